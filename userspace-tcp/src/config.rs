@@ -1,0 +1,75 @@
+//! What can be set, with its limits. Every bound of the stack is here or a named constant.
+
+use std::time::Duration;
+
+/// Settings of a whole [`crate::Stack`]. Times are upper bounds on what a peer can make it wait.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Largest TCP payload plus TCP options, in octets (MTU - IP header - 20), for connections
+    /// whose [`ConnOptions`] say nothing smaller. Announced as the MSS option.
+    pub mss: u16,
+    /// Receive window of each connection, in octets: what may be beyond the last
+    /// [`crate::Stack::consumed`] position. At most 1 GiB (RFC 7323 section 2.3), more is cut; at
+    /// least two segments, less is raised.
+    pub receive_window: u32,
+    /// Most segments that one connection's send queue holds, sent and unsent together.
+    pub send_queue_segments: usize,
+    /// Most connections, those in TIME-WAIT included.
+    pub connections: usize,
+    /// Offer and accept timestamps (RFC 7323).
+    pub timestamps: bool,
+    /// Offer and accept selective acknowledgment (RFC 2018).
+    pub sack: bool,
+    /// Offer and accept window scaling (RFC 7323). Without it the window is at most 65535 octets.
+    pub window_scale: bool,
+    /// Retransmission timeout before any round trip was measured (RFC 6298 section 2.1).
+    pub initial_rto: Duration,
+    /// Least retransmission timeout.
+    pub min_rto: Duration,
+    /// Greatest retransmission timeout, back-off included.
+    pub max_rto: Duration,
+    /// How long an acknowledgment may wait for company; at most 500 ms (RFC 5681 section 4.2).
+    pub ack_delay: Duration,
+    /// Times a SYN or SYN-ACK is retransmitted before the connection attempt is given up.
+    pub syn_retries: u32,
+    /// A connection is given up when the peer has acknowledged nothing for this long although it
+    /// should have (the user timeout of RFC 9293 section 3.9.1; R2 of its section 3.8.3).
+    pub user_timeout: Duration,
+    /// How long TIME-WAIT lasts (2 MSL).
+    pub time_wait: Duration,
+    /// How long FIN-WAIT-2 lasts when nothing comes from the peer.
+    pub fin_wait_2: Duration,
+    /// Most segments per second that answer flows that are not there (RST).
+    pub resets_per_second: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            mss: 1460,
+            receive_window: 1 << 20,
+            send_queue_segments: 256,
+            connections: 65_536,
+            timestamps: true,
+            sack: true,
+            window_scale: true,
+            initial_rto: Duration::from_secs(1),
+            min_rto: Duration::from_millis(200),
+            max_rto: Duration::from_secs(60),
+            ack_delay: Duration::from_millis(5),
+            syn_retries: 6,
+            user_timeout: Duration::from_secs(100),
+            time_wait: Duration::from_secs(60),
+            fin_wait_2: Duration::from_secs(60),
+            resets_per_second: 1000,
+        }
+    }
+}
+
+/// Settings of one connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnOptions {
+    /// Largest TCP payload plus TCP options on this path, in octets (MTU - IP header - 20): what is
+    /// announced in the MSS option and the limit of what is sent. [`Config::mss`] limits it further.
+    pub mss: u16,
+}

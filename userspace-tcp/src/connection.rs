@@ -1,0 +1,204 @@
+//! One connection: a value that takes segments, requests and time (RFC 9293 section 3.10).
+//!
+//! The states are those of the RFC; what a segment, a timeout or a request does in them is in the
+//! modules below. It never touches another connection, and never fails for anything a peer sends.
+
+mod ack;
+mod arrival;
+mod clock;
+mod handshake;
+mod output;
+mod request;
+mod timeout;
+
+use crate::config::{Config, ConnOptions};
+use crate::congestion::Congestion;
+use crate::effects::Env;
+use crate::inbound::{Inbound, WindowPlan};
+use crate::interface::{ConnCounters, ConnId, Event, Info, State};
+use crate::options::TIMESTAMPS_LEN;
+use crate::outbound::Outbound;
+use crate::rtt::Rtt;
+use crate::seq::SeqNum;
+use crate::time::Instant;
+use crate::tuple::{Endpoint, FourTuple};
+use clock::Clock;
+use timeout::Timer;
+
+/// The least MSS that is believed (with options): a peer that announces less gets segments of this
+/// size, so that it can't make us send a packet per octet.
+const MSS_MIN: u16 = 88;
+
+/// A transmission control block.
+#[derive(Debug)]
+pub(crate) struct Connection<B> {
+    id: ConnId,
+    tuple: FourTuple,
+    state: State,
+    /// Where it came from, if it is passive.
+    listener: Option<Endpoint>,
+    inbound: Inbound,
+    outbound: Outbound<B>,
+    rtt: Rtt,
+    congestion: Congestion,
+    clock: Clock,
+    plan: WindowPlan,
+    /// What we announce as MSS.
+    mss: u16,
+    /// Payload octets of a full segment.
+    emss: u32,
+    /// Both ends scale their windows; the peer's by `peer_shift`.
+    scales: bool,
+    peer_shift: u8,
+    sack: bool,
+    timer: Timer,
+    /// When the peer last moved something forward, or was first asked to.
+    progress_at: Instant,
+    syn_due: bool,
+    /// Times our SYN went out, and times it did so because of a timeout.
+    syns: u32,
+    syn_timeouts: u32,
+    syn_sent_at: Instant,
+    last_sent_at: Instant,
+    /// One lost segment may go whatever cwnd says.
+    force_lost: bool,
+    /// One unsent segment may go whatever the windows say.
+    force_unsent: bool,
+    probe_due: bool,
+    /// Window probes since the peer's window last let something through.
+    probes: u32,
+    /// Duplicate ACKs in a row, without SACK blocks.
+    duplicates: u32,
+    /// The present recovery goes by duplicate ACKs, not by SACK blocks.
+    recovery_by_duplicates: bool,
+    /// Before this no other challenge is answered.
+    quiet_until: Instant,
+    gone: bool,
+    pub(crate) in_ready_list: bool,
+    counters: ConnCounters,
+}
+
+/// What a new connection is made of.
+pub(crate) struct Seed {
+    pub(crate) id: ConnId,
+    pub(crate) tuple: FourTuple,
+    pub(crate) iss: SeqNum,
+    pub(crate) timestamp_offset: u32,
+    pub(crate) options: ConnOptions,
+}
+
+impl<B> Connection<B> {
+    /// In SYN-SENT, with a SYN to send.
+    pub(crate) fn active(seed: &Seed, config: &Config, now: Instant) -> Self {
+        let mss = seed.options.mss.min(config.mss).max(MSS_MIN);
+        let plan = WindowPlan::new(config, mss);
+        let emss = u32::from(mss);
+        Self {
+            id: seed.id,
+            tuple: seed.tuple,
+            state: State::SynSent,
+            listener: None,
+            // Replaced when the peer's SYN is here.
+            inbound: Inbound::new(SeqNum(0), plan, emss, false),
+            outbound: Outbound::new(seed.iss),
+            rtt: Rtt::new(config),
+            congestion: Congestion::new(u64::from(emss), 0),
+            clock: Clock::new(seed.timestamp_offset),
+            plan,
+            mss,
+            emss,
+            scales: false,
+            peer_shift: 0,
+            sack: false,
+            timer: Timer::Idle,
+            progress_at: now,
+            syn_due: true,
+            syns: 0,
+            syn_timeouts: 0,
+            syn_sent_at: now,
+            last_sent_at: now,
+            force_lost: false,
+            force_unsent: false,
+            probe_due: false,
+            probes: 0,
+            duplicates: 0,
+            recovery_by_duplicates: false,
+            quiet_until: Instant::ZERO,
+            gone: false,
+            in_ready_list: false,
+            counters: ConnCounters::default(),
+        }
+    }
+
+    pub(crate) fn id(&self) -> ConnId {
+        self.id
+    }
+
+    pub(crate) fn tuple(&self) -> FourTuple {
+        self.tuple
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.state
+    }
+
+    /// The listener whose backlog it counts against.
+    pub(crate) fn half_open_of(&self) -> Option<Endpoint> {
+        self.listener.filter(|_| self.state == State::SynReceived)
+    }
+
+    /// To be taken out of the table.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    pub(crate) fn mss(&self) -> usize {
+        self.emss as usize
+    }
+
+    pub(crate) fn info(&self, config: &Config) -> Info {
+        Info {
+            tuple: self.tuple,
+            state: self.state,
+            mss: self.mss(),
+            timestamps: self.clock.in_use(),
+            srtt: self.rtt.srtt(),
+            rttvar: self.rtt.rttvar(),
+            rto: self.rtt.rto(config),
+            cwnd: self.congestion.cwnd(),
+            ssthresh: self.congestion.ssthresh(),
+            pipe: self.outbound.pipe(),
+            peer_window: self.outbound.window(),
+            queued_segments: self.outbound.queued_segments(),
+            counters: self.counters,
+        }
+    }
+
+    /// What it did so far.
+    pub(crate) fn counters(&self) -> ConnCounters {
+        self.counters
+    }
+
+    /// Payload octets of a full segment, when the peer announces `peer_mss` (RFC 6691).
+    fn effective_mss(&self, peer_mss: u16) -> u32 {
+        let options = if self.clock.in_use() {
+            TIMESTAMPS_LEN as u32
+        } else {
+            0
+        };
+        u32::from(self.mss.min(peer_mss).max(MSS_MIN)) - options
+    }
+
+    /// The connection ends here; every buffer that is not with the link is released.
+    fn die(&mut self, env: &mut Env<'_, B>, event: Option<Event>) {
+        self.gone = true;
+        self.timer = Timer::Idle;
+        let released = &mut env.effects.released;
+        self.outbound.clear(|buf| released.push_back(buf));
+        // A passive connection that was never established was never shown.
+        let shown = self.listener.is_none() || self.state != State::SynReceived;
+        if let Some(event) = event.filter(|_| shown) {
+            env.effects.events.push_back((self.id, event));
+        }
+    }
+}

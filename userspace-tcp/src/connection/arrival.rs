@@ -1,0 +1,227 @@
+//! A segment arrives for a connection that knows its peer (RFC 9293 section 3.10.7.4), with the
+//! checks of RFC 5961 against blind attacks and PAWS (RFC 7323 section 5).
+
+use std::time::Duration;
+
+use crate::effects::Env;
+use crate::interface::{Event, Received, State};
+use crate::segment::Segment;
+
+use super::Connection;
+use super::timeout::Timer;
+
+/// Least time between two answers to segments that only provoke (RFC 5961 section 7). It also ends
+/// a war of ACKs between two ends that disagree.
+const ANSWER_INTERVAL: Duration = Duration::from_millis(100);
+
+impl<B> Connection<B> {
+    /// Takes a segment.
+    pub(crate) fn on_segment(&mut self, env: &mut Env<'_, B>, segment: &Segment<'_>) -> Received {
+        self.counters.segments_in += 1;
+        let mut received = Received {
+            conn: Some(self.id),
+            ..Received::default()
+        };
+        if self.state == State::SynSent {
+            self.on_segment_in_syn_sent(env, segment);
+        } else {
+            self.on_synchronized(env, segment, &mut received);
+        }
+        received.in_order_to = self.inbound.in_order_to();
+        self.refresh_timer(env.now, env.config);
+        received
+    }
+
+    fn on_synchronized(
+        &mut self,
+        env: &mut Env<'_, B>,
+        segment: &Segment<'_>,
+        received: &mut Received,
+    ) {
+        let header = &segment.header;
+        let flags = header.flags;
+        let start = self.inbound.position(header.seq);
+        if self.state == State::SynReceived && flags.syn() && !flags.rst() && start == 0 {
+            self.on_syn_in_syn_received(env, segment);
+            return;
+        }
+        if !self.passes_paws(env, segment) {
+            return;
+        }
+        if !self.inbound.acceptable(start, segment.sequence_len()) {
+            self.on_unacceptable(env, segment);
+            return;
+        }
+        if flags.rst() {
+            self.on_reset(env, start);
+            return;
+        }
+        if flags.syn() {
+            // RFC 5961 section 4.2.
+            self.challenge(env);
+            return;
+        }
+        if !flags.ack() {
+            return;
+        }
+        if let Some(timestamps) = header.options.timestamps
+            && start <= self.inbound.last_ack_sent().cast_signed()
+        {
+            self.clock.take(env.now, timestamps);
+        }
+        if self.state == State::SynReceived && !self.complete_open(env, segment) {
+            return;
+        }
+        if !self.on_ack(env, segment, start) || self.gone {
+            return;
+        }
+        self.on_text(env, segment, start, received);
+    }
+
+    /// The peer has not got our SYN's acknowledgment, or it opens at the same time as we do.
+    fn on_syn_in_syn_received(&mut self, env: &mut Env<'_, B>, segment: &Segment<'_>) {
+        self.syn_due = true;
+        if segment.header.flags.ack()
+            && self.listener.is_none()
+            && self.outbound.position(segment.header.ack) == 1
+            && self.outbound.outstanding()
+        {
+            // Simultaneous open: the other's SYN-ACK acknowledges our SYN.
+            self.complete_open(env, segment);
+            self.inbound.ack_at_once();
+        }
+    }
+
+    /// RFC 7323 section 5.3, R1, and its section 3.2: once in use the option has to be there.
+    fn passes_paws(&mut self, env: &Env<'_, B>, segment: &Segment<'_>) -> bool {
+        if !self.clock.in_use() || segment.header.flags.rst() {
+            return true;
+        }
+        let Some(timestamps) = segment.header.options.timestamps else {
+            self.counters.paws_dropped += 1;
+            return false;
+        };
+        if self.clock.is_old(env.now, timestamps) {
+            self.counters.paws_dropped += 1;
+            self.answer(env, segment);
+            return false;
+        }
+        true
+    }
+
+    fn on_unacceptable(&mut self, env: &Env<'_, B>, segment: &Segment<'_>) {
+        if segment.header.flags.rst() {
+            return;
+        }
+        if !segment.payload.is_empty() {
+            self.counters.duplicates += 1;
+        }
+        if self.state == State::TimeWait && segment.header.flags.fin() {
+            self.timer = Timer::TimeWait(env.now + env.config.time_wait);
+        }
+        self.answer(env, segment);
+    }
+
+    /// RFC 5961 section 3.2: only the exact sequence number resets.
+    fn on_reset(&mut self, env: &mut Env<'_, B>, start: i64) {
+        if self.state == State::TimeWait {
+            // RFC 1337 section 3: an old duplicate of ours that reaches the peer when it is gone
+            // is answered by such a reset.
+            return;
+        }
+        if start == self.inbound.next().cast_signed() {
+            let opening = self.state == State::SynReceived;
+            let event = if opening {
+                Event::Refused
+            } else {
+                Event::Reset
+            };
+            self.die(env, Some(event));
+        } else if self.inbound.in_window(start) {
+            self.challenge(env);
+        }
+    }
+
+    /// Octets and FIN.
+    fn on_text(
+        &mut self,
+        env: &mut Env<'_, B>,
+        segment: &Segment<'_>,
+        start: i64,
+        received: &mut Received,
+    ) {
+        match self.state {
+            State::Established | State::FinWait1 | State::FinWait2 => {}
+            // Behind the peer's FIN nothing counts.
+            _ => {
+                if segment.sequence_len() > 0 {
+                    self.answer(env, segment);
+                }
+                return;
+            }
+        }
+        // One IP packet's worth.
+        let len = segment.payload.len() as u32;
+        let fin = segment.header.flags.fin();
+        let accepted = self
+            .inbound
+            .accept(env.now, start, len, fin, env.config.ack_delay);
+        received.new = accepted.new;
+        let octets: u64 = accepted.new.iter().map(|range| u64::from(range.len)).sum();
+        self.counters.octets_in += octets;
+        if len > 0 {
+            self.counters.out_of_order += u64::from(accepted.out_of_order && octets > 0);
+            self.counters.ranges_full += u64::from(accepted.full);
+            self.counters.duplicates += u64::from(octets == 0 && !accepted.full);
+        }
+        if self.state == State::FinWait2 && octets > 0 {
+            self.timer = Timer::FinWait2(env.now + env.config.fin_wait_2);
+        }
+        if accepted.closed {
+            env.effects.events.push_back((self.id, Event::PeerClosed));
+            match self.state {
+                State::Established => self.state = State::CloseWait,
+                State::FinWait1 => self.state = State::Closing,
+                _ => self.enter_time_wait(env),
+            }
+        }
+    }
+
+    pub(super) fn enter_time_wait(&mut self, env: &mut Env<'_, B>) {
+        self.state = State::TimeWait;
+        self.timer = Timer::TimeWait(env.now + env.config.time_wait);
+        let released = &mut env.effects.released;
+        self.outbound.clear(|buf| released.push_back(buf));
+        env.effects.events.push_back((self.id, Event::Closed));
+    }
+
+    /// An ACK for a segment that is of no use. What takes sequence numbers may be a retransmission,
+    /// whose sender waits for it; anything else is answered now and then only.
+    fn answer(&mut self, env: &Env<'_, B>, segment: &Segment<'_>) {
+        if segment.payload.is_empty() && !segment.header.flags.fin() {
+            self.challenge(env);
+        } else {
+            self.inbound.ack_at_once();
+        }
+    }
+
+    /// A challenge ACK (RFC 5961), not too often.
+    pub(super) fn challenge(&mut self, env: &Env<'_, B>) {
+        if env.now >= self.quiet_until {
+            self.quiet_until = env.now + ANSWER_INTERVAL;
+            self.counters.challenges += 1;
+            self.inbound.ack_at_once();
+        }
+    }
+
+    /// Whether a SYN may open this pair of ends anew while it stands in TIME-WAIT (RFC 9293
+    /// section 3.6.1, RFC 6191).
+    pub(crate) fn gives_way_to(&self, segment: &Segment<'_>) -> bool {
+        let flags = segment.header.flags;
+        let plain_syn = flags.syn() && !flags.ack() && !flags.rst() && !flags.fin();
+        let later = self.inbound.position(segment.header.seq) > self.inbound.next().cast_signed();
+        self.state == State::TimeWait
+            && plain_syn
+            && (later || self.clock.is_newer(segment.header.options.timestamps))
+    }
+}

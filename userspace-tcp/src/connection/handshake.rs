@@ -1,0 +1,143 @@
+//! Opening: SYN-SENT and SYN-RECEIVED (RFC 9293 sections 3.5 and 3.10.7).
+
+use crate::config::Config;
+use crate::congestion::Congestion;
+use crate::effects::Env;
+use crate::inbound::{Inbound, WINDOW_SHIFT_MAX};
+use crate::interface::{Event, State};
+use crate::segment::Segment;
+use crate::time::Instant;
+use crate::tuple::Endpoint;
+
+use super::timeout::Timer;
+use super::{Connection, Seed};
+
+/// The peer's MSS when it says nothing (RFC 9293 section 3.7.1).
+const MSS_DEFAULT_V4: u16 = 536;
+const MSS_DEFAULT_V6: u16 = 1220;
+
+impl<B> Connection<B> {
+    /// In SYN-RECEIVED, for a listener, by the SYN `segment`.
+    pub(crate) fn passive(
+        seed: &Seed,
+        config: &Config,
+        now: Instant,
+        listener: Endpoint,
+        segment: &Segment<'_>,
+    ) -> Self {
+        let mut connection = Self::active(seed, config, now);
+        connection.listener = Some(listener);
+        connection.state = State::SynReceived;
+        connection.counters.segments_in = 1;
+        connection.learn(config, now, segment);
+        connection
+    }
+
+    /// SYN-SENT (section 3.10.7.3). Octets on a SYN are left for the peer to send again.
+    pub(super) fn on_segment_in_syn_sent(&mut self, env: &mut Env<'_, B>, segment: &Segment<'_>) {
+        let header = &segment.header;
+        let flags = header.flags;
+        let acceptable = self.outbound.position(header.ack) == 1 && self.outbound.outstanding();
+        if flags.ack() && !acceptable {
+            env.effects.reset_stranger(env.now, self.tuple, segment);
+            return;
+        }
+        if flags.rst() {
+            if flags.ack() {
+                self.die(env, Some(Event::Refused));
+            }
+            return;
+        }
+        if !flags.syn() {
+            return;
+        }
+        self.learn(env.config, env.now, segment);
+        if flags.ack() {
+            let window = u64::from(header.window);
+            self.outbound.acknowledge(1, |_| ());
+            self.outbound.update_window(0, 1, window);
+            self.establish(env);
+            self.inbound.ack_at_once();
+        } else {
+            // Simultaneous open.
+            self.state = State::SynReceived;
+            self.syn_due = true;
+        }
+    }
+
+    /// The acknowledgment that completes SYN-RECEIVED; `false` when it is not one.
+    pub(super) fn complete_open(&mut self, env: &mut Env<'_, B>, segment: &Segment<'_>) -> bool {
+        let header = &segment.header;
+        if self.outbound.position(header.ack) != 1 || !self.outbound.outstanding() {
+            env.effects.reset_stranger(env.now, self.tuple, segment);
+            return false;
+        }
+        self.outbound.acknowledge(1, |_| ());
+        // The window of a SYN is never scaled (RFC 7323 section 2.2).
+        let shift = if header.flags.syn() {
+            0
+        } else {
+            self.peer_shift
+        };
+        let start = self.inbound.position(header.seq);
+        self.outbound
+            .update_window(start, 1, u64::from(header.window) << shift);
+        self.establish(env);
+        true
+    }
+
+    /// Takes what the peer's SYN says.
+    fn learn(&mut self, config: &Config, now: Instant, segment: &Segment<'_>) {
+        let header = &segment.header;
+        let options = &header.options;
+        match options.window_scale.filter(|_| config.window_scale) {
+            Some(shift) => {
+                self.scales = true;
+                self.peer_shift = shift.min(WINDOW_SHIFT_MAX);
+            }
+            None => self.plan = self.plan.unscaled(),
+        }
+        if let Some(timestamps) = options.timestamps.filter(|_| config.timestamps) {
+            self.clock.start(now, timestamps);
+        }
+        self.sack = options.sack_permitted && config.sack;
+        let default = if self.tuple.remote.addr.is_ipv4() {
+            MSS_DEFAULT_V4
+        } else {
+            MSS_DEFAULT_V6
+        };
+        self.emss = self.effective_mss(options.mss.unwrap_or(default));
+        self.inbound = Inbound::new(header.seq, self.plan, self.emss, self.sack);
+        let smss = u64::from(self.emss);
+        let limit = smss.saturating_mul(config.send_queue_segments as u64);
+        self.congestion = Congestion::new(smss, limit);
+        self.outbound.update_window(0, 0, u64::from(header.window));
+    }
+
+    fn establish(&mut self, env: &mut Env<'_, B>) {
+        self.state = State::Established;
+        self.timer = Timer::Idle;
+        self.syn_due = false;
+        if self.syns == 1 {
+            let rtt = env.now.saturating_duration_since(self.syn_sent_at);
+            self.rtt.measured(rtt, env.config);
+        }
+        self.rtt.handshake_over(self.syn_timeouts > 0, env.config);
+        if self.syn_timeouts > 1 {
+            self.congestion.handshake_was_lossy();
+        }
+        self.last_sent_at = env.now;
+        self.outbound.open(env.config.send_queue_segments);
+        let event = match self.listener {
+            Some(listener) => Event::Incoming {
+                listener,
+                tuple: self.tuple,
+            },
+            None => Event::Established,
+        };
+        env.effects.events.push_back((self.id, event));
+        if self.outbound.fin.wanted {
+            self.state = State::FinWait1;
+        }
+    }
+}

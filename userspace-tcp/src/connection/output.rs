@@ -1,0 +1,190 @@
+//! The next segment to send (RFC 9293 section 3.7, RFC 6675 section 5).
+
+use crate::config::Config;
+use crate::interface::{Payload, State, Transmit};
+use crate::options::{Options, Timestamps};
+use crate::outbound::Outgo;
+use crate::segment::{Flags, TcpHeader};
+use crate::seq::SeqNum;
+use crate::time::Instant;
+
+use super::Connection;
+
+/// What to send next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Action {
+    Syn,
+    /// An ACK with SACK blocks, if there are holes.
+    Ack,
+    /// A window probe.
+    Probe,
+    /// The lost segment at this place of the queue.
+    Lost(usize),
+    Unsent,
+    Fin,
+}
+
+impl<B> Connection<B> {
+    /// Whether [`Connection::transmit`] has something to give.
+    pub(crate) fn wants_transmit(&self) -> bool {
+        self.next_action().is_some()
+    }
+
+    /// Gives the next segment.
+    pub(crate) fn transmit(&mut self, now: Instant, config: &Config) -> Option<Transmit<B>> {
+        let (header, payload) = match self.next_action()? {
+            Action::Syn => (self.syn(now, config), None),
+            Action::Ack => {
+                let mut header = self.header(now, self.idle_seq(), Flags::ACK);
+                header.options.sack = self.inbound.sack_blocks();
+                (header, None)
+            }
+            Action::Probe => {
+                self.probe_due = false;
+                (
+                    self.header(now, self.outbound.probe_seq(), Flags::ACK),
+                    None,
+                )
+            }
+            Action::Lost(index) => {
+                self.force_lost = false;
+                self.counters.retransmits += 1;
+                let outgo = self.outbound.take_lost(index, now)?;
+                self.with_payload(now, outgo)
+            }
+            Action::Unsent => {
+                let idle = now.saturating_duration_since(self.last_sent_at);
+                if !self.outbound.outstanding() && idle > self.rtt.rto(config) {
+                    self.congestion.restart_after_idle();
+                }
+                self.force_unsent = false;
+                self.probe_due = false;
+                self.note_first_outstanding(now);
+                let outgo = self.outbound.take_unsent(now)?;
+                self.counters.octets_out += u64::from(outgo.payload.len);
+                self.with_payload(now, outgo)
+            }
+            Action::Fin => {
+                self.note_first_outstanding(now);
+                let seq = self.outbound.take_fin(now);
+                (self.header(now, seq, Flags::ACK | Flags::FIN), None)
+            }
+        };
+        self.counters.segments_out += 1;
+        self.last_sent_at = now;
+        self.refresh_timer(now, config);
+        Some(Transmit {
+            conn: Some(self.id),
+            tuple: self.tuple,
+            header,
+            payload,
+        })
+    }
+
+    fn next_action(&self) -> Option<Action> {
+        match self.state {
+            State::SynSent | State::SynReceived if self.syn_due => return Some(Action::Syn),
+            State::SynSent => return None,
+            _ => {}
+        }
+        if self.inbound.sack_due() {
+            return Some(Action::Ack);
+        }
+        match self.state {
+            State::Established
+            | State::CloseWait
+            | State::FinWait1
+            | State::Closing
+            | State::LastAck => self.next_of_queue(),
+            State::SynSent | State::SynReceived | State::FinWait2 | State::TimeWait => None,
+        }
+        .or_else(|| self.inbound.ack_due().then_some(Action::Ack))
+    }
+
+    fn next_of_queue(&self) -> Option<Action> {
+        let cwnd = self.congestion.cwnd();
+        if let Some(index) = self.outbound.next_lost() {
+            // What is lost goes before what is new, also when it has to wait.
+            let fits = self.outbound.pipe() + self.outbound.len_of(index) <= cwnd;
+            return (fits || self.force_lost).then_some(Action::Lost(index));
+        }
+        match self.outbound.unsent_fits_window() {
+            Some(_) if self.force_unsent => Some(Action::Unsent),
+            Some(true) if self.outbound.unsent_fits_cwnd(cwnd) => Some(Action::Unsent),
+            Some(_) => self.probe_due.then_some(Action::Probe),
+            None if self.outbound.fin.due() => Some(Action::Fin),
+            None => None,
+        }
+    }
+
+    /// From here on the peer owes an acknowledgment.
+    fn note_first_outstanding(&mut self, now: Instant) {
+        if !self.outbound.outstanding() {
+            self.progress_at = now;
+        }
+    }
+
+    fn with_payload(&mut self, now: Instant, outgo: Outgo<B>) -> (TcpHeader, Option<Payload<B>>) {
+        let push = if outgo.last {
+            Flags::ACK | Flags::PSH
+        } else {
+            Flags::ACK
+        };
+        (self.header(now, outgo.seq, push), Some(outgo.payload))
+    }
+
+    pub(super) fn idle_seq(&self) -> SeqNum {
+        // The window field may have been rounded down by less than this (RFC 7323 section 2.4).
+        self.outbound.idle_seq((1 << self.peer_shift) - 1)
+    }
+
+    /// A segment behind the handshake: it carries the ACK that may be due, and the window.
+    fn header(&mut self, now: Instant, seq: SeqNum, flags: Flags) -> TcpHeader {
+        TcpHeader {
+            source_port: self.tuple.local.port,
+            destination_port: self.tuple.remote.port,
+            seq,
+            ack: self.inbound.next_wire(),
+            flags,
+            window: self.inbound.acknowledge(),
+            options: Options {
+                timestamps: self.clock.option(now),
+                ..Options::default()
+            },
+        }
+    }
+
+    /// Our SYN, with the ACK of the peer's if that is here.
+    fn syn(&mut self, now: Instant, config: &Config) -> TcpHeader {
+        self.note_first_outstanding(now);
+        self.outbound.syn_sent();
+        self.syn_due = false;
+        self.syns = self.syns.saturating_add(1);
+        self.syn_sent_at = now;
+        let mut header = TcpHeader {
+            source_port: self.tuple.local.port,
+            destination_port: self.tuple.remote.port,
+            seq: self.outbound.iss(),
+            flags: Flags::SYN,
+            window: self.plan.syn_field(),
+            ..TcpHeader::default()
+        };
+        header.options.mss = Some(self.mss);
+        if self.state == State::SynSent {
+            header.options.window_scale = config.window_scale.then_some(self.plan.shift());
+            header.options.sack_permitted = config.sack;
+            header.options.timestamps = config.timestamps.then(|| Timestamps {
+                value: self.clock.value(now),
+                echo: 0,
+            });
+        } else {
+            // Only what the peer has offered (RFC 7323 sections 2.2 and 3.2).
+            header.flags |= Flags::ACK;
+            header.ack = self.inbound.next_wire();
+            header.options.window_scale = self.scales.then_some(self.plan.shift());
+            header.options.sack_permitted = self.sack;
+            header.options.timestamps = self.clock.option(now);
+        }
+        header
+    }
+}

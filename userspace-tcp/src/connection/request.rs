@@ -1,0 +1,102 @@
+//! What the layer above asks of a connection (RFC 9293 section 3.9.1).
+
+use crate::config::Config;
+use crate::effects::Env;
+use crate::interface::{Outgoing, SegmentId, SendError, SendRefusal, State};
+use crate::seq::StreamOffset;
+use crate::time::Instant;
+
+use super::Connection;
+
+impl<B> Connection<B> {
+    /// Queues one segment.
+    pub(crate) fn send(
+        &mut self,
+        now: Instant,
+        config: &Config,
+        outgoing: Outgoing<B>,
+    ) -> Result<(), SendError<B>> {
+        match self.refusal(config, outgoing.len) {
+            Some(reason) => Err(SendError {
+                buf: outgoing.buf,
+                reason,
+            }),
+            None => {
+                self.outbound.push(outgoing);
+                self.refresh_timer(now, config);
+                Ok(())
+            }
+        }
+    }
+
+    fn refusal(&self, config: &Config, len: u32) -> Option<SendRefusal> {
+        let limit = config.send_queue_segments;
+        match self.state {
+            State::SynSent | State::SynReceived => Some(SendRefusal::NotEstablished),
+            State::Established | State::CloseWait => {
+                if len == 0 || len > self.emss {
+                    Some(SendRefusal::Length {
+                        len,
+                        mss: self.mss(),
+                    })
+                } else if self.outbound.queued_segments() >= limit {
+                    Some(SendRefusal::QueueFull { limit })
+                } else {
+                    None
+                }
+            }
+            _ => Some(SendRefusal::Closed),
+        }
+    }
+
+    /// See [`crate::Stack::send_room`].
+    pub(crate) fn send_room(&self, config: &Config) -> usize {
+        let open = matches!(self.state, State::Established | State::CloseWait);
+        if !open || self.outbound.queued_segments() >= config.send_queue_segments {
+            return 0;
+        }
+        let room = self.outbound.room(self.congestion.cwnd());
+        let room = usize::try_from(room).unwrap_or(usize::MAX);
+        if self.outbound.queued_segments() == 0 {
+            room.max(self.mss())
+        } else {
+            room
+        }
+    }
+
+    /// See [`crate::Stack::transmitted`].
+    pub(crate) fn transmitted(&mut self, segment: SegmentId, buf: B) -> Option<B> {
+        self.outbound.returned(segment, buf)
+    }
+
+    /// See [`crate::Stack::consumed`].
+    pub(crate) fn consumed(&mut self, to: StreamOffset) {
+        if !matches!(self.state, State::SynSent | State::SynReceived) {
+            self.inbound.consume(to);
+        }
+    }
+
+    /// See [`crate::Stack::close`].
+    pub(crate) fn close(&mut self, env: &mut Env<'_, B>) {
+        match self.state {
+            State::SynSent => {
+                self.die(env, None);
+                return;
+            }
+            State::SynReceived => {}
+            State::Established => self.state = State::FinWait1,
+            State::CloseWait => self.state = State::LastAck,
+            _ => return,
+        }
+        self.outbound.fin.wanted = true;
+    }
+
+    /// See [`crate::Stack::abort`].
+    pub(crate) fn abort(&mut self, env: &mut Env<'_, B>) {
+        if !matches!(self.state, State::SynSent | State::TimeWait) {
+            let ack = self.inbound.next_wire();
+            env.effects.reset(self.tuple, self.idle_seq(), Some(ack));
+        }
+        self.die(env, None);
+    }
+}

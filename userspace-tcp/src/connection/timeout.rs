@@ -1,0 +1,141 @@
+//! Time passes: retransmission (RFC 6298), window probes (RFC 9293 section 3.8.6.1), TIME-WAIT, the
+//! user timeout.
+
+use std::time::Duration;
+
+use crate::config::Config;
+use crate::effects::Env;
+use crate::interface::{Event, State};
+use crate::time::Instant;
+
+use super::Connection;
+
+/// When a retransmission is due but the link still has the buffer, it is looked at again after this.
+const LINK_RETRY: Duration = Duration::from_millis(10);
+
+/// After so many probes of a window that is open, but too small for the next segment, the segment
+/// goes out as it is: a receiver that never opens wider takes the part that it has room for.
+const PROBES_BEFORE_OVERRUN: u32 = 2;
+
+/// What a connection waits for, at most one thing at a time; delayed ACKs come on top.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Timer {
+    Idle,
+    /// Something sent is not acknowledged.
+    Retransmit(Instant),
+    /// Something to send does not fit the peer's window, and nothing is on its way.
+    Persist(Instant),
+    FinWait2(Instant),
+    TimeWait(Instant),
+}
+
+impl Timer {
+    fn at(self) -> Option<Instant> {
+        match self {
+            Self::Idle => None,
+            Self::Retransmit(at) | Self::Persist(at) | Self::FinWait2(at) | Self::TimeWait(at) => {
+                Some(at)
+            }
+        }
+    }
+}
+
+impl<B> Connection<B> {
+    /// When [`Connection::advance`] has something to do.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        match (self.timer.at(), self.inbound.ack_deadline()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Time has come to `env.now`.
+    pub(crate) fn advance(&mut self, env: &mut Env<'_, B>) {
+        self.inbound.advance(env.now);
+        if self.timer.at().is_some_and(|at| at <= env.now) {
+            match self.timer {
+                Timer::Idle => {}
+                Timer::Retransmit(_) => self.on_retransmission_timeout(env),
+                Timer::Persist(_) => self.on_persist_timeout(env),
+                Timer::FinWait2(_) => self.die(env, Some(Event::TimedOut)),
+                Timer::TimeWait(_) => self.die(env, Some(Event::TimeWaitOver)),
+            }
+        }
+    }
+
+    /// Starts, keeps or stops the timer as the queue demands.
+    pub(super) fn refresh_timer(&mut self, now: Instant, config: &Config) {
+        if self.gone || matches!(self.state, State::FinWait2 | State::TimeWait) {
+            return;
+        }
+        if self.outbound.outstanding() {
+            if !matches!(self.timer, Timer::Retransmit(_)) {
+                self.arm(now, config);
+            }
+        } else if self.outbound.unsent_fits_window() == Some(false) {
+            if !matches!(self.timer, Timer::Persist(_)) {
+                self.progress_at = now;
+                self.arm_persist(now, config);
+            }
+        } else {
+            self.timer = Timer::Idle;
+            self.probes = 0;
+        }
+    }
+
+    /// RFC 6298 section 5.1, 5.3 and 5.6.
+    fn arm(&mut self, now: Instant, config: &Config) {
+        let give_up_at = self.progress_at + config.user_timeout;
+        self.timer = Timer::Retransmit((now + self.rtt.rto(config)).min(give_up_at).max(now));
+    }
+
+    fn arm_persist(&mut self, now: Instant, config: &Config) {
+        self.timer = Timer::Persist(now + self.rtt.backed_off(self.probes, config));
+    }
+
+    fn on_retransmission_timeout(&mut self, env: &mut Env<'_, B>) {
+        let waited = env.now.saturating_duration_since(self.progress_at);
+        if waited >= env.config.user_timeout {
+            self.die(env, Some(Event::TimedOut));
+            return;
+        }
+        if self.outbound.front_with_link() {
+            self.timer = Timer::Retransmit(env.now + LINK_RETRY);
+            return;
+        }
+        if matches!(self.state, State::SynSent | State::SynReceived) {
+            if self.syn_timeouts >= env.config.syn_retries {
+                self.die(env, Some(Event::TimedOut));
+                return;
+            }
+            self.syn_timeouts += 1;
+            self.syn_due = true;
+        } else {
+            self.counters.timeouts += 1;
+            self.congestion
+                .timed_out(self.outbound.flight(), self.outbound.next());
+            self.outbound.mark_all_lost();
+            self.duplicates = 0;
+            self.recovery_by_duplicates = false;
+            self.force_lost = true;
+        }
+        self.rtt.back_off();
+        self.arm(env.now, env.config);
+    }
+
+    fn on_persist_timeout(&mut self, env: &mut Env<'_, B>) {
+        let waited = env.now.saturating_duration_since(self.progress_at);
+        if waited >= env.config.user_timeout {
+            self.die(env, Some(Event::TimedOut));
+            return;
+        }
+        self.counters.probes += 1;
+        self.probes = self.probes.saturating_add(1);
+        if self.outbound.window() > 0 && self.probes > PROBES_BEFORE_OVERRUN {
+            self.force_unsent = true;
+        } else {
+            self.probe_due = true;
+        }
+        self.arm_persist(env.now, env.config);
+    }
+}

@@ -1,0 +1,349 @@
+//! The values that go in and out of a [`crate::Stack`]: names, events, segments to send, and what
+//! a received segment brought.
+
+use std::fmt;
+use std::ops::{AddAssign, Deref};
+use std::time::Duration;
+
+use crate::checksum::PartialSum;
+use crate::segment::TcpHeader;
+use crate::seq::StreamOffset;
+use crate::tuple::{Endpoint, FourTuple};
+
+/// Names a connection of one [`crate::Stack`]. A name is never used again: after the connection is
+/// gone every call with it says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+impl ConnId {
+    /// A small number that no other living connection has: an index for the caller's own table
+    /// (compare the whole name before trusting an entry).
+    pub const fn index(self) -> usize {
+        self.index as usize
+    }
+}
+
+/// Names a segment of one connection's send queue, in the order of [`crate::Stack::send`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SegmentId(pub(crate) u32);
+
+/// What happened to a connection without being asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// A new connection to a listener is established. The first event of a passive connection.
+    Incoming {
+        /// The address given to [`crate::Stack::listen`].
+        listener: Endpoint,
+        /// Both ends.
+        tuple: FourTuple,
+    },
+    /// A connection of [`crate::Stack::connect`] is established.
+    Established,
+    /// The peer sends no more: its FIN and every octet before it are here.
+    PeerClosed,
+    /// The peer reset the connection, which is gone.
+    Reset,
+    /// The peer refused the connection of [`crate::Stack::connect`], which is gone.
+    Refused,
+    /// The peer did not answer in time; the connection is gone.
+    TimedOut,
+    /// Both directions are closed and everything sent is acknowledged. When the connection still
+    /// stands in TIME-WAIT ([`crate::Stack::info`] says so), [`Event::TimeWaitOver`] follows;
+    /// otherwise it is gone.
+    Closed,
+    /// A connection that was [`Event::Closed`] has left TIME-WAIT and is gone.
+    TimeWaitOver,
+}
+
+/// One segment's payload handed to [`crate::Stack::send`].
+#[derive(Debug)]
+pub struct Outgoing<B> {
+    /// The caller's buffer. It goes out with each [`Transmit`] and comes back by
+    /// [`crate::Stack::transmitted`].
+    pub buf: B,
+    /// Octets of payload in it: 1 to [`crate::Stack::mss`].
+    pub len: u32,
+    /// The checksum's partial sum over these octets.
+    pub payload_sum: PartialSum,
+}
+
+/// Why [`crate::Stack::send`] did not take a segment, with the buffer.
+#[derive(Debug)]
+pub struct SendError<B> {
+    /// The buffer, back.
+    pub buf: B,
+    /// Why.
+    pub reason: SendRefusal,
+}
+
+impl<B> fmt::Display for SendError<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)
+    }
+}
+
+impl<B: fmt::Debug> std::error::Error for SendError<B> {}
+
+/// Why a segment can't be sent. The local layer above is at fault, or the connection is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SendRefusal {
+    /// The connection does not exist (any more).
+    #[error("the connection is gone")]
+    Gone,
+    /// It is not established yet.
+    #[error("the connection is not established yet; wait for its event")]
+    NotEstablished,
+    /// It was closed for sending by the layer above.
+    #[error("the connection was closed for sending")]
+    Closed,
+    /// The send queue is full.
+    #[error("the send queue holds its limit of {limit} segments; wait for acknowledgments")]
+    QueueFull {
+        /// [`crate::Config::send_queue_segments`].
+        limit: usize,
+    },
+    /// Empty, or longer than one segment.
+    #[error("{len} octets can't be one segment; it has 1 to {mss} octets on this connection")]
+    Length {
+        /// Octets asked for.
+        len: u32,
+        /// The most that a segment takes.
+        mss: usize,
+    },
+}
+
+/// Why [`crate::Stack::connect`] made no connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// This pair of ends has a connection already.
+    #[error("a connection {tuple} exists already (it may be in TIME-WAIT); take another port")]
+    InUse {
+        /// The pair.
+        tuple: FourTuple,
+    },
+    /// The ends are of different address families, or one has port or address zero.
+    #[error("{tuple} can't be the ends of a TCP connection")]
+    Unusable {
+        /// The pair.
+        tuple: FourTuple,
+    },
+    /// The table of connections is full.
+    #[error("the limit of {limit} connections is reached; close some or raise the limit")]
+    TooMany {
+        /// [`crate::Config::connections`].
+        limit: usize,
+    },
+}
+
+/// Why [`crate::Stack::listen`] made no listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ListenError {
+    /// Somebody listens there already.
+    #[error("{local} is listened on already")]
+    InUse {
+        /// The address.
+        local: Endpoint,
+    },
+}
+
+/// A segment to be sent now. The caller puts IP and link headers in front and the checksum in.
+#[derive(Debug)]
+pub struct Transmit<B> {
+    /// Whose; `None` for a segment of no connection (RST).
+    pub conn: Option<ConnId>,
+    /// `local` is the source, `remote` the destination.
+    pub tuple: FourTuple,
+    /// The header; its checksum is not computed.
+    pub header: TcpHeader,
+    /// The payload; `None` for a segment without.
+    pub payload: Option<Payload<B>>,
+}
+
+/// The payload of a [`Transmit`]. The buffer is the link's until [`crate::Stack::transmitted`].
+#[derive(Debug)]
+pub struct Payload<B> {
+    /// To give back with the buffer.
+    pub id: SegmentId,
+    /// The buffer.
+    pub buf: B,
+    /// Octets of payload in it.
+    pub len: u32,
+    /// The checksum's partial sum over these octets.
+    pub sum: PartialSum,
+}
+
+/// Most ranges of new octets that one segment can bring.
+pub const NEW_RANGES_MAX: usize = 4;
+
+/// Octets of a received segment that never came before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NewRange {
+    /// Where they belong in the stream.
+    pub offset: StreamOffset,
+    /// Where they begin within this segment's payload, in octets.
+    pub skip: u32,
+    /// How many they are; never 0.
+    pub len: u32,
+}
+
+/// Up to [`NEW_RANGES_MAX`] ranges, in ascending order; a slice by dereference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NewRanges {
+    ranges: [NewRange; NEW_RANGES_MAX],
+    count: u8,
+}
+
+impl NewRanges {
+    /// Appends a range; `false` when there is no place.
+    pub(crate) fn push(&mut self, range: NewRange) -> bool {
+        let Some(place) = self.ranges.get_mut(usize::from(self.count)) else {
+            return false;
+        };
+        *place = range;
+        self.count += 1;
+        true
+    }
+}
+
+impl Deref for NewRanges {
+    type Target = [NewRange];
+
+    fn deref(&self) -> &[NewRange] {
+        &self.ranges[..usize::from(self.count)]
+    }
+}
+
+/// What a received segment brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Received {
+    /// The connection it belongs to, if there is one (still). The segment may have made it: look
+    /// at the events before the octets.
+    pub conn: Option<ConnId>,
+    /// Octets never seen before, in order or not. Keep the buffer while any is needed.
+    pub new: NewRanges,
+    /// Every octet before this position has been received.
+    pub in_order_to: StreamOffset,
+}
+
+/// The states of RFC 9293 section 3.3.2; LISTEN and CLOSED are no connections here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Our SYN is out.
+    SynSent,
+    /// SYN received, ours not acknowledged yet.
+    SynReceived,
+    /// Both directions open.
+    Established,
+    /// Our FIN is out.
+    FinWait1,
+    /// Our FIN is acknowledged, the peer's is not here.
+    FinWait2,
+    /// Both FINs are out, ours is not acknowledged.
+    Closing,
+    /// Both directions closed; old segments die out.
+    TimeWait,
+    /// The peer's FIN is here; we may send.
+    CloseWait,
+    /// The peer's FIN was first; ours is not acknowledged yet.
+    LastAck,
+}
+
+/// A look at one connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Info {
+    /// Its ends.
+    pub tuple: FourTuple,
+    /// Its state.
+    pub state: State,
+    /// Payload octets of a full segment (EMSS).
+    pub mss: usize,
+    /// Segments carry timestamps (RFC 7323 section 3): known once it is established.
+    pub timestamps: bool,
+    /// Smoothed round trip time; `None` before the first measurement.
+    pub srtt: Option<Duration>,
+    /// Its mean deviation.
+    pub rttvar: Duration,
+    /// The retransmission timeout, back-off included.
+    pub rto: Duration,
+    /// Congestion window, in octets.
+    pub cwnd: u64,
+    /// Slow start threshold, in octets.
+    pub ssthresh: u64,
+    /// Octets believed to be in the network.
+    pub pipe: u64,
+    /// The peer's receive window, in octets.
+    pub peer_window: u64,
+    /// Segments in the send queue, sent or not.
+    pub queued_segments: usize,
+    /// What it did so far.
+    pub counters: ConnCounters,
+}
+
+/// What one connection did so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ConnCounters {
+    /// Segments received, of any kind.
+    pub segments_in: u64,
+    /// Segments sent, of any kind, retransmissions included.
+    pub segments_out: u64,
+    /// Octets of payload received for the first time.
+    pub octets_in: u64,
+    /// Octets of payload sent for the first time.
+    pub octets_out: u64,
+    /// Segments with payload sent again.
+    pub retransmits: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Times that fast recovery began.
+    pub fast_recoveries: u64,
+    /// Zero-window probes sent.
+    pub probes: u64,
+    /// Segments that came out of order.
+    pub out_of_order: u64,
+    /// Segments without anything new in them although they had payload.
+    pub duplicates: u64,
+    /// Segments dropped because the set of out-of-order ranges was full.
+    pub ranges_full: u64,
+    /// Segments dropped by PAWS (RFC 7323 section 5).
+    pub paws_dropped: u64,
+    /// Challenge ACKs sent (RFC 5961).
+    pub challenges: u64,
+}
+
+impl AddAssign for ConnCounters {
+    fn add_assign(&mut self, other: Self) {
+        self.segments_in += other.segments_in;
+        self.segments_out += other.segments_out;
+        self.octets_in += other.octets_in;
+        self.octets_out += other.octets_out;
+        self.retransmits += other.retransmits;
+        self.timeouts += other.timeouts;
+        self.fast_recoveries += other.fast_recoveries;
+        self.probes += other.probes;
+        self.out_of_order += other.out_of_order;
+        self.duplicates += other.duplicates;
+        self.ranges_full += other.ranges_full;
+        self.paws_dropped += other.paws_dropped;
+        self.challenges += other.challenges;
+    }
+}
+
+/// What the whole stack did with segments that belong to no connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// SYNs dropped because a listener's backlog was full.
+    pub backlog_full: u64,
+    /// SYNs dropped because the table of connections was full.
+    pub table_full: u64,
+    /// Segments to flows that are not there.
+    pub unknown_flow: u64,
+    /// RSTs sent, by any cause.
+    pub resets_sent: u64,
+    /// RSTs not sent because of [`crate::Config::resets_per_second`].
+    pub resets_limited: u64,
+    /// Connections evicted from TIME-WAIT early to make room.
+    pub time_wait_evicted: u64,
+}

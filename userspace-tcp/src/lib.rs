@@ -1,0 +1,82 @@
+//! Sans-I/O, segment-preserving TCP (RFC 9293) that shows out-of-order segments to the layer above.
+//!
+//! A [`Stack`] is a value: segments, requests and `now` go in; segments, events and the next
+//! deadline come out. There is no socket, clock, thread or global in it, and no octet of payload is
+//! copied or kept: `B` is the caller's handle of a buffer.
+//!
+//! # The loop around it
+//! 1. [`Stack::receive`] for each segment, then [`Stack::poll_event`] until empty, *then* act on
+//!    [`Received::new`]: the segment that completes a passive open may carry octets, and
+//!    [`Event::Incoming`] introduces its connection.
+//! 2. [`Stack::advance`] when [`Stack::next_deadline`] has come (it may come a little early for
+//!    nothing; calling `advance` at any time is harmless).
+//! 3. Give work to connections: [`Stack::send`] as [`Stack::send_room`] allows. Room opens only in
+//!    `receive`; look at the connection it names.
+//! 4. [`Stack::poll_transmit`] until `None` (or until the link is full: what is not asked for waits
+//!    without harm). Doing this after the layer above has answered lets ACKs ride on its segments.
+//! 5. [`Stack::transmitted`] for each payload buffer that the link is done with, sent or not, and
+//!    [`Stack::poll_released`] until empty, for buffers nobody needs any more.
+//!
+//! # Rules that the layer above can build on
+//! - One [`Stack::send`] is exactly one TCP segment, in every transmission of it; never split, never
+//!   joined with another.
+//! - The payload of a [`Transmit`] always has the same header length on one connection, whether it
+//!   is a retransmission or not: 20 octets, or 32 with timestamps.
+//! - [`Received::new`] names each octet of the stream exactly once, as soon as it is here.
+//! - [`Stack::send_room`] is at least one [`Stack::mss`] when nothing is queued or in flight, even
+//!   if the peer's window is closed: that one segment, queued, is what makes TCP probe the window.
+//! - The window's right edge is the last [`Stack::consumed`] position plus
+//!   [`Config::receive_window`] and never moves back.
+//! - After [`Event::Reset`], [`Event::Refused`], [`Event::TimedOut`], [`Stack::abort`], or
+//!   [`Event::Closed`] without TIME-WAIT, the [`ConnId`] is dead: calls with it do nothing, say so,
+//!   and `transmitted` hands the buffer straight back.
+//!
+//! # Bounds
+//! Connections: [`Config::connections`] (then the oldest in TIME-WAIT gives way, then SYNs are
+//! dropped and [`Stack::connect`] refuses). Half-open connections: the listener's backlog (then SYNs
+//! are dropped). Send queue: [`Config::send_queue_segments`] (then [`SendRefusal::QueueFull`]).
+//! Separate out-of-order ranges: 32 of each connection (then the segment is dropped). Resets to
+//! strangers: [`Config::resets_per_second`]. Answers to segments that only provoke: ten a second of
+//! each connection. Events: at most four of each connection.
+//!
+//! # Not done
+//! ICMP errors and path MTU discovery, keep-alive, ECN, SYN cookies, Fast Open, D-SACK, RACK and
+//! tail loss probes, the urgent pointer (urgent octets are octets of the stream), octets on a SYN
+//! (the peer sends them again). A reset in TIME-WAIT is ignored (RFC 1337), not obeyed.
+#![forbid(unsafe_code)]
+
+pub mod checksum;
+mod config;
+mod congestion;
+mod connection;
+mod effects;
+mod inbound;
+mod interface;
+mod keyed;
+mod limit;
+mod options;
+mod outbound;
+mod ranges;
+mod rtt;
+pub mod segment;
+pub mod seq;
+mod slab;
+mod stack;
+pub mod time;
+mod timer;
+mod tuple;
+
+pub use config::{Config, ConnOptions};
+pub use interface::{
+    ConnCounters, ConnId, ConnectError, Counters, Event, Info, ListenError, NEW_RANGES_MAX,
+    NewRange, NewRanges, Outgoing, Payload, Received, SegmentId, SendError, SendRefusal, State,
+    Transmit,
+};
+pub use options::{
+    OPTIONS_MAX, Options, SACK_BLOCKS_MAX, SackBlock, SackBlocks, TIMESTAMPS_LEN, Timestamps,
+};
+pub use segment::{Flags, ParseError, Segment, TcpHeader};
+pub use seq::{SeqNum, StreamOffset};
+pub use stack::Stack;
+pub use time::Instant;
+pub use tuple::{Endpoint, FourTuple};

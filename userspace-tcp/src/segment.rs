@@ -1,0 +1,229 @@
+//! The TCP header (RFC 9293 section 3.1): octets to a typed value once, and back.
+//!
+//! A [`Segment`] that exists has a sound header; nothing behind this module checks a length again.
+//! The checksum is not looked at here (see [`crate::checksum`]): a link may have done it.
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::ops::{BitOr, BitOrAssign};
+
+use crate::options::Options;
+use crate::seq::SeqNum;
+
+/// Octets of a header without options.
+pub const HEADER_MIN: usize = 20;
+
+/// Octets of a header with the most options.
+pub const HEADER_MAX: usize = 60;
+
+/// Where the checksum stands in a header.
+pub const CHECKSUM_OFFSET: usize = 16;
+
+/// The control bits (RFC 9293 section 3.1); CWR and ECE (RFC 3168) are carried along.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// No more data from the sender.
+    pub const FIN: Self = Self(0x01);
+    /// Synchronize sequence numbers.
+    pub const SYN: Self = Self(0x02);
+    /// Reset the connection.
+    pub const RST: Self = Self(0x04);
+    /// Push function.
+    pub const PSH: Self = Self(0x08);
+    /// The acknowledgment number counts.
+    pub const ACK: Self = Self(0x10);
+    /// The urgent pointer counts.
+    pub const URG: Self = Self(0x20);
+    /// ECN echo.
+    pub const ECE: Self = Self(0x40);
+    /// Congestion window reduced.
+    pub const CWR: Self = Self(0x80);
+
+    /// Whether all bits of `other` are set.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// FIN is set.
+    pub const fn fin(self) -> bool {
+        self.contains(Self::FIN)
+    }
+
+    /// SYN is set.
+    pub const fn syn(self) -> bool {
+        self.contains(Self::SYN)
+    }
+
+    /// RST is set.
+    pub const fn rst(self) -> bool {
+        self.contains(Self::RST)
+    }
+
+    /// ACK is set.
+    pub const fn ack(self) -> bool {
+        self.contains(Self::ACK)
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for Flags {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+impl fmt::Debug for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const NAMES: [&str; 8] = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR"];
+        let set = NAMES
+            .iter()
+            .enumerate()
+            .filter(|(bit, _)| self.0 >> bit & 1 == 1);
+        f.debug_list().entries(set.map(|(_, name)| name)).finish()
+    }
+}
+
+/// A TCP header as a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TcpHeader {
+    /// Port of the sender.
+    pub source_port: u16,
+    /// Port of the receiver.
+    pub destination_port: u16,
+    /// Sequence number of the first octet (of the SYN, if it is set).
+    pub seq: SeqNum,
+    /// The next sequence number that is expected; counts when ACK is set.
+    pub ack: SeqNum,
+    /// Control bits.
+    pub flags: Flags,
+    /// Window as on the wire, before scaling.
+    pub window: u16,
+    /// Options.
+    pub options: Options,
+}
+
+impl TcpHeader {
+    /// Octets that [`TcpHeader::emit`] writes: 20 to 60.
+    pub fn header_len(&self) -> usize {
+        HEADER_MIN + self.options.len()
+    }
+
+    /// Writes the header to the start of `out`, with zero in the checksum field, and returns its
+    /// length.
+    ///
+    /// # Panics
+    /// When `out` is shorter than [`TcpHeader::header_len`].
+    pub fn emit(&self, out: &mut [u8]) -> usize {
+        let len = self.header_len();
+        let out = &mut out[..len];
+        out[0..2].copy_from_slice(&self.source_port.to_be_bytes());
+        out[2..4].copy_from_slice(&self.destination_port.to_be_bytes());
+        out[4..8].copy_from_slice(&self.seq.0.to_be_bytes());
+        out[8..12].copy_from_slice(&self.ack.0.to_be_bytes());
+        // The length is a multiple of four and at most 60: the data offset fits its four bits.
+        out[12] = ((len / 4) << 4) as u8;
+        out[13] = self.flags.0;
+        out[14..16].copy_from_slice(&self.window.to_be_bytes());
+        out[16..20].fill(0);
+        self.options.emit(&mut out[HEADER_MIN..]);
+        len
+    }
+}
+
+/// A received segment: its header and its payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment<'a> {
+    /// The header.
+    pub header: TcpHeader,
+    /// The octets behind the header.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Segment<'a> {
+    /// Reads a segment from the payload of an IP packet, which must end where the packet ends.
+    ///
+    /// # Errors
+    /// The header is not sound; the sender is at fault.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
+        let Some((fixed, _)) = bytes.split_first_chunk::<HEADER_MIN>() else {
+            return Err(ParseError::TooShort { len: bytes.len() });
+        };
+        let &[
+            s0,
+            s1,
+            d0,
+            d1,
+            q0,
+            q1,
+            q2,
+            q3,
+            a0,
+            a1,
+            a2,
+            a3,
+            offset,
+            flags,
+            w0,
+            w1,
+            ..,
+        ] = fixed;
+        let data_offset = usize::from(offset >> 4) * 4;
+        if data_offset < HEADER_MIN || data_offset > bytes.len() {
+            return Err(ParseError::DataOffset {
+                offset: data_offset,
+                len: bytes.len(),
+            });
+        }
+        let (head, payload) = bytes.split_at(data_offset);
+        let options = Options::parse(&head[HEADER_MIN..]).ok_or(ParseError::Options)?;
+        let header = TcpHeader {
+            source_port: u16::from_be_bytes([s0, s1]),
+            destination_port: u16::from_be_bytes([d0, d1]),
+            seq: SeqNum(u32::from_be_bytes([q0, q1, q2, q3])),
+            ack: SeqNum(u32::from_be_bytes([a0, a1, a2, a3])),
+            flags: Flags(flags),
+            window: u16::from_be_bytes([w0, w1]),
+            options,
+        };
+        Ok(Self { header, payload })
+    }
+
+    /// Sequence numbers it takes: payload, SYN and FIN.
+    pub fn sequence_len(&self) -> u64 {
+        let flags = self.header.flags;
+        self.payload.len() as u64 + u64::from(flags.syn()) + u64::from(flags.fin())
+    }
+}
+
+/// Why octets are not a TCP segment. The sender's fault, always.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// Shorter than a header.
+    #[error("{len} octets are too few for a TCP header; it has at least {HEADER_MIN}")]
+    TooShort {
+        /// How many there are.
+        len: usize,
+    },
+    /// The header ends before its own minimum or behind the segment.
+    #[error("data offset of {offset} octets in a segment of {len} octets")]
+    DataOffset {
+        /// The header length that the segment claims.
+        offset: usize,
+        /// Octets of the segment.
+        len: usize,
+    },
+    /// An option with an illegal length.
+    #[error("an option has an illegal length")]
+    Options,
+}

@@ -1,0 +1,378 @@
+//! All connections and listeners of one shard: who gets a segment, who sends next, who is late.
+//!
+//! Idle connections cost nothing here: those with something to send stand in a list, those with a
+//! deadline in a heap.
+
+mod segments;
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::StreamOffset;
+use crate::config::{Config, ConnOptions};
+use crate::connection::{Connection, Seed};
+use crate::effects::{Effects, Env};
+use crate::interface::{
+    ConnCounters, ConnId, ConnectError, Counters, Event, Info, ListenError, Outgoing, SegmentId,
+    SendError, SendRefusal, State,
+};
+use crate::keyed::Secret;
+use crate::slab::Slab;
+use crate::time::Instant;
+use crate::timer::Deadlines;
+use crate::tuple::{Endpoint, FourTuple};
+
+/// The TCP of one shard: listeners and connections. `B` is the caller's buffer handle.
+#[derive(Debug)]
+pub struct Stack<B> {
+    config: Config,
+    secret: Secret,
+    connections: Slab<Connection<B>>,
+    by_tuple: HashMap<FourTuple, ConnId, Secret>,
+    listeners: HashMap<Endpoint, Listener>,
+    /// Connections that may have something to send, each at most once.
+    ready: VecDeque<ConnId>,
+    deadlines: Deadlines,
+    /// Those in TIME-WAIT, oldest first, and some that have left it.
+    time_waits: VecDeque<ConnId>,
+    effects: Effects<B>,
+    /// What connections did that are gone.
+    gone: ConnCounters,
+    /// The latest time that was given.
+    now: Instant,
+}
+
+/// A passive open that waits.
+#[derive(Debug, Clone, Copy)]
+struct Listener {
+    backlog: usize,
+    /// Connections of it in SYN-RECEIVED.
+    half_open: usize,
+}
+
+impl<B> Stack<B> {
+    /// Nothing listens, nothing is connected. `secret` must be random and stay secret: it makes
+    /// initial sequence numbers (RFC 6528) and the hash table unpredictable.
+    pub fn new(config: Config, secret: [u8; 16], now: Instant) -> Self {
+        let secret = Secret::new(secret);
+        Self {
+            connections: Slab::new(config.connections),
+            by_tuple: HashMap::with_hasher(secret.clone()),
+            listeners: HashMap::new(),
+            ready: VecDeque::new(),
+            deadlines: Deadlines::default(),
+            time_waits: VecDeque::new(),
+            effects: Effects::new(&config),
+            gone: ConnCounters::default(),
+            secret,
+            config,
+            now,
+        }
+    }
+
+    /// The settings given to [`Stack::new`].
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Accepts connections to `local`; an unspecified address means every address of its family
+    /// that is not listened on by name. At most `backlog` may be half-open at a time; a SYN beyond
+    /// is dropped, for the peer to try again.
+    ///
+    /// # Errors
+    /// Somebody listens there.
+    pub fn listen(&mut self, local: Endpoint, backlog: usize) -> Result<(), ListenError> {
+        if self.listeners.contains_key(&local) {
+            return Err(ListenError::InUse { local });
+        }
+        self.listeners.insert(
+            local,
+            Listener {
+                backlog,
+                half_open: 0,
+            },
+        );
+        Ok(())
+    }
+
+    /// Accepts no more there and resets half-open connections; established ones stay. `false` when
+    /// nobody listened.
+    pub fn unlisten(&mut self, local: Endpoint) -> bool {
+        let half_open: Vec<ConnId> = self
+            .connections
+            .iter()
+            .filter(|connection| connection.half_open_of() == Some(local))
+            .map(Connection::id)
+            .collect();
+        for id in half_open {
+            self.abort(id);
+        }
+        self.listeners.remove(&local).is_some()
+    }
+
+    /// Opens a connection. The SYN comes out of [`Stack::poll_transmit`].
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    pub fn connect(
+        &mut self,
+        now: Instant,
+        tuple: FourTuple,
+        options: ConnOptions,
+    ) -> Result<ConnId, ConnectError> {
+        let one_family = tuple.local.addr.is_ipv4() == tuple.remote.addr.is_ipv4();
+        if !one_family || !is_unicast(tuple.local) || !is_unicast(tuple.remote) {
+            return Err(ConnectError::Unusable { tuple });
+        }
+        if self.by_tuple.contains_key(&tuple) {
+            return Err(ConnectError::InUse { tuple });
+        }
+        let make = |seed: &Seed, config: &Config| Connection::active(seed, config, now);
+        let limit = self.config.connections;
+        self.add(now, tuple, options, make)
+            .ok_or(ConnectError::TooMany { limit })
+    }
+
+    /// What happened, oldest first. Fetch until `None` after each [`Stack::receive`] and
+    /// [`Stack::advance`].
+    pub fn poll_event(&mut self) -> Option<(ConnId, Event)> {
+        self.effects.events.pop_front()
+    }
+
+    /// The link is done with a payload buffer of [`Stack::poll_transmit`], whether it was sent or
+    /// not. `Some`: nobody needs it any more.
+    #[must_use = "a buffer that comes out is the caller's to free"]
+    pub fn transmitted(&mut self, conn: ConnId, segment: SegmentId, buf: B) -> Option<B> {
+        let Some(connection) = self.connections.get_mut(conn) else {
+            return Some(buf);
+        };
+        let out = connection.transmitted(segment, buf);
+        // A retransmission may have waited for it.
+        self.settle(conn);
+        out
+    }
+
+    /// A buffer that nobody needs any more: acknowledged, or its connection is gone. Fetch until
+    /// `None`.
+    pub fn poll_released(&mut self) -> Option<B> {
+        self.effects.released.pop_front()
+    }
+
+    /// When [`Stack::advance`] has to be called at the latest.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.deadlines.next()
+    }
+
+    /// Lets time pass: retransmissions, probes, delayed ACKs, ends of TIME-WAIT.
+    pub fn advance(&mut self, now: Instant) {
+        self.now = now;
+        while let Some(index) = self.deadlines.pop(now) {
+            let Some(connection) = self.connections.at_mut(index) else {
+                continue;
+            };
+            let effects = &mut self.effects;
+            connection.advance(&mut Env {
+                now,
+                config: &self.config,
+                effects,
+            });
+            let id = connection.id();
+            self.settle(id);
+        }
+    }
+
+    /// Queues one segment; it is sent as exactly one.
+    ///
+    /// # Errors
+    /// The buffer comes back with the reason.
+    pub fn send(
+        &mut self,
+        conn: ConnId,
+        now: Instant,
+        segment: Outgoing<B>,
+    ) -> Result<(), SendError<B>> {
+        let Some(connection) = self.connections.get_mut(conn) else {
+            return Err(SendError {
+                buf: segment.buf,
+                reason: SendRefusal::Gone,
+            });
+        };
+        connection.send(now, &self.config, segment)?;
+        self.settle(conn);
+        Ok(())
+    }
+
+    /// Octets that congestion window, peer's window and queue would let go right now, minus what is
+    /// queued unsent. At least one [`Stack::mss`] while nothing is queued or in flight, so that a
+    /// closed window is probed with something in the queue. 0 when the queue is full or the
+    /// connection can't send. [`Stack::send`] takes segments beyond it, up to the queue's bound.
+    pub fn send_room(&self, conn: ConnId) -> usize {
+        self.connections
+            .get(conn)
+            .map_or(0, |connection| connection.send_room(&self.config))
+    }
+
+    /// Payload octets of a full segment (EMSS, options subtracted); final once the connection is
+    /// established. 0 when it is gone.
+    pub fn mss(&self, conn: ConnId) -> usize {
+        self.connections.get(conn).map_or(0, Connection::mss)
+    }
+
+    /// The layer above needs nothing before `to`: the window's right edge moves to `to` plus
+    /// [`Config::receive_window`]. Going back, or beyond what has come in order, does nothing.
+    pub fn consumed(&mut self, conn: ConnId, to: StreamOffset) {
+        if let Some(connection) = self.connections.get_mut(conn) {
+            connection.consumed(to);
+            self.settle(conn);
+        }
+    }
+
+    /// Sends FIN behind everything queued; receiving goes on (half-close). In SYN-SENT the
+    /// connection is gone at once, without an event. `false` when it was gone already.
+    pub fn close(&mut self, conn: ConnId) -> bool {
+        self.end(conn, Connection::close)
+    }
+
+    /// Resets the connection, which is gone at once, without an event. `false` when it was gone
+    /// already.
+    pub fn abort(&mut self, conn: ConnId) -> bool {
+        self.end(conn, Connection::abort)
+    }
+
+    /// A look at a connection; `None` when it is gone.
+    pub fn info(&self, conn: ConnId) -> Option<Info> {
+        self.connections
+            .get(conn)
+            .map(|connection| connection.info(&self.config))
+    }
+
+    /// What was done with segments that belong to no connection.
+    pub fn counters(&self) -> Counters {
+        self.effects.counters
+    }
+
+    /// What all connections did so far, those that are gone included. It looks at every
+    /// connection: not for the data path.
+    pub fn totals(&self) -> ConnCounters {
+        let mut totals = self.gone;
+        for connection in self.connections.iter() {
+            totals += connection.counters();
+        }
+        totals
+    }
+
+    /// Connections, those in TIME-WAIT included, whose local end is `local`. It looks at every
+    /// connection: not for the data path.
+    pub fn connections_at(&self, local: Endpoint) -> usize {
+        self.connections
+            .iter()
+            .filter(|connection| connection.tuple().local == local)
+            .count()
+    }
+
+    fn end(&mut self, conn: ConnId, how: impl FnOnce(&mut Connection<B>, &mut Env<'_, B>)) -> bool {
+        let Some(connection) = self.connections.get_mut(conn) else {
+            return false;
+        };
+        let effects = &mut self.effects;
+        how(
+            connection,
+            &mut Env {
+                now: self.now,
+                config: &self.config,
+                effects,
+            },
+        );
+        self.settle(conn);
+        true
+    }
+
+    /// Makes a connection, in place of one in TIME-WAIT if there is no room.
+    fn add(
+        &mut self,
+        now: Instant,
+        tuple: FourTuple,
+        options: ConnOptions,
+        make: impl FnOnce(&Seed, &Config) -> Connection<B>,
+    ) -> Option<ConnId> {
+        if self.connections.is_full() {
+            self.evict_time_wait();
+        }
+        let (secret, config) = (&self.secret, &self.config);
+        let id = self.connections.insert(|id| {
+            let iss = secret.initial_sequence(&tuple, now);
+            let timestamp_offset = secret.timestamp_offset(&tuple);
+            make(
+                &Seed {
+                    id,
+                    tuple,
+                    iss,
+                    timestamp_offset,
+                    options,
+                },
+                config,
+            )
+        })?;
+        self.by_tuple.insert(tuple, id);
+        self.settle(id);
+        Some(id)
+    }
+
+    fn end_time_wait(&mut self, id: ConnId) {
+        self.effects.events.push_back((id, Event::TimeWaitOver));
+        self.remove(id);
+    }
+
+    fn evict_time_wait(&mut self) {
+        while let Some(id) = self.time_waits.pop_front() {
+            if self
+                .connections
+                .get(id)
+                .is_some_and(|c| c.state() == State::TimeWait)
+            {
+                self.effects.counters.time_wait_evicted += 1;
+                self.end_time_wait(id);
+                return;
+            }
+        }
+    }
+
+    /// After anything that may have changed a connection: takes it away, or puts it where it
+    /// belongs.
+    fn settle(&mut self, id: ConnId) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        if connection.is_gone() {
+            self.remove(id);
+            return;
+        }
+        self.deadlines.set(id.index, connection.deadline());
+        if !connection.in_ready_list && connection.wants_transmit() {
+            connection.in_ready_list = true;
+            self.ready.push_back(id);
+        }
+    }
+
+    fn remove(&mut self, id: ConnId) {
+        if let Some(connection) = self.connections.remove(id.index) {
+            self.leave_backlog(connection.half_open_of());
+            self.by_tuple.remove(&connection.tuple());
+            self.deadlines.set(id.index, None);
+            self.gone += connection.counters();
+        }
+        // Names of TIME-WAIT leave about in the order in which they came.
+        while self
+            .time_waits
+            .front()
+            .is_some_and(|&id| self.connections.get(id).is_none())
+        {
+            self.time_waits.pop_front();
+        }
+    }
+}
+
+/// Whether an end can be one of a TCP connection (RFC 9293 section 3.9.2.3).
+fn is_unicast(end: Endpoint) -> bool {
+    let broadcast = matches!(end.addr, std::net::IpAddr::V4(addr) if addr.is_broadcast());
+    end.port != 0 && !end.addr.is_unspecified() && !end.addr.is_multicast() && !broadcast
+}

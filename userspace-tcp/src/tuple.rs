@@ -1,0 +1,104 @@
+//! Addresses: one end of a connection, and both.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::net::{IpAddr, SocketAddr};
+
+/// An IP address and a TCP port. Unlike [`SocketAddr`] it has no flow label and no scope, which
+/// would make equal flows unequal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Endpoint {
+    /// The IP address.
+    pub addr: IpAddr,
+    /// The TCP port, in host order.
+    pub port: u16,
+}
+
+impl Endpoint {
+    /// An address and a port.
+    pub const fn new(addr: IpAddr, port: u16) -> Self {
+        Self { addr, port }
+    }
+}
+
+impl From<SocketAddr> for Endpoint {
+    fn from(address: SocketAddr) -> Self {
+        Self {
+            addr: address.ip(),
+            port: address.port(),
+        }
+    }
+}
+
+impl From<(IpAddr, u16)> for Endpoint {
+    fn from((addr, port): (IpAddr, u16)) -> Self {
+        Self { addr, port }
+    }
+}
+
+impl From<Endpoint> for SocketAddr {
+    fn from(endpoint: Endpoint) -> Self {
+        Self::new(endpoint.addr, endpoint.port)
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        SocketAddr::from(*self).fmt(f)
+    }
+}
+
+/// Both ends of a connection, as seen from here. For a segment that came in, `local` is its
+/// destination and `remote` its source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FourTuple {
+    /// Our address and port.
+    pub local: Endpoint,
+    /// The peer's address and port.
+    pub remote: Endpoint,
+}
+
+/// Both addresses of IPv6 and both ports.
+const OCTETS_MAX: usize = 2 * 16 + 2 * 2;
+
+impl FourTuple {
+    /// From anything that is an [`Endpoint`].
+    pub fn new(local: impl Into<Endpoint>, remote: impl Into<Endpoint>) -> Self {
+        Self {
+            local: local.into(),
+            remote: remote.into(),
+        }
+    }
+
+    /// All that tells one flow from another, in one piece, and its length.
+    pub(crate) fn octets(&self) -> ([u8; OCTETS_MAX], usize) {
+        let mut out = [0; OCTETS_MAX];
+        let mut len = 0;
+        let mut put = |part: &[u8]| {
+            out[len..len + part.len()].copy_from_slice(part);
+            len += part.len();
+        };
+        for end in [&self.local, &self.remote] {
+            match end.addr {
+                IpAddr::V4(addr) => put(&addr.octets()),
+                IpAddr::V6(addr) => put(&addr.octets()),
+            }
+            put(&end.port.to_be_bytes());
+        }
+        (out, len)
+    }
+}
+
+impl Hash for FourTuple {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // One write: the keyed hash is on the path of every segment.
+        let (octets, len) = self.octets();
+        state.write(&octets[..len]);
+    }
+}
+
+impl fmt::Display for FourTuple {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} <-> {}", self.local, self.remote)
+    }
+}

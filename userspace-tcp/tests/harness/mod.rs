@@ -1,0 +1,13 @@
+//! Two stacks on a link that loses, duplicates, delays and reorders from a seed, under virtual
+//! time. Every failure is replayed by its seed.
+#![allow(dead_code)]
+
+mod buffer;
+mod endpoint;
+mod network;
+mod random;
+
+pub use buffer::{Buf, Buffers};
+pub use endpoint::{Endpoint, Plan};
+pub use network::{Link, Network};
+pub use random::Random;

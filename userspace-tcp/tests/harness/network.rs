@@ -1,0 +1,297 @@
+//! The link and the clock.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use userspace_tcp::{ConnId, FourTuple, Instant, SegmentId, Transmit, checksum, segment};
+
+use super::{Buf, Endpoint, Random};
+
+/// How bad the link is.
+#[derive(Debug, Clone)]
+pub struct Link {
+    pub lose_per_mille: u64,
+    pub duplicate_per_mille: u64,
+    /// Of packets that take up to `jitter` longer.
+    pub delay_per_mille: u64,
+    pub jitter: Duration,
+    pub delay: Duration,
+    /// Of packets that the link hands back unsent.
+    pub refuse_per_mille: u64,
+    /// How long the link keeps a buffer, at most.
+    pub hold: Duration,
+    /// Time between two packets of one side.
+    pub spacing: Duration,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self {
+            lose_per_mille: 0,
+            duplicate_per_mille: 0,
+            delay_per_mille: 0,
+            jitter: Duration::ZERO,
+            delay: Duration::from_micros(100),
+            refuse_per_mille: 0,
+            hold: Duration::from_micros(20),
+            spacing: Duration::from_micros(1),
+        }
+    }
+}
+
+/// Side, header and octets of payload.
+pub type Filter = Box<dyn FnMut(usize, &userspace_tcp::TcpHeader, usize) -> bool>;
+
+enum Happening {
+    Packet {
+        to: usize,
+        tuple: FourTuple,
+        bytes: Vec<u8>,
+    },
+    Transmitted {
+        at: usize,
+        conn: ConnId,
+        id: SegmentId,
+        buf: Buf,
+    },
+    Wake {
+        at: usize,
+    },
+}
+
+pub struct Network {
+    pub ends: [Endpoint; 2],
+    pub link: Link,
+    pub random: Random,
+    pub now: Instant,
+    pub packets: u64,
+    /// Called for each packet that a side puts on the link: `false` loses it.
+    pub filter: Filter,
+    to_come: BTreeMap<(Instant, u64), Happening>,
+    free_at: [Instant; 2],
+    count: u64,
+}
+
+impl Network {
+    pub fn new(ends: [Endpoint; 2], link: Link, seed: u64) -> Self {
+        Self {
+            ends,
+            link,
+            random: Random::new(seed),
+            now: Instant::ZERO + Duration::from_secs(1),
+            packets: 0,
+            filter: Box::new(|_, _, _| true),
+            to_come: BTreeMap::new(),
+            free_at: [Instant::ZERO; 2],
+            count: 0,
+        }
+    }
+
+    /// Side 0 connects to side 1, which listens.
+    pub fn open(&mut self) {
+        let local = userspace_tcp::Endpoint::new(Endpoint::addr(1).into(), 7000);
+        self.ends[1].stack.listen(local, 10).unwrap();
+        let tuple = FourTuple::new((Endpoint::addr(0).into(), 40_000), local);
+        let options = self.ends[0].options;
+        let conn = self.ends[0]
+            .stack
+            .connect(self.now, tuple, options)
+            .unwrap();
+        self.ends[0].conn = Some(conn);
+    }
+
+    /// Both sides connect at the same time.
+    pub fn open_both(&mut self) {
+        let local = |side| userspace_tcp::Endpoint::new(Endpoint::addr(side).into(), 7000);
+        for side in 0..2 {
+            let tuple = FourTuple::new(local(side), local(1 - side));
+            let options = self.ends[side].options;
+            let conn = self.ends[side]
+                .stack
+                .connect(self.now, tuple, options)
+                .unwrap();
+            self.ends[side].conn = Some(conn);
+        }
+    }
+
+    /// Runs until nothing is left to happen. Panics after `limit` of virtual time.
+    pub fn run(&mut self, limit: Duration) {
+        let end = self.now + limit;
+        self.run_until(end);
+        assert!(self.to_come.is_empty(), "something is left to happen");
+        for side in 0..2 {
+            assert_eq!(
+                self.ends[side].stack.next_deadline(),
+                None,
+                "a timer is left"
+            );
+        }
+    }
+
+    /// Runs until `end`, or until nothing is left to happen.
+    pub fn run_until(&mut self, end: Instant) {
+        loop {
+            for side in 0..2 {
+                self.settle(side);
+            }
+            let happening = self.to_come.keys().next().map(|&(at, _)| at);
+            let deadlines = self.ends.iter().filter_map(|end| end.stack.next_deadline());
+            let Some(next) = deadlines.chain(happening).min() else {
+                return;
+            };
+            if next > end {
+                self.now = end;
+                return;
+            }
+            self.now = self.now.max(next);
+            for side in 0..2 {
+                self.ends[side].stack.advance(self.now);
+            }
+            while let Some(entry) = self.to_come.first_entry() {
+                if entry.key().0 > self.now {
+                    break;
+                }
+                let happening = entry.remove();
+                self.happen(happening);
+            }
+        }
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Packet { to, tuple, bytes } => {
+                self.ends[to].receive(self.now, tuple, &bytes);
+            }
+            Happening::Transmitted { at, conn, id, buf } => {
+                let end = &mut self.ends[at];
+                if let Some(buf) = end.stack.transmitted(conn, id, buf) {
+                    end.buffers.free(buf);
+                }
+            }
+            Happening::Wake { .. } => {}
+        }
+    }
+
+    /// Events, application, then everything that wants to go out.
+    fn settle(&mut self, side: usize) {
+        let end = &mut self.ends[side];
+        end.fetch_events();
+        let asleep = end.asleep_until;
+        end.run(self.now, &mut self.random);
+        if let Some(until) = end.asleep_until.filter(|_| asleep.is_none()) {
+            self.schedule(until, Happening::Wake { at: side });
+        }
+        while let Some(transmit) = self.ends[side].stack.poll_transmit(self.now) {
+            self.put_on_link(side, transmit);
+        }
+        let end = &mut self.ends[side];
+        end.fetch_events();
+        while let Some(buf) = end.stack.poll_released() {
+            end.buffers.free(buf);
+        }
+    }
+
+    fn put_on_link(&mut self, side: usize, transmit: Transmit<Buf>) {
+        let Transmit {
+            conn,
+            tuple,
+            header,
+            payload,
+        } = transmit;
+        self.packets += 1;
+        let mut bytes = vec![0; header.header_len()];
+        header.emit(&mut bytes);
+        let mut refused = false;
+        let mut total = checksum::sum(&bytes);
+        if let Some(payload) = payload {
+            let octets = &payload.buf.octets[..payload.len as usize];
+            bytes.extend_from_slice(octets);
+            total += payload.sum;
+            refused = self.random.chance(self.link.refuse_per_mille);
+            let hold = self.random.below(self.link.hold.as_nanos() as u64 + 1);
+            let hold = if refused { 0 } else { hold };
+            let done = Happening::Transmitted {
+                at: side,
+                conn: conn.unwrap(),
+                id: payload.id,
+                buf: payload.buf,
+            };
+            self.schedule(self.now + Duration::from_nanos(hold), done);
+        }
+        total += checksum::pseudo(tuple.local.addr, tuple.remote.addr, bytes.len());
+        let at = segment::CHECKSUM_OFFSET;
+        bytes[at..at + 2].copy_from_slice(&checksum::fold(total).to_be_bytes());
+        let len = bytes.len() - header.header_len();
+        assert!(len + header.options.len() <= usize::from(self.ends[side].options.mss));
+        let kept = (self.filter)(side, &header, len);
+        if refused || !kept || self.random.chance(self.link.lose_per_mille) {
+            return;
+        }
+        self.deliver(side, tuple, bytes.clone());
+        if self.random.chance(self.link.duplicate_per_mille) {
+            self.deliver(side, tuple, bytes);
+        }
+    }
+
+    fn deliver(&mut self, from: usize, tuple: FourTuple, bytes: Vec<u8>) {
+        let start = self.free_at[from].max(self.now) + self.link.spacing;
+        self.free_at[from] = start;
+        let mut at = start + self.link.delay;
+        if self.random.chance(self.link.delay_per_mille) {
+            at += Duration::from_nanos(self.random.below(self.link.jitter.as_nanos() as u64 + 1));
+        }
+        let tuple = FourTuple {
+            local: tuple.remote,
+            remote: tuple.local,
+        };
+        self.schedule(
+            at,
+            Happening::Packet {
+                to: 1 - from,
+                tuple,
+                bytes,
+            },
+        );
+    }
+
+    fn schedule(&mut self, at: Instant, happening: Happening) {
+        self.count += 1;
+        self.to_come.insert((at, self.count), happening);
+    }
+
+    /// What must hold after a transfer that ended well.
+    pub fn assert_complete(&self) {
+        for (side, end) in self.ends.iter().enumerate() {
+            let peer = &self.ends[1 - side];
+            assert_eq!(
+                end.seen.len() as u64,
+                peer.plan.octets,
+                "side {side}: not all came"
+            );
+            assert_eq!(end.in_order_to, peer.plan.octets);
+            assert!(end.seen.iter().all(|seen| *seen));
+            assert!(
+                end.events.contains(&userspace_tcp::Event::PeerClosed),
+                "{:?}",
+                end.events
+            );
+            assert!(
+                end.events.contains(&userspace_tcp::Event::Closed),
+                "{:?}",
+                end.events
+            );
+            let conn = end.conn.unwrap();
+            assert_eq!(
+                end.stack.info(conn),
+                None,
+                "side {side}: the connection is left"
+            );
+            assert_eq!(end.buffers.alive(), 0, "side {side}: buffers are left");
+            assert_eq!(
+                end.buffers.dropped(),
+                0,
+                "side {side}: buffers were dropped"
+            );
+        }
+    }
+}

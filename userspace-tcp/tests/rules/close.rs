@@ -1,0 +1,242 @@
+use userspace_tcp::{Config, Event, Flags, Options, Segment, SendRefusal, State};
+
+use crate::script::*;
+
+const FIN: Flags = Flags(Flags::FIN.0 | Flags::ACK.0);
+
+#[test]
+fn we_close_first() {
+    let mut script = Script::active(plain());
+    script.close();
+    let fin = script.one();
+    assert_eq!(
+        (fin.flags, fin.seq, script.info().state),
+        (FIN, 1, State::FinWait1)
+    );
+    assert_eq!(script.send(10), Err(SendRefusal::Closed));
+    script.give(ACK, 1, 2, 0);
+    assert_eq!(script.info().state, State::FinWait2);
+    // Half-close: the peer goes on sending.
+    assert_eq!(script.give(ACK, 1, 2, 100).new.len(), 1);
+    script.give(FIN, 101, 2, 0);
+    assert_eq!(script.events(), [Event::PeerClosed, Event::Closed]);
+    assert_eq!(script.info().state, State::TimeWait);
+    assert_eq!(script.one().ack, 102);
+    script.wait(Config::default().time_wait - MS);
+    assert_eq!(script.info().state, State::TimeWait);
+    script.wait(MS);
+    assert_eq!(script.events(), [Event::TimeWaitOver]);
+    assert!(script.is_gone());
+}
+
+#[test]
+fn the_peer_closes_first() {
+    let mut script = Script::active(plain());
+    script.give(FIN, 1, 1, 0);
+    assert_eq!(
+        (script.events(), script.info().state),
+        (vec![Event::PeerClosed], State::CloseWait)
+    );
+    assert_eq!(script.one().ack, 2);
+    script.send_thousands(1);
+    script.close();
+    let fin = script.one();
+    assert_eq!(
+        (fin.flags, fin.seq, script.info().state),
+        (FIN, 1001, State::LastAck)
+    );
+    script.give(ACK, 2, 1001, 0);
+    assert_eq!(script.info().state, State::LastAck);
+    script.give(ACK, 2, 1002, 0);
+    assert_eq!(script.events(), [Event::Closed]);
+    assert!(script.is_gone());
+    assert_eq!(script.released(), [0]);
+}
+
+#[test]
+fn both_close_at_the_same_time() {
+    let mut script = Script::active(plain());
+    script.close();
+    script.one();
+    script.give(FIN, 1, 1, 0);
+    assert_eq!(
+        (script.events(), script.info().state),
+        (vec![Event::PeerClosed], State::Closing)
+    );
+    assert_eq!(script.one().ack, 2);
+    script.give(ACK, 2, 2, 0);
+    assert_eq!(
+        (script.events(), script.info().state),
+        (vec![Event::Closed], State::TimeWait)
+    );
+}
+
+#[test]
+fn a_fin_that_acknowledges_ours_goes_straight_to_time_wait() {
+    let mut script = Script::active(plain());
+    script.close();
+    script.one();
+    script.give(FIN, 1, 2, 50);
+    assert_eq!(script.events(), [Event::PeerClosed, Event::Closed]);
+    assert_eq!(
+        (script.info().state, script.one().ack),
+        (State::TimeWait, 52)
+    );
+}
+
+#[test]
+fn a_fin_waits_for_every_octet_before_it() {
+    let mut script = Script::active(plain());
+    script.give(FIN, 101, 1, 100);
+    assert_eq!((script.events(), script.one().ack), (vec![], 1));
+    script.give(ACK, 1, 1, 100);
+    assert_eq!(
+        (script.events(), script.one().ack),
+        (vec![Event::PeerClosed], 202)
+    );
+}
+
+#[test]
+fn our_fin_goes_behind_everything_queued() {
+    let mut script = Script::active(plain());
+    script.give_window(1, 1000);
+    script.send(1000).unwrap();
+    script.send(1000).unwrap();
+    script.close();
+    assert_eq!(script.out().len(), 1);
+    script.give_window(1001, 1000);
+    let flags: Vec<Flags> = script.out().iter().map(|out| out.flags).collect();
+    assert_eq!(flags, [Flags::ACK | Flags::PSH, FIN]);
+    assert_eq!(script.info().state, State::FinWait1);
+}
+
+#[test]
+fn a_lost_fin_is_sent_again() {
+    let mut script = Script::active(plain());
+    script.close();
+    let fin = script.one();
+    for wait in [200, 400, 800] {
+        assert_eq!(script.wait_for_timer(), wait * MS);
+        assert_eq!(script.one(), fin);
+    }
+    script.give(ACK, 1, 2, 0);
+    assert_eq!(script.info().state, State::FinWait2);
+}
+
+#[test]
+fn a_fin_that_comes_again_is_acknowledged_again_and_restarts_time_wait() {
+    let mut script = Script::active(plain());
+    script.close();
+    script.one();
+    script.give(FIN, 1, 2, 0);
+    script.one();
+    script.wait(30 * SEC);
+    script.give(FIN, 1, 2, 0);
+    assert_eq!(script.one().ack, 2);
+    script.wait(59 * SEC);
+    assert_eq!(script.info().state, State::TimeWait);
+    script.wait(SEC);
+    assert!(script.is_gone());
+}
+
+#[test]
+fn fin_wait_2_ends_when_nothing_comes() {
+    let mut script = Script::active(plain());
+    script.close();
+    script.one();
+    script.give(ACK, 1, 2, 0);
+    script.wait(50 * SEC);
+    script.give(ACK, 1, 2, 10);
+    script.wait(50 * SEC);
+    assert_eq!(script.info().state, State::FinWait2);
+    script.wait(10 * SEC);
+    script.events();
+    assert!(script.is_gone());
+}
+
+#[test]
+fn time_wait_ignores_resets() {
+    let mut script = Script::active(plain());
+    script.close();
+    script.one();
+    script.give(FIN, 1, 2, 0);
+    script.one();
+    script.give(Flags::RST, 2, 0, 0);
+    assert_eq!(script.info().state, State::TimeWait);
+}
+
+#[test]
+fn a_later_syn_may_reopen_what_stands_in_time_wait() {
+    let mut script = Script::passive(plain());
+    let first = script.conn();
+    script.close();
+    script.one();
+    script.give(FIN, 1, 2, 0);
+    script.one();
+    script.events();
+    let old = script.header(Flags::SYN, -5, 0, 1000, Options::default());
+    script.give_header(old, 0);
+    assert_eq!(script.info().state, State::TimeWait);
+    script.out();
+    let new = script.header(Flags::SYN, 100, 0, 1000, Options::default());
+    script.give_header(new, 0);
+    assert_eq!(script.one().flags, Flags::SYN | ACK);
+    assert_eq!(script.events(), [Event::TimeWaitOver]);
+    assert_eq!(script.stack.info(first), None);
+}
+
+#[test]
+fn a_full_table_evicts_the_oldest_time_wait() {
+    let mut script = Script::passive(Config {
+        connections: 1,
+        ..plain()
+    });
+    script.close();
+    script.one();
+    script.give(FIN, 1, 2, 0);
+    script.one();
+    script.events();
+    let remote = userspace_tcp::Endpoint {
+        port: 1,
+        ..remote()
+    };
+    let tuple = userspace_tcp::FourTuple::new(local(), remote);
+    let header = script.header(Flags::SYN, 0, 0, 1000, Options::default());
+    let segment = Segment {
+        header,
+        payload: &[],
+    };
+    let received = script.stack.receive(script.now, tuple, &segment, OPTIONS);
+    assert!(received.conn.is_some());
+    assert_eq!(script.events(), [Event::TimeWaitOver]);
+    assert_eq!(script.stack.counters().time_wait_evicted, 1);
+}
+
+#[test]
+fn closing_before_the_handshake_ends() {
+    let mut script = Script::new(plain());
+    script.connect();
+    script.one();
+    script.close();
+    assert!(script.is_gone());
+    assert_eq!((script.events(), script.out()), (vec![], vec![]));
+    assert!(!script.stack.close(script.conn()));
+}
+
+#[test]
+fn abort_resets_and_gives_every_buffer_back() {
+    let mut script = Script::active(plain());
+    script.keep_with_link = true;
+    for _ in 0..12 {
+        script.send(1460).unwrap();
+    }
+    assert_eq!(script.out().len(), 10);
+    assert!(script.stack.abort(script.conn()));
+    assert!(!script.stack.abort(script.conn()));
+    let reset = script.one();
+    assert_eq!((reset.flags, reset.seq), (Flags::RST | ACK, 14_601));
+    assert_eq!(script.released(), [10, 11]);
+    assert_eq!(script.link_returns(), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    assert!(script.is_gone() && script.events().is_empty());
+    assert_eq!(script.send(1), Err(SendRefusal::Gone));
+}

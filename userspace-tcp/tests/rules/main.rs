@@ -1,0 +1,11 @@
+//! One rule of the RFCs at a time, against a peer played by hand.
+#![allow(clippy::unwrap_used)]
+
+mod close;
+mod hostile;
+mod open;
+mod receive;
+mod reset;
+mod retransmit;
+mod script;
+mod window;
