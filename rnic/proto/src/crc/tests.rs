@@ -1,0 +1,46 @@
+use proptest::prelude::*;
+
+use super::{Crc32c, copy_and_crc, crc_of};
+
+#[test]
+fn the_check_value_of_crc32c() {
+    assert_eq!(Crc32c::new().over(b"123456789").value(), 0xe306_9283);
+}
+
+/// RFC 5044 section 4.4, Figure 5: the first FPDU of a stream with Markers.
+#[test]
+fn the_example_of_figure_5() {
+    let mut octets = [0; 48];
+    octets[5..8].copy_from_slice(&[0x2a, 0x41, 0x43]);
+    octets[0x13] = 1;
+    assert_eq!(crc_of([&octets[..]]).octets(), [0x52, 0x23, 0x99, 0x83]);
+}
+
+/// RFC 5044 section 4.4, Figure 6: an FPDU with a Marker within.
+#[test]
+fn the_example_of_figure_6() {
+    let mut octets = [0; 0x30];
+    octets[1..4].copy_from_slice(&[0x2a, 0x41, 0x43]);
+    octets[0x0f] = 2;
+    octets[0x17] = 0x14;
+    assert_eq!(crc_of([&octets[..]]).octets(), [0x84, 0x92, 0x58, 0x98]);
+}
+
+proptest! {
+    #[test]
+    fn cutting_does_not_change_the_crc(
+        octets in prop::collection::vec(any::<u8>(), 0..10_000),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let cut = cut.index(octets.len() + 1);
+        let (head, tail) = octets.split_at(cut);
+        let whole = crc_of([&octets[..]]);
+        prop_assert_eq!(crc_of([head, tail]), whole);
+        let mut copy = vec![0; octets.len()];
+        let mut state = Crc32c::new();
+        copy_and_crc(head, &mut copy[..cut], &mut state);
+        copy_and_crc(tail, &mut copy[cut..], &mut state);
+        prop_assert_eq!(state, whole);
+        prop_assert_eq!(copy, octets);
+    }
+}

@@ -1,0 +1,189 @@
+//! DDP Segment headers (RFC 5041 sections 4.1 to 4.3), codec only: versions and fields are read as
+//! they are and judged by the stream.
+//!
+//! ```text
+//! tagged    | control 1 | RsvdULP 1 | STag 4 | TO 8 |
+//! untagged  | control 1 | RsvdULP 5 | QN 4 | MSN 4 | MO 4 |
+//! control   | T | L | Rsvd 4 bits | DV 2 bits |
+//! ```
+
+#[cfg(test)]
+mod tests;
+
+use crate::{Gather, MessageOffset, Msn, Qn, Stag, TaggedOffset};
+
+/// The DDP version that this crate speaks.
+pub const VERSION: u8 = 1;
+/// Octets of a tagged header.
+pub const TAGGED_LEN: usize = 14;
+/// Octets of an untagged header.
+pub const UNTAGGED_LEN: usize = 18;
+
+const TAGGED: u8 = 0x80;
+const LAST: u8 = 0x40;
+const VERSION_MASK: u8 = 0x03;
+
+/// The DDP Control Field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// T: tagged or untagged buffer model.
+    pub tagged: bool,
+    /// L: the last segment of its message.
+    pub last: bool,
+    /// DV, two bits.
+    pub version: u8,
+}
+
+impl Control {
+    /// The field from its octet; reserved bits are not looked at.
+    pub const fn from_octet(octet: u8) -> Self {
+        Self {
+            tagged: octet & TAGGED != 0,
+            last: octet & LAST != 0,
+            version: octet & VERSION_MASK,
+        }
+    }
+
+    /// The field as its octet, reserved bits zero.
+    pub const fn octet(self) -> u8 {
+        (if self.tagged { TAGGED } else { 0 })
+            | (if self.last { LAST } else { 0 })
+            | (self.version & VERSION_MASK)
+    }
+}
+
+/// A tagged header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tagged {
+    /// L: the last segment of its message.
+    pub last: bool,
+    /// DV.
+    pub version: u8,
+    /// RsvdULP: RDMAP's control field.
+    pub ulp: u8,
+    /// The memory.
+    pub stag: Stag,
+    /// The payload's first octet in it.
+    pub to: TaggedOffset,
+}
+
+/// An untagged header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Untagged {
+    /// L: the last segment of its message.
+    pub last: bool,
+    /// DV.
+    pub version: u8,
+    /// The first octet of RsvdULP: RDMAP's control field.
+    pub ulp: u8,
+    /// The other four octets of RsvdULP: RDMAP's Invalidate STag.
+    pub ulp_word: u32,
+    /// The queue.
+    pub qn: Qn,
+    /// The message in the queue.
+    pub msn: Msn,
+    /// The payload's first octet in the message.
+    pub mo: MessageOffset,
+}
+
+/// A DDP Segment's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Header {
+    /// T is 1.
+    Tagged(Tagged),
+    /// T is 0.
+    Untagged(Untagged),
+}
+
+impl Header {
+    /// The header at the front of a segment; none when the segment is too short for it.
+    pub fn parse(segment: &Gather<'_>) -> Option<Self> {
+        let [octet] = segment.array(0)?;
+        let control = Control::from_octet(octet);
+        Some(if control.tagged {
+            Self::Tagged(Tagged::from_octets(segment.array(0)?))
+        } else {
+            Self::Untagged(Untagged::from_octets(segment.array(0)?))
+        })
+    }
+
+    /// Where the payload begins in the segment: the header's octets.
+    pub const fn payload_offset(&self) -> usize {
+        match self {
+            Self::Tagged(_) => TAGGED_LEN,
+            Self::Untagged(_) => UNTAGGED_LEN,
+        }
+    }
+
+    /// The first octet of RsvdULP.
+    pub const fn ulp(&self) -> u8 {
+        match self {
+            Self::Tagged(header) => header.ulp,
+            Self::Untagged(header) => header.ulp,
+        }
+    }
+}
+
+impl Tagged {
+    fn from_octets(octets: [u8; TAGGED_LEN]) -> Self {
+        let [control, ulp, s0, s1, s2, s3, to @ ..] = octets;
+        let control = Control::from_octet(control);
+        Self {
+            last: control.last,
+            version: control.version,
+            ulp,
+            stag: Stag(u32::from_be_bytes([s0, s1, s2, s3])),
+            to: TaggedOffset(u64::from_be_bytes(to)),
+        }
+    }
+
+    /// The header on the wire.
+    pub fn to_octets(&self) -> [u8; TAGGED_LEN] {
+        let control = Control {
+            tagged: true,
+            last: self.last,
+            version: self.version,
+        };
+        let mut out = [0; TAGGED_LEN];
+        out[0] = control.octet();
+        out[1] = self.ulp;
+        out[2..6].copy_from_slice(&self.stag.0.to_be_bytes());
+        out[6..14].copy_from_slice(&self.to.0.to_be_bytes());
+        out
+    }
+}
+
+impl Untagged {
+    fn from_octets(octets: [u8; UNTAGGED_LEN]) -> Self {
+        let [control, ulp, words @ ..] = octets;
+        let control = Control::from_octet(control);
+        let word =
+            |n: usize| u32::from_be_bytes([words[n], words[n + 1], words[n + 2], words[n + 3]]);
+        Self {
+            last: control.last,
+            version: control.version,
+            ulp,
+            ulp_word: word(0),
+            qn: Qn(word(4)),
+            msn: Msn(word(8)),
+            mo: MessageOffset(word(12)),
+        }
+    }
+
+    /// The header on the wire.
+    pub fn to_octets(&self) -> [u8; UNTAGGED_LEN] {
+        let control = Control {
+            tagged: false,
+            last: self.last,
+            version: self.version,
+        };
+        let mut out = [0; UNTAGGED_LEN];
+        out[0] = control.octet();
+        out[1] = self.ulp;
+        out[2..6].copy_from_slice(&self.ulp_word.to_be_bytes());
+        out[6..10].copy_from_slice(&self.qn.0.to_be_bytes());
+        out[10..14].copy_from_slice(&self.msn.0.to_be_bytes());
+        out[14..18].copy_from_slice(&self.mo.0.to_be_bytes());
+        out
+    }
+}

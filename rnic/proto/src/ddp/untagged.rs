@@ -1,0 +1,77 @@
+//! The receive side of one untagged queue: which message and which octet of it may come (RFC 5041
+//! sections 4.3, 5.3 and 7.1).
+//!
+//! Placement and Delivery are two steps. [`InboundQueue::check_placement`] judges a segment without
+//! changing anything; [`InboundQueue::advance`] is called for segments in the LLP's order and says
+//! what is delivered. Today a segment is checked right before it advances, so only the next octet
+//! passes; placement out of order widens the check and leaves `advance` as it is.
+
+#[cfg(test)]
+mod tests;
+
+use super::DdpError;
+use crate::{MessageOffset, Msn};
+
+/// What the receive side of a queue waits for.
+#[derive(Clone, Debug)]
+pub struct InboundQueue {
+    msn: Msn,
+    /// The octet of the message `msn` that comes next.
+    mo: u32,
+}
+
+/// Where a segment takes its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// More segments of the message are to come.
+    Partial,
+    /// The message is whole.
+    Complete {
+        /// The message's length in octets.
+        length: u32,
+    },
+}
+
+impl Default for InboundQueue {
+    fn default() -> Self {
+        Self {
+            msn: Msn::FIRST,
+            mo: 0,
+        }
+    }
+}
+
+impl InboundQueue {
+    /// The message that is expected or under way.
+    pub fn msn(&self) -> Msn {
+        self.msn
+    }
+
+    /// Judges whether a segment with `len` octets of payload may be placed.
+    pub fn check_placement(&self, msn: Msn, mo: MessageOffset, len: u32) -> Result<(), DdpError> {
+        if msn != self.msn {
+            return Err(DdpError::MsnRange);
+        }
+        if mo.0 != self.mo {
+            return Err(DdpError::InvalidMo);
+        }
+        // The ULP Message Length is less than 2^32 (RFC 5041 section 5.2).
+        if mo.0.checked_add(len).is_none() {
+            return Err(DdpError::MessageTooLong);
+        }
+        Ok(())
+    }
+
+    /// Takes a segment that passed [`InboundQueue::check_placement`] and is the LLP's next.
+    pub fn advance(&mut self, len: u32, last: bool) -> Progress {
+        let length = self.mo.saturating_add(len);
+        if last {
+            self.msn = self.msn.next();
+            self.mo = 0;
+            Progress::Complete { length }
+        } else {
+            self.mo = length;
+            Progress::Partial
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! A view over octets that lie in several pieces, as an FPDU does when TCP segments or UMEM frames
+//! end within it. Headers are read by value from it, payload is walked chunk by chunk; nothing is
+//! ever joined by copying. Reads outside it give `None`, never a panic.
+
+#[cfg(test)]
+mod tests;
+
+/// A run of octets over one or more slices.
+#[derive(Clone, Copy, Debug)]
+pub struct Gather<'a> {
+    pieces: &'a [&'a [u8]],
+    /// Octets of the first pieces that come before the view.
+    skip: usize,
+    len: usize,
+}
+
+impl<'a> Gather<'a> {
+    /// A view of all the octets of all the pieces, in order. Pieces may be empty.
+    pub fn new(pieces: &'a [&'a [u8]]) -> Self {
+        let len = pieces.iter().map(|piece| piece.len()).sum();
+        Self {
+            pieces,
+            skip: 0,
+            len,
+        }
+    }
+
+    /// Octets in the view.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no octet in it.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The `len` octets from `offset` on, or none when the view ends before.
+    pub fn sub(&self, offset: usize, len: usize) -> Option<Gather<'a>> {
+        if offset.checked_add(len)? > self.len {
+            return None;
+        }
+        let (mut pieces, mut skip) = (self.pieces, self.skip + offset);
+        while let Some((first, rest)) = pieces.split_first() {
+            if skip < first.len() || rest.is_empty() {
+                break;
+            }
+            skip -= first.len();
+            pieces = rest;
+        }
+        Some(Gather { pieces, skip, len })
+    }
+
+    /// All octets from `offset` on, or none when the view ends before.
+    pub fn tail(&self, offset: usize) -> Option<Gather<'a>> {
+        self.sub(offset, self.len.checked_sub(offset)?)
+    }
+
+    /// `N` octets at `offset` by value, wherever the pieces end.
+    pub fn array<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        let mut out = [0; N];
+        self.copy_to(offset, &mut out)?;
+        Some(out)
+    }
+
+    /// Copies octets from `offset` on until `out` is full; none when the view ends before.
+    pub fn copy_to(&self, offset: usize, out: &mut [u8]) -> Option<()> {
+        let mut rest = out;
+        for chunk in self.sub(offset, rest.len())?.chunks() {
+            let (now, later) = rest.split_at_mut(chunk.len());
+            now.copy_from_slice(chunk);
+            rest = later;
+        }
+        Some(())
+    }
+
+    /// The octets as slices, in order, none of them empty.
+    pub fn chunks(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let (mut skip, mut left) = (self.skip, self.len);
+        self.pieces.iter().filter_map(move |piece| {
+            let from = skip.min(piece.len());
+            skip -= from;
+            let take = left.min(piece.len() - from);
+            left -= take;
+            (take > 0).then(|| &piece[from..from + take])
+        })
+    }
+}

@@ -1,0 +1,21 @@
+//! MPA, DDP and RDMAP: codecs and state machines, sans-I/O (RFC 5044, 6581, 5041, 5040).
+//!
+//! Octets and requests go in; headers, placements, deliveries and errors come out. There is no
+//! socket, clock or thread in here, no memory of the application, and after start-up no
+//! allocation. Octets from a peer are hostile: no sequence of them may make this crate panic.
+//!
+//! - [`mpa::startup`] agrees on the connection's parameters, [`mpa::fpdu`] frames ULPDUs.
+//! - [`ddp`] has the segment headers, the order within untagged queues, and DDP's errors.
+//! - [`rdmap::Stream`] checks and classifies inbound segments and numbers outbound messages.
+#![forbid(unsafe_code)]
+
+pub mod crc;
+pub mod ddp;
+pub mod mpa;
+pub mod rdmap;
+
+mod gather;
+mod names;
+
+pub use gather::Gather;
+pub use names::{MessageOffset, Msn, Qn, Stag, TaggedOffset};

@@ -1,0 +1,9 @@
+//! MPA: Marker PDU Aligned framing over TCP (RFC 5044), with enhanced connection establishment
+//! (RFC 6581). [`startup`] is the Startup Phase, [`fpdu`] the Full Operation Phase. Knows octets in
+//! order and an EMSS, nothing else of TCP.
+
+mod error;
+pub mod fpdu;
+pub mod startup;
+
+pub use error::MpaError;

@@ -1,0 +1,225 @@
+//! MPA Request and Reply Frames on the wire (RFC 5044 section 7.1.1, RFC 6581 sections 6 and 9).
+//!
+//! ```text
+//! | Key 16 | M C R S, Res 4 bits | Rev 1 | PD_Length 2 | Private Data 0-512 |
+//! enhanced data, the first four octets of private data when S is set:
+//! | A | B | IRD 14 bits | C | D | ORD 14 bits |
+//! ```
+
+mod collector;
+#[cfg(test)]
+mod tests;
+
+pub(super) use collector::{Collected, Collector};
+
+use std::fmt;
+
+use super::{ReadDepths, RtrSet, StartupError};
+
+/// The most private data of a frame, in octets, enhanced data included.
+pub const PRIVATE_DATA_MAX: usize = 512;
+/// Octets ahead of the private data.
+pub const HEADER_LEN: usize = 20;
+/// The longest frame, in octets.
+pub const FRAME_LEN_MAX: usize = HEADER_LEN + PRIVATE_DATA_MAX;
+/// Octets of enhanced data.
+pub const ENHANCED_LEN: usize = 4;
+
+pub(super) const KEY_LEN: usize = 16;
+const REQUEST_KEY: &[u8; KEY_LEN] = b"MPA ID Req Frame";
+const REPLY_KEY: &[u8; KEY_LEN] = b"MPA ID Rep Frame";
+
+const MARKERS: u8 = 0x80;
+const CRC: u8 = 0x40;
+const REJECTED: u8 = 0x20;
+const ENHANCED: u8 = 0x10;
+
+/// A or C of an enhanced word, and B or D.
+const UPPER_FLAG: u16 = 0x8000;
+const LOWER_FLAG: u16 = 0x4000;
+const DEPTH_MASK: u16 = 0x3fff;
+
+/// The two frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameKind {
+    /// From the initiator.
+    Request,
+    /// From the responder.
+    Reply,
+}
+
+impl FrameKind {
+    pub(super) const fn key(self) -> &'static [u8; KEY_LEN] {
+        match self {
+            Self::Request => REQUEST_KEY,
+            Self::Reply => REPLY_KEY,
+        }
+    }
+
+    pub(super) const fn opposite(self) -> Self {
+        match self {
+            Self::Request => Self::Reply,
+            Self::Reply => Self::Request,
+        }
+    }
+}
+
+impl fmt::Display for FrameKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Request => "Request",
+            Self::Reply => "Reply",
+        })
+    }
+}
+
+/// The revisions of MPA that we speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Revision {
+    /// RFC 5044.
+    One,
+    /// RFC 6581.
+    #[default]
+    Two,
+}
+
+impl Revision {
+    /// The revision with this number.
+    pub const fn from_number(number: u8) -> Result<Self, StartupError> {
+        match number {
+            1 => Ok(Self::One),
+            2 => Ok(Self::Two),
+            found => Err(StartupError::UnsupportedRevision { found }),
+        }
+    }
+
+    /// Its number on the wire.
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::One => 1,
+            Self::Two => 2,
+        }
+    }
+}
+
+/// Enhanced RDMA connection establishment data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Enhanced {
+    /// IRD and ORD, 14 bits each.
+    pub depths: ReadDepths,
+    /// Flag A is set, and these of B, C and D; none in the client-server model.
+    pub peer_to_peer: Option<RtrSet>,
+}
+
+impl Enhanced {
+    /// The data from its octets.
+    pub fn from_octets([a, b, c, d]: [u8; ENHANCED_LEN]) -> Self {
+        let (ird, ord) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+        let rtr = RtrSet {
+            send: ird & LOWER_FLAG != 0,
+            write: ord & UPPER_FLAG != 0,
+            read: ord & LOWER_FLAG != 0,
+        };
+        Self {
+            depths: ReadDepths {
+                ird: ird & DEPTH_MASK,
+                ord: ord & DEPTH_MASK,
+            },
+            // B, C and D are ignored without A.
+            peer_to_peer: (ird & UPPER_FLAG != 0).then_some(rtr),
+        }
+    }
+
+    /// The data on the wire.
+    pub fn to_octets(self) -> [u8; ENHANCED_LEN] {
+        let flag = |set: bool, flag: u16| if set { flag } else { 0 };
+        let rtr = self.peer_to_peer.unwrap_or_default();
+        let ird = self.depths.ird & DEPTH_MASK
+            | flag(self.peer_to_peer.is_some(), UPPER_FLAG)
+            | flag(rtr.send, LOWER_FLAG);
+        let ord =
+            self.depths.ord & DEPTH_MASK | flag(rtr.write, UPPER_FLAG) | flag(rtr.read, LOWER_FLAG);
+        let ([a, b], [c, d]) = (ird.to_be_bytes(), ord.to_be_bytes());
+        [a, b, c, d]
+    }
+}
+
+/// All of a frame but its kind and its private data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHeader {
+    /// M: the sender requires Markers in what it receives.
+    pub markers: bool,
+    /// C: the sender wants CRCs.
+    pub crc: bool,
+    /// R: the connection is rejected; means nothing in a Request.
+    pub rejected: bool,
+    /// Rev.
+    pub revision: Revision,
+    /// The enhanced data, when S is set in a frame of revision 2.
+    pub enhanced: Option<Enhanced>,
+}
+
+/// A frame to send.
+#[derive(Clone)]
+pub struct StartupFrame {
+    octets: [u8; FRAME_LEN_MAX],
+    len: usize,
+}
+
+impl StartupFrame {
+    /// The frame with these contents; private data is the application's only.
+    pub fn new(
+        kind: FrameKind,
+        header: &FrameHeader,
+        private_data: &[u8],
+    ) -> Result<Self, StartupError> {
+        let enhanced = header.enhanced.map(Enhanced::to_octets);
+        let enhanced = enhanced.as_ref().map_or(&[][..], |octets| &octets[..]);
+        let limit = PRIVATE_DATA_MAX - enhanced.len();
+        let len = private_data.len();
+        if len > limit {
+            return Err(StartupError::PrivateDataTooLong { len, limit });
+        }
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let pd_length = (enhanced.len() + len) as u16;
+        let mut frame = Self {
+            octets: [0; FRAME_LEN_MAX],
+            len: 0,
+        };
+        frame.put(kind.key());
+        frame.put(&[
+            flag(header.markers, MARKERS)
+                | flag(header.crc, CRC)
+                | flag(header.rejected, REJECTED)
+                | flag(header.enhanced.is_some(), ENHANCED),
+            header.revision.number(),
+        ]);
+        frame.put(&pd_length.to_be_bytes());
+        frame.put(enhanced);
+        frame.put(private_data);
+        Ok(frame)
+    }
+
+    /// Its octets.
+    pub fn octets(&self) -> &[u8] {
+        &self.octets[..self.len]
+    }
+
+    fn put(&mut self, octets: &[u8]) {
+        let end = self.len + octets.len();
+        self.octets[self.len..end].copy_from_slice(octets);
+        self.len = end;
+    }
+}
+
+impl AsRef<[u8]> for StartupFrame {
+    fn as_ref(&self) -> &[u8] {
+        self.octets()
+    }
+}
+
+impl fmt::Debug for StartupFrame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("StartupFrame").field(&self.octets()).finish()
+    }
+}

@@ -1,0 +1,172 @@
+//! The side that sends the MPA Request Frame.
+
+#[cfg(test)]
+mod tests;
+
+use super::frame::{
+    Collected, Collector, Enhanced, FrameHeader, FrameKind, Revision, StartupFrame,
+};
+use super::{Negotiated, ReadDepths, Rtr, RtrSet, StartupError};
+
+/// What an initiator asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InitiatorOptions {
+    /// Revision 2 negotiates IRD and ORD; revision 1 leaves them to the applications.
+    pub revision: Revision,
+    /// Ask for CRCs. They are on when either side asks.
+    pub crc: bool,
+    /// Own IRD and ORD.
+    pub depths: ReadDepths,
+    /// Ready-to-Receive indications that we can send; [`RtrSet::NONE`] asks for the client-server
+    /// model, in which the application's first message is the indication.
+    pub peer_to_peer: RtrSet,
+}
+
+/// Sends a Request, waits for the Reply.
+#[derive(Debug)]
+pub struct Initiator {
+    options: InitiatorOptions,
+    request: StartupFrame,
+    reply: Collector,
+}
+
+/// What came of the octets so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InitiatorProgress<'a> {
+    /// The Reply isn't whole; all octets were taken.
+    NeedMore,
+    /// Full Operation begins behind the octets that were consumed.
+    Accepted {
+        /// Octets of this input that belong to the Reply: all of them.
+        consumed: usize,
+        /// What was agreed.
+        negotiated: Negotiated,
+        /// The responder's application says.
+        private_data: &'a [u8],
+    },
+    /// The responder rejected the connection.
+    Rejected {
+        /// Octets of this input that belong to the Reply.
+        consumed: usize,
+        /// What the responder said of its depths, for the application.
+        peer: Option<ReadDepths>,
+        /// The responder's application says.
+        private_data: &'a [u8],
+    },
+}
+
+impl Initiator {
+    /// An initiator; refuses options and private data that no Request can carry.
+    pub fn new(options: InitiatorOptions, private_data: &[u8]) -> Result<Self, StartupError> {
+        let InitiatorOptions {
+            revision,
+            crc,
+            depths,
+            peer_to_peer,
+        } = options;
+        let depths = depths.check_own()?;
+        let asked = (!peer_to_peer.is_empty()).then_some(peer_to_peer);
+        let enhanced = match revision {
+            Revision::One if asked.is_some() => return Err(StartupError::RtrNeedsRevision2),
+            Revision::One => None,
+            Revision::Two => Some(Enhanced {
+                depths,
+                peer_to_peer: asked,
+            }),
+        };
+        let header = FrameHeader {
+            markers: false,
+            crc,
+            rejected: false,
+            revision,
+            enhanced,
+        };
+        let request = StartupFrame::new(FrameKind::Request, &header, private_data)?;
+        Ok(Self {
+            options,
+            request,
+            reply: Collector::new(FrameKind::Reply),
+        })
+    }
+
+    /// The frame to send first.
+    pub fn request(&self) -> &StartupFrame {
+        &self.request
+    }
+
+    /// Takes the connection's next octets. After [`InitiatorProgress::Accepted`],
+    /// [`InitiatorProgress::Rejected`] or an error it is done with.
+    pub fn on_octets(&mut self, input: &[u8]) -> Result<InitiatorProgress<'_>, StartupError> {
+        let Some(reply) = self.reply.take(input)? else {
+            return Ok(InitiatorProgress::NeedMore);
+        };
+        let Collected {
+            header, consumed, ..
+        } = reply;
+        let peer = header.enhanced.map(|enhanced| enhanced.depths);
+        if header.rejected {
+            let private_data = self.reply.private_data(&reply);
+            return Ok(InitiatorProgress::Rejected {
+                consumed,
+                peer,
+                private_data,
+            });
+        }
+        if header.markers {
+            return Err(StartupError::MarkersNotSupported);
+        }
+        let extra = input.len() - consumed;
+        if extra > 0 {
+            return Err(StartupError::OctetsBehindFrame {
+                kind: FrameKind::Reply,
+                extra,
+            });
+        }
+        let negotiated = self.negotiate(&header)?;
+        let private_data = self.reply.private_data(&reply);
+        Ok(InitiatorProgress::Accepted {
+            consumed,
+            negotiated,
+            private_data,
+        })
+    }
+
+    fn negotiate(&self, reply: &FrameHeader) -> Result<Negotiated, StartupError> {
+        let asked = self.options.revision == Revision::Two;
+        let (mut depths, mut rtr) = (self.options.depths, None);
+        match (asked, reply.enhanced) {
+            (true, Some(enhanced)) => {
+                depths = depths.settle(enhanced.depths)?;
+                rtr = self.choose_rtr(&enhanced)?;
+                if rtr == Some(Rtr::Read) && enhanced.depths.ird > 0 {
+                    // The indication is a Read: it needs room for one.
+                    depths.ord = depths.ord.max(1);
+                }
+            }
+            (false, None) => {}
+            _ => return Err(StartupError::EnhancedMismatch { asked }),
+        }
+        Ok(Negotiated {
+            revision: reply.revision,
+            crc: self.options.crc || reply.crc,
+            ird: depths.ird,
+            ord: depths.ord,
+            rtr,
+            peer: reply.enhanced.map(|enhanced| enhanced.depths),
+        })
+    }
+
+    /// The indication to send; none when we asked for the client-server model, whatever the
+    /// responder's flags.
+    fn choose_rtr(&self, reply: &Enhanced) -> Result<Option<Rtr>, StartupError> {
+        let ours = self.options.peer_to_peer;
+        if ours.is_empty() {
+            return Ok(None);
+        }
+        let theirs = reply.peer_to_peer.unwrap_or_default();
+        ours.and(theirs)
+            .preferred()
+            .map(Some)
+            .ok_or(StartupError::NoMatchingRtr)
+    }
+}

@@ -1,0 +1,186 @@
+//! The side that answers an MPA Request Frame.
+
+#[cfg(test)]
+mod tests;
+
+use super::frame::{
+    Collected, Collector, Enhanced, FrameHeader, FrameKind, Revision, StartupFrame,
+};
+use super::{Negotiated, ReadDepths, Rtr, RtrSet, StartupError};
+
+/// What a responder accepts with. It answers in the revision that it was asked in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResponderOptions {
+    /// Ask for CRCs. They are on when either side asks.
+    pub crc: bool,
+    /// Own IRD and ORD, as they would be if the peer had no say.
+    pub depths: ReadDepths,
+    /// Ready-to-Receive indications that we can take; if none, Write is named to an initiator that
+    /// wants one.
+    pub rtr: RtrSet,
+}
+
+/// Waits for a Request, answers it.
+#[derive(Debug)]
+pub struct Responder {
+    request: Collector,
+    collected: Option<Collected>,
+}
+
+/// What came of the octets so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponderProgress<'a> {
+    /// The Request isn't whole; all octets were taken.
+    NeedMore,
+    /// To be answered by [`Responder::accept`] or [`Responder::reject`].
+    Request {
+        /// Octets of this input that belong to the Request: all of them.
+        consumed: usize,
+        /// The Request's revision.
+        revision: Revision,
+        /// The initiator asks for CRCs.
+        crc_wanted: bool,
+        /// The initiator's IRD and ORD; none when it does not negotiate them.
+        peer: Option<ReadDepths>,
+        /// Peer-to-peer model: the indications that the initiator can send.
+        peer_to_peer: Option<RtrSet>,
+        /// The initiator's application says.
+        private_data: &'a [u8],
+    },
+}
+
+impl Default for Responder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Responder {
+    /// A responder that has received nothing yet.
+    pub fn new() -> Self {
+        Self {
+            request: Collector::new(FrameKind::Request),
+            collected: None,
+        }
+    }
+
+    /// Takes the connection's next octets. Also to be called with what comes before the Request is
+    /// answered: nothing may, so it is an error.
+    pub fn on_octets(&mut self, input: &[u8]) -> Result<ResponderProgress<'_>, StartupError> {
+        if self.collected.is_some() {
+            return match input.len() {
+                0 => Ok(ResponderProgress::NeedMore),
+                extra => Err(behind_request(extra)),
+            };
+        }
+        let Some(request) = self.request.take(input)? else {
+            return Ok(ResponderProgress::NeedMore);
+        };
+        self.collected = Some(request);
+        let Collected {
+            header, consumed, ..
+        } = request;
+        if input.len() > consumed {
+            return Err(behind_request(input.len() - consumed));
+        }
+        if header.markers {
+            return Err(StartupError::MarkersNotSupported);
+        }
+        Ok(ResponderProgress::Request {
+            consumed,
+            revision: header.revision,
+            crc_wanted: header.crc,
+            peer: header.enhanced.map(|enhanced| enhanced.depths),
+            peer_to_peer: header.enhanced.and_then(|enhanced| enhanced.peer_to_peer),
+            private_data: self.request.private_data(&request),
+        })
+    }
+
+    /// The Reply that accepts the Request, and what is agreed with it.
+    pub fn accept(
+        &self,
+        options: &ResponderOptions,
+        private_data: &[u8],
+    ) -> Result<(StartupFrame, Negotiated), StartupError> {
+        let request = self.collected.ok_or(StartupError::NoRequest)?.header;
+        if request.markers {
+            return Err(StartupError::MarkersNotSupported);
+        }
+        let mut depths = options.depths.check_own()?;
+        let mut rtr = None;
+        let enhanced = request.enhanced.map(|peer| {
+            let (own, mut said) = depths.answer(peer.depths);
+            depths = own;
+            rtr = peer
+                .peer_to_peer
+                .map(|offered| choose_rtr(offered, options.rtr));
+            if rtr == Some(Rtr::Read) {
+                // The indication is a Read: it needs room for one.
+                depths.ird = depths.ird.max(1);
+                said.ird = said.ird.max(1);
+            }
+            Enhanced {
+                depths: said,
+                peer_to_peer: rtr.map(RtrSet::only),
+            }
+        });
+        let crc = options.crc || request.crc;
+        let revision = request.revision;
+        let header = FrameHeader {
+            markers: false,
+            crc,
+            rejected: false,
+            revision,
+            enhanced,
+        };
+        let reply = StartupFrame::new(FrameKind::Reply, &header, private_data)?;
+        let negotiated = Negotiated {
+            revision,
+            crc,
+            ird: depths.ird,
+            ord: depths.ord,
+            rtr,
+            peer: request.enhanced.map(|enhanced| enhanced.depths),
+        };
+        Ok((reply, negotiated))
+    }
+
+    /// The Reply that rejects the Request.
+    pub fn reject(&self, private_data: &[u8]) -> Result<StartupFrame, StartupError> {
+        let request = self.collected.ok_or(StartupError::NoRequest)?.header;
+        // Depths that fit the initiator's, so that they don't look like the reason.
+        let enhanced = request.enhanced.map(|peer| Enhanced {
+            depths: ReadDepths {
+                ird: peer.depths.ord,
+                ord: peer.depths.ird,
+            },
+            peer_to_peer: peer
+                .peer_to_peer
+                .map(|rtr| RtrSet::only(choose_rtr(rtr, RtrSet::ALL))),
+        });
+        let header = FrameHeader {
+            markers: false,
+            crc: request.crc,
+            rejected: true,
+            revision: request.revision,
+            enhanced,
+        };
+        StartupFrame::new(FrameKind::Reply, &header, private_data)
+    }
+}
+
+/// One that both know; else one that we take, and the initiator sees that it can't.
+fn choose_rtr(offered: RtrSet, taken: RtrSet) -> Rtr {
+    offered
+        .and(taken)
+        .preferred()
+        .or(taken.preferred())
+        .unwrap_or(Rtr::Write)
+}
+
+fn behind_request(extra: usize) -> StartupError {
+    StartupError::OctetsBehindFrame {
+        kind: FrameKind::Request,
+        extra,
+    }
+}

@@ -1,0 +1,303 @@
+use proptest::prelude::*;
+
+use super::{Responder, ResponderOptions, ResponderProgress};
+use crate::mpa::startup::frame::{Enhanced, FrameHeader, FrameKind, StartupFrame};
+use crate::mpa::startup::{
+    Initiator, InitiatorOptions, InitiatorProgress, Negotiated, ReadDepths, Revision, Rtr, RtrSet,
+    StartupError,
+};
+
+const OPTIONS: ResponderOptions = ResponderOptions {
+    crc: false,
+    depths: ReadDepths { ird: 16, ord: 16 },
+    rtr: RtrSet::ALL,
+};
+
+fn request(ird: u16, ord: u16, peer_to_peer: Option<RtrSet>) -> FrameHeader {
+    FrameHeader {
+        markers: false,
+        crc: false,
+        rejected: false,
+        revision: Revision::Two,
+        enhanced: Some(Enhanced {
+            depths: ReadDepths { ird, ord },
+            peer_to_peer,
+        }),
+    }
+}
+
+fn plain(revision: Revision) -> FrameHeader {
+    FrameHeader {
+        revision,
+        enhanced: None,
+        ..request(0, 0, None)
+    }
+}
+
+fn frame(header: &FrameHeader) -> StartupFrame {
+    StartupFrame::new(FrameKind::Request, header, b"pd").expect("short")
+}
+
+/// A responder that has the Request.
+fn asked(header: &FrameHeader) -> Responder {
+    let mut responder = Responder::new();
+    let frame = frame(header);
+    let consumed = match responder.on_octets(frame.octets()) {
+        Ok(ResponderProgress::Request {
+            consumed,
+            private_data,
+            ..
+        }) => {
+            assert_eq!(private_data, b"pd");
+            consumed
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(consumed, frame.octets().len());
+    responder
+}
+
+/// The enhanced words of the Reply, and what was agreed.
+fn accept(header: &FrameHeader, options: &ResponderOptions) -> ([u8; 4], Negotiated) {
+    let (reply, agreed) = asked(header).accept(options, b"").expect("acceptable");
+    let octets = reply.octets();
+    assert_eq!(&octets[..16], b"MPA ID Rep Frame");
+    (octets[20..24].try_into().expect("four"), agreed)
+}
+
+#[test]
+fn the_request_tells_what_the_initiator_asks() {
+    let mut responder = Responder::new();
+    let header = FrameHeader {
+        crc: true,
+        ..request(3, 4, Some(RtrSet::ALL))
+    };
+    let frame = frame(&header);
+    assert_eq!(
+        responder.on_octets(frame.octets()),
+        Ok(ResponderProgress::Request {
+            consumed: 26,
+            revision: Revision::Two,
+            crc_wanted: true,
+            peer: Some(ReadDepths { ird: 3, ord: 4 }),
+            peer_to_peer: Some(RtrSet::ALL),
+            private_data: b"pd",
+        })
+    );
+}
+
+/// RFC 6581 section 9.1.
+#[test]
+fn depths_are_the_lesser_of_both_sides() {
+    let depths = |ird, ord| {
+        let (words, agreed) = accept(&request(ird, ord, None), &OPTIONS);
+        let said = (words[1], words[3]);
+        ((agreed.ird, agreed.ord), said)
+    };
+    assert_eq!(depths(4, 8), ((8, 4), (8, 4)));
+    assert_eq!(depths(100, 200), ((16, 16), (16, 16)));
+    assert_eq!(depths(0, 0), ((0, 0), (0, 0)));
+}
+
+/// RFC 6581 section 9.1: 0x3FFF is answered by 0x3FFF and leaves the local value unchanged.
+#[test]
+fn depths_that_are_not_negotiated_stay_and_are_said_back() {
+    let (words, agreed) = accept(&request(0x3fff, 0x3fff, None), &OPTIONS);
+    assert_eq!(words, [0x3f, 0xff, 0x3f, 0xff]);
+    assert_eq!((agreed.ird, agreed.ord), (16, 16));
+    assert_eq!(
+        agreed.peer,
+        Some(ReadDepths {
+            ird: 0x3fff,
+            ord: 0x3fff
+        })
+    );
+}
+
+/// RFC 6581 section 9.2.
+#[test]
+fn peer_to_peer_is_answered_by_one_indication() {
+    let answer = |offered, taken| {
+        let options = ResponderOptions {
+            rtr: taken,
+            ..OPTIONS
+        };
+        let (words, agreed) = accept(&request(16, 16, Some(offered)), &options);
+        (words, agreed.rtr.expect("peer-to-peer"))
+    };
+    let (write, read, send) = (
+        ([0x80, 16, 0x80, 16], Rtr::Write),
+        ([0x80, 16, 0x40, 16], Rtr::Read),
+        ([0xc0, 16, 0, 16], Rtr::Send),
+    );
+    assert_eq!(answer(RtrSet::ALL, RtrSet::ALL), write);
+    assert_eq!(answer(RtrSet::only(Rtr::Read), RtrSet::ALL), read);
+    assert_eq!(answer(RtrSet::only(Rtr::Send), RtrSet::ALL), send);
+    assert_eq!(
+        answer(RtrSet::only(Rtr::Write), RtrSet::only(Rtr::Read)),
+        read,
+        "no match"
+    );
+    assert_eq!(answer(RtrSet::NONE, RtrSet::ALL), write, "none offered");
+    assert_eq!(answer(RtrSet::ALL, RtrSet::NONE), write, "none taken");
+}
+
+#[test]
+fn an_indication_by_read_has_room_for_a_read() {
+    let (words, agreed) = accept(&request(0, 0, Some(RtrSet::only(Rtr::Read))), &OPTIONS);
+    assert_eq!(words, [0x80, 1, 0x40, 0]);
+    assert_eq!(agreed.ird, 1);
+}
+
+/// RFC 6581 section 10: an unenhanced Request gets an unenhanced Reply of its revision.
+#[test]
+fn the_reply_is_of_the_requests_kind() {
+    for revision in [Revision::One, Revision::Two] {
+        let (reply, agreed) = asked(&plain(revision))
+            .accept(&OPTIONS, b"")
+            .expect("acceptable");
+        assert_eq!(reply.octets()[16..], [0, revision.number(), 0, 0]);
+        assert_eq!((agreed.ird, agreed.ord), (16, 16));
+        assert_eq!((agreed.peer, agreed.rtr), (None, None));
+    }
+}
+
+#[test]
+fn crc_is_on_when_either_side_asks() {
+    for (ours, theirs) in [(false, false), (false, true), (true, false), (true, true)] {
+        let header = FrameHeader {
+            crc: theirs,
+            ..plain(Revision::One)
+        };
+        let options = ResponderOptions {
+            crc: ours,
+            ..OPTIONS
+        };
+        let (reply, agreed) = asked(&header).accept(&options, b"").expect("acceptable");
+        assert_eq!(agreed.crc, ours || theirs);
+        assert_eq!(reply.octets()[16] & 0x40 != 0, agreed.crc);
+    }
+}
+
+#[test]
+fn markers_are_refused_with_a_reject() {
+    let mut responder = Responder::new();
+    let header = FrameHeader {
+        markers: true,
+        ..plain(Revision::One)
+    };
+    let frame = frame(&header);
+    let error = responder.on_octets(frame.octets()).expect_err("Markers");
+    assert_eq!(error, StartupError::MarkersNotSupported);
+    assert!(error.wants_reject());
+    assert_eq!(
+        responder.reject(b"").expect("a Request").octets()[16..],
+        [0x20, 1, 0, 0]
+    );
+    assert_eq!(responder.accept(&OPTIONS, b"").err(), Some(error));
+}
+
+/// siw's own reject has the flags 0x30.
+#[test]
+fn a_reject_of_an_enhanced_request_is_enhanced() {
+    let reply = asked(&request(5, 6, None))
+        .reject(b"no")
+        .expect("a Request");
+    assert_eq!(
+        reply.octets()[16..],
+        [0x30, 2, 0, 6, 0, 6, 0, 5, b'n', b'o']
+    );
+}
+
+#[test]
+fn nothing_is_answered_before_it_is_asked() {
+    let mut responder = Responder::new();
+    let frame = frame(&plain(Revision::One));
+    let (head, tail) = frame.octets().split_at(20);
+    assert_eq!(responder.on_octets(head), Ok(ResponderProgress::NeedMore));
+    assert_eq!(
+        responder.accept(&OPTIONS, b"").err(),
+        Some(StartupError::NoRequest)
+    );
+    assert_eq!(responder.reject(b"").err(), Some(StartupError::NoRequest));
+    assert!(responder.on_octets(tail).is_ok());
+    assert!(responder.accept(&OPTIONS, b"").is_ok());
+}
+
+#[test]
+fn octets_behind_the_request_are_an_error() {
+    let error = |extra| {
+        Err(StartupError::OctetsBehindFrame {
+            kind: FrameKind::Request,
+            extra,
+        })
+    };
+    let octets = [frame(&plain(Revision::One)).octets(), &[1]].concat();
+    assert_eq!(Responder::new().on_octets(&octets), error(1));
+    let mut responder = asked(&plain(Revision::One));
+    assert_eq!(responder.on_octets(&[]), Ok(ResponderProgress::NeedMore));
+    assert_eq!(responder.on_octets(&[1, 2]), error(2));
+}
+
+#[test]
+fn options_that_no_reply_can_carry_are_refused() {
+    let responder = asked(&request(1, 1, None));
+    let depths = ReadDepths { ird: 257, ord: 1 };
+    let refused = responder
+        .accept(&ResponderOptions { depths, ..OPTIONS }, b"")
+        .err();
+    assert_eq!(refused, Some(StartupError::ReadDepth { asked: 257 }));
+    let too_long = Some(StartupError::PrivateDataTooLong {
+        len: 509,
+        limit: 508,
+    });
+    assert_eq!(responder.accept(&OPTIONS, &[0; 509]).err(), too_long);
+    assert_eq!(responder.reject(&[0; 509]).err(), too_long);
+}
+
+fn any_rtr() -> impl Strategy<Value = RtrSet> {
+    (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(write, read, send)| RtrSet {
+        write,
+        read,
+        send,
+    })
+}
+
+fn any_depths() -> impl Strategy<Value = ReadDepths> {
+    (0u16..=256, 0u16..=256).prop_map(|(ird, ord)| ReadDepths { ird, ord })
+}
+
+proptest! {
+    /// Both sides come to the same: ORD is at most the other's IRD, and no one exceeds its own.
+    #[test]
+    fn two_of_ours_agree(
+        two: bool,
+        crc: (bool, bool),
+        depths in (any_depths(), any_depths()),
+        offered in any_rtr(),
+        taken in any_rtr(),
+    ) {
+        let revision = if two { Revision::Two } else { Revision::One };
+        let peer_to_peer = if two { offered } else { RtrSet::NONE };
+        let options = InitiatorOptions { revision, crc: crc.0, depths: depths.0, peer_to_peer };
+        let mut initiator = Initiator::new(options, b"hello").expect("good options");
+        let mut responder = Responder::new();
+        responder.on_octets(initiator.request().octets()).expect("a Request");
+        let options = ResponderOptions { crc: crc.1, depths: depths.1, rtr: taken };
+        let (reply, theirs) = responder.accept(&options, b"welcome").expect("acceptable");
+        match initiator.on_octets(reply.octets()) {
+            Ok(InitiatorProgress::Accepted { negotiated: ours, private_data, .. }) => {
+                prop_assert_eq!(private_data, b"welcome");
+                prop_assert_eq!((ours.crc, ours.rtr), (theirs.crc, theirs.rtr));
+                prop_assert_eq!(ours.crc, crc.0 || crc.1);
+                if two {
+                    prop_assert!(ours.ord <= theirs.ird && theirs.ord <= ours.ird);
+                }
+            }
+            Err(StartupError::NoMatchingRtr) => {
+                prop_assert!(offered.and(taken).is_empty() && !peer_to_peer.is_empty());
+            }
+            other => prop_assert!(false, "{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The RDMAP Control Field: version and opcode, in the first octet of DDP's RsvdULP (RFC 5040
+//! section 4.1).
+//!
+//! ```text
+//! | RV 2 bits | Rsv 2 bits | Opcode 4 bits |
+//! ```
+
+#[cfg(test)]
+mod tests;
+
+use crate::Qn;
+
+/// The RDMAP version that this crate speaks.
+pub const VERSION: u8 = 1;
+
+/// The RDMA Message Opcodes (RFC 5040 Figure 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Opcode {
+    /// RDMA Write.
+    Write,
+    /// RDMA Read Request.
+    ReadRequest,
+    /// RDMA Read Response.
+    ReadResponse,
+    /// One of the four Sends.
+    Send(SendKind),
+    /// Terminate.
+    Terminate,
+}
+
+/// The four Send Message Types.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SendKind {
+    /// Raise the receiver's solicited event.
+    pub solicited: bool,
+    /// The message carries an STag to invalidate.
+    pub invalidate: bool,
+}
+
+impl Opcode {
+    /// The opcode with this number; none for the reserved ones.
+    pub const fn from_number(number: u8) -> Option<Self> {
+        Some(match number {
+            0 => Self::Write,
+            1 => Self::ReadRequest,
+            2 => Self::ReadResponse,
+            3 => Self::Send(SendKind {
+                solicited: false,
+                invalidate: false,
+            }),
+            4 => Self::Send(SendKind {
+                solicited: false,
+                invalidate: true,
+            }),
+            5 => Self::Send(SendKind {
+                solicited: true,
+                invalidate: false,
+            }),
+            6 => Self::Send(SendKind {
+                solicited: true,
+                invalidate: true,
+            }),
+            7 => Self::Terminate,
+            _ => return None,
+        })
+    }
+
+    /// Its number, four bits.
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Write => 0,
+            Self::ReadRequest => 1,
+            Self::ReadResponse => 2,
+            Self::Send(SendKind {
+                solicited: false,
+                invalidate: false,
+            }) => 3,
+            Self::Send(SendKind {
+                solicited: false,
+                invalidate: true,
+            }) => 4,
+            Self::Send(SendKind {
+                solicited: true,
+                invalidate: false,
+            }) => 5,
+            Self::Send(SendKind {
+                solicited: true,
+                invalidate: true,
+            }) => 6,
+            Self::Terminate => 7,
+        }
+    }
+
+    /// The untagged queue that carries it; none for the tagged messages.
+    pub const fn queue(self) -> Option<Qn> {
+        match self {
+            Self::Write | Self::ReadResponse => None,
+            Self::Send(_) => Some(Qn::SEND),
+            Self::ReadRequest => Some(Qn::READ_REQUEST),
+            Self::Terminate => Some(Qn::TERMINATE),
+        }
+    }
+
+    /// The control field of our version with this opcode.
+    pub const fn control_octet(self) -> u8 {
+        VERSION << 6 | self.number()
+    }
+}
+
+/// RV, two bits, of a control field.
+pub const fn version(octet: u8) -> u8 {
+    octet >> 6
+}
+
+/// The opcode of a control field; reserved bits are not looked at.
+pub const fn opcode(octet: u8) -> Option<Opcode> {
+    Opcode::from_number(octet & 0x0f)
+}

@@ -1,0 +1,51 @@
+//! The RDMA Read Request header (RFC 5040 section 4.4).
+
+#[cfg(test)]
+mod tests;
+
+use crate::{Stag, TaggedOffset};
+
+/// Octets of the header.
+pub const LEN: usize = 28;
+
+/// What an RDMA Read Request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadRequest {
+    /// Data Sink STag: where the reader wants the data; not interpreted by the data source.
+    pub sink_stag: Stag,
+    /// Data Sink Tagged Offset.
+    pub sink_to: TaggedOffset,
+    /// RDMA Read Message Size, in octets. When zero, neither STag is checked.
+    pub size: u32,
+    /// Data Source STag.
+    pub source_stag: Stag,
+    /// Data Source Tagged Offset.
+    pub source_to: TaggedOffset,
+}
+
+impl ReadRequest {
+    /// The header from its octets. Any octets are a header.
+    pub fn from_octets(octets: &[u8; LEN]) -> Self {
+        let word =
+            |n: usize| u32::from_be_bytes([octets[n], octets[n + 1], octets[n + 2], octets[n + 3]]);
+        let long = |n: usize| TaggedOffset(u64::from(word(n)) << 32 | u64::from(word(n + 4)));
+        Self {
+            sink_stag: Stag(word(0)),
+            sink_to: long(4),
+            size: word(12),
+            source_stag: Stag(word(16)),
+            source_to: long(20),
+        }
+    }
+
+    /// The header on the wire.
+    pub fn to_octets(&self) -> [u8; LEN] {
+        let mut out = [0; LEN];
+        out[0..4].copy_from_slice(&self.sink_stag.0.to_be_bytes());
+        out[4..12].copy_from_slice(&self.sink_to.0.to_be_bytes());
+        out[12..16].copy_from_slice(&self.size.to_be_bytes());
+        out[16..20].copy_from_slice(&self.source_stag.0.to_be_bytes());
+        out[20..28].copy_from_slice(&self.source_to.0.to_be_bytes());
+        out
+    }
+}

@@ -1,0 +1,110 @@
+//! Writers of the headers that open each outbound DDP Segment (RFC 5040 section 4, Appendix A).
+//! Each writes to the front of `out`, gives the header's length in octets, and panics when `out` is
+//! shorter: the buffer is our own. MSNs and Read Requests come from the [`Stream`](super::Stream).
+
+#[cfg(test)]
+mod tests;
+
+use super::control::{Opcode, SendKind};
+use super::read_request::{self, ReadRequest};
+use crate::ddp::header::{self, Tagged, Untagged};
+use crate::{MessageOffset, Msn, Qn, Stag, TaggedOffset};
+
+/// Octets ahead of the payload in each segment of an RDMA Write.
+pub const WRITE_LEN: usize = header::TAGGED_LEN;
+/// Octets ahead of the payload in each segment of an RDMA Read Response.
+pub const READ_RESPONSE_LEN: usize = header::TAGGED_LEN;
+/// Octets ahead of the payload in each segment of a Send.
+pub const SEND_LEN: usize = header::UNTAGGED_LEN;
+/// Octets of an RDMA Read Request, all of it.
+pub const READ_REQUEST_LEN: usize = header::UNTAGGED_LEN + read_request::LEN;
+
+/// A segment of an RDMA Write; `to` is that of the segment's first octet.
+pub fn put_write(out: &mut [u8], stag: Stag, to: TaggedOffset, last: bool) -> usize {
+    put_tagged(out, Opcode::Write, stag, to, last)
+}
+
+/// A segment of an RDMA Read Response; `stag` is the request's sink STag, `to` that of the
+/// segment's first octet.
+pub fn put_read_response(out: &mut [u8], stag: Stag, to: TaggedOffset, last: bool) -> usize {
+    put_tagged(out, Opcode::ReadResponse, stag, to, last)
+}
+
+/// A segment of a Send. `invalidate` is not used unless `kind` says so.
+pub fn put_send(
+    out: &mut [u8],
+    kind: SendKind,
+    invalidate: Stag,
+    msn: Msn,
+    mo: MessageOffset,
+    last: bool,
+) -> usize {
+    let ulp_word = if kind.invalidate { invalidate.0 } else { 0 };
+    put_untagged(out, Opcode::Send(kind), ulp_word, Qn::SEND, msn, mo, last)
+}
+
+/// An RDMA Read Request, header and all.
+pub fn put_read_request(out: &mut [u8], msn: Msn, request: &ReadRequest) -> usize {
+    let opcode = Opcode::ReadRequest;
+    let len = put_untagged(
+        out,
+        opcode,
+        0,
+        Qn::READ_REQUEST,
+        msn,
+        MessageOffset(0),
+        true,
+    );
+    out[len..len + read_request::LEN].copy_from_slice(&request.to_octets());
+    len + read_request::LEN
+}
+
+/// The headers ahead of a Terminate.
+pub(super) fn put_terminate(out: &mut [u8]) -> usize {
+    let opcode = Opcode::Terminate;
+    put_untagged(
+        out,
+        opcode,
+        0,
+        Qn::TERMINATE,
+        Msn::FIRST,
+        MessageOffset(0),
+        true,
+    )
+}
+
+fn put_tagged(out: &mut [u8], opcode: Opcode, stag: Stag, to: TaggedOffset, last: bool) -> usize {
+    let ulp = opcode.control_octet();
+    let header = Tagged {
+        last,
+        version: header::VERSION,
+        ulp,
+        stag,
+        to,
+    };
+    out[..header::TAGGED_LEN].copy_from_slice(&header.to_octets());
+    header::TAGGED_LEN
+}
+
+fn put_untagged(
+    out: &mut [u8],
+    opcode: Opcode,
+    ulp_word: u32,
+    qn: Qn,
+    msn: Msn,
+    mo: MessageOffset,
+    last: bool,
+) -> usize {
+    let ulp = opcode.control_octet();
+    let header = Untagged {
+        last,
+        version: header::VERSION,
+        ulp,
+        ulp_word,
+        qn,
+        msn,
+        mo,
+    };
+    out[..header::UNTAGGED_LEN].copy_from_slice(&header.to_octets());
+    header::UNTAGGED_LEN
+}

@@ -1,0 +1,166 @@
+//! One end of an RDMAP Stream (RFC 5040): checks and classifies each inbound DDP Segment, numbers
+//! outbound messages, and keeps the RDMA Reads that are outstanding in both directions. Placing
+//! octets and judging STags is the engine's job, and so is the order: segments come here in the
+//! LLP's order. After an error or a Terminate nothing more is delivered (RFC 5041 section 7.1).
+
+mod inbound;
+mod reads;
+mod receive;
+#[cfg(test)]
+mod tests;
+
+pub use inbound::Inbound;
+
+use self::reads::OutstandingReads;
+use super::control::SendKind;
+use super::errors::TerminateError;
+use super::read_request::ReadRequest;
+use super::segment;
+use super::terminate::TerminateMessage;
+use crate::ddp::untagged::InboundQueue;
+use crate::mpa::startup::{MAX_READ_DEPTH, Rtr};
+use crate::{Gather, MessageOffset, Msn, Stag, TaggedOffset};
+
+/// What was agreed for a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamConfig {
+    /// Inbound RDMA Read Requests that may be unanswered, at most [`MAX_READ_DEPTH`].
+    pub ird: u16,
+    /// Outbound RDMA Reads that may be outstanding, at most [`MAX_READ_DEPTH`].
+    pub ord: u16,
+    /// The responder's side: the Ready-to-Receive message that the peer will open with. Only that
+    /// by Send changes what is classified: it becomes [`Inbound::Rtr`].
+    pub expect_rtr: Option<Rtr>,
+}
+
+/// One end of an RDMAP Stream.
+#[derive(Debug)]
+pub struct Stream {
+    sends: InboundQueue,
+    read_requests: InboundQueue,
+    terminates: InboundQueue,
+    /// The opcode of the Send under way: the same in all its segments.
+    send_under_way: Option<SendKind>,
+    /// Octets so far of the RDMA Write under way.
+    write_octets: u32,
+    inbound_reads: u16,
+    ird: u16,
+    outbound_reads: OutstandingReads,
+    next_send: Msn,
+    next_read: Msn,
+    expect_rtr: bool,
+    receiving: bool,
+    transmitting: bool,
+}
+
+impl Stream {
+    /// A stream at its beginning. Depths over [`MAX_READ_DEPTH`] count as that.
+    pub fn new(config: StreamConfig) -> Self {
+        Self {
+            sends: InboundQueue::default(),
+            read_requests: InboundQueue::default(),
+            terminates: InboundQueue::default(),
+            send_under_way: None,
+            write_octets: 0,
+            inbound_reads: 0,
+            ird: config.ird.min(MAX_READ_DEPTH),
+            outbound_reads: OutstandingReads::new(config.ord.min(MAX_READ_DEPTH)),
+            next_send: Msn::FIRST,
+            next_read: Msn::FIRST,
+            expect_rtr: config.expect_rtr == Some(Rtr::Send),
+            receiving: true,
+            transmitting: true,
+        }
+    }
+
+    /// The response to the oldest inbound RDMA Read Request is handed to the LLP, all of it.
+    pub fn read_response_sent(&mut self) {
+        debug_assert!(self.inbound_reads > 0, "one call for each Read Request");
+        self.inbound_reads = self.inbound_reads.saturating_sub(1);
+    }
+
+    /// Inbound RDMA Read Requests that are unanswered.
+    pub fn inbound_reads(&self) -> u16 {
+        self.inbound_reads
+    }
+
+    /// The number of the next Send, to go into all its segments. Messages are to be transmitted in
+    /// the order in which they are begun.
+    pub fn begin_send(&mut self) -> Msn {
+        let msn = self.next_send;
+        self.next_send = msn.next();
+        msn
+    }
+
+    /// The number of the next RDMA Read Request; none while ORD Reads are outstanding, or when the
+    /// stream is over. `token` comes back with each segment of the response.
+    pub fn begin_read(&mut self, token: u64, request: &ReadRequest) -> Option<Msn> {
+        if !self.transmitting || !self.outbound_reads.begin(token, request) {
+            return None;
+        }
+        let msn = self.next_read;
+        self.next_read = msn.next();
+        Some(msn)
+    }
+
+    /// Whether [`Stream::begin_read`] would give a number now.
+    pub fn can_begin_read(&self) -> bool {
+        self.transmitting && self.outbound_reads.has_room()
+    }
+
+    /// The tokens of the Reads that are outstanding, oldest first.
+    pub fn outstanding_reads(&self) -> impl Iterator<Item = u64> + '_ {
+        self.outbound_reads.tokens()
+    }
+
+    /// Writes the ULPDU of the initiator's Ready-to-Receive message to the front of `out` and gives
+    /// its length in octets: a zero-length Write, Read or Send (RFC 6581 section 9.2). It must be
+    /// the first ULPDU. None when it can't be sent: a Read with an ORD of zero. The Read's response
+    /// comes with `token`.
+    ///
+    /// # Panics
+    /// When `out` is shorter than [`segment::READ_REQUEST_LEN`].
+    pub fn put_rtr(&mut self, rtr: Rtr, token: u64, out: &mut [u8]) -> Option<usize> {
+        let (stag, to) = (Stag::default(), TaggedOffset::default());
+        Some(match rtr {
+            Rtr::Write => segment::put_write(out, stag, to, true),
+            Rtr::Read => {
+                let request = ReadRequest {
+                    sink_stag: stag,
+                    sink_to: to,
+                    size: 0,
+                    source_stag: stag,
+                    source_to: to,
+                };
+                let msn = self.begin_read(token, &request)?;
+                segment::put_read_request(out, msn, &request)
+            }
+            Rtr::Send => {
+                let msn = self.begin_send();
+                segment::put_send(out, SendKind::default(), stag, msn, MessageOffset(0), true)
+            }
+        })
+    }
+
+    /// Ends the stream for an error that [`Stream::classify`] gave, or that the engine found in
+    /// what it classified (`offending` is that ULPDU) or by itself. Gives the Terminate to send;
+    /// none when one was sent or received before (RFC 5040 section 5.4). After it no message may
+    /// be sent.
+    ///
+    /// An RDMA Read Request that fails later than it came is shown by its rebuilt segment: see
+    /// [`TerminateMessage::new`].
+    pub fn terminate(
+        &mut self,
+        error: TerminateError,
+        offending: Option<&Gather<'_>>,
+    ) -> Option<TerminateMessage> {
+        self.receiving = false;
+        let first = std::mem::replace(&mut self.transmitting, false);
+        first.then(|| TerminateMessage::new(error, offending))
+    }
+
+    /// Whether messages may be sent: no Terminate was sent or received.
+    pub fn may_transmit(&self) -> bool {
+        self.transmitting
+    }
+}

@@ -1,0 +1,75 @@
+//! What an inbound DDP Segment turns out to be.
+
+use crate::ddp::header;
+use crate::rdmap::{ReadRequest, SendKind, Terminate};
+use crate::{MessageOffset, Msn, Stag, TaggedOffset};
+
+/// What an inbound DDP Segment is. Its payload is `len` octets at [`Inbound::payload_offset`] of
+/// the ULPDU. Where `len` is zero the STag and TO beside it must not be checked (RFC 5041 section
+/// 5.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inbound {
+    /// Place the payload; nothing is delivered (RFC 5040 section 5.1).
+    Write {
+        /// The memory written.
+        stag: Stag,
+        /// The payload's place in it.
+        to: TaggedOffset,
+        /// Octets of payload.
+        len: u32,
+        /// The message ends here.
+        last: bool,
+    },
+    /// Place the payload; with `last`, the Read is complete.
+    ReadResponse {
+        /// What [`Stream::begin_read`](super::Stream::begin_read) was given for this Read.
+        token: u64,
+        /// The Read's sink.
+        stag: Stag,
+        /// The payload's place in it.
+        to: TaggedOffset,
+        /// Octets of payload.
+        len: u32,
+        /// The Read ends here.
+        last: bool,
+    },
+    /// Place the payload in the receive that the message consumes; with `last`, deliver.
+    Send {
+        /// Which of the four Sends.
+        kind: SendKind,
+        /// The STag to invalidate on delivery, when `kind` says so.
+        invalidate: Option<Stag>,
+        /// The message's number; [`Msn::FIRST`] consumes the first receive.
+        msn: Msn,
+        /// The payload's place in the message.
+        mo: MessageOffset,
+        /// Octets of payload.
+        len: u32,
+        /// The message ends here, `mo` + `len` octets long.
+        last: bool,
+    },
+    /// Answer it, after those before it, then call [`Stream::read_response_sent`](super::Stream::read_response_sent).
+    ReadRequest {
+        /// The message's number, for a Terminate that names it.
+        msn: Msn,
+        /// What is wanted.
+        request: ReadRequest,
+    },
+    /// The peer ends the stream.
+    Terminate(Terminate),
+    /// The peer is ready to receive, said by a zero-length Send that consumes no receive
+    /// (RFC 6581 section 9.2).
+    Rtr,
+    /// The stream is over: silently dropped.
+    Dropped,
+}
+
+impl Inbound {
+    /// Where the payload begins in the ULPDU, in octets.
+    pub const fn payload_offset(&self) -> usize {
+        match self {
+            Self::Write { .. } | Self::ReadResponse { .. } => header::TAGGED_LEN,
+            _ => header::UNTAGGED_LEN,
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The RDMA Reads that this end has outstanding, in order: at most ORD of them (RFC 5040 sections
+//! 5.2 and 6.1). A response is only taken for the oldest, octet after octet.
+
+use std::collections::VecDeque;
+
+use crate::ddp::DdpError;
+use crate::rdmap::errors::{RdmapError, TerminateError};
+use crate::rdmap::read_request::ReadRequest;
+use crate::{Stag, TaggedOffset};
+
+/// A bounded queue; its memory is allocated once.
+#[derive(Debug)]
+pub(super) struct OutstandingReads {
+    reads: VecDeque<Outstanding>,
+    ord: usize,
+}
+
+#[derive(Debug)]
+struct Outstanding {
+    token: u64,
+    sink_stag: Stag,
+    /// Where the response's next octet goes.
+    next_to: u64,
+    /// Octets that are still to come.
+    left: u32,
+}
+
+impl OutstandingReads {
+    pub(super) fn new(ord: u16) -> Self {
+        let ord = usize::from(ord);
+        Self {
+            reads: VecDeque::with_capacity(ord),
+            ord,
+        }
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.reads.len() < self.ord
+    }
+
+    /// Adds a Read; false when ORD of them are outstanding.
+    pub(super) fn begin(&mut self, token: u64, request: &ReadRequest) -> bool {
+        let room = self.has_room();
+        if room {
+            self.reads.push_back(Outstanding {
+                token,
+                sink_stag: request.sink_stag,
+                next_to: request.sink_to.0,
+                left: request.size,
+            });
+        }
+        room
+    }
+
+    /// Takes a response segment and gives the token of its Read, which ends with `last`.
+    pub(super) fn respond(
+        &mut self,
+        stag: Stag,
+        to: TaggedOffset,
+        len: u32,
+        last: bool,
+    ) -> Result<u64, TerminateError> {
+        let read = self.reads.front_mut().ok_or(RdmapError::UnexpectedOpcode)?;
+        if len > 0 && stag != read.sink_stag {
+            return Err(DdpError::InvalidStag.into());
+        }
+        if len > 0 && to.0 != read.next_to {
+            return Err(DdpError::BaseOrBounds.into());
+        }
+        let left = read.left.checked_sub(len).ok_or(DdpError::BaseOrBounds)?;
+        if last && left > 0 {
+            return Err(DdpError::BaseOrBounds.into());
+        }
+        read.left = left;
+        // Can't wrap where it matters: TO and length of a segment were checked before.
+        read.next_to = read.next_to.wrapping_add(u64::from(len));
+        let token = read.token;
+        if last {
+            self.reads.pop_front();
+        }
+        Ok(token)
+    }
+
+    pub(super) fn tokens(&self) -> impl Iterator<Item = u64> + '_ {
+        self.reads.iter().map(|read| read.token)
+    }
+}

@@ -1,0 +1,175 @@
+//! The receive side of a stream: every check of RFC 5040 section 7.2 and RFC 5041 section 7.1 that
+//! needs no memory. DDP's come first, then RDMAP's.
+
+use super::{Inbound, Stream};
+use crate::ddp::DdpError;
+use crate::ddp::header::{self, Header, Tagged, Untagged};
+use crate::ddp::untagged::Progress;
+use crate::rdmap::control::{self, Opcode};
+use crate::rdmap::errors::{RdmapError, TerminateError};
+use crate::rdmap::read_request::{self, ReadRequest};
+use crate::rdmap::{SendKind, Terminate};
+use crate::{Gather, Qn, Stag};
+
+impl Stream {
+    /// Checks and classifies the next ULPDU in the LLP's order. On an error the stream is over:
+    /// hand it with the same octets to [`Stream::terminate`] and send what that gives.
+    pub fn classify(&mut self, ulpdu: &Gather<'_>) -> Result<Inbound, TerminateError> {
+        if !self.receiving {
+            return Ok(Inbound::Dropped);
+        }
+        let inbound = self.classify_open(ulpdu);
+        match inbound {
+            Err(_) => self.receiving = false,
+            Ok(Inbound::Terminate(_)) => (self.receiving, self.transmitting) = (false, false),
+            Ok(_) => {}
+        }
+        inbound
+    }
+
+    fn classify_open(&mut self, ulpdu: &Gather<'_>) -> Result<Inbound, TerminateError> {
+        // DDP has no number for a segment that is shorter than its header.
+        let header = Header::parse(ulpdu).ok_or(RdmapError::OperationUnspecified)?;
+        let payload = ulpdu
+            .tail(header.payload_offset())
+            .ok_or(RdmapError::OperationUnspecified)?;
+        match header {
+            Header::Tagged(header) => self.tagged(&header, &payload),
+            Header::Untagged(header) => self.untagged(&header, &payload),
+        }
+    }
+
+    fn tagged(&mut self, header: &Tagged, payload: &Gather<'_>) -> Result<Inbound, TerminateError> {
+        if header.version != header::VERSION {
+            return Err(DdpError::TaggedVersion.into());
+        }
+        let len = u32::try_from(payload.len()).map_err(|_| DdpError::BaseOrBounds)?;
+        let &Tagged { stag, to, last, .. } = header;
+        if len > 0 && to.checked_add(u64::from(len)).is_none() {
+            return Err(DdpError::ToWrap.into());
+        }
+        match checked_opcode(header.ulp)? {
+            Opcode::Write => {
+                // The ULP Message Length is less than 2^32 (RFC 5041 section 5.2).
+                let octets = self
+                    .write_octets
+                    .checked_add(len)
+                    .ok_or(DdpError::BaseOrBounds)?;
+                self.write_octets = if last { 0 } else { octets };
+                Ok(Inbound::Write {
+                    stag,
+                    to,
+                    len,
+                    last,
+                })
+            }
+            Opcode::ReadResponse => {
+                let token = self.outbound_reads.respond(stag, to, len, last)?;
+                Ok(Inbound::ReadResponse {
+                    token,
+                    stag,
+                    to,
+                    len,
+                    last,
+                })
+            }
+            _ => Err(RdmapError::UnexpectedOpcode.into()),
+        }
+    }
+
+    fn untagged(
+        &mut self,
+        header: &Untagged,
+        payload: &Gather<'_>,
+    ) -> Result<Inbound, TerminateError> {
+        if header.version != header::VERSION {
+            return Err(DdpError::UntaggedVersion.into());
+        }
+        let queue = match header.qn {
+            Qn::SEND => &self.sends,
+            Qn::READ_REQUEST => &self.read_requests,
+            Qn::TERMINATE => &self.terminates,
+            _ => return Err(DdpError::InvalidQn.into()),
+        };
+        let len = u32::try_from(payload.len()).map_err(|_| DdpError::MessageTooLong)?;
+        queue.check_placement(header.msn, header.mo, len)?;
+        let opcode = checked_opcode(header.ulp)?;
+        if opcode.queue() != Some(header.qn) {
+            return Err(RdmapError::UnexpectedOpcode.into());
+        }
+        match opcode {
+            Opcode::Send(kind) => self.send(kind, header, len),
+            Opcode::ReadRequest => self.read_request(header, payload),
+            _ => self.peer_terminate(header, payload),
+        }
+    }
+
+    fn send(
+        &mut self,
+        kind: SendKind,
+        header: &Untagged,
+        len: u32,
+    ) -> Result<Inbound, TerminateError> {
+        let &Untagged { msn, mo, last, .. } = header;
+        if self.send_under_way.is_some_and(|first| first != kind) {
+            return Err(RdmapError::UnexpectedOpcode.into());
+        }
+        let progress = self.sends.advance(len, last);
+        self.send_under_way = (progress == Progress::Partial).then_some(kind);
+        let opening = std::mem::take(&mut self.expect_rtr);
+        if opening && progress == (Progress::Complete { length: 0 }) {
+            return Ok(Inbound::Rtr);
+        }
+        let invalidate = kind.invalidate.then_some(Stag(header.ulp_word));
+        Ok(Inbound::Send {
+            kind,
+            invalidate,
+            msn,
+            mo,
+            len,
+            last,
+        })
+    }
+
+    fn read_request(
+        &mut self,
+        header: &Untagged,
+        payload: &Gather<'_>,
+    ) -> Result<Inbound, TerminateError> {
+        if self.inbound_reads >= self.ird {
+            return Err(DdpError::NoBuffer.into());
+        }
+        if payload.len() > read_request::LEN {
+            return Err(DdpError::MessageTooLong.into());
+        }
+        // It is shorter than any MULPDU: one segment, always.
+        let octets = payload.array(0).filter(|_| header.last);
+        let octets = octets.ok_or(RdmapError::OperationUnspecified)?;
+        self.read_requests.advance(read_request::LEN as u32, true);
+        self.inbound_reads += 1;
+        let request = ReadRequest::from_octets(&octets);
+        Ok(Inbound::ReadRequest {
+            msn: header.msn,
+            request,
+        })
+    }
+
+    fn peer_terminate(
+        &mut self,
+        header: &Untagged,
+        payload: &Gather<'_>,
+    ) -> Result<Inbound, TerminateError> {
+        let terminate = Terminate::parse(payload).filter(|_| header.last);
+        terminate
+            .map(Inbound::Terminate)
+            .ok_or(RdmapError::OperationUnspecified.into())
+    }
+}
+
+/// The opcode of an RDMAP Control Field of our version.
+fn checked_opcode(ulp: u8) -> Result<Opcode, RdmapError> {
+    if control::version(ulp) != control::VERSION {
+        return Err(RdmapError::InvalidVersion);
+    }
+    control::opcode(ulp).ok_or(RdmapError::UnexpectedOpcode)
+}

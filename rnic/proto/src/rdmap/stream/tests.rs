@@ -1,0 +1,284 @@
+//! One rule a test. A stream is fed whole ULPDUs.
+
+mod errors;
+mod reads;
+
+use proptest::prelude::*;
+
+use super::{Inbound, Stream, StreamConfig};
+use crate::ddp::DdpError;
+use crate::mpa::startup::Rtr;
+use crate::rdmap::segment::{SEND_LEN, WRITE_LEN, put_read_request, put_send, put_write};
+use crate::rdmap::{RdmapError, ReadRequest, SendKind, TerminateError};
+use crate::{Gather, MessageOffset, Msn, Stag, TaggedOffset};
+
+const PLAIN: SendKind = SendKind {
+    solicited: false,
+    invalidate: false,
+};
+
+const READ: ReadRequest = ReadRequest {
+    sink_stag: Stag(0x100),
+    sink_to: TaggedOffset(0x1000),
+    size: 2000,
+    source_stag: Stag(0x200),
+    source_to: TaggedOffset(0x2000),
+};
+
+fn stream() -> Stream {
+    Stream::new(StreamConfig {
+        ird: 2,
+        ord: 2,
+        expect_rtr: None,
+    })
+}
+
+fn take(stream: &mut Stream, ulpdu: &[u8]) -> Result<Inbound, TerminateError> {
+    stream.classify(&Gather::new(&[ulpdu]))
+}
+
+fn write(stag: u32, to: u64, len: usize, last: bool) -> Vec<u8> {
+    let mut out = vec![0xaa; WRITE_LEN + len];
+    put_write(&mut out, Stag(stag), TaggedOffset(to), last);
+    out
+}
+
+fn send(kind: SendKind, msn: u32, mo: u32, len: usize, last: bool) -> Vec<u8> {
+    let mut out = vec![0xaa; SEND_LEN + len];
+    put_send(
+        &mut out,
+        kind,
+        Stag(0x77),
+        Msn(msn),
+        MessageOffset(mo),
+        last,
+    );
+    out
+}
+
+fn read_request(msn: u32, request: &ReadRequest) -> Vec<u8> {
+    let mut out = vec![0; 46];
+    put_read_request(&mut out, Msn(msn), request);
+    out
+}
+
+#[test]
+fn write_segments_are_placed_each_by_itself() {
+    let mut stream = stream();
+    let (stag, to) = (Stag(5), TaggedOffset(100));
+    let first = Inbound::Write {
+        stag,
+        to,
+        len: 10,
+        last: false,
+    };
+    assert_eq!(take(&mut stream, &write(5, 100, 10, false)), Ok(first));
+    let to = TaggedOffset(110);
+    let second = Inbound::Write {
+        stag,
+        to,
+        len: 20,
+        last: true,
+    };
+    assert_eq!(take(&mut stream, &write(5, 110, 20, true)), Ok(second));
+    assert_eq!(second.payload_offset(), WRITE_LEN);
+}
+
+#[test]
+fn a_send_in_two_segments() {
+    let mut stream = stream();
+    let (kind, msn) = (PLAIN, Msn(1));
+    let inbound = |mo, len, last| Inbound::Send {
+        kind,
+        invalidate: None,
+        msn,
+        mo: MessageOffset(mo),
+        len,
+        last,
+    };
+    let first = take(&mut stream, &send(PLAIN, 1, 0, 1482, false));
+    assert_eq!(first, Ok(inbound(0, 1482, false)));
+    let second = take(&mut stream, &send(PLAIN, 1, 1482, 566, true));
+    assert_eq!(second, Ok(inbound(1482, 566, true)));
+    assert_eq!(inbound(0, 0, true).payload_offset(), SEND_LEN);
+}
+
+#[test]
+fn the_four_sends_are_told_apart() {
+    let mut stream = stream();
+    let mut msn = 1;
+    for solicited in [false, true] {
+        for invalidate in [false, true] {
+            let kind = SendKind {
+                solicited,
+                invalidate,
+            };
+            let expected = Inbound::Send {
+                kind,
+                invalidate: invalidate.then_some(Stag(0x77)),
+                msn: Msn(msn),
+                mo: MessageOffset(0),
+                len: 3,
+                last: true,
+            };
+            assert_eq!(
+                take(&mut stream, &send(kind, msn, 0, 3, true)),
+                Ok(expected)
+            );
+            msn += 1;
+        }
+    }
+}
+
+/// RFC 5041 section 5.2: the TO of a zero-length tagged segment is not checked.
+#[test]
+fn the_to_of_a_zero_length_write_is_not_checked() {
+    let inbound = take(&mut stream(), &write(1, u64::MAX, 0, true));
+    assert!(
+        matches!(inbound, Ok(Inbound::Write { len: 0, .. })),
+        "{inbound:?}"
+    );
+}
+
+#[test]
+fn a_header_in_pieces_is_understood() {
+    let octets = send(PLAIN, 1, 0, 5, true);
+    let (whole, mut cut) = (take(&mut stream(), &octets), stream());
+    let pieces: Vec<&[u8]> = octets.chunks(1).collect();
+    assert_eq!(cut.classify(&Gather::new(&pieces)), whole);
+}
+
+#[test]
+fn outbound_sends_are_numbered_from_one() {
+    let mut stream = stream();
+    assert_eq!(stream.begin_send(), Msn(1));
+    assert_eq!(stream.begin_send(), Msn(2));
+}
+
+/// RFC 6581 section 9.2: the indication by Send consumes no receive, but a number.
+#[test]
+fn an_awaited_indication_by_send_is_not_a_send() {
+    let config = StreamConfig {
+        expect_rtr: Some(Rtr::Send),
+        ..StreamConfig::default()
+    };
+    let mut stream = Stream::new(config);
+    assert_eq!(
+        take(&mut stream, &send(PLAIN, 1, 0, 0, true)),
+        Ok(Inbound::Rtr)
+    );
+    let next = take(&mut stream, &send(PLAIN, 2, 0, 0, true));
+    assert!(
+        matches!(next, Ok(Inbound::Send { len: 0, .. })),
+        "only the first: {next:?}"
+    );
+}
+
+#[test]
+fn a_first_send_with_octets_is_no_indication() {
+    let config = StreamConfig {
+        expect_rtr: Some(Rtr::Send),
+        ..StreamConfig::default()
+    };
+    let mut stream = Stream::new(config);
+    let first = take(&mut stream, &send(PLAIN, 1, 0, 4, true));
+    assert!(
+        matches!(first, Ok(Inbound::Send { len: 4, .. })),
+        "{first:?}"
+    );
+}
+
+#[test]
+fn our_indications_are_zero_length_messages() {
+    let received = |rtr, expect_rtr| {
+        let config = StreamConfig {
+            ird: 1,
+            ord: 1,
+            expect_rtr,
+        };
+        let (mut ours, mut theirs) = (Stream::new(config), Stream::new(config));
+        let mut out = [0xee; 46];
+        let len = ours.put_rtr(rtr, 9, &mut out).expect("ORD is 1");
+        take(&mut theirs, &out[..len])
+    };
+    let write = received(Rtr::Write, Some(Rtr::Write));
+    assert!(matches!(
+        write,
+        Ok(Inbound::Write {
+            len: 0,
+            last: true,
+            ..
+        })
+    ));
+    let read = received(Rtr::Read, Some(Rtr::Read));
+    assert!(matches!(read, Ok(Inbound::ReadRequest { request, .. }) if request.size == 0));
+    assert_eq!(received(Rtr::Send, Some(Rtr::Send)), Ok(Inbound::Rtr));
+    let mut without_ord = Stream::new(StreamConfig::default());
+    assert_eq!(without_ord.put_rtr(Rtr::Read, 9, &mut [0; 46]), None);
+}
+
+proptest! {
+    #[test]
+    fn no_octets_make_the_stream_panic(
+        ulpdus in prop::collection::vec(
+            (0u8..4, 0u8..16, 0u32..4, 1u32..3, prop::collection::vec(any::<u8>(), 0..60)),
+            1..20,
+        ),
+        shown: bool,
+    ) {
+        let mut stream = stream();
+        stream.begin_read(1, &READ);
+        let mut over = false;
+        for (flags, opcode, qn, msn, mut octets) in ulpdus {
+            // Headers that get past the first checks, most of the time.
+            if let Some(control) = octets.first_chunk_mut::<2>() {
+                *control = [flags << 6 | 1, 0x40 | opcode];
+            }
+            if flags & 2 == 0 && octets.len() >= SEND_LEN && octets[SEND_LEN - 1] & 1 == 0 {
+                octets[6..10].copy_from_slice(&qn.to_be_bytes());
+                octets[10..14].copy_from_slice(&msn.to_be_bytes());
+                octets[14..18].copy_from_slice(&[0; 4]);
+            }
+            let pieces = [&octets[..]];
+            let view = Gather::new(&pieces);
+            let inbound = stream.classify(&view);
+            prop_assert_eq!(inbound == Ok(Inbound::Dropped), over);
+            match inbound {
+                Ok(Inbound::Terminate(_)) => over = true,
+                Ok(_) => {}
+                Err(error) => {
+                    over = true;
+                    let message = stream.terminate(error, shown.then_some(&view));
+                    prop_assert!(message.is_some());
+                }
+            }
+        }
+    }
+
+    /// Whatever is sent in segments arrives as the same message.
+    #[test]
+    fn messages_survive_segmentation(
+        lengths in prop::collection::vec(0usize..3000, 1..6),
+        room in 1usize..1000,
+    ) {
+        let (mut ours, mut theirs) = (stream(), stream());
+        for length in lengths {
+            let msn = ours.begin_send();
+            let mut done = 0;
+            loop {
+                let now = room.min(length - done);
+                let last = done + now == length;
+                match take(&mut theirs, &send(PLAIN, msn.0, done as u32, now, last)) {
+                    Ok(Inbound::Send { mo, len, last: found, .. }) => {
+                        prop_assert_eq!((mo.0 as usize, len as usize, found), (done, now, last));
+                    }
+                    other => prop_assert!(false, "{other:?}"),
+                }
+                done += now;
+                if last {
+                    break;
+                }
+            }
+        }
+    }
+}
