@@ -1,0 +1,140 @@
+//! In which mode the steering program runs, and the order in which modes are tried.
+
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use crate::error::SteeringError;
+use crate::program::{Program, Variant};
+use crate::sys::{self, XdpFlag};
+
+/// Which modes may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ModePreference {
+    /// The driver's own XDP, or the kernel's generic one when the driver has none that fits.
+    #[default]
+    NativeThenGeneric,
+    /// The driver's own, or an error.
+    NativeOnly,
+    /// The kernel's generic one.
+    GenericOnly,
+}
+
+/// The mode that a steering program runs in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// In the driver.
+    Native,
+    /// In the kernel's receive path, after the driver made an skb. Slower on hardware, possible
+    /// on every interface.
+    Generic,
+}
+
+impl Mode {
+    const fn name(self) -> &'static str {
+        match self {
+            Mode::Native => "native",
+            Mode::Generic => "generic",
+        }
+    }
+
+    const fn flag(self) -> XdpFlag {
+        match self {
+            Mode::Native => XdpFlag::Native,
+            Mode::Generic => XdpFlag::Generic,
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl ModePreference {
+    /// What to try, in this order.
+    const fn attempts(self) -> &'static [(Mode, Variant)] {
+        const ALL: [(Mode, Variant); 4] = [
+            (Mode::Native, Variant::Frags),
+            (Mode::Native, Variant::Plain),
+            (Mode::Generic, Variant::Frags),
+            (Mode::Generic, Variant::Plain),
+        ];
+        match self {
+            ModePreference::NativeThenGeneric => &ALL,
+            ModePreference::NativeOnly => ALL.split_at(2).0,
+            ModePreference::GenericOnly => ALL.split_at(2).1,
+        }
+    }
+}
+
+/// Attaches the program in the first way that the kernel takes. The link that is returned keeps it
+/// attached.
+pub(crate) fn attach(
+    program: &mut Program,
+    interface: &str,
+    preference: ModePreference,
+) -> Result<(OwnedFd, Mode), SteeringError> {
+    let index = sys::interface_index(interface)
+        .map_err(|error| SteeringError::kernel(interface, "find the interface", error))?;
+    // The first error of each mode says why that mode is not possible; the plain variant after
+    // the one with frags can only be refused for less.
+    let mut refused: Option<(Mode, SteeringError)> = None;
+    for &(mode, variant) in preference.attempts() {
+        let result = program.load(variant).and_then(|fd| {
+            sys::attach_xdp(fd, index, mode.flag())
+                .map_err(|error| attach_error(interface, mode, error))
+        });
+        match result {
+            Ok(link) => {
+                match &refused {
+                    None => log::info!("steering on {interface}: {mode} mode"),
+                    Some((_, why)) => {
+                        log::warn!("steering on {interface}: {mode} mode, because: {why}");
+                    }
+                }
+                return Ok((link, mode));
+            }
+            Err(error) if !another_way_may_do(&error) => return Err(error),
+            Err(error) => {
+                log::debug!("steering on {interface}, {mode} mode, {variant:?}: {error}");
+                if refused.as_ref().is_none_or(|(of, _)| *of != mode) {
+                    refused = Some((mode, error));
+                }
+            }
+        }
+    }
+    let (_, error) = refused.expect("every preference has attempts");
+    Err(error)
+}
+
+/// Whether the error is about the mode or variant, not about the interface or our rights.
+fn another_way_may_do(error: &SteeringError) -> bool {
+    matches!(
+        error,
+        SteeringError::NoXdp { .. }
+            | SteeringError::TooFewQueues { .. }
+            | SteeringError::MtuTooLarge { .. }
+            | SteeringError::Load { .. }
+            | SteeringError::Kernel { .. }
+    )
+}
+
+fn attach_error(interface: &str, mode: Mode, error: io::Error) -> SteeringError {
+    let name = interface.to_owned();
+    match error.raw_os_error() {
+        Some(libc::EOPNOTSUPP) => SteeringError::NoXdp {
+            interface: name,
+            mode: mode.name(),
+            advice: match mode {
+                Mode::Native => "the driver has none: use generic mode",
+                Mode::Generic => "use another interface, or a veth or bridge port in front of it",
+            },
+        },
+        Some(libc::EBUSY | libc::EEXIST) => SteeringError::Occupied { interface: name },
+        Some(libc::ENOSPC) => SteeringError::TooFewQueues { interface: name },
+        Some(libc::ERANGE) => SteeringError::MtuTooLarge { interface: name },
+        _ => SteeringError::kernel(interface, "attach the steering program", error),
+    }
+}

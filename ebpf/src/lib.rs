@@ -1,0 +1,32 @@
+//! The XDP steering program and its loader.
+//!
+//! The program takes exactly the frames of claimed (protocol, local address, local port) triples
+//! to the AF_XDP socket of the queue they arrived on, and passes every other frame to the kernel
+//! untouched. It stays attached as long as a [`Steering`] lives: the kernel takes it away when the
+//! process ends, in whatever way.
+//!
+//! What the sender's end of a veth does matters, when a kernel sends:
+//! - A VLAN tag is looked for in the frame's octets only. Where the kernel carries the tag beside
+//!   the frame (VLAN offload), the frame looks untagged to the program and to the AF_XDP socket:
+//!   `ethtool -K DEV txvlan off` on the sender, `rxvlan off` on the receiver.
+//! - In generic mode the sender goes on sending unsplit segments of up to 64 KiB, which do not fit
+//!   an AF_XDP socket's frames: `ethtool -K DEV tso off gso off` on the sender. In native mode the
+//!   kernel splits them by itself.
+
+#![deny(unsafe_code)]
+
+mod attach;
+mod claim;
+mod error;
+mod program;
+mod queues;
+mod steering;
+#[allow(unsafe_code)]
+mod sys;
+
+pub use attach::{Mode, ModePreference};
+pub use claim::{MAX_CLAIMS, Protocol};
+pub use error::SteeringError;
+pub use program::MAX_QUEUES;
+pub use queues::number_of_rx_queues;
+pub use steering::Steering;

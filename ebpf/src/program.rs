@@ -1,0 +1,201 @@
+//! The steering program and its maps, as loaded into the kernel.
+
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use aya::maps::{HashMap, MapData, PerCpuArray, XskMap};
+use aya::programs::{ProgramError, Xdp};
+use aya::{Ebpf, EbpfLoader};
+
+use crate::claim::{self, KEY_LEN, MAX_CLAIMS, Protocol};
+use crate::error::{SteeringError, find_errno};
+
+/// The most queues of one interface (`max_entries` of the program's map of sockets).
+pub const MAX_QUEUES: u32 = 256;
+
+/// Names of the program's counters: `enum reason` in `steer.bpf.c`, in its order.
+pub(crate) const REASONS: [&str; 10] = [
+    "redirected",
+    "pass_not_ip",
+    "pass_multicast",
+    "pass_vlan_stack",
+    "pass_fragment",
+    "pass_extension_header",
+    "pass_other_protocol",
+    "pass_malformed",
+    "pass_not_claimed",
+    "pass_no_socket",
+];
+
+/// Both variants of the program, compiled by build.rs.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));
+
+/// The two variants of the program: with and without frames of several buffers, which is what a
+/// large MTU in native mode needs and what kernels before 5.18 do not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Variant {
+    Frags,
+    Plain,
+}
+
+impl Variant {
+    const fn name(self) -> &'static str {
+        match self {
+            Variant::Frags => "steer_frags",
+            Variant::Plain => "steer",
+        }
+    }
+}
+
+/// The loaded object.
+pub(crate) struct Program {
+    ebpf: Ebpf,
+    claims: HashMap<MapData, [u8; KEY_LEN], u32>,
+    sockets: XskMap<MapData>,
+    counters: PerCpuArray<MapData, u64>,
+    /// For messages.
+    interface: String,
+}
+
+impl Program {
+    /// Makes the maps and reads both variants; loads neither.
+    pub(crate) fn open(interface: &str) -> Result<Program, SteeringError> {
+        let failed = |error: &(dyn std::error::Error + 'static)| {
+            SteeringError::from_aya(interface, "make the maps of the steering program", error)
+        };
+        let mut ebpf = EbpfLoader::new()
+            .load(OBJECT)
+            .map_err(|error| failed(&error))?;
+        let mut map = |name: &'static str| {
+            ebpf.take_map(name).ok_or_else(|| SteeringError::Load {
+                interface: interface.to_owned(),
+                reason: format!("it has no map {name}"),
+            })
+        };
+        let (claims, sockets, counters) = (map("CLAIMS")?, map("SOCKETS")?, map("COUNTERS")?);
+        Ok(Program {
+            claims: claims
+                .try_into()
+                .map_err(|error: aya::maps::MapError| failed(&error))?,
+            sockets: sockets
+                .try_into()
+                .map_err(|error: aya::maps::MapError| failed(&error))?,
+            counters: counters
+                .try_into()
+                .map_err(|error: aya::maps::MapError| failed(&error))?,
+            ebpf,
+            interface: interface.to_owned(),
+        })
+    }
+
+    /// Loads a variant into the kernel, if it is not there yet.
+    pub(crate) fn load(&mut self, variant: Variant) -> Result<BorrowedFd<'_>, SteeringError> {
+        let interface = &self.interface;
+        let load_error = |reason: String| SteeringError::Load {
+            interface: interface.clone(),
+            reason,
+        };
+        let program: &mut Xdp = match self.ebpf.program_mut(variant.name()) {
+            Some(program) => program.try_into().map_err(|error| {
+                load_error(format!("{} is not an XDP program: {error}", variant.name()))
+            })?,
+            None => {
+                return Err(load_error(format!(
+                    "there is no program {}",
+                    variant.name()
+                )));
+            }
+        };
+        match program.load() {
+            Ok(()) | Err(ProgramError::AlreadyLoaded) => {}
+            Err(error) => {
+                return Err(match find_errno(&error) {
+                    Some(libc::EPERM | libc::EACCES) => SteeringError::from_aya(
+                        &self.interface,
+                        "load the steering program",
+                        &error,
+                    ),
+                    _ => load_error(error.to_string()),
+                });
+            }
+        }
+        match program.fd() {
+            Ok(fd) => Ok(fd.as_fd()),
+            Err(error) => Err(load_error(error.to_string())),
+        }
+    }
+
+    /// Puts an AF_XDP socket in the place of a queue.
+    pub(crate) fn set_queue(
+        &mut self,
+        queue: u32,
+        socket: BorrowedFd<'_>,
+    ) -> Result<(), SteeringError> {
+        if queue >= MAX_QUEUES {
+            let interface = self.interface.clone();
+            return Err(SteeringError::NoSuchQueue {
+                interface,
+                queue,
+                most: MAX_QUEUES,
+            });
+        }
+        self.sockets.set(queue, socket, 0).map_err(|error| {
+            SteeringError::from_aya(&self.interface, "steer a queue to an AF_XDP socket", &error)
+        })
+    }
+
+    /// From now on frames for the triple are taken.
+    pub(crate) fn claim(
+        &mut self,
+        protocol: Protocol,
+        address: IpAddr,
+        port: u16,
+    ) -> Result<(), SteeringError> {
+        let key = claim::key(protocol, address, port)?;
+        self.claims
+            .insert(key, 1, 0)
+            .map_err(|error| match find_errno(&error) {
+                Some(libc::E2BIG) => SteeringError::TooManyClaims {
+                    interface: self.interface.clone(),
+                    most: MAX_CLAIMS,
+                },
+                _ => SteeringError::from_aya(&self.interface, "claim an address and port", &error),
+            })
+    }
+
+    /// From now on frames for the triple pass. Nothing happens when it was not claimed.
+    pub(crate) fn release(
+        &mut self,
+        protocol: Protocol,
+        address: IpAddr,
+        port: u16,
+    ) -> Result<(), SteeringError> {
+        let key = claim::key(protocol, address, port)?;
+        match self.claims.remove(&key) {
+            Ok(()) | Err(aya::maps::MapError::KeyNotFound) => Ok(()),
+            Err(error) if find_errno(&error) == Some(libc::ENOENT) => Ok(()),
+            Err(error) => Err(SteeringError::from_aya(
+                &self.interface,
+                "release an address and port",
+                &error,
+            )),
+        }
+    }
+
+    /// Every counter, summed over the processors.
+    pub(crate) fn counters(&self) -> Vec<(&'static str, u64)> {
+        let mut all = Vec::with_capacity(REASONS.len());
+        for (index, name) in (0..).zip(REASONS) {
+            match self.counters.get(&index, 0) {
+                Ok(values) => all.push((name, values.iter().sum())),
+                Err(error) => {
+                    log::warn!("{}: steering counter {name}: {error}", self.interface);
+                }
+            }
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests;

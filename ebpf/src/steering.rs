@@ -1,0 +1,104 @@
+//! Steering of one interface: the attached program and what it may take.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use crate::attach::{self, Mode, ModePreference};
+use crate::claim::Protocol;
+use crate::error::SteeringError;
+use crate::program::Program;
+
+/// The steering program on one interface. Dropping it detaches the program, and so does the end
+/// of the process.
+pub struct Steering {
+    program: Program,
+    interface: String,
+    mode: Mode,
+    /// The program is attached as long as this is open.
+    _link: OwnedFd,
+}
+
+impl Steering {
+    /// Attaches the program to an interface of the calling thread's network namespace. It takes
+    /// nothing until a queue has a socket and a triple is claimed. One line in the log says which
+    /// mode it runs in and, if that is not the best one, why.
+    ///
+    /// # Errors
+    ///
+    /// [`SteeringError`] when the interface, its driver or the process's privileges do not allow
+    /// any of the modes asked for.
+    pub fn attach(interface: &str, preference: ModePreference) -> Result<Steering, SteeringError> {
+        let mut program = Program::open(interface)?;
+        let (link, mode) = attach::attach(&mut program, interface, preference)?;
+        Ok(Steering {
+            program,
+            interface: interface.to_owned(),
+            mode,
+            _link: link,
+        })
+    }
+
+    /// The mode that the program runs in.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The interface's name.
+    pub fn interface(&self) -> &str {
+        &self.interface
+    }
+
+    /// Gives claimed frames that arrive on receive queue `queue` to an AF_XDP socket, which must
+    /// be bound to that queue. The kernel forgets it when the socket closes; claimed frames that
+    /// arrive on a queue without a socket pass.
+    ///
+    /// # Errors
+    ///
+    /// When the queue is not below [`MAX_QUEUES`](crate::MAX_QUEUES), or the kernel refuses.
+    pub fn set_queue(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), SteeringError> {
+        self.program.set_queue(queue, socket)
+    }
+
+    /// Takes frames for `(protocol, address, port)` from now on. Claiming again changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// When no frame could match, the table is full, or the kernel refuses.
+    pub fn claim(
+        &mut self,
+        protocol: Protocol,
+        address: IpAddr,
+        port: u16,
+    ) -> Result<(), SteeringError> {
+        self.program.claim(protocol, address, port)
+    }
+
+    /// Lets frames for the triple pass from now on. Nothing happens when it was not claimed.
+    ///
+    /// # Errors
+    ///
+    /// When it could never be claimed, or the kernel refuses.
+    pub fn release(
+        &mut self,
+        protocol: Protocol,
+        address: IpAddr,
+        port: u16,
+    ) -> Result<(), SteeringError> {
+        self.program.release(protocol, address, port)
+    }
+
+    /// How many frames were taken, and how many passed for which reason, since attaching.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.program.counters()
+    }
+}
+
+impl fmt::Debug for Steering {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Steering")
+            .field("interface", &self.interface)
+            .field("mode", &self.mode)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,132 @@
+//! The system calls that neither aya nor the standard library offers.
+//!
+//! Invariant: every structure passed to the kernel is of the size and layout that the call's
+//! documentation gives, lives on the stack for the whole call, and is read only after it
+//! succeeded; descriptors that the kernel returns are owned by nobody else.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// `BPF_LINK_CREATE` of `enum bpf_cmd` in linux/bpf.h.
+const BPF_LINK_CREATE: libc::c_int = 28;
+/// `BPF_XDP` of `enum bpf_attach_type` in linux/bpf.h.
+const BPF_XDP: u32 = 37;
+/// linux/ethtool.h.
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+
+/// How the kernel is to run an XDP program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum XdpFlag {
+    /// `XDP_FLAGS_SKB_MODE`.
+    Generic = 1 << 1,
+    /// `XDP_FLAGS_DRV_MODE`.
+    Native = 1 << 2,
+}
+
+/// The index of an interface in the calling thread's network namespace.
+pub(crate) fn interface_index(interface: &str) -> io::Result<u32> {
+    let unknown = || io::Error::from_raw_os_error(libc::ENODEV);
+    let name = CString::new(interface).map_err(|_| unknown())?;
+    // SAFETY: `name` is a C string that outlives the call.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(unknown()),
+        index => Ok(index),
+    }
+}
+
+/// Attaches an XDP program by a link: the kernel detaches it when the last descriptor of the link
+/// closes, so also when the process is killed. (aya's own attach turns to netlink after EINVAL,
+/// and what netlink attached stays.)
+pub(crate) fn attach_xdp(
+    program: BorrowedFd<'_>,
+    interface_index: u32,
+    flag: XdpFlag,
+) -> io::Result<OwnedFd> {
+    /// The beginning of the `link_create` member of `union bpf_attr`; the kernel takes the rest
+    /// as zero.
+    #[repr(C)]
+    struct LinkCreate {
+        prog_fd: u32,
+        target_ifindex: u32,
+        attach_type: u32,
+        flags: u32,
+    }
+    let attributes = LinkCreate {
+        prog_fd: program.as_raw_fd().cast_unsigned(),
+        target_ifindex: interface_index,
+        attach_type: BPF_XDP,
+        flags: flag as u32,
+    };
+    // SAFETY: the kernel reads `size_of::<LinkCreate>()` octets of `attributes`, which has no
+    // padding, and writes none.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            BPF_LINK_CREATE,
+            &raw const attributes,
+            size_of::<LinkCreate>() as libc::c_uint,
+        )
+    };
+    let Ok(fd) = libc::c_int::try_from(result) else {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// `struct ethtool_channels` of linux/ethtool.h: how many queues an interface has and may have.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub(crate) struct Channels {
+    command: u32,
+    max_rx: u32,
+    max_tx: u32,
+    max_other: u32,
+    max_combined: u32,
+    pub(crate) rx: u32,
+    tx: u32,
+    other: u32,
+    pub(crate) combined: u32,
+}
+
+/// Asks the driver for its queues (`ETHTOOL_GCHANNELS`), in the thread's network namespace.
+pub(crate) fn channels(interface: &str) -> io::Result<Channels> {
+    let mut channels = Channels {
+        command: ETHTOOL_GCHANNELS,
+        ..Channels::default()
+    };
+    // SAFETY: `ifreq` is plain old data: all zeros is a value of it.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    let name = interface.as_bytes();
+    // The kernel wants a zero after the name.
+    if name.len() >= request.ifr_name.len() {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name) {
+        *to = from.cast_signed();
+    }
+    request.ifr_ifru.ifru_data = (&raw mut channels).cast();
+    let socket = datagram_socket()?;
+    // SAFETY: for SIOCETHTOOL with this command the kernel reads and writes one `ifreq` and the
+    // one `ethtool_channels` that it points to; both outlive the call.
+    let result =
+        unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(channels)
+}
+
+fn datagram_socket() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers are involved.
+    let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
