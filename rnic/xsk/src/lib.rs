@@ -1,0 +1,27 @@
+//! AF_XDP: UMEM, owned frames, rings, and the port that the engine drives.
+//!
+//! A [`Frame`] is a value that is moved: from a [`FramePool`] into a ring, back out of it, back to
+//! the pool. Whoever has the `Frame` has the octets; using a frame twice does not compile. A
+//! [`Port`] is one interface queue ([`XskPort`]) or one end of a link in memory ([`MemoryPort`]).
+//!
+//! `unsafe` is allowed only in `umem` and in `xsk_port`'s `open`, `options` and `rings`, each with
+//! its invariant at the top.
+
+#![deny(unsafe_code)]
+
+mod error;
+mod frame;
+mod memory_port;
+mod pool;
+mod port;
+#[allow(unsafe_code)]
+mod umem;
+mod xsk_port;
+
+pub use error::{Request, XskError};
+pub use frame::Frame;
+pub use memory_port::{MemoryPort, MemoryWire};
+pub use pool::FramePool;
+pub use port::{Port, PortStatistics};
+pub use umem::{CHUNK_HEADROOM, ChunkSize, HugePages, MAX_FRAMES, PageKind, Umem, UmemConfig};
+pub use xsk_port::{BusyPoll, CopyMode, XskPort, XskPortConfig};

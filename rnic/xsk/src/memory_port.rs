@@ -1,0 +1,191 @@
+//! A link in memory: two ports, a bounded wire each way, no kernel. For tests, simulation, bench.
+//!
+//! Transmitted frames are copied to the wire and complete at once; received ones are copied from
+//! the wire into a frame of the receiver's pool.
+
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use crate::error::XskError;
+use crate::frame::Frame;
+use crate::pool::FramePool;
+use crate::port::{Port, PortStatistics};
+use crate::umem::Umem;
+
+mod wire;
+
+use wire::Wire;
+
+/// One end of a link in memory.
+#[derive(Debug)]
+pub struct MemoryPort {
+    umem: Umem,
+    outbound: Arc<Wire>,
+    inbound: Arc<Wire>,
+    /// Taken by `transmit`, not flushed yet, oldest first.
+    queued: VecDeque<(Frame, u64)>,
+    /// Sent, for `completed`, oldest first.
+    done: VecDeque<(Frame, u64)>,
+    depth: usize,
+    statistics: PortStatistics,
+}
+
+/// The far end of a [`MemoryPort`] in the hands of a test or a simulator: it takes the frames that
+/// the port sent and puts frames there for it to receive.
+#[derive(Debug)]
+pub struct MemoryWire {
+    from_port: Arc<Wire>,
+    to_port: Arc<Wire>,
+}
+
+impl MemoryPort {
+    /// Two ends of one link, which may share a UMEM. `depth` frames may be under way in each
+    /// direction; a port that finds its wire full keeps its frames queued, as many again.
+    pub fn pair(a: &Umem, b: &Umem, depth: usize) -> (MemoryPort, MemoryPort) {
+        let (to_b, to_a) = (
+            Wire::new(depth, b.frame_capacity()),
+            Wire::new(depth, a.frame_capacity()),
+        );
+        (
+            MemoryPort::new(a, Arc::clone(&to_b), Arc::clone(&to_a), depth),
+            MemoryPort::new(b, to_a, to_b, depth),
+        )
+    }
+
+    /// One end of a link whose other end is a test's.
+    pub fn intercepted(umem: &Umem, depth: usize) -> (MemoryPort, MemoryWire) {
+        let capacity = umem.frame_capacity();
+        let (from_port, to_port) = (Wire::new(depth, capacity), Wire::new(depth, capacity));
+        let port = MemoryPort::new(umem, Arc::clone(&from_port), Arc::clone(&to_port), depth);
+        (port, MemoryWire { from_port, to_port })
+    }
+
+    fn new(umem: &Umem, outbound: Arc<Wire>, inbound: Arc<Wire>, depth: usize) -> MemoryPort {
+        MemoryPort {
+            umem: umem.clone(),
+            outbound,
+            inbound,
+            queued: VecDeque::with_capacity(depth),
+            done: VecDeque::with_capacity(2 * depth),
+            depth,
+            statistics: PortStatistics::default(),
+        }
+    }
+}
+
+impl MemoryWire {
+    /// Takes the oldest frame that the port sent, in place of what `into` held; `false` when there
+    /// is none.
+    pub fn take(&self, into: &mut Vec<u8>) -> bool {
+        self.from_port.pop(|bytes| {
+            into.clear();
+            into.extend_from_slice(bytes);
+        })
+    }
+
+    /// How many frames that the port sent were not taken yet.
+    pub fn waiting(&self) -> usize {
+        self.from_port.len()
+    }
+
+    /// Gives the port a frame to receive; `false` when the wire is full or the frame is larger
+    /// than the port's frames.
+    pub fn push(&self, bytes: &[u8]) -> bool {
+        self.to_port.push(bytes)
+    }
+}
+
+impl Port for MemoryPort {
+    fn umem(&self) -> &Umem {
+        &self.umem
+    }
+
+    fn receive(&mut self, pool: &mut FramePool, out: &mut Vec<Frame>, max: usize) -> usize {
+        let mut count = 0;
+        while count < max && !self.inbound.is_empty() {
+            let Some(mut frame) = pool.alloc() else {
+                // As a kernel whose fill ring is empty: the frame stays on the wire, which then
+                // fills and pushes back.
+                self.statistics.receive_no_frame += 1;
+                break;
+            };
+            let umem = &self.umem;
+            let mut len = 0;
+            let found = self.inbound.pop(|bytes| {
+                len = bytes.len();
+                umem.bytes_mut(&mut frame)[..len].copy_from_slice(bytes);
+            });
+            if !found {
+                pool.free(frame);
+                break;
+            }
+            frame.set_len(len);
+            self.statistics.received += 1;
+            self.statistics.received_octets += len as u64;
+            out.push(frame);
+            count += 1;
+        }
+        count
+    }
+
+    fn transmit_room(&mut self) -> usize {
+        // Never more taken and not given back than `done` has room for.
+        self.depth
+            .saturating_sub(self.queued.len() + self.done.len())
+    }
+
+    fn transmit(&mut self, frame: Frame, cookie: u64) -> Result<(), Frame> {
+        assert!(self.umem.owns(&frame), "a frame of another UMEM");
+        if self.transmit_room() == 0 {
+            self.statistics.transmit_ring_full += 1;
+            return Err(frame);
+        }
+        self.statistics.transmitted += 1;
+        self.statistics.transmitted_octets += frame.len() as u64;
+        self.queued.push_back((frame, cookie));
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), XskError> {
+        while let Some((frame, _)) = self.queued.front() {
+            if !self.outbound.push(self.umem.bytes(frame)) {
+                if frame.len() <= self.outbound.frame_capacity() {
+                    self.statistics.send_busy += 1;
+                    break;
+                }
+                // Larger than the other end's frames: lost, as on a link with a smaller MTU.
+                self.statistics.send_dropped += 1;
+            }
+            self.done.extend(self.queued.pop_front());
+        }
+        Ok(())
+    }
+
+    fn unsent(&mut self) -> usize {
+        self.queued.len()
+    }
+
+    fn completed(&mut self) -> Option<(Frame, u64)> {
+        let done = self.done.pop_front()?;
+        self.statistics.completed += 1;
+        Some(done)
+    }
+
+    fn refill(&mut self, _: &mut FramePool) {}
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn frame_capacity(&self) -> usize {
+        self.umem.frame_capacity()
+    }
+
+    fn statistics(&self) -> PortStatistics {
+        self.statistics
+    }
+}
+
+#[cfg(test)]
+mod tests;

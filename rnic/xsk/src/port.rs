@@ -1,0 +1,125 @@
+//! What the engine needs of a link: frames in, frames out, and a descriptor to sleep on.
+
+use std::os::fd::BorrowedFd;
+
+use crate::error::XskError;
+use crate::frame::Frame;
+use crate::pool::FramePool;
+use crate::umem::Umem;
+
+/// One queue of an interface, or one end of a link in memory.
+///
+/// No method blocks and none allocates memory after start-up, unless the caller's `out` is too
+/// small. A frame given to a port comes back out of the same port, but for those that are inside
+/// when the port is dropped: they are lost until the UMEM goes.
+pub trait Port {
+    /// The UMEM whose frames this port takes and gives.
+    fn umem(&self) -> &Umem;
+
+    /// Appends up to `max` received frames to `out`; says how many. Frames that can't be used go
+    /// back to `pool`.
+    fn receive(&mut self, pool: &mut FramePool, out: &mut Vec<Frame>, max: usize) -> usize;
+
+    /// How many frames [`transmit`](Self::transmit) would take now.
+    fn transmit_room(&mut self) -> usize;
+
+    /// Queues a frame (whole Ethernet frame, no FCS) for sending; `cookie` comes back with it from
+    /// [`completed`](Self::completed). Nothing leaves before [`flush`](Self::flush).
+    ///
+    /// # Errors
+    ///
+    /// The frame itself when the ring is full: flush, take completions, and try later.
+    fn transmit(&mut self, frame: Frame, cookie: u64) -> Result<(), Frame>;
+
+    /// Sends what is queued, as far as the link takes it now; the rest goes with the next flush.
+    ///
+    /// # Errors
+    ///
+    /// Only when the link is of no use at present (interface down or gone), not when it is busy.
+    fn flush(&mut self) -> Result<(), XskError>;
+
+    /// How many frames wait for the next [`flush`](Self::flush) although `transmit` took them.
+    fn unsent(&mut self) -> usize;
+
+    /// Takes back one frame that the link is done with, and its cookie. Its data is as it was.
+    fn completed(&mut self) -> Option<(Frame, u64)>;
+
+    /// Gives the link frames to receive into, from `pool`, as many as it wants.
+    fn refill(&mut self, pool: &mut FramePool);
+
+    /// Readable when there is something to receive; `None` when the port must be polled.
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// The most octets of one Ethernet frame, without FCS.
+    fn frame_capacity(&self) -> usize;
+
+    /// What was counted so far.
+    fn statistics(&self) -> PortStatistics;
+}
+
+/// Counters of a port since it was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PortStatistics {
+    /// Frames given to the caller.
+    pub received: u64,
+    /// Octets in them.
+    pub received_octets: u64,
+    /// Frames taken by `transmit`.
+    pub transmitted: u64,
+    /// Octets in them.
+    pub transmitted_octets: u64,
+    /// Frames given back by `completed`.
+    pub completed: u64,
+    /// System calls made to send.
+    pub send_calls: u64,
+    /// Times the link said "try later" to a send.
+    pub send_busy: u64,
+    /// Times a send lost a frame because the link's own queue was full.
+    pub send_dropped: u64,
+    /// Frames refused by `transmit` because the ring was full.
+    pub transmit_ring_full: u64,
+    /// Received descriptors that named no chunk that was out, or data outside of it.
+    pub bad_receive_descriptors: u64,
+    /// Completions that named no chunk that was out.
+    pub bad_completions: u64,
+    /// Received frames lost because the caller had no free frame.
+    pub receive_no_frame: u64,
+    /// The kernel's count: received frames dropped for another reason.
+    pub kernel_rx_dropped: u64,
+    /// The kernel's count: received frames dropped because the RX ring was full.
+    pub kernel_rx_ring_full: u64,
+    /// The kernel's count: received frames that found the fill ring empty.
+    pub kernel_fill_ring_empty: u64,
+    /// The kernel's count: descriptors in the fill ring that it refused.
+    pub kernel_rx_invalid: u64,
+    /// The kernel's count: descriptors in the TX ring that it refused.
+    pub kernel_tx_invalid: u64,
+    /// The kernel's count: times it found the TX ring empty.
+    pub kernel_tx_ring_empty: u64,
+}
+
+impl PortStatistics {
+    /// Every counter under its name, in a fixed order.
+    pub fn named(&self) -> [(&'static str, u64); 18] {
+        [
+            ("received", self.received),
+            ("received_octets", self.received_octets),
+            ("transmitted", self.transmitted),
+            ("transmitted_octets", self.transmitted_octets),
+            ("completed", self.completed),
+            ("send_calls", self.send_calls),
+            ("send_busy", self.send_busy),
+            ("send_dropped", self.send_dropped),
+            ("transmit_ring_full", self.transmit_ring_full),
+            ("bad_receive_descriptors", self.bad_receive_descriptors),
+            ("bad_completions", self.bad_completions),
+            ("receive_no_frame", self.receive_no_frame),
+            ("kernel_rx_dropped", self.kernel_rx_dropped),
+            ("kernel_rx_ring_full", self.kernel_rx_ring_full),
+            ("kernel_fill_ring_empty", self.kernel_fill_ring_empty),
+            ("kernel_rx_invalid", self.kernel_rx_invalid),
+            ("kernel_tx_invalid", self.kernel_tx_invalid),
+            ("kernel_tx_ring_empty", self.kernel_tx_ring_empty),
+        ]
+    }
+}

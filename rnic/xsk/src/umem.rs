@@ -1,0 +1,252 @@
+//! The UMEM: one stretch of memory cut into chunks, each owned by a [`Frame`].
+//!
+//! Invariants that the `unsafe` here rests on:
+//! - `base` points to `frames * chunk` octets that live as long as the `Umem` does (`backing`).
+//! - For each (UMEM id, index) at most one `Frame` exists: all are made in `assemble`, none is
+//!   `Clone`, and no other module makes any. So `&Frame` is a shared and `&mut Frame` an exclusive
+//!   borrow of the chunk's octets.
+//! - While the kernel has a chunk its `Frame` lies in a ring's table (`xsk_port::rings`), where
+//!   nobody borrows it.
+//! - A `Frame`'s `index`, `start`, `len` and `limit` stay inside its chunk: they are set here, by
+//!   `Frame::set_len` and by `rings`, each after checking.
+
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::error::{Request, XskError};
+use crate::frame::Frame;
+use crate::pool::FramePool;
+
+mod backing;
+mod binding;
+mod config;
+mod kernel;
+
+use backing::Backing;
+pub(crate) use backing::KernelSide;
+pub(crate) use binding::Binding;
+pub(crate) use config::check_ring;
+pub use config::{CHUNK_HEADROOM, ChunkSize, HugePages, MAX_FRAMES, PageKind, UmemConfig};
+
+/// Packet memory shared with the kernel, or with nobody ([`Umem::heap`]). Cheap to clone: all
+/// clones are the same memory.
+#[derive(Debug, Clone)]
+pub struct Umem {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    id: NonZeroU32,
+    base: *mut u8,
+    frames: u32,
+    chunk: ChunkSize,
+    pages: PageKind,
+    backing: Backing,
+}
+
+// SAFETY: `base` is only dereferenced for chunks whose `Frame` the caller borrows, and a `Frame`
+// is in one thread's hands at a time; the rest is immutable or synchronised by itself.
+unsafe impl Send for Inner {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Inner {}
+
+/// Each UMEM of the process has another id, so that frames never pass for another UMEM's.
+static NEXT_ID: AtomicU32 = AtomicU32::new(1);
+
+impl Umem {
+    /// Registers memory with the kernel: huge pages when asked for and there are any, ordinary
+    /// ones otherwise (the log says which). All frames are in the returned pool.
+    ///
+    /// Call it in a thread that is in the network namespace of the interface whose
+    /// [`XskPort`](crate::XskPort) is opened first on it. That port's queue is not free again
+    /// before the UMEM goes too.
+    ///
+    /// # Errors
+    ///
+    /// [`XskError`] when the kernel refuses or `config` can't be right.
+    pub fn new(config: &UmemConfig) -> Result<(Umem, FramePool), XskError> {
+        let request = || Request {
+            place: None,
+            asked: format!(
+                "a UMEM of {} frames of {} octets, fill ring {}, completion ring {}",
+                config.frames,
+                config.chunk.octets(),
+                config.fill_ring,
+                config.completion_ring
+            ),
+        };
+        config.check().map_err(|hint| XskError::Invalid {
+            request: request(),
+            hint,
+        })?;
+        let kernel::Registered {
+            umem,
+            descriptors,
+            base,
+            pages,
+        } = kernel::register(config, request)?;
+        log::info!(
+            "UMEM: {} frames of {} octets in {pages}",
+            descriptors.len(),
+            config.chunk.octets()
+        );
+        let frames = descriptors.len() as u32;
+        let kernel = KernelSide {
+            umem,
+            descriptors: descriptors.into(),
+            fill_ring: config.fill_ring,
+            binding: Mutex::new(Binding::new()),
+        };
+        Ok(Self::assemble(
+            base,
+            frames,
+            config.chunk,
+            pages,
+            Backing::Kernel(kernel),
+        ))
+    }
+
+    /// Memory of this process alone, for [`MemoryPort`](crate::MemoryPort), tests and simulation.
+    ///
+    /// # Panics
+    ///
+    /// When `frames` is 0 or more than [`MAX_FRAMES`].
+    pub fn heap(frames: u32, chunk: ChunkSize) -> (Umem, FramePool) {
+        assert!(
+            (1..=MAX_FRAMES).contains(&frames),
+            "{frames} frames: 1 to {MAX_FRAMES}"
+        );
+        let heap = backing::Heap::new(frames as usize * chunk.octets());
+        let base = heap.as_ptr();
+        Self::assemble(base, frames, chunk, PageKind::Heap, Backing::Heap(heap))
+    }
+
+    fn assemble(
+        base: *mut u8,
+        frames: u32,
+        chunk: ChunkSize,
+        pages: PageKind,
+        backing: Backing,
+    ) -> (Umem, FramePool) {
+        let id = NonZeroU32::new(NEXT_ID.fetch_add(1, Ordering::Relaxed))
+            .expect("fewer than 2^32 UMEMs are made in the life of a process");
+        let umem = Umem {
+            inner: Arc::new(Inner {
+                id,
+                base,
+                frames,
+                chunk,
+                pages,
+                backing,
+            }),
+        };
+        let limit = chunk.octets() as u16;
+        // Lowest index on top of the stack.
+        let all = (0..frames).rev().map(|index| Frame {
+            umem: id,
+            index,
+            start: CHUNK_HEADROOM,
+            len: 0,
+            limit,
+        });
+        let pool = FramePool::new(id, all, frames as usize);
+        (umem, pool)
+    }
+
+    /// How many frames there are, in pools, rings and hands together.
+    pub fn frames(&self) -> usize {
+        self.inner.frames as usize
+    }
+
+    /// The size of a chunk.
+    pub fn chunk(&self) -> ChunkSize {
+        self.inner.chunk
+    }
+
+    /// The most octets of one Ethernet frame that a frame carries.
+    pub fn frame_capacity(&self) -> usize {
+        self.inner.chunk.frame_capacity()
+    }
+
+    /// What the memory is made of.
+    pub fn pages(&self) -> PageKind {
+        self.inner.pages
+    }
+
+    /// The frame's data: `frame.len()` octets.
+    ///
+    /// # Panics
+    ///
+    /// When the frame is of another UMEM.
+    #[inline]
+    pub fn bytes<'a>(&'a self, frame: &'a Frame) -> &'a [u8] {
+        let data = self.data(frame);
+        // SAFETY: `data` points to at least `limit - start >= len` octets of the chunk (`data`),
+        // which live as long as `self`; `frame` is borrowed as long as the slice, so nobody has
+        // the chunk mutably and the kernel does not have it.
+        unsafe { std::slice::from_raw_parts(data, frame.len()) }
+    }
+
+    /// The whole area for data, whatever the frame's length is: `frame.capacity()` octets. What is
+    /// beyond the length is left over from an earlier use.
+    ///
+    /// # Panics
+    ///
+    /// When the frame is of another UMEM.
+    #[inline]
+    pub fn bytes_mut<'a>(&'a self, frame: &'a mut Frame) -> &'a mut [u8] {
+        let data = self.data(frame);
+        // SAFETY: as in `bytes`, and `frame` is borrowed mutably as long as the slice.
+        unsafe { std::slice::from_raw_parts_mut(data, frame.capacity()) }
+    }
+
+    /// Where the frame's data begins; `frame.capacity()` octets from there are the chunk's.
+    #[inline]
+    fn data(&self, frame: &Frame) -> *mut u8 {
+        assert!(frame.umem == self.inner.id, "a frame of another UMEM");
+        let offset = frame.index() * self.inner.chunk.octets() + usize::from(frame.start);
+        // SAFETY: a frame of this UMEM has `index < frames` and `start <= limit = chunk`, so the
+        // offset is inside the memory that `base` points to, or at its end for an empty rest.
+        unsafe { self.inner.base.add(offset) }
+    }
+
+    /// Moves the frame's data so that it begins `start` octets into the chunk.
+    ///
+    /// # Panics
+    ///
+    /// When it does not fit there, or the frame is of another UMEM.
+    pub(crate) fn move_data_to(&self, frame: &mut Frame, start: u16) {
+        if frame.start == start {
+            return;
+        }
+        let (old, len) = (frame.start, frame.len());
+        assert!(
+            len <= usize::from(frame.limit - start),
+            "the data fits from {start} on"
+        );
+        let first = old.min(start);
+        frame.start = first;
+        let from = usize::from(old - first);
+        self.bytes_mut(frame)
+            .copy_within(from..from + len, usize::from(start - first));
+        frame.start = start;
+    }
+
+    /// Whether `frame` is of this UMEM.
+    pub fn owns(&self, frame: &Frame) -> bool {
+        frame.umem == self.inner.id
+    }
+
+    /// The same memory as xsk-rs knows it; `None` for a heap UMEM.
+    pub(crate) fn kernel_side(&self) -> Option<&KernelSide> {
+        match &self.inner.backing {
+            Backing::Kernel(kernel) => Some(kernel),
+            Backing::Heap(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! How large a UMEM is to be, and the limits the kernel sets.
+
+use std::fmt;
+
+use crate::error::XskError;
+
+/// Octets before the data of a frame (`XDP_PACKET_HEADROOM`): the kernel puts received data there
+/// too.
+pub const CHUNK_HEADROOM: u16 = 256;
+
+/// The most frames of one UMEM: 2 GiB of chunks of 4096 octets.
+pub const MAX_FRAMES: u32 = 1 << 19;
+
+/// The largest ring the kernel is asked for, entries.
+pub(crate) const MAX_RING: u32 = 1 << 15;
+
+/// Octets of an Ethernet header with one VLAN tag.
+const LINK_HEADER: u32 = 14 + 4;
+
+/// Octets of one chunk: the kernel takes these two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ChunkSize {
+    /// 2048 octets: carries frames of up to 1792.
+    #[default]
+    Octets2048,
+    /// 4096 octets: carries frames of up to 3840.
+    Octets4096,
+}
+
+impl ChunkSize {
+    /// The smaller size that carries frames of an interface with this MTU (octets of IP), with a
+    /// VLAN tag.
+    ///
+    /// # Errors
+    ///
+    /// [`XskError::MtuTooLarge`] above 3822 octets.
+    pub fn for_mtu(mtu: u32) -> Result<ChunkSize, XskError> {
+        [ChunkSize::Octets2048, ChunkSize::Octets4096]
+            .into_iter()
+            .find(|chunk| mtu <= chunk.largest_mtu())
+            .ok_or(XskError::MtuTooLarge {
+                mtu,
+                most: ChunkSize::Octets4096.largest_mtu(),
+            })
+    }
+
+    /// Octets of a chunk.
+    pub const fn octets(self) -> usize {
+        match self {
+            ChunkSize::Octets2048 => 2048,
+            ChunkSize::Octets4096 => 4096,
+        }
+    }
+
+    /// The most octets of one Ethernet frame, without FCS.
+    pub const fn frame_capacity(self) -> usize {
+        self.octets() - CHUNK_HEADROOM as usize
+    }
+
+    /// The largest MTU whose frames fit, with a VLAN tag.
+    pub const fn largest_mtu(self) -> u32 {
+        self.frame_capacity() as u32 - LINK_HEADER
+    }
+}
+
+/// Whether to ask for huge pages (2 MiB, `/proc/sys/vm/nr_hugepages`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HugePages {
+    /// Huge pages when there are enough free, else ordinary ones.
+    #[default]
+    Prefer,
+    /// Ordinary pages.
+    Never,
+}
+
+/// What a UMEM's memory is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageKind {
+    /// 2 MiB pages.
+    Huge,
+    /// Ordinary pages.
+    Ordinary,
+    /// This process's heap; the kernel does not know it.
+    Heap,
+}
+
+impl fmt::Display for PageKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PageKind::Huge => "huge pages",
+            PageKind::Ordinary => "ordinary pages",
+            PageKind::Heap => "heap memory",
+        })
+    }
+}
+
+/// The size of a UMEM and of the rings that go with each queue on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UmemConfig {
+    /// How many frames. With huge pages it is rounded up to fill them.
+    pub frames: u32,
+    /// Octets of each.
+    pub chunk: ChunkSize,
+    /// Entries of each queue's fill ring: a power of two. This many frames wait for reception on
+    /// each queue. Small rings keep the working set in cache.
+    pub fill_ring: u32,
+    /// Entries of each queue's completion ring: a power of two, no smaller than the TX ring.
+    pub completion_ring: u32,
+    /// Huge pages or not.
+    pub huge_pages: HugePages,
+}
+
+impl Default for UmemConfig {
+    /// 4096 frames of 2048 octets, rings of 512.
+    fn default() -> Self {
+        Self {
+            frames: 4096,
+            chunk: ChunkSize::default(),
+            fill_ring: 512,
+            completion_ring: 512,
+            huge_pages: HugePages::default(),
+        }
+    }
+}
+
+impl UmemConfig {
+    /// What is wrong with it, if anything.
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        if !(1..=MAX_FRAMES).contains(&self.frames) {
+            return Err("the number of frames must be between 1 and 524288");
+        }
+        check_ring(self.fill_ring)?;
+        check_ring(self.completion_ring)
+    }
+}
+
+/// What is wrong with a ring of so many entries, if anything.
+pub(crate) fn check_ring(entries: u32) -> Result<(), &'static str> {
+    if entries.is_power_of_two() && entries <= MAX_RING {
+        Ok(())
+    } else {
+        Err("a ring's number of entries must be a power of two of at most 32768")
+    }
+}

@@ -1,0 +1,90 @@
+//! Socket options and device queries that neither xsk-rs nor rustix offers.
+//!
+//! Invariant: every structure passed to the kernel is of the size and layout that the option's
+//! documentation gives, and lives on the stack for the whole call.
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use super::BusyPoll;
+
+/// `SO_PREFER_BUSY_POLL` and `SO_BUSY_POLL_BUDGET` of asm-generic/socket.h, which libc lacks.
+const SO_PREFER_BUSY_POLL: libc::c_int = 69;
+const SO_BUSY_POLL_BUDGET: libc::c_int = 70;
+
+/// `ETHTOOL_GCHANNELS` of linux/ethtool.h.
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+
+/// Turns busy polling on.
+pub(super) fn set_busy_poll(socket: BorrowedFd<'_>, wanted: BusyPoll) -> io::Result<()> {
+    let microseconds = wanted.microseconds.min(i32::MAX as u32) as libc::c_int;
+    set(socket, SO_PREFER_BUSY_POLL, 1)?;
+    set(socket, libc::SO_BUSY_POLL, microseconds)?;
+    set(
+        socket,
+        SO_BUSY_POLL_BUDGET,
+        libc::c_int::from(wanted.budget),
+    )
+}
+
+fn set(socket: BorrowedFd<'_>, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    // SAFETY: the kernel reads one int, which outlives the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// `struct ethtool_channels` of linux/ethtool.h.
+#[repr(C)]
+#[derive(Default)]
+struct Channels {
+    command: u32,
+    max_rx: u32,
+    max_tx: u32,
+    max_other: u32,
+    max_combined: u32,
+    rx: u32,
+    tx: u32,
+    other: u32,
+    combined: u32,
+}
+
+/// How many queues an AF_XDP socket may be bound to: as the kernel counts, those for receiving or
+/// those for sending, whichever are more. `None` when the driver can't tell.
+pub(super) fn queues(socket: BorrowedFd<'_>, interface: &str) -> Option<u32> {
+    let mut channels = Channels {
+        command: ETHTOOL_GCHANNELS,
+        ..Channels::default()
+    };
+    // SAFETY: `ifreq` is plain old data: all zeros is a value of it.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // The kernel wants a zero after the name.
+    if interface.len() >= request.ifr_name.len() {
+        return None;
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(interface.as_bytes()) {
+        *to = from.cast_signed();
+    }
+    request.ifr_ifru.ifru_data = (&raw mut channels).cast();
+    // SAFETY: for SIOCETHTOOL with this command the kernel reads and writes one `ifreq` and the
+    // one `ethtool_channels` that it points to; both outlive the call.
+    let result =
+        unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
+    (result == 0).then(|| {
+        channels
+            .combined
+            .saturating_add(channels.rx.max(channels.tx))
+    })
+}

@@ -1,0 +1,308 @@
+//! The four rings of an AF_XDP socket, made safe: a frame is moved in and comes back out.
+//!
+//! Invariants that the `unsafe` here rests on:
+//! - A descriptor enters the fill or the TX ring only together with its [`Frame`], which is kept
+//!   in `posted` or `sent` by chunk index until the kernel returns the chunk. So no chunk is in
+//!   two rings, or in a ring and in somebody's hands.
+//! - All descriptors are of the UMEM that the socket was made with: frames of another are refused.
+//! - What the kernel returns is not trusted: an address must name a chunk whose frame is kept in
+//!   the table of that very ring, and data must lie in that chunk. Anything else is counted and
+//!   dropped.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::io::Errno;
+use xsk_rs::socket::Fd;
+use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, TxQueue};
+
+use crate::frame::Frame;
+use crate::pool::FramePool;
+use crate::port::PortStatistics;
+use crate::umem::{CHUNK_HEADROOM, KernelSide, Umem};
+
+/// How many descriptors move between a ring and us at a time.
+const BATCH: usize = 64;
+
+/// The fill ring is left alone until it lacks so many frames: each touch costs a cache line that
+/// the kernel writes too.
+const REFILL_AT: usize = 16;
+
+/// Frames that the kernel receives into: out by the fill ring, back by the RX ring.
+#[derive(Debug)]
+pub(super) struct ReceiveSide {
+    fill: FillQueue,
+    rx: RxQueue,
+    /// By chunk index: the frame while the kernel has it to receive into.
+    posted: Box<[Option<Frame>]>,
+    /// How many of them there are.
+    outstanding: usize,
+    /// How many there should be.
+    target: usize,
+    batch: [FrameDesc; BATCH],
+}
+
+impl ReceiveSide {
+    /// The rings of a socket on a UMEM of `frames` frames, with a fill ring of `target` entries.
+    pub(super) fn new(fill: FillQueue, rx: RxQueue, frames: usize, target: usize) -> Self {
+        Self {
+            fill,
+            rx,
+            posted: empty_table(frames),
+            outstanding: 0,
+            target,
+            batch: [FrameDesc::default(); BATCH],
+        }
+    }
+
+    /// Gives the kernel frames until it has as many as its fill ring has entries.
+    pub(super) fn refill(&mut self, umem: &Umem, descs: &[FrameDesc], pool: &mut FramePool) {
+        if self.outstanding != 0 && self.target - self.outstanding < REFILL_AT {
+            return;
+        }
+        while self.outstanding < self.target {
+            let wanted = (self.target - self.outstanding).min(BATCH);
+            let room = self.fill.nb_free(wanted as u32) as usize;
+            let mut count = 0;
+            while count < wanted.min(room) {
+                let Some(frame) = pool.alloc() else { break };
+                assert!(umem.owns(&frame), "a pool of another UMEM");
+                let index = frame.index();
+                self.batch[count] = descs[index];
+                self.posted[index] = Some(frame);
+                count += 1;
+            }
+            if count == 0 {
+                break;
+            }
+            // SAFETY: these descriptors' frames were moved into `posted` just now.
+            let produced = unsafe { self.fill.produce(&self.batch[..count]) };
+            assert_eq!(
+                produced, count,
+                "the fill ring has the room that it said it had"
+            );
+            self.outstanding += count;
+        }
+    }
+
+    /// Whether the driver waits for a call before it takes what is in the fill ring.
+    pub(super) fn needs_wakeup(&self) -> bool {
+        self.fill.needs_wakeup()
+    }
+
+    /// Moves up to `max` received frames to `out`.
+    pub(super) fn receive(
+        &mut self,
+        chunk: usize,
+        pool: &mut FramePool,
+        out: &mut Vec<Frame>,
+        max: usize,
+        statistics: &mut PortStatistics,
+    ) -> usize {
+        let mut given = 0;
+        while given < max {
+            let wanted = (max - given).min(BATCH);
+            // SAFETY: the RX ring is of the socket whose fill ring got the frames in `posted`;
+            // the descriptors are checked below before use.
+            let count = unsafe { self.rx.consume(&mut self.batch[..wanted]) };
+            for desc in &self.batch[..count] {
+                let Some(mut frame) = take(&mut self.posted, desc.addr() / chunk) else {
+                    statistics.bad_receive_descriptors += 1;
+                    continue;
+                };
+                self.outstanding -= 1;
+                let (start, len) = (desc.addr() % chunk, desc.lengths().data());
+                let fits = start >= usize::from(CHUNK_HEADROOM) && len <= chunk - start;
+                if !fits || desc.options() != 0 {
+                    statistics.bad_receive_descriptors += 1;
+                    pool.free(frame);
+                    continue;
+                }
+                // Both are at most the chunk's 4096 octets.
+                frame.start = start as u16;
+                frame.len = len as u16;
+                statistics.received += 1;
+                statistics.received_octets += len as u64;
+                out.push(frame);
+                given += 1;
+            }
+            if count < wanted {
+                break;
+            }
+        }
+        given
+    }
+
+    pub(super) fn socket(&self) -> &Fd {
+        self.rx.fd()
+    }
+}
+
+/// Frames that the kernel sends: out by the TX ring, back by the completion ring.
+#[derive(Debug)]
+pub(super) struct TransmitSide {
+    tx: TxQueue,
+    completion: CompQueue,
+    /// Entries of the TX ring.
+    size: usize,
+    /// By chunk index: the frame and its cookie while it is staged or the kernel has it.
+    sent: Box<[Option<(Frame, u64)>]>,
+    /// Descriptors taken but not in the TX ring yet.
+    staged: [FrameDesc; BATCH],
+    staged_count: usize,
+    /// Descriptors taken from the completion ring but not given to the caller yet.
+    done: [FrameDesc; BATCH],
+    done_next: usize,
+    done_count: usize,
+}
+
+impl TransmitSide {
+    /// The rings of a socket on a UMEM of `frames` frames, with a TX ring of `size` entries.
+    pub(super) fn new(tx: TxQueue, completion: CompQueue, frames: usize, size: usize) -> Self {
+        Self {
+            tx,
+            completion,
+            size,
+            sent: empty_table(frames),
+            staged: [FrameDesc::default(); BATCH],
+            staged_count: 0,
+            done: [FrameDesc::default(); BATCH],
+            done_next: 0,
+            done_count: 0,
+        }
+    }
+
+    /// How many frames can be taken now.
+    pub(super) fn room(&mut self) -> usize {
+        let wanted = self.staged_count + 1;
+        (self.tx.nb_free(wanted as u32) as usize).saturating_sub(self.staged_count)
+    }
+
+    /// Takes a frame, unless the ring is full.
+    pub(super) fn stage(
+        &mut self,
+        umem: &Umem,
+        kernel: &KernelSide,
+        mut frame: Frame,
+        cookie: u64,
+    ) -> Result<(), Frame> {
+        assert!(umem.owns(&frame), "a frame of another UMEM");
+        if self.room() == 0 {
+            return Err(frame);
+        }
+        // xsk-rs sends from where its descriptor of the chunk begins, and nowhere else.
+        umem.move_data_to(&mut frame, CHUNK_HEADROOM);
+        let index = frame.index();
+        let mut desc = kernel.descriptors[index];
+        // SAFETY: the descriptor is of this UMEM, and its frame is ours: nobody borrows it.
+        unsafe { kernel.umem.data_mut(&mut desc) }
+            .cursor()
+            .set_pos(frame.len());
+        self.sent[index] = Some((frame, cookie));
+        self.staged[self.staged_count] = desc;
+        self.staged_count += 1;
+        if self.staged_count == BATCH {
+            self.submit();
+        }
+        Ok(())
+    }
+
+    /// Puts what is staged into the TX ring.
+    fn submit(&mut self) {
+        // SAFETY: these descriptors' frames are in `sent`, and each descriptor is staged once.
+        let produced = unsafe { self.tx.produce(&self.staged[..self.staged_count]) };
+        assert_eq!(
+            produced, self.staged_count,
+            "frames are staged only when the ring has room"
+        );
+        self.staged_count = 0;
+    }
+
+    /// How many frames the kernel has not looked at yet.
+    pub(super) fn unsent(&mut self) -> usize {
+        self.staged_count + self.size.saturating_sub(self.tx.nb_free_exact() as usize)
+    }
+
+    /// Has the kernel send what was taken, by `send` (one system call each), until all is gone or
+    /// it says later. In copy mode one call sends 32 frames at most. `asynchronous`: the driver
+    /// sends by itself once woken.
+    pub(super) fn flush(
+        &mut self,
+        asynchronous: bool,
+        statistics: &mut PortStatistics,
+        mut send: impl FnMut() -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        self.submit();
+        let mut pending = self.unsent();
+        // Every turn but the last sends at least one of at most `size` frames.
+        while pending > 0 && self.tx.needs_wakeup() {
+            statistics.send_calls += 1;
+            match send() {
+                Ok(()) | Err(Errno::AGAIN | Errno::INTR) => {}
+                // The link's queue was full and the frame that met it is lost.
+                Err(Errno::BUSY) => {
+                    statistics.send_dropped += 1;
+                    break;
+                }
+                Err(Errno::NOBUFS) => {
+                    statistics.send_busy += 1;
+                    break;
+                }
+                Err(errno) => return Err(errno),
+            }
+            if asynchronous {
+                break;
+            }
+            let left = self.unsent();
+            if left >= pending {
+                statistics.send_busy += 1;
+                break;
+            }
+            pending = left;
+        }
+        Ok(())
+    }
+
+    /// Takes back one frame that the kernel is done with.
+    pub(super) fn completed(
+        &mut self,
+        chunk: usize,
+        statistics: &mut PortStatistics,
+    ) -> Option<(Frame, u64)> {
+        loop {
+            if self.done_next == self.done_count {
+                self.done_next = 0;
+                // SAFETY: the completion ring is of the socket whose TX ring got the frames in
+                // `sent`; the descriptors are checked below before use.
+                self.done_count = unsafe { self.completion.consume(&mut self.done) };
+                if self.done_count == 0 {
+                    return None;
+                }
+            }
+            let desc = self.done[self.done_next];
+            self.done_next += 1;
+            if let Some(sent) = take(&mut self.sent, desc.addr() / chunk) {
+                statistics.completed += 1;
+                return Some(sent);
+            }
+            statistics.bad_completions += 1;
+        }
+    }
+}
+
+/// The descriptor of a socket, for as long as the ring that the socket lives with is borrowed.
+pub(super) fn borrow_fd(socket: &Fd) -> BorrowedFd<'_> {
+    // SAFETY: xsk-rs lends its `Fd` only out of a ring, which keeps the socket open.
+    unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) }
+}
+
+/// Whatever the table has for the chunk, if there is such a chunk.
+fn take<T>(table: &mut [Option<T>], index: usize) -> Option<T> {
+    table.get_mut(index)?.take()
+}
+
+fn empty_table<T>(frames: usize) -> Box<[Option<T>]> {
+    std::iter::repeat_with(|| None).take(frames).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! How many frames go from port to port over a veth pair, all on one core.
+//!
+//! `cargo test --release -p rnic-xsk --test rate -- --ignored --nocapture`
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, its helpers too"
+)]
+
+#[path = "../../../ebpf/tests/common/mod.rs"]
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{LEFT, LEFT_MAC, LEFT_V4, RIGHT, RIGHT_MAC, RIGHT_V4, VethPair};
+use etherparse::PacketBuilder;
+use rnic_steering::{ModePreference, Protocol, Steering};
+use rnic_xsk::{Frame, Port, Umem, UmemConfig, XskPort, XskPortConfig};
+
+const PORT: u16 = 7471;
+
+/// Frames that are sent but not completed, at most.
+const IN_FLIGHT: usize = 200;
+
+const BATCH: usize = 32;
+
+fn rate(preference: ModePreference, octets: usize) -> f64 {
+    let pair = VethPair::new(1, 1);
+    let config = UmemConfig {
+        frames: 2048,
+        ..UmemConfig::default()
+    };
+    pair.enter_left();
+    let (umem_l, mut pool_l) = Umem::new(&config).unwrap();
+    let mut left = XskPort::open(&umem_l, XskPortConfig::new(LEFT, 0)).unwrap();
+    let _left_steering = Steering::attach(LEFT, preference).unwrap();
+    pair.enter_right();
+    let (umem_r, mut pool_r) = Umem::new(&config).unwrap();
+    let mut right = XskPort::open(&umem_r, XskPortConfig::new(RIGHT, 0)).unwrap();
+    let mut steering = Steering::attach(RIGHT, preference).unwrap();
+    steering
+        .claim(Protocol::Tcp, RIGHT_V4.parse().unwrap(), PORT)
+        .unwrap();
+    steering.set_queue(0, right.fd()).unwrap();
+    right.refill(&mut pool_r);
+
+    let v4 = |address: &str| address.parse::<std::net::Ipv4Addr>().unwrap().octets();
+    let mut segment = Vec::new();
+    PacketBuilder::ethernet2(LEFT_MAC, RIGHT_MAC)
+        .ipv4(v4(LEFT_V4), v4(RIGHT_V4), 64)
+        .tcp(PORT, PORT, 1, 1000)
+        .write(&mut segment, &vec![1; octets - 54])
+        .unwrap();
+
+    let mut frames: Vec<Frame> = Vec::with_capacity(BATCH);
+    let (mut in_flight, mut received) = (0, 0_u64);
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(2) {
+        let room = left.transmit_room().min(BATCH).min(IN_FLIGHT - in_flight);
+        for _ in 0..room {
+            let mut frame = pool_l.alloc().unwrap();
+            // Headers only: the payload of each frame was written by its first use.
+            umem_l.bytes_mut(&mut frame)[..54].copy_from_slice(&segment[..54]);
+            frame.set_len(segment.len());
+            left.transmit(frame, 0).unwrap();
+            in_flight += 1;
+        }
+        left.flush().unwrap();
+        while let Some((frame, _)) = left.completed() {
+            pool_l.free(frame);
+            in_flight -= 1;
+        }
+        right.receive(&mut pool_r, &mut frames, BATCH);
+        for frame in frames.drain(..) {
+            assert_eq!(frame.len(), segment.len());
+            received += 1;
+            pool_r.free(frame);
+        }
+        right.refill(&mut pool_r);
+    }
+    let rate = received as f64 / started.elapsed().as_secs_f64() / 1000.0;
+    // What was under way when the time was over.
+    std::thread::sleep(Duration::from_millis(50));
+    while right.receive(&mut pool_r, &mut frames, BATCH) > 0 {}
+    received += frames.len() as u64;
+    let statistics = left.statistics();
+    println!(
+        "{octets:5} octets, {preference:?} ({}): {rate:.0} kpps, {:.1} Gbit/s, lost {}, {:.1} frames a call, {}",
+        steering.mode(),
+        rate * octets as f64 * 8.0 / 1e6,
+        statistics.transmitted - left.unsent() as u64 - received,
+        statistics.transmitted as f64 / statistics.send_calls as f64,
+        umem_l.pages(),
+    );
+    rate
+}
+
+#[test]
+#[ignore = "a measurement, of use only in a release build"]
+fn frames_per_second() {
+    for octets in [64, 1514] {
+        for preference in [ModePreference::NativeOnly, ModePreference::GenericOnly] {
+            assert!(rate(preference, octets) > 0.0);
+        }
+    }
+}

@@ -1,0 +1,436 @@
+//! AF_XDP ports on both ends of a veth pair.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, its helpers too"
+)]
+
+#[path = "../../../ebpf/tests/common/mod.rs"]
+mod common;
+
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use common::{LEFT, LEFT_MAC, LEFT_V4, RIGHT, RIGHT_MAC, RIGHT_V4, VethPair, without_privilege};
+use etherparse::PacketBuilder;
+use rnic_steering::{ModePreference, Protocol, Steering};
+use rnic_xsk::{
+    BusyPoll, ChunkSize, CopyMode, Frame, FramePool, HugePages, Port, Umem, UmemConfig, XskError,
+    XskPort, XskPortConfig,
+};
+
+const PORT: u16 = 7471;
+
+/// How long a frame may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// One end: its pool, ports, and the steering that feeds them.
+struct End {
+    umem: Umem,
+    pool: FramePool,
+    ports: Vec<XskPort>,
+    _steering: Steering,
+}
+
+impl End {
+    /// Ports on the first `queues` queues of an interface of this thread's namespace, which get
+    /// what is sent to `address`.
+    fn open(interface: &str, address: &str, queues: u32, config: &UmemConfig) -> End {
+        let (umem, mut pool) = Umem::new(config).unwrap();
+        let mut steering = Steering::attach(interface, ModePreference::NativeOnly).unwrap();
+        steering
+            .claim(Protocol::Tcp, address.parse().unwrap(), PORT)
+            .unwrap();
+        let ports = (0..queues)
+            .map(|queue| {
+                let mut port = XskPort::open(&umem, XskPortConfig::new(interface, queue)).unwrap();
+                port.refill(&mut pool);
+                steering.set_queue(queue, port.fd()).unwrap();
+                port
+            })
+            .collect();
+        End {
+            umem,
+            pool,
+            ports,
+            _steering: steering,
+        }
+    }
+
+    fn left(pair: &VethPair, queues: u32) -> End {
+        pair.enter_left();
+        End::open(LEFT, LEFT_V4, queues, &UmemConfig::default())
+    }
+
+    fn right(pair: &VethPair, queues: u32) -> End {
+        pair.enter_right();
+        End::open(RIGHT, RIGHT_V4, queues, &UmemConfig::default())
+    }
+
+    /// Sends octets; the cookie is the frame's index.
+    fn send(&mut self, queue: usize, octets: &[u8]) {
+        let deadline = Instant::now() + PATIENCE;
+        let mut frame = loop {
+            match self.pool.alloc() {
+                Some(frame) => break frame,
+                None => self.reclaim(),
+            }
+            assert!(Instant::now() < deadline, "no frame comes back");
+        };
+        self.umem.bytes_mut(&mut frame)[..octets.len()].copy_from_slice(octets);
+        frame.set_len(octets.len());
+        let cookie = frame.index() as u64;
+        while let Err(back) = self.ports[queue].transmit(frame, cookie) {
+            frame = back;
+            self.ports[queue].flush().unwrap();
+            self.reclaim();
+            assert!(Instant::now() < deadline, "the TX ring stays full");
+        }
+    }
+
+    fn reclaim(&mut self) {
+        for port in &mut self.ports {
+            while let Some((frame, cookie)) = port.completed() {
+                assert_eq!(cookie, frame.index() as u64);
+                self.pool.free(frame);
+            }
+        }
+    }
+
+    /// Flushes until nothing is left to send.
+    fn flush(&mut self, queue: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            self.ports[queue].flush().unwrap();
+            if self.ports[queue].unsent() == 0 {
+                break;
+            }
+            assert!(Instant::now() < deadline, "the link takes nothing");
+        }
+    }
+
+    /// Receives `count` frames from a queue, copied out.
+    fn receive(&mut self, queue: usize, count: usize) -> Vec<Vec<u8>> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut octets = Vec::new();
+        let mut frames: Vec<Frame> = Vec::with_capacity(64);
+        while octets.len() < count {
+            self.ports[queue].receive(&mut self.pool, &mut frames, 64);
+            for frame in frames.drain(..) {
+                octets.push(self.umem.bytes(&frame).to_vec());
+                self.pool.free(frame);
+            }
+            self.ports[queue].refill(&mut self.pool);
+            assert!(
+                Instant::now() < deadline,
+                "{} frames of {count} came",
+                octets.len()
+            );
+        }
+        octets
+    }
+
+    fn poll_readable(&self, queue: usize, timeout_ms: u64) -> bool {
+        let fd = self.ports[queue].poll_fd().unwrap();
+        let mut fds = [rustix::event::PollFd::new(
+            &fd,
+            rustix::event::PollFlags::IN,
+        )];
+        let timeout = Duration::from_millis(timeout_ms).try_into().unwrap();
+        rustix::event::poll(&mut fds, Some(&timeout)).unwrap() == 1
+    }
+}
+
+/// A TCP segment that the receiver's steering takes, with a number in its payload.
+fn segment(to_right: bool, number: u32, payload: usize) -> Vec<u8> {
+    let macs = if to_right {
+        (LEFT_MAC, RIGHT_MAC)
+    } else {
+        (RIGHT_MAC, LEFT_MAC)
+    };
+    let addresses = if to_right {
+        (LEFT_V4, RIGHT_V4)
+    } else {
+        (RIGHT_V4, LEFT_V4)
+    };
+    let v4 = |address: &str| address.parse::<std::net::Ipv4Addr>().unwrap().octets();
+    let octets: Vec<u8> = (0..payload as u32)
+        .map(|at| number.wrapping_mul(31).wrapping_add(at) as u8)
+        .collect();
+    let mut frame = Vec::new();
+    PacketBuilder::ethernet2(macs.0, macs.1)
+        .ipv4(v4(addresses.0), v4(addresses.1), 64)
+        .tcp(PORT, PORT, number, 1000)
+        .write(&mut frame, &octets)
+        .unwrap();
+    frame
+}
+
+#[test]
+fn frames_arrive_whole_and_in_order_both_ways() {
+    let pair = VethPair::new(1, 1);
+    let (mut left, mut right) = (End::left(&pair, 1), End::right(&pair, 1));
+    let (left_frames, right_frames) = (left.pool.available(), right.pool.available());
+    for round in 0..20 {
+        let sizes = [0, 1, 6, 1000, 1460];
+        let frame = |to_right, n: u32| segment(to_right, round * 100 + n, sizes[n as usize % 5]);
+        let to_right: Vec<_> = (0..100).map(|n| frame(true, n)).collect();
+        let to_left: Vec<_> = (0..100).map(|n| frame(false, n)).collect();
+        to_right.iter().for_each(|octets| left.send(0, octets));
+        left.flush(0);
+        to_left.iter().for_each(|octets| right.send(0, octets));
+        right.flush(0);
+        assert_eq!(right.receive(0, 100), to_right);
+        assert_eq!(left.receive(0, 100), to_left);
+        left.reclaim();
+        right.reclaim();
+    }
+    let statistics = left.ports[0].statistics();
+    assert_eq!((statistics.transmitted, statistics.completed), (2000, 2000));
+    assert_eq!(statistics.received, 2000);
+    for (name, count) in statistics.named() {
+        let is_fault = name.starts_with("bad_") || name.contains("invalid");
+        assert!(!is_fault || count == 0, "{name}: {count}");
+    }
+    // Every frame is back, but for those that wait for reception again.
+    let near = |now: usize, before: usize| (before.abs_diff(now)) < 16;
+    assert!(
+        near(left.pool.available(), left_frames),
+        "{}",
+        left.pool.available()
+    );
+    assert!(
+        near(right.pool.available(), right_frames),
+        "{}",
+        right.pool.available()
+    );
+}
+
+#[test]
+fn a_flush_sends_more_than_the_kernel_takes_in_one_call() {
+    let pair = VethPair::new(1, 1);
+    let (mut left, mut right) = (End::left(&pair, 1), End::right(&pair, 1));
+    let frames: Vec<_> = (0..200).map(|n| segment(true, n, 100)).collect();
+    frames.iter().for_each(|octets| left.send(0, octets));
+    left.flush(0);
+    assert_eq!(right.receive(0, 200), frames);
+    assert!(left.ports[0].statistics().send_calls >= 200 / 32);
+}
+
+#[test]
+fn two_queues_share_one_umem_and_each_keeps_its_frames() {
+    let pair = VethPair::new(2, 2);
+    let (mut left, mut right) = (End::left(&pair, 2), End::right(&pair, 2));
+    let frames = |queue: u32| -> Vec<_> {
+        (0..150)
+            .map(|n| segment(true, queue * 1000 + n, 700))
+            .collect()
+    };
+    let (first, second) = (frames(0), frames(1));
+    for (a, b) in first.iter().zip(&second) {
+        left.send(0, a);
+        left.send(1, b);
+    }
+    left.flush(0);
+    left.flush(1);
+    // What is sent on a queue of a veth arrives on the same queue of its peer.
+    assert_eq!(right.receive(0, 150), first);
+    assert_eq!(right.receive(1, 150), second);
+}
+
+#[test]
+fn one_umem_serves_both_ends_in_two_namespaces() {
+    let pair = VethPair::new(1, 1);
+    pair.enter_left();
+    let (umem, mut pool) = Umem::new(&UmemConfig::default()).unwrap();
+    let mut sender = XskPort::open(&umem, XskPortConfig::new(LEFT, 0)).unwrap();
+    pair.enter_right();
+    let mut receiver = XskPort::open(&umem, XskPortConfig::new(RIGHT, 0)).unwrap();
+    let mut steering = Steering::attach(RIGHT, ModePreference::NativeOnly).unwrap();
+    steering
+        .claim(Protocol::Tcp, RIGHT_V4.parse().unwrap(), PORT)
+        .unwrap();
+    steering.set_queue(0, receiver.fd()).unwrap();
+    receiver.refill(&mut pool);
+
+    let octets = segment(true, 1, 1000);
+    let mut frame = pool.alloc().unwrap();
+    umem.bytes_mut(&mut frame)[..octets.len()].copy_from_slice(&octets);
+    frame.set_len(octets.len());
+    sender.transmit(frame, 9).unwrap();
+    sender.flush().unwrap();
+    let mut out = Vec::new();
+    let deadline = Instant::now() + PATIENCE;
+    while receiver.receive(&mut pool, &mut out, 1) == 0 {
+        assert!(Instant::now() < deadline, "the frame does not come");
+    }
+    assert_eq!(umem.bytes(&out[0]), octets);
+    // A received frame can be sent on as it is.
+    sender.transmit(out.remove(0), 10).unwrap();
+    sender.flush().unwrap();
+    while receiver.receive(&mut pool, &mut out, 1) == 0 {
+        assert!(Instant::now() < deadline, "the frame does not come again");
+    }
+    assert_eq!(umem.bytes(&out[0]), octets);
+}
+
+#[test]
+fn the_socket_is_readable_when_there_is_something_to_receive() {
+    let pair = VethPair::new(1, 1);
+    let (mut left, mut right) = (End::left(&pair, 1), End::right(&pair, 1));
+    assert!(!right.poll_readable(0, 20));
+    left.send(0, &segment(true, 1, 10));
+    left.flush(0);
+    assert!(right.poll_readable(0, 2000));
+    right.receive(0, 1);
+    assert!(!right.poll_readable(0, 20));
+}
+
+#[test]
+fn large_frames_fit_large_chunks() {
+    let pair = VethPair::new(1, 1);
+    pair.ip_left(&["link", "set", "dev", LEFT, "mtu", "3500"]);
+    pair.ip_right(&["link", "set", "dev", RIGHT, "mtu", "3500"]);
+    let config = UmemConfig {
+        chunk: ChunkSize::for_mtu(3500).unwrap(),
+        ..UmemConfig::default()
+    };
+    pair.enter_left();
+    let mut left = End::open(LEFT, LEFT_V4, 1, &config);
+    pair.enter_right();
+    let mut right = End::open(RIGHT, RIGHT_V4, 1, &config);
+    let frames: Vec<_> = (0..50).map(|n| segment(true, n, 3460)).collect();
+    frames.iter().for_each(|octets| left.send(0, octets));
+    left.flush(0);
+    assert_eq!(right.receive(0, 50), frames);
+}
+
+#[test]
+fn busy_polling_and_ordinary_pages_can_be_asked_for() {
+    let pair = VethPair::new(1, 1);
+    pair.enter_left();
+    let config = UmemConfig {
+        huge_pages: HugePages::Never,
+        ..UmemConfig::default()
+    };
+    let (umem, _pool) = Umem::new(&config).unwrap();
+    assert_eq!(umem.pages(), rnic_xsk::PageKind::Ordinary);
+    let busy_poll = Some(BusyPoll {
+        microseconds: 20,
+        budget: 16,
+    });
+    let config = XskPortConfig {
+        busy_poll,
+        ..XskPortConfig::new(LEFT, 0)
+    };
+    let port = XskPort::open(&umem, config).unwrap();
+    assert!(!port.is_zero_copy());
+    assert!(port.fd().as_raw_fd() >= 0);
+}
+
+#[test]
+fn wrong_places_are_named_errors() {
+    let pair = VethPair::new(1, 2);
+    pair.enter_left();
+    let (umem, _pool) = Umem::new(&UmemConfig::default()).unwrap();
+    let open = |config| XskPort::open(&umem, config).unwrap_err();
+
+    for name in ["nosuch0", RIGHT, ""] {
+        let error = open(XskPortConfig::new(name, 0));
+        assert!(
+            matches!(error, XskError::UnknownInterface { .. }),
+            "{name}: {error}"
+        );
+        assert!(
+            error
+                .to_string()
+                .contains(&format!("interface {name}, queue 0")),
+            "{error}"
+        );
+    }
+    let error = open(XskPortConfig::new(LEFT, 7));
+    assert!(
+        matches!(
+            error,
+            XskError::NoSuchQueue {
+                available: Some(1),
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("interface left, queue 7"),
+        "{error}"
+    );
+    let error = open(XskPortConfig {
+        rx_ring: 100,
+        ..XskPortConfig::new(LEFT, 0)
+    });
+    assert!(matches!(error, XskError::Invalid { .. }), "{error}");
+    let zero_copy = CopyMode::ZeroCopy;
+    let error = open(XskPortConfig {
+        copy_mode: zero_copy,
+        ..XskPortConfig::new(LEFT, 0)
+    });
+    assert!(matches!(error, XskError::NotSupported { .. }), "{error}");
+    let (heap, _pool) = Umem::heap(16, ChunkSize::Octets2048);
+    let error = XskPort::open(&heap, XskPortConfig::new(LEFT, 0)).unwrap_err();
+    assert!(matches!(error, XskError::Invalid { .. }), "{error}");
+
+    // After all that the UMEM is as good as new.
+    XskPort::open(&umem, XskPortConfig::new(LEFT, 0)).unwrap();
+}
+
+#[test]
+fn a_queue_that_another_socket_has_is_a_named_error_and_free_again_after_it() {
+    let pair = VethPair::new(1, 1);
+    pair.enter_left();
+    let (umem, _pool) = Umem::new(&UmemConfig::default()).unwrap();
+    let port = XskPort::open(&umem, XskPortConfig::new(LEFT, 0)).unwrap();
+    let (other, _pool) = Umem::new(&UmemConfig::default()).unwrap();
+    let error = XskPort::open(&other, XskPortConfig::new(LEFT, 0)).unwrap_err();
+    assert!(matches!(error, XskError::Busy { .. }), "{error}");
+    let error = XskPort::open(&umem, XskPortConfig::new(LEFT, 0)).unwrap_err();
+    assert!(matches!(error, XskError::Busy { .. }), "{error}");
+    drop((port, umem));
+    XskPort::open(&other, XskPortConfig::new(LEFT, 0)).unwrap();
+}
+
+#[test]
+fn a_umem_is_bound_first_where_it_was_made_and_not_again_after_its_ports() {
+    let pair = VethPair::new(1, 1);
+    pair.enter_left();
+    let (umem, _pool) = Umem::new(&UmemConfig::default()).unwrap();
+    pair.enter_right();
+    let error = XskPort::open(&umem, XskPortConfig::new(RIGHT, 0)).unwrap_err();
+    assert!(error.to_string().contains("namespace"), "{error}");
+    pair.enter_left();
+    drop(XskPort::open(&umem, XskPortConfig::new(LEFT, 0)).unwrap());
+    let error = XskPort::open(&umem, XskPortConfig::new(LEFT, 0)).unwrap_err();
+    assert!(error.to_string().contains("new UMEM"), "{error}");
+}
+
+#[test]
+fn missing_privilege_is_named() {
+    let pair = VethPair::new(1, 1);
+    pair.enter_left();
+    let error = without_privilege(|| Umem::new(&UmemConfig::default()).unwrap_err());
+    assert!(matches!(error, XskError::NoPrivilege { .. }), "{error}");
+    assert!(error.to_string().contains("CAP_NET_RAW"), "{error}");
+}
+
+#[test]
+fn an_interface_that_goes_down_is_a_named_error_and_works_again_when_up() {
+    let pair = VethPair::new(1, 1);
+    let (mut left, mut right) = (End::left(&pair, 1), End::right(&pair, 1));
+    pair.ip_left(&["link", "set", "dev", LEFT, "down"]);
+    left.send(0, &segment(true, 1, 10));
+    let error = left.ports[0].flush().unwrap_err();
+    assert!(matches!(error, XskError::Down { .. }), "{error}");
+    pair.ip_left(&["link", "set", "dev", LEFT, "up"]);
+    left.send(0, &segment(true, 2, 10));
+    left.flush(0);
+    let frames = right.receive(0, 2);
+    assert_eq!(frames[1], segment(true, 2, 10));
+}
