@@ -1,0 +1,439 @@
+//! Control messages between a client and the Privileged Resource Manager.
+//!
+//! One datagram is one message. A client sends [`Request`]s and gets one [`Reply`] for each, in
+//! order; [`Event`]s come on a socket of their own. Embedded mode passes the same values without a
+//! socket, so that no request goes round the PRM. File descriptors travel beside a message; each
+//! variant says which.
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum};
+
+/// Version of the control messages and of the shared-memory layouts. Both ends must agree.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// The longest private data that one side may give, in octets (RFC 5044 section 7.1.1).
+pub const PRIVATE_DATA_MAX: usize = 512;
+
+/// The longest encoded control message, in octets.
+pub const CONTROL_MESSAGE_MAX: usize = 4096;
+
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Request {
+    /// The first message. Reply: [`Response::Welcome`] with three descriptors: the event socket,
+    /// the doorbell ring's memory, the kick socket, in this order.
+    Hello {
+        /// The client's [`PROTOCOL_VERSION`].
+        version: u32,
+    },
+    /// Reply: [`Response::Device`].
+    QueryDevice,
+    /// Reply: [`Response::Pd`].
+    AllocPd,
+    /// Fails while the PD has regions or queue pairs. Reply: [`Response::Done`].
+    DeallocPd {
+        /// Which.
+        pd: PdId,
+    },
+    /// Registers memory. Comes with one descriptor: a memfd sealed against shrinking. Reply:
+    /// [`Response::Region`].
+    RegisterMemory {
+        /// The region's protection domain.
+        pd: PdId,
+        /// What local work and remote peers may do.
+        access: Access,
+        /// The tagged offset of the region's first octet; by convention its address in the client.
+        base: u64,
+        /// Where the region begins in the memfd, in octets.
+        offset: u64,
+        /// Its length in octets, at least 1.
+        length: u64,
+    },
+    /// When the reply comes, no octet of the region changes any more (RFC 5041 section 8.3.1).
+    /// Reply: [`Response::Done`].
+    DeregisterMemory {
+        /// Which.
+        stag: u32,
+    },
+    /// Reply: [`Response::Cq`] with two descriptors: the ring's memory, the notification socket.
+    CreateCq {
+        /// Least number of entries; rounded up to a power of two.
+        depth: u32,
+    },
+    /// Fails while queue pairs use it. Reply: [`Response::Done`].
+    DestroyCq {
+        /// Which.
+        cq: CqId,
+    },
+    /// Reply: [`Response::Qp`] with one descriptor: the memory of both work queues.
+    CreateQp(QpAttributes),
+    /// Ends its connection abortively if there is one. Reply: [`Response::Done`].
+    DestroyQp {
+        /// Which.
+        qp: QpNum,
+    },
+    /// Reply: [`Response::QpState`].
+    QueryQp {
+        /// Which.
+        qp: QpNum,
+    },
+    /// Reply: [`Response::Listening`]. Peers' requests come as [`Event::ConnectRequest`].
+    Listen {
+        /// A local address (not a wildcard) and port; port 0 lets the kernel choose.
+        local: SocketAddr,
+        /// How many requests may wait for accept or reject.
+        backlog: u32,
+    },
+    /// Reply: [`Response::Done`].
+    Unlisten {
+        /// Which.
+        listener: ListenerId,
+    },
+    /// Starts connecting; ends in [`Event::Established`], [`Event::Rejected`] or
+    /// [`Event::ConnectFailed`]. Reply: [`Response::Done`].
+    Connect {
+        /// An idle queue pair.
+        qp: QpNum,
+        /// The peer.
+        remote: SocketAddr,
+        /// The local address, when the route's own choice isn't wanted.
+        local: Option<IpAddr>,
+        /// What to ask of the peer.
+        mpa: MpaOptions,
+        /// At most [`PRIVATE_DATA_MAX`] octets, less 4 with revision 2.
+        private_data: Vec<u8>,
+    },
+    /// Ends in [`Event::Established`] or [`Event::ConnectFailed`]. Reply: [`Response::Done`].
+    Accept {
+        /// From [`Event::ConnectRequest`].
+        request: ConnRequestId,
+        /// An idle queue pair.
+        qp: QpNum,
+        /// Our limits; the peer's come in the event.
+        mpa: MpaOptions,
+        /// As in `Connect`.
+        private_data: Vec<u8>,
+    },
+    /// Reply: [`Response::Done`].
+    Reject {
+        /// From [`Event::ConnectRequest`].
+        request: ConnRequestId,
+        /// As in `Connect`.
+        private_data: Vec<u8>,
+    },
+    /// Ends in [`Event::Disconnected`]. Reply: [`Response::Done`].
+    Disconnect {
+        /// Which.
+        qp: QpNum,
+        /// RST at once, instead of FIN after what was posted.
+        abort: bool,
+    },
+    /// Reply: [`Response::Counters`], a page of the device's counters in a fixed order.
+    QueryCounters {
+        /// Index of the first counter wanted.
+        first: u32,
+    },
+}
+
+/// What came of a [`Request`].
+pub type Reply = Result<Response, Refusal>;
+
+/// The answer to a request that was granted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Response {
+    /// To [`Request::Hello`].
+    Welcome {
+        /// Who the client is from now on.
+        client: ClientId,
+        /// Entries of the doorbell ring.
+        doorbells: u32,
+    },
+    /// To [`Request::QueryDevice`].
+    Device(DeviceInfo),
+    /// To [`Request::AllocPd`].
+    Pd(PdId),
+    /// To [`Request::RegisterMemory`]: the STag, local and remote alike.
+    Region {
+        /// Index and key (RFC 5040 section 1.1).
+        stag: u32,
+    },
+    /// To [`Request::CreateCq`].
+    Cq {
+        /// Its name.
+        cq: CqId,
+        /// Entries of its ring, a power of two.
+        depth: u32,
+    },
+    /// To [`Request::CreateQp`].
+    Qp {
+        /// Its number.
+        qp: QpNum,
+        /// Slots of the send queue, a power of two.
+        sq_slots: u32,
+        /// Slots of the receive queue, a power of two.
+        rq_slots: u32,
+    },
+    /// To [`Request::QueryQp`].
+    QpState(QpState),
+    /// To [`Request::Listen`].
+    Listening {
+        /// Its name.
+        listener: ListenerId,
+        /// The address with the port that was taken.
+        local: SocketAddr,
+    },
+    /// To [`Request::QueryCounters`]; an empty list is the end.
+    Counters(Vec<(String, u64)>),
+    /// To requests that have nothing to tell.
+    Done,
+}
+
+/// A request that was refused, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// For programs.
+    pub code: RefusalCode,
+    /// For people: what was asked, what was found, what to do.
+    pub message: String,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// The kinds of refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum RefusalCode {
+    /// The two ends speak different versions.
+    Version,
+    /// The message could not be decoded, or a field is outside its range.
+    Malformed,
+    /// No such object, or it belongs to another client.
+    UnknownObject,
+    /// The object is still used by another.
+    Busy,
+    /// The object is in a state that does not allow this.
+    WrongState,
+    /// A limit of the client or of the device is reached.
+    Limit,
+    /// The memory can't be registered: not a memfd, not sealed, too short.
+    BadMemory,
+    /// The two objects are of different protection domains.
+    WrongPd,
+    /// The address is not one of this interface.
+    AddressNotLocal,
+    /// The port is in use, here or in the kernel.
+    PortInUse,
+    /// There is no way to the peer: no route, another interface, no neighbour.
+    Unreachable,
+    /// The host or the kernel said no.
+    Host,
+    /// The RNIC is shutting down.
+    ShuttingDown,
+}
+
+/// Rights of a region.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Access {
+    /// Receives and RDMA Read data may be placed here.
+    pub local_write: bool,
+    /// A peer may RDMA Read.
+    pub remote_read: bool,
+    /// A peer may RDMA Write.
+    pub remote_write: bool,
+}
+
+impl Access {
+    /// Local work only: a sink of receives, a source of anything.
+    pub const LOCAL: Self = Self {
+        local_write: true,
+        remote_read: false,
+        remote_write: false,
+    };
+    /// All rights, for peers too.
+    pub const ALL: Self = Self {
+        local_write: true,
+        remote_read: true,
+        remote_write: true,
+    };
+}
+
+/// What [`Request::CreateQp`] asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QpAttributes {
+    /// Protection domain of the queue pair.
+    pub pd: PdId,
+    /// Where send-queue completions go.
+    pub send_cq: CqId,
+    /// Where receive-queue completions go.
+    pub recv_cq: CqId,
+    /// Work requests that may be outstanding on the send queue.
+    pub sq_depth: u32,
+    /// Work requests that may be outstanding on the receive queue.
+    pub rq_depth: u32,
+    /// Scatter/gather elements a work request may have.
+    pub max_sge: u32,
+    /// Completions for every send-queue work request, not only the signalled ones.
+    pub signal_all: bool,
+}
+
+/// What one side asks of the other in the MPA start-up (RFC 5044 section 7, RFC 6581).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MpaOptions {
+    /// 1 (RFC 5044) or 2 (RFC 6581). A responder answers in the revision it was asked in.
+    pub revision: u8,
+    /// Ask for CRC32C on FPDUs. It is off only when neither side asks.
+    pub crc: bool,
+    /// Inbound RDMA Read queue depth we offer.
+    pub ird: u16,
+    /// Outbound RDMA Reads we want outstanding.
+    pub ord: u16,
+}
+
+impl Default for MpaOptions {
+    fn default() -> Self {
+        Self {
+            revision: 2,
+            crc: true,
+            ird: 16,
+            ord: 16,
+        }
+    }
+}
+
+/// The states of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum QpState {
+    /// No connection yet; receives may be posted.
+    Idle,
+    /// Connection set-up under way.
+    Connecting,
+    /// Ready to send: RDMA mode.
+    Rts,
+    /// A graceful disconnect is under way.
+    Closing,
+    /// A Terminate was sent or received; the stream is going down.
+    Terminate,
+    /// The connection is gone and all work was flushed.
+    Error,
+}
+
+/// What [`Request::QueryDevice`] tells.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeviceInfo {
+    /// The interface's name.
+    pub interface: String,
+    /// `native` or `generic`.
+    pub xdp_mode: String,
+    /// Its IP addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Its IP MTU in octets.
+    pub mtu: u32,
+    /// RX queues served.
+    pub queues: u32,
+    /// Most scatter/gather elements of a work request.
+    pub max_sge: u32,
+    /// Deepest work queue, in work requests.
+    pub max_queue_depth: u32,
+}
+
+/// What happens without having been asked for at that moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Event {
+    /// A peer sent an MPA request to a listener: accept or reject it.
+    ConnectRequest {
+        /// Which listener.
+        listener: ListenerId,
+        /// To name in the answer.
+        request: ConnRequestId,
+        /// Our address.
+        local: SocketAddr,
+        /// The peer's.
+        remote: SocketAddr,
+        /// What the peer asked; `ird` and `ord` are the peer's.
+        mpa: MpaOptions,
+        /// The peer's private data.
+        private_data: Vec<u8>,
+    },
+    /// The queue pair is in RDMA mode.
+    Established {
+        /// Which.
+        qp: QpNum,
+        /// What was agreed; `ird` and `ord` are ours now.
+        mpa: MpaOptions,
+        /// The responder's private data; empty on the responder's side.
+        private_data: Vec<u8>,
+    },
+    /// The peer rejected the connection; the queue pair is in Error.
+    Rejected {
+        /// Which.
+        qp: QpNum,
+        /// The peer's private data.
+        private_data: Vec<u8>,
+    },
+    /// The connection did not come about; the queue pair is in Error.
+    ConnectFailed {
+        /// Which.
+        qp: QpNum,
+        /// Why.
+        reason: DisconnectReason,
+        /// For people.
+        message: String,
+    },
+    /// The connection is gone; the queue pair is in Error and all its work is flushed.
+    Disconnected {
+        /// Which.
+        qp: QpNum,
+        /// Why.
+        reason: DisconnectReason,
+        /// For people.
+        message: String,
+    },
+    /// The CQ overflowed; its queue pairs are in Error.
+    CqError {
+        /// Which.
+        cq: CqId,
+    },
+}
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum DisconnectReason {
+    /// Both sides closed.
+    Graceful,
+    /// The application asked for an abort.
+    Aborted,
+    /// The peer reset the TCP connection.
+    Reset,
+    /// Nobody listens there (RST to our SYN).
+    Refused,
+    /// The peer stopped answering.
+    TimedOut,
+    /// What came is not MPA, or MPA that we can't speak.
+    NotMpa,
+    /// The peer closed before or in the middle of a message.
+    PeerClosed,
+    /// We found an error in what the peer sent, and sent a Terminate.
+    TerminateSent {
+        /// Layer, error type and error code (RFC 5040 section 4.8), as the first 16 bits.
+        control: u16,
+    },
+    /// The peer sent a Terminate.
+    TerminateReceived {
+        /// As above.
+        control: u16,
+    },
+    /// A work request of ours was at fault.
+    LocalError,
+    /// The RNIC is shutting down.
+    ShuttingDown,
+}

@@ -1,0 +1,16 @@
+//! What the daemon and its clients share: names of objects, control messages and the rings in
+//! shared memory.
+//!
+//! Everything here that comes from the other side is hostile until it was copied and checked.
+//! `unsafe` lives in [`shm`] (mappings and raw copies) and in the private `ring::raw` (ring words);
+//! nowhere else.
+
+#![deny(unsafe_code)]
+
+pub mod control;
+pub mod id;
+pub mod ring;
+pub mod shm;
+pub mod transport;
+pub mod wake;
+pub mod work;

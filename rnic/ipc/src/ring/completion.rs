@@ -1,0 +1,195 @@
+//! Completion queues: the engine produces, the client consumes.
+//!
+//! The flag word is `armed`: 0 no wake-up wanted, 1 for the next solicited completion, 2 for the
+//! next of any kind. No wake-up is lost: the consumer arms, fences, and polls once more; the
+//! producer publishes, fences, and looks at `armed`. With both fences `SeqCst` at least one of them
+//! sees the other's write: either the poll finds the completion or the producer finds it armed.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use super::raw::{self, RawRing, RingError, RingFault};
+use crate::shm::SharedMemory;
+use crate::work::Completion;
+
+const WORDS: usize = size_of::<Completion>() / size_of::<u64>();
+
+const ARMED_SOLICITED: u32 = 1;
+const ARMED_ANY: u32 = 2;
+
+/// The engine's end.
+#[derive(Debug)]
+pub struct CqProducer {
+    ring: RawRing<WORDS>,
+    own: u32,
+    /// Entries known to be free; the shared index is looked at only when none is left.
+    free: u32,
+}
+
+/// Why a completion could not be put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CqPushError {
+    /// The client has more work outstanding than its CQ has entries.
+    #[error("the completion queue overflowed: it has {depth} entries, none of them free")]
+    Overflow {
+        /// Entries of the CQ.
+        depth: u32,
+    },
+    /// The client broke the ring's rules.
+    #[error(transparent)]
+    Fault(#[from] RingFault),
+}
+
+impl CqProducer {
+    /// Octets of memory that a CQ of `depth` entries (a power of two) needs.
+    pub fn memory_size(depth: u32) -> Result<usize, RingError> {
+        raw::size(depth, size_of::<Completion>())
+    }
+
+    /// Makes a CQ of `depth` entries in new shared memory; the descriptor is for the client.
+    pub fn create(depth: u32) -> Result<(Self, OwnedFd), RingError> {
+        let (memory, fd) = SharedMemory::create("rnic-cq", Self::memory_size(depth)?)?;
+        Ok((Self::create_in(Arc::new(memory), depth)?, fd))
+    }
+
+    /// Makes a CQ at the start of `memory`.
+    pub fn create_in(memory: Arc<SharedMemory>, depth: u32) -> Result<Self, RingError> {
+        Ok(Self {
+            ring: RawRing::create(memory, 0, depth)?,
+            own: 0,
+            free: depth,
+        })
+    }
+
+    /// Entries.
+    pub fn depth(&self) -> u32 {
+        self.ring.capacity()
+    }
+
+    /// Puts a completion, visible to the client at once. Ask [`Self::take_armed`] afterwards.
+    pub fn push(&mut self, completion: &Completion) -> Result<(), CqPushError> {
+        if self.free == 0 {
+            self.free = self.ring.free(self.own)?;
+            if self.free == 0 {
+                return Err(CqPushError::Overflow {
+                    depth: self.depth(),
+                });
+            }
+        }
+        self.ring.store(self.own, &to_words(completion));
+        self.own = self.own.wrapping_add(1);
+        self.free -= 1;
+        self.ring.producer().store(self.own, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether the client wants to be woken for what was pushed since the last call; if so, it is
+    /// disarmed. `solicited`: one of these completions is a solicited one or an error.
+    pub fn take_armed(&mut self, solicited: bool) -> bool {
+        // The pushes before this come before the load below, for all threads (module head).
+        fence(Ordering::SeqCst);
+        let armed = self.ring.flag();
+        let wanted = match armed.load(Ordering::Relaxed) {
+            ARMED_ANY => true,
+            ARMED_SOLICITED => solicited,
+            _ => false,
+        };
+        wanted && armed.swap(0, Ordering::AcqRel) != 0
+    }
+}
+
+/// The client's end.
+#[derive(Debug)]
+pub struct CqConsumer {
+    ring: RawRing<WORDS>,
+    own: u32,
+}
+
+impl CqConsumer {
+    /// Takes up a CQ from the descriptor that came with it; `depth` as in the reply.
+    pub fn attach_fd(fd: OwnedFd, depth: u32) -> Result<Self, RingError> {
+        let size = CqProducer::memory_size(depth)?;
+        Self::attach(Arc::new(SharedMemory::map(fd, 0, size as u64)?), depth)
+    }
+
+    /// Takes up a CQ at the start of `memory`.
+    pub fn attach(memory: Arc<SharedMemory>, depth: u32) -> Result<Self, RingError> {
+        Ok(Self {
+            ring: RawRing::attach(memory, 0, depth)?,
+            own: 0,
+        })
+    }
+
+    /// Entries.
+    pub fn depth(&self) -> u32 {
+        self.ring.capacity()
+    }
+
+    /// How many completions wait.
+    pub fn available(&self) -> Result<u32, RingFault> {
+        self.ring.filled(self.own)
+    }
+
+    /// Moves completions into `out`, oldest first, and says how many.
+    pub fn poll(&mut self, out: &mut [Completion]) -> Result<usize, RingFault> {
+        let count = (self.ring.filled(self.own)? as usize).min(out.len());
+        if count == 0 {
+            return Ok(0);
+        }
+        for entry in &mut out[..count] {
+            *entry = from_words(&self.ring.load(self.own));
+            self.own = self.own.wrapping_add(1);
+        }
+        self.ring.consumer().store(self.own, Ordering::Release);
+        Ok(count)
+    }
+
+    /// Whether no completion waits.
+    pub fn is_empty(&self) -> Result<bool, RingFault> {
+        Ok(self.ring.filled(self.own)? == 0)
+    }
+
+    /// Asks to be woken once, by the next completion or by the next solicited one. Poll again
+    /// before blocking: a completion that came before this wakes nobody.
+    pub fn arm(&mut self, solicited_only: bool) {
+        let wanted = if solicited_only {
+            ARMED_SOLICITED
+        } else {
+            ARMED_ANY
+        };
+        // The wider of two wishes stays.
+        self.ring.flag().fetch_max(wanted, Ordering::AcqRel);
+        // The wish comes before the loads of the next poll, for all threads (module head).
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// The words of an entry as they lie in memory.
+fn to_words(c: &Completion) -> [u64; WORDS] {
+    let [f0, f1] = c.flags.to_ne_bytes();
+    let [i0, i1, i2, i3] = c.invalidated.to_ne_bytes();
+    let [q0, q1, q2, q3] = c.qp.to_ne_bytes();
+    let [l0, l1, l2, l3] = c.byte_len.to_ne_bytes();
+    [
+        c.wr_id,
+        u64::from_ne_bytes([q0, q1, q2, q3, l0, l1, l2, l3]),
+        u64::from_ne_bytes([c.status, c.opcode, f0, f1, i0, i1, i2, i3]),
+        c.reserved,
+    ]
+}
+
+fn from_words(words: &[u64; WORDS]) -> Completion {
+    let [q0, q1, q2, q3, l0, l1, l2, l3] = words[1].to_ne_bytes();
+    let [status, opcode, f0, f1, i0, i1, i2, i3] = words[2].to_ne_bytes();
+    Completion {
+        wr_id: words[0],
+        qp: u32::from_ne_bytes([q0, q1, q2, q3]),
+        byte_len: u32::from_ne_bytes([l0, l1, l2, l3]),
+        status,
+        opcode,
+        flags: u16::from_ne_bytes([f0, f1]),
+        invalidated: u32::from_ne_bytes([i0, i1, i2, i3]),
+        reserved: words[3],
+    }
+}

@@ -1,0 +1,124 @@
+//! The doorbell ring: one per client, of queue pair numbers that have new work.
+//!
+//! The flag word is `sleeping`. The engine sets it, fences, looks at the ring once more and only
+//! then blocks; the client pushes, fences, and looks at the flag. With both fences `SeqCst` at
+//! least one of them sees the other's write: either the engine finds the doorbell and stays awake
+//! or the client finds it sleeping and kicks the socket.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use super::raw::{self, RawRing, RingError, RingFault, RingFull};
+use crate::id::QpNum;
+use crate::shm::SharedMemory;
+
+/// The client's end.
+#[derive(Debug)]
+pub struct DoorbellProducer {
+    ring: RawRing<1>,
+    own: u32,
+}
+
+impl DoorbellProducer {
+    /// Takes up a ring from the descriptor that came with it; `entries` as in the reply.
+    pub fn attach_fd(fd: OwnedFd, entries: u32) -> Result<Self, RingError> {
+        let size = DoorbellConsumer::memory_size(entries)?;
+        Self::attach(Arc::new(SharedMemory::map(fd, 0, size as u64)?), entries)
+    }
+
+    /// Takes up a ring at the start of `memory`.
+    pub fn attach(memory: Arc<SharedMemory>, entries: u32) -> Result<Self, RingError> {
+        Ok(Self {
+            ring: RawRing::attach(memory, 0, entries)?,
+            own: 0,
+        })
+    }
+
+    /// Rings for a queue pair. True: the engine sleeps (or is about to), so kick its socket; only
+    /// one caller is told so per sleep.
+    pub fn ring(&mut self, qp: QpNum) -> Result<bool, RingFull> {
+        // A fault of the engine's index can't be told from a full ring by the client, nor need be:
+        // an engine like that is lost either way.
+        if self.ring.free(self.own).unwrap_or(0) == 0 {
+            return Err(RingFull);
+        }
+        self.ring.store(self.own, &[u64::from(qp.0)]);
+        self.own = self.own.wrapping_add(1);
+        self.ring.producer().store(self.own, Ordering::Release);
+        Ok(self.take_sleeping())
+    }
+
+    /// Whether the engine sleeps and nobody kicks it yet: then the caller must.
+    pub fn take_sleeping(&mut self) -> bool {
+        // What was pushed before this comes before the load below, for all threads (module head).
+        fence(Ordering::SeqCst);
+        let sleeping = self.ring.flag();
+        sleeping.load(Ordering::Relaxed) != 0 && sleeping.swap(0, Ordering::AcqRel) != 0
+    }
+}
+
+/// The engine's end.
+#[derive(Debug)]
+pub struct DoorbellConsumer {
+    ring: RawRing<1>,
+    own: u32,
+}
+
+impl DoorbellConsumer {
+    /// Octets of memory that a ring of `entries` (a power of two) needs.
+    pub fn memory_size(entries: u32) -> Result<usize, RingError> {
+        raw::size(entries, size_of::<u64>())
+    }
+
+    /// Makes a ring in new shared memory; the descriptor is for the client. With at least as many
+    /// entries as the client may have queue pairs it never fills, because each queue pair is in it
+    /// at most once.
+    pub fn create(entries: u32) -> Result<(Self, OwnedFd), RingError> {
+        let (memory, fd) = SharedMemory::create("rnic-doorbell", Self::memory_size(entries)?)?;
+        Ok((Self::create_in(Arc::new(memory), entries)?, fd))
+    }
+
+    /// Makes a ring at the start of `memory`.
+    pub fn create_in(memory: Arc<SharedMemory>, entries: u32) -> Result<Self, RingError> {
+        Ok(Self {
+            ring: RawRing::create(memory, 0, entries)?,
+            own: 0,
+        })
+    }
+
+    /// The next queue pair that has work, as the client wrote it: any number at all. Clear the
+    /// queue pair's pending flag before draining its queues.
+    pub fn pop(&mut self) -> Result<Option<QpNum>, RingFault> {
+        if self.ring.filled(self.own)? == 0 {
+            return Ok(None);
+        }
+        let [word] = self.ring.load(self.own);
+        self.own = self.own.wrapping_add(1);
+        self.ring.consumer().store(self.own, Ordering::Release);
+        // Numbers are 32 bits; what a client writes above them names no queue pair of anybody.
+        Ok(Some(QpNum(u32::try_from(word).unwrap_or(u32::MAX))))
+    }
+
+    /// Whether a doorbell waits. A fault counts: `pop` will tell.
+    pub fn is_empty(&self) -> bool {
+        self.ring.filled(self.own) == Ok(0)
+    }
+
+    /// Says that the engine is about to block. False: a doorbell is there, don't block.
+    pub fn prepare_sleep(&mut self) -> bool {
+        self.ring.flag().store(1, Ordering::Relaxed);
+        // The flag comes before the look at the ring, for all threads (module head).
+        fence(Ordering::SeqCst);
+        if self.is_empty() {
+            return true;
+        }
+        self.wake_up();
+        false
+    }
+
+    /// Says that the engine polls again: no kicks are needed.
+    pub fn wake_up(&mut self) {
+        self.ring.flag().store(0, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,163 @@
+//! Work queues.
+
+use std::sync::mpsc;
+
+use super::{TURNS, private};
+use crate::ring::{
+    QpMemory, RingFull, WorkQueueConsumer, WorkQueueProducer, WorkRequest, slots_for,
+};
+use crate::work::{MAX_SGE, Sge, WorkSlot, WrOpcode};
+
+struct Qp {
+    sq: WorkQueueProducer,
+    rq: WorkQueueProducer,
+    engine_sq: WorkQueueConsumer,
+    engine_rq: WorkQueueConsumer,
+}
+
+fn qp(sq_slots: u32, rq_slots: u32) -> Qp {
+    let layout = QpMemory::layout(sq_slots, rq_slots).unwrap();
+    let memory = private(layout.size);
+    let (engine_sq, engine_rq) = QpMemory::create_in(memory.clone(), &layout).unwrap();
+    let (sq, rq) = QpMemory::attach(memory, &layout).unwrap();
+    Qp {
+        sq,
+        rq,
+        engine_sq,
+        engine_rq,
+    }
+}
+
+fn request(id: u64, num_sge: usize) -> WorkRequest {
+    let mut request = WorkRequest::new(WrOpcode::Write, id);
+    request.slot.remote_addr = id ^ 0x5555_aaaa_0000_ffff;
+    request.slot.rkey = id as u32 ^ 0xdead_beef;
+    request.slot.flags = 3;
+    let sges: Vec<Sge> = (0..num_sge as u64)
+        .map(|n| Sge {
+            addr: id << 32 | n,
+            length: n as u32 + 1,
+            lkey: !(n as u32),
+        })
+        .collect();
+    assert!(request.set_sges(&sges));
+    request
+}
+
+fn assert_same(found: &WorkRequest, wanted: &WorkRequest) {
+    // The decoded slot also shows its share of the elements.
+    let bare = WorkSlot {
+        num_sge: 0,
+        sge: Default::default(),
+        ..found.slot
+    };
+    assert_eq!(bare, wanted.slot);
+    assert_eq!(found.sges(), wanted.sges());
+}
+
+#[test]
+fn a_request_arrives_as_it_was_posted_whatever_its_elements() {
+    let mut qp = qp(16, 16);
+    let mut found = WorkRequest::default();
+    // Twice round the ring, so that requests wrap over its end too.
+    for round in 0..2 {
+        for num_sge in 0..=MAX_SGE {
+            let wanted = request(round * 100 + num_sge as u64, num_sge);
+            qp.sq.push(&wanted).unwrap();
+            assert!(qp.engine_sq.pop(&mut found).unwrap());
+            assert_same(&found, &wanted);
+            assert!(!qp.engine_sq.pop(&mut found).unwrap());
+        }
+    }
+}
+
+#[test]
+fn send_and_receive_queue_do_not_mix() {
+    let mut qp = qp(4, 8);
+    assert_eq!((qp.sq.capacity(), qp.rq.capacity()), (4, 8));
+    qp.rq.push(&request(1, 1)).unwrap();
+    let mut found = WorkRequest::default();
+    assert!(qp.engine_sq.is_empty());
+    assert!(!qp.engine_sq.pop(&mut found).unwrap());
+    assert!(!qp.engine_rq.is_empty());
+    assert!(qp.engine_rq.pop(&mut found).unwrap());
+    assert_same(&found, &request(1, 1));
+}
+
+#[test]
+fn slots_come_back_when_the_engine_takes_the_work() {
+    let mut qp = qp(8, 4);
+    assert_eq!(slots_for(7), 3);
+    qp.sq.push(&request(1, 7)).unwrap();
+    qp.sq.push(&request(2, 7)).unwrap();
+    assert_eq!(qp.sq.free_slots(), 2);
+    assert_eq!(qp.sq.push(&request(3, 7)), Err(RingFull));
+    qp.sq.push(&request(3, 2)).unwrap();
+    let mut found = WorkRequest::default();
+    assert!(qp.engine_sq.pop(&mut found).unwrap());
+    assert_eq!(qp.sq.free_slots(), 4);
+    qp.sq.push(&request(4, 7)).unwrap();
+}
+
+#[test]
+fn too_many_elements_never_fit() {
+    let mut qp = qp(64, 4);
+    let sges = [Sge::default(); MAX_SGE + 1];
+    assert_eq!(qp.sq.push_parts(&WorkSlot::default(), &sges), Err(RingFull));
+    assert!(!WorkRequest::default().set_sges(&sges));
+    qp.sq.push_parts(&WorkSlot::default(), &sges[1..]).unwrap();
+}
+
+#[test]
+fn slots_hold_the_depth_that_was_asked_for() {
+    for (depth, max_sge, slots) in [(0, 1, 1), (1, 1, 1), (5, 2, 8), (5, 3, 16), (100, 32, 1024)] {
+        assert_eq!(
+            QpMemory::slots(depth, max_sge).unwrap(),
+            slots,
+            "{depth} {max_sge}"
+        );
+    }
+    assert!(QpMemory::slots(65537, 1).is_err());
+    assert!(QpMemory::slots(u32::MAX, u32::MAX).is_err());
+}
+
+#[test]
+fn no_work_is_stranded_behind_a_doorbell() {
+    let mut qp = qp(64, 4);
+    let (doorbell, rung) = mpsc::channel();
+    let client = std::thread::spawn(move || {
+        for id in 0..TURNS {
+            let request = request(u64::from(id), id as usize % 5);
+            while qp.sq.push(&request).is_err() {
+                std::thread::yield_now();
+            }
+            if qp.sq.set_pending() {
+                doorbell.send(()).unwrap();
+            }
+        }
+    });
+    let mut next = 0;
+    let mut found = WorkRequest::default();
+    // The engine looks only when the doorbell is rung: stranded work would hang the test.
+    while next < u64::from(TURNS) {
+        rung.recv().unwrap();
+        qp.engine_rq.clear_pending();
+        while qp.engine_sq.pop(&mut found).unwrap() {
+            assert_same(&found, &request(next, next as usize % 5));
+            next += 1;
+        }
+    }
+    client.join().unwrap();
+}
+
+#[test]
+#[cfg_attr(miri, ignore)]
+fn both_ends_work_over_a_descriptor() {
+    let layout = QpMemory::layout(8, 8).unwrap();
+    let (mut engine_sq, _, fd) = QpMemory::create(&layout).unwrap();
+    let (mut sq, _) = QpMemory::attach_fd(fd, &layout).unwrap();
+    sq.push(&request(9, 3)).unwrap();
+    let mut found = WorkRequest::default();
+    assert!(engine_sq.pop(&mut found).unwrap());
+    assert_same(&found, &request(9, 3));
+}

@@ -1,0 +1,397 @@
+//! Work queues: the client produces, the engine consumes. Both of a queue pair lie in one memory.
+//!
+//! The flag word of the send queue's ring is the queue pair's `pending`: it has a doorbell in the
+//! client's ring that the engine hasn't answered. No work is stranded: the client publishes its
+//! work request and then swaps `pending` to 1, the engine swaps it to 0 and then drains. Both swaps
+//! are read-modify-writes of one word, so they have an order. Client first: the engine's swap reads
+//! the client's (or a later one) and, by acquire and release, the drain sees the work. Engine
+//! first: the client reads 0 and rings.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::raw::{self, RawRing, RingError, RingFault, RingFull, SharedWord};
+use crate::shm::SharedMemory;
+use crate::work::{
+    MAX_SGE, SGES_IN_FIRST_SLOT, SGES_IN_NEXT_SLOT, SLOT_SIZE, Sge, WorkSlot, WrOpcode,
+};
+
+const WORDS: usize = SLOT_SIZE / size_of::<u64>();
+
+/// Slots that a work request of `num_sge` elements takes.
+pub const fn slots_for(num_sge: usize) -> u32 {
+    1 + num_sge
+        .saturating_sub(SGES_IN_FIRST_SLOT)
+        .div_ceil(SGES_IN_NEXT_SLOT) as u32
+}
+
+/// Where the two rings of a queue pair lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpLayout {
+    /// Slots of the send queue.
+    pub sq_slots: u32,
+    /// Slots of the receive queue.
+    pub rq_slots: u32,
+    /// Octets of the whole.
+    pub size: usize,
+    rq_offset: usize,
+}
+
+/// A queue pair's memory: how it is laid out, made and taken up.
+#[derive(Debug)]
+pub struct QpMemory;
+
+impl QpMemory {
+    /// Slots (a power of two) for `depth` work requests of up to `max_sge` elements.
+    pub fn slots(depth: u32, max_sge: u32) -> Result<u32, RingError> {
+        let each = slots_for((max_sge as usize).min(MAX_SGE));
+        depth
+            .max(1)
+            .checked_mul(each)
+            .and_then(u32::checked_next_power_of_two)
+            .filter(|slots| *slots <= raw::RING_SLOTS_MAX)
+            .ok_or(RingError::Capacity {
+                capacity: depth.saturating_mul(each),
+            })
+    }
+
+    /// The layout for queues of so many slots, each a power of two.
+    pub fn layout(sq_slots: u32, rq_slots: u32) -> Result<QpLayout, RingError> {
+        let rq_offset = raw::size(sq_slots, SLOT_SIZE)?;
+        let size = rq_offset + raw::size(rq_slots, SLOT_SIZE)?;
+        Ok(QpLayout {
+            sq_slots,
+            rq_slots,
+            size,
+            rq_offset,
+        })
+    }
+
+    /// Makes both queues in new shared memory: the engine's ends (send queue, receive queue), and
+    /// the descriptor for the client.
+    pub fn create(
+        layout: &QpLayout,
+    ) -> Result<(WorkQueueConsumer, WorkQueueConsumer, OwnedFd), RingError> {
+        let (memory, fd) = SharedMemory::create("rnic-qp", layout.size)?;
+        let (sq, rq) = Self::create_in(Arc::new(memory), layout)?;
+        Ok((sq, rq, fd))
+    }
+
+    /// Makes both queues at the start of `memory`: send queue, receive queue.
+    pub fn create_in(
+        memory: Arc<SharedMemory>,
+        layout: &QpLayout,
+    ) -> Result<(WorkQueueConsumer, WorkQueueConsumer), RingError> {
+        let sq = RawRing::create(memory.clone(), 0, layout.sq_slots)?;
+        let rq = RawRing::create(memory.clone(), layout.rq_offset, layout.rq_slots)?;
+        let pending = sq.flag_word();
+        Ok((
+            WorkQueueConsumer::new(sq, pending.clone()),
+            WorkQueueConsumer::new(rq, pending),
+        ))
+    }
+
+    /// Takes up both queues from the descriptor that came with them: send queue, receive queue.
+    pub fn attach_fd(
+        fd: OwnedFd,
+        layout: &QpLayout,
+    ) -> Result<(WorkQueueProducer, WorkQueueProducer), RingError> {
+        Self::attach(
+            Arc::new(SharedMemory::map(fd, 0, layout.size as u64)?),
+            layout,
+        )
+    }
+
+    /// Takes up both queues at the start of `memory`: send queue, receive queue.
+    pub fn attach(
+        memory: Arc<SharedMemory>,
+        layout: &QpLayout,
+    ) -> Result<(WorkQueueProducer, WorkQueueProducer), RingError> {
+        let sq = RawRing::attach(memory.clone(), 0, layout.sq_slots)?;
+        let rq = RawRing::attach(memory.clone(), layout.rq_offset, layout.rq_slots)?;
+        let pending = sq.flag_word();
+        Ok((
+            WorkQueueProducer::new(sq, pending.clone()),
+            WorkQueueProducer::new(rq, pending),
+        ))
+    }
+}
+
+/// A work request, decoded or to be encoded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct WorkRequest {
+    /// Everything but the elements; its `sge` and `num_sge` are not used.
+    pub slot: WorkSlot,
+    sges: [Sge; MAX_SGE],
+    num_sge: usize,
+}
+
+impl Default for WorkRequest {
+    fn default() -> Self {
+        Self {
+            slot: WorkSlot::default(),
+            sges: [Sge::default(); MAX_SGE],
+            num_sge: 0,
+        }
+    }
+}
+
+impl std::fmt::Debug for WorkRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WorkRequest")
+            .field("wr_id", &self.slot.wr_id)
+            .field("opcode", &self.opcode())
+            .field("flags", &self.slot.flags)
+            .field("rkey", &self.slot.rkey)
+            .field("remote_addr", &self.slot.remote_addr)
+            .field("sges", &self.sges())
+            .finish()
+    }
+}
+
+impl WorkRequest {
+    /// A work request without elements.
+    pub fn new(opcode: WrOpcode, wr_id: u64) -> Self {
+        let slot = WorkSlot {
+            wr_id,
+            opcode: opcode as u8,
+            ..WorkSlot::default()
+        };
+        Self {
+            slot,
+            ..Self::default()
+        }
+    }
+
+    /// The opcode, if the client wrote one that exists.
+    pub fn opcode(&self) -> Option<WrOpcode> {
+        WrOpcode::from_u8(self.slot.opcode)
+    }
+
+    /// The elements.
+    pub fn sges(&self) -> &[Sge] {
+        &self.sges[..self.num_sge]
+    }
+
+    /// Replaces the elements; false, and nothing is changed, when there are more than [`MAX_SGE`].
+    #[must_use]
+    pub fn set_sges(&mut self, sges: &[Sge]) -> bool {
+        let Some(place) = self.sges.get_mut(..sges.len()) else {
+            return false;
+        };
+        place.copy_from_slice(sges);
+        self.num_sge = sges.len();
+        true
+    }
+
+    /// Sum of the elements' lengths, in octets.
+    pub fn total_length(&self) -> u64 {
+        self.sges().iter().map(|sge| u64::from(sge.length)).sum()
+    }
+}
+
+/// The client's end of a work queue.
+#[derive(Debug)]
+pub struct WorkQueueProducer {
+    ring: RawRing<WORDS>,
+    own: u32,
+    /// Slots known to be free; the shared index is looked at only when they don't suffice.
+    free: u32,
+    pending: SharedWord,
+}
+
+impl WorkQueueProducer {
+    fn new(ring: RawRing<WORDS>, pending: SharedWord) -> Self {
+        Self {
+            free: ring.capacity(),
+            ring,
+            own: 0,
+            pending,
+        }
+    }
+
+    /// Slots in all.
+    pub fn capacity(&self) -> u32 {
+        self.ring.capacity()
+    }
+
+    /// Slots that the engine has taken or that were never used: room for new work.
+    pub fn free_slots(&self) -> u32 {
+        // A fault of the engine's index can't be told from a full ring by the client, nor need be:
+        // an engine like that is lost either way.
+        self.ring.free(self.own).unwrap_or(0)
+    }
+
+    /// Puts a work request, visible to the engine at once. Afterwards [`Self::set_pending`].
+    pub fn push(&mut self, request: &WorkRequest) -> Result<(), RingFull> {
+        self.push_parts(&request.slot, request.sges())
+    }
+
+    /// As [`Self::push`], with the elements elsewhere; more than [`MAX_SGE`] never fit.
+    pub fn push_parts(&mut self, slot: &WorkSlot, sges: &[Sge]) -> Result<(), RingFull> {
+        let needed = slots_for(sges.len());
+        if self.free < needed {
+            self.free = self.free_slots();
+        }
+        if sges.len() > MAX_SGE || self.free < needed {
+            return Err(RingFull);
+        }
+        let (first, further) = sges.split_at(sges.len().min(SGES_IN_FIRST_SLOT));
+        self.ring
+            .store(self.own, &slot_words(slot, sges.len() as u16, first));
+        for (index, chunk) in further.chunks(SGES_IN_NEXT_SLOT).enumerate() {
+            self.ring
+                .store(self.own.wrapping_add(1 + index as u32), &sge_words(chunk));
+        }
+        self.own = self.own.wrapping_add(needed);
+        self.free -= needed;
+        self.ring.producer().store(self.own, Ordering::Release);
+        Ok(())
+    }
+
+    /// Marks the queue pair as having work. True: it was not marked, so ring its doorbell.
+    pub fn set_pending(&self) -> bool {
+        self.pending.get().swap(1, Ordering::AcqRel) == 0
+    }
+}
+
+/// The engine's end of a work queue.
+#[derive(Debug)]
+pub struct WorkQueueConsumer {
+    ring: RawRing<WORDS>,
+    own: u32,
+    /// Slots known to be filled; the shared index is looked at only when none is left.
+    filled: u32,
+    pending: SharedWord,
+}
+
+impl WorkQueueConsumer {
+    fn new(ring: RawRing<WORDS>, pending: SharedWord) -> Self {
+        Self {
+            ring,
+            own: 0,
+            filled: 0,
+            pending,
+        }
+    }
+
+    /// Slots in all.
+    pub fn capacity(&self) -> u32 {
+        self.ring.capacity()
+    }
+
+    /// Whether a work request waits. A fault counts: `pop` will tell.
+    pub fn is_empty(&self) -> bool {
+        self.filled == 0 && self.ring.filled(self.own) == Ok(0)
+    }
+
+    /// Takes the oldest work request, if there is one, and gives its slots back to the client at
+    /// once: `into` is a checked copy, and how many requests may be outstanding is the engine's own
+    /// account. The opcode and flags are as the client wrote them.
+    pub fn pop(&mut self, into: &mut WorkRequest) -> Result<bool, RingFault> {
+        if self.filled == 0 {
+            self.filled = self.ring.filled(self.own)?;
+            if self.filled == 0 {
+                return Ok(false);
+            }
+        }
+        let words = self.ring.load(self.own);
+        let slot = slot_from_words(&words);
+        let num_sge = usize::from(slot.num_sge);
+        if num_sge > MAX_SGE {
+            return Err(RingFault::TooManySges {
+                num_sge: slot.num_sge,
+                max: MAX_SGE,
+            });
+        }
+        let needed = slots_for(num_sge);
+        if needed > self.filled {
+            return Err(RingFault::Incomplete {
+                needed,
+                found: self.filled,
+            });
+        }
+        into.slot = slot;
+        into.num_sge = num_sge;
+        let in_first = num_sge.min(SGES_IN_FIRST_SLOT);
+        into.sges[..in_first].copy_from_slice(&slot.sge[..in_first]);
+        let further = into.sges[in_first..num_sge].chunks_mut(SGES_IN_NEXT_SLOT);
+        for (index, chunk) in further.enumerate() {
+            let words = self.ring.load(self.own.wrapping_add(1 + index as u32));
+            for (sge, pair) in chunk.iter_mut().zip(words.chunks_exact(2)) {
+                *sge = sge_from_words(pair[0], pair[1]);
+            }
+        }
+        self.own = self.own.wrapping_add(needed);
+        self.filled -= needed;
+        self.ring.consumer().store(self.own, Ordering::Release);
+        Ok(true)
+    }
+
+    /// Answers the queue pair's doorbell: call it before draining both queues. Either queue's end
+    /// will do.
+    pub fn clear_pending(&self) {
+        self.pending.get().swap(0, Ordering::AcqRel);
+    }
+}
+
+/// The words of a first slot as they lie in memory.
+fn slot_words(slot: &WorkSlot, num_sge: u16, sges: &[Sge]) -> [u64; WORDS] {
+    let [r0, r1, r2, r3] = slot.rkey.to_ne_bytes();
+    let [n0, n1] = num_sge.to_ne_bytes();
+    let mut words = [
+        slot.wr_id,
+        slot.remote_addr,
+        u64::from_ne_bytes([r0, r1, r2, r3, slot.opcode, slot.flags, n0, n1]),
+        slot.reserved,
+        0,
+        0,
+        0,
+        0,
+    ];
+    put_sges(&mut words[4..], sges);
+    words
+}
+
+/// The words of a further slot.
+fn sge_words(sges: &[Sge]) -> [u64; WORDS] {
+    let mut words = [0; WORDS];
+    put_sges(&mut words, sges);
+    words
+}
+
+fn put_sges(words: &mut [u64], sges: &[Sge]) {
+    for (pair, sge) in words.chunks_exact_mut(2).zip(sges) {
+        let [l0, l1, l2, l3] = sge.length.to_ne_bytes();
+        let [k0, k1, k2, k3] = sge.lkey.to_ne_bytes();
+        pair[0] = sge.addr;
+        pair[1] = u64::from_ne_bytes([l0, l1, l2, l3, k0, k1, k2, k3]);
+    }
+}
+
+fn slot_from_words(words: &[u64; WORDS]) -> WorkSlot {
+    let [r0, r1, r2, r3, opcode, flags, n0, n1] = words[2].to_ne_bytes();
+    WorkSlot {
+        wr_id: words[0],
+        remote_addr: words[1],
+        rkey: u32::from_ne_bytes([r0, r1, r2, r3]),
+        opcode,
+        flags,
+        num_sge: u16::from_ne_bytes([n0, n1]),
+        reserved: words[3],
+        sge: [
+            sge_from_words(words[4], words[5]),
+            sge_from_words(words[6], words[7]),
+        ],
+    }
+}
+
+fn sge_from_words(addr: u64, rest: u64) -> Sge {
+    let [l0, l1, l2, l3, k0, k1, k2, k3] = rest.to_ne_bytes();
+    Sge {
+        addr,
+        length: u32::from_ne_bytes([l0, l1, l2, l3]),
+        lkey: u32::from_ne_bytes([k0, k1, k2, k3]),
+    }
+}

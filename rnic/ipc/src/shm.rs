@@ -1,0 +1,348 @@
+//! Memory that two processes share: sealed memfds, mapped.
+//!
+//! Invariants of this module, which its `unsafe` stands on:
+//! * a [`SharedMemory`] owns its mapping: `base..base+len` stays mapped, readable and writable until
+//!   it is dropped, and the mapping is undone exactly once;
+//! * the file below it can't shrink (`F_SEAL_SHRINK` was there before the size was read), so no
+//!   access inside the mapping runs past the end of the file; and the file is made of ordinary
+//!   pages, so that a hole that the other process punches is filled again at the next access;
+//! * another process may write any octet at any time. So no `&` or `&mut` to these octets ever
+//!   exists, atomics excepted; octets are copied in and out through raw pointers, and whoever reads
+//!   a value copies it once and then checks the copy.
+#![allow(unsafe_code)]
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// The longest mapping, in octets (1 TiB): keeps every sum of offsets far from overflow.
+pub const MAPPING_MAX: u64 = 1 << 40;
+
+/// A mapped piece of memory that another process may map too.
+///
+/// All access is by copies with bounds checks, or by atomics. What a concurrent writer leaves is
+/// any mixture of old and new octets.
+#[derive(Debug)]
+pub struct SharedMemory {
+    base: NonNull<u8>,
+    len: usize,
+    backing: Backing,
+}
+
+/// What has to be given back on drop.
+#[derive(Debug)]
+enum Backing {
+    /// From mmap; starts at or before `base`.
+    Mapping { start: NonNull<u8>, len: usize },
+    /// From the heap.
+    Heap { words: usize },
+}
+
+// SAFETY: the struct is a pointer to memory that belongs to no thread; every access through it is a
+// raw copy or an atomic, both of which may happen from any thread.
+unsafe impl Send for SharedMemory {}
+// SAFETY: as above; no method hands out a plain reference to the memory.
+unsafe impl Sync for SharedMemory {}
+
+impl SharedMemory {
+    /// Makes a zeroed memfd of `len` octets, sealed against shrinking, growing and further seals,
+    /// and maps it. The descriptor is for the other process. `name` shows in `/proc/*/maps`.
+    pub fn create(name: &str, len: usize) -> Result<(Self, OwnedFd), ShmError> {
+        check_len(len as u64)?;
+        let host = |call| move |errno| ShmError::Host { call, errno };
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        // Kernels before 6.3 don't know NOEXEC_SEAL; later ones may be set to insist on it.
+        let fd = match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+            Err(Errno::INVAL) => rustix::fs::memfd_create(name, flags),
+            made => made,
+        }
+        .map_err(host("memfd_create"))?;
+        rustix::fs::ftruncate(&fd, len as u64).map_err(host("ftruncate"))?;
+        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
+            .map_err(host("fcntl(F_ADD_SEALS)"))?;
+        let memory = Self::map(&fd, 0, len as u64)?;
+        Ok((memory, fd))
+    }
+
+    /// Maps `len` octets from `offset` of a descriptor that came from another process.
+    ///
+    /// It must be a memfd of ordinary pages, sealed with `F_SEAL_SHRINK` and long enough; anything
+    /// else is refused, because its owner could make our accesses fault. `offset` need not be on a page boundary.
+    /// The descriptor may be closed afterwards.
+    pub fn map(fd: impl AsFd, offset: u64, len: u64) -> Result<Self, ShmError> {
+        let fd = fd.as_fd();
+        check_len(len)?;
+        let seals = rustix::fs::fcntl_get_seals(fd).map_err(|_| ShmError::NotMemfd)?;
+        if !seals.contains(SealFlags::SHRINK) {
+            return Err(ShmError::NotSealed);
+        }
+        let stat = rustix::fs::fstat(fd).map_err(|errno| ShmError::Host {
+            call: "fstat",
+            errno,
+        })?;
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        if offset.checked_add(len).is_none_or(|end| end > size) {
+            return Err(ShmError::TooShort { offset, len, size });
+        }
+        let page = page_size(fd)?;
+        let in_page = offset % page;
+        let whole = (in_page + len).next_multiple_of(page);
+        let (whole, in_page, len) = match (whole.try_into(), in_page.try_into(), len.try_into()) {
+            (Ok(whole), Ok(in_page), Ok(len)) => (whole, in_page, len),
+            _ => return Err(ShmError::Length { len }),
+        };
+        let start = map_shared(fd, offset - offset % page, whole)?;
+        // SAFETY: `in_page < page <= whole`, so the result is inside the new mapping.
+        let base = unsafe { start.add(in_page) };
+        Ok(Self {
+            base,
+            len,
+            backing: Backing::Mapping { start, len: whole },
+        })
+    }
+
+    /// Zeroed memory of this process alone, for both ends in one process: simulation, tests, Miri.
+    /// Aligned to 64 octets.
+    pub fn private(len: usize) -> Result<Self, ShmError> {
+        check_len(len as u64)?;
+        let words = len.div_ceil(size_of::<Line>());
+        let memory: Box<[Line]> = vec![Line([0; 64]); words].into_boxed_slice();
+        let base = NonNull::new(Box::into_raw(memory).cast::<u8>())
+            .ok_or(ShmError::Length { len: len as u64 })?;
+        Ok(Self {
+            base,
+            len,
+            backing: Backing::Heap { words },
+        })
+    }
+
+    /// Octets.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Never: a mapping has at least one octet.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The first octet, for copies that the caller fuses with other work. Valid for `len()` octets
+    /// while `self` lives; others may write there at any time, so make no reference from it.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// As [`Self::as_ptr`].
+    pub fn as_non_null(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Copies `into.len()` octets from `offset` on.
+    pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), OutOfBounds> {
+        let from = self.at(offset, into.len())?;
+        // SAFETY: `at` checked that the source lies in the mapping; `into` is ours alone and, being
+        // an exclusive reference, isn't part of the mapping.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), into.as_mut_ptr(), into.len()) };
+        Ok(())
+    }
+
+    /// Copies `from` to `offset`.
+    pub fn write(&self, offset: usize, from: &[u8]) -> Result<(), OutOfBounds> {
+        let to = self.at(offset, from.len())?;
+        // SAFETY: `at` checked that the destination lies in the mapping; no reference into the
+        // mapping exists, so `from` is elsewhere.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), from.len()) };
+        Ok(())
+    }
+
+    /// Sets `len` octets from `offset` on to `value`.
+    pub fn fill(&self, offset: usize, len: usize, value: u8) -> Result<(), OutOfBounds> {
+        let to = self.at(offset, len)?;
+        // SAFETY: `at` checked that the destination lies in the mapping.
+        unsafe { std::ptr::write_bytes(to.as_ptr(), value, len) };
+        Ok(())
+    }
+
+    /// The 32-bit word at `offset`, which must be aligned.
+    pub fn atomic_u32(&self, offset: usize) -> Result<&AtomicU32, OutOfBounds> {
+        let at = self.at_aligned(offset, size_of::<AtomicU32>(), align_of::<AtomicU32>())?;
+        // SAFETY: in the mapping, aligned, and an atomic may be shared with any other writer.
+        Ok(unsafe { AtomicU32::from_ptr(at.as_ptr().cast()) })
+    }
+
+    /// The 64-bit word at `offset`, which must be aligned.
+    pub fn atomic_u64(&self, offset: usize) -> Result<&AtomicU64, OutOfBounds> {
+        let at = self.at_aligned(offset, size_of::<AtomicU64>(), align_of::<AtomicU64>())?;
+        // SAFETY: as for `atomic_u32`.
+        Ok(unsafe { AtomicU64::from_ptr(at.as_ptr().cast()) })
+    }
+
+    /// The octet at `offset` when `len` octets from there are in the mapping.
+    fn at(&self, offset: usize, len: usize) -> Result<NonNull<u8>, OutOfBounds> {
+        if offset.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(OutOfBounds {
+                offset,
+                len,
+                memory: self.len,
+            });
+        }
+        // SAFETY: `offset <= self.len`, which is inside (or one past) the mapping.
+        Ok(unsafe { self.base.add(offset) })
+    }
+
+    fn at_aligned(
+        &self,
+        offset: usize,
+        len: usize,
+        align: usize,
+    ) -> Result<NonNull<u8>, OutOfBounds> {
+        let at = self.at(offset, len)?;
+        if !at.addr().get().is_multiple_of(align) {
+            return Err(OutOfBounds {
+                offset,
+                len,
+                memory: self.len,
+            });
+        }
+        Ok(at)
+    }
+}
+
+impl Drop for SharedMemory {
+    fn drop(&mut self) {
+        match self.backing {
+            Backing::Mapping { start, len } => {
+                // SAFETY: exactly the range that mmap gave, and nobody has a pointer to it that
+                // outlives `self`. A failure would leave it mapped, which harms nobody.
+                let _ = unsafe { rustix::mm::munmap(start.as_ptr().cast(), len) };
+            }
+            Backing::Heap { words } => {
+                let memory = std::ptr::slice_from_raw_parts_mut(self.base.as_ptr().cast(), words);
+                // SAFETY: the pointer and length that `private` took out of a box.
+                drop(unsafe { Box::<[Line]>::from_raw(memory) });
+            }
+        }
+    }
+}
+
+/// The unit of private memory: rings want 64-octet alignment.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+fn check_len(len: u64) -> Result<(), ShmError> {
+    if len == 0 || len > MAPPING_MAX {
+        return Err(ShmError::Length { len });
+    }
+    Ok(())
+}
+
+/// The page size that mappings of this memfd are aligned to: tmpfs gives it as its block size.
+fn page_size(fd: std::os::fd::BorrowedFd<'_>) -> Result<u64, ShmError> {
+    const TMPFS_MAGIC: i64 = 0x0102_1994;
+    let found = rustix::fs::fstatfs(fd).map_err(|errno| ShmError::Host {
+        call: "fstatfs",
+        errno,
+    })?;
+    if found.f_type != TMPFS_MAGIC {
+        return Err(ShmError::HugePages);
+    }
+    u64::try_from(found.f_bsize)
+        .ok()
+        .filter(|size| size.is_power_of_two())
+        .ok_or(ShmError::NotMemfd)
+}
+
+fn map_shared(
+    fd: std::os::fd::BorrowedFd<'_>,
+    offset: u64,
+    len: usize,
+) -> Result<NonNull<u8>, ShmError> {
+    // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+    let start = unsafe {
+        rustix::mm::mmap(
+            std::ptr::null_mut(),
+            len,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::SHARED,
+            fd,
+            offset,
+        )
+    }
+    .map_err(|errno| ShmError::Host {
+        call: "mmap",
+        errno,
+    })?;
+    NonNull::new(start.cast()).ok_or(ShmError::Host {
+        call: "mmap",
+        errno: Errno::NOMEM,
+    })
+}
+
+/// An access beyond the memory's end, or to a word that isn't aligned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{len} octets at offset {offset} are not inside the memory of {memory} octets, aligned")]
+pub struct OutOfBounds {
+    /// Where, in octets.
+    pub offset: usize,
+    /// How much, in octets.
+    pub len: usize,
+    /// Octets of the memory.
+    pub memory: usize,
+}
+
+/// Why memory could not be made or mapped.
+#[derive(Debug, thiserror::Error)]
+pub enum ShmError {
+    /// The other process's fault: not a memfd.
+    #[error(
+        "the descriptor is not a memfd; shared memory must be made with memfd_create(2) and sealed \
+         with F_SEAL_SHRINK"
+    )]
+    NotMemfd,
+    /// The other process's fault: it could be truncated while we use it.
+    #[error(
+        "the memfd is not sealed against shrinking; call fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) \
+         before passing it"
+    )]
+    NotSealed,
+    /// The other process's fault: seals don't keep it from punching holes, and a hole of a hugetlb
+    /// memfd faults when no huge page is left to fill it.
+    #[error(
+        "the memfd is made of huge pages, which can't be shared safely; make it without MFD_HUGETLB"
+    )]
+    HugePages,
+    /// The other process's fault.
+    #[error("the memfd has {size} octets, but {len} from offset {offset} on are wanted")]
+    TooShort {
+        /// Where the range begins.
+        offset: u64,
+        /// Its length.
+        len: u64,
+        /// Octets of the memfd.
+        size: u64,
+    },
+    /// The caller's fault.
+    #[error(
+        "a shared memory of {len} octets can't be made: between 1 and {MAPPING_MAX} are possible"
+    )]
+    Length {
+        /// Octets asked for.
+        len: u64,
+    },
+    /// The host's refusal.
+    #[error("{call} on shared memory failed: {errno}")]
+    Host {
+        /// The system call.
+        call: &'static str,
+        /// Its error.
+        errno: Errno,
+    },
+}
+
+#[cfg(test)]
+mod tests;

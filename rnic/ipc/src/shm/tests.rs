@@ -1,0 +1,146 @@
+//! What is accepted as shared memory, and that no access leaves it.
+
+use super::*;
+
+const SEALS: SealFlags = SealFlags::SHRINK
+    .union(SealFlags::GROW)
+    .union(SealFlags::SEAL);
+
+fn memfd(len: u64, flags: MemfdFlags, seals: SealFlags) -> OwnedFd {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | flags;
+    let fd = rustix::fs::memfd_create("test", flags).unwrap();
+    rustix::fs::ftruncate(&fd, len).unwrap();
+    rustix::fs::fcntl_add_seals(&fd, seals).unwrap();
+    fd
+}
+
+#[test]
+#[cfg_attr(miri, ignore)]
+fn created_memory_is_zero_and_neither_shrinks_nor_grows() {
+    let (memory, fd) = SharedMemory::create("test", 5000).unwrap();
+    let mut octets = vec![1; 5000];
+    memory.read(0, &mut octets).unwrap();
+    assert_eq!(octets, vec![0; 5000]);
+    assert!(rustix::fs::fcntl_get_seals(&fd).unwrap().contains(SEALS));
+    assert_eq!(rustix::fs::ftruncate(&fd, 4096), Err(Errno::PERM));
+    assert_eq!(rustix::fs::ftruncate(&fd, 8192), Err(Errno::PERM));
+}
+
+#[test]
+#[cfg_attr(miri, ignore)]
+fn two_mappings_are_one_memory() {
+    let (ours, fd) = SharedMemory::create("test", 4096).unwrap();
+    let theirs = SharedMemory::map(&fd, 0, 4096).unwrap();
+    drop(fd);
+    ours.write(17, b"hello").unwrap();
+    let mut octets = [0; 5];
+    theirs.read(17, &mut octets).unwrap();
+    assert_eq!(&octets, b"hello");
+    theirs.fill(17, 2, b'x').unwrap();
+    ours.read(17, &mut octets).unwrap();
+    assert_eq!(&octets, b"xxllo");
+}
+
+#[test]
+#[cfg_attr(miri, ignore)]
+fn a_range_off_page_boundaries_keeps_its_place() {
+    let (whole, fd) = SharedMemory::create("test", 3 * 4096).unwrap();
+    let part = SharedMemory::map(&fd, 4000, 5000).unwrap();
+    assert_eq!(part.len(), 5000);
+    whole.write(4000, b"first").unwrap();
+    whole.write(8999, b"!").unwrap();
+    let mut octets = [0; 5];
+    part.read(0, &mut octets).unwrap();
+    assert_eq!(&octets, b"first");
+    part.read(4999, &mut octets[..1]).unwrap();
+    assert_eq!(octets[0], b'!');
+}
+
+#[test]
+#[cfg_attr(miri, ignore)]
+fn memory_that_its_owner_can_truncate_is_refused() {
+    let unsealed = memfd(4096, MemfdFlags::empty(), SealFlags::GROW);
+    assert!(matches!(
+        SharedMemory::map(&unsealed, 0, 4096),
+        Err(ShmError::NotSealed)
+    ));
+    let file = std::fs::File::open("/proc/self/exe").unwrap();
+    assert!(matches!(
+        SharedMemory::map(&file, 0, 16),
+        Err(ShmError::NotMemfd)
+    ));
+    let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+    assert!(matches!(
+        SharedMemory::map(&socket, 0, 16),
+        Err(ShmError::NotMemfd)
+    ));
+}
+
+#[test]
+#[cfg_attr(miri, ignore)]
+fn memory_of_huge_pages_is_refused() {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
+    let Ok(fd) = rustix::fs::memfd_create("test", flags) else {
+        eprintln!("this kernel has no huge pages");
+        return;
+    };
+    rustix::fs::ftruncate(&fd, 2 << 20).unwrap();
+    rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK).unwrap();
+    assert!(matches!(
+        SharedMemory::map(&fd, 0, 4096),
+        Err(ShmError::HugePages)
+    ));
+}
+
+#[test]
+#[cfg_attr(miri, ignore)]
+fn a_range_that_the_memfd_does_not_have_is_refused() {
+    let fd = memfd(4096, MemfdFlags::empty(), SealFlags::SHRINK);
+    for (offset, len) in [
+        (0, 4097),
+        (4096, 1),
+        (1, 4096),
+        (u64::MAX, 1),
+        (u64::MAX - 10, 100),
+    ] {
+        assert!(
+            matches!(
+                SharedMemory::map(&fd, offset, len),
+                Err(ShmError::TooShort { .. })
+            ),
+            "{offset} {len}"
+        );
+    }
+    for len in [0, MAPPING_MAX + 1, u64::MAX] {
+        assert!(
+            matches!(SharedMemory::map(&fd, 0, len), Err(ShmError::Length { .. })),
+            "{len}"
+        );
+    }
+}
+
+#[test]
+fn no_copy_leaves_the_memory() {
+    let memory = SharedMemory::private(100).unwrap();
+    let mut octets = [0; 10];
+    for offset in [91, 100, 101, usize::MAX, usize::MAX - 5] {
+        assert!(memory.read(offset, &mut octets).is_err(), "{offset}");
+        assert!(memory.write(offset, &octets).is_err(), "{offset}");
+        assert!(memory.fill(offset, 10, 1).is_err(), "{offset}");
+    }
+    memory.write(90, &[7; 10]).unwrap();
+    memory.read(90, &mut octets).unwrap();
+    assert_eq!(octets, [7; 10]);
+    memory.read(100, &mut []).unwrap();
+}
+
+#[test]
+fn words_are_aligned_and_inside() {
+    let memory = SharedMemory::private(16).unwrap();
+    assert!(memory.atomic_u32(12).is_ok());
+    assert!(memory.atomic_u32(13).is_err());
+    assert!(memory.atomic_u32(16).is_err());
+    assert!(memory.atomic_u64(8).is_ok());
+    assert!(memory.atomic_u64(4).is_err());
+    assert!(memory.atomic_u64(usize::MAX - 7).is_err());
+}

@@ -1,0 +1,331 @@
+//! The control channel: messages and descriptors over a Unix `SOCK_SEQPACKET` socket.
+//!
+//! One datagram is one message in postcard's encoding, at most [`CONTROL_MESSAGE_MAX`] octets, with
+//! at most [`DESCRIPTORS_MAX`] descriptors beside it. Anything cut short, undecodable or with octets
+//! left over is an error of the sender's.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::control::CONTROL_MESSAGE_MAX;
+
+/// Where the daemon listens, and clients look for it, unless told otherwise.
+pub const DEFAULT_SOCKET: &str = "/run/rnicd.sock";
+
+/// The most descriptors beside one message.
+pub const DESCRIPTORS_MAX: usize = 4;
+
+/// One end of a control or event socket. Sending and receiving work from several threads at once;
+/// a message is never mixed with another.
+#[derive(Debug)]
+pub struct Channel {
+    socket: OwnedFd,
+}
+
+/// A message and the descriptors that came with it.
+pub type Message<T> = (T, Vec<OwnedFd>);
+
+impl Channel {
+    /// Connects to the socket at `path`.
+    pub fn connect(path: impl AsRef<Path>) -> Result<Self, TransportError> {
+        let path = path.as_ref();
+        let failed = |errno| TransportError::Connect {
+            path: path.to_owned(),
+            errno,
+        };
+        let address = SocketAddrUnix::new(path).map_err(failed)?;
+        let socket = new_socket().map_err(failed)?;
+        rustix::net::connect(&socket, &address).map_err(failed)?;
+        Ok(Self { socket })
+    }
+
+    /// Takes up a connected `SOCK_SEQPACKET` socket.
+    pub fn from_fd(socket: OwnedFd) -> Self {
+        Self { socket }
+    }
+
+    /// Two ends joined to each other.
+    pub fn pair() -> Result<(Self, Self), TransportError> {
+        let (a, b) = rustix::net::socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .map_err(host("socketpair"))?;
+        Ok((Self { socket: a }, Self { socket: b }))
+    }
+
+    /// To pass it to another process.
+    pub fn into_fd(self) -> OwnedFd {
+        self.socket
+    }
+
+    /// Sends a message; blocks while the socket's buffer is full.
+    pub fn send(
+        &self,
+        message: &impl Serialize,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(), TransportError> {
+        self.send_with(message, fds, SendFlags::NOSIGNAL)
+    }
+
+    /// Sends a message or fails with [`TransportError::WouldBlock`].
+    pub fn try_send(
+        &self,
+        message: &impl Serialize,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(), TransportError> {
+        self.send_with(message, fds, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
+    }
+
+    fn send_with(
+        &self,
+        message: &impl Serialize,
+        fds: &[BorrowedFd<'_>],
+        flags: SendFlags,
+    ) -> Result<(), TransportError> {
+        if fds.len() > DESCRIPTORS_MAX {
+            return Err(TransportError::TooManyDescriptors { count: fds.len() });
+        }
+        let mut buffer = [0; CONTROL_MESSAGE_MAX];
+        let bytes = postcard::to_slice(message, &mut buffer).map_err(TransportError::Encode)?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !fds.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(fds));
+        }
+        loop {
+            let slices = [IoSlice::new(bytes)];
+            match rustix::net::sendmsg(&self.socket, &slices, &mut control, flags) {
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Err(TransportError::WouldBlock),
+                Err(Errno::PIPE | Errno::CONNRESET) => return Err(TransportError::Closed),
+                Err(errno) => {
+                    return Err(TransportError::Host {
+                        call: "sendmsg",
+                        errno,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Waits for a message; `None` when the other side closed.
+    pub fn recv<T: DeserializeOwned>(&self) -> Result<Option<Message<T>>, TransportError> {
+        self.recv_with(RecvFlags::CMSG_CLOEXEC)
+    }
+
+    /// Takes a message that is there or fails with [`TransportError::WouldBlock`]; `None` when the
+    /// other side closed.
+    pub fn try_recv<T: DeserializeOwned>(&self) -> Result<Option<Message<T>>, TransportError> {
+        self.recv_with(RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT)
+    }
+
+    fn recv_with<T: DeserializeOwned>(
+        &self,
+        flags: RecvFlags,
+    ) -> Result<Option<Message<T>>, TransportError> {
+        let mut buffer = [0; CONTROL_MESSAGE_MAX];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let received = loop {
+            let mut slices = [IoSliceMut::new(&mut buffer)];
+            match rustix::net::recvmsg(&self.socket, &mut slices, &mut control, flags) {
+                Ok(received) => break received,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Err(TransportError::WouldBlock),
+                Err(Errno::CONNRESET) => return Ok(None),
+                Err(errno) => {
+                    return Err(TransportError::Host {
+                        call: "recvmsg",
+                        errno,
+                    });
+                }
+            }
+        };
+        // Descriptors are taken first, so that they are closed on every way out.
+        let mut fds = Vec::new();
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                fds.extend(rights);
+            }
+        }
+        if received.flags.contains(ReturnFlags::TRUNC) {
+            return Err(TransportError::TooLong);
+        }
+        // The control buffer is rounded up, so one too many may fit it.
+        if received.flags.contains(ReturnFlags::CTRUNC) || fds.len() > DESCRIPTORS_MAX {
+            return Err(TransportError::TooManyDescriptors {
+                count: DESCRIPTORS_MAX + 1,
+            });
+        }
+        let bytes = buffer.get(..received.bytes).unwrap_or(&[]);
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let (message, rest) = postcard::take_from_bytes(bytes).map_err(TransportError::Decode)?;
+        if !rest.is_empty() {
+            return Err(TransportError::Trailing { octets: rest.len() });
+        }
+        Ok(Some((message, fds)))
+    }
+
+    /// Who connected, as the kernel attests (`SO_PEERCRED`).
+    pub fn peer_credentials(&self) -> Result<PeerCredentials, TransportError> {
+        let found = rustix::net::sockopt::socket_peercred(&self.socket)
+            .map_err(host("getsockopt(SO_PEERCRED)"))?;
+        Ok(PeerCredentials {
+            pid: found.pid.as_raw_nonzero().get(),
+            uid: found.uid.as_raw(),
+            gid: found.gid.as_raw(),
+        })
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A process, at the moment it connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerCredentials {
+    /// Process id.
+    pub pid: i32,
+    /// Effective user id.
+    pub uid: u32,
+    /// Effective group id.
+    pub gid: u32,
+}
+
+/// A socket in the file system that clients connect to.
+#[derive(Debug)]
+pub struct ChannelListener {
+    socket: OwnedFd,
+}
+
+impl ChannelListener {
+    /// Binds `path`, which must not exist, and listens.
+    pub fn bind(path: impl AsRef<Path>, backlog: i32) -> Result<Self, TransportError> {
+        let path = path.as_ref();
+        let failed = |errno| TransportError::Bind {
+            path: path.to_owned(),
+            errno,
+        };
+        let address = SocketAddrUnix::new(path).map_err(failed)?;
+        let socket = new_socket().map_err(failed)?;
+        rustix::net::bind(&socket, &address).map_err(failed)?;
+        rustix::net::listen(&socket, backlog).map_err(failed)?;
+        Ok(Self { socket })
+    }
+
+    /// Waits for a client.
+    pub fn accept(&self) -> Result<Channel, TransportError> {
+        loop {
+            match rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC) {
+                Ok(socket) => return Ok(Channel { socket }),
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(errno) => {
+                    return Err(TransportError::Host {
+                        call: "accept4",
+                        errno,
+                    });
+                }
+            }
+        }
+    }
+}
+
+impl AsFd for ChannelListener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn new_socket() -> Result<OwnedFd, Errno> {
+    rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+}
+
+fn host(call: &'static str) -> impl Fn(Errno) -> TransportError {
+    move |errno| TransportError::Host { call, errno }
+}
+
+/// What can go wrong with a control channel.
+#[derive(Debug, thiserror::Error)]
+pub enum TransportError {
+    /// Nothing there now, or no room now. Only from the `try_` calls.
+    #[error("the call would block")]
+    WouldBlock,
+    /// The other side is gone.
+    #[error("the other side closed the control socket")]
+    Closed,
+    /// The socket can't be connected to.
+    #[error("can't connect to {}: {errno}", path.display())]
+    Connect {
+        /// The socket's path.
+        path: PathBuf,
+        /// The kernel's error.
+        errno: Errno,
+    },
+    /// The socket can't be made.
+    #[error("can't listen on {}: {errno}", path.display())]
+    Bind {
+        /// The socket's path.
+        path: PathBuf,
+        /// The kernel's error.
+        errno: Errno,
+    },
+    /// The sender's fault: longer than [`CONTROL_MESSAGE_MAX`].
+    #[error("a control message of more than {CONTROL_MESSAGE_MAX} octets came")]
+    TooLong,
+    /// The sender's fault: more than [`DESCRIPTORS_MAX`], or this process can't open more.
+    #[error(
+        "{count} descriptors or more beside a message, where {DESCRIPTORS_MAX} are possible; or \
+         this process reached its limit of open files"
+    )]
+    TooManyDescriptors {
+        /// At least so many.
+        count: usize,
+    },
+    /// The message does not fit [`CONTROL_MESSAGE_MAX`] octets.
+    #[error("can't encode a control message into {CONTROL_MESSAGE_MAX} octets: {0}")]
+    Encode(postcard::Error),
+    /// The sender's fault, or another version.
+    #[error("can't decode a control message: {0}; are both ends of one version?")]
+    Decode(postcard::Error),
+    /// The sender's fault, or another version.
+    #[error("{octets} octets too many after a control message; are both ends of one version?")]
+    Trailing {
+        /// Octets left over.
+        octets: usize,
+    },
+    /// The host's refusal.
+    #[error("{call} on a control socket failed: {errno}")]
+    Host {
+        /// The system call.
+        call: &'static str,
+        /// Its error.
+        errno: Errno,
+    },
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! Work requests and completions as they lie in shared memory.
+//!
+//! A work queue is a ring of 64-octet slots. A work request takes one slot, or several when it has
+//! more scatter/gather elements than fit the first: slot 0 carries the header and two elements,
+//! each further slot four more. All integers are in host order: both ends are on one machine.
+//! Whoever reads a slot copies it once and then checks the copy.
+
+/// Octets of a work-queue slot.
+pub const SLOT_SIZE: usize = 64;
+/// Elements in a work request's first slot.
+pub const SGES_IN_FIRST_SLOT: usize = 2;
+/// Elements in each further slot.
+pub const SGES_IN_NEXT_SLOT: usize = 4;
+/// The most elements that the layout can carry.
+pub const MAX_SGE: usize = 32;
+
+/// A piece of registered memory named by a work request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Sge {
+    /// Tagged offset of the first octet (the address in the client, by convention).
+    pub addr: u64,
+    /// Octets.
+    pub length: u32,
+    /// The region's STag.
+    pub lkey: u32,
+}
+
+/// A work request's first slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct WorkSlot {
+    /// Comes back in the completion.
+    pub wr_id: u64,
+    /// Write and Read: tagged offset of the remote memory.
+    pub remote_addr: u64,
+    /// Write and Read: the remote STag. Send with Invalidate: the STag to invalidate.
+    pub rkey: u32,
+    /// A [`WrOpcode`].
+    pub opcode: u8,
+    /// [`WR_SIGNALED`], [`WR_SOLICITED`].
+    pub flags: u8,
+    /// Number of elements, at most [`MAX_SGE`].
+    pub num_sge: u16,
+    /// Zero.
+    pub reserved: u64,
+    /// The first elements.
+    pub sge: [Sge; SGES_IN_FIRST_SLOT],
+}
+
+/// Make a completion also on success.
+pub const WR_SIGNALED: u8 = 1;
+/// Send: raise the peer's solicited event (RFC 5040 section 4.3).
+pub const WR_SOLICITED: u8 = 2;
+
+/// What a work request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum WrOpcode {
+    /// Send (receive queue: take a Send).
+    Send = 0,
+    /// RDMA Write.
+    Write = 1,
+    /// RDMA Read.
+    Read = 2,
+    /// Send with Invalidate.
+    SendInvalidate = 3,
+    /// A receive.
+    Recv = 4,
+}
+
+impl WrOpcode {
+    /// The opcode with this number, if there is one.
+    pub fn from_u8(raw: u8) -> Option<Self> {
+        Some(match raw {
+            0 => Self::Send,
+            1 => Self::Write,
+            2 => Self::Read,
+            3 => Self::SendInvalidate,
+            4 => Self::Recv,
+            _ => return None,
+        })
+    }
+}
+
+/// An entry of a completion queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Completion {
+    /// From the work request.
+    pub wr_id: u64,
+    /// The queue pair's number.
+    pub qp: u32,
+    /// Receive and Read: octets placed.
+    pub byte_len: u32,
+    /// A [`WcStatus`].
+    pub status: u8,
+    /// The [`WrOpcode`] that completed.
+    pub opcode: u8,
+    /// [`WC_WITH_INVALIDATE`], [`WC_SOLICITED`].
+    pub flags: u16,
+    /// Receive of a Send with Invalidate: the STag that was invalidated.
+    pub invalidated: u32,
+    /// Zero; room for immediate data (RFC 7306).
+    pub reserved: u64,
+}
+
+/// The Send carried an STag that is now invalid.
+pub const WC_WITH_INVALIDATE: u16 = 1;
+/// The Send asked for a solicited event.
+pub const WC_SOLICITED: u16 = 2;
+
+/// How a work request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum WcStatus {
+    /// Done.
+    Success = 0,
+    /// The receive's buffer was shorter than the Send.
+    LocalLength = 1,
+    /// The work request itself is impossible: unknown opcode, too many elements, wrong state.
+    LocalQpOperation = 2,
+    /// An element names memory it may not use: STag, PD, right or bounds.
+    LocalProtection = 3,
+    /// The queue pair went to Error before this was done.
+    WorkRequestFlushed = 4,
+    /// The peer refused the access with a Terminate.
+    RemoteAccess = 5,
+    /// The peer ended the stream with a Terminate for another reason.
+    RemoteOperation = 6,
+}
+
+impl WcStatus {
+    /// The status with this number, if there is one.
+    pub fn from_u8(raw: u8) -> Option<Self> {
+        Some(match raw {
+            0 => Self::Success,
+            1 => Self::LocalLength,
+            2 => Self::LocalQpOperation,
+            3 => Self::LocalProtection,
+            4 => Self::WorkRequestFlushed,
+            5 => Self::RemoteAccess,
+            6 => Self::RemoteOperation,
+            _ => return None,
+        })
+    }
+}
+
+const _: () = assert!(size_of::<WorkSlot>() == SLOT_SIZE);
+const _: () = assert!(size_of::<Sge>() * SGES_IN_NEXT_SLOT == SLOT_SIZE);
+const _: () = assert!(size_of::<Completion>() == 32);
