@@ -1,0 +1,234 @@
+//! What the control side asks of a shard, and what a shard tells it.
+//!
+//! The Privileged Resource Manager has checked every command before it comes here: the shard
+//! trusts names and rights in it, but nothing that a client or a peer can write later.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use rnic_ipc::control::{Access, DisconnectReason, Event, MpaOptions, QpAttributes, QpState};
+use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum};
+use rnic_ipc::ring::{CqProducer, DoorbellConsumer, WorkQueueConsumer};
+use rnic_proto::Stag;
+
+use crate::capture::Capture;
+use crate::net::Path;
+use crate::region::RegionMemory;
+
+/// A request to a shard. Each is answered before the next is read.
+#[derive(Debug)]
+pub enum Command {
+    /// A client appeared; its doorbells are polled from now on.
+    AddClient {
+        /// Its name.
+        client: ClientId,
+        /// The engine's end of its doorbell ring.
+        doorbells: DoorbellConsumer,
+    },
+    /// All of the client's objects are gone already.
+    RemoveClient {
+        /// Which.
+        client: ClientId,
+    },
+    /// Makes an STag valid.
+    AddRegion {
+        /// Its name.
+        stag: Stag,
+        /// The protection domain it belongs to.
+        pd: PdId,
+        /// What local work and remote peers may do.
+        access: Access,
+        /// Tagged offset of the first octet.
+        base: u64,
+        /// The octets.
+        memory: RegionMemory,
+    },
+    /// Revokes an STag. After the answer no octet of its memory is touched.
+    RemoveRegion {
+        /// Which.
+        stag: Stag,
+    },
+    /// A new completion queue.
+    AddCq {
+        /// Whose.
+        client: ClientId,
+        /// Its name.
+        cq: CqId,
+        /// The engine's end.
+        ring: CqProducer,
+        /// A socket to which one octet is sent, without blocking, when an armed CQ gets a
+        /// completion.
+        notify: OwnedFd,
+    },
+    /// No queue pair uses it any more.
+    RemoveCq {
+        /// Which.
+        cq: CqId,
+    },
+    /// A new queue pair, Idle.
+    AddQp {
+        /// Whose.
+        client: ClientId,
+        /// Its number.
+        qp: QpNum,
+        /// As the client asked, checked.
+        attributes: QpAttributes,
+        /// The engine's end of the send queue.
+        sq: WorkQueueConsumer,
+        /// The engine's end of the receive queue.
+        rq: WorkQueueConsumer,
+    },
+    /// Resets its connection if there is one; nothing of the client's memory is touched for it
+    /// after the answer. No event tells of the connection's end.
+    RemoveQp {
+        /// Which.
+        qp: QpNum,
+    },
+    /// The state of a queue pair; answered by [`Answer::QpState`].
+    QueryQp {
+        /// Which.
+        qp: QpNum,
+    },
+    /// Accept connections to `local`.
+    Listen {
+        /// Who is told of requests.
+        client: ClientId,
+        /// Its name.
+        listener: ListenerId,
+        /// A local address, not a wildcard, and port.
+        local: SocketAddr,
+        /// Most connections between the TCP handshake and accept or reject.
+        backlog: u32,
+    },
+    /// Waiting requests are reset; [`ShardEvent::RequestGone`] tells of each.
+    Unlisten {
+        /// Which.
+        listener: ListenerId,
+    },
+    /// Open a connection for an Idle queue pair.
+    Connect {
+        /// Which.
+        qp: QpNum,
+        /// Our address and port.
+        local: SocketAddr,
+        /// The peer's address and port.
+        remote: SocketAddr,
+        /// How frames get there.
+        path: Path,
+        /// What to ask of the peer.
+        mpa: MpaOptions,
+        /// For the peer's application.
+        private_data: Vec<u8>,
+    },
+    /// Take a waiting request with an Idle queue pair.
+    Accept {
+        /// Which request.
+        request: ConnRequestId,
+        /// For which queue pair.
+        qp: QpNum,
+        /// Our limits.
+        mpa: MpaOptions,
+        /// For the peer's application.
+        private_data: Vec<u8>,
+    },
+    /// Refuse a waiting request.
+    Reject {
+        /// Which.
+        request: ConnRequestId,
+        /// For the peer's application.
+        private_data: Vec<u8>,
+    },
+    /// End a queue pair's connection. Ends in [`Event::Disconnected`], or in
+    /// [`Event::ConnectFailed`] when it was not established yet.
+    Disconnect {
+        /// Which.
+        qp: QpNum,
+        /// RST at once, instead of FIN after what was posted.
+        abort: bool,
+    },
+    /// Answered by [`Answer::Counters`].
+    QueryCounters,
+    /// Show every frame to a capture, or to none.
+    SetCapture(Option<Box<dyn Capture>>),
+}
+
+/// A shard's answer to a [`Command`] that was done.
+#[derive(Debug)]
+pub enum Answer {
+    /// Nothing to tell.
+    Done,
+    /// To [`Command::QueryQp`].
+    QpState(QpState),
+    /// To [`Command::QueryCounters`]: name and value, in a fixed order.
+    Counters(Vec<(String, u64)>),
+}
+
+/// Why a shard could not do a [`Command`].
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// The named object does not exist (any more).
+    #[error("no such {what}")]
+    Unknown {
+        /// What kind of object.
+        what: &'static str,
+    },
+    /// The object is in a state that does not allow this.
+    #[error("the {what} is {found}, but must be {wanted}")]
+    WrongState {
+        /// What kind of object.
+        what: &'static str,
+        /// Its state.
+        found: String,
+        /// The state that is needed.
+        wanted: &'static str,
+    },
+    /// A table of the shard is full.
+    #[error("{what}: the shard's limit of {limit} is reached; close some or raise the limit")]
+    Limit {
+        /// What there are too many of.
+        what: &'static str,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// Another listener has this address and port.
+    #[error("{local} is listened on already")]
+    InUse {
+        /// The address and port.
+        local: SocketAddr,
+    },
+    /// A value in the command can't be used.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+/// What a shard tells without being asked.
+#[derive(Debug)]
+pub enum ShardEvent {
+    /// For a client.
+    Client {
+        /// Which.
+        client: ClientId,
+        /// What happened.
+        event: Event,
+    },
+    /// A connection request went away before it was accepted or rejected.
+    RequestGone {
+        /// Which.
+        request: ConnRequestId,
+        /// Why.
+        reason: DisconnectReason,
+    },
+    /// No listener and no connection of this shard uses this address and port any more: its
+    /// steering entry and the kernel's reservation may go. A command given since may use it again.
+    Released {
+        /// The address and port.
+        local: SocketAddr,
+    },
+    /// A client broke the rules of its rings: its objects are to be taken away.
+    ClientFault {
+        /// Which.
+        client: ClientId,
+        /// What it did.
+        message: String,
+    },
+}

@@ -1,0 +1,141 @@
+//! A connection as the shard sees it: a TCP connection, the way to its peer, what it received, and
+//! which stage of its life it is in (RFC 5044 section 7, RFC 5040 section 6).
+
+mod held;
+mod inbound;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use rnic_ipc::control::DisconnectReason;
+use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
+use rnic_proto::mpa::startup::{Initiator, Responder};
+use userspace_tcp::{ConnId, FourTuple, Instant, TIMESTAMPS_LEN};
+
+use crate::net::{self, Path};
+
+pub(crate) use held::HeldFrames;
+#[cfg(test)]
+use inbound::OutsideWindow;
+pub(crate) use inbound::{Inbound, Memory, NewRange, SLICES_MAX};
+pub(crate) use table::ConnTable;
+
+/// Octets of a TCP header without options.
+const TCP_HEADER: usize = 20;
+
+/// One TCP connection and what it is for.
+#[derive(Debug)]
+pub(crate) struct Conn {
+    /// TCP's name for it.
+    pub id: ConnId,
+    /// Its ends.
+    pub tuple: FourTuple,
+    /// How frames get to the peer.
+    pub path: Path,
+    /// The port that its frames came from last.
+    pub port: usize,
+    /// Both sides send timestamps.
+    pub timestamps: bool,
+    /// What came and is not consumed.
+    pub inbound: Inbound,
+    /// What it is for at present.
+    pub phase: Phase,
+    /// When the shard loses patience with this phase.
+    pub deadline: Option<Instant>,
+    /// It is in the shard's ready list.
+    pub ready: bool,
+    /// FIN was asked of TCP.
+    pub closing: bool,
+    /// Why it is being ended, when that is known before TCP is done.
+    pub ending: Option<DisconnectReason>,
+}
+
+/// The stages of a connection's life.
+#[derive(Debug)]
+pub(crate) enum Phase {
+    /// Active: the TCP handshake, then our MPA Request is out.
+    Requesting {
+        /// For whom.
+        qp: QpNum,
+        /// The start-up so far.
+        initiator: Box<Initiator>,
+    },
+    /// Passive: the TCP handshake isn't complete.
+    HalfOpen,
+    /// Passive: the MPA Request is awaited.
+    AwaitRequest {
+        /// Who listens.
+        listener: ListenerId,
+        /// The start-up so far.
+        responder: Box<Responder>,
+    },
+    /// Passive: the application is to accept or reject.
+    Requested {
+        /// Who listens.
+        listener: ListenerId,
+        /// The request's name.
+        request: ConnRequestId,
+        /// The start-up so far.
+        responder: Box<Responder>,
+    },
+    /// Full Operation: FPDUs.
+    Rdma {
+        /// Whose.
+        qp: QpNum,
+    },
+    /// Nobody above is interested any more: TCP is closing down or stands in TIME-WAIT.
+    Over,
+}
+
+impl Conn {
+    /// A connection at its beginning.
+    pub fn new(
+        id: ConnId,
+        tuple: FourTuple,
+        path: Path,
+        port: usize,
+        window: u32,
+        phase: Phase,
+    ) -> Self {
+        Self {
+            id,
+            tuple,
+            path,
+            port,
+            timestamps: false,
+            // TCP has room for two segments in any case.
+            inbound: Inbound::new(window.max(2 * u32::from(mss_of(&path, &tuple)))),
+            phase,
+            deadline: None,
+            ready: false,
+            closing: false,
+            ending: None,
+        }
+    }
+
+    /// Octets of all headers in front of a segment's payload.
+    pub fn header_room(&self) -> usize {
+        let options = if self.timestamps { TIMESTAMPS_LEN } else { 0 };
+        net::headers_len(&self.path, self.tuple.remote.addr) + TCP_HEADER + options
+    }
+
+    /// The queue pair that it serves or is to serve.
+    pub fn qp(&self) -> Option<QpNum> {
+        match self.phase {
+            Phase::Requesting { qp, .. } | Phase::Rdma { qp } => Some(qp),
+            _ => None,
+        }
+    }
+}
+
+/// The most TCP payload and options of one segment on this way, in octets: the IP MTU less IP and
+/// TCP headers (RFC 9293 section 3.7.1).
+pub(crate) fn mss_of(path: &Path, tuple: &FourTuple) -> u16 {
+    let ip = if tuple.remote.addr.is_ipv4() {
+        net::IPV4_HEADER
+    } else {
+        net::IPV6_HEADER
+    };
+    let octets = (path.mtu as usize).saturating_sub(ip + TCP_HEADER);
+    u16::try_from(octets).unwrap_or(u16::MAX)
+}

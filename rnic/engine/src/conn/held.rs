@@ -1,0 +1,66 @@
+//! Received frames that connections hold, by their index in the UMEM.
+//!
+//! One frame may carry several pieces of a stream: it goes back to the pool with the last of them.
+
+use rnic_xsk::{Frame, FramePool, Umem};
+
+/// The frames that are held.
+#[derive(Debug)]
+pub(crate) struct HeldFrames {
+    slots: Box<[Option<Held>]>,
+    count: usize,
+}
+
+#[derive(Debug)]
+struct Held {
+    frame: Frame,
+    uses: usize,
+}
+
+impl HeldFrames {
+    /// Room for every frame of a UMEM of `frames` frames.
+    pub fn new(frames: usize) -> Self {
+        Self {
+            slots: (0..frames).map(|_| None).collect(),
+            count: 0,
+        }
+    }
+
+    /// How many frames are held.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Holds a frame until it was released `uses` times (at least one); the number names it.
+    pub fn hold(&mut self, frame: Frame, uses: usize) -> u32 {
+        let index = frame.index();
+        self.slots[index] = Some(Held { frame, uses });
+        self.count += 1;
+        index as u32
+    }
+
+    /// The octets of a held frame; empty when the name is not held.
+    pub fn bytes<'a>(&'a self, umem: &'a Umem, held: u32) -> &'a [u8] {
+        match self.slots.get(held as usize) {
+            Some(Some(slot)) => umem.bytes(&slot.frame),
+            _ => &[],
+        }
+    }
+
+    /// One use less; the last one frees the frame.
+    pub fn release(&mut self, held: u32, pool: &mut FramePool) {
+        let Some(slot) = self.slots.get_mut(held as usize) else {
+            return;
+        };
+        let Some(Held { uses, .. }) = slot else {
+            return;
+        };
+        *uses -= 1;
+        if *uses == 0
+            && let Some(held) = slot.take()
+        {
+            self.count -= 1;
+            pool.free(held.frame);
+        }
+    }
+}

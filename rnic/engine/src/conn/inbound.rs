@@ -1,0 +1,279 @@
+//! What a connection received and its layer above has not consumed: frames, parked uncopied.
+//!
+//! Pieces of frames lie sorted by their place in the stream; those before `in_order` are
+//! contiguous. A peer that sends tiny segments could hold a whole frame with each octet, so a
+//! connection that holds too many pieces, or one for which the shard has no frames to spare, copies
+//! into a bounce ring of the receive window's size instead, until the ring has run empty.
+//!
+//! Never holds more than [`PIECES_MAX`] pieces and one window of octets.
+
+use std::collections::VecDeque;
+
+use rnic_xsk::{Frame, FramePool, Umem};
+
+use super::held::HeldFrames;
+
+/// Pieces of frames that one connection may hold: a window of 1 MiB in segments of 1460 octets,
+/// and some.
+pub(crate) const PIECES_MAX: usize = 1024;
+
+/// Slices that the layer above is given at a time. An FPDU that lies in more pieces is bounced.
+pub(crate) const SLICES_MAX: usize = 64;
+
+/// A part of a received frame that holds octets never seen before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NewRange {
+    /// Place of the first octet in the stream.
+    pub offset: u64,
+    /// Place of the first octet in the frame.
+    pub start: usize,
+    /// Octets.
+    pub len: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    offset: u64,
+    held: u32,
+    start: u32,
+    len: u32,
+}
+
+/// The stream octets that are held for one connection.
+#[derive(Debug)]
+pub(crate) struct Inbound {
+    /// Everything before this was consumed.
+    consumed: u64,
+    /// Everything before this has arrived.
+    in_order: u64,
+    /// One past the furthest octet that has arrived.
+    furthest: u64,
+    pieces: VecDeque<Piece>,
+    bounce: Bounce,
+    window: usize,
+}
+
+/// Octet `o` of the stream lies at `o % ring.len()`.
+#[derive(Debug, Default)]
+struct Bounce {
+    active: bool,
+    ring: Box<[u8]>,
+}
+
+/// TCP gave octets that lie outside the window it was configured with: our own fault, and the
+/// connection can't go on.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct OutsideWindow;
+
+impl Inbound {
+    /// Nothing received yet, and no memory taken yet. `window` is the receive window in octets.
+    pub fn new(window: u32) -> Self {
+        Self {
+            consumed: 0,
+            in_order: 0,
+            furthest: 0,
+            pieces: VecDeque::new(),
+            bounce: Bounce::default(),
+            window: window as usize,
+        }
+    }
+
+    /// Makes room for all pieces there can be: from now on nothing is allocated for them.
+    pub fn reserve(&mut self) {
+        self.pieces.reserve_exact(PIECES_MAX);
+    }
+
+    /// Octets in order that are not consumed.
+    pub fn available(&self) -> usize {
+        (self.in_order - self.consumed) as usize
+    }
+
+    /// Where the stream was consumed to.
+    pub fn consumed_to(&self) -> u64 {
+        self.consumed
+    }
+
+    /// Whether received octets are copied at present.
+    pub fn is_bouncing(&self) -> bool {
+        self.bounce.active
+    }
+
+    /// Whether nothing at all is held, so that in-order octets may be shown to the layer above
+    /// straight from their frame ([`Self::pass`]).
+    pub fn is_empty(&self) -> bool {
+        self.furthest == self.consumed
+    }
+
+    /// Octets that were consumed from their frame without ever being held. Only when
+    /// [`Self::is_empty`].
+    pub fn pass(&mut self, octets: usize) {
+        debug_assert!(self.is_empty());
+        self.consumed += octets as u64;
+        self.in_order = self.consumed;
+        self.furthest = self.consumed;
+    }
+
+    /// Takes a frame with at least one new range. `spare` is false when the shard can't leave the
+    /// frame here. `in_order` is how far the stream is complete with it.
+    pub fn arrived(
+        &mut self,
+        frame: Frame,
+        ranges: &[NewRange],
+        in_order: u64,
+        spare: bool,
+        memory: &mut Memory<'_>,
+    ) -> Result<(), OutsideWindow> {
+        let end = self.consumed + self.window as u64;
+        let inside = ranges.iter().all(|range| {
+            range.offset >= self.consumed
+                && range
+                    .offset
+                    .checked_add(range.len as u64)
+                    .is_some_and(|last| last <= end)
+        });
+        if !inside || in_order < self.in_order {
+            memory.pool.free(frame);
+            return Err(OutsideWindow);
+        }
+        for range in ranges {
+            self.furthest = self.furthest.max(range.offset + range.len as u64);
+        }
+        self.in_order = in_order;
+        if !self.bounce.active && (!spare || self.pieces.len() + ranges.len() > PIECES_MAX) {
+            self.start_bouncing(memory);
+        }
+        if self.bounce.active {
+            let octets = memory.umem.bytes(&frame);
+            for range in ranges {
+                if let Some(source) = octets.get(range.start..range.start + range.len) {
+                    self.bounce.put(range.offset, source);
+                }
+            }
+            memory.pool.free(frame);
+            return Ok(());
+        }
+        let held = memory.held.hold(frame, ranges.len());
+        for range in ranges {
+            let piece = Piece {
+                offset: range.offset,
+                held,
+                start: range.start as u32,
+                len: range.len as u32,
+            };
+            let at = self
+                .pieces
+                .iter()
+                .rev()
+                .take_while(|p| p.offset > piece.offset)
+                .count();
+            self.pieces.insert(self.pieces.len() - at, piece);
+        }
+        Ok(())
+    }
+
+    /// The octets in order, as slices; says how many slices were filled.
+    pub fn slices<'a>(
+        &'a self,
+        umem: &'a Umem,
+        held: &'a HeldFrames,
+        out: &mut [&'a [u8]; SLICES_MAX],
+    ) -> usize {
+        if self.bounce.active {
+            let (first, second) = self.bounce.get(self.consumed, self.available());
+            out[0] = first;
+            out[1] = second;
+            return if second.is_empty() { 1 } else { 2 };
+        }
+        let mut filled = 0;
+        for (piece, slot) in self.pieces.iter().zip(out.iter_mut()) {
+            if piece.offset >= self.in_order {
+                break;
+            }
+            let start = piece.start as usize;
+            *slot = held
+                .bytes(umem, piece.held)
+                .get(start..start + piece.len as usize)
+                .unwrap_or(&[]);
+            filled += 1;
+        }
+        filled
+    }
+
+    /// The layer above needs the first `octets` in order no more.
+    pub fn consume(&mut self, octets: usize, memory: &mut Memory<'_>) {
+        let octets = octets.min(self.available());
+        self.consumed += octets as u64;
+        while let Some(piece) = self.pieces.front_mut() {
+            let before = self.consumed.saturating_sub(piece.offset);
+            if before < u64::from(piece.len) {
+                piece.offset += before;
+                piece.start += before as u32;
+                piece.len -= before as u32;
+                break;
+            }
+            let held = piece.held;
+            self.pieces.pop_front();
+            memory.held.release(held, memory.pool);
+        }
+        if self.is_empty() {
+            self.bounce.active = false;
+        }
+    }
+
+    /// Copies what is held to the bounce ring, and what comes from now on.
+    pub fn start_bouncing(&mut self, memory: &mut Memory<'_>) {
+        if self.bounce.ring.is_empty() {
+            // Only for a peer that sends tiny segments, or when frames run out: rare enough to
+            // allocate then instead of a window for each connection.
+            self.bounce.ring = vec![0; self.window.max(1)].into_boxed_slice();
+        }
+        self.bounce.active = true;
+        while let Some(piece) = self.pieces.pop_front() {
+            let start = piece.start as usize;
+            let octets = memory.held.bytes(memory.umem, piece.held);
+            if let Some(source) = octets.get(start..start + piece.len as usize) {
+                self.bounce.put(piece.offset, source);
+            }
+            memory.held.release(piece.held, memory.pool);
+        }
+    }
+
+    /// Drops everything that is held, and the memory for it; nothing more is expected.
+    pub fn clear(&mut self, memory: &mut Memory<'_>) {
+        while let Some(piece) = self.pieces.pop_front() {
+            memory.held.release(piece.held, memory.pool);
+        }
+        self.pieces = VecDeque::new();
+        self.consumed = self.furthest;
+        self.in_order = self.furthest;
+        self.bounce = Bounce::default();
+    }
+}
+
+/// Where the frames of a connection come from and go to.
+pub(crate) struct Memory<'a> {
+    /// The octets.
+    pub umem: &'a Umem,
+    /// Frames that connections hold.
+    pub held: &'a mut HeldFrames,
+    /// Free frames.
+    pub pool: &'a mut FramePool,
+}
+
+impl Bounce {
+    fn put(&mut self, offset: u64, octets: &[u8]) {
+        let size = self.ring.len();
+        let at = (offset % size as u64) as usize;
+        let first = octets.len().min(size - at);
+        let (a, b) = octets.split_at(first);
+        self.ring[at..at + first].copy_from_slice(a);
+        self.ring[..b.len()].copy_from_slice(b);
+    }
+
+    fn get(&self, offset: u64, len: usize) -> (&[u8], &[u8]) {
+        let size = self.ring.len();
+        let at = (offset % size as u64) as usize;
+        let first = len.min(size - at);
+        (&self.ring[at..at + first], &self.ring[..len - first])
+    }
+}

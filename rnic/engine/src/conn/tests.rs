@@ -1,0 +1,182 @@
+//! The received stream of a connection, whatever the order and cut of what comes.
+
+use rnic_xsk::{ChunkSize, Frame, FramePool, Umem};
+
+use super::*;
+
+const WINDOW: u32 = 4096;
+
+struct Bench {
+    umem: Umem,
+    pool: FramePool,
+    held: HeldFrames,
+    inbound: Inbound,
+    frames: usize,
+}
+
+impl Bench {
+    fn new(frames: u32) -> Self {
+        let (umem, pool) = Umem::heap(frames, ChunkSize::Octets2048);
+        let held = HeldFrames::new(umem.frames());
+        Self {
+            umem,
+            pool,
+            held,
+            inbound: Inbound::new(WINDOW),
+            frames: frames as usize,
+        }
+    }
+
+    /// Octet `o` of the stream.
+    fn octet(o: u64) -> u8 {
+        (o % 251) as u8
+    }
+
+    fn frame(&mut self, ranges: &[NewRange]) -> Frame {
+        let mut frame = self.pool.alloc().unwrap();
+        let octets = self.umem.bytes_mut(&mut frame);
+        let mut end = 0;
+        for range in ranges {
+            for i in 0..range.len {
+                octets[range.start + i] = Self::octet(range.offset + i as u64);
+            }
+            end = end.max(range.start + range.len);
+        }
+        frame.set_len(end);
+        frame
+    }
+
+    fn arrive(&mut self, ranges: &[NewRange], in_order: u64, spare: bool) {
+        let frame = self.frame(ranges);
+        let mut memory = Memory {
+            umem: &self.umem,
+            held: &mut self.held,
+            pool: &mut self.pool,
+        };
+        self.inbound
+            .arrived(frame, ranges, in_order, spare, &mut memory)
+            .unwrap();
+    }
+
+    /// Checks and consumes everything in order; says how many octets.
+    fn drain(&mut self) -> usize {
+        let mut total = 0;
+        loop {
+            let mut slices: [&[u8]; SLICES_MAX] = [&[]; SLICES_MAX];
+            let filled = self.inbound.slices(&self.umem, &self.held, &mut slices);
+            let octets = slices[..filled].concat();
+            if octets.is_empty() {
+                return total;
+            }
+            let from = self.inbound.consumed_to();
+            for (i, octet) in octets.iter().enumerate() {
+                assert_eq!(*octet, Self::octet(from + i as u64));
+            }
+            total += octets.len();
+            let mut memory = Memory {
+                umem: &self.umem,
+                held: &mut self.held,
+                pool: &mut self.pool,
+            };
+            self.inbound.consume(octets.len(), &mut memory);
+        }
+    }
+
+    fn assert_nothing_held(&self) {
+        assert_eq!(self.held.count(), 0);
+        assert_eq!(self.pool.available(), self.frames);
+    }
+}
+
+fn range(offset: u64, start: usize, len: usize) -> NewRange {
+    NewRange { offset, start, len }
+}
+
+#[test]
+fn octets_out_of_order_park_in_their_frames_and_come_out_in_order() {
+    let mut bench = Bench::new(8);
+    bench.arrive(&[range(200, 66, 100)], 0, true);
+    bench.arrive(&[range(100, 66, 100)], 0, true);
+    assert_eq!(bench.drain(), 0);
+    assert_eq!(bench.held.count(), 2);
+    bench.arrive(&[range(0, 66, 100)], 300, true);
+    assert!(!bench.inbound.is_bouncing());
+    assert_eq!(bench.drain(), 300);
+    bench.assert_nothing_held();
+}
+
+#[test]
+fn a_frame_with_several_pieces_is_free_after_the_last() {
+    let mut bench = Bench::new(8);
+    bench.arrive(&[range(100, 54, 50)], 0, true);
+    bench.arrive(&[range(0, 54, 100), range(150, 204, 50)], 200, true);
+    assert_eq!(bench.drain(), 200);
+    bench.assert_nothing_held();
+}
+
+#[test]
+fn without_spare_frames_octets_are_bounced_and_none_is_lost() {
+    let mut bench = Bench::new(8);
+    let mut offset = 0;
+    for round in 0..50 {
+        bench.arrive(&[range(offset + 700, 54, 300)], offset, round % 2 == 0);
+        bench.arrive(&[range(offset, 54, 700)], offset + 1000, true);
+        assert_eq!(bench.drain(), 1000);
+        offset += 1000;
+        assert!(!bench.inbound.is_bouncing(), "empty means back to frames");
+    }
+    bench.assert_nothing_held();
+}
+
+#[test]
+fn pieces_in_frames_are_bounced_with_their_octets() {
+    let mut bench = Bench::new(128);
+    for i in 0..100 {
+        bench.arrive(&[range(i * 3, 54, 3)], i * 3 + 3, true);
+    }
+    let mut memory = Memory {
+        umem: &bench.umem,
+        held: &mut bench.held,
+        pool: &mut bench.pool,
+    };
+    bench.inbound.consume(4, &mut memory);
+    bench.inbound.start_bouncing(&mut memory);
+    bench.assert_nothing_held();
+    assert_eq!(bench.drain(), 296);
+}
+
+#[test]
+fn octets_outside_the_window_are_our_own_fault_and_refused() {
+    let mut bench = Bench::new(8);
+    for outside in [
+        range(u64::from(WINDOW) - 10, 0, 11),
+        range(u64::MAX - 5, 0, 1),
+    ] {
+        let frame = bench.pool.alloc().unwrap();
+        let mut memory = Memory {
+            umem: &bench.umem,
+            held: &mut bench.held,
+            pool: &mut bench.pool,
+        };
+        let result = bench
+            .inbound
+            .arrived(frame, &[outside], 0, true, &mut memory);
+        assert_eq!(result, Err(OutsideWindow));
+    }
+    bench.assert_nothing_held();
+}
+
+#[test]
+fn clear_gives_every_frame_back() {
+    let mut bench = Bench::new(8);
+    bench.arrive(&[range(100, 54, 50)], 0, true);
+    bench.arrive(&[range(0, 54, 20)], 20, true);
+    let mut memory = Memory {
+        umem: &bench.umem,
+        held: &mut bench.held,
+        pool: &mut bench.pool,
+    };
+    bench.inbound.clear(&mut memory);
+    bench.assert_nothing_held();
+    assert_eq!(bench.inbound.available(), 0);
+}

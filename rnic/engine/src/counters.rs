@@ -1,0 +1,157 @@
+//! What a shard counts, under the names that operators see. The order is fixed: a counter keeps
+//! its place while the program runs.
+
+use rnic_xsk::PortStatistics;
+use userspace_tcp::{ConnCounters, Counters as TcpCounters};
+
+use crate::net::Unusable;
+use crate::qp::QpCounters;
+
+/// What the shard itself counts; packets and connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShardCounters {
+    /// Frames dropped, by reason, in the order of [`UNUSABLE`].
+    unusable: [u64; UNUSABLE.len()],
+    /// Segments whose TCP header is not sound.
+    pub tcp_malformed: u64,
+    /// Connections accepted at TCP level.
+    pub passive_opens: u64,
+    /// Connections of `Connect` commands.
+    pub active_opens: u64,
+    /// Connections that reached RDMA mode.
+    pub established: u64,
+    /// Connections that failed before RDMA mode.
+    pub startup_failed: u64,
+    /// Passive connections reset because a listener's backlog was full.
+    pub backlog_full: u64,
+    /// Connections that did not finish the MPA start-up in time.
+    pub startup_timeouts: u64,
+    /// Requests that the application did not answer in time.
+    pub answer_timeouts: u64,
+    /// Closing connections that were reset because the peer took too long.
+    pub close_timeouts: u64,
+    /// Segments whose octets were copied to a bounce ring.
+    pub bounced: u64,
+    /// Times that sending waited for a free frame.
+    pub no_frame: u64,
+    /// Times that a frame found its port's transmit ring full.
+    pub transmit_full: u64,
+    /// Segments that could not be sent: no way back is known, or the headers don't fit.
+    pub unsendable: u64,
+    /// Times that a port could not be flushed (interface down or gone).
+    pub flush_failed: u64,
+    /// Clients whose rings were at fault.
+    pub client_faults: u64,
+}
+
+/// Each reason for which a frame is dropped, and its counter's name.
+const UNUSABLE: [(Unusable, &str); 8] = [
+    (Unusable::Truncated, "rx_truncated"),
+    (Unusable::NotIp, "rx_not_ip"),
+    (Unusable::IpHeader, "rx_bad_ip_header"),
+    (Unusable::IpChecksum, "rx_bad_ip_checksum"),
+    (Unusable::Fragment, "rx_fragment"),
+    (Unusable::NotTcp, "rx_not_tcp"),
+    (Unusable::GroupAddress, "rx_group_address"),
+    (Unusable::TcpChecksum, "rx_bad_tcp_checksum"),
+];
+
+impl ShardCounters {
+    /// Counts a dropped frame.
+    pub fn count_unusable(&mut self, reason: Unusable) {
+        for ((known, _), count) in UNUSABLE.iter().zip(&mut self.unusable) {
+            if *known == reason {
+                *count += 1;
+            }
+        }
+    }
+
+    /// How many frames were dropped for this reason.
+    pub fn unusable(&self, reason: Unusable) -> u64 {
+        let mut both = UNUSABLE.iter().zip(&self.unusable);
+        both.find(|((known, _), _)| *known == reason)
+            .map_or(0, |(_, count)| *count)
+    }
+}
+
+/// What else a shard tells of itself; a level, not a count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Levels {
+    /// TCP connections.
+    pub connections: usize,
+    /// Queue pairs.
+    pub queue_pairs: usize,
+    /// Valid STags.
+    pub regions: usize,
+    /// Frames that are free.
+    pub frames_free: usize,
+    /// Received frames held by connections.
+    pub frames_held: usize,
+    /// Frames that the link has to send.
+    pub frames_on_link: usize,
+}
+
+/// Every counter of a shard, named, in a fixed order.
+pub(crate) fn named(
+    shard: &ShardCounters,
+    qp: &QpCounters,
+    tcp: &TcpCounters,
+    streams: &ConnCounters,
+    levels: &Levels,
+    ports: impl Iterator<Item = PortStatistics>,
+) -> Vec<(String, u64)> {
+    let mut out = Vec::new();
+    let mut put = |name: &str, value: u64| out.push((name.to_string(), value));
+    for ((_, name), value) in UNUSABLE.iter().zip(&shard.unusable) {
+        put(name, *value);
+    }
+    put("rx_tcp_malformed", shard.tcp_malformed);
+    put("passive_opens", shard.passive_opens);
+    put("active_opens", shard.active_opens);
+    put("established", shard.established);
+    put("startup_failed", shard.startup_failed);
+    put("backlog_full", shard.backlog_full);
+    put("startup_timeouts", shard.startup_timeouts);
+    put("answer_timeouts", shard.answer_timeouts);
+    put("close_timeouts", shard.close_timeouts);
+    put("bounced", shard.bounced);
+    put("no_frame", shard.no_frame);
+    put("transmit_full", shard.transmit_full);
+    put("unsendable", shard.unsendable);
+    put("flush_failed", shard.flush_failed);
+    put("client_faults", shard.client_faults);
+    put("connections", levels.connections as u64);
+    put("queue_pairs", levels.queue_pairs as u64);
+    put("regions", levels.regions as u64);
+    put("frames_free", levels.frames_free as u64);
+    put("frames_held", levels.frames_held as u64);
+    put("frames_on_link", levels.frames_on_link as u64);
+    put("tcp_backlog_full", tcp.backlog_full);
+    put("tcp_table_full", tcp.table_full);
+    put("tcp_unknown_flow", tcp.unknown_flow);
+    put("tcp_resets_sent", tcp.resets_sent);
+    put("tcp_resets_limited", tcp.resets_limited);
+    put("tcp_time_wait_evicted", tcp.time_wait_evicted);
+    put("tcp_segments_in", streams.segments_in);
+    put("tcp_segments_out", streams.segments_out);
+    put("tcp_octets_in", streams.octets_in);
+    put("tcp_octets_out", streams.octets_out);
+    put("tcp_retransmits", streams.retransmits);
+    put("tcp_timeouts", streams.timeouts);
+    put("tcp_fast_recoveries", streams.fast_recoveries);
+    put("tcp_probes", streams.probes);
+    put("tcp_out_of_order", streams.out_of_order);
+    put("tcp_duplicates", streams.duplicates);
+    put("tcp_ranges_full", streams.ranges_full);
+    put("tcp_paws_dropped", streams.paws_dropped);
+    put("tcp_challenges", streams.challenges);
+    for (name, value) in qp.named() {
+        put(name, value);
+    }
+    for (index, statistics) in ports.enumerate() {
+        for (name, value) in statistics.named() {
+            put(&format!("port{index}_{name}"), value);
+        }
+    }
+    out
+}

@@ -1,0 +1,167 @@
+//! Completion queues of a shard: where finished work is told to the clients.
+//!
+//! A completion is visible to a polling client at once; a client that sleeps is woken once per
+//! batch, in [`CqTable::flush_wakeups`]. Nothing here ever blocks: a wake-up that finds the
+//! client's socket full is one the client already has. A CQ that overflows is dead, and with it
+//! the queue pairs that use it, and nothing else (RFC 5040 section 8.1.1, requirement 10).
+
+use std::os::fd::OwnedFd;
+
+use rnic_ipc::id::{ClientId, CqId};
+use rnic_ipc::ring::{CqProducer, CqPushError};
+use rnic_ipc::work::Completion;
+
+use crate::idmap::IdMap;
+
+#[cfg(test)]
+mod tests;
+
+/// All the CQs of a shard.
+#[derive(Debug, Default)]
+pub struct CqTable {
+    queues: IdMap<u32, Cq>,
+    /// CQs that got completions since the last flush; each at most once.
+    dirty: Vec<CqId>,
+    /// CQs that died and that nobody was told of yet; each at most once.
+    failed: Vec<CqId>,
+}
+
+#[derive(Debug)]
+struct Cq {
+    client: ClientId,
+    ring: CqProducer,
+    notify: OwnedFd,
+    dirty: bool,
+    solicited: bool,
+    failed: Option<CqPushError>,
+}
+
+/// A CQ that can't take completions any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CqFailure {
+    /// Whose it is.
+    pub client: ClientId,
+    /// Which.
+    pub cq: CqId,
+    /// What happened.
+    pub error: CqPushError,
+}
+
+/// The completion could not be told: the CQ is dead or does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("completion queue {cq} takes no completions any more")]
+pub struct CqDead {
+    /// Which.
+    pub cq: CqId,
+}
+
+impl CqTable {
+    /// An empty table that tells of up to `capacity` CQs without allocating.
+    pub fn new(capacity: usize) -> Self {
+        let mut queues = IdMap::default();
+        queues.reserve(capacity);
+        Self {
+            queues,
+            dirty: Vec::with_capacity(capacity),
+            failed: Vec::with_capacity(capacity),
+        }
+    }
+
+    /// Adds a CQ. `notify` gets one octet, without blocking, when the armed CQ gets a completion.
+    /// False, and nothing done, when there is one of this name already.
+    pub fn add(&mut self, client: ClientId, cq: CqId, ring: CqProducer, notify: OwnedFd) -> bool {
+        if self.queues.contains_key(&cq.0) {
+            return false;
+        }
+        let entry = Cq {
+            client,
+            ring,
+            notify,
+            dirty: false,
+            solicited: false,
+            failed: None,
+        };
+        self.queues.insert(cq.0, entry);
+        true
+    }
+
+    /// Takes a CQ away. False when there is none.
+    pub fn remove(&mut self, cq: CqId) -> bool {
+        self.dirty.retain(|other| *other != cq);
+        self.failed.retain(|other| *other != cq);
+        self.queues.remove(&cq.0).is_some()
+    }
+
+    /// CQs in the table.
+    pub fn len(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// Are there none?
+    pub fn is_empty(&self) -> bool {
+        self.queues.is_empty()
+    }
+
+    /// Puts a completion. `solicited`: it wakes also a client that waits for solicited ones only,
+    /// as errors do.
+    pub fn push(
+        &mut self,
+        cq: CqId,
+        completion: &Completion,
+        solicited: bool,
+    ) -> Result<(), CqDead> {
+        let entry = self.queues.get_mut(&cq.0).ok_or(CqDead { cq })?;
+        if entry.failed.is_some() {
+            return Err(CqDead { cq });
+        }
+        if let Err(error) = entry.ring.push(completion) {
+            entry.failed = Some(error);
+            self.failed.push(cq);
+            return Err(CqDead { cq });
+        }
+        entry.solicited |= solicited;
+        if !entry.dirty {
+            entry.dirty = true;
+            self.dirty.push(cq);
+        }
+        Ok(())
+    }
+
+    /// Wakes the clients that wait for what was pushed since the last call. Called once per batch.
+    pub fn flush_wakeups(&mut self) {
+        for cq in self.dirty.drain(..) {
+            let Some(entry) = self.queues.get_mut(&cq.0) else {
+                continue;
+            };
+            entry.dirty = false;
+            let solicited = std::mem::take(&mut entry.solicited);
+            if entry.ring.take_armed(solicited) {
+                wake(&entry.notify);
+            }
+        }
+    }
+
+    /// The next CQ that died. Its queue pairs must go to Error ([`crate::qp::Qp::cq_failed`]) and
+    /// its client be told.
+    pub fn poll_failure(&mut self) -> Option<CqFailure> {
+        while let Some(cq) = self.failed.pop() {
+            if let Some(entry) = self.queues.get(&cq.0)
+                && let Some(error) = entry.failed
+            {
+                return Some(CqFailure {
+                    client: entry.client,
+                    cq,
+                    error,
+                });
+            }
+        }
+        None
+    }
+}
+
+/// One octet is enough, and a full socket means that one is there already; whoever closed the
+/// other end waits for nothing. So the outcome does not matter.
+fn wake(notify: &OwnedFd) {
+    let flags = rustix::net::SendFlags::DONTWAIT | rustix::net::SendFlags::NOSIGNAL;
+    let _ = rustix::net::send(notify, &[1], flags);
+}

@@ -1,0 +1,21 @@
+//! The RNIC engine: STag table, queue pairs, completion queues and the polled shard loop.
+//!
+//! The way in: [`shard`] takes frames from a port, [`net`] parses them, TCP says which octets are
+//! new, `conn` parks what is not in order yet as its frame, [`qp`] finds whole FPDUs, asks [`stag`]
+//! for a grant and copies the payload to its place in a [`region`]: the only copy. The way out: a
+//! queue pair writes an FPDU into a frame, which stays with TCP until it is acknowledged.
+//!
+//! It has no socket, clock or thread of its own, and `unsafe` in [`region`] only.
+#![deny(unsafe_code)]
+
+pub mod capture;
+pub mod command;
+mod conn;
+pub mod counters;
+pub mod cq;
+pub mod idmap;
+pub mod net;
+pub mod qp;
+pub mod region;
+pub mod shard;
+pub mod stag;

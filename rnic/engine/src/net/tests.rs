@@ -1,0 +1,164 @@
+use std::net::IpAddr;
+
+use userspace_tcp::{Endpoint, Flags, FourTuple, TcpHeader, checksum};
+
+use super::*;
+
+const A: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const B: [u8; 6] = [2, 0, 0, 0, 0, 2];
+
+fn path(vlan: Option<u16>) -> Path {
+    Path {
+        src_mac: A,
+        dst_mac: B,
+        vlan,
+        mtu: 1500,
+    }
+}
+
+fn tuple(v6: bool) -> FourTuple {
+    let addr = |last: u8| -> IpAddr {
+        if v6 {
+            [0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(last)].into()
+        } else {
+            [198, 18, 0, last].into()
+        }
+    };
+    FourTuple {
+        local: Endpoint::new(addr(1), 1000),
+        remote: Endpoint::new(addr(2), 2000),
+    }
+}
+
+/// A whole frame from `tuple.local` to `tuple.remote`.
+fn frame(path: &Path, tuple: &FourTuple, payload: &[u8]) -> Vec<u8> {
+    let header = TcpHeader {
+        source_port: tuple.local.port,
+        destination_port: tuple.remote.port,
+        flags: Flags::ACK,
+        ..TcpHeader::default()
+    };
+    let (source, destination) = (tuple.local.addr, tuple.remote.addr);
+    let mut segment = vec![0; header.header_len()];
+    header.emit(&mut segment);
+    segment.extend_from_slice(payload);
+    let sum = checksum::pseudo(source, destination, segment.len()) + checksum::sum(&segment);
+    segment[16..18].copy_from_slice(&checksum::fold(sum).to_be_bytes());
+    let mut out = vec![0; headers_len(path, destination)];
+    emit(path, source, destination, segment.len(), &mut out).unwrap();
+    out.extend_from_slice(&segment);
+    out
+}
+
+#[test]
+fn what_is_emitted_parses_and_leads_back() {
+    for v6 in [false, true] {
+        for vlan in [None, Some(0x6064)] {
+            let (path, tuple) = (path(vlan), tuple(v6));
+            let frame = frame(&path, &tuple, b"hello");
+            let received = parse(&frame, 9000).unwrap();
+            assert_eq!(received.tuple.local, tuple.remote);
+            assert_eq!(received.tuple.remote, tuple.local);
+            assert_eq!(
+                received.path,
+                Path {
+                    src_mac: B,
+                    dst_mac: A,
+                    vlan,
+                    mtu: 9000
+                }
+            );
+            assert!(frame[received.tcp].ends_with(b"hello"));
+        }
+    }
+}
+
+#[test]
+fn ethernet_padding_is_no_part_of_the_segment() {
+    let mut frame = frame(&path(None), &tuple(false), b"x");
+    let end = frame.len();
+    frame.resize(64, 0);
+    assert_eq!(parse(&frame, 1500).unwrap().tcp.end, end);
+}
+
+#[test]
+fn every_cut_and_every_flipped_bit_is_refused_or_harmless() {
+    for v6 in [false, true] {
+        let whole = frame(&path(Some(5)), &tuple(v6), b"some payload");
+        for len in 0..whole.len() {
+            assert_eq!(
+                parse(&whole[..len], 1500),
+                Err(Unusable::Truncated),
+                "{len} octets"
+            );
+        }
+        for bit in 0..whole.len() * 8 {
+            let mut broken = whole.clone();
+            broken[bit / 8] ^= 1 << (bit % 8);
+            // Flow label, traffic class and hop limit of IPv6 and the link layer are covered by no
+            // checksum; everything that matters to TCP is.
+            if let Ok(received) = parse(&broken, 1500) {
+                let segment = |frame: &[u8]| frame[frame.len() - 32..].to_vec();
+                assert_eq!(segment(&broken), segment(&whole), "bit {bit}");
+                assert_eq!(received.tuple.remote, tuple(v6).local);
+            }
+        }
+    }
+}
+
+#[test]
+fn fragments_are_left_to_the_kernel() {
+    for field in [0x2000_u16, 0x0001, 0x1fff] {
+        let mut frame = frame(&path(None), &tuple(false), b"x");
+        frame[20..22].copy_from_slice(&field.to_be_bytes());
+        frame[24..26].fill(0);
+        let sum = checksum::fold(checksum::sum(&frame[14..34]));
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        assert_eq!(parse(&frame, 1500), Err(Unusable::Fragment));
+    }
+}
+
+#[test]
+fn group_addresses_have_no_connections() {
+    let mut to_group = frame(&path(None), &tuple(false), b"x");
+    to_group[0] |= 1;
+    assert_eq!(parse(&to_group, 1500), Err(Unusable::GroupAddress));
+    let mut tuple = tuple(false);
+    tuple.local.addr = [224, 0, 0, 1].into();
+    assert_eq!(
+        parse(&frame(&path(None), &tuple, b"x"), 1500),
+        Err(Unusable::GroupAddress)
+    );
+}
+
+#[test]
+fn other_protocols_are_not_ours() {
+    let mut arp = frame(&path(None), &tuple(false), b"x");
+    arp[12..14].copy_from_slice(&[0x08, 0x06]);
+    assert_eq!(parse(&arp, 1500), Err(Unusable::NotIp));
+    let mut udp = frame(&path(None), &tuple(true), b"x");
+    udp[20] = 17;
+    assert_eq!(parse(&udp, 1500), Err(Unusable::NotTcp));
+}
+
+#[test]
+fn emit_refuses_what_no_ip_packet_can_be() {
+    let (path, tuple) = (path(None), tuple(false));
+    let mut out = [0; 64];
+    assert_eq!(
+        emit(&path, tuple.local.addr, tuple.remote.addr, 65_535, &mut out),
+        None
+    );
+    assert_eq!(
+        emit(
+            &path,
+            tuple.local.addr,
+            tuple.remote.addr,
+            20,
+            &mut out[..33]
+        ),
+        None
+    );
+    let other = self::tuple(true).local.addr;
+    assert_eq!(emit(&path, other, tuple.remote.addr, 20, &mut out), None);
+}

@@ -1,0 +1,295 @@
+//! A queue pair: work requests become FPDUs, FPDUs become placements and completions (RFC 5040,
+//! RFC 5041, RFC 5044 section 4).
+//!
+//! It knows no socket, no connection and no clock: its owner feeds it the octets of the stream in
+//! order and asks it for the next FPDU when the connection has room. Memory is touched only through
+//! what [`StagTable`] granted for this very segment. Nothing that a client posts or a
+//! peer sends can make it panic or, after RDMA mode was entered, allocate.
+
+mod complete;
+mod counters;
+mod elements;
+mod pending;
+mod receive;
+mod respond;
+mod send;
+mod terminate;
+#[cfg(test)]
+mod tests;
+mod work;
+
+use rnic_ipc::control::{DisconnectReason, QpAttributes, QpState};
+use rnic_ipc::id::{ClientId, CqId, PdId, QpNum};
+use rnic_ipc::ring::{RingFault, WorkQueueConsumer};
+use rnic_proto::Gather;
+use rnic_proto::mpa::fpdu;
+use rnic_proto::mpa::startup::Negotiated;
+use rnic_proto::rdmap::Stream;
+use rnic_proto::rdmap::stream::StreamConfig;
+
+use crate::cq::CqTable;
+use crate::stag::StagTable;
+
+pub use counters::QpCounters;
+
+use receive::ReceiveSide;
+use send::SendSide;
+use terminate::Ending;
+
+/// What a queue pair needs of its shard, lent for each call.
+#[derive(Debug)]
+pub struct QpContext<'a> {
+    /// What memory may be touched.
+    pub stags: &'a mut StagTable,
+    /// Where completions go.
+    pub cqs: &'a mut CqTable,
+    /// What is counted.
+    pub counters: &'a mut QpCounters,
+}
+
+/// How a connection is to be ended for its queue pair. Asked for with [`Qp::wants_close`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseKind {
+    /// Everything posted is sent: FIN.
+    Graceful,
+    /// Our Terminate was the last thing that [`Qp::produce`] wrote: FIN after it, RST if the peer
+    /// takes too long (RFC 5040 section 6.2.1).
+    AfterTerminateSent {
+        /// Layer, error type and error code.
+        control: u16,
+    },
+    /// The peer sent a Terminate: FIN.
+    TerminateReceived {
+        /// As above.
+        control: u16,
+    },
+    /// Nothing can be told to the peer any more: RST.
+    AbortNow,
+}
+
+/// A queue pair.
+#[derive(Debug)]
+pub struct Qp {
+    id: Identity,
+    state: QpState,
+    /// The RDMAP Stream, from [`Qp::enter_rdma_mode`] on.
+    stream: Option<Stream>,
+    /// CRCs are used, both ways.
+    crc: bool,
+    send: SendSide,
+    receive: ReceiveSide,
+    ending: Ending,
+    /// How the client broke its rings, until told.
+    fault: Option<RingFault>,
+    /// The rings can't be trusted any more.
+    rings_dead: bool,
+}
+
+/// What does not change while a queue pair lives.
+#[derive(Clone, Copy, Debug)]
+struct Identity {
+    client: ClientId,
+    num: QpNum,
+    pd: PdId,
+    send_cq: CqId,
+    recv_cq: CqId,
+    max_sge: usize,
+    signal_all: bool,
+}
+
+/// A queue pair is in a state that does not allow what was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the queue pair is {found:?}, but must be {wanted:?}")]
+pub struct WrongQpState {
+    /// Its state.
+    pub found: QpState,
+    /// The state that is needed.
+    pub wanted: QpState,
+}
+
+impl Qp {
+    /// A new queue pair, Idle. `attributes` were checked by the Privileged Resource Manager.
+    pub fn new(
+        client: ClientId,
+        num: QpNum,
+        attributes: QpAttributes,
+        sq: WorkQueueConsumer,
+        rq: WorkQueueConsumer,
+    ) -> Self {
+        let id = Identity {
+            client,
+            num,
+            pd: attributes.pd,
+            send_cq: attributes.send_cq,
+            recv_cq: attributes.recv_cq,
+            max_sge: attributes.max_sge as usize,
+            signal_all: attributes.signal_all,
+        };
+        Self {
+            id,
+            state: QpState::Idle,
+            stream: None,
+            crc: true,
+            send: SendSide::new(sq, attributes.sq_depth),
+            receive: ReceiveSide::new(rq),
+            ending: Ending::default(),
+            fault: None,
+            rings_dead: false,
+        }
+    }
+
+    /// Its number.
+    pub fn num(&self) -> QpNum {
+        self.id.num
+    }
+
+    /// Whose it is.
+    pub fn client(&self) -> ClientId {
+        self.id.client
+    }
+
+    /// Its protection domain. Whoever adds the queue pair to a shard tells the shard's
+    /// [`StagTable`] ([`StagTable::stream_added`]), and likewise when it is removed.
+    pub fn pd(&self) -> PdId {
+        self.id.pd
+    }
+
+    /// Its state.
+    pub fn state(&self) -> QpState {
+        self.state
+    }
+
+    /// Do its completions go to this CQ?
+    pub fn uses_cq(&self, cq: CqId) -> bool {
+        self.id.send_cq == cq || self.id.recv_cq == cq
+    }
+
+    /// Idle becomes Connecting.
+    pub fn begin_connecting(&mut self) -> Result<(), WrongQpState> {
+        if self.state != QpState::Idle {
+            return Err(WrongQpState {
+                found: self.state,
+                wanted: QpState::Idle,
+            });
+        }
+        self.state = QpState::Connecting;
+        Ok(())
+    }
+
+    /// The MPA start-up is done: Connecting becomes Ready to send. Does nothing in another state.
+    ///
+    /// A responder sends nothing before the initiator's first FPDU came (RFC 5044 section 7.1.2);
+    /// an initiator opens with the agreed Ready-to-Receive indication (RFC 6581 section 9.2).
+    pub fn enter_rdma_mode(&mut self, negotiated: &Negotiated, initiator: bool) {
+        if self.state != QpState::Connecting {
+            return;
+        }
+        self.state = QpState::Rts;
+        self.crc = negotiated.crc;
+        let (ird, ord) = (negotiated.ird, negotiated.ord);
+        let expect_rtr = if initiator { None } else { negotiated.rtr };
+        self.stream = Some(Stream::new(StreamConfig {
+            ird,
+            ord,
+            expect_rtr,
+        }));
+        self.send.open(ird, ord, initiator, negotiated.rtr);
+    }
+
+    /// The client posted work: answers the doorbell. Posted to a queue pair in Error, it is
+    /// flushed at once.
+    pub fn doorbell(&mut self, ctx: &mut QpContext<'_>) {
+        self.send.clear_pending();
+        if self.state == QpState::Error {
+            self.flush(ctx);
+        }
+    }
+
+    /// Is there something that [`Self::produce`] would write?
+    pub fn has_output(&mut self, ctx: &mut QpContext<'_>) -> bool {
+        self.output_len(ctx, fpdu::MULPDU_MIN).is_some()
+    }
+
+    /// Takes in the octets of the stream, in order; gives how many were used, always whole FPDUs.
+    /// The rest is to come again, with more behind it. Once the stream has ended everything is
+    /// used, and dropped (RFC 5041 section 7.1).
+    pub fn receive(&mut self, ctx: &mut QpContext<'_>, pieces: &[&[u8]]) -> usize {
+        let octets = Gather::new(pieces);
+        let mut used = 0;
+        while self.is_receiving() {
+            let fpdu = octets
+                .array(used)
+                .map(|header| fpdu::fpdu_length(fpdu::parse_length(header)))
+                .and_then(|length| octets.sub(used, length));
+            let Some(fpdu) = fpdu else { return used };
+            used += fpdu.len();
+            self.receive_fpdu(ctx, &fpdu);
+        }
+        octets.len()
+    }
+
+    /// Octets of the FPDU that begins with these octets, at most [`fpdu::FPDU_LEN_MAX`]; none while
+    /// its first two are not there.
+    pub fn fpdu_len(pieces: &[&[u8]]) -> Option<usize> {
+        let header = Gather::new(pieces).array(0)?;
+        Some(fpdu::fpdu_length(fpdu::parse_length(header)))
+    }
+
+    /// The client asked for a graceful end: what is posted is sent, and Reads are waited for, then
+    /// [`Self::wants_close`] says so.
+    pub fn disconnect(&mut self) {
+        self.ending.wanted = true;
+    }
+
+    /// The peer's FIN came; all octets before it were received. `mid_fpdu`: some of them are an
+    /// FPDU without its end.
+    pub fn peer_closed(&mut self, mid_fpdu: bool) {
+        self.ending.peer_closed(mid_fpdu);
+    }
+
+    /// How the connection is to be ended, once. To be asked after every other call.
+    pub fn wants_close(&mut self) -> Option<CloseKind> {
+        if self.ending.wanted && self.state == QpState::Rts && self.is_drained() {
+            self.state = QpState::Closing;
+            self.ending.close.get_or_insert(CloseKind::Graceful);
+        }
+        self.ending.close.take()
+    }
+
+    /// The connection is gone, or did not come about. All work is flushed; the state is Error.
+    /// No memory is touched any more.
+    pub fn connection_ended(&mut self, ctx: &mut QpContext<'_>, reason: DisconnectReason) {
+        log::debug!("queue pair {}: connection ended: {reason:?}", self.id.num);
+        self.enter_error(ctx);
+    }
+
+    /// A CQ that it uses died: Error at once, and [`Self::wants_close`] says to abort.
+    pub fn cq_failed(&mut self, ctx: &mut QpContext<'_>) {
+        self.enter_error(ctx);
+        self.ending.close = Some(CloseKind::AbortNow);
+    }
+
+    /// How the client broke the rules of its rings, once. The client is to be taken away.
+    pub fn take_fault(&mut self) -> Option<RingFault> {
+        self.fault.take()
+    }
+
+    fn is_receiving(&self) -> bool {
+        self.stream.is_some()
+            && !self.ending.stopped
+            && matches!(self.state, QpState::Rts | QpState::Closing)
+    }
+
+    /// Nothing is left to be sent or waited for.
+    fn is_drained(&self) -> bool {
+        self.send.is_drained(self.ending.peer_done)
+    }
+
+    fn ring_fault(&mut self, fault: RingFault) {
+        self.fault.get_or_insert(fault);
+        self.rings_dead = true;
+        self.state = QpState::Error;
+        self.ending.stop();
+        self.ending.close = Some(CloseKind::AbortNow);
+    }
+}

@@ -1,0 +1,121 @@
+//! Completions and the flush (RFC 5040 section 5.5, rules 14, 15 and 19).
+
+use rnic_ipc::control::QpState;
+use rnic_ipc::work::{Completion, WcStatus};
+
+use super::pending::{Entry, Outcome};
+use super::{Qp, QpContext};
+
+impl Qp {
+    /// Completes the work of the send queue that has ended and has nothing unfinished before it.
+    pub(super) fn complete_ended(&mut self, ctx: &mut QpContext<'_>) {
+        while let Some((entry, outcome)) = self.send.pending.pop_ended() {
+            self.complete_send(ctx, entry, outcome);
+        }
+    }
+
+    fn complete_send(&mut self, ctx: &mut QpContext<'_>, entry: Entry, outcome: Outcome) {
+        count(ctx, outcome.status);
+        let success = outcome.status == WcStatus::Success;
+        if success && !entry.signaled {
+            return;
+        }
+        let completion = Completion {
+            wr_id: entry.wr_id,
+            qp: self.id.num.0,
+            byte_len: outcome.byte_len,
+            status: outcome.status as u8,
+            opcode: entry.opcode,
+            ..Completion::default()
+        };
+        // A dead CQ is told to the shard by the CQ table itself.
+        let _ = ctx.cqs.push(self.id.send_cq, &completion, !success);
+    }
+
+    /// Completes a receive; `completion` has what the message brought.
+    pub(super) fn complete_receive(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        status: WcStatus,
+        completion: Completion,
+        solicited: bool,
+    ) {
+        count(ctx, status);
+        let completion = Completion {
+            qp: self.id.num.0,
+            status: status as u8,
+            ..completion
+        };
+        let solicited = solicited || status != WcStatus::Success;
+        // As above.
+        let _ = ctx.cqs.push(self.id.recv_cq, &completion, solicited);
+    }
+
+    /// The end of all work: nothing of the application's memory is touched any more.
+    pub(super) fn enter_error(&mut self, ctx: &mut QpContext<'_>) {
+        self.state = QpState::Error;
+        self.ending.stop();
+        self.ending.close = None;
+        self.stream = None;
+        self.send.close();
+        self.flush(ctx);
+    }
+
+    /// Completes everything that is posted: what has ended as it ended, the rest as flushed.
+    pub(super) fn flush(&mut self, ctx: &mut QpContext<'_>) {
+        let flushed = Outcome {
+            status: WcStatus::WorkRequestFlushed,
+            byte_len: 0,
+        };
+        while let Some(entry) = self.send.pending.pop() {
+            let outcome = entry.outcome.unwrap_or(flushed);
+            self.complete_send(ctx, entry, outcome);
+        }
+        if self.receive.drop_current() {
+            self.flush_receive(ctx);
+        }
+        if self.rings_dead {
+            return;
+        }
+        // A client that posts while its work is flushed can't hold the shard here: no more is
+        // taken than a ring can hold.
+        for _ in 0..self.send.ring.capacity() {
+            match self.send.ring.pop(&mut self.send.request) {
+                Ok(true) => {
+                    let slot = &self.send.request.slot;
+                    let (wr_id, opcode) = (slot.wr_id, slot.opcode);
+                    let entry = Entry::new(wr_id, opcode, true);
+                    self.complete_send(ctx, entry, flushed);
+                }
+                Ok(false) => break,
+                Err(fault) => return self.ring_fault(fault),
+            }
+        }
+        for _ in 0..self.receive.ring.capacity() {
+            match self.receive.ring.pop(&mut self.receive.request) {
+                Ok(true) => self.flush_receive(ctx),
+                Ok(false) => break,
+                Err(fault) => return self.ring_fault(fault),
+            }
+        }
+    }
+
+    fn flush_receive(&mut self, ctx: &mut QpContext<'_>) {
+        let slot = &self.receive.request.slot;
+        let completion = Completion {
+            wr_id: slot.wr_id,
+            opcode: slot.opcode,
+            ..Completion::default()
+        };
+        self.complete_receive(ctx, WcStatus::WorkRequestFlushed, completion, false);
+    }
+}
+
+fn count(ctx: &mut QpContext<'_>, status: WcStatus) {
+    let counter = match status {
+        WcStatus::Success => &mut ctx.counters.work_completed,
+        WcStatus::WorkRequestFlushed => &mut ctx.counters.work_flushed,
+        _ => &mut ctx.counters.work_failed,
+    };
+    *counter += 1;
+}

@@ -1,0 +1,81 @@
+//! What the queue pairs of a shard count. Every refusal is counted under its reason.
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident)*) => {
+        /// Counts of all queue pairs of a shard.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct QpCounters {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl QpCounters {
+            /// Names and values, in a fixed order.
+            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name)),*].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
+    /// FPDUs received whole, with the right CRC.
+    fpdus_received
+    /// FPDUs produced.
+    fpdus_sent
+    /// FPDUs whose CRC was wrong (RFC 5044 section 8.2).
+    crc_errors
+    /// Octets placed into the application's memory.
+    octets_placed
+    /// Octets taken from the application's memory.
+    octets_gathered
+    /// RDMA Writes received whole.
+    writes_received
+    /// RDMA Writes sent whole.
+    writes_sent
+    /// Sends of all kinds received whole.
+    sends_received
+    /// Sends of all kinds sent whole.
+    sends_sent
+    /// RDMA Read Requests received.
+    read_requests_received
+    /// RDMA Read Requests sent.
+    read_requests_sent
+    /// RDMA Read Responses received whole.
+    read_responses_received
+    /// RDMA Read Responses sent whole.
+    read_responses_sent
+    /// STags invalidated for a Send with Invalidate.
+    stags_invalidated
+    /// Terminates received.
+    terminates_received
+    /// Terminates sent.
+    terminates_sent
+    /// A peer's accesses refused: no such STag.
+    refused_invalid_stag
+    /// A peer's accesses refused: another protection domain's STag.
+    refused_stag_not_associated
+    /// A peer's accesses refused: the region does not give the right.
+    refused_access_rights
+    /// A peer's accesses refused: outside the region.
+    refused_base_or_bounds
+    /// A peer's accesses refused: the tagged offset wraps.
+    refused_to_wrap
+    /// Sends with Invalidate of an STag that is not the peer's to invalidate.
+    refused_invalidate
+    /// Sends that found no receive posted.
+    refused_no_receive
+    /// Sends longer than the receive that they met.
+    refused_send_too_long
+    /// RDMA Read Requests beyond the IRD.
+    refused_ird_exceeded
+    /// Other segments that RDMAP or DDP refuses.
+    refused_protocol
+    /// Our own work requests that named memory they may not use, or were impossible.
+    local_errors
+    /// Work requests that completed with success, told to the client or not.
+    work_completed
+    /// Work requests that completed in error, flushed ones not counted.
+    work_failed
+    /// Work requests flushed.
+    work_flushed
+}

@@ -1,0 +1,186 @@
+//! Work requests of the send queue that were taken and have not completed yet, in the order of
+//! posting, which is the order in which they complete (RFC 5040 section 5.5, rule 15). Bounded by
+//! the depth of the send queue; never grows.
+
+use std::collections::VecDeque;
+
+use rnic_ipc::work::WcStatus;
+use rnic_proto::{Msn, Qn};
+
+/// The ring of pending work requests.
+#[derive(Debug)]
+pub(super) struct Pending {
+    entries: VecDeque<Entry>,
+    /// The ticket of the front entry.
+    first: u64,
+    depth: usize,
+}
+
+/// Names a pending work request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ticket(pub u64);
+
+/// A work request that is under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub wr_id: u64,
+    /// As the client wrote it.
+    pub opcode: u8,
+    /// A completion is wanted also on success.
+    pub signaled: bool,
+    /// Octets that a Read brings.
+    pub read_len: u32,
+    /// The untagged message that it became.
+    pub message: Option<(Qn, Msn)>,
+    /// How it ended, when it has.
+    pub outcome: Option<Outcome>,
+}
+
+impl Entry {
+    pub(super) fn new(wr_id: u64, opcode: u8, signaled: bool) -> Self {
+        Self {
+            wr_id,
+            opcode,
+            signaled,
+            read_len: 0,
+            message: None,
+            outcome: None,
+        }
+    }
+}
+
+/// How a work request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Outcome {
+    pub status: WcStatus,
+    /// Octets read.
+    pub byte_len: u32,
+}
+
+impl Pending {
+    pub(super) fn new(depth: usize) -> Self {
+        Self {
+            entries: VecDeque::with_capacity(depth),
+            first: 0,
+            depth,
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.entries.len() >= self.depth
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Appends a work request; the caller has looked that there is room.
+    pub(super) fn push(&mut self, entry: Entry) -> Ticket {
+        debug_assert!(!self.is_full());
+        let ticket = Ticket(self.first.wrapping_add(self.entries.len() as u64));
+        self.entries.push_back(entry);
+        ticket
+    }
+
+    /// The work request with this ticket, if it is still here.
+    pub(super) fn get_mut(&mut self, ticket: Ticket) -> Option<&mut Entry> {
+        let index = usize::try_from(ticket.0.wrapping_sub(self.first)).ok()?;
+        self.entries.get_mut(index)
+    }
+
+    /// The work request that became this message, if it is still here.
+    pub(super) fn find(&self, qn: Qn, msn: Msn) -> Option<Ticket> {
+        let index = self
+            .entries
+            .iter()
+            .position(|entry| entry.message == Some((qn, msn)))?;
+        Some(Ticket(self.first.wrapping_add(index as u64)))
+    }
+
+    /// Says how a work request ended. It completes when those before it have.
+    pub(super) fn end(&mut self, ticket: Ticket, outcome: Outcome) {
+        if let Some(entry) = self.get_mut(ticket) {
+            entry.outcome = Some(outcome);
+        }
+    }
+
+    /// Says that a Read brought all its octets.
+    pub(super) fn succeed(&mut self, ticket: Ticket) {
+        if let Some(entry) = self.get_mut(ticket) {
+            let outcome = Outcome {
+                status: WcStatus::Success,
+                byte_len: entry.read_len,
+            };
+            entry.outcome = Some(outcome);
+        }
+    }
+
+    /// Says how a work request ended and that those before it will never end by themselves.
+    pub(super) fn end_up_to(&mut self, ticket: Ticket, outcome: Outcome) {
+        let flushed = Outcome {
+            status: WcStatus::WorkRequestFlushed,
+            byte_len: 0,
+        };
+        let Ok(index) = usize::try_from(ticket.0.wrapping_sub(self.first)) else {
+            return;
+        };
+        if index >= self.entries.len() {
+            return;
+        }
+        for entry in self.entries.iter_mut().take(index) {
+            entry.outcome.get_or_insert(flushed);
+        }
+        self.end(ticket, outcome);
+    }
+
+    /// Takes the oldest work request when it has ended.
+    pub(super) fn pop_ended(&mut self) -> Option<(Entry, Outcome)> {
+        let outcome = self.entries.front()?.outcome?;
+        self.pop().map(|entry| (entry, outcome))
+    }
+
+    /// Takes the oldest work request, ended or not.
+    pub(super) fn pop(&mut self) -> Option<Entry> {
+        let entry = self.entries.pop_front()?;
+        self.first = self.first.wrapping_add(1);
+        Some(entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(wr_id: u64) -> Entry {
+        Entry::new(wr_id, 0, true)
+    }
+
+    const DONE: Outcome = Outcome {
+        status: WcStatus::Success,
+        byte_len: 0,
+    };
+
+    #[test]
+    fn work_completes_in_the_order_of_posting() {
+        let mut pending = Pending::new(2);
+        let first = pending.push(entry(1));
+        let second = pending.push(entry(2));
+        assert!(pending.is_full());
+        pending.end(second, DONE);
+        assert!(pending.pop_ended().is_none());
+        pending.end(first, DONE);
+        assert_eq!(pending.pop_ended().unwrap().0.wr_id, 1);
+        assert_eq!(pending.pop_ended().unwrap().0.wr_id, 2);
+        assert!(pending.pop_ended().is_none());
+    }
+
+    #[test]
+    fn a_ticket_of_work_that_is_gone_names_nothing() {
+        let mut pending = Pending::new(2);
+        let first = pending.push(entry(1));
+        pending.pop();
+        pending.push(entry(2));
+        pending.end(first, DONE);
+        assert!(pending.pop_ended().is_none());
+    }
+}

@@ -1,0 +1,359 @@
+//! The way in: FPDUs are checked, placed, and delivered (RFC 5040 section 7.2, RFC 5041 sections
+//! 5.3 and 7.1). Placement and Delivery are two steps: [`Qp::place`] copies and tells nobody,
+//! [`Qp::deliver`] acts on what the LLP has in order and touches no payload.
+
+use rnic_ipc::control::QpState;
+use rnic_ipc::ring::{WorkQueueConsumer, WorkRequest};
+use rnic_ipc::work::{Completion, Sge, WC_SOLICITED, WC_WITH_INVALIDATE, WcStatus, WrOpcode};
+use rnic_proto::ddp::DdpError;
+use rnic_proto::mpa::fpdu;
+use rnic_proto::rdmap::{Inbound, RdmapError, ReadRequest, SendKind, TerminateError};
+use rnic_proto::{Gather, MessageOffset, Msn, Stag, TaggedOffset};
+
+use super::pending::{Outcome, Ticket};
+use super::send::RTR_TOKEN;
+use super::terminate::{count_refusal, source_error, tagged_error};
+use super::{Qp, QpContext, elements};
+use crate::stag::Sink;
+
+/// What a queue pair takes Sends with.
+#[derive(Debug)]
+pub(super) struct ReceiveSide {
+    pub ring: WorkQueueConsumer,
+    /// The receive that a Send is being placed into; without one, scratch.
+    pub request: WorkRequest,
+    /// The Send that it is for.
+    current: Option<Msn>,
+}
+
+impl ReceiveSide {
+    pub(super) fn new(ring: WorkQueueConsumer) -> Self {
+        Self {
+            ring,
+            request: WorkRequest::default(),
+            current: None,
+        }
+    }
+
+    /// Forgets the receive under way; whether there was one.
+    pub(super) fn drop_current(&mut self) -> bool {
+        self.current.take().is_some()
+    }
+}
+
+impl Qp {
+    /// Takes in one whole FPDU.
+    pub(super) fn receive_fpdu(&mut self, ctx: &mut QpContext<'_>, fpdu: &Gather<'_>) {
+        self.send.allow();
+        let ulpdu = match fpdu::verify(fpdu, self.crc) {
+            Ok(ulpdu) => ulpdu,
+            Err(error) => {
+                ctx.counters.crc_errors += 1;
+                return self.fail(error.into(), None);
+            }
+        };
+        ctx.counters.fpdus_received += 1;
+        let Some(stream) = &mut self.stream else {
+            return;
+        };
+        let inbound = match stream.classify(&ulpdu) {
+            Ok(inbound) => inbound,
+            Err(error) => {
+                count_protocol(ctx, error);
+                return self.fail(error, Some(&ulpdu));
+            }
+        };
+        let Some(payload) = ulpdu.tail(inbound.payload_offset()) else {
+            return;
+        };
+        let done = self
+            .place(ctx, &inbound, &payload)
+            .and_then(|()| self.deliver(ctx, &inbound));
+        if let Err(error) = done {
+            self.fail(error, Some(&ulpdu));
+        }
+    }
+
+    /// Copies a segment's payload to its final place.
+    fn place(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        inbound: &Inbound,
+        payload: &Gather<'_>,
+    ) -> Result<(), TerminateError> {
+        match *inbound {
+            Inbound::Write { stag, to, len, .. } if len > 0 => {
+                self.place_write(ctx, stag, to, len, payload)
+            }
+            Inbound::ReadResponse {
+                token,
+                stag,
+                to,
+                len,
+                ..
+            } if len > 0 => self.place_read_response(ctx, token, stag, to, len, payload),
+            Inbound::Send { msn, mo, len, .. } => self.place_send(ctx, msn, mo, len, payload),
+            _ => Ok(()),
+        }
+    }
+
+    fn place_write(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        stag: Stag,
+        to: TaggedOffset,
+        len: u32,
+        payload: &Gather<'_>,
+    ) -> Result<(), TerminateError> {
+        match ctx.stags.remote_write(stag, to, len, self.id.pd) {
+            Ok(sink) => copy_in(&sink, payload)?,
+            Err(error) => {
+                count_refusal(ctx, error);
+                return Err(tagged_error(error));
+            }
+        }
+        ctx.counters.octets_placed += u64::from(len);
+        Ok(())
+    }
+
+    /// The sink is our own region, checked when the Read was posted: if it can't be written now,
+    /// its owner took it away.
+    fn place_read_response(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        token: u64,
+        stag: Stag,
+        to: TaggedOffset,
+        len: u32,
+        payload: &Gather<'_>,
+    ) -> Result<(), TerminateError> {
+        let sink = Sge {
+            addr: to.0,
+            length: len,
+            lkey: stag.0,
+        };
+        match ctx.stags.local_write(&sink, self.id.pd) {
+            Ok(sink) => copy_in(&sink, payload)?,
+            Err(error) => {
+                ctx.counters.local_errors += 1;
+                let outcome = Outcome {
+                    status: WcStatus::LocalProtection,
+                    byte_len: 0,
+                };
+                self.send.pending.end_up_to(Ticket(token), outcome);
+                self.complete_ended(ctx);
+                return Err(tagged_error(error));
+            }
+        }
+        ctx.counters.octets_placed += u64::from(len);
+        Ok(())
+    }
+
+    fn place_send(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        msn: Msn,
+        mo: MessageOffset,
+        len: u32,
+        payload: &Gather<'_>,
+    ) -> Result<(), TerminateError> {
+        if self.receive.current != Some(msn) {
+            self.take_receive(ctx, msn)?;
+        }
+        let end = u64::from(mo.0) + u64::from(len);
+        if end > self.receive.request.total_length() {
+            ctx.counters.refused_send_too_long += 1;
+            self.fail_receive(ctx, WcStatus::LocalLength);
+            return Err(DdpError::MessageTooLong.into());
+        }
+        if self.scatter(ctx, mo, len, payload).is_err() {
+            ctx.counters.local_errors += 1;
+            self.fail_receive(ctx, WcStatus::LocalProtection);
+            return Err(RdmapError::LocalCatastrophic.into());
+        }
+        ctx.counters.octets_placed += u64::from(len);
+        Ok(())
+    }
+
+    /// Takes the receive that a Send consumes: the oldest that is posted.
+    fn take_receive(&mut self, ctx: &mut QpContext<'_>, msn: Msn) -> Result<(), TerminateError> {
+        match self.receive.ring.pop(&mut self.receive.request) {
+            Ok(true) => {}
+            Ok(false) => {
+                ctx.counters.refused_no_receive += 1;
+                return Err(DdpError::NoBuffer.into());
+            }
+            Err(fault) => {
+                self.ring_fault(fault);
+                return Err(RdmapError::LocalCatastrophic.into());
+            }
+        }
+        self.receive.current = Some(msn);
+        let request = &self.receive.request;
+        let possible =
+            request.opcode() == Some(WrOpcode::Recv) && request.sges().len() <= self.id.max_sge;
+        if !possible {
+            ctx.counters.local_errors += 1;
+            self.fail_receive(ctx, WcStatus::LocalQpOperation);
+            return Err(RdmapError::LocalCatastrophic.into());
+        }
+        Ok(())
+    }
+
+    fn scatter(
+        &self,
+        ctx: &QpContext<'_>,
+        mo: MessageOffset,
+        len: u32,
+        payload: &Gather<'_>,
+    ) -> Result<(), TerminateError> {
+        let catastrophic = RdmapError::LocalCatastrophic;
+        let mut from = 0;
+        let sges = self.receive.request.sges();
+        for sge in elements::pieces(sges, u64::from(mo.0), len) {
+            let sink = ctx
+                .stags
+                .local_write(&sge, self.id.pd)
+                .map_err(|_| catastrophic)?;
+            let part = payload.sub(from, sge.length as usize).ok_or(catastrophic)?;
+            copy_in(&sink, &part)?;
+            from += sge.length as usize;
+        }
+        Ok(())
+    }
+
+    fn fail_receive(&mut self, ctx: &mut QpContext<'_>, status: WcStatus) {
+        self.receive.drop_current();
+        let completion = self.receive_completion();
+        self.complete_receive(ctx, status, completion, false);
+    }
+
+    fn receive_completion(&self) -> Completion {
+        let slot = &self.receive.request.slot;
+        Completion {
+            wr_id: slot.wr_id,
+            opcode: slot.opcode,
+            ..Completion::default()
+        }
+    }
+
+    /// Acts on a segment that the LLP has in order.
+    fn deliver(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        inbound: &Inbound,
+    ) -> Result<(), TerminateError> {
+        match *inbound {
+            Inbound::Write { last: true, .. } => ctx.counters.writes_received += 1,
+            Inbound::ReadResponse {
+                token, last: true, ..
+            } => self.deliver_read(ctx, token),
+            Inbound::Send {
+                kind,
+                invalidate,
+                mo,
+                len,
+                last: true,
+                ..
+            } => {
+                let length = mo.0.saturating_add(len);
+                return self.deliver_send(ctx, kind, invalidate, length);
+            }
+            Inbound::ReadRequest { msn, request } => {
+                return self.deliver_read_request(ctx, msn, request);
+            }
+            Inbound::Terminate(terminate) => self.receive_terminate(ctx, &terminate),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn deliver_read(&mut self, ctx: &mut QpContext<'_>, token: u64) {
+        ctx.counters.read_responses_received += 1;
+        if token == RTR_TOKEN {
+            return;
+        }
+        self.send.pending.succeed(Ticket(token));
+        self.complete_ended(ctx);
+    }
+
+    fn deliver_send(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        kind: SendKind,
+        invalidate: Option<Stag>,
+        length: u32,
+    ) -> Result<(), TerminateError> {
+        let mut completion = Completion {
+            byte_len: length,
+            ..self.receive_completion()
+        };
+        if let Some(stag) = invalidate {
+            if ctx.stags.invalidate(stag, self.id.pd).is_err() {
+                ctx.counters.refused_invalidate += 1;
+                return Err(RdmapError::CannotInvalidate.into());
+            }
+            ctx.counters.stags_invalidated += 1;
+            completion.flags |= WC_WITH_INVALIDATE;
+            completion.invalidated = stag.0;
+        }
+        if kind.solicited {
+            completion.flags |= WC_SOLICITED;
+        }
+        ctx.counters.sends_received += 1;
+        self.receive.drop_current();
+        self.complete_receive(ctx, WcStatus::Success, completion, kind.solicited);
+        Ok(())
+    }
+
+    fn deliver_read_request(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        msn: Msn,
+        request: ReadRequest,
+    ) -> Result<(), TerminateError> {
+        ctx.counters.read_requests_received += 1;
+        if request.size > 0 {
+            let ReadRequest {
+                source_stag,
+                source_to,
+                size,
+                ..
+            } = request;
+            let found = ctx
+                .stags
+                .remote_read(source_stag, source_to, size, self.id.pd);
+            if let Err(error) = found {
+                count_refusal(ctx, error);
+                return Err(source_error(error));
+            }
+        }
+        if self.state == QpState::Rts {
+            self.send.respond(msn, request);
+        } else if let Some(stream) = &mut self.stream {
+            // After our FIN there is no way to answer; the peer learns it from the FIN.
+            stream.read_response_sent();
+        }
+        Ok(())
+    }
+}
+
+/// Copies a whole payload to its sink.
+fn copy_in(sink: &Sink<'_>, payload: &Gather<'_>) -> Result<(), TerminateError> {
+    let mut at = 0;
+    for chunk in payload.chunks() {
+        sink.write(at, chunk)
+            .map_err(|_| DdpError::LocalCatastrophic)?;
+        at += chunk.len() as u64;
+    }
+    Ok(())
+}
+
+fn count_protocol(ctx: &mut QpContext<'_>, error: TerminateError) {
+    // Of what the stream judges, only a Read Request beyond the IRD has no buffer.
+    if error == TerminateError::Ddp(DdpError::NoBuffer) {
+        ctx.counters.refused_ird_exceeded += 1;
+    } else {
+        ctx.counters.refused_protocol += 1;
+    }
+}

@@ -1,0 +1,93 @@
+//! RDMA Read Responses (RFC 5040 sections 5.2.2 and 5.5, rule 20): the answers to the peer's Read
+//! Requests, in the order of their delivery.
+
+use rnic_proto::crc::Crc32c;
+use rnic_proto::rdmap::{ReadRequest, segment};
+use rnic_proto::{Gather, Msn, TaggedOffset};
+
+use super::send::{Failed, Turn};
+use super::terminate::{count_refusal, source_error};
+use super::{Qp, QpContext};
+
+/// An RDMA Read Request that is being answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Response {
+    pub msn: Msn,
+    pub request: ReadRequest,
+    /// Octets sent.
+    pub sent: u32,
+}
+
+impl Response {
+    pub(super) fn new(msn: Msn, request: ReadRequest) -> Self {
+        Self {
+            msn,
+            request,
+            sent: 0,
+        }
+    }
+
+    pub(super) fn left(&self) -> u32 {
+        self.request.size.saturating_sub(self.sent)
+    }
+
+    /// What is left to answer (RFC 5040 section 4.8). The source was checked not to wrap; the
+    /// sink is the peer's business, and wraps as the peer's numbers do.
+    fn rest(&self) -> ReadRequest {
+        let sent = u64::from(self.sent);
+        ReadRequest {
+            sink_to: TaggedOffset(self.request.sink_to.0.wrapping_add(sent)),
+            source_to: TaggedOffset(self.request.source_to.0.wrapping_add(sent)),
+            size: self.left(),
+            ..self.request
+        }
+    }
+}
+
+impl Qp {
+    /// A segment of an RDMA Read Response. The source is checked for each: it may be revoked while
+    /// the response is under way.
+    pub(super) fn put_response(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        response: Response,
+        ulpdu: &mut [u8],
+        crc: &mut Crc32c,
+    ) -> Result<(), Failed> {
+        let (header, payload) = ulpdu.split_at_mut(segment::READ_RESPONSE_LEN);
+        let len = payload.len() as u32;
+        let rest = response.rest();
+        let last = len >= rest.size;
+        segment::put_read_response(header, rest.sink_stag, rest.sink_to, last);
+        self.update_crc(crc, header);
+        if len > 0 {
+            let (stag, to) = (rest.source_stag, rest.source_to);
+            match ctx.stags.remote_read(stag, to, len, self.id.pd) {
+                Ok(source) => self.copy_out(&source, payload, crc)?,
+                Err(error) => {
+                    count_refusal(ctx, error);
+                    let mut octets = [0; segment::READ_REQUEST_LEN];
+                    segment::put_read_request(&mut octets, response.msn, &rest);
+                    let pieces = [&octets[..]];
+                    self.fail(source_error(error), Some(&Gather::new(&pieces)));
+                    return Err(Failed);
+                }
+            }
+            ctx.counters.octets_gathered += u64::from(len);
+        }
+        if !last {
+            if let Some(front) = self.send.responses.front_mut() {
+                front.sent = front.sent.saturating_add(len);
+            }
+            self.send.in_message = Some(Turn::Responses);
+            return Ok(());
+        }
+        self.send.responses.pop_front();
+        if let Some(stream) = &mut self.stream {
+            stream.read_response_sent();
+        }
+        ctx.counters.read_responses_sent += 1;
+        self.message_done(Turn::Responses);
+        Ok(())
+    }
+}

@@ -1,0 +1,293 @@
+//! The way out: work requests and RDMA Read Responses become FPDUs, one message after the other
+//! (RFC 5040 section 5, RFC 5041 section 5.3). Segments of two messages are never mixed; between
+//! messages the send queue and the Read Responses take turns.
+
+use std::collections::VecDeque;
+
+use rnic_ipc::control::QpState;
+use rnic_ipc::ring::{WorkQueueConsumer, WorkRequest};
+use rnic_proto::Msn;
+use rnic_proto::crc::Crc32c;
+use rnic_proto::mpa::MpaError;
+use rnic_proto::mpa::fpdu::{self, HEADER_LEN, MULPDU_MIN};
+use rnic_proto::mpa::startup::Rtr;
+use rnic_proto::rdmap::{RdmapError, ReadRequest, segment, terminate};
+
+use super::pending::Pending;
+use super::respond::Response;
+use super::work::{Kind, Work};
+use super::{CloseKind, Qp, QpContext};
+use crate::stag::Source;
+
+/// The token of the Ready-to-Receive Read, which is no work request's ticket.
+pub(super) const RTR_TOKEN: u64 = u64::MAX;
+
+/// What a queue pair has to send.
+#[derive(Debug)]
+pub(super) struct SendSide {
+    pub ring: WorkQueueConsumer,
+    /// The work request under way; without one, scratch.
+    pub request: WorkRequest,
+    pub work: Option<Work>,
+    pub pending: Pending,
+    /// RDMA Read Requests to be answered, oldest first; at most IRD.
+    pub responses: VecDeque<Response>,
+    /// Whose segments are under way in the middle of a message.
+    pub in_message: Option<Turn>,
+    /// Whose turn it is when both have something.
+    turn: Turn,
+    /// The peer may be sent FPDUs.
+    may_send: bool,
+    /// The Ready-to-Receive indication, until sent.
+    rtr: Option<Rtr>,
+    pub ord: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    Work,
+    Responses,
+}
+
+/// What the next FPDU is.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    Terminate,
+    Rtr(Rtr),
+    Work(Work),
+    Response(Response),
+}
+
+/// The stream has failed instead: there may be a Terminate to send.
+pub(super) struct Failed;
+
+impl SendSide {
+    pub(super) fn new(ring: WorkQueueConsumer, depth: u32) -> Self {
+        Self {
+            ring,
+            request: WorkRequest::default(),
+            work: None,
+            pending: Pending::new(depth.max(1) as usize),
+            responses: VecDeque::new(),
+            in_message: None,
+            turn: Turn::Work,
+            may_send: false,
+            rtr: None,
+            ord: 0,
+        }
+    }
+
+    /// RDMA mode begins.
+    pub(super) fn open(&mut self, ird: u16, ord: u16, initiator: bool, rtr: Option<Rtr>) {
+        self.responses.reserve_exact(usize::from(ird));
+        self.ord = ord;
+        self.may_send = initiator;
+        self.rtr = rtr.filter(|_| initiator);
+    }
+
+    /// The peer's first FPDU came.
+    pub(super) fn allow(&mut self) {
+        self.may_send = true;
+    }
+
+    /// Nothing is sent any more.
+    pub(super) fn close(&mut self) {
+        self.work = None;
+        self.responses.clear();
+        self.in_message = None;
+        self.rtr = None;
+        self.may_send = false;
+    }
+
+    pub(super) fn clear_pending(&self) {
+        self.ring.clear_pending();
+    }
+
+    /// Queues an RDMA Read Request; the stream has looked that there are at most IRD.
+    pub(super) fn respond(&mut self, msn: Msn, request: ReadRequest) {
+        self.responses.push_back(Response::new(msn, request));
+    }
+
+    /// Nothing is left to send, and nothing that the peer still has to answer. A peer that is
+    /// done answers no Read: then neither Reads nor what is posted behind them holds the end up.
+    pub(super) fn is_drained(&self, peer_done: bool) -> bool {
+        if peer_done && !self.may_send {
+            return true;
+        }
+        let behind_reads = self.pending.is_full() || self.work.is_some_and(|work| work.is_read());
+        let stuck = peer_done && behind_reads;
+        let nothing_posted = self.work.is_none() && self.ring.is_empty();
+        self.in_message.is_none()
+            && self.rtr.is_none()
+            && self.responses.is_empty()
+            && (stuck || nothing_posted)
+            && (peer_done || self.pending.is_empty())
+    }
+}
+
+impl Qp {
+    /// Octets of the FPDU that [`Self::produce`] would write now; none when there is nothing to
+    /// write. `mulpdu` is the longest ULPDU, in octets.
+    pub fn output_len(&mut self, ctx: &mut QpContext<'_>, mulpdu: usize) -> Option<usize> {
+        let next = self.next(ctx)?;
+        Some(fpdu::fpdu_length(
+            self.ulpdu_len(&next, mulpdu.max(MULPDU_MIN)),
+        ))
+    }
+
+    /// Writes the next FPDU, whole, to the front of `out`, and gives its length in octets: that of
+    /// [`Self::output_len`] unless an error makes it a Terminate. None when there is nothing to
+    /// write or `out` is too short.
+    ///
+    /// What was written is sent: a Send or RDMA Write completes with its last segment.
+    pub fn produce(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        mulpdu: usize,
+        out: &mut [u8],
+    ) -> Option<usize> {
+        loop {
+            let next = self.next(ctx)?;
+            let ulpdu_len = self.ulpdu_len(&next, mulpdu.max(MULPDU_MIN));
+            let out = out.get_mut(..fpdu::fpdu_length(ulpdu_len))?;
+            let mut crc = fpdu::begin(out, ulpdu_len);
+            let ulpdu = &mut out[HEADER_LEN..HEADER_LEN + ulpdu_len];
+            let Ok(()) = self.put(ctx, next, ulpdu, &mut crc) else {
+                // What failed is not tried again. Its own error was told if it had one, and then
+                // this one changes nothing; at most a Terminate follows.
+                self.fail(RdmapError::LocalCatastrophic.into(), None);
+                continue;
+            };
+            ctx.counters.fpdus_sent += 1;
+            return Some(fpdu::finish(out, ulpdu_len, self.crc, Some(crc)));
+        }
+    }
+
+    fn next(&mut self, ctx: &mut QpContext<'_>) -> Option<Next> {
+        if self.ending.terminate.is_some() && self.send.may_send {
+            return Some(Next::Terminate);
+        }
+        if self.state != QpState::Rts || !self.send.may_send || self.ending.stopped {
+            return None;
+        }
+        if let Some(rtr) = self.send.rtr {
+            return Some(Next::Rtr(rtr));
+        }
+        if self.send.work.is_none() {
+            self.take_work(ctx);
+            if self.ending.terminate.is_some() {
+                return Some(Next::Terminate);
+            }
+            if self.ending.stopped {
+                return None;
+            }
+        }
+        let work = self
+            .send
+            .work
+            .filter(|work| self.may_begin(work))
+            .map(Next::Work);
+        let response = self.send.responses.front().copied().map(Next::Response);
+        match self.send.in_message.unwrap_or(self.send.turn) {
+            Turn::Work => work.or(response),
+            Turn::Responses => response.or(work),
+        }
+    }
+
+    fn may_begin(&self, work: &Work) -> bool {
+        let stream = self.stream.as_ref();
+        !work.is_read() || stream.is_some_and(|stream| stream.can_begin_read())
+    }
+
+    fn ulpdu_len(&self, next: &Next, mulpdu: usize) -> usize {
+        let segment = |header: usize, left: u32| header + (left as usize).min(mulpdu - header);
+        match next {
+            Next::Terminate => {
+                let terminate = self.ending.terminate.as_ref();
+                terminate.map_or(0, |(message, _)| message.octets().len())
+            }
+            Next::Rtr(Rtr::Write) => segment::WRITE_LEN,
+            Next::Rtr(Rtr::Send) => segment::SEND_LEN,
+            Next::Rtr(Rtr::Read) => segment::READ_REQUEST_LEN,
+            Next::Work(work) => {
+                let left = work.total.saturating_sub(work.sent);
+                match work.kind {
+                    Kind::Send { .. } => segment(segment::SEND_LEN, left),
+                    Kind::Write { .. } => segment(segment::WRITE_LEN, left),
+                    Kind::Read(_) => segment::READ_REQUEST_LEN,
+                }
+            }
+            Next::Response(response) => segment(segment::READ_RESPONSE_LEN, response.left()),
+        }
+    }
+
+    fn put(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        next: Next,
+        ulpdu: &mut [u8],
+        crc: &mut Crc32c,
+    ) -> Result<(), Failed> {
+        match next {
+            Next::Terminate => self.put_terminate(ctx, ulpdu),
+            Next::Rtr(rtr) => self.put_rtr(rtr, ulpdu)?,
+            Next::Work(work) => match work.kind {
+                Kind::Read(request) => self.put_read_request(ctx, &work, &request, ulpdu)?,
+                _ => return self.put_payload_segment(ctx, work, ulpdu, crc),
+            },
+            Next::Response(response) => return self.put_response(ctx, response, ulpdu, crc),
+        }
+        self.update_crc(crc, ulpdu);
+        Ok(())
+    }
+
+    fn put_terminate(&mut self, ctx: &mut QpContext<'_>, ulpdu: &mut [u8]) {
+        if let Some((message, control)) = self.ending.terminate.take() {
+            ulpdu.copy_from_slice(message.octets());
+            self.ending.close = Some(CloseKind::AfterTerminateSent { control });
+            ctx.counters.terminates_sent += 1;
+        }
+    }
+
+    fn put_rtr(&mut self, rtr: Rtr, ulpdu: &mut [u8]) -> Result<(), Failed> {
+        self.send.rtr = None;
+        let stream = self.stream.as_mut().ok_or(Failed)?;
+        if stream.put_rtr(rtr, RTR_TOKEN, ulpdu).is_none() {
+            self.fail(MpaError::NoMatchingRtr.into(), None);
+            return Err(Failed);
+        }
+        Ok(())
+    }
+
+    /// Copies octets of the application into a segment.
+    pub(super) fn copy_out(
+        &self,
+        source: &Source<'_>,
+        payload: &mut [u8],
+        crc: &mut Crc32c,
+    ) -> Result<(), Failed> {
+        source.read(0, payload).map_err(|_| Failed)?;
+        // Of the copy: the application may change its memory meanwhile.
+        self.update_crc(crc, payload);
+        Ok(())
+    }
+
+    pub(super) fn update_crc(&self, crc: &mut Crc32c, octets: &[u8]) {
+        if self.crc {
+            crc.update(octets);
+        }
+    }
+
+    /// A message is out: the other one's turn.
+    pub(super) fn message_done(&mut self, done: Turn) {
+        self.send.in_message = None;
+        self.send.turn = match done {
+            Turn::Work => Turn::Responses,
+            Turn::Responses => Turn::Work,
+        };
+    }
+}
+
+// So the longest message that is never segmented fits, and every header leaves room for payload.
+const _: () = assert!(MULPDU_MIN > segment::READ_REQUEST_LEN);
+const _: () = assert!(MULPDU_MIN > terminate::ULPDU_LEN_MAX);

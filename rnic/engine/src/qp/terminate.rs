@@ -1,0 +1,157 @@
+//! How a stream ends: Terminate sent, Terminate received, or closed (RFC 5040 sections 4.8, 6.2
+//! and 7.1). The first error is the one that is told; after it nothing is placed or delivered.
+
+use rnic_ipc::control::QpState;
+use rnic_ipc::work::WcStatus;
+use rnic_proto::ddp::DdpError;
+use rnic_proto::ddp::Header;
+use rnic_proto::rdmap::{RdmapError, Terminate, TerminateError, TerminateMessage};
+use rnic_proto::{Gather, Msn, Qn};
+
+use super::pending::{Outcome, Ticket};
+use super::{CloseKind, Qp, QpContext};
+use crate::stag::StagError;
+
+/// Where a stream is in its ending.
+#[derive(Debug, Default)]
+pub(super) struct Ending {
+    /// A graceful end is wanted once everything is sent.
+    pub wanted: bool,
+    /// The peer sends nothing more: no use in waiting for it.
+    pub peer_done: bool,
+    /// Nothing is sent or received any more, a Terminate excepted.
+    pub stopped: bool,
+    /// The Terminate that is to be sent next.
+    pub terminate: Option<(TerminateMessage, u16)>,
+    /// How the connection is to be ended, until told.
+    pub close: Option<CloseKind>,
+}
+
+impl Ending {
+    pub(super) fn peer_closed(&mut self, mid_fpdu: bool) {
+        self.peer_done = true;
+        self.wanted = true;
+        if mid_fpdu && !self.stopped {
+            self.stop();
+            self.close = Some(CloseKind::AbortNow);
+        }
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.stopped = true;
+        self.terminate = None;
+    }
+}
+
+impl Qp {
+    /// Ends the stream with a Terminate. `offending` is the ULPDU at fault. After our FIN nothing
+    /// can be sent: reset.
+    pub(super) fn fail(&mut self, error: TerminateError, offending: Option<&Gather<'_>>) {
+        if self.ending.stopped {
+            return;
+        }
+        log::debug!("queue pair {}: ending the stream: {error}", self.id.num);
+        self.ending.stop();
+        if self.state != QpState::Rts {
+            self.ending.close = Some(CloseKind::AbortNow);
+            return;
+        }
+        self.state = QpState::Terminate;
+        let stream = self.stream.as_mut();
+        let message = stream.and_then(|stream| stream.terminate(error, offending));
+        self.ending.terminate = message.map(|message| (message, error.control()));
+    }
+
+    /// A work request of the send queue can't be done. What was posted before it won't be done any
+    /// more either, so all of them complete, in order (RFC 5040 section 7.1, case 1).
+    pub(super) fn fail_work(&mut self, ctx: &mut QpContext<'_>, ticket: Ticket, status: WcStatus) {
+        ctx.counters.local_errors += 1;
+        self.send.pending.end_up_to(
+            ticket,
+            Outcome {
+                status,
+                byte_len: 0,
+            },
+        );
+        self.complete_ended(ctx);
+        self.fail(RdmapError::LocalCatastrophic.into(), None);
+    }
+
+    /// The peer ends the stream. The work request that it names ends with its error, if it is
+    /// still there; the others are flushed when the connection is gone.
+    pub(super) fn receive_terminate(&mut self, ctx: &mut QpContext<'_>, terminate: &Terminate) {
+        log::debug!(
+            "queue pair {}: Terminate received: {}",
+            self.id.num,
+            terminate.error
+        );
+        ctx.counters.terminates_received += 1;
+        self.ending.stop();
+        self.state = QpState::Terminate;
+        let control = terminate.error.control();
+        self.ending.close = Some(CloseKind::TerminateReceived { control });
+        if let Some((qn, msn)) = named(terminate)
+            && let Some(ticket) = self.send.pending.find(qn, msn)
+        {
+            let outcome = Outcome {
+                status: remote_status(terminate.error),
+                byte_len: 0,
+            };
+            self.send.pending.end_up_to(ticket, outcome);
+            self.complete_ended(ctx);
+        }
+    }
+}
+
+/// The message that a Terminate names.
+fn named(terminate: &Terminate) -> Option<(Qn, Msn)> {
+    match terminate.ddp_header? {
+        Header::Untagged(header) => Some((header.qn, header.msn)),
+        Header::Tagged(_) => None,
+    }
+}
+
+fn remote_status(error: TerminateError) -> WcStatus {
+    match error {
+        TerminateError::Rdmap(error) if error.error_type() == 1 => WcStatus::RemoteAccess,
+        TerminateError::Ddp(error) if error.error_type() == 1 => WcStatus::RemoteAccess,
+        _ => WcStatus::RemoteOperation,
+    }
+}
+
+/// What DDP says of a tagged segment that may not be placed (RFC 5041 section 7.2); it has no
+/// number for rights, RDMAP has (RFC 5040 Figure 9).
+pub(super) fn tagged_error(error: StagError) -> TerminateError {
+    match error {
+        StagError::Invalid { .. } => DdpError::InvalidStag.into(),
+        StagError::NotAssociated { .. } => DdpError::StagNotAssociated.into(),
+        StagError::AccessRights { .. } => RdmapError::AccessRights.into(),
+        StagError::Wrap { .. } => DdpError::ToWrap.into(),
+        StagError::Bounds { .. } => DdpError::BaseOrBounds.into(),
+    }
+}
+
+/// What RDMAP says of a Read Request whose source may not be read (RFC 5040 section 7.2).
+pub(super) fn source_error(error: StagError) -> TerminateError {
+    match error {
+        StagError::Invalid { .. } => RdmapError::InvalidStag,
+        StagError::NotAssociated { .. } => RdmapError::StagNotAssociated,
+        StagError::AccessRights { .. } => RdmapError::AccessRights,
+        StagError::Wrap { .. } => RdmapError::ToWrap,
+        StagError::Bounds { .. } => RdmapError::BaseOrBounds,
+    }
+    .into()
+}
+
+/// Counts a peer's access that was refused.
+pub(super) fn count_refusal(ctx: &mut QpContext<'_>, error: StagError) {
+    let counters = &mut *ctx.counters;
+    let counter = match error {
+        StagError::Invalid { .. } => &mut counters.refused_invalid_stag,
+        StagError::NotAssociated { .. } => &mut counters.refused_stag_not_associated,
+        StagError::AccessRights { .. } => &mut counters.refused_access_rights,
+        StagError::Wrap { .. } => &mut counters.refused_to_wrap,
+        StagError::Bounds { .. } => &mut counters.refused_base_or_bounds,
+    };
+    *counter += 1;
+}

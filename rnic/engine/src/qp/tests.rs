@@ -1,0 +1,386 @@
+//! Two queue pairs joined by memory: what one produces the other receives, cut anywhere.
+
+mod endings;
+mod hostile;
+mod local_errors;
+mod programs;
+mod remote_errors;
+mod transfers;
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rnic_ipc::control::Access;
+use rnic_ipc::ring::{CqConsumer, CqProducer, QpMemory, WorkQueueProducer, WorkRequest};
+use rnic_ipc::shm::SharedMemory;
+use rnic_ipc::work::{Completion, Sge, WR_SIGNALED, WcStatus, WrOpcode};
+use rnic_proto::mpa::startup::{Revision, Rtr};
+use rnic_proto::rdmap::TerminateError;
+use rnic_proto::{Stag, TaggedOffset};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use super::*;
+use crate::region::RegionMemory;
+
+const PD: PdId = PdId(1);
+const OTHER_PD: PdId = PdId(2);
+const SEND_CQ: CqId = CqId(1);
+const RECV_CQ: CqId = CqId(2);
+const CQ_DEPTH: u32 = 256;
+const DEPTH: u32 = 16;
+const MAX_SGE: u32 = 8;
+
+/// The region that everything may be done to.
+const STAG: Stag = Stag(0x0000_0a01);
+const BASE: u64 = 0x10_0000;
+const LEN: usize = 256 * 1024;
+/// A region that only local work may write.
+const LOCAL_STAG: Stag = Stag(0x0000_0b02);
+/// A region without any right.
+const BARE_STAG: Stag = Stag(0x0000_0c03);
+/// A region of another protection domain, with all rights.
+const OTHER_STAG: Stag = Stag(0x0000_0d04);
+const SMALL_LEN: usize = 4096;
+
+const ALL: Access = Access {
+    local_write: true,
+    remote_read: true,
+    remote_write: true,
+};
+const LOCAL: Access = Access {
+    local_write: true,
+    remote_read: false,
+    remote_write: false,
+};
+const BARE: Access = Access {
+    local_write: false,
+    remote_read: false,
+    remote_write: false,
+};
+
+const MULPDU: usize = 1442;
+
+/// SplitMix64: enough for tests, and a seed replays exactly.
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound.max(1)
+    }
+
+    fn octets(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.next() as u8).collect()
+    }
+}
+
+/// How many seeds a random test runs.
+fn seeds() -> u64 {
+    std::env::var("RNIC_TEST_SEEDS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(50)
+}
+
+/// A shard's tables with one queue pair, and its client.
+struct End {
+    stags: StagTable,
+    cqs: CqTable,
+    counters: QpCounters,
+    qp: Qp,
+    sq: WorkQueueProducer,
+    rq: WorkQueueProducer,
+    send_cq: CqConsumer,
+    recv_cq: CqConsumer,
+    /// Gets an octet when the armed send CQ has something.
+    woken: OwnedFd,
+    memory: Arc<SharedMemory>,
+    small: [Arc<SharedMemory>; 3],
+    /// The memory of both work queues.
+    queues: Arc<SharedMemory>,
+    /// Octets that came and were not used yet.
+    stream: Vec<u8>,
+}
+
+fn attributes(signal_all: bool) -> QpAttributes {
+    QpAttributes {
+        pd: PD,
+        send_cq: SEND_CQ,
+        recv_cq: RECV_CQ,
+        sq_depth: DEPTH,
+        rq_depth: DEPTH,
+        max_sge: MAX_SGE,
+        signal_all,
+    }
+}
+
+fn cq(table: &mut CqTable, cq: CqId, depth: u32) -> (CqConsumer, OwnedFd) {
+    let size = CqProducer::memory_size(depth).unwrap();
+    let memory = Arc::new(SharedMemory::private(size).unwrap());
+    let producer = CqProducer::create_in(memory.clone(), depth).unwrap();
+    let (notify, woken) = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .unwrap();
+    assert!(table.add(ClientId(1), cq, producer, notify));
+    (CqConsumer::attach(memory, depth).unwrap(), woken)
+}
+
+impl End {
+    fn new() -> Self {
+        Self::with(attributes(true), CQ_DEPTH)
+    }
+
+    fn with(attributes: QpAttributes, cq_depth: u32) -> Self {
+        let mut stags = StagTable::new(16);
+        stags.stream_added(PD);
+        let mut add = |stag, pd, access, len| {
+            let memory = Arc::new(SharedMemory::private(len).unwrap());
+            let region = RegionMemory::Shared {
+                memory: memory.clone(),
+                offset: 0,
+                len,
+            };
+            stags
+                .add(stag, pd, access, TaggedOffset(BASE), region)
+                .unwrap();
+            memory
+        };
+        let memory = add(STAG, PD, ALL, LEN);
+        let small = [
+            add(LOCAL_STAG, PD, LOCAL, SMALL_LEN),
+            add(BARE_STAG, PD, BARE, SMALL_LEN),
+            add(OTHER_STAG, OTHER_PD, ALL, SMALL_LEN),
+        ];
+        let mut cqs = CqTable::new(4);
+        let (send_cq, woken) = cq(&mut cqs, SEND_CQ, cq_depth);
+        let (recv_cq, _) = cq(&mut cqs, RECV_CQ, cq_depth);
+        let slots = QpMemory::slots(DEPTH * 2, MAX_SGE).unwrap();
+        let layout = QpMemory::layout(slots, slots).unwrap();
+        let queues = Arc::new(SharedMemory::private(layout.size).unwrap());
+        let (sq, rq) = QpMemory::create_in(queues.clone(), &layout).unwrap();
+        let qp = Qp::new(ClientId(1), QpNum(7), attributes, sq, rq);
+        let (sq, rq) = QpMemory::attach(queues.clone(), &layout).unwrap();
+        Self {
+            stags,
+            cqs,
+            counters: QpCounters::default(),
+            qp,
+            sq,
+            rq,
+            send_cq,
+            recv_cq,
+            woken,
+            memory,
+            small,
+            queues,
+            stream: Vec::new(),
+        }
+    }
+
+    fn with_ctx<R>(&mut self, act: impl FnOnce(&mut Qp, &mut QpContext<'_>) -> R) -> R {
+        let ctx = &mut QpContext {
+            stags: &mut self.stags,
+            cqs: &mut self.cqs,
+            counters: &mut self.counters,
+        };
+        act(&mut self.qp, ctx)
+    }
+
+    fn post_send(&mut self, request: &WorkRequest) {
+        self.sq.push(request).unwrap();
+        self.doorbell();
+    }
+
+    fn post_recv(&mut self, wr_id: u64, sges: &[Sge]) {
+        self.rq.push(&request(WrOpcode::Recv, wr_id, sges)).unwrap();
+        self.doorbell();
+    }
+
+    fn doorbell(&mut self) {
+        self.with_ctx(|qp, ctx| qp.doorbell(ctx));
+    }
+
+    fn produce(&mut self, mulpdu: usize) -> Option<Vec<u8>> {
+        let mut out = vec![0xee; mulpdu + 10];
+        let announced = self.with_ctx(|qp, ctx| qp.output_len(ctx, mulpdu));
+        let len = self.with_ctx(|qp, ctx| qp.produce(ctx, mulpdu, &mut out));
+        if self.qp.state() == QpState::Rts {
+            assert_eq!(announced, len);
+        }
+        out.truncate(len?);
+        Some(out)
+    }
+
+    fn receive(&mut self, octets: &[u8]) {
+        self.stream.extend_from_slice(octets);
+        let stream = std::mem::take(&mut self.stream);
+        let used = self.with_ctx(|qp, ctx| qp.receive(ctx, &[&stream]));
+        self.stream = stream[used..].to_vec();
+    }
+
+    /// Takes in what is there, as pieces cut anywhere.
+    fn receive_cut(&mut self, rng: &mut Rng) {
+        let stream = std::mem::take(&mut self.stream);
+        let there = match rng.below(2) {
+            0 => stream.len(),
+            _ => rng.below(stream.len() as u64) as usize,
+        };
+        let mut pieces = Vec::new();
+        let mut rest = &stream[..there];
+        while !rest.is_empty() {
+            let at = 1 + rng.below(rest.len() as u64) as usize;
+            let (piece, later) = rest.split_at(at);
+            pieces.push(piece);
+            rest = later;
+        }
+        let used = self.with_ctx(|qp, ctx| qp.receive(ctx, &pieces));
+        self.stream = stream[used..].to_vec();
+    }
+
+    fn sends(&mut self) -> Vec<Completion> {
+        poll(&mut self.send_cq)
+    }
+
+    fn recvs(&mut self) -> Vec<Completion> {
+        poll(&mut self.recv_cq)
+    }
+
+    fn fill(&self, at: u64, octets: &[u8]) {
+        self.memory.write((at - BASE) as usize, octets).unwrap();
+    }
+
+    fn read(&self, at: u64, len: usize) -> Vec<u8> {
+        let mut out = vec![0; len];
+        self.memory.read((at - BASE) as usize, &mut out).unwrap();
+        out
+    }
+
+    /// The regions that nobody may write remotely are as they were.
+    fn assert_guarded_untouched(&self) {
+        for memory in &self.small {
+            let mut out = vec![0; SMALL_LEN];
+            memory.read(0, &mut out).unwrap();
+            assert!(out.iter().all(|octet| *octet == 0));
+        }
+    }
+}
+
+fn poll(cq: &mut CqConsumer) -> Vec<Completion> {
+    let mut out = vec![Completion::default(); CQ_DEPTH as usize];
+    let count = cq.poll(&mut out).unwrap();
+    out.truncate(count);
+    out
+}
+
+fn negotiated(rtr: Option<Rtr>) -> Negotiated {
+    Negotiated {
+        revision: Revision::Two,
+        crc: true,
+        ird: 4,
+        ord: 4,
+        rtr,
+        peer: None,
+    }
+}
+
+/// Two ends in RDMA mode; the first is the initiator.
+fn joined_with(negotiated: &Negotiated) -> (End, End) {
+    let (mut a, mut b) = (End::new(), End::new());
+    open(&mut a, &mut b, negotiated);
+    (a, b)
+}
+
+fn open(a: &mut End, b: &mut End, negotiated: &Negotiated) {
+    for (end, initiator) in [(a, true), (b, false)] {
+        end.qp.begin_connecting().unwrap();
+        end.qp.enter_rdma_mode(negotiated, initiator);
+    }
+}
+
+/// As above, with the initiator's Ready-to-Receive indication already there.
+fn joined() -> (End, End) {
+    let (mut a, mut b) = joined_with(&negotiated(Some(Rtr::Write)));
+    pump(&mut a, &mut b);
+    a.counters = QpCounters::default();
+    b.counters = QpCounters::default();
+    (a, b)
+}
+
+/// Moves everything both ways until nothing moves.
+fn pump(a: &mut End, b: &mut End) {
+    loop {
+        let mut moved = false;
+        while let Some(fpdu) = a.produce(MULPDU) {
+            b.receive(&fpdu);
+            moved = true;
+        }
+        while let Some(fpdu) = b.produce(MULPDU) {
+            a.receive(&fpdu);
+            moved = true;
+        }
+        if !moved {
+            return;
+        }
+    }
+}
+
+fn sge(at: u64, length: u32) -> Sge {
+    Sge {
+        addr: at,
+        length,
+        lkey: STAG.0,
+    }
+}
+
+fn request(opcode: WrOpcode, wr_id: u64, sges: &[Sge]) -> WorkRequest {
+    let mut request = WorkRequest::new(opcode, wr_id);
+    request.slot.flags = WR_SIGNALED;
+    assert!(request.set_sges(sges));
+    request
+}
+
+fn send(wr_id: u64, sges: &[Sge]) -> WorkRequest {
+    request(WrOpcode::Send, wr_id, sges)
+}
+
+fn write(wr_id: u64, sges: &[Sge], to: u64) -> WorkRequest {
+    remote(WrOpcode::Write, wr_id, sges, STAG, to)
+}
+
+fn read(wr_id: u64, sink: Sge, from: u64) -> WorkRequest {
+    remote(WrOpcode::Read, wr_id, &[sink], STAG, from)
+}
+
+fn remote(opcode: WrOpcode, wr_id: u64, sges: &[Sge], stag: Stag, to: u64) -> WorkRequest {
+    let mut request = request(opcode, wr_id, sges);
+    request.slot.remote_addr = to;
+    request.slot.rkey = stag.0;
+    request
+}
+
+fn statuses(completions: &[Completion]) -> Vec<(u64, WcStatus)> {
+    completions
+        .iter()
+        .map(|completion| {
+            (
+                completion.wr_id,
+                WcStatus::from_u8(completion.status).unwrap(),
+            )
+        })
+        .collect()
+}
+
+fn control(error: impl Into<TerminateError>) -> u16 {
+    error.into().control()
+}

@@ -1,0 +1,294 @@
+//! FPDUs that no honest peer sends.
+
+use rnic_proto::ddp::DdpError;
+use rnic_proto::ddp::header::{Tagged, Untagged};
+use rnic_proto::mpa::MpaError;
+use rnic_proto::mpa::fpdu::{FPDU_LEN_MAX, fpdu_length};
+use rnic_proto::rdmap::{Opcode, RdmapError, ReadRequest, SendKind};
+use rnic_proto::{MessageOffset, Msn, Qn};
+
+use super::*;
+
+const SINK: u64 = BASE + 0x2_0000;
+const SEND: Opcode = Opcode::Send(SendKind {
+    solicited: false,
+    invalidate: false,
+});
+
+fn fpdu(header: &[u8], payload: &[u8]) -> Vec<u8> {
+    let ulpdu_len = header.len() + payload.len();
+    let mut out = vec![0; fpdu_length(ulpdu_len)];
+    out[2..2 + header.len()].copy_from_slice(header);
+    out[2 + header.len()..2 + ulpdu_len].copy_from_slice(payload);
+    fpdu::finish(&mut out, ulpdu_len, true, None);
+    out
+}
+
+fn tagged(opcode: Opcode, stag: Stag, to: u64) -> Tagged {
+    let ulp = opcode.control_octet();
+    Tagged {
+        last: true,
+        version: 1,
+        ulp,
+        stag,
+        to: TaggedOffset(to),
+    }
+}
+
+fn untagged(opcode: Opcode, qn: Qn, msn: u32, mo: u32) -> Untagged {
+    Untagged {
+        last: true,
+        version: 1,
+        ulp: opcode.control_octet(),
+        ulp_word: 0,
+        qn,
+        msn: Msn(msn),
+        mo: MessageOffset(mo),
+    }
+}
+
+/// What the responder says to an FPDU from an initiator that speaks first.
+fn verdict(fpdu: &[u8]) -> (End, u16) {
+    let (_, mut b) = joined_with(&negotiated(None));
+    b.post_recv(4, &[sge(SINK, 64)]);
+    b.receive(fpdu);
+    assert!(b.produce(MULPDU).is_some());
+    let Some(CloseKind::AfterTerminateSent { control }) = b.qp.wants_close() else {
+        panic!("no Terminate was sent")
+    };
+    assert_eq!(b.read(BASE, LEN), vec![0; LEN], "nothing is placed");
+    b.assert_guarded_untouched();
+    (b, control)
+}
+
+#[test]
+fn a_wrong_crc_is_found_before_anything_is_placed() {
+    let write = fpdu(&tagged(Opcode::Write, STAG, SINK).to_octets(), b"12345678");
+    for at in 2..write.len() {
+        let mut wrong = write.clone();
+        wrong[at] ^= 0x10;
+        let (b, found) = verdict(&wrong);
+        assert_eq!(found, control(MpaError::CrcMismatch));
+        assert_eq!(b.counters.crc_errors, 1);
+    }
+}
+
+#[test]
+fn each_wrong_field_has_its_number() {
+    let write = tagged(Opcode::Write, STAG, SINK);
+    let send = untagged(SEND, Qn::SEND, 1, 0);
+    let reserved = |ulp: u8| ulp | 0x0f;
+    let cases: [(Vec<u8>, TerminateError); 12] = [
+        (fpdu(&[], &[]), RdmapError::OperationUnspecified.into()),
+        (
+            fpdu(&[0x41], &[0; 16]),
+            RdmapError::OperationUnspecified.into(),
+        ),
+        (
+            fpdu(
+                &Tagged {
+                    version: 0,
+                    ..write
+                }
+                .to_octets(),
+                b"1",
+            ),
+            DdpError::TaggedVersion.into(),
+        ),
+        (
+            fpdu(&Untagged { version: 2, ..send }.to_octets(), b"1"),
+            DdpError::UntaggedVersion.into(),
+        ),
+        (
+            fpdu(&Tagged { ulp: 0, ..write }.to_octets(), b"1"),
+            RdmapError::InvalidVersion.into(),
+        ),
+        (
+            fpdu(
+                &Tagged {
+                    ulp: reserved(write.ulp),
+                    ..write
+                }
+                .to_octets(),
+                b"1",
+            ),
+            RdmapError::UnexpectedOpcode.into(),
+        ),
+        (
+            fpdu(&tagged(Opcode::Write, STAG, u64::MAX).to_octets(), b"12"),
+            DdpError::ToWrap.into(),
+        ),
+        (
+            fpdu(&untagged(SEND, Qn(3), 1, 0).to_octets(), b"1"),
+            DdpError::InvalidQn.into(),
+        ),
+        (
+            fpdu(&untagged(SEND, Qn::SEND, 2, 0).to_octets(), b"1"),
+            DdpError::MsnRange.into(),
+        ),
+        (
+            fpdu(&untagged(SEND, Qn::SEND, 1, 1).to_octets(), b"1"),
+            DdpError::InvalidMo.into(),
+        ),
+        (
+            fpdu(&untagged(SEND, Qn::READ_REQUEST, 1, 0).to_octets(), b"1"),
+            RdmapError::UnexpectedOpcode.into(),
+        ),
+        (
+            fpdu(&tagged(Opcode::ReadRequest, STAG, SINK).to_octets(), b"1"),
+            RdmapError::UnexpectedOpcode.into(),
+        ),
+    ];
+    for (octets, error) in cases {
+        let (b, found) = verdict(&octets);
+        assert_eq!(found, control(error), "{error}");
+        assert_eq!(b.counters.refused_protocol, 1);
+    }
+}
+
+#[test]
+fn a_read_response_that_nobody_asked_for_places_nothing() {
+    let response = fpdu(
+        &tagged(Opcode::ReadResponse, STAG, SINK).to_octets(),
+        b"12345678",
+    );
+    verdict(&response);
+}
+
+#[test]
+fn read_requests_beyond_the_ird_have_no_buffer() {
+    let (_, mut b) = joined_with(&negotiated(None));
+    let request = ReadRequest {
+        sink_stag: Stag(1),
+        sink_to: TaggedOffset(u64::MAX),
+        size: 4000,
+        source_stag: STAG,
+        source_to: TaggedOffset(SINK),
+    };
+    for msn in 1..=5 {
+        let header = untagged(Opcode::ReadRequest, Qn::READ_REQUEST, msn, 0);
+        b.receive(&fpdu(&header.to_octets(), &request.to_octets()));
+    }
+    assert_eq!(b.counters.read_requests_received, 4);
+    assert_eq!(b.counters.refused_ird_exceeded, 1);
+    assert!(b.produce(MULPDU).is_some());
+    let control = control(DdpError::NoBuffer);
+    assert_eq!(
+        b.qp.wants_close(),
+        Some(CloseKind::AfterTerminateSent { control })
+    );
+}
+
+#[test]
+fn a_read_request_whose_sink_wraps_is_the_peers_own_trouble() {
+    let (_, mut b) = joined_with(&negotiated(None));
+    let request = ReadRequest {
+        sink_stag: Stag(1),
+        sink_to: TaggedOffset(u64::MAX - 10),
+        size: 4000,
+        source_stag: STAG,
+        source_to: TaggedOffset(SINK),
+    };
+    let header = untagged(Opcode::ReadRequest, Qn::READ_REQUEST, 1, 0);
+    b.receive(&fpdu(&header.to_octets(), &request.to_octets()));
+    for _ in 0..3 {
+        assert!(b.produce(MULPDU).is_some());
+    }
+    assert!(b.produce(MULPDU).is_none());
+    assert_eq!(b.qp.state(), QpState::Rts);
+}
+
+#[test]
+fn a_send_in_endless_empty_segments_takes_one_receive() {
+    let (_, mut b) = joined_with(&negotiated(None));
+    b.post_recv(4, &[sge(SINK, 64)]);
+    let more = Untagged {
+        last: false,
+        ..untagged(SEND, Qn::SEND, 1, 0)
+    };
+    for _ in 0..1000 {
+        b.receive(&fpdu(&more.to_octets(), &[]));
+    }
+    b.receive(&fpdu(&untagged(SEND, Qn::SEND, 1, 0).to_octets(), b"end"));
+    assert_eq!(statuses(&b.recvs()), [(4, WcStatus::Success)]);
+    assert_eq!(b.read(SINK, 3), b"end");
+}
+
+#[test]
+fn after_an_error_everything_is_used_and_nothing_done() {
+    let bad = fpdu(&untagged(SEND, Qn(3), 1, 0).to_octets(), b"1");
+    let good = fpdu(&tagged(Opcode::Write, STAG, SINK).to_octets(), b"12345678");
+    let (_, mut b) = joined_with(&negotiated(None));
+    b.receive(&[&bad[..], &good, &good[..5]].concat());
+    assert!(b.stream.is_empty());
+    b.receive(&good);
+    assert!(b.stream.is_empty());
+    assert_eq!(b.read(SINK, 8), [0; 8]);
+    assert_eq!(b.counters.fpdus_received, 1);
+}
+
+#[test]
+fn an_fpdu_tells_its_length_from_two_octets_on() {
+    assert_eq!(Qp::fpdu_len(&[]), None);
+    assert_eq!(Qp::fpdu_len(&[&[0]]), None);
+    assert_eq!(Qp::fpdu_len(&[&[0], &[14]]), Some(20));
+    assert_eq!(Qp::fpdu_len(&[&[0xff, 0xff, 1]]), Some(FPDU_LEN_MAX));
+}
+
+#[test]
+fn random_segments_never_panic_and_never_touch_what_was_not_given() {
+    for seed in 0..seeds() {
+        let rng = &mut Rng(seed);
+        let (mut a, mut b) = joined_with(&negotiated(None));
+        for wr_id in 0..4 {
+            b.post_recv(wr_id, &[sge(SINK, 64)]);
+            b.post_send(&read(wr_id, sge(SINK, 64), SINK));
+        }
+        let stags = [
+            STAG,
+            LOCAL_STAG,
+            BARE_STAG,
+            OTHER_STAG,
+            Stag(rng.next() as u32),
+        ];
+        let mut msn = [1u32; 3];
+        for _ in 0..20 {
+            let stag = stags[rng.below(5) as usize];
+            let to = BASE.wrapping_add(rng.below(64)).wrapping_sub(rng.below(8));
+            let len = rng.below(80) as usize;
+            let octets = rng.octets(len);
+            let ulp = 0x40 | rng.below(9) as u8;
+            let header = if rng.below(2) == 0 {
+                let mut header = tagged(Opcode::Write, stag, to);
+                header.ulp = ulp;
+                header.last = rng.below(2) == 0;
+                header.to_octets().to_vec()
+            } else {
+                let queue = rng.below(3) as usize;
+                let mut header = untagged(SEND, Qn(queue as u32), msn[queue], 0);
+                msn[queue] += 1;
+                header.ulp = ulp;
+                header.ulp_word = stag.0;
+                header.last = rng.below(4) != 0;
+                header.to_octets().to_vec()
+            };
+            let mut octets = fpdu(&header, &octets);
+            if rng.below(10) == 0 {
+                let at = rng.below(octets.len() as u64) as usize;
+                octets[at] ^= 1 << rng.below(8);
+            }
+            b.stream.extend_from_slice(&octets);
+            b.receive_cut(rng);
+            while let Some(answer) = b.produce(MULPDU) {
+                a.receive(&answer);
+            }
+        }
+        b.assert_guarded_untouched();
+        b.with_ctx(|qp, ctx| qp.connection_ended(ctx, DisconnectReason::Reset));
+        assert_eq!(
+            b.sends().len() + b.recvs().len(),
+            8,
+            "seed {seed}: all work ends, once"
+        );
+    }
+}

@@ -1,0 +1,246 @@
+//! Work requests of the send queue: taken, checked, and made into segments (RFC 5040 sections 5.1 to
+//! 5.3). What a client posted is checked as a whole when it is taken, and its memory again for each
+//! segment, because the client may take its regions away at any time.
+
+use rnic_ipc::work::{WR_SIGNALED, WR_SOLICITED, WcStatus, WrOpcode};
+use rnic_proto::crc::Crc32c;
+use rnic_proto::rdmap::{ReadRequest, SendKind, segment};
+use rnic_proto::{MessageOffset, Msn, Qn, Stag, TaggedOffset};
+
+use super::pending::{Entry, Outcome, Ticket};
+use super::send::{Failed, Turn};
+use super::{Qp, QpContext, elements};
+
+/// A work request that passed the checks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    pub ticket: Ticket,
+    pub kind: Kind,
+    /// Octets of the message's payload.
+    pub total: u32,
+    /// Octets of it that were sent.
+    pub sent: u32,
+}
+
+/// What it does.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    Send {
+        kind: SendKind,
+        invalidate: Stag,
+        msn: Option<Msn>,
+    },
+    Write {
+        stag: Stag,
+        to: TaggedOffset,
+    },
+    Read(ReadRequest),
+}
+
+impl Work {
+    pub(super) fn is_read(&self) -> bool {
+        matches!(self.kind, Kind::Read(_))
+    }
+}
+
+impl Qp {
+    /// Takes the next work request off the send queue, if there is one and room to remember it.
+    pub(super) fn take_work(&mut self, ctx: &mut QpContext<'_>) {
+        if self.rings_dead || self.send.pending.is_full() {
+            return;
+        }
+        match self.send.ring.pop(&mut self.send.request) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(fault) => return self.ring_fault(fault),
+        }
+        let slot = &self.send.request.slot;
+        let signaled = self.id.signal_all || slot.flags & WR_SIGNALED != 0;
+        let ticket = self
+            .send
+            .pending
+            .push(Entry::new(slot.wr_id, slot.opcode, signaled));
+        match self.check_work(ctx) {
+            Ok((kind, total)) => {
+                if let (Kind::Read(_), Some(entry)) = (kind, self.send.pending.get_mut(ticket)) {
+                    entry.read_len = total;
+                }
+                self.send.work = Some(Work {
+                    ticket,
+                    kind,
+                    total,
+                    sent: 0,
+                });
+            }
+            Err(status) => self.fail_work(ctx, ticket, status),
+        }
+    }
+
+    /// Checks a work request as it was posted. Its memory is checked again for each segment.
+    fn check_work(&self, ctx: &QpContext<'_>) -> Result<(Kind, u32), WcStatus> {
+        let impossible = WcStatus::LocalQpOperation;
+        let request = &self.send.request;
+        let (slot, sges) = (&request.slot, request.sges());
+        if sges.len() > self.id.max_sge {
+            return Err(impossible);
+        }
+        // A message is shorter than 2^32 octets (RFC 5041 section 5.2).
+        let total = u32::try_from(request.total_length()).map_err(|_| impossible)?;
+        let to = TaggedOffset(slot.remote_addr);
+        if request.opcode() != Some(WrOpcode::Send)
+            && request.opcode() != Some(WrOpcode::SendInvalidate)
+            && to.checked_add(u64::from(total)).is_none()
+        {
+            return Err(impossible);
+        }
+        let solicited = slot.flags & WR_SOLICITED != 0;
+        let stag = Stag(slot.rkey);
+        let send = |invalidate| {
+            let kind = SendKind {
+                solicited,
+                invalidate,
+            };
+            Kind::Send {
+                kind,
+                invalidate: stag,
+                msn: None,
+            }
+        };
+        let kind = match request.opcode().ok_or(impossible)? {
+            WrOpcode::Send => send(false),
+            WrOpcode::SendInvalidate => send(true),
+            WrOpcode::Write => Kind::Write { stag, to },
+            WrOpcode::Read if sges.len() <= 1 && self.send.ord > 0 => {
+                let sink = sges.first().copied().unwrap_or_default();
+                let request = ReadRequest {
+                    sink_stag: Stag(sink.lkey),
+                    sink_to: TaggedOffset(sink.addr),
+                    size: total,
+                    source_stag: stag,
+                    source_to: to,
+                };
+                Kind::Read(request)
+            }
+            WrOpcode::Read | WrOpcode::Recv => return Err(impossible),
+        };
+        for sge in sges.iter().filter(|sge| sge.length > 0) {
+            let found = match kind {
+                Kind::Read(_) => ctx.stags.local_write(sge, self.id.pd).map(|_| ()),
+                _ => ctx.stags.local_read(sge, self.id.pd).map(|_| ()),
+            };
+            found.map_err(|_| WcStatus::LocalProtection)?;
+        }
+        Ok((kind, total))
+    }
+
+    pub(super) fn put_read_request(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        work: &Work,
+        request: &ReadRequest,
+        ulpdu: &mut [u8],
+    ) -> Result<(), Failed> {
+        let stream = self.stream.as_mut().ok_or(Failed)?;
+        let msn = stream.begin_read(work.ticket.0, request).ok_or(Failed)?;
+        segment::put_read_request(ulpdu, msn, request);
+        self.name_message(work.ticket, Qn::READ_REQUEST, msn);
+        ctx.counters.read_requests_sent += 1;
+        self.message_done(Turn::Work);
+        self.send.work = None;
+        Ok(())
+    }
+
+    /// A segment of a Send or an RDMA Write.
+    pub(super) fn put_payload_segment(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        mut work: Work,
+        ulpdu: &mut [u8],
+        crc: &mut Crc32c,
+    ) -> Result<(), Failed> {
+        let header_len = match work.kind {
+            Kind::Send { .. } => segment::SEND_LEN,
+            _ => segment::WRITE_LEN,
+        };
+        let (header, payload) = ulpdu.split_at_mut(header_len);
+        // No longer than the ULPDU, whose length is 16 bits.
+        let len = payload.len() as u32;
+        let last = work.sent.saturating_add(len) >= work.total;
+        match &mut work.kind {
+            Kind::Send {
+                kind,
+                invalidate,
+                msn,
+            } => {
+                let number = match *msn {
+                    Some(number) => number,
+                    None => self.stream.as_mut().ok_or(Failed)?.begin_send(),
+                };
+                if msn.replace(number).is_none() {
+                    self.name_message(work.ticket, Qn::SEND, number);
+                }
+                let mo = MessageOffset(work.sent);
+                segment::put_send(header, *kind, *invalidate, number, mo, last);
+            }
+            Kind::Write { stag, to } => {
+                // Checked when the work request was taken: the whole Write does not wrap.
+                let to = TaggedOffset(to.0.saturating_add(u64::from(work.sent)));
+                segment::put_write(header, *stag, to, last);
+            }
+            Kind::Read(_) => return Err(Failed),
+        }
+        self.update_crc(crc, header);
+        if self.gather(ctx, work.sent, payload, crc).is_err() {
+            self.fail_work(ctx, work.ticket, WcStatus::LocalProtection);
+            return Err(Failed);
+        }
+        ctx.counters.octets_gathered += u64::from(len);
+        if !last {
+            work.sent = work.sent.saturating_add(len);
+            self.send.work = Some(work);
+            self.send.in_message = Some(Turn::Work);
+            return Ok(());
+        }
+        match work.kind {
+            Kind::Send { .. } => ctx.counters.sends_sent += 1,
+            _ => ctx.counters.writes_sent += 1,
+        }
+        self.send.work = None;
+        self.message_done(Turn::Work);
+        self.send.pending.end(
+            work.ticket,
+            Outcome {
+                status: WcStatus::Success,
+                byte_len: 0,
+            },
+        );
+        self.complete_ended(ctx);
+        Ok(())
+    }
+
+    /// Copies the work request's octets from `offset` on into `payload`.
+    fn gather(
+        &self,
+        ctx: &QpContext<'_>,
+        offset: u32,
+        payload: &mut [u8],
+        crc: &mut Crc32c,
+    ) -> Result<(), Failed> {
+        let sges = self.send.request.sges();
+        let mut rest = payload;
+        for sge in elements::pieces(sges, u64::from(offset), rest.len() as u32) {
+            let source = ctx.stags.local_read(&sge, self.id.pd).map_err(|_| Failed)?;
+            let (now, later) = rest.split_at_mut(sge.length as usize);
+            self.copy_out(&source, now, crc)?;
+            rest = later;
+        }
+        debug_assert!(rest.is_empty(), "the total is the sum of the elements");
+        Ok(())
+    }
+
+    fn name_message(&mut self, ticket: Ticket, qn: Qn, msn: Msn) {
+        if let Some(entry) = self.send.pending.get_mut(ticket) {
+            entry.message = Some((qn, msn));
+        }
+    }
+}

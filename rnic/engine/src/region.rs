@@ -1,0 +1,146 @@
+//! The memory behind an STag, reached by raw copies only.
+//!
+//! The application's memory belongs to somebody else: another process may write it at any moment.
+//! No reference into it ever exists, each octet is copied once by value, and nothing here gives
+//! out its address.
+//!
+//! Invariant of the `unsafe` in this module: the `len` octets at a [`LocalMemory`]'s pointer stay
+//! mapped, readable and writable while the value lives (promised by whoever called
+//! [`RegionMemory::local`]), and every copy is checked against `len` before it starts.
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use rnic_ipc::shm::SharedMemory;
+
+#[cfg(test)]
+mod tests;
+
+/// The memory of a region.
+#[derive(Debug)]
+pub enum RegionMemory {
+    /// A range of memory that the client gave as a sealed memfd and that is mapped here too.
+    Shared {
+        /// The mapping.
+        memory: Arc<SharedMemory>,
+        /// Where the region begins in it, in octets.
+        offset: usize,
+        /// The region's length in octets.
+        len: usize,
+    },
+    /// Memory of this process (embedded mode).
+    Local(LocalMemory),
+}
+
+/// Memory of this process; made only by [`RegionMemory::local`].
+#[derive(Debug)]
+pub struct LocalMemory {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the memory is not tied to a thread, and is reached by raw copies only.
+unsafe impl Send for LocalMemory {}
+
+/// A copy that would have left its region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{len} octets at offset {offset} are not within the region's {region} octets")]
+pub struct OutOfRegion {
+    /// Where the copy was to begin.
+    pub offset: u64,
+    /// How many octets it was to be.
+    pub len: usize,
+    /// The region's length.
+    pub region: u64,
+}
+
+impl RegionMemory {
+    /// The `len` octets at `start`, in this process.
+    ///
+    /// # Safety
+    ///
+    /// They stay mapped, readable and writable until the value is dropped, and the program makes
+    /// no reference to them meanwhile.
+    pub unsafe fn local(start: NonNull<u8>, len: usize) -> Self {
+        Self::Local(LocalMemory { start, len })
+    }
+
+    /// Length in octets.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Shared { len, .. } => *len as u64,
+            Self::Local(local) => local.len as u64,
+        }
+    }
+
+    /// Has it no octets at all?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies `bytes` into the region, all or nothing.
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), OutOfRegion> {
+        let at = self.check(offset, bytes.len())?;
+        match self {
+            Self::Shared { memory, offset, .. } => memory
+                .write(offset.saturating_add(at), bytes)
+                .map_err(|_| self.outside(at, bytes.len())),
+            Self::Local(local) => {
+                // SAFETY: `check` holds `at + bytes.len()` within the mapped memory, and `bytes`
+                // is no part of it because no reference to it exists.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(
+                        bytes.as_ptr(),
+                        local.start.as_ptr().add(at),
+                        bytes.len(),
+                    );
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Copies octets of the region into `out`, all of it or nothing.
+    pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), OutOfRegion> {
+        let at = self.check(offset, out.len())?;
+        match self {
+            Self::Shared { memory, offset, .. } => memory
+                .read(offset.saturating_add(at), out)
+                .map_err(|_| self.outside(at, out.len())),
+            Self::Local(local) => {
+                // SAFETY: as in `write`, with the roles exchanged.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(
+                        local.start.as_ptr().add(at),
+                        out.as_mut_ptr(),
+                        out.len(),
+                    );
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn check(&self, offset: u64, len: usize) -> Result<usize, OutOfRegion> {
+        let region = self.len();
+        let outside = OutOfRegion {
+            offset,
+            len,
+            region,
+        };
+        let end = offset.checked_add(len as u64).ok_or(outside)?;
+        if end > region {
+            return Err(outside);
+        }
+        usize::try_from(offset).map_err(|_| outside)
+    }
+
+    fn outside(&self, at: usize, len: usize) -> OutOfRegion {
+        OutOfRegion {
+            offset: at as u64,
+            len,
+            region: self.len(),
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! The polled shard loop: one core, its queues, its connections, no locks.
+//!
+//! A shard never blocks and never panics for what a peer or a client does. Its owner calls
+//! [`Shard::poll`] again and again with the time, hands it [`Command`]s, and takes
+//! [`ShardEvent`]s. To sleep: [`Shard::prepare_sleep`]; when it says true, wait for
+//! [`Shard::poll_fds`], the clients' kick sockets and [`Shard::next_deadline`]; then
+//! [`Shard::wake_up`].
+//!
+//! The order of a poll: what the link is done with, receive, doorbells, timers, produce, transmit,
+//! wake-ups, refill. So an ACK rides on the answer that the segment brought about.
+
+mod config;
+mod control;
+mod deadlines;
+mod lifecycle;
+mod link;
+mod produce;
+mod receive;
+mod startup;
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use rnic_ipc::id::{ClientId, ListenerId};
+use rnic_ipc::ring::DoorbellConsumer;
+use rnic_xsk::{Frame, FramePool, Port, Umem};
+use userspace_tcp::{ConnId, Event as TcpEvent, Instant, Stack};
+
+use crate::capture::Capture;
+#[cfg(doc)]
+use crate::command::Command;
+use crate::command::ShardEvent;
+use crate::conn::{ConnTable, HeldFrames};
+use crate::counters::{Levels, ShardCounters};
+use crate::cq::CqTable;
+use crate::idmap::IdMap;
+use crate::qp::{Qp, QpContext, QpCounters};
+use crate::stag::StagTable;
+
+pub use config::{ShardConfig, ShardLimits};
+use deadlines::Deadlines;
+use link::Link;
+
+/// Frames taken from one port before the next gets its turn.
+const RECEIVE_BATCH: usize = 64;
+/// Doorbells taken from one client before the next gets its turn.
+const DOORBELLS_PER_CLIENT: usize = 64;
+/// While the link has frames of ours nothing wakes us when it is done with them, so a sleep is not
+/// longer than this.
+const LINK_PATIENCE: Duration = Duration::from_millis(1);
+
+/// One core's share of the RNIC.
+#[derive(Debug)]
+pub struct Shard<P> {
+    config: ShardConfig,
+    ports: Vec<P>,
+    umem: Umem,
+    pool: FramePool,
+    held: HeldFrames,
+    stack: Stack<Frame>,
+    conns: ConnTable,
+    qps: IdMap<u32, QpSlot>,
+    tables: Tables,
+    clients: Vec<Client>,
+    listeners: IdMap<u32, Listener>,
+    listening: HashMap<SocketAddr, ListenerId>,
+    /// Requests that wait for the application's answer.
+    requests: IdMap<u32, ConnId>,
+    next_request: u32,
+    /// Connections whose queue pair may have something to send; each at most once.
+    ready: VecDeque<ConnId>,
+    /// Producing stopped for want of a free frame: only a received frame, the link or a timer brings
+    /// one back.
+    starved: bool,
+    deadlines: Deadlines,
+    link: Link,
+    events: VecDeque<ShardEvent>,
+    counters: ShardCounters,
+    capture: Option<Box<dyn Capture>>,
+    /// TCP's events that wait until the octets before them are delivered; empty between polls.
+    endings: VecDeque<(ConnId, TcpEvent)>,
+    /// Received frames of one batch; empty between polls.
+    batch: Vec<Frame>,
+    /// The time of the last poll or command.
+    now: Instant,
+}
+
+/// What queue pairs work with.
+#[derive(Debug)]
+struct Tables {
+    stags: StagTable,
+    cqs: CqTable,
+    counters: QpCounters,
+}
+
+#[derive(Debug)]
+struct QpSlot {
+    qp: Qp,
+    conn: Option<ConnId>,
+}
+
+#[derive(Debug)]
+struct Client {
+    id: ClientId,
+    doorbells: DoorbellConsumer,
+    /// It broke the rules of its rings: nothing of it is read any more.
+    faulted: bool,
+}
+
+#[derive(Debug)]
+struct Listener {
+    client: ClientId,
+    local: SocketAddr,
+    backlog: usize,
+    /// Connections between the TCP handshake and the application's answer.
+    waiting: usize,
+}
+
+impl<P: Port> Shard<P> {
+    /// A shard over `ports`, which all take frames of one UMEM. `pool` has the frames that are this
+    /// shard's own.
+    ///
+    /// # Panics
+    ///
+    /// When `ports` is empty.
+    pub fn new(
+        mut config: ShardConfig,
+        mut pool: FramePool,
+        mut ports: Vec<P>,
+        now: Instant,
+    ) -> Self {
+        let umem = ports
+            .first()
+            .expect("a shard has at least one port")
+            .umem()
+            .clone();
+        for port in &mut ports {
+            port.refill(&mut pool);
+        }
+        // A reserve of everything would leave nothing to send with.
+        config.receive_reserve = config.receive_reserve.min(pool.available() / 2);
+        let limits = config.limits;
+        let mut tcp = config.tcp.clone();
+        tcp.connections = limits.connections;
+        let mut qps = IdMap::default();
+        qps.reserve(limits.queue_pairs);
+        Self {
+            held: HeldFrames::new(umem.frames()),
+            stack: Stack::new(tcp, config.secret, now),
+            conns: ConnTable::new(limits.connections),
+            qps,
+            tables: Tables {
+                stags: StagTable::new(limits.regions),
+                cqs: CqTable::new(limits.cqs),
+                counters: QpCounters::default(),
+            },
+            clients: Vec::with_capacity(limits.clients),
+            listeners: IdMap::default(),
+            listening: HashMap::new(),
+            requests: IdMap::default(),
+            next_request: 0,
+            ready: VecDeque::with_capacity(limits.connections),
+            starved: false,
+            deadlines: Deadlines::new(limits.connections),
+            link: Link::new(umem.frames()),
+            events: VecDeque::new(),
+            counters: ShardCounters::default(),
+            capture: None,
+            endings: VecDeque::new(),
+            batch: Vec::with_capacity(RECEIVE_BATCH),
+            now,
+            config,
+            ports,
+            umem,
+            pool,
+        }
+    }
+
+    /// Does what there is to do now, within bounds, and says whether there was anything: then poll
+    /// again soon.
+    pub fn poll(&mut self, now: Instant) -> bool {
+        self.now = self.now.max(now);
+        let mut worked = self.take_completed();
+        worked |= self.receive();
+        worked |= self.take_doorbells();
+        worked |= self.run_timers();
+        worked |= self.produce();
+        worked |= self.transmit();
+        self.fail_queue_pairs_of_dead_cqs();
+        self.tables.cqs.flush_wakeups();
+        for port in &mut self.ports {
+            port.refill(&mut self.pool);
+        }
+        worked
+    }
+
+    /// The next thing to tell. The owner takes all of them after each poll and command.
+    pub fn poll_event(&mut self) -> Option<ShardEvent> {
+        self.events.pop_front()
+    }
+
+    /// When [`Self::poll`] must be called next even if nothing comes; none when nothing is waited
+    /// for.
+    pub fn next_deadline(&mut self) -> Option<Instant> {
+        let link = (self.link.count() > 0).then(|| self.now + LINK_PATIENCE);
+        [self.stack.next_deadline(), self.deadlines.next(), link]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Asks clients to kick their socket when they post. False: there is work, poll again instead
+    /// of sleeping.
+    pub fn prepare_sleep(&mut self) -> bool {
+        let mut clients = self.clients.iter_mut().filter(|client| !client.faulted);
+        let idle = (self.ready.is_empty() || self.starved)
+            && clients.all(|client| client.doorbells.prepare_sleep());
+        if !idle {
+            self.wake_up();
+        }
+        idle
+    }
+
+    /// Tells clients that no kick is needed, until the next [`Self::prepare_sleep`].
+    pub fn wake_up(&mut self) {
+        for client in &mut self.clients {
+            client.doorbells.wake_up();
+        }
+    }
+
+    /// The descriptors of the ports: readable when frames came. A port without one must be polled.
+    pub fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.ports.iter().filter_map(Port::poll_fd)
+    }
+
+    /// The ports, for their statistics.
+    pub fn ports(&self) -> &[P] {
+        &self.ports
+    }
+
+    /// How much of the shard's tables and frames is in use.
+    pub fn levels(&self) -> Levels {
+        Levels {
+            connections: self.conns.len(),
+            queue_pairs: self.qps.len(),
+            regions: self.tables.stags.len(),
+            frames_free: self.pool.available(),
+            frames_held: self.held.count(),
+            frames_on_link: self.link.count(),
+        }
+    }
+
+    /// What queue pairs counted.
+    pub fn qp_counters(&self) -> &QpCounters {
+        &self.tables.counters
+    }
+
+    /// What the shard counted.
+    pub fn counters(&self) -> &ShardCounters {
+        &self.counters
+    }
+
+    fn take_doorbells(&mut self) -> bool {
+        let mut worked = false;
+        for index in 0..self.clients.len() {
+            for _ in 0..DOORBELLS_PER_CLIENT {
+                let Some(client) = self.clients.get_mut(index).filter(|c| !c.faulted) else {
+                    break;
+                };
+                let id = client.id;
+                match client.doorbells.pop() {
+                    Ok(Some(qp)) => self.doorbell(id, qp),
+                    Ok(None) => break,
+                    Err(fault) => self.client_fault(id, format!("its doorbell ring: {fault}")),
+                }
+                worked = true;
+            }
+        }
+        worked
+    }
+}
+
+impl Tables {
+    fn context(&mut self) -> QpContext<'_> {
+        QpContext {
+            stags: &mut self.stags,
+            cqs: &mut self.cqs,
+            counters: &mut self.counters,
+        }
+    }
+}
+
+impl QpSlot {
+    fn new(qp: Qp) -> Self {
+        Self { qp, conn: None }
+    }
+}
+
+/// What a function of the shard that hands frames to connections needs.
+macro_rules! memory {
+    ($shard:expr) => {
+        Memory {
+            umem: &$shard.umem,
+            held: &mut $shard.held,
+            pool: &mut $shard.pool,
+        }
+    };
+}
+use memory;

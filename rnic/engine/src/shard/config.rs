@@ -1,0 +1,79 @@
+//! What a shard is made with.
+
+use std::time::Duration;
+
+/// Settings of a shard. [`ShardConfig::default`] suits a host with a few hundred connections.
+#[derive(Clone, Debug)]
+pub struct ShardConfig {
+    /// TCP's own settings. The MSS follows from each connection's path, and the number of
+    /// connections from `limits`.
+    pub tcp: userspace_tcp::Config,
+    /// Key of TCP's initial sequence numbers (RFC 6528): random, another for each shard.
+    pub secret: [u8; 16],
+    /// Which shard of its device this is; the upper 8 bits of its connection requests' names.
+    pub shard: u8,
+    /// IP MTU of the interface, in octets.
+    pub mtu: u32,
+    /// The bounds of the shard's tables.
+    pub limits: ShardLimits,
+    /// Free frames that sending leaves for receiving; at most half of those that are free at the
+    /// start.
+    pub receive_reserve: usize,
+    /// How long the MPA start-up may take once TCP is established (RFC 5044 section 7.1.2).
+    pub startup_timeout: Duration,
+    /// How long an application may take to accept or reject a request.
+    pub answer_timeout: Duration,
+    /// How long a closing connection may wait for the peer before it is reset.
+    pub close_timeout: Duration,
+    /// Nanoseconds since 1970 UTC at the shard's time zero; for captures.
+    pub unix_time_at_zero: u64,
+}
+
+impl Default for ShardConfig {
+    fn default() -> Self {
+        Self {
+            tcp: userspace_tcp::Config::default(),
+            secret: [0; 16],
+            shard: 0,
+            mtu: 1500,
+            limits: ShardLimits::default(),
+            receive_reserve: 1024,
+            startup_timeout: Duration::from_secs(10),
+            answer_timeout: Duration::from_secs(60),
+            close_timeout: Duration::from_secs(10),
+            unix_time_at_zero: 0,
+        }
+    }
+}
+
+/// The bounds of a shard's tables. What would pass one is refused with
+/// [`crate::command::CommandError::Limit`], and a peer's connection with RST or silence and a
+/// counter.
+#[derive(Clone, Copy, Debug)]
+pub struct ShardLimits {
+    /// Clients.
+    pub clients: usize,
+    /// Valid STags.
+    pub regions: usize,
+    /// Completion queues.
+    pub cqs: usize,
+    /// Queue pairs.
+    pub queue_pairs: usize,
+    /// Listeners.
+    pub listeners: usize,
+    /// TCP connections, those in MPA start-up and TIME-WAIT included.
+    pub connections: usize,
+}
+
+impl Default for ShardLimits {
+    fn default() -> Self {
+        Self {
+            clients: 256,
+            regions: 65_536,
+            cqs: 4096,
+            queue_pairs: 4096,
+            listeners: 256,
+            connections: 4096,
+        }
+    }
+}

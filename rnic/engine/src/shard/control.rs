@@ -1,0 +1,418 @@
+//! Commands of the control side, each done before the next.
+
+use std::net::SocketAddr;
+
+use rnic_ipc::control::{DisconnectReason, Event, MpaOptions};
+use rnic_ipc::id::{ClientId, ConnRequestId, ListenerId, QpNum};
+use rnic_proto::TaggedOffset;
+use rnic_proto::mpa::startup::{Initiator, ResponderOptions, RtrSet};
+use rnic_xsk::Port;
+use userspace_tcp::{ConnId, ConnOptions, ConnectError, Endpoint, FourTuple, Instant, ListenError};
+
+use super::startup::{depths, initiator_options};
+use super::{Client, Listener, QpSlot, Shard};
+use crate::command::{Answer, Command, CommandError};
+use crate::conn::{Conn, Phase, mss_of};
+use crate::counters;
+use crate::net::{self, Path};
+use crate::qp::{Qp, WrongQpState};
+use crate::stag::AddRegionError;
+
+/// The least IP MTU, in octets, over which connections are made: that of IPv4 hosts (RFC 791).
+const MTU_MIN: u32 = 576;
+
+impl<P: Port> Shard<P> {
+    /// Does a command.
+    pub fn execute(&mut self, command: Command, now: Instant) -> Result<Answer, CommandError> {
+        self.now = self.now.max(now);
+        match command {
+            Command::AddClient { client, doorbells } => {
+                limit("clients", self.clients.len(), self.config.limits.clients)?;
+                self.clients.push(Client {
+                    id: client,
+                    doorbells,
+                    faulted: false,
+                });
+            }
+            Command::RemoveClient { client } => {
+                let before = self.clients.len();
+                self.clients.retain(|entry| entry.id != client);
+                found(self.clients.len() < before, "client")?;
+            }
+            Command::AddRegion {
+                stag,
+                pd,
+                access,
+                base,
+                memory,
+            } => {
+                let base = TaggedOffset(base);
+                self.tables
+                    .stags
+                    .add(stag, pd, access, base, memory)
+                    .map_err(region_refused)?;
+            }
+            Command::RemoveRegion { stag } => {
+                found(self.tables.stags.remove(stag), "STag")?;
+            }
+            Command::AddCq {
+                client,
+                cq,
+                ring,
+                notify,
+            } => {
+                limit(
+                    "completion queues",
+                    self.tables.cqs.len(),
+                    self.config.limits.cqs,
+                )?;
+                if !self.tables.cqs.add(client, cq, ring, notify) {
+                    return Err(CommandError::Invalid(format!(
+                        "completion queue {cq} exists"
+                    )));
+                }
+            }
+            Command::RemoveCq { cq } => found(self.tables.cqs.remove(cq), "completion queue")?,
+            Command::AddQp {
+                client,
+                qp,
+                attributes,
+                sq,
+                rq,
+            } => {
+                limit(
+                    "queue pairs",
+                    self.qps.len(),
+                    self.config.limits.queue_pairs,
+                )?;
+                if self.qps.contains_key(&qp.0) {
+                    return Err(CommandError::Invalid(format!("queue pair {qp} exists")));
+                }
+                self.tables.stags.stream_added(attributes.pd);
+                self.qps
+                    .insert(qp.0, QpSlot::new(Qp::new(client, qp, attributes, sq, rq)));
+            }
+            Command::RemoveQp { qp } => self.remove_qp(qp)?,
+            Command::QueryQp { qp } => return Ok(Answer::QpState(self.qp(qp)?.qp.state())),
+            Command::Listen {
+                client,
+                listener,
+                local,
+                backlog,
+            } => {
+                self.listen(client, listener, local, backlog)?;
+            }
+            Command::Unlisten { listener } => self.unlisten(listener)?,
+            Command::Connect {
+                qp,
+                local,
+                remote,
+                path,
+                mpa,
+                private_data,
+            } => {
+                let tuple = FourTuple::new(local, remote);
+                self.connect(qp, tuple, path, &mpa, &private_data)?;
+            }
+            Command::Accept {
+                request,
+                qp,
+                mpa,
+                private_data,
+            } => {
+                self.accept(request, qp, &mpa, &private_data)?;
+            }
+            Command::Reject {
+                request,
+                private_data,
+            } => self.reject(request, &private_data)?,
+            Command::Disconnect { qp, abort } => self.disconnect(qp, abort)?,
+            Command::QueryCounters => return Ok(Answer::Counters(self.named_counters())),
+            Command::SetCapture(capture) => self.capture = capture,
+        }
+        Ok(Answer::Done)
+    }
+
+    fn named_counters(&self) -> Vec<(String, u64)> {
+        counters::named(
+            &self.counters,
+            &self.tables.counters,
+            &self.stack.counters(),
+            &self.stack.totals(),
+            &self.levels(),
+            self.ports.iter().map(Port::statistics),
+        )
+    }
+
+    fn qp(&mut self, qp: QpNum) -> Result<&mut QpSlot, CommandError> {
+        self.qps.get_mut(&qp.0).ok_or(unknown("queue pair"))
+    }
+
+    fn remove_qp(&mut self, qp: QpNum) -> Result<(), CommandError> {
+        let slot = self.qps.remove(&qp.0).ok_or(unknown("queue pair"))?;
+        self.tables.stags.stream_removed(slot.qp.pd());
+        if let Some(id) = slot.conn {
+            // With the queue pair gone the end of its connection is told to nobody.
+            self.abort(id, DisconnectReason::Aborted, None);
+        }
+        Ok(())
+    }
+
+    fn listen(
+        &mut self,
+        client: ClientId,
+        listener: ListenerId,
+        local: SocketAddr,
+        backlog: u32,
+    ) -> Result<(), CommandError> {
+        limit(
+            "listeners",
+            self.listeners.len(),
+            self.config.limits.listeners,
+        )?;
+        // Without the scope and flow label that an IPv6 address may come with.
+        let local = SocketAddr::from(Endpoint::from(local));
+        let backlog = (backlog.max(1) as usize).min(self.config.limits.connections);
+        self.stack
+            .listen(local.into(), backlog)
+            .map_err(|error| match error {
+                ListenError::InUse { .. } => CommandError::InUse { local },
+            })?;
+        self.listening.insert(local, listener);
+        self.listeners.insert(
+            listener.0,
+            Listener {
+                client,
+                local,
+                backlog,
+                waiting: 0,
+            },
+        );
+        Ok(())
+    }
+
+    fn unlisten(&mut self, listener: ListenerId) -> Result<(), CommandError> {
+        let entry = self
+            .listeners
+            .remove(&listener.0)
+            .ok_or(unknown("listener"))?;
+        self.listening.remove(&entry.local);
+        self.stack.unlisten(entry.local.into());
+        let waiting = self.conns.ids_where(|conn| match conn.phase {
+            Phase::AwaitRequest { listener: of, .. } | Phase::Requested { listener: of, .. } => {
+                of == listener
+            }
+            _ => false,
+        });
+        for id in waiting {
+            self.abort(id, DisconnectReason::Aborted, None);
+        }
+        self.release(entry.local.into());
+        Ok(())
+    }
+
+    fn connect(
+        &mut self,
+        num: QpNum,
+        tuple: FourTuple,
+        path: Path,
+        mpa: &MpaOptions,
+        private_data: &[u8],
+    ) -> Result<(), CommandError> {
+        let link = net::headers_len(&path, tuple.remote.addr) - ip_header(&tuple);
+        let most = self
+            .ports
+            .iter()
+            .map(Port::frame_capacity)
+            .min()
+            .unwrap_or(0)
+            - link;
+        if path.mtu < MTU_MIN || path.mtu as usize > most {
+            return Err(CommandError::Invalid(format!(
+                "an IP MTU of {} octets to {}; {MTU_MIN} to {most} are supported",
+                path.mtu, tuple.remote
+            )));
+        }
+        let initiator = initiator_options(mpa)
+            .and_then(|options| Initiator::new(options, private_data))
+            .map_err(invalid)?;
+        let slot = self.qp(num)?;
+        if slot.qp.state() != rnic_ipc::control::QpState::Idle {
+            let found = slot.qp.state();
+            return Err(wrong_state(WrongQpState {
+                found,
+                wanted: rnic_ipc::control::QpState::Idle,
+            }));
+        }
+        let options = ConnOptions {
+            mss: mss_of(&path, &tuple),
+        };
+        let id = self
+            .stack
+            .connect(self.now, tuple, options)
+            .map_err(|error| match error {
+                ConnectError::TooMany { limit } => CommandError::Limit {
+                    what: "connections",
+                    limit,
+                },
+                ConnectError::InUse { .. } => CommandError::InUse {
+                    local: tuple.local.into(),
+                },
+                ConnectError::Unusable { .. } => invalid(error),
+            })?;
+        let slot = self.qp(num)?;
+        slot.qp.begin_connecting().map_err(wrong_state)?;
+        slot.conn = Some(id);
+        let phase = Phase::Requesting {
+            qp: num,
+            initiator: Box::new(initiator),
+        };
+        let window = self.config.tcp.receive_window;
+        self.adopt(Conn::new(id, tuple, path, 0, window, phase));
+        self.counters.active_opens += 1;
+        Ok(())
+    }
+
+    fn waiting(&self, request: ConnRequestId) -> Result<ConnId, CommandError> {
+        self.requests
+            .get(&request.0)
+            .copied()
+            .ok_or(unknown("connection request"))
+    }
+
+    fn accept(
+        &mut self,
+        request: ConnRequestId,
+        num: QpNum,
+        mpa: &MpaOptions,
+        private_data: &[u8],
+    ) -> Result<(), CommandError> {
+        let id = self.waiting(request)?;
+        let gone = || unknown("connection request");
+        let conn = self.conns.get(id).ok_or_else(gone)?;
+        let Phase::Requested {
+            listener,
+            responder,
+            ..
+        } = &conn.phase
+        else {
+            return Err(gone());
+        };
+        let (listener, remote) = (*listener, conn.tuple.remote);
+        let options = ResponderOptions {
+            crc: mpa.crc,
+            depths: depths(mpa),
+            rtr: RtrSet::ALL,
+        };
+        let (reply, negotiated) = responder.accept(&options, private_data).map_err(invalid)?;
+        self.qp(num)?.qp.begin_connecting().map_err(wrong_state)?;
+        self.requests.remove(&request.0);
+        self.no_longer_waiting(listener);
+        // From here on the queue pair is told of what happens, and not the listener.
+        self.conns.get_mut(id).ok_or_else(gone)?.phase = Phase::Over;
+        if self.send_startup(id, reply.octets()).is_err() {
+            let (qp, reason) = (num, DisconnectReason::LocalError);
+            let message = format!("the MPA Reply to {remote} could not be sent: no frame is free");
+            self.abort(id, reason, None);
+            self.end_queue_pair(
+                qp,
+                reason,
+                Event::ConnectFailed {
+                    qp,
+                    reason,
+                    message,
+                },
+            );
+            return Ok(());
+        }
+        self.enter_rdma_mode(id, num, &negotiated, false, Vec::new());
+        Ok(())
+    }
+
+    fn reject(&mut self, request: ConnRequestId, private_data: &[u8]) -> Result<(), CommandError> {
+        let id = self.waiting(request)?;
+        let gone = || unknown("connection request");
+        let conn = self.conns.get(id).ok_or_else(gone)?;
+        let Phase::Requested {
+            listener,
+            responder,
+            ..
+        } = &conn.phase
+        else {
+            return Err(gone());
+        };
+        let listener = *listener;
+        let reply = responder.reject(private_data).map_err(invalid)?;
+        self.requests.remove(&request.0);
+        self.send_reject(id, listener, reply.octets());
+        Ok(())
+    }
+
+    fn disconnect(&mut self, num: QpNum, abort: bool) -> Result<(), CommandError> {
+        let slot = self.qp(num)?;
+        let state = slot.qp.state();
+        let id = slot.conn.ok_or_else(|| CommandError::WrongState {
+            what: "queue pair",
+            found: format!("{state:?}"),
+            wanted: "connected or connecting",
+        })?;
+        let starting = self
+            .conns
+            .get(id)
+            .is_some_and(|c| matches!(c.phase, Phase::Requesting { .. }));
+        if abort || starting {
+            self.abort(id, DisconnectReason::Aborted, None);
+            return Ok(());
+        }
+        self.qp(num)?.qp.disconnect();
+        self.make_ready(id);
+        self.settle(num);
+        Ok(())
+    }
+}
+
+fn ip_header(tuple: &FourTuple) -> usize {
+    if tuple.remote.addr.is_ipv4() {
+        net::IPV4_HEADER
+    } else {
+        net::IPV6_HEADER
+    }
+}
+
+fn limit(what: &'static str, used: usize, limit: usize) -> Result<(), CommandError> {
+    if used < limit {
+        Ok(())
+    } else {
+        Err(CommandError::Limit { what, limit })
+    }
+}
+
+fn unknown(what: &'static str) -> CommandError {
+    CommandError::Unknown { what }
+}
+
+fn found(there: bool, what: &'static str) -> Result<(), CommandError> {
+    if there { Ok(()) } else { Err(unknown(what)) }
+}
+
+fn invalid(error: impl std::fmt::Display) -> CommandError {
+    CommandError::Invalid(error.to_string())
+}
+
+fn region_refused(error: AddRegionError) -> CommandError {
+    match error {
+        AddRegionError::Full { capacity } => CommandError::Limit {
+            what: "STags",
+            limit: capacity,
+        },
+        _ => invalid(error),
+    }
+}
+
+fn wrong_state(error: WrongQpState) -> CommandError {
+    CommandError::WrongState {
+        what: "queue pair",
+        found: format!("{:?}", error.found),
+        wanted: "Idle",
+    }
+}

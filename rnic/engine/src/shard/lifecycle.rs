@@ -1,0 +1,411 @@
+//! The life of connections: what TCP tells, what queue pairs ask for, what the clock says, and whom
+//! to tell of the end (RFC 5040 section 6.2, RFC 5044 section 7.2).
+
+use rnic_ipc::control::{DisconnectReason, Event};
+use rnic_ipc::id::{ClientId, QpNum};
+use rnic_proto::mpa::startup::Responder;
+use rnic_xsk::Port;
+use userspace_tcp::{ConnId, Endpoint, Event as TcpEvent};
+
+use super::{Shard, memory};
+use crate::command::ShardEvent;
+use crate::conn::{Conn, Memory, Phase};
+use crate::qp::CloseKind;
+
+impl<P: Port> Shard<P> {
+    /// Takes up a connection that TCP has.
+    pub(super) fn adopt(&mut self, conn: Conn) {
+        if let Some(mut forgotten) = self.conns.insert(conn) {
+            forgotten.inbound.clear(&mut memory!(self));
+        }
+    }
+
+    /// The events that introduce a connection; the others wait for [`Self::conclude`], so that the
+    /// octets of the segment that caused them are delivered before.
+    pub(super) fn introduce(&mut self) {
+        while let Some((id, event)) = self.stack.poll_event() {
+            match event {
+                TcpEvent::Incoming { listener, .. } => self.incoming(id, listener),
+                TcpEvent::Established => self.send_request(id),
+                other => self.endings.push_back((id, other)),
+            }
+        }
+    }
+
+    /// The events that end a connection, or half of one.
+    pub(super) fn conclude(&mut self) {
+        while let Some((id, event)) = self.endings.pop_front() {
+            match event {
+                TcpEvent::Incoming { .. } | TcpEvent::Established => {}
+                TcpEvent::PeerClosed => self.peer_closed(id),
+                TcpEvent::Reset => self.gone(id, DisconnectReason::Reset),
+                TcpEvent::Refused => self.gone(id, DisconnectReason::Refused),
+                TcpEvent::TimedOut => self.gone(id, DisconnectReason::TimedOut),
+                TcpEvent::Closed => {
+                    self.finish(id, DisconnectReason::Graceful, None);
+                    // In TIME-WAIT the way to the peer is still needed.
+                    if self.stack.info(id).is_none() {
+                        self.forget(id);
+                    }
+                }
+                TcpEvent::TimeWaitOver => self.forget(id),
+            }
+        }
+    }
+
+    fn incoming(&mut self, id: ConnId, local: Endpoint) {
+        if !self.segments_suit(id) {
+            return;
+        }
+        let listener = self.listening.get(&local.into()).copied();
+        let entry = listener.and_then(|name| Some((name, self.listeners.get_mut(&name.0)?)));
+        let Some((listener, entry)) = entry else {
+            return self.abort(id, DisconnectReason::Aborted, None);
+        };
+        if entry.waiting >= entry.backlog {
+            self.counters.backlog_full += 1;
+            return self.abort(id, DisconnectReason::Aborted, None);
+        }
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        entry.waiting += 1;
+        conn.inbound.reserve();
+        conn.phase = Phase::AwaitRequest {
+            listener,
+            responder: Box::new(Responder::new()),
+        };
+        self.counters.passive_opens += 1;
+        self.set_deadline(id, self.config.startup_timeout);
+        self.deliver(id);
+    }
+
+    /// The peer sends no more, and all that it sent was delivered.
+    fn peer_closed(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        match conn.phase {
+            Phase::Rdma { qp } => {
+                let mid_fpdu = conn.inbound.available() > 0;
+                if mid_fpdu {
+                    conn.ending.get_or_insert(DisconnectReason::PeerClosed);
+                }
+                if let Some(slot) = self.qps.get_mut(&qp.0) {
+                    slot.qp.peer_closed(mid_fpdu);
+                }
+                self.make_ready(id);
+                self.settle(qp);
+            }
+            Phase::Over => {
+                if !conn.closing {
+                    conn.closing = true;
+                    self.stack.close(id);
+                }
+            }
+            _ => {
+                let message = "the peer closed the connection during the MPA start-up";
+                self.abort(id, DisconnectReason::PeerClosed, Some(message.to_string()));
+            }
+        }
+    }
+
+    /// Looks what the queue pair of this connection asks for.
+    pub(super) fn settle_conn(&mut self, id: ConnId) {
+        if let Some(qp) = self.conns.get(id).and_then(Conn::qp) {
+            self.settle(qp);
+        }
+    }
+
+    /// Looks what a queue pair asks for after it was called.
+    pub(super) fn settle(&mut self, num: QpNum) {
+        let Some(slot) = self.qps.get_mut(&num.0) else {
+            return;
+        };
+        let (conn, client) = (slot.conn, slot.qp.client());
+        let fault = slot.qp.take_fault();
+        let close = slot.qp.wants_close();
+        let terminating = slot.qp.state() == rnic_ipc::control::QpState::Terminate;
+        if let Some(id) = conn {
+            match close {
+                Some(CloseKind::Graceful) => self.close(id, DisconnectReason::Graceful),
+                Some(CloseKind::AfterTerminateSent { control }) => {
+                    self.close(id, DisconnectReason::TerminateSent { control });
+                }
+                Some(CloseKind::TerminateReceived { control }) => {
+                    self.close(id, DisconnectReason::TerminateReceived { control });
+                }
+                Some(CloseKind::AbortNow) => {
+                    self.abort(id, DisconnectReason::LocalError, None);
+                }
+                // A peer whose window stays shut must not keep a Terminate for ever.
+                None if terminating => self.limit_close(id),
+                None => {}
+            }
+        }
+        if let Some(fault) = fault {
+            self.client_fault(client, format!("a work queue of queue pair {num}: {fault}"));
+        }
+    }
+
+    /// FIN after what is queued.
+    fn close(&mut self, id: ConnId, reason: DisconnectReason) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        conn.ending.get_or_insert(reason);
+        if !conn.closing {
+            conn.closing = true;
+            self.stack.close(id);
+        }
+        self.limit_close(id);
+    }
+
+    /// Whatever the peer does, this connection's end comes within the close timeout.
+    pub(super) fn limit_close(&mut self, id: ConnId) {
+        if self
+            .conns
+            .get(id)
+            .is_some_and(|conn| conn.deadline.is_none())
+        {
+            self.set_deadline(id, self.config.close_timeout);
+        }
+    }
+
+    /// RST at once.
+    pub(super) fn abort(&mut self, id: ConnId, reason: DisconnectReason, message: Option<String>) {
+        self.stack.abort(id);
+        self.finish(id, reason, message);
+        self.forget(id);
+        self.take_released();
+    }
+
+    /// TCP says that the connection is no more.
+    fn gone(&mut self, id: ConnId, reason: DisconnectReason) {
+        self.finish(id, reason, None);
+        self.forget(id);
+        self.take_released();
+    }
+
+    /// Tells whoever is concerned that the connection is at its end, and why. Once.
+    fn finish(&mut self, id: ConnId, reason: DisconnectReason, message: Option<String>) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        let phase = std::mem::replace(&mut conn.phase, Phase::Over);
+        conn.deadline = None;
+        let reason = match conn.ending.take() {
+            None | Some(DisconnectReason::Graceful) => reason,
+            Some(known) => known,
+        };
+        conn.inbound.clear(&mut memory!(self));
+        let message = message.unwrap_or_else(|| describe(reason, &conn.tuple.remote));
+        match phase {
+            Phase::Requesting { qp, .. } => {
+                self.counters.startup_failed += 1;
+                self.end_queue_pair(
+                    qp,
+                    reason,
+                    Event::ConnectFailed {
+                        qp,
+                        reason,
+                        message,
+                    },
+                );
+            }
+            Phase::Rdma { qp } => {
+                self.end_queue_pair(
+                    qp,
+                    reason,
+                    Event::Disconnected {
+                        qp,
+                        reason,
+                        message,
+                    },
+                );
+            }
+            Phase::AwaitRequest { listener, .. } => {
+                self.counters.startup_failed += 1;
+                self.no_longer_waiting(listener);
+            }
+            Phase::Requested {
+                listener, request, ..
+            } => {
+                self.counters.startup_failed += 1;
+                self.no_longer_waiting(listener);
+                self.requests.remove(&request.0);
+                self.events
+                    .push_back(ShardEvent::RequestGone { request, reason });
+            }
+            Phase::HalfOpen | Phase::Over => {}
+        }
+    }
+
+    /// Flushes a queue pair whose connection is gone, and tells its client.
+    pub(super) fn end_queue_pair(&mut self, qp: QpNum, reason: DisconnectReason, event: Event) {
+        let Some(slot) = self.qps.get_mut(&qp.0) else {
+            return;
+        };
+        slot.conn = None;
+        slot.qp.connection_ended(&mut self.tables.context(), reason);
+        let client = slot.qp.client();
+        self.events.push_back(ShardEvent::Client { client, event });
+    }
+
+    /// A listener's backlog has room for one more.
+    pub(super) fn no_longer_waiting(&mut self, listener: rnic_ipc::id::ListenerId) {
+        if let Some(entry) = self.listeners.get_mut(&listener.0) {
+            entry.waiting = entry.waiting.saturating_sub(1);
+        }
+    }
+
+    /// Drops what is left of a connection that TCP has no more.
+    fn forget(&mut self, id: ConnId) {
+        let Some(mut conn) = self.conns.remove(id) else {
+            return;
+        };
+        conn.inbound.clear(&mut memory!(self));
+        // Its RST may still have to find the way.
+        self.link.remember(conn.tuple, conn.path, conn.port);
+        self.release(conn.tuple.local);
+    }
+
+    /// Says so when nothing uses a local address and port any more.
+    pub(super) fn release(&mut self, local: Endpoint) {
+        let address = local.into();
+        if !self.listening.contains_key(&address) && self.stack.connections_at(local) == 0 {
+            self.events
+                .push_back(ShardEvent::Released { local: address });
+        }
+    }
+
+    pub(super) fn set_deadline(&mut self, id: ConnId, patience: std::time::Duration) {
+        if self.deadlines.is_crowded() {
+            let conns = &self.conns;
+            let meant = |at, id| conns.get(id).is_some_and(|conn| conn.deadline == Some(at));
+            self.deadlines.compact(meant);
+        }
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        let at = self.now + patience;
+        if conn.deadline != Some(at) {
+            conn.deadline = Some(at);
+            self.deadlines.set(at, id);
+        }
+    }
+
+    /// TCP's timers and our own.
+    pub(super) fn run_timers(&mut self) -> bool {
+        let mut worked = false;
+        if self.stack.next_deadline().is_some_and(|at| at <= self.now) {
+            worked = true;
+            self.stack.advance(self.now);
+            self.introduce();
+            self.conclude();
+        }
+        while let Some((at, id)) = self.deadlines.expired(self.now) {
+            if self
+                .conns
+                .get(id)
+                .is_some_and(|conn| conn.deadline == Some(at))
+            {
+                worked = true;
+                self.out_of_patience(id);
+            }
+        }
+        worked
+    }
+
+    fn out_of_patience(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get(id) else {
+            return;
+        };
+        let (count, message) = match conn.phase {
+            Phase::Requesting { .. } => (
+                &mut self.counters.startup_timeouts,
+                Some(format!(
+                    "no MPA Reply from {} within {:?}: it may not speak MPA on this port",
+                    conn.tuple.remote, self.config.startup_timeout
+                )),
+            ),
+            Phase::HalfOpen => return self.review_half_open(id),
+            Phase::AwaitRequest { .. } => (&mut self.counters.startup_timeouts, None),
+            Phase::Requested { .. } => (&mut self.counters.answer_timeouts, None),
+            Phase::Rdma { .. } | Phase::Over => (&mut self.counters.close_timeouts, None),
+        };
+        *count += 1;
+        self.abort(id, DisconnectReason::TimedOut, message);
+    }
+
+    /// TCP has its own patience with half-open connections, and gives them up without a word.
+    fn review_half_open(&mut self, id: ConnId) {
+        if self.stack.info(id).is_some() {
+            self.set_deadline(id, self.config.startup_timeout);
+        } else if let Some(mut conn) = self.conns.remove(id) {
+            conn.inbound.clear(&mut memory!(self));
+        }
+    }
+
+    /// A client that can't be trusted: nothing of it is read any more. Told once.
+    pub(super) fn client_fault(&mut self, client: ClientId, message: String) {
+        let known = self
+            .clients
+            .iter_mut()
+            .find(|entry| entry.id == client && !entry.faulted);
+        let Some(entry) = known else { return };
+        entry.faulted = true;
+        self.counters.client_faults += 1;
+        self.events
+            .push_back(ShardEvent::ClientFault { client, message });
+    }
+
+    /// A CQ that takes nothing any more takes its queue pairs with it (RFC 5040 section 8.1.1).
+    pub(super) fn fail_queue_pairs_of_dead_cqs(&mut self) {
+        while let Some(failure) = self.tables.cqs.poll_failure() {
+            let event = Event::CqError { cq: failure.cq };
+            self.events.push_back(ShardEvent::Client {
+                client: failure.client,
+                event,
+            });
+            let users: Vec<QpNum> = self
+                .qps
+                .values()
+                .filter(|slot| slot.qp.uses_cq(failure.cq))
+                .map(|slot| slot.qp.num())
+                .collect();
+            for num in users {
+                if let Some(slot) = self.qps.get_mut(&num.0) {
+                    slot.qp.cq_failed(&mut self.tables.context());
+                }
+                self.settle(num);
+            }
+        }
+    }
+}
+
+/// For people.
+fn describe(reason: DisconnectReason, peer: &Endpoint) -> String {
+    match reason {
+        DisconnectReason::Graceful => format!("closed by both sides; the peer was {peer}"),
+        DisconnectReason::Aborted => format!("the connection to {peer} was aborted as asked"),
+        DisconnectReason::Reset => format!("{peer} reset the connection"),
+        DisconnectReason::Refused => {
+            format!("{peer} refused the connection: nobody listens there")
+        }
+        DisconnectReason::TimedOut => format!("{peer} did not answer in time"),
+        DisconnectReason::PeerClosed => {
+            format!("{peer} closed the connection in the middle of a message")
+        }
+        DisconnectReason::TerminateSent { control } => {
+            format!("a Terminate (control {control:#06x}) was sent to {peer}")
+        }
+        DisconnectReason::TerminateReceived { control } => {
+            format!("{peer} sent a Terminate (control {control:#06x})")
+        }
+        DisconnectReason::LocalError => {
+            format!("an error on this side ended the connection to {peer}")
+        }
+        other => format!("the connection to {peer} ended: {other:?}"),
+    }
+}

@@ -1,0 +1,217 @@
+//! Between TCP and the ports: segments become frames, frames that were sent come back.
+
+use std::collections::VecDeque;
+
+use rnic_xsk::{Frame, Port};
+use userspace_tcp::segment::CHECKSUM_OFFSET;
+use userspace_tcp::{ConnId, FourTuple, SegmentId, TcpHeader, Transmit, checksum};
+
+use super::Shard;
+use crate::net::{self, Path};
+
+/// Ways back that are remembered for segments of no connection. More than one batch of frames can
+/// cause.
+const WAYS_BACK: usize = 256;
+
+/// What the link has of ours.
+#[derive(Debug)]
+pub(super) struct Link {
+    /// By frame: whose payload it is, and that is all when it is nobody's.
+    in_flight: Box<[Option<(ConnId, SegmentId)>]>,
+    count: usize,
+    ways_back: VecDeque<WayBack>,
+}
+
+/// How to reach the sender of a segment that has no connection.
+#[derive(Clone, Copy, Debug)]
+struct WayBack {
+    tuple: FourTuple,
+    path: Path,
+    port: usize,
+}
+
+impl Link {
+    pub fn new(frames: usize) -> Self {
+        Self {
+            in_flight: vec![None; frames].into_boxed_slice(),
+            count: 0,
+            ways_back: VecDeque::with_capacity(WAYS_BACK),
+        }
+    }
+
+    /// Frames that the link has.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Remembers how to reach a peer with which there is no connection (any more).
+    pub fn remember(&mut self, tuple: FourTuple, path: Path, port: usize) {
+        if self.ways_back.len() == WAYS_BACK {
+            self.ways_back.pop_back();
+        }
+        self.ways_back.push_front(WayBack { tuple, path, port });
+    }
+
+    fn way_back(&self, tuple: &FourTuple) -> Option<(Path, usize)> {
+        let way = self.ways_back.iter().find(|way| way.tuple == *tuple)?;
+        Some((way.path, way.port))
+    }
+}
+
+impl<P: Port> Shard<P> {
+    /// Takes back what the link has sent.
+    pub(super) fn take_completed(&mut self) -> bool {
+        let mut worked = false;
+        for port in &mut self.ports {
+            while let Some((frame, _)) = port.completed() {
+                worked = true;
+                self.link.count -= 1;
+                let owner = self
+                    .link
+                    .in_flight
+                    .get_mut(frame.index())
+                    .and_then(Option::take);
+                let unneeded = match owner {
+                    Some((conn, segment)) => self.stack.transmitted(conn, segment, frame),
+                    None => Some(frame),
+                };
+                if let Some(frame) = unneeded {
+                    self.pool.free(frame);
+                }
+            }
+        }
+        self.take_released();
+        worked
+    }
+
+    /// Frees frames whose octets were acknowledged, or whose connection is gone.
+    pub(super) fn take_released(&mut self) {
+        while let Some(frame) = self.stack.poll_released() {
+            self.pool.free(frame);
+        }
+    }
+
+    /// Sends what TCP has to send, as far as the ports take it.
+    pub(super) fn transmit(&mut self) -> bool {
+        let mut worked = false;
+        self.take_released();
+        while self.pool.available() > 0 && self.ports.iter_mut().all(|p| p.transmit_room() > 0) {
+            let Some(segment) = self.stack.poll_transmit(self.now) else {
+                break;
+            };
+            self.send_segment(segment);
+            worked = true;
+        }
+        for port in &mut self.ports {
+            if port.flush().is_err() {
+                self.counters.flush_failed += 1;
+            }
+        }
+        worked
+    }
+
+    fn send_segment(&mut self, segment: Transmit<Frame>) {
+        let Transmit {
+            conn,
+            tuple,
+            header,
+            payload,
+        } = segment;
+        let way = match conn.and_then(|id| self.conns.get(id)) {
+            Some(conn) => Some((conn.path, conn.port)),
+            None => self.link.way_back(&tuple),
+        };
+        let (frame, owner, len, sum) = match payload {
+            Some(payload) => {
+                let owner = conn.map(|conn| (conn, payload.id));
+                (payload.buf, owner, payload.len as usize, payload.sum)
+            }
+            None => match self.pool.alloc() {
+                Some(frame) => (frame, None, 0, checksum::PartialSum::ZERO),
+                None => {
+                    self.counters.no_frame += 1;
+                    return;
+                }
+            },
+        };
+        let Some((path, port)) = way else {
+            self.counters.unsendable += 1;
+            return self.give_back(frame, owner);
+        };
+        match self.write_headers(frame, &path, &tuple, &header, len, sum) {
+            Ok(frame) => self.hand_over(frame, owner, port),
+            Err(frame) => {
+                self.counters.unsendable += 1;
+                self.give_back(frame, owner);
+            }
+        }
+    }
+
+    /// The frame with its headers in front of `len` octets of payload; as it was when they don't
+    /// fit, or the payload does not lie where they end.
+    fn write_headers(
+        &self,
+        mut frame: Frame,
+        path: &Path,
+        tuple: &FourTuple,
+        header: &TcpHeader,
+        len: usize,
+        payload: checksum::PartialSum,
+    ) -> Result<Frame, Frame> {
+        let (source, destination) = (tuple.local.addr, tuple.remote.addr);
+        let tcp_len = header.header_len();
+        let before = net::headers_len(path, destination);
+        let total = before + tcp_len + len;
+        if total > frame.capacity() || (len > 0 && total != frame.len()) {
+            return Err(frame);
+        }
+        let octets = self.umem.bytes_mut(&mut frame);
+        let segment_len = tcp_len + len;
+        if net::emit(path, source, destination, segment_len, octets).is_none() {
+            return Err(frame);
+        }
+        let tcp = &mut octets[before..before + tcp_len];
+        header.emit(tcp);
+        let sum = checksum::pseudo(source, destination, segment_len) + checksum::sum(tcp) + payload;
+        tcp[CHECKSUM_OFFSET..CHECKSUM_OFFSET + 2]
+            .copy_from_slice(&checksum::fold(sum).to_be_bytes());
+        frame.set_len(total);
+        Ok(frame)
+    }
+
+    fn hand_over(&mut self, frame: Frame, owner: Option<(ConnId, SegmentId)>, port: usize) {
+        if let Some(capture) = &mut self.capture {
+            let time = self
+                .config
+                .unix_time_at_zero
+                .saturating_add(self.now.as_nanos());
+            capture.frame(time, true, self.umem.bytes(&frame));
+        }
+        let index = frame.index();
+        let Some(port) = self.ports.get_mut(port) else {
+            return self.give_back(frame, owner);
+        };
+        match port.transmit(frame, index as u64) {
+            Ok(()) => {
+                self.link.in_flight[index] = owner;
+                self.link.count += 1;
+            }
+            Err(frame) => {
+                // Room was asked for before; TCP's timers repair what is lost here.
+                self.counters.transmit_full += 1;
+                self.give_back(frame, owner);
+            }
+        }
+    }
+
+    /// A frame that the link did not take.
+    fn give_back(&mut self, frame: Frame, owner: Option<(ConnId, SegmentId)>) {
+        let unneeded = match owner {
+            Some((conn, segment)) => self.stack.transmitted(conn, segment, frame),
+            None => Some(frame),
+        };
+        if let Some(frame) = unneeded {
+            self.pool.free(frame);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Frames from the ports: to TCP, and the octets that it finds new to whoever they are for.
+
+use rnic_ipc::control::DisconnectReason;
+use rnic_xsk::{Frame, Port};
+use userspace_tcp::{ConnId, ConnOptions, NEW_RANGES_MAX, Received, Segment};
+
+use super::{RECEIVE_BATCH, Shard, memory};
+use crate::conn::{Conn, Memory, NewRange, Phase, SLICES_MAX, mss_of};
+use crate::net;
+
+impl<P: Port> Shard<P> {
+    /// Takes a batch of frames from each port.
+    pub(super) fn receive(&mut self) -> bool {
+        let mut batch = std::mem::take(&mut self.batch);
+        let mut worked = false;
+        for index in 0..self.ports.len() {
+            self.ports[index].receive(&mut self.pool, &mut batch, RECEIVE_BATCH);
+            for frame in batch.drain(..) {
+                worked = true;
+                self.frame(frame, index);
+            }
+        }
+        self.batch = batch;
+        worked
+    }
+
+    fn frame(&mut self, frame: Frame, port: usize) {
+        let octets = self.umem.bytes(&frame);
+        if let Some(capture) = &mut self.capture {
+            let time = self
+                .config
+                .unix_time_at_zero
+                .saturating_add(self.now.as_nanos());
+            capture.frame(time, false, octets);
+        }
+        let parsed = match net::parse(octets, self.config.mtu) {
+            Ok(parsed) => parsed,
+            Err(reason) => {
+                self.counters.count_unusable(reason);
+                return self.pool.free(frame);
+            }
+        };
+        // `parse` checked that the range lies within the frame.
+        let tcp = octets.get(parsed.tcp.clone()).unwrap_or(&[]);
+        let Ok(segment) = Segment::parse(tcp) else {
+            self.counters.tcp_malformed += 1;
+            return self.pool.free(frame);
+        };
+        let tuple = parsed.tuple;
+        let options = ConnOptions {
+            mss: mss_of(&parsed.path, &tuple),
+        };
+        let received = self.stack.receive(self.now, tuple, &segment, options);
+        let payload_at = parsed.tcp.end - segment.payload.len();
+        match received.conn {
+            Some(id) => {
+                if self.conns.get(id).is_none() {
+                    let window = self.config.tcp.receive_window;
+                    let conn = Conn::new(id, tuple, parsed.path, port, window, Phase::HalfOpen);
+                    self.adopt(conn);
+                    self.set_deadline(id, self.config.startup_timeout);
+                }
+                if let Some(conn) = self.conns.get_mut(id) {
+                    conn.port = port;
+                }
+            }
+            None => self.link.remember(tuple, parsed.path, port),
+        }
+        // An event may introduce the connection whose octets came with it (the ACK that completes a
+        // passive open), but the peer's FIN comes after the octets in its segment: the layer above
+        // is told of it once they are delivered.
+        self.introduce();
+        match received.conn {
+            Some(id) if !received.new.is_empty() => {
+                self.take_octets(id, frame, &received, payload_at)
+            }
+            _ => self.pool.free(frame),
+        }
+        self.conclude();
+        if let Some(id) = received.conn {
+            // What was acknowledged may have opened room to send.
+            self.make_ready(id);
+        }
+    }
+
+    /// New octets of a connection, in order or not.
+    fn take_octets(&mut self, id: ConnId, frame: Frame, received: &Received, payload_at: usize) {
+        let mut ranges = [NewRange {
+            offset: 0,
+            start: 0,
+            len: 0,
+        }; NEW_RANGES_MAX];
+        for (range, new) in ranges.iter_mut().zip(received.new.iter()) {
+            *range = NewRange {
+                offset: new.offset,
+                start: payload_at + new.skip as usize,
+                len: new.len as usize,
+            };
+        }
+        let Some(ranges) = ranges.get_mut(..received.new.len()) else {
+            return self.pool.free(frame);
+        };
+        let in_order = received.in_order_to;
+        if let [range] = ranges
+            && self.pass_through(id, &frame, range, in_order)
+            && range.len == 0
+        {
+            self.pool.free(frame);
+            return self.settle_conn(id);
+        }
+        let spare = self.pool.available() > self.config.receive_reserve / 2;
+        let Some(conn) = self.conns.get_mut(id) else {
+            return self.pool.free(frame);
+        };
+        let arrived = conn
+            .inbound
+            .arrived(frame, ranges, in_order, spare, &mut memory!(self));
+        if conn.inbound.is_bouncing() {
+            self.counters.bounced += 1;
+        }
+        if arrived.is_err() {
+            log::error!("TCP gave octets outside its own window on {}", conn.tuple);
+            return self.abort(id, DisconnectReason::LocalError, None);
+        }
+        self.deliver(id);
+    }
+
+    /// The common case: nothing is held, and the next octets in order are in this frame. They are
+    /// shown to the queue pair where they lie; `range` becomes what it left. False when it isn't
+    /// the common case.
+    fn pass_through(
+        &mut self,
+        id: ConnId,
+        frame: &Frame,
+        range: &mut NewRange,
+        in_order: u64,
+    ) -> bool {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return false;
+        };
+        let Phase::Rdma { qp } = conn.phase else {
+            return false;
+        };
+        let next = conn.inbound.consumed_to();
+        if !conn.inbound.is_empty() || range.offset != next || in_order != next + range.len as u64 {
+            return false;
+        }
+        let Some(slot) = self.qps.get_mut(&qp.0) else {
+            return false;
+        };
+        let Some(octets) = self
+            .umem
+            .bytes(frame)
+            .get(range.start..range.start + range.len)
+        else {
+            return false;
+        };
+        let taken = slot
+            .qp
+            .receive(&mut self.tables.context(), &[octets])
+            .min(range.len);
+        conn.inbound.pass(taken);
+        range.offset += taken as u64;
+        range.start += taken;
+        range.len -= taken;
+        if taken > 0 {
+            self.stack.consumed(id, conn.inbound.consumed_to());
+        }
+        true
+    }
+
+    /// Gives what is in order to whoever it is for.
+    pub(super) fn deliver(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        match conn.phase {
+            // The event that makes a start-up of it comes first.
+            Phase::HalfOpen => {}
+            Phase::Requesting { .. } | Phase::AwaitRequest { .. } | Phase::Requested { .. } => {
+                self.deliver_startup(id);
+            }
+            Phase::Rdma { qp } => {
+                while self.deliver_fpdus(id, qp.0) {}
+                self.settle_conn(id);
+            }
+            Phase::Over => {
+                let available = conn.inbound.available();
+                conn.inbound.consume(available, &mut memory!(self));
+                self.stack.consumed(id, conn.inbound.consumed_to());
+            }
+        }
+    }
+
+    /// One round of octets for a queue pair; true when there may be another.
+    fn deliver_fpdus(&mut self, id: ConnId, qp: u32) -> bool {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return false;
+        };
+        let Some(slot) = self.qps.get_mut(&qp) else {
+            return false;
+        };
+        let mut slices: [&[u8]; SLICES_MAX] = [&[]; SLICES_MAX];
+        let filled = conn.inbound.slices(&self.umem, &self.held, &mut slices);
+        let slices = slices.get(..filled).unwrap_or(&[]);
+        if conn.inbound.available() == 0 {
+            return false;
+        }
+        let taken = slot.qp.receive(&mut self.tables.context(), slices);
+        if taken == 0 {
+            // An FPDU in more pieces than one look shows: only tiny segments do that.
+            let split = filled == SLICES_MAX && !conn.inbound.is_bouncing();
+            if split {
+                conn.inbound.start_bouncing(&mut memory!(self));
+            }
+            return split;
+        }
+        conn.inbound.consume(taken, &mut memory!(self));
+        self.stack.consumed(id, conn.inbound.consumed_to());
+        true
+    }
+}

@@ -1,0 +1,403 @@
+//! The MPA start-up over a TCP connection, as initiator and as responder (RFC 5044 section 7.1,
+//! RFC 6581). No octet of it touches application memory.
+
+use rnic_ipc::control::{DisconnectReason, Event, MpaOptions};
+use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
+use rnic_proto::mpa::fpdu;
+use rnic_proto::mpa::startup::frame::FrameKind;
+use rnic_proto::mpa::startup::{
+    InitiatorOptions, InitiatorProgress, Negotiated, ReadDepths, ResponderProgress, Revision,
+    RtrSet, StartupError,
+};
+use rnic_xsk::Port;
+use userspace_tcp::{ConnId, Outgoing, checksum};
+
+use super::{Shard, memory};
+use crate::command::ShardEvent;
+use crate::conn::{Conn, Memory, Phase, SLICES_MAX};
+
+/// Connection requests of one shard: what is left of their name beside the shard's number.
+const REQUEST_MASK: u32 = (1 << 24) - 1;
+
+/// The least EMSS, in octets: an FPDU of the smallest MULPDU.
+const EMSS_MIN: usize = fpdu::fpdu_length(fpdu::MULPDU_MIN);
+
+/// What the peer's octets amounted to.
+enum Outcome {
+    NeedMore,
+    Accepted {
+        negotiated: Negotiated,
+        private_data: Vec<u8>,
+    },
+    Rejected {
+        private_data: Vec<u8>,
+    },
+    Request {
+        mpa: MpaOptions,
+        private_data: Vec<u8>,
+    },
+    Failed {
+        error: StartupError,
+    },
+}
+
+/// What to ask of a responder. With revision 2 the peer-to-peer model: either side's application
+/// may send first.
+pub(super) fn initiator_options(mpa: &MpaOptions) -> Result<InitiatorOptions, StartupError> {
+    let revision = Revision::from_number(mpa.revision)?;
+    let peer_to_peer = match revision {
+        Revision::One => RtrSet::NONE,
+        // Not every peer takes a Send as an indication.
+        Revision::Two => RtrSet {
+            write: true,
+            read: true,
+            send: false,
+        },
+    };
+    Ok(InitiatorOptions {
+        revision,
+        crc: mpa.crc,
+        depths: depths(mpa),
+        peer_to_peer,
+    })
+}
+
+pub(super) fn depths(mpa: &MpaOptions) -> ReadDepths {
+    ReadDepths {
+        ird: mpa.ird,
+        ord: mpa.ord,
+    }
+}
+
+/// What was agreed, for the application.
+pub(super) fn agreed(negotiated: &Negotiated) -> MpaOptions {
+    MpaOptions {
+        revision: negotiated.revision.number(),
+        crc: negotiated.crc,
+        ird: negotiated.ird,
+        ord: negotiated.ord,
+    }
+}
+
+impl<P: Port> Shard<P> {
+    /// TCP is established on the initiator's side.
+    pub(super) fn send_request(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        let Phase::Requesting { initiator, .. } = &conn.phase else {
+            return;
+        };
+        conn.inbound.reserve();
+        let request = initiator.request().clone();
+        if !self.segments_suit(id) {
+            return;
+        }
+        self.set_deadline(id, self.config.startup_timeout);
+        if self.send_startup(id, request.octets()).is_err() {
+            return self.abort(id, DisconnectReason::LocalError, None);
+        }
+        self.deliver(id);
+    }
+
+    /// Takes over what TCP agreed on at its establishment. False, and the connection is ended, when
+    /// a segment is too small for the smallest FPDU of full size (RFC 5044 section 4.5): one FPDU
+    /// is one segment here, never more.
+    pub(super) fn segments_suit(&mut self, id: ConnId) -> bool {
+        let (Some(conn), Some(info)) = (self.conns.get_mut(id), self.stack.info(id)) else {
+            return false;
+        };
+        conn.timestamps = info.timestamps;
+        if info.mss >= EMSS_MIN {
+            return true;
+        }
+        let mss = info.mss;
+        let message = format!("the peer's TCP segments hold {mss} octets; MPA needs {EMSS_MIN}");
+        self.abort(id, DisconnectReason::NotMpa, Some(message));
+        false
+    }
+
+    /// Sends a start-up frame, in one segment when it fits (some peers want that).
+    pub(super) fn send_startup(&mut self, id: ConnId, octets: &[u8]) -> Result<(), NotSent> {
+        let at = self.conns.get(id).map(Conn::header_room).ok_or(NotSent)?;
+        for part in octets.chunks(self.stack.mss(id).max(1)) {
+            let mut frame = self.pool.alloc().ok_or(NotSent)?;
+            let Some(place) = self.umem.bytes_mut(&mut frame).get_mut(at..at + part.len()) else {
+                self.pool.free(frame);
+                return Err(NotSent);
+            };
+            place.copy_from_slice(part);
+            frame.set_len(at + part.len());
+            let len = part.len() as u32;
+            let outgoing = Outgoing {
+                buf: frame,
+                len,
+                payload_sum: checksum::sum(part),
+            };
+            if let Err(refused) = self.stack.send(id, self.now, outgoing) {
+                self.pool.free(refused.buf);
+                return Err(NotSent);
+            }
+        }
+        Ok(())
+    }
+
+    /// Octets of a connection in its start-up.
+    pub(super) fn deliver_startup(&mut self, id: ConnId) {
+        loop {
+            let Some(conn) = self.conns.get_mut(id) else {
+                return;
+            };
+            if conn.inbound.available() == 0 {
+                return;
+            }
+            let outcome = {
+                let Conn { phase, inbound, .. } = conn;
+                let mut slices: [&[u8]; SLICES_MAX] = [&[]; SLICES_MAX];
+                let filled = inbound.slices(&self.umem, &self.held, &mut slices);
+                let slices = slices.get(..filled).unwrap_or(&[]);
+                let total: usize = slices.iter().map(|slice| slice.len()).sum();
+                let outcome = feed(phase, slices);
+                inbound.consume(total, &mut memory!(self));
+                self.stack.consumed(id, inbound.consumed_to());
+                outcome
+            };
+            match outcome {
+                Outcome::NeedMore => {}
+                Outcome::Accepted {
+                    negotiated,
+                    private_data,
+                } => {
+                    return self.initiator_established(id, &negotiated, private_data);
+                }
+                Outcome::Rejected { private_data } => return self.rejected(id, private_data),
+                Outcome::Request { mpa, private_data } => {
+                    self.requested(id, mpa, private_data);
+                }
+                Outcome::Failed { error } => return self.startup_failed(id, &error),
+            }
+        }
+    }
+
+    fn initiator_established(&mut self, id: ConnId, negotiated: &Negotiated, data: Vec<u8>) {
+        let Some(conn) = self.conns.get(id) else {
+            return;
+        };
+        if conn.inbound.available() > 0 {
+            // A responder sends no FPDU before the initiator's first (RFC 5044 section 7.1.2).
+            let message = "the peer sent octets behind its MPA Reply before our first FPDU";
+            return self.abort(id, DisconnectReason::NotMpa, Some(message.to_string()));
+        }
+        let Phase::Requesting { qp, .. } = conn.phase else {
+            return;
+        };
+        self.enter_rdma_mode(id, qp, negotiated, true, data);
+    }
+
+    /// The start-up is done on this side.
+    pub(super) fn enter_rdma_mode(
+        &mut self,
+        id: ConnId,
+        qp: QpNum,
+        negotiated: &Negotiated,
+        initiator: bool,
+        private_data: Vec<u8>,
+    ) {
+        let Some(slot) = self.qps.get_mut(&qp.0) else {
+            return;
+        };
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        conn.phase = Phase::Rdma { qp };
+        conn.deadline = None;
+        slot.conn = Some(id);
+        slot.qp.enter_rdma_mode(negotiated, initiator);
+        slot.qp.doorbell(&mut self.tables.context());
+        let client = slot.qp.client();
+        self.counters.established += 1;
+        let event = Event::Established {
+            qp,
+            mpa: agreed(negotiated),
+            private_data,
+        };
+        self.events.push_back(ShardEvent::Client { client, event });
+        self.make_ready(id);
+        self.settle(qp);
+    }
+
+    fn rejected(&mut self, id: ConnId, private_data: Vec<u8>) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        let Phase::Requesting { qp, .. } = conn.phase else {
+            return;
+        };
+        conn.phase = Phase::Over;
+        conn.deadline = None;
+        conn.closing = true;
+        self.stack.close(id);
+        self.limit_close(id);
+        self.counters.startup_failed += 1;
+        self.end_queue_pair(
+            qp,
+            DisconnectReason::Refused,
+            Event::Rejected { qp, private_data },
+        );
+    }
+
+    /// A whole MPA Request: the application decides.
+    fn requested(&mut self, id: ConnId, mpa: MpaOptions, private_data: Vec<u8>) {
+        let request = self.name_request();
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        let Phase::AwaitRequest { listener, .. } = conn.phase else {
+            return;
+        };
+        let (local, remote) = (conn.tuple.local.into(), conn.tuple.remote.into());
+        let before = std::mem::replace(&mut conn.phase, Phase::Over);
+        if let Phase::AwaitRequest { responder, .. } = before {
+            conn.phase = Phase::Requested {
+                listener,
+                request,
+                responder,
+            };
+        }
+        let Some(entry) = self.listeners.get(&listener.0) else {
+            return self.abort(id, DisconnectReason::Aborted, None);
+        };
+        let client = entry.client;
+        self.requests.insert(request.0, id);
+        self.set_deadline(id, self.config.answer_timeout);
+        let event = Event::ConnectRequest {
+            listener,
+            request,
+            local,
+            remote,
+            mpa,
+            private_data,
+        };
+        self.events.push_back(ShardEvent::Client { client, event });
+    }
+
+    /// A name that no waiting request has.
+    fn name_request(&mut self) -> ConnRequestId {
+        loop {
+            self.next_request = (self.next_request + 1) & REQUEST_MASK;
+            let name = u32::from(self.config.shard) << 24 | self.next_request;
+            if !self.requests.contains_key(&name) {
+                return ConnRequestId(name);
+            }
+        }
+    }
+
+    fn startup_failed(&mut self, id: ConnId, error: &StartupError) {
+        let Some(conn) = self.conns.get(id) else {
+            return;
+        };
+        let remote = conn.tuple.remote;
+        log::debug!("MPA start-up with {remote}: {error}");
+        if error.wants_reject()
+            && let Phase::AwaitRequest {
+                listener,
+                responder,
+            } = &conn.phase
+            && let Ok(reply) = responder.reject(&[])
+        {
+            let listener = *listener;
+            self.counters.startup_failed += 1;
+            return self.send_reject(id, listener, reply.octets());
+        }
+        let reason = DisconnectReason::NotMpa;
+        self.abort(
+            id,
+            reason,
+            Some(format!("MPA start-up with {remote}: {error}")),
+        );
+    }
+
+    /// Sends a Reply that rejects, and lets the connection go.
+    pub(super) fn send_reject(&mut self, id: ConnId, listener: ListenerId, reply: &[u8]) {
+        let sent = self.send_startup(id, reply);
+        self.no_longer_waiting(listener);
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        conn.phase = Phase::Over;
+        conn.deadline = None;
+        if sent.is_err() {
+            return self.abort(id, DisconnectReason::LocalError, None);
+        }
+        conn.closing = true;
+        self.stack.close(id);
+        self.limit_close(id);
+    }
+}
+
+/// A start-up frame could not be given to TCP: no frame is free, or the connection is gone.
+#[derive(Debug)]
+pub(super) struct NotSent;
+
+/// Feeds the phase's state machine with octets in order; all of them are used.
+fn feed(phase: &mut Phase, slices: &[&[u8]]) -> Outcome {
+    let mut outcome = Outcome::NeedMore;
+    for slice in slices {
+        // What comes behind a whole frame: the responder finds that itself.
+        if let Outcome::Accepted { .. } = outcome {
+            let (kind, extra) = (FrameKind::Reply, slice.len());
+            return Outcome::Failed {
+                error: StartupError::OctetsBehindFrame { kind, extra },
+            };
+        }
+        let next = match phase {
+            Phase::Requesting { initiator, .. } => match initiator.on_octets(slice) {
+                Ok(InitiatorProgress::NeedMore) => Outcome::NeedMore,
+                Ok(InitiatorProgress::Accepted {
+                    negotiated,
+                    private_data,
+                    ..
+                }) => Outcome::Accepted {
+                    negotiated,
+                    private_data: private_data.to_vec(),
+                },
+                Ok(InitiatorProgress::Rejected { private_data, .. }) => {
+                    return Outcome::Rejected {
+                        private_data: private_data.to_vec(),
+                    };
+                }
+                Err(error) => return Outcome::Failed { error },
+            },
+            Phase::AwaitRequest { responder, .. } | Phase::Requested { responder, .. } => {
+                match responder.on_octets(slice) {
+                    Ok(ResponderProgress::NeedMore) => Outcome::NeedMore,
+                    Ok(ResponderProgress::Request {
+                        revision,
+                        crc_wanted,
+                        peer,
+                        private_data,
+                        ..
+                    }) => {
+                        let peer = peer.unwrap_or_default();
+                        let mpa = MpaOptions {
+                            revision: revision.number(),
+                            crc: crc_wanted,
+                            ird: peer.ird,
+                            ord: peer.ord,
+                        };
+                        Outcome::Request {
+                            mpa,
+                            private_data: private_data.to_vec(),
+                        }
+                    }
+                    Err(error) => return Outcome::Failed { error },
+                }
+            }
+            _ => Outcome::NeedMore,
+        };
+        if !matches!(next, Outcome::NeedMore) {
+            outcome = next;
+        }
+    }
+    outcome
+}

@@ -1,0 +1,225 @@
+use std::sync::Arc;
+
+use rnic_ipc::shm::SharedMemory;
+
+use super::*;
+
+const PD: PdId = PdId(1);
+const OTHER_PD: PdId = PdId(2);
+const STAG: Stag = Stag(0x0012_3456);
+const BASE: u64 = 0x1000;
+const LEN: usize = 64;
+
+const ALL: Access = Access {
+    local_write: true,
+    remote_read: true,
+    remote_write: true,
+};
+
+fn memory() -> RegionMemory {
+    RegionMemory::Shared {
+        memory: Arc::new(SharedMemory::private(LEN).unwrap()),
+        offset: 0,
+        len: LEN,
+    }
+}
+
+fn table(access: Access) -> StagTable {
+    let mut table = StagTable::new(4);
+    table
+        .add(STAG, PD, access, TaggedOffset(BASE), memory())
+        .unwrap();
+    table
+}
+
+fn read(table: &StagTable, to: u64, len: u32) -> Result<(), StagError> {
+    table
+        .remote_read(STAG, TaggedOffset(to), len, PD)
+        .map(|_| ())
+}
+
+fn write(table: &StagTable, to: u64, len: u32) -> Result<(), StagError> {
+    table
+        .remote_write(STAG, TaggedOffset(to), len, PD)
+        .map(|_| ())
+}
+
+#[test]
+fn an_unknown_stag_is_invalid_and_so_is_a_wrong_key() {
+    let table = table(ALL);
+    for stag in [Stag(0), Stag(STAG.0 + 1), Stag(STAG.0 ^ 0x100)] {
+        let found = table.remote_read(stag, TaggedOffset(BASE), 1, PD);
+        assert_eq!(found.unwrap_err(), StagError::Invalid { stag });
+    }
+}
+
+#[test]
+fn another_protection_domain_is_not_associated() {
+    let table = table(ALL);
+    let found = table.remote_read(STAG, TaggedOffset(BASE), 1, OTHER_PD);
+    assert_eq!(found.unwrap_err(), StagError::NotAssociated { stag: STAG });
+    let sge = Sge {
+        addr: BASE,
+        length: 1,
+        lkey: STAG.0,
+    };
+    let found = table.local_read(&sge, OTHER_PD);
+    assert_eq!(found.unwrap_err(), StagError::NotAssociated { stag: STAG });
+}
+
+#[test]
+fn each_right_is_its_own() {
+    let rights = [
+        (
+            Access {
+                remote_read: true,
+                ..Access::default()
+            },
+            true,
+            false,
+            false,
+        ),
+        (
+            Access {
+                remote_write: true,
+                ..Access::default()
+            },
+            false,
+            true,
+            false,
+        ),
+        (
+            Access {
+                local_write: true,
+                ..Access::default()
+            },
+            false,
+            false,
+            true,
+        ),
+        (Access::default(), false, false, false),
+    ];
+    let sge = Sge {
+        addr: BASE,
+        length: 1,
+        lkey: STAG.0,
+    };
+    for (access, may_read, may_write, local_write) in rights {
+        let table = table(access);
+        assert_eq!(read(&table, BASE, 1).is_ok(), may_read);
+        assert_eq!(write(&table, BASE, 1).is_ok(), may_write);
+        assert_eq!(table.local_write(&sge, PD).is_ok(), local_write);
+        assert!(table.local_read(&sge, PD).is_ok(), "always allowed");
+    }
+}
+
+#[test]
+fn bounds_are_exact_at_both_ends() {
+    let table = table(ALL);
+    let at = |to, len| write(&table, to, len);
+    assert_eq!(at(BASE, LEN as u32), Ok(()));
+    assert_eq!(at(BASE + 63, 1), Ok(()));
+    for (to, len) in [
+        (BASE - 1, 1),
+        (BASE, 65),
+        (BASE + 64, 1),
+        (0, 1),
+        (BASE, u32::MAX),
+    ] {
+        let bounds = StagError::Bounds {
+            stag: STAG,
+            to: TaggedOffset(to),
+            len,
+        };
+        assert_eq!(at(to, len), Err(bounds));
+    }
+}
+
+#[test]
+fn an_offset_that_wraps_has_its_own_name() {
+    let table = table(ALL);
+    let to = TaggedOffset(u64::MAX - 3);
+    let found = write(&table, to.0, 8);
+    assert_eq!(
+        found,
+        Err(StagError::Wrap {
+            stag: STAG,
+            to,
+            len: 8
+        })
+    );
+}
+
+#[test]
+fn a_region_whose_end_wraps_is_not_added() {
+    let mut table = StagTable::new(4);
+    let base = TaggedOffset(u64::MAX - 62);
+    let found = table.add(STAG, PD, ALL, base, memory());
+    assert_eq!(found, Err(AddRegionError::Wrap { base, len: 64 }));
+}
+
+#[test]
+fn what_was_granted_is_copied_and_nothing_beside_it() {
+    let table = table(ALL);
+    let sink = table
+        .remote_write(STAG, TaggedOffset(BASE + 8), 8, PD)
+        .unwrap();
+    sink.write(0, b"12345678").unwrap();
+    assert!(sink.write(1, b"12345678").is_err());
+    assert!(sink.write(u64::MAX, b"1").is_err());
+    let source = table
+        .remote_read(STAG, TaggedOffset(BASE + 7), 10, PD)
+        .unwrap();
+    let mut out = [0; 10];
+    source.read(0, &mut out).unwrap();
+    assert_eq!(&out, b"\x0012345678\0");
+    assert!(source.read(1, &mut out).is_err());
+    assert!(source.read(u64::MAX, &mut out).is_err());
+}
+
+#[test]
+fn a_removed_stag_is_invalid_and_can_be_added_again() {
+    let mut table = table(ALL);
+    assert!(table.remove(STAG));
+    assert!(!table.remove(STAG));
+    assert!(read(&table, BASE, 1).is_err());
+    table
+        .add(STAG, PD, ALL, TaggedOffset(BASE), memory())
+        .unwrap();
+    let again = table.add(STAG, PD, ALL, TaggedOffset(BASE), memory());
+    assert_eq!(again, Err(AddRegionError::InUse { stag: STAG }));
+}
+
+#[test]
+fn a_full_table_says_so() {
+    let mut table = StagTable::new(2);
+    for index in 0..2 {
+        table
+            .add(Stag(index), PD, ALL, TaggedOffset(0), memory())
+            .unwrap();
+    }
+    let found = table.add(Stag(2), PD, ALL, TaggedOffset(0), memory());
+    assert_eq!(found, Err(AddRegionError::Full { capacity: 2 }));
+}
+
+#[test]
+fn only_the_single_stream_of_its_domain_may_invalidate_an_stag() {
+    let mut table = table(ALL);
+    assert!(table.invalidate(STAG, PD).is_err(), "no stream at all");
+    table.stream_added(PD);
+    table.stream_added(PD);
+    assert_eq!(
+        table.invalidate(STAG, PD),
+        Err(StagError::NotAssociated { stag: STAG })
+    );
+    table.stream_removed(PD);
+    assert_eq!(
+        table.invalidate(STAG, OTHER_PD),
+        Err(StagError::NotAssociated { stag: STAG })
+    );
+    assert_eq!(table.invalidate(STAG, PD), Ok(()));
+    let invalid = Err(StagError::Invalid { stag: STAG });
+    assert_eq!(read(&table, BASE, 1), invalid);
+    assert_eq!(table.invalidate(STAG, PD), invalid);
+    assert!(table.remove(STAG), "the owner can still take it away");
+}

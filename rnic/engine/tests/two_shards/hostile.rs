@@ -1,0 +1,413 @@
+//! Peers and clients that break rules: each gets its named end, and nothing else suffers.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rnic_engine::capture::Capture;
+use rnic_engine::command::{Command, ShardEvent};
+use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, QpState};
+use rnic_ipc::id::QpNum;
+use rnic_ipc::work::WrOpcode;
+
+use crate::link::Impairment;
+use crate::random::{Random, seeds};
+use crate::raw::{Duel, PEER, request, write_fpdu};
+use crate::side::{BASE, CLIENT, CQ, SideConfig, pattern};
+use crate::world::World;
+
+/// A raw peer in RDMA mode with a queue pair.
+fn in_rdma_mode(config: SideConfig, segment: usize) -> (Duel, QpNum) {
+    let mut duel = Duel::new(config);
+    duel.side.listen(4, duel.now);
+    duel.connect();
+    duel.send(&request(0, b"raw"), segment);
+    let (request, mpa, data) = duel.side.take_request().expect("a request");
+    assert_eq!(
+        (mpa.revision, mpa.crc, data.as_slice()),
+        (1, true, b"raw".as_slice())
+    );
+    let qp = duel.side.create_qp();
+    let command = Command::Accept {
+        request,
+        qp,
+        mpa,
+        private_data: Vec::new(),
+    };
+    duel.side.shard.execute(command, duel.now).unwrap();
+    duel.pump();
+    assert!(duel.received.starts_with(b"MPA ID Rep Frame"));
+    (duel, qp)
+}
+
+fn assert_no_frame_lost(duel: &Duel) {
+    let levels = duel.side.shard.levels();
+    assert_eq!(levels.frames_free, duel.side.frames, "{levels:?}");
+}
+
+#[test]
+fn fpdus_in_segments_of_any_size_and_order_are_placed() {
+    for (size, swapped) in [(1, false), (2, true), (7, true), (100, true), (1448, true)] {
+        let (mut duel, _) = in_rdma_mode(SideConfig::default(), size.max(3));
+        let stag = duel.side.stag.0;
+        let octets = pattern(5000, size as u64);
+        let mut stream = Vec::new();
+        for (index, part) in octets.chunks(1250).enumerate() {
+            stream.extend(write_fpdu(stag, BASE + 1250 * index as u64, part));
+        }
+        if swapped {
+            duel.send_swapped(&stream, size);
+        } else {
+            duel.send(&stream, size);
+        }
+        duel.run_for(Duration::from_secs(5));
+        assert!(duel.side.read(0, 5000) == octets, "segments of {size}");
+        assert_no_frame_lost(&duel);
+        if size == 1 {
+            assert!(
+                duel.side.counter("bounced") > 0,
+                "no FPDU holds a frame for each octet"
+            );
+        }
+    }
+}
+
+#[test]
+fn tiny_segments_do_not_use_up_the_frames() {
+    let config = SideConfig {
+        frames: 300,
+        wire_depth: 128,
+        ..SideConfig::default()
+    };
+    let (mut duel, _) = in_rdma_mode(config, 100);
+    let fpdu = write_fpdu(duel.side.stag.0, BASE, &pattern(1000, 5));
+    // All but the first octet of the FPDU, in segments of one octet.
+    let levels = |duel: &Duel| duel.side.shard.levels();
+    duel.send(&fpdu[..fpdu.len() - 1], 1);
+    assert!(levels(&duel).frames_free > 100, "{:?}", levels(&duel));
+    duel.send(&fpdu[fpdu.len() - 1..], 1);
+    duel.run_for(Duration::from_secs(1));
+    assert!(duel.side.read(0, 1000) == pattern(1000, 5));
+    assert_no_frame_lost(&duel);
+}
+
+#[test]
+fn a_wrong_crc_ends_the_stream_before_anything_is_placed() {
+    let (mut duel, qp) = in_rdma_mode(SideConfig::default(), 1448);
+    let mut fpdu = write_fpdu(duel.side.stag.0, BASE, &[7; 100]);
+    fpdu[50] ^= 1;
+    duel.send(&fpdu, 1448);
+    duel.run_for(Duration::from_secs(30));
+    assert_eq!(duel.side.read(0, 100), [0; 100]);
+    assert_eq!(duel.side.counter("crc_errors"), 1);
+    // LLP (layer 2), MPA (type 0), CRC error (2): RFC 5044 section 8.2.
+    let reason = DisconnectReason::TerminateSent { control: 0x2002 };
+    assert_eq!(duel.side.disconnected(qp), Some(reason));
+    assert_no_frame_lost(&duel);
+}
+
+#[test]
+fn a_fin_inside_an_fpdu_is_told_as_such() {
+    let (mut duel, qp) = in_rdma_mode(SideConfig::default(), 1448);
+    let fpdu = write_fpdu(duel.side.stag.0, BASE, &[7; 100]);
+    duel.send(&fpdu[..60], 1448);
+    duel.stack.close(duel.conn.unwrap());
+    duel.run_for(Duration::from_secs(1));
+    assert_eq!(
+        duel.side.disconnected(qp),
+        Some(DisconnectReason::PeerClosed)
+    );
+    assert_eq!(duel.side.state(qp), QpState::Error);
+    assert_no_frame_lost(&duel);
+}
+
+#[test]
+fn octets_that_are_no_mpa_request_end_the_connection() {
+    let garbage = b"GET / HTTP/1.1\r\nHost: example\r\n\r\n".to_vec();
+    let mut behind = request(0, b"");
+    behind.push(0);
+    for octets in [garbage, behind] {
+        let mut duel = Duel::new(SideConfig::default());
+        duel.side.listen(4, duel.now);
+        duel.connect();
+        duel.send(&octets, 1448);
+        duel.run_for(Duration::from_secs(1));
+        assert!(
+            duel.events.contains(&userspace_tcp::Event::Reset),
+            "{:?}",
+            duel.events
+        );
+        assert!(duel.side.client_events().next().is_none());
+        assert_eq!(duel.side.counter("startup_failed"), 1);
+        assert_no_frame_lost(&duel);
+    }
+}
+
+#[test]
+fn octets_before_the_reply_end_the_request() {
+    let mut duel = Duel::new(SideConfig::default());
+    duel.side.listen(4, duel.now);
+    duel.connect();
+    duel.send(&request(0, b""), 1448);
+    assert!(duel.side.take_request().is_some());
+    duel.send(b"early", 1448);
+    let gone = |event: &ShardEvent| {
+        matches!(
+            event,
+            ShardEvent::RequestGone {
+                reason: DisconnectReason::NotMpa,
+                ..
+            }
+        )
+    };
+    assert!(duel.side.events.iter().any(gone), "{:?}", duel.side.events);
+}
+
+#[test]
+fn a_peer_that_wants_markers_is_rejected() {
+    let mut duel = Duel::new(SideConfig::default());
+    duel.side.listen(4, duel.now);
+    duel.connect();
+    duel.send(&request(0x80, b""), 1448);
+    assert!(duel.received.starts_with(b"MPA ID Rep Frame"));
+    assert_eq!(duel.received[16] & 0x20, 0x20, "the R flag");
+    assert!(duel.side.client_events().next().is_none());
+}
+
+#[test]
+fn silence_in_the_startup_does_not_hold_a_connection() {
+    let mut duel = Duel::new(SideConfig::default());
+    duel.side.listen(4, duel.now);
+    duel.connect();
+    duel.send(&request(0, b"")[..10], 1448);
+    duel.run_for(Duration::from_secs(11));
+    assert!(
+        duel.events.contains(&userspace_tcp::Event::Reset),
+        "{:?}",
+        duel.events
+    );
+    assert_eq!(duel.side.shard.levels().connections, 0);
+    assert_eq!(duel.side.counter("startup_timeouts"), 1);
+}
+
+#[test]
+fn a_responder_that_is_not_mpa_fails_the_connect_with_a_reason() {
+    let mut duel = Duel::new(SideConfig::default());
+    let peer: std::net::SocketAddr = PEER.parse().unwrap();
+    duel.stack.listen(peer.into(), 4).unwrap();
+    let qp = duel.side.create_qp();
+    let now = duel.now;
+    duel.side
+        .connect(
+            qp,
+            40_000,
+            peer,
+            Duel::path(),
+            MpaOptions::default(),
+            b"",
+            now,
+        )
+        .unwrap();
+    duel.pump();
+    duel.send(b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n", 1448);
+    let failed = duel.side.client_events().find_map(|event| match event {
+        Event::ConnectFailed {
+            reason, message, ..
+        } => Some((*reason, message.clone())),
+        _ => None,
+    });
+    let (reason, message) = failed.expect("a failure");
+    assert_eq!(reason, DisconnectReason::NotMpa);
+    assert!(message.contains("does not speak MPA"), "{message}");
+    assert_eq!(duel.side.state(qp), QpState::Error);
+}
+
+#[test]
+fn no_frame_can_break_the_shard() {
+    for seed in seeds(3) {
+        let mut random = Random::new(seed);
+        let (mut duel, qp) = in_rdma_mode(SideConfig::default(), 1448);
+        let frames = Arc::new(Mutex::new(Vec::new()));
+        let capture = Command::SetCapture(Some(Box::new(Tape(Arc::clone(&frames)))));
+        duel.side.shard.execute(capture, duel.now).unwrap();
+        let fpdu = write_fpdu(duel.side.stag.0, BASE, &pattern(900, seed));
+        duel.send(&fpdu, 300);
+        let tape: Vec<Vec<u8>> = frames
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|(out, _)| !out)
+            .map(|(_, f)| f.clone())
+            .collect();
+        assert!(!tape.is_empty());
+        for _ in 0..3000 {
+            let mut frame = tape[random.below(tape.len() as u64) as usize].clone();
+            for _ in 0..random.below(4) {
+                let at = random.below(frame.len() as u64) as usize;
+                frame[at] = random.next() as u8;
+            }
+            if random.chance(300) {
+                frame.truncate(random.below(frame.len() as u64 + 1) as usize);
+            } else {
+                repair(&mut frame);
+            }
+            let _ = duel.side.wire.as_ref().unwrap().push(&frame);
+            duel.pump();
+        }
+        // What lies out of order on a living connection may stay.
+        duel.side
+            .shard
+            .execute(Command::RemoveQp { qp }, duel.now)
+            .unwrap();
+        duel.run_for(Duration::from_secs(400));
+        assert_eq!(duel.side.shard.levels().connections, 0);
+        assert_no_frame_lost(&duel);
+    }
+}
+
+/// Makes the checksums right again, so that what is behind them is reached.
+fn repair(frame: &mut [u8]) {
+    use userspace_tcp::checksum;
+    if frame.len() < 54 || frame[12..14] != [8, 0] {
+        return;
+    }
+    frame[24..26].fill(0);
+    let sum = checksum::fold(checksum::sum(&frame[14..34]));
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    frame[50..52].fill(0);
+    let source = std::net::Ipv4Addr::new(frame[26], frame[27], frame[28], frame[29]);
+    let destination = std::net::Ipv4Addr::new(frame[30], frame[31], frame[32], frame[33]);
+    let tcp =
+        checksum::pseudo_v4(source, destination, frame.len() - 34) + checksum::sum(&frame[34..]);
+    let sum = checksum::fold(tcp);
+    frame[50..52].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// Keeps every frame, and whether it went out.
+#[derive(Debug)]
+struct Tape(Arc<Mutex<Frames>>);
+
+type Frames = Vec<(bool, Vec<u8>)>;
+
+impl Capture for Tape {
+    fn frame(&mut self, _: u64, outbound: bool, bytes: &[u8]) {
+        self.0.lock().unwrap().push((outbound, bytes.to_vec()));
+    }
+}
+
+#[test]
+fn a_capture_sees_every_frame_of_both_directions() {
+    let mut world = World::new(1, Impairment::NONE);
+    let frames = Arc::new(Mutex::new(Vec::new()));
+    let capture = Command::SetCapture(Some(Box::new(Tape(Arc::clone(&frames)))));
+    world.a.shard.execute(capture, world.now).unwrap();
+    let (qp_a, _) = world.connect();
+    let stag = world.b.stag;
+    world
+        .a
+        .post_work(qp_a, WrOpcode::Write, 1, 0, (stag, 0), 100_000);
+    world.run_for(Duration::from_secs(1));
+    let count = |out: bool| {
+        frames
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|(o, _)| *o == out)
+            .count() as u64
+    };
+    assert_eq!(count(true), world.a_to_b.frames);
+    assert_eq!(count(false), world.b_to_a.frames);
+}
+
+#[test]
+fn a_client_that_breaks_its_doorbell_ring_is_reported_once_and_read_no_more() {
+    let mut world = World::new(1, Impairment::NONE);
+    let (qp_a, qp_b) = world.connect();
+    // The producer's index lies on the second cache line; no ring holds that many entries.
+    world
+        .a
+        .doorbell_memory
+        .write(64, &0x8000_0000_u32.to_ne_bytes())
+        .unwrap();
+    world.run_for(Duration::from_millis(10));
+    let faults = |e: &&ShardEvent| matches!(e, ShardEvent::ClientFault { client: CLIENT, .. });
+    assert_eq!(
+        world.a.events.iter().filter(faults).count(),
+        1,
+        "{:?}",
+        world.a.events
+    );
+    // Its connections still hear the peer until it is taken away.
+    let stag = world.a.stag;
+    world
+        .b
+        .post_work(qp_b, WrOpcode::Write, 1, 0, (stag, 0), 100);
+    assert!(world.run_until(Duration::from_secs(1), |w| w.b.completion(1).is_some()));
+    for command in [
+        Command::RemoveQp { qp: qp_a },
+        Command::RemoveClient { client: CLIENT },
+    ] {
+        world.a.shard.execute(command, world.now).unwrap();
+    }
+    assert!(world.run_until(Duration::from_secs(1), |w| w.b.disconnected(qp_b).is_some()));
+}
+
+#[test]
+fn a_cq_that_overflows_takes_its_queue_pairs_with_it() {
+    let mut world = World::new(1, Impairment::NONE);
+    let (qp_a, qp_b) = world.connect();
+    let stag = world.b.stag;
+    world.a.collecting = false;
+    for round in 0..20 {
+        for id in 0..100 {
+            world
+                .a
+                .post_work(qp_a, WrOpcode::Write, round * 100 + id, 0, (stag, 0), 8);
+        }
+        world.run_for(Duration::from_millis(50));
+        if world
+            .a
+            .client_events()
+            .any(|e| matches!(e, Event::CqError { .. }))
+        {
+            break;
+        }
+    }
+    assert!(
+        world
+            .a
+            .client_events()
+            .any(|e| *e == Event::CqError { cq: CQ })
+    );
+    assert_eq!(
+        world.a.disconnected(qp_a),
+        Some(DisconnectReason::LocalError)
+    );
+    assert!(world.run_until(Duration::from_secs(1), |w| w.b.disconnected(qp_b).is_some()));
+    assert_eq!(world.a.state(qp_a), QpState::Error);
+}
+
+#[test]
+fn a_sleeping_shard_is_kicked_by_the_next_doorbell_only() {
+    let mut world = World::new(1, Impairment::NONE);
+    let (qp_a, _) = world.connect();
+    world.run_for(Duration::from_millis(100));
+    assert!(world.a.shard.prepare_sleep());
+    assert!(world.a.doorbells.ring(qp_a).unwrap(), "asleep: kick it");
+    assert!(!world.a.doorbells.ring(qp_a).unwrap(), "one kick is enough");
+    assert!(!world.a.shard.prepare_sleep(), "work waits: no sleep");
+    world.a.shard.wake_up();
+    world.run_for(Duration::from_millis(1));
+    assert!(!world.a.doorbells.ring(qp_a).unwrap(), "awake: no kick");
+}
+
+#[test]
+fn every_counter_has_a_name_of_its_own() {
+    let mut world = World::new(1, Impairment::NONE);
+    world.connect();
+    let names = world.a.counter_names();
+    let mut unique = names.clone();
+    unique.sort();
+    unique.dedup();
+    assert_eq!(unique.len(), names.len());
+    assert_eq!(names, world.a.counter_names(), "the order is fixed");
+}

@@ -1,0 +1,110 @@
+//! A link with a seed: frames are lost, doubled, corrupted and overtaken, in virtual time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use rnic_xsk::MemoryWire;
+use userspace_tcp::Instant;
+
+use crate::random::Random;
+
+/// What the link does to frames; chances in permille.
+#[derive(Clone, Copy, Debug)]
+pub struct Impairment {
+    pub loss: u64,
+    pub duplicate: u64,
+    pub corrupt: u64,
+    pub reorder: u64,
+    pub delay: Duration,
+}
+
+impl Impairment {
+    pub const NONE: Self = Self {
+        loss: 0,
+        duplicate: 0,
+        corrupt: 0,
+        reorder: 0,
+        delay: Duration::from_micros(20),
+    };
+    pub const ROUGH: Self = Self {
+        loss: 20,
+        duplicate: 10,
+        corrupt: 5,
+        reorder: 50,
+        delay: Duration::from_micros(200),
+    };
+}
+
+/// One direction.
+#[derive(Debug)]
+pub struct Link {
+    pub impairment: Impairment,
+    random: Random,
+    /// By time, then by order of sending.
+    flying: BinaryHeap<Reverse<(Instant, u64, Vec<u8>)>>,
+    sent: u64,
+    /// Frames that went in.
+    pub frames: u64,
+    /// Nothing gets through.
+    pub cut: bool,
+}
+
+impl Link {
+    pub fn new(seed: u64, impairment: Impairment) -> Self {
+        Self {
+            impairment,
+            random: Random::new(seed),
+            flying: BinaryHeap::new(),
+            sent: 0,
+            frames: 0,
+            cut: false,
+        }
+    }
+
+    /// Takes what the port of `wire` sent.
+    pub fn take(&mut self, wire: &MemoryWire, now: Instant) {
+        let mut frame = Vec::new();
+        while wire.take(&mut frame) {
+            self.frames += 1;
+            let it = self.impairment;
+            if self.cut || self.random.chance(it.loss) {
+                continue;
+            }
+            let copies = if self.random.chance(it.duplicate) {
+                2
+            } else {
+                1
+            };
+            for _ in 0..copies {
+                let mut frame = frame.clone();
+                if self.random.chance(it.corrupt) {
+                    let bit = self.random.below(frame.len() as u64 * 8) as usize;
+                    frame[bit / 8] ^= 1 << (bit % 8);
+                }
+                let mut delay = it.delay;
+                if self.random.chance(it.reorder) {
+                    delay +=
+                        Duration::from_nanos(self.random.below(4 * it.delay.as_nanos() as u64));
+                }
+                self.sent += 1;
+                self.flying.push(Reverse((now + delay, self.sent, frame)));
+            }
+        }
+    }
+
+    /// Gives the port of `wire` what has arrived.
+    pub fn give(&mut self, wire: &MemoryWire, now: Instant) {
+        while let Some(Reverse((at, _, frame))) = self.flying.peek() {
+            if *at > now || !wire.push(frame) {
+                return;
+            }
+            self.flying.pop();
+        }
+    }
+
+    /// When the next frame arrives.
+    pub fn next(&self) -> Option<Instant> {
+        self.flying.peek().map(|Reverse((at, _, _))| *at)
+    }
+}

@@ -1,0 +1,14 @@
+//! Two shards in one process over a link in memory, under virtual time: the whole engine, from work
+//! requests in rings to completions, through TCP and MPA and back.
+
+#![allow(clippy::unwrap_used, clippy::too_many_arguments, missing_docs)]
+
+mod hostile;
+mod link;
+mod random;
+mod raw;
+mod side;
+mod startup;
+mod throughput;
+mod transfer;
+mod world;

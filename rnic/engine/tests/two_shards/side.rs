@@ -1,0 +1,411 @@
+//! One host: a shard, and a client of it with rings, memory, a CQ and queue pairs.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rnic_engine::command::{Answer, Command, CommandError, ShardEvent};
+use rnic_engine::net::Path;
+use rnic_engine::region::RegionMemory;
+use rnic_engine::shard::{Shard, ShardConfig};
+use rnic_ipc::control::{Access, Event, MpaOptions, QpAttributes, QpState};
+use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum};
+use rnic_ipc::ring::{
+    CqConsumer, CqProducer, DoorbellConsumer, DoorbellProducer, QpMemory, WorkQueueProducer,
+    WorkRequest,
+};
+use rnic_ipc::shm::SharedMemory;
+use rnic_ipc::work::{Completion, Sge, WR_SIGNALED, WrOpcode};
+use rnic_proto::Stag;
+use rnic_xsk::{ChunkSize, MemoryPort, MemoryWire, Umem};
+use userspace_tcp::Instant;
+
+pub const CLIENT: ClientId = ClientId(1);
+pub const PD: PdId = PdId(1);
+pub const CQ: CqId = CqId(1);
+pub const LISTENER: ListenerId = ListenerId(1);
+/// Octets of each side's registered memory.
+pub const MEMORY: usize = 8 << 20;
+/// Tagged offset of its first octet.
+pub const BASE: u64 = 0x7000_0000_0000;
+pub const DEPTH: u32 = 128;
+
+pub struct Side {
+    pub shard: Shard<MemoryPort>,
+    pub wire: Option<MemoryWire>,
+    pub frames: usize,
+    pub address: SocketAddr,
+    mac: [u8; 6],
+    pub stag: Stag,
+    pub memory: Arc<SharedMemory>,
+    pub doorbells: DoorbellProducer,
+    pub doorbell_memory: Arc<SharedMemory>,
+    /// Completions are taken from the CQ.
+    pub collecting: bool,
+    pub cq: CqConsumer,
+    _notify: OwnedFd,
+    pub queues: HashMap<u32, (WorkQueueProducer, WorkQueueProducer)>,
+    pub events: Vec<ShardEvent>,
+    pub completions: Vec<Completion>,
+    next_qp: u32,
+}
+
+pub struct SideConfig {
+    pub shard: ShardConfig,
+    pub frames: u32,
+    pub wire_depth: usize,
+}
+
+impl Default for SideConfig {
+    fn default() -> Self {
+        let mut shard = ShardConfig {
+            receive_reserve: 256,
+            ..ShardConfig::default()
+        };
+        shard.limits.connections = 64;
+        shard.limits.regions = 16;
+        shard.limits.queue_pairs = 16;
+        Self {
+            shard,
+            frames: 4096,
+            wire_depth: 1024,
+        }
+    }
+}
+
+impl Side {
+    /// Side number `number` with a port of its own, whose far end is the test's.
+    pub fn new(number: u8, address: SocketAddr, config: SideConfig) -> Self {
+        let (umem, pool) = Umem::heap(config.frames, ChunkSize::Octets2048);
+        let (port, wire) = MemoryPort::intercepted(&umem, config.wire_depth);
+        let shard = Shard::new(config.shard, pool, vec![port], Instant::ZERO);
+        Self::over(number, address, shard, Some(wire), umem.frames())
+    }
+
+    /// Side number `number` over a shard.
+    pub fn over(
+        number: u8,
+        address: SocketAddr,
+        mut shard: Shard<MemoryPort>,
+        wire: Option<MemoryWire>,
+        frames: usize,
+    ) -> Self {
+        let now = Instant::ZERO;
+        let size = DoorbellConsumer::memory_size(64).unwrap();
+        let doorbell_memory = Arc::new(SharedMemory::private(size).unwrap());
+        let engine = DoorbellConsumer::create_in(Arc::clone(&doorbell_memory), 64).unwrap();
+        let doorbells = DoorbellProducer::attach(Arc::clone(&doorbell_memory), 64).unwrap();
+        let command = Command::AddClient {
+            client: CLIENT,
+            doorbells: engine,
+        };
+        shard.execute(command, now).unwrap();
+        let (ring, fd) = CqProducer::create(1024).unwrap();
+        let cq = CqConsumer::attach_fd(fd, 1024).unwrap();
+        let (ours, theirs) = rustix::net::socketpair(
+            rustix::net::AddressFamily::UNIX,
+            rustix::net::SocketType::DGRAM,
+            rustix::net::SocketFlags::empty(),
+            None,
+        )
+        .unwrap();
+        shard
+            .execute(
+                Command::AddCq {
+                    client: CLIENT,
+                    cq: CQ,
+                    ring,
+                    notify: theirs,
+                },
+                now,
+            )
+            .unwrap();
+        let memory = Arc::new(SharedMemory::private(MEMORY).unwrap());
+        let stag = Stag::from_parts(u32::from(number), 7);
+        let mut side = Self {
+            shard,
+            wire,
+            frames,
+            address,
+            mac: [2, 0, 0, 0, 0, number],
+            stag,
+            memory,
+            doorbells,
+            doorbell_memory,
+            collecting: true,
+            cq,
+            _notify: ours,
+            queues: HashMap::new(),
+            events: Vec::new(),
+            completions: Vec::new(),
+            next_qp: 0,
+        };
+        let all = Access {
+            local_write: true,
+            remote_read: true,
+            remote_write: true,
+        };
+        side.register(stag, PD, all, 0, MEMORY);
+        side
+    }
+
+    pub fn register(&mut self, stag: Stag, pd: PdId, access: Access, offset: usize, len: usize) {
+        let memory = RegionMemory::Shared {
+            memory: Arc::clone(&self.memory),
+            offset,
+            len,
+        };
+        let base = BASE + offset as u64;
+        let command = Command::AddRegion {
+            stag,
+            pd,
+            access,
+            base,
+            memory,
+        };
+        self.shard.execute(command, Instant::ZERO).unwrap();
+    }
+
+    pub fn create_qp(&mut self) -> QpNum {
+        self.next_qp += 1;
+        let qp = QpNum(self.next_qp);
+        let slots = QpMemory::slots(DEPTH, 4).unwrap();
+        let layout = QpMemory::layout(slots, slots).unwrap();
+        let (sq, rq, fd) = QpMemory::create(&layout).unwrap();
+        self.queues
+            .insert(qp.0, QpMemory::attach_fd(fd, &layout).unwrap());
+        let attributes = QpAttributes {
+            pd: PD,
+            send_cq: CQ,
+            recv_cq: CQ,
+            sq_depth: DEPTH,
+            rq_depth: DEPTH,
+            max_sge: 4,
+            signal_all: false,
+        };
+        let command = Command::AddQp {
+            client: CLIENT,
+            qp,
+            attributes,
+            sq,
+            rq,
+        };
+        self.shard.execute(command, Instant::ZERO).unwrap();
+        qp
+    }
+
+    pub fn listen(&mut self, backlog: u32, now: Instant) {
+        let local = self.address;
+        let command = Command::Listen {
+            client: CLIENT,
+            listener: LISTENER,
+            local,
+            backlog,
+        };
+        self.shard.execute(command, now).unwrap();
+    }
+
+    pub fn path_to(&self, other: &Side) -> Path {
+        Path {
+            src_mac: self.mac,
+            dst_mac: other.mac,
+            vlan: None,
+            mtu: 1500,
+        }
+    }
+
+    pub fn connect(
+        &mut self,
+        qp: QpNum,
+        port: u16,
+        remote: SocketAddr,
+        path: Path,
+        mpa: MpaOptions,
+        private_data: &[u8],
+        now: Instant,
+    ) -> Result<Answer, CommandError> {
+        let local = SocketAddr::new(self.address.ip(), port);
+        let private_data = private_data.to_vec();
+        self.shard.execute(
+            Command::Connect {
+                qp,
+                local,
+                remote,
+                path,
+                mpa,
+                private_data,
+            },
+            now,
+        )
+    }
+
+    /// The newest connection request, if it is not answered yet.
+    pub fn take_request(&mut self) -> Option<(ConnRequestId, MpaOptions, Vec<u8>)> {
+        let at = self.events.iter().position(|event| {
+            matches!(
+                event,
+                ShardEvent::Client {
+                    event: Event::ConnectRequest { .. },
+                    ..
+                }
+            )
+        })?;
+        match self.events.remove(at) {
+            ShardEvent::Client {
+                event:
+                    Event::ConnectRequest {
+                        request,
+                        mpa,
+                        private_data,
+                        ..
+                    },
+                ..
+            } => Some((request, mpa, private_data)),
+            _ => None,
+        }
+    }
+
+    pub fn client_events(&self) -> impl Iterator<Item = &Event> {
+        self.events.iter().filter_map(|event| match event {
+            ShardEvent::Client { event, .. } => Some(event),
+            _ => None,
+        })
+    }
+
+    pub fn is_established(&self, qp: QpNum) -> bool {
+        self.client_events()
+            .any(|event| matches!(event, Event::Established { qp: of, .. } if *of == qp))
+    }
+
+    pub fn disconnected(&self, qp: QpNum) -> Option<rnic_ipc::control::DisconnectReason> {
+        self.client_events().find_map(|event| match event {
+            Event::Disconnected { qp: of, reason, .. } if *of == qp => Some(*reason),
+            _ => None,
+        })
+    }
+
+    pub fn state(&mut self, qp: QpNum) -> QpState {
+        match self
+            .shard
+            .execute(Command::QueryQp { qp }, Instant::ZERO)
+            .unwrap()
+        {
+            Answer::QpState(state) => state,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn sge(&self, offset: usize, length: usize) -> Sge {
+        Sge {
+            addr: BASE + offset as u64,
+            length: length as u32,
+            lkey: self.stag.0,
+        }
+    }
+
+    fn ring(&mut self, qp: QpNum) {
+        if self.queues[&qp.0].0.set_pending() {
+            self.doorbells.ring(qp).unwrap();
+        }
+    }
+
+    pub fn post(&mut self, qp: QpNum, request: &WorkRequest) {
+        self.queues.get_mut(&qp.0).unwrap().0.push(request).unwrap();
+        self.ring(qp);
+    }
+
+    pub fn post_recv(&mut self, qp: QpNum, wr_id: u64, offset: usize, len: usize) {
+        let mut request = WorkRequest::new(WrOpcode::Recv, wr_id);
+        assert!(request.set_sges(&[self.sge(offset, len)]));
+        self.queues
+            .get_mut(&qp.0)
+            .unwrap()
+            .1
+            .push(&request)
+            .unwrap();
+        self.ring(qp);
+    }
+
+    /// A signalled Write, Read or Send of `len` octets; `remote` is the peer's STag and offset.
+    pub fn post_work(
+        &mut self,
+        qp: QpNum,
+        opcode: WrOpcode,
+        wr_id: u64,
+        local: usize,
+        remote: (Stag, usize),
+        len: usize,
+    ) {
+        let mut request = WorkRequest::new(opcode, wr_id);
+        request.slot.flags = WR_SIGNALED;
+        request.slot.rkey = remote.0.0;
+        request.slot.remote_addr = BASE + remote.1 as u64;
+        assert!(request.set_sges(&[self.sge(local, len)]));
+        self.post(qp, &request);
+    }
+
+    pub fn fill(&self, offset: usize, len: usize, seed: u64) {
+        self.memory.write(offset, &pattern(len, seed)).unwrap();
+    }
+
+    pub fn read(&self, offset: usize, len: usize) -> Vec<u8> {
+        let mut out = vec![0; len];
+        self.memory.read(offset, &mut out).unwrap();
+        out
+    }
+
+    /// Takes what the shard told and completed.
+    pub fn collect(&mut self) {
+        while let Some(event) = self.shard.poll_event() {
+            self.events.push(event);
+        }
+        let mut out = [Completion::default(); 64];
+        while self.collecting {
+            let count = self.cq.poll(&mut out).unwrap();
+            if count == 0 {
+                return;
+            }
+            self.completions.extend_from_slice(&out[..count]);
+        }
+    }
+
+    pub fn completion(&self, wr_id: u64) -> Option<Completion> {
+        self.completions
+            .iter()
+            .copied()
+            .find(|completion| completion.wr_id == wr_id)
+    }
+
+    pub fn counter(&mut self, name: &str) -> u64 {
+        match self
+            .shard
+            .execute(Command::QueryCounters, Instant::ZERO)
+            .unwrap()
+        {
+            Answer::Counters(all) => all.iter().find(|(of, _)| of == name).unwrap().1,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn counter_names(&mut self) -> Vec<String> {
+        match self
+            .shard
+            .execute(Command::QueryCounters, Instant::ZERO)
+            .unwrap()
+        {
+            Answer::Counters(all) => all.into_iter().map(|(name, _)| name).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    let mut random = crate::random::Random::new(seed);
+    let mut out = Vec::with_capacity(len + 8);
+    while out.len() < len {
+        out.extend_from_slice(&random.next().to_le_bytes());
+    }
+    out.truncate(len);
+    out
+}

@@ -1,0 +1,332 @@
+//! Connections come about, fail and end as the start-up's rules say.
+
+use std::time::Duration;
+
+use rnic_engine::command::{Command, ShardEvent};
+use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, QpState};
+use rnic_ipc::work::{WcStatus, WrOpcode};
+use rnic_proto::Stag;
+
+use crate::link::Impairment;
+use crate::side::LISTENER;
+use crate::world::World;
+
+const SOON: Duration = Duration::from_secs(5);
+
+fn failure(world: &World) -> Option<(DisconnectReason, String)> {
+    world.a.client_events().find_map(|event| match event {
+        Event::ConnectFailed {
+            reason, message, ..
+        } => Some((*reason, message.clone())),
+        _ => None,
+    })
+}
+
+#[test]
+fn both_revisions_carry_private_data_and_agree_on_depths() {
+    for revision in [1, 2] {
+        let mut world = World::new(1, Impairment::NONE);
+        let ours = MpaOptions {
+            revision,
+            crc: true,
+            ird: 4,
+            ord: 8,
+        };
+        let theirs = MpaOptions {
+            revision: 2,
+            crc: false,
+            ird: 6,
+            ord: 3,
+        };
+        let (qp_a, qp_b) = world.connect_as(ours, theirs);
+        let agreed = |side: &crate::side::Side| {
+            side.client_events()
+                .find_map(|event| match event {
+                    Event::Established {
+                        mpa, private_data, ..
+                    } => Some((*mpa, private_data.clone())),
+                    _ => None,
+                })
+                .unwrap()
+        };
+        let (mpa_a, data_a) = agreed(&world.a);
+        let (mpa_b, data_b) = agreed(&world.b);
+        assert_eq!(data_a, b"welcome");
+        assert!(data_b.is_empty());
+        assert!(mpa_a.crc && mpa_b.crc, "one side asked for CRCs");
+        if revision == 2 {
+            assert_eq!((mpa_a.ord, mpa_b.ird), (6, 6));
+            assert_eq!((mpa_a.ird, mpa_b.ord), (3, 3));
+        }
+        assert_eq!(world.a.state(qp_a), QpState::Rts);
+        assert_eq!(world.b.state(qp_b), QpState::Rts);
+    }
+}
+
+#[test]
+fn a_responder_may_send_first_after_revision_2() {
+    let mut world = World::new(1, Impairment::NONE);
+    let (qp_a, qp_b) = world.connect();
+    world.a.post_recv(qp_a, 1, 0, 100);
+    let stag = world.a.stag;
+    world.b.post_work(qp_b, WrOpcode::Send, 2, 0, (stag, 0), 50);
+    assert!(world.run_until(SOON, |w| w.a.completion(1).is_some()));
+}
+
+#[test]
+fn a_reject_carries_private_data_and_leaves_nothing_behind() {
+    let mut world = World::new(1, Impairment::NONE);
+    world.b.listen(4, world.now);
+    let qp = world.start_connect(MpaOptions::default(), b"please");
+    assert!(world.run_until(SOON, |w| {
+        if let Some((request, _, _)) = w.b.take_request() {
+            let command = Command::Reject {
+                request,
+                private_data: b"no".to_vec(),
+            };
+            w.b.shard.execute(command, w.now).unwrap();
+        }
+        w.a.client_events().any(
+            |event| matches!(event, Event::Rejected { private_data, .. } if private_data == b"no"),
+        )
+    }));
+    assert_eq!(world.a.state(qp), QpState::Error);
+    world.run_for(Duration::from_secs(200));
+    assert_eq!(world.a.shard.levels().connections, 0);
+    assert_eq!(world.b.shard.levels().connections, 0);
+    world.assert_no_frame_lost();
+}
+
+#[test]
+fn nobody_listening_is_refused_at_once() {
+    let mut world = World::new(1, Impairment::NONE);
+    let qp = world.start_connect(MpaOptions::default(), b"");
+    assert!(world.run_until(SOON, |w| failure(w).is_some()));
+    assert_eq!(failure(&world).unwrap().0, DisconnectReason::Refused);
+    assert_eq!(world.a.state(qp), QpState::Error);
+    assert!(
+        world
+            .a
+            .events
+            .iter()
+            .any(|event| matches!(event, ShardEvent::Released { .. }))
+    );
+}
+
+#[test]
+fn a_peer_that_does_not_answer_times_out_with_a_reason() {
+    let mut world = World::new(1, Impairment::NONE);
+    world.a_to_b.cut = true;
+    world.start_connect(MpaOptions::default(), b"");
+    assert!(world.run_until(Duration::from_secs(1000), |w| failure(w).is_some()));
+    assert_eq!(failure(&world).unwrap().0, DisconnectReason::TimedOut);
+}
+
+#[test]
+fn an_application_that_does_not_answer_loses_the_request() {
+    let mut world = World::new(1, Impairment::NONE);
+    world.b.listen(4, world.now);
+    world.start_connect(MpaOptions::default(), b"");
+    assert!(world.run_until(Duration::from_secs(200), |w| failure(w).is_some()));
+    let (reason, message) = failure(&world).unwrap();
+    assert_eq!(reason, DisconnectReason::TimedOut, "{message}");
+    world.run_for(Duration::from_secs(100));
+    assert!(
+        world
+            .b
+            .events
+            .iter()
+            .any(|event| matches!(event, ShardEvent::RequestGone { .. }))
+    );
+}
+
+#[test]
+fn beyond_the_backlog_connections_are_reset() {
+    let mut world = World::new(1, Impairment::NONE);
+    world.b.listen(2, world.now);
+    for _ in 0..4 {
+        world.start_connect(MpaOptions::default(), b"");
+        world.run_for(Duration::from_millis(100));
+    }
+    let requests = std::iter::from_fn(|| world.b.take_request()).count();
+    assert_eq!(requests, 2);
+    assert!(failure(&world).is_some());
+}
+
+#[test]
+fn unlisten_resets_what_waits_and_releases_the_port() {
+    let mut world = World::new(1, Impairment::NONE);
+    world.b.listen(4, world.now);
+    world.start_connect(MpaOptions::default(), b"");
+    assert!(world.run_until(SOON, |w| w.b.take_request().is_some()));
+    world
+        .b
+        .shard
+        .execute(Command::Unlisten { listener: LISTENER }, world.now)
+        .unwrap();
+    assert!(world.run_until(SOON, |w| failure(w).is_some()));
+    assert_eq!(failure(&world).unwrap().0, DisconnectReason::Reset);
+    let gone = world
+        .b
+        .events
+        .iter()
+        .filter(|event| matches!(event, ShardEvent::RequestGone { .. }));
+    assert_eq!(gone.count(), 1);
+    let released = |e: &ShardEvent| matches!(e, ShardEvent::Released { local } if local.port() == crate::world::PORT);
+    assert!(world.b.events.iter().any(released));
+}
+
+#[test]
+fn a_graceful_disconnect_sends_what_was_posted_and_ends_on_both_sides() {
+    let mut world = World::new(3, Impairment::ROUGH);
+    let (qp_a, qp_b) = world.connect();
+    world.b.post_recv(qp_b, 1, 0, 1 << 20);
+    let stag = world.b.stag;
+    world
+        .a
+        .post_work(qp_a, WrOpcode::Send, 2, 0, (stag, 0), 1 << 20);
+    let command = Command::Disconnect {
+        qp: qp_a,
+        abort: false,
+    };
+    world.a.shard.execute(command, world.now).unwrap();
+    assert!(
+        world.run_until(Duration::from_secs(60), |w| {
+            w.a.disconnected(qp_a).is_some() && w.b.disconnected(qp_b).is_some()
+        }),
+        "{:?} {:?}",
+        world.a.events,
+        world.b.events
+    );
+    assert_eq!(world.a.disconnected(qp_a), Some(DisconnectReason::Graceful));
+    assert_eq!(world.b.disconnected(qp_b), Some(DisconnectReason::Graceful));
+    assert_eq!(world.b.completion(1).unwrap().byte_len, 1 << 20);
+    world.run_for(Duration::from_secs(300));
+    assert_eq!(world.a.shard.levels().connections, 0, "TIME-WAIT is over");
+    let released = world
+        .a
+        .events
+        .iter()
+        .filter(|event| matches!(event, ShardEvent::Released { .. }));
+    assert_eq!(released.count(), 1);
+    world.assert_no_frame_lost();
+}
+
+#[test]
+fn an_abort_resets_and_flushes_on_both_sides() {
+    let mut world = World::new(1, Impairment::NONE);
+    let (qp_a, qp_b) = world.connect();
+    world.b.post_recv(qp_b, 1, 0, 100);
+    world.a.post_recv(qp_a, 2, 0, 100);
+    let command = Command::Disconnect {
+        qp: qp_a,
+        abort: true,
+    };
+    world.a.shard.execute(command, world.now).unwrap();
+    assert!(world.run_until(SOON, |w| w.b.disconnected(qp_b).is_some()));
+    assert_eq!(world.a.disconnected(qp_a), Some(DisconnectReason::Aborted));
+    assert_eq!(world.b.disconnected(qp_b), Some(DisconnectReason::Reset));
+    for (side, id) in [(&world.b, 1), (&world.a, 2)] {
+        let status = side.completion(id).unwrap().status;
+        assert_eq!(
+            WcStatus::from_u8(status),
+            Some(WcStatus::WorkRequestFlushed)
+        );
+    }
+}
+
+#[test]
+fn a_write_to_a_wrong_stag_ends_the_stream_with_a_terminate_and_touches_nothing() {
+    let mut world = World::new(1, Impairment::NONE);
+    let (qp_a, qp_b) = world.connect();
+    world.a.fill(0, 100, 9);
+    let before = world.b.read(0, 4096);
+    world.a.post_work(
+        qp_a,
+        WrOpcode::Write,
+        1,
+        0,
+        (Stag::from_parts(99, 1), 0),
+        100,
+    );
+    assert!(
+        world.run_until(Duration::from_secs(60), |w| {
+            w.a.disconnected(qp_a).is_some() && w.b.disconnected(qp_b).is_some()
+        }),
+        "{:?} {:?}",
+        world.a.events,
+        world.b.events
+    );
+    let Some(DisconnectReason::TerminateSent { control }) = world.b.disconnected(qp_b) else {
+        panic!("{:?}", world.b.events)
+    };
+    assert_eq!(
+        world.a.disconnected(qp_a),
+        Some(DisconnectReason::TerminateReceived { control })
+    );
+    assert_eq!(world.b.read(0, 4096), before);
+    assert_eq!(world.b.counter("refused_invalid_stag"), 1);
+}
+
+#[test]
+fn a_send_without_a_receive_ends_the_stream_with_a_terminate() {
+    let mut world = World::new(1, Impairment::NONE);
+    let (qp_a, qp_b) = world.connect();
+    let stag = world.b.stag;
+    world.a.post_work(qp_a, WrOpcode::Send, 1, 0, (stag, 0), 10);
+    assert!(world.run_until(Duration::from_secs(60), |w| {
+        w.a.disconnected(qp_a).is_some() && w.b.disconnected(qp_b).is_some()
+    }));
+    assert!(matches!(
+        world.b.disconnected(qp_b),
+        Some(DisconnectReason::TerminateSent { .. })
+    ));
+    assert_eq!(world.b.counter("refused_no_receive"), 1);
+}
+
+#[test]
+fn removing_a_queue_pair_in_mid_transfer_breaks_nothing_else() {
+    let mut world = World::new(1, Impairment::NONE);
+    let (qp_a, qp_b) = world.connect();
+    let (qp_c, qp_d) = world.connect();
+    let stag = world.b.stag;
+    world
+        .a
+        .post_work(qp_a, WrOpcode::Write, 1, 0, (stag, 0), 4 << 20);
+    for _ in 0..20 {
+        world.step();
+    }
+    world
+        .b
+        .shard
+        .execute(Command::RemoveQp { qp: qp_b }, world.now)
+        .unwrap();
+    assert!(world.run_until(SOON, |w| w.a.disconnected(qp_a).is_some()));
+    assert_eq!(world.a.disconnected(qp_a), Some(DisconnectReason::Reset));
+    world.b.post_recv(qp_d, 2, 0, 100);
+    world
+        .a
+        .post_work(qp_c, WrOpcode::Send, 3, 0, (stag, 0), 100);
+    assert!(world.run_until(SOON, |w| w.b.completion(2).is_some()));
+    world.run_for(SOON);
+    world.assert_no_frame_lost();
+}
+
+#[test]
+fn a_peer_that_vanishes_is_noticed() {
+    let mut world = World::new(1, Impairment::NONE);
+    let (qp_a, _) = world.connect();
+    world.a_to_b.cut = true;
+    world.b_to_a.cut = true;
+    let stag = world.b.stag;
+    world
+        .a
+        .post_work(qp_a, WrOpcode::Write, 1, 0, (stag, 0), 1 << 20);
+    assert!(world.run_until(Duration::from_secs(1000), |w| {
+        w.a.disconnected(qp_a).is_some()
+    }));
+    assert_eq!(world.a.disconnected(qp_a), Some(DisconnectReason::TimedOut));
+    world.run_for(SOON);
+    let levels = world.a.shard.levels();
+    assert_eq!(levels.frames_free, world.a.frames, "{levels:?}");
+}

@@ -1,0 +1,263 @@
+//! RDMA Write, RDMA Read and Send move the right octets to the right place, whatever the link does.
+
+use std::time::Duration;
+
+use rnic_ipc::work::{WcStatus, WrOpcode};
+
+use crate::link::Impairment;
+use crate::random::{Random, seeds};
+use crate::side::{MEMORY, SideConfig, pattern};
+use crate::world::World;
+
+const PATIENCE: Duration = Duration::from_secs(600);
+const SIZES: [usize; 14] = [
+    0, 1, 3, 4, 63, 64, 1000, 1424, 1425, 1460, 4096, 65_535, 65_536, 1_000_001,
+];
+
+/// The one completion of a work request, which must be a success.
+fn expect(world: &World, on_a: bool, wr_id: u64) -> u32 {
+    let side = if on_a { &world.a } else { &world.b };
+    let completion = side
+        .completion(wr_id)
+        .unwrap_or_else(|| panic!("no completion of {wr_id}"));
+    assert_eq!(
+        WcStatus::from_u8(completion.status),
+        Some(WcStatus::Success),
+        "{completion:?}"
+    );
+    completion.byte_len
+}
+
+fn every_size(mut world: World) -> World {
+    let (qp_a, qp_b) = world.connect();
+    let remote = world.b.stag;
+    for (index, len) in SIZES.into_iter().enumerate() {
+        let id = index as u64 * 10;
+        // Write from a to b, then a Send that says so.
+        world.a.fill(0, len, id);
+        world.b.post_recv(qp_b, id + 1, 4 << 20, 2 << 20);
+        world
+            .a
+            .post_work(qp_a, WrOpcode::Write, id + 2, 0, (remote, 1 << 20), len);
+        world
+            .a
+            .post_work(qp_a, WrOpcode::Send, id + 3, 0, (remote, 0), len);
+        assert!(
+            world.run_until(PATIENCE, |w| {
+                w.b.completion(id + 1).is_some() && w.a.completion(id + 3).is_some()
+            }),
+            "Send of {len}: {:?} {:?} {:?}",
+            world.a.events,
+            world.b.events,
+            world.a.completions
+        );
+        expect(&world, true, id + 2);
+        expect(&world, true, id + 3);
+        assert_eq!(expect(&world, false, id + 1) as usize, len);
+        // The Send was delivered, so the Write before it is placed (RFC 5040 section 5.5).
+        assert!(
+            world.b.read(1 << 20, len) == pattern(len, id),
+            "Write of {len}"
+        );
+        assert!(
+            world.b.read(4 << 20, len) == pattern(len, id),
+            "Send of {len}"
+        );
+        // And back by Read.
+        world.a.post_work(
+            qp_a,
+            WrOpcode::Read,
+            id + 4,
+            6 << 20,
+            (remote, 1 << 20),
+            len,
+        );
+        assert!(
+            world.run_until(PATIENCE, |w| w.a.completion(id + 4).is_some()),
+            "Read of {len}"
+        );
+        assert_eq!(expect(&world, true, id + 4) as usize, len);
+        assert!(
+            world.a.read(6 << 20, len) == pattern(len, id),
+            "Read of {len}"
+        );
+    }
+    world.run_for(Duration::from_secs(2));
+    world.assert_no_frame_lost();
+    world
+}
+
+#[test]
+fn every_operation_of_every_size_arrives() {
+    every_size(World::new(1, Impairment::NONE));
+}
+
+#[test]
+fn every_operation_arrives_over_ipv6() {
+    let (a, b) = (SideConfig::default(), SideConfig::default());
+    every_size(World::with(1, Impairment::NONE, a, b, true));
+}
+
+#[test]
+fn every_operation_arrives_without_tcp_options() {
+    let mut a = SideConfig::default();
+    a.shard.tcp.timestamps = false;
+    a.shard.tcp.sack = false;
+    a.shard.tcp.window_scale = false;
+    every_size(World::with(
+        1,
+        Impairment::NONE,
+        a,
+        SideConfig::default(),
+        false,
+    ));
+}
+
+#[test]
+fn loss_reordering_duplication_and_corruption_change_nothing() {
+    for seed in seeds(3) {
+        println!("seed {seed}");
+        let mut world = every_size(World::new(seed, Impairment::ROUGH));
+        assert!(
+            world.a.counter("tcp_retransmits") > 0,
+            "the link was not rough at all"
+        );
+        assert!(world.b.counter("tcp_out_of_order") > 0);
+    }
+}
+
+#[test]
+fn few_frames_are_enough() {
+    for seed in seeds(2) {
+        let few = || {
+            let mut side = SideConfig {
+                frames: 160,
+                wire_depth: 32,
+                ..SideConfig::default()
+            };
+            side.shard.receive_reserve = 64;
+            side
+        };
+        every_size(World::with(seed, Impairment::ROUGH, few(), few(), false));
+    }
+}
+
+/// Random work both ways at once; at the end both memories are as a model says.
+#[test]
+fn random_work_both_ways_leaves_both_memories_as_expected() {
+    const AREA: usize = 1 << 20;
+    for seed in seeds(4) {
+        println!("seed {seed}");
+        let mut random = Random::new(seed);
+        let mut world = World::new(seed, Impairment::ROUGH);
+        let (qp_a, qp_b) = world.connect();
+        let stags = [world.a.stag, world.b.stag];
+        // Sources are written once, sinks of different work don't overlap: so order is no matter.
+        let mut expected = [vec![0; MEMORY], vec![0; MEMORY]];
+        for (index, side) in [&world.a, &world.b].into_iter().enumerate() {
+            side.fill(0, AREA, seed * 2 + index as u64);
+            expected[index][..AREA].copy_from_slice(&pattern(AREA, seed * 2 + index as u64));
+        }
+        let mut sink = [2 * AREA, 2 * AREA];
+        let mut posted = 0;
+        for id in 0..60_u64 {
+            let from_a = random.chance(500);
+            let (us, them) = if from_a { (0, 1) } else { (1, 0) };
+            let len = random.below(40_000) as usize;
+            let source = random.below((AREA - len) as u64) as usize;
+            let opcode =
+                [WrOpcode::Write, WrOpcode::Read, WrOpcode::Send][random.below(3) as usize];
+            let (gets, at) = if opcode == WrOpcode::Read {
+                (us, sink[us])
+            } else {
+                (them, sink[them])
+            };
+            sink[gets] += len;
+            let octets = expected[1 - gets][source..source + len].to_vec();
+            expected[gets][at..at + len].copy_from_slice(&octets);
+            let (side, qp) = if from_a {
+                (&mut world.a, qp_a)
+            } else {
+                (&mut world.b, qp_b)
+            };
+            match opcode {
+                WrOpcode::Write => side.post_work(qp, opcode, id, source, (stags[them], at), len),
+                WrOpcode::Read => side.post_work(qp, opcode, id, at, (stags[them], source), len),
+                _ => {
+                    side.post_work(qp, opcode, id, source, (stags[them], 0), len);
+                }
+            }
+            if opcode == WrOpcode::Send {
+                let (side, qp) = if from_a {
+                    (&mut world.b, qp_b)
+                } else {
+                    (&mut world.a, qp_a)
+                };
+                side.post_recv(qp, 1000 + id, at, len);
+                posted += 1;
+            }
+            posted += 1;
+            if random.chance(300) {
+                world.step();
+            }
+        }
+        let done = |w: &mut World| w.a.completions.len() + w.b.completions.len() == posted;
+        assert!(
+            world.run_until(PATIENCE, done),
+            "seed {seed}: {} of {posted}; {:?} {:?}",
+            world.a.completions.len() + world.b.completions.len(),
+            world.a.events,
+            world.b.events
+        );
+        for completion in world.a.completions.iter().chain(&world.b.completions) {
+            assert_eq!(
+                completion.status,
+                WcStatus::Success as u8,
+                "seed {seed} {completion:?}"
+            );
+        }
+        // A Write has no sign at its sink; what was in flight behind the last completion may land.
+        world.run_for(Duration::from_secs(30));
+        assert!(
+            world.a.read(0, MEMORY) == expected[0],
+            "seed {seed}: memory of a"
+        );
+        assert!(
+            world.b.read(0, MEMORY) == expected[1],
+            "seed {seed}: memory of b"
+        );
+        world.assert_no_frame_lost();
+    }
+}
+
+#[test]
+fn a_connection_with_much_to_send_does_not_starve_the_others() {
+    let mut world = World::new(1, Impairment::NONE);
+    let (busy, _) = world.connect();
+    let stag = world.b.stag;
+    let others: Vec<_> = (0..6).map(|_| world.connect()).collect();
+    for id in 0..32 {
+        world
+            .a
+            .post_work(busy, WrOpcode::Write, 1000 + id, 0, (stag, 0), 1 << 20);
+    }
+    for _ in 0..50 {
+        world.step();
+    }
+    for (id, (qp_a, qp_b)) in others.iter().enumerate() {
+        world.b.post_recv(*qp_b, 100 + id as u64, 4 << 20, 64);
+        world
+            .a
+            .post_work(*qp_a, WrOpcode::Send, id as u64, 0, (stag, 0), 64);
+    }
+    let all = |w: &mut World| (0..6).all(|id| w.b.completion(100 + id).is_some());
+    assert!(
+        world.run_until(Duration::from_millis(2), all),
+        "{:?}",
+        world.b.completions
+    );
+    assert!(
+        world.a.completion(1031).is_none(),
+        "the busy one was to be busy still"
+    );
+}

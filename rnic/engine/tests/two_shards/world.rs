@@ -1,0 +1,183 @@
+//! Two hosts and the link between them, in one thread, under virtual time.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rnic_engine::command::Command;
+use rnic_ipc::control::MpaOptions;
+use rnic_ipc::id::QpNum;
+use userspace_tcp::Instant;
+
+use crate::link::{Impairment, Link};
+use crate::side::{Side, SideConfig};
+
+pub struct World {
+    pub a: Side,
+    pub b: Side,
+    pub a_to_b: Link,
+    pub b_to_a: Link,
+    pub now: Instant,
+    next_port: u16,
+}
+
+pub const PORT: u16 = 7174;
+
+impl World {
+    pub fn new(seed: u64, impairment: Impairment) -> Self {
+        Self::with(
+            seed,
+            impairment,
+            SideConfig::default(),
+            SideConfig::default(),
+            false,
+        )
+    }
+
+    pub fn with(seed: u64, impairment: Impairment, a: SideConfig, b: SideConfig, v6: bool) -> Self {
+        let address = |last: u8| -> SocketAddr {
+            let host = if v6 {
+                format!("[2001:db8::{last}]")
+            } else {
+                format!("198.18.0.{last}")
+            };
+            format!("{host}:{PORT}").parse().unwrap()
+        };
+        Self {
+            a: Side::new(1, address(1), a),
+            b: Side::new(2, address(2), b),
+            a_to_b: Link::new(seed * 2, impairment),
+            b_to_a: Link::new(seed * 2 + 1, impairment),
+            now: Instant::from_nanos(1_000_000),
+            next_port: 40_000,
+        }
+    }
+
+    /// Lets both hosts work until nothing can be done without time going on.
+    pub fn settle(&mut self) {
+        loop {
+            let mut worked = false;
+            let (a, b) = (&mut self.a, &mut self.b);
+            worked |= work(a, &mut self.a_to_b, &mut self.b_to_a, self.now);
+            worked |= work(b, &mut self.b_to_a, &mut self.a_to_b, self.now);
+            if !worked {
+                return;
+            }
+        }
+    }
+
+    /// Goes on to the next moment at which something happens, or to `end`; false when that comes
+    /// first.
+    fn step_until(&mut self, end: Instant) -> bool {
+        self.settle();
+        let moments = [
+            self.a_to_b.next(),
+            self.b_to_a.next(),
+            self.a.shard.next_deadline(),
+            self.b.shard.next_deadline(),
+        ];
+        // Time goes on even if a deadline lies in the past, so that no test can stand still.
+        let least = self.now + Duration::from_nanos(1);
+        let next = moments
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(end)
+            .max(least);
+        self.now = next.min(end);
+        self.settle();
+        next < end
+    }
+
+    /// One moment further.
+    pub fn step(&mut self) {
+        self.step_until(self.now + Duration::from_secs(3600));
+    }
+
+    /// Runs until `done`, for at most `limit` of virtual time.
+    pub fn run_until(&mut self, limit: Duration, mut done: impl FnMut(&mut World) -> bool) -> bool {
+        let end = self.now + limit;
+        self.settle();
+        while !done(self) {
+            if !self.step_until(end) {
+                return done(self);
+            }
+        }
+        true
+    }
+
+    pub fn run_for(&mut self, limit: Duration) {
+        self.run_until(limit, |_| false);
+    }
+
+    /// Connects a new queue pair of `a` to a new one of `b`, which listens already or does now.
+    pub fn connect(&mut self) -> (QpNum, QpNum) {
+        self.connect_as(MpaOptions::default(), MpaOptions::default())
+    }
+
+    pub fn connect_as(&mut self, ours: MpaOptions, theirs: MpaOptions) -> (QpNum, QpNum) {
+        if self.next_port == 40_000 {
+            self.b.listen(16, self.now);
+        }
+        let qp_a = self.start_connect(ours, b"hello");
+        let qp_b = self.b.create_qp();
+        assert!(
+            self.run_until(Duration::from_secs(30), |w| {
+                if let Some((request, _, data)) = w.b.take_request() {
+                    assert_eq!(data, b"hello");
+                    let private_data = b"welcome".to_vec();
+                    let command = Command::Accept {
+                        request,
+                        qp: qp_b,
+                        mpa: theirs,
+                        private_data,
+                    };
+                    w.b.shard.execute(command, w.now).unwrap();
+                }
+                w.a.is_established(qp_a) && w.b.is_established(qp_b)
+            }),
+            "no connection: {:?} {:?}",
+            self.a.events,
+            self.b.events
+        );
+        (qp_a, qp_b)
+    }
+
+    pub fn start_connect(&mut self, mpa: MpaOptions, private_data: &[u8]) -> QpNum {
+        let qp = self.a.create_qp();
+        let path = self.a.path_to(&self.b);
+        let remote = self.b.address;
+        self.next_port += 1;
+        self.a
+            .connect(
+                qp,
+                self.next_port,
+                remote,
+                path,
+                mpa,
+                private_data,
+                self.now,
+            )
+            .unwrap();
+        qp
+    }
+
+    /// Every frame of both hosts is back in its pool.
+    pub fn assert_no_frame_lost(&self) {
+        for side in [&self.a, &self.b] {
+            let levels = side.shard.levels();
+            assert_eq!(levels.frames_free, side.frames, "{levels:?}");
+        }
+    }
+}
+
+/// One look of a host at its link and its work.
+fn work(side: &mut Side, out: &mut Link, inward: &mut Link, now: Instant) -> bool {
+    let mut worked = false;
+    if let Some(wire) = &side.wire {
+        inward.give(wire, now);
+        worked = side.shard.poll(now);
+        out.take(wire, now);
+    }
+    side.collect();
+    worked
+}
