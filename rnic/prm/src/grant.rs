@@ -1,0 +1,150 @@
+//! What was granted, as values that only the [`Prm`](crate::Prm) makes.
+//!
+//! A grant that creates or removes something is given back to the `Prm` when the shard has done
+//! (or could not do) it; until then the object's number is neither usable nor free.
+
+use std::net::SocketAddr;
+
+use rnic_ipc::control::{Access, QpAttributes};
+use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum};
+use rnic_proto::Stag;
+
+macro_rules! grants {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* }
+    )*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, PartialEq, Eq)]
+        #[must_use = "what was granted is to be done, and the Prm to be told how it ended"]
+        pub struct $name { $(pub(crate) $field: $type,)* }
+
+        impl $name {
+            $($(#[$field_doc])* pub fn $field(&self) -> &$type { &self.$field })*
+        }
+    )*};
+}
+
+grants! {
+    /// A new client.
+    ClientGrant {
+        /// Its name.
+        client: ClientId,
+    }
+    /// A new memory region.
+    RegionGrant {
+        /// Whose.
+        client: ClientId,
+        /// Its STag, of which the key was drawn just now.
+        stag: Stag,
+        /// Its protection domain.
+        pd: PdId,
+        /// Its rights.
+        access: Access,
+        /// Tagged offset of its first octet.
+        base: u64,
+        /// Octets; `base + length` does not wrap.
+        length: u64,
+    }
+    /// A region that is to be revoked.
+    RegionRevocation {
+        /// Its STag.
+        stag: Stag,
+    }
+    /// A new completion queue.
+    CqGrant {
+        /// Whose.
+        client: ClientId,
+        /// Its name.
+        cq: CqId,
+        /// Entries, a power of two.
+        depth: u32,
+    }
+    /// A completion queue that is to go; no queue pair uses it.
+    CqRemoval {
+        /// Its name.
+        cq: CqId,
+    }
+    /// A new queue pair.
+    QpGrant {
+        /// Whose.
+        client: ClientId,
+        /// Its number.
+        qp: QpNum,
+        /// Checked: its PD and CQs are the client's, its depths within the limits.
+        attributes: QpAttributes,
+    }
+    /// A queue pair that is to go.
+    QpRemoval {
+        /// Its number.
+        qp: QpNum,
+    }
+    /// Leave to do something with a queue pair: query, connect, disconnect.
+    QpUse {
+        /// Its number.
+        qp: QpNum,
+    }
+    /// A new listener.
+    ListenGrant {
+        /// Whose.
+        client: ClientId,
+        /// Its name.
+        listener: ListenerId,
+        /// Requests that may wait.
+        backlog: u32,
+    }
+    /// A listener that is to go.
+    ListenerRemoval {
+        /// Its name.
+        listener: ListenerId,
+        /// Where it listened.
+        local: SocketAddr,
+    }
+    /// A connection request that is to be accepted with a queue pair.
+    AcceptGrant {
+        /// The request.
+        request: ConnRequestId,
+        /// The queue pair.
+        qp: QpNum,
+    }
+    /// A connection request that is to be rejected.
+    RejectGrant {
+        /// The request.
+        request: ConnRequestId,
+    }
+}
+
+/// One thing to take away of a client that is gone.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "it is to be taken away"]
+pub enum Step {
+    /// Close a listener; requests that wait there are reset.
+    Listener(ListenerRemoval),
+    /// End a queue pair, with its connection.
+    Qp(QpRemoval),
+    /// Revoke an STag.
+    Region(RegionRevocation),
+    /// Remove a completion queue.
+    Cq(CqRemoval),
+}
+
+/// All that is to be taken away of a client, in order: what lets new things in, what uses others,
+/// what is used.
+#[derive(Debug)]
+#[must_use = "the client's objects are to be taken away"]
+pub struct Teardown {
+    pub(crate) client: ClientId,
+    pub(crate) steps: Vec<Step>,
+}
+
+impl Teardown {
+    /// Whose.
+    pub fn client(&self) -> ClientId {
+        self.client
+    }
+
+    /// What to do, in this order.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+}

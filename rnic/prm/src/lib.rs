@@ -1,0 +1,22 @@
+//! Privileged Resource Manager (RFC 5042 section 2.1): who may do what with which object.
+//!
+//! Every request of a client comes here first. What is granted comes back as a value that only
+//! this crate can make, so that nobody acts on a shard without having asked. It does no I/O, and
+//! a client can never learn from it whether another client's object exists.
+
+#![forbid(unsafe_code)]
+
+mod credentials;
+mod grant;
+mod limits;
+mod prm;
+mod refusal;
+mod table;
+
+pub use credentials::Credentials;
+pub use grant::{
+    AcceptGrant, ClientGrant, CqGrant, CqRemoval, ListenGrant, ListenerRemoval, QpGrant, QpRemoval,
+    QpUse, RegionGrant, RegionRevocation, RejectGrant, Step, Teardown,
+};
+pub use limits::{Limits, Quota};
+pub use prm::{Prm, RefusedRequest};

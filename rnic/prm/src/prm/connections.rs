@@ -1,0 +1,195 @@
+//! Listeners, and the connection requests of peers that wait at them.
+
+use std::net::SocketAddr;
+
+use rnic_ipc::control::Refusal;
+use rnic_ipc::id::{ClientId, ConnRequestId, ListenerId, QpNum};
+
+use super::{Listener, Prm, Request};
+use crate::grant::{AcceptGrant, ListenGrant, ListenerRemoval, RejectGrant};
+use crate::limits::Resource;
+use crate::refusal::{self, Kind};
+use crate::table::Phase;
+
+const LISTENER: [(Resource, u64); 1] = [(Resource::Listeners, 1)];
+const REQUEST: [(Resource, u64); 1] = [(Resource::ConnectionRequests, 1)];
+
+impl Prm {
+    /// A new listener. Whether its address is local and its port free is for the caller to check.
+    ///
+    /// # Errors
+    ///
+    /// `Malformed` for a backlog of 0; `Limit`.
+    pub fn listen(&mut self, client: ClientId, backlog: u32) -> Result<ListenGrant, Refusal> {
+        let limit = self.limits.backlog;
+        if backlog == 0 || backlog > limit {
+            let (asked, limit) = (backlog.into(), limit.into());
+            return Err(refusal::out_of_range("a backlog", asked, "backlog", limit));
+        }
+        self.check_quota(client, &LISTENER)?;
+        let id = self
+            .listeners
+            .insert(client, Phase::Coming, Listener { local: None })
+            .ok_or_else(|| refusal::full(Kind::Listener, self.limits.device.listeners))?;
+        self.charge(client, &LISTENER);
+        Ok(ListenGrant {
+            client,
+            listener: ListenerId(id),
+            backlog,
+        })
+    }
+
+    /// The shard listens at `local`.
+    pub fn listening(&mut self, grant: ListenGrant, local: SocketAddr) {
+        if let Some(slot) = self.listeners.get_mut(grant.listener.0) {
+            slot.object.local = Some(local);
+            slot.phase = Phase::Live;
+        }
+    }
+
+    /// The listener did not come about.
+    pub fn listen_failed(&mut self, grant: ListenGrant) {
+        self.forget_listener(grant.listener);
+    }
+
+    /// Begins to close a listener; requests that wait there can't be answered any more.
+    ///
+    /// # Errors
+    ///
+    /// `UnknownObject`.
+    pub fn unlisten(
+        &mut self,
+        client: ClientId,
+        listener: ListenerId,
+    ) -> Result<ListenerRemoval, Refusal> {
+        let unknown = || refusal::unknown(Kind::Listener, listener);
+        let slot = self
+            .listeners
+            .live_mut(client, listener.0)
+            .ok_or_else(unknown)?;
+        let local = slot.object.local.ok_or_else(unknown)?;
+        slot.phase = Phase::Leaving;
+        self.forget_requests_of(listener);
+        Ok(ListenerRemoval { listener, local })
+    }
+
+    /// The shard listens no more.
+    pub fn unlistened(&mut self, removal: ListenerRemoval) {
+        self.forget_listener(removal.listener);
+    }
+
+    /// A peer's request came to a listener of `client`. It may come before [`Prm::listening`].
+    ///
+    /// # Errors
+    ///
+    /// When the listener is gone, or a limit is reached: the request is to be rejected.
+    pub fn connection_requested(
+        &mut self,
+        client: ClientId,
+        listener: ListenerId,
+        request: ConnRequestId,
+    ) -> Result<(), RefusedRequest> {
+        let known = self
+            .listeners
+            .get_mut(listener.0)
+            .is_some_and(|slot| slot.owner == client && slot.phase != Phase::Leaving);
+        let refused = |refusal| RefusedRequest {
+            grant: RejectGrant { request },
+            refusal,
+        };
+        if !known {
+            return Err(refused(refusal::unknown(Kind::Listener, listener)));
+        }
+        self.check_quota(client, &REQUEST).map_err(refused)?;
+        if self
+            .requests
+            .insert(request, Request { client, listener })
+            .is_none()
+        {
+            self.charge(client, &REQUEST);
+        }
+        Ok(())
+    }
+
+    /// A request went away before it was answered. `false` when it was not known (any more).
+    pub fn request_gone(&mut self, request: ConnRequestId) -> bool {
+        match self.requests.remove(&request) {
+            Some(gone) => {
+                self.discharge(gone.client, &REQUEST);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Leave to accept a request with a queue pair; the request is answered by that.
+    ///
+    /// # Errors
+    ///
+    /// `UnknownObject` for either.
+    pub fn accept(
+        &mut self,
+        client: ClientId,
+        request: ConnRequestId,
+        qp: QpNum,
+    ) -> Result<AcceptGrant, Refusal> {
+        self.use_qp(client, qp).map(|_| ())?;
+        self.check_request(client, request)?;
+        Ok(AcceptGrant { request, qp })
+    }
+
+    /// Leave to reject a request; the request is answered by that.
+    ///
+    /// # Errors
+    ///
+    /// `UnknownObject`.
+    pub fn reject(
+        &mut self,
+        client: ClientId,
+        request: ConnRequestId,
+    ) -> Result<RejectGrant, Refusal> {
+        self.check_request(client, request)?;
+        self.request_gone(request);
+        Ok(RejectGrant { request })
+    }
+
+    /// The shard took the accept: the request is no more.
+    pub fn accepted(&mut self, grant: AcceptGrant) {
+        self.request_gone(grant.request);
+    }
+
+    fn check_request(&self, client: ClientId, request: ConnRequestId) -> Result<(), Refusal> {
+        match self.requests.get(&request) {
+            Some(found) if found.client == client => Ok(()),
+            _ => Err(refusal::unknown(Kind::Request, request)),
+        }
+    }
+
+    pub(super) fn forget_requests_of(&mut self, listener: ListenerId) {
+        let gone: Vec<_> = self
+            .requests
+            .iter()
+            .filter(|(_, request)| request.listener == listener)
+            .map(|(id, _)| *id)
+            .collect();
+        for request in gone {
+            self.request_gone(request);
+        }
+    }
+
+    pub(super) fn forget_listener(&mut self, listener: ListenerId) {
+        self.forget_requests_of(listener);
+        if let Some(slot) = self.listeners.remove(listener.0) {
+            self.discharge(slot.owner, &LISTENER);
+        }
+    }
+}
+
+/// A peer's request that can't be kept for a client.
+#[derive(Debug)]
+pub struct RefusedRequest {
+    /// Leave to reject it.
+    pub grant: RejectGrant,
+    /// Why.
+    pub refusal: Refusal,
+}

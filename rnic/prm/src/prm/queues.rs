@@ -1,0 +1,233 @@
+//! Completion queues and queue pairs.
+
+use rnic_ipc::control::{QpAttributes, Refusal};
+use rnic_ipc::id::{ClientId, CqId, QpNum};
+use rnic_ipc::ring::slots_for;
+
+use super::{Cq, Prm, Qp};
+use crate::grant::{CqGrant, CqRemoval, QpGrant, QpRemoval, QpUse};
+use crate::limits::Resource;
+use crate::refusal::{self, Kind};
+use crate::table::Phase;
+
+impl Prm {
+    /// A new completion queue of at least `depth` entries.
+    ///
+    /// # Errors
+    ///
+    /// `Malformed` for a depth of 0; `Limit`.
+    pub fn create_cq(&mut self, client: ClientId, depth: u32) -> Result<CqGrant, Refusal> {
+        let limit = self.limits.cq_depth;
+        if depth == 0 || depth > limit {
+            let (asked, limit) = (depth.into(), limit.into());
+            return Err(refusal::out_of_range(
+                "a completion queue",
+                asked,
+                "cq_depth",
+                limit,
+            ));
+        }
+        // A limit that is no power of two may be passed by rounding; one beyond 2^31 can't.
+        let depth = depth.checked_next_power_of_two().unwrap_or(1 << 31);
+        let amounts = cq_amounts(depth);
+        self.check_quota(client, &amounts)?;
+        let id = self
+            .cqs
+            .insert(client, Phase::Coming, Cq { depth })
+            .ok_or_else(|| refusal::full(Kind::Cq, self.limits.device.completion_queues))?;
+        self.charge(client, &amounts);
+        Ok(CqGrant {
+            client,
+            cq: CqId(id),
+            depth,
+        })
+    }
+
+    /// The shard has the completion queue.
+    pub fn cq_created(&mut self, grant: CqGrant) {
+        if let Some(slot) = self.cqs.get_mut(grant.cq.0) {
+            slot.phase = Phase::Live;
+        }
+    }
+
+    /// The completion queue did not come about.
+    pub fn cq_failed(&mut self, grant: CqGrant) {
+        self.forget_cq(grant.cq);
+    }
+
+    /// Begins to remove a completion queue.
+    ///
+    /// # Errors
+    ///
+    /// `UnknownObject`; `Busy` while a queue pair uses it, also a leaving one.
+    pub fn destroy_cq(&mut self, client: ClientId, cq: CqId) -> Result<CqRemoval, Refusal> {
+        let slot = self
+            .cqs
+            .live_mut(client, cq.0)
+            .ok_or_else(|| refusal::unknown(Kind::Cq, cq))?;
+        if slot.users > 0 {
+            return Err(refusal::busy(
+                Kind::Cq,
+                cq,
+                slot.users,
+                "queues of queue pairs",
+            ));
+        }
+        slot.phase = Phase::Leaving;
+        Ok(CqRemoval { cq })
+    }
+
+    /// The shard has the completion queue no more.
+    pub fn cq_removed(&mut self, removal: CqRemoval) {
+        self.forget_cq(removal.cq);
+    }
+
+    /// A new queue pair.
+    ///
+    /// # Errors
+    ///
+    /// `UnknownObject` for the PD or a CQ; `Malformed` for a depth or a number of elements of 0;
+    /// `Limit`.
+    pub fn create_qp(
+        &mut self,
+        client: ClientId,
+        attributes: QpAttributes,
+    ) -> Result<QpGrant, Refusal> {
+        self.check_pd(client, attributes.pd)?;
+        for cq in [attributes.send_cq, attributes.recv_cq] {
+            if self.cqs.live(client, cq.0).is_none() {
+                return Err(refusal::unknown(Kind::Cq, cq));
+            }
+        }
+        for (what, asked, name, limit) in [
+            (
+                "a send queue",
+                attributes.sq_depth,
+                "queue_depth",
+                self.limits.queue_depth,
+            ),
+            (
+                "a receive queue",
+                attributes.rq_depth,
+                "queue_depth",
+                self.limits.queue_depth,
+            ),
+            ("a max_sge", attributes.max_sge, "sges", self.limits.sges),
+        ] {
+            if asked == 0 || asked > limit {
+                return Err(refusal::out_of_range(
+                    what,
+                    asked.into(),
+                    name,
+                    limit.into(),
+                ));
+            }
+        }
+        let amounts = qp_amounts(&attributes);
+        self.check_quota(client, &amounts)?;
+        let (pd, cqs) = (attributes.pd, [attributes.send_cq, attributes.recv_cq]);
+        let id = self
+            .qps
+            .insert(
+                client,
+                Phase::Coming,
+                Qp {
+                    attributes: attributes.clone(),
+                },
+            )
+            .ok_or_else(|| refusal::full(Kind::Qp, self.limits.device.queue_pairs))?;
+        self.charge(client, &amounts);
+        self.use_pd(pd);
+        for cq in cqs {
+            if let Some(slot) = self.cqs.get_mut(cq.0) {
+                slot.users += 1;
+            }
+        }
+        Ok(QpGrant {
+            client,
+            qp: QpNum(id),
+            attributes,
+        })
+    }
+
+    /// The shard has the queue pair.
+    pub fn qp_created(&mut self, grant: QpGrant) {
+        if let Some(slot) = self.qps.get_mut(grant.qp.0) {
+            slot.phase = Phase::Live;
+        }
+    }
+
+    /// The queue pair did not come about.
+    pub fn qp_failed(&mut self, grant: QpGrant) {
+        self.forget_qp(grant.qp);
+    }
+
+    /// Leave to query, connect or disconnect a queue pair.
+    ///
+    /// # Errors
+    ///
+    /// `UnknownObject`.
+    pub fn use_qp(&self, client: ClientId, qp: QpNum) -> Result<QpUse, Refusal> {
+        match self.qps.live(client, qp.0) {
+            Some(_) => Ok(QpUse { qp }),
+            None => Err(refusal::unknown(Kind::Qp, qp)),
+        }
+    }
+
+    /// All queue pairs of a client.
+    pub fn queue_pairs(&self, client: ClientId) -> Vec<QpNum> {
+        self.qps.live_of(client).map(QpNum).collect()
+    }
+
+    /// Begins to remove a queue pair.
+    ///
+    /// # Errors
+    ///
+    /// `UnknownObject`.
+    pub fn destroy_qp(&mut self, client: ClientId, qp: QpNum) -> Result<QpRemoval, Refusal> {
+        let slot = self
+            .qps
+            .live_mut(client, qp.0)
+            .ok_or_else(|| refusal::unknown(Kind::Qp, qp))?;
+        slot.phase = Phase::Leaving;
+        Ok(QpRemoval { qp })
+    }
+
+    /// The shard has the queue pair no more.
+    pub fn qp_removed(&mut self, removal: QpRemoval) {
+        self.forget_qp(removal.qp);
+    }
+
+    pub(super) fn forget_cq(&mut self, cq: CqId) {
+        if let Some(slot) = self.cqs.remove(cq.0) {
+            self.discharge(slot.owner, &cq_amounts(slot.object.depth));
+        }
+    }
+
+    pub(super) fn forget_qp(&mut self, qp: QpNum) {
+        let Some(slot) = self.qps.remove(qp.0) else {
+            return;
+        };
+        let attributes = slot.object.attributes;
+        self.unuse_pd(attributes.pd);
+        for cq in [attributes.send_cq, attributes.recv_cq] {
+            if let Some(cq) = self.cqs.get_mut(cq.0) {
+                cq.users = cq.users.saturating_sub(1);
+            }
+        }
+        self.discharge(slot.owner, &qp_amounts(&attributes));
+    }
+}
+
+fn cq_amounts(depth: u32) -> [(Resource, u64); 2] {
+    [
+        (Resource::CompletionQueues, 1),
+        (Resource::RingEntries, depth.into()),
+    ]
+}
+
+fn qp_amounts(attributes: &QpAttributes) -> [(Resource, u64); 2] {
+    let slots = u64::from(slots_for(attributes.max_sge as usize));
+    let entries = (u64::from(attributes.sq_depth) + u64::from(attributes.rq_depth)) * slots;
+    [(Resource::QueuePairs, 1), (Resource::RingEntries, entries)]
+}

@@ -1,0 +1,117 @@
+//! Memory regions and their STags (RFC 5042 section 6.1.1, RFC 5041 section 8.3.1).
+//!
+//! An STag's index comes from the table, its key from the kernel's random numbers at each
+//! registration, so that an old STag is no key to a new region.
+
+use rnic_ipc::control::{Access, Refusal, RefusalCode};
+use rnic_ipc::id::{ClientId, PdId};
+use rnic_proto::Stag;
+
+use super::{Prm, Region};
+use crate::grant::{RegionGrant, RegionRevocation};
+use crate::limits::Resource;
+use crate::refusal::{self, Kind};
+use crate::table::Phase;
+
+impl Prm {
+    /// A new region of `length` octets in `pd`, of which the first has the tagged offset `base`.
+    /// Whether there is such memory is for the caller to check.
+    ///
+    /// # Errors
+    ///
+    /// `UnknownObject` for the PD; `Malformed` for a length of 0 or tagged offsets that wrap;
+    /// `Limit`; `Host` when the kernel has no random numbers.
+    pub fn register_region(
+        &mut self,
+        client: ClientId,
+        pd: PdId,
+        access: Access,
+        base: u64,
+        length: u64,
+    ) -> Result<RegionGrant, Refusal> {
+        self.check_pd(client, pd)?;
+        if length == 0 || base.checked_add(length).is_none() {
+            return Err(refusal::malformed(format!(
+                "a region of {length} octets from tagged offset {base:#x} asked: it must have an \
+                 octet and end below 2^64"
+            )));
+        }
+        let amounts = amounts(length);
+        self.check_quota(client, &amounts)?;
+        let key = random_key()?;
+        let index = self
+            .regions
+            .insert(client, Phase::Coming, Region { key, pd, length })
+            .ok_or_else(|| refusal::full(Kind::Region, self.limits.device.regions))?;
+        self.charge(client, &amounts);
+        self.use_pd(pd);
+        Ok(RegionGrant {
+            client,
+            stag: Stag::from_parts(index, key),
+            pd,
+            access,
+            base,
+            length,
+        })
+    }
+
+    /// The shard has the region.
+    pub fn region_registered(&mut self, grant: RegionGrant) {
+        if let Some(slot) = self.regions.get_mut(grant.stag.index()) {
+            slot.phase = Phase::Live;
+        }
+    }
+
+    /// The region did not come about.
+    pub fn region_failed(&mut self, grant: RegionGrant) {
+        self.forget_region(grant.stag);
+    }
+
+    /// Begins to revoke an STag.
+    ///
+    /// # Errors
+    ///
+    /// `UnknownObject`, also for a right index with a wrong key.
+    pub fn deregister_region(
+        &mut self,
+        client: ClientId,
+        stag: u32,
+    ) -> Result<RegionRevocation, Refusal> {
+        let stag = Stag(stag);
+        let slot = self
+            .regions
+            .live_mut(client, stag.index())
+            .filter(|slot| slot.object.key == stag.key())
+            .ok_or_else(|| refusal::unknown(Kind::Region, stag))?;
+        slot.phase = Phase::Leaving;
+        Ok(RegionRevocation { stag })
+    }
+
+    /// The shard touches no octet of the region any more: its index may be used again.
+    pub fn region_revoked(&mut self, revocation: RegionRevocation) {
+        self.forget_region(revocation.stag);
+    }
+
+    pub(super) fn forget_region(&mut self, stag: Stag) {
+        if let Some(slot) = self.regions.remove(stag.index()) {
+            self.unuse_pd(slot.object.pd);
+            self.discharge(slot.owner, &amounts(slot.object.length));
+        }
+    }
+}
+
+fn amounts(length: u64) -> [(Resource, u64); 2] {
+    [(Resource::Regions, 1), (Resource::RegisteredOctets, length)]
+}
+
+fn random_key() -> Result<u8, Refusal> {
+    let mut key = [0; 1];
+    getrandom::fill(&mut key).map_err(|error| Refusal {
+        code: RefusalCode::Host,
+        message: format!(
+            "a random STag key was asked of the kernel: {error}; no region can be registered until \
+             it has one"
+        ),
+    })?;
+    Ok(key[0])
+}

@@ -1,0 +1,60 @@
+//! What is to be taken away when a client goes, and in which order.
+
+use rnic_ipc::id::{ClientId, CqId, PdId, QpNum};
+use rnic_proto::Stag;
+
+use super::Prm;
+use crate::grant::{CqRemoval, ListenerRemoval, QpRemoval, RegionRevocation, Step, Teardown};
+use crate::table::Phase;
+
+impl Prm {
+    /// Begins to take away a client and all of its objects; from now on it can name none of them.
+    /// Listeners first, so that nothing new comes in; then queue pairs, so that nothing uses the
+    /// rest; then regions and completion queues. No grant of the client may be under way any more.
+    /// A second call finds nothing.
+    pub fn client_gone(&mut self, client: ClientId) -> Teardown {
+        if let Some(slot) = self.clients.live_mut(client, client.0) {
+            slot.phase = Phase::Leaving;
+        }
+        let mut steps = Vec::new();
+        for (id, slot) in self.listeners.leave_all(client) {
+            if let Some(local) = slot.object.local {
+                let listener = rnic_ipc::id::ListenerId(id);
+                steps.push(Step::Listener(ListenerRemoval { listener, local }));
+            }
+        }
+        for (id, _) in self.qps.leave_all(client) {
+            steps.push(Step::Qp(QpRemoval { qp: QpNum(id) }));
+        }
+        for (id, slot) in self.regions.leave_all(client) {
+            let stag = Stag::from_parts(id, slot.object.key);
+            steps.push(Step::Region(RegionRevocation { stag }));
+        }
+        for (id, _) in self.cqs.leave_all(client) {
+            steps.push(Step::Cq(CqRemoval { cq: CqId(id) }));
+        }
+        Teardown { client, steps }
+    }
+
+    /// The shard has done all steps: the client's objects, its domains and the client are no more.
+    pub fn client_removed(&mut self, teardown: Teardown) {
+        let client = teardown.client;
+        for step in teardown.steps {
+            match step {
+                Step::Listener(removal) => self.unlistened(removal),
+                Step::Qp(removal) => self.qp_removed(removal),
+                Step::Region(revocation) => self.region_revoked(revocation),
+                Step::Cq(removal) => self.cq_removed(removal),
+            }
+        }
+        let listeners: Vec<u32> = self.listeners.of(client).map(|(id, _)| id).collect();
+        for id in listeners {
+            self.forget_listener(rnic_ipc::id::ListenerId(id));
+        }
+        let pds: Vec<PdId> = self.pds.of(client).map(|(id, _)| PdId(id)).collect();
+        for pd in pds {
+            self.forget_pd(pd);
+        }
+        self.clients.remove(client.0);
+    }
+}

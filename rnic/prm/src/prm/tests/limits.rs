@@ -1,0 +1,177 @@
+//! Every limit holds, for a client and for all, and says its name.
+
+use super::*;
+use crate::Quota;
+
+fn tight() -> Limits {
+    let quota = Quota {
+        protection_domains: 1,
+        regions: 2,
+        registered_octets: 4096,
+        completion_queues: 2,
+        queue_pairs: 1,
+        ring_entries: 1000,
+        listeners: 1,
+        connection_requests: 1,
+    };
+    Limits {
+        per_client: quota,
+        ..Limits::default()
+    }
+}
+
+fn names(result: Result<impl std::fmt::Debug, Refusal>, name: &str) {
+    let refusal = result.unwrap_err();
+    assert_eq!(refusal.code, RefusalCode::Limit, "{refusal}");
+    assert!(refusal.message.contains(name), "{refusal}");
+}
+
+#[test]
+fn each_limit_of_a_client_holds_and_is_named() {
+    let mut prm = Prm::new(tight());
+    let us = household(&mut prm);
+    let (pd, cq_) = (us.pd, us.cq);
+    names(prm.alloc_pd(us.client), "protection_domains");
+    names(region(&mut prm, us.client, pd, 4097), "registered_octets");
+    names(prm.listen(us.client, 1), "listeners");
+    names(
+        prm.create_qp(us.client, attributes(pd, cq_, cq_)),
+        "queue_pairs",
+    );
+    cq(&mut prm, us.client).unwrap();
+    names(prm.create_cq(us.client, 1), "completion_queues");
+    names(prm.create_cq(us.client, 0x10_0000), "cq_depth");
+}
+
+#[test]
+fn octets_and_ring_entries_are_counted_together() {
+    let mut prm = Prm::new(tight());
+    let us = client(&mut prm);
+    let pd = prm.alloc_pd(us).unwrap();
+    region(&mut prm, us, pd, 4056).unwrap();
+    names(region(&mut prm, us, pd, 41), "registered_octets");
+    let stag = region(&mut prm, us, pd, 40).unwrap();
+    names(region(&mut prm, us, pd, 1), "regions");
+    let revocation = prm.deregister_region(us, stag.0).unwrap();
+    prm.region_revoked(revocation);
+    region(&mut prm, us, pd, 1).unwrap();
+
+    let _grant = prm.create_cq(us, 512).unwrap();
+    names(prm.create_cq(us, 500), "ring_entries");
+    let _grant = prm.create_cq(us, 256).unwrap();
+}
+
+#[test]
+fn the_devices_limits_hold_over_all_clients() {
+    let limits = Limits {
+        per_client: Limits::default().per_client,
+        device: tight().per_client,
+        ..tight()
+    };
+    let mut prm = Prm::new(limits);
+    let (us, them) = (client(&mut prm), client(&mut prm));
+    let pd = prm.alloc_pd(us).unwrap();
+    names(prm.alloc_pd(them), "protection_domains");
+    prm.dealloc_pd(us, pd).unwrap();
+    prm.alloc_pd(them).unwrap();
+}
+
+#[test]
+fn there_are_only_so_many_clients() {
+    let mut prm = Prm::new(Limits {
+        clients: 1,
+        ..Limits::default()
+    });
+    let us = client(&mut prm);
+    names(prm.add_client(CREDENTIALS), "client");
+    let teardown = prm.client_gone(us);
+    names(prm.add_client(CREDENTIALS), "client");
+    prm.client_removed(teardown);
+    client(&mut prm);
+}
+
+#[test]
+fn depths_are_checked() {
+    let mut prm = prm();
+    let us = household(&mut prm);
+    let limits = prm.limits().clone();
+    let good = attributes(us.pd, us.cq, us.cq);
+    for (attributes, code) in [
+        (
+            QpAttributes {
+                sq_depth: 0,
+                ..good.clone()
+            },
+            RefusalCode::Malformed,
+        ),
+        (
+            QpAttributes {
+                rq_depth: 0,
+                ..good.clone()
+            },
+            RefusalCode::Malformed,
+        ),
+        (
+            QpAttributes {
+                max_sge: 0,
+                ..good.clone()
+            },
+            RefusalCode::Malformed,
+        ),
+        (
+            QpAttributes {
+                sq_depth: limits.queue_depth + 1,
+                ..good.clone()
+            },
+            RefusalCode::Limit,
+        ),
+        (
+            QpAttributes {
+                rq_depth: u32::MAX,
+                ..good.clone()
+            },
+            RefusalCode::Limit,
+        ),
+        (
+            QpAttributes {
+                max_sge: limits.sges + 1,
+                ..good.clone()
+            },
+            RefusalCode::Limit,
+        ),
+    ] {
+        assert_eq!(refused(prm.create_qp(us.client, attributes)), code);
+    }
+    assert_eq!(refused(prm.create_cq(us.client, 0)), RefusalCode::Malformed);
+    assert_eq!(refused(prm.listen(us.client, 0)), RefusalCode::Malformed);
+    assert_eq!(
+        refused(prm.listen(us.client, limits.backlog + 1)),
+        RefusalCode::Limit
+    );
+}
+
+#[test]
+fn a_region_has_an_octet_and_does_not_wrap() {
+    let mut prm = prm();
+    let us = household(&mut prm);
+    let access = Access::default();
+    for (base, length) in [(0, 0), (u64::MAX, 1), (u64::MAX - 7, 8), (1, u64::MAX)] {
+        let result = prm.register_region(us.client, us.pd, access, base, length);
+        assert_eq!(
+            refused(result),
+            RefusalCode::Malformed,
+            "{base:#x} {length:#x}"
+        );
+    }
+    let _grant = prm
+        .register_region(us.client, us.pd, access, u64::MAX - 8, 8)
+        .unwrap();
+}
+
+#[test]
+fn a_completion_queues_depth_is_rounded_up() {
+    let mut prm = prm();
+    let us = client(&mut prm);
+    assert_eq!(*prm.create_cq(us, 17).unwrap().depth(), 32);
+    assert_eq!(*prm.create_cq(us, 32).unwrap().depth(), 32);
+}

@@ -1,0 +1,94 @@
+//! The sentences in which requests are refused.
+
+use rnic_ipc::control::{Refusal, RefusalCode};
+
+/// A kind of object, as a client reads it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    Client,
+    Pd,
+    Region,
+    Cq,
+    Qp,
+    Listener,
+    Request,
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Pd => "protection domain",
+            Self::Region => "memory region with STag",
+            Self::Cq => "completion queue",
+            Self::Qp => "queue pair",
+            Self::Listener => "listener",
+            Self::Request => "connection request",
+        }
+    }
+
+    fn origin(self) -> &'static str {
+        match self {
+            Self::Client => "say Hello first",
+            Self::Pd => "name one that AllocPd gave",
+            Self::Region => "name one that RegisterMemory gave",
+            Self::Cq => "name one that CreateCq gave",
+            Self::Qp => "name one that CreateQp gave",
+            Self::Listener => "name one that Listen gave",
+            Self::Request => "name one that a ConnectRequest event gave and that was not answered",
+        }
+    }
+}
+
+/// The same for an object that does not exist and for one of another client.
+pub(crate) fn unknown(kind: Kind, id: impl std::fmt::Display) -> Refusal {
+    Refusal {
+        code: RefusalCode::UnknownObject,
+        message: format!("this client has no {} {id}: {}", kind.name(), kind.origin()),
+    }
+}
+
+pub(crate) fn busy(kind: Kind, id: impl std::fmt::Display, users: u32, by: &str) -> Refusal {
+    Refusal {
+        code: RefusalCode::Busy,
+        message: format!(
+            "{} {id} is still used by {users} {by}: remove them first",
+            kind.name()
+        ),
+    }
+}
+
+/// The device's table of `limit` objects is full.
+pub(crate) fn full(kind: Kind, limit: u32) -> Refusal {
+    Refusal {
+        code: RefusalCode::Limit,
+        message: format!(
+            "one more {} asked, but the device holds {limit}, its limit: release some, or raise \
+             the limit",
+            kind.name()
+        ),
+    }
+}
+
+/// `what` is outside `1..=limit`, where `limit` is called `name`.
+pub(crate) fn out_of_range(what: &str, asked: u64, name: &str, limit: u64) -> Refusal {
+    let code = if asked > limit {
+        RefusalCode::Limit
+    } else {
+        RefusalCode::Malformed
+    };
+    Refusal {
+        code,
+        message: format!(
+            "{what} of {asked} asked, but it must be at least 1 and at most {limit} ({name}): ask \
+             for something between"
+        ),
+    }
+}
+
+pub(crate) fn malformed(message: impl Into<String>) -> Refusal {
+    Refusal {
+        code: RefusalCode::Malformed,
+        message: message.into(),
+    }
+}
