@@ -1,0 +1,73 @@
+//! What an RNIC is opened with.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rnic_prm::Limits;
+
+/// How [`crate::Device::open`] is to open an interface.
+#[derive(Clone, Debug)]
+pub struct DeviceConfig {
+    /// The interface, by name, in the network namespace of the calling thread.
+    pub interface: String,
+    /// RX queues to serve. `None` takes all that the interface has, which is also the only number
+    /// that leaves no claimed frame to the kernel.
+    pub queues: Option<u32>,
+    /// Which kind of XDP attachment to ask for.
+    pub mode: XdpMode,
+    /// A pcapng file to write every frame of the RNIC to.
+    pub capture: Option<PathBuf>,
+    /// UMEM frames (packet buffers) for the whole device.
+    pub frames: u32,
+    /// What each client, and all together, may hold.
+    pub limits: Limits,
+    /// Who runs the shard.
+    pub driving: Driving,
+    /// How long a shard thread spins without work before it sleeps. Microseconds matter here: a
+    /// sleeping shard answers tens of microseconds later.
+    pub idle_spin: Duration,
+    /// How long an unknown neighbour (RFC 826, RFC 4861) may take to answer.
+    pub resolve_timeout: Duration,
+    /// How long [`crate::Device::shutdown`] lets resets leave the interface.
+    pub flush_timeout: Duration,
+}
+
+impl DeviceConfig {
+    /// The defaults for `interface`.
+    pub fn new(interface: impl Into<String>) -> Self {
+        Self {
+            interface: interface.into(),
+            queues: None,
+            mode: XdpMode::Auto,
+            capture: None,
+            frames: 4096,
+            limits: Limits::default(),
+            driving: Driving::Threaded,
+            idle_spin: Duration::from_micros(50),
+            resolve_timeout: Duration::from_secs(3),
+            flush_timeout: Duration::from_millis(50),
+        }
+    }
+}
+
+/// Which kind of XDP attachment is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum XdpMode {
+    /// The driver's own; the generic one when the driver has none.
+    #[default]
+    Auto,
+    /// The driver's own or nothing.
+    Native,
+    /// The kernel's, which every interface has.
+    Generic,
+}
+
+/// Who runs the shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Driving {
+    /// A thread of the device's own.
+    #[default]
+    Threaded,
+    /// Whoever calls [`crate::Device::drive`].
+    Inline,
+}

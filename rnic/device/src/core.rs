@@ -1,0 +1,288 @@
+//! What all parts of an open device share.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rnic_engine::command::{Answer, Command, ShardEvent};
+use rnic_ipc::control::{Event, Refusal, RefusalCode};
+use rnic_ipc::id::ClientId;
+use rnic_prm::{Prm, Step};
+use rnic_steering::{Protocol, Steering};
+
+use crate::DeviceConfig;
+use crate::capture::CaptureFile;
+use crate::client::{Client, Turn};
+use crate::driver::{Driver, Told};
+use crate::host::interface::Interface;
+use crate::host::netlink::Netlink;
+use crate::host::ports::{Claims, Ports, Stamp};
+use crate::refuse;
+
+/// What all parts of an open device share.
+///
+/// The PRM's lock is never held while anybody waits: not for the shard, not for the host.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) config: DeviceConfig,
+    pub(crate) interface: Interface,
+    /// `native` or `generic`.
+    pub(crate) xdp_mode: String,
+    pub(crate) queues: u32,
+    pub(crate) netlink: Netlink,
+    pub(crate) ports: Ports<Claimed>,
+    pub(crate) driver: Driver,
+    prm: Mutex<Prm>,
+    clients: Mutex<HashMap<ClientId, Arc<Client>>>,
+    capture: Mutex<Option<CaptureFile>>,
+    closing: AtomicBool,
+    /// Events wait behind some client's full socket.
+    events_wait: AtomicBool,
+}
+
+/// What takes frames away from the kernel: the steering program, or nothing when there is none.
+#[derive(Debug)]
+pub(crate) struct Claimed(pub(crate) Option<Steering>);
+
+impl Claims for Claimed {
+    fn claim(&mut self, local: SocketAddr) -> Result<(), String> {
+        let Some(steering) = &mut self.0 else {
+            return Ok(());
+        };
+        steering
+            .claim(Protocol::Tcp, local.ip(), local.port())
+            .map_err(|error| error.to_string())
+    }
+
+    fn release(&mut self, local: SocketAddr) {
+        let Some(steering) = &mut self.0 else { return };
+        if let Err(error) = steering.release(Protocol::Tcp, local.ip(), local.port()) {
+            log::warn!("{local} stays with the steering program: {error}");
+        }
+    }
+}
+
+/// The parts that [`Core`] is made of.
+pub(crate) struct Parts {
+    pub(crate) config: DeviceConfig,
+    pub(crate) interface: Interface,
+    pub(crate) xdp_mode: String,
+    pub(crate) queues: u32,
+    pub(crate) netlink: Netlink,
+    pub(crate) steering: Option<Steering>,
+    pub(crate) driver: Driver,
+    pub(crate) capture: Option<CaptureFile>,
+}
+
+impl Core {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self {
+            prm: Mutex::new(Prm::new(parts.config.limits.clone())),
+            config: parts.config,
+            interface: parts.interface,
+            xdp_mode: parts.xdp_mode,
+            queues: parts.queues,
+            netlink: parts.netlink,
+            ports: Ports::new(Claimed(parts.steering)),
+            driver: parts.driver,
+            clients: Mutex::new(HashMap::new()),
+            capture: Mutex::new(parts.capture),
+            closing: AtomicBool::new(false),
+            events_wait: AtomicBool::new(false),
+        }
+    }
+
+    /// The books. Not to be held while waiting for anything.
+    pub(crate) fn prm(&self) -> MutexGuard<'_, Prm> {
+        lock(&self.prm)
+    }
+
+    pub(crate) fn capture(&self) -> MutexGuard<'_, Option<CaptureFile>> {
+        lock(&self.capture)
+    }
+
+    /// Whether the device takes no more requests.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// Says that the device takes no more requests; `false` when that was said before.
+    pub(crate) fn begin_closing(&self) -> bool {
+        !self.closing.swap(true, Ordering::AcqRel)
+    }
+
+    /// Has the shard carry out a command that was granted.
+    pub(crate) fn execute(&self, command: Command) -> Result<(Answer, Stamp), Refusal> {
+        let (answer, stamp) = self.driver.execute(command).map_err(refuse::stopped)?;
+        answer
+            .map(|answer| (answer, stamp))
+            .map_err(refuse::command)
+    }
+
+    pub(crate) fn add_client(&self, client: Arc<Client>) {
+        lock(&self.clients).insert(client.id, client);
+    }
+
+    pub(crate) fn clients(&self) -> Vec<Arc<Client>> {
+        lock(&self.clients).values().cloned().collect()
+    }
+
+    fn client(&self, id: ClientId) -> Option<Arc<Client>> {
+        lock(&self.clients).get(&id).cloned()
+    }
+
+    /// Handles one thing that the shard told. Never waits for the shard.
+    pub(crate) fn handle(self: &Arc<Self>, told: Told) {
+        match told.event {
+            ShardEvent::Client { client, event } => self.client_event(client, event),
+            ShardEvent::RequestGone { request, reason } => {
+                if self.prm().request_gone(request) {
+                    log::debug!("connection request {request} went away: {reason:?}");
+                }
+            }
+            ShardEvent::Released { local } => self.ports.released(local, told.stamp),
+            ShardEvent::ClientFault { client, message } => {
+                if let Some(client) = self.client(client) {
+                    self.condemn(&client, RefusalCode::Malformed, &message);
+                }
+            }
+        }
+    }
+
+    fn client_event(self: &Arc<Self>, id: ClientId, event: Event) {
+        if let Event::ConnectRequest {
+            listener, request, ..
+        } = event
+        {
+            let known = self.prm().connection_requested(id, listener, request);
+            if let Err(refused) = known {
+                log::info!(
+                    "client {id}: connection request {request} rejected: {}",
+                    refused.refusal
+                );
+                let request = *refused.grant.request();
+                self.driver.post(Command::Reject {
+                    request,
+                    private_data: Vec::new(),
+                });
+                return;
+            }
+        }
+        let Some(client) = self.client(id) else {
+            return;
+        };
+        match client.events.push(event) {
+            Ok(()) => {
+                if client.events.is_waiting() {
+                    self.events_wait.store(true, Ordering::Relaxed);
+                }
+            }
+            Err(error) => self.condemn(&client, RefusalCode::Malformed, &error.to_string()),
+        }
+    }
+
+    /// Sends the events that wait behind full sockets, if any do; says whether some still do.
+    pub(crate) fn flush_events(self: &Arc<Self>) -> bool {
+        if !self.events_wait.swap(false, Ordering::Relaxed) {
+            return false;
+        }
+        let mut waiting = false;
+        for client in self.clients() {
+            match client.events.flush() {
+                Ok(()) => waiting |= client.events.is_waiting(),
+                Err(error) => self.condemn(&client, RefusalCode::Malformed, &error.to_string()),
+            }
+        }
+        self.events_wait.fetch_or(waiting, Ordering::Relaxed);
+        waiting
+    }
+
+    /// Takes a client away for a fault of its own, by a thread of its own: whoever found the fault
+    /// does not wait for the shard.
+    fn condemn(self: &Arc<Self>, client: &Arc<Client>, code: RefusalCode, reason: &str) {
+        if !client.condemn(code, reason) {
+            return;
+        }
+        log::warn!(
+            "client {} ({}) is taken away: {reason}",
+            client.id,
+            client.credentials
+        );
+        let (core, condemned) = (self.clone(), client.clone());
+        let reaper = move || {
+            condemned.hang_up();
+            core.take_away(&condemned);
+        };
+        if let Err(error) = std::thread::Builder::new()
+            .name("rnic-reaper".to_owned())
+            .spawn(reaper)
+        {
+            log::error!(
+                "no thread to take client {} away, it goes when it hangs up: {error}",
+                client.id
+            );
+            client.hang_up();
+        }
+    }
+
+    /// Takes away everything that a client has, when its turn comes. Once.
+    pub(crate) fn take_away(&self, client: &Client) {
+        let mut turn = client.turn();
+        if std::mem::replace(&mut turn.gone, true) {
+            return;
+        }
+        let teardown = self.prm().client_gone(client.id);
+        log::debug!(
+            "client {}: taking away {} objects",
+            client.id,
+            teardown.steps().len()
+        );
+        for step in teardown.steps() {
+            self.take_step(step, &mut turn);
+        }
+        if turn.greeted {
+            let removed = self.execute(Command::RemoveClient { client: client.id });
+            log_refusal("a client", removed);
+        }
+        self.driver.kicks().remove(client.id);
+        self.prm().client_removed(teardown);
+        lock(&self.clients).remove(&client.id);
+    }
+
+    fn take_step(&self, step: &Step, turn: &mut Turn) {
+        match step {
+            Step::Listener(removal) => {
+                let listener = *removal.listener();
+                log_refusal("a listener", self.execute(Command::Unlisten { listener }));
+                self.ports.unlistened(*removal.local());
+            }
+            Step::Qp(removal) => {
+                log_refusal(
+                    "a queue pair",
+                    self.execute(Command::RemoveQp { qp: *removal.qp() }),
+                );
+            }
+            Step::Region(revocation) => {
+                let stag = *revocation.stag();
+                log_refusal("a region", self.execute(Command::RemoveRegion { stag }));
+                turn.memory.remove(&stag.0);
+            }
+            Step::Cq(removal) => {
+                let cq = *removal.cq();
+                log_refusal("a completion queue", self.execute(Command::RemoveCq { cq }));
+            }
+        }
+    }
+}
+
+/// The shard's own books differ from the PRM's: a bug, or the shard has ended.
+fn log_refusal<T>(what: &str, result: Result<T, Refusal>) {
+    if let Err(refusal) = result {
+        log::debug!("{what} could not be taken away: {refusal}");
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,97 @@
+//! The device's counters: of the shard, of steering, of the capture, and levels of its own.
+
+use std::sync::atomic::Ordering;
+
+use rnic_engine::command::{Answer, Command};
+use rnic_ipc::control::{CONTROL_MESSAGE_MAX, Refusal};
+
+use crate::core::Core;
+
+/// Octets that a counter takes in a message beside its name, at most: the length of the name and
+/// the value, each as a variable-length integer.
+const OVERHEAD: usize = 12;
+/// Octets of a message that its frame takes, at most.
+const FRAME: usize = 32;
+
+impl Core {
+    /// Every counter, in a fixed order.
+    pub(crate) fn counters(&self) -> Result<Vec<(String, u64)>, Refusal> {
+        let mut all = Vec::new();
+        if let (Answer::Counters(counters), _) = self.execute(Command::QueryCounters)? {
+            all = counters;
+        }
+        let steering = self.ports.with_claims(|claimed| {
+            claimed
+                .0
+                .as_ref()
+                .map(|steering| steering.counters())
+                .unwrap_or_default()
+        });
+        all.extend(
+            steering
+                .into_iter()
+                .map(|(name, count)| (format!("steering_{name}"), count)),
+        );
+        if let Some(capture) = self.capture().as_ref() {
+            let counts = capture.counts();
+            all.push((
+                "capture_frames".to_owned(),
+                counts.frames.load(Ordering::Relaxed),
+            ));
+            all.push((
+                "capture_dropped".to_owned(),
+                counts.dropped.load(Ordering::Relaxed),
+            ));
+        }
+        all.push(("device_clients".to_owned(), self.prm().clients() as u64));
+        all.push(("device_ports".to_owned(), self.ports.len() as u64));
+        Ok(all)
+    }
+}
+
+/// As many counters from number `first` on as fit one control message.
+pub(crate) fn page(all: Vec<(String, u64)>, first: u32) -> Vec<(String, u64)> {
+    let mut room = CONTROL_MESSAGE_MAX - FRAME;
+    all.into_iter()
+        .skip(first as usize)
+        .take_while(|(name, _)| {
+            let left = room.checked_sub(name.len() + OVERHEAD);
+            room = left.unwrap_or(0);
+            left.is_some()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn many() -> Vec<(String, u64)> {
+        (0..1000)
+            .map(|number| (format!("counter_number_{number}"), u64::MAX))
+            .collect()
+    }
+
+    #[test]
+    fn pages_together_are_all_counters_once() {
+        let mut found = Vec::new();
+        loop {
+            let page = page(many(), found.len() as u32);
+            if page.is_empty() {
+                break;
+            }
+            found.extend(page);
+        }
+        assert_eq!(found, many());
+    }
+
+    #[test]
+    fn a_page_fits_a_control_message() {
+        let (ours, theirs) = rnic_ipc::transport::Channel::pair().unwrap();
+        let reply: rnic_ipc::control::Reply =
+            Ok(rnic_ipc::control::Response::Counters(page(many(), 0)));
+        ours.send(&reply, &[]).unwrap();
+        let (found, _) = theirs.recv::<rnic_ipc::control::Reply>().unwrap().unwrap();
+        assert_eq!(found, reply);
+    }
+}

@@ -1,0 +1,215 @@
+//! An interface that is open as an RNIC.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam::channel::RecvTimeoutError;
+use rnic_engine::command::{Answer, Command};
+use rnic_ipc::control::{DisconnectReason, Event, QpState, Refusal, RefusalCode};
+use rnic_prm::Credentials;
+
+use crate::client::Client;
+use crate::core::Core;
+use crate::{ClientSession, DeviceConfig, DeviceError, open, refuse};
+
+/// How often events that wait behind a full socket are tried again.
+const RETRY_EVENTS: Duration = Duration::from_millis(2);
+
+/// An interface that is open as an RNIC. It stays so until [`Device::shutdown`], or until it is
+/// dropped, which does the same.
+#[derive(Debug)]
+pub struct Device {
+    core: Arc<Core>,
+    /// Handles what the shard tells, with threaded driving.
+    teller: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Device {
+    /// Opens an interface of the calling thread's network namespace. Threads of the device, and
+    /// requests of its clients, are to run in that namespace too.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError`], each variant with its advice.
+    pub fn open(config: DeviceConfig) -> Result<Arc<Self>, DeviceError> {
+        let core = Arc::new(Core::new(open::open(config)?));
+        Self::start(core)
+    }
+
+    pub(crate) fn start(core: Arc<Core>) -> Result<Arc<Self>, DeviceError> {
+        let teller = if core.driver.is_threaded() {
+            let core = core.clone();
+            let tell = move || tell(&core);
+            let thread = std::thread::Builder::new()
+                .name("rnic-events".to_owned())
+                .spawn(tell);
+            Some(thread.map_err(|source| DeviceError::Host {
+                what: "a thread for events",
+                source,
+            })?)
+        } else {
+            None
+        };
+        Ok(Arc::new(Self {
+            core,
+            teller: Mutex::new(teller),
+        }))
+    }
+
+    /// Takes a new client.
+    ///
+    /// # Errors
+    ///
+    /// `Limit` when there are as many as there may be, `ShuttingDown`.
+    pub fn connect_client(
+        self: &Arc<Self>,
+        credentials: Credentials,
+    ) -> Result<ClientSession, Refusal> {
+        if self.core.is_closing() {
+            return Err(refuse::shutting_down());
+        }
+        let grant = self.core.prm().add_client(credentials)?;
+        let client = Arc::new(Client::new(*grant.client(), credentials));
+        self.core.add_client(client.clone());
+        log::debug!("client {} connected: {credentials}", client.id);
+        Ok(ClientSession::new(self.clone(), client))
+    }
+
+    /// Polls the shard once and handles what it tells, with inline driving; says whether there was
+    /// work. With threaded driving it does nothing.
+    pub fn drive(&self) -> bool {
+        if self.core.driver.is_threaded() {
+            return false;
+        }
+        let mut worked = self.core.driver.drive();
+        worked |= self.handle_told();
+        self.core.flush_events();
+        worked
+    }
+
+    /// Handles what an inline shard has told.
+    pub(crate) fn handle_told(&self) -> bool {
+        let mut worked = false;
+        if !self.core.driver.is_threaded() {
+            while let Ok(told) = self.core.driver.told().try_recv() {
+                self.core.handle(told);
+                worked = true;
+            }
+        }
+        worked
+    }
+
+    /// Whether the shard runs only in [`Self::drive`].
+    pub fn is_inline(&self) -> bool {
+        !self.core.driver.is_threaded()
+    }
+
+    /// The name of the interface.
+    pub fn interface(&self) -> &str {
+        &self.core.interface.name
+    }
+
+    /// `native` or `generic`.
+    pub fn xdp_mode(&self) -> &str {
+        &self.core.xdp_mode
+    }
+
+    /// Every counter of the device, in a fixed order.
+    ///
+    /// # Errors
+    ///
+    /// `ShuttingDown`.
+    pub fn counters(&self) -> Result<Vec<(String, u64)>, Refusal> {
+        self.core.counters()
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// Tells all clients, resets all connections, lets the resets leave, joins the device's
+    /// threads and closes the capture. Sessions that are still held refuse everything from now on.
+    /// A second call finds nothing to do.
+    pub fn shutdown(&self) {
+        if !self.core.begin_closing() {
+            return;
+        }
+        for client in self.core.clients() {
+            client.condemn(RefusalCode::ShuttingDown, &refuse::shutting_down().message);
+            self.tell_of_shutdown(&client);
+            self.core.take_away(&client);
+            client.hang_up();
+        }
+        // The capture ends with the shard, after the last reset has passed it.
+        self.core.driver.stop(self.core.config.flush_timeout);
+        let teller = self
+            .teller
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if teller.is_some_and(|teller| teller.join().is_err()) {
+            log::error!("the thread for events panicked");
+        }
+        self.handle_told();
+        if let Some(capture) = self.core.capture().take() {
+            capture.close();
+        }
+        self.core
+            .ports
+            .with_claims(|claimed| drop(claimed.0.take()));
+        log::info!("interface {} is closed", self.interface());
+    }
+
+    /// Tells a client of each connection that is about to be reset.
+    fn tell_of_shutdown(&self, client: &Client) {
+        let queue_pairs = self.core.prm().queue_pairs(client.id);
+        for qp in queue_pairs {
+            let state = self.core.execute(Command::QueryQp { qp });
+            let connected = matches!(
+                state,
+                Ok((
+                    Answer::QpState(
+                        QpState::Connecting | QpState::Rts | QpState::Closing | QpState::Terminate
+                    ),
+                    _
+                ))
+            );
+            if connected {
+                let reason = DisconnectReason::ShuttingDown;
+                let message = refuse::shutting_down().message;
+                // A client that does not listen is gone in a moment anyway.
+                let _ = client.events.push(Event::Disconnected {
+                    qp,
+                    reason,
+                    message,
+                });
+            }
+        }
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}
+
+/// Handles what the shard tells until it has stopped.
+fn tell(core: &Arc<Core>) {
+    let told = core.driver.told();
+    let mut waiting = false;
+    loop {
+        let next = if waiting {
+            told.recv_timeout(RETRY_EVENTS)
+        } else {
+            told.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        };
+        match next {
+            Ok(item) => core.handle(item),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        waiting = core.flush_events();
+    }
+}

@@ -1,0 +1,159 @@
+//! Who runs the shard, and how commands reach it.
+//!
+//! Either a thread of its own, to which commands go by a bounded channel, or whoever calls
+//! [`Driver::drive`]. In both cases what the shard tells comes out as [`Told`], stamped in the
+//! order in which the shard did and said things.
+
+mod engine;
+mod kicks;
+mod thread;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crossbeam::channel::{Receiver, Sender};
+use rnic_engine::command::{Answer, Command, CommandError, ShardEvent};
+use rnic_xsk::Port;
+
+pub(crate) use engine::{Drive, Engine};
+pub(crate) use kicks::Kicks;
+
+use crate::host::ports::Stamp;
+
+/// Things told that wait for whoever handles them; beyond it the shard thread waits.
+const TOLD_MAX: usize = 1024;
+
+/// What a shard told, and when.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) event: ShardEvent,
+    pub(crate) stamp: Stamp,
+}
+
+/// The shard does not run any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the RNIC is shutting down")]
+pub(crate) struct Stopped;
+
+/// What became of a command, and when it was done.
+pub(crate) type Done = Result<(Result<Answer, CommandError>, Stamp), Stopped>;
+
+/// Runs a shard.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    runner: Runner,
+    kicks: Arc<Kicks>,
+    told: Receiver<Told>,
+}
+
+#[derive(Debug)]
+enum Runner {
+    Threaded(thread::Handle),
+    Inline {
+        engine: Mutex<Option<Box<dyn Drive>>>,
+        told: Sender<Told>,
+    },
+}
+
+impl Driver {
+    /// Starts a thread that polls until [`Driver::stop`].
+    pub(crate) fn threaded<P: Port + Send + std::fmt::Debug + 'static>(
+        engine: Engine<P>,
+        idle_spin: Duration,
+    ) -> std::io::Result<Self> {
+        let kicks = Arc::new(Kicks::new()?);
+        let (sender, told) = crossbeam::channel::bounded(TOLD_MAX);
+        let handle = thread::start(engine, kicks.clone(), sender, idle_spin)?;
+        Ok(Self {
+            runner: Runner::Threaded(handle),
+            kicks,
+            told,
+        })
+    }
+
+    /// Leaves polling to [`Driver::drive`].
+    pub(crate) fn inline(engine: Box<dyn Drive>) -> std::io::Result<Self> {
+        let kicks = Arc::new(Kicks::new()?);
+        // Whoever drives also takes what is told, so the channel can't be waited for.
+        let (sender, told) = crossbeam::channel::unbounded();
+        let engine = Mutex::new(Some(engine));
+        Ok(Self {
+            runner: Runner::Inline {
+                engine,
+                told: sender,
+            },
+            kicks,
+            told,
+        })
+    }
+
+    /// Whether a thread runs the shard.
+    pub(crate) fn is_threaded(&self) -> bool {
+        matches!(self.runner, Runner::Threaded(_))
+    }
+
+    /// The kick sockets of the clients, watched while the shard sleeps.
+    pub(crate) fn kicks(&self) -> &Kicks {
+        &self.kicks
+    }
+
+    /// What the shard told. Ends when the shard has stopped.
+    pub(crate) fn told(&self) -> &Receiver<Told> {
+        &self.told
+    }
+
+    /// Has the shard carry out a command, and waits for it.
+    pub(crate) fn execute(&self, command: Command) -> Done {
+        match &self.runner {
+            Runner::Threaded(handle) => handle.execute(command),
+            Runner::Inline { engine, told } => {
+                let mut engine = lock(engine);
+                let engine = engine.as_mut().ok_or(Stopped)?;
+                let mut tell = |item| drop(told.send(item));
+                let done = engine.execute(command, &mut tell);
+                engine.drain(&mut tell);
+                Ok(done)
+            }
+        }
+    }
+
+    /// Has the shard carry out a command without waiting; it may be lost when too many wait.
+    pub(crate) fn post(&self, command: Command) {
+        match &self.runner {
+            Runner::Threaded(handle) => handle.post(command),
+            Runner::Inline { .. } => drop(self.execute(command)),
+        }
+    }
+
+    /// Polls the shard once, when no thread does; says whether there was work.
+    pub(crate) fn drive(&self) -> bool {
+        match &self.runner {
+            Runner::Threaded(_) => false,
+            Runner::Inline { engine, told } => {
+                let mut engine = lock(engine);
+                let Some(engine) = engine.as_mut() else {
+                    return false;
+                };
+                let worked = engine.poll();
+                engine.drain(&mut |item| drop(told.send(item)));
+                worked
+            }
+        }
+    }
+
+    /// Lets the shard poll until it is quiet, `patience` at most, and ends it.
+    pub(crate) fn stop(&self, patience: Duration) {
+        match &self.runner {
+            Runner::Threaded(handle) => handle.stop(patience),
+            Runner::Inline { engine, told } => {
+                if let Some(mut engine) = lock(engine).take() {
+                    engine.settle(patience, &mut |item| drop(told.send(item)));
+                }
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,116 @@
+//! A shard with its clock and its stamps.
+
+use std::time::Duration;
+
+use rnic_engine::command::{Answer, Command, CommandError};
+use rnic_engine::shard::Shard;
+use rnic_xsk::Port;
+use userspace_tcp::Instant;
+
+use super::Told;
+use crate::host::ports::Stamp;
+
+/// A shard is quiet when this many polls in a row found nothing to do ...
+const QUIET_POLLS: u32 = 20;
+/// ... with this pause between them.
+const QUIET_PAUSE: Duration = Duration::from_micros(200);
+
+/// Takes what a shard tells.
+pub(crate) type Tell<'a> = &'a mut dyn FnMut(Told);
+
+/// A shard over any kind of port, as its driver sees it.
+pub(crate) trait Drive: Send + std::fmt::Debug {
+    /// Carries out a command. What was to be told before is told first, so that stamps are true.
+    fn execute(
+        &mut self,
+        command: Command,
+        tell: Tell<'_>,
+    ) -> (Result<Answer, CommandError>, Stamp);
+
+    /// Polls once; says whether there was work.
+    fn poll(&mut self) -> bool;
+
+    /// Tells what there is to tell.
+    fn drain(&mut self, tell: Tell<'_>);
+
+    /// Polls until the shard is quiet, or `patience` is over.
+    fn settle(&mut self, patience: Duration, tell: Tell<'_>);
+}
+
+/// A shard with its clock and its stamps.
+#[derive(Debug)]
+pub(crate) struct Engine<P> {
+    shard: Shard<P>,
+    zero: std::time::Instant,
+    stamp: u64,
+}
+
+impl<P: Port> Engine<P> {
+    /// `zero` is the shard's time zero.
+    pub(crate) fn new(shard: Shard<P>, zero: std::time::Instant) -> Self {
+        Self {
+            shard,
+            zero,
+            stamp: 0,
+        }
+    }
+
+    /// The shard itself, to put it to sleep.
+    pub(crate) fn shard(&mut self) -> &mut Shard<P> {
+        &mut self.shard
+    }
+
+    /// How long until the shard must be polled even if nothing comes.
+    pub(crate) fn patience(&mut self) -> Option<Duration> {
+        let now = self.now();
+        Some(self.shard.next_deadline()?.saturating_duration_since(now))
+    }
+
+    fn now(&self) -> Instant {
+        // 2^64 ns are 584 years.
+        Instant::from_nanos(self.zero.elapsed().as_nanos() as u64)
+    }
+
+    fn next_stamp(&mut self) -> Stamp {
+        self.stamp += 1;
+        Stamp(self.stamp)
+    }
+}
+
+impl<P: Port + Send + std::fmt::Debug> Drive for Engine<P> {
+    fn execute(
+        &mut self,
+        command: Command,
+        tell: Tell<'_>,
+    ) -> (Result<Answer, CommandError>, Stamp) {
+        self.drain(tell);
+        let now = self.now();
+        let answer = self.shard.execute(command, now);
+        (answer, self.next_stamp())
+    }
+
+    fn poll(&mut self) -> bool {
+        let now = self.now();
+        self.shard.poll(now)
+    }
+
+    fn drain(&mut self, tell: Tell<'_>) {
+        while let Some(event) = self.shard.poll_event() {
+            let stamp = self.next_stamp();
+            tell(Told { event, stamp });
+        }
+    }
+
+    fn settle(&mut self, patience: Duration, tell: Tell<'_>) {
+        let end = std::time::Instant::now() + patience;
+        let mut quiet = 0;
+        while quiet < QUIET_POLLS && std::time::Instant::now() < end {
+            let worked = self.poll();
+            self.drain(tell);
+            quiet = if worked { 0 } else { quiet + 1 };
+            if !worked {
+                std::thread::sleep(QUIET_PAUSE);
+            }
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The shard's own thread: spins while there is work and a little longer, then sleeps in poll(2)
+//! until a frame, a kick, a command or a deadline comes.
+//!
+//! It holds no lock while it polls, and waits for nobody but whoever handles what it tells, who
+//! never waits for it. A panic here is a bug that would leave clients with half an RNIC: it ends
+//! the process.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam::channel::{Receiver, Sender, TryRecvError};
+use rnic_engine::command::{Answer, Command, CommandError};
+use rnic_xsk::Port;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+
+use super::{Done, Drive, Engine, Kicks, Stopped, Told, lock};
+use crate::host::ports::Stamp;
+
+/// Commands that wait for the shard; beyond it, who commands waits.
+const COMMANDS_MAX: usize = 64;
+/// Commands carried out between two polls.
+const COMMANDS_PER_POLL: usize = 4;
+/// A port without a descriptor is looked at this often.
+const BLIND_PAUSE: Duration = Duration::from_micros(100);
+
+/// The way to a shard's thread.
+#[derive(Debug)]
+pub(super) struct Handle {
+    inbox: Sender<Message>,
+    waker: Arc<OwnedFd>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+enum Message {
+    /// Carry out; the answer goes to `reply`, if anybody wants it.
+    Command {
+        command: Box<Command>,
+        reply: Option<Sender<Reply>>,
+    },
+    /// Be quiet and end.
+    Stop { patience: Duration },
+}
+
+type Reply = (Result<Answer, CommandError>, Stamp);
+
+/// Starts the thread.
+pub(super) fn start<P: Port + Send + std::fmt::Debug + 'static>(
+    engine: Engine<P>,
+    kicks: Arc<Kicks>,
+    told: Sender<Told>,
+    idle_spin: Duration,
+) -> std::io::Result<Handle> {
+    let (inbox, messages) = crossbeam::channel::bounded(COMMANDS_MAX);
+    let waker = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    let waker = Arc::new(waker);
+    let worker = Worker {
+        engine,
+        messages,
+        waker: waker.clone(),
+        kicks,
+        told,
+        idle_spin,
+    };
+    let thread = std::thread::Builder::new()
+        .name("rnic-shard".to_owned())
+        .spawn(move || {
+            let bug = EndProcess;
+            worker.run();
+            drop(bug);
+        })?;
+    Ok(Handle {
+        inbox,
+        waker,
+        thread: Mutex::new(Some(thread)),
+    })
+}
+
+impl Handle {
+    pub(super) fn execute(&self, command: Command) -> Done {
+        let (reply, answer) = crossbeam::channel::bounded(1);
+        let message = Message::Command {
+            command: Box::new(command),
+            reply: Some(reply),
+        };
+        self.inbox.send(message).map_err(|_| Stopped)?;
+        self.wake();
+        answer.recv().map_err(|_| Stopped)
+    }
+
+    pub(super) fn post(&self, command: Command) {
+        let message = Message::Command {
+            command: Box::new(command),
+            reply: None,
+        };
+        if let Err(error) = self.inbox.try_send(message) {
+            log::warn!("a command for the shard is lost: {error}");
+        }
+        self.wake();
+    }
+
+    pub(super) fn stop(&self, patience: Duration) {
+        let Some(thread) = lock(&self.thread).take() else {
+            return;
+        };
+        if self.inbox.send(Message::Stop { patience }).is_ok() {
+            self.wake();
+        }
+        if thread.join().is_err() {
+            log::error!("the shard's thread panicked");
+        }
+    }
+
+    fn wake(&self) {
+        // A full counter is as good as a wake-up.
+        let _ = rustix::io::write(&*self.waker, &1_u64.to_ne_bytes());
+    }
+}
+
+struct Worker<P> {
+    engine: Engine<P>,
+    messages: Receiver<Message>,
+    waker: Arc<OwnedFd>,
+    kicks: Arc<Kicks>,
+    told: Sender<Told>,
+    idle_spin: Duration,
+}
+
+impl<P: Port + Send + std::fmt::Debug> Worker<P> {
+    fn run(mut self) {
+        let mut last_work = Instant::now();
+        loop {
+            let mut worked = false;
+            for _ in 0..COMMANDS_PER_POLL {
+                match self.messages.try_recv() {
+                    Ok(Message::Command { command, reply }) => {
+                        self.execute(*command, reply);
+                        worked = true;
+                    }
+                    Ok(Message::Stop { patience }) => return self.settle(patience),
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => return self.settle(Duration::ZERO),
+                }
+            }
+            worked |= self.engine.poll();
+            self.tell();
+            if worked {
+                last_work = Instant::now();
+            } else if last_work.elapsed() < self.idle_spin {
+                // Clients on the same core can't post while we spin.
+                std::thread::yield_now();
+            } else {
+                self.sleep();
+            }
+        }
+    }
+
+    fn execute(&mut self, command: Command, reply: Option<Sender<Reply>>) {
+        let told = &self.told;
+        let done = self
+            .engine
+            .execute(command, &mut |item| drop(told.send(item)));
+        if let Some(reply) = reply {
+            // Who asked may have given up.
+            let _ = reply.send(done);
+        }
+    }
+
+    fn tell(&mut self) {
+        let told = &self.told;
+        self.engine.drain(&mut |item| drop(told.send(item)));
+    }
+
+    fn settle(&mut self, patience: Duration) {
+        let told = &self.told;
+        self.engine
+            .settle(patience, &mut |item| drop(told.send(item)));
+    }
+
+    /// Waits until there may be work. Clients and commanders are told first, and looked at once
+    /// more after that, so that nobody's call is missed.
+    fn sleep(&mut self) {
+        if !self.engine.shard().prepare_sleep() {
+            return;
+        }
+        if self.messages.is_empty() {
+            self.wait();
+        }
+        self.engine.shard().wake_up();
+    }
+
+    fn wait(&mut self) {
+        let mut patience = self.engine.patience();
+        let shard = self.engine.shard();
+        let mut fds: Vec<PollFd<'_>> = shard
+            .poll_fds()
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        if fds.len() < shard.ports().len() {
+            patience = Some(patience.map_or(BLIND_PAUSE, |patience| patience.min(BLIND_PAUSE)));
+        }
+        fds.push(PollFd::from_borrowed_fd(self.kicks.as_fd(), PollFlags::IN));
+        fds.push(PollFd::from_borrowed_fd(self.waker.as_fd(), PollFlags::IN));
+        let timeout = patience.and_then(|patience| Timespec::try_from(patience).ok());
+        if rustix::event::poll(&mut fds, timeout.as_ref()).is_err() {
+            // EINTR: whatever it was, the next turn finds it.
+            return;
+        }
+        let woken = |fd: Option<&PollFd<'_>>| fd.is_some_and(|fd| !fd.revents().is_empty());
+        let kicked = woken(fds.iter().rev().nth(1));
+        let commanded = woken(fds.last());
+        drop(fds);
+        if kicked {
+            self.kicks.take();
+        }
+        if commanded {
+            let mut count = [0; 8];
+            // EAGAIN: another wait took it.
+            let _ = rustix::io::read(&*self.waker, &mut count);
+        }
+    }
+}
+
+/// Ends the process when it is dropped by a panic.
+struct EndProcess;
+
+impl Drop for EndProcess {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the RNIC's shard panicked, which is a bug: ending the process");
+            std::process::abort();
+        }
+    }
+}

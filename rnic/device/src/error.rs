@@ -1,0 +1,139 @@
+//! Why an interface could not be opened as an RNIC.
+
+use std::io;
+use std::path::PathBuf;
+
+use rnic_steering::SteeringError;
+use rnic_xsk::XskError;
+
+/// Why [`crate::Device::open`] failed: what was asked, what was found, what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// No interface of that name.
+    #[error(
+        "interface {interface} asked, but this network namespace has no such interface, only {}: \
+         name one of these, or start in the namespace that has it",
+        known.join(", ")
+    )]
+    UnknownInterface {
+        /// Its name.
+        interface: String,
+        /// The names there are.
+        known: Vec<String>,
+    },
+    /// The interface is administratively down.
+    #[error("interface {interface} is down: `ip link set dev {interface} up` first")]
+    InterfaceDown {
+        /// Its name.
+        interface: String,
+    },
+    /// The interface has no Ethernet address.
+    #[error(
+        "interface {interface} is no Ethernet interface (its link type is {found}): name one that \
+         is, such as a NIC or one end of a veth pair"
+    )]
+    NotEthernet {
+        /// Its name.
+        interface: String,
+        /// What it is.
+        found: String,
+    },
+    /// The interface has no IP address.
+    #[error(
+        "interface {interface} has no IPv4 or IPv6 address, and an RNIC needs one: `ip address add \
+         ADDRESS/PREFIX dev {interface}` first"
+    )]
+    NoAddress {
+        /// Its name.
+        interface: String,
+    },
+    /// Frames of the MTU don't fit UMEM frames.
+    #[error(
+        "interface {interface} has an MTU of {mtu} octets, but at most {most} fit a packet buffer: \
+         `ip link set dev {interface} mtu {most}` on both ends, or less"
+    )]
+    MtuTooLarge {
+        /// Its name.
+        interface: String,
+        /// What it has, octets.
+        mtu: u32,
+        /// What it may have, octets.
+        most: u32,
+    },
+    /// The number of queues is wrong.
+    #[error(
+        "{asked} queues of interface {interface} asked, but it has {found} RX queues and spreads \
+         frames over all of them: ask for {found}, or set `ethtool -L {interface} combined {asked}` \
+         (`rx {asked}` where the driver has it so)"
+    )]
+    BadQueues {
+        /// Its name.
+        interface: String,
+        /// What was asked.
+        asked: u32,
+        /// What it has.
+        found: u32,
+    },
+    /// The kernel asked for a privilege.
+    #[error(
+        "interface {interface}: {what} was refused for lack of privilege: run as root, or give the \
+         capabilities CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, and CAP_IPC_LOCK for more than 8 MiB of \
+         packet buffers"
+    )]
+    NoPrivilege {
+        /// Its name.
+        interface: String,
+        /// What was being done.
+        what: String,
+    },
+    /// XDP can't be had.
+    #[error("{source}")]
+    Steering {
+        /// Why.
+        source: SteeringError,
+    },
+    /// AF_XDP sockets can't be had.
+    #[error("{source}")]
+    Xsk {
+        /// Why.
+        source: XskError,
+    },
+    /// A value of the configuration is impossible.
+    #[error("{what} of {asked} asked: {advice}")]
+    BadConfig {
+        /// Which value.
+        what: &'static str,
+        /// What it is.
+        asked: String,
+        /// What it may be.
+        advice: String,
+    },
+    /// The capture can't be written.
+    #[error(
+        "capture file {path} can't be written: {source}: name a file in a directory that exists \
+         and may be written to"
+    )]
+    Capture {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The kernel's netlink did not tell what is needed.
+    #[error("{asked} was asked of the kernel: {found}")]
+    Netlink {
+        /// What was asked.
+        asked: String,
+        /// What came.
+        found: String,
+    },
+    /// Something else that the kernel refused.
+    #[error("{what}: {source}")]
+    Host {
+        /// What was being done.
+        what: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+}

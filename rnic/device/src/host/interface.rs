@@ -1,0 +1,108 @@
+//! An interface: its index, Ethernet address, MTU and state (RTM_GETLINK).
+
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMessage};
+use rustix::io::Errno;
+
+use super::netlink::{Netlink, NetlinkError, other};
+use crate::DeviceError;
+
+/// An Ethernet interface that is up.
+#[derive(Clone, Debug)]
+pub(crate) struct Interface {
+    pub(crate) name: String,
+    pub(crate) index: u32,
+    pub(crate) mac: [u8; 6],
+    /// Largest IP packet, octets.
+    pub(crate) mtu: u32,
+}
+
+impl Interface {
+    /// Looks up an interface by name in the network namespace of `netlink`.
+    pub(crate) fn find(netlink: &Netlink, name: &str) -> Result<Self, DeviceError> {
+        let asked = format!("interface {name}");
+        let mut message = LinkMessage::default();
+        message
+            .attributes
+            .push(LinkAttribute::IfName(name.to_owned()));
+        let link = match netlink.get(&asked, RouteNetlinkMessage::GetLink(message)) {
+            Ok(RouteNetlinkMessage::NewLink(link)) => link,
+            Ok(_) => return Err(other(&asked, "an answer to another question").into()),
+            // ERANGE and EINVAL: no name at all, or one that is too long for any interface.
+            Err(error)
+                if matches!(
+                    error.errno(),
+                    Some(Errno::NODEV | Errno::RANGE | Errno::INVAL | Errno::NOENT)
+                ) =>
+            {
+                let interface = name.to_owned();
+                return Err(DeviceError::UnknownInterface {
+                    interface,
+                    known: names(netlink),
+                });
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Self::from_link(name, &link)
+    }
+
+    fn from_link(name: &str, link: &LinkMessage) -> Result<Self, DeviceError> {
+        let interface = name.to_owned();
+        if !link.header.flags.contains(LinkFlags::Up) {
+            return Err(DeviceError::InterfaceDown { interface });
+        }
+        let mac = link
+            .attributes
+            .iter()
+            .find_map(|attribute| match attribute {
+                LinkAttribute::Address(octets) => <[u8; 6]>::try_from(octets.as_slice()).ok(),
+                _ => None,
+            });
+        let mtu = link
+            .attributes
+            .iter()
+            .find_map(|attribute| match attribute {
+                LinkAttribute::Mtu(mtu) => Some(*mtu),
+                _ => None,
+            });
+        match (link.header.link_layer_type, mac, mtu) {
+            (LinkLayerType::Ether, Some(mac), Some(mtu)) => Ok(Self {
+                name: interface,
+                index: link.header.index,
+                mac,
+                mtu,
+            }),
+            (found, ..) => Err(DeviceError::NotEthernet {
+                interface,
+                found: format!("{found:?}"),
+            }),
+        }
+    }
+}
+
+/// The names of all interfaces, for advice; none when the kernel does not tell.
+fn names(netlink: &Netlink) -> Vec<String> {
+    let all = RouteNetlinkMessage::GetLink(LinkMessage::default());
+    let found = netlink.dump("all interfaces", all).unwrap_or_default();
+    let name = |message| match message {
+        RouteNetlinkMessage::NewLink(link) => {
+            link.attributes
+                .into_iter()
+                .find_map(|attribute| match attribute {
+                    LinkAttribute::IfName(name) => Some(name),
+                    _ => None,
+                })
+        }
+        _ => None,
+    };
+    found.into_iter().filter_map(name).collect()
+}
+
+impl From<NetlinkError> for DeviceError {
+    fn from(error: NetlinkError) -> Self {
+        Self::Netlink {
+            found: error.found.to_string(),
+            asked: error.asked,
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! TCP ports, taken in the kernel and in steering for as long as the RNIC uses them.
+//!
+//! A port is taken in the kernel by a socket that is bound and never listens, so that no program
+//! of the host gets the same one. Then steering takes its frames. Both end in the opposite order
+//! when the shard says that nothing uses the port any more.
+//!
+//! A shard's word that a port is free may cross with a new use of the port that it has not seen
+//! yet. So what a shard did and said carries a [`Stamp`], and a release counts only when no use
+//! came after it.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rnic_ipc::control::{Refusal, RefusalCode};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+/// Orders what a shard did and said: greater is later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Stamp(pub(crate) u64);
+
+/// Takes frames of a local address and port away from the kernel, and gives them back.
+pub(crate) trait Claims: Send {
+    /// Takes them.
+    fn claim(&mut self, local: SocketAddr) -> Result<(), String>;
+    /// Gives them back.
+    fn release(&mut self, local: SocketAddr);
+}
+
+/// All ports that the RNIC has.
+#[derive(Debug)]
+pub(crate) struct Ports<C> {
+    inner: Mutex<Inner<C>>,
+}
+
+#[derive(Debug)]
+struct Inner<C> {
+    claims: C,
+    entries: HashMap<SocketAddr, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// Keeps the port in the kernel.
+    _socket: OwnedFd,
+    /// Whether a listener has it now, or only connections.
+    listener: bool,
+    /// Whether it was taken to listen, and not to connect from.
+    was_listener: bool,
+    /// Uses asked of the shard and not answered yet.
+    pending: u32,
+    /// When the shard last began to use it.
+    used: Option<Stamp>,
+    /// When the shard last said that nothing uses it.
+    released: Option<Stamp>,
+}
+
+/// A port that the shard is about to be asked to use.
+#[derive(Debug)]
+#[must_use = "say what the shard answered, or the port stays taken"]
+pub(crate) struct Reserved {
+    local: SocketAddr,
+    listener: bool,
+}
+
+impl Reserved {
+    /// The address with the port that was taken.
+    pub(crate) fn local(&self) -> SocketAddr {
+        self.local
+    }
+}
+
+impl<C: Claims> Ports<C> {
+    pub(crate) fn new(claims: C) -> Self {
+        Self {
+            inner: Mutex::new(Inner {
+                claims,
+                entries: HashMap::new(),
+            }),
+        }
+    }
+
+    /// Takes a port to listen on; port 0 takes one of the kernel's choice. A port that an earlier
+    /// listener left connections on may be taken again.
+    pub(crate) fn listen(&self, local: SocketAddr, scope: u32) -> Result<Reserved, Refusal> {
+        let local = plain(local);
+        let mut inner = self.lock();
+        if let Some(entry) = inner.entries.get_mut(&local) {
+            if entry.listener || !entry.was_listener {
+                return Err(in_use(
+                    local,
+                    "this RNIC listens there or connects from there already",
+                ));
+            }
+            entry.listener = true;
+            entry.pending += 1;
+            return Ok(Reserved {
+                local,
+                listener: true,
+            });
+        }
+        inner.take(local, scope, true)
+    }
+
+    /// Takes a port of the kernel's choice to connect from.
+    pub(crate) fn connect(&self, local: IpAddr, scope: u32) -> Result<Reserved, Refusal> {
+        self.lock().take(SocketAddr::new(local, 0), scope, false)
+    }
+
+    /// The shard uses the port since `stamp`.
+    pub(crate) fn used(&self, reserved: Reserved, stamp: Stamp) {
+        self.answered(reserved, Some(stamp));
+    }
+
+    /// The shard refused the use.
+    pub(crate) fn failed(&self, reserved: Reserved) {
+        self.answered(reserved, None);
+    }
+
+    fn answered(&self, reserved: Reserved, used: Option<Stamp>) {
+        let mut inner = self.lock();
+        if let Some(entry) = inner.entries.get_mut(&reserved.local) {
+            entry.pending = entry.pending.saturating_sub(1);
+            match used {
+                Some(_) => entry.used = entry.used.max(used),
+                None if reserved.listener => entry.listener = false,
+                None => {}
+            }
+        }
+        inner.settle(reserved.local);
+    }
+
+    /// A listener is gone; connections may still have the port.
+    pub(crate) fn unlistened(&self, local: SocketAddr) {
+        if let Some(entry) = self.lock().entries.get_mut(&plain(local)) {
+            entry.listener = false;
+        }
+    }
+
+    /// The shard says that at `stamp` nothing used the port.
+    pub(crate) fn released(&self, local: SocketAddr, stamp: Stamp) {
+        let local = plain(local);
+        let mut inner = self.lock();
+        if let Some(entry) = inner.entries.get_mut(&local) {
+            entry.released = entry.released.max(Some(stamp));
+        }
+        inner.settle(local);
+    }
+
+    /// What takes the frames.
+    pub(crate) fn with_claims<T>(&self, f: impl FnOnce(&mut C) -> T) -> T {
+        f(&mut self.lock().claims)
+    }
+
+    /// How many ports are taken.
+    pub(crate) fn len(&self) -> usize {
+        self.lock().entries.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<C>> {
+        // Every change to an entry is whole before anything that could panic.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<C: Claims> Inner<C> {
+    fn take(&mut self, local: SocketAddr, scope: u32, listener: bool) -> Result<Reserved, Refusal> {
+        let (socket, local) = bind(local, scope)?;
+        self.claims.claim(local).map_err(|found| Refusal {
+            code: RefusalCode::Host,
+            message: format!(
+                "the frames to {local} asked of the steering program, but it refused: {found}"
+            ),
+        })?;
+        let entry = Entry {
+            _socket: socket,
+            listener,
+            was_listener: listener,
+            pending: 1,
+            used: None,
+            released: None,
+        };
+        self.entries.insert(local, entry);
+        Ok(Reserved { local, listener })
+    }
+
+    /// Gives the port back when nothing uses it, or is about to.
+    fn settle(&mut self, local: SocketAddr) {
+        let free = self
+            .entries
+            .get(&local)
+            .is_some_and(|entry| entry.pending == 0 && entry.released >= entry.used);
+        if free {
+            self.claims.release(local);
+            self.entries.remove(&local);
+        }
+    }
+}
+
+/// Binds a TCP socket that never listens. No SO_REUSEADDR: the port is ours alone. `scope` is the
+/// interface's index, which a link-local address means nothing without.
+fn bind(local: SocketAddr, scope: u32) -> Result<(OwnedFd, SocketAddr), Refusal> {
+    let (family, address) = match local {
+        SocketAddr::V4(_) => (AddressFamily::INET, local),
+        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => (
+            AddressFamily::INET6,
+            SocketAddrV6::new(*v6.ip(), v6.port(), 0, scope).into(),
+        ),
+        SocketAddr::V6(_) => (AddressFamily::INET6, local),
+    };
+    let refused = |errno| refused(local, errno);
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .map_err(refused)?;
+    rustix::net::bind(&socket, &address).map_err(refused)?;
+    let found = rustix::net::getsockname(&socket).map_err(refused)?;
+    let port = SocketAddr::try_from(found).map_err(refused)?.port();
+    Ok((socket, SocketAddr::new(local.ip(), port)))
+}
+
+/// Address and port alone.
+fn plain(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip(), address.port())
+}
+
+fn refused(local: SocketAddr, errno: Errno) -> Refusal {
+    match errno {
+        Errno::ADDRINUSE if local.port() == 0 => in_use(local, "the kernel has no free port"),
+        Errno::ADDRINUSE => in_use(
+            local,
+            "a program of this host has it (`ss -tanp` shows which)",
+        ),
+        Errno::ADDRNOTAVAIL => Refusal {
+            code: RefusalCode::AddressNotLocal,
+            message: format!(
+                "{local} asked, but the kernel does not have that address (any more, or not before \
+                 duplicate address detection is done): see `ip address`"
+            ),
+        },
+        Errno::ACCESS => Refusal {
+            code: RefusalCode::Host,
+            message: format!(
+                "{local} asked, but the kernel keeps that port for the privileged: choose a port \
+                 of 1024 or above, or give the RNIC CAP_NET_BIND_SERVICE"
+            ),
+        },
+        errno => Refusal {
+            code: RefusalCode::Host,
+            message: format!(
+                "{local} asked, but the kernel refused to bind it: {}",
+                std::io::Error::from(errno)
+            ),
+        },
+    }
+}
+
+fn in_use(local: SocketAddr, found: &str) -> Refusal {
+    Refusal {
+        code: RefusalCode::PortInUse,
+        message: format!("{local} asked, but {found}: choose another port"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+//! The sentences in which the device refuses what the PRM granted.
+
+use rnic_engine::command::CommandError;
+use rnic_ipc::control::{MpaOptions, PRIVATE_DATA_MAX, Refusal, RefusalCode};
+use rnic_ipc::ring::RingError;
+
+use crate::driver::Stopped;
+
+/// Octets of private data that MPA revision 2 takes for itself (RFC 6581 section 4.1).
+const ENHANCED_WORDS: usize = 4;
+
+pub(crate) fn shutting_down() -> Refusal {
+    refusal(
+        RefusalCode::ShuttingDown,
+        "the RNIC is shutting down: connect again when it has started anew",
+    )
+}
+
+pub(crate) fn stopped(_: Stopped) -> Refusal {
+    shutting_down()
+}
+
+pub(crate) fn command(error: CommandError) -> Refusal {
+    let code = match &error {
+        CommandError::Unknown { .. } => RefusalCode::UnknownObject,
+        CommandError::WrongState { .. } => RefusalCode::WrongState,
+        CommandError::Limit { .. } => RefusalCode::Limit,
+        CommandError::InUse { .. } => RefusalCode::PortInUse,
+        CommandError::Invalid(_) => RefusalCode::Malformed,
+    };
+    refusal(code, &error.to_string())
+}
+
+/// A ring that the device makes for a client.
+pub(crate) fn ring(error: RingError) -> Refusal {
+    let code = match error {
+        RingError::Capacity { .. } => RefusalCode::Limit,
+        _ => RefusalCode::Host,
+    };
+    refusal(
+        code,
+        &format!("a ring for the client was to be made, but: {error}"),
+    )
+}
+
+/// Something that the kernel refused the device.
+pub(crate) fn host(what: &str, error: impl std::fmt::Display) -> Refusal {
+    refusal(
+        RefusalCode::Host,
+        &format!(
+            "{what} was asked of the kernel, but: {error} (see the limits of the RNIC's host)"
+        ),
+    )
+}
+
+pub(crate) fn descriptors(wanted: usize, found: usize) -> Refusal {
+    refusal(
+        RefusalCode::Malformed,
+        &format!("{found} descriptors came with the request, which takes {wanted}: pass {wanted}"),
+    )
+}
+
+/// What both sides of a connection may ask for.
+pub(crate) fn check_mpa(mpa: &MpaOptions, private_data: &[u8]) -> Result<(), Refusal> {
+    let most = match mpa.revision {
+        1 => PRIVATE_DATA_MAX,
+        2 => PRIVATE_DATA_MAX - ENHANCED_WORDS,
+        found => {
+            return Err(refusal(
+                RefusalCode::Malformed,
+                &format!(
+                    "MPA revision {found} asked, but only 1 and 2 exist: ask for one of these"
+                ),
+            ));
+        }
+    };
+    check_private_data(private_data, most)
+}
+
+pub(crate) fn check_private_data(private_data: &[u8], most: usize) -> Result<(), Refusal> {
+    if private_data.len() <= most {
+        return Ok(());
+    }
+    Err(refusal(
+        RefusalCode::Malformed,
+        &format!(
+            "{} octets of private data given, but at most {most} fit: send the rest in a Send",
+            private_data.len()
+        ),
+    ))
+}
+
+pub(crate) fn refusal(code: RefusalCode, message: &str) -> Refusal {
+    Refusal {
+        code,
+        message: message.to_owned(),
+    }
+}

@@ -1,0 +1,248 @@
+//! A client of the device, and what becomes of its requests.
+//!
+//! Every request asks the PRM first. What it grants is then done: in shared memory, at the shard,
+//! at the host; and the PRM is told how it ended.
+
+mod connect;
+mod memory;
+mod queues;
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rnic_engine::command::Command;
+use rnic_ipc::control::{
+    DeviceInfo, PROTOCOL_VERSION, Refusal, RefusalCode, Reply, Request, Response,
+};
+use rnic_ipc::id::ClientId;
+use rnic_ipc::ring::DoorbellConsumer;
+use rnic_ipc::transport::Channel;
+
+use crate::client::{Client, Turn};
+use crate::core::Core;
+use crate::host::address::addresses;
+use crate::{Device, counters, refuse};
+
+/// A client of the device. Dropping it takes away everything the client has: listeners are closed,
+/// connections reset, regions revoked.
+#[derive(Debug)]
+pub struct ClientSession {
+    device: Arc<Device>,
+    client: Arc<Client>,
+}
+
+/// A granted request's answer, with the descriptors that go with it.
+type Granted = Result<(Response, Vec<OwnedFd>), Refusal>;
+
+impl ClientSession {
+    pub(crate) fn new(device: Arc<Device>, client: Arc<Client>) -> Self {
+        Self { device, client }
+    }
+
+    /// Who the client is.
+    pub fn client(&self) -> ClientId {
+        self.client.id
+    }
+
+    /// The device that the client is one of.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// Carries out a request. Requests of one client are carried out one after the other; one that
+    /// waits for a neighbour keeps no other client waiting. `fds` came beside the request, the
+    /// returned ones go beside the reply. The first request must be [`Request::Hello`].
+    pub fn request(&self, request: Request, fds: Vec<OwnedFd>) -> (Reply, Vec<OwnedFd>) {
+        let granted = self.grant(request, fds);
+        self.device.handle_told();
+        match granted {
+            Ok((response, fds)) => (Ok(response), fds),
+            Err(refusal) => {
+                log::debug!("client {}: refused: {refusal}", self.client.id);
+                (Err(refusal), Vec::new())
+            }
+        }
+    }
+
+    /// `hang_up` is called once, from another thread, with the reason, when the device takes the
+    /// client away by itself: because it broke the rules of its rings or did not read its events,
+    /// or because the device shuts down. At once, when that has happened already.
+    pub fn on_removal(&self, hang_up: Box<dyn FnOnce(&str) + Send>) {
+        self.client.on_removal(hang_up);
+    }
+
+    fn grant(&self, request: Request, fds: Vec<OwnedFd>) -> Granted {
+        let mut turn = self.client.turn();
+        if let Some(refusal) = self.client.condemned() {
+            return Err(refusal.clone());
+        }
+        if self.core().is_closing() {
+            return Err(refuse::shutting_down());
+        }
+        let wanted = usize::from(matches!(request, Request::RegisterMemory { .. }));
+        if fds.len() != wanted {
+            return Err(refuse::descriptors(wanted, fds.len()));
+        }
+        match (&request, turn.greeted) {
+            (Request::Hello { .. }, true) => {
+                return Err(refuse::refusal(
+                    RefusalCode::WrongState,
+                    "a second Hello came: one is enough",
+                ));
+            }
+            (Request::Hello { .. }, false) | (_, true) => {}
+            (_, false) => {
+                return Err(refuse::refusal(
+                    RefusalCode::WrongState,
+                    "the first request was not Hello: say Hello first",
+                ));
+            }
+        }
+        self.carry_out(&mut turn, request, fds)
+    }
+
+    fn carry_out(&self, turn: &mut Turn, request: Request, fds: Vec<OwnedFd>) -> Granted {
+        match request {
+            Request::Hello { version } => self.hello(turn, version),
+            Request::QueryDevice => plain(self.query_device()),
+            Request::AllocPd => plain(self.core().prm().alloc_pd(self.id()).map(Response::Pd)),
+            Request::DeallocPd { pd } => done(self.core().prm().dealloc_pd(self.id(), pd)),
+            Request::RegisterMemory {
+                pd,
+                access,
+                base,
+                offset,
+                length,
+            } => {
+                let wanted = memory::Wanted {
+                    pd,
+                    access,
+                    base,
+                    offset,
+                    length,
+                };
+                plain(self.register_memory(turn, &wanted, fds))
+            }
+            Request::DeregisterMemory { stag } => done(self.deregister_memory(turn, stag)),
+            Request::CreateCq { depth } => self.create_cq(depth),
+            Request::DestroyCq { cq } => done(self.destroy_cq(cq)),
+            Request::CreateQp(attributes) => self.create_qp(attributes),
+            Request::DestroyQp { qp } => done(self.destroy_qp(qp)),
+            Request::QueryQp { qp } => plain(self.query_qp(qp).map(Response::QpState)),
+            Request::Listen { local, backlog } => plain(self.listen(local, backlog)),
+            Request::Unlisten { listener } => done(self.unlisten(listener)),
+            Request::Connect {
+                qp,
+                remote,
+                local,
+                mpa,
+                private_data,
+            } => {
+                let wanted = connect::Wanted {
+                    remote,
+                    local,
+                    mpa,
+                    private_data,
+                };
+                done(self.connect(qp, wanted))
+            }
+            Request::Accept {
+                request,
+                qp,
+                mpa,
+                private_data,
+            } => done(self.accept(request, qp, mpa, private_data)),
+            Request::Reject {
+                request,
+                private_data,
+            } => done(self.reject(request, private_data)),
+            Request::Disconnect { qp, abort } => done(self.disconnect(qp, abort)),
+            Request::QueryCounters { first } => plain(
+                self.core()
+                    .counters()
+                    .map(|all| Response::Counters(counters::page(all, first))),
+            ),
+        }
+    }
+
+    fn hello(&self, turn: &mut Turn, version: u32) -> Granted {
+        if version != PROTOCOL_VERSION {
+            return Err(refuse::refusal(
+                RefusalCode::Version,
+                &format!(
+                    "version {version} of the control messages asked, but this RNIC speaks \
+                     {PROTOCOL_VERSION}: use a client library of the same release"
+                ),
+            ));
+        }
+        let host = |what| move |error| refuse::host(what, error);
+        // Each queue pair has at most one doorbell under way, so the ring never fills.
+        let most = self.core().prm().limits().per_client.queue_pairs;
+        let entries = most.max(1).checked_next_power_of_two().unwrap_or(1 << 31);
+        let (doorbells, memory) = DoorbellConsumer::create(entries).map_err(refuse::ring)?;
+        let (kick, kicked) = rnic_ipc::wake::pair()
+            .map_err(|errno| refuse::host("a socket pair for kicks", errno))?;
+        let (events, theirs) =
+            Channel::pair().map_err(|error| refuse::host("a socket pair for events", error))?;
+        self.core()
+            .driver
+            .kicks()
+            .add(self.id(), kicked)
+            .map_err(host("to watch the kick socket"))?;
+        let client = self.id();
+        self.core()
+            .execute(Command::AddClient { client, doorbells })?;
+        self.client.events.open(events);
+        turn.greeted = true;
+        let fds = vec![theirs.into_fd(), memory, kick.into_fd()];
+        Ok((
+            Response::Welcome {
+                client,
+                doorbells: entries,
+            },
+            fds,
+        ))
+    }
+
+    fn query_device(&self) -> Result<Response, Refusal> {
+        let core = self.core();
+        let addresses = addresses(&core.netlink, core.interface.index)
+            .map_err(|error| refuse::host("the interface's addresses", error))?;
+        let limits = core.config.limits.clone();
+        Ok(Response::Device(DeviceInfo {
+            interface: core.interface.name.clone(),
+            xdp_mode: core.xdp_mode.clone(),
+            addresses,
+            mtu: core.interface.mtu,
+            queues: core.queues,
+            max_sge: limits.sges,
+            max_queue_depth: limits.queue_depth,
+        }))
+    }
+
+    fn core(&self) -> &Arc<Core> {
+        self.device.core()
+    }
+
+    fn id(&self) -> ClientId {
+        self.client.id
+    }
+}
+
+impl Drop for ClientSession {
+    fn drop(&mut self) {
+        self.core().take_away(&self.client);
+        log::debug!("client {} is gone", self.client.id);
+    }
+}
+
+fn plain(result: Result<Response, Refusal>) -> Granted {
+    result.map(|response| (response, Vec::new()))
+}
+
+fn done(result: Result<(), Refusal>) -> Granted {
+    result.map(|()| (Response::Done, Vec::new()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+//! Listening, connecting, accepting, rejecting, disconnecting.
+
+use std::net::{IpAddr, SocketAddr};
+
+use rnic_engine::command::Command;
+use rnic_engine::net::Path;
+use rnic_ipc::control::{MpaOptions, PRIVATE_DATA_MAX, QpState, Refusal, RefusalCode, Response};
+use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
+use rnic_prm::ListenGrant;
+
+use super::ClientSession;
+use crate::host::address::addresses;
+use crate::host::neighbour;
+use crate::host::ports::{Reserved, Stamp};
+use crate::host::route::Route;
+use crate::refuse;
+
+/// How a client wants to be connected.
+pub(super) struct Wanted {
+    pub(super) remote: SocketAddr,
+    pub(super) local: Option<IpAddr>,
+    pub(super) mpa: MpaOptions,
+    pub(super) private_data: Vec<u8>,
+}
+
+impl ClientSession {
+    pub(super) fn listen(&self, local: SocketAddr, backlog: u32) -> Result<Response, Refusal> {
+        self.check_local(local.ip())?;
+        let grant = self.core().prm().listen(self.id(), backlog)?;
+        match self.add_listener(&grant, local) {
+            Ok(local) => {
+                let listener = *grant.listener();
+                self.core().prm().listening(grant, local);
+                log::info!("client {}: listening at {local}", self.id());
+                Ok(Response::Listening { listener, local })
+            }
+            Err(refusal) => {
+                self.core().prm().listen_failed(grant);
+                Err(refusal)
+            }
+        }
+    }
+
+    fn add_listener(&self, grant: &ListenGrant, local: SocketAddr) -> Result<SocketAddr, Refusal> {
+        let core = self.core();
+        let reserved = core.ports.listen(local, core.interface.index)?;
+        let local = reserved.local();
+        let listened = core.execute(Command::Listen {
+            client: self.id(),
+            listener: *grant.listener(),
+            local,
+            backlog: *grant.backlog(),
+        });
+        self.settle(reserved, listened)?;
+        Ok(local)
+    }
+
+    pub(super) fn unlisten(&self, listener: ListenerId) -> Result<(), Refusal> {
+        let removal = self.core().prm().unlisten(self.id(), listener)?;
+        let unlistened = self.core().execute(Command::Unlisten { listener });
+        self.core().ports.unlistened(*removal.local());
+        self.core().prm().unlistened(removal);
+        unlistened.map(|_| ())
+    }
+
+    /// Finds the way to the peer, which may take seconds, and then connects.
+    pub(super) fn connect(&self, qp: QpNum, wanted: Wanted) -> Result<(), Refusal> {
+        refuse::check_mpa(&wanted.mpa, &wanted.private_data)?;
+        check_remote(wanted.remote)?;
+        // Said at once, rather than after the way is found.
+        let state = self.query_qp(qp)?;
+        if state != QpState::Idle {
+            return Err(refuse::refusal(
+                RefusalCode::WrongState,
+                &format!("the queue pair is {state:?}, but must be Idle: create a new one"),
+            ));
+        }
+        let (local, path) = self.find_way(wanted.remote.ip(), wanted.local)?;
+        let core = self.core();
+        let granted = core.prm().use_qp(self.id(), qp)?;
+        let reserved = core.ports.connect(local, core.interface.index)?;
+        let connecting = core.execute(Command::Connect {
+            qp: *granted.qp(),
+            local: reserved.local(),
+            remote: wanted.remote,
+            path,
+            mpa: wanted.mpa,
+            private_data: wanted.private_data,
+        });
+        self.settle(reserved, connecting)
+    }
+
+    /// Our address towards `remote`, and how frames get there.
+    fn find_way(&self, remote: IpAddr, local: Option<IpAddr>) -> Result<(IpAddr, Path), Refusal> {
+        let core = self.core();
+        if let Some(local) = local {
+            self.check_local(local)?;
+        }
+        let route = Route::find(&core.netlink, &core.interface, remote, local)?;
+        self.check_local(route.source)?;
+        let timeout = core.config.resolve_timeout;
+        let mac = neighbour::resolve(&core.netlink, &core.interface, route.next_hop, timeout)?;
+        let path = Path {
+            src_mac: core.interface.mac,
+            dst_mac: mac,
+            vlan: None,
+            mtu: route.mtu,
+        };
+        Ok((route.source, path))
+    }
+
+    pub(super) fn accept(
+        &self,
+        request: ConnRequestId,
+        qp: QpNum,
+        mpa: MpaOptions,
+        private_data: Vec<u8>,
+    ) -> Result<(), Refusal> {
+        refuse::check_mpa(&mpa, &private_data)?;
+        let grant = self.core().prm().accept(self.id(), request, qp)?;
+        let (request, qp) = (*grant.request(), *grant.qp());
+        self.core().execute(Command::Accept {
+            request,
+            qp,
+            mpa,
+            private_data,
+        })?;
+        self.core().prm().accepted(grant);
+        Ok(())
+    }
+
+    pub(super) fn reject(
+        &self,
+        request: ConnRequestId,
+        private_data: Vec<u8>,
+    ) -> Result<(), Refusal> {
+        refuse::check_private_data(&private_data, PRIVATE_DATA_MAX)?;
+        let grant = self.core().prm().reject(self.id(), request)?;
+        let request = *grant.request();
+        self.core()
+            .execute(Command::Reject {
+                request,
+                private_data,
+            })
+            .map(|_| ())
+    }
+
+    pub(super) fn disconnect(&self, qp: QpNum, abort: bool) -> Result<(), Refusal> {
+        let granted = self.core().prm().use_qp(self.id(), qp)?;
+        self.core()
+            .execute(Command::Disconnect {
+                qp: *granted.qp(),
+                abort,
+            })
+            .map(|_| ())
+    }
+
+    /// Books how the shard took the use of a port.
+    fn settle<T>(
+        &self,
+        reserved: Reserved,
+        answer: Result<(T, Stamp), Refusal>,
+    ) -> Result<(), Refusal> {
+        match answer {
+            Ok((_, stamp)) => {
+                self.core().ports.used(reserved, stamp);
+                Ok(())
+            }
+            Err(refusal) => {
+                self.core().ports.failed(reserved);
+                Err(refusal)
+            }
+        }
+    }
+
+    /// That the address is one of our interface.
+    fn check_local(&self, address: IpAddr) -> Result<(), Refusal> {
+        let core = self.core();
+        let found = addresses(&core.netlink, core.interface.index)
+            .map_err(|error| refuse::host("the interface's addresses", error))?;
+        if found.contains(&address) {
+            return Ok(());
+        }
+        let found: Vec<_> = found.iter().map(IpAddr::to_string).collect();
+        Err(refuse::refusal(
+            RefusalCode::AddressNotLocal,
+            &format!(
+                "local address {address} asked, but interface {} has only {}: use one of these",
+                core.interface.name,
+                found.join(", ")
+            ),
+        ))
+    }
+}
+
+fn check_remote(remote: SocketAddr) -> Result<(), Refusal> {
+    let address = remote.ip();
+    if remote.port() != 0 && !address.is_unspecified() && !address.is_multicast() {
+        return Ok(());
+    }
+    Err(refuse::refusal(
+        RefusalCode::Malformed,
+        &format!("a connection to {remote} asked: name a unicast address and a port above 0"),
+    ))
+}

@@ -1,0 +1,97 @@
+//! Registering and revoking memory.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rnic_engine::command::Command;
+use rnic_engine::region::RegionMemory;
+use rnic_ipc::control::{Access, Refusal, RefusalCode, Response};
+use rnic_ipc::id::PdId;
+use rnic_ipc::shm::{SharedMemory, ShmError};
+
+use super::ClientSession;
+use crate::client::Turn;
+use crate::refuse;
+
+/// What a client wants registered.
+pub(super) struct Wanted {
+    pub(super) pd: PdId,
+    pub(super) access: Access,
+    pub(super) base: u64,
+    pub(super) offset: u64,
+    pub(super) length: u64,
+}
+
+impl ClientSession {
+    pub(super) fn register_memory(
+        &self,
+        turn: &mut Turn,
+        wanted: &Wanted,
+        fds: Vec<OwnedFd>,
+    ) -> Result<Response, Refusal> {
+        let &Wanted {
+            pd,
+            access,
+            base,
+            offset,
+            length,
+        } = wanted;
+        let grant = self
+            .core()
+            .prm()
+            .register_region(self.id(), pd, access, base, length)?;
+        match self.add_region(&grant, offset, fds) {
+            Ok(memory) => {
+                let stag = grant.stag().0;
+                turn.memory.insert(stag, memory);
+                self.core().prm().region_registered(grant);
+                Ok(Response::Region { stag })
+            }
+            Err(refusal) => {
+                self.core().prm().region_failed(grant);
+                Err(refusal)
+            }
+        }
+    }
+
+    fn add_region(
+        &self,
+        grant: &rnic_prm::RegionGrant,
+        offset: u64,
+        fds: Vec<OwnedFd>,
+    ) -> Result<Arc<SharedMemory>, Refusal> {
+        let fd = fds.first().ok_or_else(|| refuse::descriptors(1, 0))?;
+        let memory = SharedMemory::map(fd, offset, *grant.length()).map_err(bad_memory)?;
+        let memory = Arc::new(memory);
+        let len = memory.len();
+        self.core().execute(Command::AddRegion {
+            stag: *grant.stag(),
+            pd: *grant.pd(),
+            access: *grant.access(),
+            base: *grant.base(),
+            memory: RegionMemory::Shared {
+                memory: memory.clone(),
+                offset: 0,
+                len,
+            },
+        })?;
+        Ok(memory)
+    }
+
+    pub(super) fn deregister_memory(&self, turn: &mut Turn, stag: u32) -> Result<(), Refusal> {
+        let revocation = self.core().prm().deregister_region(self.id(), stag)?;
+        let stag = *revocation.stag();
+        let revoked = self.core().execute(Command::RemoveRegion { stag });
+        self.core().prm().region_revoked(revocation);
+        turn.memory.remove(&stag.0);
+        revoked.map(|_| ())
+    }
+}
+
+fn bad_memory(error: ShmError) -> Refusal {
+    let code = match error {
+        ShmError::Host { .. } => RefusalCode::Host,
+        _ => RefusalCode::BadMemory,
+    };
+    refuse::refusal(code, &format!("memory to register: {error}"))
+}

@@ -1,0 +1,205 @@
+//! Clients of a device whose link is in memory and whose interface is the loopback: everything
+//! between a request and the shard, without privilege.
+
+mod hello;
+mod lifetimes;
+mod listening;
+mod memory;
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rnic_engine::shard::{Shard, ShardConfig};
+use rnic_ipc::control::{
+    Access, PROTOCOL_VERSION, QpAttributes, RefusalCode, Reply, Request, Response,
+};
+use rnic_ipc::id::{CqId, PdId, QpNum};
+use rnic_ipc::shm::SharedMemory;
+use rnic_xsk::{ChunkSize, MemoryPort, MemoryWire, Umem};
+
+use crate::core::{Core, Parts};
+use crate::driver::{Driver, Engine};
+use crate::host::interface::Interface;
+use crate::host::netlink::Netlink;
+use crate::{ClientSession, Credentials, Device, DeviceConfig, Driving, Limits};
+
+const CREDENTIALS: Credentials = Credentials {
+    uid: 1000,
+    gid: 1000,
+    pid: 77,
+};
+const LOCALHOST: &str = "127.0.0.1:0";
+
+/// A device on the loopback, with the far end of its link.
+struct Bench {
+    device: Arc<Device>,
+    _wire: MemoryWire,
+}
+
+impl Bench {
+    fn new(driving: Driving) -> Self {
+        Self::with_limits(driving, Limits::default())
+    }
+
+    fn with_limits(driving: Driving, limits: Limits) -> Self {
+        let (umem, pool) = Umem::heap(2048, ChunkSize::Octets2048);
+        let (port, wire) = MemoryPort::intercepted(&umem, 64);
+        let zero = userspace_tcp::Instant::ZERO;
+        let shard = Shard::new(ShardConfig::default(), pool, vec![port], zero);
+        let engine = Engine::new(shard, Instant::now());
+        let mut config = DeviceConfig::new("lo");
+        config.limits = limits;
+        config.resolve_timeout = Duration::from_millis(50);
+        let driver = match driving {
+            Driving::Threaded => Driver::threaded(engine, config.idle_spin),
+            Driving::Inline => Driver::inline(Box::new(engine)),
+        };
+        let name = "lo".to_owned();
+        let core = Core::new(Parts {
+            config,
+            interface: Interface {
+                name,
+                index: 1,
+                mac: [2, 0, 0, 0, 0, 1],
+                mtu: 1500,
+            },
+            xdp_mode: "generic".to_owned(),
+            queues: 1,
+            netlink: Netlink::open().unwrap(),
+            steering: None,
+            driver: driver.unwrap(),
+            capture: None,
+        });
+        Self {
+            device: Device::start(Arc::new(core)).unwrap(),
+            _wire: wire,
+        }
+    }
+
+    fn stranger(&self) -> ClientSession {
+        self.device.connect_client(CREDENTIALS).unwrap()
+    }
+
+    fn client(&self) -> ClientSession {
+        let session = self.stranger();
+        let hello = Request::Hello {
+            version: PROTOCOL_VERSION,
+        };
+        session.request(hello, Vec::new()).0.unwrap();
+        session
+    }
+
+    fn level(&self, name: &str) -> u64 {
+        let counters = self.device.counters().unwrap();
+        let found = counters.iter().find(|(found, _)| found == name);
+        found
+            .unwrap_or_else(|| panic!("no counter {name}: {counters:?}"))
+            .1
+    }
+
+    /// Waits for something that another thread, or driving, brings about.
+    #[track_caller]
+    fn until(&self, what: &str, mut condition: impl FnMut() -> bool) {
+        let end = Instant::now() + Duration::from_secs(10);
+        while !condition() {
+            assert!(Instant::now() < end, "{what} does not come about");
+            if !self.device.drive() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+fn both() -> [Bench; 2] {
+    [Bench::new(Driving::Inline), Bench::new(Driving::Threaded)]
+}
+
+fn ask(session: &ClientSession, request: Request) -> Reply {
+    session.request(request, Vec::new()).0
+}
+
+#[track_caller]
+fn refused(reply: Reply) -> RefusalCode {
+    let refusal = reply.unwrap_err();
+    assert!(!refusal.message.is_empty());
+    refusal.code
+}
+
+fn pd(session: &ClientSession) -> PdId {
+    match ask(session, Request::AllocPd) {
+        Ok(Response::Pd(pd)) => pd,
+        reply => panic!("{reply:?}"),
+    }
+}
+
+fn cq(session: &ClientSession) -> CqId {
+    match session.request(Request::CreateCq { depth: 16 }, Vec::new()) {
+        (Ok(Response::Cq { cq, depth: 16 }), fds) if fds.len() == 2 => cq,
+        reply => panic!("{reply:?}"),
+    }
+}
+
+fn qp(session: &ClientSession, pd: PdId, cq: CqId) -> QpNum {
+    let attributes = QpAttributes {
+        pd,
+        send_cq: cq,
+        recv_cq: cq,
+        sq_depth: 16,
+        rq_depth: 16,
+        max_sge: 4,
+        signal_all: false,
+    };
+    match session.request(Request::CreateQp(attributes), Vec::new()) {
+        (
+            Ok(Response::Qp {
+                qp,
+                sq_slots: 32,
+                rq_slots: 32,
+            }),
+            fds,
+        ) if fds.len() == 1 => qp,
+        reply => panic!("{reply:?}"),
+    }
+}
+
+fn memfd(octets: usize) -> OwnedFd {
+    SharedMemory::create("test", octets).unwrap().1
+}
+
+fn register(pd: PdId, length: u64) -> Request {
+    let access = Access {
+        local_write: true,
+        remote_read: true,
+        remote_write: true,
+    };
+    Request::RegisterMemory {
+        pd,
+        access,
+        base: 0x10_0000,
+        offset: 0,
+        length,
+    }
+}
+
+fn region(session: &ClientSession, pd: PdId) -> u32 {
+    match session.request(register(pd, 8192), vec![memfd(8192)]).0 {
+        Ok(Response::Region { stag }) => stag,
+        reply => panic!("{reply:?}"),
+    }
+}
+
+fn listen(session: &ClientSession, local: &str) -> Result<SocketAddr, RefusalCode> {
+    match ask(
+        session,
+        Request::Listen {
+            local: local.parse().unwrap(),
+            backlog: 4,
+        },
+    ) {
+        Ok(Response::Listening { local, .. }) => Ok(local),
+        Ok(response) => panic!("{response:?}"),
+        Err(refusal) => Err(refusal.code),
+    }
+}

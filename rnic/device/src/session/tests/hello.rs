@@ -1,0 +1,117 @@
+//! The first words, and what the device tells of itself.
+
+use super::*;
+
+#[test]
+fn nothing_is_granted_before_hello() {
+    let bench = Bench::new(Driving::Inline);
+    let session = bench.stranger();
+    assert_eq!(
+        refused(ask(&session, Request::AllocPd)),
+        RefusalCode::WrongState
+    );
+    assert_eq!(
+        refused(ask(&session, Request::QueryDevice)),
+        RefusalCode::WrongState
+    );
+}
+
+#[test]
+fn another_version_is_refused() {
+    let bench = Bench::new(Driving::Inline);
+    let session = bench.stranger();
+    let reply = ask(
+        &session,
+        Request::Hello {
+            version: PROTOCOL_VERSION + 1,
+        },
+    );
+    assert_eq!(refused(reply), RefusalCode::Version);
+}
+
+#[test]
+fn hello_gives_three_descriptors_and_is_said_once() {
+    for bench in both() {
+        let session = bench.stranger();
+        let hello = Request::Hello {
+            version: PROTOCOL_VERSION,
+        };
+        let (reply, fds) = session.request(hello.clone(), Vec::new());
+        match reply.unwrap() {
+            Response::Welcome { client, doorbells } => {
+                assert_eq!(client, session.client());
+                assert!(doorbells >= Limits::default().per_client.queue_pairs);
+                assert!(doorbells.is_power_of_two());
+            }
+            response => panic!("{response:?}"),
+        }
+        assert_eq!(fds.len(), 3);
+        assert_eq!(refused(ask(&session, hello)), RefusalCode::WrongState);
+    }
+}
+
+#[test]
+fn clients_beyond_the_limit_are_turned_away_until_one_goes() {
+    let bench = Bench::with_limits(
+        Driving::Inline,
+        Limits {
+            clients: 1,
+            ..Limits::default()
+        },
+    );
+    let first = bench.client();
+    let refusal = bench.device.connect_client(CREDENTIALS).unwrap_err();
+    assert_eq!(refusal.code, RefusalCode::Limit);
+    drop(first);
+    bench.client();
+}
+
+#[test]
+fn the_device_describes_itself() {
+    for bench in both() {
+        let session = bench.client();
+        let Ok(Response::Device(info)) = ask(&session, Request::QueryDevice) else {
+            panic!("no description");
+        };
+        assert_eq!(info.interface, "lo");
+        assert_eq!(info.mtu, 1500);
+        assert!(info.addresses.contains(&"127.0.0.1".parse().unwrap()));
+    }
+}
+
+#[test]
+fn counters_come_in_pages_until_an_empty_one() {
+    for bench in both() {
+        let session = bench.client();
+        let mut found: Vec<(String, u64)> = Vec::new();
+        loop {
+            let first = found.len() as u32;
+            match ask(&session, Request::QueryCounters { first }) {
+                Ok(Response::Counters(page)) if page.is_empty() => break,
+                Ok(Response::Counters(page)) => found.extend(page),
+                reply => panic!("{reply:?}"),
+            }
+        }
+        assert!(
+            found.contains(&("device_clients".to_owned(), 1)),
+            "{found:?}"
+        );
+        let mut names: Vec<_> = found.iter().map(|(name, _)| name).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), found.len(), "a name twice in {found:?}");
+    }
+}
+
+#[test]
+fn descriptors_that_do_not_belong_are_refused() {
+    let bench = Bench::new(Driving::Inline);
+    let session = bench.client();
+    let (reply, _) = session.request(Request::AllocPd, vec![memfd(4096)]);
+    assert_eq!(refused(reply), RefusalCode::Malformed);
+    let pd = pd(&session);
+    assert_eq!(
+        refused(ask(&session, register(pd, 4096))),
+        RefusalCode::Malformed
+    );
+}

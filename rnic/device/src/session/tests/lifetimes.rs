@@ -1,0 +1,142 @@
+//! What becomes of a client's objects when the client, or the device, ends.
+
+use std::net::TcpListener;
+use std::sync::mpsc;
+
+use super::*;
+
+/// One of everything.
+fn furnish(session: &ClientSession) -> SocketAddr {
+    let pd = pd(session);
+    region(session, pd);
+    let cq = cq(session);
+    qp(session, pd, cq);
+    listen(session, LOCALHOST).unwrap()
+}
+
+#[test]
+fn everything_goes_with_the_session() {
+    for bench in both() {
+        let watcher = bench.client();
+        let session = bench.client();
+        let local = furnish(&session);
+        assert_eq!(bench.level("queue_pairs"), 1);
+        assert_eq!(bench.level("regions"), 1);
+        drop(session);
+        bench.until("the port is free", || TcpListener::bind(local).is_ok());
+        assert_eq!(bench.level("queue_pairs"), 0);
+        assert_eq!(bench.level("regions"), 0);
+        assert_eq!(bench.level("device_clients"), 1);
+        assert_eq!(bench.level("device_ports"), 0);
+        ask(&watcher, Request::AllocPd).unwrap();
+    }
+}
+
+#[test]
+fn queues_go_in_their_order() {
+    for bench in both() {
+        let session = bench.client();
+        let pd = pd(&session);
+        let cq = cq(&session);
+        let qp = qp(&session, pd, cq);
+        assert_eq!(
+            refused(ask(&session, Request::DestroyCq { cq })),
+            RefusalCode::Busy
+        );
+        assert_eq!(
+            ask(&session, Request::QueryQp { qp }),
+            Ok(Response::QpState(rnic_ipc::control::QpState::Idle))
+        );
+        ask(&session, Request::DestroyQp { qp }).unwrap();
+        ask(&session, Request::DestroyCq { cq }).unwrap();
+        ask(&session, Request::DeallocPd { pd }).unwrap();
+    }
+}
+
+#[test]
+fn a_client_that_spoils_its_doorbell_ring_loses_all_and_nobody_else_anything() {
+    for bench in both() {
+        let session = bench.stranger();
+        let hello = Request::Hello {
+            version: PROTOCOL_VERSION,
+        };
+        let (reply, fds) = session.request(hello, Vec::new());
+        assert!(reply.is_ok());
+        let neighbour = bench.client();
+        let theirs = furnish(&neighbour);
+        let ours = furnish(&session);
+        let (sender, removed) = mpsc::channel();
+        session.on_removal(Box::new(move |reason| drop(sender.send(reason.to_owned()))));
+
+        let size = rustix::fs::fstat(&fds[1]).unwrap().st_size as u64;
+        let ring = SharedMemory::map(&fds[1], 0, size).unwrap();
+        ring.fill(0, ring.len(), 0xff).unwrap();
+        // A sleeping shard is kicked.
+        rustix::net::send(&fds[2], &[1], rustix::net::SendFlags::empty()).unwrap();
+
+        let mut reason = String::new();
+        bench.until("the client is taken away", || {
+            removed.try_recv().map(|found| reason = found).is_ok()
+        });
+        assert!(reason.contains("doorbell"), "{reason}");
+        bench.until("the port is free", || TcpListener::bind(ours).is_ok());
+        assert_eq!(
+            refused(ask(&session, Request::AllocPd)),
+            RefusalCode::Malformed
+        );
+        assert!(TcpListener::bind(theirs).is_err());
+        assert_eq!(bench.level("queue_pairs"), 1);
+        ask(&neighbour, Request::AllocPd).unwrap();
+        drop(session);
+        assert_eq!(bench.level("device_clients"), 1);
+    }
+}
+
+#[test]
+fn a_shutdown_ends_all_and_refuses_the_rest() {
+    for bench in both() {
+        let session = bench.client();
+        let local = furnish(&session);
+        let (sender, removed) = mpsc::channel();
+        session.on_removal(Box::new(move |reason| drop(sender.send(reason.to_owned()))));
+        bench.device.shutdown();
+        assert!(removed.recv().unwrap().contains("shutting down"));
+        assert!(TcpListener::bind(local).is_ok());
+        assert_eq!(
+            refused(ask(&session, Request::AllocPd)),
+            RefusalCode::ShuttingDown
+        );
+        let refusal = bench.device.connect_client(CREDENTIALS).unwrap_err();
+        assert_eq!(refusal.code, RefusalCode::ShuttingDown);
+        assert_eq!(
+            bench.device.counters().unwrap_err().code,
+            RefusalCode::ShuttingDown
+        );
+        bench.device.shutdown();
+    }
+}
+
+#[test]
+fn a_client_that_hung_up_its_kick_socket_does_not_keep_the_shard_awake() {
+    let bench = Bench::new(Driving::Threaded);
+    let session = bench.stranger();
+    let hello = Request::Hello {
+        version: PROTOCOL_VERSION,
+    };
+    let (reply, fds) = session.request(hello, Vec::new());
+    assert!(reply.is_ok());
+    drop(fds);
+    // Still served: only the kick socket is gone.
+    std::thread::sleep(Duration::from_millis(20));
+    ask(&session, Request::AllocPd).unwrap();
+}
+
+#[test]
+fn a_removal_that_has_happened_is_told_at_once() {
+    let bench = Bench::new(Driving::Inline);
+    let session = bench.client();
+    bench.device.shutdown();
+    let (sender, removed) = mpsc::channel();
+    session.on_removal(Box::new(move |reason| drop(sender.send(reason.to_owned()))));
+    assert!(removed.try_recv().is_ok());
+}

@@ -1,0 +1,69 @@
+//! Registering memory.
+
+use std::os::fd::AsFd;
+
+use rustix::fs::{MemfdFlags, SealFlags};
+
+use super::*;
+
+#[test]
+fn memory_is_registered_and_revoked() {
+    for bench in both() {
+        let session = bench.client();
+        let pd = pd(&session);
+        let stag = region(&session, pd);
+        assert_ne!(stag, 0);
+        assert_eq!(
+            refused(ask(&session, Request::DeallocPd { pd })),
+            RefusalCode::Busy
+        );
+        ask(&session, Request::DeregisterMemory { stag }).unwrap();
+        let again = ask(&session, Request::DeregisterMemory { stag });
+        assert_eq!(refused(again), RefusalCode::UnknownObject);
+        ask(&session, Request::DeallocPd { pd }).unwrap();
+    }
+}
+
+#[test]
+fn memory_that_could_vanish_is_refused() {
+    let bench = Bench::new(Driving::Inline);
+    let session = bench.client();
+    let pd = pd(&session);
+    let unsealed =
+        rustix::fs::memfd_create("unsealed", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+            .unwrap();
+    rustix::fs::ftruncate(&unsealed, 8192).unwrap();
+    let sealed = unsealed.as_fd().try_clone_to_owned().unwrap();
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(8192).unwrap();
+    let bad = |fd| refused(session.request(register(pd, 8192), vec![fd]).0);
+    assert_eq!(bad(unsealed), RefusalCode::BadMemory);
+    assert_eq!(bad(OwnedFd::from(file)), RefusalCode::BadMemory);
+    assert_eq!(bad(memfd(4096)), RefusalCode::BadMemory);
+    rustix::fs::fcntl_add_seals(&sealed, SealFlags::SHRINK).unwrap();
+    session.request(register(pd, 8192), vec![sealed]).0.unwrap();
+}
+
+#[test]
+fn a_refused_registration_leaves_nothing_behind() {
+    let bench = Bench::new(Driving::Inline);
+    let session = bench.client();
+    let pd = pd(&session);
+    let (reply, _) = session.request(register(pd, 8192), vec![memfd(4096)]);
+    assert_eq!(refused(reply), RefusalCode::BadMemory);
+    ask(&session, Request::DeallocPd { pd }).unwrap();
+}
+
+#[test]
+fn another_clients_domain_and_stag_are_unknown() {
+    for bench in both() {
+        let (us, them) = (bench.client(), bench.client());
+        let theirs = pd(&them);
+        let stag = region(&them, theirs);
+        let (reply, _) = us.request(register(theirs, 8192), vec![memfd(8192)]);
+        assert_eq!(refused(reply), RefusalCode::UnknownObject);
+        let reply = ask(&us, Request::DeregisterMemory { stag });
+        assert_eq!(refused(reply), RefusalCode::UnknownObject);
+        ask(&them, Request::DeregisterMemory { stag }).unwrap();
+    }
+}
