@@ -1,0 +1,87 @@
+//! From the command line to the last client, and out again.
+
+use rnic_device::{Device, DeviceError};
+use rnic_ipc::transport::TransportError;
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+
+use crate::cli::Cli;
+use crate::clients::Clients;
+use crate::signals::Signals;
+use crate::socket::{SocketError, SocketFile};
+
+/// Threads for clients that are being turned away, beside those of clients that are served.
+const SPARE_THREADS: usize = 16;
+/// How long to wait before accepting again when no descriptor is left.
+const EXHAUSTED_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// Why the daemon could not start, or had to end.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServeError {
+    /// The socket file.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// The interface.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Signals.
+    #[error(
+        "SIGTERM and SIGINT were to come by a descriptor (signalfd), but the kernel refused: {0}"
+    )]
+    Signals(nix::errno::Errno),
+    /// The wait for clients.
+    #[error("waiting for clients, but the kernel refused: {0}")]
+    Wait(Errno),
+}
+
+/// Opens the device and serves clients until a signal comes.
+pub(crate) fn serve(cli: &Cli) -> Result<(), ServeError> {
+    // Before any thread exists, so that all of them leave the signals to us.
+    let signals = Signals::block().map_err(ServeError::Signals)?;
+    SocketFile::clear(&cli.socket)?;
+    let config = cli.device();
+    let most_clients = config.limits.clients as usize + SPARE_THREADS;
+    let device = Device::open(config)?;
+    let socket = SocketFile::bind(&cli.socket, cli.socket_mode)?;
+    let mut clients = Clients::new(device.clone(), most_clients);
+    log::info!("ready: listening on {}", cli.socket.display());
+
+    let ended = accept_until_signal(&socket, &signals, &mut clients);
+    // No new clients; then the old ones.
+    drop(socket);
+    device.shutdown();
+    clients.join();
+    ended
+}
+
+fn accept_until_signal(
+    socket: &SocketFile,
+    signals: &Signals,
+    clients: &mut Clients,
+) -> Result<(), ServeError> {
+    loop {
+        let mut fds = [
+            PollFd::new(socket.listener(), PollFlags::IN),
+            PollFd::new(signals, PollFlags::IN),
+        ];
+        match rustix::event::poll(&mut fds, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(ServeError::Wait(errno)),
+        }
+        let client_waits = !fds[0].revents().is_empty();
+        if let Some(signal) = signals.take() {
+            log::info!("{signal} came: ending");
+            return Ok(());
+        }
+        if client_waits {
+            match socket.listener().accept() {
+                Ok(channel) => clients.serve(channel),
+                Err(TransportError::Host { errno, .. }) => {
+                    log::error!("a client can't be accepted: {errno}");
+                    std::thread::sleep(EXHAUSTED_PAUSE);
+                }
+                Err(error) => log::error!("a client can't be accepted: {error}"),
+            }
+        }
+    }
+}

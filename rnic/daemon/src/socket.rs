@@ -1,0 +1,179 @@
+//! The socket file: made with its permissions, kept apart from another daemon's, removed at the
+//! end.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rnic_ipc::transport::{Channel, ChannelListener, TransportError};
+use rustix::fs::Mode;
+use rustix::io::Errno;
+
+/// Clients that wait to be accepted.
+const BACKLOG: i32 = 64;
+
+/// A socket file that is ours. Dropping it removes the file.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    listener: ChannelListener,
+    path: PathBuf,
+    /// Device and inode number, by which a file that took our place is known.
+    identity: (u64, u64),
+}
+
+/// Why the socket can't be had.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SocketError {
+    /// Somebody answers there.
+    #[error(
+        "socket {} asked, but another rnicd answers there: end it, or name another with --socket",
+        path.display()
+    )]
+    Taken {
+        /// The socket's path.
+        path: PathBuf,
+    },
+    /// There is something else.
+    #[error(
+        "socket {} asked, but a file that is no socket is there: name another with --socket",
+        path.display()
+    )]
+    NotASocket {
+        /// The socket's path.
+        path: PathBuf,
+    },
+    /// The file system refused.
+    #[error(
+        "socket {} asked, but {what}: {source}: name one with --socket in a directory that exists \
+         and may be written to",
+        path.display()
+    )]
+    Host {
+        /// The socket's path.
+        path: PathBuf,
+        /// What was being done.
+        what: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+impl SocketFile {
+    /// Looks whether the path can be had, and removes what a daemon that was killed left there.
+    pub(crate) fn clear(path: &Path) -> Result<(), SocketError> {
+        let found = match fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return directory(path),
+            Err(source) => return Err(host(path, "it can't be looked at", source)),
+            Ok(found) => found,
+        };
+        if !found.file_type().is_socket() {
+            return Err(SocketError::NotASocket {
+                path: path.to_owned(),
+            });
+        }
+        match Channel::connect(path) {
+            Ok(_) => Err(SocketError::Taken {
+                path: path.to_owned(),
+            }),
+            Err(TransportError::Connect {
+                errno: Errno::CONNREFUSED,
+                ..
+            }) => {
+                log::info!(
+                    "removing the socket {} of a daemon that is gone",
+                    path.display()
+                );
+                fs::remove_file(path)
+                    .map_err(|source| host(path, "the stale one can't be removed", source))
+            }
+            // A full backlog, or a socket of another type: somebody is there.
+            Err(TransportError::Connect {
+                errno: Errno::AGAIN | Errno::PROTOTYPE,
+                ..
+            }) => Err(SocketError::Taken {
+                path: path.to_owned(),
+            }),
+            Err(error) => Err(host(
+                path,
+                "it can't be connected to",
+                io::Error::other(error.to_string()),
+            )),
+        }
+    }
+
+    /// Makes the socket. Until it has its permissions nobody may connect.
+    pub(crate) fn bind(path: &Path, mode: u32) -> Result<Self, SocketError> {
+        let old = rustix::process::umask(Mode::from_raw_mode(0o777));
+        let bound = ChannelListener::bind(path, BACKLOG);
+        rustix::process::umask(old);
+        let listener = bound.map_err(|error| match error {
+            TransportError::Bind {
+                errno: Errno::ADDRINUSE,
+                ..
+            } => SocketError::Taken {
+                path: path.to_owned(),
+            },
+            TransportError::Bind { errno, .. } => host(path, "it can't be made", errno.into()),
+            error => host(
+                path,
+                "it can't be made",
+                io::Error::other(error.to_string()),
+            ),
+        })?;
+        let found = fs::symlink_metadata(path)
+            .map_err(|source| host(path, "it can't be looked at", source))?;
+        let identity = (found.dev(), found.ino());
+        let file = Self {
+            listener,
+            path: path.to_owned(),
+            identity,
+        };
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))
+            .map_err(|source| host(path, "its permissions can't be set", source))?;
+        Ok(file)
+    }
+
+    /// Where clients come in.
+    pub(crate) fn listener(&self) -> &ChannelListener {
+        &self.listener
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let ours = fs::symlink_metadata(&self.path)
+            .is_ok_and(|found| (found.dev(), found.ino()) == self.identity);
+        if ours && let Err(error) = fs::remove_file(&self.path) {
+            log::warn!("the socket {} stays: {error}", self.path.display());
+        }
+    }
+}
+
+/// That a socket could be made there.
+fn directory(path: &Path) -> Result<(), SocketError> {
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    match fs::metadata(parent) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(host(
+            path,
+            "its directory is none",
+            io::ErrorKind::NotADirectory.into(),
+        )),
+        Err(source) => Err(host(path, "its directory can't be looked at", source)),
+    }
+}
+
+fn host(path: &Path, what: &'static str, source: io::Error) -> SocketError {
+    SocketError::Host {
+        path: path.to_owned(),
+        what,
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests;
