@@ -43,6 +43,10 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "US", default_value_t = 50)]
     pub(crate) idle_spin: u64,
 
+    /// Busy-poll the driver for so many microseconds at each look (drivers with NAPI busy polling)
+    #[arg(long, value_name = "US")]
+    pub(crate) busy_poll: Option<u32>,
+
     /// What to log: off, error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub(crate) log: LevelFilter,
@@ -70,6 +74,7 @@ impl Cli {
             Mode::Native => XdpMode::Native,
             Mode::Generic => XdpMode::Generic,
         };
+        config.busy_poll = self.busy_poll;
         config.idle_spin = Duration::from_micros(self.idle_spin);
         config.frames = self.frames.unwrap_or(config.frames);
         config

@@ -17,6 +17,9 @@ pub struct DeviceConfig {
     pub mode: XdpMode,
     /// A pcapng file to write every frame of the RNIC to.
     pub capture: Option<PathBuf>,
+    /// Microseconds that one look at a queue may poll its driver (`SO_BUSY_POLL`, with
+    /// `SO_PREFER_BUSY_POLL`). `None` leaves packets to interrupts. Without effect on veth.
+    pub busy_poll: Option<u32>,
     /// UMEM frames (packet buffers) for the whole device.
     pub frames: u32,
     /// What each client, and all together, may hold.
@@ -40,6 +43,7 @@ impl DeviceConfig {
             queues: None,
             mode: XdpMode::Auto,
             capture: None,
+            busy_poll: None,
             frames: 4096,
             limits: Limits::default(),
             driving: Driving::Threaded,

@@ -6,7 +6,9 @@ use rnic_engine::capture::Capture;
 use rnic_engine::command::Command;
 use rnic_engine::shard::{Shard, ShardConfig, ShardLimits};
 use rnic_steering::{ModePreference, Steering, SteeringError};
-use rnic_xsk::{ChunkSize, FramePool, Umem, UmemConfig, XskError, XskPort, XskPortConfig};
+use rnic_xsk::{
+    BusyPoll, ChunkSize, FramePool, Umem, UmemConfig, XskError, XskPort, XskPortConfig,
+};
 
 use crate::capture::CaptureFile;
 use crate::core::Parts;
@@ -20,6 +22,9 @@ use crate::{DeviceConfig, DeviceError, Driving, Limits, XdpMode};
 const RING: u32 = 512;
 /// Frames for each queue: two rings full, and as many in connections' hands.
 const FRAMES_PER_QUEUE: u32 = 4 * RING;
+
+/// Packets that one look at a queue may take from its driver: the NAPI budget of most.
+const BUSY_POLL_BUDGET: u16 = 64;
 
 /// Opens what `config` says.
 pub(crate) fn open(config: DeviceConfig) -> Result<Parts, DeviceError> {
@@ -127,6 +132,10 @@ fn sockets(
         let mut port_config = XskPortConfig::new(&interface.name, queue);
         port_config.rx_ring = RING;
         port_config.tx_ring = RING;
+        port_config.busy_poll = config.busy_poll.map(|microseconds| BusyPoll {
+            microseconds,
+            budget: BUSY_POLL_BUDGET,
+        });
         let port = XskPort::open(&umem, port_config).map_err(failed)?;
         steering
             .set_queue(queue, port.fd())

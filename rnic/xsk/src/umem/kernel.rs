@@ -35,7 +35,8 @@ pub(super) fn register(
             Ok((umem, descriptors)) => {
                 return finish(config, umem, descriptors, PageKind::Huge, request);
             }
-            Err(error) => log::info!("no huge pages for the UMEM, so ordinary ones: {error}"),
+            // Why is the kernel's advice for a failure, which this is not: most hosts reserve none.
+            Err(error) => log::debug!("the UMEM can't lie in huge pages: {error}"),
         }
     }
     let (umem, descriptors) = create(config, config.frames, false, &request)?;
