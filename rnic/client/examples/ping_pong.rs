@@ -1,0 +1,123 @@
+//! Two programs send one message to and fro, a thousand times.
+//!
+//! ```text
+//! ping_pong /run/rnicd-a.sock server 198.18.0.1:7000
+//! ping_pong /run/rnicd-b.sock client 198.18.0.1:7000
+//! ```
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use rnic::{
+    Access, CompletionQueue, ConnectOptions, Context, Listener, MemoryRegion, ProtectionDomain,
+    QpConfig, QueuePair, WcStatus, WorkCompletion, WorkRequest, WrOpcode,
+};
+
+const ROUNDS: u64 = 1000;
+const OCTETS: usize = 64;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [socket, role, address] = arguments.as_slice() else {
+        return Err(
+            "usage: ping_pong <daemon socket> server|client <server's address:port>".into(),
+        );
+    };
+    let address: SocketAddr = address.parse()?;
+    let context = Context::open(socket)?;
+    let end = End::new(&context)?;
+    match role.as_str() {
+        "server" => serve(&context, &end, address),
+        "client" => ping(&end, address),
+        _ => Err("the role is `server` or `client`".into()),
+    }
+}
+
+fn serve(context: &Context, end: &End, address: SocketAddr) -> Result<(), Box<dyn Error>> {
+    let listener = Listener::bind(context, address, 1)?;
+    println!("listening on {}", listener.local_addr());
+    let request = listener.accept_request(Duration::MAX)?;
+    // The first receive must be there before the peer's first Send.
+    end.post_recv()?;
+    request.accept(&end.qp, b"", PATIENCE)?;
+    for round in 0..ROUNDS {
+        end.wait_for(WrOpcode::Recv)?;
+        if round + 1 < ROUNDS {
+            end.post_recv()?;
+        }
+        end.region.write(OCTETS, &end.region.to_vec(0..OCTETS)?)?;
+        end.send()?;
+    }
+    end.qp.wait_disconnected(PATIENCE)?;
+    Ok(())
+}
+
+fn ping(end: &End, address: SocketAddr) -> Result<(), Box<dyn Error>> {
+    end.qp.connect(address, ConnectOptions::default())?;
+    let started = Instant::now();
+    for round in 0..ROUNDS {
+        end.region.fill(OCTETS..2 * OCTETS, round as u8)?;
+        end.post_recv()?;
+        end.send()?;
+        end.wait_for(WrOpcode::Recv)?;
+        if end.region.to_vec(0..OCTETS)? != [round as u8; OCTETS] {
+            return Err(format!("round {round} brought other octets back").into());
+        }
+    }
+    println!("{:?} a round", started.elapsed() / ROUNDS as u32);
+    end.qp.disconnect(PATIENCE)?;
+    Ok(())
+}
+
+/// What both sides have: the first half of the region receives, the second half is sent.
+struct End {
+    qp: QueuePair,
+    cq: CompletionQueue,
+    region: MemoryRegion,
+}
+
+impl End {
+    fn new(context: &Context) -> Result<Self, rnic::Error> {
+        let pd = ProtectionDomain::alloc(context)?;
+        let region = pd.register(2 * OCTETS, Access::LOCAL)?;
+        let cq = CompletionQueue::create(context, 16)?;
+        let config = QpConfig {
+            sq_depth: 8,
+            rq_depth: 8,
+            ..QpConfig::default()
+        };
+        let qp = QueuePair::create(&pd, &cq, &cq, config)?;
+        Ok(Self { qp, cq, region })
+    }
+
+    fn post_recv(&self) -> Result<(), rnic::Error> {
+        self.qp
+            .post_recv(WorkRequest::recv(0, &[self.region.slice(0..OCTETS)?]))
+    }
+
+    fn send(&self) -> Result<(), rnic::Error> {
+        self.qp.post_send(WorkRequest::send(
+            0,
+            &[self.region.slice(OCTETS..2 * OCTETS)?],
+        ))
+    }
+
+    /// Waits for a completion of this kind, past others.
+    fn wait_for(&self, opcode: WrOpcode) -> Result<(), Box<dyn Error>> {
+        let mut done = [WorkCompletion::default(); 1];
+        loop {
+            if self.cq.poll(&mut done)? == 0 {
+                self.cq.wait(PATIENCE)?;
+                continue;
+            }
+            if done[0].status != WcStatus::Success {
+                return Err(format!("{:?} failed: {:?}", done[0].opcode, done[0].status).into());
+            }
+            if done[0].opcode == opcode {
+                return Ok(());
+            }
+        }
+    }
+}

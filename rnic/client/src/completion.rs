@@ -1,0 +1,251 @@
+//! Completion queues.
+
+use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rnic_ipc::control::{Request, Response};
+use rnic_ipc::id::{CqId, QpNum};
+use rnic_ipc::ring::CqConsumer;
+use rnic_ipc::wake::WakeReceiver;
+use rnic_ipc::work::{Completion, WC_SOLICITED, WC_WITH_INVALIDATE, WcStatus, WrOpcode};
+use rustix::event::{PollFd, PollFlags};
+
+use crate::context::{Context, Inner};
+use crate::error::Error;
+use crate::link::{descriptors, unexpected};
+use crate::wait::{Deadline, lock};
+
+/// Entries copied out of the ring at once.
+const BATCH: usize = 16;
+
+/// After so many polls in vain the daemon is looked for: a program that only polls learns of its
+/// end too.
+const IDLE_POLLS: u32 = 4096;
+
+/// How a work request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkCompletion {
+    /// From the work request.
+    pub wr_id: u64,
+    /// The queue pair.
+    pub qp: QpNum,
+    /// How it ended. The fields below mean something only after success.
+    pub status: WcStatus,
+    /// What completed.
+    pub opcode: WrOpcode,
+    /// Receives and Reads: octets placed.
+    pub byte_len: u32,
+    /// Receives: the STag that the peer's Send invalidated.
+    pub invalidated: Option<u32>,
+    /// Receives: the peer asked for a solicited event.
+    pub solicited: bool,
+}
+
+impl Default for WorkCompletion {
+    fn default() -> Self {
+        Self {
+            wr_id: 0,
+            qp: QpNum(0),
+            status: WcStatus::Success,
+            opcode: WrOpcode::Send,
+            byte_len: 0,
+            invalidated: None,
+            solicited: false,
+        }
+    }
+}
+
+impl WorkCompletion {
+    fn decode(raw: &Completion) -> Result<Self, Error> {
+        let (Some(status), Some(opcode)) =
+            (WcStatus::from_u8(raw.status), WrOpcode::from_u8(raw.opcode))
+        else {
+            return Err(Error::protocol(format!(
+                "an undecodable completion {raw:?}"
+            )));
+        };
+        Ok(Self {
+            wr_id: raw.wr_id,
+            qp: QpNum(raw.qp),
+            status,
+            opcode,
+            byte_len: raw.byte_len,
+            invalidated: (raw.flags & WC_WITH_INVALIDATE != 0).then_some(raw.invalidated),
+            solicited: raw.flags & WC_SOLICITED != 0,
+        })
+    }
+}
+
+/// Where completions of queue pairs come. Clones are the same one.
+///
+/// It must be at least as deep as all the work that may be outstanding on its queue pairs; if it
+/// overflows, they go to Error and it can't be used any more.
+#[derive(Clone, Debug)]
+pub struct CompletionQueue {
+    inner: Arc<CqInner>,
+}
+
+#[derive(Debug)]
+struct CqInner {
+    context: Arc<Inner>,
+    id: CqId,
+    depth: u32,
+    ring: Mutex<CqConsumer>,
+    notify: WakeReceiver,
+    idle_polls: AtomicU32,
+}
+
+impl CompletionQueue {
+    /// Makes one of at least `depth` entries.
+    pub fn create(context: &Context, depth: u32) -> Result<Self, Error> {
+        let context = context.inner();
+        let (id, depth, fds) = match context.request(&Request::CreateCq { depth }, &[])? {
+            (Response::Cq { cq, depth }, fds) => (cq, depth, fds),
+            (other, _) => return Err(unexpected(&other)),
+        };
+        let made = descriptors::<2>(fds).and_then(|[memory, notify]| {
+            Ok((
+                CqConsumer::attach_fd(memory, depth)?,
+                WakeReceiver::from_fd(notify),
+            ))
+        });
+        let (ring, notify) = match made {
+            Ok(made) => made,
+            Err(error) => {
+                context.give_back(&Request::DestroyCq { cq: id });
+                return Err(error);
+            }
+        };
+        let inner = CqInner {
+            context: context.clone(),
+            id,
+            depth,
+            ring: Mutex::new(ring),
+            notify,
+            idle_polls: AtomicU32::new(0),
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// Entries.
+    pub fn depth(&self) -> u32 {
+        self.inner.depth
+    }
+
+    pub(crate) fn id(&self) -> CqId {
+        self.inner.id
+    }
+
+    /// Moves completions into `out`, oldest first, and says how many. Never blocks.
+    ///
+    /// # Errors
+    /// [`Error::CqOverflow`], [`Error::DaemonGone`]: found only when no completion is left, and
+    /// after some polls in vain.
+    pub fn poll(&self, out: &mut [WorkCompletion]) -> Result<usize, Error> {
+        let count = self.take(out)?;
+        if count > 0 || out.is_empty() {
+            return Ok(count);
+        }
+        if self.inner.context.drive() {
+            return self.take(out);
+        }
+        // Counting wrongly when several threads poll does no harm.
+        if self.inner.idle_polls.fetch_add(1, Ordering::Relaxed) >= IDLE_POLLS {
+            self.inner.idle_polls.store(0, Ordering::Relaxed);
+            self.look_for_trouble()?;
+        }
+        Ok(0)
+    }
+
+    fn take(&self, out: &mut [WorkCompletion]) -> Result<usize, Error> {
+        let mut raw = [Completion::default(); BATCH];
+        let mut ring = lock(&self.inner.ring);
+        let mut count = 0;
+        for out in out.chunks_mut(BATCH) {
+            let found = ring.poll(&mut raw[..out.len()])?;
+            for (out, raw) in out.iter_mut().zip(&raw[..found]) {
+                *out = WorkCompletion::decode(raw)?;
+            }
+            count += found;
+            if found < out.len() {
+                break;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Asks for one wake-up on [`Self::fd`]: by the next completion, or by the next solicited one
+    /// or error. Takes earlier wake-ups off. Poll again before blocking on the descriptor: a
+    /// completion that came before this call wakes nobody.
+    pub fn arm(&self, solicited_only: bool) {
+        self.inner.notify.drain();
+        lock(&self.inner.ring).arm(solicited_only);
+    }
+
+    /// Becomes readable by an armed wake-up, and when the daemon is gone.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.inner.notify.as_fd()
+    }
+
+    /// Waits until there is a completion to poll.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], [`Error::CqOverflow`], [`Error::DaemonGone`].
+    pub fn wait(&self, timeout: Duration) -> Result<(), Error> {
+        let deadline = Deadline::after(timeout);
+        let context = &self.inner.context;
+        loop {
+            context.drive();
+            if self.has_completions()? {
+                return Ok(());
+            }
+            self.arm(false);
+            // What came between the first look and the arming.
+            if self.has_completions()? {
+                return Ok(());
+            }
+            self.look_for_trouble()?;
+            let left = deadline
+                .left()
+                .ok_or_else(|| deadline.missed("a completion"))?;
+            let mut fds = [
+                PollFd::new(&self.inner.notify, PollFlags::IN),
+                PollFd::from_borrowed_fd(context.events().fd(), PollFlags::IN),
+            ];
+            context.block(&mut fds, left)?;
+        }
+    }
+
+    fn has_completions(&self) -> Result<bool, Error> {
+        Ok(lock(&self.inner.ring).available()? > 0)
+    }
+
+    /// Finds out whether the CQ overflowed or the daemon is gone.
+    fn look_for_trouble(&self) -> Result<(), Error> {
+        let context = &self.inner.context;
+        let boxes = context.events().boxes();
+        // Completions that were put before the trouble are still to be had.
+        if boxes.failed_cqs.contains(&self.inner.id) && !self.has_completions()? {
+            return Err(Error::CqOverflow);
+        }
+        if boxes.is_closed() {
+            context.set_gone();
+            if !self.has_completions()? {
+                return Err(Error::DaemonGone);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for CqInner {
+    fn drop(&mut self) {
+        self.context.give_back(&Request::DestroyCq { cq: self.id });
+        self.context.events().boxes().failed_cqs.remove(&self.id);
+    }
+}

@@ -1,0 +1,246 @@
+//! The way to one RNIC: control requests, the event socket, the doorbell.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rnic_device::{Credentials, Device};
+use rnic_ipc::control::{DeviceInfo, PROTOCOL_VERSION, Request, Response};
+use rnic_ipc::id::{ClientId, QpNum};
+use rnic_ipc::ring::DoorbellProducer;
+use rnic_ipc::transport::{Channel, DEFAULT_SOCKET};
+use rnic_ipc::wake::{WakeSender, Woken};
+use rustix::event::{PollFd, PollFlags};
+
+use crate::error::Error;
+use crate::events::Events;
+use crate::link::{Link, descriptors, unexpected};
+use crate::wait::{Deadline, LOOK_ROUND, lock, poll};
+
+/// How long a full doorbell ring may stay full before the engine counts as stuck.
+const DOORBELL_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long one sleep is when this process must drive the engine itself.
+const INLINE_NAP: Duration = Duration::from_micros(50);
+
+/// A client's way to one RNIC. Clones are the same client.
+#[derive(Clone, Debug)]
+pub struct Context {
+    inner: Arc<Inner>,
+}
+
+impl Context {
+    /// Through the daemon that listens at `socket`.
+    pub fn open(socket: impl AsRef<Path>) -> Result<Self, Error> {
+        Self::over(Link::Daemon(Mutex::new(Channel::connect(socket)?)))
+    }
+
+    /// Through the daemon at the path in the environment's `RNIC_SOCKET`, or at
+    /// [`DEFAULT_SOCKET`].
+    pub fn open_default() -> Result<Self, Error> {
+        match std::env::var_os("RNIC_SOCKET") {
+            Some(path) => Self::open(Path::new(&path)),
+            None => Self::open(DEFAULT_SOCKET),
+        }
+    }
+
+    /// Through a device in this process. With [`crate::Driving::Inline`] the engine runs in the
+    /// calls of this crate, and only there: a program that makes none for long lets its peers time
+    /// out.
+    pub fn embedded(device: &Arc<Device>) -> Result<Self, Error> {
+        let credentials = Credentials {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            pid: std::process::id(),
+        };
+        Self::over(Link::Embedded(device.connect_client(credentials)?))
+    }
+
+    pub(crate) fn over(link: Link) -> Result<Self, Error> {
+        let hello = Request::Hello {
+            version: PROTOCOL_VERSION,
+        };
+        let (client, entries, fds) = match link.request(&hello, &[])? {
+            (Response::Welcome { client, doorbells }, fds) => (client, doorbells, fds),
+            (other, _) => return Err(unexpected(&other)),
+        };
+        let [events, doorbells, kick] = descriptors::<3>(fds)?;
+        let inner = Inner {
+            link,
+            client,
+            events: Events::new(Channel::from_fd(events))?,
+            doorbells: Mutex::new(DoorbellProducer::attach_fd(doorbells, entries)?),
+            kick: WakeSender::from_fd(kick),
+            gone: AtomicBool::new(false),
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// What the RNIC is and can.
+    pub fn device_info(&self) -> Result<DeviceInfo, Error> {
+        match self.inner.request(&Request::QueryDevice, &[])? {
+            (Response::Device(info), _) => Ok(info),
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
+
+    /// All counters of the device, in a fixed order.
+    pub fn counters(&self) -> Result<Vec<(String, u64)>, Error> {
+        let mut all = Vec::new();
+        loop {
+            let first =
+                u32::try_from(all.len()).map_err(|_| Error::protocol("endless counters"))?;
+            match self.inner.request(&Request::QueryCounters { first }, &[])? {
+                (Response::Counters(page), _) if page.is_empty() => return Ok(all),
+                (Response::Counters(page), _) => all.extend(page),
+                (other, _) => return Err(unexpected(&other)),
+            }
+        }
+    }
+
+    /// Becomes readable when an event may be there: then call the non-blocking calls
+    /// ([`crate::QueuePair::take_event`], [`crate::Listener::accept_request`] with no timeout) of
+    /// all objects. Meant for programs that make no blocking calls from other threads on this
+    /// context: those take events off the socket for everybody.
+    pub fn event_fd(&self) -> BorrowedFd<'_> {
+        self.inner.events.fd()
+    }
+
+    /// Whether the engine runs in this crate's calls instead of in a thread or daemon of its own.
+    pub fn is_inline(&self) -> bool {
+        self.inner.link.is_inline()
+    }
+
+    /// The client's number, as it stands in the daemon's log.
+    pub fn client_id(&self) -> u32 {
+        self.inner.client.0
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+}
+
+/// What all objects of a client share.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    link: Link,
+    client: ClientId,
+    events: Events,
+    doorbells: Mutex<DoorbellProducer>,
+    kick: WakeSender,
+    /// The control or event socket was found closed.
+    gone: AtomicBool,
+}
+
+impl Inner {
+    /// Carries out a request.
+    pub(crate) fn request(
+        &self,
+        request: &Request,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(Response, Vec<OwnedFd>), Error> {
+        if self.is_gone() {
+            return Err(Error::DaemonGone);
+        }
+        let reply = self.link.request(request, fds);
+        if matches!(reply, Err(Error::DaemonGone)) {
+            self.set_gone();
+        }
+        reply
+    }
+
+    /// Carries out a request that has nothing to tell.
+    pub(crate) fn request_done(&self, request: &Request) -> Result<(), Error> {
+        match self.request(request, &[])? {
+            (Response::Done, _) => Ok(()),
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
+
+    /// Gives an object back, on drop: nobody is there to hear of an error.
+    pub(crate) fn give_back(&self, request: &Request) {
+        match self.request_done(request) {
+            Ok(()) | Err(Error::DaemonGone) => {}
+            Err(error) => log::warn!("{request:?} of client {}: {error}", self.client),
+        }
+    }
+
+    pub(crate) fn events(&self) -> &Events {
+        &self.events
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_gone(&self) {
+        self.gone.store(true, Ordering::Relaxed);
+    }
+
+    /// Gives the engine a turn when nobody else does; says whether it had work.
+    pub(crate) fn drive(&self) -> bool {
+        self.link.drive()
+    }
+
+    /// Tells the engine that a queue pair has new work.
+    pub(crate) fn ring_doorbell(&self, qp: QpNum) -> Result<(), Error> {
+        let deadline = Deadline::after(DOORBELL_PATIENCE);
+        loop {
+            let mut doorbells = lock(&self.doorbells);
+            let (rung, kick) = match doorbells.ring(qp) {
+                Ok(kick) => (true, kick),
+                Err(_) => (false, doorbells.take_sleeping()),
+            };
+            drop(doorbells);
+            if kick && self.kick.wake() == Woken::Gone {
+                self.set_gone();
+                return Err(Error::DaemonGone);
+            }
+            if rung {
+                return Ok(());
+            }
+            if self.is_gone() || self.events.is_closed() {
+                self.set_gone();
+                return Err(Error::DaemonGone);
+            }
+            if deadline.left().is_none() {
+                return Err(deadline.missed("the engine's look at its doorbells"));
+            }
+            if !self.drive() {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// Blocks until one of the descriptors is ready, for at most `limit`; may return early for no
+    /// reason. With an engine that this process must drive, drives it meanwhile.
+    pub(crate) fn block(&self, fds: &mut [PollFd<'_>], limit: Duration) -> Result<(), Error> {
+        if !self.link.is_inline() {
+            return poll(fds, limit.min(LOOK_ROUND));
+        }
+        let deadline = Deadline::after(limit.min(LOOK_ROUND));
+        loop {
+            let worked = self.drive();
+            poll(fds, Duration::ZERO)?;
+            let ready = fds.iter().any(|fd| fd.revents() != PollFlags::empty());
+            let Some(left) = deadline.left() else {
+                return Ok(());
+            };
+            if ready || worked {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(INLINE_NAP));
+        }
+    }
+}
+
+impl AsFd for Context {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event_fd()
+    }
+}

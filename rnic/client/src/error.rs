@@ -1,0 +1,187 @@
+//! What can go wrong for a program that uses an RNIC, and what to do about it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rnic_ipc::control::{DisconnectReason, Refusal};
+use rnic_ipc::ring::{RingError, RingFault};
+use rnic_ipc::shm::{OutOfBounds, ShmError};
+use rnic_ipc::transport::TransportError;
+use rustix::io::Errno;
+
+/// Any error of this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Nobody listens on the daemon's socket.
+    #[error(
+        "no RNIC daemon answers at {} ({errno}): is rnicd running? Start it with `rnicd --interface \
+         <interface> --socket {}`",
+        path.display(), path.display()
+    )]
+    NoDaemon {
+        /// The socket's path.
+        path: PathBuf,
+        /// The kernel's error.
+        errno: Errno,
+    },
+    /// The socket is there but this user may not use it.
+    #[error(
+        "the RNIC daemon's socket {} may not be used by this user ({errno}): change the socket's \
+         permissions or the user's groups",
+        path.display()
+    )]
+    NotPermitted {
+        /// The socket's path.
+        path: PathBuf,
+        /// The kernel's error.
+        errno: Errno,
+    },
+    /// The daemon ended, or took this client's objects away because it broke a rule. Nothing of
+    /// this context works any more: open another.
+    #[error(
+        "the RNIC daemon is gone, or ended this client's session; see the daemon's log, then open \
+         the context again"
+    )]
+    DaemonGone,
+    /// The RNIC refused a request; the refusal says why.
+    #[error("{0}")]
+    Refused(#[from] Refusal),
+    /// What was waited for did not happen in time.
+    #[error("{what} did not happen within {after:?}")]
+    Timeout {
+        /// What was waited for.
+        what: &'static str,
+        /// How long.
+        after: Duration,
+    },
+    /// The peer rejected the connection. The queue pair can't be used again.
+    #[error("the peer rejected the connection, with {} octets of private data", private_data.len())]
+    Rejected {
+        /// What the peer said with it.
+        private_data: Vec<u8>,
+    },
+    /// The connection did not come about. The queue pair can't be used again.
+    #[error("the connection failed ({reason:?}): {message}")]
+    ConnectFailed {
+        /// For programs.
+        reason: DisconnectReason,
+        /// For people.
+        message: String,
+    },
+    /// The connection ended while something else was waited for.
+    #[error("the connection ended ({reason:?}): {message}")]
+    Disconnected {
+        /// For programs.
+        reason: DisconnectReason,
+        /// For people.
+        message: String,
+    },
+    /// The work queue has no room: poll completions and post again.
+    #[error("the work queue is full: poll its completions, then post again")]
+    QueueFull,
+    /// More elements than the queue pair was made for.
+    #[error("a work request of {found} elements on a queue pair made for {max}: raise max_sge")]
+    TooManySges {
+        /// Elements of the work request.
+        found: usize,
+        /// Elements that the queue pair takes.
+        max: usize,
+    },
+    /// A receive on the send queue, or the other way round.
+    #[error("this work request does not belong on the {queue} queue")]
+    WrongQueue {
+        /// `send` or `receive`.
+        queue: &'static str,
+    },
+    /// The completion queue overflowed; its queue pairs are in Error. Make it deeper than all work
+    /// that may be outstanding.
+    #[error(
+        "the completion queue overflowed: make it at least as deep as all work outstanding on its \
+         queue pairs"
+    )]
+    CqOverflow,
+    /// A range outside a memory region.
+    #[error("the range {offset}..{end} is not inside the region's {len} octets")]
+    Range {
+        /// Where it begins.
+        offset: usize,
+        /// Where it ends.
+        end: usize,
+        /// Octets of the region.
+        len: usize,
+    },
+    /// Shared memory could not be made or mapped.
+    #[error("shared memory: {0}")]
+    Memory(#[from] ShmError),
+    /// The daemon sent what this version can't understand.
+    #[error("the RNIC daemon broke the protocol: {what}; are both of one version?")]
+    Protocol {
+        /// What was wrong.
+        what: String,
+    },
+    /// The control socket failed.
+    #[error("the control socket failed: {0}")]
+    Transport(TransportError),
+    /// A system call failed.
+    #[error("{call} failed: {errno}")]
+    Io {
+        /// The system call.
+        call: &'static str,
+        /// Its error.
+        errno: Errno,
+    },
+}
+
+impl Error {
+    pub(crate) fn protocol(what: impl Into<String>) -> Self {
+        Self::Protocol { what: what.into() }
+    }
+}
+
+impl From<TransportError> for Error {
+    fn from(error: TransportError) -> Self {
+        match error {
+            TransportError::Closed => Self::DaemonGone,
+            TransportError::Connect {
+                path,
+                errno: errno @ (Errno::ACCESS | Errno::PERM),
+            } => Self::NotPermitted { path, errno },
+            TransportError::Connect { path, errno } => Self::NoDaemon { path, errno },
+            TransportError::Decode(_) | TransportError::Trailing { .. } => {
+                Self::protocol(error.to_string())
+            }
+            error => Self::Transport(error),
+        }
+    }
+}
+
+impl From<RingError> for Error {
+    fn from(error: RingError) -> Self {
+        match error {
+            RingError::Memory(error) => Self::Memory(error),
+            error => Self::protocol(error.to_string()),
+        }
+    }
+}
+
+impl From<RingFault> for Error {
+    fn from(fault: RingFault) -> Self {
+        Self::protocol(fault.to_string())
+    }
+}
+
+impl From<OutOfBounds> for Error {
+    fn from(found: OutOfBounds) -> Self {
+        let OutOfBounds {
+            offset,
+            len,
+            memory,
+        } = found;
+        Self::Range {
+            offset,
+            end: offset.saturating_add(len),
+            len: memory,
+        }
+    }
+}

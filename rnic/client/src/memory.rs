@@ -1,0 +1,275 @@
+//! Protection domains and registered memory.
+//!
+//! A region's octets lie in a sealed memfd that the engine maps too. A peer with the right to may
+//! write them at any time, so no reference to them is ever given out: they are copied in and out.
+
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use rnic_ipc::control::{Access, Request, Response};
+use rnic_ipc::id::PdId;
+use rnic_ipc::shm::SharedMemory;
+use rnic_ipc::work::Sge;
+
+use crate::context::{Context, Inner};
+use crate::error::Error;
+use crate::link::{borrow, unexpected};
+
+/// A protection domain: regions and queue pairs of different ones can't be used together
+/// (RFC 5042 section 2.1). Clones name the same one.
+#[derive(Clone, Debug)]
+pub struct ProtectionDomain {
+    inner: Arc<PdInner>,
+}
+
+#[derive(Debug)]
+struct PdInner {
+    context: Arc<Inner>,
+    id: PdId,
+}
+
+impl ProtectionDomain {
+    /// Makes a new one.
+    pub fn alloc(context: &Context) -> Result<Self, Error> {
+        let context = context.inner();
+        match context.request(&Request::AllocPd, &[])? {
+            (Response::Pd(id), _) => Ok(Self {
+                inner: Arc::new(PdInner {
+                    context: context.clone(),
+                    id,
+                }),
+            }),
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
+
+    /// Makes and registers `len` octets of zeroed memory.
+    pub fn register(&self, len: usize, access: Access) -> Result<MemoryRegion, Error> {
+        let (memory, fd) = SharedMemory::create("rnic-region", len)?;
+        self.register_mapped(memory, &fd, 0, access)
+    }
+
+    /// Registers `len` octets from `offset` of a memfd of ordinary pages that is sealed with
+    /// `F_SEAL_SHRINK`. The region is mapped anew in this process.
+    pub fn register_fd(
+        &self,
+        fd: impl AsFd,
+        offset: u64,
+        len: usize,
+        access: Access,
+    ) -> Result<MemoryRegion, Error> {
+        let memory = SharedMemory::map(&fd, offset, len as u64)?;
+        self.register_mapped(memory, &fd, offset, access)
+    }
+
+    fn register_mapped(
+        &self,
+        memory: SharedMemory,
+        fd: &impl AsFd,
+        offset: u64,
+        access: Access,
+    ) -> Result<MemoryRegion, Error> {
+        let request = Request::RegisterMemory {
+            pd: self.inner.id,
+            access,
+            base: memory.as_ptr().addr() as u64,
+            offset,
+            length: memory.len() as u64,
+        };
+        match self.inner.context.request(&request, &borrow(fd))? {
+            (Response::Region { stag }, _) => Ok(MemoryRegion {
+                registration: Registration {
+                    pd: self.clone(),
+                    stag,
+                },
+                memory,
+            }),
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
+
+    pub(crate) fn id(&self) -> PdId {
+        self.inner.id
+    }
+
+    pub(crate) fn context(&self) -> &Arc<Inner> {
+        &self.inner.context
+    }
+}
+
+impl Drop for PdInner {
+    fn drop(&mut self) {
+        self.context.give_back(&Request::DeallocPd { pd: self.id });
+    }
+}
+
+/// Registered memory. Dropping it waits until the RNIC touches no octet of it any more.
+#[derive(Debug)]
+pub struct MemoryRegion {
+    /// Before `memory`: fields are dropped in order, and it is unmapped after deregistration.
+    registration: Registration,
+    memory: SharedMemory,
+}
+
+#[derive(Debug)]
+struct Registration {
+    pd: ProtectionDomain,
+    stag: u32,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.pd
+            .inner
+            .context
+            .give_back(&Request::DeregisterMemory { stag: self.stag });
+    }
+}
+
+impl MemoryRegion {
+    /// The STag (RFC 5040 section 1.1), local and remote alike.
+    pub fn stag(&self) -> u32 {
+        self.registration.stag
+    }
+
+    /// The STag under its verbs name for local work.
+    pub fn lkey(&self) -> u32 {
+        self.stag()
+    }
+
+    /// The STag under its verbs name for peers.
+    pub fn rkey(&self) -> u32 {
+        self.stag()
+    }
+
+    /// The tagged offset of the first octet: its address in this process.
+    pub fn addr(&self) -> u64 {
+        self.memory.as_ptr().addr() as u64
+    }
+
+    /// Octets.
+    pub fn len(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Never: a region has at least one octet.
+    pub fn is_empty(&self) -> bool {
+        self.memory.is_empty()
+    }
+
+    /// The protection domain it was registered in.
+    pub fn protection_domain(&self) -> &ProtectionDomain {
+        &self.registration.pd
+    }
+
+    /// The first octet, for programs that do their own raw copies. The RNIC and peers may write
+    /// there at any time, so no reference may be made from it.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.memory.as_ptr()
+    }
+
+    /// Copies octets out, from `offset` on.
+    pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), Error> {
+        Ok(self.memory.read(offset, into)?)
+    }
+
+    /// Copies octets in, from `offset` on.
+    pub fn write(&self, offset: usize, from: &[u8]) -> Result<(), Error> {
+        Ok(self.memory.write(offset, from)?)
+    }
+
+    /// Sets the octets of `range` to `value`.
+    pub fn fill(&self, range: Range<usize>, value: u8) -> Result<(), Error> {
+        self.check(&range)?;
+        Ok(self.memory.fill(range.start, range.len(), value)?)
+    }
+
+    /// A copy of the octets of `range`.
+    pub fn to_vec(&self, range: Range<usize>) -> Result<Vec<u8>, Error> {
+        self.check(&range)?;
+        let mut octets = vec![0; range.len()];
+        self.read(range.start, &mut octets)?;
+        Ok(octets)
+    }
+
+    /// An element for work requests: `range` of this region, less than 4 GiB.
+    pub fn slice(&self, range: Range<usize>) -> Result<Sge, Error> {
+        self.check(&range)?;
+        let length = u32::try_from(range.len()).map_err(|_| self.range_error(&range))?;
+        Ok(Sge {
+            addr: self.addr() + range.start as u64,
+            length,
+            lkey: self.stag(),
+        })
+    }
+
+    /// What to tell a peer so that it can Read or Write `range` of this region.
+    pub fn remote(&self, range: Range<usize>) -> Result<RemoteMemory, Error> {
+        self.check(&range)?;
+        Ok(RemoteMemory {
+            stag: self.stag(),
+            addr: self.addr() + range.start as u64,
+            len: range.len() as u64,
+        })
+    }
+
+    fn check(&self, range: &Range<usize>) -> Result<(), Error> {
+        if range.start <= range.end && range.end <= self.len() {
+            return Ok(());
+        }
+        Err(self.range_error(range))
+    }
+
+    fn range_error(&self, range: &Range<usize>) -> Error {
+        Error::Range {
+            offset: range.start,
+            end: range.end,
+            len: self.len(),
+        }
+    }
+}
+
+/// Memory of the peer's, as the peer advertised it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteMemory {
+    /// The STag.
+    pub stag: u32,
+    /// The tagged offset of its first octet.
+    pub addr: u64,
+    /// Octets. For the program's own use: the peer's RNIC checks the bounds.
+    pub len: u64,
+}
+
+impl RemoteMemory {
+    /// Octets of its encoding.
+    pub const ENCODED: usize = 20;
+
+    /// The part from `offset` on.
+    pub fn offset(self, offset: u64) -> Self {
+        Self {
+            addr: self.addr.wrapping_add(offset),
+            len: self.len.saturating_sub(offset),
+            ..self
+        }
+    }
+
+    /// For an advertisement: STag, offset, length, in network order.
+    pub fn to_bytes(self) -> [u8; Self::ENCODED] {
+        let mut bytes = [0; Self::ENCODED];
+        bytes[..4].copy_from_slice(&self.stag.to_be_bytes());
+        bytes[4..12].copy_from_slice(&self.addr.to_be_bytes());
+        bytes[12..].copy_from_slice(&self.len.to_be_bytes());
+        bytes
+    }
+
+    /// From an advertisement.
+    pub fn from_bytes(bytes: [u8; Self::ENCODED]) -> Self {
+        let [s0, s1, s2, s3, addr @ .., l0, l1, l2, l3, l4, l5, l6, l7] = bytes;
+        Self {
+            stag: u32::from_be_bytes([s0, s1, s2, s3]),
+            addr: u64::from_be_bytes(addr),
+            len: u64::from_be_bytes([l0, l1, l2, l3, l4, l5, l6, l7]),
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! Queue pairs: posting work, and their connections.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rnic_ipc::control::{DisconnectReason, MpaOptions, QpAttributes, QpState, Request, Response};
+use rnic_ipc::id::QpNum;
+use rnic_ipc::ring::{QpMemory, WorkQueueProducer};
+use rnic_ipc::work::{MAX_SGE, Sge};
+
+use crate::completion::CompletionQueue;
+use crate::context::Inner;
+use crate::error::Error;
+use crate::events::{ConnectionEvent, QpBox};
+use crate::link::{descriptors, unexpected};
+use crate::memory::{ProtectionDomain, RemoteMemory};
+use crate::wait::{Deadline, lock};
+use crate::work::WorkRequest;
+
+/// How large a queue pair is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpConfig {
+    /// Work requests that may be outstanding on the send queue.
+    pub sq_depth: u32,
+    /// Work requests that may be outstanding on the receive queue.
+    pub rq_depth: u32,
+    /// Elements that a work request may have, at most [`MAX_SGE`].
+    pub max_sge: u32,
+    /// Completions for every send-queue work request, not only the signalled ones.
+    pub signal_all: bool,
+}
+
+impl Default for QpConfig {
+    fn default() -> Self {
+        Self {
+            sq_depth: 128,
+            rq_depth: 128,
+            max_sge: 4,
+            signal_all: false,
+        }
+    }
+}
+
+/// How to connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectOptions {
+    /// For the peer: at most 512 octets, 4 less with MPA revision 2.
+    pub private_data: Vec<u8>,
+    /// What to ask of the peer in the MPA start-up.
+    pub mpa: MpaOptions,
+    /// The local address, when the route's own choice isn't wanted.
+    pub local: Option<IpAddr>,
+    /// How long to wait for the outcome.
+    pub timeout: Duration,
+}
+
+impl Default for ConnectOptions {
+    fn default() -> Self {
+        Self {
+            private_data: Vec::new(),
+            mpa: MpaOptions::default(),
+            local: None,
+            timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What was agreed when a connection came about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Established {
+    /// Revision, CRC, and how many Reads may be outstanding: `ord` by us, `ird` by the peer.
+    pub mpa: MpaOptions,
+    /// The responder's private data; empty on the responder's side.
+    pub private_data: Vec<u8>,
+}
+
+/// A send queue, a receive queue and at most one connection in its life.
+///
+/// Posting is thread-safe; work is done in the order of posting. Dropping a queue pair ends its
+/// connection abortively: [`QueuePair::disconnect`] first to end it in order.
+#[derive(Debug)]
+pub struct QueuePair {
+    /// Before what it uses: fields are dropped in order.
+    handle: Handle,
+    sq: Mutex<WorkQueueProducer>,
+    rq: Mutex<WorkQueueProducer>,
+    max_sge: usize,
+    /// Kept, because the RNIC writes to them as long as the queue pair lives.
+    _queues: (CompletionQueue, CompletionQueue),
+    _pd: ProtectionDomain,
+}
+
+/// The queue pair's existence in the RNIC.
+#[derive(Debug)]
+struct Handle {
+    context: Arc<Inner>,
+    num: QpNum,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.context.give_back(&Request::DestroyQp { qp: self.num });
+        // Its last events are on the socket by now: they go too, before the number comes again.
+        self.context.events().boxes().qps.remove(&self.num);
+    }
+}
+
+impl QueuePair {
+    /// Makes a queue pair whose send-queue and receive-queue completions go to the two completion
+    /// queues, which may be one.
+    pub fn create(
+        pd: &ProtectionDomain,
+        send_cq: &CompletionQueue,
+        recv_cq: &CompletionQueue,
+        config: QpConfig,
+    ) -> Result<Self, Error> {
+        let context = pd.context();
+        let request = Request::CreateQp(QpAttributes {
+            pd: pd.id(),
+            send_cq: send_cq.id(),
+            recv_cq: recv_cq.id(),
+            sq_depth: config.sq_depth,
+            rq_depth: config.rq_depth,
+            max_sge: config.max_sge,
+            signal_all: config.signal_all,
+        });
+        let (num, sq_slots, rq_slots, fds) = match context.request(&request, &[])? {
+            (
+                Response::Qp {
+                    qp,
+                    sq_slots,
+                    rq_slots,
+                },
+                fds,
+            ) => (qp, sq_slots, rq_slots, fds),
+            (other, _) => return Err(unexpected(&other)),
+        };
+        // From here on an error destroys it again.
+        let handle = Handle {
+            context: context.clone(),
+            num,
+        };
+        context.events().boxes().qps.insert(num, QpBox::default());
+        let [memory] = descriptors::<1>(fds)?;
+        let (sq, rq) = QpMemory::attach_fd(memory, &QpMemory::layout(sq_slots, rq_slots)?)?;
+        Ok(Self {
+            handle,
+            sq: Mutex::new(sq),
+            rq: Mutex::new(rq),
+            max_sge: (config.max_sge as usize).min(MAX_SGE),
+            _queues: (send_cq.clone(), recv_cq.clone()),
+            _pd: pd.clone(),
+        })
+    }
+
+    /// Its number; completions carry it.
+    pub fn num(&self) -> QpNum {
+        self.handle.num
+    }
+
+    /// Posts one piece of work on the send queue: anything but a receive.
+    ///
+    /// # Errors
+    /// [`Error::QueueFull`] when the RNIC has not taken enough of the earlier work yet.
+    pub fn post_send(&self, work: WorkRequest<'_>) -> Result<(), Error> {
+        full_if_none(self.post_send_batch(&[work])?)
+    }
+
+    /// Posts one receive.
+    pub fn post_recv(&self, work: WorkRequest<'_>) -> Result<(), Error> {
+        full_if_none(self.post_recv_batch(&[work])?)
+    }
+
+    /// Posts a signalled RDMA Write.
+    pub fn post_write(&self, wr_id: u64, sges: &[Sge], remote: RemoteMemory) -> Result<(), Error> {
+        self.post_send(WorkRequest::write(wr_id, sges, remote))
+    }
+
+    /// Posts a signalled RDMA Read.
+    pub fn post_read(&self, wr_id: u64, sges: &[Sge], remote: RemoteMemory) -> Result<(), Error> {
+        self.post_send(WorkRequest::read(wr_id, sges, remote))
+    }
+
+    /// Posts as much of `work` as fits the send queue, in order, with one doorbell, and says how
+    /// many.
+    pub fn post_send_batch(&self, work: &[WorkRequest<'_>]) -> Result<usize, Error> {
+        if work.iter().any(WorkRequest::is_recv) {
+            return Err(Error::WrongQueue { queue: "send" });
+        }
+        self.post(&self.sq, work)
+    }
+
+    /// Posts as many receives as fit the receive queue, in order, with one doorbell, and says how
+    /// many.
+    pub fn post_recv_batch(&self, work: &[WorkRequest<'_>]) -> Result<usize, Error> {
+        if !work.iter().all(WorkRequest::is_recv) {
+            return Err(Error::WrongQueue { queue: "receive" });
+        }
+        self.post(&self.rq, work)
+    }
+
+    fn post(
+        &self,
+        queue: &Mutex<WorkQueueProducer>,
+        work: &[WorkRequest<'_>],
+    ) -> Result<usize, Error> {
+        if self.context().is_gone() {
+            return Err(Error::DaemonGone);
+        }
+        if let Some(work) = work.iter().find(|work| work.sges.len() > self.max_sge) {
+            return Err(Error::TooManySges {
+                found: work.sges.len(),
+                max: self.max_sge,
+            });
+        }
+        let mut queue = lock(queue);
+        let posted = work
+            .iter()
+            .take_while(|work| queue.push_parts(&work.slot, work.sges).is_ok())
+            .count();
+        if posted > 0 && queue.set_pending() {
+            drop(queue);
+            self.context().ring_doorbell(self.num())?;
+        }
+        Ok(posted)
+    }
+
+    /// Connects to a peer's listener and waits for the outcome. A queue pair connects at most once.
+    ///
+    /// # Errors
+    /// [`Error::Rejected`], [`Error::ConnectFailed`], [`Error::Timeout`] (the attempt is aborted),
+    /// [`Error::Refused`] (nothing was tried).
+    pub fn connect(
+        &self,
+        remote: SocketAddr,
+        options: ConnectOptions,
+    ) -> Result<Established, Error> {
+        let deadline = Deadline::after(options.timeout);
+        self.start_connect(remote, options)?;
+        self.wait_established(deadline)
+    }
+
+    /// Starts connecting; the outcome comes by [`Self::take_event`]. `timeout` is not used.
+    pub fn start_connect(&self, remote: SocketAddr, options: ConnectOptions) -> Result<(), Error> {
+        let ConnectOptions {
+            private_data,
+            mpa,
+            local,
+            timeout: _,
+        } = options;
+        let qp = self.num();
+        self.context().request_done(&Request::Connect {
+            qp,
+            remote,
+            local,
+            mpa,
+            private_data,
+        })
+    }
+
+    /// Waits for the outcome of a connect or accept; without one in time aborts it.
+    pub(crate) fn wait_established(&self, deadline: Deadline) -> Result<Established, Error> {
+        let num = self.num();
+        let outcome = self.context().events().wait(
+            self.context(),
+            deadline,
+            "the connection's establishment",
+            |boxes| boxes.qps.get_mut(&num)?.events.pop_front(),
+        );
+        if let Err(Error::Timeout { .. }) = outcome {
+            match self.abort() {
+                // It ended by itself at this moment.
+                Ok(()) | Err(Error::Refused(_) | Error::DaemonGone) => {}
+                Err(error) => log::warn!("aborting the attempt of queue pair {num}: {error}"),
+            }
+        }
+        outcome?.into_result()
+    }
+
+    /// The next thing that happened to the connection, if there is one that no blocking call took.
+    pub fn take_event(&self) -> Result<Option<ConnectionEvent>, Error> {
+        let context = self.context();
+        context.drive();
+        let mut boxes = context.events().boxes();
+        let event = boxes
+            .qps
+            .get_mut(&self.num())
+            .and_then(|found| found.events.pop_front());
+        if event.is_none() && boxes.is_closed() {
+            context.set_gone();
+            return Err(Error::DaemonGone);
+        }
+        Ok(event)
+    }
+
+    /// Ends the connection in order (all posted work, then FIN) and waits until it is gone. Fine
+    /// too when it ended in order already.
+    ///
+    /// # Errors
+    /// [`Error::Disconnected`] when it ended another way, [`Error::Timeout`] when the peer doesn't
+    /// close its side; [`Self::abort`] then.
+    pub fn disconnect(&self, timeout: Duration) -> Result<(), Error> {
+        let deadline = Deadline::after(timeout);
+        match self.request_disconnect(false) {
+            // It may have ended already: how, is on the event socket.
+            Ok(()) => self.wait_ended(deadline),
+            Err(Error::Refused(refusal)) => {
+                match self.wait_ended(Deadline::after(Duration::ZERO)) {
+                    Err(Error::Timeout { .. }) => Err(Error::Refused(refusal)),
+                    ended => ended,
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Starts to end the connection in order; the outcome comes by [`Self::take_event`].
+    pub fn start_disconnect(&self) -> Result<(), Error> {
+        self.request_disconnect(false)
+    }
+
+    /// Resets the connection at once. Outstanding work is flushed.
+    pub fn abort(&self) -> Result<(), Error> {
+        self.request_disconnect(true)
+    }
+
+    /// Waits until the connection is gone.
+    ///
+    /// # Errors
+    /// As for [`Self::disconnect`].
+    pub fn wait_disconnected(&self, timeout: Duration) -> Result<(), Error> {
+        self.wait_ended(Deadline::after(timeout))
+    }
+
+    fn wait_ended(&self, deadline: Deadline) -> Result<(), Error> {
+        let num = self.num();
+        let ended = self.context().events().wait(
+            self.context(),
+            deadline,
+            "the connection's end",
+            |boxes| boxes.qps.get(&num)?.ended.clone(),
+        )?;
+        match ended {
+            ConnectionEvent::Disconnected {
+                reason: DisconnectReason::Graceful,
+                ..
+            } => Ok(()),
+            ended => ended.into_result().map(|_| ()),
+        }
+    }
+
+    /// The state, as the RNIC sees it now.
+    pub fn state(&self) -> Result<QpState, Error> {
+        match self
+            .context()
+            .request(&Request::QueryQp { qp: self.num() }, &[])?
+        {
+            (Response::QpState(state), _) => Ok(state),
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
+
+    fn request_disconnect(&self, abort: bool) -> Result<(), Error> {
+        self.context().request_done(&Request::Disconnect {
+            qp: self.num(),
+            abort,
+        })
+    }
+
+    pub(crate) fn context(&self) -> &Arc<Inner> {
+        &self.handle.context
+    }
+}
+
+fn full_if_none(posted: usize) -> Result<(), Error> {
+    if posted == 0 {
+        Err(Error::QueueFull)
+    } else {
+        Ok(())
+    }
+}

@@ -1,0 +1,7 @@
+//! The client against a daemon that is a thread: real sockets, real rings, no RNIC.
+
+mod connections;
+mod fake;
+mod gone;
+mod objects;
+mod waiting;

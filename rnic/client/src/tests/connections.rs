@@ -1,0 +1,279 @@
+//! Connections: outcomes reach whom they concern.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, Refusal, RefusalCode, Request};
+use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
+
+use super::fake::{Fake, queue_pair, refusal};
+use crate::{ConnectOptions, ConnectionEvent, Context, Error, Listener};
+
+const SOON: Duration = Duration::from_secs(20);
+const NOT_AT_ALL: Duration = Duration::ZERO;
+
+fn remote() -> SocketAddr {
+    "198.18.0.2:9000".parse().unwrap()
+}
+
+fn established(qp: QpNum, private_data: &[u8]) -> Event {
+    let mpa = MpaOptions {
+        ird: 3,
+        ..MpaOptions::default()
+    };
+    Event::Established {
+        qp,
+        mpa,
+        private_data: private_data.to_vec(),
+    }
+}
+
+fn disconnected(qp: QpNum, reason: DisconnectReason) -> Event {
+    Event::Disconnected {
+        qp,
+        reason,
+        message: "it ended".into(),
+    }
+}
+
+fn asks(listener: ListenerId, number: u32) -> Event {
+    Event::ConnectRequest {
+        listener,
+        request: ConnRequestId(number),
+        local: remote(),
+        remote: remote(),
+        mpa: MpaOptions::default(),
+        private_data: number.to_be_bytes().to_vec(),
+    }
+}
+
+fn listen(context: &Context, fake: &Fake) -> (Listener, ListenerId) {
+    let listener = Listener::bind(context, remote(), 4).unwrap();
+    // The fake numbers what it grants.
+    let id = ListenerId(fake.asked().len() as u32);
+    (listener, id)
+}
+
+#[test]
+fn connecting_ends_as_the_event_says() {
+    let (fake, context) = Fake::start();
+    let outcome = |event: &dyn Fn(QpNum) -> Event| {
+        let (qp, _cq) = queue_pair(&context);
+        fake.tell(&event(qp.num()));
+        qp.connect(
+            remote(),
+            ConnectOptions {
+                timeout: SOON,
+                ..Default::default()
+            },
+        )
+    };
+    let found = outcome(&|qp| established(qp, b"welcome")).unwrap();
+    assert_eq!(
+        (found.mpa.ird, found.private_data.as_slice()),
+        (3, b"welcome".as_slice())
+    );
+    match outcome(&|qp| Event::Rejected {
+        qp,
+        private_data: b"no".to_vec(),
+    }) {
+        Err(Error::Rejected { private_data }) => assert_eq!(private_data, b"no"),
+        other => panic!("{other:?}"),
+    }
+    let failed = |qp| Event::ConnectFailed {
+        qp,
+        reason: DisconnectReason::NotMpa,
+        message: "the peer speaks something else".into(),
+    };
+    match outcome(&failed) {
+        Err(Error::ConnectFailed {
+            reason: DisconnectReason::NotMpa,
+            message,
+        }) => {
+            assert!(message.contains("something else"));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_attempt_without_outcome_is_aborted() {
+    let (fake, context) = Fake::start();
+    let (qp, _cq) = queue_pair(&context);
+    let timeout = Duration::from_millis(20);
+    let error = qp
+        .connect(
+            remote(),
+            ConnectOptions {
+                timeout,
+                ..Default::default()
+            },
+        )
+        .unwrap_err();
+    assert!(matches!(error, Error::Timeout { .. }), "{error}");
+    assert_eq!(
+        fake.asked().last(),
+        Some(&Request::Disconnect {
+            qp: qp.num(),
+            abort: true
+        })
+    );
+}
+
+#[test]
+fn an_end_is_known_to_all_who_ask_later() {
+    let (fake, context) = Fake::start();
+    let (qp, _cq) = queue_pair(&context);
+    fake.tell(&established(qp.num(), b""));
+    qp.connect(remote(), ConnectOptions::default()).unwrap();
+    assert!(matches!(
+        qp.wait_disconnected(NOT_AT_ALL),
+        Err(Error::Timeout { .. })
+    ));
+    assert_eq!(qp.take_event().unwrap(), None);
+    fake.tell(&disconnected(qp.num(), DisconnectReason::Reset));
+    for _ in 0..2 {
+        assert!(matches!(
+            qp.wait_disconnected(SOON),
+            Err(Error::Disconnected {
+                reason: DisconnectReason::Reset,
+                ..
+            })
+        ));
+    }
+    assert!(matches!(
+        qp.take_event().unwrap(),
+        Some(ConnectionEvent::Disconnected {
+            reason: DisconnectReason::Reset,
+            ..
+        })
+    ));
+    assert_eq!(qp.take_event().unwrap(), None);
+}
+
+#[test]
+fn disconnecting_what_has_ended_in_order_is_fine() {
+    let (fake, context) = Fake::start();
+    let (qp, _cq) = queue_pair(&context);
+    let wrong_state = |request: &Request| -> Option<Refusal> {
+        matches!(request, Request::Disconnect { .. }).then(|| refusal(RefusalCode::WrongState))
+    };
+    fake.refuse(wrong_state);
+    assert!(
+        matches!(qp.disconnect(SOON), Err(Error::Refused(_))),
+        "it never was connected"
+    );
+    fake.tell(&disconnected(qp.num(), DisconnectReason::Graceful));
+    qp.disconnect(SOON).unwrap();
+}
+
+#[test]
+fn requests_are_answered_by_accept_reject_or_drop() {
+    let (fake, context) = Fake::start();
+    let (listener, id) = listen(&context, &fake);
+    assert!(matches!(
+        listener.accept_request(NOT_AT_ALL),
+        Err(Error::Timeout { .. })
+    ));
+    for number in 1..=3 {
+        fake.tell(&asks(id, number));
+    }
+    let (qp, _cq) = queue_pair(&context);
+    fake.tell(&established(qp.num(), b""));
+    let request = listener.accept_request(SOON).unwrap();
+    assert_eq!(request.private_data(), 1_u32.to_be_bytes());
+    request.accept(&qp, b"hi", SOON).unwrap();
+    listener
+        .accept_request(SOON)
+        .unwrap()
+        .reject(b"busy")
+        .unwrap();
+    drop(listener.accept_request(SOON).unwrap());
+    let answers: Vec<_> = fake
+        .asked()
+        .into_iter()
+        .filter(|asked| matches!(asked, Request::Accept { .. } | Request::Reject { .. }))
+        .collect();
+    let reject = |number, private_data: &[u8]| Request::Reject {
+        request: ConnRequestId(number),
+        private_data: private_data.to_vec(),
+    };
+    assert!(matches!(
+        &answers[0],
+        Request::Accept {
+            request: ConnRequestId(1),
+            ..
+        }
+    ));
+    assert_eq!(answers[1..], [reject(2, b"busy"), reject(3, b"")]);
+}
+
+#[test]
+fn an_accept_that_is_refused_rejects_the_peer() {
+    let (fake, context) = Fake::start();
+    let (listener, id) = listen(&context, &fake);
+    fake.tell(&asks(id, 8));
+    let (qp, _cq) = queue_pair(&context);
+    fake.refuse(|request| {
+        matches!(request, Request::Accept { .. }).then(|| refusal(RefusalCode::WrongState))
+    });
+    let request = listener.accept_request(SOON).unwrap();
+    assert!(matches!(
+        request.accept(&qp, b"", SOON),
+        Err(Error::Refused(_))
+    ));
+    assert!(matches!(fake.asked().last(), Some(Request::Reject { .. })));
+}
+
+#[test]
+fn threads_that_wait_for_different_things_each_get_their_own() {
+    let (fake, context) = Fake::start();
+    let (listener, id) = listen(&context, &fake);
+    let started = Instant::now();
+    const ROUNDS: u32 = 200;
+    std::thread::scope(|scope| {
+        let accepting = scope.spawn(|| {
+            for round in 0..ROUNDS {
+                let request = listener.accept_request(SOON).unwrap();
+                assert_eq!(request.private_data(), round.to_be_bytes());
+                request.reject(b"").unwrap();
+            }
+        });
+        let connecting: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    for _ in 0..ROUNDS {
+                        let (qp, _cq) = queue_pair(&context);
+                        let options = ConnectOptions {
+                            timeout: SOON,
+                            ..Default::default()
+                        };
+                        qp.connect(remote(), options).unwrap();
+                    }
+                })
+            })
+            .collect();
+        let (mut seen, mut connected, mut asked) = (0, 0, 0);
+        while connected < 2 * ROUNDS {
+            let requests = fake.with(|state| state.asked.split_off(seen.min(state.asked.len())));
+            seen = 0;
+            for request in requests {
+                if let Request::Connect { qp, .. } = request {
+                    fake.tell(&established(qp, b""));
+                    connected += 1;
+                    if asked < ROUNDS {
+                        fake.tell(&asks(id, asked));
+                        asked += 1;
+                    }
+                }
+            }
+            std::thread::yield_now();
+        }
+        accepting.join().unwrap();
+        for thread in connecting {
+            thread.join().unwrap();
+        }
+    });
+    // With lost wake-ups each round would last as long as the look-round interval.
+    assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
+}

@@ -1,0 +1,235 @@
+//! Objects: made, used, refused, given back in an order that the RNIC accepts.
+
+use rnic_ipc::control::{RefusalCode, Request};
+use rnic_ipc::id::QpNum;
+use rnic_ipc::work::{WR_SIGNALED, WR_SOLICITED, WrOpcode};
+
+use super::fake::{Fake, queue_pair, refusal};
+use crate::{
+    Access, CompletionQueue, Context, Error, MemoryRegion, ProtectionDomain, RemoteMemory, Sge,
+    WorkRequest,
+};
+
+#[test]
+fn a_missing_daemon_is_named_with_what_to_do() {
+    let error = Context::open("/nonexistent/rnicd.sock").unwrap_err();
+    assert!(matches!(error, Error::NoDaemon { .. }));
+    let message = error.to_string();
+    assert!(message.contains("rnicd --interface"), "{message}");
+    assert!(
+        message.contains("--socket /nonexistent/rnicd.sock"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_daemon_of_another_version_is_a_refusal() {
+    let (_fake, context) = Fake::start_judging(Box::new(|_| Some(refusal(RefusalCode::Version))));
+    match context {
+        Err(Error::Refused(refusal)) => assert_eq!(refusal.code, RefusalCode::Version),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_refusal_says_why_and_spoils_nothing() {
+    let (fake, context) = Fake::start();
+    let pd = ProtectionDomain::alloc(&context).unwrap();
+    fake.refuse(|request| {
+        matches!(request, Request::RegisterMemory { .. }).then(|| refusal(RefusalCode::Limit))
+    });
+    let error = pd.register(4096, Access::LOCAL).unwrap_err();
+    assert!(matches!(&error, Error::Refused(refusal) if refusal.code == RefusalCode::Limit));
+    assert_eq!(error.to_string(), "the fake says no");
+    fake.refuse(|_| None);
+    pd.register(4096, Access::LOCAL).unwrap();
+}
+
+#[test]
+fn information_comes_whole() {
+    let (_fake, context) = Fake::start();
+    assert_eq!(context.device_info().unwrap().interface, "fake0");
+    // The fake gives two counters a page.
+    let counters = context.counters().unwrap();
+    assert_eq!(counters.len(), 5);
+    assert_eq!(counters[4], ("counter_4".to_owned(), 4));
+}
+
+#[test]
+fn a_region_is_one_memory_on_both_sides() {
+    let (fake, context) = Fake::start();
+    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let region = pd.register(10_000, Access::ALL).unwrap();
+    region.write(9_000, b"from us").unwrap();
+    let mut octets = [0; 7];
+    fake.with(|state| {
+        let theirs = &state.regions[&region.stag()];
+        theirs.read(9_000, &mut octets).unwrap();
+        theirs.write(0, b"from the peer").unwrap();
+    });
+    assert_eq!(&octets, b"from us");
+    assert_eq!(region.to_vec(0..13).unwrap(), b"from the peer");
+    region.fill(0..4, b'x').unwrap();
+    assert_eq!(region.to_vec(0..8).unwrap(), b"xxxx the");
+}
+
+#[test]
+fn memory_of_the_programs_own_is_registered_from_its_descriptor() {
+    let (fake, context) = Fake::start();
+    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let (memory, fd) = rnic_ipc::shm::SharedMemory::create("own", 8192).unwrap();
+    let region = pd.register_fd(&fd, 5000, 100, Access::ALL).unwrap();
+    memory.write(5000, b"mine").unwrap();
+    assert_eq!(region.to_vec(0..4).unwrap(), b"mine");
+    let wanted = |request: &Request| {
+        matches!(request, Request::RegisterMemory { base, offset: 5000, length: 100, .. }
+            if *base == region.addr())
+    };
+    assert!(fake.asked().iter().any(wanted));
+}
+
+#[test]
+fn ranges_outside_a_region_are_errors() {
+    let (_fake, context) = Fake::start();
+    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let region = pd.register(100, Access::ALL).unwrap();
+    #[expect(clippy::reversed_empty_ranges)]
+    for range in [0..101, 101..101, 60..50, usize::MAX - 1..usize::MAX] {
+        assert!(
+            matches!(region.slice(range.clone()), Err(Error::Range { .. })),
+            "{range:?}"
+        );
+        assert!(region.remote(range.clone()).is_err());
+        assert!(region.to_vec(range.clone()).is_err());
+        assert!(region.fill(range, 0).is_err());
+    }
+    let element = region.slice(10..30).unwrap();
+    assert_eq!(
+        element,
+        Sge {
+            addr: region.addr() + 10,
+            length: 20,
+            lkey: region.lkey()
+        }
+    );
+    let remote = region.remote(10..30).unwrap();
+    assert_eq!(RemoteMemory::from_bytes(remote.to_bytes()), remote);
+    assert_eq!(remote.offset(5).addr, region.addr() + 15);
+    assert_eq!(remote.offset(5).len, 15);
+}
+
+#[test]
+fn posted_work_reaches_the_engine_as_written() {
+    let (fake, context) = Fake::start();
+    let (qp, _cq) = queue_pair(&context);
+    let sges = [
+        Sge {
+            addr: 1,
+            length: 2,
+            lkey: 3,
+        },
+        Sge {
+            addr: 4,
+            length: 5,
+            lkey: 6,
+        },
+    ];
+    let remote = RemoteMemory {
+        stag: 77,
+        addr: 88,
+        len: 99,
+    };
+    qp.post_send(WorkRequest::send(1, &sges).solicited().unsignaled())
+        .unwrap();
+    qp.post_send(WorkRequest::send_with_invalidate(2, &[], 55))
+        .unwrap();
+    qp.post_write(3, &sges[..1], remote).unwrap();
+    qp.post_read(4, &sges, remote).unwrap();
+    let expected = [
+        (1, WrOpcode::Send, WR_SOLICITED, 0, 0, 2),
+        (2, WrOpcode::SendInvalidate, WR_SIGNALED, 55, 0, 0),
+        (3, WrOpcode::Write, WR_SIGNALED, 77, 88, 1),
+        (4, WrOpcode::Read, WR_SIGNALED, 77, 88, 2),
+    ];
+    for (wr_id, opcode, flags, rkey, remote_addr, num_sge) in expected {
+        let work = fake.take_send(qp.num()).unwrap();
+        let slot = work.slot;
+        assert_eq!(
+            (slot.wr_id, work.opcode(), slot.flags),
+            (wr_id, Some(opcode), flags)
+        );
+        assert_eq!((slot.rkey, slot.remote_addr), (rkey, remote_addr));
+        assert_eq!(work.sges(), &sges[..num_sge]);
+    }
+    assert!(fake.take_send(qp.num()).is_none());
+}
+
+#[test]
+fn a_queue_pair_rings_once_until_it_is_answered_and_kicks_only_a_sleeper() {
+    let (fake, context) = Fake::start();
+    let (qp, _cq) = queue_pair(&context);
+    let rung = |fake: &Fake| fake.with(|state| state.doorbells.as_mut().unwrap().pop().unwrap());
+    let kicked = |fake: &Fake| fake.with(|state| state.kick.as_ref().unwrap().drain());
+    qp.post_recv(WorkRequest::recv(1, &[])).unwrap();
+    qp.post_send(WorkRequest::send(2, &[])).unwrap();
+    assert_eq!(rung(&fake), Some(qp.num()));
+    assert_eq!(rung(&fake), None);
+    assert_eq!(kicked(&fake), rnic_ipc::wake::Drained::Quiet);
+    assert!(fake.take_send(qp.num()).is_some());
+    assert!(fake.with(|state| state.doorbells.as_mut().unwrap().prepare_sleep()));
+    qp.post_send(WorkRequest::send(3, &[])).unwrap();
+    assert_eq!(kicked(&fake), rnic_ipc::wake::Drained::Woken);
+    assert_eq!(rung(&fake), Some(qp.num()));
+}
+
+#[test]
+fn work_that_a_queue_pair_cannot_take_is_refused_at_once() {
+    let (fake, context) = Fake::start();
+    let (qp, _cq) = queue_pair(&context);
+    let sges = [Sge::default(); 3];
+    let error = qp.post_send(WorkRequest::send(1, &sges)).unwrap_err();
+    assert!(matches!(error, Error::TooManySges { found: 3, max: 2 }));
+    let recv = WorkRequest::recv(1, &[]);
+    assert!(matches!(
+        qp.post_send(recv),
+        Err(Error::WrongQueue { queue: "send" })
+    ));
+    let send = WorkRequest::send(1, &[]);
+    assert!(matches!(
+        qp.post_recv(send),
+        Err(Error::WrongQueue { queue: "receive" })
+    ));
+    assert_eq!(qp.post_send_batch(&[send; 6]).unwrap(), 4);
+    assert!(matches!(qp.post_send(send), Err(Error::QueueFull)));
+    assert!(fake.take_send(qp.num()).is_some());
+    qp.post_send(send).unwrap();
+}
+
+#[test]
+fn objects_dropped_in_any_order_are_given_back_users_first() {
+    let (fake, context) = Fake::start();
+    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let cq = CompletionQueue::create(&context, 16).unwrap();
+    let qp = crate::QueuePair::create(&pd, &cq, &cq, Default::default()).unwrap();
+    let region: MemoryRegion = pd.register(1, Access::LOCAL).unwrap();
+    let before = fake.asked().len();
+    drop((context, pd, cq));
+    assert_eq!(fake.asked().len(), before, "all of it is in use");
+    let num: QpNum = qp.num();
+    drop(qp);
+    let stag = region.stag();
+    drop(region);
+    let asked = fake.asked().split_off(before);
+    assert!(
+        matches!(
+            asked.as_slice(),
+            [
+                Request::DestroyQp { qp },
+                Request::DestroyCq { .. },
+                Request::DeregisterMemory { stag: gone },
+                Request::DeallocPd { .. },
+            ] if *qp == num && *gone == stag
+        ),
+        "{asked:?}"
+    );
+}
