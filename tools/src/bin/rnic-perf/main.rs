@@ -1,0 +1,200 @@
+//! `rnic-perf`: goodput and latency of RDMA Write, Send and Read between two RNICs.
+
+#![forbid(unsafe_code)]
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use rnic_tools::door::Door;
+use rnic_tools::endpoint::ToolError;
+use rnic_tools::perf::bandwidth::Until;
+use rnic_tools::perf::plan::{Figure, Operation, Plan};
+use rnic_tools::perf::{client, server};
+use rnic_tools::progress::Progress;
+use rnic_tools::size;
+
+/// Measures goodput and latency of RDMA Write, Send and Read between two RNICs.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    role: Role,
+}
+
+#[derive(Debug, Subcommand)]
+enum Role {
+    /// Waits for clients and does what they ask.
+    Server(Server),
+    /// Measures.
+    Client(Client),
+}
+
+#[derive(Debug, Args)]
+struct Server {
+    #[command(flatten)]
+    door: Door,
+    /// Address and port to listen on.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: SocketAddr,
+    /// Serve one client, then end; the exit status tells how it went.
+    #[arg(long)]
+    once: bool,
+    /// How long nothing may happen on a connection.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = size::duration)]
+    timeout: Duration,
+}
+
+#[derive(Debug, Args)]
+struct Client {
+    #[command(flatten)]
+    door: Door,
+    /// The server's address and port.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    connect: SocketAddr,
+    /// What to move.
+    #[arg(long, value_enum, default_value = "write")]
+    op: Operation,
+    /// Measure octets a second (the default).
+    #[arg(long, conflicts_with = "latency")]
+    bandwidth: bool,
+    /// Measure the time of one message.
+    #[arg(long)]
+    latency: bool,
+    /// Octets of a message.
+    #[arg(long, default_value = "64k", value_parser = size::message_octets)]
+    size: u32,
+    /// Messages outstanding; 1 when latency is measured.
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=i64::from(server::DEPTH_MAX)))]
+    depth: u32,
+    /// How long to measure.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = size::duration)]
+    duration: Duration,
+    /// How many octets to move, instead of a time.
+    #[arg(long, value_name = "OCTETS", value_parser = size::octets, conflicts_with = "iterations")]
+    bytes: Option<u64>,
+    /// How many messages to move, instead of a time.
+    #[arg(long, value_name = "NUMBER")]
+    iterations: Option<u64>,
+    /// Let the receiving end compare every octet with what was sent.
+    #[arg(long)]
+    verify: bool,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Print no progress.
+    #[arg(long)]
+    quiet: bool,
+    /// How long nothing may happen on the connection.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = size::duration)]
+    timeout: Duration,
+}
+
+fn main() -> ExitCode {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).init();
+    let done = match Cli::parse().role {
+        Role::Server(options) => serve(&options),
+        Role::Client(options) => measure(&options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("rnic-perf: {error}");
+            ExitCode::from(client::exit_status(&error))
+        }
+    }
+}
+
+fn serve(options: &Server) -> Result<(), ToolError> {
+    let context = options.door.open()?;
+    let told = |line: String| println!("{line}");
+    server::run(
+        &context,
+        options.listen,
+        options.once,
+        options.timeout,
+        told,
+    )
+}
+
+fn measure(options: &Client) -> Result<(), ToolError> {
+    let (plan, until) = plan(options)?;
+    let context = options.door.open()?;
+    let goal = match until {
+        Until::Messages(messages) => Some(messages.saturating_mul(u64::from(plan.size))),
+        Until::Elapsed(_) => None,
+    };
+    let what = format!("{:?} {}", plan.operation, size::show(plan.size.into()));
+    let mut progress = Progress::new(what, goal, options.quiet);
+    let outcome = client::run(
+        &context,
+        options.connect,
+        plan,
+        until,
+        options.timeout,
+        &mut progress,
+    )?;
+    if options.json {
+        let text = serde_json::to_string(&outcome).map_err(|error| {
+            ToolError::Peer(format!("the result can't be written as JSON: {error}"))
+        })?;
+        println!("{text}");
+        return Ok(());
+    }
+    let head = format!(
+        "{:?}, {} octets, depth {}",
+        plan.operation, plan.size, plan.depth
+    );
+    if let Some(goodput) = outcome.goodput {
+        println!("{head}: {goodput}");
+    }
+    if let Some(latency) = outcome.latency {
+        println!("{head}: {latency}");
+    }
+    if let Some(octets) = outcome.verified_octets {
+        println!("{head}: {} verified equal", size::show(octets));
+    }
+    Ok(())
+}
+
+/// The most memory that messages go round in when nothing asks for more, in octets: small enough
+/// to stay in a cache.
+const SPAN: u64 = 1 << 20;
+
+fn plan(options: &Client) -> Result<(Plan, Until), ToolError> {
+    let figure = if options.latency {
+        Figure::Latency
+    } else {
+        Figure::Bandwidth
+    };
+    let size = u64::from(options.size);
+    let messages = options
+        .iterations
+        .or(options.bytes.map(|b| b.div_ceil(size.max(1))));
+    let depth = if options.latency { 1 } else { options.depth };
+    let span = match (figure, messages) {
+        // Source, sink and one more of each message.
+        (Figure::Latency, _) => size * 3,
+        // Every octet of the transfer has a place of its own, so that each is compared.
+        (Figure::Bandwidth, Some(messages)) if options.verify => options
+            .bytes
+            .unwrap_or_else(|| messages.saturating_mul(size)),
+        _ => (size * u64::from(depth))
+            .max(SPAN / size.max(1) * size)
+            .max(size),
+    };
+    if span > server::SPAN_MAX {
+        return Err(ToolError::Usage(format!(
+            "this needs {} of memory on each end, of which a server gives at most {}: lower --size, \
+             --depth or --bytes",
+            size::show(span),
+            size::show(server::SPAN_MAX)
+        )));
+    }
+    let mut plan = Plan::new(options.op, figure, options.size, depth, span);
+    plan.verify = options.verify && figure == Figure::Bandwidth;
+    plan.seed = 0x5eed ^ span;
+    let until = messages.map_or(Until::Elapsed(options.duration), Until::Messages);
+    Ok((plan, until))
+}

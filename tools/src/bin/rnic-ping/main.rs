@@ -1,0 +1,170 @@
+//! `rnic-ping`: does rping's job. The client advertises a buffer by a Send, the server Reads it and
+//! Writes it back, the client compares.
+
+#![forbid(unsafe_code)]
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use rnic::{ConnectOptions, Context, Listener};
+use rnic_tools::door::Door;
+use rnic_tools::endpoint::ToolError;
+use rnic_tools::ping;
+use rnic_tools::report::{Latency, Samples};
+use rnic_tools::size;
+use serde::Serialize;
+
+/// RDMA ping: Send, RDMA Read, RDMA Write, compare.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    role: Role,
+}
+
+#[derive(Debug, Subcommand)]
+enum Role {
+    /// Waits for clients.
+    Server(Server),
+    /// Pings a server.
+    Client(Client),
+}
+
+#[derive(Debug, Args)]
+struct Server {
+    #[command(flatten)]
+    door: Door,
+    /// Address and port to listen on.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: SocketAddr,
+    /// Go on after the first client.
+    #[arg(long)]
+    persistent: bool,
+    /// How long nothing may happen on a connection.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = size::duration)]
+    timeout: Duration,
+}
+
+#[derive(Debug, Args)]
+struct Client {
+    #[command(flatten)]
+    door: Door,
+    /// The server's address and port.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    connect: SocketAddr,
+    /// Octets of the buffer, 4 to 65536.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(i64::from(ping::SIZE_MIN)..=i64::from(ping::SIZE_MAX)))]
+    size: u32,
+    /// Rounds.
+    #[arg(long, default_value_t = 10)]
+    count: u64,
+    /// Time from one round to the next.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = size::duration)]
+    interval: Duration,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+    /// How long nothing may happen on the connection.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = size::duration)]
+    timeout: Duration,
+}
+
+/// What a run ended with.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    rounds: u64,
+    size: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    latency: Option<Latency>,
+}
+
+fn main() -> ExitCode {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).init();
+    let done = match Cli::parse().role {
+        Role::Server(options) => serve(&options),
+        Role::Client(options) => ping(&options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("rnic-ping: {error}");
+            ExitCode::from(rnic_tools::perf::client::exit_status(&error))
+        }
+    }
+}
+
+fn serve(options: &Server) -> Result<(), ToolError> {
+    let context = options.door.open()?;
+    let listener = Listener::bind(&context, options.listen, 16)?;
+    println!("listening on {}", listener.local_addr());
+    loop {
+        let served = serve_one(&context, &listener, options.timeout);
+        match served {
+            Ok((remote, rounds)) => println!("{remote}: {rounds} rounds"),
+            Err(error) if options.persistent => log::warn!("{error}"),
+            Err(error) => return Err(error),
+        }
+        if !options.persistent {
+            return Ok(());
+        }
+    }
+}
+
+fn serve_one(
+    context: &Context,
+    listener: &Listener,
+    patience: Duration,
+) -> Result<(SocketAddr, u64), ToolError> {
+    let request = loop {
+        match listener.accept_request(Duration::from_secs(3600)) {
+            Err(rnic::Error::Timeout { .. }) => {}
+            request => break request?,
+        }
+    };
+    let remote = request.remote();
+    let mut server = ping::Server::new(context, patience)?;
+
+    request.accept(server.queue_pair(), &[], patience)?;
+    Ok((remote, server.serve()?))
+}
+
+fn ping(options: &Client) -> Result<(), ToolError> {
+    let context = options.door.open()?;
+    let mut client = ping::Client::new(&context, options.size, options.timeout)?;
+    let connect = ConnectOptions {
+        timeout: options.timeout,
+        ..ConnectOptions::default()
+    };
+    client.queue_pair().connect(options.connect, connect)?;
+    let mut samples = Samples::default();
+    for round in 0..options.count {
+        if round > 0 && !options.interval.is_zero() {
+            std::thread::sleep(options.interval);
+        }
+        client.round(round, &mut samples)?;
+    }
+    client.finish()?;
+    let latency = samples.latency();
+    let outcome = Outcome {
+        rounds: options.count,
+        size: options.size,
+        latency,
+    };
+    if options.json {
+        let text = serde_json::to_string(&outcome).map_err(|error| {
+            ToolError::Peer(format!("the result can't be written as JSON: {error}"))
+        })?;
+        println!("{text}");
+    } else {
+        println!(
+            "{} rounds of {} octets, all equal",
+            outcome.rounds, outcome.size
+        );
+        if let Some(latency) = &outcome.latency {
+            println!("round: {latency}");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! One end of a connection with what the tools need beside it, and waiting for completions: spin
+//! for a little, then block.
+
+use std::time::{Duration, Instant};
+
+use rnic::{
+    CompletionQueue, Context, ProtectionDomain, QpConfig, QueuePair, WcStatus, WorkCompletion,
+};
+
+/// How long a tool polls before it blocks. Long enough for an answer on an idle machine, short
+/// enough to leave the core to the daemon on a busy one.
+const SPIN: Duration = Duration::from_micros(20);
+
+/// Completions taken at once.
+const BATCH: usize = 32;
+
+/// What ends a tool's run.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    /// The RNIC said so.
+    #[error(transparent)]
+    Rnic(#[from] rnic::Error),
+    /// The interface can't be opened as an RNIC.
+    #[error(transparent)]
+    Device(#[from] rnic::DeviceError),
+    /// A work request failed.
+    #[error(
+        "work request {wr_id} failed: {status:?}; if this is WorkRequestFlushed the connection was \
+         lost before it was done{}", detail.as_ref().map(|d| format!(" ({d})")).unwrap_or_default()
+    )]
+    Work {
+        /// Which.
+        wr_id: u64,
+        /// How.
+        status: WcStatus,
+        /// What became of the connection.
+        detail: Option<String>,
+    },
+    /// The octets that arrived are not those that were sent.
+    #[error("octet {position} of the transfer differs from what was sent")]
+    Corrupt {
+        /// The first that differs.
+        position: u64,
+    },
+    /// The other end does not speak this tool's protocol, or broke it.
+    #[error("{0}")]
+    Peer(String),
+    /// The command line asks for what can't be.
+    #[error("{0}")]
+    Usage(String),
+}
+
+/// A queue pair with one completion queue for both of its work queues.
+#[derive(Debug)]
+pub struct Endpoint {
+    /// The queue pair.
+    pub qp: QueuePair,
+    cq: CompletionQueue,
+    inline: bool,
+    taken: Vec<WorkCompletion>,
+    /// How long nothing may happen.
+    patience: Duration,
+}
+
+impl Endpoint {
+    /// A queue pair of `depth` work requests each way.
+    pub fn new(
+        context: &Context,
+        pd: &ProtectionDomain,
+        sq_depth: u32,
+        rq_depth: u32,
+        patience: Duration,
+    ) -> Result<Self, ToolError> {
+        let cq = CompletionQueue::create(context, sq_depth + rq_depth)?;
+        let config = QpConfig {
+            sq_depth,
+            rq_depth,
+            max_sge: 1,
+            ..QpConfig::default()
+        };
+        let qp = QueuePair::create(pd, &cq, &cq, config)?;
+        let inline = context.is_inline();
+        Ok(Self {
+            qp,
+            cq,
+            inline,
+            taken: Vec::with_capacity(BATCH),
+            patience,
+        })
+    }
+
+    /// The next completion if there is one; one in error is an error.
+    pub fn poll(&mut self) -> Result<Option<WorkCompletion>, ToolError> {
+        if self.taken.is_empty() {
+            let mut batch = [WorkCompletion::default(); BATCH];
+            let count = self.cq.poll(&mut batch)?;
+            self.taken.extend(batch[..count].iter().rev());
+        }
+        match self.taken.pop() {
+            Some(done) if done.status != WcStatus::Success => Err(ToolError::Work {
+                wr_id: done.wr_id,
+                status: done.status,
+                detail: self.ending(),
+            }),
+            done => Ok(done),
+        }
+    }
+
+    /// Whether the engine runs only when this process polls.
+    pub fn is_inline(&self) -> bool {
+        self.inline
+    }
+
+    /// The next completion; waits for it.
+    pub fn completion(&mut self) -> Result<WorkCompletion, ToolError> {
+        let started = Instant::now();
+        loop {
+            if let Some(done) = self.poll()? {
+                return Ok(done);
+            }
+            if started.elapsed() > SPIN {
+                self.cq.wait(self.patience)?;
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    /// What became of the connection, if it ended; waits a moment for the news.
+    fn ending(&self) -> Option<String> {
+        match self.qp.wait_disconnected(Duration::from_millis(500)) {
+            Err(rnic::Error::Timeout { .. }) => None,
+            Err(ended) => Some(ended.to_string()),
+            Ok(()) => Some("the peer closed it in order".into()),
+        }
+    }
+
+    /// Waits for the peer to end the connection; anything but its doing so in order is an error.
+    pub fn wait_closed(&self) -> Result<(), ToolError> {
+        Ok(self.qp.wait_disconnected(self.patience)?)
+    }
+
+    /// Ends the connection in order and waits until it is gone.
+    pub fn disconnect(&self) -> Result<(), ToolError> {
+        Ok(self.qp.disconnect(self.patience)?)
+    }
+}

@@ -1,0 +1,12 @@
+//! What the tools are made of: the two measurements, and what they share.
+
+#![forbid(unsafe_code)]
+
+pub mod door;
+pub mod endpoint;
+pub mod pattern;
+pub mod perf;
+pub mod ping;
+pub mod progress;
+pub mod report;
+pub mod size;

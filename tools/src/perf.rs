@@ -1,0 +1,12 @@
+//! What `rnic-perf` measures, and how its two ends agree on it.
+//!
+//! The client's [`plan::Plan`] travels in the MPA request's private data, the server's memory in
+//! the reply's. Then the messages flow; everything that is said beside them ([`control::Note`]) is
+//! a Send with a solicited event, which no measured message is.
+
+pub mod bandwidth;
+pub mod client;
+pub mod control;
+pub mod latency;
+pub mod plan;
+pub mod server;

@@ -1,0 +1,223 @@
+//! Many messages outstanding: how many octets of payload a second.
+
+use std::time::{Duration, Instant};
+
+use rnic::{MemoryRegion, RemoteMemory, Sge, WorkRequest, WrOpcode};
+
+use super::control::{Note, Notes, is_own_note};
+use super::plan::{Operation, Plan};
+use super::server::{Inbox, check};
+use crate::endpoint::{Endpoint, ToolError};
+use crate::pattern::Pattern;
+use crate::progress::Progress;
+use crate::report::Goodput;
+
+/// When a run ends.
+#[derive(Clone, Copy, Debug)]
+pub enum Until {
+    /// After so many messages.
+    Messages(u64),
+    /// After so long.
+    Elapsed(Duration),
+}
+
+impl Until {
+    fn reached(self, messages: u64, started: Instant) -> bool {
+        match self {
+            Self::Messages(limit) => messages >= limit,
+            // Looking at the clock costs as much as a short message.
+            Self::Elapsed(limit) => messages.is_multiple_of(16) && started.elapsed() >= limit,
+        }
+    }
+}
+
+/// The client's side: posts messages until the end, then waits for the server's verdict.
+pub fn run(
+    end: &mut Endpoint,
+    notes: &mut Notes,
+    region: &MemoryRegion,
+    remote: RemoteMemory,
+    plan: &Plan,
+    until: Until,
+    progress: &mut Progress,
+) -> Result<(Goodput, Note), ToolError> {
+    let mut sender = Sender {
+        plan: *plan,
+        remote,
+        posted: 0,
+        completed: 0,
+        octets: 0,
+        credits: if plan.operation == Operation::Send {
+            2 * u64::from(plan.depth)
+        } else {
+            u64::MAX
+        },
+    };
+    let started = Instant::now();
+    let mut posting = true;
+    while posting || sender.completed < sender.posted {
+        while posting && sender.may_post() {
+            sender.post(end, region)?;
+            posting = !until.reached(sender.posted, started);
+        }
+        let done = end.completion()?;
+        sender.completed(end, notes, &done)?;
+        progress.update(sender.octets);
+    }
+    // A Write or Send is complete when it is handed to TCP: only the server knows when it arrived.
+    // Its answer to this Send, which is delivered after them, ends the time that counts. But not
+    // the time that it takes to compare: without `verify`, it answers at once.
+    notes.say(
+        end,
+        Note::Done {
+            messages: sender.posted,
+        },
+    )?;
+    let arrived = loop {
+        let done = end.completion()?;
+        match notes.heard(end, &done)? {
+            Some(Note::Credit { .. }) | None => {}
+            Some(Note::Finished) => break started.elapsed(),
+            Some(other) => return Err(unexpected(other)),
+        }
+    };
+    let goodput = Goodput::new(sender.octets, sender.posted, arrived);
+    let verdict = if plan.verify {
+        notes.listen(end)?
+    } else {
+        Note::Finished
+    };
+    Ok((goodput, verdict))
+}
+
+fn unexpected(note: Note) -> ToolError {
+    ToolError::Peer(format!(
+        "the server said {note:?}, which does not belong here"
+    ))
+}
+
+/// The messages on their way.
+struct Sender {
+    plan: Plan,
+    remote: RemoteMemory,
+    posted: u64,
+    completed: u64,
+    octets: u64,
+    /// Receives that the server is known to have.
+    credits: u64,
+}
+
+impl Sender {
+    fn may_post(&self) -> bool {
+        self.posted - self.completed < u64::from(self.plan.depth) && self.posted < self.credits
+    }
+
+    fn post(&mut self, end: &Endpoint, region: &MemoryRegion) -> Result<(), ToolError> {
+        let (offset, len) = self.plan.place(self.posted);
+        let from = offset as usize;
+        let sge: [Sge; 1] = [region.slice(from..from + len as usize)?];
+        let remote = self.remote.offset(offset);
+        let work = match self.plan.operation {
+            Operation::Write => WorkRequest::write(self.posted, &sge, remote),
+            Operation::Read => WorkRequest::read(self.posted, &sge, remote),
+            Operation::Send => WorkRequest::send(self.posted, &sge),
+        };
+        end.qp.post_send(work)?;
+        self.posted += 1;
+        Ok(())
+    }
+
+    fn completed(
+        &mut self,
+        end: &Endpoint,
+        notes: &Notes,
+        done: &rnic::WorkCompletion,
+    ) -> Result<(), ToolError> {
+        match notes.heard(end, done)? {
+            Some(Note::Credit { messages }) => self.credits = self.credits.saturating_add(messages),
+            Some(other) => return Err(unexpected(other)),
+            None if is_own_note(done) || done.opcode == WrOpcode::Recv => {}
+            None => {
+                self.completed += 1;
+                self.octets += u64::from(self.plan.place(done.wr_id).1);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The server's side of Writes and Reads: nothing to do but wait for the end, and compare.
+pub(super) fn serve_one_sided(
+    end: &mut Endpoint,
+    notes: &mut Notes,
+    region: &MemoryRegion,
+    plan: &Plan,
+) -> Result<Note, ToolError> {
+    let messages = match notes.listen(end)? {
+        Note::Done { messages } => messages,
+        other => return Err(unexpected(other)),
+    };
+    if !plan.verify {
+        return Ok(Note::Finished);
+    }
+    notes.say(end, Note::Finished)?;
+    match plan.operation {
+        Operation::Write => check(region, plan, messages.saturating_mul(u64::from(plan.size))),
+        // The client compares what it Read.
+        Operation::Read | Operation::Send => Ok(Note::Verified { octets: 0 }),
+    }
+}
+
+/// The server's side of Sends: receives, compares, posts again and says so.
+pub(super) fn serve_sends(
+    end: &mut Endpoint,
+    notes: &mut Notes,
+    inbox: &Inbox,
+    plan: &Plan,
+) -> Result<Note, ToolError> {
+    let pattern = Pattern::new(plan.seed);
+    let mut octets = vec![0; plan.size as usize];
+    let (mut messages, mut again) = (0, 0);
+    let mut verdict = None;
+    let mut verified = 0;
+    loop {
+        let done = end.completion()?;
+        if done.opcode != WrOpcode::Recv {
+            continue;
+        }
+        if done.solicited {
+            let Note::Done { .. } = inbox.note(&done)? else {
+                return Err(ToolError::Peer(
+                    "the client said what only a server says".into(),
+                ));
+            };
+            if !plan.verify {
+                return Ok(Note::Finished);
+            }
+            notes.say(end, Note::Finished)?;
+            return Ok(verdict.unwrap_or(Note::Verified { octets: verified }));
+        }
+        let (position, len) = plan.place(messages);
+        if plan.verify && verdict.is_none() {
+            let octets = &mut octets[..len as usize];
+            inbox.read(&done, octets)?;
+            let bad = pattern.first_difference(position, octets);
+            verdict = bad
+                .or((done.byte_len != len).then_some(position))
+                .map(|position| Note::Corrupt { position });
+            verified += u64::from(len);
+        }
+        messages += 1;
+        again += 1;
+        inbox.expect(end, done.wr_id)?;
+        if again == plan.depth {
+            notes.say(
+                end,
+                Note::Credit {
+                    messages: u64::from(again),
+                },
+            )?;
+            again = 0;
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The active end: connects with its plan, measures, reports.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rnic::{Access, ConnectOptions, Context, ProtectionDomain, RemoteMemory, WcStatus};
+use serde::Serialize;
+
+use super::bandwidth::{self, Until};
+use super::control::{NOTES_IN_FLIGHT, Note, Notes};
+use super::latency;
+use super::plan::{Figure, Operation, Plan, decode_answer};
+use super::server::{check, fill};
+use crate::endpoint::{Endpoint, ToolError};
+use crate::progress::Progress;
+use crate::report::{Goodput, Latency};
+
+/// What a run ended with.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// What was moved.
+    pub operation: Operation,
+    /// What was measured.
+    pub figure: Figure,
+    /// Octets of a message.
+    pub size: u32,
+    /// Messages outstanding.
+    pub depth: u32,
+    /// With [`Figure::Bandwidth`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goodput: Option<Goodput>,
+    /// With [`Figure::Latency`], in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
+    /// Octets that the receiving end compared with the pattern, all equal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verified_octets: Option<u64>,
+}
+
+/// Connects to `remote` and runs `plan` there.
+pub fn run(
+    context: &Context,
+    remote: SocketAddr,
+    plan: Plan,
+    until: Until,
+    patience: Duration,
+    progress: &mut Progress,
+) -> Result<Outcome, ToolError> {
+    if plan.size == 0 && plan.figure == Figure::Latency && plan.operation == Operation::Write {
+        return Err(ToolError::Usage(
+            "the latency of Writes is seen by their last octet changing: --size must be at least 1"
+                .into(),
+        ));
+    }
+    let pd = ProtectionDomain::alloc(context)?;
+    let access = Access {
+        local_write: true,
+        remote_write: true,
+        ..Access::default()
+    };
+    let region = pd.register(plan.span.max(1) as usize, access)?;
+    let plan = plan.with_memory(region.remote(0..region.len())?);
+    let sends = plan.depth + NOTES_IN_FLIGHT;
+    let mut end = Endpoint::new(context, &pd, sends, NOTES_IN_FLIGHT + 2, patience)?;
+    let mut notes = Notes::new(&pd)?;
+    if !(plan.figure == Figure::Latency && plan.operation == Operation::Send) {
+        notes.expect(&end)?;
+    }
+    if plan.figure == Figure::Bandwidth && plan.operation != Operation::Read {
+        fill(&region, &plan)?;
+    }
+    let options = ConnectOptions {
+        private_data: plan.encode(),
+        timeout: patience,
+        ..ConnectOptions::default()
+    };
+    let established = end.qp.connect(remote, options)?;
+    let memory: RemoteMemory = decode_answer(&established.private_data, plan.span)
+        .map_err(|error| ToolError::Peer(error.to_string()))?;
+
+    let mut outcome = Outcome {
+        operation: plan.operation,
+        figure: plan.figure,
+        size: plan.size,
+        depth: plan.depth,
+        goodput: None,
+        latency: None,
+        verified_octets: None,
+    };
+    let verdict = match plan.figure {
+        Figure::Bandwidth => {
+            let (goodput, verdict) = bandwidth::run(
+                &mut end, &mut notes, &region, memory, &plan, until, progress,
+            )?;
+            outcome.goodput = Some(goodput);
+            match (plan.operation, verdict) {
+                (Operation::Read, Note::Verified { .. }) => check(&region, &plan, goodput.octets)?,
+                (_, verdict) => verdict,
+            }
+        }
+        Figure::Latency => {
+            let (samples, verdict) = latency::run(
+                &mut end, &mut notes, &region, memory, &plan, until, progress,
+            )?;
+            outcome.latency = samples.latency();
+            verdict
+        }
+    };
+    progress.finish();
+    end.disconnect()?;
+    match verdict {
+        Note::Verified { octets } => outcome.verified_octets = Some(octets),
+        Note::Finished => {}
+        Note::Corrupt { position } => return Err(ToolError::Corrupt { position }),
+        other => return Err(ToolError::Peer(format!("the server ended with {other:?}"))),
+    }
+    Ok(outcome)
+}
+
+/// The exit status that tells a lost connection from wrong data.
+pub fn exit_status(error: &ToolError) -> u8 {
+    match error {
+        ToolError::Usage(_) => 2,
+        ToolError::Corrupt { .. } => 3,
+        ToolError::Work {
+            status: WcStatus::WorkRequestFlushed,
+            ..
+        } => 4,
+        ToolError::Rnic(rnic::Error::DaemonGone | rnic::Error::Disconnected { .. }) => 4,
+        _ => 1,
+    }
+}

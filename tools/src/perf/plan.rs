@@ -1,0 +1,192 @@
+//! What a client of `rnic-perf` tells its server in the private data of the MPA request, and what
+//! the server answers in its reply: everything else is the measurement itself.
+
+use rnic::RemoteMemory;
+use serde::{Deserialize, Serialize};
+
+/// Changes when the encoding does.
+const VERSION: u8 = 1;
+
+/// The kinds of transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Operation {
+    /// RDMA Write, client to server.
+    Write,
+    /// Send, client to server.
+    Send,
+    /// RDMA Read, server to client.
+    Read,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Figure {
+    /// Payload octets a second, many messages outstanding.
+    Bandwidth,
+    /// Time of one message there (and, but for Read, one back), one at a time.
+    Latency,
+}
+
+/// A run, as the client wants it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    version: u8,
+    /// What is moved.
+    pub operation: Operation,
+    /// What is measured.
+    pub figure: Figure,
+    /// Octets of a message.
+    pub size: u32,
+    /// Messages outstanding.
+    pub depth: u32,
+    /// Octets of memory that the messages go round in, a whole number of messages but for the
+    /// last one's end.
+    pub span: u64,
+    /// Check every octet.
+    pub verify: bool,
+    /// Of the pattern that both ends compute.
+    pub seed: u64,
+    stag: u32,
+    addr: u64,
+}
+
+/// What the server answers: where its memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Answer {
+    version: u8,
+    stag: u32,
+    addr: u64,
+}
+
+/// Private data that is not a plan of this version.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the private data ({found} octets) is not rnic-perf's of version {VERSION}: is the other end \
+     rnic-perf of the same version?"
+)]
+pub struct NotAPlan {
+    found: usize,
+}
+
+impl Plan {
+    /// A plan whose client has `memory` for the server to write to.
+    pub fn new(operation: Operation, figure: Figure, size: u32, depth: u32, span: u64) -> Self {
+        Self {
+            version: VERSION,
+            operation,
+            figure,
+            size,
+            depth,
+            span,
+            verify: false,
+            seed: 0,
+            stag: 0,
+            addr: 0,
+        }
+    }
+
+    /// Adds the client's memory, which a server writes back to when latency of Writes is measured.
+    pub fn with_memory(mut self, memory: RemoteMemory) -> Self {
+        self.stag = memory.stag;
+        self.addr = memory.addr;
+        self
+    }
+
+    /// The client's memory.
+    pub fn memory(&self) -> RemoteMemory {
+        RemoteMemory {
+            stag: self.stag,
+            addr: self.addr,
+            len: self.span,
+        }
+    }
+
+    /// Messages in the span; the last may be shorter than the others.
+    pub fn slots(&self) -> u64 {
+        if self.size == 0 {
+            1
+        } else {
+            self.span.div_ceil(u64::from(self.size)).max(1)
+        }
+    }
+
+    /// Where message number `index` lies in the span: offset and octets.
+    pub fn place(&self, index: u64) -> (u64, u32) {
+        let offset = (index % self.slots()) * u64::from(self.size);
+        let rest = self.span.saturating_sub(offset);
+        (
+            offset,
+            u32::try_from(rest).unwrap_or(u32::MAX).min(self.size),
+        )
+    }
+
+    /// For the MPA request.
+    pub fn encode(&self) -> Vec<u8> {
+        postcard::to_stdvec(self).expect("fixed-size numbers always encode")
+    }
+
+    /// From a MPA request.
+    pub fn decode(octets: &[u8]) -> Result<Self, NotAPlan> {
+        postcard::from_bytes(octets)
+            .ok()
+            .filter(|plan: &Self| plan.version == VERSION)
+            .ok_or(NotAPlan {
+                found: octets.len(),
+            })
+    }
+}
+
+/// The server's private data.
+pub fn encode_answer(memory: RemoteMemory) -> Vec<u8> {
+    let answer = Answer {
+        version: VERSION,
+        stag: memory.stag,
+        addr: memory.addr,
+    };
+    postcard::to_stdvec(&answer).expect("fixed-size numbers always encode")
+}
+
+/// The server's memory, of the plan's span.
+pub fn decode_answer(octets: &[u8], span: u64) -> Result<RemoteMemory, NotAPlan> {
+    postcard::from_bytes(octets)
+        .ok()
+        .filter(|answer: &Answer| answer.version == VERSION)
+        .map(|answer| RemoteMemory {
+            stag: answer.stag,
+            addr: answer.addr,
+            len: span,
+        })
+        .ok_or(NotAPlan {
+            found: octets.len(),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_message_ends_with_the_span() {
+        let plan = Plan::new(Operation::Write, Figure::Bandwidth, 1000, 4, 2500);
+        assert_eq!(plan.slots(), 3);
+        assert_eq!(plan.place(0), (0, 1000));
+        assert_eq!(plan.place(2), (2000, 500));
+        assert_eq!(plan.place(3), (0, 1000));
+    }
+
+    #[test]
+    fn empty_messages_have_one_place() {
+        let plan = Plan::new(Operation::Send, Figure::Bandwidth, 0, 4, 1);
+        assert_eq!(plan.place(7), (0, 0));
+    }
+
+    #[test]
+    fn strangers_private_data_is_no_plan() {
+        let plan = Plan::new(Operation::Read, Figure::Latency, 1, 1, 1);
+        assert_eq!(Plan::decode(&plan.encode()).ok(), Some(plan));
+        assert!(Plan::decode(b"").is_err());
+        assert!(Plan::decode(b"hello").is_err());
+    }
+}

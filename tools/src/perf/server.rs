@@ -1,0 +1,199 @@
+//! The passive end: takes plans from clients and serves each on a thread of its own.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rnic::{
+    Access, ConnectionRequest, Context, Listener, MemoryRegion, ProtectionDomain, WorkRequest,
+};
+
+use super::control::{self, NOTE, NOTES_IN_FLIGHT, Note, Notes};
+use super::plan::{Figure, Operation, Plan, encode_answer};
+use super::{bandwidth, latency};
+use crate::endpoint::{Endpoint, ToolError};
+use crate::pattern::Pattern;
+
+/// The most that a client may make the server register for it, in octets.
+pub const SPAN_MAX: u64 = 8 << 30;
+/// The most messages outstanding.
+pub const DEPTH_MAX: u32 = 4096;
+
+/// Serves clients; with `once` just the first. `told` hears of each in a line.
+pub fn run(
+    context: &Context,
+    local: SocketAddr,
+    once: bool,
+    patience: Duration,
+    mut told: impl FnMut(String),
+) -> Result<(), ToolError> {
+    let listener = Listener::bind(context, local, 64)?;
+    told(format!("listening on {}", listener.local_addr()));
+    loop {
+        let request = match listener.accept_request(Duration::from_secs(3600)) {
+            Ok(request) => request,
+            Err(rnic::Error::Timeout { .. }) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let remote = request.remote();
+        let plan = match Plan::decode(request.private_data()) {
+            Ok(plan) if plan.span <= SPAN_MAX && plan.depth <= DEPTH_MAX && plan.depth > 0 => plan,
+            Ok(_) => {
+                told(format!("{remote}: rejected: more than this server allows"));
+                request.reject(b"limits")?;
+                continue;
+            }
+            Err(error) => {
+                told(format!("{remote}: rejected: {error}"));
+                request.reject(b"not a plan")?;
+                continue;
+            }
+        };
+        let what = format!("{remote}: {:?} of {} octets", plan.operation, plan.size);
+        let context = context.clone();
+        let serve = move || serve(&context, request, &plan, patience);
+        if once {
+            serve()?;
+            told(format!("{what}: done"));
+            return Ok(());
+        }
+        std::thread::spawn(move || match serve() {
+            Ok(()) => log::info!("{what}: done"),
+            Err(error) => log::warn!("{what}: {error}"),
+        });
+    }
+}
+
+/// One client, from accept to its end.
+fn serve(
+    context: &Context,
+    request: ConnectionRequest,
+    plan: &Plan,
+    patience: Duration,
+) -> Result<(), ToolError> {
+    let pd = ProtectionDomain::alloc(context)?;
+    let access = Access {
+        local_write: true,
+        remote_read: true,
+        remote_write: true,
+    };
+    let region = pd.register(plan.span.max(1) as usize, access)?;
+    let receives = if plan.operation == Operation::Send {
+        2 * plan.depth
+    } else {
+        0
+    };
+    let sends = plan.depth + NOTES_IN_FLIGHT;
+    let mut end = Endpoint::new(context, &pd, sends, receives + NOTES_IN_FLIGHT, patience)?;
+    let mut notes = Notes::new(&pd)?;
+    if plan.operation == Operation::Read && plan.verify {
+        fill(&region, plan)?;
+    }
+    let inbox = (receives > 0)
+        .then(|| Inbox::new(&pd, &end, plan, receives))
+        .transpose()?;
+    if inbox.is_none() {
+        notes.expect(&end)?;
+    }
+    let memory = region.remote(0..region.len())?;
+    request.accept(&end.qp, &encode_answer(memory), patience)?;
+    let verdict = match (plan.figure, inbox) {
+        (Figure::Bandwidth, None) => {
+            bandwidth::serve_one_sided(&mut end, &mut notes, &region, plan)?
+        }
+        (Figure::Bandwidth, Some(inbox)) => {
+            bandwidth::serve_sends(&mut end, &mut notes, &inbox, plan)?
+        }
+        (Figure::Latency, None) => latency::serve_one_sided(&mut end, &mut notes, &region, plan)?,
+        (Figure::Latency, Some(inbox)) => latency::serve_sends(&mut end, &inbox)?,
+    };
+    notes.say(&end, verdict)?;
+    // The client closes; its FIN is what ends a good run.
+    end.wait_closed()
+}
+
+/// Writes the pattern over the whole span.
+pub(super) fn fill(region: &MemoryRegion, plan: &Plan) -> Result<(), ToolError> {
+    let pattern = Pattern::new(plan.seed);
+    let mut chunk = vec![0; 1 << 20];
+    let mut at = 0;
+    while at < plan.span {
+        let len = (plan.span - at).min(chunk.len() as u64) as usize;
+        pattern.fill(at, &mut chunk[..len]);
+        region.write(at as usize, &chunk[..len])?;
+        at += len as u64;
+    }
+    Ok(())
+}
+
+/// Compares the first `octets` of the span with the pattern.
+pub(super) fn check(region: &MemoryRegion, plan: &Plan, octets: u64) -> Result<Note, ToolError> {
+    let pattern = Pattern::new(plan.seed);
+    let octets = octets.min(plan.span);
+    let mut chunk = vec![0; 1 << 20];
+    let mut at = 0;
+    while at < octets {
+        let len = (octets - at).min(chunk.len() as u64) as usize;
+        region.read(at as usize, &mut chunk[..len])?;
+        if let Some(position) = pattern.first_difference(at, &chunk[..len]) {
+            return Ok(Note::Corrupt { position });
+        }
+        at += len as u64;
+    }
+    Ok(Note::Verified { octets })
+}
+
+/// Receives for messages and notes alike, since either may meet any of them.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    memory: MemoryRegion,
+    each: usize,
+}
+
+impl Inbox {
+    /// Posts `count` receives of the plan's message size, and room for notes.
+    pub(super) fn new(
+        pd: &ProtectionDomain,
+        end: &Endpoint,
+        plan: &Plan,
+        count: u32,
+    ) -> Result<Self, ToolError> {
+        let each = (plan.size as usize).max(NOTE);
+        let local = Access {
+            local_write: true,
+            ..Access::default()
+        };
+        let inbox = Self {
+            memory: pd.register(each * count as usize, local)?,
+            each,
+        };
+        (0..u64::from(count)).try_for_each(|index| inbox.expect(end, index))?;
+        Ok(inbox)
+    }
+
+    /// Posts receive number `index` (again).
+    pub(super) fn expect(&self, end: &Endpoint, index: u64) -> Result<(), ToolError> {
+        let at = index as usize * self.each;
+        let sge = self.memory.slice(at..at + self.each)?;
+        Ok(end.qp.post_recv(WorkRequest::recv(index, &[sge]))?)
+    }
+
+    /// The note that receive number `index` completed with.
+    pub(super) fn note(&self, done: &rnic::WorkCompletion) -> Result<Note, ToolError> {
+        control::read(&self.memory, done.wr_id as usize * self.each, done)
+    }
+
+    /// The octets that receive number `index` completed with.
+    pub(super) fn read(
+        &self,
+        done: &rnic::WorkCompletion,
+        into: &mut [u8],
+    ) -> Result<(), ToolError> {
+        Ok(self.memory.read(done.wr_id as usize * self.each, into)?)
+    }
+
+    /// Its first octets as a Send back.
+    pub(super) fn slice(&self, index: u64, len: u32) -> Result<rnic::Sge, ToolError> {
+        let at = index as usize * self.each;
+        Ok(self.memory.slice(at..at + len as usize)?)
+    }
+}
