@@ -147,6 +147,11 @@ impl<B> Connection<B> {
         self.listener.filter(|_| self.state == State::SynReceived)
     }
 
+    /// The peer has let our SYN or SYN-ACK time out.
+    pub(crate) fn is_overdue(&self) -> bool {
+        self.syn_timeouts > 0
+    }
+
     /// To be taken out of the table.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone
@@ -154,6 +159,10 @@ impl<B> Connection<B> {
 
     pub(crate) fn mss(&self) -> usize {
         self.emss as usize
+    }
+
+    pub(crate) fn queued_segments(&self) -> usize {
+        self.outbound.queued_segments()
     }
 
     pub(crate) fn info(&self, config: &Config) -> Info {
@@ -169,7 +178,7 @@ impl<B> Connection<B> {
             ssthresh: self.congestion.ssthresh(),
             pipe: self.outbound.pipe(),
             peer_window: self.outbound.window(),
-            queued_segments: self.outbound.queued_segments(),
+            queued_segments: self.queued_segments(),
             counters: self.counters,
         }
     }

@@ -148,6 +148,11 @@ impl Inbound {
         }
     }
 
+    /// The connection is established: from now on nothing is allocated here.
+    pub(crate) fn open(&mut self) {
+        self.held.reserve();
+    }
+
     /// RCV.NXT on the wire.
     pub(crate) fn next_wire(&self) -> SeqNum {
         self.space.wire(self.next)

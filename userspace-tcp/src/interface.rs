@@ -336,6 +336,8 @@ impl AddAssign for ConnCounters {
 pub struct Counters {
     /// SYNs dropped because a listener's backlog was full.
     pub backlog_full: u64,
+    /// Half-open connections given up early, their SYN-ACK unanswered, to make room.
+    pub half_open_evicted: u64,
     /// SYNs dropped because the table of connections was full.
     pub table_full: u64,
     /// Segments to flows that are not there.

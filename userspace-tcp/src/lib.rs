@@ -32,9 +32,10 @@
 //!   and `transmitted` hands the buffer straight back.
 //!
 //! # Bounds
-//! Connections: [`Config::connections`] (then the oldest in TIME-WAIT gives way, then SYNs are
-//! dropped and [`Stack::connect`] refuses). Half-open connections: the listener's backlog (then SYNs
-//! are dropped). Send queue: [`Config::send_queue_segments`] (then [`SendRefusal::QueueFull`]).
+//! Connections: [`Config::connections`] (then the oldest in TIME-WAIT gives way, then one that is
+//! half-open and overdue, then SYNs are dropped and [`Stack::connect`] refuses). Half-open
+//! connections: the listener's backlog (then the oldest gives way if its SYN-ACK has timed out, else
+//! SYNs are dropped). Send queue: [`Config::send_queue_segments`] (then [`SendRefusal::QueueFull`]).
 //! Separate out-of-order ranges: 32 of each connection (then the segment is dropped). Resets to
 //! strangers: [`Config::resets_per_second`]. Answers to segments that only provoke: ten a second of
 //! each connection. Events: at most four of each connection.

@@ -21,9 +21,6 @@ use crate::time::Instant;
 /// DupThresh of RFC 6675 section 2: so many segments received above one make it lost.
 pub(crate) const DUP_THRESH: u32 = 3;
 
-/// Segments that a new connection's queue has memory for.
-const QUEUE_AT_FIRST: usize = 16;
-
 /// SND.UNA, SND.NXT, SND.WND and the queue.
 #[derive(Debug)]
 pub(crate) struct Outbound<B> {
@@ -65,6 +62,8 @@ pub(crate) struct Acked {
     /// When the first of the segments was sent that were acknowledged by this ACK alone; `None`
     /// when the ACK is ambiguous (Karn's algorithm, RFC 6298 section 3).
     pub(crate) sent_at: Option<Instant>,
+    /// When the latest retransmission was sent of those that it acknowledged.
+    pub(crate) resent_at: Option<Instant>,
 }
 
 /// A segment with payload to be sent.
@@ -167,11 +166,10 @@ impl<B> Outbound<B> {
         self.next = self.next.max(1);
     }
 
-    /// The connection is established: the queue gets memory. It doubles as the window opens, up to
-    /// its bound of `segments`, and is kept then: a connection that sends steadily allocates
-    /// nothing, and many idle ones take little.
+    /// The connection is established: the queue gets memory for its bound of `segments`, and
+    /// allocates nothing from now on.
     pub(crate) fn open(&mut self, segments: usize) {
-        self.queue.reserve_exact(segments.min(QUEUE_AT_FIRST));
+        self.queue.reserve_exact(segments);
     }
 
     pub(crate) fn push(&mut self, outgoing: Outgoing<B>) {
@@ -296,7 +294,7 @@ impl<B> Outbound<B> {
     pub(crate) fn acknowledge(&mut self, ack: Position, mut release: impl FnMut(B)) -> Acked {
         let octets = ack.saturating_sub(self.una);
         let mut first_sent: Option<Instant> = None;
-        let mut ambiguous = false;
+        let mut resent_at: Option<Instant> = None;
         // The first segment is what duplicate ACKs ask for; those behind it they stand for.
         let asked_for = self.len_of(0);
         self.una = self.una.max(ack);
@@ -309,7 +307,9 @@ impl<B> Outbound<B> {
                 SlotState::Sacked => self.sacked -= 1,
                 SlotState::Queued => break,
             }
-            ambiguous |= slot.retransmitted;
+            if slot.retransmitted {
+                resent_at = resent_at.max(Some(slot.sent_at));
+            }
             if slot.state != SlotState::Sacked && first_sent.is_none() {
                 first_sent = Some(slot.sent_at);
             }
@@ -327,12 +327,15 @@ impl<B> Outbound<B> {
             .left_by_duplicates
             .min(self.pipe.saturating_sub(first_len));
         if let Some(sent_at) = self.fin.acknowledge(ack) {
-            ambiguous |= self.fin.retransmitted;
+            if self.fin.retransmitted {
+                resent_at = resent_at.max(Some(sent_at));
+            }
             first_sent = first_sent.or(Some(sent_at));
         }
         Acked {
             octets,
-            sent_at: first_sent.filter(|_| !ambiguous),
+            sent_at: first_sent.filter(|_| resent_at.is_none()),
+            resent_at,
         }
     }
 

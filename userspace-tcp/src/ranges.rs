@@ -14,7 +14,8 @@ use crate::seq::Position;
 /// Most separate ranges kept for one connection. A segment that would make one more is dropped.
 pub(crate) const RANGES_MAX: usize = 32;
 
-/// Ranges in ascending order, neither overlapping nor touching. Takes no memory until it is used.
+/// Ranges in ascending order, neither overlapping nor touching. Takes no memory until
+/// [`RangeSet::reserve`].
 #[derive(Debug, Default)]
 pub(crate) struct RangeSet {
     ranges: Vec<Range<Position>>,
@@ -47,6 +48,12 @@ impl Gaps {
 }
 
 impl RangeSet {
+    /// Takes memory for as many ranges as there may be.
+    pub(crate) fn reserve(&mut self) {
+        // One more while a range waits at the front for being taken away.
+        self.ranges.reserve_exact(RANGES_MAX + 1);
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
@@ -91,9 +98,6 @@ impl RangeSet {
         if lo == hi {
             if self.ranges.len() >= RANGES_MAX && new.start != base {
                 return Err(Full);
-            }
-            if self.ranges.capacity() == 0 {
-                self.ranges.reserve_exact(RANGES_MAX + 1);
             }
             self.ranges.insert(lo, new.start..end);
         } else {

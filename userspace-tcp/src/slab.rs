@@ -31,6 +31,11 @@ impl<T> Slab<T> {
         }
     }
 
+    /// How many values there may be.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
     pub(crate) fn is_full(&self) -> bool {
         self.free.is_empty() && self.entries.len() >= self.limit
     }

@@ -4,6 +4,8 @@
 //! deadline in a heap.
 
 mod segments;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, VecDeque};
 
@@ -42,11 +44,11 @@ pub struct Stack<B> {
 }
 
 /// A passive open that waits.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Listener {
     backlog: usize,
-    /// Connections of it in SYN-RECEIVED.
-    half_open: usize,
+    /// Connections of it in SYN-RECEIVED, oldest first; at most `backlog`.
+    half_open: VecDeque<ConnId>,
 }
 
 impl<B> Stack<B> {
@@ -75,8 +77,9 @@ impl<B> Stack<B> {
     }
 
     /// Accepts connections to `local`; an unspecified address means every address of its family
-    /// that is not listened on by name. At most `backlog` may be half-open at a time; a SYN beyond
-    /// is dropped, for the peer to try again.
+    /// that is not listened on by name. At most `backlog` may be half-open at a time; beyond that a
+    /// SYN takes the place of the oldest whose SYN-ACK was left unanswered for one timeout, or is
+    /// dropped, for the peer to try again (RFC 4987 section 3.4).
     ///
     /// # Errors
     /// Somebody listens there.
@@ -88,7 +91,7 @@ impl<B> Stack<B> {
             local,
             Listener {
                 backlog,
-                half_open: 0,
+                half_open: VecDeque::new(),
             },
         );
         Ok(())
@@ -97,16 +100,13 @@ impl<B> Stack<B> {
     /// Accepts no more there and resets half-open connections; established ones stay. `false` when
     /// nobody listened.
     pub fn unlisten(&mut self, local: Endpoint) -> bool {
-        let half_open: Vec<ConnId> = self
-            .connections
-            .iter()
-            .filter(|connection| connection.half_open_of() == Some(local))
-            .map(Connection::id)
-            .collect();
-        for id in half_open {
+        let Some(listener) = self.listeners.remove(&local) else {
+            return false;
+        };
+        for id in listener.half_open {
             self.abort(id);
         }
-        self.listeners.remove(&local).is_some()
+        true
     }
 
     /// Opens a connection. The SYN comes out of [`Stack::poll_transmit`].
@@ -211,6 +211,14 @@ impl<B> Stack<B> {
             .map_or(0, |connection| connection.send_room(&self.config))
     }
 
+    /// Segments in the send queue, sent and unsent: as many buffers of the layer above. 0 when the
+    /// connection is gone.
+    pub fn queued_segments(&self, conn: ConnId) -> usize {
+        self.connections
+            .get(conn)
+            .map_or(0, Connection::queued_segments)
+    }
+
     /// Payload octets of a full segment (EMSS, options subtracted); final once the connection is
     /// established. 0 when it is gone.
     pub fn mss(&self, conn: ConnId) -> usize {
@@ -286,7 +294,7 @@ impl<B> Stack<B> {
         true
     }
 
-    /// Makes a connection, in place of one in TIME-WAIT if there is no room.
+    /// Makes a connection, in place of one that matters less if there is no room.
     fn add(
         &mut self,
         now: Instant,
@@ -294,8 +302,9 @@ impl<B> Stack<B> {
         options: ConnOptions,
         make: impl FnOnce(&Seed, &Config) -> Connection<B>,
     ) -> Option<ConnId> {
-        if self.connections.is_full() {
-            self.evict_time_wait();
+        if self.connections.is_full() && !self.evict_time_wait() {
+            let overdue = self.listeners.values().find_map(|l| self.overdue(l));
+            self.evict_half_open(overdue);
         }
         let (secret, config) = (&self.secret, &self.config);
         let id = self.connections.insert(|id| {
@@ -322,7 +331,25 @@ impl<B> Stack<B> {
         self.remove(id);
     }
 
-    fn evict_time_wait(&mut self) {
+    /// The oldest half-open connection of a listener, if its peer has let a SYN-ACK time out.
+    fn overdue(&self, listener: &Listener) -> Option<ConnId> {
+        let &oldest = listener.half_open.front()?;
+        let connection = self.connections.get(oldest)?;
+        connection.is_overdue().then_some(oldest)
+    }
+
+    /// Forgets a half-open connection without a word, as its timeout would in the end. False
+    /// when there is none.
+    fn evict_half_open(&mut self, id: Option<ConnId>) -> bool {
+        if let Some(id) = id {
+            self.effects.counters.half_open_evicted += 1;
+            self.remove(id);
+        }
+        id.is_some()
+    }
+
+    /// False when none is in TIME-WAIT.
+    fn evict_time_wait(&mut self) -> bool {
         while let Some(id) = self.time_waits.pop_front() {
             if self
                 .connections
@@ -331,9 +358,10 @@ impl<B> Stack<B> {
             {
                 self.effects.counters.time_wait_evicted += 1;
                 self.end_time_wait(id);
-                return;
+                return true;
             }
         }
+        false
     }
 
     /// After anything that may have changed a connection: takes it away, or puts it where it
@@ -349,13 +377,14 @@ impl<B> Stack<B> {
         self.deadlines.set(id.index, connection.deadline());
         if !connection.in_ready_list && connection.wants_transmit() {
             connection.in_ready_list = true;
+            sweep(&mut self.ready, &self.connections);
             self.ready.push_back(id);
         }
     }
 
     fn remove(&mut self, id: ConnId) {
         if let Some(connection) = self.connections.remove(id.index) {
-            self.leave_backlog(connection.half_open_of());
+            self.leave_backlog(connection.half_open_of(), id);
             self.by_tuple.remove(&connection.tuple());
             self.deadlines.set(id.index, None);
             self.gone += connection.counters();
@@ -368,6 +397,15 @@ impl<B> Stack<B> {
         {
             self.time_waits.pop_front();
         }
+    }
+}
+
+/// Drops the names of connections that are gone when there are more of them than connections. A
+/// link that takes nothing, or one connection that a peer keeps in TIME-WAIT, would let a queue of
+/// names grow for ever.
+fn sweep<B>(queue: &mut VecDeque<ConnId>, connections: &Slab<Connection<B>>) {
+    if queue.len() > 2 * connections.limit() {
+        queue.retain(|&id| connections.get(id).is_some());
     }
 }
 

@@ -75,8 +75,11 @@ impl<B> Connection<B> {
             .filter(|_| self.clock.in_use());
         let rtt = match acked.sent_at {
             Some(sent_at) => Some(env.now.saturating_duration_since(sent_at)),
-            // RFC 7323 section 4: an echo is never ambiguous.
-            None => echoed.and_then(|echo| self.clock.round_trip(env.now, echo)),
+            // RFC 7323 section 4: an echo says which transmission is answered. But a peer that had
+            // all of it before echoes an earlier one, whose own answer was lost long ago.
+            None => echoed
+                .filter(|echo| self.clock.is_since(*echo, acked.resent_at))
+                .and_then(|echo| self.clock.round_trip(env.now, echo)),
         };
         if let Some(rtt) = rtt {
             self.rtt.measured(rtt, env.config);

@@ -72,6 +72,11 @@ impl Clock {
         }
     }
 
+    /// Whether the peer echoes what was sent at `at` or later; `None`: at any time.
+    pub(super) fn is_since(&self, peer: Timestamps, at: Option<Instant>) -> bool {
+        at.is_none_or(|at| !precedes(peer.echo, self.value(at)))
+    }
+
     /// The round trip that an echo of our clock shows, rounded up to a tick.
     pub(super) fn round_trip(&self, now: Instant, peer: Timestamps) -> Option<Duration> {
         let ticks = self.value(now).wrapping_sub(peer.echo);

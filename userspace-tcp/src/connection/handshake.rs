@@ -127,6 +127,7 @@ impl<B> Connection<B> {
             self.congestion.handshake_was_lossy();
         }
         self.last_sent_at = env.now;
+        self.inbound.open();
         self.outbound.open(env.config.send_queue_segments);
         let event = match self.listener {
             Some(listener) => Event::Incoming {

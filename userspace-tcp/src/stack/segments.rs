@@ -8,7 +8,7 @@ use crate::segment::Segment;
 use crate::time::Instant;
 use crate::tuple::{Endpoint, FourTuple};
 
-use super::{Stack, is_unicast};
+use super::{Stack, is_unicast, sweep};
 
 impl<B> Stack<B> {
     /// Takes a segment whose checksum is right. `options` are for the connection that it may open.
@@ -73,11 +73,13 @@ impl<B> Stack<B> {
         if connection.is_gone() {
             received.conn = None;
         }
+        let left_backlog = half_open_of.is_some() && connection.half_open_of().is_none();
         if connection.state() == State::TimeWait && state != State::TimeWait {
+            sweep(&mut self.time_waits, &self.connections);
             self.time_waits.push_back(id);
         }
-        if half_open_of.is_some() && connection.half_open_of().is_none() {
-            self.leave_backlog(half_open_of);
+        if left_backlog {
+            self.leave_backlog(half_open_of, id);
         }
         self.settle(id);
         received
@@ -102,8 +104,9 @@ impl<B> Stack<B> {
         if flags.rst() || !flags.syn() || flags.fin() {
             return None;
         }
-        let listener = self.listeners.get_mut(&local)?;
-        if listener.half_open >= listener.backlog {
+        let listener = self.listeners.get(&local)?;
+        let full = listener.half_open.len() >= listener.backlog;
+        if full && !self.evict_half_open(self.overdue(listener)) {
             self.effects.counters.backlog_full += 1;
             return None;
         }
@@ -111,9 +114,9 @@ impl<B> Stack<B> {
             |seed: &Seed, config: &Config| Connection::passive(seed, config, now, local, segment);
         let id = self.add(now, tuple, options, make);
         match id {
-            Some(_) => {
+            Some(id) => {
                 if let Some(listener) = self.listeners.get_mut(&local) {
-                    listener.half_open += 1;
+                    listener.half_open.push_back(id);
                 }
             }
             None => self.effects.counters.table_full += 1,
@@ -140,9 +143,9 @@ impl<B> Stack<B> {
             && self.listener_for(tuple.local).is_some()
     }
 
-    pub(super) fn leave_backlog(&mut self, listener: Option<Endpoint>) {
+    pub(super) fn leave_backlog(&mut self, listener: Option<Endpoint>, id: ConnId) {
         if let Some(listener) = listener.and_then(|local| self.listeners.get_mut(&local)) {
-            listener.half_open = listener.half_open.saturating_sub(1);
+            listener.half_open.retain(|&other| other != id);
         }
     }
 }

@@ -179,25 +179,71 @@ fn a_half_open_connection_that_dies_was_never_there() {
     assert_eq!(script.one().flags, Flags::SYN | ACK);
 }
 
+/// A SYN of a peer at another port.
+fn give_syn(script: &mut Script, port: u16) {
+    let remote = userspace_tcp::Endpoint { port, ..remote() };
+    let header = script.header(Flags::SYN, 0, 0, 1000, Options::default());
+    let tuple = FourTuple::new(local(), remote);
+    let segment = Segment {
+        header,
+        payload: &[],
+    };
+    script.stack.receive(script.now, tuple, &segment, OPTIONS);
+}
+
+/// The link takes whatever there is to send, to whomever.
+fn flush(script: &mut Script) {
+    while script.stack.poll_transmit(script.now).is_some() {}
+}
+
 #[test]
 fn a_full_backlog_drops_syns() {
     let mut script = Script::new(plain());
     script.stack.listen(local(), 2).unwrap();
-    for port in 0..5 {
-        let remote = userspace_tcp::Endpoint {
-            port: 1000 + port,
-            ..remote()
-        };
-        let header = script.header(Flags::SYN, 0, 0, 1000, Options::default());
-        let tuple = FourTuple::new(local(), remote);
-        let segment = Segment {
-            header,
-            payload: &[],
-        };
-        script.stack.receive(script.now, tuple, &segment, OPTIONS);
+    for port in 1000..1005 {
+        give_syn(&mut script, port);
     }
     assert_eq!(script.stack.connections_at(local()), 2);
     assert_eq!(script.stack.counters().backlog_full, 3);
+}
+
+/// RFC 4987 section 3.4: a flood of SYNs that nobody stands behind shuts nobody out for long.
+#[test]
+fn a_half_open_connection_whose_syn_ack_timed_out_gives_way() {
+    let mut script = Script::new(plain());
+    script.stack.listen(local(), 2).unwrap();
+    for port in 1000..1002 {
+        give_syn(&mut script, port);
+    }
+    flush(&mut script);
+    script.wait_for_timer();
+    flush(&mut script);
+    script.give(Flags::SYN, 0, 0, 0);
+    assert_eq!(script.one().flags, Flags::SYN | ACK);
+    assert_eq!(script.stack.connections_at(local()), 2);
+    script.give(ACK, 1, 1, 0);
+    assert!(matches!(script.events()[..], [Event::Incoming { .. }]));
+    let counters = script.stack.counters();
+    assert_eq!((counters.half_open_evicted, counters.backlog_full), (1, 0));
+}
+
+#[test]
+fn half_open_connections_do_not_keep_the_table_from_an_active_open() {
+    let mut script = Script::new(Config {
+        connections: 2,
+        ..plain()
+    });
+    script.stack.listen(local(), 10).unwrap();
+    for port in 1000..1002 {
+        give_syn(&mut script, port);
+    }
+    flush(&mut script);
+    let tuple = FourTuple::new((local().addr, 9000), remote());
+    let too_many = script.stack.connect(script.now, tuple, OPTIONS);
+    assert_eq!(too_many, Err(ConnectError::TooMany { limit: 2 }));
+    script.wait_for_timer();
+    flush(&mut script);
+    assert!(script.stack.connect(script.now, tuple, OPTIONS).is_ok());
 }
 
 #[test]

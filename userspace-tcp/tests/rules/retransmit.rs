@@ -1,4 +1,4 @@
-use userspace_tcp::{Config, Event};
+use userspace_tcp::{Config, Event, Options};
 
 use crate::script::*;
 
@@ -293,4 +293,33 @@ fn a_retransmission_is_not_judged_by_later_sacks() {
     script.give_sack(1, &[(5001, 9001)]);
     let seqs: Vec<i64> = script.out().iter().map(|out| out.seq).collect();
     assert!(!seqs.contains(&1), "{seqs:?}");
+}
+
+/// RFC 6298 section 3. When an ACK is lost, the peer has nothing new in the retransmission, and
+/// answers it with the echo of the first transmission.
+#[test]
+fn an_echo_of_a_transmission_before_the_last_is_no_round_trip() {
+    let mut script = Script::active(Config {
+        timestamps: true,
+        ..plain()
+    });
+    let echo = |out: &Out| Options {
+        timestamps: out.options.timestamps.map(answer),
+        ..Options::default()
+    };
+    let before = script.info().srtt;
+    script.send(1000).unwrap();
+    let first = script.one();
+    script.wait_for_timer();
+    assert_eq!(script.one().seq, first.seq);
+    script.give_options(ACK, 1, 1001, 0, echo(&first));
+    assert_eq!(script.info().srtt, before);
+    script.send(1000).unwrap();
+    script.out();
+    script.wait_for_timer();
+    let again = script.one();
+    script.wait(20 * MS);
+    script.give_options(ACK, 1, 2001, 0, echo(&again));
+    assert!(script.info().srtt > before);
+    assert!(script.info().rto < SEC);
 }

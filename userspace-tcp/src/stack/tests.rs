@@ -1,0 +1,68 @@
+//! What the rules of the wire can't show.
+
+use std::net::Ipv4Addr;
+
+use super::*;
+use crate::segment::{Flags, Segment, TcpHeader};
+use crate::seq::SeqNum;
+
+/// A connection from the peer's `port` that both sides close, the peer last, so that it stands in
+/// TIME-WAIT here.
+fn pass_into_time_wait(stack: &mut Stack<u32>, port: u16, now: Instant) {
+    let end = |last, port| Endpoint::new(Ipv4Addr::new(198, 18, 0, last).into(), port);
+    let tuple = FourTuple::new(end(1, 7000), end(2, port));
+    let mut ours = SeqNum(0);
+    let mut give = |stack: &mut Stack<u32>, flags, seq, ack| {
+        let header = TcpHeader {
+            seq: SeqNum(seq),
+            ack: ours.add(ack),
+            flags,
+            window: 1000,
+            ..TcpHeader::default()
+        };
+        let (payload, options) = (&[][..], ConnOptions { mss: 1460 });
+        stack.receive(now, tuple, &Segment { header, payload }, options);
+        while let Some(transmit) = stack.poll_transmit(now) {
+            if transmit.header.flags.syn() {
+                ours = transmit.header.seq;
+            }
+        }
+    };
+    give(stack, Flags::SYN, 0, 0);
+    give(stack, Flags::ACK, 1, 1);
+    let mut events = std::iter::from_fn(|| stack.poll_event());
+    let (id, _) = events
+        .find(|(_, event)| matches!(event, Event::Incoming { .. }))
+        .expect("it is established");
+    assert!(stack.close(id));
+    give(stack, Flags::ACK, 1, 1);
+    give(stack, Flags::ACK | Flags::FIN, 1, 2);
+    assert_eq!(
+        stack.connections.get(id).map(Connection::state),
+        Some(State::TimeWait)
+    );
+}
+
+#[test]
+fn a_peer_that_stays_in_time_wait_does_not_make_the_names_behind_it_pile_up() {
+    let config = Config {
+        connections: 8,
+        ..Config::default()
+    };
+    let patience = config.time_wait;
+    let mut now = Instant::ZERO + patience;
+    let mut stack = Stack::new(config, [7; 16], now);
+    let local = Endpoint::new(Ipv4Addr::new(198, 18, 0, 1).into(), 7000);
+    assert!(stack.listen(local, 4).is_ok());
+    pass_into_time_wait(&mut stack, 999, now);
+    let stubborn = stack.time_waits[0];
+    for port in 1000..1100 {
+        now += patience;
+        // As if its FIN came again just now.
+        stack.deadlines.set(stubborn.index, None);
+        stack.advance(now);
+        pass_into_time_wait(&mut stack, port, now);
+        assert!(stack.connections.get(stubborn).is_some());
+    }
+    assert!(stack.time_waits.len() <= 17, "{}", stack.time_waits.len());
+}
