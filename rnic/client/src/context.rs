@@ -9,9 +9,9 @@ use std::time::Duration;
 use rnic_device::{Credentials, Device};
 use rnic_ipc::control::{DeviceInfo, PROTOCOL_VERSION, Request, Response};
 use rnic_ipc::id::{ClientId, QpNum};
+use rnic_ipc::kick::Kick;
 use rnic_ipc::ring::DoorbellProducer;
 use rnic_ipc::transport::{Channel, DEFAULT_SOCKET};
-use rnic_ipc::wake::{WakeSender, Woken};
 use rustix::event::{PollFd, PollFlags};
 
 use crate::error::Error;
@@ -72,7 +72,7 @@ impl Context {
             client,
             events: Events::new(Channel::from_fd(events))?,
             doorbells: Mutex::new(DoorbellProducer::attach_fd(doorbells, entries)?),
-            kick: WakeSender::from_fd(kick),
+            kick: Kick::from_fd(kick),
             gone: AtomicBool::new(false),
         };
         Ok(Self {
@@ -132,7 +132,7 @@ pub(crate) struct Inner {
     client: ClientId,
     events: Events,
     doorbells: Mutex<DoorbellProducer>,
-    kick: WakeSender,
+    kick: Kick,
     /// The control or event socket was found closed.
     gone: AtomicBool,
 }
@@ -197,16 +197,16 @@ impl Inner {
                 Err(_) => (false, doorbells.take_sleeping()),
             };
             drop(doorbells);
-            if kick && self.kick.wake() == Woken::Gone {
+            if kick {
+                self.kick.kick();
+            }
+            // An engine that is gone may have left its flag at sleeping, or its ring full.
+            if (kick || !rung) && (self.is_gone() || self.events.is_closed()) {
                 self.set_gone();
                 return Err(Error::DaemonGone);
             }
             if rung {
                 return Ok(());
-            }
-            if self.is_gone() || self.events.is_closed() {
-                self.set_gone();
-                return Err(Error::DaemonGone);
             }
             if deadline.left().is_none() {
                 return Err(deadline.missed("the engine's look at its doorbells"));

@@ -5,7 +5,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rnic_device::{ClientSession, Credentials, Device};
 use rnic_ipc::control::{Refusal, RefusalCode, Reply, Request};
@@ -15,6 +15,10 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 /// How long a client that is turned away may take to ask why.
 const TURN_AWAY: Duration = Duration::from_secs(1);
+/// How long a client may take to say Hello: until then it only keeps others out.
+const HELLO: Duration = Duration::from_secs(5);
+/// Between two looks at threads that are to end.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// The threads of all clients.
 #[derive(Debug)]
@@ -35,16 +39,14 @@ impl Clients {
         }
     }
 
-    /// Serves a new client in a thread of its own.
-    pub(crate) fn serve(&mut self, channel: Channel) {
+    /// Whether there may be one more thread.
+    pub(crate) fn has_room(&mut self) -> bool {
         self.threads.retain(|thread| !thread.is_finished());
-        if self.threads.len() >= self.most {
-            log::warn!(
-                "a client is turned away: {} are being served already",
-                self.threads.len()
-            );
-            return;
-        }
+        self.threads.len() < self.most
+    }
+
+    /// Serves a new client in a thread of its own. Ask [`Self::has_room`] before.
+    pub(crate) fn serve(&mut self, channel: Channel) {
         let device = self.device.clone();
         let thread = std::thread::Builder::new()
             .name("rnicd-client".to_owned())
@@ -55,8 +57,20 @@ impl Clients {
         }
     }
 
-    /// Waits for all threads; the device was shut down, so that they end.
-    pub(crate) fn join(self) {
+    /// Waits for all threads, for at most `patience`; the device was shut down, so that they end.
+    pub(crate) fn join(mut self, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        while self.threads.iter().any(|thread| !thread.is_finished()) {
+            if Instant::now() >= deadline {
+                let left = self.threads.extract_if(.., |thread| !thread.is_finished());
+                log::warn!(
+                    "{} clients' threads are left to the process's end",
+                    left.count()
+                );
+                break;
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
         for thread in self.threads {
             if thread.join().is_err() {
                 log::error!("a client's thread panicked");
@@ -70,7 +84,7 @@ fn serve(device: &Arc<Device>, channel: Arc<Channel>) {
         Ok(found) => Credentials {
             uid: found.uid,
             gid: found.gid,
-            // 0 for a process that this namespace does not see.
+            // It is 0 at least.
             pid: u32::try_from(found.pid).unwrap_or(0),
         },
         Err(error) => {
@@ -108,9 +122,26 @@ fn turn_away(channel: &Channel, refusal: Refusal) {
 
 /// Serves requests until the client is gone; says how it went.
 fn requests(session: &ClientSession, channel: &Channel) -> String {
+    let patience = |patience| set_socket_timeout(channel, Timeout::Recv, patience);
+    if let Err(errno) = patience(Some(HELLO)) {
+        return format!("no time can be set for its Hello: {errno}");
+    }
     loop {
         let (reply, fds) = match channel.recv::<Request>() {
-            Ok(Some((request, fds))) => session.request(request, fds),
+            Ok(Some((request, fds))) => {
+                let greeted = matches!(request, Request::Hello { .. });
+                let answer = session.request(request, fds);
+                if greeted
+                    && answer.0.is_ok()
+                    && let Err(errno) = patience(None)
+                {
+                    return format!("its time can't be unlimited: {errno}");
+                }
+                answer
+            }
+            Err(TransportError::WouldBlock) => {
+                return format!("it said nothing for {HELLO:?}, not even Hello");
+            }
             Ok(None) => return "it hung up".to_owned(),
             Err(
                 error @ (TransportError::TooLong

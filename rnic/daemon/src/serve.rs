@@ -1,9 +1,12 @@
 //! From the command line to the last client, and out again.
 
+use std::time::Duration;
+
 use rnic_device::{Device, DeviceError};
 use rnic_ipc::transport::TransportError;
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit};
 
 use crate::cli::Cli;
 use crate::clients::Clients;
@@ -12,8 +15,11 @@ use crate::socket::{SocketError, SocketFile};
 
 /// Threads for clients that are being turned away, beside those of clients that are served.
 const SPARE_THREADS: usize = 16;
-/// How long to wait before accepting again when no descriptor is left.
-const EXHAUSTED_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+/// How long to wait before accepting again when no descriptor or no thread is left.
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
+/// How long the threads of clients may take to end. A descriptor that a client passed may hold its
+/// thread in close(2) for as long as the client likes.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Why the daemon could not start, or had to end.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +44,7 @@ pub(crate) enum ServeError {
 pub(crate) fn serve(cli: &Cli) -> Result<(), ServeError> {
     // Before any thread exists, so that all of them leave the signals to us.
     let signals = Signals::block().map_err(ServeError::Signals)?;
+    raise_open_files();
     SocketFile::clear(&cli.socket)?;
     let config = cli.device();
     let most_clients = config.limits.clients as usize + SPARE_THREADS;
@@ -48,10 +55,26 @@ pub(crate) fn serve(cli: &Cli) -> Result<(), ServeError> {
 
     let ended = accept_until_signal(&socket, &signals, &mut clients);
     // No new clients; then the old ones.
-    drop(socket);
+    socket.retire();
     device.shutdown();
-    clients.join();
+    clients.join(FAREWELL);
     ended
+}
+
+/// Takes all the open files that the host allows: each completion queue, port and client takes some,
+/// and the usual limit is for programs that use select(2).
+fn raise_open_files() {
+    let allowed = rustix::process::getrlimit(Resource::Nofile);
+    let wanted = Rlimit {
+        current: allowed.maximum,
+        maximum: allowed.maximum,
+    };
+    if let Err(errno) = rustix::process::setrlimit(Resource::Nofile, wanted) {
+        log::warn!(
+            "the limit of open files stays at {:?}: {errno}",
+            allowed.current
+        );
+    }
 }
 
 fn accept_until_signal(
@@ -60,11 +83,18 @@ fn accept_until_signal(
     clients: &mut Clients,
 ) -> Result<(), ServeError> {
     loop {
+        // Without a thread for them clients wait in the socket's queue. Turning them away here could
+        // hold us: what they sent already may be descriptors that are slow to close.
+        let (accept, patience) = if clients.has_room() {
+            (PollFlags::IN, None)
+        } else {
+            (PollFlags::empty(), Timespec::try_from(EXHAUSTED_PAUSE).ok())
+        };
         let mut fds = [
-            PollFd::new(socket.listener(), PollFlags::IN),
+            PollFd::new(socket.listener(), accept),
             PollFd::new(signals, PollFlags::IN),
         ];
-        match rustix::event::poll(&mut fds, None) {
+        match rustix::event::poll(&mut fds, patience.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(ServeError::Wait(errno)),
         }

@@ -134,6 +134,24 @@ impl SocketFile {
         Ok(file)
     }
 
+    /// Removes the file now; the socket is closed by a thread that nobody waits for, because
+    /// clients in its queue may have sent descriptors that are slow to close.
+    pub(crate) fn retire(self) {
+        self.remove();
+        let closing = std::thread::Builder::new().spawn(move || drop(self));
+        if let Err(error) = closing {
+            log::warn!("no thread to close the socket: {error}");
+        }
+    }
+
+    fn remove(&self) {
+        let ours = fs::symlink_metadata(&self.path)
+            .is_ok_and(|found| (found.dev(), found.ino()) == self.identity);
+        if ours && let Err(error) = fs::remove_file(&self.path) {
+            log::warn!("the socket {} stays: {error}", self.path.display());
+        }
+    }
+
     /// Where clients come in.
     pub(crate) fn listener(&self) -> &ChannelListener {
         &self.listener
@@ -142,11 +160,7 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let ours = fs::symlink_metadata(&self.path)
-            .is_ok_and(|found| (found.dev(), found.ino()) == self.identity);
-        if ours && let Err(error) = fs::remove_file(&self.path) {
-            log::warn!("the socket {} stays: {error}", self.path.display());
-        }
+        self.remove();
     }
 }
 

@@ -72,8 +72,13 @@ impl Device {
         let grant = self.core.prm().add_client(credentials)?;
         let client = Arc::new(Client::new(*grant.client(), credentials));
         self.core.add_client(client.clone());
-        log::debug!("client {} connected: {credentials}", client.id);
-        Ok(ClientSession::new(self.clone(), client))
+        let session = ClientSession::new(self.clone(), client);
+        // A shutdown that began meanwhile may have looked for clients before this one was there.
+        if self.core.is_closing() {
+            return Err(refuse::shutting_down());
+        }
+        log::debug!("client {} connected: {credentials}", session.client());
+        Ok(session)
     }
 
     /// Polls the shard once and handles what it tells, with inline driving; says whether there was

@@ -92,7 +92,7 @@ impl Driver {
         matches!(self.runner, Runner::Threaded(_))
     }
 
-    /// The kick sockets of the clients, watched while the shard sleeps.
+    /// The kicks of the clients, watched while the shard sleeps.
     pub(crate) fn kicks(&self) -> &Kicks {
         &self.kicks
     }

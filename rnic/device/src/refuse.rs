@@ -1,13 +1,15 @@
 //! The sentences in which the device refuses what the PRM granted.
 
 use rnic_engine::command::CommandError;
-use rnic_ipc::control::{MpaOptions, PRIVATE_DATA_MAX, Refusal, RefusalCode};
+use rnic_ipc::control::{CONTROL_MESSAGE_MAX, MpaOptions, PRIVATE_DATA_MAX, Refusal, RefusalCode};
 use rnic_ipc::ring::RingError;
 
 use crate::driver::Stopped;
 
 /// Octets of private data that MPA revision 2 takes for itself (RFC 6581 section 4.1).
 const ENHANCED_WORDS: usize = 4;
+/// Octets of a refusal's message.
+const MESSAGE_MAX: usize = CONTROL_MESSAGE_MAX / 2;
 
 pub(crate) fn shutting_down() -> Refusal {
     refusal(
@@ -88,6 +90,13 @@ pub(crate) fn check_private_data(private_data: &[u8], most: usize) -> Result<(),
             private_data.len()
         ),
     ))
+}
+
+/// A refusal whose message fits a control message, however much the host had to say.
+pub(crate) fn bounded(mut refusal: Refusal) -> Refusal {
+    let end = refusal.message.floor_char_boundary(MESSAGE_MAX);
+    refusal.message.truncate(end);
+    refusal
 }
 
 pub(crate) fn refusal(code: RefusalCode, message: &str) -> Refusal {

@@ -7,16 +7,18 @@ mod connect;
 mod memory;
 mod queues;
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use rnic_engine::command::Command;
 use rnic_ipc::control::{
-    DeviceInfo, PROTOCOL_VERSION, Refusal, RefusalCode, Reply, Request, Response,
+    ADDRESSES_MAX, DeviceInfo, PROTOCOL_VERSION, Refusal, RefusalCode, Reply, Request, Response,
 };
 use rnic_ipc::id::ClientId;
+use rnic_ipc::kick::Kick;
 use rnic_ipc::ring::DoorbellConsumer;
 use rnic_ipc::transport::Channel;
+use rustix::net::Shutdown;
 
 use crate::client::{Client, Turn};
 use crate::core::Core;
@@ -53,13 +55,14 @@ impl ClientSession {
     /// waits for a neighbour keeps no other client waiting. `fds` came beside the request, the
     /// returned ones go beside the reply. The first request must be [`Request::Hello`].
     pub fn request(&self, request: Request, fds: Vec<OwnedFd>) -> (Reply, Vec<OwnedFd>) {
-        let granted = self.grant(request, fds);
+        // They are closed after the client's turn: that may take as long as the client likes.
+        let granted = self.grant(request, &fds);
         self.device.handle_told();
         match granted {
             Ok((response, fds)) => (Ok(response), fds),
             Err(refusal) => {
                 log::debug!("client {}: refused: {refusal}", self.client.id);
-                (Err(refusal), Vec::new())
+                (Err(refuse::bounded(refusal)), Vec::new())
             }
         }
     }
@@ -71,7 +74,7 @@ impl ClientSession {
         self.client.on_removal(hang_up);
     }
 
-    fn grant(&self, request: Request, fds: Vec<OwnedFd>) -> Granted {
+    fn grant(&self, request: Request, fds: &[OwnedFd]) -> Granted {
         let mut turn = self.client.turn();
         if let Some(refusal) = self.client.condemned() {
             return Err(refusal.clone());
@@ -101,7 +104,7 @@ impl ClientSession {
         self.carry_out(&mut turn, request, fds)
     }
 
-    fn carry_out(&self, turn: &mut Turn, request: Request, fds: Vec<OwnedFd>) -> Granted {
+    fn carry_out(&self, turn: &mut Turn, request: Request, fds: &[OwnedFd]) -> Granted {
         match request {
             Request::Hello { version } => self.hello(turn, version),
             Request::QueryDevice => plain(self.query_device()),
@@ -180,15 +183,17 @@ impl ClientSession {
         let most = self.core().prm().limits().per_client.queue_pairs;
         let entries = most.max(1).checked_next_power_of_two().unwrap_or(1 << 31);
         let (doorbells, memory) = DoorbellConsumer::create(entries).map_err(refuse::ring)?;
-        let (kick, kicked) = rnic_ipc::wake::pair()
-            .map_err(|errno| refuse::host("a socket pair for kicks", errno))?;
+        let kick = Kick::new().map_err(|errno| refuse::host("an eventfd for kicks", errno))?;
         let (events, theirs) =
             Channel::pair().map_err(|error| refuse::host("a socket pair for events", error))?;
-        self.core()
-            .driver
-            .kicks()
-            .add(self.id(), kicked)
-            .map_err(host("to watch the kick socket"))?;
+        // Descriptors that the client sent there would be closed by whoever drops our end, which
+        // may take as long as the client likes.
+        rustix::net::shutdown(&events, Shutdown::Read)
+            .map_err(|errno| refuse::host("an event socket of one way", errno))?;
+        let watched = kick.as_fd().try_clone_to_owned();
+        watched
+            .and_then(|watched| self.core().driver.kicks().add(self.id(), watched))
+            .map_err(host("to watch for kicks"))?;
         let client = self.id();
         self.core()
             .execute(Command::AddClient { client, doorbells })?;
@@ -206,8 +211,9 @@ impl ClientSession {
 
     fn query_device(&self) -> Result<Response, Refusal> {
         let core = self.core();
-        let addresses = addresses(&core.netlink, core.interface.index)
+        let mut addresses = addresses(&core.netlink, core.interface.index)
             .map_err(|error| refuse::host("the interface's addresses", error))?;
+        addresses.truncate(ADDRESSES_MAX);
         let limits = core.config.limits.clone();
         Ok(Response::Device(DeviceInfo {
             interface: core.interface.name.clone(),

@@ -20,11 +20,14 @@ pub const PRIVATE_DATA_MAX: usize = 512;
 /// The longest encoded control message, in octets.
 pub const CONTROL_MESSAGE_MAX: usize = 4096;
 
+/// The most addresses of an interface that a [`DeviceInfo`] tells, so that it fits a message.
+pub const ADDRESSES_MAX: usize = 128;
+
 /// What a client asks for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
     /// The first message. Reply: [`Response::Welcome`] with three descriptors: the event socket,
-    /// the doorbell ring's memory, the kick socket, in this order.
+    /// the doorbell ring's memory, the [kick](crate::kick::Kick), in this order.
     Hello {
         /// The client's [`PROTOCOL_VERSION`].
         version: u32,
@@ -333,7 +336,7 @@ pub struct DeviceInfo {
     pub interface: String,
     /// `native` or `generic`.
     pub xdp_mode: String,
-    /// Its IP addresses.
+    /// Its IP addresses, at most [`ADDRESSES_MAX`] of them.
     pub addresses: Vec<IpAddr>,
     /// Its IP MTU in octets.
     pub mtu: u32,

@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use nix::sys::socket::{getsockopt, sockopt};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
@@ -184,12 +185,15 @@ impl Channel {
 
     /// Who connected, as the kernel attests (`SO_PEERCRED`).
     pub fn peer_credentials(&self) -> Result<PeerCredentials, TransportError> {
-        let found = rustix::net::sockopt::socket_peercred(&self.socket)
-            .map_err(host("getsockopt(SO_PEERCRED)"))?;
+        // Not rustix's: to that a process id is never 0.
+        let found = getsockopt(&self.socket, sockopt::PeerCredentials).map_err(|errno| {
+            let errno = Errno::from_raw_os_error(errno as i32);
+            host("getsockopt(SO_PEERCRED)")(errno)
+        })?;
         Ok(PeerCredentials {
-            pid: found.pid.as_raw_nonzero().get(),
-            uid: found.uid.as_raw(),
-            gid: found.gid.as_raw(),
+            pid: found.pid(),
+            uid: found.uid(),
+            gid: found.gid(),
         })
     }
 }
@@ -203,7 +207,7 @@ impl AsFd for Channel {
 /// A process, at the moment it connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerCredentials {
-    /// Process id.
+    /// Process id; 0 for a process that this PID namespace does not see, as in a container.
     pub pid: i32,
     /// Effective user id.
     pub uid: u32,

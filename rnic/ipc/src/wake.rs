@@ -1,13 +1,15 @@
-//! Wake-ups between processes: one octet on a socket, sent without ever blocking.
+//! Wake-ups from the engine to a client: one octet on a socket, sent without ever blocking.
 //!
 //! A socket, not an eventfd: the other process shares the eventfd's open file description, could
 //! clear `O_NONBLOCK` on it and fill its counter, and so block the sender for ever. A socket takes
-//! `MSG_DONTWAIT` per call. It also tells when the other side is gone.
+//! `MSG_DONTWAIT` per call. It also tells when the other side is gone. It goes one way only:
+//! descriptors that the receiver sent back would be closed with the sender's end, by the engine,
+//! and closing one may block for as long as its maker likes. The other way are [kicks](crate::kick).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
 
 /// Most wake-ups that one [`WakeReceiver::drain`] takes, so that a flood can't hold the receiver.
 const DRAIN_MAX: usize = 64;
@@ -20,6 +22,7 @@ pub fn pair() -> Result<(WakeSender, WakeReceiver), rustix::io::Errno> {
         SocketFlags::CLOEXEC,
         None,
     )?;
+    rustix::net::shutdown(&a, Shutdown::Read)?;
     Ok((WakeSender { socket: a }, WakeReceiver { socket: b }))
 }
 

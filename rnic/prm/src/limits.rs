@@ -30,7 +30,8 @@ pub struct Limits {
 pub struct Quota {
     /// Protection domains.
     pub protection_domains: u32,
-    /// Memory regions, that is STags.
+    /// Memory regions, that is STags. Each is a mapping of the process's, as each ring is one, and
+    /// Linux gives a process 65,530 (`vm.max_map_count`).
     pub regions: u32,
     /// Octets in all memory regions.
     pub registered_octets: u64,
@@ -62,7 +63,7 @@ impl Default for Limits {
             },
             device: Quota {
                 protection_domains: 4096,
-                regions: 65_535,
+                regions: 32_768,
                 registered_octets: 1 << 38,
                 completion_queues: 4096,
                 queue_pairs: 4096,

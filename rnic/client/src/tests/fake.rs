@@ -10,10 +10,11 @@ use rnic_ipc::control::{
     DeviceInfo, Event, QpState, Refusal, RefusalCode, Reply, Request, Response,
 };
 use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum};
+use rnic_ipc::kick::Kick;
 use rnic_ipc::ring::{CqProducer, DoorbellConsumer, QpMemory, WorkQueueConsumer, WorkRequest};
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::transport::Channel;
-use rnic_ipc::wake::{self, WakeReceiver, WakeSender};
+use rnic_ipc::wake::{self, WakeSender};
 use rnic_ipc::work::Completion;
 
 use crate::link::Link;
@@ -30,7 +31,7 @@ pub(super) struct State {
     pub(super) qps: HashMap<QpNum, (WorkQueueConsumer, WorkQueueConsumer)>,
     pub(super) regions: HashMap<u32, SharedMemory>,
     pub(super) doorbells: Option<DoorbellConsumer>,
-    pub(super) kick: Option<WakeReceiver>,
+    pub(super) kick: Option<OwnedFd>,
     events: Option<Channel>,
     next: u32,
 }
@@ -159,11 +160,11 @@ impl State {
             Request::Hello { .. } => {
                 let (events, client_events) = Channel::pair().unwrap();
                 let (doorbells, memory) = DoorbellConsumer::create(16).unwrap();
-                let (client_kick, kick) = wake::pair().unwrap();
+                let kick = Kick::new().unwrap();
                 self.events = Some(events);
                 self.doorbells = Some(doorbells);
-                self.kick = Some(kick);
-                out = vec![client_events.into_fd(), memory, client_kick.into_fd()];
+                self.kick = Some(kick.as_fd().try_clone_to_owned().unwrap());
+                out = vec![client_events.into_fd(), memory, kick.into_fd()];
                 Response::Welcome {
                     client: ClientId(number),
                     doorbells: 16,

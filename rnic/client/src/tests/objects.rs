@@ -169,16 +169,19 @@ fn a_queue_pair_rings_once_until_it_is_answered_and_kicks_only_a_sleeper() {
     let (fake, context) = Fake::start();
     let (qp, _cq) = queue_pair(&context);
     let rung = |fake: &Fake| fake.with(|state| state.doorbells.as_mut().unwrap().pop().unwrap());
-    let kicked = |fake: &Fake| fake.with(|state| state.kick.as_ref().unwrap().drain());
+    let kicked = |fake: &Fake| {
+        let mut count = [0; 8];
+        fake.with(|state| rustix::io::read(state.kick.as_ref().unwrap(), &mut count).is_ok())
+    };
     qp.post_recv(WorkRequest::recv(1, &[])).unwrap();
     qp.post_send(WorkRequest::send(2, &[])).unwrap();
     assert_eq!(rung(&fake), Some(qp.num()));
     assert_eq!(rung(&fake), None);
-    assert_eq!(kicked(&fake), rnic_ipc::wake::Drained::Quiet);
+    assert!(!kicked(&fake));
     assert!(fake.take_send(qp.num()).is_some());
     assert!(fake.with(|state| state.doorbells.as_mut().unwrap().prepare_sleep()));
     qp.post_send(WorkRequest::send(3, &[])).unwrap();
-    assert_eq!(kicked(&fake), rnic_ipc::wake::Drained::Woken);
+    assert!(kicked(&fake));
     assert_eq!(rung(&fake), Some(qp.num()));
 }
 

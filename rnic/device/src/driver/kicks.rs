@@ -1,23 +1,24 @@
-//! The sockets on which clients wake a sleeping shard, behind one epoll descriptor, so that a
-//! sleep costs the same for any number of clients.
+//! The descriptors by which clients kick a sleeping shard, behind one epoll descriptor, so that a
+//! sleep costs the same for any number of clients. The shard takes no lock here, and does nothing
+//! to a client's descriptor but wait for its edges (see [`rnic_ipc::kick`]).
 
 use std::collections::HashMap;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rnic_ipc::id::ClientId;
-use rnic_ipc::wake::{Drained, WakeReceiver};
 use rustix::event::Timespec;
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 
-/// Kicks looked at in one go; further ones are found at the next sleep.
+/// Kicks taken in one go; further ones are found at the next sleep.
 const BATCH: usize = 64;
 
-/// The kick sockets of all clients.
+/// The kicks of all clients.
 #[derive(Debug)]
 pub(crate) struct Kicks {
     epoll: OwnedFd,
-    receivers: Mutex<HashMap<ClientId, WakeReceiver>>,
+    watched: Mutex<HashMap<ClientId, OwnedFd>>,
 }
 
 impl Kicks {
@@ -25,59 +26,48 @@ impl Kicks {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         Ok(Self {
             epoll,
-            receivers: Mutex::new(HashMap::new()),
+            watched: Mutex::new(HashMap::new()),
         })
     }
 
-    /// Watches a client's socket from now on.
-    pub(crate) fn add(&self, client: ClientId, receiver: WakeReceiver) -> std::io::Result<()> {
+    /// Watches a client's kick from now on.
+    pub(crate) fn add(&self, client: ClientId, kick: OwnedFd) -> std::io::Result<()> {
+        self.remove(client);
         epoll::add(
             &self.epoll,
-            &receiver,
+            &kick,
             EventData::new_u64(client.0.into()),
-            EventFlags::IN,
+            EventFlags::IN | EventFlags::ET,
         )?;
-        self.lock().insert(client, receiver);
+        self.lock().insert(client, kick);
         Ok(())
     }
 
-    /// Forgets a client's socket; closing it takes it out of the epoll set.
+    /// Forgets a client's kick.
     pub(crate) fn remove(&self, client: ClientId) {
-        self.lock().remove(&client);
+        let Some(kick) = self.lock().remove(&client) else {
+            return;
+        };
+        // Closing alone does not end the watch: the client has the same eventfd.
+        if let Err(error) = epoll::delete(&self.epoll, &kick) {
+            log::warn!("the kick of client {client} stays watched: {error}");
+        }
     }
 
-    /// Takes the kicks that wait. Never blocks.
+    /// Takes the kicks that came. Never blocks.
     pub(crate) fn take(&self) {
-        let mut events = Vec::with_capacity(BATCH);
+        let mut events = [MaybeUninit::<Event>::uninit(); BATCH];
         let now = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        let spare = rustix::buffer::spare_capacity(&mut events);
-        if epoll::wait(&self.epoll, spare, Some(&now)).is_err() {
-            return;
-        }
-        let mut receivers = self.lock();
-        for event in events {
-            let id = event.data.u64();
-            let Ok(client) = u32::try_from(id).map(ClientId) else {
-                continue;
-            };
-            let gone = receivers
-                .get(&client)
-                .is_some_and(|kick| kick.drain() == Drained::Gone);
-            if gone {
-                // The client hung up: a socket that stays readable would keep the shard awake.
-                // What else the client has goes with its session.
-                receivers.remove(&client);
-            }
-        }
+        // Whose they are does not matter: the shard looks at all doorbells. An edge that an error
+        // left here wakes the next sleep.
+        let _ = epoll::wait(&self.epoll, &mut events, Some(&now));
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ClientId, WakeReceiver>> {
-        self.receivers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<ClientId, OwnedFd>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -86,3 +76,6 @@ impl AsFd for Kicks {
         self.epoll.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -137,12 +137,12 @@ impl ClientSession {
         refuse::check_private_data(&private_data, PRIVATE_DATA_MAX)?;
         let grant = self.core().prm().reject(self.id(), request)?;
         let request = *grant.request();
-        self.core()
-            .execute(Command::Reject {
-                request,
-                private_data,
-            })
-            .map(|_| ())
+        self.core().execute(Command::Reject {
+            request,
+            private_data,
+        })?;
+        self.core().prm().rejected(grant);
+        Ok(())
     }
 
     pub(super) fn disconnect(&self, qp: QpNum, abort: bool) -> Result<(), Refusal> {

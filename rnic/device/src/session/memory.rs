@@ -27,7 +27,7 @@ impl ClientSession {
         &self,
         turn: &mut Turn,
         wanted: &Wanted,
-        fds: Vec<OwnedFd>,
+        fds: &[OwnedFd],
     ) -> Result<Response, Refusal> {
         let &Wanted {
             pd,
@@ -58,7 +58,7 @@ impl ClientSession {
         &self,
         grant: &rnic_prm::RegionGrant,
         offset: u64,
-        fds: Vec<OwnedFd>,
+        fds: &[OwnedFd],
     ) -> Result<Arc<SharedMemory>, Refusal> {
         let fd = fds.first().ok_or_else(|| refuse::descriptors(1, 0))?;
         let memory = SharedMemory::map(fd, offset, *grant.length()).map_err(bad_memory)?;

@@ -13,10 +13,10 @@ use rnic_ipc::control::{
     Access, Event, MpaOptions, PROTOCOL_VERSION, QpAttributes, Reply, Request, Response,
 };
 use rnic_ipc::id::QpNum;
+use rnic_ipc::kick::Kick;
 use rnic_ipc::ring::{CqConsumer, DoorbellProducer, QpMemory, WorkQueueProducer, WorkRequest};
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::transport::Channel;
-use rnic_ipc::wake::WakeSender;
 use rnic_ipc::work::{Completion, Sge, WR_SIGNALED, WrOpcode};
 use rustix::thread::LinkNameSpaceType;
 
@@ -111,7 +111,7 @@ pub struct Client<'h> {
     session: ClientSession,
     events: Channel,
     doorbells: DoorbellProducer,
-    kick: WakeSender,
+    kick: Kick,
     cq: CqConsumer,
     sq: WorkQueueProducer,
     rq: WorkQueueProducer,
@@ -142,7 +142,7 @@ impl<'h> Client<'h> {
         };
         let events = Channel::from_fd(fds.next().unwrap());
         let doorbells = DoorbellProducer::attach_fd(fds.next().unwrap(), doorbells).unwrap();
-        let kick = WakeSender::from_fd(fds.next().unwrap());
+        let kick = Kick::from_fd(fds.next().unwrap());
 
         let (Response::Pd(pd), _) = ask(Request::AllocPd, vec![]) else {
             panic!()
@@ -287,7 +287,7 @@ impl<'h> Client<'h> {
         };
         queue.push(&request).unwrap();
         if queue.set_pending() && self.doorbells.ring(self.qp).unwrap() {
-            self.kick.wake();
+            self.kick.kick();
         }
     }
 

@@ -3,7 +3,7 @@
 //! The flag word is `sleeping`. The engine sets it, fences, looks at the ring once more and only
 //! then blocks; the client pushes, fences, and looks at the flag. With both fences `SeqCst` at
 //! least one of them sees the other's write: either the engine finds the doorbell and stays awake
-//! or the client finds it sleeping and kicks the socket.
+//! or the client finds it sleeping and kicks it.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -35,8 +35,8 @@ impl DoorbellProducer {
         })
     }
 
-    /// Rings for a queue pair. True: the engine sleeps (or is about to), so kick its socket; only
-    /// one caller is told so per sleep.
+    /// Rings for a queue pair. True: the engine sleeps (or is about to), so kick it; only one
+    /// caller is told so per sleep.
     pub fn ring(&mut self, qp: QpNum) -> Result<bool, RingFull> {
         // A fault of the engine's index can't be told from a full ring by the client, nor need be:
         // an engine like that is lost either way.

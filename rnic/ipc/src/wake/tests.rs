@@ -36,3 +36,14 @@ fn either_side_learns_that_the_other_is_gone() {
     drop(receiver);
     assert_eq!(sender.wake(), Woken::Gone);
 }
+
+#[test]
+fn a_receiver_can_send_nothing_back() {
+    // What waits there when the sender is closed would be closed with it, and a descriptor may
+    // take as long for that as the receiver likes.
+    let (sender, receiver) = pair().unwrap();
+    let sent = rustix::net::send(&receiver, &[1], SendFlags::NOSIGNAL);
+    assert_eq!(sent, Err(Errno::PIPE));
+    assert_eq!(sender.wake(), Woken::Yes);
+    assert_eq!(receiver.drain(), Drained::Woken);
+}

@@ -128,7 +128,7 @@ impl Prm {
     ///
     /// `UnknownObject` for either.
     pub fn accept(
-        &mut self,
+        &self,
         client: ClientId,
         request: ConnRequestId,
         qp: QpNum,
@@ -143,14 +143,14 @@ impl Prm {
     /// # Errors
     ///
     /// `UnknownObject`.
-    pub fn reject(
-        &mut self,
-        client: ClientId,
-        request: ConnRequestId,
-    ) -> Result<RejectGrant, Refusal> {
+    pub fn reject(&self, client: ClientId, request: ConnRequestId) -> Result<RejectGrant, Refusal> {
         self.check_request(client, request)?;
-        self.request_gone(request);
         Ok(RejectGrant { request })
+    }
+
+    /// The shard took the reject: the request is no more.
+    pub fn rejected(&mut self, grant: RejectGrant) {
+        self.request_gone(grant.request);
     }
 
     /// The shard took the accept: the request is no more.

@@ -1,5 +1,8 @@
 //! The first words, and what the device tells of itself.
 
+use rnic_ipc::control::{ADDRESSES_MAX, DeviceInfo};
+use rnic_ipc::transport::Channel;
+
 use super::*;
 
 #[test]
@@ -14,6 +17,30 @@ fn nothing_is_granted_before_hello() {
         refused(ask(&session, Request::QueryDevice)),
         RefusalCode::WrongState
     );
+}
+
+#[test]
+fn what_the_host_has_too_much_of_still_fits_a_control_message() {
+    let (ours, theirs) = Channel::pair().unwrap();
+    let info = DeviceInfo {
+        interface: "i".repeat(15),
+        xdp_mode: "generic".to_owned(),
+        addresses: vec![std::net::Ipv6Addr::from(u128::MAX).into(); ADDRESSES_MAX],
+        mtu: u32::MAX,
+        queues: u32::MAX,
+        max_sge: u32::MAX,
+        max_queue_depth: u32::MAX,
+    };
+    let message = "an address, ".repeat(1000) + "\u{e9}";
+    let refusal = crate::refuse::refusal(RefusalCode::AddressNotLocal, &message);
+    let replies: [Reply; 2] = [
+        Ok(Response::Device(info)),
+        Err(crate::refuse::bounded(refusal)),
+    ];
+    for reply in replies {
+        ours.send(&reply, &[]).unwrap();
+        assert_eq!(theirs.recv::<Reply>().unwrap().unwrap().0, reply);
+    }
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use std::net::TcpListener;
 use std::sync::mpsc;
 
+use rustix::io::Errno;
+
 use super::*;
 
 /// One of everything.
@@ -72,7 +74,7 @@ fn a_client_that_spoils_its_doorbell_ring_loses_all_and_nobody_else_anything() {
         let ring = SharedMemory::map(&fds[1], 0, size).unwrap();
         ring.fill(0, ring.len(), 0xff).unwrap();
         // A sleeping shard is kicked.
-        rustix::net::send(&fds[2], &[1], rustix::net::SendFlags::empty()).unwrap();
+        rustix::io::write(&fds[2], &1_u64.to_ne_bytes()).unwrap();
 
         let mut reason = String::new();
         bench.until("the client is taken away", || {
@@ -116,19 +118,26 @@ fn a_shutdown_ends_all_and_refuses_the_rest() {
     }
 }
 
+/// Whatever is sent along is closed by whoever closes our end, and that may be the shard.
 #[test]
-fn a_client_that_hung_up_its_kick_socket_does_not_keep_the_shard_awake() {
+fn a_client_can_send_nothing_to_the_descriptors_that_only_tell_it_something() {
     let bench = Bench::new(Driving::Threaded);
     let session = bench.stranger();
     let hello = Request::Hello {
         version: PROTOCOL_VERSION,
     };
-    let (reply, fds) = session.request(hello, Vec::new());
-    assert!(reply.is_ok());
-    drop(fds);
-    // Still served: only the kick socket is gone.
-    std::thread::sleep(Duration::from_millis(20));
-    ask(&session, Request::AllocPd).unwrap();
+    let (reply, hello_fds) = session.request(hello, Vec::new());
+    reply.unwrap();
+    let (reply, cq_fds) = session.request(Request::CreateCq { depth: 4 }, Vec::new());
+    reply.unwrap();
+    for (fd, errno) in [
+        (&hello_fds[0], Errno::PIPE),
+        (&hello_fds[2], Errno::NOTSOCK),
+        (&cq_fds[1], Errno::PIPE),
+    ] {
+        let sent = rustix::net::send(fd, &[1], rustix::net::SendFlags::NOSIGNAL);
+        assert_eq!(sent, Err(errno));
+    }
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Registering memory.
 
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
 use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::net::sockopt::set_socket_linger;
 
 use super::*;
 
@@ -66,4 +68,37 @@ fn another_clients_domain_and_stag_are_unknown() {
         assert_eq!(refused(reply), RefusalCode::UnknownObject);
         ask(&them, Request::DeregisterMemory { stag }).unwrap();
     }
+}
+
+/// A TCP socket that close(2) holds up for a minute, and its peer, which ends that when dropped.
+fn slow_to_close() -> (OwnedFd, TcpStream) {
+    use std::io::Write;
+    let listener = TcpListener::bind(LOCALHOST).unwrap();
+    let mut slow = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (peer, _) = listener.accept().unwrap();
+    slow.set_nonblocking(true).unwrap();
+    while slow.write(&[0; 65536]).is_ok() {}
+    slow.set_nonblocking(false).unwrap();
+    set_socket_linger(&slow, Some(Duration::from_secs(60))).unwrap();
+    (slow.into(), peer)
+}
+
+#[test]
+fn a_descriptor_that_is_slow_to_close_holds_up_nobody_but_its_client() {
+    let bench = Bench::new(Driving::Threaded);
+    let session = bench.client();
+    let neighbour = bench.client();
+    let pd = pd(&session);
+    let (slow, peer) = slow_to_close();
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| session.request(register(pd, 8192), vec![slow]).0);
+        std::thread::sleep(Duration::from_millis(50));
+        let started = Instant::now();
+        ask(&neighbour, Request::AllocPd).unwrap();
+        bench.device.shutdown();
+        assert!(started.elapsed() < Duration::from_secs(10));
+        assert!(!asking.is_finished());
+        drop(peer);
+        assert_eq!(refused(asking.join().unwrap()), RefusalCode::BadMemory);
+    });
 }

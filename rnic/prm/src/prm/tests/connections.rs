@@ -26,11 +26,24 @@ fn a_request_is_answered_once() {
 
     prm.connection_requested(us.client, us.listener, REQUEST)
         .unwrap();
-    let _grant = prm.reject(us.client, REQUEST).unwrap();
+    let grant = prm.reject(us.client, REQUEST).unwrap();
+    prm.rejected(grant);
     assert_eq!(
         refused(prm.reject(us.client, REQUEST)),
         RefusalCode::UnknownObject
     );
+}
+
+#[test]
+fn a_request_may_be_rejected_again_when_the_shard_could_not() {
+    let mut prm = prm();
+    let us = household(&mut prm);
+    prm.connection_requested(us.client, us.listener, REQUEST)
+        .unwrap();
+    let _could_not = prm.reject(us.client, REQUEST).unwrap();
+    let grant = prm.reject(us.client, REQUEST).unwrap();
+    prm.rejected(grant);
+    assert!(prm.requests.is_empty());
 }
 
 #[test]
