@@ -42,12 +42,23 @@ pub(crate) struct Conn {
     pub phase: Phase,
     /// When the shard loses patience with this phase.
     pub deadline: Option<Instant>,
+    /// We opened it with a Ready-to-Receive indication and may have to repeat that.
+    pub unheard: Option<Unheard>,
     /// It is in the shard's ready list.
     pub ready: bool,
     /// FIN was asked of TCP.
     pub closing: bool,
     /// Why it is being ended, when that is known before TCP is done.
     pub ending: Option<DisconnectReason>,
+}
+
+/// A responder that was not heard since its MPA Reply.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unheard {
+    /// Where its Reply ended in the stream.
+    pub reply_end: u64,
+    /// Times that our Ready-to-Receive indication was repeated.
+    pub nudges: usize,
 }
 
 /// The stages of a connection's life.
@@ -107,6 +118,7 @@ impl Conn {
             inbound: Inbound::new(window.max(2 * u32::from(mss_of(&path, &tuple)))),
             phase,
             deadline: None,
+            unheard: None,
             ready: false,
             closing: false,
             ending: None,
@@ -117,6 +129,14 @@ impl Conn {
     pub fn header_room(&self) -> usize {
         let options = if self.timestamps { TIMESTAMPS_LEN } else { 0 };
         net::headers_len(&self.path, self.tuple.remote.addr) + TCP_HEADER + options
+    }
+
+    /// MPA Request or Reply are what it waits for, and then for us: nothing longer may come.
+    pub fn is_starting(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::Requesting { .. } | Phase::AwaitRequest { .. } | Phase::Requested { .. }
+        )
     }
 
     /// The queue pair that it serves or is to serve.

@@ -127,6 +127,7 @@ pub(crate) fn named(
     put("frames_held", levels.frames_held as u64);
     put("frames_on_link", levels.frames_on_link as u64);
     put("tcp_backlog_full", tcp.backlog_full);
+    put("tcp_half_open_evicted", tcp.half_open_evicted);
     put("tcp_table_full", tcp.table_full);
     put("tcp_unknown_flow", tcp.unknown_flow);
     put("tcp_resets_sent", tcp.resets_sent);

@@ -3,7 +3,7 @@
 //! A shard never blocks and never panics for what a peer or a client does. Its owner calls
 //! [`Shard::poll`] again and again with the time, hands it [`Command`]s, and takes
 //! [`ShardEvent`]s. To sleep: [`Shard::prepare_sleep`]; when it says true, wait for
-//! [`Shard::poll_fds`], the clients' kick sockets and [`Shard::next_deadline`]; then
+//! [`Shard::poll_fds`], the clients' kicks and [`Shard::next_deadline`]; then
 //! [`Shard::wake_up`].
 //!
 //! The order of a poll: what the link is done with, receive, doorbells, timers, produce, transmit,
@@ -14,6 +14,7 @@ mod control;
 mod deadlines;
 mod lifecycle;
 mod link;
+mod nudge;
 mod produce;
 mod receive;
 mod startup;
@@ -59,6 +60,8 @@ pub struct Shard<P> {
     umem: Umem,
     pool: FramePool,
     held: HeldFrames,
+    /// Received frames that connections may hold, all together.
+    parking: usize,
     stack: Stack<Frame>,
     conns: ConnTable,
     qps: IdMap<u32, QpSlot>,
@@ -141,13 +144,18 @@ impl<P: Port> Shard<P> {
         }
         // A reserve of everything would leave nothing to send with.
         config.receive_reserve = config.receive_reserve.min(pool.available() / 2);
+        // As much for what waits to be delivered as for what waits to be acknowledged.
+        let parking = (pool.available() - config.receive_reserve) / 2;
         let limits = config.limits;
         let mut tcp = config.tcp.clone();
         tcp.connections = limits.connections;
+        // What a connection's path allows is the limit, not a figure for all of them.
+        tcp.mss = u16::MAX;
         let mut qps = IdMap::default();
         qps.reserve(limits.queue_pairs);
         Self {
             held: HeldFrames::new(umem.frames()),
+            parking,
             stack: Stack::new(tcp, config.secret, now),
             conns: ConnTable::new(limits.connections),
             qps,
@@ -164,7 +172,7 @@ impl<P: Port> Shard<P> {
             ready: VecDeque::with_capacity(limits.connections),
             starved: false,
             deadlines: Deadlines::new(limits.connections),
-            link: Link::new(umem.frames()),
+            link: Link::new(umem.frames(), ports.len()),
             events: VecDeque::new(),
             counters: ShardCounters::default(),
             capture: None,
@@ -211,7 +219,7 @@ impl<P: Port> Shard<P> {
             .min()
     }
 
-    /// Asks clients to kick their socket when they post. False: there is work, poll again instead
+    /// Asks clients to kick when they post. False: there is work, poll again instead
     /// of sleeping.
     pub fn prepare_sleep(&mut self) -> bool {
         let mut clients = self.clients.iter_mut().filter(|client| !client.faulted);

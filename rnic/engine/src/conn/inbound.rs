@@ -93,6 +93,11 @@ impl Inbound {
         self.consumed
     }
 
+    /// Pieces of frames that are held.
+    pub fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
     /// Whether received octets are copied at present.
     pub fn is_bouncing(&self) -> bool {
         self.bounce.active

@@ -44,7 +44,6 @@ impl ReceiveSide {
 impl Qp {
     /// Takes in one whole FPDU.
     pub(super) fn receive_fpdu(&mut self, ctx: &mut QpContext<'_>, fpdu: &Gather<'_>) {
-        self.send.allow();
         let ulpdu = match fpdu::verify(fpdu, self.crc) {
             Ok(ulpdu) => ulpdu,
             Err(error) => {
@@ -53,6 +52,7 @@ impl Qp {
             }
         };
         ctx.counters.fpdus_received += 1;
+        self.send.allow();
         let Some(stream) = &mut self.stream else {
             return;
         };

@@ -85,9 +85,14 @@ impl SendSide {
         self.rtr = rtr.filter(|_| initiator);
     }
 
-    /// The peer's first FPDU came.
+    /// The peer's first valid FPDU came.
     pub(super) fn allow(&mut self) {
         self.may_send = true;
+    }
+
+    /// The peer may be sent FPDUs.
+    pub(super) fn may_send(&self) -> bool {
+        self.may_send
     }
 
     /// Nothing is sent any more.
@@ -246,6 +251,14 @@ impl Qp {
             ulpdu.copy_from_slice(message.octets());
             self.ending.close = Some(CloseKind::AfterTerminateSent { control });
             ctx.counters.terminates_sent += 1;
+        }
+    }
+
+    /// Repeats an initiator's Ready-to-Receive indication, as the one that stands for no message: an
+    /// RDMA Write without octets. In the middle of a message there is no need, and no place.
+    pub(crate) fn indicate_again(&mut self) {
+        if self.state == QpState::Rts && self.send.in_message.is_none() {
+            self.send.rtr.get_or_insert(Rtr::Write);
         }
     }
 

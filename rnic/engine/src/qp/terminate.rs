@@ -44,15 +44,15 @@ impl Ending {
 }
 
 impl Qp {
-    /// Ends the stream with a Terminate. `offending` is the ULPDU at fault. After our FIN nothing
-    /// can be sent: reset.
+    /// Ends the stream with a Terminate. `offending` is the ULPDU at fault. After our FIN, and as a
+    /// responder before the first valid FPDU (RFC 5044 section 7.1.2), none may be sent: reset.
     pub(super) fn fail(&mut self, error: TerminateError, offending: Option<&Gather<'_>>) {
         if self.ending.stopped {
             return;
         }
         log::debug!("queue pair {}: ending the stream: {error}", self.id.num);
         self.ending.stop();
-        if self.state != QpState::Rts {
+        if self.state != QpState::Rts || !self.send.may_send() {
             self.ending.close = Some(CloseKind::AbortNow);
             return;
         }

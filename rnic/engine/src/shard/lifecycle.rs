@@ -13,10 +13,12 @@ use crate::conn::{Conn, Memory, Phase};
 use crate::qp::CloseKind;
 
 impl<P: Port> Shard<P> {
-    /// Takes up a connection that TCP has.
+    /// Takes up a connection that TCP has. What stood in its slot gave way to it: it was half-open
+    /// or in TIME-WAIT.
     pub(super) fn adopt(&mut self, conn: Conn) {
         if let Some(mut forgotten) = self.conns.insert(conn) {
             forgotten.inbound.clear(&mut memory!(self));
+            self.release(forgotten.tuple.local);
         }
     }
 
@@ -153,7 +155,10 @@ impl<P: Port> Shard<P> {
         let Some(conn) = self.conns.get_mut(id) else {
             return;
         };
-        conn.ending.get_or_insert(reason);
+        // An error says more than the graceful end that it interrupts.
+        if matches!(conn.ending, None | Some(DisconnectReason::Graceful)) {
+            conn.ending = Some(reason);
+        }
         if !conn.closing {
             conn.closing = true;
             self.stack.close(id);
@@ -163,11 +168,11 @@ impl<P: Port> Shard<P> {
 
     /// Whatever the peer does, this connection's end comes within the close timeout.
     pub(super) fn limit_close(&mut self, id: ConnId) {
-        if self
-            .conns
-            .get(id)
-            .is_some_and(|conn| conn.deadline.is_none())
-        {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        let nudging = conn.unheard.take().is_some();
+        if conn.deadline.is_none() || nudging {
             self.set_deadline(id, self.config.close_timeout);
         }
     }
@@ -332,6 +337,7 @@ impl<P: Port> Shard<P> {
             Phase::HalfOpen => return self.review_half_open(id),
             Phase::AwaitRequest { .. } => (&mut self.counters.startup_timeouts, None),
             Phase::Requested { .. } => (&mut self.counters.answer_timeouts, None),
+            Phase::Rdma { .. } if conn.unheard.is_some() => return self.nudge(id),
             Phase::Rdma { .. } | Phase::Over => (&mut self.counters.close_timeouts, None),
         };
         *count += 1;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use rnic_xsk::{Frame, Port};
+use rnic_xsk::{Frame, Port, XskError};
 use userspace_tcp::segment::CHECKSUM_OFFSET;
 use userspace_tcp::{ConnId, FourTuple, SegmentId, TcpHeader, Transmit, checksum};
 
@@ -20,6 +20,8 @@ pub(super) struct Link {
     in_flight: Box<[Option<(ConnId, SegmentId)>]>,
     count: usize,
     ways_back: VecDeque<WayBack>,
+    /// By port: whether its last flush failed.
+    failing: Box<[bool]>,
 }
 
 /// How to reach the sender of a segment that has no connection.
@@ -31,12 +33,26 @@ struct WayBack {
 }
 
 impl Link {
-    pub fn new(frames: usize) -> Self {
+    pub fn new(frames: usize, ports: usize) -> Self {
         Self {
             in_flight: vec![None; frames].into_boxed_slice(),
             count: 0,
             ways_back: VecDeque::with_capacity(WAYS_BACK),
+            failing: vec![false; ports].into_boxed_slice(),
         }
+    }
+
+    /// How a port's flush went: a change is told in the log, once.
+    fn flushed(&mut self, port: usize, result: Result<(), XskError>) {
+        let Some(failing) = self.failing.get_mut(port) else {
+            return;
+        };
+        match result {
+            Err(error) if !*failing => log::error!("nothing can be sent: {error}"),
+            Ok(()) if *failing => log::info!("port {port} sends again"),
+            _ => return,
+        }
+        *failing = !*failing;
     }
 
     /// Frames that the link has.
@@ -102,10 +118,10 @@ impl<P: Port> Shard<P> {
             self.send_segment(segment);
             worked = true;
         }
-        for port in &mut self.ports {
-            if port.flush().is_err() {
-                self.counters.flush_failed += 1;
-            }
+        for (index, port) in self.ports.iter_mut().enumerate() {
+            let flushed = port.flush();
+            self.counters.flush_failed += u64::from(flushed.is_err());
+            self.link.flushed(index, flushed);
         }
         worked
     }

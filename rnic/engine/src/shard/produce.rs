@@ -90,6 +90,7 @@ impl<P: Port> Shard<P> {
         };
         let room_before = conn.header_room();
         let mulpdu = fpdu::mulpdu(self.stack.mss(id), Markers::Off);
+        let queued = self.stack.queued_segments(id);
         for sent in 0..FPDUS_PER_TURN {
             let mut context = self.tables.context();
             let Some(len) = slot.qp.output_len(&mut context, mulpdu) else {
@@ -99,8 +100,17 @@ impl<P: Port> Shard<P> {
                 return (sent, Turn::Done);
             }
             // The reserve is for receiving: without it nothing would ever be acknowledged.
-            if self.pool.available() <= self.config.receive_reserve {
+            let spare = self
+                .pool
+                .available()
+                .saturating_sub(self.config.receive_reserve);
+            if spare == 0 {
                 return (sent, Turn::NoFrame);
+            }
+            // It holds no more frames than it leaves to the others, so that peers which acknowledge
+            // nothing don't hold them all. It has some, so an acknowledgment makes it ready again.
+            if queued + sent >= spare {
+                return (sent, Turn::Done);
             }
             let Some(mut frame) = self.pool.alloc() else {
                 return (sent, Turn::NoFrame);

@@ -1,6 +1,7 @@
 //! Frames from the ports: to TCP, and the octets that it finds new to whoever they are for.
 
 use rnic_ipc::control::DisconnectReason;
+use rnic_proto::mpa::startup::FRAME_LEN_MAX;
 use rnic_xsk::{Frame, Port};
 use userspace_tcp::{ConnId, ConnOptions, NEW_RANGES_MAX, Received, Segment};
 
@@ -108,10 +109,19 @@ impl<P: Port> Shard<P> {
             self.pool.free(frame);
             return self.settle_conn(id);
         }
-        let spare = self.pool.available() > self.config.receive_reserve / 2;
         let Some(conn) = self.conns.get_mut(id) else {
             return self.pool.free(frame);
         };
+        let furthest = ranges.iter().map(|range| range.offset + range.len as u64);
+        if conn.is_starting() && furthest.max() > Some(in_order.max(FRAME_LEN_MAX as u64)) {
+            self.pool.free(frame);
+            return self.startup_overrun(id);
+        }
+        // A connection holds no more frames than it leaves to the others, so that no peer parks so
+        // much that the next has to do without.
+        let share = self.parking.saturating_sub(self.held.count());
+        let spare = conn.inbound.pieces() < share
+            && self.pool.available() > self.config.receive_reserve / 2;
         let arrived = conn
             .inbound
             .arrived(frame, ranges, in_order, spare, &mut memory!(self));

@@ -3,12 +3,13 @@
 
 use rnic_ipc::control::{DisconnectReason, Event, MpaOptions};
 use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
-use rnic_proto::mpa::fpdu;
 use rnic_proto::mpa::startup::frame::FrameKind;
 use rnic_proto::mpa::startup::{
     InitiatorOptions, InitiatorProgress, Negotiated, ReadDepths, ResponderProgress, Revision,
     RtrSet, StartupError,
 };
+use rnic_proto::mpa::{MpaError, fpdu};
+use rnic_proto::rdmap::{TerminateError, TerminateMessage, terminate};
 use rnic_xsk::Port;
 use userspace_tcp::{ConnId, Outgoing, checksum};
 
@@ -192,6 +193,7 @@ impl<P: Port> Shard<P> {
             return;
         };
         self.enter_rdma_mode(id, qp, negotiated, true, data);
+        self.expect_responder(id, negotiated);
     }
 
     /// The start-up is done on this side.
@@ -227,17 +229,13 @@ impl<P: Port> Shard<P> {
     }
 
     fn rejected(&mut self, id: ConnId, private_data: Vec<u8>) {
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.conns.get(id) else {
             return;
         };
         let Phase::Requesting { qp, .. } = conn.phase else {
             return;
         };
-        conn.phase = Phase::Over;
-        conn.deadline = None;
-        conn.closing = true;
-        self.stack.close(id);
-        self.limit_close(id);
+        self.let_go(id, Ok(()));
         self.counters.startup_failed += 1;
         self.end_queue_pair(
             qp,
@@ -292,6 +290,16 @@ impl<P: Port> Shard<P> {
         }
     }
 
+    /// Octets came, out of order, where no start-up frame reaches. A peer that nobody has accepted
+    /// yet holds no memory with them.
+    pub(super) fn startup_overrun(&mut self, id: ConnId) {
+        let kind = match self.conns.get(id).map(|conn| &conn.phase) {
+            Some(Phase::Requesting { .. }) => FrameKind::Reply,
+            _ => FrameKind::Request,
+        };
+        self.startup_failed(id, &StartupError::OctetsBehindFrame { kind, extra: 1 });
+    }
+
     fn startup_failed(&mut self, id: ConnId, error: &StartupError) {
         let Some(conn) = self.conns.get(id) else {
             return;
@@ -309,18 +317,49 @@ impl<P: Port> Shard<P> {
             self.counters.startup_failed += 1;
             return self.send_reject(id, listener, reply.octets());
         }
-        let reason = DisconnectReason::NotMpa;
-        self.abort(
-            id,
+        let message = format!("MPA start-up with {remote}: {error}");
+        if let (Phase::Requesting { qp, .. }, Some(error)) = (&conn.phase, error.wants_terminate())
+        {
+            let qp = *qp;
+            return self.terminate_startup(id, qp, error, message);
+        }
+        self.abort(id, DisconnectReason::NotMpa, Some(message));
+    }
+
+    /// Tells a responder why its Reply is not good enough (RFC 6581 section 9), and lets the
+    /// connection go.
+    fn terminate_startup(&mut self, id: ConnId, qp: QpNum, error: MpaError, message: String) {
+        let error = TerminateError::from(error);
+        let terminate = TerminateMessage::new(error, None);
+        let ulpdu = terminate.octets();
+        let mut octets = [0; fpdu::fpdu_length(terminate::ULPDU_LEN_MAX)];
+        octets[fpdu::HEADER_LEN..][..ulpdu.len()].copy_from_slice(ulpdu);
+        // A right CRC is right also where none is checked.
+        let len = fpdu::finish(&mut octets, ulpdu.len(), true, None);
+        let sent = self.send_startup(id, &octets[..len]);
+        self.counters.startup_failed += 1;
+        self.let_go(id, sent);
+        let reason = DisconnectReason::TerminateSent {
+            control: error.control(),
+        };
+        let event = Event::ConnectFailed {
+            qp,
             reason,
-            Some(format!("MPA start-up with {remote}: {error}")),
-        );
+            message,
+        };
+        self.end_queue_pair(qp, reason, event);
     }
 
     /// Sends a Reply that rejects, and lets the connection go.
     pub(super) fn send_reject(&mut self, id: ConnId, listener: ListenerId, reply: &[u8]) {
         let sent = self.send_startup(id, reply);
         self.no_longer_waiting(listener);
+        self.let_go(id, sent);
+    }
+
+    /// After the last word of a start-up that failed: FIN behind it, or RST if it was not sent.
+    /// Nobody is told.
+    fn let_go(&mut self, id: ConnId, sent: Result<(), NotSent>) {
         let Some(conn) = self.conns.get_mut(id) else {
             return;
         };

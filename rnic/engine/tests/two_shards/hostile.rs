@@ -91,9 +91,83 @@ fn tiny_segments_do_not_use_up_the_frames() {
 }
 
 #[test]
+fn octets_beyond_any_start_up_frame_are_not_kept() {
+    let mut duel = Duel::new(SideConfig::default());
+    duel.side.listen(4, duel.now);
+    duel.connect();
+    // The longest frame is 20 + 512 octets.
+    duel.send_behind_a_hole(&request(0, &[0; 512]), 100);
+    let levels = duel.side.shard.levels();
+    assert!((1..6).contains(&levels.frames_held), "{levels:?}");
+    duel.send_behind_a_hole(&[0; 100_000], 1000);
+    assert_eq!(duel.side.shard.levels().connections, 0);
+    duel.pump();
+    assert_eq!(duel.side.counter("startup_failed"), 1);
+    assert_no_frame_lost(&duel);
+}
+
+#[test]
+fn a_peer_parks_no_more_frames_than_it_leaves_to_others_and_loses_no_octet() {
+    let config = SideConfig {
+        frames: 600,
+        ..SideConfig::default()
+    };
+    let (mut duel, _) = in_rdma_mode(config, 1448);
+    let stag = duel.side.stag.0;
+    let octets = pattern(400_000, 9);
+    let parts = octets.chunks(1000).enumerate();
+    let stream: Vec<u8> = parts
+        .flat_map(|(index, part)| write_fpdu(stag, BASE + 1000 * index as u64, part))
+        .collect();
+    let withheld = duel.send_behind_a_hole(&stream, 1000);
+    let levels = duel.side.shard.levels();
+    // 600 frames, 256 of them in reserve: 172 for parking, of which one peer takes half.
+    assert!(levels.frames_held <= 86, "{levels:?}");
+    assert!(levels.frames_free >= 600 - 86, "{levels:?}");
+    duel.send_frame(withheld);
+    assert!(duel.side.read(0, octets.len()) == octets);
+    assert_no_frame_lost(&duel);
+}
+
+#[test]
+fn peers_that_acknowledge_nothing_leave_frames_to_others() {
+    // Half of them in reserve.
+    let config = SideConfig {
+        frames: 120,
+        ..SideConfig::default()
+    };
+    let mut world = World::with(1, Impairment::NONE, config, SideConfig::default(), false);
+    let stag = world.b.stag;
+    let soon = Duration::from_secs(2);
+    // Each of them first shows that much may be in flight, then falls silent.
+    for wr_id in [1, 2] {
+        let (qp, _) = world.connect();
+        for id in [wr_id * 10, wr_id * 10 + 1] {
+            world
+                .a
+                .post_work(qp, WrOpcode::Write, id, 0, (stag, 0), 2 << 20);
+        }
+        assert!(world.run_until(soon, |w| w.a.completion(wr_id * 10).is_some()));
+        world.b_to_a.mute.push(40_000 + wr_id as u16);
+        world.run_for(Duration::from_millis(100));
+    }
+    let (qp, _) = world.connect();
+    world
+        .a
+        .post_work(qp, WrOpcode::Write, 3, 0, (stag, 0), 1 << 20);
+    assert!(
+        world.run_until(soon, |w| w.a.completion(3).is_some()),
+        "{:?}",
+        world.a.shard.levels()
+    );
+}
+
+#[test]
 fn a_wrong_crc_ends_the_stream_before_anything_is_placed() {
     let (mut duel, qp) = in_rdma_mode(SideConfig::default(), 1448);
-    let mut fpdu = write_fpdu(duel.side.stag.0, BASE, &[7; 100]);
+    let stag = duel.side.stag.0;
+    duel.send(&write_fpdu(stag, BASE, &[]), 1448);
+    let mut fpdu = write_fpdu(stag, BASE, &[7; 100]);
     fpdu[50] ^= 1;
     duel.send(&fpdu, 1448);
     duel.run_for(Duration::from_secs(30));
@@ -219,6 +293,47 @@ fn a_responder_that_is_not_mpa_fails_the_connect_with_a_reason() {
     assert_eq!(reason, DisconnectReason::NotMpa);
     assert!(message.contains("does not speak MPA"), "{message}");
     assert_eq!(duel.side.state(qp), QpState::Error);
+}
+
+/// RFC 6581 sections 9.1 and 9.2: an initiator that can't live with the Reply says why.
+#[test]
+fn a_reply_that_the_initiator_cannot_live_with_is_answered_with_a_terminate() {
+    // Enhanced data: flag A and a Write, but an ORD of 300; flag A and a Send only.
+    for (words, control) in [([0x80, 4, 0x81, 0x2c], 0x2006), ([0xc0, 4, 0, 4], 0x2007)] {
+        let mut duel = Duel::new(SideConfig::default());
+        let peer: std::net::SocketAddr = PEER.parse().unwrap();
+        duel.stack.listen(peer.into(), 4).unwrap();
+        let qp = duel.side.create_qp();
+        let (now, path) = (duel.now, Duel::path());
+        let mpa = MpaOptions::default();
+        duel.side
+            .connect(qp, 40_000, peer, path, mpa, b"", now)
+            .unwrap();
+        duel.pump();
+        let request = duel.received.len();
+        let mut reply = b"MPA ID Rep Frame\x50\x02\x00\x04".to_vec();
+        reply.extend_from_slice(&words);
+        duel.send(&reply, 1448);
+        let terminate = &duel.received[request..];
+        // 22 octets: an untagged header for queue 2, and LLP, MPA, the error code.
+        assert_eq!(terminate.len(), 28, "{terminate:x?}");
+        assert_eq!(terminate[..4], [0, 22, 0x41, 0x47]);
+        assert_eq!(terminate[20..22], u16::to_be_bytes(control));
+        assert!(duel.events.contains(&userspace_tcp::Event::PeerClosed));
+        let reason = DisconnectReason::TerminateSent { control };
+        let failed =
+            |event: &Event| matches!(event, Event::ConnectFailed { reason: r, .. } if *r == reason);
+        assert!(
+            duel.side.client_events().any(failed),
+            "{:?}",
+            duel.side.events
+        );
+        assert_eq!(duel.side.state(qp), QpState::Error);
+        assert_eq!(duel.side.counter("startup_failed"), 1);
+        duel.run_for(Duration::from_secs(11));
+        assert_eq!(duel.side.shard.levels().connections, 0);
+        assert_no_frame_lost(&duel);
+    }
 }
 
 #[test]

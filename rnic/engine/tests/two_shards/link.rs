@@ -48,6 +48,8 @@ pub struct Link {
     pub frames: u64,
     /// Nothing gets through.
     pub cut: bool,
+    /// Nothing to these ports gets through (IPv4).
+    pub mute: Vec<u16>,
 }
 
 impl Link {
@@ -59,6 +61,7 @@ impl Link {
             sent: 0,
             frames: 0,
             cut: false,
+            mute: Vec::new(),
         }
     }
 
@@ -68,7 +71,8 @@ impl Link {
         while wire.take(&mut frame) {
             self.frames += 1;
             let it = self.impairment;
-            if self.cut || self.random.chance(it.loss) {
+            let port = u16::from_be_bytes([frame[36], frame[37]]);
+            if self.cut || self.mute.contains(&port) || self.random.chance(it.loss) {
                 continue;
             }
             let copies = if self.random.chance(it.duplicate) {

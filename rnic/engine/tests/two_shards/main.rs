@@ -5,6 +5,7 @@
 
 mod hostile;
 mod link;
+mod nudge;
 mod random;
 mod raw;
 mod side;

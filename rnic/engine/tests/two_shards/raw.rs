@@ -7,8 +7,8 @@ use std::time::Duration;
 use rnic_engine::net::{self, Path};
 use rnic_proto::mpa::fpdu;
 use userspace_tcp::{
-    Config, ConnId, ConnOptions, Event, FourTuple, Instant, Outgoing, Segment, Stack, Transmit,
-    checksum,
+    Config, ConnId, ConnOptions, Event, FourTuple, Instant, Outgoing, Segment, Stack, TcpHeader,
+    Transmit, checksum,
 };
 
 use crate::side::{Side, SideConfig};
@@ -108,6 +108,31 @@ impl Duel {
         self.pump();
     }
 
+    /// Sends octets in segments of `size`, whatever TCP's windows say, but for the first segment,
+    /// which comes back as a frame.
+    pub fn send_behind_a_hole(&mut self, octets: &[u8], size: usize) -> Vec<u8> {
+        let (hole, rest) = octets.split_at(size.min(octets.len()));
+        self.send_segment(hole);
+        let withheld = self.frames().pop().unwrap();
+        let parsed = net::parse(&withheld, 1500).unwrap();
+        let header = Segment::parse(&withheld[parsed.tcp.clone()])
+            .unwrap()
+            .header;
+        let tuple = FourTuple::new(parsed.tuple.remote, parsed.tuple.local);
+        for (index, part) in rest.chunks(size).enumerate() {
+            let seq = header.seq.add(((index + 1) * size) as u32);
+            self.give(&[frame_with(&tuple, &TcpHeader { seq, ..header }, part)]);
+            self.side_works();
+        }
+        withheld
+    }
+
+    /// Gives the side a frame, and lets both work.
+    pub fn send_frame(&mut self, frame: Vec<u8>) {
+        self.give(&[frame]);
+        self.pump();
+    }
+
     /// Both work until nothing is left to do now.
     pub fn pump(&mut self) {
         loop {
@@ -184,12 +209,15 @@ impl Duel {
 }
 
 fn frame_of(segment: &Transmit<Vec<u8>>) -> Vec<u8> {
-    let (source, destination) = (segment.tuple.local.addr, segment.tuple.remote.addr);
-    let mut tcp = vec![0; segment.header.header_len()];
-    segment.header.emit(&mut tcp);
-    if let Some(payload) = &segment.payload {
-        tcp.extend_from_slice(&payload.buf);
-    }
+    let payload = segment.payload.as_ref().map_or(&[][..], |p| &p.buf);
+    frame_with(&segment.tuple, &segment.header, payload)
+}
+
+fn frame_with(tuple: &FourTuple, header: &TcpHeader, payload: &[u8]) -> Vec<u8> {
+    let (source, destination) = (tuple.local.addr, tuple.remote.addr);
+    let mut tcp = vec![0; header.header_len()];
+    header.emit(&mut tcp);
+    tcp.extend_from_slice(payload);
     let sum = checksum::pseudo(source, destination, tcp.len()) + checksum::sum(&tcp);
     tcp[16..18].copy_from_slice(&checksum::fold(sum).to_be_bytes());
     let mut frame = vec![0; net::headers_len(&PATH, destination)];

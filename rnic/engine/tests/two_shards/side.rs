@@ -37,6 +37,7 @@ pub struct Side {
     pub frames: usize,
     pub address: SocketAddr,
     mac: [u8; 6],
+    mtu: u32,
     pub stag: Stag,
     pub memory: Arc<SharedMemory>,
     pub doorbells: DoorbellProducer,
@@ -51,6 +52,7 @@ pub struct Side {
     next_qp: u32,
 }
 
+#[derive(Debug)]
 pub struct SideConfig {
     pub shard: ShardConfig,
     pub frames: u32,
@@ -77,10 +79,15 @@ impl Default for SideConfig {
 impl Side {
     /// Side number `number` with a port of its own, whose far end is the test's.
     pub fn new(number: u8, address: SocketAddr, config: SideConfig) -> Self {
-        let (umem, pool) = Umem::heap(config.frames, ChunkSize::Octets2048);
+        let chunk = ChunkSize::for_mtu(config.shard.mtu).unwrap();
+        let (umem, pool) = Umem::heap(config.frames, chunk);
         let (port, wire) = MemoryPort::intercepted(&umem, config.wire_depth);
+        let mtu = config.shard.mtu;
         let shard = Shard::new(config.shard, pool, vec![port], Instant::ZERO);
-        Self::over(number, address, shard, Some(wire), umem.frames())
+        Self {
+            mtu,
+            ..Self::over(number, address, shard, Some(wire), umem.frames())
+        }
     }
 
     /// Side number `number` over a shard.
@@ -129,6 +136,7 @@ impl Side {
             frames,
             address,
             mac: [2, 0, 0, 0, 0, number],
+            mtu: 1500,
             stag,
             memory,
             doorbells,
@@ -211,7 +219,7 @@ impl Side {
             src_mac: self.mac,
             dst_mac: other.mac,
             vlan: None,
-            mtu: 1500,
+            mtu: self.mtu,
         }
     }
 

@@ -8,7 +8,7 @@ use rnic_ipc::work::{WcStatus, WrOpcode};
 use rnic_proto::Stag;
 
 use crate::link::Impairment;
-use crate::side::LISTENER;
+use crate::side::{LISTENER, SideConfig};
 use crate::world::World;
 
 const SOON: Duration = Duration::from_secs(5);
@@ -329,4 +329,48 @@ fn a_peer_that_vanishes_is_noticed() {
     world.run_for(SOON);
     let levels = world.a.shard.levels();
     assert_eq!(levels.frames_free, world.a.frames, "{levels:?}");
+}
+
+#[test]
+fn a_port_whose_time_wait_gives_way_to_a_new_connection_is_released() {
+    let mut config = SideConfig::default();
+    config.shard.limits.connections = 1;
+    let mut world = World::with(1, Impairment::NONE, config, SideConfig::default(), false);
+    let (qp_a, _) = world.connect();
+    let disconnect = Command::Disconnect {
+        qp: qp_a,
+        abort: false,
+    };
+    world.a.shard.execute(disconnect, world.now).unwrap();
+    assert!(world.run_until(SOON, |w| w.a.disconnected(qp_a).is_some()));
+    assert_eq!(world.a.shard.levels().connections, 1, "TIME-WAIT");
+    world.connect();
+    assert_eq!(world.a.counter("tcp_time_wait_evicted"), 1);
+    let released =
+        |e: &ShardEvent| matches!(e, ShardEvent::Released { local } if local.port() == 40_001);
+    assert!(world.a.events.iter().any(released));
+}
+
+/// RFC 5040 section 6.2.1: a Terminate may still come after our FIN, and is the reason then.
+#[test]
+fn a_terminate_that_crosses_a_graceful_disconnect_is_told() {
+    let mut world = World::new(1, Impairment::NONE);
+    let (qp_a, qp_b) = world.connect();
+    let stag = world.b.stag;
+    world.a.post_work(qp_a, WrOpcode::Send, 1, 0, (stag, 0), 10);
+    let disconnect = Command::Disconnect {
+        qp: qp_a,
+        abort: false,
+    };
+    world.a.shard.execute(disconnect, world.now).unwrap();
+    assert!(world.run_until(SOON, |w| {
+        w.a.disconnected(qp_a).is_some() && w.b.disconnected(qp_b).is_some()
+    }));
+    let Some(DisconnectReason::TerminateSent { control }) = world.b.disconnected(qp_b) else {
+        panic!("{:?}", world.b.events)
+    };
+    assert_eq!(
+        world.a.disconnected(qp_a),
+        Some(DisconnectReason::TerminateReceived { control })
+    );
 }

@@ -142,92 +142,129 @@ fn few_frames_are_enough() {
     }
 }
 
-/// Random work both ways at once; at the end both memories are as a model says.
 #[test]
 fn random_work_both_ways_leaves_both_memories_as_expected() {
-    const AREA: usize = 1 << 20;
     for seed in seeds(4) {
         println!("seed {seed}");
-        let mut random = Random::new(seed);
-        let mut world = World::new(seed, Impairment::ROUGH);
-        let (qp_a, qp_b) = world.connect();
-        let stags = [world.a.stag, world.b.stag];
-        // Sources are written once, sinks of different work don't overlap: so order is no matter.
-        let mut expected = [vec![0; MEMORY], vec![0; MEMORY]];
-        for (index, side) in [&world.a, &world.b].into_iter().enumerate() {
-            side.fill(0, AREA, seed * 2 + index as u64);
-            expected[index][..AREA].copy_from_slice(&pattern(AREA, seed * 2 + index as u64));
-        }
-        let mut sink = [2 * AREA, 2 * AREA];
-        let mut posted = 0;
-        for id in 0..60_u64 {
-            let from_a = random.chance(500);
-            let (us, them) = if from_a { (0, 1) } else { (1, 0) };
-            let len = random.below(40_000) as usize;
-            let source = random.below((AREA - len) as u64) as usize;
-            let opcode =
-                [WrOpcode::Write, WrOpcode::Read, WrOpcode::Send][random.below(3) as usize];
-            let (gets, at) = if opcode == WrOpcode::Read {
-                (us, sink[us])
-            } else {
-                (them, sink[them])
-            };
-            sink[gets] += len;
-            let octets = expected[1 - gets][source..source + len].to_vec();
-            expected[gets][at..at + len].copy_from_slice(&octets);
-            let (side, qp) = if from_a {
-                (&mut world.a, qp_a)
-            } else {
-                (&mut world.b, qp_b)
-            };
-            match opcode {
-                WrOpcode::Write => side.post_work(qp, opcode, id, source, (stags[them], at), len),
-                WrOpcode::Read => side.post_work(qp, opcode, id, at, (stags[them], source), len),
-                _ => {
-                    side.post_work(qp, opcode, id, source, (stags[them], 0), len);
-                }
-            }
-            if opcode == WrOpcode::Send {
-                let (side, qp) = if from_a {
-                    (&mut world.b, qp_b)
-                } else {
-                    (&mut world.a, qp_a)
-                };
-                side.post_recv(qp, 1000 + id, at, len);
-                posted += 1;
-            }
-            posted += 1;
-            if random.chance(300) {
-                world.step();
-            }
-        }
-        let done = |w: &mut World| w.a.completions.len() + w.b.completions.len() == posted;
-        assert!(
-            world.run_until(PATIENCE, done),
-            "seed {seed}: {} of {posted}; {:?} {:?}",
-            world.a.completions.len() + world.b.completions.len(),
-            world.a.events,
-            world.b.events
-        );
-        for completion in world.a.completions.iter().chain(&world.b.completions) {
-            assert_eq!(
-                completion.status,
-                WcStatus::Success as u8,
-                "seed {seed} {completion:?}"
-            );
-        }
-        // A Write has no sign at its sink; what was in flight behind the last completion may land.
-        world.run_for(Duration::from_secs(30));
-        assert!(
-            world.a.read(0, MEMORY) == expected[0],
-            "seed {seed}: memory of a"
-        );
-        assert!(
-            world.b.read(0, MEMORY) == expected[1],
-            "seed {seed}: memory of b"
-        );
-        world.assert_no_frame_lost();
+        work_at_random(seed, World::new(seed, Impairment::ROUGH));
     }
+}
+
+/// Links of any MTU and roughness, few frames, small windows, TCP options on and off.
+#[test]
+fn random_settings_and_work_leave_both_memories_as_expected() {
+    for seed in seeds(8) {
+        let mut random = Random::new(!seed);
+        let mtu = 576 + random.below(3506 - 576 + 1) as u32;
+        let sides = [(); 2].map(|()| {
+            let mut config = SideConfig {
+                frames: 32 + random.below(400) as u32,
+                wire_depth: 8 + random.below(200) as usize,
+                ..SideConfig::default()
+            };
+            let tcp = &mut config.shard.tcp;
+            tcp.receive_window = 1 << (10 + random.below(11));
+            tcp.send_queue_segments = 2 + random.below(200) as usize;
+            tcp.timestamps = random.chance(700);
+            tcp.sack = random.chance(700);
+            tcp.window_scale = random.chance(700);
+            config.shard.mtu = mtu;
+            config
+        });
+        let impairment = Impairment {
+            loss: random.below(80),
+            duplicate: random.below(50),
+            corrupt: random.below(20),
+            reorder: random.below(300),
+            delay: Duration::from_micros(1 + random.below(2000)),
+        };
+        let v6 = random.chance(500);
+        println!("seed {seed}");
+        let [a, b] = sides;
+        work_at_random(seed, World::with(seed, impairment, a, b, v6));
+    }
+}
+
+/// Random work both ways at once; at the end both memories are as a model says.
+fn work_at_random(seed: u64, mut world: World) {
+    const AREA: usize = 1 << 20;
+    let mut random = Random::new(seed);
+    let (qp_a, qp_b) = world.connect();
+    let stags = [world.a.stag, world.b.stag];
+    // Sources are written once, sinks of different work don't overlap: so order is no matter.
+    let mut expected = [vec![0; MEMORY], vec![0; MEMORY]];
+    for (index, side) in [&world.a, &world.b].into_iter().enumerate() {
+        side.fill(0, AREA, seed * 2 + index as u64);
+        expected[index][..AREA].copy_from_slice(&pattern(AREA, seed * 2 + index as u64));
+    }
+    let mut sink = [2 * AREA, 2 * AREA];
+    let mut posted = 0;
+    for id in 0..60_u64 {
+        let from_a = random.chance(500);
+        let (us, them) = if from_a { (0, 1) } else { (1, 0) };
+        let len = random.below(40_000) as usize;
+        let source = random.below((AREA - len) as u64) as usize;
+        let opcode = [WrOpcode::Write, WrOpcode::Read, WrOpcode::Send][random.below(3) as usize];
+        let (gets, at) = if opcode == WrOpcode::Read {
+            (us, sink[us])
+        } else {
+            (them, sink[them])
+        };
+        sink[gets] += len;
+        let octets = expected[1 - gets][source..source + len].to_vec();
+        expected[gets][at..at + len].copy_from_slice(&octets);
+        let (side, qp) = if from_a {
+            (&mut world.a, qp_a)
+        } else {
+            (&mut world.b, qp_b)
+        };
+        match opcode {
+            WrOpcode::Write => side.post_work(qp, opcode, id, source, (stags[them], at), len),
+            WrOpcode::Read => side.post_work(qp, opcode, id, at, (stags[them], source), len),
+            _ => {
+                side.post_work(qp, opcode, id, source, (stags[them], 0), len);
+            }
+        }
+        if opcode == WrOpcode::Send {
+            let (side, qp) = if from_a {
+                (&mut world.b, qp_b)
+            } else {
+                (&mut world.a, qp_a)
+            };
+            side.post_recv(qp, 1000 + id, at, len);
+            posted += 1;
+        }
+        posted += 1;
+        if random.chance(300) {
+            world.step();
+        }
+    }
+    let done = |w: &mut World| w.a.completions.len() + w.b.completions.len() == posted;
+    assert!(
+        world.run_until(PATIENCE, done),
+        "seed {seed}: {} of {posted}; {:?} {:?}",
+        world.a.completions.len() + world.b.completions.len(),
+        world.a.events,
+        world.b.events
+    );
+    for completion in world.a.completions.iter().chain(&world.b.completions) {
+        assert_eq!(
+            completion.status,
+            WcStatus::Success as u8,
+            "seed {seed} {completion:?}"
+        );
+    }
+    // A Write has no sign at its sink; what was in flight behind the last completion may land.
+    world.run_for(Duration::from_secs(30));
+    assert!(
+        world.a.read(0, MEMORY) == expected[0],
+        "seed {seed}: memory of a"
+    );
+    assert!(
+        world.b.read(0, MEMORY) == expected[1],
+        "seed {seed}: memory of b"
+    );
+    world.assert_no_frame_lost();
 }
 
 #[test]

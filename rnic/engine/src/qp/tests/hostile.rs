@@ -64,13 +64,29 @@ fn verdict(fpdu: &[u8]) -> (End, u16) {
 #[test]
 fn a_wrong_crc_is_found_before_anything_is_placed() {
     let write = fpdu(&tagged(Opcode::Write, STAG, SINK).to_octets(), b"12345678");
+    let empty = fpdu(&tagged(Opcode::Write, STAG, SINK).to_octets(), b"");
     for at in 2..write.len() {
         let mut wrong = write.clone();
         wrong[at] ^= 0x10;
-        let (b, found) = verdict(&wrong);
+        let (b, found) = verdict(&[&empty[..], &wrong].concat());
         assert_eq!(found, control(MpaError::CrcMismatch));
         assert_eq!(b.counters.crc_errors, 1);
     }
+}
+
+/// RFC 5044 section 7.1.2, rule 4: a responder validates an FPDU before it sends one, and a
+/// Terminate is one.
+#[test]
+fn a_responder_answers_a_first_fpdu_that_is_not_valid_with_a_reset() {
+    let mut wrong = fpdu(&tagged(Opcode::Write, STAG, SINK).to_octets(), b"12345678");
+    wrong[20] ^= 1;
+    let (_, mut b) = joined_with(&negotiated(None));
+    b.post_send(&send(1, &[sge(SINK, 8)]));
+    b.receive(&wrong);
+    assert!(b.produce(MULPDU).is_none());
+    assert_eq!(b.qp.wants_close(), Some(CloseKind::AbortNow));
+    assert_eq!((b.counters.crc_errors, b.counters.fpdus_received), (1, 0));
+    assert_eq!(b.read(BASE, LEN), vec![0; LEN]);
 }
 
 #[test]
