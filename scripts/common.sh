@@ -1,0 +1,21 @@
+# Sourced by the other scripts: the way to the project, headings, and root.
+# shellcheck shell=bash
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
+PATH=$PATH:$HOME/.cargo/bin:/usr/sbin:/sbin
+
+heading() { printf '\n=== %s\n' "$*"; }
+
+fail() {
+    printf 'error: %s\n' "$*" >&2
+    exit 1
+}
+
+# What a command that needs root begins with: network namespaces, XDP programs and packages do.
+# It is put before the command itself, not hidden in a function, so that in the background `$!` is
+# the command (or its sudo, which passes signals on) and not a shell around it.
+root=()
+if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || fail "this needs root, and there is no sudo: run it as root"
+    root=(sudo -E env "PATH=$PATH")
+fi

@@ -1,0 +1,30 @@
+//! Where cargo put the programs under test.
+//!
+//! A test binary lies in `<target>/<profile>/deps`, the workspace's programs one directory above.
+//! `RNIC_BIN_DIR` names another place, for instance that of a release build.
+
+use std::path::PathBuf;
+
+/// The path of one of the workspace's programs; panics with what to do when it was not built.
+#[must_use]
+pub fn path(program: &str) -> PathBuf {
+    let directory = match std::env::var_os("RNIC_BIN_DIR") {
+        Some(directory) => PathBuf::from(directory),
+        None => {
+            let test = std::env::current_exe().expect("the test knows its own path");
+            let profile = test
+                .ancestors()
+                .nth(2)
+                .expect("a test binary lies in <profile>/deps");
+            profile.to_path_buf()
+        }
+    };
+    let path = directory.join(program);
+    assert!(
+        path.is_file(),
+        "{} is not there: run `cargo build --workspace --bins` first (scripts/test does), or say \
+         where the programs are in RNIC_BIN_DIR",
+        path.display()
+    );
+    path
+}

@@ -1,0 +1,176 @@
+//! `rnicd` on a host of the lab.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::binary;
+use crate::lab::{Command, Finished, Host, INTERFACE, Lab, Namespace, Process, Signal};
+use crate::wait;
+
+/// How long a daemon may take until it serves.
+const READY_LIMIT: Duration = Duration::from_secs(20);
+
+/// How a daemon is started.
+#[derive(Clone, Debug, Default)]
+pub struct DaemonOptions {
+    /// Writes all its frames to `<socket>.pcapng`.
+    pub capture: bool,
+    /// `--queues`, when given.
+    pub queues: Option<u32>,
+    /// `--mode`: native, generic or auto, when given.
+    pub mode: Option<&'static str>,
+}
+
+/// A running `rnicd`. Dropping it kills it.
+#[derive(Debug)]
+pub struct Daemon {
+    process: Process,
+    namespace: Namespace,
+    socket: PathBuf,
+    capture: Option<PathBuf>,
+}
+
+impl Daemon {
+    /// Starts a daemon for the host's end of its link and waits until it serves.
+    #[must_use]
+    pub fn start(lab: &Lab, host: &Host, options: &DaemonOptions) -> Self {
+        let socket = lab
+            .directory()
+            .join(format!("{}.sock", host.namespace.name()));
+        Self::serve(&host.namespace, INTERFACE, &socket, options)
+    }
+
+    /// Starts a daemon for any interface and waits until it serves.
+    #[must_use]
+    pub fn serve(
+        namespace: &Namespace,
+        interface: &str,
+        socket: &Path,
+        options: &DaemonOptions,
+    ) -> Self {
+        let mut command = command(namespace, interface, socket);
+        let capture = options.capture.then(|| socket.with_extension("pcapng"));
+        if let Some(capture) = &capture {
+            command = command.arg("--capture").arg(capture);
+        }
+        if let Some(queues) = options.queues {
+            command = command.args(["--queues", &queues.to_string()]);
+        }
+        if let Some(mode) = options.mode {
+            command = command.args(["--mode", mode]);
+        }
+        let mut process = command.spawn();
+        wait::until("rnicd is ready", READY_LIMIT, || {
+            if let Some(status) = process.status() {
+                panic!(
+                    "rnicd ended instead of serving: {status}\n{}",
+                    process.stderr()
+                );
+            }
+            let ready = process.stderr().contains("ready") || process.stdout().contains("ready");
+            (ready && socket.exists()).then_some(())
+        });
+        Self {
+            process,
+            namespace: namespace.clone(),
+            socket: socket.to_path_buf(),
+            capture,
+        }
+    }
+
+    /// The Unix socket that clients connect to; reachable from every namespace.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// The capture file, complete once the daemon has ended.
+    #[must_use]
+    pub fn capture(&self) -> &Path {
+        self.capture
+            .as_deref()
+            .expect("the test asked for a capture")
+    }
+
+    /// The host it serves.
+    #[must_use]
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// One of the RNIC's counters.
+    #[must_use]
+    pub fn counter(&self, name: &str) -> u64 {
+        let context = rnic::Context::open(&self.socket).expect("the daemon serves");
+        let counters = context.counters().expect("the daemon tells its counters");
+        let found = counters.iter().find(|(counter, _)| counter == name);
+        found
+            .unwrap_or_else(|| panic!("no counter {name} in {counters:?}"))
+            .1
+    }
+
+    /// How many descriptors it has open.
+    #[must_use]
+    pub fn open_files(&self) -> usize {
+        let directory = format!("/proc/{}/fd", self.process.id());
+        std::fs::read_dir(directory).map_or(0, Iterator::count)
+    }
+
+    /// What it has logged until now.
+    #[must_use]
+    pub fn log(&self) -> String {
+        format!("{}{}", self.process.stdout(), self.process.stderr())
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&mut self, signal: Signal) {
+        self.process.signal(signal);
+    }
+
+    /// Panics if it is not running any more.
+    #[track_caller]
+    pub fn assert_alive(&mut self) {
+        if let Some(status) = self.process.status() {
+            panic!("rnicd has ended: {status}\n{}", self.log());
+        }
+    }
+
+    /// Sends SIGTERM and waits for a clean end.
+    #[track_caller]
+    pub fn stop(self) -> Finished {
+        self.process.terminate().success()
+    }
+
+    /// Kills it without a warning and waits until it is gone.
+    pub fn kill(mut self) {
+        self.process.kill();
+    }
+}
+
+/// An `rnicd` that is yet to be started, for tests of what it refuses.
+#[must_use]
+pub fn command(namespace: &Namespace, interface: &str, socket: &Path) -> Command {
+    namespace
+        .command(binary::path("rnicd"))
+        .args(["--interface", interface, "--socket"])
+        .arg(socket)
+        .limit(READY_LIMIT)
+}
+
+/// Whether an XDP program is attached to the interface.
+#[must_use]
+pub fn xdp_attached(namespace: &Namespace, interface: &str) -> bool {
+    namespace
+        .ip(&["-d", "link", "show", "dev", interface])
+        .contains("xdp")
+}
+
+/// Panics unless the interface loses its XDP program soon: the kernel detaches a killed process's
+/// program a moment after the process is gone.
+pub fn assert_nothing_attached(namespace: &Namespace, interface: &str) {
+    wait::until(
+        "nothing is attached to the interface",
+        Duration::from_secs(5),
+        || (!xdp_attached(namespace, interface)).then_some(()),
+    );
+}

@@ -1,0 +1,60 @@
+//! Veth pairs: the cables of the lab.
+
+use super::cable::{Cable, ENDS};
+use super::namespace::Namespace;
+
+/// The name that a veth has in its namespace.
+pub const INTERFACE: &str = "rnic0";
+
+/// How two hosts are joined.
+#[derive(Clone, Debug)]
+pub struct LinkOptions {
+    /// IP MTU in octets. Native XDP on veth takes at most 3506.
+    pub mtu: u32,
+    /// RX and TX queues of each end, at least 1.
+    pub queues: u32,
+    /// Leaves checksum and segmentation offloads on. A frame that the kernel sends then carries no
+    /// valid checksum, which XDP programs and AF_XDP sockets on the other end can see.
+    pub offloads: bool,
+    /// Something between the hosts that changes frames; a plain cable when `None`.
+    pub cable: Option<Cable>,
+}
+
+impl Default for LinkOptions {
+    fn default() -> Self {
+        Self {
+            mtu: 1500,
+            queues: 1,
+            offloads: false,
+            cable: None,
+        }
+    }
+}
+
+/// Joins two hosts by a veth pair; both ends are [`INTERFACE`] and up.
+pub(super) fn join(a: &Namespace, b: &Namespace, options: &LinkOptions) {
+    veth((a, INTERFACE), (b, INTERFACE), options);
+}
+
+/// Joins two hosts by way of a third namespace, which has the cable's ends.
+pub(super) fn join_over(a: &Namespace, middle: &Namespace, b: &Namespace, options: &LinkOptions) {
+    veth((a, INTERFACE), (middle, ENDS[0]), options);
+    veth((middle, ENDS[1]), (b, INTERFACE), options);
+}
+
+fn veth(a: (&Namespace, &str), b: (&Namespace, &str), options: &LinkOptions) {
+    let queues = options.queues.to_string();
+    let mtu = options.mtu.to_string();
+    let parts = ["mtu", &mtu, "numrxqueues", &queues, "numtxqueues", &queues];
+    let mut arguments = vec!["link", "add", a.1];
+    arguments.extend(parts);
+    arguments.extend(["type", "veth", "peer", "name", b.1, "netns", b.0.name()]);
+    arguments.extend(parts);
+    a.0.ip(&arguments);
+    for (namespace, interface) in [a, b] {
+        if !options.offloads {
+            namespace.exec(&["ethtool", "-K", interface, "tx", "off"]);
+        }
+        namespace.ip(&["link", "set", "dev", interface, "up"]);
+    }
+}

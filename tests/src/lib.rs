@@ -1,0 +1,26 @@
+//! The lab and what the tests of the whole have in common.
+//!
+//! A [`lab::Lab`] is a set of network namespaces joined by veth pairs, in which daemons and tools
+//! run as on hosts of their own. Everything here is for tests: what does not work panics with a
+//! message that says what was run and what came of it, and every wait has an end. Only addresses
+//! of 198.18.0.0/15 (RFC 2544) and 2001:db8::/32 (RFC 3849) are used, and only processes that the
+//! lab started are killed.
+
+#![forbid(unsafe_code)]
+
+pub mod binary;
+pub mod daemon;
+pub mod lab;
+pub mod pair;
+pub mod pattern;
+pub mod snmp;
+pub mod stream;
+pub mod tool;
+pub mod tshark;
+pub mod verbs;
+pub mod wait;
+
+/// The README's Rust is compiled as a documentation test.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

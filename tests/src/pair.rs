@@ -1,0 +1,43 @@
+//! The laboratory's standard set-up: two hosts on a cable, an RNIC on each.
+
+use crate::daemon::{Daemon, DaemonOptions};
+use crate::lab::{Host, Lab, LinkOptions};
+
+/// Two hosts with a daemon each. Fields are dropped in this order: daemons first.
+#[derive(Debug)]
+pub struct Pair {
+    /// The RNIC of `a`.
+    pub daemon_a: Daemon,
+    /// The RNIC of `b`.
+    pub daemon_b: Daemon,
+    /// The first host; tests run clients here.
+    pub a: Host,
+    /// The second host; tests run servers here.
+    pub b: Host,
+    /// What the hosts live in.
+    pub lab: Lab,
+}
+
+impl Pair {
+    /// A pair with everything at its default.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self::with(name, &LinkOptions::default(), &DaemonOptions::default())
+    }
+
+    /// A pair with a link and daemons of a certain kind.
+    #[must_use]
+    pub fn with(name: &str, link: &LinkOptions, daemon: &DaemonOptions) -> Self {
+        let mut lab = Lab::new(name);
+        let (a, b) = lab.pair(link);
+        let daemon_a = Daemon::start(&lab, &a, daemon);
+        let daemon_b = Daemon::start(&lab, &b, daemon);
+        Self {
+            daemon_a,
+            daemon_b,
+            a,
+            b,
+            lab,
+        }
+    }
+}

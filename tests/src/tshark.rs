@@ -1,0 +1,160 @@
+//! What tshark, a dissector that is not ours, finds in a capture.
+//!
+//! tshark reports a bad MPA CRC only in the text of the CRC's line, never as an expert item, so
+//! its PDML (one element a line) is read. Two things of tshark must be kept off: its guess that a
+//! Send is RPC over RDMA, and port 4420, which it takes for NVMe.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+/// Everything that a capture holds, in numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dissection {
+    /// Frames in all.
+    pub frames: u64,
+    /// Frames with TCP.
+    pub tcp: u64,
+    /// MPA request frames (RFC 5044 section 7.1.1).
+    pub requests: u64,
+    /// MPA reply frames.
+    pub replies: u64,
+    /// FPDUs.
+    pub fpdus: u64,
+    /// FPDUs whose CRC32C tshark found right.
+    pub good_crcs: u64,
+    /// FPDUs whose CRC32C tshark found wrong.
+    pub bad_crcs: u64,
+    /// TCP checksums found right.
+    pub good_checksums: u64,
+    /// DDP segments by RDMAP opcode, under tshark's names: `Send`, `Write`, `Read Request`...
+    pub opcodes: BTreeMap<String, u64>,
+    /// Malformed packets and expert items of severity error: frame number and message.
+    pub errors: Vec<(u64, String)>,
+    /// Where CRCs are: frame number from 1, and offset in the frame.
+    pub crc_positions: Vec<(u64, usize)>,
+}
+
+impl Dissection {
+    /// Runs tshark on a capture file.
+    #[must_use]
+    pub fn of(capture: &Path) -> Self {
+        let output = Command::new("tshark")
+            .args(["--disable-protocol", "rpcordma", "-T", "pdml"])
+            .args([
+                "-o",
+                "tcp.check_checksum:TRUE",
+                "-o",
+                "ip.check_checksum:TRUE",
+                "-r",
+            ])
+            .arg(capture)
+            .output()
+            .unwrap_or_else(|error| {
+                panic!("can't run tshark (scripts/setup installs it): {error}")
+            });
+        assert!(
+            output.status.success(),
+            "tshark can't read {}: {}",
+            capture.display(),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let mut dissection = Self::default();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let mut message = String::new();
+        for line in text.lines() {
+            dissection.line(line.trim_start(), &mut message);
+        }
+        dissection
+    }
+
+    /// DDP segments of an opcode.
+    #[must_use]
+    pub fn opcode(&self, name: &str) -> u64 {
+        self.opcodes.get(name).copied().unwrap_or(0)
+    }
+
+    fn line(&mut self, line: &str, message: &mut String) {
+        let name = attribute(line, "name").unwrap_or_default();
+        let shown = attribute(line, "showname").unwrap_or_default();
+        if line == "<packet>" {
+            self.frames += 1;
+        }
+        match name {
+            "tcp" => self.tcp += u64::from(line.starts_with("<proto ")),
+            "tcp.checksum.status" => self.good_checksums += u64::from(shown.ends_with("Good")),
+            "iwarp_mpa.req" => self.requests += 1,
+            "iwarp_mpa.rep" => self.replies += 1,
+            "iwarp_mpa.fpdu" => self.fpdus += 1,
+            "iwarp_mpa.crc_check" => {
+                if shown.contains("(Good CRC32)") {
+                    self.good_crcs += 1;
+                } else {
+                    self.bad_crcs += 1;
+                }
+                let position = attribute(line, "pos").and_then(|text| text.parse().ok());
+                self.crc_positions
+                    .push((self.frames, position.unwrap_or(0)));
+            }
+            "iwarp_rdma.opcode" => {
+                let opcode = shown.split("OpCode: ").nth(1).unwrap_or(shown);
+                let opcode = opcode.split(" (").next().unwrap_or(opcode);
+                *self.opcodes.entry(opcode.to_owned()).or_default() += 1;
+            }
+            "_ws.malformed" => self.errors.push((self.frames, shown.to_owned())),
+            "_ws.expert.message" => shown.clone_into(message),
+            "_ws.expert.severity" if shown.ends_with("Error") => {
+                self.errors.push((self.frames, message.clone()));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// One field of every frame, empty where a frame has none.
+#[must_use]
+pub fn field(capture: &Path, name: &str) -> Vec<String> {
+    let output = Command::new("tshark")
+        .args(["-T", "fields", "-e", name, "-r"])
+        .arg(capture)
+        .output()
+        .unwrap_or_else(|error| panic!("can't run tshark (scripts/setup installs it): {error}"));
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().map(str::to_owned).collect()
+}
+
+/// The value of an attribute in a line of PDML.
+fn attribute<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    let mut rest = line;
+    while let Some(at) = rest.find(name) {
+        let before = rest[..at].ends_with(' ');
+        rest = &rest[at + name.len()..];
+        if before && let Some(value) = rest.strip_prefix("=\"") {
+            return value.split('"').next();
+        }
+    }
+    None
+}
+
+/// Writes a copy of a pcapng file in which one octet of one frame is inverted.
+pub fn damaged_copy(from: &Path, to: &Path, frame: u64, offset: usize) {
+    const ENHANCED_PACKET_BLOCK: u32 = 6;
+    const PACKET_DATA: usize = 28;
+    let mut file = std::fs::read(from).expect("the capture can be read");
+    let word = |file: &[u8], at: usize| {
+        let octets = file[at..at + 4].try_into().expect("four octets");
+        u32::from_le_bytes(octets)
+    };
+    let (mut at, mut number) = (0, 0);
+    while at + 8 <= file.len() {
+        let length = word(&file, at + 4) as usize;
+        number += u64::from(word(&file, at) == ENHANCED_PACKET_BLOCK);
+        if number == frame {
+            file[at + PACKET_DATA + offset] ^= 0xff;
+            std::fs::write(to, file).expect("the copy can be written");
+            return;
+        }
+        at += length;
+    }
+    panic!("{} has no frame {frame}", from.display());
+}

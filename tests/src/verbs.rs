@@ -1,0 +1,159 @@
+//! Connections between test programs, through the crate `rnic` and two daemons.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rnic::{
+    Access, CompletionQueue, ConnectOptions, Context, DisconnectReason, Error, Listener,
+    MemoryRegion, ProtectionDomain, QpConfig, QueuePair, RemoteMemory, Sge, WorkCompletion,
+    WorkRequest,
+};
+
+use crate::daemon::Daemon;
+use crate::pattern::Pattern;
+
+/// How long any one step may take.
+pub const LIMIT: Duration = Duration::from_secs(15);
+
+/// Everything that a peer and local work may do.
+pub const FULL_ACCESS: Access = Access {
+    local_write: true,
+    remote_read: true,
+    remote_write: true,
+};
+
+/// One end of a connection, with a region of its own.
+#[derive(Debug)]
+pub struct Endpoint {
+    /// Its queue pair.
+    pub qp: QueuePair,
+    /// Where all its completions go.
+    pub cq: CompletionQueue,
+    /// Memory with [`FULL_ACCESS`].
+    pub region: MemoryRegion,
+    /// The domain of both.
+    pub pd: ProtectionDomain,
+    /// The client that it is of.
+    pub context: Context,
+}
+
+impl Endpoint {
+    /// An endpoint that is not connected, of a new client, with so many octets of memory.
+    #[must_use]
+    pub fn new(daemon: &Daemon, octets: usize) -> Self {
+        let context = Context::open(daemon.socket()).expect("the daemon serves");
+        let pd = ProtectionDomain::alloc(&context).expect("a protection domain");
+        let cq = CompletionQueue::create(&context, 256).expect("a completion queue");
+        let qp = QueuePair::create(&pd, &cq, &cq, QpConfig::default()).expect("a queue pair");
+        let region = pd.register(octets, FULL_ACCESS).expect("a region");
+        Self {
+            qp,
+            cq,
+            region,
+            pd,
+            context,
+        }
+    }
+
+    /// The region as a peer may use it.
+    #[must_use]
+    pub fn remote(&self) -> RemoteMemory {
+        self.region
+            .remote(0..self.region.len())
+            .expect("all of the region is in it")
+    }
+
+    /// An element for work requests: a range of the region.
+    #[must_use]
+    pub fn element(&self, range: std::ops::Range<usize>) -> Sge {
+        self.region.slice(range).expect("a range of the region")
+    }
+
+    /// Fills the region with the pattern of a seed.
+    pub fn fill(&self, seed: u64) {
+        let octets = Pattern::octets(seed, self.region.len());
+        self.region
+            .write(0, &octets)
+            .expect("as many octets as the region has");
+    }
+
+    /// Whether the region holds the pattern of a seed.
+    #[must_use]
+    pub fn holds(&self, seed: u64) -> bool {
+        self.content() == Pattern::octets(seed, self.region.len())
+    }
+
+    /// All octets of the region.
+    #[must_use]
+    pub fn content(&self) -> Vec<u8> {
+        self.region
+            .to_vec(0..self.region.len())
+            .expect("all of the region is in it")
+    }
+
+    /// The next completion.
+    #[track_caller]
+    #[must_use]
+    pub fn completion(&self) -> WorkCompletion {
+        let mut completion = [WorkCompletion::default()];
+        loop {
+            if self
+                .cq
+                .poll(&mut completion)
+                .expect("a sound completion queue")
+                == 1
+            {
+                return completion[0];
+            }
+            self.cq.wait(LIMIT).expect("a completion");
+        }
+    }
+
+    /// Posts to the send queue.
+    #[track_caller]
+    pub fn post(&self, work: WorkRequest<'_>) {
+        self.qp.post_send(work).expect("room on the send queue");
+    }
+
+    /// Posts a receive of a range of the region.
+    #[track_caller]
+    pub fn post_recv(&self, wr_id: u64, range: std::ops::Range<usize>) {
+        let element = self.element(range);
+        self.qp
+            .post_recv(WorkRequest::recv(wr_id, &[element]))
+            .expect("room for a receive");
+    }
+
+    /// Waits for the connection's end and gives its reason.
+    #[track_caller]
+    #[must_use]
+    pub fn ending(&self) -> DisconnectReason {
+        match self.qp.wait_disconnected(LIMIT) {
+            Ok(()) => DisconnectReason::Graceful,
+            Err(Error::Disconnected { reason, message }) => {
+                assert!(!message.is_empty(), "{reason:?} comes without a message");
+                reason
+            }
+            Err(other) => panic!("the connection should have ended: {other}"),
+        }
+    }
+}
+
+/// Connects `a` to `b`, where `b` listens at an address.
+#[track_caller]
+pub fn connect(a: &Endpoint, b: &Endpoint, at: SocketAddr) {
+    let listener = Listener::bind(&b.context, at, 4).expect("a free address");
+    std::thread::scope(|scope| {
+        let accepted = scope.spawn(|| {
+            let request = listener
+                .accept_request(LIMIT)
+                .expect("a connection request");
+            request.accept(&b.qp, &[], LIMIT).expect("RDMA mode");
+        });
+        a.qp.connect(at, ConnectOptions::default())
+            .expect("RDMA mode");
+        accepted
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+}

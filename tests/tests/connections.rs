@@ -1,0 +1,182 @@
+//! Connections as programs make them: private data, rejection, the end, and many at once.
+
+use std::thread;
+
+use rnic::{
+    AcceptOptions, ConnectOptions, Context, DisconnectReason, Error, Listener, MpaOptions,
+    WcStatus, WorkRequest,
+};
+use rnic_tests::lab::Family;
+use rnic_tests::pair::Pair;
+use rnic_tests::pattern::Pattern;
+use rnic_tests::verbs::{Endpoint, LIMIT, connect};
+
+const PORT: u16 = 18515;
+
+#[test]
+fn private_data_arrives_both_ways_in_both_revisions() {
+    let pair = Pair::new("private-data");
+    for (revision, most) in [(1, 512), (2, 508)] {
+        for (length, family) in [(0, Family::V4), (1, Family::V6), (most, Family::V4)] {
+            let (asked, answered) = (Pattern::octets(1, length), Pattern::octets(2, length));
+            let mpa = MpaOptions {
+                revision,
+                ..MpaOptions::default()
+            };
+            let (a, b) = (
+                Endpoint::new(&pair.daemon_a, 64),
+                Endpoint::new(&pair.daemon_b, 64),
+            );
+            let at = pair.b.address(family, PORT);
+            let listener = Listener::bind(&b.context, at, 4).unwrap();
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let request = listener.accept_request(LIMIT).unwrap();
+                    assert_eq!(request.private_data(), asked);
+                    assert_eq!(request.mpa().revision, revision);
+                    assert_eq!(request.local(), at);
+                    let private_data = answered.clone();
+                    let options = AcceptOptions {
+                        private_data,
+                        mpa,
+                        ..AcceptOptions::default()
+                    };
+                    request.accept_with(&b.qp, options).unwrap();
+                });
+                let private_data = asked.clone();
+                let options = ConnectOptions {
+                    private_data,
+                    mpa,
+                    ..ConnectOptions::default()
+                };
+                let established = a.qp.connect(at, options).unwrap();
+                assert_eq!(established.private_data, answered);
+                assert_eq!(established.mpa.revision, revision);
+            });
+        }
+    }
+}
+
+#[test]
+fn a_rejection_arrives_with_its_private_data_and_the_listener_goes_on() {
+    let pair = Pair::new("reject");
+    let at = pair.b.address(Family::V4, PORT);
+    let context = Context::open(pair.daemon_b.socket()).unwrap();
+    let listener = Listener::bind(&context, at, 4).unwrap();
+    for revision in [1, 2] {
+        let a = Endpoint::new(&pair.daemon_a, 64);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                listener
+                    .accept_request(LIMIT)
+                    .unwrap()
+                    .reject(b"not today")
+                    .unwrap()
+            });
+            let mpa = MpaOptions {
+                revision,
+                ..MpaOptions::default()
+            };
+            match a.qp.connect(
+                at,
+                ConnectOptions {
+                    mpa,
+                    ..ConnectOptions::default()
+                },
+            ) {
+                Err(Error::Rejected { private_data }) => assert_eq!(private_data, b"not today"),
+                other => panic!("not rejected: {other:?}"),
+            }
+        });
+    }
+    drop(listener);
+    let (a, b) = (
+        Endpoint::new(&pair.daemon_a, 64),
+        Endpoint::new(&pair.daemon_b, 64),
+    );
+    connect(&a, &b, at);
+}
+
+#[test]
+fn a_disconnect_is_graceful_at_both_ends_and_delivers_what_was_sent_before() {
+    let pair = Pair::new("disconnect");
+    let (a, b) = (
+        Endpoint::new(&pair.daemon_a, 4096),
+        Endpoint::new(&pair.daemon_b, 4096),
+    );
+    connect(&a, &b, pair.b.address(Family::V4, PORT));
+    a.fill(5);
+    b.post_recv(3, 0..4096);
+    a.post(WorkRequest::send(4, &[a.element(0..4096)]));
+    let received = b.completion();
+    assert_eq!((received.wr_id, received.status), (3, WcStatus::Success));
+    assert_eq!(received.byte_len, 4096);
+    assert!(b.holds(5));
+    thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(b.ending(), DisconnectReason::Graceful));
+        a.qp.disconnect(LIMIT).unwrap();
+    });
+}
+
+#[test]
+fn an_abort_flushes_what_was_posted_and_the_peer_hears_of_it() {
+    let pair = Pair::new("abort");
+    let (a, b) = (
+        Endpoint::new(&pair.daemon_a, 64),
+        Endpoint::new(&pair.daemon_b, 64),
+    );
+    connect(&a, &b, pair.b.address(Family::V4, PORT));
+    a.post_recv(1, 0..64);
+    b.post_recv(2, 0..64);
+    a.qp.abort().unwrap();
+    assert_eq!(a.ending(), DisconnectReason::Aborted);
+    assert_eq!(b.ending(), DisconnectReason::Reset);
+    for (end, wr_id) in [(&a, 1), (&b, 2)] {
+        let completion = end.completion();
+        assert_eq!(
+            (completion.wr_id, completion.status),
+            (wr_id, WcStatus::WorkRequestFlushed)
+        );
+    }
+}
+
+#[test]
+fn octets_of_many_connections_of_one_program_do_not_mix() {
+    const CONNECTIONS: usize = 24;
+    const OCTETS: usize = 50_000;
+    let pair = Pair::new("many");
+    let ends: Vec<(Endpoint, Endpoint)> = (0..CONNECTIONS)
+        .map(|number| {
+            let family = Family::ALL[number % 2];
+            let a = Endpoint::new(&pair.daemon_a, OCTETS);
+            let b = Endpoint::new(&pair.daemon_b, OCTETS);
+            let port = PORT + u16::try_from(number).unwrap();
+            connect(&a, &b, pair.b.address(family, port));
+            a.fill(number as u64);
+            (a, b)
+        })
+        .collect();
+    for (a, b) in &ends {
+        b.post_recv(1, 0..1);
+        let octets = [a.element(0..OCTETS)];
+        a.post(WorkRequest::write(2, &octets, b.remote()));
+        // A Send behind the Write: when it is delivered, all of the Write was placed.
+        a.post(WorkRequest::send(3, &[]));
+    }
+    for (number, (a, b)) in ends.iter().enumerate() {
+        let received = b.completion();
+        assert_eq!(
+            (received.status, received.byte_len),
+            (WcStatus::Success, 0),
+            "{number}"
+        );
+        assert!(b.holds(number as u64), "connection {number}");
+        for wr_id in [2, 3] {
+            let completion = a.completion();
+            assert_eq!(
+                (completion.wr_id, completion.status),
+                (wr_id, WcStatus::Success)
+            );
+        }
+    }
+}

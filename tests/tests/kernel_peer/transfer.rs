@@ -1,0 +1,197 @@
+//! Octets through Linux's TCP and ours, however they are cut and however slowly they are read.
+
+use std::thread;
+use std::time::Duration;
+
+use rnic::{RemoteMemory, WorkRequest, WrOpcode};
+use rnic_tests::lab::Family;
+use rnic_tests::pattern::Pattern;
+use rnic_tests::verbs::Endpoint;
+
+use crate::bench::{Bench, Initiator, Terms};
+use crate::exchange::{completed, ours, theirs};
+use crate::peer::{Cut, Peer};
+use crate::wire;
+
+/// Octets of a long transfer, and of each message of those that we send.
+const LARGE: usize = 64 << 20;
+const MESSAGE: usize = 1 << 20;
+const REMOTE: RemoteMemory = RemoteMemory {
+    stag: 0x0102_0304,
+    addr: 0x1000,
+    len: LARGE as u64,
+};
+
+#[test]
+fn fpdus_arrive_however_the_stream_is_cut() {
+    let bench = Bench::new("kernel-cut");
+    for (family, crc) in [(Family::V4, true), (Family::V6, false)] {
+        for cut in [
+            Cut::Each,
+            Cut::Together,
+            Cut::CrcApart,
+            Cut::Pieces(3),
+            Cut::Pieces(50),
+            Cut::Pieces(3000),
+        ] {
+            // The least ULPDU that carries an octet, odd ones, and one of many segments.
+            for mulpdu in [19, 57, 1441, 9000, 65_535] {
+                let terms = Terms {
+                    family,
+                    crc: (crc, crc),
+                    ..Terms::new(Initiator::Peer, 2)
+                };
+                let (mut peer, end) = bench.connected(terms, 1 << 17);
+                (peer.cut, peer.mulpdu) = (cut, mulpdu);
+                let small = mulpdu < 100 || cut == Cut::Pieces(3);
+                let largest = if small { 600 } else { 100_000 };
+                for size in [0, 1, 2, 3, 4, 5, 300, largest] {
+                    theirs(&mut peer, &end, size);
+                    ours(&mut peer, &end, size);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_long_write_of_a_kernel_peer_arrives_whole() {
+    let bench = Bench::new("kernel-long-in");
+    for family in Family::ALL {
+        let terms = Terms {
+            family,
+            ..Terms::new(Initiator::Peer, 2)
+        };
+        let (mut peer, end) = bench.connected(terms, LARGE);
+        peer.cut = Cut::Together;
+        write_in(&mut peer, &end);
+    }
+}
+
+/// The peer Writes [`LARGE`] octets and says so by a Send.
+fn write_in(peer: &mut Peer, end: &Endpoint) {
+    let octets = Pattern::octets(5, LARGE);
+    end.post_recv(1, 0..0);
+    let (stag, base) = (end.region.stag(), end.region.addr());
+    for (index, part) in octets.chunks(MESSAGE).enumerate() {
+        peer.rdma_write(stag, base + (index * MESSAGE) as u64, part);
+    }
+    peer.send(&[]);
+    let _ = completed(end, 1, WrOpcode::Recv);
+    assert!(end.content() == octets, "the Writes changed on their way");
+}
+
+#[test]
+fn a_long_write_to_a_kernel_peer_arrives_whole() {
+    let bench = Bench::new("kernel-long-out");
+    for family in Family::ALL {
+        let terms = Terms {
+            family,
+            ..Terms::new(Initiator::Us, 2)
+        };
+        let (mut peer, end) = bench.connected(terms, LARGE);
+        write_out(&mut peer, &end, LARGE, |_| {});
+    }
+}
+
+/// We Write so many octets; the peer compares them as they come, after `pause` before each message.
+fn write_out(peer: &mut Peer, end: &Endpoint, length: usize, pause: impl Fn(usize)) {
+    let octets = Pattern::octets(6, length);
+    end.region.write(0, &octets).unwrap();
+    let parts = octets.chunks(MESSAGE).enumerate();
+    for (index, part) in parts.clone() {
+        let at = index * MESSAGE;
+        let element = [end.element(at..at + part.len())];
+        let remote = REMOTE.offset(at as u64);
+        end.post(WorkRequest::write(index as u64, &element, remote));
+    }
+    for (index, part) in parts {
+        pause(index);
+        let to = REMOTE.addr + (index * MESSAGE) as u64;
+        let got = peer.take_tagged(wire::WRITE, REMOTE.stag, to);
+        assert!(got == part, "message {index} changed on its way");
+        let _ = completed(end, index as u64, WrOpcode::Write);
+    }
+}
+
+#[test]
+fn a_long_read_passes_in_both_directions() {
+    const LENGTH: usize = 16 << 20;
+    let bench = Bench::new("kernel-long-read");
+    let (mut peer, end) = bench.connected(Terms::new(Initiator::Peer, 2), LENGTH);
+    peer.cut = Cut::Together;
+    theirs(&mut peer, &end, LENGTH);
+    ours(&mut peer, &end, LENGTH);
+}
+
+#[test]
+fn long_transfers_pass_in_both_directions_at_once() {
+    const LENGTH: usize = 16 << 20;
+    let bench = Bench::new("kernel-both-ways");
+    let (mut peer, end) = bench.connected(Terms::new(Initiator::Peer, 1), 2 * LENGTH);
+    peer.cut = Cut::Together;
+    let (in_octets, out_octets) = (Pattern::octets(7, LENGTH), Pattern::octets(8, LENGTH));
+    end.region.write(LENGTH, &out_octets).unwrap();
+    end.post_recv(1, 0..0);
+    // A revision 1 responder waits for the initiator's first FPDU.
+    let (stag, base) = (end.region.stag(), end.region.addr());
+    let writes = peer.tagged(wire::WRITE, stag, base, &in_octets);
+    let mut writer = Peer::new(peer.stream.try_clone().unwrap());
+    writer.cut = Cut::Pieces(20_000);
+    thread::scope(|scope| {
+        scope.spawn(move || writer.put(&writes));
+        end.post(WorkRequest::write(
+            2,
+            &[end.element(LENGTH..2 * LENGTH)],
+            REMOTE,
+        ));
+        let got = peer.take_tagged(wire::WRITE, REMOTE.stag, REMOTE.addr);
+        assert!(got == out_octets, "what we sent changed on its way");
+    });
+    let _ = completed(&end, 2, WrOpcode::Write);
+    peer.send(&[]);
+    let _ = completed(&end, 1, WrOpcode::Recv);
+    let got = end.region.to_vec(0..LENGTH).unwrap();
+    assert!(got == in_octets, "what the peer sent changed on its way");
+}
+
+#[test]
+fn a_peer_that_stops_reading_gets_the_rest_when_it_goes_on() {
+    const LENGTH: usize = 6 << 20;
+    let bench = Bench::new("kernel-zero-window");
+    for family in Family::ALL {
+        // The window of such a buffer closes long before a message is through.
+        let (mut peer, end) = bench.connected(slow(family, 64 << 10), LENGTH);
+        write_out(&mut peer, &end, LENGTH, |index| {
+            if index % 3 == 0 {
+                thread::sleep(Duration::from_millis(1200));
+            }
+        });
+    }
+}
+
+#[test]
+fn a_peer_with_a_small_receive_buffer_gets_everything() {
+    let bench = Bench::new("kernel-small-buffer");
+    for (buffer, length) in [(16 << 10, 4 << 20), (6 << 10, 1 << 20)] {
+        let (mut peer, end) = bench.connected(slow(Family::V4, buffer), length);
+        write_out(&mut peer, &end, length, |_| {});
+    }
+}
+
+#[test]
+fn a_peer_whose_window_is_smaller_than_a_segment_gets_everything() {
+    const LENGTH: usize = 4_500;
+    let bench = Bench::new("kernel-tiny-buffer");
+    // As small as Linux makes it.
+    let (mut peer, end) = bench.connected(slow(Family::V4, 1), LENGTH);
+    write_out(&mut peer, &end, LENGTH, |_| {});
+}
+
+fn slow(family: Family, receive_buffer: usize) -> Terms {
+    Terms {
+        family,
+        receive_buffer: Some(receive_buffer),
+        ..Terms::new(Initiator::Us, 2)
+    }
+}

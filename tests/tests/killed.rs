@@ -1,0 +1,159 @@
+//! Clients and daemons that are killed in the middle of a transfer take nobody else along.
+
+use std::time::Duration;
+
+use rnic_tests::daemon::{Daemon, DaemonOptions, assert_nothing_attached};
+use rnic_tests::lab::{Family, INTERFACE, Process};
+use rnic_tests::pair::Pair;
+use rnic_tests::tool;
+
+const PORT: u16 = 18515;
+/// How soon whoever depended on a killed program must know.
+const NOTICE: Duration = Duration::from_secs(20);
+
+/// A transfer without an end, well under way.
+fn endless(pair: &Pair, port: u16, op: &str) -> Process {
+    let at = pair.b.address(Family::V4, port);
+    let more = [
+        "--op",
+        op,
+        "--size",
+        "65536",
+        "--depth",
+        "8",
+        "--duration",
+        "600",
+    ];
+    let mut client = tool::client(&pair.daemon_a, "rnic-perf", at, &more).spawn();
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(
+        client.running(),
+        "the transfer did not last: {}",
+        client.stderr()
+    );
+    client
+}
+
+/// A short verified transfer of each kind.
+#[track_caller]
+fn transfers_work(pair: &Pair, port: u16) {
+    let at = pair.b.address(Family::V4, port);
+    let _server = tool::server(&pair.daemon_b, "rnic-perf", at, &[]);
+    for op in ["write", "send", "read"] {
+        let more = [
+            "--op",
+            op,
+            "--size",
+            "20000",
+            "--depth",
+            "4",
+            "--iterations",
+            "20",
+            "--verify",
+        ];
+        let _ = tool::client(&pair.daemon_a, "rnic-perf", at, &more)
+            .run()
+            .success();
+    }
+}
+
+#[test]
+fn a_client_killed_in_mid_transfer_harms_nobody_else() {
+    let mut pair = Pair::new("client-killed");
+    for (port, op) in [(PORT, "write"), (PORT + 1, "send"), (PORT + 2, "read")] {
+        let at = pair.b.address(Family::V4, port);
+        let _server = tool::server(&pair.daemon_b, "rnic-perf", at, &[]);
+        let mut victim = endless(&pair, port, op);
+        let mut bystander = endless(&pair, port, op);
+        victim.kill();
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(bystander.running(), "{op}: the bystander's transfer ended");
+        pair.daemon_a.assert_alive();
+        pair.daemon_b.assert_alive();
+        transfers_work(&pair, port + 100);
+    }
+}
+
+#[test]
+fn a_server_killed_in_mid_transfer_ends_its_peers_transfer_with_an_error() {
+    let mut pair = Pair::new("server-killed");
+    for (port, op) in [(PORT, "write"), (PORT + 1, "send"), (PORT + 2, "read")] {
+        let at = pair.b.address(Family::V4, port);
+        let mut server = tool::server(&pair.daemon_b, "rnic-perf", at, &[]);
+        let client = endless(&pair, port, op);
+        server.kill();
+        let error = client.finish(NOTICE).failure();
+        assert!(
+            error.to_lowercase().contains("connection"),
+            "{op}: no reason in:\n{error}"
+        );
+        pair.daemon_a.assert_alive();
+        pair.daemon_b.assert_alive();
+        transfers_work(&pair, port + 100);
+    }
+}
+
+#[test]
+fn a_daemon_killed_in_mid_transfer_is_named_and_its_successor_serves() {
+    let pair = Pair::new("daemon-killed");
+    let at = pair.b.address(Family::V4, PORT);
+    let _server = tool::server(&pair.daemon_b, "rnic-perf", at, &[]);
+    let client = endless(&pair, PORT, "write");
+    let Pair {
+        daemon_a,
+        daemon_b,
+        a,
+        b,
+        lab,
+    } = pair;
+    daemon_a.kill();
+    let error = client.finish(NOTICE).failure();
+    assert!(
+        error.contains("daemon"),
+        "the error does not name the daemon:\n{error}"
+    );
+    assert_nothing_attached(&a.namespace, INTERFACE);
+
+    let daemon_a = Daemon::start(&lab, &a, &DaemonOptions::default());
+    let pair = Pair {
+        daemon_a,
+        daemon_b,
+        a,
+        b,
+        lab,
+    };
+    transfers_work(&pair, PORT + 100);
+}
+
+#[test]
+fn a_daemon_killed_under_a_server_is_noticed_by_the_peer() {
+    let pair = Pair::new("peer-daemon-killed");
+    let at = pair.b.address(Family::V4, PORT);
+    let server = tool::server(&pair.daemon_b, "rnic-perf", at, &[]);
+    let client = endless(&pair, PORT, "write");
+    let Pair {
+        daemon_a,
+        daemon_b,
+        a,
+        b,
+        lab,
+    } = pair;
+    daemon_b.kill();
+    let _ = server.finish(NOTICE).failure();
+    assert_nothing_attached(&b.namespace, INTERFACE);
+    // The port went back to the kernel, which answers what still comes with RST.
+    let error = client.finish(NOTICE).failure();
+    assert!(
+        error.to_lowercase().contains("connection"),
+        "no reason in:\n{error}"
+    );
+    let daemon_b = Daemon::start(&lab, &b, &DaemonOptions::default());
+    let pair = Pair {
+        daemon_a,
+        daemon_b,
+        a,
+        b,
+        lab,
+    };
+    transfers_work(&pair, PORT + 100);
+}
