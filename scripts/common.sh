@@ -15,7 +15,8 @@ fail() {
 # It is put before the command itself, not hidden in a function, so that in the background `$!` is
 # the command (or its sudo, which passes signals on) and not a shell around it.
 root=()
+no_root() { fail "this needs root, and there is no sudo: run it as root"; }
 if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null || fail "this needs root, and there is no sudo: run it as root"
-    root=(sudo -E env "PATH=$PATH")
+    root=(no_root)
+    ! command -v sudo >/dev/null || root=(sudo -E env "PATH=$PATH")
 fi
