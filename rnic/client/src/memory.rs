@@ -47,6 +47,9 @@ impl ProtectionDomain {
     /// Makes and registers `len` octets of zeroed memory.
     pub fn register(&self, len: usize, access: Access) -> Result<MemoryRegion, Error> {
         let (memory, fd) = SharedMemory::create("rnic-region", len)?;
+        // Its pages come into being here, on this process's account, and not one by one in the
+        // engine when data is placed.
+        memory.populate()?;
         self.register_mapped(memory, &fd, 0, access)
     }
 

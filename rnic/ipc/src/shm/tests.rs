@@ -144,3 +144,13 @@ fn words_are_aligned_and_inside() {
     assert!(memory.atomic_u64(4).is_err());
     assert!(memory.atomic_u64(usize::MAX - 7).is_err());
 }
+
+#[test]
+fn populated_memory_has_its_pages_before_the_first_access() {
+    let len = 64 * 4096;
+    let (memory, fd) = SharedMemory::create("test", len).expect("a memfd can be made");
+    let blocks = || rustix::fs::fstat(&fd).expect("fstat works").st_blocks;
+    assert_eq!(blocks(), 0);
+    memory.populate().expect("pages can be had");
+    assert_eq!(blocks() * 512, len as i64);
+}
