@@ -11,6 +11,9 @@ use rnic::{
 /// enough to leave the core to the daemon on a busy one.
 const SPIN: Duration = Duration::from_micros(20);
 
+/// The same with an engine in this process: its core is ours, and a nap of ours is one of its own.
+const SPIN_INLINE: Duration = Duration::from_millis(5);
+
 /// Completions taken at once.
 const BATCH: usize = 32;
 
@@ -114,11 +117,12 @@ impl Endpoint {
     /// The next completion; waits for it.
     pub fn completion(&mut self) -> Result<WorkCompletion, ToolError> {
         let started = Instant::now();
+        let spin = if self.inline { SPIN_INLINE } else { SPIN };
         loop {
             if let Some(done) = self.poll()? {
                 return Ok(done);
             }
-            if started.elapsed() > SPIN {
+            if started.elapsed() > spin {
                 self.cq.wait(self.patience)?;
             } else {
                 std::hint::spin_loop();
