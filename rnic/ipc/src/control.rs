@@ -435,7 +435,8 @@ pub enum DisconnectReason {
         /// As above.
         control: u16,
     },
-    /// A work request of ours was at fault.
+    /// A work request of ours was at fault. A peer that could be told got a Terminate: RDMAP's local
+    /// catastrophic error.
     LocalError,
     /// The RNIC is shutting down.
     ShuttingDown,

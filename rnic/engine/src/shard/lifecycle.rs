@@ -4,6 +4,7 @@
 use rnic_ipc::control::{DisconnectReason, Event};
 use rnic_ipc::id::{ClientId, QpNum};
 use rnic_proto::mpa::startup::Responder;
+use rnic_proto::rdmap::{RdmapError, TerminateError};
 use rnic_xsk::Port;
 use userspace_tcp::{ConnId, Endpoint, Event as TcpEvent};
 
@@ -132,7 +133,7 @@ impl<P: Port> Shard<P> {
             match close {
                 Some(CloseKind::Graceful) => self.close(id, DisconnectReason::Graceful),
                 Some(CloseKind::AfterTerminateSent { control }) => {
-                    self.close(id, DisconnectReason::TerminateSent { control });
+                    self.close(id, after_terminate(control));
                 }
                 Some(CloseKind::TerminateReceived { control }) => {
                     self.close(id, DisconnectReason::TerminateReceived { control });
@@ -390,6 +391,16 @@ impl<P: Port> Shard<P> {
     }
 }
 
+/// Why a connection ends with a Terminate of ours. A local catastrophic error (RFC 5040 section 4.8)
+/// is the one that is not the peer's fault.
+fn after_terminate(control: u16) -> DisconnectReason {
+    let local = TerminateError::from(RdmapError::LocalCatastrophic).control();
+    if control == local {
+        return DisconnectReason::LocalError;
+    }
+    DisconnectReason::TerminateSent { control }
+}
+
 /// For people.
 fn describe(reason: DisconnectReason, peer: &Endpoint) -> String {
     match reason {
@@ -410,7 +421,10 @@ fn describe(reason: DisconnectReason, peer: &Endpoint) -> String {
             format!("{peer} sent a Terminate (control {control:#06x})")
         }
         DisconnectReason::LocalError => {
-            format!("an error on this side ended the connection to {peer}")
+            format!(
+                "an error on this side ended the connection to {peer}; a completion in error or a \
+                 CQ error says which"
+            )
         }
         other => format!("the connection to {peer} ended: {other:?}"),
     }
