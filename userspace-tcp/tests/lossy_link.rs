@@ -1,6 +1,7 @@
 //! Whatever a link does, every octet comes exactly once, every buffer goes back, no timer stays.
 //!
-//! `TCP_SEEDS=from..to` runs other seeds than the few of every test run.
+//! `RNIC_TEST_SEEDS=count` runs more seeds than the few of every test run, `RNIC_TEST_FIRST_SEED`
+//! others.
 #![allow(clippy::unwrap_used)]
 
 mod harness;
@@ -10,14 +11,12 @@ use std::time::Duration;
 use harness::{Endpoint, Link, Network, Plan, Random};
 use userspace_tcp::{Config, Event};
 
-const SEEDS: std::ops::Range<u64> = 0..300;
+const SEEDS: u64 = 300;
 
 fn seeds() -> std::ops::Range<u64> {
-    let Ok(range) = std::env::var("TCP_SEEDS") else {
-        return SEEDS;
-    };
-    let (from, to) = range.split_once("..").expect("TCP_SEEDS=from..to");
-    from.parse().unwrap()..to.parse().unwrap()
+    let number = |name| Some(std::env::var(name).ok()?.parse::<u64>().unwrap());
+    let first = number("RNIC_TEST_FIRST_SEED").unwrap_or(0);
+    first..first + number("RNIC_TEST_SEEDS").unwrap_or(SEEDS)
 }
 
 struct Named(u64);
@@ -25,7 +24,10 @@ struct Named(u64);
 impl Drop for Named {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("replay with TCP_SEEDS={}..{}", self.0, self.0 + 1);
+            eprintln!(
+                "replay with RNIC_TEST_FIRST_SEED={} RNIC_TEST_SEEDS=1",
+                self.0
+            );
         }
     }
 }
