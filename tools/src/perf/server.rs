@@ -78,7 +78,8 @@ fn serve(
     };
     let region = pd.register(plan.span.max(1) as usize, access)?;
     let receives = if plan.operation == Operation::Send {
-        2 * plan.depth
+        // As many as the client has credit for, and one for its last note, which needs none.
+        2 * plan.depth + 1
     } else {
         0
     };
