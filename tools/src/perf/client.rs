@@ -46,12 +46,7 @@ pub fn run(
     patience: Duration,
     progress: &mut Progress,
 ) -> Result<Outcome, ToolError> {
-    if plan.size == 0 && plan.figure == Figure::Latency && plan.operation == Operation::Write {
-        return Err(ToolError::Usage(
-            "the latency of Writes is seen by their last octet changing: --size must be at least 1"
-                .into(),
-        ));
-    }
+    plan.check().map_err(ToolError::Usage)?;
     let pd = ProtectionDomain::alloc(context)?;
     let access = Access {
         local_write: true,

@@ -4,6 +4,8 @@
 use rnic::RemoteMemory;
 use serde::{Deserialize, Serialize};
 
+use crate::size;
+
 /// Changes when the encoding does.
 const VERSION: u8 = 1;
 
@@ -51,6 +53,11 @@ pub struct Plan {
     stag: u32,
     addr: u64,
 }
+
+/// The most memory that a client may make the server register for messages, in octets.
+pub const SPAN_MAX: u64 = 8 << 30;
+/// The most messages outstanding.
+pub const DEPTH_MAX: u32 = 4096;
 
 /// What the server answers: where its memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,6 +129,43 @@ impl Plan {
         )
     }
 
+    /// Receives that a server of Sends posts: as many as the client has credit for, and one for its
+    /// last note, which needs none.
+    pub fn receives(&self) -> u32 {
+        match self.operation {
+            Operation::Send => 2 * self.depth + 1,
+            Operation::Write | Operation::Read => 0,
+        }
+    }
+
+    /// Whether it can be served: the other end may have written anything.
+    pub fn check(&self) -> Result<(), String> {
+        if self.depth == 0 || self.depth > DEPTH_MAX {
+            return Err(format!(
+                "{} messages outstanding: between 1 and {DEPTH_MAX} are possible",
+                self.depth
+            ));
+        }
+        let received = u64::from(self.size) * u64::from(self.receives());
+        let needed = self.span.max(received);
+        if needed > SPAN_MAX {
+            return Err(format!(
+                "this needs {} of memory, of which a server gives at most {}: lower --size, --depth \
+                 or --bytes",
+                size::show(needed),
+                size::show(SPAN_MAX)
+            ));
+        }
+        if self.figure == Figure::Latency && self.operation == Operation::Write && self.size == 0 {
+            return Err(
+                "the latency of Writes is seen by their last octet changing: --size must be at \
+                 least 1"
+                    .into(),
+            );
+        }
+        Ok(())
+    }
+
     /// For the MPA request.
     pub fn encode(&self) -> Vec<u8> {
         postcard::to_stdvec(self).expect("fixed-size numbers always encode")
@@ -188,5 +232,24 @@ mod tests {
         assert_eq!(Plan::decode(&plan.encode()).ok(), Some(plan));
         assert!(Plan::decode(b"").is_err());
         assert!(Plan::decode(b"hello").is_err());
+    }
+
+    #[test]
+    fn a_plan_that_a_server_cannot_serve_is_refused_with_the_reason() {
+        let write = |size, depth, span| {
+            Plan::new(Operation::Write, Figure::Latency, size, depth, span).check()
+        };
+        assert_eq!(write(64, 1, 192), Ok(()));
+        assert!(
+            write(0, 1, 1).is_err(),
+            "no octet whose change could be seen"
+        );
+        assert!(write(64, 0, 192).is_err());
+        assert!(write(64, DEPTH_MAX + 1, 192).is_err());
+        assert!(write(64, 1, SPAN_MAX + 1).is_err());
+        let send =
+            |size, depth| Plan::new(Operation::Send, Figure::Bandwidth, size, depth, 1).check();
+        assert_eq!(send(65_536, 16), Ok(()));
+        assert!(send(u32::MAX, DEPTH_MAX).is_err(), "receives of a terabyte");
     }
 }

@@ -13,11 +13,6 @@ use super::{bandwidth, latency};
 use crate::endpoint::{Endpoint, ToolError};
 use crate::pattern::Pattern;
 
-/// The most that a client may make the server register for it, in octets.
-pub const SPAN_MAX: u64 = 8 << 30;
-/// The most messages outstanding.
-pub const DEPTH_MAX: u32 = 4096;
-
 /// Serves clients; with `once` just the first. `told` hears of each in a line.
 pub fn run(
     context: &Context,
@@ -35,16 +30,17 @@ pub fn run(
             Err(error) => return Err(error.into()),
         };
         let remote = request.remote();
-        let plan = match Plan::decode(request.private_data()) {
-            Ok(plan) if plan.span <= SPAN_MAX && plan.depth <= DEPTH_MAX && plan.depth > 0 => plan,
-            Ok(_) => {
-                told(format!("{remote}: rejected: more than this server allows"));
-                request.reject(b"limits")?;
-                continue;
-            }
-            Err(error) => {
-                told(format!("{remote}: rejected: {error}"));
-                request.reject(b"not a plan")?;
+        let asked = Plan::decode(request.private_data())
+            .map_err(|error| error.to_string())
+            .and_then(|plan| plan.check().map(|()| plan));
+        let plan = match asked {
+            Ok(plan) => plan,
+            Err(reason) => {
+                told(format!("{remote}: rejected: {reason}"));
+                // A client that is gone by now needs no rejection, and takes no server with it.
+                if let Err(error) = request.reject(b"rnic-perf: impossible plan") {
+                    told(format!("{remote}: {error}"));
+                }
                 continue;
             }
         };
@@ -77,12 +73,7 @@ fn serve(
         remote_write: true,
     };
     let region = pd.register(plan.span.max(1) as usize, access)?;
-    let receives = if plan.operation == Operation::Send {
-        // As many as the client has credit for, and one for its last note, which needs none.
-        2 * plan.depth + 1
-    } else {
-        0
-    };
+    let receives = plan.receives();
     let sends = plan.depth + NOTES_IN_FLIGHT;
     let mut end = Endpoint::new(context, &pd, sends, receives + NOTES_IN_FLIGHT, patience)?;
     let mut notes = Notes::new(&pd)?;

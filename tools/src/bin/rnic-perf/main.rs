@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use rnic_tools::door::Door;
 use rnic_tools::endpoint::ToolError;
 use rnic_tools::perf::bandwidth::Until;
-use rnic_tools::perf::plan::{Figure, Operation, Plan};
+use rnic_tools::perf::plan::{DEPTH_MAX, Figure, Operation, Plan};
 use rnic_tools::perf::{client, server};
 use rnic_tools::progress::Progress;
 use rnic_tools::size;
@@ -66,7 +66,7 @@ struct Client {
     #[arg(long, default_value = "64k", value_parser = size::message_octets)]
     size: u32,
     /// Messages outstanding; 1 when latency is measured.
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=i64::from(server::DEPTH_MAX)))]
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=i64::from(DEPTH_MAX)))]
     depth: u32,
     /// How long to measure.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = size::duration)]
@@ -119,7 +119,7 @@ fn serve(options: &Server) -> Result<(), ToolError> {
 }
 
 fn measure(options: &Client) -> Result<(), ToolError> {
-    let (plan, until) = plan(options)?;
+    let (plan, until) = plan(options);
     let context = options.door.open()?;
     let goal = match until {
         Until::Messages(messages) => Some(messages.saturating_mul(u64::from(plan.size))),
@@ -162,7 +162,7 @@ fn measure(options: &Client) -> Result<(), ToolError> {
 /// to stay in a cache.
 const SPAN: u64 = 1 << 20;
 
-fn plan(options: &Client) -> Result<(Plan, Until), ToolError> {
+fn plan(options: &Client) -> (Plan, Until) {
     let figure = if options.latency {
         Figure::Latency
     } else {
@@ -184,17 +184,9 @@ fn plan(options: &Client) -> Result<(Plan, Until), ToolError> {
             .max(SPAN / size.max(1) * size)
             .max(size),
     };
-    if span > server::SPAN_MAX {
-        return Err(ToolError::Usage(format!(
-            "this needs {} of memory on each end, of which a server gives at most {}: lower --size, \
-             --depth or --bytes",
-            size::show(span),
-            size::show(server::SPAN_MAX)
-        )));
-    }
     let mut plan = Plan::new(options.op, figure, options.size, depth, span);
     plan.verify = options.verify && figure == Figure::Bandwidth;
     plan.seed = 0x5eed ^ span;
     let until = messages.map_or(Until::Elapsed(options.duration), Until::Messages);
-    Ok((plan, until))
+    (plan, until)
 }
