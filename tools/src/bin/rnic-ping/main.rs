@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use rnic::{ConnectOptions, Context, Listener};
+use rnic::{ConnectOptions, ConnectionRequest, Context, Listener};
 use rnic_tools::door::Door;
 use rnic_tools::endpoint::ToolError;
 use rnic_tools::ping;
@@ -100,10 +100,15 @@ fn serve(options: &Server) -> Result<(), ToolError> {
     let listener = Listener::bind(&context, options.listen, 16)?;
     println!("listening on {}", listener.local_addr());
     loop {
-        let served = serve_one(&context, &listener, options.timeout);
-        match served {
-            Ok((remote, rounds)) => println!("{remote}: {rounds} rounds"),
-            Err(error) if options.persistent => log::warn!("{error}"),
+        // What ends the listener ends the server; what ends one connection need not.
+        let request = match listener.accept_request(Duration::from_secs(3600)) {
+            Err(rnic::Error::Timeout { .. }) => continue,
+            request => request?,
+        };
+        let remote = request.remote();
+        match serve_one(&context, request, options.timeout) {
+            Ok(rounds) => println!("{remote}: {rounds} rounds"),
+            Err(error) if options.persistent => log::warn!("{remote}: {error}"),
             Err(error) => return Err(error),
         }
         if !options.persistent {
@@ -114,20 +119,12 @@ fn serve(options: &Server) -> Result<(), ToolError> {
 
 fn serve_one(
     context: &Context,
-    listener: &Listener,
+    request: ConnectionRequest,
     patience: Duration,
-) -> Result<(SocketAddr, u64), ToolError> {
-    let request = loop {
-        match listener.accept_request(Duration::from_secs(3600)) {
-            Err(rnic::Error::Timeout { .. }) => {}
-            request => break request?,
-        }
-    };
-    let remote = request.remote();
+) -> Result<u64, ToolError> {
     let mut server = ping::Server::new(context, patience)?;
-
     request.accept(server.queue_pair(), &[], patience)?;
-    Ok((remote, server.serve()?))
+    server.serve()
 }
 
 fn ping(options: &Client) -> Result<(), ToolError> {
