@@ -7,6 +7,7 @@ mod ack;
 mod arrival;
 mod clock;
 mod handshake;
+mod icmp;
 mod output;
 mod request;
 mod timeout;

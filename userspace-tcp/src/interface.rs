@@ -6,6 +6,7 @@ use std::ops::{AddAssign, Deref};
 use std::time::Duration;
 
 use crate::checksum::PartialSum;
+use crate::ecn::Ecn;
 use crate::segment::TcpHeader;
 use crate::seq::StreamOffset;
 use crate::tuple::{Endpoint, FourTuple};
@@ -42,6 +43,12 @@ pub enum Event {
     },
     /// A connection of [`crate::Stack::connect`] is established.
     Established,
+    /// Segments may be larger or must be smaller from now on, because of what was learnt of the
+    /// path; what was posted before stays as it is.
+    MssChanged {
+        /// What [`crate::Stack::mss`] says.
+        mss: usize,
+    },
     /// The peer sends no more: its FIN and every octet before it are here.
     PeerClosed,
     /// The peer reset the connection, which is gone.
@@ -56,6 +63,21 @@ pub enum Event {
     Closed,
     /// A connection that was [`Event::Closed`] has left TIME-WAIT and is gone.
     TimeWaitOver,
+}
+
+/// An ICMP or ICMPv6 error about a segment that we sent (RFC 9293 section 3.9.2.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IcmpError {
+    /// Fragmentation needed (RFC 1191), packet too big (RFC 8201).
+    PacketTooBig {
+        /// MTU of the next hop, in octets of an IP packet; 0 when an old router did not say.
+        mtu: u32,
+    },
+    /// The destination can't be reached.
+    Unreachable {
+        /// By protocol or port, and not only for the time being.
+        hard: bool,
+    },
 }
 
 /// One segment's payload handed to [`crate::Stack::send`].
@@ -160,6 +182,11 @@ pub struct Transmit<B> {
     pub header: TcpHeader,
     /// The payload; `None` for a segment without.
     pub payload: Option<Payload<B>>,
+    /// The ECN field for the IP header.
+    pub ecn: Ecn,
+    /// `None`: one packet, with DF set. Otherwise the path has become too narrow for this segment
+    /// after it was posted: it goes out as IP fragments of at most so many octets each.
+    pub fragment_to: Option<u32>,
 }
 
 /// The payload of a [`Transmit`]. The buffer is the link's until [`crate::Stack::transmitted`].
@@ -173,6 +200,9 @@ pub struct Payload<B> {
     pub len: u32,
     /// The checksum's partial sum over these octets.
     pub sum: PartialSum,
+    /// It was sent before: the buffer still holds the header of that transmission, which the link
+    /// may patch instead of writing a new one (RFC 1624).
+    pub retransmission: bool,
 }
 
 /// Most ranges of new octets that one segment can bring.

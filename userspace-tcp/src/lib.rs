@@ -50,6 +50,7 @@ pub mod checksum;
 mod config;
 mod congestion;
 mod connection;
+mod ecn;
 mod effects;
 mod inbound;
 mod interface;
@@ -68,10 +69,11 @@ mod timer;
 mod tuple;
 
 pub use config::{Config, ConnOptions};
+pub use ecn::Ecn;
 pub use interface::{
-    ConnCounters, ConnId, ConnectError, Counters, Event, Info, ListenError, NEW_RANGES_MAX,
-    NewRange, NewRanges, Outgoing, Payload, Received, SegmentId, SendError, SendRefusal, State,
-    Transmit,
+    ConnCounters, ConnId, ConnectError, Counters, Event, IcmpError, Info, ListenError,
+    NEW_RANGES_MAX, NewRange, NewRanges, Outgoing, Payload, Received, SegmentId, SendError,
+    SendRefusal, State, Transmit,
 };
 pub use options::{
     OPTIONS_MAX, Options, SACK_BLOCKS_MAX, SackBlock, SackBlocks, TIMESTAMPS_LEN, Timestamps,

@@ -182,6 +182,7 @@ impl<B> Outbound<B> {
             len: outgoing.len,
             sum: outgoing.payload_sum.folded(),
             state: SlotState::Queued,
+            transmitted: false,
             retransmitted: false,
         });
     }
@@ -282,6 +283,7 @@ impl<B> Outbound<B> {
             buf,
             len: slot.len,
             sum: PartialSum::from_folded(slot.sum),
+            retransmission: std::mem::replace(&mut slot.transmitted, true),
         };
         Some(Outgo {
             payload,

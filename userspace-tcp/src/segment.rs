@@ -9,6 +9,7 @@ mod tests;
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 
+use crate::ecn::Ecn;
 use crate::options::Options;
 use crate::seq::SeqNum;
 
@@ -109,6 +110,8 @@ pub struct TcpHeader {
     pub flags: Flags,
     /// Window as on the wire, before scaling.
     pub window: u16,
+    /// Urgent pointer: counts when URG is set, from `seq` (RFC 9293 section 3.8.5).
+    pub urgent: u16,
     /// Options.
     pub options: Options,
 }
@@ -135,19 +138,22 @@ impl TcpHeader {
         out[12] = ((len / 4) << 4) as u8;
         out[13] = self.flags.0;
         out[14..16].copy_from_slice(&self.window.to_be_bytes());
-        out[16..20].fill(0);
+        out[16..18].fill(0);
+        out[18..20].copy_from_slice(&self.urgent.to_be_bytes());
         self.options.emit(&mut out[HEADER_MIN..]);
         len
     }
 }
 
-/// A received segment: its header and its payload.
+/// A received segment: its header and its payload, and what IP said about congestion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment<'a> {
     /// The header.
     pub header: TcpHeader,
     /// The octets behind the header.
     pub payload: &'a [u8],
+    /// The ECN field of the packet that brought it.
+    pub ecn: Ecn,
 }
 
 impl<'a> Segment<'a> {
@@ -176,7 +182,10 @@ impl<'a> Segment<'a> {
             flags,
             w0,
             w1,
-            ..,
+            _,
+            _,
+            u0,
+            u1,
         ] = fixed;
         let data_offset = usize::from(offset >> 4) * 4;
         if data_offset < HEADER_MIN || data_offset > bytes.len() {
@@ -194,9 +203,24 @@ impl<'a> Segment<'a> {
             ack: SeqNum(u32::from_be_bytes([a0, a1, a2, a3])),
             flags: Flags(flags),
             window: u16::from_be_bytes([w0, w1]),
+            urgent: u16::from_be_bytes([u0, u1]),
             options,
         };
-        Ok(Self { header, payload })
+        Ok(Self::new(header, payload))
+    }
+
+    /// A segment in a packet that is not ECN-capable.
+    pub const fn new(header: TcpHeader, payload: &'a [u8]) -> Self {
+        Self {
+            header,
+            payload,
+            ecn: Ecn::NotEct,
+        }
+    }
+
+    /// The same in a packet with this ECN field.
+    pub const fn with_ecn(self, ecn: Ecn) -> Self {
+        Self { ecn, ..self }
     }
 
     /// Sequence numbers it takes: payload, SYN and FIN.

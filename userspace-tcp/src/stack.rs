@@ -14,10 +14,11 @@ use crate::config::{Config, ConnOptions};
 use crate::connection::{Connection, Seed};
 use crate::effects::{Effects, Env};
 use crate::interface::{
-    ConnCounters, ConnId, ConnectError, Counters, Event, Info, ListenError, Outgoing, SegmentId,
-    SendError, SendRefusal, State,
+    ConnCounters, ConnId, ConnectError, Counters, Event, IcmpError, Info, ListenError, Outgoing,
+    SegmentId, SendError, SendRefusal, State,
 };
 use crate::keyed::Secret;
+use crate::seq::SeqNum;
 use crate::slab::Slab;
 use crate::time::Instant;
 use crate::timer::Deadlines;
@@ -244,6 +245,21 @@ impl<B> Stack<B> {
     /// already.
     pub fn abort(&mut self, conn: ConnId) -> bool {
         self.end(conn, Connection::abort)
+    }
+
+    /// An ICMP error quotes a segment from `tuple.local` to `tuple.remote` that began at `seq`.
+    /// `false` when no such segment is in the network, so that strangers can't forge one blindly
+    /// (RFC 5927 section 4.1). An established connection is never given up because of one.
+    pub fn icmp(&mut self, now: Instant, tuple: FourTuple, seq: SeqNum, error: IcmpError) -> bool {
+        self.now = now;
+        let Some(&id) = self.by_tuple.get(&tuple) else {
+            return false;
+        };
+        let mut valid = false;
+        self.end(id, |connection, env| {
+            valid = connection.on_icmp(env, seq, error)
+        });
+        valid
     }
 
     /// A look at a connection; `None` when it is gone.

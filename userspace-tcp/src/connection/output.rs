@@ -1,6 +1,7 @@
 //! The next segment to send (RFC 9293 section 3.7, RFC 6675 section 5).
 
 use crate::config::Config;
+use crate::ecn::Ecn;
 use crate::interface::{Payload, State, Transmit};
 use crate::options::{Options, Timestamps};
 use crate::outbound::Outgo;
@@ -78,6 +79,8 @@ impl<B> Connection<B> {
             tuple: self.tuple,
             header,
             payload,
+            ecn: Ecn::NotEct,
+            fragment_to: None,
         })
     }
 
@@ -147,6 +150,7 @@ impl<B> Connection<B> {
             ack: self.inbound.next_wire(),
             flags,
             window: self.inbound.acknowledge(),
+            urgent: 0,
             options: Options {
                 timestamps: self.clock.option(now),
                 ..Options::default()

@@ -16,6 +16,8 @@ pub(crate) struct Slot<B> {
     /// Folded partial checksum of the payload.
     pub(crate) sum: u16,
     pub(crate) state: SlotState,
+    /// It went out at least once.
+    pub(crate) transmitted: bool,
     pub(crate) retransmitted: bool,
 }
 

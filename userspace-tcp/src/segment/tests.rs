@@ -14,6 +14,7 @@ fn headers() -> Vec<TcpHeader> {
         ack: SeqNum(0x0102_0304),
         flags: Flags::ACK | Flags::PSH,
         window: 0xabcd,
+        urgent: 0,
         options: Options::default(),
     };
     let timestamps = Some(Timestamps {

@@ -2,6 +2,7 @@
 
 use crate::config::{Config, ConnOptions};
 use crate::connection::{Connection, Seed};
+use crate::ecn::Ecn;
 use crate::effects::Env;
 use crate::interface::{ConnId, Received, State, Transmit};
 use crate::segment::Segment;
@@ -52,6 +53,8 @@ impl<B> Stack<B> {
             tuple,
             header,
             payload: None,
+            ecn: Ecn::NotEct,
+            fragment_to: None,
         })
     }
 

@@ -21,7 +21,7 @@ fn pass_into_time_wait(stack: &mut Stack<u32>, port: u16, now: Instant) {
             ..TcpHeader::default()
         };
         let (payload, options) = (&[][..], ConnOptions { mss: 1460 });
-        stack.receive(now, tuple, &Segment { header, payload }, options);
+        stack.receive(now, tuple, &Segment::new(header, payload), options);
         while let Some(transmit) = stack.poll_transmit(now) {
             if transmit.header.flags.syn() {
                 ours = transmit.header.seq;

@@ -148,6 +148,7 @@ impl Endpoint {
                     self.over = true;
                 }
                 Event::TimeWaitOver => assert!(self.over),
+                Event::MssChanged { mss } => assert!(mss > 0),
             }
         }
     }

@@ -197,6 +197,7 @@ impl Network {
             tuple,
             header,
             payload,
+            ..
         } = transmit;
         self.packets += 1;
         let mut bytes = vec![0; header.header_len()];

@@ -202,10 +202,7 @@ fn a_full_table_evicts_the_oldest_time_wait() {
     };
     let tuple = userspace_tcp::FourTuple::new(local(), remote);
     let header = script.header(Flags::SYN, 0, 0, 1000, Options::default());
-    let segment = Segment {
-        header,
-        payload: &[],
-    };
+    let segment = Segment::new(header, &[]);
     let received = script.stack.receive(script.now, tuple, &segment, OPTIONS);
     assert!(received.conn.is_some());
     assert_eq!(script.events(), [Event::TimeWaitOver]);

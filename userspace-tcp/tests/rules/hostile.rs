@@ -73,6 +73,7 @@ fn random_header(script: &Script, random: &mut Random, received: u32, sent: u32)
         ack: random.near(script.iss.add(sent)),
         flags,
         window: random.next() as u16,
+        urgent: 0,
         options,
     }
 }

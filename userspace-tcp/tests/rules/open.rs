@@ -70,10 +70,7 @@ fn the_smaller_of_both_mss_counts_and_none_means_the_default() {
             ..Options::default()
         };
         let header = script.header(Flags::SYN, 0, 0, 1000, options);
-        let segment = Segment {
-            header,
-            payload: &[],
-        };
+        let segment = Segment::new(header, &[]);
         let conn_options = ConnOptions { mss: ours };
         script
             .stack
@@ -184,10 +181,7 @@ fn give_syn(script: &mut Script, port: u16) {
     let remote = userspace_tcp::Endpoint { port, ..remote() };
     let header = script.header(Flags::SYN, 0, 0, 1000, Options::default());
     let tuple = FourTuple::new(local(), remote);
-    let segment = Segment {
-        header,
-        payload: &[],
-    };
+    let segment = Segment::new(header, &[]);
     script.stack.receive(script.now, tuple, &segment, OPTIONS);
 }
 
@@ -341,10 +335,7 @@ fn unlisten_resets_what_is_half_open_and_keeps_what_is_established() {
         },
     );
     let header = script.header(Flags::SYN, 0, 0, 1000, Options::default());
-    let segment = Segment {
-        header,
-        payload: &[],
-    };
+    let segment = Segment::new(header, &[]);
     script.stack.receive(script.now, tuple, &segment, OPTIONS);
     while script.stack.poll_transmit(script.now).is_some() {}
     assert!(script.stack.unlisten(local()) && !script.stack.unlisten(local()));
@@ -446,10 +437,7 @@ fn broadcast_and_multicast_are_not_answered() {
             flags: Flags::SYN,
             ..TcpHeader::default()
         };
-        let segment = Segment {
-            header,
-            payload: &[],
-        };
+        let segment = Segment::new(header, &[]);
         script
             .stack
             .receive(script.now, FourTuple::new(local(), bad), &segment, OPTIONS);

@@ -154,6 +154,7 @@ impl Script {
             tuple,
             header,
             payload,
+            ..
         } = self.stack.poll_transmit(self.now)?;
         assert_eq!(tuple, self.tuple);
         if header.flags.syn() {
@@ -257,16 +258,14 @@ impl Script {
             },
             flags,
             window,
+            urgent: 0,
             options,
         }
     }
 
     pub fn give_header(&mut self, header: TcpHeader, len: usize) -> Received {
         let payload = vec![0; len];
-        let segment = Segment {
-            header,
-            payload: &payload,
-        };
+        let segment = Segment::new(header, &payload);
         self.stack.receive(self.now, self.tuple, &segment, OPTIONS)
     }
 

@@ -132,6 +132,7 @@ impl<P: Port> Shard<P> {
             tuple,
             header,
             payload,
+            ..
         } = segment;
         let way = match conn.and_then(|id| self.conns.get(id)) {
             Some(conn) => Some((conn.path, conn.port)),

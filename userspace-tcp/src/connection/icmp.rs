@@ -1,0 +1,22 @@
+//! ICMP errors about segments of ours (RFC 9293 section 3.9.2.2, RFC 5927).
+
+use crate::effects::Env;
+use crate::interface::{Event, IcmpError, State};
+use crate::seq::SeqNum;
+
+use super::Connection;
+
+impl<B> Connection<B> {
+    /// Takes an error about the segment at `seq`; `false` when none of ours can be meant.
+    pub(crate) fn on_icmp(&mut self, env: &mut Env<'_, B>, seq: SeqNum, error: IcmpError) -> bool {
+        let position = self.outbound.position(seq);
+        let una = self.outbound.una().cast_signed();
+        if position < una || position >= self.outbound.next().cast_signed() {
+            return false;
+        }
+        if error == (IcmpError::Unreachable { hard: true }) && self.state == State::SynSent {
+            self.die(env, Some(Event::Refused));
+        }
+        true
+    }
+}
