@@ -12,8 +12,8 @@ pub struct Config {
     /// [`crate::Stack::consumed`] position. At most 1 GiB (RFC 7323 section 2.3), more is cut; at
     /// least two segments, less is raised.
     pub receive_window: u32,
-    /// Most segments that one connection's send queue holds, sent and unsent together. Each
-    /// established connection takes some fifty octets for each of them.
+    /// Most segments that one connection's send queue holds, sent and unsent together. A
+    /// connection takes memory for them only while some are queued, some 64 octets for each.
     pub send_queue_segments: usize,
     /// Most connections, those in TIME-WAIT included.
     pub connections: usize,

@@ -204,7 +204,9 @@ impl<B> Connection<B> {
         self.gone = true;
         self.timer = Timer::Idle;
         let released = &mut env.effects.released;
-        self.outbound.clear(|buf| released.push_back(buf));
+        let queues = &mut env.pools.queues;
+        self.outbound.clear(queues, |buf| released.push_back(buf));
+        self.inbound.clear(&mut env.pools.ranges);
         // A passive connection that was never established was never shown.
         let shown = self.listener.is_none() || self.state != State::SynReceived;
         if let Some(event) = event.filter(|_| shown) {

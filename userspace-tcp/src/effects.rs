@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use crate::config::Config;
 use crate::interface::{ConnId, Counters, Event};
 use crate::limit::RateLimit;
+use crate::pool::Pools;
 use crate::segment::{Flags, Segment, TcpHeader};
 use crate::seq::SeqNum;
 use crate::time::Instant;
@@ -30,6 +31,7 @@ pub(crate) struct Env<'a, B> {
     pub(crate) now: Instant,
     pub(crate) config: &'a Config,
     pub(crate) effects: &'a mut Effects<B>,
+    pub(crate) pools: &'a mut Pools<B>,
 }
 
 impl<B> Effects<B> {

@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::config::Config;
 use crate::interface::{NewRange, NewRanges};
 use crate::options::{SACK_BLOCKS_MAX, SackBlock, SackBlocks};
+use crate::pool::RangePool;
 use crate::ranges::RangeSet;
 use crate::seq::{Position, SeqNum, Space, StreamOffset};
 use crate::time::Instant;
@@ -148,9 +149,9 @@ impl Inbound {
         }
     }
 
-    /// The connection is established: from now on nothing is allocated here.
-    pub(crate) fn open(&mut self) {
-        self.held.reserve();
+    /// The connection is gone: what it borrowed goes back.
+    pub(crate) fn clear(&mut self, pool: &mut RangePool) {
+        self.held.clear(pool);
     }
 
     /// RCV.NXT on the wire.
@@ -201,6 +202,7 @@ impl Inbound {
         len: u32,
         fin: bool,
         ack_delay: Duration,
+        pool: &mut RangePool,
     ) -> Accepted {
         let mut accepted = Accepted::default();
         if len == 0 && !fin {
@@ -216,6 +218,7 @@ impl Inbound {
             accepted.new.push(new_range(&(first..last), start));
             self.next = last;
         } else if first < last {
+            self.held.make_room(pool);
             let Ok(gaps) = self.held.insert(first..last, self.next) else {
                 accepted.full = true;
                 self.ack_at_once();
@@ -228,6 +231,7 @@ impl Inbound {
                 self.remember(first);
             } else if let Some(end) = self.held.take_front(self.next) {
                 self.next = end;
+                self.held.settle(pool);
             }
         }
         if fin {

@@ -58,6 +58,7 @@ mod keyed;
 mod limit;
 mod options;
 mod outbound;
+mod pool;
 mod ranges;
 mod rtt;
 pub mod segment;

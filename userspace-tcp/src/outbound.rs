@@ -15,6 +15,7 @@ pub(crate) use slot::{Slot, SlotState};
 use crate::checksum::PartialSum;
 use crate::interface::{Outgoing, Payload, SegmentId};
 use crate::options::SackBlock;
+use crate::pool::QueuePool;
 use crate::seq::{Position, SeqNum, Space};
 use crate::time::Instant;
 
@@ -25,6 +26,7 @@ pub(crate) const DUP_THRESH: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct Outbound<B> {
     space: Space,
+    /// Borrowed from the pool while it is not empty.
     queue: VecDeque<Slot<B>>,
     /// Name of the first segment of `queue`.
     front_id: u32,
@@ -166,13 +168,8 @@ impl<B> Outbound<B> {
         self.next = self.next.max(1);
     }
 
-    /// The connection is established: the queue gets memory for its bound of `segments`, and
-    /// allocates nothing from now on.
-    pub(crate) fn open(&mut self, segments: usize) {
-        self.queue.reserve_exact(segments);
-    }
-
-    pub(crate) fn push(&mut self, outgoing: Outgoing<B>) {
+    pub(crate) fn push(&mut self, outgoing: Outgoing<B>, pool: &mut QueuePool<Slot<B>>) {
+        pool.make_room(&mut self.queue);
         let start = self.tail;
         self.tail += u64::from(outgoing.len);
         self.queue.push_back(Slot {
@@ -293,7 +290,12 @@ impl<B> Outbound<B> {
     }
 
     /// Everything before `ack`, which lies in SND.UNA..=SND.NXT, is with the peer.
-    pub(crate) fn acknowledge(&mut self, ack: Position, mut release: impl FnMut(B)) -> Acked {
+    pub(crate) fn acknowledge(
+        &mut self,
+        ack: Position,
+        pool: &mut QueuePool<Slot<B>>,
+        mut release: impl FnMut(B),
+    ) -> Acked {
         let octets = ack.saturating_sub(self.una);
         let mut first_sent: Option<Instant> = None;
         let mut resent_at: Option<Instant> = None;
@@ -321,6 +323,7 @@ impl<B> Outbound<B> {
                 release(buf);
             }
         }
+        pool.settle(&mut self.queue);
         let first_len = self.len_of(0);
         self.left_by_duplicates = self
             .left_by_duplicates
@@ -472,13 +475,14 @@ impl<B> Outbound<B> {
     }
 
     /// Gives every buffer that is here to `release` and forgets the queue.
-    pub(crate) fn clear(&mut self, mut release: impl FnMut(B)) {
+    pub(crate) fn clear(&mut self, pool: &mut QueuePool<Slot<B>>, mut release: impl FnMut(B)) {
         self.front_id = self.front_id.wrapping_add(self.queue.len() as u32);
-        for slot in std::mem::take(&mut self.queue) {
+        for slot in self.queue.drain(..) {
             if let Some(buf) = slot.buf {
                 release(buf);
             }
         }
+        pool.settle(&mut self.queue);
         self.sent = 0;
         self.sacked = 0;
         self.pipe = 0;

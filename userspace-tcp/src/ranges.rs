@@ -9,13 +9,14 @@ mod tests;
 use std::ops::Range;
 
 use crate::interface::NEW_RANGES_MAX;
+use crate::pool::RangePool;
 use crate::seq::Position;
 
 /// Most separate ranges kept for one connection. A segment that would make one more is dropped.
 pub(crate) const RANGES_MAX: usize = 32;
 
-/// Ranges in ascending order, neither overlapping nor touching. Takes no memory until
-/// [`RangeSet::reserve`].
+/// Ranges in ascending order, neither overlapping nor touching. Borrowed from the
+/// pool while it is not empty.
 #[derive(Debug, Default)]
 pub(crate) struct RangeSet {
     ranges: Vec<Range<Position>>,
@@ -48,10 +49,20 @@ impl Gaps {
 }
 
 impl RangeSet {
-    /// Takes memory for as many ranges as there may be.
-    pub(crate) fn reserve(&mut self) {
-        // One more while a range waits at the front for being taken away.
-        self.ranges.reserve_exact(RANGES_MAX + 1);
+    /// Borrows memory for as many ranges as there may be.
+    pub(crate) fn make_room(&mut self, pool: &mut RangePool) {
+        pool.make_room(&mut self.ranges);
+    }
+
+    /// Gives the memory back if the set is empty.
+    pub(crate) fn settle(&mut self, pool: &mut RangePool) {
+        pool.settle(&mut self.ranges);
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self, pool: &mut RangePool) {
+        self.ranges.clear();
+        pool.settle(&mut self.ranges);
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -18,6 +18,7 @@ use crate::interface::{
     SegmentId, SendError, SendRefusal, State,
 };
 use crate::keyed::Secret;
+use crate::pool::Pools;
 use crate::seq::SeqNum;
 use crate::slab::Slab;
 use crate::time::Instant;
@@ -38,6 +39,7 @@ pub struct Stack<B> {
     /// Those in TIME-WAIT, oldest first, and some that have left it.
     time_waits: VecDeque<ConnId>,
     effects: Effects<B>,
+    pools: Pools<B>,
     /// What connections did that are gone.
     gone: ConnCounters,
     /// The latest time that was given.
@@ -65,6 +67,7 @@ impl<B> Stack<B> {
             deadlines: Deadlines::default(),
             time_waits: VecDeque::new(),
             effects: Effects::new(&config),
+            pools: Pools::new(&config),
             gone: ConnCounters::default(),
             secret,
             config,
@@ -170,11 +173,11 @@ impl<B> Stack<B> {
             let Some(connection) = self.connections.at_mut(index) else {
                 continue;
             };
-            let effects = &mut self.effects;
             connection.advance(&mut Env {
                 now,
                 config: &self.config,
-                effects,
+                effects: &mut self.effects,
+                pools: &mut self.pools,
             });
             let id = connection.id();
             self.settle(id);
@@ -197,7 +200,13 @@ impl<B> Stack<B> {
                 reason: SendRefusal::Gone,
             });
         };
-        connection.send(now, &self.config, segment)?;
+        let mut env = Env {
+            now,
+            config: &self.config,
+            effects: &mut self.effects,
+            pools: &mut self.pools,
+        };
+        connection.send(&mut env, segment)?;
         self.settle(conn);
         Ok(())
     }
@@ -297,15 +306,13 @@ impl<B> Stack<B> {
         let Some(connection) = self.connections.get_mut(conn) else {
             return false;
         };
-        let effects = &mut self.effects;
-        how(
-            connection,
-            &mut Env {
-                now: self.now,
-                config: &self.config,
-                effects,
-            },
-        );
+        let mut env = Env {
+            now: self.now,
+            config: &self.config,
+            effects: &mut self.effects,
+            pools: &mut self.pools,
+        };
+        how(connection, &mut env);
         self.settle(conn);
         true
     }

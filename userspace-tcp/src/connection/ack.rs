@@ -65,9 +65,10 @@ impl<B> Connection<B> {
     fn on_progress(&mut self, env: &mut Env<'_, B>, segment: &Segment<'_>, ack: Position) {
         let flight = self.outbound.flight();
         let released = &mut env.effects.released;
+        let queues = &mut env.pools.queues;
         let acked = self
             .outbound
-            .acknowledge(ack, |buf| released.push_back(buf));
+            .acknowledge(ack, queues, |buf| released.push_back(buf));
         let echoed = segment
             .header
             .options

@@ -163,9 +163,11 @@ impl<B> Connection<B> {
         // One IP packet's worth.
         let len = segment.payload.len() as u32;
         let fin = segment.header.flags.fin();
+        let ack_delay = env.config.ack_delay;
+        let ranges = &mut env.pools.ranges;
         let accepted = self
             .inbound
-            .accept(env.now, start, len, fin, env.config.ack_delay);
+            .accept(env.now, start, len, fin, ack_delay, ranges);
         received.new = accepted.new;
         let octets: u64 = accepted.new.iter().map(|range| u64::from(range.len)).sum();
         self.counters.octets_in += octets;
@@ -191,7 +193,8 @@ impl<B> Connection<B> {
         self.state = State::TimeWait;
         self.timer = Timer::TimeWait(env.now + env.config.time_wait);
         let released = &mut env.effects.released;
-        self.outbound.clear(|buf| released.push_back(buf));
+        let queues = &mut env.pools.queues;
+        self.outbound.clear(queues, |buf| released.push_back(buf));
         env.effects.events.push_back((self.id, Event::Closed));
     }
 

@@ -54,7 +54,7 @@ impl<B> Connection<B> {
         self.learn(env.config, env.now, segment);
         if flags.ack() {
             let window = u64::from(header.window);
-            self.outbound.acknowledge(1, |_| ());
+            self.outbound.acknowledge(1, &mut env.pools.queues, |_| ());
             self.outbound.update_window(0, 1, window);
             self.establish(env);
             self.inbound.ack_at_once();
@@ -72,7 +72,7 @@ impl<B> Connection<B> {
             env.effects.reset_stranger(env.now, self.tuple, segment);
             return false;
         }
-        self.outbound.acknowledge(1, |_| ());
+        self.outbound.acknowledge(1, &mut env.pools.queues, |_| ());
         // The window of a SYN is never scaled (RFC 7323 section 2.2).
         let shift = if header.flags.syn() {
             0
@@ -127,8 +127,6 @@ impl<B> Connection<B> {
             self.congestion.handshake_was_lossy();
         }
         self.last_sent_at = env.now;
-        self.inbound.open();
-        self.outbound.open(env.config.send_queue_segments);
         let event = match self.listener {
             Some(listener) => Event::Incoming {
                 listener,

@@ -4,7 +4,6 @@ use crate::config::Config;
 use crate::effects::Env;
 use crate::interface::{Outgoing, SegmentId, SendError, SendRefusal, State};
 use crate::seq::StreamOffset;
-use crate::time::Instant;
 
 use super::Connection;
 
@@ -12,18 +11,17 @@ impl<B> Connection<B> {
     /// Queues one segment.
     pub(crate) fn send(
         &mut self,
-        now: Instant,
-        config: &Config,
+        env: &mut Env<'_, B>,
         outgoing: Outgoing<B>,
     ) -> Result<(), SendError<B>> {
-        match self.refusal(config, outgoing.len) {
+        match self.refusal(env.config, outgoing.len) {
             Some(reason) => Err(SendError {
                 buf: outgoing.buf,
                 reason,
             }),
             None => {
-                self.outbound.push(outgoing);
-                self.refresh_timer(now, config);
+                self.outbound.push(outgoing, &mut env.pools.queues);
+                self.refresh_timer(env.now, env.config);
                 Ok(())
             }
         }

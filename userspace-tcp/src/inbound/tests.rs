@@ -13,7 +13,14 @@ fn inbound(window: u32) -> Inbound {
 
 fn accept(inbound: &mut Inbound, start: i64, len: u32) -> Vec<(u64, u32, u32)> {
     assert!(inbound.acceptable(start, u64::from(len)), "{start} {len}");
-    let accepted = inbound.accept(Instant::ZERO, start, len, false, DELAY);
+    let accepted = inbound.accept(
+        Instant::ZERO,
+        start,
+        len,
+        false,
+        DELAY,
+        &mut RangePool::default(),
+    );
     accepted
         .new
         .iter()
@@ -154,14 +161,39 @@ fn a_large_window_is_scaled() {
 #[test]
 fn a_fin_counts_when_everything_before_it_is_here() {
     let mut inbound = inbound(10_000);
-    let early = inbound.accept(Instant::ZERO, 101, 100, true, DELAY);
+    let early = inbound.accept(
+        Instant::ZERO,
+        101,
+        100,
+        true,
+        DELAY,
+        &mut RangePool::default(),
+    );
     assert!(!early.closed);
-    assert!(inbound.accept(Instant::ZERO, 1, 100, false, DELAY).closed);
+    assert!(
+        inbound
+            .accept(
+                Instant::ZERO,
+                1,
+                100,
+                false,
+                DELAY,
+                &mut RangePool::default()
+            )
+            .closed
+    );
     assert_eq!((inbound.in_order_to(), inbound.next()), (200, 202));
     // Octets behind the FIN are no part of the stream.
     assert!(
         inbound
-            .accept(Instant::ZERO, 150, 300, false, DELAY)
+            .accept(
+                Instant::ZERO,
+                150,
+                300,
+                false,
+                DELAY,
+                &mut RangePool::default()
+            )
             .new
             .is_empty()
     );
@@ -171,7 +203,11 @@ fn a_fin_counts_when_everything_before_it_is_here() {
 fn a_fin_before_octets_that_came_already_is_ignored() {
     let mut inbound = inbound(10_000);
     accept(&mut inbound, 101, 100);
-    assert!(!inbound.accept(Instant::ZERO, 1, 50, true, DELAY).closed);
+    assert!(
+        !inbound
+            .accept(Instant::ZERO, 1, 50, true, DELAY, &mut RangePool::default())
+            .closed
+    );
     accept(&mut inbound, 51, 50);
     assert_eq!(inbound.in_order_to(), 200);
 }

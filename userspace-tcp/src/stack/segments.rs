@@ -64,15 +64,13 @@ impl<B> Stack<B> {
         };
         let half_open_of = connection.half_open_of();
         let state = connection.state();
-        let effects = &mut self.effects;
-        let mut received = connection.on_segment(
-            &mut Env {
-                now,
-                config: &self.config,
-                effects,
-            },
-            segment,
-        );
+        let mut env = Env {
+            now,
+            config: &self.config,
+            effects: &mut self.effects,
+            pools: &mut self.pools,
+        };
+        let mut received = connection.on_segment(&mut env, segment);
         if connection.is_gone() {
             received.conn = None;
         }

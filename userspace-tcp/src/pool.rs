@@ -1,0 +1,146 @@
+//! Storage that connections borrow while they have something in it: send queues and sets of
+//! out-of-order ranges. An idle connection has none.
+//!
+//! What comes back is lent first again, as it is still in the cache. A pool holds as many pieces as
+//! were ever lent at once and never more, so a steady load allocates nothing.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use crate::config::Config;
+use crate::outbound::Slot;
+use crate::ranges::RANGES_MAX;
+use crate::seq::Position;
+
+/// Segments of the smallest send queue.
+const QUEUE_MIN: usize = 16;
+
+/// Each size of send queue is so many times the one before.
+const QUEUE_GROWTH: usize = 4;
+
+/// Everything that one stack lends.
+#[derive(Debug)]
+pub(crate) struct Pools<B> {
+    pub(crate) queues: QueuePool<Slot<B>>,
+    pub(crate) ranges: RangePool,
+}
+
+impl<B> Pools<B> {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            queues: QueuePool::new(config.send_queue_segments),
+            ranges: RangePool::default(),
+        }
+    }
+}
+
+/// Send queues of a few sizes: a connection with one segment in flight does not hold room for
+/// thousands.
+#[derive(Debug)]
+pub(crate) struct QueuePool<T> {
+    /// Ascending; the last has [`Config::send_queue_segments`].
+    sizes: Vec<(usize, Pool<VecDeque<T>>)>,
+}
+
+impl<T> QueuePool<T> {
+    /// For queues of at most `limit` segments.
+    pub(crate) fn new(limit: usize) -> Self {
+        let mut sizes = Vec::new();
+        let mut segments = QUEUE_MIN;
+        while segments < limit {
+            sizes.push((segments, Pool::default()));
+            segments = segments.saturating_mul(QUEUE_GROWTH);
+        }
+        sizes.push((limit, Pool::default()));
+        Self { sizes }
+    }
+
+    /// Gives `queue` room for one more segment. A queue beyond the limit grows by itself.
+    pub(crate) fn make_room(&mut self, queue: &mut VecDeque<T>) {
+        if queue.len() < queue.capacity() {
+            return;
+        }
+        let next = self
+            .sizes
+            .iter_mut()
+            .find(|(segments, _)| *segments > queue.len());
+        if let Some((segments, pool)) = next {
+            let mut larger = pool.take(|| VecDeque::with_capacity(*segments));
+            larger.append(queue);
+            self.give(std::mem::replace(queue, larger));
+        }
+    }
+
+    /// Takes the storage of `queue` back if it is empty.
+    pub(crate) fn settle(&mut self, queue: &mut VecDeque<T>) {
+        if queue.is_empty() {
+            self.give(std::mem::take(queue));
+        }
+    }
+
+    fn give(&mut self, queue: VecDeque<T>) {
+        let capacity = queue.capacity();
+        let mut sizes = self.sizes.iter_mut().rev();
+        if let Some((_, pool)) = sizes.find(|(segments, _)| (1..=capacity).contains(segments)) {
+            pool.give(queue);
+        }
+    }
+}
+
+/// Sets of [`RANGES_MAX`] ranges and the one more that waits at the front for being taken away.
+#[derive(Debug, Default)]
+pub(crate) struct RangePool(Pool<Vec<Range<Position>>>);
+
+impl RangePool {
+    /// Gives `ranges` room for all that there may be.
+    pub(crate) fn make_room(&mut self, ranges: &mut Vec<Range<Position>>) {
+        if ranges.capacity() == 0 {
+            *ranges = self.0.take(|| Vec::with_capacity(RANGES_MAX + 1));
+        }
+    }
+
+    /// Takes the storage of `ranges` back if it is empty.
+    pub(crate) fn settle(&mut self, ranges: &mut Vec<Range<Position>>) {
+        if ranges.is_empty() && ranges.capacity() > 0 {
+            self.0.give(std::mem::take(ranges));
+        }
+    }
+}
+
+/// Pieces of one size.
+#[derive(Debug)]
+struct Pool<S> {
+    free: Vec<S>,
+    /// Pieces there are, lent or not.
+    made: usize,
+}
+
+impl<S> Default for Pool<S> {
+    fn default() -> Self {
+        Self {
+            free: Vec::new(),
+            made: 0,
+        }
+    }
+}
+
+impl<S> Pool<S> {
+    fn take(&mut self, make: impl FnOnce() -> S) -> S {
+        self.free.pop().unwrap_or_else(|| {
+            self.made += 1;
+            // Giving back must not allocate either.
+            self.free.reserve(self.made);
+            make()
+        })
+    }
+
+    /// A piece too many was not lent here and is freed.
+    fn give(&mut self, piece: S) {
+        if self.free.len() < self.made {
+            self.free.push(piece);
+        }
+    }
+}

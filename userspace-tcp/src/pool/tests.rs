@@ -1,0 +1,60 @@
+use super::*;
+
+fn push(pool: &mut QueuePool<u32>, queue: &mut VecDeque<u32>, buf: u32) {
+    pool.make_room(queue);
+    queue.push_back(buf);
+}
+
+fn made(pool: &QueuePool<u32>) -> Vec<(usize, usize, usize)> {
+    let count = |(segments, pool): &(usize, Pool<_>)| (*segments, pool.made, pool.free.len());
+    pool.sizes.iter().map(count).collect()
+}
+
+#[test]
+fn a_queue_grows_through_the_sizes_and_keeps_its_order() {
+    let mut pool = QueuePool::new(100);
+    let mut queue = VecDeque::new();
+    for buf in 0..100 {
+        push(&mut pool, &mut queue, buf);
+    }
+    assert_eq!(queue, (0..100).collect::<Vec<_>>());
+    assert_eq!(made(&pool), [(16, 1, 1), (64, 1, 1), (100, 1, 0)]);
+    pool.settle(&mut queue);
+    assert!(queue.capacity() > 0, "it is not empty");
+    queue.clear();
+    pool.settle(&mut queue);
+    assert_eq!(queue.capacity(), 0);
+    assert_eq!(made(&pool), [(16, 1, 1), (64, 1, 1), (100, 1, 1)]);
+}
+
+#[test]
+fn there_are_as_many_pieces_as_were_lent_at_once() {
+    let mut pool = QueuePool::new(256);
+    for _ in 0..10 {
+        let mut queues: Vec<VecDeque<u32>> = (0..3).map(|_| VecDeque::new()).collect();
+        for queue in &mut queues {
+            push(&mut pool, queue, 7);
+        }
+        for queue in &mut queues {
+            queue.clear();
+            pool.settle(queue);
+            pool.settle(queue);
+        }
+    }
+    assert_eq!(made(&pool), [(16, 3, 3), (64, 0, 0), (256, 0, 0)]);
+}
+
+#[test]
+fn what_came_back_last_is_lent_first() {
+    let mut pool = RangePool::default();
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    pool.make_room(&mut a);
+    pool.make_room(&mut b);
+    let address = a.as_ptr();
+    pool.settle(&mut b);
+    pool.settle(&mut a);
+    let mut again = Vec::new();
+    pool.make_room(&mut again);
+    assert_eq!(again.as_ptr(), address);
+    assert!(again.capacity() > RANGES_MAX);
+}
