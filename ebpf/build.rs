@@ -1,13 +1,20 @@
-//! Compiles the steering program with clang.
+//! Compiles the XDP programs with clang.
 
 use std::path::PathBuf;
 use std::process::Command;
 
-const SOURCE: &str = "src/steer.bpf.c";
+const PROGRAMS: [&str; 2] = ["steer", "tap"];
 
 fn main() {
-    println!("cargo::rerun-if-changed={SOURCE}");
     println!("cargo::rerun-if-env-changed=CLANG");
+    for program in PROGRAMS {
+        compile(program);
+    }
+}
+
+fn compile(program: &str) {
+    let source = format!("src/{program}.bpf.c");
+    println!("cargo::rerun-if-changed={source}");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let arch = std::env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets the target");
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
@@ -17,22 +24,22 @@ fn main() {
         ])
         // Debian keeps asm/types.h in the directory of its architecture.
         .arg(format!("-I/usr/include/{arch}-linux-gnu"))
-        .args(["-c", SOURCE, "-o"])
-        .arg(out.join("steer.bpf.o"))
+        .args(["-c", &source, "-o"])
+        .arg(out.join(format!("{program}.bpf.o")))
         .output();
     match result {
         Ok(output) if output.status.success() => {}
         Ok(output) => {
             eprintln!("{}", String::from_utf8_lossy(&output.stderr));
             eprintln!(
-                "{clang} could not compile ebpf/{SOURCE}: it needs clang 11 or later with the bpf \
+                "{clang} could not compile ebpf/{source}: it needs clang 11 or later with the bpf \
                  target, and the kernel's headers: apt-get install clang linux-libc-dev"
             );
             std::process::exit(1);
         }
         Err(error) => {
             eprintln!(
-                "can't run {clang} ({error}), which compiles the steering program: install clang \
+                "can't run {clang} ({error}), which compiles the XDP programs: install clang \
                  (apt-get install clang), or name it in the environment variable CLANG"
             );
             std::process::exit(1);

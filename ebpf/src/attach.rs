@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use crate::error::SteeringError;
-use crate::program::{Program, Variant};
+use crate::load::{Loadable, Variant};
 use crate::sys::{self, XdpFlag};
 
 /// Which modes may be used.
@@ -72,7 +72,7 @@ impl ModePreference {
 /// Attaches the program in the first way that the kernel takes. The link that is returned keeps it
 /// attached.
 pub(crate) fn attach(
-    program: &mut Program,
+    program: &mut impl Loadable,
     interface: &str,
     preference: ModePreference,
 ) -> Result<(OwnedFd, Mode), SteeringError> {
@@ -89,16 +89,16 @@ pub(crate) fn attach(
         match result {
             Ok(link) => {
                 match &refused {
-                    None => log::info!("steering on {interface}: {mode} mode"),
+                    None => log::info!("XDP on {interface}: {mode} mode"),
                     Some((_, why)) => {
-                        log::warn!("steering on {interface}: {mode} mode, because: {why}");
+                        log::warn!("XDP on {interface}: {mode} mode, because: {why}");
                     }
                 }
                 return Ok((link, mode));
             }
             Err(error) if !another_way_may_do(&error) => return Err(error),
             Err(error) => {
-                log::debug!("steering on {interface}, {mode} mode, {variant:?}: {error}");
+                log::debug!("XDP on {interface}, {mode} mode, {variant:?}: {error}");
                 if refused.as_ref().is_none_or(|(of, _)| *of != mode) {
                     refused = Some((mode, error));
                 }

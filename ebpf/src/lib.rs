@@ -1,9 +1,10 @@
-//! The XDP steering program and its loader.
+//! The XDP programs and their loaders: steering, and a tap that takes everything.
 //!
 //! The program takes exactly the frames of claimed (protocol, local address, local port) triples
 //! to the AF_XDP socket of the queue they arrived on, and passes every other frame to the kernel
 //! untouched. It stays attached as long as a [`Steering`] lives: the kernel takes it away when the
-//! process ends, in whatever way.
+//! process ends, in whatever way. A [`Tap`] takes every frame of an interface, for programs that
+//! are the interface's only user.
 //!
 //! What the sender's end of a veth does matters, when a kernel sends:
 //! - A VLAN tag is looked for in the frame's octets only. Where the kernel carries the tag beside
@@ -18,11 +19,13 @@
 mod attach;
 mod claim;
 mod error;
+mod load;
 mod program;
 mod queues;
 mod steering;
 #[allow(unsafe_code)]
 mod sys;
+mod tap;
 
 pub use attach::{Mode, ModePreference};
 pub use claim::{MAX_CLAIMS, Protocol};
@@ -30,3 +33,4 @@ pub use error::SteeringError;
 pub use program::MAX_QUEUES;
 pub use queues::number_of_rx_queues;
 pub use steering::Steering;
+pub use tap::Tap;

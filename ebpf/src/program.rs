@@ -1,14 +1,14 @@
 //! The steering program and its maps, as loaded into the kernel.
 
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 use aya::maps::{HashMap, MapData, PerCpuArray, XskMap};
-use aya::programs::{ProgramError, Xdp};
 use aya::{Ebpf, EbpfLoader};
 
 use crate::claim::{self, KEY_LEN, MAX_CLAIMS, Protocol};
 use crate::error::{SteeringError, find_errno};
+use crate::load::{self, Loadable, Variant};
 
 /// The most queues of one interface (`max_entries` of the program's map of sockets).
 pub const MAX_QUEUES: u32 = 256;
@@ -30,20 +30,17 @@ pub(crate) const REASONS: [&str; 10] = [
 /// Both variants of the program, compiled by build.rs.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));
 
-/// The two variants of the program: with and without frames of several buffers, which is what a
-/// large MTU in native mode needs and what kernels before 5.18 do not know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Variant {
-    Frags,
-    Plain,
+impl Loadable for Program {
+    fn load(&mut self, variant: Variant) -> Result<BorrowedFd<'_>, SteeringError> {
+        load::load(&mut self.ebpf, &self.interface, name(variant))
+    }
 }
 
-impl Variant {
-    const fn name(self) -> &'static str {
-        match self {
-            Variant::Frags => "steer_frags",
-            Variant::Plain => "steer",
-        }
+/// The steering program's name in the object.
+const fn name(variant: Variant) -> &'static str {
+    match variant {
+        Variant::Frags => "steer_frags",
+        Variant::Plain => "steer",
     }
 }
 
@@ -86,43 +83,6 @@ impl Program {
             ebpf,
             interface: interface.to_owned(),
         })
-    }
-
-    /// Loads a variant into the kernel, if it is not there yet.
-    pub(crate) fn load(&mut self, variant: Variant) -> Result<BorrowedFd<'_>, SteeringError> {
-        let interface = &self.interface;
-        let load_error = |reason: String| SteeringError::Load {
-            interface: interface.clone(),
-            reason,
-        };
-        let program: &mut Xdp = match self.ebpf.program_mut(variant.name()) {
-            Some(program) => program.try_into().map_err(|error| {
-                load_error(format!("{} is not an XDP program: {error}", variant.name()))
-            })?,
-            None => {
-                return Err(load_error(format!(
-                    "there is no program {}",
-                    variant.name()
-                )));
-            }
-        };
-        match program.load() {
-            Ok(()) | Err(ProgramError::AlreadyLoaded) => {}
-            Err(error) => {
-                return Err(match find_errno(&error) {
-                    Some(libc::EPERM | libc::EACCES) => SteeringError::from_aya(
-                        &self.interface,
-                        "load the steering program",
-                        &error,
-                    ),
-                    _ => load_error(error.to_string()),
-                });
-            }
-        }
-        match program.fd() {
-            Ok(fd) => Ok(fd.as_fd()),
-            Err(error) => Err(load_error(error.to_string())),
-        }
     }
 
     /// Puts an AF_XDP socket in the place of a queue.

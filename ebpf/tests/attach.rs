@@ -12,8 +12,10 @@ use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{LEFT, RIGHT, RIGHT_V4, RIGHT_V6, VethPair, enter, without_privilege};
-use rnic_steering::{Mode, ModePreference, Protocol, Steering, SteeringError, number_of_rx_queues};
+use common::{LEFT, LEFT_V4, RIGHT, RIGHT_V4, RIGHT_V6, VethPair, enter, without_privilege};
+use rnic_steering::{
+    Mode, ModePreference, Protocol, Steering, SteeringError, Tap, number_of_rx_queues,
+};
 
 const PORT: u16 = 7471;
 
@@ -239,4 +241,28 @@ fn unclaimed_traffic_reaches_the_kernel() {
             assert_eq!(counter(&steering, "pass_malformed"), 0);
         }
     }
+}
+
+#[test]
+fn a_tap_leaves_the_kernel_nothing_and_goes_when_dropped() {
+    let pair = VethPair::new(1, 1);
+    pair.enter_right();
+    let to = UdpSocket::bind((RIGHT_V4, PORT)).unwrap();
+    to.set_read_timeout(Some(Duration::from_millis(200)))
+        .unwrap();
+    pair.enter_left();
+    let from = UdpSocket::bind((LEFT_V4, 0)).unwrap();
+    let heard = || {
+        from.send_to(b"heard?", (RIGHT_V4, PORT)).unwrap();
+        to.recv(&mut [0; 16]).is_ok()
+    };
+    assert!(heard());
+    pair.enter_right();
+    let tap = Tap::attach(RIGHT, ModePreference::NativeOnly).unwrap();
+    assert!(!heard());
+    let counters = tap.counters();
+    assert_eq!(counters[0], ("redirected", 0));
+    assert!(counters[1].0 == "no_socket" && counters[1].1 > 0);
+    drop(tap);
+    assert!(heard());
 }

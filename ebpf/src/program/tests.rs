@@ -1,7 +1,9 @@
 //! Every way a frame can be parsed, by BPF_PROG_TEST_RUN: no interface and no traffic is needed,
 //! but root is.
 
-use aya::programs::{TestRun, TestRunOptions};
+use std::os::fd::AsFd;
+
+use aya::programs::{TestRun, TestRunOptions, Xdp};
 use etherparse::{PacketBuilder, VlanId};
 use rustix::net::{AddressFamily, SocketType};
 
@@ -55,7 +57,7 @@ impl Bench {
         let xdp: &mut Xdp = self
             .program
             .ebpf
-            .program_mut(self.variant.name())
+            .program_mut(name(self.variant))
             .unwrap()
             .try_into()
             .unwrap();
