@@ -12,8 +12,8 @@ use rnic_ipc::ring::{CqProducer, DoorbellConsumer, WorkQueueConsumer};
 use rnic_proto::Stag;
 
 use crate::capture::Capture;
-use crate::net::Path;
 use crate::region::RegionMemory;
+use rnic_net::Path;
 
 /// A request to a shard. Each is answered before the next is read.
 #[derive(Debug)]

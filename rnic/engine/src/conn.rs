@@ -12,16 +12,13 @@ use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
 use rnic_proto::mpa::startup::{Initiator, Responder};
 use userspace_tcp::{ConnId, FourTuple, Instant, TIMESTAMPS_LEN};
 
-use crate::net::{self, Path};
+use rnic_net::{Path, TCP_HEADER};
 
 pub(crate) use held::HeldFrames;
 #[cfg(test)]
 use inbound::OutsideWindow;
 pub(crate) use inbound::{Inbound, Memory, NewRange, SLICES_MAX};
 pub(crate) use table::ConnTable;
-
-/// Octets of a TCP header without options.
-const TCP_HEADER: usize = 20;
 
 /// One TCP connection and what it is for.
 #[derive(Debug)]
@@ -115,7 +112,7 @@ impl Conn {
             port,
             timestamps: false,
             // TCP has room for two segments in any case.
-            inbound: Inbound::new(window.max(2 * u32::from(mss_of(&path, &tuple)))),
+            inbound: Inbound::new(window.max(2 * u32::from(path.mss(tuple.remote.addr)))),
             phase,
             deadline: None,
             unheard: None,
@@ -128,7 +125,7 @@ impl Conn {
     /// Octets of all headers in front of a segment's payload.
     pub fn header_room(&self) -> usize {
         let options = if self.timestamps { TIMESTAMPS_LEN } else { 0 };
-        net::headers_len(&self.path, self.tuple.remote.addr) + TCP_HEADER + options
+        self.path.headers_len(self.tuple.remote.addr) + TCP_HEADER + options
     }
 
     /// MPA Request or Reply are what it waits for, and then for us: nothing longer may come.
@@ -146,16 +143,4 @@ impl Conn {
             _ => None,
         }
     }
-}
-
-/// The most TCP payload and options of one segment on this way, in octets: the IP MTU less IP and
-/// TCP headers (RFC 9293 section 3.7.1).
-pub(crate) fn mss_of(path: &Path, tuple: &FourTuple) -> u16 {
-    let ip = if tuple.remote.addr.is_ipv4() {
-        net::IPV4_HEADER
-    } else {
-        net::IPV6_HEADER
-    };
-    let octets = (path.mtu as usize).saturating_sub(ip + TCP_HEADER);
-    u16::try_from(octets).unwrap_or(u16::MAX)
 }

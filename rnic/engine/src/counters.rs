@@ -4,8 +4,8 @@
 use rnic_xsk::PortStatistics;
 use userspace_tcp::{ConnCounters, Counters as TcpCounters};
 
-use crate::net::Unusable;
 use crate::qp::QpCounters;
+use rnic_net::Unusable;
 
 /// What the shard itself counts; packets and connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

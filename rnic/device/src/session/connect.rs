@@ -3,9 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 
 use rnic_engine::command::Command;
-use rnic_engine::net::Path;
 use rnic_ipc::control::{MpaOptions, PRIVATE_DATA_MAX, QpState, Refusal, RefusalCode, Response};
 use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
+use rnic_net::Path;
 use rnic_prm::ListenGrant;
 
 use super::ClientSession;

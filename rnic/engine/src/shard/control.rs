@@ -12,11 +12,11 @@ use userspace_tcp::{ConnId, ConnOptions, ConnectError, Endpoint, FourTuple, Inst
 use super::startup::{depths, initiator_options};
 use super::{Client, Listener, QpSlot, Shard};
 use crate::command::{Answer, Command, CommandError};
-use crate::conn::{Conn, Phase, mss_of};
+use crate::conn::{Conn, Phase};
 use crate::counters;
-use crate::net::{self, Path};
 use crate::qp::{Qp, WrongQpState};
 use crate::stag::AddRegionError;
+use rnic_net::Path;
 
 /// The least IP MTU, in octets, over which connections are made: that of IPv4 hosts (RFC 791).
 const MTU_MIN: u32 = 576;
@@ -219,14 +219,13 @@ impl<P: Port> Shard<P> {
         mpa: &MpaOptions,
         private_data: &[u8],
     ) -> Result<(), CommandError> {
-        let link = net::headers_len(&path, tuple.remote.addr) - ip_header(&tuple);
         let most = self
             .ports
             .iter()
             .map(Port::frame_capacity)
             .min()
             .unwrap_or(0)
-            - link;
+            - path.link_len();
         if path.mtu < MTU_MIN || path.mtu as usize > most {
             return Err(CommandError::Invalid(format!(
                 "an IP MTU of {} octets to {}; {MTU_MIN} to {most} are supported",
@@ -245,7 +244,7 @@ impl<P: Port> Shard<P> {
             }));
         }
         let options = ConnOptions {
-            mss: mss_of(&path, &tuple),
+            mss: path.mss(tuple.remote.addr),
         };
         let id = self
             .stack
@@ -368,14 +367,6 @@ impl<P: Port> Shard<P> {
         self.make_ready(id);
         self.settle(num);
         Ok(())
-    }
-}
-
-fn ip_header(tuple: &FourTuple) -> usize {
-    if tuple.remote.addr.is_ipv4() {
-        net::IPV4_HEADER
-    } else {
-        net::IPV6_HEADER
     }
 }
 

@@ -3,11 +3,10 @@
 use std::collections::VecDeque;
 
 use rnic_xsk::{Frame, Port, XskError};
-use userspace_tcp::segment::CHECKSUM_OFFSET;
-use userspace_tcp::{ConnId, FourTuple, SegmentId, TcpHeader, Transmit, checksum};
+use userspace_tcp::{ConnId, FourTuple, SegmentId, TcpHeader, Transmit};
 
 use super::Shard;
-use crate::net::{self, Path};
+use rnic_net::{Path, Payload};
 
 /// Ways back that are remembered for segments of no connection. More than one batch of frames can
 /// cause.
@@ -138,13 +137,14 @@ impl<P: Port> Shard<P> {
             Some(conn) => Some((conn.path, conn.port)),
             None => self.link.way_back(&tuple),
         };
-        let (frame, owner, len, sum) = match payload {
+        let (frame, owner, payload) = match payload {
             Some(payload) => {
                 let owner = conn.map(|conn| (conn, payload.id));
-                (payload.buf, owner, payload.len as usize, payload.sum)
+                let (len, sum) = (payload.len as usize, payload.sum);
+                (payload.buf, owner, Payload { len, sum })
             }
             None => match self.pool.alloc() {
-                Some(frame) => (frame, None, 0, checksum::PartialSum::ZERO),
+                Some(frame) => (frame, None, Payload::default()),
                 None => {
                     self.counters.no_frame += 1;
                     return;
@@ -155,7 +155,7 @@ impl<P: Port> Shard<P> {
             self.counters.unsendable += 1;
             return self.give_back(frame, owner);
         };
-        match self.write_headers(frame, &path, &tuple, &header, len, sum) {
+        match self.write_headers(frame, &path, &tuple, &header, payload) {
             Ok(frame) => self.hand_over(frame, owner, port),
             Err(frame) => {
                 self.counters.unsendable += 1;
@@ -164,34 +164,24 @@ impl<P: Port> Shard<P> {
         }
     }
 
-    /// The frame with its headers in front of `len` octets of payload; as it was when they don't
-    /// fit, or the payload does not lie where they end.
+    /// The frame with its headers in front of the payload; as it was when they don't fit, or the
+    /// payload does not lie where they end.
     fn write_headers(
         &self,
         mut frame: Frame,
         path: &Path,
         tuple: &FourTuple,
         header: &TcpHeader,
-        len: usize,
-        payload: checksum::PartialSum,
+        payload: Payload,
     ) -> Result<Frame, Frame> {
-        let (source, destination) = (tuple.local.addr, tuple.remote.addr);
-        let tcp_len = header.header_len();
-        let before = net::headers_len(path, destination);
-        let total = before + tcp_len + len;
-        if total > frame.capacity() || (len > 0 && total != frame.len()) {
+        let total = path.headers_len(tuple.remote.addr) + header.header_len() + payload.len;
+        if total > frame.capacity() || (payload.len > 0 && total != frame.len()) {
             return Err(frame);
         }
         let octets = self.umem.bytes_mut(&mut frame);
-        let segment_len = tcp_len + len;
-        if net::emit(path, source, destination, segment_len, octets).is_none() {
+        if rnic_net::write_segment(path, tuple, header, payload, octets).is_none() {
             return Err(frame);
         }
-        let tcp = &mut octets[before..before + tcp_len];
-        header.emit(tcp);
-        let sum = checksum::pseudo(source, destination, segment_len) + checksum::sum(tcp) + payload;
-        tcp[CHECKSUM_OFFSET..CHECKSUM_OFFSET + 2]
-            .copy_from_slice(&checksum::fold(sum).to_be_bytes());
         frame.set_len(total);
         Ok(frame)
     }

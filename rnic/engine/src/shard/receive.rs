@@ -6,8 +6,7 @@ use rnic_xsk::{Frame, Port};
 use userspace_tcp::{ConnId, ConnOptions, NEW_RANGES_MAX, Received, Segment};
 
 use super::{RECEIVE_BATCH, Shard, memory};
-use crate::conn::{Conn, Memory, NewRange, Phase, SLICES_MAX, mss_of};
-use crate::net;
+use crate::conn::{Conn, Memory, NewRange, Phase, SLICES_MAX};
 
 impl<P: Port> Shard<P> {
     /// Takes a batch of frames from each port.
@@ -34,7 +33,7 @@ impl<P: Port> Shard<P> {
                 .saturating_add(self.now.as_nanos());
             capture.frame(time, false, octets);
         }
-        let parsed = match net::parse(octets, self.config.mtu) {
+        let parsed = match rnic_net::parse(octets, self.config.mtu) {
             Ok(parsed) => parsed,
             Err(reason) => {
                 self.counters.count_unusable(reason);
@@ -49,7 +48,7 @@ impl<P: Port> Shard<P> {
         };
         let tuple = parsed.tuple;
         let options = ConnOptions {
-            mss: mss_of(&parsed.path, &tuple),
+            mss: parsed.path.mss(tuple.remote.addr),
         };
         let received = self.stack.receive(self.now, tuple, &segment, options);
         let payload_at = parsed.tcp.end - segment.payload.len();

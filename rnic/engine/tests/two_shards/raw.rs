@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rnic_engine::net::{self, Path};
+use rnic_net::{Path, Payload};
 use rnic_proto::mpa::fpdu;
 use userspace_tcp::{
     Config, ConnId, ConnOptions, Event, FourTuple, Instant, Outgoing, Segment, Stack, TcpHeader,
@@ -114,7 +114,7 @@ impl Duel {
         let (hole, rest) = octets.split_at(size.min(octets.len()));
         self.send_segment(hole);
         let withheld = self.frames().pop().unwrap();
-        let parsed = net::parse(&withheld, 1500).unwrap();
+        let parsed = rnic_net::parse(&withheld, 1500).unwrap();
         let header = Segment::parse(&withheld[parsed.tcp.clone()])
             .unwrap()
             .header;
@@ -181,7 +181,7 @@ impl Duel {
         let mut frame = Vec::new();
         while self.side.wire.as_ref().unwrap().take(&mut frame) {
             worked = true;
-            let parsed = net::parse(&frame, 1500).unwrap();
+            let parsed = rnic_net::parse(&frame, 1500).unwrap();
             let segment = Segment::parse(&frame[parsed.tcp.clone()]).unwrap();
             let received = self
                 .stack
@@ -214,15 +214,11 @@ fn frame_of(segment: &Transmit<Vec<u8>>) -> Vec<u8> {
 }
 
 fn frame_with(tuple: &FourTuple, header: &TcpHeader, payload: &[u8]) -> Vec<u8> {
-    let (source, destination) = (tuple.local.addr, tuple.remote.addr);
-    let mut tcp = vec![0; header.header_len()];
-    header.emit(&mut tcp);
-    tcp.extend_from_slice(payload);
-    let sum = checksum::pseudo(source, destination, tcp.len()) + checksum::sum(&tcp);
-    tcp[16..18].copy_from_slice(&checksum::fold(sum).to_be_bytes());
-    let mut frame = vec![0; net::headers_len(&PATH, destination)];
-    net::emit(&PATH, source, destination, tcp.len(), &mut frame).unwrap();
-    frame.extend_from_slice(&tcp);
+    let mut frame = vec![0; PATH.headers_len(tuple.remote.addr) + header.header_len()];
+    let sum = checksum::sum(payload);
+    let len = payload.len();
+    rnic_net::write_segment(&PATH, tuple, header, Payload { len, sum }, &mut frame).unwrap();
+    frame.extend_from_slice(payload);
     frame
 }
 

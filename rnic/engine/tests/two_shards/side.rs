@@ -6,7 +6,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rnic_engine::command::{Answer, Command, CommandError, ShardEvent};
-use rnic_engine::net::Path;
 use rnic_engine::region::RegionMemory;
 use rnic_engine::shard::{Shard, ShardConfig};
 use rnic_ipc::control::{Access, Event, MpaOptions, QpAttributes, QpState};
@@ -17,6 +16,7 @@ use rnic_ipc::ring::{
 };
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::work::{Completion, Sge, WR_SIGNALED, WrOpcode};
+use rnic_net::Path;
 use rnic_proto::Stag;
 use rnic_xsk::{ChunkSize, MemoryPort, MemoryWire, Umem};
 use userspace_tcp::Instant;

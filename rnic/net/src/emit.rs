@@ -1,26 +1,48 @@
-//! Headers before a TCP segment.
+//! Headers of a TCP segment, and those before it.
 
 use std::net::IpAddr;
 
-use userspace_tcp::checksum;
+use userspace_tcp::checksum::{self, PartialSum};
+use userspace_tcp::segment::CHECKSUM_OFFSET;
+use userspace_tcp::{FourTuple, TcpHeader};
 
 use super::{
     ETHERNET_HEADER, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, HOP_LIMIT, IPV4_HEADER,
-    IPV6_HEADER, PROTOCOL_TCP, Path, VLAN_TAG,
+    PROTOCOL_TCP, Path, VLAN_TAG,
 };
 
-/// Octets of the Ethernet and IP headers in front of a TCP segment on this way.
-pub fn headers_len(path: &Path, remote: IpAddr) -> usize {
-    let link = ETHERNET_HEADER + if path.vlan.is_some() { VLAN_TAG } else { 0 };
-    link + if remote.is_ipv4() {
-        IPV4_HEADER
-    } else {
-        IPV6_HEADER
-    }
+/// The payload of a segment whose headers are to be written: it lies behind them already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Payload {
+    /// Octets.
+    pub len: usize,
+    /// The checksum's partial sum over them.
+    pub sum: PartialSum,
+}
+
+/// Writes all headers of a segment, checksums included, to the beginning of `out`; returns how many
+/// octets they are: [`Path::headers_len`] and [`TcpHeader::header_len`]. The payload itself is not
+/// looked at. None as in [`emit`].
+pub fn write_segment(
+    path: &Path,
+    tuple: &FourTuple,
+    header: &TcpHeader,
+    payload: Payload,
+    out: &mut [u8],
+) -> Option<usize> {
+    let (source, destination) = (tuple.local.addr, tuple.remote.addr);
+    let tcp_len = header.header_len();
+    let segment_len = tcp_len + payload.len;
+    let before = emit(path, source, destination, segment_len, out)?;
+    let tcp = out.get_mut(before..before + tcp_len)?;
+    header.emit(tcp);
+    let sum = checksum::pseudo(source, destination, segment_len) + checksum::sum(tcp) + payload.sum;
+    put(tcp, CHECKSUM_OFFSET, &checksum::fold(sum).to_be_bytes())?;
+    Some(before + tcp_len)
 }
 
 /// Writes the Ethernet and IP headers in front of a TCP segment of `segment_len` octets (header
-/// and payload) to the beginning of `out`; returns how many octets they are, [`headers_len`].
+/// and payload) to the beginning of `out`; returns how many octets they are, [`Path::headers_len`].
 ///
 /// IPv4 goes with Don't Fragment and identification 0 (RFC 6864 section 4.1). None when `out` is
 /// too short, the segment is longer than an IP packet can be, or the two addresses are of
@@ -32,7 +54,7 @@ pub fn emit(
     segment_len: usize,
     out: &mut [u8],
 ) -> Option<usize> {
-    let len = headers_len(path, remote);
+    let len = path.headers_len(remote);
     let out = out.get_mut(..len)?;
     let (link, ip) = match path.vlan {
         Some(tci) => {

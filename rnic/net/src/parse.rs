@@ -7,11 +7,8 @@ use userspace_tcp::{Endpoint, FourTuple, checksum};
 
 use super::{
     ETHERNET_HEADER, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, IPV4_HEADER, IPV6_HEADER,
-    PROTOCOL_TCP, Path, VLAN_TAG,
+    PROTOCOL_TCP, Path, TCP_HEADER, VLAN_TAG,
 };
-
-/// Octets of the least TCP header.
-const TCP_HEADER: usize = 20;
 
 /// What a frame with a whole TCP segment told.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,3 @@
-use std::net::IpAddr;
-
 use userspace_tcp::{Endpoint, Flags, FourTuple, TcpHeader, checksum};
 
 use super::*;
@@ -38,15 +36,11 @@ fn frame(path: &Path, tuple: &FourTuple, payload: &[u8]) -> Vec<u8> {
         flags: Flags::ACK,
         ..TcpHeader::default()
     };
-    let (source, destination) = (tuple.local.addr, tuple.remote.addr);
-    let mut segment = vec![0; header.header_len()];
-    header.emit(&mut segment);
-    segment.extend_from_slice(payload);
-    let sum = checksum::pseudo(source, destination, segment.len()) + checksum::sum(&segment);
-    segment[16..18].copy_from_slice(&checksum::fold(sum).to_be_bytes());
-    let mut out = vec![0; headers_len(path, destination)];
-    emit(path, source, destination, segment.len(), &mut out).unwrap();
-    out.extend_from_slice(&segment);
+    let mut out = vec![0; path.headers_len(tuple.remote.addr) + header.header_len()];
+    let sum = checksum::sum(payload);
+    let len = payload.len();
+    write_segment(path, tuple, &header, Payload { len, sum }, &mut out).unwrap();
+    out.extend_from_slice(payload);
     out
 }
 

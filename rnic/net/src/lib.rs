@@ -1,0 +1,77 @@
+//! Ethernet, one VLAN tag, IPv4 and IPv6 around a TCP segment (RFC 791, RFC 8200, IEEE 802.1Q).
+//!
+//! A received frame becomes a [`Received`] once, with its IP and TCP checksums verified over the
+//! whole segment; after that no length is checked again. [`write_segment`] puts all headers in front
+//! of a payload that lies where they end.
+//!
+//! Nothing here does I/O, allocates, or answers anything: ARP, ND and ICMP are the kernel's.
+#![forbid(unsafe_code)]
+
+mod emit;
+mod parse;
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
+
+pub use emit::{Payload, emit, write_segment};
+pub use parse::{Received, Unusable, parse};
+
+/// Octets of an Ethernet header without a VLAN tag.
+pub const ETHERNET_HEADER: usize = 14;
+/// Octets that a VLAN tag adds.
+pub const VLAN_TAG: usize = 4;
+/// Octets of an IPv4 header without options.
+pub const IPV4_HEADER: usize = 20;
+/// Octets of an IPv6 header without extension headers.
+pub const IPV6_HEADER: usize = 40;
+/// Octets of a TCP header without options.
+pub const TCP_HEADER: usize = 20;
+
+const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86dd;
+const ETHERTYPE_VLAN: u16 = 0x8100;
+const PROTOCOL_TCP: u8 = 6;
+/// The hop limit of what we send (RFC 1700's recommended default).
+const HOP_LIMIT: u8 = 64;
+
+/// How frames get to a peer: the link-layer addresses of the next hop, and the MTU of the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// Our interface's address.
+    pub src_mac: [u8; 6],
+    /// The next hop's address.
+    pub dst_mac: [u8; 6],
+    /// The Tag Control Information of the one VLAN tag, when there is one.
+    pub vlan: Option<u16>,
+    /// Largest IP packet, in octets.
+    pub mtu: u32,
+}
+
+impl Path {
+    /// Octets of the Ethernet and IP headers in front of a TCP segment to `remote`.
+    pub fn headers_len(&self, remote: IpAddr) -> usize {
+        self.link_len() + ip_header_len(remote)
+    }
+
+    /// Octets of the Ethernet header, VLAN tag included.
+    pub fn link_len(&self) -> usize {
+        ETHERNET_HEADER + if self.vlan.is_some() { VLAN_TAG } else { 0 }
+    }
+
+    /// The most TCP payload and options of one segment to `remote`, in octets: the MTU less IP and
+    /// TCP headers (RFC 9293 section 3.7.1, RFC 6691).
+    pub fn mss(&self, remote: IpAddr) -> u16 {
+        let octets = (self.mtu as usize).saturating_sub(ip_header_len(remote) + TCP_HEADER);
+        u16::try_from(octets).unwrap_or(u16::MAX)
+    }
+}
+
+/// Octets of the IP header that we send to this address.
+pub fn ip_header_len(remote: IpAddr) -> usize {
+    if remote.is_ipv4() {
+        IPV4_HEADER
+    } else {
+        IPV6_HEADER
+    }
+}
