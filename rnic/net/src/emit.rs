@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use userspace_tcp::checksum::{self, PartialSum};
 use userspace_tcp::segment::CHECKSUM_OFFSET;
-use userspace_tcp::{FourTuple, TcpHeader};
+use userspace_tcp::{Ecn, FourTuple, TcpHeader};
 
 use super::{
     ETHERNET_HEADER, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, HOP_LIMIT, IPV4_HEADER,
@@ -26,6 +26,7 @@ pub struct Payload {
 pub fn write_segment(
     path: &Path,
     tuple: &FourTuple,
+    ecn: Ecn,
     header: &TcpHeader,
     payload: Payload,
     out: &mut [u8],
@@ -33,7 +34,7 @@ pub fn write_segment(
     let (source, destination) = (tuple.local.addr, tuple.remote.addr);
     let tcp_len = header.header_len();
     let segment_len = tcp_len + payload.len;
-    let before = emit(path, source, destination, segment_len, out)?;
+    let before = emit(path, source, destination, ecn, segment_len, out)?;
     let tcp = out.get_mut(before..before + tcp_len)?;
     header.emit(tcp);
     let sum = checksum::pseudo(source, destination, segment_len) + checksum::sum(tcp) + payload.sum;
@@ -51,6 +52,7 @@ pub fn emit(
     path: &Path,
     local: IpAddr,
     remote: IpAddr,
+    ecn: Ecn,
     segment_len: usize,
     out: &mut [u8],
 ) -> Option<usize> {
@@ -77,7 +79,7 @@ pub fn emit(
     match (local, remote) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let total = u16::try_from(IPV4_HEADER + segment_len).ok()?;
-            put(ip, 0, &[0x45, 0])?;
+            put(ip, 0, &[0x45, ecn.bits()])?;
             put(ip, 2, &total.to_be_bytes())?;
             // Identification 0, Don't Fragment, offset 0.
             put(ip, 4, &[0, 0, 0x40, 0])?;
@@ -89,7 +91,7 @@ pub fn emit(
         }
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
             let payload = u16::try_from(segment_len).ok()?;
-            put(ip, 0, &[0x60, 0, 0, 0])?;
+            put(ip, 0, &[0x60, ecn.bits() << 4, 0, 0])?;
             put(ip, 4, &payload.to_be_bytes())?;
             put(ip, 6, &[PROTOCOL_TCP, HOP_LIMIT])?;
             put(ip, 8, &source.octets())?;

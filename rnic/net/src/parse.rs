@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
-use userspace_tcp::{Endpoint, FourTuple, checksum};
+use userspace_tcp::{Ecn, Endpoint, FourTuple, checksum};
 
 use super::{
     ETHERNET_HEADER, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, IPV4_HEADER, IPV6_HEADER,
@@ -17,6 +17,8 @@ pub struct Received {
     pub path: Path,
     /// Where the segment was sent to, and who sent it.
     pub tuple: FourTuple,
+    /// The packet's ECN field.
+    pub ecn: Ecn,
     /// The TCP segment within the frame; without the Ethernet padding behind it.
     pub tcp: Range<usize>,
 }
@@ -66,7 +68,12 @@ pub fn parse(frame: &[u8], mtu: u32) -> Result<Received, Unusable> {
         at += VLAN_TAG;
     }
     let packet = frame.get(at..).ok_or(Unusable::Truncated)?;
-    let (source_ip, destination_ip, tcp) = match ethertype {
+    let IpFields {
+        source: source_ip,
+        destination: destination_ip,
+        ecn,
+        tcp,
+    } = match ethertype {
         ETHERTYPE_IPV4 => ipv4(packet)?,
         ETHERTYPE_IPV6 => ipv6(packet)?,
         _ => return Err(Unusable::NotIp),
@@ -95,12 +102,19 @@ pub fn parse(frame: &[u8], mtu: u32) -> Result<Received, Unusable> {
             local: Endpoint::new(destination_ip, destination_port),
             remote: Endpoint::new(source_ip, source_port),
         },
+        ecn,
         tcp,
     })
 }
 
-/// Source, destination and the segment's place in the packet.
-type IpFields = (IpAddr, IpAddr, Range<usize>);
+/// What an IP header tells of a TCP segment.
+struct IpFields {
+    source: IpAddr,
+    destination: IpAddr,
+    ecn: Ecn,
+    /// The segment's place in the packet.
+    tcp: Range<usize>,
+}
 
 fn ipv4(packet: &[u8]) -> Result<IpFields, Unusable> {
     let version_length = array::<1>(packet, 0)?[0];
@@ -125,7 +139,12 @@ fn ipv4(packet: &[u8]) -> Result<IpFields, Unusable> {
     }
     let source = Ipv4Addr::from(array::<4>(packet, 12)?);
     let destination = Ipv4Addr::from(array::<4>(packet, 16)?);
-    Ok((source.into(), destination.into(), header..total))
+    Ok(IpFields {
+        source: source.into(),
+        destination: destination.into(),
+        ecn: Ecn::from_bits(array::<1>(packet, 1)?[0]),
+        tcp: header..total,
+    })
 }
 
 fn ipv6(packet: &[u8]) -> Result<IpFields, Unusable> {
@@ -141,7 +160,12 @@ fn ipv6(packet: &[u8]) -> Result<IpFields, Unusable> {
     }
     let source = Ipv6Addr::from(array::<16>(packet, 8)?);
     let destination = Ipv6Addr::from(array::<16>(packet, 24)?);
-    Ok((source.into(), destination.into(), IPV6_HEADER..total))
+    Ok(IpFields {
+        source: source.into(),
+        destination: destination.into(),
+        ecn: Ecn::from_bits(array::<1>(packet, 1)?[0] >> 4),
+        tcp: IPV6_HEADER..total,
+    })
 }
 
 /// Whether no TCP endpoint can have this address.

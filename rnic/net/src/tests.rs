@@ -1,4 +1,4 @@
-use userspace_tcp::{Endpoint, Flags, FourTuple, TcpHeader, checksum};
+use userspace_tcp::{Ecn, Endpoint, Flags, FourTuple, TcpHeader, checksum};
 
 use super::*;
 
@@ -30,6 +30,10 @@ fn tuple(v6: bool) -> FourTuple {
 
 /// A whole frame from `tuple.local` to `tuple.remote`.
 fn frame(path: &Path, tuple: &FourTuple, payload: &[u8]) -> Vec<u8> {
+    frame_with(path, tuple, Ecn::NotEct, payload)
+}
+
+fn frame_with(path: &Path, tuple: &FourTuple, ecn: Ecn, payload: &[u8]) -> Vec<u8> {
     let header = TcpHeader {
         source_port: tuple.local.port,
         destination_port: tuple.remote.port,
@@ -39,7 +43,7 @@ fn frame(path: &Path, tuple: &FourTuple, payload: &[u8]) -> Vec<u8> {
     let mut out = vec![0; path.headers_len(tuple.remote.addr) + header.header_len()];
     let sum = checksum::sum(payload);
     let len = payload.len();
-    write_segment(path, tuple, &header, Payload { len, sum }, &mut out).unwrap();
+    write_segment(path, tuple, ecn, &header, Payload { len, sum }, &mut out).unwrap();
     out.extend_from_slice(payload);
     out
 }
@@ -63,6 +67,23 @@ fn what_is_emitted_parses_and_leads_back() {
                 }
             );
             assert!(frame[received.tcp].ends_with(b"hello"));
+        }
+    }
+}
+
+#[test]
+fn the_ecn_field_goes_and_comes_and_touches_nothing_else() {
+    for v6 in [false, true] {
+        let plain = frame(&path(None), &tuple(v6), b"hello");
+        for ecn in [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce] {
+            let frame = frame_with(&path(None), &tuple(v6), ecn, b"hello");
+            let received = parse(&frame, 1500).unwrap();
+            assert_eq!(received.ecn, ecn);
+            let differ = |at: &usize| frame[*at] != plain[*at];
+            // TOS or traffic class, and the header checksum of IPv4.
+            let all: Vec<usize> = (0..frame.len()).filter(differ).collect();
+            let allowed: &[usize] = if v6 { &[15] } else { &[15, 24, 25] };
+            assert!(all.iter().all(|at| allowed.contains(at)), "{all:?}");
         }
     }
 }
@@ -137,22 +158,16 @@ fn other_protocols_are_not_ours() {
 
 #[test]
 fn emit_refuses_what_no_ip_packet_can_be() {
-    let (path, tuple) = (path(None), tuple(false));
     let mut out = [0; 64];
-    assert_eq!(
-        emit(&path, tuple.local.addr, tuple.remote.addr, 65_535, &mut out),
-        None
-    );
-    assert_eq!(
-        emit(
-            &path,
-            tuple.local.addr,
-            tuple.remote.addr,
-            20,
-            &mut out[..33]
-        ),
-        None
-    );
-    let other = self::tuple(true).local.addr;
-    assert_eq!(emit(&path, other, tuple.remote.addr, 20, &mut out), None);
+    let mut try_emit = |tuple: FourTuple, segment_len, room: usize| {
+        let (local, remote) = (tuple.local.addr, tuple.remote.addr);
+        let out = &mut out[..room];
+        emit(&path(None), local, remote, Ecn::NotEct, segment_len, out)
+    };
+    assert_eq!(try_emit(tuple(false), 20, 34), Some(34));
+    assert_eq!(try_emit(tuple(false), 65_535, 64), None);
+    assert_eq!(try_emit(tuple(false), 20, 33), None);
+    let mut mixed = tuple(false);
+    mixed.local = tuple(true).local;
+    assert_eq!(try_emit(mixed, 20, 64), None);
 }

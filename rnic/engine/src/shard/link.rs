@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use rnic_xsk::{Frame, Port, XskError};
-use userspace_tcp::{ConnId, FourTuple, SegmentId, TcpHeader, Transmit};
+use userspace_tcp::{ConnId, Ecn, FourTuple, SegmentId, TcpHeader, Transmit};
 
 use super::Shard;
 use rnic_net::{Path, Payload};
@@ -131,6 +131,7 @@ impl<P: Port> Shard<P> {
             tuple,
             header,
             payload,
+            ecn,
             ..
         } = segment;
         let way = match conn.and_then(|id| self.conns.get(id)) {
@@ -155,7 +156,7 @@ impl<P: Port> Shard<P> {
             self.counters.unsendable += 1;
             return self.give_back(frame, owner);
         };
-        match self.write_headers(frame, &path, &tuple, &header, payload) {
+        match self.write_headers(frame, &path, &tuple, ecn, &header, payload) {
             Ok(frame) => self.hand_over(frame, owner, port),
             Err(frame) => {
                 self.counters.unsendable += 1;
@@ -171,6 +172,7 @@ impl<P: Port> Shard<P> {
         mut frame: Frame,
         path: &Path,
         tuple: &FourTuple,
+        ecn: Ecn,
         header: &TcpHeader,
         payload: Payload,
     ) -> Result<Frame, Frame> {
@@ -179,7 +181,7 @@ impl<P: Port> Shard<P> {
             return Err(frame);
         }
         let octets = self.umem.bytes_mut(&mut frame);
-        if rnic_net::write_segment(path, tuple, header, payload, octets).is_none() {
+        if rnic_net::write_segment(path, tuple, ecn, header, payload, octets).is_none() {
             return Err(frame);
         }
         frame.set_len(total);

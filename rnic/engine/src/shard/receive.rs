@@ -46,6 +46,7 @@ impl<P: Port> Shard<P> {
             self.counters.tcp_malformed += 1;
             return self.pool.free(frame);
         };
+        let segment = segment.with_ecn(parsed.ecn);
         let tuple = parsed.tuple;
         let options = ConnOptions {
             mss: parsed.path.mss(tuple.remote.addr),

@@ -7,8 +7,8 @@ use std::time::Duration;
 use rnic_net::{Path, Payload};
 use rnic_proto::mpa::fpdu;
 use userspace_tcp::{
-    Config, ConnId, ConnOptions, Event, FourTuple, Instant, Outgoing, Segment, Stack, TcpHeader,
-    Transmit, checksum,
+    Config, ConnId, ConnOptions, Ecn, Event, FourTuple, Instant, Outgoing, Segment, Stack,
+    TcpHeader, Transmit, checksum,
 };
 
 use crate::side::{Side, SideConfig};
@@ -217,7 +217,15 @@ fn frame_with(tuple: &FourTuple, header: &TcpHeader, payload: &[u8]) -> Vec<u8> 
     let mut frame = vec![0; PATH.headers_len(tuple.remote.addr) + header.header_len()];
     let sum = checksum::sum(payload);
     let len = payload.len();
-    rnic_net::write_segment(&PATH, tuple, header, Payload { len, sum }, &mut frame).unwrap();
+    rnic_net::write_segment(
+        &PATH,
+        tuple,
+        Ecn::NotEct,
+        header,
+        Payload { len, sum },
+        &mut frame,
+    )
+    .unwrap();
     frame.extend_from_slice(payload);
     frame
 }
