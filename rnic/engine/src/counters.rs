@@ -38,6 +38,8 @@ pub struct ShardCounters {
     pub transmit_full: u64,
     /// Segments that could not be sent: no way back is known, or the headers don't fit.
     pub unsendable: u64,
+    /// Retransmissions for which only the header fields that changed were written (RFC 1624).
+    pub headers_rewritten: u64,
     /// Times that a port could not be flushed (interface down or gone).
     pub flush_failed: u64,
     /// Clients whose rings were at fault.
@@ -118,6 +120,7 @@ pub(crate) fn named(
     put("no_frame", shard.no_frame);
     put("transmit_full", shard.transmit_full);
     put("unsendable", shard.unsendable);
+    put("headers_rewritten", shard.headers_rewritten);
     put("flush_failed", shard.flush_failed);
     put("client_faults", shard.client_faults);
     put("connections", levels.connections as u64);

@@ -9,6 +9,7 @@
 
 mod emit;
 mod parse;
+mod rewrite;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ use std::net::IpAddr;
 
 pub use emit::{Payload, emit, write_segment};
 pub use parse::{Received, Unusable, parse};
+pub use rewrite::rewrite_segment;
 
 /// Octets of an Ethernet header without a VLAN tag.
 pub const ETHERNET_HEADER: usize = 14;

@@ -5,7 +5,7 @@ use super::*;
 const A: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const B: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
-fn path(vlan: Option<u16>) -> Path {
+pub(crate) fn path(vlan: Option<u16>) -> Path {
     Path {
         src_mac: A,
         dst_mac: B,
@@ -14,7 +14,7 @@ fn path(vlan: Option<u16>) -> Path {
     }
 }
 
-fn tuple(v6: bool) -> FourTuple {
+pub(crate) fn tuple(v6: bool) -> FourTuple {
     let addr = |last: u8| -> IpAddr {
         if v6 {
             [0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(last)].into()

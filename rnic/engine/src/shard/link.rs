@@ -31,6 +31,17 @@ struct WayBack {
     port: usize,
 }
 
+/// What goes in front of a payload.
+#[derive(Debug)]
+struct Head {
+    tuple: FourTuple,
+    ecn: Ecn,
+    header: TcpHeader,
+    payload: Payload,
+    /// The frame has the headers of an earlier transmission.
+    rewrite: bool,
+}
+
 impl Link {
     pub fn new(frames: usize, ports: usize) -> Self {
         Self {
@@ -126,26 +137,26 @@ impl<P: Port> Shard<P> {
     }
 
     fn send_segment(&mut self, segment: Transmit<Frame>) {
-        let Transmit {
-            conn,
-            tuple,
-            header,
-            payload,
-            ecn,
-            ..
-        } = segment;
-        let way = match conn.and_then(|id| self.conns.get(id)) {
+        let way = match segment.conn.and_then(|id| self.conns.get(id)) {
             Some(conn) => Some((conn.path, conn.port)),
-            None => self.link.way_back(&tuple),
+            None => self.link.way_back(&segment.tuple),
         };
-        let (frame, owner, payload) = match payload {
+        let mut head = Head {
+            tuple: segment.tuple,
+            ecn: segment.ecn,
+            header: segment.header,
+            payload: Payload::default(),
+            rewrite: false,
+        };
+        let (frame, owner) = match segment.payload {
             Some(payload) => {
-                let owner = conn.map(|conn| (conn, payload.id));
-                let (len, sum) = (payload.len as usize, payload.sum);
-                (payload.buf, owner, Payload { len, sum })
+                head.payload.len = payload.len as usize;
+                head.payload.sum = payload.sum;
+                head.rewrite = payload.retransmission;
+                (payload.buf, segment.conn.map(|conn| (conn, payload.id)))
             }
             None => match self.pool.alloc() {
-                Some(frame) => (frame, None, Payload::default()),
+                Some(frame) => (frame, None),
                 None => {
                     self.counters.no_frame += 1;
                     return;
@@ -156,7 +167,7 @@ impl<P: Port> Shard<P> {
             self.counters.unsendable += 1;
             return self.give_back(frame, owner);
         };
-        match self.write_headers(frame, &path, &tuple, ecn, &header, payload) {
+        match self.write_headers(frame, &path, &head) {
             Ok(frame) => self.hand_over(frame, owner, port),
             Err(frame) => {
                 self.counters.unsendable += 1;
@@ -168,20 +179,30 @@ impl<P: Port> Shard<P> {
     /// The frame with its headers in front of the payload; as it was when they don't fit, or the
     /// payload does not lie where they end.
     fn write_headers(
-        &self,
+        &mut self,
         mut frame: Frame,
         path: &Path,
-        tuple: &FourTuple,
-        ecn: Ecn,
-        header: &TcpHeader,
-        payload: Payload,
+        head: &Head,
     ) -> Result<Frame, Frame> {
-        let total = path.headers_len(tuple.remote.addr) + header.header_len() + payload.len;
+        let Head {
+            tuple,
+            ecn,
+            header,
+            payload,
+            rewrite,
+        } = head;
+        let headers = path.headers_len(tuple.remote.addr) + header.header_len();
+        let total = headers + payload.len;
         if total > frame.capacity() || (payload.len > 0 && total != frame.len()) {
             return Err(frame);
         }
         let octets = self.umem.bytes_mut(&mut frame);
-        if rnic_net::write_segment(path, tuple, ecn, header, payload, octets).is_none() {
+        let rewritten = *rewrite
+            && rnic_net::rewrite_segment(path, tuple, *ecn, header, payload.len, octets).is_some();
+        self.counters.headers_rewritten += u64::from(rewritten);
+        if !rewritten
+            && rnic_net::write_segment(path, tuple, *ecn, header, *payload, octets).is_none()
+        {
             return Err(frame);
         }
         frame.set_len(total);

@@ -6,6 +6,7 @@
 mod hostile;
 mod link;
 mod nudge;
+mod packets;
 mod random;
 mod raw;
 mod side;

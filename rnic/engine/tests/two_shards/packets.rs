@@ -1,0 +1,50 @@
+//! What is around the segments: headers of retransmissions.
+
+use std::time::Duration;
+
+use rnic_ipc::work::WrOpcode;
+
+use crate::link::Impairment;
+use crate::side::{MEMORY, SideConfig, pattern};
+use crate::world::World;
+
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// A link that loses frames and does nothing else to them.
+const LOSSY: Impairment = Impairment {
+    loss: 30,
+    ..Impairment::NONE
+};
+
+fn transfer(world: &mut World) {
+    const LEN: usize = MEMORY / 2;
+    let (qp, _) = world.connect();
+    world.a.fill(0, LEN, 3);
+    let stag = world.b.stag;
+    world.a.post_work(qp, WrOpcode::Write, 1, 0, (stag, 0), LEN);
+    let last = LEN - 1;
+    let end = pattern(LEN, 3)[last];
+    assert!(world.run_until(PATIENCE, |w| w.b.read(last, 1) == [end]));
+    world.run_for(Duration::from_secs(5));
+    assert!(world.b.read(0, LEN) == pattern(LEN, 3));
+    world.assert_no_frame_lost();
+}
+
+#[test]
+fn retransmissions_rewrite_their_headers_and_every_checksum_is_right() {
+    for (v6, timestamps) in [(false, false), (false, true), (true, false), (true, true)] {
+        let sides = [(); 2].map(|()| {
+            let mut config = SideConfig::default();
+            config.shard.tcp.timestamps = timestamps;
+            config
+        });
+        let [a, b] = sides;
+        let mut world = World::with(7, LOSSY, a, b, v6);
+        transfer(&mut world);
+        let resent = world.a.counter("tcp_retransmits");
+        assert!(resent > 0, "nothing was lost");
+        assert_eq!(world.a.counter("headers_rewritten"), resent);
+        assert_eq!(world.b.counter("rx_bad_tcp_checksum"), 0);
+        assert_eq!(world.b.counter("rx_bad_ip_checksum"), 0);
+    }
+}
