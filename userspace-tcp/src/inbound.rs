@@ -1,41 +1,36 @@
-//! The receiving half of a connection: what has come (RFC 9293 section 3.10.7.4), the window
-//! (section 3.8.6) and when to acknowledge (RFC 5681 section 4.2, RFC 2018).
+//! The receiving half of a connection: what has come (RFC 9293 section 3.10.7.4), the window, and
+//! the acknowledgments.
 //!
-//! It keeps no octet, only which ones have come. The window's right edge never moves back.
+//! It keeps no octet, only which ones have come; each is new to the layer above once.
 
+mod due;
+mod reports;
 #[cfg(test)]
 mod tests;
+mod window;
 
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::config::Config;
 use crate::interface::{NewRange, NewRanges};
-use crate::options::{SACK_BLOCKS_MAX, SackBlock, SackBlocks};
+use crate::options::SackBlocks;
 use crate::pool::RangePool;
 use crate::ranges::RangeSet;
 use crate::seq::{Position, SeqNum, Space, StreamOffset};
 use crate::time::Instant;
+use due::AckDue;
+use reports::{Held, Reports};
+use window::Window;
+pub(crate) use window::{WINDOW_SHIFT_MAX, WindowPlan};
 
-/// RFC 7323 section 2.3.
-pub(crate) const WINDOW_SHIFT_MAX: u8 = 14;
-
-/// RFC 7323 section 2.3: the window must stay below 2^30 octets.
-const WINDOW_MAX: u32 = 1 << 30;
-
-/// In-order segments of any size after which an acknowledgment goes out at once: a sender whose
-/// queue counts segments must not wait for a delayed acknowledgment when they are small.
-const ACK_EVERY_SEGMENTS: u32 = 8;
-
-/// What counts as a full segment before a longer one was seen (the default MSS of RFC 9293).
-const FULL_SEGMENT_MIN: u32 = 536;
-
-/// When to acknowledge.
+/// The part of the sequence space that a segment takes behind its SYN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ack {
-    None,
-    Delayed(Instant),
-    Now,
+pub(crate) struct Text {
+    /// Its position; negative: before the SYN.
+    pub(crate) start: i64,
+    /// Octets of payload.
+    pub(crate) len: u32,
+    pub(crate) fin: bool,
 }
 
 /// What a segment's octets did.
@@ -57,71 +52,12 @@ pub(crate) struct Inbound {
     next: Position,
     /// Received beyond `next`.
     held: RangeSet,
-    /// Where the latest out-of-order segments began, latest first: the order of SACK blocks.
-    recent: [Position; SACK_BLOCKS_MAX],
     fin: Option<Position>,
     fin_taken: bool,
-    /// The layer above needs nothing before this.
-    consumed: Position,
-    /// Octets that may lie beyond `consumed`.
-    limit: u32,
-    shift: u8,
-    /// The greatest right edge ever announced.
-    edge: Position,
-    /// The peer's full segment, as far as it was seen.
-    full_segment: u32,
-    /// Our own full segment size, for SWS avoidance.
-    emss: u32,
-    unacked_octets: u32,
-    unacked_segments: u32,
-    ack: Ack,
-    /// A pure ACK with SACK blocks is due: segments with payload can't carry them.
-    sack_due: bool,
-    sack: bool,
+    window: Window,
+    due: AckDue,
+    reports: Reports,
     last_ack_sent: Position,
-}
-
-/// How a receive window is announced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct WindowPlan {
-    limit: u32,
-    shift: u8,
-}
-
-impl WindowPlan {
-    /// What a SYN offers. The window holds two segments at least, so that silly window avoidance
-    /// never keeps the last one shut.
-    pub(crate) fn new(config: &Config, mss: u16) -> Self {
-        let limit = config
-            .receive_window
-            .max(2 * u32::from(mss))
-            .min(WINDOW_MAX);
-        let mut shift = 0;
-        while config.window_scale && limit >> shift > u32::from(u16::MAX) {
-            shift += 1;
-        }
-        Self {
-            limit: limit.min(u32::from(u16::MAX) << shift),
-            shift,
-        }
-    }
-
-    /// The peer does not scale.
-    pub(crate) fn unscaled(self) -> Self {
-        Self {
-            limit: self.limit.min(u32::from(u16::MAX)),
-            shift: 0,
-        }
-    }
-
-    pub(crate) fn shift(self) -> u8 {
-        self.shift
-    }
-
-    /// The window field of a SYN, which is never scaled (RFC 7323 section 2.2).
-    pub(crate) fn syn_field(self) -> u16 {
-        u16::try_from(self.limit).unwrap_or(u16::MAX)
-    }
 }
 
 impl Inbound {
@@ -131,27 +67,13 @@ impl Inbound {
             space: Space::new(irs),
             next: 1,
             held: RangeSet::default(),
-            recent: [0; SACK_BLOCKS_MAX],
             fin: None,
             fin_taken: false,
-            consumed: 1,
-            limit: plan.limit,
-            shift: plan.shift,
-            edge: 1 + u64::from(plan.syn_field()),
-            full_segment: FULL_SEGMENT_MIN,
-            emss,
-            unacked_octets: 0,
-            unacked_segments: 0,
-            ack: Ack::None,
-            sack_due: false,
-            sack,
+            window: Window::new(plan, emss),
+            due: AckDue::default(),
+            reports: Reports::new(sack),
             last_ack_sent: 1,
         }
-    }
-
-    /// The connection is gone: what it borrowed goes back.
-    pub(crate) fn clear(&mut self, pool: &mut RangePool) {
-        self.held.clear(pool);
     }
 
     /// RCV.NXT on the wire.
@@ -186,186 +108,182 @@ impl Inbound {
         let next = self.next.cast_signed();
         let end = start + len.cast_signed();
         let reaches = if len == 0 { start >= next } else { end > next };
-        reaches && start <= self.edge.max(self.next).cast_signed()
+        reaches && start <= self.window.edge().max(self.next).cast_signed()
     }
 
     /// Whether a sequence number lies in the window (for RST, RFC 5961 section 3.2).
     pub(crate) fn in_window(&self, start: i64) -> bool {
-        start >= self.next.cast_signed() && start < self.edge.max(self.next + 1).cast_signed()
+        let edge = self.window.edge().max(self.next + 1);
+        start >= self.next.cast_signed() && start < edge.cast_signed()
     }
 
-    /// Takes the octets of an acceptable segment at `start`, and its FIN.
+    /// Takes the octets of an acceptable segment, and its FIN.
     pub(crate) fn accept(
         &mut self,
         now: Instant,
-        start: i64,
-        len: u32,
-        fin: bool,
+        text: Text,
         ack_delay: Duration,
         pool: &mut RangePool,
     ) -> Accepted {
+        let Text { start, len, fin } = text;
         let mut accepted = Accepted::default();
         if len == 0 && !fin {
             return accepted;
         }
         let stop = start.saturating_add(i64::from(len)).max(0).cast_unsigned();
         let first = start.max(0).cast_unsigned().max(self.next);
-        let last = stop.min(self.edge).min(self.fin.unwrap_or(Position::MAX));
+        let last = stop
+            .min(self.window.edge())
+            .min(self.fin.unwrap_or(Position::MAX));
         let before = self.next;
         let had_hole = !self.held.is_empty();
         accepted.out_of_order = first > self.next;
+        let again = self.first_again(start, stop);
         if first == self.next && first < last && !had_hole {
             accepted.new.push(new_range(&(first..last), start));
             self.next = last;
         } else if first < last {
-            self.held.make_room(pool);
-            let Ok(gaps) = self.held.insert(first..last, self.next) else {
-                accepted.full = true;
-                self.ack_at_once();
-                return accepted;
+            let gaps = if accepted.out_of_order {
+                let Ok(gaps) = self.held.insert(first..last, pool) else {
+                    accepted.full = true;
+                    self.ack_at_once();
+                    return accepted;
+                };
+                self.report_out_of_order(gaps.as_slice().last());
+                gaps
+            } else {
+                let (gaps, end) = self.held.join_front(first..last, pool);
+                self.next = end;
+                if self.held.is_empty() {
+                    self.reports.nothing_held();
+                }
+                gaps
             };
             for gap in gaps.as_slice() {
                 accepted.new.push(new_range(gap, start));
-            }
-            if first > self.next {
-                self.remember(first);
-            } else if let Some(end) = self.held.take_front(self.next) {
-                self.next = end;
-                self.held.settle(pool);
             }
         }
         if fin {
             self.note_fin(stop);
         }
         accepted.closed = self.take_fin();
-        self.full_segment = self.full_segment.max(len);
-        let plain = !accepted.out_of_order && !had_hole && !fin && self.next > before;
-        if plain {
-            self.unacked_octets = self.unacked_octets.saturating_add(len);
-            self.unacked_segments += 1;
-            let many = self.unacked_segments >= ACK_EVERY_SEGMENTS;
-            if many || self.unacked_octets >= 2 * self.full_segment {
-                self.ack = Ack::Now;
-            } else if self.ack == Ack::None {
-                self.ack = Ack::Delayed(now + ack_delay);
-            }
+        self.report_again(again.as_ref());
+        if !accepted.out_of_order && !had_hole && !fin && again.is_none() && self.next > before {
+            self.due.in_order(now, len, ack_delay);
         } else {
             self.ack_at_once();
         }
         accepted
     }
 
+    /// A segment that is not accepted takes `len` sequence numbers from `start`: what of it had
+    /// come before is reported.
+    pub(crate) fn came_again(&mut self, start: i64, len: u64) {
+        let stop = start.saturating_add_unsigned(len).max(0).cast_unsigned();
+        let again = self.first_again(start, stop);
+        self.report_again(again.as_ref());
+    }
+
     /// The layer above needs nothing before `offset`. Positions not received yet count as the last
     /// received one.
     pub(crate) fn consume(&mut self, offset: StreamOffset) {
         let position = offset.saturating_add(1).min(self.in_order_to() + 1);
-        self.consumed = self.consumed.max(position);
-        // The peer may be waiting: tell it without being asked when the window that it knows of is
-        // less than half open, or too small for what it may want to send.
-        let known = self.edge.saturating_sub(self.next);
-        let low = u64::from(self.limit / 2).max(2 * u64::from(self.emss));
-        if self.offered_edge() > self.edge && known < low && !self.fin_taken {
-            self.ack = Ack::Now;
+        if self.window.consume(position, self.next) && !self.fin_taken {
+            self.due.at_once();
         }
     }
 
     /// An acknowledgment goes out as soon as possible.
     pub(crate) fn ack_at_once(&mut self) {
-        self.ack = Ack::Now;
-        self.sack_due = self.sack && !self.held.is_empty();
+        self.due.at_once();
+        let held = Held {
+            space: self.space,
+            next: self.next,
+            ranges: &self.held,
+        };
+        self.reports.at_once(&held);
     }
 
+    /// An acknowledgment is due, on whatever goes out next.
     pub(crate) fn ack_due(&self) -> bool {
-        self.ack == Ack::Now
+        self.due.is_now()
     }
 
-    pub(crate) fn sack_due(&self) -> bool {
-        self.sack_due
+    /// An acknowledgment is due that must not carry payload.
+    pub(crate) fn pure_ack_due(&self) -> bool {
+        self.reports.due()
     }
 
     pub(crate) fn ack_deadline(&self) -> Option<Instant> {
-        match self.ack {
-            Ack::Delayed(at) => Some(at),
-            Ack::None | Ack::Now => None,
-        }
+        self.due.deadline()
     }
 
-    /// The time of a delayed acknowledgment has come.
+    /// The time of a delayed acknowledgment may have come.
     pub(crate) fn advance(&mut self, now: Instant) {
-        if self.ack_deadline().is_some_and(|at| at <= now) {
-            self.ack = Ack::Now;
-        }
+        self.due.advance(now);
     }
 
     /// The window field of a segment that goes out now with RCV.NXT as its acknowledgment.
     pub(crate) fn acknowledge(&mut self) -> u16 {
-        let edge = self.offered_edge();
-        // Rounded down: an edge that the field can't name exactly is still honoured on arrival
-        // (RFC 7323 section 2.4).
-        let field = edge.saturating_sub(self.next) >> self.shift;
-        let field = u16::try_from(field).unwrap_or(u16::MAX);
-        self.edge = self.edge.max(self.next + (u64::from(field) << self.shift));
         self.last_ack_sent = self.next;
-        self.ack = Ack::None;
-        self.unacked_octets = 0;
-        self.unacked_segments = 0;
-        field
+        self.due.sent();
+        self.window.announce(self.next)
     }
 
-    /// The SACK blocks of a pure ACK (RFC 2018 section 4): the latest received first.
-    pub(crate) fn sack_blocks(&mut self) -> SackBlocks {
-        self.sack_due = false;
-        let mut blocks = SackBlocks::default();
-        if !self.sack {
-            return blocks;
-        }
-        let mut reported = [0; SACK_BLOCKS_MAX];
-        let recent = self
-            .recent
-            .iter()
-            .filter_map(|&at| self.held.containing(at));
-        for range in recent.chain(self.held.as_slice().iter().rev().cloned()) {
-            let count = blocks.as_slice().len();
-            if count == SACK_BLOCKS_MAX {
-                break;
-            }
-            // No range begins at 0, where the SYN is.
-            if !reported.contains(&range.start) {
-                reported[count] = range.start;
-                let (left, right) = (self.space.wire(range.start), self.space.wire(range.end));
-                blocks.push(SackBlock { left, right });
-            }
-        }
-        blocks
+    /// The SACK blocks of an acknowledgment without payload that has place for `room` of them.
+    pub(crate) fn sack_blocks(&mut self, room: usize) -> SackBlocks {
+        let held = Held {
+            space: self.space,
+            next: self.next,
+            ranges: &self.held,
+        };
+        self.reports.blocks(room, &held)
     }
 
-    /// The right edge to announce: moved on only by a worthwhile step (RFC 9293
-    /// section 3.8.6.2.2), never back.
-    fn offered_edge(&self) -> Position {
-        let wanted = self.consumed + u64::from(self.limit);
-        let step = u64::from((self.limit / 2).min(self.emss));
-        if wanted >= self.edge + step {
-            wanted
+    /// The connection is over: gives back what was lent.
+    pub(crate) fn clear(&mut self, pool: &mut RangePool) {
+        self.held.clear(pool);
+        self.reports.nothing_held();
+    }
+
+    /// The first octets from `start` up to `stop` that had come before.
+    fn first_again(&self, start: i64, stop: Position) -> Option<Range<Position>> {
+        // No octet stands before 1, where the SYN is.
+        let start = start.max(1).cast_unsigned();
+        let known = if start < self.next {
+            start..self.next
+        } else if self.held.is_empty() {
+            return None;
         } else {
-            self.edge
+            self.held.overlapping(start..stop)?
+        };
+        let again = known.start.max(start)..known.end.min(stop);
+        (!again.is_empty()).then_some(again)
+    }
+
+    fn report_again(&mut self, again: Option<&Range<Position>>) {
+        if let Some(again) = again {
+            let (left, right) = (self.space.wire(again.start), self.space.wire(again.end));
+            self.reports.duplicate(left, right);
         }
     }
 
-    fn remember(&mut self, position: Position) {
-        if self.recent[0] != position {
-            self.recent.rotate_right(1);
-            self.recent[0] = position;
+    fn report_out_of_order(&mut self, grown: Option<&Range<Position>>) {
+        self.reports.out_of_order();
+        if let Some(part) = grown {
+            let held = Held {
+                space: self.space,
+                next: self.next,
+                ranges: &self.held,
+            };
+            self.reports.grew(self.space.wire(part.start), &held);
         }
     }
 
     /// A FIN counts when it is within reach and nothing lies behind it.
     fn note_fin(&mut self, at: Position) {
-        let highest = self
-            .held
-            .as_slice()
-            .last()
-            .map_or(self.next, |range| range.end);
-        if self.fin.is_none() && at >= highest && at <= self.edge.max(self.next) {
+        let highest = self.held.end().unwrap_or(self.next);
+        if self.fin.is_none() && at >= highest && at <= self.window.edge().max(self.next) {
             self.fin = Some(at);
         }
     }

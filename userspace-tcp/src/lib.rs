@@ -36,12 +36,13 @@
 //! half-open and overdue, then SYNs are dropped and [`Stack::connect`] refuses). Half-open
 //! connections: the listener's backlog (then the oldest gives way if its SYN-ACK has timed out, else
 //! SYNs are dropped). Send queue: [`Config::send_queue_segments`] (then [`SendRefusal::QueueFull`]).
-//! Separate out-of-order ranges: 32 of each connection (then the segment is dropped). Resets to
+//! Separate out-of-order ranges: 1024 of each connection, but 64 when a thousand connections have
+//! more than that at the same time (then the segment is dropped). Resets to
 //! strangers: [`Config::resets_per_second`]. Answers to segments that only provoke: ten a second of
 //! each connection. Events: at most four of each connection.
 //!
 //! # Not done
-//! ICMP errors and path MTU discovery, keep-alive, ECN, SYN cookies, Fast Open, D-SACK, RACK and
+//! ICMP errors and path MTU discovery, keep-alive, ECN, SYN cookies, Fast Open, RACK and
 //! tail loss probes, the urgent pointer (urgent octets are octets of the stream), octets on a SYN
 //! (the peer sends them again). A reset in TIME-WAIT is ignored (RFC 1337), not obeyed.
 #![forbid(unsafe_code)]

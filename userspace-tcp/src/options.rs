@@ -148,10 +148,14 @@ impl Options {
         len
     }
 
+    /// SACK blocks that find place beside the other options.
+    pub(crate) fn sack_room(&self) -> usize {
+        (OPTIONS_MAX - self.fixed_len()).saturating_sub(4) / 8
+    }
+
     fn sack_blocks_that_fit(&self) -> &[SackBlock] {
-        let room = (OPTIONS_MAX - self.fixed_len()).saturating_sub(4) / 8;
         let blocks = self.sack.as_slice();
-        &blocks[..blocks.len().min(room)]
+        &blocks[..blocks.len().min(self.sack_room())]
     }
 
     /// Writes [`Options::len`] octets to the start of `out`.

@@ -90,24 +90,50 @@ impl<T> QueuePool<T> {
     }
 }
 
-/// Sets of [`RANGES_MAX`] ranges and the one more that waits at the front for being taken away.
-#[derive(Debug, Default)]
-pub(crate) struct RangePool(Pool<Vec<Range<Position>>>);
+/// Connections that may have more than [`RANGES_FEW`] ranges at the same time.
+const WIDE_MAX: usize = 1024;
+
+/// Ranges for which a connection always finds room.
+const RANGES_FEW: usize = QUEUE_MIN * QUEUE_GROWTH;
+
+/// Sets of at most [`RANGES_MAX`] ranges, in a few sizes.
+#[derive(Debug)]
+pub(crate) struct RangePool {
+    sets: QueuePool<Range<Position>>,
+    /// Sets that are out and have room for more than [`RANGES_FEW`].
+    wide: usize,
+}
+
+impl Default for RangePool {
+    fn default() -> Self {
+        Self {
+            sets: QueuePool::new(RANGES_MAX),
+            wide: 0,
+        }
+    }
+}
 
 impl RangePool {
-    /// Gives `ranges` room for all that there may be.
-    pub(crate) fn make_room(&mut self, ranges: &mut Vec<Range<Position>>) {
-        if ranges.capacity() == 0 {
-            *ranges = self.0.take(|| Vec::with_capacity(RANGES_MAX + 1));
+    /// Gives `ranges` room for one more; `false` when it has had all that it can get.
+    pub(crate) fn make_room(&mut self, ranges: &mut VecDeque<Range<Position>>) -> bool {
+        let widens = ranges.len() == RANGES_FEW && !is_wide(ranges);
+        if ranges.len() >= RANGES_MAX || (widens && self.wide >= WIDE_MAX) {
+            return false;
         }
+        self.wide += usize::from(widens);
+        self.sets.make_room(ranges);
+        true
     }
 
     /// Takes the storage of `ranges` back if it is empty.
-    pub(crate) fn settle(&mut self, ranges: &mut Vec<Range<Position>>) {
-        if ranges.is_empty() && ranges.capacity() > 0 {
-            self.0.give(std::mem::take(ranges));
-        }
+    pub(crate) fn settle(&mut self, ranges: &mut VecDeque<Range<Position>>) {
+        self.wide -= usize::from(ranges.is_empty() && is_wide(ranges));
+        self.sets.settle(ranges);
     }
+}
+
+fn is_wide(ranges: &VecDeque<Range<Position>>) -> bool {
+    ranges.capacity() > RANGES_FEW
 }
 
 /// Pieces of one size.

@@ -1,25 +1,27 @@
 //! A bounded set of received ranges beyond the in-order point (RFC 9293 section 3.10.7.4,
 //! RFC 2018).
 //!
-//! It never holds more than [`RANGES_MAX`] ranges: what a peer scatters wider is refused.
+//! Its memory is lent by a [`RangePool`] while it holds something. It never holds more than
+//! [`RANGES_MAX`] ranges: what a peer scatters wider is refused.
 
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::interface::NEW_RANGES_MAX;
 use crate::pool::RangePool;
 use crate::seq::Position;
 
-/// Most separate ranges kept for one connection. A segment that would make one more is dropped.
-pub(crate) const RANGES_MAX: usize = 32;
+/// Most separate ranges of one connection. A segment that would make one more is dropped.
+pub(crate) const RANGES_MAX: usize = 1024;
 
-/// Ranges in ascending order, neither overlapping nor touching. Borrowed from the
-/// pool while it is not empty.
+/// Ranges in ascending order, neither overlapping nor touching.
 #[derive(Debug, Default)]
 pub(crate) struct RangeSet {
-    ranges: Vec<Range<Position>>,
+    /// Borrowed from the pool while it is not empty.
+    ranges: VecDeque<Range<Position>>,
 }
 
 /// The set has no place for one more range.
@@ -49,43 +51,41 @@ impl Gaps {
 }
 
 impl RangeSet {
-    /// Borrows memory for as many ranges as there may be.
-    pub(crate) fn make_room(&mut self, pool: &mut RangePool) {
-        pool.make_room(&mut self.ranges);
-    }
-
-    /// Gives the memory back if the set is empty.
-    pub(crate) fn settle(&mut self, pool: &mut RangePool) {
-        pool.settle(&mut self.ranges);
-    }
-
-    /// Forgets everything.
-    pub(crate) fn clear(&mut self, pool: &mut RangePool) {
-        self.ranges.clear();
-        pool.settle(&mut self.ranges);
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    pub(crate) fn as_slice(&self) -> &[Range<Position>] {
-        &self.ranges
+    /// In ascending order.
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Range<Position>> {
+        self.ranges.iter()
+    }
+
+    /// Behind the last octet of the last range.
+    pub(crate) fn end(&self) -> Option<Position> {
+        self.ranges.back().map(|range| range.end)
     }
 
     /// The range that holds `position`.
     pub(crate) fn containing(&self, position: Position) -> Option<Range<Position>> {
-        let index = self.ranges.partition_point(|range| range.end <= position);
+        self.overlapping(position..position + 1)
+    }
+
+    /// The first range that has octets of `part`.
+    pub(crate) fn overlapping(&self, part: Range<Position>) -> Option<Range<Position>> {
+        let index = self.ranges.partition_point(|range| range.end <= part.start);
         self.ranges
             .get(index)
-            .filter(|range| range.start <= position)
+            .filter(|range| range.start < part.end)
             .cloned()
     }
 
     /// Adds `new` and says which parts were not there. After [`NEW_RANGES_MAX`] gaps the rest of
-    /// `new` is left out. A range that begins at `base`, where [`RangeSet::take_front`] will take
-    /// it away, always finds a place.
-    pub(crate) fn insert(&mut self, new: Range<Position>, base: Position) -> Result<Gaps, Full> {
+    /// `new` is left out.
+    pub(crate) fn insert(
+        &mut self,
+        new: Range<Position>,
+        pool: &mut RangePool,
+    ) -> Result<Gaps, Full> {
         let mut gaps = Gaps::default();
         let mut end = new.end;
         // Those that touch or overlap: lo..hi.
@@ -107,7 +107,7 @@ impl RangeSet {
             return Ok(gaps);
         }
         if lo == hi {
-            if self.ranges.len() >= RANGES_MAX && new.start != base {
+            if !pool.make_room(&mut self.ranges) {
                 return Err(Full);
             }
             self.ranges.insert(lo, new.start..end);
@@ -120,11 +120,43 @@ impl RangeSet {
         Ok(gaps)
     }
 
-    /// Takes away the first range if it begins at or before `base`, and returns its end.
-    pub(crate) fn take_front(&mut self, base: Position) -> Option<Position> {
-        let first = self.ranges.first().filter(|range| range.start <= base)?;
-        let end = first.end;
-        self.ranges.remove(0);
-        Some(end)
+    /// `new` begins before every range. Takes away those that it touches; says which parts of it
+    /// were not there, and where what is without a gap from its beginning ends. After
+    /// [`NEW_RANGES_MAX`] gaps the rest of `new` is left out.
+    pub(crate) fn join_front(
+        &mut self,
+        new: Range<Position>,
+        pool: &mut RangePool,
+    ) -> (Gaps, Position) {
+        let mut gaps = Gaps::default();
+        let mut end = new.start;
+        loop {
+            let first = self
+                .ranges
+                .front()
+                .map_or(Position::MAX, |range| range.start);
+            let gap = end..first.min(new.end);
+            if !gap.is_empty() {
+                if !gaps.push(gap.clone()) {
+                    break;
+                }
+                end = gap.end;
+            }
+            if first > end {
+                break;
+            }
+            end = self
+                .ranges
+                .pop_front()
+                .map_or(end, |range| end.max(range.end));
+        }
+        pool.settle(&mut self.ranges);
+        (gaps, end)
+    }
+
+    /// Forgets every range.
+    pub(crate) fn clear(&mut self, pool: &mut RangePool) {
+        self.ranges.clear();
+        pool.settle(&mut self.ranges);
     }
 }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::effects::Env;
+use crate::inbound::Text;
 use crate::interface::{Event, Received, State};
 use crate::segment::Segment;
 
@@ -49,7 +50,7 @@ impl<B> Connection<B> {
             return;
         }
         if !self.inbound.acceptable(start, segment.sequence_len()) {
-            self.on_unacceptable(env, segment);
+            self.on_unacceptable(env, segment, start);
             return;
         }
         if flags.rst() {
@@ -103,20 +104,27 @@ impl<B> Connection<B> {
         };
         if self.clock.is_old(env.now, timestamps) {
             self.counters.paws_dropped += 1;
+            // RFC 2883 section 4.3: an original that comes behind its retransmission.
+            let start = self.inbound.position(segment.header.seq);
+            self.inbound.came_again(start, segment.sequence_len());
             self.answer(env, segment);
             return false;
         }
         true
     }
 
-    fn on_unacceptable(&mut self, env: &Env<'_, B>, segment: &Segment<'_>) {
-        if segment.header.flags.rst() {
+    fn on_unacceptable(&mut self, env: &Env<'_, B>, segment: &Segment<'_>, start: i64) {
+        let flags = segment.header.flags;
+        if flags.rst() {
             return;
         }
         if !segment.payload.is_empty() {
             self.counters.duplicates += 1;
         }
-        if self.state == State::TimeWait && segment.header.flags.fin() {
+        if !flags.syn() {
+            self.inbound.came_again(start, segment.sequence_len());
+        }
+        if self.state == State::TimeWait && flags.fin() {
             self.timer = Timer::TimeWait(env.now + env.config.time_wait);
         }
         self.answer(env, segment);
@@ -163,11 +171,10 @@ impl<B> Connection<B> {
         // One IP packet's worth.
         let len = segment.payload.len() as u32;
         let fin = segment.header.flags.fin();
+        let text = Text { start, len, fin };
         let ack_delay = env.config.ack_delay;
         let ranges = &mut env.pools.ranges;
-        let accepted = self
-            .inbound
-            .accept(env.now, start, len, fin, ack_delay, ranges);
+        let accepted = self.inbound.accept(env.now, text, ack_delay, ranges);
         received.new = accepted.new;
         let octets: u64 = accepted.new.iter().map(|range| u64::from(range.len)).sum();
         self.counters.octets_in += octets;

@@ -15,7 +15,7 @@ use super::Connection;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
     Syn,
-    /// An ACK with SACK blocks, if there are holes.
+    /// An ACK with SACK blocks, if there is something to tell.
     Ack,
     /// A window probe.
     Probe,
@@ -37,7 +37,7 @@ impl<B> Connection<B> {
             Action::Syn => (self.syn(now, config), None),
             Action::Ack => {
                 let mut header = self.header(now, self.idle_seq(), Flags::ACK);
-                header.options.sack = self.inbound.sack_blocks();
+                header.options.sack = self.inbound.sack_blocks(header.options.sack_room());
                 (header, None)
             }
             Action::Probe => {
@@ -90,7 +90,7 @@ impl<B> Connection<B> {
             State::SynSent => return None,
             _ => {}
         }
-        if self.inbound.sack_due() {
+        if self.inbound.pure_ack_due() {
             return Some(Action::Ack);
         }
         match self.state {

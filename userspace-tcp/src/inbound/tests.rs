@@ -1,26 +1,68 @@
+use std::ops::{Deref, DerefMut};
+
 use super::*;
+use crate::config::Config;
 
 const DELAY: Duration = Duration::from_millis(5);
 const IRS: SeqNum = SeqNum(u32::MAX - 100);
 
-fn inbound(window: u32) -> Inbound {
+/// A receiving half with the pool that it borrows from.
+struct Half {
+    inbound: Inbound,
+    pool: RangePool,
+}
+
+impl Half {
+    fn new(config: &Config, plan: WindowPlan) -> Self {
+        Self {
+            inbound: Inbound::new(IRS, plan, 1448, config.sack),
+            pool: RangePool::default(),
+        }
+    }
+
+    fn take(&mut self, start: i64, len: u32, fin: bool) -> Accepted {
+        let text = Text { start, len, fin };
+        self.inbound
+            .accept(Instant::ZERO, text, DELAY, &mut self.pool)
+    }
+
+    /// The blocks of the next acknowledgment, as positions.
+    fn blocks(&mut self, room: usize) -> Vec<(i64, i64)> {
+        self.acknowledge();
+        let blocks = self.sack_blocks(room);
+        let position = |seq| self.inbound.position(seq);
+        let blocks = blocks.as_slice().iter();
+        blocks
+            .map(|block| (position(block.left), position(block.right)))
+            .collect()
+    }
+}
+
+impl Deref for Half {
+    type Target = Inbound;
+
+    fn deref(&self) -> &Inbound {
+        &self.inbound
+    }
+}
+
+impl DerefMut for Half {
+    fn deref_mut(&mut self) -> &mut Inbound {
+        &mut self.inbound
+    }
+}
+
+fn inbound(window: u32) -> Half {
     let config = Config {
         receive_window: window,
         ..Config::default()
     };
-    Inbound::new(IRS, WindowPlan::new(&config, 1460), 1448, true)
+    Half::new(&config, WindowPlan::new(&config, 1460))
 }
 
-fn accept(inbound: &mut Inbound, start: i64, len: u32) -> Vec<(u64, u32, u32)> {
+fn accept(inbound: &mut Half, start: i64, len: u32) -> Vec<(u64, u32, u32)> {
     assert!(inbound.acceptable(start, u64::from(len)), "{start} {len}");
-    let accepted = inbound.accept(
-        Instant::ZERO,
-        start,
-        len,
-        false,
-        DELAY,
-        &mut RangePool::default(),
-    );
+    let accepted = inbound.take(start, len, false);
     accepted
         .new
         .iter()
@@ -75,28 +117,61 @@ fn a_delayed_acknowledgment_is_due_at_its_time() {
 fn a_hole_and_its_filling_are_acknowledged_at_once() {
     let mut inbound = inbound(100_000);
     accept(&mut inbound, 1001, 10);
-    assert!(inbound.ack_due() && inbound.sack_due());
-    inbound.acknowledge();
-    inbound.sack_blocks();
+    assert!(inbound.ack_due() && inbound.pure_ack_due());
+    assert_eq!(inbound.blocks(4), [(1001, 1011)]);
     accept(&mut inbound, 1, 1000);
-    assert!(inbound.ack_due() && !inbound.sack_due());
+    assert!(inbound.ack_due() && !inbound.pure_ack_due());
 }
 
 #[test]
 fn sack_blocks_name_the_latest_first_and_no_range_twice() {
     let mut inbound = inbound(100_000);
-    for start in [5001, 1001, 9001, 1101, 3001, 7001] {
+    for start in [5001, 1001, 9001] {
         accept(&mut inbound, start, 100);
     }
-    let blocks = inbound.sack_blocks();
-    let lefts: Vec<i64> = blocks
-        .as_slice()
-        .iter()
-        .map(|block| inbound.position(block.left))
-        .collect();
-    assert_eq!(lefts, [7001, 3001, 1001, 9001]);
-    let first = blocks.as_slice()[2];
-    assert_eq!(first.right.distance(first.left), 200);
+    assert_eq!(
+        inbound.blocks(4),
+        [(9001, 9101), (1001, 1101), (5001, 5101)]
+    );
+    for start in [1101, 3001, 7001] {
+        accept(&mut inbound, start, 100);
+    }
+    let expected = [(7001, 7101), (3001, 3101), (1001, 1201), (9001, 9101)];
+    assert_eq!(inbound.blocks(4), expected);
+    assert!(!inbound.pure_ack_due());
+}
+
+/// What comes between two chances to send is not forgotten: each new range is the news of one
+/// acknowledgment.
+#[test]
+fn ranges_that_do_not_fit_one_acknowledgment_take_several() {
+    let mut inbound = inbound(100_000);
+    for i in 1..=7 {
+        accept(&mut inbound, i * 1000, 100);
+    }
+    let block = |i: i64| (i * 1000, i * 1000 + 100);
+    assert_eq!(inbound.blocks(3), [3, 2, 1].map(block));
+    assert_eq!(inbound.blocks(3), [6, 5, 4].map(block));
+    assert!(inbound.pure_ack_due());
+    assert_eq!(inbound.blocks(3), [7, 6, 5].map(block));
+    assert!(!inbound.pure_ack_due());
+}
+
+#[test]
+fn without_sack_each_segment_out_of_order_owes_a_duplicate_acknowledgment() {
+    let config = Config {
+        sack: false,
+        ..Config::default()
+    };
+    let mut inbound = Half::new(&config, WindowPlan::new(&config, 1460));
+    for i in 1..=3 {
+        accept(&mut inbound, i * 1000, 1000);
+    }
+    for _ in 0..3 {
+        assert!(inbound.pure_ack_due());
+        assert_eq!(inbound.blocks(4), []);
+    }
+    assert!(!inbound.pure_ack_due());
 }
 
 #[test]
@@ -154,60 +229,197 @@ fn a_large_window_is_scaled() {
     let plan = WindowPlan::new(&config, 1460);
     assert_eq!((plan.shift(), plan.syn_field()), (5, u16::MAX));
     assert_eq!(plan.unscaled().limit, 65_535);
-    let mut inbound = Inbound::new(IRS, plan, 1448, true);
+    let mut inbound = Half::new(&config, plan);
     assert_eq!(inbound.acknowledge(), 1 << 15);
 }
 
 #[test]
 fn a_fin_counts_when_everything_before_it_is_here() {
     let mut inbound = inbound(10_000);
-    let early = inbound.accept(
-        Instant::ZERO,
-        101,
-        100,
-        true,
-        DELAY,
-        &mut RangePool::default(),
-    );
+    let early = inbound.take(101, 100, true);
     assert!(!early.closed);
-    assert!(
-        inbound
-            .accept(
-                Instant::ZERO,
-                1,
-                100,
-                false,
-                DELAY,
-                &mut RangePool::default()
-            )
-            .closed
-    );
+    assert!(inbound.take(1, 100, false).closed);
     assert_eq!((inbound.in_order_to(), inbound.next()), (200, 202));
     // Octets behind the FIN are no part of the stream.
-    assert!(
-        inbound
-            .accept(
-                Instant::ZERO,
-                150,
-                300,
-                false,
-                DELAY,
-                &mut RangePool::default()
-            )
-            .new
-            .is_empty()
-    );
+    assert!(inbound.take(150, 300, false).new.is_empty());
 }
 
 #[test]
 fn a_fin_before_octets_that_came_already_is_ignored() {
     let mut inbound = inbound(10_000);
     accept(&mut inbound, 101, 100);
-    assert!(
-        !inbound
-            .accept(Instant::ZERO, 1, 50, true, DELAY, &mut RangePool::default())
-            .closed
-    );
+    assert!(!inbound.take(1, 50, true).closed);
     accept(&mut inbound, 51, 50);
     assert_eq!(inbound.in_order_to(), 200);
+}
+
+/// The examples of RFC 2883 section 4, and more of its rules.
+mod duplicates {
+    use super::*;
+
+    /// Everything up to `to` has come, in segments of 500 octets, and is acknowledged.
+    fn up_to(to: i64) -> Half {
+        let mut inbound = inbound(100_000);
+        for start in (0..to).step_by(500) {
+            accept(&mut inbound, 1 + start, 500);
+            inbound.acknowledge();
+        }
+        inbound
+    }
+
+    /// A segment comes from `from` up to `to`; the blocks that it is answered with.
+    fn comes(inbound: &mut Half, from: i64, to: i64) -> Vec<(i64, i64)> {
+        let (start, len) = (1 + from, (to - from) as u64);
+        if inbound.acceptable(start, len) {
+            inbound.take(start, len as u32, false);
+        } else {
+            inbound.came_again(start, len);
+        }
+        assert!(inbound.pure_ack_due());
+        let blocks = inbound.blocks(4);
+        assert!(!inbound.pure_ack_due(), "each is told once");
+        blocks
+            .iter()
+            .map(|(left, right)| (left - 1, right - 1))
+            .collect()
+    }
+
+    #[test]
+    fn a_duplicate_segment_is_reported() {
+        let mut inbound = up_to(4000);
+        assert_eq!(comes(&mut inbound, 3000, 3500), [(3000, 3500)]);
+    }
+
+    #[test]
+    fn a_duplicate_goes_before_what_is_held() {
+        let mut inbound = up_to(4000);
+        assert_eq!(comes(&mut inbound, 4500, 5000), [(4500, 5000)]);
+        let expected = [(3000, 3500), (4500, 5000)];
+        assert_eq!(comes(&mut inbound, 3000, 3500), expected);
+    }
+
+    #[test]
+    fn the_range_that_holds_a_duplicate_follows_it() {
+        let mut inbound = up_to(4000);
+        comes(&mut inbound, 4500, 5000);
+        assert_eq!(comes(&mut inbound, 5000, 5500), [(4500, 5500)]);
+        comes(&mut inbound, 6000, 6500);
+        let expected = [(5000, 5500), (4500, 5500), (6000, 6500)];
+        assert_eq!(comes(&mut inbound, 5000, 5500), expected);
+        // A range that came twice as a whole is named twice.
+        let expected = [(6000, 6500), (6000, 6500), (4500, 5500)];
+        assert_eq!(comes(&mut inbound, 6000, 6500), expected);
+    }
+
+    #[test]
+    fn the_part_of_a_segment_that_had_come_is_reported() {
+        let mut inbound = up_to(1000);
+        comes(&mut inbound, 2000, 2500);
+        accept(&mut inbound, 1001, 500);
+        inbound.blocks(4);
+        assert_eq!(comes(&mut inbound, 1000, 2000), [(1000, 1500)]);
+        assert_eq!(inbound.in_order_to(), 2500);
+    }
+
+    #[test]
+    fn of_two_parts_below_the_acknowledgment_the_first_is_reported() {
+        let mut inbound = up_to(1500);
+        comes(&mut inbound, 3000, 3500);
+        comes(&mut inbound, 2000, 2500);
+        let expected = [(1000, 1500), (3000, 3500)];
+        assert_eq!(comes(&mut inbound, 1000, 2500), expected);
+    }
+
+    #[test]
+    fn of_two_parts_above_the_acknowledgment_the_first_is_reported() {
+        let mut inbound = up_to(1000);
+        comes(&mut inbound, 3500, 4000);
+        comes(&mut inbound, 1500, 2000);
+        let expected = [(2000, 2500), (1500, 2500)];
+        assert_ne!(comes(&mut inbound, 2000, 2500), expected);
+        let mut inbound = up_to(1000);
+        comes(&mut inbound, 3500, 4000);
+        comes(&mut inbound, 1500, 2000);
+        comes(&mut inbound, 2500, 2700);
+        let expected = [(1500, 2000), (1500, 3000), (3500, 4000)];
+        assert_eq!(comes(&mut inbound, 1500, 3000), expected);
+    }
+
+    #[test]
+    fn each_of_a_few_duplicates_is_told_and_of_many_those_that_join() {
+        let mut inbound = up_to(6000);
+        for start in (0..6000).step_by(500) {
+            inbound.came_again(1 + start, 500);
+        }
+        assert_eq!(inbound.blocks(4), [(1, 501)]);
+        assert_eq!(inbound.blocks(4), [(501, 1001)]);
+        assert_eq!(inbound.blocks(4), [(1001, 1501)]);
+        assert_eq!(inbound.blocks(4), [(1501, 6001)]);
+        assert!(!inbound.pure_ack_due());
+    }
+
+    #[test]
+    fn nothing_before_the_stream_is_reported() {
+        let mut inbound = up_to(1000);
+        inbound.came_again(-5000, 5000);
+        inbound.came_again(0, 1);
+        assert!(!inbound.pure_ack_due());
+        inbound.came_again(-10, 20);
+        assert_eq!(inbound.blocks(4), [(1, 10)]);
+    }
+}
+
+/// Whatever comes in whatever pieces: each octet is new once, and what acknowledgments say is true.
+#[test]
+fn a_receiver_agrees_with_a_bitmap() {
+    let mut random = 0x2545_f491_u64;
+    let mut below = move |n: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random >> 20) % n
+    };
+    for round in 0..300 {
+        let mut inbound = inbound(20_000);
+        let mut bitmap = vec![false; 200_000];
+        let wide = 1 + below(8000);
+        for _ in 0..400 {
+            let start = (inbound.next() + below(wide)).cast_signed() - below(3000).cast_signed();
+            let len = 1 + below(1460);
+            if !inbound.acceptable(start, len) {
+                let stop = start + len.cast_signed();
+                let old = stop <= inbound.next().cast_signed();
+                assert!(old || start > inbound.window.edge().cast_signed());
+                inbound.came_again(start, len);
+            } else {
+                let accepted = inbound.take(start, len as u32, false);
+                for range in accepted.new.iter() {
+                    assert!(range.len > 0 && u64::from(range.skip + range.len) <= len);
+                    let at = range.offset as usize;
+                    assert_eq!(start + i64::from(range.skip), 1 + at as i64);
+                    for bit in &mut bitmap[at..at + range.len as usize] {
+                        assert!(!*bit, "round {round}: an octet is new twice");
+                        *bit = true;
+                    }
+                }
+            }
+            let next = inbound.in_order_to() as usize;
+            assert!(bitmap[..next].iter().all(|bit| *bit) && !bitmap[next]);
+            if below(3) == 0 {
+                inbound.acknowledge();
+                for block in inbound.sack_blocks(3).as_slice() {
+                    let (left, right) =
+                        (inbound.position(block.left), inbound.position(block.right));
+                    assert!(0 < left && left < right, "round {round}: {left} {right}");
+                    let told = &bitmap[left as usize - 1..right as usize - 1];
+                    assert!(told.iter().all(|bit| *bit), "round {round}: {left} {right}");
+                }
+            }
+            if below(5) == 0 {
+                inbound.consume(next as u64);
+            }
+        }
+        let half = &mut inbound;
+        half.inbound.clear(&mut half.pool);
+    }
 }

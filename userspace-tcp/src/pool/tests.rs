@@ -47,14 +47,37 @@ fn there_are_as_many_pieces_as_were_lent_at_once() {
 #[test]
 fn what_came_back_last_is_lent_first() {
     let mut pool = RangePool::default();
-    let (mut a, mut b) = (Vec::new(), Vec::new());
+    let (mut a, mut b) = (VecDeque::new(), VecDeque::new());
     pool.make_room(&mut a);
     pool.make_room(&mut b);
-    let address = a.as_ptr();
+    let address = a.as_slices().0.as_ptr();
     pool.settle(&mut b);
     pool.settle(&mut a);
-    let mut again = Vec::new();
+    let mut again = VecDeque::new();
     pool.make_room(&mut again);
-    assert_eq!(again.as_ptr(), address);
-    assert!(again.capacity() > RANGES_MAX);
+    assert_eq!(again.as_slices().0.as_ptr(), address);
+}
+
+/// Fills `set` until it is refused; how many ranges it has then.
+fn fill(pool: &mut RangePool, set: &mut VecDeque<Range<Position>>) -> usize {
+    while pool.make_room(set) {
+        set.push_back(0..1);
+    }
+    set.len()
+}
+
+#[test]
+fn only_so_many_connections_have_very_many_ranges() {
+    let mut pool = RangePool::default();
+    let mut sets: Vec<_> = (0..WIDE_MAX).map(|_| VecDeque::new()).collect();
+    for set in &mut sets {
+        assert_eq!(fill(&mut pool, set), RANGES_MAX);
+    }
+    let mut late = VecDeque::new();
+    assert_eq!(fill(&mut pool, &mut late), RANGES_FEW);
+    sets[0].clear();
+    pool.settle(&mut sets[0]);
+    pool.settle(&mut sets[0]);
+    assert_eq!(fill(&mut pool, &mut late), RANGES_MAX);
+    assert_eq!(fill(&mut pool, &mut sets[0]), RANGES_FEW);
 }
