@@ -42,6 +42,23 @@ pub struct Config {
     pub fin_wait_2: Duration,
     /// Most segments per second that answer flows that are not there (RST).
     pub resets_per_second: u32,
+    /// How the congestion window grows and shrinks.
+    pub congestion: CongestionControl,
+    /// Spread what the congestion window lets out over the round trip, where that takes a
+    /// millisecond or more.
+    pub pacing: bool,
+}
+
+/// Which congestion control algorithm decides how much may be in the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum CongestionControl {
+    /// CUBIC (RFC 9438).
+    #[default]
+    Cubic,
+    /// NewReno (RFC 5681, RFC 6582).
+    NewReno,
+    /// DCTCP (RFC 8257), for networks whose switches mark early.
+    Dctcp,
 }
 
 impl Default for Config {
@@ -63,6 +80,8 @@ impl Default for Config {
             time_wait: Duration::from_secs(60),
             fin_wait_2: Duration::from_secs(60),
             resets_per_second: 1000,
+            congestion: CongestionControl::Cubic,
+            pacing: true,
         }
     }
 }

@@ -1,17 +1,43 @@
-//! NewReno congestion control (RFC 5681, RFC 6582) with an initial window of ten segments
-//! (RFC 6928). Which octets are lost or in the network is the send queue's business; this decides
-//! only how many may be.
+//! How many octets may be in the network (RFC 5681), by one of three algorithms: CUBIC, NewReno or
+//! DCTCP. Which octets are lost or in the network is the send queue's business.
+//!
+//! A value without a clock: who calls it says what was acknowledged, lost or marked, and when.
+//! However often congestion shows within one window of octets, the window is reduced once.
 
+mod cubic;
+mod dctcp;
+mod hystart;
+mod newreno;
+mod prr;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
+use crate::config::{Config, CongestionControl};
 use crate::seq::Position;
+use crate::time::Instant;
+use cubic::Cubic;
+use dctcp::Dctcp;
+use hystart::{Growth, HyStart};
+use newreno::NewReno;
+pub(crate) use prr::Delivery;
+use prr::Prr;
+
+/// RFC 9406 section 4.2: most segments by which one ACK lets the window grow in slow start, where
+/// nothing paces what is sent.
+const SLOW_START_LIMIT: u64 = 8;
+
+/// Smoothed round trips from this on are paced, if pacing is wanted.
+pub(crate) const PACED_RTT_MIN: Duration = Duration::from_millis(1);
 
 /// What the sender is recovering from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Nothing.
     Open,
+    /// Congestion that was marked (RFC 3168 section 6.1.2): cwnd is being reduced.
+    Cwr,
     /// Fast recovery (RFC 6582, RFC 6675 section 5).
     Recovery,
     /// A retransmission timeout.
@@ -25,30 +51,89 @@ pub(crate) struct Congestion {
     ssthresh: u64,
     smss: u64,
     limit: u64,
-    /// Octets acknowledged since cwnd last grew in congestion avoidance (RFC 3465).
-    acked: u64,
-    phase: Phase,
-    /// The highest position sent when recovery began.
+    /// The highest position sent when congestion was noticed.
     recover: Position,
+    /// cwnd was the limit for everything before.
+    limited_to: Position,
+    phase: Phase,
+    pacing: bool,
+    cwr_due: bool,
+    algorithm: Algorithm,
+    hystart: HyStart,
+    prr: Prr,
+    /// What was before the last loss.
+    undo: Option<Undo>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Algorithm {
+    Cubic(Cubic),
+    NewReno(NewReno),
+    Dctcp(Dctcp),
+}
+
+#[derive(Debug)]
+struct Undo {
+    cwnd: u64,
+    ssthresh: u64,
+    algorithm: Algorithm,
+}
+
+/// An acknowledgment that moved SND.UNA.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Progress {
+    pub(crate) now: Instant,
+    /// Octets newly acknowledged.
+    pub(crate) octets: u64,
+    /// SND.UNA and SND.NXT after it.
+    pub(crate) una: Position,
+    pub(crate) next: Position,
+    /// FlightSize before it.
+    pub(crate) flight: u64,
+    /// It carried ECE, from a peer that has agreed to ECN.
+    pub(crate) ece: bool,
+    /// The round trip that it measured.
+    pub(crate) rtt: Option<Duration>,
+    pub(crate) srtt: Option<Duration>,
+}
+
+/// What is out when congestion is noticed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outstanding {
+    /// FlightSize: SND.NXT - SND.UNA.
+    pub(crate) flight: u64,
+    /// RecoverFS of PRR: `flight` without what earlier ACKs have selectively acknowledged.
+    pub(crate) undelivered: u64,
+    /// SND.NXT.
+    pub(crate) next: Position,
 }
 
 impl Congestion {
     /// `limit` is what the send queue could hold: a greater window would mean nothing.
-    pub(crate) fn new(smss: u64, limit: u64) -> Self {
+    pub(crate) fn new(config: &Config, smss: u64, limit: u64) -> Self {
         let limit = limit.max(smss);
-        let cwnd = initial_window(smss).min(limit);
-        let phase = Phase::Open;
         Self {
-            cwnd,
+            cwnd: initial_window(smss).min(limit),
             ssthresh: u64::MAX,
             smss,
             limit,
-            acked: 0,
-            phase,
             recover: 0,
+            limited_to: 0,
+            phase: Phase::Open,
+            pacing: config.pacing,
+            cwr_due: false,
+            algorithm: match config.congestion {
+                CongestionControl::Cubic => Algorithm::Cubic(Cubic::default()),
+                CongestionControl::NewReno => Algorithm::NewReno(NewReno::default()),
+                CongestionControl::Dctcp => Algorithm::Dctcp(Dctcp::new()),
+            },
+            hystart: HyStart::new(),
+            prr: Prr::default(),
+            undo: None,
         }
     }
 
+    /// In [`Phase::Cwr`] and [`Phase::Recovery`] it is what PRR lets out.
     pub(crate) fn cwnd(&self) -> u64 {
         self.cwnd
     }
@@ -61,9 +146,13 @@ impl Congestion {
         self.phase
     }
 
-    /// The highest position sent when the last recovery began.
+    /// The highest position sent when congestion was noticed the last time.
     pub(crate) fn recover(&self) -> Position {
         self.recover
+    }
+
+    pub(crate) fn in_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
     }
 
     /// RFC 6928 section 2: after more than one lost SYN the window begins with one segment.
@@ -71,68 +160,241 @@ impl Congestion {
         self.cwnd = self.smss;
     }
 
-    /// RFC 5681 section 4.1: nothing was sent for longer than one RTO.
-    pub(crate) fn restart_after_idle(&mut self) {
-        self.cwnd = self.cwnd.min(initial_window(self.smss));
+    /// Something is sent while nothing is in the network. `idle`: nothing was for longer than one
+    /// RTO (RFC 5681 section 4.1).
+    pub(crate) fn resumed(&mut self, now: Instant, idle: bool) {
+        self.algorithm.pause(now);
+        if idle && self.phase == Phase::Open && self.cwnd > initial_window(self.smss) {
+            // Slow start leads back near to what the path has taken (RFC 7661 section 4.3).
+            if self.ssthresh != u64::MAX {
+                self.ssthresh = self.ssthresh.max(self.cwnd / 4 * 3);
+            }
+            self.cwnd = initial_window(self.smss);
+            self.algorithm.leave_avoidance();
+        }
     }
 
-    /// `octets` were newly acknowledged, up to `una`. `flight` octets had been in the network
-    /// before: a window that was not used does not grow (RFC 9293 section 3.8.2, RFC 2861).
-    pub(crate) fn acknowledged(&mut self, octets: u64, una: Position, flight: u64) {
-        if self.phase != Phase::Open && una >= self.recover {
-            if self.phase == Phase::Recovery {
-                self.cwnd = self.ssthresh.min(self.limit);
-            }
-            self.phase = Phase::Open;
-            self.acked = 0;
+    /// SND.UNA moved.
+    pub(crate) fn acknowledged(&mut self, ack: &Progress) {
+        if let Algorithm::Dctcp(dctcp) = &mut self.algorithm {
+            dctcp.observe(ack.octets, ack.ece, ack.una, ack.next);
+        }
+        if self.is_limiting(ack.flight) {
+            self.limited_to = ack.next;
+        }
+        if self.phase != Phase::Open && ack.una >= self.recover {
+            self.end_phase();
+            self.algorithm.pause(ack.now);
             return;
         }
-        match self.phase {
-            Phase::Recovery => {}
-            Phase::Open | Phase::Loss if self.cwnd < self.ssthresh => {
-                if flight.saturating_mul(2) >= self.cwnd {
-                    // RFC 3465 section 2.2 with L = 2: the receiver acknowledges every second one.
-                    self.grow(octets.min(2 * self.smss));
-                }
-            }
-            Phase::Open | Phase::Loss => {
-                if flight + self.smss >= self.cwnd {
-                    self.acked += octets;
-                    if self.acked >= self.cwnd {
-                        self.acked -= self.cwnd;
-                        self.grow(self.smss);
-                    }
-                }
-            }
+        if matches!(self.phase, Phase::Cwr | Phase::Recovery) || ack.una > self.limited_to {
+            self.algorithm.pause(ack.now);
+            return;
+        }
+        let grown = if self.in_slow_start() {
+            self.slow_start(ack)
+        } else {
+            self.algorithm.grow(self.cwnd, self.smss, ack)
+        };
+        self.cwnd = grown.min(self.limit);
+    }
+
+    /// An ACK in [`Phase::Cwr`] or [`Phase::Recovery`], or something found lost without one: cwnd
+    /// becomes what may be sent in answer.
+    pub(crate) fn delivered(&mut self, delivery: &Delivery) {
+        if matches!(self.phase, Phase::Cwr | Phase::Recovery) {
+            let sndcnt = self.prr.on_ack(delivery, self.ssthresh, self.smss);
+            self.cwnd = delivery.pipe.saturating_add(sndcnt).min(self.limit);
         }
     }
 
-    /// Fast retransmit (RFC 5681 section 3.2): `flight` octets are outstanding, up to `next`.
-    pub(crate) fn enter_recovery(&mut self, flight: u64, next: Position) {
-        self.reduce(flight);
-        self.cwnd = self.ssthresh.min(self.limit);
+    /// So many octets were sent, for the first time or again.
+    pub(crate) fn sent(&mut self, octets: u64) {
+        self.prr.sent(octets);
+    }
+
+    /// Fast retransmit (RFC 5681 section 3.2). [`Congestion::delivered`] has to follow.
+    pub(crate) fn enter_recovery(&mut self, out: &Outstanding) {
+        // After a mark in this window the loss is the same congestion, but DCTCP has answered a
+        // share of it only.
+        let partial = matches!(self.algorithm, Algorithm::Dctcp(_));
+        if self.phase == Phase::Open || (self.phase == Phase::Cwr && partial) {
+            self.remember();
+            self.reduce(out.flight.min(self.cwnd));
+        }
         self.phase = Phase::Recovery;
-        self.recover = next;
+        self.recover = out.next;
+        self.prr = Prr::begin(out.undelivered);
+    }
+
+    /// An ACK carried ECE (RFC 3168 section 6.1.2). Returns whether this is a new congestion
+    /// event; then [`Congestion::delivered`] has to follow.
+    #[cfg_attr(not(test), expect(dead_code, reason = "ECN is not negotiated"))]
+    pub(crate) fn marked(&mut self, out: &Outstanding) -> bool {
+        if self.phase != Phase::Open {
+            return false;
+        }
+        // What was marked was no mistake.
+        self.undo = None;
+        match &self.algorithm {
+            Algorithm::Dctcp(dctcp) => {
+                let ssthresh = dctcp.marked(self.cwnd);
+                self.set_ssthresh(ssthresh);
+            }
+            Algorithm::Cubic(_) | Algorithm::NewReno(_) => {
+                self.reduce(out.flight.min(self.cwnd));
+            }
+        }
+        self.phase = Phase::Cwr;
+        self.recover = out.next;
+        self.prr = Prr::begin(out.undelivered);
+        true
     }
 
     /// A retransmission timeout (RFC 5681 section 3.1). When the same segment times out again
     /// ssthresh stays.
-    pub(crate) fn timed_out(&mut self, flight: u64, next: Position) {
-        if self.phase != Phase::Loss {
-            self.reduce(flight);
+    pub(crate) fn timed_out(&mut self, out: &Outstanding) {
+        match self.phase {
+            Phase::Open => {
+                self.remember();
+                self.reduce(out.flight.min(self.cwnd));
+            }
+            Phase::Cwr | Phase::Recovery => {
+                // Whatever becomes of the timeout, the congestion before it was there.
+                self.undo = None;
+                let before = self.ssthresh;
+                self.reduce(out.flight);
+                self.ssthresh = self.ssthresh.min(before);
+            }
+            Phase::Loss => {}
+        }
+        if let Algorithm::Cubic(cubic) = &mut self.algorithm {
+            cubic.timed_out();
         }
         self.cwnd = self.smss;
         self.phase = Phase::Loss;
-        self.recover = next;
+        self.recover = out.next;
+    }
+
+    /// The loss was none: as before it (RFC 5682, RFC 9438 section 4.9). Does nothing when there is
+    /// nothing to take back.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "spurious losses are not detected")
+    )]
+    pub(crate) fn undo(&mut self) {
+        if let Some(undo) = self.undo.take() {
+            self.cwnd = self.cwnd.max(undo.cwnd);
+            self.ssthresh = self.ssthresh.max(undo.ssthresh);
+            self.algorithm = undo.algorithm;
+            self.phase = Phase::Open;
+            self.cwr_due = false;
+        }
+    }
+
+    /// Whether the next segment of new octets has to carry CWR, because cwnd was reduced (RFC 3168
+    /// section 6.1.2). Asks once for each reduction.
+    #[cfg_attr(not(test), expect(dead_code, reason = "ECN is not negotiated"))]
+    pub(crate) fn take_cwr(&mut self) -> bool {
+        std::mem::take(&mut self.cwr_due)
+    }
+
+    /// Whether `flight` octets out show that cwnd holds the sender back: what was not used must not
+    /// grow (RFC 5681 section 3.1, RFC 9438 section 5.8). In slow start half of it is enough.
+    fn is_limiting(&self, flight: u64) -> bool {
+        if self.in_slow_start() {
+            flight.saturating_mul(2) >= self.cwnd
+        } else {
+            flight.saturating_add(self.smss) > self.cwnd
+        }
+    }
+
+    /// RFC 3465 sections 2.2 and 2.3, RFC 9406.
+    fn slow_start(&mut self, ack: &Progress) -> u64 {
+        let paced = self.pacing && ack.srtt.is_some_and(|srtt| srtt >= PACED_RTT_MIN);
+        let segments = match self.phase {
+            Phase::Loss => 1,
+            _ if paced => u64::MAX,
+            _ => SLOW_START_LIMIT,
+        };
+        let growth = ack.octets.min(segments.saturating_mul(self.smss));
+        if self.ssthresh != u64::MAX {
+            // Up to ssthresh: what is beyond is congestion avoidance's.
+            return self.cwnd.saturating_add(growth).min(self.ssthresh);
+        }
+        let growth = self
+            .hystart
+            .acknowledged(growth, ack.rtt, ack.una, ack.next);
+        match growth {
+            Growth::By(octets) => self.cwnd.saturating_add(octets),
+            Growth::Last(octets) => {
+                let cwnd = self.cwnd.saturating_add(octets);
+                self.ssthresh = cwnd;
+                cwnd
+            }
+        }
+    }
+
+    /// What was sent when congestion was noticed is acknowledged.
+    fn end_phase(&mut self) {
+        if self.phase != Phase::Loss {
+            self.cwnd = self.ssthresh.min(self.limit);
+        }
+        self.phase = Phase::Open;
+    }
+
+    fn remember(&mut self) {
+        self.undo = Some(Undo {
+            cwnd: self.cwnd,
+            ssthresh: self.ssthresh,
+            algorithm: self.algorithm,
+        });
     }
 
     fn reduce(&mut self, flight: u64) {
-        self.ssthresh = (flight / 2).max(2 * self.smss);
-        self.acked = 0;
+        let ssthresh = match &mut self.algorithm {
+            Algorithm::Cubic(cubic) => cubic.reduce(self.cwnd, flight),
+            Algorithm::NewReno(reno) => reno.reduce(flight),
+            Algorithm::Dctcp(dctcp) => dctcp.reno.reduce(flight),
+        };
+        self.set_ssthresh(ssthresh);
     }
 
-    fn grow(&mut self, octets: u64) {
-        self.cwnd = (self.cwnd + octets).min(self.limit);
+    fn set_ssthresh(&mut self, octets: u64) {
+        self.ssthresh = octets.max(2 * self.smss);
+        self.cwr_due = true;
+    }
+}
+
+impl Algorithm {
+    /// cwnd after an acknowledgment in congestion avoidance.
+    fn grow(&mut self, cwnd: u64, smss: u64, ack: &Progress) -> u64 {
+        match self {
+            Self::Cubic(cubic) => cubic.grow(
+                cwnd,
+                &cubic::Step {
+                    now: ack.now,
+                    srtt: ack.srtt.unwrap_or_default(),
+                    octets: ack.octets,
+                    smss,
+                },
+            ),
+            Self::NewReno(reno) => reno.grow(cwnd, smss, ack.octets),
+            Self::Dctcp(dctcp) => dctcp.reno.grow(cwnd, smss, ack.octets),
+        }
+    }
+
+    /// Until `now` the window did not grow for want of octets to send.
+    fn pause(&mut self, now: Instant) {
+        if let Self::Cubic(cubic) = self {
+            cubic.pause(now);
+        }
+    }
+
+    fn leave_avoidance(&mut self) {
+        if let Self::Cubic(cubic) = self {
+            cubic.leave_avoidance();
+        }
     }
 }
 

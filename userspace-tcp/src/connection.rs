@@ -103,7 +103,7 @@ impl<B> Connection<B> {
             inbound: Inbound::new(SeqNum(0), plan, emss, false),
             outbound: Outbound::new(seed.iss),
             rtt: Rtt::new(config),
-            congestion: Congestion::new(u64::from(emss), 0),
+            congestion: Congestion::new(config, u64::from(emss), 0),
             clock: Clock::new(seed.timestamp_offset),
             plan,
             mss,

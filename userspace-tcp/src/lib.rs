@@ -70,7 +70,7 @@ pub mod time;
 mod timer;
 mod tuple;
 
-pub use config::{Config, ConnOptions};
+pub use config::{Config, CongestionControl, ConnOptions};
 pub use ecn::Ecn;
 pub use interface::{
     ConnCounters, ConnId, ConnectError, Counters, Event, IcmpError, Info, ListenError,

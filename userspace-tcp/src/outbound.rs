@@ -129,6 +129,16 @@ impl<B> Outbound<B> {
         self.pipe.saturating_sub(self.left_by_duplicates)
     }
 
+    /// The sum of all DeliveredData (RFC 6937 section 3): what was sent and is neither in the network
+    /// nor lost.
+    pub(crate) fn delivered(&self) -> u64 {
+        self.next.saturating_sub(self.pipe() + self.lost_octets)
+    }
+
+    pub(crate) fn lost_octets(&self) -> u64 {
+        self.lost_octets
+    }
+
     /// FlightSize of RFC 5681: sent and not cumulatively acknowledged.
     pub(crate) fn flight(&self) -> u64 {
         self.next - self.una

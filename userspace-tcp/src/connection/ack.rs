@@ -1,7 +1,7 @@
 //! An acknowledgment arrives: round trips, congestion window, loss (RFC 5681, 6582, 6675), and the
 //! peer's window.
 
-use crate::congestion::Phase;
+use crate::congestion::{Delivery, Outstanding, Phase, Progress};
 use crate::effects::Env;
 use crate::interface::{Event, State};
 use crate::outbound::DUP_THRESH;
@@ -32,8 +32,11 @@ impl<B> Connection<B> {
         }
         let ack = position.cast_unsigned();
         let window = u64::from(segment.header.window) << self.peer_shift;
+        let delivered = self.outbound.delivered();
+        let mut lost = self.outbound.lost_octets();
         if ack > una {
             self.on_progress(env, segment, ack);
+            lost = lost.min(self.outbound.lost_octets());
         } else if self.is_duplicate(segment, window) {
             self.on_duplicate();
         }
@@ -50,16 +53,30 @@ impl<B> Connection<B> {
             // section 3.8.6.1).
             self.progress_at = env.now;
         }
-        if self.congestion.phase() == Phase::Open && self.outbound.front_lost() {
+        let may_recover = matches!(self.congestion.phase(), Phase::Open | Phase::Cwr);
+        if may_recover && self.outbound.front_lost() {
             self.counters.fast_recoveries += 1;
-            self.congestion
-                .enter_recovery(self.outbound.flight(), self.outbound.next());
+            self.congestion.enter_recovery(&self.outstanding(delivered));
             self.force_lost = true;
         }
+        self.congestion.delivered(&Delivery {
+            octets: self.outbound.delivered().saturating_sub(delivered),
+            pipe: self.outbound.pipe(),
+            safe: ack > una && self.outbound.lost_octets() <= lost,
+        });
         if self.outbound.fin.acknowledged() {
             self.on_fin_acknowledged(env);
         }
         true
+    }
+
+    /// What is out, when so much had been delivered before.
+    pub(super) fn outstanding(&self, delivered: u64) -> Outstanding {
+        Outstanding {
+            flight: self.outbound.flight(),
+            undelivered: self.outbound.next().saturating_sub(delivered),
+            next: self.outbound.next(),
+        }
     }
 
     fn on_progress(&mut self, env: &mut Env<'_, B>, segment: &Segment<'_>, ack: Position) {
@@ -88,7 +105,16 @@ impl<B> Connection<B> {
         self.duplicates = 0;
         self.probes = 0;
         self.progress_at = env.now;
-        self.congestion.acknowledged(acked.octets, ack, flight);
+        self.congestion.acknowledged(&Progress {
+            now: env.now,
+            octets: acked.octets,
+            una: ack,
+            next: self.outbound.next(),
+            flight,
+            ece: false,
+            rtt,
+            srtt: self.rtt.srtt(),
+        });
         match self.congestion.phase() {
             Phase::Recovery if self.recovery_by_duplicates => {
                 // A partial acknowledgment (RFC 6582 section 3.2 (3)).
@@ -96,7 +122,7 @@ impl<B> Connection<B> {
                 self.force_lost = self.outbound.front_lost();
             }
             Phase::Recovery | Phase::Loss => {}
-            Phase::Open => {
+            Phase::Open | Phase::Cwr => {
                 self.recovery_by_duplicates = false;
                 self.outbound.forget_duplicates();
             }
@@ -120,8 +146,12 @@ impl<B> Connection<B> {
         }
         self.outbound.one_left(u64::from(self.emss));
         // RFC 6582 section 3.2 (1): not for what the last recovery has sent twice.
-        let fresh = self.outbound.una() > self.congestion.recover();
-        if self.duplicates == DUP_THRESH && self.congestion.phase() == Phase::Open && fresh {
+        let fresh = match self.congestion.phase() {
+            Phase::Open => self.outbound.una() > self.congestion.recover(),
+            Phase::Cwr => true,
+            Phase::Recovery | Phase::Loss => false,
+        };
+        if self.duplicates == DUP_THRESH && fresh {
             self.outbound.mark_front_lost();
             self.recovery_by_duplicates = self.outbound.front_lost();
         }

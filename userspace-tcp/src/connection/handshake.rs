@@ -110,7 +110,7 @@ impl<B> Connection<B> {
         self.inbound = Inbound::new(header.seq, self.plan, self.emss, self.sack);
         let smss = u64::from(self.emss);
         let limit = smss.saturating_mul(config.send_queue_segments as u64);
-        self.congestion = Congestion::new(smss, limit);
+        self.congestion = Congestion::new(config, smss, limit);
         self.outbound.update_window(0, 0, u64::from(header.window));
     }
 

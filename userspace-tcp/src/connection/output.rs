@@ -51,18 +51,20 @@ impl<B> Connection<B> {
                 self.force_lost = false;
                 self.counters.retransmits += 1;
                 let outgo = self.outbound.take_lost(index, now)?;
+                self.congestion.sent(u64::from(outgo.payload.len));
                 self.with_payload(now, outgo)
             }
             Action::Unsent => {
                 let idle = now.saturating_duration_since(self.last_sent_at);
-                if !self.outbound.outstanding() && idle > self.rtt.rto(config) {
-                    self.congestion.restart_after_idle();
+                if !self.outbound.outstanding() {
+                    self.congestion.resumed(now, idle > self.rtt.rto(config));
                 }
                 self.force_unsent = false;
                 self.probe_due = false;
                 self.note_first_outstanding(now);
                 let outgo = self.outbound.take_unsent(now)?;
                 self.counters.octets_out += u64::from(outgo.payload.len);
+                self.congestion.sent(u64::from(outgo.payload.len));
                 self.with_payload(now, outgo)
             }
             Action::Fin => {

@@ -112,8 +112,8 @@ impl<B> Connection<B> {
             self.syn_due = true;
         } else {
             self.counters.timeouts += 1;
-            self.congestion
-                .timed_out(self.outbound.flight(), self.outbound.next());
+            let out = self.outstanding(self.outbound.delivered());
+            self.congestion.timed_out(&out);
             self.outbound.mark_all_lost();
             self.duplicates = 0;
             self.recovery_by_duplicates = false;

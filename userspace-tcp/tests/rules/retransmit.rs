@@ -1,4 +1,4 @@
-use userspace_tcp::{Config, Event, Options};
+use userspace_tcp::{Config, CongestionControl, Event, Options};
 
 use crate::script::*;
 
@@ -100,7 +100,10 @@ fn the_user_timeout_ends_a_silent_connection() {
 
 #[test]
 fn three_duplicate_acks_send_the_first_segment_again() {
-    let mut script = Script::active(plain());
+    let mut script = Script::active(Config {
+        congestion: CongestionControl::NewReno,
+        ..plain()
+    });
     script.send_thousands(10);
     script.give(ACK, 1, 1, 0);
     script.give(ACK, 1, 1, 0);
@@ -140,7 +143,10 @@ fn limited_transmit_sends_new_segments_on_the_first_duplicates() {
 
 #[test]
 fn holes_below_three_sacked_segments_are_sent_again() {
-    let mut script = Script::active(with_sack());
+    let mut script = Script::active(Config {
+        congestion: CongestionControl::NewReno,
+        ..with_sack()
+    });
     script.send_thousands(10);
     script.give_sack(1, &[(1001, 2001)]);
     script.give_sack(1, &[(3001, 4001), (1001, 2001)]);
@@ -239,7 +245,7 @@ fn the_send_queue_is_bounded() {
 #[test]
 fn after_a_long_idle_time_the_window_starts_again() {
     let mut script = Script::active(plain());
-    for round in 0..4 {
+    for round in 0..2 {
         let count = script.info().cwnd / 1000;
         script.send_thousands(count as usize);
         let mut acked = i64::from(script.next_buf) * 1000 + 1 - count as i64 * 1000;
@@ -252,7 +258,7 @@ fn after_a_long_idle_time_the_window_starts_again() {
     let grown = script.info().cwnd;
     script.wait(SEC);
     script.send_thousands(1);
-    assert!(grown > 40_000 && script.info().cwnd == 14_600);
+    assert!(grown > 35_000 && script.info().cwnd == 14_600);
 }
 
 /// RFC 6298 section 5.3.
