@@ -23,6 +23,9 @@ pub struct Config {
     pub sack: bool,
     /// Offer and accept window scaling (RFC 7323). Without it the window is at most 65535 octets.
     pub window_scale: bool,
+    /// Offer and accept explicit congestion notification (RFC 3168). [`CongestionControl::Dctcp`]
+    /// does in any case.
+    pub ecn: bool,
     /// Retransmission timeout before any round trip was measured (RFC 6298 section 2.1).
     pub initial_rto: Duration,
     /// Least retransmission timeout.
@@ -61,6 +64,13 @@ pub enum CongestionControl {
     Dctcp,
 }
 
+impl Config {
+    /// Whether connections offer and accept explicit congestion notification. DCTCP needs it.
+    pub(crate) fn wants_ecn(&self) -> bool {
+        self.ecn || self.congestion == CongestionControl::Dctcp
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -71,6 +81,7 @@ impl Default for Config {
             timestamps: true,
             sack: true,
             window_scale: true,
+            ecn: false,
             initial_rto: Duration::from_secs(1),
             min_rto: Duration::from_millis(200),
             max_rto: Duration::from_secs(60),

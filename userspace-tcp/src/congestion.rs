@@ -229,7 +229,6 @@ impl Congestion {
 
     /// An ACK carried ECE (RFC 3168 section 6.1.2). Returns whether this is a new congestion
     /// event; then [`Congestion::delivered`] has to follow.
-    #[cfg_attr(not(test), expect(dead_code, reason = "ECN is not negotiated"))]
     pub(crate) fn marked(&mut self, out: &Outstanding) -> bool {
         if self.phase != Phase::Open {
             return false;
@@ -294,7 +293,6 @@ impl Congestion {
 
     /// Whether the next segment of new octets has to carry CWR, because cwnd was reduced (RFC 3168
     /// section 6.1.2). Asks once for each reduction.
-    #[cfg_attr(not(test), expect(dead_code, reason = "ECN is not negotiated"))]
     pub(crate) fn take_cwr(&mut self) -> bool {
         std::mem::take(&mut self.cwr_due)
     }

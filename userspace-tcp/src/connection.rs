@@ -6,6 +6,7 @@
 mod ack;
 mod arrival;
 mod clock;
+mod ecn;
 mod handshake;
 mod icmp;
 mod output;
@@ -24,6 +25,7 @@ use crate::seq::SeqNum;
 use crate::time::Instant;
 use crate::tuple::{Endpoint, FourTuple};
 use clock::Clock;
+use ecn::EcnAgreement;
 use timeout::Timer;
 
 /// The least MSS that is believed (with options): a peer that announces less gets segments of this
@@ -52,6 +54,7 @@ pub(crate) struct Connection<B> {
     scales: bool,
     peer_shift: u8,
     sack: bool,
+    ecn: EcnAgreement,
     timer: Timer,
     /// When the peer last moved something forward, or was first asked to.
     progress_at: Instant,
@@ -111,6 +114,7 @@ impl<B> Connection<B> {
             scales: false,
             peer_shift: 0,
             sack: false,
+            ecn: EcnAgreement::default(),
             timer: Timer::Idle,
             progress_at: now,
             syn_due: true,
@@ -172,6 +176,7 @@ impl<B> Connection<B> {
             state: self.state,
             mss: self.mss(),
             timestamps: self.clock.in_use(),
+            ecn: self.ecn.sends_capable(),
             srtt: self.rtt.srtt(),
             rttvar: self.rtt.rttvar(),
             rto: self.rtt.rto(config),

@@ -4,6 +4,7 @@
 //! It keeps no octet, only which ones have come; each is new to the layer above once.
 
 mod due;
+mod echo;
 mod reports;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,8 @@ use crate::ranges::RangeSet;
 use crate::seq::{Position, SeqNum, Space, StreamOffset};
 use crate::time::Instant;
 use due::AckDue;
+use echo::Echo;
+pub(crate) use echo::EchoMode;
 use reports::{Held, Reports};
 use window::Window;
 pub(crate) use window::{WINDOW_SHIFT_MAX, WindowPlan};
@@ -31,6 +34,10 @@ pub(crate) struct Text {
     /// Octets of payload.
     pub(crate) len: u32,
     pub(crate) fin: bool,
+    /// The packet was marked (CE).
+    pub(crate) ce: bool,
+    /// The peer has reduced its congestion window (CWR).
+    pub(crate) cwr: bool,
 }
 
 /// What a segment's octets did.
@@ -57,7 +64,18 @@ pub(crate) struct Inbound {
     window: Window,
     due: AckDue,
     reports: Reports,
+    echo: Echo,
     last_ack_sent: Position,
+}
+
+/// What a segment that goes out says of what has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Acknowledgment {
+    pub(crate) number: SeqNum,
+    /// The window field.
+    pub(crate) window: u16,
+    /// Whether ECE is set.
+    pub(crate) ece: bool,
 }
 
 impl Inbound {
@@ -72,8 +90,14 @@ impl Inbound {
             window: Window::new(plan, emss),
             due: AckDue::default(),
             reports: Reports::new(sack),
+            echo: Echo::new(EchoMode::Off),
             last_ack_sent: 1,
         }
+    }
+
+    /// How congestion marks are echoed from now on.
+    pub(crate) fn echo_marks(&mut self, mode: EchoMode) {
+        self.echo = Echo::new(mode);
     }
 
     /// RCV.NXT on the wire.
@@ -125,7 +149,9 @@ impl Inbound {
         ack_delay: Duration,
         pool: &mut RangePool,
     ) -> Accepted {
-        let Text { start, len, fin } = text;
+        let Text {
+            start, len, fin, ..
+        } = text;
         let mut accepted = Accepted::default();
         if len == 0 && !fin {
             return accepted;
@@ -139,6 +165,11 @@ impl Inbound {
         let had_hole = !self.held.is_empty();
         accepted.out_of_order = first > self.next;
         let again = self.first_again(start, stop);
+        // What lies outside the window says nothing of congestion (RFC 3168 sections 6.1.5, 6.1.6).
+        let mark_changed = first < last
+            && self
+                .echo
+                .arrived(text.ce, text.cwr, self.last_ack_sent, self.next);
         if first == self.next && first < last && !had_hole {
             accepted.new.push(new_range(&(first..last), start));
             self.next = last;
@@ -168,7 +199,8 @@ impl Inbound {
         }
         accepted.closed = self.take_fin();
         self.report_again(again.as_ref());
-        if !accepted.out_of_order && !had_hole && !fin && again.is_none() && self.next > before {
+        let plain = !accepted.out_of_order && !had_hole && !fin && again.is_none();
+        if plain && !mark_changed && self.next > before {
             self.due.in_order(now, len, ack_delay);
         } else {
             self.ack_at_once();
@@ -211,7 +243,7 @@ impl Inbound {
 
     /// An acknowledgment is due that must not carry payload.
     pub(crate) fn pure_ack_due(&self) -> bool {
-        self.reports.due()
+        self.reports.due() || self.echo.has_earlier()
     }
 
     pub(crate) fn ack_deadline(&self) -> Option<Instant> {
@@ -223,11 +255,21 @@ impl Inbound {
         self.due.advance(now);
     }
 
-    /// The window field of a segment that goes out now with RCV.NXT as its acknowledgment.
-    pub(crate) fn acknowledge(&mut self) -> u16 {
-        self.last_ack_sent = self.next;
-        self.due.sent();
-        self.window.announce(self.next)
+    /// What a segment says that goes out now.
+    pub(crate) fn acknowledge(&mut self) -> Acknowledgment {
+        let (position, ece) = match self.echo.take_earlier() {
+            Some(earlier) => earlier,
+            None => {
+                self.due.sent();
+                (self.next, self.echo.ece())
+            }
+        };
+        self.last_ack_sent = position;
+        Acknowledgment {
+            number: self.space.wire(position),
+            window: self.window.announce(position),
+            ece,
+        }
     }
 
     /// The SACK blocks of an acknowledgment without payload that has place for `room` of them.

@@ -292,6 +292,8 @@ pub struct Info {
     pub mss: usize,
     /// Segments carry timestamps (RFC 7323 section 3): known once it is established.
     pub timestamps: bool,
+    /// Segments are sent as ECN-capable (RFC 3168): known once it is established.
+    pub ecn: bool,
     /// Smoothed round trip time; `None` before the first measurement.
     pub srtt: Option<Duration>,
     /// Its mean deviation.
@@ -341,6 +343,10 @@ pub struct ConnCounters {
     pub paws_dropped: u64,
     /// Challenge ACKs sent (RFC 5961).
     pub challenges: u64,
+    /// Segments received with a congestion mark (CE).
+    pub marked_in: u64,
+    /// Times that the peer's echo of congestion marks reduced the congestion window.
+    pub ecn_reductions: u64,
 }
 
 impl AddAssign for ConnCounters {
@@ -358,6 +364,8 @@ impl AddAssign for ConnCounters {
         self.ranges_full += other.ranges_full;
         self.paws_dropped += other.paws_dropped;
         self.challenges += other.challenges;
+        self.marked_in += other.marked_in;
+        self.ecn_reductions += other.ecn_reductions;
     }
 }
 

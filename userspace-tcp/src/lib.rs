@@ -42,7 +42,7 @@
 //! each connection. Events: at most four of each connection.
 //!
 //! # Not done
-//! ICMP errors and path MTU discovery, keep-alive, ECN, SYN cookies, Fast Open, RACK and
+//! ICMP errors and path MTU discovery, keep-alive, SYN cookies, Fast Open, RACK and
 //! tail loss probes, the urgent pointer (urgent octets are octets of the stream), octets on a SYN
 //! (the peer sends them again). A reset in TIME-WAIT is ignored (RFC 1337), not obeyed.
 #![forbid(unsafe_code)]

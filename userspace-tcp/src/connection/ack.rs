@@ -5,7 +5,7 @@ use crate::congestion::{Delivery, Outstanding, Phase, Progress};
 use crate::effects::Env;
 use crate::interface::{Event, State};
 use crate::outbound::DUP_THRESH;
-use crate::segment::Segment;
+use crate::segment::{Flags, Segment};
 use crate::seq::Position;
 
 use super::Connection;
@@ -32,10 +32,11 @@ impl<B> Connection<B> {
         }
         let ack = position.cast_unsigned();
         let window = u64::from(segment.header.window) << self.peer_shift;
+        let ece = self.ecn.sends_capable() && segment.header.flags.contains(Flags::ECE);
         let delivered = self.outbound.delivered();
         let mut lost = self.outbound.lost_octets();
         if ack > una {
-            self.on_progress(env, segment, ack);
+            self.on_progress(env, segment, ack, ece);
             lost = lost.min(self.outbound.lost_octets());
         } else if self.is_duplicate(segment, window) {
             self.on_duplicate();
@@ -52,6 +53,9 @@ impl<B> Connection<B> {
             // A peer that answers may keep its window shut as long as it likes (RFC 9293
             // section 3.8.6.1).
             self.progress_at = env.now;
+        }
+        if ece && self.congestion.marked(&self.outstanding(delivered)) {
+            self.counters.ecn_reductions += 1;
         }
         let may_recover = matches!(self.congestion.phase(), Phase::Open | Phase::Cwr);
         if may_recover && self.outbound.front_lost() {
@@ -79,7 +83,13 @@ impl<B> Connection<B> {
         }
     }
 
-    fn on_progress(&mut self, env: &mut Env<'_, B>, segment: &Segment<'_>, ack: Position) {
+    fn on_progress(
+        &mut self,
+        env: &mut Env<'_, B>,
+        segment: &Segment<'_>,
+        ack: Position,
+        ece: bool,
+    ) {
         let flight = self.outbound.flight();
         let released = &mut env.effects.released;
         let queues = &mut env.pools.queues;
@@ -111,7 +121,7 @@ impl<B> Connection<B> {
             una: ack,
             next: self.outbound.next(),
             flight,
-            ece: false,
+            ece,
             rtt,
             srtt: self.rtt.srtt(),
         });

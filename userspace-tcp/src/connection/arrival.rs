@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
+use crate::ecn::Ecn;
 use crate::effects::Env;
 use crate::inbound::Text;
 use crate::interface::{Event, Received, State};
-use crate::segment::Segment;
+use crate::segment::{Flags, Segment};
 
 use super::Connection;
 use super::timeout::Timer;
@@ -82,6 +83,7 @@ impl<B> Connection<B> {
     /// The peer has not got our SYN's acknowledgment, or it opens at the same time as we do.
     fn on_syn_in_syn_received(&mut self, env: &mut Env<'_, B>, segment: &Segment<'_>) {
         self.syn_due = true;
+        self.ecn.peer_said(segment.header.flags);
         if segment.header.flags.ack()
             && self.listener.is_none()
             && self.outbound.position(segment.header.ack) == 1
@@ -171,7 +173,13 @@ impl<B> Connection<B> {
         // One IP packet's worth.
         let len = segment.payload.len() as u32;
         let fin = segment.header.flags.fin();
-        let text = Text { start, len, fin };
+        let text = Text {
+            start,
+            len,
+            fin,
+            ce: segment.ecn == Ecn::Ce,
+            cwr: segment.header.flags.contains(Flags::CWR),
+        };
         let ack_delay = env.config.ack_delay;
         let ranges = &mut env.pools.ranges;
         let accepted = self.inbound.accept(env.now, text, ack_delay, ranges);
@@ -179,6 +187,7 @@ impl<B> Connection<B> {
         let octets: u64 = accepted.new.iter().map(|range| u64::from(range.len)).sum();
         self.counters.octets_in += octets;
         if len > 0 {
+            self.counters.marked_in += u64::from(text.ce);
             self.counters.out_of_order += u64::from(accepted.out_of_order && octets > 0);
             self.counters.ranges_full += u64::from(accepted.full);
             self.counters.duplicates += u64::from(octets == 0 && !accepted.full);

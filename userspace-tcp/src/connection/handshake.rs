@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::congestion::Congestion;
 use crate::effects::Env;
-use crate::inbound::{Inbound, WINDOW_SHIFT_MAX};
+use crate::inbound::{EchoMode, Inbound, WINDOW_SHIFT_MAX};
 use crate::interface::{Event, State};
 use crate::segment::Segment;
 use crate::time::Instant;
@@ -90,6 +90,7 @@ impl<B> Connection<B> {
     fn learn(&mut self, config: &Config, now: Instant, segment: &Segment<'_>) {
         let header = &segment.header;
         let options = &header.options;
+        self.ecn.peer_said(header.flags);
         match options.window_scale.filter(|_| config.window_scale) {
             Some(shift) => {
                 self.scales = true;
@@ -127,6 +128,9 @@ impl<B> Connection<B> {
             self.congestion.handshake_was_lossy();
         }
         self.last_sent_at = env.now;
+        if self.ecn.echoes() {
+            self.inbound.echo_marks(EchoMode::of(env.config.congestion));
+        }
         let event = match self.listener {
             Some(listener) => Event::Incoming {
                 listener,

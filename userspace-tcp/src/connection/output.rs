@@ -1,6 +1,6 @@
 //! The next segment to send (RFC 9293 section 3.7, RFC 6675 section 5).
 
-use crate::config::Config;
+use crate::config::{Config, CongestionControl};
 use crate::ecn::Ecn;
 use crate::interface::{Payload, State, Transmit};
 use crate::options::{Options, Timestamps};
@@ -33,7 +33,9 @@ impl<B> Connection<B> {
 
     /// Gives the next segment.
     pub(crate) fn transmit(&mut self, now: Instant, config: &Config) -> Option<Transmit<B>> {
-        let (header, payload) = match self.next_action()? {
+        let action = self.next_action()?;
+        let ecn = self.ecn_field(action, config);
+        let (header, payload) = match action {
             Action::Syn => (self.syn(now, config), None),
             Action::Ack => {
                 let mut header = self.header(now, self.idle_seq(), Flags::ACK);
@@ -65,7 +67,11 @@ impl<B> Connection<B> {
                 let outgo = self.outbound.take_unsent(now)?;
                 self.counters.octets_out += u64::from(outgo.payload.len);
                 self.congestion.sent(u64::from(outgo.payload.len));
-                self.with_payload(now, outgo)
+                let (mut header, payload) = self.with_payload(now, outgo);
+                if self.ecn.sends_capable() && self.congestion.take_cwr() {
+                    header.flags |= Flags::CWR;
+                }
+                (header, payload)
             }
             Action::Fin => {
                 self.note_first_outstanding(now);
@@ -81,9 +87,23 @@ impl<B> Connection<B> {
             tuple: self.tuple,
             header,
             payload,
-            ecn: Ecn::NotEct,
+            ecn,
             fragment_to: None,
         })
+    }
+
+    /// Only what is sent for the first time is ECN-capable (RFC 3168 sections 6.1.1, 6.1.4 to
+    /// 6.1.6); with DCTCP the SYN is too (RFC 8257 section 3.6).
+    fn ecn_field(&self, action: Action, config: &Config) -> Ecn {
+        let capable = match action {
+            Action::Unsent => self.ecn.sends_capable() && !self.force_unsent,
+            Action::Syn => {
+                let dctcp = config.congestion == CongestionControl::Dctcp;
+                dctcp && self.syn_timeouts == 0 && self.ecn.may_be_offered()
+            }
+            Action::Ack | Action::Probe | Action::Lost(_) | Action::Fin => false,
+        };
+        if capable { Ecn::Ect0 } else { Ecn::NotEct }
     }
 
     fn next_action(&self) -> Option<Action> {
@@ -145,13 +165,19 @@ impl<B> Connection<B> {
 
     /// A segment behind the handshake: it carries the ACK that may be due, and the window.
     fn header(&mut self, now: Instant, seq: SeqNum, flags: Flags) -> TcpHeader {
+        let acknowledgment = self.inbound.acknowledge();
+        let echo = if acknowledgment.ece {
+            Flags::ECE
+        } else {
+            Flags::default()
+        };
         TcpHeader {
             source_port: self.tuple.local.port,
             destination_port: self.tuple.remote.port,
             seq,
-            ack: self.inbound.next_wire(),
-            flags,
-            window: self.inbound.acknowledge(),
+            ack: acknowledgment.number,
+            flags: flags | echo,
+            window: acknowledgment.window,
             urgent: 0,
             options: Options {
                 timestamps: self.clock.option(now),
@@ -177,6 +203,7 @@ impl<B> Connection<B> {
         };
         header.options.mss = Some(self.mss);
         if self.state == State::SynSent {
+            header.flags |= self.ecn.syn(config.wants_ecn(), self.syn_timeouts == 0);
             header.options.window_scale = config.window_scale.then_some(self.plan.shift());
             header.options.sack_permitted = config.sack;
             header.options.timestamps = config.timestamps.then(|| Timestamps {
@@ -185,7 +212,7 @@ impl<B> Connection<B> {
             });
         } else {
             // Only what the peer has offered (RFC 7323 sections 2.2 and 3.2).
-            header.flags |= Flags::ACK;
+            header.flags |= Flags::ACK | self.ecn.syn_ack(config.wants_ecn());
             header.ack = self.inbound.next_wire();
             header.options.window_scale = self.scales.then_some(self.plan.shift());
             header.options.sack_permitted = self.sack;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod close;
+mod ecn;
 mod hostile;
 mod open;
 mod receive;

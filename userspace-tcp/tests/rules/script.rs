@@ -5,9 +5,9 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use userspace_tcp::{
-    Config, ConnId, ConnOptions, Endpoint, Event, Flags, FourTuple, Instant, Options, Outgoing,
-    Payload, Received, SackBlock, Segment, SendRefusal, SeqNum, Stack, TcpHeader, Timestamps,
-    Transmit, checksum,
+    Config, ConnId, ConnOptions, Ecn, Endpoint, Event, Flags, FourTuple, Instant, Options,
+    Outgoing, Payload, Received, SackBlock, Segment, SendRefusal, SeqNum, Stack, TcpHeader,
+    Timestamps, Transmit, checksum,
 };
 
 pub const MS: Duration = Duration::from_millis(1);
@@ -47,6 +47,8 @@ pub struct Script {
     pub with_link: Vec<(ConnId, Payload<u32>)>,
     pub keep_with_link: bool,
     pub next_buf: u32,
+    /// The ECN field of the peer's packets.
+    pub peer_ecn: Ecn,
 }
 
 /// What came out of the stack, with relative numbers.
@@ -59,6 +61,7 @@ pub struct Out {
     pub window: u16,
     pub options: Options,
     pub buf: Option<u32>,
+    pub ecn: Ecn,
 }
 
 impl Script {
@@ -73,6 +76,7 @@ impl Script {
             with_link: Vec::new(),
             keep_with_link: false,
             next_buf: 0,
+            peer_ecn: Ecn::NotEct,
         }
     }
 
@@ -154,6 +158,7 @@ impl Script {
             tuple,
             header,
             payload,
+            ecn,
             ..
         } = self.stack.poll_transmit(self.now)?;
         assert_eq!(tuple, self.tuple);
@@ -168,6 +173,7 @@ impl Script {
             window: header.window,
             options: header.options,
             buf: payload.as_ref().map(|payload| payload.buf),
+            ecn,
         };
         if let Some(payload) = payload {
             self.with_link.push((conn.unwrap(), payload));
@@ -265,7 +271,7 @@ impl Script {
 
     pub fn give_header(&mut self, header: TcpHeader, len: usize) -> Received {
         let payload = vec![0; len];
-        let segment = Segment::new(header, &payload);
+        let segment = Segment::new(header, &payload).with_ecn(self.peer_ecn);
         self.stack.receive(self.now, self.tuple, &segment, OPTIONS)
     }
 
