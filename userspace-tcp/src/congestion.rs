@@ -15,6 +15,7 @@ mod tests;
 use std::time::Duration;
 
 use crate::config::{Config, CongestionControl};
+use crate::pacing::Pace;
 use crate::seq::Position;
 use crate::time::Instant;
 use cubic::Cubic;
@@ -29,7 +30,7 @@ use prr::Prr;
 const SLOW_START_LIMIT: u64 = 8;
 
 /// Smoothed round trips from this on are paced, if pacing is wanted.
-pub(crate) const PACED_RTT_MIN: Duration = Duration::from_millis(1);
+const PACED_RTT_MIN: Duration = Duration::from_millis(1);
 
 /// What the sender is recovering from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,6 +175,20 @@ impl Congestion {
         }
     }
 
+    /// How fast octets may go out; `None`: as fast as they can. Faster than the window goes round, so
+    /// that it is the window that decides how many: twice in slow start, six fifths otherwise.
+    pub(crate) fn pace(&self, srtt: Option<Duration>) -> Option<Pace> {
+        let per = srtt.filter(|srtt| self.pacing && *srtt >= PACED_RTT_MIN)?;
+        let octets = match self.phase {
+            // cwnd is only what one ACK lets out.
+            Phase::Cwr | Phase::Recovery => self.cwnd.max(self.ssthresh) / 5 * 6,
+            Phase::Open | Phase::Loss if self.in_slow_start() => self.cwnd.saturating_mul(2),
+            Phase::Open | Phase::Loss => self.cwnd / 5 * 6,
+        };
+        let smss = self.smss;
+        Some(Pace { octets, per, smss })
+    }
+
     /// SND.UNA moved.
     pub(crate) fn acknowledged(&mut self, ack: &Progress) {
         if let Algorithm::Dctcp(dctcp) = &mut self.algorithm {
@@ -309,10 +324,9 @@ impl Congestion {
 
     /// RFC 3465 sections 2.2 and 2.3, RFC 9406.
     fn slow_start(&mut self, ack: &Progress) -> u64 {
-        let paced = self.pacing && ack.srtt.is_some_and(|srtt| srtt >= PACED_RTT_MIN);
         let segments = match self.phase {
             Phase::Loss => 1,
-            _ if paced => u64::MAX,
+            _ if self.pace(ack.srtt).is_some() => u64::MAX,
             _ => SLOW_START_LIMIT,
         };
         let growth = ack.octets.min(segments.saturating_mul(self.smss));

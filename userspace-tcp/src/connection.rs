@@ -20,6 +20,7 @@ use crate::inbound::{Inbound, WindowPlan};
 use crate::interface::{ConnCounters, ConnId, Event, Info, State};
 use crate::options::TIMESTAMPS_LEN;
 use crate::outbound::Outbound;
+use crate::pacing::Pacer;
 use crate::rtt::Rtt;
 use crate::seq::SeqNum;
 use crate::time::Instant;
@@ -44,6 +45,7 @@ pub(crate) struct Connection<B> {
     outbound: Outbound<B>,
     rtt: Rtt,
     congestion: Congestion,
+    pacer: Pacer,
     clock: Clock,
     plan: WindowPlan,
     /// What we announce as MSS.
@@ -107,6 +109,7 @@ impl<B> Connection<B> {
             outbound: Outbound::new(seed.iss),
             rtt: Rtt::new(config),
             congestion: Congestion::new(config, u64::from(emss), 0),
+            pacer: Pacer::default(),
             clock: Clock::new(seed.timestamp_offset),
             plan,
             mss,

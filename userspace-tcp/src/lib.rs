@@ -59,6 +59,7 @@ mod keyed;
 mod limit;
 mod options;
 mod outbound;
+mod pacing;
 mod pool;
 mod ranges;
 mod rtt;

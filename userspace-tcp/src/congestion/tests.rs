@@ -46,6 +46,26 @@ fn acknowledged(c: &mut Congestion, octets: u64, una: Position, flight: u64) {
     c.acknowledged(&progress(octets, una, flight));
 }
 
+#[test]
+fn the_pace_is_twice_the_window_in_slow_start_and_six_fifths_later() {
+    let mut c = reno();
+    let srtt = Some(Duration::from_millis(10));
+    assert_eq!(c.pace(None), None);
+    assert_eq!(c.pace(Some(Duration::from_micros(999))), None);
+    assert_eq!(c.pace(srtt).unwrap().octets, 20_000);
+    c.enter_recovery(&out(10_000, 10_000));
+    c.delivered(&Delivery {
+        octets: 0,
+        pipe: 1000,
+        safe: false,
+    });
+    assert_eq!(c.pace(srtt).unwrap().octets, 6000, "what it recovers to");
+    acknowledged(&mut c, 10_000, 10_000, 10_000);
+    assert_eq!(c.pace(srtt).unwrap().octets, 6000);
+    c.pacing = false;
+    assert_eq!(c.pace(srtt), None);
+}
+
 /// It is part of each connection, which has 2 KiB in all.
 #[test]
 fn it_is_small() {

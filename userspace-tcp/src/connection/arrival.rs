@@ -20,6 +20,7 @@ impl<B> Connection<B> {
     /// Takes a segment.
     pub(crate) fn on_segment(&mut self, env: &mut Env<'_, B>, segment: &Segment<'_>) -> Received {
         self.counters.segments_in += 1;
+        self.pacer.advance(env.now);
         let mut received = Received {
             conn: Some(self.id),
             ..Received::default()

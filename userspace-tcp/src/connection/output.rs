@@ -33,6 +33,7 @@ impl<B> Connection<B> {
 
     /// Gives the next segment.
     pub(crate) fn transmit(&mut self, now: Instant, config: &Config) -> Option<Transmit<B>> {
+        self.pacer.advance(now);
         let action = self.next_action()?;
         let ecn = self.ecn_field(action, config);
         let (header, payload) = match action {
@@ -53,7 +54,7 @@ impl<B> Connection<B> {
                 self.force_lost = false;
                 self.counters.retransmits += 1;
                 let outgo = self.outbound.take_lost(index, now)?;
-                self.congestion.sent(u64::from(outgo.payload.len));
+                self.on_sent(now, u64::from(outgo.payload.len));
                 self.with_payload(now, outgo)
             }
             Action::Unsent => {
@@ -66,7 +67,7 @@ impl<B> Connection<B> {
                 self.note_first_outstanding(now);
                 let outgo = self.outbound.take_unsent(now)?;
                 self.counters.octets_out += u64::from(outgo.payload.len);
-                self.congestion.sent(u64::from(outgo.payload.len));
+                self.on_sent(now, u64::from(outgo.payload.len));
                 let (mut header, payload) = self.with_payload(now, outgo);
                 if self.ecn.sends_capable() && self.congestion.take_cwr() {
                     header.flags |= Flags::CWR;
@@ -106,6 +107,13 @@ impl<B> Connection<B> {
         if capable { Ecn::Ect0 } else { Ecn::NotEct }
     }
 
+    /// So many octets of payload go out.
+    fn on_sent(&mut self, now: Instant, octets: u64) {
+        self.congestion.sent(octets);
+        let pace = self.congestion.pace(self.rtt.srtt());
+        self.pacer.sent(now, octets, pace.as_ref());
+    }
+
     fn next_action(&self) -> Option<Action> {
         match self.state {
             State::SynSent | State::SynReceived if self.syn_due => return Some(Action::Syn),
@@ -128,14 +136,15 @@ impl<B> Connection<B> {
 
     fn next_of_queue(&self) -> Option<Action> {
         let cwnd = self.congestion.cwnd();
+        let paced = self.pacer.closed_until().is_none();
         if let Some(index) = self.outbound.next_lost() {
             // What is lost goes before what is new, also when it has to wait.
             let fits = self.outbound.pipe() + self.outbound.len_of(index) <= cwnd;
-            return (fits || self.force_lost).then_some(Action::Lost(index));
+            return ((fits && paced) || self.force_lost).then_some(Action::Lost(index));
         }
         match self.outbound.unsent_fits_window() {
             Some(_) if self.force_unsent => Some(Action::Unsent),
-            Some(true) if self.outbound.unsent_fits_cwnd(cwnd) => Some(Action::Unsent),
+            Some(true) if paced && self.outbound.unsent_fits_cwnd(cwnd) => Some(Action::Unsent),
             Some(_) => self.probe_due.then_some(Action::Probe),
             None if self.outbound.fin.due() => Some(Action::Fin),
             None => None,

@@ -21,6 +21,7 @@ impl<B> Connection<B> {
             }),
             None => {
                 self.outbound.push(outgoing, &mut env.pools.queues);
+                self.pacer.advance(env.now);
                 self.refresh_timer(env.now, env.config);
                 Ok(())
             }

@@ -43,15 +43,16 @@ impl Timer {
 impl<B> Connection<B> {
     /// When [`Connection::advance`] has something to do.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        match (self.timer.at(), self.inbound.ack_deadline()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let waits = self.outbound.unsent_octets() > 0 || self.outbound.lost_octets() > 0;
+        let paced = self.pacer.closed_until().filter(|_| waits);
+        let deadlines = [self.timer.at(), self.inbound.ack_deadline(), paced];
+        deadlines.into_iter().flatten().min()
     }
 
     /// Time has come to `env.now`.
     pub(crate) fn advance(&mut self, env: &mut Env<'_, B>) {
         self.inbound.advance(env.now);
+        self.pacer.advance(env.now);
         if self.timer.at().is_some_and(|at| at <= env.now) {
             match self.timer {
                 Timer::Idle => {}

@@ -5,6 +5,7 @@ mod close;
 mod ecn;
 mod hostile;
 mod open;
+mod pacing;
 mod receive;
 mod reset;
 mod retransmit;

@@ -1,0 +1,152 @@
+use super::*;
+
+const SMSS: u64 = 1000;
+
+/// 10 octets each microsecond: a segment takes 100 us, a quantum of ten segments 1 ms.
+const PACE: Pace = Pace {
+    octets: 500_000,
+    per: Duration::from_millis(50),
+    smss: SMSS,
+};
+
+fn us(us: u64) -> Instant {
+    Instant::from_nanos(us * 1000)
+}
+
+/// Sends segments as long as it may; how many.
+fn burst(pacer: &mut Pacer, now: Instant, pace: &Pace) -> u64 {
+    pacer.advance(now);
+    let mut segments = 0;
+    while pacer.closed_until().is_none() && segments < 1_000_000 {
+        pacer.sent(now, SMSS, Some(pace));
+        segments += 1;
+    }
+    segments
+}
+
+#[test]
+fn without_a_pace_nothing_waits() {
+    let mut pacer = Pacer::default();
+    for _ in 0..1000 {
+        pacer.sent(us(0), SMSS, None);
+        assert_eq!(pacer.closed_until(), None);
+    }
+}
+
+#[test]
+fn octets_go_in_quanta() {
+    let mut pacer = Pacer::default();
+    let start = us(1_000_000);
+    // The first one makes good half a quantum of the time before.
+    assert_eq!(burst(&mut pacer, start, &PACE), 10);
+    assert_eq!(pacer.closed_until(), Some(us(1_000_500)));
+    assert_eq!(burst(&mut pacer, us(1_000_499), &PACE), 0);
+    assert_eq!(burst(&mut pacer, us(1_000_500), &PACE), 10);
+    assert_eq!(pacer.closed_until(), Some(us(1_001_500)));
+}
+
+#[test]
+fn a_fast_path_has_quanta_of_a_millisecond() {
+    let mut pacer = Pacer::default();
+    let pace = Pace {
+        octets: 5_000_000,
+        ..PACE
+    };
+    assert_eq!(burst(&mut pacer, us(1_000_000), &pace), 100);
+    assert_eq!(pacer.closed_until(), Some(us(1_000_500)));
+}
+
+/// Whoever wakes up late gets the rate nevertheless.
+#[test]
+fn late_timers_make_no_drift() {
+    let mut pacer = Pacer::default();
+    let mut now = us(1_000_000);
+    let mut segments = 0;
+    let mut late = 0;
+    while now < us(11_000_000) {
+        segments += burst(&mut pacer, now, &PACE);
+        late = (late + 137) % 400;
+        now = pacer.closed_until().unwrap() + Duration::from_micros(late);
+    }
+    // Ten seconds at 10 MB/s.
+    assert!((99_900..=100_100).contains(&segments), "{segments}");
+}
+
+#[test]
+fn acknowledgments_that_trickle_in_do_not_exceed_the_rate() {
+    let mut pacer = Pacer::default();
+    let mut segments = 0;
+    // The window opens for two segments each 100 us: twice the pace.
+    let mut room = 0;
+    for i in 0..10_000 {
+        let now = us(1_000_000 + i * 100);
+        pacer.advance(now);
+        room += 2;
+        while room > 0 && pacer.closed_until().is_none() {
+            pacer.sent(now, SMSS, Some(&PACE));
+            segments += 1;
+            room -= 1;
+        }
+    }
+    assert!((9_980..=10_020).contains(&segments), "{segments}");
+}
+
+#[test]
+fn idle_time_is_not_made_good_by_a_burst() {
+    let mut pacer = Pacer::default();
+    burst(&mut pacer, us(1_000_000), &PACE);
+    let now = us(100_000_000);
+    let mut segments = burst(&mut pacer, now, &PACE);
+    assert_eq!(segments, 10);
+    for i in 1..=5 {
+        segments += burst(&mut pacer, now + Duration::from_micros(i * 100), &PACE);
+    }
+    assert_eq!(segments, 20);
+}
+
+#[test]
+fn nothing_waits_longer_than_a_round_trip() {
+    for segments in [1, 2, 9, 10, 11, 100, 10_000] {
+        for per in [1, 50, 5000] {
+            let pace = Pace {
+                octets: segments * SMSS * 6 / 5,
+                per: Duration::from_millis(per),
+                smss: SMSS,
+            };
+            let mut pacer = Pacer::default();
+            let mut now = us(1_000_000);
+            // A window each round trip, as congestion control lets it.
+            for _ in 0..100 {
+                for _ in 0..segments {
+                    pacer.advance(now);
+                    if let Some(until) = pacer.closed_until() {
+                        let wait = until.saturating_duration_since(now);
+                        assert!(wait <= pace.per, "{segments} {per}: {wait:?}");
+                        now = until;
+                        pacer.advance(now);
+                    }
+                    pacer.sent(now, SMSS, Some(&pace));
+                }
+                now += pace.per;
+            }
+        }
+    }
+}
+
+#[test]
+fn no_number_is_too_great() {
+    for octets in [0, 1, u64::MAX] {
+        for per in [Duration::ZERO, Duration::MAX] {
+            let pace = Pace {
+                octets,
+                per,
+                smss: 65_535,
+            };
+            let mut pacer = Pacer::default();
+            for now in [0, 1, u64::MAX] {
+                pacer.sent(Instant::from_nanos(now), octets, Some(&pace));
+                pacer.advance(Instant::from_nanos(now));
+            }
+        }
+    }
+}

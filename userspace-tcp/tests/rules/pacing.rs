@@ -1,0 +1,77 @@
+use std::time::Duration;
+
+use userspace_tcp::{Config, Flags, Options};
+
+use crate::script::*;
+
+const RTT: Duration = Duration::from_millis(50);
+
+/// An established connection with a round trip of 50 ms and a window of twenty full segments.
+fn far_away(config: Config) -> Script {
+    let mut script = Script::new(config);
+    script.connect();
+    script.one();
+    script.wait(RTT);
+    let options = Options {
+        mss: Some(1460),
+        ..Options::default()
+    };
+    script.give_options(Flags::SYN | ACK, 0, 1, 0, options);
+    script.events();
+    script.out();
+    for _ in 0..30 {
+        script.send(1460).unwrap();
+    }
+    // The initial window goes at once.
+    assert_eq!(script.out().len(), 10);
+    script.wait(RTT);
+    script.give(ACK, 1, 7301, 0);
+    script.give(ACK, 1, 14_601, 0);
+    assert_eq!(script.info().cwnd, 29_200);
+    script
+}
+
+#[test]
+fn a_window_that_opens_at_once_goes_out_in_quanta() {
+    let mut script = far_away(plain());
+    assert_eq!(script.out().len(), 10);
+    // Twice the window in a round trip: a segment takes 1.25 ms. Half a quantum was made good.
+    assert_eq!(script.wait_for_timer(), Duration::from_micros(6250));
+    assert_eq!(script.out().len(), 10);
+    // Nothing waits for the pace any more.
+    assert!(script.wait_for_timer() > Duration::from_millis(100));
+}
+
+#[test]
+fn without_pacing_it_goes_at_once() {
+    let config = Config {
+        pacing: false,
+        ..plain()
+    };
+    // Slow start takes eight segments for an ACK then, which is more than these acknowledge.
+    assert_eq!(far_away(config).out().len(), 20);
+}
+
+#[test]
+fn an_ack_does_not_wait_for_the_pace() {
+    let mut script = far_away(plain());
+    script.out();
+    script.give(ACK, 1, 14_601, 1);
+    script.give(ACK, 2, 14_601, 1460);
+    script.give(ACK, 1462, 14_601, 1460);
+    let ack = script.one();
+    assert_eq!((ack.ack, ack.len), (2922, 0));
+}
+
+#[test]
+fn a_retransmission_timeout_does_not_wait_for_the_pace() {
+    let mut script = far_away(plain());
+    script.out();
+    while script.info().counters.timeouts == 0 {
+        script.wait_for_timer();
+        if script.info().counters.timeouts == 0 {
+            script.out();
+        }
+    }
+    assert_eq!(script.out()[0].seq, 14_601);
+}
