@@ -199,8 +199,9 @@ impl Inbound {
         }
         accepted.closed = self.take_fin();
         self.report_again(again.as_ref());
-        let plain = !accepted.out_of_order && !had_hole && !fin && again.is_none();
-        if plain && !mark_changed && self.next > before {
+        // A FIN is acknowledged at once, also one that has waited for these octets.
+        let plain = !(fin || accepted.closed || accepted.out_of_order || had_hole);
+        if plain && again.is_none() && !mark_changed && self.next > before {
             self.due.in_order(now, len, ack_delay);
         } else {
             self.ack_at_once();

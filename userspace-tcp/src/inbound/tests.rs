@@ -251,6 +251,15 @@ fn a_fin_counts_when_everything_before_it_is_here() {
 }
 
 #[test]
+fn a_fin_that_waited_alone_is_acknowledged_at_once() {
+    let mut inbound = inbound(10_000);
+    inbound.take(101, 0, true);
+    inbound.acknowledge();
+    assert!(inbound.take(1, 100, false).closed);
+    assert!(inbound.ack_due());
+}
+
+#[test]
 fn a_fin_before_octets_that_came_already_is_ignored() {
     let mut inbound = inbound(10_000);
     accept(&mut inbound, 101, 100);
