@@ -31,6 +31,9 @@
 //!   [`Event::Closed`] without TIME-WAIT, the [`ConnId`] is dead: calls with it do nothing, say so,
 //!   and `transmitted` hands the buffer straight back.
 //!
+//! A layer above that has octets instead of segments uses [`stream`]: a sender that puts small
+//! writes together, and a reader that puts early octets in order.
+//!
 //! # Bounds
 //! Connections: [`Config::connections`] (then the oldest in TIME-WAIT gives way, then one that is
 //! half-open and overdue, then SYNs are dropped and [`Stack::connect`] refuses). Half-open
@@ -67,6 +70,7 @@ pub mod segment;
 pub mod seq;
 mod slab;
 mod stack;
+pub mod stream;
 pub mod time;
 mod timer;
 mod tuple;

@@ -235,6 +235,13 @@ impl<B> Stack<B> {
         self.connections.get(conn).map_or(0, Connection::mss)
     }
 
+    /// How many octets the next segment should have for a layer above that may cut where it likes:
+    /// [`Stack::mss`], or half of the greatest window that the peer ever offered where that is less
+    /// (RFC 9293 section 3.8.6.2.1). 0 when the connection is gone.
+    pub fn cut(&self, conn: ConnId) -> usize {
+        self.connections.get(conn).map_or(0, Connection::cut)
+    }
+
     /// The layer above needs nothing before `to`: the window's right edge moves to `to` plus
     /// [`Config::receive_window`]. Going back, or beyond what has come in order, does nothing.
     pub fn consumed(&mut self, conn: ConnId, to: StreamOffset) {

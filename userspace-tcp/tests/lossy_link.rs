@@ -60,6 +60,7 @@ fn random_plan(random: &mut Random) -> Plan {
         lazy_per_mille: pick(random, &[0, 0, 30, 200]),
         lazy_for: Duration::from_millis(random.within(1, 3000)),
         greedy: random.chance(300),
+        ..Plan::default()
     }
 }
 
@@ -79,6 +80,7 @@ fn random_link(random: &mut Random) -> Link {
         delay: Duration::from_micros(pick(random, &[5, 100, 1000, 40_000])),
         hold: Duration::from_micros(pick(random, &[0, 20, 1000, 400_000])),
         spacing: Duration::from_nanos(pick(random, &[100, 1000, 12_000])),
+        split_per_mille: 0,
     }
 }
 

@@ -7,6 +7,9 @@ use crate::seq::StreamOffset;
 
 use super::Connection;
 
+/// Segments are not made smaller than this because of a small window: headers would outweigh them.
+const CUT_MIN: usize = 64;
+
 impl<B> Connection<B> {
     /// Queues one segment.
     pub(crate) fn send(
@@ -61,6 +64,13 @@ impl<B> Connection<B> {
         } else {
             room
         }
+    }
+
+    /// See [`crate::Stack::cut`].
+    pub(crate) fn cut(&self) -> usize {
+        let largest = self.outbound.window_max();
+        let half = usize::try_from(largest / 2).unwrap_or(usize::MAX);
+        self.mss().min(half.max(CUT_MIN))
     }
 
     /// See [`crate::Stack::transmitted`].

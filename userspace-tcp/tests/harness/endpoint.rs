@@ -8,7 +8,7 @@ use userspace_tcp::{
     checksum,
 };
 
-use super::{Buffers, Random};
+use super::{Buffers, BytePlan, Bytes, Random};
 
 /// What the application does.
 #[derive(Debug, Clone)]
@@ -24,6 +24,11 @@ pub struct Plan {
     pub lazy_for: Duration,
     /// Queue more than there is room for.
     pub greedy: bool,
+    /// Octets are written and read as a byte stream.
+    pub bytes: Option<BytePlan>,
+    /// In how many of 1000 writes of a byte stream the writer sleeps, and for how long.
+    pub pause_per_mille: u64,
+    pub pause_for: Duration,
 }
 
 impl Default for Plan {
@@ -35,6 +40,9 @@ impl Default for Plan {
             lazy_per_mille: 0,
             lazy_for: Duration::ZERO,
             greedy: false,
+            bytes: None,
+            pause_per_mille: 0,
+            pause_for: Duration::ZERO,
         }
     }
 }
@@ -61,6 +69,9 @@ pub struct Endpoint {
     pub in_order_to: u64,
     pub consumed: u64,
     pub asleep_until: Option<Instant>,
+    /// The writer of a byte stream sleeps.
+    pub pausing_until: Option<Instant>,
+    pub bytes: Option<Bytes>,
     pub last_info: Option<userspace_tcp::Info>,
 }
 
@@ -84,6 +95,8 @@ impl Endpoint {
             in_order_to: 0,
             consumed: 0,
             asleep_until: None,
+            pausing_until: None,
+            bytes: None,
             last_info: None,
         }
     }
@@ -99,6 +112,16 @@ impl Endpoint {
         let received = self.stack.receive(now, tuple, &segment, self.options);
         self.fetch_events();
         self.take(&received, segment.payload);
+        if let Some(plan) = self.plan.bytes.clone()
+            && let Some(conn) = self.conn.filter(|_| !received.new.is_empty())
+        {
+            let config = self.stack.config();
+            let window = config.receive_window.max(2 * u32::from(config.mss)) as usize;
+            let bytes = self
+                .bytes
+                .get_or_insert_with(|| Bytes::new(plan, conn, window));
+            bytes.arrived(&mut self.buffers, segment.payload, &received);
+        }
     }
 
     fn take(&mut self, received: &Received, payload: &[u8]) {
@@ -158,16 +181,26 @@ impl Endpoint {
         while let Some(buf) = self.stack.poll_released() {
             self.buffers.free(buf);
         }
+        if self.over {
+            self.read_the_rest(random);
+        }
         let Some(conn) = self.conn.filter(|_| self.established && !self.over) else {
             return;
         };
         self.last_info = self.stack.info(conn);
         self.read(now, conn, random);
-        self.write(now, conn, random);
+        if self.plan.bytes.is_some() {
+            self.write_bytes(now, conn, random);
+        } else {
+            self.write(now, conn, random);
+        }
         let may_close = !self.plan.close_after_peer || self.peer_closed;
         if self.sent == self.plan.octets && may_close && !self.closed {
             self.closed = true;
-            assert!(self.stack.close(conn));
+            match &mut self.bytes {
+                Some(bytes) => bytes.writer.close(&mut self.stack, now, &mut self.buffers),
+                None => assert!(self.stack.close(conn)),
+            }
         }
     }
 
@@ -181,8 +214,61 @@ impl Endpoint {
             return;
         }
         if self.consumed < self.in_order_to {
-            self.consumed = self.in_order_to;
+            self.consumed = match &mut self.bytes {
+                Some(bytes) => {
+                    let side = 1 - self.side;
+                    let read = bytes.read(&mut self.buffers, random, |at, octet| {
+                        assert_eq!(octet, pattern(side, at), "octet {at} is read wrong");
+                    });
+                    assert!(read > 0, "what is in order can be read");
+                    self.consumed + read
+                }
+                None => self.in_order_to,
+            };
             self.stack.consumed(conn, self.consumed);
+            if self.consumed < self.in_order_to {
+                self.read(now, conn, random);
+            }
+        }
+    }
+
+    /// What came before the end can be read behind it.
+    fn read_the_rest(&mut self, random: &mut Random) {
+        let side = 1 - self.side;
+        let Some(bytes) = &mut self.bytes else {
+            return;
+        };
+        while self.consumed < self.in_order_to {
+            self.consumed += bytes.read(&mut self.buffers, random, |at, octet| {
+                assert_eq!(octet, pattern(side, at), "octet {at} is read wrong");
+            });
+        }
+    }
+
+    fn write_bytes(&mut self, now: Instant, conn: ConnId, random: &mut Random) {
+        let plan = self.plan.bytes.clone().unwrap();
+        let config = self.stack.config();
+        let window = config.receive_window.max(2 * u32::from(config.mss)) as usize;
+        let bytes = self
+            .bytes
+            .get_or_insert_with(|| Bytes::new(plan, conn, window));
+        bytes.writer.settle(&mut self.stack, now, &mut self.buffers);
+        if self.pausing_until.is_some_and(|until| now < until) {
+            return;
+        }
+        self.pausing_until = None;
+        while self.sent < self.plan.octets {
+            let ends = (self.sent, self.plan.octets);
+            let layers = (&mut self.stack, &mut self.buffers, now);
+            let taken = bytes.write(layers, random, ends, |at| pattern(self.side, at));
+            self.sent += taken;
+            if taken == 0 {
+                break;
+            }
+            if random.chance(self.plan.pause_per_mille) {
+                self.pausing_until = Some(now + self.plan.pause_for);
+                break;
+            }
         }
     }
 

@@ -3,11 +3,13 @@
 #![allow(dead_code)]
 
 mod buffer;
+mod bytes;
 mod endpoint;
 mod network;
 mod random;
 
 pub use buffer::{Buf, Buffers};
+pub use bytes::{BytePlan, Bytes};
 pub use endpoint::{Endpoint, Plan};
 pub use network::{Link, Network};
 pub use random::Random;

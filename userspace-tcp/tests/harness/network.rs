@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use userspace_tcp::{ConnId, FourTuple, Instant, SegmentId, Transmit, checksum, segment};
+use userspace_tcp::{
+    ConnId, Flags, FourTuple, Instant, Segment, SegmentId, Transmit, checksum, segment,
+};
 
 use super::{Buf, Endpoint, Random};
 
@@ -16,6 +18,8 @@ pub struct Link {
     pub delay_per_mille: u64,
     pub jitter: Duration,
     pub delay: Duration,
+    /// Of packets whose payload is cut in two segments on the way.
+    pub split_per_mille: u64,
     /// Of packets that the link hands back unsent.
     pub refuse_per_mille: u64,
     /// How long the link keeps a buffer, at most.
@@ -31,6 +35,7 @@ impl Default for Link {
             duplicate_per_mille: 0,
             delay_per_mille: 0,
             jitter: Duration::ZERO,
+            split_per_mille: 0,
             delay: Duration::from_micros(100),
             refuse_per_mille: 0,
             hold: Duration::from_micros(20),
@@ -176,10 +181,13 @@ impl Network {
     fn settle(&mut self, side: usize) {
         let end = &mut self.ends[side];
         end.fetch_events();
-        let asleep = end.asleep_until;
+        let before = [end.asleep_until, end.pausing_until];
         end.run(self.now, &mut self.random);
-        if let Some(until) = end.asleep_until.filter(|_| asleep.is_none()) {
-            self.schedule(until, Happening::Wake { at: side });
+        let after = [end.asleep_until, end.pausing_until];
+        for (before, after) in before.into_iter().zip(after) {
+            if let Some(until) = after.filter(|_| before != after) {
+                self.schedule(until, Happening::Wake { at: side });
+            }
         }
         while let Some(transmit) = self.ends[side].stack.poll_transmit(self.now) {
             self.put_on_link(side, transmit);
@@ -226,6 +234,15 @@ impl Network {
         assert!(len + header.options.len() <= usize::from(self.ends[side].options.mss));
         let kept = (self.filter)(side, &header, len);
         if refused || !kept || self.random.chance(self.link.lose_per_mille) {
+            return;
+        }
+        if len > 1 && self.random.chance(self.link.split_per_mille) {
+            let at = header.header_len() + self.random.within(1, len as u64 - 1) as usize;
+            for part in split(tuple, &bytes, at) {
+                if !self.random.chance(self.link.lose_per_mille) {
+                    self.deliver(side, tuple, part);
+                }
+            }
             return;
         }
         self.deliver(side, tuple, bytes.clone());
@@ -295,4 +312,24 @@ impl Network {
             );
         }
     }
+}
+
+/// A segment as two, cut at `at`.
+fn split(tuple: FourTuple, bytes: &[u8], at: usize) -> [Vec<u8>; 2] {
+    let segment = Segment::parse(bytes).unwrap();
+    let header_len = segment.header.header_len();
+    let mut headers = [segment.header; 2];
+    headers[0].flags = Flags::ACK;
+    headers[1].seq = headers[1].seq.add((at - header_len) as u32);
+    let payloads = [&bytes[header_len..at], &bytes[at..]];
+    [0, 1].map(|part| {
+        let mut bytes = vec![0; header_len];
+        headers[part].emit(&mut bytes);
+        bytes.extend_from_slice(payloads[part]);
+        let total = checksum::sum(&bytes)
+            + checksum::pseudo(tuple.local.addr, tuple.remote.addr, bytes.len());
+        let at = segment::CHECKSUM_OFFSET;
+        bytes[at..at + 2].copy_from_slice(&checksum::fold(total).to_be_bytes());
+        bytes
+    })
 }

@@ -1,0 +1,103 @@
+//! The application of a byte stream: writes of any size, reads of any size.
+
+use userspace_tcp::stream::{ByteReader, ByteWriter, Memory};
+use userspace_tcp::{ConnId, Instant, Received, Stack};
+
+use super::{Buf, Buffers, Random};
+
+/// How it writes and reads.
+#[derive(Debug, Clone)]
+pub struct BytePlan {
+    /// Octets of one write, at most.
+    pub write_max: u64,
+    /// Octets of one read, at most.
+    pub read_max: u64,
+    /// Writes of 1000 that are pushed.
+    pub push_per_mille: u64,
+    /// Writes of 1000 that are flushed.
+    pub flush_per_mille: u64,
+    pub nodelay: bool,
+    /// Buffers that the reader may hold.
+    pub pieces_max: usize,
+}
+
+pub struct Bytes {
+    pub plan: BytePlan,
+    pub writer: ByteWriter<Buf>,
+    pub reader: ByteReader<Buf>,
+}
+
+/// Octets of payload that fit a buffer.
+const BUFFER: usize = 9000;
+
+impl Memory<Buf> for Buffers {
+    fn alloc(&mut self) -> Option<Buf> {
+        Some(self.fill(vec![0; BUFFER]))
+    }
+
+    fn free(&mut self, buf: Buf) {
+        Self::free(self, buf);
+    }
+
+    fn octets<'a>(&'a self, buf: &'a Buf) -> &'a [u8] {
+        &buf.octets
+    }
+
+    fn payload_mut<'a>(&'a self, buf: &'a mut Buf) -> &'a mut [u8] {
+        &mut buf.octets
+    }
+}
+
+impl Bytes {
+    pub fn new(plan: BytePlan, conn: ConnId, window: usize) -> Self {
+        Self {
+            writer: ByteWriter::new(conn, plan.nodelay),
+            reader: ByteReader::new(window, plan.pieces_max),
+            plan,
+        }
+    }
+
+    pub fn arrived(&mut self, buffers: &mut Buffers, payload: &[u8], received: &Received) {
+        // Some octets of headers in front.
+        let buf = buffers.fill([&[0; 5], payload].concat());
+        assert!(self.reader.arrived(buffers, buf, 5, received));
+    }
+
+    /// One read; says how many octets it took. `check` sees each octet.
+    pub fn read(
+        &mut self,
+        buffers: &mut Buffers,
+        random: &mut Random,
+        mut check: impl FnMut(u64, u8),
+    ) -> u64 {
+        let mut slices: [&[u8]; 3] = [&[]; 3];
+        let filled = self.reader.slices(buffers, &mut slices);
+        let octets = slices[..filled].concat();
+        let most = random.within(1, self.plan.read_max) as usize;
+        let octets = &octets[..octets.len().min(most)];
+        for (at, octet) in (self.reader.consumed_to()..).zip(octets) {
+            check(at, *octet);
+        }
+        self.reader.consume(buffers, octets.len());
+        octets.len() as u64
+    }
+
+    /// One write of what `octet` says, from `from` to at most `end`; says how many octets it took.
+    pub fn write(
+        &mut self,
+        (stack, buffers, now): (&mut Stack<Buf>, &mut Buffers, Instant),
+        random: &mut Random,
+        (from, end): (u64, u64),
+        octet: impl Fn(u64) -> u8,
+    ) -> u64 {
+        let len = random.within(1, self.plan.write_max).min(end - from);
+        let octets: Vec<u8> = (from..from + len).map(octet).collect();
+        let taken = self.writer.write(stack, now, buffers, &octets);
+        if random.chance(self.plan.flush_per_mille) {
+            self.writer.flush(stack, now, buffers);
+        } else if random.chance(self.plan.push_per_mille) {
+            self.writer.push(stack, now, buffers);
+        }
+        taken as u64
+    }
+}
