@@ -14,8 +14,9 @@ use crate::load::{self, Loadable, Variant};
 pub const MAX_QUEUES: u32 = 256;
 
 /// Names of the program's counters: `enum reason` in `steer.bpf.c`, in its order.
-pub(crate) const REASONS: [&str; 10] = [
+pub(crate) const REASONS: [&str; 11] = [
     "redirected",
+    "redirected_fragment",
     "pass_not_ip",
     "pass_multicast",
     "pass_vlan_stack",

@@ -3,6 +3,9 @@
  * Takes exactly the frames of claimed (protocol, local address, local port) triples to the AF_XDP
  * socket of the queue they came in on; passes every other frame to the kernel, untouched.
  *
+ * Only the first fragment of a packet has the port. When it is claimed, the later ones of that
+ * packet are taken too; those that come before it pass.
+ *
  * Two entry points, because only kernels since 5.18 know frames of several buffers: `steer_frags`
  * (xdp.frags) and `steer` (xdp).
  *
@@ -26,6 +29,10 @@
 #endif
 
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
+static long (*bpf_map_update_elem)(void *map, const void *key, const void *value,
+				   __u64 flags) = (void *)BPF_FUNC_map_update_elem;
+static long (*bpf_map_delete_elem)(void *map, const void *key) = (void *)BPF_FUNC_map_delete_elem;
+static __u64 (*bpf_ktime_get_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
 static long (*bpf_redirect_map)(void *map, __u64 key, __u64 flags) = (void *)BPF_FUNC_redirect_map;
 static __u64 (*bpf_xdp_get_buff_len)(struct xdp_md *ctx) = (void *)BPF_FUNC_xdp_get_buff_len;
 
@@ -59,6 +66,13 @@ struct ipv6 {
 	__u8 destination[16];
 };
 
+struct ipv6_fragment {
+	__u8 next_header;
+	__u8 reserved;
+	__be16 offset_more;
+	__be32 id;
+};
+
 struct tcp {
 	__be16 source;
 	__be16 destination;
@@ -73,6 +87,14 @@ struct tcp {
 
 #define IPV4_MORE_FRAGMENTS 0x2000
 #define IPV4_OFFSET 0x1fff
+#define IPV6_MORE_FRAGMENTS 0x0001
+#define IPV6_OFFSET 0xfff8
+
+/*
+ * How long the later fragments of a packet are taken, in nanoseconds. The reassembly behind the
+ * socket waits no longer (FRAGMENT_LIFETIME in rnic-net).
+ */
+#define FRAGMENT_LIFETIME 10000000000ULL
 
 /* The next headers that IANA lists as extension headers, but for Fragment. */
 #define EXT_HOP_BY_HOP 0
@@ -110,9 +132,28 @@ struct {
 	__type(value, __u32);
 } SOCKETS SEC(".maps");
 
+/* What all fragments of a packet have in common (RFC 791 section 3.2, RFC 8200 section 4.5). */
+struct packet {
+	__u8 protocol;
+	__u8 version;
+	__u16 zero;
+	__be32 id;
+	__u8 source[16];
+	__u8 destination[16];
+};
+
+/* When the claimed first fragment of a packet was taken. A flood of them pushes the oldest out. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct packet);
+	__type(value, __u64);
+} FRAGMENTED SEC(".maps");
+
 /* `REASONS` in program.rs. */
 enum reason {
 	REDIRECTED,
+	REDIRECTED_FRAGMENT,
 	PASS_NOT_IP,
 	PASS_MULTICAST,
 	PASS_VLAN_STACK,
@@ -132,14 +173,24 @@ struct {
 	__type(value, __u64);
 } COUNTERS SEC(".maps");
 
-/* The transport header of an unfragmented packet: where it is and how long it may be. */
+enum part { WHOLE, FIRST_FRAGMENT, LATER_FRAGMENT };
+
+/* What a frame is found to be. */
+struct found {
+	struct claim claim;
+	/* What `part` is of, when it is not whole. */
+	struct packet packet;
+	__u32 part;
+};
+
+/* The transport header of a packet or first fragment: where it is and how long it may be. */
 struct transport {
 	void *header;
 	__u32 length;
 };
 
-/* Fills the claim's version, address and protocol. REDIRECTED means: look further. */
-static __always_inline enum reason parse_ipv4(void *at, void *end, __u32 left, struct claim *claim,
+/* Fills all but the claim's port. REDIRECTED means: look further. */
+static __always_inline enum reason parse_ipv4(void *at, void *end, __u32 left, struct found *found,
 					      struct transport *transport)
 {
 	struct ipv4 *ip = at;
@@ -151,17 +202,28 @@ static __always_inline enum reason parse_ipv4(void *at, void *end, __u32 left, s
 
 	if (header < sizeof(*ip) || total < header || total > left)
 		return PASS_MALFORMED;
-	if (be16(ip->fragment) & (IPV4_MORE_FRAGMENTS | IPV4_OFFSET))
-		return PASS_FRAGMENT;
-	claim->protocol = ip->protocol;
-	claim->version = 4;
-	__builtin_memcpy(claim->address, ip->destination, sizeof(ip->destination));
+	__u32 fragment = be16(ip->fragment) & (IPV4_MORE_FRAGMENTS | IPV4_OFFSET);
+
+	if (fragment) {
+		if (ip->protocol != IPPROTO_TCP)
+			return PASS_FRAGMENT;
+		found->part = fragment & IPV4_OFFSET ? LATER_FRAGMENT : FIRST_FRAGMENT;
+		found->packet.protocol = ip->protocol;
+		found->packet.version = 4;
+		found->packet.id = ip->id;
+		__builtin_memcpy(found->packet.source, ip->source, sizeof(ip->source));
+		__builtin_memcpy(found->packet.destination, ip->destination,
+				 sizeof(ip->destination));
+	}
+	found->claim.protocol = ip->protocol;
+	found->claim.version = 4;
+	__builtin_memcpy(found->claim.address, ip->destination, sizeof(ip->destination));
 	transport->header = at + header;
 	transport->length = total - header;
 	return REDIRECTED;
 }
 
-static __always_inline enum reason parse_ipv6(void *at, void *end, __u32 left, struct claim *claim,
+static __always_inline enum reason parse_ipv6(void *at, void *end, __u32 left, struct found *found,
 					      struct transport *transport)
 {
 	struct ipv6 *ip = at;
@@ -172,9 +234,36 @@ static __always_inline enum reason parse_ipv6(void *at, void *end, __u32 left, s
 
 	if (sizeof(*ip) + length > left)
 		return PASS_MALFORMED;
-	switch (ip->next_header) {
-	case EXT_FRAGMENT:
-		return PASS_FRAGMENT;
+	__u8 protocol = ip->next_header;
+
+	transport->header = at + sizeof(*ip);
+	transport->length = length;
+	switch (protocol) {
+	case EXT_FRAGMENT: {
+		struct ipv6_fragment *fragment = transport->header;
+
+		if ((void *)(fragment + 1) > end || length < sizeof(*fragment))
+			return PASS_MALFORMED;
+		protocol = fragment->next_header;
+		if (protocol != IPPROTO_TCP)
+			return PASS_FRAGMENT;
+		__u32 offset = be16(fragment->offset_more) & IPV6_OFFSET;
+		__u32 more = be16(fragment->offset_more) & IPV6_MORE_FRAGMENTS;
+
+		/* A fragment that is the whole packet stands for itself (RFC 6946). */
+		if (offset || more) {
+			found->part = offset ? LATER_FRAGMENT : FIRST_FRAGMENT;
+			found->packet.protocol = protocol;
+			found->packet.version = 6;
+			found->packet.id = fragment->id;
+			__builtin_memcpy(found->packet.source, ip->source, sizeof(ip->source));
+			__builtin_memcpy(found->packet.destination, ip->destination,
+					 sizeof(ip->destination));
+		}
+		transport->header += sizeof(*fragment);
+		transport->length -= sizeof(*fragment);
+		break;
+	}
 	case EXT_HOP_BY_HOP:
 	case EXT_ROUTING:
 	case EXT_ESP:
@@ -187,17 +276,15 @@ static __always_inline enum reason parse_ipv6(void *at, void *end, __u32 left, s
 	case EXT_TEST_2:
 		return PASS_EXTENSION_HEADER;
 	}
-	claim->protocol = ip->next_header;
-	claim->version = 6;
-	__builtin_memcpy(claim->address, ip->destination, sizeof(ip->destination));
-	transport->header = at + sizeof(*ip);
-	transport->length = length;
+	found->claim.protocol = protocol;
+	found->claim.version = 6;
+	__builtin_memcpy(found->claim.address, ip->destination, sizeof(ip->destination));
 	return REDIRECTED;
 }
 
-/* What to do with the frame; fills the claim. REDIRECTED means: if it is claimed. */
+/* What to do with the frame, and what it is. REDIRECTED means: if it is claimed. */
 static __always_inline enum reason parse(struct xdp_md *ctx, __u32 frame_length,
-					 struct claim *claim)
+					 struct found *found)
 {
 	void *at = (void *)(long)ctx->data;
 	void *end = (void *)(long)ctx->data_end;
@@ -227,15 +314,17 @@ static __always_inline enum reason parse(struct xdp_md *ctx, __u32 frame_length,
 	enum reason reason;
 
 	if (proto == be16(ETH_P_IP))
-		reason = parse_ipv4(at + link, end, frame_length - link, claim, &transport);
+		reason = parse_ipv4(at + link, end, frame_length - link, found, &transport);
 	else if (proto == be16(ETH_P_IPV6))
-		reason = parse_ipv6(at + link, end, frame_length - link, claim, &transport);
+		reason = parse_ipv6(at + link, end, frame_length - link, found, &transport);
 	else
 		return PASS_NOT_IP;
 	if (reason != REDIRECTED)
 		return reason;
-	if (claim->protocol != IPPROTO_TCP)
+	if (found->claim.protocol != IPPROTO_TCP)
 		return PASS_OTHER_PROTOCOL;
+	if (found->part == LATER_FRAGMENT)
+		return REDIRECTED;
 
 	struct tcp *tcp = transport.header;
 
@@ -245,19 +334,41 @@ static __always_inline enum reason parse(struct xdp_md *ctx, __u32 frame_length,
 
 	if (header < sizeof(*tcp) || header > transport.length)
 		return PASS_MALFORMED;
-	claim->port = tcp->destination;
+	found->claim.port = tcp->destination;
 	return REDIRECTED;
+}
+
+/* Whether this fragment is of a claimed flow. A first fragment decides for the later ones. */
+static __always_inline enum reason fragment(enum reason reason, struct found *found)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	if (found->part == LATER_FRAGMENT) {
+		__u64 *taken = bpf_map_lookup_elem(&FRAGMENTED, &found->packet);
+
+		return taken && now - *taken < FRAGMENT_LIFETIME ? REDIRECTED_FRAGMENT
+								 : PASS_FRAGMENT;
+	}
+	if (reason == REDIRECTED && bpf_map_lookup_elem(&CLAIMS, &found->claim)) {
+		bpf_map_update_elem(&FRAGMENTED, &found->packet, &now, BPF_ANY);
+		return REDIRECTED_FRAGMENT;
+	}
+	/* An earlier packet of the same identification may have been ours. */
+	bpf_map_delete_elem(&FRAGMENTED, &found->packet);
+	return PASS_FRAGMENT;
 }
 
 static __always_inline int decide(struct xdp_md *ctx, __u32 frame_length)
 {
-	struct claim claim = {};
+	struct found found = {};
 	int action = XDP_PASS;
-	__u32 reason = parse(ctx, frame_length, &claim);
+	__u32 reason = parse(ctx, frame_length, &found);
 
-	if (reason == REDIRECTED && !bpf_map_lookup_elem(&CLAIMS, &claim))
+	if (found.part != WHOLE)
+		reason = fragment(reason, &found);
+	else if (reason == REDIRECTED && !bpf_map_lookup_elem(&CLAIMS, &found.claim))
 		reason = PASS_NOT_CLAIMED;
-	if (reason == REDIRECTED) {
+	if (reason == REDIRECTED || reason == REDIRECTED_FRAGMENT) {
 		action = bpf_redirect_map(&SOCKETS, ctx->rx_queue_index, XDP_PASS);
 		if (action != XDP_REDIRECT)
 			reason = PASS_NO_SOCKET;

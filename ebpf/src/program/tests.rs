@@ -9,6 +9,8 @@ use rustix::net::{AddressFamily, SocketType};
 
 use super::*;
 
+mod fragments;
+
 const OURS_V4: [u8; 4] = [198, 18, 0, 2];
 const PEER_V4: [u8; 4] = [198, 18, 0, 1];
 const OURS_V6: [u8; 16] = [0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
@@ -72,7 +74,7 @@ impl Bench {
         let (was, is) = counted.next().expect("a reason was counted");
         assert_eq!(is.1, was.1 + 1);
         assert!(counted.next().is_none(), "one reason for one frame");
-        let expected = if is.0 == "redirected" {
+        let expected = if is.0.starts_with("redirected") {
             XDP_REDIRECT
         } else {
             XDP_PASS
@@ -179,6 +181,7 @@ fn taken() -> Vec<(&'static str, Vec<u8>)> {
             "IPv4, don't fragment",
             with(tcp_v4(), |frame| set_u16(frame, ETHERNET + 6, 0x4000)),
         ),
+        ("IPv6, one fragment that is all", with_extension(44)),
     ]
 }
 
@@ -275,26 +278,49 @@ fn passed() -> Vec<(&'static str, &'static str, Vec<u8>)> {
             }),
         ),
         (
-            "first fragment",
+            "first fragment of another protocol",
             "pass_fragment",
-            v4(&|f| set_u16(f, ETHERNET + 6, 0x2000)),
+            v4(&|f| {
+                set_u16(f, ETHERNET + 6, 0x2000);
+                f[ETHERNET + 9] = 17;
+            }),
         ),
         (
-            "middle fragment",
+            "first fragment to another port",
+            "pass_fragment",
+            v4(&|f| {
+                set_u16(f, ETHERNET + 6, 0x2000);
+                set_u16(f, v4_tcp + 2, PORT + 1);
+            }),
+        ),
+        (
+            "middle fragment of nothing",
             "pass_fragment",
             v4(&|f| set_u16(f, ETHERNET + 6, 0x2004)),
         ),
         (
-            "last fragment",
+            "last fragment of nothing",
             "pass_fragment",
             v4(&|f| set_u16(f, ETHERNET + 6, 0x0004)),
         ),
         (
-            "fragment in a VLAN",
+            "IPv6 fragment of another protocol",
             "pass_fragment",
-            tagged(v4(&|f| set_u16(f, ETHERNET + 6, 0x2000)), &[0x8100]),
+            with(with_extension(44), |f| f[ETHERNET + IPV6] = 17),
         ),
-        ("IPv6 fragment", "pass_fragment", with_extension(44)),
+        (
+            "IPv6 fragment behind a routing header",
+            "pass_extension_header",
+            with(with_extension(43), |f| f[ETHERNET + IPV6] = 44),
+        ),
+        (
+            "cut in the Fragment header",
+            "pass_malformed",
+            with(with_extension(44), |f| {
+                set_u16(f, ETHERNET + 4, 7);
+                f.truncate(v6_tcp + 7);
+            }),
+        ),
         (
             "hop-by-hop options",
             "pass_extension_header",

@@ -9,11 +9,11 @@ use std::os::fd::OwnedFd;
 use rnic_ipc::control::{Access, DisconnectReason, Event, MpaOptions, QpAttributes, QpState};
 use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum};
 use rnic_ipc::ring::{CqProducer, DoorbellConsumer, WorkQueueConsumer};
+use rnic_net::Path;
 use rnic_proto::Stag;
 
 use crate::capture::Capture;
 use crate::region::RegionMemory;
-use rnic_net::Path;
 
 /// A request to a shard. Each is answered before the next is read.
 #[derive(Debug)]

@@ -9,10 +9,9 @@ mod tests;
 
 use rnic_ipc::control::DisconnectReason;
 use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
+use rnic_net::{Path, TCP_HEADER};
 use rnic_proto::mpa::startup::{Initiator, Responder};
 use userspace_tcp::{ConnId, FourTuple, Instant, TIMESTAMPS_LEN};
-
-use rnic_net::{Path, TCP_HEADER};
 
 pub(crate) use held::HeldFrames;
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! What a shard counts, under the names that operators see. The order is fixed: a counter keeps
 //! its place while the program runs.
 
+use rnic_net::{ReassemblyCounters, Unusable};
 use rnic_xsk::PortStatistics;
 use userspace_tcp::{ConnCounters, Counters as TcpCounters};
 
 use crate::qp::QpCounters;
-use rnic_net::Unusable;
 
 /// What the shard itself counts; packets and connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +38,10 @@ pub struct ShardCounters {
     pub transmit_full: u64,
     /// Segments that could not be sent: no way back is known, or the headers don't fit.
     pub unsendable: u64,
+    /// Segments that were sent as IP fragments, once for each time.
+    pub fragmented: u64,
+    /// IP fragments sent.
+    pub fragments_sent: u64,
     /// Retransmissions for which only the header fields that changed were written (RFC 1624).
     pub headers_rewritten: u64,
     /// Times that a port could not be flushed (interface down or gone).
@@ -47,12 +51,11 @@ pub struct ShardCounters {
 }
 
 /// Each reason for which a frame is dropped, and its counter's name.
-const UNUSABLE: [(Unusable, &str); 8] = [
+const UNUSABLE: [(Unusable, &str); 7] = [
     (Unusable::Truncated, "rx_truncated"),
     (Unusable::NotIp, "rx_not_ip"),
     (Unusable::IpHeader, "rx_bad_ip_header"),
     (Unusable::IpChecksum, "rx_bad_ip_checksum"),
-    (Unusable::Fragment, "rx_fragment"),
     (Unusable::NotTcp, "rx_not_tcp"),
     (Unusable::GroupAddress, "rx_group_address"),
     (Unusable::TcpChecksum, "rx_bad_tcp_checksum"),
@@ -96,6 +99,7 @@ pub struct Levels {
 /// Every counter of a shard, named, in a fixed order.
 pub(crate) fn named(
     shard: &ShardCounters,
+    reassembly: &ReassemblyCounters,
     qp: &QpCounters,
     tcp: &TcpCounters,
     streams: &ConnCounters,
@@ -120,6 +124,11 @@ pub(crate) fn named(
     put("no_frame", shard.no_frame);
     put("transmit_full", shard.transmit_full);
     put("unsendable", shard.unsendable);
+    put("tx_fragmented", shard.fragmented);
+    put("tx_fragments", shard.fragments_sent);
+    for (name, value) in reassembly.named() {
+        put(name, value);
+    }
     put("headers_rewritten", shard.headers_rewritten);
     put("flush_failed", shard.flush_failed);
     put("client_faults", shard.client_faults);

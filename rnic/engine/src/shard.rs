@@ -12,6 +12,7 @@
 mod config;
 mod control;
 mod deadlines;
+mod fragments;
 mod lifecycle;
 mod link;
 mod nudge;
@@ -26,6 +27,7 @@ use std::time::Duration;
 
 use rnic_ipc::id::{ClientId, ListenerId};
 use rnic_ipc::ring::DoorbellConsumer;
+use rnic_net::{Identification, Reassembly};
 use rnic_xsk::{Frame, FramePool, Port, Umem};
 use userspace_tcp::{ConnId, Event as TcpEvent, Instant, Stack};
 
@@ -79,6 +81,10 @@ pub struct Shard<P> {
     starved: bool,
     deadlines: Deadlines,
     link: Link,
+    /// Packets whose fragments are awaited.
+    reassembly: Reassembly,
+    /// Of packets that are sent in fragments.
+    identification: Identification,
     events: VecDeque<ShardEvent>,
     counters: ShardCounters,
     capture: Option<Box<dyn Capture>>,
@@ -173,6 +179,8 @@ impl<P: Port> Shard<P> {
             starved: false,
             deadlines: Deadlines::new(limits.connections),
             link: Link::new(umem.frames(), ports.len()),
+            reassembly: Reassembly::new(config.reassembly, umem.frame_capacity()),
+            identification: Identification::new(config.secret),
             events: VecDeque::new(),
             counters: ShardCounters::default(),
             capture: None,

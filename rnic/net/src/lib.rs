@@ -2,13 +2,17 @@
 //!
 //! A received frame becomes a [`Received`] once, with its IP and TCP checksums verified over the
 //! whole segment; after that no length is checked again. [`write_segment`] puts all headers in front
-//! of a payload that lies where they end.
+//! of a payload that lies where they end, [`rewrite_segment`] makes them those of a retransmission.
+//! [`Fragments`] and [`Reassembly`] are for paths that are narrower than a segment.
 //!
-//! Nothing here does I/O, allocates, or answers anything: ARP, ND and ICMP are the kernel's.
+//! Nothing here does I/O, allocates after it was made, or answers anything: ARP, ND and ICMP are the
+//! kernel's.
 #![forbid(unsafe_code)]
 
 mod emit;
+mod fragment;
 mod parse;
+mod reassembly;
 mod rewrite;
 #[cfg(test)]
 mod tests;
@@ -16,7 +20,9 @@ mod tests;
 use std::net::IpAddr;
 
 pub use emit::{Payload, emit, write_segment};
+pub use fragment::{Fragments, Identification};
 pub use parse::{Received, Unusable, parse};
+pub use reassembly::{FRAGMENT_LIFETIME, Reassembly, ReassemblyCounters};
 pub use rewrite::rewrite_segment;
 
 /// Octets of an Ethernet header without a VLAN tag.
@@ -34,6 +40,18 @@ const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
 const ETHERTYPE_VLAN: u16 = 0x8100;
 const PROTOCOL_TCP: u8 = 6;
+/// The next header of IPv6 that says: a Fragment header follows (RFC 8200 section 4.5).
+const PROTOCOL_FRAGMENT: u8 = 44;
+/// Octets of IPv6's Fragment header.
+const FRAGMENT_HEADER: usize = 8;
+/// Octets that fragment offsets count, and that all fragments but the last have a multiple of.
+const FRAGMENT_UNIT: usize = 8;
+/// More Fragments and Fragment Offset in the word of the IPv4 header (RFC 791 section 3.1).
+const IPV4_MORE: u16 = 0x2000;
+const IPV4_OFFSET: u16 = 0x1fff;
+/// The same in IPv6's Fragment header.
+const IPV6_MORE: u16 = 0x0001;
+const IPV6_OFFSET: u16 = 0xfff8;
 /// The hop limit of what we send (RFC 1700's recommended default).
 const HOP_LIMIT: u8 = 64;
 

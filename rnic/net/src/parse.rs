@@ -6,8 +6,9 @@ use std::ops::Range;
 use userspace_tcp::{Ecn, Endpoint, FourTuple, checksum};
 
 use super::{
-    ETHERNET_HEADER, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, IPV4_HEADER, IPV6_HEADER,
-    PROTOCOL_TCP, Path, TCP_HEADER, VLAN_TAG,
+    ETHERNET_HEADER, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, FRAGMENT_HEADER,
+    FRAGMENT_UNIT, IPV4_HEADER, IPV4_MORE, IPV4_OFFSET, IPV6_HEADER, IPV6_MORE, IPV6_OFFSET,
+    PROTOCOL_FRAGMENT, PROTOCOL_TCP, Path, TCP_HEADER, VLAN_TAG,
 };
 
 /// What a frame with a whole TCP segment told.
@@ -38,10 +39,10 @@ pub enum Unusable {
     /// The IPv4 header checksum is wrong.
     #[error("bad IPv4 header checksum")]
     IpChecksum,
-    /// A fragment: the kernel reassembles, we don't.
+    /// A fragment of a TCP segment's packet.
     #[error("fragment")]
     Fragment,
-    /// Another protocol than TCP, or one behind IPv6 extension headers.
+    /// Another protocol than TCP, or one behind IPv6 extension headers other than Fragment.
     #[error("not TCP")]
     NotTcp,
     /// Sent to or from an address that no TCP connection can have (RFC 1122 section 4.2.3.10).
@@ -53,119 +54,172 @@ pub enum Unusable {
 }
 
 /// Parses a frame as it came from the link. `mtu` is that of the interface.
+///
+/// # Errors
+/// Why the frame is to be dropped; [`Unusable::Fragment`] is for [`crate::Reassembly`] first.
 pub fn parse(frame: &[u8], mtu: u32) -> Result<Received, Unusable> {
-    let destination = array::<6>(frame, 0)?;
-    let source = array::<6>(frame, 6)?;
-    if destination[0] & 1 == 1 || source[0] & 1 == 1 {
-        return Err(Unusable::GroupAddress);
+    let link = Link::parse(frame)?;
+    let ip = Ip::parse(frame, &link)?;
+    if ip.part.is_some() {
+        return Err(Unusable::Fragment);
     }
-    let mut ethertype = u16::from_be_bytes(array(frame, 12)?);
-    let mut at = ETHERNET_HEADER;
-    let mut vlan = None;
-    if ethertype == ETHERTYPE_VLAN {
-        vlan = Some(u16::from_be_bytes(array(frame, 14)?));
-        ethertype = u16::from_be_bytes(array(frame, 16)?);
-        at += VLAN_TAG;
-    }
-    let packet = frame.get(at..).ok_or(Unusable::Truncated)?;
-    let IpFields {
-        source: source_ip,
-        destination: destination_ip,
-        ecn,
-        tcp,
-    } = match ethertype {
-        ETHERTYPE_IPV4 => ipv4(packet)?,
-        ETHERTYPE_IPV6 => ipv6(packet)?,
-        _ => return Err(Unusable::NotIp),
-    };
-    if is_group(source_ip) || is_group(destination_ip) {
-        return Err(Unusable::GroupAddress);
-    }
-    let tcp = at + tcp.start..at + tcp.end;
-    let segment = frame.get(tcp.clone()).ok_or(Unusable::Truncated)?;
+    let segment = frame.get(ip.data.clone()).ok_or(Unusable::Truncated)?;
     if segment.len() < TCP_HEADER {
         return Err(Unusable::Truncated);
     }
-    if !checksum::verify(source_ip, destination_ip, segment) {
+    if !checksum::verify(ip.source, ip.destination, segment) {
         return Err(Unusable::TcpChecksum);
     }
     let source_port = u16::from_be_bytes(array(segment, 0)?);
     let destination_port = u16::from_be_bytes(array(segment, 2)?);
     Ok(Received {
         path: Path {
-            src_mac: destination,
-            dst_mac: source,
-            vlan,
+            src_mac: link.destination,
+            dst_mac: link.source,
+            vlan: link.vlan,
             mtu,
         },
         tuple: FourTuple {
-            local: Endpoint::new(destination_ip, destination_port),
-            remote: Endpoint::new(source_ip, source_port),
+            local: Endpoint::new(ip.destination, destination_port),
+            remote: Endpoint::new(ip.source, source_port),
         },
-        ecn,
-        tcp,
+        ecn: ip.ecn,
+        tcp: ip.data,
     })
 }
 
-/// What an IP header tells of a TCP segment.
-struct IpFields {
-    source: IpAddr,
-    destination: IpAddr,
-    ecn: Ecn,
-    /// The segment's place in the packet.
-    tcp: Range<usize>,
+/// What an Ethernet header tells.
+pub(crate) struct Link {
+    pub(crate) source: [u8; 6],
+    pub(crate) destination: [u8; 6],
+    pub(crate) vlan: Option<u16>,
+    ethertype: u16,
+    len: usize,
 }
 
-fn ipv4(packet: &[u8]) -> Result<IpFields, Unusable> {
-    let version_length = array::<1>(packet, 0)?[0];
-    let header = usize::from(version_length & 0x0f) * 4;
-    let total = usize::from(u16::from_be_bytes(array(packet, 2)?));
-    if version_length >> 4 != 4 || header < IPV4_HEADER || total < header {
-        return Err(Unusable::IpHeader);
+impl Link {
+    pub(crate) fn parse(frame: &[u8]) -> Result<Self, Unusable> {
+        let mut link = Self {
+            destination: array(frame, 0)?,
+            source: array(frame, 6)?,
+            vlan: None,
+            ethertype: u16::from_be_bytes(array(frame, 12)?),
+            len: ETHERNET_HEADER,
+        };
+        if link.destination[0] & 1 == 1 || link.source[0] & 1 == 1 {
+            return Err(Unusable::GroupAddress);
+        }
+        if link.ethertype == ETHERTYPE_VLAN {
+            link.vlan = Some(u16::from_be_bytes(array(frame, 14)?));
+            link.ethertype = u16::from_be_bytes(array(frame, 16)?);
+            link.len += VLAN_TAG;
+        }
+        Ok(link)
     }
-    let header_octets = packet.get(..header).ok_or(Unusable::Truncated)?;
-    if checksum::sum(header_octets).folded() != u16::MAX {
-        return Err(Unusable::IpChecksum);
-    }
-    if total > packet.len() {
-        return Err(Unusable::Truncated);
-    }
-    // More-fragments bit or a fragment offset.
-    if u16::from_be_bytes(array(packet, 6)?) & 0x3fff != 0 {
-        return Err(Unusable::Fragment);
-    }
-    if array::<1>(packet, 9)?[0] != PROTOCOL_TCP {
-        return Err(Unusable::NotTcp);
-    }
-    let source = Ipv4Addr::from(array::<4>(packet, 12)?);
-    let destination = Ipv4Addr::from(array::<4>(packet, 16)?);
-    Ok(IpFields {
-        source: source.into(),
-        destination: destination.into(),
-        ecn: Ecn::from_bits(array::<1>(packet, 1)?[0]),
-        tcp: header..total,
-    })
 }
 
-fn ipv6(packet: &[u8]) -> Result<IpFields, Unusable> {
-    if array::<1>(packet, 0)?[0] >> 4 != 6 {
-        return Err(Unusable::IpHeader);
+/// What the IP headers before TCP tell.
+pub(crate) struct Ip {
+    pub(crate) source: IpAddr,
+    pub(crate) destination: IpAddr,
+    pub(crate) ecn: Ecn,
+    /// The place of what is behind the headers in the frame: it is there.
+    pub(crate) data: Range<usize>,
+    /// Which part of a packet it is, when it is not all of it.
+    pub(crate) part: Option<Part>,
+}
+
+/// A fragment's place in its packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) id: u32,
+    /// Where it begins in what is behind the packet's headers, in octets.
+    pub(crate) offset: usize,
+    /// It is not the last one.
+    pub(crate) more: bool,
+}
+
+impl Ip {
+    pub(crate) fn parse(frame: &[u8], link: &Link) -> Result<Self, Unusable> {
+        let packet = frame.get(link.len..).ok_or(Unusable::Truncated)?;
+        let mut ip = match link.ethertype {
+            ETHERTYPE_IPV4 => Self::v4(packet)?,
+            ETHERTYPE_IPV6 => Self::v6(packet)?,
+            _ => return Err(Unusable::NotIp),
+        };
+        if is_group(ip.source) || is_group(ip.destination) {
+            return Err(Unusable::GroupAddress);
+        }
+        ip.data = link.len + ip.data.start..link.len + ip.data.end;
+        Ok(ip)
     }
-    let total = IPV6_HEADER + usize::from(u16::from_be_bytes(array(packet, 4)?));
-    if total > packet.len() {
-        return Err(Unusable::Truncated);
+
+    fn v4(packet: &[u8]) -> Result<Self, Unusable> {
+        let version_length = array::<1>(packet, 0)?[0];
+        let header = usize::from(version_length & 0x0f) * 4;
+        let total = usize::from(u16::from_be_bytes(array(packet, 2)?));
+        if version_length >> 4 != 4 || header < IPV4_HEADER || total < header {
+            return Err(Unusable::IpHeader);
+        }
+        let header_octets = packet.get(..header).ok_or(Unusable::Truncated)?;
+        if checksum::sum(header_octets).folded() != u16::MAX {
+            return Err(Unusable::IpChecksum);
+        }
+        if total > packet.len() {
+            return Err(Unusable::Truncated);
+        }
+        if array::<1>(packet, 9)?[0] != PROTOCOL_TCP {
+            return Err(Unusable::NotTcp);
+        }
+        let field = u16::from_be_bytes(array(packet, 6)?) & (IPV4_MORE | IPV4_OFFSET);
+        let part = Part {
+            id: u16::from_be_bytes(array(packet, 4)?).into(),
+            offset: usize::from(field & IPV4_OFFSET) * FRAGMENT_UNIT,
+            more: field & IPV4_MORE != 0,
+        };
+        Ok(Self {
+            source: Ipv4Addr::from(array::<4>(packet, 12)?).into(),
+            destination: Ipv4Addr::from(array::<4>(packet, 16)?).into(),
+            ecn: Ecn::from_bits(array::<1>(packet, 1)?[0]),
+            data: header..total,
+            part: (field != 0).then_some(part),
+        })
     }
-    if array::<1>(packet, 6)?[0] != PROTOCOL_TCP {
-        return Err(Unusable::NotTcp);
+
+    fn v6(packet: &[u8]) -> Result<Self, Unusable> {
+        if array::<1>(packet, 0)?[0] >> 4 != 6 {
+            return Err(Unusable::IpHeader);
+        }
+        let total = IPV6_HEADER + usize::from(u16::from_be_bytes(array(packet, 4)?));
+        if total > packet.len() {
+            return Err(Unusable::Truncated);
+        }
+        let (mut protocol, mut header) = (array::<1>(packet, 6)?[0], IPV6_HEADER);
+        let mut part = None;
+        if protocol == PROTOCOL_FRAGMENT {
+            header += FRAGMENT_HEADER;
+            if header > total {
+                return Err(Unusable::IpHeader);
+            }
+            protocol = array::<1>(packet, IPV6_HEADER)?[0];
+            let field = u16::from_be_bytes(array(packet, IPV6_HEADER + 2)?);
+            let id = u32::from_be_bytes(array(packet, IPV6_HEADER + 4)?);
+            // The offset in units of eight octets is three bits up: it is one in octets.
+            let (offset, more) = (usize::from(field & IPV6_OFFSET), field & IPV6_MORE != 0);
+            // One that is all of its packet stands for itself (RFC 6946).
+            part = (offset > 0 || more).then_some(Part { id, offset, more });
+        }
+        if protocol != PROTOCOL_TCP {
+            return Err(Unusable::NotTcp);
+        }
+        Ok(Self {
+            source: Ipv6Addr::from(array::<16>(packet, 8)?).into(),
+            destination: Ipv6Addr::from(array::<16>(packet, 24)?).into(),
+            ecn: Ecn::from_bits(array::<1>(packet, 1)?[0] >> 4),
+            data: header..total,
+            part,
+        })
     }
-    let source = Ipv6Addr::from(array::<16>(packet, 8)?);
-    let destination = Ipv6Addr::from(array::<16>(packet, 24)?);
-    Ok(IpFields {
-        source: source.into(),
-        destination: destination.into(),
-        ecn: Ecn::from_bits(array::<1>(packet, 1)?[0] >> 4),
-        tcp: IPV6_HEADER..total,
-    })
 }
 
 /// Whether no TCP endpoint can have this address.

@@ -33,7 +33,7 @@ fn frame(path: &Path, tuple: &FourTuple, payload: &[u8]) -> Vec<u8> {
     frame_with(path, tuple, Ecn::NotEct, payload)
 }
 
-fn frame_with(path: &Path, tuple: &FourTuple, ecn: Ecn, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame_with(path: &Path, tuple: &FourTuple, ecn: Ecn, payload: &[u8]) -> Vec<u8> {
     let header = TcpHeader {
         source_port: tuple.local.port,
         destination_port: tuple.remote.port,

@@ -8,7 +8,7 @@ pub struct ShardConfig {
     /// TCP's own settings. The MSS follows from each connection's path, and the number of
     /// connections from `limits`.
     pub tcp: userspace_tcp::Config,
-    /// Key of TCP's initial sequence numbers (RFC 6528): random, another for each shard.
+    /// Key of TCP's initial sequence numbers (RFC 6528) and of fragments' identifications: random, another for each shard.
     pub secret: [u8; 16],
     /// Which shard of its device this is; the upper 8 bits of its connection requests' names.
     pub shard: u8,
@@ -19,6 +19,9 @@ pub struct ShardConfig {
     /// Free frames that sending leaves for receiving; at most half of those that are free at the
     /// start.
     pub receive_reserve: usize,
+    /// Packets that may wait for the rest of their fragments, each with memory of a frame's size. One
+    /// more takes the place of the oldest.
+    pub reassembly: usize,
     /// How long the MPA start-up may take once TCP is established (RFC 5044 section 7.1.2).
     pub startup_timeout: Duration,
     /// How long an application may take to accept or reject a request.
@@ -38,6 +41,7 @@ impl Default for ShardConfig {
             mtu: 1500,
             limits: ShardLimits::default(),
             receive_reserve: 1024,
+            reassembly: 64,
             startup_timeout: Duration::from_secs(10),
             answer_timeout: Duration::from_secs(60),
             close_timeout: Duration::from_secs(10),

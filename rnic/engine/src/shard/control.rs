@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use rnic_ipc::control::{DisconnectReason, Event, MpaOptions};
 use rnic_ipc::id::{ClientId, ConnRequestId, ListenerId, QpNum};
+use rnic_net::Path;
 use rnic_proto::TaggedOffset;
 use rnic_proto::mpa::startup::{Initiator, ResponderOptions, RtrSet};
 use rnic_xsk::Port;
@@ -16,7 +17,6 @@ use crate::conn::{Conn, Phase};
 use crate::counters;
 use crate::qp::{Qp, WrongQpState};
 use crate::stag::AddRegionError;
-use rnic_net::Path;
 
 /// The least IP MTU, in octets, over which connections are made: that of IPv4 hosts (RFC 791).
 const MTU_MIN: u32 = 576;
@@ -136,6 +136,7 @@ impl<P: Port> Shard<P> {
     fn named_counters(&self) -> Vec<(String, u64)> {
         counters::named(
             &self.counters,
+            self.reassembly.counters(),
             &self.tables.counters,
             &self.stack.counters(),
             &self.stack.totals(),

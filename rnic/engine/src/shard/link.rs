@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
+use rnic_net::{Path, Payload};
 use rnic_xsk::{Frame, Port, XskError};
 use userspace_tcp::{ConnId, Ecn, FourTuple, SegmentId, TcpHeader, Transmit};
 
 use super::Shard;
-use rnic_net::{Path, Payload};
 
 /// Ways back that are remembered for segments of no connection. More than one batch of frames can
 /// cause.
@@ -167,9 +167,12 @@ impl<P: Port> Shard<P> {
             self.counters.unsendable += 1;
             return self.give_back(frame, owner);
         };
-        match self.write_headers(frame, &path, &head) {
-            Ok(frame) => self.hand_over(frame, owner, port),
-            Err(frame) => {
+        match (self.write_headers(frame, &path, &head), segment.fragment_to) {
+            (Ok(frame), Some(mtu)) => {
+                self.send_fragments(frame, owner, &path, port, mtu, &head.tuple)
+            }
+            (Ok(frame), None) => self.hand_over(frame, owner, port),
+            (Err(frame), _) => {
                 self.counters.unsendable += 1;
                 self.give_back(frame, owner);
             }
@@ -209,7 +212,12 @@ impl<P: Port> Shard<P> {
         Ok(frame)
     }
 
-    fn hand_over(&mut self, frame: Frame, owner: Option<(ConnId, SegmentId)>, port: usize) {
+    pub(super) fn hand_over(
+        &mut self,
+        frame: Frame,
+        owner: Option<(ConnId, SegmentId)>,
+        port: usize,
+    ) {
         if let Some(capture) = &mut self.capture {
             let time = self
                 .config
@@ -235,7 +243,7 @@ impl<P: Port> Shard<P> {
     }
 
     /// A frame that the link did not take.
-    fn give_back(&mut self, frame: Frame, owner: Option<(ConnId, SegmentId)>) {
+    pub(super) fn give_back(&mut self, frame: Frame, owner: Option<(ConnId, SegmentId)>) {
         let unneeded = match owner {
             Some((conn, segment)) => self.stack.transmitted(conn, segment, frame),
             None => Some(frame),

@@ -1,6 +1,7 @@
 //! Frames from the ports: to TCP, and the octets that it finds new to whoever they are for.
 
 use rnic_ipc::control::DisconnectReason;
+use rnic_net::Unusable;
 use rnic_proto::mpa::startup::FRAME_LEN_MAX;
 use rnic_xsk::{Frame, Port};
 use userspace_tcp::{ConnId, ConnOptions, NEW_RANGES_MAX, Received, Segment};
@@ -25,16 +26,21 @@ impl<P: Port> Shard<P> {
     }
 
     fn frame(&mut self, frame: Frame, port: usize) {
-        let octets = self.umem.bytes(&frame);
         if let Some(capture) = &mut self.capture {
             let time = self
                 .config
                 .unix_time_at_zero
                 .saturating_add(self.now.as_nanos());
-            capture.frame(time, false, octets);
+            capture.frame(time, false, self.umem.bytes(&frame));
         }
+        self.packet(frame, port);
+    }
+
+    pub(super) fn packet(&mut self, frame: Frame, port: usize) {
+        let octets = self.umem.bytes(&frame);
         let parsed = match rnic_net::parse(octets, self.config.mtu) {
             Ok(parsed) => parsed,
+            Err(Unusable::Fragment) => return self.fragment(frame, port),
             Err(reason) => {
                 self.counters.count_unusable(reason);
                 return self.pool.free(frame);

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
+use rnic_net::Fragments;
 use rnic_xsk::MemoryWire;
 use userspace_tcp::Instant;
 
@@ -50,6 +51,10 @@ pub struct Link {
     pub cut: bool,
     /// Nothing to these ports gets through (IPv4).
     pub mute: Vec<u16>,
+    /// Packets larger than this go on in fragments, as behind a router that ignores DF.
+    pub fragment_to: Option<u32>,
+    /// The last fragment of each packet is lost.
+    pub lose_last_fragments: bool,
 }
 
 impl Link {
@@ -62,6 +67,8 @@ impl Link {
             frames: 0,
             cut: false,
             mute: Vec::new(),
+            fragment_to: None,
+            lose_last_fragments: false,
         }
     }
 
@@ -70,30 +77,61 @@ impl Link {
         let mut frame = Vec::new();
         while wire.take(&mut frame) {
             self.frames += 1;
-            let it = self.impairment;
             let port = u16::from_be_bytes([frame[36], frame[37]]);
-            if self.cut || self.mute.contains(&port) || self.random.chance(it.loss) {
+            if self.cut || self.mute.contains(&port) {
                 continue;
             }
-            let copies = if self.random.chance(it.duplicate) {
-                2
-            } else {
-                1
-            };
-            for _ in 0..copies {
-                let mut frame = frame.clone();
-                if self.random.chance(it.corrupt) {
-                    let bit = self.random.below(frame.len() as u64 * 8) as usize;
-                    frame[bit / 8] ^= 1 << (bit % 8);
-                }
-                let mut delay = it.delay;
-                if self.random.chance(it.reorder) {
-                    delay +=
-                        Duration::from_nanos(self.random.below(4 * it.delay.as_nanos() as u64));
-                }
-                self.sent += 1;
-                self.flying.push(Reverse((now + delay, self.sent, frame)));
+            for frame in self.fragments(&frame) {
+                self.fly(frame, now);
             }
+        }
+    }
+
+    /// The pieces in which a frame goes on.
+    fn fragments(&mut self, frame: &[u8]) -> Vec<Vec<u8>> {
+        let cut = self
+            .fragment_to
+            .and_then(|mtu| Fragments::new(frame, 14, mtu, self.frames as u32));
+        let Some(mut fragments) = cut else {
+            return vec![frame.to_vec()];
+        };
+        let mut all = Vec::new();
+        loop {
+            let mut piece = vec![0; frame.len()];
+            let Some(len) = fragments.write_next(&mut piece) else {
+                return all;
+            };
+            if self.lose_last_fragments && fragments.left() == 0 {
+                return all;
+            }
+            piece.truncate(len);
+            all.push(piece);
+        }
+    }
+
+    /// A frame's fate.
+    fn fly(&mut self, frame: Vec<u8>, now: Instant) {
+        let it = self.impairment;
+        if self.random.chance(it.loss) {
+            return;
+        }
+        let copies = if self.random.chance(it.duplicate) {
+            2
+        } else {
+            1
+        };
+        for _ in 0..copies {
+            let mut frame = frame.clone();
+            if self.random.chance(it.corrupt) {
+                let bit = self.random.below(frame.len() as u64 * 8) as usize;
+                frame[bit / 8] ^= 1 << (bit % 8);
+            }
+            let mut delay = it.delay;
+            if self.random.chance(it.reorder) {
+                delay += Duration::from_nanos(self.random.below(4 * it.delay.as_nanos() as u64));
+            }
+            self.sent += 1;
+            self.flying.push(Reverse((now + delay, self.sent, frame)));
         }
     }
 

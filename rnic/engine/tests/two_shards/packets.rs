@@ -1,4 +1,4 @@
-//! What is around the segments: headers of retransmissions.
+//! What is around the segments: headers of retransmissions, IP fragments.
 
 use std::time::Duration;
 
@@ -47,4 +47,49 @@ fn retransmissions_rewrite_their_headers_and_every_checksum_is_right() {
         assert_eq!(world.b.counter("rx_bad_tcp_checksum"), 0);
         assert_eq!(world.b.counter("rx_bad_ip_checksum"), 0);
     }
+}
+
+#[test]
+fn fragments_of_a_path_that_cuts_are_put_together() {
+    for v6 in [false, true] {
+        for impairment in [Impairment::NONE, Impairment::ROUGH] {
+            let sides = [(); 2].map(|()| SideConfig::default());
+            let [a, b] = sides;
+            let mut world = World::with(9, impairment, a, b, v6);
+            world.a_to_b.fragment_to = Some(1300);
+            world.b_to_a.fragment_to = Some(1300);
+            transfer(&mut world);
+            let whole = world.b.counter("rx_reassembled");
+            assert!(whole > 1000, "{whole} packets");
+            if impairment.loss == 0 {
+                assert_eq!(world.b.counter("rx_fragments"), 2 * whole);
+                assert_eq!(world.a.counter("tcp_retransmits"), 0);
+            } else {
+                assert!(world.b.counter("rx_fragment_duplicates") > 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn fragments_whose_rest_never_comes_take_nothing_away() {
+    let mut world = World::new(9, Impairment::NONE);
+    world.a_to_b.fragment_to = Some(1300);
+    // Every second frame that comes is the rest of one: all of those are lost.
+    world.a_to_b.lose_last_fragments = true;
+    let (qp, _) = world.connect();
+    let stag = world.b.stag;
+    world.a.fill(0, 1 << 20, 3);
+    world
+        .a
+        .post_work(qp, WrOpcode::Write, 1, 0, (stag, 0), 1 << 20);
+    world.run_for(Duration::from_secs(20));
+    assert!(world.b.counter("rx_fragments") > 0);
+    assert_eq!(world.b.counter("rx_reassembled"), 0);
+    // No frame is held for them.
+    assert_eq!(world.b.shard.levels().frames_free, world.b.frames);
+    world.a_to_b.lose_last_fragments = false;
+    let done = |w: &mut World| w.b.read((1 << 20) - 8, 8) == pattern(1 << 20, 3)[(1 << 20) - 8..];
+    assert!(world.run_until(PATIENCE, done));
+    assert!(world.b.read(0, 1 << 20) == pattern(1 << 20, 3));
 }

@@ -81,9 +81,9 @@ fn the_example_of_rfc_1624_section_4() {
 #[test]
 fn an_updated_checksum_is_that_of_the_whole_for_every_old_and_new_word() {
     // A header is never all zeros: the first word stands for the rest of it.
-    for rest in [1, 0x8000, 0xffff] {
+    for rest in [1, 0xffff] {
         for word in 0..=u16::MAX {
-            for corner in CORNERS {
+            for corner in [0, 1, 0x8000, 0xffff] {
                 for (old, new) in [(word, corner), (corner, word)] {
                     let before = whole([rest, old]);
                     assert_eq!(
@@ -101,7 +101,7 @@ fn an_updated_checksum_is_that_of_the_whole_for_every_old_and_new_word() {
 fn checksums_of_zero_come_and_go_as_they_should() {
     // RFC 1624 section 5: 0x0000 where the older equation gave 0xffff. The word that makes the
     // checksum zero is tried as the old and as the new value of each 16-bit field.
-    for rest in CORNERS.into_iter().filter(|rest| *rest != 0) {
+    for rest in [1, 0x8000, 0xffff] {
         let zero = !rest;
         assert_eq!(whole([rest, zero]), 0);
         for other in 0..=u16::MAX {

@@ -1,0 +1,67 @@
+//! IP fragments: of what was posted before its path became too narrow for it, and of what a path cut
+//! on its way here (RFC 5044 section A.5.1).
+
+use rnic_net::{Fragments, Path};
+use rnic_xsk::{Frame, Port};
+use userspace_tcp::{ConnId, FourTuple, SegmentId};
+
+use super::Shard;
+
+impl<P: Port> Shard<P> {
+    /// Sends copies of the packet in `frame` in fragments of at most `mtu` octets; in one piece when
+    /// it is not larger. The frame itself goes back to TCP's send queue.
+    pub(super) fn send_fragments(
+        &mut self,
+        frame: Frame,
+        owner: Option<(ConnId, SegmentId)>,
+        path: &Path,
+        port: usize,
+        mtu: u32,
+        tuple: &FourTuple,
+    ) {
+        let umem = self.umem.clone();
+        let id = self
+            .identification
+            .next(tuple.local.addr, tuple.remote.addr);
+        let Some(mut fragments) = Fragments::new(umem.bytes(&frame), path.link_len(), mtu, id)
+        else {
+            return self.hand_over(frame, owner, port);
+        };
+        let count = fragments.left();
+        let room = self.ports.get_mut(port).map_or(0, Port::transmit_room);
+        if count > room || count > self.pool.available() {
+            // A part of a packet is no use; TCP's timers repair what is lost here.
+            self.counters.transmit_full += 1;
+            return self.give_back(frame, owner);
+        }
+        self.counters.fragmented += 1;
+        while let Some(mut part) = self.pool.alloc() {
+            let Some(len) = fragments.write_next(umem.bytes_mut(&mut part)) else {
+                self.pool.free(part);
+                break;
+            };
+            part.set_len(len);
+            self.counters.fragments_sent += 1;
+            self.hand_over(part, None, port);
+        }
+        self.give_back(frame, owner);
+    }
+
+    /// A frame with a fragment: kept, or the packet that it completes.
+    pub(super) fn fragment(&mut self, mut frame: Frame, port: usize) {
+        let len = frame.len();
+        let buffer = self.umem.bytes_mut(&mut frame);
+        match self.reassembly.add(self.now, buffer, len) {
+            Ok(Some(len)) => {
+                frame.set_len(len);
+                // It is whole: the parser does not send it here again.
+                self.packet(frame, port);
+            }
+            Ok(None) => self.pool.free(frame),
+            Err(reason) => {
+                self.counters.count_unusable(reason);
+                self.pool.free(frame);
+            }
+        }
+    }
+}
