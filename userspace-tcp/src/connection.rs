@@ -23,6 +23,7 @@ use crate::outbound::Outbound;
 use crate::pacing::Pacer;
 use crate::rtt::Rtt;
 use crate::seq::SeqNum;
+use crate::slab::Named;
 use crate::time::Instant;
 use crate::tuple::{Endpoint, FourTuple};
 use clock::Clock;
@@ -80,7 +81,6 @@ pub(crate) struct Connection<B> {
     /// Before this no other challenge is answered.
     quiet_until: Instant,
     gone: bool,
-    pub(crate) in_ready_list: bool,
     counters: ConnCounters,
 }
 
@@ -91,6 +91,12 @@ pub(crate) struct Seed {
     pub(crate) iss: SeqNum,
     pub(crate) timestamp_offset: u32,
     pub(crate) options: ConnOptions,
+}
+
+impl<B> Named for Connection<B> {
+    fn id(&self) -> ConnId {
+        self.id
+    }
 }
 
 impl<B> Connection<B> {
@@ -133,13 +139,8 @@ impl<B> Connection<B> {
             recovery_by_duplicates: false,
             quiet_until: Instant::ZERO,
             gone: false,
-            in_ready_list: false,
             counters: ConnCounters::default(),
         }
-    }
-
-    pub(crate) fn id(&self) -> ConnId {
-        self.id
     }
 
     pub(crate) fn tuple(&self) -> FourTuple {

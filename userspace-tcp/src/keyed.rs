@@ -1,13 +1,15 @@
 //! What a secret key is for: initial sequence numbers (RFC 6528), timestamp offsets (RFC 7323
-//! section 5.4) and a hash table whose collisions a peer can't choose.
+//! section 5.4) and a flow table whose collisions a peer can't choose.
 
 #[cfg(test)]
 mod tests;
 
-use std::hash::{BuildHasher, Hasher};
+use std::hash::Hasher;
+use std::net::IpAddr;
 
 use siphasher::sip::{SipHasher13, SipHasher24};
 
+use crate::flow_table::FlowHash;
 use crate::seq::SeqNum;
 use crate::time::Instant;
 use crate::tuple::FourTuple;
@@ -16,12 +18,40 @@ use crate::tuple::FourTuple;
 const ISN_TICK_NANOS: u64 = 4_000;
 
 /// The secret of one stack.
-#[derive(Debug, Clone)]
-pub(crate) struct Secret([u8; 16]);
+#[derive(Debug)]
+pub(crate) struct Secret {
+    key: [u8; 16],
+    /// Keyed.
+    flows: SipHasher13,
+}
 
 impl Secret {
-    pub(crate) const fn new(secret: [u8; 16]) -> Self {
-        Self(secret)
+    pub(crate) fn new(key: [u8; 16]) -> Self {
+        Self {
+            key,
+            flows: SipHasher13::new_with_key(&key),
+        }
+    }
+
+    /// Where a flow stands in the flow table. It is on the path of every segment: whole words, and
+    /// the quicker SipHash-1-3.
+    pub(crate) fn flow(&self, tuple: &FourTuple) -> FlowHash {
+        let FourTuple { local, remote } = tuple;
+        let mut hasher = self.flows;
+        if let (IpAddr::V4(local), IpAddr::V4(remote)) = (local.addr, remote.addr) {
+            hasher.write_u64(u64::from(local.to_bits()) << 32 | u64::from(remote.to_bits()));
+        } else {
+            for end in [local, remote] {
+                let bits = match end.addr {
+                    IpAddr::V4(addr) => addr.to_ipv6_mapped().to_bits(),
+                    IpAddr::V6(addr) => addr.to_bits(),
+                };
+                hasher.write_u64((bits >> 64) as u64);
+                hasher.write_u64(bits as u64);
+            }
+        }
+        hasher.write_u32(u32::from(local.port) << 16 | u32::from(remote.port));
+        FlowHash(hasher.finish())
     }
 
     /// RFC 6528 section 3: ISN = M + F(localip, localport, remoteip, remoteport, secretkey).
@@ -38,17 +68,9 @@ impl Secret {
 
     fn hash(&self, tuple: &FourTuple, purpose: &[u8; 3]) -> u64 {
         let (octets, len) = tuple.octets();
-        let mut hasher = SipHasher24::new_with_key(&self.0);
+        let mut hasher = SipHasher24::new_with_key(&self.key);
         hasher.write(purpose);
         hasher.write(&octets[..len]);
         hasher.finish()
-    }
-}
-
-impl BuildHasher for Secret {
-    type Hasher = SipHasher13;
-
-    fn build_hasher(&self) -> SipHasher13 {
-        SipHasher13::new_with_key(&self.0)
     }
 }

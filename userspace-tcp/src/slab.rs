@@ -1,33 +1,50 @@
 //! Connections by number, with a generation so that an old name never reaches a new connection.
+//!
+//! Values live in chunks that are made one at a time and never move: growing takes no long pause,
+//! and a look at a value goes through the short list of chunks and to the value itself, where its
+//! name is.
 
 #[cfg(test)]
 mod tests;
 
 use crate::interface::ConnId;
 
+/// Values of one chunk.
+const CHUNK: usize = 64;
+
+/// No index: the end of the list of vacant entries.
+const NONE: u32 = u32::MAX;
+
+/// A value that knows its name.
+pub(crate) trait Named {
+    /// As given by [`Slab::insert`].
+    fn id(&self) -> ConnId;
+}
+
 /// A table of at most `limit` values.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    entries: Vec<Entry<T>>,
-    free: Vec<u32>,
+    chunks: Vec<Box<[Entry<T>]>>,
+    /// The vacant entry that is used next.
+    vacant: u32,
+    /// Entries that were used at least once: they come first.
+    used: usize,
     limit: usize,
 }
 
 #[derive(Debug)]
-struct Entry<T> {
-    generation: u32,
-    /// Boxed so that the table grows without moving connections.
-    value: Option<Box<T>>,
+enum Entry<T> {
+    Vacant { generation: u32, next: u32 },
+    Occupied(T),
 }
 
-impl<T> Slab<T> {
+impl<T: Named> Slab<T> {
     pub(crate) fn new(limit: usize) -> Self {
-        // The greatest index must differ from every marker made of u32::MAX.
-        let limit = limit.min(u32::MAX as usize - 1);
         Self {
-            entries: Vec::new(),
-            free: Vec::new(),
-            limit,
+            chunks: Vec::new(),
+            vacant: NONE,
+            used: 0,
+            limit: limit.min(NONE as usize),
         }
     }
 
@@ -37,63 +54,95 @@ impl<T> Slab<T> {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.free.is_empty() && self.entries.len() >= self.limit
+        self.vacant == NONE && self.used >= self.limit
     }
 
     /// Adds what `make` makes of its name; `None` when the table is full.
     pub(crate) fn insert(&mut self, make: impl FnOnce(ConnId) -> T) -> Option<ConnId> {
-        let index = match self.free.pop() {
-            Some(index) => index,
-            None if self.entries.len() < self.limit => {
-                self.entries.push(Entry {
-                    generation: 0,
-                    value: None,
-                });
-                self.entries.len() as u32 - 1
-            }
-            None => return None,
+        if self.vacant == NONE {
+            self.vacant = self.make_vacant()?;
+        }
+        let index = self.vacant;
+        let entry = self.entry_mut(index)?;
+        let Entry::Vacant { generation, next } = *entry else {
+            unreachable!("an occupied entry is not in the list of vacant ones");
         };
-        let entry = &mut self.entries[index as usize];
-        let id = ConnId {
-            index,
-            generation: entry.generation,
-        };
-        entry.value = Some(Box::new(make(id)));
+        let id = ConnId { index, generation };
+        *entry = Entry::Occupied(make(id));
+        self.vacant = next;
         Some(id)
     }
 
-    pub(crate) fn remove(&mut self, index: u32) -> Option<Box<T>> {
-        let entry = self.entries.get_mut(index as usize)?;
-        let value = entry.value.take()?;
-        entry.generation = entry.generation.wrapping_add(1);
-        self.free.push(index);
-        Some(value)
+    pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
+        let next = self.vacant;
+        let entry = self.entry_mut(index)?;
+        let Entry::Occupied(value) = entry else {
+            return None;
+        };
+        let generation = value.id().generation.wrapping_add(1);
+        let entry = std::mem::replace(entry, Entry::Vacant { generation, next });
+        self.vacant = index;
+        match entry {
+            Entry::Occupied(value) => Some(value),
+            Entry::Vacant { .. } => None,
+        }
     }
 
     pub(crate) fn get(&self, id: ConnId) -> Option<&T> {
-        let entry = self.entries.get(id.index as usize)?;
-        entry
-            .value
-            .as_deref()
-            .filter(|_| entry.generation == id.generation)
+        self.at(id.index).filter(|value| value.id() == id)
     }
 
     pub(crate) fn get_mut(&mut self, id: ConnId) -> Option<&mut T> {
-        let entry = self.entries.get_mut(id.index as usize)?;
-        entry
-            .value
-            .as_deref_mut()
-            .filter(|_| entry.generation == id.generation)
+        self.at_mut(id.index).filter(|value| value.id() == id)
+    }
+
+    /// By index alone, whatever generation lives there.
+    pub(crate) fn at(&self, index: u32) -> Option<&T> {
+        let index = index as usize;
+        match self.chunks.get(index / CHUNK)?.get(index % CHUNK)? {
+            Entry::Occupied(value) => Some(value),
+            Entry::Vacant { .. } => None,
+        }
     }
 
     /// By index alone, whatever generation lives there.
     pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut T> {
-        self.entries.get_mut(index as usize)?.value.as_deref_mut()
+        match self.entry_mut(index)? {
+            Entry::Occupied(value) => Some(value),
+            Entry::Vacant { .. } => None,
+        }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.entries
-            .iter()
-            .filter_map(|entry| entry.value.as_deref())
+        let entries = self.chunks.iter().flatten();
+        entries.filter_map(|entry| match entry {
+            Entry::Occupied(value) => Some(value),
+            Entry::Vacant { .. } => None,
+        })
+    }
+
+    fn entry_mut(&mut self, index: u32) -> Option<&mut Entry<T>> {
+        let index = index as usize;
+        self.chunks.get_mut(index / CHUNK)?.get_mut(index % CHUNK)
+    }
+
+    /// An entry that was never used.
+    fn make_vacant(&mut self) -> Option<u32> {
+        let index = self.used;
+        if index >= self.limit {
+            return None;
+        }
+        if index / CHUNK == self.chunks.len() {
+            let entries = CHUNK.min(self.limit - index);
+            let vacant = || Entry::Vacant {
+                generation: 0,
+                next: NONE,
+            };
+            self.chunks
+                .push(std::iter::repeat_with(vacant).take(entries).collect());
+        }
+        self.used += 1;
+        // Below the limit.
+        Some(index as u32)
     }
 }

@@ -1,29 +1,32 @@
 //! All connections and listeners of one shard: who gets a segment, who sends next, who is late.
 //!
-//! Idle connections cost nothing here: those with something to send stand in a list, those with a
-//! deadline in a heap.
+//! Idle connections cost nothing here: those with something to send stand in a queue, those with a
+//! deadline in a timing wheel. What a segment, a request or a timeout costs does not depend on how
+//! many connections there are.
 
 mod segments;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 use crate::StreamOffset;
 use crate::config::{Config, ConnOptions};
 use crate::connection::{Connection, Seed};
 use crate::effects::{Effects, Env};
+use crate::flow_table::FlowTable;
 use crate::interface::{
     ConnCounters, ConnId, ConnectError, Counters, Event, IcmpError, Info, ListenError, Outgoing,
     SegmentId, SendError, SendRefusal, State,
 };
 use crate::keyed::Secret;
+use crate::links::{Links, Queue};
 use crate::pool::Pools;
 use crate::seq::SeqNum;
-use crate::slab::Slab;
+use crate::slab::{Named, Slab};
 use crate::time::Instant;
-use crate::timer::Deadlines;
 use crate::tuple::{Endpoint, FourTuple};
+use crate::wheel::Wheel;
 
 /// The TCP of one shard: listeners and connections. `B` is the caller's buffer handle.
 #[derive(Debug)]
@@ -31,13 +34,16 @@ pub struct Stack<B> {
     config: Config,
     secret: Secret,
     connections: Slab<Connection<B>>,
-    by_tuple: HashMap<FourTuple, ConnId, Secret>,
+    flows: FlowTable,
     listeners: HashMap<Endpoint, Listener>,
-    /// Connections that may have something to send, each at most once.
-    ready: VecDeque<ConnId>,
-    deadlines: Deadlines,
-    /// Those in TIME-WAIT, oldest first, and some that have left it.
-    time_waits: VecDeque<ConnId>,
+    /// Connections that may have something to send.
+    ready: Queue,
+    ready_links: Links,
+    deadlines: Wheel,
+    /// Those in TIME-WAIT, oldest first.
+    time_waits: Queue,
+    /// Of `time_waits` and of every listener's `half_open`: no connection is in two of them.
+    state_links: Links,
     effects: Effects<B>,
     pools: Pools<B>,
     /// What connections did that are gone.
@@ -51,25 +57,28 @@ pub struct Stack<B> {
 struct Listener {
     backlog: usize,
     /// Connections of it in SYN-RECEIVED, oldest first; at most `backlog`.
-    half_open: VecDeque<ConnId>,
+    half_open: Queue,
 }
 
 impl<B> Stack<B> {
     /// Nothing listens, nothing is connected. `secret` must be random and stay secret: it makes
-    /// initial sequence numbers (RFC 6528) and the hash table unpredictable.
+    /// initial sequence numbers (RFC 6528) and the flow table unpredictable.
     pub fn new(config: Config, secret: [u8; 16], now: Instant) -> Self {
-        let secret = Secret::new(secret);
+        let connections = Slab::new(config.connections);
+        let limit = connections.limit();
         Self {
-            connections: Slab::new(config.connections),
-            by_tuple: HashMap::with_hasher(secret.clone()),
+            connections,
+            flows: FlowTable::new(limit),
             listeners: HashMap::new(),
-            ready: VecDeque::new(),
-            deadlines: Deadlines::default(),
-            time_waits: VecDeque::new(),
+            ready: Queue::default(),
+            ready_links: Links::new(limit),
+            deadlines: Wheel::new(now, limit),
+            time_waits: Queue::default(),
+            state_links: Links::new(limit),
             effects: Effects::new(&config),
             pools: Pools::new(&config),
             gone: ConnCounters::default(),
-            secret,
+            secret: Secret::new(secret),
             config,
             now,
         }
@@ -95,7 +104,7 @@ impl<B> Stack<B> {
             local,
             Listener {
                 backlog,
-                half_open: VecDeque::new(),
+                half_open: Queue::default(),
             },
         );
         Ok(())
@@ -104,11 +113,13 @@ impl<B> Stack<B> {
     /// Accepts no more there and resets half-open connections; established ones stay. `false` when
     /// nobody listened.
     pub fn unlisten(&mut self, local: Endpoint) -> bool {
-        let Some(listener) = self.listeners.remove(&local) else {
+        let Some(mut listener) = self.listeners.remove(&local) else {
             return false;
         };
-        for id in listener.half_open {
-            self.abort(id);
+        while let Some(index) = listener.half_open.pop(&mut self.state_links) {
+            if let Some(id) = self.connections.at(index).map(Named::id) {
+                self.abort(id);
+            }
         }
         true
     }
@@ -127,7 +138,7 @@ impl<B> Stack<B> {
         if !one_family || !is_unicast(tuple.local) || !is_unicast(tuple.remote) {
             return Err(ConnectError::Unusable { tuple });
         }
-        if self.by_tuple.contains_key(&tuple) {
+        if self.find(&tuple).is_some() {
             return Err(ConnectError::InUse { tuple });
         }
         let make = |seed: &Seed, config: &Config| Connection::active(seed, config, now);
@@ -268,7 +279,7 @@ impl<B> Stack<B> {
     /// (RFC 5927 section 4.1). An established connection is never given up because of one.
     pub fn icmp(&mut self, now: Instant, tuple: FourTuple, seq: SeqNum, error: IcmpError) -> bool {
         self.now = now;
-        let Some(&id) = self.by_tuple.get(&tuple) else {
+        let Some(id) = self.find(&tuple) else {
             return false;
         };
         let mut valid = false;
@@ -351,7 +362,7 @@ impl<B> Stack<B> {
                 config,
             )
         })?;
-        self.by_tuple.insert(tuple, id);
+        self.flows.insert(self.secret.flow(&tuple), id.index);
         self.settle(id);
         Some(id)
     }
@@ -363,9 +374,8 @@ impl<B> Stack<B> {
 
     /// The oldest half-open connection of a listener, if its peer has let a SYN-ACK time out.
     fn overdue(&self, listener: &Listener) -> Option<ConnId> {
-        let &oldest = listener.half_open.front()?;
-        let connection = self.connections.get(oldest)?;
-        connection.is_overdue().then_some(oldest)
+        let connection = self.connections.at(listener.half_open.first()?)?;
+        connection.is_overdue().then_some(connection.id())
     }
 
     /// Forgets a half-open connection without a word, as its timeout would in the end. False
@@ -380,18 +390,14 @@ impl<B> Stack<B> {
 
     /// False when none is in TIME-WAIT.
     fn evict_time_wait(&mut self) -> bool {
-        while let Some(id) = self.time_waits.pop_front() {
-            if self
-                .connections
-                .get(id)
-                .is_some_and(|c| c.state() == State::TimeWait)
-            {
-                self.effects.counters.time_wait_evicted += 1;
-                self.end_time_wait(id);
-                return true;
-            }
-        }
-        false
+        let oldest = self.time_waits.first();
+        let Some(connection) = oldest.and_then(|index| self.connections.at(index)) else {
+            return false;
+        };
+        let id = connection.id();
+        self.effects.counters.time_wait_evicted += 1;
+        self.end_time_wait(id);
+        true
     }
 
     /// After anything that may have changed a connection: takes it away, or puts it where it
@@ -405,37 +411,24 @@ impl<B> Stack<B> {
             return;
         }
         self.deadlines.set(id.index, connection.deadline());
-        if !connection.in_ready_list && connection.wants_transmit() {
-            connection.in_ready_list = true;
-            sweep(&mut self.ready, &self.connections);
-            self.ready.push_back(id);
+        if !self.ready_links.contains(id.index) && connection.wants_transmit() {
+            self.ready.push(&mut self.ready_links, id.index);
         }
     }
 
     fn remove(&mut self, id: ConnId) {
-        if let Some(connection) = self.connections.remove(id.index) {
-            self.leave_backlog(connection.half_open_of(), id);
-            self.by_tuple.remove(&connection.tuple());
-            self.deadlines.set(id.index, None);
-            self.gone += connection.counters();
+        let Some(connection) = self.connections.remove(id.index) else {
+            return;
+        };
+        self.leave_backlog(connection.half_open_of(), id.index);
+        if connection.state() == State::TimeWait {
+            self.time_waits.remove(&mut self.state_links, id.index);
         }
-        // Names of TIME-WAIT leave about in the order in which they came.
-        while self
-            .time_waits
-            .front()
-            .is_some_and(|&id| self.connections.get(id).is_none())
-        {
-            self.time_waits.pop_front();
-        }
-    }
-}
-
-/// Drops the names of connections that are gone when there are more of them than connections. A
-/// link that takes nothing, or one connection that a peer keeps in TIME-WAIT, would let a queue of
-/// names grow for ever.
-fn sweep<B>(queue: &mut VecDeque<ConnId>, connections: &Slab<Connection<B>>) {
-    if queue.len() > 2 * connections.limit() {
-        queue.retain(|&id| connections.get(id).is_some());
+        self.ready.remove(&mut self.ready_links, id.index);
+        self.deadlines.set(id.index, None);
+        let hash = self.secret.flow(&connection.tuple());
+        self.flows.remove(hash, id.index);
+        self.gone += connection.counters();
     }
 }
 

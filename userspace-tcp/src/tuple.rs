@@ -1,7 +1,6 @@
 //! Addresses: one end of a connection, and both.
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, SocketAddr};
 
 /// An IP address and a TCP port. Unlike [`SocketAddr`] it has no flow label and no scope, which
@@ -50,7 +49,7 @@ impl fmt::Display for Endpoint {
 
 /// Both ends of a connection, as seen from here. For a segment that came in, `local` is its
 /// destination and `remote` its source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FourTuple {
     /// Our address and port.
     pub local: Endpoint,
@@ -86,14 +85,6 @@ impl FourTuple {
             put(&end.port.to_be_bytes());
         }
         (out, len)
-    }
-}
-
-impl Hash for FourTuple {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        // One write: the keyed hash is on the path of every segment.
-        let (octets, len) = self.octets();
-        state.write(&octets[..len]);
     }
 }
 

@@ -6,10 +6,11 @@ use crate::ecn::Ecn;
 use crate::effects::Env;
 use crate::interface::{ConnId, Received, State, Transmit};
 use crate::segment::Segment;
+use crate::slab::Named;
 use crate::time::Instant;
 use crate::tuple::{Endpoint, FourTuple};
 
-use super::{Stack, is_unicast, sweep};
+use super::{Stack, is_unicast};
 
 impl<B> Stack<B> {
     /// Takes a segment whose checksum is right. `options` are for the connection that it may open.
@@ -21,7 +22,7 @@ impl<B> Stack<B> {
         options: ConnOptions,
     ) -> Received {
         self.now = now;
-        if let Some(&id) = self.by_tuple.get(&tuple) {
+        if let Some(id) = self.find(&tuple) {
             if !self.reopens(&tuple, id, segment) {
                 return self.receive_for(now, id, segment);
             }
@@ -36,11 +37,11 @@ impl<B> Stack<B> {
 
     /// The next segment to put on the link now; fetch until `None`.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<B>> {
-        while let Some(id) = self.ready.pop_front() {
-            let Some(connection) = self.connections.get_mut(id) else {
+        while let Some(index) = self.ready.pop(&mut self.ready_links) {
+            let Some(connection) = self.connections.at_mut(index) else {
                 continue;
             };
-            connection.in_ready_list = false;
+            let id = connection.id();
             let transmit = connection.transmit(now, &self.config);
             if transmit.is_some() {
                 self.settle(id);
@@ -56,6 +57,15 @@ impl<B> Stack<B> {
             ecn: Ecn::NotEct,
             fragment_to: None,
         })
+    }
+
+    /// The connection of a flow.
+    pub(super) fn find(&self, tuple: &FourTuple) -> Option<ConnId> {
+        let is_it = |connection: &&Connection<B>| connection.tuple() == *tuple;
+        let of = |index| self.connections.at(index).filter(is_it);
+        let hash = self.secret.flow(tuple);
+        let index = self.flows.find(hash, |index| of(index).is_some())?;
+        of(index).map(Named::id)
     }
 
     fn receive_for(&mut self, now: Instant, id: ConnId, segment: &Segment<'_>) -> Received {
@@ -75,12 +85,12 @@ impl<B> Stack<B> {
             received.conn = None;
         }
         let left_backlog = half_open_of.is_some() && connection.half_open_of().is_none();
-        if connection.state() == State::TimeWait && state != State::TimeWait {
-            sweep(&mut self.time_waits, &self.connections);
-            self.time_waits.push_back(id);
-        }
+        let in_time_wait = connection.state() == State::TimeWait && state != State::TimeWait;
         if left_backlog {
-            self.leave_backlog(half_open_of, id);
+            self.leave_backlog(half_open_of, id.index);
+        }
+        if in_time_wait {
+            self.time_waits.push(&mut self.state_links, id.index);
         }
         self.settle(id);
         received
@@ -117,7 +127,7 @@ impl<B> Stack<B> {
         match id {
             Some(id) => {
                 if let Some(listener) = self.listeners.get_mut(&local) {
-                    listener.half_open.push_back(id);
+                    listener.half_open.push(&mut self.state_links, id.index);
                 }
             }
             None => self.effects.counters.table_full += 1,
@@ -144,9 +154,9 @@ impl<B> Stack<B> {
             && self.listener_for(tuple.local).is_some()
     }
 
-    pub(super) fn leave_backlog(&mut self, listener: Option<Endpoint>, id: ConnId) {
+    pub(super) fn leave_backlog(&mut self, listener: Option<Endpoint>, index: u32) {
         if let Some(listener) = listener.and_then(|local| self.listeners.get_mut(&local)) {
-            listener.half_open.retain(|&other| other != id);
+            listener.half_open.remove(&mut self.state_links, index);
         }
     }
 }
