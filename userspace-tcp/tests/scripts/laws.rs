@@ -5,10 +5,14 @@
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use userspace_tcp::NewRange;
+use userspace_tcp::{Instant, NewRange};
 
 use crate::wire::{RST, Wire, absolute, relative};
+
+/// Half a cycle of a clock that ticks each millisecond: after that it can't be compared.
+const CLOCK_CYCLE: Duration = Duration::from_millis(1 << 31);
 
 /// One connection, as an onlooker between the two ends knows it.
 #[derive(Debug, Default)]
@@ -22,7 +26,16 @@ pub struct Laws {
     ack: Option<i64>,
     edge: Option<i64>,
     shift: Option<(u8, u8)>,
-    timestamp: Option<u32>,
+    timestamp: Option<(u32, Instant)>,
+}
+
+/// What was agreed when the connection was opened.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Numbers {
+    pub iss: u32,
+    pub irs: u32,
+    /// Both SYNs had the timestamps option.
+    pub timestamps: bool,
 }
 
 impl Laws {
@@ -38,14 +51,13 @@ impl Laws {
         self.shift = Some((ours.min(14), theirs.min(14)));
     }
 
-    /// A segment goes out; `timestamps`: both SYNs had the option.
-    pub fn sent(
-        &mut self,
-        wire: &Wire,
-        iss: u32,
-        irs: u32,
-        timestamps: bool,
-    ) -> Result<(), String> {
+    /// A segment goes out.
+    pub fn sent(&mut self, now: Instant, wire: &Wire, ends: Numbers) -> Result<(), String> {
+        let Numbers {
+            iss,
+            irs,
+            timestamps,
+        } = ends;
         let seq = relative(wire.seq, iss);
         if wire.len > 0 && self.posted.get(&seq) != Some(&wire.len) {
             return Err(format!(
@@ -68,10 +80,13 @@ impl Laws {
                 );
             }
             Some((value, _)) => {
-                if self.timestamp.is_some_and(|last| relative(value, last) < 0) {
+                let backward = |(last, at): (u32, Instant)| {
+                    now.saturating_duration_since(at) < CLOCK_CYCLE && relative(value, last) < 0
+                };
+                if self.timestamp.is_some_and(backward) {
                     return Err("TSval goes back (RFC 7323 section 5.4)".to_owned());
                 }
-                self.timestamp = Some(value);
+                self.timestamp = Some((value, now));
             }
             None => {}
         }

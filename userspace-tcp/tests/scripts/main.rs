@@ -38,6 +38,19 @@ areas! {
     time_wait,
     close_wait,
     last_ack,
+    opening,
+    ending,
+    timestamps,
+    paws,
+    blind_attacks,
+    window,
+    delayed_ack,
+    sack_blocks,
+    dsack,
+    rto,
+    user_timeout,
+    newreno,
+    slow_start,
 }
 
 /// Fewer scripts than this and some have been lost.

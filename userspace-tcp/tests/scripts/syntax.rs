@@ -35,7 +35,7 @@ pub struct Settings {
 impl Settings {
     /// Whether the stack may use ECN: then a line without `ecn=` says nothing of it.
     pub fn ecn(&self) -> bool {
-        false
+        self.stack.ecn || self.stack.congestion == userspace_tcp::CongestionControl::Dctcp
     }
 }
 

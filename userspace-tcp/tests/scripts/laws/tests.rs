@@ -20,8 +20,17 @@ fn segment(seq: u32, ack: u32, window: u16, len: u32) -> Wire {
     }
 }
 
+const NOW: Instant = Instant::ZERO;
+
+fn numbers(timestamps: bool) -> Numbers {
+    Numbers {
+        timestamps,
+        ..Numbers::default()
+    }
+}
+
 fn breaks(laws: &mut Laws, wire: &Wire, timestamps: bool, why: &str) {
-    let broken = laws.sent(wire, 0, 0, timestamps).expect_err(why);
+    let broken = laws.sent(NOW, wire, numbers(timestamps)).expect_err(why);
     assert!(broken.contains(why), "{broken}");
 }
 
@@ -30,8 +39,14 @@ fn a_posted_segment_is_neither_split_nor_joined() {
     let mut laws = Laws::default();
     laws.post(1000);
     laws.post(500);
-    assert_eq!(laws.sent(&segment(1, 1, 100, 1000), 0, 0, false), Ok(()));
-    assert_eq!(laws.sent(&segment(1001, 1, 100, 500), 0, 0, false), Ok(()));
+    assert_eq!(
+        laws.sent(NOW, &segment(1, 1, 100, 1000), numbers(false)),
+        Ok(())
+    );
+    assert_eq!(
+        laws.sent(NOW, &segment(1001, 1, 100, 500), numbers(false)),
+        Ok(())
+    );
     for (seq, len) in [(1, 500), (501, 500), (1, 1500), (1501, 1)] {
         breaks(
             &mut laws,
@@ -45,8 +60,14 @@ fn a_posted_segment_is_neither_split_nor_joined() {
 #[test]
 fn acknowledgment_and_right_edge_never_go_back() {
     let mut laws = Laws::default();
-    assert_eq!(laws.sent(&segment(1, 100, 1000, 0), 0, 0, false), Ok(()));
-    assert_eq!(laws.sent(&segment(1, 200, 900, 0), 0, 0, false), Ok(()));
+    assert_eq!(
+        laws.sent(NOW, &segment(1, 100, 1000, 0), numbers(false)),
+        Ok(())
+    );
+    assert_eq!(
+        laws.sent(NOW, &segment(1, 200, 900, 0), numbers(false)),
+        Ok(())
+    );
     breaks(
         &mut laws,
         &segment(1, 199, 1000, 0),
@@ -61,7 +82,10 @@ fn acknowledgment_and_right_edge_never_go_back() {
     );
     laws.scale(3, 0);
     // 899 octets can't be named in units of 8.
-    assert_eq!(laws.sent(&segment(1, 201, 112, 0), 0, 0, false), Ok(()));
+    assert_eq!(
+        laws.sent(NOW, &segment(1, 201, 112, 0), numbers(false)),
+        Ok(())
+    );
     breaks(
         &mut laws,
         &segment(1, 201, 110, 0),
@@ -76,9 +100,11 @@ fn timestamps_are_in_every_segment_and_never_go_back() {
     let mut wire = segment(1, 1, 100, 0);
     breaks(&mut laws, &wire, true, "every segment has them");
     wire.options = vec![Tlv::Timestamps(2, 0)];
-    assert_eq!(laws.sent(&wire, 0, 0, true), Ok(()));
+    assert_eq!(laws.sent(NOW, &wire, numbers(true)), Ok(()));
     wire.options = vec![Tlv::Timestamps(1, 0)];
     breaks(&mut laws, &wire, true, "TSval goes back");
+    let later = NOW + CLOCK_CYCLE;
+    assert_eq!(laws.sent(later, &wire, numbers(true)), Ok(()));
 }
 
 #[test]

@@ -196,10 +196,11 @@ impl Machine<'_> {
                 self.link_returns();
             }
         }
+        let now = self.now;
         let peer = self.peer(number);
         peer.sees_our(&wire);
-        let (iss, irs, timestamps) = (peer.iss.unwrap_or(0), peer.irs, peer.timestamps());
-        if let Err(law) = peer.laws.sent(&wire, iss, irs, timestamps) {
+        let numbers = peer.numbers();
+        if let Err(law) = peer.laws.sent(now, &wire, numbers) {
             self.broken.get_or_insert(law);
         }
         self.log_wire(">", number, &wire, false);

@@ -2,7 +2,7 @@
 
 use userspace_tcp::{ConnId, Instant};
 
-use crate::laws::Laws;
+use crate::laws::{Laws, Numbers};
 use crate::wire::{Tlv, Wire};
 
 #[derive(Debug)]
@@ -45,6 +45,15 @@ impl Peer {
     pub fn timestamps(&self) -> bool {
         let have = |offer: Option<Offer>| offer.is_some_and(|offer| offer.timestamps);
         have(self.ours) && have(self.theirs)
+    }
+
+    /// What segments are held against.
+    pub fn numbers(&self) -> Numbers {
+        Numbers {
+            iss: self.iss.unwrap_or(0),
+            irs: self.irs,
+            timestamps: self.timestamps(),
+        }
     }
 
     pub fn sees_our(&mut self, wire: &Wire) {

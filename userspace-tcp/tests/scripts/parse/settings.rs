@@ -21,6 +21,7 @@ impl Default for Settings {
                 receive_window: 65_535,
                 ack_delay: Duration::from_millis(40),
                 congestion: CongestionControl::NewReno,
+                ecn: false,
                 pacing: false,
                 ..Config::default()
             },
@@ -65,6 +66,7 @@ impl Settings {
             "timestamps" => stack.timestamps = switch()?,
             "sack" => stack.sack = switch()?,
             "wscale" => stack.window_scale = switch()?,
+            "ecn" => stack.ecn = switch()?,
             "pacing" => stack.pacing = switch()?,
             "congestion" => {
                 stack.congestion = match value {
