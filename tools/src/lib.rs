@@ -1,9 +1,10 @@
-//! What the tools are made of: the two measurements, and what they share.
+//! What the tools are made of: the two measurements, the link simulator, and what they share.
 
 #![forbid(unsafe_code)]
 
 pub mod door;
 pub mod endpoint;
+pub mod linksim;
 pub mod pattern;
 pub mod perf;
 pub mod ping;
