@@ -245,7 +245,10 @@ impl Congestion {
     /// An ACK carried ECE (RFC 3168 section 6.1.2). Returns whether this is a new congestion
     /// event; then [`Congestion::delivered`] has to follow.
     pub(crate) fn marked(&mut self, out: &Outstanding) -> bool {
-        if self.phase != Phase::Open {
+        // Until the peer has our CWR, which goes with what is sent behind `recover`, it repeats what
+        // was answered already.
+        let una = out.next.saturating_sub(out.flight);
+        if self.phase != Phase::Open || una <= self.recover {
             return false;
         }
         // What was marked was no mistake.

@@ -174,18 +174,20 @@ fn recovery_leaves_half_or_seven_tenths() {
 fn the_window_is_reduced_once_per_window_of_octets() {
     let mut c = reno();
     c.cwnd = 100_000;
-    assert!(c.marked(&out(100_000, 100_000)));
-    assert_eq!((c.phase(), c.ssthresh()), (Phase::Cwr, 50_000));
+    assert!(c.marked(&out(99_999, 100_000)));
+    assert_eq!((c.phase(), c.ssthresh()), (Phase::Cwr, 49_999));
     assert!(!c.marked(&out(90_000, 110_000)));
     c.enter_recovery(&out(80_000, 120_000));
-    assert_eq!((c.phase(), c.ssthresh()), (Phase::Recovery, 50_000));
+    assert_eq!((c.phase(), c.ssthresh()), (Phase::Recovery, 49_999));
     assert!(!c.marked(&out(70_000, 130_000)));
     acknowledged(&mut c, 10_000, 119_999, 60_000);
     assert_eq!(c.phase(), Phase::Recovery);
     acknowledged(&mut c, 1, 120_000, 50_000);
-    assert_eq!((c.phase(), c.cwnd()), (Phase::Open, 50_000));
-    assert!(c.marked(&out(50_000, 170_000)));
-    assert_eq!(c.ssthresh(), 25_000);
+    assert_eq!((c.phase(), c.cwnd()), (Phase::Open, 49_999));
+    assert!(!c.marked(&out(50_000, 170_000)), "an echo of before CWR");
+    acknowledged(&mut c, 1, 120_001, 50_000);
+    assert!(c.marked(&out(49_998, 170_000)));
+    assert_eq!(c.ssthresh(), 24_999);
 }
 
 #[test]
@@ -226,7 +228,7 @@ fn prr_says_what_may_be_sent_in_recovery() {
 fn each_reduction_is_told_the_peer_once() {
     let mut c = reno();
     assert!(!c.take_cwr());
-    c.marked(&out(10_000, 10_000));
+    c.marked(&out(9000, 10_000));
     assert!(c.take_cwr());
     assert!(!c.take_cwr());
     acknowledged(&mut c, 10_000, 10_000, 10_000);
@@ -320,9 +322,9 @@ fn a_loss_that_was_none_is_undone() {
 #[test]
 fn what_was_marked_is_not_undone() {
     let mut c = reno();
-    c.marked(&out(10_000, 10_000));
+    c.marked(&out(9000, 10_000));
     c.undo();
-    assert_eq!((c.phase(), c.ssthresh()), (Phase::Cwr, 5000));
+    assert_eq!((c.phase(), c.ssthresh()), (Phase::Cwr, 4500));
 }
 
 /// RFC 5681 section 4.1.

@@ -1,0 +1,304 @@
+//! A dumbbell: flows with as much to send as they may, through one queue of one link, under virtual
+//! time. Packets are headers and lengths only, so that minutes of traffic take seconds.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use userspace_tcp::{
+    Config, ConnId, ConnOptions, Ecn, FourTuple, Info, Instant, Outgoing, Segment, Stack,
+    TcpHeader, Transmit, checksum,
+};
+
+use super::Random;
+
+/// Octets of link and IP headers of each packet.
+const OVERHEAD: u64 = 14 + 20;
+
+/// The link in the middle.
+#[derive(Debug, Clone, Copy)]
+pub struct Bottleneck {
+    /// Bits a second.
+    pub rate: u64,
+    /// Propagation, each way.
+    pub delay: Duration,
+    /// Octets that may wait; what comes then is dropped.
+    pub queue: u64,
+    /// Octets from which on packets that can be marked are.
+    pub mark: Option<u64>,
+}
+
+struct Packet {
+    tuple: FourTuple,
+    header: TcpHeader,
+    len: u32,
+    ecn: Ecn,
+}
+
+enum Happening {
+    Start(usize),
+    /// The link has sent the first packet of the queue.
+    Departure,
+    Data(Packet),
+    Ack(Packet),
+}
+
+/// One direction of one connection.
+#[derive(Debug, Clone)]
+pub struct Flow {
+    pub conn: Option<ConnId>,
+    /// Octets that have come in order.
+    pub delivered: u64,
+}
+
+pub struct Dumbbell {
+    pub now: Instant,
+    pub link: Bottleneck,
+    pub flows: Vec<Flow>,
+    pub drops: u64,
+    pub marks: u64,
+    pub queue_max: u64,
+    /// Sum of octets in the queue times nanoseconds, since [`Dumbbell::reset_queue_statistics`].
+    area: u128,
+    area_from: Instant,
+    area_to: Instant,
+    senders: Stack<()>,
+    receivers: Stack<()>,
+    receiving: Vec<Option<ConnId>>,
+    queue: VecDeque<Packet>,
+    queued: u64,
+    to_come: BTreeMap<(Instant, u64), Happening>,
+    count: u64,
+    last_ack_at: Instant,
+    random: Random,
+}
+
+const MSS: u16 = 1460;
+const OPTIONS: ConnOptions = ConnOptions { mss: MSS };
+static ZEROS: [u8; MSS as usize] = [0; MSS as usize];
+
+impl Dumbbell {
+    /// Flows that start at the given times.
+    pub fn new(link: Bottleneck, config: Config, starts: &[Duration], seed: u64) -> Self {
+        let mut dumbbell = Self {
+            now: Instant::ZERO + Duration::from_secs(1),
+            link,
+            flows: Vec::new(),
+            drops: 0,
+            marks: 0,
+            queue_max: 0,
+            area: 0,
+            area_from: Instant::ZERO,
+            area_to: Instant::ZERO,
+            senders: Stack::new(config.clone(), [1; 16], Instant::ZERO),
+            receivers: Stack::new(config, [2; 16], Instant::ZERO),
+            receiving: vec![None; starts.len()],
+            queue: VecDeque::new(),
+            queued: 0,
+            to_come: BTreeMap::new(),
+            count: 0,
+            last_ack_at: Instant::ZERO,
+            random: Random::new(seed),
+        };
+        dumbbell.receivers.listen(local(1, 7000), 100).unwrap();
+        for (index, start) in starts.iter().enumerate() {
+            dumbbell.flows.push(Flow {
+                conn: None,
+                delivered: 0,
+            });
+            dumbbell.schedule(dumbbell.now + *start, Happening::Start(index));
+        }
+        dumbbell.reset_queue_statistics();
+        dumbbell
+    }
+
+    pub fn run(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        loop {
+            self.settle();
+            let happening = self.to_come.keys().next().map(|&(at, _)| at);
+            let deadlines = [self.senders.next_deadline(), self.receivers.next_deadline()];
+            let next = deadlines.into_iter().flatten().chain(happening).min();
+            let Some(next) = next.filter(|&next| next <= end) else {
+                self.now = end;
+                return;
+            };
+            self.now = self.now.max(next);
+            self.senders.advance(self.now);
+            self.receivers.advance(self.now);
+            while let Some(entry) = self.to_come.first_entry() {
+                if entry.key().0 > self.now {
+                    break;
+                }
+                let happening = entry.remove();
+                self.happen(happening);
+            }
+        }
+    }
+
+    pub fn info(&self, flow: usize) -> Info {
+        let conn = self.flows[flow].conn.unwrap();
+        self.senders.info(conn).unwrap()
+    }
+
+    /// Octets delivered in `duration` from now on, by each flow.
+    pub fn measure(&mut self, duration: Duration) -> Vec<u64> {
+        let before: Vec<u64> = self.flows.iter().map(|flow| flow.delivered).collect();
+        self.run(duration);
+        let flows = self.flows.iter().zip(before);
+        flows
+            .map(|(flow, before)| flow.delivered - before)
+            .collect()
+    }
+
+    /// Share of the link that `octets` of payload in `duration` fill.
+    pub fn utilization(&self, octets: u64, duration: Duration) -> f64 {
+        // Payload that a full packet carries.
+        let full = f64::from(MSS - 12);
+        let packet = full + 32.0 + OVERHEAD as f64;
+        octets as f64 * 8.0 / self.link.rate as f64 / duration.as_secs_f64() * packet / full
+    }
+
+    pub fn reset_queue_statistics(&mut self) {
+        self.account();
+        self.area = 0;
+        self.area_from = self.now;
+        self.queue_max = self.queued;
+    }
+
+    /// Octets in the queue, averaged over time.
+    pub fn queue_mean(&mut self) -> f64 {
+        self.account();
+        let time = self.now.saturating_duration_since(self.area_from);
+        self.area as f64 / time.as_nanos() as f64
+    }
+
+    fn account(&mut self) {
+        let time = self.now.saturating_duration_since(self.area_to);
+        self.area += u128::from(self.queued) * time.as_nanos();
+        self.area_to = self.now;
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Start(flow) => {
+                let tuple = FourTuple::new(local(0, 10_000 + flow as u16), local(1, 7000));
+                let conn = self.senders.connect(self.now, tuple, OPTIONS).unwrap();
+                self.flows[flow].conn = Some(conn);
+            }
+            Happening::Departure => {
+                self.account();
+                let packet = self.queue.pop_front().unwrap();
+                self.queued -= octets(&packet);
+                self.schedule(self.now + self.link.delay, Happening::Data(packet));
+                self.depart();
+            }
+            Happening::Data(packet) => {
+                let flow = usize::from(packet.header.source_port - 10_000);
+                let segment =
+                    Segment::new(packet.header, &ZEROS[..packet.len as usize]).with_ecn(packet.ecn);
+                let tuple = FourTuple::new(packet.tuple.remote, packet.tuple.local);
+                let received = self.receivers.receive(self.now, tuple, &segment, OPTIONS);
+                if let Some(conn) = received.conn {
+                    self.receiving[flow] = Some(conn);
+                    self.flows[flow].delivered = received.in_order_to;
+                    self.receivers.consumed(conn, received.in_order_to);
+                }
+            }
+            Happening::Ack(packet) => {
+                let segment = Segment::new(packet.header, &[]).with_ecn(packet.ecn);
+                let tuple = FourTuple::new(packet.tuple.remote, packet.tuple.local);
+                self.senders.receive(self.now, tuple, &segment, OPTIONS);
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        while self.senders.poll_event().is_some() || self.receivers.poll_event().is_some() {}
+        for flow in &self.flows {
+            let Some(conn) = flow.conn else { continue };
+            let mss = self.senders.mss(conn);
+            while self.senders.send_room(conn) >= mss {
+                let outgoing = Outgoing {
+                    buf: (),
+                    len: mss as u32,
+                    payload_sum: checksum::PartialSum::ZERO,
+                };
+                if self.senders.send(conn, self.now, outgoing).is_err() {
+                    break;
+                }
+            }
+        }
+        while let Some(transmit) = self.senders.poll_transmit(self.now) {
+            let packet = self.packet(transmit);
+            self.enqueue(packet);
+        }
+        while let Some(transmit) = self.receivers.poll_transmit(self.now) {
+            let packet = Packet {
+                tuple: transmit.tuple,
+                header: transmit.header,
+                len: 0,
+                ecn: transmit.ecn,
+            };
+            // A little noise, or flows fall into step; but nothing overtakes.
+            let noise = Duration::from_nanos(self.random.below(20_000));
+            let at = self.last_ack_at.max(self.now + self.link.delay + noise);
+            self.last_ack_at = at;
+            self.schedule(at, Happening::Ack(packet));
+        }
+        while self.senders.poll_released().is_some() {}
+    }
+
+    fn packet(&mut self, transmit: Transmit<()>) -> Packet {
+        let mut len = 0;
+        if let (Some(conn), Some(payload)) = (transmit.conn, transmit.payload) {
+            len = payload.len;
+            let _ = self.senders.transmitted(conn, payload.id, ());
+        }
+        Packet {
+            tuple: transmit.tuple,
+            header: transmit.header,
+            len,
+            ecn: transmit.ecn,
+        }
+    }
+
+    fn enqueue(&mut self, mut packet: Packet) {
+        self.account();
+        if self.queued + octets(&packet) > self.link.queue {
+            self.drops += 1;
+            return;
+        }
+        if self.link.mark.is_some_and(|mark| self.queued >= mark) && packet.ecn != Ecn::NotEct {
+            packet.ecn = Ecn::Ce;
+            self.marks += 1;
+        }
+        self.queued += octets(&packet);
+        self.queue_max = self.queue_max.max(self.queued);
+        self.queue.push_back(packet);
+        if self.queue.len() == 1 {
+            self.depart();
+        }
+    }
+
+    fn depart(&mut self) {
+        if let Some(packet) = self.queue.front() {
+            let nanos = octets(packet) * 8 * 1_000_000_000 / self.link.rate;
+            let at = self.now + Duration::from_nanos(nanos);
+            self.schedule(at, Happening::Departure);
+        }
+    }
+
+    fn schedule(&mut self, at: Instant, happening: Happening) {
+        self.count += 1;
+        self.to_come.insert((at, self.count), happening);
+    }
+}
+
+fn octets(packet: &Packet) -> u64 {
+    OVERHEAD + packet.header.header_len() as u64 + u64::from(packet.len)
+}
+
+fn local(side: u8, port: u16) -> userspace_tcp::Endpoint {
+    userspace_tcp::Endpoint::new(Ipv4Addr::new(198, 18, 0, 1 + side).into(), port)
+}
