@@ -10,6 +10,7 @@ mod ecn;
 mod handshake;
 mod icmp;
 mod output;
+mod recovery;
 mod request;
 mod timeout;
 
@@ -21,6 +22,7 @@ use crate::interface::{ConnCounters, ConnId, Event, Info, State};
 use crate::options::TIMESTAMPS_LEN;
 use crate::outbound::Outbound;
 use crate::pacing::Pacer;
+use crate::rack::Rack;
 use crate::rtt::Rtt;
 use crate::seq::SeqNum;
 use crate::slab::Named;
@@ -45,6 +47,7 @@ pub(crate) struct Connection<B> {
     inbound: Inbound,
     outbound: Outbound<B>,
     rtt: Rtt,
+    rack: Rack,
     congestion: Congestion,
     pacer: Pacer,
     clock: Clock,
@@ -59,6 +62,8 @@ pub(crate) struct Connection<B> {
     sack: bool,
     ecn: EcnAgreement,
     timer: Timer,
+    /// The reordering timer (RFC 8985 section 5.4).
+    reorder_at: Option<Instant>,
     /// When the peer last moved something forward, or was first asked to.
     progress_at: Instant,
     syn_due: bool,
@@ -114,6 +119,7 @@ impl<B> Connection<B> {
             inbound: Inbound::new(SeqNum(0), plan, emss, false),
             outbound: Outbound::new(seed.iss),
             rtt: Rtt::new(config),
+            rack: Rack::new(),
             congestion: Congestion::new(config, u64::from(emss), 0),
             pacer: Pacer::default(),
             clock: Clock::new(seed.timestamp_offset),
@@ -125,6 +131,7 @@ impl<B> Connection<B> {
             sack: false,
             ecn: EcnAgreement::default(),
             timer: Timer::Idle,
+            reorder_at: None,
             progress_at: now,
             syn_due: true,
             syns: 0,
@@ -212,6 +219,7 @@ impl<B> Connection<B> {
     fn die(&mut self, env: &mut Env<'_, B>, event: Option<Event>) {
         self.gone = true;
         self.timer = Timer::Idle;
+        self.reorder_at = None;
         let released = &mut env.effects.released;
         let queues = &mut env.pools.queues;
         self.outbound.clear(queues, |buf| released.push_back(buf));

@@ -3,34 +3,42 @@
 //!
 //! A segment is the unit: it is never split or joined. Its buffer is here, or with the link, or
 //! released. A segment whose buffer is with the link is not sent a second time.
+//!
+//! No step looks at all segments in flight but a retransmission timeout and an undone recovery:
+//! what is lost, what was sent again and what was not judged yet is in lists, and what is sacked is
+//! skipped.
 
+mod delivered;
 mod fin;
+mod list;
+mod loss;
+mod ring;
+mod sack;
 mod slot;
+#[cfg(test)]
+mod tests;
 
-use std::collections::VecDeque;
-
+pub(crate) use delivered::Delivered;
 pub(crate) use fin::Fin;
-pub(crate) use slot::{Slot, SlotState};
+pub(crate) use slot::Slot;
 
 use crate::checksum::PartialSum;
 use crate::interface::{Outgoing, Payload, SegmentId};
-use crate::options::SackBlock;
 use crate::pool::QueuePool;
 use crate::seq::{Position, SeqNum, Space};
 use crate::time::Instant;
-
-/// DupThresh of RFC 6675 section 2: so many segments received above one make it lost.
-pub(crate) const DUP_THRESH: u32 = 3;
+use delivered::Arrived;
+use list::List;
+use ring::Ring;
+use sack::SackCache;
+use slot::SlotState;
 
 /// SND.UNA, SND.NXT, SND.WND and the queue.
 #[derive(Debug)]
 pub(crate) struct Outbound<B> {
     space: Space,
-    /// Borrowed from the pool while it is not empty.
-    queue: VecDeque<Slot<B>>,
-    /// Name of the first segment of `queue`.
-    front_id: u32,
-    /// Segments of `queue` that were sent at least once: they come first.
+    ring: Ring<B>,
+    /// Segments that were sent at least once: they come first.
     sent: usize,
     /// SND.UNA.
     una: Position,
@@ -47,25 +55,21 @@ pub(crate) struct Outbound<B> {
     pub(crate) fin: Fin,
     /// Octets believed to be in the network.
     pipe: u64,
+    /// Octets lost and not sent again yet.
     lost_octets: u64,
-    /// Segments that the peer has by its SACK blocks.
-    sacked: usize,
-    /// Everything before this was judged by [`Outbound::mark_lost`].
-    judged: Position,
+    /// Octets and segments that the peer has by its SACK blocks (RACK.segs_sacked).
+    sacked_octets: u64,
+    segs_sacked: u32,
+    /// Originals in flight are here or behind it; they were sent in the order of the stream.
+    originals: u32,
+    /// Retransmissions in flight, in the order in which they were sent.
+    again: List,
+    /// Lost segments whose buffers are here: originals, and retransmissions.
+    lost: List,
+    lost_again: List,
+    sack_cache: SackCache,
     /// Without SACK: octets that must have left the network by the count of duplicate ACKs.
     left_by_duplicates: u64,
-}
-
-/// What a cumulative acknowledgment did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Acked {
-    /// Sequence numbers newly acknowledged.
-    pub(crate) octets: u64,
-    /// When the first of the segments was sent that were acknowledged by this ACK alone; `None`
-    /// when the ACK is ambiguous (Karn's algorithm, RFC 6298 section 3).
-    pub(crate) sent_at: Option<Instant>,
-    /// When the latest retransmission was sent of those that it acknowledged.
-    pub(crate) resent_at: Option<Instant>,
 }
 
 /// A segment with payload to be sent.
@@ -76,13 +80,22 @@ pub(crate) struct Outgo<B> {
     pub(crate) last: bool,
 }
 
+/// What becomes of a buffer that comes back from the link.
+pub(crate) enum Returned<B> {
+    /// It is kept with its segment.
+    Kept,
+    /// It is kept, and its segment has to be sent again.
+    Due,
+    /// Its segment is gone.
+    Out(B),
+}
+
 impl<B> Outbound<B> {
     /// Before the SYN.
     pub(crate) fn new(iss: SeqNum) -> Self {
         Self {
             space: Space::new(iss),
-            queue: VecDeque::new(),
-            front_id: 0,
+            ring: Ring::new(),
             sent: 0,
             una: 0,
             next: 0,
@@ -94,8 +107,13 @@ impl<B> Outbound<B> {
             fin: Fin::default(),
             pipe: 0,
             lost_octets: 0,
-            sacked: 0,
-            judged: 0,
+            sacked_octets: 0,
+            segs_sacked: 0,
+            originals: 0,
+            again: List::default(),
+            lost: List::default(),
+            lost_again: List::default(),
+            sack_cache: SackCache::default(),
             left_by_duplicates: 0,
         }
     }
@@ -121,10 +139,10 @@ impl<B> Outbound<B> {
     }
 
     pub(crate) fn queued_segments(&self) -> usize {
-        self.queue.len()
+        self.ring.len()
     }
 
-    /// Octets in the network.
+    /// Octets in the network (RFC 6675 section 4).
     pub(crate) fn pipe(&self) -> u64 {
         self.pipe.saturating_sub(self.left_by_duplicates)
     }
@@ -144,10 +162,15 @@ impl<B> Outbound<B> {
         self.next - self.una
     }
 
+    /// RACK.segs_sacked
+    pub(crate) fn segs_sacked(&self) -> u32 {
+        self.segs_sacked
+    }
+
     /// Octets queued that no segment carried yet.
     pub(crate) fn unsent_octets(&self) -> u64 {
-        self.queue
-            .get(self.sent)
+        self.ring
+            .at(self.sent)
             .map_or(0, |slot| self.tail - slot.start)
     }
 
@@ -178,31 +201,41 @@ impl<B> Outbound<B> {
         self.next = self.next.max(1);
     }
 
+    /// The peer has our SYN.
+    pub(crate) fn syn_acknowledged(&mut self) {
+        self.una = self.una.max(1);
+    }
+
     pub(crate) fn push(&mut self, outgoing: Outgoing<B>, pool: &mut QueuePool<Slot<B>>) {
-        pool.make_room(&mut self.queue);
         let start = self.tail;
         self.tail += u64::from(outgoing.len);
-        self.queue.push_back(Slot {
+        let slot = Slot {
             buf: Some(outgoing.buf),
             start,
             sent_at: Instant::ZERO,
             len: outgoing.len,
+            previous: 0,
+            next: 0,
             sum: outgoing.payload_sum.folded(),
             state: SlotState::Queued,
             transmitted: false,
             retransmitted: false,
-        });
+        };
+        self.ring.push(slot, pool);
     }
 
-    /// The link is done with a buffer. It comes back out when its segment is gone.
-    pub(crate) fn returned(&mut self, id: SegmentId, buf: B) -> Option<B> {
-        let index = id.0.wrapping_sub(self.front_id) as usize;
-        match self.queue.get_mut(index) {
+    /// The link is done with a buffer.
+    pub(crate) fn returned(&mut self, id: SegmentId, buf: B) -> Returned<B> {
+        match self.ring.get_mut(id.0) {
             Some(slot) if slot.buf.is_none() => {
                 slot.buf = Some(buf);
-                None
+                if slot.state != SlotState::Lost {
+                    return Returned::Kept;
+                }
+                self.list_lost(id.0);
+                Returned::Due
             }
-            _ => Some(buf),
+            _ => Returned::Out(buf),
         }
     }
 
@@ -220,17 +253,14 @@ impl<B> Outbound<B> {
 
     /// Whether the first unsent segment is there and fits the peer's window.
     pub(crate) fn unsent_fits_window(&self) -> Option<bool> {
-        let slot = self.queue.get(self.sent)?;
+        let slot = self.ring.at(self.sent)?;
         Some(slot.end() <= self.una + self.window)
     }
 
     /// Whether the first unsent segment fits `cwnd`.
     pub(crate) fn unsent_fits_cwnd(&self, cwnd: u64) -> bool {
-        let len = self
-            .queue
-            .get(self.sent)
-            .map_or(0, |slot| u64::from(slot.len));
-        self.pipe() + len <= cwnd
+        let len = self.ring.at(self.sent).map_or(0, |slot| slot.len);
+        self.pipe() + u64::from(len) <= cwnd
     }
 
     /// Octets that could be queued and sent at once with a congestion window of `cwnd`.
@@ -247,46 +277,23 @@ impl<B> Outbound<B> {
 
     /// Takes the first unsent segment out to the link.
     pub(crate) fn take_unsent(&mut self, now: Instant) -> Option<Outgo<B>> {
-        let outgo = self.take(self.sent, now)?;
-        let slot = &self.queue[self.sent];
+        let name = self.ring.name(self.sent);
+        let outgo = self.take(name, now)?;
         self.sent += 1;
-        self.next = self.next.max(slot.end());
+        let end = self.ring.get(name).map_or(0, Slot::end);
+        self.next = self.next.max(end);
         Some(outgo)
     }
 
-    /// The first lost segment whose buffer is here.
-    pub(crate) fn next_lost(&self) -> Option<usize> {
-        if self.lost_octets == 0 {
-            return None;
-        }
-        let sent = self.queue.iter().take(self.sent);
-        sent.enumerate()
-            .find(|(_, slot)| slot.state == SlotState::Lost && slot.buf.is_some())
-            .map(|(index, _)| index)
-    }
-
-    pub(crate) fn len_of(&self, index: usize) -> u64 {
-        self.queue.get(index).map_or(0, |slot| u64::from(slot.len))
-    }
-
-    /// Takes a lost segment out to the link again.
-    pub(crate) fn take_lost(&mut self, index: usize, now: Instant) -> Option<Outgo<B>> {
-        let outgo = self.take(index, now)?;
-        self.queue[index].retransmitted = true;
-        self.lost_octets -= u64::from(self.queue[index].len);
-        Some(outgo)
-    }
-
-    fn take(&mut self, index: usize, now: Instant) -> Option<Outgo<B>> {
-        let last = index + 1 == self.queue.len();
-        let id = SegmentId(self.front_id.wrapping_add(index as u32));
-        let slot = self.queue.get_mut(index)?;
+    fn take(&mut self, name: u32, now: Instant) -> Option<Outgo<B>> {
+        let last = self.ring.place(name) + 1 == self.ring.len();
+        let slot = self.ring.get_mut(name)?;
         let buf = slot.buf.take()?;
         slot.state = SlotState::InFlight;
         slot.sent_at = now;
         self.pipe += u64::from(slot.len);
         let payload = Payload {
-            id,
+            id: SegmentId(name),
             buf,
             len: slot.len,
             sum: PartialSum::from_folded(slot.sum),
@@ -299,182 +306,70 @@ impl<B> Outbound<B> {
         })
     }
 
-    /// Everything before `ack`, which lies in SND.UNA..=SND.NXT, is with the peer.
+    /// Everything before `ack`, which lies in SND.UNA..=SND.NXT, is with the peer. See
+    /// [`Delivered::add`] for `answers`.
     pub(crate) fn acknowledge(
         &mut self,
         ack: Position,
+        answers: impl Fn(Instant) -> bool,
         pool: &mut QueuePool<Slot<B>>,
+        delivered: &mut Delivered,
         mut release: impl FnMut(B),
-    ) -> Acked {
-        let octets = ack.saturating_sub(self.una);
-        let mut first_sent: Option<Instant> = None;
-        let mut resent_at: Option<Instant> = None;
+    ) {
+        delivered.octets = ack.saturating_sub(self.una);
         // The first segment is what duplicate ACKs ask for; those behind it they stand for.
-        let asked_for = self.len_of(0);
+        let asked_for = self.ring.front().map_or(0, |slot| u64::from(slot.len));
         self.una = self.una.max(ack);
-        while let Some(slot) = self.queue.front().filter(|slot| slot.end() <= ack) {
+        while let Some(slot) = self.ring.front().filter(|slot| slot.end() <= ack) {
             debug_assert!(self.sent > 0, "acknowledged before it was sent");
-            let len = u64::from(slot.len);
-            match slot.state {
-                SlotState::InFlight => self.pipe -= len,
-                SlotState::Lost => self.lost_octets -= len,
-                SlotState::Sacked => self.sacked -= 1,
-                SlotState::Queued => break,
+            let arrived = Arrived::from(slot);
+            let (name, len, state) = (self.ring.front_name(), u64::from(slot.len), slot.state);
+            if state == SlotState::Sacked {
+                self.sacked_octets -= len;
+                self.segs_sacked -= 1;
+            } else {
+                delivered.first_sent.get_or_insert(arrived.sent_at);
+                delivered.add(&arrived, &answers);
+                self.leave(name, len, &arrived, state);
             }
-            if slot.retransmitted {
-                resent_at = resent_at.max(Some(slot.sent_at));
-            }
-            if slot.state != SlotState::Sacked && first_sent.is_none() {
-                first_sent = Some(slot.sent_at);
+            if arrived.retransmitted {
+                delivered.resent_at = delivered.resent_at.max(Some(arrived.sent_at));
             }
             self.sent -= 1;
-            self.front_id = self.front_id.wrapping_add(1);
-            if let Some(buf) = self.queue.pop_front().and_then(|slot| slot.buf) {
+            if self.originals == name {
+                self.originals = name.wrapping_add(1);
+            }
+            if let Some(buf) = self.ring.pop().and_then(|slot| slot.buf) {
                 release(buf);
             }
         }
-        pool.settle(&mut self.queue);
-        let first_len = self.len_of(0);
-        self.left_by_duplicates = self
-            .left_by_duplicates
-            .saturating_sub(octets.saturating_sub(asked_for));
-        self.left_by_duplicates = self
-            .left_by_duplicates
-            .min(self.pipe.saturating_sub(first_len));
-        if let Some(sent_at) = self.fin.acknowledge(ack) {
-            if self.fin.retransmitted {
-                resent_at = resent_at.max(Some(sent_at));
+        self.ring.settle(pool);
+        self.stand_in(delivered.octets.saturating_sub(asked_for));
+        if self.fin.acknowledge(ack) {
+            let arrived = self.fin.arrived(ack);
+            delivered.first_sent.get_or_insert(arrived.sent_at);
+            delivered.add(&arrived, &answers);
+            if arrived.retransmitted {
+                delivered.resent_at = delivered.resent_at.max(Some(arrived.sent_at));
             }
-            first_sent = first_sent.or(Some(sent_at));
-        }
-        Acked {
-            octets,
-            sent_at: first_sent.filter(|_| resent_at.is_none()),
-            resent_at,
         }
     }
 
-    /// Notes what the peer's SACK blocks name; blocks that make no sense are ignored. Returns
-    /// whether a segment was not known to be there.
-    pub(crate) fn note_sacked(&mut self, blocks: &[SackBlock]) -> bool {
-        let before = self.sacked;
-        for block in blocks {
-            let (left, right) = (self.position(block.left), self.position(block.right));
-            let una = self.una.cast_signed();
-            if left < una || left >= right || right > self.next.cast_signed() {
-                continue;
-            }
-            let (left, right) = (left.cast_unsigned(), right.cast_unsigned());
-            let first = self.queue.partition_point(|slot| slot.start < left);
-            for slot in self.queue.range_mut(first.min(self.sent)..self.sent) {
-                if slot.end() > right {
-                    break;
-                }
-                let len = u64::from(slot.len);
-                match slot.state {
-                    SlotState::InFlight => self.pipe -= len,
-                    SlotState::Lost => self.lost_octets -= len,
-                    SlotState::Sacked | SlotState::Queued => continue,
-                }
-                slot.state = SlotState::Sacked;
-                self.sacked += 1;
-            }
-        }
-        self.sacked > before
-    }
-
-    /// Marks what must be lost because [`DUP_THRESH`] segments above it have come (IsLost of
-    /// RFC 6675 section 4). A retransmission is never judged this way: only a timeout does that.
-    pub(crate) fn mark_lost(&mut self) {
-        let mut above = 0;
-        let mut edge = None;
-        if self.sacked >= DUP_THRESH as usize {
-            for slot in self.queue.range(..self.sent).rev() {
-                above += u32::from(slot.state == SlotState::Sacked);
-                if above == DUP_THRESH {
-                    edge = Some(slot.start);
-                    break;
+    /// A segment has arrived that was in flight or believed to be lost.
+    fn leave(&mut self, name: u32, len: u64, arrived: &Arrived, state: SlotState) {
+        match state {
+            SlotState::InFlight => {
+                self.pipe -= len;
+                if arrived.retransmitted {
+                    self.again.remove(&mut self.ring, name);
                 }
             }
-        }
-        let Some(edge) = edge.filter(|&edge| edge > self.judged) else {
-            return;
-        };
-        let first = self.queue.partition_point(|slot| slot.start < self.judged);
-        self.judged = edge;
-        for index in first..self.sent {
-            let slot = &self.queue[index];
-            if slot.start >= edge {
-                break;
+            SlotState::Lost => {
+                self.lost_octets -= len;
+                self.unlist_lost(name);
             }
-            if slot.state == SlotState::InFlight && !slot.retransmitted {
-                self.lose(index);
-            }
+            SlotState::Sacked | SlotState::Queued => {}
         }
-    }
-
-    /// Three duplicate ACKs, or a partial one (RFC 6582 section 3.2): the first segment is lost.
-    pub(crate) fn mark_front_lost(&mut self) {
-        let fresh = |slot: &Slot<B>| slot.state == SlotState::InFlight && !slot.retransmitted;
-        if self.sent > 0 && self.queue.front().is_some_and(fresh) {
-            self.lose(0);
-        }
-    }
-
-    /// Whether the first segment is lost and not on its way again.
-    pub(crate) fn front_lost(&self) -> bool {
-        self.sent > 0
-            && self
-                .queue
-                .front()
-                .is_some_and(|slot| slot.state == SlotState::Lost)
-    }
-
-    /// Whether the first segment's buffer is with the link: it may not even have left.
-    pub(crate) fn front_with_link(&self) -> bool {
-        self.sent > 0 && self.queue.front().is_some_and(|slot| slot.buf.is_none())
-    }
-
-    /// A retransmission timeout: nothing is believed to be in the network any more. When the peer
-    /// turns out to have dropped what it had reported, its reports are forgotten (RFC 2018
-    /// section 8).
-    pub(crate) fn mark_all_lost(&mut self) {
-        let reneged = self
-            .queue
-            .front()
-            .is_some_and(|slot| slot.state == SlotState::Sacked);
-        for index in 0..self.sent {
-            match self.queue[index].state {
-                SlotState::InFlight => self.lose(index),
-                SlotState::Sacked if reneged => {
-                    self.queue[index].state = SlotState::Lost;
-                    self.lost_octets += u64::from(self.queue[index].len);
-                    self.sacked -= 1;
-                }
-                SlotState::Sacked | SlotState::Lost | SlotState::Queued => {}
-            }
-        }
-        self.left_by_duplicates = 0;
-        self.judged = self.next;
-        self.fin.timed_out();
-    }
-
-    fn lose(&mut self, index: usize) {
-        let slot = &mut self.queue[index];
-        slot.state = SlotState::Lost;
-        self.pipe -= u64::from(slot.len);
-        self.lost_octets += u64::from(slot.len);
-    }
-
-    /// One more duplicate ACK: some segment behind the first has left the network.
-    pub(crate) fn one_left(&mut self, smss: u64) {
-        let most = self.pipe.saturating_sub(self.len_of(0));
-        self.left_by_duplicates = (self.left_by_duplicates + smss).min(most);
-    }
-
-    /// Recovery is over.
-    pub(crate) fn forget_duplicates(&mut self) {
-        self.left_by_duplicates = 0;
     }
 
     /// A FIN goes out (again); the sequence number it takes.
@@ -486,17 +381,21 @@ impl<B> Outbound<B> {
 
     /// Gives every buffer that is here to `release` and forgets the queue.
     pub(crate) fn clear(&mut self, pool: &mut QueuePool<Slot<B>>, mut release: impl FnMut(B)) {
-        self.front_id = self.front_id.wrapping_add(self.queue.len() as u32);
-        for slot in self.queue.drain(..) {
+        while let Some(slot) = self.ring.pop() {
             if let Some(buf) = slot.buf {
                 release(buf);
             }
         }
-        pool.settle(&mut self.queue);
+        self.ring.settle(pool);
         self.sent = 0;
-        self.sacked = 0;
         self.pipe = 0;
         self.lost_octets = 0;
+        self.sacked_octets = 0;
+        self.segs_sacked = 0;
         self.left_by_duplicates = 0;
+        self.again = List::default();
+        self.lost = List::default();
+        self.lost_again = List::default();
+        self.originals = self.ring.front_name();
     }
 }

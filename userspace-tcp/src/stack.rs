@@ -21,6 +21,7 @@ use crate::interface::{
 };
 use crate::keyed::Secret;
 use crate::links::{Links, Queue};
+use crate::outbound::Returned;
 use crate::pool::Pools;
 use crate::seq::SeqNum;
 use crate::slab::{Named, Slab};
@@ -160,10 +161,13 @@ impl<B> Stack<B> {
         let Some(connection) = self.connections.get_mut(conn) else {
             return Some(buf);
         };
-        let out = connection.transmitted(segment, buf);
-        // A retransmission may have waited for it.
-        self.settle(conn);
-        out
+        match connection.transmitted(segment, buf) {
+            Returned::Out(buf) => return Some(buf),
+            Returned::Kept => {}
+            // A retransmission has waited for it.
+            Returned::Due => self.settle(conn),
+        }
+        None
     }
 
     /// A buffer that nobody needs any more: acknowledged, or its connection is gone. Fetch until

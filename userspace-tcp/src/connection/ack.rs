@@ -1,10 +1,13 @@
-//! An acknowledgment arrives: round trips, congestion window, loss (RFC 5681, 6582, 6675), and the
-//! peer's window.
+//! An acknowledgment arrives: what it says has arrived, round trips, congestion window, and the
+//! peer's window (RFC 9293 section 3.10.7.4, RFC 5681). What it says is lost is in
+//! [`super::recovery`].
 
-use crate::congestion::{Delivery, Outstanding, Phase, Progress};
+use std::time::Duration;
+
+use crate::congestion::{Phase, Progress};
 use crate::effects::Env;
 use crate::interface::{Event, State};
-use crate::outbound::DUP_THRESH;
+use crate::outbound::Delivered;
 use crate::segment::{Flags, Segment};
 use crate::seq::Position;
 
@@ -33,20 +36,17 @@ impl<B> Connection<B> {
         let ack = position.cast_unsigned();
         let window = u64::from(segment.header.window) << self.peer_shift;
         let ece = self.ecn.sends_capable() && segment.header.flags.contains(Flags::ECE);
-        let delivered = self.outbound.delivered();
-        let mut lost = self.outbound.lost_octets();
+        let duplicate = ack == una && self.is_duplicate(segment, window);
+        let flight = self.outbound.flight();
+        let mut before = self.books();
+        let mut delivered = Delivered::default();
+        self.take_ack(env, segment, ack, &mut delivered);
+        before.lost = before.lost.min(self.outbound.lost_octets());
+        let rtt = self.measure(env, segment, &delivered);
         if ack > una {
-            self.on_progress(env, segment, ack, ece);
-            lost = lost.min(self.outbound.lost_octets());
-        } else if self.is_duplicate(segment, window) {
+            self.on_progress(env, flight, &delivered, ece, rtt);
+        } else if duplicate {
             self.on_duplicate();
-        }
-        if self.sack
-            && self
-                .outbound
-                .note_sacked(segment.header.options.sack.as_slice())
-        {
-            self.outbound.mark_lost();
         }
         self.outbound.update_window(start, ack, window);
         if window == 0 || self.outbound.unsent_fits_window() == Some(false) {
@@ -54,75 +54,96 @@ impl<B> Connection<B> {
             // section 3.8.6.1).
             self.progress_at = env.now;
         }
-        if ece && self.congestion.marked(&self.outstanding(delivered)) {
-            self.counters.ecn_reductions += 1;
+        if self.sack {
+            self.after_ack(env.now, &delivered);
         }
-        let may_recover = matches!(self.congestion.phase(), Phase::Open | Phase::Cwr);
-        if may_recover && self.outbound.front_lost() {
-            self.counters.fast_recoveries += 1;
-            self.congestion.enter_recovery(&self.outstanding(delivered));
-            self.force_lost = true;
-        }
-        self.congestion.delivered(&Delivery {
-            octets: self.outbound.delivered().saturating_sub(delivered),
-            pipe: self.outbound.pipe(),
-            safe: ack > una && self.outbound.lost_octets() <= lost,
-        });
+        self.respond(&before, ack > una, ece);
         if self.outbound.fin.acknowledged() {
             self.on_fin_acknowledged(env);
         }
         true
     }
 
-    /// What is out, when so much had been delivered before.
-    pub(super) fn outstanding(&self, delivered: u64) -> Outstanding {
-        Outstanding {
-            flight: self.outbound.flight(),
-            undelivered: self.outbound.next().saturating_sub(delivered),
-            next: self.outbound.next(),
-        }
-    }
-
-    fn on_progress(
+    /// Tells the queue what the ACK says.
+    fn take_ack(
         &mut self,
         env: &mut Env<'_, B>,
         segment: &Segment<'_>,
         ack: Position,
-        ece: bool,
+        delivered: &mut Delivered,
     ) {
-        let flight = self.outbound.flight();
+        let options = &segment.header.options;
+        let now = env.now;
+        let min_rtt = self.rack.min_rtt();
+        let clock = &self.clock;
+        let echo = options.timestamps.filter(|_| clock.in_use());
+        // RFC 8985 section 6.2, step 2.
+        let answers = |sent_at| {
+            echo.is_none_or(|echo| clock.is_since(echo, Some(sent_at)))
+                && now.nanos_since(sent_at) >= min_rtt
+        };
         let released = &mut env.effects.released;
         let queues = &mut env.pools.queues;
-        let acked = self
-            .outbound
-            .acknowledge(ack, queues, |buf| released.push_back(buf));
-        let echoed = segment
-            .header
-            .options
-            .timestamps
-            .filter(|_| self.clock.in_use());
-        let rtt = match acked.sent_at {
-            Some(sent_at) => Some(env.now.saturating_duration_since(sent_at)),
+        if ack > self.outbound.una() {
+            self.outbound
+                .acknowledge(ack, answers, queues, delivered, |buf| {
+                    released.push_back(buf)
+                });
+        }
+        if self.sack && !options.sack.is_empty() {
+            self.outbound
+                .note_sacked(options.sack.as_slice(), ack, answers, delivered);
+        }
+    }
+
+    /// RFC 6298 section 3, also for what is acknowledged selectively. Nanoseconds.
+    fn measure(
+        &mut self,
+        env: &Env<'_, B>,
+        segment: &Segment<'_>,
+        delivered: &Delivered,
+    ) -> Option<u64> {
+        let rtt = match delivered.sample() {
+            Some(sent_at) => Some(env.now.nanos_since(sent_at)),
             // RFC 7323 section 4: an echo says which transmission is answered. But a peer that had
             // all of it before echoes an earlier one, whose own answer was lost long ago.
-            None => echoed
-                .filter(|echo| self.clock.is_since(*echo, acked.resent_at))
-                .and_then(|echo| self.clock.round_trip(env.now, echo)),
+            None if delivered.octets > 0 => segment
+                .header
+                .options
+                .timestamps
+                .filter(|_| self.clock.in_use())
+                .filter(|echo| self.clock.is_since(*echo, delivered.resent_at))
+                .and_then(|echo| self.clock.round_trip(env.now, echo))
+                // At most 2^20 ms.
+                .map(|rtt| rtt.as_nanos() as u64),
+            None => None,
         };
         if let Some(rtt) = rtt {
             self.rtt.measured(rtt, env.config);
         }
+        rtt
+    }
+
+    fn on_progress(
+        &mut self,
+        env: &Env<'_, B>,
+        flight: u64,
+        delivered: &Delivered,
+        ece: bool,
+        rtt: Option<u64>,
+    ) {
         self.duplicates = 0;
         self.probes = 0;
         self.progress_at = env.now;
+        let before = self.congestion.phase();
         self.congestion.acknowledged(&Progress {
             now: env.now,
-            octets: acked.octets,
-            una: ack,
+            octets: delivered.octets,
+            una: self.outbound.una(),
             next: self.outbound.next(),
             flight,
             ece,
-            rtt,
+            rtt: rtt.map(Duration::from_nanos),
             srtt: self.rtt.srtt(),
         });
         match self.congestion.phase() {
@@ -135,6 +156,9 @@ impl<B> Connection<B> {
             Phase::Open | Phase::Cwr => {
                 self.recovery_by_duplicates = false;
                 self.outbound.forget_duplicates();
+                if matches!(before, Phase::Recovery | Phase::Loss) {
+                    self.rack.recovery_over();
+                }
             }
         }
         // RFC 6298 section 5.3.
@@ -147,24 +171,6 @@ impl<B> Connection<B> {
             && self.outbound.outstanding()
             && window == self.outbound.window()
             && segment.header.options.sack.is_empty()
-    }
-
-    fn on_duplicate(&mut self) {
-        self.duplicates = self.duplicates.saturating_add(1);
-        if self.congestion.phase() == Phase::Loss {
-            return;
-        }
-        self.outbound.one_left(u64::from(self.emss));
-        // RFC 6582 section 3.2 (1): not for what the last recovery has sent twice.
-        let fresh = match self.congestion.phase() {
-            Phase::Open => self.outbound.una() > self.congestion.recover(),
-            Phase::Cwr => true,
-            Phase::Recovery | Phase::Loss => false,
-        };
-        if self.duplicates == DUP_THRESH && fresh {
-            self.outbound.mark_front_lost();
-            self.recovery_by_duplicates = self.outbound.front_lost();
-        }
     }
 
     fn on_fin_acknowledged(&mut self, env: &mut Env<'_, B>) {

@@ -54,7 +54,7 @@ impl<B> Connection<B> {
         self.learn(env.config, env.now, segment);
         if flags.ack() {
             let window = u64::from(header.window);
-            self.outbound.acknowledge(1, &mut env.pools.queues, |_| ());
+            self.outbound.syn_acknowledged();
             self.outbound.update_window(0, 1, window);
             self.establish(env);
             self.inbound.ack_at_once();
@@ -72,7 +72,7 @@ impl<B> Connection<B> {
             env.effects.reset_stranger(env.now, self.tuple, segment);
             return false;
         }
-        self.outbound.acknowledge(1, &mut env.pools.queues, |_| ());
+        self.outbound.syn_acknowledged();
         // The window of a SYN is never scaled (RFC 7323 section 2.2).
         let shift = if header.flags.syn() {
             0
@@ -120,8 +120,9 @@ impl<B> Connection<B> {
         self.timer = Timer::Idle;
         self.syn_due = false;
         if self.syns == 1 {
-            let rtt = env.now.saturating_duration_since(self.syn_sent_at);
+            let rtt = env.now.nanos_since(self.syn_sent_at);
             self.rtt.measured(rtt, env.config);
+            self.rack.opened(env.now, rtt);
         }
         self.rtt.handshake_over(self.syn_timeouts > 0, env.config);
         if self.syn_timeouts > 1 {

@@ -19,8 +19,8 @@ enum Action {
     Ack,
     /// A window probe.
     Probe,
-    /// The lost segment at this place of the queue.
-    Lost(usize),
+    /// The next lost segment.
+    Lost,
     Unsent,
     Fin,
 }
@@ -50,10 +50,10 @@ impl<B> Connection<B> {
                     None,
                 )
             }
-            Action::Lost(index) => {
+            Action::Lost => {
                 self.force_lost = false;
                 self.counters.retransmits += 1;
-                let outgo = self.outbound.take_lost(index, now)?;
+                let outgo = self.outbound.take_lost(now)?;
                 self.on_sent(now, u64::from(outgo.payload.len));
                 self.with_payload(now, outgo)
             }
@@ -102,7 +102,7 @@ impl<B> Connection<B> {
                 let dctcp = config.congestion == CongestionControl::Dctcp;
                 dctcp && self.syn_timeouts == 0 && self.ecn.may_be_offered()
             }
-            Action::Ack | Action::Probe | Action::Lost(_) | Action::Fin => false,
+            Action::Ack | Action::Probe | Action::Lost | Action::Fin => false,
         };
         if capable { Ecn::Ect0 } else { Ecn::NotEct }
     }
@@ -137,10 +137,10 @@ impl<B> Connection<B> {
     fn next_of_queue(&self) -> Option<Action> {
         let cwnd = self.congestion.cwnd();
         let paced = self.pacer.closed_until().is_none();
-        if let Some(index) = self.outbound.next_lost() {
+        if let Some(len) = self.outbound.next_lost_len() {
             // What is lost goes before what is new, also when it has to wait.
-            let fits = self.outbound.pipe() + self.outbound.len_of(index) <= cwnd;
-            return ((fits && paced) || self.force_lost).then_some(Action::Lost(index));
+            let fits = self.outbound.pipe() + len <= cwnd;
+            return ((fits && paced) || self.force_lost).then_some(Action::Lost);
         }
         match self.outbound.unsent_fits_window() {
             Some(_) if self.force_unsent => Some(Action::Unsent),

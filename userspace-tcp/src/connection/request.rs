@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::effects::Env;
 use crate::interface::{Outgoing, SegmentId, SendError, SendRefusal, State};
+use crate::outbound::Returned;
 use crate::seq::StreamOffset;
 
 use super::Connection;
@@ -74,7 +75,7 @@ impl<B> Connection<B> {
     }
 
     /// See [`crate::Stack::transmitted`].
-    pub(crate) fn transmitted(&mut self, segment: SegmentId, buf: B) -> Option<B> {
+    pub(crate) fn transmitted(&mut self, segment: SegmentId, buf: B) -> Returned<B> {
         self.outbound.returned(segment, buf)
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::config::Config;
 use crate::effects::Env;
 use crate::interface::{Event, State};
-use crate::time::Instant;
+use crate::time::{Instant, earlier};
 
 use super::Connection;
 
@@ -45,14 +45,17 @@ impl<B> Connection<B> {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let waits = self.outbound.unsent_octets() > 0 || self.outbound.lost_octets() > 0;
         let paced = self.pacer.closed_until().filter(|_| waits);
-        let deadlines = [self.timer.at(), self.inbound.ack_deadline(), paced];
-        deadlines.into_iter().flatten().min()
+        let timer = earlier(self.timer.at(), self.reorder_at);
+        earlier(earlier(timer, self.inbound.ack_deadline()), paced)
     }
 
     /// Time has come to `env.now`.
     pub(crate) fn advance(&mut self, env: &mut Env<'_, B>) {
         self.inbound.advance(env.now);
         self.pacer.advance(env.now);
+        if self.reorder_at.is_some_and(|at| at <= env.now) {
+            self.on_reordering_timeout(env.now);
+        }
         if self.timer.at().is_some_and(|at| at <= env.now) {
             match self.timer {
                 Timer::Idle => {}
@@ -115,7 +118,9 @@ impl<B> Connection<B> {
             self.counters.timeouts += 1;
             let out = self.outstanding(self.outbound.delivered());
             self.congestion.timed_out(&out);
-            self.outbound.mark_all_lost();
+            let patience = self.patience();
+            self.outbound.mark_timed_out(patience, env.now);
+            self.reorder_at = None;
             self.duplicates = 0;
             self.recovery_by_duplicates = false;
             self.force_lost = true;

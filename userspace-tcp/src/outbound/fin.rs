@@ -1,5 +1,7 @@
 //! Our FIN: a segment of its own behind the queue.
 
+use super::delivered::Arrived;
+use crate::rack::Rack;
 use crate::seq::Position;
 use crate::time::Instant;
 
@@ -9,10 +11,11 @@ pub(crate) struct Fin {
     /// The layer above has closed.
     pub(crate) wanted: bool,
     /// It was sent more than once.
-    pub(crate) retransmitted: bool,
+    retransmitted: bool,
     at: Option<Position>,
-    sent_at: Instant,
+    pub(super) sent_at: Instant,
     lost: bool,
+    sacked: bool,
     acknowledged: bool,
 }
 
@@ -26,6 +29,11 @@ impl Fin {
         self.wanted && !self.acknowledged && (self.at.is_none() || self.lost)
     }
 
+    /// Where it is, once it was sent.
+    pub(super) fn at(&self) -> Option<Position> {
+        self.at
+    }
+
     /// Goes out at `tail`, or again where it was.
     pub(super) fn sent(&mut self, tail: Position, now: Instant) -> Position {
         self.retransmitted |= self.at.is_some();
@@ -34,15 +42,51 @@ impl Fin {
         *self.at.get_or_insert(tail)
     }
 
-    pub(super) fn timed_out(&mut self) {
-        self.lost = self.at.is_some();
+    /// To be sent again, unless the peer has it.
+    pub(super) fn lose(&mut self) {
+        self.lost = self.at.is_some() && !self.sacked && !self.acknowledged;
     }
 
-    /// Returns when it was sent if `ack` is the first to cover it.
-    pub(super) fn acknowledge(&mut self, ack: Position) -> Option<Instant> {
-        let at = self.at.filter(|&at| at < ack && !self.acknowledged)?;
-        debug_assert!(at + 1 == ack, "nothing lies behind a FIN");
-        self.acknowledged = true;
-        Some(self.sent_at)
+    /// The peer has taken its word back.
+    pub(super) fn forget_sack(&mut self) {
+        self.sacked = false;
+    }
+
+    /// A SACK block covers it; whether that is news.
+    pub(super) fn sack(&mut self) -> bool {
+        self.lost = false;
+        !std::mem::replace(&mut self.sacked, true)
+    }
+
+    /// RFC 8985 section 6.2, step 5. Returns when it will be lost, if that is not yet.
+    pub(super) fn judge(&mut self, rack: &Rack, patience: u64, now: Instant) -> Option<Instant> {
+        let at = self.at?;
+        if self.lost || self.sacked || self.acknowledged || !rack.sent_after(self.sent_at, at + 1) {
+            return None;
+        }
+        let due = self.sent_at.plus_nanos(patience);
+        self.lost = due <= now;
+        (!self.lost).then_some(due)
+    }
+
+    /// Returns whether `ack` is the first to say that it has arrived.
+    pub(super) fn acknowledge(&mut self, ack: Position) -> bool {
+        let covered = self.at.is_some_and(|at| at < ack) && !self.acknowledged;
+        self.acknowledged |= covered;
+        covered && !self.sacked
+    }
+
+    /// It has arrived, by an ACK or a SACK block up to `end`.
+    pub(super) fn arrived(&self, end: Position) -> Arrived {
+        Arrived {
+            sent_at: self.sent_at,
+            end,
+            retransmitted: self.retransmitted,
+        }
+    }
+
+    /// Whether it is to be sent again.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost
     }
 }

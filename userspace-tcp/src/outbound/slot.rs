@@ -7,30 +7,35 @@ use crate::time::Instant;
 #[derive(Debug)]
 pub(crate) struct Slot<B> {
     /// `None` while it is with the link.
-    pub(crate) buf: Option<B>,
+    pub(super) buf: Option<B>,
     /// Its first octet.
-    pub(crate) start: Position,
-    /// When it went out the last time.
-    pub(crate) sent_at: Instant,
-    pub(crate) len: u32,
+    pub(super) start: Position,
+    /// Segment.xmit_ts of RFC 8985: when it went out the last time.
+    pub(super) sent_at: Instant,
+    pub(super) len: u32,
+    /// Neighbours in a [`super::list::List`]; at its ends the segment itself.
+    pub(super) previous: u32,
+    /// Of a sacked segment: those from here to before this one are all sacked.
+    pub(super) next: u32,
     /// Folded partial checksum of the payload.
-    pub(crate) sum: u16,
-    pub(crate) state: SlotState,
-    /// It went out at least once.
-    pub(crate) transmitted: bool,
-    pub(crate) retransmitted: bool,
+    pub(super) sum: u16,
+    pub(super) state: SlotState,
+    /// The buffer holds the header of a transmission.
+    pub(super) transmitted: bool,
+    /// Sent more than once.
+    pub(super) retransmitted: bool,
 }
 
 impl<B> Slot<B> {
     /// Behind its last octet.
-    pub(crate) fn end(&self) -> Position {
+    pub(super) fn end(&self) -> Position {
         self.start + u64::from(self.len)
     }
 }
 
 /// Where the sender believes a segment to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SlotState {
+pub(super) enum SlotState {
     /// Never sent.
     Queued,
     /// On its way.

@@ -6,6 +6,7 @@ mod ecn;
 mod hostile;
 mod open;
 mod pacing;
+mod rack;
 mod receive;
 mod reset;
 mod retransmit;

@@ -82,9 +82,15 @@ impl Script {
 
     /// An established connection that was opened by us.
     pub fn active(config: Config) -> Self {
+        Self::distant(config, Duration::ZERO)
+    }
+
+    /// The same, with a peer that is a round trip of `rtt` away.
+    pub fn distant(config: Config, rtt: Duration) -> Self {
         let mut script = Self::new(config);
         script.connect();
         let syn = script.one();
+        script.wait(rtt);
         let options = Options {
             timestamps: syn.options.timestamps.map(answer),
             ..syn.options
