@@ -51,6 +51,8 @@ areas! {
     user_timeout,
     newreno,
     slow_start,
+    ecn,
+    dctcp,
 }
 
 /// Fewer scripts than this and some have been lost.
