@@ -45,6 +45,9 @@ pub struct Config {
     pub fin_wait_2: Duration,
     /// Most segments per second that answer flows that are not there (RST).
     pub resets_per_second: u32,
+    /// Answer SYNs beyond a listener's backlog by SYN cookies (RFC 4987 section 3.6), which need no
+    /// memory, in place of dropping them.
+    pub syn_cookies: bool,
     /// How the congestion window grows and shrinks.
     pub congestion: CongestionControl,
     /// Spread what the congestion window lets out over the round trip, where that takes a
@@ -91,6 +94,7 @@ impl Default for Config {
             time_wait: Duration::from_secs(60),
             fin_wait_2: Duration::from_secs(60),
             resets_per_second: 1000,
+            syn_cookies: true,
             congestion: CongestionControl::Cubic,
             pacing: true,
         }

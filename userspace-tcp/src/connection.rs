@@ -30,6 +30,7 @@ use crate::time::Instant;
 use crate::tuple::{Endpoint, FourTuple};
 use clock::Clock;
 use ecn::EcnAgreement;
+pub(crate) use handshake::peer_mss;
 use timeout::Timer;
 
 /// The least MSS that is believed (with options): a peer that announces less gets segments of this

@@ -1,4 +1,5 @@
-//! What connections leave behind for the caller to fetch: events, buffers, and resets.
+//! What connections leave behind for the caller to fetch: events, buffers, and answers to
+//! strangers.
 
 use std::collections::VecDeque;
 
@@ -11,8 +12,8 @@ use crate::seq::SeqNum;
 use crate::time::Instant;
 use crate::tuple::FourTuple;
 
-/// Most resets that answer strangers and wait for the link; more are not sent.
-const RESETS_WAITING_MAX: usize = 256;
+/// Most answers to strangers that wait for the link; more are not sent.
+const ANSWERS_WAITING_MAX: usize = 256;
 
 /// Queues that the caller empties.
 #[derive(Debug)]
@@ -22,7 +23,8 @@ pub(crate) struct Effects<B> {
     /// Buffers that nobody needs any more.
     pub(crate) released: VecDeque<B>,
     pub(crate) counters: Counters,
-    resets: VecDeque<(FourTuple, TcpHeader)>,
+    /// Resets and SYN cookies.
+    answers: VecDeque<(FourTuple, TcpHeader)>,
     limit: RateLimit,
 }
 
@@ -40,7 +42,7 @@ impl<B> Effects<B> {
             events: VecDeque::new(),
             released: VecDeque::new(),
             counters: Counters::default(),
-            resets: VecDeque::new(),
+            answers: VecDeque::new(),
             limit: RateLimit::new(config.resets_per_second),
         }
     }
@@ -51,7 +53,7 @@ impl<B> Effects<B> {
         if header.flags.rst() {
             return;
         }
-        if self.resets.len() >= RESETS_WAITING_MAX || !self.limit.permit(now) {
+        if self.answers.len() >= ANSWERS_WAITING_MAX || !self.limit.permit(now) {
             self.counters.resets_limited += 1;
             return;
         }
@@ -80,10 +82,20 @@ impl<B> Effects<B> {
             ..TcpHeader::default()
         };
         self.counters.resets_sent += 1;
-        self.resets.push_back((tuple, header));
+        self.answers.push_back((tuple, header));
     }
 
-    pub(crate) fn take_reset(&mut self) -> Option<(FourTuple, TcpHeader)> {
-        self.resets.pop_front()
+    /// Queues a SYN-ACK that no connection stands behind; `false` when too many wait already.
+    pub(crate) fn cookie(&mut self, tuple: FourTuple, syn_ack: TcpHeader) -> bool {
+        let room = self.answers.len() < ANSWERS_WAITING_MAX;
+        if room {
+            self.counters.cookies_sent += 1;
+            self.answers.push_back((tuple, syn_ack));
+        }
+        room
+    }
+
+    pub(crate) fn take_answer(&mut self) -> Option<(FourTuple, TcpHeader)> {
+        self.answers.pop_front()
     }
 }

@@ -372,8 +372,15 @@ impl AddAssign for ConnCounters {
 /// What the whole stack did with segments that belong to no connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// SYNs dropped because a listener's backlog was full.
+    /// SYNs dropped because a listener's backlog was full, or more than the link could take were
+    /// answered already.
     pub backlog_full: u64,
+    /// SYNs answered by a SYN cookie.
+    pub cookies_sent: u64,
+    /// Connections established by a SYN cookie.
+    pub cookies_accepted: u64,
+    /// ACKs without a valid cookie to a listener that gave some out lately.
+    pub cookies_rejected: u64,
     /// Half-open connections given up early, their SYN-ACK unanswered, to make room.
     pub half_open_evicted: u64,
     /// SYNs dropped because the table of connections was full.

@@ -1,5 +1,6 @@
 //! What a secret key is for: initial sequence numbers (RFC 6528), timestamp offsets (RFC 7323
-//! section 5.4) and a flow table whose collisions a peer can't choose.
+//! section 5.4), SYN cookies (RFC 4987 section 3.6) and a flow table whose collisions a peer can't
+//! choose.
 
 #[cfg(test)]
 mod tests;
@@ -64,6 +65,26 @@ impl Secret {
     /// What is added to the clock in timestamps to this peer.
     pub(crate) fn timestamp_offset(&self, tuple: &FourTuple) -> u32 {
         self.hash(tuple, b"tso") as u32
+    }
+
+    /// What makes a SYN cookie ours (RFC 4987 section 3.6).
+    pub(crate) fn cookie(
+        &self,
+        tuple: &FourTuple,
+        irs: SeqNum,
+        period: u64,
+        mss: u8,
+        bits: Option<u8>,
+    ) -> u64 {
+        let (octets, len) = tuple.octets();
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        hasher.write(b"syn");
+        hasher.write(&octets[..len]);
+        hasher.write_u32(irs.0);
+        hasher.write_u64(period);
+        hasher.write_u8(mss);
+        hasher.write_u8(bits.unwrap_or(u8::MAX));
+        hasher.finish()
     }
 
     fn hash(&self, tuple: &FourTuple, purpose: &[u8; 3]) -> u64 {

@@ -37,15 +37,15 @@
 //! # Bounds
 //! Connections: [`Config::connections`] (then the oldest in TIME-WAIT gives way, then one that is
 //! half-open and overdue, then SYNs are dropped and [`Stack::connect`] refuses). Half-open
-//! connections: the listener's backlog (then the oldest gives way if its SYN-ACK has timed out, else
-//! SYNs are dropped). Send queue: [`Config::send_queue_segments`] (then [`SendRefusal::QueueFull`]).
+//! connections: the listener's backlog (then SYNs are answered by SYN cookies; without them the
+//! oldest gives way if its SYN-ACK has timed out, else SYNs are dropped). Send queue: [`Config::send_queue_segments`] (then [`SendRefusal::QueueFull`]).
 //! Separate out-of-order ranges: 1024 of each connection, but 64 when a thousand connections have
 //! more than that at the same time (then the segment is dropped). Resets to
 //! strangers: [`Config::resets_per_second`]. Answers to segments that only provoke: ten a second of
 //! each connection. Events: at most four of each connection.
 //!
 //! # Not done
-//! ICMP errors and path MTU discovery, keep-alive, SYN cookies, Fast Open, RACK and
+//! ICMP errors and path MTU discovery, keep-alive, Fast Open, RACK and
 //! tail loss probes, the urgent pointer (urgent octets are octets of the stream), octets on a SYN
 //! (the peer sends them again). A reset in TIME-WAIT is ignored (RFC 1337), not obeyed.
 #![forbid(unsafe_code)]
@@ -75,6 +75,7 @@ pub mod seq;
 mod slab;
 mod stack;
 pub mod stream;
+mod syn_cookie;
 pub mod time;
 mod tuple;
 mod wheel;

@@ -5,6 +5,7 @@
 //! many connections there are.
 
 mod segments;
+mod strangers;
 #[cfg(test)]
 mod tests;
 
@@ -57,8 +58,10 @@ pub struct Stack<B> {
 #[derive(Debug)]
 struct Listener {
     backlog: usize,
-    /// Connections of it in SYN-RECEIVED, oldest first; at most `backlog`.
+    /// The SYN queue: connections of it in SYN-RECEIVED, oldest first; at most `backlog`.
     half_open: Queue,
+    /// Until then an ACK may bring back a SYN cookie.
+    cookies_until: Instant,
 }
 
 impl<B> Stack<B> {
@@ -91,9 +94,12 @@ impl<B> Stack<B> {
     }
 
     /// Accepts connections to `local`; an unspecified address means every address of its family
-    /// that is not listened on by name. At most `backlog` may be half-open at a time; beyond that a
-    /// SYN takes the place of the oldest whose SYN-ACK was left unanswered for one timeout, or is
-    /// dropped, for the peer to try again (RFC 4987 section 3.4).
+    /// that is not listened on by name. At most `backlog` may be half-open at a time; beyond that
+    /// SYNs are answered by SYN cookies. Without [`Config::syn_cookies`] a SYN takes the place of
+    /// the oldest whose SYN-ACK was left unanswered for one timeout, or is dropped, for the peer to
+    /// try again (RFC 4987 section 3.4). Established connections count against
+    /// [`Config::connections`] alone: the layer above hears of each at once and may abort what it
+    /// does not want.
     ///
     /// # Errors
     /// Somebody listens there.
@@ -106,6 +112,7 @@ impl<B> Stack<B> {
             Listener {
                 backlog,
                 half_open: Queue::default(),
+                cookies_until: Instant::ZERO,
             },
         );
         Ok(())

@@ -148,6 +148,9 @@ pub(crate) fn named(
     put("frames_held", levels.frames_held as u64);
     put("frames_on_link", levels.frames_on_link as u64);
     put("tcp_backlog_full", tcp.backlog_full);
+    put("tcp_cookies_sent", tcp.cookies_sent);
+    put("tcp_cookies_accepted", tcp.cookies_accepted);
+    put("tcp_cookies_rejected", tcp.cookies_rejected);
     put("tcp_half_open_evicted", tcp.half_open_evicted);
     put("tcp_table_full", tcp.table_full);
     put("tcp_unknown_flow", tcp.unknown_flow);

@@ -5,9 +5,10 @@ use crate::congestion::Congestion;
 use crate::effects::Env;
 use crate::inbound::{EchoMode, Inbound, WINDOW_SHIFT_MAX};
 use crate::interface::{Event, State};
+use crate::options::Options;
 use crate::segment::Segment;
 use crate::time::Instant;
-use crate::tuple::Endpoint;
+use crate::tuple::{Endpoint, FourTuple};
 
 use super::timeout::Timer;
 use super::{Connection, Seed};
@@ -15,6 +16,16 @@ use super::{Connection, Seed};
 /// The peer's MSS when it says nothing (RFC 9293 section 3.7.1).
 const MSS_DEFAULT_V4: u16 = 536;
 const MSS_DEFAULT_V6: u16 = 1220;
+
+/// The MSS that the peer's SYN announces, or has by saying nothing.
+pub(crate) fn peer_mss(tuple: &FourTuple, options: &Options) -> u16 {
+    let default = if tuple.remote.addr.is_ipv4() {
+        MSS_DEFAULT_V4
+    } else {
+        MSS_DEFAULT_V6
+    };
+    options.mss.unwrap_or(default)
+}
 
 impl<B> Connection<B> {
     /// In SYN-RECEIVED, for a listener, by the SYN `segment`.
@@ -30,6 +41,22 @@ impl<B> Connection<B> {
         connection.state = State::SynReceived;
         connection.counters.segments_in = 1;
         connection.learn(config, now, segment);
+        connection
+    }
+
+    /// What answered the SYN `segment` when it came: its SYN-ACK is on its way, and when it left is
+    /// not known (RFC 4987 section 3.6).
+    pub(crate) fn from_cookie(
+        seed: &Seed,
+        config: &Config,
+        now: Instant,
+        listener: Endpoint,
+        segment: &Segment<'_>,
+    ) -> Self {
+        let mut connection = Self::passive(seed, config, now, listener, segment);
+        connection.transmit(now, config);
+        // As if it was sent more than once: no round trip is measured by it.
+        connection.syns = 0;
         connection
     }
 
@@ -102,12 +129,7 @@ impl<B> Connection<B> {
             self.clock.start(now, timestamps);
         }
         self.sack = options.sack_permitted && config.sack;
-        let default = if self.tuple.remote.addr.is_ipv4() {
-            MSS_DEFAULT_V4
-        } else {
-            MSS_DEFAULT_V6
-        };
-        self.emss = self.effective_mss(options.mss.unwrap_or(default));
+        self.emss = self.effective_mss(peer_mss(&self.tuple, options));
         self.inbound = Inbound::new(header.seq, self.plan, self.emss, self.sack);
         let smss = u64::from(self.emss);
         let limit = smss.saturating_mul(config.send_queue_segments as u64);

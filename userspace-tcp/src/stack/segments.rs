@@ -1,16 +1,16 @@
 //! Segments in and out: to whom one belongs, and whose turn it is to send.
 
-use crate::config::{Config, ConnOptions};
-use crate::connection::{Connection, Seed};
+use crate::config::ConnOptions;
+use crate::connection::Connection;
 use crate::ecn::Ecn;
 use crate::effects::Env;
 use crate::interface::{ConnId, Received, State, Transmit};
 use crate::segment::Segment;
 use crate::slab::Named;
 use crate::time::Instant;
-use crate::tuple::{Endpoint, FourTuple};
+use crate::tuple::FourTuple;
 
-use super::{Stack, is_unicast};
+use super::Stack;
 
 impl<B> Stack<B> {
     /// Takes a segment whose checksum is right. `options` are for the connection that it may open.
@@ -28,11 +28,7 @@ impl<B> Stack<B> {
             }
             self.end_time_wait(id);
         }
-        let conn = self.receive_stranger(now, tuple, segment, options);
-        Received {
-            conn,
-            ..Received::default()
-        }
+        self.receive_stranger(now, tuple, segment, options)
     }
 
     /// The next segment to put on the link now; fetch until `None`.
@@ -48,7 +44,7 @@ impl<B> Stack<B> {
                 return transmit;
             }
         }
-        let (tuple, header) = self.effects.take_reset()?;
+        let (tuple, header) = self.effects.take_answer()?;
         Some(Transmit {
             conn: None,
             tuple,
@@ -68,7 +64,12 @@ impl<B> Stack<B> {
         of(index).map(Named::id)
     }
 
-    fn receive_for(&mut self, now: Instant, id: ConnId, segment: &Segment<'_>) -> Received {
+    pub(super) fn receive_for(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        segment: &Segment<'_>,
+    ) -> Received {
         let Some(connection) = self.connections.get_mut(id) else {
             return Received::default();
         };
@@ -96,67 +97,10 @@ impl<B> Stack<B> {
         received
     }
 
-    fn receive_stranger(
-        &mut self,
-        now: Instant,
-        tuple: FourTuple,
-        segment: &Segment<'_>,
-        options: ConnOptions,
-    ) -> Option<ConnId> {
-        if !is_unicast(tuple.remote) || !is_unicast(tuple.local) {
-            return None;
-        }
-        let flags = segment.header.flags;
-        let Some(local) = self.listener_for(tuple.local).filter(|_| !flags.ack()) else {
-            self.effects.counters.unknown_flow += 1;
-            self.effects.reset_stranger(now, tuple, segment);
-            return None;
-        };
-        if flags.rst() || !flags.syn() || flags.fin() {
-            return None;
-        }
-        let listener = self.listeners.get(&local)?;
-        let full = listener.half_open.len() >= listener.backlog;
-        if full && !self.evict_half_open(self.overdue(listener)) {
-            self.effects.counters.backlog_full += 1;
-            return None;
-        }
-        let make =
-            |seed: &Seed, config: &Config| Connection::passive(seed, config, now, local, segment);
-        let id = self.add(now, tuple, options, make);
-        match id {
-            Some(id) => {
-                if let Some(listener) = self.listeners.get_mut(&local) {
-                    listener.half_open.push(&mut self.state_links, id.index);
-                }
-            }
-            None => self.effects.counters.table_full += 1,
-        }
-        id
-    }
-
-    /// The listener by name, or the one for every address of the family.
-    fn listener_for(&self, local: Endpoint) -> Option<Endpoint> {
-        let any = if local.addr.is_ipv4() {
-            Endpoint::new(std::net::Ipv4Addr::UNSPECIFIED.into(), local.port)
-        } else {
-            Endpoint::new(std::net::Ipv6Addr::UNSPECIFIED.into(), local.port)
-        };
-        [local, any]
-            .into_iter()
-            .find(|end| self.listeners.contains_key(end))
-    }
-
     fn reopens(&self, tuple: &FourTuple, id: ConnId, segment: &Segment<'_>) -> bool {
         self.connections
             .get(id)
             .is_some_and(|connection| connection.gives_way_to(segment))
             && self.listener_for(tuple.local).is_some()
-    }
-
-    pub(super) fn leave_backlog(&mut self, listener: Option<Endpoint>, index: u32) {
-        if let Some(listener) = listener.and_then(|local| self.listeners.get_mut(&local)) {
-            listener.half_open.remove(&mut self.state_links, index);
-        }
     }
 }

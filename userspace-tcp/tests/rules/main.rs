@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod close;
+mod cookies;
 mod ecn;
 mod hostile;
 mod open;

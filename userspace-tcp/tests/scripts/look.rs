@@ -17,7 +17,7 @@ pub enum Seen {
 }
 
 /// Every name that a script may ask for. `iss` is known to the machine, not to the stack.
-pub const NAMES: [&str; 40] = [
+pub const NAMES: [&str; 43] = [
     "state",
     "idle",
     "mss",
@@ -45,6 +45,9 @@ pub const NAMES: [&str; 40] = [
     "paws_dropped",
     "challenges",
     "backlog_full",
+    "cookies_sent",
+    "cookies_accepted",
+    "cookies_rejected",
     "half_open_evicted",
     "table_full",
     "unknown_flow",
@@ -78,6 +81,9 @@ pub fn look(stack: &Stack<u32>, conn: Option<ConnId>, name: &str) -> Seen {
 fn look_at_stack(stack: &Stack<u32>, name: &str) -> Option<Seen> {
     let Counters {
         backlog_full,
+        cookies_sent,
+        cookies_accepted,
+        cookies_rejected,
         half_open_evicted,
         table_full,
         unknown_flow,
@@ -94,6 +100,9 @@ fn look_at_stack(stack: &Stack<u32>, name: &str) -> Option<Seen> {
         }
         "connections" => stack.connections_at(crate::machine::local(false)) as u64,
         "backlog_full" => backlog_full,
+        "cookies_sent" => cookies_sent,
+        "cookies_accepted" => cookies_accepted,
+        "cookies_rejected" => cookies_rejected,
         "half_open_evicted" => half_open_evicted,
         "table_full" => table_full,
         "unknown_flow" => unknown_flow,

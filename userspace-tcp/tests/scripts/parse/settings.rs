@@ -23,6 +23,7 @@ impl Default for Settings {
                 congestion: CongestionControl::NewReno,
                 ecn: false,
                 pacing: false,
+                syn_cookies: false,
                 ..Config::default()
             },
             iss: None,
@@ -68,6 +69,7 @@ impl Settings {
             "wscale" => stack.window_scale = switch()?,
             "ecn" => stack.ecn = switch()?,
             "pacing" => stack.pacing = switch()?,
+            "syn_cookies" => stack.syn_cookies = switch()?,
             "congestion" => {
                 stack.congestion = match value {
                     "cubic" => CongestionControl::Cubic,
