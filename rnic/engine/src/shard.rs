@@ -16,7 +16,6 @@ mod fragments;
 mod lifecycle;
 mod link;
 mod nudge;
-mod path;
 mod produce;
 mod receive;
 mod startup;

@@ -53,6 +53,11 @@ areas! {
     slow_start,
     ecn,
     dctcp,
+    cubic,
+    rack,
+    prr,
+    pacing,
+    icmp,
 }
 
 /// Fewer scripts than this and some have been lost.
