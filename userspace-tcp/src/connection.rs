@@ -90,6 +90,10 @@ pub(crate) struct Connection<B> {
     counters: ConnCounters,
 }
 
+/// With what the tables of [`crate::Stack`] take for it, a connection that has nothing in flight
+/// stays below 2 KiB.
+const _: () = assert!(size_of::<Connection<u64>>() <= 1664);
+
 /// What a new connection is made of.
 pub(crate) struct Seed {
     pub(crate) id: ConnId,

@@ -16,7 +16,7 @@ use crate::ranges::RANGES_MAX;
 use crate::seq::Position;
 
 /// Segments of the smallest send queue.
-const QUEUE_MIN: usize = 16;
+const QUEUE_MIN: usize = 4;
 
 /// Each size of send queue is so many times the one before.
 const QUEUE_GROWTH: usize = 4;
@@ -94,7 +94,7 @@ impl<T> QueuePool<T> {
 const WIDE_MAX: usize = 1024;
 
 /// Ranges for which a connection always finds room.
-const RANGES_FEW: usize = QUEUE_MIN * QUEUE_GROWTH;
+const RANGES_FEW: usize = QUEUE_MIN * QUEUE_GROWTH * QUEUE_GROWTH;
 
 /// Sets of at most [`RANGES_MAX`] ranges, in a few sizes.
 #[derive(Debug)]

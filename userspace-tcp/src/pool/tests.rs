@@ -18,13 +18,19 @@ fn a_queue_grows_through_the_sizes_and_keeps_its_order() {
         push(&mut pool, &mut queue, buf);
     }
     assert_eq!(queue, (0..100).collect::<Vec<_>>());
-    assert_eq!(made(&pool), [(16, 1, 1), (64, 1, 1), (100, 1, 0)]);
+    assert_eq!(
+        made(&pool),
+        [(4, 1, 1), (16, 1, 1), (64, 1, 1), (100, 1, 0)]
+    );
     pool.settle(&mut queue);
     assert!(queue.capacity() > 0, "it is not empty");
     queue.clear();
     pool.settle(&mut queue);
     assert_eq!(queue.capacity(), 0);
-    assert_eq!(made(&pool), [(16, 1, 1), (64, 1, 1), (100, 1, 1)]);
+    assert_eq!(
+        made(&pool),
+        [(4, 1, 1), (16, 1, 1), (64, 1, 1), (100, 1, 1)]
+    );
 }
 
 #[test]
@@ -41,7 +47,10 @@ fn there_are_as_many_pieces_as_were_lent_at_once() {
             pool.settle(queue);
         }
     }
-    assert_eq!(made(&pool), [(16, 3, 3), (64, 0, 0), (256, 0, 0)]);
+    assert_eq!(
+        made(&pool),
+        [(4, 3, 3), (16, 0, 0), (64, 0, 0), (256, 0, 0)]
+    );
 }
 
 #[test]
