@@ -7,6 +7,7 @@ mod cable;
 mod link;
 mod namespace;
 mod process;
+mod routed;
 mod stale;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -18,6 +19,7 @@ pub use cable::Cable;
 pub use link::{INTERFACE, LinkOptions};
 pub use namespace::Namespace;
 pub use process::{Command, Finished, Process};
+pub use routed::Routers;
 pub use rustix::process::Signal;
 
 /// Lines of each log that are shown when a test fails.
@@ -127,11 +129,7 @@ impl Lab {
     /// Adds two hosts, `.1` and `.2` of a network of their own, joined by a veth pair, or by two and
     /// a cable that changes frames.
     pub fn pair(&mut self, options: &LinkOptions) -> (Host, Host) {
-        self.links = self
-            .links
-            .checked_add(1)
-            .expect("a lab has fewer than 256 links");
-        let link = self.links;
+        let link = self.next_link();
         let a = self.namespace(&format!("{link}a"));
         let b = self.namespace(&format!("{link}b"));
         if let Some(cable) = options.cable {
@@ -156,6 +154,14 @@ impl Lab {
             Host { namespace, v4, v6 }
         };
         (host(a, 1), host(b, 2))
+    }
+
+    fn next_link(&mut self) -> u8 {
+        self.links = self
+            .links
+            .checked_add(1)
+            .expect("a lab has fewer than 256 links");
+        self.links
     }
 
     /// A directory that goes with the lab: sockets, captures and logs.

@@ -42,7 +42,8 @@ pub(super) fn join_over(a: &Namespace, middle: &Namespace, b: &Namespace, option
     veth((middle, ENDS[1]), (b, INTERFACE), options);
 }
 
-fn veth(a: (&Namespace, &str), b: (&Namespace, &str), options: &LinkOptions) {
+/// Joins two interfaces of these names; both are up.
+pub(super) fn veth(a: (&Namespace, &str), b: (&Namespace, &str), options: &LinkOptions) {
     let queues = options.queues.to_string();
     let mtu = options.mtu.to_string();
     let parts = ["mtu", &mtu, "numrxqueues", &queues, "numtxqueues", &queues];

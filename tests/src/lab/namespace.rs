@@ -41,7 +41,7 @@ impl Namespace {
     }
 
     /// Runs a short command of the set-up inside, without log files; panics when it fails.
-    pub(super) fn exec(&self, command: &[&str]) -> String {
+    pub fn exec(&self, command: &[&str]) -> String {
         let mut all = vec!["netns", "exec", &self.name];
         all.extend_from_slice(command);
         ip(&all)

@@ -5,7 +5,7 @@ use std::thread;
 
 use rnic::{AcceptOptions, ConnectOptions, Listener, MpaOptions};
 use rnic_tests::daemon::{Daemon, DaemonOptions};
-use rnic_tests::lab::{Family, Host, Lab, LinkOptions};
+use rnic_tests::lab::{Family, Host, Lab, LinkOptions, Routers};
 use rnic_tests::verbs::{Endpoint, LIMIT};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 
@@ -134,6 +134,17 @@ impl Bench {
     pub fn new(name: &str) -> Self {
         let mut lab = Lab::new(name);
         let (rnic, kernel) = lab.pair(&LinkOptions::default());
+        Self::over(lab, rnic, kernel)
+    }
+
+    /// With two routers between the hosts.
+    pub fn routed(name: &str) -> (Self, Routers) {
+        let mut lab = Lab::new(name);
+        let (rnic, kernel, routers) = lab.routed(&LinkOptions::default());
+        (Self::over(lab, rnic, kernel), routers)
+    }
+
+    fn over(lab: Lab, rnic: Host, kernel: Host) -> Self {
         let daemon = Daemon::start(&lab, &rnic, &DaemonOptions::default());
         Self {
             daemon,

@@ -9,6 +9,7 @@
 mod bench;
 mod endings;
 mod exchange;
+mod fragments;
 mod peer;
 mod startup;
 mod transfer;

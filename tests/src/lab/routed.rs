@@ -1,0 +1,107 @@
+//! Two hosts with two routers between them, whose link may get narrower than the hosts' own.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::link::{self, INTERFACE, LinkOptions};
+use super::namespace::Namespace;
+use super::{Host, Lab};
+
+/// A router's interfaces: to its host, and to the other router.
+const TO_HOST: &str = "host";
+const TO_ROUTER: &str = "router";
+
+/// The two routers, the first host's and the second host's, and the link between them.
+#[derive(Clone, Debug)]
+pub struct Routers {
+    routers: [Namespace; 2],
+}
+
+impl Routers {
+    /// Makes the link between the routers as wide or narrow as this MTU says. They answer what is
+    /// too large for it, and must not be fragmented, with ICMP errors.
+    pub fn set_mtu(&self, mtu: u32) {
+        for router in &self.routers {
+            let mtu = mtu.to_string();
+            router.ip(&["link", "set", "dev", TO_ROUTER, "mtu", &mtu]);
+        }
+    }
+
+    /// No packet to this host is forwarded, and who sends one is told that it is prohibited.
+    pub fn prohibit(&self, host: &Host) {
+        for router in &self.routers {
+            for address in [format!("{}/32", host.v4), format!("{}/128", host.v6)] {
+                router.ip(&["route", "add", "prohibit", &address]);
+            }
+        }
+    }
+
+    /// The routers send nothing of their own any more: no ICMP error either.
+    pub fn silence(&self) {
+        for router in &self.routers {
+            for family in ["-4", "-6"] {
+                let rule = ["rule", "add", "iif", "lo", "pref", "1", "blackhole"];
+                router.ip(&[&[family][..], &rule].concat());
+            }
+        }
+    }
+}
+
+impl Lab {
+    /// Adds two hosts, each in a network of its own behind a router of its own. All links begin with
+    /// the same MTU.
+    pub fn routed(&mut self, options: &LinkOptions) -> (Host, Host, Routers) {
+        let numbers = [(); 3].map(|()| self.next_link());
+        let [left, middle, right] = numbers;
+        let hosts = [(left, "a"), (right, "b")]
+            .map(|(link, role)| self.namespace(&format!("{link}{role}")));
+        let routers = [(left, "ra"), (right, "rb")]
+            .map(|(link, role)| self.namespace(&format!("{link}{role}")));
+        let [ra, rb] = &routers;
+        link::veth((ra, TO_ROUTER), (rb, TO_ROUTER), options);
+        for (router, number) in [(ra, 1), (rb, 2)] {
+            add_addresses(router, TO_ROUTER, middle, number);
+            for key in ["net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"] {
+                router.exec(&["sysctl", "-q", "-w", &format!("{key}=1")]);
+            }
+        }
+        for ((host, router), link) in hosts.iter().zip(&routers).zip([left, right]) {
+            link::veth((host, INTERFACE), (router, TO_HOST), options);
+            add_addresses(host, INTERFACE, link, 1);
+            add_addresses(router, TO_HOST, link, 254);
+            for gateway in [v4(link, 254).to_string(), v6(link, 254).to_string()] {
+                host.ip(&["route", "add", "default", "via", &gateway]);
+            }
+        }
+        for (router, other, to) in [(ra, 2, right), (rb, 1, left)] {
+            let networks = [
+                (format!("{}/24", v4(to, 0)), v4(middle, other).to_string()),
+                (format!("{}/64", v6(to, 0)), v6(middle, other).to_string()),
+            ];
+            for (network, gateway) in networks {
+                router.ip(&["route", "add", &network, "via", &gateway]);
+            }
+        }
+        let [a, b] = hosts;
+        let host = |namespace, link| Host {
+            namespace,
+            v4: v4(link, 1),
+            v6: v6(link, 1),
+        };
+        (host(a, left), host(b, right), Routers { routers })
+    }
+}
+
+fn v4(link: u8, number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(198, 18, link, number)
+}
+
+fn v6(link: u8, number: u8) -> Ipv6Addr {
+    Ipv6Addr::new(0x2001, 0xdb8, link.into(), 0, 0, 0, 0, number.into())
+}
+
+fn add_addresses(namespace: &Namespace, interface: &str, link: u8, number: u8) {
+    let v4 = format!("{}/24", v4(link, number));
+    let v6 = format!("{}/64", v6(link, number));
+    namespace.ip(&["addr", "add", &v4, "dev", interface]);
+    namespace.ip(&["addr", "add", &v6, "dev", interface, "nodad"]);
+}
