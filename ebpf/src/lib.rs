@@ -19,6 +19,7 @@
 mod attach;
 mod claim;
 mod error;
+mod icmp;
 mod load;
 mod program;
 mod queues;
@@ -30,6 +31,7 @@ mod tap;
 pub use attach::{Mode, ModePreference};
 pub use claim::{MAX_CLAIMS, Protocol};
 pub use error::SteeringError;
+pub use icmp::IpVersion;
 pub use program::MAX_QUEUES;
 pub use queues::number_of_rx_queues;
 pub use steering::Steering;

@@ -8,13 +8,14 @@ use aya::{Ebpf, EbpfLoader};
 
 use crate::claim::{self, KEY_LEN, MAX_CLAIMS, Protocol};
 use crate::error::{SteeringError, find_errno};
+use crate::icmp::IpVersion;
 use crate::load::{self, Loadable, Variant};
 
 /// The most queues of one interface (`max_entries` of the program's map of sockets).
 pub const MAX_QUEUES: u32 = 256;
 
 /// Names of the program's counters: `enum reason` in `steer.bpf.c`, in its order.
-pub(crate) const REASONS: [&str; 11] = [
+pub(crate) const REASONS: [&str; 12] = [
     "redirected",
     "redirected_fragment",
     "pass_not_ip",
@@ -26,6 +27,7 @@ pub(crate) const REASONS: [&str; 11] = [
     "pass_malformed",
     "pass_not_claimed",
     "pass_no_socket",
+    "icmp_taken",
 ];
 
 /// Both variants of the program, compiled by build.rs.
@@ -141,6 +143,22 @@ impl Program {
                 &error,
             )),
         }
+    }
+
+    /// Lets a raw ICMP or ICMPv6 socket get errors about claimed triples, and nothing else.
+    pub(crate) fn filter_icmp(
+        &mut self,
+        version: IpVersion,
+        socket: BorrowedFd<'_>,
+    ) -> Result<(), SteeringError> {
+        let name = match version {
+            IpVersion::V4 => "icmp",
+            IpVersion::V6 => "icmpv6",
+        };
+        let filter = load::load_filter(&mut self.ebpf, &self.interface, name)?;
+        filter
+            .attach(socket)
+            .map_err(|error| SteeringError::from_aya(&self.interface, "filter ICMP errors", &error))
     }
 
     /// Every counter, summed over the processors.

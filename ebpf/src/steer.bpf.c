@@ -163,6 +163,7 @@ enum reason {
 	PASS_MALFORMED,
 	PASS_NOT_CLAIMED,
 	PASS_NO_SOCKET,
+	ICMP_TAKEN,
 	REASONS,
 };
 
@@ -391,5 +392,7 @@ int steer(struct xdp_md *ctx)
 {
 	return decide(ctx, ctx->data_end - ctx->data);
 }
+
+#include "icmp.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

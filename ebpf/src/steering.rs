@@ -7,6 +7,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use crate::attach::{self, Mode, ModePreference};
 use crate::claim::Protocol;
 use crate::error::SteeringError;
+use crate::icmp::{self, IpVersion};
 use crate::program::Program;
 
 /// The steering program on one interface. Dropping it detaches the program, and so does the end
@@ -88,7 +89,19 @@ impl Steering {
         self.program.release(protocol, address, port)
     }
 
-    /// How many frames were taken, and how many passed for which reason, since attaching.
+    /// A raw socket, not blocking, that gets copies of the ICMP or ICMPv6 errors that quote a TCP
+    /// segment from a claimed address and port. Who sent them is not known. What comes while its
+    /// queue is full is lost.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses the socket (CAP_NET_RAW) or its filter.
+    pub fn icmp_errors(&mut self, version: IpVersion) -> Result<OwnedFd, SteeringError> {
+        icmp::open(&mut self.program, &self.interface, version)
+    }
+
+    /// How many frames were taken, and how many passed for which reason, since attaching; and how
+    /// many ICMP errors were taken.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         self.program.counters()
     }

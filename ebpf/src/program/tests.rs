@@ -10,6 +10,7 @@ use rustix::net::{AddressFamily, SocketType};
 use super::*;
 
 mod fragments;
+mod icmp;
 
 const OURS_V4: [u8; 4] = [198, 18, 0, 2];
 const PEER_V4: [u8; 4] = [198, 18, 0, 1];

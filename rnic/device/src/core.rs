@@ -15,6 +15,7 @@ use crate::DeviceConfig;
 use crate::capture::CaptureFile;
 use crate::client::{Client, Turn};
 use crate::driver::{Driver, Told};
+use crate::host::icmp::{IcmpCounts, IcmpReader, IcmpSocket};
 use crate::host::interface::Interface;
 use crate::host::netlink::Netlink;
 use crate::host::ports::{Claims, Ports, Stamp};
@@ -33,6 +34,9 @@ pub(crate) struct Core {
     pub(crate) netlink: Netlink,
     pub(crate) ports: Ports<Claimed>,
     pub(crate) driver: Driver,
+    pub(crate) icmp: Arc<IcmpCounts>,
+    /// Until the thread that reads them takes them.
+    icmp_sockets: Mutex<Vec<IcmpSocket>>,
     prm: Mutex<Prm>,
     clients: Mutex<HashMap<ClientId, Arc<Client>>>,
     capture: Mutex<Option<CaptureFile>>,
@@ -73,6 +77,7 @@ pub(crate) struct Parts {
     pub(crate) steering: Option<Steering>,
     pub(crate) driver: Driver,
     pub(crate) capture: Option<CaptureFile>,
+    pub(crate) icmp: Vec<IcmpSocket>,
 }
 
 impl Core {
@@ -86,6 +91,8 @@ impl Core {
             netlink: parts.netlink,
             ports: Ports::new(Claimed(parts.steering)),
             driver: parts.driver,
+            icmp: Arc::default(),
+            icmp_sockets: Mutex::new(parts.icmp),
             clients: Mutex::new(HashMap::new()),
             capture: Mutex::new(parts.capture),
             closing: AtomicBool::new(false),
@@ -100,6 +107,17 @@ impl Core {
 
     pub(crate) fn capture(&self) -> MutexGuard<'_, Option<CaptureFile>> {
         lock(&self.capture)
+    }
+
+    /// Reads ICMP errors from now on, if there is anything to read them from.
+    pub(crate) fn read_icmp(self: &Arc<Self>) -> std::io::Result<Option<IcmpReader>> {
+        let sockets = std::mem::take(&mut *lock(&self.icmp_sockets));
+        if sockets.is_empty() {
+            return Ok(None);
+        }
+        let core = self.clone();
+        let deliver = move |reports| core.driver.try_post(Command::IcmpErrors { reports });
+        IcmpReader::start(sockets, self.icmp.clone(), deliver).map(Some)
     }
 
     /// Whether the device takes no more requests.

@@ -32,6 +32,13 @@ impl Core {
                 .into_iter()
                 .map(|(name, count)| (format!("steering_{name}"), count)),
         );
+        for (name, count) in [
+            ("icmp_received", &self.icmp.received),
+            ("icmp_unusable", &self.icmp.unusable),
+            ("icmp_lost", &self.icmp.lost),
+        ] {
+            all.push((name.to_owned(), count.load(Ordering::Relaxed)));
+        }
         if let Some(capture) = self.capture().as_ref() {
             let counts = capture.counts();
             all.push((

@@ -11,6 +11,7 @@ use rnic_prm::Credentials;
 
 use crate::client::Client;
 use crate::core::Core;
+use crate::host::icmp::IcmpReader;
 use crate::{ClientSession, DeviceConfig, DeviceError, open, refuse};
 
 /// How often events that wait behind a full socket are tried again.
@@ -23,6 +24,7 @@ pub struct Device {
     core: Arc<Core>,
     /// Handles what the shard tells, with threaded driving.
     teller: Mutex<Option<JoinHandle<()>>>,
+    icmp: Mutex<Option<IcmpReader>>,
 }
 
 impl Device {
@@ -51,9 +53,14 @@ impl Device {
         } else {
             None
         };
+        let icmp = core.read_icmp().map_err(|source| DeviceError::Host {
+            what: "a thread for ICMP errors",
+            source,
+        })?;
         Ok(Arc::new(Self {
             core,
             teller: Mutex::new(teller),
+            icmp: Mutex::new(icmp),
         }))
     }
 
@@ -146,13 +153,12 @@ impl Device {
             self.core.take_away(&client);
             client.hang_up();
         }
+        if let Some(reader) = take(&self.icmp) {
+            reader.stop();
+        }
         // The capture ends with the shard, after the last reset has passed it.
         self.core.driver.stop(self.core.config.flush_timeout);
-        let teller = self
-            .teller
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let teller = take(&self.teller);
         if teller.is_some_and(|teller| teller.join().is_err()) {
             log::error!("the thread for events panicked");
         }
@@ -198,6 +204,10 @@ impl Drop for Device {
     fn drop(&mut self) {
         self.shutdown();
     }
+}
+
+fn take<T>(place: &Mutex<Option<T>>) -> Option<T> {
+    place.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 /// Handles what the shard tells until it has stopped.

@@ -125,6 +125,14 @@ impl Driver {
         }
     }
 
+    /// Has the shard carry out a command without waiting; `false` when too many wait.
+    pub(crate) fn try_post(&self, command: Command) -> bool {
+        match &self.runner {
+            Runner::Threaded(handle) => handle.try_post(command),
+            Runner::Inline { .. } => self.execute(command).is_ok(),
+        }
+    }
+
     /// Polls the shard once, when no thread does; says whether there was work.
     pub(crate) fn drive(&self) -> bool {
         match &self.runner {

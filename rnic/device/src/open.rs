@@ -5,15 +5,17 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use rnic_engine::capture::Capture;
 use rnic_engine::command::Command;
 use rnic_engine::shard::{Shard, ShardConfig, ShardLimits};
-use rnic_steering::{ModePreference, Steering, SteeringError};
+use rnic_steering::{IpVersion, ModePreference, Steering, SteeringError};
 use rnic_xsk::{
     BusyPoll, ChunkSize, FramePool, Umem, UmemConfig, XskError, XskPort, XskPortConfig,
 };
+use rustix::io::Errno;
 
 use crate::capture::CaptureFile;
 use crate::core::Parts;
 use crate::driver::{Drive, Driver, Engine};
 use crate::host::address::addresses;
+use crate::host::icmp::IcmpSocket;
 use crate::host::interface::Interface;
 use crate::host::netlink::Netlink;
 use crate::{DeviceConfig, DeviceError, Driving, Limits, XdpMode};
@@ -51,6 +53,7 @@ pub(crate) fn open(config: DeviceConfig) -> Result<Parts, DeviceError> {
         .map_err(|error| steering_error(&interface, error))?;
     let (umem, pool, ports) = sockets(&config, &interface, chunk, queues, &mut steering)?;
     let xdp_mode = steering.mode().to_string();
+    let icmp = icmp_sockets(&interface, &mut steering)?;
 
     let mut capture = None;
     let mut tap = None;
@@ -82,6 +85,7 @@ pub(crate) fn open(config: DeviceConfig) -> Result<Parts, DeviceError> {
         steering,
         driver,
         capture,
+        icmp,
     })
 }
 
@@ -143,6 +147,24 @@ fn sockets(
         ports.push(port);
     }
     Ok((umem, pool, ports))
+}
+
+/// For the errors about what will be claimed, of both versions of IP.
+fn icmp_sockets(
+    interface: &Interface,
+    steering: &mut Steering,
+) -> Result<Vec<IcmpSocket>, DeviceError> {
+    let mut sockets = Vec::new();
+    for version in [IpVersion::V4, IpVersion::V6] {
+        match steering.icmp_errors(version) {
+            Ok(socket) => sockets.push(IcmpSocket { version, socket }),
+            // A kernel without IPv6 has no ICMPv6 either.
+            Err(SteeringError::Kernel { source, .. })
+                if source.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error()) => {}
+            Err(error) => return Err(steering_error(interface, error)),
+        }
+    }
+    Ok(sockets)
 }
 
 fn engine(

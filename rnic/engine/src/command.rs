@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use rnic_ipc::control::{Access, DisconnectReason, Event, MpaOptions, QpAttributes, QpState};
 use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum};
 use rnic_ipc::ring::{CqProducer, DoorbellConsumer, WorkQueueConsumer};
-use rnic_net::Path;
+use rnic_net::{IcmpReport, Path};
 use rnic_proto::Stag;
 
 use crate::capture::Capture;
@@ -145,6 +145,12 @@ pub enum Command {
         qp: QpNum,
         /// RST at once, instead of FIN after what was posted.
         abort: bool,
+    },
+    /// Errors that quote segments which this shard may have sent. Whether it did, and what to
+    /// believe of them, is TCP's to judge: anybody can send them.
+    IcmpErrors {
+        /// What was received, in order; a bounded number.
+        reports: Vec<IcmpReport>,
     },
     /// Answered by [`Answer::Counters`].
     QueryCounters,

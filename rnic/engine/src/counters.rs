@@ -38,6 +38,12 @@ pub struct ShardCounters {
     pub transmit_full: u64,
     /// Segments that could not be sent: no way back is known, or the headers don't fit.
     pub unsendable: u64,
+    /// ICMP errors about flows of ours that were given to TCP.
+    pub icmp_errors: u64,
+    /// Of these, those that TCP did not believe: no such connection, or no such segment under way.
+    pub icmp_ignored: u64,
+    /// Times that the size of a connection's segments changed with what was learnt of its path.
+    pub mss_changes: u64,
     /// Segments that were sent as IP fragments, once for each time.
     pub fragmented: u64,
     /// IP fragments sent.
@@ -124,6 +130,9 @@ pub(crate) fn named(
     put("no_frame", shard.no_frame);
     put("transmit_full", shard.transmit_full);
     put("unsendable", shard.unsendable);
+    put("icmp_errors", shard.icmp_errors);
+    put("icmp_ignored", shard.icmp_ignored);
+    put("mss_changes", shard.mss_changes);
     put("tx_fragmented", shard.fragmented);
     put("tx_fragments", shard.fragments_sent);
     for (name, value) in reassembly.named() {

@@ -16,6 +16,7 @@ mod fragments;
 mod lifecycle;
 mod link;
 mod nudge;
+mod path;
 mod produce;
 mod receive;
 mod startup;

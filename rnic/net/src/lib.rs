@@ -3,7 +3,8 @@
 //! A received frame becomes a [`Received`] once, with its IP and TCP checksums verified over the
 //! whole segment; after that no length is checked again. [`write_segment`] puts all headers in front
 //! of a payload that lies where they end, [`rewrite_segment`] makes them those of a retransmission.
-//! [`Fragments`] and [`Reassembly`] are for paths that are narrower than a segment.
+//! [`Fragments`] and [`Reassembly`] are for paths that are narrower than a segment, [`parse_icmp`] for
+//! what routers say of them.
 //!
 //! Nothing here does I/O, allocates after it was made, or answers anything: ARP, ND and ICMP are the
 //! kernel's.
@@ -11,6 +12,7 @@
 
 mod emit;
 mod fragment;
+mod icmp;
 mod parse;
 mod reassembly;
 mod rewrite;
@@ -21,6 +23,7 @@ use std::net::IpAddr;
 
 pub use emit::{Payload, emit, write_segment};
 pub use fragment::{Fragments, Identification};
+pub use icmp::{IcmpReport, parse_icmp, parse_icmpv6};
 pub use parse::{Received, Unusable, parse};
 pub use reassembly::{FRAGMENT_LIFETIME, Reassembly, ReassemblyCounters};
 pub use rewrite::rewrite_segment;

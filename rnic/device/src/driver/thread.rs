@@ -91,14 +91,19 @@ impl Handle {
     }
 
     pub(super) fn post(&self, command: Command) {
+        if !self.try_post(command) {
+            log::warn!("a command for the shard is lost: it is busy or has ended");
+        }
+    }
+
+    pub(super) fn try_post(&self, command: Command) -> bool {
         let message = Message::Command {
             command: Box::new(command),
             reply: None,
         };
-        if let Err(error) = self.inbox.try_send(message) {
-            log::warn!("a command for the shard is lost: {error}");
-        }
+        let taken = self.inbox.try_send(message).is_ok();
         self.wake();
+        taken
     }
 
     pub(super) fn stop(&self, patience: Duration) {

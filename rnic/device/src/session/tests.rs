@@ -71,6 +71,7 @@ impl Bench {
             steering: None,
             driver: driver.unwrap(),
             capture: None,
+            icmp: Vec::new(),
         });
         Self {
             device: Device::start(Arc::new(core)).unwrap(),

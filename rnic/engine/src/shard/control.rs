@@ -127,6 +127,7 @@ impl<P: Port> Shard<P> {
                 private_data,
             } => self.reject(request, &private_data)?,
             Command::Disconnect { qp, abort } => self.disconnect(qp, abort)?,
+            Command::IcmpErrors { reports } => self.icmp_errors(&reports),
             Command::QueryCounters => return Ok(Answer::Counters(self.named_counters())),
             Command::SetCapture(capture) => self.capture = capture,
         }

@@ -40,8 +40,7 @@ impl<P: Port> Shard<P> {
         while let Some((id, event)) = self.endings.pop_front() {
             match event {
                 TcpEvent::Incoming { .. } | TcpEvent::Established => {}
-                // Producing asks for the MSS each time.
-                TcpEvent::MssChanged { .. } => {}
+                TcpEvent::MssChanged { mss } => self.mss_changed(id, mss),
                 TcpEvent::PeerClosed => self.peer_closed(id),
                 TcpEvent::Reset => self.gone(id, DisconnectReason::Reset),
                 TcpEvent::Refused => self.gone(id, DisconnectReason::Refused),

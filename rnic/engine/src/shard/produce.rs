@@ -89,9 +89,10 @@ impl<P: Port> Shard<P> {
             return (0, Turn::Done);
         };
         let room_before = conn.header_room();
-        let mulpdu = fpdu::mulpdu(self.stack.mss(id), Markers::Off);
         let queued = self.stack.queued_segments(id);
         for sent in 0..FPDUS_PER_TURN {
+            // Each may be the one that probes the path with another size (RFC 8899).
+            let mulpdu = fpdu::mulpdu(self.stack.mss(id), Markers::Off);
             let mut context = self.tables.context();
             let Some(len) = slot.qp.output_len(&mut context, mulpdu) else {
                 return (sent, Turn::Done);

@@ -1,0 +1,148 @@
+//! ICMP errors about our segments (RFC 9293 section 3.9.2.2): from the kernel's copies to the shard.
+//!
+//! Anybody can send them at any rate. Those that name no claimed port never come here (the filter in
+//! `rnic-steering`); of the rest so many are read in so much time and no more, and the kernel drops
+//! what a socket's queue has no room for. What there is to believe of one is TCP's to judge.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rnic_net::{IcmpReport, parse_icmp, parse_icmpv6};
+use rnic_steering::IpVersion;
+use rustix::event::{EventfdFlags, PollFd, PollFlags};
+use rustix::net::RecvFlags;
+
+/// Messages of each version read in one go ...
+const BATCH: usize = 16;
+/// ... with at least this pause before the next: 6400 a second at most.
+const PAUSE: Duration = Duration::from_millis(5);
+/// Octets of a message that are read: more than any router quotes (RFC 1812 section 4.3.2.3: 576,
+/// RFC 4443 section 2.4: 1280).
+const MESSAGE_MAX: usize = 2048;
+
+/// A filtered raw socket.
+#[derive(Debug)]
+pub(crate) struct IcmpSocket {
+    pub(crate) version: IpVersion,
+    pub(crate) socket: OwnedFd,
+}
+
+/// What became of ICMP messages.
+#[derive(Debug, Default)]
+pub(crate) struct IcmpCounts {
+    /// Read.
+    pub(crate) received: AtomicU64,
+    /// Of these, damaged, or no error about a segment after all.
+    pub(crate) unusable: AtomicU64,
+    /// Not given to the shard because it was busy.
+    pub(crate) lost: AtomicU64,
+}
+
+/// The thread that reads them. It ends with [`IcmpReader::stop`].
+#[derive(Debug)]
+pub(crate) struct IcmpReader {
+    stop: Arc<OwnedFd>,
+    thread: JoinHandle<()>,
+}
+
+impl IcmpReader {
+    /// Starts the thread. `deliver` takes what the sockets brought, and says whether it could.
+    pub(crate) fn start(
+        sockets: Vec<IcmpSocket>,
+        counts: Arc<IcmpCounts>,
+        deliver: impl FnMut(Vec<IcmpReport>) -> bool + Send + 'static,
+    ) -> io::Result<Self> {
+        let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let stop = Arc::new(stop);
+        let worker = Worker {
+            sockets,
+            stop: stop.clone(),
+            counts,
+            deliver,
+        };
+        let thread = std::thread::Builder::new()
+            .name("rnic-icmp".to_owned())
+            .spawn(move || worker.run())?;
+        Ok(Self { stop, thread })
+    }
+
+    /// Ends the thread.
+    pub(crate) fn stop(self) {
+        // A full counter stops it as well.
+        let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
+        if self.thread.join().is_err() {
+            log::error!("the thread for ICMP errors panicked");
+        }
+    }
+}
+
+struct Worker<D> {
+    sockets: Vec<IcmpSocket>,
+    stop: Arc<OwnedFd>,
+    counts: Arc<IcmpCounts>,
+    deliver: D,
+}
+
+impl<D: FnMut(Vec<IcmpReport>) -> bool> Worker<D> {
+    fn run(mut self) {
+        while self.wait(None) {
+            let mut reports = Vec::new();
+            for socket in &self.sockets {
+                self.read(socket, &mut reports);
+            }
+            let count = reports.len() as u64;
+            if count > 0 && !(self.deliver)(reports) {
+                self.counts.lost.fetch_add(count, Ordering::Relaxed);
+            }
+            if !self.pause() {
+                return;
+            }
+        }
+    }
+
+    /// Waits for a message; false when it is time to end.
+    fn wait(&self, timeout: Option<Duration>) -> bool {
+        let mut fds = vec![PollFd::new(&*self.stop, PollFlags::IN)];
+        if timeout.is_none() {
+            let sockets = self.sockets.iter();
+            fds.extend(sockets.map(|it| PollFd::new(&it.socket, PollFlags::IN)));
+        }
+        let timeout = timeout.and_then(|timeout| timeout.try_into().ok());
+        // EINTR: a look at the sockets finds nothing, and does no harm.
+        let _ = rustix::event::poll(&mut fds, timeout.as_ref());
+        fds.first().is_none_or(|stop| stop.revents().is_empty())
+    }
+
+    /// Lets what is to come wait; false when it is time to end.
+    fn pause(&self) -> bool {
+        self.wait(Some(PAUSE))
+    }
+
+    fn read(&self, from: &IcmpSocket, reports: &mut Vec<IcmpReport>) {
+        let mut buffer = [0; MESSAGE_MAX];
+        for _ in 0..BATCH {
+            let message = match rustix::net::recv(&from.socket, &mut buffer, RecvFlags::empty()) {
+                Ok((len, _)) => buffer.get(..len).unwrap_or(&[]),
+                Err(_) => return,
+            };
+            self.counts.received.fetch_add(1, Ordering::Relaxed);
+            let report = match from.version {
+                IpVersion::V4 => parse_icmp(message),
+                IpVersion::V6 => parse_icmpv6(message),
+            };
+            match report {
+                Some(report) => reports.push(report),
+                None => {
+                    self.counts.unusable.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

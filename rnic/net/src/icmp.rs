@@ -1,0 +1,174 @@
+//! ICMP and ICMPv6 errors about segments of ours (RFC 792, RFC 1191, RFC 4443, RFC 9293 section
+//! 3.9.2.2): which connection they quote, and what is wrong.
+//!
+//! Whoever likes may send one. That it quotes a connection of ours, and a segment that is under way,
+//! is for TCP to check; what there is to believe of it too.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use userspace_tcp::{Endpoint, FourTuple, IcmpError, SeqNum, checksum};
+
+use super::{
+    FRAGMENT_HEADER, IPV4_HEADER, IPV4_OFFSET, IPV6_HEADER, IPV6_OFFSET, PROTOCOL_FRAGMENT,
+    PROTOCOL_TCP,
+};
+
+#[cfg(test)]
+mod tests;
+
+const PROTOCOL_ICMP: u8 = 1;
+
+/// Octets before what is quoted, in both versions.
+const ICMP_HEADER: usize = 8;
+
+/// Types of ICMP (RFC 792).
+const UNREACHABLE: u8 = 3;
+const TIME_EXCEEDED: u8 = 11;
+const PARAMETER_PROBLEM: u8 = 12;
+/// Codes of "destination unreachable" (RFC 792, RFC 1122 section 3.2.2.1, RFC 1812 section
+/// 5.2.7.1).
+const PROTOCOL_UNREACHABLE: u8 = 2;
+const PORT_UNREACHABLE: u8 = 3;
+const FRAGMENTATION_NEEDED: u8 = 4;
+const NETWORK_PROHIBITED: u8 = 9;
+const HOST_PROHIBITED: u8 = 10;
+const COMMUNICATION_PROHIBITED: u8 = 13;
+
+/// Types of ICMPv6 (RFC 4443).
+const UNREACHABLE_V6: u8 = 1;
+const PACKET_TOO_BIG_V6: u8 = 2;
+const TIME_EXCEEDED_V6: u8 = 3;
+const PARAMETER_PROBLEM_V6: u8 = 4;
+/// Codes of "destination unreachable" (RFC 4443 section 3.1).
+const PROHIBITED_V6: u8 = 1;
+const PORT_UNREACHABLE_V6: u8 = 4;
+
+/// An error about a TCP segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IcmpReport {
+    /// The segment's ends; we sent it, if it is true: `local` is its source.
+    pub tuple: FourTuple,
+    /// Its sequence number.
+    pub seq: SeqNum,
+    /// What is wrong.
+    pub error: IcmpError,
+}
+
+/// Reads an IPv4 packet with an ICMP message, as a raw socket gives it. None when it is no error
+/// about a TCP segment, is damaged, or was not sent to where the segment came from.
+pub fn parse_icmp(packet: &[u8]) -> Option<IcmpReport> {
+    let outer = V4::parse(packet)?;
+    let message = packet.get(outer.header..outer.total)?;
+    if outer.protocol != PROTOCOL_ICMP || checksum::sum(message).folded() != u16::MAX {
+        return None;
+    }
+    let [kind, code] = array(message, 0)?;
+    let error = match (kind, code) {
+        (UNREACHABLE, FRAGMENTATION_NEEDED) => IcmpError::PacketTooBig {
+            mtu: u16::from_be_bytes(array(message, 6)?).into(),
+        },
+        (UNREACHABLE, _) => IcmpError::Unreachable {
+            hard: matches!(
+                code,
+                PROTOCOL_UNREACHABLE
+                    | PORT_UNREACHABLE
+                    | NETWORK_PROHIBITED
+                    | HOST_PROHIBITED
+                    | COMMUNICATION_PROHIBITED
+            ),
+        },
+        (TIME_EXCEEDED | PARAMETER_PROBLEM, _) => IcmpError::Unreachable { hard: false },
+        _ => return None,
+    };
+    let quoted = message.get(ICMP_HEADER..)?;
+    let ip = V4::parse(quoted)?;
+    if ip.protocol != PROTOCOL_TCP || ip.source != outer.destination || !ip.is_first {
+        return None;
+    }
+    let tcp = quoted.get(ip.header..)?;
+    report(ip.source.into(), ip.destination.into(), tcp, error)
+}
+
+/// Reads an ICMPv6 message, as a raw socket gives it, which has checked the checksum. None when it
+/// is no error about a TCP segment.
+pub fn parse_icmpv6(message: &[u8]) -> Option<IcmpReport> {
+    let [kind, code] = array(message, 0)?;
+    let error = match kind {
+        PACKET_TOO_BIG_V6 => IcmpError::PacketTooBig {
+            mtu: u32::from_be_bytes(array(message, 4)?),
+        },
+        UNREACHABLE_V6 => IcmpError::Unreachable {
+            hard: matches!(code, PROHIBITED_V6 | PORT_UNREACHABLE_V6),
+        },
+        TIME_EXCEEDED_V6 | PARAMETER_PROBLEM_V6 => IcmpError::Unreachable { hard: false },
+        _ => return None,
+    };
+    let quoted = message.get(ICMP_HEADER..)?;
+    let [version] = array(quoted, 0)?;
+    let [mut protocol] = array(quoted, 6)?;
+    let mut header = IPV6_HEADER;
+    if protocol == PROTOCOL_FRAGMENT {
+        [protocol] = array(quoted, IPV6_HEADER)?;
+        let field = u16::from_be_bytes(array(quoted, IPV6_HEADER + 2)?);
+        if field & IPV6_OFFSET != 0 {
+            return None;
+        }
+        header += FRAGMENT_HEADER;
+    }
+    if version >> 4 != 6 || protocol != PROTOCOL_TCP {
+        return None;
+    }
+    let source = Ipv6Addr::from(array::<16>(quoted, 8)?);
+    let destination = Ipv6Addr::from(array::<16>(quoted, 24)?);
+    report(
+        source.into(),
+        destination.into(),
+        quoted.get(header..)?,
+        error,
+    )
+}
+
+/// Of the first eight octets of a segment, which every error quotes (RFC 792).
+fn report(local: IpAddr, remote: IpAddr, tcp: &[u8], error: IcmpError) -> Option<IcmpReport> {
+    let local = Endpoint::new(local, u16::from_be_bytes(array(tcp, 0)?));
+    let remote = Endpoint::new(remote, u16::from_be_bytes(array(tcp, 2)?));
+    Some(IcmpReport {
+        tuple: FourTuple { local, remote },
+        seq: SeqNum(u32::from_be_bytes(array(tcp, 4)?)),
+        error,
+    })
+}
+
+/// What an IPv4 header tells, whether or not all of its packet is there.
+struct V4 {
+    header: usize,
+    total: usize,
+    protocol: u8,
+    /// Not a later fragment: TCP's ports are behind the header.
+    is_first: bool,
+    source: Ipv4Addr,
+    destination: Ipv4Addr,
+}
+
+impl V4 {
+    fn parse(packet: &[u8]) -> Option<Self> {
+        let [version_length] = array(packet, 0)?;
+        let header = usize::from(version_length & 0x0f) * 4;
+        if version_length >> 4 != 4 || header < IPV4_HEADER {
+            return None;
+        }
+        let [protocol] = array(packet, 9)?;
+        Some(Self {
+            header,
+            total: u16::from_be_bytes(array(packet, 2)?).into(),
+            protocol,
+            is_first: u16::from_be_bytes(array(packet, 6)?) & IPV4_OFFSET == 0,
+            source: array::<4>(packet, 12)?.into(),
+            destination: array::<4>(packet, 16)?.into(),
+        })
+    }
+}
+
+fn array<const N: usize>(octets: &[u8], at: usize) -> Option<[u8; N]> {
+    octets.get(at..)?.first_chunk::<N>().copied()
+}

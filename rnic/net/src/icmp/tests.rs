@@ -1,0 +1,246 @@
+use etherparse::icmpv4::{self, DestUnreachableHeader};
+use etherparse::icmpv6::{self, DestUnreachableCode};
+use etherparse::{
+    Icmpv4Type, Icmpv6Type, IpFragOffset, IpNumber, Ipv6FragmentHeader, PacketBuilder, TcpHeader,
+};
+use proptest::prelude::*;
+
+use super::*;
+
+const OURS_V4: [u8; 4] = [198, 18, 0, 1];
+const PEER_V4: [u8; 4] = [198, 18, 1, 1];
+const ROUTER_V4: [u8; 4] = [198, 18, 0, 254];
+const OURS_V6: [u8; 16] = [0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+const PEER_V6: [u8; 16] = [0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
+const ROUTER_V6: [u8; 16] = [0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3];
+
+fn segment() -> TcpHeader {
+    TcpHeader::new(7471, 40000, 0x1234_5678, 512)
+}
+
+/// A segment of ours in an IPv4 packet.
+fn sent_v4() -> Vec<u8> {
+    let mut packet = Vec::new();
+    PacketBuilder::ipv4(OURS_V4, PEER_V4, 60)
+        .tcp_header(segment())
+        .write(&mut packet, &[7; 100])
+        .unwrap();
+    packet
+}
+
+fn sent_v6() -> Vec<u8> {
+    let mut packet = Vec::new();
+    PacketBuilder::ipv6(OURS_V6, PEER_V6, 60)
+        .tcp_header(segment())
+        .write(&mut packet, &[7; 100])
+        .unwrap();
+    packet
+}
+
+fn error_v4(kind: Icmpv4Type, quoted: &[u8]) -> Vec<u8> {
+    let mut packet = Vec::new();
+    PacketBuilder::ipv4(ROUTER_V4, OURS_V4, 64)
+        .icmpv4(kind)
+        .write(&mut packet, quoted)
+        .unwrap();
+    packet
+}
+
+/// The message alone: without the IP header.
+fn error_v6(kind: Icmpv6Type, quoted: &[u8]) -> Vec<u8> {
+    let mut packet = Vec::new();
+    PacketBuilder::ipv6(ROUTER_V6, OURS_V6, 64)
+        .icmpv6(kind)
+        .write(&mut packet, quoted)
+        .unwrap();
+    packet.split_off(IPV6_HEADER)
+}
+
+fn expected(v6: bool, error: IcmpError) -> Option<IcmpReport> {
+    let (local, remote): (IpAddr, IpAddr) = if v6 {
+        (OURS_V6.into(), PEER_V6.into())
+    } else {
+        (OURS_V4.into(), PEER_V4.into())
+    };
+    Some(IcmpReport {
+        tuple: FourTuple::new((local, 7471), (remote, 40000)),
+        seq: SeqNum(0x1234_5678),
+        error,
+    })
+}
+
+fn too_big_v4(next_hop_mtu: u16) -> Icmpv4Type {
+    Icmpv4Type::DestinationUnreachable(DestUnreachableHeader::FragmentationNeeded { next_hop_mtu })
+}
+
+#[test]
+fn a_packet_too_big_names_the_segment_and_the_mtu() {
+    for mtu in [0, 68, 1400, u16::MAX] {
+        let packet = error_v4(too_big_v4(mtu), &sent_v4());
+        let error = IcmpError::PacketTooBig { mtu: mtu.into() };
+        assert_eq!(parse_icmp(&packet), expected(false, error));
+    }
+    for mtu in [0, 1280, 1400, u32::MAX] {
+        let message = error_v6(Icmpv6Type::PacketTooBig { mtu }, &sent_v6());
+        assert_eq!(
+            parse_icmpv6(&message),
+            expected(true, IcmpError::PacketTooBig { mtu })
+        );
+    }
+}
+
+#[test]
+fn eight_octets_of_the_segment_are_enough_and_seven_are_not() {
+    for (len, enough) in [
+        (28, true),
+        (27, false),
+        (20, false),
+        (19, false),
+        (0, false),
+    ] {
+        let packet = error_v4(too_big_v4(1400), &sent_v4()[..len]);
+        assert_eq!(parse_icmp(&packet).is_some(), enough, "{len} octets");
+    }
+    let kind = Icmpv6Type::PacketTooBig { mtu: 1400 };
+    for (len, enough) in [
+        (48, true),
+        (47, false),
+        (40, false),
+        (39, false),
+        (0, false),
+    ] {
+        let message = error_v6(kind, &sent_v6()[..len]);
+        assert_eq!(parse_icmpv6(&message).is_some(), enough, "{len} octets");
+    }
+}
+
+#[test]
+fn hard_and_soft_errors_are_told_apart() {
+    let unreachable = Icmpv4Type::DestinationUnreachable;
+    for (kind, hard) in [
+        (unreachable(DestUnreachableHeader::Network), false),
+        (unreachable(DestUnreachableHeader::Host), false),
+        (unreachable(DestUnreachableHeader::Protocol), true),
+        (unreachable(DestUnreachableHeader::Port), true),
+        (unreachable(DestUnreachableHeader::SourceRouteFailed), false),
+        (unreachable(DestUnreachableHeader::HostProhibited), true),
+        (unreachable(DestUnreachableHeader::FilterProhibited), true),
+        (
+            Icmpv4Type::TimeExceeded(icmpv4::TimeExceededCode::TtlExceededInTransit),
+            false,
+        ),
+        (
+            Icmpv4Type::ParameterProblem(icmpv4::ParameterProblemHeader::PointerIndicatesError(1)),
+            false,
+        ),
+    ] {
+        let packet = error_v4(kind.clone(), &sent_v4());
+        let error = IcmpError::Unreachable { hard };
+        assert_eq!(parse_icmp(&packet), expected(false, error), "{kind:?}");
+    }
+    let unreachable = Icmpv6Type::DestinationUnreachable;
+    for (kind, hard) in [
+        (unreachable(DestUnreachableCode::NoRoute), false),
+        (unreachable(DestUnreachableCode::Prohibited), true),
+        (unreachable(DestUnreachableCode::Address), false),
+        (unreachable(DestUnreachableCode::Port), true),
+        (
+            Icmpv6Type::TimeExceeded(icmpv6::TimeExceededCode::HopLimitExceeded),
+            false,
+        ),
+    ] {
+        let message = error_v6(kind, &sent_v6());
+        let error = IcmpError::Unreachable { hard };
+        assert_eq!(parse_icmpv6(&message), expected(true, error), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_first_fragment_of_ours_has_the_ports_and_a_later_one_has_not() {
+    for (offset, ours) in [(0_u8, true), (100, false)] {
+        let mut sent = sent_v4();
+        sent[6..8].copy_from_slice(&[0x20, offset]);
+        let packet = error_v4(too_big_v4(1400), &sent);
+        assert_eq!(parse_icmp(&packet).is_some(), ours);
+
+        let mut fragment = Vec::new();
+        let offset = IpFragOffset::try_new(offset.into()).unwrap();
+        Ipv6FragmentHeader::new(IpNumber::TCP, offset, true, 9)
+            .write(&mut fragment)
+            .unwrap();
+        let mut sent = sent_v6();
+        sent[6] = PROTOCOL_FRAGMENT;
+        sent.splice(IPV6_HEADER..IPV6_HEADER, fragment);
+        let message = error_v6(Icmpv6Type::PacketTooBig { mtu: 1400 }, &sent);
+        assert_eq!(parse_icmpv6(&message).is_some(), ours);
+    }
+}
+
+#[test]
+fn what_is_no_error_about_a_segment_of_ours_is_left_out() {
+    let echo = etherparse::IcmpEchoHeader { id: 1, seq: 1 };
+    assert_eq!(
+        parse_icmp(&error_v4(Icmpv4Type::EchoRequest(echo), &sent_v4())),
+        None
+    );
+    assert_eq!(
+        parse_icmpv6(&error_v6(Icmpv6Type::EchoRequest(echo), &sent_v6())),
+        None
+    );
+    // Source Quench (RFC 9293 MUST-55).
+    let mut quench = error_v4(too_big_v4(0), &sent_v4());
+    quench[20..24].fill(0);
+    quench[20] = 4;
+    let sum = checksum::fold(checksum::sum(&quench[20..])).to_be_bytes();
+    quench[22..24].copy_from_slice(&sum);
+    assert_eq!(parse_icmp(&quench), None);
+
+    let (mut udp, mut udp6) = (sent_v4(), sent_v6());
+    udp[9] = 17;
+    udp6[6] = 17;
+    assert_eq!(parse_icmp(&error_v4(too_big_v4(1400), &udp)), None);
+    let too_big = Icmpv6Type::PacketTooBig { mtu: 1400 };
+    assert_eq!(parse_icmpv6(&error_v6(too_big, &udp6)), None);
+    assert_eq!(parse_icmpv6(&error_v6(too_big, &sent_v4())), None);
+    assert_eq!(parse_icmp(&error_v4(too_big_v4(1400), &sent_v6())), None);
+
+    // Sent to us about somebody else's segment.
+    let mut other = sent_v4();
+    other[15] = 77;
+    assert_eq!(parse_icmp(&error_v4(too_big_v4(1400), &other)), None);
+}
+
+#[test]
+fn any_flipped_bit_of_an_icmp_message_is_seen() {
+    let packet = error_v4(too_big_v4(1400), &sent_v4());
+    for bit in 20 * 8..packet.len() * 8 {
+        let mut broken = packet.clone();
+        broken[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(parse_icmp(&broken), None, "bit {bit}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_octets_do_harm(mut octets in prop::collection::vec(any::<u8>(), 0..200), v4 in any::<bool>()) {
+        if let Some(first) = octets.first_mut() {
+            *first = if v4 { 0x40 | (*first & 0x0f) } else { *first % 5 };
+        }
+        let _ = parse_icmp(&octets);
+        let _ = parse_icmpv6(&octets);
+    }
+
+    #[test]
+    fn no_cut_and_no_changed_octet_makes_it_read_beyond(
+        at in 0..140_usize, octet in any::<u8>(), len in 0..170_usize,
+    ) {
+        let mut packet = error_v4(too_big_v4(1400), &sent_v4());
+        packet[at] = octet;
+        packet.truncate(len);
+        let _ = parse_icmp(&packet);
+        let mut message = error_v6(Icmpv6Type::PacketTooBig { mtu: 1400 }, &sent_v6());
+        message[at] = octet;
+        message.truncate(len);
+        let _ = parse_icmpv6(&message);
+    }
+}
