@@ -34,11 +34,15 @@ pub struct Config {
     pub max_rto: Duration,
     /// How long an acknowledgment may wait for company; at most 500 ms (RFC 5681 section 4.2).
     pub ack_delay: Duration,
-    /// Times a SYN or SYN-ACK is retransmitted before the connection attempt is given up.
+    /// Times a SYN or SYN-ACK is retransmitted before the connection attempt is given up. RFC 9293
+    /// section 3.8.3 wants three minutes at least.
     pub syn_retries: u32,
     /// A connection is given up when the peer has acknowledged nothing for this long although it
-    /// should have (the user timeout of RFC 9293 section 3.9.1; R2 of its section 3.8.3).
+    /// should have (the user timeout of RFC 9293 section 3.9.1; R2 of its section 3.8.3), once it is
+    /// established. See also [`crate::Stack::set_user_timeout`].
     pub user_timeout: Duration,
+    /// Ask idle peers whether they are still there (RFC 9293 section 3.8.4).
+    pub keepalive: Option<KeepAlive>,
     /// How long TIME-WAIT lasts (2 MSL).
     pub time_wait: Duration,
     /// How long FIN-WAIT-2 lasts when nothing comes from the peer.
@@ -67,6 +71,28 @@ pub enum CongestionControl {
     Dctcp,
 }
 
+/// When and how often an idle peer is asked whether it is still there. The connection is given up
+/// as [`crate::Event::TimedOut`] when it does not answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// How long nothing must have come before the first probe. At least a second, less is raised.
+    pub idle: Duration,
+    /// Time between probes. At least a second, less is raised.
+    pub interval: Duration,
+    /// Unanswered probes after which the connection is given up, one interval after the last.
+    pub probes: u32,
+}
+
+impl Default for KeepAlive {
+    fn default() -> Self {
+        Self {
+            idle: Duration::from_secs(2 * 3600),
+            interval: Duration::from_secs(75),
+            probes: 9,
+        }
+    }
+}
+
 impl Config {
     /// Whether connections offer and accept explicit congestion notification. DCTCP needs it.
     pub(crate) fn wants_ecn(&self) -> bool {
@@ -89,8 +115,9 @@ impl Default for Config {
             min_rto: Duration::from_millis(200),
             max_rto: Duration::from_secs(60),
             ack_delay: Duration::from_millis(5),
-            syn_retries: 6,
+            syn_retries: 7,
             user_timeout: Duration::from_secs(100),
+            keepalive: None,
             time_wait: Duration::from_secs(60),
             fin_wait_2: Duration::from_secs(60),
             resets_per_second: 1000,

@@ -9,10 +9,14 @@ mod clock;
 mod ecn;
 mod handshake;
 mod icmp;
+mod keepalive;
 mod output;
 mod recovery;
 mod request;
 mod timeout;
+mod urgent;
+
+use std::time::Duration;
 
 use crate::config::{Config, ConnOptions};
 use crate::congestion::Congestion;
@@ -31,7 +35,9 @@ use crate::tuple::{Endpoint, FourTuple};
 use clock::Clock;
 use ecn::EcnAgreement;
 pub(crate) use handshake::peer_mss;
+use keepalive::Keepalive;
 use timeout::Timer;
+use urgent::Urgent;
 
 /// The least MSS that is believed (with options): a peer that announces less gets segments of this
 /// size, so that it can't make us send a packet per octet.
@@ -65,6 +71,10 @@ pub(crate) struct Connection<B> {
     timer: Timer,
     /// The reordering timer (RFC 8985 section 5.4).
     reorder_at: Option<Instant>,
+    keepalive: Keepalive,
+    /// `None`: as configured, and an opening connection goes by its SYNs alone.
+    user_timeout: Option<Duration>,
+    urgent: Urgent,
     /// When the peer last moved something forward, or was first asked to.
     progress_at: Instant,
     syn_due: bool,
@@ -137,6 +147,9 @@ impl<B> Connection<B> {
             ecn: EcnAgreement::default(),
             timer: Timer::Idle,
             reorder_at: None,
+            keepalive: Keepalive::new(config.keepalive, now),
+            user_timeout: None,
+            urgent: Urgent::default(),
             progress_at: now,
             syn_due: true,
             syns: 0,
@@ -200,6 +213,7 @@ impl<B> Connection<B> {
             ssthresh: self.congestion.ssthresh(),
             pipe: self.outbound.pipe(),
             peer_window: self.outbound.window(),
+            urgent_to: self.urgent_to(),
             queued_segments: self.queued_segments(),
             counters: self.counters,
         }

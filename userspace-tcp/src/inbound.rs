@@ -119,6 +119,11 @@ impl Inbound {
         self.next - 1 - u64::from(self.fin_taken)
     }
 
+    /// The layer above needs nothing before this.
+    pub(crate) fn consumed(&self) -> Position {
+        self.window.consumed()
+    }
+
     pub(crate) fn last_ack_sent(&self) -> Position {
         self.last_ack_sent
     }

@@ -49,6 +49,10 @@ pub enum Event {
         /// What [`crate::Stack::mss`] says.
         mss: usize,
     },
+    /// The peer calls octets urgent that are not consumed yet, or more of them than before
+    /// (RFC 9293 section 3.8.5). They stay in their place; [`Info::urgent_to`] says how far they
+    /// reach.
+    Urgent,
     /// The peer sends no more: its FIN and every octet before it are here.
     PeerClosed,
     /// The peer reset the connection, which is gone.
@@ -308,6 +312,8 @@ pub struct Info {
     pub pipe: u64,
     /// The peer's receive window, in octets.
     pub peer_window: u64,
+    /// Where the peer's urgent octets end; `None` when all of them are consumed.
+    pub urgent_to: Option<StreamOffset>,
     /// Segments in the send queue, sent or not.
     pub queued_segments: usize,
     /// What it did so far.
@@ -333,6 +339,8 @@ pub struct ConnCounters {
     pub fast_recoveries: u64,
     /// Zero-window probes sent.
     pub probes: u64,
+    /// Keep-alive probes sent.
+    pub keepalives: u64,
     /// Segments that came out of order.
     pub out_of_order: u64,
     /// Segments without anything new in them although they had payload.
@@ -359,6 +367,7 @@ impl AddAssign for ConnCounters {
         self.timeouts += other.timeouts;
         self.fast_recoveries += other.fast_recoveries;
         self.probes += other.probes;
+        self.keepalives += other.keepalives;
         self.out_of_order += other.out_of_order;
         self.duplicates += other.duplicates;
         self.ranges_full += other.ranges_full;

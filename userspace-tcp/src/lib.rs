@@ -45,8 +45,7 @@
 //! each connection. Events: at most four of each connection.
 //!
 //! # Not done
-//! ICMP errors and path MTU discovery, keep-alive, Fast Open, RACK and
-//! tail loss probes, the urgent pointer (urgent octets are octets of the stream), octets on a SYN
+//! Path MTU discovery, Fast Open, tail loss probes, octets on a SYN
 //! (the peer sends them again). A reset in TIME-WAIT is ignored (RFC 1337), not obeyed.
 #![forbid(unsafe_code)]
 
@@ -80,7 +79,7 @@ pub mod time;
 mod tuple;
 mod wheel;
 
-pub use config::{Config, CongestionControl, ConnOptions};
+pub use config::{Config, CongestionControl, ConnOptions, KeepAlive};
 pub use ecn::Ecn;
 pub use interface::{
     ConnCounters, ConnId, ConnectError, Counters, Event, IcmpError, Info, ListenError,

@@ -130,6 +130,16 @@ impl<B> Outbound<B> {
         self.next
     }
 
+    /// Behind the last octet queued.
+    pub(crate) fn tail(&self) -> Position {
+        self.tail
+    }
+
+    /// A position as on the wire.
+    pub(crate) fn wire(&self, position: Position) -> SeqNum {
+        self.space.wire(position)
+    }
+
     pub(crate) fn window(&self) -> u64 {
         self.window
     }

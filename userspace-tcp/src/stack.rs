@@ -10,9 +10,10 @@ mod strangers;
 mod tests;
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use crate::StreamOffset;
-use crate::config::{Config, ConnOptions};
+use crate::config::{Config, ConnOptions, KeepAlive};
 use crate::connection::{Connection, Seed};
 use crate::effects::{Effects, Env};
 use crate::flow_table::FlowTable;
@@ -271,6 +272,34 @@ impl<B> Stack<B> {
             connection.consumed(to);
             self.settle(conn);
         }
+    }
+
+    /// What is queued so far is urgent, up to its last octet (RFC 9293 section 3.8.5): the peer is
+    /// told at once, even if its window is closed. The octets keep their place in the stream.
+    /// `false` when nothing is queued or in flight, or the connection is closed for sending or gone.
+    pub fn urge(&mut self, conn: ConnId) -> bool {
+        let mut urged = false;
+        self.end(conn, |connection, _| urged = connection.urge());
+        urged
+    }
+
+    /// Asks the peer of this connection whether it is still there when it is idle, or no more.
+    /// [`Config::keepalive`] is what a connection begins with. `false` when it is gone.
+    pub fn set_keepalive(&mut self, conn: ConnId, now: Instant, wanted: Option<KeepAlive>) -> bool {
+        self.now = now;
+        self.end(conn, |connection, env| {
+            connection.set_keepalive(env, wanted)
+        })
+    }
+
+    /// This connection is given up when the peer has acknowledged nothing for `timeout` although it
+    /// should have, also while it is being opened; instead of [`Config::user_timeout`]. `false`
+    /// when it is gone.
+    pub fn set_user_timeout(&mut self, conn: ConnId, now: Instant, timeout: Duration) -> bool {
+        self.now = now;
+        self.end(conn, |connection, env| {
+            connection.set_user_timeout(env, timeout)
+        })
     }
 
     /// Sends FIN behind everything queued; receiving goes on (half-close). In SYN-SENT the

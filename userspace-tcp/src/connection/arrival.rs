@@ -78,6 +78,7 @@ impl<B> Connection<B> {
         if !self.on_ack(env, segment, start) || self.gone {
             return;
         }
+        self.keepalive.heard(env.now);
         self.on_text(env, segment, start, received);
     }
 
@@ -171,6 +172,7 @@ impl<B> Connection<B> {
                 return;
             }
         }
+        self.on_urgent(env, segment, start);
         // One IP packet's worth.
         let len = segment.payload.len() as u32;
         let fin = segment.header.flags.fin();

@@ -17,7 +17,7 @@ enum Action {
     Syn,
     /// An ACK with SACK blocks, if there is something to tell.
     Ack,
-    /// A window probe.
+    /// A window probe, or a keep-alive.
     Probe,
     /// The next lost segment.
     Lost,
@@ -45,6 +45,7 @@ impl<B> Connection<B> {
             }
             Action::Probe => {
                 self.probe_due = false;
+                self.keepalive.due = false;
                 (
                     self.header(now, self.outbound.probe_seq(), Flags::ACK),
                     None,
@@ -147,7 +148,7 @@ impl<B> Connection<B> {
             Some(true) if paced && self.outbound.unsent_fits_cwnd(cwnd) => Some(Action::Unsent),
             Some(_) => self.probe_due.then_some(Action::Probe),
             None if self.outbound.fin.due() => Some(Action::Fin),
-            None => None,
+            None => self.keepalive.due.then_some(Action::Probe),
         }
     }
 
@@ -180,7 +181,7 @@ impl<B> Connection<B> {
         } else {
             Flags::default()
         };
-        TcpHeader {
+        let mut header = TcpHeader {
             source_port: self.tuple.local.port,
             destination_port: self.tuple.remote.port,
             seq,
@@ -192,7 +193,9 @@ impl<B> Connection<B> {
                 timestamps: self.clock.option(now),
                 ..Options::default()
             },
-        }
+        };
+        self.mark_urgent(&mut header);
+        header
     }
 
     /// Our SYN, with the ACK of the peer's if that is here.

@@ -1,5 +1,7 @@
 //! What the layer above asks of a connection (RFC 9293 section 3.9.1).
 
+use std::time::Duration;
+
 use crate::config::Config;
 use crate::effects::Env;
 use crate::interface::{Outgoing, SegmentId, SendError, SendRefusal, State};
@@ -7,6 +9,7 @@ use crate::outbound::Returned;
 use crate::seq::StreamOffset;
 
 use super::Connection;
+use super::timeout::Timer;
 
 /// Segments are not made smaller than this because of a small window: headers would outweigh them.
 const CUT_MIN: usize = 64;
@@ -83,6 +86,15 @@ impl<B> Connection<B> {
     pub(crate) fn consumed(&mut self, to: StreamOffset) {
         if !matches!(self.state, State::SynSent | State::SynReceived) {
             self.inbound.consume(to);
+        }
+    }
+
+    /// See [`crate::Stack::set_user_timeout`].
+    pub(crate) fn set_user_timeout(&mut self, env: &mut Env<'_, B>, timeout: Duration) {
+        self.user_timeout = Some(timeout);
+        if matches!(self.timer, Timer::Retransmit(_)) {
+            self.timer = Timer::Idle;
+            self.refresh_timer(env.now, env.config);
         }
     }
 

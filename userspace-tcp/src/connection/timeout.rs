@@ -27,15 +27,19 @@ pub(super) enum Timer {
     Persist(Instant),
     FinWait2(Instant),
     TimeWait(Instant),
+    /// Nothing is awaited; see [`super::keepalive`].
+    KeepAlive(Instant),
 }
 
 impl Timer {
     fn at(self) -> Option<Instant> {
         match self {
             Self::Idle => None,
-            Self::Retransmit(at) | Self::Persist(at) | Self::FinWait2(at) | Self::TimeWait(at) => {
-                Some(at)
-            }
+            Self::Retransmit(at)
+            | Self::Persist(at)
+            | Self::FinWait2(at)
+            | Self::TimeWait(at)
+            | Self::KeepAlive(at) => Some(at),
         }
     }
 }
@@ -63,6 +67,7 @@ impl<B> Connection<B> {
                 Timer::Persist(_) => self.on_persist_timeout(env),
                 Timer::FinWait2(_) => self.die(env, Some(Event::TimedOut)),
                 Timer::TimeWait(_) => self.die(env, Some(Event::TimeWaitOver)),
+                Timer::KeepAlive(_) => self.on_keepalive_timeout(env),
             }
         }
     }
@@ -82,15 +87,36 @@ impl<B> Connection<B> {
                 self.arm_persist(now, config);
             }
         } else {
-            self.timer = Timer::Idle;
+            self.timer = self.idle_timer();
             self.probes = 0;
         }
     }
 
     /// RFC 6298 section 5.1, 5.3 and 5.6.
     fn arm(&mut self, now: Instant, config: &Config) {
-        let give_up_at = self.progress_at + config.user_timeout;
-        self.timer = Timer::Retransmit((now + self.rtt.rto(config)).min(give_up_at).max(now));
+        let at = now + self.rtt.rto(config);
+        let give_up_at = self.gives_up_at(config).unwrap_or(at);
+        self.timer = Timer::Retransmit(at.min(give_up_at).max(now));
+    }
+
+    /// When the user timeout is over (RFC 9293 section 3.9.1); `None`: not by time.
+    fn gives_up_at(&self, config: &Config) -> Option<Instant> {
+        let opening = matches!(self.state, State::SynSent | State::SynReceived);
+        let patience = match self.user_timeout {
+            None if opening => return None,
+            None => config.user_timeout,
+            Some(own) => own,
+        };
+        Some(self.progress_at + patience)
+    }
+
+    /// Gives the connection up if the user timeout is over.
+    fn gives_up(&mut self, env: &mut Env<'_, B>) -> bool {
+        let over = self.gives_up_at(env.config).is_some_and(|at| at <= env.now);
+        if over {
+            self.die(env, Some(Event::TimedOut));
+        }
+        over
     }
 
     fn arm_persist(&mut self, now: Instant, config: &Config) {
@@ -98,9 +124,7 @@ impl<B> Connection<B> {
     }
 
     fn on_retransmission_timeout(&mut self, env: &mut Env<'_, B>) {
-        let waited = env.now.saturating_duration_since(self.progress_at);
-        if waited >= env.config.user_timeout {
-            self.die(env, Some(Event::TimedOut));
+        if self.gives_up(env) {
             return;
         }
         if self.outbound.front_with_link() {
@@ -130,9 +154,7 @@ impl<B> Connection<B> {
     }
 
     fn on_persist_timeout(&mut self, env: &mut Env<'_, B>) {
-        let waited = env.now.saturating_duration_since(self.progress_at);
-        if waited >= env.config.user_timeout {
-            self.die(env, Some(Event::TimedOut));
+        if self.gives_up(env) {
             return;
         }
         self.counters.probes += 1;

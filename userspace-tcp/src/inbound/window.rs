@@ -77,6 +77,10 @@ impl Window {
         }
     }
 
+    pub(super) fn consumed(&self) -> Position {
+        self.consumed
+    }
+
     pub(super) fn edge(&self) -> Position {
         self.edge
     }

@@ -1,4 +1,4 @@
-use userspace_tcp::{Config, Flags, Options, Timestamps};
+use userspace_tcp::{Config, Options, Timestamps};
 
 use crate::script::*;
 
@@ -93,12 +93,6 @@ fn too_many_holes_drop_the_segment() {
     // In order there is always a place.
     assert_eq!(script.give(ACK, 1, 1, 20).new.len(), 1);
     assert_eq!(script.give(ACK, 21, 1, 20).in_order_to, 50);
-}
-
-#[test]
-fn urgent_octets_are_octets() {
-    let mut script = Script::active(plain());
-    assert_eq!(script.give(ACK | Flags::URG, 1, 1, 10).new.len(), 1);
 }
 
 /// RFC 2883 section 4, for octets below RCV.NXT and beyond it.

@@ -460,6 +460,7 @@ fn happening(event: Event) -> Happening {
         Event::Closed => ("closed", None),
         Event::TimeWaitOver => ("time_wait_over", None),
         Event::MssChanged { mss } => ("mss_changed", Some(mss as u64)),
+        Event::Urgent => ("urgent", None),
     };
     let name = name.to_owned();
     Happening { name, value }

@@ -41,6 +41,8 @@ impl<P: Port> Shard<P> {
             match event {
                 TcpEvent::Incoming { .. } | TcpEvent::Established => {}
                 TcpEvent::MssChanged { mss } => self.mss_changed(id, mss),
+                // MPA knows of no octets that are more urgent than others.
+                TcpEvent::Urgent => {}
                 TcpEvent::PeerClosed => self.peer_closed(id),
                 TcpEvent::Reset => self.gone(id, DisconnectReason::Reset),
                 TcpEvent::Refused => self.gone(id, DisconnectReason::Refused),

@@ -103,7 +103,7 @@ fn actions(cursor: &mut Cursor<'_>) -> Parsed<Vec<Action>> {
 }
 
 fn happening(cursor: &mut Cursor<'_>) -> Parsed<Happening> {
-    const NAMES: [&str; 9] = [
+    const NAMES: [&str; 10] = [
         "incoming",
         "established",
         "peer_closed",
@@ -113,6 +113,7 @@ fn happening(cursor: &mut Cursor<'_>) -> Parsed<Happening> {
         "closed",
         "time_wait_over",
         "mss_changed",
+        "urgent",
     ];
     let here = *cursor;
     let name = cursor.word("an event")?;

@@ -1,0 +1,69 @@
+//! Urgent octets (RFC 9293 section 3.8.5), as little as must be: they stay in their place in the
+//! stream, and the layer above is told how far they reach.
+
+use crate::effects::Env;
+use crate::interface::{Event, State};
+use crate::segment::{Flags, Segment, TcpHeader};
+use crate::seq::{Position, StreamOffset};
+
+use super::Connection;
+
+/// How far urgent octets reach in either direction.
+#[derive(Debug, Default)]
+pub(super) struct Urgent {
+    /// SND.UP: behind the last octet that the layer above called urgent.
+    ours: Option<Position>,
+    /// RCV.UP: behind the last octet that the peer called urgent.
+    peers: Option<Position>,
+}
+
+impl<B> Connection<B> {
+    /// See [`crate::Stack::urge`].
+    pub(crate) fn urge(&mut self) -> bool {
+        let tail = self.outbound.tail();
+        let open = matches!(self.state, State::Established | State::CloseWait);
+        if !open || self.outbound.una() >= tail {
+            return false;
+        }
+        self.urgent.ours = Some(tail);
+        // Also a peer whose window is closed has to hear of it.
+        self.inbound.ack_at_once();
+        true
+    }
+
+    /// Marks a segment that goes out at `seq` while urgent octets are not acknowledged.
+    pub(super) fn mark_urgent(&mut self, header: &mut TcpHeader) {
+        let Some(end) = self.urgent.ours else {
+            return;
+        };
+        if self.outbound.una() >= end {
+            self.urgent.ours = None;
+            return;
+        }
+        let ahead = self.outbound.wire(end).distance(header.seq);
+        if ahead >= 0 {
+            header.flags |= Flags::URG;
+            // Further on than the field can say: urgent so far, and later segments say more.
+            header.urgent = u16::try_from(ahead).unwrap_or(u16::MAX);
+        }
+    }
+
+    /// An acceptable segment may say how far urgent octets reach (section 3.10.7.4, sixth).
+    pub(super) fn on_urgent(&mut self, env: &mut Env<'_, B>, segment: &Segment<'_>, start: i64) {
+        if !segment.header.flags.contains(Flags::URG) {
+            return;
+        }
+        let end = start.saturating_add(i64::from(segment.header.urgent));
+        let end = end.max(1).cast_unsigned();
+        if end > self.inbound.consumed() && self.urgent.peers.is_none_or(|known| known < end) {
+            self.urgent.peers = Some(end);
+            env.effects.events.push_back((self.id, Event::Urgent));
+        }
+    }
+
+    /// Where the peer's urgent octets end, unless all of them are consumed.
+    pub(super) fn urgent_to(&self) -> Option<StreamOffset> {
+        let end = self.urgent.peers?;
+        (end > self.inbound.consumed()).then(|| end - 1)
+    }
+}
