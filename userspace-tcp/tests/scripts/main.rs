@@ -58,6 +58,8 @@ areas! {
     prr,
     pacing,
     icmp,
+    cookies,
+    bounds,
 }
 
 /// Fewer scripts than this and some have been lost.
