@@ -99,6 +99,11 @@ impl Action {
         matches!(self, Self::Inject(_) | Self::Call(_))
     }
 
+    /// Whether it waits for something of the stack.
+    pub fn is_expectation(&self) -> bool {
+        matches!(self, Self::Expect(_) | Self::Happens(_))
+    }
+
     /// Whether it only looks at what is there.
     pub fn is_look(&self) -> bool {
         matches!(self, Self::Ask(_) | Self::Shown(_))

@@ -19,6 +19,9 @@ pub fn steps(text: &str, place: &Place, before: Option<&Action>) -> Parsed<Vec<S
         0
     };
     cursor.end()?;
+    if is_range(when) && !actions.iter().all(Action::is_expectation) {
+        return Err(here.wrong("one time, not a range: only what is expected may choose"));
+    }
     if when == When::Together {
         let inputs = before.is_some_and(Action::is_input) && actions.iter().all(Action::is_input);
         if !inputs {
@@ -39,6 +42,13 @@ pub fn steps(text: &str, place: &Place, before: Option<&Action>) -> Parsed<Vec<S
         }
     }
     Ok(steps)
+}
+
+fn is_range(when: When) -> bool {
+    match when {
+        When::Together => false,
+        When::Relative { from, to } | When::Absolute { from, to } => from != to,
+    }
 }
 
 const NOW: When = When::Relative {
