@@ -3,6 +3,7 @@
 
 mod held;
 mod inbound;
+mod pieces;
 mod table;
 #[cfg(test)]
 mod tests;

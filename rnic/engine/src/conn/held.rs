@@ -4,11 +4,15 @@
 
 use rnic_xsk::{Frame, FramePool, Umem};
 
+use super::pieces::Pieces;
+
 /// The frames that are held.
 #[derive(Debug)]
 pub(crate) struct HeldFrames {
     slots: Box<[Option<Held>]>,
     count: usize,
+    /// What of them connections hold.
+    pub(super) pieces: Pieces,
 }
 
 #[derive(Debug)]
@@ -23,6 +27,7 @@ impl HeldFrames {
         Self {
             slots: (0..frames).map(|_| None).collect(),
             count: 0,
+            pieces: Pieces::new(frames),
         }
     }
 

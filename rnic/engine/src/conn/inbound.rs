@@ -7,11 +7,10 @@
 //!
 //! Never holds more than [`PIECES_MAX`] pieces and one window of octets.
 
-use std::collections::VecDeque;
-
 use rnic_xsk::{Frame, FramePool, Umem};
 
 use super::held::HeldFrames;
+use super::pieces::{Piece, PieceList};
 
 /// Pieces of frames that one connection may hold: a window of 1 MiB in segments of 1460 octets,
 /// and some.
@@ -31,14 +30,6 @@ pub(crate) struct NewRange {
     pub len: usize,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Piece {
-    offset: u64,
-    held: u32,
-    start: u32,
-    len: u32,
-}
-
 /// The stream octets that are held for one connection.
 #[derive(Debug)]
 pub(crate) struct Inbound {
@@ -48,7 +39,7 @@ pub(crate) struct Inbound {
     in_order: u64,
     /// One past the furthest octet that has arrived.
     furthest: u64,
-    pieces: VecDeque<Piece>,
+    pieces: PieceList,
     bounce: Bounce,
     window: usize,
 }
@@ -72,15 +63,10 @@ impl Inbound {
             consumed: 0,
             in_order: 0,
             furthest: 0,
-            pieces: VecDeque::new(),
+            pieces: PieceList::new(),
             bounce: Bounce::default(),
             window: window as usize,
         }
-    }
-
-    /// Makes room for all pieces there can be: from now on nothing is allocated for them.
-    pub fn reserve(&mut self) {
-        self.pieces.reserve_exact(PIECES_MAX);
     }
 
     /// Octets in order that are not consumed.
@@ -165,13 +151,7 @@ impl Inbound {
                 start: range.start as u32,
                 len: range.len as u32,
             };
-            let at = self
-                .pieces
-                .iter()
-                .rev()
-                .take_while(|p| p.offset > piece.offset)
-                .count();
-            self.pieces.insert(self.pieces.len() - at, piece);
+            self.pieces.insert(&mut memory.held.pieces, piece);
         }
         Ok(())
     }
@@ -190,7 +170,7 @@ impl Inbound {
             return if second.is_empty() { 1 } else { 2 };
         }
         let mut filled = 0;
-        for (piece, slot) in self.pieces.iter().zip(out.iter_mut()) {
+        for (piece, slot) in self.pieces.iter(&held.pieces).zip(out.iter_mut()) {
             if piece.offset >= self.in_order {
                 break;
             }
@@ -208,7 +188,7 @@ impl Inbound {
     pub fn consume(&mut self, octets: usize, memory: &mut Memory<'_>) {
         let octets = octets.min(self.available());
         self.consumed += octets as u64;
-        while let Some(piece) = self.pieces.front_mut() {
+        while let Some(piece) = self.pieces.front_mut(&mut memory.held.pieces) {
             let before = self.consumed.saturating_sub(piece.offset);
             if before < u64::from(piece.len) {
                 piece.offset += before;
@@ -217,7 +197,7 @@ impl Inbound {
                 break;
             }
             let held = piece.held;
-            self.pieces.pop_front();
+            self.pieces.pop_front(&mut memory.held.pieces);
             memory.held.release(held, memory.pool);
         }
         if self.is_empty() {
@@ -233,7 +213,7 @@ impl Inbound {
             self.bounce.ring = vec![0; self.window.max(1)].into_boxed_slice();
         }
         self.bounce.active = true;
-        while let Some(piece) = self.pieces.pop_front() {
+        while let Some(piece) = self.pieces.pop_front(&mut memory.held.pieces) {
             let start = piece.start as usize;
             let octets = memory.held.bytes(memory.umem, piece.held);
             if let Some(source) = octets.get(start..start + piece.len as usize) {
@@ -243,12 +223,11 @@ impl Inbound {
         }
     }
 
-    /// Drops everything that is held, and the memory for it; nothing more is expected.
+    /// Drops everything that is held; nothing more is expected.
     pub fn clear(&mut self, memory: &mut Memory<'_>) {
-        while let Some(piece) = self.pieces.pop_front() {
+        while let Some(piece) = self.pieces.pop_front(&mut memory.held.pieces) {
             memory.held.release(piece.held, memory.pool);
         }
-        self.pieces = VecDeque::new();
         self.consumed = self.furthest;
         self.in_order = self.furthest;
         self.bounce = Bounce::default();

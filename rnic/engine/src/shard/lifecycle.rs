@@ -76,7 +76,6 @@ impl<P: Port> Shard<P> {
             return;
         };
         entry.waiting += 1;
-        conn.inbound.reserve();
         conn.phase = Phase::AwaitRequest {
             listener,
             responder: Box::new(Responder::new()),

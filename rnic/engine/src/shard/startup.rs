@@ -89,7 +89,6 @@ impl<P: Port> Shard<P> {
         let Phase::Requesting { initiator, .. } = &conn.phase else {
             return;
         };
-        conn.inbound.reserve();
         let request = initiator.request().clone();
         if !self.segments_suit(id) {
             return;
