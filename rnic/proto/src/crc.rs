@@ -4,9 +4,6 @@
 #[cfg(test)]
 mod tests;
 
-/// Octets copied between two turns of the CRC: a block that stays in the first-level cache.
-const COPY_BLOCK: usize = 4096;
-
 /// A running CRC32C.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
@@ -43,20 +40,4 @@ impl Crc32c {
 /// The CRC of the octets of all the slices, in order.
 pub fn crc_of<'a>(slices: impl IntoIterator<Item = &'a [u8]>) -> Crc32c {
     slices.into_iter().fold(Crc32c::new(), Crc32c::over)
-}
-
-/// Copies `src` to `dst` and takes it into the CRC, in one pass over memory.
-///
-/// # Panics
-/// When the two differ in length.
-pub fn copy_and_crc(src: &[u8], dst: &mut [u8], state: &mut Crc32c) {
-    assert_eq!(
-        src.len(),
-        dst.len(),
-        "source and destination have the same length"
-    );
-    for (from, to) in src.chunks(COPY_BLOCK).zip(dst.chunks_mut(COPY_BLOCK)) {
-        to.copy_from_slice(from);
-        state.update(to);
-    }
 }

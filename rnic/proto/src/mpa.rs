@@ -4,6 +4,7 @@
 
 mod error;
 pub mod fpdu;
+pub mod marker;
 pub mod startup;
 
 pub use error::MpaError;

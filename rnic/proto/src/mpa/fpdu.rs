@@ -1,14 +1,18 @@
 //! FPDUs: one ULPDU each, with its length ahead and pad and CRC behind (RFC 5044 sections 4.1, 4.4
-//! and 4.5). An FPDU's octets are passed on only after [`verify`].
+//! and 4.5), and Markers wherever they fall. An FPDU's octets are passed on only after [`verify`].
 //!
 //! ```text
 //! | ULPDU_Length 2 | ULPDU ... | PAD 0-3 | CRC 4 |     a multiple of four octets
 //! ```
 
+mod layout;
 #[cfg(test)]
 mod tests;
 
+pub use layout::Layout;
+
 use super::MpaError;
+use super::marker::{self, MARKER_LEN, Markers};
 use crate::Gather;
 use crate::crc::{Crc32c, crc_of};
 
@@ -20,61 +24,59 @@ pub const CRC_LEN: usize = 4;
 pub const MULPDU_MIN: usize = 128;
 /// The largest ULPDU that may be sent, in octets (RFC 5044 section 3).
 pub const MULPDU_MAX: usize = 64768;
-/// The longest FPDU that a ULPDU_Length field can announce, in octets.
-pub const FPDU_LEN_MAX: usize = fpdu_length(u16::MAX as usize);
-
-/// Markers in the octets of one direction (RFC 5044 section 4.3).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Markers {
-    /// None: an FPDU's start is known from the FPDUs before it only.
-    #[default]
-    Off,
-}
+/// The longest FPDU that a ULPDU_Length field can announce, in octets, with all its Markers.
+pub const FPDU_LEN_MAX: usize = Layout::new(Markers::On, 0, u16::MAX as usize).len();
+/// The most pieces that [`verify`] cuts a ULPDU into, above those that the FPDU lies in.
+pub const MARKERS_MAX: usize = FPDU_LEN_MAX.div_ceil(marker::MARKER_INTERVAL);
 
 /// Octets of pad behind a ULPDU of this length.
 pub const fn pad_length(ulpdu_len: usize) -> usize {
     (HEADER_LEN + ulpdu_len).wrapping_neg() % 4
 }
 
-/// Octets of the whole FPDU around a ULPDU of this length.
+/// Octets of the whole FPDU around a ULPDU of this length, Markers not counted.
 pub const fn fpdu_length(ulpdu_len: usize) -> usize {
     HEADER_LEN + ulpdu_len + pad_length(ulpdu_len) + CRC_LEN
 }
 
-/// The ULPDU's length, in octets, from the first two octets of an FPDU.
-pub const fn parse_length(header: [u8; HEADER_LEN]) -> usize {
-    u16::from_be_bytes(header) as usize
-}
-
-/// The largest ULPDU, in octets, whose FPDU fits a TCP segment of `emss` octets of payload; from
-/// [`MULPDU_MIN`] to [`MULPDU_MAX`].
+/// The largest ULPDU, in octets, whose FPDU fits a TCP segment of `emss` octets of payload wherever
+/// its Markers fall; from [`MULPDU_MIN`] to [`MULPDU_MAX`].
 pub const fn mulpdu(emss: usize, markers: Markers) -> usize {
-    match markers {
-        Markers::Off => {
-            let fits = emss.saturating_sub(HEADER_LEN + CRC_LEN + emss % 4);
-            if fits < MULPDU_MIN {
-                MULPDU_MIN
-            } else if fits > MULPDU_MAX {
-                MULPDU_MAX
-            } else {
-                fits
-            }
-        }
+    let overhead = HEADER_LEN + CRC_LEN + emss % 4 + markers.overhead(emss);
+    let fits = emss.saturating_sub(overhead);
+    if fits < MULPDU_MIN {
+        MULPDU_MIN
+    } else if fits > MULPDU_MAX {
+        MULPDU_MAX
+    } else {
+        fits
     }
 }
 
-/// The ULPDU of a whole FPDU, once length and (if `crc`) CRC are found right.
+/// The layout of the FPDU at the front of `octets`, which lie at `at` of their direction's stream
+/// (counted from the first octet behind the start-up); none while its ULPDU_Length isn't there.
+pub fn parse(octets: &Gather<'_>, markers: Markers, at: u64) -> Option<Layout> {
+    let header = octets.array(Layout::new(markers, at, 0).header_at())?;
+    let ulpdu_len = u16::from_be_bytes(header);
+    Some(Layout::new(markers, at, usize::from(ulpdu_len)))
+}
+
+/// The ULPDU of a whole FPDU, once its Markers and (if `crc`) its CRC are found right. `room` takes
+/// the pieces between Markers: as many as the FPDU lies in, and one for each Marker.
 ///
-/// `fpdu` is exactly the [`fpdu_length`] octets that its own header announces; another length is
-/// answered like a wrong CRC, because framing is lost all the same.
-pub fn verify<'a>(fpdu: &Gather<'a>, crc: bool) -> Result<Gather<'a>, MpaError> {
-    let header = fpdu.array(0).ok_or(MpaError::CrcMismatch)?;
-    let ulpdu_len = parse_length(header);
-    if fpdu.len() != fpdu_length(ulpdu_len) {
+/// `fpdu` is exactly the octets of `layout`, as [`parse`] gave it; another length, and too little
+/// room, is answered like a wrong CRC, because framing is lost all the same.
+pub fn verify<'b, 'a: 'b>(
+    fpdu: &Gather<'a>,
+    layout: &Layout,
+    crc: bool,
+    room: &'b mut [&'a [u8]],
+) -> Result<Gather<'b>, MpaError> {
+    if fpdu.len() != layout.len() {
         return Err(MpaError::CrcMismatch);
     }
     if crc {
-        let covered = fpdu.len() - CRC_LEN;
+        let covered = layout.crc_at();
         let found = fpdu
             .array::<CRC_LEN>(covered)
             .ok_or(MpaError::CrcMismatch)?;
@@ -83,38 +85,53 @@ pub fn verify<'a>(fpdu: &Gather<'a>, crc: bool) -> Result<Gather<'a>, MpaError> 
             return Err(MpaError::CrcMismatch);
         }
     }
-    fpdu.sub(HEADER_LEN, ulpdu_len).ok_or(MpaError::CrcMismatch)
+    if layout.markers().next().is_none() {
+        let ulpdu = fpdu.sub(HEADER_LEN, layout.ulpdu_len());
+        return ulpdu.ok_or(MpaError::CrcMismatch);
+    }
+    for (at, back) in layout.markers() {
+        let found = fpdu
+            .array::<MARKER_LEN>(at)
+            .ok_or(MpaError::MarkerMismatch)?;
+        if marker::fpdu_pointer(found) != back {
+            return Err(MpaError::MarkerMismatch);
+        }
+    }
+    let mut filled = 0;
+    for span in layout.ulpdu(0, layout.ulpdu_len()) {
+        let part = fpdu
+            .sub(span.start, span.len())
+            .ok_or(MpaError::CrcMismatch)?;
+        for chunk in part.chunks() {
+            *room.get_mut(filled).ok_or(MpaError::CrcMismatch)? = chunk;
+            filled += 1;
+        }
+    }
+    Ok(Gather::new(&room[..filled]))
 }
 
-/// Writes the ULPDU_Length field of an FPDU that begins at `buf[0]`, and gives the CRC state after
-/// it, for the way that computes the CRC while it copies.
+/// Completes the FPDU that begins at `out[0]` and whose ULPDU is in place (see [`Layout::ulpdu`]):
+/// length, Markers, pad and CRC. Gives the FPDU's length in octets.
+///
+/// Without `crc` the CRC field is zero (RFC 5044 section 4.1 allows any value).
 ///
 /// # Panics
-/// When `buf` is shorter than the field or the ULPDU longer than 65535 octets.
-pub fn begin(buf: &mut [u8], ulpdu_len: usize) -> Crc32c {
-    let length = u16::try_from(ulpdu_len).expect("no ULPDU is longer than MULPDU_MAX");
-    buf[..HEADER_LEN].copy_from_slice(&length.to_be_bytes());
-    Crc32c::new().over(&buf[..HEADER_LEN])
-}
-
-/// Completes the FPDU that begins at `buf[0]` and whose ULPDU is in place at `buf[HEADER_LEN..]`:
-/// length, pad and CRC. Gives the FPDU's length in octets.
-///
-/// With `crc_on`, `running` is the state of [`begin`] after all octets of the ULPDU, or `None` to
-/// compute it here. Without, the CRC field is zero (RFC 5044 section 4.1 allows any value).
-///
-/// # Panics
-/// When `buf` is shorter than the FPDU or the ULPDU longer than 65535 octets.
-pub fn finish(buf: &mut [u8], ulpdu_len: usize, crc_on: bool, running: Option<Crc32c>) -> usize {
-    let header = begin(buf, ulpdu_len);
-    let end = HEADER_LEN + ulpdu_len;
-    let (covered, total) = (end + pad_length(ulpdu_len), fpdu_length(ulpdu_len));
-    buf[end..covered].fill(0);
-    let field = match (crc_on, running) {
-        (false, _) => [0; CRC_LEN],
-        (true, Some(state)) => state.over(&buf[end..covered]).octets(),
-        (true, None) => header.over(&buf[HEADER_LEN..covered]).octets(),
-    };
-    buf[covered..total].copy_from_slice(&field);
-    total
+/// When `out` is shorter than the FPDU.
+pub fn finish(out: &mut [u8], layout: &Layout, crc: bool) -> usize {
+    let out = &mut out[..layout.len()];
+    for (at, back) in layout.markers() {
+        out[at..at + MARKER_LEN].copy_from_slice(&marker::marker(back));
+    }
+    let header = layout.header_at();
+    out[header..header + HEADER_LEN].copy_from_slice(&layout.length_field());
+    for span in layout.pad() {
+        out[span].fill(0);
+    }
+    let (covered, field) = out.split_at_mut(layout.crc_at());
+    field.copy_from_slice(&if crc {
+        Crc32c::new().over(covered).octets()
+    } else {
+        [0; CRC_LEN]
+    });
+    layout.len()
 }

@@ -1,18 +1,75 @@
 use proptest::prelude::*;
 
 use super::{
-    CRC_LEN, FPDU_LEN_MAX, HEADER_LEN, MULPDU_MAX, MULPDU_MIN, Markers, begin, finish, fpdu_length,
-    mulpdu, parse_length, verify,
+    CRC_LEN, FPDU_LEN_MAX, HEADER_LEN, Layout, MARKERS_MAX, MULPDU_MAX, MULPDU_MIN, finish,
+    fpdu_length, mulpdu, pad_length, parse, verify,
 };
 use crate::Gather;
-use crate::crc::copy_and_crc;
+use crate::crc::crc_of;
 use crate::mpa::MpaError;
+use crate::mpa::marker::Markers;
+
+/// An FPDU at `at` of its stream.
+fn framed(ulpdu: &[u8], crc: bool, markers: Markers, at: u64) -> Vec<u8> {
+    let layout = Layout::new(markers, at, ulpdu.len());
+    let mut out = vec![0xee; layout.len()];
+    let mut from = 0;
+    for span in layout.ulpdu(0, ulpdu.len()) {
+        let len = span.len();
+        out[span].copy_from_slice(&ulpdu[from..from + len]);
+        from += len;
+    }
+    assert_eq!(from, ulpdu.len());
+    assert_eq!(finish(&mut out, &layout, crc), out.len());
+    out
+}
 
 fn fpdu(ulpdu: &[u8], crc: bool) -> Vec<u8> {
-    let mut out = vec![0xee; fpdu_length(ulpdu.len())];
-    out[HEADER_LEN..HEADER_LEN + ulpdu.len()].copy_from_slice(ulpdu);
-    assert_eq!(finish(&mut out, ulpdu.len(), crc, None), out.len());
-    out
+    framed(ulpdu, crc, Markers::Off, 0)
+}
+
+/// The ULPDU of an FPDU that lies in `pieces` at `at` of its stream.
+fn unframed(pieces: &[&[u8]], crc: bool, markers: Markers, at: u64) -> Result<Vec<u8>, MpaError> {
+    let octets = Gather::new(pieces);
+    let layout = parse(&octets, markers, at).ok_or(MpaError::CrcMismatch)?;
+    let mut room = vec![&[][..]; pieces.len() + MARKERS_MAX];
+    let ulpdu = verify(&octets, &layout, crc, &mut room)?;
+    Ok(ulpdu.chunks().collect::<Vec<_>>().concat())
+}
+
+/// A stream of FPDUs as section 4.3 tells it: octet by octet, with a Marker wherever the count of
+/// octets is a multiple of 512.
+fn stream_with_markers(ulpdus: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut count = 0_usize;
+    let mut fpdus = Vec::new();
+    for ulpdu in ulpdus {
+        let mut plain = (ulpdu.len() as u16).to_be_bytes().to_vec();
+        plain.extend_from_slice(ulpdu);
+        plain.resize(plain.len() + pad_length(ulpdu.len()), 0);
+        let (mut out, mut header) = (Vec::new(), None);
+        let mut put = |octets: &[u8], out: &mut Vec<u8>| {
+            for octet in octets {
+                if count.is_multiple_of(512) {
+                    let back = header.map_or(0, |header| count - header) as u16;
+                    out.extend_from_slice(&[0, 0]);
+                    out.extend_from_slice(&back.to_be_bytes());
+                    count += 4;
+                }
+                header.get_or_insert(count);
+                out.push(*octet);
+                count += 1;
+            }
+        };
+        put(&plain, &mut out);
+        // The Marker that may stand before the CRC is covered by it.
+        put(&[0], &mut out);
+        out.pop();
+        let crc = crc_of([&out[..]]).octets();
+        out.extend_from_slice(&crc);
+        count += 3;
+        fpdus.push(out);
+    }
+    fpdus
 }
 
 #[test]
@@ -21,7 +78,8 @@ fn an_fpdu_is_a_multiple_of_four_octets() {
     assert_eq!(fpdu_length(2), 8);
     assert_eq!(fpdu_length(3), 12);
     assert_eq!(fpdu_length(42), 48);
-    assert_eq!(FPDU_LEN_MAX, 65544);
+    assert_eq!(FPDU_LEN_MAX, 65544 + 4 * 130);
+    assert_eq!(MARKERS_MAX, 130);
     for len in 0..200 {
         assert_eq!(fpdu_length(len) % 4, 0);
         assert!((6..10).contains(&(fpdu_length(len) - len)));
@@ -53,7 +111,10 @@ fn a_send_of_24_zeros_is_framed_as_the_rfc_has_it_without_marker() {
     assert_eq!(framed.len(), 48);
     // The example's Marker is four zero octets, which do change a CRC; without it the CRC differs.
     assert_ne!(framed[44..], [0x52, 0x23, 0x99, 0x83]);
-    assert!(verify(&Gather::new(&[&framed]), true).is_ok());
+    assert_eq!(
+        unframed(&[&framed], true, Markers::Off, 0).as_deref(),
+        Ok(&ulpdu[..])
+    );
 }
 
 #[test]
@@ -61,24 +122,20 @@ fn without_crc_the_field_is_zero_and_is_not_checked() {
     let mut framed = fpdu(&[1, 2, 3], false);
     assert_eq!(framed, [0, 3, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0]);
     framed[11] = 0xff;
-    let view = [&framed[..]];
-    let ulpdu = verify(&Gather::new(&view), false).expect("CRC off");
-    assert_eq!(ulpdu.array(0), Some([1, 2, 3]));
-    assert_eq!(
-        verify(&Gather::new(&view), true).err(),
-        Some(MpaError::CrcMismatch)
-    );
+    let found = |crc| unframed(&[&framed], crc, Markers::Off, 0);
+    assert_eq!(found(false), Ok(vec![1, 2, 3]));
+    assert_eq!(found(true), Err(MpaError::CrcMismatch));
 }
 
 #[test]
 fn an_fpdu_of_another_length_than_it_says_is_invalid() {
     let framed = fpdu(&[7; 20], true);
     for len in 0..framed.len() {
-        let view = [&framed[..len]];
-        assert!(verify(&Gather::new(&view), false).is_err(), "{len} octets");
+        let cut = unframed(&[&framed[..len]], false, Markers::Off, 0);
+        assert!(cut.is_err(), "{len} octets");
     }
-    let view = [&framed[..], &[0, 0, 0, 0]];
-    assert!(verify(&Gather::new(&view), false).is_err());
+    let pieces = [&framed[..], &[0, 0, 0, 0]];
+    assert!(unframed(&pieces, false, Markers::Off, 0).is_err());
 }
 
 proptest! {
@@ -86,8 +143,10 @@ proptest! {
     fn what_is_framed_is_verified_in_any_cut(
         ulpdu in prop::collection::vec(any::<u8>(), 0..3000),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
+        markers in any::<bool>().prop_map(Markers::when),
+        at in (0_u64..1000).prop_map(|words| 4 * words),
     ) {
-        let framed = fpdu(&ulpdu, true);
+        let framed = framed(&ulpdu, true, markers, at);
         let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(framed.len() + 1)).collect();
         ends.push(framed.len());
         ends.sort_unstable();
@@ -97,8 +156,7 @@ proptest! {
             pieces.push(&framed[from..end]);
             from = end;
         }
-        let found = verify(&Gather::new(&pieces), true).expect("right CRC");
-        prop_assert_eq!(found.chunks().collect::<Vec<_>>().concat(), ulpdu);
+        prop_assert_eq!(unframed(&pieces, true, markers, at), Ok(ulpdu));
     }
 
     #[test]
@@ -106,29 +164,98 @@ proptest! {
         ulpdu in prop::collection::vec(any::<u8>(), 1..500),
         at in any::<prop::sample::Index>(),
         bit in 0..8,
+        markers in any::<bool>().prop_map(Markers::when),
     ) {
-        let mut framed = fpdu(&ulpdu, true);
+        let mut framed = framed(&ulpdu, true, markers, 0);
         let at = at.index(framed.len());
         framed[at] ^= 1u8 << bit;
-        let view = [&framed[..]];
-        prop_assert!(verify(&Gather::new(&view), true).is_err());
+        prop_assert!(unframed(&[&framed], true, markers, 0).is_err());
+    }
+
+    /// RFC 5044 section 4.3, against a writer that counts octets.
+    #[test]
+    fn markers_stand_at_every_512th_octet(lens in prop::collection::vec(0_usize..2000, 1..12)) {
+        let ulpdus: Vec<Vec<u8>> = lens.iter().map(|&len| vec![len as u8 | 1; len]).collect();
+        let mut at = 0;
+        for (ulpdu, expected) in ulpdus.iter().zip(stream_with_markers(&ulpdus)) {
+            let framed = framed(ulpdu, true, Markers::On, at);
+            prop_assert_eq!(&framed, &expected);
+            at += framed.len() as u64;
+        }
     }
 
     #[test]
-    fn the_running_crc_is_that_of_the_whole(ulpdu in prop::collection::vec(any::<u8>(), 0..500)) {
-        let mut out = vec![0xee; fpdu_length(ulpdu.len())];
-        let mut state = begin(&mut out, ulpdu.len());
-        copy_and_crc(&ulpdu, &mut out[HEADER_LEN..HEADER_LEN + ulpdu.len()], &mut state);
-        finish(&mut out, ulpdu.len(), true, Some(state));
-        prop_assert_eq!(out, fpdu(&ulpdu, true));
-    }
-
-    #[test]
-    fn no_octets_make_verify_panic(octets in prop::collection::vec(any::<u8>(), 0..70), crc: bool) {
-        let view = [&octets[..]];
-        if let Ok(ulpdu) = verify(&Gather::new(&view), crc) {
-            prop_assert_eq!(parse_length([octets[0], octets[1]]), ulpdu.len());
+    fn no_octets_make_verify_panic(
+        octets in prop::collection::vec(any::<u8>(), 0..70),
+        crc: bool,
+        markers in any::<bool>().prop_map(Markers::when),
+        at in (0_u64..200).prop_map(|words| 4 * words),
+    ) {
+        if let Ok(ulpdu) = unframed(&[&octets], crc, markers, at) {
             prop_assert!(ulpdu.len() + HEADER_LEN + CRC_LEN <= octets.len());
         }
+    }
+}
+
+/// RFC 5044 section 4.4, Figure 5: the first FPDU of a stream with Markers.
+#[test]
+fn the_example_of_figure_5() {
+    let mut ulpdu = [0; 42];
+    ulpdu[..2].copy_from_slice(&[0x41, 0x43]);
+    ulpdu[13] = 1;
+    let fpdu = framed(&ulpdu, true, Markers::On, 0);
+    assert_eq!(fpdu[..8], [0, 0, 0, 0, 0x00, 0x2a, 0x41, 0x43]);
+    assert_eq!(fpdu[48..], [0x52, 0x23, 0x99, 0x83]);
+}
+
+/// RFC 5044 section 4.4, Figure 6: an FPDU with a Marker within.
+#[test]
+fn the_example_of_figure_6() {
+    let mut ulpdu = [0; 42];
+    ulpdu[..2].copy_from_slice(&[0x41, 0x43]);
+    ulpdu[13] = 2;
+    let fpdu = framed(&ulpdu, true, Markers::On, 0x1ec);
+    assert_eq!(fpdu[..4], [0x00, 0x2a, 0x41, 0x43]);
+    assert_eq!(fpdu[0x14..0x18], [0, 0, 0, 0x14]);
+    assert_eq!(fpdu[0x30..], [0x84, 0x92, 0x58, 0x98]);
+}
+
+/// RFC 5044 section 4.5: MULPDU = EMSS - (6 + 4 * Ceiling(EMSS / 512) + EMSS mod 4).
+#[test]
+fn mulpdu_leaves_room_for_markers_wherever_they_fall() {
+    assert_eq!(mulpdu(1460, Markers::On), 1460 - (6 + 12));
+    assert_eq!(mulpdu(1448, Markers::On), 1448 - (6 + 12));
+    assert_eq!(mulpdu(8947, Markers::On), 8947 - (6 + 72 + 3));
+    for emss in 140..3000 {
+        let ulpdu = mulpdu(emss, Markers::On);
+        for at in (0..512).step_by(4) {
+            assert!(
+                Layout::new(Markers::On, at, ulpdu).len() <= emss.max(144),
+                "EMSS {emss} at {at}"
+            );
+        }
+    }
+}
+
+/// RFC 5044 section 8, error 3.
+#[test]
+fn a_marker_that_points_astray_is_found_behind_a_right_crc() {
+    let ulpdu = [7; 1200];
+    for at in [0, 512, 1024] {
+        let mut fpdu = framed(&ulpdu, false, Markers::On, 0);
+        fpdu[at + 3] ^= 4;
+        let covered = fpdu.len() - CRC_LEN;
+        let crc = crc_of([&fpdu[..covered]]).octets();
+        fpdu[covered..].copy_from_slice(&crc);
+        let found = unframed(&[&fpdu], true, Markers::On, 0);
+        assert_eq!(found, Err(MpaError::MarkerMismatch), "Marker at {at}");
+        // The bits that the RFC reserves are no part of the pointer.
+        let mut fpdu = framed(&ulpdu, false, Markers::On, 0);
+        fpdu[at] = 0xff;
+        fpdu[at + 3] |= 0b11;
+        assert_eq!(
+            unframed(&[&fpdu], false, Markers::On, 0),
+            Ok(ulpdu.to_vec())
+        );
     }
 }

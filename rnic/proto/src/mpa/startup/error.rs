@@ -53,9 +53,6 @@ pub enum StartupError {
         /// Whether the Request was an enhanced one.
         asked: bool,
     },
-    /// The peer requires Markers in what we send.
-    #[error("the peer requires MPA Markers, which are not supported yet")]
-    MarkersNotSupported,
     /// The peer sent FPDUs, or anything, too early.
     #[error("{extra} octets behind the MPA {kind} Frame, where none may be")]
     OctetsBehindFrame {
@@ -96,12 +93,6 @@ pub enum StartupError {
 }
 
 impl StartupError {
-    /// Whether a responder answers with [`Responder::reject`](super::Responder::reject) before it
-    /// closes.
-    pub const fn wants_reject(&self) -> bool {
-        matches!(self, Self::MarkersNotSupported)
-    }
-
     /// The error of the Terminate that an initiator sends before it closes (RFC 6581 section 9).
     pub const fn wants_terminate(&self) -> Option<MpaError> {
         match self {

@@ -6,6 +6,8 @@ mod tests;
 use super::frame::{
     Collected, Collector, Enhanced, FrameHeader, FrameKind, Revision, StartupFrame,
 };
+use crate::mpa::marker::Markers;
+
 use super::{Negotiated, ReadDepths, Rtr, RtrSet, StartupError};
 
 /// What an initiator asks for.
@@ -15,6 +17,8 @@ pub struct InitiatorOptions {
     pub revision: Revision,
     /// Ask for CRCs. They are on when either side asks.
     pub crc: bool,
+    /// Ask for Markers in what the peer sends.
+    pub markers: bool,
     /// Own IRD and ORD.
     pub depths: ReadDepths,
     /// Ready-to-Receive indications that we can send; [`RtrSet::NONE`] asks for the client-server
@@ -61,6 +65,7 @@ impl Initiator {
         let InitiatorOptions {
             revision,
             crc,
+            markers,
             depths,
             peer_to_peer,
         } = options;
@@ -75,7 +80,7 @@ impl Initiator {
             }),
         };
         let header = FrameHeader {
-            markers: false,
+            markers,
             crc,
             rejected: false,
             revision,
@@ -112,9 +117,6 @@ impl Initiator {
                 private_data,
             });
         }
-        if header.markers {
-            return Err(StartupError::MarkersNotSupported);
-        }
         let extra = input.len() - consumed;
         if extra > 0 {
             return Err(StartupError::OctetsBehindFrame {
@@ -149,6 +151,8 @@ impl Initiator {
         Ok(Negotiated {
             revision: reply.revision,
             crc: self.options.crc || reply.crc,
+            markers_in: Markers::when(self.options.markers),
+            markers_out: Markers::when(reply.markers),
             ird: depths.ird,
             ord: depths.ord,
             rtr,

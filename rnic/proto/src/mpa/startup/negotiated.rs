@@ -1,6 +1,7 @@
 //! The outcome of the Startup Phase.
 
 use super::{ReadDepths, Revision, Rtr};
+use crate::mpa::marker::Markers;
 
 /// What both sides agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,6 +10,10 @@ pub struct Negotiated {
     pub revision: Revision,
     /// FPDUs carry CRCs, and CRCs are checked, in both directions.
     pub crc: bool,
+    /// Markers in what this side receives: it asked for them.
+    pub markers_in: Markers,
+    /// Markers in what this side sends: the peer asked for them.
+    pub markers_out: Markers,
     /// Inbound RDMA Reads that this side takes at a time.
     pub ird: u16,
     /// Outbound RDMA Reads that this side may have outstanding.

@@ -6,6 +6,8 @@ mod tests;
 use super::frame::{
     Collected, Collector, Enhanced, FrameHeader, FrameKind, Revision, StartupFrame,
 };
+use crate::mpa::marker::Markers;
+
 use super::{Negotiated, ReadDepths, Rtr, RtrSet, StartupError};
 
 /// What a responder accepts with. It answers in the revision that it was asked in.
@@ -13,6 +15,8 @@ use super::{Negotiated, ReadDepths, Rtr, RtrSet, StartupError};
 pub struct ResponderOptions {
     /// Ask for CRCs. They are on when either side asks.
     pub crc: bool,
+    /// Ask for Markers in what the peer sends.
+    pub markers: bool,
     /// Own IRD and ORD, as they would be if the peer had no say.
     pub depths: ReadDepths,
     /// Ready-to-Receive indications that we can take; if none, Write is named to an initiator that
@@ -40,6 +44,8 @@ pub enum ResponderProgress<'a> {
         revision: Revision,
         /// The initiator asks for CRCs.
         crc_wanted: bool,
+        /// The initiator asks for Markers in what it receives.
+        markers_wanted: bool,
         /// The initiator's IRD and ORD; none when it does not negotiate them.
         peer: Option<ReadDepths>,
         /// Peer-to-peer model: the indications that the initiator can send.
@@ -83,13 +89,11 @@ impl Responder {
         if input.len() > consumed {
             return Err(behind_request(input.len() - consumed));
         }
-        if header.markers {
-            return Err(StartupError::MarkersNotSupported);
-        }
         Ok(ResponderProgress::Request {
             consumed,
             revision: header.revision,
             crc_wanted: header.crc,
+            markers_wanted: header.markers,
             peer: header.enhanced.map(|enhanced| enhanced.depths),
             peer_to_peer: header.enhanced.and_then(|enhanced| enhanced.peer_to_peer),
             private_data: self.request.private_data(&request),
@@ -103,9 +107,6 @@ impl Responder {
         private_data: &[u8],
     ) -> Result<(StartupFrame, Negotiated), StartupError> {
         let request = self.collected.ok_or(StartupError::NoRequest)?.header;
-        if request.markers {
-            return Err(StartupError::MarkersNotSupported);
-        }
         let mut depths = options.depths.check_own()?;
         let mut rtr = None;
         let enhanced = request.enhanced.map(|peer| {
@@ -127,7 +128,7 @@ impl Responder {
         let crc = options.crc || request.crc;
         let revision = request.revision;
         let header = FrameHeader {
-            markers: false,
+            markers: options.markers,
             crc,
             rejected: false,
             revision,
@@ -137,6 +138,8 @@ impl Responder {
         let negotiated = Negotiated {
             revision,
             crc,
+            markers_in: Markers::when(options.markers),
+            markers_out: Markers::when(request.markers),
             ird: depths.ird,
             ord: depths.ord,
             rtr,

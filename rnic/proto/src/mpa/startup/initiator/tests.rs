@@ -6,6 +6,7 @@ use crate::mpa::startup::{Negotiated, ReadDepths, Revision, Rtr, RtrSet, Startup
 const TWO: InitiatorOptions = InitiatorOptions {
     revision: Revision::Two,
     crc: false,
+    markers: false,
     depths: ReadDepths { ird: 16, ord: 8 },
     peer_to_peer: RtrSet::NONE,
 };
@@ -223,13 +224,24 @@ fn a_rejection_comes_with_private_data() {
     );
 }
 
+/// RFC 5044 section 7.1.1: each side says what it wants to receive.
 #[test]
-fn a_responder_that_wants_markers_is_refused() {
-    let reply = FrameHeader {
-        markers: true,
-        ..REPLY
-    };
-    assert_eq!(answer(TWO, &reply), Err(StartupError::MarkersNotSupported));
+fn markers_are_agreed_for_each_direction_by_itself() {
+    for (ours, theirs) in [(false, false), (false, true), (true, false), (true, true)] {
+        let options = InitiatorOptions {
+            markers: ours,
+            ..TWO
+        };
+        let initiator = Initiator::new(options, b"").expect("good");
+        assert_eq!(initiator.request().octets()[16] & 0x80 != 0, ours);
+        let reply = FrameHeader {
+            markers: theirs,
+            ..REPLY
+        };
+        let agreed = answer(options, &reply).expect("acceptable");
+        assert_eq!(agreed.markers_in.are_on(), ours);
+        assert_eq!(agreed.markers_out.are_on(), theirs);
+    }
 }
 
 /// RFC 5044 section 7.1.2 rule 4: the responder sends no FPDU before it has received one.

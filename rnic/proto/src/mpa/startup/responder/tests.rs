@@ -9,6 +9,7 @@ use crate::mpa::startup::{
 
 const OPTIONS: ResponderOptions = ResponderOptions {
     crc: false,
+    markers: false,
     depths: ReadDepths { ird: 16, ord: 16 },
     rtr: RtrSet::ALL,
 };
@@ -79,6 +80,7 @@ fn the_request_tells_what_the_initiator_asks() {
             consumed: 26,
             revision: Revision::Two,
             crc_wanted: true,
+            markers_wanted: false,
             peer: Some(ReadDepths { ird: 3, ord: 4 }),
             peer_to_peer: Some(RtrSet::ALL),
             private_data: b"pd",
@@ -179,22 +181,23 @@ fn crc_is_on_when_either_side_asks() {
     }
 }
 
+/// RFC 5044 section 7.1.1: each side says what it wants to receive.
 #[test]
-fn markers_are_refused_with_a_reject() {
-    let mut responder = Responder::new();
-    let header = FrameHeader {
-        markers: true,
-        ..plain(Revision::One)
-    };
-    let frame = frame(&header);
-    let error = responder.on_octets(frame.octets()).expect_err("Markers");
-    assert_eq!(error, StartupError::MarkersNotSupported);
-    assert!(error.wants_reject());
-    assert_eq!(
-        responder.reject(b"").expect("a Request").octets()[16..],
-        [0x20, 1, 0, 0]
-    );
-    assert_eq!(responder.accept(&OPTIONS, b"").err(), Some(error));
+fn markers_are_agreed_for_each_direction_by_itself() {
+    for (ours, theirs) in [(false, false), (false, true), (true, false), (true, true)] {
+        let header = FrameHeader {
+            markers: theirs,
+            ..plain(Revision::One)
+        };
+        let options = ResponderOptions {
+            markers: ours,
+            ..OPTIONS
+        };
+        let (reply, agreed) = asked(&header).accept(&options, b"").expect("acceptable");
+        assert_eq!(agreed.markers_in.are_on(), ours);
+        assert_eq!(agreed.markers_out.are_on(), theirs);
+        assert_eq!(reply.octets()[16] & 0x80 != 0, ours);
+    }
 }
 
 /// siw's own reject has the flags 0x30.
@@ -273,23 +276,37 @@ proptest! {
     fn two_of_ours_agree(
         two: bool,
         crc: (bool, bool),
+        markers: (bool, bool),
         depths in (any_depths(), any_depths()),
         offered in any_rtr(),
         taken in any_rtr(),
     ) {
         let revision = if two { Revision::Two } else { Revision::One };
         let peer_to_peer = if two { offered } else { RtrSet::NONE };
-        let options = InitiatorOptions { revision, crc: crc.0, depths: depths.0, peer_to_peer };
+        let options = InitiatorOptions {
+            revision,
+            crc: crc.0,
+            markers: markers.0,
+            depths: depths.0,
+            peer_to_peer,
+        };
         let mut initiator = Initiator::new(options, b"hello").expect("good options");
         let mut responder = Responder::new();
         responder.on_octets(initiator.request().octets()).expect("a Request");
-        let options = ResponderOptions { crc: crc.1, depths: depths.1, rtr: taken };
+        let options = ResponderOptions {
+            crc: crc.1,
+            markers: markers.1,
+            depths: depths.1,
+            rtr: taken,
+        };
         let (reply, theirs) = responder.accept(&options, b"welcome").expect("acceptable");
         match initiator.on_octets(reply.octets()) {
             Ok(InitiatorProgress::Accepted { negotiated: ours, private_data, .. }) => {
                 prop_assert_eq!(private_data, b"welcome");
                 prop_assert_eq!((ours.crc, ours.rtr), (theirs.crc, theirs.rtr));
                 prop_assert_eq!(ours.crc, crc.0 || crc.1);
+                prop_assert_eq!(ours.markers_in, theirs.markers_out);
+                prop_assert_eq!(ours.markers_out, theirs.markers_in);
                 if two {
                     prop_assert!(ours.ord <= theirs.ird && theirs.ord <= ours.ird);
                 }

@@ -1,0 +1,120 @@
+//! Where the parts of one FPDU lie, with Markers between them.
+//!
+//! Everything in a stream of FPDUs is a multiple of four octets, so that a Marker never falls into
+//! an FPDU's length or CRC, and "plain" places (Markers not counted) lead to real ones by division.
+
+use std::ops::Range;
+
+use super::super::marker::{MARKER_INTERVAL, MARKER_LEN, MARKER_SPACING, Markers};
+use super::{CRC_LEN, HEADER_LEN, fpdu_length, pad_length};
+
+/// Where the parts of an FPDU lie; places count from its first octet, which is a Marker's when one
+/// falls between it and the FPDU before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    ulpdu_len: usize,
+    /// Its first Marker.
+    first: Option<usize>,
+}
+
+impl Layout {
+    /// The FPDU around `ulpdu_len` octets at `at` of its direction's stream, counted from the first
+    /// octet behind the start-up.
+    ///
+    /// # Panics
+    /// When the ULPDU is longer than 65535 octets.
+    pub const fn new(markers: Markers, at: u64, ulpdu_len: usize) -> Self {
+        assert!(
+            ulpdu_len <= u16::MAX as usize,
+            "no ULPDU is longer than MULPDU_MAX"
+        );
+        let first = markers.next(at);
+        Self { ulpdu_len, first }
+    }
+
+    /// Octets of the ULPDU.
+    pub const fn ulpdu_len(&self) -> usize {
+        self.ulpdu_len
+    }
+
+    /// Octets of the whole FPDU, Markers included.
+    #[allow(clippy::len_without_is_empty)]
+    pub const fn len(&self) -> usize {
+        // A Marker right behind the FPDU belongs to the next one.
+        self.real(fpdu_length(self.ulpdu_len) - 1) + 1
+    }
+
+    /// Where the ULPDU_Length field begins.
+    pub const fn header_at(&self) -> usize {
+        self.real(0)
+    }
+
+    /// The ULPDU_Length field.
+    pub(super) fn length_field(&self) -> [u8; HEADER_LEN] {
+        // Checked when it was made.
+        (self.ulpdu_len as u16).to_be_bytes()
+    }
+
+    /// Where the CRC field begins; the CRC covers all octets before.
+    pub(super) const fn crc_at(&self) -> usize {
+        self.real(fpdu_length(self.ulpdu_len) - CRC_LEN)
+    }
+
+    /// Where `len` octets of the ULPDU from its octet `from` on lie, in order, none of the ranges
+    /// empty. What goes beyond the ULPDU is left out.
+    pub fn ulpdu(&self, from: usize, len: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let from = from.min(self.ulpdu_len);
+        let len = len.min(self.ulpdu_len - from);
+        self.spans(HEADER_LEN + from, len)
+    }
+
+    /// Where the pad lies.
+    pub(super) fn pad(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        self.spans(HEADER_LEN + self.ulpdu_len, pad_length(self.ulpdu_len))
+    }
+
+    /// Its Markers: where each begins, and how many octets before it the ULPDU_Length field does.
+    pub fn markers(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let (len, header) = (self.len(), self.header_at());
+        let first = self.first.unwrap_or(len);
+        (first..len)
+            .step_by(MARKER_INTERVAL)
+            .map(move |at| (at, at.saturating_sub(header)))
+    }
+
+    fn spans(&self, plain: usize, len: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let layout = *self;
+        let (mut at, end) = (plain, plain + len);
+        std::iter::from_fn(move || {
+            if at >= end {
+                return None;
+            }
+            let stop = end.min(layout.next_marker(at));
+            let start = layout.real(at);
+            let span = start..start + (stop - at);
+            at = stop;
+            Some(span)
+        })
+    }
+
+    /// The plain place, behind `plain`, before which the next Marker stands.
+    const fn next_marker(&self, plain: usize) -> usize {
+        match self.first {
+            Some(first) => first + MARKER_SPACING * self.markers_up_to(plain),
+            None => usize::MAX,
+        }
+    }
+
+    /// Where the octet at this plain place really is.
+    const fn real(&self, plain: usize) -> usize {
+        plain + MARKER_LEN * self.markers_up_to(plain)
+    }
+
+    /// Markers before the octet at this plain place.
+    const fn markers_up_to(&self, plain: usize) -> usize {
+        match self.first {
+            Some(first) if plain >= first => (plain - first) / MARKER_SPACING + 1,
+            _ => 0,
+        }
+    }
+}
