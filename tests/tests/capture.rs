@@ -12,16 +12,16 @@ const PORT: u16 = 18515;
 const ROUNDS: u64 = 5;
 
 /// Captures an `rnic-ping` of [`ROUNDS`] rounds at both ends.
-fn capture_ping(family: Family, check: impl Fn(&Path)) {
+fn capture_ping(family: Family, mpa: &[&str], check: impl Fn(&Path)) {
     let options = DaemonOptions {
         capture: true,
         ..DaemonOptions::default()
     };
     let pair = Pair::with("capture", &LinkOptions::default(), &options);
     let at = pair.b.address(family, PORT);
-    let server = tool::server(&pair.daemon_b, "rnic-ping", at, &[]);
+    let server = tool::server(&pair.daemon_b, "rnic-ping", at, mpa);
     let rounds = ROUNDS.to_string();
-    let more = ["--size", "4096", "--count", &rounds];
+    let more = [&["--size", "4096", "--count", &rounds], mpa].concat();
     let _ = tool::client(&pair.daemon_a, "rnic-ping", at, &more)
         .run()
         .success();
@@ -52,8 +52,8 @@ fn nothing_is_wrong(found: &Dissection) {
     );
 }
 
-fn every_message_of_a_ping_is_dissected(family: Family) {
-    capture_ping(family, |capture| {
+fn every_message_of_a_ping_is_dissected(family: Family, mpa: &[&str]) {
+    capture_ping(family, mpa, |capture| {
         let found = Dissection::of(capture);
         nothing_is_wrong(&found);
         assert_eq!((found.requests, found.replies), (1, 1), "{found:?}");
@@ -76,18 +76,23 @@ fn every_message_of_a_ping_is_dissected(family: Family) {
 }
 
 #[test]
+fn tshark_dissects_every_message_of_a_ping_with_markers() {
+    every_message_of_a_ping_is_dissected(Family::V4, &["--markers"]);
+}
+
+#[test]
 fn tshark_dissects_every_message_of_a_ping_over_ipv4() {
-    every_message_of_a_ping_is_dissected(Family::V4);
+    every_message_of_a_ping_is_dissected(Family::V4, &[]);
 }
 
 #[test]
 fn tshark_dissects_every_message_of_a_ping_over_ipv6() {
-    every_message_of_a_ping_is_dissected(Family::V6);
+    every_message_of_a_ping_is_dissected(Family::V6, &[]);
 }
 
 #[test]
 fn an_octet_changed_in_the_capture_is_found() {
-    capture_ping(Family::V4, |capture| {
+    capture_ping(Family::V4, &[], |capture| {
         let whole = Dissection::of(capture);
         // The octet before the CRC of an FPDU in the middle: payload or pad, covered by the CRC.
         let (frame, crc) = whole.crc_positions[whole.crc_positions.len() / 2];

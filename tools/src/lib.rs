@@ -5,6 +5,7 @@
 pub mod door;
 pub mod endpoint;
 pub mod linksim;
+pub mod mpa;
 pub mod pattern;
 pub mod perf;
 pub mod ping;

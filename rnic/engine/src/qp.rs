@@ -16,6 +16,7 @@ mod send;
 mod terminate;
 #[cfg(test)]
 mod tests;
+mod ulpdu;
 mod work;
 
 use rnic_ipc::control::{DisconnectReason, QpAttributes, QpState};
@@ -186,6 +187,8 @@ impl Qp {
         }
         self.state = QpState::Rts;
         self.crc = negotiated.crc;
+        self.send.markers = negotiated.markers_out;
+        self.receive.markers = negotiated.markers_in;
         let (ird, ord) = (negotiated.ird, negotiated.ord);
         let expect_rtr = if initiator { None } else { negotiated.rtr };
         self.stream = Some(Stream::new(StreamConfig {
@@ -217,22 +220,23 @@ impl Qp {
         let octets = Gather::new(pieces);
         let mut used = 0;
         while self.is_receiving() {
-            let fpdu = octets
-                .array(used)
-                .map(|header| fpdu::fpdu_length(fpdu::parse_length(header)))
-                .and_then(|length| octets.sub(used, length));
-            let Some(fpdu) = fpdu else { return used };
+            let whole = octets.tail(used).and_then(|rest| {
+                let layout = fpdu::parse(&rest, self.receive.markers, self.receive.at)?;
+                Some((rest.sub(0, layout.len())?, layout))
+            });
+            let Some((fpdu, layout)) = whole else {
+                return used;
+            };
             used += fpdu.len();
-            self.receive_fpdu(ctx, &fpdu);
+            self.receive.at += fpdu.len() as u64;
+            self.receive_fpdu(ctx, &fpdu, &layout);
         }
         octets.len()
     }
 
-    /// Octets of the FPDU that begins with these octets, at most [`fpdu::FPDU_LEN_MAX`]; none while
-    /// its first two are not there.
-    pub fn fpdu_len(pieces: &[&[u8]]) -> Option<usize> {
-        let header = Gather::new(pieces).array(0)?;
-        Some(fpdu::fpdu_length(fpdu::parse_length(header)))
+    /// The longest ULPDU that may be sent when a TCP segment takes `emss` octets of payload.
+    pub fn mulpdu(&self, emss: usize) -> usize {
+        fpdu::mulpdu(emss, self.send.markers)
     }
 
     /// The client asked for a graceful end: what is posted is sent, and Reads are waited for, then

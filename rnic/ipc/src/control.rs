@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum};
 
 /// Version of the control messages and of the shared-memory layouts. Both ends must agree.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// The longest private data that one side may give, in octets (RFC 5044 section 7.1.1).
 pub const PRIVATE_DATA_MAX: usize = 512;
@@ -295,6 +295,9 @@ pub struct MpaOptions {
     pub revision: u8,
     /// Ask for CRC32C on FPDUs. It is off only when neither side asks.
     pub crc: bool,
+    /// Ask for Markers in what the peer sends, so that it can be placed out of order (RFC 5044
+    /// section 4.3). What the peer asks for is granted without a word.
+    pub markers: bool,
     /// Inbound RDMA Read queue depth we offer.
     pub ird: u16,
     /// Outbound RDMA Reads we want outstanding.
@@ -306,6 +309,7 @@ impl Default for MpaOptions {
         Self {
             revision: 2,
             crc: true,
+            markers: false,
             ird: 16,
             ord: 16,
         }

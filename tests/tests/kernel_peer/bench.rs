@@ -9,8 +9,9 @@ use rnic_tests::lab::{Family, Host, Lab, LinkOptions, Routers};
 use rnic_tests::verbs::{Endpoint, LIMIT};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 
+use crate::markers::Markers;
 use crate::peer::{Peer, is_indication};
-use crate::wire::{self, CRC, ENHANCED, REPLY_KEY, REQUEST_KEY, StartFrame};
+use crate::wire::{self, CRC, ENHANCED, MARKERS, REPLY_KEY, REQUEST_KEY, StartFrame};
 
 /// What both ends offer in these tests.
 pub const OUR_IRD: u16 = 16;
@@ -49,6 +50,8 @@ pub struct Terms {
     pub revision: u8,
     /// Whether the peer, and we, ask for CRCs.
     pub crc: (bool, bool),
+    /// Whether the peer, and we, ask for Markers in what we receive.
+    pub markers: (bool, bool),
     /// In the peer-to-peer model. As responder the peer chooses it, and must if it is asked.
     pub indication: Option<Indication>,
     /// SO_RCVBUF of the peer as responder, from before the first SYN: its window never gets large.
@@ -63,6 +66,7 @@ impl Terms {
             family: Family::V4,
             revision,
             crc: (true, true),
+            markers: (false, false),
             indication: we_ask.then_some(Indication::Write),
             receive_buffer: None,
         }
@@ -74,8 +78,10 @@ impl Terms {
             .into_iter()
             .flat_map(|initiator| [1, 2].map(|revision| Self::new(initiator, revision)))
             .flat_map(|terms| {
-                [(true, true), (true, false), (false, true), (false, false)]
-                    .map(|crc| Self { crc, ..terms })
+                let both = [(true, true), (true, false), (false, true), (false, false)];
+                let crcs = both.map(|crc| Self { crc, ..terms });
+                let markers = both[..3].iter().map(|&markers| Self { markers, ..terms });
+                crcs.into_iter().chain(markers.collect::<Vec<_>>())
             });
         let indications = [
             (Initiator::Peer, Indication::Send),
@@ -92,7 +98,7 @@ impl Terms {
 
     /// A start-up frame of the peer's.
     fn frame(&self, private_data: &[u8]) -> StartFrame {
-        let mut flags = if self.crc.0 { CRC } else { 0 };
+        let mut flags = flags(self.crc.0, self.markers.0, 1);
         let mut private_data = private_data.to_vec();
         if self.revision == 2 {
             flags |= ENHANCED;
@@ -115,6 +121,7 @@ impl Terms {
         MpaOptions {
             revision: self.revision,
             crc: self.crc.1,
+            markers: self.markers.1,
             ird: OUR_IRD,
             ord: OUR_ORD,
         }
@@ -190,6 +197,8 @@ impl Bench {
             Initiator::Us => self.we_connect(terms, end, asks, answers),
         };
         peer.crc = terms.crc.0 || terms.crc.1;
+        peer.markers_in = Markers::new(terms.markers.0);
+        peer.markers_out = Markers::new(terms.markers.1);
         match (terms.initiator, terms.indication) {
             (_, None) => {}
             (Initiator::Peer, Some(indication)) => indicate(&mut peer, indication),
@@ -213,6 +222,7 @@ impl Bench {
             let mpa = request.mpa();
             assert_eq!(request.private_data(), asks);
             assert_eq!((mpa.revision, mpa.crc), (terms.revision, terms.crc.0));
+            assert_eq!(mpa.markers, terms.markers.0);
             if terms.revision == 2 {
                 assert_eq!((mpa.ird, mpa.ord), (PEER_IRD, PEER_ORD));
             }
@@ -255,15 +265,16 @@ impl Bench {
     }
 }
 
-fn flags(crc: bool, revision: u8) -> u8 {
-    let crc = if crc { CRC } else { 0 };
+fn flags(crc: bool, markers: bool, revision: u8) -> u8 {
+    let crc = if crc { CRC } else { 0 } | if markers { MARKERS } else { 0 };
     let enhanced = if revision == 2 { ENHANCED } else { 0 };
     crc | enhanced
 }
 
 fn check_request(terms: &Terms, request: &StartFrame, private_data: &[u8]) {
     let (ird, ord, said) = request.split();
-    assert_eq!(request.flags, flags(terms.crc.1, terms.revision));
+    let expected = flags(terms.crc.1, terms.markers.1, terms.revision);
+    assert_eq!(request.flags, expected);
     assert_eq!((request.revision, said), (terms.revision, private_data));
     if terms.revision == 2 {
         assert_eq!((ird & DEPTH, ord & DEPTH), (OUR_IRD, OUR_ORD));
@@ -276,7 +287,8 @@ fn check_reply(terms: &Terms, reply: &StartFrame, private_data: &[u8]) {
     let (ird, ord, said) = reply.split();
     // "If either side asks": the reply's C tells the outcome (RFC 5044 section 7.1.1).
     let crc = terms.crc.0 || terms.crc.1;
-    assert_eq!(reply.flags, flags(crc, terms.revision));
+    let expected = flags(crc, terms.markers.1, terms.revision);
+    assert_eq!(reply.flags, expected);
     assert_eq!((reply.revision, said), (terms.revision, private_data));
     if terms.revision == 2 {
         assert!(ird & DEPTH >= PEER_ORD, "IRD {}", ird & DEPTH);
@@ -294,6 +306,7 @@ fn check_reply(terms: &Terms, reply: &StartFrame, private_data: &[u8]) {
 fn check_agreed(terms: &Terms, agreed: &MpaOptions) {
     let crc = terms.crc.0 || terms.crc.1;
     assert_eq!((agreed.revision, agreed.crc), (terms.revision, crc));
+    assert_eq!(agreed.markers, terms.markers.1);
     if terms.revision == 2 {
         assert!(
             agreed.ord <= PEER_IRD && agreed.ird >= PEER_ORD,

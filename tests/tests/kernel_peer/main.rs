@@ -10,6 +10,7 @@ mod bench;
 mod endings;
 mod exchange;
 mod fragments;
+mod markers;
 mod peer;
 mod startup;
 mod transfer;

@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use rnic_tests::pattern::Pattern;
 use rnic_tests::verbs::LIMIT;
 
+use crate::markers::Markers;
 use crate::wire::{self, Header, ReadRequest, StartFrame};
 
 /// How FPDUs are given to the socket. It has TCP_NODELAY: a write tends to be a segment.
@@ -42,6 +43,9 @@ pub struct Peer {
     reader: BufReader<TcpStream>,
     /// FPDUs carry CRCs.
     pub crc: bool,
+    /// Markers in what it receives, and in what it sends.
+    pub markers_in: Markers,
+    pub markers_out: Markers,
     pub cut: Cut,
     /// The largest ULPDU that it sends.
     pub mulpdu: usize,
@@ -65,6 +69,8 @@ impl Peer {
             stream,
             reader,
             crc: true,
+            markers_in: Markers::default(),
+            markers_out: Markers::default(),
             cut: Cut::Each,
             mulpdu: 1440,
             largest: 1460,
@@ -140,11 +146,13 @@ impl Peer {
 
     /// Gives FPDUs to the socket, cut as [`Self::cut`] says.
     pub fn put(&mut self, fpdus: &[Vec<u8>]) {
+        let (markers, crc) = (&mut self.markers_out, self.crc);
+        let fpdus: Vec<_> = fpdus.iter().map(|fpdu| markers.put(fpdu, crc)).collect();
         match self.cut {
             Cut::Each => fpdus.iter().for_each(|fpdu| self.write(fpdu)),
             Cut::Together => self.write(&fpdus.concat()),
             Cut::CrcApart => {
-                for fpdu in fpdus {
+                for fpdu in &fpdus {
                     let (front, crc) = fpdu.split_at(fpdu.len() - 4);
                     self.write(front);
                     self.write(crc);
@@ -202,29 +210,30 @@ impl Peer {
         wire::fpdu(&header, &request.encode(), self.crc)
     }
 
-    /// The next FPDU; none when the connection ended between two.
+    /// The next FPDU, without Markers; none when the connection ended between two.
     #[track_caller]
     fn fpdu(&mut self) -> Result<Vec<u8>, End> {
-        let mut fpdu = vec![0; 2];
-        match self.reader.read_exact(&mut fpdu) {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Err(End::Fin),
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => return Err(End::Reset),
-            Err(error) => panic!("no FPDU: {error}"),
-        }
-        let length = wire::fpdu_length([fpdu[0], fpdu[1]]);
-        assert!(
-            length <= self.largest,
-            "an FPDU of {length} octets does not fit a segment"
-        );
-        fpdu.resize(length, 0);
-        match self.reader.read_exact(&mut fpdu[2..]) {
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => Err(End::Reset),
-            read => {
-                read.expect("the rest of an FPDU");
-                Ok(fpdu)
+        let (reader, largest) = (&mut self.reader, self.largest);
+        let mut begun = false;
+        let length = |start| {
+            let length = wire::fpdu_length(start);
+            assert!(
+                length <= largest,
+                "an FPDU of {length} octets does not fit a segment"
+            );
+            length
+        };
+        self.markers_in.take(self.crc, length, |octets| {
+            match reader.read_exact(octets) {
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return Err(End::Reset),
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof && !begun => {
+                    return Err(End::Fin);
+                }
+                read => read.expect("an FPDU"),
             }
-        }
+            begun = true;
+            Ok(())
+        })
     }
 
     /// The next message that is more than a repeated indication of a quiet initiator.

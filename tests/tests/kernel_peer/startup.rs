@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use rnic::{ConnectOptions, DisconnectReason, Error, MpaOptions, WorkRequest};
+use rnic::{ConnectOptions, Error, MpaOptions, WorkRequest};
 use rnic_tests::lab::Family;
 use rnic_tests::pattern::Pattern;
 use rnic_tests::verbs::{Endpoint, LIMIT};
@@ -11,7 +11,7 @@ use rnic_tests::verbs::{Endpoint, LIMIT};
 use crate::bench::{Bench, Initiator, Terms};
 use crate::exchange::{ours, theirs};
 use crate::peer::{End, Peer, is_indication};
-use crate::wire::{CRC, ENHANCED, MARKERS, REJECTED, REPLY_KEY, REQUEST_KEY, StartFrame, enhanced};
+use crate::wire::{CRC, ENHANCED, REJECTED, REPLY_KEY, REQUEST_KEY, StartFrame, enhanced};
 
 #[test]
 fn both_roles_agree_with_a_kernel_peer_on_revision_crc_depths_and_indication() {
@@ -110,34 +110,6 @@ fn a_kernel_peers_rejection_reaches_our_program_with_private_data() {
         match answered(&bench, revision, flags | REJECTED, said) {
             Error::Rejected { private_data } => assert_eq!(private_data, b"not today"),
             other => panic!("not rejected: {other}"),
-        }
-    }
-}
-
-#[test]
-fn markers_are_refused_in_both_roles() {
-    let bench = Bench::new("kernel-markers");
-    let end = Endpoint::new(&bench.daemon, 64);
-    let listener = bench.listener(&end, Family::V4);
-    for (revision, flags, words) in [(1, 0, vec![]), (2, ENHANCED, enhanced(8, 4, &[]))] {
-        let mut peer = Peer::new(bench.dial(listener.local_addr()));
-        let request = StartFrame {
-            flags: MARKERS | CRC | flags,
-            revision,
-            private_data: words.clone(),
-        };
-        peer.write(&request.encode(REQUEST_KEY));
-        let reply = peer.start_frame(REPLY_KEY);
-        assert_eq!(reply.flags & (REJECTED | MARKERS), REJECTED);
-        assert_eq!(reply.revision, revision);
-        assert_eq!(peer.take_end(), End::Fin);
-
-        match answered(&bench, revision, MARKERS | CRC | flags, words) {
-            Error::ConnectFailed { reason, message } => {
-                assert_eq!(reason, DisconnectReason::NotMpa);
-                assert!(message.to_lowercase().contains("marker"), "{message}");
-            }
-            other => panic!("markers were taken: {other}"),
         }
     }
 }

@@ -25,7 +25,11 @@ const REMOTE: RemoteMemory = RemoteMemory {
 #[test]
 fn fpdus_arrive_however_the_stream_is_cut() {
     let bench = Bench::new("kernel-cut");
-    for (family, crc) in [(Family::V4, true), (Family::V6, false)] {
+    for (family, crc, markers) in [
+        (Family::V4, true, false),
+        (Family::V6, false, false),
+        (Family::V4, true, true),
+    ] {
         for cut in [
             Cut::Each,
             Cut::Together,
@@ -39,9 +43,12 @@ fn fpdus_arrive_however_the_stream_is_cut() {
                 let terms = Terms {
                     family,
                     crc: (crc, crc),
+                    markers: (markers, markers),
                     ..Terms::new(Initiator::Peer, 2)
                 };
                 let (mut peer, end) = bench.connected(terms, 1 << 17);
+                // A Marker can't point further back.
+                let mulpdu = if markers { mulpdu.min(64_768) } else { mulpdu };
                 (peer.cut, peer.mulpdu) = (cut, mulpdu);
                 let small = mulpdu < 100 || cut == Cut::Pieces(3);
                 let largest = if small { 600 } else { 100_000 };

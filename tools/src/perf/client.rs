@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use rnic::{Access, ConnectOptions, Context, ProtectionDomain, RemoteMemory, WcStatus};
+use rnic::{Access, ConnectOptions, Context, MpaOptions, ProtectionDomain, RemoteMemory, WcStatus};
 use serde::Serialize;
 
 use super::bandwidth::{self, Until};
@@ -41,6 +41,7 @@ pub struct Outcome {
 pub fn run(
     context: &Context,
     remote: SocketAddr,
+    mpa: MpaOptions,
     plan: Plan,
     until: Until,
     patience: Duration,
@@ -66,6 +67,7 @@ pub fn run(
     }
     let options = ConnectOptions {
         private_data: plan.encode(),
+        mpa,
         timeout: patience,
         ..ConnectOptions::default()
     };

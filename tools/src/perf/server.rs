@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use rnic::{
-    Access, ConnectionRequest, Context, Listener, MemoryRegion, ProtectionDomain, WorkRequest,
+    AcceptOptions, Access, ConnectionRequest, Context, Listener, MemoryRegion, MpaOptions,
+    ProtectionDomain, WorkRequest,
 };
 
 use super::control::{self, NOTE, NOTES_IN_FLIGHT, Note, Notes};
@@ -17,6 +18,7 @@ use crate::pattern::Pattern;
 pub fn run(
     context: &Context,
     local: SocketAddr,
+    mpa: MpaOptions,
     once: bool,
     patience: Duration,
     mut told: impl FnMut(String),
@@ -46,7 +48,7 @@ pub fn run(
         };
         let what = format!("{remote}: {:?} of {} octets", plan.operation, plan.size);
         let context = context.clone();
-        let serve = move || serve(&context, request, &plan, patience);
+        let serve = move || serve(&context, request, mpa, &plan, patience);
         if once {
             serve()?;
             told(format!("{what}: done"));
@@ -63,6 +65,7 @@ pub fn run(
 fn serve(
     context: &Context,
     request: ConnectionRequest,
+    mpa: MpaOptions,
     plan: &Plan,
     patience: Duration,
 ) -> Result<(), ToolError> {
@@ -87,7 +90,12 @@ fn serve(
         notes.expect(&end)?;
     }
     let memory = region.remote(0..region.len())?;
-    request.accept(&end.qp, &encode_answer(memory), patience)?;
+    let options = AcceptOptions {
+        private_data: encode_answer(memory),
+        mpa,
+        timeout: patience,
+    };
+    request.accept_with(&end.qp, options)?;
     let verdict = match (plan.figure, inbox) {
         (Figure::Bandwidth, None) => {
             bandwidth::serve_one_sided(&mut end, &mut notes, &region, plan)?

@@ -24,6 +24,8 @@ counters! {
     fpdus_sent
     /// FPDUs whose CRC was wrong (RFC 5044 section 8.2).
     crc_errors
+    /// FPDUs with a Marker that points elsewhere than their start (RFC 5044 section 8).
+    marker_errors
     /// Octets placed into the application's memory.
     octets_placed
     /// Octets taken from the application's memory.

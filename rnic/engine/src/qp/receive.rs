@@ -6,7 +6,9 @@ use rnic_ipc::control::QpState;
 use rnic_ipc::ring::{WorkQueueConsumer, WorkRequest};
 use rnic_ipc::work::{Completion, Sge, WC_SOLICITED, WC_WITH_INVALIDATE, WcStatus, WrOpcode};
 use rnic_proto::ddp::DdpError;
-use rnic_proto::mpa::fpdu;
+use rnic_proto::mpa::MpaError;
+use rnic_proto::mpa::fpdu::{self, Layout, MARKERS_MAX};
+use rnic_proto::mpa::marker::Markers;
 use rnic_proto::rdmap::{Inbound, RdmapError, ReadRequest, SendKind, TerminateError};
 use rnic_proto::{Gather, MessageOffset, Msn, Stag, TaggedOffset};
 
@@ -14,7 +16,11 @@ use super::pending::{Outcome, Ticket};
 use super::send::RTR_TOKEN;
 use super::terminate::{count_refusal, source_error, tagged_error};
 use super::{Qp, QpContext, elements};
+use crate::conn::SLICES_MAX;
 use crate::stag::Sink;
+
+/// Pieces of an FPDU, Markers counted: of those that lie in a few frames of 1500 octets.
+const FEW_PIECES: usize = 16;
 
 /// What a queue pair takes Sends with.
 #[derive(Debug)]
@@ -24,6 +30,10 @@ pub(super) struct ReceiveSide {
     pub request: WorkRequest,
     /// The Send that it is for.
     current: Option<Msn>,
+    /// Markers in what comes.
+    pub markers: Markers,
+    /// Where the next FPDU begins, counted from the first octet behind the start-up.
+    pub at: u64,
 }
 
 impl ReceiveSide {
@@ -32,6 +42,8 @@ impl ReceiveSide {
             ring,
             request: WorkRequest::default(),
             current: None,
+            markers: Markers::Off,
+            at: 0,
         }
     }
 
@@ -43,11 +55,35 @@ impl ReceiveSide {
 
 impl Qp {
     /// Takes in one whole FPDU.
-    pub(super) fn receive_fpdu(&mut self, ctx: &mut QpContext<'_>, fpdu: &Gather<'_>) {
-        let ulpdu = match fpdu::verify(fpdu, self.crc) {
+    pub(super) fn receive_fpdu(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        fpdu: &Gather<'_>,
+        layout: &Layout,
+    ) {
+        // Few FPDUs lie in many pieces or have many Markers: no need to clear room for those.
+        let pieces = fpdu.chunks().count() + layout.markers().count();
+        if pieces <= FEW_PIECES {
+            self.receive_in(ctx, fpdu, layout, &mut [&[][..]; FEW_PIECES]);
+        } else {
+            self.receive_in(ctx, fpdu, layout, &mut [&[][..]; SLICES_MAX + MARKERS_MAX]);
+        }
+    }
+
+    fn receive_in<'a>(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        fpdu: &Gather<'a>,
+        layout: &Layout,
+        room: &mut [&'a [u8]],
+    ) {
+        let ulpdu = match fpdu::verify(fpdu, layout, self.crc, room) {
             Ok(ulpdu) => ulpdu,
             Err(error) => {
-                ctx.counters.crc_errors += 1;
+                match error {
+                    MpaError::MarkerMismatch => ctx.counters.marker_errors += 1,
+                    _ => ctx.counters.crc_errors += 1,
+                }
                 return self.fail(error.into(), None);
             }
         };

@@ -1,12 +1,12 @@
 //! RDMA Read Responses (RFC 5040 sections 5.2.2 and 5.5, rule 20): the answers to the peer's Read
 //! Requests, in the order of their delivery.
 
-use rnic_proto::crc::Crc32c;
 use rnic_proto::rdmap::{ReadRequest, segment};
 use rnic_proto::{Gather, Msn, TaggedOffset};
 
 use super::send::{Failed, Turn};
 use super::terminate::{count_refusal, source_error};
+use super::ulpdu::UlpduBuf;
 use super::{Qp, QpContext};
 
 /// An RDMA Read Request that is being answered.
@@ -51,19 +51,18 @@ impl Qp {
         &mut self,
         ctx: &mut QpContext<'_>,
         response: Response,
-        ulpdu: &mut [u8],
-        crc: &mut Crc32c,
+        ulpdu: &mut UlpduBuf<'_>,
     ) -> Result<(), Failed> {
-        let (header, payload) = ulpdu.split_at_mut(segment::READ_RESPONSE_LEN);
-        let len = payload.len() as u32;
+        let len = (ulpdu.len() - segment::READ_RESPONSE_LEN) as u32;
         let rest = response.rest();
         let last = len >= rest.size;
-        segment::put_read_response(header, rest.sink_stag, rest.sink_to, last);
-        self.update_crc(crc, header);
+        let mut header = [0; segment::READ_RESPONSE_LEN];
+        segment::put_read_response(&mut header, rest.sink_stag, rest.sink_to, last);
+        ulpdu.put(0, &header);
         if len > 0 {
             let (stag, to) = (rest.source_stag, rest.source_to);
             match ctx.stags.remote_read(stag, to, len, self.id.pd) {
-                Ok(source) => self.copy_out(&source, payload, crc)?,
+                Ok(source) => Self::copy_out(&source, ulpdu, header.len(), len as usize)?,
                 Err(error) => {
                     count_refusal(ctx, error);
                     let mut octets = [0; segment::READ_REQUEST_LEN];

@@ -7,14 +7,15 @@ use std::collections::VecDeque;
 use rnic_ipc::control::QpState;
 use rnic_ipc::ring::{WorkQueueConsumer, WorkRequest};
 use rnic_proto::Msn;
-use rnic_proto::crc::Crc32c;
 use rnic_proto::mpa::MpaError;
-use rnic_proto::mpa::fpdu::{self, HEADER_LEN, MULPDU_MIN};
+use rnic_proto::mpa::fpdu::{self, Layout, MULPDU_MIN};
+use rnic_proto::mpa::marker::Markers;
 use rnic_proto::mpa::startup::Rtr;
 use rnic_proto::rdmap::{RdmapError, ReadRequest, segment, terminate};
 
 use super::pending::Pending;
 use super::respond::Response;
+use super::ulpdu::UlpduBuf;
 use super::work::{Kind, Work};
 use super::{CloseKind, Qp, QpContext};
 use crate::stag::Source;
@@ -41,6 +42,10 @@ pub(super) struct SendSide {
     /// The Ready-to-Receive indication, until sent.
     rtr: Option<Rtr>,
     pub ord: u16,
+    /// Markers in what goes.
+    pub markers: Markers,
+    /// Where the next FPDU begins, counted from the first octet behind the start-up.
+    at: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +79,8 @@ impl SendSide {
             may_send: false,
             rtr: None,
             ord: 0,
+            markers: Markers::Off,
+            at: 0,
         }
     }
 
@@ -135,9 +142,7 @@ impl Qp {
     /// write. `mulpdu` is the longest ULPDU, in octets.
     pub fn output_len(&mut self, ctx: &mut QpContext<'_>, mulpdu: usize) -> Option<usize> {
         let next = self.next(ctx)?;
-        Some(fpdu::fpdu_length(
-            self.ulpdu_len(&next, mulpdu.max(MULPDU_MIN)),
-        ))
+        Some(self.layout(&next, mulpdu).len())
     }
 
     /// Writes the next FPDU, whole, to the front of `out`, and gives its length in octets: that of
@@ -153,19 +158,23 @@ impl Qp {
     ) -> Option<usize> {
         loop {
             let next = self.next(ctx)?;
-            let ulpdu_len = self.ulpdu_len(&next, mulpdu.max(MULPDU_MIN));
-            let out = out.get_mut(..fpdu::fpdu_length(ulpdu_len))?;
-            let mut crc = fpdu::begin(out, ulpdu_len);
-            let ulpdu = &mut out[HEADER_LEN..HEADER_LEN + ulpdu_len];
-            let Ok(()) = self.put(ctx, next, ulpdu, &mut crc) else {
+            let layout = self.layout(&next, mulpdu);
+            let out = out.get_mut(..layout.len())?;
+            let Ok(()) = self.put(ctx, next, &mut UlpduBuf::new(out, layout)) else {
                 // What failed is not tried again. Its own error was told if it had one, and then
                 // this one changes nothing; at most a Terminate follows.
                 self.fail(RdmapError::LocalCatastrophic.into(), None);
                 continue;
             };
             ctx.counters.fpdus_sent += 1;
-            return Some(fpdu::finish(out, ulpdu_len, self.crc, Some(crc)));
+            self.send.at += layout.len() as u64;
+            return Some(fpdu::finish(out, &layout, self.crc));
         }
+    }
+
+    fn layout(&self, next: &Next, mulpdu: usize) -> Layout {
+        let ulpdu_len = self.ulpdu_len(next, mulpdu.max(MULPDU_MIN));
+        Layout::new(self.send.markers, self.send.at, ulpdu_len)
     }
 
     fn next(&mut self, ctx: &mut QpContext<'_>) -> Option<Next> {
@@ -230,25 +239,23 @@ impl Qp {
         &mut self,
         ctx: &mut QpContext<'_>,
         next: Next,
-        ulpdu: &mut [u8],
-        crc: &mut Crc32c,
+        ulpdu: &mut UlpduBuf<'_>,
     ) -> Result<(), Failed> {
         match next {
             Next::Terminate => self.put_terminate(ctx, ulpdu),
             Next::Rtr(rtr) => self.put_rtr(rtr, ulpdu)?,
             Next::Work(work) => match work.kind {
                 Kind::Read(request) => self.put_read_request(ctx, &work, &request, ulpdu)?,
-                _ => return self.put_payload_segment(ctx, work, ulpdu, crc),
+                _ => self.put_payload_segment(ctx, work, ulpdu)?,
             },
-            Next::Response(response) => return self.put_response(ctx, response, ulpdu, crc),
+            Next::Response(response) => self.put_response(ctx, response, ulpdu)?,
         }
-        self.update_crc(crc, ulpdu);
         Ok(())
     }
 
-    fn put_terminate(&mut self, ctx: &mut QpContext<'_>, ulpdu: &mut [u8]) {
+    fn put_terminate(&mut self, ctx: &mut QpContext<'_>, ulpdu: &mut UlpduBuf<'_>) {
         if let Some((message, control)) = self.ending.terminate.take() {
-            ulpdu.copy_from_slice(message.octets());
+            ulpdu.put(0, message.octets());
             self.ending.close = Some(CloseKind::AfterTerminateSent { control });
             ctx.counters.terminates_sent += 1;
         }
@@ -262,33 +269,28 @@ impl Qp {
         }
     }
 
-    fn put_rtr(&mut self, rtr: Rtr, ulpdu: &mut [u8]) -> Result<(), Failed> {
+    fn put_rtr(&mut self, rtr: Rtr, ulpdu: &mut UlpduBuf<'_>) -> Result<(), Failed> {
         self.send.rtr = None;
         let stream = self.stream.as_mut().ok_or(Failed)?;
-        if stream.put_rtr(rtr, RTR_TOKEN, ulpdu).is_none() {
+        let mut octets = [0; MULPDU_MIN];
+        let Some(len) = stream.put_rtr(rtr, RTR_TOKEN, &mut octets) else {
             self.fail(MpaError::NoMatchingRtr.into(), None);
             return Err(Failed);
-        }
+        };
+        ulpdu.put(0, &octets[..len]);
         Ok(())
     }
 
-    /// Copies octets of the application into a segment.
+    /// Copies `len` octets of the application to the ULPDU's octets from `from` on.
     pub(super) fn copy_out(
-        &self,
         source: &Source<'_>,
-        payload: &mut [u8],
-        crc: &mut Crc32c,
+        ulpdu: &mut UlpduBuf<'_>,
+        from: usize,
+        len: usize,
     ) -> Result<(), Failed> {
-        source.read(0, payload).map_err(|_| Failed)?;
-        // Of the copy: the application may change its memory meanwhile.
-        self.update_crc(crc, payload);
-        Ok(())
-    }
-
-    pub(super) fn update_crc(&self, crc: &mut Crc32c, octets: &[u8]) {
-        if self.crc {
-            crc.update(octets);
-        }
+        ulpdu.fill(from, len, |at, place| {
+            source.read(at as u64, place).map_err(|_| Failed)
+        })
     }
 
     /// A message is out: the other one's turn.

@@ -14,6 +14,7 @@ use rnic_ipc::control::Access;
 use rnic_ipc::ring::{CqConsumer, CqProducer, QpMemory, WorkQueueProducer, WorkRequest};
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::work::{Completion, Sge, WR_SIGNALED, WcStatus, WrOpcode};
+use rnic_proto::mpa::marker::{MARKER_LEN, MARKER_SPACING, Markers};
 use rnic_proto::mpa::startup::{Revision, Rtr};
 use rnic_proto::rdmap::TerminateError;
 use rnic_proto::{Stag, TaggedOffset};
@@ -212,7 +213,7 @@ impl End {
     }
 
     fn produce(&mut self, mulpdu: usize) -> Option<Vec<u8>> {
-        let mut out = vec![0xee; mulpdu + 10];
+        let mut out = vec![0xee; mulpdu + 10 + MARKER_LEN * mulpdu.div_ceil(MARKER_SPACING)];
         let announced = self.with_ctx(|qp, ctx| qp.output_len(ctx, mulpdu));
         let len = self.with_ctx(|qp, ctx| qp.produce(ctx, mulpdu, &mut out));
         if self.qp.state() == QpState::Rts {
@@ -287,6 +288,8 @@ fn negotiated(rtr: Option<Rtr>) -> Negotiated {
     Negotiated {
         revision: Revision::Two,
         crc: true,
+        markers_in: Markers::Off,
+        markers_out: Markers::Off,
         ird: 4,
         ord: 4,
         rtr,

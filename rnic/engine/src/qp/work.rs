@@ -3,12 +3,12 @@
 //! segment, because the client may take its regions away at any time.
 
 use rnic_ipc::work::{WR_SIGNALED, WR_SOLICITED, WcStatus, WrOpcode};
-use rnic_proto::crc::Crc32c;
 use rnic_proto::rdmap::{ReadRequest, SendKind, segment};
 use rnic_proto::{MessageOffset, Msn, Qn, Stag, TaggedOffset};
 
 use super::pending::{Entry, Outcome, Ticket};
 use super::send::{Failed, Turn};
+use super::ulpdu::UlpduBuf;
 use super::{Qp, QpContext, elements};
 
 /// A work request that passed the checks.
@@ -138,11 +138,13 @@ impl Qp {
         ctx: &mut QpContext<'_>,
         work: &Work,
         request: &ReadRequest,
-        ulpdu: &mut [u8],
+        ulpdu: &mut UlpduBuf<'_>,
     ) -> Result<(), Failed> {
         let stream = self.stream.as_mut().ok_or(Failed)?;
         let msn = stream.begin_read(work.ticket.0, request).ok_or(Failed)?;
-        segment::put_read_request(ulpdu, msn, request);
+        let mut octets = [0; segment::READ_REQUEST_LEN];
+        segment::put_read_request(&mut octets, msn, request);
+        ulpdu.put(0, &octets);
         self.name_message(work.ticket, Qn::READ_REQUEST, msn);
         ctx.counters.read_requests_sent += 1;
         self.message_done(Turn::Work);
@@ -155,16 +157,16 @@ impl Qp {
         &mut self,
         ctx: &mut QpContext<'_>,
         mut work: Work,
-        ulpdu: &mut [u8],
-        crc: &mut Crc32c,
+        ulpdu: &mut UlpduBuf<'_>,
     ) -> Result<(), Failed> {
         let header_len = match work.kind {
             Kind::Send { .. } => segment::SEND_LEN,
             _ => segment::WRITE_LEN,
         };
-        let (header, payload) = ulpdu.split_at_mut(header_len);
+        let mut header = [0; segment::SEND_LEN];
+        let header = &mut header[..header_len];
         // No longer than the ULPDU, whose length is 16 bits.
-        let len = payload.len() as u32;
+        let len = (ulpdu.len() - header_len) as u32;
         let last = work.sent.saturating_add(len) >= work.total;
         match &mut work.kind {
             Kind::Send {
@@ -189,8 +191,8 @@ impl Qp {
             }
             Kind::Read(_) => return Err(Failed),
         }
-        self.update_crc(crc, header);
-        if self.gather(ctx, work.sent, payload, crc).is_err() {
+        ulpdu.put(0, header);
+        if self.gather(ctx, work.sent, ulpdu, header_len).is_err() {
             self.fail_work(ctx, work.ticket, WcStatus::LocalProtection);
             return Err(Failed);
         }
@@ -218,23 +220,22 @@ impl Qp {
         Ok(())
     }
 
-    /// Copies the work request's octets from `offset` on into `payload`.
+    /// Copies the work request's octets from `offset` on to the ULPDU's from `from` on.
     fn gather(
         &self,
         ctx: &QpContext<'_>,
         offset: u32,
-        payload: &mut [u8],
-        crc: &mut Crc32c,
+        ulpdu: &mut UlpduBuf<'_>,
+        from: usize,
     ) -> Result<(), Failed> {
         let sges = self.send.request.sges();
-        let mut rest = payload;
-        for sge in elements::pieces(sges, u64::from(offset), rest.len() as u32) {
+        let mut at = from;
+        for sge in elements::pieces(sges, u64::from(offset), (ulpdu.len() - from) as u32) {
             let source = ctx.stags.local_read(&sge, self.id.pd).map_err(|_| Failed)?;
-            let (now, later) = rest.split_at_mut(sge.length as usize);
-            self.copy_out(&source, now, crc)?;
-            rest = later;
+            Self::copy_out(&source, ulpdu, at, sge.length as usize)?;
+            at += sge.length as usize;
         }
-        debug_assert!(rest.is_empty(), "the total is the sum of the elements");
+        debug_assert!(at == ulpdu.len(), "the total is the sum of the elements");
         Ok(())
     }
 

@@ -302,6 +302,7 @@ impl<P: Port> Shard<P> {
         let (listener, remote) = (*listener, conn.tuple.remote);
         let options = ResponderOptions {
             crc: mpa.crc,
+            markers: mpa.markers,
             depths: depths(mpa),
             rtr: RtrSet::ALL,
         };

@@ -2,7 +2,6 @@
 
 use rnic_ipc::control::DisconnectReason;
 use rnic_ipc::id::{ClientId, QpNum};
-use rnic_proto::mpa::fpdu::{self, Markers};
 use rnic_xsk::Port;
 use userspace_tcp::{ConnId, Outgoing, checksum};
 
@@ -92,7 +91,7 @@ impl<P: Port> Shard<P> {
         let queued = self.stack.queued_segments(id);
         for sent in 0..FPDUS_PER_TURN {
             // Each may be the one that probes the path with another size (RFC 8899).
-            let mulpdu = fpdu::mulpdu(self.stack.mss(id), Markers::Off);
+            let mulpdu = slot.qp.mulpdu(self.stack.mss(id));
             let mut context = self.tables.context();
             let Some(len) = slot.qp.output_len(&mut context, mulpdu) else {
                 return (sent, Turn::Done);

@@ -3,12 +3,14 @@
 
 use rnic_ipc::control::{DisconnectReason, Event, MpaOptions};
 use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
+use rnic_proto::mpa::MpaError;
+use rnic_proto::mpa::fpdu::{self, Layout};
+use rnic_proto::mpa::marker::{MARKER_LEN, Markers};
 use rnic_proto::mpa::startup::frame::FrameKind;
 use rnic_proto::mpa::startup::{
     InitiatorOptions, InitiatorProgress, Negotiated, ReadDepths, ResponderProgress, Revision,
     RtrSet, StartupError,
 };
-use rnic_proto::mpa::{MpaError, fpdu};
 use rnic_proto::rdmap::{TerminateError, TerminateMessage, terminate};
 use rnic_xsk::Port;
 use userspace_tcp::{ConnId, Outgoing, checksum};
@@ -58,6 +60,7 @@ pub(super) fn initiator_options(mpa: &MpaOptions) -> Result<InitiatorOptions, St
     Ok(InitiatorOptions {
         revision,
         crc: mpa.crc,
+        markers: mpa.markers,
         depths: depths(mpa),
         peer_to_peer,
     })
@@ -75,6 +78,7 @@ pub(super) fn agreed(negotiated: &Negotiated) -> MpaOptions {
     MpaOptions {
         revision: negotiated.revision.number(),
         crc: negotiated.crc,
+        markers: negotiated.markers_in.are_on(),
         ird: negotiated.ird,
         ord: negotiated.ord,
     }
@@ -305,36 +309,40 @@ impl<P: Port> Shard<P> {
         };
         let remote = conn.tuple.remote;
         log::debug!("MPA start-up with {remote}: {error}");
-        if error.wants_reject()
-            && let Phase::AwaitRequest {
-                listener,
-                responder,
-            } = &conn.phase
-            && let Ok(reply) = responder.reject(&[])
-        {
-            let listener = *listener;
-            self.counters.startup_failed += 1;
-            return self.send_reject(id, listener, reply.octets());
-        }
         let message = format!("MPA start-up with {remote}: {error}");
-        if let (Phase::Requesting { qp, .. }, Some(error)) = (&conn.phase, error.wants_terminate())
+        if let (Phase::Requesting { qp, initiator }, Some(error)) =
+            (&conn.phase, error.wants_terminate())
         {
-            let qp = *qp;
-            return self.terminate_startup(id, qp, error, message);
+            let (qp, markers) = (*qp, initiator.markers_out());
+            return self.terminate_startup(id, qp, markers, error, message);
         }
         self.abort(id, DisconnectReason::NotMpa, Some(message));
     }
 
     /// Tells a responder why its Reply is not good enough (RFC 6581 section 9), and lets the
     /// connection go.
-    fn terminate_startup(&mut self, id: ConnId, qp: QpNum, error: MpaError, message: String) {
+    fn terminate_startup(
+        &mut self,
+        id: ConnId,
+        qp: QpNum,
+        markers: Markers,
+        error: MpaError,
+        message: String,
+    ) {
         let error = TerminateError::from(error);
         let terminate = TerminateMessage::new(error, None);
         let ulpdu = terminate.octets();
-        let mut octets = [0; fpdu::fpdu_length(terminate::ULPDU_LEN_MAX)];
-        octets[fpdu::HEADER_LEN..][..ulpdu.len()].copy_from_slice(ulpdu);
+        let mut octets = [0; fpdu::fpdu_length(terminate::ULPDU_LEN_MAX) + MARKER_LEN];
+        // The first FPDU of this direction.
+        let layout = Layout::new(markers, 0, ulpdu.len());
+        let mut rest = ulpdu;
+        for span in layout.ulpdu(0, ulpdu.len()) {
+            let (part, behind) = rest.split_at(span.len());
+            octets[span].copy_from_slice(part);
+            rest = behind;
+        }
         // A right CRC is right also where none is checked.
-        let len = fpdu::finish(&mut octets, ulpdu.len(), true, None);
+        let len = fpdu::finish(&mut octets, &layout, true);
         let sent = self.send_startup(id, &octets[..len]);
         self.counters.startup_failed += 1;
         self.let_go(id, sent);
@@ -412,6 +420,7 @@ fn feed(phase: &mut Phase, slices: &[&[u8]]) -> Outcome {
                     Ok(ResponderProgress::Request {
                         revision,
                         crc_wanted,
+                        markers_wanted,
                         peer,
                         private_data,
                         ..
@@ -420,6 +429,7 @@ fn feed(phase: &mut Phase, slices: &[&[u8]]) -> Outcome {
                         let mpa = MpaOptions {
                             revision: revision.number(),
                             crc: crc_wanted,
+                            markers: markers_wanted,
                             ird: peer.ird,
                             ord: peer.ord,
                         };

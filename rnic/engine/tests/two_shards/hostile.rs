@@ -237,17 +237,6 @@ fn octets_before_the_reply_end_the_request() {
 }
 
 #[test]
-fn a_peer_that_wants_markers_is_rejected() {
-    let mut duel = Duel::new(SideConfig::default());
-    duel.side.listen(4, duel.now);
-    duel.connect();
-    duel.send(&request(0x80, b""), 1448);
-    assert!(duel.received.starts_with(b"MPA ID Rep Frame"));
-    assert_eq!(duel.received[16] & 0x20, 0x20, "the R flag");
-    assert!(duel.side.client_events().next().is_none());
-}
-
-#[test]
 fn silence_in_the_startup_does_not_hold_a_connection() {
     let mut duel = Duel::new(SideConfig::default());
     duel.side.listen(4, duel.now);

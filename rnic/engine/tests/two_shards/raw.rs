@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rnic_net::{Path, Payload};
-use rnic_proto::mpa::fpdu;
+use rnic_proto::mpa::fpdu::{self, Layout};
+use rnic_proto::mpa::marker::Markers;
 use userspace_tcp::{
     Config, ConnId, ConnOptions, Ecn, Event, FourTuple, Instant, Outgoing, Segment, Stack,
     TcpHeader, Transmit, checksum,
@@ -246,9 +247,10 @@ pub fn write_fpdu(stag: u32, to: u64, payload: &[u8]) -> Vec<u8> {
     ulpdu.extend_from_slice(&stag.to_be_bytes());
     ulpdu.extend_from_slice(&to.to_be_bytes());
     ulpdu.extend_from_slice(payload);
-    let mut out = vec![0; fpdu::fpdu_length(ulpdu.len())];
+    let layout = Layout::new(Markers::Off, 0, ulpdu.len());
+    let mut out = vec![0; layout.len()];
     out[2..2 + ulpdu.len()].copy_from_slice(&ulpdu);
-    let len = fpdu::finish(&mut out, ulpdu.len(), true, None);
+    let len = fpdu::finish(&mut out, &layout, true);
     assert_eq!(len, out.len());
     out
 }

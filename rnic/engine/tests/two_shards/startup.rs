@@ -29,12 +29,14 @@ fn both_revisions_carry_private_data_and_agree_on_depths() {
         let ours = MpaOptions {
             revision,
             crc: true,
+            markers: true,
             ird: 4,
             ord: 8,
         };
         let theirs = MpaOptions {
             revision: 2,
             crc: false,
+            markers: false,
             ird: 6,
             ord: 3,
         };
@@ -54,6 +56,10 @@ fn both_revisions_carry_private_data_and_agree_on_depths() {
         assert_eq!(data_a, b"welcome");
         assert!(data_b.is_empty());
         assert!(mpa_a.crc && mpa_b.crc, "one side asked for CRCs");
+        assert!(
+            mpa_a.markers && !mpa_b.markers,
+            "one side asked for Markers"
+        );
         if revision == 2 {
             assert_eq!((mpa_a.ord, mpa_b.ird), (6, 6));
             assert_eq!((mpa_a.ird, mpa_b.ord), (3, 3));

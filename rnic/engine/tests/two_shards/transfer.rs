@@ -93,6 +93,15 @@ fn every_operation_of_every_size_arrives() {
 }
 
 #[test]
+fn every_operation_of_every_size_arrives_with_markers() {
+    for markers in [[true, false], [false, true], [true, true]] {
+        let mut world = World::new(1, Impairment::NONE);
+        world.markers = markers;
+        every_size(world);
+    }
+}
+
+#[test]
 fn every_operation_arrives_over_ipv6() {
     let (a, b) = (SideConfig::default(), SideConfig::default());
     every_size(World::with(1, Impairment::NONE, a, b, true));
@@ -117,7 +126,9 @@ fn every_operation_arrives_without_tcp_options() {
 fn loss_reordering_duplication_and_corruption_change_nothing() {
     for seed in seeds(3) {
         println!("seed {seed}");
-        let mut world = every_size(World::new(seed, Impairment::ROUGH));
+        let mut world = World::new(seed, Impairment::ROUGH);
+        world.markers = [seed & 1 == 1, seed & 2 == 2];
+        let mut world = every_size(world);
         assert!(
             world.a.counter("tcp_retransmits") > 0,
             "the link was not rough at all"
@@ -181,7 +192,9 @@ fn random_settings_and_work_leave_both_memories_as_expected() {
         let v6 = random.chance(500);
         println!("seed {seed}");
         let [a, b] = sides;
-        work_at_random(seed, World::with(seed, impairment, a, b, v6));
+        let mut world = World::with(seed, impairment, a, b, v6);
+        world.markers = [random.chance(500), random.chance(500)];
+        work_at_random(seed, world);
     }
 }
 

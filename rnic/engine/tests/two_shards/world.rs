@@ -17,6 +17,8 @@ pub struct World {
     pub a_to_b: Link,
     pub b_to_a: Link,
     pub now: Instant,
+    /// Whether a, and whether b, asks for Markers in what it receives.
+    pub markers: [bool; 2],
     next_port: u16,
 }
 
@@ -48,6 +50,7 @@ impl World {
             a_to_b: Link::new(seed * 2, impairment),
             b_to_a: Link::new(seed * 2 + 1, impairment),
             now: Instant::from_nanos(1_000_000),
+            markers: [false; 2],
             next_port: 40_000,
         }
     }
@@ -111,7 +114,11 @@ impl World {
 
     /// Connects a new queue pair of `a` to a new one of `b`, which listens already or does now.
     pub fn connect(&mut self) -> (QpNum, QpNum) {
-        self.connect_as(MpaOptions::default(), MpaOptions::default())
+        let [ours, theirs] = self.markers.map(|markers| MpaOptions {
+            markers,
+            ..MpaOptions::default()
+        });
+        self.connect_as(ours, theirs)
     }
 
     pub fn connect_as(&mut self, ours: MpaOptions, theirs: MpaOptions) -> (QpNum, QpNum) {

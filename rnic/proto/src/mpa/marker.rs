@@ -56,7 +56,7 @@ impl Markers {
 
 /// The Marker whose FPDU's ULPDU_Length field begins `back` octets before it; 0: right behind it.
 pub const fn marker(back: usize) -> [u8; MARKER_LEN] {
-    // No FPDU is so long that the way back through it needs more than 16 bits.
+    // No ULPDU of at most `MULPDU_MAX` makes an FPDU in which the way back needs more than 16 bits.
     let [high, low] = (back as u16).to_be_bytes();
     [0, 0, high, low]
 }

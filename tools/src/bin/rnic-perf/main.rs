@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use rnic_tools::door::Door;
 use rnic_tools::endpoint::ToolError;
+use rnic_tools::mpa::Mpa;
 use rnic_tools::perf::bandwidth::Until;
 use rnic_tools::perf::plan::{DEPTH_MAX, Figure, Operation, Plan};
 use rnic_tools::perf::{client, server};
@@ -35,6 +36,8 @@ enum Role {
 struct Server {
     #[command(flatten)]
     door: Door,
+    #[command(flatten)]
+    mpa: Mpa,
     /// Address and port to listen on.
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: SocketAddr,
@@ -50,6 +53,8 @@ struct Server {
 struct Client {
     #[command(flatten)]
     door: Door,
+    #[command(flatten)]
+    mpa: Mpa,
     /// The server's address and port.
     #[arg(long, value_name = "ADDRESS:PORT")]
     connect: SocketAddr,
@@ -112,6 +117,7 @@ fn serve(options: &Server) -> Result<(), ToolError> {
     server::run(
         &context,
         options.listen,
+        options.mpa.options(),
         options.once,
         options.timeout,
         told,
@@ -130,6 +136,7 @@ fn measure(options: &Client) -> Result<(), ToolError> {
     let outcome = client::run(
         &context,
         options.connect,
+        options.mpa.options(),
         plan,
         until,
         options.timeout,

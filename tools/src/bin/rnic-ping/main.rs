@@ -8,9 +8,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use rnic::{ConnectOptions, ConnectionRequest, Context, Listener};
+use rnic::{AcceptOptions, ConnectOptions, ConnectionRequest, Context, Listener};
 use rnic_tools::door::Door;
 use rnic_tools::endpoint::ToolError;
+use rnic_tools::mpa::Mpa;
 use rnic_tools::ping;
 use rnic_tools::report::{Latency, Samples};
 use rnic_tools::size;
@@ -36,6 +37,8 @@ enum Role {
 struct Server {
     #[command(flatten)]
     door: Door,
+    #[command(flatten)]
+    mpa: Mpa,
     /// Address and port to listen on.
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: SocketAddr,
@@ -51,6 +54,8 @@ struct Server {
 struct Client {
     #[command(flatten)]
     door: Door,
+    #[command(flatten)]
+    mpa: Mpa,
     /// The server's address and port.
     #[arg(long, value_name = "ADDRESS:PORT")]
     connect: SocketAddr,
@@ -106,7 +111,7 @@ fn serve(options: &Server) -> Result<(), ToolError> {
             request => request?,
         };
         let remote = request.remote();
-        match serve_one(&context, request, options.timeout) {
+        match serve_one(&context, request, options) {
             Ok(rounds) => println!("{remote}: {rounds} rounds"),
             Err(error) if options.persistent => log::warn!("{remote}: {error}"),
             Err(error) => return Err(error),
@@ -120,10 +125,15 @@ fn serve(options: &Server) -> Result<(), ToolError> {
 fn serve_one(
     context: &Context,
     request: ConnectionRequest,
-    patience: Duration,
+    options: &Server,
 ) -> Result<u64, ToolError> {
-    let mut server = ping::Server::new(context, patience)?;
-    request.accept(server.queue_pair(), &[], patience)?;
+    let mut server = ping::Server::new(context, options.timeout)?;
+    let accept = AcceptOptions {
+        mpa: options.mpa.options(),
+        timeout: options.timeout,
+        ..AcceptOptions::default()
+    };
+    request.accept_with(server.queue_pair(), accept)?;
     server.serve()
 }
 
@@ -131,6 +141,7 @@ fn ping(options: &Client) -> Result<(), ToolError> {
     let context = options.door.open()?;
     let mut client = ping::Client::new(&context, options.size, options.timeout)?;
     let connect = ConnectOptions {
+        mpa: options.mpa.options(),
         timeout: options.timeout,
         ..ConnectOptions::default()
     };

@@ -3,7 +3,8 @@
 use rnic_proto::ddp::DdpError;
 use rnic_proto::ddp::header::{Tagged, Untagged};
 use rnic_proto::mpa::MpaError;
-use rnic_proto::mpa::fpdu::{FPDU_LEN_MAX, fpdu_length};
+use rnic_proto::mpa::fpdu::Layout;
+use rnic_proto::mpa::marker::Markers;
 use rnic_proto::rdmap::{Opcode, RdmapError, ReadRequest, SendKind};
 use rnic_proto::{MessageOffset, Msn, Qn};
 
@@ -17,10 +18,11 @@ const SEND: Opcode = Opcode::Send(SendKind {
 
 fn fpdu(header: &[u8], payload: &[u8]) -> Vec<u8> {
     let ulpdu_len = header.len() + payload.len();
-    let mut out = vec![0; fpdu_length(ulpdu_len)];
+    let layout = Layout::new(Markers::Off, 0, ulpdu_len);
+    let mut out = vec![0; layout.len()];
     out[2..2 + header.len()].copy_from_slice(header);
     out[2 + header.len()..2 + ulpdu_len].copy_from_slice(payload);
-    fpdu::finish(&mut out, ulpdu_len, true, None);
+    fpdu::finish(&mut out, &layout, true);
     out
 }
 
@@ -241,14 +243,6 @@ fn after_an_error_everything_is_used_and_nothing_done() {
     assert!(b.stream.is_empty());
     assert_eq!(b.read(SINK, 8), [0; 8]);
     assert_eq!(b.counters.fpdus_received, 1);
-}
-
-#[test]
-fn an_fpdu_tells_its_length_from_two_octets_on() {
-    assert_eq!(Qp::fpdu_len(&[]), None);
-    assert_eq!(Qp::fpdu_len(&[&[0]]), None);
-    assert_eq!(Qp::fpdu_len(&[&[0], &[14]]), Some(20));
-    assert_eq!(Qp::fpdu_len(&[&[0xff, 0xff, 1]]), Some(FPDU_LEN_MAX));
 }
 
 #[test]

@@ -133,7 +133,14 @@ fn post_receive(model: &mut Model, rng: &mut Rng) -> Option<()> {
 fn program(seed: u64) {
     let rng = &mut Rng(seed);
     let (mut a, mut b) = (Model::new(rng), Model::new(rng));
-    open(&mut a.end, &mut b.end, &negotiated(Some(Rtr::Read)));
+    // The same in both directions: each end is opened with the same terms.
+    let markers = Markers::when(rng.below(2) == 1);
+    let terms = Negotiated {
+        markers_in: markers,
+        markers_out: markers,
+        ..negotiated(Some(Rtr::Read))
+    };
+    open(&mut a.end, &mut b.end, &terms);
     let mut completed = [[0u64; 2]; 2];
     let mut quiet = 0;
     // A few idle rounds show that nothing is left: each may take in no octet by chance.

@@ -9,7 +9,7 @@ use crate::mpa::MpaError;
 /// A start-up that can't go on.
 ///
 /// The peer's faults end in a close of the TCP connection (RFC 5044 section 7.1.2), with exceptions
-/// that [`StartupError::wants_reject`] and [`StartupError::wants_terminate`] name. The variants
+/// that [`StartupError::wants_terminate`] names. The variants
 /// from [`StartupError::PrivateDataTooLong`] on are the local application's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum StartupError {

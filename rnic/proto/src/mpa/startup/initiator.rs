@@ -32,6 +32,7 @@ pub struct Initiator {
     options: InitiatorOptions,
     request: StartupFrame,
     reply: Collector,
+    markers_out: Markers,
 }
 
 /// What came of the octets so far.
@@ -91,12 +92,19 @@ impl Initiator {
             options,
             request,
             reply: Collector::new(FrameKind::Reply),
+            markers_out: Markers::Off,
         })
     }
 
     /// The frame to send first.
     pub fn request(&self) -> &StartupFrame {
         &self.request
+    }
+
+    /// Markers in what this side sends, also in the Terminate that tells why a Reply is not good
+    /// enough; known when the Reply is whole.
+    pub fn markers_out(&self) -> Markers {
+        self.markers_out
     }
 
     /// Takes the connection's next octets. After [`InitiatorProgress::Accepted`],
@@ -108,6 +116,7 @@ impl Initiator {
         let Collected {
             header, consumed, ..
         } = reply;
+        self.markers_out = Markers::when(header.markers);
         let peer = header.enhanced.map(|enhanced| enhanced.depths);
         if header.rejected {
             let private_data = self.reply.private_data(&reply);
@@ -152,7 +161,7 @@ impl Initiator {
             revision: reply.revision,
             crc: self.options.crc || reply.crc,
             markers_in: Markers::when(self.options.markers),
-            markers_out: Markers::when(reply.markers),
+            markers_out: self.markers_out,
             ird: depths.ird,
             ord: depths.ord,
             rtr,

@@ -1,0 +1,26 @@
+//! What a tool asks of its peer in the MPA start-up.
+
+use clap::Args;
+use rnic::MpaOptions;
+
+/// The options that say so; each end has its own.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Mpa {
+    /// Ask for MPA Markers in what the peer sends, so that it can be placed out of order.
+    #[arg(long)]
+    markers: bool,
+    /// Ask for no CRCs; they are left out only when neither end asks for them.
+    #[arg(long)]
+    no_crc: bool,
+}
+
+impl Mpa {
+    /// The same as the library has it.
+    pub fn options(self) -> MpaOptions {
+        MpaOptions {
+            markers: self.markers,
+            crc: !self.no_crc,
+            ..MpaOptions::default()
+        }
+    }
+}
