@@ -2,12 +2,16 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use rnic::{ConnectOptions, DisconnectReason, Error};
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{Family, Host, Lab, LinkOptions, Routers};
+use rnic_tests::tool;
 use rnic_tests::verbs::Endpoint;
+use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto};
+use userspace_tcp::checksum;
 
 const PORT: u16 = 18515;
 
@@ -15,6 +19,7 @@ const PORT: u16 = 18515;
 struct Far {
     daemon_a: Daemon,
     daemon_b: Daemon,
+    a: Host,
     b: Host,
     routers: Routers,
     _lab: Lab,
@@ -29,6 +34,7 @@ impl Far {
         Self {
             daemon_a,
             daemon_b,
+            a,
             b,
             routers,
             _lab: lab,
@@ -57,4 +63,90 @@ fn a_connection_that_a_router_prohibits_is_refused_at_once() {
     assert_eq!(far.daemon_a.counter("icmp_ignored"), 0);
     assert!(far.daemon_a.counter("steering_icmp_taken") >= 2);
     assert!(far.daemon_b.counter("established") == 0);
+}
+
+/// A "packet too big" that quotes a segment of this connection, for a raw socket to send.
+fn forged(from: SocketAddr, to: SocketAddr, seq: u32) -> Vec<u8> {
+    let mut quoted = match (from.ip(), to.ip()) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let mut ip = vec![0x45, 0, 5, 0xdc, 0, 0, 0x40, 0, 64, 6, 0, 0];
+            ip.extend(from.octets());
+            ip.extend(to.octets());
+            ip
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            let mut ip = vec![0x60, 0, 0, 0, 5, 0xb4, 6, 64];
+            ip.extend(from.octets());
+            ip.extend(to.octets());
+            ip
+        }
+        _ => unreachable!("both are of one family"),
+    };
+    quoted.extend(from.port().to_be_bytes());
+    quoted.extend(to.port().to_be_bytes());
+    quoted.extend(seq.to_be_bytes());
+    // An MTU of 600. The kernel writes the checksum of ICMPv6.
+    let kind = if from.is_ipv4() { [3, 4] } else { [2, 0] };
+    let mut message = [&kind[..], &[0, 0, 0, 0, 2, 0x58], &quoted].concat();
+    if from.is_ipv4() {
+        let sum = checksum::fold(checksum::sum(&message)).to_be_bytes();
+        message[2..4].copy_from_slice(&sum);
+    }
+    message
+}
+
+#[test]
+fn a_flood_of_forged_icmp_errors_does_nothing() {
+    for family in Family::ALL {
+        let far = Far::new("flood");
+        let at = far.b.address(family, PORT);
+        let _server = tool::server(&far.daemon_b, "rnic-perf", at, &[]);
+        let more = [
+            "--op",
+            "read",
+            "--size",
+            "65536",
+            "--depth",
+            "8",
+            "--duration",
+            "5",
+            "--verify",
+        ];
+        let client = tool::client(&far.daemon_a, "rnic-perf", at, &more).spawn();
+        let from = far.a.address(family, 0);
+        let flood = move || {
+            let (family, protocol) = match family {
+                Family::V4 => (AddressFamily::INET, ipproto::ICMP),
+                Family::V6 => (AddressFamily::INET6, ipproto::ICMPV6),
+            };
+            let socket = rustix::net::socket(family, SocketType::RAW, Some(protocol)).unwrap();
+            let (start, mut sent) = (Instant::now(), 0_u32);
+            while start.elapsed() < Duration::from_secs(3) {
+                // Every port and a different sequence number each time: no guess is right.
+                let to = SocketAddr::new(from.ip(), sent as u16 | 0x8000);
+                let message = forged(at, to, sent.wrapping_mul(0x9e37_79b9));
+                let victim = SocketAddr::new(at.ip(), 0);
+                let went = rustix::net::sendto(&socket, &message, SendFlags::empty(), &victim);
+                sent += u32::from(went.is_ok());
+            }
+            sent
+        };
+        let sent = far.a.namespace.start_thread(flood).join().unwrap();
+        let done = client.finish(Duration::from_secs(60)).success();
+        let octets = tool::report(&done)["verified_octets"].as_u64();
+        assert!(octets >= Some(1 << 20), "{family:?}: {octets:?}");
+        let [taken, received, errors, ignored, changes] = [
+            "steering_icmp_taken",
+            "icmp_received",
+            "icmp_errors",
+            "icmp_ignored",
+            "mss_changes",
+        ]
+        .map(|name| far.daemon_b.counter(name));
+        println!("{family:?}: {sent} sent, {taken} taken, {received} read, {errors} errors");
+        assert!(sent > 10_000, "the flood was a trickle of {sent}");
+        // 16 every 5 ms, and the kernel drops what a full queue has no room for.
+        assert!(received > 0 && received < 8 * 3200, "{received} of {sent}");
+        assert_eq!((errors, ignored, changes), (received, received, 0));
+    }
 }
