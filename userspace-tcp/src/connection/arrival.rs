@@ -60,8 +60,13 @@ impl<B> Connection<B> {
             return;
         }
         if flags.syn() {
-            // RFC 5961 section 4.2.
-            self.challenge(env);
+            if self.half_open_of().is_some() {
+                // Back to LISTEN: the peer opens anew.
+                self.die(env, None);
+            } else {
+                // RFC 5961 section 4.2.
+                self.challenge(env);
+            }
             return;
         }
         if !flags.ack() {

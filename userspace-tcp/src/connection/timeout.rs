@@ -120,7 +120,9 @@ impl<B> Connection<B> {
     }
 
     fn arm_persist(&mut self, now: Instant, config: &Config) {
-        self.timer = Timer::Persist(now + self.rtt.backed_off(self.probes, config));
+        let at = now + self.rtt.backed_off(self.probes, config);
+        let give_up_at = self.gives_up_at(config).unwrap_or(at);
+        self.timer = Timer::Persist(at.min(give_up_at).max(now));
     }
 
     fn on_retransmission_timeout(&mut self, env: &mut Env<'_, B>) {

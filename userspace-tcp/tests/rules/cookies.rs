@@ -129,7 +129,7 @@ fn a_forged_or_stale_cookie_is_answered_by_a_reset() {
     assert_eq!(script.one().flags, Flags::RST);
     assert_eq!(cookies(&script), [1, 0, 2]);
     script.wait(128 * SEC);
-    script.out();
+    script.out_to_anybody();
     script.give(ACK, 1, 1, 0);
     assert_eq!(script.one().flags, Flags::RST);
     assert_eq!(script.events(), []);
