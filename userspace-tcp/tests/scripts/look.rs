@@ -17,7 +17,7 @@ pub enum Seen {
 }
 
 /// Every name that a script may ask for. `iss` is known to the machine, not to the stack.
-pub const NAMES: [&str; 43] = [
+pub const NAMES: [&str; 45] = [
     "state",
     "idle",
     "mss",
@@ -44,6 +44,8 @@ pub const NAMES: [&str; 43] = [
     "ranges_full",
     "paws_dropped",
     "challenges",
+    "keepalives",
+    "urgent_to",
     "backlog_full",
     "cookies_sent",
     "cookies_accepted",
@@ -145,6 +147,12 @@ fn look_at_connection(info: &Info, name: &str) -> Seen {
         "ranges_full" => counters.ranges_full,
         "paws_dropped" => counters.paws_dropped,
         "challenges" => counters.challenges,
+        "keepalives" => counters.keepalives,
+        "urgent_to" => match info.urgent_to {
+            // As a sequence number.
+            Some(offset) => offset + 1,
+            None => return Seen::Nothing,
+        },
         _ => return Seen::Nothing,
     };
     Seen::Number(number)

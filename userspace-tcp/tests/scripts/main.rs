@@ -60,6 +60,8 @@ areas! {
     icmp,
     cookies,
     bounds,
+    keepalive,
+    urgent,
 }
 
 /// Fewer scripts than this and some have been lost.

@@ -196,6 +196,8 @@ pub enum Call {
         seq: i64,
         taken: bool,
     },
+    Keepalive(Option<userspace_tcp::KeepAlive>),
+    UserTimeout(Duration),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -118,6 +118,14 @@ impl Machine<'_> {
                 *self.peer(number) = Peer::new(irs);
                 Ok(())
             }
+            Call::Keepalive(wanted) => {
+                let set = self.stack.set_keepalive(there()?, self.now, *wanted);
+                same("keepalive set", true, set)
+            }
+            Call::UserTimeout(timeout) => {
+                let set = self.stack.set_user_timeout(there()?, self.now, *timeout);
+                same("user timeout set", true, set)
+            }
             Call::Icmp { error, seq, taken } => {
                 let ends = tuple(&self.script.settings, number);
                 let iss = self.peer(number).iss.unwrap_or(0);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use userspace_tcp::{Config, CongestionControl};
+use userspace_tcp::{Config, CongestionControl, KeepAlive};
 
 use crate::lexer::{Cursor, Malformed, Parsed};
 use crate::syntax::Settings;
@@ -68,6 +68,7 @@ impl Settings {
             "sack" => stack.sack = switch()?,
             "wscale" => stack.window_scale = switch()?,
             "ecn" => stack.ecn = switch()?,
+            "keepalive" => stack.keepalive = switch()?.then(KeepAlive::default),
             "pacing" => stack.pacing = switch()?,
             "syn_cookies" => stack.syn_cookies = switch()?,
             "congestion" => {

@@ -1,6 +1,6 @@
 //! When a line happens, and what: `+.2 > ...`, `& send 1000`, `? state == ESTABLISHED`.
 
-use userspace_tcp::IcmpError;
+use userspace_tcp::{IcmpError, KeepAlive};
 
 use crate::lexer::{Cursor, Parsed};
 use crate::syntax::{Action, Call, Happening, Op, Place, Question, Shown, Step, Value, When};
@@ -202,7 +202,8 @@ fn shown(cursor: &mut Cursor<'_>) -> Parsed<Shown> {
 fn call(cursor: &mut Cursor<'_>) -> Parsed<Call> {
     let here = *cursor;
     let expected = "<, >, !, ?, =, or a call: connect, listen, unlisten, send, close, abort, \
-                    consumed, link, incarnation, icmp";
+                    consumed, link, incarnation, icmp, \
+                    keepalive, user_timeout";
     match cursor.word(expected)? {
         "connect" => Ok(Call::Connect {
             mss: if cursor.eat("mss=") {
@@ -257,6 +258,8 @@ fn call(cursor: &mut Cursor<'_>) -> Parsed<Call> {
             },
         }),
         "icmp" => icmp(cursor),
+        "keepalive" => keepalive(cursor),
+        "user_timeout" => Ok(Call::UserTimeout(cursor.duration("a time")?)),
         _ => Err(here.wrong(expected)),
     }
 }
@@ -287,4 +290,21 @@ fn icmp(cursor: &mut Cursor<'_>) -> Parsed<Call> {
     let seq = cursor.number("a sequence number")?;
     let taken = !cursor.eat_word("ignored");
     Ok(Call::Icmp { error, seq, taken })
+}
+
+fn keepalive(cursor: &mut Cursor<'_>) -> Parsed<Call> {
+    if cursor.eat_word("off") {
+        return Ok(Call::Keepalive(None));
+    }
+    cursor.expect("idle=")?;
+    let idle = cursor.duration("a time")?;
+    cursor.expect("interval=")?;
+    let interval = cursor.duration("a time")?;
+    cursor.expect("probes=")?;
+    let probes = cursor.number("a number of probes")?;
+    Ok(Call::Keepalive(Some(KeepAlive {
+        idle,
+        interval,
+        probes,
+    })))
 }
