@@ -1,6 +1,7 @@
 //! A connection as the shard sees it: a TCP connection, the way to its peer, what it received, and
 //! which stage of its life it is in (RFC 5044 section 7, RFC 5040 section 6).
 
+mod early;
 mod held;
 mod inbound;
 mod pieces;
@@ -14,6 +15,7 @@ use rnic_net::{Path, TCP_HEADER};
 use rnic_proto::mpa::startup::{Initiator, Responder};
 use userspace_tcp::{ConnId, FourTuple, Instant, TIMESTAMPS_LEN};
 
+pub(crate) use early::{DDP_HEADER_MAX, FPDU_MIN, Placed};
 pub(crate) use held::HeldFrames;
 #[cfg(test)]
 use inbound::OutsideWindow;

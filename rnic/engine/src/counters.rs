@@ -32,6 +32,10 @@ pub struct ShardCounters {
     pub close_timeouts: u64,
     /// Segments whose octets were copied to a bounce ring.
     pub bounced: u64,
+    /// Octets of FPDUs' streams that came before others ahead of them.
+    pub octets_out_of_order: u64,
+    /// Octets of those that were part of an FPDU which was placed before its turn.
+    pub octets_placed_early: u64,
     /// Times that sending waited for a free frame.
     pub no_frame: u64,
     /// Times that a frame found its port's transmit ring full.
@@ -126,6 +130,12 @@ pub(crate) fn named(
     put("startup_timeouts", shard.startup_timeouts);
     put("answer_timeouts", shard.answer_timeouts);
     put("close_timeouts", shard.close_timeouts);
+    put("octets_out_of_order", shard.octets_out_of_order);
+    put("octets_placed_early", shard.octets_placed_early);
+    let parked = shard
+        .octets_out_of_order
+        .saturating_sub(shard.octets_placed_early);
+    put("octets_parked", parked);
     put("bounced", shard.bounced);
     put("no_frame", shard.no_frame);
     put("transmit_full", shard.transmit_full);

@@ -8,6 +8,7 @@
 
 mod complete;
 mod counters;
+mod early;
 mod elements;
 mod pending;
 mod receive;
@@ -32,6 +33,7 @@ use crate::cq::CqTable;
 use crate::stag::StagTable;
 
 pub use counters::QpCounters;
+pub(crate) use early::{PLACED_AT_ONCE, PlacedFpdu};
 
 use receive::ReceiveSide;
 use send::SendSide;

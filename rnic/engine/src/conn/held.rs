@@ -44,6 +44,13 @@ impl HeldFrames {
         index as u32
     }
 
+    /// One use more of a held frame.
+    pub fn share(&mut self, held: u32) {
+        if let Some(Some(slot)) = self.slots.get_mut(held as usize) {
+            slot.uses += 1;
+        }
+    }
+
     /// The octets of a held frame; empty when the name is not held.
     pub fn bytes<'a>(&'a self, umem: &'a Umem, held: u32) -> &'a [u8] {
         match self.slots.get(held as usize) {

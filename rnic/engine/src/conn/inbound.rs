@@ -9,6 +9,7 @@
 
 use rnic_xsk::{Frame, FramePool, Umem};
 
+use super::early::{Placed, PlacedList};
 use super::held::HeldFrames;
 use super::pieces::{Piece, PieceList};
 
@@ -40,6 +41,8 @@ pub(crate) struct Inbound {
     /// One past the furthest octet that has arrived.
     furthest: u64,
     pieces: PieceList,
+    /// What was placed ahead of its turn: no pieces any more, but octets of the stream.
+    placed: PlacedList,
     bounce: Bounce,
     window: usize,
 }
@@ -64,14 +67,83 @@ impl Inbound {
             in_order: 0,
             furthest: 0,
             pieces: PieceList::new(),
+            placed: PlacedList::default(),
             bounce: Bounce::default(),
             window: window as usize,
         }
     }
 
-    /// Octets in order that are not consumed.
+    /// Octets in order that are not consumed, up to those that were placed ahead of their turn.
     pub fn available(&self) -> usize {
-        (self.in_order - self.consumed) as usize
+        let placed = self.placed.first().map_or(u64::MAX, |placed| placed.start);
+        (self.in_order.min(placed).saturating_sub(self.consumed)) as usize
+    }
+
+    /// The FPDU that was placed ahead of its turn, when that has come.
+    pub fn next_placed(&self) -> Option<Placed> {
+        let first = self.placed.first().copied();
+        first.filter(|placed| placed.start == self.consumed && placed.end <= self.in_order)
+    }
+
+    /// Whether octets that were placed ahead of their turn are in order now: what is
+    /// [`Self::available`] before them must be whole FPDUs.
+    pub fn reaches_placed(&self) -> bool {
+        let first = self.placed.first();
+        first.is_some_and(|placed| placed.start < self.in_order)
+    }
+
+    /// The layer above has dealt with [`Self::next_placed`].
+    pub fn consume_placed(&mut self) {
+        if self.next_placed().is_some()
+            && let Some(placed) = self.placed.pop_first()
+        {
+            self.consumed = placed.end;
+            if self.is_empty() {
+                self.bounce.active = false;
+            }
+        }
+    }
+
+    /// The octets around `offset`, out of order and without a gap, as slices; where they begin, and
+    /// how many slices were filled. None when they were copied, or may not be placed early.
+    pub fn run<'a>(
+        &'a self,
+        offset: u64,
+        umem: &'a Umem,
+        held: &'a HeldFrames,
+        out: &mut [&'a [u8]; SLICES_MAX],
+    ) -> Option<(u64, usize)> {
+        if self.bounce.active || !self.placed.has_room() {
+            return None;
+        }
+        let run = self.pieces.run(&held.pieces, offset, SLICES_MAX / 2);
+        let (mut start, mut next, mut filled) = (None, 0, 0);
+        for (piece, slot) in run.zip(out.iter_mut()) {
+            if start.is_some() && piece.offset != next {
+                break;
+            }
+            start.get_or_insert(piece.offset);
+            *slot = piece.octets(umem, held);
+            next = piece.end();
+            filled += 1;
+        }
+        let start = start.filter(|&start| start >= self.in_order)?;
+        Some((start, filled))
+    }
+
+    /// Whether an FPDU begins at `offset`, because one that was placed ends there.
+    pub fn begins_at(&self, offset: u64) -> bool {
+        self.placed.ends_at(offset)
+    }
+
+    /// An FPDU out of a [`Self::run`] was placed: its pieces are needed no more.
+    pub fn placed(&mut self, placed: Placed, memory: &mut Memory<'_>) {
+        let Memory { held, pool, .. } = memory;
+        self.pieces
+            .cut_out(held, placed.start, placed.end, |held, frame| {
+                held.release(frame, pool);
+            });
+        self.placed.insert(placed);
     }
 
     /// Where the stream was consumed to.
@@ -169,16 +241,14 @@ impl Inbound {
             out[1] = second;
             return if second.is_empty() { 1 } else { 2 };
         }
+        // No piece lies over the beginning of what was placed.
+        let end = self.consumed + self.available() as u64;
         let mut filled = 0;
         for (piece, slot) in self.pieces.iter(&held.pieces).zip(out.iter_mut()) {
-            if piece.offset >= self.in_order {
+            if piece.offset >= end {
                 break;
             }
-            let start = piece.start as usize;
-            *slot = held
-                .bytes(umem, piece.held)
-                .get(start..start + piece.len as usize)
-                .unwrap_or(&[]);
+            *slot = piece.octets(umem, held);
             filled += 1;
         }
         filled
@@ -214,11 +284,8 @@ impl Inbound {
         }
         self.bounce.active = true;
         while let Some(piece) = self.pieces.pop_front(&mut memory.held.pieces) {
-            let start = piece.start as usize;
-            let octets = memory.held.bytes(memory.umem, piece.held);
-            if let Some(source) = octets.get(start..start + piece.len as usize) {
-                self.bounce.put(piece.offset, source);
-            }
+            let octets = piece.octets(memory.umem, memory.held);
+            self.bounce.put(piece.offset, octets);
             memory.held.release(piece.held, memory.pool);
         }
     }
@@ -228,6 +295,7 @@ impl Inbound {
         while let Some(piece) = self.pieces.pop_front(&mut memory.held.pieces) {
             memory.held.release(piece.held, memory.pool);
         }
+        self.placed.clear();
         self.consumed = self.furthest;
         self.in_order = self.furthest;
         self.bounce = Bounce::default();

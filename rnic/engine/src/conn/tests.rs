@@ -180,3 +180,83 @@ fn clear_gives_every_frame_back() {
     bench.assert_nothing_held();
     assert_eq!(bench.inbound.available(), 0);
 }
+
+impl Bench {
+    fn place(&mut self, start: u64, end: u64) {
+        let placed = Placed {
+            start,
+            end,
+            header: [0; DDP_HEADER_MAX],
+            ulpdu_len: 0,
+        };
+        let mut memory = Memory {
+            umem: &self.umem,
+            held: &mut self.held,
+            pool: &mut self.pool,
+        };
+        self.inbound.placed(placed, &mut memory);
+    }
+
+    /// The octets around `offset` without a gap: from where, and how many.
+    fn run(&self, offset: u64) -> Option<(u64, usize)> {
+        let mut slices: [&[u8]; SLICES_MAX] = [&[]; SLICES_MAX];
+        let (start, filled) = self
+            .inbound
+            .run(offset, &self.umem, &self.held, &mut slices)?;
+        let octets = slices[..filled].concat();
+        for (i, octet) in octets.iter().enumerate() {
+            assert_eq!(*octet, Self::octet(start + i as u64));
+        }
+        Some((start, octets.len()))
+    }
+}
+
+#[test]
+fn what_is_placed_early_leaves_its_neighbours_and_frees_its_frames() {
+    let mut bench = Bench::new(8);
+    bench.arrive(&[range(100, 66, 300)], 0, true);
+    bench.arrive(&[range(400, 66, 100)], 0, true);
+    bench.arrive(&[range(600, 66, 100)], 0, true);
+    assert_eq!(bench.run(400), Some((100, 400)));
+    assert_eq!(bench.run(600), Some((600, 100)));
+    // The middle of a frame, then a whole one.
+    bench.place(200, 300);
+    bench.place(400, 500);
+    assert_eq!(bench.held.count(), 2);
+    assert_eq!(bench.run(300), Some((300, 100)));
+    assert!(bench.inbound.begins_at(300) && !bench.inbound.begins_at(400));
+    // In order: as far as what was placed, which then has its turn.
+    bench.arrive(&[range(0, 66, 100)], 500, true);
+    assert!(bench.run(50).is_none(), "in order, not to be placed early");
+    assert_eq!(bench.drain(), 200);
+    let next = bench.inbound.next_placed().unwrap();
+    assert_eq!((next.start, next.end), (200, 300));
+    assert!(bench.inbound.reaches_placed());
+    bench.inbound.consume_placed();
+    assert!(
+        bench.inbound.next_placed().is_none(),
+        "100 octets come before"
+    );
+    assert_eq!(bench.drain(), 100);
+    bench.inbound.consume_placed();
+    assert_eq!(bench.inbound.consumed_to(), 500);
+    bench.arrive(&[range(500, 66, 100)], 700, true);
+    assert_eq!(bench.drain(), 200);
+    assert!(bench.inbound.is_empty());
+    bench.assert_nothing_held();
+}
+
+#[test]
+fn an_end_forgets_what_was_placed_early() {
+    let mut bench = Bench::new(4);
+    bench.arrive(&[range(100, 66, 300)], 0, true);
+    bench.place(200, 300);
+    let mut memory = Memory {
+        umem: &bench.umem,
+        held: &mut bench.held,
+        pool: &mut bench.pool,
+    };
+    bench.inbound.clear(&mut memory);
+    assert!(bench.inbound.is_empty() && !bench.inbound.reaches_placed());
+    bench.assert_nothing_held();
+}

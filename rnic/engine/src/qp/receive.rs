@@ -19,8 +19,8 @@ use super::{Qp, QpContext, elements};
 use crate::conn::SLICES_MAX;
 use crate::stag::Sink;
 
-/// Pieces of an FPDU, Markers counted: of those that lie in a few frames of 1500 octets.
-const FEW_PIECES: usize = 16;
+/// Pieces of an FPDU, Markers counted: of those that lie in a few frames, of up to 9000 octets.
+pub(super) const FEW_PIECES: usize = 32;
 
 /// What a queue pair takes Sends with.
 #[derive(Debug)]
@@ -45,6 +45,11 @@ impl ReceiveSide {
             markers: Markers::Off,
             at: 0,
         }
+    }
+
+    /// Whether the receive of this Send is under way.
+    pub(super) fn is_for(&self, msn: Msn) -> bool {
+        self.current == Some(msn)
     }
 
     /// Forgets the receive under way; whether there was one.
@@ -89,15 +94,8 @@ impl Qp {
         };
         ctx.counters.fpdus_received += 1;
         self.send.allow();
-        let Some(stream) = &mut self.stream else {
+        let Some(inbound) = self.classify(ctx, &ulpdu) else {
             return;
-        };
-        let inbound = match stream.classify(&ulpdu) {
-            Ok(inbound) => inbound,
-            Err(error) => {
-                count_protocol(ctx, error);
-                return self.fail(error, Some(&ulpdu));
-            }
         };
         let Some(payload) = ulpdu.tail(inbound.payload_offset()) else {
             return;
@@ -107,6 +105,22 @@ impl Qp {
             .and_then(|()| self.deliver(ctx, &inbound));
         if let Err(error) = done {
             self.fail(error, Some(&ulpdu));
+        }
+    }
+
+    /// What the next ULPDU in order is; none when it ended the stream.
+    pub(super) fn classify(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        ulpdu: &Gather<'_>,
+    ) -> Option<Inbound> {
+        match self.stream.as_mut()?.classify(ulpdu) {
+            Ok(inbound) => Some(inbound),
+            Err(error) => {
+                count_protocol(ctx, error);
+                self.fail(error, Some(ulpdu));
+                None
+            }
         }
     }
 
@@ -212,7 +226,11 @@ impl Qp {
     }
 
     /// Takes the receive that a Send consumes: the oldest that is posted.
-    fn take_receive(&mut self, ctx: &mut QpContext<'_>, msn: Msn) -> Result<(), TerminateError> {
+    pub(super) fn take_receive(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        msn: Msn,
+    ) -> Result<(), TerminateError> {
         match self.receive.ring.pop(&mut self.receive.request) {
             Ok(true) => {}
             Ok(false) => {
@@ -236,7 +254,7 @@ impl Qp {
         Ok(())
     }
 
-    fn scatter(
+    pub(super) fn scatter(
         &self,
         ctx: &QpContext<'_>,
         mo: MessageOffset,
@@ -274,7 +292,7 @@ impl Qp {
     }
 
     /// Acts on a segment that the LLP has in order.
-    fn deliver(
+    pub(super) fn deliver(
         &mut self,
         ctx: &mut QpContext<'_>,
         inbound: &Inbound,
@@ -375,7 +393,7 @@ impl Qp {
 }
 
 /// Copies a whole payload to its sink.
-fn copy_in(sink: &Sink<'_>, payload: &Gather<'_>) -> Result<(), TerminateError> {
+pub(super) fn copy_in(sink: &Sink<'_>, payload: &Gather<'_>) -> Result<(), TerminateError> {
     let mut at = 0;
     for chunk in payload.chunks() {
         sink.write(at, chunk)

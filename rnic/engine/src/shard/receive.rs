@@ -7,7 +7,8 @@ use rnic_xsk::{Frame, Port};
 use userspace_tcp::{ConnId, ConnOptions, NEW_RANGES_MAX, Received, Segment};
 
 use super::{RECEIVE_BATCH, Shard, memory};
-use crate::conn::{Conn, Memory, NewRange, Phase, SLICES_MAX};
+use crate::conn::{Conn, Memory, NewRange, Phase, Placed, SLICES_MAX};
+use crate::qp::{PLACED_AT_ONCE, PlacedFpdu};
 
 impl<P: Port> Shard<P> {
     /// Takes a batch of frames from each port.
@@ -138,6 +139,10 @@ impl<P: Port> Shard<P> {
             log::error!("TCP gave octets outside its own window on {}", conn.tuple);
             return self.abort(id, DisconnectReason::LocalError, None);
         }
+        for range in ranges.iter().filter(|range| range.offset > in_order) {
+            self.counters.octets_out_of_order += range.len as u64;
+            while self.place_early(id, range.offset) {}
+        }
         self.deliver(id);
     }
 
@@ -201,11 +206,61 @@ impl<P: Port> Shard<P> {
                 self.settle_conn(id);
             }
             Phase::Over => {
-                let available = conn.inbound.available();
-                conn.inbound.consume(available, &mut memory!(self));
+                while conn.inbound.available() > 0 || conn.inbound.next_placed().is_some() {
+                    let available = conn.inbound.available();
+                    conn.inbound.consume(available, &mut memory!(self));
+                    conn.inbound.consume_placed();
+                }
                 self.stack.consumed(id, conn.inbound.consumed_to());
             }
         }
+    }
+
+    /// Places FPDUs that are whole although octets before them are missing, from around `offset` of
+    /// the stream; true when there may be more of them there.
+    fn place_early(&mut self, id: ConnId, offset: u64) -> bool {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return false;
+        };
+        let Phase::Rdma { qp } = conn.phase else {
+            return false;
+        };
+        let Some(slot) = self.qps.get_mut(&qp.0) else {
+            return false;
+        };
+        if !slot.qp.places_early() {
+            return false;
+        }
+        let mut fpdus = [PlacedFpdu::default(); PLACED_AT_ONCE];
+        let (start, count) = {
+            let mut slices: [&[u8]; SLICES_MAX] = [&[]; SLICES_MAX];
+            let run = conn
+                .inbound
+                .run(offset, &self.umem, &self.held, &mut slices);
+            let Some((start, filled)) = run else {
+                return false;
+            };
+            let slices = slices.get(..filled).unwrap_or(&[]);
+            let ahead = start - conn.inbound.consumed_to();
+            let aligned = conn.inbound.begins_at(start);
+            let context = &mut self.tables.context();
+            let count = slot
+                .qp
+                .place_early(context, slices, ahead, aligned, &mut fpdus);
+            (start, count)
+        };
+        for fpdu in fpdus.iter().take(count) {
+            let start = start + fpdu.from as u64;
+            let placed = Placed {
+                start,
+                end: start + fpdu.len as u64,
+                header: fpdu.header,
+                ulpdu_len: fpdu.ulpdu_len,
+            };
+            conn.inbound.placed(placed, &mut memory!(self));
+            self.counters.octets_placed_early += fpdu.len as u64;
+        }
+        count == PLACED_AT_ONCE
     }
 
     /// One round of octets for a queue pair; true when there may be another.
@@ -216,6 +271,15 @@ impl<P: Port> Shard<P> {
         let Some(slot) = self.qps.get_mut(&qp) else {
             return false;
         };
+        if let Some(placed) = conn.inbound.next_placed() {
+            let context = &mut self.tables.context();
+            let len = placed.end - placed.start;
+            slot.qp
+                .deliver_placed(context, len, &placed.header, placed.ulpdu_len);
+            conn.inbound.consume_placed();
+            self.stack.consumed(id, conn.inbound.consumed_to());
+            return true;
+        }
         let mut slices: [&[u8]; SLICES_MAX] = [&[]; SLICES_MAX];
         let filled = conn.inbound.slices(&self.umem, &self.held, &mut slices);
         let slices = slices.get(..filled).unwrap_or(&[]);
@@ -223,6 +287,10 @@ impl<P: Port> Shard<P> {
             return false;
         }
         let taken = slot.qp.receive(&mut self.tables.context(), slices);
+        if taken == 0 && conn.inbound.reaches_placed() && filled < SLICES_MAX {
+            slot.qp.marker_mismatch(&mut self.tables.context());
+            return true;
+        }
         if taken == 0 {
             // An FPDU in more pieces than one look shows: only tiny segments do that.
             let split = filled == SLICES_MAX && !conn.inbound.is_bouncing();

@@ -137,6 +137,54 @@ fn loss_reordering_duplication_and_corruption_change_nothing() {
     }
 }
 
+/// Octets that come behind a gap are placed as they come when their FPDU is whole, and the frames
+/// are free again; without Markers none of them are.
+#[test]
+fn with_markers_almost_every_octet_out_of_order_is_placed_on_arrival() {
+    let impairment = Impairment {
+        loss: 10,
+        reorder: 50,
+        ..Impairment::NONE
+    };
+    for (opcode, markers) in [
+        (WrOpcode::Write, true),
+        (WrOpcode::Read, true),
+        (WrOpcode::Send, true),
+        (WrOpcode::Write, false),
+    ] {
+        let mut world = World::new(7, impairment);
+        world.markers = [markers; 2];
+        let (qp_a, qp_b) = world.connect();
+        let (remote, len) = (world.b.stag, 4 << 20);
+        world.a.fill(0, len, 1);
+        world.b.fill(0, len, 1);
+        world.b.post_recv(qp_b, 9, 4 << 20, len);
+        let at = if opcode == WrOpcode::Read { 4 << 20 } else { 0 };
+        let to = if opcode == WrOpcode::Read { 0 } else { 4 << 20 };
+        world.a.post_work(qp_a, opcode, 1, at, (remote, to), len);
+        let done = |w: &mut World| w.a.completion(1).is_some();
+        assert!(world.run_until(PATIENCE, done), "{opcode:?}");
+        world.run_for(Duration::from_secs(2));
+        let sink = if opcode == WrOpcode::Read {
+            &mut world.a
+        } else {
+            &mut world.b
+        };
+        assert!(sink.read(4 << 20, len) == pattern(len, 1), "{opcode:?}");
+        let early = sink.counter("octets_placed_early");
+        let late = sink.counter("octets_parked");
+        println!("{opcode:?}, markers {markers}: {early} placed early, {late} parked");
+        if markers {
+            assert!(early > 100_000, "{early} placed early");
+            assert!(late * 100 <= early, "{late} parked, {early} placed early");
+        } else {
+            assert_eq!(early, 0);
+            assert!(late > 100_000);
+        }
+        world.assert_no_frame_lost();
+    }
+}
+
 #[test]
 fn few_frames_are_enough() {
     for seed in seeds(2) {

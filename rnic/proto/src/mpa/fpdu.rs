@@ -6,10 +6,12 @@
 //! ```
 
 mod layout;
+mod locate;
 #[cfg(test)]
 mod tests;
 
 pub use layout::Layout;
+pub use locate::locate;
 
 use super::MpaError;
 use super::marker::{self, MARKER_LEN, Markers};

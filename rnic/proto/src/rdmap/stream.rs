@@ -3,12 +3,14 @@
 //! octets and judging STags is the engine's job, and so is the order: segments come here in the
 //! LLP's order. After an error or a Terminate nothing more is delivered (RFC 5041 section 7.1).
 
+mod early;
 mod inbound;
 mod reads;
 mod receive;
 #[cfg(test)]
 mod tests;
 
+pub use early::Early;
 pub use inbound::Inbound;
 
 use self::reads::OutstandingReads;

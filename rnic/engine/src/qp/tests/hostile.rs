@@ -302,3 +302,79 @@ fn random_segments_never_panic_and_never_touch_what_was_not_given() {
         );
     }
 }
+
+/// RFC 5044 section 8, error 3: an FPDU was placed where a Marker pointed to, and the FPDUs in order
+/// lead elsewhere.
+#[test]
+fn a_marker_that_leads_elsewhere_than_the_order_ends_the_stream() {
+    let terms = Negotiated {
+        markers_in: Markers::On,
+        ..negotiated(None)
+    };
+    let (_, mut b) = joined_with(&terms);
+    b.with_ctx(|qp, ctx| qp.marker_mismatch(ctx));
+    assert_eq!(b.counters.marker_errors, 1);
+    let control = TerminateError::from(MpaError::MarkerMismatch).control();
+    let close = b.with_ctx(|qp, _| qp.wants_close());
+    assert!(
+        close.is_some() || b.produce(MULPDU).is_some(),
+        "{control:#x}"
+    );
+}
+
+/// What is placed early is placed once, and its delivery is all that its turn brings.
+#[test]
+fn an_fpdu_is_placed_early_where_it_may_be_and_waits_where_it_may_not() {
+    let terms = Negotiated {
+        markers_in: Markers::On,
+        ..negotiated(None)
+    };
+    let (_, mut b) = joined_with(&terms);
+    let marked = |header: &[u8], payload: &[u8], at: u64| {
+        let ulpdu = [header, payload].concat();
+        let layout = Layout::new(Markers::On, at, ulpdu.len());
+        let mut out = vec![0; layout.len()];
+        let mut from = 0;
+        for span in layout.ulpdu(0, ulpdu.len()) {
+            let len = span.len();
+            out[span].copy_from_slice(&ulpdu[from..from + len]);
+            from += len;
+        }
+        fpdu::finish(&mut out, &layout, true);
+        out
+    };
+    let first = marked(&tagged(Opcode::Write, STAG, SINK).to_octets(), &[1; 600], 0);
+    let at = first.len() as u64;
+    let good = marked(
+        &tagged(Opcode::Write, STAG, SINK + 600).to_octets(),
+        &[2; 600],
+        at,
+    );
+    let behind = at + good.len() as u64;
+    let forbidden = marked(
+        &tagged(Opcode::Write, Stag(0xdead_0000), 0).to_octets(),
+        &[3; 600],
+        behind,
+    );
+    let octets = [&good[..], &forbidden].concat();
+    let mut placed = [PlacedFpdu::default(); PLACED_AT_ONCE];
+    let count = b.with_ctx(|qp, ctx| qp.place_early(ctx, &[&octets], at, false, &mut placed));
+    assert_eq!(count, 1, "the second names no memory");
+    assert_eq!((placed[0].from, placed[0].len), (0, good.len()));
+    assert_eq!(b.read(SINK + 600, 600), [2; 600]);
+    assert_eq!(b.counters.fpdus_received, 0, "nothing is delivered");
+    b.receive(&first);
+    let PlacedFpdu {
+        len,
+        header,
+        ulpdu_len,
+        ..
+    } = placed[0];
+    b.with_ctx(|qp, ctx| qp.deliver_placed(ctx, len as u64, &header, ulpdu_len));
+    assert_eq!(b.counters.writes_received, 2);
+    assert_eq!(b.read(SINK, 1200), [[1; 600], [2; 600]].concat());
+    b.receive(&forbidden);
+    let control = TerminateError::from(DdpError::InvalidStag).control();
+    let terminate = b.produce(MULPDU).expect("a Terminate");
+    assert_eq!(terminate[20..22], control.to_be_bytes());
+}

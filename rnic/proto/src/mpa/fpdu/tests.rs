@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::{
     CRC_LEN, FPDU_LEN_MAX, HEADER_LEN, Layout, MARKERS_MAX, MULPDU_MAX, MULPDU_MIN, finish,
-    fpdu_length, mulpdu, pad_length, parse, verify,
+    fpdu_length, locate, mulpdu, pad_length, parse, verify,
 };
 use crate::Gather;
 use crate::crc::crc_of;
@@ -257,5 +257,39 @@ fn a_marker_that_points_astray_is_found_behind_a_right_crc() {
             unframed(&[&fpdu], false, Markers::On, 0),
             Ok(ulpdu.to_vec())
         );
+    }
+}
+
+/// RFC 5044 section 6, rule 2: from any place in the stream on, the FPDU that a Marker points to is
+/// found, and its start is a start.
+#[test]
+fn an_fpdu_is_found_by_the_markers_behind_any_octet() {
+    let ulpdus: Vec<Vec<u8>> = [1442, 20, 0, 490, 1300, 3, 700, 2000]
+        .map(|len: usize| vec![len as u8; len])
+        .to_vec();
+    let (mut stream, mut starts) = (Vec::new(), Vec::new());
+    for ulpdu in &ulpdus {
+        starts.push(stream.len());
+        let fpdu = framed(ulpdu, true, Markers::On, stream.len() as u64);
+        stream.extend_from_slice(&fpdu);
+    }
+    for from in 0..stream.len() {
+        let view = [&stream[from..]];
+        let found = locate(&Gather::new(&view), from as u64).map(|at| from + at);
+        match found {
+            Some(found) => assert!(starts.contains(&found), "from {from}: {found}"),
+            None => assert!(
+                from > starts[starts.len() - 1] || stream.len() - from < 512,
+                "from {from}: nothing found"
+            ),
+        }
+        // Every FPDU of more than an interval has a Marker that points to it.
+        let mut long = starts
+            .iter()
+            .zip(&ulpdus)
+            .filter(|(_, ulpdu)| ulpdu.len() > 512);
+        if let Some((start, _)) = long.find(|(start, _)| **start >= from) {
+            assert!(found.is_some_and(|found| found <= *start), "from {from}");
+        }
     }
 }

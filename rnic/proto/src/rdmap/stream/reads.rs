@@ -81,6 +81,15 @@ impl OutstandingReads {
         Ok(token)
     }
 
+    /// Whether an outstanding Read still waits for all of these octets, which don't wrap.
+    pub(super) fn cover(&self, stag: Stag, to: TaggedOffset, len: u32) -> bool {
+        self.reads.iter().any(|read| {
+            let from = to.0.checked_sub(read.next_to);
+            stag == read.sink_stag
+                && from.is_some_and(|from| from.saturating_add(u64::from(len)) <= read.left.into())
+        })
+    }
+
     pub(super) fn tokens(&self) -> impl Iterator<Item = u64> + '_ {
         self.reads.iter().map(|read| read.token)
     }

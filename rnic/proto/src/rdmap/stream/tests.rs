@@ -1,5 +1,6 @@
 //! One rule a test. A stream is fed whole ULPDUs.
 
+mod early;
 mod errors;
 mod reads;
 

@@ -1,0 +1,180 @@
+//! Placement out of order (RFC 5041 section 5.3, RFC 5044 section 6): an FPDU that is whole and
+//! whose start a Marker tells is placed when it comes, and delivered when its turn has come.
+//!
+//! Nothing here ends a stream: what can't be placed at once waits for its turn and is judged then.
+
+use rnic_ipc::work::Sge;
+use rnic_proto::mpa::MpaError;
+use rnic_proto::mpa::fpdu::{self, Layout};
+use rnic_proto::rdmap::stream::Early;
+use rnic_proto::{Gather, Msn, Stag, TaggedOffset};
+
+use super::receive::{FEW_PIECES, copy_in};
+use super::{Qp, QpContext};
+use crate::conn::{DDP_HEADER_MAX, FPDU_MIN};
+
+/// FPDUs that one look places at most.
+pub(crate) const PLACED_AT_ONCE: usize = 8;
+
+/// What stands for payload that lies where it belongs already.
+static PLACED_PAYLOAD: [u8; u16::MAX as usize] = [0; u16::MAX as usize];
+
+/// An FPDU that was placed: its place in the octets that were shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PlacedFpdu {
+    pub from: usize,
+    pub len: usize,
+    pub header: [u8; DDP_HEADER_MAX],
+    pub ulpdu_len: u16,
+}
+
+impl Qp {
+    /// Whether octets that come out of order are to be shown to [`Qp::place_early`].
+    pub fn places_early(&self) -> bool {
+        self.receive.markers.are_on() && self.is_receiving()
+    }
+
+    /// Places what can be placed of octets that are out of order. They lie `ahead` octets ahead of
+    /// the next in order; `aligned` says that an FPDU begins with them. Gives how many FPDUs were
+    /// placed and noted in `placed`, in their order.
+    pub(crate) fn place_early(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        pieces: &[&[u8]],
+        ahead: u64,
+        aligned: bool,
+        placed: &mut [PlacedFpdu; PLACED_AT_ONCE],
+    ) -> usize {
+        let octets = Gather::new(pieces);
+        let at = self.receive.at.wrapping_add(ahead);
+        let begins = if aligned {
+            Some(0)
+        } else {
+            fpdu::locate(&octets, at)
+        };
+        let (Some(mut from), mut count) = (begins, 0) else {
+            return 0;
+        };
+        while let Some(slot) = placed.get_mut(count) {
+            let whole = octets.tail(from).and_then(|rest| {
+                let at = at.wrapping_add(from as u64);
+                let layout = fpdu::parse(&rest, self.receive.markers, at)?;
+                Some((rest.sub(0, layout.len())?, layout))
+            });
+            let Some((fpdu, layout)) = whole else {
+                break;
+            };
+            if layout.len() >= FPDU_MIN
+                && let Some(header) = self.place_one_early(ctx, &fpdu, &layout)
+            {
+                *slot = PlacedFpdu {
+                    from,
+                    len: layout.len(),
+                    header,
+                    // It was read from 16 bits.
+                    ulpdu_len: layout.ulpdu_len() as u16,
+                };
+                count += 1;
+            }
+            from += layout.len();
+        }
+        count
+    }
+
+    /// An FPDU that [`Qp::place_early`] placed is the next in order: `len` octets with this header.
+    pub fn deliver_placed(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        len: u64,
+        header: &[u8; DDP_HEADER_MAX],
+        ulpdu_len: u16,
+    ) {
+        if !self.is_receiving() {
+            return;
+        }
+        self.receive.at += len;
+        ctx.counters.fpdus_received += 1;
+        self.send.allow();
+        let ulpdu_len = usize::from(ulpdu_len);
+        let pieces = [&header[..ulpdu_len.min(header.len())], &PLACED_PAYLOAD];
+        let Some(ulpdu) = Gather::new(&pieces).sub(0, ulpdu_len) else {
+            return;
+        };
+        let Some(inbound) = self.classify(ctx, &ulpdu) else {
+            return;
+        };
+        if let Err(error) = self.deliver(ctx, &inbound) {
+            self.fail(error, Some(&ulpdu));
+        }
+    }
+
+    /// What is in order does not lead to where an FPDU was placed: a Marker pointed astray (RFC 5044
+    /// section 8).
+    pub fn marker_mismatch(&mut self, ctx: &mut QpContext<'_>) {
+        ctx.counters.marker_errors += 1;
+        self.fail(MpaError::MarkerMismatch.into(), None);
+    }
+
+    /// Places one FPDU, and gives its DDP header.
+    fn place_one_early(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        fpdu: &Gather<'_>,
+        layout: &Layout,
+    ) -> Option<[u8; DDP_HEADER_MAX]> {
+        // One in more pieces than that waits: it takes a peer with tiny segments.
+        let mut room = [&[][..]; FEW_PIECES];
+        let ulpdu = fpdu::verify(fpdu, layout, self.crc, &mut room).ok()?;
+        let early = self.stream.as_ref()?.early(&ulpdu)?;
+        let mut header = [0; DDP_HEADER_MAX];
+        let known = header.len().min(ulpdu.len());
+        ulpdu.copy_to(0, &mut header[..known])?;
+        let payload = ulpdu.tail(early.payload_offset())?;
+        match early {
+            Early::Write { stag, to, len } => {
+                let sink = ctx.stags.remote_write(stag, to, len, self.id.pd).ok()?;
+                copy_in(&sink, &payload).ok()?;
+            }
+            Early::ReadResponse { stag, to, len } => {
+                let sink = read_sink(stag, to, len);
+                let sink = ctx.stags.local_write(&sink, self.id.pd).ok()?;
+                copy_in(&sink, &payload).ok()?;
+            }
+            Early::Send { msn, mo, len } => {
+                let end = u64::from(mo.0) + u64::from(len);
+                if !self.has_receive_for(ctx, msn) || end > self.receive.request.total_length() {
+                    return None;
+                }
+                self.scatter(ctx, mo, len, &payload).ok()?;
+            }
+        }
+        ctx.counters.octets_placed += payload.len() as u64;
+        Some(header)
+    }
+
+    /// Whether the receive that a Send consumes is here; it is taken now if one is posted.
+    fn has_receive_for(&mut self, ctx: &mut QpContext<'_>, msn: Msn) -> bool {
+        if self.receive.is_for(msn) {
+            return true;
+        }
+        if self.receive.ring.is_empty() {
+            return false;
+        }
+        match self.take_receive(ctx, msn) {
+            Ok(()) => true,
+            Err(error) => {
+                self.fail(error, None);
+                false
+            }
+        }
+    }
+}
+
+/// The sink of a Read as the element that was posted.
+fn read_sink(stag: Stag, to: TaggedOffset, len: u32) -> Sge {
+    Sge {
+        addr: to.0,
+        length: len,
+        lkey: stag.0,
+    }
+}
