@@ -6,6 +6,9 @@
 //! process ends, in whatever way. A [`Tap`] takes every frame of an interface, for programs that
 //! are the interface's only user.
 //!
+//! Later fragments of a packet go where its first one went, because only that one has the port. ICMP
+//! errors stay with the kernel; [`Steering::icmp_errors`] gives copies of those about what is claimed.
+//!
 //! What the sender's end of a veth does matters, when a kernel sends:
 //! - A VLAN tag is looked for in the frame's octets only. Where the kernel carries the tag beside
 //!   the frame (VLAN offload), the frame looks untagged to the program and to the AF_XDP socket:

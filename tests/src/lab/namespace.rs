@@ -41,10 +41,18 @@ impl Namespace {
     }
 
     /// Runs a short command of the set-up inside, without log files; panics when it fails.
-    pub fn exec(&self, command: &[&str]) -> String {
+    pub(super) fn exec(&self, command: &[&str]) -> String {
         let mut all = vec!["netns", "exec", &self.name];
         all.extend_from_slice(command);
         ip(&all)
+    }
+
+    /// Sets one of the kernel's variables of this host's network, `net.ipv4.ip_forward` or the like.
+    pub fn sysctl(&self, key: &str, value: &str) {
+        let path = format!("/proc/sys/{}", key.replace('.', "/"));
+        // The files are those of whoever opens them.
+        let written = self.in_thread(|| std::fs::write(&path, value));
+        written.unwrap_or_else(|error| panic!("can't write {value} to {path}: {error}"));
     }
 
     /// A command that will run inside, with the namespace's own `/sys` as `ip netns exec` gives it.

@@ -61,7 +61,7 @@ impl Lab {
         for (router, number) in [(ra, 1), (rb, 2)] {
             add_addresses(router, TO_ROUTER, middle, number);
             for key in ["net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"] {
-                router.exec(&["sysctl", "-q", "-w", &format!("{key}=1")]);
+                router.sysctl(key, "1");
             }
         }
         for ((host, router), link) in hosts.iter().zip(&routers).zip([left, right]) {

@@ -13,8 +13,8 @@ const LENGTH: usize = 16 << 20;
 fn segments_that_a_router_fragments_arrive_whole() {
     let (bench, routers) = Bench::routed("kernel-fragments");
     // Linux sends without Don't Fragment then.
-    let quiet = "net.ipv4.ip_no_pmtu_disc=1";
-    bench.kernel.namespace.exec(&["sysctl", "-q", "-w", quiet]);
+    let kernel = &bench.kernel.namespace;
+    kernel.sysctl("net.ipv4.ip_no_pmtu_disc", "1");
     for (name, initiator) in [("narrow", Initiator::Peer), ("narrower", Initiator::Us)] {
         let before = bench.daemon.counter("rx_reassembled");
         let (mut peer, end) = bench.connected(Terms::new(initiator, 2), LENGTH);
