@@ -202,7 +202,10 @@ impl Congestion {
             self.algorithm.pause(ack.now);
             return;
         }
-        if matches!(self.phase, Phase::Cwr | Phase::Recovery) || ack.una > self.limited_to {
+        // RFC 3168 section 6.1.2: an ACK with ECE is no reason to grow.
+        let marked = ack.ece && self.phase == Phase::Open;
+        let reducing = matches!(self.phase, Phase::Cwr | Phase::Recovery);
+        if reducing || marked || ack.una > self.limited_to {
             self.algorithm.pause(ack.now);
             return;
         }
@@ -259,7 +262,8 @@ impl Congestion {
                 self.set_ssthresh(ssthresh);
             }
             Algorithm::Cubic(_) | Algorithm::NewReno(_) => {
-                self.reduce(out.flight.min(self.cwnd));
+                // What was out before this ACK, which may have taken all of it.
+                self.reduce(out.undelivered.min(self.cwnd));
             }
         }
         self.phase = Phase::Cwr;

@@ -58,8 +58,9 @@ impl Prr {
             };
             limit.min(ssthresh - pipe)
         };
-        // Recovery begins with a retransmission, whatever was delivered.
-        if self.out == 0 {
+        // Recovery begins with a retransmission, whatever was delivered. And with nothing in the
+        // network no ACK would come that lets more out.
+        if self.out == 0 || pipe == 0 {
             sndcnt.max(smss)
         } else {
             sndcnt
