@@ -45,7 +45,8 @@ pub struct Config {
     pub keepalive: Option<KeepAlive>,
     /// How long TIME-WAIT lasts (2 MSL).
     pub time_wait: Duration,
-    /// How long FIN-WAIT-2 lasts when nothing comes from the peer.
+    /// How long FIN-WAIT-2 lasts when nothing comes from the peer: [`Duration::MAX`] for as long as
+    /// the peer likes, as for any half of a connection that is closed alone.
     pub fin_wait_2: Duration,
     /// Most segments per second that answer flows that are not there (RST).
     pub resets_per_second: u32,

@@ -22,7 +22,7 @@ use crate::config::{Config, ConnOptions};
 use crate::congestion::Congestion;
 use crate::effects::Env;
 use crate::inbound::{Inbound, WindowPlan};
-use crate::interface::{ConnCounters, ConnId, Event, Info, State};
+use crate::interface::{ConnCounters, ConnId, Event, Info, SoftError, State};
 use crate::options::TIMESTAMPS_LEN;
 use crate::outbound::Outbound;
 use crate::pacing::Pacer;
@@ -75,6 +75,8 @@ pub(crate) struct Connection<B> {
     /// `None`: as configured, and an opening connection goes by its SYNs alone.
     user_timeout: Option<Duration>,
     urgent: Urgent,
+    /// Timeouts since the peer was heard of.
+    unanswered: u32,
     /// When the peer last moved something forward, or was first asked to.
     progress_at: Instant,
     syn_due: bool,
@@ -150,6 +152,7 @@ impl<B> Connection<B> {
             keepalive: Keepalive::new(config.keepalive, now),
             user_timeout: None,
             urgent: Urgent::default(),
+            unanswered: 0,
             progress_at: now,
             syn_due: true,
             syns: 0,
@@ -243,10 +246,21 @@ impl<B> Connection<B> {
         let queues = &mut env.pools.queues;
         self.outbound.clear(queues, |buf| released.push_back(buf));
         self.inbound.clear(&mut env.pools.ranges);
-        // A passive connection that was never established was never shown.
-        let shown = self.listener.is_none() || self.state != State::SynReceived;
-        if let Some(event) = event.filter(|_| shown) {
+        if let Some(event) = event.filter(|_| self.is_shown()) {
             env.effects.events.push_back((self.id, event));
         }
+    }
+
+    /// Tells the layer above of trouble.
+    fn report(&self, env: &mut Env<'_, B>, error: SoftError) {
+        if self.is_shown() {
+            let event = Event::SoftError(error);
+            env.effects.events.push_back((self.id, event));
+        }
+    }
+
+    /// The layer above knows of it: a passive connection is not shown before it is established.
+    fn is_shown(&self) -> bool {
+        self.listener.is_none() || self.state != State::SynReceived
     }
 }

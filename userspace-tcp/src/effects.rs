@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use crate::config::Config;
 use crate::interface::{ConnId, Counters, Event};
 use crate::limit::RateLimit;
+use crate::options::Timestamps;
 use crate::pool::Pools;
 use crate::segment::{Flags, Segment, TcpHeader};
 use crate::seq::SeqNum;
@@ -57,23 +58,34 @@ impl<B> Effects<B> {
             self.counters.resets_limited += 1;
             return;
         }
+        // RFC 7323 section 5.2.
+        let timestamps = header.options.timestamps.map(|theirs| Timestamps {
+            value: 0,
+            echo: theirs.value,
+        });
         if header.flags.ack() {
-            self.reset(tuple, header.ack, None);
+            self.reset(tuple, header.ack, None, timestamps);
         } else {
             // Truncated on purpose: sequence numbers wrap.
             let ack = header.seq.add(segment.sequence_len() as u32);
-            self.reset(tuple, SeqNum(0), Some(ack));
+            self.reset(tuple, SeqNum(0), Some(ack), timestamps);
         }
     }
 
     /// Queues a reset, by an abort of ours without any limit.
-    pub(crate) fn reset(&mut self, tuple: FourTuple, seq: SeqNum, ack: Option<SeqNum>) {
+    pub(crate) fn reset(
+        &mut self,
+        tuple: FourTuple,
+        seq: SeqNum,
+        ack: Option<SeqNum>,
+        timestamps: Option<Timestamps>,
+    ) {
         let flags = if ack.is_some() {
             Flags::RST | Flags::ACK
         } else {
             Flags::RST
         };
-        let header = TcpHeader {
+        let mut header = TcpHeader {
             source_port: tuple.local.port,
             destination_port: tuple.remote.port,
             seq,
@@ -81,6 +93,7 @@ impl<B> Effects<B> {
             flags,
             ..TcpHeader::default()
         };
+        header.options.timestamps = timestamps;
         self.counters.resets_sent += 1;
         self.answers.push_back((tuple, header));
     }

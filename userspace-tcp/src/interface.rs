@@ -53,6 +53,8 @@ pub enum Event {
     /// (RFC 9293 section 3.8.5). They stay in their place; [`Info::urgent_to`] says how far they
     /// reach.
     Urgent,
+    /// The connection is in trouble, and goes on.
+    SoftError(SoftError),
     /// The peer sends no more: its FIN and every octet before it are here.
     PeerClosed,
     /// The peer reset the connection, which is gone.
@@ -67,6 +69,19 @@ pub enum Event {
     Closed,
     /// A connection that was [`Event::Closed`] has left TIME-WAIT and is gone.
     TimeWaitOver,
+}
+
+/// Something is wrong that may pass: the connection goes on (RFC 9293 section 3.9.1.8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SoftError {
+    /// An ICMP error says that the peer can't be reached.
+    Unreachable {
+        /// By protocol or port, and not only for the time being.
+        hard: bool,
+    },
+    /// The peer has left three transmissions in a row unanswered (R1 of RFC 9293 section 3.8.3).
+    /// The way to it may have changed: a good moment to ask for its link-layer address anew.
+    NoAnswer,
 }
 
 /// An ICMP or ICMPv6 error about a segment that we sent (RFC 9293 section 3.9.2.2).

@@ -84,7 +84,7 @@ pub use ecn::Ecn;
 pub use interface::{
     ConnCounters, ConnId, ConnectError, Counters, Event, IcmpError, Info, ListenError,
     NEW_RANGES_MAX, NewRange, NewRanges, Outgoing, Payload, Received, SegmentId, SendError,
-    SendRefusal, State, Transmit,
+    SendRefusal, SoftError, State, Transmit,
 };
 pub use options::{
     OPTIONS_MAX, Options, SACK_BLOCKS_MAX, SackBlock, SackBlocks, TIMESTAMPS_LEN, Timestamps,

@@ -118,6 +118,11 @@ impl<B> Outbound<B> {
         }
     }
 
+    /// Another initial sequence number, before the SYN goes out.
+    pub(crate) fn begin_at(&mut self, iss: SeqNum) {
+        self.space = Space::new(iss);
+    }
+
     pub(crate) fn iss(&self) -> SeqNum {
         self.space.wire(0)
     }

@@ -177,7 +177,7 @@ impl<B> Connection<B> {
         match self.state {
             State::FinWait1 => {
                 self.state = State::FinWait2;
-                self.timer = Timer::FinWait2(env.now + env.config.fin_wait_2);
+                self.timer = self.fin_wait_2_timer(env);
             }
             State::Closing => self.enter_time_wait(env),
             State::LastAck => self.die(env, Some(Event::Closed)),

@@ -8,13 +8,19 @@ use crate::effects::Env;
 use crate::inbound::Text;
 use crate::interface::{Event, Received, State};
 use crate::segment::{Flags, Segment};
+use crate::seq::SeqNum;
+use crate::time::Instant;
 
 use super::Connection;
+use super::handshake::BEHIND_SYN;
 use super::timeout::Timer;
 
 /// Least time between two answers to segments that only provoke (RFC 5961 section 7). It also ends
 /// a war of ACKs between two ends that disagree.
 const ANSWER_INTERVAL: Duration = Duration::from_millis(100);
+
+/// RFC 9293 section 3.8.6.3 (MUST-40).
+const ACK_DELAY_MAX: Duration = Duration::from_millis(500);
 
 impl<B> Connection<B> {
     /// Takes a segment.
@@ -26,7 +32,7 @@ impl<B> Connection<B> {
             ..Received::default()
         };
         if self.state == State::SynSent {
-            self.on_segment_in_syn_sent(env, segment);
+            self.on_segment_in_syn_sent(env, segment, &mut received);
         } else {
             self.on_synchronized(env, segment, &mut received);
         }
@@ -45,7 +51,7 @@ impl<B> Connection<B> {
         let flags = header.flags;
         let start = self.inbound.position(header.seq);
         if self.state == State::SynReceived && flags.syn() && !flags.rst() && start == 0 {
-            self.on_syn_in_syn_received(env, segment);
+            self.on_syn_in_syn_received(env, segment, received);
             return;
         }
         if !self.passes_paws(env, segment) {
@@ -72,23 +78,33 @@ impl<B> Connection<B> {
         if !flags.ack() {
             return;
         }
-        if let Some(timestamps) = header.options.timestamps
-            && start <= self.inbound.last_ack_sent().cast_signed()
-        {
-            self.clock.take(env.now, timestamps);
-        }
         if self.state == State::SynReceived && !self.complete_open(env, segment) {
             return;
         }
         if !self.on_ack(env, segment, start) || self.gone {
             return;
         }
+        // Behind the check of the ACK: a blind attacker must not move TS.Recent.
+        if let Some(timestamps) = header.options.timestamps
+            && start <= self.inbound.last_ack_sent().cast_signed()
+        {
+            self.clock.take(env.now, timestamps);
+        }
         self.keepalive.heard(env.now);
+        self.unanswered = 0;
+        if self.state == State::FinWait2 {
+            self.timer = self.fin_wait_2_timer(env);
+        }
         self.on_text(env, segment, start, received);
     }
 
     /// The peer has not got our SYN's acknowledgment, or it opens at the same time as we do.
-    fn on_syn_in_syn_received(&mut self, env: &mut Env<'_, B>, segment: &Segment<'_>) {
+    fn on_syn_in_syn_received(
+        &mut self,
+        env: &mut Env<'_, B>,
+        segment: &Segment<'_>,
+        received: &mut Received,
+    ) {
         self.syn_due = true;
         self.ecn.peer_said(segment.header.flags);
         if segment.header.flags.ack()
@@ -99,6 +115,7 @@ impl<B> Connection<B> {
             // Simultaneous open: the other's SYN-ACK acknowledges our SYN.
             self.complete_open(env, segment);
             self.inbound.ack_at_once();
+            self.on_text(env, segment, BEHIND_SYN, received);
         }
     }
 
@@ -108,8 +125,10 @@ impl<B> Connection<B> {
             return true;
         }
         let Some(timestamps) = segment.header.options.timestamps else {
-            self.counters.paws_dropped += 1;
-            return false;
+            // A SYN is answered in any case, so that a peer that has lost its memory learns of it.
+            let dropped = !segment.header.flags.syn();
+            self.counters.paws_dropped += u64::from(dropped);
+            return !dropped;
         };
         if self.clock.is_old(env.now, timestamps) {
             self.counters.paws_dropped += 1;
@@ -160,7 +179,7 @@ impl<B> Connection<B> {
     }
 
     /// Octets and FIN.
-    fn on_text(
+    pub(super) fn on_text(
         &mut self,
         env: &mut Env<'_, B>,
         segment: &Segment<'_>,
@@ -177,7 +196,7 @@ impl<B> Connection<B> {
                 return;
             }
         }
-        self.on_urgent(env, segment, start);
+        self.on_urgent(env, segment);
         // One IP packet's worth.
         let len = segment.payload.len() as u32;
         let fin = segment.header.flags.fin();
@@ -188,7 +207,7 @@ impl<B> Connection<B> {
             ce: segment.ecn == Ecn::Ce,
             cwr: segment.header.flags.contains(Flags::CWR),
         };
-        let ack_delay = env.config.ack_delay;
+        let ack_delay = env.config.ack_delay.min(ACK_DELAY_MAX);
         let ranges = &mut env.pools.ranges;
         let accepted = self.inbound.accept(env.now, text, ack_delay, ranges);
         received.new = accepted.new;
@@ -199,9 +218,6 @@ impl<B> Connection<B> {
             self.counters.out_of_order += u64::from(accepted.out_of_order && octets > 0);
             self.counters.ranges_full += u64::from(accepted.full);
             self.counters.duplicates += u64::from(octets == 0 && !accepted.full);
-        }
-        if self.state == State::FinWait2 && octets > 0 {
-            self.timer = Timer::FinWait2(env.now + env.config.fin_wait_2);
         }
         if accepted.closed {
             env.effects.events.push_back((self.id, Event::PeerClosed));
@@ -226,7 +242,8 @@ impl<B> Connection<B> {
     /// An ACK for a segment that is of no use. What takes sequence numbers may be a retransmission,
     /// whose sender waits for it; anything else is answered now and then only.
     fn answer(&mut self, env: &Env<'_, B>, segment: &Segment<'_>) {
-        if segment.payload.is_empty() && !segment.header.flags.fin() {
+        let flags = segment.header.flags;
+        if flags.syn() || (segment.payload.is_empty() && !flags.fin()) {
             self.challenge(env);
         } else {
             self.inbound.ack_at_once();
@@ -242,14 +259,21 @@ impl<B> Connection<B> {
         }
     }
 
-    /// Whether a SYN may open this pair of ends anew while it stands in TIME-WAIT (RFC 9293
-    /// section 3.6.1, RFC 6191).
-    pub(crate) fn gives_way_to(&self, segment: &Segment<'_>) -> bool {
+    /// Whether a SYN may open this pair of ends anew while it stands in TIME-WAIT: it is later than
+    /// all that this connection saw (RFC 9293 section 3.6.1), by its timestamp if there is one
+    /// (RFC 6191 section 2).
+    pub(crate) fn gives_way_to(&self, now: Instant, segment: &Segment<'_>) -> bool {
         let flags = segment.header.flags;
-        let plain_syn = flags.syn() && !flags.ack() && !flags.rst() && !flags.fin();
+        let plain_syn = flags.syn() && !flags.ack() && !flags.rst();
         let later = self.inbound.position(segment.header.seq) > self.inbound.next().cast_signed();
-        self.state == State::TimeWait
-            && plain_syn
-            && (later || self.clock.is_newer(segment.header.options.timestamps))
+        let timestamps = segment.header.options.timestamps;
+        let old = timestamps.is_some_and(|timestamps| self.clock.is_old(now, timestamps));
+        let newer = self.clock.is_newer(timestamps);
+        self.state == State::TimeWait && plain_syn && !old && (later || newer)
+    }
+
+    /// What this connection would have sent next: whoever follows it begins behind.
+    pub(crate) fn sent_to(&self) -> SeqNum {
+        self.outbound.wire(self.outbound.next())
     }
 }

@@ -4,14 +4,18 @@ use crate::config::Config;
 use crate::congestion::Congestion;
 use crate::effects::Env;
 use crate::inbound::{EchoMode, Inbound, WINDOW_SHIFT_MAX};
-use crate::interface::{Event, State};
+use crate::interface::{Event, Received, State};
 use crate::options::Options;
 use crate::segment::Segment;
+use crate::seq::SeqNum;
 use crate::time::Instant;
 use crate::tuple::{Endpoint, FourTuple};
 
 use super::timeout::Timer;
 use super::{Connection, Seed};
+
+/// Where the octets begin that come with a SYN.
+pub(super) const BEHIND_SYN: i64 = 1;
 
 /// The peer's MSS when it says nothing (RFC 9293 section 3.7.1).
 const MSS_DEFAULT_V4: u16 = 536;
@@ -60,8 +64,14 @@ impl<B> Connection<B> {
         connection
     }
 
-    /// SYN-SENT (section 3.10.7.3). Octets on a SYN are left for the peer to send again.
-    pub(super) fn on_segment_in_syn_sent(&mut self, env: &mut Env<'_, B>, segment: &Segment<'_>) {
+    /// SYN-SENT (section 3.10.7.3). What comes with a SYN that does not establish the connection is
+    /// left for the peer to send again.
+    pub(super) fn on_segment_in_syn_sent(
+        &mut self,
+        env: &mut Env<'_, B>,
+        segment: &Segment<'_>,
+        received: &mut Received,
+    ) {
         let header = &segment.header;
         let flags = header.flags;
         let acceptable = self.outbound.position(header.ack) == 1 && self.outbound.outstanding();
@@ -85,10 +95,19 @@ impl<B> Connection<B> {
             self.outbound.update_window(0, 1, window);
             self.establish(env);
             self.inbound.ack_at_once();
+            self.on_text(env, segment, BEHIND_SYN, received);
         } else {
             // Simultaneous open.
             self.state = State::SynReceived;
             self.syn_due = true;
+        }
+    }
+
+    /// An earlier connection of the same ends has sent up to `sent_to`: no number of it is used
+    /// again (RFC 9293 section 3.6.1). Before the SYN goes out.
+    pub(crate) fn begin_behind(&mut self, sent_to: SeqNum) {
+        if !sent_to.before(self.outbound.iss()) {
+            self.outbound.begin_at(sent_to.add(1 << 16));
         }
     }
 
@@ -141,6 +160,7 @@ impl<B> Connection<B> {
         self.state = State::Established;
         self.timer = Timer::Idle;
         self.syn_due = false;
+        self.unanswered = 0;
         if self.syns == 1 {
             let rtt = env.now.nanos_since(self.syn_sent_at);
             self.rtt.measured(rtt, env.config);

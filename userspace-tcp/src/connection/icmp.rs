@@ -1,7 +1,7 @@
 //! ICMP errors about segments of ours (RFC 9293 section 3.9.2.2, RFC 5927).
 
 use crate::effects::Env;
-use crate::interface::{Event, IcmpError, State};
+use crate::interface::{Event, IcmpError, SoftError, State};
 use crate::seq::SeqNum;
 
 use super::Connection;
@@ -14,8 +14,12 @@ impl<B> Connection<B> {
         if position < una || position >= self.outbound.next().cast_signed() {
             return false;
         }
-        if error == (IcmpError::Unreachable { hard: true }) && self.state == State::SynSent {
-            self.die(env, Some(Event::Refused));
+        match error {
+            IcmpError::Unreachable { hard: true } if self.state == State::SynSent => {
+                self.die(env, Some(Event::Refused));
+            }
+            IcmpError::Unreachable { hard } => self.report(env, SoftError::Unreachable { hard }),
+            IcmpError::PacketTooBig { .. } => {}
         }
         true
     }

@@ -63,7 +63,10 @@ impl<B> Connection<B> {
 
     /// The timer of a connection that awaits nothing.
     pub(super) fn idle_timer(&self) -> Timer {
-        let open = matches!(self.state, State::Established | State::CloseWait);
+        let open = matches!(
+            self.state,
+            State::Established | State::CloseWait | State::FinWait2
+        );
         match self.keepalive.at().filter(|_| open) {
             Some(at) => Timer::KeepAlive(at),
             None => Timer::Idle,

@@ -130,7 +130,8 @@ impl<B> Connection<B> {
             | State::FinWait1
             | State::Closing
             | State::LastAck => self.next_of_queue(),
-            State::SynSent | State::SynReceived | State::FinWait2 | State::TimeWait => None,
+            State::FinWait2 => self.keepalive.due.then_some(Action::Probe),
+            State::SynSent | State::SynReceived | State::TimeWait => None,
         }
         .or_else(|| self.inbound.ack_due().then_some(Action::Ack))
     }

@@ -115,9 +115,17 @@ impl<B> Connection<B> {
 
     /// See [`crate::Stack::abort`].
     pub(crate) fn abort(&mut self, env: &mut Env<'_, B>) {
-        if !matches!(self.state, State::SynSent | State::TimeWait) {
+        // When both sides have closed the peer needs to know only of octets that it won't get.
+        let silent = match self.state {
+            State::SynSent | State::TimeWait => true,
+            State::Closing | State::LastAck => self.outbound.queued_segments() == 0,
+            _ => false,
+        };
+        if !silent {
             let ack = self.inbound.next_wire();
-            env.effects.reset(self.tuple, self.idle_seq(), Some(ack));
+            let timestamps = self.clock.option(env.now);
+            let seq = self.idle_seq();
+            env.effects.reset(self.tuple, seq, Some(ack), timestamps);
         }
         self.die(env, None);
     }

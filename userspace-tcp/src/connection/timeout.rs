@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::effects::Env;
-use crate::interface::{Event, State};
+use crate::interface::{Event, SoftError, State};
 use crate::time::{Instant, earlier};
 
 use super::Connection;
 
 /// When a retransmission is due but the link still has the buffer, it is looked at again after this.
 const LINK_RETRY: Duration = Duration::from_millis(10);
+
+/// R1 of RFC 9293 section 3.8.3: after so many timeouts in a row it may be the path.
+const R1: u32 = 3;
 
 /// After so many probes of a window that is open, but too small for the next segment, the segment
 /// goes out as it is: a receiver that never opens wider takes the part that it has room for.
@@ -74,7 +77,13 @@ impl<B> Connection<B> {
 
     /// Starts, keeps or stops the timer as the queue demands.
     pub(super) fn refresh_timer(&mut self, now: Instant, config: &Config) {
-        if self.gone || matches!(self.state, State::FinWait2 | State::TimeWait) {
+        if self.gone || self.state == State::TimeWait {
+            return;
+        }
+        if self.state == State::FinWait2 {
+            if !matches!(self.timer, Timer::FinWait2(_)) {
+                self.timer = self.idle_timer();
+            }
             return;
         }
         if self.outbound.outstanding() {
@@ -89,6 +98,15 @@ impl<B> Connection<B> {
         } else {
             self.timer = self.idle_timer();
             self.probes = 0;
+        }
+    }
+
+    /// FIN-WAIT-2 lasts for so long after the peer was heard of, or like an open connection.
+    pub(super) fn fin_wait_2_timer(&self, env: &Env<'_, B>) -> Timer {
+        if env.config.fin_wait_2 == Duration::MAX {
+            self.idle_timer()
+        } else {
+            Timer::FinWait2(env.now + env.config.fin_wait_2)
         }
     }
 
@@ -153,6 +171,10 @@ impl<B> Connection<B> {
         }
         self.rtt.back_off();
         self.arm(env.now, env.config);
+        self.unanswered = self.unanswered.saturating_add(1);
+        if self.unanswered == R1 {
+            self.report(env, SoftError::NoAnswer);
+        }
     }
 
     fn on_persist_timeout(&mut self, env: &mut Env<'_, B>) {

@@ -49,10 +49,11 @@ impl<B> Connection<B> {
     }
 
     /// An acceptable segment may say how far urgent octets reach (section 3.10.7.4, sixth).
-    pub(super) fn on_urgent(&mut self, env: &mut Env<'_, B>, segment: &Segment<'_>, start: i64) {
+    pub(super) fn on_urgent(&mut self, env: &mut Env<'_, B>, segment: &Segment<'_>) {
         if !segment.header.flags.contains(Flags::URG) {
             return;
         }
+        let start = self.inbound.position(segment.header.seq);
         let end = start.saturating_add(i64::from(segment.header.urgent));
         let end = end.max(1).cast_unsigned();
         if end > self.inbound.consumed() && self.urgent.peers.is_none_or(|known| known < end) {

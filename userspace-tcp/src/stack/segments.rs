@@ -22,13 +22,20 @@ impl<B> Stack<B> {
         options: ConnOptions,
     ) -> Received {
         self.now = now;
-        if let Some(id) = self.find(&tuple) {
-            if !self.reopens(&tuple, id, segment) {
-                return self.receive_for(now, id, segment);
-            }
-            self.end_time_wait(id);
+        let Some(id) = self.find(&tuple) else {
+            return self.receive_stranger(now, tuple, segment, options);
+        };
+        if !self.reopens(&tuple, id, segment) {
+            return self.receive_for(now, id, segment);
         }
-        self.receive_stranger(now, tuple, segment, options)
+        let sent_to = self.connections.get(id).map(Connection::sent_to);
+        self.end_time_wait(id);
+        let received = self.receive_stranger(now, tuple, segment, options);
+        let conn = received.conn.and_then(|id| self.connections.get_mut(id));
+        if let (Some(conn), Some(sent_to)) = (conn, sent_to) {
+            conn.begin_behind(sent_to);
+        }
+        received
     }
 
     /// The next segment to put on the link now; fetch until `None`.
@@ -100,7 +107,7 @@ impl<B> Stack<B> {
     fn reopens(&self, tuple: &FourTuple, id: ConnId, segment: &Segment<'_>) -> bool {
         self.connections
             .get(id)
-            .is_some_and(|connection| connection.gives_way_to(segment))
+            .is_some_and(|connection| connection.gives_way_to(self.now, segment))
             && self.listener_for(tuple.local).is_some()
     }
 }

@@ -31,7 +31,7 @@ impl<B> Stack<B> {
         let flags = segment.header.flags;
         match self.listener_for(tuple.local) {
             Some(local) if !flags.ack() => {
-                let syn = flags.syn() && !flags.rst() && !flags.fin();
+                let syn = flags.syn() && !flags.rst();
                 let conn = syn.then(|| self.receive_syn(now, tuple, segment, options, local));
                 Received {
                     conn: conn.flatten(),

@@ -172,7 +172,7 @@ impl Endpoint {
                 }
                 Event::TimeWaitOver => assert!(self.over),
                 Event::MssChanged { mss } => assert!(mss > 0),
-                Event::Urgent => {}
+                Event::Urgent | Event::SoftError(_) => {}
             }
         }
     }

@@ -237,3 +237,80 @@ fn abort_resets_and_gives_every_buffer_back() {
     assert!(script.is_gone() && script.events().is_empty());
     assert_eq!(script.send(1), Err(SendRefusal::Gone));
 }
+
+/// RFC 9293 section 3.10.5: in CLOSING and LAST-ACK the connection is just forgotten. But a peer
+/// that won't get all octets has to know (SHLD-3).
+#[test]
+fn abort_behind_both_closes_resets_only_if_octets_are_lost() {
+    for peer_first in [false, true] {
+        for octets in [false, true] {
+            let mut script = Script::active(plain());
+            if peer_first {
+                script.give(FIN, 1, 1, 0);
+                script.one();
+            }
+            if octets {
+                script.send_thousands(1);
+            }
+            script.close();
+            script.one();
+            if !peer_first {
+                script.give(FIN, 1, 1, 0);
+                script.one();
+            }
+            let expected = if peer_first {
+                State::LastAck
+            } else {
+                State::Closing
+            };
+            assert_eq!(script.info().state, expected);
+            assert!(script.stack.abort(script.conn()));
+            let resets = script.out().iter().filter(|out| out.flags.rst()).count();
+            assert_eq!(resets, usize::from(octets));
+            assert!(script.is_gone());
+        }
+    }
+}
+
+#[test]
+fn half_a_connection_may_stay_open_as_long_as_the_peer_likes() {
+    let mut script = Script::active(Config {
+        fin_wait_2: std::time::Duration::MAX,
+        ..plain()
+    });
+    script.close();
+    script.one();
+    script.give(ACK, 1, 2, 0);
+    assert_eq!(script.stack.next_deadline(), None);
+    script.wait(100_000 * SEC);
+    assert_eq!(script.give(ACK, 1, 2, 10).new.len(), 1);
+    // Asked now and then, if so wished.
+    let keepalive = userspace_tcp::KeepAlive::default();
+    let conn = script.conn();
+    script
+        .stack
+        .set_keepalive(conn, script.now, Some(keepalive));
+    script.wait(SEC);
+    assert_eq!(script.one().ack, 11);
+    script.wait(7200 * SEC);
+    let probe = script.one();
+    assert_eq!(
+        (probe.seq, probe.len, script.info().state),
+        (1, 0, State::FinWait2)
+    );
+}
+
+#[test]
+fn a_sign_of_life_makes_fin_wait_2_last() {
+    let mut script = Script::active(plain());
+    script.close();
+    script.one();
+    script.give(ACK, 1, 2, 0);
+    for _ in 0..5 {
+        script.wait(59 * SEC);
+        script.give(ACK, 1, 2, 0);
+    }
+    assert_eq!(script.info().state, State::FinWait2);
+    script.wait(60 * SEC);
+    assert_eq!(script.events(), [Event::TimedOut]);
+}

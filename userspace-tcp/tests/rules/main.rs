@@ -13,5 +13,6 @@ mod receive;
 mod reset;
 mod retransmit;
 mod script;
+mod syn;
 mod urgent;
 mod window;

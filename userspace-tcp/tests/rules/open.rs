@@ -1,6 +1,6 @@
 use userspace_tcp::{
     Config, ConnOptions, ConnectError, Event, Flags, FourTuple, ListenError, Options, Segment,
-    SendRefusal, State, TcpHeader, Timestamps,
+    SendRefusal, SoftError, State, TcpHeader, Timestamps,
 };
 
 use crate::script::*;
@@ -92,9 +92,11 @@ fn a_syn_is_sent_again_with_back_off_and_then_given_up() {
     script.connect();
     script.one();
     for wait in [1, 2, 4] {
+        assert_eq!(script.events(), []);
         assert_eq!(script.wait_for_timer(), wait * SEC);
         assert_eq!(script.one().flags, Flags::SYN);
     }
+    assert_eq!(script.events(), [Event::SoftError(SoftError::NoAnswer)]);
     script.wait_for_timer();
     assert_eq!(
         (script.events(), script.out()),
@@ -301,7 +303,6 @@ fn a_listener_resets_an_ack_and_ignores_a_reset() {
         Err(ListenError::InUse { local: local() })
     );
     script.give(Flags::RST, 0, 0, 0);
-    script.give(Flags::SYN | Flags::FIN, 0, 0, 0);
     assert_eq!(script.out(), []);
     script.give(Flags::SYN | ACK, 0, 9, 0);
     assert_eq!(

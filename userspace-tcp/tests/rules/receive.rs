@@ -166,3 +166,15 @@ fn without_sack_each_segment_out_of_order_is_answered_by_itself() {
     let lens: Vec<_> = script.out().iter().map(|out| (out.ack, out.len)).collect();
     assert_eq!(lens, [(1, 0), (1, 0), (1, 0), (1, 100)]);
 }
+
+/// RFC 9293 section 3.8.6.3 (MUST-40).
+#[test]
+fn an_acknowledgment_waits_for_half_a_second_at_most() {
+    let mut script = Script::active(Config {
+        ack_delay: 10 * SEC,
+        ..plain()
+    });
+    script.give(ACK, 1, 1, 10);
+    assert_eq!((script.out(), script.wait_for_timer()), (vec![], 500 * MS));
+    assert_eq!(script.one().ack, 11);
+}

@@ -1,4 +1,4 @@
-use userspace_tcp::{Config, CongestionControl, Event, Options};
+use userspace_tcp::{Config, CongestionControl, Event, Options, SoftError};
 
 use crate::script::*;
 
@@ -87,12 +87,14 @@ fn the_user_timeout_ends_a_silent_connection() {
     script.send(1000).unwrap();
     let start = script.now;
     let mut events = Vec::new();
-    while events.is_empty() {
+    while script.now < start + 3 * SEC {
         script.out();
         script.wait_for_timer();
-        events = script.events();
+        events.append(&mut script.events());
     }
-    assert_eq!(events, [Event::TimedOut]);
+    // R1, then R2 of RFC 9293 section 3.8.3.
+    let no_answer = Event::SoftError(SoftError::NoAnswer);
+    assert_eq!(events, [no_answer, Event::TimedOut]);
     assert_eq!(script.now.saturating_duration_since(start), 3 * SEC);
     assert_eq!(script.released(), [0, 1]);
     assert!(script.is_gone());

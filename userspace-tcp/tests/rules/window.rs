@@ -1,4 +1,4 @@
-use userspace_tcp::{Config, Event};
+use userspace_tcp::{Config, Event, Flags, Options};
 
 use crate::script::*;
 
@@ -146,4 +146,33 @@ fn an_old_acknowledgment_does_not_bring_an_old_window_back() {
     script.give_window(2001, 1000);
     script.give_window(1001, 50_000);
     assert_eq!(script.info().peer_window, 1000);
+}
+
+/// RFC 9293 section 3.10.7.4 (MUST-66): a closed window shuts out octets only.
+#[test]
+fn a_closed_window_lets_acks_urgent_pointers_and_resets_in() {
+    let config = Config {
+        receive_window: 3000,
+        ..plain()
+    };
+    let mut script = Script::active(config);
+    for i in 0..3 {
+        script.give(ACK, 1 + i * 1000, 1, 1000);
+    }
+    assert_eq!(script.out().last().unwrap().window, 0);
+    script.send_thousands(1);
+    let header = script.header(ACK | Flags::URG, 3001, 1001, 60_000, Options::default());
+    let urgent = userspace_tcp::TcpHeader {
+        urgent: 500,
+        ..header
+    };
+    assert!(script.give_header(urgent, 100).new.is_empty());
+    assert_eq!(script.released(), [0]);
+    assert_eq!(script.events(), [Event::Urgent]);
+    assert_eq!(
+        (script.one().ack, script.info().urgent_to),
+        (3001, Some(3500))
+    );
+    script.give(Flags::RST, 3001, 0, 0);
+    assert_eq!(script.events(), [Event::Reset]);
 }

@@ -13,7 +13,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use userspace_tcp::{ConnId, Endpoint, Event, FourTuple, Instant, Payload, Received, Stack};
+use userspace_tcp::{
+    ConnId, Endpoint, Event, FourTuple, Instant, Payload, Received, SoftError, Stack,
+};
 
 use crate::syntax::{Action, Happening, Script, Settings, Step, When};
 use crate::wire::Wire;
@@ -357,6 +359,8 @@ fn happening(event: Event) -> Happening {
         Event::TimeWaitOver => ("time_wait_over", None),
         Event::MssChanged { mss } => ("mss_changed", Some(mss as u64)),
         Event::Urgent => ("urgent", None),
+        Event::SoftError(SoftError::NoAnswer) => ("no_answer", None),
+        Event::SoftError(SoftError::Unreachable { .. }) => ("unreachable", None),
     };
     let name = name.to_owned();
     Happening { name, value }

@@ -43,6 +43,7 @@ impl<P: Port> Shard<P> {
                 TcpEvent::MssChanged { mss } => self.mss_changed(id, mss),
                 // MPA knows of no octets that are more urgent than others.
                 TcpEvent::Urgent => {}
+                TcpEvent::SoftError(_) => {}
                 TcpEvent::PeerClosed => self.peer_closed(id),
                 TcpEvent::Reset => self.gone(id, DisconnectReason::Reset),
                 TcpEvent::Refused => self.gone(id, DisconnectReason::Refused),

@@ -113,7 +113,7 @@ fn actions(cursor: &mut Cursor<'_>) -> Parsed<Vec<Action>> {
 }
 
 fn happening(cursor: &mut Cursor<'_>) -> Parsed<Happening> {
-    const NAMES: [&str; 10] = [
+    const NAMES: [&str; 12] = [
         "incoming",
         "established",
         "peer_closed",
@@ -124,6 +124,8 @@ fn happening(cursor: &mut Cursor<'_>) -> Parsed<Happening> {
         "time_wait_over",
         "mss_changed",
         "urgent",
+        "no_answer",
+        "unreachable",
     ];
     let here = *cursor;
     let name = cursor.word("an event")?;
