@@ -62,6 +62,8 @@ areas! {
     bounds,
     keepalive,
     urgent,
+    wrap,
+    combinations,
 }
 
 /// Fewer scripts than this and some have been lost.
