@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-pub use cable::Cable;
+pub use cable::{Cable, ENDS};
 pub use link::{INTERFACE, LinkOptions};
 pub use namespace::Namespace;
 pub use process::{Command, Finished, Process};
@@ -129,9 +129,7 @@ impl Lab {
     /// Adds two hosts, `.1` and `.2` of a network of their own, joined by a veth pair, or by two and
     /// a cable that changes frames.
     pub fn pair(&mut self, options: &LinkOptions) -> (Host, Host) {
-        let link = self.next_link();
-        let a = self.namespace(&format!("{link}a"));
-        let b = self.namespace(&format!("{link}b"));
+        let (link, a, b) = self.ends();
         if let Some(cable) = options.cable {
             let middle = self.namespace(&format!("{link}m"));
             link::join_over(&a, &middle, &b, options);
@@ -139,21 +137,37 @@ impl Lab {
         } else {
             link::join(&a, &b, options);
         }
-        let host = |namespace: Namespace, number: u8| {
-            let v4 = Ipv4Addr::new(198, 18, link, number);
-            let v6 = Ipv6Addr::new(0x2001, 0xdb8, link.into(), 0, 0, 0, 0, number.into());
-            namespace.ip(&["addr", "add", &format!("{v4}/24"), "dev", INTERFACE]);
-            namespace.ip(&[
-                "addr",
-                "add",
-                &format!("{v6}/64"),
-                "dev",
-                INTERFACE,
-                "nodad",
-            ]);
-            Host { namespace, v4, v6 }
-        };
-        (host(a, 1), host(b, 2))
+        (host(a, link, 1), host(b, link, 2))
+    }
+
+    /// Adds two hosts, `.1` and `.2` of a network of their own, and a namespace between them that
+    /// has both cables' other ends ([`ENDS`]), for something that joins them. Interfaces wait
+    /// rather than lose a packet where the other end can't keep up, and each host knows the other's
+    /// link address.
+    pub fn over(&mut self, options: &LinkOptions) -> (Host, Namespace, Host) {
+        let (link, a, b) = self.ends();
+        let middle = self.namespace(&format!("{link}m"));
+        link::join_over(&a, &middle, &b, options);
+        for (namespace, interface) in [
+            (&a, INTERFACE),
+            (&b, INTERFACE),
+            (&middle, ENDS[0]),
+            (&middle, ENDS[1]),
+        ] {
+            namespace.exec(&["tc", "qdisc", "add", "dev", interface, "root", "pfifo"]);
+        }
+        let (a, b) = (host(a, link, 1), host(b, link, 2));
+        a.knows(&b);
+        b.knows(&a);
+        (a, middle, b)
+    }
+
+    /// The namespaces of a new link's two hosts, and the link's number.
+    fn ends(&mut self) -> (u8, Namespace, Namespace) {
+        let link = self.next_link();
+        let a = self.namespace(&format!("{link}a"));
+        let b = self.namespace(&format!("{link}b"));
+        (link, a, b)
     }
 
     fn next_link(&mut self) -> u8 {
@@ -223,6 +237,22 @@ impl Shared {
             }
         }
     }
+}
+
+/// Gives a namespace on a link its addresses.
+fn host(namespace: Namespace, link: u8, number: u8) -> Host {
+    let v4 = Ipv4Addr::new(198, 18, link, number);
+    let v6 = Ipv6Addr::new(0x2001, 0xdb8, link.into(), 0, 0, 0, 0, number.into());
+    namespace.ip(&["addr", "add", &format!("{v4}/24"), "dev", INTERFACE]);
+    namespace.ip(&[
+        "addr",
+        "add",
+        &format!("{v6}/64"),
+        "dev",
+        INTERFACE,
+        "nodad",
+    ]);
+    Host { namespace, v4, v6 }
 }
 
 /// Runs `ip`, panics when it fails, and gives its output.

@@ -11,6 +11,7 @@
 pub mod binary;
 pub mod daemon;
 pub mod lab;
+pub mod linksim;
 pub mod pair;
 pub mod pattern;
 pub mod snmp;

@@ -16,7 +16,7 @@ pub enum Cable {
 }
 
 /// The two ends of a cable in its namespace, the first host's and the second host's.
-pub(super) const ENDS: [&str; 2] = ["end1", "end2"];
+pub const ENDS: [&str; 2] = ["end1", "end2"];
 
 impl Cable {
     /// Lets frames pass between the two ends.
