@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod binary;
+pub mod contest;
 pub mod daemon;
 pub mod lab;
 pub mod linksim;

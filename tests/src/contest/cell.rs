@@ -1,0 +1,92 @@
+//! The links on which they compete.
+
+/// One kind of link.
+#[derive(Clone, Copy, Debug)]
+pub struct Cell {
+    /// For the table and for `--only`.
+    pub name: &'static str,
+    /// For people.
+    pub what: &'static str,
+    /// What the link does beside its rate and queue.
+    impairments: &'static [&'static str],
+    /// Whether its MTU changes when half of the octets have passed.
+    changes_mtu: bool,
+}
+
+/// What all links have: a rate that is below what any contestant can do by itself, and a queue of
+/// about 15 ms.
+const RATE: &[&str] = &["--rate=300Mbit", "--queue=400p"];
+/// The MTU after the change in mid-stream; it is 1500 before.
+const SMALLER_MTU: u16 = 1400;
+/// Octets of payload in a packet of 1500 octets.
+const PAYLOAD: u64 = 1448;
+
+const fn cell(
+    name: &'static str,
+    what: &'static str,
+    impairments: &'static [&'static str],
+) -> Cell {
+    Cell {
+        name,
+        what,
+        impairments,
+        changes_mtu: false,
+    }
+}
+
+impl Cell {
+    /// All ten.
+    pub const ALL: [Self; 10] = [
+        cell("clean", "nothing", &[]),
+        cell("loss-0.1", "0.1 % loss", &["--loss=0.1%"]),
+        cell("loss-1", "1 % loss", &["--loss=1%"]),
+        cell("loss-5", "5 % loss", &["--loss=5%"]),
+        cell(
+            "reorder",
+            "2 % held back by up to 20 packets",
+            &["--reorder=2%", "--reorder-by=20"],
+        ),
+        cell("duplicate", "2 % duplicated", &["--duplicate=2%"]),
+        cell("corrupt", "0.5 % corrupted", &["--corrupt=0.5%"]),
+        Self {
+            changes_mtu: true,
+            ..cell("mtu", "MTU 1500, then 1400 in mid-stream", &[])
+        },
+        cell("delay", "50 ms delay each way", &["--delay=50ms"]),
+        cell(
+            "mixed",
+            "2 ms delay with 1 ms jitter, 0.05 % loss, 0.5 % reordering, 0.1 % duplicates, cut \
+             segments",
+            &[
+                "--delay=2ms",
+                "--jitter=1ms",
+                "--loss=0.05%",
+                "--reorder=0.5%",
+                "--reorder-by=5",
+                "--duplicate=0.1%",
+                "--split=1%",
+            ],
+        ),
+    ];
+
+    /// The cell of a name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|cell| cell.name == name)
+    }
+
+    /// linksim's options for a transfer of `octets`.
+    #[must_use]
+    pub fn options(&self, octets: u64, seed: u64) -> Vec<String> {
+        let fixed = RATE.iter().chain(self.impairments);
+        let mut options: Vec<String> = fixed.map(ToString::to_string).collect();
+        options.push(format!("--seed={seed}"));
+        if self.changes_mtu {
+            let half = octets / 2 / PAYLOAD;
+            options.push(format!(
+                "--change=after={half},toward=right,mtu={SMALLER_MTU}"
+            ));
+        }
+        options
+    }
+}
