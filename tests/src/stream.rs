@@ -39,7 +39,8 @@ pub fn exchange(a: &Host, b: &Host, family: Family, length: usize) {
     });
 }
 
-fn both_ways(stream: TcpStream, send: &[u8], expect: &[u8]) {
+/// Sends and receives at the same time, each to its end, and compares what came.
+pub fn both_ways(stream: TcpStream, send: &[u8], expect: &[u8]) {
     stream
         .set_read_timeout(Some(SILENCE))
         .expect("a time-out above 0");

@@ -1,4 +1,5 @@
-//! What the tools are made of: the two measurements, the link simulator, and what they share.
+//! What the tools are made of: the two measurements, the link simulator, netcat over our TCP, and
+//! what they share.
 
 #![forbid(unsafe_code)]
 
@@ -9,6 +10,7 @@ pub mod mpa;
 pub mod pattern;
 pub mod perf;
 pub mod ping;
+pub mod pipe;
 pub mod progress;
 pub mod report;
 pub mod size;

@@ -10,7 +10,6 @@
 mod cli;
 mod clients;
 mod serve;
-mod signals;
 mod socket;
 
 use std::process::ExitCode;

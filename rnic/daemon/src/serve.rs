@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rnic_device::host::Signals;
 use rnic_device::{Device, DeviceError};
 use rnic_ipc::transport::TransportError;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -10,7 +11,6 @@ use rustix::process::{Resource, Rlimit};
 
 use crate::cli::Cli;
 use crate::clients::Clients;
-use crate::signals::Signals;
 use crate::socket::{SocketError, SocketFile};
 
 /// Threads for clients that are being turned away, beside those of clients that are served.

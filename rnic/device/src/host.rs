@@ -1,4 +1,5 @@
-//! What stays the kernel's: interfaces, addresses, routes, neighbours, ports, ICMP.
+//! What stays the kernel's: interfaces, addresses, routes, neighbours, ports, ICMP, signals. For the
+//! device, and for other programs that speak TCP over a steered interface.
 //!
 //! Nothing here is on the data path. Waiting is done by the thread that asked, without any lock.
 
@@ -8,7 +9,20 @@ pub(crate) mod interface;
 pub(crate) mod neighbour;
 pub(crate) mod netlink;
 pub(crate) mod ports;
+pub(crate) mod reservation;
 pub(crate) mod route;
+pub(crate) mod signals;
+pub(crate) mod sockets;
+pub(crate) mod way;
+
+pub use icmp::IcmpSocket;
+pub use interface::Interface;
+pub use netlink::Netlink;
+pub use reservation::Reservation;
+pub use rnic_ipc::control::{Refusal, RefusalCode};
+pub use signals::{Signal, Signals};
+pub use sockets::{Sockets, SocketsConfig, attach};
+pub use way::{check_local, find_way};
 
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,7 @@ mod device;
 mod driver;
 mod error;
 mod events;
-mod host;
+pub mod host;
 mod open;
 mod refuse;
 mod session;

@@ -5,11 +5,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use rnic_engine::capture::Capture;
 use rnic_engine::command::Command;
 use rnic_engine::shard::{Shard, ShardConfig, ShardLimits};
-use rnic_steering::{IpVersion, ModePreference, Steering, SteeringError};
-use rnic_xsk::{
-    BusyPoll, ChunkSize, FramePool, Umem, UmemConfig, XskError, XskPort, XskPortConfig,
-};
-use rustix::io::Errno;
+use rnic_xsk::{FramePool, XskPort};
 
 use crate::capture::CaptureFile;
 use crate::core::Parts;
@@ -18,15 +14,13 @@ use crate::host::address::addresses;
 use crate::host::icmp::IcmpSocket;
 use crate::host::interface::Interface;
 use crate::host::netlink::Netlink;
-use crate::{DeviceConfig, DeviceError, Driving, Limits, XdpMode};
+use crate::host::{Sockets, SocketsConfig, attach};
+use crate::{DeviceConfig, DeviceError, Driving, Limits};
 
 /// Entries of each ring of each queue.
 const RING: u32 = 512;
 /// Frames for each queue: two rings full, and as many in connections' hands.
 const FRAMES_PER_QUEUE: u32 = 4 * RING;
-
-/// Packets that one look at a queue may take from its driver: the NAPI budget of most.
-const BUSY_POLL_BUDGET: u16 = 64;
 
 /// Opens what `config` says.
 pub(crate) fn open(config: DeviceConfig) -> Result<Parts, DeviceError> {
@@ -38,22 +32,21 @@ pub(crate) fn open(config: DeviceConfig) -> Result<Parts, DeviceError> {
             interface: interface.name,
         });
     }
-    let chunk = ChunkSize::for_mtu(interface.mtu).map_err(|error| match error {
-        XskError::MtuTooLarge { mtu, most } => DeviceError::MtuTooLarge {
-            interface: interface.name.clone(),
-            mtu,
-            most,
-        },
-        source => DeviceError::Xsk { source },
-    })?;
+    let chunk = Sockets::chunk(&interface)?;
     let queues = queues(&config, &interface)?;
     check_frames(&config, queues)?;
 
-    let mut steering = Steering::attach(&interface.name, preference(config.mode))
-        .map_err(|error| steering_error(&interface, error))?;
-    let (umem, pool, ports) = sockets(&config, &interface, chunk, queues, &mut steering)?;
+    let mut steering = attach(&interface, config.mode)?;
+    let sockets_config = SocketsConfig {
+        frames: config.frames,
+        rx_ring: RING,
+        tx_ring: RING,
+        busy_poll: config.busy_poll,
+    };
+    let Sockets { umem, pool, ports } =
+        Sockets::open(&interface, queues, &sockets_config, &mut steering)?;
     let xdp_mode = steering.mode().to_string();
-    let icmp = icmp_sockets(&interface, &mut steering)?;
+    let icmp = IcmpSocket::open_both(&interface, &mut steering)?;
 
     let mut capture = None;
     let mut tap = None;
@@ -91,8 +84,7 @@ pub(crate) fn open(config: DeviceConfig) -> Result<Parts, DeviceError> {
 
 /// How many queues to serve: all there are.
 fn queues(config: &DeviceConfig, interface: &Interface) -> Result<u32, DeviceError> {
-    let found = rnic_steering::number_of_rx_queues(&interface.name)
-        .map_err(|error| steering_error(interface, error))?;
+    let found = Sockets::queues(interface)?;
     match config.queues {
         Some(asked) if asked != found => Err(DeviceError::BadQueues {
             interface: interface.name.clone(),
@@ -113,58 +105,6 @@ fn check_frames(config: &DeviceConfig, queues: u32) -> Result<(), DeviceError> {
         asked: config.frames.to_string(),
         advice: format!("{queues} queue(s) need at least {least}"),
     })
-}
-
-fn sockets(
-    config: &DeviceConfig,
-    interface: &Interface,
-    chunk: ChunkSize,
-    queues: u32,
-    steering: &mut Steering,
-) -> Result<(Umem, FramePool, Vec<XskPort>), DeviceError> {
-    let umem_config = UmemConfig {
-        frames: config.frames,
-        chunk,
-        fill_ring: RING,
-        completion_ring: RING,
-        ..UmemConfig::default()
-    };
-    let failed = |error| xsk_error(interface, error);
-    let (umem, pool) = Umem::new(&umem_config).map_err(failed)?;
-    let mut ports = Vec::new();
-    for queue in 0..queues {
-        let mut port_config = XskPortConfig::new(&interface.name, queue);
-        port_config.rx_ring = RING;
-        port_config.tx_ring = RING;
-        port_config.busy_poll = config.busy_poll.map(|microseconds| BusyPoll {
-            microseconds,
-            budget: BUSY_POLL_BUDGET,
-        });
-        let port = XskPort::open(&umem, port_config).map_err(failed)?;
-        steering
-            .set_queue(queue, port.fd())
-            .map_err(|error| steering_error(interface, error))?;
-        ports.push(port);
-    }
-    Ok((umem, pool, ports))
-}
-
-/// For the errors about what will be claimed, of both versions of IP.
-fn icmp_sockets(
-    interface: &Interface,
-    steering: &mut Steering,
-) -> Result<Vec<IcmpSocket>, DeviceError> {
-    let mut sockets = Vec::new();
-    for version in [IpVersion::V4, IpVersion::V6] {
-        match steering.icmp_errors(version) {
-            Ok(socket) => sockets.push(IcmpSocket { version, socket }),
-            // A kernel without IPv6 has no ICMPv6 either.
-            Err(SteeringError::Kernel { source, .. })
-                if source.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error()) => {}
-            Err(error) => return Err(steering_error(interface, error)),
-        }
-    }
-    Ok(sockets)
 }
 
 fn engine(
@@ -217,33 +157,5 @@ fn shard_limits(limits: &Limits) -> ShardLimits {
         listeners: device.listeners as usize,
         // Those in TIME-WAIT and those that wait for an answer come on top.
         connections: 2 * device.queue_pairs as usize,
-    }
-}
-
-fn preference(mode: XdpMode) -> ModePreference {
-    match mode {
-        XdpMode::Auto => ModePreference::NativeThenGeneric,
-        XdpMode::Native => ModePreference::NativeOnly,
-        XdpMode::Generic => ModePreference::GenericOnly,
-    }
-}
-
-fn steering_error(interface: &Interface, error: SteeringError) -> DeviceError {
-    match error {
-        SteeringError::NoPrivilege { asked, .. } => DeviceError::NoPrivilege {
-            interface: interface.name.clone(),
-            what: asked.to_owned(),
-        },
-        source => DeviceError::Steering { source },
-    }
-}
-
-fn xsk_error(interface: &Interface, error: XskError) -> DeviceError {
-    match error {
-        XskError::NoPrivilege { request } => DeviceError::NoPrivilege {
-            interface: interface.name.clone(),
-            what: request.asked,
-        },
-        source => DeviceError::Xsk { source },
     }
 }

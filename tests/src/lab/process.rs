@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -67,6 +67,22 @@ impl Command {
     /// Starts it in the background.
     #[must_use]
     pub fn spawn(mut self) -> Process {
+        self.command.stdin(Stdio::null());
+        self.start(|out| out.into())
+    }
+
+    /// Starts it in the background with pipes for standard input and output.
+    #[must_use]
+    pub fn spawn_piped(mut self) -> (Process, ChildStdin, ChildStdout) {
+        self.command.stdin(Stdio::piped());
+        let mut process = self.start(|_| Stdio::piped());
+        let stdin = process.child.stdin.take().expect("a pipe was asked for");
+        let stdout = process.child.stdout.take().expect("a pipe was asked for");
+        (process, stdin, stdout)
+    }
+
+    /// Starts it with what `stdout` makes of the log file for standard output.
+    fn start(mut self, stdout: impl FnOnce(File) -> Stdio) -> Process {
         let (out, err) = self.namespace.shared().log_files(&self.label);
         let create = |path: &Path| {
             File::create(path).unwrap_or_else(|e| panic!("can't create {}: {e}", path.display()))
@@ -74,8 +90,7 @@ impl Command {
         let line = format!("{:?}", self.command);
         let child = self
             .command
-            .stdin(Stdio::null())
-            .stdout(create(&out))
+            .stdout(stdout(create(&out)))
             .stderr(create(&err))
             .spawn()
             .unwrap_or_else(|error| panic!("can't start {line}: {error}"));

@@ -5,16 +5,21 @@
 //! what a socket's queue has no room for. What there is to believe of one is TCP's to judge.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rnic_net::{IcmpReport, parse_icmp, parse_icmpv6};
-use rnic_steering::IpVersion;
+use rnic_steering::{IpVersion, Steering, SteeringError};
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
+use rustix::io::Errno;
 use rustix::net::RecvFlags;
+
+use super::interface::Interface;
+use super::sockets::steering_error;
+use crate::DeviceError;
 
 /// Messages of each version read in one go ...
 const BATCH: usize = 16;
@@ -24,11 +29,58 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// RFC 4443 section 2.4: 1280).
 const MESSAGE_MAX: usize = 2048;
 
-/// A filtered raw socket.
+/// A filtered raw socket: the errors about what is claimed, of one version of IP.
 #[derive(Debug)]
-pub(crate) struct IcmpSocket {
-    pub(crate) version: IpVersion,
-    pub(crate) socket: OwnedFd,
+pub struct IcmpSocket {
+    version: IpVersion,
+    socket: OwnedFd,
+}
+
+impl IcmpSocket {
+    /// Sockets of both versions for what `steering` claims now and later.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    pub fn open_both(
+        interface: &Interface,
+        steering: &mut Steering,
+    ) -> Result<Vec<Self>, DeviceError> {
+        let mut sockets = Vec::new();
+        for version in [IpVersion::V4, IpVersion::V6] {
+            match steering.icmp_errors(version) {
+                Ok(socket) => sockets.push(Self { version, socket }),
+                // A kernel without IPv6 has no ICMPv6 either.
+                Err(SteeringError::Kernel { source, .. })
+                    if source.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error()) => {}
+                Err(error) => return Err(steering_error(interface, error)),
+            }
+        }
+        Ok(sockets)
+    }
+
+    /// Reads the messages that wait, up to 16; `None` for one that is damaged or no error about a
+    /// segment after all. Anybody can send them at any rate: leave a pause of some milliseconds
+    /// until the next look.
+    pub fn read(&self, mut take: impl FnMut(Option<IcmpReport>)) {
+        let mut buffer = [0; MESSAGE_MAX];
+        for _ in 0..BATCH {
+            let message = match rustix::net::recv(&self.socket, &mut buffer, RecvFlags::empty()) {
+                Ok((len, _)) => buffer.get(..len).unwrap_or(&[]),
+                Err(_) => return,
+            };
+            take(match self.version {
+                IpVersion::V4 => parse_icmp(message),
+                IpVersion::V6 => parse_icmpv6(message),
+            });
+        }
+    }
+}
+
+impl AsFd for IcmpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
 }
 
 /// What became of ICMP messages.
@@ -92,7 +144,15 @@ impl<D: FnMut(Vec<IcmpReport>) -> bool> Worker<D> {
         while self.wait(None) {
             let mut reports = Vec::new();
             for socket in &self.sockets {
-                self.read(socket, &mut reports);
+                socket.read(|report| {
+                    self.counts.received.fetch_add(1, Ordering::Relaxed);
+                    match report {
+                        Some(report) => reports.push(report),
+                        None => {
+                            self.counts.unusable.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                });
             }
             let count = reports.len() as u64;
             if count > 0 && !(self.deliver)(reports) {
@@ -109,7 +169,7 @@ impl<D: FnMut(Vec<IcmpReport>) -> bool> Worker<D> {
         let mut fds = vec![PollFd::new(&*self.stop, PollFlags::IN)];
         if timeout.is_none() {
             let sockets = self.sockets.iter();
-            fds.extend(sockets.map(|it| PollFd::new(&it.socket, PollFlags::IN)));
+            fds.extend(sockets.map(|it| PollFd::new(it, PollFlags::IN)));
         }
         let timeout = timeout.and_then(|timeout| timeout.try_into().ok());
         // EINTR: a look at the sockets finds nothing, and does no harm.
@@ -120,27 +180,6 @@ impl<D: FnMut(Vec<IcmpReport>) -> bool> Worker<D> {
     /// Lets what is to come wait; false when it is time to end.
     fn pause(&self) -> bool {
         self.wait(Some(PAUSE))
-    }
-
-    fn read(&self, from: &IcmpSocket, reports: &mut Vec<IcmpReport>) {
-        let mut buffer = [0; MESSAGE_MAX];
-        for _ in 0..BATCH {
-            let message = match rustix::net::recv(&from.socket, &mut buffer, RecvFlags::empty()) {
-                Ok((len, _)) => buffer.get(..len).unwrap_or(&[]),
-                Err(_) => return,
-            };
-            self.counts.received.fetch_add(1, Ordering::Relaxed);
-            let report = match from.version {
-                IpVersion::V4 => parse_icmp(message),
-                IpVersion::V6 => parse_icmpv6(message),
-            };
-            match report {
-                Some(report) => reports.push(report),
-                None => {
-                    self.counts.unusable.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-        }
     }
 }
 

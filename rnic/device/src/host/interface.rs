@@ -9,17 +9,24 @@ use crate::DeviceError;
 
 /// An Ethernet interface that is up.
 #[derive(Clone, Debug)]
-pub(crate) struct Interface {
-    pub(crate) name: String,
-    pub(crate) index: u32,
-    pub(crate) mac: [u8; 6],
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Its number in its network namespace.
+    pub index: u32,
+    /// Its Ethernet address.
+    pub mac: [u8; 6],
     /// Largest IP packet, octets.
-    pub(crate) mtu: u32,
+    pub mtu: u32,
 }
 
 impl Interface {
     /// Looks up an interface by name in the network namespace of `netlink`.
-    pub(crate) fn find(netlink: &Netlink, name: &str) -> Result<Self, DeviceError> {
+    ///
+    /// # Errors
+    ///
+    /// When there is none of that name, or it is down or no Ethernet interface.
+    pub fn find(netlink: &Netlink, name: &str) -> Result<Self, DeviceError> {
         let asked = format!("interface {name}");
         let mut message = LinkMessage::default();
         message

@@ -26,7 +26,7 @@ const MESSAGES_MAX: usize = 100_000;
 
 /// A socket to ask the kernel on.
 #[derive(Debug)]
-pub(crate) struct Netlink {
+pub struct Netlink {
     state: Mutex<State>,
 }
 
@@ -80,7 +80,11 @@ enum Answer {
 
 impl Netlink {
     /// A socket in the calling thread's network namespace.
-    pub(crate) fn open() -> io::Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    pub fn open() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;

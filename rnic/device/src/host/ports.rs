@@ -9,13 +9,12 @@
 //! came after it.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr, SocketAddrV6};
-use std::os::fd::OwnedFd;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rnic_ipc::control::{Refusal, RefusalCode};
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use super::reservation::{Reservation, in_use};
 
 /// Orders what a shard did and said: greater is later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,8 +42,7 @@ struct Inner<C> {
 
 #[derive(Debug)]
 struct Entry {
-    /// Keeps the port in the kernel.
-    _socket: OwnedFd,
+    _reservation: Reservation,
     /// Whether a listener has it now, or only connections.
     listener: bool,
     /// Whether it was taken to listen, and not to connect from.
@@ -167,7 +165,8 @@ impl<C: Claims> Ports<C> {
 
 impl<C: Claims> Inner<C> {
     fn take(&mut self, local: SocketAddr, scope: u32, listener: bool) -> Result<Reserved, Refusal> {
-        let (socket, local) = bind(local, scope)?;
+        let reservation = Reservation::take(local, scope)?;
+        let local = reservation.local();
         self.claims.claim(local).map_err(|found| Refusal {
             code: RefusalCode::Host,
             message: format!(
@@ -175,7 +174,7 @@ impl<C: Claims> Inner<C> {
             ),
         })?;
         let entry = Entry {
-            _socket: socket,
+            _reservation: reservation,
             listener,
             was_listener: listener,
             pending: 1,
@@ -199,67 +198,9 @@ impl<C: Claims> Inner<C> {
     }
 }
 
-/// Binds a TCP socket that never listens. No SO_REUSEADDR: the port is ours alone. `scope` is the
-/// interface's index, which a link-local address means nothing without.
-fn bind(local: SocketAddr, scope: u32) -> Result<(OwnedFd, SocketAddr), Refusal> {
-    let (family, address) = match local {
-        SocketAddr::V4(_) => (AddressFamily::INET, local),
-        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => (
-            AddressFamily::INET6,
-            SocketAddrV6::new(*v6.ip(), v6.port(), 0, scope).into(),
-        ),
-        SocketAddr::V6(_) => (AddressFamily::INET6, local),
-    };
-    let refused = |errno| refused(local, errno);
-    let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-        .map_err(refused)?;
-    rustix::net::bind(&socket, &address).map_err(refused)?;
-    let found = rustix::net::getsockname(&socket).map_err(refused)?;
-    let port = SocketAddr::try_from(found).map_err(refused)?.port();
-    Ok((socket, SocketAddr::new(local.ip(), port)))
-}
-
 /// Address and port alone.
 fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip(), address.port())
-}
-
-fn refused(local: SocketAddr, errno: Errno) -> Refusal {
-    match errno {
-        Errno::ADDRINUSE if local.port() == 0 => in_use(local, "the kernel has no free port"),
-        Errno::ADDRINUSE => in_use(
-            local,
-            "a program of this host has it (`ss -tanp` shows which)",
-        ),
-        Errno::ADDRNOTAVAIL => Refusal {
-            code: RefusalCode::AddressNotLocal,
-            message: format!(
-                "{local} asked, but the kernel does not have that address (any more, or not before \
-                 duplicate address detection is done): see `ip address`"
-            ),
-        },
-        Errno::ACCESS => Refusal {
-            code: RefusalCode::Host,
-            message: format!(
-                "{local} asked, but the kernel keeps that port for the privileged: choose a port \
-                 of 1024 or above, or give the RNIC CAP_NET_BIND_SERVICE"
-            ),
-        },
-        errno => Refusal {
-            code: RefusalCode::Host,
-            message: format!(
-                "{local} asked, but the kernel refused to bind it: {}",
-                std::io::Error::from(errno)
-            ),
-        },
-    }
-}
-
-fn in_use(local: SocketAddr, found: &str) -> Refusal {
-    Refusal {
-        code: RefusalCode::PortInUse,
-        message: format!("{local} asked, but {found}: choose another port"),
-    }
 }
 
 #[cfg(test)]

@@ -5,14 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use rnic_engine::command::Command;
 use rnic_ipc::control::{MpaOptions, PRIVATE_DATA_MAX, QpState, Refusal, RefusalCode, Response};
 use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
-use rnic_net::Path;
 use rnic_prm::ListenGrant;
 
 use super::ClientSession;
-use crate::host::address::addresses;
-use crate::host::neighbour;
 use crate::host::ports::{Reserved, Stamp};
-use crate::host::route::Route;
+use crate::host::{check_local, find_way};
 use crate::refuse;
 
 /// How a client wants to be connected.
@@ -25,7 +22,7 @@ pub(super) struct Wanted {
 
 impl ClientSession {
     pub(super) fn listen(&self, local: SocketAddr, backlog: u32) -> Result<Response, Refusal> {
-        self.check_local(local.ip())?;
+        check_local(&self.core().netlink, &self.core().interface, local.ip())?;
         let grant = self.core().prm().listen(self.id(), backlog)?;
         match self.add_listener(&grant, local) {
             Ok(local) => {
@@ -75,8 +72,14 @@ impl ClientSession {
                 &format!("the queue pair is {state:?}, but must be Idle: create a new one"),
             ));
         }
-        let (local, path) = self.find_way(wanted.remote.ip(), wanted.local)?;
         let core = self.core();
+        let (local, path) = find_way(
+            &core.netlink,
+            &core.interface,
+            wanted.remote.ip(),
+            wanted.local,
+            core.config.resolve_timeout,
+        )?;
         let granted = core.prm().use_qp(self.id(), qp)?;
         let reserved = core.ports.connect(local, core.interface.index)?;
         let connecting = core.execute(Command::Connect {
@@ -88,25 +91,6 @@ impl ClientSession {
             private_data: wanted.private_data,
         });
         self.settle(reserved, connecting)
-    }
-
-    /// Our address towards `remote`, and how frames get there.
-    fn find_way(&self, remote: IpAddr, local: Option<IpAddr>) -> Result<(IpAddr, Path), Refusal> {
-        let core = self.core();
-        if let Some(local) = local {
-            self.check_local(local)?;
-        }
-        let route = Route::find(&core.netlink, &core.interface, remote, local)?;
-        self.check_local(route.source)?;
-        let timeout = core.config.resolve_timeout;
-        let mac = neighbour::resolve(&core.netlink, &core.interface, route.next_hop, timeout)?;
-        let path = Path {
-            src_mac: core.interface.mac,
-            dst_mac: mac,
-            vlan: None,
-            mtu: route.mtu,
-        };
-        Ok((route.source, path))
     }
 
     pub(super) fn accept(
@@ -171,25 +155,6 @@ impl ClientSession {
                 Err(refusal)
             }
         }
-    }
-
-    /// That the address is one of our interface.
-    fn check_local(&self, address: IpAddr) -> Result<(), Refusal> {
-        let core = self.core();
-        let found = addresses(&core.netlink, core.interface.index)
-            .map_err(|error| refuse::host("the interface's addresses", error))?;
-        if found.contains(&address) {
-            return Ok(());
-        }
-        let found: Vec<_> = found.iter().map(IpAddr::to_string).collect();
-        Err(refuse::refusal(
-            RefusalCode::AddressNotLocal,
-            &format!(
-                "local address {address} asked, but interface {} has only {}: use one of these",
-                core.interface.name,
-                found.join(", ")
-            ),
-        ))
     }
 }
 

@@ -3,19 +3,24 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::errno::Errno;
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::SigSet;
+pub use nix::sys::signal::Signal;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 /// The wish to end, when it comes.
 #[derive(Debug)]
-pub(crate) struct Signals {
+pub struct Signals {
     fd: SignalFd,
 }
 
 impl Signals {
     /// Blocks both signals in this thread and in all that it starts from now on: call it before
     /// any other thread exists.
-    pub(crate) fn block() -> Result<Self, Errno> {
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    pub fn block() -> Result<Self, Errno> {
         let mut signals = SigSet::empty();
         signals.add(Signal::SIGTERM);
         signals.add(Signal::SIGINT);
@@ -26,11 +31,10 @@ impl Signals {
         })
     }
 
-    /// The name of the signal that came, if one did.
-    pub(crate) fn take(&self) -> Option<&'static str> {
+    /// The signal that came, if one did.
+    pub fn take(&self) -> Option<Signal> {
         let found = self.fd.read_signal().ok().flatten()?;
-        let signal = Signal::try_from(i32::try_from(found.ssi_signo).ok()?).ok()?;
-        Some(signal.as_str())
+        Signal::try_from(i32::try_from(found.ssi_signo).ok()?).ok()
     }
 }
 

@@ -1,0 +1,90 @@
+//! A TCP port, taken in the kernel: a socket that is bound and never listens, so that no program of
+//! the host gets the same one.
+
+use std::net::{SocketAddr, SocketAddrV6};
+use std::os::fd::OwnedFd;
+
+use rnic_ipc::control::{Refusal, RefusalCode};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+/// A port that is ours until this is dropped.
+#[derive(Debug)]
+pub struct Reservation {
+    _socket: OwnedFd,
+    local: SocketAddr,
+}
+
+impl Reservation {
+    /// Binds a TCP socket that never listens; port 0 takes one of the kernel's choice. No
+    /// SO_REUSEADDR: the port is ours alone. `scope` is the interface's index, which a link-local
+    /// address means nothing without.
+    ///
+    /// # Errors
+    ///
+    /// When another program has the port, or the kernel has not the address.
+    pub fn take(local: SocketAddr, scope: u32) -> Result<Self, Refusal> {
+        let (family, address) = match local {
+            SocketAddr::V4(_) => (AddressFamily::INET, local),
+            SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => (
+                AddressFamily::INET6,
+                SocketAddrV6::new(*v6.ip(), v6.port(), 0, scope).into(),
+            ),
+            SocketAddr::V6(_) => (AddressFamily::INET6, local),
+        };
+        let refused = |errno| refused(local, errno);
+        let socket =
+            rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+                .map_err(refused)?;
+        rustix::net::bind(&socket, &address).map_err(refused)?;
+        let found = rustix::net::getsockname(&socket).map_err(refused)?;
+        let port = SocketAddr::try_from(found).map_err(refused)?.port();
+        Ok(Self {
+            _socket: socket,
+            local: SocketAddr::new(local.ip(), port),
+        })
+    }
+
+    /// The address with the port that was taken.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+}
+
+fn refused(local: SocketAddr, errno: Errno) -> Refusal {
+    match errno {
+        Errno::ADDRINUSE if local.port() == 0 => in_use(local, "the kernel has no free port"),
+        Errno::ADDRINUSE => in_use(
+            local,
+            "a program of this host has it (`ss -tanp` shows which)",
+        ),
+        Errno::ADDRNOTAVAIL => Refusal {
+            code: RefusalCode::AddressNotLocal,
+            message: format!(
+                "{local} asked, but the kernel does not have that address (any more, or not before \
+                 duplicate address detection is done): see `ip address`"
+            ),
+        },
+        Errno::ACCESS => Refusal {
+            code: RefusalCode::Host,
+            message: format!(
+                "{local} asked, but the kernel keeps that port for the privileged: choose a port \
+                 of 1024 or above, or give the RNIC CAP_NET_BIND_SERVICE"
+            ),
+        },
+        errno => Refusal {
+            code: RefusalCode::Host,
+            message: format!(
+                "{local} asked, but the kernel refused to bind it: {}",
+                std::io::Error::from(errno)
+            ),
+        },
+    }
+}
+
+pub(super) fn in_use(local: SocketAddr, found: &str) -> Refusal {
+    Refusal {
+        code: RefusalCode::PortInUse,
+        message: format!("{local} asked, but {found}: choose another port"),
+    }
+}

@@ -1,0 +1,136 @@
+//! An interface's queues as AF_XDP sockets on one UMEM, and the steering program that fills them.
+
+use rnic_steering::{ModePreference, Steering, SteeringError};
+use rnic_xsk::{
+    BusyPoll, ChunkSize, FramePool, Umem, UmemConfig, XskError, XskPort, XskPortConfig,
+};
+
+use super::interface::Interface;
+use crate::{DeviceError, XdpMode};
+
+/// Packets that one look at a queue may take from its driver: the NAPI budget of most.
+const BUSY_POLL_BUDGET: u16 = 64;
+
+/// How large the sockets of an interface are to be.
+#[derive(Clone, Copy, Debug)]
+pub struct SocketsConfig {
+    /// Packet buffers of all queues together.
+    pub frames: u32,
+    /// Entries of each queue's RX and fill ring: a power of two.
+    pub rx_ring: u32,
+    /// Entries of each queue's TX and completion ring: a power of two.
+    pub tx_ring: u32,
+    /// Microseconds that one look at a queue may poll its driver; `None` leaves it to interrupts.
+    pub busy_poll: Option<u32>,
+}
+
+/// The sockets of an interface.
+#[derive(Debug)]
+pub struct Sockets {
+    /// The packet buffers.
+    pub umem: Umem,
+    /// Those that are free: all.
+    pub pool: FramePool,
+    /// A socket for each RX queue, in their order.
+    pub ports: Vec<XskPort>,
+}
+
+/// Attaches the steering program to an interface of the calling thread's network namespace.
+///
+/// # Errors
+///
+/// When the interface, its driver or the process's privileges don't allow it.
+pub fn attach(interface: &Interface, mode: XdpMode) -> Result<Steering, DeviceError> {
+    let preference = match mode {
+        XdpMode::Auto => ModePreference::NativeThenGeneric,
+        XdpMode::Native => ModePreference::NativeOnly,
+        XdpMode::Generic => ModePreference::GenericOnly,
+    };
+    Steering::attach(&interface.name, preference).map_err(|error| steering_error(interface, error))
+}
+
+impl Sockets {
+    /// The size of packet buffer that the interface's MTU needs.
+    ///
+    /// # Errors
+    ///
+    /// When the MTU is too large for any.
+    pub fn chunk(interface: &Interface) -> Result<ChunkSize, DeviceError> {
+        ChunkSize::for_mtu(interface.mtu).map_err(|error| match error {
+            XskError::MtuTooLarge { mtu, most } => DeviceError::MtuTooLarge {
+                interface: interface.name.clone(),
+                mtu,
+                most,
+            },
+            source => DeviceError::Xsk { source },
+        })
+    }
+
+    /// How many RX queues the interface has.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel does not tell.
+    pub fn queues(interface: &Interface) -> Result<u32, DeviceError> {
+        rnic_steering::number_of_rx_queues(&interface.name)
+            .map_err(|error| steering_error(interface, error))
+    }
+
+    /// Opens a socket on each of the interface's first `queues` queues and has `steering` fill them.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn open(
+        interface: &Interface,
+        queues: u32,
+        config: &SocketsConfig,
+        steering: &mut Steering,
+    ) -> Result<Self, DeviceError> {
+        let umem_config = UmemConfig {
+            frames: config.frames,
+            chunk: Self::chunk(interface)?,
+            fill_ring: config.rx_ring,
+            completion_ring: config.tx_ring,
+            ..UmemConfig::default()
+        };
+        let failed = |error| xsk_error(interface, error);
+        let (umem, pool) = Umem::new(&umem_config).map_err(failed)?;
+        let mut ports = Vec::new();
+        for queue in 0..queues {
+            let mut port_config = XskPortConfig::new(&interface.name, queue);
+            port_config.rx_ring = config.rx_ring;
+            port_config.tx_ring = config.tx_ring;
+            port_config.busy_poll = config.busy_poll.map(|microseconds| BusyPoll {
+                microseconds,
+                budget: BUSY_POLL_BUDGET,
+            });
+            let port = XskPort::open(&umem, port_config).map_err(failed)?;
+            steering
+                .set_queue(queue, port.fd())
+                .map_err(|error| steering_error(interface, error))?;
+            ports.push(port);
+        }
+        Ok(Self { umem, pool, ports })
+    }
+}
+
+pub(super) fn steering_error(interface: &Interface, error: SteeringError) -> DeviceError {
+    match error {
+        SteeringError::NoPrivilege { asked, .. } => DeviceError::NoPrivilege {
+            interface: interface.name.clone(),
+            what: asked.to_owned(),
+        },
+        source => DeviceError::Steering { source },
+    }
+}
+
+fn xsk_error(interface: &Interface, error: XskError) -> DeviceError {
+    match error {
+        XskError::NoPrivilege { request } => DeviceError::NoPrivilege {
+            interface: interface.name.clone(),
+            what: request.asked,
+        },
+        source => DeviceError::Xsk { source },
+    }
+}

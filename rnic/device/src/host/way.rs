@@ -1,0 +1,69 @@
+//! The way to a peer: our address toward it and how frames get there, by the kernel's routes and
+//! neighbours.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use rnic_ipc::control::{Refusal, RefusalCode};
+use rnic_net::Path;
+
+use super::address::addresses;
+use super::interface::Interface;
+use super::neighbour;
+use super::netlink::Netlink;
+use super::route::Route;
+use crate::refuse;
+
+/// Our address toward `remote` (`local`, if that is asked for) and the path to it. Waits up to
+/// `timeout` for an unknown neighbour to answer.
+///
+/// # Errors
+///
+/// When `local` is not ours, no route leads there over the interface, or the neighbour is silent.
+pub fn find_way(
+    netlink: &Netlink,
+    interface: &Interface,
+    remote: IpAddr,
+    local: Option<IpAddr>,
+    timeout: Duration,
+) -> Result<(IpAddr, Path), Refusal> {
+    if let Some(local) = local {
+        check_local(netlink, interface, local)?;
+    }
+    let route = Route::find(netlink, interface, remote, local)?;
+    check_local(netlink, interface, route.source)?;
+    let mac = neighbour::resolve(netlink, interface, route.next_hop, timeout)?;
+    let path = Path {
+        src_mac: interface.mac,
+        dst_mac: mac,
+        vlan: None,
+        mtu: route.mtu,
+    };
+    Ok((route.source, path))
+}
+
+/// That the address is one of the interface's.
+///
+/// # Errors
+///
+/// When it is not; the refusal names those that are.
+pub fn check_local(
+    netlink: &Netlink,
+    interface: &Interface,
+    address: IpAddr,
+) -> Result<(), Refusal> {
+    let found = addresses(netlink, interface.index)
+        .map_err(|error| refuse::host("the interface's addresses", error))?;
+    if found.contains(&address) {
+        return Ok(());
+    }
+    let found: Vec<_> = found.iter().map(IpAddr::to_string).collect();
+    Err(refuse::refusal(
+        RefusalCode::AddressNotLocal,
+        &format!(
+            "local address {address} asked, but interface {} has only {}: use one of these",
+            interface.name,
+            found.join(", ")
+        ),
+    ))
+}

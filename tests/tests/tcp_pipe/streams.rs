@@ -1,0 +1,189 @@
+//! Octets both ways, small and large, and the ends of each direction.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::time::{Duration, Instant};
+
+use rnic_tests::lab::Family;
+use rnic_tests::pattern::Pattern;
+use rnic_tests::stream;
+
+use crate::pipe::{PORT, Role, hosts, joined, listen};
+
+/// Octets each way.
+const LENGTH: usize = 5_000_011;
+
+#[test]
+fn both_directions_arrive_whole_in_both_roles_over_both_families() {
+    let (lab, us, them) = hosts("pipe-both");
+    for family in Family::ALL {
+        for role in Role::BOTH {
+            let stats = lab.directory().join("stats.json");
+            let more = ["--stats", stats.to_str().unwrap()];
+            let (mut pipe, stream) = joined(&us, &them, family, role, &more);
+            let (from_us, to_us) = (Pattern::octets(1, LENGTH), Pattern::octets(2, LENGTH));
+            std::thread::scope(|scope| {
+                scope.spawn(|| stream::both_ways(stream, &to_us, &from_us));
+                let got = pipe.both_ways(&from_us);
+                assert!(
+                    got == to_us,
+                    "{family:?} {role:?}: octets changed on their way"
+                );
+            });
+            let _ = pipe.finish().success();
+            let text = std::fs::read_to_string(&stats).unwrap();
+            let stats: serde_json::Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(stats["ok"], true, "{text}");
+            assert_eq!(stats["octets_sent"], LENGTH, "{text}");
+            assert_eq!(stats["octets_received"], LENGTH, "{text}");
+            assert!(stats["tcp"]["segments_out"].as_u64() > Some(3000), "{text}");
+        }
+    }
+}
+
+#[test]
+fn generic_mode_moves_octets_too() {
+    let (_lab, us, them) = hosts("pipe-generic");
+    let (mut pipe, stream) = joined(&us, &them, Family::V4, Role::Connects, &["--mode", "skb"]);
+    let (from_us, to_us) = (Pattern::octets(1, LENGTH), Pattern::octets(2, LENGTH));
+    std::thread::scope(|scope| {
+        scope.spawn(|| stream::both_ways(stream, &to_us, &from_us));
+        assert!(pipe.both_ways(&from_us) == to_us);
+    });
+    let _ = pipe.finish().success();
+}
+
+#[test]
+fn the_end_of_standard_input_leaves_the_other_direction_open() {
+    let (_lab, us, them) = hosts("pipe-our-end");
+    let (mut pipe, mut stream) = joined(&us, &them, Family::V4, Role::Connects, &[]);
+    pipe.write(b"a question");
+    pipe.end();
+    let mut question = Vec::new();
+    stream.read_to_end(&mut question).unwrap();
+    assert_eq!(question, b"a question");
+    let answer = Pattern::octets(3, 1_000_000);
+    std::thread::sleep(Duration::from_millis(200));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            stream.write_all(&answer).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+        });
+        assert!(pipe.read_to_end() == answer);
+    });
+    let _ = pipe.finish().success();
+}
+
+#[test]
+fn the_peers_end_leaves_our_direction_open() {
+    let (_lab, us, them) = hosts("pipe-their-end");
+    let (mut pipe, mut stream) = joined(&us, &them, Family::V6, Role::Listens, &[]);
+    stream.write_all(b"all I have").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(pipe.read_to_end(), b"all I have", "standard output ends");
+    let octets = Pattern::octets(4, 1_000_000);
+    std::thread::sleep(Duration::from_millis(200));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            pipe.write(&octets);
+            pipe.end();
+        });
+        let mut found = Vec::new();
+        stream.read_to_end(&mut found).unwrap();
+        assert!(found == octets);
+    });
+    let _ = pipe.finish().success();
+}
+
+#[test]
+fn an_answer_to_a_small_write_comes_at_once() {
+    let (_lab, us, them) = hosts("pipe-interactive");
+    for role in Role::BOTH {
+        let (mut pipe, mut stream) = joined(&us, &them, Family::V4, role, &[]);
+        let mut rounds = Vec::new();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut line = [0; 20];
+                while stream.read_exact(&mut line).is_ok() {
+                    stream.write_all(&line).unwrap();
+                }
+            });
+            for round in 0..200 {
+                let line = format!("round {round:13}\n");
+                let begin = Instant::now();
+                pipe.write(line.as_bytes());
+                assert_eq!(pipe.read_exact(20), line.as_bytes());
+                rounds.push(begin.elapsed());
+            }
+            pipe.end();
+        });
+        let _ = pipe.finish().success();
+        rounds.sort();
+        let (median, late) = (rounds[100], rounds[180]);
+        assert!(median < Duration::from_millis(2), "{median:?}");
+        // A delayed acknowledgment that holds something back would be in each round.
+        assert!(
+            late < Duration::from_millis(5),
+            "{late:?} in 20 of 200 rounds"
+        );
+    }
+}
+
+#[test]
+fn one_direction_alone() {
+    let (_lab, us, them) = hosts("pipe-one-way");
+    let octets = Pattern::octets(5, 300_000);
+    let (mut pipe, mut stream) = joined(&us, &them, Family::V4, Role::Connects, &["--recv-only"]);
+    stream.write_all(&octets).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert!(pipe.read_to_end() == octets);
+    let mut nothing = Vec::new();
+    stream.read_to_end(&mut nothing).unwrap();
+    assert_eq!(nothing, b"");
+    let _ = pipe.finish().success();
+
+    let (mut pipe, mut stream) = joined(&us, &them, Family::V4, Role::Listens, &["--send-only"]);
+    std::thread::scope(|scope| {
+        let mut other = stream.try_clone().unwrap();
+        scope.spawn(move || other.write_all(&[0x55; 300_000]).unwrap());
+        pipe.write(&octets);
+        pipe.end();
+        let mut found = Vec::new();
+        stream.read_to_end(&mut found).unwrap();
+        assert!(found == octets);
+    });
+    drop(stream);
+    assert_eq!(pipe.read_to_end(), b"");
+    let _ = pipe.finish().success();
+}
+
+#[test]
+fn a_second_listener_has_the_port_right_after_the_first() {
+    let (_lab, us, them) = hosts("pipe-again");
+    for _ in 0..3 {
+        let (mut pipe, stream) = joined(&us, &them, Family::V4, Role::Listens, &[]);
+        pipe.end();
+        stream::both_ways(stream, b"", b"");
+        let _ = pipe.finish().success();
+    }
+}
+
+#[test]
+fn only_one_peer_is_served() {
+    let (_lab, us, them) = hosts("pipe-one-peer");
+    let at = us.address(Family::V4, PORT);
+    let (mut pipe, stream) = joined(&us, &them, Family::V4, Role::Listens, &[]);
+    let second = them
+        .namespace
+        .in_thread(|| std::net::TcpStream::connect_timeout(&at, Duration::from_secs(5)));
+    let error = second.unwrap_err();
+    assert_eq!(
+        error.kind(),
+        std::io::ErrorKind::ConnectionRefused,
+        "{error}"
+    );
+    pipe.end();
+    stream::both_ways(stream, b"", b"");
+    let _ = pipe.finish().success();
+    drop(listen(&us, at, &[]));
+}

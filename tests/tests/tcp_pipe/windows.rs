@@ -1,0 +1,120 @@
+//! Peers that read slowly, hardly, or in tiny windows; and a reader of ours that does.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+
+use rnic_tests::lab::{Family, Host};
+use rnic_tests::pattern::Pattern;
+
+use crate::pipe::{Pipe, Role, connect, hosts, joined, kernel_listener};
+
+/// A connection whose kernel end has a receive buffer of so many octets.
+fn with_buffer(us: &Host, them: &Host, octets: usize) -> (Pipe, TcpStream) {
+    let listener = kernel_listener(them, Family::V4);
+    rustix::net::sockopt::set_socket_recv_buffer_size(&listener, octets).unwrap();
+    let pipe = connect(us, listener.local_addr().unwrap(), &[]);
+    (pipe, listener.accept().unwrap().0)
+}
+
+#[test]
+fn a_tiny_window_slows_down_and_breaks_nothing() {
+    let (_lab, us, them) = hosts("pipe-tiny");
+    // The kernel makes the least that it allows of 1.
+    for buffer in [1, 4000, 20_000] {
+        let (mut pipe, mut stream) = with_buffer(&us, &them, buffer);
+        let octets = Pattern::octets(6, 200_000);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                pipe.write(&octets);
+                pipe.end();
+            });
+            let mut found = Vec::new();
+            stream.read_to_end(&mut found).unwrap();
+            assert!(found == octets, "buffer of {buffer}");
+        });
+        drop(stream);
+        let _ = pipe.finish().success();
+    }
+}
+
+#[test]
+fn a_peer_that_reads_slowly_gets_everything() {
+    let (_lab, us, them) = hosts("pipe-slow");
+    for buffer in [1, 60_000] {
+        let (mut pipe, mut stream) = with_buffer(&us, &them, buffer);
+        let octets = Pattern::octets(7, 60_000);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                pipe.write(&octets);
+                pipe.end();
+            });
+            std::thread::sleep(Duration::from_millis(1500));
+            let mut found = Vec::new();
+            let mut piece = [0; 1000];
+            loop {
+                let length = stream.read(&mut piece).unwrap();
+                found.extend_from_slice(&piece[..length]);
+                if length == 0 {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            assert!(found == octets, "buffer of {buffer}");
+        });
+        drop(stream);
+        let _ = pipe.finish().success();
+    }
+}
+
+#[test]
+fn a_slow_reader_of_standard_output_holds_the_peer_back() {
+    let (_lab, us, them) = hosts("pipe-backpressure");
+    let more = ["--window", "100k"];
+    let (mut pipe, mut stream) = joined(&us, &them, Family::V4, Role::Connects, &more);
+    let octets = Pattern::octets(8, 40_000_000);
+    stream.set_nonblocking(true).unwrap();
+    let mut sent = 0;
+    for _ in 0..100 {
+        match stream.write(&octets[sent..]) {
+            Ok(length) => sent += length,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(sent < octets.len(), "{sent} octets went nowhere");
+    stream.set_nonblocking(false).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            stream.write_all(&octets[sent..]).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+        });
+        assert!(pipe.read_to_end() == octets);
+    });
+    pipe.end();
+    let _ = pipe.finish().success();
+}
+
+#[test]
+fn small_writes_of_the_peer_to_a_slow_reader_are_kept_within_bounds() {
+    let (_lab, us, them) = hosts("pipe-crumbs");
+    let more = ["--window", "200k"];
+    let (mut pipe, mut stream) = joined(&us, &them, Family::V4, Role::Listens, &more);
+    stream.set_nodelay(true).unwrap();
+    let octets = Pattern::octets(9, 1_400_000);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for crumb in octets.chunks(40) {
+                stream.write_all(crumb).unwrap();
+            }
+            stream.shutdown(Shutdown::Write).unwrap();
+        });
+        // More than a pipe holds comes before anything is read.
+        std::thread::sleep(Duration::from_millis(700));
+        assert!(pipe.read_to_end() == octets);
+    });
+    pipe.end();
+    let _ = pipe.finish().success();
+}

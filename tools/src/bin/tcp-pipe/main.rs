@@ -1,0 +1,193 @@
+//! `tcp-pipe`: netcat over the userspace TCP, on an interface by AF_XDP.
+
+#![forbid(unsafe_code)]
+
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+use rnic_device::XdpMode;
+use rnic_tools::pipe::{Direction, Outcome, PipeError, Relay, Role, Settings, Stats};
+use rnic_tools::size;
+use userspace_tcp::CongestionControl;
+
+/// Joins standard input and output to one TCP connection of this project's TCP.
+///
+/// The end of standard input closes our direction; the program ends when the peer has closed its
+/// own. Exit status: 0 when both directions were closed in order, 1 on errors, 128 + N when signal N
+/// ended it (the connection is reset then).
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Cli {
+    /// The interface.
+    #[arg(long, value_name = "NAME")]
+    interface: String,
+    /// Wait for one peer at this address of the interface.
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        conflicts_with = "connect",
+        required_unless_present = "connect"
+    )]
+    listen: Option<SocketAddr>,
+    /// Connect to this address.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    connect: Option<SocketAddr>,
+    /// Our address to connect from, instead of the one that the route says.
+    #[arg(long, value_name = "ADDRESS", requires = "connect")]
+    source: Option<IpAddr>,
+    /// Read nothing from the connection: throw away what comes.
+    #[arg(long, conflicts_with = "recv_only")]
+    send_only: bool,
+    /// Read nothing from standard input; our direction is closed when the peer closes its own.
+    #[arg(long)]
+    recv_only: bool,
+    /// Receive window, in octets: as much as a peer may send within one round trip.
+    #[arg(long, value_name = "OCTETS", default_value = "16M", value_parser = size::octets)]
+    window: u64,
+    /// Segments in flight or waiting to be; as many as fill the window, when not said.
+    #[arg(long, value_name = "NUMBER")]
+    queue_segments: Option<usize>,
+    /// Congestion control.
+    #[arg(long, value_enum, default_value = "cubic")]
+    congestion: Congestion,
+    /// Offer explicit congestion notification (dctcp does in any case).
+    #[arg(long)]
+    ecn: bool,
+    /// Send bursts as large as the congestion window allows.
+    #[arg(long)]
+    no_pacing: bool,
+    /// Send small segments at once, against Nagle's rule.
+    #[arg(long)]
+    nodelay: bool,
+    /// Most octets of payload and options in a segment, below what the MTU allows.
+    #[arg(long, value_name = "OCTETS", value_parser = clap::value_parser!(u16).range(88..))]
+    mss: Option<u16>,
+    /// Give up connecting after this time.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = size::duration)]
+    connect_timeout: Duration,
+    /// Give the connection up when the peer has acknowledged nothing for this time.
+    #[arg(long, value_name = "TIME", default_value = "100s", value_parser = size::duration)]
+    user_timeout: Duration,
+    /// Ask a silent peer after this time whether it is still there, three times; give up then.
+    #[arg(long, value_name = "TIME", value_parser = size::duration)]
+    keepalive: Option<Duration>,
+    /// Write figures of the run to this file at the end, as JSON; - is standard error.
+    #[arg(long, value_name = "FILE")]
+    stats: Option<PathBuf>,
+    /// XDP mode.
+    #[arg(long, value_enum, default_value = "auto")]
+    mode: Mode,
+    /// Never sleep: lower latency for a core.
+    #[arg(long)]
+    busy: bool,
+    /// Tell more.
+    #[arg(long, short)]
+    verbose: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Congestion {
+    Cubic,
+    Newreno,
+    Dctcp,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Mode {
+    /// Native, or generic where the driver has none.
+    Auto,
+    /// The driver's own.
+    Native,
+    /// The kernel's, which every interface has.
+    Skb,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let level = if cli.verbose { "info" } else { "warn" };
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(level)).init();
+    match run(&cli) {
+        Ok(Outcome::Closed) => ExitCode::SUCCESS,
+        Ok(Outcome::Signalled(signal)) => {
+            eprintln!(
+                "tcp-pipe: {} came: the connection was reset",
+                signal.as_str()
+            );
+            ExitCode::from(128 + signal as u8)
+        }
+        Err(error) => {
+            eprintln!("tcp-pipe: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<Outcome, PipeError> {
+    let mut relay = Relay::open(settings(cli))?;
+    if cli.listen.is_some() {
+        eprintln!("tcp-pipe: listening on {}", relay.local());
+    }
+    let outcome = relay.run();
+    if let Some(path) = &cli.stats {
+        let stats = relay.stats(matches!(outcome, Ok(Outcome::Closed)));
+        write_stats(path, &stats)?;
+    }
+    outcome
+}
+
+fn settings(cli: &Cli) -> Settings {
+    let role = match (cli.listen, cli.connect) {
+        (Some(local), _) => Role::Listen(local),
+        (None, Some(remote)) => Role::Connect {
+            remote,
+            local: cli.source,
+        },
+        (None, None) => unreachable!("clap demands one of them"),
+    };
+    Settings {
+        interface: cli.interface.clone(),
+        mode: match cli.mode {
+            Mode::Auto => XdpMode::Auto,
+            Mode::Native => XdpMode::Native,
+            Mode::Skb => XdpMode::Generic,
+        },
+        role,
+        direction: match (cli.send_only, cli.recv_only) {
+            (true, _) => Direction::SendOnly,
+            (_, true) => Direction::ReceiveOnly,
+            _ => Direction::Both,
+        },
+        // TCP cuts it to what its window field can say.
+        window: u32::try_from(cli.window).unwrap_or(u32::MAX),
+        queue_segments: cli.queue_segments,
+        mss: cli.mss,
+        congestion: match cli.congestion {
+            Congestion::Cubic => CongestionControl::Cubic,
+            Congestion::Newreno => CongestionControl::NewReno,
+            Congestion::Dctcp => CongestionControl::Dctcp,
+        },
+        ecn: cli.ecn,
+        pacing: !cli.no_pacing,
+        nodelay: cli.nodelay,
+        connect_timeout: cli.connect_timeout,
+        user_timeout: cli.user_timeout,
+        keepalive: cli.keepalive,
+        busy: cli.busy,
+    }
+}
+
+fn write_stats(path: &Path, stats: &Stats) -> Result<(), PipeError> {
+    let failed = |source| PipeError::System {
+        what: "writing the figures (--stats)",
+        source,
+    };
+    let text = serde_json::to_string_pretty(stats).map_err(|error| failed(error.into()))?;
+    if path == Path::new("-") {
+        return writeln!(std::io::stderr(), "{text}").map_err(failed);
+    }
+    std::fs::write(path, text + "\n").map_err(failed)
+}

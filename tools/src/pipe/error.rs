@@ -1,0 +1,97 @@
+//! Why a run of `tcp-pipe` did not end well: what was asked, what was found, what to do.
+
+use std::io;
+use std::net::SocketAddr;
+
+use rnic_device::DeviceError;
+use rnic_device::host::Refusal;
+use userspace_tcp::{ConnectError, FourTuple, ListenError};
+
+/// Why it did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum PipeError {
+    /// The interface.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Addresses, routes, neighbours, ports.
+    #[error(transparent)]
+    Host(#[from] Refusal),
+    /// The kernel.
+    #[error("{what}: {source}")]
+    System {
+        /// What was being done.
+        what: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The sizes asked for don't fit packet memory.
+    #[error(
+        "a window of {window} octets and {segments} queued segments take {frames} packet buffers, \
+         but at most {most} can be had: ask for a smaller --window or --queue-segments"
+    )]
+    TooLarge {
+        /// Octets.
+        window: u32,
+        /// Segments.
+        segments: usize,
+        /// Packet buffers.
+        frames: u64,
+        /// The limit.
+        most: u32,
+    },
+    /// Nothing can listen at this address.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// Nothing can connect to this address.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// A reset answered the SYN.
+    #[error("{remote} refused the connection: does a program listen on that port?")]
+    Refused {
+        /// The peer.
+        remote: SocketAddr,
+    },
+    /// Nothing answered the SYN.
+    #[error(
+        "{remote} did not answer within {seconds} s: is it the right address, and does a packet \
+         filter in between drop what is sent to that port?"
+    )]
+    NoAnswer {
+        /// The peer.
+        remote: SocketAddr,
+        /// How long it was waited for.
+        seconds: u64,
+    },
+    /// The peer reset the connection.
+    #[error(
+        "{tuple}: the peer reset the connection ({sent} octets sent, {received} received): it ended \
+         or was ended without reading everything"
+    )]
+    Reset {
+        /// Both ends.
+        tuple: FourTuple,
+        /// Octets given to TCP.
+        sent: u64,
+        /// Octets written to standard output.
+        received: u64,
+    },
+    /// The peer went silent.
+    #[error(
+        "{tuple}: the peer acknowledged nothing for too long ({sent} octets sent, {received} \
+         received): is the path still there? (--user-timeout says how long)"
+    )]
+    Silent {
+        /// Both ends.
+        tuple: FourTuple,
+        /// Octets given to TCP.
+        sent: u64,
+        /// Octets written to standard output.
+        received: u64,
+    },
+    /// Standard input can't be read.
+    #[error("standard input can't be read: {0}")]
+    Input(io::Error),
+    /// Standard output can't be written.
+    #[error("standard output can't be written: {0}; the connection was reset")]
+    Output(io::Error),
+}
