@@ -13,7 +13,7 @@ use siphasher::sip::{SipHasher13, SipHasher24};
 use crate::flow_table::FlowHash;
 use crate::seq::SeqNum;
 use crate::time::Instant;
-use crate::tuple::FourTuple;
+use crate::tuple::{Endpoint, FourTuple};
 
 /// One tick of the clock M of RFC 6528 section 3.
 const ISN_TICK_NANOS: u64 = 4_000;
@@ -43,15 +43,18 @@ impl Secret {
             hasher.write_u64(u64::from(local.to_bits()) << 32 | u64::from(remote.to_bits()));
         } else {
             for end in [local, remote] {
-                let bits = match end.addr {
-                    IpAddr::V4(addr) => addr.to_ipv6_mapped().to_bits(),
-                    IpAddr::V6(addr) => addr.to_bits(),
-                };
-                hasher.write_u64((bits >> 64) as u64);
-                hasher.write_u64(bits as u64);
+                write_address(&mut hasher, end.addr);
             }
         }
         hasher.write_u32(u32::from(local.port) << 16 | u32::from(remote.port));
+        FlowHash(hasher.finish())
+    }
+
+    /// Where an address and port stands in a table.
+    pub(crate) fn end(&self, end: Endpoint) -> FlowHash {
+        let mut hasher = self.flows;
+        write_address(&mut hasher, end.addr);
+        hasher.write_u16(end.port);
         FlowHash(hasher.finish())
     }
 
@@ -94,4 +97,13 @@ impl Secret {
         hasher.write(&octets[..len]);
         hasher.finish()
     }
+}
+
+fn write_address(hasher: &mut SipHasher13, addr: IpAddr) {
+    let bits = match addr {
+        IpAddr::V4(addr) => addr.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(addr) => addr.to_bits(),
+    };
+    hasher.write_u64((bits >> 64) as u64);
+    hasher.write_u64(bits as u64);
 }

@@ -61,6 +61,7 @@ mod interface;
 mod keyed;
 mod limit;
 mod links;
+mod locals;
 mod min_rtt;
 mod options;
 mod outbound;

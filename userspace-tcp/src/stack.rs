@@ -23,6 +23,7 @@ use crate::interface::{
 };
 use crate::keyed::Secret;
 use crate::links::{Links, Queue};
+use crate::locals::Locals;
 use crate::outbound::Returned;
 use crate::pool::Pools;
 use crate::seq::SeqNum;
@@ -38,6 +39,7 @@ pub struct Stack<B> {
     secret: Secret,
     connections: Slab<Connection<B>>,
     flows: FlowTable,
+    locals: Locals,
     listeners: HashMap<Endpoint, Listener>,
     /// Connections that may have something to send.
     ready: Queue,
@@ -74,6 +76,7 @@ impl<B> Stack<B> {
         Self {
             connections,
             flows: FlowTable::new(limit),
+            locals: Locals::new(limit),
             listeners: HashMap::new(),
             ready: Queue::default(),
             ready_links: Links::new(limit),
@@ -351,13 +354,9 @@ impl<B> Stack<B> {
         totals
     }
 
-    /// Connections, those in TIME-WAIT included, whose local end is `local`. It looks at every
-    /// connection: not for the data path.
+    /// Connections, those in TIME-WAIT included, whose local end is `local`.
     pub fn connections_at(&self, local: Endpoint) -> usize {
-        self.connections
-            .iter()
-            .filter(|connection| connection.tuple().local == local)
-            .count()
+        self.locals.count(&self.secret, local)
     }
 
     fn end(&mut self, conn: ConnId, how: impl FnOnce(&mut Connection<B>, &mut Env<'_, B>)) -> bool {
@@ -403,6 +402,7 @@ impl<B> Stack<B> {
             )
         })?;
         self.flows.insert(self.secret.flow(&tuple), id.index);
+        self.locals.add(&self.secret, tuple.local);
         self.settle(id);
         Some(id)
     }
@@ -466,8 +466,9 @@ impl<B> Stack<B> {
         }
         self.ready.remove(&mut self.ready_links, id.index);
         self.deadlines.set(id.index, None);
-        let hash = self.secret.flow(&connection.tuple());
-        self.flows.remove(hash, id.index);
+        let tuple = connection.tuple();
+        self.flows.remove(self.secret.flow(&tuple), id.index);
+        self.locals.remove(&self.secret, tuple.local);
         self.gone += connection.counters();
     }
 }
