@@ -130,7 +130,8 @@ impl Laws {
                 return Err(format!("{range:?} lies outside of the segment"));
             }
             let at = absolute(start.cast_signed() + 1 - i64::from(range.skip), irs);
-            if at != wire.seq {
+            // The octets of a SYN stand behind it.
+            if at != wire.seq.wrapping_add(u32::from(wire.syn())) {
                 return Err(format!("{range:?} names other octets than the segment's"));
             }
             if self.shown.iter().any(|&(a, b)| a < end && start < b) {
