@@ -1,0 +1,8 @@
+//! The options parser, with all of the input as the option field.
+#![no_main]
+#![allow(dead_code)]
+
+#[path = "../../tests/fuzzing/body/mod.rs"]
+mod body;
+
+libfuzzer_sys::fuzz_target!(|octets: &[u8]| body::parsers::options(octets));

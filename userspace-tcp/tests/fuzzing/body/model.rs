@@ -1,0 +1,179 @@
+//! What a careful layer above and a careful peer know about one connection, to check what the stack
+//! says and sends.
+
+use std::collections::HashMap;
+
+use userspace_tcp::{Received, Segment, SegmentId, SeqNum, TcpHeader};
+
+#[derive(Debug, Default)]
+pub struct Model {
+    /// Our initial sequence number, once a SYN of ours was seen.
+    pub iss: Option<SeqNum>,
+    pub irs: SeqNum,
+    /// Behind the last octet that the peer has sent, counted from its first.
+    pub peer_sent: u64,
+    pub in_order: u64,
+    pub consumed: u64,
+    /// The peer has sent a FIN, or something that no peer sends.
+    pub odd: bool,
+    /// The highest acknowledgment that the peer has given.
+    pub acked: u32,
+    /// Behind the last sequence number that we have sent.
+    pub sent_to: u32,
+    /// TSval of the last segment that we sent.
+    pub our_timestamp: Option<u32>,
+    pub peer_timestamp: u32,
+    /// The shift of our windows behind the SYN.
+    pub shift: u8,
+    /// Payload of the peer's largest segment as it announces it.
+    pub peer_mss: Option<u16>,
+    /// What each segment of the send queue was when it went out the first time.
+    segments: HashMap<SegmentId, (SeqNum, u32)>,
+    /// The congestion control is DCTCP.
+    pub dctcp: bool,
+    /// What we have acknowledged, counted from the peer's first octet.
+    acked_to: i64,
+    /// The right edge of the receive window, counted from the peer's first octet.
+    edge: i64,
+    seen: Seen,
+}
+
+impl Model {
+    /// The sequence number of an octet of the peer.
+    pub fn peer_seq(&self, offset: u64) -> u32 {
+        self.irs.0.wrapping_add(1).wrapping_add(offset as u32)
+    }
+
+    /// The end of one of our segments that are out.
+    pub fn ends(&self) -> impl Iterator<Item = u32> {
+        self.segments
+            .values()
+            .map(|(seq, len)| seq.0.wrapping_add(*len))
+    }
+
+    pub fn starts(&self) -> Vec<(u32, u32)> {
+        let mut all: Vec<_> = self.segments.values().copied().collect();
+        let una = self.acked;
+        all.retain(|(seq, _)| seq.0.wrapping_sub(una).cast_signed() >= 0);
+        all.sort_by_key(|(seq, _)| seq.0.wrapping_sub(una));
+        all.into_iter()
+            .map(|(seq, len)| (seq.0, seq.0.wrapping_add(len)))
+            .collect()
+    }
+
+    /// Whether everything that was sent is acknowledged.
+    pub fn all_acked(&self) -> bool {
+        self.acked == self.sent_to
+    }
+
+    /// What a received segment brought.
+    pub fn take(&mut self, received: &Received, segment: &Segment<'_>, window: u64) {
+        let syn = u32::from(segment.header.flags.syn());
+        for range in received.new.iter() {
+            assert!(range.len > 0, "an empty range");
+            let end = range.skip as usize + range.len as usize;
+            assert!(end <= segment.payload.len(), "octets that are not there");
+            let seq = segment.header.seq.0.wrapping_add(syn + range.skip);
+            assert_eq!(seq, self.peer_seq(range.offset), "at another place");
+            let last = range.offset + u64::from(range.len);
+            assert!(last <= self.consumed + window, "outside of the window");
+            self.seen.add(range.offset, last);
+        }
+        assert!(received.in_order_to >= self.in_order, "went back");
+        self.in_order = received.in_order_to;
+        assert_eq!(self.in_order, self.seen.first_gap());
+    }
+
+    /// A segment of the connection goes out.
+    pub fn sent(&mut self, header: &TcpHeader, payload: Option<(SegmentId, u32)>) {
+        let flags = header.flags;
+        if flags.syn() {
+            assert!(self.iss.is_none_or(|iss| iss == header.seq), "another ISS");
+            if self.iss.is_none() {
+                self.sent_to = header.seq.0.wrapping_add(1);
+                self.acked = header.seq.0;
+            }
+            self.iss = Some(header.seq);
+        }
+        if let Some(timestamps) = header.options.timestamps {
+            self.our_timestamp = Some(timestamps.value);
+        }
+        let len = payload.map_or(0, |(_, len)| len);
+        let end = header
+            .seq
+            .0
+            .wrapping_add(len)
+            .wrapping_add(u32::from(flags.fin()));
+        if !flags.syn() && end.wrapping_sub(self.sent_to).cast_signed() > 0 {
+            assert!(
+                len > 0 || flags.fin(),
+                "sequence numbers that were never used"
+            );
+            self.sent_to = end;
+        }
+        if let Some((id, len)) = payload {
+            let first = *self.segments.entry(id).or_insert((header.seq, len));
+            assert_eq!(first, (header.seq, len), "a segment was cut again");
+        }
+        if flags.ack() && !flags.rst() {
+            self.check_window(header);
+        }
+    }
+
+    /// What was acknowledged is forgotten.
+    pub fn forget_acked(&mut self) {
+        let una = self.acked;
+        self.segments
+            .retain(|_, (seq, len)| seq.0.wrapping_add(*len).wrapping_sub(una).cast_signed() > 0);
+    }
+
+    fn check_window(&mut self, header: &TcpHeader) {
+        let shift = if header.flags.syn() { 0 } else { self.shift };
+        let ahead = header.ack.0.wrapping_sub(self.peer_seq(self.in_order));
+        let position = self.in_order.cast_signed() + i64::from(ahead.cast_signed());
+        // The FIN takes a sequence number behind the last octet. DCTCP acknowledges what came before
+        // a mark by itself (RFC 8257 section 3.2).
+        let least = if self.dctcp {
+            self.acked_to
+        } else {
+            self.in_order.cast_signed()
+        };
+        let most = self.in_order.cast_signed() + 1;
+        assert!(
+            (least..=most).contains(&position),
+            "acknowledges {position}, in order is {}",
+            self.in_order
+        );
+        self.acked_to = position;
+        let edge = position + (i64::from(header.window) << shift);
+        // A window is rounded down to what the field can say.
+        let slack = (1 << shift) - 1;
+        assert!(edge + slack >= self.edge, "the window shrinks");
+        self.edge = self.edge.max(edge);
+    }
+}
+
+/// Ranges of octets that were shown.
+#[derive(Debug, Default)]
+struct Seen(Vec<(u64, u64)>);
+
+impl Seen {
+    fn add(&mut self, start: u64, end: u64) {
+        let at = self.0.partition_point(|range| range.1 < start);
+        let mut joined = (start, end);
+        let mut until = at;
+        while let Some(&(a, b)) = self.0.get(until).filter(|range| range.0 <= end) {
+            assert!(b <= start || a >= end, "octets {start}..{end} came twice");
+            joined = (joined.0.min(a), joined.1.max(b));
+            until += 1;
+        }
+        self.0.splice(at..until, [joined]);
+    }
+
+    fn first_gap(&self) -> u64 {
+        match self.0.first() {
+            Some(&(0, end)) => end,
+            _ => 0,
+        }
+    }
+}

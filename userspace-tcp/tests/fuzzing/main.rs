@@ -1,0 +1,75 @@
+//! The bodies of the fuzz targets under `fuzz/`, with random octets and with the corpora that are
+//! kept there. `RNIC_TEST_SEEDS` says how many seeds, `RNIC_TEST_FIRST_SEED` where they begin.
+#![allow(dead_code, clippy::unwrap_used)]
+
+mod body;
+#[path = "../harness/random.rs"]
+mod random;
+
+use std::path::Path;
+
+use random::Random;
+
+const SEEDS: u64 = 3000;
+
+fn seeds() -> std::ops::Range<u64> {
+    let number = |name| Some(std::env::var(name).ok()?.parse::<u64>().unwrap());
+    let first = number("RNIC_TEST_FIRST_SEED").unwrap_or(0);
+    first..first + number("RNIC_TEST_SEEDS").unwrap_or(SEEDS)
+}
+
+struct Named(String);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("replay with {}", self.0);
+        }
+    }
+}
+
+fn with_random_octets(body: fn(&[u8]), most: u64) {
+    for seed in seeds() {
+        let _named = Named(format!("RNIC_TEST_FIRST_SEED={seed} RNIC_TEST_SEEDS=1"));
+        let mut random = Random::new(seed ^ 0xf0_22);
+        let len = random.within(1, most);
+        let octets: Vec<u8> = (0..len).map(|_| random.next().to_le_bytes()[3]).collect();
+        body(&octets);
+    }
+}
+
+fn with_corpus(body: fn(&[u8]), target: &str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fuzz/corpus")
+        .join(target);
+    let mut files = 0;
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let _named = Named(path.display().to_string());
+        body(&std::fs::read(&path).unwrap());
+        files += 1;
+    }
+    assert!(files > 0, "{} is empty", folder.display());
+}
+
+#[test]
+fn segments_of_random_octets() {
+    with_random_octets(body::parsers::segment, 100);
+}
+
+#[test]
+fn options_of_random_octets() {
+    with_random_octets(body::parsers::options, 40);
+}
+
+#[test]
+fn a_connection_survives_everything() {
+    with_random_octets(body::stateful::run, 2000);
+}
+
+#[test]
+fn the_corpora_find_nothing() {
+    with_corpus(body::parsers::segment, "segment");
+    with_corpus(body::parsers::options, "options");
+    with_corpus(body::stateful::run, "stateful");
+}
