@@ -14,8 +14,11 @@ pub struct Cell {
 }
 
 /// What all links have: a rate that is below what any contestant can do by itself, and a queue of
-/// about 15 ms.
+/// some 15 ms.
 const RATE: &[&str] = &["--rate=300Mbit", "--queue=400p"];
+/// And this delay each way, when no other is said: without it, the round trip time is what the
+/// machine's scheduler makes of it, and what a loss costs depends on that.
+const DELAY: &str = "--delay=500us";
 /// The MTU after the change in mid-stream; it is 1500 before.
 const SMALLER_MTU: u16 = 1400;
 /// Octets of payload in a packet of 1500 octets.
@@ -80,6 +83,9 @@ impl Cell {
     pub fn options(&self, octets: u64, seed: u64) -> Vec<String> {
         let fixed = RATE.iter().chain(self.impairments);
         let mut options: Vec<String> = fixed.map(ToString::to_string).collect();
+        if !options.iter().any(|option| option.starts_with("--delay")) {
+            options.push(DELAY.to_owned());
+        }
         options.push(format!("--seed={seed}"));
         if self.changes_mtu {
             let half = octets / 2 / PAYLOAD;
