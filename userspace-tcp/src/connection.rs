@@ -21,16 +21,19 @@ use std::time::Duration;
 use crate::config::{Config, ConnOptions};
 use crate::congestion::Congestion;
 use crate::effects::Env;
+use crate::frto::Frto;
 use crate::inbound::{Inbound, WindowPlan};
 use crate::interface::{ConnCounters, ConnId, Event, Info, SoftError, State};
 use crate::options::TIMESTAMPS_LEN;
 use crate::outbound::Outbound;
 use crate::pacing::Pacer;
 use crate::rack::Rack;
+use crate::resent::Resent;
 use crate::rtt::Rtt;
 use crate::seq::SeqNum;
 use crate::slab::Named;
 use crate::time::Instant;
+use crate::tlp::Tlp;
 use crate::tuple::{Endpoint, FourTuple};
 use clock::Clock;
 use ecn::EcnAgreement;
@@ -55,6 +58,9 @@ pub(crate) struct Connection<B> {
     outbound: Outbound<B>,
     rtt: Rtt,
     rack: Rack,
+    tlp: Tlp,
+    frto: Frto,
+    resent: Resent,
     congestion: Congestion,
     pacer: Pacer,
     clock: Clock,
@@ -69,8 +75,9 @@ pub(crate) struct Connection<B> {
     sack: bool,
     ecn: EcnAgreement,
     timer: Timer,
-    /// The reordering timer (RFC 8985 section 5.4).
+    /// The reordering timer and the probe timeout (RFC 8985 section 5.4).
     reorder_at: Option<Instant>,
+    probe_at: Option<Instant>,
     keepalive: Keepalive,
     /// `None`: as configured, and an opening connection goes by its SYNs alone.
     user_timeout: Option<Duration>,
@@ -90,6 +97,8 @@ pub(crate) struct Connection<B> {
     /// One unsent segment may go whatever the windows say.
     force_unsent: bool,
     probe_due: bool,
+    /// A tail loss probe has to go out, whatever cwnd says.
+    tail_probe_due: bool,
     /// Window probes since the peer's window last let something through.
     probes: u32,
     /// Duplicate ACKs in a row, without SACK blocks.
@@ -137,6 +146,9 @@ impl<B> Connection<B> {
             outbound: Outbound::new(seed.iss),
             rtt: Rtt::new(config),
             rack: Rack::new(),
+            tlp: Tlp::default(),
+            frto: Frto::default(),
+            resent: Resent::default(),
             congestion: Congestion::new(config, u64::from(emss), 0),
             pacer: Pacer::default(),
             clock: Clock::new(seed.timestamp_offset),
@@ -149,6 +161,7 @@ impl<B> Connection<B> {
             ecn: EcnAgreement::default(),
             timer: Timer::Idle,
             reorder_at: None,
+            probe_at: None,
             keepalive: Keepalive::new(config.keepalive, now),
             user_timeout: None,
             urgent: Urgent::default(),
@@ -162,6 +175,7 @@ impl<B> Connection<B> {
             force_lost: false,
             force_unsent: false,
             probe_due: false,
+            tail_probe_due: false,
             probes: 0,
             duplicates: 0,
             recovery_by_duplicates: false,
@@ -240,8 +254,7 @@ impl<B> Connection<B> {
     /// The connection ends here; every buffer that is not with the link is released.
     fn die(&mut self, env: &mut Env<'_, B>, event: Option<Event>) {
         self.gone = true;
-        self.timer = Timer::Idle;
-        self.reorder_at = None;
+        self.stop_timers(Timer::Idle);
         let released = &mut env.effects.released;
         let queues = &mut env.pools.queues;
         self.outbound.clear(queues, |buf| released.push_back(buf));

@@ -352,6 +352,12 @@ pub struct ConnCounters {
     pub timeouts: u64,
     /// Times that fast recovery began.
     pub fast_recoveries: u64,
+    /// Tail loss probes sent (RFC 8985 section 7), of new octets or again.
+    pub tail_probes: u64,
+    /// Fast recoveries that turned out to be needless, because segments were only late.
+    pub needless_recoveries: u64,
+    /// Retransmission timeouts that turned out to be spurious (RFC 5682).
+    pub spurious_timeouts: u64,
     /// Zero-window probes sent.
     pub probes: u64,
     /// Keep-alive probes sent.
@@ -381,6 +387,9 @@ impl AddAssign for ConnCounters {
         self.retransmits += other.retransmits;
         self.timeouts += other.timeouts;
         self.fast_recoveries += other.fast_recoveries;
+        self.tail_probes += other.tail_probes;
+        self.needless_recoveries += other.needless_recoveries;
+        self.spurious_timeouts += other.spurious_timeouts;
         self.probes += other.probes;
         self.keepalives += other.keepalives;
         self.out_of_order += other.out_of_order;

@@ -75,6 +75,7 @@ pub(crate) struct Outbound<B> {
 /// A segment with payload to be sent.
 pub(crate) struct Outgo<B> {
     pub(crate) payload: Payload<B>,
+    pub(crate) start: Position,
     pub(crate) seq: SeqNum,
     /// The last of the queue: pushed.
     pub(crate) last: bool,
@@ -278,11 +279,18 @@ impl<B> Outbound<B> {
         self.pipe() + u64::from(len) <= cwnd
     }
 
-    /// Octets that could be queued and sent at once with a congestion window of `cwnd`.
-    pub(crate) fn room(&self, cwnd: u64) -> u64 {
-        let by_network = cwnd.saturating_sub(self.pipe() + self.lost_octets);
+    /// Octets that could be queued and sent at once with a congestion window of `cwnd`; what is lost
+    /// goes before them unless it is `held`.
+    pub(crate) fn room(&self, cwnd: u64, held: bool) -> u64 {
+        let lost = if held { 0 } else { self.lost_octets };
+        let by_network = cwnd.saturating_sub(self.pipe() + lost);
         let by_peer = (self.una + self.window).saturating_sub(self.next);
         by_network.min(by_peer).saturating_sub(self.unsent_octets())
+    }
+
+    /// Whether only one segment is out.
+    pub(crate) fn one_out(&self) -> bool {
+        self.sent + usize::from(self.fin.is_out()) <= 1
     }
 
     /// Whether anything waits to be acknowledged or retransmitted.
@@ -316,6 +324,7 @@ impl<B> Outbound<B> {
         };
         Some(Outgo {
             payload,
+            start: slot.start,
             seq: self.space.wire(slot.start),
             last,
         })

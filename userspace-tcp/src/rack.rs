@@ -80,6 +80,11 @@ impl Rack {
         self.fack = self.fack.max(delivered.highest);
     }
 
+    /// What was taken for lost has come late.
+    pub(crate) fn was_reordering(&mut self) {
+        self.reordering_seen = true;
+    }
+
     /// Step 4: an ACK reports that a retransmission was needless, while SND.UNA and SND.NXT are
     /// `una` and `next`.
     pub(crate) fn needless_retransmission(&mut self, una: Position, next: Position) {

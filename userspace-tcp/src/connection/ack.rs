@@ -12,6 +12,7 @@ use crate::segment::{Flags, Segment};
 use crate::seq::Position;
 
 use super::Connection;
+use super::recovery::News;
 use super::timeout::Timer;
 
 impl<B> Connection<B> {
@@ -37,6 +38,7 @@ impl<B> Connection<B> {
         let window = u64::from(segment.header.window) << self.peer_shift;
         let ece = self.ecn.sends_capable() && segment.header.flags.contains(Flags::ECE);
         let duplicate = ack == una && self.is_duplicate(segment, window);
+        let plain = duplicate && segment.header.options.sack.is_empty();
         let flight = self.outbound.flight();
         let mut before = self.books();
         let mut delivered = Delivered::default();
@@ -45,7 +47,7 @@ impl<B> Connection<B> {
         let rtt = self.measure(env, segment, &delivered);
         if ack > una {
             self.on_progress(env, flight, &delivered, ece, rtt);
-        } else if duplicate {
+        } else if plain {
             self.on_duplicate();
         }
         self.outbound.update_window(start, ack, window);
@@ -54,9 +56,15 @@ impl<B> Connection<B> {
             // section 3.8.6.1).
             self.progress_at = env.now;
         }
-        if self.sack {
-            self.after_ack(env.now, &delivered);
-        }
+        let echo = segment.header.options.timestamps;
+        let news = News {
+            delivered: &delivered,
+            progress: ack > una,
+            duplicate,
+            plain,
+            echo: echo.filter(|_| self.clock.in_use()),
+        };
+        self.after_ack(env.now, &before, &news);
         self.respond(&before, ack > una, ece);
         if self.outbound.fin.acknowledged() {
             self.on_fin_acknowledged(env);
@@ -120,6 +128,7 @@ impl<B> Connection<B> {
         };
         if let Some(rtt) = rtt {
             self.rtt.measured(rtt, env.config);
+            self.tlp.measured();
         }
         rtt
     }
@@ -134,6 +143,7 @@ impl<B> Connection<B> {
     ) {
         self.duplicates = 0;
         self.probes = 0;
+        self.tail_probe_due = false;
         self.progress_at = env.now;
         let before = self.congestion.phase();
         self.congestion.acknowledged(&Progress {
@@ -163,14 +173,14 @@ impl<B> Connection<B> {
         }
         // RFC 6298 section 5.3.
         self.timer = Timer::Idle;
+        self.schedule_probe(env.now);
     }
 
-    /// RFC 5681 section 2. With SACK blocks it is they that count.
+    /// RFC 5681 section 2, with SACK blocks or without.
     fn is_duplicate(&self, segment: &Segment<'_>, window: u64) -> bool {
         segment.sequence_len() == 0
             && self.outbound.outstanding()
             && window == self.outbound.window()
-            && segment.header.options.sack.is_empty()
     }
 
     fn on_fin_acknowledged(&mut self, env: &mut Env<'_, B>) {

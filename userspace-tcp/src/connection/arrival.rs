@@ -231,8 +231,7 @@ impl<B> Connection<B> {
 
     pub(super) fn enter_time_wait(&mut self, env: &mut Env<'_, B>) {
         self.state = State::TimeWait;
-        self.timer = Timer::TimeWait(env.now + env.config.time_wait);
-        self.reorder_at = None;
+        self.stop_timers(Timer::TimeWait(env.now + env.config.time_wait));
         let released = &mut env.effects.released;
         let queues = &mut env.pools.queues;
         self.outbound.clear(queues, |buf| released.push_back(buf));

@@ -5,11 +5,13 @@ use crate::ecn::Ecn;
 use crate::interface::{Payload, State, Transmit};
 use crate::options::{Options, Timestamps};
 use crate::outbound::Outgo;
+use crate::resent::Cause;
 use crate::segment::{Flags, TcpHeader};
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
 use super::Connection;
+use super::timeout::Timer;
 
 /// What to send next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +23,8 @@ enum Action {
     Probe,
     /// The next lost segment.
     Lost,
+    /// The last segment that was sent, as a tail loss probe.
+    Tail,
     Unsent,
     Fin,
 }
@@ -52,10 +56,19 @@ impl<B> Connection<B> {
                 )
             }
             Action::Lost => {
-                self.force_lost = false;
-                self.counters.retransmits += 1;
+                if !std::mem::take(&mut self.force_lost) {
+                    self.frto.give_up();
+                }
                 let outgo = self.outbound.take_lost(now)?;
-                self.on_sent(now, u64::from(outgo.payload.len));
+                self.on_resent(now, &outgo);
+                self.with_payload(now, outgo)
+            }
+            Action::Tail => {
+                self.tail_probe_due = false;
+                let outgo = self.outbound.take_tail(now)?;
+                self.resent.begin(self.outbound.una(), Cause::Probe);
+                self.on_resent(now, &outgo);
+                self.on_probe_sent(true);
                 self.with_payload(now, outgo)
             }
             Action::Unsent => {
@@ -69,6 +82,12 @@ impl<B> Connection<B> {
                 let outgo = self.outbound.take_unsent(now)?;
                 self.counters.octets_out += u64::from(outgo.payload.len);
                 self.on_sent(now, u64::from(outgo.payload.len));
+                self.frto.sent_new();
+                if std::mem::take(&mut self.tail_probe_due) {
+                    self.on_probe_sent(false);
+                } else {
+                    self.schedule_probe(now);
+                }
                 let (mut header, payload) = self.with_payload(now, outgo);
                 if self.ecn.sends_capable() && self.congestion.take_cwr() {
                     header.flags |= Flags::CWR;
@@ -78,6 +97,11 @@ impl<B> Connection<B> {
             Action::Fin => {
                 self.note_first_outstanding(now);
                 let seq = self.outbound.take_fin(now);
+                if std::mem::take(&mut self.tail_probe_due) {
+                    self.on_probe_sent(true);
+                } else {
+                    self.schedule_probe(now);
+                }
                 (self.header(now, seq, Flags::ACK | Flags::FIN), None)
             }
         };
@@ -103,7 +127,7 @@ impl<B> Connection<B> {
                 let dctcp = config.congestion == CongestionControl::Dctcp;
                 dctcp && self.syn_timeouts == 0 && self.ecn.may_be_offered()
             }
-            Action::Ack | Action::Probe | Action::Lost | Action::Fin => false,
+            Action::Ack | Action::Probe | Action::Lost | Action::Tail | Action::Fin => false,
         };
         if capable { Ecn::Ect0 } else { Ecn::NotEct }
     }
@@ -113,6 +137,24 @@ impl<B> Connection<B> {
         self.congestion.sent(octets);
         let pace = self.congestion.pace(self.rtt.srtt());
         self.pacer.sent(now, octets, pace.as_ref());
+    }
+
+    /// A segment goes out again.
+    fn on_resent(&mut self, now: Instant, outgo: &Outgo<B>) {
+        self.counters.retransmits += 1;
+        let len = u64::from(outgo.payload.len);
+        self.resent.sent(outgo.start, outgo.start + len, now);
+        self.on_sent(now, len);
+        if outgo.start <= self.outbound.una() {
+            // What the timeout is for has just left.
+            self.timer = Timer::Idle;
+        }
+    }
+
+    /// A tail loss probe has gone out.
+    fn on_probe_sent(&mut self, is_retrans: bool) {
+        self.counters.tail_probes += 1;
+        self.tlp.sent(self.outbound.next(), is_retrans);
     }
 
     fn next_action(&self) -> Option<Action> {
@@ -139,17 +181,38 @@ impl<B> Connection<B> {
     fn next_of_queue(&self) -> Option<Action> {
         let cwnd = self.congestion.cwnd();
         let paced = self.pacer.closed_until().is_none();
-        if let Some(len) = self.outbound.next_lost_len() {
+        let unsent_fits_window = self.outbound.unsent_fits_window();
+        if self.tail_probe_due {
+            if unsent_fits_window == Some(true) {
+                return Some(Action::Unsent);
+            }
+            if let Some(tail) = self.tail() {
+                return Some(tail);
+            }
+        }
+        let new_first = self.frto.prefers_new() && unsent_fits_window == Some(true);
+        if let Some(len) = self.outbound.next_lost_len()
+            && !new_first
+        {
             // What is lost goes before what is new, also when it has to wait.
-            let fits = self.outbound.pipe() + len <= cwnd;
+            let fits = self.outbound.pipe() + len <= cwnd && !self.frto.holds_lost();
             return ((fits && paced) || self.force_lost).then_some(Action::Lost);
         }
-        match self.outbound.unsent_fits_window() {
+        match unsent_fits_window {
             Some(_) if self.force_unsent => Some(Action::Unsent),
             Some(true) if paced && self.outbound.unsent_fits_cwnd(cwnd) => Some(Action::Unsent),
             Some(_) => self.probe_due.then_some(Action::Probe),
             None if self.outbound.fin.due() => Some(Action::Fin),
             None => self.keepalive.due.then_some(Action::Probe),
+        }
+    }
+
+    /// The last segment that was sent, again.
+    fn tail(&self) -> Option<Action> {
+        if self.outbound.fin_out() {
+            Some(Action::Fin)
+        } else {
+            self.outbound.tail_here().then_some(Action::Tail)
         }
     }
 

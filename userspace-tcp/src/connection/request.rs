@@ -61,7 +61,8 @@ impl<B> Connection<B> {
         if !open || self.outbound.queued_segments() >= config.send_queue_segments {
             return 0;
         }
-        let room = self.outbound.room(self.congestion.cwnd());
+        let held = self.frto.prefers_new();
+        let room = self.outbound.room(self.congestion.cwnd(), held);
         let room = usize::try_from(room).unwrap_or(usize::MAX);
         if self.outbound.queued_segments() == 0 {
             room.max(self.mss())

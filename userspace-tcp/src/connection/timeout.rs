@@ -7,6 +7,7 @@ use crate::config::Config;
 use crate::effects::Env;
 use crate::interface::{Event, SoftError, State};
 use crate::time::{Instant, earlier};
+use crate::tlp::Tlp;
 
 use super::Connection;
 
@@ -52,8 +53,9 @@ impl<B> Connection<B> {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let waits = self.outbound.unsent_octets() > 0 || self.outbound.lost_octets() > 0;
         let paced = self.pacer.closed_until().filter(|_| waits);
-        let timer = earlier(self.timer.at(), self.reorder_at);
-        earlier(earlier(timer, self.inbound.ack_deadline()), paced)
+        let timer = earlier(self.timer.at(), self.inbound.ack_deadline());
+        let loss = earlier(self.reorder_at, self.probe_at);
+        earlier(earlier(timer, loss), paced)
     }
 
     /// Time has come to `env.now`.
@@ -62,6 +64,9 @@ impl<B> Connection<B> {
         self.pacer.advance(env.now);
         if self.reorder_at.is_some_and(|at| at <= env.now) {
             self.on_reordering_timeout(env.now);
+        }
+        if self.probe_at.is_some_and(|at| at <= env.now) {
+            self.on_probe_timeout(env);
         }
         if self.timer.at().is_some_and(|at| at <= env.now) {
             match self.timer {
@@ -73,6 +78,13 @@ impl<B> Connection<B> {
                 Timer::KeepAlive(_) => self.on_keepalive_timeout(env),
             }
         }
+    }
+
+    /// Nothing is waited for any more but `timer`.
+    pub(super) fn stop_timers(&mut self, timer: Timer) {
+        self.timer = timer;
+        self.reorder_at = None;
+        self.probe_at = None;
     }
 
     /// Starts, keeps or stops the timer as the queue demands.
@@ -114,7 +126,9 @@ impl<B> Connection<B> {
     fn arm(&mut self, now: Instant, config: &Config) {
         let at = now + self.rtt.rto(config);
         let give_up_at = self.gives_up_at(config).unwrap_or(at);
-        self.timer = Timer::Retransmit(at.min(give_up_at).max(now));
+        let at = at.min(give_up_at).max(now);
+        self.timer = Timer::Retransmit(at);
+        self.probe_at = self.probe_at.map(|probe| probe.min(at));
     }
 
     /// When the user timeout is over (RFC 9293 section 3.9.1); `None`: not by time.
@@ -143,6 +157,36 @@ impl<B> Connection<B> {
         self.timer = Timer::Persist(at.min(give_up_at).max(now));
     }
 
+    /// Starts or stops the probe timeout (RFC 8985 section 7.2), after something new was sent or
+    /// acknowledged. A retransmission timeout that comes first makes room for the probe.
+    pub(super) fn schedule_probe(&mut self, now: Instant) {
+        let calm = !self.in_recovery() && self.outbound.segs_sacked() == 0;
+        let wanted = self.sack && calm && self.outbound.outstanding();
+        if !wanted || !self.tlp.may_probe() {
+            self.probe_at = None;
+            return;
+        }
+        let pto = Tlp::pto(self.rtt.srtt_nanos(), self.outbound.one_out());
+        let at = now.plus_nanos(pto);
+        self.probe_at = Some(match self.timer {
+            Timer::Retransmit(timeout) => at.min(timeout),
+            _ => at,
+        });
+    }
+
+    /// Section 7.3.
+    fn on_probe_timeout(&mut self, env: &mut Env<'_, B>) {
+        self.probe_at = None;
+        if self.gives_up(env) {
+            return;
+        }
+        // Otherwise the retransmission timeout stays where it is.
+        if self.outbound.unsent_fits_window() == Some(true) || self.outbound.tail_here() {
+            self.tail_probe_due = true;
+            self.arm(env.now, env.config);
+        }
+    }
+
     fn on_retransmission_timeout(&mut self, env: &mut Env<'_, B>) {
         if self.gives_up(env) {
             return;
@@ -159,15 +203,7 @@ impl<B> Connection<B> {
             self.syn_timeouts += 1;
             self.syn_due = true;
         } else {
-            self.counters.timeouts += 1;
-            let out = self.outstanding(self.outbound.delivered());
-            self.congestion.timed_out(&out);
-            let patience = self.patience();
-            self.outbound.mark_timed_out(patience, env.now);
-            self.reorder_at = None;
-            self.duplicates = 0;
-            self.recovery_by_duplicates = false;
-            self.force_lost = true;
+            self.enter_loss(env.now);
         }
         self.rtt.back_off();
         self.arm(env.now, env.config);

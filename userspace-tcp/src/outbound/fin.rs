@@ -85,6 +85,16 @@ impl Fin {
         }
     }
 
+    /// It was sent and is not acknowledged.
+    pub(super) fn is_out(&self) -> bool {
+        self.at.is_some() && !self.acknowledged
+    }
+
+    /// It is in flight after all.
+    pub(super) fn forgive(&mut self) {
+        self.lost = false;
+    }
+
     /// Whether it is to be sent again.
     pub(super) fn is_lost(&self) -> bool {
         self.lost

@@ -37,6 +37,40 @@ impl List {
         self.len += 1;
     }
 
+    /// Puts a segment of `ring` that is in no list behind those that were sent before it, in a list
+    /// in the order of time. It looks at all that were sent later.
+    pub(super) fn insert<B>(&mut self, ring: &mut Ring<B>, name: u32) {
+        let sent_at = |ring: &Ring<B>, name| ring.get(name).map(|slot| slot.sent_at);
+        let own = sent_at(ring, name);
+        let mut after = name;
+        let mut at = self.last;
+        for _ in 0..self.len {
+            if sent_at(ring, at) <= own {
+                break;
+            }
+            after = at;
+            at = ring.get(at).map_or(at, |slot| slot.previous);
+        }
+        if after == name {
+            self.push(ring, name);
+            return;
+        }
+        let first = after == self.first;
+        let before = if first { name } else { at };
+        if let Some(slot) = ring.get_mut(name) {
+            (slot.previous, slot.next) = (before, after);
+        }
+        if let Some(slot) = ring.get_mut(after) {
+            slot.previous = name;
+        }
+        if first {
+            self.first = name;
+        } else if let Some(slot) = ring.get_mut(before) {
+            slot.next = name;
+        }
+        self.len += 1;
+    }
+
     /// Takes out a segment of this list.
     pub(super) fn remove<B>(&mut self, ring: &mut Ring<B>, name: u32) {
         let Some(slot) = ring.get(name) else {

@@ -5,6 +5,7 @@ use super::list::List;
 use super::slot::{Slot, SlotState};
 use super::{Outbound, Outgo};
 use crate::rack::Rack;
+use crate::seq::Position;
 use crate::time::{Instant, earlier};
 
 impl<B> Outbound<B> {
@@ -193,6 +194,71 @@ impl<B> Outbound<B> {
         self.lost_octets -= u64::from(slot.len);
         self.again.push(&mut self.ring, name);
         Some(outgo)
+    }
+
+    /// Whether the last segment that was sent can be sent again: our FIN, or one whose buffer is
+    /// here.
+    pub(crate) fn tail_here(&self) -> bool {
+        self.fin.is_out()
+            || self
+                .sent
+                .checked_sub(1)
+                .is_some_and(|place| self.in_flight(place))
+    }
+
+    /// Whether our FIN is out.
+    pub(crate) fn fin_out(&self) -> bool {
+        self.fin.is_out()
+    }
+
+    fn in_flight(&self, place: usize) -> bool {
+        let here = |slot: &Slot<B>| slot.state == SlotState::InFlight && slot.buf.is_some();
+        self.ring.at(place).is_some_and(here)
+    }
+
+    /// Takes the last segment that was sent out to the link again, though it may be in flight.
+    pub(crate) fn take_tail(&mut self, now: Instant) -> Option<Outgo<B>> {
+        let place = self
+            .sent
+            .checked_sub(1)
+            .filter(|&place| self.in_flight(place))?;
+        let name = self.ring.name(place);
+        let slot = self.ring.get_mut(name)?;
+        self.pipe -= u64::from(slot.len);
+        if std::mem::replace(&mut slot.retransmitted, true) {
+            self.again.remove(&mut self.ring, name);
+        }
+        let outgo = self.take(name, now)?;
+        self.again.push(&mut self.ring, name);
+        Some(outgo)
+    }
+
+    /// What is believed to be lost is in flight after all.
+    pub(crate) fn forgive(&mut self) {
+        self.lost = List::default();
+        self.lost_again = List::default();
+        for place in 0..self.sent {
+            let name = self.ring.name(place);
+            if let Some(slot) = self.ring.get_mut(name)
+                && slot.state == SlotState::Lost
+            {
+                slot.state = SlotState::InFlight;
+                self.pipe += u64::from(slot.len);
+                self.lost_octets -= u64::from(slot.len);
+                if slot.retransmitted {
+                    self.again.insert(&mut self.ring, name);
+                }
+            }
+        }
+        self.originals = self.ring.front_name();
+        self.left_by_duplicates = 0;
+        self.fin.forgive();
+    }
+
+    /// Behind the first segment that is not acknowledged.
+    pub(crate) fn front_end(&self) -> Position {
+        let front = self.ring.front().filter(|_| self.sent > 0);
+        front.map_or(self.next, Slot::end)
     }
 
     /// Whether something is lost and not on its way again.

@@ -202,6 +202,7 @@ fn every_number_is_what_a_look_at_all_segments_says() {
                     world.outbound.mark_timed_out(patience, world.now);
                 }
                 10 if random.below(10) == 0 => world.outbound.mark_front_lost(),
+                11 if random.below(10) == 0 => world.outbound.forgive(),
                 _ => world.acknowledge(&mut random),
             }
             world.check();

@@ -13,6 +13,8 @@ mod receive;
 mod reset;
 mod retransmit;
 mod script;
+mod spurious;
 mod syn;
+mod tail_probe;
 mod urgent;
 mod window;

@@ -133,6 +133,9 @@ fn a_duplicate_at_the_peer_widens_the_reordering_window() {
 fn a_timeout_leaves_young_segments_in_flight() {
     let mut script = Script::distant(with_sack(), 40 * MS);
     script.send_thousands(2);
+    script.wait(81 * MS);
+    // The tail loss probe.
+    assert_eq!(script.one().seq, 1001);
     let rto = script.info().rto;
     script.wait(rto - 20 * MS);
     script.send_thousands(2);

@@ -56,6 +56,24 @@ fn a_segment_leaves_from_anywhere() {
 }
 
 #[test]
+fn a_list_in_the_order_of_time_takes_a_segment_anywhere() {
+    let times = [5, 3, 9, 1, 7, 5, 2];
+    let mut ring = ring(7);
+    let mut list = List::default();
+    for (name, time) in (0..).zip(times) {
+        if let Some(slot) = ring.get_mut(name) {
+            slot.sent_at = Instant::ZERO.plus_nanos(time);
+        }
+        list.insert(&mut ring, name);
+    }
+    assert_eq!(names(&list, &ring), [3, 6, 1, 0, 5, 4, 2]);
+    for name in [3, 5, 2] {
+        list.remove(&mut ring, name);
+    }
+    assert_eq!(names(&list, &ring), [6, 1, 0, 4]);
+}
+
+#[test]
 fn an_emptied_list_begins_again() {
     let mut ring = ring(3);
     let mut list = List::default();
