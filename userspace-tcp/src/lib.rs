@@ -45,7 +45,7 @@
 //! each connection. Events: at most four of each connection.
 //!
 //! # Not done
-//! Path MTU discovery, Fast Open, tail loss probes, octets on a SYN
+//! Path MTU discovery, Fast Open, octets on a SYN
 //! (the peer sends them again). A reset in TIME-WAIT is ignored (RFC 1337), not obeyed.
 #![forbid(unsafe_code)]
 
