@@ -56,6 +56,8 @@ areas! {
     cubic,
     rack,
     prr,
+    tlp,
+    frto,
     pacing,
     icmp,
     cookies,
