@@ -99,6 +99,9 @@ impl Arena {
     ) -> Outcome {
         let stream = kernel::Stream { seed, octets };
         let expected = self.digest(stream);
+        for host in [&self.left, &self.right] {
+            kernel::forget(&host.namespace);
+        }
         // A port for each, so that no connection in TIME-WAIT is in the way.
         self.next_port += 1;
         let at = self.right.address(family, self.next_port);

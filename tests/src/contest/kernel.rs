@@ -90,6 +90,13 @@ pub(super) fn prepare(host: &Namespace) {
     written.unwrap_or_else(|error| panic!("can't write to {PATH}: {error}"));
 }
 
+/// Makes a host forget the path MTUs that it has learnt.
+pub(super) fn forget(host: &Namespace) {
+    for version in ["-4", "-6"] {
+        host.ip(&[version, "route", "flush", "cache"]);
+    }
+}
+
 /// Segments that a host's kernel found damaged, over both versions of IP.
 pub(super) fn checksum_errors(host: &Namespace) -> u64 {
     let text = host.in_thread(|| {

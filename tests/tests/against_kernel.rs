@@ -1,0 +1,114 @@
+//! Our TCP and the kernel's, either way, over bad links: every octet arrives as it was sent, and
+//! ours does not fall far behind. How fast it is in earnest, `scripts/tcp-table` tells.
+
+use rnic_tests::contest::cell::Cell;
+use rnic_tests::contest::table::mbit;
+use rnic_tests::contest::{Arena, Contestant, Outcome};
+use rnic_tests::lab::Family;
+use rnic_tests::linksim::count;
+
+/// Octets of each transfer: some thousands of segments.
+const OCTETS: u64 = 8 << 20;
+/// And on a link on which the kernel does not reach ten megabits a second.
+const FEW_OCTETS: u64 = 2 << 20;
+/// What ours must reach of the kernel's goodput: programs without optimization on a busy machine
+/// have a hard time, and a short transfer is a matter of luck.
+const LEAST: f64 = 0.2;
+
+/// Both roles of ours and the kernel's own over both versions of IP; streams are compared within.
+fn contest(name: &str, mut look: impl FnMut(Contestant, &Outcome)) {
+    let cell = Cell::named(name).expect("there is such a link");
+    let octets = if name == "loss-5" { FEW_OCTETS } else { OCTETS };
+    let mut arena = Arena::new(name);
+    for family in Family::ALL {
+        let mut kernel = None;
+        for contestant in Contestant::ALL {
+            let outcome = arena.run(&cell, contestant, family, octets, 7);
+            look(contestant, &outcome);
+            let took = outcome
+                .received
+                .or(outcome.sent)
+                .expect("one end is the kernel's");
+            let goodput = mbit(octets, took);
+            println!("{name} {family:?} {contestant:?}: {goodput:.1} Mbit/s");
+            let kernel = *kernel.get_or_insert(goodput);
+            assert!(
+                goodput > kernel * LEAST,
+                "{contestant:?} over {family:?}: {goodput:.1} Mbit/s, the kernel {kernel:.1}: {:?}",
+                outcome.ours
+            );
+        }
+    }
+}
+
+/// What the link counted of packets with payload and of those without.
+fn both(outcome: &Outcome, name: &str) -> u64 {
+    count(&outcome.link, &format!("to_right.{name}"))
+        + count(&outcome.link, &format!("to_left.{name}"))
+}
+
+#[test]
+fn a_clean_link() {
+    contest("clean", |_, outcome| assert_eq!(both(outcome, "lost"), 0));
+}
+
+#[test]
+fn a_link_that_loses_one_of_a_thousand() {
+    contest("loss-0.1", |_, outcome| assert!(both(outcome, "lost") > 0));
+}
+
+#[test]
+fn a_link_that_loses_one_of_a_hundred() {
+    contest("loss-1", |_, outcome| assert!(both(outcome, "lost") > 20));
+}
+
+#[test]
+fn a_link_that_loses_one_of_twenty() {
+    contest("loss-5", |_, outcome| assert!(both(outcome, "lost") > 50));
+}
+
+#[test]
+fn a_link_that_reorders() {
+    contest("reorder", |_, outcome| {
+        assert!(both(outcome, "reordered") > 20, "{}", outcome.link);
+    });
+}
+
+#[test]
+fn a_link_that_duplicates() {
+    contest("duplicate", |_, outcome| {
+        assert!(both(outcome, "duplicated") > 50, "{}", outcome.link);
+    });
+}
+
+#[test]
+fn a_link_that_damages_packets_and_checksums_that_find_every_one() {
+    contest("corrupt", |contestant, outcome| {
+        let damaged = count(&outcome.link, "to_right.corrupted");
+        assert!(damaged > 5, "{}", outcome.link);
+        let found = match &outcome.ours {
+            Some(ours) if contestant == Contestant::OursReceives => {
+                count(ours, "link.bad_checksums")
+            }
+            _ => outcome.kernel_checksum_errors,
+        };
+        // The kernel counts those apart whose IP header was hit, and a packet that got another
+        // address or protocol is not looked at at all.
+        assert!(
+            found > damaged / 2 && found <= damaged,
+            "{contestant:?}: {found} found of {damaged} damaged"
+        );
+    });
+}
+
+#[test]
+fn a_link_with_a_delay() {
+    contest("delay", |_, _| {});
+}
+
+#[test]
+fn a_link_with_a_little_of_everything() {
+    contest("mixed", |_, outcome| {
+        assert!(both(outcome, "resegmented") > 10, "{}", outcome.link);
+    });
+}
