@@ -65,6 +65,20 @@ pub const NAMES: [&str; 45] = [
     "iss",
 ];
 
+/// Every value of `state`.
+pub const STATES: [&str; 10] = [
+    "CLOSED",
+    "SYN-SENT",
+    "SYN-RECEIVED",
+    "ESTABLISHED",
+    "FIN-WAIT-1",
+    "FIN-WAIT-2",
+    "CLOSING",
+    "TIME-WAIT",
+    "CLOSE-WAIT",
+    "LAST-ACK",
+];
+
 /// Looks at `name`, of one connection or of the whole stack.
 pub fn look(stack: &Stack<u32>, conn: Option<ConnId>, name: &str) -> Seen {
     if let Some(seen) = look_at_stack(stack, name) {

@@ -1,6 +1,7 @@
 //! A script's text to steps: lines, `config`, `do` and `param`; what a step does is in the modules
 //! below.
 
+mod call;
 mod segment;
 mod settings;
 mod step;
