@@ -168,6 +168,7 @@ impl<B> Connection<B> {
                 self.outbound.forget_duplicates();
                 if matches!(before, Phase::Recovery | Phase::Loss) {
                     self.rack.recovery_over();
+                    self.frto.give_up();
                 }
             }
         }

@@ -291,3 +291,27 @@ fn an_echo_of_a_transmission_before_the_last_is_no_round_trip() {
     assert!(script.info().srtt > before);
     assert!(script.info().rto < SEC);
 }
+
+/// F-RTO's step 2 ends with the recovery: what is lost later does not wait for it.
+#[test]
+fn a_timeout_that_is_over_holds_nothing_back() {
+    let mut script = Script::active(with_sack());
+    script.send_thousands(1);
+    while script.info().counters.timeouts == 0 {
+        script.wait_for_timer();
+        script.out();
+    }
+    script.give(ACK, 1, 1001, 0);
+    let mut ack = 1001;
+    while script.info().cwnd < 6000 {
+        let count = script.info().cwnd / 1000;
+        script.send_thousands(count as usize);
+        ack += 1000 * count as i64;
+        script.give(ACK, 1, ack, 0);
+    }
+    script.send_thousands(6);
+    let at = ack as u32;
+    script.give_sack(ack, &[(at + 2000, at + 6000)]);
+    let again: Vec<i64> = script.out().iter().map(|out| out.seq).collect();
+    assert_eq!(again, [ack, ack + 1000]);
+}
