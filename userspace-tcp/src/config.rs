@@ -48,6 +48,12 @@ pub struct Config {
     /// How long FIN-WAIT-2 lasts when nothing comes from the peer: [`Duration::MAX`] for as long as
     /// the peer likes, as for any half of a connection that is closed alone.
     pub fin_wait_2: Duration,
+    /// Find out the path's MTU also where ICMP errors are filtered: by timeouts, and by segments of
+    /// more than is known to pass (RFC 4821, RFC 8899).
+    pub path_mtu_probing: bool,
+    /// The least path MTU over IPv4 that makes segments smaller, in octets of an IP packet; on a
+    /// narrower path they go as IP fragments. With IPv6 it is 1280 (RFC 8201).
+    pub min_path_mtu: u16,
     /// Most segments per second that answer flows that are not there (RST).
     pub resets_per_second: u32,
     /// Answer SYNs beyond a listener's backlog by SYN cookies (RFC 4987 section 3.6), which need no
@@ -121,6 +127,8 @@ impl Default for Config {
             keepalive: None,
             time_wait: Duration::from_secs(60),
             fin_wait_2: Duration::from_secs(60),
+            path_mtu_probing: true,
+            min_path_mtu: 552,
             resets_per_second: 1000,
             syn_cookies: true,
             congestion: CongestionControl::Cubic,

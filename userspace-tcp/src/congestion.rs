@@ -226,6 +226,12 @@ impl Congestion {
         }
     }
 
+    /// Segments have another size from now on. cwnd stays: it is in octets.
+    pub(crate) fn mss_changed(&mut self, smss: u64) {
+        self.smss = smss;
+        self.cwnd = self.cwnd.max(smss).min(self.limit.max(smss));
+    }
+
     /// So many octets were sent, for the first time or again.
     pub(crate) fn sent(&mut self, octets: u64) {
         self.prr.sent(octets);

@@ -11,6 +11,7 @@ mod handshake;
 mod icmp;
 mod keepalive;
 mod output;
+mod path;
 mod recovery;
 mod request;
 mod timeout;
@@ -27,6 +28,7 @@ use crate::interface::{ConnCounters, ConnId, Event, Info, SoftError, State};
 use crate::options::TIMESTAMPS_LEN;
 use crate::outbound::Outbound;
 use crate::pacing::Pacer;
+use crate::pmtu::PathMtu;
 use crate::rack::Rack;
 use crate::resent::Resent;
 use crate::rtt::Rtt;
@@ -69,6 +71,7 @@ pub(crate) struct Connection<B> {
     mss: u16,
     /// Payload octets of a full segment.
     emss: u32,
+    path: PathMtu,
     /// Both ends scale their windows; the peer's by `peer_shift`.
     scales: bool,
     peer_shift: u8,
@@ -155,6 +158,7 @@ impl<B> Connection<B> {
             plan,
             mss,
             emss,
+            path: PathMtu::new(config, emss, true),
             scales: false,
             peer_shift: 0,
             sack: false,
@@ -208,10 +212,6 @@ impl<B> Connection<B> {
         self.gone
     }
 
-    pub(crate) fn mss(&self) -> usize {
-        self.emss as usize
-    }
-
     pub(crate) fn queued_segments(&self) -> usize {
         self.outbound.queued_segments()
     }
@@ -220,7 +220,8 @@ impl<B> Connection<B> {
         Info {
             tuple: self.tuple,
             state: self.state,
-            mss: self.mss(),
+            mss: self.emss as usize,
+            path_mtu: self.path.plpmtu(),
             timestamps: self.clock.in_use(),
             ecn: self.ecn.sends_capable(),
             srtt: self.rtt.srtt(),

@@ -19,7 +19,7 @@ const ANSWERS_WAITING_MAX: usize = 256;
 /// Queues that the caller empties.
 #[derive(Debug)]
 pub(crate) struct Effects<B> {
-    /// At most four of one connection.
+    /// A few of each call; the caller fetches them.
     pub(crate) events: VecDeque<(ConnId, Event)>,
     /// Buffers that nobody needs any more.
     pub(crate) released: VecDeque<B>,

@@ -309,6 +309,8 @@ pub struct Info {
     pub state: State,
     /// Payload octets of a full segment (EMSS).
     pub mss: usize,
+    /// The largest IP packet that is believed to pass, in octets (PLPMTU of RFC 8899).
+    pub path_mtu: u32,
     /// Segments carry timestamps (RFC 7323 section 3): known once it is established.
     pub timestamps: bool,
     /// Segments are sent as ECN-capable (RFC 3168): known once it is established.
@@ -424,6 +426,8 @@ pub struct Counters {
     pub resets_sent: u64,
     /// RSTs not sent because of [`crate::Config::resets_per_second`].
     pub resets_limited: u64,
+    /// ICMP errors that could not be about a segment in the network.
+    pub icmp_ignored: u64,
     /// Connections evicted from TIME-WAIT early to make room.
     pub time_wait_evicted: u64,
 }

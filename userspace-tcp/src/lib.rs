@@ -23,6 +23,8 @@
 //! - The payload of a [`Transmit`] always has the same header length on one connection, whether it
 //!   is a retransmission or not: 20 octets, or 32 with timestamps.
 //! - [`Received::new`] names each octet of the stream exactly once, as soon as it is here.
+//! - A segment that has become too large for the path after it was taken goes out as IP fragments
+//!   ([`Transmit::fragment_to`]). [`Stack::mss`] says what the next one may have.
 //! - [`Stack::send_room`] is at least one [`Stack::mss`] when nothing is queued or in flight, even
 //!   if the peer's window is closed: that one segment, queued, is what makes TCP probe the window.
 //! - The window's right edge is the last [`Stack::consumed`] position plus
@@ -38,15 +40,15 @@
 //! Connections: [`Config::connections`] (then the oldest in TIME-WAIT gives way, then one that is
 //! half-open and overdue, then SYNs are dropped and [`Stack::connect`] refuses). Half-open
 //! connections: the listener's backlog (then SYNs are answered by SYN cookies; without them the
-//! oldest gives way if its SYN-ACK has timed out, else SYNs are dropped). Send queue: [`Config::send_queue_segments`] (then [`SendRefusal::QueueFull`]).
-//! Separate out-of-order ranges: 1024 of each connection, but 64 when a thousand connections have
-//! more than that at the same time (then the segment is dropped). Resets to
-//! strangers: [`Config::resets_per_second`]. Answers to segments that only provoke: ten a second of
-//! each connection. Events: at most four of each connection.
+//! oldest gives way if its SYN-ACK has timed out, else SYNs are dropped). Send queue:
+//! [`Config::send_queue_segments`] (then [`SendRefusal::QueueFull`]). Separate out-of-order ranges:
+//! 1024 of each connection, but 64 when a thousand connections have more than that at the same time
+//! (then the segment is dropped). Resets to strangers: [`Config::resets_per_second`]. Answers to
+//! segments that only provoke: ten a second of each connection. Events: a few for each call.
 //!
 //! # Not done
-//! Path MTU discovery, Fast Open, octets on a SYN
-//! (the peer sends them again). A reset in TIME-WAIT is ignored (RFC 1337), not obeyed.
+//! Fast Open, and octets on a SYN that does not establish the connection (the peer sends them
+//! again). A reset in TIME-WAIT is ignored (RFC 1337), not obeyed.
 #![forbid(unsafe_code)]
 
 pub mod checksum;
@@ -67,6 +69,7 @@ mod min_rtt;
 mod options;
 mod outbound;
 mod pacing;
+mod pmtu;
 mod pool;
 mod rack;
 mod ranges;

@@ -9,6 +9,7 @@
 //! skipped.
 
 mod delivered;
+mod excused;
 mod fin;
 mod list;
 mod loss;
@@ -57,6 +58,8 @@ pub(crate) struct Outbound<B> {
     pipe: u64,
     /// Octets lost and not sent again yet.
     lost_octets: u64,
+    /// Those of them that are no sign of congestion.
+    excused_octets: u64,
     /// Octets and segments that the peer has by its SACK blocks (RACK.segs_sacked).
     sacked_octets: u64,
     segs_sacked: u32,
@@ -108,6 +111,7 @@ impl<B> Outbound<B> {
             fin: Fin::default(),
             pipe: 0,
             lost_octets: 0,
+            excused_octets: 0,
             sacked_octets: 0,
             segs_sacked: 0,
             originals: 0,
@@ -236,6 +240,7 @@ impl<B> Outbound<B> {
             state: SlotState::Queued,
             transmitted: false,
             retransmitted: false,
+            excused: false,
         };
         self.ring.push(slot, pool);
     }
@@ -276,7 +281,14 @@ impl<B> Outbound<B> {
     /// Whether the first unsent segment fits `cwnd`.
     pub(crate) fn unsent_fits_cwnd(&self, cwnd: u64) -> bool {
         let len = self.ring.at(self.sent).map_or(0, |slot| slot.len);
-        self.pipe() + u64::from(len) <= cwnd
+        self.fits_cwnd(u64::from(len), cwnd)
+    }
+
+    /// Whether a segment of `len` octets fits `cwnd`. One alone always does: it may have been posted
+    /// when the path took more.
+    pub(crate) fn fits_cwnd(&self, len: u64, cwnd: u64) -> bool {
+        let pipe = self.pipe();
+        pipe == 0 || pipe + len <= cwnd
     }
 
     /// Octets that could be queued and sent at once with a congestion window of `cwnd`; what is lost
@@ -390,6 +402,7 @@ impl<B> Outbound<B> {
             }
             SlotState::Lost => {
                 self.lost_octets -= len;
+                self.forget_excuse(name);
                 self.unlist_lost(name);
             }
             SlotState::Sacked | SlotState::Queued => {}
@@ -414,6 +427,7 @@ impl<B> Outbound<B> {
         self.sent = 0;
         self.pipe = 0;
         self.lost_octets = 0;
+        self.excused_octets = 0;
         self.sacked_octets = 0;
         self.segs_sacked = 0;
         self.left_by_duplicates = 0;

@@ -255,8 +255,11 @@ impl<B> Stack<B> {
             .map_or(0, Connection::queued_segments)
     }
 
-    /// Payload octets of a full segment (EMSS, options subtracted); final once the connection is
-    /// established. 0 when it is gone.
+    /// The most octets that the next [`Stack::send`] may take; 0 when the connection is gone. It
+    /// follows the path (RFC 8899): ask before each segment. While a probe of a larger size is
+    /// wanted it is that size, until one segment of more than the proven size was taken. That
+    /// segment is the probe; if it is lost it goes out again as IP fragments, and nothing else
+    /// happens. [`Event::MssChanged`] tells of changes that last.
     pub fn mss(&self, conn: ConnId) -> usize {
         self.connections.get(conn).map_or(0, Connection::mss)
     }
@@ -319,16 +322,17 @@ impl<B> Stack<B> {
 
     /// An ICMP error quotes a segment from `tuple.local` to `tuple.remote` that began at `seq`.
     /// `false` when no such segment is in the network, so that strangers can't forge one blindly
-    /// (RFC 5927 section 4.1). An established connection is never given up because of one.
+    /// (RFC 5927 section 4.1), or it can't be true. An established connection is never given up
+    /// because of one. What was dropped for its size goes out again at once, as IP fragments.
     pub fn icmp(&mut self, now: Instant, tuple: FourTuple, seq: SeqNum, error: IcmpError) -> bool {
         self.now = now;
-        let Some(id) = self.find(&tuple) else {
-            return false;
-        };
         let mut valid = false;
-        self.end(id, |connection, env| {
-            valid = connection.on_icmp(env, seq, error)
-        });
+        if let Some(id) = self.find(&tuple) {
+            self.end(id, |connection, env| {
+                valid = connection.on_icmp(env, seq, error)
+            });
+        }
+        self.effects.counters.icmp_ignored += u64::from(!valid);
         valid
     }
 

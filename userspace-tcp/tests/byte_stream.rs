@@ -98,6 +98,8 @@ fn random_link(random: &mut Random) -> Link {
         delay: Duration::from_micros(pick(random, &[5, 100, 1000, 40_000])),
         hold: Duration::from_micros(pick(random, &[0, 20, 1000, 400_000])),
         spacing: Duration::from_nanos(pick(random, &[100, 1000, 12_000])),
+        mtu: pick(random, &[usize::MAX, usize::MAX, usize::MAX, 1400, 600]),
+        icmp_per_mille: pick(random, &[1000, 500, 0]),
     }
 }
 

@@ -81,6 +81,8 @@ fn random_link(random: &mut Random) -> Link {
         hold: Duration::from_micros(pick(random, &[0, 20, 1000, 400_000])),
         spacing: Duration::from_nanos(pick(random, &[100, 1000, 12_000])),
         split_per_mille: 0,
+        mtu: pick(random, &[usize::MAX, usize::MAX, usize::MAX, 1400, 600]),
+        icmp_per_mille: pick(random, &[1000, 500, 0]),
     }
 }
 

@@ -55,6 +55,7 @@ impl<B> Connection<B> {
             // A peer that answers may keep its window shut as long as it likes (RFC 9293
             // section 3.8.6.1).
             self.progress_at = env.now;
+            self.path.answered();
         }
         let echo = segment.header.options.timestamps;
         let news = News {
@@ -65,7 +66,8 @@ impl<B> Connection<B> {
             echo: echo.filter(|_| self.clock.in_use()),
         };
         self.after_ack(env.now, &before, &news);
-        self.respond(&before, ack > una, ece);
+        self.respond(env.now, &before, ack > una, ece);
+        self.ask_path(env, ack > una);
         if self.outbound.fin.acknowledged() {
             self.on_fin_acknowledged(env);
         }

@@ -149,6 +149,7 @@ impl<B> Connection<B> {
         }
         self.sack = options.sack_permitted && config.sack;
         self.emss = self.effective_mss(peer_mss(&self.tuple, options));
+        self.begin_path(config);
         self.inbound = Inbound::new(header.seq, self.plan, self.emss, self.sack);
         let smss = u64::from(self.emss);
         let limit = smss.saturating_mul(config.send_queue_segments as u64);

@@ -5,9 +5,11 @@ use crate::interface::{Event, IcmpError, SoftError, State};
 use crate::seq::SeqNum;
 
 use super::Connection;
+use super::timeout::Timer;
 
 impl<B> Connection<B> {
-    /// Takes an error about the segment at `seq`; `false` when none of ours can be meant.
+    /// Takes an error about the segment at `seq`; `false` when none of ours can be meant, or it can't
+    /// be true.
     pub(crate) fn on_icmp(&mut self, env: &mut Env<'_, B>, seq: SeqNum, error: IcmpError) -> bool {
         let position = self.outbound.position(seq);
         let una = self.outbound.una().cast_signed();
@@ -19,7 +21,15 @@ impl<B> Connection<B> {
                 self.die(env, Some(Event::Refused));
             }
             IcmpError::Unreachable { hard } => self.report(env, SoftError::Unreachable { hard }),
-            IcmpError::PacketTooBig { .. } => {}
+            IcmpError::PacketTooBig { mtu } => {
+                let taken = self.on_too_big(env, position.cast_unsigned(), mtu);
+                if taken {
+                    // What was dropped goes out again at once; its time begins anew.
+                    self.timer = Timer::Idle;
+                    self.refresh_timer(env.now, env.config);
+                }
+                return taken;
+            }
         }
         true
     }

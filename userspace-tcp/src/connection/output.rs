@@ -105,6 +105,9 @@ impl<B> Connection<B> {
                 (self.header(now, seq, Flags::ACK | Flags::FIN), None)
             }
         };
+        let fragment_to = payload
+            .as_ref()
+            .and_then(|payload| self.fragment_to(now, header.seq, payload));
         self.counters.segments_out += 1;
         self.last_sent_at = now;
         self.refresh_timer(now, config);
@@ -114,7 +117,7 @@ impl<B> Connection<B> {
             header,
             payload,
             ecn,
-            fragment_to: None,
+            fragment_to,
         })
     }
 
@@ -195,7 +198,7 @@ impl<B> Connection<B> {
             && !new_first
         {
             // What is lost goes before what is new, also when it has to wait.
-            let fits = self.outbound.pipe() + len <= cwnd && !self.frto.holds_lost();
+            let fits = self.outbound.fits_cwnd(len, cwnd) && !self.frto.holds_lost();
             return ((fits && paced) || self.force_lost).then_some(Action::Lost);
         }
         match unsent_fits_window {

@@ -157,7 +157,7 @@ impl<B> Connection<B> {
     pub(super) fn on_reordering_timeout(&mut self, now: Instant) {
         let before = self.books();
         self.detect_losses(now);
-        self.respond(&before, false, false);
+        self.respond(now, &before, false, false);
     }
 
     /// RACK_detect_loss_and_arm_timer() of RFC 8985 section 6.2.
@@ -188,7 +188,8 @@ impl<B> Connection<B> {
 
     /// What congestion control makes of what has happened since `before`: an ACK that moved SND.UNA
     /// or not, with ECE or not, or no ACK at all.
-    pub(super) fn respond(&mut self, before: &Books, progress: bool, ece: bool) {
+    pub(super) fn respond(&mut self, now: Instant, before: &Books, progress: bool, ece: bool) {
+        self.excuse_probe(now);
         if ece && self.congestion.marked(&self.outstanding(before.delivered)) {
             self.counters.ecn_reductions += 1;
         }

@@ -27,7 +27,9 @@ impl<B> Connection<B> {
                 reason,
             }),
             None => {
+                let len = outgoing.len;
                 self.outbound.push(outgoing, &mut env.pools.queues);
+                self.note_posted(len);
                 self.pacer.advance(env.now);
                 self.refresh_timer(env.now, env.config);
                 Ok(())
@@ -40,11 +42,9 @@ impl<B> Connection<B> {
         match self.state {
             State::SynSent | State::SynReceived => Some(SendRefusal::NotEstablished),
             State::Established | State::CloseWait => {
-                if len == 0 || len > self.emss {
-                    Some(SendRefusal::Length {
-                        len,
-                        mss: self.mss(),
-                    })
+                let mss = self.mss();
+                if len == 0 || len as usize > mss {
+                    Some(SendRefusal::Length { len, mss })
                 } else if self.outbound.queued_segments() >= limit {
                     Some(SendRefusal::QueueFull { limit })
                 } else {

@@ -202,7 +202,11 @@ impl<B> Connection<B> {
             }
             self.syn_timeouts += 1;
             self.syn_due = true;
+        } else if self.probe_timed_out(env.now) {
+            self.arm(env.now, env.config);
+            return;
         } else {
+            self.doubt_path(env);
             self.enter_loss(env.now);
         }
         self.rtt.back_off();

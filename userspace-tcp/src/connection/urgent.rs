@@ -8,13 +8,13 @@ use crate::seq::{Position, StreamOffset};
 
 use super::Connection;
 
-/// How far urgent octets reach in either direction.
+/// How far urgent octets reach in either direction; 0: there were none.
 #[derive(Debug, Default)]
 pub(super) struct Urgent {
     /// SND.UP: behind the last octet that the layer above called urgent.
-    ours: Option<Position>,
+    ours: Position,
     /// RCV.UP: behind the last octet that the peer called urgent.
-    peers: Option<Position>,
+    peers: Position,
 }
 
 impl<B> Connection<B> {
@@ -25,7 +25,7 @@ impl<B> Connection<B> {
         if !open || self.outbound.una() >= tail {
             return false;
         }
-        self.urgent.ours = Some(tail);
+        self.urgent.ours = tail;
         // Also a peer whose window is closed has to hear of it.
         self.inbound.ack_at_once();
         true
@@ -33,11 +33,8 @@ impl<B> Connection<B> {
 
     /// Marks a segment that goes out at `seq` while urgent octets are not acknowledged.
     pub(super) fn mark_urgent(&mut self, header: &mut TcpHeader) {
-        let Some(end) = self.urgent.ours else {
-            return;
-        };
+        let end = self.urgent.ours;
         if self.outbound.una() >= end {
-            self.urgent.ours = None;
             return;
         }
         let ahead = self.outbound.wire(end).distance(header.seq);
@@ -56,15 +53,15 @@ impl<B> Connection<B> {
         let start = self.inbound.position(segment.header.seq);
         let end = start.saturating_add(i64::from(segment.header.urgent));
         let end = end.max(1).cast_unsigned();
-        if end > self.inbound.consumed() && self.urgent.peers.is_none_or(|known| known < end) {
-            self.urgent.peers = Some(end);
+        if end > self.inbound.consumed() && self.urgent.peers < end {
+            self.urgent.peers = end;
             env.effects.events.push_back((self.id, Event::Urgent));
         }
     }
 
     /// Where the peer's urgent octets end, unless all of them are consumed.
     pub(super) fn urgent_to(&self) -> Option<StreamOffset> {
-        let end = self.urgent.peers?;
+        let end = self.urgent.peers;
         (end > self.inbound.consumed()).then(|| end - 1)
     }
 }

@@ -36,9 +36,10 @@ pub(super) struct Echo {
     mode: EchoMode,
     /// DCTCP.CE, or CE was seen and CWR was not.
     ce: bool,
-    /// What was acknowledged up to a change, but not told yet, with the state until then; oldest
-    /// first.
-    earlier: [(Position, bool); EARLIER_MAX],
+    /// What was acknowledged up to a change, but not told yet, oldest first, and the state until
+    /// then.
+    earlier: [Position; EARLIER_MAX],
+    earlier_ce: [bool; EARLIER_MAX],
     earlier_count: u8,
 }
 
@@ -47,7 +48,8 @@ impl Echo {
         Self {
             mode,
             ce: false,
-            earlier: [(0, false); EARLIER_MAX],
+            earlier: [0; EARLIER_MAX],
+            earlier_ce: [false; EARLIER_MAX],
             earlier_count: 0,
         }
     }
@@ -93,22 +95,21 @@ impl Echo {
 
     /// The acknowledgment of an earlier state, and whether it carries ECE.
     pub(super) fn take_earlier(&mut self) -> Option<(Position, bool)> {
-        let first = self.has_earlier().then(|| self.earlier[0])?;
+        let first = (self.earlier[0], self.earlier_ce[0]);
+        if !self.has_earlier() {
+            return None;
+        }
         self.earlier.rotate_left(1);
+        self.earlier_ce.rotate_left(1);
         self.earlier_count -= 1;
         Some(first)
     }
 
     fn keep(&mut self, next: Position) {
         let count = usize::from(self.earlier_count);
-        if count
-            .checked_sub(1)
-            .is_some_and(|last| self.earlier[last].0 == next)
-        {
-            return;
-        }
-        if let Some(place) = self.earlier.get_mut(count) {
-            *place = (next, self.ce);
+        if count < EARLIER_MAX && !self.earlier[..count].contains(&next) {
+            self.earlier[count] = next;
+            self.earlier_ce[count] = self.ce;
             self.earlier_count += 1;
         }
     }

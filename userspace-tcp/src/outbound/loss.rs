@@ -135,7 +135,7 @@ impl<B> Outbound<B> {
     }
 
     /// What is in flight becomes lost.
-    fn lose(&mut self, name: u32) {
+    pub(super) fn lose(&mut self, name: u32) {
         let Some(slot) = self.ring.get_mut(name) else {
             return;
         };
@@ -192,6 +192,7 @@ impl<B> Outbound<B> {
         let slot = self.ring.get_mut(name)?;
         slot.retransmitted = true;
         self.lost_octets -= u64::from(slot.len);
+        self.forget_excuse(name);
         self.again.push(&mut self.ring, name);
         Some(outgo)
     }
@@ -233,7 +234,7 @@ impl<B> Outbound<B> {
         Some(outgo)
     }
 
-    /// What is believed to be lost is in flight after all.
+    /// What is believed to be lost is in flight after all, but for what was too large for the path.
     pub(crate) fn forgive(&mut self) {
         self.lost = List::default();
         self.lost_again = List::default();
@@ -242,6 +243,10 @@ impl<B> Outbound<B> {
             if let Some(slot) = self.ring.get_mut(name)
                 && slot.state == SlotState::Lost
             {
+                if slot.excused {
+                    self.list_lost(name);
+                    continue;
+                }
                 slot.state = SlotState::InFlight;
                 self.pipe += u64::from(slot.len);
                 self.lost_octets -= u64::from(slot.len);
@@ -261,9 +266,9 @@ impl<B> Outbound<B> {
         front.map_or(self.next, Slot::end)
     }
 
-    /// Whether something is lost and not on its way again.
+    /// Whether something is lost by congestion and not on its way again.
     pub(crate) fn any_lost(&self) -> bool {
-        self.lost_octets > 0 || self.fin.is_lost()
+        !self.all_lost_excused() || self.fin.is_lost()
     }
 
     /// Whether the first segment is lost and not on its way again.

@@ -24,6 +24,8 @@ pub(crate) struct Slot<B> {
     pub(super) transmitted: bool,
     /// Sent more than once.
     pub(super) retransmitted: bool,
+    /// Lost because of its size.
+    pub(super) excused: bool,
 }
 
 impl<B> Slot<B> {

@@ -274,8 +274,8 @@ impl Endpoint {
     }
 
     fn write(&mut self, now: Instant, conn: ConnId, random: &mut Random) {
-        let mss = self.stack.mss(conn) as u64;
         while self.sent < self.plan.octets {
+            let mss = self.stack.mss(conn) as u64;
             let most = if self.plan.segment_max == 0 {
                 mss
             } else {

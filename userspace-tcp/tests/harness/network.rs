@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use userspace_tcp::{
-    ConnId, Flags, FourTuple, Instant, Segment, SegmentId, Transmit, checksum, segment,
+    ConnId, Flags, FourTuple, IcmpError, Instant, Segment, SegmentId, SeqNum, Transmit, checksum,
+    segment,
 };
 
 use super::{Buf, Endpoint, Random};
@@ -26,6 +27,10 @@ pub struct Link {
     pub hold: Duration,
     /// Time between two packets of one side.
     pub spacing: Duration,
+    /// The largest IP packet that passes, in octets.
+    pub mtu: usize,
+    /// Of packets that are too large: how many bring an ICMP error.
+    pub icmp_per_mille: u64,
 }
 
 impl Default for Link {
@@ -40,6 +45,8 @@ impl Default for Link {
             refuse_per_mille: 0,
             hold: Duration::from_micros(20),
             spacing: Duration::from_micros(1),
+            mtu: usize::MAX,
+            icmp_per_mille: 1000,
         }
     }
 }
@@ -62,7 +69,16 @@ enum Happening {
     Wake {
         at: usize,
     },
+    TooBig {
+        to: usize,
+        tuple: FourTuple,
+        seq: SeqNum,
+        mtu: u32,
+    },
 }
+
+/// Octets of an IPv4 header.
+const IPV4_HEADER: usize = 20;
 
 pub struct Network {
     pub ends: [Endpoint; 2],
@@ -70,6 +86,8 @@ pub struct Network {
     pub random: Random,
     pub now: Instant,
     pub packets: u64,
+    /// Packets that were too large for the link.
+    pub dropped_for_size: u64,
     /// Called for each packet that a side puts on the link: `false` loses it.
     pub filter: Filter,
     to_come: BTreeMap<(Instant, u64), Happening>,
@@ -85,6 +103,7 @@ impl Network {
             random: Random::new(seed),
             now: Instant::ZERO + Duration::from_secs(1),
             packets: 0,
+            dropped_for_size: 0,
             filter: Box::new(|_, _, _| true),
             to_come: BTreeMap::new(),
             free_at: [Instant::ZERO; 2],
@@ -174,6 +193,15 @@ impl Network {
                 }
             }
             Happening::Wake { .. } => {}
+            Happening::TooBig {
+                to,
+                tuple,
+                seq,
+                mtu,
+            } => {
+                let error = IcmpError::PacketTooBig { mtu };
+                self.ends[to].stack.icmp(self.now, tuple, seq, error);
+            }
         }
     }
 
@@ -205,6 +233,7 @@ impl Network {
             tuple,
             header,
             payload,
+            fragment_to,
             ..
         } = transmit;
         self.packets += 1;
@@ -232,6 +261,12 @@ impl Network {
         bytes[at..at + 2].copy_from_slice(&checksum::fold(total).to_be_bytes());
         let len = bytes.len() - header.header_len();
         assert!(len + header.options.len() <= usize::from(self.ends[side].options.mss));
+        // A packet that goes as fragments passes a narrow link if they do.
+        let size = fragment_to.map_or(bytes.len() + IPV4_HEADER, |mtu| mtu as usize);
+        if !refused && size > self.link.mtu {
+            self.too_big(side, tuple, header.seq);
+            return;
+        }
         let kept = (self.filter)(side, &header, len);
         if refused || !kept || self.random.chance(self.link.lose_per_mille) {
             return;
@@ -248,6 +283,22 @@ impl Network {
         self.deliver(side, tuple, bytes.clone());
         if self.random.chance(self.link.duplicate_per_mille) {
             self.deliver(side, tuple, bytes);
+        }
+    }
+
+    /// The link drops a packet for its size, and tells its sender, or not.
+    fn too_big(&mut self, to: usize, tuple: FourTuple, seq: SeqNum) {
+        self.dropped_for_size += 1;
+        if self.random.chance(self.link.icmp_per_mille) {
+            let at = self.now + self.link.delay;
+            let mtu = self.link.mtu as u32;
+            let error = Happening::TooBig {
+                to,
+                tuple,
+                seq,
+                mtu,
+            };
+            self.schedule(at, error);
         }
     }
 

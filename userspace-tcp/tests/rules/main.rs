@@ -8,6 +8,7 @@ mod hostile;
 mod keepalive;
 mod open;
 mod pacing;
+mod path_mtu;
 mod rack;
 mod receive;
 mod reset;

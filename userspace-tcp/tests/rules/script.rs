@@ -5,9 +5,9 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use userspace_tcp::{
-    Config, ConnId, ConnOptions, Ecn, Endpoint, Event, Flags, FourTuple, Instant, Options,
-    Outgoing, Payload, Received, SackBlock, Segment, SendRefusal, SeqNum, Stack, TcpHeader,
-    Timestamps, Transmit, checksum,
+    Config, ConnId, ConnOptions, Ecn, Endpoint, Event, Flags, FourTuple, IcmpError, Instant,
+    Options, Outgoing, Payload, Received, SackBlock, Segment, SendRefusal, SeqNum, Stack,
+    TcpHeader, Timestamps, Transmit, checksum,
 };
 
 pub const MS: Duration = Duration::from_millis(1);
@@ -63,6 +63,7 @@ pub struct Out {
     pub options: Options,
     pub buf: Option<u32>,
     pub ecn: Ecn,
+    pub fragment_to: Option<u32>,
 }
 
 impl Script {
@@ -171,7 +172,7 @@ impl Script {
             header,
             payload,
             ecn,
-            ..
+            fragment_to,
         } = self.stack.poll_transmit(self.now)?;
         assert_eq!(tuple, self.tuple);
         if header.flags.syn() {
@@ -187,6 +188,7 @@ impl Script {
             options: header.options,
             buf: payload.as_ref().map(|payload| payload.buf),
             ecn,
+            fragment_to,
         };
         if let Some(payload) = payload {
             self.with_link.push((conn.unwrap(), payload));
@@ -286,6 +288,17 @@ impl Script {
         let payload = vec![0; len];
         let segment = Segment::new(header, &payload).with_ecn(self.peer_ecn);
         self.stack.receive(self.now, self.tuple, &segment, OPTIONS)
+    }
+
+    /// A router has dropped the segment at `seq`: the next link takes `mtu` octets.
+    pub fn too_big(&mut self, seq: u32, mtu: u32) -> bool {
+        let error = IcmpError::PacketTooBig { mtu };
+        let seq = self.iss.add(seq);
+        self.stack.icmp(self.now, self.tuple, seq, error)
+    }
+
+    pub fn mss(&self) -> usize {
+        self.stack.mss(self.conn())
     }
 
     /// Queues a segment; the buffers are numbered from 0.

@@ -18,6 +18,7 @@ fn ring(count: u32) -> Ring<u32> {
             state: SlotState::Queued,
             transmitted: false,
             retransmitted: false,
+            excused: false,
         };
         ring.push(slot, &mut pool);
     }

@@ -70,6 +70,7 @@ impl Settings {
             "ecn" => stack.ecn = switch()?,
             "keepalive" => stack.keepalive = switch()?.then(KeepAlive::default),
             "pacing" => stack.pacing = switch()?,
+            "path_mtu_probing" => stack.path_mtu_probing = switch()?,
             "syn_cookies" => stack.syn_cookies = switch()?,
             "congestion" => {
                 stack.congestion = match value {

@@ -1,0 +1,163 @@
+//! What the path's MTU means for a connection: how large the next segment may be, which segments go
+//! out as IP fragments, and which were lost because of their size.
+
+use crate::config::Config;
+use crate::congestion::Phase;
+use crate::effects::Env;
+use crate::interface::{Event, Payload, State};
+use crate::options::TIMESTAMPS_LEN;
+use crate::pmtu::PathMtu;
+use crate::segment::HEADER_MIN;
+use crate::seq::{Position, SeqNum};
+use crate::time::Instant;
+
+use super::Connection;
+
+/// Octets of an IP header without options.
+const IPV4_HEADER: u32 = 20;
+const IPV6_HEADER: u32 = 40;
+
+impl<B> Connection<B> {
+    /// The path is not known yet: it takes segments of `emss` octets.
+    pub(super) fn begin_path(&mut self, config: &Config) {
+        let v4 = self.tuple.remote.addr.is_ipv4();
+        self.path = PathMtu::new(config, self.emss + self.overhead(), v4);
+    }
+
+    /// The most octets that the next segment may have: a probe's, while one is wanted.
+    pub(crate) fn mss(&self) -> usize {
+        self.path.postable().saturating_sub(self.overhead()) as usize
+    }
+
+    /// Octets of a packet around the payload.
+    fn overhead(&self) -> u32 {
+        let ip = if self.tuple.remote.addr.is_ipv4() {
+            IPV4_HEADER
+        } else {
+            IPV6_HEADER
+        };
+        let options = if self.clock.in_use() {
+            TIMESTAMPS_LEN
+        } else {
+            0
+        };
+        ip + (HEADER_MIN + options) as u32
+    }
+
+    /// A segment of `len` octets was put at the end of the queue.
+    pub(super) fn note_posted(&mut self, len: u32) {
+        if len > self.emss {
+            let end = self.outbound.tail();
+            let size = len + self.overhead();
+            self.path.posted(end - u64::from(len), end, size);
+        }
+    }
+
+    /// How a segment goes out that begins at `seq`.
+    pub(super) fn fragment_to(
+        &mut self,
+        now: Instant,
+        seq: SeqNum,
+        payload: &Payload<B>,
+    ) -> Option<u32> {
+        let size = payload.len + self.overhead();
+        let start = self.outbound.position(seq).max(0).cast_unsigned();
+        if self.path.is_probe(start) {
+            if !payload.retransmission {
+                return None;
+            }
+            self.path.probe_lost(now, true);
+            // A tail loss probe that repairs this shows no congestion.
+            self.tlp.forget();
+        }
+        self.path.fragment_to(size)
+    }
+
+    /// An ACK was taken.
+    pub(super) fn ask_path(&mut self, env: &mut Env<'_, B>, progress: bool) {
+        let mut changed = false;
+        if let Some(probe) = self.path.probe()
+            && (probe.end <= self.outbound.una() || self.outbound.is_sacked(probe.start))
+        {
+            changed = self.path.probe_arrived(env.now);
+        }
+        if progress {
+            let open = matches!(self.state, State::Established | State::CloseWait);
+            let calm = self.congestion.phase() == Phase::Open && !self.outbound.any_lost();
+            let room = self.outbound.window_max().min(self.congestion.cwnd());
+            let probe = u64::from(self.path.plpmtu()) * 2;
+            changed |= self.path.progress(env.now, open && calm && room >= probe);
+        }
+        if changed {
+            self.path_changed(env);
+        }
+    }
+
+    /// When the probe is lost, that is no sign of congestion.
+    pub(super) fn excuse_probe(&mut self, now: Instant) {
+        if let Some(probe) = self.path.probe()
+            && self.outbound.excuse(probe.start)
+        {
+            self.path.probe_lost(now, self.outbound.all_lost_excused());
+        }
+    }
+
+    /// A router has dropped the segment that holds `position`, because no packet larger than `mtu`
+    /// passes.
+    pub(super) fn on_too_big(
+        &mut self,
+        env: &mut Env<'_, B>,
+        position: Position,
+        mtu: u32,
+    ) -> bool {
+        let Some((start, len)) = self.outbound.segment_at(position) else {
+            return false;
+        };
+        let size = len + self.overhead();
+        let probe = self.path.is_probe(start);
+        let Some(too_big) = self.path.too_big(env.now, mtu, size, probe) else {
+            return false;
+        };
+        if too_big.narrower {
+            let most = too_big.mtu.saturating_sub(self.overhead());
+            self.outbound.lose_larger(most);
+        } else if probe {
+            self.outbound.lose_oversized(start);
+        }
+        if too_big.changed {
+            self.path_changed(env);
+        }
+        true
+    }
+
+    /// The retransmission timer ran out. True when the first segment is the probe: it is lost for
+    /// its size.
+    pub(super) fn probe_timed_out(&mut self, now: Instant) -> bool {
+        let first = self.outbound.first_sent();
+        let Some((start, _)) = first.filter(|&(start, _)| self.path.is_probe(start)) else {
+            return false;
+        };
+        self.outbound.lose_oversized(start);
+        self.path.probe_lost(now, true);
+        true
+    }
+
+    /// The retransmission timer ran out for what is no probe.
+    pub(super) fn doubt_path(&mut self, env: &mut Env<'_, B>) {
+        if let Some((_, len)) = self.outbound.first_sent()
+            && self.path.timed_out(len + self.overhead())
+        {
+            self.path_changed(env);
+        }
+    }
+
+    fn path_changed(&mut self, env: &mut Env<'_, B>) {
+        self.emss = self.path.plpmtu().saturating_sub(self.overhead());
+        self.congestion.mss_changed(u64::from(self.emss));
+        let mss = self.emss as usize;
+        if matches!(self.state, State::Established | State::CloseWait) {
+            let event = Event::MssChanged { mss };
+            env.effects.events.push_back((self.id, event));
+        }
+    }
+}
