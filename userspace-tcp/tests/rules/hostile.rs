@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use userspace_tcp::{
-    Config, Flags, Options, SackBlock, Segment, SeqNum, State, TcpHeader, Timestamps,
+    Config, Flags, IcmpError, Options, SackBlock, Segment, SeqNum, State, TcpHeader, Timestamps,
 };
 
 use crate::script::*;
@@ -117,6 +117,18 @@ fn storm(seed: u64, config: Config) {
         if random.below(200) == 0 {
             let conn = script.conn();
             script.stack.close(conn);
+        }
+        if random.below(20) == 0 {
+            let conn = script.conn();
+            script.stack.urge(conn);
+        }
+        if random.below(10) == 0 {
+            let seq = random.near(script.iss.add(sent));
+            let mtu = random.below(3000) as u32;
+            let (now, tuple) = (script.now, script.tuple);
+            script
+                .stack
+                .icmp(now, tuple, seq, IcmpError::PacketTooBig { mtu });
         }
         if random.below(10) == 0 {
             script.wait(MS * random.below(400) as u32);

@@ -1,9 +1,10 @@
 //! The path's MTU: by ICMP (RFC 1191, RFC 8201, RFC 5927) and by probing (RFC 4821, RFC 8899). A
 //! segment that was posted is never cut: it goes out as IP fragments.
 
+use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use userspace_tcp::{Config, Event, SendRefusal};
+use userspace_tcp::{Config, Endpoint, Event, Flags, FourTuple, Options, SendRefusal};
 
 use crate::script::*;
 
@@ -328,4 +329,36 @@ fn without_probing_vanished_segments_say_nothing() {
         assert!(script.out().iter().all(|out| out.fragment_to.is_none()));
     }
     assert_eq!(script.mss(), 1460);
+}
+
+/// RFC 8201 section 4.
+#[test]
+fn an_ipv6_path_takes_1280_octets_whatever_a_router_says() {
+    let mut script = Script::new(with_sack());
+    let end = |last, port| {
+        Endpoint::new(
+            Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last).into(),
+            port,
+        )
+    };
+    script.tuple = FourTuple::new(end(1, 7000), end(2, 40_000));
+    script.connect();
+    script.one();
+    let options = Options {
+        mss: Some(1440),
+        sack_permitted: true,
+        ..Options::default()
+    };
+    script.give_options(Flags::SYN | ACK, 0, 1, 0, options);
+    script.one();
+    script.events();
+    assert_eq!((script.mss(), script.info().path_mtu), (1440, 1500));
+    script.send(1440).unwrap();
+    script.one();
+    for mtu in [0, 576, 1279] {
+        assert!(!script.too_big(1, mtu), "{mtu}");
+    }
+    assert!(script.too_big(1, 1280));
+    assert_eq!(script.mss(), 1220);
+    assert_eq!(script.one().fragment_to, Some(1280));
 }
