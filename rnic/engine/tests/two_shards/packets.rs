@@ -73,7 +73,10 @@ fn fragments_of_a_path_that_cuts_are_put_together() {
 
 #[test]
 fn fragments_whose_rest_never_comes_take_nothing_away() {
-    let mut world = World::new(9, Impairment::NONE);
+    // A sender that looks for a wider way would find one.
+    let mut a = SideConfig::default();
+    a.shard.tcp.path_mtu_probing = false;
+    let mut world = World::with(9, Impairment::NONE, a, SideConfig::default(), false);
     world.a_to_b.fragment_to = Some(1300);
     // Every second frame that comes is the rest of one: all of those are lost.
     world.a_to_b.lose_last_fragments = true;
