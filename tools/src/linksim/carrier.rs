@@ -37,6 +37,8 @@ pub struct Carrier {
     /// What forwards.
     pub bridge: Bridge<XskPort>,
     taps: [Tap; 2],
+    /// What each tap took before there was a socket for it, which was before there was a link.
+    unserved_before: [u64; 2],
 }
 
 /// What the carrier lost by itself, in packets: the link did not mean to. On a link that keeps up
@@ -87,22 +89,18 @@ impl Carrier {
             pool,
             reserve,
         };
+        let taps = [left_tap, right_tap];
         Ok(Carrier {
             bridge: Bridge::new(left, right, buffers, config),
-            taps: [left_tap, right_tap],
+            unserved_before: taps.each_ref().map(unserved),
+            taps,
         })
     }
 
     /// What the carrier itself has lost on a side.
     pub fn lost(&self, side: usize) -> CarrierLoss {
-        let no_socket = self.taps[side]
-            .counters()
-            .iter()
-            .filter(|(name, _)| *name == "no_socket")
-            .map(|(_, count)| count)
-            .sum();
         let mut lost = CarrierLoss {
-            unusable: no_socket,
+            unusable: unserved(&self.taps[side]).saturating_sub(self.unserved_before[side]),
             ..CarrierLoss::default()
         };
         for port in self.bridge.statistics(side) {
@@ -169,6 +167,13 @@ fn open_side(
         ports.push(port);
     }
     Ok((tap, Side { ports }))
+}
+
+/// Frames that came in on a queue without a socket.
+fn unserved(tap: &Tap) -> u64 {
+    let counters = tap.counters();
+    let unserved = counters.iter().filter(|(name, _)| *name == "no_socket");
+    unserved.map(|(_, count)| count).sum()
 }
 
 /// The interface's MTU, where sysfs is this network namespace's; `None` where it can't be known.
