@@ -1,8 +1,8 @@
 //! `tcp-pipe`: standard input and output joined to one connection of the userspace TCP over AF_XDP,
 //! as netcat joins them to one of the kernel's.
 //!
-//! [`Relay`] is the loop. Around it: [`link`] moves frames, [`tcp`] owns the stack and the byte
-//! streams, [`input`] and [`output`] are the two standard descriptors, which never block it.
+//! [`Relay`] is the loop. Around it: `link` moves frames, `tcp` owns the stack and the byte
+//! streams, `input` and `output` are the two standard descriptors, which never block it.
 
 mod error;
 mod frames;

@@ -42,19 +42,19 @@ pub struct Impairments {
     /// Share of IP packets damaged, in octets that a checksum of IP, TCP, UDP or ICMPv6 covers
     #[arg(long, value_name = "SHARE", help_heading = "Impairments")]
     pub corrupt: Option<Share>,
-    /// How many bits are flipped in a damaged packet [1]; several can escape a 16-bit checksum
+    /// How many bits are flipped in a damaged packet (default 1); several can escape a 16-bit checksum
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=64), help_heading = "Impairments")]
     pub corrupt_bits: Option<u32>,
     /// Share of packets held back so that later ones overtake them
     #[arg(long, value_name = "SHARE", help_heading = "Impairments")]
     pub reorder: Option<Share>,
-    /// Most packets that overtake one that is held back [3]; each is held back by 1 to so many
+    /// Most packets that overtake one that is held back (default 3); each is held back by 1 to so many
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = "Impairments")]
     pub reorder_by: Option<u32>,
-    /// Longest time for which a packet is held back for others to overtake it [10ms]
+    /// Longest time for which a packet is held back for others to overtake it (default 10ms)
     #[arg(long, value_name = "TIME", help_heading = "Impairments")]
     pub reorder_wait: Option<Span>,
-    /// Hold packets back by a time of up to this, instead of by a number of packets [0s: do not]
+    /// Hold packets back by a time of up to this, instead of by a number of packets (default 0s: do not)
     #[arg(long, value_name = "TIME", help_heading = "Impairments")]
     pub reorder_time: Option<Span>,
     /// Time that every packet takes, one way, beside what the rate costs
@@ -67,34 +67,34 @@ pub struct Impairments {
     #[arg(long, value_name = "RATE", help_heading = "Impairments")]
     pub rate: Option<Rate>,
     /// Octets that each frame takes on the wire beside its own, from the destination address to
-    /// the end of the payload [24: preamble, FCS and gap]
+    /// the end of the payload (default 24: preamble, FCS and gap)
     #[arg(long, value_name = "OCTETS", value_parser = clap::value_parser!(u32).range(0..=1000), help_heading = "Impairments")]
     pub overhead: Option<u32>,
     /// What the queue in front of the rate limit holds, as 256p (packets) or 64KiB (octets), none
-    /// for as much as there are frames for [1000p]; what does not fit is dropped
+    /// for as much as there are frames for (default 1000p); what does not fit is dropped
     #[arg(long, value_name = "AMOUNT", help_heading = "Impairments")]
     pub queue: Option<Limit>,
     /// Mark ECN-capable packets (CE) that find more than this in the queue, as DCTCP wants it
-    /// [none]
+    /// (default none)
     #[arg(long, value_name = "AMOUNT", help_heading = "Impairments")]
     pub ecn: Option<Limit>,
     /// Most octets of an IP packet, or none
     #[arg(long, value_name = "OCTETS", help_heading = "Impairments")]
     pub mtu: Option<Mtu>,
-    /// What happens to larger packets [answer]
+    /// What happens to larger packets (default answer)
     #[arg(long, value_enum, value_name = "HOW", help_heading = "Impairments")]
     pub too_big: Option<TooBig>,
     /// Share of TCP segments with payload that are cut in pieces at random places
     #[arg(long, value_name = "SHARE", help_heading = "Impairments")]
     pub split: Option<Share>,
-    /// Most pieces of a segment that is cut [3]
+    /// Most pieces of a segment that is cut (default 3)
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(2..=64), help_heading = "Impairments")]
     pub pieces: Option<u32>,
     /// Share of TCP segments with payload that wait for the next one, are joined to it, and cut
     /// again at a random place
     #[arg(long, value_name = "SHARE", help_heading = "Impairments")]
     pub join: Option<Share>,
-    /// Longest time for which a segment waits to be joined [1ms]
+    /// Longest time for which a segment waits to be joined (default 1ms)
     #[arg(long, value_name = "TIME", help_heading = "Impairments")]
     pub join_wait: Option<Span>,
 }

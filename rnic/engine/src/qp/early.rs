@@ -29,7 +29,7 @@ pub(crate) struct PlacedFpdu {
 }
 
 impl Qp {
-    /// Whether octets that come out of order are to be shown to [`Qp::place_early`].
+    /// Whether octets that come out of order are to be shown to `place_early`.
     pub fn places_early(&self) -> bool {
         self.receive.markers.are_on() && self.is_receiving()
     }
@@ -81,7 +81,7 @@ impl Qp {
         count
     }
 
-    /// An FPDU that [`Qp::place_early`] placed is the next in order: `len` octets with this header.
+    /// An FPDU that `place_early` placed is the next in order: `len` octets with this header.
     pub fn deliver_placed(
         &mut self,
         ctx: &mut QpContext<'_>,

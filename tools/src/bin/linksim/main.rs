@@ -33,7 +33,7 @@ struct Cli {
     /// A TOML file with any of this; what the command line says comes on top
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// What all random decisions come from [1]
+    /// What all random decisions come from (default 1)
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
     #[command(flatten)]
