@@ -60,6 +60,7 @@ areas! {
     frto,
     pacing,
     icmp,
+    pmtu,
     cookies,
     bounds,
     keepalive,

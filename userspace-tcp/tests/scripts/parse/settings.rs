@@ -23,6 +23,7 @@ impl Default for Settings {
                 congestion: CongestionControl::NewReno,
                 ecn: false,
                 pacing: false,
+                path_mtu_probing: false,
                 syn_cookies: false,
                 ..Config::default()
             },
