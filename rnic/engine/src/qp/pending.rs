@@ -30,8 +30,10 @@ pub(super) struct Entry {
     pub signaled: bool,
     /// Octets that a Read brings.
     pub read_len: u32,
-    /// The untagged message that it became.
-    pub message: Option<(Qn, Msn)>,
+    /// Responses that a Read still waits for: one for each of its Read Requests.
+    pub reads_left: u8,
+    /// The untagged messages that it became.
+    pub messages: Option<Messages>,
     /// How it ended, when it has.
     pub outcome: Option<Outcome>,
 }
@@ -43,9 +45,34 @@ impl Entry {
             opcode,
             signaled,
             read_len: 0,
-            message: None,
+            reads_left: 0,
+            messages: None,
             outcome: None,
         }
+    }
+
+    /// It became this message; one after the other when there are several.
+    pub(super) fn became(&mut self, qn: Qn, msn: Msn) {
+        let messages = self.messages.get_or_insert(Messages {
+            qn,
+            first: msn,
+            count: 0,
+        });
+        messages.count += 1;
+    }
+}
+
+/// Consecutive messages of one queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Messages {
+    qn: Qn,
+    first: Msn,
+    count: u32,
+}
+
+impl Messages {
+    fn contains(&self, qn: Qn, msn: Msn) -> bool {
+        qn == self.qn && msn.0.wrapping_sub(self.first.0) < self.count
     }
 }
 
@@ -90,10 +117,10 @@ impl Pending {
 
     /// The work request that became this message, if it is still here.
     pub(super) fn find(&self, qn: Qn, msn: Msn) -> Option<Ticket> {
-        let index = self
-            .entries
-            .iter()
-            .position(|entry| entry.message == Some((qn, msn)))?;
+        let index = self.entries.iter().position(|entry| {
+            let messages = entry.messages.as_ref();
+            messages.is_some_and(|messages| messages.contains(qn, msn))
+        })?;
         Some(Ticket(self.first.wrapping_add(index as u64)))
     }
 
@@ -104,9 +131,13 @@ impl Pending {
         }
     }
 
-    /// Says that a Read brought all its octets.
-    pub(super) fn succeed(&mut self, ticket: Ticket) {
+    /// Says that one of a Read's responses is here, all of it. With the last one the Read has ended.
+    pub(super) fn responded(&mut self, ticket: Ticket) {
         if let Some(entry) = self.get_mut(ticket) {
+            entry.reads_left = entry.reads_left.saturating_sub(1);
+            if entry.reads_left > 0 {
+                return;
+            }
             let outcome = Outcome {
                 status: WcStatus::Success,
                 byte_len: entry.read_len,

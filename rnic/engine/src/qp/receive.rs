@@ -37,10 +37,10 @@ pub(super) struct ReceiveSide {
 }
 
 impl ReceiveSide {
-    pub(super) fn new(ring: WorkQueueConsumer) -> Self {
+    pub(super) fn new(ring: WorkQueueConsumer, max_sge: usize) -> Self {
         Self {
             ring,
-            request: WorkRequest::default(),
+            request: WorkRequest::with_room(max_sge),
             current: None,
             markers: Markers::Off,
             at: 0,
@@ -245,7 +245,7 @@ impl Qp {
         self.receive.current = Some(msn);
         let request = &self.receive.request;
         let possible =
-            request.opcode() == Some(WrOpcode::Recv) && request.sges().len() <= self.id.max_sge;
+            request.opcode() == Some(WrOpcode::Recv) && request.num_sge() <= self.id.max_sge;
         if !possible {
             ctx.counters.local_errors += 1;
             self.fail_receive(ctx, WcStatus::LocalQpOperation);
@@ -327,7 +327,7 @@ impl Qp {
         if token == RTR_TOKEN {
             return;
         }
-        self.send.pending.succeed(Ticket(token));
+        self.send.pending.responded(Ticket(token));
         self.complete_ended(ctx);
     }
 

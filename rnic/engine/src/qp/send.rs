@@ -67,10 +67,10 @@ enum Next {
 pub(super) struct Failed;
 
 impl SendSide {
-    pub(super) fn new(ring: WorkQueueConsumer, depth: u32) -> Self {
+    pub(super) fn new(ring: WorkQueueConsumer, depth: u32, max_sge: usize) -> Self {
         Self {
             ring,
-            request: WorkRequest::default(),
+            request: WorkRequest::with_room(max_sge),
             work: None,
             pending: Pending::new(depth.max(1) as usize),
             responses: VecDeque::new(),
@@ -228,7 +228,7 @@ impl Qp {
                 match work.kind {
                     Kind::Send { .. } => segment(segment::SEND_LEN, left),
                     Kind::Write { .. } => segment(segment::WRITE_LEN, left),
-                    Kind::Read(_) => segment::READ_REQUEST_LEN,
+                    Kind::Read { .. } => segment::READ_REQUEST_LEN,
                 }
             }
             Next::Response(response) => segment(segment::READ_RESPONSE_LEN, response.left()),
@@ -245,7 +245,9 @@ impl Qp {
             Next::Terminate => self.put_terminate(ctx, ulpdu),
             Next::Rtr(rtr) => self.put_rtr(rtr, ulpdu)?,
             Next::Work(work) => match work.kind {
-                Kind::Read(request) => self.put_read_request(ctx, &work, &request, ulpdu)?,
+                Kind::Read { stag, from, next } => {
+                    self.put_read_request(ctx, work, (stag, from), next, ulpdu)?;
+                }
                 _ => self.put_payload_segment(ctx, work, ulpdu)?,
             },
             Next::Response(response) => self.put_response(ctx, response, ulpdu)?,

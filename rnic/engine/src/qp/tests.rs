@@ -1,5 +1,6 @@
 //! Two queue pairs joined by memory: what one produces the other receives, cut anywhere.
 
+mod elements;
 mod endings;
 mod hostile;
 mod local_errors;
@@ -166,7 +167,7 @@ impl End {
         let mut cqs = CqTable::new(4);
         let (send_cq, woken) = cq(&mut cqs, SEND_CQ, cq_depth);
         let (recv_cq, _) = cq(&mut cqs, RECV_CQ, cq_depth);
-        let slots = QpMemory::slots(DEPTH * 2, MAX_SGE).unwrap();
+        let slots = QpMemory::slots(DEPTH * 2, attributes.max_sge.max(MAX_SGE)).unwrap();
         let layout = QpMemory::layout(slots, slots).unwrap();
         let queues = Arc::new(SharedMemory::private(layout.size).unwrap());
         let (sq, rq) = QpMemory::create_in(queues.clone(), &layout).unwrap();

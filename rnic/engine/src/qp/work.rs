@@ -2,7 +2,7 @@
 //! 5.3). What a client posted is checked as a whole when it is taken, and its memory again for each
 //! segment, because the client may take its regions away at any time.
 
-use rnic_ipc::work::{WR_SIGNALED, WR_SOLICITED, WcStatus, WrOpcode};
+use rnic_ipc::work::{Sge, WR_SIGNALED, WR_SOLICITED, WcStatus, WrOpcode};
 use rnic_proto::rdmap::{ReadRequest, SendKind, segment};
 use rnic_proto::{MessageOffset, Msn, Qn, Stag, TaggedOffset};
 
@@ -34,12 +34,19 @@ pub(super) enum Kind {
         stag: Stag,
         to: TaggedOffset,
     },
-    Read(ReadRequest),
+    /// One RDMA Read Request for each element that has octets, because a Request names one sink
+    /// (RFC 5040 section 4.4); `sent` counts the octets that were asked for.
+    Read {
+        stag: Stag,
+        from: TaggedOffset,
+        /// The element to look at next.
+        next: usize,
+    },
 }
 
 impl Work {
     pub(super) fn is_read(&self) -> bool {
-        matches!(self.kind, Kind::Read(_))
+        matches!(self.kind, Kind::Read { .. })
     }
 }
 
@@ -62,8 +69,13 @@ impl Qp {
             .push(Entry::new(slot.wr_id, slot.opcode, signaled));
         match self.check_work(ctx) {
             Ok((kind, total)) => {
-                if let (Kind::Read(_), Some(entry)) = (kind, self.send.pending.get_mut(ticket)) {
+                if let (Kind::Read { .. }, Some(entry)) = (kind, self.send.pending.get_mut(ticket))
+                {
+                    let sinks = self.send.request.sges().iter();
+                    let sinks = sinks.filter(|sge| sge.length > 0).count();
                     entry.read_len = total;
+                    // At most MAX_SGE.
+                    entry.reads_left = sinks.max(1) as u8;
                 }
                 self.send.work = Some(Work {
                     ticket,
@@ -81,7 +93,7 @@ impl Qp {
         let impossible = WcStatus::LocalQpOperation;
         let request = &self.send.request;
         let (slot, sges) = (&request.slot, request.sges());
-        if sges.len() > self.id.max_sge {
+        if request.num_sge() > self.id.max_sge {
             return Err(impossible);
         }
         // A message is shorter than 2^32 octets (RFC 5041 section 5.2).
@@ -110,22 +122,16 @@ impl Qp {
             WrOpcode::Send => send(false),
             WrOpcode::SendInvalidate => send(true),
             WrOpcode::Write => Kind::Write { stag, to },
-            WrOpcode::Read if sges.len() <= 1 && self.send.ord > 0 => {
-                let sink = sges.first().copied().unwrap_or_default();
-                let request = ReadRequest {
-                    sink_stag: Stag(sink.lkey),
-                    sink_to: TaggedOffset(sink.addr),
-                    size: total,
-                    source_stag: stag,
-                    source_to: to,
-                };
-                Kind::Read(request)
-            }
+            WrOpcode::Read if self.send.ord > 0 => Kind::Read {
+                stag,
+                from: to,
+                next: 0,
+            },
             WrOpcode::Read | WrOpcode::Recv => return Err(impossible),
         };
         for sge in sges.iter().filter(|sge| sge.length > 0) {
             let found = match kind {
-                Kind::Read(_) => ctx.stags.local_write(sge, self.id.pd).map(|_| ()),
+                Kind::Read { .. } => ctx.stags.local_write(sge, self.id.pd).map(|_| ()),
                 _ => ctx.stags.local_read(sge, self.id.pd).map(|_| ()),
             };
             found.map_err(|_| WcStatus::LocalProtection)?;
@@ -133,22 +139,46 @@ impl Qp {
         Ok((kind, total))
     }
 
+    /// The RDMA Read Request for a Read's next element that has octets; for the only one, or none,
+    /// when no element has. The responses come in the order of the Requests (RFC 5040 section 5.5),
+    /// so the Read has all its octets with the last response.
     pub(super) fn put_read_request(
         &mut self,
         ctx: &mut QpContext<'_>,
-        work: &Work,
-        request: &ReadRequest,
+        mut work: Work,
+        (stag, from): (Stag, TaggedOffset),
+        next: usize,
         ulpdu: &mut UlpduBuf<'_>,
     ) -> Result<(), Failed> {
+        let sges = self.send.request.sges();
+        let filled = |(_, sge): &(usize, &Sge)| sge.length > 0;
+        let found = sges.iter().enumerate().skip(next).find(filled);
+        let (index, sink) = found
+            .or_else(|| sges.iter().enumerate().next())
+            .map_or((0, Sge::default()), |(index, sge)| (index, *sge));
+        let request = ReadRequest {
+            sink_stag: Stag(sink.lkey),
+            sink_to: TaggedOffset(sink.addr),
+            size: sink.length,
+            source_stag: stag,
+            // Checked when the work request was taken: the whole Read does not wrap.
+            source_to: TaggedOffset(from.0.saturating_add(u64::from(work.sent))),
+        };
         let stream = self.stream.as_mut().ok_or(Failed)?;
-        let msn = stream.begin_read(work.ticket.0, request).ok_or(Failed)?;
+        let msn = stream.begin_read(work.ticket.0, &request).ok_or(Failed)?;
         let mut octets = [0; segment::READ_REQUEST_LEN];
-        segment::put_read_request(&mut octets, msn, request);
+        segment::put_read_request(&mut octets, msn, &request);
         ulpdu.put(0, &octets);
         self.name_message(work.ticket, Qn::READ_REQUEST, msn);
         ctx.counters.read_requests_sent += 1;
         self.message_done(Turn::Work);
-        self.send.work = None;
+        work.sent = work.sent.saturating_add(sink.length);
+        work.kind = Kind::Read {
+            stag,
+            from,
+            next: index + 1,
+        };
+        self.send.work = (work.sent < work.total).then_some(work);
         Ok(())
     }
 
@@ -189,7 +219,7 @@ impl Qp {
                 let to = TaggedOffset(to.0.saturating_add(u64::from(work.sent)));
                 segment::put_write(header, *stag, to, last);
             }
-            Kind::Read(_) => return Err(Failed),
+            Kind::Read { .. } => return Err(Failed),
         }
         ulpdu.put(0, header);
         if self.gather(ctx, work.sent, ulpdu, header_len).is_err() {
@@ -241,7 +271,7 @@ impl Qp {
 
     fn name_message(&mut self, ticket: Ticket, qn: Qn, msn: Msn) {
         if let Some(entry) = self.send.pending.get_mut(ticket) {
-            entry.message = Some((qn, msn));
+            entry.became(qn, msn);
         }
     }
 }

@@ -12,10 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::raw::{self, RawRing, RingError, RingFault, RingFull, SharedWord};
+use super::work_request::WorkRequest;
 use crate::shm::SharedMemory;
-use crate::work::{
-    MAX_SGE, SGES_IN_FIRST_SLOT, SGES_IN_NEXT_SLOT, SLOT_SIZE, Sge, WorkSlot, WrOpcode,
-};
+use crate::work::{MAX_SGE, SGES_IN_FIRST_SLOT, SGES_IN_NEXT_SLOT, SLOT_SIZE, Sge, WorkSlot};
 
 const WORDS: usize = SLOT_SIZE / size_of::<u64>();
 
@@ -118,79 +117,6 @@ impl QpMemory {
     }
 }
 
-/// A work request, decoded or to be encoded.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct WorkRequest {
-    /// Everything but the elements; its `sge` and `num_sge` are not used.
-    pub slot: WorkSlot,
-    sges: [Sge; MAX_SGE],
-    num_sge: usize,
-}
-
-impl Default for WorkRequest {
-    fn default() -> Self {
-        Self {
-            slot: WorkSlot::default(),
-            sges: [Sge::default(); MAX_SGE],
-            num_sge: 0,
-        }
-    }
-}
-
-impl std::fmt::Debug for WorkRequest {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WorkRequest")
-            .field("wr_id", &self.slot.wr_id)
-            .field("opcode", &self.opcode())
-            .field("flags", &self.slot.flags)
-            .field("rkey", &self.slot.rkey)
-            .field("remote_addr", &self.slot.remote_addr)
-            .field("sges", &self.sges())
-            .finish()
-    }
-}
-
-impl WorkRequest {
-    /// A work request without elements.
-    pub fn new(opcode: WrOpcode, wr_id: u64) -> Self {
-        let slot = WorkSlot {
-            wr_id,
-            opcode: opcode as u8,
-            ..WorkSlot::default()
-        };
-        Self {
-            slot,
-            ..Self::default()
-        }
-    }
-
-    /// The opcode, if the client wrote one that exists.
-    pub fn opcode(&self) -> Option<WrOpcode> {
-        WrOpcode::from_u8(self.slot.opcode)
-    }
-
-    /// The elements.
-    pub fn sges(&self) -> &[Sge] {
-        &self.sges[..self.num_sge]
-    }
-
-    /// Replaces the elements; false, and nothing is changed, when there are more than [`MAX_SGE`].
-    #[must_use]
-    pub fn set_sges(&mut self, sges: &[Sge]) -> bool {
-        let Some(place) = self.sges.get_mut(..sges.len()) else {
-            return false;
-        };
-        place.copy_from_slice(sges);
-        self.num_sge = sges.len();
-        true
-    }
-
-    /// Sum of the elements' lengths, in octets.
-    pub fn total_length(&self) -> u64 {
-        self.sges().iter().map(|sge| u64::from(sge.length)).sum()
-    }
-}
-
 /// The client's end of a work queue.
 #[derive(Debug)]
 pub struct WorkQueueProducer {
@@ -288,7 +214,8 @@ impl WorkQueueConsumer {
 
     /// Takes the oldest work request, if there is one, and gives its slots back to the client at
     /// once: `into` is a checked copy, and how many requests may be outstanding is the engine's own
-    /// account. The opcode and flags are as the client wrote them.
+    /// account. The opcode and flags are as the client wrote them. No more is copied than the
+    /// elements that the request has, and no more than `into` has room for.
     pub fn pop(&mut self, into: &mut WorkRequest) -> Result<bool, RingFault> {
         if self.filled == 0 {
             self.filled = self.ring.filled(self.own)?;
@@ -312,16 +239,14 @@ impl WorkQueueConsumer {
                 found: self.filled,
             });
         }
-        into.slot = slot;
-        into.num_sge = num_sge;
+        into.begin(slot);
         let in_first = num_sge.min(SGES_IN_FIRST_SLOT);
-        into.sges[..in_first].copy_from_slice(&slot.sge[..in_first]);
-        let further = into.sges[in_first..num_sge].chunks_mut(SGES_IN_NEXT_SLOT);
-        for (index, chunk) in further.enumerate() {
-            let words = self.ring.load(self.own.wrapping_add(1 + index as u32));
-            for (sge, pair) in chunk.iter_mut().zip(words.chunks_exact(2)) {
-                *sge = sge_from_words(pair[0], pair[1]);
-            }
+        into.put(0, &slot.sge[..in_first]);
+        for first in (in_first..num_sge).step_by(SGES_IN_NEXT_SLOT) {
+            let count = (num_sge - first).min(SGES_IN_NEXT_SLOT);
+            let index = slots_for(first);
+            let sges = sges_from_words(&self.ring.load(self.own.wrapping_add(index)));
+            into.put(first, &sges[..count]);
         }
         self.own = self.own.wrapping_add(needed);
         self.filled -= needed;
@@ -385,6 +310,10 @@ fn slot_from_words(words: &[u64; WORDS]) -> WorkSlot {
             sge_from_words(words[6], words[7]),
         ],
     }
+}
+
+fn sges_from_words(words: &[u64; WORDS]) -> [Sge; SGES_IN_NEXT_SLOT] {
+    std::array::from_fn(|index| sge_from_words(words[2 * index], words[2 * index + 1]))
 }
 
 fn sge_from_words(addr: u64, rest: u64) -> Sge {

@@ -80,13 +80,6 @@ fn work_that_makes_no_sense_is_an_operation_error() {
         send(2, &too_many),
         send(2, &huge),
         write(2, &[sge(SOURCE, 8)], u64::MAX - 6),
-        remote(
-            WrOpcode::Read,
-            2,
-            &[sge(SINK, 4), sge(SINK + 4, 4)],
-            STAG,
-            SOURCE,
-        ),
     ] {
         assert_fails(request, impossible);
     }
