@@ -94,7 +94,8 @@ pub(crate) struct Connection<B> {
     syns: u32,
     syn_timeouts: u32,
     syn_sent_at: Instant,
-    last_sent_at: Instant,
+    /// When payload last went out: acknowledgments keep no window alive (RFC 5681 section 4.1).
+    last_data_at: Instant,
     /// One lost segment may go whatever cwnd says.
     force_lost: bool,
     /// One unsent segment may go whatever the windows say.
@@ -175,7 +176,7 @@ impl<B> Connection<B> {
             syns: 0,
             syn_timeouts: 0,
             syn_sent_at: now,
-            last_sent_at: now,
+            last_data_at: now,
             force_lost: false,
             force_unsent: false,
             probe_due: false,

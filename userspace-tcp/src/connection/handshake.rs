@@ -171,7 +171,7 @@ impl<B> Connection<B> {
         if self.syn_timeouts > 1 {
             self.congestion.handshake_was_lossy();
         }
-        self.last_sent_at = env.now;
+        self.last_data_at = env.now;
         if self.ecn.echoes() {
             self.inbound.echo_marks(EchoMode::of(env.config.congestion));
         }

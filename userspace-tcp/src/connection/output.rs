@@ -72,7 +72,7 @@ impl<B> Connection<B> {
                 self.with_payload(now, outgo)
             }
             Action::Unsent => {
-                let idle = now.saturating_duration_since(self.last_sent_at);
+                let idle = now.saturating_duration_since(self.last_data_at);
                 if !self.outbound.outstanding() {
                     self.congestion.resumed(now, idle > self.rtt.rto(config));
                 }
@@ -109,7 +109,9 @@ impl<B> Connection<B> {
             .as_ref()
             .and_then(|payload| self.fragment_to(now, header.seq, payload));
         self.counters.segments_out += 1;
-        self.last_sent_at = now;
+        if payload.is_some() {
+            self.last_data_at = now;
+        }
         self.refresh_timer(now, config);
         Some(Transmit {
             conn: Some(self.id),
