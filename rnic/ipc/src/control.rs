@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum};
 
+#[cfg(test)]
+mod tests;
+
 /// Version of the control messages and of the shared-memory layouts. Both ends must agree.
 pub const PROTOCOL_VERSION: u32 = 2;
 

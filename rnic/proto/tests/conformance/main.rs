@@ -1,0 +1,87 @@
+//! `docs/conformance` holds against the requirements, against the tests of the workspace and against
+//! itself: no requirement is left out, none is called met without a test that exists and runs, and
+//! what is open is in a list that has to be changed by hand.
+//!
+//! It reads files only: no network, no cargo, a second or two.
+
+mod errors;
+mod open;
+mod required;
+mod rows;
+mod rules;
+mod sources;
+
+use std::path::{Path, PathBuf};
+
+use required::Required;
+use rows::{Row, State};
+
+/// The root of the workspace.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn document(name: &str) -> String {
+    read(&root().join("docs").join(name))
+}
+
+/// All rows of one RFC's table.
+fn rows_of(rfc: &str) -> Vec<Row> {
+    let name = format!("conformance/rfc{rfc}.md");
+    rows::parse(&name, &document(&name)).unwrap_or_else(|complaints| panic!("{complaints:#?}"))
+}
+
+#[test]
+fn every_requirement_is_met_by_a_test_or_has_its_reason() {
+    let tests = sources::tests_of(&root());
+    let mut complaints = Vec::new();
+    let mut open = Vec::new();
+    for rfc in required::RFCS {
+        let rows = rows_of(rfc);
+        let required = required::of(rfc);
+        complaints.extend(rules::complaints(&required, &rows, &tests));
+        let is_open = |row: &&Row| row.state == State::Open;
+        open.extend(rows.iter().filter(is_open).map(|row| row.id.clone()));
+    }
+    complaints.extend(rules::differences(open::OPEN, &open));
+    assert!(complaints.is_empty(), "{complaints:#?}");
+}
+
+#[test]
+fn the_summary_counts_what_the_tables_have() {
+    let summary = document("conformance.md");
+    for rfc in required::RFCS {
+        let line = rules::summary_line(rfc, &rows_of(rfc));
+        assert!(
+            summary.lines().any(|found| found == line),
+            "docs/conformance.md lacks the line\n{line}"
+        );
+    }
+}
+
+/// Where the numbered requirements lie beside the checkout, the list in here is theirs.
+#[test]
+fn the_committed_list_is_that_of_the_requirements() {
+    let beside = root().join("../shared/requirements");
+    if !beside.is_dir() {
+        println!("no {}: only the committed list is used", beside.display());
+        return;
+    }
+    for rfc in required::RFCS {
+        let path = beside.join(format!("rfc{rfc}.tsv"));
+        let found = Required::parse_tsv(&read(&path));
+        assert_eq!(found, required::of(rfc), "{}", path.display());
+    }
+}
+
+#[test]
+fn every_number_of_a_terminate_has_its_row_and_its_test() {
+    let name = "conformance/errors.md";
+    let tests = sources::tests_of(&root());
+    let complaints = errors::complaints(&document(name), &tests);
+    assert!(complaints.is_empty(), "{name}: {complaints:#?}");
+}

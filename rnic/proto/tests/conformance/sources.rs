@@ -1,0 +1,145 @@
+//! The tests of the workspace, found in its sources, under the names that nextest gives them.
+//!
+//! Sources are formatted (CI checks that), so attributes stand on lines of their own and the end of
+//! an inline module is the brace below its `mod`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::read;
+
+/// Each test, and whether it runs without being asked for.
+pub type Tests = BTreeMap<String, bool>;
+
+/// All tests of the members of the workspace at `root`.
+pub fn tests_of(root: &Path) -> Tests {
+    let manifest = read(&root.join("Cargo.toml"));
+    let members = manifest.split_once("members = [").expect("members").1;
+    let members = members.split_once(']').expect("an end of members").0;
+    let mut tests = Tests::new();
+    for member in members.split('"').skip(1).step_by(2) {
+        let path = root.join(member);
+        let manifest = read(&path.join("Cargo.toml"));
+        let name = manifest
+            .lines()
+            .find_map(|line| line.strip_prefix("name = "));
+        let package = name.expect("a package name").trim_matches('"');
+        let has_lib = path.join("src/lib.rs").exists();
+        for file in rust_files(&path) {
+            if let Some(place) = place(package, &file, has_lib) {
+                scan(&read(&path.join(&file)), &place, &mut tests);
+            }
+        }
+    }
+    tests
+}
+
+/// Paths below `package` of its sources and integration tests, with `/`.
+fn rust_files(package: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut folders = vec!["src".to_string(), "tests".to_string()];
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = std::fs::read_dir(package.join(&folder)) else {
+            continue;
+        };
+        for entry in entries.map(|entry| entry.expect("a readable folder")) {
+            let name = entry.file_name().into_string().expect("a name in UTF-8");
+            let path = format!("{folder}/{name}");
+            if entry.path().is_dir() {
+                folders.push(path);
+            } else if name.ends_with(".rs") {
+                found.push(path);
+            }
+        }
+    }
+    found
+}
+
+/// What stands before the test's own name: `binary module::module::`.
+fn place(package: &str, file: &str, has_lib: bool) -> Option<String> {
+    let parts: Vec<&str> = file.strip_suffix(".rs")?.split('/').collect();
+    let (binary, modules) = match parts[..] {
+        ["src", "bin", name, ref modules @ ..] => (format!("{package}::bin/{name}"), modules),
+        ["src", "main"] => (format!("{package}::bin/{package}"), &[][..]),
+        ["src", ref modules @ ..] if has_lib => (package.to_string(), modules),
+        ["src", ref modules @ ..] => (format!("{package}::bin/{package}"), modules),
+        ["tests", name, ref modules @ ..] => (format!("{package}::{name}"), modules),
+        _ => return None,
+    };
+    let modules: String = modules
+        .iter()
+        .filter(|module| !["lib", "main", "mod"].contains(module))
+        .map(|module| format!("{module}::"))
+        .collect();
+    Some(format!("{binary} {modules}"))
+}
+
+/// Adds the tests of one file.
+fn scan(source: &str, place: &str, tests: &mut Tests) {
+    let mut inline: Vec<(usize, &str)> = Vec::new();
+    let (mut is_test, mut runs) = (false, true);
+    for line in source.lines() {
+        let text = line.trim_start();
+        let indent = line.len() - text.len();
+        if text == "}" && inline.last().is_some_and(|(depth, _)| *depth == indent) {
+            inline.pop();
+        }
+        if text.starts_with("#[") {
+            is_test |= text == "#[test]";
+            runs &= !text.starts_with("#[ignore") && !text.starts_with("#[cfg(");
+            continue;
+        }
+        let words: Vec<&str> = text.split_whitespace().collect();
+        if let ["mod", name, "{"] | ["pub", "mod", name, "{"] = words[..] {
+            inline.push((indent, name));
+        }
+        if is_test && let Some(name) = text.strip_prefix("fn ") {
+            let end = name.find(|c: char| !c.is_alphanumeric() && c != '_');
+            let name = &name[..end.unwrap_or(name.len())];
+            let modules: String = inline.iter().map(|(_, of)| format!("{of}::")).collect();
+            tests.insert(format!("{place}{modules}{name}"), runs);
+        }
+        if !text.starts_with("//") {
+            (is_test, runs) = (false, true);
+        }
+    }
+}
+
+#[test]
+fn tests_are_found_where_they_are_and_nothing_else() {
+    let source = "fn a() {}\n\n#[test]\nfn b() {\n    fn c() {}\n}\n\n#[cfg(test)]\nmod tests {\n    \
+                  /// Why.\n    #[test]\n    #[ignore = \"slow\"]\n    fn d() {}\n}\n\nproptest! {\n    \
+                  #[test]\n    fn e(a: u8) {}\n}\n";
+    let mut tests = Tests::new();
+    scan(source, "p m::", &mut tests);
+    let found = [("p m::b", true), ("p m::e", true), ("p m::tests::d", false)];
+    assert_eq!(
+        tests,
+        found.map(|(name, runs)| (name.to_string(), runs)).into()
+    );
+}
+
+#[test]
+fn files_have_the_names_that_nextest_gives_them() {
+    for (file, lib, name) in [
+        ("src/lib.rs", true, "p "),
+        ("src/a/b/tests.rs", true, "p a::b::tests::"),
+        ("src/cli.rs", false, "p::bin/p cli::"),
+        ("src/main.rs", true, "p::bin/p "),
+        ("src/bin/tool/main.rs", true, "p::bin/tool "),
+        ("tests/one.rs", true, "p::one "),
+        ("tests/many/main.rs", true, "p::many "),
+        ("tests/many/side.rs", true, "p::many side::"),
+    ] {
+        assert_eq!(place("p", file, lib).as_deref(), Some(name), "{file}");
+    }
+}
+
+/// The tests of this very binary are where nextest has them.
+#[test]
+fn this_test_is_found_among_those_of_the_workspace() {
+    let tests = tests_of(&crate::root());
+    let name = "rnic-proto::conformance sources::this_test_is_found_among_those_of_the_workspace";
+    assert_eq!(tests.get(name), Some(&true));
+    assert!(tests.len() > 500, "{}", tests.len());
+}
