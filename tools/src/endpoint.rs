@@ -79,6 +79,7 @@ impl Endpoint {
             sq_depth,
             rq_depth,
             max_sge: 1,
+            max_inline: 0,
             ..QpConfig::default()
         };
         let qp = QueuePair::create(pd, &cq, &cq, config)?;

@@ -88,6 +88,22 @@ pub enum Error {
         /// Elements that the queue pair takes.
         max: usize,
     },
+    /// More inline octets than the queue pair was made for.
+    #[error(
+        "{found} octets inline on a queue pair made for {max}: raise max_inline, or send them from \
+         registered memory"
+    )]
+    InlineTooLong {
+        /// Octets of the work request.
+        found: usize,
+        /// Octets that the queue pair takes.
+        max: usize,
+    },
+    /// Inline octets of something that brings octets, or of a receive.
+    #[error(
+        "only Sends and RDMA Writes carry octets inline: name registered memory for the others"
+    )]
+    NotInline,
     /// A receive on the send queue, or the other way round.
     #[error("this work request does not belong on the {queue} queue")]
     WrongQueue {

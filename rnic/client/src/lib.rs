@@ -39,7 +39,7 @@ pub use rnic_ipc::control::{
 };
 pub use rnic_ipc::id::QpNum;
 pub use rnic_ipc::transport::DEFAULT_SOCKET;
-pub use rnic_ipc::work::{MAX_SGE, Sge, WcStatus, WrOpcode};
+pub use rnic_ipc::work::{MAX_INLINE, MAX_SGE, Sge, WcStatus, WrOpcode};
 
 #[cfg(test)]
 mod tests;

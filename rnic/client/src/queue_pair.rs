@@ -7,7 +7,7 @@ use std::time::Duration;
 use rnic_ipc::control::{DisconnectReason, MpaOptions, QpAttributes, QpState, Request, Response};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::ring::{QpMemory, WorkQueueProducer};
-use rnic_ipc::work::{MAX_SGE, Sge};
+use rnic_ipc::work::{MAX_INLINE, MAX_SGE, Sge};
 
 use crate::completion::CompletionQueue;
 use crate::context::Inner;
@@ -27,6 +27,9 @@ pub struct QpConfig {
     pub rq_depth: u32,
     /// Elements that a work request may have, at most [`MAX_SGE`].
     pub max_sge: u32,
+    /// Octets that a Send or RDMA Write may carry itself ([`WorkRequest::inline`]), at most the
+    /// device's `max_inline`; 0 for none.
+    pub max_inline: u32,
     /// Completions for every send-queue work request, not only the signalled ones.
     pub signal_all: bool,
 }
@@ -37,6 +40,7 @@ impl Default for QpConfig {
             sq_depth: 128,
             rq_depth: 128,
             max_sge: 4,
+            max_inline: 64,
             signal_all: false,
         }
     }
@@ -86,6 +90,7 @@ pub struct QueuePair {
     sq: Mutex<WorkQueueProducer>,
     rq: Mutex<WorkQueueProducer>,
     max_sge: usize,
+    max_inline: usize,
     /// Kept, because the RNIC writes to them as long as the queue pair lives.
     _queues: (CompletionQueue, CompletionQueue),
     _pd: ProtectionDomain,
@@ -123,6 +128,7 @@ impl QueuePair {
             sq_depth: config.sq_depth,
             rq_depth: config.rq_depth,
             max_sge: config.max_sge,
+            max_inline: config.max_inline,
             signal_all: config.signal_all,
         });
         let (num, sq_slots, rq_slots, fds) = match context.request(&request, &[])? {
@@ -149,6 +155,7 @@ impl QueuePair {
             sq: Mutex::new(sq),
             rq: Mutex::new(rq),
             max_sge: (config.max_sge as usize).min(MAX_SGE),
+            max_inline: (config.max_inline as usize).min(MAX_INLINE),
             _queues: (send_cq.clone(), recv_cq.clone()),
             _pd: pd.clone(),
         })
@@ -208,16 +215,13 @@ impl QueuePair {
         if self.context().is_gone() {
             return Err(Error::DaemonGone);
         }
-        if let Some(work) = work.iter().find(|work| work.sges.len() > self.max_sge) {
-            return Err(Error::TooManySges {
-                found: work.sges.len(),
-                max: self.max_sge,
-            });
+        for work in work {
+            work.check(self.max_sge, self.max_inline)?;
         }
         let mut queue = lock(queue);
         let posted = work
             .iter()
-            .take_while(|work| queue.push_parts(&work.slot, work.sges).is_ok())
+            .take_while(|work| work.push(&mut queue).is_ok())
             .count();
         if posted > 0 && queue.set_pending() {
             drop(queue);

@@ -1,17 +1,28 @@
 //! Work requests as a program writes them.
 
+use rnic_ipc::ring::{RingFull, WorkQueueProducer};
 use rnic_ipc::work::{Sge, WR_SIGNALED, WR_SOLICITED, WorkSlot, WrOpcode};
 
+use crate::error::Error;
 use crate::memory::RemoteMemory;
 
 /// A piece of work for a queue pair.
 ///
 /// Its memory (the elements' octets) belongs to the RNIC until the work completes: what is written
-/// there before then may or may not be sent.
+/// there before then may or may not be sent. Inline octets are copied when the work is posted.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkRequest<'a> {
-    pub(crate) slot: WorkSlot,
-    pub(crate) sges: &'a [Sge],
+    slot: WorkSlot,
+    octets: Octets<'a>,
+}
+
+/// Where a work request's octets come from or go to.
+#[derive(Clone, Copy, Debug)]
+enum Octets<'a> {
+    /// Registered memory.
+    Elements(&'a [Sge]),
+    /// The work request itself.
+    Inline(&'a [u8]),
 }
 
 impl<'a> WorkRequest<'a> {
@@ -50,7 +61,10 @@ impl<'a> WorkRequest<'a> {
             flags: WR_SIGNALED,
             ..WorkSlot::default()
         };
-        Self { slot, sges }
+        Self {
+            slot,
+            octets: Octets::Elements(sges),
+        }
     }
 
     fn to(mut self, remote: RemoteMemory) -> Self {
@@ -69,6 +83,44 @@ impl<'a> WorkRequest<'a> {
     pub fn solicited(mut self) -> Self {
         self.slot.flags |= WR_SOLICITED;
         self
+    }
+
+    /// Sends and RDMA Writes: carries these octets itself, instead of elements. They need not be
+    /// registered, and their memory may be used again as soon as the work is posted.
+    pub fn inline(mut self, octets: &'a [u8]) -> Self {
+        self.octets = Octets::Inline(octets);
+        self
+    }
+
+    /// That a queue pair made for `max_sge` elements and `max_inline` octets takes this work.
+    pub(crate) fn check(&self, max_sge: usize, max_inline: usize) -> Result<(), Error> {
+        match self.octets {
+            Octets::Elements(sges) if sges.len() > max_sge => Err(Error::TooManySges {
+                found: sges.len(),
+                max: max_sge,
+            }),
+            Octets::Inline(_) if !self.may_be_inline() => Err(Error::NotInline),
+            Octets::Inline(octets) if octets.len() > max_inline => Err(Error::InlineTooLong {
+                found: octets.len(),
+                max: max_inline,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts it on a queue.
+    pub(crate) fn push(&self, queue: &mut WorkQueueProducer) -> Result<(), RingFull> {
+        match self.octets {
+            Octets::Elements(sges) => queue.push_parts(&self.slot, sges),
+            Octets::Inline(octets) => queue.push_inline(&self.slot, octets),
+        }
+    }
+
+    fn may_be_inline(&self) -> bool {
+        let carriers = [WrOpcode::Send, WrOpcode::SendInvalidate, WrOpcode::Write];
+        carriers
+            .iter()
+            .any(|opcode| self.slot.opcode == *opcode as u8)
     }
 
     pub(crate) fn is_recv(&self) -> bool {

@@ -222,6 +222,7 @@ impl ClientSession {
             mtu: core.interface.mtu,
             queues: core.queues,
             max_sge: limits.sges,
+            max_inline: limits.inline_octets,
             max_queue_depth: limits.queue_depth,
         }))
     }

@@ -97,6 +97,8 @@ struct Identity {
     send_cq: CqId,
     recv_cq: CqId,
     max_sge: usize,
+    /// Octets that a work request of the send queue may carry itself.
+    max_inline: u32,
     signal_all: bool,
 }
 
@@ -126,6 +128,7 @@ impl Qp {
             send_cq: attributes.send_cq,
             recv_cq: attributes.recv_cq,
             max_sge: attributes.max_sge as usize,
+            max_inline: attributes.max_inline,
             signal_all: attributes.signal_all,
         };
         Self {
@@ -133,7 +136,7 @@ impl Qp {
             state: QpState::Idle,
             stream: None,
             crc: true,
-            send: SendSide::new(sq, attributes.sq_depth, id.max_sge),
+            send: SendSide::new(sq, attributes.sq_depth, attributes.send_places() as usize),
             receive: ReceiveSide::new(rq, id.max_sge),
             ending: Ending::default(),
             fault: None,

@@ -10,12 +10,13 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 
 use crate::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum};
+use crate::work::INLINE_PER_SGE;
 
 #[cfg(test)]
 mod tests;
 
 /// Version of the control messages and of the shared-memory layouts. Both ends must agree.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// The longest private data that one side may give, in octets (RFC 5044 section 7.1.1).
 pub const PRIVATE_DATA_MAX: usize = 512;
@@ -287,8 +288,18 @@ pub struct QpAttributes {
     pub rq_depth: u32,
     /// Scatter/gather elements a work request may have.
     pub max_sge: u32,
+    /// Octets that a work request of the send queue may carry itself; 0 for none.
+    pub max_inline: u32,
     /// Completions for every send-queue work request, not only the signalled ones.
     pub signal_all: bool,
+}
+
+impl QpAttributes {
+    /// Places of elements that a work request of the send queue may need.
+    pub fn send_places(&self) -> u32 {
+        self.max_sge
+            .max(self.max_inline.div_ceil(INLINE_PER_SGE as u32))
+    }
 }
 
 /// What one side asks of the other in the MPA start-up (RFC 5044 section 7, RFC 6581).
@@ -351,6 +362,8 @@ pub struct DeviceInfo {
     pub queues: u32,
     /// Most scatter/gather elements of a work request.
     pub max_sge: u32,
+    /// Most octets that a work request may carry itself.
+    pub max_inline: u32,
     /// Deepest work queue, in work requests.
     pub max_queue_depth: u32,
 }

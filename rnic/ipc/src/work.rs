@@ -2,8 +2,9 @@
 //!
 //! A work queue is a ring of 64-octet slots. A work request takes one slot, or several when it has
 //! more scatter/gather elements than fit the first: slot 0 carries the header and two elements,
-//! each further slot four more. All integers are in host order: both ends are on one machine.
-//! Whoever reads a slot copies it once and then checks the copy.
+//! each further slot four more. An inline work request has its octets in the places of elements,
+//! [`INLINE_PER_SGE`] in each. All integers are in host order: both ends are on one machine. Whoever
+//! reads a slot copies it once and then checks the copy.
 
 /// Octets of a work-queue slot.
 pub const SLOT_SIZE: usize = 64;
@@ -13,6 +14,15 @@ pub const SGES_IN_FIRST_SLOT: usize = 2;
 pub const SGES_IN_NEXT_SLOT: usize = 4;
 /// The most elements that the layout can carry.
 pub const MAX_SGE: usize = 32;
+/// Octets of inline data that take the place of one element.
+pub const INLINE_PER_SGE: usize = size_of::<Sge>();
+/// The most octets of inline data that the layout can carry.
+pub const MAX_INLINE: usize = MAX_SGE * INLINE_PER_SGE;
+
+/// Places of elements that so many octets of inline data take.
+pub const fn sges_for_inline(octets: usize) -> usize {
+    octets.div_ceil(INLINE_PER_SGE)
+}
 
 /// A piece of registered memory named by a work request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +34,46 @@ pub struct Sge {
     pub length: u32,
     /// The region's STag.
     pub lkey: u32,
+}
+
+impl Sge {
+    /// The element in whose place up to [`INLINE_PER_SGE`] octets of inline data lie.
+    pub(crate) fn from_inline(octets: &[u8]) -> Self {
+        let mut all = [0; INLINE_PER_SGE];
+        all[..octets.len()].copy_from_slice(octets);
+        let [
+            a0,
+            a1,
+            a2,
+            a3,
+            a4,
+            a5,
+            a6,
+            a7,
+            l0,
+            l1,
+            l2,
+            l3,
+            k0,
+            k1,
+            k2,
+            k3,
+        ] = all;
+        Self {
+            addr: u64::from_ne_bytes([a0, a1, a2, a3, a4, a5, a6, a7]),
+            length: u32::from_ne_bytes([l0, l1, l2, l3]),
+            lkey: u32::from_ne_bytes([k0, k1, k2, k3]),
+        }
+    }
+
+    /// The octets of inline data that lie in its place.
+    pub(crate) fn to_inline(self) -> [u8; INLINE_PER_SGE] {
+        let mut all = [0; INLINE_PER_SGE];
+        all[..8].copy_from_slice(&self.addr.to_ne_bytes());
+        all[8..12].copy_from_slice(&self.length.to_ne_bytes());
+        all[12..].copy_from_slice(&self.lkey.to_ne_bytes());
+        all
+    }
 }
 
 /// A work request's first slot.
@@ -38,12 +88,14 @@ pub struct WorkSlot {
     pub rkey: u32,
     /// A [`WrOpcode`].
     pub opcode: u8,
-    /// [`WR_SIGNALED`], [`WR_SOLICITED`].
+    /// [`WR_SIGNALED`], [`WR_SOLICITED`], [`WR_INLINE`].
     pub flags: u8,
-    /// Number of elements, at most [`MAX_SGE`].
+    /// Number of elements, or of their places that inline data takes; at most [`MAX_SGE`].
     pub num_sge: u16,
+    /// Octets of inline data, at most [`MAX_INLINE`].
+    pub inline_len: u32,
     /// Zero.
-    pub reserved: u64,
+    pub reserved: u32,
     /// The first elements.
     pub sge: [Sge; SGES_IN_FIRST_SLOT],
 }
@@ -52,6 +104,9 @@ pub struct WorkSlot {
 pub const WR_SIGNALED: u8 = 1;
 /// Send: raise the peer's solicited event (RFC 5040 section 4.3).
 pub const WR_SOLICITED: u8 = 2;
+
+/// Send and Write: the work request carries its octets itself and names no memory.
+pub const WR_INLINE: u8 = 4;
 
 /// What a work request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

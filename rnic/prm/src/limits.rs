@@ -4,7 +4,7 @@
 //! name, and nothing else happens.
 
 use rnic_ipc::control::{Refusal, RefusalCode};
-use rnic_ipc::work::MAX_SGE;
+use rnic_ipc::work::{MAX_INLINE, MAX_SGE};
 
 /// All limits of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub struct Limits {
     pub cq_depth: u32,
     /// Scatter/gather elements of one work request, at most [`MAX_SGE`].
     pub sges: u32,
+    /// Octets that one work request may carry itself, at most [`MAX_INLINE`].
+    pub inline_octets: u32,
     /// Connection requests that may wait at one listener.
     pub backlog: u32,
 }
@@ -74,6 +76,7 @@ impl Default for Limits {
             queue_depth: 16_384,
             cq_depth: 65_536,
             sges: MAX_SGE as u32,
+            inline_octets: MAX_INLINE as u32,
             backlog: 1024,
         }
     }

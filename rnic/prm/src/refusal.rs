@@ -86,6 +86,16 @@ pub(crate) fn out_of_range(what: &str, asked: u64, name: &str, limit: u64) -> Re
     }
 }
 
+/// `what` is more than `limit`, which is called `name`.
+pub(crate) fn too_much(what: &str, asked: u64, name: &str, limit: u64) -> Refusal {
+    Refusal {
+        code: RefusalCode::Limit,
+        message: format!(
+            "{asked} octets of {what} asked, but at most {limit} ({name}) are possible: ask for less"
+        ),
+    }
+}
+
 pub(crate) fn malformed(message: impl Into<String>) -> Refusal {
     Refusal {
         code: RefusalCode::Malformed,

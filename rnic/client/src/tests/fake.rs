@@ -188,7 +188,8 @@ impl State {
                 }
             }
             Request::CreateQp(attributes) => {
-                let sq_slots = QpMemory::slots(attributes.sq_depth, attributes.max_sge).unwrap();
+                let places = attributes.send_places();
+                let sq_slots = QpMemory::slots(attributes.sq_depth, places).unwrap();
                 let rq_slots = QpMemory::slots(attributes.rq_depth, attributes.max_sge).unwrap();
                 let layout = QpMemory::layout(sq_slots, rq_slots).unwrap();
                 let (sq, rq, memory) = QpMemory::create(&layout).unwrap();
@@ -212,6 +213,7 @@ impl State {
                 mtu: 1500,
                 queues: 1,
                 max_sge: 32,
+                max_inline: 512,
                 max_queue_depth: 1024,
             }),
             Request::QueryCounters { first } => {
@@ -240,6 +242,7 @@ pub(super) fn queue_pair(context: &Context) -> (QueuePair, CompletionQueue) {
         sq_depth: 4,
         rq_depth: 4,
         max_sge: 2,
+        max_inline: 32,
         signal_all: false,
     };
     let qp = QueuePair::create(&pd, &cq, &cq, config).unwrap();

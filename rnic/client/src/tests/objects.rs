@@ -2,7 +2,7 @@
 
 use rnic_ipc::control::{RefusalCode, Request};
 use rnic_ipc::id::QpNum;
-use rnic_ipc::work::{WR_SIGNALED, WR_SOLICITED, WrOpcode};
+use rnic_ipc::work::{WR_INLINE, WR_SIGNALED, WR_SOLICITED, WrOpcode};
 
 use super::fake::{Fake, queue_pair, refusal};
 use crate::{
@@ -161,6 +161,53 @@ fn posted_work_reaches_the_engine_as_written() {
         assert_eq!((slot.rkey, slot.remote_addr), (rkey, remote_addr));
         assert_eq!(work.sges(), &sges[..num_sge]);
     }
+    assert!(fake.take_send(qp.num()).is_none());
+}
+
+#[test]
+fn inline_octets_are_copied_when_the_work_is_posted() {
+    let (fake, context) = Fake::start();
+    let (qp, _cq) = queue_pair(&context);
+    let mut octets = *b"thirty-two octets go into a slot";
+    qp.post_send(WorkRequest::send(1, &[]).inline(&octets))
+        .unwrap();
+    octets.fill(0);
+    let remote = RemoteMemory {
+        stag: 77,
+        addr: 88,
+        len: 99,
+    };
+    qp.post_send(WorkRequest::write(2, &[], remote).inline(&[]))
+        .unwrap();
+    let work = fake.take_send(qp.num()).unwrap();
+    assert_eq!(work.slot.flags, WR_SIGNALED | WR_INLINE);
+    assert_eq!((work.total_length(), work.num_sge()), (32, 2));
+    work.copy_inline(0, &mut octets);
+    assert_eq!(octets, *b"thirty-two octets go into a slot");
+    let work = fake.take_send(qp.num()).unwrap();
+    assert_eq!((work.total_length(), work.num_sge()), (0, 0));
+    assert!(work.is_inline());
+}
+
+#[test]
+fn inline_octets_that_a_queue_pair_cannot_take_are_refused_at_once() {
+    let (fake, context) = Fake::start();
+    let (qp, _cq) = queue_pair(&context);
+    let octets = [0; 33];
+    let long = WorkRequest::send(1, &[]).inline(&octets);
+    assert!(matches!(
+        qp.post_send(long),
+        Err(Error::InlineTooLong { found: 33, max: 32 })
+    ));
+    let remote = RemoteMemory {
+        stag: 77,
+        addr: 88,
+        len: 99,
+    };
+    let read = WorkRequest::read(1, &[], remote).inline(&octets[..8]);
+    assert!(matches!(qp.post_send(read), Err(Error::NotInline)));
+    let recv = WorkRequest::recv(1, &[]).inline(&octets[..8]);
+    assert!(matches!(qp.post_recv(recv), Err(Error::NotInline)));
     assert!(fake.take_send(qp.num()).is_none());
 }
 

@@ -71,9 +71,12 @@ impl ClientSession {
 
     fn add_qp(&self, grant: &QpGrant) -> Result<(QpLayout, OwnedFd), Refusal> {
         let attributes = grant.attributes();
-        let slots = |depth| QpMemory::slots(depth, attributes.max_sge).map_err(refuse::ring);
-        let layout = QpMemory::layout(slots(attributes.sq_depth)?, slots(attributes.rq_depth)?)
-            .map_err(refuse::ring)?;
+        let slots = |depth, places| QpMemory::slots(depth, places).map_err(refuse::ring);
+        let layout = QpMemory::layout(
+            slots(attributes.sq_depth, attributes.send_places())?,
+            slots(attributes.rq_depth, attributes.max_sge)?,
+        )
+        .map_err(refuse::ring)?;
         let (sq, rq, memory) = QpMemory::create(&layout).map_err(refuse::ring)?;
         self.core().execute(Command::AddQp {
             client: self.id(),

@@ -150,6 +150,7 @@ fn qp(session: &ClientSession, pd: PdId, cq: CqId) -> QpNum {
         sq_depth: 16,
         rq_depth: 16,
         max_sge: 4,
+        max_inline: 0,
         signal_all: false,
     };
     match session.request(Request::CreateQp(attributes), Vec::new()) {

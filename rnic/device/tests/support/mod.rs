@@ -160,6 +160,7 @@ impl<'h> Client<'h> {
             sq_depth: 32,
             rq_depth: 32,
             max_sge: 2,
+            max_inline: 0,
             signal_all: false,
         };
         let (

@@ -244,8 +244,9 @@ impl Qp {
         }
         self.receive.current = Some(msn);
         let request = &self.receive.request;
-        let possible =
-            request.opcode() == Some(WrOpcode::Recv) && request.num_sge() <= self.id.max_sge;
+        let possible = request.opcode() == Some(WrOpcode::Recv)
+            && !request.is_inline()
+            && request.num_sge() <= self.id.max_sge;
         if !possible {
             ctx.counters.local_errors += 1;
             self.fail_receive(ctx, WcStatus::LocalQpOperation);

@@ -67,10 +67,10 @@ enum Next {
 pub(super) struct Failed;
 
 impl SendSide {
-    pub(super) fn new(ring: WorkQueueConsumer, depth: u32, max_sge: usize) -> Self {
+    pub(super) fn new(ring: WorkQueueConsumer, depth: u32, places: usize) -> Self {
         Self {
             ring,
-            request: WorkRequest::with_room(max_sge),
+            request: WorkRequest::with_room(places),
             work: None,
             pending: Pending::new(depth.max(1) as usize),
             responses: VecDeque::new(),

@@ -3,6 +3,7 @@
 mod elements;
 mod endings;
 mod hostile;
+mod inline;
 mod local_errors;
 mod programs;
 mod remote_errors;
@@ -119,6 +120,7 @@ fn attributes(signal_all: bool) -> QpAttributes {
         sq_depth: DEPTH,
         rq_depth: DEPTH,
         max_sge: MAX_SGE,
+        max_inline: 0,
         signal_all,
     }
 }
@@ -167,7 +169,8 @@ impl End {
         let mut cqs = CqTable::new(4);
         let (send_cq, woken) = cq(&mut cqs, SEND_CQ, cq_depth);
         let (recv_cq, _) = cq(&mut cqs, RECV_CQ, cq_depth);
-        let slots = QpMemory::slots(DEPTH * 2, attributes.max_sge.max(MAX_SGE)).unwrap();
+        let places = attributes.send_places().max(MAX_SGE);
+        let slots = QpMemory::slots(DEPTH * 2, places).unwrap();
         let layout = QpMemory::layout(slots, slots).unwrap();
         let queues = Arc::new(SharedMemory::private(layout.size).unwrap());
         let (sq, rq) = QpMemory::create_in(queues.clone(), &layout).unwrap();

@@ -2,7 +2,7 @@
 //! 5.3). What a client posted is checked as a whole when it is taken, and its memory again for each
 //! segment, because the client may take its regions away at any time.
 
-use rnic_ipc::work::{Sge, WR_SIGNALED, WR_SOLICITED, WcStatus, WrOpcode};
+use rnic_ipc::work::{Sge, WR_SIGNALED, WR_SOLICITED, WcStatus, WrOpcode, sges_for_inline};
 use rnic_proto::rdmap::{ReadRequest, SendKind, segment};
 use rnic_proto::{MessageOffset, Msn, Qn, Stag, TaggedOffset};
 
@@ -93,7 +93,14 @@ impl Qp {
         let impossible = WcStatus::LocalQpOperation;
         let request = &self.send.request;
         let (slot, sges) = (&request.slot, request.sges());
-        if request.num_sge() > self.id.max_sge {
+        let inline = request.is_inline();
+        let fits = if inline {
+            slot.inline_len <= self.id.max_inline
+                && sges_for_inline(slot.inline_len as usize) == request.num_sge()
+        } else {
+            request.num_sge() <= self.id.max_sge
+        };
+        if !fits {
             return Err(impossible);
         }
         // A message is shorter than 2^32 octets (RFC 5041 section 5.2).
@@ -122,13 +129,16 @@ impl Qp {
             WrOpcode::Send => send(false),
             WrOpcode::SendInvalidate => send(true),
             WrOpcode::Write => Kind::Write { stag, to },
-            WrOpcode::Read if self.send.ord > 0 => Kind::Read {
+            WrOpcode::Read if self.send.ord > 0 && !inline => Kind::Read {
                 stag,
                 from: to,
                 next: 0,
             },
             WrOpcode::Read | WrOpcode::Recv => return Err(impossible),
         };
+        if inline {
+            return Ok((kind, total));
+        }
         for sge in sges.iter().filter(|sge| sge.length > 0) {
             let found = match kind {
                 Kind::Read { .. } => ctx.stags.local_write(sge, self.id.pd).map(|_| ()),
@@ -258,7 +268,14 @@ impl Qp {
         ulpdu: &mut UlpduBuf<'_>,
         from: usize,
     ) -> Result<(), Failed> {
-        let sges = self.send.request.sges();
+        let request = &self.send.request;
+        if request.is_inline() {
+            return ulpdu.fill(from, ulpdu.len() - from, |at, place| {
+                request.copy_inline(offset as usize + at, place);
+                Ok(())
+            });
+        }
+        let sges = request.sges();
         let mut at = from;
         for sge in elements::pieces(sges, u64::from(offset), (ulpdu.len() - from) as u32) {
             let source = ctx.stags.local_read(&sge, self.id.pd).map_err(|_| Failed)?;

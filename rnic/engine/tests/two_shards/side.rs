@@ -190,6 +190,7 @@ impl Side {
             sq_depth: DEPTH,
             rq_depth: DEPTH,
             max_sge: 4,
+            max_inline: 0,
             signal_all: false,
         };
         let command = Command::AddQp {

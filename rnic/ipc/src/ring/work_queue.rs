@@ -14,7 +14,10 @@ use std::sync::atomic::Ordering;
 use super::raw::{self, RawRing, RingError, RingFault, RingFull, SharedWord};
 use super::work_request::WorkRequest;
 use crate::shm::SharedMemory;
-use crate::work::{MAX_SGE, SGES_IN_FIRST_SLOT, SGES_IN_NEXT_SLOT, SLOT_SIZE, Sge, WorkSlot};
+use crate::work::{
+    INLINE_PER_SGE, MAX_SGE, SGES_IN_FIRST_SLOT, SGES_IN_NEXT_SLOT, SLOT_SIZE, Sge, WR_INLINE,
+    WorkSlot, sges_for_inline,
+};
 
 const WORDS: usize = SLOT_SIZE / size_of::<u64>();
 
@@ -156,19 +159,46 @@ impl WorkQueueProducer {
 
     /// As [`Self::push`], with the elements elsewhere; more than [`MAX_SGE`] never fit.
     pub fn push_parts(&mut self, slot: &WorkSlot, sges: &[Sge]) -> Result<(), RingFull> {
-        let needed = slots_for(sges.len());
+        self.push_elements(slot, sges.len(), |index| sges[index])
+    }
+
+    /// Puts a work request that carries its octets; more than [`crate::work::MAX_INLINE`] never
+    /// fit. They are copied: their place may be used again at once.
+    pub fn push_inline(&mut self, slot: &WorkSlot, octets: &[u8]) -> Result<(), RingFull> {
+        let slot = WorkSlot {
+            flags: slot.flags | WR_INLINE,
+            inline_len: u32::try_from(octets.len()).map_err(|_| RingFull)?,
+            ..*slot
+        };
+        self.push_elements(&slot, sges_for_inline(octets.len()), |index| {
+            let rest = &octets[index * INLINE_PER_SGE..];
+            Sge::from_inline(&rest[..rest.len().min(INLINE_PER_SGE)])
+        })
+    }
+
+    fn push_elements(
+        &mut self,
+        slot: &WorkSlot,
+        count: usize,
+        element: impl Fn(usize) -> Sge,
+    ) -> Result<(), RingFull> {
+        let needed = slots_for(count);
         if self.free < needed {
             self.free = self.free_slots();
         }
-        if sges.len() > MAX_SGE || self.free < needed {
+        if count > MAX_SGE || self.free < needed {
             return Err(RingFull);
         }
-        let (first, further) = sges.split_at(sges.len().min(SGES_IN_FIRST_SLOT));
-        self.ring
-            .store(self.own, &slot_words(slot, sges.len() as u16, first));
-        for (index, chunk) in further.chunks(SGES_IN_NEXT_SLOT).enumerate() {
+        let in_first = count.min(SGES_IN_FIRST_SLOT);
+        let mut words = slot_words(slot, count as u16);
+        put_sges(&mut words[4..], (0..in_first).map(&element));
+        self.ring.store(self.own, &words);
+        for first in (in_first..count).step_by(SGES_IN_NEXT_SLOT) {
+            let end = count.min(first + SGES_IN_NEXT_SLOT);
+            let mut words = [0; WORDS];
+            put_sges(&mut words, (first..end).map(&element));
             self.ring
-                .store(self.own.wrapping_add(1 + index as u32), &sge_words(chunk));
+                .store(self.own.wrapping_add(slots_for(first)), &words);
         }
         self.own = self.own.wrapping_add(needed);
         self.free -= needed;
@@ -261,32 +291,25 @@ impl WorkQueueConsumer {
     }
 }
 
-/// The words of a first slot as they lie in memory.
-fn slot_words(slot: &WorkSlot, num_sge: u16, sges: &[Sge]) -> [u64; WORDS] {
+/// The words of a first slot as they lie in memory, without elements.
+fn slot_words(slot: &WorkSlot, num_sge: u16) -> [u64; WORDS] {
     let [r0, r1, r2, r3] = slot.rkey.to_ne_bytes();
     let [n0, n1] = num_sge.to_ne_bytes();
-    let mut words = [
+    let [l0, l1, l2, l3] = slot.inline_len.to_ne_bytes();
+    let [z0, z1, z2, z3] = slot.reserved.to_ne_bytes();
+    [
         slot.wr_id,
         slot.remote_addr,
         u64::from_ne_bytes([r0, r1, r2, r3, slot.opcode, slot.flags, n0, n1]),
-        slot.reserved,
+        u64::from_ne_bytes([l0, l1, l2, l3, z0, z1, z2, z3]),
         0,
         0,
         0,
         0,
-    ];
-    put_sges(&mut words[4..], sges);
-    words
+    ]
 }
 
-/// The words of a further slot.
-fn sge_words(sges: &[Sge]) -> [u64; WORDS] {
-    let mut words = [0; WORDS];
-    put_sges(&mut words, sges);
-    words
-}
-
-fn put_sges(words: &mut [u64], sges: &[Sge]) {
+fn put_sges(words: &mut [u64], sges: impl Iterator<Item = Sge>) {
     for (pair, sge) in words.chunks_exact_mut(2).zip(sges) {
         let [l0, l1, l2, l3] = sge.length.to_ne_bytes();
         let [k0, k1, k2, k3] = sge.lkey.to_ne_bytes();
@@ -297,6 +320,7 @@ fn put_sges(words: &mut [u64], sges: &[Sge]) {
 
 fn slot_from_words(words: &[u64; WORDS]) -> WorkSlot {
     let [r0, r1, r2, r3, opcode, flags, n0, n1] = words[2].to_ne_bytes();
+    let [l0, l1, l2, l3, z0, z1, z2, z3] = words[3].to_ne_bytes();
     WorkSlot {
         wr_id: words[0],
         remote_addr: words[1],
@@ -304,7 +328,8 @@ fn slot_from_words(words: &[u64; WORDS]) -> WorkSlot {
         opcode,
         flags,
         num_sge: u16::from_ne_bytes([n0, n1]),
-        reserved: words[3],
+        inline_len: u32::from_ne_bytes([l0, l1, l2, l3]),
+        reserved: u32::from_ne_bytes([z0, z1, z2, z3]),
         sge: [
             sge_from_words(words[4], words[5]),
             sge_from_words(words[6], words[7]),

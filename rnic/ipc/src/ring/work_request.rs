@@ -3,7 +3,7 @@
 //! It has room for as many elements as its queue pair's work may have, made once; taking a work
 //! request off a ring never allocates.
 
-use crate::work::{MAX_SGE, Sge, WorkSlot, WrOpcode};
+use crate::work::{INLINE_PER_SGE, MAX_SGE, Sge, WR_INLINE, WorkSlot, WrOpcode};
 
 /// A work request, decoded or to be encoded.
 #[derive(Clone, PartialEq, Eq)]
@@ -86,9 +86,29 @@ impl WorkRequest {
         true
     }
 
-    /// Sum of the elements' lengths, in octets.
+    /// Octets of the work: those that it carries, or the sum of the elements' lengths.
     pub fn total_length(&self) -> u64 {
+        if self.is_inline() {
+            return self.slot.inline_len.into();
+        }
         self.sges().iter().map(|sge| u64::from(sge.length)).sum()
+    }
+
+    /// Whether it carries its octets itself, as the client says.
+    pub fn is_inline(&self) -> bool {
+        self.slot.flags & WR_INLINE != 0
+    }
+
+    /// Copies octets that it carries, from the one at `at` on. Beyond its elements' places all are 0.
+    pub fn copy_inline(&self, at: usize, out: &mut [u8]) {
+        let mut done = 0;
+        while done < out.len() {
+            let (index, from) = ((at + done) / INLINE_PER_SGE, (at + done) % INLINE_PER_SGE);
+            let octets = self.sges().get(index).copied().unwrap_or_default();
+            let count = (INLINE_PER_SGE - from).min(out.len() - done);
+            out[done..done + count].copy_from_slice(&octets.to_inline()[from..from + count]);
+            done += count;
+        }
     }
 
     /// Becomes another work request, whose elements are to be put.

@@ -87,7 +87,7 @@ impl Prm {
     /// # Errors
     ///
     /// `UnknownObject` for the PD or a CQ; `Malformed` for a depth or a number of elements of 0;
-    /// `Limit`.
+    /// `Limit`, also for inline data.
     pub fn create_qp(
         &mut self,
         client: ClientId,
@@ -122,6 +122,15 @@ impl Prm {
                     limit.into(),
                 ));
             }
+        }
+        let most = self.limits.inline_octets;
+        if attributes.max_inline > most {
+            return Err(refusal::too_much(
+                "inline data",
+                attributes.max_inline.into(),
+                "inline_octets",
+                most.into(),
+            ));
         }
         let amounts = qp_amounts(&attributes);
         self.check_quota(client, &amounts)?;
@@ -227,7 +236,8 @@ fn cq_amounts(depth: u32) -> [(Resource, u64); 2] {
 }
 
 fn qp_amounts(attributes: &QpAttributes) -> [(Resource, u64); 2] {
-    let slots = u64::from(slots_for(attributes.max_sge as usize));
-    let entries = (u64::from(attributes.sq_depth) + u64::from(attributes.rq_depth)) * slots;
+    let slots = |depth: u32, places: u32| u64::from(depth) * u64::from(slots_for(places as usize));
+    let entries = slots(attributes.sq_depth, attributes.send_places())
+        + slots(attributes.rq_depth, attributes.max_sge);
     [(Resource::QueuePairs, 1), (Resource::RingEntries, entries)]
 }

@@ -44,6 +44,7 @@ fn attributes(pd: PdId, send_cq: CqId, recv_cq: CqId) -> QpAttributes {
         sq_depth: 16,
         rq_depth: 16,
         max_sge: 2,
+        max_inline: 0,
         signal_all: false,
     }
 }

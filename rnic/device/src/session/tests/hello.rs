@@ -29,6 +29,7 @@ fn what_the_host_has_too_much_of_still_fits_a_control_message() {
         mtu: u32::MAX,
         queues: u32::MAX,
         max_sge: u32::MAX,
+        max_inline: u32::MAX,
         max_queue_depth: u32::MAX,
     };
     let message = "an address, ".repeat(1000) + "\u{e9}";

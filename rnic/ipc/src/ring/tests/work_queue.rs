@@ -6,7 +6,7 @@ use super::{TURNS, private};
 use crate::ring::{
     QpMemory, RingFull, WorkQueueConsumer, WorkQueueProducer, WorkRequest, slots_for,
 };
-use crate::work::{MAX_SGE, Sge, WorkSlot, WrOpcode};
+use crate::work::{MAX_INLINE, MAX_SGE, Sge, WorkSlot, WrOpcode};
 
 struct Qp {
     sq: WorkQueueProducer,
@@ -68,6 +68,47 @@ fn a_request_arrives_as_it_was_posted_whatever_its_elements() {
             assert_same(&found, &wanted);
             assert!(!qp.engine_sq.pop(&mut found).unwrap());
         }
+    }
+}
+
+#[test]
+fn inline_octets_arrive_whole_whatever_their_number() {
+    let mut qp = qp(16, 4);
+    let octets: Vec<u8> = (0..MAX_INLINE).map(|n| (n * 7 + n / 256) as u8).collect();
+    let mut found = WorkRequest::default();
+    for len in 0..=MAX_INLINE {
+        let slot = request(len as u64, 0).slot;
+        qp.sq.push_inline(&slot, &octets[..len]).unwrap();
+        assert!(qp.engine_sq.pop(&mut found).unwrap());
+        assert!(found.is_inline());
+        assert_eq!(found.slot.wr_id, len as u64);
+        assert_eq!(found.total_length(), len as u64);
+        assert_eq!(found.num_sge(), len.div_ceil(16));
+        for at in [0, 1, 15, 16, 17, len / 2].map(|at| at.min(len)) {
+            let mut part = vec![0xee; len - at];
+            found.copy_inline(at, &mut part);
+            assert_eq!(part, octets[at..len], "{len} from {at}");
+        }
+        let mut beyond = [0xee; 40];
+        found.copy_inline(MAX_INLINE - 8, &mut beyond);
+        assert_eq!(beyond[8..], [0; 32]);
+    }
+    let slot = WorkSlot::default();
+    let long = [0; MAX_INLINE + 1];
+    assert_eq!(qp.sq.push_inline(&slot, &long), Err(RingFull));
+}
+
+#[test]
+fn no_more_elements_are_kept_than_there_is_room_for() {
+    let mut qp = qp(16, 4);
+    let mut found = WorkRequest::with_room(3);
+    for num_sge in [0, 3, 4, 7, MAX_SGE] {
+        let wanted = request(1, num_sge);
+        qp.sq.push(&wanted).unwrap();
+        assert!(qp.engine_sq.pop(&mut found).unwrap());
+        assert_eq!(found.num_sge(), num_sge);
+        assert_eq!(found.sges(), &wanted.sges()[..num_sge.min(3)]);
+        assert_eq!(qp.sq.free_slots(), 16, "all slots come back");
     }
 }
 

@@ -139,6 +139,13 @@ fn depths_are_checked() {
             },
             RefusalCode::Limit,
         ),
+        (
+            QpAttributes {
+                max_inline: limits.inline_octets + 1,
+                ..good.clone()
+            },
+            RefusalCode::Limit,
+        ),
     ] {
         assert_eq!(refused(prm.create_qp(us.client, attributes)), code);
     }

@@ -1,0 +1,159 @@
+//! What a program may post: many elements, its octets inline, work that completes silently.
+
+use rnic::{Error, MAX_INLINE, MAX_SGE, QpConfig, QueuePair, Sge, WcStatus, WorkRequest};
+use rnic_tests::lab::Family;
+use rnic_tests::pair::Pair;
+use rnic_tests::verbs::{Endpoint, LIMIT, connect};
+
+const PORT: u16 = 18515;
+const OCTETS: usize = 64 * 1024;
+
+/// Two endpoints whose queue pairs are made to a measure, connected; `a` has the pattern of seed 1,
+/// `b` that of seed 2.
+fn endpoints(pair: &Pair, config: QpConfig) -> (Endpoint, Endpoint) {
+    let end = |daemon, seed| {
+        let mut end = Endpoint::new(daemon, OCTETS);
+        end.qp = QueuePair::create(&end.pd, &end.cq, &end.cq, config).expect("a queue pair");
+        end.fill(seed);
+        end
+    };
+    let (a, b) = (end(&pair.daemon_a, 1), end(&pair.daemon_b, 2));
+    connect(&a, &b, pair.b.address(Family::V4, PORT));
+    (a, b)
+}
+
+/// As many elements as there can be, from the last place to the first, each a little longer than
+/// the one before.
+fn many(end: &Endpoint) -> Vec<Sge> {
+    (0..MAX_SGE)
+        .map(|n| {
+            let at = (MAX_SGE - 1 - n) * 1000;
+            end.element(at..at + 100 + n)
+        })
+        .collect()
+}
+
+/// The octets of elements, one after the other.
+fn gathered(end: &Endpoint, sges: &[Sge]) -> Vec<u8> {
+    let content = end.content();
+    let octets = sges.iter().flat_map(|sge| {
+        let at = (sge.addr - end.region.addr()) as usize;
+        content[at..at + sge.length as usize].to_vec()
+    });
+    octets.collect()
+}
+
+#[test]
+fn sends_receives_writes_and_reads_take_as_many_elements_as_there_can_be() {
+    let pair = Pair::new("elements");
+    let config = QpConfig {
+        max_sge: MAX_SGE as u32,
+        ..QpConfig::default()
+    };
+    let (a, b) = endpoints(&pair, config);
+    let (ours, theirs) = (many(&a), many(&b));
+    let octets = gathered(&a, &ours);
+
+    b.qp.post_recv(WorkRequest::recv(1, &theirs)).expect("room");
+    a.post(WorkRequest::send(2, &ours));
+    assert_eq!(a.completion().status, WcStatus::Success);
+    let received = b.completion();
+    assert_eq!(received.byte_len as usize, octets.len());
+    assert_eq!(gathered(&b, &theirs), octets);
+
+    a.post(WorkRequest::write(3, &ours, b.remote().offset(40_000)));
+    // Behind the Write: it brings what the Write placed.
+    a.fill(3);
+    a.post(WorkRequest::read(4, &ours, b.remote().offset(40_000)));
+    assert_eq!(a.completion().wr_id, 3);
+    let read = a.completion();
+    assert_eq!(
+        (read.wr_id, read.status, read.byte_len as usize),
+        (4, WcStatus::Success, octets.len())
+    );
+    assert_eq!(
+        gathered(&a, &ours),
+        b.content()[40_000..40_000 + octets.len()]
+    );
+}
+
+#[test]
+fn inline_octets_go_without_registered_memory_and_their_place_is_free_at_once() {
+    let pair = Pair::new("inline");
+    let config = QpConfig {
+        max_inline: MAX_INLINE as u32,
+        ..QpConfig::default()
+    };
+    let (a, b) = endpoints(&pair, config);
+    assert_eq!(
+        a.context.device_info().expect("it answers").max_inline as usize,
+        MAX_INLINE
+    );
+    let mut octets = vec![0; MAX_INLINE];
+    for len in [0, 1, 33, MAX_INLINE] {
+        b.post_recv(1, 0..1000);
+        octets.fill(len as u8 ^ 0x5a);
+        a.post(WorkRequest::send(2, &[]).inline(&octets[..len]));
+        a.post(WorkRequest::write(3, &[], b.remote().offset(2000)).inline(&octets[..len]));
+        octets.fill(0);
+        assert_eq!(a.completion().wr_id, 2);
+        assert_eq!(a.completion().wr_id, 3);
+        let received = b.completion();
+        assert_eq!(received.byte_len as usize, len);
+        let sent = vec![len as u8 ^ 0x5a; len];
+        assert_eq!(b.content()[..len], sent);
+        // The Write has no completion there: a Send behind it tells.
+        b.post_recv(4, 0..8);
+        a.post(WorkRequest::send(5, &[]));
+        assert_eq!(a.completion().wr_id, 5);
+        assert_eq!(b.completion().wr_id, 4);
+        assert_eq!(b.content()[2000..2000 + len], sent);
+    }
+    let long = [0; MAX_INLINE + 1];
+    let refused = a.qp.post_send(WorkRequest::send(1, &[]).inline(&long));
+    assert!(matches!(refused, Err(Error::InlineTooLong { .. })));
+    let config = QpConfig {
+        max_inline: MAX_INLINE as u32 + 1,
+        ..QpConfig::default()
+    };
+    let refused = QueuePair::create(&a.pd, &a.cq, &a.cq, config).expect_err("too much");
+    assert!(refused.to_string().contains("inline_octets"), "{refused}");
+}
+
+#[test]
+fn unsignalled_work_completes_silently_and_what_is_behind_it_tells() {
+    const EACH: u64 = 16;
+    let pair = Pair::new("unsignalled");
+    let config = QpConfig {
+        sq_depth: 8,
+        ..QpConfig::default()
+    };
+    let (a, b) = endpoints(&pair, config);
+    for round in 0..200 {
+        for n in 1..=EACH {
+            let at = (round * EACH + n) % 60 * 1000;
+            let sges = [a.element(at as usize..at as usize + 1000)];
+            let work = WorkRequest::write(round * EACH + n, &sges, b.remote().offset(at));
+            let work = if n < EACH { work.unsignaled() } else { work };
+            // Its places come back without a completion.
+            while let Err(error) = a.qp.post_send(work) {
+                assert!(matches!(error, Error::QueueFull), "{error}");
+                std::thread::yield_now();
+            }
+        }
+        let told = a.completion();
+        assert_eq!(
+            (told.wr_id, told.status),
+            ((round + 1) * EACH, WcStatus::Success)
+        );
+    }
+    // An error is told, signalled or not, and so is what is flushed behind it.
+    let wrong = b.remote().offset(OCTETS as u64 - 10);
+    let sges = [a.element(0..1000)];
+    a.post(WorkRequest::write(1, &sges, wrong).unsignaled());
+    a.post(WorkRequest::read(2, &sges, b.remote()).unsignaled());
+    let failed = a.completion();
+    assert_ne!(failed.status, WcStatus::Success);
+    assert_eq!(failed.wr_id, 2, "the Write was sent, and so succeeded");
+    assert!(a.qp.wait_disconnected(LIMIT).is_err());
+}
