@@ -139,11 +139,10 @@ impl Options {
         let mut len = 0;
         len += if self.mss.is_some() { 4 } else { 0 };
         len += if self.window_scale.is_some() { 4 } else { 0 };
-        len += if self.sack_permitted { 4 } else { 0 };
-        len += if self.timestamps.is_some() {
-            TIMESTAMPS_LEN
-        } else {
-            0
+        len += match (self.sack_permitted, self.timestamps) {
+            (_, Some(_)) => TIMESTAMPS_LEN,
+            (true, None) => 4,
+            (false, None) => 0,
         };
         len
     }
@@ -172,16 +171,21 @@ impl Options {
             put(&[MSS, 4]);
             put(&mss.to_be_bytes());
         }
-        if let Some(shift) = self.window_scale {
-            put(&[NOP, WINDOW_SCALE, 3, shift]);
-        }
-        if self.sack_permitted {
+        // What aligns the next option: itself an option where there is one of that length.
+        if self.sack_permitted && self.timestamps.is_some() {
+            put(&[SACK_PERMITTED, 2]);
+        } else if self.sack_permitted {
             put(&[NOP, NOP, SACK_PERMITTED, 2]);
+        } else if self.timestamps.is_some() {
+            put(&[NOP, NOP]);
         }
         if let Some(timestamps) = self.timestamps {
-            put(&[NOP, NOP, TIMESTAMPS, 10]);
+            put(&[TIMESTAMPS, 10]);
             put(&timestamps.value.to_be_bytes());
             put(&timestamps.echo.to_be_bytes());
+        }
+        if let Some(shift) = self.window_scale {
+            put(&[NOP, WINDOW_SCALE, 3, shift]);
         }
         let blocks = self.sack_blocks_that_fit();
         if !blocks.is_empty() {

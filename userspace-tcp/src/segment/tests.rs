@@ -65,6 +65,29 @@ fn what_is_emitted_parses_to_the_same() {
 }
 
 #[test]
+fn a_syn_has_its_options_in_the_usual_order_and_room() {
+    let options = |timestamps: bool| {
+        let header = TcpHeader {
+            options: Options {
+                mss: Some(1460),
+                window_scale: Some(8),
+                sack_permitted: true,
+                timestamps: timestamps.then_some(Timestamps { value: 1, echo: 0 }),
+                ..Options::default()
+            },
+            ..TcpHeader::default()
+        };
+        let mut bytes = [0; HEADER_MAX];
+        let len = header.emit(&mut bytes);
+        bytes[HEADER_MIN..len].to_vec()
+    };
+    let (mss, scale) = ([2, 4, 0x05, 0xb4], [1, 3, 3, 8]);
+    assert_eq!(options(false), [mss, [1, 1, 4, 2], scale].concat());
+    let with = [&mss[..], &[4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0], &scale].concat();
+    assert_eq!(options(true), with);
+}
+
+#[test]
 fn an_independent_parser_and_checksum_agree() {
     let payload: Vec<u8> = (0..101).collect();
     let v4: (Ipv4Addr, Ipv4Addr) = ([198, 18, 0, 1].into(), [198, 18, 255, 2].into());
