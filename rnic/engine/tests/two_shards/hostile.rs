@@ -35,7 +35,7 @@ fn in_rdma_mode(config: SideConfig, segment: usize) -> (Duel, QpNum) {
     };
     duel.side.shard.execute(command, duel.now).unwrap();
     duel.pump();
-    assert!(duel.received.starts_with(b"MPA ID Rep Frame"));
+    assert!(duel.peer.received.starts_with(b"MPA ID Rep Frame"));
     (duel, qp)
 }
 
@@ -184,7 +184,7 @@ fn a_fin_inside_an_fpdu_is_told_as_such() {
     let (mut duel, qp) = in_rdma_mode(SideConfig::default(), 1448);
     let fpdu = write_fpdu(duel.side.stag.0, BASE, &[7; 100]);
     duel.send(&fpdu[..60], 1448);
-    duel.stack.close(duel.conn.unwrap());
+    duel.peer.stack.close(duel.peer.conn.unwrap());
     duel.run_for(Duration::from_secs(1));
     assert_eq!(
         duel.side.disconnected(qp),
@@ -206,9 +206,9 @@ fn octets_that_are_no_mpa_request_end_the_connection() {
         duel.send(&octets, 1448);
         duel.run_for(Duration::from_secs(1));
         assert!(
-            duel.events.contains(&userspace_tcp::Event::Reset),
+            duel.peer.events.contains(&userspace_tcp::Event::Reset),
             "{:?}",
-            duel.events
+            duel.peer.events
         );
         assert!(duel.side.client_events().next().is_none());
         assert_eq!(duel.side.counter("startup_failed"), 1);
@@ -244,9 +244,9 @@ fn silence_in_the_startup_does_not_hold_a_connection() {
     duel.send(&request(0, b"")[..10], 1448);
     duel.run_for(Duration::from_secs(11));
     assert!(
-        duel.events.contains(&userspace_tcp::Event::Reset),
+        duel.peer.events.contains(&userspace_tcp::Event::Reset),
         "{:?}",
-        duel.events
+        duel.peer.events
     );
     assert_eq!(duel.side.shard.levels().connections, 0);
     assert_eq!(duel.side.counter("startup_timeouts"), 1);
@@ -256,7 +256,7 @@ fn silence_in_the_startup_does_not_hold_a_connection() {
 fn a_responder_that_is_not_mpa_fails_the_connect_with_a_reason() {
     let mut duel = Duel::new(SideConfig::default());
     let peer: std::net::SocketAddr = PEER.parse().unwrap();
-    duel.stack.listen(peer.into(), 4).unwrap();
+    duel.peer.stack.listen(peer.into(), 4).unwrap();
     let qp = duel.side.create_qp();
     let now = duel.now;
     duel.side
@@ -291,7 +291,7 @@ fn a_reply_that_the_initiator_cannot_live_with_is_answered_with_a_terminate() {
     for (words, control) in [([0x80, 4, 0x81, 0x2c], 0x2006), ([0xc0, 4, 0, 4], 0x2007)] {
         let mut duel = Duel::new(SideConfig::default());
         let peer: std::net::SocketAddr = PEER.parse().unwrap();
-        duel.stack.listen(peer.into(), 4).unwrap();
+        duel.peer.stack.listen(peer.into(), 4).unwrap();
         let qp = duel.side.create_qp();
         let (now, path) = (duel.now, Duel::path());
         let mpa = MpaOptions::default();
@@ -299,16 +299,16 @@ fn a_reply_that_the_initiator_cannot_live_with_is_answered_with_a_terminate() {
             .connect(qp, 40_000, peer, path, mpa, b"", now)
             .unwrap();
         duel.pump();
-        let request = duel.received.len();
+        let request = duel.peer.received.len();
         let mut reply = b"MPA ID Rep Frame\x50\x02\x00\x04".to_vec();
         reply.extend_from_slice(&words);
         duel.send(&reply, 1448);
-        let terminate = &duel.received[request..];
+        let terminate = &duel.peer.received[request..];
         // 22 octets: an untagged header for queue 2, and LLP, MPA, the error code.
         assert_eq!(terminate.len(), 28, "{terminate:x?}");
         assert_eq!(terminate[..4], [0, 22, 0x41, 0x47]);
         assert_eq!(terminate[20..22], u16::to_be_bytes(control));
-        assert!(duel.events.contains(&userspace_tcp::Event::PeerClosed));
+        assert!(duel.peer.events.contains(&userspace_tcp::Event::PeerClosed));
         let reason = DisconnectReason::TerminateSent { control };
         let failed =
             |event: &Event| matches!(event, Event::ConnectFailed { reason: r, .. } if *r == reason);

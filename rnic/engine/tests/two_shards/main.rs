@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::too_many_arguments, missing_docs)]
 
 mod hostile;
+mod illegal;
 mod link;
 mod nudge;
 mod packets;

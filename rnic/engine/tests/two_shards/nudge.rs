@@ -17,7 +17,7 @@ const INDICATION: usize = 20;
 fn opened() -> (Duel, QpNum, usize) {
     let mut duel = Duel::new(SideConfig::default());
     let peer: std::net::SocketAddr = PEER.parse().unwrap();
-    duel.stack.listen(peer.into(), 4).unwrap();
+    duel.peer.stack.listen(peer.into(), 4).unwrap();
     let qp = duel.side.create_qp();
     let (now, path) = (duel.now, Duel::path());
     let mpa = MpaOptions::default();
@@ -25,7 +25,7 @@ fn opened() -> (Duel, QpNum, usize) {
         .connect(qp, 40_000, peer, path, mpa, b"", now)
         .unwrap();
     duel.pump();
-    let request = duel.received.len();
+    let request = duel.peer.received.len();
     duel.send(b"MPA ID Rep Frame\x50\x02\x00\x04\x80\x10\x80\x10", 1448);
     assert!(duel.side.is_established(qp));
     (duel, qp, request)
@@ -38,7 +38,7 @@ fn a_quiet_responder_gets_the_indication_three_times_more() {
     assert_eq!(indication.len(), INDICATION);
     for (after, count) in [(0, 1), (11, 2), (110, 3), (1100, 4), (60_000, 4)] {
         duel.run_for(Duration::from_millis(after));
-        assert_eq!(duel.received[request..], indication.repeat(count));
+        assert_eq!(duel.peer.received[request..], indication.repeat(count));
     }
 }
 
@@ -47,7 +47,7 @@ fn a_responder_that_was_heard_gets_the_indication_once() {
     let (mut duel, qp, request) = opened();
     duel.send(&write_fpdu(0, 0, b""), 1448);
     duel.run_for(Duration::from_secs(5));
-    assert_eq!(duel.received.len(), request + INDICATION);
+    assert_eq!(duel.peer.received.len(), request + INDICATION);
     assert_eq!(duel.side.state(qp), QpState::Rts);
 }
 

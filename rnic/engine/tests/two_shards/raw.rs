@@ -2,10 +2,11 @@
 //! chosen, and every cut between segments.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use rnic_net::{Path, Payload};
-use rnic_proto::mpa::fpdu::{self, Layout};
+use rnic_proto::mpa::fpdu::{self as framing, Layout};
 use rnic_proto::mpa::marker::Markers;
 use userspace_tcp::{
     Config, ConnId, ConnOptions, Ecn, Event, FourTuple, Instant, Outgoing, Segment, Stack,
@@ -14,94 +15,184 @@ use userspace_tcp::{
 
 use crate::side::{Side, SideConfig};
 
-pub struct Duel {
-    pub side: Side,
+/// One host that speaks TCP, with one connection.
+pub struct Peer {
     pub stack: Stack<Vec<u8>>,
     pub conn: Option<ConnId>,
-    pub now: Instant,
     pub events: Vec<Event>,
     /// What the shard sent, in order.
     pub received: Vec<u8>,
     parked: BTreeMap<u64, Vec<u8>>,
+    address: SocketAddr,
+    path: Path,
+}
+
+pub struct Duel {
+    pub side: Side,
+    pub peer: Peer,
+    /// A second peer, which is not to be touched by what the first one does.
+    pub innocent: Peer,
+    pub now: Instant,
 }
 
 const OPTIONS: ConnOptions = ConnOptions { mss: 1460 };
-/// Our path as seen by the side under test, exchanged.
-const PATH: Path = Path {
-    src_mac: [2, 0, 0, 0, 0, 9],
-    dst_mac: [2, 0, 0, 0, 0, 2],
-    vlan: None,
-    mtu: 1500,
-};
 pub const PEER: &str = "198.18.0.9:5000";
+const INNOCENT: &str = "198.18.0.10:5000";
+
+impl Peer {
+    fn new(address: &str, number: u8, now: Instant) -> Self {
+        Self {
+            stack: Stack::new(Config::default(), [3; 16], now),
+            conn: None,
+            events: Vec::new(),
+            received: Vec::new(),
+            parked: BTreeMap::new(),
+            address: address.parse().unwrap(),
+            path: Path {
+                src_mac: [2, 0, 0, 0, 0, number],
+                dst_mac: [2, 0, 0, 0, 0, 2],
+                vlan: None,
+                mtu: 1500,
+            },
+        }
+    }
+
+    fn send_segment(&mut self, part: &[u8], now: Instant) {
+        let outgoing = Outgoing {
+            buf: part.to_vec(),
+            len: part.len() as u32,
+            payload_sum: checksum::sum(part),
+        };
+        let _ = self.stack.send(self.conn.unwrap(), now, outgoing);
+    }
+
+    fn is_crowded(&self) -> bool {
+        let info = self.stack.info(self.conn.unwrap());
+        info.is_some_and(|info| info.queued_segments > 100)
+    }
+
+    /// What its TCP sends now.
+    fn frames(&mut self, now: Instant) -> Vec<Vec<u8>> {
+        let mut out = Vec::new();
+        while let Some(segment) = self.stack.poll_transmit(now) {
+            out.push(self.frame_of(&segment));
+            if let (Some(conn), Some(payload)) = (segment.conn, segment.payload) {
+                let _ = self.stack.transmitted(conn, payload.id, payload.buf);
+            }
+        }
+        while self.stack.poll_released().is_some() {}
+        out
+    }
+
+    /// Takes a segment that the shard sent.
+    fn take(&mut self, tuple: FourTuple, segment: &Segment<'_>, now: Instant) {
+        let received = self.stack.receive(now, tuple, segment, OPTIONS);
+        while let Some((conn, event)) = self.stack.poll_event() {
+            if matches!(event, Event::Incoming { .. }) {
+                self.conn = Some(conn);
+            }
+            self.events.push(event);
+        }
+        for range in received.new.iter() {
+            let at = range.skip as usize;
+            let octets = segment.payload[at..at + range.len as usize].to_vec();
+            self.parked.insert(range.offset, octets);
+        }
+        while let Some(octets) = self.parked.remove(&(self.received.len() as u64)) {
+            self.received.extend_from_slice(&octets);
+        }
+        if let Some(conn) = self.conn {
+            self.stack.consumed(conn, self.received.len() as u64);
+        }
+    }
+
+    fn frame_of(&self, segment: &Transmit<Vec<u8>>) -> Vec<u8> {
+        let payload = segment.payload.as_ref().map_or(&[][..], |p| &p.buf);
+        self.frame_with(&segment.tuple, &segment.header, payload)
+    }
+
+    fn frame_with(&self, tuple: &FourTuple, header: &TcpHeader, payload: &[u8]) -> Vec<u8> {
+        let mut frame = vec![0; self.path.headers_len(tuple.remote.addr) + header.header_len()];
+        let sum = checksum::sum(payload);
+        let len = payload.len();
+        let payload_len = Payload { len, sum };
+        rnic_net::write_segment(
+            &self.path,
+            tuple,
+            Ecn::NotEct,
+            header,
+            payload_len,
+            &mut frame,
+        )
+        .unwrap();
+        frame.extend_from_slice(payload);
+        frame
+    }
+}
 
 impl Duel {
     pub fn new(config: SideConfig) -> Self {
         let now = Instant::from_nanos(1_000_000);
         Self {
             side: Side::new(2, "198.18.0.2:7174".parse().unwrap(), config),
-            stack: Stack::new(Config::default(), [3; 16], now),
-            conn: None,
+            peer: Peer::new(PEER, 9, now),
+            innocent: Peer::new(INNOCENT, 10, now),
             now,
-            events: Vec::new(),
-            received: Vec::new(),
-            parked: BTreeMap::new(),
         }
     }
 
-    /// The way from the side under test to us.
+    /// The way from the side under test to the peer.
     pub fn path() -> Path {
+        let peer = Peer::new(PEER, 9, Instant::ZERO);
         Path {
-            src_mac: PATH.dst_mac,
-            dst_mac: PATH.src_mac,
-            ..PATH
+            src_mac: peer.path.dst_mac,
+            dst_mac: peer.path.src_mac,
+            ..peer.path
         }
     }
 
-    /// The TCP connection to the side's listener, established.
+    /// The peer's TCP connection to the side's listener, established.
     pub fn connect(&mut self) {
-        let peer: std::net::SocketAddr = PEER.parse().unwrap();
-        let tuple = FourTuple::new(peer, self.side.address);
-        self.conn = Some(self.stack.connect(self.now, tuple, OPTIONS).unwrap());
+        connect(&mut self.peer, self.side.address, self.now);
         self.pump();
-        assert!(
-            self.events.contains(&Event::Established),
-            "{:?}",
-            self.events
-        );
+        let events = &self.peer.events;
+        assert!(events.contains(&Event::Established), "{events:?}");
+    }
+
+    /// Likewise that of the innocent one.
+    pub fn connect_innocent(&mut self) {
+        connect(&mut self.innocent, self.side.address, self.now);
+        self.pump();
+        let events = &self.innocent.events;
+        assert!(events.contains(&Event::Established), "{events:?}");
     }
 
     /// Sends octets in segments of at most `size`.
     pub fn send(&mut self, octets: &[u8], size: usize) {
         for part in octets.chunks(size) {
-            self.send_segment(part);
-            if self
-                .stack
-                .info(self.conn.unwrap())
-                .is_some_and(|i| i.queued_segments > 100)
-            {
+            self.peer.send_segment(part, self.now);
+            if self.peer.is_crowded() {
                 self.pump();
             }
         }
         self.pump();
     }
 
-    fn send_segment(&mut self, part: &[u8]) {
-        let outgoing = Outgoing {
-            buf: part.to_vec(),
-            len: part.len() as u32,
-            payload_sum: checksum::sum(part),
-        };
-        let _ = self.stack.send(self.conn.unwrap(), self.now, outgoing);
+    /// Sends octets of the innocent peer, in segments of a usual size.
+    pub fn send_innocent(&mut self, octets: &[u8]) {
+        for part in octets.chunks(1448) {
+            self.innocent.send_segment(part, self.now);
+        }
+        self.pump();
     }
 
     /// Sends octets with every second segment before the one before it.
     pub fn send_swapped(&mut self, octets: &[u8], size: usize) {
         for pair in octets.chunks(2 * size) {
             for part in pair.chunks(size) {
-                self.send_segment(part);
+                self.peer.send_segment(part, self.now);
             }
-            let mut frames = self.frames();
+            let mut frames = self.peer.frames(self.now);
             frames.reverse();
             self.give(&frames);
             self.side_works();
@@ -113,8 +204,8 @@ impl Duel {
     /// which comes back as a frame.
     pub fn send_behind_a_hole(&mut self, octets: &[u8], size: usize) -> Vec<u8> {
         let (hole, rest) = octets.split_at(size.min(octets.len()));
-        self.send_segment(hole);
-        let withheld = self.frames().pop().unwrap();
+        self.peer.send_segment(hole, self.now);
+        let withheld = self.peer.frames(self.now).pop().unwrap();
         let parsed = rnic_net::parse(&withheld, 1500).unwrap();
         let header = Segment::parse(&withheld[parsed.tcp.clone()])
             .unwrap()
@@ -122,7 +213,8 @@ impl Duel {
         let tuple = FourTuple::new(parsed.tuple.remote, parsed.tuple.local);
         for (index, part) in rest.chunks(size).enumerate() {
             let seq = header.seq.add(((index + 1) * size) as u32);
-            self.give(&[frame_with(&tuple, &TcpHeader { seq, ..header }, part)]);
+            let header = TcpHeader { seq, ..header };
+            self.give(&[self.peer.frame_with(&tuple, &header, part)]);
             self.side_works();
         }
         withheld
@@ -134,10 +226,11 @@ impl Duel {
         self.pump();
     }
 
-    /// Both work until nothing is left to do now.
+    /// All work until nothing is left to do now.
     pub fn pump(&mut self) {
         loop {
-            let frames = self.frames();
+            let mut frames = self.peer.frames(self.now);
+            frames.extend(self.innocent.frames(self.now));
             self.give(&frames);
             if !self.side_works() && frames.is_empty() {
                 return;
@@ -149,10 +242,15 @@ impl Duel {
     pub fn run_for(&mut self, time: Duration) {
         let end = self.now + time;
         while self.now < end {
-            let moments = [self.stack.next_deadline(), self.side.shard.next_deadline()];
+            let moments = [
+                self.peer.stack.next_deadline(),
+                self.innocent.stack.next_deadline(),
+                self.side.shard.next_deadline(),
+            ];
             let next = moments.into_iter().flatten().min().unwrap_or(end);
             self.now = next.max(self.now + Duration::from_nanos(1)).min(end);
-            self.stack.advance(self.now);
+            self.peer.stack.advance(self.now);
+            self.innocent.stack.advance(self.now);
             self.pump();
         }
     }
@@ -163,19 +261,6 @@ impl Duel {
         }
     }
 
-    /// What our TCP sends now.
-    fn frames(&mut self) -> Vec<Vec<u8>> {
-        let mut out = Vec::new();
-        while let Some(segment) = self.stack.poll_transmit(self.now) {
-            out.push(frame_of(&segment));
-            if let (Some(conn), Some(payload)) = (segment.conn, segment.payload) {
-                let _ = self.stack.transmitted(conn, payload.id, payload.buf);
-            }
-        }
-        while self.stack.poll_released().is_some() {}
-        out
-    }
-
     fn side_works(&mut self) -> bool {
         let mut worked = self.side.shard.poll(self.now);
         self.side.collect();
@@ -184,51 +269,20 @@ impl Duel {
             worked = true;
             let parsed = rnic_net::parse(&frame, 1500).unwrap();
             let segment = Segment::parse(&frame[parsed.tcp.clone()]).unwrap();
-            let received = self
-                .stack
-                .receive(self.now, parsed.tuple, &segment, OPTIONS);
-            while let Some((conn, event)) = self.stack.poll_event() {
-                if matches!(event, Event::Incoming { .. }) {
-                    self.conn = Some(conn);
-                }
-                self.events.push(event);
-            }
-            for range in received.new.iter() {
-                let at = range.skip as usize;
-                let octets = segment.payload[at..at + range.len as usize].to_vec();
-                self.parked.insert(range.offset, octets);
-            }
-            while let Some(octets) = self.parked.remove(&(self.received.len() as u64)) {
-                self.received.extend_from_slice(&octets);
-            }
-            if let Some(conn) = self.conn {
-                self.stack.consumed(conn, self.received.len() as u64);
-            }
+            let to_innocent = parsed.tuple.local == self.innocent.address.into();
+            let peer = match to_innocent {
+                true => &mut self.innocent,
+                false => &mut self.peer,
+            };
+            peer.take(parsed.tuple, &segment, self.now);
         }
         worked
     }
 }
 
-fn frame_of(segment: &Transmit<Vec<u8>>) -> Vec<u8> {
-    let payload = segment.payload.as_ref().map_or(&[][..], |p| &p.buf);
-    frame_with(&segment.tuple, &segment.header, payload)
-}
-
-fn frame_with(tuple: &FourTuple, header: &TcpHeader, payload: &[u8]) -> Vec<u8> {
-    let mut frame = vec![0; PATH.headers_len(tuple.remote.addr) + header.header_len()];
-    let sum = checksum::sum(payload);
-    let len = payload.len();
-    rnic_net::write_segment(
-        &PATH,
-        tuple,
-        Ecn::NotEct,
-        header,
-        Payload { len, sum },
-        &mut frame,
-    )
-    .unwrap();
-    frame.extend_from_slice(payload);
-    frame
+fn connect(peer: &mut Peer, to: SocketAddr, now: Instant) {
+    let tuple = FourTuple::new(peer.address, to);
+    peer.conn = Some(peer.stack.connect(now, tuple, OPTIONS).unwrap());
 }
 
 /// An MPA Request of revision 1 with CRCs and these flags besides.
@@ -247,10 +301,25 @@ pub fn write_fpdu(stag: u32, to: u64, payload: &[u8]) -> Vec<u8> {
     ulpdu.extend_from_slice(&stag.to_be_bytes());
     ulpdu.extend_from_slice(&to.to_be_bytes());
     ulpdu.extend_from_slice(payload);
-    let layout = Layout::new(Markers::Off, 0, ulpdu.len());
+    fpdu(&ulpdu)
+}
+
+/// The FPDU around a ULPDU, without Markers.
+pub fn fpdu(ulpdu: &[u8]) -> Vec<u8> {
+    fpdu_at(ulpdu, Markers::Off, 0)
+}
+
+/// The FPDU around a ULPDU at this place of its direction's stream.
+pub fn fpdu_at(ulpdu: &[u8], markers: Markers, at: u64) -> Vec<u8> {
+    let layout = Layout::new(markers, at, ulpdu.len());
     let mut out = vec![0; layout.len()];
-    out[2..2 + ulpdu.len()].copy_from_slice(&ulpdu);
-    let len = fpdu::finish(&mut out, &layout, true);
+    let mut rest = ulpdu;
+    for span in layout.ulpdu(0, ulpdu.len()) {
+        let (part, behind) = rest.split_at(span.len());
+        out[span].copy_from_slice(part);
+        rest = behind;
+    }
+    let len = framing::finish(&mut out, &layout, true);
     assert_eq!(len, out.len());
     out
 }
