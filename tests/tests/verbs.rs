@@ -1,9 +1,13 @@
-//! What a program may post: many elements, its octets inline, work that completes silently.
+//! What a program may post: many elements, its octets inline, work that completes silently,
+//! receives for several queue pairs.
 
-use rnic::{Error, MAX_INLINE, MAX_SGE, QpConfig, QueuePair, Sge, WcStatus, WorkRequest};
+use rnic::{
+    CompletionQueue, Context, Error, MAX_INLINE, MAX_SGE, ProtectionDomain, QpConfig, QueuePair,
+    Sge, SharedReceiveQueue, SrqConfig, WcStatus, WorkRequest,
+};
 use rnic_tests::lab::Family;
 use rnic_tests::pair::Pair;
-use rnic_tests::verbs::{Endpoint, LIMIT, connect};
+use rnic_tests::verbs::{Endpoint, FULL_ACCESS, LIMIT, connect};
 
 const PORT: u16 = 18515;
 const OCTETS: usize = 64 * 1024;
@@ -156,4 +160,73 @@ fn unsignalled_work_completes_silently_and_what_is_behind_it_tells() {
     assert_ne!(failed.status, WcStatus::Success);
     assert_eq!(failed.wr_id, 2, "the Write was sent, and so succeeded");
     assert!(a.qp.wait_disconnected(LIMIT).is_err());
+}
+
+#[test]
+fn queue_pairs_share_receives_and_the_limit_is_told_before_they_run_out() {
+    const RECEIVES: usize = 20;
+    const EACH: usize = 1000;
+    let pair = Pair::new("shared");
+    let context = Context::open(pair.daemon_b.socket()).expect("the daemon serves");
+    let pd = ProtectionDomain::alloc(&context).expect("a protection domain");
+    let cq = CompletionQueue::create(&context, 256).expect("a completion queue");
+    let config = SrqConfig {
+        depth: RECEIVES as u32,
+        max_sge: 1,
+    };
+    let srq = SharedReceiveQueue::create(&pd, config).expect("a shared receive queue");
+    let config = QpConfig::default();
+    let ends = [1, 2, 3].map(|seed| {
+        let theirs = Endpoint {
+            qp: QueuePair::create_shared(&pd, &cq, &cq, &srq, config).expect("a queue pair"),
+            cq: cq.clone(),
+            region: pd.register(EACH, FULL_ACCESS).expect("a region"),
+            pd: pd.clone(),
+            context: context.clone(),
+        };
+        let ours = Endpoint::new(&pair.daemon_a, EACH);
+        ours.fill(seed);
+        connect(&ours, &theirs, pair.b.address(Family::V4, PORT));
+        (ours, theirs)
+    });
+    let region = pd
+        .register(RECEIVES * EACH, FULL_ACCESS)
+        .expect("a region for all receives");
+    for n in 0..RECEIVES {
+        let sges = [region.slice(n * EACH..(n + 1) * EACH).expect("in it")];
+        srq.post_recv(WorkRequest::recv(n as u64, &sges))
+            .expect("room for a receive");
+    }
+    srq.arm_limit(RECEIVES as u32 / 2).expect("it is there");
+    let mut taken = Vec::new();
+    for n in 0..RECEIVES {
+        // The first time that fewer wait than the limit, and only then.
+        if n == RECEIVES / 2 + 1 {
+            srq.wait_limit(LIMIT).expect("the limit's event");
+        }
+        let told = srq.take_limit_event().expect("the daemon serves");
+        assert!(!told, "after {n} receives");
+        let (ours, theirs) = &ends[n % 3];
+        ours.post(WorkRequest::send(1, &[ours.element(0..EACH)]));
+        assert_eq!(ours.completion().status, WcStatus::Success);
+        let received = theirs.completion();
+        assert_eq!(
+            (received.status, received.byte_len),
+            (WcStatus::Success, EACH as u32)
+        );
+        assert_eq!(received.qp, theirs.qp.num(), "whoever took it completes it");
+        taken.push(received.wr_id as usize);
+        let octets = region.to_vec(n * EACH..(n + 1) * EACH).expect("in it");
+        assert_eq!(octets, ours.content());
+    }
+    assert_eq!(taken, (0..RECEIVES).collect::<Vec<_>>(), "oldest first");
+
+    // The queue is empty: one more Send ends its own connection.
+    let (ours, _) = &ends[0];
+    ours.post(WorkRequest::send(1, &[]));
+    let _ = ours.ending();
+    srq.post_recv(WorkRequest::recv(99, &[])).expect("room");
+    let (ours, theirs) = &ends[1];
+    ours.post(WorkRequest::send(1, &[]));
+    assert_eq!(theirs.completion().wr_id, 99);
 }

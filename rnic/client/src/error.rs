@@ -110,6 +110,9 @@ pub enum Error {
         /// `send` or `receive`.
         queue: &'static str,
     },
+    /// A receive for a queue pair that takes its receives from a shared receive queue.
+    #[error("this queue pair's receives come from a shared receive queue: post them there")]
+    SharedReceives,
     /// The completion queue overflowed; its queue pairs are in Error. Make it deeper than all work
     /// that may be outstanding.
     #[error(

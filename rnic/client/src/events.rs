@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use rnic_ipc::control::{DisconnectReason, Event, MpaOptions};
-use rnic_ipc::id::{ConnRequestId, CqId, ListenerId, QpNum};
+use rnic_ipc::id::{ConnRequestId, CqId, ListenerId, QpNum, SrqId};
 use rnic_ipc::transport::{Channel, TransportError};
 use rnic_ipc::wake::{self, WakeReceiver, WakeSender};
 use rustix::event::{PollFd, PollFlags};
@@ -84,6 +84,8 @@ pub(crate) struct Boxes {
     /// Made by the first event too: a request may come before the reply to `Listen` was read.
     pub(crate) listeners: HashMap<ListenerId, VecDeque<Asked>>,
     pub(crate) failed_cqs: HashSet<CqId>,
+    /// Shared receive queues that fell below their limit, until taken.
+    pub(crate) low_srqs: HashSet<SrqId>,
     /// A thread blocks on the socket.
     reading: bool,
     /// The other side closed the socket; nothing more comes.
@@ -223,6 +225,10 @@ impl Boxes {
             }
             Event::CqError { cq } => {
                 self.failed_cqs.insert(cq);
+                return;
+            }
+            Event::SrqLimit { srq } => {
+                self.low_srqs.insert(srq);
                 return;
             }
             Event::Established {

@@ -20,6 +20,7 @@ mod link;
 mod listener;
 mod memory;
 mod queue_pair;
+mod shared;
 mod wait;
 mod work;
 
@@ -30,6 +31,7 @@ pub use events::ConnectionEvent;
 pub use listener::{AcceptOptions, ConnectionRequest, Listener};
 pub use memory::{MemoryRegion, ProtectionDomain, RemoteMemory};
 pub use queue_pair::{ConnectOptions, Established, QpConfig, QueuePair};
+pub use shared::{SharedReceiveQueue, SrqConfig};
 pub use work::WorkRequest;
 
 pub use rnic_device::{Device, DeviceConfig, DeviceError, Driving, Limits, Quota, XdpMode};

@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::events::{ConnectionEvent, QpBox};
 use crate::link::{descriptors, unexpected};
 use crate::memory::{ProtectionDomain, RemoteMemory};
+use crate::shared::SharedReceiveQueue;
 use crate::wait::{Deadline, lock};
 use crate::work::WorkRequest;
 
@@ -93,6 +94,7 @@ pub struct QueuePair {
     max_inline: usize,
     /// Kept, because the RNIC writes to them as long as the queue pair lives.
     _queues: (CompletionQueue, CompletionQueue),
+    srq: Option<SharedReceiveQueue>,
     _pd: ProtectionDomain,
 }
 
@@ -120,6 +122,27 @@ impl QueuePair {
         recv_cq: &CompletionQueue,
         config: QpConfig,
     ) -> Result<Self, Error> {
+        Self::make(pd, (send_cq, recv_cq), None, config)
+    }
+
+    /// Makes a queue pair whose receives come from a shared receive queue of the same protection
+    /// domain; `rq_depth` is not used. [`Self::post_recv`] is refused: post to the shared queue.
+    pub fn create_shared(
+        pd: &ProtectionDomain,
+        send_cq: &CompletionQueue,
+        recv_cq: &CompletionQueue,
+        srq: &SharedReceiveQueue,
+        config: QpConfig,
+    ) -> Result<Self, Error> {
+        Self::make(pd, (send_cq, recv_cq), Some(srq), config)
+    }
+
+    fn make(
+        pd: &ProtectionDomain,
+        (send_cq, recv_cq): (&CompletionQueue, &CompletionQueue),
+        srq: Option<&SharedReceiveQueue>,
+        config: QpConfig,
+    ) -> Result<Self, Error> {
         let context = pd.context();
         let request = Request::CreateQp(QpAttributes {
             pd: pd.id(),
@@ -127,6 +150,7 @@ impl QueuePair {
             recv_cq: recv_cq.id(),
             sq_depth: config.sq_depth,
             rq_depth: config.rq_depth,
+            srq: srq.map(SharedReceiveQueue::id),
             max_sge: config.max_sge,
             max_inline: config.max_inline,
             signal_all: config.signal_all,
@@ -157,6 +181,7 @@ impl QueuePair {
             max_sge: (config.max_sge as usize).min(MAX_SGE),
             max_inline: (config.max_inline as usize).min(MAX_INLINE),
             _queues: (send_cq.clone(), recv_cq.clone()),
+            srq: srq.cloned(),
             _pd: pd.clone(),
         })
     }
@@ -203,6 +228,9 @@ impl QueuePair {
     pub fn post_recv_batch(&self, work: &[WorkRequest<'_>]) -> Result<usize, Error> {
         if !work.iter().all(WorkRequest::is_recv) {
             return Err(Error::WrongQueue { queue: "receive" });
+        }
+        if self.srq.is_some() {
+            return Err(Error::SharedReceives);
         }
         self.post(&self.rq, work)
     }
@@ -377,7 +405,7 @@ impl QueuePair {
     }
 }
 
-fn full_if_none(posted: usize) -> Result<(), Error> {
+pub(crate) fn full_if_none(posted: usize) -> Result<(), Error> {
     if posted == 0 {
         Err(Error::QueueFull)
     } else {

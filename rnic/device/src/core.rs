@@ -286,6 +286,12 @@ impl Core {
                 log_refusal("a region", self.execute(Command::RemoveRegion { stag }));
                 turn.memory.remove(&stag.0);
             }
+            Step::Srq(removal) => {
+                let removed = self.execute(Command::RemoveSrq {
+                    srq: *removal.srq(),
+                });
+                log_refusal("a shared receive queue", removed);
+            }
             Step::Cq(removal) => {
                 let cq = *removal.cq();
                 log_refusal("a completion queue", self.execute(Command::RemoveCq { cq }));

@@ -153,6 +153,7 @@ fn shard_limits(limits: &Limits) -> ShardLimits {
         clients: limits.clients as usize,
         regions: device.regions as usize,
         cqs: device.completion_queues as usize,
+        srqs: device.shared_receive_queues as usize,
         queue_pairs: device.queue_pairs as usize,
         listeners: device.listeners as usize,
         // Those in TIME-WAIT and those that wait for an answer come on top.

@@ -6,6 +6,7 @@
 mod connect;
 mod memory;
 mod queues;
+mod shared;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -129,6 +130,9 @@ impl ClientSession {
             Request::DeregisterMemory { stag } => done(self.deregister_memory(turn, stag)),
             Request::CreateCq { depth } => self.create_cq(depth),
             Request::DestroyCq { cq } => done(self.destroy_cq(cq)),
+            Request::CreateSrq { pd, depth, max_sge } => self.create_srq(pd, depth, max_sge),
+            Request::ArmSrq { srq, limit } => done(self.arm_srq(srq, limit)),
+            Request::DestroySrq { srq } => done(self.destroy_srq(srq)),
             Request::CreateQp(attributes) => self.create_qp(attributes),
             Request::DestroyQp { qp } => done(self.destroy_qp(qp)),
             Request::QueryQp { qp } => plain(self.query_qp(qp).map(Response::QpState)),

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use rnic_ipc::control::{Access, DisconnectReason, Event, MpaOptions, QpAttributes, QpState};
-use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum};
+use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::ring::{CqProducer, DoorbellConsumer, WorkQueueConsumer};
 use rnic_net::{IcmpReport, Path};
 use rnic_proto::Stag;
@@ -64,6 +64,29 @@ pub enum Command {
     RemoveCq {
         /// Which.
         cq: CqId,
+    },
+    /// A new shared receive queue.
+    AddSrq {
+        /// Whose.
+        client: ClientId,
+        /// Its name.
+        srq: SrqId,
+        /// Elements that a receive may have.
+        max_sge: u32,
+        /// The engine's end.
+        ring: WorkQueueConsumer,
+    },
+    /// Tell once, by [`Event::SrqLimit`], when fewer than `limit` receives wait.
+    ArmSrq {
+        /// Which.
+        srq: SrqId,
+        /// Receives; 0 for no telling.
+        limit: u32,
+    },
+    /// No queue pair takes from it any more.
+    RemoveSrq {
+        /// Which.
+        srq: SrqId,
     },
     /// A new queue pair, Idle.
     AddQp {

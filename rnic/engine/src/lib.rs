@@ -17,4 +17,5 @@ pub mod idmap;
 pub mod qp;
 pub mod region;
 pub mod shard;
+pub mod srq;
 pub mod stag;

@@ -21,7 +21,7 @@ mod ulpdu;
 mod work;
 
 use rnic_ipc::control::{DisconnectReason, QpAttributes, QpState};
-use rnic_ipc::id::{ClientId, CqId, PdId, QpNum};
+use rnic_ipc::id::{ClientId, CqId, PdId, QpNum, SrqId};
 use rnic_ipc::ring::{RingFault, WorkQueueConsumer};
 use rnic_proto::Gather;
 use rnic_proto::mpa::fpdu;
@@ -30,6 +30,7 @@ use rnic_proto::rdmap::Stream;
 use rnic_proto::rdmap::stream::StreamConfig;
 
 use crate::cq::CqTable;
+use crate::srq::SrqTable;
 use crate::stag::StagTable;
 
 pub use counters::QpCounters;
@@ -46,6 +47,8 @@ pub struct QpContext<'a> {
     pub stags: &'a mut StagTable,
     /// Where completions go.
     pub cqs: &'a mut CqTable,
+    /// Where receives of queue pairs without their own come from.
+    pub srqs: &'a mut SrqTable,
     /// What is counted.
     pub counters: &'a mut QpCounters,
 }
@@ -142,6 +145,12 @@ impl Qp {
             fault: None,
             rings_dead: false,
         }
+    }
+
+    /// Its receives come from this shared receive queue, whose receives have up to `max_sge`
+    /// elements, and no more from a queue of its own.
+    pub fn share_receives(&mut self, srq: SrqId, max_sge: usize) {
+        self.receive.share(srq, max_sge);
     }
 
     /// Its number.

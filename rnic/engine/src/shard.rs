@@ -41,6 +41,7 @@ use crate::counters::{Levels, ShardCounters};
 use crate::cq::CqTable;
 use crate::idmap::IdMap;
 use crate::qp::{Qp, QpContext, QpCounters};
+use crate::srq::SrqTable;
 use crate::stag::StagTable;
 
 pub use config::{ShardConfig, ShardLimits};
@@ -102,6 +103,7 @@ pub struct Shard<P> {
 struct Tables {
     stags: StagTable,
     cqs: CqTable,
+    srqs: SrqTable,
     counters: QpCounters,
 }
 
@@ -169,6 +171,7 @@ impl<P: Port> Shard<P> {
             tables: Tables {
                 stags: StagTable::new(limits.regions),
                 cqs: CqTable::new(limits.cqs),
+                srqs: SrqTable::new(limits.srqs),
                 counters: QpCounters::default(),
             },
             clients: Vec::with_capacity(limits.clients),
@@ -206,6 +209,7 @@ impl<P: Port> Shard<P> {
         worked |= self.produce();
         worked |= self.transmit();
         self.fail_queue_pairs_of_dead_cqs();
+        self.tell_srq_limits();
         self.tables.cqs.flush_wakeups();
         for port in &mut self.ports {
             port.refill(&mut self.pool);
@@ -304,6 +308,7 @@ impl Tables {
         QpContext {
             stags: &mut self.stags,
             cqs: &mut self.cqs,
+            srqs: &mut self.srqs,
             counters: &mut self.counters,
         }
     }

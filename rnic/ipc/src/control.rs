@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum};
+use crate::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use crate::work::INLINE_PER_SGE;
 
 #[cfg(test)]
@@ -74,6 +74,28 @@ pub enum Request {
     DestroyCq {
         /// Which.
         cq: CqId,
+    },
+    /// Reply: [`Response::Srq`] with one descriptor: the queue's memory.
+    CreateSrq {
+        /// Protection domain of the queue and of the queue pairs that take from it.
+        pd: PdId,
+        /// Receives that may wait.
+        depth: u32,
+        /// Scatter/gather elements a receive may have.
+        max_sge: u32,
+    },
+    /// Asks for one [`Event::SrqLimit`] when fewer receives wait than that: at once when that is so
+    /// already. 0 takes the wish back. Reply: [`Response::Done`].
+    ArmSrq {
+        /// Which.
+        srq: SrqId,
+        /// Receives.
+        limit: u32,
+    },
+    /// Fails while queue pairs take from it. Reply: [`Response::Done`].
+    DestroySrq {
+        /// Which.
+        srq: SrqId,
     },
     /// Reply: [`Response::Qp`] with one descriptor: the memory of both work queues.
     CreateQp(QpAttributes),
@@ -173,6 +195,13 @@ pub enum Response {
         cq: CqId,
         /// Entries of its ring, a power of two.
         depth: u32,
+    },
+    /// To [`Request::CreateSrq`].
+    Srq {
+        /// Its name.
+        srq: SrqId,
+        /// Slots of its ring, a power of two.
+        slots: u32,
     },
     /// To [`Request::CreateQp`].
     Qp {
@@ -284,8 +313,11 @@ pub struct QpAttributes {
     pub recv_cq: CqId,
     /// Work requests that may be outstanding on the send queue.
     pub sq_depth: u32,
-    /// Work requests that may be outstanding on the receive queue.
+    /// Work requests that may be outstanding on the receive queue; not looked at with `srq`.
     pub rq_depth: u32,
+    /// The queue of the same protection domain that its receives come from, instead of one of its
+    /// own.
+    pub srq: Option<SrqId>,
     /// Scatter/gather elements a work request may have.
     pub max_sge: u32,
     /// Octets that a work request of the send queue may carry itself; 0 for none.
@@ -295,6 +327,11 @@ pub struct QpAttributes {
 }
 
 impl QpAttributes {
+    /// Work requests that its own receive queue must hold.
+    pub fn own_receives(&self) -> u32 {
+        if self.srq.is_some() { 0 } else { self.rq_depth }
+    }
+
     /// Places of elements that a work request of the send queue may need.
     pub fn send_places(&self) -> u32 {
         self.max_sge
@@ -424,6 +461,11 @@ pub enum Event {
     CqError {
         /// Which.
         cq: CqId,
+    },
+    /// Fewer receives wait than the limit it was armed with; it is disarmed.
+    SrqLimit {
+        /// Which.
+        srq: SrqId,
     },
 }
 

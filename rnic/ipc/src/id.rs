@@ -25,6 +25,8 @@ ids! {
     PdId
     /// A Completion Queue.
     CqId
+    /// A Shared Receive Queue.
+    SrqId
     /// A Queue Pair number.
     QpNum
     /// A listening (address, port).

@@ -14,7 +14,9 @@ mod work_request;
 pub use completion::{CqConsumer, CqProducer, CqPushError};
 pub use doorbell::{DoorbellConsumer, DoorbellProducer};
 pub use raw::{RING_SLOTS_MAX, RingError, RingFault, RingFull};
-pub use work_queue::{QpLayout, QpMemory, WorkQueueConsumer, WorkQueueProducer, slots_for};
+pub use work_queue::{
+    QpLayout, QpMemory, SrqMemory, WorkQueueConsumer, WorkQueueProducer, slots_for,
+};
 pub use work_request::WorkRequest;
 
 #[cfg(test)]

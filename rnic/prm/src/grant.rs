@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 
 use rnic_ipc::control::{Access, QpAttributes};
-use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum};
+use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_proto::Stag;
 
 macro_rules! grants {
@@ -64,6 +64,27 @@ grants! {
     CqRemoval {
         /// Its name.
         cq: CqId,
+    }
+    /// A new shared receive queue.
+    SrqGrant {
+        /// Whose.
+        client: ClientId,
+        /// Its name.
+        srq: SrqId,
+        /// Receives that may wait.
+        depth: u32,
+        /// Elements that each may have.
+        max_sge: u32,
+    }
+    /// A shared receive queue that is to go; no queue pair takes from it.
+    SrqRemoval {
+        /// Its name.
+        srq: SrqId,
+    }
+    /// Leave to arm a shared receive queue's limit.
+    SrqUse {
+        /// Its name.
+        srq: SrqId,
     }
     /// A new queue pair.
     QpGrant {
@@ -124,6 +145,8 @@ pub enum Step {
     Qp(QpRemoval),
     /// Revoke an STag.
     Region(RegionRevocation),
+    /// Remove a shared receive queue.
+    Srq(SrqRemoval),
     /// Remove a completion queue.
     Cq(CqRemoval),
 }

@@ -16,7 +16,8 @@ mod table;
 pub use credentials::Credentials;
 pub use grant::{
     AcceptGrant, ClientGrant, CqGrant, CqRemoval, ListenGrant, ListenerRemoval, QpGrant, QpRemoval,
-    QpUse, RegionGrant, RegionRevocation, RejectGrant, Step, Teardown,
+    QpUse, RegionGrant, RegionRevocation, RejectGrant, SrqGrant, SrqRemoval, SrqUse, Step,
+    Teardown,
 };
 pub use limits::{Limits, Quota};
 pub use prm::{Prm, RefusedRequest};

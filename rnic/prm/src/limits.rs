@@ -39,6 +39,8 @@ pub struct Quota {
     pub registered_octets: u64,
     /// Completion queues.
     pub completion_queues: u32,
+    /// Shared receive queues.
+    pub shared_receive_queues: u32,
     /// Queue pairs.
     pub queue_pairs: u32,
     /// Entries in all completion queues and slots in all work queues.
@@ -58,6 +60,7 @@ impl Default for Limits {
                 regions: 4096,
                 registered_octets: 1 << 36,
                 completion_queues: 1024,
+                shared_receive_queues: 256,
                 queue_pairs: 1024,
                 ring_entries: 1 << 20,
                 listeners: 64,
@@ -68,6 +71,7 @@ impl Default for Limits {
                 regions: 32_768,
                 registered_octets: 1 << 38,
                 completion_queues: 4096,
+                shared_receive_queues: 1024,
                 queue_pairs: 4096,
                 ring_entries: 1 << 22,
                 listeners: 1024,
@@ -89,6 +93,7 @@ pub(crate) enum Resource {
     Regions,
     RegisteredOctets,
     CompletionQueues,
+    SharedReceiveQueues,
     QueuePairs,
     RingEntries,
     Listeners,
@@ -104,6 +109,7 @@ impl Resource {
             Self::Regions => "regions",
             Self::RegisteredOctets => "registered_octets",
             Self::CompletionQueues => "completion_queues",
+            Self::SharedReceiveQueues => "shared_receive_queues",
             Self::QueuePairs => "queue_pairs",
             Self::RingEntries => "ring_entries",
             Self::Listeners => "listeners",
@@ -117,6 +123,7 @@ impl Resource {
             Self::Regions => quota.regions.into(),
             Self::RegisteredOctets => quota.registered_octets,
             Self::CompletionQueues => quota.completion_queues.into(),
+            Self::SharedReceiveQueues => quota.shared_receive_queues.into(),
             Self::QueuePairs => quota.queue_pairs.into(),
             Self::RingEntries => quota.ring_entries,
             Self::Listeners => quota.listeners.into(),

@@ -4,6 +4,7 @@ mod connections;
 mod domains;
 mod queues;
 mod regions;
+mod shared;
 mod teardown;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ pub struct Prm {
     pds: Table<Pd>,
     regions: Table<Region>,
     cqs: Table<Cq>,
+    srqs: Table<Srq>,
     qps: Table<Qp>,
     listeners: Table<Listener>,
     requests: HashMap<ConnRequestId, Request>,
@@ -58,6 +60,13 @@ struct Cq {
 }
 
 #[derive(Debug)]
+struct Srq {
+    pd: PdId,
+    depth: u32,
+    max_sge: u32,
+}
+
+#[derive(Debug)]
 struct Qp {
     attributes: QpAttributes,
 }
@@ -83,6 +92,7 @@ impl Prm {
             pds: Table::new(limits.device.protection_domains),
             regions: Table::new(limits.device.regions.min(rnic_proto::Stag::INDEX_MAX)),
             cqs: Table::new(limits.device.completion_queues),
+            srqs: Table::new(limits.device.shared_receive_queues),
             qps: Table::new(limits.device.queue_pairs),
             listeners: Table::new(limits.device.listeners),
             requests: HashMap::new(),

@@ -1,6 +1,7 @@
 //! The sentences in which requests are refused.
 
 use rnic_ipc::control::{Refusal, RefusalCode};
+use rnic_ipc::id::PdId;
 
 /// A kind of object, as a client reads it.
 #[derive(Clone, Copy, Debug)]
@@ -9,6 +10,7 @@ pub(crate) enum Kind {
     Pd,
     Region,
     Cq,
+    Srq,
     Qp,
     Listener,
     Request,
@@ -21,6 +23,7 @@ impl Kind {
             Self::Pd => "protection domain",
             Self::Region => "memory region with STag",
             Self::Cq => "completion queue",
+            Self::Srq => "shared receive queue",
             Self::Qp => "queue pair",
             Self::Listener => "listener",
             Self::Request => "connection request",
@@ -33,6 +36,7 @@ impl Kind {
             Self::Pd => "name one that AllocPd gave",
             Self::Region => "name one that RegisterMemory gave",
             Self::Cq => "name one that CreateCq gave",
+            Self::Srq => "name one that CreateSrq gave",
             Self::Qp => "name one that CreateQp gave",
             Self::Listener => "name one that Listen gave",
             Self::Request => "name one that a ConnectRequest event gave and that was not answered",
@@ -53,6 +57,23 @@ pub(crate) fn busy(kind: Kind, id: impl std::fmt::Display, users: u32, by: &str)
         code: RefusalCode::Busy,
         message: format!(
             "{} {id} is still used by {users} {by}: remove them first",
+            kind.name()
+        ),
+    }
+}
+
+/// `kind` is of the protection domain `found`, but the object that is to use it of `wanted`.
+pub(crate) fn wrong_pd(
+    kind: Kind,
+    id: impl std::fmt::Display,
+    found: PdId,
+    wanted: PdId,
+) -> Refusal {
+    Refusal {
+        code: RefusalCode::WrongPd,
+        message: format!(
+            "{} {id} is of protection domain {found}, but was to be used in {wanted}: make both in \
+             one",
             kind.name()
         ),
     }

@@ -9,9 +9,11 @@ use std::thread::JoinHandle;
 use rnic_ipc::control::{
     DeviceInfo, Event, QpState, Refusal, RefusalCode, Reply, Request, Response,
 };
-use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum};
+use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::kick::Kick;
-use rnic_ipc::ring::{CqProducer, DoorbellConsumer, QpMemory, WorkQueueConsumer, WorkRequest};
+use rnic_ipc::ring::{
+    CqProducer, DoorbellConsumer, QpMemory, SrqMemory, WorkQueueConsumer, WorkRequest,
+};
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::transport::Channel;
 use rnic_ipc::wake::{self, WakeSender};
@@ -29,6 +31,7 @@ pub(super) struct State {
     pub(super) judge: Judge,
     pub(super) cqs: HashMap<CqId, (CqProducer, WakeSender)>,
     pub(super) qps: HashMap<QpNum, (WorkQueueConsumer, WorkQueueConsumer)>,
+    pub(super) srqs: HashMap<SrqId, WorkQueueConsumer>,
     pub(super) regions: HashMap<u32, SharedMemory>,
     pub(super) doorbells: Option<DoorbellConsumer>,
     pub(super) kick: Option<OwnedFd>,
@@ -57,6 +60,7 @@ impl Fake {
             judge,
             cqs: HashMap::new(),
             qps: HashMap::new(),
+            srqs: HashMap::new(),
             regions: HashMap::new(),
             doorbells: None,
             kick: None,
@@ -199,6 +203,16 @@ impl State {
                     qp: QpNum(number),
                     sq_slots,
                     rq_slots,
+                }
+            }
+            Request::CreateSrq { depth, max_sge, .. } => {
+                let slots = QpMemory::slots(depth, max_sge).unwrap();
+                let (ring, memory) = SrqMemory::create(slots, max_sge).unwrap();
+                self.srqs.insert(SrqId(number), ring);
+                out = vec![memory];
+                Response::Srq {
+                    srq: SrqId(number),
+                    slots,
                 }
             }
             Request::QueryQp { .. } => Response::QpState(QpState::Idle),

@@ -1,13 +1,15 @@
 //! Objects: made, used, refused, given back in an order that the RNIC accepts.
 
-use rnic_ipc::control::{RefusalCode, Request};
+use std::time::Duration;
+
+use rnic_ipc::control::{Event, RefusalCode, Request};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::{WR_INLINE, WR_SIGNALED, WR_SOLICITED, WrOpcode};
 
 use super::fake::{Fake, queue_pair, refusal};
 use crate::{
-    Access, CompletionQueue, Context, Error, MemoryRegion, ProtectionDomain, RemoteMemory, Sge,
-    WorkRequest,
+    Access, CompletionQueue, Context, Error, MemoryRegion, ProtectionDomain, QpConfig, QueuePair,
+    RemoteMemory, Sge, SharedReceiveQueue, SrqConfig, WorkRequest,
 };
 
 #[test]
@@ -209,6 +211,79 @@ fn inline_octets_that_a_queue_pair_cannot_take_are_refused_at_once() {
     let recv = WorkRequest::recv(1, &[]).inline(&octets[..8]);
     assert!(matches!(qp.post_recv(recv), Err(Error::NotInline)));
     assert!(fake.take_send(qp.num()).is_none());
+}
+
+#[test]
+fn receives_of_a_shared_queue_reach_the_engine_and_go_nowhere_else() {
+    let (fake, context) = Fake::start();
+    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let cq = CompletionQueue::create(&context, 16).unwrap();
+    let config = SrqConfig {
+        depth: 2,
+        max_sge: 2,
+    };
+    let srq = SharedReceiveQueue::create(&pd, config).unwrap();
+    let config = QpConfig::default();
+    let qp = QueuePair::create_shared(&pd, &cq, &cq, &srq, config).unwrap();
+    let sges = [Sge::default(); 3];
+    srq.post_recv(WorkRequest::recv(1, &sges[..2])).unwrap();
+    srq.post_recv(WorkRequest::recv(2, &[])).unwrap();
+    let full = srq.post_recv(WorkRequest::recv(3, &[]));
+    assert!(matches!(full, Err(Error::QueueFull)));
+    let wrong = srq.post_recv(WorkRequest::send(3, &[]));
+    assert!(matches!(wrong, Err(Error::WrongQueue { queue: "receive" })));
+    let long = srq.post_recv(WorkRequest::recv(3, &sges));
+    assert!(matches!(long, Err(Error::TooManySges { found: 3, max: 2 })));
+    let own = qp.post_recv(WorkRequest::recv(3, &[]));
+    assert!(matches!(own, Err(Error::SharedReceives)));
+    fake.with(|state| {
+        let ring = state.srqs.values_mut().next().unwrap();
+        let mut found = rnic_ipc::ring::WorkRequest::default();
+        assert_eq!(ring.waiting(), Ok(2));
+        assert!(ring.pop(&mut found).unwrap());
+        assert_eq!((found.slot.wr_id, found.num_sge()), (1, 2));
+    });
+}
+
+#[test]
+fn a_shared_queues_limit_is_told_once_to_whoever_asks() {
+    let (fake, context) = Fake::start();
+    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let srq = SharedReceiveQueue::create(&pd, SrqConfig::default()).unwrap();
+    let other = SharedReceiveQueue::create(&pd, SrqConfig::default()).unwrap();
+    srq.arm_limit(7).unwrap();
+    let armed = Request::ArmSrq {
+        srq: srq.id(),
+        limit: 7,
+    };
+    assert_eq!(fake.asked().last(), Some(&armed));
+    assert!(!srq.take_limit_event().unwrap());
+    fake.tell(&Event::SrqLimit { srq: srq.id() });
+    srq.wait_limit(Duration::from_secs(5)).unwrap();
+    assert!(!srq.take_limit_event().unwrap());
+    fake.tell(&Event::SrqLimit { srq: srq.id() });
+    while !srq.take_limit_event().unwrap() {}
+    assert!(!other.take_limit_event().unwrap());
+    let waited = other.wait_limit(Duration::ZERO);
+    assert!(matches!(waited, Err(Error::Timeout { .. })));
+}
+
+#[test]
+fn a_shared_queue_goes_after_the_queue_pairs_that_take_from_it() {
+    let (fake, context) = Fake::start();
+    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let cq = CompletionQueue::create(&context, 16).unwrap();
+    let srq = SharedReceiveQueue::create(&pd, SrqConfig::default()).unwrap();
+    let config = QpConfig::default();
+    let qp = QueuePair::create_shared(&pd, &cq, &cq, &srq, config).unwrap();
+    let id = srq.id();
+    drop((srq, pd, cq));
+    drop(qp);
+    let asked = fake.asked();
+    let at = |wanted: &dyn Fn(&Request) -> bool| asked.iter().position(wanted).unwrap();
+    let destroyed = at(&|request| *request == Request::DestroySrq { srq: id });
+    assert!(at(&|request| matches!(request, Request::DestroyQp { .. })) < destroyed);
+    assert!(destroyed < at(&|request| matches!(request, Request::DeallocPd { .. })));
 }
 
 #[test]

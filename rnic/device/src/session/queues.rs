@@ -74,7 +74,7 @@ impl ClientSession {
         let slots = |depth, places| QpMemory::slots(depth, places).map_err(refuse::ring);
         let layout = QpMemory::layout(
             slots(attributes.sq_depth, attributes.send_places())?,
-            slots(attributes.rq_depth, attributes.max_sge)?,
+            slots(attributes.own_receives(), attributes.max_sge)?,
         )
         .map_err(refuse::ring)?;
         let (sq, rq, memory) = QpMemory::create(&layout).map_err(refuse::ring)?;

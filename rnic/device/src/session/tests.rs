@@ -142,18 +142,23 @@ fn cq(session: &ClientSession) -> CqId {
     }
 }
 
-fn qp(session: &ClientSession, pd: PdId, cq: CqId) -> QpNum {
-    let attributes = QpAttributes {
+fn attributes(pd: PdId, cq: CqId) -> QpAttributes {
+    QpAttributes {
         pd,
         send_cq: cq,
         recv_cq: cq,
         sq_depth: 16,
         rq_depth: 16,
+        srq: None,
         max_sge: 4,
         max_inline: 0,
         signal_all: false,
-    };
-    match session.request(Request::CreateQp(attributes), Vec::new()) {
+    }
+}
+
+fn qp(session: &ClientSession, pd: PdId, cq: CqId) -> QpNum {
+    let create = Request::CreateQp(attributes(pd, cq));
+    match session.request(create, Vec::new()) {
         (
             Ok(Response::Qp {
                 qp,

@@ -159,6 +159,7 @@ impl<'h> Client<'h> {
             recv_cq: id,
             sq_depth: 32,
             rq_depth: 32,
+            srq: None,
             max_sge: 2,
             max_inline: 0,
             signal_all: false,

@@ -91,11 +91,20 @@ impl Qp {
                 Err(fault) => return self.ring_fault(fault),
             }
         }
-        for _ in 0..self.receive.ring.capacity() {
-            match self.receive.ring.pop(&mut self.receive.request) {
-                Ok(true) => self.flush_receive(ctx),
-                Ok(false) => break,
-                Err(fault) => return self.ring_fault(fault),
+        self.flush_own_receives(ctx);
+    }
+
+    fn flush_own_receives(&mut self, ctx: &mut QpContext<'_>) {
+        let most = self
+            .receive
+            .own_mut()
+            .map_or(0, |(ring, _)| ring.capacity());
+        for _ in 0..most {
+            let taken = self.receive.own_mut().map(|(ring, into)| ring.pop(into));
+            match taken {
+                Some(Ok(true)) => self.flush_receive(ctx),
+                Some(Ok(false)) | None => break,
+                Some(Err(fault)) => return self.ring_fault(fault),
             }
         }
     }

@@ -157,7 +157,7 @@ impl Qp {
         if self.receive.is_for(msn) {
             return true;
         }
-        if self.receive.ring.is_empty() {
+        if self.receive.has_none(ctx.srqs) {
             return false;
         }
         match self.take_receive(ctx, msn) {

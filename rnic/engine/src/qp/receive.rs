@@ -3,7 +3,8 @@
 //! [`Qp::deliver`] acts on what the LLP has in order and touches no payload.
 
 use rnic_ipc::control::QpState;
-use rnic_ipc::ring::{WorkQueueConsumer, WorkRequest};
+use rnic_ipc::id::SrqId;
+use rnic_ipc::ring::{RingFault, WorkQueueConsumer, WorkRequest};
 use rnic_ipc::work::{Completion, Sge, WC_SOLICITED, WC_WITH_INVALIDATE, WcStatus, WrOpcode};
 use rnic_proto::ddp::DdpError;
 use rnic_proto::mpa::MpaError;
@@ -17,6 +18,7 @@ use super::send::RTR_TOKEN;
 use super::terminate::{count_refusal, source_error, tagged_error};
 use super::{Qp, QpContext, elements};
 use crate::conn::SLICES_MAX;
+use crate::srq::SrqTable;
 use crate::stag::Sink;
 
 /// Pieces of an FPDU, Markers counted: of those that lie in a few frames, of up to 9000 octets.
@@ -25,7 +27,9 @@ pub(super) const FEW_PIECES: usize = 32;
 /// What a queue pair takes Sends with.
 #[derive(Debug)]
 pub(super) struct ReceiveSide {
-    pub ring: WorkQueueConsumer,
+    source: Receives,
+    /// Elements that a receive may have.
+    max_sge: usize,
     /// The receive that a Send is being placed into; without one, scratch.
     pub request: WorkRequest,
     /// The Send that it is for.
@@ -36,14 +40,52 @@ pub(super) struct ReceiveSide {
     pub at: u64,
 }
 
+/// Where receives come from.
+#[derive(Debug)]
+enum Receives {
+    Own(WorkQueueConsumer),
+    Shared(SrqId),
+}
+
 impl ReceiveSide {
     pub(super) fn new(ring: WorkQueueConsumer, max_sge: usize) -> Self {
         Self {
-            ring,
+            source: Receives::Own(ring),
+            max_sge,
             request: WorkRequest::with_room(max_sge),
             current: None,
             markers: Markers::Off,
             at: 0,
+        }
+    }
+
+    pub(super) fn share(&mut self, srq: SrqId, max_sge: usize) {
+        self.source = Receives::Shared(srq);
+        self.max_sge = max_sge;
+        self.request = WorkRequest::with_room(max_sge);
+    }
+
+    /// Takes the oldest receive, if there is one.
+    fn pop(&mut self, srqs: &mut SrqTable) -> Result<bool, RingFault> {
+        match &mut self.source {
+            Receives::Own(ring) => ring.pop(&mut self.request),
+            Receives::Shared(srq) => srqs.pop(*srq, &mut self.request),
+        }
+    }
+
+    /// Whether no receive waits. A broken ring counts as one that has some: `pop` will tell.
+    pub(super) fn has_none(&self, srqs: &SrqTable) -> bool {
+        match &self.source {
+            Receives::Own(ring) => ring.is_empty(),
+            Receives::Shared(srq) => srqs.has_none(*srq),
+        }
+    }
+
+    /// The queue that is flushed with the queue pair: its own, not one that others take from too.
+    pub(super) fn own_mut(&mut self) -> Option<(&mut WorkQueueConsumer, &mut WorkRequest)> {
+        match &mut self.source {
+            Receives::Own(ring) => Some((ring, &mut self.request)),
+            Receives::Shared(_) => None,
         }
     }
 
@@ -231,7 +273,7 @@ impl Qp {
         ctx: &mut QpContext<'_>,
         msn: Msn,
     ) -> Result<(), TerminateError> {
-        match self.receive.ring.pop(&mut self.receive.request) {
+        match self.receive.pop(ctx.srqs) {
             Ok(true) => {}
             Ok(false) => {
                 ctx.counters.refused_no_receive += 1;
@@ -246,7 +288,7 @@ impl Qp {
         let request = &self.receive.request;
         let possible = request.opcode() == Some(WrOpcode::Recv)
             && !request.is_inline()
-            && request.num_sge() <= self.id.max_sge;
+            && request.num_sge() <= self.receive.max_sge;
         if !possible {
             ctx.counters.local_errors += 1;
             self.fail_receive(ctx, WcStatus::LocalQpOperation);

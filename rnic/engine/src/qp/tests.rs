@@ -7,6 +7,7 @@ mod inline;
 mod local_errors;
 mod programs;
 mod remote_errors;
+mod shared;
 mod transfers;
 
 use std::os::fd::OwnedFd;
@@ -96,6 +97,7 @@ fn seeds() -> u64 {
 struct End {
     stags: StagTable,
     cqs: CqTable,
+    srqs: SrqTable,
     counters: QpCounters,
     qp: Qp,
     sq: WorkQueueProducer,
@@ -119,6 +121,7 @@ fn attributes(signal_all: bool) -> QpAttributes {
         recv_cq: RECV_CQ,
         sq_depth: DEPTH,
         rq_depth: DEPTH,
+        srq: None,
         max_sge: MAX_SGE,
         max_inline: 0,
         signal_all,
@@ -179,6 +182,7 @@ impl End {
         Self {
             stags,
             cqs,
+            srqs: SrqTable::default(),
             counters: QpCounters::default(),
             qp,
             sq,
@@ -197,6 +201,7 @@ impl End {
         let ctx = &mut QpContext {
             stags: &mut self.stags,
             cqs: &mut self.cqs,
+            srqs: &mut self.srqs,
             counters: &mut self.counters,
         };
         act(&mut self.qp, ctx)

@@ -61,6 +61,8 @@ pub struct ShardLimits {
     pub regions: usize,
     /// Completion queues.
     pub cqs: usize,
+    /// Shared receive queues.
+    pub srqs: usize,
     /// Queue pairs.
     pub queue_pairs: usize,
     /// Listeners.
@@ -75,6 +77,7 @@ impl Default for ShardLimits {
             clients: 256,
             regions: 65_536,
             cqs: 4096,
+            srqs: 1024,
             queue_pairs: 4096,
             listeners: 256,
             connections: 4096,

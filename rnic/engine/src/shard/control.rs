@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 
-use rnic_ipc::control::{DisconnectReason, Event, MpaOptions};
+use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, QpAttributes};
 use rnic_ipc::id::{ClientId, ConnRequestId, ListenerId, QpNum};
+use rnic_ipc::ring::WorkQueueConsumer;
 use rnic_net::Path;
 use rnic_proto::TaggedOffset;
 use rnic_proto::mpa::startup::{Initiator, ResponderOptions, RtrSet};
@@ -73,25 +74,32 @@ impl<P: Port> Shard<P> {
                 }
             }
             Command::RemoveCq { cq } => found(self.tables.cqs.remove(cq), "completion queue")?,
+            Command::AddSrq {
+                client,
+                srq,
+                max_sge,
+                ring,
+            } => {
+                let srqs = &mut self.tables.srqs;
+                limit("shared receive queues", srqs.len(), self.config.limits.srqs)?;
+                if !srqs.add(client, srq, max_sge as usize, ring) {
+                    let exists = format!("shared receive queue {srq} exists");
+                    return Err(CommandError::Invalid(exists));
+                }
+            }
+            Command::ArmSrq { srq, limit } => {
+                found(self.tables.srqs.arm(srq, limit), "shared receive queue")?;
+            }
+            Command::RemoveSrq { srq } => {
+                found(self.tables.srqs.remove(srq), "shared receive queue")?;
+            }
             Command::AddQp {
                 client,
                 qp,
                 attributes,
                 sq,
                 rq,
-            } => {
-                limit(
-                    "queue pairs",
-                    self.qps.len(),
-                    self.config.limits.queue_pairs,
-                )?;
-                if self.qps.contains_key(&qp.0) {
-                    return Err(CommandError::Invalid(format!("queue pair {qp} exists")));
-                }
-                self.tables.stags.stream_added(attributes.pd);
-                self.qps
-                    .insert(qp.0, QpSlot::new(Qp::new(client, qp, attributes, sq, rq)));
-            }
+            } => self.add_qp(client, qp, attributes, (sq, rq))?,
             Command::RemoveQp { qp } => self.remove_qp(qp)?,
             Command::QueryQp { qp } => return Ok(Answer::QpState(self.qp(qp)?.qp.state())),
             Command::Listen {
@@ -148,6 +156,32 @@ impl<P: Port> Shard<P> {
 
     fn qp(&mut self, qp: QpNum) -> Result<&mut QpSlot, CommandError> {
         self.qps.get_mut(&qp.0).ok_or(unknown("queue pair"))
+    }
+
+    fn add_qp(
+        &mut self,
+        client: ClientId,
+        num: QpNum,
+        attributes: QpAttributes,
+        (sq, rq): (WorkQueueConsumer, WorkQueueConsumer),
+    ) -> Result<(), CommandError> {
+        limit(
+            "queue pairs",
+            self.qps.len(),
+            self.config.limits.queue_pairs,
+        )?;
+        if self.qps.contains_key(&num.0) {
+            return Err(CommandError::Invalid(format!("queue pair {num} exists")));
+        }
+        let (pd, srq) = (attributes.pd, attributes.srq);
+        let mut qp = Qp::new(client, num, attributes, sq, rq);
+        if let Some(srq) = srq {
+            let max_sge = self.tables.srqs.max_sge(srq);
+            qp.share_receives(srq, max_sge.ok_or(unknown("shared receive queue"))?);
+        }
+        self.tables.stags.stream_added(pd);
+        self.qps.insert(num.0, QpSlot::new(qp));
+        Ok(())
     }
 
     fn remove_qp(&mut self, qp: QpNum) -> Result<(), CommandError> {

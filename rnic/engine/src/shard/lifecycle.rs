@@ -370,6 +370,14 @@ impl<P: Port> Shard<P> {
             .push_back(ShardEvent::ClientFault { client, message });
     }
 
+    /// The owners of shared receive queues that fell below their limits hear of it.
+    pub(super) fn tell_srq_limits(&mut self) {
+        while let Some((client, srq)) = self.tables.srqs.poll_limit() {
+            let event = Event::SrqLimit { srq };
+            self.events.push_back(ShardEvent::Client { client, event });
+        }
+    }
+
     /// A CQ that takes nothing any more takes its queue pairs with it (RFC 5040 section 8.1.1).
     pub(super) fn fail_queue_pairs_of_dead_cqs(&mut self) {
         while let Some(failure) = self.tables.cqs.poll_failure() {

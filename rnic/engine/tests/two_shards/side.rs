@@ -189,6 +189,7 @@ impl Side {
             recv_cq: CQ,
             sq_depth: DEPTH,
             rq_depth: DEPTH,
+            srq: None,
             max_sge: 4,
             max_inline: 0,
             signal_all: false,

@@ -290,6 +290,14 @@ pub enum RingFault {
         /// Most that is possible.
         max: usize,
     },
+    /// A work request that takes more slots than each of a shared receive queue does.
+    #[error("a work request of {needed} slots, where {most} is the most")]
+    TooLong {
+        /// Slots it needs.
+        needed: u32,
+        /// Most that is possible.
+        most: u32,
+    },
     /// A work request whose further slots were not produced with it.
     #[error("a work request of {needed} slots, of which only {found} were produced")]
     Incomplete {

@@ -3,6 +3,7 @@
 mod completion;
 mod doorbell;
 mod hostile;
+mod shared;
 mod work_queue;
 
 use std::sync::Arc;

@@ -120,11 +120,74 @@ impl QpMemory {
     }
 }
 
+/// A shared receive queue's memory: how it is made and taken up.
+///
+/// Each of its work requests takes as many slots as the largest, so that the engine can tell how
+/// many wait. Nobody rings a doorbell for it.
+#[derive(Debug)]
+pub struct SrqMemory;
+
+impl SrqMemory {
+    /// Octets of memory that a queue of so many slots (a power of two) needs.
+    pub fn size(slots: u32) -> Result<usize, RingError> {
+        raw::size(slots, SLOT_SIZE)
+    }
+
+    /// Makes a queue of receives with up to `max_sge` elements in new shared memory: the engine's
+    /// end, and the descriptor for the client.
+    pub fn create(slots: u32, max_sge: u32) -> Result<(WorkQueueConsumer, OwnedFd), RingError> {
+        let (memory, fd) = SharedMemory::create("rnic-srq", Self::size(slots)?)?;
+        Ok((Self::create_in(Arc::new(memory), slots, max_sge)?, fd))
+    }
+
+    /// Makes a queue at the start of `memory`.
+    pub fn create_in(
+        memory: Arc<SharedMemory>,
+        slots: u32,
+        max_sge: u32,
+    ) -> Result<WorkQueueConsumer, RingError> {
+        let ring = RawRing::create(memory, 0, slots)?;
+        let pending = ring.flag_word();
+        let stride = slots_for((max_sge as usize).min(MAX_SGE));
+        Ok(WorkQueueConsumer {
+            stride,
+            ..WorkQueueConsumer::new(ring, pending)
+        })
+    }
+
+    /// Takes up a queue from the descriptor that came with it.
+    pub fn attach_fd(
+        fd: OwnedFd,
+        slots: u32,
+        max_sge: u32,
+    ) -> Result<WorkQueueProducer, RingError> {
+        let size = Self::size(slots)? as u64;
+        Self::attach(Arc::new(SharedMemory::map(fd, 0, size)?), slots, max_sge)
+    }
+
+    /// Takes up a queue at the start of `memory`.
+    pub fn attach(
+        memory: Arc<SharedMemory>,
+        slots: u32,
+        max_sge: u32,
+    ) -> Result<WorkQueueProducer, RingError> {
+        let ring = RawRing::attach(memory, 0, slots)?;
+        let pending = ring.flag_word();
+        let stride = slots_for((max_sge as usize).min(MAX_SGE));
+        Ok(WorkQueueProducer {
+            stride,
+            ..WorkQueueProducer::new(ring, pending)
+        })
+    }
+}
+
 /// The client's end of a work queue.
 #[derive(Debug)]
 pub struct WorkQueueProducer {
     ring: RawRing<WORDS>,
     own: u32,
+    /// The fewest slots that a work request takes.
+    stride: u32,
     /// Slots known to be free; the shared index is looked at only when they don't suffice.
     free: u32,
     pending: SharedWord,
@@ -136,6 +199,7 @@ impl WorkQueueProducer {
             free: ring.capacity(),
             ring,
             own: 0,
+            stride: 1,
             pending,
         }
     }
@@ -182,7 +246,7 @@ impl WorkQueueProducer {
         count: usize,
         element: impl Fn(usize) -> Sge,
     ) -> Result<(), RingFull> {
-        let needed = slots_for(count);
+        let needed = slots_for(count).max(self.stride);
         if self.free < needed {
             self.free = self.free_slots();
         }
@@ -217,6 +281,8 @@ impl WorkQueueProducer {
 pub struct WorkQueueConsumer {
     ring: RawRing<WORDS>,
     own: u32,
+    /// The fewest slots that a work request takes, and where more than one also the most.
+    stride: u32,
     /// Slots known to be filled; the shared index is looked at only when none is left.
     filled: u32,
     pending: SharedWord,
@@ -227,6 +293,7 @@ impl WorkQueueConsumer {
         Self {
             ring,
             own: 0,
+            stride: 1,
             filled: 0,
             pending,
         }
@@ -240,6 +307,11 @@ impl WorkQueueConsumer {
     /// Whether a work request waits. A fault counts: `pop` will tell.
     pub fn is_empty(&self) -> bool {
         self.filled == 0 && self.ring.filled(self.own) == Ok(0)
+    }
+
+    /// How many work requests wait in a shared receive queue.
+    pub fn waiting(&self) -> Result<u32, RingFault> {
+        Ok(self.ring.filled(self.own)? / self.stride)
     }
 
     /// Takes the oldest work request, if there is one, and gives its slots back to the client at
@@ -262,7 +334,13 @@ impl WorkQueueConsumer {
                 max: MAX_SGE,
             });
         }
-        let needed = slots_for(num_sge);
+        let needed = slots_for(num_sge).max(self.stride);
+        if self.stride > 1 && needed > self.stride {
+            return Err(RingFault::TooLong {
+                needed,
+                most: self.stride,
+            });
+        }
         if needed > self.filled {
             return Err(RingFault::Incomplete {
                 needed,

@@ -30,14 +30,15 @@ impl Prm {
     ///
     /// # Errors
     ///
-    /// `UnknownObject`; `Busy` while it has regions or queue pairs, also leaving ones.
+    /// `UnknownObject`; `Busy` while it has regions, queue pairs or shared receive queues, also
+    /// leaving ones.
     pub fn dealloc_pd(&mut self, client: ClientId, pd: PdId) -> Result<(), Refusal> {
         let slot = self
             .pds
             .live(client, pd.0)
             .ok_or_else(|| refusal::unknown(Kind::Pd, pd))?;
         if slot.users > 0 {
-            let by = "regions or queue pairs";
+            let by = "regions, queue pairs or shared receive queues";
             return Err(refusal::busy(Kind::Pd, pd, slot.users, by));
         }
         self.forget_pd(pd);

@@ -86,7 +86,8 @@ impl Prm {
     ///
     /// # Errors
     ///
-    /// `UnknownObject` for the PD or a CQ; `Malformed` for a depth or a number of elements of 0;
+    /// `UnknownObject` for the PD, a CQ or the shared receive queue; `WrongPd` for the latter;
+    /// `Malformed` for a depth or a number of elements of 0;
     /// `Limit`, also for inline data.
     pub fn create_qp(
         &mut self,
@@ -99,6 +100,11 @@ impl Prm {
                 return Err(refusal::unknown(Kind::Cq, cq));
             }
         }
+        if let Some(srq) = attributes.srq {
+            self.check_srq(client, srq, attributes.pd)?;
+        }
+        // Without a receive queue of its own one of any depth is asked for.
+        let rq_depth = attributes.srq.map_or(attributes.rq_depth, |_| 1);
         for (what, asked, name, limit) in [
             (
                 "a send queue",
@@ -108,7 +114,7 @@ impl Prm {
             ),
             (
                 "a receive queue",
-                attributes.rq_depth,
+                rq_depth,
                 "queue_depth",
                 self.limits.queue_depth,
             ),
@@ -147,6 +153,7 @@ impl Prm {
             .ok_or_else(|| refusal::full(Kind::Qp, self.limits.device.queue_pairs))?;
         self.charge(client, &amounts);
         self.use_pd(pd);
+        self.use_of_srq(attributes.srq);
         for cq in cqs {
             if let Some(slot) = self.cqs.get_mut(cq.0) {
                 slot.users += 1;
@@ -219,6 +226,7 @@ impl Prm {
         };
         let attributes = slot.object.attributes;
         self.unuse_pd(attributes.pd);
+        self.end_of_use_of_srq(attributes.srq);
         for cq in [attributes.send_cq, attributes.recv_cq] {
             if let Some(cq) = self.cqs.get_mut(cq.0) {
                 cq.users = cq.users.saturating_sub(1);
@@ -238,6 +246,6 @@ fn cq_amounts(depth: u32) -> [(Resource, u64); 2] {
 fn qp_amounts(attributes: &QpAttributes) -> [(Resource, u64); 2] {
     let slots = |depth: u32, places: u32| u64::from(depth) * u64::from(slots_for(places as usize));
     let entries = slots(attributes.sq_depth, attributes.send_places())
-        + slots(attributes.rq_depth, attributes.max_sge);
+        + slots(attributes.own_receives(), attributes.max_sge);
     [(Resource::QueuePairs, 1), (Resource::RingEntries, entries)]
 }

@@ -1,16 +1,18 @@
 //! What is to be taken away when a client goes, and in which order.
 
-use rnic_ipc::id::{ClientId, CqId, PdId, QpNum};
+use rnic_ipc::id::{ClientId, CqId, PdId, QpNum, SrqId};
 use rnic_proto::Stag;
 
 use super::Prm;
-use crate::grant::{CqRemoval, ListenerRemoval, QpRemoval, RegionRevocation, Step, Teardown};
+use crate::grant::{
+    CqRemoval, ListenerRemoval, QpRemoval, RegionRevocation, SrqRemoval, Step, Teardown,
+};
 use crate::table::Phase;
 
 impl Prm {
     /// Begins to take away a client and all of its objects; from now on it can name none of them.
     /// Listeners first, so that nothing new comes in; then queue pairs, so that nothing uses the
-    /// rest; then regions and completion queues. No grant of the client may be under way any more.
+    /// rest; then regions, shared receive queues and completion queues. No grant of the client may be under way any more.
     /// A second call finds nothing.
     pub fn client_gone(&mut self, client: ClientId) -> Teardown {
         if let Some(slot) = self.clients.live_mut(client, client.0) {
@@ -30,6 +32,9 @@ impl Prm {
             let stag = Stag::from_parts(id, slot.object.key);
             steps.push(Step::Region(RegionRevocation { stag }));
         }
+        for (id, _) in self.srqs.leave_all(client) {
+            steps.push(Step::Srq(SrqRemoval { srq: SrqId(id) }));
+        }
         for (id, _) in self.cqs.leave_all(client) {
             steps.push(Step::Cq(CqRemoval { cq: CqId(id) }));
         }
@@ -44,6 +49,7 @@ impl Prm {
                 Step::Listener(removal) => self.unlistened(removal),
                 Step::Qp(removal) => self.qp_removed(removal),
                 Step::Region(revocation) => self.region_revoked(revocation),
+                Step::Srq(removal) => self.srq_removed(removal),
                 Step::Cq(removal) => self.cq_removed(removal),
             }
         }

@@ -4,9 +4,10 @@ mod connections;
 mod isolation;
 mod lifetimes;
 mod limits;
+mod shared;
 
 use rnic_ipc::control::{Access, QpAttributes, Refusal, RefusalCode};
-use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum};
+use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_proto::Stag;
 
 use super::Prm;
@@ -43,6 +44,7 @@ fn attributes(pd: PdId, send_cq: CqId, recv_cq: CqId) -> QpAttributes {
         recv_cq,
         sq_depth: 16,
         rq_depth: 16,
+        srq: None,
         max_sge: 2,
         max_inline: 0,
         signal_all: false,
@@ -54,6 +56,13 @@ fn qp(prm: &mut Prm, client: ClientId, attributes: QpAttributes) -> Result<QpNum
     let qp = *grant.qp();
     prm.qp_created(grant);
     Ok(qp)
+}
+
+fn srq(prm: &mut Prm, client: ClientId, pd: PdId) -> Result<SrqId, Refusal> {
+    let grant = prm.create_srq(client, pd, 16, 2)?;
+    let srq = *grant.srq();
+    prm.srq_created(grant);
+    Ok(srq)
 }
 
 fn listener(prm: &mut Prm, client: ClientId) -> Result<ListenerId, Refusal> {

@@ -13,6 +13,12 @@ fn furnish(session: &ClientSession) -> SocketAddr {
     region(session, pd);
     let cq = cq(session);
     qp(session, pd, cq);
+    let create = Request::CreateSrq {
+        pd,
+        depth: 4,
+        max_sge: 1,
+    };
+    ask(session, create).unwrap();
     listen(session, LOCALHOST).unwrap()
 }
 
@@ -51,6 +57,45 @@ fn queues_go_in_their_order() {
         );
         ask(&session, Request::DestroyQp { qp }).unwrap();
         ask(&session, Request::DestroyCq { cq }).unwrap();
+        ask(&session, Request::DeallocPd { pd }).unwrap();
+    }
+}
+
+#[test]
+fn a_shared_receive_queue_goes_after_the_queue_pairs_that_take_from_it() {
+    for bench in both() {
+        let session = bench.client();
+        let pd = pd(&session);
+        let cq = cq(&session);
+        let create = Request::CreateSrq {
+            pd,
+            depth: 5,
+            max_sge: 3,
+        };
+        let srq = match session.request(create, Vec::new()) {
+            (Ok(Response::Srq { srq, slots: 16 }), fds) if fds.len() == 1 => srq,
+            reply => panic!("{reply:?}"),
+        };
+        let attributes = QpAttributes {
+            srq: Some(srq),
+            rq_depth: 0,
+            ..attributes(pd, cq)
+        };
+        let qp = match ask(&session, Request::CreateQp(attributes)) {
+            Ok(Response::Qp {
+                qp, rq_slots: 2, ..
+            }) => qp,
+            reply => panic!("{reply:?}"),
+        };
+        let destroy = Request::DestroySrq { srq };
+        assert_eq!(refused(ask(&session, destroy.clone())), RefusalCode::Busy);
+        ask(&session, Request::ArmSrq { srq, limit: 0 }).unwrap();
+        ask(&session, Request::DestroyQp { qp }).unwrap();
+        ask(&session, destroy.clone()).unwrap();
+        let gone = RefusalCode::UnknownObject;
+        assert_eq!(refused(ask(&session, destroy)), gone);
+        let arm = Request::ArmSrq { srq, limit: 2 };
+        assert_eq!(refused(ask(&session, arm)), gone);
         ask(&session, Request::DeallocPd { pd }).unwrap();
     }
 }

@@ -103,6 +103,7 @@ fn what_failed_leaves_nothing_behind() {
 fn a_client_is_taken_away_users_before_used() {
     let mut prm = prm();
     let us = household(&mut prm);
+    let srq = srq(&mut prm, us.client, us.pd).unwrap();
     let other = household(&mut prm);
     let teardown = prm.client_gone(us.client);
     let kinds: Vec<_> = teardown
@@ -112,6 +113,7 @@ fn a_client_is_taken_away_users_before_used() {
             Step::Listener(removal) => ("listener", removal.listener().0),
             Step::Qp(removal) => ("qp", removal.qp().0),
             Step::Region(revocation) => ("region", revocation.stag().0),
+            Step::Srq(removal) => ("srq", removal.srq().0),
             Step::Cq(removal) => ("cq", removal.cq().0),
         })
         .collect();
@@ -121,6 +123,7 @@ fn a_client_is_taken_away_users_before_used() {
             ("listener", us.listener.0),
             ("qp", us.qp.0),
             ("region", us.stag.0),
+            ("srq", srq.0),
             ("cq", us.cq.0)
         ]
     );

@@ -9,6 +9,7 @@ fn tight() -> Limits {
         regions: 2,
         registered_octets: 4096,
         completion_queues: 2,
+        shared_receive_queues: 1,
         queue_pairs: 1,
         ring_entries: 1000,
         listeners: 1,
@@ -41,6 +42,8 @@ fn each_limit_of_a_client_holds_and_is_named() {
     cq(&mut prm, us.client).unwrap();
     names(prm.create_cq(us.client, 1), "completion_queues");
     names(prm.create_cq(us.client, 0x10_0000), "cq_depth");
+    srq(&mut prm, us.client, pd).unwrap();
+    names(prm.create_srq(us.client, pd, 1, 1), "shared_receive_queues");
 }
 
 #[test]

@@ -1,0 +1,163 @@
+//! Shared receive queues.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rnic_ipc::control::{Request, Response};
+use rnic_ipc::id::SrqId;
+use rnic_ipc::ring::{SrqMemory, WorkQueueProducer};
+use rnic_ipc::work::MAX_SGE;
+
+use crate::context::Inner;
+use crate::error::Error;
+use crate::link::{descriptors, unexpected};
+use crate::memory::ProtectionDomain;
+use crate::queue_pair::full_if_none;
+use crate::wait::{Deadline, lock};
+use crate::work::WorkRequest;
+
+/// How large a shared receive queue is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SrqConfig {
+    /// Receives that may wait.
+    pub depth: u32,
+    /// Elements that a receive may have, at most [`MAX_SGE`].
+    pub max_sge: u32,
+}
+
+impl Default for SrqConfig {
+    fn default() -> Self {
+        Self {
+            depth: 256,
+            max_sge: 4,
+        }
+    }
+}
+
+/// Receives that several queue pairs of one protection domain take from, each Send the oldest.
+/// Clones are the same one.
+///
+/// A receive's completion comes to the receive completion queue of the queue pair that took it. A
+/// queue pair that ends flushes at most the one that it had in hand; the others stay.
+#[derive(Clone, Debug)]
+pub struct SharedReceiveQueue {
+    inner: Arc<SrqInner>,
+}
+
+#[derive(Debug)]
+struct SrqInner {
+    id: SrqId,
+    ring: Mutex<WorkQueueProducer>,
+    max_sge: usize,
+    context: Arc<Inner>,
+    _pd: ProtectionDomain,
+}
+
+impl SharedReceiveQueue {
+    /// Makes one in a protection domain.
+    pub fn create(pd: &ProtectionDomain, config: SrqConfig) -> Result<Self, Error> {
+        let SrqConfig { depth, max_sge } = config;
+        let context = pd.context();
+        let request = Request::CreateSrq {
+            pd: pd.id(),
+            depth,
+            max_sge,
+        };
+        let (id, slots, fds) = match context.request(&request, &[])? {
+            (Response::Srq { srq, slots }, fds) => (srq, slots, fds),
+            (other, _) => return Err(unexpected(&other)),
+        };
+        let made = descriptors::<1>(fds)
+            .and_then(|[memory]| Ok(SrqMemory::attach_fd(memory, slots, max_sge)?));
+        let ring = match made {
+            Ok(ring) => ring,
+            Err(error) => {
+                context.give_back(&Request::DestroySrq { srq: id });
+                return Err(error);
+            }
+        };
+        let inner = SrqInner {
+            id,
+            ring: Mutex::new(ring),
+            max_sge: (max_sge as usize).min(MAX_SGE),
+            context: context.clone(),
+            _pd: pd.clone(),
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    pub(crate) fn id(&self) -> SrqId {
+        self.inner.id
+    }
+
+    /// Posts one receive.
+    ///
+    /// # Errors
+    /// [`Error::QueueFull`] when as many wait as there is room for.
+    pub fn post_recv(&self, work: WorkRequest<'_>) -> Result<(), Error> {
+        full_if_none(self.post_recv_batch(&[work])?)
+    }
+
+    /// Posts as many receives as fit, in order, and says how many.
+    pub fn post_recv_batch(&self, work: &[WorkRequest<'_>]) -> Result<usize, Error> {
+        if !work.iter().all(WorkRequest::is_recv) {
+            return Err(Error::WrongQueue { queue: "receive" });
+        }
+        if self.inner.context.is_gone() {
+            return Err(Error::DaemonGone);
+        }
+        for work in work {
+            work.check(self.inner.max_sge, 0)?;
+        }
+        let mut ring = lock(&self.inner.ring);
+        let posted = work.iter().take_while(|work| work.push(&mut ring).is_ok());
+        Ok(posted.count())
+    }
+
+    /// Asks to be told once when fewer than `limit` receives wait: at once when that is so already.
+    /// 0 takes the wish back.
+    pub fn arm_limit(&self, limit: u32) -> Result<(), Error> {
+        let srq = self.inner.id;
+        self.inner
+            .context
+            .request_done(&Request::ArmSrq { srq, limit })
+    }
+
+    /// Whether the limit was reached since this was asked last. Never blocks; the news makes the
+    /// context's event descriptor readable.
+    pub fn take_limit_event(&self) -> Result<bool, Error> {
+        let context = &self.inner.context;
+        context.drive();
+        let mut boxes = context.events().boxes();
+        let low = boxes.low_srqs.remove(&self.inner.id);
+        if !low && boxes.is_closed() {
+            context.set_gone();
+            return Err(Error::DaemonGone);
+        }
+        Ok(low)
+    }
+
+    /// Waits until the limit is reached.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], [`Error::DaemonGone`].
+    pub fn wait_limit(&self, timeout: Duration) -> Result<(), Error> {
+        let (context, id) = (&self.inner.context, self.inner.id);
+        context.events().wait(
+            context,
+            Deadline::after(timeout),
+            "the shared receive queue's limit",
+            |boxes| boxes.low_srqs.remove(&id).then_some(()),
+        )
+    }
+}
+
+impl Drop for SrqInner {
+    fn drop(&mut self) {
+        self.context
+            .give_back(&Request::DestroySrq { srq: self.id });
+        self.context.events().boxes().low_srqs.remove(&self.id);
+    }
+}
