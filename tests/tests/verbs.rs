@@ -1,13 +1,16 @@
 //! What a program may post: many elements, its octets inline, work that completes silently,
-//! receives for several queue pairs.
+//! receives for several queue pairs, wake-ups, and the states of a queue pair.
+
+use std::time::Duration;
 
 use rnic::{
-    CompletionQueue, Context, Error, MAX_INLINE, MAX_SGE, ProtectionDomain, QpConfig, QueuePair,
-    Sge, SharedReceiveQueue, SrqConfig, WcStatus, WorkRequest,
+    CompletionQueue, Context, DisconnectReason, Error, MAX_INLINE, MAX_SGE, ProtectionDomain,
+    QpConfig, QpState, QueuePair, Sge, SharedReceiveQueue, SrqConfig, WcStatus, WorkRequest,
 };
 use rnic_tests::lab::Family;
 use rnic_tests::pair::Pair;
 use rnic_tests::verbs::{Endpoint, FULL_ACCESS, LIMIT, connect};
+use rustix::event::{PollFd, PollFlags, poll};
 
 const PORT: u16 = 18515;
 const OCTETS: usize = 64 * 1024;
@@ -229,4 +232,84 @@ fn queue_pairs_share_receives_and_the_limit_is_told_before_they_run_out() {
     let (ours, theirs) = &ends[1];
     ours.post(WorkRequest::send(1, &[]));
     assert_eq!(theirs.completion().wr_id, 99);
+}
+
+/// Whether the completion queue's descriptor is readable, that is a wake-up came.
+fn woken(cq: &CompletionQueue, patience: Duration) -> bool {
+    let fd = cq.fd();
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+    let patience = patience.try_into().expect("a short time");
+    poll(&mut fds, Some(&patience)).expect("a sound descriptor") == 1
+}
+
+/// RFC 5040 section 4.3.
+#[test]
+fn a_client_that_waits_for_solicited_completions_is_woken_by_those_and_by_errors() {
+    const SHORT: Duration = Duration::from_millis(200);
+    let pair = Pair::new("solicited");
+    let (a, b) = endpoints(&pair, QpConfig::default());
+    for n in 0..6 {
+        b.post_recv(n, 0..100);
+    }
+    let send = |solicited| {
+        let sges = [a.element(0..100)];
+        let work = WorkRequest::send(1, &sges);
+        a.post(if solicited { work.solicited() } else { work });
+        assert_eq!(a.completion().status, WcStatus::Success);
+    };
+    b.cq.arm(true);
+    send(false);
+    assert!(!woken(&b.cq, SHORT), "not solicited");
+    assert!(!b.completion().solicited);
+    b.cq.arm(true);
+    send(true);
+    assert!(woken(&b.cq, LIMIT));
+    assert!(b.completion().solicited);
+    b.cq.arm(false);
+    send(false);
+    assert!(woken(&b.cq, LIMIT), "the next of any kind");
+    assert_eq!(b.completion().wr_id, 2);
+    b.cq.arm(false);
+    send(true);
+    assert!(woken(&b.cq, LIMIT));
+    b.cq.arm(true);
+    assert_eq!(b.completion().wr_id, 3, "it came before the arming");
+    assert!(!woken(&b.cq, Duration::ZERO));
+    b.cq.arm(true);
+    a.qp.abort().expect("it is connected");
+    assert!(woken(&b.cq, LIMIT), "flushed work is an error");
+    assert_eq!(b.completion().status, WcStatus::WorkRequestFlushed);
+}
+
+#[test]
+fn a_queue_pair_is_terminated_reset_and_connected_again() {
+    let pair = Pair::new("states");
+    let (a, b) = endpoints(&pair, QpConfig::default());
+    let state = |end: &Endpoint| end.qp.state().expect("the daemon serves");
+    let refused = a.qp.reset().expect_err("it is connected");
+    assert!(refused.to_string().contains("Rts"), "{refused}");
+    for round in 0..2 {
+        assert_eq!(state(&a), QpState::Rts);
+        b.post_recv(1, 0..100);
+        a.post(WorkRequest::send(2, &[a.element(0..100)]));
+        assert_eq!(a.completion().status, WcStatus::Success);
+        assert_eq!(b.completion().status, WcStatus::Success);
+        b.post_recv(3, 0..100);
+        if round == 0 {
+            a.qp.terminate().expect("it is Ready to send");
+            let control = 0;
+            assert_eq!(b.ending(), DisconnectReason::TerminateReceived { control });
+        } else {
+            a.qp.fail().expect("any state will do");
+            assert_eq!(b.ending(), DisconnectReason::Reset);
+        }
+        assert_eq!(a.ending(), DisconnectReason::Aborted);
+        assert_eq!(b.completion().status, WcStatus::WorkRequestFlushed);
+        for end in [&a, &b] {
+            assert_eq!(state(end), QpState::Error);
+            end.qp.reset().expect("it is in Error");
+            assert_eq!(state(end), QpState::Idle);
+        }
+        connect(&a, &b, pair.b.address(Family::V4, PORT));
+    }
 }

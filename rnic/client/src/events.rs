@@ -75,6 +75,21 @@ pub(crate) struct QpBox {
     pub(crate) events: VecDeque<ConnectionEvent>,
     /// How the connection ended, if it did; stays.
     pub(crate) ended: Option<ConnectionEvent>,
+    /// A connection was begun, so its end will be told or was.
+    pub(crate) begun: bool,
+    /// What comes is of a connection that nobody asks about any more, up to its end.
+    stale: bool,
+}
+
+impl QpBox {
+    /// The queue pair is Idle again: whatever is still to come of its last connection is dropped.
+    pub(crate) fn begin_anew(&mut self) {
+        let stale = self.stale || (self.begun && self.ended.is_none());
+        *self = Self {
+            stale,
+            ..Self::default()
+        };
+    }
 }
 
 /// What came, sorted.
@@ -257,7 +272,12 @@ impl Boxes {
             log::debug!("an event for queue pair {qp}, which is gone: {event:?}");
             return;
         };
-        if !matches!(event, ConnectionEvent::Established(_)) {
+        let ending = !matches!(event, ConnectionEvent::Established(_));
+        if found.stale {
+            found.stale = !ending;
+            return;
+        }
+        if ending {
             found.ended = Some(event.clone());
         }
         found.events.push_back(event);

@@ -164,6 +164,7 @@ impl ConnectionRequest {
             private_data,
         };
         self.context.request_done(&accept)?;
+        qp.expect_end();
         self.answered = true;
         Ok(())
     }

@@ -80,7 +80,7 @@ pub struct Established {
     pub private_data: Vec<u8>,
 }
 
-/// A send queue, a receive queue and at most one connection in its life.
+/// A send queue, a receive queue and at most one connection at a time.
 ///
 /// Posting is thread-safe; work is done in the order of posting. Dropping a queue pair ends its
 /// connection abortively: [`QueuePair::disconnect`] first to end it in order.
@@ -258,7 +258,8 @@ impl QueuePair {
         Ok(posted)
     }
 
-    /// Connects to a peer's listener and waits for the outcome. A queue pair connects at most once.
+    /// Connects to a peer's listener and waits for the outcome. A queue pair connects at most once,
+    /// unless it is [`reset`](Self::reset).
     ///
     /// # Errors
     /// [`Error::Rejected`], [`Error::ConnectFailed`], [`Error::Timeout`] (the attempt is aborted),
@@ -288,7 +289,9 @@ impl QueuePair {
             local,
             mpa,
             private_data,
-        })
+        })?;
+        self.expect_end();
+        Ok(())
     }
 
     /// Waits for the outcome of a connect or accept; without one in time aborts it.
@@ -355,6 +358,49 @@ impl QueuePair {
     /// Resets the connection at once. Outstanding work is flushed.
     pub fn abort(&self) -> Result<(), Error> {
         self.request_disconnect(true)
+    }
+
+    /// Ready to send becomes Terminate: the peer gets a Terminate (RFC 5040 section 6.2.1) instead of
+    /// an end in order, and the connection ends. Outstanding work is flushed when it is gone.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] in any other state.
+    pub fn terminate(&self) -> Result<(), Error> {
+        self.modify(QpState::Terminate)
+    }
+
+    /// Any state becomes Error: a connection is reset, and outstanding work is flushed, also that
+    /// of a queue pair that never was connected.
+    pub fn fail(&self) -> Result<(), Error> {
+        self.modify(QpState::Error)
+    }
+
+    /// Error becomes Idle: what was posted is flushed, and the queue pair may connect again. Events
+    /// of its last connection that nobody took are dropped.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] in any other state, and when a completion queue of its overflowed.
+    pub fn reset(&self) -> Result<(), Error> {
+        self.modify(QpState::Idle)?;
+        let mut boxes = self.context().events().boxes();
+        if let Some(found) = boxes.qps.get_mut(&self.num()) {
+            found.begin_anew();
+        }
+        Ok(())
+    }
+
+    fn modify(&self, state: QpState) -> Result<(), Error> {
+        let qp = self.num();
+        self.context()
+            .request_done(&Request::ModifyQp { qp, state })
+    }
+
+    /// A connection was begun: its end will be told.
+    pub(crate) fn expect_end(&self) {
+        let mut boxes = self.context().events().boxes();
+        if let Some(found) = boxes.qps.get_mut(&self.num()) {
+            found.begun = true;
+        }
     }
 
     /// Waits until the connection is gone.

@@ -136,6 +136,7 @@ impl ClientSession {
             Request::CreateQp(attributes) => self.create_qp(attributes),
             Request::DestroyQp { qp } => done(self.destroy_qp(qp)),
             Request::QueryQp { qp } => plain(self.query_qp(qp).map(Response::QpState)),
+            Request::ModifyQp { qp, state } => done(self.modify_qp(qp, state)),
             Request::Listen { local, backlog } => plain(self.listen(local, backlog)),
             Request::Unlisten { listener } => done(self.unlisten(listener)),
             Request::Connect {

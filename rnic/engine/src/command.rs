@@ -169,6 +169,14 @@ pub enum Command {
         /// RST at once, instead of FIN after what was posted.
         abort: bool,
     },
+    /// Change a queue pair's state, where [`Request::ModifyQp`](rnic_ipc::control::Request::ModifyQp)
+    /// lets a client do that.
+    ModifyQp {
+        /// Which.
+        qp: QpNum,
+        /// The state that it is to be in.
+        state: QpState,
+    },
     /// Errors that quote segments which this shard may have sent. Whether it did, and what to
     /// believe of them, is TCP's to judge: anybody can send them.
     IcmpErrors {

@@ -10,6 +10,7 @@ mod complete;
 mod counters;
 mod early;
 mod elements;
+mod modify;
 mod pending;
 mod receive;
 mod respond;
@@ -35,6 +36,7 @@ use crate::stag::StagTable;
 
 pub use counters::QpCounters;
 pub(crate) use early::{PLACED_AT_ONCE, PlacedFpdu};
+pub use modify::NoSuchTransition;
 
 use receive::ReceiveSide;
 use send::SendSide;
@@ -177,6 +179,12 @@ impl Qp {
     /// Do its completions go to this CQ?
     pub fn uses_cq(&self, cq: CqId) -> bool {
         self.id.send_cq == cq || self.id.recv_cq == cq
+    }
+
+    /// The first of its CQs that takes no completions any more, if one doesn't.
+    pub fn dead_cq(&self, cqs: &CqTable) -> Option<CqId> {
+        let own = [self.id.send_cq, self.id.recv_cq];
+        own.into_iter().find(|cq| !cqs.is_sound(*cq))
     }
 
     /// Idle becomes Connecting.

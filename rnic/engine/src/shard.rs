@@ -15,6 +15,7 @@ mod deadlines;
 mod fragments;
 mod lifecycle;
 mod link;
+mod modify;
 mod nudge;
 mod path;
 mod produce;

@@ -109,6 +109,23 @@ pub enum Request {
         /// Which.
         qp: QpNum,
     },
+    /// Changes a queue pair's state, as the RDMA verbs for iWARP let a consumer do it:
+    ///
+    /// | from | to | what happens |
+    /// |---|---|---|
+    /// | `Rts` | `Closing` | as [`Request::Disconnect`] without `abort` |
+    /// | `Rts` | `Terminate` | a Terminate is sent (RFC 5040 section 6.2.1), then the connection ends |
+    /// | any | `Error` | the connection is reset if there is one; all work is flushed |
+    /// | `Error` | `Idle` | the queue pair is as when it was made, and may connect again |
+    ///
+    /// Everything else is refused with [`RefusalCode::WrongState`]; `Rts` is reached by
+    /// [`Request::Connect`] and [`Request::Accept`]. Reply: [`Response::Done`].
+    ModifyQp {
+        /// Which.
+        qp: QpNum,
+        /// The state that it is to be in.
+        state: QpState,
+    },
     /// Reply: [`Response::Listening`]. Peers' requests come as [`Event::ConnectRequest`].
     Listen {
         /// A local address (not a wildcard) and port; port 0 lets the kernel choose.

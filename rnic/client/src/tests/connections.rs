@@ -7,7 +7,7 @@ use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, Refusal, RefusalCod
 use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
 
 use super::fake::{Fake, queue_pair, refusal};
-use crate::{ConnectOptions, ConnectionEvent, Context, Error, Listener};
+use crate::{ConnectOptions, ConnectionEvent, Context, Error, Listener, QpState};
 
 const SOON: Duration = Duration::from_secs(20);
 const NOT_AT_ALL: Duration = Duration::ZERO;
@@ -276,4 +276,61 @@ fn threads_that_wait_for_different_things_each_get_their_own() {
     });
     // With lost wake-ups each round would last as long as the look-round interval.
     assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
+}
+
+#[test]
+fn after_a_reset_nothing_of_the_last_connection_is_told() {
+    let (fake, context) = Fake::start();
+    let (qp, _cq) = queue_pair(&context);
+    let num = qp.num();
+    let ended = |reason| disconnected(num, reason);
+    let established = established(num, b"");
+    let connect = || {
+        let options = ConnectOptions::default();
+        qp.start_connect(remote(), options).unwrap();
+    };
+    // Whether the old connection's end comes before the reset or after it.
+    for late in [false, true] {
+        connect();
+        fake.tell(&established);
+        if !late {
+            fake.tell(&ended(DisconnectReason::Aborted));
+            assert!(qp.wait_disconnected(SOON).is_err());
+        }
+        qp.reset().unwrap();
+        let asked = Request::ModifyQp {
+            qp: num,
+            state: QpState::Idle,
+        };
+        assert_eq!(fake.asked().last(), Some(&asked));
+        if late {
+            fake.tell(&ended(DisconnectReason::Aborted));
+        }
+        assert!(qp.take_event().unwrap().is_none());
+        connect();
+        fake.tell(&established);
+        let event = qp.take_event().unwrap();
+        assert!(matches!(event, Some(ConnectionEvent::Established(_))));
+        let waited = qp.wait_disconnected(NOT_AT_ALL);
+        assert!(matches!(waited, Err(Error::Timeout { .. })));
+        fake.tell(&ended(DisconnectReason::Graceful));
+        qp.wait_disconnected(SOON).unwrap();
+        qp.reset().unwrap();
+    }
+}
+
+#[test]
+fn a_change_of_state_that_is_refused_changes_nothing() {
+    let (fake, context) = Fake::start();
+    let (qp, _cq) = queue_pair(&context);
+    fake.refuse(|request| {
+        let modify = matches!(request, Request::ModifyQp { .. });
+        modify.then(|| refusal(RefusalCode::WrongState))
+    });
+    for refused in [qp.terminate(), qp.fail(), qp.reset()] {
+        match refused {
+            Err(Error::Refused(refusal)) => assert_eq!(refusal.code, RefusalCode::WrongState),
+            other => panic!("{other:?}"),
+        }
+    }
 }

@@ -108,4 +108,11 @@ impl ClientSession {
             )),
         }
     }
+    pub(super) fn modify_qp(&self, qp: QpNum, state: QpState) -> Result<(), Refusal> {
+        let granted = self.core().prm().use_qp(self.id(), qp)?;
+        let qp = *granted.qp();
+        self.core()
+            .execute(Command::ModifyQp { qp, state })
+            .map(|_| ())
+    }
 }

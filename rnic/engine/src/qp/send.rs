@@ -111,6 +111,15 @@ impl SendSide {
         self.may_send = false;
     }
 
+    /// As it was made; nothing is pending.
+    pub(super) fn reset(&mut self) {
+        self.close();
+        self.turn = Turn::Work;
+        self.ord = 0;
+        self.markers = Markers::Off;
+        self.at = 0;
+    }
+
     pub(super) fn clear_pending(&self) {
         self.ring.clear_pending();
     }

@@ -8,6 +8,7 @@ mod local_errors;
 mod programs;
 mod remote_errors;
 mod shared;
+mod states;
 mod transfers;
 
 use std::os::fd::OwnedFd;

@@ -12,7 +12,7 @@ use rnic_xsk::Port;
 use userspace_tcp::{ConnId, ConnOptions, ConnectError, Endpoint, FourTuple, Instant, ListenError};
 
 use super::startup::{depths, initiator_options};
-use super::{Client, Listener, QpSlot, Shard};
+use super::{Client, Listener, QpSlot, Shard, Tables};
 use crate::command::{Answer, Command, CommandError};
 use crate::conn::{Conn, Phase};
 use crate::counters;
@@ -134,6 +134,7 @@ impl<P: Port> Shard<P> {
                 request,
                 private_data,
             } => self.reject(request, &private_data)?,
+            Command::ModifyQp { qp, state } => self.modify_qp(qp, state)?,
             Command::Disconnect { qp, abort } => self.disconnect(qp, abort)?,
             Command::IcmpErrors { reports } => self.icmp_errors(&reports),
             Command::QueryCounters => return Ok(Answer::Counters(self.named_counters())),
@@ -154,7 +155,7 @@ impl<P: Port> Shard<P> {
         )
     }
 
-    fn qp(&mut self, qp: QpNum) -> Result<&mut QpSlot, CommandError> {
+    pub(super) fn qp(&mut self, qp: QpNum) -> Result<&mut QpSlot, CommandError> {
         self.qps.get_mut(&qp.0).ok_or(unknown("queue pair"))
     }
 
@@ -179,6 +180,7 @@ impl<P: Port> Shard<P> {
             let max_sge = self.tables.srqs.max_sge(srq);
             qp.share_receives(srq, max_sge.ok_or(unknown("shared receive queue"))?);
         }
+        sound_cqs(&qp, &self.tables)?;
         self.tables.stags.stream_added(pd);
         self.qps.insert(num.0, QpSlot::new(qp));
         Ok(())
@@ -384,7 +386,7 @@ impl<P: Port> Shard<P> {
         Ok(())
     }
 
-    fn disconnect(&mut self, num: QpNum, abort: bool) -> Result<(), CommandError> {
+    pub(super) fn disconnect(&mut self, num: QpNum, abort: bool) -> Result<(), CommandError> {
         let slot = self.qp(num)?;
         let state = slot.qp.state();
         let id = slot.conn.ok_or_else(|| CommandError::WrongState {
@@ -407,6 +409,19 @@ impl<P: Port> Shard<P> {
     }
 }
 
+/// A queue pair's completions would be lost without a word in a CQ that died (RFC 5040 section
+/// 8.1.1, requirement 10).
+pub(super) fn sound_cqs(qp: &Qp, tables: &Tables) -> Result<(), CommandError> {
+    match qp.dead_cq(&tables.cqs) {
+        None => Ok(()),
+        Some(cq) => Err(CommandError::WrongState {
+            what: "completion queue",
+            found: format!("in error (number {cq})"),
+            wanted: "sound: it overflowed; make another",
+        }),
+    }
+}
+
 fn limit(what: &'static str, used: usize, limit: usize) -> Result<(), CommandError> {
     if used < limit {
         Ok(())
@@ -415,7 +430,7 @@ fn limit(what: &'static str, used: usize, limit: usize) -> Result<(), CommandErr
     }
 }
 
-fn unknown(what: &'static str) -> CommandError {
+pub(super) fn unknown(what: &'static str) -> CommandError {
     CommandError::Unknown { what }
 }
 
@@ -423,7 +438,7 @@ fn found(there: bool, what: &'static str) -> Result<(), CommandError> {
     if there { Ok(()) } else { Err(unknown(what)) }
 }
 
-fn invalid(error: impl std::fmt::Display) -> CommandError {
+pub(super) fn invalid(error: impl std::fmt::Display) -> CommandError {
     CommandError::Invalid(error.to_string())
 }
 

@@ -12,6 +12,7 @@ mod random;
 mod raw;
 mod side;
 mod startup;
+mod states;
 mod throughput;
 mod transfer;
 mod world;

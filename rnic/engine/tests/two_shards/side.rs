@@ -176,6 +176,10 @@ impl Side {
     }
 
     pub fn create_qp(&mut self) -> QpNum {
+        self.try_create_qp().unwrap()
+    }
+
+    pub fn try_create_qp(&mut self) -> Result<QpNum, CommandError> {
         self.next_qp += 1;
         let qp = QpNum(self.next_qp);
         let slots = QpMemory::slots(DEPTH, 4).unwrap();
@@ -201,8 +205,7 @@ impl Side {
             sq,
             rq,
         };
-        self.shard.execute(command, Instant::ZERO).unwrap();
-        qp
+        self.shard.execute(command, Instant::ZERO).map(|_| qp)
     }
 
     pub fn listen(&mut self, backlog: u32, now: Instant) {
