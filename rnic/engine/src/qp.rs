@@ -4,12 +4,13 @@
 //! It knows no socket, no connection and no clock: its owner feeds it the octets of the stream in
 //! order and asks it for the next FPDU when the connection has room. Memory is touched only through
 //! what [`StagTable`] granted for this very segment. Nothing that a client posts or a
-//! peer sends can make it panic or, after RDMA mode was entered, allocate.
+//! peer sends can make it panic or, after RDMA mode was entered, allocate beyond what is [`Lent`].
 
 mod complete;
 mod counters;
 mod early;
 mod elements;
+mod lent;
 mod modify;
 mod pending;
 mod receive;
@@ -36,6 +37,7 @@ use crate::stag::StagTable;
 
 pub use counters::QpCounters;
 pub(crate) use early::{PLACED_AT_ONCE, PlacedFpdu};
+pub use lent::Lent;
 pub use modify::NoSuchTransition;
 
 use receive::ReceiveSide;
@@ -53,6 +55,8 @@ pub struct QpContext<'a> {
     pub srqs: &'a mut SrqTable,
     /// What is counted.
     pub counters: &'a mut QpCounters,
+    /// Memory for what is under way.
+    pub lent: &'a mut Lent,
 }
 
 /// How a connection is to be ended for its queue pair. Asked for with [`Qp::wants_close`].

@@ -41,7 +41,7 @@ use crate::conn::{ConnTable, HeldFrames};
 use crate::counters::{Levels, ShardCounters};
 use crate::cq::CqTable;
 use crate::idmap::IdMap;
-use crate::qp::{Qp, QpContext, QpCounters};
+use crate::qp::{Lent, Qp, QpContext, QpCounters};
 use crate::srq::SrqTable;
 use crate::stag::StagTable;
 
@@ -106,6 +106,7 @@ struct Tables {
     cqs: CqTable,
     srqs: SrqTable,
     counters: QpCounters,
+    lent: Lent,
 }
 
 #[derive(Debug)]
@@ -174,6 +175,7 @@ impl<P: Port> Shard<P> {
                 cqs: CqTable::new(limits.cqs),
                 srqs: SrqTable::new(limits.srqs),
                 counters: QpCounters::default(),
+                lent: Lent::default(),
             },
             clients: Vec::with_capacity(limits.clients),
             listeners: IdMap::default(),
@@ -311,6 +313,7 @@ impl Tables {
             cqs: &mut self.cqs,
             srqs: &mut self.srqs,
             counters: &mut self.counters,
+            lent: &mut self.lent,
         }
     }
 }

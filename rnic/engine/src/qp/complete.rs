@@ -12,6 +12,7 @@ impl Qp {
         while let Some((entry, outcome)) = self.send.pending.pop_ended() {
             self.complete_send(ctx, entry, outcome);
         }
+        self.send.pending.settle(&mut ctx.lent.pending);
     }
 
     fn complete_send(&mut self, ctx: &mut QpContext<'_>, entry: Entry, outcome: Outcome) {
@@ -58,6 +59,7 @@ impl Qp {
         self.ending.close = None;
         self.stream = None;
         self.send.close();
+        ctx.lent.responses.settle(&mut self.send.responses);
         self.flush(ctx);
     }
 
@@ -71,6 +73,7 @@ impl Qp {
             let outcome = entry.outcome.unwrap_or(flushed);
             self.complete_send(ctx, entry, outcome);
         }
+        self.send.pending.settle(&mut ctx.lent.pending);
         if self.receive.drop_current() {
             self.flush_receive(ctx);
         }

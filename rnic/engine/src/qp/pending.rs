@@ -1,9 +1,10 @@
 //! Work requests of the send queue that were taken and have not completed yet, in the order of
 //! posting, which is the order in which they complete (RFC 5040 section 5.5, rule 15). Bounded by
-//! the depth of the send queue; never grows.
+//! the depth of the send queue; their memory is lent while there are any.
 
 use std::collections::VecDeque;
 
+use super::lent::Lender;
 use rnic_ipc::work::WcStatus;
 use rnic_proto::{Msn, Qn};
 
@@ -87,7 +88,7 @@ pub(super) struct Outcome {
 impl Pending {
     pub(super) fn new(depth: usize) -> Self {
         Self {
-            entries: VecDeque::with_capacity(depth),
+            entries: VecDeque::new(),
             first: 0,
             depth,
         }
@@ -102,11 +103,16 @@ impl Pending {
     }
 
     /// Appends a work request; the caller has looked that there is room.
-    pub(super) fn push(&mut self, entry: Entry) -> Ticket {
+    pub(super) fn push(&mut self, entry: Entry, lender: &mut Lender<Entry>) -> Ticket {
         debug_assert!(!self.is_full());
         let ticket = Ticket(self.first.wrapping_add(self.entries.len() as u64));
-        self.entries.push_back(entry);
+        lender.push(&mut self.entries, entry, self.depth);
         ticket
+    }
+
+    /// Gives its memory back if nothing is pending.
+    pub(super) fn settle(&mut self, lender: &mut Lender<Entry>) {
+        lender.settle(&mut self.entries);
     }
 
     /// The work request with this ticket, if it is still here.
@@ -164,6 +170,12 @@ impl Pending {
         self.end(ticket, outcome);
     }
 
+    /// Entries that it has memory for.
+    #[cfg(test)]
+    pub(super) fn memory(&self) -> usize {
+        self.entries.capacity()
+    }
+
     /// Takes the oldest work request when it has ended.
     pub(super) fn pop_ended(&mut self) -> Option<(Entry, Outcome)> {
         let outcome = self.entries.front()?.outcome?;
@@ -194,8 +206,9 @@ mod tests {
     #[test]
     fn work_completes_in_the_order_of_posting() {
         let mut pending = Pending::new(2);
-        let first = pending.push(entry(1));
-        let second = pending.push(entry(2));
+        let lender = &mut Lender::default();
+        let first = pending.push(entry(1), lender);
+        let second = pending.push(entry(2), lender);
         assert!(pending.is_full());
         pending.end(second, DONE);
         assert!(pending.pop_ended().is_none());
@@ -208,9 +221,10 @@ mod tests {
     #[test]
     fn a_ticket_of_work_that_is_gone_names_nothing() {
         let mut pending = Pending::new(2);
-        let first = pending.push(entry(1));
+        let lender = &mut Lender::default();
+        let first = pending.push(entry(1), lender);
         pending.pop();
-        pending.push(entry(2));
+        pending.push(entry(2), lender);
         pending.end(first, DONE);
         assert!(pending.pop_ended().is_none());
     }

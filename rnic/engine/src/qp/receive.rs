@@ -426,7 +426,7 @@ impl Qp {
             }
         }
         if self.state == QpState::Rts {
-            self.send.respond(msn, request);
+            self.send.respond(msn, request, &mut ctx.lent.responses);
         } else if let Some(stream) = &mut self.stream {
             // After our FIN there is no way to answer; the peer learns it from the FIN.
             stream.read_response_sent();

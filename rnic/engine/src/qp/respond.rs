@@ -82,6 +82,7 @@ impl Qp {
             return Ok(());
         }
         self.send.responses.pop_front();
+        ctx.lent.responses.settle(&mut self.send.responses);
         if let Some(stream) = &mut self.stream {
             stream.read_response_sent();
         }

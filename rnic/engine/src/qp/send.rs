@@ -13,6 +13,7 @@ use rnic_proto::mpa::marker::Markers;
 use rnic_proto::mpa::startup::Rtr;
 use rnic_proto::rdmap::{RdmapError, ReadRequest, segment, terminate};
 
+use super::lent::Lender;
 use super::pending::Pending;
 use super::respond::Response;
 use super::ulpdu::UlpduBuf;
@@ -41,6 +42,7 @@ pub(super) struct SendSide {
     may_send: bool,
     /// The Ready-to-Receive indication, until sent.
     rtr: Option<Rtr>,
+    ird: u16,
     pub ord: u16,
     /// Markers in what goes.
     pub markers: Markers,
@@ -78,6 +80,7 @@ impl SendSide {
             turn: Turn::Work,
             may_send: false,
             rtr: None,
+            ird: 0,
             ord: 0,
             markers: Markers::Off,
             at: 0,
@@ -86,7 +89,7 @@ impl SendSide {
 
     /// RDMA mode begins.
     pub(super) fn open(&mut self, ird: u16, ord: u16, initiator: bool, rtr: Option<Rtr>) {
-        self.responses.reserve_exact(usize::from(ird));
+        self.ird = ird;
         self.ord = ord;
         self.may_send = initiator;
         self.rtr = rtr.filter(|_| initiator);
@@ -125,8 +128,14 @@ impl SendSide {
     }
 
     /// Queues an RDMA Read Request; the stream has looked that there are at most IRD.
-    pub(super) fn respond(&mut self, msn: Msn, request: ReadRequest) {
-        self.responses.push_back(Response::new(msn, request));
+    pub(super) fn respond(
+        &mut self,
+        msn: Msn,
+        request: ReadRequest,
+        lender: &mut Lender<Response>,
+    ) {
+        let response = Response::new(msn, request);
+        lender.push(&mut self.responses, response, self.ird.into());
     }
 
     /// Nothing is left to send, and nothing that the peer still has to answer. A peer that is

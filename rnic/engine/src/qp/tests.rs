@@ -100,6 +100,7 @@ struct End {
     cqs: CqTable,
     srqs: SrqTable,
     counters: QpCounters,
+    lent: Lent,
     qp: Qp,
     sq: WorkQueueProducer,
     rq: WorkQueueProducer,
@@ -185,6 +186,7 @@ impl End {
             cqs,
             srqs: SrqTable::default(),
             counters: QpCounters::default(),
+            lent: Lent::default(),
             qp,
             sq,
             rq,
@@ -204,6 +206,7 @@ impl End {
             cqs: &mut self.cqs,
             srqs: &mut self.srqs,
             counters: &mut self.counters,
+            lent: &mut self.lent,
         };
         act(&mut self.qp, ctx)
     }

@@ -63,10 +63,10 @@ impl Qp {
         }
         let slot = &self.send.request.slot;
         let signaled = self.id.signal_all || slot.flags & WR_SIGNALED != 0;
-        let ticket = self
-            .send
-            .pending
-            .push(Entry::new(slot.wr_id, slot.opcode, signaled));
+        let ticket = self.send.pending.push(
+            Entry::new(slot.wr_id, slot.opcode, signaled),
+            &mut ctx.lent.pending,
+        );
         match self.check_work(ctx) {
             Ok((kind, total)) => {
                 if let (Kind::Read { .. }, Some(entry)) = (kind, self.send.pending.get_mut(ticket))

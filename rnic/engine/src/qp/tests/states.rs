@@ -221,3 +221,20 @@ fn a_queue_pair_with_broken_rings_stays_in_error() {
     assert_eq!(a.qp.state(), QpState::Error);
     assert!(a.qp.may_become(QpState::Idle).is_err());
 }
+
+/// Beside what TCP keeps of its connection, and the elements that its work may have.
+#[test]
+fn a_queue_pair_at_rest_holds_little() {
+    assert!(size_of::<Qp>() <= 1024, "{} octets", size_of::<Qp>());
+    let (mut a, mut b) = joined();
+    for end in [&mut a, &mut b] {
+        end.post_recv(1, &[sge(SINK, 5000)]);
+        end.post_send(&send(2, &[sge(SOURCE, 5000)]));
+        end.post_send(&read(3, sge(SINK, 5000), SOURCE));
+    }
+    pump(&mut a, &mut b);
+    for end in [&a, &b] {
+        assert_eq!(end.qp.send.pending.memory(), 0);
+        assert_eq!(end.qp.send.responses.capacity(), 0);
+    }
+}
