@@ -84,7 +84,7 @@ fn a_rejection_arrives_with_its_private_data_and_the_listener_goes_on() {
                     ..ConnectOptions::default()
                 },
             ) {
-                Err(Error::Rejected { private_data }) => assert_eq!(private_data, b"not today"),
+                Err(Error::Rejected { private_data, .. }) => assert_eq!(private_data, b"not today"),
                 other => panic!("not rejected: {other:?}"),
             }
         });

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rnic_ipc::control::{DisconnectReason, Refusal};
+use rnic_ipc::control::{DisconnectReason, PeerDepths, Refusal};
 use rnic_ipc::ring::{RingError, RingFault};
 use rnic_ipc::shm::{OutOfBounds, ShmError};
 use rnic_ipc::transport::TransportError;
@@ -58,6 +58,8 @@ pub enum Error {
     /// The peer rejected the connection. The queue pair can't be used again.
     #[error("the peer rejected the connection, with {} octets of private data", private_data.len())]
     Rejected {
+        /// What it said of RDMA Reads, which may be why; none when it spoke revision 1.
+        peer: Option<PeerDepths>,
         /// What the peer said with it.
         private_data: Vec<u8>,
     },

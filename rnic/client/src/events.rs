@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use rnic_ipc::control::{DisconnectReason, Event, MpaOptions};
+use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, PeerDepths};
 use rnic_ipc::id::{ConnRequestId, CqId, ListenerId, QpNum, SrqId};
 use rnic_ipc::transport::{Channel, TransportError};
 use rnic_ipc::wake::{self, WakeReceiver, WakeSender};
@@ -27,6 +27,8 @@ pub enum ConnectionEvent {
     Established(Established),
     /// The peer rejected it.
     Rejected {
+        /// What it said of RDMA Reads, which may be why; none when it spoke revision 1.
+        peer: Option<PeerDepths>,
         /// What the peer said with it.
         private_data: Vec<u8>,
     },
@@ -51,7 +53,7 @@ impl ConnectionEvent {
     pub fn into_result(self) -> Result<Established, Error> {
         Err(match self {
             Self::Established(established) => return Ok(established),
-            Self::Rejected { private_data } => Error::Rejected { private_data },
+            Self::Rejected { peer, private_data } => Error::Rejected { peer, private_data },
             Self::ConnectFailed { reason, message } => Error::ConnectFailed { reason, message },
             Self::Disconnected { reason, message } => Error::Disconnected { reason, message },
         })
@@ -249,14 +251,21 @@ impl Boxes {
             Event::Established {
                 qp,
                 mpa,
+                peer,
                 private_data,
-            } => (
-                qp,
-                ConnectionEvent::Established(Established { mpa, private_data }),
-            ),
-            Event::Rejected { qp, private_data } => {
-                (qp, ConnectionEvent::Rejected { private_data })
+            } => {
+                let established = Established {
+                    mpa,
+                    peer,
+                    private_data,
+                };
+                (qp, ConnectionEvent::Established(established))
             }
+            Event::Rejected {
+                qp,
+                peer,
+                private_data,
+            } => (qp, ConnectionEvent::Rejected { peer, private_data }),
             Event::ConnectFailed {
                 qp,
                 reason,

@@ -36,8 +36,8 @@ pub use work::WorkRequest;
 
 pub use rnic_device::{Device, DeviceConfig, DeviceError, Driving, Limits, Quota, XdpMode};
 pub use rnic_ipc::control::{
-    Access, DeviceInfo, DisconnectReason, MpaOptions, PRIVATE_DATA_MAX, QpState, Refusal,
-    RefusalCode,
+    Access, DeviceInfo, DisconnectReason, MpaOptions, PRIVATE_DATA_MAX, PeerDepths, QpState,
+    Refusal, RefusalCode,
 };
 pub use rnic_ipc::id::QpNum;
 pub use rnic_ipc::transport::DEFAULT_SOCKET;

@@ -4,7 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rnic_ipc::control::{DisconnectReason, MpaOptions, QpAttributes, QpState, Request, Response};
+use rnic_ipc::control::{
+    DisconnectReason, MpaOptions, PeerDepths, QpAttributes, QpState, Request, Response,
+};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::ring::{QpMemory, WorkQueueProducer};
 use rnic_ipc::work::{MAX_INLINE, MAX_SGE, Sge};
@@ -76,6 +78,8 @@ impl Default for ConnectOptions {
 pub struct Established {
     /// Revision, CRC, and how many Reads may be outstanding: `ord` by us, `ird` by the peer.
     pub mpa: MpaOptions,
+    /// What the peer itself said of RDMA Reads; none when it spoke revision 1.
+    pub peer: Option<PeerDepths>,
     /// The responder's private data; empty on the responder's side.
     pub private_data: Vec<u8>,
 }

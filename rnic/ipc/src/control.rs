@@ -16,7 +16,7 @@ use crate::work::INLINE_PER_SGE;
 mod tests;
 
 /// Version of the control messages and of the shared-memory layouts. Both ends must agree.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;
 
 /// The longest private data that one side may give, in octets (RFC 5044 section 7.1.1).
 pub const PRIVATE_DATA_MAX: usize = 512;
@@ -384,6 +384,16 @@ impl Default for MpaOptions {
     }
 }
 
+/// What a peer says of RDMA Reads, as it came (RFC 6581 section 9.1). 0x3FFF leaves a depth to the
+/// applications.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerDepths {
+    /// Inbound RDMA Reads that it takes at a time.
+    pub ird: u16,
+    /// Outbound RDMA Reads that it wants to have outstanding.
+    pub ord: u16,
+}
+
 /// The states of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum QpState {
@@ -446,6 +456,8 @@ pub enum Event {
         qp: QpNum,
         /// What was agreed; `ird` and `ord` are ours now.
         mpa: MpaOptions,
+        /// What the peer said itself; none when it spoke revision 1.
+        peer: Option<PeerDepths>,
         /// The responder's private data; empty on the responder's side.
         private_data: Vec<u8>,
     },
@@ -453,6 +465,8 @@ pub enum Event {
     Rejected {
         /// Which.
         qp: QpNum,
+        /// What the peer said of its depths, which may be why; none when it spoke revision 1.
+        peer: Option<PeerDepths>,
         /// The peer's private data.
         private_data: Vec<u8>,
     },

@@ -108,7 +108,7 @@ fn a_kernel_peers_rejection_reaches_our_program_with_private_data() {
     for (revision, flags, words) in [(1, 0, &[][..]), (2, ENHANCED, &enhanced(8, 4, &[])[..])] {
         let said = [words, b"not today"].concat();
         match answered(&bench, revision, flags | REJECTED, said) {
-            Error::Rejected { private_data } => assert_eq!(private_data, b"not today"),
+            Error::Rejected { private_data, .. } => assert_eq!(private_data, b"not today"),
             other => panic!("not rejected: {other}"),
         }
     }

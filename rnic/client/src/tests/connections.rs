@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, Refusal, RefusalCode, Request};
+use rnic_ipc::control::{
+    DisconnectReason, Event, MpaOptions, PeerDepths, Refusal, RefusalCode, Request,
+};
 use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
 
 use super::fake::{Fake, queue_pair, refusal};
@@ -16,6 +18,11 @@ fn remote() -> SocketAddr {
     "198.18.0.2:9000".parse().unwrap()
 }
 
+const PEER: Option<PeerDepths> = Some(PeerDepths {
+    ird: 5,
+    ord: 0x3fff,
+});
+
 fn established(qp: QpNum, private_data: &[u8]) -> Event {
     let mpa = MpaOptions {
         ird: 3,
@@ -24,6 +31,7 @@ fn established(qp: QpNum, private_data: &[u8]) -> Event {
     Event::Established {
         qp,
         mpa,
+        peer: PEER,
         private_data: private_data.to_vec(),
     }
 }
@@ -69,15 +77,19 @@ fn connecting_ends_as_the_event_says() {
         )
     };
     let found = outcome(&|qp| established(qp, b"welcome")).unwrap();
+    assert_eq!(found.peer, PEER);
     assert_eq!(
         (found.mpa.ird, found.private_data.as_slice()),
         (3, b"welcome".as_slice())
     );
     match outcome(&|qp| Event::Rejected {
         qp,
+        peer: PEER,
         private_data: b"no".to_vec(),
     }) {
-        Err(Error::Rejected { private_data }) => assert_eq!(private_data, b"no"),
+        Err(Error::Rejected { peer, private_data }) => {
+            assert_eq!((peer, private_data.as_slice()), (PEER, b"no".as_slice()));
+        }
         other => panic!("{other:?}"),
     }
     let failed = |qp| Event::ConnectFailed {

@@ -1,7 +1,7 @@
 //! The MPA start-up over a TCP connection, as initiator and as responder (RFC 5044 section 7.1,
 //! RFC 6581). No octet of it touches application memory.
 
-use rnic_ipc::control::{DisconnectReason, Event, MpaOptions};
+use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, PeerDepths};
 use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
 use rnic_proto::mpa::MpaError;
 use rnic_proto::mpa::fpdu::{self, Layout};
@@ -33,6 +33,7 @@ enum Outcome {
         private_data: Vec<u8>,
     },
     Rejected {
+        peer: Option<ReadDepths>,
         private_data: Vec<u8>,
     },
     Request {
@@ -81,6 +82,14 @@ pub(super) fn agreed(negotiated: &Negotiated) -> MpaOptions {
         markers: negotiated.markers_in.are_on(),
         ird: negotiated.ird,
         ord: negotiated.ord,
+    }
+}
+
+/// What the peer said of its depths, for the application.
+fn said(depths: ReadDepths) -> PeerDepths {
+    PeerDepths {
+        ird: depths.ird,
+        ord: depths.ord,
     }
 }
 
@@ -174,7 +183,9 @@ impl<P: Port> Shard<P> {
                 } => {
                     return self.initiator_established(id, &negotiated, private_data);
                 }
-                Outcome::Rejected { private_data } => return self.rejected(id, private_data),
+                Outcome::Rejected { peer, private_data } => {
+                    return self.rejected(id, peer, private_data);
+                }
                 Outcome::Request { mpa, private_data } => {
                     self.requested(id, mpa, private_data);
                 }
@@ -224,6 +235,7 @@ impl<P: Port> Shard<P> {
         let event = Event::Established {
             qp,
             mpa: agreed(negotiated),
+            peer: negotiated.peer.map(said),
             private_data,
         };
         self.events.push_back(ShardEvent::Client { client, event });
@@ -231,7 +243,7 @@ impl<P: Port> Shard<P> {
         self.settle(qp);
     }
 
-    fn rejected(&mut self, id: ConnId, private_data: Vec<u8>) {
+    fn rejected(&mut self, id: ConnId, peer: Option<ReadDepths>, private_data: Vec<u8>) {
         let Some(conn) = self.conns.get(id) else {
             return;
         };
@@ -240,11 +252,12 @@ impl<P: Port> Shard<P> {
         };
         self.let_go(id, Ok(()));
         self.counters.startup_failed += 1;
-        self.end_queue_pair(
+        let event = Event::Rejected {
             qp,
-            DisconnectReason::Refused,
-            Event::Rejected { qp, private_data },
-        );
+            peer: peer.map(said),
+            private_data,
+        };
+        self.end_queue_pair(qp, DisconnectReason::Refused, event);
     }
 
     /// A whole MPA Request: the application decides.
@@ -407,8 +420,11 @@ fn feed(phase: &mut Phase, slices: &[&[u8]]) -> Outcome {
                     negotiated,
                     private_data: private_data.to_vec(),
                 },
-                Ok(InitiatorProgress::Rejected { private_data, .. }) => {
+                Ok(InitiatorProgress::Rejected {
+                    peer, private_data, ..
+                }) => {
                     return Outcome::Rejected {
+                        peer,
                         private_data: private_data.to_vec(),
                     };
                 }

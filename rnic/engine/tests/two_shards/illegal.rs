@@ -342,6 +342,73 @@ fn a_marker_that_points_astray_gets_its_terminate_and_the_other_stream_goes_on()
     }
 }
 
+/// Reserved bits, pad, and fields that mean nothing in their message: whatever is in them is taken.
+#[test]
+fn what_the_rfcs_say_to_ignore_is_ignored() {
+    let place = BASE + PLACES[2] as u64;
+    let mut padded = fpdu(&tagged(0xc1, WRITE, NARROW, place, &[1; 1]));
+    let end = padded.len() - 4;
+    // Three octets of pad behind a ULPDU of 15.
+    padded[end - 3..end].fill(0xff);
+    let crc = Crc32c::new().over(&padded[..end]).octets();
+    padded[end..].copy_from_slice(&crc);
+    let word = [
+        &[0x41, SEND, 0xde, 0xad, 0xbe, 0xef][..],
+        &[0; 4],
+        &[0, 0, 0, 1],
+        &[0; 4],
+    ];
+    let legal = [
+        ("pad that is not zero", padded),
+        (
+            "reserved bits of DDP, tagged",
+            fpdu(&tagged(0xfd, WRITE, NARROW, place, &[0; 4])),
+        ),
+        (
+            "reserved bits of RDMAP",
+            fpdu(&tagged(0xc1, 0x70, NARROW, place, &[0; 4])),
+        ),
+        (
+            "reserved bits of DDP, untagged",
+            fpdu(&untagged(0x7d, SEND, [0, 1, 0], &[])),
+        ),
+        ("an STag where none is invalidated", fpdu(&word.concat())),
+        (
+            "a Write without octets, anywhere",
+            fpdu(&tagged(0xc1, WRITE, 0, u64::MAX, &[])),
+        ),
+    ];
+    for (name, octets) in legal {
+        let mut scene = Scene::new(false);
+        scene.open();
+        let from = scene.heard();
+        scene.send(&octets);
+        assert_eq!(scene.heard(), from, "{name}");
+        let hostile = scene.hostile;
+        assert_eq!(scene.duel.side.state(hostile), QpState::Rts, "{name}");
+        assert_eq!(scene.duel.side.counter("fpdus_received"), 12, "{name}");
+    }
+}
+
+/// The reserved bits of a Marker, and the two of its pointer that are always zero (RFC 5044 section
+/// 4.3).
+#[test]
+fn reserved_bits_of_a_marker_are_ignored() {
+    let mut scene = Scene::new(true);
+    let stag = scene.duel.side.stag.0;
+    let mut octets = fpdu_at(&tagged(0xc1, WRITE, stag, BASE, &[0; 40]), Markers::On, 0);
+    octets[..4].copy_from_slice(&[0xff, 0xff, 0, 3]);
+    let end = octets.len() - 4;
+    let crc = Crc32c::new().over(&octets[..end]).octets();
+    octets[end..].copy_from_slice(&crc);
+    let from = scene.heard();
+    scene.send(&octets);
+    assert_eq!(scene.heard(), from);
+    let hostile = scene.hostile;
+    assert_eq!(scene.duel.side.state(hostile), QpState::Rts);
+    assert_eq!(scene.duel.side.counter("marker_errors"), 0);
+}
+
 /// What a peer says in its Terminate: a local catastrophic error.
 fn peers_terminate(msn: u32) -> Vec<u8> {
     fpdu(&untagged(0x41, TERMINATE, [2, msn, 0], &[0, 0, 0, 0]))

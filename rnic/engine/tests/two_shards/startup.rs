@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rnic_engine::command::{Command, ShardEvent};
-use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, QpState};
+use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, PeerDepths, QpState};
 use rnic_ipc::work::{WcStatus, WrOpcode};
 use rnic_proto::Stag;
 
@@ -69,6 +69,33 @@ fn both_revisions_carry_private_data_and_agree_on_depths() {
     }
 }
 
+/// RFC 6581 section 9.1: beside what was agreed, each application hears what the other side said.
+#[test]
+fn each_application_hears_what_the_other_side_said_of_its_depths() {
+    for (revision, said_by_b, said_by_a) in [
+        (2, Some((6, 3)), Some((4, 8))),
+        // Revision 1 has no words for it.
+        (1, None, None),
+    ] {
+        let mut world = World::new(1, Impairment::NONE);
+        let options = |ird, ord| MpaOptions {
+            revision,
+            ird,
+            ord,
+            ..MpaOptions::default()
+        };
+        world.connect_as(options(4, 8), options(6, 3));
+        let heard = |side: &crate::side::Side| {
+            side.client_events().find_map(|event| match event {
+                Event::Established { peer, .. } => Some(peer.map(|peer| (peer.ird, peer.ord))),
+                _ => None,
+            })
+        };
+        assert_eq!(heard(&world.a), Some(said_by_b), "revision {revision}");
+        assert_eq!(heard(&world.b), Some(said_by_a), "revision {revision}");
+    }
+}
+
 #[test]
 fn a_responder_may_send_first_after_revision_2() {
     let mut world = World::new(1, Impairment::NONE);
@@ -85,7 +112,8 @@ fn a_reject_carries_private_data_and_leaves_nothing_behind() {
     world.b.listen(4, world.now);
     let qp = world.start_connect(MpaOptions::default(), b"please");
     assert!(world.run_until(SOON, |w| {
-        if let Some((request, _, _)) = w.b.take_request() {
+        if let Some((request, asked, _)) = w.b.take_request() {
+            assert_eq!((asked.ird, asked.ord), (16, 16), "what the initiator said");
             let command = Command::Reject {
                 request,
                 private_data: b"no".to_vec(),
@@ -96,6 +124,12 @@ fn a_reject_carries_private_data_and_leaves_nothing_behind() {
             |event| matches!(event, Event::Rejected { private_data, .. } if private_data == b"no"),
         )
     }));
+    let said = world.a.client_events().find_map(|event| match event {
+        Event::Rejected { peer, .. } => *peer,
+        _ => None,
+    });
+    // A rejection repeats what the initiator would need.
+    assert_eq!(said, Some(PeerDepths { ird: 16, ord: 16 }));
     assert_eq!(world.a.state(qp), QpState::Error);
     world.run_for(Duration::from_secs(200));
     assert_eq!(world.a.shard.levels().connections, 0);
