@@ -9,7 +9,7 @@ use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, QpState};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::WrOpcode;
 
-use crate::link::Impairment;
+use crate::impairment::Impairment;
 use crate::random::{Random, seeds};
 use crate::raw::{Duel, PEER, request, write_fpdu};
 use crate::side::{BASE, CLIENT, CQ, SideConfig, pattern};

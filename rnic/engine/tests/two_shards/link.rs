@@ -8,34 +8,17 @@ use rnic_net::Fragments;
 use rnic_xsk::MemoryWire;
 use userspace_tcp::Instant;
 
+use crate::impairment::Impairment;
 use crate::random::Random;
 
-/// What the link does to frames; chances in permille.
-#[derive(Clone, Copy, Debug)]
-pub struct Impairment {
-    pub loss: u64,
-    pub duplicate: u64,
-    pub corrupt: u64,
-    pub reorder: u64,
-    pub delay: Duration,
-}
-
-impl Impairment {
-    pub const NONE: Self = Self {
-        loss: 0,
-        duplicate: 0,
-        corrupt: 0,
-        reorder: 0,
-        delay: Duration::from_micros(20),
-    };
-    pub const ROUGH: Self = Self {
-        loss: 20,
-        duplicate: 10,
-        corrupt: 5,
-        reorder: 50,
-        delay: Duration::from_micros(200),
-    };
-}
+/// A link that does everything that links do.
+pub const ROUGH: Impairment = Impairment {
+    loss: 20,
+    duplicate: 10,
+    corrupt: 5,
+    reorder: 50,
+    delay: Duration::from_micros(200),
+};
 
 /// One direction.
 #[derive(Debug)]
@@ -111,25 +94,7 @@ impl Link {
 
     /// A frame's fate.
     fn fly(&mut self, frame: Vec<u8>, now: Instant) {
-        let it = self.impairment;
-        if self.random.chance(it.loss) {
-            return;
-        }
-        let copies = if self.random.chance(it.duplicate) {
-            2
-        } else {
-            1
-        };
-        for _ in 0..copies {
-            let mut frame = frame.clone();
-            if self.random.chance(it.corrupt) {
-                let bit = self.random.below(frame.len() as u64 * 8) as usize;
-                frame[bit / 8] ^= 1 << (bit % 8);
-            }
-            let mut delay = it.delay;
-            if self.random.chance(it.reorder) {
-                delay += Duration::from_nanos(self.random.below(4 * it.delay.as_nanos() as u64));
-            }
+        for (delay, frame) in self.impairment.fates(&mut self.random, &frame) {
             self.sent += 1;
             self.flying.push(Reverse((now + delay, self.sent, frame)));
         }

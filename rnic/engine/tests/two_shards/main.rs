@@ -5,9 +5,12 @@
 
 mod hostile;
 mod illegal;
+#[path = "../shared/impairment.rs"]
+mod impairment;
 mod link;
 mod nudge;
 mod packets;
+#[path = "../shared/random.rs"]
 mod random;
 mod raw;
 mod side;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use rnic_ipc::work::WrOpcode;
 
-use crate::link::Impairment;
+use crate::impairment::Impairment;
+use crate::link::ROUGH;
 use crate::side::{MEMORY, SideConfig, pattern};
 use crate::world::World;
 
@@ -52,7 +53,7 @@ fn retransmissions_rewrite_their_headers_and_every_checksum_is_right() {
 #[test]
 fn fragments_of_a_path_that_cuts_are_put_together() {
     for v6 in [false, true] {
-        for impairment in [Impairment::NONE, Impairment::ROUGH] {
+        for impairment in [Impairment::NONE, ROUGH] {
             let sides = [(); 2].map(|()| SideConfig::default());
             let [a, b] = sides;
             let mut world = World::with(9, impairment, a, b, v6);

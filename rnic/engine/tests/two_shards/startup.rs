@@ -7,7 +7,8 @@ use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, PeerDepths, QpState
 use rnic_ipc::work::{WcStatus, WrOpcode};
 use rnic_proto::Stag;
 
-use crate::link::Impairment;
+use crate::impairment::Impairment;
+use crate::link::ROUGH;
 use crate::side::{LISTENER, SideConfig};
 use crate::world::World;
 
@@ -218,7 +219,7 @@ fn unlisten_resets_what_waits_and_releases_the_port() {
 
 #[test]
 fn a_graceful_disconnect_sends_what_was_posted_and_ends_on_both_sides() {
-    let mut world = World::new(3, Impairment::ROUGH);
+    let mut world = World::new(3, ROUGH);
     let (qp_a, qp_b) = world.connect();
     world.b.post_recv(qp_b, 1, 0, 1 << 20);
     let stag = world.b.stag;

@@ -7,7 +7,7 @@ use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, QpState};
 use rnic_ipc::id::{CqId, QpNum};
 use rnic_ipc::work::{WcStatus, WrOpcode};
 
-use crate::link::Impairment;
+use crate::impairment::Impairment;
 use crate::side::{CQ, Side};
 use crate::world::World;
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use rnic_ipc::work::{WcStatus, WrOpcode};
 
-use crate::link::Impairment;
+use crate::impairment::Impairment;
+use crate::link::ROUGH;
 use crate::random::{Random, seeds};
 use crate::side::{MEMORY, SideConfig, pattern};
 use crate::world::World;
@@ -126,7 +127,7 @@ fn every_operation_arrives_without_tcp_options() {
 fn loss_reordering_duplication_and_corruption_change_nothing() {
     for seed in seeds(3) {
         println!("seed {seed}");
-        let mut world = World::new(seed, Impairment::ROUGH);
+        let mut world = World::new(seed, ROUGH);
         world.markers = [seed & 1 == 1, seed & 2 == 2];
         let mut world = every_size(world);
         assert!(
@@ -197,7 +198,7 @@ fn few_frames_are_enough() {
             side.shard.receive_reserve = 64;
             side
         };
-        every_size(World::with(seed, Impairment::ROUGH, few(), few(), false));
+        every_size(World::with(seed, ROUGH, few(), few(), false));
     }
 }
 
@@ -205,7 +206,7 @@ fn few_frames_are_enough() {
 fn random_work_both_ways_leaves_both_memories_as_expected() {
     for seed in seeds(4) {
         println!("seed {seed}");
-        work_at_random(seed, World::new(seed, Impairment::ROUGH));
+        work_at_random(seed, World::new(seed, ROUGH));
     }
 }
 

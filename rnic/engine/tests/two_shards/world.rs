@@ -8,7 +8,8 @@ use rnic_ipc::control::MpaOptions;
 use rnic_ipc::id::QpNum;
 use userspace_tcp::Instant;
 
-use crate::link::{Impairment, Link};
+use crate::impairment::Impairment;
+use crate::link::Link;
 use crate::side::{Side, SideConfig};
 
 pub struct World {

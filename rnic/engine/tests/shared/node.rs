@@ -1,0 +1,279 @@
+//! One RNIC: a shard over a port in memory, and its client, with rings and memory of its own.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rnic_engine::command::{Answer, Command, CommandError};
+use rnic_engine::region::RegionMemory;
+use rnic_engine::shard::{Shard, ShardConfig};
+use rnic_ipc::control::{Access, QpAttributes};
+use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum};
+use rnic_ipc::ring::{
+    CqConsumer, CqProducer, DoorbellConsumer, DoorbellProducer, QpMemory, WorkQueueProducer,
+    WorkRequest,
+};
+use rnic_ipc::shm::SharedMemory;
+use rnic_ipc::work::Completion;
+use rnic_net::Path;
+use rnic_proto::Stag;
+use rnic_xsk::{ChunkSize, MemoryPort, MemoryWire, Umem};
+use userspace_tcp::Instant;
+
+/// Octets of a node's memory, registered or not.
+pub const ARENA: usize = 64 << 10;
+/// Work requests of each queue.
+pub const DEPTH: u32 = 32;
+/// Elements of a work request.
+pub const MAX_SGE: u32 = 6;
+/// Octets that work may carry itself.
+pub const MAX_INLINE: u32 = 80;
+/// Completion queues of a node, which its queue pairs share.
+pub const CQS: u32 = 2;
+const CQ_DEPTH: u32 = 1024;
+const CLIENT: ClientId = ClientId(1);
+const PORT: u16 = 7174;
+const DOORBELLS: u32 = 64;
+
+pub struct Node {
+    pub shard: Shard<MemoryPort>,
+    pub wire: MemoryWire,
+    pub address: SocketAddr,
+    pub arena: Arc<SharedMemory>,
+    frames: usize,
+    mac: [u8; 6],
+    mtu: u32,
+    doorbells: DoorbellProducer,
+    cqs: Vec<CqConsumer>,
+    queues: BTreeMap<u32, (WorkQueueProducer, WorkQueueProducer)>,
+    next_qp: u32,
+    _woken: Vec<OwnedFd>,
+}
+
+/// What a node is made with.
+pub struct Settings {
+    pub shard: ShardConfig,
+    pub frames: u32,
+    /// Frames that its wire holds in each direction.
+    pub wire_depth: usize,
+}
+
+impl Settings {
+    /// With tables no larger than one client needs.
+    pub fn new(index: usize, mtu: u32) -> Self {
+        let mut shard = ShardConfig {
+            mtu,
+            receive_reserve: 32,
+            reassembly: 4,
+            secret: [index as u8; 16],
+            ..ShardConfig::default()
+        };
+        shard.limits.clients = 1;
+        shard.limits.regions = 32;
+        shard.limits.cqs = CQS as usize;
+        shard.limits.queue_pairs = 32;
+        shard.limits.listeners = 1;
+        shard.limits.connections = 32;
+        Self {
+            shard,
+            frames: 128,
+            wire_depth: 64,
+        }
+    }
+}
+
+impl Node {
+    /// Node number `index`.
+    pub fn new(index: usize, settings: Settings) -> Self {
+        let mtu = settings.shard.mtu;
+        let chunk = ChunkSize::for_mtu(mtu).unwrap();
+        let (umem, pool) = Umem::heap(settings.frames, chunk);
+        let (port, wire) = MemoryPort::intercepted(&umem, settings.wire_depth);
+        let (doorbells, engine) = doorbells();
+        let mut node = Self {
+            shard: Shard::new(settings.shard, pool, vec![port], Instant::ZERO),
+            wire,
+            address: format!("198.18.0.{}:{PORT}", index + 1).parse().unwrap(),
+            arena: Arc::new(SharedMemory::private(ARENA).unwrap()),
+            frames: umem.frames(),
+            mac: [2, 0, 0, 0, 0, index as u8],
+            mtu,
+            doorbells,
+            cqs: Vec::new(),
+            queues: BTreeMap::new(),
+            next_qp: 0,
+            _woken: Vec::new(),
+        };
+        node.open(engine);
+        node
+    }
+
+    fn open(&mut self, doorbells: DoorbellConsumer) {
+        let client = CLIENT;
+        self.must(Command::AddClient { client, doorbells });
+        for cq in 0..CQS {
+            let size = CqProducer::memory_size(CQ_DEPTH).unwrap();
+            let memory = Arc::new(SharedMemory::private(size).unwrap());
+            let ring = CqProducer::create_in(Arc::clone(&memory), CQ_DEPTH).unwrap();
+            self.cqs.push(CqConsumer::attach(memory, CQ_DEPTH).unwrap());
+            let (ours, notify) = rustix::net::socketpair(
+                rustix::net::AddressFamily::UNIX,
+                rustix::net::SocketType::DGRAM,
+                rustix::net::SocketFlags::empty(),
+                None,
+            )
+            .unwrap();
+            self._woken.push(ours);
+            self.must(Command::AddCq {
+                client,
+                cq: CqId(cq),
+                ring,
+                notify,
+            });
+        }
+        let local = self.address;
+        self.must(Command::Listen {
+            client,
+            listener: ListenerId(1),
+            local,
+            backlog: 16,
+        });
+    }
+
+    fn must(&mut self, command: Command) {
+        self.shard.execute(command, Instant::ZERO).unwrap();
+    }
+
+    pub fn execute(&mut self, command: Command, now: Instant) -> Result<Answer, CommandError> {
+        self.shard.execute(command, now)
+    }
+
+    /// Registers octets of the arena.
+    pub fn register(
+        &mut self,
+        stag: Stag,
+        pd: PdId,
+        access: Access,
+        base: u64,
+        at: (usize, usize),
+    ) {
+        let memory = RegionMemory::Shared {
+            memory: Arc::clone(&self.arena),
+            offset: at.0,
+            len: at.1,
+        };
+        self.must(Command::AddRegion {
+            stag,
+            pd,
+            access,
+            base,
+            memory,
+        });
+    }
+
+    pub fn create_qp(&mut self, pd: PdId, cqs: [CqId; 2], signal_all: bool) -> QpNum {
+        self.next_qp += 1;
+        let qp = QpNum(self.next_qp);
+        let slots = QpMemory::slots(DEPTH, MAX_SGE).unwrap();
+        let layout = QpMemory::layout(slots, slots).unwrap();
+        let memory = Arc::new(SharedMemory::private(layout.size).unwrap());
+        let (sq, rq) = QpMemory::create_in(Arc::clone(&memory), &layout).unwrap();
+        self.queues
+            .insert(qp.0, QpMemory::attach(memory, &layout).unwrap());
+        let attributes = QpAttributes {
+            pd,
+            send_cq: cqs[0],
+            recv_cq: cqs[1],
+            sq_depth: DEPTH,
+            rq_depth: DEPTH,
+            srq: None,
+            max_sge: MAX_SGE,
+            max_inline: MAX_INLINE,
+            signal_all,
+        };
+        self.must(Command::AddQp {
+            client: CLIENT,
+            qp,
+            attributes,
+            sq,
+            rq,
+        });
+        qp
+    }
+
+    pub fn path_to(&self, other: &Node) -> Path {
+        Path {
+            src_mac: self.mac,
+            dst_mac: other.mac,
+            vlan: None,
+            mtu: self.mtu.min(other.mtu),
+        }
+    }
+
+    /// `inline`: octets that the request carries instead of elements.
+    pub fn post_send(&mut self, qp: QpNum, request: &WorkRequest, inline: Option<&[u8]>) {
+        let queues = self.queues.get_mut(&qp.0).unwrap();
+        match inline {
+            Some(octets) => queues.0.push_inline(&request.slot, octets).unwrap(),
+            None => queues.0.push(request).unwrap(),
+        }
+        self.ring(qp);
+    }
+
+    pub fn post_recv(&mut self, qp: QpNum, request: &WorkRequest) {
+        let queues = self.queues.get_mut(&qp.0).unwrap();
+        queues.1.push(request).unwrap();
+        self.ring(qp);
+    }
+
+    fn ring(&mut self, qp: QpNum) {
+        if self.queues[&qp.0].0.set_pending() {
+            self.doorbells.ring(qp).unwrap();
+        }
+    }
+
+    /// The completions that came since the last call, each CQ's in order.
+    pub fn completions(&mut self) -> Vec<Completion> {
+        let mut all = Vec::new();
+        let mut out = [Completion::default(); 64];
+        for cq in &mut self.cqs {
+            loop {
+                let count = cq.poll(&mut out).unwrap();
+                if count == 0 {
+                    break;
+                }
+                all.extend_from_slice(&out[..count]);
+            }
+        }
+        all
+    }
+
+    pub fn counters(&mut self) -> Vec<(String, u64)> {
+        match self.execute(Command::QueryCounters, Instant::ZERO) {
+            Ok(Answer::Counters(all)) => all,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Every frame is back in its pool, and no connection, queue pair or STag is left.
+    pub fn assert_empty(&self, who: usize) {
+        let levels = self.shard.levels();
+        assert_eq!(
+            levels.frames_free, self.frames,
+            "node {who}: frames {levels:?}"
+        );
+        assert_eq!(levels.frames_held, 0, "node {who}: {levels:?}");
+        assert_eq!(levels.connections, 0, "node {who}: {levels:?}");
+        assert_eq!(levels.queue_pairs, 0, "node {who}: {levels:?}");
+        assert_eq!(levels.regions, 0, "node {who}: {levels:?}");
+    }
+}
+
+fn doorbells() -> (DoorbellProducer, DoorbellConsumer) {
+    let size = DoorbellConsumer::memory_size(DOORBELLS).unwrap();
+    let memory = Arc::new(SharedMemory::private(size).unwrap());
+    let engine = DoorbellConsumer::create_in(Arc::clone(&memory), DOORBELLS).unwrap();
+    let client = DoorbellProducer::attach(memory, DOORBELLS).unwrap();
+    (client, engine)
+}

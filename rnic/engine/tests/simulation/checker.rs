@@ -1,0 +1,355 @@
+//! What the nodes say, held against what they may say (RFC 5040 section 5.5): each completion once
+//! and in its order, each Delivery with all that must have been placed before it, each end for a
+//! cause.
+
+use rnic_engine::command::{Command, ShardEvent};
+use rnic_ipc::control::{DisconnectReason, Event};
+use rnic_ipc::work::{Completion, WC_SOLICITED, WC_WITH_INVALIDATE, WcStatus, WrOpcode};
+
+use crate::memory::Party;
+use crate::simulation::{Simulation, Validity};
+use crate::stream::{Life, Message, Posted, Sent, What};
+
+/// Of [`crate::stream::End::failed`].
+const SENDS: usize = 0;
+const RECEIVES: usize = 1;
+const READS: usize = 2;
+
+impl Simulation {
+    /// Looks at everything that a node has said.
+    pub fn observe(&mut self, node: usize) {
+        while let Some(port) = self.network.take_damaged() {
+            let stream = self.streams.iter().position(|stream| stream.port == port);
+            self.doom_somehow(stream.unwrap(), "octets damaged");
+        }
+        for completion in self.nodes[node].completions() {
+            self.completion(node, &completion);
+        }
+        while let Some(event) = self.nodes[node].shard.poll_event() {
+            self.event(node, event);
+        }
+    }
+
+    fn completion(&mut self, node: usize, completion: &Completion) {
+        self.note(|| format!("node {node}: {completion:?}"));
+        let party = self.ends.get(&(node, completion.qp));
+        let party = *party.expect("a completion of a queue pair that exists");
+        let status = WcStatus::from_u8(completion.status).unwrap();
+        if completion.opcode == WrOpcode::Recv as u8 {
+            self.receive_completed(party, completion, status);
+        } else {
+            self.send_completed(party, completion, status);
+        }
+    }
+
+    fn send_completed(&mut self, party: Party, completion: &Completion, status: WcStatus) {
+        let posted = loop {
+            let posted = self.streams[party.stream].ends[party.end].sq.pop_front();
+            let posted = posted.expect("a completion of work that is posted and has not completed");
+            if posted.id == completion.wr_id {
+                break posted;
+            }
+            // Rule 15: those before it have completed too, and only success is silent.
+            assert!(!posted.signaled, "the completion of {posted:?} is lost");
+            self.succeeded(party, &posted);
+        };
+        assert_eq!(completion.opcode, posted.opcode as u8, "{posted:?}");
+        if status == WcStatus::Success {
+            assert!(
+                posted.signaled,
+                "a completion that nobody wants: {posted:?}"
+            );
+            if posted.opcode == WrOpcode::Read {
+                assert_eq!(completion.byte_len, posted.len, "{posted:?}");
+            }
+            return self.succeeded(party, &posted);
+        }
+        self.send_failed(party, &posted, status);
+        let node = self.streams[party.stream].ends[party.end].node;
+        self.memories[node].unlock(posted.id);
+        if posted.opcode == WrOpcode::Read {
+            self.read_is_over(party, posted.id);
+            self.memories[node].given_up(posted.id);
+        }
+    }
+
+    fn succeeded(&mut self, party: Party, posted: &Posted) {
+        let end = &mut self.streams[party.stream].ends[party.end];
+        let queue = if posted.opcode == WrOpcode::Read {
+            READS
+        } else {
+            SENDS
+        };
+        assert!(!end.failed[queue], "success behind a failure: {posted:?}");
+        assert!(!posted.hopeless, "success of what can't be: {posted:?}");
+        let (node, id) = (end.node, posted.id);
+        if let Some(message) = end.line.iter_mut().find(|message| message.id == id) {
+            message.handed = true;
+        }
+        self.memories[node].unlock(id);
+        if posted.opcode != WrOpcode::Read {
+            return;
+        }
+        self.read_is_over(party, id);
+        // Rules 12 and 17: the Request was delivered, so everything before it is placed, and the
+        // Sends before it were delivered (rule 10).
+        let before = self.take_line(party, |message| message.id == id);
+        for message in before {
+            match message.what {
+                What::Write => self.sink_placed(party, message.id),
+                What::Read if message.id == id => {}
+                _ => panic!("a Read completed before what must come before it: {message:?}"),
+            }
+        }
+        self.memories[node].placed(id);
+    }
+
+    /// The messages of an end up to the first that `last` means, that one included.
+    fn take_line(&mut self, party: Party, last: impl Fn(&Message) -> bool) -> Vec<Message> {
+        let line = &mut self.streams[party.stream].ends[party.end].line;
+        match line.iter().position(last) {
+            Some(index) => line.drain(..=index).collect(),
+            None => Vec::new(),
+        }
+    }
+
+    /// A message of this end is placed at the other.
+    fn sink_placed(&mut self, party: Party, id: u64) {
+        let node = self.streams[party.stream].ends[1 - party.end].node;
+        self.memories[node].placed(id);
+    }
+
+    /// The source of a Read may be written again.
+    fn read_is_over(&mut self, party: Party, id: u64) {
+        let node = self.streams[party.stream].ends[1 - party.end].node;
+        self.memories[node].unlock(id);
+    }
+
+    /// Work that failed takes all behind it along, but for Sends and Writes that were handed to TCP
+    /// and only waited for a Read before them to complete.
+    fn send_failed(&mut self, party: Party, posted: &Posted, status: WcStatus) {
+        self.may_fail(party, status, SENDS, &posted.errors);
+        let was_sent = match status {
+            WcStatus::RemoteAccess | WcStatus::RemoteOperation => true,
+            WcStatus::WorkRequestFlushed => posted.opcode == WrOpcode::Read,
+            // Its sink may be refused when it is posted, and when the response comes.
+            WcStatus::LocalProtection => posted.opcode == WrOpcode::Read && !posted.hopeless,
+            _ => false,
+        };
+        let failed = &mut self.streams[party.stream].ends[party.end].failed;
+        failed[READS] = true;
+        failed[SENDS] |= !was_sent;
+    }
+
+    fn may_fail(&self, party: Party, status: WcStatus, queue: usize, errors: &[WcStatus]) {
+        let stream = &self.streams[party.stream];
+        assert!(stream.is_doomed(), "{party:?}: {status:?} without a cause");
+        let vague = stream.certain_cause().is_none();
+        let behind = stream.ends[party.end].failed[queue];
+        assert!(
+            status == WcStatus::WorkRequestFlushed
+                || !behind && (vague || errors.contains(&status)),
+            "{party:?}: {status:?}, but only {errors:?} can be; behind a failure: {behind}"
+        );
+    }
+
+    fn receive_completed(&mut self, party: Party, completion: &Completion, status: WcStatus) {
+        let end = &mut self.streams[party.stream].ends[party.end];
+        let node = end.node;
+        let receive = end.rq.pop_front().expect("a receive that is posted");
+        assert_eq!(receive.id, completion.wr_id, "receives complete in order");
+        self.memories[node].unlock(receive.id);
+        if status != WcStatus::Success {
+            self.may_fail(party, status, RECEIVES, &receive.errors);
+            self.streams[party.stream].ends[party.end].failed[RECEIVES] = true;
+            if let Some(send) = receive.send {
+                self.memories[node].given_up(send);
+            }
+            return;
+        }
+        let end = &self.streams[party.stream].ends[party.end];
+        assert!(!end.failed[RECEIVES], "success behind a failure");
+        // Rule 10: Sends are delivered in their order, and Writes before them are placed.
+        let from = Party {
+            end: 1 - party.end,
+            ..party
+        };
+        let is_send = |message: &Message| matches!(message.what, What::Send(_));
+        let mut before = self.take_line(from, is_send);
+        let send = before.pop().expect("a Send that is under way");
+        let What::Send(sent) = send.what else {
+            unreachable!();
+        };
+        for message in before.iter().rev() {
+            match message.what {
+                What::Write => {}
+                // Rule 18: its response may come later.
+                What::Read => self.streams[from.stream].ends[from.end]
+                    .line
+                    .push_front(message.clone()),
+                _ => panic!("a Send was delivered behind {message:?}"),
+            }
+        }
+        for message in before.iter().filter(|m| matches!(m.what, What::Write)) {
+            self.memories[node].placed(message.id);
+        }
+        self.memories[node].placed(send.id);
+        assert_eq!(sent.receive, receive.id, "{completion:?}");
+        self.check_delivery(node, &sent, completion);
+    }
+
+    fn check_delivery(&mut self, node: usize, sent: &Sent, completion: &Completion) {
+        assert_eq!(completion.byte_len, sent.len, "{completion:?}");
+        let solicited = completion.flags & WC_SOLICITED != 0;
+        let invalidates = completion.flags & WC_WITH_INVALIDATE != 0;
+        assert_eq!(solicited, sent.solicited, "{completion:?}");
+        assert_eq!(invalidates, sent.invalidate.is_some(), "{completion:?}");
+        let Some(stag) = sent.invalidate else {
+            return;
+        };
+        assert_eq!(completion.invalidated, stag.0, "{completion:?}");
+        let found =
+            |region: &&mut crate::simulation::Region| region.node == node && region.stag == stag;
+        let region = self.regions.iter_mut().find(found).unwrap();
+        assert_eq!(region.validity, Validity::Expected);
+        region.validity = Validity::Invalidated;
+        self.memories[node].freeze(&(region.at..region.at + region.len));
+    }
+
+    fn event(&mut self, node: usize, event: ShardEvent) {
+        self.note(|| format!("node {node}: {event:?}"));
+        match event {
+            ShardEvent::Client { event, .. } => self.client_event(node, event),
+            ShardEvent::RequestGone { .. } | ShardEvent::Released { .. } => {}
+            ShardEvent::ClientFault { message, .. } => panic!("node {node}: {message}"),
+        }
+    }
+
+    fn client_event(&mut self, node: usize, event: Event) {
+        match event {
+            Event::ConnectRequest {
+                request, remote, ..
+            } => {
+                let port = remote.port();
+                let stream = self.streams.iter().find(|stream| stream.port == port);
+                let end = &stream.unwrap().ends[1];
+                let (qp, mpa) = (end.qp, end.mpa);
+                let private_data = Vec::new();
+                let accept = Command::Accept {
+                    request,
+                    qp,
+                    mpa,
+                    private_data: private_data.clone(),
+                };
+                if self.nodes[node].execute(accept, self.now).is_err() {
+                    // The queue pair was destroyed meanwhile, or the request is gone.
+                    let streams = &mut self.streams.iter();
+                    assert!(streams.any(|s| s.port == port && s.is_doomed()));
+                    let reject = Command::Reject {
+                        request,
+                        private_data,
+                    };
+                    let _ = self.nodes[node].execute(reject, self.now);
+                }
+                self.due[node] = true;
+            }
+            Event::Established { qp, .. } => {
+                let party = self.ends[&(node, qp.0)];
+                let stream = &mut self.streams[party.stream];
+                stream.ends[party.end].life = Life::Up;
+                let both = stream.ends.iter().all(|end| end.life == Life::Up);
+                if both && stream.has_crc() {
+                    self.network.guard(stream.port);
+                }
+            }
+            Event::Rejected { qp, .. } => {
+                self.opening_failed(node, qp.0, DisconnectReason::Refused)
+            }
+            Event::ConnectFailed { qp, reason, .. } => self.opening_failed(node, qp.0, reason),
+            Event::Disconnected { qp, reason, .. } => {
+                let party = self.ends[&(node, qp.0)];
+                self.check_reason(party, reason);
+                self.ended(party, Some(reason));
+            }
+            Event::SrqLimit { srq } => panic!("node {node}: nobody has SRQ {srq}"),
+            Event::CqError { cq } => panic!("node {node}: CQ {cq} overflowed"),
+        }
+    }
+
+    fn opening_failed(&mut self, node: usize, qp: u32, reason: DisconnectReason) {
+        let party = self.ends[&(node, qp)];
+        let doomed = self.streams[party.stream].is_doomed();
+        assert!(doomed || !self.calm, "no connection: {reason:?}");
+        self.doom_somehow(party.stream, "no connection");
+        self.ended(party, None);
+    }
+
+    fn check_reason(&self, party: Party, reason: DisconnectReason) {
+        // What a bad network, or two causes at once, can make of anything.
+        const BESIDES: [DisconnectReason; 4] = [
+            DisconnectReason::Reset,
+            DisconnectReason::TimedOut,
+            DisconnectReason::PeerClosed,
+            DisconnectReason::LocalError,
+        ];
+        let stream = &self.streams[party.stream];
+        assert!(
+            stream.is_doomed(),
+            "{party:?}: ended by {reason:?} without a cause"
+        );
+        let vague = stream
+            .causes
+            .iter()
+            .any(|c| c.reasons[party.end].is_empty());
+        let named = stream
+            .causes
+            .iter()
+            .any(|c| c.reasons[party.end].contains(&reason));
+        let blurred = !self.calm || stream.causes.len() > 1;
+        assert!(
+            vague || named || blurred && BESIDES.contains(&reason),
+            "{party:?}: ended by {reason:?}; {:?}",
+            stream.causes
+        );
+    }
+
+    /// An end has no connection any more: all its work has completed, and nothing is placed.
+    pub fn ended(&mut self, party: Party, reason: Option<DisconnectReason>) {
+        let end = &mut self.streams[party.stream].ends[party.end];
+        end.life = Life::Over;
+        let (sq, rq, node) = (std::mem::take(&mut end.sq), end.rq.len(), end.node);
+        assert_eq!(rq, 0, "{party:?}: receives that were not flushed");
+        for posted in &sq {
+            assert!(!posted.signaled, "{party:?}: not flushed: {posted:?}");
+            self.succeeded(party, posted);
+        }
+        self.peers_line_ends(party, reason);
+        self.memories[node].check(node);
+    }
+
+    /// What the peer had under way to this end: placed if that is sure, or never will be.
+    pub fn peers_line_ends(&mut self, party: Party, reason: Option<DisconnectReason>) {
+        let stream = &mut self.streams[party.stream];
+        let node = stream.ends[party.end].node;
+        let certain = stream.certain_cause().is_some();
+        let from = &mut stream.ends[1 - party.end];
+        let line = std::mem::take(&mut from.line);
+        let fatal = line.iter().position(|m| matches!(m.what, What::Fatal));
+        for (index, message) in line.into_iter().enumerate() {
+            let sure = match reason {
+                Some(DisconnectReason::Graceful) => message.handed,
+                // The error was found in order, so all before it was delivered.
+                Some(DisconnectReason::TerminateSent { .. }) => {
+                    certain && fatal.is_some_and(|fatal| index < fatal)
+                }
+                _ => false,
+            };
+            match message.what {
+                What::Write if sure => self.memories[node].placed(message.id),
+                What::Send(_) if sure => panic!("{party:?}: not delivered: {message:?}"),
+                What::Write | What::Send(_) => self.memories[node].given_up(message.id),
+                What::Read | What::Fatal => {}
+            }
+        }
+    }
+}

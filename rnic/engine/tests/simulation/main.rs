@@ -1,0 +1,138 @@
+//! Deterministic simulation: two and eight RNICs with random programs of verbs, over a network that
+//! loses, doubles, reorders, damages and re-segments, under virtual time, against a simple model of
+//! memory and completions.
+//!
+//! The model knows RFC 5040 section 5.5 and nothing of the engine: which octets an operation may
+//! change and when it must have changed them, which completions come and in which order, and for
+//! which reasons a stream may end. `RNIC_TEST_SEEDS` says how many seeds, `RNIC_TEST_FIRST_SEED`
+//! where they begin, and `RNIC_TEST_TRACE` shows what happens.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod checker;
+#[path = "../shared/impairment.rs"]
+mod impairment;
+mod memory;
+mod network;
+#[path = "../shared/node.rs"]
+mod node;
+mod program;
+#[path = "../shared/random.rs"]
+mod random;
+mod run;
+mod simulation;
+mod stream;
+mod tcp_frames;
+mod trouble;
+
+use std::collections::BTreeMap;
+
+use run::Size;
+
+const TWO: Size = Size {
+    nodes: 2,
+    streams: 3,
+    actions: 120,
+};
+const EIGHT: Size = Size {
+    nodes: 8,
+    streams: 10,
+    actions: 160,
+};
+
+/// Seeds of all tests of two RNICs together, and of all tests of eight.
+const SEEDS_OF_TWO: u64 = 10_000;
+const SEEDS_OF_EIGHT: u64 = 2_000;
+
+/// Names the seed that failed.
+struct Named(String);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("replay with {}", self.0);
+        }
+    }
+}
+
+/// Every `parts`th seed, from the `part`th on: so the tests of one size share its seeds.
+fn run_seeds(name: &str, size: Size, all: u64, (part, parts): (u64, u64)) {
+    for seed in random::seeds(all).filter(|seed| seed % parts == part) {
+        let _named = Named(format!(
+            "RNIC_TEST_FIRST_SEED={seed} RNIC_TEST_SEEDS=1 cargo test -p rnic-engine --test \
+             simulation {name}"
+        ));
+        run::run(seed, size);
+    }
+}
+
+macro_rules! parts {
+    ($($name:ident: $prefix:literal $size:ident $all:ident $part:literal of $parts:literal,)*) => {$(
+        #[test]
+        fn $name() {
+            run_seeds($prefix, $size, $all, ($part, $parts));
+        }
+    )*};
+}
+
+parts! {
+    two_rnics_part_1: "two_rnics" TWO SEEDS_OF_TWO 0 of 6,
+    two_rnics_part_2: "two_rnics" TWO SEEDS_OF_TWO 1 of 6,
+    two_rnics_part_3: "two_rnics" TWO SEEDS_OF_TWO 2 of 6,
+    two_rnics_part_4: "two_rnics" TWO SEEDS_OF_TWO 3 of 6,
+    two_rnics_part_5: "two_rnics" TWO SEEDS_OF_TWO 4 of 6,
+    two_rnics_part_6: "two_rnics" TWO SEEDS_OF_TWO 5 of 6,
+    eight_rnics_part_1: "eight_rnics" EIGHT SEEDS_OF_EIGHT 0 of 4,
+    eight_rnics_part_2: "eight_rnics" EIGHT SEEDS_OF_EIGHT 1 of 4,
+    eight_rnics_part_3: "eight_rnics" EIGHT SEEDS_OF_EIGHT 2 of 4,
+    eight_rnics_part_4: "eight_rnics" EIGHT SEEDS_OF_EIGHT 3 of 4,
+}
+
+/// What the programs are to reach, by the counters of those who notice.
+const REACHED: [&str; 24] = [
+    "octets_placed",
+    "octets_placed_early",
+    "octets_parked",
+    "octets_gathered",
+    "writes_received",
+    "sends_received",
+    "read_responses_received",
+    "stags_invalidated",
+    "terminates_sent",
+    "terminates_received",
+    "work_completed",
+    "work_flushed",
+    "work_failed",
+    "local_errors",
+    "crc_errors",
+    "refused_invalid_stag",
+    "refused_stag_not_associated",
+    "refused_access_rights",
+    "refused_base_or_bounds",
+    "refused_invalidate",
+    "refused_no_receive",
+    "refused_send_too_long",
+    "tcp_retransmits",
+    "rx_bad_tcp_checksum",
+];
+
+#[test]
+fn the_programs_reach_what_they_are_for() {
+    let mut sums = BTreeMap::new();
+    for seed in 1..400 {
+        for (name, count) in run::run(seed, TWO) {
+            *sums.entry(name).or_insert(0) += count;
+        }
+    }
+    for name in REACHED {
+        assert!(sums[name] > 0, "{name} is never counted");
+    }
+}
+
+#[test]
+fn a_seed_replays_exactly() {
+    for seed in 1..20 {
+        assert_eq!(run::run(seed, TWO), run::run(seed, TWO), "seed {seed}");
+        assert_eq!(run::run(seed, EIGHT), run::run(seed, EIGHT), "seed {seed}");
+    }
+}

@@ -1,0 +1,317 @@
+//! What a node's memory must hold (RFC 5040 section 5.5): octets that are settled, and touches,
+//! which are octets that an operation may place at any moment until it is known to have placed them,
+//! and what it placed stays. Nothing else may ever change.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use rnic_ipc::shm::SharedMemory;
+
+use crate::node::ARENA;
+
+/// Who changes or reads octets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Party {
+    pub stream: usize,
+    /// The end that posted the operation; for a receive, the end that posted the receive.
+    pub end: usize,
+}
+
+/// Octets that an operation is to place.
+#[derive(Clone, Debug)]
+struct Touch {
+    op: u64,
+    by: Party,
+    at: usize,
+    octets: Vec<u8>,
+    /// Octets that it may bring instead: those of a Write behind the Read (rule 12).
+    or: Option<Vec<u8>>,
+    /// Another touch may come before or after it: either's octets may stay (rule 3).
+    contested: bool,
+}
+
+/// Why octets may not be changed by others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Work of this node sends them.
+    Payload,
+    /// A peer's Read gets them; Writes behind it in its own stream are not kept out (rule 12).
+    ReadSource,
+    /// A receive that is posted.
+    Receive,
+}
+
+/// Octets that are in use.
+#[derive(Clone, Debug)]
+struct Lock {
+    op: u64,
+    by: Party,
+    range: Range<usize>,
+    used: Use,
+}
+
+pub struct Memory {
+    arena: Arc<SharedMemory>,
+    settled: Vec<u8>,
+    touches: Vec<Touch>,
+    locks: Vec<Lock>,
+}
+
+impl Touch {
+    fn range(&self) -> Range<usize> {
+        self.at..self.at + self.octets.len()
+    }
+
+    /// Whether it may have left this octet at this place.
+    fn allows(&self, at: usize, octet: u8) -> bool {
+        self.range().contains(&at) && {
+            let index = at - self.at;
+            self.octets[index] == octet || self.or.as_ref().is_some_and(|or| or[index] == octet)
+        }
+    }
+}
+
+fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+impl Memory {
+    pub fn new(arena: Arc<SharedMemory>) -> Self {
+        Self {
+            arena,
+            settled: vec![0; ARENA],
+            touches: Vec::new(),
+            locks: Vec::new(),
+        }
+    }
+
+    fn read(&self, range: Range<usize>) -> Vec<u8> {
+        let mut out = vec![0; range.len()];
+        self.arena.read(range.start, &mut out).unwrap();
+        out
+    }
+
+    /// The application writes.
+    pub fn fill(&mut self, at: usize, octets: &[u8]) {
+        self.arena.write(at, octets).unwrap();
+        self.settled[at..at + octets.len()].copy_from_slice(octets);
+    }
+
+    pub fn lock(&mut self, op: u64, by: Party, range: Range<usize>, used: Use) {
+        if !range.is_empty() {
+            let lock = Lock {
+                op,
+                by,
+                range,
+                used,
+            };
+            self.locks.push(lock);
+        }
+    }
+
+    pub fn unlock(&mut self, op: u64) {
+        self.locks.retain(|lock| lock.op != op);
+    }
+
+    /// Nobody changes these octets, and nobody uses them.
+    pub fn is_free(&self, range: &Range<usize>) -> bool {
+        self.is_stable(range) && self.is_unlocked(range)
+    }
+
+    /// Nobody changes these octets.
+    pub fn is_stable(&self, range: &Range<usize>) -> bool {
+        !self.touches.iter().any(|t| overlap(&t.range(), range)) && !self.has_receive(range)
+    }
+
+    fn has_receive(&self, range: &Range<usize>) -> bool {
+        let mut locks = self.locks.iter();
+        locks.any(|lock| lock.used == Use::Receive && overlap(&lock.range, range))
+    }
+
+    /// Nobody sends, reads or receives into these octets.
+    pub fn is_unlocked(&self, range: &Range<usize>) -> bool {
+        !self.locks.iter().any(|lock| overlap(&lock.range, range))
+    }
+
+    /// Who has to do with these octets.
+    pub fn users(&self, range: &Range<usize>) -> Vec<Party> {
+        let touching = self.touches.iter().filter(|t| overlap(&t.range(), range));
+        let locking = self.locks.iter().filter(|l| overlap(&l.range, range));
+        touching
+            .map(|t| t.by)
+            .chain(locking.map(|l| l.by))
+            .collect()
+    }
+
+    /// Whether a Write of this party may go here, and what else may then stay: it overlaps at most
+    /// one other touch, and Reads before it in its own stream.
+    pub fn takes_write(&self, by: Party, range: &Range<usize>) -> bool {
+        let touches: Vec<_> = self
+            .touches
+            .iter()
+            .filter(|t| overlap(&t.range(), range))
+            .collect();
+        let others = touches.len() <= 1 && touches.iter().all(|t| !t.contested);
+        let mut locks = self.locks.iter().filter(|l| overlap(&l.range, range));
+        others && locks.all(|lock| lock.used == Use::ReadSource && lock.by == by)
+    }
+
+    /// The Reads whose source this is and what of it, by operation.
+    pub fn sources(&self, range: &Range<usize>) -> Vec<(u64, Range<usize>)> {
+        let locks = self.locks.iter().filter(|l| overlap(&l.range, range));
+        locks.map(|l| (l.op, l.range.clone())).collect()
+    }
+
+    /// What a Read of this party gets, whose place in the stream is behind all that it has posted;
+    /// none when that is not certain.
+    pub fn certain(&self, by: Party, range: &Range<usize>) -> Option<Vec<u8>> {
+        if self.has_receive(range) {
+            return None;
+        }
+        let mut out = self.settled[range.clone()].to_vec();
+        for touch in self.touches.iter().filter(|t| overlap(&t.range(), range)) {
+            if touch.by != by || touch.contested || touch.or.is_some() {
+                return None;
+            }
+            let common = touch.at.max(range.start)..touch.range().end.min(range.end);
+            out[common.start - range.start..common.end - range.start]
+                .copy_from_slice(&touch.octets[common.start - touch.at..common.end - touch.at]);
+        }
+        Some(out)
+    }
+
+    /// An operation is to place octets here. `any_order`: it may do so before or after others that
+    /// are under way here.
+    pub fn expect(&mut self, op: u64, by: Party, at: usize, octets: Vec<u8>, any_order: bool) {
+        if octets.is_empty() {
+            return;
+        }
+        let mut touch = Touch {
+            op,
+            by,
+            at,
+            octets,
+            or: None,
+            contested: false,
+        };
+        let range = touch.range();
+        for other in self
+            .touches
+            .iter_mut()
+            .filter(|t| overlap(&t.range(), &range))
+        {
+            if any_order || other.by != by {
+                (other.contested, touch.contested) = (true, true);
+            }
+        }
+        self.touches.push(touch);
+    }
+
+    /// A Read may bring this octets instead of what it was to bring: those at `at` of its first sink.
+    pub fn or_else(&mut self, op: u64, skip: usize, octets: &[u8]) {
+        let mut skip = skip;
+        let mut rest = octets;
+        for touch in self.touches.iter_mut().filter(|t| t.op == op) {
+            let len = touch.octets.len();
+            if skip >= len {
+                skip -= len;
+                continue;
+            }
+            let count = rest.len().min(len - skip);
+            let or = touch.or.get_or_insert_with(|| touch.octets.clone());
+            or[skip..skip + count].copy_from_slice(&rest[..count]);
+            rest = &rest[count..];
+            skip = 0;
+        }
+    }
+
+    /// Whether an operation's octets may still come in two forms.
+    pub fn is_undecided(&self, op: u64) -> bool {
+        self.touches.iter().any(|t| t.op == op && t.or.is_some())
+    }
+
+    /// The operation is known to have placed all its octets.
+    pub fn placed(&mut self, op: u64) {
+        self.settle(|touch| touch.op == op, true);
+    }
+
+    /// The operation will place nothing any more.
+    pub fn given_up(&mut self, op: u64) {
+        self.settle(|touch| touch.op == op, false);
+    }
+
+    /// No octet here may change any more: their STag is revoked.
+    pub fn freeze(&mut self, range: &Range<usize>) {
+        self.settle(|touch| overlap(&touch.range(), range), false);
+    }
+
+    fn settle(&mut self, which: impl Fn(&Touch) -> bool, must: bool) {
+        while let Some(index) = self.touches.iter().position(&which) {
+            let touch = self.touches.remove(index);
+            let range = touch.range();
+            let found = self.read(range.clone());
+            for (at, &octet) in range.clone().zip(&found) {
+                let before = !must || touch.contested;
+                let allowed = touch.allows(at, octet)
+                    || before && self.settled[at] == octet
+                    || self.touches.iter().any(|other| other.allows(at, octet));
+                assert!(
+                    allowed,
+                    "octet {at} is {octet:#04x} when it is settled (must {must}); it was {:#04x}; \
+                     {}",
+                    self.settled[at],
+                    show(&touch)
+                );
+            }
+            self.settled[range].copy_from_slice(&found);
+        }
+    }
+
+    /// Every octet is what it must be, or what it may be at this moment.
+    pub fn check(&self, who: usize) {
+        let found = self.read(0..ARENA);
+        const STRETCH: usize = 256;
+        let stretches = found.chunks(STRETCH).zip(self.settled.chunks(STRETCH));
+        for (index, (found, settled)) in stretches.enumerate() {
+            if found != settled {
+                self.check_stretch(who, index * STRETCH, found);
+            }
+        }
+    }
+
+    fn check_stretch(&self, who: usize, from: usize, found: &[u8]) {
+        for (at, &octet) in (from..).zip(found) {
+            let settled = self.settled[at];
+            assert!(
+                octet == settled || self.touches.iter().any(|touch| touch.allows(at, octet)),
+                "node {who}: octet {at} is {octet:#04x} and must be {settled:#04x}; {:?}",
+                self.touches
+                    .iter()
+                    .filter(|touch| touch.range().contains(&at))
+                    .map(show)
+                    .collect::<Vec<_>>()
+            );
+        }
+    }
+
+    /// Nothing is under way.
+    pub fn assert_quiet(&self, who: usize) {
+        assert!(
+            self.touches.is_empty() && self.locks.is_empty(),
+            "node {who}: {:?} {:?}",
+            self.touches.iter().map(show).collect::<Vec<_>>(),
+            self.locks
+        );
+    }
+}
+
+fn show(touch: &Touch) -> String {
+    format!(
+        "work {} of {:?} at {:?}, contested {}, undecided {}",
+        touch.op,
+        touch.by,
+        touch.range(),
+        touch.contested,
+        touch.or.is_some()
+    )
+}

@@ -1,0 +1,444 @@
+//! Random programs of verbs. Each piece of work is posted, and what it must or may bring about is
+//! told to the model in the same breath.
+
+use rnic_ipc::control::Access;
+use rnic_ipc::id::PdId;
+use rnic_ipc::ring::WorkRequest;
+use rnic_ipc::work::{Sge, WR_SIGNALED, WR_SOLICITED, WrOpcode};
+
+use crate::memory::{Party, Use};
+use crate::node::{DEPTH, MAX_INLINE};
+use crate::simulation::{Region, Simulation, Validity};
+use crate::stream::{End, Message, Posted, Receive, Sent, What};
+
+/// A piece of a region.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece {
+    pub region: usize,
+    /// Where it begins in the node's memory.
+    pub at: usize,
+    pub len: usize,
+}
+
+impl Piece {
+    pub fn range(&self) -> std::ops::Range<usize> {
+        self.at..self.at + self.len
+    }
+}
+
+impl Simulation {
+    /// One thing that an application does.
+    pub fn act(&mut self) {
+        let stream = self.random.below(self.streams.len() as u64) as usize;
+        let end = self.random.below(2) as usize;
+        let party = Party { stream, end };
+        match self.random.below(100) {
+            0..24 => self.post_write(party),
+            24..40 => self.post_read(party),
+            40..62 => self.post_send(party, None),
+            62..84 => self.post_receive(party),
+            84..88 => self.rewrite(party),
+            88..91 => self.add_region(party),
+            91..94 => self.revoke_idle(party),
+            94..97 => self.invalidate(party),
+            _ => self.trouble(party),
+        }
+    }
+
+    pub fn end_of(&self, party: Party) -> &End {
+        &self.streams[party.stream].ends[party.end]
+    }
+
+    pub fn end_mut(&mut self, party: Party) -> &mut End {
+        &mut self.streams[party.stream].ends[party.end]
+    }
+
+    pub fn peer(party: Party) -> Party {
+        Party {
+            end: 1 - party.end,
+            ..party
+        }
+    }
+
+    /// The queue pair can take work; in Error it flushes it.
+    pub fn takes_work(&self, party: Party) -> bool {
+        let end = self.end_of(party);
+        let room = DEPTH as usize - 4;
+        end.life != crate::stream::Life::Gone && end.sq.len() < room && end.rq.len() < room
+    }
+
+    fn length(&mut self) -> usize {
+        let most = [0, 0, 64, 64, 64, 700, 700, 5000][self.random.below(8) as usize];
+        self.random.below(most + 1) as usize
+    }
+
+    pub fn sge(&self, piece: &Piece) -> Sge {
+        let region = &self.regions[piece.region];
+        Sge {
+            addr: region.base + (piece.at - region.at) as u64,
+            length: piece.len as u32,
+            lkey: region.stag.0,
+        }
+    }
+
+    /// A region of this node's, by chance.
+    pub fn pick(&mut self, node: usize, suits: impl Fn(&Region) -> bool) -> Option<usize> {
+        let suitable: Vec<_> = self
+            .regions
+            .iter()
+            .enumerate()
+            .filter(|(_, region)| region.node == node && suits(region))
+            .map(|(index, _)| index)
+            .collect();
+        let chosen = self.random.below(suitable.len() as u64) as usize;
+        suitable.get(chosen).copied()
+    }
+
+    /// A piece of a region that is valid for this end, up to so many octets.
+    pub fn piece(
+        &mut self,
+        party: Party,
+        len: usize,
+        right: impl Fn(&Access) -> bool,
+    ) -> Option<Piece> {
+        let (node, pd) = (self.end_of(party).node, self.end_of(party).pd);
+        let suits = |region: &Region| {
+            region.pd == pd && region.validity == Validity::Valid && right(&region.access)
+        };
+        let index = self.pick(node, suits)?;
+        let (at, room) = (self.regions[index].at, self.regions[index].len);
+        let len = len.min(room);
+        let skip = self.random.below((room - len + 1) as u64) as usize;
+        Some(Piece {
+            region: index,
+            at: at + skip,
+            len,
+        })
+    }
+
+    /// Pieces with so many octets in all, or fewer, each of which passes `fits`, and none of which
+    /// overlaps another.
+    pub fn pieces(
+        &mut self,
+        party: Party,
+        len: usize,
+        right: impl Fn(&Access) -> bool + Copy,
+        fits: impl Fn(&Self, usize, &Piece) -> bool,
+    ) -> Vec<Piece> {
+        let count = 1 + self.random.below(4) as usize;
+        let node = self.end_of(party).node;
+        let mut out: Vec<Piece> = Vec::new();
+        for _ in 0..count {
+            let Some(piece) = self.piece(party, len / count, right) else {
+                continue;
+            };
+            let apart = |other: &Piece| {
+                let (a, b) = (other.range(), piece.range());
+                a.end <= b.start || b.end <= a.start
+            };
+            if fits(self, node, &piece) && out.iter().all(apart) {
+                out.push(piece);
+            }
+        }
+        out
+    }
+
+    /// What work of this end sends: pieces that nobody changes meanwhile, and their octets.
+    pub fn payload(&mut self, party: Party, len: usize) -> (Vec<Piece>, Vec<u8>) {
+        let stable =
+            |it: &Self, node: usize, piece: &Piece| it.memories[node].is_stable(&piece.range());
+        let pieces = self.pieces(party, len, |_| true, stable);
+        let octets = self.gather(party, &pieces);
+        (pieces, octets)
+    }
+
+    fn gather(&self, party: Party, pieces: &[Piece]) -> Vec<u8> {
+        let memory = &self.memories[self.end_of(party).node];
+        let certain = |piece: &Piece| memory.certain(party, &piece.range()).unwrap();
+        pieces.iter().flat_map(certain).collect()
+    }
+
+    pub fn total(pieces: &[Piece]) -> usize {
+        pieces.iter().map(|piece| piece.len).sum()
+    }
+
+    /// A work request of this end.
+    pub fn request(&mut self, party: Party, opcode: WrOpcode, sges: &[Sge]) -> WorkRequest {
+        let mut request = WorkRequest::new(opcode, self.id());
+        if self.random.chance(600) {
+            request.slot.flags = WR_SIGNALED;
+        }
+        assert!(request.set_sges(sges));
+        self.note(|| format!("{party:?} posts {request:?}"));
+        request
+    }
+
+    pub fn sges(&self, pieces: &[Piece]) -> Vec<Sge> {
+        pieces.iter().map(|piece| self.sge(piece)).collect()
+    }
+
+    /// Gives a work request to the send queue; what it is in the model.
+    pub fn submit(&mut self, party: Party, request: &WorkRequest, what: What) -> &mut Posted {
+        self.submit_with(party, request, None, what)
+    }
+
+    fn submit_with(
+        &mut self,
+        party: Party,
+        request: &WorkRequest,
+        inline: Option<&[u8]>,
+        what: What,
+    ) -> &mut Posted {
+        let end = &mut self.streams[party.stream].ends[party.end];
+        let node = end.node;
+        let id = request.slot.wr_id;
+        let opcode = request.opcode().unwrap();
+        end.sq.push_back(Posted {
+            id,
+            opcode,
+            signaled: end.signal_all || request.slot.flags & WR_SIGNALED != 0,
+            len: request.total_length() as u32,
+            errors: Vec::new(),
+            // The queue pair is in Error already.
+            hopeless: !end.is_alive(),
+        });
+        if end.is_alive() {
+            let handed = false;
+            end.line.push_back(Message { id, what, handed });
+        }
+        self.nodes[node].post_send(end.qp, request, inline);
+        self.due[node] = true;
+        let sq = &mut self.streams[party.stream].ends[party.end].sq;
+        sq.back_mut().unwrap()
+    }
+
+    /// Both ends are alive: what is posted at one may arrive at the other.
+    pub fn arrives(&self, party: Party) -> bool {
+        self.end_of(party).is_alive() && self.end_of(Self::peer(party)).is_alive()
+    }
+
+    /// Whether work is to carry these octets itself.
+    fn carried(&mut self, octets: &[u8]) -> Option<Vec<u8>> {
+        let fits = octets.len() <= MAX_INLINE as usize;
+        (fits && self.random.chance(300)).then(|| octets.to_vec())
+    }
+
+    fn lock_payload(&mut self, party: Party, id: u64, pieces: &[Piece]) {
+        let node = self.end_of(party).node;
+        for piece in pieces {
+            self.memories[node].lock(id, party, piece.range(), Use::Payload);
+        }
+    }
+
+    fn post_write(&mut self, party: Party) {
+        if !self.takes_work(party) {
+            return;
+        }
+        let len = self.length();
+        let (pieces, octets) = self.payload(party, len);
+        let peer = Self::peer(party);
+        let Some(sink) = self.piece(peer, octets.len(), |access| access.remote_write) else {
+            return;
+        };
+        let node = self.end_of(peer).node;
+        let mut sges = self.sges(&pieces);
+        let mut remote = self.sge(&sink);
+        if octets.is_empty() && self.random.chance(500) {
+            // Neither STag nor offset of a Write of nothing is looked at (RFC 5041 section 5.2).
+            remote = Sge {
+                addr: self.random.next(),
+                length: 0,
+                lkey: self.random.next() as u32,
+            };
+            sges.clear();
+        }
+        if sink.len < octets.len() || !self.memories[node].takes_write(party, &sink.range()) {
+            return;
+        }
+        let inline = self.carried(&octets);
+        if inline.is_some() {
+            sges.clear();
+        }
+        let mut request = self.request(party, WrOpcode::Write, &sges);
+        (request.slot.rkey, request.slot.remote_addr) = (remote.lkey, remote.addr);
+        let id = request.slot.wr_id;
+        if self.arrives(party) {
+            let sources = self.memories[node].sources(&sink.range());
+            for (read, source) in sources {
+                let from = source.start.max(sink.at);
+                let end = source.end.min(sink.at + octets.len());
+                let reader = self.end_of(party).node;
+                if self.memories[reader].is_undecided(read) {
+                    return;
+                }
+                let part = &octets[from - sink.at..end - sink.at];
+                self.memories[reader].or_else(read, from - source.start, part);
+            }
+            // Nothing is placed out of order without Markers.
+            let any_order = self.end_of(peer).mpa.markers;
+            self.memories[node].expect(id, party, sink.at, octets, any_order);
+        }
+        if inline.is_none() {
+            self.lock_payload(party, id, &pieces);
+        }
+        self.submit_with(party, &request, inline.as_deref(), What::Write);
+    }
+
+    pub fn write_nothing(&mut self, party: Party) {
+        let request = self.request(party, WrOpcode::Write, &[]);
+        self.submit(party, &request, What::Write);
+    }
+
+    fn post_read(&mut self, party: Party) {
+        if !self.takes_work(party) {
+            return;
+        }
+        let free =
+            |it: &Self, node: usize, piece: &Piece| it.memories[node].is_free(&piece.range());
+        let len = self.length();
+        let sinks = self.pieces(party, len, |access| access.local_write, free);
+        let len = Self::total(&sinks);
+        let peer = Self::peer(party);
+        let Some(source) = self.piece(peer, len, |access| access.remote_read) else {
+            return;
+        };
+        let node = self.end_of(peer).node;
+        let Some(octets) = self.memories[node].certain(party, &source.range()) else {
+            return;
+        };
+        if octets.len() < len {
+            return;
+        }
+        let own = self.end_of(party).node;
+        let sges = self.sges(&sinks);
+        let remote = self.sge(&source);
+        let mut request = self.request(party, WrOpcode::Read, &sges);
+        (request.slot.rkey, request.slot.remote_addr) = (remote.lkey, remote.addr);
+        let id = request.slot.wr_id;
+        if self.arrives(party) {
+            self.memories[node].lock(id, party, source.range(), Use::ReadSource);
+            let mut rest = &octets[..];
+            for sink in &sinks {
+                let (now, later) = rest.split_at(sink.len);
+                self.memories[own].expect(id, party, sink.at, now.to_vec(), false);
+                rest = later;
+            }
+        }
+        let hopeless = !self.arrives(party);
+        self.submit(party, &request, What::Read).hopeless |= hopeless;
+    }
+
+    pub fn post_receive(&mut self, party: Party) {
+        if !self.takes_work(party) || self.end_of(party).bare {
+            return;
+        }
+        let free =
+            |it: &Self, node: usize, piece: &Piece| it.memories[node].is_free(&piece.range());
+        let len = self.length();
+        let places = self.pieces(party, len, |access| access.local_write, free);
+        self.submit_receive(party, &places);
+    }
+
+    pub fn submit_receive(&mut self, party: Party, places: &[Piece]) {
+        let sges = self.sges(places);
+        let request = self.request(party, WrOpcode::Recv, &sges);
+        let (node, id) = (self.end_of(party).node, request.slot.wr_id);
+        for place in places {
+            self.memories[node].lock(id, party, place.range(), Use::Receive);
+        }
+        let end = self.end_mut(party);
+        end.rq.push_back(Receive {
+            id,
+            places: places.iter().map(|place| (place.at, place.len)).collect(),
+            send: None,
+            errors: Vec::new(),
+        });
+        let qp = end.qp;
+        self.nodes[node].post_recv(qp, &request);
+        self.due[node] = true;
+    }
+
+    /// A Send, for which a receive is posted; with the region that it invalidates.
+    pub fn post_send(&mut self, party: Party, invalidate: Option<usize>) {
+        let peer = Self::peer(party);
+        if !self.takes_work(party) || !self.arrives(party) {
+            return;
+        }
+        let Some(receive) = self.end_mut(peer).receive_without_send() else {
+            return;
+        };
+        let (room, receive_id) = (receive.room(), receive.id);
+        let len = self.length().min(room);
+        let (pieces, octets) = self.payload(party, len);
+        let opcode = match invalidate {
+            Some(_) => WrOpcode::SendInvalidate,
+            None => WrOpcode::Send,
+        };
+        let inline = self.carried(&octets);
+        let sges = match inline {
+            Some(_) => Vec::new(),
+            None => self.sges(&pieces),
+        };
+        let mut request = self.request(party, opcode, &sges);
+        let solicited = self.random.chance(300);
+        if solicited {
+            request.slot.flags |= WR_SOLICITED;
+        }
+        let stag = invalidate.map(|region| self.regions[region].stag);
+        request.slot.rkey = stag.map_or(0, |stag| stag.0);
+        let id = request.slot.wr_id;
+        self.expect_send(party, id, receive_id, &octets);
+        if inline.is_none() {
+            self.lock_payload(party, id, &pieces);
+        }
+        let sent = Sent {
+            receive: receive_id,
+            len: octets.len() as u32,
+            solicited,
+            invalidate: stag,
+        };
+        self.submit_with(party, &request, inline.as_deref(), What::Send(sent));
+    }
+
+    /// A Send is to fill a receive, as far as there is room.
+    pub fn expect_send(&mut self, party: Party, id: u64, receive: u64, octets: &[u8]) {
+        let end = self.end_mut(Self::peer(party));
+        let node = end.node;
+        let receive = end.rq.iter_mut().find(|r| r.id == receive).unwrap();
+        receive.send = Some(id);
+        let places = receive.places.clone();
+        let mut rest = octets;
+        for (at, len) in places {
+            let (now, later) = rest.split_at(len.min(rest.len()));
+            self.memories[node].expect(id, party, at, now.to_vec(), false);
+            rest = later;
+        }
+    }
+
+    /// The application writes octets that are not in use.
+    fn rewrite(&mut self, party: Party) {
+        let len = self.length();
+        let Some(piece) = self.piece(party, len, |_| true) else {
+            return;
+        };
+        let node = self.end_of(party).node;
+        if self.memories[node].is_free(&piece.range()) {
+            let octets = self.octets(piece.len);
+            self.memories[node].fill(piece.at, &octets);
+        }
+    }
+
+    fn add_region(&mut self, party: Party) {
+        let rights = self.random.next();
+        let access = Access {
+            local_write: rights & 3 != 0,
+            remote_read: rights & 12 != 0,
+            remote_write: rights & 48 != 0,
+        };
+        let pd = match self.random.below(4) {
+            0 => PdId(1 + self.random.below(4) as u32),
+            _ => self.end_of(party).pd,
+        };
+        self.register(self.end_of(party).node, pd, access);
+    }
+}

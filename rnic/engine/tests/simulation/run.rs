@@ -1,0 +1,143 @@
+//! A seed from beginning to end: a random program, then calm, in which everything must be done, then
+//! the end of every stream, after which nothing may be left.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rnic_engine::command::Command;
+
+use crate::memory::Party;
+use crate::simulation::{Simulation, Validity};
+use crate::stream::{Life, What};
+
+/// Within this time a stream does all its work, and one that is at its end ends.
+const PATIENCE: Duration = Duration::from_secs(1000);
+/// The longest that TCP remembers a connection.
+const TIME_WAIT: Duration = Duration::from_secs(200);
+
+/// What a seed's world is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    pub nodes: usize,
+    pub streams: u64,
+    pub actions: u64,
+}
+
+/// Runs a seed, and gives the sums of the nodes' counters.
+pub fn run(seed: u64, size: Size) -> BTreeMap<String, u64> {
+    let mut it = Simulation::new(seed, size.nodes);
+    let streams = 1 + it.random.below(size.streams);
+    for _ in 0..streams {
+        let from = it.random.below(size.nodes as u64) as usize;
+        let to = it.random.below(size.nodes as u64 - 1) as usize;
+        it.connect(from, if to == from { size.nodes - 1 } else { to });
+    }
+    let actions = it.random.below(size.actions);
+    let pace = 100 + it.random.below(700);
+    for _ in 0..actions {
+        it.act();
+        if it.random.chance(pace) {
+            it.step();
+        }
+        if it.random.chance(50) {
+            it.check_memories();
+        }
+    }
+    it.bring_to_rest();
+    it.take_down();
+    let mut sums = BTreeMap::new();
+    for (name, count) in it.nodes.iter_mut().flat_map(|node| node.counters()) {
+        *sums.entry(name).or_insert(0) += count;
+    }
+    sums
+}
+
+impl Simulation {
+    pub fn begin_connecting(&mut self, stream: usize) {
+        let [ours, theirs] = &self.streams[stream].ends;
+        let (qp, mpa, from, to) = (ours.qp, ours.mpa, ours.node, theirs.node);
+        let mut local = self.nodes[from].address;
+        local.set_port(self.streams[stream].port);
+        let command = Command::Connect {
+            qp,
+            local,
+            remote: self.nodes[to].address,
+            path: self.nodes[from].path_to(&self.nodes[to]),
+            mpa,
+            private_data: Vec::new(),
+        };
+        self.nodes[from].execute(command, self.now).unwrap();
+        self.due[from] = true;
+    }
+
+    fn parties(&self) -> Vec<Party> {
+        let streams = 0..self.streams.len();
+        streams
+            .flat_map(|stream| [0, 1].map(|end| Party { stream, end }))
+            .collect()
+    }
+
+    /// No more work comes: what is posted is done, unless its stream may have ended.
+    fn bring_to_rest(&mut self) {
+        for party in self.parties() {
+            if !self.streams[party.stream].is_doomed() {
+                self.fence(party);
+            }
+        }
+        let rests = |it: &Self| {
+            it.streams.iter().all(|stream| {
+                if stream.is_doomed() {
+                    let certain = stream.certain_cause().is_some() && it.calm;
+                    return !certain || stream.ends.iter().all(|end| !end.is_alive());
+                }
+                stream.ends.iter().all(|end| {
+                    let delivered = end.line.iter().all(|m| matches!(m.what, What::Read));
+                    let waiting = end.sq.iter().any(|posted| posted.signaled);
+                    delivered && !waiting
+                })
+            })
+        };
+        let done = self.run_until(PATIENCE, rests);
+        assert!(done, "work that is never done: {:#?}", self.streams);
+        self.check_memories();
+    }
+
+    /// Every stream ends, then everything is given back.
+    fn take_down(&mut self) {
+        for party in self.parties() {
+            match self.random.below(4) {
+                0 => self.destroy(party),
+                1 => self.disconnect(party, true),
+                _ => self.disconnect(party, false),
+            }
+            if self.random.chance(500) {
+                self.step();
+            }
+        }
+        let end = self.now + TIME_WAIT;
+        while self.step_until(end) {}
+        for party in self.parties() {
+            self.destroy(party);
+        }
+        let end = self.now + TIME_WAIT;
+        while self.step_until(end) {}
+        self.check_memories();
+        for (who, memory) in self.memories.iter().enumerate() {
+            memory.assert_quiet(who);
+        }
+        for index in 0..self.regions.len() {
+            if self.regions[index].validity != Validity::Revoked {
+                self.revoke(index);
+            }
+        }
+        for (who, node) in self.nodes.iter().enumerate() {
+            node.assert_empty(who);
+        }
+        debug_assert!(
+            self.streams
+                .iter()
+                .flat_map(|s| &s.ends)
+                .all(|e| e.life == Life::Gone)
+        );
+    }
+}

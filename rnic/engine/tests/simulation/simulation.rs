@@ -1,0 +1,339 @@
+//! A seed's world: nodes, the network, and what is known of them; and the passing of time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rnic_ipc::control::{Access, MpaOptions};
+use rnic_ipc::id::{CqId, PdId};
+use rnic_proto::Stag;
+use userspace_tcp::Instant;
+
+use crate::impairment::Impairment;
+use crate::memory::{Memory, Party};
+use crate::network::{Manners, Network};
+use crate::node::{ARENA, CQS, Node, Settings};
+use crate::random::Random;
+use crate::stream::{Cause, End, Life, Stream};
+
+/// Places for regions in a node's memory: at most one region lies in each, with a margin around.
+pub const PLACES: usize = 8;
+const PLACE: usize = ARENA / PLACES;
+
+/// What an STag is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Validity {
+    Valid,
+    /// A Send that invalidates it is under way.
+    Expected,
+    Invalidated,
+    Revoked,
+}
+
+#[derive(Clone, Debug)]
+pub struct Region {
+    pub node: usize,
+    pub stag: Stag,
+    pub pd: PdId,
+    pub access: Access,
+    /// Tagged offset of its first octet.
+    pub base: u64,
+    /// Where it begins in the node's memory.
+    pub at: usize,
+    pub len: usize,
+    pub validity: Validity,
+    /// Something is under way whose outcome hangs on it.
+    pub pinned: bool,
+}
+
+pub struct Simulation {
+    pub nodes: Vec<Node>,
+    pub memories: Vec<Memory>,
+    pub regions: Vec<Region>,
+    pub streams: Vec<Stream>,
+    pub network: Network,
+    /// The network loses and damages nothing.
+    pub calm: bool,
+    pub now: Instant,
+    pub random: Random,
+    /// Which end a node's queue pair is.
+    pub ends: BTreeMap<(usize, u32), Party>,
+    next_id: u64,
+    next_stag: u32,
+    /// Nodes with work to look at.
+    pub due: Vec<bool>,
+}
+
+impl Simulation {
+    pub fn new(seed: u64, nodes: usize) -> Self {
+        let mut random = Random::new(seed);
+        let manners = manners(&mut random);
+        let mut mtu = || 576 + random.below(1500 - 576 + 1) as u32;
+        let mtus: Vec<_> = (0..nodes).map(|_| mtu()).collect();
+        let nodes: Vec<_> = mtus
+            .into_iter()
+            .enumerate()
+            .map(|(index, mtu)| Node::new(index, settings(index, mtu, &mut random)))
+            .collect();
+        Self {
+            memories: nodes
+                .iter()
+                .map(|node| Memory::new(node.arena.clone()))
+                .collect(),
+            due: vec![true; nodes.len()],
+            network: Network::new(nodes.len(), manners, Random::new(!seed)),
+            nodes,
+            regions: Vec::new(),
+            streams: Vec::new(),
+            calm: manners.are_good(),
+            now: Instant::from_nanos(1_000_000),
+            random,
+            ends: BTreeMap::new(),
+            next_id: 0,
+            next_stag: 0,
+        }
+    }
+
+    pub fn id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// An STag that was never in use.
+    pub fn fresh_stag(&mut self) -> Stag {
+        self.next_stag += 1;
+        Stag::from_parts(self.next_stag, self.random.next() as u8)
+    }
+
+    /// Registers memory in a free place; none when all places are taken.
+    pub fn register(&mut self, node: usize, pd: PdId, access: Access) -> Option<usize> {
+        let taken = |place: usize| {
+            self.regions.iter().any(|region| {
+                region.node == node
+                    && region.at / PLACE == place
+                    && region.validity != Validity::Revoked
+            })
+        };
+        let place = (0..PLACES).find(|place| !taken(*place))?;
+        let margin = 16 + self.random.below(1000) as usize;
+        let len = 1 + self.random.below((PLACE - margin - 16) as u64) as usize;
+        let at = place * PLACE + margin;
+        let base = self.random.next() >> 1;
+        let stag = self.fresh_stag();
+        let octets = self.octets(len);
+        self.memories[node].fill(at, &octets);
+        self.nodes[node].register(stag, pd, access, base, (at, len));
+        self.note(|| format!("node {node} registers {stag} {at}..{} {access:?}", at + len));
+        self.regions.push(Region {
+            node,
+            stag,
+            pd,
+            access,
+            base,
+            at,
+            len,
+            validity: Validity::Valid,
+            pinned: false,
+        });
+        Some(self.regions.len() - 1)
+    }
+
+    pub fn octets(&mut self, len: usize) -> Vec<u8> {
+        let mut out = Vec::with_capacity(len + 8);
+        while out.len() < len {
+            out.extend_from_slice(&self.random.next().to_le_bytes());
+        }
+        out.truncate(len);
+        out
+    }
+
+    /// Begins a stream between two nodes, with memory that both can use.
+    pub fn connect(&mut self, from: usize, to: usize) {
+        let port = 40_000 + self.streams.len() as u16;
+        let revision = if self.random.chance(700) { 2 } else { 1 };
+        let ends = [from, to].map(|node| self.end(node, revision));
+        let stream = self.streams.len();
+        for (end, of) in ends.iter().enumerate() {
+            self.ends.insert((of.node, of.qp.0), Party { stream, end });
+        }
+        self.streams.push(Stream {
+            port,
+            ends,
+            causes: Vec::new(),
+        });
+        self.begin_connecting(stream);
+        if revision == 1 {
+            // The responder may send nothing before (RFC 5044 section 7.1.2).
+            self.write_nothing(Party { stream, end: 0 });
+        }
+    }
+
+    fn end(&mut self, node: usize, revision: u8) -> End {
+        let pd = PdId(1 + self.random.below(3) as u32);
+        let cqs = [(); 2].map(|()| CqId(self.random.below(u64::from(CQS)) as u32));
+        let signal_all = self.random.chance(300);
+        let qp = self.nodes[node].create_qp(pd, cqs, signal_all);
+        self.register(node, pd, Access::ALL);
+        let mut depth = || 1 + self.random.below(4) as u16;
+        // Revision 1 agrees on no depths: they must suit as they are.
+        let (ird, ord) = match revision {
+            1 => (4, depth()),
+            _ => (depth(), depth()),
+        };
+        End {
+            node,
+            qp,
+            pd,
+            signal_all,
+            mpa: MpaOptions {
+                revision,
+                crc: self.random.chance(600),
+                markers: self.random.chance(500),
+                ird,
+                ord,
+            },
+            life: Life::Opening,
+            sq: Default::default(),
+            rq: Default::default(),
+            line: Default::default(),
+            failed: [false; 3],
+            bare: false,
+        }
+    }
+
+    /// A stream may end from here on.
+    pub fn doom(&mut self, stream: usize, cause: Cause) {
+        self.note(|| {
+            format!(
+                "stream {stream} may end: {}, {:?}",
+                cause.what, cause.reasons
+            )
+        });
+        self.streams[stream].causes.push(cause);
+    }
+
+    /// As above, and what either end is told of it does not matter.
+    pub fn doom_somehow(&mut self, stream: usize, what: &'static str) {
+        let reasons = [Vec::new(), Vec::new()];
+        self.doom(stream, Cause { what, reasons });
+    }
+
+    /// Lets all nodes work until nothing can be done without time going on.
+    pub fn settle(&mut self) {
+        loop {
+            let mut worked = false;
+            for node in 0..self.nodes.len() {
+                worked |= self.work(node);
+            }
+            if !worked {
+                return;
+            }
+        }
+    }
+
+    fn work(&mut self, index: usize) -> bool {
+        let node = &mut self.nodes[index];
+        let given = self.network.give(index, &node.wire, self.now);
+        let late = node.shard.next_deadline().is_some_and(|at| at <= self.now);
+        if !given && !late && !self.due[index] {
+            return false;
+        }
+        let worked = node.shard.poll(self.now);
+        self.due[index] = worked;
+        self.network.take(&node.wire, self.now);
+        self.observe(index);
+        worked || given
+    }
+
+    /// Goes on to the next moment at which something happens, or to `end`; false when that comes
+    /// first.
+    pub fn step_until(&mut self, end: Instant) -> bool {
+        self.settle();
+        let nodes = self.nodes.iter_mut().enumerate();
+        let moments =
+            nodes.flat_map(|(index, node)| [self.network.next(index), node.shard.next_deadline()]);
+        let least = self.now + Duration::from_nanos(1);
+        let next = moments.flatten().min().unwrap_or(end).max(least);
+        self.now = next.min(end);
+        self.settle();
+        next < end
+    }
+
+    /// One moment further.
+    pub fn step(&mut self) {
+        self.step_until(self.now + Duration::from_secs(3600));
+    }
+
+    /// Runs until `done`, for at most `limit` of virtual time.
+    pub fn run_until(&mut self, limit: Duration, done: impl Fn(&Self) -> bool) -> bool {
+        let end = self.now + limit;
+        self.settle();
+        while !done(self) {
+            if !self.step_until(end) {
+                return done(self);
+            }
+        }
+        true
+    }
+
+    pub fn check_memories(&self) {
+        for (who, memory) in self.memories.iter().enumerate() {
+            memory.check(who);
+        }
+    }
+
+    /// Says what happens, when `RNIC_TEST_TRACE` is set.
+    pub fn note(&self, what: impl FnOnce() -> String) {
+        static WANTED: std::sync::LazyLock<bool> =
+            std::sync::LazyLock::new(|| std::env::var_os("RNIC_TEST_TRACE").is_some());
+        if *WANTED {
+            println!("{:?} {}", self.now, what());
+        }
+    }
+}
+
+fn settings(index: usize, mtu: u32, random: &mut Random) -> Settings {
+    let mut settings = Settings::new(index, mtu);
+    settings.shard.receive_reserve = 32 + random.below(64) as usize;
+    let tcp = &mut settings.shard.tcp;
+    tcp.receive_window = 1 << (12 + random.below(7));
+    tcp.send_queue_segments = 4 + random.below(60) as usize;
+    tcp.timestamps = random.chance(700);
+    tcp.sack = random.chance(700);
+    tcp.window_scale = random.chance(700);
+    settings.frames = 128 + random.below(300) as u32;
+    settings.wire_depth = 16 + random.below(100) as usize;
+    settings
+}
+
+fn manners(random: &mut Random) -> Manners {
+    let delay = Duration::from_micros(1 + random.below(2000));
+    let good = Manners {
+        impairment: Impairment {
+            delay,
+            ..Impairment::NONE
+        },
+        cut: 0,
+        join: 0,
+        sly: 0,
+    };
+    let cuts = random.chance(500);
+    let good = Manners {
+        cut: if cuts { random.below(300) } else { 0 },
+        join: if cuts { random.below(500) } else { 0 },
+        ..good
+    };
+    if random.chance(300) {
+        return good;
+    }
+    Manners {
+        impairment: Impairment {
+            loss: random.below(60),
+            duplicate: random.below(50),
+            corrupt: random.below(20),
+            reorder: random.below(300),
+            delay,
+        },
+        sly: if random.chance(200) { 10 } else { 0 },
+        ..good
+    }
+}

@@ -1,0 +1,143 @@
+//! What is known of a stream and its two ends: what was posted and has not completed, and what is
+//! under way from one end to the other, in the order of posting.
+
+use std::collections::VecDeque;
+
+use rnic_ipc::control::{DisconnectReason, MpaOptions};
+use rnic_ipc::id::{PdId, QpNum};
+use rnic_ipc::work::{WcStatus, WrOpcode};
+use rnic_proto::Stag;
+
+/// Work of a send queue.
+#[derive(Clone, Debug)]
+pub struct Posted {
+    pub id: u64,
+    pub opcode: WrOpcode,
+    pub signaled: bool,
+    /// Octets that a Read brings.
+    pub len: u32,
+    /// How it may end besides success and flush.
+    pub errors: Vec<WcStatus>,
+    /// It can't succeed.
+    pub hopeless: bool,
+}
+
+/// A posted receive.
+#[derive(Clone, Debug)]
+pub struct Receive {
+    pub id: u64,
+    /// Where its elements lie in the memory, and their octets.
+    pub places: Vec<(usize, usize)>,
+    /// The Send that will consume it, once posted.
+    pub send: Option<u64>,
+    /// How it may end besides success and flush.
+    pub errors: Vec<WcStatus>,
+}
+
+impl Receive {
+    pub fn room(&self) -> usize {
+        self.places.iter().map(|(_, len)| len).sum()
+    }
+}
+
+/// What is under way to the other end.
+#[derive(Clone, Debug)]
+pub struct Message {
+    pub id: u64,
+    pub what: What,
+    /// Its work has succeeded: all of it was handed to TCP.
+    pub handed: bool,
+}
+
+#[derive(Clone, Debug)]
+pub enum What {
+    Write,
+    Read,
+    Send(Sent),
+    /// Ends the stream where it arrives.
+    Fatal,
+}
+
+#[derive(Clone, Debug)]
+pub struct Sent {
+    pub receive: u64,
+    pub len: u32,
+    pub solicited: bool,
+    pub invalidate: Option<Stag>,
+}
+
+/// Where the life of an end is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    Opening,
+    Up,
+    /// Its connection is gone: the queue pair is in Error.
+    Over,
+    /// The queue pair was destroyed.
+    Gone,
+}
+
+#[derive(Debug)]
+pub struct End {
+    pub node: usize,
+    pub qp: QpNum,
+    pub pd: PdId,
+    pub signal_all: bool,
+    pub mpa: MpaOptions,
+    pub life: Life,
+    pub sq: VecDeque<Posted>,
+    pub rq: VecDeque<Receive>,
+    /// Messages of this end, until they are known to be delivered.
+    pub line: VecDeque<Message>,
+    /// Work of the send queue, of the receive queue, and Reads, have failed: those behind them can't
+    /// succeed.
+    pub failed: [bool; 3],
+    /// No receive may be posted: a Send is on its way that must not find one.
+    pub bare: bool,
+}
+
+impl End {
+    pub fn is_alive(&self) -> bool {
+        matches!(self.life, Life::Opening | Life::Up)
+    }
+
+    pub fn receive_without_send(&mut self) -> Option<&mut Receive> {
+        self.rq.iter_mut().find(|receive| receive.send.is_none())
+    }
+}
+
+/// Why a stream may end.
+#[derive(Clone, Debug)]
+pub struct Cause {
+    pub what: &'static str,
+    /// What each end may be told. Empty: anything.
+    pub reasons: [Vec<DisconnectReason>; 2],
+}
+
+#[derive(Debug)]
+pub struct Stream {
+    /// The initiator's port.
+    pub port: u16,
+    /// The initiator's and the responder's.
+    pub ends: [End; 2],
+    pub causes: Vec<Cause>,
+}
+
+impl Stream {
+    pub fn is_doomed(&self) -> bool {
+        !self.causes.is_empty()
+    }
+
+    /// It has one cause to end, and that one says how.
+    pub fn certain_cause(&self) -> Option<&Cause> {
+        match &self.causes[..] {
+            [cause] if cause.reasons.iter().all(|reasons| !reasons.is_empty()) => Some(cause),
+            _ => None,
+        }
+    }
+
+    /// Both sides agreed on CRCs: one of them asked.
+    pub fn has_crc(&self) -> bool {
+        self.ends.iter().any(|end| end.mpa.crc)
+    }
+}

@@ -1,0 +1,439 @@
+//! What goes wrong on purpose, and what must come of it: errors of RFC 5040 section 7 and RFC 5041
+//! section 7 with their numbers, ends by either side, and STags that are taken away.
+
+use rnic_engine::command::Command;
+use rnic_ipc::control::DisconnectReason;
+use rnic_ipc::work::{Sge, WcStatus, WrOpcode};
+
+use crate::memory::Party;
+use crate::program::Piece;
+use crate::simulation::{Region, Simulation, Validity};
+use crate::stream::{Cause, Life, Sent, What};
+
+/// Layer, error type and error code as a Terminate says them.
+const LOCAL_CATASTROPHIC: u16 = 0x0000;
+const READ_INVALID_STAG: u16 = 0x0100;
+const READ_BOUNDS: u16 = 0x0101;
+const ACCESS_RIGHTS: u16 = 0x0102;
+const READ_NOT_ASSOCIATED: u16 = 0x0103;
+const CANNOT_INVALIDATE: u16 = 0x0109;
+const WRITE_INVALID_STAG: u16 = 0x1100;
+const WRITE_BOUNDS: u16 = 0x1101;
+const WRITE_NOT_ASSOCIATED: u16 = 0x1102;
+const NO_BUFFER: u16 = 0x1202;
+const TOO_LONG: u16 = 0x1205;
+
+/// What is wrong with the memory that a peer is to touch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wrong {
+    Stag,
+    Bounds,
+    Rights,
+    Domain,
+}
+
+/// Octets of what must not be placed: one segment, over any path.
+const FEW: usize = 300;
+
+impl Simulation {
+    pub fn trouble(&mut self, party: Party) {
+        // One cause is enough, mostly: then what comes of it is certain.
+        let stream = &self.streams[party.stream];
+        if stream.is_doomed() && !self.random.chance(200) || !self.takes_work(party) {
+            return;
+        }
+        let wrong = [Wrong::Stag, Wrong::Bounds, Wrong::Rights, Wrong::Domain];
+        let wrong = wrong[self.random.below(4) as usize];
+        match self.random.below(20) {
+            0..5 => self.touch_wrongly(party, WrOpcode::Write, wrong),
+            5..9 => self.touch_wrongly(party, WrOpcode::Read, wrong),
+            9 | 10 => self.work_wrongly(party),
+            11 => self.send_too_long(party),
+            12 => self.send_without_receive(party),
+            13 => self.invalidate_wrongly(party),
+            14 => self.disconnect(party, false),
+            15 => self.disconnect(party, true),
+            16 | 17 => self.destroy(party),
+            _ => self.revoke_in_use(party),
+        }
+    }
+
+    /// The peer of `party` finds an error and says so in a Terminate.
+    fn found_by_peer(&mut self, party: Party, what: &'static str, control: u16) {
+        let mut reasons = [(); 2].map(|()| Vec::new());
+        reasons[party.end] = vec![DisconnectReason::TerminateReceived { control }];
+        reasons[1 - party.end] = vec![DisconnectReason::TerminateSent { control }];
+        self.doom(party.stream, Cause { what, reasons });
+    }
+
+    /// This end can't go on.
+    fn local_error(&mut self, party: Party, what: &'static str) {
+        let mut reasons = [(); 2].map(|()| Vec::new());
+        reasons[party.end] = vec![DisconnectReason::LocalError];
+        let control = LOCAL_CATASTROPHIC;
+        // A responder that may not send yet can only reset (RFC 5044 section 7.1.2).
+        reasons[1 - party.end] = vec![
+            DisconnectReason::TerminateReceived { control },
+            DisconnectReason::Reset,
+        ];
+        self.doom(party.stream, Cause { what, reasons });
+    }
+
+    /// Memory of the peer that may not be touched so, by an element of `len` octets, and the errors
+    /// for a Read and for a Write.
+    fn forbidden(&mut self, party: Party, len: usize, wrong: Wrong) -> Option<(Sge, u16, u16)> {
+        let peer = self.end_of(Self::peer(party));
+        let (node, pd) = (peer.node, peer.pd);
+        let length = len as u32;
+        if wrong == Wrong::Stag {
+            let dead = self.pick(node, |r| {
+                r.validity == Validity::Revoked || r.validity == Validity::Invalidated
+            });
+            let lkey = match dead {
+                Some(index) if self.regions[index].pd == pd => self.regions[index].stag.0,
+                _ => self.fresh_stag().0,
+            };
+            let sge = Sge {
+                addr: self.random.next() >> 1,
+                length,
+                lkey,
+            };
+            return Some((sge, READ_INVALID_STAG, WRITE_INVALID_STAG));
+        }
+        let suits = |region: &Region| {
+            let access = region.access;
+            let all = access.remote_read && access.remote_write;
+            let none = !access.remote_read && !access.remote_write;
+            region.validity == Validity::Valid
+                && match wrong {
+                    Wrong::Domain => region.pd != pd,
+                    Wrong::Rights => region.pd == pd && none,
+                    _ => region.pd == pd && all,
+                }
+        };
+        let index = self.pick(node, suits)?;
+        let region = &mut self.regions[index];
+        region.pinned = true;
+        let (stag, base, room) = (region.stag.0, region.base, region.len as u64);
+        let sge = |addr| Sge {
+            addr,
+            length,
+            lkey: stag,
+        };
+        Some(match wrong {
+            Wrong::Domain => (sge(base), READ_NOT_ASSOCIATED, WRITE_NOT_ASSOCIATED),
+            Wrong::Rights => (sge(base), ACCESS_RIGHTS, ACCESS_RIGHTS),
+            // One octet too many, or one too early.
+            _ if self.random.chance(500) => (
+                sge((base + room + 1).saturating_sub(len as u64)),
+                READ_BOUNDS,
+                WRITE_BOUNDS,
+            ),
+            _ => (sge(base.saturating_sub(1)), READ_BOUNDS, WRITE_BOUNDS),
+        })
+    }
+
+    fn touch_wrongly(&mut self, party: Party, opcode: WrOpcode, wrong: Wrong) {
+        if !self.arrives(party) {
+            return;
+        }
+        let len = 1 + self.random.below(FEW as u64) as usize;
+        let read = opcode == WrOpcode::Read;
+        let free = |it: &Self, node: usize, piece: &Piece| {
+            piece.len > 0 && (!read || it.memories[node].is_free(&piece.range()))
+        };
+        // One element: a Read of several would be several Read Requests.
+        let Some(piece) = self.piece(party, len, |access| access.local_write) else {
+            return;
+        };
+        let node = self.end_of(party).node;
+        if !free(self, node, &piece) {
+            return;
+        }
+        let Some((remote, of_read, of_write)) = self.forbidden(party, piece.len, wrong) else {
+            return;
+        };
+        self.regions[piece.region].pinned = true;
+        let sges = [self.sge(&piece)];
+        let mut request = self.request(party, opcode, &sges);
+        (request.slot.rkey, request.slot.remote_addr) = (remote.lkey, remote.addr);
+        let control = if read { of_read } else { of_write };
+        self.found_by_peer(party, "memory that is not to be touched", control);
+        let posted = self.submit(party, &request, What::Fatal);
+        if read {
+            posted.hopeless = true;
+            posted.errors = vec![WcStatus::RemoteAccess];
+        }
+    }
+
+    /// A work request that can't be done.
+    fn work_wrongly(&mut self, party: Party) {
+        let Some(piece) = self.piece(party, 100, |_| true) else {
+            return;
+        };
+        let mut sge = self.sge(&piece);
+        if self.random.chance(500) {
+            sge.lkey = self.fresh_stag().0;
+        } else {
+            sge.length = self.regions[piece.region].len as u32 + 1;
+        }
+        if sge.length == 0 || !self.end_of(party).is_alive() {
+            return;
+        }
+        let opcodes = [WrOpcode::Write, WrOpcode::Read, WrOpcode::Send];
+        let opcode = opcodes[self.random.below(3) as usize];
+        let request = self.request(party, opcode, &[sge]);
+        self.local_error(party, "work that can't be done");
+        let posted = self.submit(party, &request, What::Fatal);
+        posted.hopeless = true;
+        posted.errors = vec![WcStatus::LocalProtection];
+    }
+
+    fn send_too_long(&mut self, party: Party) {
+        let peer = Self::peer(party);
+        let (pieces, octets) = self.payload(party, 2000);
+        if !self.arrives(party) {
+            return;
+        }
+        let Some(receive) = self.end_mut(peer).receive_without_send() else {
+            return;
+        };
+        if octets.len() <= receive.room() {
+            return;
+        }
+        receive.errors = vec![WcStatus::LocalLength];
+        let receive = receive.id;
+        self.send_fatally(party, WrOpcode::Send, &pieces, 0, TOO_LONG);
+        let id = self.end_of(party).sq.back().unwrap().id;
+        self.expect_send(party, id, receive, &octets);
+    }
+
+    fn send_without_receive(&mut self, party: Party) {
+        let peer = Self::peer(party);
+        let (pieces, _) = self.payload(party, FEW);
+        if !self.arrives(party) || self.end_mut(peer).receive_without_send().is_some() {
+            return;
+        }
+        self.end_mut(peer).bare = true;
+        self.send_fatally(party, WrOpcode::Send, &pieces, 0, NO_BUFFER);
+    }
+
+    fn invalidate_wrongly(&mut self, party: Party) {
+        let peer = Self::peer(party);
+        if !self.arrives(party) {
+            return;
+        }
+        let Some(receive) = self.end_mut(peer).receive_without_send() else {
+            return;
+        };
+        let (receive, room) = (receive.id, receive.room());
+        let (pieces, octets) = self.payload(party, room);
+        let stag = self.fresh_stag().0;
+        self.send_fatally(
+            party,
+            WrOpcode::SendInvalidate,
+            &pieces,
+            stag,
+            CANNOT_INVALIDATE,
+        );
+        let id = self.end_of(party).sq.back().unwrap().id;
+        self.expect_send(party, id, receive, &octets);
+    }
+
+    /// A Send that ends the stream. Its payload is of regions that stay.
+    fn send_fatally(
+        &mut self,
+        party: Party,
+        opcode: WrOpcode,
+        pieces: &[Piece],
+        stag: u32,
+        control: u16,
+    ) {
+        for piece in pieces {
+            self.regions[piece.region].pinned = true;
+        }
+        let sges = self.sges(pieces);
+        let mut request = self.request(party, opcode, &sges);
+        request.slot.rkey = stag;
+        let node = self.end_of(party).node;
+        for piece in pieces {
+            let (id, range) = (request.slot.wr_id, piece.range());
+            self.memories[node].lock(id, party, range, crate::memory::Use::Payload);
+        }
+        self.found_by_peer(party, "a Send that can't be taken", control);
+        let what = What::Fatal;
+        self.submit(party, &request, what).errors =
+            vec![WcStatus::RemoteOperation, WcStatus::RemoteAccess];
+    }
+
+    /// The peer's STag that only this stream's earlier Writes use is invalidated by a Send.
+    pub fn invalidate(&mut self, party: Party) {
+        let peer = Self::peer(party);
+        let (node, pd) = (self.end_of(peer).node, self.end_of(peer).pd);
+        let users = |it: &Self| {
+            let ends = it.streams.iter().flat_map(|stream| &stream.ends);
+            ends.filter(|end| end.node == node && end.pd == pd && end.life != Life::Gone)
+                .count()
+        };
+        // An STag that several streams can use is not a peer's to invalidate.
+        if users(self) != 1 || !self.arrives(party) {
+            return;
+        }
+        let suits = |r: &Region| r.pd == pd && r.validity == Validity::Valid && !r.pinned;
+        let Some(index) = self.pick(node, suits) else {
+            return;
+        };
+        let region = &self.regions[index];
+        let range = region.at..region.at + region.len;
+        let busy = !self.memories[node].is_unlocked(&range)
+            || self.memories[node]
+                .users(&range)
+                .iter()
+                .any(|by| *by != party);
+        if busy {
+            return;
+        }
+        self.regions[index].validity = Validity::Expected;
+        let before = self.end_of(party).sq.len();
+        self.post_send(party, Some(index));
+        if self.end_of(party).sq.len() == before {
+            self.regions[index].validity = Validity::Valid;
+        }
+    }
+
+    /// Takes away an STag that nothing uses: nobody notices.
+    pub fn revoke_idle(&mut self, party: Party) {
+        let node = self.end_of(party).node;
+        let suits = |r: &Region| {
+            r.validity != Validity::Revoked && r.validity != Validity::Expected && !r.pinned
+        };
+        let Some(index) = self.pick(node, suits) else {
+            return;
+        };
+        let region = &self.regions[index];
+        if self.memories[node]
+            .users(&(region.at..region.at + region.len))
+            .is_empty()
+        {
+            self.revoke(index);
+        }
+    }
+
+    /// Takes away an STag that is in use: from the answer on no octet of it changes, and the streams
+    /// that use it may end.
+    fn revoke_in_use(&mut self, party: Party) {
+        let node = self.end_of(party).node;
+        let Some(index) = self.pick(node, |r| r.validity == Validity::Valid) else {
+            return;
+        };
+        let region = &self.regions[index];
+        let range = region.at..region.at + region.len;
+        let users = self.memories[node].users(&range);
+        if region.pinned {
+            for stream in 0..self.streams.len() {
+                if self.streams[stream].is_doomed() {
+                    self.doom_somehow(stream, "an STag that was to be refused is gone");
+                }
+            }
+        }
+        for stream in 0..self.streams.len() {
+            if users.iter().any(|by| by.stream == stream) {
+                self.doom_somehow(stream, "an STag in use is revoked");
+            }
+        }
+        self.revoke(index);
+    }
+
+    pub fn revoke(&mut self, index: usize) {
+        let region = &mut self.regions[index];
+        region.validity = Validity::Revoked;
+        let (node, stag) = (region.node, region.stag);
+        let range = region.at..region.at + region.len;
+        self.nodes[node]
+            .execute(Command::RemoveRegion { stag }, self.now)
+            .unwrap();
+        self.note(|| format!("node {node} revoked {stag}"));
+        self.memories[node].freeze(&range);
+        self.due[node] = true;
+    }
+
+    pub fn disconnect(&mut self, party: Party, abort: bool) {
+        if self.end_of(party).life != Life::Up {
+            return;
+        }
+        let mut reasons = [(); 2].map(|()| Vec::new());
+        let (own, peers) = if abort {
+            (DisconnectReason::Aborted, DisconnectReason::Reset)
+        } else {
+            (DisconnectReason::Graceful, DisconnectReason::Graceful)
+        };
+        reasons[party.end] = vec![own];
+        reasons[1 - party.end] = vec![peers];
+        let what = if abort { "aborted" } else { "closed" };
+        self.doom(party.stream, Cause { what, reasons });
+        let (node, qp) = (self.end_of(party).node, self.end_of(party).qp);
+        let command = Command::Disconnect { qp, abort };
+        self.nodes[node].execute(command, self.now).unwrap();
+        self.due[node] = true;
+        self.observe(node);
+    }
+
+    /// Destroys a queue pair: nothing of its work completes any more, and nothing is placed.
+    pub fn destroy(&mut self, party: Party) {
+        let end = self.end_of(party);
+        let (node, qp, life) = (end.node, end.qp, end.life);
+        match life {
+            Life::Gone => return,
+            Life::Over => {}
+            Life::Opening => self.doom_somehow(party.stream, "destroyed while opening"),
+            Life::Up => {
+                let mut reasons = [(); 2].map(|()| vec![DisconnectReason::Reset]);
+                // To a queue pair that is gone nothing is told.
+                reasons[party.end] = vec![DisconnectReason::Aborted];
+                let what = "destroyed";
+                self.doom(party.stream, Cause { what, reasons });
+            }
+        }
+        self.nodes[node]
+            .execute(Command::RemoveQp { qp }, self.now)
+            .unwrap();
+        self.due[node] = true;
+        let end = self.end_mut(party);
+        end.life = Life::Gone;
+        let (sq, rq) = (std::mem::take(&mut end.sq), std::mem::take(&mut end.rq));
+        let peers_node = self.end_of(Self::peer(party)).node;
+        for posted in sq {
+            self.memories[node].unlock(posted.id);
+            self.memories[peers_node].unlock(posted.id);
+            if posted.opcode == WrOpcode::Read {
+                self.memories[node].given_up(posted.id);
+            }
+        }
+        for receive in rq {
+            self.memories[node].unlock(receive.id);
+            if let Some(send) = receive.send {
+                self.memories[node].given_up(send);
+            }
+        }
+        self.peers_line_ends(party, None);
+        self.observe(node);
+    }
+
+    /// A zero-length Send, for which a receive is posted: when it is delivered all before it is.
+    pub fn fence(&mut self, party: Party) {
+        let peer = Self::peer(party);
+        if self.end_mut(peer).receive_without_send().is_none() {
+            self.submit_receive(peer, &[]);
+        }
+        let receive = self.end_mut(peer).receive_without_send().unwrap().id;
+        let request = self.request(party, WrOpcode::Send, &[]);
+        self.expect_send(party, request.slot.wr_id, receive, &[]);
+        let sent = Sent {
+            receive,
+            len: 0,
+            solicited: false,
+            invalidate: None,
+        };
+        self.submit(party, &request, What::Send(sent));
+    }
+}
