@@ -1,0 +1,9 @@
+//! A peer's stream of anything, cut anywhere and presented in any order, to a queue pair with
+//! memory, receives and Reads.
+#![no_main]
+#![allow(dead_code)]
+
+#[path = "../../tests/fuzzing/body/mod.rs"]
+mod body;
+
+libfuzzer_sys::fuzz_target!(|octets: &[u8]| body::stream::run(octets));

@@ -1,0 +1,11 @@
+//! What the fuzz target does with octets. The target of `fuzz/` calls it, and so does an ordinary
+//! test, with random octets and with the corpus.
+
+mod draft;
+mod grants;
+#[path = "../../../../../userspace-tcp/tests/fuzzing/body/input.rs"]
+mod input;
+#[path = "../../shared/node.rs"]
+mod node;
+mod peer;
+pub mod stream;

@@ -1,0 +1,361 @@
+//! A queue pair with memory, receives and Reads, and a peer whose stream is anything, cut anywhere
+//! and presented in any order.
+//!
+//! Whatever comes: no octet changes that nobody may change; each piece of work completes once; the
+//! first error is the only one, with at most one Terminate, and after it nothing changes and nothing
+//! is sent; and in the end every frame is back.
+
+use std::time::Duration;
+
+use rnic_engine::command::{Answer, Command, ShardEvent};
+use rnic_ipc::control::{Event, MpaOptions, QpState};
+use rnic_ipc::id::{CqId, QpNum};
+use rnic_ipc::ring::WorkRequest;
+use rnic_ipc::work::{Sge, WR_SIGNALED, WcStatus, WrOpcode};
+use rnic_proto::Stag;
+use rnic_proto::mpa::marker::Markers;
+use userspace_tcp::Instant;
+
+use super::draft::{self, Numbers};
+use super::grants::{BASES, Grants, PD, REGION, STAGS, place};
+use super::input::Input;
+use super::node::{Node, Settings};
+use super::peer::Peer;
+
+/// More is not looked at: an input that goes on for ever finds nothing more.
+const STEPS_MAX: usize = 300;
+/// Work requests of each queue that are outstanding at most.
+const WORK_MAX: usize = 20;
+
+/// Runs a stream as `octets` say, and checks all the while that the engine keeps its word.
+pub fn run(octets: &[u8]) {
+    let mut world = World::new(Input::new(octets));
+    if world.connect() {
+        let mut steps = 0;
+        while !world.input.is_empty() && steps < STEPS_MAX {
+            world.step();
+            world.check();
+            steps += 1;
+        }
+        world.present_all();
+        world.check();
+    }
+    world.finish();
+}
+
+struct World<'a> {
+    input: Input<'a>,
+    node: Node,
+    peer: Peer,
+    grants: Grants,
+    qp: QpNum,
+    now: Instant,
+    /// What the peer sends behind the start-up.
+    stream: Vec<u8>,
+    /// Octets of the start-up.
+    startup: usize,
+    /// How much of the stream was presented in order.
+    presented: usize,
+    crc: bool,
+    markers: Markers,
+    numbers: Numbers,
+    next_id: u64,
+    /// Work that has not completed.
+    outstanding: Vec<u64>,
+    /// What was sent when the stream came to its end.
+    silent: Option<u64>,
+}
+
+impl<'a> World<'a> {
+    fn new(input: Input<'a>) -> Self {
+        let mut node = Node::new(0, Settings::new(0, 1500));
+        let grants = Grants::new(&mut node);
+        let qp = node.create_qp(PD, [CqId(0), CqId(1)], true);
+        Self {
+            input,
+            peer: Peer::new(node.address),
+            node,
+            grants,
+            qp,
+            now: Instant::from_nanos(1_000_000),
+            stream: Vec::new(),
+            startup: 0,
+            presented: 0,
+            crc: true,
+            markers: Markers::Off,
+            numbers: Numbers::default(),
+            next_id: 0,
+            outstanding: Vec::new(),
+            silent: None,
+        }
+    }
+
+    /// TCP and MPA, up to RDMA mode, with some work posted.
+    fn connect(&mut self) -> bool {
+        let choice = self.input.byte();
+        let syn = self.peer.syn();
+        self.give(&[syn]);
+        assert!(self.peer.is_connected());
+        let (their_crc, our_crc) = (choice & 3 == 0, choice & 4 == 0);
+        self.crc = their_crc || our_crc;
+        let markers = choice & 8 == 0;
+        self.markers = Markers::when(markers);
+        let flags = u8::from(choice & 16 == 0) << 7 | u8::from(their_crc) << 6;
+        let mut request = b"MPA ID Req Frame".to_vec();
+        request.extend_from_slice(&[flags, 1, 0, 0]);
+        self.startup = request.len();
+        let frame = self.peer.segment(0, &request);
+        self.give(&[frame]);
+        let mpa = MpaOptions {
+            revision: 1,
+            crc: our_crc,
+            markers,
+            ird: 3,
+            ord: 3,
+        };
+        let (mut accepted, mut established) = (false, false);
+        while let Some(event) = self.node.shard.poll_event() {
+            let ShardEvent::Client { event, .. } = event else {
+                continue;
+            };
+            if let Event::ConnectRequest { request, .. } = event {
+                let accept = Command::Accept {
+                    request,
+                    qp: self.qp,
+                    mpa,
+                    private_data: Vec::new(),
+                };
+                self.node.execute(accept, self.now).unwrap();
+                accepted = true;
+            }
+            established |= matches!(event, Event::Established { .. });
+        }
+        assert!(accepted && established, "no connection");
+        self.give(&[]);
+        for _ in 0..self.input.below(5) {
+            self.post();
+        }
+        self.give(&[]);
+        true
+    }
+
+    fn step(&mut self) {
+        match self.input.byte() % 16 {
+            0 => {
+                let len = self.input.below(64);
+                let octets = self.input.take(len);
+                self.stream.extend_from_slice(octets);
+            }
+            1 => {
+                let len = self.input.below(100);
+                let ulpdu = self.input.take(len).to_vec();
+                self.append(&ulpdu);
+            }
+            2..=8 => {
+                let ulpdu = draft::ulpdu(&mut self.input, &mut self.numbers);
+                self.append(&ulpdu);
+            }
+            9 => self.present_all(),
+            10 | 11 => self.present_somewhere(),
+            12 => {
+                self.post();
+                self.give(&[]);
+            }
+            13 => self.revoke(),
+            14 => self.wait(),
+            _ => self.flip(),
+        }
+    }
+
+    /// Another FPDU at the end of the stream.
+    fn append(&mut self, ulpdu: &[u8]) {
+        let at = self.stream.len() as u64;
+        let fpdu = draft::fpdu(ulpdu, self.markers, at, self.crc);
+        self.stream.extend_from_slice(&fpdu);
+    }
+
+    /// What is left, in order, in segments of some size.
+    fn present_all(&mut self) {
+        let size = 1 + self.input.below(1448);
+        let frames: Vec<_> = self.stream[self.presented..]
+            .chunks(size.max(64))
+            .scan(self.presented, |at, octets| {
+                let from = *at;
+                *at += octets.len();
+                Some(self.peer.segment(self.startup + from, octets))
+            })
+            .collect();
+        self.presented = self.stream.len();
+        for frames in frames.chunks(16) {
+            self.give(frames);
+        }
+    }
+
+    /// A piece from anywhere, a second time perhaps, or before its turn.
+    fn present_somewhere(&mut self) {
+        let back = self.presented.saturating_sub(200);
+        let from = back + self.input.below(self.stream.len() - back);
+        let len = (1 + self.input.below(1448)).min(self.stream.len() - from);
+        let octets = &self.stream[from..from + len];
+        let frame = self.peer.segment(self.startup + from, octets);
+        if from <= self.presented {
+            self.presented = self.presented.max(from + len);
+        }
+        self.give(&[frame]);
+    }
+
+    /// A bit of what was not presented in order yet is another.
+    fn flip(&mut self) {
+        let left = self.stream.len() - self.presented;
+        if left > 0 {
+            let at = self.presented + self.input.below(left);
+            self.stream[at] ^= 1 << (self.input.byte() % 8);
+        }
+    }
+
+    fn post(&mut self) {
+        if self.outstanding.len() >= WORK_MAX {
+            return;
+        }
+        self.next_id += 1;
+        let id = self.next_id;
+        let region = if self.input.one_in(4) { 0 } else { 1 };
+        let skip = self.input.below(REGION - 600);
+        let len = self.input.below(600);
+        let sge = Sge {
+            addr: BASES[region] + skip as u64,
+            length: len as u32,
+            lkey: STAGS[region],
+        };
+        let opcode = self.input.pick(&[
+            WrOpcode::Recv,
+            WrOpcode::Recv,
+            WrOpcode::Read,
+            WrOpcode::Send,
+            WrOpcode::Write,
+        ]);
+        let mut request = WorkRequest::new(opcode, id);
+        request.slot.flags = WR_SIGNALED;
+        request.slot.rkey = 7;
+        assert!(request.set_sges(&[sge]));
+        self.outstanding.push(id);
+        let places = matches!(opcode, WrOpcode::Recv | WrOpcode::Read);
+        if places && self.grants.is_valid(region) && self.silent.is_none() {
+            let at = place(region, skip);
+            self.grants.open(id, at..at + len);
+        }
+        if opcode == WrOpcode::Recv {
+            self.node.post_recv(self.qp, &request);
+        } else {
+            self.node.post_send(self.qp, &request, None);
+        }
+    }
+
+    fn revoke(&mut self) {
+        let region = self.input.below(STAGS.len());
+        if self.grants.is_valid(region) {
+            let stag = Stag(STAGS[region]);
+            let command = Command::RemoveRegion { stag };
+            self.node.execute(command, self.now).unwrap();
+            self.grants.revoked(&self.node, region);
+        }
+    }
+
+    fn wait(&mut self) {
+        self.now += Duration::from_micros(self.input.word().into());
+        self.give(&[]);
+    }
+
+    /// Gives the node frames, and lets it work until it has nothing to do.
+    fn give(&mut self, frames: &[Vec<u8>]) {
+        for frame in frames {
+            assert!(self.node.wire.push(frame));
+        }
+        let mut frame = Vec::new();
+        let mut answers = true;
+        while answers {
+            while self.node.shard.poll(self.now) {}
+            answers = false;
+            while self.node.wire.take(&mut frame) {
+                answers |= self.peer.take(&frame);
+            }
+            if answers {
+                let at = self.startup + self.presented;
+                let ack = self.peer.segment(at, &[]);
+                assert!(self.node.wire.push(&ack));
+            }
+        }
+        for completion in self.node.completions() {
+            let known = self
+                .outstanding
+                .iter()
+                .position(|id| *id == completion.wr_id);
+            let index = known.expect("a completion of work that is outstanding");
+            self.outstanding.swap_remove(index);
+            assert!(WcStatus::from_u8(completion.status).is_some());
+            self.grants.close(&self.node, completion.wr_id);
+        }
+    }
+
+    fn state(&mut self) -> QpState {
+        let command = Command::QueryQp { qp: self.qp };
+        match self.node.execute(command, self.now).unwrap() {
+            Answer::QpState(state) => state,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn check(&mut self) {
+        self.grants.check(&self.node);
+        let counters = *self.node.shard.qp_counters();
+        let errors: u64 = counters
+            .named()
+            .filter(|(name, _)| name.ends_with("_errors") || name.starts_with("refused_"))
+            .map(|(_, count)| count)
+            .sum();
+        // A receive that can't be used is an error of ours, beside that of the peer.
+        assert!(errors <= 2, "more errors than one: {counters:?}");
+        let terminates = (counters.terminates_sent, counters.terminates_received);
+        assert!(terminates.0 + terminates.1 <= 1, "{counters:?}");
+        match (self.silent, self.state()) {
+            (None, QpState::Error) => {
+                self.silent = Some(counters.fpdus_sent);
+                self.grants.close_all(&self.node);
+                assert!(self.outstanding.is_empty(), "{:?}", self.outstanding);
+            }
+            (Some(sent), state) => {
+                assert_eq!(state, QpState::Error);
+                assert_eq!(counters.fpdus_sent, sent, "the end was to be silent");
+            }
+            _ => {}
+        }
+    }
+
+    /// Everything is given back.
+    fn finish(&mut self) {
+        let fin = self.peer.fin(self.startup + self.presented);
+        self.give(&[fin]);
+        self.check();
+        self.now += Duration::from_secs(30);
+        self.give(&[]);
+        self.check();
+        let qp = self.qp;
+        self.node
+            .execute(Command::RemoveQp { qp }, self.now)
+            .unwrap();
+        self.grants.close_all(&self.node);
+        for _ in 0..4 {
+            self.now += Duration::from_secs(100);
+            self.give(&[]);
+        }
+        self.grants.check(&self.node);
+        for (region, stag) in STAGS.into_iter().enumerate() {
+            if self.grants.is_valid(region) {
+                let stag = Stag(stag);
+                let command = Command::RemoveRegion { stag };
+                self.node.execute(command, self.now).unwrap();
+            }
+        }
+        self.node.assert_empty(0);
+    }
+}

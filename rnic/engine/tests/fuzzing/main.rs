@@ -1,0 +1,51 @@
+//! The body of the fuzz target under `fuzz/`, with random octets and with the corpus that is kept
+//! there. `RNIC_TEST_SEEDS` says how many seeds, `RNIC_TEST_FIRST_SEED` where they begin.
+#![allow(dead_code, clippy::unwrap_used, missing_docs)]
+
+mod body;
+#[path = "../shared/random.rs"]
+mod random;
+
+use std::path::Path;
+
+use random::Random;
+
+const SEEDS: u64 = 1000;
+/// The longest input, in octets.
+const LONGEST: u64 = 2000;
+
+struct Named(String);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("replay with {}", self.0);
+        }
+    }
+}
+
+#[test]
+fn a_stream_of_anything_changes_nothing_that_it_may_not() {
+    for seed in random::seeds(SEEDS) {
+        let _named = Named(format!(
+            "RNIC_TEST_FIRST_SEED={seed} RNIC_TEST_SEEDS=1 cargo test -p rnic-engine --test fuzzing"
+        ));
+        let mut random = Random::new(seed ^ 0xf0_22);
+        let len = 1 + random.below(LONGEST);
+        let octets: Vec<u8> = (0..len).map(|_| random.next().to_le_bytes()[3]).collect();
+        body::stream::run(&octets);
+    }
+}
+
+#[test]
+fn the_corpus_finds_nothing() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/stream");
+    let mut files = 0;
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let _named = Named(path.display().to_string());
+        body::stream::run(&std::fs::read(&path).unwrap());
+        files += 1;
+    }
+    assert!(files > 0, "{} is empty", folder.display());
+}
