@@ -42,6 +42,12 @@ impl Endpoint {
     #[must_use]
     pub fn new(daemon: &Daemon, octets: usize) -> Self {
         let context = Context::open(daemon.socket()).expect("the daemon serves");
+        Self::of(context, octets)
+    }
+
+    /// An endpoint that is not connected, with so many octets of memory.
+    #[must_use]
+    pub fn of(context: Context, octets: usize) -> Self {
         let pd = ProtectionDomain::alloc(&context).expect("a protection domain");
         let cq = CompletionQueue::create(&context, 256).expect("a completion queue");
         let qp = QueuePair::create(&pd, &cq, &cq, QpConfig::default()).expect("a queue pair");

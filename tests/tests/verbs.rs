@@ -4,10 +4,12 @@
 use std::time::Duration;
 
 use rnic::{
-    CompletionQueue, Context, DisconnectReason, Error, MAX_INLINE, MAX_SGE, ProtectionDomain,
-    QpConfig, QpState, QueuePair, Sge, SharedReceiveQueue, SrqConfig, WcStatus, WorkRequest,
+    CompletionQueue, Context, Device, DeviceConfig, DisconnectReason, Driving, Error, MAX_INLINE,
+    MAX_SGE, ProtectionDomain, QpConfig, QpState, QueuePair, Sge, SharedReceiveQueue, SrqConfig,
+    WcStatus, WorkRequest,
 };
-use rnic_tests::lab::Family;
+use rnic_tests::daemon::{Daemon, DaemonOptions};
+use rnic_tests::lab::{Family, INTERFACE, Lab, LinkOptions};
 use rnic_tests::pair::Pair;
 use rnic_tests::verbs::{Endpoint, FULL_ACCESS, LIMIT, connect};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -312,4 +314,66 @@ fn a_queue_pair_is_terminated_reset_and_connected_again() {
         }
         connect(&a, &b, pair.b.address(Family::V4, PORT));
     }
+}
+
+/// The same without a daemon on one side, where the RNIC runs in the calls of this very thread.
+#[test]
+fn an_embedded_rnic_does_it_all_too() {
+    let mut lab = Lab::new("verbs-embedded");
+    let (here, there) = lab.pair(&LinkOptions::default());
+    let daemon = Daemon::start(&lab, &there, &DaemonOptions::default());
+    here.namespace.in_thread(|| {
+        let config = DeviceConfig {
+            driving: Driving::Inline,
+            ..DeviceConfig::new(INTERFACE)
+        };
+        let device = Device::open(config).expect("the interface is there");
+        let context = Context::embedded(&device).expect("an RNIC of our own");
+        let mut a = Endpoint::of(context, OCTETS);
+        let srq = SharedReceiveQueue::create(&a.pd, SrqConfig::default()).expect("a queue");
+        let config = QpConfig {
+            max_sge: MAX_SGE as u32,
+            max_inline: MAX_INLINE as u32,
+            ..QpConfig::default()
+        };
+        a.qp = QueuePair::create_shared(&a.pd, &a.cq, &a.cq, &srq, config).expect("a queue pair");
+        let b = Endpoint::new(&daemon, OCTETS);
+        b.fill(2);
+        connect(&a, &b, there.address(Family::V4, PORT));
+
+        // The initiator speaks first: octets of its own, behind silent work.
+        b.post_recv(1, 0..100);
+        a.post(
+            WorkRequest::write(1, &[], b.remote().offset(1000))
+                .inline(&[7; 500])
+                .unsignaled(),
+        );
+        a.post(WorkRequest::send(2, &[]).inline(b"hello"));
+        let sent = a.completion();
+        assert_eq!((sent.wr_id, sent.status), (2, WcStatus::Success));
+        assert_eq!(b.completion().byte_len, 5);
+        assert_eq!(b.content()[1000..1500], [7; 500]);
+
+        let sges = many(&a);
+        a.post(WorkRequest::read(3, &sges, b.remote().offset(2000)));
+        let read = a.completion();
+        assert_eq!((read.wr_id, read.status), (3, WcStatus::Success));
+        let octets = gathered(&a, &sges);
+        assert_eq!(octets, b.content()[2000..2000 + octets.len()]);
+
+        srq.arm_limit(1).expect("it is there");
+        srq.wait_limit(LIMIT).expect("none waits");
+        srq.post_recv(WorkRequest::recv(4, &[a.element(0..100)]))
+            .expect("room");
+        srq.arm_limit(1).expect("it is there");
+        b.post(WorkRequest::send(5, &[b.element(0..100)]));
+        assert_eq!(a.completion().wr_id, 4);
+        srq.wait_limit(LIMIT).expect("none waits any more");
+
+        a.qp.fail().expect("any state will do");
+        assert_eq!(a.qp.state().expect("it answers"), QpState::Error);
+        assert_eq!(a.ending(), DisconnectReason::Aborted);
+        assert_eq!(b.ending(), DisconnectReason::Reset);
+        a.qp.reset().expect("it is in Error");
+    });
 }
