@@ -241,6 +241,8 @@ fn each_illegal_segment_gets_its_terminate_and_the_other_stream_goes_on() {
             let at = octets.len() - 10;
             octets[at] ^= 4;
         }
+        // A second thing that is wrong, right behind: only the first is told (RFC 5040 section 7.1).
+        octets.extend(fpdu(&untagged(UNTAGGED | LAST, SEND, [9, 1, 0], &[])));
         scene.send(&octets);
         let expected = terminate(case.control, case.shown, &case.fault);
         let found = &scene.duel.peer.received[from..];

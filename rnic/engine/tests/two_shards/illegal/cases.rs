@@ -186,6 +186,11 @@ fn tagged_segments(side: &Side) -> Vec<Case> {
         case("TO 0", 0x1101, write(NARROW, 0, 8)),
         case("a TO that wraps", 0x1103, write(NARROW, u64::MAX - 6, 8)),
         case(
+            "the longest ULPDU",
+            0x1101,
+            write(NARROW, narrow, 65535 - 14),
+        ),
+        case(
             "the last TO that is one",
             0x1101,
             write(NARROW, u64::MAX - 8, 8),
@@ -266,6 +271,11 @@ fn untagged_segments() -> Vec<Case> {
                 0x1203,
                 send([0, 2, 0], 8),
             ),
+        ),
+        case(
+            "the longest segment of a Send",
+            0x1205,
+            send([0, 1, 0], 65535 - 18),
         ),
         case(
             "a Send one octet too long",
