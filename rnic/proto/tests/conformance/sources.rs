@@ -74,9 +74,39 @@ fn place(package: &str, file: &str, has_lib: bool) -> Option<String> {
     Some(format!("{binary} {modules}"))
 }
 
+/// Macros of a file that make tests: `#[test] fn $name` in their rules, and a line for each test
+/// where they are used, beginning with its name and a colon.
+#[derive(Default)]
+struct Makers<'a> {
+    /// The macro whose rules are being read.
+    rules: Option<&'a str>,
+    known: Vec<&'a str>,
+    /// Where the use that is being read ends.
+    used_at: Option<usize>,
+}
+
+impl<'a> Makers<'a> {
+    /// Takes a line; gives the name of the test that it makes.
+    fn take(&mut self, text: &'a str, indent: usize, is_test: bool) -> Option<&'a str> {
+        if let Some(name) = text.strip_prefix("macro_rules! ") {
+            self.rules = name.strip_suffix(" {");
+        } else if is_test && text.starts_with("fn $") {
+            self.known.extend(self.rules);
+        } else if text == "}" && self.used_at == Some(indent) {
+            self.used_at = None;
+        } else if self.used_at.is_some() {
+            return text.split_once(':').map(|(name, _)| name);
+        } else if let Some(name) = text.strip_suffix("! {") {
+            self.used_at = self.known.contains(&name).then_some(indent);
+        }
+        None
+    }
+}
+
 /// Adds the tests of one file.
 fn scan(source: &str, place: &str, tests: &mut Tests) {
     let mut inline: Vec<(usize, &str)> = Vec::new();
+    let mut makers = Makers::default();
     let (mut is_test, mut runs) = (false, true);
     for line in source.lines() {
         let text = line.trim_start();
@@ -93,9 +123,12 @@ fn scan(source: &str, place: &str, tests: &mut Tests) {
         if let ["mod", name, "{"] | ["pub", "mod", name, "{"] = words[..] {
             inline.push((indent, name));
         }
-        if is_test && let Some(name) = text.strip_prefix("fn ") {
+        let made = makers.take(text, indent, is_test);
+        let written = text.strip_prefix("fn ").filter(|_| is_test).map(|name| {
             let end = name.find(|c: char| !c.is_alphanumeric() && c != '_');
-            let name = &name[..end.unwrap_or(name.len())];
+            &name[..end.unwrap_or(name.len())]
+        });
+        if let Some(name) = made.or(written).filter(|name| !name.is_empty()) {
             let modules: String = inline.iter().map(|(_, of)| format!("{of}::")).collect();
             tests.insert(format!("{place}{modules}{name}"), runs);
         }
@@ -117,6 +150,17 @@ fn tests_are_found_where_they_are_and_nothing_else() {
         tests,
         found.map(|(name, runs)| (name.to_string(), runs)).into()
     );
+}
+
+#[test]
+fn tests_that_a_macro_makes_are_found_by_its_use() {
+    let source = "macro_rules! parts {\n    ($($name:ident: $n:literal,)*) => {$(\n        \
+                  #[test]\n        fn $name() {}\n    )*};\n}\n\nparts! {\n    one: 1,\n    \
+                  two: 2,\n}\n\nother! {\n    three: 3,\n}\n";
+    let mut tests = Tests::new();
+    scan(source, "p ", &mut tests);
+    let found: Vec<&str> = tests.keys().map(String::as_str).collect();
+    assert_eq!(found, ["p one", "p two"]);
 }
 
 #[test]
