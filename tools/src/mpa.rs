@@ -9,6 +9,10 @@ pub struct Mpa {
     /// Ask for MPA Markers in what the peer sends, so that it can be placed out of order.
     #[arg(long)]
     markers: bool,
+    /// Ask for TCP segments that begin with FPDUs, to the same end; an extension for peers of the
+    /// same kind.
+    #[arg(long)]
+    aligned: bool,
     /// Ask for no CRCs; they are left out only when neither end asks for them.
     #[arg(long)]
     no_crc: bool,
@@ -19,6 +23,7 @@ impl Mpa {
     pub fn options(self) -> MpaOptions {
         MpaOptions {
             markers: self.markers,
+            aligned: self.aligned,
             crc: !self.no_crc,
             ..MpaOptions::default()
         }

@@ -36,7 +36,7 @@ use crate::srq::SrqTable;
 use crate::stag::StagTable;
 
 pub use counters::QpCounters;
-pub(crate) use early::{PLACED_AT_ONCE, PlacedFpdu};
+pub(crate) use early::{FpduSign, PLACED_AT_ONCE, PlacedFpdu};
 pub use lent::Lent;
 pub use modify::NoSuchTransition;
 
@@ -215,6 +215,7 @@ impl Qp {
         self.crc = negotiated.crc;
         self.send.markers = negotiated.markers_out;
         self.receive.markers = negotiated.markers_in;
+        self.receive.aligned = negotiated.aligned;
         let (ird, ord) = (negotiated.ird, negotiated.ord);
         let expect_rtr = if initiator { None } else { negotiated.rtr };
         self.stream = Some(Stream::new(StreamConfig {

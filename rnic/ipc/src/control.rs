@@ -366,6 +366,9 @@ pub struct MpaOptions {
     /// Ask for Markers in what the peer sends, so that it can be placed out of order (RFC 5044
     /// section 4.3). What the peer asks for is granted without a word.
     pub markers: bool,
+    /// Ask for the extension by which each TCP segment begins with an FPDU, so that it can be placed
+    /// out of order without Markers. It is on when both sides ask, and CRCs are.
+    pub aligned: bool,
     /// Inbound RDMA Read queue depth we offer.
     pub ird: u16,
     /// Outbound RDMA Reads we want outstanding.
@@ -378,6 +381,7 @@ impl Default for MpaOptions {
             revision: 2,
             crc: true,
             markers: false,
+            aligned: false,
             ird: 16,
             ord: 16,
         }

@@ -122,6 +122,7 @@ impl Terms {
             revision: self.revision,
             crc: self.crc.1,
             markers: self.markers.1,
+            aligned: false,
             ird: OUR_IRD,
             ord: OUR_ORD,
         }

@@ -104,11 +104,12 @@ impl Inbound {
         }
     }
 
-    /// The octets around `offset`, out of order and without a gap, as slices; where they begin, and
-    /// how many slices were filled. None when they were copied, or may not be placed early.
+    /// The octets around `offset`, from at most `back` pieces before it, out of order and without a
+    /// gap, as slices; where they begin, and how many slices were filled. None when they were copied, or may not be placed early.
     pub fn run<'a>(
         &'a self,
         offset: u64,
+        back: usize,
         umem: &'a Umem,
         held: &'a HeldFrames,
         out: &mut [&'a [u8]; SLICES_MAX],
@@ -116,7 +117,7 @@ impl Inbound {
         if self.bounce.active || !self.placed.has_room() {
             return None;
         }
-        let run = self.pieces.run(&held.pieces, offset, SLICES_MAX / 2);
+        let run = self.pieces.run(&held.pieces, offset, back);
         let (mut start, mut next, mut filled) = (None, 0, 0);
         for (piece, slot) in run.zip(out.iter_mut()) {
             if start.is_some() && piece.offset != next {

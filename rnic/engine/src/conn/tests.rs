@@ -200,9 +200,9 @@ impl Bench {
     /// The octets around `offset` without a gap: from where, and how many.
     fn run(&self, offset: u64) -> Option<(u64, usize)> {
         let mut slices: [&[u8]; SLICES_MAX] = [&[]; SLICES_MAX];
-        let (start, filled) = self
-            .inbound
-            .run(offset, &self.umem, &self.held, &mut slices)?;
+        let (start, filled) =
+            self.inbound
+                .run(offset, SLICES_MAX / 2, &self.umem, &self.held, &mut slices)?;
         let octets = slices[..filled].concat();
         for (i, octet) in octets.iter().enumerate() {
             assert_eq!(*octet, Self::octet(start + i as u64));

@@ -28,10 +28,25 @@ pub(crate) struct PlacedFpdu {
     pub ulpdu_len: u16,
 }
 
+/// What tells where an FPDU begins among octets that come out of order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FpduSign {
+    /// They can't be placed.
+    Nothing,
+    /// Markers in the stream (RFC 5044 section 4.3).
+    Markers,
+    /// The boundaries of TCP segments (the extension).
+    Segments,
+}
+
 impl Qp {
-    /// Whether octets that come out of order are to be shown to `place_early`.
-    pub fn places_early(&self) -> bool {
-        self.receive.markers.are_on() && self.is_receiving()
+    /// How FPDUs can be found for `place_early`.
+    pub fn fpdu_sign(&self) -> FpduSign {
+        match (self.is_receiving(), self.receive.markers.are_on()) {
+            (true, true) => FpduSign::Markers,
+            (true, false) if self.receive.aligned => FpduSign::Segments,
+            _ => FpduSign::Nothing,
+        }
     }
 
     /// Places what can be placed of octets that are out of order. They lie `ahead` octets ahead of

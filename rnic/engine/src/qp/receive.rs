@@ -36,6 +36,8 @@ pub(super) struct ReceiveSide {
     current: Option<Msn>,
     /// Markers in what comes.
     pub markers: Markers,
+    /// TCP segments begin with FPDUs.
+    pub aligned: bool,
     /// Where the next FPDU begins, counted from the first octet behind the start-up.
     pub at: u64,
 }
@@ -55,6 +57,7 @@ impl ReceiveSide {
             request: WorkRequest::with_room(max_sge),
             current: None,
             markers: Markers::Off,
+            aligned: false,
             at: 0,
         }
     }

@@ -303,6 +303,7 @@ fn negotiated(rtr: Option<Rtr>) -> Negotiated {
         crc: true,
         markers_in: Markers::Off,
         markers_out: Markers::Off,
+        aligned: false,
         ird: 4,
         ord: 4,
         rtr,

@@ -339,6 +339,7 @@ impl<P: Port> Shard<P> {
         let options = ResponderOptions {
             crc: mpa.crc,
             markers: mpa.markers,
+            aligned: mpa.aligned,
             depths: depths(mpa),
             rtr: RtrSet::ALL,
         };

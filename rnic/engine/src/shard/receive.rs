@@ -8,7 +8,7 @@ use userspace_tcp::{ConnId, ConnOptions, NEW_RANGES_MAX, Received, Segment};
 
 use super::{RECEIVE_BATCH, Shard, memory};
 use crate::conn::{Conn, Memory, NewRange, Phase, Placed, SLICES_MAX};
-use crate::qp::{PLACED_AT_ONCE, PlacedFpdu};
+use crate::qp::{FpduSign, PLACED_AT_ONCE, PlacedFpdu};
 
 impl<P: Port> Shard<P> {
     /// Takes a batch of frames from each port.
@@ -141,7 +141,8 @@ impl<P: Port> Shard<P> {
         }
         for range in ranges.iter().filter(|range| range.offset > in_order) {
             self.counters.octets_out_of_order += range.len as u64;
-            while self.place_early(id, range.offset) {}
+            let begins_segment = range.start == payload_at;
+            while self.place_early(id, range.offset, begins_segment) {}
         }
         self.deliver(id);
     }
@@ -217,8 +218,8 @@ impl<P: Port> Shard<P> {
     }
 
     /// Places FPDUs that are whole although octets before them are missing, from around `offset` of
-    /// the stream; true when there may be more of them there.
-    fn place_early(&mut self, id: ConnId, offset: u64) -> bool {
+    /// the stream, where a TCP segment begins or does not; true when there may be more of them there.
+    fn place_early(&mut self, id: ConnId, offset: u64, begins_segment: bool) -> bool {
         let Some(conn) = self.conns.get_mut(id) else {
             return false;
         };
@@ -228,21 +229,31 @@ impl<P: Port> Shard<P> {
         let Some(slot) = self.qps.get_mut(&qp.0) else {
             return false;
         };
-        if !slot.qp.places_early() {
-            return false;
-        }
+        let by_segment = match slot.qp.fpdu_sign() {
+            FpduSign::Markers => false,
+            FpduSign::Segments if begins_segment => true,
+            FpduSign::Segments | FpduSign::Nothing => return false,
+        };
+        // A segment stands for itself; by Markers, what came around it may make an FPDU whole.
+        let (back, pieces) = match by_segment {
+            true => (0, 1),
+            false => (SLICES_MAX / 2, SLICES_MAX),
+        };
         let mut fpdus = [PlacedFpdu::default(); PLACED_AT_ONCE];
         let (start, count) = {
             let mut slices: [&[u8]; SLICES_MAX] = [&[]; SLICES_MAX];
             let run = conn
                 .inbound
-                .run(offset, &self.umem, &self.held, &mut slices);
+                .run(offset, back, &self.umem, &self.held, &mut slices);
             let Some((start, filled)) = run else {
                 return false;
             };
-            let slices = slices.get(..filled).unwrap_or(&[]);
+            if by_segment && start != offset {
+                return false;
+            }
+            let slices = slices.get(..filled.min(pieces)).unwrap_or(&[]);
             let ahead = start - conn.inbound.consumed_to();
-            let aligned = conn.inbound.begins_at(start);
+            let aligned = by_segment || conn.inbound.begins_at(start);
             let context = &mut self.tables.context();
             let count = slot
                 .qp

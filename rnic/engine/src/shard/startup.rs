@@ -62,6 +62,7 @@ pub(super) fn initiator_options(mpa: &MpaOptions) -> Result<InitiatorOptions, St
         revision,
         crc: mpa.crc,
         markers: mpa.markers,
+        aligned: mpa.aligned,
         depths: depths(mpa),
         peer_to_peer,
     })
@@ -80,6 +81,7 @@ pub(super) fn agreed(negotiated: &Negotiated) -> MpaOptions {
         revision: negotiated.revision.number(),
         crc: negotiated.crc,
         markers: negotiated.markers_in.are_on(),
+        aligned: negotiated.aligned,
         ird: negotiated.ird,
         ord: negotiated.ord,
     }
@@ -437,6 +439,7 @@ fn feed(phase: &mut Phase, slices: &[&[u8]]) -> Outcome {
                         revision,
                         crc_wanted,
                         markers_wanted,
+                        aligned_wanted,
                         peer,
                         private_data,
                         ..
@@ -446,6 +449,7 @@ fn feed(phase: &mut Phase, slices: &[&[u8]]) -> Outcome {
                             revision: revision.number(),
                             crc: crc_wanted,
                             markers: markers_wanted,
+                            aligned: aligned_wanted,
                             ird: peer.ird,
                             ord: peer.ord,
                         };

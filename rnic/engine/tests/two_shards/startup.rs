@@ -31,6 +31,7 @@ fn both_revisions_carry_private_data_and_agree_on_depths() {
             revision,
             crc: true,
             markers: true,
+            aligned: false,
             ird: 4,
             ord: 8,
         };
@@ -38,6 +39,7 @@ fn both_revisions_carry_private_data_and_agree_on_depths() {
             revision: 2,
             crc: false,
             markers: false,
+            aligned: true,
             ird: 6,
             ord: 3,
         };

@@ -139,22 +139,26 @@ fn loss_reordering_duplication_and_corruption_change_nothing() {
 }
 
 /// Octets that come behind a gap are placed as they come when their FPDU is whole, and the frames
-/// are free again; without Markers none of them are.
+/// are free again, by Markers or by the extension; without either none of them are.
 #[test]
-fn with_markers_almost_every_octet_out_of_order_is_placed_on_arrival() {
+fn with_markers_or_aligned_almost_every_octet_out_of_order_is_placed_on_arrival() {
     let impairment = Impairment {
         loss: 10,
         reorder: 50,
         ..Impairment::NONE
     };
-    for (opcode, markers) in [
-        (WrOpcode::Write, true),
-        (WrOpcode::Read, true),
-        (WrOpcode::Send, true),
-        (WrOpcode::Write, false),
+    for (opcode, markers, aligned) in [
+        (WrOpcode::Write, true, false),
+        (WrOpcode::Read, true, false),
+        (WrOpcode::Send, true, false),
+        (WrOpcode::Write, false, true),
+        (WrOpcode::Read, false, true),
+        (WrOpcode::Send, false, true),
+        (WrOpcode::Write, false, false),
     ] {
         let mut world = World::new(7, impairment);
         world.markers = [markers; 2];
+        world.aligned = aligned;
         let (qp_a, qp_b) = world.connect();
         let (remote, len) = (world.b.stag, 4 << 20);
         world.a.fill(0, len, 1);
@@ -174,8 +178,10 @@ fn with_markers_almost_every_octet_out_of_order_is_placed_on_arrival() {
         assert!(sink.read(4 << 20, len) == pattern(len, 1), "{opcode:?}");
         let early = sink.counter("octets_placed_early");
         let late = sink.counter("octets_parked");
-        println!("{opcode:?}, markers {markers}: {early} placed early, {late} parked");
-        if markers {
+        println!(
+            "{opcode:?}, markers {markers}, aligned {aligned}: {early} placed early, {late} parked"
+        );
+        if markers || aligned {
             assert!(early > 100_000, "{early} placed early");
             assert!(late * 100 <= early, "{late} parked, {early} placed early");
         } else {
@@ -243,6 +249,7 @@ fn random_settings_and_work_leave_both_memories_as_expected() {
         let [a, b] = sides;
         let mut world = World::with(seed, impairment, a, b, v6);
         world.markers = [random.chance(500), random.chance(500)];
+        world.aligned = random.chance(500);
         work_at_random(seed, world);
     }
 }

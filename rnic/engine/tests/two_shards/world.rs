@@ -20,6 +20,8 @@ pub struct World {
     pub now: Instant,
     /// Whether a, and whether b, asks for Markers in what it receives.
     pub markers: [bool; 2],
+    /// Whether both ask for TCP segments that begin with FPDUs.
+    pub aligned: bool,
     next_port: u16,
 }
 
@@ -52,6 +54,7 @@ impl World {
             b_to_a: Link::new(seed * 2 + 1, impairment),
             now: Instant::from_nanos(1_000_000),
             markers: [false; 2],
+            aligned: false,
             next_port: 40_000,
         }
     }
@@ -115,8 +118,10 @@ impl World {
 
     /// Connects a new queue pair of `a` to a new one of `b`, which listens already or does now.
     pub fn connect(&mut self) -> (QpNum, QpNum) {
+        let aligned = self.aligned;
         let [ours, theirs] = self.markers.map(|markers| MpaOptions {
             markers,
+            aligned,
             ..MpaOptions::default()
         });
         self.connect_as(ours, theirs)

@@ -5,6 +5,9 @@
 //! enhanced data, the first four octets of private data when S is set:
 //! | A | B | IRD 14 bits | C | D | ORD 14 bits |
 //! ```
+//!
+//! The first of the reserved bits is an extension's (docs/extensions.md): zero unless it is asked for,
+//! and not looked at by anybody who does not know it.
 
 mod collector;
 #[cfg(test)]
@@ -33,6 +36,7 @@ const MARKERS: u8 = 0x80;
 const CRC: u8 = 0x40;
 const REJECTED: u8 = 0x20;
 const ENHANCED: u8 = 0x10;
+const ALIGNED: u8 = 0x08;
 
 /// A or C of an enhanced word, and B or D.
 const UPPER_FLAG: u16 = 0x8000;
@@ -151,6 +155,8 @@ pub struct FrameHeader {
     pub markers: bool,
     /// C: the sender wants CRCs.
     pub crc: bool,
+    /// The extension: the sender wants each TCP segment to begin with an FPDU.
+    pub aligned: bool,
     /// R: the connection is rejected; means nothing in a Request.
     pub rejected: bool,
     /// Rev.
@@ -191,7 +197,8 @@ impl StartupFrame {
             flag(header.markers, MARKERS)
                 | flag(header.crc, CRC)
                 | flag(header.rejected, REJECTED)
-                | flag(header.enhanced.is_some(), ENHANCED),
+                | flag(header.enhanced.is_some(), ENHANCED)
+                | flag(header.aligned, ALIGNED),
             header.revision.number(),
         ]);
         frame.put(&pd_length.to_be_bytes());

@@ -19,6 +19,8 @@ pub struct InitiatorOptions {
     pub crc: bool,
     /// Ask for Markers in what the peer sends.
     pub markers: bool,
+    /// Ask for alignment, both ways.
+    pub aligned: bool,
     /// Own IRD and ORD.
     pub depths: ReadDepths,
     /// Ready-to-Receive indications that we can send; [`RtrSet::NONE`] asks for the client-server
@@ -67,6 +69,7 @@ impl Initiator {
             revision,
             crc,
             markers,
+            aligned,
             depths,
             peer_to_peer,
         } = options;
@@ -83,6 +86,7 @@ impl Initiator {
         let header = FrameHeader {
             markers,
             crc,
+            aligned,
             rejected: false,
             revision,
             enhanced,
@@ -157,11 +161,13 @@ impl Initiator {
             (false, None) => {}
             _ => return Err(StartupError::EnhancedMismatch { asked }),
         }
+        let crc = self.options.crc || reply.crc;
         Ok(Negotiated {
             revision: reply.revision,
-            crc: self.options.crc || reply.crc,
+            crc,
             markers_in: Markers::when(self.options.markers),
             markers_out: self.markers_out,
+            aligned: self.options.aligned && reply.aligned && crc,
             ird: depths.ird,
             ord: depths.ord,
             rtr,

@@ -14,6 +14,9 @@ pub struct Negotiated {
     pub markers_in: Markers,
     /// Markers in what this side sends: the peer asked for them.
     pub markers_out: Markers,
+    /// Each TCP segment begins with an FPDU, both ways: an extension that both asked for. There are
+    /// CRCs with it.
+    pub aligned: bool,
     /// Inbound RDMA Reads that this side takes at a time.
     pub ird: u16,
     /// Outbound RDMA Reads that this side may have outstanding.

@@ -17,6 +17,8 @@ pub struct ResponderOptions {
     pub crc: bool,
     /// Ask for Markers in what the peer sends.
     pub markers: bool,
+    /// Grant alignment to an initiator that asks for it.
+    pub aligned: bool,
     /// Own IRD and ORD, as they would be if the peer had no say.
     pub depths: ReadDepths,
     /// Ready-to-Receive indications that we can take; if none, Write is named to an initiator that
@@ -46,6 +48,8 @@ pub enum ResponderProgress<'a> {
         crc_wanted: bool,
         /// The initiator asks for Markers in what it receives.
         markers_wanted: bool,
+        /// The initiator asks for alignment.
+        aligned_wanted: bool,
         /// The initiator's IRD and ORD; none when it does not negotiate them.
         peer: Option<ReadDepths>,
         /// Peer-to-peer model: the indications that the initiator can send.
@@ -94,6 +98,7 @@ impl Responder {
             revision: header.revision,
             crc_wanted: header.crc,
             markers_wanted: header.markers,
+            aligned_wanted: header.aligned,
             peer: header.enhanced.map(|enhanced| enhanced.depths),
             peer_to_peer: header.enhanced.and_then(|enhanced| enhanced.peer_to_peer),
             private_data: self.request.private_data(&request),
@@ -126,10 +131,12 @@ impl Responder {
             }
         });
         let crc = options.crc || request.crc;
+        let aligned = options.aligned && request.aligned && crc;
         let revision = request.revision;
         let header = FrameHeader {
             markers: options.markers,
             crc,
+            aligned,
             rejected: false,
             revision,
             enhanced,
@@ -140,6 +147,7 @@ impl Responder {
             crc,
             markers_in: Markers::when(options.markers),
             markers_out: Markers::when(request.markers),
+            aligned,
             ird: depths.ird,
             ord: depths.ord,
             rtr,
@@ -164,6 +172,7 @@ impl Responder {
         let header = FrameHeader {
             markers: false,
             crc: request.crc,
+            aligned: false,
             rejected: true,
             revision: request.revision,
             enhanced,

@@ -2,8 +2,8 @@
 //! is told at once: a peer that does not speak MPA is found by its first wrong octet.
 
 use super::{
-    CRC, ENHANCED, ENHANCED_LEN, Enhanced, FRAME_LEN_MAX, FrameHeader, FrameKind, HEADER_LEN,
-    KEY_LEN, MARKERS, PRIVATE_DATA_MAX, REJECTED, Revision,
+    ALIGNED, CRC, ENHANCED, ENHANCED_LEN, Enhanced, FRAME_LEN_MAX, FrameHeader, FrameKind,
+    HEADER_LEN, KEY_LEN, MARKERS, PRIVATE_DATA_MAX, REJECTED, Revision,
 };
 use crate::mpa::startup::StartupError;
 
@@ -68,6 +68,7 @@ impl Collector {
         let header = FrameHeader {
             markers: flags & MARKERS != 0,
             crc: flags & CRC != 0,
+            aligned: flags & ALIGNED != 0,
             rejected: flags & REJECTED != 0,
             revision,
             enhanced: words.map(Enhanced::from_octets),

@@ -9,6 +9,7 @@ use crate::mpa::startup::{ReadDepths, RtrSet, StartupError};
 const PLAIN: FrameHeader = FrameHeader {
     markers: false,
     crc: false,
+    aligned: false,
     rejected: false,
     revision: Revision::One,
     enhanced: None,
@@ -171,15 +172,15 @@ fn the_s_flag_needs_its_four_octets() {
     assert!(request(&raw(0x10, 2, 4)).is_ok_and(|h| h.is_some_and(|h| h.enhanced.is_some())));
 }
 
-/// RFC 5044 section 7.1.1: Res is not checked on reception.
+/// RFC 5044 section 7.1.1: Res is not checked on reception, but for the bit of our extension.
 #[test]
 fn reserved_bits_mean_nothing() {
-    assert_eq!(request(&raw(0x1f, 1, 0)), Ok(Some(PLAIN)));
+    assert_eq!(request(&raw(0x17, 1, 0)), Ok(Some(PLAIN)));
     let two = FrameHeader {
         revision: Revision::Two,
         ..PLAIN
     };
-    assert_eq!(request(&raw(0x0f, 2, 0)), Ok(Some(two)));
+    assert_eq!(request(&raw(0x07, 2, 0)), Ok(Some(two)));
 }
 
 fn any_header() -> impl Strategy<Value = FrameHeader> {
@@ -192,14 +193,15 @@ fn any_header() -> impl Strategy<Value = FrameHeader> {
                 peer_to_peer,
             }
         });
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    let flags = any::<[bool; 4]>();
     (flags, prop::option::of(enhanced), any::<bool>()).prop_map(|(flags, enhanced, two)| {
-        let (markers, crc, rejected) = flags;
+        let [markers, crc, aligned, rejected] = flags;
         let two = two || enhanced.is_some();
         let revision = if two { Revision::Two } else { Revision::One };
         FrameHeader {
             markers,
             crc,
+            aligned,
             rejected,
             revision,
             enhanced,

@@ -7,6 +7,7 @@ const TWO: InitiatorOptions = InitiatorOptions {
     revision: Revision::Two,
     crc: false,
     markers: false,
+    aligned: false,
     depths: ReadDepths { ird: 16, ord: 8 },
     peer_to_peer: RtrSet::NONE,
 };
@@ -15,6 +16,7 @@ const TWO: InitiatorOptions = InitiatorOptions {
 const REPLY: FrameHeader = FrameHeader {
     markers: false,
     crc: false,
+    aligned: false,
     rejected: false,
     revision: Revision::Two,
     enhanced: Some(Enhanced {

@@ -10,6 +10,7 @@ use crate::mpa::startup::{
 const OPTIONS: ResponderOptions = ResponderOptions {
     crc: false,
     markers: false,
+    aligned: false,
     depths: ReadDepths { ird: 16, ord: 16 },
     rtr: RtrSet::ALL,
 };
@@ -18,6 +19,7 @@ fn request(ird: u16, ord: u16, peer_to_peer: Option<RtrSet>) -> FrameHeader {
     FrameHeader {
         markers: false,
         crc: false,
+        aligned: false,
         rejected: false,
         revision: Revision::Two,
         enhanced: Some(Enhanced {
@@ -81,6 +83,7 @@ fn the_request_tells_what_the_initiator_asks() {
             revision: Revision::Two,
             crc_wanted: true,
             markers_wanted: false,
+            aligned_wanted: false,
             peer: Some(ReadDepths { ird: 3, ord: 4 }),
             peer_to_peer: Some(RtrSet::ALL),
             private_data: b"pd",
@@ -181,6 +184,29 @@ fn crc_is_on_when_either_side_asks() {
     }
 }
 
+/// docs/extensions.md: alignment takes both sides and CRCs, and its bit is zero otherwise.
+#[test]
+fn alignment_is_granted_to_who_asks_for_it_and_has_crcs() {
+    for bits in 0..8 {
+        let [ours, theirs, crc] = [1, 2, 4].map(|bit| bits & bit != 0);
+        let header = FrameHeader {
+            aligned: theirs,
+            crc,
+            ..plain(Revision::One)
+        };
+        let options = ResponderOptions {
+            aligned: ours,
+            ..OPTIONS
+        };
+        let (reply, agreed) = asked(&header).accept(&options, b"").expect("acceptable");
+        assert_eq!(agreed.aligned, ours && theirs && crc);
+        assert_eq!(
+            reply.octets()[16] & 0x0f,
+            if agreed.aligned { 8 } else { 0 }
+        );
+    }
+}
+
 /// RFC 5044 section 7.1.1: each side says what it wants to receive.
 #[test]
 fn markers_are_agreed_for_each_direction_by_itself() {
@@ -277,6 +303,7 @@ proptest! {
         two: bool,
         crc: (bool, bool),
         markers: (bool, bool),
+        aligned: (bool, bool),
         depths in (any_depths(), any_depths()),
         offered in any_rtr(),
         taken in any_rtr(),
@@ -287,6 +314,7 @@ proptest! {
             revision,
             crc: crc.0,
             markers: markers.0,
+            aligned: aligned.0,
             depths: depths.0,
             peer_to_peer,
         };
@@ -296,6 +324,7 @@ proptest! {
         let options = ResponderOptions {
             crc: crc.1,
             markers: markers.1,
+            aligned: aligned.1,
             depths: depths.1,
             rtr: taken,
         };
@@ -307,6 +336,8 @@ proptest! {
                 prop_assert_eq!(ours.crc, crc.0 || crc.1);
                 prop_assert_eq!(ours.markers_in, theirs.markers_out);
                 prop_assert_eq!(ours.markers_out, theirs.markers_in);
+                prop_assert_eq!(ours.aligned, theirs.aligned);
+                prop_assert_eq!(ours.aligned, aligned.0 && aligned.1 && ours.crc);
                 if two {
                     prop_assert!(ours.ord <= theirs.ird && theirs.ord <= ours.ird);
                 }
