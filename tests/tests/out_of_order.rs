@@ -1,0 +1,128 @@
+//! On a link that loses and reorders, what comes out of order is placed when it comes (RFC 5044
+//! section 4.3, RFC 5041 section 5.1): Markers or aligned segments
+//! (docs/extensions.md) tell the receiver where FPDUs begin.
+
+use std::time::Duration;
+
+use rnic_tests::daemon::{Daemon, DaemonOptions};
+use rnic_tests::lab::{Family, Host, Lab, LinkOptions};
+use rnic_tests::linksim::{Linksim, count};
+use rnic_tests::tool;
+
+const PORT: u16 = 18516;
+/// Octets that each run moves.
+const OCTETS: &str = "24m";
+const LIMIT: Duration = Duration::from_secs(120);
+/// A rate that the machine can do, and a round trip that does not come from its scheduler.
+const LINK: [&str; 5] = [
+    "--rate=200Mbit",
+    "--queue=400p",
+    "--delay=500us",
+    "--loss=1%",
+    "--reorder=2%",
+];
+
+/// Two RNICs with a bad link between them.
+struct Net {
+    sender: Daemon,
+    receiver: Daemon,
+    link: Linksim,
+    to: Host,
+    _from: Host,
+    _lab: Lab,
+}
+
+/// What one run came to, in what the receiver of the data has counted.
+#[derive(Debug)]
+struct Run {
+    mbit_per_second: f64,
+    out_of_order: u64,
+    placed_early: u64,
+    copied: u64,
+}
+
+impl Net {
+    fn new(name: &str, seed: u64) -> Self {
+        let mut lab = Lab::new(name);
+        let (from, middle, to) = lab.over(&LinkOptions::default());
+        let options = DaemonOptions::default();
+        let sender = Daemon::start(&lab, &from, &options);
+        let receiver = Daemon::start(&lab, &to, &options);
+        let seed = format!("--seed={seed}");
+        let link = Linksim::start(&middle, &[&LINK[..], &[&seed]].concat());
+        Self {
+            sender,
+            receiver,
+            link,
+            to,
+            _from: from,
+            _lab: lab,
+        }
+    }
+
+    /// Moves octets from the client to the server (`write`, `send`) or back (`read`), verified.
+    fn run(&self, family: Family, port: u16, op: &str, mpa: &[&str]) -> Run {
+        let sink = match op {
+            "read" => &self.sender,
+            _ => &self.receiver,
+        };
+        let names = ["octets_out_of_order", "octets_placed_early", "bounced"];
+        let before = names.map(|name| sink.counter(name));
+        let at = self.to.address(family, port);
+        let _server = tool::server(&self.receiver, "rnic-perf", at, mpa);
+        let plan = ["--op", op, "--size", "64k", "--bytes", OCTETS, "--verify"];
+        let client = tool::client(&self.sender, "rnic-perf", at, &[&plan[..], mpa].concat());
+        let finished = client.limit(LIMIT).run().success();
+        let report = tool::report(&finished);
+        let after = names.map(|name| sink.counter(name));
+        let [out_of_order, placed_early, copied] = std::array::from_fn(|i| after[i] - before[i]);
+        let gbit = &report["goodput"]["gbit_per_second"];
+        let run = Run {
+            mbit_per_second: gbit.as_f64().expect("a rate is a number") * 1000.0,
+            out_of_order,
+            placed_early,
+            copied,
+        };
+        println!("{op} {family:?} {mpa:?}: {run:?}");
+        run
+    }
+
+    fn stop(self) {
+        let report = self.link.stop();
+        for what in ["lost", "reordered"] {
+            assert!(count(&report, &format!("to_right.{what}")) > 0, "{report}");
+        }
+    }
+}
+
+/// Over 99 % of what comes out of order, and no octet is copied anywhere before it is placed.
+fn what_comes_out_of_order_is_placed(name: &str, family: Family) {
+    let net = Net::new(name, 1);
+    for op in ["write", "read"] {
+        let off = net.run(family, PORT, op, &[]);
+        assert_eq!(off.placed_early, 0, "no telling where an FPDU begins");
+        for how in ["--markers", "--aligned"] {
+            let on = net.run(family, PORT, op, &[how]);
+            println!(
+                "{op} over {family:?}: {:.1} Mbit/s with {how}, {:.1} without",
+                on.mbit_per_second, off.mbit_per_second
+            );
+            for run in [&on, &off] {
+                assert!(run.out_of_order > 500_000, "too good a link: {run:?}");
+                assert_eq!(run.copied, 0, "{run:?}");
+            }
+            assert!(on.placed_early * 100 > on.out_of_order * 99, "{on:?}");
+        }
+    }
+    net.stop();
+}
+
+#[test]
+fn what_comes_out_of_order_is_placed_on_arrival_over_ipv4() {
+    what_comes_out_of_order_is_placed("ooo4", Family::V4);
+}
+
+#[test]
+fn what_comes_out_of_order_is_placed_on_arrival_over_ipv6() {
+    what_comes_out_of_order_is_placed("ooo6", Family::V6);
+}
