@@ -5,6 +5,7 @@ mod hello;
 mod lifetimes;
 mod listening;
 mod memory;
+mod queues;
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
