@@ -47,9 +47,18 @@ impl AddAssign for PartialSum {
 
 /// The sum of `bytes`, read as big-endian words; an odd last octet is padded with zero.
 pub fn sum(bytes: &[u8]) -> PartialSum {
-    // RFC 1071 section 2 (B): the sum may be taken in the machine's byte order and swapped once.
-    let mut total = 0_u64;
-    let (words, rest) = bytes.as_chunks::<4>();
+    // RFC 1071 section 2 (B): the sum may be taken in the machine's byte order and swapped once;
+    // and (C): in words of any size. Two sums of 128 bits are two chains of additions with carry.
+    let (blocks, rest) = bytes.as_chunks::<32>();
+    let (mut even, mut odd) = (0_u128, 0_u128);
+    for block in blocks {
+        let (words, _) = block.as_chunks::<8>();
+        let word = |at: usize| u128::from(u64::from_ne_bytes(words[at]));
+        even += word(0) + word(2);
+        odd += word(1) + word(3);
+    }
+    let mut total = halves(even) + halves(odd);
+    let (words, rest) = rest.as_chunks::<4>();
     for word in words {
         total += u64::from(u32::from_ne_bytes(*word));
     }
@@ -57,6 +66,12 @@ pub fn sum(bytes: &[u8]) -> PartialSum {
     tail[..rest.len()].copy_from_slice(rest);
     total += u64::from(u32::from_ne_bytes(tail));
     PartialSum(u16::from_be_bytes(reduce(total).to_ne_bytes()))
+}
+
+/// The sum of the 32-bit words of a number.
+const fn halves(sum: u128) -> u64 {
+    let low = (sum as u32 as u64) + ((sum >> 32) as u32 as u64);
+    low + ((sum >> 64) as u32 as u64) + ((sum >> 96) as u64)
 }
 
 /// The sum of the TCP pseudo-header of IPv4 (RFC 9293 section 3.1).

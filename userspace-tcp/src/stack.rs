@@ -271,6 +271,13 @@ impl<B> Stack<B> {
         self.connections.get(conn).map_or(0, Connection::cut)
     }
 
+    /// Whether the next segment may be a probe of the path, larger than those behind it.
+    pub(crate) fn wants_probe(&self, conn: ConnId) -> bool {
+        self.connections
+            .get(conn)
+            .is_some_and(Connection::wants_probe)
+    }
+
     /// The layer above needs nothing before `to`: the window's right edge moves to `to` plus
     /// [`Config::receive_window`]. Going back, or beyond what has come in order, does nothing.
     pub fn consumed(&mut self, conn: ConnId, to: StreamOffset) {

@@ -1,6 +1,6 @@
-//! Standard input: read ahead by one buffer, given out piece by piece.
+//! Standard input: read straight to where its octets are sent from.
 
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::OFlags;
@@ -8,17 +8,14 @@ use rustix::io::Errno;
 
 use super::nonblocking::NonBlocking;
 
-/// Octets read at a time: many segments, still in the second-level cache.
-const BUFFER: usize = 256 << 10;
+/// Places that are filled in one system call.
+const PLACES: usize = 64;
 
 /// What standard input has for us.
 #[derive(Debug)]
 pub(super) struct Input {
     /// `None`: the end was reached, or there is nothing to read.
     fd: Option<NonBlocking>,
-    buffer: Box<[u8]>,
-    start: usize,
-    end: usize,
     waiting: bool,
 }
 
@@ -29,8 +26,7 @@ impl Input {
         let fd = NonBlocking::open(0, stdin.as_fd(), OFlags::RDONLY)?;
         Ok(Self {
             fd: Some(fd),
-            buffer: vec![0; BUFFER].into_boxed_slice(),
-            ..Self::nothing()
+            waiting: false,
         })
     }
 
@@ -38,33 +34,45 @@ impl Input {
     pub(super) fn nothing() -> Self {
         Self {
             fd: None,
-            buffer: Box::default(),
-            start: 0,
-            end: 0,
             waiting: false,
         }
     }
 
-    /// Octets that were read and not used; reads when there are none. Empty when there are none
-    /// now ([`Input::waits`]) or never any more ([`Input::ended`]).
-    pub(super) fn octets(&mut self) -> io::Result<&[u8]> {
-        if self.start == self.end {
-            self.read()?;
+    /// Fills the places with what there is; says how many octets that were. None when there is
+    /// nothing now ([`Input::waits`]) or never any more ([`Input::ended`]).
+    pub(super) fn read(&mut self, places: &mut [&mut [u8]]) -> io::Result<usize> {
+        let Some(fd) = self.fd.as_ref().filter(|_| !self.waiting) else {
+            return Ok(0);
+        };
+        let mut vector: [IoSliceMut<'_>; PLACES] =
+            std::array::from_fn(|_| IoSliceMut::new(&mut []));
+        let (mut wanted, count) = (0, places.len().min(PLACES));
+        for (slot, place) in vector.iter_mut().zip(places) {
+            wanted += place.len();
+            *slot = IoSliceMut::new(place);
         }
-        Ok(&self.buffer[self.start..self.end])
+        if wanted == 0 {
+            return Ok(0);
+        }
+        match rustix::io::readv(fd, &mut vector[..count]) {
+            Ok(0) => self.fd = None,
+            Ok(octets) => {
+                // All that there was: whether there is more is for poll(2) to say.
+                self.waiting = octets < wanted;
+                return Ok(octets);
+            }
+            Err(Errno::AGAIN | Errno::INTR) => self.waiting = true,
+            Err(errno) => return Err(errno.into()),
+        }
+        Ok(0)
     }
 
-    /// The first `octets` of what is there were used.
-    pub(super) fn used(&mut self, octets: usize) {
-        self.start = (self.start + octets).min(self.end);
-    }
-
-    /// Everything was used and nothing more comes.
+    /// Nothing more comes.
     pub(super) fn ended(&self) -> bool {
-        self.start == self.end && self.fd.is_none()
+        self.fd.is_none()
     }
 
-    /// The descriptor to wait on, when there was nothing to read.
+    /// The descriptor to wait on, when there was nothing more to read.
     pub(super) fn waits(&self) -> Option<BorrowedFd<'_>> {
         let fd = self.fd.as_ref().filter(|_| self.waiting)?;
         Some(fd.as_fd())
@@ -73,20 +81,5 @@ impl Input {
     /// There may be something to read.
     pub(super) fn ready(&mut self) {
         self.waiting = false;
-    }
-
-    fn read(&mut self) -> io::Result<()> {
-        let Some(fd) = self.fd.as_ref().filter(|_| !self.waiting) else {
-            return Ok(());
-        };
-        (self.start, self.end) = (0, 0);
-        match rustix::io::read(fd, &mut *self.buffer) {
-            Ok(0) => self.fd = None,
-            Ok(octets) => self.end = octets,
-            Err(Errno::AGAIN) => self.waiting = true,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        Ok(())
     }
 }

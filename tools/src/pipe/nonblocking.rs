@@ -61,3 +61,6 @@ impl Drop for NonBlocking {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -52,11 +52,10 @@ impl Output {
         }
         match rustix::io::writev(fd, &vector[..count]) {
             Ok(octets) => Ok(octets),
-            Err(Errno::AGAIN) => {
+            Err(Errno::AGAIN | Errno::INTR) => {
                 self.waiting = true;
                 Ok(0)
             }
-            Err(Errno::INTR) => Ok(0),
             Err(errno) => Err(errno.into()),
         }
     }

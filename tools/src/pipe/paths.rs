@@ -52,3 +52,6 @@ impl Paths {
             .next()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -164,6 +164,9 @@ impl Relay {
     /// Everything once. False when there was nothing to do.
     fn turn(&mut self) -> Result<bool, PipeError> {
         let now = self.now();
+        // Whether they are is told by trying.
+        self.input.ready();
+        self.output.ready();
         let Opened {
             link, frames, tcp, ..
         } = &mut self.parts;
@@ -213,16 +216,15 @@ impl Relay {
         tcp.settle(now, frames);
         let mut taken = 0;
         while tcp.room() > 0 && taken < INPUT_PER_TURN {
-            let octets = self.input.octets().map_err(PipeError::Input)?;
-            if octets.is_empty() {
+            let octets = tcp
+                .write(now, frames, &mut self.input)
+                .map_err(PipeError::Input)?;
+            taken += octets;
+            if self.input.waits().is_some() {
                 // What there is goes; it is the last for now.
                 tcp.push(now, frames);
-                break;
             }
-            let written = tcp.write(now, frames, octets);
-            self.input.used(written);
-            taken += written;
-            if written == 0 {
+            if octets == 0 || self.input.waits().is_some() {
                 break;
             }
         }
@@ -329,14 +331,7 @@ impl Relay {
             output: self.output.waits(),
         };
         let ports = self.parts.link.ports().iter().map(|port| port.fd());
-        let came = wait(ports, unsent, self.signals.as_fd(), &waits, patience)?;
-        if came.input {
-            self.input.ready();
-        }
-        if came.output {
-            self.output.ready();
-        }
-        if came.icmp {
+        if wait(ports, unsent, self.signals.as_fd(), &waits, patience)? {
             self.read_icmp();
         }
         Ok(())

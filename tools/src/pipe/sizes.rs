@@ -45,7 +45,7 @@ impl Sizes {
             .clamp(RX_MIN, RX_MAX)
             .next_power_of_two();
         let rings = u64::from(queues) * u64::from(rx_ring + TX_RING);
-        let frames = rings + queue_segments as u64 + pieces as u64 + SPARE;
+        let frames = (rings + pieces as u64 + SPARE).saturating_add(queue_segments as u64);
         match u32::try_from(frames).ok().filter(|n| *n <= MAX_FRAMES) {
             Some(frames) => Ok(Self {
                 frames,
@@ -63,3 +63,6 @@ impl Sizes {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

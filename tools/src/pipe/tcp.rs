@@ -12,6 +12,7 @@ use userspace_tcp::{
 
 use super::error::PipeError;
 use super::frames::Frames;
+use super::input::Input;
 use super::output::{Output, SLICES};
 use super::paths::Paths;
 use super::stats::TcpStats;
@@ -227,12 +228,17 @@ impl Tcp {
             .map_or(0, |writer| writer.room(&self.stack))
     }
 
-    /// Takes octets to send.
-    pub(super) fn write(&mut self, now: Instant, frames: &mut Frames, octets: &[u8]) -> usize {
-        let stack = &mut self.stack;
-        self.writer
-            .as_mut()
-            .map_or(0, |writer| writer.write(stack, now, frames, octets))
+    /// Takes octets from `input` to send; says how many.
+    pub(super) fn write(
+        &mut self,
+        now: Instant,
+        frames: &mut Frames,
+        input: &mut Input,
+    ) -> std::io::Result<usize> {
+        let Some(writer) = &mut self.writer else {
+            return Ok(0);
+        };
+        writer.fill(&mut self.stack, now, frames, |places| input.read(places))
     }
 
     /// There is nothing more to write for now.

@@ -17,23 +17,15 @@ pub(super) struct Waits<'a> {
     pub(super) output: Option<BorrowedFd<'a>>,
 }
 
-/// What has come.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Came {
-    pub(super) icmp: bool,
-    pub(super) input: bool,
-    pub(super) output: bool,
-}
-
 /// Waits for `ports` (frames to receive, or with `unsent` room to send), `signals`, or what
-/// `waits` says; at most `patience`.
+/// `waits` says; at most `patience`. Says whether there are ICMP errors.
 pub(super) fn wait<'a>(
     ports: impl Iterator<Item = BorrowedFd<'a>>,
     unsent: bool,
     signals: BorrowedFd<'a>,
     waits: &Waits<'a>,
     patience: Option<Duration>,
-) -> Result<Came, PipeError> {
+) -> Result<bool, PipeError> {
     let flags = if unsent {
         PollFlags::IN | PollFlags::OUT
     } else {
@@ -41,14 +33,11 @@ pub(super) fn wait<'a>(
     };
     let mut fds = Vec::with_capacity(8);
     fds.push(PollFd::from_borrowed_fd(signals, PollFlags::IN));
-    let mut add = |fd: Option<BorrowedFd<'a>>, flags| {
-        fd.map(|fd| {
-            fds.push(PollFd::from_borrowed_fd(fd, flags));
-            fds.len() - 1
-        })
-    };
-    let input = add(waits.input, PollFlags::IN);
-    let output = add(waits.output, PollFlags::OUT);
+    let input = waits.input.map(|fd| (fd, PollFlags::IN));
+    let output = waits.output.map(|fd| (fd, PollFlags::OUT));
+    for (fd, flags) in input.into_iter().chain(output) {
+        fds.push(PollFd::from_borrowed_fd(fd, flags));
+    }
     let icmp = fds.len()..fds.len() + waits.icmp.len();
     fds.extend(waits.icmp.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
     fds.extend(ports.map(|fd| PollFd::from_borrowed_fd(fd, flags)));
@@ -62,10 +51,5 @@ pub(super) fn wait<'a>(
             });
         }
     }
-    let came = |at: usize| !fds[at].revents().is_empty();
-    Ok(Came {
-        icmp: icmp.into_iter().any(came),
-        input: input.is_some_and(came),
-        output: output.is_some_and(came),
-    })
+    Ok(fds[icmp].iter().any(|fd| !fd.revents().is_empty()))
 }

@@ -17,3 +17,25 @@ fn pieces_of_even_length_add_up() {
         }
     }
 }
+
+/// Word by word, as RFC 1071 section 4.1 does it.
+fn plain(bytes: &[u8]) -> u16 {
+    let words = bytes
+        .chunks(2)
+        .map(|word| u16::from_be_bytes([word[0], *word.get(1).unwrap_or(&0)]));
+    reduce(words.map(u64::from).sum())
+}
+
+#[test]
+fn wide_words_make_the_same_sum_as_narrow_ones() {
+    let octets = |at: usize| [0xff, (at * 37 + at / 251) as u8, 0];
+    for kind in 0..3 {
+        let bytes: Vec<u8> = (0..65_535).map(|at| octets(at)[kind]).collect();
+        for len in (0..200).chain([1448, 1460, 8999, 65_535]) {
+            for start in 0..4.min(bytes.len() - len + 1) {
+                let part = &bytes[start..start + len];
+                assert_eq!(sum(part).folded(), plain(part), "{kind} {start} {len}");
+            }
+        }
+    }
+}

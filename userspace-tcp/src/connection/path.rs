@@ -29,6 +29,11 @@ impl<B> Connection<B> {
         self.path.postable().saturating_sub(self.overhead()) as usize
     }
 
+    /// See [`crate::Stack::wants_probe`].
+    pub(crate) fn wants_probe(&self) -> bool {
+        self.mss() > self.emss as usize
+    }
+
     /// Octets of a packet around the payload.
     fn overhead(&self) -> u32 {
         let ip = if self.tuple.remote.addr.is_ipv4() {

@@ -8,18 +8,26 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
+use std::convert::Infallible;
+
 use super::Memory;
 use crate::checksum;
 use crate::interface::{ConnId, Outgoing};
 use crate::stack::Stack;
 use crate::time::Instant;
 
+/// Segments that are filled at a time, at most.
+const PLACES: usize = 64;
+
 /// Sends the octets of one connection. It must be the only one that calls [`Stack::send`] and
 /// [`Stack::close`] for it.
 #[derive(Debug)]
 pub struct ByteWriter<B> {
     conn: ConnId,
-    filling: Option<Filling<B>>,
+    /// What is held back. More than one only where there was less room than the windows had said:
+    /// then they have to go before more is taken.
+    held: VecDeque<Filling<B>>,
     nodelay: bool,
     urgency: Urgency,
     end: End,
@@ -30,7 +38,7 @@ pub struct ByteWriter<B> {
     octets: u64,
 }
 
-/// The segment that is held back.
+/// A segment that is held back.
 #[derive(Debug)]
 struct Filling<B> {
     buf: B,
@@ -60,7 +68,7 @@ impl<B> ByteWriter<B> {
     pub fn new(conn: ConnId, nodelay: bool) -> Self {
         Self {
             conn,
-            filling: None,
+            held: VecDeque::with_capacity(PLACES),
             nodelay,
             urgency: Urgency::Unpushed,
             end: End::Open,
@@ -75,14 +83,13 @@ impl<B> ByteWriter<B> {
         if self.end != End::Open {
             return 0;
         }
-        let cut = stack.cut(self.conn);
-        let held = self.held().min(cut);
-        stack.send_room(self.conn).max(cut) - held
+        let most = stack.send_room(self.conn).max(stack.cut(self.conn));
+        most.saturating_sub(self.held())
     }
 
     /// Octets that are held back because their segment is not full or there is no room for it.
     pub fn held(&self) -> usize {
-        self.filling.as_ref().map_or(0, |filling| filling.len)
+        self.held.iter().map(|filling| filling.len).sum()
     }
 
     /// Octets taken so far.
@@ -101,34 +108,64 @@ impl<B> ByteWriter<B> {
         octets: &[u8],
     ) -> usize {
         let mut rest = octets;
-        while !rest.is_empty() && self.end == End::Open {
-            let cut = stack.cut(self.conn);
-            if !self.make_place(stack, now, memory, cut) {
+        while !rest.is_empty() {
+            let copied = self.fill(stack, now, memory, |places| {
+                let begin = rest.len();
+                for place in places {
+                    let (octets, behind) = rest.split_at(place.len().min(rest.len()));
+                    place[..octets.len()].copy_from_slice(octets);
+                    rest = behind;
+                }
+                Ok::<_, Infallible>(begin - rest.len())
+            });
+            if copied == Ok(0) {
                 break;
             }
-            let Some(filling) = &mut self.filling else {
-                break;
-            };
-            let place = memory.payload_mut(&mut filling.buf);
-            let most = cut.min(place.len());
-            let Some(place) = place.get_mut(filling.len..most) else {
-                break;
-            };
-            let (taken, behind) = rest.split_at(place.len().min(rest.len()));
-            if taken.is_empty() {
-                break;
-            }
-            place[..taken.len()].copy_from_slice(taken);
-            filling.len += taken.len();
-            rest = behind;
         }
+        octets.len() - rest.len()
+    }
+
+    /// Takes octets as [`ByteWriter::write`] does, but from a `source` that puts them where the
+    /// segments are going to be: into the slices that it is given, in order and without a gap, as
+    /// many as it has. It says how many those were.
+    ///
+    /// # Errors
+    /// The source's; then nothing was taken.
+    pub fn fill<E>(
+        &mut self,
+        stack: &mut Stack<B>,
+        now: Instant,
+        memory: &mut impl Memory<B>,
+        source: impl FnOnce(&mut [&mut [u8]]) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        self.post_full(stack, now, memory);
         let cut = stack.cut(self.conn);
-        if self.held() >= cut {
-            self.post(stack, now, memory, cut);
+        let begun = self.held.len();
+        if !self.make_places(stack, memory, cut) {
+            return Ok(0);
         }
-        let taken = octets.len() - rest.len();
-        self.octets += taken as u64;
-        taken
+        let count = self.held.len().min(PLACES);
+        let mut places: [&mut [u8]; PLACES] = std::array::from_fn(|_| Default::default());
+        for (place, filling) in places.iter_mut().zip(&mut self.held) {
+            *place = filling.place(memory, cut);
+        }
+        let filled = source(&mut places[..count]);
+        let mut left = *filled.as_ref().unwrap_or(&0);
+        for filling in &mut self.held {
+            let octets = left.min(filling.place(memory, cut).len());
+            filling.len += octets;
+            left -= octets;
+            self.octets += octets as u64;
+        }
+        while let Some(empty) = self.held.pop_back_if(|filling| filling.len == 0) {
+            memory.free(empty.buf);
+        }
+        if self.held.len() > begun {
+            // Nobody has pushed the last one.
+            self.urgency = Urgency::Unpushed;
+        }
+        self.post_full(stack, now, memory);
+        filled
     }
 
     /// No more octets come for now: what was written goes as soon as Nagle's rule lets it.
@@ -158,15 +195,11 @@ impl<B> ByteWriter<B> {
 
     /// Does what has become possible since: to be called when the stack has received something.
     pub fn settle(&mut self, stack: &mut Stack<B>, now: Instant, memory: &mut impl Memory<B>) {
-        loop {
-            let cut = stack.cut(self.conn);
-            let held = self.held();
-            let due = held > 0 && (held >= cut || self.may_go_small(stack));
-            if !due || !self.post(stack, now, memory, cut) {
-                break;
-            }
+        self.post_full(stack, now, memory);
+        if self.held.len() == 1 && self.may_go_small(stack) {
+            self.post(stack, now, memory);
         }
-        if self.held() == 0 {
+        if self.held.is_empty() {
             self.urgency = Urgency::Unpushed;
             if self.end == End::Wanted {
                 self.end = End::Sent;
@@ -175,15 +208,15 @@ impl<B> ByteWriter<B> {
         }
     }
 
-    /// The buffer that is held back, when the connection is given up.
+    /// Gives back what is held, when the connection is given up.
     pub fn release(&mut self, memory: &mut impl Memory<B>) {
-        if let Some(filling) = self.filling.take() {
+        for filling in self.held.drain(..) {
             memory.free(filling.buf);
         }
     }
 
     fn hurry(&mut self, urgency: Urgency) {
-        if self.filling.is_some() {
+        if !self.held.is_empty() {
             self.urgency = self.urgency.max(urgency);
         }
     }
@@ -203,47 +236,64 @@ impl<B> ByteWriter<B> {
         self.posted.saturating_sub(queued) >= self.small
     }
 
-    /// Makes a place for at least one more octet. False when there is none.
-    fn make_place(
-        &mut self,
-        stack: &mut Stack<B>,
-        now: Instant,
-        memory: &mut impl Memory<B>,
-        cut: usize,
-    ) -> bool {
-        if self.held() >= cut && !self.post(stack, now, memory, cut) {
+    /// Has buffers for as many segments of `cut` octets as can go now, and one to hold back. False
+    /// when there is no place for another octet.
+    fn make_places(&mut self, stack: &Stack<B>, memory: &mut impl Memory<B>, cut: usize) -> bool {
+        let full = |filling: &Filling<B>| filling.len >= cut;
+        let backed_up = self.held.len() > 1 || self.held.front().is_some_and(full);
+        if backed_up || cut == 0 || self.end != End::Open {
             return false;
         }
-        if self.filling.is_none() && cut > 0 {
-            self.filling = memory.alloc().map(|buf| Filling { buf, len: 0 });
-            self.urgency = Urgency::Unpushed;
+        let limit = stack.config().send_queue_segments;
+        let queue = limit.saturating_sub(stack.queued_segments(self.conn));
+        let can_go = (stack.send_room(self.conn) / cut).min(queue);
+        // Behind a probe segments are smaller again.
+        let wanted = if stack.wants_probe(self.conn) {
+            1
+        } else {
+            (can_go + 1).min(PLACES)
+        };
+        while self.held.len() < wanted {
+            let Some(buf) = memory.alloc() else {
+                break;
+            };
+            self.held.push_back(Filling { buf, len: 0 });
         }
-        self.filling.is_some()
+        !self.held.is_empty()
     }
 
-    /// Gives what is held to the stack, at most `cut` octets of it, if it can go now. False when
-    /// nothing was given.
-    fn post(
-        &mut self,
-        stack: &mut Stack<B>,
-        now: Instant,
-        memory: &mut impl Memory<B>,
-        cut: usize,
-    ) -> bool {
-        let len = self.held().min(cut);
-        if len == 0 || stack.send_room(self.conn) < len {
-            return false;
+    /// Gives the stack all that need not wait for company, as far as it can go now.
+    fn post_full(&mut self, stack: &mut Stack<B>, now: Instant, memory: &mut impl Memory<B>) {
+        loop {
+            let cut = stack.cut(self.conn);
+            let full = self.held.front().is_some_and(|front| front.len >= cut);
+            let due = self.held.len() > 1 || full;
+            if !due || !self.post(stack, now, memory) {
+                break;
+            }
         }
-        let Some(mut filling) = self.filling.take() else {
+    }
+
+    /// Gives the first segment to the stack, as much of it as one may have, if it can go now. False
+    /// when nothing was given.
+    fn post(&mut self, stack: &mut Stack<B>, now: Instant, memory: &mut impl Memory<B>) -> bool {
+        let Some(mut filling) = self.held.pop_front() else {
             return false;
         };
+        // It may change with each segment.
+        let cut = stack.cut(self.conn);
+        let len = filling.len.min(cut);
+        if len == 0 || stack.send_room(self.conn) < len {
+            self.held.push_front(filling);
+            return false;
+        }
         if len < filling.len {
             // Segments have become smaller since it was filled.
-            let Some(rest) = cut_off(memory, &mut filling, len) else {
-                self.filling = Some(filling);
+            let Some(rest) = filling.cut_off(memory, len) else {
+                self.held.push_front(filling);
                 return false;
             };
-            self.filling = Some(rest);
+            self.held.push_front(rest);
         }
         let payload = memory.payload_mut(&mut filling.buf);
         let outgoing = Outgoing {
@@ -268,16 +318,21 @@ impl<B> ByteWriter<B> {
     }
 }
 
-/// Moves what is behind the first `len` octets to a segment of its own.
-fn cut_off<B>(
-    memory: &mut impl Memory<B>,
-    filling: &mut Filling<B>,
-    len: usize,
-) -> Option<Filling<B>> {
-    let mut buf = memory.alloc()?;
-    let behind = &memory.payload_mut(&mut filling.buf)[len..filling.len];
-    let rest = behind.len();
-    memory.payload_mut(&mut buf)[..rest].copy_from_slice(behind);
-    filling.len = len;
-    Some(Filling { buf, len: rest })
+impl<B> Filling<B> {
+    /// Where more octets can be put, up to `cut` in all.
+    fn place<'a>(&'a mut self, memory: &'a impl Memory<B>, cut: usize) -> &'a mut [u8] {
+        let place = memory.payload_mut(&mut self.buf);
+        let most = cut.min(place.len());
+        place.get_mut(self.len..most).unwrap_or_default()
+    }
+
+    /// Moves what is behind the first `len` octets to a segment of its own.
+    fn cut_off(&mut self, memory: &mut impl Memory<B>, len: usize) -> Option<Self> {
+        let mut buf = memory.alloc()?;
+        let behind = &memory.payload_mut(&mut self.buf)[len..self.len];
+        let rest = behind.len();
+        memory.payload_mut(&mut buf)[..rest].copy_from_slice(behind);
+        self.len = len;
+        Some(Self { buf, len: rest })
+    }
 }

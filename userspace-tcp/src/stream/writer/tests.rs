@@ -5,7 +5,7 @@ use super::super::test_memory::{HEADROOM, Heap};
 use super::*;
 use crate::StreamOffset;
 use crate::config::{Config, ConnOptions};
-use crate::interface::Event;
+use crate::interface::{Event, IcmpError};
 use crate::segment::Segment;
 use crate::tuple::{Endpoint, FourTuple};
 
@@ -314,4 +314,104 @@ fn a_gone_connection_takes_nothing() {
     bench.push();
     bench.writer.release(&mut bench.heap);
     assert_eq!(bench.heap.alive, 0);
+}
+
+#[test]
+fn a_source_puts_octets_where_they_are_sent_from() {
+    let mut bench = Bench::new(false);
+    bench.write(300);
+    let mut lens = Vec::new();
+    let taken = bench
+        .writer
+        .fill(&mut bench.stack, bench.now, &mut bench.heap, |places| {
+            lens = places.iter().map(|place| place.len()).collect();
+            let mut left = 2345;
+            for place in places {
+                for place in place.iter_mut().take(left) {
+                    *place = octet(bench.sent);
+                    bench.sent += 1;
+                    left -= 1;
+                }
+            }
+            Ok::<_, ()>(2345)
+        });
+    assert_eq!(taken, Ok(2345));
+    assert_eq!(lens[..3], [MSS - 300, MSS, MSS]);
+    assert_eq!(bench.deliver(), [MSS, MSS]);
+    bench.push();
+    assert_eq!(bench.deliver(), [645]);
+    bench.acknowledge();
+    bench.assert_got(2645);
+    assert_eq!(bench.heap.alive, 0);
+}
+
+#[test]
+fn a_source_in_error_takes_no_buffer_along() {
+    let mut bench = Bench::new(false);
+    let Bench {
+        writer,
+        stack,
+        heap,
+        now,
+        ..
+    } = &mut bench;
+    assert_eq!(
+        writer.fill(stack, *now, heap, |_| Err("no octets")),
+        Err("no octets")
+    );
+    assert_eq!(writer.fill(stack, *now, heap, |_| Ok::<_, ()>(0)), Ok(0));
+    assert_eq!((writer.held(), heap.alive), (0, 0));
+}
+
+#[test]
+fn what_comes_behind_a_pushed_segment_waits_for_its_own_push() {
+    let mut bench = Bench::new(false);
+    bench.write(10);
+    bench.push();
+    assert_eq!(bench.deliver(), [10]);
+    bench.write(20);
+    bench.push();
+    assert_eq!(bench.deliver(), [], "Nagle");
+    bench.write(MSS);
+    assert_eq!(bench.deliver(), [MSS]);
+    bench.acknowledge();
+    assert_eq!(bench.deliver(), [], "not pushed");
+    bench.push();
+    assert_eq!(bench.deliver(), [20]);
+    bench.assert_got(10 + 20 + MSS as u64);
+}
+
+#[test]
+fn a_probe_of_the_path_and_what_comes_behind_it_lose_no_octet() {
+    let mut bench = Bench::new(false);
+    // A router that lets 700 octets pass makes segments smaller, and ten minutes later something
+    // larger is tried.
+    bench.write(MSS);
+    let sent = bench.stack.poll_transmit(bench.now).unwrap();
+    let (conn, payload) = (sent.conn.unwrap(), sent.payload.unwrap());
+    let too_big = IcmpError::PacketTooBig { mtu: 700 };
+    assert!(
+        bench
+            .stack
+            .icmp(bench.now, sent.tuple, sent.header.seq, too_big)
+    );
+    let back = bench.stack.transmitted(conn, payload.id, payload.buf);
+    assert!(back.is_none());
+    bench.deliver();
+    bench.acknowledge();
+    bench.now += Duration::from_secs(700);
+    let mut sizes = Vec::new();
+    for _ in 0..20 {
+        bench.write(3 * MSS);
+        bench.push();
+        sizes.extend(bench.deliver());
+        bench.acknowledge();
+    }
+    let small = 700 - 20 - 20 - 12;
+    assert!(sizes.iter().any(|size| *size > small), "{sizes:?}");
+    bench
+        .writer
+        .flush(&mut bench.stack, bench.now, &mut bench.heap);
+    bench.deliver();
+    bench.assert_got(bench.sent);
 }
