@@ -102,6 +102,28 @@ fn a_link_that_damages_packets_and_checksums_that_find_every_one() {
 }
 
 #[test]
+fn a_link_whose_mtu_shrinks_in_mid_stream() {
+    contest("mtu", |_, outcome| {
+        assert_eq!(both(outcome, "changes"), 1);
+        assert!(both(outcome, "icmp_sent") > 0, "{}", outcome.link);
+    });
+}
+
+#[test]
+fn a_link_whose_mtu_shrinks_in_mid_stream_and_nobody_is_told() {
+    let cell = Cell::SILENT;
+    let mut arena = Arena::new(cell.name);
+    for family in Family::ALL {
+        let outcome = arena.run(&cell, Contestant::OursSends, family, OCTETS, 7);
+        assert_eq!(both(&outcome, "changes"), 1);
+        assert!(both(&outcome, "too_big") > 0, "{}", outcome.link);
+        assert_eq!(both(&outcome, "icmp_sent"), 0, "{}", outcome.link);
+        let goodput = mbit(OCTETS, outcome.received.expect("the kernel receives"));
+        println!("{} {family:?}: {goodput:.1} Mbit/s", cell.name);
+    }
+}
+
+#[test]
 fn a_link_with_a_delay() {
     contest("delay", |_, _| {});
 }

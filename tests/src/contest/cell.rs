@@ -72,7 +72,18 @@ impl Cell {
         ),
     ];
 
-    /// The cell of a name.
+    /// One on which the kernel does not compete: as it comes, it finds no way out when nobody tells
+    /// it of a smaller MTU.
+    pub const SILENT: Self = Self {
+        changes_mtu: true,
+        ..cell(
+            "mtu-silent",
+            "MTU 1500, then 1400 in mid-stream, and nobody is told",
+            &["--too-big=silent"],
+        )
+    };
+
+    /// The cell of a name, of all ten.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|cell| cell.name == name)
