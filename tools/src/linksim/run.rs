@@ -5,8 +5,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rnic_device::host::{Signal, Signals};
 use rnic_steering::SteeringError;
 use rnic_xsk::{Port, XskError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -84,7 +83,7 @@ pub fn run(
     config: &Config,
     options: &RunOptions,
 ) -> Result<(), RunError> {
-    let signals = signals().map_err(system("signals"))?;
+    let signals = Signals::block_with(&[Signal::SIGUSR1]).map_err(system("signals"))?;
     let mut link = Link {
         carrier: Carrier::open(carrier, config)?,
         seed: config.seed,
@@ -127,7 +126,7 @@ struct Link<'a> {
 }
 
 impl Link<'_> {
-    fn forward(&mut self, watch: &mut dyn Watch, signals: &SignalFd) -> Result<(), RunError> {
+    fn forward(&mut self, watch: &mut dyn Watch, signals: &Signals) -> Result<(), RunError> {
         loop {
             let now = self.start.elapsed();
             if self.carrier.bridge.turn(now, watch)? {
@@ -136,11 +135,10 @@ impl Link<'_> {
                     continue;
                 }
             }
-            if let Ok(Some(signal)) = signals.read_signal() {
-                if signal.ssi_signo != Signal::SIGUSR1 as u32 {
-                    return Ok(());
-                }
-                self.report();
+            match signals.take() {
+                Some(Signal::SIGUSR1) => self.report(),
+                Some(_) => return Ok(()),
+                None => {}
             }
             if self.options.duration.is_some_and(|end| end <= now) {
                 return Ok(());
@@ -172,7 +170,7 @@ impl Link<'_> {
         }
     }
 
-    fn sleep(&mut self, signals: &SignalFd) -> Result<(), RunError> {
+    fn sleep(&mut self, signals: &Signals) -> Result<(), RunError> {
         let bridge = &mut self.carrier.bridge;
         let mut until = self.start.elapsed() + LONGEST_SLEEP;
         if bridge.unsent() > 0 {
@@ -208,16 +206,6 @@ impl Link<'_> {
         let _ = out.write_all(report.show(self.options.format).as_bytes());
         let _ = out.flush();
     }
-}
-
-/// SIGINT and SIGTERM end the link, SIGUSR1 asks for counters.
-fn signals() -> nix::Result<SignalFd> {
-    let mut signals = SigSet::empty();
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR1] {
-        signals.add(signal);
-    }
-    signals.thread_block()?;
-    SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
 }
 
 /// A line on standard error: rewritten in place on a terminal, a line now and then elsewhere.

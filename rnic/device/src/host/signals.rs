@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT as a descriptor that becomes readable (signalfd(2)).
+//! SIGTERM, SIGINT and others as a descriptor that becomes readable (signalfd(2)).
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -7,23 +7,33 @@ use nix::sys::signal::SigSet;
 pub use nix::sys::signal::Signal;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-/// The wish to end, when it comes.
+/// The wish to end, when it comes, and other wishes.
 #[derive(Debug)]
 pub struct Signals {
     fd: SignalFd,
 }
 
 impl Signals {
-    /// Blocks both signals in this thread and in all that it starts from now on: call it before
-    /// any other thread exists.
+    /// Blocks SIGTERM and SIGINT in this thread and in all that it starts from now on: call it
+    /// before any other thread exists.
     ///
     /// # Errors
     ///
     /// The kernel's.
     pub fn block() -> Result<Self, Errno> {
+        Self::block_with(&[])
+    }
+
+    /// The same with `more` signals beside the two.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    pub fn block_with(more: &[Signal]) -> Result<Self, Errno> {
         let mut signals = SigSet::empty();
-        signals.add(Signal::SIGTERM);
-        signals.add(Signal::SIGINT);
+        for signal in [Signal::SIGTERM, Signal::SIGINT].iter().chain(more) {
+            signals.add(*signal);
+        }
         signals.thread_block()?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         Ok(Self {
