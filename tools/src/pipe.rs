@@ -6,6 +6,7 @@
 
 mod error;
 mod frames;
+mod host;
 mod input;
 mod link;
 mod nonblocking;

@@ -22,7 +22,7 @@ pub use reservation::Reservation;
 pub use rnic_ipc::control::{Refusal, RefusalCode};
 pub use signals::{Signal, Signals};
 pub use sockets::{Sockets, SocketsConfig, attach};
-pub use way::{check_local, find_way};
+pub use way::{check_local, find_way, route_mtu};
 
 #[cfg(test)]
 mod tests;

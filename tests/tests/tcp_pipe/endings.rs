@@ -63,6 +63,19 @@ fn what_can_not_be_is_refused_with_advice() {
             vec!["--connect", &theirs, "--window", "900M", "--mss", "200"],
             "smaller --window",
         ),
+        (
+            vec![
+                "--connect",
+                &theirs,
+                "--queue-segments",
+                "18446744073709551615",
+            ],
+            "--queue-segments",
+        ),
+        (
+            vec!["--connect", &theirs, "--queue-segments", "0"],
+            "--queue-segments",
+        ),
     ] {
         let told = command(&us, &arguments).run().failure();
         assert!(told.contains(advice), "{arguments:?}: {told}");
@@ -156,5 +169,6 @@ fn a_peer_that_falls_silent_is_given_up() {
     let begin = Instant::now();
     let told = pipe.finish().failure();
     assert!(told.contains("acknowledged nothing"), "{told}");
+    assert!(told.contains("the Ethernet address of 198.18"), "{told}");
     assert!(begin.elapsed() < Duration::from_secs(10));
 }

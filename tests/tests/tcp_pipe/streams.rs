@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
-use rnic_tests::lab::Family;
+use rnic_tests::lab::{Family, INTERFACE};
 use rnic_tests::pattern::Pattern;
 use rnic_tests::stream;
 
@@ -186,4 +186,28 @@ fn only_one_peer_is_served() {
     stream::both_ways(stream, b"", b"");
     let _ = pipe.finish().success();
     drop(listen(&us, at, &[]));
+}
+
+#[test]
+fn segments_to_a_peer_that_came_are_as_small_as_the_route_to_it_says() {
+    let (lab, us, them) = hosts("pipe-route");
+    for (family, peer, headers) in [
+        (Family::V4, them.v4.to_string(), 20 + 20 + 12),
+        (Family::V6, them.v6.to_string(), 40 + 20 + 12),
+    ] {
+        us.namespace
+            .ip(&["route", "replace", &peer, "dev", INTERFACE, "mtu", "1300"]);
+        let stats = lab.directory().join("stats.json");
+        let more = ["--stats", stats.to_str().unwrap()];
+        let (mut pipe, mut stream) = joined(&us, &them, family, Role::Listens, &more);
+        // The end that closes first knows the connection for longer.
+        pipe.end();
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+        drop(stream);
+        assert_eq!(pipe.read_to_end(), b"");
+        let _ = pipe.finish().success();
+        let text = std::fs::read_to_string(&stats).unwrap();
+        let stats: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(stats["tcp"]["mss"], 1300 - headers, "{text}");
+    }
 }

@@ -88,6 +88,21 @@ pub enum PipeError {
         /// Octets written to standard output.
         received: u64,
     },
+    /// The peer went silent, and so did the neighbour that its frames go through.
+    #[error(
+        "{tuple}: the peer acknowledged nothing for too long ({sent} octets sent, {received} \
+         received), and there is no way to it: {refusal}"
+    )]
+    Cut {
+        /// Both ends.
+        tuple: FourTuple,
+        /// Octets given to TCP.
+        sent: u64,
+        /// Octets written to standard output.
+        received: u64,
+        /// Who does not answer.
+        refusal: Refusal,
+    },
     /// Standard input can't be read.
     #[error("standard input can't be read: {0}")]
     Input(io::Error),

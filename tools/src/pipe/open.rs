@@ -15,6 +15,7 @@ use userspace_tcp::{Config, FourTuple, Instant, KeepAlive};
 
 use super::error::PipeError;
 use super::frames::Frames;
+use super::host::Host;
 use super::link::Link;
 use super::paths::Way;
 use super::settings::{Role, Settings};
@@ -22,7 +23,7 @@ use super::sizes::Sizes;
 use super::tcp::Tcp;
 
 /// How long an unknown neighbour may take to answer.
-const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
+pub(super) const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Half-closed connections may be silent for as long as they like.
 const FIN_WAIT_2: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Connections that there may be at a time: one, and those that want to be it.
@@ -41,6 +42,8 @@ pub(super) struct Opened {
     pub(super) reservation: Reservation,
     /// Errors about what we send.
     pub(super) icmp: Vec<IcmpSocket>,
+    /// The kernel's routes and neighbours.
+    pub(super) host: Host,
     /// XDP mode.
     pub(super) mode: String,
 }
@@ -107,6 +110,7 @@ pub(super) fn open(settings: &Settings) -> Result<Opened, PipeError> {
         tcp,
         reservation,
         icmp,
+        host: Host::new(netlink, interface),
         mode,
     })
 }

@@ -29,6 +29,16 @@ impl Paths {
         self.ours = Some((tuple, way));
     }
 
+    /// Frames to the connection's peer have to go another way from now on. The port stays.
+    pub(super) fn moved(&mut self, path: Path) {
+        if let Some((_, known)) = &mut self.ours {
+            known.path = Path {
+                vlan: known.path.vlan,
+                ..path
+            };
+        }
+    }
+
     /// A frame came this way. The connection's path stays what it was, but answers go out where
     /// its frames come in.
     pub(super) fn came(&mut self, tuple: FourTuple, way: Way) {

@@ -8,7 +8,7 @@ use rnic_device::host::{Signal, Signals};
 
 use super::error::PipeError;
 use super::input::Input;
-use super::open::{Opened, open};
+use super::open::{Opened, RESOLVE_TIMEOUT, open};
 use super::output::Output;
 use super::settings::{Direction, Role, Settings};
 use super::stats::Stats;
@@ -168,13 +168,21 @@ impl Relay {
         self.input.ready();
         self.output.ready();
         let Opened {
-            link, frames, tcp, ..
+            link,
+            frames,
+            tcp,
+            host,
+            ..
         } = &mut self.parts;
         let mut worked = link.take_completed(&mut tcp.stack, frames);
         worked |= link.receive(now, frames, |frames, paths, frame, parsed| {
-            tcp.receive(now, frames, paths, frame, parsed);
+            tcp.receive(now, frames, (paths, host), frame, parsed);
         });
         tcp.advance(now, frames, &mut link.paths);
+        if std::mem::take(&mut tcp.unanswered) {
+            self.ask_way();
+        }
+        let tcp = &self.parts.tcp;
         if tcp.stage == Stage::Open {
             self.established.get_or_insert_with(Instant::now);
         }
@@ -246,7 +254,7 @@ impl Relay {
         let (sent, received) = (tcp.sent(), tcp.received());
         match tcp.stage {
             Stage::Opening if self.begun.elapsed() >= self.settings.connect_timeout => {
-                self.no_answer().map_or(Ok(None), Err)
+                self.no_answer()
             }
             Stage::Opening | Stage::Open => Ok(None),
             Stage::Closed if delivered => {
@@ -257,14 +265,22 @@ impl Relay {
             }
             Stage::Reset | Stage::TimedOut if delivered => match (tcp.tuple(), tcp.stage) {
                 (None, _) => Ok(None),
-                (Some(_), Stage::TimedOut) if self.established.is_none() => {
-                    self.no_answer().map_or(Ok(None), Err)
+                (Some(_), Stage::TimedOut) if self.established.is_none() => self.no_answer(),
+                (Some(tuple), Stage::TimedOut) => {
+                    Err(match self.parts.host.way(&tuple, RESOLVE_TIMEOUT) {
+                        Ok(_) => PipeError::Silent {
+                            tuple,
+                            sent,
+                            received,
+                        },
+                        Err(refusal) => PipeError::Cut {
+                            tuple,
+                            sent,
+                            received,
+                            refusal,
+                        },
+                    })
                 }
-                (Some(tuple), Stage::TimedOut) => Err(PipeError::Silent {
-                    tuple,
-                    sent,
-                    received,
-                }),
                 (Some(tuple), _) => Err(PipeError::Reset {
                     tuple,
                     sent,
@@ -279,14 +295,27 @@ impl Relay {
         }
     }
 
-    fn no_answer(&self) -> Option<PipeError> {
-        match self.settings.role {
-            Role::Connect { remote, .. } => Some(PipeError::NoAnswer {
-                remote,
-                seconds: self.begun.elapsed().as_secs(),
-            }),
+    fn no_answer(&self) -> Result<Option<Outcome>, PipeError> {
+        let Role::Connect { remote, .. } = self.settings.role else {
             // A listener waits for as long as it takes.
-            Role::Listen(_) => None,
+            return Ok(None);
+        };
+        let seconds = self.begun.elapsed().as_secs();
+        if let Some(tuple) = self.parts.tcp.tuple() {
+            self.parts.host.way(&tuple, RESOLVE_TIMEOUT)?;
+        }
+        Err(PipeError::NoAnswer { remote, seconds })
+    }
+
+    /// The kernel makes sure of the neighbour, and says where frames have to go (R1 of RFC 9293
+    /// section 3.8.3, MUST-20).
+    fn ask_way(&mut self) {
+        let Some(tuple) = self.parts.tcp.tuple() else {
+            return;
+        };
+        match self.parts.host.way(&tuple, Duration::ZERO) {
+            Ok(path) => self.parts.link.paths.moved(path),
+            Err(refusal) => log::warn!("{refusal}; trying on"),
         }
     }
 

@@ -12,6 +12,7 @@ use userspace_tcp::{
 
 use super::error::PipeError;
 use super::frames::Frames;
+use super::host::Host;
 use super::input::Input;
 use super::output::{Output, SLICES};
 use super::paths::Paths;
@@ -49,6 +50,8 @@ pub(super) struct Tcp {
     reader: ByteReader<Frame>,
     mss: u16,
     pub(super) peer_closed: bool,
+    /// The peer leaves segments unanswered, for whatever reason.
+    pub(super) unanswered: bool,
     nodelay: bool,
     pub(super) stats: TcpStats,
 }
@@ -73,6 +76,7 @@ impl Tcp {
             writer: None,
             reader: ByteReader::new(window, pieces),
             peer_closed: false,
+            unanswered: false,
             nodelay,
             stats: TcpStats::default(),
         }
@@ -109,7 +113,7 @@ impl Tcp {
         &mut self,
         now: Instant,
         frames: &mut Frames,
-        paths: &mut Paths,
+        (paths, host): (&mut Paths, &mut Host),
         frame: Frame,
         parsed: &rnic_net::Received,
     ) {
@@ -120,7 +124,12 @@ impl Tcp {
             return;
         };
         let segment = segment.with_ecn(parsed.ecn);
-        let options = self.options(&parsed.path, &parsed.tuple);
+        let mut path = parsed.path;
+        if self.conn.is_none() {
+            // It may open the connection.
+            path.mtu = path.mtu.min(host.mtu(now, &parsed.tuple));
+        }
+        let options = self.options(&path, &parsed.tuple);
         let received = self.stack.receive(now, parsed.tuple, &segment, options);
         let payload_at = parsed.tcp.end - segment.payload.len();
         self.take_events(frames, paths);
@@ -179,6 +188,7 @@ impl Tcp {
                 }
                 Event::SoftError(SoftError::NoAnswer) => {
                     log::info!("the peer does not answer; trying on");
+                    self.unanswered = true;
                 }
                 Event::TimeWaitOver | Event::MssChanged { .. } | Event::Urgent => {}
             }

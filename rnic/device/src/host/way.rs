@@ -42,6 +42,21 @@ pub fn find_way(
     Ok((route.source, path))
 }
 
+/// The MTU of the route to `remote` from `local` (or an address of the kernel's choice), in octets
+/// of an IP packet.
+///
+/// # Errors
+///
+/// When no route leads there over the interface.
+pub fn route_mtu(
+    netlink: &Netlink,
+    interface: &Interface,
+    remote: IpAddr,
+    local: Option<IpAddr>,
+) -> Result<u32, Refusal> {
+    Ok(Route::find(netlink, interface, remote, local)?.mtu)
+}
+
 /// That the address is one of the interface's.
 ///
 /// # Errors

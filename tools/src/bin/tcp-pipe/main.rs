@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Parser, ValueEnum};
 use rnic_device::XdpMode;
 use rnic_tools::pipe::{Direction, Outcome, PipeError, Relay, Role, Settings, Stats};
@@ -49,7 +50,11 @@ struct Cli {
     #[arg(long, value_name = "OCTETS", default_value = "16M", value_parser = size::octets)]
     window: u64,
     /// Segments in flight or waiting to be; as many as fill the window, when not said.
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..)
+    )]
     queue_segments: Option<usize>,
     /// Congestion control.
     #[arg(long, value_enum, default_value = "cubic")]
