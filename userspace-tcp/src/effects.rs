@@ -108,6 +108,11 @@ impl<B> Effects<B> {
         room
     }
 
+    /// What the caller has not fetched.
+    pub(crate) fn unfetched(&self) -> usize {
+        self.events.len() + self.released.len() + self.answers.len()
+    }
+
     pub(crate) fn take_answer(&mut self) -> Option<(FourTuple, TcpHeader)> {
         self.answers.pop_front()
     }

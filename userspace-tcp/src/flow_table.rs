@@ -126,6 +126,15 @@ impl FlowTable {
         }
     }
 
+    /// Flows, and how often they had to go past a bucket.
+    pub(crate) fn marks(&self) -> usize {
+        let marks = |bucket: &Bucket| {
+            let flows = bucket.tags.iter().filter(|tag| **tag != EMPTY).count();
+            flows + bucket.passed as usize
+        };
+        self.buckets.iter().map(marks).sum()
+    }
+
     /// Where a connection stands.
     fn place(&self, hash: FlowHash, index: u32) -> Option<(usize, usize)> {
         let mut at = self.home(hash);

@@ -59,6 +59,7 @@ mod ecn;
 mod effects;
 mod flow_table;
 mod frto;
+mod holdings;
 mod inbound;
 mod interface;
 mod keyed;
@@ -88,6 +89,7 @@ mod wheel;
 
 pub use config::{Config, CongestionControl, ConnOptions, KeepAlive};
 pub use ecn::Ecn;
+pub use holdings::Holdings;
 pub use interface::{
     ConnCounters, ConnId, ConnectError, Counters, Event, IcmpError, Info, ListenError,
     NEW_RANGES_MAX, NewRange, NewRanges, Outgoing, Payload, Received, SegmentId, SendError,

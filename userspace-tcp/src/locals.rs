@@ -35,6 +35,11 @@ impl Locals {
         place.map_or(0, |place| self.ends[place as usize].1)
     }
 
+    /// Ends in use, and how often they had to go past a bucket.
+    pub(crate) fn marks(&self) -> usize {
+        self.table.marks()
+    }
+
     /// One connection more.
     pub(crate) fn add(&mut self, secret: &Secret, local: Endpoint) {
         if let Some(place) = self.place(secret, local) {

@@ -81,6 +81,12 @@ impl<T> QueuePool<T> {
         }
     }
 
+    /// Pieces that did not come back.
+    pub(crate) fn lent(&self) -> usize {
+        let lent = |(_, pool): &(usize, Pool<_>)| pool.made - pool.free.len();
+        self.sizes.iter().map(lent).sum()
+    }
+
     fn give(&mut self, queue: VecDeque<T>) {
         let capacity = queue.capacity();
         let mut sizes = self.sizes.iter_mut().rev();
@@ -123,6 +129,11 @@ impl RangePool {
         self.wide += usize::from(widens);
         self.sets.make_room(ranges);
         true
+    }
+
+    /// Sets that did not come back.
+    pub(crate) fn lent(&self) -> usize {
+        self.sets.lent().max(self.wide)
     }
 
     /// Takes the storage of `ranges` back if it is empty.

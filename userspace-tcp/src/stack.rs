@@ -17,6 +17,7 @@ use crate::config::{Config, ConnOptions, KeepAlive};
 use crate::connection::{Connection, Seed};
 use crate::effects::{Effects, Env};
 use crate::flow_table::FlowTable;
+use crate::holdings::Holdings;
 use crate::interface::{
     ConnCounters, ConnId, ConnectError, Counters, Event, IcmpError, Info, ListenError, Outgoing,
     SegmentId, SendError, SendRefusal, State,
@@ -363,6 +364,23 @@ impl<B> Stack<B> {
             totals += connection.counters();
         }
         totals
+    }
+
+    /// What the stack holds at this moment, for whoever looks for leaks. It walks through all
+    /// tables: not for the data path.
+    pub fn holdings(&self) -> Holdings {
+        Holdings {
+            connections: self.connections.iter().count(),
+            flows: self.flows.marks(),
+            local_ends: self.locals.marks(),
+            ready: self.ready.len(),
+            half_open: self.listeners.values().map(|l| l.half_open.len()).sum(),
+            time_waits: self.time_waits.len(),
+            deadlines: self.deadlines.len(),
+            send_queues: self.pools.queues.lent(),
+            range_sets: self.pools.ranges.lent(),
+            unfetched: self.effects.unfetched(),
+        }
     }
 
     /// Connections, those in TIME-WAIT included, whose local end is `local`.

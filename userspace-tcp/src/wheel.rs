@@ -117,6 +117,14 @@ impl Wheel {
         }
     }
 
+    /// Entries, those included that come up for nothing.
+    pub(crate) fn len(&self) -> usize {
+        self.nodes
+            .iter()
+            .filter(|node| node.list != NOWHERE)
+            .count()
+    }
+
     /// Takes out an entry whose time has come.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<u32> {
         let present = tick_of(now);
