@@ -414,7 +414,7 @@ pub struct Counters {
     pub cookies_sent: u64,
     /// Connections established by a SYN cookie.
     pub cookies_accepted: u64,
-    /// ACKs without a valid cookie to a listener that gave some out lately.
+    /// Segments without a valid cookie to a listener that gave some out lately: dropped.
     pub cookies_rejected: u64,
     /// Half-open connections given up early, their SYN-ACK unanswered, to make room.
     pub half_open_evicted: u64,

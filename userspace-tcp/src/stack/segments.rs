@@ -7,6 +7,7 @@ use crate::effects::Env;
 use crate::interface::{ConnId, Received, State, Transmit};
 use crate::segment::Segment;
 use crate::slab::Named;
+use crate::syn_cookie;
 use crate::time::Instant;
 use crate::tuple::FourTuple;
 
@@ -25,6 +26,10 @@ impl<B> Stack<B> {
         let Some(id) = self.find(&tuple) else {
             return self.receive_stranger(now, tuple, segment, options);
         };
+        if self.is_outdone(now, &tuple, id, segment) {
+            self.remove(id);
+            return self.receive_stranger(now, tuple, segment, options);
+        }
         if !self.reopens(&tuple, id, segment) {
             return self.receive_for(now, id, segment);
         }
@@ -102,6 +107,29 @@ impl<B> Stack<B> {
         }
         self.settle(id);
         received
+    }
+
+    /// Whether a half-open connection was made by a late copy of a SYN that had been answered by a
+    /// cookie before: the cookie comes back to us. It does not fit what the copy has made.
+    fn is_outdone(
+        &self,
+        now: Instant,
+        tuple: &FourTuple,
+        id: ConnId,
+        segment: &Segment<'_>,
+    ) -> bool {
+        let Some(connection) = self.connections.get(id) else {
+            return false;
+        };
+        let Some(listener) = connection.half_open_of() else {
+            return false;
+        };
+        let header = &segment.header;
+        let plain_ack = header.flags.ack() && !header.flags.syn() && !header.flags.rst();
+        plain_ack
+            && header.ack != connection.sent_to()
+            && self.gave_cookies(listener, now)
+            && syn_cookie::check(&self.secret, &self.config, now, tuple, header).is_some()
     }
 
     fn reopens(&self, tuple: &FourTuple, id: ConnId, segment: &Segment<'_>) -> bool {

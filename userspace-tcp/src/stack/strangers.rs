@@ -114,7 +114,7 @@ impl<B> Stack<B> {
         }
     }
 
-    fn gave_cookies(&self, local: Endpoint, now: Instant) -> bool {
+    pub(super) fn gave_cookies(&self, local: Endpoint, now: Instant) -> bool {
         let listener = self.listeners.get(&local);
         listener.is_some_and(|listener| now < listener.cookies_until)
     }
@@ -130,12 +130,9 @@ impl<B> Stack<B> {
     ) -> Received {
         let header = &segment.header;
         let Some(syn) = syn_cookie::check(&self.secret, &self.config, now, &tuple, header) else {
+            // No reset: it may be what an honest peer sends behind octets that are lost or late,
+            // or its ACK of a second SYN-ACK. It will send the first of them again, with the cookie.
             self.effects.counters.cookies_rejected += 1;
-            // When both the ACK and the first octets behind it are lost, what comes is a later
-            // segment. Its sender will send the first again.
-            if segment.payload.is_empty() {
-                self.refuse(now, tuple, segment);
-            }
             return Received::default();
         };
         let syn = Segment::new(syn, &[]);
