@@ -278,6 +278,13 @@ impl<B> Outbound<B> {
         Some(slot.end() <= self.una + self.window)
     }
 
+    /// Whether the peer's window has no room for the first segment that is not acknowledged. What
+    /// lies behind it says nothing: it may wait for octets in flight that never arrive.
+    pub(crate) fn is_shut_out(&self) -> bool {
+        let first = self.ring.front();
+        self.window == 0 || first.is_some_and(|slot| slot.end() > self.una + self.window)
+    }
+
     /// Whether the first unsent segment fits `cwnd`.
     pub(crate) fn unsent_fits_cwnd(&self, cwnd: u64) -> bool {
         let len = self.ring.at(self.sent).map_or(0, |slot| slot.len);

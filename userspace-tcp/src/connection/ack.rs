@@ -51,7 +51,7 @@ impl<B> Connection<B> {
             self.on_duplicate();
         }
         self.outbound.update_window(start, ack, window);
-        if window == 0 || self.outbound.unsent_fits_window() == Some(false) {
+        if self.outbound.is_shut_out() {
             // A peer that answers may keep its window shut as long as it likes (RFC 9293
             // section 3.8.6.1).
             self.progress_at = env.now;
