@@ -12,8 +12,11 @@ impl<B> Connection<B> {
     /// be true.
     pub(crate) fn on_icmp(&mut self, env: &mut Env<'_, B>, seq: SeqNum, error: IcmpError) -> bool {
         let position = self.outbound.position(seq);
-        let una = self.outbound.una().cast_signed();
-        if position < una || position >= self.outbound.next().cast_signed() {
+        // A segment that is acknowledged in part goes out again from its beginning.
+        let first = self.outbound.first_sent().map(|(start, _)| start);
+        let una = self.outbound.una();
+        let least = first.map_or(una, |start| start.min(una)).cast_signed();
+        if position < least || position >= self.outbound.next().cast_signed() {
             return false;
         }
         match error {
