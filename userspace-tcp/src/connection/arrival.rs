@@ -141,10 +141,16 @@ impl<B> Connection<B> {
         true
     }
 
-    fn on_unacceptable(&mut self, env: &Env<'_, B>, segment: &Segment<'_>, start: i64) {
+    fn on_unacceptable(&mut self, env: &mut Env<'_, B>, segment: &Segment<'_>, start: i64) {
         let flags = segment.header.flags;
         if flags.rst() {
             return;
+        }
+        if self.is_news_from_behind(segment, start) {
+            self.on_ack(env, segment, start);
+            if self.gone {
+                return;
+            }
         }
         if !segment.payload.is_empty() {
             self.counters.duplicates += 1;
@@ -156,6 +162,21 @@ impl<B> Connection<B> {
             self.timer = Timer::TimeWait(env.now + env.config.time_wait);
         }
         self.answer(env, segment);
+    }
+
+    /// Whether an empty segment with the number before RCV.NXT acknowledges something. The peer's FIN
+    /// may stand where its window ends as far as it knows; then this is what its ACKs look like, and
+    /// when both sides drop them neither ever learns of the other's (RFC 9293 appendix A.2).
+    fn is_news_from_behind(&self, segment: &Segment<'_>, start: i64) -> bool {
+        let flags = segment.header.flags;
+        let synchronized = !matches!(self.state, State::SynReceived | State::TimeWait);
+        let behind = start + 1 == self.inbound.next().cast_signed();
+        let ack = self.outbound.position(segment.header.ack);
+        synchronized
+            && behind
+            && segment.sequence_len() == 0
+            && flags.ack()
+            && ack > self.outbound.una().cast_signed()
     }
 
     /// RFC 5961 section 3.2: only the exact sequence number resets.
