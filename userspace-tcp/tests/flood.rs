@@ -59,7 +59,7 @@ fn transfer_in_a_flood(config: &Config) -> Network {
             let tuple = FourTuple::new((Endpoint::addr(0).into(), 40_000), local);
             let end = &mut network.ends[0];
             let conn = end.stack.connect(network.now, tuple, end.options);
-            end.conn = Some(conn.unwrap());
+            end.app.conn = Some(conn.unwrap());
         }
         give_stray_syn(&mut network, &mut random);
         if count % 10 == 0 {

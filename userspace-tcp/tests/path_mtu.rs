@@ -45,20 +45,21 @@ fn transfer(mss: u16, delay: Duration) -> Network {
 
 /// Runs until side 0 has sent `octets`, and returns what it looks like then.
 fn run_until_sent(network: &mut Network, octets: u64) -> Info {
-    while network.ends[0].sent < octets {
+    while network.ends[0].app.sent < octets {
         network.run_until(network.now + Duration::from_micros(100));
     }
-    network.ends[0].last_info.unwrap()
+    network.ends[0].app.last_info.unwrap()
 }
 
 fn finish(mut network: Network) -> Info {
     network.run(Duration::from_secs(1000));
     network.assert_complete();
-    network.ends[0].last_info.unwrap()
+    network.ends[0].app.last_info.unwrap()
 }
 
 fn mss_changes(network: &Network) -> Vec<usize> {
     let changes = network.ends[0]
+        .app
         .events
         .iter()
         .filter_map(|event| match event {
@@ -149,7 +150,7 @@ fn an_outage_does_not_make_segments_small_for_long() {
     run_until_sent(&mut network, OCTETS / 2);
     network.link.lose_per_mille = 1000;
     network.run_until(network.now + Duration::from_secs(1));
-    assert_eq!(network.ends[0].last_info.unwrap().mss, 1148);
+    assert_eq!(network.ends[0].app.last_info.unwrap().mss, 1148);
     network.link.lose_per_mille = 0;
     let info = finish(network);
     assert_eq!(info.mss, 8948);
@@ -159,15 +160,15 @@ fn an_outage_does_not_make_segments_small_for_long() {
 #[test]
 fn a_path_that_becomes_wide_again_is_used() {
     let mut network = transfer(8960, Duration::from_micros(100));
-    network.ends[0].plan.octets = OCTETS / 4;
-    network.ends[0].plan.close_after_peer = true;
+    network.ends[0].app.plan.octets = OCTETS / 4;
+    network.ends[0].app.plan.close_after_peer = true;
     network.link.mtu = 1500;
     assert_eq!(run_until_sent(&mut network, OCTETS / 4).path_mtu, 1500);
     network.link.mtu = usize::MAX;
     network.run_until(network.now + Duration::from_secs(600));
     network.now += Duration::from_secs(600);
-    network.ends[0].plan.octets = OCTETS;
-    network.ends[0].plan.close_after_peer = false;
+    network.ends[0].app.plan.octets = OCTETS;
+    network.ends[0].app.plan.close_after_peer = false;
     let info = finish(network);
     assert_eq!((info.mss, info.path_mtu), (8948, 9000));
 }

@@ -42,7 +42,7 @@ fn transfer(delay: Duration, timestamps: bool, seed: u64) -> Info {
     network.open();
     network.run(Duration::from_secs(100));
     network.assert_complete();
-    network.ends[0].last_info.unwrap()
+    network.ends[0].app.last_info.unwrap()
 }
 
 #[test]

@@ -63,36 +63,39 @@ impl Bytes {
         assert!(self.reader.arrived(buffers, buf, 5, received));
     }
 
-    /// One read; says how many octets it took. `check` sees each octet.
+    /// Gives up everything that it holds.
+    pub fn free(mut self, buffers: &mut Buffers) {
+        self.writer.release(buffers);
+        self.reader.clear(buffers);
+    }
+
+    /// One read; says how many octets it took. `check` sees them, with their place.
     pub fn read(
         &mut self,
         buffers: &mut Buffers,
         random: &mut Random,
-        mut check: impl FnMut(u64, u8),
+        check: impl Fn(u64, &[u8]),
     ) -> u64 {
         let mut slices: [&[u8]; 3] = [&[]; 3];
         let filled = self.reader.slices(buffers, &mut slices);
         let octets = slices[..filled].concat();
         let most = random.within(1, self.plan.read_max) as usize;
         let octets = &octets[..octets.len().min(most)];
-        for (at, octet) in (self.reader.consumed_to()..).zip(octets) {
-            check(at, *octet);
-        }
+        check(self.reader.consumed_to(), octets);
         self.reader.consume(buffers, octets.len());
         octets.len() as u64
     }
 
-    /// One write of what `octet` says, from `from` to at most `end`; says how many octets it took.
+    /// One write of what `octets` says, from `from` to at most `end`; says how many octets it took.
     pub fn write(
         &mut self,
         (stack, buffers, now): (&mut Stack<Buf>, &mut Buffers, Instant),
         random: &mut Random,
         (from, end): (u64, u64),
-        octet: impl Fn(u64) -> u8,
+        octets: impl Fn(u64, u64) -> &'static [u8],
     ) -> u64 {
         let len = random.within(1, self.plan.write_max).min(end - from);
-        let octets: Vec<u8> = (from..from + len).map(octet).collect();
-        let taken = self.writer.write(stack, now, buffers, &octets);
+        let taken = self.writer.write(stack, now, buffers, octets(from, len));
         if random.chance(self.plan.flush_per_mille) {
             self.writer.flush(stack, now, buffers);
         } else if random.chance(self.plan.push_per_mille) {

@@ -3,16 +3,25 @@
 // Each test binary uses its part.
 #![allow(dead_code, unused_imports)]
 
+mod application;
 mod bottleneck;
 mod buffer;
 mod bytes;
 mod endpoint;
 mod network;
+mod octets;
+pub mod packet;
 mod random;
+mod seeds;
+mod seen;
 
+pub use application::{Application, Plan};
 pub use bottleneck::{Bottleneck, Dumbbell};
 pub use buffer::{Buf, Buffers};
 pub use bytes::{BytePlan, Bytes};
-pub use endpoint::{Endpoint, Plan};
+pub use endpoint::Endpoint;
 pub use network::{Link, Network};
+pub use octets::make_octets;
 pub use random::Random;
+pub use seeds::{Replay, seeds};
+pub use seen::Seen;

@@ -3,12 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use userspace_tcp::{
-    ConnId, Flags, FourTuple, IcmpError, Instant, Segment, SegmentId, SeqNum, Transmit, checksum,
-    segment,
-};
+use userspace_tcp::{ConnId, FourTuple, Holdings, IcmpError, Instant, SegmentId, SeqNum, Transmit};
 
-use super::{Buf, Endpoint, Random};
+use super::{Buf, Endpoint, Random, packet};
 
 /// How bad the link is.
 #[derive(Debug, Clone)]
@@ -121,7 +118,7 @@ impl Network {
             .stack
             .connect(self.now, tuple, options)
             .unwrap();
-        self.ends[0].conn = Some(conn);
+        self.ends[0].app.conn = Some(conn);
     }
 
     /// Both sides connect at the same time.
@@ -134,7 +131,7 @@ impl Network {
                 .stack
                 .connect(self.now, tuple, options)
                 .unwrap();
-            self.ends[side].conn = Some(conn);
+            self.ends[side].app.conn = Some(conn);
         }
     }
 
@@ -209,10 +206,9 @@ impl Network {
     fn settle(&mut self, side: usize) {
         let end = &mut self.ends[side];
         end.fetch_events();
-        let before = [end.asleep_until, end.pausing_until];
+        let before = end.app.wakes();
         end.run(self.now, &mut self.random);
-        let after = [end.asleep_until, end.pausing_until];
-        for (before, after) in before.into_iter().zip(after) {
+        for (before, after) in before.into_iter().zip(end.app.wakes()) {
             if let Some(until) = after.filter(|_| before != after) {
                 self.schedule(until, Happening::Wake { at: side });
             }
@@ -222,12 +218,11 @@ impl Network {
         }
         let end = &mut self.ends[side];
         end.fetch_events();
-        while let Some(buf) = end.stack.poll_released() {
-            end.buffers.free(buf);
-        }
+        end.fetch_released();
     }
 
     fn put_on_link(&mut self, side: usize, transmit: Transmit<Buf>) {
+        let bytes = packet::emit(&transmit);
         let Transmit {
             conn,
             tuple,
@@ -237,14 +232,8 @@ impl Network {
             ..
         } = transmit;
         self.packets += 1;
-        let mut bytes = vec![0; header.header_len()];
-        header.emit(&mut bytes);
         let mut refused = false;
-        let mut total = checksum::sum(&bytes);
         if let Some(payload) = payload {
-            let octets = &payload.buf.octets[..payload.len as usize];
-            bytes.extend_from_slice(octets);
-            total += payload.sum;
             refused = self.random.chance(self.link.refuse_per_mille);
             let hold = self.random.below(self.link.hold.as_nanos() as u64 + 1);
             let hold = if refused { 0 } else { hold };
@@ -256,9 +245,6 @@ impl Network {
             };
             self.schedule(self.now + Duration::from_nanos(hold), done);
         }
-        total += checksum::pseudo(tuple.local.addr, tuple.remote.addr, bytes.len());
-        let at = segment::CHECKSUM_OFFSET;
-        bytes[at..at + 2].copy_from_slice(&checksum::fold(total).to_be_bytes());
         let len = bytes.len() - header.header_len();
         assert!(len + header.options.len() <= usize::from(self.ends[side].options.mss));
         // A packet that goes as fragments passes a narrow link if they do.
@@ -273,7 +259,7 @@ impl Network {
         }
         if len > 1 && self.random.chance(self.link.split_per_mille) {
             let at = header.header_len() + self.random.within(1, len as u64 - 1) as usize;
-            for part in split(tuple, &bytes, at) {
+            for part in packet::split(tuple, &bytes, at) {
                 if !self.random.chance(self.link.lose_per_mille) {
                     self.deliver(side, tuple, part);
                 }
@@ -331,30 +317,8 @@ impl Network {
     /// What must hold after a transfer that ended well.
     pub fn assert_complete(&self) {
         for (side, end) in self.ends.iter().enumerate() {
-            let peer = &self.ends[1 - side];
-            assert_eq!(
-                end.seen.len() as u64,
-                peer.plan.octets,
-                "side {side}: not all came"
-            );
-            assert_eq!(end.in_order_to, peer.plan.octets);
-            assert!(end.seen.iter().all(|seen| *seen));
-            assert!(
-                end.events.contains(&userspace_tcp::Event::PeerClosed),
-                "{:?}",
-                end.events
-            );
-            assert!(
-                end.events.contains(&userspace_tcp::Event::Closed),
-                "{:?}",
-                end.events
-            );
-            let conn = end.conn.unwrap();
-            assert_eq!(
-                end.stack.info(conn),
-                None,
-                "side {side}: the connection is left"
-            );
+            end.app.assert_complete(&self.ends[1 - side].app);
+            assert_eq!(end.stack.holdings(), Holdings::default(), "side {side}");
             assert_eq!(end.buffers.alive(), 0, "side {side}: buffers are left");
             assert_eq!(
                 end.buffers.dropped(),
@@ -363,24 +327,4 @@ impl Network {
             );
         }
     }
-}
-
-/// A segment as two, cut at `at`.
-fn split(tuple: FourTuple, bytes: &[u8], at: usize) -> [Vec<u8>; 2] {
-    let segment = Segment::parse(bytes).unwrap();
-    let header_len = segment.header.header_len();
-    let mut headers = [segment.header; 2];
-    headers[0].flags = Flags::ACK;
-    headers[1].seq = headers[1].seq.add((at - header_len) as u32);
-    let payloads = [&bytes[header_len..at], &bytes[at..]];
-    [0, 1].map(|part| {
-        let mut bytes = vec![0; header_len];
-        headers[part].emit(&mut bytes);
-        bytes.extend_from_slice(payloads[part]);
-        let total = checksum::sum(&bytes)
-            + checksum::pseudo(tuple.local.addr, tuple.remote.addr, bytes.len());
-        let at = segment::CHECKSUM_OFFSET;
-        bytes[at..at + 2].copy_from_slice(&checksum::fold(total).to_be_bytes());
-        bytes
-    })
 }

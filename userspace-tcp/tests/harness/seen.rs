@@ -1,0 +1,33 @@
+//! Which octets of a stream were shown.
+
+/// Ranges that neither touch nor overlap, in ascending order.
+#[derive(Debug, Default)]
+pub struct Seen(Vec<(u64, u64)>);
+
+impl Seen {
+    /// Adds what was never there before.
+    pub fn add(&mut self, start: u64, end: u64) {
+        let at = self.0.partition_point(|range| range.1 < start);
+        let mut joined = (start, end);
+        let mut until = at;
+        while let Some(&(a, b)) = self.0.get(until).filter(|range| range.0 <= end) {
+            assert!(b <= start || a >= end, "octets {start}..{end} came twice");
+            joined = (joined.0.min(a), joined.1.max(b));
+            until += 1;
+        }
+        self.0.splice(at..until, [joined]);
+    }
+
+    /// Behind the last octet that has all before it.
+    pub fn first_gap(&self) -> u64 {
+        match self.0.first() {
+            Some(&(0, end)) => end,
+            _ => 0,
+        }
+    }
+
+    /// How many octets there are.
+    pub fn octets(&self) -> u64 {
+        self.0.iter().map(|(start, end)| end - start).sum()
+    }
+}
