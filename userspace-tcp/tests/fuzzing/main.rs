@@ -5,32 +5,22 @@
 mod body;
 #[path = "../harness/random.rs"]
 mod random;
+#[path = "../harness/seeds.rs"]
+mod seeds;
 
 use std::path::Path;
 
 use random::Random;
+use seeds::{Replay, seeds};
 
 const SEEDS: u64 = 3000;
 
-fn seeds() -> std::ops::Range<u64> {
-    let number = |name| Some(std::env::var(name).ok()?.parse::<u64>().unwrap());
-    let first = number("RNIC_TEST_FIRST_SEED").unwrap_or(0);
-    first..first + number("RNIC_TEST_SEEDS").unwrap_or(SEEDS)
-}
-
-struct Named(String);
-
-impl Drop for Named {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("replay with {}", self.0);
-        }
-    }
-}
-
 fn with_random_octets(body: fn(&[u8]), most: u64) {
-    for seed in seeds() {
-        let _named = Named(format!("RNIC_TEST_FIRST_SEED={seed} RNIC_TEST_SEEDS=1"));
+    for seed in seeds(SEEDS) {
+        let _replay = Replay {
+            seed,
+            test: "fuzzing",
+        };
         let mut random = Random::new(seed ^ 0xf0_22);
         let len = random.within(1, most);
         let octets: Vec<u8> = (0..len).map(|_| random.next().to_le_bytes()[3]).collect();
@@ -45,7 +35,7 @@ fn with_corpus(body: fn(&[u8]), target: &str) {
     let mut files = 0;
     for entry in std::fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();
-        let _named = Named(path.display().to_string());
+        eprintln!("{}", path.display());
         body(&std::fs::read(&path).unwrap());
         files += 1;
     }

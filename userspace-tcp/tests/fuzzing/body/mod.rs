@@ -1,6 +1,7 @@
 //! What the fuzz targets do with octets. The targets of `fuzz/` call it, and so does an ordinary
 //! test, with random octets and with the corpus.
 
+mod ecn;
 mod input;
 mod model;
 pub mod parsers;
@@ -9,6 +10,8 @@ pub mod stateful;
 
 #[path = "../../harness/buffer.rs"]
 mod buffer;
+#[path = "../../harness/seen.rs"]
+mod seen;
 
 /// Says what happens, when `RNIC_TEST_TRACE` is set.
 fn trace(what: impl FnOnce() -> String) {

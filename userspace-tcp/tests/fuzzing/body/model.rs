@@ -5,6 +5,8 @@ use std::collections::HashMap;
 
 use userspace_tcp::{Received, Segment, SegmentId, SeqNum, TcpHeader};
 
+use super::seen::Seen;
+
 #[derive(Debug, Default)]
 pub struct Model {
     /// Our initial sequence number, once a SYN of ours was seen.
@@ -28,7 +30,9 @@ pub struct Model {
     /// Payload of the peer's largest segment as it announces it.
     pub peer_mss: Option<u16>,
     /// What each segment of the send queue was when it went out the first time.
-    segments: HashMap<SegmentId, (SeqNum, u32)>,
+    segments: HashMap<SegmentId, Posted>,
+    /// Our FIN went out.
+    fin_sent: bool,
     /// The congestion control is DCTCP.
     pub dctcp: bool,
     /// What we have acknowledged, counted from the peer's first octet.
@@ -38,27 +42,63 @@ pub struct Model {
     seen: Seen,
 }
 
+/// A segment of the send queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Posted {
+    seq: SeqNum,
+    len: u32,
+    /// One of its transmissions has come through the path.
+    arrived: bool,
+}
+
+impl Posted {
+    fn end(&self) -> SeqNum {
+        self.seq.add(self.len)
+    }
+}
+
 impl Model {
     /// The sequence number of an octet of the peer.
     pub fn peer_seq(&self, offset: u64) -> u32 {
         self.irs.0.wrapping_add(1).wrapping_add(offset as u32)
     }
 
-    /// The end of one of our segments that are out.
-    pub fn ends(&self) -> impl Iterator<Item = u32> {
-        self.segments
-            .values()
-            .map(|(seq, len)| seq.0.wrapping_add(*len))
+    /// Where our segments that are out begin and end, in order.
+    pub fn starts(&self) -> Vec<(u32, u32)> {
+        let segments = self.unacknowledged().into_iter();
+        segments
+            .map(|segment| (segment.seq.0, segment.end().0))
+            .collect()
     }
 
-    pub fn starts(&self) -> Vec<(u32, u32)> {
+    fn unacknowledged(&self) -> Vec<Posted> {
+        let ahead = |seq: SeqNum| seq.0.wrapping_sub(self.acked).cast_signed();
         let mut all: Vec<_> = self.segments.values().copied().collect();
-        let una = self.acked;
-        all.retain(|(seq, _)| seq.0.wrapping_sub(una).cast_signed() >= 0);
-        all.sort_by_key(|(seq, _)| seq.0.wrapping_sub(una));
-        all.into_iter()
-            .map(|(seq, len)| (seq.0, seq.0.wrapping_add(len)))
-            .collect()
+        // A peer may acknowledge a part of one.
+        all.retain(|segment| ahead(segment.end()) > 0);
+        all.sort_by_key(|segment| ahead(segment.seq));
+        all
+    }
+
+    /// What a sound peer acknowledges: all that has arrived, without a hole.
+    pub fn arrived_to(&self) -> u32 {
+        let mut to = self.acked;
+        for segment in self.unacknowledged() {
+            if segment.seq.0.wrapping_sub(to).cast_signed() > 0 || !segment.arrived {
+                return to;
+            }
+            to = segment.end().0;
+        }
+        // Neither SYN nor FIN is too large for any path.
+        let opens = self.iss.is_some_and(|iss| iss.0 == to);
+        let closes = self.fin_sent && to.wrapping_add(1) == self.sent_to;
+        to.wrapping_add(u32::from(opens || closes))
+    }
+
+    /// Whether `seq` is a number that was used.
+    pub fn was_sent(&self, seq: SeqNum) -> bool {
+        let first = self.iss.map_or(self.sent_to, |iss| iss.0);
+        seq.0.wrapping_sub(first) < self.sent_to.wrapping_sub(first)
     }
 
     /// Whether everything that was sent is acknowledged.
@@ -84,8 +124,8 @@ impl Model {
         assert_eq!(self.in_order, self.seen.first_gap());
     }
 
-    /// A segment of the connection goes out.
-    pub fn sent(&mut self, header: &TcpHeader, payload: Option<(SegmentId, u32)>) {
+    /// A segment of the connection goes out, and comes through the path or not.
+    pub fn sent(&mut self, header: &TcpHeader, payload: Option<(SegmentId, u32)>, arrives: bool) {
         let flags = header.flags;
         if flags.syn() {
             assert!(self.iss.is_none_or(|iss| iss == header.seq), "another ISS");
@@ -111,9 +151,17 @@ impl Model {
             );
             self.sent_to = end;
         }
+        self.fin_sent |= flags.fin();
         if let Some((id, len)) = payload {
-            let first = *self.segments.entry(id).or_insert((header.seq, len));
-            assert_eq!(first, (header.seq, len), "a segment was cut again");
+            let fresh = Posted {
+                seq: header.seq,
+                len,
+                arrived: false,
+            };
+            let posted = self.segments.entry(id).or_insert(fresh);
+            let same = (posted.seq, posted.len) == (header.seq, len);
+            assert!(same, "a segment was cut again");
+            posted.arrived |= arrives;
         }
         if flags.ack() && !flags.rst() {
             self.check_window(header);
@@ -124,7 +172,7 @@ impl Model {
     pub fn forget_acked(&mut self) {
         let una = self.acked;
         self.segments
-            .retain(|_, (seq, len)| seq.0.wrapping_add(*len).wrapping_sub(una).cast_signed() > 0);
+            .retain(|_, segment| segment.end().0.wrapping_sub(una).cast_signed() > 0);
     }
 
     fn check_window(&mut self, header: &TcpHeader) {
@@ -150,30 +198,5 @@ impl Model {
         let slack = (1 << shift) - 1;
         assert!(edge + slack >= self.edge, "the window shrinks");
         self.edge = self.edge.max(edge);
-    }
-}
-
-/// Ranges of octets that were shown.
-#[derive(Debug, Default)]
-struct Seen(Vec<(u64, u64)>);
-
-impl Seen {
-    fn add(&mut self, start: u64, end: u64) {
-        let at = self.0.partition_point(|range| range.1 < start);
-        let mut joined = (start, end);
-        let mut until = at;
-        while let Some(&(a, b)) = self.0.get(until).filter(|range| range.0 <= end) {
-            assert!(b <= start || a >= end, "octets {start}..{end} came twice");
-            joined = (joined.0.min(a), joined.1.max(b));
-            until += 1;
-        }
-        self.0.splice(at..until, [joined]);
-    }
-
-    fn first_gap(&self) -> u64 {
-        match self.0.first() {
-            Some(&(0, end)) => end,
-            _ => 0,
-        }
     }
 }

@@ -36,7 +36,7 @@ pub fn syn_options(input: &mut Input<'_>, model: &mut Model) -> Options {
 pub fn sound(model: &Model) -> TcpHeader {
     let mut header = TcpHeader {
         seq: SeqNum(model.peer_seq(model.peer_sent)),
-        ack: SeqNum(model.sent_to),
+        ack: SeqNum(model.arrived_to()),
         flags: Flags::ACK,
         window: 65_535,
         ..TcpHeader::default()
@@ -191,7 +191,9 @@ fn some_len(input: &mut Input<'_>) -> usize {
 /// The end of a segment of ours that is out, all, or nothing new.
 fn some_ack(input: &mut Input<'_>, model: &Model) -> u32 {
     match input.byte() % 8 {
-        0..=3 => model.sent_to,
+        0..=2 => model.arrived_to(),
+        // A peer that lies about what it has, too.
+        3 => model.sent_to,
         4 | 5 => model.acked,
         6 => {
             let segments = model.starts();

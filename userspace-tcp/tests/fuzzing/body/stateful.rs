@@ -4,12 +4,13 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use userspace_tcp::{
-    Config, CongestionControl, ConnId, ConnOptions, Endpoint, Event, Flags, FourTuple, IcmpError,
-    Instant, KeepAlive, Options, Outgoing, Segment, SegmentId, SeqNum, Stack, State, TcpHeader,
-    Transmit, checksum,
+    Config, CongestionControl, ConnId, ConnOptions, Endpoint, Event, Flags, FourTuple, Holdings,
+    IcmpError, Instant, KeepAlive, Options, Outgoing, Segment, SegmentId, SeqNum, Stack, State,
+    TcpHeader, Transmit, checksum,
 };
 
 use super::buffer::{Buf, Buffers};
+use super::ecn::EcnLaws;
 use super::input::Input;
 use super::model::Model;
 use super::peer::{self, Draft};
@@ -20,6 +21,9 @@ const STEPS_MAX: usize = 600;
 
 /// Rounds in which a sound peer has to bring everything to an end.
 const ROUNDS_MAX: usize = 4000;
+
+/// Octets of an IPv4 header.
+const IPV4_HEADER: usize = 20;
 
 static PAYLOAD: [u8; 9000] = [0x5a; 9000];
 
@@ -50,6 +54,15 @@ struct World<'a> {
     /// The link takes nothing.
     stalled: bool,
     given_up: bool,
+    /// Everybody's connections.
+    known: Vec<ConnId>,
+    /// The largest packet that comes through, in octets.
+    path: usize,
+    /// No router says so.
+    silent: bool,
+    /// What routers have to say.
+    errors: Vec<(SeqNum, IcmpError)>,
+    ecn: EcnLaws,
 }
 
 fn local() -> Endpoint {
@@ -102,6 +115,11 @@ impl<'a> World<'a> {
             keeps: false,
             stalled: false,
             given_up: false,
+            known: Vec::new(),
+            path: usize::MAX,
+            silent: false,
+            errors: Vec::new(),
+            ecn: EcnLaws::default(),
         }
     }
 
@@ -125,9 +143,9 @@ impl<'a> World<'a> {
             // Both at once, or the peer alone.
             _ => header.flags = Flags::SYN,
         }
-        if self.input.one_in(4) {
-            header.flags |= Flags::ECE | Flags::CWR;
-        }
+        header.flags |= self
+            .input
+            .pick(&[Flags(0), Flags::ECE, Flags::ECE | Flags::CWR, Flags(0)]);
         self.model.shift = if scales {
             window_shift(&self.config)
         } else {
@@ -204,7 +222,11 @@ impl<'a> World<'a> {
                     self.link_returns();
                 }
             }
-            28 => self.icmp(),
+            28 if self.input.one_in(2) => self.icmp(),
+            28 => {
+                self.path = self.input.pick(&[usize::MAX, 1500, 1400, 1280, 1000, 576]);
+                self.silent = self.input.one_in(2);
+            }
             29 => self.end_or_set_something(),
             30 => self.stranger(),
             _ => {
@@ -237,6 +259,8 @@ impl<'a> World<'a> {
             self.conn = received.conn;
         }
         self.note_given(&header, len);
+        let taken = !received.new.is_empty() && received.conn == self.conn;
+        self.ecn.received(&header, ecn, taken);
         if received.conn.is_some() && received.conn == self.conn {
             let window = window(&self.config);
             self.model.take(&received, &segment, window);
@@ -333,7 +357,24 @@ impl<'a> World<'a> {
                     .pick(&[0, 68, 576, 1280, 1400, 1500, 9000, u32::MAX]),
             },
         };
-        self.stack.icmp(self.now, self.tuple, seq, error);
+        self.hear(seq, error);
+    }
+
+    /// A router, or somebody who pretends to be one, sends an error.
+    fn hear(&mut self, seq: SeqNum, error: IcmpError) {
+        trace(|| format!("{:?} <- {seq:?} {error:?}", self.now));
+        let before = self.conn.and_then(|conn| self.stack.info(conn));
+        let believed = self.stack.icmp(self.now, self.tuple, seq, error);
+        assert!(
+            !believed || self.model.was_sent(seq),
+            "nothing was ever sent there"
+        );
+        let after = self.conn.and_then(|conn| self.stack.info(conn));
+        if let (Some(before), Some(after)) = (before, after) {
+            assert!(after.path_mtu <= before.path_mtu, "an error widens no path");
+            let changed = after.path_mtu != before.path_mtu;
+            assert!(believed || !changed, "what is not believed changes nothing");
+        }
     }
 
     fn end_or_set_something(&mut self) {
@@ -416,13 +457,30 @@ impl<'a> World<'a> {
         if !self.keeps {
             self.link_returns();
         }
+        for (seq, error) in std::mem::take(&mut self.errors) {
+            self.hear(seq, error);
+        }
         while let Some(buf) = self.stack.poll_released() {
             self.buffers.free(buf);
         }
         self.model.forget_acked();
+        self.check_timer();
+    }
+
+    /// What is out, or waits for a window, has a deadline.
+    fn check_timer(&self) {
+        let Some(info) = self.conn.and_then(|conn| self.stack.info(conn)) else {
+            return;
+        };
+        if info.queued_segments > 0 && self.with_link.is_empty() && !self.stalled {
+            assert!(self.stack.next_deadline().is_some(), "no timer: {info:?}");
+        }
     }
 
     fn on_event(&mut self, conn: ConnId, event: Event) {
+        if matches!(event, Event::Incoming { .. }) {
+            self.known.push(conn);
+        }
         if Some(conn) != self.conn {
             return;
         }
@@ -454,17 +512,45 @@ impl<'a> World<'a> {
             .payload
             .as_ref()
             .map(|payload| (payload.id, payload.len));
-        if transmit.conn.is_some() && transmit.conn == self.conn {
-            let len = payload.map_or(0, |(_, len)| len) as usize;
-            let room = usize::from(self.config.mss) + 20;
-            assert!(len + header.header_len() <= room, "longer than a packet");
-            self.model.sent(&header, payload);
-        } else if self.conn.is_none() && header.flags.syn() && transmit.tuple == self.tuple {
+        let len = payload.map_or(0, |(_, len)| len) as usize;
+        let size = IPV4_HEADER + header.header_len() + len;
+        let arrives = transmit.fragment_to.map_or(size, |most| most as usize) <= self.path;
+        let opens = self.conn.is_none() && header.flags.syn() && transmit.tuple == self.tuple;
+        if opens {
             self.conn = transmit.conn;
-            self.model.sent(&header, payload);
+        }
+        if transmit.conn.is_some() && transmit.conn == self.conn {
+            self.check_size(&transmit, size);
+            let info = self.conn.and_then(|conn| self.stack.info(conn));
+            let agreed = info.is_some_and(|info| info.ecn);
+            self.ecn.sent(&transmit, agreed, self.model.dctcp);
+            self.model.sent(&header, payload, arrives);
+            if !arrives && !self.silent {
+                let mtu = self.path as u32;
+                self.errors
+                    .push((header.seq, IcmpError::PacketTooBig { mtu }));
+            }
         }
         if let (Some(conn), Some(payload)) = (transmit.conn, transmit.payload) {
             self.with_link.push((conn, payload.id, payload.buf));
+        }
+    }
+
+    /// A packet is no larger than its link takes; fragments are for what has become too large.
+    fn check_size(&self, transmit: &Transmit<Buf>, size: usize) {
+        let room = IPV4_HEADER + 20 + usize::from(self.config.mss);
+        assert!(size <= room, "longer than a packet");
+        let info = self.conn.and_then(|conn| self.stack.info(conn));
+        let believed = info.map_or(usize::MAX, |info| info.path_mtu as usize);
+        match transmit.fragment_to.map(|most| most as usize) {
+            Some(most) => {
+                assert!((68..size).contains(&most), "fragments of {most} for {size}");
+                assert!(transmit.payload.is_some(), "fragments of nothing");
+            }
+            None => {
+                let again = transmit.payload.as_ref().is_some_and(|p| p.retransmission);
+                assert!(!again || size <= believed, "{size} again, {believed} pass");
+            }
         }
     }
 
@@ -477,10 +563,16 @@ impl<'a> World<'a> {
         if let Some(conn) = self.conn.filter(|_| !self.model.odd) {
             self.come_to_an_end(conn);
         }
-        if let Some(conn) = self.conn {
+        self.known.extend(self.conn);
+        for conn in std::mem::take(&mut self.known) {
             self.stack.abort(conn);
         }
         self.drain();
+        let holdings = self.stack.holdings();
+        assert_eq!(holdings.connections, holdings.half_open, "who is that?");
+        self.stack.unlisten(local());
+        self.drain();
+        assert_eq!(self.stack.holdings(), Holdings::default());
         assert_eq!(self.buffers.alive(), 0, "a buffer is missing");
         assert_eq!(self.buffers.dropped(), 0, "a buffer was dropped");
     }
@@ -494,10 +586,18 @@ impl<'a> World<'a> {
             return;
         }
         self.stack.close(conn);
+        // From here on there is no reason to give up.
+        let patience = Duration::from_secs(1 << 30);
+        self.stack.set_user_timeout(conn, self.now, patience);
+        self.stack.set_keepalive(conn, self.now, None);
+        self.given_up = false;
         self.consume(self.model.in_order);
         for _ in 0..ROUNDS_MAX {
             self.drain();
-            if self.stack.info(conn).is_none() || self.given_up {
+            // In FIN-WAIT-2 it may: the peer never closes.
+            let done = self.model.all_acked();
+            assert!(done || !self.given_up, "given up although a peer is there");
+            if self.stack.info(conn).is_none() {
                 return;
             }
             let info = self.stack.info(conn);
