@@ -68,7 +68,8 @@ impl Simulation {
         let node = self.streams[party.stream].ends[party.end].node;
         self.memories[node].unlock(posted.id);
         if posted.opcode == WrOpcode::Read {
-            self.read_is_over(party, posted.id);
+            // Its Request may still be on its way to the peer: the source stays in use while that
+            // end lives.
             self.memories[node].given_up(posted.id);
         }
     }
@@ -141,7 +142,13 @@ impl Simulation {
         failed[SENDS] |= !was_sent;
     }
 
-    fn may_fail(&self, party: Party, status: WcStatus, queue: usize, errors: &[WcStatus]) {
+    fn may_fail(&mut self, party: Party, status: WcStatus, queue: usize, errors: &[WcStatus]) {
+        let stream = &self.streams[party.stream];
+        let opening = stream.ends[party.end].life == Life::Opening;
+        if opening && !self.calm && !stream.is_doomed() {
+            // The event that says so comes behind the completions.
+            self.doom_somehow(party.stream, "no connection over a bad network");
+        }
         let stream = &self.streams[party.stream];
         assert!(stream.is_doomed(), "{party:?}: {status:?} without a cause");
         let vague = stream.certain_cause().is_none();
@@ -331,6 +338,10 @@ impl Simulation {
     pub fn peers_line_ends(&mut self, party: Party, reason: Option<DisconnectReason>) {
         let stream = &mut self.streams[party.stream];
         let node = stream.ends[party.end].node;
+        self.memories[node].end_reads(Party {
+            end: 1 - party.end,
+            ..party
+        });
         let certain = stream.certain_cause().is_some();
         let from = &mut stream.ends[1 - party.end];
         let line = std::mem::take(&mut from.line);

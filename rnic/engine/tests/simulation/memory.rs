@@ -113,6 +113,12 @@ impl Memory {
         self.locks.retain(|lock| lock.op != op);
     }
 
+    /// This party's Reads get nothing any more.
+    pub fn end_reads(&mut self, by: Party) {
+        self.locks
+            .retain(|lock| lock.used != Use::ReadSource || lock.by != by);
+    }
+
     /// Nobody changes these octets, and nobody uses them.
     pub fn is_free(&self, range: &Range<usize>) -> bool {
         self.is_stable(range) && self.is_unlocked(range)

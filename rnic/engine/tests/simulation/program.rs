@@ -38,9 +38,9 @@ impl Simulation {
             40..62 => self.post_send(party, None),
             62..84 => self.post_receive(party),
             84..88 => self.rewrite(party),
-            88..91 => self.add_region(party),
-            91..94 => self.revoke_idle(party),
-            94..97 => self.invalidate(party),
+            88..90 => self.add_region(party),
+            90..92 => self.revoke_idle(party),
+            92..97 => self.invalidate(party),
             _ => self.trouble(party),
         }
     }
@@ -274,8 +274,9 @@ impl Simulation {
                 let part = &octets[from - sink.at..end - sink.at];
                 self.memories[reader].or_else(read, from - source.start, part);
             }
-            // Nothing is placed out of order without Markers.
-            let any_order = self.end_of(peer).mpa.markers;
+            // Nothing is placed out of order without Markers or the extension.
+            let mpa = self.end_of(peer).mpa;
+            let any_order = mpa.markers || mpa.aligned;
             self.memories[node].expect(id, party, sink.at, octets, any_order);
         }
         if inline.is_none() {
@@ -432,8 +433,8 @@ impl Simulation {
         let rights = self.random.next();
         let access = Access {
             local_write: rights & 3 != 0,
-            remote_read: rights & 12 != 0,
-            remote_write: rights & 48 != 0,
+            remote_read: rights & 4 != 0,
+            remote_write: rights & 8 != 0,
         };
         let pd = match self.random.below(4) {
             0 => PdId(1 + self.random.below(4) as u32),

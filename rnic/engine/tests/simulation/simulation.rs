@@ -173,6 +173,9 @@ impl Simulation {
         let signal_all = self.random.chance(300);
         let qp = self.nodes[node].create_qp(pd, cqs, signal_all);
         self.register(node, pd, Access::ALL);
+        if self.random.chance(300) {
+            self.register(node, pd, Access::default());
+        }
         let mut depth = || 1 + self.random.below(4) as u16;
         // Revision 1 agrees on no depths: they must suit as they are.
         let (ird, ord) = match revision {
@@ -188,6 +191,7 @@ impl Simulation {
                 revision,
                 crc: self.random.chance(600),
                 markers: self.random.chance(500),
+                aligned: self.random.chance(600),
                 ird,
                 ord,
             },

@@ -86,18 +86,18 @@ impl Simulation {
         let (node, pd) = (peer.node, peer.pd);
         let length = len as u32;
         if wrong == Wrong::Stag {
-            let dead = self.pick(node, |r| {
-                r.validity == Validity::Revoked || r.validity == Validity::Invalidated
-            });
+            let dead = [Validity::Invalidated, Validity::Revoked][self.random.below(2) as usize];
+            let dead = self.pick(node, |r| r.validity == dead && r.pd == pd);
             let lkey = match dead {
-                Some(index) if self.regions[index].pd == pd => self.regions[index].stag.0,
-                _ => self.fresh_stag().0,
+                Some(index) => self.regions[index].stag.0,
+                None => self.fresh_stag().0,
             };
-            let sge = Sge {
-                addr: self.random.next() >> 1,
-                length,
-                lkey,
+            // Where it was valid there is room: nothing but the STag is wrong.
+            let addr = match dead {
+                Some(index) => self.regions[index].base,
+                None => self.random.next() >> 1,
             };
+            let sge = Sge { addr, length, lkey };
             return Some((sge, READ_INVALID_STAG, WRITE_INVALID_STAG));
         }
         let suits = |region: &Region| {
@@ -401,10 +401,8 @@ impl Simulation {
         let end = self.end_mut(party);
         end.life = Life::Gone;
         let (sq, rq) = (std::mem::take(&mut end.sq), std::mem::take(&mut end.rq));
-        let peers_node = self.end_of(Self::peer(party)).node;
         for posted in sq {
             self.memories[node].unlock(posted.id);
-            self.memories[peers_node].unlock(posted.id);
             if posted.opcode == WrOpcode::Read {
                 self.memories[node].given_up(posted.id);
             }

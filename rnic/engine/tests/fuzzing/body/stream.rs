@@ -110,6 +110,7 @@ impl<'a> World<'a> {
             revision: 1,
             crc: our_crc,
             markers,
+            aligned: choice & 32 == 0,
             ird: 3,
             ord: 3,
         };
