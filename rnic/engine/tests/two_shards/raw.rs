@@ -200,6 +200,19 @@ impl Duel {
         self.pump();
     }
 
+    /// Sends octets in segments of `size`, the first of which arrives last.
+    pub fn send_first_last(&mut self, octets: &[u8], size: usize) {
+        for part in octets.chunks(size) {
+            self.peer.send_segment(part, self.now);
+        }
+        let mut frames = self.peer.frames(self.now);
+        let first = frames.remove(0);
+        self.give(&frames);
+        self.side_works();
+        self.give(&[first]);
+        self.pump();
+    }
+
     /// Sends octets in segments of `size`, whatever TCP's windows say, but for the first segment,
     /// which comes back as a frame.
     pub fn send_behind_a_hole(&mut self, octets: &[u8], size: usize) -> Vec<u8> {
