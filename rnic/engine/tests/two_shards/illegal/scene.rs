@@ -37,20 +37,10 @@ impl Scene {
             ..SideConfig::default()
         };
         let mut duel = Duel::new(config);
-        let all = Access {
-            local_write: true,
-            remote_read: true,
-            remote_write: true,
-        };
-        let none = Access {
-            local_write: false,
-            remote_read: false,
-            remote_write: false,
-        };
         let grants = [
-            (BARE, PD, none),
-            (FOREIGN, PdId(PD.0 + 1), all),
-            (NARROW, PD, all),
+            (BARE, PD, Access::LOCAL),
+            (FOREIGN, PdId(PD.0 + 1), Access::ALL),
+            (NARROW, PD, Access::ALL),
         ];
         for ((stag, pd, access), place) in grants.into_iter().zip(PLACES) {
             duel.side.register(Stag(stag), pd, access, place, SMALL);
