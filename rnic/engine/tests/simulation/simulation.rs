@@ -174,7 +174,7 @@ impl Simulation {
         let qp = self.nodes[node].create_qp(pd, cqs, signal_all);
         self.register(node, pd, Access::ALL);
         if self.random.chance(300) {
-            self.register(node, pd, Access::default());
+            self.register(node, pd, Access::LOCAL);
         }
         let mut depth = || 1 + self.random.below(4) as u16;
         // Revision 1 agrees on no depths: they must suit as they are.
