@@ -1,4 +1,5 @@
-//! MPA, DDP and RDMAP: codecs and state machines, sans-I/O (RFC 5044, 6581, 5041, 5040).
+//! MPA, DDP and RDMAP: codecs and state machines, sans-I/O (RFC 5044, 6581, 5041, 5040,
+//! 7306).
 //!
 //! Octets and requests go in; headers, placements, deliveries and errors come out. There is no
 //! socket, clock or thread in here, no memory of the application, and after start-up no

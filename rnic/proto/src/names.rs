@@ -80,6 +80,8 @@ impl Qn {
     pub const READ_REQUEST: Self = Self(1);
     /// Terminates.
     pub const TERMINATE: Self = Self(2);
+    /// Atomic Responses (RFC 7306 section 4.1).
+    pub const ATOMIC_RESPONSE: Self = Self(3);
 }
 
 impl fmt::Display for Qn {

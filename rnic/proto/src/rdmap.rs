@@ -1,7 +1,8 @@
-//! RDMAP: Remote Direct Memory Access Protocol (RFC 5040). [`Stream`] is one end of an RDMAP
-//! Stream; the other modules are its codecs. Memory rights are the engine's: nothing in here knows
+//! RDMAP: Remote Direct Memory Access Protocol (RFC 5040), with Immediate Data and Atomic
+//! Operations (RFC 7306). [`Stream`] is one end of an RDMAP Stream; the other modules are its codecs. Memory rights are the engine's: nothing in here knows
 //! what an STag names.
 
+pub mod atomic;
 pub mod control;
 pub mod errors;
 pub mod read_request;
@@ -9,6 +10,7 @@ pub mod segment;
 pub mod stream;
 pub mod terminate;
 
+pub use atomic::{AtomicOperation, AtomicRequest, AtomicResponse};
 pub use control::{Opcode, SendKind};
 pub use errors::{RdmapError, TerminateError};
 pub use read_request::ReadRequest;

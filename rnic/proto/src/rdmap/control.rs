@@ -1,5 +1,5 @@
 //! The RDMAP Control Field: version and opcode, in the first octet of DDP's RsvdULP (RFC 5040
-//! section 4.1).
+//! section 4.1), with the opcodes of RFC 7306.
 //!
 //! ```text
 //! | RV 2 bits | Rsv 2 bits | Opcode 4 bits |
@@ -13,7 +13,7 @@ use crate::Qn;
 /// The RDMAP version that this crate speaks.
 pub const VERSION: u8 = 1;
 
-/// The RDMA Message Opcodes (RFC 5040 Figure 4).
+/// The RDMA Message Opcodes (RFC 5040 Figure 4, RFC 7306 Figure 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Opcode {
     /// RDMA Write.
@@ -26,6 +26,15 @@ pub enum Opcode {
     Send(SendKind),
     /// Terminate.
     Terminate,
+    /// Immediate Data, with Solicited Event or without.
+    Immediate {
+        /// Raise the receiver's solicited event.
+        solicited: bool,
+    },
+    /// Atomic Request.
+    AtomicRequest,
+    /// Atomic Response.
+    AtomicResponse,
 }
 
 /// The four Send Message Types.
@@ -61,6 +70,10 @@ impl Opcode {
                 invalidate: true,
             }),
             7 => Self::Terminate,
+            8 => Self::Immediate { solicited: false },
+            9 => Self::Immediate { solicited: true },
+            10 => Self::AtomicRequest,
+            11 => Self::AtomicResponse,
             _ => return None,
         })
     }
@@ -88,6 +101,10 @@ impl Opcode {
                 invalidate: true,
             }) => 6,
             Self::Terminate => 7,
+            Self::Immediate { solicited: false } => 8,
+            Self::Immediate { solicited: true } => 9,
+            Self::AtomicRequest => 10,
+            Self::AtomicResponse => 11,
         }
     }
 
@@ -95,9 +112,10 @@ impl Opcode {
     pub const fn queue(self) -> Option<Qn> {
         match self {
             Self::Write | Self::ReadResponse => None,
-            Self::Send(_) => Some(Qn::SEND),
-            Self::ReadRequest => Some(Qn::READ_REQUEST),
+            Self::Send(_) | Self::Immediate { .. } => Some(Qn::SEND),
+            Self::ReadRequest | Self::AtomicRequest => Some(Qn::READ_REQUEST),
             Self::Terminate => Some(Qn::TERMINATE),
+            Self::AtomicResponse => Some(Qn::ATOMIC_RESPONSE),
         }
     }
 

@@ -1,10 +1,12 @@
-//! Writers of the headers that open each outbound DDP Segment (RFC 5040 section 4, Appendix A).
+//! Writers of the headers that open each outbound DDP Segment (RFC 5040 section 4, Appendix A;
+//! RFC 7306 Appendix A).
 //! Each writes to the front of `out`, gives the header's length in octets, and panics when `out` is
 //! shorter: the buffer is our own. MSNs and Read Requests come from the [`Stream`](super::Stream).
 
 #[cfg(test)]
 mod tests;
 
+use super::atomic::{self, AtomicRequest, AtomicResponse};
 use super::control::{Opcode, SendKind};
 use super::read_request::{self, ReadRequest};
 use crate::ddp::header::{self, Tagged, Untagged};
@@ -18,6 +20,14 @@ pub const READ_RESPONSE_LEN: usize = header::TAGGED_LEN;
 pub const SEND_LEN: usize = header::UNTAGGED_LEN;
 /// Octets of an RDMA Read Request, all of it.
 pub const READ_REQUEST_LEN: usize = header::UNTAGGED_LEN + read_request::LEN;
+/// Octets of an Immediate Data message, all of it.
+pub const IMMEDIATE_LEN: usize = header::UNTAGGED_LEN + IMMEDIATE_DATA_LEN;
+/// Octets of an Atomic Request, all of it.
+pub const ATOMIC_REQUEST_LEN: usize = header::UNTAGGED_LEN + atomic::REQUEST_LEN;
+/// Octets of an Atomic Response, all of it.
+pub const ATOMIC_RESPONSE_LEN: usize = header::UNTAGGED_LEN + atomic::RESPONSE_LEN;
+/// Octets of Immediate Data (RFC 7306 section 6.2).
+pub const IMMEDIATE_DATA_LEN: usize = 8;
 
 /// A segment of an RDMA Write; `to` is that of the segment's first octet.
 pub fn put_write(out: &mut [u8], stag: Stag, to: TaggedOffset, last: bool) -> usize {
@@ -45,18 +55,34 @@ pub fn put_send(
 
 /// An RDMA Read Request, header and all.
 pub fn put_read_request(out: &mut [u8], msn: Msn, request: &ReadRequest) -> usize {
-    let opcode = Opcode::ReadRequest;
-    let len = put_untagged(
-        out,
-        opcode,
-        0,
-        Qn::READ_REQUEST,
-        msn,
-        MessageOffset(0),
-        true,
-    );
-    out[len..len + read_request::LEN].copy_from_slice(&request.to_octets());
-    len + read_request::LEN
+    let (opcode, qn) = (Opcode::ReadRequest, Qn::READ_REQUEST);
+    put_whole(out, opcode, qn, msn, &request.to_octets())
+}
+
+/// An Immediate Data message, data and all (RFC 7306 section 6.2): it is numbered as a Send.
+pub fn put_immediate(out: &mut [u8], solicited: bool, msn: Msn, data: u64) -> usize {
+    let opcode = Opcode::Immediate { solicited };
+    put_whole(out, opcode, Qn::SEND, msn, &data.to_be_bytes())
+}
+
+/// An Atomic Request, header and all (RFC 7306 section 5.2.1): it is numbered as a Read Request.
+pub fn put_atomic_request(out: &mut [u8], msn: Msn, request: &AtomicRequest) -> usize {
+    let (opcode, qn) = (Opcode::AtomicRequest, Qn::READ_REQUEST);
+    put_whole(out, opcode, qn, msn, &request.to_octets())
+}
+
+/// An Atomic Response, header and all (RFC 7306 section 5.2.2).
+pub fn put_atomic_response(out: &mut [u8], msn: Msn, response: &AtomicResponse) -> usize {
+    let (opcode, qn) = (Opcode::AtomicResponse, Qn::ATOMIC_RESPONSE);
+    put_whole(out, opcode, qn, msn, &response.to_octets())
+}
+
+/// An untagged message of one segment.
+fn put_whole(out: &mut [u8], opcode: Opcode, qn: Qn, msn: Msn, payload: &[u8]) -> usize {
+    let from = put_untagged(out, opcode, 0, qn, msn, MessageOffset(0), true);
+    let len = from + payload.len();
+    out[from..len].copy_from_slice(payload);
+    len
 }
 
 /// The headers ahead of a Terminate.

@@ -1,5 +1,6 @@
 //! One end of an RDMAP Stream (RFC 5040): checks and classifies each inbound DDP Segment, numbers
-//! outbound messages, and keeps the RDMA Reads that are outstanding in both directions. Placing
+//! outbound messages, and keeps the RDMA Reads and Atomic Operations (RFC 7306) that are outstanding
+//! in both directions. Placing
 //! octets and judging STags is the engine's job, and so is the order: segments come here in the
 //! LLP's order. After an error or a Terminate nothing more is delivered (RFC 5041 section 7.1).
 
@@ -14,6 +15,7 @@ pub use early::Early;
 pub use inbound::Inbound;
 
 use self::reads::OutstandingReads;
+use super::atomic::{AtomicOperation, AtomicRequest};
 use super::control::SendKind;
 use super::errors::TerminateError;
 use super::read_request::ReadRequest;
@@ -26,9 +28,9 @@ use crate::{Gather, MessageOffset, Msn, Stag, TaggedOffset};
 /// What was agreed for a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamConfig {
-    /// Inbound RDMA Read Requests that may be unanswered, at most [`MAX_READ_DEPTH`].
+    /// Inbound RDMA Read Requests and Atomic Requests that may be unanswered, together at most [`MAX_READ_DEPTH`].
     pub ird: u16,
-    /// Outbound RDMA Reads that may be outstanding, at most [`MAX_READ_DEPTH`].
+    /// Outbound RDMA Reads and Atomic Operations that may be outstanding, together at most [`MAX_READ_DEPTH`].
     pub ord: u16,
     /// The responder's side: the Ready-to-Receive message that the peer will open with. Only that
     /// by Send changes what is classified: it becomes [`Inbound::Rtr`].
@@ -41,6 +43,7 @@ pub struct Stream {
     sends: InboundQueue,
     read_requests: InboundQueue,
     terminates: InboundQueue,
+    atomic_responses: InboundQueue,
     /// The opcode of the Send under way: the same in all its segments.
     send_under_way: Option<SendKind>,
     /// Octets so far of the RDMA Write under way.
@@ -49,7 +52,9 @@ pub struct Stream {
     ird: u16,
     outbound_reads: OutstandingReads,
     next_send: Msn,
+    /// Of Read Requests and Atomic Requests.
     next_read: Msn,
+    next_atomic_response: Msn,
     expect_rtr: bool,
     receiving: bool,
     transmitting: bool,
@@ -62,6 +67,7 @@ impl Stream {
             sends: InboundQueue::default(),
             read_requests: InboundQueue::default(),
             terminates: InboundQueue::default(),
+            atomic_responses: InboundQueue::default(),
             send_under_way: None,
             write_octets: 0,
             inbound_reads: 0,
@@ -69,24 +75,34 @@ impl Stream {
             outbound_reads: OutstandingReads::new(config.ord.min(MAX_READ_DEPTH)),
             next_send: Msn::FIRST,
             next_read: Msn::FIRST,
+            next_atomic_response: Msn::FIRST,
             expect_rtr: config.expect_rtr == Some(Rtr::Send),
             receiving: true,
             transmitting: true,
         }
     }
 
-    /// The response to the oldest inbound RDMA Read Request is handed to the LLP, all of it.
+    /// The response to the oldest inbound request is handed to the LLP, all of it: that to an RDMA
+    /// Read Request, or the one that took its number from [`Stream::begin_atomic_response`].
     pub fn read_response_sent(&mut self) {
-        debug_assert!(self.inbound_reads > 0, "one call for each Read Request");
+        debug_assert!(self.inbound_reads > 0, "one call for each request");
         self.inbound_reads = self.inbound_reads.saturating_sub(1);
     }
 
-    /// Inbound RDMA Read Requests that are unanswered.
+    /// Inbound RDMA Read Requests and Atomic Requests that are unanswered.
     pub fn inbound_reads(&self) -> u16 {
         self.inbound_reads
     }
 
-    /// The number of the next Send, to go into all its segments. Messages are to be transmitted in
+    /// The number of the next Atomic Response. Responses are to be transmitted in the order of the
+    /// requests (RFC 7306 section 5.4, rule 8).
+    pub fn begin_atomic_response(&mut self) -> Msn {
+        let msn = self.next_atomic_response;
+        self.next_atomic_response = msn.next();
+        msn
+    }
+
+    /// The number of the next Send or Immediate Data, to go into all its segments. Messages are to be transmitted in
     /// the order in which they are begun.
     pub fn begin_send(&mut self) -> Msn {
         let msn = self.next_send;
@@ -94,8 +110,8 @@ impl Stream {
         msn
     }
 
-    /// The number of the next RDMA Read Request; none while ORD Reads are outstanding, or when the
-    /// stream is over. `token` comes back with each segment of the response.
+    /// The number of the next RDMA Read Request; none while ORD Reads and Atomic Operations are
+    /// outstanding, or when the stream is over. `token` comes back with each segment of the response.
     pub fn begin_read(&mut self, token: u64, request: &ReadRequest) -> Option<Msn> {
         if !self.transmitting || !self.outbound_reads.begin(token, request) {
             return None;
@@ -105,12 +121,36 @@ impl Stream {
         Some(msn)
     }
 
-    /// Whether [`Stream::begin_read`] would give a number now.
+    /// The next Atomic Request and its number; none where [`Stream::begin_read`] gives none. `token`
+    /// comes back with the response.
+    pub fn begin_atomic(
+        &mut self,
+        token: u64,
+        stag: Stag,
+        to: TaggedOffset,
+        operation: AtomicOperation,
+    ) -> Option<(Msn, AtomicRequest)> {
+        let msn = self.next_read;
+        let identifier = msn.0;
+        if !self.transmitting || !self.outbound_reads.begin_atomic(token, identifier) {
+            return None;
+        }
+        self.next_read = msn.next();
+        let request = AtomicRequest {
+            identifier,
+            stag,
+            to,
+            operation,
+        };
+        Some((msn, request))
+    }
+
+    /// Whether [`Stream::begin_read`] and [`Stream::begin_atomic`] would give a number now.
     pub fn can_begin_read(&self) -> bool {
         self.transmitting && self.outbound_reads.has_room()
     }
 
-    /// The tokens of the Reads that are outstanding, oldest first.
+    /// The tokens of the Reads and Atomic Operations that are outstanding, oldest first.
     pub fn outstanding_reads(&self) -> impl Iterator<Item = u64> + '_ {
         self.outbound_reads.tokens()
     }

@@ -2,14 +2,14 @@ use super::{Opcode, SendKind, VERSION, opcode, version};
 use crate::Qn;
 
 #[test]
-fn every_opcode_of_figure_4_has_its_number() {
-    for number in 0..8 {
+fn every_opcode_of_figure_4_and_of_rfc_7306_figure_2_has_its_number() {
+    for number in 0..12 {
         assert_eq!(
             Opcode::from_number(number).map(Opcode::number),
             Some(number)
         );
     }
-    for number in 8..16 {
+    for number in 12..16 {
         assert_eq!(Opcode::from_number(number), None, "reserved");
     }
 }
@@ -23,11 +23,30 @@ fn the_version_is_01b_and_reserved_bits_are_ignored() {
     assert_eq!(version(0x83), 2);
 }
 
+/// RFC 7306 Figure 2: the opcodes of the extensions, as octets on the wire.
+#[test]
+fn the_opcodes_of_the_extensions_are_those_of_the_registry() {
+    let octets = [
+        (Opcode::Immediate { solicited: false }, 0x48),
+        (Opcode::Immediate { solicited: true }, 0x49),
+        (Opcode::AtomicRequest, 0x4a),
+        (Opcode::AtomicResponse, 0x4b),
+    ];
+    for (opcode, octet) in octets {
+        assert_eq!(opcode.control_octet(), octet);
+    }
+}
+
 #[test]
 fn each_untagged_message_has_its_queue() {
     assert_eq!(Opcode::Send(SendKind::default()).queue(), Some(Qn(0)));
     assert_eq!(Opcode::ReadRequest.queue(), Some(Qn(1)));
     assert_eq!(Opcode::Terminate.queue(), Some(Qn(2)));
+    for solicited in [false, true] {
+        assert_eq!(Opcode::Immediate { solicited }.queue(), Some(Qn(0)));
+    }
+    assert_eq!(Opcode::AtomicRequest.queue(), Some(Qn(1)));
+    assert_eq!(Opcode::AtomicResponse.queue(), Some(Qn(3)));
     assert_eq!(Opcode::Write.queue(), None);
     assert_eq!(Opcode::ReadResponse.queue(), None);
 }

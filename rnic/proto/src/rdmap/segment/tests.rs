@@ -1,8 +1,9 @@
 use super::{
-    READ_REQUEST_LEN, READ_RESPONSE_LEN, SEND_LEN, WRITE_LEN, put_read_request, put_read_response,
-    put_send, put_write,
+    ATOMIC_REQUEST_LEN, ATOMIC_RESPONSE_LEN, IMMEDIATE_LEN, READ_REQUEST_LEN, READ_RESPONSE_LEN,
+    SEND_LEN, WRITE_LEN, put_atomic_request, put_atomic_response, put_immediate, put_read_request,
+    put_read_response, put_send, put_write,
 };
-use crate::rdmap::{ReadRequest, SendKind};
+use crate::rdmap::{AtomicOperation, AtomicRequest, AtomicResponse, ReadRequest, SendKind};
 use crate::{MessageOffset, Msn, Stag, TaggedOffset};
 
 /// RFC 5040 Appendix A.1.
@@ -79,4 +80,53 @@ fn a_read_request_is_one_segment_on_queue_one() {
         [0x41, 0x41, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 6, 0, 0, 0, 0]
     );
     assert_eq!(out[18..], request.to_octets());
+}
+
+/// RFC 7306 Appendix A.3, and section 4.1: the Invalidate STag is zero.
+#[test]
+fn immediate_data_is_one_segment_of_eight_octets_on_queue_zero() {
+    for (solicited, opcode) in [(false, 0x48), (true, 0x49)] {
+        let mut out = [0xee; IMMEDIATE_LEN];
+        let len = put_immediate(&mut out, solicited, Msn(3), 0x0102_0304_0506_0708);
+        assert_eq!(len, IMMEDIATE_LEN);
+        assert_eq!(out[..2], [0x41, opcode]);
+        assert_eq!(out[2..18], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0]);
+        assert_eq!(out[18..], [1, 2, 3, 4, 5, 6, 7, 8], "big-endian");
+    }
+}
+
+/// RFC 7306 Appendix A.1.
+#[test]
+fn an_atomic_request_is_one_segment_on_queue_one() {
+    let request = AtomicRequest {
+        identifier: 9,
+        stag: Stag(4),
+        to: TaggedOffset(5),
+        operation: AtomicOperation::FetchAdd { add: 1, mask: 2 },
+    };
+    let mut out = [0xee; ATOMIC_REQUEST_LEN];
+    let len = put_atomic_request(&mut out, Msn(6), &request);
+    assert_eq!(len, ATOMIC_REQUEST_LEN);
+    assert_eq!(
+        out[..18],
+        [0x41, 0x4a, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 6, 0, 0, 0, 0]
+    );
+    assert_eq!(out[18..], request.to_octets());
+}
+
+/// RFC 7306 Appendix A.2.
+#[test]
+fn an_atomic_response_is_one_segment_on_queue_three() {
+    let response = AtomicResponse {
+        identifier: 9,
+        original: 7,
+    };
+    let mut out = [0xee; ATOMIC_RESPONSE_LEN];
+    let len = put_atomic_response(&mut out, Msn(6), &response);
+    assert_eq!(len, ATOMIC_RESPONSE_LEN);
+    assert_eq!(
+        out[..18],
+        [0x41, 0x4b, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 6, 0, 0, 0, 0]
+    );
+    assert_eq!(out[18..], response.to_octets());
 }

@@ -1,7 +1,7 @@
 //! What an inbound DDP Segment turns out to be.
 
 use crate::ddp::header;
-use crate::rdmap::{ReadRequest, SendKind, Terminate};
+use crate::rdmap::{AtomicRequest, ReadRequest, SendKind, Terminate};
 use crate::{MessageOffset, Msn, Stag, TaggedOffset};
 
 /// What an inbound DDP Segment is. Its payload is `len` octets at [`Inbound::payload_offset`] of
@@ -54,6 +54,30 @@ pub enum Inbound {
         msn: Msn,
         /// What is wanted.
         request: ReadRequest,
+    },
+    /// Deliver it: it consumes a receive (RFC 7306 section 6.3).
+    Immediate {
+        /// Raise the solicited event.
+        solicited: bool,
+        /// The message's number, of the same row as the Sends'.
+        msn: Msn,
+        /// The eight octets, the first of them the most significant.
+        data: u64,
+    },
+    /// Do it and answer it, after the requests before it, under the number that
+    /// [`Stream::begin_atomic_response`](super::Stream::begin_atomic_response) gives.
+    AtomicRequest {
+        /// The message's number, for a Terminate that names it.
+        msn: Msn,
+        /// What is wanted.
+        request: AtomicRequest,
+    },
+    /// An Atomic Operation is complete.
+    AtomicResponse {
+        /// What [`Stream::begin_atomic`](super::Stream::begin_atomic) was given for it.
+        token: u64,
+        /// What the remote memory held before the operation.
+        original: u64,
     },
     /// The peer ends the stream.
     Terminate(Terminate),

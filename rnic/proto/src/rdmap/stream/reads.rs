@@ -1,9 +1,11 @@
-//! The RDMA Reads that this end has outstanding, in order: at most ORD of them (RFC 5040 sections
-//! 5.2 and 6.1). A response is only taken for the oldest, octet after octet.
+//! The RDMA Reads and Atomic Operations that this end has outstanding, in order: at most ORD of
+//! them together (RFC 5040 sections 5.2 and 6.1, RFC 7306 section 5.2). A response is only taken for
+//! the oldest, octet after octet.
 
 use std::collections::VecDeque;
 
 use crate::ddp::DdpError;
+use crate::rdmap::atomic::AtomicResponse;
 use crate::rdmap::errors::{RdmapError, TerminateError};
 use crate::rdmap::read_request::ReadRequest;
 use crate::{Stag, TaggedOffset};
@@ -18,7 +20,21 @@ pub(super) struct OutstandingReads {
 #[derive(Debug)]
 struct Outstanding {
     token: u64,
-    sink_stag: Stag,
+    awaited: Awaited,
+}
+
+/// What answers a request.
+#[derive(Debug)]
+enum Awaited {
+    /// An RDMA Read Response.
+    Octets(Sink),
+    /// An Atomic Response with this identifier.
+    Original { identifier: u32 },
+}
+
+#[derive(Debug)]
+struct Sink {
+    stag: Stag,
     /// Where the response's next octet goes.
     next_to: u64,
     /// Octets that are still to come.
@@ -38,16 +54,29 @@ impl OutstandingReads {
         self.reads.len() < self.ord
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.reads.is_empty()
+    }
+
     /// Adds a Read; false when ORD of them are outstanding.
     pub(super) fn begin(&mut self, token: u64, request: &ReadRequest) -> bool {
+        let sink = Sink {
+            stag: request.sink_stag,
+            next_to: request.sink_to.0,
+            left: request.size,
+        };
+        self.push(token, Awaited::Octets(sink))
+    }
+
+    /// Adds an Atomic Operation; false when ORD requests are outstanding.
+    pub(super) fn begin_atomic(&mut self, token: u64, identifier: u32) -> bool {
+        self.push(token, Awaited::Original { identifier })
+    }
+
+    fn push(&mut self, token: u64, awaited: Awaited) -> bool {
         let room = self.has_room();
         if room {
-            self.reads.push_back(Outstanding {
-                token,
-                sink_stag: request.sink_stag,
-                next_to: request.sink_to.0,
-                left: request.size,
-            });
+            self.reads.push_back(Outstanding { token, awaited });
         }
         room
     }
@@ -60,8 +89,15 @@ impl OutstandingReads {
         len: u32,
         last: bool,
     ) -> Result<u64, TerminateError> {
-        let read = self.reads.front_mut().ok_or(RdmapError::UnexpectedOpcode)?;
-        if len > 0 && stag != read.sink_stag {
+        let Some(Outstanding {
+            token,
+            awaited: Awaited::Octets(read),
+        }) = self.reads.front_mut()
+        else {
+            return Err(RdmapError::UnexpectedOpcode.into());
+        };
+        let token = *token;
+        if len > 0 && stag != read.stag {
             return Err(DdpError::InvalidStag.into());
         }
         if len > 0 && to.0 != read.next_to {
@@ -74,18 +110,40 @@ impl OutstandingReads {
         read.left = left;
         // Can't wrap where it matters: TO and length of a segment were checked before.
         read.next_to = read.next_to.wrapping_add(u64::from(len));
-        let token = read.token;
         if last {
             self.reads.pop_front();
         }
         Ok(token)
     }
 
+    /// Takes an Atomic Response and gives the token of its operation.
+    pub(super) fn respond_atomic(
+        &mut self,
+        response: &AtomicResponse,
+    ) -> Result<u64, TerminateError> {
+        // Responses come in the order of the requests (RFC 7306 section 7).
+        let Some(&Outstanding {
+            token,
+            awaited: Awaited::Original { identifier },
+        }) = self.reads.front()
+        else {
+            return Err(RdmapError::UnexpectedOpcode.into());
+        };
+        if identifier != response.identifier {
+            return Err(RdmapError::OperationUnspecified.into());
+        }
+        self.reads.pop_front();
+        Ok(token)
+    }
+
     /// Whether an outstanding Read still waits for all of these octets, which don't wrap.
     pub(super) fn cover(&self, stag: Stag, to: TaggedOffset, len: u32) -> bool {
         self.reads.iter().any(|read| {
+            let Awaited::Octets(read) = &read.awaited else {
+                return false;
+            };
             let from = to.0.checked_sub(read.next_to);
-            stag == read.sink_stag
+            stag == read.stag
                 && from.is_some_and(|from| from.saturating_add(u64::from(len)) <= read.left.into())
         })
     }

@@ -1,13 +1,15 @@
-//! The receive side of a stream: every check of RFC 5040 section 7.2 and RFC 5041 section 7.1 that
-//! needs no memory. DDP's come first, then RDMAP's.
+//! The receive side of a stream: every check of RFC 5040 section 7.2, RFC 5041 section 7.1 and RFC
+//! 7306 section 8.2 that needs no memory. DDP's come first, then RDMAP's.
 
 use super::{Inbound, Stream};
 use crate::ddp::DdpError;
 use crate::ddp::header::{self, Header, Tagged, Untagged};
 use crate::ddp::untagged::Progress;
+use crate::rdmap::atomic::{self, AtomicRequest, AtomicResponse};
 use crate::rdmap::control::{self, Opcode};
 use crate::rdmap::errors::{RdmapError, TerminateError};
 use crate::rdmap::read_request::{self, ReadRequest};
+use crate::rdmap::segment::IMMEDIATE_DATA_LEN;
 use crate::rdmap::{SendKind, Terminate};
 use crate::{Gather, Qn, Stag};
 
@@ -89,6 +91,7 @@ impl Stream {
             Qn::SEND => &self.sends,
             Qn::READ_REQUEST => &self.read_requests,
             Qn::TERMINATE => &self.terminates,
+            Qn::ATOMIC_RESPONSE => &self.atomic_responses,
             _ => return Err(DdpError::InvalidQn.into()),
         };
         let len = u32::try_from(payload.len()).map_err(|_| DdpError::MessageTooLong)?;
@@ -100,6 +103,9 @@ impl Stream {
         match opcode {
             Opcode::Send(kind) => self.send(kind, header, len),
             Opcode::ReadRequest => self.read_request(header, payload),
+            Opcode::Immediate { solicited } => self.immediate(solicited, header, payload),
+            Opcode::AtomicRequest => self.atomic_request(header, payload),
+            Opcode::AtomicResponse => self.atomic_response(header, payload),
             _ => self.peer_terminate(header, payload),
         }
     }
@@ -139,19 +145,72 @@ impl Stream {
         if self.inbound_reads >= self.ird {
             return Err(DdpError::NoBuffer.into());
         }
-        if payload.len() > read_request::LEN {
-            return Err(DdpError::MessageTooLong.into());
-        }
-        // It is shorter than any MULPDU: one segment, always.
-        let octets = payload.array(0).filter(|_| header.last);
-        let octets = octets.ok_or(RdmapError::OperationUnspecified)?;
+        let octets = whole::<{ read_request::LEN }>(header, payload)?;
         self.read_requests.advance(read_request::LEN as u32, true);
         self.inbound_reads += 1;
         let request = ReadRequest::from_octets(&octets);
-        Ok(Inbound::ReadRequest {
+        let msn = header.msn;
+        Ok(Inbound::ReadRequest { msn, request })
+    }
+
+    /// One message of the row of the Sends, of one segment (RFC 7306 section 6.3). In the middle of
+    /// a Send it is another opcode than the Send's.
+    fn immediate(
+        &mut self,
+        solicited: bool,
+        header: &Untagged,
+        payload: &Gather<'_>,
+    ) -> Result<Inbound, TerminateError> {
+        if self.send_under_way.is_some() {
+            return Err(RdmapError::UnexpectedOpcode.into());
+        }
+        // Nothing is too long for a receive that no octet goes into: RDMAP checks the length.
+        let sized = header.last && payload.len() == IMMEDIATE_DATA_LEN;
+        let octets = payload.array(0).filter(|_| sized);
+        let octets = octets.ok_or(RdmapError::OperationUnspecified)?;
+        self.sends.advance(IMMEDIATE_DATA_LEN as u32, true);
+        self.expect_rtr = false;
+        Ok(Inbound::Immediate {
+            solicited,
             msn: header.msn,
-            request,
+            data: u64::from_be_bytes(octets),
         })
+    }
+
+    /// It takes one of the IRD buffers that Read Requests take too (RFC 7306 section 5.2).
+    fn atomic_request(
+        &mut self,
+        header: &Untagged,
+        payload: &Gather<'_>,
+    ) -> Result<Inbound, TerminateError> {
+        if self.inbound_reads >= self.ird {
+            return Err(DdpError::NoBuffer.into());
+        }
+        let octets = whole::<{ atomic::REQUEST_LEN }>(header, payload)?;
+        // An operation that does not exist is surfaced as an error (RFC 7306 section 5.2.1, 4).
+        let request = AtomicRequest::from_octets(&octets).ok_or(RdmapError::UnexpectedOpcode)?;
+        self.read_requests.advance(atomic::REQUEST_LEN as u32, true);
+        self.inbound_reads += 1;
+        let msn = header.msn;
+        Ok(Inbound::AtomicRequest { msn, request })
+    }
+
+    /// Queue 3 has a buffer for each Atomic Operation that is outstanding (RFC 7306 section 5.2.2).
+    fn atomic_response(
+        &mut self,
+        header: &Untagged,
+        payload: &Gather<'_>,
+    ) -> Result<Inbound, TerminateError> {
+        if self.outbound_reads.is_empty() {
+            return Err(DdpError::NoBuffer.into());
+        }
+        let octets = whole::<{ atomic::RESPONSE_LEN }>(header, payload)?;
+        let response = AtomicResponse::from_octets(&octets);
+        let token = self.outbound_reads.respond_atomic(&response)?;
+        self.atomic_responses
+            .advance(atomic::RESPONSE_LEN as u32, true);
+        let original = response.original;
+        Ok(Inbound::AtomicResponse { token, original })
     }
 
     fn peer_terminate(
@@ -164,6 +223,18 @@ impl Stream {
             .map(Inbound::Terminate)
             .ok_or(RdmapError::OperationUnspecified.into())
     }
+}
+
+/// The octets of a message of fixed length: shorter than any MULPDU, so one segment, always.
+fn whole<const LEN: usize>(
+    header: &Untagged,
+    payload: &Gather<'_>,
+) -> Result<[u8; LEN], TerminateError> {
+    if payload.len() > LEN {
+        return Err(DdpError::MessageTooLong.into());
+    }
+    let octets = payload.array(0).filter(|_| header.last);
+    octets.ok_or(RdmapError::OperationUnspecified.into())
 }
 
 /// The opcode of an RDMAP Control Field of our version.

@@ -1,7 +1,9 @@
 //! One rule a test. A stream is fed whole ULPDUs.
 
+mod atomics;
 mod early;
 mod errors;
+mod immediate;
 mod reads;
 
 use proptest::prelude::*;
@@ -10,7 +12,7 @@ use super::{Inbound, Stream, StreamConfig};
 use crate::ddp::DdpError;
 use crate::mpa::startup::Rtr;
 use crate::rdmap::segment::{SEND_LEN, WRITE_LEN, put_read_request, put_send, put_write};
-use crate::rdmap::{RdmapError, ReadRequest, SendKind, TerminateError};
+use crate::rdmap::{AtomicOperation, RdmapError, ReadRequest, SendKind, TerminateError};
 use crate::{Gather, MessageOffset, Msn, Stag, TaggedOffset};
 
 const PLAIN: SendKind = SendKind {
@@ -222,12 +224,16 @@ proptest! {
     #[test]
     fn no_octets_make_the_stream_panic(
         ulpdus in prop::collection::vec(
-            (0u8..4, 0u8..16, 0u32..4, 1u32..3, prop::collection::vec(any::<u8>(), 0..60)),
+            (0u8..4, 0u8..16, 0u32..5, 1u32..3, prop::collection::vec(any::<u8>(), 0..60)),
             1..20,
         ),
         shown: bool,
     ) {
         let mut stream = stream();
+        stream.begin_atomic(0, Stag(1), TaggedOffset(8), AtomicOperation::FetchAdd {
+            add: 1,
+            mask: 0,
+        });
         stream.begin_read(1, &READ);
         let mut over = false;
         for (flags, opcode, qn, msn, mut octets) in ulpdus {

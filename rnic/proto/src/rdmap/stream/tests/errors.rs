@@ -41,11 +41,11 @@ fn another_rdmap_version_is_refused() {
 #[test]
 fn an_opcode_comes_only_where_figure_4_has_it() {
     let unexpected = Some(RdmapError::UnexpectedOpcode.into());
-    for opcode in [1, 3, 4, 5, 6, 7, 8, 15] {
+    for opcode in [1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 15] {
         let ulpdu = with(write(1, 0, 1, true), 1, 0x40 | opcode);
         assert_eq!(error(&ulpdu), unexpected, "opcode {opcode} tagged");
     }
-    for opcode in [0, 1, 2, 7, 8, 15] {
+    for opcode in [0, 1, 2, 7, 10, 11, 12, 15] {
         let ulpdu = with(send(PLAIN, 1, 0, 1, true), 1, 0x40 | opcode);
         assert_eq!(error(&ulpdu), unexpected, "opcode {opcode} on queue 0");
     }
@@ -60,9 +60,9 @@ fn an_opcode_comes_only_where_figure_4_has_it() {
 }
 
 #[test]
-fn only_queues_0_to_2_exist() {
+fn only_queues_0_to_3_exist() {
     let invalid = Some(DdpError::InvalidQn.into());
-    assert_eq!(error(&with(send(PLAIN, 1, 0, 1, true), 9, 3)), invalid);
+    assert_eq!(error(&with(send(PLAIN, 1, 0, 1, true), 9, 4)), invalid);
     assert_eq!(error(&with(send(PLAIN, 1, 0, 1, true), 6, 1)), invalid);
 }
 
