@@ -111,6 +111,15 @@ impl Dissection {
     }
 }
 
+/// All values of a field, of each FPDU that has it, in their order in the capture.
+#[must_use]
+pub fn values(capture: &Path, name: &str) -> Vec<String> {
+    let fields = field(capture, name);
+    let values = fields.iter().flat_map(|of_frame| of_frame.split(','));
+    let values = values.filter(|value| !value.is_empty());
+    values.map(str::to_owned).collect()
+}
+
 /// One field of every frame, empty where a frame has none.
 #[must_use]
 pub fn field(capture: &Path, name: &str) -> Vec<String> {

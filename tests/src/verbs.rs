@@ -20,6 +20,7 @@ pub const FULL_ACCESS: Access = Access {
     local_write: true,
     remote_read: true,
     remote_write: true,
+    remote_atomic: true,
 };
 
 /// One end of a connection, with a region of its own.

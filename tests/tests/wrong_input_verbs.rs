@@ -175,6 +175,7 @@ fn a_write_without_the_right_to_ends_the_stream() {
         local_write: true,
         remote_read: true,
         remote_write: false,
+        remote_atomic: true,
     };
     let region = case.b.pd.register(REGION, rights).unwrap();
     case.write(region.remote(0..REGION).unwrap());
@@ -207,6 +208,7 @@ fn a_read_without_the_right_to_ends_the_stream() {
         local_write: true,
         remote_read: false,
         remote_write: true,
+        remote_atomic: true,
     };
     let region = case.b.pd.register(REGION, rights).unwrap();
     case.read(region.remote(0..REGION).unwrap());

@@ -10,7 +10,9 @@ use rnic_ipc::control::{Request, Response};
 use rnic_ipc::id::{CqId, QpNum};
 use rnic_ipc::ring::CqConsumer;
 use rnic_ipc::wake::WakeReceiver;
-use rnic_ipc::work::{Completion, WC_SOLICITED, WC_WITH_INVALIDATE, WcStatus, WrOpcode};
+use rnic_ipc::work::{
+    Completion, WC_SOLICITED, WC_WITH_IMMEDIATE, WC_WITH_INVALIDATE, WcStatus, WrOpcode,
+};
 use rustix::event::{PollFd, PollFlags};
 
 use crate::context::{Context, Inner};
@@ -36,12 +38,14 @@ pub struct WorkCompletion {
     pub status: WcStatus,
     /// What completed.
     pub opcode: WrOpcode,
-    /// Receives and Reads: octets placed.
+    /// Receives, Reads and atomics: octets placed.
     pub byte_len: u32,
     /// Receives: the STag that the peer's Send invalidated.
     pub invalidated: Option<u32>,
     /// Receives: the peer asked for a solicited event.
     pub solicited: bool,
+    /// Receives: the peer's Immediate Data, which took this receive instead of a Send.
+    pub immediate: Option<u64>,
 }
 
 impl Default for WorkCompletion {
@@ -54,6 +58,7 @@ impl Default for WorkCompletion {
             byte_len: 0,
             invalidated: None,
             solicited: false,
+            immediate: None,
         }
     }
 }
@@ -75,6 +80,7 @@ impl WorkCompletion {
             byte_len: raw.byte_len,
             invalidated: (raw.flags & WC_WITH_INVALIDATE != 0).then_some(raw.invalidated),
             solicited: raw.flags & WC_SOLICITED != 0,
+            immediate: (raw.flags & WC_WITH_IMMEDIATE != 0).then_some(raw.immediate),
         })
     }
 }

@@ -101,6 +101,12 @@ pub enum Error {
         /// Octets that the queue pair takes.
         max: usize,
     },
+    /// The place of an atomic's original value is not of its size.
+    #[error("an atomic's original value was given a place of {found} octets: it is 8 octets long")]
+    AtomicLength {
+        /// Octets of the element.
+        found: u32,
+    },
     /// Inline octets of something that brings octets, or of a receive.
     #[error(
         "only Sends and RDMA Writes carry octets inline: name registered memory for the others"

@@ -1,7 +1,7 @@
 //! Work requests as a program writes them.
 
 use rnic_ipc::ring::{RingFull, WorkQueueProducer};
-use rnic_ipc::work::{Sge, WR_SIGNALED, WR_SOLICITED, WorkSlot, WrOpcode};
+use rnic_ipc::work::{Operands, Sge, WR_SIGNALED, WR_SOLICITED, WorkSlot, WrOpcode};
 
 use crate::error::Error;
 use crate::memory::RemoteMemory;
@@ -14,6 +14,7 @@ use crate::memory::RemoteMemory;
 pub struct WorkRequest<'a> {
     slot: WorkSlot,
     octets: Octets<'a>,
+    operands: Operands,
 }
 
 /// Where a work request's octets come from or go to.
@@ -49,7 +50,81 @@ impl<'a> WorkRequest<'a> {
         Self::new(WrOpcode::Read, wr_id, sges).to(remote)
     }
 
-    /// A receive: room for one Send of the peer's.
+    /// Immediate Data (RFC 7306 section 6): eight octets that the peer finds in the completion of a
+    /// receive.
+    pub fn immediate(wr_id: u64, data: u64) -> Self {
+        let mut work = Self::new(WrOpcode::Immediate, wr_id, &[]);
+        work.operands[0] = data;
+        work
+    }
+
+    /// An RDMA Write and then Immediate Data: the peer learns from a receive's completion that the
+    /// octets are there (RFC 7306 section 6). One completion here for both.
+    pub fn write_with_immediate(
+        wr_id: u64,
+        sges: &'a [Sge],
+        remote: RemoteMemory,
+        data: u64,
+    ) -> Self {
+        let mut work = Self::new(WrOpcode::WriteImmediate, wr_id, sges).to(remote);
+        work.operands[0] = data;
+        work
+    }
+
+    /// Adds to the 64 bits at the start of `remote`, as one step for all other atomics of the peer's
+    /// RNIC (RFC 7306 section 5.1.1). Their address at the peer must be a multiple of 8, and `original`
+    /// is 8 octets, which take the value from before. Both are numbers in the order of their host.
+    pub fn atomic_fetch_add(wr_id: u64, original: &'a Sge, remote: RemoteMemory, add: u64) -> Self {
+        Self::masked_fetch_add(wr_id, original, remote, add, 0)
+    }
+
+    /// As [`Self::atomic_fetch_add`], in fields of any length: a bit of `mask` is the most significant
+    /// one of its field, and no carry leaves it.
+    pub fn masked_fetch_add(
+        wr_id: u64,
+        original: &'a Sge,
+        remote: RemoteMemory,
+        add: u64,
+        mask: u64,
+    ) -> Self {
+        let operands = [add, mask, 0, 0];
+        Self::atomic(WrOpcode::AtomicFetchAdd, wr_id, original, remote, operands)
+    }
+
+    /// Replaces the 64 bits at the start of `remote` by `swap` if they are `compare` (RFC 7306
+    /// section 5.1.2). Otherwise as [`Self::atomic_fetch_add`].
+    pub fn atomic_compare_swap(
+        wr_id: u64,
+        original: &'a Sge,
+        remote: RemoteMemory,
+        compare: u64,
+        swap: u64,
+    ) -> Self {
+        let (compare, swap) = ((compare, u64::MAX), (swap, u64::MAX));
+        Self::masked_compare_swap(wr_id, original, remote, compare, swap)
+    }
+
+    /// As [`Self::atomic_compare_swap`], each value with a mask: only bits of the first one's are
+    /// compared, and only bits of the second one's are replaced.
+    pub fn masked_compare_swap(
+        wr_id: u64,
+        original: &'a Sge,
+        remote: RemoteMemory,
+        (compare, compare_mask): (u64, u64),
+        (swap, swap_mask): (u64, u64),
+    ) -> Self {
+        let operands = [swap, swap_mask, compare, compare_mask];
+        let opcode = WrOpcode::AtomicCompareSwap;
+        Self::atomic(opcode, wr_id, original, remote, operands)
+    }
+
+    /// Replaces the 64 bits at the start of `remote`, whatever they are: a compare and swap that
+    /// compares no bit, because RFC 7306 has no operation of its own for it.
+    pub fn atomic_swap(wr_id: u64, original: &'a Sge, remote: RemoteMemory, swap: u64) -> Self {
+        Self::masked_compare_swap(wr_id, original, remote, (0, 0), (swap, u64::MAX))
+    }
+
+    /// A receive: room for one Send of the peer's, or for its Immediate Data.
     pub fn recv(wr_id: u64, sges: &'a [Sge]) -> Self {
         Self::new(WrOpcode::Recv, wr_id, sges)
     }
@@ -64,7 +139,20 @@ impl<'a> WorkRequest<'a> {
         Self {
             slot,
             octets: Octets::Elements(sges),
+            operands: Operands::default(),
         }
+    }
+
+    fn atomic(
+        opcode: WrOpcode,
+        wr_id: u64,
+        original: &'a Sge,
+        remote: RemoteMemory,
+        operands: Operands,
+    ) -> Self {
+        let mut work = Self::new(opcode, wr_id, std::slice::from_ref(original)).to(remote);
+        work.operands = operands;
+        work
     }
 
     fn to(mut self, remote: RemoteMemory) -> Self {
@@ -79,7 +167,7 @@ impl<'a> WorkRequest<'a> {
         self
     }
 
-    /// Sends: raise the peer's solicited event (RFC 5040 section 4.3).
+    /// Sends and Immediate Data: raise the peer's solicited event (RFC 5040 section 4.3).
     pub fn solicited(mut self) -> Self {
         self.slot.flags |= WR_SOLICITED;
         self
@@ -99,6 +187,11 @@ impl<'a> WorkRequest<'a> {
                 found: sges.len(),
                 max: max_sge,
             }),
+            Octets::Elements([original]) if self.is_atomic() && original.length != 8 => {
+                Err(Error::AtomicLength {
+                    found: original.length,
+                })
+            }
             Octets::Inline(_) if !self.may_be_inline() => Err(Error::NotInline),
             Octets::Inline(octets) if octets.len() > max_inline => Err(Error::InlineTooLong {
                 found: octets.len(),
@@ -111,14 +204,27 @@ impl<'a> WorkRequest<'a> {
     /// Puts it on a queue.
     pub(crate) fn push(&self, queue: &mut WorkQueueProducer) -> Result<(), RingFull> {
         match self.octets {
-            Octets::Elements(sges) => queue.push_parts(&self.slot, sges),
-            Octets::Inline(octets) => queue.push_inline(&self.slot, octets),
+            Octets::Elements(sges) => queue.push_parts(&self.slot, sges, &self.operands),
+            Octets::Inline(octets) => queue.push_inline(&self.slot, octets, &self.operands),
         }
     }
 
     fn may_be_inline(&self) -> bool {
-        let carriers = [WrOpcode::Send, WrOpcode::SendInvalidate, WrOpcode::Write];
-        carriers
+        let carriers = [
+            WrOpcode::Send,
+            WrOpcode::SendInvalidate,
+            WrOpcode::Write,
+            WrOpcode::WriteImmediate,
+        ];
+        self.is_one_of(&carriers)
+    }
+
+    fn is_atomic(&self) -> bool {
+        self.is_one_of(&[WrOpcode::AtomicFetchAdd, WrOpcode::AtomicCompareSwap])
+    }
+
+    fn is_one_of(&self, opcodes: &[WrOpcode]) -> bool {
+        opcodes
             .iter()
             .any(|opcode| self.slot.opcode == *opcode as u8)
     }

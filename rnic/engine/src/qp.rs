@@ -1,15 +1,17 @@
 //! A queue pair: work requests become FPDUs, FPDUs become placements and completions (RFC 5040,
-//! RFC 5041, RFC 5044 section 4).
+//! RFC 5041, RFC 5044 section 4, RFC 7306).
 //!
 //! It knows no socket, no connection and no clock: its owner feeds it the octets of the stream in
 //! order and asks it for the next FPDU when the connection has room. Memory is touched only through
 //! what [`StagTable`] granted for this very segment. Nothing that a client posts or a
 //! peer sends can make it panic or, after RDMA mode was entered, allocate beyond what is [`Lent`].
 
+mod atomics;
 mod complete;
 mod counters;
 mod early;
 mod elements;
+mod immediate;
 mod lent;
 mod modify;
 mod pending;

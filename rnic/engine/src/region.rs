@@ -2,7 +2,7 @@
 //!
 //! The application's memory belongs to somebody else: another process may write it at any moment.
 //! No reference into it ever exists, each octet is copied once by value, and nothing here gives
-//! out its address.
+//! out its address. Atomic Operations (RFC 7306) reach aligned words by the processor's atomics.
 //!
 //! Invariant of the `unsafe` in this module: the `len` octets at a [`LocalMemory`]'s pointer stay
 //! mapped, readable and writable while the value lives (promised by whoever called
@@ -11,6 +11,7 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use rnic_ipc::shm::SharedMemory;
 
@@ -118,6 +119,25 @@ impl RegionMemory {
                     );
                 }
                 Ok(())
+            }
+        }
+    }
+
+    /// The word of 64 bits at `offset`; none when it is not within the region, or its address is not
+    /// a multiple of 8.
+    pub fn word(&self, offset: u64) -> Option<&AtomicU64> {
+        let at = self.check(offset, size_of::<AtomicU64>()).ok()?;
+        match self {
+            Self::Shared { memory, offset, .. } => memory.atomic_u64(offset.checked_add(at)?).ok(),
+            Self::Local(local) => {
+                // SAFETY: `check` holds the word within the mapped memory.
+                let word = unsafe { local.start.add(at) }.cast::<AtomicU64>();
+                if !word.is_aligned() {
+                    return None;
+                }
+                // SAFETY: aligned, mapped while `self` lives, and others reach it by raw copies or
+                // atomics only.
+                Some(unsafe { word.as_ref() })
             }
         }
     }

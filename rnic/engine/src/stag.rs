@@ -5,9 +5,12 @@
 //! things that can copy. Both borrow the table, so none outlives a revocation, and no check is kept
 //! from one segment to the next.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use rnic_ipc::control::Access;
 use rnic_ipc::id::PdId;
 use rnic_ipc::work::Sge;
+use rnic_proto::rdmap::atomic::{AtomicOperation, OPERAND_LEN};
 use rnic_proto::{Stag, TaggedOffset};
 
 use crate::idmap::IdMap;
@@ -15,6 +18,9 @@ use crate::region::{OutOfRegion, RegionMemory};
 
 #[cfg(test)]
 mod tests;
+
+/// How often an Atomic Operation is tried against a program that writes the same word.
+const ATTEMPTS: u32 = 64;
 
 /// All the STags of a shard.
 #[derive(Debug)]
@@ -82,6 +88,14 @@ pub enum StagError {
         /// Octets.
         len: u32,
     },
+    /// The memory of an Atomic Operation is not aligned to 64 bits.
+    #[error("the memory at {to} of {stag} is not aligned to 64 bits")]
+    Misaligned {
+        /// The STag.
+        stag: Stag,
+        /// The first octet.
+        to: TaggedOffset,
+    },
 }
 
 /// Why an STag could not be added.
@@ -116,6 +130,10 @@ pub struct Source<'a>(Range<'a>);
 /// Leave to write a range of one region, until the table is touched again.
 #[derive(Debug)]
 pub struct Sink<'a>(Range<'a>);
+
+/// Leave to do one Atomic Operation on a word of one region, until the table is touched again.
+#[derive(Debug)]
+pub struct Target<'a>(&'a AtomicU64);
 
 #[derive(Debug)]
 struct Range<'a> {
@@ -233,6 +251,20 @@ impl StagTable {
             .map(Sink)
     }
 
+    /// Checks a peer's Atomic Operation at `to` (RFC 7306 section 8.2). What has to be aligned is the
+    /// memory there; the tagged offset may be any.
+    pub fn remote_atomic(
+        &self,
+        stag: Stag,
+        to: TaggedOffset,
+        pd: PdId,
+    ) -> Result<Target<'_>, StagError> {
+        let entry = self.valid(stag, pd)?;
+        let range = entry.range(stag, to, OPERAND_LEN, entry.access.remote_atomic)?;
+        let word = range.memory.word(range.start);
+        word.map(Target).ok_or(StagError::Misaligned { stag, to })
+    }
+
     /// Checks the octets that a Send or an RDMA Write takes. Every region allows it.
     pub fn local_read(&self, sge: &Sge, pd: PdId) -> Result<Source<'_>, StagError> {
         let stag = Stag(sge.lkey);
@@ -322,6 +354,29 @@ impl Sink<'_> {
         self.0
             .memory
             .write(self.0.within(at, octets.len())?, octets)
+    }
+}
+
+impl Target<'_> {
+    /// Does the operation on the value in host order, and gives what it was before.
+    ///
+    /// It is one step for every other Atomic Operation of the RNIC (RFC 7306 section 5.3), and for
+    /// programs of this host that use the processor's atomics; those who write the word without end
+    /// can't hold the shard here, but then their writes may be lost.
+    pub fn apply(&self, operation: AtomicOperation) -> u64 {
+        let mut found = self.0.load(Ordering::Acquire);
+        for _ in 0..ATTEMPTS {
+            let wanted = operation.apply(found);
+            match self
+                .0
+                .compare_exchange_weak(found, wanted, Ordering::AcqRel, Ordering::Acquire)
+            {
+                Ok(original) => return original,
+                Err(other) => found = other,
+            }
+        }
+        self.0.store(operation.apply(found), Ordering::Release);
+        found
     }
 }
 

@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 
 use crate::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
-use crate::work::INLINE_PER_SGE;
+use crate::work::{INLINE_PER_SGE, OPERAND_PLACES};
 
 #[cfg(test)]
 mod tests;
@@ -302,6 +302,8 @@ pub struct Access {
     pub remote_read: bool,
     /// A peer may RDMA Write.
     pub remote_write: bool,
+    /// A peer may do Atomic Operations (RFC 7306).
+    pub remote_atomic: bool,
 }
 
 impl Access {
@@ -310,12 +312,14 @@ impl Access {
         local_write: true,
         remote_read: false,
         remote_write: false,
+        remote_atomic: false,
     };
     /// All rights, for peers too.
     pub const ALL: Self = Self {
         local_write: true,
         remote_read: true,
         remote_write: true,
+        remote_atomic: true,
     };
 }
 
@@ -353,6 +357,7 @@ impl QpAttributes {
     pub fn send_places(&self) -> u32 {
         self.max_sge
             .max(self.max_inline.div_ceil(INLINE_PER_SGE as u32))
+            .saturating_add(OPERAND_PLACES as u32)
     }
 }
 

@@ -3,7 +3,8 @@
 //! A work queue is a ring of 64-octet slots. A work request takes one slot, or several when it has
 //! more scatter/gather elements than fit the first: slot 0 carries the header and two elements,
 //! each further slot four more. An inline work request has its octets in the places of elements,
-//! [`INLINE_PER_SGE`] in each. All integers are in host order: both ends are on one machine. Whoever
+//! [`INLINE_PER_SGE`] in each. Behind the elements or the
+//! octets come the operands that some opcodes have, two in the place of each element. All integers are in host order: both ends are on one machine. Whoever
 //! reads a slot copies it once and then checks the copy.
 
 /// Octets of a work-queue slot.
@@ -18,6 +19,10 @@ pub const MAX_SGE: usize = 32;
 pub const INLINE_PER_SGE: usize = size_of::<Sge>();
 /// The most octets of inline data that the layout can carry.
 pub const MAX_INLINE: usize = MAX_SGE * INLINE_PER_SGE;
+/// The most places of elements, behind the elements, that a work request's operands take.
+pub const OPERAND_PLACES: usize = 2;
+/// The most places of elements that a work request takes, elements and operands.
+pub const MAX_PLACES: usize = MAX_SGE + OPERAND_PLACES;
 
 /// Places of elements that so many octets of inline data take.
 pub const fn sges_for_inline(octets: usize) -> usize {
@@ -39,28 +44,28 @@ pub struct Sge {
 impl Sge {
     /// The element in whose place up to [`INLINE_PER_SGE`] octets of inline data lie.
     pub(crate) fn from_inline(octets: &[u8]) -> Self {
-        let mut all = [0; INLINE_PER_SGE];
-        all[..octets.len()].copy_from_slice(octets);
-        let [
-            a0,
-            a1,
-            a2,
-            a3,
-            a4,
-            a5,
-            a6,
-            a7,
-            l0,
-            l1,
-            l2,
-            l3,
-            k0,
-            k1,
-            k2,
-            k3,
-        ] = all;
+        let (first, second) = octets.split_at(octets.len().min(size_of::<u64>()));
+        let word = |octets: &[u8]| {
+            let mut all = [0; size_of::<u64>()];
+            all[..octets.len()].copy_from_slice(octets);
+            u64::from_ne_bytes(all)
+        };
+        Self::from_words([word(first), word(second)])
+    }
+
+    /// As two words in shared memory.
+    pub(crate) fn words(self) -> [u64; 2] {
+        let [l0, l1, l2, l3] = self.length.to_ne_bytes();
+        let [k0, k1, k2, k3] = self.lkey.to_ne_bytes();
+        let rest = u64::from_ne_bytes([l0, l1, l2, l3, k0, k1, k2, k3]);
+        [self.addr, rest]
+    }
+
+    /// From two words in shared memory.
+    pub(crate) fn from_words([addr, rest]: [u64; 2]) -> Self {
+        let [l0, l1, l2, l3, k0, k1, k2, k3] = rest.to_ne_bytes();
         Self {
-            addr: u64::from_ne_bytes([a0, a1, a2, a3, a4, a5, a6, a7]),
+            addr,
             length: u32::from_ne_bytes([l0, l1, l2, l3]),
             lkey: u32::from_ne_bytes([k0, k1, k2, k3]),
         }
@@ -82,9 +87,9 @@ impl Sge {
 pub struct WorkSlot {
     /// Comes back in the completion.
     pub wr_id: u64,
-    /// Write and Read: tagged offset of the remote memory.
+    /// Write, Read and atomics: tagged offset of the remote memory.
     pub remote_addr: u64,
-    /// Write and Read: the remote STag. Send with Invalidate: the STag to invalidate.
+    /// Write, Read and atomics: the remote STag. Send with Invalidate: the STag to invalidate.
     pub rkey: u32,
     /// A [`WrOpcode`].
     pub opcode: u8,
@@ -102,7 +107,7 @@ pub struct WorkSlot {
 
 /// Make a completion also on success.
 pub const WR_SIGNALED: u8 = 1;
-/// Send: raise the peer's solicited event (RFC 5040 section 4.3).
+/// Send and Immediate Data: raise the peer's solicited event (RFC 5040 section 4.3, RFC 7306 section 6).
 pub const WR_SOLICITED: u8 = 2;
 
 /// Send and Write: the work request carries its octets itself and names no memory.
@@ -122,7 +127,20 @@ pub enum WrOpcode {
     SendInvalidate = 3,
     /// A receive.
     Recv = 4,
+    /// Immediate Data (RFC 7306 section 6). Operand: the data.
+    Immediate = 5,
+    /// RDMA Write, then Immediate Data. Operand: the data.
+    WriteImmediate = 6,
+    /// FetchAdd (RFC 7306 section 5.1.1). Operands: add data, add mask. One element of 8 octets takes
+    /// the original value, in host order.
+    AtomicFetchAdd = 7,
+    /// CmpSwap (RFC 7306 section 5.1.2). Operands: swap data, swap mask, compare data, compare mask.
+    /// The element is as for FetchAdd.
+    AtomicCompareSwap = 8,
 }
+
+/// What a work request is about beside memory; how many of them mean something is the opcode's.
+pub type Operands = [u64; 4];
 
 impl WrOpcode {
     /// The opcode with this number, if there is one.
@@ -133,8 +151,21 @@ impl WrOpcode {
             2 => Self::Read,
             3 => Self::SendInvalidate,
             4 => Self::Recv,
+            5 => Self::Immediate,
+            6 => Self::WriteImmediate,
+            7 => Self::AtomicFetchAdd,
+            8 => Self::AtomicCompareSwap,
             _ => return None,
         })
+    }
+
+    /// Places of elements that its operands take: two operands fit one.
+    pub const fn operand_places(self) -> usize {
+        match self {
+            Self::Immediate | Self::WriteImmediate | Self::AtomicFetchAdd => 1,
+            Self::AtomicCompareSwap => 2,
+            _ => 0,
+        }
     }
 }
 
@@ -152,18 +183,20 @@ pub struct Completion {
     pub status: u8,
     /// The [`WrOpcode`] that completed.
     pub opcode: u8,
-    /// [`WC_WITH_INVALIDATE`], [`WC_SOLICITED`].
+    /// [`WC_WITH_INVALIDATE`], [`WC_SOLICITED`], [`WC_WITH_IMMEDIATE`].
     pub flags: u16,
     /// Receive of a Send with Invalidate: the STag that was invalidated.
     pub invalidated: u32,
-    /// Zero; room for immediate data (RFC 7306).
-    pub reserved: u64,
+    /// Receive of Immediate Data: the data, the first octet on the wire the most significant.
+    pub immediate: u64,
 }
 
 /// The Send carried an STag that is now invalid.
 pub const WC_WITH_INVALIDATE: u16 = 1;
-/// The Send asked for a solicited event.
+/// The Send or Immediate Data asked for a solicited event.
 pub const WC_SOLICITED: u16 = 2;
+/// The receive took Immediate Data (RFC 7306 section 6) and no Send.
+pub const WC_WITH_IMMEDIATE: u16 = 4;
 
 /// How a work request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -74,6 +74,7 @@ fn serve(
         local_write: true,
         remote_read: true,
         remote_write: true,
+        ..Access::default()
     };
     let region = pd.register(plan.span.max(1) as usize, access)?;
     let receives = plan.receives();

@@ -324,7 +324,7 @@ fn work_that_a_queue_pair_cannot_take_is_refused_at_once() {
         qp.post_recv(send),
         Err(Error::WrongQueue { queue: "receive" })
     ));
-    assert_eq!(qp.post_send_batch(&[send; 6]).unwrap(), 4);
+    assert_eq!(qp.post_send_batch(&[send; 10]).unwrap(), 8);
     assert!(matches!(qp.post_send(send), Err(Error::QueueFull)));
     assert!(fake.take_send(qp.num()).is_some());
     qp.post_send(send).unwrap();
@@ -357,4 +357,75 @@ fn objects_dropped_in_any_order_are_given_back_users_first() {
         ),
         "{asked:?}"
     );
+}
+
+/// The order of the operands is that of the fields of RFC 7306 Figure 4: data, mask, compare data,
+/// compare mask.
+#[test]
+fn operands_of_immediate_data_and_atomics_reach_the_engine_as_written() {
+    let (fake, context) = Fake::start();
+    let (qp, _cq) = queue_pair(&context);
+    let remote = RemoteMemory {
+        stag: 77,
+        addr: 88,
+        len: 8,
+    };
+    let place = Sge {
+        addr: 5,
+        length: 8,
+        lkey: 6,
+    };
+    let all = u64::MAX;
+    let immediate = (WrOpcode::Immediate, [1, 0, 0, 0]);
+    let written = (WrOpcode::WriteImmediate, [2, 0, 0, 0]);
+    let add = WrOpcode::AtomicFetchAdd;
+    let swap = WrOpcode::AtomicCompareSwap;
+    let cases = [
+        (WorkRequest::immediate(9, 1), immediate),
+        (
+            WorkRequest::write_with_immediate(9, std::slice::from_ref(&place), remote, 2),
+            written,
+        ),
+        (
+            WorkRequest::atomic_fetch_add(9, &place, remote, 3),
+            (add, [3, 0, 0, 0]),
+        ),
+        (
+            WorkRequest::masked_fetch_add(9, &place, remote, 4, 5),
+            (add, [4, 5, 0, 0]),
+        ),
+        (
+            WorkRequest::atomic_compare_swap(9, &place, remote, 6, 7),
+            (swap, [7, all, 6, all]),
+        ),
+        (
+            WorkRequest::masked_compare_swap(9, &place, remote, (1, 2), (3, 4)),
+            (swap, [3, 4, 1, 2]),
+        ),
+        (
+            WorkRequest::atomic_swap(9, &place, remote, 8),
+            (swap, [8, all, 0, 0]),
+        ),
+        (
+            WorkRequest::write_with_immediate(9, &[], remote, 2).inline(b"seventeen octets."),
+            written,
+        ),
+    ];
+    for (work, (opcode, operands)) in cases {
+        qp.post_send(work).unwrap();
+        let found = fake.take_send(qp.num()).unwrap();
+        assert_eq!(found.opcode(), Some(opcode));
+        assert_eq!(found.operands(), Some(operands), "{opcode:?}");
+        if found.is_inline() {
+            let mut octets = [0; 17];
+            found.copy_inline(0, &mut octets);
+            assert_eq!(&octets, b"seventeen octets.");
+        } else if opcode != WrOpcode::Immediate {
+            assert_eq!(found.sges(), [place]);
+            assert_eq!((found.slot.rkey, found.slot.remote_addr), (77, 88));
+        }
+    }
+    let short = Sge { length: 4, ..place };
+    let refused = qp.post_send(WorkRequest::atomic_fetch_add(9, &short, remote, 3));
+    assert!(matches!(refused, Err(Error::AtomicLength { found: 4 })));
 }

@@ -181,6 +181,7 @@ fn register(pd: PdId, length: u64) -> Request {
         local_write: true,
         remote_read: true,
         remote_write: true,
+        remote_atomic: false,
     };
     Request::RegisterMemory {
         pd,

@@ -185,6 +185,7 @@ impl<'h> Client<'h> {
                 local_write: true,
                 remote_read: true,
                 remote_write: true,
+                remote_atomic: false,
             },
             base: 0,
             offset: 0,

@@ -46,6 +46,18 @@ counters! {
     read_responses_received
     /// RDMA Read Responses sent whole.
     read_responses_sent
+    /// Immediate Data messages received.
+    immediates_received
+    /// Immediate Data messages sent.
+    immediates_sent
+    /// Atomic Requests received.
+    atomic_requests_received
+    /// Atomic Requests sent.
+    atomic_requests_sent
+    /// Atomic Responses received.
+    atomic_responses_received
+    /// Atomic Responses sent: operations done on this side's memory.
+    atomic_responses_sent
     /// STags invalidated for a Send with Invalidate.
     stags_invalidated
     /// Terminates received.
@@ -62,13 +74,15 @@ counters! {
     refused_base_or_bounds
     /// A peer's accesses refused: the tagged offset wraps.
     refused_to_wrap
+    /// Atomic Requests refused: the memory is not aligned to 64 bits.
+    refused_misaligned
     /// Sends with Invalidate of an STag that is not the peer's to invalidate.
     refused_invalidate
-    /// Sends that found no receive posted.
+    /// Sends and Immediate Data that found no receive posted.
     refused_no_receive
     /// Sends longer than the receive that they met.
     refused_send_too_long
-    /// RDMA Read Requests beyond the IRD.
+    /// RDMA Read Requests and Atomic Requests beyond the IRD.
     refused_ird_exceeded
     /// Other segments that RDMAP or DDP refuses.
     refused_protocol

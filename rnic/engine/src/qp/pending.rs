@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use super::lent::Lender;
-use rnic_ipc::work::WcStatus;
+use rnic_ipc::work::{Sge, WcStatus};
 use rnic_proto::{Msn, Qn};
 
 /// The ring of pending work requests.
@@ -29,8 +29,10 @@ pub(super) struct Entry {
     pub opcode: u8,
     /// A completion is wanted also on success.
     pub signaled: bool,
-    /// Octets that a Read brings.
+    /// Octets that a Read or an atomic brings.
     pub read_len: u32,
+    /// Where an atomic's original value goes.
+    pub sink: Option<Sge>,
     /// Responses that a Read still waits for: one for each of its Read Requests.
     pub reads_left: u8,
     /// The untagged messages that it became.
@@ -46,6 +48,7 @@ impl Entry {
             opcode,
             signaled,
             read_len: 0,
+            sink: None,
             reads_left: 0,
             messages: None,
             outcome: None,
@@ -137,7 +140,8 @@ impl Pending {
         }
     }
 
-    /// Says that one of a Read's responses is here, all of it. With the last one the Read has ended.
+    /// Says that one of a Read's responses, or an atomic's, is here, all of it. With the last one the
+    /// work has ended.
     pub(super) fn responded(&mut self, ticket: Ticket) {
         if let Some(entry) = self.get_mut(ticket) {
             entry.reads_left = entry.reads_left.saturating_sub(1);

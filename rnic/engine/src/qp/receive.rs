@@ -14,6 +14,7 @@ use rnic_proto::rdmap::{Inbound, RdmapError, ReadRequest, SendKind, TerminateErr
 use rnic_proto::{Gather, MessageOffset, Msn, Stag, TaggedOffset};
 
 use super::pending::{Outcome, Ticket};
+use super::respond::{ReadResponse, Response};
 use super::send::RTR_TOKEN;
 use super::terminate::{count_refusal, source_error, tagged_error};
 use super::{Qp, QpContext, elements};
@@ -188,6 +189,10 @@ impl Qp {
                 ..
             } if len > 0 => self.place_read_response(ctx, token, stag, to, len, payload),
             Inbound::Send { msn, mo, len, .. } => self.place_send(ctx, msn, mo, len, payload),
+            Inbound::Immediate { msn, .. } => self.place_immediate(ctx, msn),
+            Inbound::AtomicResponse { token, original } => {
+                self.place_atomic_response(ctx, token, original)
+            }
             _ => Ok(()),
         }
     }
@@ -230,18 +235,23 @@ impl Qp {
         match ctx.stags.local_write(&sink, self.id.pd) {
             Ok(sink) => copy_in(&sink, payload)?,
             Err(error) => {
-                ctx.counters.local_errors += 1;
-                let outcome = Outcome {
-                    status: WcStatus::LocalProtection,
-                    byte_len: 0,
-                };
-                self.send.pending.end_up_to(Ticket(token), outcome);
-                self.complete_ended(ctx);
+                self.fail_response(ctx, token);
                 return Err(tagged_error(error));
             }
         }
         ctx.counters.octets_placed += u64::from(len);
         Ok(())
+    }
+
+    /// What the peer answers can't be placed: the client's own fault.
+    pub(super) fn fail_response(&mut self, ctx: &mut QpContext<'_>, token: u64) {
+        ctx.counters.local_errors += 1;
+        let outcome = Outcome {
+            status: WcStatus::LocalProtection,
+            byte_len: 0,
+        };
+        self.send.pending.end_up_to(Ticket(token), outcome);
+        self.complete_ended(ctx);
     }
 
     fn place_send(
@@ -252,7 +262,7 @@ impl Qp {
         len: u32,
         payload: &Gather<'_>,
     ) -> Result<(), TerminateError> {
-        if self.receive.current != Some(msn) {
+        if !self.receive.is_for(msn) {
             self.take_receive(ctx, msn)?;
         }
         let end = u64::from(mo.0) + u64::from(len);
@@ -328,7 +338,7 @@ impl Qp {
         self.complete_receive(ctx, status, completion, false);
     }
 
-    fn receive_completion(&self) -> Completion {
+    pub(super) fn receive_completion(&self) -> Completion {
         let slot = &self.receive.request.slot;
         Completion {
             wr_id: slot.wr_id,
@@ -362,6 +372,13 @@ impl Qp {
             Inbound::ReadRequest { msn, request } => {
                 return self.deliver_read_request(ctx, msn, request);
             }
+            Inbound::Immediate {
+                solicited, data, ..
+            } => self.deliver_immediate(ctx, solicited, data),
+            Inbound::AtomicRequest { msn, request } => {
+                return self.deliver_atomic_request(ctx, msn, request);
+            }
+            Inbound::AtomicResponse { token, .. } => self.deliver_atomic_response(ctx, token),
             Inbound::Terminate(terminate) => self.receive_terminate(ctx, &terminate),
             _ => {}
         }
@@ -428,13 +445,17 @@ impl Qp {
                 return Err(source_error(error));
             }
         }
+        self.respond(ctx, Response::Read(ReadResponse::new(msn, request)));
+        Ok(())
+    }
+
+    pub(super) fn respond(&mut self, ctx: &mut QpContext<'_>, response: Response) {
         if self.state == QpState::Rts {
-            self.send.respond(msn, request, &mut ctx.lent.responses);
+            self.send.respond(response, &mut ctx.lent.responses);
         } else if let Some(stream) = &mut self.stream {
             // After our FIN there is no way to answer; the peer learns it from the FIN.
             stream.read_response_sent();
         }
-        Ok(())
     }
 }
 

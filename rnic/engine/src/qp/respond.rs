@@ -1,7 +1,7 @@
-//! RDMA Read Responses (RFC 5040 sections 5.2.2 and 5.5, rule 20): the answers to the peer's Read
-//! Requests, in the order of their delivery.
+//! RDMA Read Responses (RFC 5040 sections 5.2.2 and 5.5, rule 20) and Atomic Responses (RFC 7306
+//! section 5.4): the answers to the peer's requests of both kinds, in the order of their delivery.
 
-use rnic_proto::rdmap::{ReadRequest, segment};
+use rnic_proto::rdmap::{AtomicRequest, ReadRequest, segment};
 use rnic_proto::{Gather, Msn, TaggedOffset};
 
 use super::send::{Failed, Turn};
@@ -9,16 +9,23 @@ use super::terminate::{count_refusal, source_error};
 use super::ulpdu::UlpduBuf;
 use super::{Qp, QpContext};
 
+/// A request that is to be answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Response {
+    Read(ReadResponse),
+    Atomic { msn: Msn, request: AtomicRequest },
+}
+
 /// An RDMA Read Request that is being answered.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Response {
+pub(super) struct ReadResponse {
     pub msn: Msn,
     pub request: ReadRequest,
     /// Octets sent.
     pub sent: u32,
 }
 
-impl Response {
+impl ReadResponse {
     pub(super) fn new(msn: Msn, request: ReadRequest) -> Self {
         Self {
             msn,
@@ -47,10 +54,10 @@ impl Response {
 impl Qp {
     /// A segment of an RDMA Read Response. The source is checked for each: it may be revoked while
     /// the response is under way.
-    pub(super) fn put_response(
+    pub(super) fn put_read_response(
         &mut self,
         ctx: &mut QpContext<'_>,
-        response: Response,
+        response: ReadResponse,
         ulpdu: &mut UlpduBuf<'_>,
     ) -> Result<(), Failed> {
         let len = (ulpdu.len() - segment::READ_RESPONSE_LEN) as u32;
@@ -75,19 +82,24 @@ impl Qp {
             ctx.counters.octets_gathered += u64::from(len);
         }
         if !last {
-            if let Some(front) = self.send.responses.front_mut() {
+            if let Some(Response::Read(front)) = self.send.responses.front_mut() {
                 front.sent = front.sent.saturating_add(len);
             }
             self.send.in_message = Some(Turn::Responses);
             return Ok(());
         }
+        ctx.counters.read_responses_sent += 1;
+        self.response_done(ctx);
+        Ok(())
+    }
+
+    /// The oldest request is answered.
+    pub(super) fn response_done(&mut self, ctx: &mut QpContext<'_>) {
         self.send.responses.pop_front();
         ctx.lent.responses.settle(&mut self.send.responses);
         if let Some(stream) = &mut self.stream {
             stream.read_response_sent();
         }
-        ctx.counters.read_responses_sent += 1;
         self.message_done(Turn::Responses);
-        Ok(())
     }
 }

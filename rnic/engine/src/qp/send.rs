@@ -1,17 +1,16 @@
-//! The way out: work requests and RDMA Read Responses become FPDUs, one message after the other
+//! The way out: work requests and responses to the peer's requests become FPDUs, one message after the other
 //! (RFC 5040 section 5, RFC 5041 section 5.3). Segments of two messages are never mixed; between
-//! messages the send queue and the Read Responses take turns.
+//! messages the send queue and the responses take turns.
 
 use std::collections::VecDeque;
 
 use rnic_ipc::control::QpState;
 use rnic_ipc::ring::{WorkQueueConsumer, WorkRequest};
-use rnic_proto::Msn;
 use rnic_proto::mpa::MpaError;
 use rnic_proto::mpa::fpdu::{self, Layout, MULPDU_MIN};
 use rnic_proto::mpa::marker::Markers;
 use rnic_proto::mpa::startup::Rtr;
-use rnic_proto::rdmap::{RdmapError, ReadRequest, segment, terminate};
+use rnic_proto::rdmap::{RdmapError, segment, terminate};
 
 use super::lent::Lender;
 use super::pending::Pending;
@@ -32,7 +31,7 @@ pub(super) struct SendSide {
     pub request: WorkRequest,
     pub work: Option<Work>,
     pub pending: Pending,
-    /// RDMA Read Requests to be answered, oldest first; at most IRD.
+    /// Requests to be answered, oldest first; at most IRD.
     pub responses: VecDeque<Response>,
     /// Whose segments are under way in the middle of a message.
     pub in_message: Option<Turn>,
@@ -127,14 +126,8 @@ impl SendSide {
         self.ring.clear_pending();
     }
 
-    /// Queues an RDMA Read Request; the stream has looked that there are at most IRD.
-    pub(super) fn respond(
-        &mut self,
-        msn: Msn,
-        request: ReadRequest,
-        lender: &mut Lender<Response>,
-    ) {
-        let response = Response::new(msn, request);
+    /// Queues a request; the stream has looked that there are at most IRD.
+    pub(super) fn respond(&mut self, response: Response, lender: &mut Lender<Response>) {
         lender.push(&mut self.responses, response, self.ird.into());
     }
 
@@ -144,7 +137,8 @@ impl SendSide {
         if peer_done && !self.may_send {
             return true;
         }
-        let behind_reads = self.pending.is_full() || self.work.is_some_and(|work| work.is_read());
+        let behind_reads =
+            self.pending.is_full() || self.work.is_some_and(|work| work.is_request());
         let stuck = peer_done && behind_reads;
         let nothing_posted = self.work.is_none() && self.ring.is_empty();
         self.in_message.is_none()
@@ -228,7 +222,7 @@ impl Qp {
 
     fn may_begin(&self, work: &Work) -> bool {
         let stream = self.stream.as_ref();
-        !work.is_read() || stream.is_some_and(|stream| stream.can_begin_read())
+        !work.is_request() || stream.is_some_and(|stream| stream.can_begin_read())
     }
 
     fn ulpdu_len(&self, next: &Next, mulpdu: usize) -> usize {
@@ -247,9 +241,14 @@ impl Qp {
                     Kind::Send { .. } => segment(segment::SEND_LEN, left),
                     Kind::Write { .. } => segment(segment::WRITE_LEN, left),
                     Kind::Read { .. } => segment::READ_REQUEST_LEN,
+                    Kind::Immediate(_) => segment::IMMEDIATE_LEN,
+                    Kind::Atomic { .. } => segment::ATOMIC_REQUEST_LEN,
                 }
             }
-            Next::Response(response) => segment(segment::READ_RESPONSE_LEN, response.left()),
+            Next::Response(Response::Read(response)) => {
+                segment(segment::READ_RESPONSE_LEN, response.left())
+            }
+            Next::Response(Response::Atomic { .. }) => segment::ATOMIC_RESPONSE_LEN,
         }
     }
 
@@ -266,9 +265,22 @@ impl Qp {
                 Kind::Read { stag, from, next } => {
                     self.put_read_request(ctx, work, (stag, from), next, ulpdu)?;
                 }
-                _ => self.put_payload_segment(ctx, work, ulpdu)?,
+                Kind::Immediate(immediate) => self.put_immediate(ctx, &work, immediate, ulpdu)?,
+                Kind::Atomic {
+                    stag,
+                    to,
+                    operation,
+                } => self.put_atomic_request(ctx, &work, (stag, to), operation, ulpdu)?,
+                Kind::Send { .. } | Kind::Write { .. } => {
+                    self.put_payload_segment(ctx, work, ulpdu)?;
+                }
             },
-            Next::Response(response) => self.put_response(ctx, response, ulpdu)?,
+            Next::Response(Response::Read(response)) => {
+                self.put_read_response(ctx, response, ulpdu)?;
+            }
+            Next::Response(Response::Atomic { msn, request }) => {
+                self.put_atomic_response(ctx, msn, &request, ulpdu)?;
+            }
         }
         Ok(())
     }
@@ -324,5 +336,5 @@ impl Qp {
 }
 
 // So the longest message that is never segmented fits, and every header leaves room for payload.
-const _: () = assert!(MULPDU_MIN > segment::READ_REQUEST_LEN);
+const _: () = assert!(MULPDU_MIN > segment::ATOMIC_REQUEST_LEN);
 const _: () = assert!(MULPDU_MIN > terminate::ULPDU_LEN_MAX);

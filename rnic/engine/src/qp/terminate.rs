@@ -128,10 +128,12 @@ pub(super) fn tagged_error(error: StagError) -> TerminateError {
         StagError::AccessRights { .. } => RdmapError::AccessRights.into(),
         StagError::Wrap { .. } => DdpError::ToWrap.into(),
         StagError::Bounds { .. } => DdpError::BaseOrBounds.into(),
+        StagError::Misaligned { .. } => RdmapError::CatastrophicStream.into(),
     }
 }
 
-/// What RDMAP says of a Read Request whose source may not be read (RFC 5040 section 7.2).
+/// What RDMAP says of a Read Request whose source may not be read (RFC 5040 section 7.2),
+/// and of an Atomic Request whose memory may not be used (RFC 7306 section 8.2).
 pub(super) fn source_error(error: StagError) -> TerminateError {
     match error {
         StagError::Invalid { .. } => RdmapError::InvalidStag,
@@ -139,6 +141,7 @@ pub(super) fn source_error(error: StagError) -> TerminateError {
         StagError::AccessRights { .. } => RdmapError::AccessRights,
         StagError::Wrap { .. } => RdmapError::ToWrap,
         StagError::Bounds { .. } => RdmapError::BaseOrBounds,
+        StagError::Misaligned { .. } => RdmapError::CatastrophicStream,
     }
     .into()
 }
@@ -152,6 +155,7 @@ pub(super) fn count_refusal(ctx: &mut QpContext<'_>, error: StagError) {
         StagError::AccessRights { .. } => &mut counters.refused_access_rights,
         StagError::Wrap { .. } => &mut counters.refused_to_wrap,
         StagError::Bounds { .. } => &mut counters.refused_base_or_bounds,
+        StagError::Misaligned { .. } => &mut counters.refused_misaligned,
     };
     *counter += 1;
 }

@@ -1,8 +1,10 @@
 //! Two queue pairs joined by memory: what one produces the other receives, cut anywhere.
 
+mod atomics;
 mod elements;
 mod endings;
 mod hostile;
+mod immediate;
 mod inline;
 mod local_errors;
 mod programs;
@@ -20,7 +22,7 @@ use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::work::{Completion, Sge, WR_SIGNALED, WcStatus, WrOpcode};
 use rnic_proto::mpa::marker::{MARKER_LEN, MARKER_SPACING, Markers};
 use rnic_proto::mpa::startup::{Revision, Rtr};
-use rnic_proto::rdmap::TerminateError;
+use rnic_proto::rdmap::{AtomicOperation, TerminateError};
 use rnic_proto::{Stag, TaggedOffset};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
@@ -51,16 +53,19 @@ const ALL: Access = Access {
     local_write: true,
     remote_read: true,
     remote_write: true,
+    remote_atomic: true,
 };
 const LOCAL: Access = Access {
     local_write: true,
     remote_read: false,
     remote_write: false,
+    remote_atomic: false,
 };
 const BARE: Access = Access {
     local_write: false,
     remote_read: false,
     remote_write: false,
+    remote_atomic: false,
 };
 
 const MULPDU: usize = 1442;
@@ -274,6 +279,15 @@ impl End {
         self.memory.write((at - BASE) as usize, octets).unwrap();
     }
 
+    fn set_word(&self, at: u64, value: u64) {
+        self.fill(at, &value.to_ne_bytes());
+    }
+
+    fn word(&self, at: u64) -> u64 {
+        let octets = self.read(at, 8);
+        u64::from_ne_bytes(octets.try_into().unwrap())
+    }
+
     fn read(&self, at: u64, len: usize) -> Vec<u8> {
         let mut out = vec![0; len];
         self.memory.read((at - BASE) as usize, &mut out).unwrap();
@@ -383,6 +397,36 @@ fn remote(opcode: WrOpcode, wr_id: u64, sges: &[Sge], stag: Stag, to: u64) -> Wo
     let mut request = request(opcode, wr_id, sges);
     request.slot.remote_addr = to;
     request.slot.rkey = stag.0;
+    request
+}
+
+/// An Atomic Operation on the remote word at `to`; the original value goes to `sink`.
+fn atomic(wr_id: u64, sink: u64, stag: Stag, to: u64, operation: AtomicOperation) -> WorkRequest {
+    let (opcode, operands) = match operation {
+        AtomicOperation::FetchAdd { add, mask } => (WrOpcode::AtomicFetchAdd, [add, mask, 0, 0]),
+        AtomicOperation::CompareSwap {
+            swap,
+            swap_mask,
+            compare,
+            compare_mask,
+        } => (
+            WrOpcode::AtomicCompareSwap,
+            [swap, swap_mask, compare, compare_mask],
+        ),
+    };
+    let mut request = remote(opcode, wr_id, &[sge(sink, 8)], stag, to);
+    request.set_operands(&operands);
+    request
+}
+
+fn fetch_add(wr_id: u64, sink: u64, to: u64, add: u64) -> WorkRequest {
+    let operation = AtomicOperation::FetchAdd { add, mask: 0 };
+    atomic(wr_id, sink, STAG, to, operation)
+}
+
+fn immediate(opcode: WrOpcode, wr_id: u64, sges: &[Sge], to: u64, data: u64) -> WorkRequest {
+    let mut request = remote(opcode, wr_id, sges, STAG, to);
+    request.set_operands(&[data, 0, 0, 0]);
     request
 }
 

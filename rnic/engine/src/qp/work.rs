@@ -3,9 +3,11 @@
 //! segment, because the client may take its regions away at any time.
 
 use rnic_ipc::work::{Sge, WR_SIGNALED, WR_SOLICITED, WcStatus, WrOpcode, sges_for_inline};
-use rnic_proto::rdmap::{ReadRequest, SendKind, segment};
+use rnic_proto::rdmap::atomic::OPERAND_LEN;
+use rnic_proto::rdmap::{AtomicOperation, ReadRequest, SendKind, segment};
 use rnic_proto::{MessageOffset, Msn, Qn, Stag, TaggedOffset};
 
+use super::immediate::Immediate;
 use super::pending::{Entry, Outcome, Ticket};
 use super::send::{Failed, Turn};
 use super::ulpdu::UlpduBuf;
@@ -33,6 +35,8 @@ pub(super) enum Kind {
     Write {
         stag: Stag,
         to: TaggedOffset,
+        /// What follows it as a message of its own.
+        immediate: Option<Immediate>,
     },
     /// One RDMA Read Request for each element that has octets, because a Request names one sink
     /// (RFC 5040 section 4.4); `sent` counts the octets that were asked for.
@@ -42,11 +46,18 @@ pub(super) enum Kind {
         /// The element to look at next.
         next: usize,
     },
+    Immediate(Immediate),
+    Atomic {
+        stag: Stag,
+        to: TaggedOffset,
+        operation: AtomicOperation,
+    },
 }
 
 impl Work {
-    pub(super) fn is_read(&self) -> bool {
-        matches!(self.kind, Kind::Read { .. })
+    /// Whether the peer answers it: at most ORD of those are outstanding.
+    pub(super) fn is_request(&self) -> bool {
+        matches!(self.kind, Kind::Read { .. } | Kind::Atomic { .. })
     }
 }
 
@@ -77,6 +88,12 @@ impl Qp {
                     // At most MAX_SGE.
                     entry.reads_left = sinks.max(1) as u8;
                 }
+                if let (Kind::Atomic { .. }, Some(entry)) =
+                    (kind, self.send.pending.get_mut(ticket))
+                {
+                    entry.read_len = OPERAND_LEN;
+                    entry.sink = self.send.request.sges().first().copied();
+                }
                 self.send.work = Some(Work {
                     ticket,
                     kind,
@@ -106,12 +123,15 @@ impl Qp {
         // A message is shorter than 2^32 octets (RFC 5041 section 5.2).
         let total = u32::try_from(request.total_length()).map_err(|_| impossible)?;
         let to = TaggedOffset(slot.remote_addr);
-        if request.opcode() != Some(WrOpcode::Send)
-            && request.opcode() != Some(WrOpcode::SendInvalidate)
-            && to.checked_add(u64::from(total)).is_none()
-        {
+        let opcode = request.opcode().ok_or(impossible)?;
+        let tagged = matches!(
+            opcode,
+            WrOpcode::Write | WrOpcode::WriteImmediate | WrOpcode::Read
+        );
+        if tagged && to.checked_add(u64::from(total)).is_none() {
             return Err(impossible);
         }
+        let [data, mask, compare, compare_mask] = request.operands().ok_or(impossible)?;
         let solicited = slot.flags & WR_SOLICITED != 0;
         let stag = Stag(slot.rkey);
         let send = |invalidate| {
@@ -125,23 +145,55 @@ impl Qp {
                 msn: None,
             }
         };
-        let kind = match request.opcode().ok_or(impossible)? {
+        let immediate = Immediate { data, solicited };
+        let atomic = |operation| Kind::Atomic {
+            stag,
+            to,
+            operation,
+        };
+        // The original value has one place, of its size.
+        let one_place = sges.len() == 1 && total == OPERAND_LEN && !inline;
+        let atomic_possible = self.send.ord > 0 && one_place;
+        let kind = match opcode {
             WrOpcode::Send => send(false),
             WrOpcode::SendInvalidate => send(true),
-            WrOpcode::Write => Kind::Write { stag, to },
+            WrOpcode::Write => Kind::Write {
+                stag,
+                to,
+                immediate: None,
+            },
+            WrOpcode::WriteImmediate => Kind::Write {
+                stag,
+                to,
+                immediate: Some(immediate),
+            },
+            WrOpcode::Immediate if total == 0 => Kind::Immediate(immediate),
+            WrOpcode::AtomicFetchAdd if atomic_possible => {
+                atomic(AtomicOperation::FetchAdd { add: data, mask })
+            }
+            WrOpcode::AtomicCompareSwap if atomic_possible => {
+                atomic(AtomicOperation::CompareSwap {
+                    swap: data,
+                    swap_mask: mask,
+                    compare,
+                    compare_mask,
+                })
+            }
             WrOpcode::Read if self.send.ord > 0 && !inline => Kind::Read {
                 stag,
                 from: to,
                 next: 0,
             },
-            WrOpcode::Read | WrOpcode::Recv => return Err(impossible),
+            _ => return Err(impossible),
         };
         if inline {
             return Ok((kind, total));
         }
         for sge in sges.iter().filter(|sge| sge.length > 0) {
             let found = match kind {
-                Kind::Read { .. } => ctx.stags.local_write(sge, self.id.pd).map(|_| ()),
+                Kind::Read { .. } | Kind::Atomic { .. } => {
+                    ctx.stags.local_write(sge, self.id.pd).map(|_| ())
+                }
                 _ => ctx.stags.local_read(sge, self.id.pd).map(|_| ()),
             };
             found.map_err(|_| WcStatus::LocalProtection)?;
@@ -224,12 +276,12 @@ impl Qp {
                 let mo = MessageOffset(work.sent);
                 segment::put_send(header, *kind, *invalidate, number, mo, last);
             }
-            Kind::Write { stag, to } => {
+            Kind::Write { stag, to, .. } => {
                 // Checked when the work request was taken: the whole Write does not wrap.
                 let to = TaggedOffset(to.0.saturating_add(u64::from(work.sent)));
                 segment::put_write(header, *stag, to, last);
             }
-            Kind::Read { .. } => return Err(Failed),
+            _ => return Err(Failed),
         }
         ulpdu.put(0, header);
         if self.gather(ctx, work.sent, ulpdu, header_len).is_err() {
@@ -243,21 +295,35 @@ impl Qp {
             self.send.in_message = Some(Turn::Work);
             return Ok(());
         }
+        self.message_done(Turn::Work);
         match work.kind {
             Kind::Send { .. } => ctx.counters.sends_sent += 1,
             _ => ctx.counters.writes_sent += 1,
         }
+        if let Kind::Write {
+            immediate: Some(immediate),
+            ..
+        } = work.kind
+        {
+            work.kind = Kind::Immediate(immediate);
+            self.send.work = Some(work);
+            return Ok(());
+        }
+        self.work_sent(ctx, work.ticket);
+        Ok(())
+    }
+
+    /// The work under way needs no answer of the peer's: it completes when it is handed to the LLP.
+    pub(super) fn work_sent(&mut self, ctx: &mut QpContext<'_>, ticket: Ticket) {
         self.send.work = None;
-        self.message_done(Turn::Work);
         self.send.pending.end(
-            work.ticket,
+            ticket,
             Outcome {
                 status: WcStatus::Success,
                 byte_len: 0,
             },
         );
         self.complete_ended(ctx);
-        Ok(())
     }
 
     /// Copies the work request's octets from `offset` on to the ULPDU's from `from` on.
@@ -286,7 +352,7 @@ impl Qp {
         Ok(())
     }
 
-    fn name_message(&mut self, ticket: Ticket, qn: Qn, msn: Msn) {
+    pub(super) fn name_message(&mut self, ticket: Ticket, qn: Qn, msn: Msn) {
         if let Some(entry) = self.send.pending.get_mut(ticket) {
             entry.became(qn, msn);
         }

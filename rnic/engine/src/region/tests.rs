@@ -69,3 +69,24 @@ fn a_mapping_shorter_than_its_region_is_refused_not_exceeded() {
     assert!(region.write(0, &[1; 8]).is_err());
     assert!(region.write(0, &[1; 4]).is_ok());
 }
+
+/// RFC 7306 section 5: what is aligned is the memory, not the offset in the region.
+#[test]
+fn a_word_is_reached_where_the_memory_is_aligned() {
+    use std::sync::atomic::Ordering;
+
+    let mut backing = [0u64; 4].map(u64::to_ne_bytes).concat();
+    backing.truncate(24);
+    for region in both_kinds(16, &mut backing) {
+        let aligned: Vec<u64> = (0..20).filter(|at| region.word(*at).is_some()).collect();
+        let [first] = aligned[..] else {
+            panic!("one word of 16 octets from the fourth on: {aligned:?}");
+        };
+        let word = region.word(first).unwrap();
+        word.store(0x0102_0304_0506_0708, Ordering::Relaxed);
+        let mut out = [0; 8];
+        region.read(first, &mut out).unwrap();
+        assert_eq!(u64::from_ne_bytes(out), 0x0102_0304_0506_0708);
+        assert!(region.word(u64::MAX - 3).is_none());
+    }
+}

@@ -14,6 +14,7 @@ const ALL: Access = Access {
     local_write: true,
     remote_read: true,
     remote_write: true,
+    remote_atomic: true,
 };
 
 fn memory() -> RegionMemory {
@@ -222,4 +223,47 @@ fn only_the_single_stream_of_its_domain_may_invalidate_an_stag() {
     assert_eq!(read(&table, BASE, 1), invalid);
     assert_eq!(table.invalidate(STAG, PD), invalid);
     assert!(table.remove(STAG), "the owner can still take it away");
+}
+
+/// RFC 7306 section 5.2.1: the tagged offset may be any, the memory is what has to be aligned.
+#[test]
+fn an_atomic_is_aligned_by_its_memory_and_not_by_its_tagged_offset() {
+    let mut table = StagTable::new(1);
+    let base = TaggedOffset(0x1003);
+    table.add(STAG, PD, ALL, base, memory()).unwrap();
+    for offset in 0..56 {
+        let found = table.remote_atomic(STAG, TaggedOffset(base.0 + offset), PD);
+        let misaligned = matches!(found, Err(StagError::Misaligned { .. }));
+        assert_eq!(misaligned, offset % 8 != 0, "{offset}");
+        assert_eq!(found.is_ok(), offset % 8 == 0, "{offset}");
+    }
+}
+
+/// RFC 7306 section 5.3: two operations on one word are one after the other, whoever does them.
+#[test]
+fn atomics_on_one_word_from_two_threads_are_never_lost() {
+    use rnic_proto::rdmap::AtomicOperation;
+
+    const ROUNDS: u64 = 20_000;
+    let shared = Arc::new(SharedMemory::private(64).unwrap());
+    std::thread::scope(|scope| {
+        for add in [1, 1 << 32] {
+            let memory = RegionMemory::Shared {
+                memory: shared.clone(),
+                offset: 0,
+                len: 64,
+            };
+            scope.spawn(move || {
+                let mut table = StagTable::new(1);
+                table.add(STAG, PD, ALL, TaggedOffset(0), memory).unwrap();
+                for _ in 0..ROUNDS {
+                    let target = table.remote_atomic(STAG, TaggedOffset(8), PD).unwrap();
+                    target.apply(AtomicOperation::FetchAdd { add, mask: 1 << 31 });
+                }
+            });
+        }
+    });
+    let mut word = [0; 8];
+    shared.read(8, &mut word).unwrap();
+    assert_eq!(u64::from_ne_bytes(word), ROUNDS << 32 | ROUNDS);
 }

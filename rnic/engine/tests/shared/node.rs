@@ -215,7 +215,10 @@ impl Node {
     pub fn post_send(&mut self, qp: QpNum, request: &WorkRequest, inline: Option<&[u8]>) {
         let queues = self.queues.get_mut(&qp.0).unwrap();
         match inline {
-            Some(octets) => queues.0.push_inline(&request.slot, octets).unwrap(),
+            Some(octets) => queues
+                .0
+                .push_inline(&request.slot, octets, &[0; 4])
+                .unwrap(),
             None => queues.0.push(request).unwrap(),
         }
         self.ring(qp);

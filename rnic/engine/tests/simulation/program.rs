@@ -435,6 +435,7 @@ impl Simulation {
             local_write: rights & 3 != 0,
             remote_read: rights & 4 != 0,
             remote_write: rights & 8 != 0,
+            remote_atomic: false,
         };
         let pd = match self.random.below(4) {
             0 => PdId(1 + self.random.below(4) as u32),

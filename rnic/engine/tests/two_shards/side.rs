@@ -153,6 +153,7 @@ impl Side {
             local_write: true,
             remote_read: true,
             remote_write: true,
+            remote_atomic: true,
         };
         side.register(stag, PD, all, 0, MEMORY);
         side

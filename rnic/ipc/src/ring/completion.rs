@@ -175,7 +175,7 @@ fn to_words(c: &Completion) -> [u64; WORDS] {
         c.wr_id,
         u64::from_ne_bytes([q0, q1, q2, q3, l0, l1, l2, l3]),
         u64::from_ne_bytes([c.status, c.opcode, f0, f1, i0, i1, i2, i3]),
-        c.reserved,
+        c.immediate,
     ]
 }
 
@@ -190,6 +190,6 @@ fn from_words(words: &[u64; WORDS]) -> Completion {
         opcode,
         flags: u16::from_ne_bytes([f0, f1]),
         invalidated: u32::from_ne_bytes([i0, i1, i2, i3]),
-        reserved: words[3],
+        immediate: words[3],
     }
 }

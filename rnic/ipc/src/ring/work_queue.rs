@@ -15,15 +15,15 @@ use super::raw::{self, RawRing, RingError, RingFault, RingFull, SharedWord};
 use super::work_request::WorkRequest;
 use crate::shm::SharedMemory;
 use crate::work::{
-    INLINE_PER_SGE, MAX_SGE, SGES_IN_FIRST_SLOT, SGES_IN_NEXT_SLOT, SLOT_SIZE, Sge, WR_INLINE,
-    WorkSlot, sges_for_inline,
+    INLINE_PER_SGE, MAX_PLACES, MAX_SGE, Operands, SGES_IN_FIRST_SLOT, SGES_IN_NEXT_SLOT,
+    SLOT_SIZE, Sge, WR_INLINE, WorkSlot, WrOpcode, sges_for_inline,
 };
 
 const WORDS: usize = SLOT_SIZE / size_of::<u64>();
 
-/// Slots that a work request of `num_sge` elements takes.
-pub const fn slots_for(num_sge: usize) -> u32 {
-    1 + num_sge
+/// Slots that a work request takes that has so many places of elements.
+pub const fn slots_for(places: usize) -> u32 {
+    1 + places
         .saturating_sub(SGES_IN_FIRST_SLOT)
         .div_ceil(SGES_IN_NEXT_SLOT) as u32
 }
@@ -45,9 +45,9 @@ pub struct QpLayout {
 pub struct QpMemory;
 
 impl QpMemory {
-    /// Slots (a power of two) for `depth` work requests of up to `max_sge` elements.
-    pub fn slots(depth: u32, max_sge: u32) -> Result<u32, RingError> {
-        let each = slots_for((max_sge as usize).min(MAX_SGE));
+    /// Slots (a power of two) for `depth` work requests of up to so many places of elements.
+    pub fn slots(depth: u32, places: u32) -> Result<u32, RingError> {
+        let each = slots_for((places as usize).min(MAX_PLACES));
         depth
             .max(1)
             .checked_mul(each)
@@ -218,29 +218,60 @@ impl WorkQueueProducer {
 
     /// Puts a work request, visible to the engine at once. Afterwards [`Self::set_pending`].
     pub fn push(&mut self, request: &WorkRequest) -> Result<(), RingFull> {
-        self.push_parts(&request.slot, request.sges())
+        let places = request.places();
+        self.push_places(&request.slot, places.len(), |index| places[index])
     }
 
-    /// As [`Self::push`], with the elements elsewhere; more than [`MAX_SGE`] never fit.
-    pub fn push_parts(&mut self, slot: &WorkSlot, sges: &[Sge]) -> Result<(), RingFull> {
-        self.push_elements(slot, sges.len(), |index| sges[index])
+    /// As [`Self::push`], with the elements elsewhere; more than [`crate::work::MAX_SGE`] never fit.
+    /// Of the operands those go that the opcode has.
+    pub fn push_parts(
+        &mut self,
+        slot: &WorkSlot,
+        sges: &[Sge],
+        operands: &Operands,
+    ) -> Result<(), RingFull> {
+        self.push_with(slot, operands, sges.len(), |index| sges[index])
     }
 
     /// Puts a work request that carries its octets; more than [`crate::work::MAX_INLINE`] never
     /// fit. They are copied: their place may be used again at once.
-    pub fn push_inline(&mut self, slot: &WorkSlot, octets: &[u8]) -> Result<(), RingFull> {
+    pub fn push_inline(
+        &mut self,
+        slot: &WorkSlot,
+        octets: &[u8],
+        operands: &Operands,
+    ) -> Result<(), RingFull> {
         let slot = WorkSlot {
             flags: slot.flags | WR_INLINE,
             inline_len: u32::try_from(octets.len()).map_err(|_| RingFull)?,
             ..*slot
         };
-        self.push_elements(&slot, sges_for_inline(octets.len()), |index| {
+        self.push_with(&slot, operands, sges_for_inline(octets.len()), |index| {
             let rest = &octets[index * INLINE_PER_SGE..];
             Sge::from_inline(&rest[..rest.len().min(INLINE_PER_SGE)])
         })
     }
 
-    fn push_elements(
+    /// Puts a work request of `count` elements and the operands that its opcode has.
+    fn push_with(
+        &mut self,
+        slot: &WorkSlot,
+        operands: &Operands,
+        count: usize,
+        element: impl Fn(usize) -> Sge,
+    ) -> Result<(), RingFull> {
+        if count > MAX_SGE {
+            return Err(RingFull);
+        }
+        let opcode = WrOpcode::from_u8(slot.opcode);
+        let more = opcode.map_or(0, WrOpcode::operand_places);
+        self.push_places(slot, count + more, |index| match index.checked_sub(count) {
+            None => element(index),
+            Some(pair) => Sge::from_words([operands[2 * pair], operands[2 * pair + 1]]),
+        })
+    }
+
+    fn push_places(
         &mut self,
         slot: &WorkSlot,
         count: usize,
@@ -250,7 +281,7 @@ impl WorkQueueProducer {
         if self.free < needed {
             self.free = self.free_slots();
         }
-        if count > MAX_SGE || self.free < needed {
+        if count > MAX_PLACES || self.free < needed {
             return Err(RingFull);
         }
         let in_first = count.min(SGES_IN_FIRST_SLOT);
@@ -328,10 +359,10 @@ impl WorkQueueConsumer {
         let words = self.ring.load(self.own);
         let slot = slot_from_words(&words);
         let num_sge = usize::from(slot.num_sge);
-        if num_sge > MAX_SGE {
+        if num_sge > MAX_PLACES {
             return Err(RingFault::TooManySges {
                 num_sge: slot.num_sge,
-                max: MAX_SGE,
+                max: MAX_PLACES,
             });
         }
         let needed = slots_for(num_sge).max(self.stride);
@@ -389,10 +420,7 @@ fn slot_words(slot: &WorkSlot, num_sge: u16) -> [u64; WORDS] {
 
 fn put_sges(words: &mut [u64], sges: impl Iterator<Item = Sge>) {
     for (pair, sge) in words.chunks_exact_mut(2).zip(sges) {
-        let [l0, l1, l2, l3] = sge.length.to_ne_bytes();
-        let [k0, k1, k2, k3] = sge.lkey.to_ne_bytes();
-        pair[0] = sge.addr;
-        pair[1] = u64::from_ne_bytes([l0, l1, l2, l3, k0, k1, k2, k3]);
+        pair.copy_from_slice(&sge.words());
     }
 }
 
@@ -409,21 +437,12 @@ fn slot_from_words(words: &[u64; WORDS]) -> WorkSlot {
         inline_len: u32::from_ne_bytes([l0, l1, l2, l3]),
         reserved: u32::from_ne_bytes([z0, z1, z2, z3]),
         sge: [
-            sge_from_words(words[4], words[5]),
-            sge_from_words(words[6], words[7]),
+            Sge::from_words([words[4], words[5]]),
+            Sge::from_words([words[6], words[7]]),
         ],
     }
 }
 
 fn sges_from_words(words: &[u64; WORDS]) -> [Sge; SGES_IN_NEXT_SLOT] {
-    std::array::from_fn(|index| sge_from_words(words[2 * index], words[2 * index + 1]))
-}
-
-fn sge_from_words(addr: u64, rest: u64) -> Sge {
-    let [l0, l1, l2, l3, k0, k1, k2, k3] = rest.to_ne_bytes();
-    Sge {
-        addr,
-        length: u32::from_ne_bytes([l0, l1, l2, l3]),
-        lkey: u32::from_ne_bytes([k0, k1, k2, k3]),
-    }
+    std::array::from_fn(|index| Sge::from_words([words[2 * index], words[2 * index + 1]]))
 }

@@ -3,23 +3,25 @@
 //! It has room for as many elements as its queue pair's work may have, made once; taking a work
 //! request off a ring never allocates.
 
-use crate::work::{INLINE_PER_SGE, MAX_SGE, Sge, WR_INLINE, WorkSlot, WrOpcode};
+use crate::work::{
+    INLINE_PER_SGE, MAX_PLACES, MAX_SGE, Operands, Sge, WR_INLINE, WorkSlot, WrOpcode,
+};
 
 /// A work request, decoded or to be encoded.
 #[derive(Clone, PartialEq, Eq)]
 pub struct WorkRequest {
     /// Everything but the elements; its `sge` and `num_sge` are not used.
     pub slot: WorkSlot,
-    /// As many as there is room for.
+    /// The elements, then the places of operands; as many as there is room for.
     sges: Box<[Sge]>,
-    /// Elements that it has, also those that there is no room for.
-    num_sge: usize,
+    /// Places that are taken, also those that there is no room for.
+    places: usize,
 }
 
 /// Has room for every work request that there can be.
 impl Default for WorkRequest {
     fn default() -> Self {
-        Self::with_room(MAX_SGE)
+        Self::with_room(MAX_PLACES)
     }
 }
 
@@ -50,13 +52,13 @@ impl WorkRequest {
         }
     }
 
-    /// Room for a work request of up to `sges` elements, at most [`MAX_SGE`]. Of one that has more
-    /// the others are not kept.
-    pub fn with_room(sges: usize) -> Self {
+    /// Room for a work request of up to so many places of elements, at most [`MAX_PLACES`]. Of one
+    /// that has more the others are not kept.
+    pub fn with_room(places: usize) -> Self {
         Self {
             slot: WorkSlot::default(),
-            sges: vec![Sge::default(); sges.min(MAX_SGE)].into(),
-            num_sge: 0,
+            sges: vec![Sge::default(); places.min(MAX_PLACES)].into(),
+            places: 0,
         }
     }
 
@@ -67,23 +69,62 @@ impl WorkRequest {
 
     /// Elements that it has, also those that there was no room for.
     pub fn num_sge(&self) -> usize {
-        self.num_sge
+        self.places.saturating_sub(self.operand_places())
     }
 
     /// The elements that there was room for.
     pub fn sges(&self) -> &[Sge] {
-        &self.sges[..self.num_sge.min(self.sges.len())]
+        &self.sges[..self.num_sge().min(self.sges.len())]
     }
 
-    /// Replaces the elements; false, and nothing is changed, when there is no room for so many.
+    /// Replaces the elements, and drops the operands; false, and nothing is changed, when there is
+    /// no room for so many.
     #[must_use]
     pub fn set_sges(&mut self, sges: &[Sge]) -> bool {
-        let Some(place) = self.sges.get_mut(..sges.len()) else {
+        let places = sges.len() + self.operand_places();
+        let room = self.sges.get_mut(..places);
+        let Some(room) = room.filter(|_| sges.len() <= MAX_SGE) else {
             return false;
         };
-        place.copy_from_slice(sges);
-        self.num_sge = sges.len();
+        let (elements, operands) = room.split_at_mut(sges.len());
+        elements.copy_from_slice(sges);
+        operands.fill(Sge::default());
+        self.places = places;
         true
+    }
+
+    /// The operands that the opcode has, the others 0; none when the client left them out, or wrote
+    /// more elements than there was room for.
+    pub fn operands(&self) -> Option<Operands> {
+        let places = self.operand_places();
+        let first = self.places.checked_sub(places)?;
+        let found = self.sges.get(first..self.places)?;
+        let mut operands = Operands::default();
+        for (pair, place) in operands.chunks_exact_mut(2).zip(found) {
+            pair.copy_from_slice(&place.words());
+        }
+        Some(operands)
+    }
+
+    /// Replaces the operands that the opcode has.
+    pub fn set_operands(&mut self, operands: &Operands) {
+        let (first, places) = (self.num_sge(), self.operand_places());
+        if let Some(found) = self.sges.get_mut(first..first + places) {
+            for (place, pair) in found.iter_mut().zip(operands.chunks_exact(2)) {
+                *place = Sge::from_words([pair[0], pair[1]]);
+            }
+            self.places = first + places;
+        }
+    }
+
+    /// The elements and the places of the operands that there was room for.
+    pub(super) fn places(&self) -> &[Sge] {
+        &self.sges[..self.places.min(self.sges.len())]
+    }
+
+    /// Places of elements that the operands of its opcode take.
+    fn operand_places(&self) -> usize {
+        self.opcode().map_or(0, WrOpcode::operand_places)
     }
 
     /// Octets of the work: those that it carries, or the sum of the elements' lengths.
@@ -114,7 +155,7 @@ impl WorkRequest {
     /// Becomes another work request, whose elements are to be put.
     pub(super) fn begin(&mut self, slot: WorkSlot) {
         self.slot = slot;
-        self.num_sge = usize::from(slot.num_sge);
+        self.places = usize::from(slot.num_sge);
     }
 
     /// Puts elements from the one of this number on, as far as there is room.

@@ -137,7 +137,7 @@ fn each_wrong_field_has_its_number() {
             DdpError::ToWrap.into(),
         ),
         (
-            fpdu(&untagged(SEND, Qn(3), 1, 0).to_octets(), b"1"),
+            fpdu(&untagged(SEND, Qn(4), 1, 0).to_octets(), b"1"),
             DdpError::InvalidQn.into(),
         ),
         (
@@ -234,7 +234,7 @@ fn a_send_in_endless_empty_segments_takes_one_receive() {
 
 #[test]
 fn after_an_error_everything_is_used_and_nothing_done() {
-    let bad = fpdu(&untagged(SEND, Qn(3), 1, 0).to_octets(), b"1");
+    let bad = fpdu(&untagged(SEND, Qn(4), 1, 0).to_octets(), b"1");
     let good = fpdu(&tagged(Opcode::Write, STAG, SINK).to_octets(), b"12345678");
     let (_, mut b) = joined_with(&negotiated(None));
     b.receive(&[&bad[..], &good, &good[..5]].concat());

@@ -20,7 +20,10 @@ fn carrying(max_inline: usize) -> (End, End) {
 }
 
 fn post_inline(end: &mut End, request: &WorkRequest, octets: &[u8]) {
-    end.sq.push_inline(&request.slot, octets).unwrap();
+    let operands = request.operands().unwrap();
+    end.sq
+        .push_inline(&request.slot, octets, &operands)
+        .unwrap();
     end.doorbell();
 }
 

@@ -6,6 +6,8 @@ use super::*;
 /// Octets that are only read, then octets that are only written, each written once.
 const SINKS: u64 = BASE + (LEN as u64) / 2;
 const LONGEST: u64 = 6000;
+/// The first sinks are words for Atomic Operations.
+const WORDS: u64 = 4;
 
 struct Model {
     end: End,
@@ -27,7 +29,7 @@ impl Model {
         Self {
             end,
             sinks: vec![0; LEN / 2],
-            next_sink: SINKS,
+            next_sink: SINKS + WORDS * 8,
             source,
             posted: 0,
             received: 0,
@@ -72,11 +74,54 @@ fn sources(rng: &mut Rng) -> Vec<Sge> {
         .collect()
 }
 
+fn operation(rng: &mut Rng) -> AtomicOperation {
+    if rng.below(2) == 0 {
+        return AtomicOperation::FetchAdd {
+            add: rng.next(),
+            mask: rng.next() & rng.next(),
+        };
+    }
+    AtomicOperation::CompareSwap {
+        swap: rng.next(),
+        swap_mask: rng.next(),
+        compare: rng.next(),
+        compare_mask: rng.below(3),
+    }
+}
+
 fn post(from: &mut Model, to: &mut Model, rng: &mut Rng) -> Option<()> {
     if from.end.sq.free_slots() < 8 {
         return Some(());
     }
-    match rng.below(4) {
+    match rng.below(7) {
+        4 => {
+            let at = SINKS + 8 * rng.below(WORDS);
+            let sink = from.sink(8)?;
+            let operation = operation(rng);
+            let place = (at - SINKS) as usize;
+            let original: [u8; 8] = to.sinks[place..place + 8].try_into().unwrap();
+            let wanted = operation.apply(u64::from_ne_bytes(original));
+            to.expect(at, &wanted.to_ne_bytes());
+            from.expect(sink, &original);
+            let work = atomic(from.posted, sink, STAG, at, operation);
+            from.end.post_send(&work);
+        }
+        5 => {
+            to.receives.pop_front()?;
+            let opcode = WrOpcode::Immediate;
+            let work = immediate(opcode, from.posted, &[], 0, from.posted);
+            from.end.post_send(&work);
+        }
+        6 => {
+            let sges = sources(rng);
+            let octets = from.gather(&sges);
+            let at = to.sink(octets.len() as u32)?;
+            to.receives.pop_front()?;
+            to.expect(at, &octets);
+            let opcode = WrOpcode::WriteImmediate;
+            let work = immediate(opcode, from.posted, &sges, at, from.posted);
+            from.end.post_send(&work);
+        }
         0 => {
             let sges = sources(rng);
             let octets = from.gather(&sges);

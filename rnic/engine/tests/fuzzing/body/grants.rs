@@ -62,6 +62,7 @@ impl Grants {
                 local_write,
                 remote_read,
                 remote_write,
+                remote_atomic: remote_write,
             };
             let pd = if region == 3 { OTHER_PD } else { PD };
             let at = (PLACES[region], REGION);

@@ -21,7 +21,7 @@ fn completion(id: u64) -> Completion {
         opcode: id as u8 % 5,
         flags: id as u16 | 0x8001,
         invalidated: id as u32 | 0x4000_0002,
-        reserved: id << 3,
+        immediate: id << 3,
     }
 }
 

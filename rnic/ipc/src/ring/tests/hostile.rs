@@ -7,7 +7,7 @@ use crate::ring::{
     CqConsumer, CqProducer, CqPushError, DoorbellConsumer, DoorbellProducer, QpMemory,
     RING_SLOTS_MAX, RingError, RingFault, RingFull, WorkRequest,
 };
-use crate::work::{Completion, MAX_SGE, WorkSlot};
+use crate::work::{Completion, MAX_PLACES, MAX_SGE, WorkSlot};
 
 /// Octet offsets in a ring's memory (see the head of `ring::raw`).
 const PRODUCER: usize = 64;
@@ -75,13 +75,16 @@ fn a_client_of_a_broken_engine_finds_its_rings_full() {
     let _engine = QpMemory::create_in(memory.clone(), &layout).unwrap();
     let (mut sq, _) = QpMemory::attach(memory.clone(), &layout).unwrap();
     for _ in 0..8 {
-        sq.push_parts(&WorkSlot::default(), &[]).unwrap();
+        sq.push_parts(&WorkSlot::default(), &[], &[0; 4]).unwrap();
     }
     memory
         .atomic_u32(CONSUMER)
         .unwrap()
         .store(1 << 30, Ordering::Relaxed);
-    assert_eq!(sq.push_parts(&WorkSlot::default(), &[]), Err(RingFull));
+    assert_eq!(
+        sq.push_parts(&WorkSlot::default(), &[], &[0; 4]),
+        Err(RingFull)
+    );
     let memory = private(DoorbellConsumer::memory_size(8).unwrap());
     let _engine = DoorbellConsumer::create_in(memory.clone(), 8).unwrap();
     let mut doorbells = DoorbellProducer::attach(memory.clone(), 8).unwrap();
@@ -104,6 +107,7 @@ fn the_engine_believes_its_own_index_and_not_the_shared_copy() {
             ..WorkSlot::default()
         },
         &[],
+        &[0; 4],
     )
     .unwrap();
     memory
@@ -130,12 +134,12 @@ fn a_work_request_whose_elements_cannot_be_is_a_fault() {
     };
     // The element count lies in the last two octets of the slot's third word.
     let count_at = FIRST_ENTRY + 22;
-    for num_sge in [MAX_SGE as u16 + 1, u16::MAX] {
+    for num_sge in [MAX_PLACES as u16 + 1, u16::MAX] {
         let (memory, mut engine) = ring();
         memory.write(count_at, &num_sge.to_ne_bytes()).unwrap();
         let fault = RingFault::TooManySges {
             num_sge,
-            max: MAX_SGE,
+            max: MAX_PLACES,
         };
         assert_eq!(engine.pop(&mut WorkRequest::default()), Err(fault));
     }

@@ -6,7 +6,9 @@ use super::{TURNS, private};
 use crate::ring::{
     QpMemory, RingFull, WorkQueueConsumer, WorkQueueProducer, WorkRequest, slots_for,
 };
-use crate::work::{MAX_INLINE, MAX_SGE, Sge, WorkSlot, WrOpcode};
+use crate::work::{MAX_INLINE, MAX_SGE, Operands, Sge, WorkSlot, WrOpcode};
+
+const NONE: Operands = [0; 4];
 
 struct Qp {
     sq: WorkQueueProducer,
@@ -78,7 +80,7 @@ fn inline_octets_arrive_whole_whatever_their_number() {
     let mut found = WorkRequest::default();
     for len in 0..=MAX_INLINE {
         let slot = request(len as u64, 0).slot;
-        qp.sq.push_inline(&slot, &octets[..len]).unwrap();
+        qp.sq.push_inline(&slot, &octets[..len], &NONE).unwrap();
         assert!(qp.engine_sq.pop(&mut found).unwrap());
         assert!(found.is_inline());
         assert_eq!(found.slot.wr_id, len as u64);
@@ -95,7 +97,7 @@ fn inline_octets_arrive_whole_whatever_their_number() {
     }
     let slot = WorkSlot::default();
     let long = [0; MAX_INLINE + 1];
-    assert_eq!(qp.sq.push_inline(&slot, &long), Err(RingFull));
+    assert_eq!(qp.sq.push_inline(&slot, &long, &NONE), Err(RingFull));
 }
 
 #[test]
@@ -144,9 +146,14 @@ fn slots_come_back_when_the_engine_takes_the_work() {
 fn too_many_elements_never_fit() {
     let mut qp = qp(64, 4);
     let sges = [Sge::default(); MAX_SGE + 1];
-    assert_eq!(qp.sq.push_parts(&WorkSlot::default(), &sges), Err(RingFull));
+    assert_eq!(
+        qp.sq.push_parts(&WorkSlot::default(), &sges, &NONE),
+        Err(RingFull)
+    );
     assert!(!WorkRequest::default().set_sges(&sges));
-    qp.sq.push_parts(&WorkSlot::default(), &sges[1..]).unwrap();
+    qp.sq
+        .push_parts(&WorkSlot::default(), &sges[1..], &NONE)
+        .unwrap();
 }
 
 #[test]
@@ -201,4 +208,63 @@ fn both_ends_work_over_a_descriptor() {
     let mut found = WorkRequest::default();
     assert!(engine_sq.pop(&mut found).unwrap());
     assert_same(&found, &request(9, 3));
+}
+
+#[test]
+fn operands_arrive_behind_any_number_of_elements_or_inline_octets() {
+    let mut qp = qp(64, 4);
+    let mut found = WorkRequest::default();
+    let operands = [1, u64::MAX, 3 << 40, 4];
+    let kinds = [
+        (WrOpcode::WriteImmediate, [1, u64::MAX, 0, 0]),
+        (WrOpcode::AtomicCompareSwap, operands),
+        (WrOpcode::Write, NONE),
+    ];
+    for (opcode, wanted) in kinds {
+        for num_sge in [0, 1, 2, 3, 5, MAX_SGE] {
+            let mut request = request(7, num_sge);
+            request.slot.opcode = opcode as u8;
+            let elements = request.sges().to_vec();
+            assert!(request.set_sges(&elements));
+            request.set_operands(&operands);
+            assert_eq!(request.operands(), Some(wanted));
+            qp.sq.push(&request).unwrap();
+            let (slot, sges) = (&request.slot, request.sges());
+            qp.sq.push_parts(slot, sges, &operands).unwrap();
+            for _ in 0..2 {
+                assert!(qp.engine_sq.pop(&mut found).unwrap());
+                assert_same(&found, &request);
+                assert_eq!(
+                    found.operands(),
+                    Some(wanted),
+                    "{opcode:?}, {num_sge} elements"
+                );
+            }
+        }
+        let octets = [0xee; 17];
+        let slot = WorkRequest::new(opcode, 7).slot;
+        qp.sq.push_inline(&slot, &octets, &operands).unwrap();
+        assert!(qp.engine_sq.pop(&mut found).unwrap());
+        assert_eq!((found.num_sge(), found.total_length()), (2, 17));
+        assert_eq!(found.operands(), Some(wanted));
+    }
+}
+
+#[test]
+fn operands_that_a_client_left_out_or_that_there_is_no_room_for_are_none() {
+    let mut qp = qp(64, 4);
+    let mut slot = WorkRequest::new(WrOpcode::AtomicCompareSwap, 7).slot;
+    slot.opcode = WrOpcode::Send as u8;
+    qp.sq.push_parts(&slot, &[Sge::default()], &NONE).unwrap();
+    let mut found = WorkRequest::default();
+    assert!(qp.engine_sq.pop(&mut found).unwrap());
+    found.slot.opcode = WrOpcode::AtomicCompareSwap as u8;
+    assert_eq!((found.operands(), found.num_sge()), (None, 0));
+    slot.opcode = WrOpcode::AtomicCompareSwap as u8;
+    qp.sq
+        .push_parts(&slot, &[Sge::default(); 2], &NONE)
+        .unwrap();
+    let mut small = WorkRequest::with_room(3);
+    assert!(qp.engine_sq.pop(&mut small).unwrap());
+    assert_eq!((small.operands(), small.num_sge()), (None, 2));
 }

@@ -147,9 +147,7 @@ fn responses_come_in_the_order_of_the_requests() {
 #[test]
 fn a_response_that_answers_nothing_is_refused() {
     let error = |stream: &mut Stream, msn, identifier| {
-        take(stream, &response(msn, identifier))
-            .err()
-            .expect("no answer")
+        take(stream, &response(msn, identifier)).expect_err("no answer")
     };
     let no_buffer: TerminateError = DdpError::NoBuffer.into();
     assert_eq!(error(&mut stream(), 1, 1), no_buffer, "nobody asked");

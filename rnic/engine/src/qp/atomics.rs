@@ -1,0 +1,120 @@
+//! Atomic Operations (RFC 7306 section 5), as requester and as responder. A responder looks at a
+//! request when it is delivered, and does it when those before it are answered: not before, so that
+//! operations and Reads happen in the order of the requests, and only if it can answer.
+
+use rnic_proto::rdmap::atomic::OPERAND_LEN;
+use rnic_proto::rdmap::{
+    AtomicOperation, AtomicRequest, AtomicResponse, RdmapError, TerminateError, segment,
+};
+use rnic_proto::{Gather, Msn, Qn, Stag, TaggedOffset};
+
+use super::pending::Ticket;
+use super::respond::Response;
+use super::send::{Failed, Turn};
+use super::terminate::{count_refusal, source_error};
+use super::ulpdu::UlpduBuf;
+use super::work::Work;
+use super::{Qp, QpContext};
+
+impl Qp {
+    pub(super) fn put_atomic_request(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        work: &Work,
+        (stag, to): (Stag, TaggedOffset),
+        operation: AtomicOperation,
+        ulpdu: &mut UlpduBuf<'_>,
+    ) -> Result<(), Failed> {
+        let stream = self.stream.as_mut().ok_or(Failed)?;
+        let begun = stream.begin_atomic(work.ticket.0, stag, to, operation);
+        let (msn, request) = begun.ok_or(Failed)?;
+        let mut octets = [0; segment::ATOMIC_REQUEST_LEN];
+        segment::put_atomic_request(&mut octets, msn, &request);
+        ulpdu.put(0, &octets);
+        self.name_message(work.ticket, Qn::READ_REQUEST, msn);
+        ctx.counters.atomic_requests_sent += 1;
+        self.message_done(Turn::Work);
+        self.send.work = None;
+        Ok(())
+    }
+
+    /// Puts the original value, in host order, where the work request wants it. That is our own
+    /// region, checked when the work was posted: if it can't be written now, its owner took it away.
+    pub(super) fn place_atomic_response(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        token: u64,
+        original: u64,
+    ) -> Result<(), TerminateError> {
+        let entry = self.send.pending.get_mut(Ticket(token));
+        let sink = entry.and_then(|entry| entry.sink);
+        let sink = sink.ok_or(RdmapError::LocalCatastrophic)?;
+        let written = ctx
+            .stags
+            .local_write(&sink, self.id.pd)
+            .is_ok_and(|sink| sink.write(0, &original.to_ne_bytes()).is_ok());
+        if !written {
+            self.fail_response(ctx, token);
+            return Err(RdmapError::LocalCatastrophic.into());
+        }
+        ctx.counters.octets_placed += u64::from(OPERAND_LEN);
+        Ok(())
+    }
+
+    /// The operation is complete (RFC 7306 section 5.4, rule 7).
+    pub(super) fn deliver_atomic_response(&mut self, ctx: &mut QpContext<'_>, token: u64) {
+        ctx.counters.atomic_responses_received += 1;
+        self.send.pending.responded(Ticket(token));
+        self.complete_ended(ctx);
+    }
+
+    pub(super) fn deliver_atomic_request(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        msn: Msn,
+        request: AtomicRequest,
+    ) -> Result<(), TerminateError> {
+        ctx.counters.atomic_requests_received += 1;
+        let AtomicRequest { stag, to, .. } = request;
+        if let Err(error) = ctx.stags.remote_atomic(stag, to, self.id.pd) {
+            count_refusal(ctx, error);
+            return Err(source_error(error));
+        }
+        self.respond(ctx, Response::Atomic { msn, request });
+        Ok(())
+    }
+
+    /// Does an operation and answers it. The memory is checked again: it may have been revoked.
+    pub(super) fn put_atomic_response(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        msn: Msn,
+        request: &AtomicRequest,
+        ulpdu: &mut UlpduBuf<'_>,
+    ) -> Result<(), Failed> {
+        let number = self.stream.as_mut().ok_or(Failed)?.begin_atomic_response();
+        let target = ctx
+            .stags
+            .remote_atomic(request.stag, request.to, self.id.pd);
+        let original = match target {
+            Ok(target) => target.apply(request.operation),
+            Err(error) => {
+                count_refusal(ctx, error);
+                let mut octets = [0; segment::ATOMIC_REQUEST_LEN];
+                segment::put_atomic_request(&mut octets, msn, request);
+                self.fail(source_error(error), Some(&Gather::new(&[&octets])));
+                return Err(Failed);
+            }
+        };
+        let response = AtomicResponse {
+            identifier: request.identifier,
+            original,
+        };
+        let mut octets = [0; segment::ATOMIC_RESPONSE_LEN];
+        segment::put_atomic_response(&mut octets, number, &response);
+        ulpdu.put(0, &octets);
+        ctx.counters.atomic_responses_sent += 1;
+        self.response_done(ctx);
+        Ok(())
+    }
+}
