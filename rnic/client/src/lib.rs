@@ -22,6 +22,7 @@ mod memory;
 mod queue_pair;
 mod shared;
 mod wait;
+mod window;
 mod work;
 
 pub use completion::{CompletionQueue, WorkCompletion};
@@ -32,6 +33,7 @@ pub use listener::{AcceptOptions, ConnectionRequest, Listener};
 pub use memory::{MemoryRegion, ProtectionDomain, RemoteMemory};
 pub use queue_pair::{ConnectOptions, Established, QpConfig, QueuePair};
 pub use shared::{SharedReceiveQueue, SrqConfig};
+pub use window::MemoryWindow;
 pub use work::WorkRequest;
 
 pub use rnic_device::{Device, DeviceConfig, DeviceError, Driving, Limits, Quota, XdpMode};

@@ -1,5 +1,6 @@
 //! Work requests as a program writes them.
 
+use rnic_ipc::control::Access;
 use rnic_ipc::ring::{RingFull, WorkQueueProducer};
 use rnic_ipc::work::{Operands, Sge, WR_SIGNALED, WR_SOLICITED, WorkSlot, WrOpcode};
 
@@ -122,6 +123,29 @@ impl<'a> WorkRequest<'a> {
     /// compares no bit, because RFC 7306 has no operation of its own for it.
     pub fn atomic_swap(wr_id: u64, original: &'a Sge, remote: RemoteMemory, swap: u64) -> Self {
         Self::masked_compare_swap(wr_id, original, remote, (0, 0), (swap, u64::MAX))
+    }
+
+    /// Ends the rights of an STag of this queue pair's own protection domain, a window's or a region's,
+    /// when what was posted before is done. A window can be bound again, a region only be dropped.
+    pub fn local_invalidate(wr_id: u64, stag: u32) -> Self {
+        let mut work = Self::new(WrOpcode::LocalInvalidate, wr_id, &[]);
+        work.slot.rkey = stag;
+        work
+    }
+
+    pub(crate) fn bind_window(
+        wr_id: u64,
+        window: u32,
+        part: &Sge,
+        len: u64,
+        access: Access,
+    ) -> Self {
+        let mut work = Self::new(WrOpcode::BindWindow, wr_id, &[]);
+        work.slot.rkey = window;
+        work.slot.remote_addr = part.addr;
+        work.operands[0] = len;
+        work.operands[1] = u64::from(access.bits()) << 32 | u64::from(part.lkey);
+        work
     }
 
     /// A receive: room for one Send of the peer's, or for its Immediate Data.

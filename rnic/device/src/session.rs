@@ -127,6 +127,7 @@ impl ClientSession {
                 };
                 plain(self.register_memory(turn, &wanted, fds))
             }
+            Request::AllocWindow { pd } => plain(self.alloc_window(pd)),
             Request::DeregisterMemory { stag } => done(self.deregister_memory(turn, stag)),
             Request::CreateCq { depth } => self.create_cq(depth),
             Request::DestroyCq { cq } => done(self.destroy_cq(cq)),

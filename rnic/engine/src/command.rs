@@ -43,6 +43,13 @@ pub enum Command {
         /// The octets.
         memory: RegionMemory,
     },
+    /// A memory window, not bound yet.
+    AddWindow {
+        /// Its name; the key changes when it is bound.
+        stag: Stag,
+        /// The protection domain it belongs to.
+        pd: PdId,
+    },
     /// Revokes an STag. After the answer no octet of its memory is touched.
     RemoveRegion {
         /// Which.

@@ -13,6 +13,7 @@ mod early;
 mod elements;
 mod immediate;
 mod lent;
+mod local;
 mod modify;
 mod pending;
 mod receive;
@@ -35,7 +36,7 @@ use rnic_proto::rdmap::stream::StreamConfig;
 
 use crate::cq::CqTable;
 use crate::srq::SrqTable;
-use crate::stag::StagTable;
+use crate::stag::{StagTable, User};
 
 pub use counters::QpCounters;
 pub(crate) use early::{FpduSign, PLACED_AT_ONCE, PlacedFpdu};
@@ -113,6 +114,15 @@ struct Identity {
     signal_all: bool,
 }
 
+impl Identity {
+    fn user(&self) -> User {
+        User {
+            pd: self.pd,
+            qp: self.num,
+        }
+    }
+}
+
 /// A queue pair is in a state that does not allow what was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the queue pair is {found:?}, but must be {wanted:?}")]
@@ -175,6 +185,11 @@ impl Qp {
     /// [`StagTable`] ([`StagTable::stream_added`]), and likewise when it is removed.
     pub fn pd(&self) -> PdId {
         self.id.pd
+    }
+
+    /// As whom it uses STags.
+    pub fn user(&self) -> User {
+        self.id.user()
     }
 
     /// Its state.

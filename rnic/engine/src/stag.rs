@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rnic_ipc::control::Access;
-use rnic_ipc::id::PdId;
+use rnic_ipc::id::{PdId, QpNum};
 use rnic_ipc::work::Sge;
 use rnic_proto::rdmap::atomic::{AtomicOperation, OPERAND_LEN};
 use rnic_proto::{Stag, TaggedOffset};
@@ -18,6 +18,10 @@ use crate::region::{OutOfRegion, RegionMemory};
 
 #[cfg(test)]
 mod tests;
+mod window;
+
+use window::Bound;
+pub use window::{Binding, CannotBind};
 
 /// How often an Atomic Operation is tried against a program that writes the same word.
 const ATTEMPTS: u32 = 64;
@@ -25,25 +29,55 @@ const ATTEMPTS: u32 = 64;
 /// All the STags of a shard.
 #[derive(Debug)]
 pub struct StagTable {
+    /// By the STags' indexes.
     entries: IdMap<u32, Entry>,
     /// Streams of each protection domain.
     streams: IdMap<u32, u32>,
+    /// Windows that are bound, each to one stream.
+    bound: usize,
+    /// What the next region gets, so that none is taken for one that had its index before.
+    next_serial: u64,
     capacity: usize,
+}
+
+/// Who uses an STag: a queue pair's stream, in its protection domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct User {
+    /// The protection domain.
+    pub pd: PdId,
+    /// The queue pair.
+    pub qp: QpNum,
 }
 
 #[derive(Debug)]
 struct Entry {
+    key: u8,
     pd: PdId,
+    /// The only stream that may use it; without one all of the protection domain may.
+    stream: Option<QpNum>,
     access: Access,
     base: TaggedOffset,
-    memory: RegionMemory,
+    len: u64,
+    memory: Memory,
     state: State,
+}
+
+/// What an STag gives access to.
+#[derive(Debug)]
+enum Memory {
+    Region {
+        memory: RegionMemory,
+        serial: u64,
+    },
+    /// A memory window: part of a region, when it is bound.
+    Window(Option<Bound>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Valid,
-    /// A peer's Send with Invalidate took the rights away; the region still has to be removed.
+    /// A Send with Invalidate or a Local Invalidate took the rights away; the region still has to be
+    /// removed, and a window may be bound again.
     Invalidated,
 }
 
@@ -151,6 +185,8 @@ impl StagTable {
         Self {
             entries,
             streams: IdMap::default(),
+            bound: 0,
+            next_serial: 0,
             capacity,
         }
     }
@@ -164,7 +200,30 @@ impl StagTable {
         base: TaggedOffset,
         memory: RegionMemory,
     ) -> Result<(), AddRegionError> {
-        if self.entries.contains_key(&stag.0) {
+        let len = memory.len();
+        if base.checked_add(len).is_none() {
+            return Err(AddRegionError::Wrap { base, len });
+        }
+        let serial = self.next_serial;
+        self.insert(
+            stag,
+            Entry {
+                key: stag.key(),
+                pd,
+                stream: None,
+                access,
+                base,
+                len,
+                memory: Memory::Region { memory, serial },
+                state: State::Valid,
+            },
+        )?;
+        self.next_serial = serial.wrapping_add(1);
+        Ok(())
+    }
+
+    fn insert(&mut self, stag: Stag, entry: Entry) -> Result<(), AddRegionError> {
+        if self.entries.contains_key(&stag.index()) {
             return Err(AddRegionError::InUse { stag });
         }
         if self.entries.len() >= self.capacity {
@@ -172,27 +231,15 @@ impl StagTable {
                 capacity: self.capacity,
             });
         }
-        let len = memory.len();
-        if base.checked_add(len).is_none() {
-            return Err(AddRegionError::Wrap { base, len });
-        }
-        self.entries.insert(
-            stag.0,
-            Entry {
-                pd,
-                access,
-                base,
-                memory,
-                state: State::Valid,
-            },
-        );
+        self.entries.insert(stag.index(), entry);
         Ok(())
     }
 
-    /// Revokes an STag. When this returns no octet of its memory is touched any more. False when
-    /// there is none.
+    /// Revokes an STag, whatever its key is now. When this returns no octet of its memory is touched
+    /// any more, by no window of it either. False when there is none.
     pub fn remove(&mut self, stag: Stag) -> bool {
-        self.entries.remove(&stag.0).is_some()
+        self.unbind(stag.index());
+        self.entries.remove(&stag.index()).is_some()
     }
 
     /// STags in the table.
@@ -211,8 +258,10 @@ impl StagTable {
         *streams = streams.saturating_add(1);
     }
 
-    /// A queue pair of this protection domain is gone.
-    pub fn stream_removed(&mut self, pd: PdId) {
+    /// A queue pair is gone. What was associated with its stream can't be used any more, not by
+    /// another queue pair of the same number either.
+    pub fn stream_removed(&mut self, User { pd, qp }: User) {
+        self.unbind_all(qp);
         if let Some(streams) = self.streams.get_mut(&pd.0) {
             *streams = streams.saturating_sub(1);
             if *streams == 0 {
@@ -228,11 +277,10 @@ impl StagTable {
         stag: Stag,
         to: TaggedOffset,
         len: u32,
-        pd: PdId,
+        user: User,
     ) -> Result<Source<'_>, StagError> {
-        let entry = self.valid(stag, pd)?;
-        entry
-            .range(stag, to, len, entry.access.remote_read)
+        let entry = self.valid(stag, user)?;
+        self.range(entry, stag, to, len, entry.access.remote_read)
             .map(Source)
     }
 
@@ -243,11 +291,10 @@ impl StagTable {
         stag: Stag,
         to: TaggedOffset,
         len: u32,
-        pd: PdId,
+        user: User,
     ) -> Result<Sink<'_>, StagError> {
-        let entry = self.valid(stag, pd)?;
-        entry
-            .range(stag, to, len, entry.access.remote_write)
+        let entry = self.valid(stag, user)?;
+        self.range(entry, stag, to, len, entry.access.remote_write)
             .map(Sink)
     }
 
@@ -257,53 +304,61 @@ impl StagTable {
         &self,
         stag: Stag,
         to: TaggedOffset,
-        pd: PdId,
+        user: User,
     ) -> Result<Target<'_>, StagError> {
-        let entry = self.valid(stag, pd)?;
-        let range = entry.range(stag, to, OPERAND_LEN, entry.access.remote_atomic)?;
+        let entry = self.valid(stag, user)?;
+        let range = self.range(entry, stag, to, OPERAND_LEN, entry.access.remote_atomic)?;
         let word = range.memory.word(range.start);
         word.map(Target).ok_or(StagError::Misaligned { stag, to })
     }
 
-    /// Checks the octets that a Send or an RDMA Write takes. Every region allows it.
-    pub fn local_read(&self, sge: &Sge, pd: PdId) -> Result<Source<'_>, StagError> {
+    /// Checks the octets that a Send or an RDMA Write takes. Every region allows it, no window does.
+    pub fn local_read(&self, sge: &Sge, user: User) -> Result<Source<'_>, StagError> {
         let stag = Stag(sge.lkey);
-        let entry = self.valid(stag, pd)?;
-        entry
-            .range(stag, TaggedOffset(sge.addr), sge.length, true)
+        let entry = self.valid(stag, user)?;
+        let allowed = entry.is_region();
+        self.range(entry, stag, TaggedOffset(sge.addr), sge.length, allowed)
             .map(Source)
     }
 
     /// Checks where a Send or an RDMA Read Response is placed.
-    pub fn local_write(&self, sge: &Sge, pd: PdId) -> Result<Sink<'_>, StagError> {
+    pub fn local_write(&self, sge: &Sge, user: User) -> Result<Sink<'_>, StagError> {
         let stag = Stag(sge.lkey);
-        let entry = self.valid(stag, pd)?;
-        let allowed = entry.access.local_write;
-        entry
-            .range(stag, TaggedOffset(sge.addr), sge.length, allowed)
+        let entry = self.valid(stag, user)?;
+        let allowed = entry.access.local_write && entry.is_region();
+        self.range(entry, stag, TaggedOffset(sge.addr), sge.length, allowed)
             .map(Sink)
     }
 
     /// Takes a peer's rights away on its own request (RFC 5040 section 5.3). An STag that more
-    /// than one stream can use is not a peer's to invalidate (RFC 5040 section 8.1.1, 7).
-    pub fn invalidate(&mut self, stag: Stag, pd: PdId) -> Result<(), StagError> {
-        self.valid(stag, pd)?;
-        if self.streams.get(&pd.0) != Some(&1) {
+    /// than one stream can use is not a peer's to invalidate (RFC 5040 section 8.1.1, 7): it is when
+    /// it is associated with the peer's stream, or when its protection domain has no other.
+    pub fn invalidate(&mut self, stag: Stag, user: User) -> Result<(), StagError> {
+        let own = self.valid(stag, user)?.stream == Some(user.qp);
+        if !own && self.streams.get(&user.pd.0) != Some(&1) {
             return Err(StagError::NotAssociated { stag });
         }
-        if let Some(entry) = self.entries.get_mut(&stag.0) {
+        self.local_invalidate(stag, user)
+    }
+
+    /// Takes the rights away for the queue pair's own work.
+    pub fn local_invalidate(&mut self, stag: Stag, user: User) -> Result<(), StagError> {
+        self.valid(stag, user)?;
+        if let Some(entry) = self.entries.get_mut(&stag.index()) {
             entry.state = State::Invalidated;
         }
+        self.unbind(stag.index());
         Ok(())
     }
 
-    fn valid(&self, stag: Stag, pd: PdId) -> Result<&Entry, StagError> {
-        let entry = self
-            .entries
-            .get(&stag.0)
+    fn valid(&self, stag: Stag, user: User) -> Result<&Entry, StagError> {
+        let entry = self.entries.get(&stag.index());
+        let entry = entry
+            .filter(|entry| entry.key == stag.key())
             .ok_or(StagError::Invalid { stag })?;
         // Another domain's STag says nothing about itself, not even that it was invalidated.
-        if entry.pd != pd {
+        let other_stream = entry.stream.is_some_and(|stream| stream != user.qp);
+        if entry.pd != user.pd || other_stream {
             return Err(StagError::NotAssociated { stag });
         }
         if entry.state != State::Valid {
@@ -311,16 +366,15 @@ impl StagTable {
         }
         Ok(entry)
     }
-}
 
-impl Entry {
-    fn range(
-        &self,
+    fn range<'a>(
+        &'a self,
+        entry: &'a Entry,
         stag: Stag,
         to: TaggedOffset,
         len: u32,
         allowed: bool,
-    ) -> Result<Range<'_>, StagError> {
+    ) -> Result<Range<'a>, StagError> {
         if !allowed {
             return Err(StagError::AccessRights { stag });
         }
@@ -328,16 +382,24 @@ impl Entry {
             return Err(StagError::Wrap { stag, to, len });
         }
         let bounds = StagError::Bounds { stag, to, len };
-        let start = to.0.checked_sub(self.base.0).ok_or(bounds)?;
-        let room = self.memory.len().checked_sub(start).ok_or(bounds)?;
+        let at = to.0.checked_sub(entry.base.0).ok_or(bounds)?;
+        let room = entry.len.checked_sub(at).ok_or(bounds)?;
         if u64::from(len) > room {
             return Err(bounds);
         }
+        let (memory, start) = self.memory(entry).ok_or(StagError::Invalid { stag })?;
         Ok(Range {
-            memory: &self.memory,
-            start,
+            memory,
+            // Both are within the region.
+            start: start.saturating_add(at),
             len: u64::from(len),
         })
+    }
+}
+
+impl Entry {
+    fn is_region(&self) -> bool {
+        matches!(self.memory, Memory::Region { .. })
     }
 }
 

@@ -59,8 +59,14 @@ pub enum Request {
         /// Its length in octets, at least 1.
         length: u64,
     },
-    /// When the reply comes, no octet of the region changes any more (RFC 5041 section 8.3.1).
-    /// Reply: [`Response::Done`].
+    /// A memory window, not bound; it goes by [`Request::DeregisterMemory`] with this STag, whatever
+    /// keys it had. Reply: [`Response::Region`].
+    AllocWindow {
+        /// The window's protection domain.
+        pd: PdId,
+    },
+    /// When the reply comes, no octet of the region changes any more, through none of its windows
+    /// either (RFC 5041 section 8.3.1). Reply: [`Response::Done`].
     DeregisterMemory {
         /// Which.
         stag: u32,
@@ -307,6 +313,24 @@ pub struct Access {
 }
 
 impl Access {
+    /// The rights as bits of a work request.
+    pub const fn bits(self) -> u32 {
+        self.local_write as u32
+            | (self.remote_read as u32) << 1
+            | (self.remote_write as u32) << 2
+            | (self.remote_atomic as u32) << 3
+    }
+
+    /// The rights from bits; those that mean nothing are not looked at.
+    pub const fn from_bits(bits: u32) -> Self {
+        Self {
+            local_write: bits & 1 != 0,
+            remote_read: bits & 2 != 0,
+            remote_write: bits & 4 != 0,
+            remote_atomic: bits & 8 != 0,
+        }
+    }
+
     /// Local work only: a sink of receives, a source of anything.
     pub const LOCAL: Self = Self {
         local_write: true,

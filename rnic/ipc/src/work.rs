@@ -137,6 +137,13 @@ pub enum WrOpcode {
     /// CmpSwap (RFC 7306 section 5.1.2). Operands: swap data, swap mask, compare data, compare mask.
     /// The element is as for FetchAdd.
     AtomicCompareSwap = 8,
+    /// Ends the rights of an STag, `rkey`, when what was posted before is done.
+    LocalInvalidate = 9,
+    /// Binds a memory window when what was posted before is done. `rkey`: the window's STag with its
+    /// new key; `remote_addr`: tagged offset of the first octet in the region and in the window.
+    /// Operands: its length, then the region's STag and, 32 bits higher, its rights
+    /// ([`crate::control::Access::bits`]).
+    BindWindow = 10,
 }
 
 /// What a work request is about beside memory; how many of them mean something is the opcode's.
@@ -155,6 +162,8 @@ impl WrOpcode {
             6 => Self::WriteImmediate,
             7 => Self::AtomicFetchAdd,
             8 => Self::AtomicCompareSwap,
+            9 => Self::LocalInvalidate,
+            10 => Self::BindWindow,
             _ => return None,
         })
     }
@@ -162,7 +171,7 @@ impl WrOpcode {
     /// Places of elements that its operands take: two operands fit one.
     pub const fn operand_places(self) -> usize {
         match self {
-            Self::Immediate | Self::WriteImmediate | Self::AtomicFetchAdd => 1,
+            Self::Immediate | Self::WriteImmediate | Self::AtomicFetchAdd | Self::BindWindow => 1,
             Self::AtomicCompareSwap => 2,
             _ => 0,
         }

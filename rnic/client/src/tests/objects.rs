@@ -429,3 +429,48 @@ fn operands_of_immediate_data_and_atomics_reach_the_engine_as_written() {
     let refused = qp.post_send(WorkRequest::atomic_fetch_add(9, &short, remote, 3));
     assert!(matches!(refused, Err(Error::AtomicLength { found: 4 })));
 }
+
+#[test]
+fn a_window_gets_another_key_with_each_binding_and_goes_by_its_first_name() {
+    let (fake, context) = Fake::start();
+    let (qp, _cq) = queue_pair(&context);
+    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let region = pd.register(100, Access::LOCAL).unwrap();
+    let window = crate::MemoryWindow::alloc(&pd).unwrap();
+    let name = window.stag();
+    let mut last = name;
+    for _ in 0..12 {
+        let (work, remote) = window.bind(7, &region, 10..30, Access::ALL).unwrap();
+        assert_ne!(remote.stag, last);
+        assert_eq!(remote.stag >> 8, name >> 8, "the index stays");
+        assert_eq!((remote.addr, remote.len), (region.addr() + 10, 20));
+        last = window.stag();
+        assert_eq!(remote.stag, last);
+        qp.post_send(work).unwrap();
+        let found = fake.take_send(qp.num()).unwrap();
+        assert_eq!(found.opcode(), Some(WrOpcode::BindWindow));
+        assert_eq!(
+            (found.slot.rkey, found.slot.remote_addr),
+            (last, remote.addr)
+        );
+        let rights = u64::from(Access::ALL.bits()) << 32;
+        let operands = [20, rights | u64::from(region.stag()), 0, 0];
+        assert_eq!(found.operands(), Some(operands));
+    }
+    assert!(matches!(
+        window.bind(7, &region, 90..101, Access::ALL),
+        Err(Error::Range { .. })
+    ));
+    drop(window);
+    let asked = fake.asked();
+    let gone = Request::DeregisterMemory { stag: name };
+    assert_eq!(asked.last(), Some(&gone));
+}
+
+#[test]
+fn rights_survive_as_bits_of_a_work_request() {
+    for bits in 0..16 {
+        assert_eq!(Access::from_bits(bits).bits(), bits);
+    }
+    assert_eq!(Access::from_bits(!0), Access::ALL);
+}

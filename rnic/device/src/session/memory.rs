@@ -78,6 +78,21 @@ impl ClientSession {
         Ok(memory)
     }
 
+    pub(super) fn alloc_window(&self, pd: PdId) -> Result<Response, Refusal> {
+        let grant = self.core().prm().alloc_window(self.id(), pd)?;
+        let (stag, pd) = (*grant.stag(), *grant.pd());
+        match self.core().execute(Command::AddWindow { stag, pd }) {
+            Ok(_) => {
+                self.core().prm().region_registered(grant);
+                Ok(Response::Region { stag: stag.0 })
+            }
+            Err(refusal) => {
+                self.core().prm().region_failed(grant);
+                Err(refusal)
+            }
+        }
+    }
+
     pub(super) fn deregister_memory(&self, turn: &mut Turn, stag: u32) -> Result<(), Refusal> {
         let revocation = self.core().prm().deregister_region(self.id(), stag)?;
         let stag = *revocation.stag();

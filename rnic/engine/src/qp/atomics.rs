@@ -51,7 +51,7 @@ impl Qp {
         let sink = sink.ok_or(RdmapError::LocalCatastrophic)?;
         let written = ctx
             .stags
-            .local_write(&sink, self.id.pd)
+            .local_write(&sink, self.id.user())
             .is_ok_and(|sink| sink.write(0, &original.to_ne_bytes()).is_ok());
         if !written {
             self.fail_response(ctx, token);
@@ -76,7 +76,7 @@ impl Qp {
     ) -> Result<(), TerminateError> {
         ctx.counters.atomic_requests_received += 1;
         let AtomicRequest { stag, to, .. } = request;
-        if let Err(error) = ctx.stags.remote_atomic(stag, to, self.id.pd) {
+        if let Err(error) = ctx.stags.remote_atomic(stag, to, self.id.user()) {
             count_refusal(ctx, error);
             return Err(source_error(error));
         }
@@ -95,7 +95,7 @@ impl Qp {
         let number = self.stream.as_mut().ok_or(Failed)?.begin_atomic_response();
         let target = ctx
             .stags
-            .remote_atomic(request.stag, request.to, self.id.pd);
+            .remote_atomic(request.stag, request.to, self.id.user());
         let original = match target {
             Ok(target) => target.apply(request.operation),
             Err(error) => {

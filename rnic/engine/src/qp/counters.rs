@@ -58,6 +58,8 @@ counters! {
     atomic_responses_received
     /// Atomic Responses sent: operations done on this side's memory.
     atomic_responses_sent
+    /// Local Invalidates done and memory windows bound.
+    local_work_done
     /// STags invalidated for a Send with Invalidate.
     stags_invalidated
     /// Terminates received.

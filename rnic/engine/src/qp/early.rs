@@ -147,12 +147,12 @@ impl Qp {
         let payload = ulpdu.tail(early.payload_offset())?;
         match early {
             Early::Write { stag, to, len } => {
-                let sink = ctx.stags.remote_write(stag, to, len, self.id.pd).ok()?;
+                let sink = ctx.stags.remote_write(stag, to, len, self.id.user()).ok()?;
                 copy_in(&sink, &payload).ok()?;
             }
             Early::ReadResponse { stag, to, len } => {
                 let sink = read_sink(stag, to, len);
-                let sink = ctx.stags.local_write(&sink, self.id.pd).ok()?;
+                let sink = ctx.stags.local_write(&sink, self.id.user()).ok()?;
                 copy_in(&sink, &payload).ok()?;
             }
             Early::Send { msn, mo, len } => {

@@ -205,7 +205,7 @@ impl Qp {
         len: u32,
         payload: &Gather<'_>,
     ) -> Result<(), TerminateError> {
-        match ctx.stags.remote_write(stag, to, len, self.id.pd) {
+        match ctx.stags.remote_write(stag, to, len, self.id.user()) {
             Ok(sink) => copy_in(&sink, payload)?,
             Err(error) => {
                 count_refusal(ctx, error);
@@ -232,7 +232,7 @@ impl Qp {
             length: len,
             lkey: stag.0,
         };
-        match ctx.stags.local_write(&sink, self.id.pd) {
+        match ctx.stags.local_write(&sink, self.id.user()) {
             Ok(sink) => copy_in(&sink, payload)?,
             Err(error) => {
                 self.fail_response(ctx, token);
@@ -323,7 +323,7 @@ impl Qp {
         for sge in elements::pieces(sges, u64::from(mo.0), len) {
             let sink = ctx
                 .stags
-                .local_write(&sge, self.id.pd)
+                .local_write(&sge, self.id.user())
                 .map_err(|_| catastrophic)?;
             let part = payload.sub(from, sge.length as usize).ok_or(catastrophic)?;
             copy_in(&sink, &part)?;
@@ -406,7 +406,7 @@ impl Qp {
             ..self.receive_completion()
         };
         if let Some(stag) = invalidate {
-            if ctx.stags.invalidate(stag, self.id.pd).is_err() {
+            if ctx.stags.invalidate(stag, self.id.user()).is_err() {
                 ctx.counters.refused_invalidate += 1;
                 return Err(RdmapError::CannotInvalidate.into());
             }
@@ -439,7 +439,7 @@ impl Qp {
             } = request;
             let found = ctx
                 .stags
-                .remote_read(source_stag, source_to, size, self.id.pd);
+                .remote_read(source_stag, source_to, size, self.id.user());
             if let Err(error) = found {
                 count_refusal(ctx, error);
                 return Err(source_error(error));

@@ -68,7 +68,7 @@ impl Qp {
         ulpdu.put(0, &header);
         if len > 0 {
             let (stag, to) = (rest.source_stag, rest.source_to);
-            match ctx.stags.remote_read(stag, to, len, self.id.pd) {
+            match ctx.stags.remote_read(stag, to, len, self.id.user()) {
                 Ok(source) => Self::copy_out(&source, ulpdu, header.len(), len as usize)?,
                 Err(error) => {
                     count_refusal(ctx, error);

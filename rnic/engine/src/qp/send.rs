@@ -138,7 +138,7 @@ impl SendSide {
             return true;
         }
         let behind_reads =
-            self.pending.is_full() || self.work.is_some_and(|work| work.is_request());
+            self.pending.is_full() || self.work.is_some_and(|work| work.waits_for_responses());
         let stuck = peer_done && behind_reads;
         let nothing_posted = self.work.is_none() && self.ring.is_empty();
         self.in_message.is_none()
@@ -199,13 +199,21 @@ impl Qp {
         if let Some(rtr) = self.send.rtr {
             return Some(Next::Rtr(rtr));
         }
-        if self.send.work.is_none() {
-            self.take_work(ctx);
+        // Local work is done on the way. A client that posts more of it meanwhile can't hold the shard
+        // here: no more is done than the ring can hold, and the rest has its own doorbell.
+        for _ in 0..=self.send.ring.capacity() {
+            if self.send.work.is_none() {
+                self.take_work(ctx);
+            }
+            let done = self.do_local_work(ctx);
             if self.ending.terminate.is_some() {
                 return Some(Next::Terminate);
             }
             if self.ending.stopped {
                 return None;
+            }
+            if !done {
+                break;
             }
         }
         let work = self
@@ -222,7 +230,10 @@ impl Qp {
 
     fn may_begin(&self, work: &Work) -> bool {
         let stream = self.stream.as_ref();
-        !work.is_request() || stream.is_some_and(|stream| stream.can_begin_read())
+        match work.kind {
+            Kind::Local(_) => false,
+            _ => !work.is_request() || stream.is_some_and(|stream| stream.can_begin_read()),
+        }
     }
 
     fn ulpdu_len(&self, next: &Next, mulpdu: usize) -> usize {
@@ -243,6 +254,8 @@ impl Qp {
                     Kind::Read { .. } => segment::READ_REQUEST_LEN,
                     Kind::Immediate(_) => segment::IMMEDIATE_LEN,
                     Kind::Atomic { .. } => segment::ATOMIC_REQUEST_LEN,
+                    // Never next.
+                    Kind::Local(_) => 0,
                 }
             }
             Next::Response(Response::Read(response)) => {
@@ -271,6 +284,7 @@ impl Qp {
                     to,
                     operation,
                 } => self.put_atomic_request(ctx, &work, (stag, to), operation, ulpdu)?,
+                Kind::Local(_) => return Err(Failed),
                 Kind::Send { .. } | Kind::Write { .. } => {
                     self.put_payload_segment(ctx, work, ulpdu)?;
                 }

@@ -12,6 +12,7 @@ mod remote_errors;
 mod shared;
 mod states;
 mod transfers;
+mod windows;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -2,16 +2,19 @@
 //! 5.3). What a client posted is checked as a whole when it is taken, and its memory again for each
 //! segment, because the client may take its regions away at any time.
 
+use rnic_ipc::control::Access;
 use rnic_ipc::work::{Sge, WR_SIGNALED, WR_SOLICITED, WcStatus, WrOpcode, sges_for_inline};
 use rnic_proto::rdmap::atomic::OPERAND_LEN;
 use rnic_proto::rdmap::{AtomicOperation, ReadRequest, SendKind, segment};
 use rnic_proto::{MessageOffset, Msn, Qn, Stag, TaggedOffset};
 
 use super::immediate::Immediate;
+use super::local::Local;
 use super::pending::{Entry, Outcome, Ticket};
 use super::send::{Failed, Turn};
 use super::ulpdu::UlpduBuf;
 use super::{Qp, QpContext, elements};
+use crate::stag::Binding;
 
 /// A work request that passed the checks.
 #[derive(Clone, Copy, Debug)]
@@ -52,12 +55,18 @@ pub(super) enum Kind {
         to: TaggedOffset,
         operation: AtomicOperation,
     },
+    Local(Local),
 }
 
 impl Work {
     /// Whether the peer answers it: at most ORD of those are outstanding.
     pub(super) fn is_request(&self) -> bool {
         matches!(self.kind, Kind::Read { .. } | Kind::Atomic { .. })
+    }
+
+    /// Whether it may have to wait until the peer has answered others.
+    pub(super) fn waits_for_responses(&self) -> bool {
+        self.is_request() || matches!(self.kind, Kind::Local(_))
     }
 }
 
@@ -167,6 +176,17 @@ impl Qp {
                 to,
                 immediate: Some(immediate),
             },
+            WrOpcode::LocalInvalidate if total == 0 => Kind::Local(Local::Invalidate(stag)),
+            WrOpcode::BindWindow if total == 0 => {
+                let binding = Binding {
+                    // The two halves of the operand.
+                    region: Stag(mask as u32),
+                    base: to,
+                    len: data,
+                    access: Access::from_bits((mask >> 32) as u32),
+                };
+                Kind::Local(Local::Bind(stag, binding))
+            }
             WrOpcode::Immediate if total == 0 => Kind::Immediate(immediate),
             WrOpcode::AtomicFetchAdd if atomic_possible => {
                 atomic(AtomicOperation::FetchAdd { add: data, mask })
@@ -192,9 +212,9 @@ impl Qp {
         for sge in sges.iter().filter(|sge| sge.length > 0) {
             let found = match kind {
                 Kind::Read { .. } | Kind::Atomic { .. } => {
-                    ctx.stags.local_write(sge, self.id.pd).map(|_| ())
+                    ctx.stags.local_write(sge, self.id.user()).map(|_| ())
                 }
-                _ => ctx.stags.local_read(sge, self.id.pd).map(|_| ()),
+                _ => ctx.stags.local_read(sge, self.id.user()).map(|_| ()),
             };
             found.map_err(|_| WcStatus::LocalProtection)?;
         }
@@ -344,7 +364,10 @@ impl Qp {
         let sges = request.sges();
         let mut at = from;
         for sge in elements::pieces(sges, u64::from(offset), (ulpdu.len() - from) as u32) {
-            let source = ctx.stags.local_read(&sge, self.id.pd).map_err(|_| Failed)?;
+            let source = ctx
+                .stags
+                .local_read(&sge, self.id.user())
+                .map_err(|_| Failed)?;
             Self::copy_out(&source, ulpdu, at, sge.length as usize)?;
             at += sge.length as usize;
         }

@@ -53,6 +53,10 @@ impl<P: Port> Shard<P> {
                     .add(stag, pd, access, base, memory)
                     .map_err(region_refused)?;
             }
+            Command::AddWindow { stag, pd } => {
+                let added = self.tables.stags.add_window(stag, pd);
+                added.map_err(region_refused)?;
+            }
             Command::RemoveRegion { stag } => {
                 found(self.tables.stags.remove(stag), "STag")?;
             }
@@ -188,7 +192,7 @@ impl<P: Port> Shard<P> {
 
     fn remove_qp(&mut self, qp: QpNum) -> Result<(), CommandError> {
         let slot = self.qps.remove(&qp.0).ok_or(unknown("queue pair"))?;
-        self.tables.stags.stream_removed(slot.qp.pd());
+        self.tables.stags.stream_removed(slot.qp.user());
         if let Some(id) = slot.conn {
             // With the queue pair gone the end of its connection is told to nobody.
             self.abort(id, DisconnectReason::Aborted, None);

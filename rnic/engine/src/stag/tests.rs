@@ -4,8 +4,18 @@ use rnic_ipc::shm::SharedMemory;
 
 use super::*;
 
+mod windows;
+
 const PD: PdId = PdId(1);
 const OTHER_PD: PdId = PdId(2);
+const USER: User = User {
+    pd: PD,
+    qp: QpNum(7),
+};
+const OTHER_USER: User = User {
+    pd: OTHER_PD,
+    qp: QpNum(8),
+};
 const STAG: Stag = Stag(0x0012_3456);
 const BASE: u64 = 0x1000;
 const LEN: usize = 64;
@@ -35,13 +45,13 @@ fn table(access: Access) -> StagTable {
 
 fn read(table: &StagTable, to: u64, len: u32) -> Result<(), StagError> {
     table
-        .remote_read(STAG, TaggedOffset(to), len, PD)
+        .remote_read(STAG, TaggedOffset(to), len, USER)
         .map(|_| ())
 }
 
 fn write(table: &StagTable, to: u64, len: u32) -> Result<(), StagError> {
     table
-        .remote_write(STAG, TaggedOffset(to), len, PD)
+        .remote_write(STAG, TaggedOffset(to), len, USER)
         .map(|_| ())
 }
 
@@ -49,7 +59,7 @@ fn write(table: &StagTable, to: u64, len: u32) -> Result<(), StagError> {
 fn an_unknown_stag_is_invalid_and_so_is_a_wrong_key() {
     let table = table(ALL);
     for stag in [Stag(0), Stag(STAG.0 + 1), Stag(STAG.0 ^ 0x100)] {
-        let found = table.remote_read(stag, TaggedOffset(BASE), 1, PD);
+        let found = table.remote_read(stag, TaggedOffset(BASE), 1, USER);
         assert_eq!(found.unwrap_err(), StagError::Invalid { stag });
     }
 }
@@ -57,14 +67,14 @@ fn an_unknown_stag_is_invalid_and_so_is_a_wrong_key() {
 #[test]
 fn another_protection_domain_is_not_associated() {
     let table = table(ALL);
-    let found = table.remote_read(STAG, TaggedOffset(BASE), 1, OTHER_PD);
+    let found = table.remote_read(STAG, TaggedOffset(BASE), 1, OTHER_USER);
     assert_eq!(found.unwrap_err(), StagError::NotAssociated { stag: STAG });
     let sge = Sge {
         addr: BASE,
         length: 1,
         lkey: STAG.0,
     };
-    let found = table.local_read(&sge, OTHER_PD);
+    let found = table.local_read(&sge, OTHER_USER);
     assert_eq!(found.unwrap_err(), StagError::NotAssociated { stag: STAG });
 }
 
@@ -109,8 +119,8 @@ fn each_right_is_its_own() {
         let table = table(access);
         assert_eq!(read(&table, BASE, 1).is_ok(), may_read);
         assert_eq!(write(&table, BASE, 1).is_ok(), may_write);
-        assert_eq!(table.local_write(&sge, PD).is_ok(), local_write);
-        assert!(table.local_read(&sge, PD).is_ok(), "always allowed");
+        assert_eq!(table.local_write(&sge, USER).is_ok(), local_write);
+        assert!(table.local_read(&sge, USER).is_ok(), "always allowed");
     }
 }
 
@@ -163,13 +173,13 @@ fn a_region_whose_end_wraps_is_not_added() {
 fn what_was_granted_is_copied_and_nothing_beside_it() {
     let table = table(ALL);
     let sink = table
-        .remote_write(STAG, TaggedOffset(BASE + 8), 8, PD)
+        .remote_write(STAG, TaggedOffset(BASE + 8), 8, USER)
         .unwrap();
     sink.write(0, b"12345678").unwrap();
     assert!(sink.write(1, b"12345678").is_err());
     assert!(sink.write(u64::MAX, b"1").is_err());
     let source = table
-        .remote_read(STAG, TaggedOffset(BASE + 7), 10, PD)
+        .remote_read(STAG, TaggedOffset(BASE + 7), 10, USER)
         .unwrap();
     let mut out = [0; 10];
     source.read(0, &mut out).unwrap();
@@ -196,32 +206,38 @@ fn a_full_table_says_so() {
     let mut table = StagTable::new(2);
     for index in 0..2 {
         table
-            .add(Stag(index), PD, ALL, TaggedOffset(0), memory())
+            .add(
+                Stag::from_parts(index, 0),
+                PD,
+                ALL,
+                TaggedOffset(0),
+                memory(),
+            )
             .unwrap();
     }
-    let found = table.add(Stag(2), PD, ALL, TaggedOffset(0), memory());
+    let found = table.add(Stag::from_parts(2, 0), PD, ALL, TaggedOffset(0), memory());
     assert_eq!(found, Err(AddRegionError::Full { capacity: 2 }));
 }
 
 #[test]
 fn only_the_single_stream_of_its_domain_may_invalidate_an_stag() {
     let mut table = table(ALL);
-    assert!(table.invalidate(STAG, PD).is_err(), "no stream at all");
+    assert!(table.invalidate(STAG, USER).is_err(), "no stream at all");
     table.stream_added(PD);
     table.stream_added(PD);
     assert_eq!(
-        table.invalidate(STAG, PD),
+        table.invalidate(STAG, USER),
         Err(StagError::NotAssociated { stag: STAG })
     );
-    table.stream_removed(PD);
+    table.stream_removed(USER);
     assert_eq!(
-        table.invalidate(STAG, OTHER_PD),
+        table.invalidate(STAG, OTHER_USER),
         Err(StagError::NotAssociated { stag: STAG })
     );
-    assert_eq!(table.invalidate(STAG, PD), Ok(()));
+    assert_eq!(table.invalidate(STAG, USER), Ok(()));
     let invalid = Err(StagError::Invalid { stag: STAG });
     assert_eq!(read(&table, BASE, 1), invalid);
-    assert_eq!(table.invalidate(STAG, PD), invalid);
+    assert_eq!(table.invalidate(STAG, USER), invalid);
     assert!(table.remove(STAG), "the owner can still take it away");
 }
 
@@ -232,7 +248,7 @@ fn an_atomic_is_aligned_by_its_memory_and_not_by_its_tagged_offset() {
     let base = TaggedOffset(0x1003);
     table.add(STAG, PD, ALL, base, memory()).unwrap();
     for offset in 0..56 {
-        let found = table.remote_atomic(STAG, TaggedOffset(base.0 + offset), PD);
+        let found = table.remote_atomic(STAG, TaggedOffset(base.0 + offset), USER);
         let misaligned = matches!(found, Err(StagError::Misaligned { .. }));
         assert_eq!(misaligned, offset % 8 != 0, "{offset}");
         assert_eq!(found.is_ok(), offset % 8 == 0, "{offset}");
@@ -257,7 +273,7 @@ fn atomics_on_one_word_from_two_threads_are_never_lost() {
                 let mut table = StagTable::new(1);
                 table.add(STAG, PD, ALL, TaggedOffset(0), memory).unwrap();
                 for _ in 0..ROUNDS {
-                    let target = table.remote_atomic(STAG, TaggedOffset(8), PD).unwrap();
+                    let target = table.remote_atomic(STAG, TaggedOffset(8), USER).unwrap();
                     target.apply(AtomicOperation::FetchAdd { add, mask: 1 << 31 });
                 }
             });

@@ -36,6 +36,27 @@ impl Prm {
                  octet and end below 2^64"
             )));
         }
+        self.grant_region(client, pd, access, base, length)
+    }
+
+    /// A new memory window in `pd`, which counts as a region. It has no octet of its own.
+    ///
+    /// # Errors
+    ///
+    /// `UnknownObject` for the PD; `Limit`; `Host` when the kernel has no random numbers.
+    pub fn alloc_window(&mut self, client: ClientId, pd: PdId) -> Result<RegionGrant, Refusal> {
+        self.check_pd(client, pd)?;
+        self.grant_region(client, pd, Access::default(), 0, 0)
+    }
+
+    fn grant_region(
+        &mut self,
+        client: ClientId,
+        pd: PdId,
+        access: Access,
+        base: u64,
+        length: u64,
+    ) -> Result<RegionGrant, Refusal> {
         let amounts = amounts(length);
         self.check_quota(client, &amounts)?;
         let key = random_key()?;

@@ -27,6 +27,22 @@ fn memory_is_registered_and_revoked() {
 }
 
 #[test]
+fn a_window_is_allocated_and_goes_as_a_region_does() {
+    for bench in both() {
+        let session = bench.client();
+        let pd = pd(&session);
+        let stag = match ask(&session, Request::AllocWindow { pd }) {
+            Ok(Response::Region { stag }) => stag,
+            other => panic!("{other:?}"),
+        };
+        ask(&session, Request::DeregisterMemory { stag }).unwrap();
+        ask(&session, Request::DeallocPd { pd }).unwrap();
+        let refusal = ask(&session, Request::AllocWindow { pd });
+        assert_eq!(refused(refusal), RefusalCode::UnknownObject);
+    }
+}
+
+#[test]
 fn memory_that_could_vanish_is_refused() {
     let bench = Bench::new(Driving::Inline);
     let session = bench.client();

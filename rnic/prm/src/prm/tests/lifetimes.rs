@@ -137,3 +137,24 @@ fn a_client_is_taken_away_users_before_used() {
     assert_eq!(prm.clients(), 0);
     assert!(prm.requests.is_empty());
 }
+
+/// A window is of a domain as a region is, and nobody else's.
+#[test]
+fn a_window_counts_as_a_region_of_its_domain() {
+    let mut prm = prm();
+    let us = client(&mut prm);
+    let other = client(&mut prm);
+    let pd = prm.alloc_pd(us).unwrap();
+    let unknown = refused(prm.alloc_window(other, pd));
+    assert_eq!(unknown, RefusalCode::UnknownObject);
+    let grant = prm.alloc_window(us, pd).unwrap();
+    let stag = *grant.stag();
+    assert_eq!((*grant.access(), *grant.length()), Default::default());
+    prm.region_registered(grant);
+    assert_eq!(refused(prm.dealloc_pd(us, pd)), RefusalCode::Busy);
+    let unknown = refused(prm.deregister_region(other, stag.0));
+    assert_eq!(unknown, RefusalCode::UnknownObject);
+    let revocation = prm.deregister_region(us, stag.0).unwrap();
+    prm.region_revoked(revocation);
+    prm.dealloc_pd(us, pd).unwrap();
+}

@@ -1,0 +1,56 @@
+//! Work of the send queue that sends nothing: Local Invalidate and the binding of memory windows.
+//! Each is done in its turn, and waits for the answers to the Reads and atomics before it, whose
+//! memory it may be about.
+
+use rnic_ipc::work::WcStatus;
+use rnic_proto::Stag;
+
+use super::work::Kind;
+use super::{Qp, QpContext};
+use crate::stag::Binding;
+
+/// What is done.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Local {
+    Invalidate(Stag),
+    Bind(Stag, Binding),
+}
+
+impl Qp {
+    /// Does the work under way if it is local and its time has come.
+    pub(super) fn do_local_work(&mut self, ctx: &mut QpContext<'_>) -> bool {
+        let Some(work) = self.send.work else {
+            return false;
+        };
+        let Kind::Local(local) = work.kind else {
+            return false;
+        };
+        let stream = self.stream.as_ref();
+        if stream.is_none_or(|stream| stream.outstanding_reads().next().is_some()) {
+            return false;
+        }
+        let user = self.id.user();
+        let done = match local {
+            Local::Invalidate(stag) => ctx
+                .stags
+                .local_invalidate(stag, user)
+                .map_err(|error| error.to_string()),
+            Local::Bind(window, binding) => ctx
+                .stags
+                .bind(window, user, &binding)
+                .map_err(|error| error.to_string()),
+        };
+        match done {
+            Ok(()) => {
+                ctx.counters.local_work_done += 1;
+                self.work_sent(ctx, work.ticket);
+            }
+            Err(error) => {
+                log::debug!("queue pair {}: {error}", self.id.num);
+                self.send.work = None;
+                self.fail_work(ctx, work.ticket, WcStatus::LocalProtection);
+            }
+        }
+        true
+    }
+}
