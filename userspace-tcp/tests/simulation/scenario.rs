@@ -209,10 +209,12 @@ fn engine(random: &mut Random, weather: &Weather) -> EnginePlan {
         min_rto: Duration::from_millis(random.within(50, 300)),
         max_rto: Duration::from_secs(random.within(2, 6)),
         ack_delay: Duration::from_millis(pick(random, &[0, 5, 40, 500])),
-        syn_retries: 60,
+        // Those outlast the TIME-WAIT of a connection between the same ports.
+        syn_retries: 200,
         user_timeout: Duration::from_secs(3000),
         keepalive: random.chance(300).then_some(keepalive),
-        time_wait: Duration::from_secs(random.within(15, 60)),
+        // Longer than the network is ever dark, and what the peer's back-off adds.
+        time_wait: Duration::from_secs(random.within(60, 120)),
         fin_wait_2: pick(random, &[Duration::from_secs(300), Duration::MAX]),
         // Where nothing is told and nothing is tried nothing can be found out.
         path_mtu_probing: weather.icmp == 0 || random.chance(700),
