@@ -23,7 +23,7 @@ use crate::side::BASE;
 #[test]
 fn each_illegal_segment_gets_its_terminate_and_the_other_stream_goes_on() {
     let count = cases(&Scene::new(false).duel.side).len();
-    assert!(count > 75, "{count}");
+    assert!(count > 100, "{count}");
     for index in 0..count {
         let mut scene = Scene::new(false);
         let case = cases(&scene.duel.side).swap_remove(index);

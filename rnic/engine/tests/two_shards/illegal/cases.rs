@@ -1,6 +1,8 @@
 //! The table: what a peer may not send, and what RFC 5040 Figure 9, RFC 5041 section 7.2 and RFC
 //! 5044 section 8 call it. Octets are written by hand, not by the codecs under test.
 
+mod extensions;
+
 use crate::side::{BASE, Side};
 
 /// Nobody's STag.
@@ -110,6 +112,7 @@ pub fn cases(side: &Side) -> Vec<Case> {
     all.extend(untagged_segments());
     all.extend(read_requests(side));
     all.extend(read_responses(side));
+    all.extend(extensions::cases(side));
     all
 }
 
