@@ -26,7 +26,12 @@ impl<B> Stack<B> {
         let Some(id) = self.find(&tuple) else {
             return self.receive_stranger(now, tuple, segment, options);
         };
-        if self.is_outdone(now, &tuple, id, segment) {
+        if let Some(valid) = self.cookie_for_another(now, &tuple, id, segment) {
+            if !valid {
+                // As without the half-open connection: the octets that bring the cookie follow.
+                self.effects.counters.cookies_rejected += 1;
+                return Received::default();
+            }
             self.remove(id);
             return self.receive_stranger(now, tuple, segment, options);
         }
@@ -109,27 +114,23 @@ impl<B> Stack<B> {
         received
     }
 
-    /// Whether a half-open connection was made by a late copy of a SYN that had been answered by a
-    /// cookie before: the cookie comes back to us. It does not fit what the copy has made.
-    fn is_outdone(
+    /// An ACK that does not fit a half-open connection, while the listener gives out cookies: a late
+    /// copy of a SYN that had been answered by a cookie may have made it. Says whether the ACK
+    /// brings a valid one; `None`: it is the half-open connection's.
+    fn cookie_for_another(
         &self,
         now: Instant,
         tuple: &FourTuple,
         id: ConnId,
         segment: &Segment<'_>,
-    ) -> bool {
-        let Some(connection) = self.connections.get(id) else {
-            return false;
-        };
-        let Some(listener) = connection.half_open_of() else {
-            return false;
-        };
+    ) -> Option<bool> {
+        let connection = self.connections.get(id)?;
+        let listener = connection.half_open_of()?;
         let header = &segment.header;
         let plain_ack = header.flags.ack() && !header.flags.syn() && !header.flags.rst();
-        plain_ack
-            && header.ack != connection.sent_to()
-            && self.gave_cookies(listener, now)
-            && syn_cookie::check(&self.secret, &self.config, now, tuple, header).is_some()
+        let other = header.ack != connection.sent_to();
+        (plain_ack && other && self.gave_cookies(listener, now))
+            .then(|| syn_cookie::check(&self.secret, &self.config, now, tuple, header).is_some())
     }
 
     fn reopens(&self, tuple: &FourTuple, id: ConnId, segment: &Segment<'_>) -> bool {

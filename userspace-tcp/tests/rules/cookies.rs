@@ -152,9 +152,9 @@ fn a_later_segment_of_an_honest_peer_does_not_reset_it() {
     assert!(matches!(script.events()[..], [Event::Incoming { .. }]));
 }
 
-/// The network doubles a SYN. One copy is answered by a cookie; when the other comes there is room.
-#[test]
-fn a_cookie_counts_although_a_copy_of_the_syn_has_made_a_half_open_connection() {
+/// The network doubles a SYN. One copy is answered by a cookie, which the script's peer knows of; when
+/// the other comes there is room for a half-open connection.
+fn doubled_syn() -> Script {
     let mut script = full(plain());
     script.give(Flags::SYN, 0, 0, 0);
     script.one();
@@ -165,11 +165,29 @@ fn a_cookie_counts_although_a_copy_of_the_syn_has_made_a_half_open_connection() 
     script.one();
     assert_ne!(script.iss, cookie);
     script.iss = cookie;
+    script
+}
+
+#[test]
+fn a_cookie_counts_although_a_copy_of_the_syn_has_made_a_half_open_connection() {
+    let mut script = doubled_syn();
     let received = script.give(ACK, 1, 1, 100);
     assert!(matches!(script.events()[..], [Event::Incoming { .. }]));
     assert_eq!((received.new[0].offset, received.new[0].len), (0, 100));
     assert_eq!(script.stack.holdings().half_open, 0);
     assert_eq!(cookies(&script), [1, 1, 0]);
+}
+
+/// The octets that bring the cookie are overtaken: a reset would end an honest peer's connection.
+#[test]
+fn a_half_open_connection_resets_no_peer_whose_cookie_is_on_its_way() {
+    let mut script = doubled_syn();
+    script.give(ACK, 101, 1, 100);
+    assert_eq!(script.out(), []);
+    assert_eq!(script.stack.holdings().half_open, 1);
+    script.give(ACK, 1, 1, 100);
+    assert!(matches!(script.events()[..], [Event::Incoming { .. }]));
+    assert_eq!(cookies(&script), [1, 1, 1]);
 }
 
 /// Nobody who has seen no SYN-ACK can open a connection at a listener under no flood, whatever luck
