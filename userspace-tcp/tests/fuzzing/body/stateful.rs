@@ -1,12 +1,14 @@
 //! One connection with a peer that does anything, a layer above that does anything, and a clock.
 
+mod ending;
+
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use userspace_tcp::{
-    Config, CongestionControl, ConnId, ConnOptions, Endpoint, Event, Flags, FourTuple, Holdings,
-    IcmpError, Instant, KeepAlive, Options, Outgoing, Segment, SegmentId, SeqNum, Stack, State,
-    TcpHeader, Transmit, checksum,
+    Config, CongestionControl, ConnId, ConnOptions, Endpoint, Event, Flags, FourTuple, IcmpError,
+    Instant, KeepAlive, Options, Outgoing, Segment, SegmentId, SeqNum, Stack, TcpHeader, Transmit,
+    checksum,
 };
 
 use super::buffer::{Buf, Buffers};
@@ -18,9 +20,6 @@ use super::trace;
 
 /// More is not looked at: an input that goes on for ever finds nothing more.
 const STEPS_MAX: usize = 600;
-
-/// Rounds in which a sound peer has to bring everything to an end.
-const ROUNDS_MAX: usize = 4000;
 
 /// Octets of an IPv4 header.
 const IPV4_HEADER: usize = 20;
@@ -552,75 +551,6 @@ impl<'a> World<'a> {
                 assert!(!again || size <= believed, "{size} again, {believed} pass");
             }
         }
-    }
-
-    /// A sound peer takes over, if nothing odd was said before: everything arrives, or the
-    /// connection is given up. Then all buffers are back.
-    fn finish(&mut self) {
-        self.keeps = false;
-        self.stalled = false;
-        self.drain();
-        if let Some(conn) = self.conn.filter(|_| !self.model.odd) {
-            self.come_to_an_end(conn);
-        }
-        self.known.extend(self.conn);
-        for conn in std::mem::take(&mut self.known) {
-            self.stack.abort(conn);
-        }
-        self.drain();
-        let holdings = self.stack.holdings();
-        assert_eq!(holdings.connections, holdings.half_open, "who is that?");
-        self.stack.unlisten(local());
-        self.drain();
-        assert_eq!(self.stack.holdings(), Holdings::default());
-        assert_eq!(self.buffers.alive(), 0, "a buffer is missing");
-        assert_eq!(self.buffers.dropped(), 0, "a buffer was dropped");
-    }
-
-    fn come_to_an_end(&mut self, conn: ConnId) {
-        let established = self
-            .stack
-            .info(conn)
-            .is_some_and(|info| !matches!(info.state, State::SynSent | State::SynReceived));
-        if !established {
-            return;
-        }
-        self.stack.close(conn);
-        // From here on there is no reason to give up.
-        let patience = Duration::from_secs(1 << 30);
-        self.stack.set_user_timeout(conn, self.now, patience);
-        self.stack.set_keepalive(conn, self.now, None);
-        self.given_up = false;
-        self.consume(self.model.in_order);
-        for _ in 0..ROUNDS_MAX {
-            self.drain();
-            // In FIN-WAIT-2 it may: the peer never closes.
-            let done = self.model.all_acked();
-            assert!(done || !self.given_up, "given up although a peer is there");
-            if self.stack.info(conn).is_none() {
-                return;
-            }
-            let info = self.stack.info(conn);
-            if info.is_some_and(|info| info.queued_segments == 0) && self.model.all_acked() {
-                return;
-            }
-            let mut header = peer::sound(&self.model);
-            header.seq = SeqNum(self.model.peer_seq(self.model.in_order));
-            let missing = self.model.peer_sent - self.model.in_order;
-            if missing > 0 {
-                let len = missing.min(1000) as usize;
-                self.give(header, len, userspace_tcp::Ecn::NotEct);
-                self.consume(self.model.in_order);
-            } else {
-                self.give(header, 0, userspace_tcp::Ecn::NotEct);
-                self.drain();
-                self.pass_to_deadline();
-            }
-        }
-        panic!(
-            "a sound peer can't bring it to an end: {:?}",
-            self.stack.info(conn)
-        );
     }
 }
 
