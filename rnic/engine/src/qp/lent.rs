@@ -10,6 +10,10 @@ use super::respond::Response;
 /// The most queues without a user whose memory is kept for the next one.
 const SPARE_MAX: usize = 1024;
 
+/// The most elements that the memory so kept may have room for, all together: long queues whose
+/// client is gone leave no more than that behind (some 25 MB for pending work).
+const SPARE_ELEMENTS_MAX: usize = 1 << 18;
+
 /// What the queue pairs of a shard are lent.
 #[derive(Debug, Default)]
 pub struct Lent {
@@ -21,12 +25,15 @@ pub struct Lent {
 #[derive(Debug)]
 pub(super) struct Lender<T> {
     spare: Vec<VecDeque<T>>,
+    /// Elements that `spare` has room for.
+    room: usize,
 }
 
 impl<T> Default for Lender<T> {
     fn default() -> Self {
         Self {
             spare: Vec::with_capacity(SPARE_MAX),
+            room: 0,
         }
     }
 }
@@ -36,6 +43,7 @@ impl<T> Lender<T> {
     pub(super) fn push(&mut self, queue: &mut VecDeque<T>, element: T, most: usize) {
         if queue.capacity() == 0 {
             *queue = self.spare.pop().unwrap_or_default();
+            self.room -= queue.capacity();
         }
         // Once: the same memory then does for every queue that is no longer.
         queue.reserve_exact(most.saturating_sub(queue.len()));
@@ -46,8 +54,10 @@ impl<T> Lender<T> {
     pub(super) fn settle(&mut self, queue: &mut VecDeque<T>) {
         if queue.is_empty() && queue.capacity() > 0 {
             let memory = std::mem::take(queue);
-            if self.spare.len() < SPARE_MAX {
+            let room = self.room + memory.capacity();
+            if self.spare.len() < SPARE_MAX && room <= SPARE_ELEMENTS_MAX {
                 self.spare.push(memory);
+                self.room = room;
             }
         }
     }
@@ -92,5 +102,26 @@ mod tests {
         }
         assert_eq!(lender.spare.len(), SPARE_MAX);
         assert_eq!(lender.spare.capacity(), SPARE_MAX);
+    }
+
+    /// A client with many long queues can't leave their memory behind in the daemon.
+    #[test]
+    fn long_queues_leave_no_more_behind_than_is_allowed() {
+        let mut lender = Lender::default();
+        let mut queues: Vec<VecDeque<u8>> = Vec::new();
+        queues.resize_with(100, VecDeque::new);
+        for queue in &mut queues {
+            lender.push(queue, 0, 16_384);
+        }
+        for queue in &mut queues {
+            queue.clear();
+            lender.settle(queue);
+        }
+        let kept = |lender: &Lender<u8>| lender.spare.iter().map(VecDeque::capacity).sum::<usize>();
+        assert_eq!(lender.spare.len(), 16);
+        assert_eq!(kept(&lender), lender.room);
+        assert!(kept(&lender) <= SPARE_ELEMENTS_MAX);
+        lender.push(&mut queues[0], 0, 8);
+        assert_eq!(kept(&lender), lender.room);
     }
 }
