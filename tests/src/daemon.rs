@@ -170,7 +170,7 @@ pub fn xdp_attached(namespace: &Namespace, interface: &str) -> bool {
 pub fn assert_nothing_attached(namespace: &Namespace, interface: &str) {
     wait::until(
         "nothing is attached to the interface",
-        Duration::from_secs(5),
+        Duration::from_secs(30),
         || (!xdp_attached(namespace, interface)).then_some(()),
     );
 }

@@ -67,7 +67,7 @@ fn beside_a_transfer(name: &str, link: &LinkOptions, daemon: &DaemonOptions) {
         }
         rounds += 1;
     }
-    let finished: Finished = client.finish(Duration::from_secs(5)).success();
+    let finished: Finished = client.finish(Duration::from_secs(30)).success();
     assert!(
         rounds > 0,
         "no round of host traffic fell within the transfer: {finished}"

@@ -17,7 +17,7 @@ use rustix::net::sockopt::set_socket_linger;
 
 const PORT: u16 = 18515;
 /// How soon the daemon must have cleared away what a client left.
-const SOON: Duration = Duration::from_secs(5);
+const SOON: Duration = Duration::from_secs(30);
 /// How long the daemon waits for a client's Hello, and a little more.
 const HELLO_LIMIT: Duration = Duration::from_secs(8);
 

@@ -19,7 +19,7 @@ fn a_daemon_whose_interface_is_deleted_says_so_and_ends_in_order() {
     pair.a.namespace.ip(&["link", "delete", "dev", INTERFACE]);
     wait::until(
         "the daemon names the interface",
-        Duration::from_secs(5),
+        Duration::from_secs(30),
         || {
             let log = pair.daemon_a.log();
             (log.contains("nothing can be sent") && log.contains(INTERFACE)).then_some(())

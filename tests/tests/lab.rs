@@ -106,6 +106,13 @@ fn what_a_crashed_run_left_behind_goes_and_what_a_live_one_uses_stays() {
         .args(["netns", "exec", &stale, "sleep", "600"])
         .spawn()
         .unwrap();
+    // `ip` becomes the program once it has joined the namespace: before that nobody finds it there.
+    let name = format!("/proc/{}/comm", left.id());
+    wait::until(
+        "a process runs in the namespace",
+        Duration::from_secs(30),
+        || (std::fs::read_to_string(&name).unwrap() == "sleep\n").then_some(()),
+    );
 
     let mut first = Lab::new("first");
     let used = first.namespace("x").name().to_owned();
@@ -114,7 +121,7 @@ fn what_a_crashed_run_left_behind_goes_and_what_a_live_one_uses_stays() {
     assert!(exists(&used), "a lab that is in use was removed");
     wait::until(
         "the process left in the namespace has ended",
-        Duration::from_secs(5),
+        Duration::from_secs(30),
         || left.try_wait().unwrap(),
     );
 }
@@ -172,7 +179,7 @@ fn a_tagged_cable_tags_one_way_and_untags_the_other() {
         .arg(&capture)
         .arg("vlan 7");
     let sniff = sniff.spawn();
-    wait::until("tcpdump listens", Duration::from_secs(5), || {
+    wait::until("tcpdump listens", Duration::from_secs(30), || {
         sniff.stderr().contains("listening").then_some(())
     });
     let ping = a
@@ -181,5 +188,5 @@ fn a_tagged_cable_tags_one_way_and_untags_the_other() {
         .args(["-c1", "-W1", &b.v4.to_string()])
         .run();
     assert!(!ping.status.success(), "a host without the VLAN answered");
-    let _ = sniff.finish(Duration::from_secs(5)).success();
+    let _ = sniff.finish(Duration::from_secs(30)).success();
 }

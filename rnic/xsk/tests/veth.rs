@@ -22,7 +22,7 @@ use rnic_xsk::{
 const PORT: u16 = 7471;
 
 /// How long a frame may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// One end: its pool, ports, and the steering that feeds them.
 struct End {

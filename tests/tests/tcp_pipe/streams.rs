@@ -119,11 +119,12 @@ fn an_answer_to_a_small_write_comes_at_once() {
         });
         let _ = pipe.finish().success();
         rounds.sort();
+        // A delayed acknowledgment that holds something back would be in each round, and takes 40 ms
+        // at least; that other programs have the cores takes some now and then.
         let (median, late) = (rounds[100], rounds[180]);
-        assert!(median < Duration::from_millis(2), "{median:?}");
-        // A delayed acknowledgment that holds something back would be in each round.
+        assert!(median < Duration::from_millis(10), "{median:?}");
         assert!(
-            late < Duration::from_millis(5),
+            late < Duration::from_millis(25),
             "{late:?} in 20 of 200 rounds"
         );
     }
