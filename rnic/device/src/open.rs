@@ -64,7 +64,7 @@ pub(crate) fn open(config: DeviceConfig) -> Result<Parts, DeviceError> {
     log::info!(
         "interface {}: XDP in {xdp_mode} mode, {queues} queue(s), MTU {}, {} frames of {} octets",
         interface.name,
-        interface.mtu,
+        interface.defaults.mtu,
         umem.frames(),
         chunk.octets()
     );
@@ -126,7 +126,7 @@ fn engine(
         .unwrap_or_default();
     let shard_config = ShardConfig {
         secret,
-        mtu: interface.mtu,
+        path_defaults: interface.defaults,
         limits: shard_limits(&config.limits),
         receive_reserve: (config.frames / 4) as usize,
         unix_time_at_zero: unix.as_nanos() as u64,

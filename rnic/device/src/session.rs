@@ -225,7 +225,7 @@ impl ClientSession {
             interface: core.interface.name.clone(),
             xdp_mode: core.xdp_mode.clone(),
             addresses,
-            mtu: core.interface.mtu,
+            mtu: core.interface.defaults.mtu,
             queues: core.queues,
             max_sge: limits.sges,
             max_inline: limits.inline_octets,

@@ -84,27 +84,25 @@ fn transfer(hosts: &[Host; 2], address: fn(&Host) -> IpAddr, driving: Driving) {
 
 #[test]
 fn write_send_and_read_over_ipv4() {
-    let Some(hosts) = hosts("dev4") else { return };
+    let hosts = hosts("dev4");
     transfer(&hosts, Host::v4, Driving::Threaded);
 }
 
 #[test]
 fn write_send_and_read_over_ipv6() {
-    let Some(hosts) = hosts("dev6") else { return };
+    let hosts = hosts("dev6");
     transfer(&hosts, Host::v6, Driving::Threaded);
 }
 
 #[test]
 fn write_send_and_read_driven_inline() {
-    let Some(hosts) = hosts("devin") else { return };
+    let hosts = hosts("devin");
     transfer(&hosts, Host::v4, Driving::Inline);
 }
 
 #[test]
 fn a_session_that_is_dropped_resets_its_connection() {
-    let Some(hosts) = hosts("devdrop") else {
-        return;
-    };
+    let hosts = hosts("devdrop");
     let [near, far] = &hosts;
     let (near_device, far_device) = (near.device(|_| ()), far.device(|_| ()));
     let (us, them) = (
@@ -131,9 +129,7 @@ fn a_session_that_is_dropped_resets_its_connection() {
 
 #[test]
 fn a_shutdown_tells_the_client_and_resets_the_peer() {
-    let Some(hosts) = hosts("devdown") else {
-        return;
-    };
+    let hosts = hosts("devdown");
     let [near, far] = &hosts;
     let (near_device, far_device) = (near.device(|_| ()), far.device(|_| ()));
     let (us, them) = (
@@ -164,7 +160,7 @@ fn a_shutdown_tells_the_client_and_resets_the_peer() {
 
 #[test]
 fn a_port_where_nobody_listens_refuses() {
-    let Some(hosts) = hosts("devref") else { return };
+    let hosts = hosts("devref");
     let [near, far] = &hosts;
     let device = near.device(|_| ());
     let us = Client::new(near, &device);
@@ -183,9 +179,7 @@ fn a_port_where_nobody_listens_refuses() {
 
 #[test]
 fn a_client_that_waits_for_a_neighbour_keeps_nobody_waiting() {
-    let Some(hosts) = hosts("devwait") else {
-        return;
-    };
+    let hosts = hosts("devwait");
     let near = &hosts[0];
     let device = near.device(|config| config.resolve_timeout = Duration::from_millis(700));
     let us = Client::new(near, &device);

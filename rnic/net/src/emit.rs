@@ -7,8 +7,8 @@ use userspace_tcp::segment::CHECKSUM_OFFSET;
 use userspace_tcp::{Ecn, FourTuple, TcpHeader};
 
 use super::{
-    ETHERNET_HEADER, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, HOP_LIMIT, IPV4_HEADER,
-    PROTOCOL_TCP, Path, VLAN_TAG,
+    ETHERNET_HEADER, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, IPV4_HEADER, PROTOCOL_TCP,
+    Path, VLAN_TAG,
 };
 
 /// The payload of a segment whose headers are to be written: it lies behind them already.
@@ -83,7 +83,7 @@ pub fn emit(
             put(ip, 2, &total.to_be_bytes())?;
             // Identification 0, Don't Fragment, offset 0.
             put(ip, 4, &[0, 0, 0x40, 0])?;
-            put(ip, 8, &[HOP_LIMIT, PROTOCOL_TCP, 0, 0])?;
+            put(ip, 8, &[path.hop_limit, PROTOCOL_TCP, 0, 0])?;
             put(ip, 12, &source.octets())?;
             put(ip, 16, &destination.octets())?;
             let sum = checksum::fold(checksum::sum(ip));
@@ -93,7 +93,7 @@ pub fn emit(
             let payload = u16::try_from(segment_len).ok()?;
             put(ip, 0, &[0x60, ecn.bits() << 4, 0, 0])?;
             put(ip, 4, &payload.to_be_bytes())?;
-            put(ip, 6, &[PROTOCOL_TCP, HOP_LIMIT])?;
+            put(ip, 6, &[PROTOCOL_TCP, path.hop_limit])?;
             put(ip, 8, &source.octets())?;
             put(ip, 24, &destination.octets())?;
         }

@@ -49,16 +49,17 @@ const PROTOCOL_FRAGMENT: u8 = 44;
 const FRAGMENT_HEADER: usize = 8;
 /// Octets that fragment offsets count, and that all fragments but the last have a multiple of.
 const FRAGMENT_UNIT: usize = 8;
+/// The hop limit of hosts that don't say (RFC 1700's recommended default).
+const HOP_LIMIT: u8 = 64;
 /// More Fragments and Fragment Offset in the word of the IPv4 header (RFC 791 section 3.1).
 const IPV4_MORE: u16 = 0x2000;
 const IPV4_OFFSET: u16 = 0x1fff;
 /// The same in IPv6's Fragment header.
 const IPV6_MORE: u16 = 0x0001;
 const IPV6_OFFSET: u16 = 0xfff8;
-/// The hop limit of what we send (RFC 1700's recommended default).
-const HOP_LIMIT: u8 = 64;
 
-/// How frames get to a peer: the link-layer addresses of the next hop, and the MTU of the way.
+/// How frames get to a peer: the link-layer addresses of the next hop, the MTU of the way, and how
+/// many routers may be on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
     /// Our interface's address.
@@ -69,6 +70,40 @@ pub struct Path {
     pub vlan: Option<u16>,
     /// Largest IP packet, in octets.
     pub mtu: u32,
+    /// The Time to Live or Hop Limit that packets leave with (RFC 9293 section 3.9.2, MUST-49).
+    pub hop_limit: u8,
+}
+
+/// What a path has when nobody asked the routes about it: the interface's settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathDefaults {
+    /// Largest IP packet, in octets.
+    pub mtu: u32,
+    /// The Time to Live of IPv4 packets.
+    pub hop_limit_v4: u8,
+    /// The Hop Limit of IPv6 packets.
+    pub hop_limit_v6: u8,
+}
+
+impl PathDefaults {
+    /// An MTU, and the hop limits that hosts commonly have (RFC 1700), 64.
+    #[must_use]
+    pub const fn new(mtu: u32) -> Self {
+        Self {
+            mtu,
+            hop_limit_v4: HOP_LIMIT,
+            hop_limit_v6: HOP_LIMIT,
+        }
+    }
+
+    /// The hop limit of packets to `remote`.
+    #[must_use]
+    pub const fn hop_limit(&self, remote: IpAddr) -> u8 {
+        match remote {
+            IpAddr::V4(_) => self.hop_limit_v4,
+            IpAddr::V6(_) => self.hop_limit_v6,
+        }
+    }
 }
 
 impl Path {

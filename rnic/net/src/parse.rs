@@ -8,7 +8,7 @@ use userspace_tcp::{Ecn, Endpoint, FourTuple, checksum};
 use super::{
     ETHERNET_HEADER, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, FRAGMENT_HEADER,
     FRAGMENT_UNIT, IPV4_HEADER, IPV4_MORE, IPV4_OFFSET, IPV6_HEADER, IPV6_MORE, IPV6_OFFSET,
-    PROTOCOL_FRAGMENT, PROTOCOL_TCP, Path, TCP_HEADER, VLAN_TAG,
+    PROTOCOL_FRAGMENT, PROTOCOL_TCP, Path, PathDefaults, TCP_HEADER, VLAN_TAG,
 };
 
 /// What a frame with a whole TCP segment told.
@@ -53,11 +53,12 @@ pub enum Unusable {
     TcpChecksum,
 }
 
-/// Parses a frame as it came from the link. `mtu` is that of the interface.
+/// Parses a frame as it came from the link. `defaults` are the interface's: a frame tells neither
+/// the MTU of the way back nor how long it is.
 ///
 /// # Errors
 /// Why the frame is to be dropped; [`Unusable::Fragment`] is for [`crate::Reassembly`] first.
-pub fn parse(frame: &[u8], mtu: u32) -> Result<Received, Unusable> {
+pub fn parse(frame: &[u8], defaults: &PathDefaults) -> Result<Received, Unusable> {
     let link = Link::parse(frame)?;
     let ip = Ip::parse(frame, &link)?;
     if ip.part.is_some() {
@@ -77,7 +78,8 @@ pub fn parse(frame: &[u8], mtu: u32) -> Result<Received, Unusable> {
             src_mac: link.destination,
             dst_mac: link.source,
             vlan: link.vlan,
-            mtu,
+            mtu: defaults.mtu,
+            hop_limit: defaults.hop_limit(ip.source),
         },
         tuple: FourTuple {
             local: Endpoint::new(ip.destination, destination_port),

@@ -11,7 +11,9 @@ use std::time::Duration;
 use userspace_tcp::{Ecn, Instant};
 
 use super::parse::{Ip, Link, Part};
-use super::{ETHERNET_HEADER, FRAGMENT_UNIT, IPV4_HEADER, Path, TCP_HEADER, Unusable, emit};
+use super::{
+    ETHERNET_HEADER, FRAGMENT_UNIT, HOP_LIMIT, IPV4_HEADER, Path, TCP_HEADER, Unusable, emit,
+};
 
 #[cfg(test)]
 mod tests;
@@ -153,6 +155,7 @@ impl Reassembly {
             dst_mac: link.destination,
             vlan: link.vlan,
             mtu: 0,
+            hop_limit: HOP_LIMIT,
         };
         match slot.add(&part, Header { path, ecn: ip.ecn }, data) {
             Outcome::Complete => Ok(self.finish(key, buffer)),

@@ -11,8 +11,8 @@ use userspace_tcp::segment::CHECKSUM_OFFSET;
 use userspace_tcp::{Ecn, FourTuple, Options, TIMESTAMPS_LEN, TcpHeader};
 
 use super::{
-    ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, HOP_LIMIT, IPV4_HEADER, IPV6_HEADER,
-    PROTOCOL_TCP, Path, TCP_HEADER,
+    ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, IPV4_HEADER, IPV6_HEADER, PROTOCOL_TCP, Path,
+    TCP_HEADER,
 };
 
 /// Two NOPs, the kind and the length of the timestamps option (RFC 7323 appendix A).
@@ -23,7 +23,7 @@ const TIMESTAMPS_HEAD: [u8; 4] = [1, 1, 8, 10];
 /// many octets they are.
 ///
 /// None, and nothing is changed, when they are not: another connection's or segment's, another
-/// length of the payload, options other than timestamps, another VLAN tagging. Then `write_segment`
+/// length of the payload, options other than timestamps, another VLAN tagging or hop limit. Then `write_segment`
 /// is the way.
 pub fn rewrite_segment(
     path: &Path,
@@ -47,7 +47,7 @@ pub fn rewrite_segment(
     let (link, packet) = out.split_at_mut_checked(path.link_len())?;
     let (ip, tcp) = packet.split_at_mut_checked(packet.len().checked_sub(tcp_len)?)?;
     let same = is_link(link, path, tuple)
-        && is_ip(ip, tuple, tcp_len + payload_len)?
+        && is_ip(ip, path, tuple, tcp_len + payload_len)?
         && is_tcp(tcp, header, tcp_len);
     if !same {
         return None;
@@ -96,16 +96,16 @@ fn is_link(link: &[u8], path: &Path, tuple: &FourTuple) -> bool {
     }
 }
 
-/// Whether an IP header is one that [`super::emit`] wrote for this connection and length. None when
+/// Whether an IP header is one that [`super::emit`] wrote for this connection, hop limit and length. None when
 /// the addresses are of different families or the length is too much.
-fn is_ip(ip: &[u8], tuple: &FourTuple, segment_len: usize) -> Option<bool> {
+fn is_ip(ip: &[u8], path: &Path, tuple: &FourTuple, segment_len: usize) -> Option<bool> {
     let (local, remote) = (tuple.local.addr, tuple.remote.addr);
     Some(match (local, remote) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let total = u16::try_from(IPV4_HEADER + segment_len).ok()?;
             ip.first() == Some(&0x45)
                 && ip.get(2..4) == Some(&total.to_be_bytes())
-                && ip.get(4..10) == Some(&[0, 0, 0x40, 0, HOP_LIMIT, PROTOCOL_TCP])
+                && ip.get(4..10) == Some(&[0, 0, 0x40, 0, path.hop_limit, PROTOCOL_TCP])
                 && ip.get(12..16) == Some(&source.octets())
                 && ip.get(16..) == Some(&destination.octets())
         }
@@ -114,7 +114,7 @@ fn is_ip(ip: &[u8], tuple: &FourTuple, segment_len: usize) -> Option<bool> {
             ip.first() == Some(&0x60)
                 && ip.get(2..4) == Some(&[0, 0])
                 && ip.get(4..6) == Some(&payload.to_be_bytes())
-                && ip.get(6..8) == Some(&[PROTOCOL_TCP, HOP_LIMIT])
+                && ip.get(6..8) == Some(&[PROTOCOL_TCP, path.hop_limit])
                 && ip.get(8..24) == Some(&source.octets())
                 && ip.get(24..IPV6_HEADER) == Some(&destination.octets())
         }

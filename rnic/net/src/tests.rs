@@ -11,6 +11,7 @@ pub(crate) fn path(vlan: Option<u16>) -> Path {
         dst_mac: B,
         vlan,
         mtu: 1500,
+        hop_limit: 64,
     }
 }
 
@@ -54,7 +55,7 @@ fn what_is_emitted_parses_and_leads_back() {
         for vlan in [None, Some(0x6064)] {
             let (path, tuple) = (path(vlan), tuple(v6));
             let frame = frame(&path, &tuple, b"hello");
-            let received = parse(&frame, 9000).unwrap();
+            let received = parse(&frame, &PathDefaults::new(9000)).unwrap();
             assert_eq!(received.tuple.local, tuple.remote);
             assert_eq!(received.tuple.remote, tuple.local);
             assert_eq!(
@@ -63,11 +64,28 @@ fn what_is_emitted_parses_and_leads_back() {
                     src_mac: B,
                     dst_mac: A,
                     vlan,
-                    mtu: 9000
+                    mtu: 9000,
+                    hop_limit: 64,
                 }
             );
             assert!(frame[received.tcp].ends_with(b"hello"));
         }
+    }
+}
+
+#[test]
+fn packets_leave_with_the_hop_limit_of_their_path() {
+    let defaults = PathDefaults {
+        mtu: 1500,
+        hop_limit_v4: 3,
+        hop_limit_v6: 200,
+    };
+    for (v6, at, hop_limit) in [(false, 22, 3), (true, 21, 200)] {
+        let back = parse(&frame(&path(None), &tuple(v6), b"x"), &defaults).unwrap();
+        assert_eq!(back.path.hop_limit, hop_limit, "v6: {v6}");
+        let answer = frame(&back.path, &back.tuple, b"x");
+        assert_eq!(answer[at], hop_limit, "v6: {v6}");
+        assert!(parse(&answer, &defaults).is_ok());
     }
 }
 
@@ -77,7 +95,7 @@ fn the_ecn_field_goes_and_comes_and_touches_nothing_else() {
         let plain = frame(&path(None), &tuple(v6), b"hello");
         for ecn in [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce] {
             let frame = frame_with(&path(None), &tuple(v6), ecn, b"hello");
-            let received = parse(&frame, 1500).unwrap();
+            let received = parse(&frame, &PathDefaults::new(1500)).unwrap();
             assert_eq!(received.ecn, ecn);
             let differ = |at: &usize| frame[*at] != plain[*at];
             // TOS or traffic class, and the header checksum of IPv4.
@@ -93,7 +111,10 @@ fn ethernet_padding_is_no_part_of_the_segment() {
     let mut frame = frame(&path(None), &tuple(false), b"x");
     let end = frame.len();
     frame.resize(64, 0);
-    assert_eq!(parse(&frame, 1500).unwrap().tcp.end, end);
+    assert_eq!(
+        parse(&frame, &PathDefaults::new(1500)).unwrap().tcp.end,
+        end
+    );
 }
 
 #[test]
@@ -102,7 +123,7 @@ fn every_cut_and_every_flipped_bit_is_refused_or_harmless() {
         let whole = frame(&path(Some(5)), &tuple(v6), b"some payload");
         for len in 0..whole.len() {
             assert_eq!(
-                parse(&whole[..len], 1500),
+                parse(&whole[..len], &PathDefaults::new(1500)),
                 Err(Unusable::Truncated),
                 "{len} octets"
             );
@@ -112,7 +133,7 @@ fn every_cut_and_every_flipped_bit_is_refused_or_harmless() {
             broken[bit / 8] ^= 1 << (bit % 8);
             // Flow label, traffic class and hop limit of IPv6 and the link layer are covered by no
             // checksum; everything that matters to TCP is.
-            if let Ok(received) = parse(&broken, 1500) {
+            if let Ok(received) = parse(&broken, &PathDefaults::new(1500)) {
                 let segment = |frame: &[u8]| frame[frame.len() - 32..].to_vec();
                 assert_eq!(segment(&broken), segment(&whole), "bit {bit}");
                 assert_eq!(received.tuple.remote, tuple(v6).local);
@@ -129,7 +150,10 @@ fn fragments_are_left_to_the_kernel() {
         frame[24..26].fill(0);
         let sum = checksum::fold(checksum::sum(&frame[14..34]));
         frame[24..26].copy_from_slice(&sum.to_be_bytes());
-        assert_eq!(parse(&frame, 1500), Err(Unusable::Fragment));
+        assert_eq!(
+            parse(&frame, &PathDefaults::new(1500)),
+            Err(Unusable::Fragment)
+        );
     }
 }
 
@@ -137,11 +161,14 @@ fn fragments_are_left_to_the_kernel() {
 fn group_addresses_have_no_connections() {
     let mut to_group = frame(&path(None), &tuple(false), b"x");
     to_group[0] |= 1;
-    assert_eq!(parse(&to_group, 1500), Err(Unusable::GroupAddress));
+    assert_eq!(
+        parse(&to_group, &PathDefaults::new(1500)),
+        Err(Unusable::GroupAddress)
+    );
     let mut tuple = tuple(false);
     tuple.local.addr = [224, 0, 0, 1].into();
     assert_eq!(
-        parse(&frame(&path(None), &tuple, b"x"), 1500),
+        parse(&frame(&path(None), &tuple, b"x"), &PathDefaults::new(1500)),
         Err(Unusable::GroupAddress)
     );
 }
@@ -150,10 +177,10 @@ fn group_addresses_have_no_connections() {
 fn other_protocols_are_not_ours() {
     let mut arp = frame(&path(None), &tuple(false), b"x");
     arp[12..14].copy_from_slice(&[0x08, 0x06]);
-    assert_eq!(parse(&arp, 1500), Err(Unusable::NotIp));
+    assert_eq!(parse(&arp, &PathDefaults::new(1500)), Err(Unusable::NotIp));
     let mut udp = frame(&path(None), &tuple(true), b"x");
     udp[20] = 17;
-    assert_eq!(parse(&udp, 1500), Err(Unusable::NotTcp));
+    assert_eq!(parse(&udp, &PathDefaults::new(1500)), Err(Unusable::NotTcp));
 }
 
 #[test]

@@ -40,6 +40,7 @@ impl Default for Settings {
                 dst_mac: PEER_MAC,
                 vlan: None,
                 mtu: 1500,
+                hop_limit: 64,
             },
             local_v4: Ipv4Addr::new(192, 168, 0, 1).into(),
             local_v6: Ipv6Addr::new(0xfd3d, 0xfa7b, 0xd17d, 0, 0, 0, 0, 1).into(),

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, IntoRawFd};
 use std::time::Duration;
 
 use libc::c_int;
-use rnic_net::Identification;
+use rnic_net::{Identification, PathDefaults};
 use userspace_tcp::{
     ConnId, ConnOptions, Endpoint, Event, FourTuple, Instant, Segment, Stack, Transmit,
 };
@@ -145,7 +145,7 @@ impl World {
     pub(crate) fn receive(&mut self, datagram: &[u8]) {
         let path = self.settings.path;
         let frame = packets::frame(&path, datagram);
-        if let Ok(parsed) = rnic_net::parse(&frame, path.mtu) {
+        if let Ok(parsed) = rnic_net::parse(&frame, &PathDefaults::new(path.mtu)) {
             if let Ok(segment) = Segment::parse(&frame[parsed.tcp.clone()]) {
                 self.receive_segment(parsed.tuple, &segment.with_ecn(parsed.ecn));
             }

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use libc::{c_int, sockaddr_in, socklen_t};
-use rnic_net::{ETHERNET_HEADER, Path, Payload};
+use rnic_net::{ETHERNET_HEADER, Path, PathDefaults, Payload};
 use rnic_packetdrill_shim::{Interface, packetdrill_interface_init};
 use userspace_tcp::{
     Ecn, Endpoint, Flags, FourTuple, Options, Segment, SeqNum, TcpHeader, checksum,
@@ -25,6 +25,7 @@ const PATH: Path = Path {
     dst_mac: [2, 0, 0, 0, 0, 1],
     vlan: None,
     mtu: 1500,
+    hop_limit: 64,
 };
 
 /// The table, and the connection as the peer knows it.
@@ -163,7 +164,7 @@ impl Bench {
         }
         let mut frame = [&PATH.src_mac[..], &PATH.dst_mac, &[0x08, 0x00]].concat();
         frame.extend_from_slice(&room[..len]);
-        let parsed = rnic_net::parse(&frame, 1500).expect("a sound packet");
+        let parsed = rnic_net::parse(&frame, &PathDefaults::new(1500)).expect("a sound packet");
         let segment = Segment::parse(&frame[parsed.tcp]).unwrap();
         let flags = segment.header.flags;
         let phantom = u32::from(flags.syn()) + u32::from(flags.fin());

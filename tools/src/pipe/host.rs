@@ -39,7 +39,7 @@ impl Host {
         match self.last {
             Some((of, mtu)) if of == *tuple => mtu,
             _ => {
-                let mtu = self.ask(now, tuple).unwrap_or(self.interface.mtu);
+                let mtu = self.ask(now, tuple).unwrap_or(self.interface.defaults.mtu);
                 self.last = Some((*tuple, mtu));
                 mtu
             }

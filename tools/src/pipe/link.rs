@@ -2,7 +2,7 @@
 //! ones are parsed and, if they were fragments, put together.
 
 use rnic_device::host::{Interface, Sockets};
-use rnic_net::{Fragments, Identification, Path, Payload, Reassembly, Unusable};
+use rnic_net::{Fragments, Identification, Path, PathDefaults, Payload, Reassembly, Unusable};
 use rnic_steering::Steering;
 use rnic_xsk::{Frame, Port, PortStatistics, XskPort};
 use userspace_tcp::stream::Memory;
@@ -24,7 +24,7 @@ pub(super) struct Link {
     /// By frame: whose payload the kernel has.
     in_flight: Box<[Option<(ConnId, SegmentId)>]>,
     batch: Vec<Frame>,
-    mtu: u32,
+    defaults: PathDefaults,
     pub(super) paths: Paths,
     identification: Identification,
     reassembly: Reassembly,
@@ -47,7 +47,7 @@ impl Link {
             ports,
             in_flight: vec![None; umem.frames()].into_boxed_slice(),
             batch: Vec::with_capacity(BATCH),
-            mtu: interface.mtu,
+            defaults: interface.defaults,
             paths: Paths::default(),
             identification: Identification::new(secret),
             reassembly: Reassembly::new(REASSEMBLIES, umem.frame_capacity()),
@@ -140,14 +140,14 @@ impl Link {
         frames: &mut Frames,
         mut frame: Frame,
     ) -> Option<(Frame, rnic_net::Received)> {
-        let mut parsed = rnic_net::parse(frames.umem.bytes(&frame), self.mtu);
+        let mut parsed = rnic_net::parse(frames.umem.bytes(&frame), &self.defaults);
         if let Err(Unusable::Fragment) = parsed {
             let len = frame.len();
             let buffer = frames.umem.bytes_mut(&mut frame);
             parsed = match self.reassembly.add(now, buffer, len) {
                 Ok(Some(len)) => {
                     frame.set_len(len);
-                    rnic_net::parse(frames.umem.bytes(&frame), self.mtu)
+                    rnic_net::parse(frames.umem.bytes(&frame), &self.defaults)
                 }
                 Ok(None) => {
                     frames.free(frame);

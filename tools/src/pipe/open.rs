@@ -61,7 +61,7 @@ pub(super) fn open(settings: &Settings) -> Result<Opened, PipeError> {
 
     let remote = way.map_or(local, |(remote, _)| remote);
     let headers = ip_header_len(remote.ip()) + TCP_HEADER;
-    let mtu = way.map_or(interface.mtu, |(_, path)| path.mtu);
+    let mtu = way.map_or(interface.defaults.mtu, |(_, path)| path.mtu);
     let most = u16::try_from((mtu as usize).saturating_sub(headers)).unwrap_or(u16::MAX);
     let mss = settings.mss.map_or(most, |mss| mss.min(most));
     let queues = Sockets::queues(&interface)?;

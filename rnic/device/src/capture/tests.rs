@@ -1,4 +1,5 @@
 use pcap_file::pcapng::{Block, PcapNgReader};
+use rnic_net::PathDefaults;
 
 use super::*;
 
@@ -7,7 +8,7 @@ fn interface() -> Interface {
         name: "eth9".to_owned(),
         index: 9,
         mac: [2, 0, 0, 0, 0, 9],
-        mtu: 1500,
+        defaults: PathDefaults::new(1500),
     }
 }
 

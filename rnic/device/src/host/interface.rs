@@ -2,6 +2,7 @@
 
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMessage};
+use rnic_net::PathDefaults;
 use rustix::io::Errno;
 
 use super::netlink::{Netlink, NetlinkError, other};
@@ -16,8 +17,8 @@ pub struct Interface {
     pub index: u32,
     /// Its Ethernet address.
     pub mac: [u8; 6],
-    /// Largest IP packet, octets.
-    pub mtu: u32,
+    /// Its MTU, and the hop limits that the kernel gives to what leaves over it.
+    pub defaults: PathDefaults,
 }
 
 impl Interface {
@@ -72,12 +73,18 @@ impl Interface {
                 LinkAttribute::Mtu(mtu) => Some(*mtu),
                 _ => None,
             });
+        let common = PathDefaults::new(0);
         match (link.header.link_layer_type, mac, mtu) {
             (LinkLayerType::Ether, Some(mac), Some(mtu)) => Ok(Self {
                 name: interface,
                 index: link.header.index,
                 mac,
-                mtu,
+                defaults: PathDefaults {
+                    mtu,
+                    hop_limit_v4: sysctl("ipv4/ip_default_ttl").unwrap_or(common.hop_limit_v4),
+                    hop_limit_v6: sysctl(&format!("ipv6/conf/{name}/hop_limit"))
+                        .unwrap_or(common.hop_limit_v6),
+                },
             }),
             (found, ..) => Err(DeviceError::NotEthernet {
                 interface,
@@ -85,6 +92,13 @@ impl Interface {
             }),
         }
     }
+}
+
+/// One of the kernel's variables of this thread's network; nothing when the kernel is without that
+/// protocol. 0, which no packet may leave with, is none either.
+fn sysctl(name: &str) -> Option<u8> {
+    let text = std::fs::read_to_string(format!("/proc/sys/net/{name}")).ok()?;
+    text.trim().parse().ok().filter(|limit| *limit != 0)
 }
 
 /// The names of all interfaces, for advice; none when the kernel does not tell.

@@ -20,6 +20,8 @@ pub(crate) struct Route {
     pub(crate) source: IpAddr,
     /// Largest IP packet, octets.
     pub(crate) mtu: u32,
+    /// How many routers may be on it: the route's own, or else the interface's.
+    pub(crate) hop_limit: u8,
 }
 
 impl Route {
@@ -73,7 +75,8 @@ impl Route {
         }
         let mut next_hop = destination;
         let mut source = source;
-        let mut mtu = interface.mtu;
+        let mut mtu = interface.defaults.mtu;
+        let mut hop_limit = interface.defaults.hop_limit(destination);
         let mut out = None;
         for attribute in &message.attributes {
             match attribute {
@@ -86,8 +89,10 @@ impl Route {
                 RouteAttribute::Oif(index) => out = Some(*index),
                 RouteAttribute::Metrics(metrics) => {
                     for metric in metrics {
-                        if let RouteMetric::Mtu(limit) = metric {
-                            mtu = mtu.min(*limit);
+                        match metric {
+                            RouteMetric::Mtu(limit) => mtu = mtu.min(*limit),
+                            RouteMetric::Hoplimit(limit @ 1..=255) => hop_limit = *limit as u8,
+                            _ => {}
                         }
                     }
                 }
@@ -106,6 +111,7 @@ impl Route {
             next_hop,
             source,
             mtu,
+            hop_limit,
         })
     }
 }

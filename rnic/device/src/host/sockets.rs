@@ -56,7 +56,7 @@ impl Sockets {
     ///
     /// When the MTU is too large for any.
     pub fn chunk(interface: &Interface) -> Result<ChunkSize, DeviceError> {
-        ChunkSize::for_mtu(interface.mtu).map_err(|error| match error {
+        ChunkSize::for_mtu(interface.defaults.mtu).map_err(|error| match error {
             XskError::MtuTooLarge { mtu, most } => DeviceError::MtuTooLarge {
                 interface: interface.name.clone(),
                 mtu,

@@ -38,6 +38,7 @@ pub fn find_way(
         dst_mac: mac,
         vlan: None,
         mtu: route.mtu,
+        hop_limit: route.hop_limit,
     };
     Ok((route.source, path))
 }

@@ -18,6 +18,7 @@ use rnic_ipc::control::{
 };
 use rnic_ipc::id::{CqId, PdId, QpNum};
 use rnic_ipc::shm::SharedMemory;
+use rnic_net::PathDefaults;
 use rnic_xsk::{ChunkSize, MemoryPort, MemoryWire, Umem};
 
 use crate::core::{Core, Parts};
@@ -64,7 +65,7 @@ impl Bench {
                 name,
                 index: 1,
                 mac: [2, 0, 0, 0, 0, 1],
-                mtu: 1500,
+                defaults: PathDefaults::new(1500),
             },
             xdp_mode: "generic".to_owned(),
             queues: 1,

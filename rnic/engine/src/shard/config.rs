@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use rnic_net::PathDefaults;
+
 /// Settings of a shard. [`ShardConfig::default`] suits a host with a few hundred connections.
 #[derive(Clone, Debug)]
 pub struct ShardConfig {
@@ -12,8 +14,8 @@ pub struct ShardConfig {
     pub secret: [u8; 16],
     /// Which shard of its device this is; the upper 8 bits of its connection requests' names.
     pub shard: u8,
-    /// IP MTU of the interface, in octets.
-    pub mtu: u32,
+    /// What the paths of passive connections begin with: the interface's MTU and hop limits.
+    pub path_defaults: PathDefaults,
     /// The bounds of the shard's tables.
     pub limits: ShardLimits,
     /// Free frames that sending leaves for receiving; at most half of those that are free at the
@@ -38,7 +40,7 @@ impl Default for ShardConfig {
             tcp: userspace_tcp::Config::default(),
             secret: [0; 16],
             shard: 0,
-            mtu: 1500,
+            path_defaults: PathDefaults::new(1500),
             limits: ShardLimits::default(),
             receive_reserve: 1024,
             reassembly: 64,

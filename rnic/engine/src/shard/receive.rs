@@ -39,7 +39,7 @@ impl<P: Port> Shard<P> {
 
     pub(super) fn packet(&mut self, frame: Frame, port: usize) {
         let octets = self.umem.bytes(&frame);
-        let parsed = match rnic_net::parse(octets, self.config.mtu) {
+        let parsed = match rnic_net::parse(octets, &self.config.path_defaults) {
             Ok(parsed) => parsed,
             Err(Unusable::Fragment) => return self.fragment(frame, port),
             Err(reason) => {

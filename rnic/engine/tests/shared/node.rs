@@ -16,7 +16,7 @@ use rnic_ipc::ring::{
 };
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::work::Completion;
-use rnic_net::Path;
+use rnic_net::{Path, PathDefaults};
 use rnic_proto::Stag;
 use rnic_xsk::{ChunkSize, MemoryPort, MemoryWire, Umem};
 use userspace_tcp::Instant;
@@ -63,7 +63,7 @@ impl Settings {
     /// With tables no larger than one client needs.
     pub fn new(index: usize, mtu: u32) -> Self {
         let mut shard = ShardConfig {
-            mtu,
+            path_defaults: PathDefaults::new(mtu),
             receive_reserve: 32,
             reassembly: 4,
             secret: [index as u8; 16],
@@ -86,7 +86,7 @@ impl Settings {
 impl Node {
     /// Node number `index`.
     pub fn new(index: usize, settings: Settings) -> Self {
-        let mtu = settings.shard.mtu;
+        let mtu = settings.shard.path_defaults.mtu;
         let chunk = ChunkSize::for_mtu(mtu).unwrap();
         let (umem, pool) = Umem::heap(settings.frames, chunk);
         let (port, wire) = MemoryPort::intercepted(&umem, settings.wire_depth);
@@ -208,6 +208,7 @@ impl Node {
             dst_mac: other.mac,
             vlan: None,
             mtu: self.mtu.min(other.mtu),
+            hop_limit: 64,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use rnic_net::{Path, Payload};
+use rnic_net::{Path, PathDefaults, Payload};
 use userspace_tcp::{Ecn, Flags, FourTuple, Segment, TcpHeader, checksum};
 
 /// What became of a frame that was to be damaged.
@@ -28,7 +28,7 @@ struct Parts {
 const MTU_MAX: u32 = 9000;
 
 fn parts(frame: &[u8]) -> Option<Parts> {
-    let found = rnic_net::parse(frame, MTU_MAX).ok()?;
+    let found = rnic_net::parse(frame, &PathDefaults::new(MTU_MAX)).ok()?;
     let segment = Segment::parse(&frame[found.tcp.clone()]).ok()?;
     let plain = segment.header.flags.contains(Flags::ACK)
         && !segment.header.flags.contains(Flags::SYN)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use rnic_net::{Path, Payload};
+use rnic_net::{Path, PathDefaults, Payload};
 use rnic_proto::mpa::fpdu::{self as framing, Layout};
 use rnic_proto::mpa::marker::Markers;
 use userspace_tcp::{
@@ -53,6 +53,7 @@ impl Peer {
                 dst_mac: [2, 0, 0, 0, 0, 2],
                 vlan: None,
                 mtu: 1500,
+                hop_limit: 64,
             },
         }
     }
@@ -219,7 +220,7 @@ impl Duel {
         let (hole, rest) = octets.split_at(size.min(octets.len()));
         self.peer.send_segment(hole, self.now);
         let withheld = self.peer.frames(self.now).pop().unwrap();
-        let parsed = rnic_net::parse(&withheld, 1500).unwrap();
+        let parsed = rnic_net::parse(&withheld, &PathDefaults::new(1500)).unwrap();
         let header = Segment::parse(&withheld[parsed.tcp.clone()])
             .unwrap()
             .header;
@@ -280,7 +281,7 @@ impl Duel {
         let mut frame = Vec::new();
         while self.side.wire.as_ref().unwrap().take(&mut frame) {
             worked = true;
-            let parsed = rnic_net::parse(&frame, 1500).unwrap();
+            let parsed = rnic_net::parse(&frame, &PathDefaults::new(1500)).unwrap();
             let segment = Segment::parse(&frame[parsed.tcp.clone()]).unwrap();
             let to_innocent = parsed.tuple.local == self.innocent.address.into();
             let peer = match to_innocent {

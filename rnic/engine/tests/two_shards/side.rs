@@ -79,10 +79,10 @@ impl Default for SideConfig {
 impl Side {
     /// Side number `number` with a port of its own, whose far end is the test's.
     pub fn new(number: u8, address: SocketAddr, config: SideConfig) -> Self {
-        let chunk = ChunkSize::for_mtu(config.shard.mtu).unwrap();
+        let chunk = ChunkSize::for_mtu(config.shard.path_defaults.mtu).unwrap();
         let (umem, pool) = Umem::heap(config.frames, chunk);
         let (port, wire) = MemoryPort::intercepted(&umem, config.wire_depth);
-        let mtu = config.shard.mtu;
+        let mtu = config.shard.path_defaults.mtu;
         let shard = Shard::new(config.shard, pool, vec![port], Instant::ZERO);
         Self {
             mtu,
@@ -226,6 +226,7 @@ impl Side {
             dst_mac: other.mac,
             vlan: None,
             mtu: self.mtu,
+            hop_limit: 64,
         }
     }
 

@@ -234,7 +234,7 @@ fn random_settings_and_work_leave_both_memories_as_expected() {
             tcp.timestamps = random.chance(700);
             tcp.sack = random.chance(700);
             tcp.window_scale = random.chance(700);
-            config.shard.mtu = mtu;
+            config.shard.path_defaults.mtu = mtu;
             config
         });
         let impairment = Impairment {

@@ -4,7 +4,7 @@ use userspace_tcp::{FourTuple, checksum};
 use super::*;
 use crate::fragment::tests::{cut, payload};
 use crate::tests::{frame_with, path, tuple};
-use crate::{IPV6_HEADER, parse};
+use crate::{IPV6_HEADER, PathDefaults, parse};
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000_000);
 const FRAME_MAX: usize = 3840;
@@ -339,7 +339,7 @@ fn a_congestion_mark_on_any_fragment_is_one_on_the_packet() {
                 fragments[marked] = mark(&fragments[marked], ecn);
                 let whole = give_all(&mut table, &fragments);
                 (
-                    whole.map(|whole| parse(&whole, 1500).unwrap().ecn),
+                    whole.map(|whole| parse(&whole, &PathDefaults::new(1500)).unwrap().ecn),
                     table.counters.mixed_ecn,
                 )
             };
@@ -406,7 +406,7 @@ proptest! {
                 continue;
             };
             // A few flips may cancel out in a 16-bit sum; then the parser can't tell either.
-            if let Ok(received) = parse(&buffer[..len], 1500) {
+            if let Ok(received) = parse(&buffer[..len], &PathDefaults::new(1500)) {
                 prop_assert_eq!(received.tcp.len(), frame.len() - data_at(&frame).min(54));
             }
         }

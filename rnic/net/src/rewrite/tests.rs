@@ -191,6 +191,14 @@ fn headers_of_anything_else_are_left_alone() {
         let len = PAYLOAD.len();
         let vlan = path.vlan.map_or(Some(5), |_| None);
         refuse("tagging", &Path { vlan, ..path }, &tuple, &header, len);
+        let hop_limit = path.hop_limit + 1;
+        refuse(
+            "hop limit",
+            &Path { hop_limit, ..path },
+            &tuple,
+            &header,
+            len,
+        );
         refuse("length", &path, &tuple, &header, len + 1);
         refuse("too long", &path, &tuple, &header, 65_535);
         let turned = FourTuple::new(tuple.remote, tuple.local);

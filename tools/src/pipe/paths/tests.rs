@@ -13,6 +13,7 @@ fn way(mac: u8, port: usize) -> Way {
         dst_mac: [2, 0, 0, 0, 0, mac],
         vlan: None,
         mtu: 1500,
+        hop_limit: 64,
     };
     Way { path, port }
 }

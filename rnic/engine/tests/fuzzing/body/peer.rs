@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use rnic_net::{Path, Payload};
+use rnic_net::{Path, PathDefaults, Payload};
 use userspace_tcp::{Ecn, Flags, FourTuple, Options, Segment, SeqNum, TcpHeader, checksum};
 
 pub const PEER: &str = "198.18.0.9:5000";
@@ -83,7 +83,7 @@ impl Peer {
 
     /// Takes what the node sent; whether there is something to acknowledge.
     pub fn take(&mut self, frame: &[u8]) -> bool {
-        let parsed = rnic_net::parse(frame, 1500).unwrap();
+        let parsed = rnic_net::parse(frame, &PathDefaults::new(1500)).unwrap();
         let segment = Segment::parse(&frame[parsed.tcp.clone()]).unwrap();
         let flags = segment.header.flags;
         self.reset |= flags.contains(Flags::RST);
