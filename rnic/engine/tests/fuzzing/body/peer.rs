@@ -13,6 +13,7 @@ const PATH: Path = Path {
     dst_mac: [2, 0, 0, 0, 0, 0],
     vlan: None,
     mtu: 1500,
+    hop_limit: 64,
 };
 /// The sequence number of our SYN.
 const FIRST: SeqNum = SeqNum(0xffff_f000);
