@@ -25,8 +25,8 @@ use userspace_tcp::Instant;
 pub const ARENA: usize = 64 << 10;
 /// Work requests of each queue.
 pub const DEPTH: u32 = 32;
-/// Elements of a work request.
-pub const MAX_SGE: u32 = 6;
+/// The most elements of a work request.
+pub const MAX_SGE: u32 = 32;
 /// Octets that work may carry itself.
 pub const MAX_INLINE: u32 = 80;
 /// Completion queues of a node, which its queue pairs share.
@@ -172,15 +172,9 @@ impl Node {
         });
     }
 
-    pub fn create_qp(&mut self, pd: PdId, cqs: [CqId; 2], signal_all: bool) -> QpNum {
+    pub fn create_qp(&mut self, pd: PdId, cqs: [CqId; 2], signal_all: bool, max_sge: u32) -> QpNum {
         self.next_qp += 1;
         let qp = QpNum(self.next_qp);
-        let slots = QpMemory::slots(DEPTH, MAX_SGE).unwrap();
-        let layout = QpMemory::layout(slots, slots).unwrap();
-        let memory = Arc::new(SharedMemory::private(layout.size).unwrap());
-        let (sq, rq) = QpMemory::create_in(Arc::clone(&memory), &layout).unwrap();
-        self.queues
-            .insert(qp.0, QpMemory::attach(memory, &layout).unwrap());
         let attributes = QpAttributes {
             pd,
             send_cq: cqs[0],
@@ -188,10 +182,17 @@ impl Node {
             sq_depth: DEPTH,
             rq_depth: DEPTH,
             srq: None,
-            max_sge: MAX_SGE,
+            max_sge,
             max_inline: MAX_INLINE,
             signal_all,
         };
+        let sq_slots = QpMemory::slots(DEPTH, attributes.send_places()).unwrap();
+        let rq_slots = QpMemory::slots(DEPTH, max_sge).unwrap();
+        let layout = QpMemory::layout(sq_slots, rq_slots).unwrap();
+        let memory = Arc::new(SharedMemory::private(layout.size).unwrap());
+        let (sq, rq) = QpMemory::create_in(Arc::clone(&memory), &layout).unwrap();
+        self.queues
+            .insert(qp.0, QpMemory::attach(memory, &layout).unwrap());
         self.must(Command::AddQp {
             client: CLIENT,
             qp,
@@ -216,10 +217,11 @@ impl Node {
     pub fn post_send(&mut self, qp: QpNum, request: &WorkRequest, inline: Option<&[u8]>) {
         let queues = self.queues.get_mut(&qp.0).unwrap();
         match inline {
-            Some(octets) => queues
-                .0
-                .push_inline(&request.slot, octets, &[0; 4])
-                .unwrap(),
+            Some(octets) => {
+                let operands = request.operands().unwrap();
+                let queue = &mut queues.0;
+                queue.push_inline(&request.slot, octets, &operands).unwrap();
+            }
             None => queues.0.push(request).unwrap(),
         }
         self.ring(qp);

@@ -4,11 +4,13 @@
 
 use rnic_engine::command::{Command, ShardEvent};
 use rnic_ipc::control::{DisconnectReason, Event};
-use rnic_ipc::work::{Completion, WC_SOLICITED, WC_WITH_INVALIDATE, WcStatus, WrOpcode};
+use rnic_ipc::work::{
+    Completion, WC_SOLICITED, WC_WITH_IMMEDIATE, WC_WITH_INVALIDATE, WcStatus, WrOpcode,
+};
 
 use crate::memory::Party;
 use crate::simulation::{Simulation, Validity};
-use crate::stream::{Life, Message, Posted, Sent, What};
+use crate::stream::{Life, Message, Posted, Sent, What, is_request};
 
 /// Of [`crate::stream::End::failed`].
 const SENDS: usize = 0;
@@ -59,7 +61,7 @@ impl Simulation {
                 posted.signaled,
                 "a completion that nobody wants: {posted:?}"
             );
-            if posted.opcode == WrOpcode::Read {
+            if is_request(posted.opcode) {
                 assert_eq!(completion.byte_len, posted.len, "{posted:?}");
             }
             return self.succeeded(party, &posted);
@@ -67,7 +69,7 @@ impl Simulation {
         self.send_failed(party, &posted, status);
         let node = self.streams[party.stream].ends[party.end].node;
         self.memories[node].unlock(posted.id);
-        if posted.opcode == WrOpcode::Read {
+        if is_request(posted.opcode) {
             // Its Request may still be on its way to the peer: the source stays in use while that
             // end lives.
             self.memories[node].given_up(posted.id);
@@ -76,7 +78,7 @@ impl Simulation {
 
     fn succeeded(&mut self, party: Party, posted: &Posted) {
         let end = &mut self.streams[party.stream].ends[party.end];
-        let queue = if posted.opcode == WrOpcode::Read {
+        let queue = if is_request(posted.opcode) {
             READS
         } else {
             SENDS
@@ -84,11 +86,11 @@ impl Simulation {
         assert!(!end.failed[queue], "success behind a failure: {posted:?}");
         assert!(!posted.hopeless, "success of what can't be: {posted:?}");
         let (node, id) = (end.node, posted.id);
-        if let Some(message) = end.line.iter_mut().find(|message| message.id == id) {
+        for message in end.line.iter_mut().filter(|message| message.id == id) {
             message.handed = true;
         }
         self.memories[node].unlock(id);
-        if posted.opcode != WrOpcode::Read {
+        if !is_request(posted.opcode) {
             return;
         }
         self.read_is_over(party, id);
@@ -98,11 +100,16 @@ impl Simulation {
         for message in before {
             match message.what {
                 What::Write => self.sink_placed(party, message.id),
-                What::Read if message.id == id => {}
+                What::Read | What::Atomic if message.id == id => {}
                 _ => panic!("a Read completed before what must come before it: {message:?}"),
             }
         }
         self.memories[node].placed(id);
+        if let Some(sink) = posted.sink {
+            let original = self.memories[node].word(sink);
+            let peer = self.streams[party.stream].ends[1 - party.end].node;
+            self.memories[peer].atomic_done(id, original);
+        }
     }
 
     /// The messages of an end up to the first that `last` means, that one included.
@@ -132,9 +139,9 @@ impl Simulation {
         self.may_fail(party, status, SENDS, &posted.errors);
         let was_sent = match status {
             WcStatus::RemoteAccess | WcStatus::RemoteOperation => true,
-            WcStatus::WorkRequestFlushed => posted.opcode == WrOpcode::Read,
+            WcStatus::WorkRequestFlushed => is_request(posted.opcode),
             // Its sink may be refused when it is posted, and when the response comes.
-            WcStatus::LocalProtection => posted.opcode == WrOpcode::Read && !posted.hopeless,
+            WcStatus::LocalProtection => is_request(posted.opcode) && !posted.hopeless,
             _ => false,
         };
         let failed = &mut self.streams[party.stream].ends[party.end].failed;
@@ -190,8 +197,8 @@ impl Simulation {
         for message in before.iter().rev() {
             match message.what {
                 What::Write => {}
-                // Rule 18: its response may come later.
-                What::Read => self.streams[from.stream].ends[from.end]
+                // Rule 18, and RFC 7306 section 5.4: its response may come later.
+                What::Read | What::Atomic => self.streams[from.stream].ends[from.end]
                     .line
                     .push_front(message.clone()),
                 _ => panic!("a Send was delivered behind {message:?}"),
@@ -211,6 +218,9 @@ impl Simulation {
         let invalidates = completion.flags & WC_WITH_INVALIDATE != 0;
         assert_eq!(solicited, sent.solicited, "{completion:?}");
         assert_eq!(invalidates, sent.invalidate.is_some(), "{completion:?}");
+        let immediate = completion.flags & WC_WITH_IMMEDIATE != 0;
+        let immediate = immediate.then_some(completion.immediate);
+        assert_eq!(immediate, sent.immediate, "{completion:?}");
         let Some(stag) = sent.invalidate else {
             return;
         };
@@ -358,7 +368,9 @@ impl Simulation {
             match message.what {
                 What::Write if sure => self.memories[node].placed(message.id),
                 What::Send(_) if sure => panic!("{party:?}: not delivered: {message:?}"),
-                What::Write | What::Send(_) => self.memories[node].given_up(message.id),
+                What::Write | What::Send(_) | What::Atomic => {
+                    self.memories[node].given_up(message.id);
+                }
                 What::Read | What::Fatal => {}
             }
         }

@@ -10,6 +10,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod checker;
+mod extended;
 #[path = "../shared/impairment.rs"]
 mod impairment;
 mod memory;
@@ -24,6 +25,7 @@ mod simulation;
 mod stream;
 mod tcp_frames;
 mod trouble;
+mod words;
 
 use std::collections::BTreeMap;
 
@@ -89,7 +91,7 @@ parts! {
 }
 
 /// What the programs are to reach, by the counters of those who notice.
-const REACHED: [&str; 24] = [
+const REACHED: [&str; 28] = [
     "octets_placed",
     "octets_placed_early",
     "octets_parked",
@@ -97,6 +99,9 @@ const REACHED: [&str; 24] = [
     "writes_received",
     "sends_received",
     "read_responses_received",
+    "immediates_received",
+    "atomic_requests_received",
+    "atomic_responses_received",
     "stags_invalidated",
     "terminates_sent",
     "terminates_received",
@@ -109,6 +114,7 @@ const REACHED: [&str; 24] = [
     "refused_stag_not_associated",
     "refused_access_rights",
     "refused_base_or_bounds",
+    "refused_misaligned",
     "refused_invalidate",
     "refused_no_receive",
     "refused_send_too_long",

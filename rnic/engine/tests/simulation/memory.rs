@@ -6,11 +6,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use rnic_ipc::shm::SharedMemory;
+use rnic_proto::rdmap::AtomicOperation;
 
 use crate::node::ARENA;
+use crate::words::{WORD, Words};
 
 /// Who changes or reads octets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Party {
     pub stream: usize,
     /// The end that posted the operation; for a receive, the end that posted the receive.
@@ -28,6 +30,10 @@ struct Touch {
     or: Option<Vec<u8>>,
     /// Another touch may come before or after it: either's octets may stay (rule 3).
     contested: bool,
+    /// Nobody can know what it brings: an original value, or whichever Send comes.
+    any: bool,
+    /// The region or window through which it comes.
+    via: usize,
 }
 
 /// Why octets may not be changed by others.
@@ -55,6 +61,7 @@ pub struct Memory {
     settled: Vec<u8>,
     touches: Vec<Touch>,
     locks: Vec<Lock>,
+    words: Words,
 }
 
 impl Touch {
@@ -66,7 +73,9 @@ impl Touch {
     fn allows(&self, at: usize, octet: u8) -> bool {
         self.range().contains(&at) && {
             let index = at - self.at;
-            self.octets[index] == octet || self.or.as_ref().is_some_and(|or| or[index] == octet)
+            self.any
+                || self.octets[index] == octet
+                || self.or.as_ref().is_some_and(|or| or[index] == octet)
         }
     }
 }
@@ -82,7 +91,15 @@ impl Memory {
             settled: vec![0; ARENA],
             touches: Vec::new(),
             locks: Vec::new(),
+            words: Words::default(),
         }
+    }
+
+    /// What a word is at this moment.
+    pub fn word(&self, at: usize) -> u64 {
+        let mut octets = [0; WORD];
+        self.arena.read(at, &mut octets).unwrap();
+        u64::from_ne_bytes(octets)
     }
 
     fn read(&self, range: Range<usize>) -> Vec<u8> {
@@ -126,7 +143,9 @@ impl Memory {
 
     /// Nobody changes these octets.
     pub fn is_stable(&self, range: &Range<usize>) -> bool {
-        !self.touches.iter().any(|t| overlap(&t.range(), range)) && !self.has_receive(range)
+        !self.touches.iter().any(|t| overlap(&t.range(), range))
+            && !self.has_receive(range)
+            && !self.words.is_over(range)
     }
 
     fn has_receive(&self, range: &Range<usize>) -> bool {
@@ -134,9 +153,9 @@ impl Memory {
         locks.any(|lock| lock.used == Use::Receive && overlap(&lock.range, range))
     }
 
-    /// Nobody sends, reads or receives into these octets.
+    /// Nobody sends, reads, receives into or does operations on these octets.
     pub fn is_unlocked(&self, range: &Range<usize>) -> bool {
-        !self.locks.iter().any(|lock| overlap(&lock.range, range))
+        !self.locks.iter().any(|lock| overlap(&lock.range, range)) && !self.words.is_over(range)
     }
 
     /// Who has to do with these octets.
@@ -146,6 +165,7 @@ impl Memory {
         touching
             .map(|t| t.by)
             .chain(locking.map(|l| l.by))
+            .chain(self.words.users(range))
             .collect()
     }
 
@@ -157,7 +177,9 @@ impl Memory {
             .iter()
             .filter(|t| overlap(&t.range(), range))
             .collect();
-        let others = touches.len() <= 1 && touches.iter().all(|t| !t.contested);
+        let others = touches.len() <= 1
+            && touches.iter().all(|t| !t.contested && !t.any)
+            && !self.words.is_over(range);
         let mut locks = self.locks.iter().filter(|l| overlap(&l.range, range));
         others && locks.all(|lock| lock.used == Use::ReadSource && lock.by == by)
     }
@@ -176,19 +198,69 @@ impl Memory {
         }
         let mut out = self.settled[range.clone()].to_vec();
         for touch in self.touches.iter().filter(|t| overlap(&t.range(), range)) {
-            if touch.by != by || touch.contested || touch.or.is_some() {
+            if touch.by != by || touch.contested || touch.any || touch.or.is_some() {
                 return None;
             }
             let common = touch.at.max(range.start)..touch.range().end.min(range.end);
             out[common.start - range.start..common.end - range.start]
                 .copy_from_slice(&touch.octets[common.start - touch.at..common.end - touch.at]);
         }
+        for at in self.words.places_over(range) {
+            // Reads and operations of one stream are answered in its order (RFC 7306 section 5.4).
+            let value = self.words.in_the_end(by, at)?.to_ne_bytes();
+            let common = at.max(range.start)..(at + WORD).min(range.end);
+            out[common.start - range.start..common.end - range.start]
+                .copy_from_slice(&value[common.start - at..common.end - at]);
+        }
         Some(out)
+    }
+
+    /// Whether an Atomic Operation of this party may go here.
+    pub fn takes_atomic(&self, by: Party, at: usize) -> bool {
+        let range = at..at + WORD;
+        let mut locks = self.locks.iter().filter(|l| overlap(&l.range, &range));
+        !self.words.is_full(at)
+            && !self.touches.iter().any(|t| overlap(&t.range(), &range))
+            && locks.all(|lock| lock.used == Use::ReadSource && lock.by == by)
+    }
+
+    /// An Atomic Operation is to come; the word is aligned.
+    pub fn expect_atomic(
+        &mut self,
+        op: u64,
+        by: Party,
+        (at, via): (usize, usize),
+        operation: AtomicOperation,
+    ) {
+        let value = self.word(at);
+        self.words.expect((op, by, via), at, value, operation);
+    }
+
+    /// An Atomic Operation is known to have been done, and to have found this.
+    pub fn atomic_done(&mut self, op: u64, original: u64) {
+        self.look_at_words();
+        self.words.done(op, original);
+    }
+
+    /// The words are what they are at this moment.
+    fn look_at_words(&mut self) {
+        for at in self.words.places() {
+            let value = self.word(at);
+            self.words.found(at, value);
+            self.settled[at..at + WORD].copy_from_slice(&value.to_ne_bytes());
+        }
     }
 
     /// An operation is to place octets here. `any_order`: it may do so before or after others that
     /// are under way here.
-    pub fn expect(&mut self, op: u64, by: Party, at: usize, octets: Vec<u8>, any_order: bool) {
+    pub fn expect(
+        &mut self,
+        op: u64,
+        by: Party,
+        (at, via): (usize, usize),
+        octets: Vec<u8>,
+        any_order: bool,
+    ) {
         if octets.is_empty() {
             return;
         }
@@ -199,6 +271,8 @@ impl Memory {
             octets,
             or: None,
             contested: false,
+            any: false,
+            via,
         };
         let range = touch.range();
         for other in self
@@ -211,6 +285,14 @@ impl Memory {
             }
         }
         self.touches.push(touch);
+    }
+
+    /// An operation is to place octets here that nobody can know; nobody else does.
+    pub fn expect_anything(&mut self, op: u64, by: Party, (at, via): (usize, usize), len: usize) {
+        self.expect(op, by, (at, via), vec![0; len], false);
+        for touch in self.touches.iter_mut().filter(|t| t.op == op) {
+            touch.any = true;
+        }
     }
 
     /// A Read may bring this octets instead of what it was to bring: those at `at` of its first sink.
@@ -244,11 +326,15 @@ impl Memory {
     /// The operation will place nothing any more.
     pub fn given_up(&mut self, op: u64) {
         self.settle(|touch| touch.op == op, false);
+        self.look_at_words();
+        self.words.give_up(op);
     }
 
     /// No octet here may change any more: their STag is revoked.
     pub fn freeze(&mut self, range: &Range<usize>) {
         self.settle(|touch| overlap(&touch.range(), range), false);
+        self.look_at_words();
+        self.words.give_up_all(range, None);
     }
 
     fn settle(&mut self, which: impl Fn(&Touch) -> bool, must: bool) {
@@ -274,7 +360,8 @@ impl Memory {
     }
 
     /// Every octet is what it must be, or what it may be at this moment.
-    pub fn check(&self, who: usize) {
+    pub fn check(&mut self, who: usize) {
+        self.look_at_words();
         let found = self.read(0..ARENA);
         const STRETCH: usize = 256;
         let stretches = found.chunks(STRETCH).zip(self.settled.chunks(STRETCH));
@@ -303,7 +390,7 @@ impl Memory {
     /// Nothing is under way.
     pub fn assert_quiet(&self, who: usize) {
         assert!(
-            self.touches.is_empty() && self.locks.is_empty(),
+            self.touches.is_empty() && self.locks.is_empty() && self.words.is_empty(),
             "node {who}: {:?} {:?}",
             self.touches.iter().map(show).collect::<Vec<_>>(),
             self.locks
@@ -313,9 +400,10 @@ impl Memory {
 
 fn show(touch: &Touch) -> String {
     format!(
-        "work {} of {:?} at {:?}, contested {}, undecided {}",
+        "work {} of {:?} through {} at {:?}, contested {}, undecided {}",
         touch.op,
         touch.by,
+        touch.via,
         touch.range(),
         touch.contested,
         touch.or.is_some()

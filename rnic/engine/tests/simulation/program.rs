@@ -7,7 +7,7 @@ use rnic_ipc::ring::WorkRequest;
 use rnic_ipc::work::{Sge, WR_SIGNALED, WR_SOLICITED, WrOpcode};
 
 use crate::memory::{Party, Use};
-use crate::node::{DEPTH, MAX_INLINE};
+use crate::node::{DEPTH, MAX_INLINE, MAX_SGE};
 use crate::simulation::{Region, Simulation, Validity};
 use crate::stream::{End, Message, Posted, Receive, Sent, What};
 
@@ -33,9 +33,12 @@ impl Simulation {
         let end = self.random.below(2) as usize;
         let party = Party { stream, end };
         match self.random.below(100) {
-            0..24 => self.post_write(party),
-            24..40 => self.post_read(party),
-            40..62 => self.post_send(party, None),
+            0..17 => self.post_write(party, false),
+            17..21 => self.post_write(party, true),
+            21..33 => self.post_read(party),
+            33..41 => self.post_atomic(party),
+            41..45 => self.post_immediate(party),
+            45..62 => self.post_send(party, None),
             62..84 => self.post_receive(party),
             84..88 => self.rewrite(party),
             88..90 => self.add_region(party),
@@ -67,7 +70,7 @@ impl Simulation {
         end.life != crate::stream::Life::Gone && end.sq.len() < room && end.rq.len() < room
     }
 
-    fn length(&mut self) -> usize {
+    pub fn length(&mut self) -> usize {
         let most = [0, 0, 64, 64, 64, 700, 700, 5000][self.random.below(8) as usize];
         self.random.below(most + 1) as usize
     }
@@ -125,7 +128,9 @@ impl Simulation {
         right: impl Fn(&Access) -> bool + Copy,
         fits: impl Fn(&Self, usize, &Piece) -> bool,
     ) -> Vec<Piece> {
-        let count = 1 + self.random.below(4) as usize;
+        let many = self.end_of(party).max_sge > 8 && self.random.chance(300);
+        let most = if many { MAX_SGE } else { 4 };
+        let count = 1 + self.random.below(most.into()) as usize;
         let node = self.end_of(party).node;
         let mut out: Vec<Piece> = Vec::new();
         for _ in 0..count {
@@ -182,7 +187,7 @@ impl Simulation {
         self.submit_with(party, request, None, what)
     }
 
-    fn submit_with(
+    pub fn submit_with(
         &mut self,
         party: Party,
         request: &WorkRequest,
@@ -198,6 +203,7 @@ impl Simulation {
             opcode,
             signaled: end.signal_all || request.slot.flags & WR_SIGNALED != 0,
             len: request.total_length() as u32,
+            sink: None,
             errors: Vec::new(),
             // The queue pair is in Error already.
             hopeless: !end.is_alive(),
@@ -230,8 +236,14 @@ impl Simulation {
         }
     }
 
-    fn post_write(&mut self, party: Party) {
+    /// A Write, or one with Immediate Data, for which a receive is posted.
+    fn post_write(&mut self, party: Party, with_immediate: bool) {
         if !self.takes_work(party) {
+            return;
+        }
+        let receive = self.end_mut(Self::peer(party)).receive_without_send();
+        let receive = receive.map(|receive| receive.id);
+        if with_immediate && (receive.is_none() || !self.arrives(party)) {
             return;
         }
         let len = self.length();
@@ -259,7 +271,11 @@ impl Simulation {
         if inline.is_some() {
             sges.clear();
         }
-        let mut request = self.request(party, WrOpcode::Write, &sges);
+        let opcode = match with_immediate {
+            true => WrOpcode::WriteImmediate,
+            false => WrOpcode::Write,
+        };
+        let mut request = self.request(party, opcode, &sges);
         (request.slot.rkey, request.slot.remote_addr) = (remote.lkey, remote.addr);
         let id = request.slot.wr_id;
         if self.arrives(party) {
@@ -277,12 +293,20 @@ impl Simulation {
             // Nothing is placed out of order without Markers or the extension.
             let mpa = self.end_of(peer).mpa;
             let any_order = mpa.markers || mpa.aligned;
-            self.memories[node].expect(id, party, sink.at, octets, any_order);
+            let at = (sink.at, sink.region);
+            self.memories[node].expect(id, party, at, octets, any_order);
         }
         if inline.is_none() {
             self.lock_payload(party, id, &pieces);
         }
+        let receive = receive.filter(|_| with_immediate);
+        let sent = receive.map(|receive| self.immediate(party, receive, &mut request));
         self.submit_with(party, &request, inline.as_deref(), What::Write);
+        if let Some(sent) = sent {
+            let (what, handed) = (What::Send(sent), false);
+            let line = &mut self.end_mut(party).line;
+            line.push_back(Message { id, what, handed });
+        }
     }
 
     pub fn write_nothing(&mut self, party: Party) {
@@ -321,7 +345,8 @@ impl Simulation {
             let mut rest = &octets[..];
             for sink in &sinks {
                 let (now, later) = rest.split_at(sink.len);
-                self.memories[own].expect(id, party, sink.at, now.to_vec(), false);
+                let at = (sink.at, sink.region);
+                self.memories[own].expect(id, party, at, now.to_vec(), false);
                 rest = later;
             }
         }
@@ -350,7 +375,7 @@ impl Simulation {
         let end = self.end_mut(party);
         end.rq.push_back(Receive {
             id,
-            places: places.iter().map(|place| (place.at, place.len)).collect(),
+            places: places.to_vec(),
             send: None,
             errors: Vec::new(),
         });
@@ -397,6 +422,7 @@ impl Simulation {
             len: octets.len() as u32,
             solicited,
             invalidate: stag,
+            immediate: None,
         };
         self.submit_with(party, &request, inline.as_deref(), What::Send(sent));
     }
@@ -409,8 +435,9 @@ impl Simulation {
         receive.send = Some(id);
         let places = receive.places.clone();
         let mut rest = octets;
-        for (at, len) in places {
-            let (now, later) = rest.split_at(len.min(rest.len()));
+        for place in places {
+            let (now, later) = rest.split_at(place.len.min(rest.len()));
+            let at = (place.at, place.region);
             self.memories[node].expect(id, party, at, now.to_vec(), false);
             rest = later;
         }
@@ -435,7 +462,7 @@ impl Simulation {
             local_write: rights & 3 != 0,
             remote_read: rights & 4 != 0,
             remote_write: rights & 8 != 0,
-            remote_atomic: false,
+            remote_atomic: rights & 16 != 0,
         };
         let pd = match self.random.below(4) {
             0 => PdId(1 + self.random.below(4) as u32),

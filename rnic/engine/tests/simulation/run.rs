@@ -8,7 +8,7 @@ use rnic_engine::command::Command;
 
 use crate::memory::Party;
 use crate::simulation::{Simulation, Validity};
-use crate::stream::{Life, What};
+use crate::stream::Life;
 
 /// Within this time a stream does all its work, and one that is at its end ends.
 const PATIENCE: Duration = Duration::from_secs(1000);
@@ -91,7 +91,7 @@ impl Simulation {
                     return !certain || stream.ends.iter().all(|end| !end.is_alive());
                 }
                 stream.ends.iter().all(|end| {
-                    let delivered = end.line.iter().all(|m| matches!(m.what, What::Read));
+                    let delivered = end.line.iter().all(|m| m.what.is_request());
                     let waiting = end.sq.iter().any(|posted| posted.signaled);
                     delivered && !waiting
                 })

@@ -11,7 +11,7 @@ use userspace_tcp::Instant;
 use crate::impairment::Impairment;
 use crate::memory::{Memory, Party};
 use crate::network::{Manners, Network};
-use crate::node::{ARENA, CQS, Node, Settings};
+use crate::node::{ARENA, CQS, MAX_SGE, Node, Settings};
 use crate::random::Random;
 use crate::stream::{Cause, End, Life, Stream};
 
@@ -43,6 +43,13 @@ pub struct Region {
     pub validity: Validity,
     /// Something is under way whose outcome hangs on it.
     pub pinned: bool,
+}
+
+impl Region {
+    /// Behind its last octet in the memory.
+    pub fn end(&self) -> usize {
+        self.at + self.len
+    }
 }
 
 pub struct Simulation {
@@ -171,7 +178,8 @@ impl Simulation {
         let pd = PdId(1 + self.random.below(3) as u32);
         let cqs = [(); 2].map(|()| CqId(self.random.below(u64::from(CQS)) as u32));
         let signal_all = self.random.chance(300);
-        let qp = self.nodes[node].create_qp(pd, cqs, signal_all);
+        let max_sge = if self.random.chance(200) { MAX_SGE } else { 6 };
+        let qp = self.nodes[node].create_qp(pd, cqs, signal_all, max_sge);
         self.register(node, pd, Access::ALL);
         if self.random.chance(300) {
             self.register(node, pd, Access::LOCAL);
@@ -187,6 +195,7 @@ impl Simulation {
             qp,
             pd,
             signal_all,
+            max_sge,
             mpa: MpaOptions {
                 revision,
                 crc: self.random.chance(600),
@@ -279,8 +288,8 @@ impl Simulation {
         true
     }
 
-    pub fn check_memories(&self) {
-        for (who, memory) in self.memories.iter().enumerate() {
+    pub fn check_memories(&mut self) {
+        for (who, memory) in self.memories.iter_mut().enumerate() {
             memory.check(who);
         }
     }

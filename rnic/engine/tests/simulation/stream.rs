@@ -8,14 +8,18 @@ use rnic_ipc::id::{PdId, QpNum};
 use rnic_ipc::work::{WcStatus, WrOpcode};
 use rnic_proto::Stag;
 
+use crate::program::Piece;
+
 /// Work of a send queue.
 #[derive(Clone, Debug)]
 pub struct Posted {
     pub id: u64,
     pub opcode: WrOpcode,
     pub signaled: bool,
-    /// Octets that a Read brings.
+    /// Octets that a Read or an Atomic Operation brings.
     pub len: u32,
+    /// Where an Atomic Operation's original value goes in the memory.
+    pub sink: Option<usize>,
     /// How it may end besides success and flush.
     pub errors: Vec<WcStatus>,
     /// It can't succeed.
@@ -26,8 +30,7 @@ pub struct Posted {
 #[derive(Clone, Debug)]
 pub struct Receive {
     pub id: u64,
-    /// Where its elements lie in the memory, and their octets.
-    pub places: Vec<(usize, usize)>,
+    pub places: Vec<Piece>,
     /// The Send that will consume it, once posted.
     pub send: Option<u64>,
     /// How it may end besides success and flush.
@@ -36,7 +39,7 @@ pub struct Receive {
 
 impl Receive {
     pub fn room(&self) -> usize {
-        self.places.iter().map(|(_, len)| len).sum()
+        self.places.iter().map(|place| place.len).sum()
     }
 }
 
@@ -53,6 +56,7 @@ pub struct Message {
 pub enum What {
     Write,
     Read,
+    Atomic,
     Send(Sent),
     /// Ends the stream where it arrives.
     Fatal,
@@ -64,6 +68,21 @@ pub struct Sent {
     pub len: u32,
     pub solicited: bool,
     pub invalidate: Option<Stag>,
+    /// It is Immediate Data, and this the data.
+    pub immediate: Option<u64>,
+}
+
+impl What {
+    /// The other end answers it, and may do so later than it delivers what comes behind.
+    pub fn is_request(&self) -> bool {
+        matches!(self, Self::Read | Self::Atomic)
+    }
+}
+
+/// Work that is done when the other end has answered.
+pub fn is_request(opcode: WrOpcode) -> bool {
+    use WrOpcode::{AtomicCompareSwap, AtomicFetchAdd, Read};
+    matches!(opcode, Read | AtomicFetchAdd | AtomicCompareSwap)
 }
 
 /// Where the life of an end is.
@@ -83,6 +102,8 @@ pub struct End {
     pub qp: QpNum,
     pub pd: PdId,
     pub signal_all: bool,
+    /// Elements that its work may have.
+    pub max_sge: u32,
     pub mpa: MpaOptions,
     pub life: Life,
     pub sq: VecDeque<Posted>,

@@ -8,12 +8,14 @@ use rnic_ipc::work::{Sge, WcStatus, WrOpcode};
 use crate::memory::Party;
 use crate::program::Piece;
 use crate::simulation::{Region, Simulation, Validity};
-use crate::stream::{Cause, Life, Sent, What};
+use crate::stream::{Cause, Life, Sent, What, is_request};
+use crate::words::WORD;
 
 /// Layer, error type and error code as a Terminate says them.
 const LOCAL_CATASTROPHIC: u16 = 0x0000;
 const READ_INVALID_STAG: u16 = 0x0100;
 const READ_BOUNDS: u16 = 0x0101;
+const MISALIGNED: u16 = 0x0207;
 const ACCESS_RIGHTS: u16 = 0x0102;
 const READ_NOT_ASSOCIATED: u16 = 0x0103;
 const CANNOT_INVALIDATE: u16 = 0x0109;
@@ -30,6 +32,8 @@ enum Wrong {
     Bounds,
     Rights,
     Domain,
+    /// No multiple of 8, for an Atomic Operation.
+    Alignment,
 }
 
 /// Octets of what must not be placed: one segment, over any path.
@@ -46,7 +50,9 @@ impl Simulation {
         let wrong = wrong[self.random.below(4) as usize];
         match self.random.below(20) {
             0..5 => self.touch_wrongly(party, WrOpcode::Write, wrong),
-            5..9 => self.touch_wrongly(party, WrOpcode::Read, wrong),
+            5 | 6 => self.touch_wrongly(party, WrOpcode::Read, wrong),
+            7 => self.touch_wrongly(party, WrOpcode::AtomicFetchAdd, wrong),
+            8 => self.touch_wrongly(party, WrOpcode::AtomicFetchAdd, Wrong::Alignment),
             9 | 10 => self.work_wrongly(party),
             11 => self.send_too_long(party),
             12 => self.send_without_receive(party),
@@ -81,7 +87,13 @@ impl Simulation {
 
     /// Memory of the peer that may not be touched so, by an element of `len` octets, and the errors
     /// for a Read and for a Write.
-    fn forbidden(&mut self, party: Party, len: usize, wrong: Wrong) -> Option<(Sge, u16, u16)> {
+    fn forbidden(
+        &mut self,
+        party: Party,
+        opcode: WrOpcode,
+        len: usize,
+        wrong: Wrong,
+    ) -> Option<(Sge, u16, u16)> {
         let peer = self.end_of(Self::peer(party));
         let (node, pd) = (peer.node, peer.pd);
         let length = len as u32;
@@ -102,13 +114,16 @@ impl Simulation {
         }
         let suits = |region: &Region| {
             let access = region.access;
-            let all = access.remote_read && access.remote_write;
-            let none = !access.remote_read && !access.remote_write;
+            let right = match opcode {
+                WrOpcode::Write => access.remote_write,
+                WrOpcode::Read => access.remote_read,
+                _ => access.remote_atomic,
+            };
             region.validity == Validity::Valid
                 && match wrong {
                     Wrong::Domain => region.pd != pd,
-                    Wrong::Rights => region.pd == pd && none,
-                    _ => region.pd == pd && all,
+                    Wrong::Rights => region.pd == pd && !right,
+                    _ => region.pd == pd && right && region.len > 3 * WORD,
                 }
         };
         let index = self.pick(node, suits)?;
@@ -123,6 +138,11 @@ impl Simulation {
         Some(match wrong {
             Wrong::Domain => (sge(base), READ_NOT_ASSOCIATED, WRITE_NOT_ASSOCIATED),
             Wrong::Rights => (sge(base), ACCESS_RIGHTS, ACCESS_RIGHTS),
+            Wrong::Alignment => {
+                let aligned = region.at.next_multiple_of(WORD) - region.at;
+                let off = 1 + self.random.below(7);
+                (sge(base + aligned as u64 + off), MISALIGNED, MISALIGNED)
+            }
             // One octet too many, or one too early.
             _ if self.random.chance(500) => (
                 sge((base + room + 1).saturating_sub(len as u64)),
@@ -137,8 +157,12 @@ impl Simulation {
         if !self.arrives(party) {
             return;
         }
-        let len = 1 + self.random.below(FEW as u64) as usize;
-        let read = opcode == WrOpcode::Read;
+        let atomic = opcode == WrOpcode::AtomicFetchAdd;
+        let len = match atomic {
+            true => WORD,
+            false => 1 + self.random.below(FEW as u64) as usize,
+        };
+        let read = is_request(opcode);
         let free = |it: &Self, node: usize, piece: &Piece| {
             piece.len > 0 && (!read || it.memories[node].is_free(&piece.range()))
         };
@@ -150,19 +174,31 @@ impl Simulation {
         if !free(self, node, &piece) {
             return;
         }
-        let Some((remote, of_read, of_write)) = self.forbidden(party, piece.len, wrong) else {
+        if atomic && piece.len < WORD {
+            return;
+        }
+        let found = self.forbidden(party, opcode, piece.len, wrong);
+        let Some((remote, of_read, of_write)) = found else {
             return;
         };
         self.regions[piece.region].pinned = true;
-        let sges = [self.sge(&piece)];
-        let mut request = self.request(party, opcode, &sges);
+        let mut request = if atomic {
+            let operation = self.operation();
+            self.atomic(party, &piece, operation)
+        } else {
+            let sges = [self.sge(&piece)];
+            self.request(party, opcode, &sges)
+        };
         (request.slot.rkey, request.slot.remote_addr) = (remote.lkey, remote.addr);
         let control = if read { of_read } else { of_write };
         self.found_by_peer(party, "memory that is not to be touched", control);
         let posted = self.submit(party, &request, What::Fatal);
         if read {
             posted.hopeless = true;
-            posted.errors = vec![WcStatus::RemoteAccess];
+            posted.errors = match wrong {
+                Wrong::Alignment => vec![WcStatus::RemoteOperation],
+                _ => vec![WcStatus::RemoteAccess],
+            };
         }
     }
 
@@ -180,13 +216,37 @@ impl Simulation {
         if sge.length == 0 || !self.end_of(party).is_alive() {
             return;
         }
-        let opcodes = [WrOpcode::Write, WrOpcode::Read, WrOpcode::Send];
-        let opcode = opcodes[self.random.below(3) as usize];
-        let request = self.request(party, opcode, &[sge]);
+        let opcodes = [
+            WrOpcode::Write,
+            WrOpcode::WriteImmediate,
+            WrOpcode::Read,
+            WrOpcode::Send,
+            WrOpcode::AtomicFetchAdd,
+            WrOpcode::Immediate,
+        ];
+        let opcode = opcodes[self.random.below(6) as usize];
+        // An original value has one place of its size, and Immediate Data none.
+        let impossible = match opcode {
+            WrOpcode::AtomicFetchAdd => {
+                if self.random.chance(500) {
+                    sge.length = WORD as u32;
+                }
+                sge.length != WORD as u32
+            }
+            other => other == WrOpcode::Immediate,
+        };
+        if opcode == WrOpcode::AtomicFetchAdd && !impossible {
+            sge.lkey = self.fresh_stag().0;
+        }
+        let mut request = self.request(party, opcode, &[sge]);
+        request.set_operands(&[1, 0, 0, 0]);
         self.local_error(party, "work that can't be done");
         let posted = self.submit(party, &request, What::Fatal);
         posted.hopeless = true;
-        posted.errors = vec![WcStatus::LocalProtection];
+        posted.errors = match impossible {
+            true => vec![WcStatus::LocalQpOperation],
+            false => vec![WcStatus::LocalProtection],
+        };
     }
 
     fn send_too_long(&mut self, party: Party) {
@@ -215,6 +275,9 @@ impl Simulation {
             return;
         }
         self.end_mut(peer).bare = true;
+        if self.random.chance(300) {
+            return self.send_fatally(party, WrOpcode::Immediate, &[], 0, NO_BUFFER);
+        }
         self.send_fatally(party, WrOpcode::Send, &pieces, 0, NO_BUFFER);
     }
 
@@ -255,6 +318,8 @@ impl Simulation {
         let sges = self.sges(pieces);
         let mut request = self.request(party, opcode, &sges);
         request.slot.rkey = stag;
+        // If it has any.
+        request.set_operands(&[1, 0, 0, 0]);
         let node = self.end_of(party).node;
         for piece in pieces {
             let (id, range) = (request.slot.wr_id, piece.range());
@@ -403,7 +468,7 @@ impl Simulation {
         let (sq, rq) = (std::mem::take(&mut end.sq), std::mem::take(&mut end.rq));
         for posted in sq {
             self.memories[node].unlock(posted.id);
-            if posted.opcode == WrOpcode::Read {
+            if is_request(posted.opcode) {
                 self.memories[node].given_up(posted.id);
             }
         }
@@ -431,6 +496,7 @@ impl Simulation {
             len: 0,
             solicited: false,
             invalidate: None,
+            immediate: None,
         };
         self.submit(party, &request, What::Send(sent));
     }

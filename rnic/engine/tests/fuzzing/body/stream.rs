@@ -70,7 +70,7 @@ impl<'a> World<'a> {
     fn new(input: Input<'a>) -> Self {
         let mut node = Node::new(0, Settings::new(0, 1500));
         let grants = Grants::new(&mut node);
-        let qp = node.create_qp(PD, [CqId(0), CqId(1)], true);
+        let qp = node.create_qp(PD, [CqId(0), CqId(1)], true, 6);
         Self {
             input,
             peer: Peer::new(node.address),
