@@ -18,7 +18,7 @@ const KEY: u32 = 0xff;
 /// A memory window of type 2B: bound by work of a queue pair, it gives that queue pair's peer, and no
 /// other, rights to part of a region. The peer may invalidate it by a Send, the queue pair by a Local
 /// Invalidate; then it can be bound again, under another key. It goes when it is dropped, and stops
-/// giving rights when its queue pair or its region goes.
+/// giving rights when its queue pair's connection ends, or its queue pair or its region goes.
 #[derive(Debug)]
 pub struct MemoryWindow {
     pd: ProtectionDomain,

@@ -33,8 +33,8 @@ pub struct StagTable {
     entries: IdMap<u32, Entry>,
     /// Streams of each protection domain.
     streams: IdMap<u32, u32>,
-    /// Windows that are bound, each to one stream.
-    bound: usize,
+    /// How many windows are bound to each stream that has any, by the queue pair's number.
+    bound: IdMap<u32, u32>,
     /// What the next region gets, so that none is taken for one that had its index before.
     next_serial: u64,
     capacity: usize,
@@ -185,7 +185,7 @@ impl StagTable {
         Self {
             entries,
             streams: IdMap::default(),
-            bound: 0,
+            bound: IdMap::default(),
             next_serial: 0,
             capacity,
         }
@@ -261,7 +261,7 @@ impl StagTable {
     /// A queue pair is gone. What was associated with its stream can't be used any more, not by
     /// another queue pair of the same number either.
     pub fn stream_removed(&mut self, User { pd, qp }: User) {
-        self.unbind_all(qp);
+        self.stream_ended(qp);
         if let Some(streams) = self.streams.get_mut(&pd.0) {
             *streams = streams.saturating_sub(1);
             if *streams == 0 {

@@ -52,12 +52,14 @@ impl Qp {
         let _ = ctx.cqs.push(self.id.recv_cq, &completion, solicited);
     }
 
-    /// The end of all work: nothing of the application's memory is touched any more.
+    /// The end of all work: nothing of the application's memory is touched any more, and what was
+    /// given to this stream's peer is no later one's.
     pub(super) fn enter_error(&mut self, ctx: &mut QpContext<'_>) {
         self.state = QpState::Error;
         self.ending.stop();
         self.ending.close = None;
         self.stream = None;
+        ctx.stags.stream_ended(self.id.num);
         self.send.close();
         ctx.lent.responses.settle(&mut self.send.responses);
         self.flush(ctx);

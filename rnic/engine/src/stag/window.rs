@@ -93,10 +93,12 @@ impl StagTable {
         let entry = self.entries.get(&window.index());
         let entry = entry.filter(|entry| !entry.is_region() && entry.pd == user.pd);
         let entry = entry.ok_or(CannotBind::NoWindow { window })?;
-        if entry.state == State::Valid {
+        // One whose region is gone or was invalidated gives nothing, and so is not bound.
+        if entry.state == State::Valid && self.memory(entry).is_some() {
             return Err(CannotBind::Bound { window });
         }
         let bound = self.part(user, to)?;
+        self.unbind(window.index());
         if let Some(entry) = self.entries.get_mut(&window.index()) {
             entry.key = window.key();
             entry.stream = Some(user.qp);
@@ -105,7 +107,8 @@ impl StagTable {
             entry.len = to.len;
             entry.memory = Memory::Window(Some(bound));
             entry.state = State::Valid;
-            self.bound += 1;
+            let bound = self.bound.entry(user.qp.0).or_insert(0);
+            *bound = bound.saturating_add(1);
         }
         Ok(())
     }
@@ -160,32 +163,42 @@ impl StagTable {
 
     /// A window loses its region and its stream, if it had them.
     pub(super) fn unbind(&mut self, index: u32) {
-        let Some(entry) = self.entries.get_mut(&index) else {
+        let stream = self.entries.get_mut(&index).and_then(Entry::unbind);
+        let Some(QpNum(qp)) = stream else {
             return;
         };
-        if let Memory::Window(bound) = &mut entry.memory
-            && bound.take().is_some()
-        {
-            entry.stream = None;
-            entry.state = State::Invalidated;
-            self.bound = self.bound.saturating_sub(1);
+        if let Some(bound) = self.bound.get_mut(&qp) {
+            *bound = bound.saturating_sub(1);
+            if *bound == 0 {
+                self.bound.remove(&qp);
+            }
         }
     }
 
-    /// All windows of a stream. Looks at the whole table, but only when there are such windows.
-    pub(super) fn unbind_all(&mut self, qp: QpNum) {
-        if self.bound == 0 {
-            return;
-        }
+    /// A stream has ended: its windows are no longer bound, and the next stream of the same queue
+    /// pair has none of them (RFC 5040 section 8.1.1, 2). Looks for them in the whole table, but only
+    /// when there are such windows.
+    pub fn stream_ended(&mut self, qp: QpNum) {
+        let mut left = self.bound.remove(&qp.0).unwrap_or(0);
         for entry in self.entries.values_mut() {
-            if let Memory::Window(bound) = &mut entry.memory
-                && entry.stream == Some(qp)
-                && bound.take().is_some()
-            {
-                entry.stream = None;
-                entry.state = State::Invalidated;
-                self.bound = self.bound.saturating_sub(1);
+            if left == 0 {
+                return;
+            }
+            if entry.stream == Some(qp) && entry.unbind().is_some() {
+                left -= 1;
             }
         }
+    }
+}
+
+impl Entry {
+    /// Takes a window's region and its stream away; gives the stream, if it was bound.
+    fn unbind(&mut self) -> Option<QpNum> {
+        let Memory::Window(bound) = &mut self.memory else {
+            return None;
+        };
+        bound.take()?;
+        self.state = State::Invalidated;
+        self.stream.take()
     }
 }

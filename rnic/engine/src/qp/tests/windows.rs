@@ -142,3 +142,24 @@ fn a_local_invalidate_behind_a_read_does_not_hold_up_the_end() {
     assert!(a.produce(MULPDU).is_none());
     assert_eq!(a.qp.wants_close(), Some(CloseKind::Graceful));
 }
+
+/// RFC 5040 section 8.1.1, 2: what was given to one connection's peer is not the next one's, though
+/// the queue pair is the same.
+#[test]
+fn a_window_that_was_bound_for_one_connection_is_not_there_in_the_next() {
+    let (mut a, mut b) = with_window();
+    a.fill(SOURCE, b"12345678");
+    b.post_send(&bind(5, 1, ALL));
+    pump(&mut a, &mut b);
+    for side in [&mut a, &mut b] {
+        side.with_ctx(|qp, ctx| qp.connection_ended(ctx, DisconnectReason::Graceful));
+        side.with_ctx(|qp, ctx| qp.reset(ctx));
+        side.stream.clear();
+    }
+    open(&mut a, &mut b, &negotiated(Some(Rtr::Write)));
+    let stag = Stag(WINDOW.0 | 1);
+    a.post_send(&remote(WrOpcode::Write, 1, &[sge(SOURCE, 8)], stag, SINK));
+    pump(&mut a, &mut b);
+    assert_eq!(b.read(SINK, 8), [0; 8]);
+    assert_eq!(b.counters.refused_invalid_stag, 1);
+}

@@ -153,7 +153,39 @@ fn a_window_is_removed_whatever_its_key() {
     assert!(table.remove(WINDOW), "by the name that it came with");
     let invalid = Err(StagError::Invalid { stag: keyed(1) });
     assert_eq!(may_read(&table, keyed(1), BASE + 8, 8, USER), invalid);
-    assert_eq!(table.bound, 0);
+    assert!(table.bound.is_empty());
+}
+
+/// RFC 5040 section 8.1.1, 2: the next connection of a queue pair is another stream.
+#[test]
+fn a_windows_rights_end_with_its_stream_and_others_keep_theirs() {
+    let mut table = bound(READ);
+    let other = Stag::from_parts(0x8888, 5);
+    table.add_window(other, PD).unwrap();
+    table.bind(other, NEIGHBOUR, &part(READ)).unwrap();
+    table.stream_ended(USER.qp);
+    let invalid = Err(StagError::Invalid { stag: keyed(1) });
+    assert_eq!(may_read(&table, keyed(1), BASE + 8, 8, USER), invalid);
+    assert_eq!(may_read(&table, other, BASE + 8, 8, NEIGHBOUR), Ok(()));
+    table.bind(keyed(2), USER, &part(READ)).unwrap();
+    table.stream_ended(NEIGHBOUR.qp);
+    assert_eq!(may_read(&table, keyed(2), BASE + 8, 8, USER), Ok(()));
+}
+
+#[test]
+fn a_window_whose_region_is_gone_can_be_bound_again_and_ends_once() {
+    let mut table = bound(READ);
+    assert!(table.remove(STAG));
+    table
+        .add(STAG, PD, ALL, TaggedOffset(BASE), memory())
+        .unwrap();
+    assert_eq!(table.bind(keyed(2), NEIGHBOUR, &part(READ)), Ok(()));
+    table.stream_ended(USER.qp);
+    assert_eq!(may_read(&table, keyed(2), BASE + 8, 8, NEIGHBOUR), Ok(()));
+    table.stream_ended(NEIGHBOUR.qp);
+    let invalid = Err(StagError::Invalid { stag: keyed(2) });
+    assert_eq!(may_read(&table, keyed(2), BASE + 8, 8, NEIGHBOUR), invalid);
+    assert!(table.bound.is_empty());
 }
 
 #[test]
