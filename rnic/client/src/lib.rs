@@ -36,7 +36,10 @@ pub use shared::{SharedReceiveQueue, SrqConfig};
 pub use window::MemoryWindow;
 pub use work::WorkRequest;
 
-pub use rnic_device::{Device, DeviceConfig, DeviceError, Driving, Limits, Quota, XdpMode};
+pub use rnic_device::{
+    Device, DeviceConfig, DeviceError, Driving, Limits, PortRanges, Quota, Resource, UserLimits,
+    Users, XdpMode,
+};
 pub use rnic_ipc::control::{
     Access, DeviceInfo, DisconnectReason, MpaOptions, PRIVATE_DATA_MAX, PeerDepths, QpState,
     Refusal, RefusalCode,

@@ -50,7 +50,10 @@ impl Core {
                 counts.dropped.load(Ordering::Relaxed),
             ));
         }
-        all.push(("device_clients".to_owned(), self.prm().clients() as u64));
+        let prm = self.prm();
+        all.push(("device_clients".to_owned(), prm.clients() as u64));
+        all.extend(prm.refusals());
+        drop(prm);
         all.push(("device_ports".to_owned(), self.ports.len() as u64));
         Ok(all)
     }

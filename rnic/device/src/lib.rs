@@ -24,5 +24,5 @@ mod session;
 pub use config::{DeviceConfig, Driving, XdpMode};
 pub use device::Device;
 pub use error::DeviceError;
-pub use rnic_prm::{Credentials, Limits, Quota};
+pub use rnic_prm::{Credentials, Limits, PortRanges, Quota, Resource, UserLimits, Users};
 pub use session::ClientSession;

@@ -9,9 +9,12 @@
 mod credentials;
 mod grant;
 mod limits;
+mod pace;
 mod prm;
 mod refusal;
+mod refused;
 mod table;
+mod users;
 
 pub use credentials::Credentials;
 pub use grant::{
@@ -19,5 +22,6 @@ pub use grant::{
     QpUse, RegionGrant, RegionRevocation, RejectGrant, SrqGrant, SrqRemoval, SrqUse, Step,
     Teardown,
 };
-pub use limits::{Limits, Quota};
+pub use limits::{Limits, Quota, Resource};
 pub use prm::{Prm, RefusedRequest};
+pub use users::{PortRanges, UserLimits, Users};

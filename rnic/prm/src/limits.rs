@@ -1,10 +1,12 @@
-//! What a client, and all clients together, may hold.
+//! What a client, a user, and all clients together may hold.
 //!
 //! Every table of the RNIC is bounded by one of these; a request beyond one is refused by its
 //! name, and nothing else happens.
 
 use rnic_ipc::control::{Refusal, RefusalCode};
 use rnic_ipc::work::{MAX_INLINE, MAX_SGE};
+
+use crate::users::Users;
 
 /// All limits of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +15,8 @@ pub struct Limits {
     pub clients: u32,
     /// What one client may hold.
     pub per_client: Quota,
+    /// What all clients of one user together may hold and do.
+    pub users: Users,
     /// What all clients together may hold.
     pub device: Quota,
     /// Deepest work queue, in work requests.
@@ -27,56 +31,104 @@ pub struct Limits {
     pub backlog: u32,
 }
 
-/// How much of everything somebody may hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Quota {
+macro_rules! quota {
+    ($(
+        $(#[$doc:meta])*
+        $resource:ident $field:ident: $type:ty = $client:expr, $user:expr, $device:expr;
+        at most $most:expr;
+    )*) => {
+        /// How much of everything somebody may hold.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct Quota { $($(#[$doc])* pub $field: $type,)* }
+
+        /// What is counted against a [`Quota`].
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Resource { $($(#[$doc])* $resource,)* }
+
+        impl Resource {
+            /// All of them.
+            pub const ALL: [Self; [$(Self::$resource),*].len()] = [$(Self::$resource),*];
+
+            /// Its name, the same as the field's of [`Quota`].
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$resource => stringify!($field),)* }
+            }
+
+            /// The greatest limit that tables are made for.
+            pub fn most(self) -> u64 {
+                match self { $(Self::$resource => $most,)* }
+            }
+        }
+
+        impl Quota {
+            /// What one client may hold when nothing else is said.
+            pub const PER_CLIENT: Self = Self { $($field: $client,)* };
+            /// What one user may hold when nothing else is said: no more than a quarter of
+            /// everything, so that no user can do without the others' leave.
+            pub const PER_USER: Self = Self { $($field: $user,)* };
+            /// What all together may hold when nothing else is said.
+            pub const DEVICE: Self = Self { $($field: $device,)* };
+
+            /// The limit of one resource.
+            pub fn get(&self, resource: Resource) -> u64 {
+                match resource { $(Resource::$resource => u64::from(self.$field),)* }
+            }
+
+            /// Sets the limit of one resource; beyond [`Resource::most`] it is that.
+            pub fn set(&mut self, resource: Resource, limit: u64) {
+                let limit = limit.min(resource.most());
+                match resource {
+                    // What tables are made for fits the field.
+                    $(Resource::$resource => {
+                        self.$field = <$type>::try_from(limit).unwrap_or(<$type>::MAX);
+                    })*
+                }
+            }
+        }
+    };
+}
+
+quota! {
     /// Protection domains.
-    pub protection_domains: u32,
-    /// Memory regions, that is STags. Each is a mapping of the process's, as each ring is one, and
-    /// Linux gives a process 65,530 (`vm.max_map_count`).
-    pub regions: u32,
+    ProtectionDomains protection_domains: u32 = 64, 1024, 4096;
+    at most 1 << 20;
+    /// Memory regions and windows, that is STags. Each region is a mapping of the process's, as
+    /// each ring is one, and Linux gives a process 65,530 (`vm.max_map_count`).
+    Regions regions: u32 = 4096, 8192, 32_768;
+    at most rnic_proto::Stag::INDEX_MAX.into();
     /// Octets in all memory regions.
-    pub registered_octets: u64,
+    RegisteredOctets registered_octets: u64 = 1 << 36, 1 << 36, 1 << 38;
+    at most u64::MAX;
     /// Completion queues.
-    pub completion_queues: u32,
+    CompletionQueues completion_queues: u32 = 1024, 1024, 4096;
+    at most 1 << 16;
     /// Shared receive queues.
-    pub shared_receive_queues: u32,
+    SharedReceiveQueues shared_receive_queues: u32 = 256, 256, 1024;
+    at most 1 << 16;
     /// Queue pairs.
-    pub queue_pairs: u32,
+    QueuePairs queue_pairs: u32 = 1024, 1024, 4096;
+    at most 1 << 16;
     /// Entries in all completion queues and slots in all work queues.
-    pub ring_entries: u64,
+    RingEntries ring_entries: u64 = 1 << 20, 1 << 20, 1 << 22;
+    at most 1 << 32;
+    /// Work requests that may be outstanding: the depths of all work queues together.
+    OutstandingWork outstanding_work: u64 = 1 << 20, 1 << 20, 1 << 22;
+    at most 1 << 32;
     /// Listeners.
-    pub listeners: u32,
+    Listeners listeners: u32 = 64, 256, 1024;
+    at most 1 << 16;
     /// Connection requests that wait for an answer.
-    pub connection_requests: u32,
+    ConnectionRequests connection_requests: u32 = 1024, 1024, 4096;
+    at most 1 << 16;
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
             clients: 256,
-            per_client: Quota {
-                protection_domains: 64,
-                regions: 4096,
-                registered_octets: 1 << 36,
-                completion_queues: 1024,
-                shared_receive_queues: 256,
-                queue_pairs: 1024,
-                ring_entries: 1 << 20,
-                listeners: 64,
-                connection_requests: 1024,
-            },
-            device: Quota {
-                protection_domains: 4096,
-                regions: 32_768,
-                registered_octets: 1 << 38,
-                completion_queues: 4096,
-                shared_receive_queues: 1024,
-                queue_pairs: 4096,
-                ring_entries: 1 << 22,
-                listeners: 1024,
-                connection_requests: 4096,
-            },
+            per_client: Quota::PER_CLIENT,
+            users: Users::default(),
+            device: Quota::DEVICE,
             queue_depth: 16_384,
             cq_depth: 65_536,
             sges: MAX_SGE as u32,
@@ -86,67 +138,21 @@ impl Default for Limits {
     }
 }
 
-/// What is counted against a [`Quota`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Resource {
-    ProtectionDomains,
-    Regions,
-    RegisteredOctets,
-    CompletionQueues,
-    SharedReceiveQueues,
-    QueuePairs,
-    RingEntries,
-    Listeners,
-    ConnectionRequests,
-}
-
-impl Resource {
-    const COUNT: usize = Resource::ConnectionRequests as usize + 1;
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::ProtectionDomains => "protection_domains",
-            Self::Regions => "regions",
-            Self::RegisteredOctets => "registered_octets",
-            Self::CompletionQueues => "completion_queues",
-            Self::SharedReceiveQueues => "shared_receive_queues",
-            Self::QueuePairs => "queue_pairs",
-            Self::RingEntries => "ring_entries",
-            Self::Listeners => "listeners",
-            Self::ConnectionRequests => "connection_requests",
-        }
-    }
-
-    fn limit(self, quota: &Quota) -> u64 {
-        match self {
-            Self::ProtectionDomains => quota.protection_domains.into(),
-            Self::Regions => quota.regions.into(),
-            Self::RegisteredOctets => quota.registered_octets,
-            Self::CompletionQueues => quota.completion_queues.into(),
-            Self::SharedReceiveQueues => quota.shared_receive_queues.into(),
-            Self::QueuePairs => quota.queue_pairs.into(),
-            Self::RingEntries => quota.ring_entries,
-            Self::Listeners => quota.listeners.into(),
-            Self::ConnectionRequests => quota.connection_requests.into(),
-        }
-    }
-}
-
 /// What somebody holds.
 #[derive(Debug, Default)]
-pub(crate) struct Usage([u64; Resource::COUNT]);
+pub(crate) struct Usage([u64; Resource::ALL.len()]);
 
 impl Usage {
     /// Whether `amount` more would stay within `quota`; `whose` goes into the refusal.
     pub(crate) fn check(
         &self,
         quota: &Quota,
-        whose: &str,
+        whose: impl std::fmt::Display,
         resource: Resource,
         amount: u64,
     ) -> Result<(), Refusal> {
         let held = self.0[resource as usize];
-        let limit = resource.limit(quota);
+        let limit = quota.get(resource);
         if held.checked_add(amount).is_some_and(|sum| sum <= limit) {
             return Ok(());
         }
@@ -169,6 +175,11 @@ impl Usage {
         let held = &mut self.0[resource as usize];
         debug_assert!(*held >= amount, "{resource:?} was not counted");
         *held = held.saturating_sub(amount);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn held(&self, resource: Resource) -> u64 {
+        self.0[resource as usize]
     }
 
     #[cfg(test)]

@@ -8,6 +8,7 @@ mod shared;
 mod teardown;
 #[cfg(test)]
 mod tests;
+mod users;
 
 pub use connections::RefusedRequest;
 
@@ -21,7 +22,9 @@ use crate::credentials::Credentials;
 use crate::grant::ClientGrant;
 use crate::limits::{Limits, Resource, Usage};
 use crate::refusal::{self, Kind};
+use crate::refused::{Refused, Single, Whose};
 use crate::table::{Phase, Table};
+use users::User;
 
 /// All clients of a device and all of their objects.
 #[derive(Debug)]
@@ -35,7 +38,9 @@ pub struct Prm {
     qps: Table<Qp>,
     listeners: Table<Listener>,
     requests: HashMap<ConnRequestId, Request>,
+    users: HashMap<u32, User>,
     usage: Usage,
+    refused: Refused,
 }
 
 #[derive(Debug)]
@@ -96,7 +101,9 @@ impl Prm {
             qps: Table::new(limits.device.queue_pairs),
             listeners: Table::new(limits.device.listeners),
             requests: HashMap::new(),
+            users: HashMap::new(),
             usage: Usage::default(),
+            refused: Refused::default(),
             limits,
         }
     }
@@ -110,21 +117,24 @@ impl Prm {
     ///
     /// # Errors
     ///
-    /// `Limit` when there are as many clients as there may be.
+    /// `Limit` when there are as many clients, or clients of its user, as there may be.
     pub fn add_client(&mut self, credentials: Credentials) -> Result<ClientGrant, Refusal> {
+        self.check_clients(credentials)?;
         // A client owns itself; the number is not known before it is in the table.
         let client = Client {
             credentials,
             usage: Usage::default(),
         };
-        let id = self
-            .clients
-            .insert(ClientId(0), Phase::Live, client)
-            .ok_or_else(|| refusal::full(Kind::Client, self.limits.clients))?;
+        let most = self.limits.clients;
+        let Some(id) = self.clients.insert(ClientId(0), Phase::Live, client) else {
+            self.refused.count(Single::DeviceClients);
+            return Err(refusal::full(Kind::Client, most));
+        };
         let owner = ClientId(id);
         if let Some(slot) = self.clients.get_mut(id) {
             slot.owner = owner;
         }
+        self.users.entry(credentials.uid).or_default().clients += 1;
         Ok(ClientGrant { client: owner })
     }
 
@@ -140,37 +150,91 @@ impl Prm {
         self.clients.len()
     }
 
-    /// That the client and the device have room for all of `amounts`. Counts nothing.
-    fn check_quota(&self, client: ClientId, amounts: &[(Resource, u64)]) -> Result<(), Refusal> {
+    /// How many requests each limit has refused, by the name of the counter, in a fixed order.
+    pub fn refusals(&self) -> Vec<(String, u64)> {
+        self.refused.named().collect()
+    }
+
+    /// That the client, its user and the device have room for all of `amounts`. Holds nothing yet.
+    fn check_quota(
+        &mut self,
+        client: ClientId,
+        amounts: &[(Resource, u64)],
+    ) -> Result<(), Refusal> {
         let slot = self
             .clients
             .live(client, client.0)
             .ok_or_else(|| refusal::unknown(Kind::Client, client))?;
+        let Client { credentials, usage } = &slot.object;
+        let of_user = self.users.get(&credentials.uid).map(|user| &user.usage);
+        let user_quota = &self.limits.users.of(*credentials).quota;
         for &(resource, amount) in amounts {
-            slot.object
-                .usage
-                .check(&self.limits.per_client, "this client's", resource, amount)?;
-            self.usage
-                .check(&self.limits.device, "the device's", resource, amount)?;
+            let mut checked = usage
+                .check(&self.limits.per_client, "this client's", resource, amount)
+                .map_err(|refusal| (Whose::Client, refusal));
+            if let (Ok(()), Some(held)) = (&checked, of_user) {
+                let whose = format_args!("user {}'s", credentials.uid);
+                checked = held
+                    .check(user_quota, whose, resource, amount)
+                    .map_err(|refusal| (Whose::User, refusal));
+            }
+            checked = checked.and_then(|()| {
+                self.usage
+                    .check(&self.limits.device, "the device's", resource, amount)
+                    .map_err(|refusal| (Whose::Device, refusal))
+            });
+            if let Err((whose, refusal)) = checked {
+                self.refused.count_held(whose, resource);
+                return Err(refusal);
+            }
         }
         Ok(())
     }
 
-    fn charge(&mut self, client: ClientId, amounts: &[(Resource, u64)]) {
-        for &(resource, amount) in amounts {
-            self.usage.add(resource, amount);
-            if let Some(slot) = self.clients.get_mut(client.0) {
-                slot.object.usage.add(resource, amount);
-            }
+    /// That `asked` is at least 1 and at most what the device allows of it.
+    fn check_range(&mut self, what: &str, asked: u32, limit: Single) -> Result<(), Refusal> {
+        let most = match limit {
+            Single::QueueDepth => self.limits.queue_depth,
+            Single::CqDepth => self.limits.cq_depth,
+            Single::Sges => self.limits.sges,
+            Single::Backlog => self.limits.backlog,
+            _ => u32::MAX,
+        };
+        if (1..=most).contains(&asked) {
+            return Ok(());
+        }
+        if asked > most {
+            self.refused.count(limit);
+        }
+        let (asked, most) = (asked.into(), most.into());
+        Err(refusal::out_of_range(what, asked, limit.name(), most))
+    }
+
+    /// All whose books have to say of this client.
+    fn each_usage(&mut self, client: ClientId, mut change: impl FnMut(&mut Usage)) {
+        change(&mut self.usage);
+        let Some(slot) = self.clients.get_mut(client.0) else {
+            return;
+        };
+        change(&mut slot.object.usage);
+        if let Some(user) = self.users.get_mut(&slot.object.credentials.uid) {
+            change(&mut user.usage);
         }
     }
 
-    fn discharge(&mut self, client: ClientId, amounts: &[(Resource, u64)]) {
-        for &(resource, amount) in amounts {
-            self.usage.subtract(resource, amount);
-            if let Some(slot) = self.clients.get_mut(client.0) {
-                slot.object.usage.subtract(resource, amount);
+    fn charge(&mut self, client: ClientId, amounts: &[(Resource, u64)]) {
+        self.each_usage(client, |usage| {
+            for &(resource, amount) in amounts {
+                usage.add(resource, amount);
             }
-        }
+        });
+    }
+
+    fn discharge(&mut self, client: ClientId, amounts: &[(Resource, u64)]) {
+        self.each_usage(client, |usage| {
+            for &(resource, amount) in amounts {
+                usage.subtract(resource, amount);
+            }
+        });
     }
 }

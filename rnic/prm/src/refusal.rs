@@ -117,6 +117,13 @@ pub(crate) fn too_much(what: &str, asked: u64, name: &str, limit: u64) -> Refusa
     }
 }
 
+pub(crate) fn limit(message: String) -> Refusal {
+    Refusal {
+        code: RefusalCode::Limit,
+        message,
+    }
+}
+
 pub(crate) fn malformed(message: impl Into<String>) -> Refusal {
     Refusal {
         code: RefusalCode::Malformed,

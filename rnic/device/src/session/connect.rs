@@ -1,6 +1,7 @@
 //! Listening, connecting, accepting, rejecting, disconnecting.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
 
 use rnic_engine::command::Command;
 use rnic_ipc::control::{MpaOptions, PRIVATE_DATA_MAX, QpState, Refusal, RefusalCode, Response};
@@ -23,7 +24,7 @@ pub(super) struct Wanted {
 impl ClientSession {
     pub(super) fn listen(&self, local: SocketAddr, backlog: u32) -> Result<Response, Refusal> {
         check_local(&self.core().netlink, &self.core().interface, local.ip())?;
-        let grant = self.core().prm().listen(self.id(), backlog)?;
+        let grant = self.core().prm().listen(self.id(), local.port(), backlog)?;
         match self.add_listener(&grant, local) {
             Ok(local) => {
                 let listener = *grant.listener();
@@ -42,6 +43,10 @@ impl ClientSession {
         let core = self.core();
         let reserved = core.ports.listen(local, core.interface.index)?;
         let local = reserved.local();
+        if let Err(refusal) = core.prm().may_listen_at(grant, local.port()) {
+            core.ports.failed(reserved);
+            return Err(refusal);
+        }
         let listened = core.execute(Command::Listen {
             client: self.id(),
             listener: *grant.listener(),
@@ -73,6 +78,7 @@ impl ClientSession {
             ));
         }
         let core = self.core();
+        let granted = core.prm().connect(self.id(), qp, Instant::now())?;
         let (local, path) = find_way(
             &core.netlink,
             &core.interface,
@@ -80,7 +86,6 @@ impl ClientSession {
             wanted.local,
             core.config.resolve_timeout,
         )?;
-        let granted = core.prm().use_qp(self.id(), qp)?;
         let reserved = core.ports.connect(local, core.interface.index)?;
         let connecting = core.execute(Command::Connect {
             qp: *granted.qp(),

@@ -6,6 +6,7 @@ mod lifetimes;
 mod listening;
 mod memory;
 mod queues;
+mod users;
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -86,7 +87,11 @@ impl Bench {
     }
 
     fn client(&self) -> ClientSession {
-        let session = self.stranger();
+        self.client_of(CREDENTIALS)
+    }
+
+    fn client_of(&self, credentials: Credentials) -> ClientSession {
+        let session = self.device.connect_client(credentials).unwrap();
         let hello = Request::Hello {
             version: PROTOCOL_VERSION,
         };

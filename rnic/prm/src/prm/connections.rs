@@ -9,22 +9,29 @@ use super::{Listener, Prm, Request};
 use crate::grant::{AcceptGrant, ListenGrant, ListenerRemoval, RejectGrant};
 use crate::limits::Resource;
 use crate::refusal::{self, Kind};
+use crate::refused::Single;
 use crate::table::Phase;
 
 const LISTENER: [(Resource, u64); 1] = [(Resource::Listeners, 1)];
 const REQUEST: [(Resource, u64); 1] = [(Resource::ConnectionRequests, 1)];
 
 impl Prm {
-    /// A new listener. Whether its address is local and its port free is for the caller to check.
+    /// A new listener at `port`, or at any when that is 0: then [`Self::may_listen_at`] is to be asked
+    /// when the port is known. Whether the address is local and the port free is for the caller to
+    /// check.
     ///
     /// # Errors
     ///
-    /// `Malformed` for a backlog of 0; `Limit`.
-    pub fn listen(&mut self, client: ClientId, backlog: u32) -> Result<ListenGrant, Refusal> {
-        let limit = self.limits.backlog;
-        if backlog == 0 || backlog > limit {
-            let (asked, limit) = (backlog.into(), limit.into());
-            return Err(refusal::out_of_range("a backlog", asked, "backlog", limit));
+    /// `Malformed` for a backlog of 0; `Limit`, also for a port that is not the user's to listen at.
+    pub fn listen(
+        &mut self,
+        client: ClientId,
+        port: u16,
+        backlog: u32,
+    ) -> Result<ListenGrant, Refusal> {
+        self.check_range("a backlog", backlog, Single::Backlog)?;
+        if port != 0 {
+            self.check_port(client, port)?;
         }
         self.check_quota(client, &LISTENER)?;
         let id = self
@@ -37,6 +44,15 @@ impl Prm {
             listener: ListenerId(id),
             backlog,
         })
+    }
+
+    /// Whether the listener may be at the port that was found for it.
+    ///
+    /// # Errors
+    ///
+    /// `Limit` when the port is not the user's to listen at.
+    pub fn may_listen_at(&mut self, grant: &ListenGrant, port: u16) -> Result<(), Refusal> {
+        self.check_port(grant.client, port)
     }
 
     /// The shard listens at `local`.

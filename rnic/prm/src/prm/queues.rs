@@ -8,6 +8,7 @@ use super::{Cq, Prm, Qp};
 use crate::grant::{CqGrant, CqRemoval, QpGrant, QpRemoval, QpUse};
 use crate::limits::Resource;
 use crate::refusal::{self, Kind};
+use crate::refused::Single;
 use crate::table::Phase;
 
 impl Prm {
@@ -17,16 +18,7 @@ impl Prm {
     ///
     /// `Malformed` for a depth of 0; `Limit`.
     pub fn create_cq(&mut self, client: ClientId, depth: u32) -> Result<CqGrant, Refusal> {
-        let limit = self.limits.cq_depth;
-        if depth == 0 || depth > limit {
-            let (asked, limit) = (depth.into(), limit.into());
-            return Err(refusal::out_of_range(
-                "a completion queue",
-                asked,
-                "cq_depth",
-                limit,
-            ));
-        }
+        self.check_range("a completion queue", depth, Single::CqDepth)?;
         // A limit that is no power of two may be passed by rounding; one beyond 2^31 can't.
         let depth = depth.checked_next_power_of_two().unwrap_or(1 << 31);
         let amounts = cq_amounts(depth);
@@ -105,36 +97,21 @@ impl Prm {
         }
         // Without a receive queue of its own one of any depth is asked for.
         let rq_depth = attributes.srq.map_or(attributes.rq_depth, |_| 1);
-        for (what, asked, name, limit) in [
-            (
-                "a send queue",
-                attributes.sq_depth,
-                "queue_depth",
-                self.limits.queue_depth,
-            ),
-            (
-                "a receive queue",
-                rq_depth,
-                "queue_depth",
-                self.limits.queue_depth,
-            ),
-            ("a max_sge", attributes.max_sge, "sges", self.limits.sges),
+        for (what, asked, limit) in [
+            ("a send queue", attributes.sq_depth, Single::QueueDepth),
+            ("a receive queue", rq_depth, Single::QueueDepth),
+            ("a max_sge", attributes.max_sge, Single::Sges),
         ] {
-            if asked == 0 || asked > limit {
-                return Err(refusal::out_of_range(
-                    what,
-                    asked.into(),
-                    name,
-                    limit.into(),
-                ));
-            }
+            self.check_range(what, asked, limit)?;
         }
         let most = self.limits.inline_octets;
         if attributes.max_inline > most {
+            let (limit, asked) = (Single::InlineOctets, attributes.max_inline);
+            self.refused.count(limit);
             return Err(refusal::too_much(
                 "inline data",
-                attributes.max_inline.into(),
-                "inline_octets",
+                asked.into(),
+                limit.name(),
                 most.into(),
             ));
         }
@@ -243,9 +220,14 @@ fn cq_amounts(depth: u32) -> [(Resource, u64); 2] {
     ]
 }
 
-fn qp_amounts(attributes: &QpAttributes) -> [(Resource, u64); 2] {
+fn qp_amounts(attributes: &QpAttributes) -> [(Resource, u64); 3] {
     let slots = |depth: u32, places: u32| u64::from(depth) * u64::from(slots_for(places as usize));
     let entries = slots(attributes.sq_depth, attributes.send_places())
         + slots(attributes.own_receives(), attributes.max_sge);
-    [(Resource::QueuePairs, 1), (Resource::RingEntries, entries)]
+    let work = u64::from(attributes.sq_depth) + u64::from(attributes.own_receives());
+    [
+        (Resource::QueuePairs, 1),
+        (Resource::RingEntries, entries),
+        (Resource::OutstandingWork, work),
+    ]
 }

@@ -8,6 +8,7 @@ use super::{Prm, Srq};
 use crate::grant::{SrqGrant, SrqRemoval, SrqUse};
 use crate::limits::Resource;
 use crate::refusal::{self, Kind};
+use crate::refused::Single;
 use crate::table::Phase;
 
 impl Prm {
@@ -24,21 +25,8 @@ impl Prm {
         max_sge: u32,
     ) -> Result<SrqGrant, Refusal> {
         self.check_pd(client, pd)?;
-        let limits = &self.limits;
-        for (what, asked, name, limit) in [
-            (
-                "a shared receive queue",
-                depth,
-                "queue_depth",
-                limits.queue_depth,
-            ),
-            ("a max_sge", max_sge, "sges", limits.sges),
-        ] {
-            if asked == 0 || asked > limit {
-                let (asked, limit) = (asked.into(), limit.into());
-                return Err(refusal::out_of_range(what, asked, name, limit));
-            }
-        }
+        self.check_range("a shared receive queue", depth, Single::QueueDepth)?;
+        self.check_range("a max_sge", max_sge, Single::Sges)?;
         let srq = Srq { pd, depth, max_sge };
         let amounts = srq.amounts();
         self.check_quota(client, &amounts)?;
@@ -137,11 +125,12 @@ impl Prm {
 }
 
 impl Srq {
-    fn amounts(&self) -> [(Resource, u64); 2] {
+    fn amounts(&self) -> [(Resource, u64); 3] {
         let slots = u64::from(slots_for(self.max_sge as usize));
         [
             (Resource::SharedReceiveQueues, 1),
             (Resource::RingEntries, u64::from(self.depth) * slots),
+            (Resource::OutstandingWork, self.depth.into()),
         ]
     }
 }

@@ -61,6 +61,8 @@ impl Prm {
         for pd in pds {
             self.forget_pd(pd);
         }
-        self.clients.remove(client.0);
+        if let Some(slot) = self.clients.remove(client.0) {
+            self.client_of_user_gone(slot.object.credentials.uid);
+        }
     }
 }

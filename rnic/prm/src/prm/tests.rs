@@ -5,6 +5,7 @@ mod isolation;
 mod lifetimes;
 mod limits;
 mod shared;
+mod users;
 
 use rnic_ipc::control::{Access, QpAttributes, Refusal, RefusalCode};
 use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};
@@ -66,7 +67,7 @@ fn srq(prm: &mut Prm, client: ClientId, pd: PdId) -> Result<SrqId, Refusal> {
 }
 
 fn listener(prm: &mut Prm, client: ClientId) -> Result<ListenerId, Refusal> {
-    let grant = prm.listen(client, 8)?;
+    let grant = prm.listen(client, 7471, 8)?;
     let listener = *grant.listener();
     prm.listening(grant, "198.18.0.1:7471".parse().unwrap());
     Ok(listener)

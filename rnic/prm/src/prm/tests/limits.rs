@@ -1,7 +1,7 @@
 //! Every limit holds, for a client and for all, and says its name.
 
 use super::*;
-use crate::Quota;
+use crate::{Quota, Resource};
 
 fn tight() -> Limits {
     let quota = Quota {
@@ -12,6 +12,7 @@ fn tight() -> Limits {
         shared_receive_queues: 1,
         queue_pairs: 1,
         ring_entries: 1000,
+        outstanding_work: 48,
         listeners: 1,
         connection_requests: 1,
     };
@@ -34,7 +35,7 @@ fn each_limit_of_a_client_holds_and_is_named() {
     let (pd, cq_) = (us.pd, us.cq);
     names(prm.alloc_pd(us.client), "protection_domains");
     names(region(&mut prm, us.client, pd, 4097), "registered_octets");
-    names(prm.listen(us.client, 1), "listeners");
+    names(prm.listen(us.client, 7471, 1), "listeners");
     names(
         prm.create_qp(us.client, attributes(pd, cq_, cq_)),
         "queue_pairs",
@@ -44,6 +45,8 @@ fn each_limit_of_a_client_holds_and_is_named() {
     names(prm.create_cq(us.client, 0x10_0000), "cq_depth");
     srq(&mut prm, us.client, pd).unwrap();
     names(prm.create_srq(us.client, pd, 1, 1), "shared_receive_queues");
+    // 16 and 16 of the queue pair, 16 of the shared receive queue.
+    assert_eq!(prm.usage.held(Resource::OutstandingWork), 48);
 }
 
 #[test]
@@ -153,9 +156,12 @@ fn depths_are_checked() {
         assert_eq!(refused(prm.create_qp(us.client, attributes)), code);
     }
     assert_eq!(refused(prm.create_cq(us.client, 0)), RefusalCode::Malformed);
-    assert_eq!(refused(prm.listen(us.client, 0)), RefusalCode::Malformed);
     assert_eq!(
-        refused(prm.listen(us.client, limits.backlog + 1)),
+        refused(prm.listen(us.client, 7471, 0)),
+        RefusalCode::Malformed
+    );
+    assert_eq!(
+        refused(prm.listen(us.client, 7471, limits.backlog + 1)),
         RefusalCode::Limit
     );
 }

@@ -1,0 +1,44 @@
+//! How often somebody may do something.
+//!
+//! Each time counts for its part of a second; whoever is a whole second ahead waits. So a burst is
+//! as large as the rate, and the state is one point in time (the generic cell rate algorithm).
+
+use std::time::{Duration, Instant};
+
+const BURST: Duration = Duration::from_secs(1);
+
+/// How far somebody is ahead of the rate.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    /// When all that was done would be paid for; none: nothing was done.
+    due: Option<Instant>,
+}
+
+impl Pace {
+    /// Does it once more at `now`, if `rate` a second allow it; says whether they do.
+    pub(crate) fn take(&mut self, rate: u32, now: Instant) -> bool {
+        let Some(interval) = BURST.checked_div(rate) else {
+            return false;
+        };
+        let due = self.due.map_or(now, |due| due.max(now));
+        let ahead = due.saturating_duration_since(now).saturating_add(interval);
+        if ahead > BURST {
+            return false;
+        }
+        self.due = due.checked_add(interval);
+        true
+    }
+
+    /// Something was done, perhaps long ago.
+    pub(crate) fn was_used(&self) -> bool {
+        self.due.is_some()
+    }
+
+    /// Nothing that was done matters any more.
+    pub(crate) fn is_idle(&self, now: Instant) -> bool {
+        self.due.is_none_or(|due| due <= now)
+    }
+}
+
+#[cfg(test)]
+mod tests;

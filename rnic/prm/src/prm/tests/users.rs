@@ -1,0 +1,236 @@
+//! What all clients of a user together may hold and do.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::{PortRanges, Quota, Resource, UserLimits, Users};
+
+const THEM: Credentials = Credentials {
+    uid: 1001,
+    gid: 1001,
+    pid: 5,
+};
+
+fn of_user(limits: UserLimits) -> Prm {
+    Prm::new(Limits {
+        users: Users {
+            others: limits,
+            ..Users::default()
+        },
+        ..Limits::default()
+    })
+}
+
+#[track_caller]
+fn names(result: Result<impl std::fmt::Debug, Refusal>, words: &[&str]) {
+    let refusal = result.unwrap_err();
+    assert_eq!(refusal.code, RefusalCode::Limit, "{refusal}");
+    for word in words {
+        assert!(refusal.message.contains(word), "no {word} in: {refusal}");
+    }
+}
+
+fn count(prm: &Prm, name: &str) -> u64 {
+    let refusals = prm.refusals();
+    let found = refusals.iter().find(|(counter, _)| counter == name);
+    found.unwrap_or_else(|| panic!("no {name}")).1
+}
+
+fn end(prm: &mut Prm, client: ClientId) {
+    let teardown = prm.client_gone(client);
+    prm.client_removed(teardown);
+}
+
+#[test]
+fn no_user_takes_all_places_for_clients() {
+    let mut prm = of_user(UserLimits {
+        clients: 2,
+        ..UserLimits::default()
+    });
+    let us = [client(&mut prm), client(&mut prm)];
+    names(prm.add_client(CREDENTIALS), &["clients", "user 1000", "2"]);
+    assert_eq!(count(&prm, "refused_user_clients"), 1);
+    let _them = prm.add_client(THEM).unwrap();
+    end(&mut prm, us[0]);
+    client(&mut prm);
+    names(prm.add_client(CREDENTIALS), &["clients"]);
+    assert_eq!(count(&prm, "refused_user_clients"), 2);
+    assert_eq!(count(&prm, "refused_device_clients"), 0);
+}
+
+#[test]
+fn a_users_clients_are_bounded_together_and_another_user_is_not_touched() {
+    let mut quota = Quota::PER_USER;
+    quota.set(Resource::ProtectionDomains, 3);
+    quota.set(Resource::OutstandingWork, 64);
+    let mut prm = of_user(UserLimits {
+        quota,
+        ..UserLimits::default()
+    });
+    let (one, two) = (household(&mut prm), household(&mut prm));
+    let more = qp(&mut prm, two.client, attributes(two.pd, two.cq, two.cq));
+    names(more, &["user 1000's limit outstanding_work", "64"]);
+    prm.alloc_pd(one.client).unwrap();
+    for household in [&one, &two] {
+        let more = prm.alloc_pd(household.client);
+        names(more, &["user 1000's limit protection_domains", "is 3"]);
+    }
+    assert_eq!(count(&prm, "refused_user_protection_domains"), 2);
+    assert_eq!(count(&prm, "refused_client_protection_domains"), 0);
+
+    let them = *prm.add_client(THEM).unwrap().client();
+    for _ in 0..3 {
+        prm.alloc_pd(them).unwrap();
+    }
+    end(&mut prm, two.client);
+    prm.alloc_pd(one.client).unwrap();
+}
+
+#[test]
+fn what_a_killed_client_held_is_its_users_again() {
+    let mut prm = of_user(UserLimits::default());
+    for _ in 0..3 {
+        let household = household(&mut prm);
+        end(&mut prm, household.client);
+        assert!(prm.usage.is_empty(), "{:?}", prm.usage);
+        assert!(prm.users.is_empty(), "{:?}", prm.users);
+    }
+}
+
+#[test]
+fn limits_go_by_uid_then_by_gid_then_to_all_others() {
+    let with = |clients| UserLimits {
+        clients,
+        ..UserLimits::default()
+    };
+    let users = Users {
+        others: with(1),
+        by_uid: [(7, with(2))].into(),
+        by_gid: [(8, with(3))].into(),
+    };
+    for (uid, gid, clients) in [(7, 8, 2), (7, 9, 2), (6, 8, 3), (6, 7, 1)] {
+        let found = users.of(Credentials { uid, gid, pid: 1 });
+        assert_eq!(found.clients, clients, "{uid} {gid}");
+    }
+}
+
+#[test]
+fn a_user_listens_at_its_ports_only() {
+    let ports = PortRanges::new([18515..=18516, 20000..=20000]);
+    assert_eq!(ports.to_string(), "18515-18516, 20000");
+    let mut prm = of_user(UserLimits {
+        listen_ports: ports,
+        ..UserLimits::default()
+    });
+    let us = client(&mut prm);
+    for port in [18515, 18516, 20000] {
+        let grant = prm.listen(us, port, 1).unwrap();
+        prm.listen_failed(grant);
+    }
+    for port in [1, 18514, 18517, 65535] {
+        let more = prm.listen(us, port, 1);
+        names(more, &["listen_ports", "18515-18516, 20000", "user 1000"]);
+    }
+    // The port that the kernel chose.
+    let grant = prm.listen(us, 0, 1).unwrap();
+    names(prm.may_listen_at(&grant, 40000), &["listen_ports", "40000"]);
+    prm.may_listen_at(&grant, 18515).unwrap();
+    prm.listen_failed(grant);
+    assert_eq!(count(&prm, "refused_user_listen_ports"), 5);
+}
+
+#[test]
+fn the_superusers_ports_are_the_superusers() {
+    let mut prm = prm();
+    let us = client(&mut prm);
+    names(prm.listen(us, 1023, 1), &["listen_ports", "1024-65535"]);
+    let _grant = prm.listen(us, 1024, 1).unwrap();
+    let root = Credentials {
+        uid: 0,
+        gid: 0,
+        pid: 1,
+    };
+    let root = *prm.add_client(root).unwrap().client();
+    let _grant = prm.listen(root, 22, 1).unwrap();
+}
+
+#[test]
+fn a_user_connects_so_often_with_all_its_clients() {
+    let mut prm = of_user(UserLimits {
+        connects_per_second: 2,
+        ..UserLimits::default()
+    });
+    let start = Instant::now();
+    let (one, two) = (household(&mut prm), household(&mut prm));
+    let _use = prm.connect(one.client, one.qp, start).unwrap();
+    let _use = prm.connect(two.client, two.qp, start).unwrap();
+    for household in [&one, &two] {
+        let more = prm.connect(household.client, household.qp, start);
+        names(more, &["connects_per_second", "is 2"]);
+    }
+    assert_eq!(count(&prm, "refused_user_connects_per_second"), 2);
+
+    // A new client of the same user pays for the old ones.
+    end(&mut prm, one.client);
+    end(&mut prm, two.client);
+    let three = household(&mut prm);
+    names(
+        prm.connect(three.client, three.qp, start),
+        &["connects_per_second"],
+    );
+    let later = start + Duration::from_millis(500);
+    let _use = prm.connect(three.client, three.qp, later).unwrap();
+    end(&mut prm, three.client);
+
+    // Whom nobody has to remember is forgotten.
+    let them = *prm.add_client(THEM).unwrap().client();
+    let pd = prm.alloc_pd(them).unwrap();
+    let cq = cq(&mut prm, them).unwrap();
+    let theirs = qp(&mut prm, them, attributes(pd, cq, cq)).unwrap();
+    assert_eq!(prm.users.len(), 2);
+    let much_later = later + Duration::from_secs(2);
+    let _use = prm.connect(them, theirs, much_later).unwrap();
+    assert_eq!(prm.users.len(), 1);
+}
+
+#[test]
+fn every_refusal_for_a_limit_is_counted_once() {
+    let mut prm = prm();
+    let us = household(&mut prm);
+    let limits = prm.limits().clone();
+    let good = attributes(us.pd, us.cq, us.cq);
+    let deep = QpAttributes {
+        sq_depth: limits.queue_depth + 1,
+        ..good.clone()
+    };
+    let wide = QpAttributes {
+        max_sge: limits.sges + 1,
+        ..good.clone()
+    };
+    let inline = QpAttributes {
+        max_inline: limits.inline_octets + 1,
+        ..good
+    };
+    for attributes in [deep, wide, inline] {
+        refused(prm.create_qp(us.client, attributes));
+    }
+    refused(prm.create_cq(us.client, limits.cq_depth + 1));
+    refused(prm.listen(us.client, 7472, limits.backlog + 1));
+    // These are faults, and no limit's.
+    refused(prm.create_cq(us.client, 0));
+    refused(prm.alloc_pd(ClientId(999)));
+    let counted: Vec<_> = prm
+        .refusals()
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .collect();
+    let expected = [
+        "queue_depth",
+        "cq_depth",
+        "sges",
+        "inline_octets",
+        "backlog",
+    ];
+    let expected = expected.map(|name| (format!("refused_device_{name}"), 1));
+    assert_eq!(counted, expected);
+}

@@ -1,0 +1,92 @@
+//! Users: how many clients they have, what these hold together, and how often they connect.
+
+use std::time::Instant;
+
+use rnic_ipc::control::Refusal;
+use rnic_ipc::id::{ClientId, QpNum};
+
+use super::Prm;
+use crate::credentials::Credentials;
+use crate::grant::QpUse;
+use crate::limits::Usage;
+use crate::pace::Pace;
+use crate::refusal::{self, Kind};
+use crate::refused::Single;
+
+/// A user with clients, or one who connected within the last second.
+#[derive(Debug, Default)]
+pub(super) struct User {
+    pub(super) clients: u32,
+    pub(super) usage: Usage,
+    pace: Pace,
+}
+
+impl Prm {
+    /// Leave to connect a queue pair, at this time.
+    ///
+    /// # Errors
+    ///
+    /// `UnknownObject`; `Limit` when the user connects too often.
+    pub fn connect(&mut self, client: ClientId, qp: QpNum, now: Instant) -> Result<QpUse, Refusal> {
+        let granted = self.use_qp(client, qp)?;
+        let credentials = self.known(client)?;
+        let rate = self.limits.users.of(credentials).connects_per_second;
+        // Here, because here the time is known, and nobody has to wait for it.
+        self.users
+            .retain(|_, user| user.clients > 0 || !user.pace.is_idle(now));
+        let user = self.users.entry(credentials.uid).or_default();
+        if !user.pace.take(rate, now) {
+            self.refused.count(Single::ConnectsPerSecond);
+            return Err(refusal::limit(format!(
+                "one more connection asked, but user {}'s limit connects_per_second is {rate}: \
+                 connect less often, or raise the limit",
+                credentials.uid
+            )));
+        }
+        Ok(granted)
+    }
+
+    pub(super) fn check_clients(&mut self, credentials: Credentials) -> Result<(), Refusal> {
+        let held = self.users.get(&credentials.uid).map_or(0, |u| u.clients);
+        let most = self.limits.users.of(credentials).clients;
+        if held < most {
+            return Ok(());
+        }
+        self.refused.count(Single::UserClients);
+        Err(refusal::limit(format!(
+            "one more client asked, but user {}'s limit clients is {most} and {held} are there: end \
+             some, or raise the limit",
+            credentials.uid
+        )))
+    }
+
+    pub(super) fn check_port(&mut self, client: ClientId, port: u16) -> Result<(), Refusal> {
+        let credentials = self.known(client)?;
+        let ports = &self.limits.users.of(credentials).listen_ports;
+        if ports.contains(port) {
+            return Ok(());
+        }
+        let message = format!(
+            "port {port} asked to listen at, but user {}'s limit listen_ports is {ports}: name one \
+             of these, or raise the limit",
+            credentials.uid
+        );
+        self.refused.count(Single::ListenPorts);
+        Err(refusal::limit(message))
+    }
+
+    /// One of the user's clients is no more; a user without any is forgotten as soon as its last
+    /// connections don't count any more.
+    pub(super) fn client_of_user_gone(&mut self, uid: u32) {
+        if let Some(user) = self.users.get_mut(&uid) {
+            user.clients = user.clients.saturating_sub(1);
+        }
+        self.users
+            .retain(|_, user| user.clients > 0 || user.pace.was_used());
+    }
+
+    fn known(&self, client: ClientId) -> Result<Credentials, Refusal> {
+        self.credentials(client)
+            .ok_or_else(|| refusal::unknown(Kind::Client, client))
+    }
+}
