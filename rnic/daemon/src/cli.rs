@@ -1,27 +1,46 @@
 //! The command line.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use clap::{Args, Parser, ValueEnum};
 use log::LevelFilter;
-use rnic_device::{DeviceConfig, XdpMode};
+use rnic_device::XdpMode;
 
 /// A software RNIC (iWARP) on one network interface, for local clients.
 #[derive(Debug, Parser)]
 #[command(version, about)]
 pub(crate) struct Cli {
-    /// The interface to open, in this network namespace
+    /// Read settings and limits from this file; what the command line says too goes before it
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Say what would hold for everybody who is named, and end
+    #[arg(long)]
+    pub(crate) check: bool,
+
+    #[command(flatten)]
+    pub(crate) given: Given,
+}
+
+/// What somebody said of the daemon's settings: the command line, or the file, which has the same
+/// names. What nobody said has its default in [`crate::settings`].
+#[derive(Clone, Debug, Default, PartialEq, Args)]
+pub(crate) struct Given {
+    /// The interface to open, in this network namespace; here or in the file
     #[arg(long, value_name = "NAME")]
-    pub(crate) interface: String,
+    pub(crate) interface: Option<String>,
 
-    /// The Unix socket that clients connect to
-    #[arg(long, value_name = "PATH", default_value = "/run/rnicd.sock")]
-    pub(crate) socket: PathBuf,
+    /// The Unix socket that clients connect to [default: /run/rnicd.sock]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
 
-    /// Who may connect: the socket file's permissions, octal
-    #[arg(long, value_name = "MODE", default_value = "0660", value_parser = octal)]
-    pub(crate) socket_mode: u32,
+    /// Who may connect: the socket file's permissions, octal [default: 0660]
+    #[arg(long, value_name = "MODE", value_parser = octal)]
+    pub(crate) socket_mode: Option<u32>,
+
+    /// Whose group the socket file is, by name or number [default: the daemon's]
+    #[arg(long, value_name = "GROUP", value_parser = crate::names::gid)]
+    pub(crate) socket_group: Option<u32>,
 
     /// Write every frame of the RNIC to this file
     #[arg(long, value_name = "FILE.pcapng")]
@@ -31,25 +50,44 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "N")]
     pub(crate) queues: Option<u32>,
 
-    /// Which kind of XDP to use
-    #[arg(long, value_enum, default_value_t = Mode::Auto)]
-    pub(crate) mode: Mode,
+    /// Which kind of XDP to use [default: auto]
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<Mode>,
 
-    /// Packet buffers for the whole interface
+    /// Packet buffers for the whole interface [default: 4096]
     #[arg(long, value_name = "N")]
     pub(crate) frames: Option<u32>,
 
-    /// Microseconds to spin without work before sleeping
-    #[arg(long, value_name = "US", default_value_t = 50)]
-    pub(crate) idle_spin: u64,
+    /// Microseconds to spin without work before sleeping [default: 50]
+    #[arg(long, value_name = "US")]
+    pub(crate) idle_spin: Option<u64>,
 
     /// Busy-poll the driver for so many microseconds at each look (drivers with NAPI busy polling)
     #[arg(long, value_name = "US")]
     pub(crate) busy_poll: Option<u32>,
 
-    /// What to log: off, error, warn, info, debug or trace
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
-    pub(crate) log: LevelFilter,
+    /// What to log: off, error, warn, info, debug or trace [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) log: Option<LevelFilter>,
+}
+
+impl Given {
+    /// What this says, and where it says nothing what `below` says.
+    pub(crate) fn over(self, below: Self) -> Self {
+        Self {
+            interface: self.interface.or(below.interface),
+            socket: self.socket.or(below.socket),
+            socket_mode: self.socket_mode.or(below.socket_mode),
+            socket_group: self.socket_group.or(below.socket_group),
+            capture: self.capture.or(below.capture),
+            queues: self.queues.or(below.queues),
+            mode: self.mode.or(below.mode),
+            frames: self.frames.or(below.frames),
+            idle_spin: self.idle_spin.or(below.idle_spin),
+            busy_poll: self.busy_poll.or(below.busy_poll),
+            log: self.log.or(below.log),
+        }
+    }
 }
 
 /// Which kind of XDP to use.
@@ -63,25 +101,18 @@ pub(crate) enum Mode {
     Generic,
 }
 
-impl Cli {
-    /// What the device is to be opened with.
-    pub(crate) fn device(&self) -> DeviceConfig {
-        let mut config = DeviceConfig::new(&self.interface);
-        config.queues = self.queues;
-        config.capture = self.capture.clone();
-        config.mode = match self.mode {
-            Mode::Auto => XdpMode::Auto,
-            Mode::Native => XdpMode::Native,
-            Mode::Generic => XdpMode::Generic,
-        };
-        config.busy_poll = self.busy_poll;
-        config.idle_spin = Duration::from_micros(self.idle_spin);
-        config.frames = self.frames.unwrap_or(config.frames);
-        config
+impl From<Mode> for XdpMode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Auto => Self::Auto,
+            Mode::Native => Self::Native,
+            Mode::Generic => Self::Generic,
+        }
     }
 }
 
-fn octal(text: &str) -> Result<u32, String> {
+/// Permissions as they are written.
+pub(crate) fn octal(text: &str) -> Result<u32, String> {
     match u32::from_str_radix(text, 8) {
         Ok(mode) if mode <= 0o777 => Ok(mode),
         _ => Err("give permissions in octal, such as 0660".to_owned()),

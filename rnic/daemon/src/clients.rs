@@ -1,18 +1,27 @@
 //! A thread for each client: reads its requests, has the device carry them out, sends the replies.
 //!
-//! What a client does wrong costs it a refusal or its connection, and nobody else anything.
+//! What a client does wrong costs it a refusal or its connection, and nobody else anything: a user
+//! has few more threads than it may have clients, and who comes beyond that is closed without a
+//! word, by a thread that nobody waits for.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rnic_device::{ClientSession, Credentials, Device};
+use rnic_device::{ClientSession, Credentials, Device, Limits};
 use rnic_ipc::control::{Refusal, RefusalCode, Reply, Request};
 use rnic_ipc::transport::{Channel, TransportError};
 use rustix::net::Shutdown;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
+/// Threads for clients that are being turned away, beside those of clients that are served.
+const SPARE_THREADS: usize = 64;
+/// Those among them that one user's clients may have.
+const SPARE_THREADS_OF_USER: usize = 4;
+/// Clients that wait to be closed without a word.
+const FAREWELLS: usize = 256;
 /// How long a client that is turned away may take to ask why.
 const TURN_AWAY: Duration = Duration::from_secs(1);
 /// How long a client may take to say Hello: until then it only keeps others out.
@@ -24,45 +33,88 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(crate) struct Clients {
     device: Arc<Device>,
-    threads: Vec<JoinHandle<()>>,
-    most: usize,
+    limits: Limits,
+    /// Each with its user.
+    threads: Vec<(u32, JoinHandle<()>)>,
+    /// Closes those that get no thread: closing a descriptor that came with a message may take as
+    /// long as the client likes.
+    farewell: SyncSender<Channel>,
+    /// One for whom there is no place even there. Until there is, nobody else is taken.
+    left_over: Option<Channel>,
 }
 
 impl Clients {
-    /// At most `most` threads at one time. The device has its own, lower limit of clients, beyond
-    /// which it refuses them with a reason.
-    pub(crate) fn new(device: Arc<Device>, most: usize) -> Self {
+    /// With these limits of the device, beyond which it refuses clients with a reason.
+    pub(crate) fn new(device: Arc<Device>, limits: Limits) -> Self {
+        let (farewell, leaving) = sync_channel(FAREWELLS);
+        let close = move || leaving.into_iter().for_each(drop);
+        if let Err(error) = std::thread::Builder::new()
+            .name("rnicd-farewell".to_owned())
+            .spawn(close)
+        {
+            log::error!("no thread to close what users have too many of: {error}");
+        }
         Self {
             device,
+            limits,
             threads: Vec::new(),
-            most,
+            farewell,
+            left_over: None,
         }
     }
 
-    /// Whether there may be one more thread.
+    /// Whether one more client can be taken.
     pub(crate) fn has_room(&mut self) -> bool {
-        self.threads.retain(|thread| !thread.is_finished());
-        self.threads.len() < self.most
+        self.threads.retain(|(_, thread)| !thread.is_finished());
+        if let Some(channel) = self.left_over.take() {
+            self.close(channel);
+        }
+        let most = self.limits.clients as usize + SPARE_THREADS;
+        self.left_over.is_none() && self.threads.len() < most
     }
 
     /// Serves a new client in a thread of its own. Ask [`Self::has_room`] before.
     pub(crate) fn serve(&mut self, channel: Channel) {
+        let credentials = match credentials(&channel) {
+            Ok(credentials) => credentials,
+            Err(error) => {
+                log::warn!("a client is turned away, it can't be known: {error}");
+                return self.close(channel);
+            }
+        };
+        let uid = credentials.uid;
+        let most = self.limits.users.of(credentials).clients as usize + SPARE_THREADS_OF_USER;
+        let found = self.threads.iter().filter(|(user, _)| *user == uid).count();
+        if found >= most {
+            log::debug!("a client ({credentials}) is closed without a word: too many come");
+            return self.close(channel);
+        }
         let device = self.device.clone();
         let thread = std::thread::Builder::new()
             .name("rnicd-client".to_owned())
-            .spawn(move || serve(&device, Arc::new(channel)));
+            .spawn(move || serve(&device, credentials, Arc::new(channel)));
         match thread {
-            Ok(thread) => self.threads.push(thread),
+            Ok(thread) => self.threads.push((uid, thread)),
             Err(error) => log::error!("a client is turned away, no thread for it: {error}"),
+        }
+    }
+
+    /// Closes a channel without waiting for it.
+    fn close(&mut self, channel: Channel) {
+        match self.farewell.try_send(channel) {
+            Ok(()) => {}
+            Err(TrySendError::Full(channel)) => self.left_over = Some(channel),
+            Err(TrySendError::Disconnected(channel)) => drop(channel),
         }
     }
 
     /// Waits for all threads, for at most `patience`; the device was shut down, so that they end.
     pub(crate) fn join(mut self, patience: Duration) {
         let deadline = Instant::now() + patience;
-        while self.threads.iter().any(|thread| !thread.is_finished()) {
+        while self.threads.iter().any(|(_, thread)| !thread.is_finished()) {
             if Instant::now() >= deadline {
-                let left = self.threads.extract_if(.., |thread| !thread.is_finished());
+                let unfinished = |(_, thread): &mut (u32, JoinHandle<()>)| !thread.is_finished();
+                let left = self.threads.extract_if(.., unfinished);
                 log::warn!(
                     "{} clients' threads are left to the process's end",
                     left.count()
@@ -71,7 +123,7 @@ impl Clients {
             }
             std::thread::sleep(LOOK_AGAIN);
         }
-        for thread in self.threads {
+        for (_, thread) in self.threads {
             if thread.join().is_err() {
                 log::error!("a client's thread panicked");
             }
@@ -79,19 +131,18 @@ impl Clients {
     }
 }
 
-fn serve(device: &Arc<Device>, channel: Arc<Channel>) {
-    let credentials = match channel.peer_credentials() {
-        Ok(found) => Credentials {
-            uid: found.uid,
-            gid: found.gid,
-            // It is 0 at least.
-            pid: u32::try_from(found.pid).unwrap_or(0),
-        },
-        Err(error) => {
-            log::warn!("a client is turned away, it can't be known: {error}");
-            return;
-        }
-    };
+/// Who a client is, as the kernel attests it.
+fn credentials(channel: &Channel) -> Result<Credentials, TransportError> {
+    let found = channel.peer_credentials()?;
+    Ok(Credentials {
+        uid: found.uid,
+        gid: found.gid,
+        // It is 0 at least.
+        pid: u32::try_from(found.pid).unwrap_or(0),
+    })
+}
+
+fn serve(device: &Arc<Device>, credentials: Credentials, channel: Arc<Channel>) {
     let session = match device.connect_client(credentials) {
         Ok(session) => session,
         Err(refusal) => {

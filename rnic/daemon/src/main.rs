@@ -1,32 +1,49 @@
 //! The soft-iWARP daemon: opens one interface as an RNIC and serves local clients over a Unix
 //! socket until it is told to end.
 //!
-//! A start-up that fails prints one line with what was asked, what was found and what to do, and
-//! exits with [`EXIT_FAILED`]. SIGTERM and SIGINT end the daemon in order: clients are told,
+//! A start-up that fails prints one line with what was asked, what was found and what to do (of a
+//! configuration file a line for each fault), and exits with [`EXIT_FAILED`]. SIGTERM and SIGINT end the daemon in order: clients are told,
 //! connections reset, the socket file removed.
 
 #![forbid(unsafe_code)]
 
+mod check;
 mod cli;
 mod clients;
+mod config;
+mod names;
 mod serve;
+mod settings;
 mod socket;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use cli::Cli;
+use config::ConfigError;
+use settings::{Settings, SettingsError};
 
 /// Exit code of a start-up that failed. Wrong arguments exit with 2.
 const EXIT_FAILED: u8 = 1;
+/// Exit code of wrong arguments.
+const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    let settings = match Settings::new(&cli) {
+        Ok(settings) => settings,
+        Err(error) => return unsettled(&error),
+    };
+    if cli.check {
+        // Whoever reads it may have read enough.
+        let _ = write!(std::io::stdout(), "{}", check::Effective(&settings));
+        return ExitCode::SUCCESS;
+    }
     env_logger::Builder::new()
-        .filter_level(cli.log)
+        .filter_level(settings.log)
         .format(|out, record| {
-            use std::io::Write;
             writeln!(
                 out,
                 "[{} {}] {}",
@@ -36,7 +53,7 @@ fn main() -> ExitCode {
             )
         })
         .init();
-    match serve::serve(&cli) {
+    match serve::serve(settings) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // One line, also when the kernel's verifier had more to say.
@@ -49,4 +66,16 @@ fn main() -> ExitCode {
             ExitCode::from(EXIT_FAILED)
         }
     }
+}
+
+fn unsettled(error: &SettingsError) -> ExitCode {
+    match error {
+        // Each begins with its file, line and column, as editors want it.
+        SettingsError::Config(ConfigError::Faults(_)) => eprintln!("{error}"),
+        _ => eprintln!("rnicd: {error}"),
+    }
+    ExitCode::from(match error {
+        SettingsError::Config(_) => EXIT_FAILED,
+        SettingsError::NoInterface => EXIT_USAGE,
+    })
 }

@@ -9,12 +9,10 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 
-use crate::cli::Cli;
 use crate::clients::Clients;
+use crate::settings::Settings;
 use crate::socket::{SocketError, SocketFile};
 
-/// Threads for clients that are being turned away, beside those of clients that are served.
-const SPARE_THREADS: usize = 16;
 /// How long to wait before accepting again when no descriptor or no thread is left.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 /// How long the threads of clients may take to end. A descriptor that a client passed may hold its
@@ -41,17 +39,17 @@ pub(crate) enum ServeError {
 }
 
 /// Opens the device and serves clients until a signal comes.
-pub(crate) fn serve(cli: &Cli) -> Result<(), ServeError> {
+pub(crate) fn serve(settings: Settings) -> Result<(), ServeError> {
     // Before any thread exists, so that all of them leave the signals to us.
     let signals = Signals::block().map_err(ServeError::Signals)?;
     raise_open_files();
-    SocketFile::clear(&cli.socket)?;
-    let config = cli.device();
-    let most_clients = config.limits.clients as usize + SPARE_THREADS;
-    let device = Device::open(config)?;
-    let socket = SocketFile::bind(&cli.socket, cli.socket_mode)?;
-    let mut clients = Clients::new(device.clone(), most_clients);
-    log::info!("ready: listening on {}", cli.socket.display());
+    let path = &settings.socket;
+    SocketFile::clear(path)?;
+    let limits = settings.device.limits.clone();
+    let device = Device::open(settings.device)?;
+    let socket = SocketFile::bind(path, settings.socket_mode, settings.socket_group)?;
+    let mut clients = Clients::new(device.clone(), limits);
+    log::info!("ready: listening on {}", path.display());
 
     let ended = accept_until_signal(&socket, &signals, &mut clients);
     // No new clients; then the old ones.

@@ -102,8 +102,9 @@ impl SocketFile {
         }
     }
 
-    /// Makes the socket. Until it has its permissions nobody may connect.
-    pub(crate) fn bind(path: &Path, mode: u32) -> Result<Self, SocketError> {
+    /// Makes the socket, of this group or of the daemon's own. Until it has its permissions nobody
+    /// may connect.
+    pub(crate) fn bind(path: &Path, mode: u32, group: Option<u32>) -> Result<Self, SocketError> {
         let old = rustix::process::umask(Mode::from_raw_mode(0o777));
         let bound = ChannelListener::bind(path, BACKLOG);
         rustix::process::umask(old);
@@ -129,6 +130,10 @@ impl SocketFile {
             path: path.to_owned(),
             identity,
         };
+        if group.is_some() {
+            std::os::unix::fs::chown(path, None, group)
+                .map_err(|source| host(path, "it can't be given to its group", source))?;
+        }
         fs::set_permissions(path, fs::Permissions::from_mode(mode))
             .map_err(|source| host(path, "its permissions can't be set", source))?;
         Ok(file)

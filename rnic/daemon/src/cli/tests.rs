@@ -5,49 +5,40 @@ fn parse(arguments: &[&str]) -> Result<Cli, clap::Error> {
 }
 
 #[test]
-fn an_interface_is_all_that_must_be_given() {
-    let cli = parse(&["--interface", "eth0"]).unwrap();
-    assert_eq!(cli.socket, PathBuf::from("/run/rnicd.sock"));
-    assert_eq!(cli.socket_mode, 0o660);
-    assert_eq!(cli.device().queues, None);
-    assert!(parse(&[]).is_err());
-}
-
-#[test]
 fn a_mode_is_octal_permissions() {
-    let mode = |text| parse(&["--interface", "eth0", "--socket-mode", text]).map(|c| c.socket_mode);
-    assert_eq!(mode("0666").unwrap(), 0o666);
-    assert_eq!(mode("600").unwrap(), 0o600);
+    let mode = |text| parse(&["--socket-mode", text]).map(|cli| cli.given.socket_mode);
+    assert_eq!(mode("0666").unwrap(), Some(0o666));
+    assert_eq!(mode("600").unwrap(), Some(0o600));
     for wrong in ["", "9", "1777", "rw"] {
         assert!(mode(wrong).is_err(), "{wrong}");
     }
 }
 
 #[test]
-fn every_option_reaches_the_device() {
+fn the_command_line_goes_before_the_file() {
     let cli = parse(&[
         "--interface",
         "eth0",
-        "--queues",
-        "2",
-        "--mode",
-        "generic",
-        "--capture",
-        "a.pcapng",
         "--frames",
         "8192",
-        "--idle-spin",
-        "7",
-        "--log",
-        "debug",
+        "--mode",
+        "native",
     ])
     .unwrap();
-    let device = cli.device();
-    assert_eq!(device.interface, "eth0");
-    assert_eq!(device.queues, Some(2));
-    assert_eq!(device.mode, XdpMode::Generic);
-    assert_eq!(device.capture, Some(PathBuf::from("a.pcapng")));
-    assert_eq!(device.frames, 8192);
-    assert_eq!(device.idle_spin, Duration::from_micros(7));
-    assert_eq!(cli.log, LevelFilter::Debug);
+    let file = Given {
+        interface: Some("eth1".to_owned()),
+        mode: Some(Mode::Generic),
+        queues: Some(2),
+        log: Some(LevelFilter::Debug),
+        ..Given::default()
+    };
+    let expected = Given {
+        interface: Some("eth0".to_owned()),
+        mode: Some(Mode::Native),
+        frames: Some(8192),
+        queues: Some(2),
+        log: Some(LevelFilter::Debug),
+        ..Given::default()
+    };
+    assert_eq!(cli.given.over(file), expected);
 }

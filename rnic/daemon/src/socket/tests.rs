@@ -8,7 +8,7 @@ fn path(directory: &tempfile::TempDir) -> PathBuf {
 fn the_file_has_its_permissions_and_goes_with_the_daemon() {
     let directory = tempfile::tempdir().unwrap();
     let path = path(&directory);
-    let file = SocketFile::bind(&path, 0o640).unwrap();
+    let file = SocketFile::bind(&path, 0o640, None).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
     drop(file);
     assert!(!path.exists());
@@ -18,13 +18,13 @@ fn the_file_has_its_permissions_and_goes_with_the_daemon() {
 fn a_daemon_that_answers_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = path(&directory);
-    let _first = SocketFile::bind(&path, 0o600).unwrap();
+    let _first = SocketFile::bind(&path, 0o600, None).unwrap();
     assert!(matches!(
         SocketFile::clear(&path),
         Err(SocketError::Taken { .. })
     ));
     assert!(matches!(
-        SocketFile::bind(&path, 0o600),
+        SocketFile::bind(&path, 0o600, None),
         Err(SocketError::Taken { .. })
     ));
     assert!(path.exists());
@@ -61,7 +61,7 @@ fn nothing_there_is_fine() {
 
 #[test]
 fn a_directory_that_is_not_there_is_a_named_error() {
-    let error = SocketFile::bind(Path::new("/nonexistent/rnicd.sock"), 0o600).unwrap_err();
+    let error = SocketFile::bind(Path::new("/nonexistent/rnicd.sock"), 0o600, None).unwrap_err();
     assert!(
         error.to_string().contains("/nonexistent/rnicd.sock"),
         "{error}"
@@ -73,9 +73,9 @@ fn a_directory_that_is_not_there_is_a_named_error() {
 fn a_file_that_took_our_place_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = path(&directory);
-    let file = SocketFile::bind(&path, 0o600).unwrap();
+    let file = SocketFile::bind(&path, 0o600, None).unwrap();
     fs::remove_file(&path).unwrap();
-    let second = SocketFile::bind(&path, 0o600).unwrap();
+    let second = SocketFile::bind(&path, 0o600, None).unwrap();
     drop(file);
     assert!(path.exists());
     drop(second);

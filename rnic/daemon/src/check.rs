@@ -1,0 +1,100 @@
+//! What would hold: the settings, and the limits of everybody who is named.
+
+use std::fmt::{self, Display, Formatter};
+
+use rnic_device::{Quota, Resource, UserLimits};
+
+use crate::names;
+use crate::settings::Settings;
+
+/// Prints [`Settings`] for people, in the words of the configuration file.
+pub(crate) struct Effective<'a>(pub(crate) &'a Settings);
+
+impl Display for Effective<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Settings {
+            socket,
+            socket_mode,
+            socket_group,
+            log,
+            device,
+        } = self.0;
+        line(f, "interface", &device.interface)?;
+        line(f, "socket", socket.display())?;
+        line(f, "socket_mode", format_args!("{socket_mode:04o}"))?;
+        let group = socket_group.map_or_else(|| "the daemon's".to_owned(), names::group);
+        line(f, "socket_group", group)?;
+        optional(
+            f,
+            "capture",
+            device.capture.as_ref().map(|p| p.display()),
+            "none",
+        )?;
+        optional(f, "queues", device.queues, "all")?;
+        line(f, "mode", format!("{:?}", device.mode).to_lowercase())?;
+        line(f, "frames", device.frames)?;
+        line(f, "idle_spin", device.idle_spin.as_micros())?;
+        optional(f, "busy_poll", device.busy_poll, "none")?;
+        line(f, "log", format!("{log}").to_lowercase())?;
+
+        let limits = &device.limits;
+        writeln!(f, "\nthe device:")?;
+        line(f, "clients", limits.clients)?;
+        quota(f, &limits.device)?;
+        line(f, "queue_depth", limits.queue_depth)?;
+        line(f, "cq_depth", limits.cq_depth)?;
+        line(f, "sges", limits.sges)?;
+        line(f, "inline_octets", limits.inline_octets)?;
+        line(f, "backlog", limits.backlog)?;
+        writeln!(f, "\neach client:")?;
+        quota(f, &limits.per_client)?;
+
+        let users = &limits.users;
+        for (uid, limits) in sorted(&users.by_uid) {
+            writeln!(f, "\nuser {}:", names::user(*uid))?;
+            user(f, limits)?;
+        }
+        for (gid, limits) in sorted(&users.by_gid) {
+            writeln!(f, "\neach user of group {}:", names::group(*gid))?;
+            user(f, limits)?;
+        }
+        writeln!(f, "\neach other user:")?;
+        user(f, &users.others)
+    }
+}
+
+fn sorted<T>(map: &std::collections::HashMap<u32, T>) -> Vec<(&u32, &T)> {
+    let mut all: Vec<_> = map.iter().collect();
+    all.sort_by_key(|(number, _)| **number);
+    all
+}
+
+fn user(f: &mut Formatter<'_>, limits: &UserLimits) -> fmt::Result {
+    line(f, "clients", limits.clients)?;
+    quota(f, &limits.quota)?;
+    line(f, "listen_ports", &limits.listen_ports)?;
+    line(f, "connects_per_second", limits.connects_per_second)
+}
+
+fn quota(f: &mut Formatter<'_>, quota: &Quota) -> fmt::Result {
+    for resource in Resource::ALL {
+        line(f, resource.name(), quota.get(resource))?;
+    }
+    Ok(())
+}
+
+fn optional(
+    f: &mut Formatter<'_>,
+    name: &str,
+    value: Option<impl Display>,
+    without: &str,
+) -> fmt::Result {
+    match value {
+        Some(value) => line(f, name, value),
+        None => line(f, name, without),
+    }
+}
+
+fn line(f: &mut Formatter<'_>, name: &str, value: impl Display) -> fmt::Result {
+    writeln!(f, "  {name:22} {value}")
+}

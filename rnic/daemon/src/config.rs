@@ -1,0 +1,158 @@
+//! The configuration file (TOML): the settings of the command line, and limits.
+//!
+//! A file with a fault is not used at all. Every fault is told with its line and column, what was
+//! found and what may stand there; a key that nobody knows is a fault.
+
+mod limits;
+mod reader;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use log::LevelFilter;
+use rnic_device::Limits;
+use toml::de::{DeTable, DeValue};
+
+use crate::cli::{Given, Mode, octal};
+use crate::names;
+use reader::{At, Reader};
+
+/// The keys at the top, in the order in which people are told of them.
+const KEYS: [&str; 14] = [
+    "interface",
+    "socket",
+    "socket_mode",
+    "socket_group",
+    "capture",
+    "queues",
+    "mode",
+    "frames",
+    "idle_spin",
+    "busy_poll",
+    "log",
+    "limits",
+    "user",
+    "group",
+];
+
+/// What a file says.
+#[derive(Debug, Default)]
+pub(crate) struct File {
+    /// Settings that the command line has too.
+    pub(crate) given: Given,
+    /// All limits, with their defaults where it says nothing.
+    pub(crate) limits: Limits,
+}
+
+/// Why a file can't be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    /// It can't be read.
+    #[error("configuration {} asked, but it can't be read: {source}: name a file that can be", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// It has faults.
+    #[error("{}", lines(.0))]
+    Faults(Vec<Fault>),
+}
+
+/// Something wrong at one place of a file.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Fault {
+    pub(crate) path: PathBuf,
+    /// From 1 on.
+    pub(crate) line: usize,
+    /// In characters, from 1 on.
+    pub(crate) column: usize,
+    /// What was found, and what may stand there.
+    pub(crate) message: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (path, line, column) = (self.path.display(), self.line, self.column);
+        write!(f, "{path}:{line}:{column}: {}", self.message)
+    }
+}
+
+fn lines(faults: &[Fault]) -> String {
+    let lines: Vec<_> = faults.iter().map(Fault::to_string).collect();
+    lines.join("\n")
+}
+
+/// Reads a file.
+pub(crate) fn read(path: &Path) -> Result<File, ConfigError> {
+    let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    parse(path, &text)
+}
+
+fn parse(path: &Path, text: &str) -> Result<File, ConfigError> {
+    let mut reader = Reader::new(path, text);
+    let file = match DeTable::parse(text) {
+        Ok(document) => file(&mut reader, document.get_ref()),
+        Err(error) => {
+            let span = error.span().unwrap_or(0..0);
+            reader.fault(span, error.message().to_owned());
+            File::default()
+        }
+    };
+    match reader.into_faults() {
+        faults if faults.is_empty() => Ok(file),
+        faults => Err(ConfigError::Faults(faults)),
+    }
+}
+
+fn file(reader: &mut Reader<'_>, document: &DeTable<'_>) -> File {
+    let mut given = Given::default();
+    let mut limits = limits::Tables::default();
+    for (key, value) in document {
+        let at = At::new(key, value);
+        match at.key {
+            "interface" => given.interface = reader.text(&at),
+            "socket" => given.socket = reader.text(&at).map(PathBuf::from),
+            "socket_mode" => given.socket_mode = reader.parsed(&at, octal),
+            "socket_group" => given.socket_group = group(reader, &at),
+            "capture" => given.capture = reader.text(&at).map(PathBuf::from),
+            "queues" => given.queues = reader.number(&at, 1..=u32::MAX),
+            "mode" => given.mode = reader.parsed(&at, mode),
+            "frames" => given.frames = reader.number(&at, 1..=u32::MAX),
+            "idle_spin" => given.idle_spin = reader.number(&at, 0..=1_000_000),
+            "busy_poll" => given.busy_poll = reader.number(&at, 0..=1_000_000),
+            "log" => given.log = reader.parsed(&at, level),
+            "limits" => limits.limits = reader.table(&at),
+            "user" => limits.users = reader.table(&at),
+            "group" => limits.groups = reader.table(&at),
+            _ => reader.unknown(&at, &KEYS),
+        }
+    }
+    File {
+        given,
+        limits: limits.read(reader),
+    }
+}
+
+fn group(reader: &mut Reader<'_>, at: &At<'_>) -> Option<u32> {
+    match at.value {
+        DeValue::Integer(_) => reader.number(at, 0..=u32::MAX),
+        _ => reader.parsed(at, names::gid),
+    }
+}
+
+fn mode(text: &str) -> Result<Mode, String> {
+    Mode::from_str(text, false).map_err(|_| "give auto, native or generic".to_owned())
+}
+
+fn level(text: &str) -> Result<LevelFilter, String> {
+    text.parse()
+        .map_err(|_| "give off, error, warn, info, debug or trace".to_owned())
+}

@@ -1,0 +1,254 @@
+//! A file means what it says, and what is wrong with it is said at its place.
+
+use std::path::PathBuf;
+
+use rnic_device::{Credentials, Resource};
+
+use super::*;
+
+fn sound(text: &str) -> File {
+    parse(Path::new("t.toml"), text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The faults of a file, each as it is printed.
+fn faults(text: &str) -> Vec<String> {
+    match parse(Path::new("t.toml"), text) {
+        Err(ConfigError::Faults(faults)) => faults.iter().map(Fault::to_string).collect(),
+        other => panic!("no faults in {text:?}: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn fault(text: &str, place: &str, words: &[&str]) {
+    let found = faults(text);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0].starts_with(&format!("t.toml:{place}: ")),
+        "not at {place}: {found:?}"
+    );
+    for word in words {
+        assert!(found[0].contains(word), "no {word} in {found:?}");
+    }
+}
+
+const ROOT: Credentials = Credentials {
+    uid: 0,
+    gid: 0,
+    pid: 1,
+};
+const SOMEBODY: Credentials = Credentials {
+    uid: 4_000_000,
+    gid: 4_000_000,
+    pid: 1,
+};
+
+#[test]
+fn an_empty_file_says_nothing() {
+    let file = sound("");
+    assert_eq!(file.given, Given::default());
+    assert_eq!(file.limits, Limits::default());
+}
+
+#[test]
+fn every_setting_of_the_command_line_can_be_in_the_file() {
+    let file = sound(
+        r#"
+        interface = "eth0"
+        socket = "/run/rnic/rnicd.sock"
+        socket_mode = "0666"
+        socket_group = "root"
+        capture = "a.pcapng"
+        queues = 2
+        mode = "generic"
+        frames = 8_192
+        idle_spin = 7
+        busy_poll = 9
+        log = "debug"
+        "#,
+    );
+    let expected = Given {
+        interface: Some("eth0".to_owned()),
+        socket: Some(PathBuf::from("/run/rnic/rnicd.sock")),
+        socket_mode: Some(0o666),
+        socket_group: Some(0),
+        capture: Some(PathBuf::from("a.pcapng")),
+        queues: Some(2),
+        mode: Some(Mode::Generic),
+        frames: Some(8192),
+        idle_spin: Some(7),
+        busy_poll: Some(9),
+        log: Some(LevelFilter::Debug),
+    };
+    assert_eq!(file.given, expected);
+}
+
+#[test]
+fn every_limit_can_be_set_for_the_device_a_client_and_a_user() {
+    let mut text = String::new();
+    for (table, limit) in [("limits", 3), ("limits.client", 1), ("limits.user", 2)] {
+        text += &format!("[{table}]\n");
+        for resource in Resource::ALL {
+            text += &format!("{} = {limit}\n", resource.name());
+        }
+    }
+    let limits = sound(&text).limits;
+    for resource in Resource::ALL {
+        assert_eq!(limits.device.get(resource), 3, "{resource:?}");
+        assert_eq!(limits.per_client.get(resource), 1, "{resource:?}");
+        assert_eq!(limits.users.others.quota.get(resource), 2, "{resource:?}");
+    }
+    let limits = sound(
+        "[limits]\nclients = 9\nqueue_depth = 8\ncq_depth = 7\nsges = 6\ninline_octets = 5\n\
+         backlog = 4\n",
+    )
+    .limits;
+    let found = [
+        limits.clients,
+        limits.queue_depth,
+        limits.cq_depth,
+        limits.sges,
+        limits.inline_octets,
+        limits.backlog,
+    ];
+    assert_eq!(found, [9, 8, 7, 6, 5, 4]);
+}
+
+#[test]
+fn users_and_groups_have_the_others_limits_where_nothing_is_said_of_them() {
+    let users = sound(
+        r#"
+        [limits.user]
+        clients = 5
+        queue_pairs = 50
+        [user.4000000]
+        clients = 6
+        listen_ports = [7471, "18515-18600"]
+        [group.4000001]
+        connects_per_second = 3
+        "#,
+    )
+    .limits
+    .users;
+    let somebody = users.of(SOMEBODY);
+    assert_eq!(somebody.clients, 6);
+    assert_eq!(somebody.quota.queue_pairs, 50);
+    assert_eq!(somebody.listen_ports.to_string(), "7471, 18515-18600");
+    let of_group = users.of(Credentials {
+        uid: 9,
+        gid: 4_000_001,
+        pid: 1,
+    });
+    assert_eq!(of_group.clients, 5);
+    assert_eq!(of_group.connects_per_second, 3);
+    // Root is named by itself: it may listen everywhere.
+    let root = users.of(ROOT);
+    assert_eq!(root.clients, 5);
+    assert!(root.listen_ports.contains(1));
+    assert!(!users.others.listen_ports.contains(1));
+}
+
+#[test]
+fn names_are_looked_up() {
+    let users = sound("[user.root]\nclients = 1\n[group.root]\nclients = 2")
+        .limits
+        .users;
+    assert_eq!(users.of(ROOT).clients, 1);
+    assert_eq!(users.by_gid[&0].clients, 2);
+    let unknown = "[user.nobody-has-this-name]\nclients = 1";
+    fault(unknown, "1:7", &["no user nobody-has-this-name", "number"]);
+    let twice = "[user.root]\nclients = 1\n[user.0]\nclients = 2";
+    let found = faults(twice);
+    assert!(found[0].contains("named before"), "{found:?}");
+}
+
+#[test]
+fn the_sample_says_every_default() {
+    let sample = include_str!("../../rnicd.toml");
+    let file = sound(sample);
+    assert_eq!(file.limits, Limits::default());
+    for table in ["[limits]", "[limits.client]", "[limits.user]"] {
+        let text = sample.split(table).nth(1).expect("the table is there");
+        let text = text.split("\n[").next().unwrap_or_default();
+        for resource in Resource::ALL {
+            let key = format!("\n{} = ", resource.name());
+            assert!(text.contains(&key), "{table} does not name {key}");
+        }
+    }
+    for key in KEYS {
+        assert!(sample.contains(key), "the sample does not name {key}");
+    }
+}
+
+#[test]
+fn an_unknown_key_is_a_fault_and_the_known_ones_are_told() {
+    fault(
+        "interfaces = \"eth0\"",
+        "1:1",
+        &["`interfaces`", "interface, socket"],
+    );
+    fault(
+        "\n\n  [limit]\n",
+        "3:4",
+        &["`limit`", "limits, user, group"],
+    );
+    fault(
+        "[limits]\nqueuepairs = 1",
+        "2:1",
+        &["`queuepairs`", "queue_pairs"],
+    );
+    fault("[limits.client]\nclients = 1", "2:1", &["`clients`"]);
+    fault(
+        "[user.0]\nqueue_depth = 1",
+        "2:1",
+        &["`queue_depth`", "listen_ports"],
+    );
+}
+
+#[test]
+fn a_value_that_can_not_be_is_told_with_what_can() {
+    fault("queues = 0", "1:10", &["`queues` is 0", "1 to 4294967295"]);
+    fault("frames = \"many\"", "1:10", &["type string", "an integer"]);
+    fault("interface = 5", "1:13", &["type integer", "a string"]);
+    fault("socket_mode = \"rw\"", "1:15", &["\"rw\"", "0660"]);
+    fault("log = 'loud'", "1:7", &["\"loud\"", "debug"]);
+    fault("mode = \"fast\"", "1:8", &["native"]);
+    fault("limits = 1", "1:10", &["a table"]);
+    fault("[limits]\nsges = 33", "2:8", &["`sges` is 33", "1 to 32"]);
+    fault(
+        "[limits]\nqueue_pairs = -1",
+        "2:15",
+        &["is -1", "0 to 65536"],
+    );
+    let wrong_ports = "[limits.user]\nlisten_ports = [1, \"9-3\"]";
+    fault(wrong_ports, "2:20", &["\"9-3\"", "18515-18600"]);
+    fault(
+        "[limits.user]\nlisten_ports = [0]",
+        "2:17",
+        &["is 0", "1 to 65535"],
+    );
+    fault("[limits.user]\nlisten_ports = 7", "2:16", &["a list"]);
+}
+
+#[test]
+fn what_is_no_toml_is_told_at_its_place() {
+    fault("interface = \"eth0\"\nqueues = = 2\n", "2:10", &[]);
+    fault("interface = \"eth0\ncapture = 'a'", "1:18", &[]);
+    fault("a = 1\na = 2\n", "2:1", &["duplicate"]);
+}
+
+#[test]
+fn all_faults_are_told_from_top_to_bottom() {
+    let found = faults("log = 1\n[limits]\nclients = 0\nx = 1\n[user.0]\ny = 2\n");
+    let places = ["1:7", "3:11", "4:1", "6:1"].map(|place| format!("t.toml:{place}: "));
+    assert_eq!(found.len(), places.len(), "{found:?}");
+    for (found, place) in found.iter().zip(places) {
+        assert!(found.starts_with(&place), "{found} at {place}");
+    }
+}
+
+#[test]
+fn columns_are_characters() {
+    let found = faults("limits = { \"\u{e4}\" = 1, x = 1 }");
+    assert!(found[0].starts_with("t.toml:1:12: "), "{found:?}");
+    assert!(found[1].starts_with("t.toml:1:21: "), "{found:?}");
+}
