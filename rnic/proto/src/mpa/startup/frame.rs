@@ -6,8 +6,8 @@
 //! | A | B | IRD 14 bits | C | D | ORD 14 bits |
 //! ```
 //!
-//! The first of the reserved bits is an extension's (docs/extensions.md): zero unless it is asked for,
-//! and not looked at by anybody who does not know it.
+//! The last two of the reserved bits are an extension's (docs/extensions.md), one to ask and the other
+//! to grant: zero unless it is asked for, and not looked at by anybody who does not know it.
 
 mod collector;
 #[cfg(test)]
@@ -36,7 +36,12 @@ const MARKERS: u8 = 0x80;
 const CRC: u8 = 0x40;
 const REJECTED: u8 = 0x20;
 const ENHANCED: u8 = 0x10;
-const ALIGNED: u8 = 0x08;
+
+/// The bits of the extension. A peer that does not know it may send back what it got (Linux siw makes
+/// its Reply from the Request's header), so what grants is never what asks.
+const ALIGNED_BITS: u8 = ALIGNED_ASKED | ALIGNED_GRANTED;
+const ALIGNED_ASKED: u8 = 0x02;
+const ALIGNED_GRANTED: u8 = 0x01;
 
 /// A or C of an enhanced word, and B or D.
 const UPPER_FLAG: u16 = 0x8000;
@@ -64,6 +69,14 @@ impl FrameKind {
         match self {
             Self::Request => Self::Reply,
             Self::Reply => Self::Request,
+        }
+    }
+
+    /// How [`ALIGNED_BITS`] are when the frame asks for alignment, or grants it.
+    const fn aligned(self) -> u8 {
+        match self {
+            Self::Request => ALIGNED_ASKED,
+            Self::Reply => ALIGNED_GRANTED,
         }
     }
 }
@@ -155,7 +168,7 @@ pub struct FrameHeader {
     pub markers: bool,
     /// C: the sender wants CRCs.
     pub crc: bool,
-    /// The extension: the sender wants each TCP segment to begin with an FPDU.
+    /// The extension: a Request asks that each TCP segment begin with an FPDU, a Reply grants it.
     pub aligned: bool,
     /// R: the connection is rejected; means nothing in a Request.
     pub rejected: bool,
@@ -198,7 +211,7 @@ impl StartupFrame {
                 | flag(header.crc, CRC)
                 | flag(header.rejected, REJECTED)
                 | flag(header.enhanced.is_some(), ENHANCED)
-                | flag(header.aligned, ALIGNED),
+                | flag(header.aligned, kind.aligned()),
             header.revision.number(),
         ]);
         frame.put(&pd_length.to_be_bytes());

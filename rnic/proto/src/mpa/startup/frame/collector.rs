@@ -2,7 +2,7 @@
 //! is told at once: a peer that does not speak MPA is found by its first wrong octet.
 
 use super::{
-    ALIGNED, CRC, ENHANCED, ENHANCED_LEN, Enhanced, FRAME_LEN_MAX, FrameHeader, FrameKind,
+    ALIGNED_BITS, CRC, ENHANCED, ENHANCED_LEN, Enhanced, FRAME_LEN_MAX, FrameHeader, FrameKind,
     HEADER_LEN, KEY_LEN, MARKERS, PRIVATE_DATA_MAX, REJECTED, Revision,
 };
 use crate::mpa::startup::StartupError;
@@ -68,7 +68,7 @@ impl Collector {
         let header = FrameHeader {
             markers: flags & MARKERS != 0,
             crc: flags & CRC != 0,
-            aligned: flags & ALIGNED != 0,
+            aligned: flags & ALIGNED_BITS == self.kind.aligned(),
             rejected: flags & REJECTED != 0,
             revision,
             enhanced: words.map(Enhanced::from_octets),

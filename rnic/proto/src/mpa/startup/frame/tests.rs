@@ -172,15 +172,15 @@ fn the_s_flag_needs_its_four_octets() {
     assert!(request(&raw(0x10, 2, 4)).is_ok_and(|h| h.is_some_and(|h| h.enhanced.is_some())));
 }
 
-/// RFC 5044 section 7.1.1: Res is not checked on reception, but for the bit of our extension.
+/// RFC 5044 section 7.1.1: Res is not checked on reception, but for the bits of our extension.
 #[test]
 fn reserved_bits_mean_nothing() {
-    assert_eq!(request(&raw(0x17, 1, 0)), Ok(Some(PLAIN)));
+    assert_eq!(request(&raw(0x1d, 1, 0)), Ok(Some(PLAIN)));
     let two = FrameHeader {
         revision: Revision::Two,
         ..PLAIN
     };
-    assert_eq!(request(&raw(0x07, 2, 0)), Ok(Some(two)));
+    assert_eq!(request(&raw(0x0d, 2, 0)), Ok(Some(two)));
 }
 
 fn any_header() -> impl Strategy<Value = FrameHeader> {

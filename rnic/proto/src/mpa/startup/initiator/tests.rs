@@ -116,6 +116,29 @@ fn crc_is_on_when_either_side_asks() {
     }
 }
 
+/// docs/extensions.md: the asking bit that comes back grants nothing, with or without the other.
+#[test]
+fn a_reply_made_from_the_request_does_not_grant_alignment() {
+    let options = InitiatorOptions {
+        crc: true,
+        aligned: true,
+        ..TWO
+    };
+    let initiator = Initiator::new(options, b"").expect("good options");
+    assert_eq!(initiator.request().octets()[16] & 0x0f, 2);
+    for reserved in 0..16 {
+        let mut initiator = Initiator::new(options, b"").expect("good options");
+        let frame = StartupFrame::new(FrameKind::Reply, &REPLY, b"").expect("short");
+        let mut octets = frame.octets().to_vec();
+        octets[16] = octets[16] & 0xf0 | reserved;
+        let Ok(InitiatorProgress::Accepted { negotiated, .. }) = initiator.on_octets(&octets)
+        else {
+            panic!("reserved bits {reserved:#x}");
+        };
+        assert_eq!(negotiated.aligned, reserved & 3 == 1, "{reserved:#x}");
+    }
+}
+
 /// RFC 6581 section 9.1.
 #[test]
 fn depths_follow_the_responder() {

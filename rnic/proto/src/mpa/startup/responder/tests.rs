@@ -184,7 +184,7 @@ fn crc_is_on_when_either_side_asks() {
     }
 }
 
-/// docs/extensions.md: alignment takes both sides and CRCs, and its bit is zero otherwise.
+/// docs/extensions.md: alignment takes both sides and CRCs, and its bits are zero otherwise.
 #[test]
 fn alignment_is_granted_to_who_asks_for_it_and_has_crcs() {
     for bits in 0..8 {
@@ -202,7 +202,7 @@ fn alignment_is_granted_to_who_asks_for_it_and_has_crcs() {
         assert_eq!(agreed.aligned, ours && theirs && crc);
         assert_eq!(
             reply.octets()[16] & 0x0f,
-            if agreed.aligned { 8 } else { 0 }
+            if agreed.aligned { 1 } else { 0 }
         );
     }
 }
