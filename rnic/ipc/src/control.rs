@@ -15,8 +15,9 @@ use crate::work::{INLINE_PER_SGE, OPERAND_PLACES};
 #[cfg(test)]
 mod tests;
 
-/// Version of the control messages and of the shared-memory layouts. Both ends must agree.
-pub const PROTOCOL_VERSION: u32 = 4;
+/// Version of the control messages and of the shared-memory layouts. Both ends must agree. It is
+/// raised with each change of either; `tests/layout.rs` of this crate sees to that.
+pub const PROTOCOL_VERSION: u32 = 5;
 
 /// The longest private data that one side may give, in octets (RFC 5044 section 7.1.1).
 pub const PRIVATE_DATA_MAX: usize = 512;
@@ -40,7 +41,8 @@ pub enum Request {
     QueryDevice,
     /// Reply: [`Response::Pd`].
     AllocPd,
-    /// Fails while the PD has regions or queue pairs. Reply: [`Response::Done`].
+    /// Fails while the PD has regions, memory windows, shared receive queues or queue pairs. Reply:
+    /// [`Response::Done`].
     DeallocPd {
         /// Which.
         pd: PdId,
@@ -207,7 +209,8 @@ pub enum Response {
     Device(DeviceInfo),
     /// To [`Request::AllocPd`].
     Pd(PdId),
-    /// To [`Request::RegisterMemory`]: the STag, local and remote alike.
+    /// To [`Request::RegisterMemory`]: the STag, local and remote alike. To [`Request::AllocWindow`]:
+    /// the window's, which means nothing to a peer until it is bound.
     Region {
         /// Index and key (RFC 5040 section 1.1).
         stag: u32,

@@ -87,15 +87,18 @@ impl Sge {
 pub struct WorkSlot {
     /// Comes back in the completion.
     pub wr_id: u64,
-    /// Write, Read and atomics: tagged offset of the remote memory.
+    /// Write, Read and atomics: tagged offset of the remote memory. [`WrOpcode::BindWindow`] tells what
+    /// it is there.
     pub remote_addr: u64,
-    /// Write, Read and atomics: the remote STag. Send with Invalidate: the STag to invalidate.
+    /// Write, Read and atomics: the remote STag. Send with Invalidate and Local Invalidate: the STag to
+    /// invalidate. Bind: the window's.
     pub rkey: u32,
     /// A [`WrOpcode`].
     pub opcode: u8,
     /// [`WR_SIGNALED`], [`WR_SOLICITED`], [`WR_INLINE`].
     pub flags: u8,
-    /// Number of elements, or of their places that inline data takes; at most [`MAX_SGE`].
+    /// Places of elements that are taken: by elements or by inline data, at most [`MAX_SGE`], and by
+    /// the operands behind them, at most [`OPERAND_PLACES`].
     pub num_sge: u16,
     /// Octets of inline data, at most [`MAX_INLINE`].
     pub inline_len: u32,
@@ -186,7 +189,7 @@ pub struct Completion {
     pub wr_id: u64,
     /// The queue pair's number.
     pub qp: u32,
-    /// Receive and Read: octets placed.
+    /// Receive, Read and atomics: octets placed.
     pub byte_len: u32,
     /// A [`WcStatus`].
     pub status: u8,

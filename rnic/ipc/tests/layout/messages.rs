@@ -1,0 +1,269 @@
+//! A sample of every variant of every message, in postcard's encoding.
+
+use std::fmt::Debug;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use rnic_ipc::control::{
+    Access, DeviceInfo, DisconnectReason, Event, MpaOptions, PeerDepths, QpAttributes, QpState,
+    Refusal, RefusalCode, Reply, Request, Response,
+};
+use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub fn lines() -> Vec<String> {
+    let refusal = Refusal {
+        code: RefusalCode::Busy,
+        message: "no".into(),
+    };
+    [
+        every("Request", &requests()),
+        every("Response", &responses()),
+        every("Reply", &[Reply::Ok(Response::Done), Reply::Err(refusal)]),
+        every("RefusalCode", &refusal_codes()),
+        every("Event", &events()),
+        every("DisconnectReason", &reasons()),
+        every("QpState", &states()),
+    ]
+    .concat()
+}
+
+/// A line for each variant. That none is missing is seen by a number behind the last, which must not
+/// decode: of a variant that is there everything can be 0.
+fn every<M: Serialize + DeserializeOwned + Debug>(of: &str, samples: &[M]) -> Vec<String> {
+    let beyond = [&[samples.len() as u8][..], &[0; 256]].concat();
+    if let Ok((other, _)) = postcard::take_from_bytes::<M>(&beyond) {
+        panic!("{of} has a variant without a sample in tests/layout/messages.rs, like {other:?}");
+    }
+    let line = |(number, sample): (usize, &M)| {
+        let octets = postcard::to_stdvec(sample).expect("encodes");
+        assert_eq!(
+            usize::from(octets[0]),
+            number,
+            "in the order of the variants: {sample:?}"
+        );
+        let octets: Vec<_> = octets.iter().map(|octet| format!("{octet:02x}")).collect();
+        let name = format!("{sample:?}");
+        let name = name.split([' ', '(']).next().unwrap_or_default();
+        format!("{of} {name}: {}", octets.join(" "))
+    };
+    samples.iter().enumerate().map(line).collect()
+}
+
+const V4: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+const V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
+const ACCESS: Access = Access {
+    local_write: true,
+    remote_read: false,
+    remote_write: true,
+    remote_atomic: false,
+};
+const MPA: MpaOptions = MpaOptions {
+    revision: 2,
+    crc: true,
+    markers: false,
+    aligned: true,
+    ird: 3,
+    ord: 4,
+};
+const DEPTHS: PeerDepths = PeerDepths { ird: 5, ord: 6 };
+
+fn requests() -> Vec<Request> {
+    vec![
+        Request::Hello { version: 1 },
+        Request::QueryDevice,
+        Request::AllocPd,
+        Request::DeallocPd { pd: PdId(1) },
+        Request::RegisterMemory {
+            pd: PdId(1),
+            access: ACCESS,
+            base: 2,
+            offset: 3,
+            length: 4,
+        },
+        Request::AllocWindow { pd: PdId(1) },
+        Request::DeregisterMemory { stag: 1 },
+        Request::CreateCq { depth: 1 },
+        Request::DestroyCq { cq: CqId(1) },
+        Request::CreateSrq {
+            pd: PdId(1),
+            depth: 2,
+            max_sge: 3,
+        },
+        Request::ArmSrq {
+            srq: SrqId(1),
+            limit: 2,
+        },
+        Request::DestroySrq { srq: SrqId(1) },
+        Request::CreateQp(QpAttributes {
+            pd: PdId(1),
+            send_cq: CqId(2),
+            recv_cq: CqId(3),
+            sq_depth: 4,
+            rq_depth: 5,
+            srq: Some(SrqId(6)),
+            max_sge: 7,
+            max_inline: 8,
+            signal_all: true,
+        }),
+        Request::DestroyQp { qp: QpNum(1) },
+        Request::QueryQp { qp: QpNum(1) },
+        Request::ModifyQp {
+            qp: QpNum(1),
+            state: QpState::Rts,
+        },
+        Request::Listen {
+            local: SocketAddr::new(V4, 2),
+            backlog: 3,
+        },
+        Request::Unlisten {
+            listener: ListenerId(1),
+        },
+        Request::Connect {
+            qp: QpNum(1),
+            remote: SocketAddr::new(V6, 2),
+            local: Some(V4),
+            mpa: MPA,
+            private_data: vec![7, 8],
+        },
+        Request::Accept {
+            request: ConnRequestId(1),
+            qp: QpNum(2),
+            mpa: MPA,
+            private_data: vec![7, 8],
+        },
+        Request::Reject {
+            request: ConnRequestId(1),
+            private_data: vec![7, 8],
+        },
+        Request::Disconnect {
+            qp: QpNum(1),
+            abort: true,
+        },
+        Request::QueryCounters { first: 1 },
+    ]
+}
+
+fn responses() -> Vec<Response> {
+    vec![
+        Response::Welcome {
+            client: ClientId(1),
+            doorbells: 2,
+        },
+        Response::Device(DeviceInfo {
+            interface: "i".into(),
+            xdp_mode: "x".into(),
+            addresses: vec![V4, V6],
+            mtu: 1,
+            queues: 2,
+            max_sge: 3,
+            max_inline: 4,
+            max_queue_depth: 5,
+        }),
+        Response::Pd(PdId(1)),
+        Response::Region { stag: 1 },
+        Response::Cq {
+            cq: CqId(1),
+            depth: 2,
+        },
+        Response::Srq {
+            srq: SrqId(1),
+            slots: 2,
+        },
+        Response::Qp {
+            qp: QpNum(1),
+            sq_slots: 2,
+            rq_slots: 3,
+        },
+        Response::QpState(QpState::Rts),
+        Response::Listening {
+            listener: ListenerId(1),
+            local: SocketAddr::new(V4, 2),
+        },
+        Response::Counters(vec![("c".into(), 1)]),
+        Response::Done,
+    ]
+}
+
+fn refusal_codes() -> Vec<RefusalCode> {
+    vec![
+        RefusalCode::Version,
+        RefusalCode::Malformed,
+        RefusalCode::UnknownObject,
+        RefusalCode::Busy,
+        RefusalCode::WrongState,
+        RefusalCode::Limit,
+        RefusalCode::BadMemory,
+        RefusalCode::WrongPd,
+        RefusalCode::AddressNotLocal,
+        RefusalCode::PortInUse,
+        RefusalCode::Unreachable,
+        RefusalCode::Host,
+        RefusalCode::ShuttingDown,
+    ]
+}
+
+fn events() -> Vec<Event> {
+    let (qp, private_data) = (QpNum(1), vec![7, 8]);
+    let (reason, message) = (DisconnectReason::Reset, String::from("m"));
+    vec![
+        Event::ConnectRequest {
+            listener: ListenerId(1),
+            request: ConnRequestId(2),
+            local: SocketAddr::new(V4, 3),
+            remote: SocketAddr::new(V4, 4),
+            mpa: MPA,
+            private_data: private_data.clone(),
+        },
+        Event::Established {
+            qp,
+            mpa: MPA,
+            peer: Some(DEPTHS),
+            private_data: private_data.clone(),
+        },
+        Event::Rejected {
+            qp,
+            peer: Some(DEPTHS),
+            private_data,
+        },
+        Event::ConnectFailed {
+            qp,
+            reason,
+            message: message.clone(),
+        },
+        Event::Disconnected {
+            qp,
+            reason,
+            message,
+        },
+        Event::CqError { cq: CqId(1) },
+        Event::SrqLimit { srq: SrqId(1) },
+    ]
+}
+
+fn reasons() -> Vec<DisconnectReason> {
+    vec![
+        DisconnectReason::Graceful,
+        DisconnectReason::Aborted,
+        DisconnectReason::Reset,
+        DisconnectReason::Refused,
+        DisconnectReason::TimedOut,
+        DisconnectReason::NotMpa,
+        DisconnectReason::PeerClosed,
+        DisconnectReason::TerminateSent { control: 0x1203 },
+        DisconnectReason::TerminateReceived { control: 0x1203 },
+        DisconnectReason::LocalError,
+        DisconnectReason::ShuttingDown,
+    ]
+}
+
+fn states() -> Vec<QpState> {
+    vec![
+        QpState::Idle,
+        QpState::Connecting,
+        QpState::Rts,
+        QpState::Closing,
+        QpState::Terminate,
+        QpState::Error,
+    ]
+}
