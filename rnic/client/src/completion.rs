@@ -125,6 +125,7 @@ impl CompletionQueue {
                 return Err(error);
             }
         };
+        context.events().boxes().add_cq(id);
         let inner = CqInner {
             context: context.clone(),
             id,
@@ -252,6 +253,6 @@ impl CompletionQueue {
 impl Drop for CqInner {
     fn drop(&mut self) {
         self.context.give_back(&Request::DestroyCq { cq: self.id });
-        self.context.events().boxes().failed_cqs.remove(&self.id);
+        self.context.events().boxes().remove_cq(self.id);
     }
 }

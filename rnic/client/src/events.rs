@@ -4,6 +4,10 @@
 //! Whoever reads events reads all that are there and tells the others. Nobody misses any: boxes
 //! are looked into and waiting begins under one lock; and the thread on the socket is nudged when
 //! another one emptied the socket under it.
+//!
+//! A daemon's events come by another thread than its replies, so they may come after the object that
+//! they are about was given back, or its queue pair reset. What is late is dropped: a number comes
+//! again only when all others have.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -79,16 +83,17 @@ pub(crate) struct QpBox {
     pub(crate) ended: Option<ConnectionEvent>,
     /// A connection was begun, so its end will be told or was.
     pub(crate) begun: bool,
-    /// What comes is of a connection that nobody asks about any more, up to its end.
-    stale: bool,
+    /// Connections that nobody asks about any more and whose ends are still to come. What comes is of
+    /// the oldest of them.
+    stale: u32,
 }
 
 impl QpBox {
     /// The queue pair is Idle again: whatever is still to come of its last connection is dropped.
     pub(crate) fn begin_anew(&mut self) {
-        let stale = self.stale || (self.begun && self.ended.is_none());
+        let end_to_come = self.begun && self.ended.is_none();
         *self = Self {
-            stale,
+            stale: self.stale + u32::from(end_to_come),
             ..Self::default()
         };
     }
@@ -98,10 +103,16 @@ impl QpBox {
 #[derive(Debug, Default)]
 pub(crate) struct Boxes {
     pub(crate) qps: HashMap<QpNum, QpBox>,
-    /// Made by the first event too: a request may come before the reply to `Listen` was read.
     pub(crate) listeners: HashMap<ListenerId, VecDeque<Asked>>,
+    /// Requests to `Listen` whose replies were not read yet.
+    listens: usize,
+    /// Peers' requests that came before such a reply.
+    early: Vec<(ListenerId, Asked)>,
+    cqs: HashSet<CqId>,
+    /// Those of them that overflowed.
     pub(crate) failed_cqs: HashSet<CqId>,
-    /// Shared receive queues that fell below their limit, until taken.
+    srqs: HashSet<SrqId>,
+    /// Those of them that fell below their limit, until taken.
     pub(crate) low_srqs: HashSet<SrqId>,
     /// A thread blocks on the socket.
     reading: bool,
@@ -220,6 +231,42 @@ impl Boxes {
         self.closed
     }
 
+    pub(crate) fn add_cq(&mut self, cq: CqId) {
+        self.cqs.insert(cq);
+    }
+
+    pub(crate) fn remove_cq(&mut self, cq: CqId) {
+        self.cqs.remove(&cq);
+        self.failed_cqs.remove(&cq);
+    }
+
+    pub(crate) fn add_srq(&mut self, srq: SrqId) {
+        self.srqs.insert(srq);
+    }
+
+    pub(crate) fn remove_srq(&mut self, srq: SrqId) {
+        self.srqs.remove(&srq);
+        self.low_srqs.remove(&srq);
+    }
+
+    /// A request to `Listen` is about to be made: peers may ask before its reply was read.
+    pub(crate) fn begin_listen(&mut self) {
+        self.listens += 1;
+    }
+
+    /// The reply was read: this is the listener, if one was granted.
+    pub(crate) fn end_listen(&mut self, granted: Option<ListenerId>) {
+        self.listens = self.listens.saturating_sub(1);
+        if let Some(id) = granted {
+            let early = self.early.extract_if(.., |(listener, _)| *listener == id);
+            let asked = early.map(|(_, asked)| asked).collect();
+            self.listeners.insert(id, asked);
+        }
+        if self.listens == 0 {
+            self.early.clear();
+        }
+    }
+
     fn sort(&mut self, event: Event) {
         let (qp, event) = match event {
             Event::ConnectRequest {
@@ -237,15 +284,23 @@ impl Boxes {
                     mpa,
                     private_data,
                 };
-                self.listeners.entry(listener).or_default().push_back(asked);
+                match self.listeners.get_mut(&listener) {
+                    Some(found) => found.push_back(asked),
+                    None if self.listens > 0 => self.early.push((listener, asked)),
+                    None => log::debug!("a request to listener {listener}, which is gone"),
+                }
                 return;
             }
             Event::CqError { cq } => {
-                self.failed_cqs.insert(cq);
+                if self.cqs.contains(&cq) {
+                    self.failed_cqs.insert(cq);
+                }
                 return;
             }
             Event::SrqLimit { srq } => {
-                self.low_srqs.insert(srq);
+                if self.srqs.contains(&srq) {
+                    self.low_srqs.insert(srq);
+                }
                 return;
             }
             Event::Established {
@@ -282,8 +337,8 @@ impl Boxes {
             return;
         };
         let ending = !matches!(event, ConnectionEvent::Established(_));
-        if found.stale {
-            found.stale = !ending;
+        if found.stale > 0 {
+            found.stale -= u32::from(ending);
             return;
         }
         if ending {

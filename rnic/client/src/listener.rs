@@ -27,7 +27,14 @@ impl Listener {
     /// `backlog`: how many requests may wait to be answered.
     pub fn bind(context: &Context, local: SocketAddr, backlog: u32) -> Result<Self, Error> {
         let context = context.inner();
-        match context.request(&Request::Listen { local, backlog }, &[])? {
+        context.events().boxes().begin_listen();
+        let reply = context.request(&Request::Listen { local, backlog }, &[]);
+        let granted = match &reply {
+            Ok((Response::Listening { listener, .. }, _)) => Some(*listener),
+            _ => None,
+        };
+        context.events().boxes().end_listen(granted);
+        match reply? {
             (Response::Listening { listener, local }, _) => Ok(Self {
                 context: context.clone(),
                 id: listener,
@@ -65,7 +72,6 @@ impl Drop for Listener {
     fn drop(&mut self) {
         self.context
             .give_back(&Request::Unlisten { listener: self.id });
-        // Its last events are on the socket by now: they go too, before the number comes again.
         self.context.events().boxes().listeners.remove(&self.id);
     }
 }
@@ -163,8 +169,7 @@ impl ConnectionRequest {
             mpa,
             private_data,
         };
-        self.context.request_done(&accept)?;
-        qp.expect_end();
+        qp.begin_connection(&accept)?;
         self.answered = true;
         Ok(())
     }

@@ -94,6 +94,9 @@ pub struct QueuePair {
     handle: Handle,
     sq: Mutex<WorkQueueProducer>,
     rq: Mutex<WorkQueueProducer>,
+    /// Held while a connection is begun, or the last one forgotten: no other thread comes between the
+    /// RNIC's yes and what is noted of it.
+    turn: Mutex<()>,
     max_sge: usize,
     max_inline: usize,
     /// Kept, because the RNIC writes to them as long as the queue pair lives.
@@ -112,7 +115,6 @@ struct Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.context.give_back(&Request::DestroyQp { qp: self.num });
-        // Its last events are on the socket by now: they go too, before the number comes again.
         self.context.events().boxes().qps.remove(&self.num);
     }
 }
@@ -182,6 +184,7 @@ impl QueuePair {
             handle,
             sq: Mutex::new(sq),
             rq: Mutex::new(rq),
+            turn: Mutex::default(),
             max_sge: (config.max_sge as usize).min(MAX_SGE),
             max_inline: (config.max_inline as usize).min(MAX_INLINE),
             _queues: (send_cq.clone(), recv_cq.clone()),
@@ -287,15 +290,13 @@ impl QueuePair {
             timeout: _,
         } = options;
         let qp = self.num();
-        self.context().request_done(&Request::Connect {
+        self.begin_connection(&Request::Connect {
             qp,
             remote,
             local,
             mpa,
             private_data,
-        })?;
-        self.expect_end();
-        Ok(())
+        })
     }
 
     /// Waits for the outcome of a connect or accept; without one in time aborts it.
@@ -385,6 +386,7 @@ impl QueuePair {
     /// # Errors
     /// [`Error::Refused`] in any other state, and when a completion queue of its overflowed.
     pub fn reset(&self) -> Result<(), Error> {
+        let _turn = lock(&self.turn);
         self.modify(QpState::Idle)?;
         let mut boxes = self.context().events().boxes();
         if let Some(found) = boxes.qps.get_mut(&self.num()) {
@@ -399,12 +401,15 @@ impl QueuePair {
             .request_done(&Request::ModifyQp { qp, state })
     }
 
-    /// A connection was begun: its end will be told.
-    pub(crate) fn expect_end(&self) {
+    /// Makes the request that begins a connection, whose end will be told when it is granted.
+    pub(crate) fn begin_connection(&self, request: &Request) -> Result<(), Error> {
+        let _turn = lock(&self.turn);
+        self.context().request_done(request)?;
         let mut boxes = self.context().events().boxes();
         if let Some(found) = boxes.qps.get_mut(&self.num()) {
             found.begun = true;
         }
+        Ok(())
     }
 
     /// Waits until the connection is gone.

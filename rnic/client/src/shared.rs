@@ -76,6 +76,7 @@ impl SharedReceiveQueue {
                 return Err(error);
             }
         };
+        context.events().boxes().add_srq(id);
         let inner = SrqInner {
             id,
             ring: Mutex::new(ring),
@@ -158,6 +159,6 @@ impl Drop for SrqInner {
     fn drop(&mut self) {
         self.context
             .give_back(&Request::DestroySrq { srq: self.id });
-        self.context.events().boxes().low_srqs.remove(&self.id);
+        self.context.events().boxes().remove_srq(self.id);
     }
 }

@@ -3,5 +3,6 @@
 mod connections;
 mod fake;
 mod gone;
+mod late;
 mod objects;
 mod waiting;

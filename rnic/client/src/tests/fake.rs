@@ -36,7 +36,8 @@ pub(super) struct State {
     pub(super) doorbells: Option<DoorbellConsumer>,
     pub(super) kick: Option<OwnedFd>,
     events: Option<Channel>,
-    next: u32,
+    /// The number that was given out last.
+    pub(super) next: u32,
 }
 
 pub(super) struct Fake {
