@@ -11,7 +11,10 @@ use rnic_tests::tool;
 
 const PORT: u16 = 18516;
 /// Octets that each run moves.
-const OCTETS: &str = "24m";
+const OCTETS: &str = "12m";
+/// What moves them: a few long messages in flight, and of Sends many short ones.
+const LONG: [&str; 2] = ["--size=64k", "--depth=16"];
+const SHORT: [&str; 2] = ["--size=1k", "--depth=128"];
 const LIMIT: Duration = Duration::from_secs(120);
 /// A rate that the machine can do, and a round trip that does not come from its scheduler.
 const LINK: [&str; 5] = [
@@ -62,16 +65,18 @@ impl Net {
 
     /// Moves octets from the client to the server (`write`, `send`) or back (`read`), verified.
     fn run(&self, family: Family, port: u16, op: &str, mpa: &[&str]) -> Run {
-        let sink = match op {
-            "read" => &self.sender,
-            _ => &self.receiver,
+        let (sink, shape) = match op {
+            "read" => (&self.sender, LONG),
+            "send" => (&self.receiver, SHORT),
+            _ => (&self.receiver, LONG),
         };
         let names = ["octets_out_of_order", "octets_placed_early", "bounced"];
         let before = names.map(|name| sink.counter(name));
         let at = self.to.address(family, port);
         let _server = tool::server(&self.receiver, "rnic-perf", at, mpa);
-        let plan = ["--op", op, "--size", "64k", "--bytes", OCTETS, "--verify"];
-        let client = tool::client(&self.sender, "rnic-perf", at, &[&plan[..], mpa].concat());
+        let plan = ["--op", op, "--bytes", OCTETS, "--verify"];
+        let more = [&plan[..], &shape, mpa].concat();
+        let client = tool::client(&self.sender, "rnic-perf", at, &more);
         let finished = client.limit(LIMIT).run().success();
         let report = tool::report(&finished);
         let after = names.map(|name| sink.counter(name));
@@ -98,7 +103,7 @@ impl Net {
 /// Over 99 % of what comes out of order, and no octet is copied anywhere before it is placed.
 fn what_comes_out_of_order_is_placed(name: &str, family: Family) {
     let net = Net::new(name, 1);
-    for op in ["write", "read"] {
+    for op in ["write", "read", "send"] {
         let off = net.run(family, PORT, op, &[]);
         assert_eq!(off.placed_early, 0, "no telling where an FPDU begins");
         for how in ["--markers", "--aligned"] {

@@ -17,6 +17,7 @@ mod local;
 mod modify;
 mod pending;
 mod receive;
+mod receives;
 mod respond;
 mod send;
 mod terminate;
@@ -43,7 +44,7 @@ pub(crate) use early::{FpduSign, PLACED_AT_ONCE, PlacedFpdu};
 pub use lent::Lent;
 pub use modify::NoSuchTransition;
 
-use receive::ReceiveSide;
+use receives::ReceiveSide;
 use send::SendSide;
 use terminate::Ending;
 
@@ -231,8 +232,8 @@ impl Qp {
         self.state = QpState::Rts;
         self.crc = negotiated.crc;
         self.send.markers = negotiated.markers_out;
-        self.receive.markers = negotiated.markers_in;
-        self.receive.aligned = negotiated.aligned;
+        self.receive
+            .reset(negotiated.markers_in, negotiated.aligned);
         let (ird, ord) = (negotiated.ird, negotiated.ord);
         let expect_rtr = if initiator { None } else { negotiated.rtr };
         self.stream = Some(Stream::new(StreamConfig {

@@ -15,7 +15,7 @@ pub use completion::{CqConsumer, CqProducer, CqPushError};
 pub use doorbell::{DoorbellConsumer, DoorbellProducer};
 pub use raw::{RING_SLOTS_MAX, RingError, RingFault, RingFull};
 pub use work_queue::{
-    QpLayout, QpMemory, SrqMemory, WorkQueueConsumer, WorkQueueProducer, slots_for,
+    Place, QpLayout, QpMemory, SrqMemory, WorkQueueConsumer, WorkQueueProducer, slots_for,
 };
 pub use work_request::WorkRequest;
 

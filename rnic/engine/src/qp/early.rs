@@ -3,13 +3,12 @@
 //!
 //! Nothing here ends a stream: what can't be placed at once waits for its turn and is judged then.
 
-use rnic_ipc::work::Sge;
 use rnic_proto::mpa::MpaError;
 use rnic_proto::mpa::fpdu::{self, Layout};
 use rnic_proto::rdmap::stream::Early;
-use rnic_proto::{Gather, Msn, Stag, TaggedOffset};
+use rnic_proto::{Gather, Msn};
 
-use super::receive::{FEW_PIECES, copy_in};
+use super::receive::{FEW_PIECES, copy_in, read_sink, scatter};
 use super::{Qp, QpContext};
 use crate::conn::{DDP_HEADER_MAX, FPDU_MIN};
 
@@ -118,7 +117,11 @@ impl Qp {
         let Some(inbound) = self.classify(ctx, &ulpdu) else {
             return;
         };
-        if let Err(error) = self.deliver(ctx, &inbound) {
+        // It is judged once more, as if it came only now: what allowed it may be gone.
+        let done = self
+            .place(ctx, &inbound, None)
+            .and_then(|()| self.deliver(ctx, &inbound));
+        if let Err(error) = done {
             self.fail(error, Some(&ulpdu));
         }
     }
@@ -155,41 +158,46 @@ impl Qp {
                 let sink = ctx.stags.local_write(&sink, self.id.user()).ok()?;
                 copy_in(&sink, &payload).ok()?;
             }
-            Early::Send { msn, mo, len } => {
+            Early::Send {
+                msn,
+                ahead,
+                mo,
+                len,
+            } => {
+                let user = self.id.user();
+                self.look_for_receive(ctx, msn, ahead)?;
+                let receive = match self.receive.is_for(msn) {
+                    true => &self.receive.request,
+                    false => &ctx.lent.receive,
+                };
                 let end = u64::from(mo.0) + u64::from(len);
-                if !self.has_receive_for(ctx, msn) || end > self.receive.request.total_length() {
+                if end > receive.total_length() {
                     return None;
                 }
-                self.scatter(ctx, mo, len, &payload).ok()?;
+                let sges = receive.sges();
+                scatter(ctx.stags, user, sges, (mo, len), Some(&payload)).ok()?;
             }
         }
         ctx.counters.octets_placed += payload.len() as u64;
         Some(header)
     }
 
-    /// Whether the receive that a Send consumes is here; it is taken now if one is posted.
-    fn has_receive_for(&mut self, ctx: &mut QpContext<'_>, msn: Msn) -> bool {
+    /// Looks for the receive of a Send that is `ahead` messages ahead of the next: it is in hand
+    /// then, or a copy of it lent. It is taken in its turn; only that of a shared queue is taken at
+    /// once, so that no other Send gets it. None when it is not posted.
+    fn look_for_receive(&mut self, ctx: &mut QpContext<'_>, msn: Msn, ahead: u32) -> Option<()> {
         if self.receive.is_for(msn) {
-            return true;
+            return Some(());
         }
-        if self.receive.has_none(ctx.srqs) {
-            return false;
+        if self.receive.is_own() {
+            let found = self.receive.look_ahead(msn, ahead, &mut ctx.lent.receive);
+            return found.then_some(());
         }
-        match self.take_receive(ctx, msn) {
-            Ok(()) => true,
-            Err(error) => {
-                self.fail(error, None);
-                false
-            }
+        if ahead > 0 || self.receive.has_none(ctx.srqs) {
+            return None;
         }
-    }
-}
-
-/// The sink of a Read as the element that was posted.
-fn read_sink(stag: Stag, to: TaggedOffset, len: u32) -> Sge {
-    Sge {
-        addr: to.0,
-        length: len,
-        lkey: stag.0,
+        self.take_receive(ctx, msn)
+            .map_err(|error| self.fail(error, None))
+            .ok()
     }
 }

@@ -4,6 +4,8 @@
 
 use std::collections::VecDeque;
 
+use rnic_ipc::ring::WorkRequest;
+
 use super::pending::Entry;
 use super::respond::Response;
 
@@ -19,6 +21,8 @@ const SPARE_ELEMENTS_MAX: usize = 1 << 18;
 pub struct Lent {
     pub(super) pending: Lender<Entry>,
     pub(super) responses: Lender<Response>,
+    /// A receive that is looked at and not taken.
+    pub(super) receive: WorkRequest,
 }
 
 /// Memory for queues of one kind.

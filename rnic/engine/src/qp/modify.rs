@@ -62,9 +62,7 @@ impl Qp {
         }
         self.state = QpState::Idle;
         self.ending = Ending::default();
-        self.receive.markers = Markers::Off;
-        self.receive.aligned = false;
-        self.receive.at = 0;
+        self.receive.reset(Markers::Off, false);
         self.send.reset();
     }
 }

@@ -3,13 +3,10 @@
 //! [`Qp::deliver`] acts on what the LLP has in order and touches no payload.
 
 use rnic_ipc::control::QpState;
-use rnic_ipc::id::SrqId;
-use rnic_ipc::ring::{RingFault, WorkQueueConsumer, WorkRequest};
-use rnic_ipc::work::{Completion, Sge, WC_SOLICITED, WC_WITH_INVALIDATE, WcStatus, WrOpcode};
+use rnic_ipc::work::{Completion, Sge, WC_SOLICITED, WC_WITH_INVALIDATE, WcStatus};
 use rnic_proto::ddp::DdpError;
 use rnic_proto::mpa::MpaError;
 use rnic_proto::mpa::fpdu::{self, Layout, MARKERS_MAX};
-use rnic_proto::mpa::marker::Markers;
 use rnic_proto::rdmap::{Inbound, RdmapError, ReadRequest, SendKind, TerminateError};
 use rnic_proto::{Gather, MessageOffset, Msn, Stag, TaggedOffset};
 
@@ -17,92 +14,12 @@ use super::pending::{Outcome, Ticket};
 use super::respond::{ReadResponse, Response};
 use super::send::RTR_TOKEN;
 use super::terminate::{count_refusal, source_error, tagged_error};
-use super::{Qp, QpContext, elements};
+use super::{Qp, QpContext, QpCounters, elements};
 use crate::conn::SLICES_MAX;
-use crate::srq::SrqTable;
-use crate::stag::Sink;
+use crate::stag::{Sink, StagTable, User};
 
 /// Pieces of an FPDU, Markers counted: of those that lie in a few frames, of up to 9000 octets.
 pub(super) const FEW_PIECES: usize = 32;
-
-/// What a queue pair takes Sends with.
-#[derive(Debug)]
-pub(super) struct ReceiveSide {
-    source: Receives,
-    /// Elements that a receive may have.
-    max_sge: usize,
-    /// The receive that a Send is being placed into; without one, scratch.
-    pub request: WorkRequest,
-    /// The Send that it is for.
-    current: Option<Msn>,
-    /// Markers in what comes.
-    pub markers: Markers,
-    /// TCP segments begin with FPDUs.
-    pub aligned: bool,
-    /// Where the next FPDU begins, counted from the first octet behind the start-up.
-    pub at: u64,
-}
-
-/// Where receives come from.
-#[derive(Debug)]
-enum Receives {
-    Own(WorkQueueConsumer),
-    Shared(SrqId),
-}
-
-impl ReceiveSide {
-    pub(super) fn new(ring: WorkQueueConsumer, max_sge: usize) -> Self {
-        Self {
-            source: Receives::Own(ring),
-            max_sge,
-            request: WorkRequest::with_room(max_sge),
-            current: None,
-            markers: Markers::Off,
-            aligned: false,
-            at: 0,
-        }
-    }
-
-    pub(super) fn share(&mut self, srq: SrqId, max_sge: usize) {
-        self.source = Receives::Shared(srq);
-        self.max_sge = max_sge;
-        self.request = WorkRequest::with_room(max_sge);
-    }
-
-    /// Takes the oldest receive, if there is one.
-    fn pop(&mut self, srqs: &mut SrqTable) -> Result<bool, RingFault> {
-        match &mut self.source {
-            Receives::Own(ring) => ring.pop(&mut self.request),
-            Receives::Shared(srq) => srqs.pop(*srq, &mut self.request),
-        }
-    }
-
-    /// Whether no receive waits. A broken ring counts as one that has some: `pop` will tell.
-    pub(super) fn has_none(&self, srqs: &SrqTable) -> bool {
-        match &self.source {
-            Receives::Own(ring) => ring.is_empty(),
-            Receives::Shared(srq) => srqs.has_none(*srq),
-        }
-    }
-
-    /// The queue that is flushed with the queue pair: its own, not one that others take from too.
-    pub(super) fn own_mut(&mut self) -> Option<(&mut WorkQueueConsumer, &mut WorkRequest)> {
-        match &mut self.source {
-            Receives::Own(ring) => Some((ring, &mut self.request)),
-            Receives::Shared(_) => None,
-        }
-    }
-
-    /// Whether the receive of this Send is under way.
-    pub(super) fn is_for(&self, msn: Msn) -> bool {
-        self.current == Some(msn)
-    }
-
-    /// Forgets the receive under way; whether there was one.
-    pub(super) fn drop_current(&mut self) -> bool {
-        self.current.take().is_some()
-    }
-}
 
 impl Qp {
     /// Takes in one whole FPDU.
@@ -147,7 +64,7 @@ impl Qp {
             return;
         };
         let done = self
-            .place(ctx, &inbound, &payload)
+            .place(ctx, &inbound, Some(&payload))
             .and_then(|()| self.deliver(ctx, &inbound));
         if let Err(error) = done {
             self.fail(error, Some(&ulpdu));
@@ -170,12 +87,13 @@ impl Qp {
         }
     }
 
-    /// Copies a segment's payload to its final place.
-    fn place(
+    /// Copies a segment's payload to its final place, if that allows it; of one that lies there
+    /// already, without a payload, only this is looked at.
+    pub(super) fn place(
         &mut self,
         ctx: &mut QpContext<'_>,
         inbound: &Inbound,
-        payload: &Gather<'_>,
+        payload: Option<&Gather<'_>>,
     ) -> Result<(), TerminateError> {
         match *inbound {
             Inbound::Write { stag, to, len, .. } if len > 0 => {
@@ -203,17 +121,15 @@ impl Qp {
         stag: Stag,
         to: TaggedOffset,
         len: u32,
-        payload: &Gather<'_>,
+        payload: Option<&Gather<'_>>,
     ) -> Result<(), TerminateError> {
         match ctx.stags.remote_write(stag, to, len, self.id.user()) {
-            Ok(sink) => copy_in(&sink, payload)?,
+            Ok(sink) => put(&sink, payload, ctx.counters),
             Err(error) => {
                 count_refusal(ctx, error);
-                return Err(tagged_error(error));
+                Err(tagged_error(error))
             }
         }
-        ctx.counters.octets_placed += u64::from(len);
-        Ok(())
     }
 
     /// The sink is our own region, checked when the Read was posted: if it can't be written now,
@@ -225,22 +141,16 @@ impl Qp {
         stag: Stag,
         to: TaggedOffset,
         len: u32,
-        payload: &Gather<'_>,
+        payload: Option<&Gather<'_>>,
     ) -> Result<(), TerminateError> {
-        let sink = Sge {
-            addr: to.0,
-            length: len,
-            lkey: stag.0,
-        };
+        let sink = read_sink(stag, to, len);
         match ctx.stags.local_write(&sink, self.id.user()) {
-            Ok(sink) => copy_in(&sink, payload)?,
+            Ok(sink) => put(&sink, payload, ctx.counters),
             Err(error) => {
                 self.fail_response(ctx, token);
-                return Err(tagged_error(error));
+                Err(tagged_error(error))
             }
         }
-        ctx.counters.octets_placed += u64::from(len);
-        Ok(())
     }
 
     /// What the peer answers can't be placed: the client's own fault.
@@ -260,7 +170,28 @@ impl Qp {
         msn: Msn,
         mo: MessageOffset,
         len: u32,
-        payload: &Gather<'_>,
+        payload: Option<&Gather<'_>>,
+    ) -> Result<(), TerminateError> {
+        self.hold_receive(ctx, msn, mo, len)?;
+        let sges = self.receive.request.sges();
+        if scatter(ctx.stags, self.id.user(), sges, (mo, len), payload).is_err() {
+            ctx.counters.local_errors += 1;
+            self.fail_receive(ctx, WcStatus::LocalProtection);
+            return Err(RdmapError::LocalCatastrophic.into());
+        }
+        if payload.is_some() {
+            ctx.counters.octets_placed += u64::from(len);
+        }
+        Ok(())
+    }
+
+    /// Sees to it that the receive of a Send is in hand and has room for this segment of it.
+    pub(super) fn hold_receive(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        msn: Msn,
+        mo: MessageOffset,
+        len: u32,
     ) -> Result<(), TerminateError> {
         if !self.receive.is_for(msn) {
             self.take_receive(ctx, msn)?;
@@ -271,12 +202,6 @@ impl Qp {
             self.fail_receive(ctx, WcStatus::LocalLength);
             return Err(DdpError::MessageTooLong.into());
         }
-        if self.scatter(ctx, mo, len, payload).is_err() {
-            ctx.counters.local_errors += 1;
-            self.fail_receive(ctx, WcStatus::LocalProtection);
-            return Err(RdmapError::LocalCatastrophic.into());
-        }
-        ctx.counters.octets_placed += u64::from(len);
         Ok(())
     }
 
@@ -297,37 +222,12 @@ impl Qp {
                 return Err(RdmapError::LocalCatastrophic.into());
             }
         }
-        self.receive.current = Some(msn);
-        let request = &self.receive.request;
-        let possible = request.opcode() == Some(WrOpcode::Recv)
-            && !request.is_inline()
-            && request.num_sge() <= self.receive.max_sge;
+        self.receive.begin(msn);
+        let possible = self.receive.is_possible(&self.receive.request);
         if !possible {
             ctx.counters.local_errors += 1;
             self.fail_receive(ctx, WcStatus::LocalQpOperation);
             return Err(RdmapError::LocalCatastrophic.into());
-        }
-        Ok(())
-    }
-
-    pub(super) fn scatter(
-        &self,
-        ctx: &QpContext<'_>,
-        mo: MessageOffset,
-        len: u32,
-        payload: &Gather<'_>,
-    ) -> Result<(), TerminateError> {
-        let catastrophic = RdmapError::LocalCatastrophic;
-        let mut from = 0;
-        let sges = self.receive.request.sges();
-        for sge in elements::pieces(sges, u64::from(mo.0), len) {
-            let sink = ctx
-                .stags
-                .local_write(&sge, self.id.user())
-                .map_err(|_| catastrophic)?;
-            let part = payload.sub(from, sge.length as usize).ok_or(catastrophic)?;
-            copy_in(&sink, &part)?;
-            from += sge.length as usize;
         }
         Ok(())
     }
@@ -457,6 +357,50 @@ impl Qp {
             stream.read_response_sent();
         }
     }
+}
+
+/// The sink of a Read as the element that was posted.
+pub(super) fn read_sink(stag: Stag, to: TaggedOffset, len: u32) -> Sge {
+    Sge {
+        addr: to.0,
+        length: len,
+        lkey: stag.0,
+    }
+}
+
+/// Copies a segment of a Send to the elements of its receive, which have room for it; without a
+/// payload, looks whether that is allowed.
+pub(super) fn scatter(
+    stags: &StagTable,
+    user: User,
+    sges: &[Sge],
+    (mo, len): (MessageOffset, u32),
+    payload: Option<&Gather<'_>>,
+) -> Result<(), TerminateError> {
+    let catastrophic = RdmapError::LocalCatastrophic;
+    let mut from = 0;
+    for sge in elements::pieces(sges, u64::from(mo.0), len) {
+        let sink = stags.local_write(&sge, user).map_err(|_| catastrophic)?;
+        if let Some(payload) = payload {
+            let part = payload.sub(from, sge.length as usize).ok_or(catastrophic)?;
+            copy_in(&sink, &part)?;
+        }
+        from += sge.length as usize;
+    }
+    Ok(())
+}
+
+/// Copies a whole payload, if there is one, to its sink, and counts it.
+fn put(
+    sink: &Sink<'_>,
+    payload: Option<&Gather<'_>>,
+    counters: &mut QpCounters,
+) -> Result<(), TerminateError> {
+    if let Some(payload) = payload {
+        copy_in(sink, payload)?;
+        counters.octets_placed += payload.len() as u64;
+    }
+    Ok(())
 }
 
 /// Copies a whole payload to its sink.

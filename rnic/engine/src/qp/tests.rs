@@ -1,6 +1,7 @@
 //! Two queue pairs joined by memory: what one produces the other receives, cut anywhere.
 
 mod atomics;
+mod early;
 mod elements;
 mod endings;
 mod hostile;

@@ -192,6 +192,69 @@ fn with_markers_or_aligned_almost_every_octet_out_of_order_is_placed_on_arrival(
     }
 }
 
+/// Many Sends are in flight, and each goes to the receive of its number whatever is missing before
+/// it; the completions come in order all the same.
+#[test]
+fn of_many_small_sends_almost_every_octet_out_of_order_is_placed_on_arrival() {
+    const SENDS: u64 = 2000;
+    const LEN: usize = 700;
+    const SLOTS: u64 = 100;
+    let impairment = Impairment {
+        loss: 10,
+        reorder: 50,
+        delay: Duration::from_micros(200),
+        ..Impairment::NONE
+    };
+    for (markers, aligned) in [(true, false), (false, true), (false, false)] {
+        let mut world = World::new(3, impairment);
+        world.markers = [markers; 2];
+        world.aligned = aligned;
+        let (qp_a, qp_b) = world.connect();
+        let stag = world.b.stag;
+        world.a.fill(0, SENDS as usize + LEN, 5);
+        let octets = pattern(SENDS as usize + LEN, 5);
+        let (mut posted, mut received) = (0, 0);
+        let at = |wr_id: u64| (4 << 20) + (wr_id % SLOTS) as usize * LEN;
+        for wr_id in 0..SLOTS {
+            world.b.post_recv(qp_b, wr_id, at(wr_id), LEN);
+        }
+        let done = |w: &mut World| {
+            for completion in std::mem::take(&mut w.b.completions) {
+                let wr_id = received;
+                assert_eq!((completion.wr_id, completion.status), (wr_id, 0));
+                let from = wr_id as usize;
+                let found = w.b.read(at(wr_id), LEN);
+                assert!(found == octets[from..from + LEN], "Send {wr_id}");
+                w.b.post_recv(qp_b, wr_id + SLOTS, at(wr_id), LEN);
+                received += 1;
+            }
+            while posted < SENDS.min(received + SLOTS)
+                && posted - w.a.completions.len() as u64 <= 64
+            {
+                let from = posted as usize;
+                w.a.post_work(qp_a, WrOpcode::Send, posted, from, (stag, 0), LEN);
+                posted += 1;
+            }
+            received == SENDS
+        };
+        assert!(world.run_until(PATIENCE, done), "{:?}", world.b.events);
+        let early = world.b.counter("octets_placed_early");
+        let late = world.b.counter("octets_parked");
+        println!("markers {markers}, aligned {aligned}: {early} placed early, {late} parked");
+        if markers || aligned {
+            assert!(early > 100_000, "{early} placed early");
+            assert!(late * 100 <= early, "{late} parked, {early} placed early");
+        } else {
+            assert_eq!(early, 0);
+            assert!(late > 100_000);
+        }
+        assert_eq!(world.b.counter("bounced"), 0);
+        assert_eq!(world.b.counter("octets_placed"), SENDS * LEN as u64);
+        world.run_for(Duration::from_secs(2));
+        world.assert_no_frame_lost();
+    }
+}
+
 #[test]
 fn few_frames_are_enough() {
     for seed in seeds(2) {

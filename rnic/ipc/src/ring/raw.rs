@@ -176,6 +176,11 @@ impl<const WORDS: usize> RawRing<WORDS> {
         std::array::from_fn(|word| self.word(index, word).load(Ordering::Relaxed))
     }
 
+    /// One word of the entry of `index`.
+    pub(super) fn load_word(&self, index: u32, word: usize) -> u64 {
+        self.word(index, word).load(Ordering::Relaxed)
+    }
+
     /// Copies an entry in.
     pub(super) fn store(&self, index: u32, entry: &[u64; WORDS]) {
         for (word, value) in entry.iter().enumerate() {

@@ -20,6 +20,8 @@ use crate::work::{
 };
 
 const WORDS: usize = SLOT_SIZE / size_of::<u64>();
+/// The word of a first slot that has the number of elements.
+const COUNT_WORD: usize = 2;
 
 /// Slots that a work request takes that has so many places of elements.
 pub const fn slots_for(places: usize) -> u32 {
@@ -319,6 +321,10 @@ pub struct WorkQueueConsumer {
     pending: SharedWord,
 }
 
+/// A place in a work queue, for [`WorkQueueConsumer::peek`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place(u32);
+
 impl WorkQueueConsumer {
     fn new(ring: RawRing<WORDS>, pending: SharedWord) -> Self {
         Self {
@@ -356,41 +362,86 @@ impl WorkQueueConsumer {
                 return Ok(false);
             }
         }
-        let words = self.ring.load(self.own);
-        let slot = slot_from_words(&words);
-        let num_sge = usize::from(slot.num_sge);
-        if num_sge > MAX_PLACES {
-            return Err(RingFault::TooManySges {
-                num_sge: slot.num_sge,
-                max: MAX_PLACES,
-            });
+        let needed = self.copy(self.own, self.filled, into)?;
+        self.own = self.own.wrapping_add(needed);
+        self.filled -= needed;
+        self.ring.consumer().store(self.own, Ordering::Release);
+        Ok(true)
+    }
+
+    /// Where the oldest work request waits, or will.
+    pub fn front(&self) -> Place {
+        Place(self.own)
+    }
+
+    /// Where the work request waits, or will, that was posted `count` behind the one at `place`; none
+    /// when one between them is not there. It takes a look at each of those.
+    pub fn behind(&self, place: Place, count: u32) -> Result<Option<Place>, RingFault> {
+        let mut place = place;
+        for _ in 0..count {
+            let left = self.left(place)?;
+            if left == 0 {
+                return Ok(None);
+            }
+            let num_sge = num_sge(self.ring.load_word(place.0, COUNT_WORD));
+            let needed = self.needed(num_sge, left)?;
+            place = Place(place.0.wrapping_add(needed));
         }
-        let needed = slots_for(num_sge).max(self.stride);
+        Ok(Some(place))
+    }
+
+    /// Copies the work request at `place` as [`Self::pop`] does, and leaves it where it is; false
+    /// when none waits there. What `pop` gives later is another copy: the client can write it
+    /// meanwhile.
+    pub fn peek(&self, place: Place, into: &mut WorkRequest) -> Result<bool, RingFault> {
+        let left = self.left(place)?;
+        if left == 0 {
+            return Ok(false);
+        }
+        self.copy(place.0, left, into)?;
+        Ok(true)
+    }
+
+    /// Slots from `place` on that are filled; none when it is not among those that wait.
+    fn left(&self, place: Place) -> Result<u32, RingFault> {
+        let before = place.0.wrapping_sub(self.own);
+        Ok(self.ring.filled(self.own)?.saturating_sub(before))
+    }
+
+    /// Slots that a work request takes of which `left` are there.
+    fn needed(&self, num_sge: u16, left: u32) -> Result<u32, RingFault> {
+        if usize::from(num_sge) > MAX_PLACES {
+            let max = MAX_PLACES;
+            return Err(RingFault::TooManySges { num_sge, max });
+        }
+        let needed = slots_for(num_sge.into()).max(self.stride);
         if self.stride > 1 && needed > self.stride {
-            return Err(RingFault::TooLong {
-                needed,
-                most: self.stride,
-            });
+            let most = self.stride;
+            return Err(RingFault::TooLong { needed, most });
         }
-        if needed > self.filled {
-            return Err(RingFault::Incomplete {
-                needed,
-                found: self.filled,
-            });
+        if needed > left {
+            let found = left;
+            return Err(RingFault::Incomplete { needed, found });
         }
+        Ok(needed)
+    }
+
+    /// Copies the work request at `index`, where `left` slots are filled, and gives the slots that
+    /// it takes.
+    fn copy(&self, index: u32, left: u32, into: &mut WorkRequest) -> Result<u32, RingFault> {
+        let words = self.ring.load(index);
+        let slot = slot_from_words(&words);
+        let needed = self.needed(slot.num_sge, left)?;
+        let num_sge = usize::from(slot.num_sge);
         into.begin(slot);
         let in_first = num_sge.min(SGES_IN_FIRST_SLOT);
         into.put(0, &slot.sge[..in_first]);
         for first in (in_first..num_sge).step_by(SGES_IN_NEXT_SLOT) {
             let count = (num_sge - first).min(SGES_IN_NEXT_SLOT);
-            let index = slots_for(first);
-            let sges = sges_from_words(&self.ring.load(self.own.wrapping_add(index)));
+            let sges = sges_from_words(&self.ring.load(index.wrapping_add(slots_for(first))));
             into.put(first, &sges[..count]);
         }
-        self.own = self.own.wrapping_add(needed);
-        self.filled -= needed;
-        self.ring.consumer().store(self.own, Ordering::Release);
-        Ok(true)
+        Ok(needed)
     }
 
     /// Answers the queue pair's doorbell: call it before draining both queues. Either queue's end
@@ -425,7 +476,7 @@ fn put_sges(words: &mut [u64], sges: impl Iterator<Item = Sge>) {
 }
 
 fn slot_from_words(words: &[u64; WORDS]) -> WorkSlot {
-    let [r0, r1, r2, r3, opcode, flags, n0, n1] = words[2].to_ne_bytes();
+    let [r0, r1, r2, r3, opcode, flags, ..] = words[COUNT_WORD].to_ne_bytes();
     let [l0, l1, l2, l3, z0, z1, z2, z3] = words[3].to_ne_bytes();
     WorkSlot {
         wr_id: words[0],
@@ -433,7 +484,7 @@ fn slot_from_words(words: &[u64; WORDS]) -> WorkSlot {
         rkey: u32::from_ne_bytes([r0, r1, r2, r3]),
         opcode,
         flags,
-        num_sge: u16::from_ne_bytes([n0, n1]),
+        num_sge: num_sge(words[COUNT_WORD]),
         inline_len: u32::from_ne_bytes([l0, l1, l2, l3]),
         reserved: u32::from_ne_bytes([z0, z1, z2, z3]),
         sge: [
@@ -441,6 +492,11 @@ fn slot_from_words(words: &[u64; WORDS]) -> WorkSlot {
             Sge::from_words([words[6], words[7]]),
         ],
     }
+}
+
+fn num_sge(word: u64) -> u16 {
+    let [.., n0, n1] = word.to_ne_bytes();
+    u16::from_ne_bytes([n0, n1])
 }
 
 fn sges_from_words(words: &[u64; WORDS]) -> [Sge; SGES_IN_NEXT_SLOT] {

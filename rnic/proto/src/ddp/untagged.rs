@@ -3,8 +3,8 @@
 //!
 //! Placement and Delivery are two steps. [`InboundQueue::check_placement`] judges a segment without
 //! changing anything; [`InboundQueue::advance`] is called for segments in the LLP's order and says
-//! what is delivered. Today a segment is checked right before it advances, so only the next octet
-//! passes; placement out of order widens the check and leaves `advance` as it is.
+//! what is delivered. A segment is checked right before it advances, so only the next octet passes;
+//! what comes before its turn is looked at elsewhere, and judged here when that has come.
 
 #[cfg(test)]
 mod tests;
@@ -45,6 +45,11 @@ impl InboundQueue {
     /// The message that is expected or under way.
     pub fn msn(&self) -> Msn {
         self.msn
+    }
+
+    /// The octet of that message which comes next.
+    pub fn mo(&self) -> MessageOffset {
+        MessageOffset(self.mo)
     }
 
     /// Judges whether a segment with `len` octets of payload may be placed.

@@ -11,7 +11,7 @@ mod receive;
 #[cfg(test)]
 mod tests;
 
-pub use early::Early;
+pub use early::{Early, SENDS_AHEAD_MAX};
 pub use inbound::Inbound;
 
 use self::reads::OutstandingReads;

@@ -239,3 +239,35 @@ fn what_is_posted_to_the_receive_queue_that_is_not_its_own_is_never_looked_at() 
         .with_ctx(|qp, ctx| qp.connection_ended(ctx, ended));
     assert_eq!(shared.taken(), []);
 }
+
+/// Others take from the queue too: which receive a Send behind the next will get is known only when
+/// those before it have theirs.
+#[test]
+fn of_sends_before_their_turn_only_the_next_takes_a_shared_receive() {
+    let mut shared = Shared::new();
+    for wr_id in 0..3 {
+        shared.post(wr_id, &[sge(SINK + wr_id * 8, 8)]);
+    }
+    let peer = &mut shared.peers[0];
+    peer.fill(SOURCE, b"first...second..");
+    peer.post_send(&send(1, &[sge(SOURCE, 8)]));
+    peer.post_send(&send(2, &[sge(SOURCE + 8, 8)]));
+    let fpdus: Vec<_> = std::iter::from_fn(|| peer.produce(MULPDU)).collect();
+    let mut placed = [PlacedFpdu::default(); PLACED_AT_ONCE];
+    let mut early = |end: &mut End, fpdu: &[u8]| {
+        end.with_ctx(|qp, ctx| qp.place_early(ctx, &[fpdu], 5000, true, &mut placed))
+    };
+    assert_eq!(early(&mut shared.end, &fpdus[1]), 0);
+    assert_eq!(early(&mut shared.end, &fpdus[0]), 1);
+    assert_eq!(early(&mut shared.end, &fpdus[1]), 0);
+    assert_eq!(shared.end.read(SINK, 16), *b"first...\0\0\0\0\0\0\0\0");
+    // The other queue pair takes the second, and a connection that ends leaves the third.
+    shared.peers[1].post_send(&send(1, &[sge(SOURCE, 8)]));
+    shared.pump(1);
+    shared.turn_of(0);
+    let ended = DisconnectReason::TimedOut;
+    shared
+        .end
+        .with_ctx(|qp, ctx| qp.connection_ended(ctx, ended));
+    assert_eq!(shared.taken(), [(8, 1, OK), (7, 0, FLUSHED)]);
+}

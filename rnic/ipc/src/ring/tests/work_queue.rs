@@ -268,3 +268,35 @@ fn operands_that_a_client_left_out_or_that_there_is_no_room_for_are_none() {
     assert!(qp.engine_sq.pop(&mut small).unwrap());
     assert_eq!((small.operands(), small.num_sge()), (None, 2));
 }
+
+#[test]
+fn what_waits_is_looked_at_in_any_order_and_taken_in_its_own() {
+    let mut qp = qp(16, 16);
+    let mut found = WorkRequest::default();
+    let sizes = [0, 7, 2, 3, 1];
+    for round in 0..5 {
+        let front = qp.engine_sq.front();
+        assert_eq!(qp.engine_sq.peek(front, &mut found), Ok(false));
+        let ids = || (round * 10..).zip(sizes);
+        for (id, num_sge) in ids() {
+            qp.sq.push(&request(id, num_sge)).unwrap();
+        }
+        let free = qp.sq.free_slots();
+        for index in [4, 0, 2, 3, 1_u32] {
+            let place = qp.engine_sq.behind(front, index).unwrap().unwrap();
+            assert_eq!(qp.engine_sq.peek(place, &mut found), Ok(true));
+            let (id, num_sge) = ids().nth(index as usize).unwrap();
+            assert_same(&found, &request(id, num_sge));
+        }
+        let end = qp.engine_sq.behind(front, 5).unwrap().unwrap();
+        assert_eq!(qp.engine_sq.peek(end, &mut found), Ok(false));
+        assert_eq!(qp.engine_sq.behind(front, 6), Ok(None));
+        assert_eq!(qp.sq.free_slots(), free);
+        for (id, num_sge) in ids() {
+            assert_eq!(qp.engine_sq.pop(&mut found), Ok(true));
+            assert_same(&found, &request(id, num_sge));
+        }
+        assert_eq!(qp.engine_sq.peek(front, &mut found), Ok(false), "taken");
+        assert_eq!(qp.engine_sq.behind(front, 1), Ok(None));
+    }
+}

@@ -6,6 +6,9 @@ use crate::ddp::header::{self, Header, Tagged, Untagged};
 use crate::rdmap::control::{self, Opcode};
 use crate::{Gather, MessageOffset, Msn, Qn, Stag, TaggedOffset};
 
+/// Messages of the row of the Sends that one which is placed may be ahead of the next in order.
+pub const SENDS_AHEAD_MAX: u32 = 1024;
+
 /// A segment whose payload may be placed before those before it are here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Early {
@@ -27,10 +30,13 @@ pub enum Early {
         /// Octets of payload, at least one.
         len: u32,
     },
-    /// A segment of the Send that is under way or comes next.
+    /// A segment of a Send.
     Send {
         /// The message's number.
         msn: Msn,
+        /// Messages that are delivered before it, less than [`SENDS_AHEAD_MAX`]: each consumes one
+        /// receive, the oldest first.
+        ahead: u32,
         /// The payload's place in the message.
         mo: MessageOffset,
         /// Octets of payload, at least one.
@@ -88,11 +94,20 @@ impl Stream {
             mo,
             ..
         } = header;
+        let next = &self.sends;
+        let ahead = msn.0.wrapping_sub(next.msn().0);
+        // Octets that came in order are not written again by what is behind them in the stream.
+        let in_room = ahead < SENDS_AHEAD_MAX && (ahead > 0 || mo.0 >= next.mo().0);
         let sound = version == header::VERSION
             && qn == Qn::SEND
             && matches!(opcode, Opcode::Send(_))
-            && msn == self.sends.msn()
+            && in_room
             && mo.0.checked_add(len).is_some();
-        (sound && !self.expect_rtr).then_some(Early::Send { msn, mo, len })
+        (sound && !self.expect_rtr).then_some(Early::Send {
+            msn,
+            ahead,
+            mo,
+            len,
+        })
     }
 }

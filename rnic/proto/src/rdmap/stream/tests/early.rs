@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::rdmap::segment::{READ_RESPONSE_LEN, put_read_response};
-use crate::rdmap::stream::Early;
+use crate::rdmap::stream::{Early, SENDS_AHEAD_MAX};
 
 fn early(stream: &Stream, ulpdu: &[u8]) -> Option<Early> {
     stream.early(&Gather::new(&[ulpdu]))
@@ -63,19 +63,40 @@ fn a_read_response_is_placed_only_within_a_sink_that_waits_for_it() {
 }
 
 #[test]
-fn of_sends_only_the_next_one_is_placed() {
+fn a_send_is_placed_with_the_number_of_messages_before_it_up_to_a_limit() {
     let mut stream = stream();
-    let expected = Early::Send {
-        msn: Msn(1),
-        mo: MessageOffset(700),
-        len: 10,
+    let expected = |msn, ahead, mo| {
+        Some(Early::Send {
+            msn: Msn(msn),
+            ahead,
+            mo: MessageOffset(mo),
+            len: 10,
+        })
     };
-    let ahead = send(PLAIN, 1, 700, 10, false);
-    assert_eq!(early(&stream, &ahead), Some(expected));
-    assert_eq!(early(&stream, &send(PLAIN, 2, 0, 10, true)), None);
+    let first = send(PLAIN, 1, 700, 10, false);
+    assert_eq!(early(&stream, &first), expected(1, 0, 700));
+    let last = send(PLAIN, SENDS_AHEAD_MAX, 0, 10, true);
+    let too_far = send(PLAIN, SENDS_AHEAD_MAX + 1, 0, 10, true);
+    let most = SENDS_AHEAD_MAX - 1;
+    assert_eq!(early(&stream, &last), expected(SENDS_AHEAD_MAX, most, 0));
+    assert_eq!(early(&stream, &too_far), None);
+    assert_eq!(early(&stream, &send(PLAIN, 0, 0, 10, true)), None);
     assert_eq!(early(&stream, &send(PLAIN, 1, u32::MAX, 10, true)), None);
     assert!(take(&mut stream, &send(PLAIN, 1, 0, 10, true)).is_ok());
-    assert_eq!(early(&stream, &ahead), None);
+    assert_eq!(early(&stream, &first), None, "it is delivered");
+    assert_eq!(
+        early(&stream, &last),
+        expected(SENDS_AHEAD_MAX, most - 1, 0)
+    );
+    assert!(early(&stream, &too_far).is_some());
+}
+
+#[test]
+fn what_came_in_order_of_a_send_is_not_placed_again() {
+    let mut stream = stream();
+    assert!(take(&mut stream, &send(PLAIN, 1, 0, 100, false)).is_ok());
+    assert_eq!(early(&stream, &send(PLAIN, 1, 99, 10, true)), None);
+    assert!(early(&stream, &send(PLAIN, 1, 100, 10, true)).is_some());
     assert!(early(&stream, &send(PLAIN, 2, 0, 10, true)).is_some());
 }
 
