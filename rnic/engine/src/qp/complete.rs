@@ -65,14 +65,10 @@ impl Qp {
         self.flush(ctx);
     }
 
-    /// Completes everything that is posted: what has ended as it ended, the rest as flushed.
+    /// Completes everything that is posted, each queue in order: as flushed from the first piece of
+    /// work on that has not ended.
     pub(super) fn flush(&mut self, ctx: &mut QpContext<'_>) {
-        let flushed = Outcome {
-            status: WcStatus::WorkRequestFlushed,
-            byte_len: 0,
-        };
-        while let Some(entry) = self.send.pending.pop() {
-            let outcome = entry.outcome.unwrap_or(flushed);
+        while let Some((entry, outcome)) = self.send.pending.pop() {
             self.complete_send(ctx, entry, outcome);
         }
         self.send.pending.settle(&mut ctx.lent.pending);
@@ -90,7 +86,7 @@ impl Qp {
                     let slot = &self.send.request.slot;
                     let (wr_id, opcode) = (slot.wr_id, slot.opcode);
                     let entry = Entry::new(wr_id, opcode, true);
-                    self.complete_send(ctx, entry, flushed);
+                    self.complete_send(ctx, entry, Outcome::FLUSHED);
                 }
                 Ok(false) => break,
                 Err(fault) => return self.ring_fault(fault),

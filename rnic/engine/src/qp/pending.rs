@@ -1,6 +1,9 @@
 //! Work requests of the send queue that were taken and have not completed yet, in the order of
 //! posting, which is the order in which they complete (RFC 5040 section 5.5, rule 15). Bounded by
 //! the depth of the send queue; their memory is lent while there are any.
+//!
+//! Behind the first that does not complete with success none does: what was handed to the LLP behind
+//! it is flushed too, because nobody knows what became of it (RFC 5040 section 6.2.1).
 
 use std::collections::VecDeque;
 
@@ -15,6 +18,8 @@ pub(super) struct Pending {
     /// The ticket of the front entry.
     first: u64,
     depth: usize,
+    /// One completed otherwise than with success.
+    broken: bool,
 }
 
 /// Names a pending work request.
@@ -88,13 +93,28 @@ pub(super) struct Outcome {
     pub byte_len: u32,
 }
 
+impl Outcome {
+    /// It was not done, or nobody knows.
+    pub(super) const FLUSHED: Self = Self {
+        status: WcStatus::WorkRequestFlushed,
+        byte_len: 0,
+    };
+}
+
 impl Pending {
     pub(super) fn new(depth: usize) -> Self {
         Self {
             entries: VecDeque::new(),
             first: 0,
             depth,
+            broken: false,
         }
+    }
+
+    /// Nothing is pending, and nothing went wrong yet.
+    pub(super) fn reset(&mut self) {
+        debug_assert!(self.is_empty());
+        self.broken = false;
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -158,10 +178,6 @@ impl Pending {
 
     /// Says how a work request ended and that those before it will never end by themselves.
     pub(super) fn end_up_to(&mut self, ticket: Ticket, outcome: Outcome) {
-        let flushed = Outcome {
-            status: WcStatus::WorkRequestFlushed,
-            byte_len: 0,
-        };
         let Ok(index) = usize::try_from(ticket.0.wrapping_sub(self.first)) else {
             return;
         };
@@ -169,7 +185,7 @@ impl Pending {
             return;
         }
         for entry in self.entries.iter_mut().take(index) {
-            entry.outcome.get_or_insert(flushed);
+            entry.outcome.get_or_insert(Outcome::FLUSHED);
         }
         self.end(ticket, outcome);
     }
@@ -182,15 +198,22 @@ impl Pending {
 
     /// Takes the oldest work request when it has ended.
     pub(super) fn pop_ended(&mut self) -> Option<(Entry, Outcome)> {
-        let outcome = self.entries.front()?.outcome?;
-        self.pop().map(|entry| (entry, outcome))
+        self.entries.front()?.outcome?;
+        self.pop()
     }
 
-    /// Takes the oldest work request, ended or not.
-    pub(super) fn pop(&mut self) -> Option<Entry> {
+    /// Takes the oldest work request, ended or not: then it is flushed.
+    pub(super) fn pop(&mut self) -> Option<(Entry, Outcome)> {
         let entry = self.entries.pop_front()?;
         self.first = self.first.wrapping_add(1);
-        Some(entry)
+        let ended = entry.outcome.unwrap_or(Outcome::FLUSHED);
+        let success = ended.status == WcStatus::Success;
+        let outcome = match success && self.broken {
+            true => Outcome::FLUSHED,
+            false => ended,
+        };
+        self.broken |= !success;
+        Some((entry, outcome))
     }
 }
 
@@ -220,6 +243,39 @@ mod tests {
         assert_eq!(pending.pop_ended().unwrap().0.wr_id, 1);
         assert_eq!(pending.pop_ended().unwrap().0.wr_id, 2);
         assert!(pending.pop_ended().is_none());
+    }
+
+    #[test]
+    fn behind_what_did_not_succeed_only_an_error_of_its_own_is_told() {
+        let failed = |status| Outcome {
+            status,
+            byte_len: 0,
+        };
+        let lender = &mut Lender::default();
+        let mut pending = Pending::new(8);
+        let tickets: Vec<_> = (0..6).map(|id| pending.push(entry(id), lender)).collect();
+        for index in [0, 2, 4] {
+            pending.end(tickets[index], DONE);
+        }
+        pending.end_up_to(tickets[3], failed(WcStatus::RemoteAccess));
+        let ended: Vec<_> = std::iter::from_fn(|| pending.pop_ended())
+            .map(|(entry, outcome)| (entry.wr_id, outcome.status))
+            .collect();
+        let flushed = WcStatus::WorkRequestFlushed;
+        let expected = [
+            (0, WcStatus::Success),
+            (1, flushed),
+            (2, flushed),
+            (3, WcStatus::RemoteAccess),
+            (4, flushed),
+        ];
+        assert_eq!(ended, expected);
+        let (last, outcome) = pending.pop().unwrap();
+        assert_eq!((last.wr_id, outcome.status), (5, flushed));
+        pending.reset();
+        let ticket = pending.push(entry(6), lender);
+        pending.end(ticket, DONE);
+        assert_eq!(pending.pop_ended().unwrap().1, DONE);
     }
 
     #[test]

@@ -116,6 +116,7 @@ impl SendSide {
     /// As it was made; nothing is pending.
     pub(super) fn reset(&mut self) {
         self.close();
+        self.pending.reset();
         self.turn = Turn::Work;
         self.ord = 0;
         self.markers = Markers::Off;

@@ -13,9 +13,9 @@ use crate::simulation::{Simulation, Validity};
 use crate::stream::{Life, Message, Posted, Sent, What, is_request};
 
 /// Of [`crate::stream::End::failed`].
-const SENDS: usize = 0;
+const AT_FAULT: usize = 0;
 const RECEIVES: usize = 1;
-const READS: usize = 2;
+const ANY: usize = 2;
 
 impl Simulation {
     /// Looks at everything that a node has said.
@@ -78,12 +78,7 @@ impl Simulation {
 
     fn succeeded(&mut self, party: Party, posted: &Posted) {
         let end = &mut self.streams[party.stream].ends[party.end];
-        let queue = if is_request(posted.opcode) {
-            READS
-        } else {
-            SENDS
-        };
-        assert!(!end.failed[queue], "success behind a failure: {posted:?}");
+        assert!(!end.failed[ANY], "success behind a failure: {posted:?}");
         assert!(!posted.hopeless, "success of what can't be: {posted:?}");
         let (node, id) = (end.node, posted.id);
         for message in end.line.iter_mut().filter(|message| message.id == id) {
@@ -133,20 +128,16 @@ impl Simulation {
         self.memories[node].unlock(id);
     }
 
-    /// Work that failed takes all behind it along, but for Sends and Writes that were handed to TCP
-    /// and only waited for a Read before them to complete.
+    /// Work that failed takes all behind it along. One piece of work at most fails by a fault of its
+    /// own, and none does behind a Send or Write that was not handed to TCP: one that is flushed, but
+    /// not together with a Read before it.
     fn send_failed(&mut self, party: Party, posted: &Posted, status: WcStatus) {
-        self.may_fail(party, status, SENDS, &posted.errors);
-        let was_sent = match status {
-            WcStatus::RemoteAccess | WcStatus::RemoteOperation => true,
-            WcStatus::WorkRequestFlushed => is_request(posted.opcode),
-            // Its sink may be refused when it is posted, and when the response comes.
-            WcStatus::LocalProtection => is_request(posted.opcode) && !posted.hopeless,
-            _ => false,
-        };
+        self.may_fail(party, status, AT_FAULT, &posted.errors);
         let failed = &mut self.streams[party.stream].ends[party.end].failed;
-        failed[READS] = true;
-        failed[SENDS] |= !was_sent;
+        let flushed = status == WcStatus::WorkRequestFlushed;
+        let may_be_sent = is_request(posted.opcode) || failed[ANY];
+        failed[AT_FAULT] |= !(flushed && may_be_sent);
+        failed[ANY] = true;
     }
 
     fn may_fail(&mut self, party: Party, status: WcStatus, queue: usize, errors: &[WcStatus]) {

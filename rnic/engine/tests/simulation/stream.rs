@@ -110,8 +110,8 @@ pub struct End {
     pub rq: VecDeque<Receive>,
     /// Messages of this end, until they are known to be delivered.
     pub line: VecDeque<Message>,
-    /// Work of the send queue, of the receive queue, and Reads, have failed: those behind them can't
-    /// succeed.
+    /// Work of the send queue failed and all behind it is flushed, a receive failed, any work of the
+    /// send queue failed. Behind none of them there is a success.
     pub failed: [bool; 3],
     /// No receive may be posted: a Send is on its way that must not find one.
     pub bare: bool,

@@ -197,14 +197,39 @@ fn a_lost_connection_flushes_everything_in_the_order_of_posting() {
         assert_eq!(end.qp.wants_close(), None);
     }
     let flushed = WcStatus::WorkRequestFlushed;
-    let expected = [
-        (3, flushed),
-        (4, WcStatus::Success),
-        (5, flushed),
-        (6, flushed),
-    ];
+    let expected = [3, 4, 5, 6].map(|wr_id| (wr_id, flushed));
     assert_eq!(statuses(&a.sends()), expected);
     assert_eq!(statuses(&b.recvs()), [(1, flushed), (2, flushed)]);
+}
+
+/// What was handed to the LLP behind an unanswered Read may have reached the peer or not: it is
+/// flushed too, also when nobody wanted to hear of its success (RFC 5040 section 6.2.1).
+#[test]
+fn work_behind_an_unanswered_read_is_flushed_with_it() {
+    let (mut a, mut b) = (End::with(attributes(false), CQ_DEPTH), End::new());
+    open(&mut a, &mut b, &negotiated(None));
+    b.post_recv(1, &[sge(SINK, 8)]);
+    a.post_send(&write(1, &[sge(SOURCE, 8)], SINK));
+    a.post_send(&read(2, sge(SINK, 8), SOURCE));
+    let mut silent = write(3, &[sge(SOURCE, 8)], SINK);
+    silent.slot.flags = 0;
+    a.post_send(&silent);
+    a.post_send(&send(4, &[sge(SOURCE, 8)]));
+    while let Some(fpdu) = a.produce(MULPDU) {
+        b.receive(&fpdu);
+    }
+    assert_eq!(statuses(&b.recvs()), [(1, WcStatus::Success)]);
+    assert_eq!(statuses(&a.sends()), [(1, WcStatus::Success)]);
+    a.with_ctx(|qp, ctx| qp.connection_ended(ctx, DisconnectReason::Reset));
+    let flushed = WcStatus::WorkRequestFlushed;
+    let expected = [2, 3, 4].map(|wr_id| (wr_id, flushed));
+    assert_eq!(statuses(&a.sends()), expected);
+    // And what comes after a reset begins anew.
+    a.with_ctx(|qp, ctx| qp.reset(ctx));
+    open(&mut a, &mut End::new(), &negotiated(None));
+    a.post_send(&write(5, &[sge(SOURCE, 8)], SINK));
+    assert!(a.produce(MULPDU).is_some());
+    assert_eq!(statuses(&a.sends()), [(5, WcStatus::Success)]);
 }
 
 #[test]
