@@ -4,6 +4,7 @@ mod connections;
 mod domains;
 mod queues;
 mod regions;
+mod rings;
 mod shared;
 mod teardown;
 #[cfg(test)]
@@ -68,12 +69,15 @@ struct Cq {
 struct Srq {
     pd: PdId,
     depth: u32,
-    max_sge: u32,
+    /// Slots of its ring.
+    slots: u64,
 }
 
 #[derive(Debug)]
 struct Qp {
     attributes: QpAttributes,
+    /// Slots of its rings.
+    slots: u64,
 }
 
 #[derive(Debug)]

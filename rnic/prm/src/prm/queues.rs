@@ -2,8 +2,8 @@
 
 use rnic_ipc::control::{QpAttributes, Refusal};
 use rnic_ipc::id::{ClientId, CqId, QpNum};
-use rnic_ipc::ring::slots_for;
 
+use super::rings::WorkQueue;
 use super::{Cq, Prm, Qp};
 use crate::grant::{CqGrant, CqRemoval, QpGrant, QpRemoval, QpUse};
 use crate::limits::Resource;
@@ -80,7 +80,7 @@ impl Prm {
     ///
     /// `UnknownObject` for the PD, a CQ or the shared receive queue; `WrongPd` for the latter;
     /// `Malformed` for a depth or a number of elements of 0;
-    /// `Limit`, also for inline data.
+    /// `Limit`, also for inline data, and when no ring holds so much.
     pub fn create_qp(
         &mut self,
         client: ClientId,
@@ -115,18 +115,17 @@ impl Prm {
                 most.into(),
             ));
         }
-        let amounts = qp_amounts(&attributes);
+        let slots = self.qp_slots(&attributes)?;
+        let qp = Qp {
+            attributes: attributes.clone(),
+            slots,
+        };
+        let amounts = qp.amounts();
         self.check_quota(client, &amounts)?;
         let (pd, cqs) = (attributes.pd, [attributes.send_cq, attributes.recv_cq]);
         let id = self
             .qps
-            .insert(
-                client,
-                Phase::Coming,
-                Qp {
-                    attributes: attributes.clone(),
-                },
-            )
+            .insert(client, Phase::Coming, qp)
             .ok_or_else(|| refusal::full(Kind::Qp, self.limits.device.queue_pairs))?;
         self.charge(client, &amounts);
         self.use_pd(pd);
@@ -141,6 +140,24 @@ impl Prm {
             qp: QpNum(id),
             attributes,
         })
+    }
+
+    /// Slots of both queues' rings.
+    fn qp_slots(&mut self, attributes: &QpAttributes) -> Result<u64, Refusal> {
+        let (sges, inline) = (attributes.max_sge, attributes.max_inline);
+        let send = self.check_ring(&WorkQueue {
+            what: "a send queue",
+            depth: attributes.sq_depth,
+            places: attributes.send_places(),
+            because: format!("max_sge {sges} and max_inline {inline}"),
+        })?;
+        let receive = self.check_ring(&WorkQueue {
+            what: "a receive queue",
+            depth: attributes.own_receives(),
+            places: sges,
+            because: format!("max_sge {sges}"),
+        })?;
+        Ok(send.saturating_add(receive))
     }
 
     /// The shard has the queue pair.
@@ -201,6 +218,7 @@ impl Prm {
         let Some(slot) = self.qps.remove(qp.0) else {
             return;
         };
+        let amounts = slot.object.amounts();
         let attributes = slot.object.attributes;
         self.unuse_pd(attributes.pd);
         self.end_of_use_of_srq(attributes.srq);
@@ -209,7 +227,7 @@ impl Prm {
                 cq.users = cq.users.saturating_sub(1);
             }
         }
-        self.discharge(slot.owner, &qp_amounts(&attributes));
+        self.discharge(slot.owner, &amounts);
     }
 }
 
@@ -220,14 +238,14 @@ fn cq_amounts(depth: u32) -> [(Resource, u64); 2] {
     ]
 }
 
-fn qp_amounts(attributes: &QpAttributes) -> [(Resource, u64); 3] {
-    let slots = |depth: u32, places: u32| u64::from(depth) * u64::from(slots_for(places as usize));
-    let entries = slots(attributes.sq_depth, attributes.send_places())
-        + slots(attributes.own_receives(), attributes.max_sge);
-    let work = u64::from(attributes.sq_depth) + u64::from(attributes.own_receives());
-    [
-        (Resource::QueuePairs, 1),
-        (Resource::RingEntries, entries),
-        (Resource::OutstandingWork, work),
-    ]
+impl Qp {
+    fn amounts(&self) -> [(Resource, u64); 3] {
+        let attributes = &self.attributes;
+        let work = u64::from(attributes.sq_depth) + u64::from(attributes.own_receives());
+        [
+            (Resource::QueuePairs, 1),
+            (Resource::RingEntries, self.slots),
+            (Resource::OutstandingWork, work),
+        ]
+    }
 }

@@ -2,8 +2,8 @@
 
 use rnic_ipc::control::Refusal;
 use rnic_ipc::id::{ClientId, PdId, SrqId};
-use rnic_ipc::ring::slots_for;
 
+use super::rings::WorkQueue;
 use super::{Prm, Srq};
 use crate::grant::{SrqGrant, SrqRemoval, SrqUse};
 use crate::limits::Resource;
@@ -27,7 +27,13 @@ impl Prm {
         self.check_pd(client, pd)?;
         self.check_range("a shared receive queue", depth, Single::QueueDepth)?;
         self.check_range("a max_sge", max_sge, Single::Sges)?;
-        let srq = Srq { pd, depth, max_sge };
+        let slots = self.check_ring(&WorkQueue {
+            what: "a shared receive queue",
+            depth,
+            places: max_sge,
+            because: format!("max_sge {max_sge}"),
+        })?;
+        let srq = Srq { pd, depth, slots };
         let amounts = srq.amounts();
         self.check_quota(client, &amounts)?;
         let most = self.limits.device.shared_receive_queues;
@@ -126,10 +132,9 @@ impl Prm {
 
 impl Srq {
     fn amounts(&self) -> [(Resource, u64); 3] {
-        let slots = u64::from(slots_for(self.max_sge as usize));
         [
             (Resource::SharedReceiveQueues, 1),
-            (Resource::RingEntries, u64::from(self.depth) * slots),
+            (Resource::RingEntries, self.slots),
             (Resource::OutstandingWork, self.depth.into()),
         ]
     }

@@ -191,3 +191,75 @@ fn a_completion_queues_depth_is_rounded_up() {
     assert_eq!(*prm.create_cq(us, 17).unwrap().depth(), 32);
     assert_eq!(*prm.create_cq(us, 32).unwrap().depth(), 32);
 }
+
+/// What the device makes is a power of two of slots, and that is what a client holds.
+#[test]
+fn a_ring_is_charged_as_it_is_made() {
+    let mut prm = prm();
+    let us = household(&mut prm);
+    let held = |prm: &Prm| prm.usage.held(Resource::RingEntries);
+    let before = held(&prm);
+    // Three slots each: 48 become 64. And 33 of one slot become 64.
+    let attributes = QpAttributes {
+        sq_depth: 16,
+        rq_depth: 33,
+        max_sge: 2,
+        max_inline: 100,
+        ..attributes(us.pd, us.cq, us.cq)
+    };
+    let made = qp(&mut prm, us.client, attributes).unwrap();
+    assert_eq!(held(&prm) - before, 64 + 64);
+    let removal = prm.destroy_qp(us.client, made).unwrap();
+    prm.qp_removed(removal);
+    assert_eq!(held(&prm), before);
+    // Two slots each: 34 become 64.
+    let grant = prm.create_srq(us.client, us.pd, 17, 3).unwrap();
+    assert_eq!(held(&prm) - before, 64);
+    prm.srq_failed(grant);
+    assert_eq!(held(&prm), before);
+}
+
+#[test]
+fn a_queue_that_no_ring_holds_is_refused_in_the_clients_own_numbers() {
+    let mut prm = prm();
+    let us = household(&mut prm);
+    let good = attributes(us.pd, us.cq, us.cq);
+    let depth = prm.limits().queue_depth;
+    let mut refuse = |attributes: QpAttributes, words: [&str; 3]| {
+        let refusal = prm.create_qp(us.client, attributes).unwrap_err();
+        assert_eq!(refusal.code, RefusalCode::Limit, "{refusal}");
+        for word in words {
+            assert!(refusal.message.contains(word), "{word}: {refusal}");
+        }
+    };
+    // 32 elements and 2 places of operands: 9 slots.
+    let sends = QpAttributes {
+        sq_depth: depth,
+        max_sge: 32,
+        ..good.clone()
+    };
+    refuse(sends, ["a send queue", "max_sge 32", "at most 7281"]);
+    // 512 octets take 32 places.
+    let inline = QpAttributes {
+        sq_depth: depth,
+        max_inline: 512,
+        ..good.clone()
+    };
+    refuse(inline, ["16384", "max_inline 512", "at most 7281"]);
+    let receives = QpAttributes {
+        rq_depth: depth,
+        max_sge: 32,
+        ..good.clone()
+    };
+    refuse(receives, ["a receive queue", "max_sge 32", "at most 7281"]);
+    let shared = prm.create_srq(us.client, us.pd, depth, 32).unwrap_err();
+    assert_eq!(shared.code, RefusalCode::Limit);
+    assert!(shared.message.contains("at most 7281"), "{shared}");
+    // And what it says is so.
+    let fits = QpAttributes {
+        sq_depth: 7281,
+        max_sge: 32,
+        ..good
+    };
+    prm.create_qp(us.client, fits).map(|_| ()).unwrap();
+}

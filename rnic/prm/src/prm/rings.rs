@@ -1,0 +1,39 @@
+//! How much of a ring a work queue takes: what the device will make, and what is charged for it.
+
+use rnic_ipc::control::Refusal;
+use rnic_ipc::ring::{QpMemory, RING_SLOTS_MAX, slots_for};
+
+use super::Prm;
+use crate::refusal;
+use crate::refused::Single;
+
+/// A work queue as a client asks for it.
+pub(super) struct WorkQueue {
+    /// For people.
+    pub(super) what: &'static str,
+    pub(super) depth: u32,
+    /// Places of elements that each of its work requests may take.
+    pub(super) places: u32,
+    /// What makes them so many, for people.
+    pub(super) because: String,
+}
+
+impl Prm {
+    /// Slots of the ring that the queue gets: a power of two, so up to twice what it needs.
+    pub(super) fn check_ring(&mut self, queue: &WorkQueue) -> Result<u64, Refusal> {
+        if let Ok(slots) = QpMemory::slots(queue.depth, queue.places) {
+            return Ok(slots.into());
+        }
+        self.refused.count(Single::QueueDepth);
+        let each = slots_for(queue.places as usize);
+        Err(refusal::limit(format!(
+            "{what} of depth {depth} with {because} asked, but then each work request takes {each} \
+             slots of a ring, which has {RING_SLOTS_MAX} at most: ask for a depth of at most {most}, or \
+             for less in each",
+            what = queue.what,
+            depth = queue.depth,
+            because = queue.because,
+            most = RING_SLOTS_MAX / each,
+        )))
+    }
+}
