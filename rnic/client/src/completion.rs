@@ -1,7 +1,6 @@
 //! Completion queues.
 
-use std::os::fd::AsFd;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,7 +8,7 @@ use std::time::Duration;
 use rnic_ipc::control::{Request, Response};
 use rnic_ipc::id::{CqId, QpNum};
 use rnic_ipc::ring::CqConsumer;
-use rnic_ipc::wake::WakeReceiver;
+use rnic_ipc::wake::{Drained, WakeReceiver};
 use rnic_ipc::work::{
     Completion, WC_SOLICITED, WC_WITH_IMMEDIATE, WC_WITH_INVALIDATE, WcStatus, WrOpcode,
 };
@@ -18,6 +17,8 @@ use rustix::event::{PollFd, PollFlags};
 use crate::context::{Context, Inner};
 use crate::error::Error;
 use crate::link::{descriptors, unexpected};
+use crate::reactor::{LazyWatch, Place, Watch};
+use crate::spin::Spin;
 use crate::wait::{Deadline, lock};
 
 /// Entries copied out of the ring at once.
@@ -101,6 +102,9 @@ struct CqInner {
     depth: u32,
     ring: Mutex<CqConsumer>,
     notify: WakeReceiver,
+    /// Futures that wait for completions.
+    watch: LazyWatch,
+    spin: Spin,
     idle_polls: AtomicU32,
 }
 
@@ -132,6 +136,8 @@ impl CompletionQueue {
             depth,
             ring: Mutex::new(ring),
             notify,
+            watch: LazyWatch::default(),
+            spin: Spin::default(),
             idle_polls: AtomicU32::new(0),
         };
         Ok(Self {
@@ -190,8 +196,30 @@ impl CompletionQueue {
     /// or error. Takes earlier wake-ups off. Poll again before blocking on the descriptor: a
     /// completion that came before this call wakes nobody.
     pub fn arm(&self, solicited_only: bool) {
-        self.inner.notify.drain();
+        if self.inner.notify.drain() == Drained::Woken
+            && let Some(watch) = self.inner.watch.get()
+        {
+            watch.wake_all();
+        }
         lock(&self.inner.ring).arm(solicited_only);
+    }
+
+    /// As [`Self::arm`], for a future that waits at `place`. A wake-up that it takes off the
+    /// descriptor is meant for the others too.
+    pub(crate) fn arm_for(&self, place: &Place<'_>) {
+        if self.inner.notify.drain() == Drained::Woken {
+            place.wake_others();
+        }
+        lock(&self.inner.ring).arm(false);
+    }
+
+    /// Where futures wait for completions.
+    pub(crate) fn watch(&self) -> Result<&Watch, Error> {
+        self.inner.watch.get_or_make(self.fd())
+    }
+
+    pub(crate) fn context(&self) -> &Arc<Inner> {
+        &self.inner.context
     }
 
     /// Becomes readable by an armed wake-up, and when the daemon is gone.
@@ -199,12 +227,27 @@ impl CompletionQueue {
         self.inner.notify.as_fd()
     }
 
-    /// Waits until there is a completion to poll.
+    /// Waits until there is a completion to poll. Where completions have come within microseconds it
+    /// polls for as long before it sleeps.
     ///
     /// # Errors
     /// [`Error::Timeout`], [`Error::CqOverflow`], [`Error::DaemonGone`].
     pub fn wait(&self, timeout: Duration) -> Result<(), Error> {
         let deadline = Deadline::after(timeout);
+        let context = &self.inner.context;
+        if !context.is_inline() && !timeout.is_zero() {
+            let mut spell = self.inner.spin.begin();
+            while spell.goes_on() {
+                if self.has_completions()? {
+                    return Ok(());
+                }
+            }
+            return spell.sleep(|| self.block(deadline));
+        }
+        self.block(deadline)
+    }
+
+    fn block(&self, deadline: Deadline) -> Result<(), Error> {
         let context = &self.inner.context;
         loop {
             context.drive();
@@ -228,12 +271,12 @@ impl CompletionQueue {
         }
     }
 
-    fn has_completions(&self) -> Result<bool, Error> {
+    pub(crate) fn has_completions(&self) -> Result<bool, Error> {
         Ok(lock(&self.inner.ring).available()? > 0)
     }
 
     /// Finds out whether the CQ overflowed or the daemon is gone.
-    fn look_for_trouble(&self) -> Result<(), Error> {
+    pub(crate) fn look_for_trouble(&self) -> Result<(), Error> {
         let context = &self.inner.context;
         let boxes = context.events().boxes();
         // Completions that were put before the trouble are still to be had.
@@ -247,6 +290,18 @@ impl CompletionQueue {
             }
         }
         Ok(())
+    }
+}
+
+impl AsFd for CompletionQueue {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd()
+    }
+}
+
+impl AsRawFd for CompletionQueue {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd().as_raw_fd()
     }
 }
 

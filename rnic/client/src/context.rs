@@ -1,6 +1,6 @@
 //! The way to one RNIC: control requests, the event socket, the doorbell.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -170,6 +170,11 @@ impl Inner {
         }
     }
 
+    /// Whether the engine lives on [`Self::drive`].
+    pub(crate) fn is_inline(&self) -> bool {
+        self.link.is_inline()
+    }
+
     pub(crate) fn events(&self) -> &Events {
         &self.events
     }
@@ -217,6 +222,14 @@ impl Inner {
         }
     }
 
+    /// A future of this task is about to wait. Nobody else would drive an engine that lives on its
+    /// clients' calls: the task runs again at once.
+    pub(crate) fn come_back(&self, task: &std::task::Context<'_>) {
+        if self.is_inline() {
+            task.waker().wake_by_ref();
+        }
+    }
+
     /// Blocks until one of the descriptors is ready, for at most `limit`; may return early for no
     /// reason. With an engine that this process must drive, drives it meanwhile.
     pub(crate) fn block(&self, fds: &mut [PollFd<'_>], limit: Duration) -> Result<(), Error> {
@@ -242,5 +255,11 @@ impl Inner {
 impl AsFd for Context {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event_fd()
+    }
+}
+
+impl AsRawFd for Context {
+    fn as_raw_fd(&self) -> RawFd {
+        self.event_fd().as_raw_fd()
     }
 }

@@ -3,15 +3,18 @@
 //! Of several threads that wait, one blocks on the socket and the others on a condition variable.
 //! Whoever reads events reads all that are there and tells the others. Nobody misses any: boxes
 //! are looked into and waiting begins under one lock; and the thread on the socket is nudged when
-//! another one emptied the socket under it.
+//! another one emptied the socket under it. Futures wait at the socket's watch: its edges run them
+//! again, and so does whoever took news off the socket before the reactor saw it.
 //!
 //! A daemon's events come by another thread than its replies, so they may come after the object that
 //! they are about was given back, or its queue pair reset. What is late is dropped: a number comes
 //! again only when all others have.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::future::poll_fn;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, PeerDepths};
 use rnic_ipc::id::{ConnRequestId, CqId, ListenerId, QpNum, SrqId};
@@ -22,6 +25,7 @@ use rustix::event::{PollFd, PollFlags};
 use crate::context::Inner;
 use crate::error::Error;
 use crate::queue_pair::Established;
+use crate::reactor::{LazyWatch, Watch};
 use crate::wait::{Deadline, LOOK_ROUND, lock};
 
 /// What happened to a queue pair's connection.
@@ -128,6 +132,7 @@ pub(crate) struct Events {
     news: Condvar,
     nudge: WakeSender,
     nudged: WakeReceiver,
+    watch: LazyWatch,
 }
 
 impl Events {
@@ -142,6 +147,7 @@ impl Events {
             news: Condvar::new(),
             nudge,
             nudged,
+            watch: LazyWatch::default(),
         })
     }
 
@@ -202,6 +208,36 @@ impl Events {
         }
     }
 
+    /// Where futures wait for news.
+    pub(crate) fn watch(&self) -> Result<&Watch, Error> {
+        self.watch.get_or_make(self.fd())
+    }
+
+    /// Waits, as a future, until `take` finds what it looks for.
+    pub(crate) async fn next<T>(
+        &self,
+        context: &Inner,
+        mut take: impl FnMut(&mut Boxes) -> Option<T>,
+    ) -> Result<T, Error> {
+        let place = self.watch()?.place();
+        poll_fn(|task| {
+            context.drive();
+            place.take(task.waker());
+            let mut boxes = self.boxes();
+            if let Some(found) = take(&mut boxes) {
+                return Poll::Ready(Ok(found));
+            }
+            if boxes.closed {
+                context.set_gone();
+                return Poll::Ready(Err(Error::DaemonGone));
+            }
+            drop(boxes);
+            context.come_back(task);
+            Poll::Pending
+        })
+        .await
+    }
+
     /// Sorts what is on the socket and tells those who wait.
     fn pump(&self, boxes: &mut Boxes) {
         let mut news = false;
@@ -221,6 +257,9 @@ impl Events {
             self.news.notify_all();
             if boxes.reading {
                 self.nudge.wake();
+            }
+            if let Some(watch) = self.watch.get() {
+                watch.wake_all_soon();
             }
         }
     }

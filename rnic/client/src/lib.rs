@@ -9,22 +9,115 @@
 //!
 //! All types may be used from several threads. Objects hold what they need (a queue pair its
 //! completion queues, a region its protection domain), so they may be dropped in any order.
+//!
+//! # The names of the verbs
+//!
+//! | verbs | here |
+//! |---|---|
+//! | `ibv_open_device` | [`Context::open`], [`Context::embedded`] of a [`Device`] |
+//! | `ibv_alloc_pd`, `ibv_reg_mr`, `ibv_alloc_mw` | [`ProtectionDomain::alloc`], [`ProtectionDomain::register`], [`MemoryWindow::alloc`] |
+//! | `ibv_create_cq`, `ibv_poll_cq`, `ibv_req_notify_cq` | [`CompletionQueue::create`], [`CompletionQueue::poll`], [`CompletionQueue::arm`] |
+//! | `ibv_create_qp`, `ibv_create_srq` | [`QueuePair::create`], [`SharedReceiveQueue::create`] |
+//! | `ibv_post_send`, `ibv_post_recv` | [`QueuePair::post_send`], [`QueuePair::post_recv`] with a [`WorkRequest`] |
+//! | `ibv_wc` | [`WorkCompletion`] |
+//! | `rdma_listen`, `rdma_get_request`, `rdma_accept` | [`Listener::bind`], [`Listener::accept_request`], [`ConnectionRequest::accept`] |
+//! | `rdma_connect`, `rdma_disconnect` | [`QueuePair::connect`], [`QueuePair::disconnect`] |
+//!
+//! # Memory that the RNIC is writing
+//!
+//! A region's octets are the RNIC's, and the peer's, as long as the region is registered: a peer with
+//! the right to may write them at any moment. So there is no way to a `&[u8]` of them, and a program
+//! needs no `unsafe`: [`MemoryRegion::write`] and [`MemoryRegion::read`] copy in and out, and what is
+//! read while the RNIC writes is a mixture of old and new octets, no more. Work that is under way
+//! doesn't borrow its region either. A region that is dropped waits in `drop` until the RNIC has let
+//! go of it; work that names it afterwards completes with an error, and nobody touches memory that was
+//! given back.
+//!
+//! ```compile_fail
+//! fn octets(region: &rnic::MemoryRegion) -> &[u8] {
+//!     region.as_ref()
+//! }
+//! ```
+//!
+//! # Polling, blocking, async
+//!
+//! - **Polling**: [`CompletionQueue::poll`], [`QueuePair::take_event`] and the like never block.
+//! - **Blocking**: [`CompletionQueue::wait`], [`QueuePair::connect`], [`Listener::accept_request`] have
+//!   a timeout. Where completions come within microseconds a wait polls before it sleeps.
+//! - **Async**: [`CompletionQueue::next`], [`CompletionQueue::readable`], [`Listener::next_request`],
+//!   [`QueuePair::connect_async`] and the like are futures for any executor, and [`block_on`] is the
+//!   smallest. A thread of this crate's own, begun by the first of them, waits for the descriptors.
+//!   They have no timeout: drop them.
+//!
+//! ```no_run
+//! # async fn echo(context: rnic::Context) -> Result<(), rnic::Error> {
+//! use rnic::{CompletionQueue, Listener, ProtectionDomain, QpConfig, QueuePair, WorkRequest};
+//!
+//! let listener = Listener::bind(&context, ([192, 0, 2, 2], 18515).into(), 8)?;
+//! let pd = ProtectionDomain::alloc(&context)?;
+//! let region = pd.register(4096, rnic::Access::LOCAL)?;
+//! let cq = CompletionQueue::create(&context, 64)?;
+//! let qp = QueuePair::create(&pd, &cq, &cq, QpConfig::default())?;
+//! let request = listener.next_request().await?;
+//! qp.post_recv(WorkRequest::recv(1, &[region.slice(0..4096)?]))?;
+//! request.accept_async(&qp, Default::default()).await?;
+//! let received = cq.next().await?.byte_len as usize;
+//! qp.post_send(WorkRequest::send(2, &[region.slice(0..received)?]))?;
+//! cq.next().await?;
+//! qp.disconnected().await
+//! # }
+//! ```
+//!
+//! A program whose executor watches descriptors itself needs no thread of ours. With tokio:
+//!
+//! ```ignore
+//! // CompletionQueue and Context are AsFd and AsRawFd; clones are the same queue.
+//! let fd = tokio::io::unix::AsyncFd::with_interest(cq.clone(), Interest::READABLE)?;
+//! loop {
+//!     let count = cq.poll(&mut completions)?;
+//!     if count > 0 {
+//!         break &completions[..count];
+//!     }
+//!     cq.arm(false);
+//!     // What came before the arming wakes nobody: look once more.
+//!     let count = cq.poll(&mut completions)?;
+//!     if count > 0 {
+//!         break &completions[..count];
+//!     }
+//!     fd.readable().await?.clear_ready();
+//! }
+//! ```
+//!
+//! The same goes for [`Context::event_fd`] and [`QueuePair::take_event`] with connections. That a
+//! completion queue overflowed is told on the context's descriptor, and that the daemon is gone on
+//! both.
+//!
+//! # Examples
+//!
+//! In `examples/`, each with both of its ends: `ping_pong` (Sends, blocking), `kv_store` (a table that
+//! clients read by RDMA Read, past the server's processor), `file_copy` (RDMA Writes with Immediate
+//! Data, async, with a progress bar).
 
 #![forbid(unsafe_code)]
 
+mod block_on;
 mod completion;
 mod context;
 mod error;
 mod events;
+mod futures;
 mod link;
 mod listener;
 mod memory;
 mod queue_pair;
+mod reactor;
 mod shared;
+mod spin;
 mod wait;
 mod window;
 mod work;
 
+pub use block_on::block_on;
 pub use completion::{CompletionQueue, WorkCompletion};
 pub use context::Context;
 pub use error::Error;

@@ -60,11 +60,23 @@ impl Listener {
             "a connection request",
             |boxes| boxes.listeners.get_mut(&self.id)?.pop_front(),
         )?;
-        Ok(ConnectionRequest {
+        Ok(self.request(asked))
+    }
+
+    pub(crate) fn request(&self, asked: Asked) -> ConnectionRequest {
+        ConnectionRequest {
             context: self.context.clone(),
             asked,
             answered: false,
-        })
+        }
+    }
+
+    pub(crate) fn context(&self) -> &Arc<Inner> {
+        &self.context
+    }
+
+    pub(crate) fn id(&self) -> ListenerId {
+        self.id
     }
 }
 

@@ -309,13 +309,18 @@ impl QueuePair {
             |boxes| boxes.qps.get_mut(&num)?.events.pop_front(),
         );
         if let Err(Error::Timeout { .. }) = outcome {
-            match self.abort() {
-                // It ended by itself at this moment.
-                Ok(()) | Err(Error::Refused(_) | Error::DaemonGone) => {}
-                Err(error) => log::warn!("aborting the attempt of queue pair {num}: {error}"),
-            }
+            self.give_up_connecting();
         }
         outcome?.into_result()
+    }
+
+    /// Aborts a connect or accept whose outcome nobody waits for any more.
+    pub(crate) fn give_up_connecting(&self) {
+        match self.abort() {
+            // It ended by itself at this moment.
+            Ok(()) | Err(Error::Refused(_) | Error::DaemonGone) => {}
+            Err(error) => log::warn!("aborting the attempt of queue pair {}: {error}", self.num()),
+        }
     }
 
     /// The next thing that happened to the connection, if there is one that no blocking call took.
@@ -346,10 +351,8 @@ impl QueuePair {
             // It may have ended already: how, is on the event socket.
             Ok(()) => self.wait_ended(deadline),
             Err(Error::Refused(refusal)) => {
-                match self.wait_ended(Deadline::after(Duration::ZERO)) {
-                    Err(Error::Timeout { .. }) => Err(Error::Refused(refusal)),
-                    ended => ended,
-                }
+                let ended = self.ended_already();
+                ended.map_or(Err(Error::Refused(refusal)), judge_end)
             }
             Err(error) => Err(error),
         }
@@ -428,13 +431,15 @@ impl QueuePair {
             "the connection's end",
             |boxes| boxes.qps.get(&num)?.ended.clone(),
         )?;
-        match ended {
-            ConnectionEvent::Disconnected {
-                reason: DisconnectReason::Graceful,
-                ..
-            } => Ok(()),
-            ended => ended.into_result().map(|_| ()),
-        }
+        judge_end(ended)
+    }
+
+    /// How the connection ended, if it did.
+    pub(crate) fn ended_already(&self) -> Option<ConnectionEvent> {
+        let context = self.context();
+        context.drive();
+        let boxes = context.events().boxes();
+        boxes.qps.get(&self.num())?.ended.clone()
     }
 
     /// The state, as the RNIC sees it now.
@@ -457,6 +462,17 @@ impl QueuePair {
 
     pub(crate) fn context(&self) -> &Arc<Inner> {
         &self.handle.context
+    }
+}
+
+/// An end in order, or the error that any other end is.
+pub(crate) fn judge_end(ended: ConnectionEvent) -> Result<(), Error> {
+    match ended {
+        ConnectionEvent::Disconnected {
+            reason: DisconnectReason::Graceful,
+            ..
+        } => Ok(()),
+        ended => ended.into_result().map(|_| ()),
     }
 }
 

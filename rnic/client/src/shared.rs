@@ -93,6 +93,10 @@ impl SharedReceiveQueue {
         self.inner.id
     }
 
+    pub(crate) fn context(&self) -> &Arc<Inner> {
+        &self.inner.context
+    }
+
     /// Posts one receive.
     ///
     /// # Errors

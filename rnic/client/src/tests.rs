@@ -2,6 +2,7 @@
 
 mod connections;
 mod fake;
+mod futures;
 mod gone;
 mod late;
 mod objects;

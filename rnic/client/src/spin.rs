@@ -1,0 +1,123 @@
+//! How long a blocking wait polls before it sleeps.
+//!
+//! Sleeping and being woken costs some ten microseconds, which is worth saving when what is waited
+//! for comes sooner than that, and a core's time thrown away when it doesn't. So the time spent
+//! polling follows what waits that slept have taken: twice that when it was little, ever less when
+//! it was much, and never more than [`LONGEST`].
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The longest time spent polling.
+const LONGEST: Duration = Duration::from_micros(50);
+
+/// Between two looks at the clock and at what is waited for.
+const PAUSES: u32 = 16;
+
+/// What the waits of one completion queue have taught.
+#[derive(Debug)]
+pub(crate) struct Spin {
+    /// How long the next wait polls, in nanoseconds. Threads that set it at the same time do no
+    /// harm.
+    limit: AtomicU64,
+    alone: bool,
+}
+
+impl Default for Spin {
+    fn default() -> Self {
+        // With one core whoever polls keeps the engine from working.
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            limit: AtomicU64::new(nanos(LONGEST)),
+            alone: cores == 1,
+        }
+    }
+}
+
+impl Spin {
+    /// A wait begins.
+    pub(crate) fn begin(&self) -> Spell<'_> {
+        let limit = match self.alone {
+            true => Duration::ZERO,
+            false => Duration::from_nanos(self.limit.load(Ordering::Relaxed)),
+        };
+        Spell {
+            spin: self,
+            begin: Instant::now(),
+            limit,
+        }
+    }
+
+    /// A wait took so long.
+    fn learn(&self, took: Duration) {
+        let before = Duration::from_nanos(self.limit.load(Ordering::Relaxed));
+        // A wait that slept took the sleep's own cost too: what came that soon is worth a try.
+        let next = if took <= 2 * LONGEST {
+            (2 * took).min(LONGEST)
+        } else {
+            before / 2
+        };
+        self.limit.store(nanos(next), Ordering::Relaxed);
+    }
+}
+
+/// One wait.
+#[derive(Debug)]
+pub(crate) struct Spell<'a> {
+    spin: &'a Spin,
+    begin: Instant,
+    limit: Duration,
+}
+
+impl Spell<'_> {
+    /// Whether to look once more; pauses a little.
+    pub(crate) fn goes_on(&mut self) -> bool {
+        for _ in 0..PAUSES {
+            std::hint::spin_loop();
+        }
+        self.begin.elapsed() < self.limit
+    }
+
+    /// Sleeps by `sleep`, and learns how long the wait has taken.
+    pub(crate) fn sleep<T>(self, sleep: impl FnOnce() -> T) -> T {
+        let slept = sleep();
+        self.spin.learn(self.begin.elapsed());
+        slept
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_waits_are_polled_for_and_long_ones_are_slept_through() {
+        let spin = Spin {
+            alone: false,
+            ..Spin::default()
+        };
+        spin.learn(Duration::from_micros(10));
+        assert_eq!(spin.begin().limit, Duration::from_micros(20));
+        for _ in 0..64 {
+            spin.learn(Duration::from_secs(1));
+        }
+        assert_eq!(spin.begin().limit, Duration::ZERO);
+        assert!(!spin.begin().goes_on());
+        spin.learn(Duration::from_micros(90));
+        assert_eq!(spin.begin().limit, LONGEST, "they are short again");
+    }
+
+    #[test]
+    fn one_core_is_never_kept_from_the_engine() {
+        let spin = Spin {
+            alone: true,
+            ..Spin::default()
+        };
+        spin.learn(Duration::from_micros(10));
+        assert!(!spin.begin().goes_on());
+    }
+}
