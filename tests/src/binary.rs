@@ -8,6 +8,16 @@ use std::path::PathBuf;
 /// The path of one of the workspace's programs; panics with what to do when it was not built.
 #[must_use]
 pub fn path(program: &str) -> PathBuf {
+    found(program, "--bins")
+}
+
+/// The path of one of the examples of the crate `rnic`; panics as [`path`] does.
+#[must_use]
+pub fn example(program: &str) -> PathBuf {
+    found(&format!("examples/{program}"), "--examples")
+}
+
+fn found(program: &str, kind: &str) -> PathBuf {
     let directory = match std::env::var_os("RNIC_BIN_DIR") {
         Some(directory) => PathBuf::from(directory),
         None => {
@@ -22,7 +32,7 @@ pub fn path(program: &str) -> PathBuf {
     let path = directory.join(program);
     assert!(
         path.is_file(),
-        "{} is not there: run `cargo build --workspace --bins` first (scripts/test does), or say \
+        "{} is not there: run `cargo build --workspace {kind}` first (scripts/test does), or say \
          where the programs are in RNIC_BIN_DIR",
         path.display()
     );

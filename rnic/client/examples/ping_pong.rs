@@ -5,28 +5,34 @@
 //! ping_pong /run/rnicd-b.sock client 198.18.0.1:7000
 //! ```
 
-use std::error::Error;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use rnic::{
     Access, CompletionQueue, ConnectOptions, Context, Listener, MemoryRegion, ProtectionDomain,
-    QpConfig, QueuePair, WcStatus, WorkCompletion, WorkRequest, WrOpcode,
+    QpConfig, QueuePair, WorkCompletion, WorkRequest, WrOpcode,
 };
+
+mod common {
+    pub mod open;
+}
+use common::open::{Failure, open, succeeded};
 
 const ROUNDS: u64 = 1000;
 const OCTETS: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [socket, role, address] = arguments.as_slice() else {
+    let [place, role, address] = arguments.as_slice() else {
         return Err(
-            "usage: ping_pong <daemon socket> server|client <server's address:port>".into(),
+            "usage: ping_pong <daemon socket>|embedded:<interface> server|client \
+             <server's address:port>"
+                .into(),
         );
     };
     let address: SocketAddr = address.parse()?;
-    let context = Context::open(socket)?;
+    let context = open(place)?;
     let end = End::new(&context)?;
     match role.as_str() {
         "server" => serve(&context, &end, address),
@@ -35,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-fn serve(context: &Context, end: &End, address: SocketAddr) -> Result<(), Box<dyn Error>> {
+fn serve(context: &Context, end: &End, address: SocketAddr) -> Result<(), Failure> {
     let listener = Listener::bind(context, address, 1)?;
     println!("listening on {}", listener.local_addr());
     let request = listener.accept_request(Duration::MAX)?;
@@ -54,7 +60,7 @@ fn serve(context: &Context, end: &End, address: SocketAddr) -> Result<(), Box<dy
     Ok(())
 }
 
-fn ping(end: &End, address: SocketAddr) -> Result<(), Box<dyn Error>> {
+fn ping(end: &End, address: SocketAddr) -> Result<(), Failure> {
     end.qp.connect(address, ConnectOptions::default())?;
     let started = Instant::now();
     for round in 0..ROUNDS {
@@ -105,17 +111,14 @@ impl End {
     }
 
     /// Waits for a completion of this kind, past others.
-    fn wait_for(&self, opcode: WrOpcode) -> Result<(), Box<dyn Error>> {
+    fn wait_for(&self, opcode: WrOpcode) -> Result<(), Failure> {
         let mut done = [WorkCompletion::default(); 1];
         loop {
             if self.cq.poll(&mut done)? == 0 {
                 self.cq.wait(PATIENCE)?;
                 continue;
             }
-            if done[0].status != WcStatus::Success {
-                return Err(format!("{:?} failed: {:?}", done[0].opcode, done[0].status).into());
-            }
-            if done[0].opcode == opcode {
+            if succeeded(done[0])?.opcode == opcode {
                 return Ok(());
             }
         }
