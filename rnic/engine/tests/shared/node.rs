@@ -70,7 +70,7 @@ impl Settings {
             ..ShardConfig::default()
         };
         shard.limits.clients = 1;
-        shard.limits.regions = 32;
+        shard.limits.regions = 48;
         shard.limits.cqs = CQS as usize;
         shard.limits.queue_pairs = 32;
         shard.limits.listeners = 1;

@@ -67,6 +67,9 @@ impl Simulation {
             return self.succeeded(party, &posted);
         }
         self.send_failed(party, &posted, status);
+        if let Some(local) = posted.local {
+            self.local_done(local, false);
+        }
         let node = self.streams[party.stream].ends[party.end].node;
         self.memories[node].unlock(posted.id);
         if is_request(posted.opcode) {
@@ -85,6 +88,9 @@ impl Simulation {
             message.handed = true;
         }
         self.memories[node].unlock(id);
+        if let Some(local) = posted.local {
+            self.local_done(local, true);
+        }
         if !is_request(posted.opcode) {
             return;
         }
@@ -216,12 +222,13 @@ impl Simulation {
             return;
         };
         assert_eq!(completion.invalidated, stag.0, "{completion:?}");
-        let found =
-            |region: &&mut crate::simulation::Region| region.node == node && region.stag == stag;
-        let region = self.regions.iter_mut().find(found).unwrap();
+        let found = |region: &crate::simulation::Region| region.node == node && region.stag == stag;
+        let index = self.regions.iter().position(found);
+        let region = &mut self.regions[index.unwrap()];
         assert_eq!(region.validity, Validity::Expected);
-        region.validity = Validity::Invalidated;
-        self.memories[node].freeze(&(region.at..region.at + region.len));
+        region.validity = Validity::Valid;
+        let index = index.unwrap();
+        self.rights_end(index, Validity::Invalidated);
     }
 
     fn event(&mut self, node: usize, event: ShardEvent) {
@@ -362,7 +369,7 @@ impl Simulation {
                 What::Write | What::Send(_) | What::Atomic => {
                     self.memories[node].given_up(message.id);
                 }
-                What::Read | What::Fatal => {}
+                What::Read | What::Fatal | What::Nothing => {}
             }
         }
     }

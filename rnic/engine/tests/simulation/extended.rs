@@ -47,12 +47,17 @@ impl Simulation {
     /// An aligned word of the peer's that may be changed so; mostly one of few, so that several
     /// streams meet there.
     fn pick_word(&mut self, peer: Party) -> Option<Piece> {
-        let (node, pd) = (self.end_of(peer).node, self.end_of(peer).pd);
+        let (node, pd, qp) = (
+            self.end_of(peer).node,
+            self.end_of(peer).pd,
+            self.end_of(peer).qp,
+        );
         let first = |at: usize| at.next_multiple_of(WORD);
         let region = self.pick(node, |r| {
             r.pd == pd
                 && r.validity == Validity::Valid
                 && r.access.remote_atomic
+                && r.is_for(qp)
                 && first(r.at) + WORD <= r.at + r.len
         })?;
         let (at, end) = (first(self.regions[region].at), self.regions[region].end());

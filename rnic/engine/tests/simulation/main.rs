@@ -25,6 +25,7 @@ mod simulation;
 mod stream;
 mod tcp_frames;
 mod trouble;
+mod windows;
 mod words;
 
 use std::collections::BTreeMap;
@@ -91,7 +92,7 @@ parts! {
 }
 
 /// What the programs are to reach, by the counters of those who notice.
-const REACHED: [&str; 28] = [
+const REACHED: [&str; 29] = [
     "octets_placed",
     "octets_placed_early",
     "octets_parked",
@@ -103,6 +104,7 @@ const REACHED: [&str; 28] = [
     "atomic_requests_received",
     "atomic_responses_received",
     "stags_invalidated",
+    "local_work_done",
     "terminates_sent",
     "terminates_received",
     "work_completed",

@@ -54,6 +54,8 @@ struct Lock {
     by: Party,
     range: Range<usize>,
     used: Use,
+    /// The region or window that it is about.
+    via: usize,
 }
 
 pub struct Memory {
@@ -114,13 +116,14 @@ impl Memory {
         self.settled[at..at + octets.len()].copy_from_slice(octets);
     }
 
-    pub fn lock(&mut self, op: u64, by: Party, range: Range<usize>, used: Use) {
+    pub fn lock(&mut self, op: u64, by: Party, (range, via): (Range<usize>, usize), used: Use) {
         if !range.is_empty() {
             let lock = Lock {
                 op,
                 by,
                 range,
                 used,
+                via,
             };
             self.locks.push(lock);
         }
@@ -167,6 +170,16 @@ impl Memory {
             .chain(locking.map(|l| l.by))
             .chain(self.words.users(range))
             .collect()
+    }
+
+    /// Who has to do with this region or window under its own name, and whether it is only by Writes.
+    pub fn users_through(&self, via: usize) -> (Vec<Party>, bool) {
+        let touching = self.touches.iter().filter(|touch| touch.via == via);
+        let locking = self.locks.iter().filter(|lock| lock.via == via);
+        let words = self.words.users_through(via);
+        let only_writes = words.is_empty() && locking.clone().next().is_none();
+        let users = touching.map(|t| t.by).chain(locking.map(|l| l.by));
+        (users.chain(words).collect(), only_writes)
     }
 
     /// Whether a Write of this party may go here, and what else may then stay: it overlaps at most
@@ -335,6 +348,13 @@ impl Memory {
         self.settle(|touch| overlap(&touch.range(), range), false);
         self.look_at_words();
         self.words.give_up_all(range, None);
+    }
+
+    /// Nothing comes through this window any more.
+    pub fn shut(&mut self, via: usize) {
+        self.settle(|touch| touch.via == via, false);
+        self.look_at_words();
+        self.words.give_up_all(&(0..ARENA), Some(via));
     }
 
     fn settle(&mut self, which: impl Fn(&Touch) -> bool, must: bool) {

@@ -24,6 +24,11 @@ impl Piece {
     pub fn range(&self) -> std::ops::Range<usize> {
         self.at..self.at + self.len
     }
+
+    /// Its octets, and through what.
+    pub fn place(&self) -> (std::ops::Range<usize>, usize) {
+        (self.range(), self.region)
+    }
 }
 
 impl Simulation {
@@ -40,10 +45,12 @@ impl Simulation {
             41..45 => self.post_immediate(party),
             45..62 => self.post_send(party, None),
             62..84 => self.post_receive(party),
-            84..88 => self.rewrite(party),
+            84..87 => self.rewrite(party),
+            87 => self.bind(party),
             88..90 => self.add_region(party),
             90..92 => self.revoke_idle(party),
-            92..97 => self.invalidate(party),
+            92..96 => self.invalidate(party),
+            96 => self.invalidate_locally(party),
             _ => self.trouble(party),
         }
     }
@@ -91,6 +98,12 @@ impl Simulation {
             .iter()
             .enumerate()
             .filter(|(_, region)| region.node == node && suits(region))
+            .filter(|(_, region)| {
+                // A window is as good as its region.
+                let parent = region.window.map(|window| &self.regions[window.parent]);
+                region.validity != Validity::Valid
+                    || parent.is_none_or(|parent| parent.validity == Validity::Valid)
+            })
             .map(|(index, _)| index)
             .collect();
         let chosen = self.random.below(suitable.len() as u64) as usize;
@@ -104,9 +117,33 @@ impl Simulation {
         len: usize,
         right: impl Fn(&Access) -> bool,
     ) -> Option<Piece> {
+        self.piece_for(party, len, |region| {
+            region.window.is_none() && right(&region.access)
+        })
+    }
+
+    /// The same of a region or window that the peer of this end may use.
+    pub fn target(
+        &mut self,
+        party: Party,
+        len: usize,
+        right: impl Fn(&Access) -> bool,
+    ) -> Option<Piece> {
+        let qp = self.end_of(party).qp;
+        self.piece_for(party, len, |region| {
+            region.is_for(qp) && right(&region.access)
+        })
+    }
+
+    fn piece_for(
+        &mut self,
+        party: Party,
+        len: usize,
+        suits: impl Fn(&Region) -> bool,
+    ) -> Option<Piece> {
         let (node, pd) = (self.end_of(party).node, self.end_of(party).pd);
         let suits = |region: &Region| {
-            region.pd == pd && region.validity == Validity::Valid && right(&region.access)
+            region.pd == pd && region.validity == Validity::Valid && suits(region)
         };
         let index = self.pick(node, suits)?;
         let (at, room) = (self.regions[index].at, self.regions[index].len);
@@ -204,11 +241,12 @@ impl Simulation {
             signaled: end.signal_all || request.slot.flags & WR_SIGNALED != 0,
             len: request.total_length() as u32,
             sink: None,
+            local: None,
             errors: Vec::new(),
             // The queue pair is in Error already.
             hopeless: !end.is_alive(),
         });
-        if end.is_alive() {
+        if end.is_alive() && !matches!(what, What::Nothing) {
             let handed = false;
             end.line.push_back(Message { id, what, handed });
         }
@@ -232,7 +270,7 @@ impl Simulation {
     fn lock_payload(&mut self, party: Party, id: u64, pieces: &[Piece]) {
         let node = self.end_of(party).node;
         for piece in pieces {
-            self.memories[node].lock(id, party, piece.range(), Use::Payload);
+            self.memories[node].lock(id, party, piece.place(), Use::Payload);
         }
     }
 
@@ -249,7 +287,7 @@ impl Simulation {
         let len = self.length();
         let (pieces, octets) = self.payload(party, len);
         let peer = Self::peer(party);
-        let Some(sink) = self.piece(peer, octets.len(), |access| access.remote_write) else {
+        let Some(sink) = self.target(peer, octets.len(), |access| access.remote_write) else {
             return;
         };
         let node = self.end_of(peer).node;
@@ -324,7 +362,7 @@ impl Simulation {
         let sinks = self.pieces(party, len, |access| access.local_write, free);
         let len = Self::total(&sinks);
         let peer = Self::peer(party);
-        let Some(source) = self.piece(peer, len, |access| access.remote_read) else {
+        let Some(source) = self.target(peer, len, |access| access.remote_read) else {
             return;
         };
         let node = self.end_of(peer).node;
@@ -341,7 +379,7 @@ impl Simulation {
         (request.slot.rkey, request.slot.remote_addr) = (remote.lkey, remote.addr);
         let id = request.slot.wr_id;
         if self.arrives(party) {
-            self.memories[node].lock(id, party, source.range(), Use::ReadSource);
+            self.memories[node].lock(id, party, source.place(), Use::ReadSource);
             let mut rest = &octets[..];
             for sink in &sinks {
                 let (now, later) = rest.split_at(sink.len);
@@ -370,7 +408,7 @@ impl Simulation {
         let request = self.request(party, WrOpcode::Recv, &sges);
         let (node, id) = (self.end_of(party).node, request.slot.wr_id);
         for place in places {
-            self.memories[node].lock(id, party, place.range(), Use::Receive);
+            self.memories[node].lock(id, party, place.place(), Use::Receive);
         }
         let end = self.end_mut(party);
         end.rq.push_back(Receive {

@@ -126,9 +126,13 @@ impl Simulation {
             memory.assert_quiet(who);
         }
         for index in 0..self.regions.len() {
-            if self.regions[index].validity != Validity::Revoked {
+            let region = &self.regions[index];
+            if region.window.is_none() && region.validity != Validity::Revoked {
                 self.revoke(index);
             }
+        }
+        for window in 0..self.windows.len() {
+            self.remove_window(window);
         }
         for (who, node) in self.nodes.iter().enumerate() {
             node.assert_empty(who);

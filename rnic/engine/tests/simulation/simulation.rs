@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rnic_ipc::control::{Access, MpaOptions};
-use rnic_ipc::id::{CqId, PdId};
+use rnic_ipc::id::{CqId, PdId, QpNum};
 use rnic_proto::Stag;
 use userspace_tcp::Instant;
 
@@ -14,6 +14,7 @@ use crate::network::{Manners, Network};
 use crate::node::{ARENA, CQS, MAX_SGE, Node, Settings};
 use crate::random::Random;
 use crate::stream::{Cause, End, Life, Stream};
+use crate::windows::WindowObject;
 
 /// Places for regions in a node's memory: at most one region lies in each, with a margin around.
 pub const PLACES: usize = 8;
@@ -23,10 +24,25 @@ const PLACE: usize = ARENA / PLACES;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validity {
     Valid,
-    /// A Send that invalidates it is under way.
+    /// Work that makes it valid or invalidates it is under way.
     Expected,
     Invalidated,
     Revoked,
+    /// A window whose region is gone.
+    Orphaned,
+    /// Nobody was told what became of it.
+    Unknown,
+}
+
+/// What a window is beside its range.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// Which of the simulation's windows this is a binding of.
+    pub index: usize,
+    /// The region.
+    pub parent: usize,
+    /// The queue pair that bound it.
+    pub owner: QpNum,
 }
 
 #[derive(Clone, Debug)]
@@ -43,6 +59,7 @@ pub struct Region {
     pub validity: Validity,
     /// Something is under way whose outcome hangs on it.
     pub pinned: bool,
+    pub window: Option<Window>,
 }
 
 impl Region {
@@ -50,12 +67,22 @@ impl Region {
     pub fn end(&self) -> usize {
         self.at + self.len
     }
+
+    pub fn range(&self) -> std::ops::Range<usize> {
+        self.at..self.end()
+    }
+
+    /// Whether the peer of this queue pair may use it, as far as streams go.
+    pub fn is_for(&self, qp: QpNum) -> bool {
+        self.window.is_none_or(|window| window.owner == qp)
+    }
 }
 
 pub struct Simulation {
     pub nodes: Vec<Node>,
     pub memories: Vec<Memory>,
     pub regions: Vec<Region>,
+    pub windows: Vec<WindowObject>,
     pub streams: Vec<Stream>,
     pub network: Network,
     /// The network loses and damages nothing.
@@ -90,6 +117,7 @@ impl Simulation {
             network: Network::new(nodes.len(), manners, Random::new(!seed)),
             nodes,
             regions: Vec::new(),
+            windows: Vec::new(),
             streams: Vec::new(),
             calm: manners.are_good(),
             now: Instant::from_nanos(1_000_000),
@@ -118,6 +146,7 @@ impl Simulation {
                 region.node == node
                     && region.at / PLACE == place
                     && region.validity != Validity::Revoked
+                    && region.window.is_none()
             })
         };
         let place = (0..PLACES).find(|place| !taken(*place))?;
@@ -140,6 +169,7 @@ impl Simulation {
             len,
             validity: Validity::Valid,
             pinned: false,
+            window: None,
         });
         Some(self.regions.len() - 1)
     }

@@ -20,10 +20,19 @@ pub struct Posted {
     pub len: u32,
     /// Where an Atomic Operation's original value goes in the memory.
     pub sink: Option<usize>,
+    /// What it does to an STag of this node.
+    pub local: Option<Local>,
     /// How it may end besides success and flush.
     pub errors: Vec<WcStatus>,
     /// It can't succeed.
     pub hopeless: bool,
+}
+
+/// Work that sends nothing, and the region or window that it is about.
+#[derive(Clone, Copy, Debug)]
+pub enum Local {
+    Bind(usize),
+    Invalidate(usize),
 }
 
 /// A posted receive.
@@ -60,6 +69,8 @@ pub enum What {
     Send(Sent),
     /// Ends the stream where it arrives.
     Fatal,
+    /// It is no message.
+    Nothing,
 }
 
 #[derive(Clone, Debug)]

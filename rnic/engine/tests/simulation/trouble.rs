@@ -57,6 +57,7 @@ impl Simulation {
             11 => self.send_too_long(party),
             12 => self.send_without_receive(party),
             13 => self.invalidate_wrongly(party),
+            14 if self.random.chance(500) => self.local_work_wrongly(party),
             14 => self.disconnect(party, false),
             15 => self.disconnect(party, true),
             16 | 17 => self.destroy(party),
@@ -73,7 +74,7 @@ impl Simulation {
     }
 
     /// This end can't go on.
-    fn local_error(&mut self, party: Party, what: &'static str) {
+    pub fn local_error(&mut self, party: Party, what: &'static str) {
         let mut reasons = [(); 2].map(|()| Vec::new());
         reasons[party.end] = vec![DisconnectReason::LocalError];
         let control = LOCAL_CATASTROPHIC;
@@ -95,7 +96,7 @@ impl Simulation {
         wrong: Wrong,
     ) -> Option<(Sge, u16, u16)> {
         let peer = self.end_of(Self::peer(party));
-        let (node, pd) = (peer.node, peer.pd);
+        let (node, pd, qp) = (peer.node, peer.pd, peer.qp);
         let length = len as u32;
         if wrong == Wrong::Stag {
             let dead = [Validity::Invalidated, Validity::Revoked][self.random.below(2) as usize];
@@ -121,9 +122,9 @@ impl Simulation {
             };
             region.validity == Validity::Valid
                 && match wrong {
-                    Wrong::Domain => region.pd != pd,
-                    Wrong::Rights => region.pd == pd && !right,
-                    _ => region.pd == pd && right && region.len > 3 * WORD,
+                    Wrong::Domain => region.pd != pd || !region.is_for(qp),
+                    Wrong::Rights => region.pd == pd && region.is_for(qp) && !right,
+                    _ => region.pd == pd && region.is_for(qp) && right && region.len > 3 * WORD,
                 }
         };
         let index = self.pick(node, suits)?;
@@ -208,7 +209,15 @@ impl Simulation {
             return;
         };
         let mut sge = self.sge(&piece);
-        if self.random.chance(500) {
+        let (node, pd) = (self.end_of(party).node, self.end_of(party).pd);
+        let window = |r: &Region| r.window.is_some() && r.pd == pd && r.len >= 8;
+        if self.random.chance(300)
+            && let Some(window) = self.pick(node, window)
+        {
+            // No local work names a window, bound or not.
+            let window = &self.regions[window];
+            (sge.addr, sge.length, sge.lkey) = (window.base, 8, window.stag.0);
+        } else if self.random.chance(500) {
             sge.lkey = self.fresh_stag().0;
         } else {
             sge.length = self.regions[piece.region].len as u32 + 1;
@@ -322,104 +331,13 @@ impl Simulation {
         request.set_operands(&[1, 0, 0, 0]);
         let node = self.end_of(party).node;
         for piece in pieces {
-            let (id, range) = (request.slot.wr_id, piece.range());
-            self.memories[node].lock(id, party, range, crate::memory::Use::Payload);
+            let (id, place) = (request.slot.wr_id, piece.place());
+            self.memories[node].lock(id, party, place, crate::memory::Use::Payload);
         }
         self.found_by_peer(party, "a Send that can't be taken", control);
         let what = What::Fatal;
         self.submit(party, &request, what).errors =
             vec![WcStatus::RemoteOperation, WcStatus::RemoteAccess];
-    }
-
-    /// The peer's STag that only this stream's earlier Writes use is invalidated by a Send.
-    pub fn invalidate(&mut self, party: Party) {
-        let peer = Self::peer(party);
-        let (node, pd) = (self.end_of(peer).node, self.end_of(peer).pd);
-        let users = |it: &Self| {
-            let ends = it.streams.iter().flat_map(|stream| &stream.ends);
-            ends.filter(|end| end.node == node && end.pd == pd && end.life != Life::Gone)
-                .count()
-        };
-        // An STag that several streams can use is not a peer's to invalidate.
-        if users(self) != 1 || !self.arrives(party) {
-            return;
-        }
-        let suits = |r: &Region| r.pd == pd && r.validity == Validity::Valid && !r.pinned;
-        let Some(index) = self.pick(node, suits) else {
-            return;
-        };
-        let region = &self.regions[index];
-        let range = region.at..region.at + region.len;
-        let busy = !self.memories[node].is_unlocked(&range)
-            || self.memories[node]
-                .users(&range)
-                .iter()
-                .any(|by| *by != party);
-        if busy {
-            return;
-        }
-        self.regions[index].validity = Validity::Expected;
-        let before = self.end_of(party).sq.len();
-        self.post_send(party, Some(index));
-        if self.end_of(party).sq.len() == before {
-            self.regions[index].validity = Validity::Valid;
-        }
-    }
-
-    /// Takes away an STag that nothing uses: nobody notices.
-    pub fn revoke_idle(&mut self, party: Party) {
-        let node = self.end_of(party).node;
-        let suits = |r: &Region| {
-            r.validity != Validity::Revoked && r.validity != Validity::Expected && !r.pinned
-        };
-        let Some(index) = self.pick(node, suits) else {
-            return;
-        };
-        let region = &self.regions[index];
-        if self.memories[node]
-            .users(&(region.at..region.at + region.len))
-            .is_empty()
-        {
-            self.revoke(index);
-        }
-    }
-
-    /// Takes away an STag that is in use: from the answer on no octet of it changes, and the streams
-    /// that use it may end.
-    fn revoke_in_use(&mut self, party: Party) {
-        let node = self.end_of(party).node;
-        let Some(index) = self.pick(node, |r| r.validity == Validity::Valid) else {
-            return;
-        };
-        let region = &self.regions[index];
-        let range = region.at..region.at + region.len;
-        let users = self.memories[node].users(&range);
-        if region.pinned {
-            for stream in 0..self.streams.len() {
-                if self.streams[stream].is_doomed() {
-                    self.doom_somehow(stream, "an STag that was to be refused is gone");
-                }
-            }
-        }
-        for stream in 0..self.streams.len() {
-            if users.iter().any(|by| by.stream == stream) {
-                self.doom_somehow(stream, "an STag in use is revoked");
-            }
-        }
-        self.revoke(index);
-    }
-
-    pub fn revoke(&mut self, index: usize) {
-        let region = &mut self.regions[index];
-        region.validity = Validity::Revoked;
-        let (node, stag) = (region.node, region.stag);
-        let range = region.at..region.at + region.len;
-        self.nodes[node]
-            .execute(Command::RemoveRegion { stag }, self.now)
-            .unwrap();
-        self.note(|| format!("node {node} revoked {stag}"));
-        self.memories[node].freeze(&range);
-        self.due[node] = true;
     }
 
     pub fn disconnect(&mut self, party: Party, abort: bool) {
@@ -463,11 +381,15 @@ impl Simulation {
             .execute(Command::RemoveQp { qp }, self.now)
             .unwrap();
         self.due[node] = true;
+        self.windows_of_stream_end(node, qp);
         let end = self.end_mut(party);
         end.life = Life::Gone;
         let (sq, rq) = (std::mem::take(&mut end.sq), std::mem::take(&mut end.rq));
         for posted in sq {
             self.memories[node].unlock(posted.id);
+            if let Some(local) = posted.local {
+                self.local_unknown(local);
+            }
             if is_request(posted.opcode) {
                 self.memories[node].given_up(posted.id);
             }

@@ -122,6 +122,13 @@ impl Words {
             .flat_map(|(_, word)| word.pending.iter().map(|pending| pending.by))
     }
 
+    /// Whose operations come through this region or window.
+    pub fn users_through(&self, via: usize) -> Vec<Party> {
+        let pending = self.words.values().flat_map(|word| &word.pending);
+        let through = pending.filter(|pending| pending.via == via);
+        through.map(|pending| pending.by).collect()
+    }
+
     pub fn is_full(&self, at: usize) -> bool {
         self.words
             .get(&at)
