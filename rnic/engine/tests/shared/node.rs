@@ -9,10 +9,10 @@ use rnic_engine::command::{Answer, Command, CommandError};
 use rnic_engine::region::RegionMemory;
 use rnic_engine::shard::{Shard, ShardConfig};
 use rnic_ipc::control::{Access, QpAttributes};
-use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum};
+use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::ring::{
-    CqConsumer, CqProducer, DoorbellConsumer, DoorbellProducer, QpMemory, WorkQueueProducer,
-    WorkRequest,
+    CqConsumer, CqProducer, DoorbellConsumer, DoorbellProducer, QpMemory, SrqMemory,
+    WorkQueueProducer, WorkRequest,
 };
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::work::Completion;
@@ -31,6 +31,10 @@ pub const MAX_SGE: u32 = 32;
 pub const MAX_INLINE: u32 = 80;
 /// Completion queues of a node, which its queue pairs share.
 pub const CQS: u32 = 2;
+/// One more, of fewer entries than may be needed.
+pub const TIGHT_CQ: CqId = CqId(CQS);
+/// Receives of a shared receive queue.
+pub const SRQ_DEPTH: u32 = 32;
 const CQ_DEPTH: u32 = 1024;
 const CLIENT: ClientId = ClientId(1);
 const PORT: u16 = 7174;
@@ -47,8 +51,9 @@ pub struct Node {
     doorbells: DoorbellProducer,
     cqs: Vec<CqConsumer>,
     queues: BTreeMap<u32, (WorkQueueProducer, WorkQueueProducer)>,
+    srqs: Vec<WorkQueueProducer>,
     next_qp: u32,
-    _woken: Vec<OwnedFd>,
+    woken: Vec<OwnedFd>,
 }
 
 /// What a node is made with.
@@ -57,6 +62,8 @@ pub struct Settings {
     pub frames: u32,
     /// Frames that its wire holds in each direction.
     pub wire_depth: usize,
+    /// Entries of [`TIGHT_CQ`].
+    pub tight_cq: u32,
 }
 
 impl Settings {
@@ -71,7 +78,8 @@ impl Settings {
         };
         shard.limits.clients = 1;
         shard.limits.regions = 48;
-        shard.limits.cqs = CQS as usize;
+        shard.limits.cqs = 1 + CQS as usize;
+        shard.limits.srqs = 8;
         shard.limits.queue_pairs = 32;
         shard.limits.listeners = 1;
         shard.limits.connections = 32;
@@ -79,6 +87,7 @@ impl Settings {
             shard,
             frames: 128,
             wire_depth: 64,
+            tight_cq: 16,
         }
     }
 }
@@ -102,21 +111,23 @@ impl Node {
             doorbells,
             cqs: Vec::new(),
             queues: BTreeMap::new(),
+            srqs: Vec::new(),
             next_qp: 0,
-            _woken: Vec::new(),
+            woken: Vec::new(),
         };
-        node.open(engine);
+        node.open(engine, settings.tight_cq);
         node
     }
 
-    fn open(&mut self, doorbells: DoorbellConsumer) {
+    fn open(&mut self, doorbells: DoorbellConsumer, tight: u32) {
         let client = CLIENT;
         self.must(Command::AddClient { client, doorbells });
-        for cq in 0..CQS {
-            let size = CqProducer::memory_size(CQ_DEPTH).unwrap();
+        for cq in 0..=CQS {
+            let depth = if cq == TIGHT_CQ.0 { tight } else { CQ_DEPTH };
+            let size = CqProducer::memory_size(depth).unwrap();
             let memory = Arc::new(SharedMemory::private(size).unwrap());
-            let ring = CqProducer::create_in(Arc::clone(&memory), CQ_DEPTH).unwrap();
-            self.cqs.push(CqConsumer::attach(memory, CQ_DEPTH).unwrap());
+            let ring = CqProducer::create_in(Arc::clone(&memory), depth).unwrap();
+            self.cqs.push(CqConsumer::attach(memory, depth).unwrap());
             let (ours, notify) = rustix::net::socketpair(
                 rustix::net::AddressFamily::UNIX,
                 rustix::net::SocketType::DGRAM,
@@ -124,7 +135,7 @@ impl Node {
                 None,
             )
             .unwrap();
-            self._woken.push(ours);
+            self.woken.push(ours);
             self.must(Command::AddCq {
                 client,
                 cq: CqId(cq),
@@ -172,20 +183,25 @@ impl Node {
         });
     }
 
-    pub fn create_qp(&mut self, pd: PdId, cqs: [CqId; 2], signal_all: bool, max_sge: u32) -> QpNum {
-        self.next_qp += 1;
-        let qp = QpNum(self.next_qp);
-        let attributes = QpAttributes {
+    /// Of a queue pair of the usual size with receives of its own.
+    pub fn attributes(pd: PdId, [send_cq, recv_cq]: [CqId; 2]) -> QpAttributes {
+        QpAttributes {
             pd,
-            send_cq: cqs[0],
-            recv_cq: cqs[1],
+            send_cq,
+            recv_cq,
             sq_depth: DEPTH,
             rq_depth: DEPTH,
             srq: None,
-            max_sge,
+            max_sge: 6,
             max_inline: MAX_INLINE,
-            signal_all,
-        };
+            signal_all: false,
+        }
+    }
+
+    pub fn create_qp(&mut self, attributes: QpAttributes) -> QpNum {
+        self.next_qp += 1;
+        let qp = QpNum(self.next_qp);
+        let max_sge = attributes.max_sge;
         let sq_slots = QpMemory::slots(DEPTH, attributes.send_places()).unwrap();
         let rq_slots = QpMemory::slots(DEPTH, max_sge).unwrap();
         let layout = QpMemory::layout(sq_slots, rq_slots).unwrap();
@@ -201,6 +217,28 @@ impl Node {
             rq,
         });
         qp
+    }
+
+    /// A shared receive queue.
+    pub fn create_srq(&mut self, max_sge: u32) -> SrqId {
+        let srq = SrqId(self.srqs.len() as u32);
+        let slots = QpMemory::slots(SRQ_DEPTH, max_sge).unwrap();
+        let memory = Arc::new(SharedMemory::private(SrqMemory::size(slots).unwrap()).unwrap());
+        let ring = SrqMemory::create_in(Arc::clone(&memory), slots, max_sge).unwrap();
+        self.srqs
+            .push(SrqMemory::attach(memory, slots, max_sge).unwrap());
+        self.must(Command::AddSrq {
+            client: CLIENT,
+            srq,
+            max_sge,
+            ring,
+        });
+        srq
+    }
+
+    /// Nobody is told of receives that wait.
+    pub fn post_shared_recv(&mut self, srq: SrqId, request: &WorkRequest) {
+        self.srqs[srq.0 as usize].push(request).unwrap();
     }
 
     pub fn path_to(&self, other: &Node) -> Path {
@@ -239,20 +277,42 @@ impl Node {
         }
     }
 
-    /// The completions that came since the last call, each CQ's in order.
-    pub fn completions(&mut self) -> Vec<Completion> {
+    /// The completions that came since the last call, each with its CQ, and each CQ's in order.
+    pub fn completions(&mut self) -> Vec<(CqId, Completion)> {
         let mut all = Vec::new();
         let mut out = [Completion::default(); 64];
-        for cq in &mut self.cqs {
+        for (name, cq) in self.cqs.iter_mut().enumerate() {
             loop {
                 let count = cq.poll(&mut out).unwrap();
                 if count == 0 {
                     break;
                 }
-                all.extend_from_slice(&out[..count]);
+                all.extend(out[..count].iter().map(|one| (CqId(name as u32), *one)));
             }
         }
         all
+    }
+
+    /// Entries of a CQ.
+    pub fn cq_depth(&self, cq: CqId) -> u32 {
+        self.cqs[cq.0 as usize].depth()
+    }
+
+    /// Asks for one wake-up by the next completion, or the next that is solicited or an error.
+    pub fn arm(&mut self, cq: CqId, solicited_only: bool) {
+        self.cqs[cq.0 as usize].arm(solicited_only);
+    }
+
+    /// How often the client of a CQ was woken since the last call.
+    pub fn wake_ups(&mut self, cq: CqId) -> usize {
+        let notices = &self.woken[cq.0 as usize];
+        let mut octets = [0; 4];
+        let flags = rustix::net::RecvFlags::DONTWAIT;
+        let mut count = 0;
+        while rustix::net::recv(notices, &mut octets, flags).is_ok() {
+            count += 1;
+        }
+        count
     }
 
     pub fn counters(&mut self) -> Vec<(String, u64)> {

@@ -9,6 +9,7 @@ use rnic_ipc::work::{
 };
 
 use crate::memory::Party;
+use crate::node::TIGHT_CQ;
 use crate::simulation::{Simulation, Validity};
 use crate::stream::{Life, Message, Posted, Sent, What, is_request};
 
@@ -24,10 +25,25 @@ impl Simulation {
             let stream = self.streams.iter().position(|stream| stream.port == port);
             self.doom_somehow(stream.unwrap(), "octets damaged");
         }
-        for completion in self.nodes[node].completions() {
+        let was_dead = self.dead_cqs[node];
+        let completions = self.nodes[node].completions();
+        let mut events = Vec::new();
+        while let Some(event) = self.nodes[node].shard.poll_event() {
+            if let ShardEvent::Client {
+                event: Event::CqError { cq },
+                ..
+            } = event
+            {
+                self.overflowed(node, cq, &completions);
+            }
+            events.push(event);
+        }
+        for (cq, completion) in completions {
+            assert!(!was_dead || cq != TIGHT_CQ, "a dead CQ takes completions");
+            self.note_completion(node, cq, &completion);
             self.completion(node, &completion);
         }
-        while let Some(event) = self.nodes[node].shard.poll_event() {
+        for event in events {
             self.event(node, event);
         }
     }
@@ -102,12 +118,18 @@ impl Simulation {
             match message.what {
                 What::Write => self.sink_placed(party, message.id),
                 What::Read | What::Atomic if message.id == id => {}
+                // Its completion found no room.
+                What::Send(_) if self.is_mute(Self::peer(party)) => {
+                    self.sink_given_up(party, message.id);
+                }
                 _ => panic!("a Read completed before what must come before it: {message:?}"),
             }
         }
+        // Memory that was taken away meanwhile may hold anything.
+        let kept = self.memories[node].expects(id);
         self.memories[node].placed(id);
         if let Some(sink) = posted.sink {
-            let original = self.memories[node].word(sink);
+            let original = kept.then(|| self.memories[node].word(sink));
             let peer = self.streams[party.stream].ends[1 - party.end].node;
             self.memories[peer].atomic_done(id, original);
         }
@@ -126,6 +148,12 @@ impl Simulation {
     fn sink_placed(&mut self, party: Party, id: u64) {
         let node = self.streams[party.stream].ends[1 - party.end].node;
         self.memories[node].placed(id);
+    }
+
+    /// Nobody knows whether it was.
+    fn sink_given_up(&mut self, party: Party, id: u64) {
+        let node = self.streams[party.stream].ends[1 - party.end].node;
+        self.memories[node].given_up(id);
     }
 
     /// The source of a Read may be written again.
@@ -165,17 +193,21 @@ impl Simulation {
     }
 
     fn receive_completed(&mut self, party: Party, completion: &Completion, status: WcStatus) {
-        let end = &mut self.streams[party.stream].ends[party.end];
-        let node = end.node;
-        let receive = end.rq.pop_front().expect("a receive that is posted");
+        let srq = self.end_of(party).srq;
+        let receive = match srq {
+            Some(srq) => self.take_shared(party, srq, completion.wr_id),
+            None => {
+                let receive = self.end_mut(party).rq.pop_front();
+                receive.expect("a receive that is posted")
+            }
+        };
+        let node = self.end_of(party).node;
         assert_eq!(receive.id, completion.wr_id, "receives complete in order");
         self.memories[node].unlock(receive.id);
         if status != WcStatus::Success {
             self.may_fail(party, status, RECEIVES, &receive.errors);
             self.streams[party.stream].ends[party.end].failed[RECEIVES] = true;
-            if let Some(send) = receive.send {
-                self.memories[node].given_up(send);
-            }
+            self.memories[node].given_up(receive.send.unwrap_or(receive.id));
             return;
         }
         let end = &self.streams[party.stream].ends[party.end];
@@ -205,12 +237,21 @@ impl Simulation {
             self.memories[node].placed(message.id);
         }
         self.memories[node].placed(send.id);
-        assert_eq!(sent.receive, receive.id, "{completion:?}");
+        if srq.is_some() {
+            self.memories[node].filled(receive.id, &sent.octets);
+            self.count("shared_receives_taken");
+        } else {
+            assert_eq!(sent.receive, Some(receive.id), "{completion:?}");
+        }
         self.check_delivery(node, &sent, completion);
     }
 
     fn check_delivery(&mut self, node: usize, sent: &Sent, completion: &Completion) {
-        assert_eq!(completion.byte_len, sent.len, "{completion:?}");
+        assert_eq!(
+            completion.byte_len as usize,
+            sent.octets.len(),
+            "{completion:?}"
+        );
         let solicited = completion.flags & WC_SOLICITED != 0;
         let invalidates = completion.flags & WC_WITH_INVALIDATE != 0;
         assert_eq!(solicited, sent.solicited, "{completion:?}");
@@ -286,8 +327,9 @@ impl Simulation {
                 self.check_reason(party, reason);
                 self.ended(party, Some(reason));
             }
-            Event::SrqLimit { srq } => panic!("node {node}: nobody has SRQ {srq}"),
-            Event::CqError { cq } => panic!("node {node}: CQ {cq} overflowed"),
+            Event::SrqLimit { srq } => self.limit_reached(node, srq),
+            // Looked at before the completions.
+            Event::CqError { .. } => {}
         }
     }
 
@@ -330,6 +372,9 @@ impl Simulation {
 
     /// An end has no connection any more: all its work has completed, and nothing is placed.
     pub fn ended(&mut self, party: Party, reason: Option<DisconnectReason>) {
+        if self.has_dead_cq(party) {
+            self.abandon(party);
+        }
         let end = &mut self.streams[party.stream].ends[party.end];
         end.life = Life::Over;
         let (sq, rq, node) = (std::mem::take(&mut end.sq), end.rq.len(), end.node);
@@ -351,6 +396,8 @@ impl Simulation {
             ..party
         });
         let certain = stream.certain_cause().is_some();
+        let mute = self.is_mute(party);
+        let stream = &mut self.streams[party.stream];
         let from = &mut stream.ends[1 - party.end];
         let line = std::mem::take(&mut from.line);
         let fatal = line.iter().position(|m| matches!(m.what, What::Fatal));
@@ -365,7 +412,7 @@ impl Simulation {
             };
             match message.what {
                 What::Write if sure => self.memories[node].placed(message.id),
-                What::Send(_) if sure => panic!("{party:?}: not delivered: {message:?}"),
+                What::Send(_) if sure && !mute => panic!("{party:?}: not delivered: {message:?}"),
                 What::Write | What::Send(_) | What::Atomic => {
                     self.memories[node].given_up(message.id);
                 }

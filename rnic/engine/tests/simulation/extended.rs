@@ -12,7 +12,12 @@ use crate::words::WORD;
 
 impl Simulation {
     /// Makes a work request carry Immediate Data, which takes this receive of the peer's.
-    pub fn immediate(&mut self, party: Party, receive: u64, request: &mut WorkRequest) -> Sent {
+    pub fn immediate(
+        &mut self,
+        party: Party,
+        receive: Option<u64>,
+        request: &mut WorkRequest,
+    ) -> Sent {
         let data = self.random.next();
         request.set_operands(&[data, 0, 0, 0]);
         let solicited = self.random.chance(300);
@@ -24,7 +29,7 @@ impl Simulation {
         self.expect_send(party, nothing, receive, &[]);
         Sent {
             receive,
-            len: 0,
+            octets: Vec::new(),
             solicited,
             invalidate: None,
             immediate: Some(data),
@@ -35,10 +40,9 @@ impl Simulation {
         if !self.takes_work(party) || !self.arrives(party) {
             return;
         }
-        let Some(receive) = self.end_mut(Self::peer(party)).receive_without_send() else {
+        let Some((receive, _)) = self.waiting_receive(Self::peer(party)) else {
             return;
         };
-        let receive = receive.id;
         let mut request = self.request(party, WrOpcode::Immediate, &[]);
         let sent = self.immediate(party, receive, &mut request);
         self.submit(party, &request, What::Send(sent));

@@ -18,10 +18,12 @@ mod network;
 #[path = "../shared/node.rs"]
 mod node;
 mod program;
+mod queues;
 #[path = "../shared/random.rs"]
 mod random;
 mod run;
 mod simulation;
+mod states;
 mod stream;
 mod tcp_frames;
 mod trouble;
@@ -92,7 +94,7 @@ parts! {
 }
 
 /// What the programs are to reach, by the counters of those who notice.
-const REACHED: [&str; 29] = [
+const REACHED: [&str; 37] = [
     "octets_placed",
     "octets_placed_early",
     "octets_parked",
@@ -105,6 +107,14 @@ const REACHED: [&str; 29] = [
     "atomic_responses_received",
     "stags_invalidated",
     "local_work_done",
+    "windows_bound",
+    "windows_invalidated",
+    "shared_receives_taken",
+    "srq_limits_reached",
+    "cqs_overflowed",
+    "clients_woken",
+    "queue_pairs_reset",
+    "terminated_by_clients",
     "terminates_sent",
     "terminates_received",
     "work_completed",

@@ -249,8 +249,13 @@ impl Memory {
         self.words.expect((op, by, via), at, value, operation);
     }
 
-    /// An Atomic Operation is known to have been done, and to have found this.
-    pub fn atomic_done(&mut self, op: u64, original: u64) {
+    /// An operation has octets to place that are not settled.
+    pub fn expects(&self, op: u64) -> bool {
+        self.touches.iter().any(|touch| touch.op == op)
+    }
+
+    /// An Atomic Operation is known to have been done, and to have found this if that is known.
+    pub fn atomic_done(&mut self, op: u64, original: Option<u64>) {
         self.look_at_words();
         self.words.done(op, original);
     }
@@ -334,6 +339,20 @@ impl Memory {
     /// The operation is known to have placed all its octets.
     pub fn placed(&mut self, op: u64) {
         self.settle(|touch| touch.op == op, true);
+    }
+
+    /// What was to be any octets is these, and behind them what was there before.
+    pub fn filled(&mut self, op: u64, octets: &[u8]) {
+        let mut rest = octets;
+        for touch in self.touches.iter_mut().filter(|touch| touch.op == op) {
+            let range = touch.range();
+            let (now, later) = rest.split_at(range.len().min(rest.len()));
+            touch.octets.copy_from_slice(&self.settled[range]);
+            touch.octets[..now.len()].copy_from_slice(now);
+            touch.any = false;
+            rest = later;
+        }
+        self.placed(op);
     }
 
     /// The operation will place nothing any more.

@@ -9,7 +9,7 @@ use rnic_ipc::work::{Sge, WR_SIGNALED, WR_SOLICITED, WrOpcode};
 use crate::memory::{Party, Use};
 use crate::node::{DEPTH, MAX_INLINE, MAX_SGE};
 use crate::simulation::{Region, Simulation, Validity};
-use crate::stream::{End, Message, Posted, Receive, Sent, What};
+use crate::stream::{End, Life, Message, Posted, Receive, Sent, What};
 
 /// A piece of a region.
 #[derive(Clone, Copy, Debug)]
@@ -45,11 +45,13 @@ impl Simulation {
             41..45 => self.post_immediate(party),
             45..62 => self.post_send(party, None),
             62..84 => self.post_receive(party),
-            84..87 => self.rewrite(party),
-            87 => self.bind(party),
+            84 => self.rewrite(party),
+            85 | 86 => self.bind(party),
+            87 => self.wish(party),
             88..90 => self.add_region(party),
             90..92 => self.revoke_idle(party),
-            92..96 => self.invalidate(party),
+            92..95 => self.invalidate(party),
+            95 => self.connect_again(party),
             96 => self.invalidate_locally(party),
             _ => self.trouble(party),
         }
@@ -74,7 +76,8 @@ impl Simulation {
     pub fn takes_work(&self, party: Party) -> bool {
         let end = self.end_of(party);
         let room = DEPTH as usize - 4;
-        end.life != crate::stream::Life::Gone && end.sq.len() < room && end.rq.len() < room
+        let told = !self.has_dead_cq(party);
+        end.life != Life::Gone && told && end.sq.len() < room && end.rq.len() < room
     }
 
     pub fn length(&mut self) -> usize {
@@ -130,6 +133,14 @@ impl Simulation {
         right: impl Fn(&Access) -> bool,
     ) -> Option<Piece> {
         let qp = self.end_of(party).qp;
+        if self.random.chance(400) {
+            let found = self.piece_for(party, len, |region| {
+                region.window.is_some() && region.is_for(qp) && right(&region.access)
+            });
+            if found.is_some() {
+                return found;
+            }
+        }
         self.piece_for(party, len, |region| {
             region.is_for(qp) && right(&region.access)
         })
@@ -279,8 +290,7 @@ impl Simulation {
         if !self.takes_work(party) {
             return;
         }
-        let receive = self.end_mut(Self::peer(party)).receive_without_send();
-        let receive = receive.map(|receive| receive.id);
+        let receive = self.waiting_receive(Self::peer(party));
         if with_immediate && (receive.is_none() || !self.arrives(party)) {
             return;
         }
@@ -338,7 +348,7 @@ impl Simulation {
             self.lock_payload(party, id, &pieces);
         }
         let receive = receive.filter(|_| with_immediate);
-        let sent = receive.map(|receive| self.immediate(party, receive, &mut request));
+        let sent = receive.map(|(receive, _)| self.immediate(party, receive, &mut request));
         self.submit_with(party, &request, inline.as_deref(), What::Write);
         if let Some(sent) = sent {
             let (what, handed) = (What::Send(sent), false);
@@ -396,6 +406,9 @@ impl Simulation {
         if !self.takes_work(party) || self.end_of(party).bare {
             return;
         }
+        if let Some(srq) = self.end_of(party).srq {
+            return self.post_shared_receive(party, srq);
+        }
         let free =
             |it: &Self, node: usize, piece: &Piece| it.memories[node].is_free(&piece.range());
         let len = self.length();
@@ -428,10 +441,9 @@ impl Simulation {
         if !self.takes_work(party) || !self.arrives(party) {
             return;
         }
-        let Some(receive) = self.end_mut(peer).receive_without_send() else {
+        let Some((receive, room)) = self.waiting_receive(peer) else {
             return;
         };
-        let (room, receive_id) = (receive.room(), receive.id);
         let len = self.length().min(room);
         let (pieces, octets) = self.payload(party, len);
         let opcode = match invalidate {
@@ -451,13 +463,13 @@ impl Simulation {
         let stag = invalidate.map(|region| self.regions[region].stag);
         request.slot.rkey = stag.map_or(0, |stag| stag.0);
         let id = request.slot.wr_id;
-        self.expect_send(party, id, receive_id, &octets);
+        self.expect_send(party, id, receive, &octets);
         if inline.is_none() {
             self.lock_payload(party, id, &pieces);
         }
         let sent = Sent {
-            receive: receive_id,
-            len: octets.len() as u32,
+            receive,
+            octets,
             solicited,
             invalidate: stag,
             immediate: None,
@@ -465,8 +477,12 @@ impl Simulation {
         self.submit_with(party, &request, inline.as_deref(), What::Send(sent));
     }
 
-    /// A Send is to fill a receive, as far as there is room.
-    pub fn expect_send(&mut self, party: Party, id: u64, receive: u64, octets: &[u8]) {
+    /// A Send is to fill a receive, as far as there is room; any of a shared receive queue may be
+    /// filled anyway.
+    pub fn expect_send(&mut self, party: Party, id: u64, receive: Option<u64>, octets: &[u8]) {
+        let Some(receive) = receive else {
+            return;
+        };
         let end = self.end_mut(Self::peer(party));
         let node = end.node;
         let receive = end.rq.iter_mut().find(|r| r.id == receive).unwrap();

@@ -45,7 +45,7 @@ pub fn run(seed: u64, size: Size) -> BTreeMap<String, u64> {
     }
     it.bring_to_rest();
     it.take_down();
-    let mut sums = BTreeMap::new();
+    let mut sums = std::mem::take(&mut it.happened);
     for (name, count) in it.nodes.iter_mut().flat_map(|node| node.counters()) {
         *sums.entry(name).or_insert(0) += count;
     }
@@ -121,6 +121,7 @@ impl Simulation {
         }
         let end = self.now + TIME_WAIT;
         while self.step_until(end) {}
+        self.remove_srqs();
         self.check_memories();
         for (who, memory) in self.memories.iter().enumerate() {
             memory.assert_quiet(who);

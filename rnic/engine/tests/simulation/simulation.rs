@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rnic_ipc::control::{Access, MpaOptions};
+use rnic_ipc::control::{Access, MpaOptions, QpAttributes};
 use rnic_ipc::id::{CqId, PdId, QpNum};
 use rnic_proto::Stag;
 use userspace_tcp::Instant;
@@ -11,7 +11,8 @@ use userspace_tcp::Instant;
 use crate::impairment::Impairment;
 use crate::memory::{Memory, Party};
 use crate::network::{Manners, Network};
-use crate::node::{ARENA, CQS, MAX_SGE, Node, Settings};
+use crate::node::{ARENA, CQS, MAX_SGE, Node, Settings, TIGHT_CQ};
+use crate::queues::{SharedQueue, Wishes};
 use crate::random::Random;
 use crate::stream::{Cause, End, Life, Stream};
 use crate::windows::WindowObject;
@@ -83,6 +84,11 @@ pub struct Simulation {
     pub memories: Vec<Memory>,
     pub regions: Vec<Region>,
     pub windows: Vec<WindowObject>,
+    pub srqs: Vec<SharedQueue>,
+    /// The tight CQ of each node has overflowed.
+    pub dead_cqs: Vec<bool>,
+    /// What each node's client asked of its CQs.
+    pub wishes: Vec<Wishes>,
     pub streams: Vec<Stream>,
     pub network: Network,
     /// The network loses and damages nothing.
@@ -91,6 +97,8 @@ pub struct Simulation {
     pub random: Random,
     /// Which end a node's queue pair is.
     pub ends: BTreeMap<(usize, u32), Party>,
+    /// What happened, and how often.
+    pub happened: BTreeMap<String, u64>,
     next_id: u64,
     next_stag: u32,
     /// Nodes with work to look at.
@@ -115,17 +123,25 @@ impl Simulation {
                 .collect(),
             due: vec![true; nodes.len()],
             network: Network::new(nodes.len(), manners, Random::new(!seed)),
-            nodes,
             regions: Vec::new(),
             windows: Vec::new(),
+            srqs: Vec::new(),
+            dead_cqs: vec![false; nodes.len()],
+            wishes: vec![Wishes::default(); nodes.len()],
+            nodes,
             streams: Vec::new(),
             calm: manners.are_good(),
             now: Instant::from_nanos(1_000_000),
             random,
             ends: BTreeMap::new(),
+            happened: BTreeMap::new(),
             next_id: 0,
             next_stag: 0,
         }
+    }
+
+    pub fn count(&mut self, what: &str) {
+        *self.happened.entry(what.to_string()).or_insert(0) += 1;
     }
 
     pub fn id(&mut self) -> u64 {
@@ -185,9 +201,18 @@ impl Simulation {
 
     /// Begins a stream between two nodes, with memory that both can use.
     pub fn connect(&mut self, from: usize, to: usize) {
-        let port = 40_000 + self.streams.len() as u16;
-        let revision = if self.random.chance(700) { 2 } else { 1 };
+        let revision = self.revision();
         let ends = [from, to].map(|node| self.end(node, revision));
+        self.open(ends);
+    }
+
+    pub fn revision(&mut self) -> u8 {
+        if self.random.chance(700) { 2 } else { 1 }
+    }
+
+    pub fn open(&mut self, ends: [End; 2]) {
+        let port = 40_000 + self.streams.len() as u16;
+        let revision = ends[0].mpa.revision;
         let stream = self.streams.len();
         for (end, of) in ends.iter().enumerate() {
             self.ends.insert((of.node, of.qp.0), Party { stream, end });
@@ -206,40 +231,60 @@ impl Simulation {
 
     fn end(&mut self, node: usize, revision: u8) -> End {
         let pd = PdId(1 + self.random.below(3) as u32);
-        let cqs = [(); 2].map(|()| CqId(self.random.below(u64::from(CQS)) as u32));
-        let signal_all = self.random.chance(300);
-        let max_sge = if self.random.chance(200) { MAX_SGE } else { 6 };
-        let qp = self.nodes[node].create_qp(pd, cqs, signal_all, max_sge);
         self.register(node, pd, Access::ALL);
         if self.random.chance(300) {
             self.register(node, pd, Access::LOCAL);
         }
-        let mut depth = || 1 + self.random.below(4) as u16;
-        // Revision 1 agrees on no depths: they must suit as they are.
-        let (ird, ord) = match revision {
-            1 => (4, depth()),
-            _ => (depth(), depth()),
-        };
+        let srq = self.random.chance(250).then(|| self.srq(node, pd));
+        let mut cqs = [(); 2].map(|()| CqId(self.random.below(u64::from(CQS)) as u32));
+        for (queue, cq) in cqs.iter_mut().enumerate() {
+            // With a dead CQ nobody would know which receive a queue pair had in hand.
+            let lost = queue == 1 && srq.is_some();
+            if self.random.chance(100) && !self.dead_cqs[node] && !lost {
+                *cq = TIGHT_CQ;
+            }
+        }
+        let signal_all = self.random.chance(300);
+        let max_sge = if self.random.chance(200) { MAX_SGE } else { 6 };
+        let qp = self.nodes[node].create_qp(QpAttributes {
+            srq: srq.map(|srq| self.srqs[srq].id),
+            max_sge,
+            signal_all,
+            ..Node::attributes(pd, cqs)
+        });
         End {
             node,
             qp,
             pd,
+            cqs,
+            srq,
             signal_all,
             max_sge,
-            mpa: MpaOptions {
-                revision,
-                crc: self.random.chance(600),
-                markers: self.random.chance(500),
-                aligned: self.random.chance(600),
-                ird,
-                ord,
-            },
+            mpa: self.mpa(revision),
             life: Life::Opening,
             sq: Default::default(),
             rq: Default::default(),
             line: Default::default(),
             failed: [false; 3],
             bare: false,
+        }
+    }
+
+    /// What an end asks of its peer.
+    pub fn mpa(&mut self, revision: u8) -> MpaOptions {
+        let mut depth = || 1 + self.random.below(4) as u16;
+        // Revision 1 agrees on no depths: they must suit as they are.
+        let (ird, ord) = match revision {
+            1 => (4, depth()),
+            _ => (depth(), depth()),
+        };
+        MpaOptions {
+            revision,
+            crc: self.random.chance(600),
+            markers: self.random.chance(500),
+            aligned: self.random.chance(600),
+            ird,
+            ord,
         }
     }
 
@@ -273,7 +318,7 @@ impl Simulation {
         }
     }
 
-    fn work(&mut self, index: usize) -> bool {
+    pub fn work(&mut self, index: usize) -> bool {
         let node = &mut self.nodes[index];
         let given = self.network.give(index, &node.wire, self.now);
         let late = node.shard.next_deadline().is_some_and(|at| at <= self.now);
@@ -284,6 +329,8 @@ impl Simulation {
         self.due[index] = worked;
         self.network.take(&node.wire, self.now);
         self.observe(index);
+        self.check_wake_ups(index);
+        self.check_limits(index);
         worked || given
     }
 
@@ -344,6 +391,7 @@ fn settings(index: usize, mtu: u32, random: &mut Random) -> Settings {
     tcp.sack = random.chance(700);
     tcp.window_scale = random.chance(700);
     settings.frames = 128 + random.below(300) as u32;
+    settings.tight_cq = 1 << (1 + random.below(5));
     settings.wire_depth = 16 + random.below(100) as usize;
     settings
 }

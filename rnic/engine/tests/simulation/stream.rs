@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use rnic_ipc::control::{DisconnectReason, MpaOptions};
-use rnic_ipc::id::{PdId, QpNum};
+use rnic_ipc::id::{CqId, PdId, QpNum};
 use rnic_ipc::work::{WcStatus, WrOpcode};
 use rnic_proto::Stag;
 
@@ -75,8 +75,9 @@ pub enum What {
 
 #[derive(Clone, Debug)]
 pub struct Sent {
-    pub receive: u64,
-    pub len: u32,
+    /// The receive that it takes; none when it takes any of a shared receive queue.
+    pub receive: Option<u64>,
+    pub octets: Vec<u8>,
     pub solicited: bool,
     pub invalidate: Option<Stag>,
     /// It is Immediate Data, and this the data.
@@ -112,6 +113,10 @@ pub struct End {
     pub node: usize,
     pub qp: QpNum,
     pub pd: PdId,
+    /// Of its send queue and of its receives.
+    pub cqs: [CqId; 2],
+    /// Which of the simulation's shared receive queues it takes from, if not from one of its own.
+    pub srq: Option<usize>,
     pub signal_all: bool,
     /// Elements that its work may have.
     pub max_sge: u32,
@@ -133,6 +138,7 @@ impl End {
         matches!(self.life, Life::Opening | Life::Up)
     }
 
+    /// Of its own receive queue.
     pub fn receive_without_send(&mut self) -> Option<&mut Receive> {
         self.rq.iter_mut().find(|receive| receive.send.is_none())
     }

@@ -1,18 +1,17 @@
 //! What goes wrong on purpose, and what must come of it: errors of RFC 5040 section 7 and RFC 5041
 //! section 7 with their numbers, ends by either side, and STags that are taken away.
 
-use rnic_engine::command::Command;
 use rnic_ipc::control::DisconnectReason;
 use rnic_ipc::work::{Sge, WcStatus, WrOpcode};
 
 use crate::memory::Party;
 use crate::program::Piece;
 use crate::simulation::{Region, Simulation, Validity};
-use crate::stream::{Cause, Life, Sent, What, is_request};
+use crate::stream::{Cause, What, is_request};
 use crate::words::WORD;
 
 /// Layer, error type and error code as a Terminate says them.
-const LOCAL_CATASTROPHIC: u16 = 0x0000;
+pub const LOCAL_CATASTROPHIC: u16 = 0x0000;
 const READ_INVALID_STAG: u16 = 0x0100;
 const READ_BOUNDS: u16 = 0x0101;
 const MISALIGNED: u16 = 0x0207;
@@ -59,6 +58,7 @@ impl Simulation {
             13 => self.invalidate_wrongly(party),
             14 if self.random.chance(500) => self.local_work_wrongly(party),
             14 => self.disconnect(party, false),
+            15 if self.random.chance(500) => self.terminate(party),
             15 => self.disconnect(party, true),
             16 | 17 => self.destroy(party),
             _ => self.revoke_in_use(party),
@@ -274,13 +274,15 @@ impl Simulation {
         let receive = receive.id;
         self.send_fatally(party, WrOpcode::Send, &pieces, 0, TOO_LONG);
         let id = self.end_of(party).sq.back().unwrap().id;
-        self.expect_send(party, id, receive, &octets);
+        self.expect_send(party, id, Some(receive), &octets);
     }
 
     fn send_without_receive(&mut self, party: Party) {
         let peer = Self::peer(party);
         let (pieces, _) = self.payload(party, FEW);
-        if !self.arrives(party) || self.end_mut(peer).receive_without_send().is_some() {
+        let shared = self.end_of(peer).srq.is_some();
+        let found = self.end_mut(peer).receive_without_send().is_some();
+        if !self.arrives(party) || shared || found {
             return;
         }
         self.end_mut(peer).bare = true;
@@ -309,7 +311,7 @@ impl Simulation {
             CANNOT_INVALIDATE,
         );
         let id = self.end_of(party).sq.back().unwrap().id;
-        self.expect_send(party, id, receive, &octets);
+        self.expect_send(party, id, Some(receive), &octets);
     }
 
     /// A Send that ends the stream. Its payload is of regions that stay.
@@ -338,88 +340,5 @@ impl Simulation {
         let what = What::Fatal;
         self.submit(party, &request, what).errors =
             vec![WcStatus::RemoteOperation, WcStatus::RemoteAccess];
-    }
-
-    pub fn disconnect(&mut self, party: Party, abort: bool) {
-        if self.end_of(party).life != Life::Up {
-            return;
-        }
-        let mut reasons = [(); 2].map(|()| Vec::new());
-        let (own, peers) = if abort {
-            (DisconnectReason::Aborted, DisconnectReason::Reset)
-        } else {
-            (DisconnectReason::Graceful, DisconnectReason::Graceful)
-        };
-        reasons[party.end] = vec![own];
-        reasons[1 - party.end] = vec![peers];
-        let what = if abort { "aborted" } else { "closed" };
-        self.doom(party.stream, Cause { what, reasons });
-        let (node, qp) = (self.end_of(party).node, self.end_of(party).qp);
-        let command = Command::Disconnect { qp, abort };
-        self.nodes[node].execute(command, self.now).unwrap();
-        self.due[node] = true;
-        self.observe(node);
-    }
-
-    /// Destroys a queue pair: nothing of its work completes any more, and nothing is placed.
-    pub fn destroy(&mut self, party: Party) {
-        let end = self.end_of(party);
-        let (node, qp, life) = (end.node, end.qp, end.life);
-        match life {
-            Life::Gone => return,
-            Life::Over => {}
-            Life::Opening => self.doom_somehow(party.stream, "destroyed while opening"),
-            Life::Up => {
-                let mut reasons = [(); 2].map(|()| vec![DisconnectReason::Reset]);
-                // To a queue pair that is gone nothing is told.
-                reasons[party.end] = vec![DisconnectReason::Aborted];
-                let what = "destroyed";
-                self.doom(party.stream, Cause { what, reasons });
-            }
-        }
-        self.nodes[node]
-            .execute(Command::RemoveQp { qp }, self.now)
-            .unwrap();
-        self.due[node] = true;
-        self.windows_of_stream_end(node, qp);
-        let end = self.end_mut(party);
-        end.life = Life::Gone;
-        let (sq, rq) = (std::mem::take(&mut end.sq), std::mem::take(&mut end.rq));
-        for posted in sq {
-            self.memories[node].unlock(posted.id);
-            if let Some(local) = posted.local {
-                self.local_unknown(local);
-            }
-            if is_request(posted.opcode) {
-                self.memories[node].given_up(posted.id);
-            }
-        }
-        for receive in rq {
-            self.memories[node].unlock(receive.id);
-            if let Some(send) = receive.send {
-                self.memories[node].given_up(send);
-            }
-        }
-        self.peers_line_ends(party, None);
-        self.observe(node);
-    }
-
-    /// A zero-length Send, for which a receive is posted: when it is delivered all before it is.
-    pub fn fence(&mut self, party: Party) {
-        let peer = Self::peer(party);
-        if self.end_mut(peer).receive_without_send().is_none() {
-            self.submit_receive(peer, &[]);
-        }
-        let receive = self.end_mut(peer).receive_without_send().unwrap().id;
-        let request = self.request(party, WrOpcode::Send, &[]);
-        self.expect_send(party, request.slot.wr_id, receive, &[]);
-        let sent = Sent {
-            receive,
-            len: 0,
-            solicited: false,
-            invalidate: None,
-            immediate: None,
-        };
-        self.submit(party, &request, What::Send(sent));
     }
 }

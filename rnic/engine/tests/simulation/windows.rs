@@ -147,7 +147,10 @@ impl Simulation {
     /// Work that sends nothing has come to its end.
     pub fn local_done(&mut self, local: Local, done: bool) {
         match (local, done) {
-            (Local::Bind(index), true) => self.is_bound(index),
+            (Local::Bind(index), true) => {
+                self.count("windows_bound");
+                self.is_bound(index);
+            }
             (Local::Bind(index), false) => {
                 let window = self.regions[index].window.unwrap();
                 self.windows[window.index].free = true;
@@ -172,9 +175,7 @@ impl Simulation {
 
     /// As above, and nobody was told how.
     pub fn local_unknown(&mut self, (Local::Bind(index) | Local::Invalidate(index)): Local) {
-        if self.regions[index].window.is_none() {
-            self.regions[index].validity = Validity::Unknown;
-        }
+        self.regions[index].validity = Validity::Unknown;
     }
 
     /// A queue pair is gone, and with it the rights of its windows.
@@ -206,6 +207,7 @@ impl Simulation {
             return;
         };
         self.memories[node].shut(index);
+        self.count("windows_invalidated");
         self.windows[window.index].free = true;
     }
 
@@ -220,6 +222,13 @@ impl Simulation {
     }
 
     fn doom_users(&mut self, users: &[Party], what: &'static str) {
+        let mut users = users.to_vec();
+        for at in 0..users.len() {
+            // What one posted to a shared receive queue another may take.
+            if let Some(srq) = self.end_of(users[at]).srq {
+                users.extend(self.taint(srq));
+            }
+        }
         for stream in 0..self.streams.len() {
             if users.iter().any(|by| by.stream == stream) {
                 self.doom_somehow(stream, what);

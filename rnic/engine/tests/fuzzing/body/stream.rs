@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use rnic_engine::command::{Answer, Command, ShardEvent};
-use rnic_ipc::control::{Event, MpaOptions, QpState};
+use rnic_ipc::control::{Event, MpaOptions, QpAttributes, QpState};
 use rnic_ipc::id::{CqId, QpNum};
 use rnic_ipc::ring::WorkRequest;
 use rnic_ipc::work::{Sge, WR_SIGNALED, WcStatus, WrOpcode};
@@ -70,7 +70,10 @@ impl<'a> World<'a> {
     fn new(input: Input<'a>) -> Self {
         let mut node = Node::new(0, Settings::new(0, 1500));
         let grants = Grants::new(&mut node);
-        let qp = node.create_qp(PD, [CqId(0), CqId(1)], true, 6);
+        let qp = node.create_qp(QpAttributes {
+            signal_all: true,
+            ..Node::attributes(PD, [CqId(0), CqId(1)])
+        });
         Self {
             input,
             peer: Peer::new(node.address),
@@ -286,7 +289,7 @@ impl<'a> World<'a> {
                 assert!(self.node.wire.push(&ack));
             }
         }
-        for completion in self.node.completions() {
+        for (_, completion) in self.node.completions() {
             let known = self
                 .outstanding
                 .iter()
