@@ -17,6 +17,8 @@ pub mod rdmap;
 
 mod gather;
 mod names;
+mod numbers;
+mod octets;
 
 pub use gather::Gather;
 pub use names::{MessageOffset, Msn, Qn, Stag, TaggedOffset};

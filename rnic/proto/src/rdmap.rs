@@ -1,6 +1,6 @@
 //! RDMAP: Remote Direct Memory Access Protocol (RFC 5040), with Immediate Data and Atomic
-//! Operations (RFC 7306). [`Stream`] is one end of an RDMAP Stream; the other modules are its codecs. Memory rights are the engine's: nothing in here knows
-//! what an STag names.
+//! Operations (RFC 7306). [`Stream`] is one end of an RDMAP Stream; the other modules are its
+//! codecs. Memory rights are the engine's: nothing in here knows what an STag names.
 
 pub mod atomic;
 pub mod control;

@@ -5,6 +5,8 @@ mod tests;
 
 use thiserror::Error;
 
+use crate::numbers::error_numbers;
+
 /// An error in a DDP Segment, under the name and numbers of RFC 5041 section 7.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 pub enum DdpError {
@@ -46,51 +48,18 @@ pub enum DdpError {
     UntaggedVersion,
 }
 
-impl DdpError {
-    /// The Error Type: 0 local, 1 tagged, 2 untagged.
-    pub const fn error_type(self) -> u8 {
-        self.numbers().0
-    }
-
-    /// The Error Code.
-    pub const fn code(self) -> u8 {
-        self.numbers().1
-    }
-
-    const fn numbers(self) -> (u8, u8) {
-        match self {
-            Self::LocalCatastrophic => (0, 0),
-            Self::InvalidStag => (1, 0),
-            Self::BaseOrBounds => (1, 1),
-            Self::StagNotAssociated => (1, 2),
-            Self::ToWrap => (1, 3),
-            Self::TaggedVersion => (1, 4),
-            Self::InvalidQn => (2, 1),
-            Self::NoBuffer => (2, 2),
-            Self::MsnRange => (2, 3),
-            Self::InvalidMo => (2, 4),
-            Self::MessageTooLong => (2, 5),
-            Self::UntaggedVersion => (2, 6),
-        }
-    }
-
-    /// The error with these numbers, if there is one. A Local Catastrophic error may carry any
-    /// code.
-    pub const fn from_numbers(error_type: u8, code: u8) -> Option<Self> {
-        Some(match (error_type, code) {
-            (0, _) => Self::LocalCatastrophic,
-            (1, 0) => Self::InvalidStag,
-            (1, 1) => Self::BaseOrBounds,
-            (1, 2) => Self::StagNotAssociated,
-            (1, 3) => Self::ToWrap,
-            (1, 4) => Self::TaggedVersion,
-            (2, 1) => Self::InvalidQn,
-            (2, 2) => Self::NoBuffer,
-            (2, 3) => Self::MsnRange,
-            (2, 4) => Self::InvalidMo,
-            (2, 5) => Self::MessageTooLong,
-            (2, 6) => Self::UntaggedVersion,
-            _ => return None,
-        })
-    }
+error_numbers! {
+    DdpError:
+    LocalCatastrophic = (0, 0),
+    InvalidStag = (1, 0),
+    BaseOrBounds = (1, 1),
+    StagNotAssociated = (1, 2),
+    ToWrap = (1, 3),
+    TaggedVersion = (1, 4),
+    InvalidQn = (2, 1),
+    NoBuffer = (2, 2),
+    MsnRange = (2, 3),
+    InvalidMo = (2, 4),
+    MessageTooLong = (2, 5),
+    UntaggedVersion = (2, 6),
 }

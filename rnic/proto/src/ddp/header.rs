@@ -10,6 +10,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::octets::{long, word};
 use crate::{Gather, MessageOffset, Msn, Qn, Stag, TaggedOffset};
 
 /// The DDP version that this crate speaks.
@@ -126,14 +127,13 @@ impl Header {
 
 impl Tagged {
     fn from_octets(octets: [u8; TAGGED_LEN]) -> Self {
-        let [control, ulp, s0, s1, s2, s3, to @ ..] = octets;
-        let control = Control::from_octet(control);
+        let control = Control::from_octet(octets[0]);
         Self {
             last: control.last,
             version: control.version,
-            ulp,
-            stag: Stag(u32::from_be_bytes([s0, s1, s2, s3])),
-            to: TaggedOffset(u64::from_be_bytes(to)),
+            ulp: octets[1],
+            stag: Stag(word(&octets, 2)),
+            to: TaggedOffset(long(&octets, 6)),
         }
     }
 
@@ -155,18 +155,15 @@ impl Tagged {
 
 impl Untagged {
     fn from_octets(octets: [u8; UNTAGGED_LEN]) -> Self {
-        let [control, ulp, words @ ..] = octets;
-        let control = Control::from_octet(control);
-        let word =
-            |n: usize| u32::from_be_bytes([words[n], words[n + 1], words[n + 2], words[n + 3]]);
+        let control = Control::from_octet(octets[0]);
         Self {
             last: control.last,
             version: control.version,
-            ulp,
-            ulp_word: word(0),
-            qn: Qn(word(4)),
-            msn: Msn(word(8)),
-            mo: MessageOffset(word(12)),
+            ulp: octets[1],
+            ulp_word: word(&octets, 2),
+            qn: Qn(word(&octets, 6)),
+            msn: Msn(word(&octets, 10)),
+            mo: MessageOffset(word(&octets, 14)),
         }
     }
 

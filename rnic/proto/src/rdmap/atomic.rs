@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::octets::{long, word};
 use crate::{Stag, TaggedOffset};
 
 /// Octets of the Atomic Request header.
@@ -160,14 +161,4 @@ impl AtomicResponse {
         out[4..].copy_from_slice(&self.original.to_be_bytes());
         out
     }
-}
-
-/// 32 bits at octet `n`, which is a constant within the header.
-fn word(octets: &[u8], n: usize) -> u32 {
-    u32::from_be_bytes([octets[n], octets[n + 1], octets[n + 2], octets[n + 3]])
-}
-
-/// 64 bits at octet `n`, likewise.
-fn long(octets: &[u8], n: usize) -> u64 {
-    u64::from(word(octets, n)) << 32 | u64::from(word(octets, n + 4))
 }

@@ -9,6 +9,7 @@
 mod tests;
 
 use crate::Qn;
+use crate::numbers::opcode_numbers;
 
 /// The RDMAP version that this crate speaks.
 pub const VERSION: u8 = 1;
@@ -46,68 +47,23 @@ pub struct SendKind {
     pub invalidate: bool,
 }
 
+opcode_numbers! {
+    Opcode:
+    0 = { Self::Write },
+    1 = { Self::ReadRequest },
+    2 = { Self::ReadResponse },
+    3 = { Self::Send(SendKind { solicited: false, invalidate: false }) },
+    4 = { Self::Send(SendKind { solicited: false, invalidate: true }) },
+    5 = { Self::Send(SendKind { solicited: true, invalidate: false }) },
+    6 = { Self::Send(SendKind { solicited: true, invalidate: true }) },
+    7 = { Self::Terminate },
+    8 = { Self::Immediate { solicited: false } },
+    9 = { Self::Immediate { solicited: true } },
+    10 = { Self::AtomicRequest },
+    11 = { Self::AtomicResponse },
+}
+
 impl Opcode {
-    /// The opcode with this number; none for the reserved ones.
-    pub const fn from_number(number: u8) -> Option<Self> {
-        Some(match number {
-            0 => Self::Write,
-            1 => Self::ReadRequest,
-            2 => Self::ReadResponse,
-            3 => Self::Send(SendKind {
-                solicited: false,
-                invalidate: false,
-            }),
-            4 => Self::Send(SendKind {
-                solicited: false,
-                invalidate: true,
-            }),
-            5 => Self::Send(SendKind {
-                solicited: true,
-                invalidate: false,
-            }),
-            6 => Self::Send(SendKind {
-                solicited: true,
-                invalidate: true,
-            }),
-            7 => Self::Terminate,
-            8 => Self::Immediate { solicited: false },
-            9 => Self::Immediate { solicited: true },
-            10 => Self::AtomicRequest,
-            11 => Self::AtomicResponse,
-            _ => return None,
-        })
-    }
-
-    /// Its number, four bits.
-    pub const fn number(self) -> u8 {
-        match self {
-            Self::Write => 0,
-            Self::ReadRequest => 1,
-            Self::ReadResponse => 2,
-            Self::Send(SendKind {
-                solicited: false,
-                invalidate: false,
-            }) => 3,
-            Self::Send(SendKind {
-                solicited: false,
-                invalidate: true,
-            }) => 4,
-            Self::Send(SendKind {
-                solicited: true,
-                invalidate: false,
-            }) => 5,
-            Self::Send(SendKind {
-                solicited: true,
-                invalidate: true,
-            }) => 6,
-            Self::Terminate => 7,
-            Self::Immediate { solicited: false } => 8,
-            Self::Immediate { solicited: true } => 9,
-            Self::AtomicRequest => 10,
-            Self::AtomicResponse => 11,
-        }
-    }
-
     /// The untagged queue that carries it; none for the tagged messages.
     pub const fn queue(self) -> Option<Qn> {
         match self {

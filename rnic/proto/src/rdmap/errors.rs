@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::ddp::DdpError;
 use crate::mpa::MpaError;
+use crate::numbers::error_numbers;
 
 /// The layer numbers of Figure 9.
 const LAYER_RDMAP: u8 = 0;
@@ -61,57 +62,22 @@ pub enum RdmapError {
     OperationUnspecified,
 }
 
-impl RdmapError {
-    /// The Error Type: 0 local catastrophic, 1 remote protection, 2 remote operation.
-    pub const fn error_type(self) -> u8 {
-        self.numbers().0
-    }
-
-    /// The Error Code.
-    pub const fn code(self) -> u8 {
-        self.numbers().1
-    }
-
-    const fn numbers(self) -> (u8, u8) {
-        match self {
-            Self::LocalCatastrophic => (0, 0x00),
-            Self::InvalidStag => (1, 0x00),
-            Self::BaseOrBounds => (1, 0x01),
-            Self::AccessRights => (1, 0x02),
-            Self::StagNotAssociated => (1, 0x03),
-            Self::ToWrap => (1, 0x04),
-            Self::CannotInvalidate => (1, 0x09),
-            Self::ProtectionUnspecified => (1, 0xff),
-            Self::InvalidVersion => (2, 0x05),
-            Self::UnexpectedOpcode => (2, 0x06),
-            Self::CatastrophicStream => (2, 0x07),
-            Self::CatastrophicGlobal => (2, 0x08),
-            Self::CannotInvalidateOperation => (2, 0x09),
-            Self::OperationUnspecified => (2, 0xff),
-        }
-    }
-
-    /// The error with these numbers, if there is one. A Local Catastrophic error may carry any
-    /// code.
-    pub const fn from_numbers(error_type: u8, code: u8) -> Option<Self> {
-        Some(match (error_type, code) {
-            (0, _) => Self::LocalCatastrophic,
-            (1, 0x00) => Self::InvalidStag,
-            (1, 0x01) => Self::BaseOrBounds,
-            (1, 0x02) => Self::AccessRights,
-            (1, 0x03) => Self::StagNotAssociated,
-            (1, 0x04) => Self::ToWrap,
-            (1, 0x09) => Self::CannotInvalidate,
-            (1, 0xff) => Self::ProtectionUnspecified,
-            (2, 0x05) => Self::InvalidVersion,
-            (2, 0x06) => Self::UnexpectedOpcode,
-            (2, 0x07) => Self::CatastrophicStream,
-            (2, 0x08) => Self::CatastrophicGlobal,
-            (2, 0x09) => Self::CannotInvalidateOperation,
-            (2, 0xff) => Self::OperationUnspecified,
-            _ => return None,
-        })
-    }
+error_numbers! {
+    RdmapError:
+    LocalCatastrophic = (0, 0x00),
+    InvalidStag = (1, 0x00),
+    BaseOrBounds = (1, 0x01),
+    AccessRights = (1, 0x02),
+    StagNotAssociated = (1, 0x03),
+    ToWrap = (1, 0x04),
+    CannotInvalidate = (1, 0x09),
+    ProtectionUnspecified = (1, 0xff),
+    InvalidVersion = (2, 0x05),
+    UnexpectedOpcode = (2, 0x06),
+    CatastrophicStream = (2, 0x07),
+    CatastrophicGlobal = (2, 0x08),
+    CannotInvalidateOperation = (2, 0x09),
+    OperationUnspecified = (2, 0xff),
 }
 
 /// An error that a Terminate names: found by us in what the peer sent, or by the peer.

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::octets::{long, word};
 use crate::{Stag, TaggedOffset};
 
 /// Octets of the header.
@@ -26,15 +27,12 @@ pub struct ReadRequest {
 impl ReadRequest {
     /// The header from its octets. Any octets are a header.
     pub fn from_octets(octets: &[u8; LEN]) -> Self {
-        let word =
-            |n: usize| u32::from_be_bytes([octets[n], octets[n + 1], octets[n + 2], octets[n + 3]]);
-        let long = |n: usize| TaggedOffset(u64::from(word(n)) << 32 | u64::from(word(n + 4)));
         Self {
-            sink_stag: Stag(word(0)),
-            sink_to: long(4),
-            size: word(12),
-            source_stag: Stag(word(16)),
-            source_to: long(20),
+            sink_stag: Stag(word(octets, 0)),
+            sink_to: TaggedOffset(long(octets, 4)),
+            size: word(octets, 12),
+            source_stag: Stag(word(octets, 16)),
+            source_to: TaggedOffset(long(octets, 20)),
         }
     }
 

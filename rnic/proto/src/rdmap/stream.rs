@@ -1,8 +1,8 @@
 //! One end of an RDMAP Stream (RFC 5040): checks and classifies each inbound DDP Segment, numbers
-//! outbound messages, and keeps the RDMA Reads and Atomic Operations (RFC 7306) that are outstanding
-//! in both directions. Placing
-//! octets and judging STags is the engine's job, and so is the order: segments come here in the
-//! LLP's order. After an error or a Terminate nothing more is delivered (RFC 5041 section 7.1).
+//! outbound messages, and keeps the RDMA Reads and Atomic Operations (RFC 7306) that are
+//! outstanding in both directions. Placing octets and judging STags is the engine's job, and so is
+//! the order: segments come here in the LLP's order. After an error or a Terminate nothing more is
+//! delivered (RFC 5041 section 7.1).
 
 mod early;
 mod inbound;
@@ -28,9 +28,11 @@ use crate::{Gather, MessageOffset, Msn, Stag, TaggedOffset};
 /// What was agreed for a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamConfig {
-    /// Inbound RDMA Read Requests and Atomic Requests that may be unanswered, together at most [`MAX_READ_DEPTH`].
+    /// Inbound RDMA Read Requests and Atomic Requests that may be unanswered, together at most
+    /// [`MAX_READ_DEPTH`].
     pub ird: u16,
-    /// Outbound RDMA Reads and Atomic Operations that may be outstanding, together at most [`MAX_READ_DEPTH`].
+    /// Outbound RDMA Reads and Atomic Operations that may be outstanding, together at most
+    /// [`MAX_READ_DEPTH`].
     pub ord: u16,
     /// The responder's side: the Ready-to-Receive message that the peer will open with. Only that
     /// by Send changes what is classified: it becomes [`Inbound::Rtr`].
@@ -102,8 +104,8 @@ impl Stream {
         msn
     }
 
-    /// The number of the next Send or Immediate Data, to go into all its segments. Messages are to be transmitted in
-    /// the order in which they are begun.
+    /// The number of the next Send or Immediate Data, to go into all its segments. Messages are to
+    /// be transmitted in the order in which they are begun.
     pub fn begin_send(&mut self) -> Msn {
         let msn = self.next_send;
         self.next_send = msn.next();

@@ -48,7 +48,8 @@ pub enum Inbound {
         /// The message ends here, `mo` + `len` octets long.
         last: bool,
     },
-    /// Answer it, after those before it, then call [`Stream::read_response_sent`](super::Stream::read_response_sent).
+    /// Answer it, after those before it, then call
+    /// [`Stream::read_response_sent`](super::Stream::read_response_sent).
     ReadRequest {
         /// The message's number, for a Terminate that names it.
         msn: Msn,
