@@ -464,7 +464,8 @@ pub struct DeviceInfo {
     pub max_sge: u32,
     /// Most octets that a work request may carry itself.
     pub max_inline: u32,
-    /// Deepest work queue, in work requests.
+    /// Deepest work queue, in work requests of few elements. Of those that may have many, or much
+    /// inline data, a queue holds fewer; the refusal of a deeper one says how many.
     pub max_queue_depth: u32,
 }
 

@@ -71,8 +71,8 @@ impl SharedMemory {
     /// Maps `len` octets from `offset` of a descriptor that came from another process.
     ///
     /// It must be a memfd of ordinary pages, sealed with `F_SEAL_SHRINK` and long enough; anything
-    /// else is refused, because its owner could make our accesses fault. `offset` need not be on a page boundary.
-    /// The descriptor may be closed afterwards.
+    /// else is refused, because its owner could make our accesses fault. `offset` need not be on a
+    /// page boundary. The descriptor may be closed afterwards.
     pub fn map(fd: impl AsFd, offset: u64, len: u64) -> Result<Self, ShmError> {
         let fd = fd.as_fd();
         check_len(len)?;

@@ -110,9 +110,9 @@ pub struct WorkSlot {
 
 /// Make a completion also on success.
 pub const WR_SIGNALED: u8 = 1;
-/// Send and Immediate Data: raise the peer's solicited event (RFC 5040 section 4.3, RFC 7306 section 6).
+/// Send and Immediate Data: raise the peer's solicited event (RFC 5040 section 4.3, RFC 7306
+/// section 6).
 pub const WR_SOLICITED: u8 = 2;
-
 /// Send and Write: the work request carries its octets itself and names no memory.
 pub const WR_INLINE: u8 = 4;
 

@@ -417,7 +417,7 @@ fn atomic(wr_id: u64, sink: u64, stag: Stag, to: u64, operation: AtomicOperation
         ),
     };
     let mut request = remote(opcode, wr_id, &[sge(sink, 8)], stag, to);
-    request.set_operands(&operands);
+    assert!(request.set_operands(&operands));
     request
 }
 
@@ -428,7 +428,7 @@ fn fetch_add(wr_id: u64, sink: u64, to: u64, add: u64) -> WorkRequest {
 
 fn immediate(opcode: WrOpcode, wr_id: u64, sges: &[Sge], to: u64, data: u64) -> WorkRequest {
     let mut request = remote(opcode, wr_id, sges, STAG, to);
-    request.set_operands(&[data, 0, 0, 0]);
+    assert!(request.set_operands(&[data, 0, 0, 0]));
     request
 }
 

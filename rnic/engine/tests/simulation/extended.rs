@@ -19,7 +19,7 @@ impl Simulation {
         request: &mut WorkRequest,
     ) -> Sent {
         let data = self.random.next();
-        request.set_operands(&[data, 0, 0, 0]);
+        assert!(request.set_operands(&[data, 0, 0, 0]));
         let solicited = self.random.chance(300);
         if solicited {
             request.slot.flags |= WR_SOLICITED;
@@ -160,7 +160,7 @@ impl Simulation {
         };
         let sge = self.sge(sink);
         let mut request = self.request(party, opcode, &[sge]);
-        request.set_operands(&operands);
+        assert!(request.set_operands(&operands));
         request
     }
 }

@@ -248,7 +248,7 @@ impl Simulation {
             sge.lkey = self.fresh_stag().0;
         }
         let mut request = self.request(party, opcode, &[sge]);
-        request.set_operands(&[1, 0, 0, 0]);
+        assert!(request.set_operands(&[1, 0, 0, 0]));
         self.local_error(party, "work that can't be done");
         let posted = self.submit(party, &request, What::Fatal);
         posted.hopeless = true;
@@ -330,7 +330,7 @@ impl Simulation {
         let mut request = self.request(party, opcode, &sges);
         request.slot.rkey = stag;
         // If it has any.
-        request.set_operands(&[1, 0, 0, 0]);
+        assert!(request.set_operands(&[1, 0, 0, 0]));
         let node = self.end_of(party).node;
         for piece in pieces {
             let (id, place) = (request.slot.wr_id, piece.place());

@@ -6,8 +6,8 @@
 //! acquired. Entries are moved as relaxed 64-bit atomics, so that a racing writer gives nonsense
 //! values, never undefined behaviour.
 //!
-//! Invariant for the `unsafe` here: the pointers in [`RawRing`] and [`SharedWord`] were computed from checked, aligned
-//! offsets of `memory`, which is kept mapped by the `Arc` beside them.
+//! Invariant for the `unsafe` here: the pointers in [`RawRing`] and [`SharedWord`] were computed from
+//! checked, aligned offsets of `memory`, which is kept mapped by the `Arc` beside them.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;

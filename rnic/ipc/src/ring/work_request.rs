@@ -106,15 +106,19 @@ impl WorkRequest {
         Some(operands)
     }
 
-    /// Replaces the operands that the opcode has.
-    pub fn set_operands(&mut self, operands: &Operands) {
+    /// Replaces the operands that the opcode has; false, and nothing is changed, when there is no room
+    /// for them.
+    #[must_use]
+    pub fn set_operands(&mut self, operands: &Operands) -> bool {
         let (first, places) = (self.num_sge(), self.operand_places());
-        if let Some(found) = self.sges.get_mut(first..first + places) {
-            for (place, pair) in found.iter_mut().zip(operands.chunks_exact(2)) {
-                *place = Sge::from_words([pair[0], pair[1]]);
-            }
-            self.places = first + places;
+        let Some(found) = self.sges.get_mut(first..first + places) else {
+            return false;
+        };
+        for (place, pair) in found.iter_mut().zip(operands.chunks_exact(2)) {
+            *place = Sge::from_words([pair[0], pair[1]]);
         }
+        self.places = first + places;
+        true
     }
 
     /// The elements and the places of the operands that there was room for.

@@ -180,7 +180,7 @@ fn a_place_of_the_original_value_that_its_owner_took_away_fails_the_atomic_local
 fn an_atomic_that_makes_no_sense_is_an_operation_error() {
     let with_sges = |sges: &[Sge]| {
         let mut work = remote(WrOpcode::AtomicFetchAdd, 1, sges, STAG, WORD);
-        work.set_operands(&[1, 0, 0, 0]);
+        assert!(work.set_operands(&[1, 0, 0, 0]));
         work
     };
     let mut without_operands = send(1, &[sge(SINK, 8)]);
@@ -221,7 +221,7 @@ fn a_place_that_may_not_be_written_is_a_protection_error() {
         lkey: BARE_STAG.0,
     };
     let mut work = remote(WrOpcode::AtomicFetchAdd, 1, &[sink], STAG, WORD);
-    work.set_operands(&[1, 0, 0, 0]);
+    assert!(work.set_operands(&[1, 0, 0, 0]));
     a.post_send(&work);
     pump(&mut a, &mut b);
     assert_eq!(statuses(&a.sends()), [(1, WcStatus::LocalProtection)]);

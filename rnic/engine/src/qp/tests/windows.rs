@@ -14,7 +14,7 @@ fn bind(wr_id: u64, key: u8, access: Access) -> WorkRequest {
     let stag = Stag(WINDOW.0 | u32::from(key));
     let mut work = remote(WrOpcode::BindWindow, wr_id, &[], stag, SINK);
     let operand = u64::from(access.bits()) << 32 | u64::from(STAG.0);
-    work.set_operands(&[64, operand, 0, 0]);
+    assert!(work.set_operands(&[64, operand, 0, 0]));
     work
 }
 
@@ -106,7 +106,7 @@ fn local_work_that_cannot_be_done_is_a_protection_error() {
     let unknown = local_invalidate(1, Stag(0x1234_5678));
     let foreign = local_invalidate(1, OTHER_STAG);
     let mut outside = bind(1, 1, ALL);
-    outside.set_operands(&[u64::from(u32::MAX), u64::from(STAG.0), 0, 0]);
+    assert!(outside.set_operands(&[u64::from(u32::MAX), u64::from(STAG.0), 0, 0]));
     let no_window = remote(WrOpcode::BindWindow, 1, &[], STAG, SINK);
     for work in [unknown, foreign, outside, no_window] {
         let (mut a, mut b) = with_window();

@@ -115,6 +115,17 @@ fn no_more_elements_are_kept_than_there_is_room_for() {
 }
 
 #[test]
+fn operands_without_room_are_refused_and_change_nothing() {
+    let mut request = WorkRequest::with_room(1);
+    request.slot.opcode = WrOpcode::AtomicCompareSwap as u8;
+    assert!(!request.set_operands(&[1, 2, 3, 4]));
+    assert_eq!(request.operands(), None);
+    request.slot.opcode = WrOpcode::AtomicFetchAdd as u8;
+    assert!(request.set_operands(&[1, 2, 3, 4]));
+    assert_eq!(request.operands(), Some([1, 2, 0, 0]));
+}
+
+#[test]
 fn send_and_receive_queue_do_not_mix() {
     let mut qp = qp(4, 8);
     assert_eq!((qp.sq.capacity(), qp.rq.capacity()), (4, 8));
@@ -226,7 +237,7 @@ fn operands_arrive_behind_any_number_of_elements_or_inline_octets() {
             request.slot.opcode = opcode as u8;
             let elements = request.sges().to_vec();
             assert!(request.set_sges(&elements));
-            request.set_operands(&operands);
+            assert!(request.set_operands(&operands));
             assert_eq!(request.operands(), Some(wanted));
             qp.sq.push(&request).unwrap();
             let (slot, sges) = (&request.slot, request.sges());
