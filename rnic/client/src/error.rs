@@ -82,12 +82,12 @@ pub enum Error {
     /// The work queue has no room: poll completions and post again.
     #[error("the work queue is full: poll its completions, then post again")]
     QueueFull,
-    /// More elements than the queue pair was made for.
-    #[error("a work request of {found} elements on a queue pair made for {max}: raise max_sge")]
+    /// More elements than the queue pair or the shared receive queue was made for.
+    #[error("a work request of {found} elements on a queue made for {max}: raise max_sge")]
     TooManySges {
         /// Elements of the work request.
         found: usize,
-        /// Elements that the queue pair takes.
+        /// Elements that the queue takes.
         max: usize,
     },
     /// More inline octets than the queue pair was made for.
@@ -107,9 +107,11 @@ pub enum Error {
         /// Octets of the element.
         found: u32,
     },
-    /// Inline octets of something that brings octets, or of a receive.
+    /// Inline octets of what brings octets (a Read, an atomic, a receive) or has none (Immediate Data
+    /// alone, a binding, an invalidation).
     #[error(
-        "only Sends and RDMA Writes carry octets inline: name registered memory for the others"
+        "only Sends and RDMA Writes carry octets inline: name registered memory for what brings \
+         octets, and no octets for what has none"
     )]
     NotInline,
     /// A receive on the send queue, or the other way round.

@@ -19,7 +19,7 @@ use crate::link::{descriptors, unexpected};
 use crate::memory::{ProtectionDomain, RemoteMemory};
 use crate::shared::SharedReceiveQueue;
 use crate::wait::{Deadline, lock};
-use crate::work::WorkRequest;
+use crate::work::{WorkRequest, push_batch};
 
 /// How large a queue pair is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -250,14 +250,8 @@ impl QueuePair {
         if self.context().is_gone() {
             return Err(Error::DaemonGone);
         }
-        for work in work {
-            work.check(self.max_sge, self.max_inline)?;
-        }
         let mut queue = lock(queue);
-        let posted = work
-            .iter()
-            .take_while(|work| work.push(&mut queue).is_ok())
-            .count();
+        let posted = push_batch(&mut queue, work, self.max_sge, self.max_inline)?;
         if posted > 0 && queue.set_pending() {
             drop(queue);
             self.context().ring_doorbell(self.num())?;

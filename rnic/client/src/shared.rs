@@ -14,7 +14,7 @@ use crate::link::{descriptors, unexpected};
 use crate::memory::ProtectionDomain;
 use crate::queue_pair::full_if_none;
 use crate::wait::{Deadline, lock};
-use crate::work::WorkRequest;
+use crate::work::{WorkRequest, push_batch};
 
 /// How large a shared receive queue is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,12 +113,7 @@ impl SharedReceiveQueue {
         if self.inner.context.is_gone() {
             return Err(Error::DaemonGone);
         }
-        for work in work {
-            work.check(self.inner.max_sge, 0)?;
-        }
-        let mut ring = lock(&self.inner.ring);
-        let posted = work.iter().take_while(|work| work.push(&mut ring).is_ok());
-        Ok(posted.count())
+        push_batch(&mut lock(&self.inner.ring), work, self.inner.max_sge, 0)
     }
 
     /// Asks to be told once when fewer than `limit` receives wait: at once when that is so already.

@@ -204,8 +204,8 @@ impl<'a> WorkRequest<'a> {
         self
     }
 
-    /// That a queue pair made for `max_sge` elements and `max_inline` octets takes this work.
-    pub(crate) fn check(&self, max_sge: usize, max_inline: usize) -> Result<(), Error> {
+    /// That a queue made for `max_sge` elements and `max_inline` octets takes this work.
+    fn check(&self, max_sge: usize, max_inline: usize) -> Result<(), Error> {
         match self.octets {
             Octets::Elements(sges) if sges.len() > max_sge => Err(Error::TooManySges {
                 found: sges.len(),
@@ -226,7 +226,7 @@ impl<'a> WorkRequest<'a> {
     }
 
     /// Puts it on a queue.
-    pub(crate) fn push(&self, queue: &mut WorkQueueProducer) -> Result<(), RingFull> {
+    fn push(&self, queue: &mut WorkQueueProducer) -> Result<(), RingFull> {
         match self.octets {
             Octets::Elements(sges) => queue.push_parts(&self.slot, sges, &self.operands),
             Octets::Inline(octets) => queue.push_inline(&self.slot, octets, &self.operands),
@@ -256,4 +256,19 @@ impl<'a> WorkRequest<'a> {
     pub(crate) fn is_recv(&self) -> bool {
         self.slot.opcode == WrOpcode::Recv as u8
     }
+}
+
+/// Puts as much of `work` as fits on a queue made for `max_sge` elements and `max_inline` octets, in
+/// order, and says how much. When the queue doesn't take one piece of it, nothing is put.
+pub(crate) fn push_batch(
+    queue: &mut WorkQueueProducer,
+    work: &[WorkRequest<'_>],
+    max_sge: usize,
+    max_inline: usize,
+) -> Result<usize, Error> {
+    for work in work {
+        work.check(max_sge, max_inline)?;
+    }
+    let put = work.iter().take_while(|work| work.push(queue).is_ok());
+    Ok(put.count())
 }

@@ -1,8 +1,8 @@
-//! The memory behind an STag, reached by raw copies only.
+//! The memory behind an STag, reached by raw copies and, word by word, by the processor's atomics.
 //!
 //! The application's memory belongs to somebody else: another process may write it at any moment.
-//! No reference into it ever exists, each octet is copied once by value, and nothing here gives
-//! out its address. Atomic Operations (RFC 7306) reach aligned words by the processor's atomics.
+//! Each octet is copied once by value. References into it exist only to aligned words, as atomics,
+//! for Atomic Operations (RFC 7306), and nothing here gives out its address.
 //!
 //! Invariant of the `unsafe` in this module: the `len` octets at a [`LocalMemory`]'s pointer stay
 //! mapped, readable and writable while the value lives (promised by whoever called
@@ -61,8 +61,9 @@ impl RegionMemory {
     ///
     /// # Safety
     ///
-    /// They stay mapped, readable and writable until the value is dropped, and the program makes
-    /// no reference to them meanwhile.
+    /// They stay mapped, readable and writable until the value is dropped. Meanwhile the program makes
+    /// no reference to them, but for aligned words, as atomics, and it reads and writes them by raw
+    /// copies and atomics only.
     pub unsafe fn local(start: NonNull<u8>, len: usize) -> Self {
         Self::Local(LocalMemory { start, len })
     }
@@ -89,7 +90,7 @@ impl RegionMemory {
                 .map_err(|_| self.outside(at, bytes.len())),
             Self::Local(local) => {
                 // SAFETY: `check` holds `at + bytes.len()` within the mapped memory, and `bytes`
-                // is no part of it because no reference to it exists.
+                // is no part of it because references to it exist only to words, as atomics.
                 unsafe {
                     std::ptr::copy_nonoverlapping(
                         bytes.as_ptr(),

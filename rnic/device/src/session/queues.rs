@@ -108,6 +108,7 @@ impl ClientSession {
             )),
         }
     }
+
     pub(super) fn modify_qp(&self, qp: QpNum, state: QpState) -> Result<(), Refusal> {
         let granted = self.core().prm().use_qp(self.id(), qp)?;
         let qp = *granted.qp();

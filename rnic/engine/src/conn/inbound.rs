@@ -105,7 +105,8 @@ impl Inbound {
     }
 
     /// The octets around `offset`, from at most `back` pieces before it, out of order and without a
-    /// gap, as slices; where they begin, and how many slices were filled. None when they were copied, or may not be placed early.
+    /// gap, as slices; where they begin, and how many slices were filled. None when they were copied,
+    /// or may not be placed early.
     pub fn run<'a>(
         &'a self,
         offset: u64,

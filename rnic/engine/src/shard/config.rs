@@ -10,7 +10,8 @@ pub struct ShardConfig {
     /// TCP's own settings. The MSS follows from each connection's path, and the number of
     /// connections from `limits`.
     pub tcp: userspace_tcp::Config,
-    /// Key of TCP's initial sequence numbers (RFC 6528) and of fragments' identifications: random, another for each shard.
+    /// Key of TCP's initial sequence numbers (RFC 6528) and of fragments' identifications: random,
+    /// another for each shard.
     pub secret: [u8; 16],
     /// Which shard of its device this is; the upper 8 bits of its connection requests' names.
     pub shard: u8,

@@ -12,8 +12,8 @@ use crate::table::Phase;
 impl Prm {
     /// Begins to take away a client and all of its objects; from now on it can name none of them.
     /// Listeners first, so that nothing new comes in; then queue pairs, so that nothing uses the
-    /// rest; then regions, shared receive queues and completion queues. No grant of the client may be under way any more.
-    /// A second call finds nothing.
+    /// rest; then regions, shared receive queues and completion queues. No grant of the client may
+    /// be under way any more. A second call finds nothing.
     pub fn client_gone(&mut self, client: ClientId) -> Teardown {
         if let Some(slot) = self.clients.live_mut(client, client.0) {
             slot.phase = Phase::Leaving;
