@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use rnic::{ConnectOptions, DisconnectReason, Error};
 use rnic_tests::daemon::{Daemon, DaemonOptions};
-use rnic_tests::lab::{Family, Host, Lab, LinkOptions, Routers};
-use rnic_tests::tool;
+use rnic_tests::lab::{Family, Host, INTERFACE, Lab, LinkOptions, Routers};
 use rnic_tests::verbs::Endpoint;
+use rnic_tests::{tool, wait};
 use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto};
 use userspace_tcp::checksum;
 
@@ -149,4 +149,46 @@ fn a_flood_of_forged_icmp_errors_does_nothing() {
         assert!(received > 0 && received < 8 * 3200, "{received} of {sent}");
         assert_eq!((errors, ignored, changes), (received, received, 0));
     }
+}
+
+/// What the host does in the middle of a transfer, and what the daemons must count then.
+fn in_the_middle_of_a_transfer(name: &str, change: impl Fn(&Far), counted: &[&str]) {
+    for family in Family::ALL {
+        let far = Far::new(name);
+        let at = far.b.address(family, PORT);
+        let _server = tool::server(&far.daemon_b, "rnic-perf", at, &[]);
+        let more = ["--size", "65536", "--depth", "8", "--duration", "6"];
+        let more = [&more[..], &["--op", "write", "--verify"]].concat();
+        let client = tool::client(&far.daemon_a, "rnic-perf", at, &more).spawn();
+        let patience = Duration::from_secs(30);
+        wait::until("the transfer runs", patience, || {
+            (far.daemon_a.counter("tcp_segments_out") > 500).then_some(())
+        });
+        change(&far);
+        for counter in counted {
+            wait::until(counter, patience, || {
+                (far.daemon_a.counter(counter) > 0).then_some(())
+            });
+        }
+        let before = far.daemon_a.counter("tcp_segments_out");
+        // One that went on sending to nobody would not end in time.
+        let done = client.finish(Duration::from_secs(60)).success();
+        assert!(tool::report(&done)["verified_octets"].as_u64() > Some(0));
+        assert!(far.daemon_a.counter("tcp_segments_out") > before + 500);
+    }
+}
+
+#[test]
+fn a_connection_follows_when_another_machine_becomes_its_gateway() {
+    let change = |far: &Far| far.routers.replace_gateway(&far.a);
+    in_the_middle_of_a_transfer("gateway", change, &["path_moves"]);
+}
+
+#[test]
+fn a_connection_follows_when_its_interface_becomes_narrower() {
+    let change = |far: &Far| {
+        let mtu = ["link", "set", "dev", INTERFACE, "mtu", "1400"];
+        far.a.namespace.ip(&mtu);
+    };
+    in_the_middle_of_a_transfer("narrower", change, &["path_moves", "mss_changes"]);
 }

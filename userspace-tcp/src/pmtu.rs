@@ -249,6 +249,22 @@ impl PathMtu {
         })
     }
 
+    /// The first link of the path takes `mtu` octets from now on. A wider one is not used: what the
+    /// rest of the path takes was found out below the old width.
+    pub(crate) fn first_link(&mut self, mtu: u32) -> bool {
+        let least = if self.v4 { LEAST_V4 } else { MIN_V6 };
+        let mtu = mtu.max(least);
+        if mtu >= self.max_plpmtu {
+            return false;
+        }
+        self.max_plpmtu = mtu;
+        self.min_plpmtu = self.min_plpmtu.min(mtu);
+        self.wanted = false;
+        self.probe = None;
+        let known = self.fragment.min(mtu);
+        self.set(known, Search::Complete { raise_at: None })
+    }
+
     /// The peer has answered, though it takes nothing: the path is not to blame.
     pub(crate) fn answered(&mut self) {
         self.timeouts = 0;

@@ -344,6 +344,14 @@ impl<B> Stack<B> {
         valid
     }
 
+    /// Packets to the connection's peer begin their way over a link that takes `mtu` octets of IP
+    /// packet at most. When that is less than before, what was posted goes out as IP fragments, and
+    /// what is posted next is smaller ([`Event::MssChanged`]). `false` when the connection is gone.
+    pub fn link_mtu(&mut self, conn: ConnId, now: Instant, mtu: u32) -> bool {
+        self.now = now;
+        self.end(conn, |connection, env| connection.on_link_mtu(env, mtu))
+    }
+
     /// A look at a connection; `None` when it is gone.
     pub fn info(&self, conn: ConnId) -> Option<Info> {
         self.connections

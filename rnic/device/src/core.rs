@@ -15,6 +15,7 @@ use crate::DeviceConfig;
 use crate::capture::CaptureFile;
 use crate::client::{Client, Turn};
 use crate::driver::{Driver, Told};
+use crate::follow::Doubts;
 use crate::host::icmp::{IcmpCounts, IcmpReader, IcmpSocket};
 use crate::host::interface::Interface;
 use crate::host::netlink::Netlink;
@@ -27,7 +28,7 @@ use crate::refuse;
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) config: DeviceConfig,
-    pub(crate) interface: Interface,
+    interface: Mutex<Interface>,
     /// `native` or `generic`.
     pub(crate) xdp_mode: String,
     pub(crate) queues: u32,
@@ -35,6 +36,8 @@ pub(crate) struct Core {
     pub(crate) ports: Ports<Claimed>,
     pub(crate) driver: Driver,
     pub(crate) icmp: Arc<IcmpCounts>,
+    /// Peers that don't answer, for the [`Follower`](crate::follow::Follower).
+    pub(crate) doubts: Arc<Doubts>,
     /// Until the thread that reads them takes them.
     icmp_sockets: Mutex<Vec<IcmpSocket>>,
     prm: Mutex<Prm>,
@@ -74,6 +77,7 @@ pub(crate) struct Parts {
     pub(crate) xdp_mode: String,
     pub(crate) queues: u32,
     pub(crate) netlink: Netlink,
+    pub(crate) doubts: Doubts,
     pub(crate) steering: Option<Steering>,
     pub(crate) driver: Driver,
     pub(crate) capture: Option<CaptureFile>,
@@ -85,13 +89,14 @@ impl Core {
         Self {
             prm: Mutex::new(Prm::new(parts.config.limits.clone())),
             config: parts.config,
-            interface: parts.interface,
+            interface: Mutex::new(parts.interface),
             xdp_mode: parts.xdp_mode,
             queues: parts.queues,
             netlink: parts.netlink,
             ports: Ports::new(Claimed(parts.steering)),
             driver: parts.driver,
             icmp: Arc::default(),
+            doubts: Arc::new(parts.doubts),
             icmp_sockets: Mutex::new(parts.icmp),
             clients: Mutex::new(HashMap::new()),
             capture: Mutex::new(parts.capture),
@@ -107,6 +112,15 @@ impl Core {
 
     pub(crate) fn capture(&self) -> MutexGuard<'_, Option<CaptureFile>> {
         lock(&self.capture)
+    }
+
+    /// The interface as it was when somebody last looked.
+    pub(crate) fn interface(&self) -> Interface {
+        lock(&self.interface).clone()
+    }
+
+    pub(crate) fn set_interface(&self, interface: Interface) {
+        *lock(&self.interface) = interface;
     }
 
     /// Reads ICMP errors from now on, if there is anything to read them from.
@@ -160,6 +174,7 @@ impl Core {
                 }
             }
             ShardEvent::Released { local } => self.ports.released(local, told.stamp),
+            ShardEvent::PathDoubtful { local, remote } => self.doubts.add(local, remote),
             ShardEvent::ClientFault { client, message } => {
                 if let Some(client) = self.client(client) {
                     self.condemn(&client, RefusalCode::Malformed, &message);

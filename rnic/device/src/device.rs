@@ -11,6 +11,7 @@ use rnic_prm::Credentials;
 
 use crate::client::Client;
 use crate::core::Core;
+use crate::follow::Follower;
 use crate::host::icmp::IcmpReader;
 use crate::{ClientSession, DeviceConfig, DeviceError, open, refuse};
 
@@ -25,6 +26,7 @@ pub struct Device {
     /// Handles what the shard tells, with threaded driving.
     teller: Mutex<Option<JoinHandle<()>>>,
     icmp: Mutex<Option<IcmpReader>>,
+    follower: Mutex<Option<Follower>>,
 }
 
 impl Device {
@@ -57,10 +59,15 @@ impl Device {
             what: "a thread for ICMP errors",
             source,
         })?;
+        let follower = Follower::start(core.clone()).map_err(|source| DeviceError::Host {
+            what: "a thread that follows routes and neighbours",
+            source,
+        })?;
         Ok(Arc::new(Self {
             core,
             teller: Mutex::new(teller),
             icmp: Mutex::new(icmp),
+            follower: Mutex::new(Some(follower)),
         }))
     }
 
@@ -119,7 +126,7 @@ impl Device {
 
     /// The name of the interface.
     pub fn interface(&self) -> &str {
-        &self.core.interface.name
+        &self.core.config.interface
     }
 
     /// `native` or `generic`.
@@ -155,6 +162,9 @@ impl Device {
         }
         if let Some(reader) = take(&self.icmp) {
             reader.stop();
+        }
+        if let Some(follower) = take(&self.follower) {
+            follower.stop();
         }
         // The capture ends with the shard, after the last reset has passed it.
         self.core.driver.stop(self.core.config.flush_timeout);

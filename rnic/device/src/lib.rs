@@ -16,6 +16,7 @@ mod device;
 mod driver;
 mod error;
 mod events;
+mod follow;
 pub mod host;
 mod open;
 mod refuse;

@@ -10,6 +10,7 @@ use rnic_xsk::{FramePool, XskPort};
 use crate::capture::CaptureFile;
 use crate::core::Parts;
 use crate::driver::{Drive, Driver, Engine};
+use crate::follow::Doubts;
 use crate::host::address::addresses;
 use crate::host::icmp::IcmpSocket;
 use crate::host::interface::Interface;
@@ -75,6 +76,7 @@ pub(crate) fn open(config: DeviceConfig) -> Result<Parts, DeviceError> {
         xdp_mode,
         queues,
         netlink,
+        doubts: Doubts::new().map_err(host("an eventfd"))?,
         steering,
         driver,
         capture,

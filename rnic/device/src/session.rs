@@ -217,15 +217,16 @@ impl ClientSession {
 
     fn query_device(&self) -> Result<Response, Refusal> {
         let core = self.core();
-        let mut addresses = addresses(&core.netlink, core.interface.index)
+        let interface = core.interface();
+        let mut addresses = addresses(&core.netlink, interface.index)
             .map_err(|error| refuse::host("the interface's addresses", error))?;
         addresses.truncate(ADDRESSES_MAX);
         let limits = core.config.limits.clone();
         Ok(Response::Device(DeviceInfo {
-            interface: core.interface.name.clone(),
+            interface: interface.name,
             xdp_mode: core.xdp_mode.clone(),
             addresses,
-            mtu: core.interface.defaults.mtu,
+            mtu: interface.defaults.mtu,
             queues: core.queues,
             max_sge: limits.sges,
             max_inline: limits.inline_octets,

@@ -3,13 +3,13 @@
 //! The Privileged Resource Manager has checked every command before it comes here: the shard
 //! trusts names and rights in it, but nothing that a client or a peer can write later.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use rnic_ipc::control::{Access, DisconnectReason, Event, MpaOptions, QpAttributes, QpState};
 use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::ring::{CqProducer, DoorbellConsumer, WorkQueueConsumer};
-use rnic_net::{IcmpReport, Path};
+use rnic_net::{IcmpReport, Path, PathDefaults};
 use rnic_proto::Stag;
 
 use crate::capture::Capture;
@@ -190,10 +190,35 @@ pub enum Command {
         /// What was received, in order; a bounded number.
         reports: Vec<IcmpReport>,
     },
+    /// Answered by [`Answer::Paths`].
+    QueryPaths,
+    /// Frames to a peer go another way from now on.
+    MovePath {
+        /// Our address, of the connections that are meant.
+        local: IpAddr,
+        /// The peer's.
+        remote: IpAddr,
+        /// The way. Connections with a VLAN tag keep theirs: it came with the peer's frames, and no
+        /// route of this interface's is about it.
+        path: Path,
+    },
+    /// What the paths of passive connections begin with from now on.
+    SetPathDefaults(PathDefaults),
     /// Answered by [`Answer::Counters`].
     QueryCounters,
     /// Show every frame to a capture, or to none.
     SetCapture(Option<Box<dyn Capture>>),
+}
+
+/// The way that frames to a peer go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathInUse {
+    /// Our address.
+    pub local: IpAddr,
+    /// The peer's.
+    pub remote: IpAddr,
+    /// The way.
+    pub path: Path,
 }
 
 /// A shard's answer to a [`Command`] that was done.
@@ -203,6 +228,8 @@ pub enum Answer {
     Done,
     /// To [`Command::QueryQp`].
     QpState(QpState),
+    /// To [`Command::QueryPaths`]: each once, however many connections use it.
+    Paths(Vec<PathInUse>),
     /// To [`Command::QueryCounters`]: name and value, in a fixed order.
     Counters(Vec<(String, u64)>),
 }
@@ -267,6 +294,14 @@ pub enum ShardEvent {
     Released {
         /// The address and port.
         local: SocketAddr,
+    },
+    /// A peer has not answered for three retransmission timeouts (R1 of RFC 9293 section 3.8.3):
+    /// the way there may be another by now.
+    PathDoubtful {
+        /// Our address.
+        local: IpAddr,
+        /// The peer's.
+        remote: IpAddr,
     },
     /// A client broke the rules of its rings: its objects are to be taken away.
     ClientFault {

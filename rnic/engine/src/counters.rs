@@ -48,6 +48,8 @@ pub struct ShardCounters {
     pub icmp_ignored: u64,
     /// Times that the size of a connection's segments changed with what was learnt of its path.
     pub mss_changes: u64,
+    /// Times that a connection's frames took another way: other Ethernet addresses, MTU or hop limit.
+    pub path_moves: u64,
     /// Segments that were sent as IP fragments, once for each time.
     pub fragmented: u64,
     /// IP fragments sent.
@@ -143,6 +145,7 @@ pub(crate) fn named(
     put("icmp_errors", shard.icmp_errors);
     put("icmp_ignored", shard.icmp_ignored);
     put("mss_changes", shard.mss_changes);
+    put("path_moves", shard.path_moves);
     put("tx_fragmented", shard.fragmented);
     put("tx_fragments", shard.fragments_sent);
     for (name, value) in reassembly.named() {

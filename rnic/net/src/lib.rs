@@ -19,6 +19,7 @@ mod rewrite;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::net::IpAddr;
 
 pub use emit::{Payload, emit, write_segment};
@@ -72,6 +73,14 @@ pub struct Path {
     pub mtu: u32,
     /// The Time to Live or Hop Limit that packets leave with (RFC 9293 section 3.9.2, MUST-49).
     pub hop_limit: u8,
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.dst_mac;
+        write!(f, "by {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")?;
+        write!(f, ", MTU {}, hop limit {}", self.mtu, self.hop_limit)
+    }
 }
 
 /// What a path has when nobody asked the routes about it: the interface's settings.

@@ -26,6 +26,20 @@ impl Routers {
         }
     }
 
+    /// Gives the router of `host`, the first of the two, another Ethernet address, as if another
+    /// machine had taken its place; the host's kernel knows of it at once.
+    pub fn replace_gateway(&self, host: &Host) {
+        const MAC: &str = "02:00:00:00:00:aa";
+        let [router, _] = &self.routers;
+        router.ip(&["link", "set", "dev", TO_HOST, "address", MAC]);
+        for family in ["-4", "-6"] {
+            let route = host.namespace.ip(&[family, "route", "show", "default"]);
+            let gateway = route.split_whitespace().nth(2).unwrap_or_default();
+            let neighbour = ["neigh", "replace", gateway, "lladdr", MAC, "dev", INTERFACE];
+            host.namespace.ip(&neighbour);
+        }
+    }
+
     /// No packet to this host is forwarded, and who sends one is told that it is prohibited.
     pub fn prohibit(&self, host: &Host) {
         for router in &self.routers {

@@ -135,6 +135,13 @@ impl<B> Connection<B> {
         true
     }
 
+    /// See [`crate::Stack::link_mtu`].
+    pub(crate) fn on_link_mtu(&mut self, env: &mut Env<'_, B>, mtu: u32) {
+        if self.path.first_link(mtu) {
+            self.path_changed(env);
+        }
+    }
+
     /// The retransmission timer ran out. True when the first segment is the probe: it is lost for
     /// its size.
     pub(super) fn probe_timed_out(&mut self, now: Instant) -> bool {

@@ -9,7 +9,7 @@ use super::netlink::{Netlink, NetlinkError, other};
 use crate::DeviceError;
 
 /// An Ethernet interface that is up.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
     /// Its name.
     pub name: String,

@@ -29,7 +29,8 @@ enum Entry {
     Missing(NeighbourState),
 }
 
-/// The Ethernet address of `neighbour`. Waits up to `timeout` in the calling thread.
+/// The Ethernet address of `neighbour`. Waits up to `timeout` in the calling thread; with none at
+/// all, an unknown neighbour is only looked for.
 ///
 /// # Errors
 ///
@@ -60,6 +61,9 @@ pub(crate) fn resolve(
             return Ok(mac);
         }
         Entry::Missing(_) => solicit(netlink, interface, neighbour).map_err(failed)?,
+    }
+    if timeout.is_zero() {
+        return Err(unreachable("it is not known yet"));
     }
     let deadline = Instant::now() + timeout;
     loop {

@@ -23,7 +23,7 @@ pub(super) struct Wanted {
 
 impl ClientSession {
     pub(super) fn listen(&self, local: SocketAddr, backlog: u32) -> Result<Response, Refusal> {
-        check_local(&self.core().netlink, &self.core().interface, local.ip())?;
+        check_local(&self.core().netlink, &self.core().interface(), local.ip())?;
         let grant = self.core().prm().listen(self.id(), local.port(), backlog)?;
         match self.add_listener(&grant, local) {
             Ok(local) => {
@@ -41,7 +41,7 @@ impl ClientSession {
 
     fn add_listener(&self, grant: &ListenGrant, local: SocketAddr) -> Result<SocketAddr, Refusal> {
         let core = self.core();
-        let reserved = core.ports.listen(local, core.interface.index)?;
+        let reserved = core.ports.listen(local, core.interface().index)?;
         let local = reserved.local();
         if let Err(refusal) = core.prm().may_listen_at(grant, local.port()) {
             core.ports.failed(reserved);
@@ -79,14 +79,15 @@ impl ClientSession {
         }
         let core = self.core();
         let granted = core.prm().connect(self.id(), qp, Instant::now())?;
+        let interface = core.interface();
         let (local, path) = find_way(
             &core.netlink,
-            &core.interface,
+            &interface,
             wanted.remote.ip(),
             wanted.local,
             core.config.resolve_timeout,
         )?;
-        let reserved = core.ports.connect(local, core.interface.index)?;
+        let reserved = core.ports.connect(local, interface.index)?;
         let connecting = core.execute(Command::Connect {
             qp: *granted.qp(),
             local: reserved.local(),

@@ -24,6 +24,7 @@ use rnic_xsk::{ChunkSize, MemoryPort, MemoryWire, Umem};
 
 use crate::core::{Core, Parts};
 use crate::driver::{Driver, Engine};
+use crate::follow::Doubts;
 use crate::host::interface::Interface;
 use crate::host::netlink::Netlink;
 use crate::{ClientSession, Credentials, Device, DeviceConfig, Driving, Limits};
@@ -71,6 +72,7 @@ impl Bench {
             xdp_mode: "generic".to_owned(),
             queues: 1,
             netlink: Netlink::open().unwrap(),
+            doubts: Doubts::new().unwrap(),
             steering: None,
             driver: driver.unwrap(),
             capture: None,

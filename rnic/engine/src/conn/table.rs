@@ -55,11 +55,14 @@ impl ConnTable {
         before
     }
 
+    /// All connections.
+    pub fn iter(&self) -> impl Iterator<Item = &Conn> {
+        self.slots.iter().flatten()
+    }
+
     /// The names of the connections for which this holds.
     pub fn ids_where(&self, holds: impl Fn(&Conn) -> bool) -> Vec<ConnId> {
-        self.slots
-            .iter()
-            .flatten()
+        self.iter()
             .filter(|conn| holds(conn))
             .map(|conn| conn.id)
             .collect()

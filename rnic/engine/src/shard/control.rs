@@ -19,9 +19,6 @@ use crate::counters;
 use crate::qp::{Qp, WrongQpState};
 use crate::stag::AddRegionError;
 
-/// The least IP MTU, in octets, over which connections are made: that of IPv4 hosts (RFC 791).
-const MTU_MIN: u32 = 576;
-
 impl<P: Port> Shard<P> {
     /// Does a command.
     pub fn execute(&mut self, command: Command, now: Instant) -> Result<Answer, CommandError> {
@@ -141,6 +138,13 @@ impl<P: Port> Shard<P> {
             Command::ModifyQp { qp, state } => self.modify_qp(qp, state)?,
             Command::Disconnect { qp, abort } => self.disconnect(qp, abort)?,
             Command::IcmpErrors { reports } => self.icmp_errors(&reports),
+            Command::QueryPaths => return Ok(Answer::Paths(self.paths_in_use())),
+            Command::MovePath {
+                local,
+                remote,
+                path,
+            } => self.move_path(local, remote, path)?,
+            Command::SetPathDefaults(defaults) => self.set_path_defaults(defaults),
             Command::QueryCounters => return Ok(Answer::Counters(self.named_counters())),
             Command::SetCapture(capture) => self.capture = capture,
         }
@@ -261,19 +265,7 @@ impl<P: Port> Shard<P> {
         mpa: &MpaOptions,
         private_data: &[u8],
     ) -> Result<(), CommandError> {
-        let most = self
-            .ports
-            .iter()
-            .map(Port::frame_capacity)
-            .min()
-            .unwrap_or(0)
-            - path.link_len();
-        if path.mtu < MTU_MIN || path.mtu as usize > most {
-            return Err(CommandError::Invalid(format!(
-                "an IP MTU of {} octets to {}; {MTU_MIN} to {most} are supported",
-                path.mtu, tuple.remote
-            )));
-        }
+        self.check_mtu(&path, tuple.remote.addr)?;
         let initiator = initiator_options(mpa)
             .and_then(|options| Initiator::new(options, private_data))
             .map_err(invalid)?;

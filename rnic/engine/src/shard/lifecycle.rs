@@ -6,7 +6,7 @@ use rnic_ipc::id::{ClientId, QpNum};
 use rnic_proto::mpa::startup::Responder;
 use rnic_proto::rdmap::{RdmapError, TerminateError};
 use rnic_xsk::Port;
-use userspace_tcp::{ConnId, Endpoint, Event as TcpEvent};
+use userspace_tcp::{ConnId, Endpoint, Event as TcpEvent, SoftError};
 
 use super::{Shard, memory};
 use crate::command::ShardEvent;
@@ -43,7 +43,8 @@ impl<P: Port> Shard<P> {
                 TcpEvent::MssChanged { mss } => self.mss_changed(id, mss),
                 // MPA knows of no octets that are more urgent than others.
                 TcpEvent::Urgent => {}
-                TcpEvent::SoftError(_) => {}
+                TcpEvent::SoftError(SoftError::NoAnswer) => self.doubt_path(id),
+                TcpEvent::SoftError(SoftError::Unreachable { .. }) => {}
                 TcpEvent::PeerClosed => self.peer_closed(id),
                 TcpEvent::Reset => self.gone(id, DisconnectReason::Reset),
                 TcpEvent::Refused => self.gone(id, DisconnectReason::Refused),

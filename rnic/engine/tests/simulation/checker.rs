@@ -276,7 +276,9 @@ impl Simulation {
         self.note(|| format!("node {node}: {event:?}"));
         match event {
             ShardEvent::Client { event, .. } => self.client_event(node, event),
-            ShardEvent::RequestGone { .. } | ShardEvent::Released { .. } => {}
+            ShardEvent::RequestGone { .. }
+            | ShardEvent::Released { .. }
+            | ShardEvent::PathDoubtful { .. } => {}
             ShardEvent::ClientFault { message, .. } => panic!("node {node}: {message}"),
         }
     }

@@ -30,6 +30,8 @@ pub struct Link {
     sent: u64,
     /// Frames that went in.
     pub frames: u64,
+    /// Octets of the largest of them.
+    pub largest: usize,
     /// Nothing gets through.
     pub cut: bool,
     /// Nothing to these ports gets through (IPv4).
@@ -48,6 +50,7 @@ impl Link {
             flying: BinaryHeap::new(),
             sent: 0,
             frames: 0,
+            largest: 0,
             cut: false,
             mute: Vec::new(),
             fragment_to: None,
@@ -60,6 +63,7 @@ impl Link {
         let mut frame = Vec::new();
         while wire.take(&mut frame) {
             self.frames += 1;
+            self.largest = self.largest.max(frame.len());
             let port = u16::from_be_bytes([frame[36], frame[37]]);
             if self.cut || self.mute.contains(&port) {
                 continue;

@@ -8,6 +8,7 @@ mod illegal;
 #[path = "../shared/impairment.rs"]
 mod impairment;
 mod link;
+mod moved;
 mod nudge;
 mod packets;
 #[path = "../shared/random.rs"]

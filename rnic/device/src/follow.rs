@@ -1,0 +1,201 @@
+//! Live connections follow the host: when the kernel says that routes, neighbours, addresses or the
+//! interface changed, each path in use is looked up anew, and frames go where the kernel would send
+//! them. A peer that has fallen silent (R1 of RFC 9293 section 3.8.3) has its neighbour asked for.
+//!
+//! A thread of its own, so that neither the shard nor any client waits for the kernel.
+
+use std::collections::HashSet;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rnic_engine::command::{Answer, Command, PathInUse};
+use rustix::event::{EventfdFlags, PollFd, PollFlags};
+
+use crate::core::Core;
+use crate::host::changes::Changes;
+use crate::host::interface::Interface;
+use crate::host::{Refusal, find_way};
+
+/// Between a change and the look at it: changes come in swarms.
+const GATHERING: Duration = Duration::from_millis(50);
+/// Silent peers that wait to be asked about; of more, those with other connections are asked about
+/// when these fall silent.
+const DOUBTS_MAX: usize = 1024;
+
+/// Peers that don't answer, each with our address.
+#[derive(Debug)]
+pub(crate) struct Doubts {
+    peers: Mutex<Pending>,
+    wake: OwnedFd,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    peers: HashSet<(IpAddr, IpAddr)>,
+    stopped: bool,
+}
+
+impl Doubts {
+    /// None yet.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self {
+            peers: Mutex::default(),
+            wake: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        })
+    }
+
+    /// The peer `remote` does not answer. Never waits.
+    pub(crate) fn add(&self, local: IpAddr, remote: IpAddr) {
+        let mut pending = self.lock();
+        if pending.peers.len() < DOUBTS_MAX && pending.peers.insert((local, remote)) {
+            self.wake();
+        }
+    }
+
+    fn stop(&self) {
+        self.lock().stopped = true;
+        self.wake();
+    }
+
+    fn wake(&self) {
+        // A full counter wakes as well.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+    }
+
+    /// Takes them all; `None` when it is time to end.
+    fn take(&self) -> Option<HashSet<(IpAddr, IpAddr)>> {
+        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+        let mut pending = self.lock();
+        (!pending.stopped).then(|| std::mem::take(&mut pending.peers))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The thread. It ends with [`Follower::stop`].
+#[derive(Debug)]
+pub(crate) struct Follower {
+    doubts: Arc<Doubts>,
+    thread: JoinHandle<()>,
+}
+
+impl Follower {
+    /// Starts it, in the calling thread's network namespace.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    pub(crate) fn start(core: Arc<Core>) -> io::Result<Self> {
+        let changes = Changes::open()?;
+        let doubts = core.doubts.clone();
+        let thread = std::thread::Builder::new()
+            .name("rnic-host".to_owned())
+            .spawn(move || follow(&core, &changes))?;
+        Ok(Self { doubts, thread })
+    }
+
+    /// Ends the thread.
+    pub(crate) fn stop(self) {
+        self.doubts.stop();
+        if self.thread.join().is_err() {
+            log::error!("the thread that follows the host panicked");
+        }
+    }
+}
+
+fn follow(core: &Core, changes: &Changes) {
+    loop {
+        let wake = &core.doubts.wake;
+        let mut both = [
+            PollFd::new(wake, PollFlags::IN),
+            PollFd::new(changes, PollFlags::IN),
+        ];
+        // EINTR: a look that finds nothing does no harm.
+        let _ = rustix::event::poll(&mut both, None);
+        let mut gathering = [PollFd::new(wake, PollFlags::IN)];
+        let _ = rustix::event::poll(&mut gathering, GATHERING.try_into().ok().as_ref());
+        let Some(silent) = core.doubts.take() else {
+            return;
+        };
+        let interface = core.interface();
+        let changed = changes.take(interface.index);
+        for (local, remote) in silent {
+            // What comes of it the kernel tells as a change.
+            let found = way(core, &interface, local, remote);
+            log::debug!("{remote} does not answer; the way there: {found:?}");
+        }
+        if changed {
+            look(core, &interface);
+        }
+    }
+}
+
+fn way(
+    core: &Core,
+    interface: &Interface,
+    local: IpAddr,
+    remote: IpAddr,
+) -> Result<rnic_net::Path, Refusal> {
+    find_way(
+        &core.netlink,
+        interface,
+        remote,
+        Some(local),
+        Duration::ZERO,
+    )
+    .map(|(_, path)| path)
+}
+
+/// Brings the shard to what the host is at present.
+fn look(core: &Core, known: &Interface) {
+    let interface = match Interface::find(&core.netlink, &known.name) {
+        Ok(interface) if interface.index == known.index => interface,
+        // Down, or gone: nothing leads anywhere until it is back.
+        _ => return,
+    };
+    if interface != *known {
+        log::info!(
+            "interface {} changed: MTU {}, was {}",
+            interface.name,
+            interface.defaults.mtu,
+            known.defaults.mtu
+        );
+        core.set_interface(interface.clone());
+        let _ = core.execute(Command::SetPathDefaults(interface.defaults));
+    }
+    let Ok((Answer::Paths(paths), _)) = core.execute(Command::QueryPaths) else {
+        return;
+    };
+    for PathInUse {
+        local,
+        remote,
+        path: used,
+    } in paths
+    {
+        if used.vlan.is_some() {
+            continue;
+        }
+        match way(core, &interface, local, remote) {
+            Ok(path) if path == used => {}
+            Ok(path) => match core.execute(Command::MovePath {
+                local,
+                remote,
+                path,
+            }) {
+                Ok(_) => log::info!("frames from {local} to {remote} go another way: {path}"),
+                Err(refusal) => log::warn!("{local} to {remote} stays as it is: {refusal}"),
+            },
+            Err(refusal) => log::debug!("{local} to {remote} stays as it is: {refusal}"),
+        }
+    }
+}

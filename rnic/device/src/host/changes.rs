@@ -1,0 +1,81 @@
+//! That something changed at the host, as the kernel tells it without being asked: interfaces,
+//! addresses, neighbours, routes (rtnetlink(7), multicast groups).
+//!
+//! What is told is taken for a hint only. Who is interested asks for the present state, which also
+//! serves when so much changed at once that the kernel dropped some of it.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+
+/// RTNLGRP_LINK, _NEIGH, _IPV4_IFADDR, _IPV4_ROUTE, _IPV6_IFADDR, _IPV6_ROUTE of linux/rtnetlink.h.
+const GROUPS: [u32; 6] = [1, 3, 5, 7, 9, 11];
+/// Most messages of one look; those behind them wait for the next.
+const BATCH: usize = 1024;
+
+/// A socket on which the kernel tells what changes in the network namespace of the thread that
+/// opened it.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    socket: Socket,
+}
+
+impl Changes {
+    /// Changes from now on.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    pub(crate) fn open() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind(&SocketAddr::new(0, 0))?;
+        for group in GROUPS {
+            socket.add_membership(group)?;
+        }
+        socket.set_non_blocking(true)?;
+        Ok(Self { socket })
+    }
+
+    /// Takes what the kernel has told, and says whether some of it can matter to the interface with
+    /// this index.
+    pub(crate) fn take(&self, interface: u32) -> bool {
+        let mut found = false;
+        for _ in 0..BATCH {
+            match self.socket.recv_from_full() {
+                Ok((bytes, _)) => found |= concerns(&bytes, interface),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // ENOBUFS: more changed than there was room for.
+                Err(_) => found = true,
+            }
+        }
+        found
+    }
+}
+
+impl AsFd for Changes {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Whether a message can matter to an interface. One that can't be read may.
+fn concerns(bytes: &[u8], interface: u32) -> bool {
+    use RouteNetlinkMessage as Told;
+    let Ok(message) = NetlinkMessage::<Told>::deserialize(bytes) else {
+        return true;
+    };
+    let NetlinkPayload::InnerMessage(told) = message.payload else {
+        return false;
+    };
+    match told {
+        Told::NewLink(it) | Told::DelLink(it) => it.header.index == interface,
+        Told::NewAddress(it) | Told::DelAddress(it) => it.header.index == interface,
+        Told::NewNeighbour(it) | Told::DelNeighbour(it) => it.header.ifindex == interface,
+        // A route over another interface may be one that was ours.
+        _ => true,
+    }
+}

@@ -1,0 +1,129 @@
+//! Paths that change under live connections, because the host's routes or neighbours did.
+
+use std::time::Duration;
+
+use rnic_engine::command::{Answer, Command, CommandError, PathInUse, ShardEvent};
+use rnic_ipc::work::WrOpcode;
+use rnic_net::{Path, PathDefaults};
+
+use crate::impairment::Impairment;
+use crate::link::ROUGH;
+use crate::side::{Side, pattern};
+use crate::world::World;
+
+const PATIENCE: Duration = Duration::from_secs(600);
+const LEN: usize = 1 << 20;
+
+fn paths(world: &mut World) -> Vec<PathInUse> {
+    match world.a.shard.execute(Command::QueryPaths, world.now) {
+        Ok(Answer::Paths(paths)) => paths,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn move_to(world: &mut World, path: Path) -> Result<Answer, CommandError> {
+    let [PathInUse { local, remote, .. }] = paths(world)[..] else {
+        panic!("{:?}", paths(world));
+    };
+    let command = Command::MovePath {
+        local,
+        remote,
+        path,
+    };
+    world.a.shard.execute(command, world.now)
+}
+
+#[test]
+fn a_narrower_path_is_taken_up_in_the_middle_of_a_transfer() {
+    for (v6, impairment) in [(false, Impairment::NONE), (true, ROUGH)] {
+        let [a, b] = Default::default();
+        let mut world = World::with(11, impairment, a, b, v6);
+        let (qp, _) = world.connect();
+        world.connect();
+        world.a.fill(0, LEN, 3);
+        let stag = world.b.stag;
+        world.a.post_work(qp, WrOpcode::Write, 1, 0, (stag, 0), LEN);
+        assert!(world.run_until(PATIENCE, |w| w.b.read(LEN / 4, 1) != [0]));
+        let before = paths(&mut world);
+        assert_eq!(before.len(), 1, "two connections, one path");
+        let path = Path {
+            mtu: 1280,
+            hop_limit: 9,
+            ..before[0].path
+        };
+        move_to(&mut world, path).unwrap();
+        assert_eq!(paths(&mut world)[0].path, path);
+        assert_eq!(world.a.counter("path_moves"), 2);
+        assert!(world.a.counter("mss_changes") >= 2);
+        world.a_to_b.largest = 0;
+        // What was posted before is longer, and goes out in fragments.
+        assert!(world.run_until(PATIENCE, |w| w.a.completion(1).is_some()));
+        world.run_for(Duration::from_secs(2));
+        assert!(world.b.read(0, LEN) == pattern(LEN, 3));
+        assert!(
+            world.a_to_b.largest <= 14 + 1280,
+            "{}",
+            world.a_to_b.largest
+        );
+        world.assert_no_frame_lost();
+    }
+}
+
+#[test]
+fn no_connection_moves_to_a_path_that_it_could_not_begin_with() {
+    let mut world = World::new(12, Impairment::NONE);
+    world.connect();
+    let path = paths(&mut world)[0].path;
+    for mtu in [0, 575, 65_536, u32::MAX] {
+        let refused = move_to(&mut world, Path { mtu, ..path }).unwrap_err();
+        assert!(matches!(refused, CommandError::Invalid(_)), "{refused}");
+    }
+    assert_eq!(paths(&mut world)[0].path, path);
+    assert_eq!(world.a.counter("path_moves"), 0);
+    // The same once more moves nothing either.
+    move_to(&mut world, path).unwrap();
+    assert_eq!(world.a.counter("path_moves"), 0);
+}
+
+#[test]
+fn passive_connections_begin_with_what_the_interface_has_at_the_time() {
+    let mut world = World::new(13, Impairment::NONE);
+    let defaults = PathDefaults {
+        hop_limit_v4: 3,
+        ..PathDefaults::new(1000)
+    };
+    let set = |side: &mut Side, defaults, now| {
+        let command = Command::SetPathDefaults(defaults);
+        side.shard.execute(command, now).unwrap();
+    };
+    set(&mut world.a, defaults, world.now);
+    set(&mut world.b, PathDefaults::new(u32::MAX), world.now);
+    world.connect();
+    let found = match world.b.shard.execute(Command::QueryPaths, world.now) {
+        Ok(Answer::Paths(paths)) => paths[0].path,
+        other => panic!("{other:?}"),
+    };
+    assert!(found.mtu < 4096, "{found:?}: no frame has room for that");
+}
+
+#[test]
+fn a_peer_that_falls_silent_is_told_of() {
+    let mut world = World::new(14, Impairment::NONE);
+    let (qp, _) = world.connect();
+    let PathInUse { local, remote, .. } = paths(&mut world)[0];
+    world.a_to_b.cut = true;
+    let stag = world.b.stag;
+    world.a.post_work(qp, WrOpcode::Write, 1, 0, (stag, 0), 100);
+    let doubted = |w: &mut World| {
+        let events = w.a.events.iter();
+        events
+            .filter(|event| {
+                matches!(event, ShardEvent::PathDoubtful { local: l, remote: r }
+                    if (*l, *r) == (local, remote))
+            })
+            .count()
+    };
+    assert!(world.run_until(Duration::from_secs(60), |w| doubted(w) > 0));
+    world.run_for(Duration::from_secs(60));
+    assert_eq!(doubted(&mut world), 1, "once for each time of silence");
+}
