@@ -9,6 +9,7 @@ use std::time::Duration;
 use rnic_device::{Credentials, Device};
 use rnic_ipc::control::{DeviceInfo, PROTOCOL_VERSION, Request, Response};
 use rnic_ipc::id::{ClientId, QpNum};
+use rnic_ipc::inspect;
 use rnic_ipc::kick::Kick;
 use rnic_ipc::ring::DoorbellProducer;
 use rnic_ipc::transport::{Channel, DEFAULT_SOCKET};
@@ -100,6 +101,31 @@ impl Context {
                 (other, _) => return Err(unexpected(&other)),
             }
         }
+    }
+
+    /// The objects of one kind that this client's user may see; all of them for an administrator.
+    /// They come page by page, so that what changes meanwhile may be there or not.
+    pub fn inspect(&self, what: inspect::Kind) -> Result<Vec<inspect::Object>, Error> {
+        let mut all = Vec::new();
+        let mut after = 0;
+        loop {
+            let request = Request::Inspect { what, after };
+            let page = match self.inner.request(&request, &[])? {
+                (Response::Inspected(page), _) => page,
+                (other, _) => return Err(unexpected(&other)),
+            };
+            all.extend(page.objects);
+            after = match page.next {
+                None => return Ok(all),
+                Some(next) if next > after => next,
+                Some(_) => return Err(Error::protocol("a page that leads back")),
+            };
+        }
+    }
+
+    /// Gives an operator's order.
+    pub fn order(&self, order: inspect::Order) -> Result<(), Error> {
+        self.inner.request_done(&Request::Order(order))
     }
 
     /// Becomes readable when an event may be there: then call the non-blocking calls

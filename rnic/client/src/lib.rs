@@ -130,14 +130,15 @@ pub use window::MemoryWindow;
 pub use work::WorkRequest;
 
 pub use rnic_device::{
-    Device, DeviceConfig, DeviceError, Driving, Limits, PortRanges, Quota, Resource, UserLimits,
-    Users, XdpMode,
+    Administrators, Device, DeviceConfig, DeviceError, Driving, Limits, PortRanges, Quota, Resource,
+    UserLimits, Users, XdpMode,
 };
 pub use rnic_ipc::control::{
     Access, DeviceInfo, DisconnectReason, MpaOptions, PRIVATE_DATA_MAX, PeerDepths, QpState,
     Refusal, RefusalCode,
 };
-pub use rnic_ipc::id::QpNum;
+pub use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};
+pub use rnic_ipc::inspect;
 pub use rnic_ipc::transport::DEFAULT_SOCKET;
 pub use rnic_ipc::work::{MAX_INLINE, MAX_SGE, Sge, WcStatus, WrOpcode};
 

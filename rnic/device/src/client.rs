@@ -1,6 +1,7 @@
 //! What the device keeps of a client beside the PRM's books.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rnic_ipc::control::{Refusal, RefusalCode};
@@ -10,6 +11,9 @@ use rnic_prm::Credentials;
 
 use crate::events::EventQueue;
 
+/// Octets of a program's name (the kernel's TASK_COMM_LEN, less its end).
+const PROGRAM_MAX: usize = 15;
+
 /// Called once when the device takes a client away by itself; with the reason.
 pub(crate) type HangUp = Box<dyn FnOnce(&str) + Send>;
 
@@ -17,6 +21,10 @@ pub(crate) type HangUp = Box<dyn FnOnce(&str) + Send>;
 pub(crate) struct Client {
     pub(crate) id: ClientId,
     pub(crate) credentials: Credentials,
+    /// The name of its program when it connected, for people.
+    pub(crate) program: String,
+    /// Its requests that were refused.
+    refused: AtomicU64,
     /// Where its events go.
     pub(crate) events: EventQueue,
     /// Held while a request of the client is carried out, so that they come one after the other,
@@ -44,11 +52,23 @@ impl Client {
         Self {
             id,
             credentials,
+            program: program(credentials.pid),
+            refused: AtomicU64::new(0),
             events: EventQueue::default(),
             turn: Mutex::new(Turn::default()),
             condemned: OnceLock::new(),
             hang_up: Mutex::new(None),
         }
+    }
+
+    /// A request of it was refused.
+    pub(crate) fn count_refusal(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many of its requests were refused.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// Waits for the client's turn.
@@ -98,6 +118,22 @@ impl std::fmt::Debug for Client {
     }
 }
 
+/// The name of a process, as the kernel has it: 15 octets of the program's own choice, of which
+/// nothing is left that a terminal or a log could take for something else. It says nothing that
+/// rights could depend on.
+fn program(pid: u32) -> String {
+    let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let shown = |octet: &u8| match octet {
+        b'!'..=b'~' if !matches!(octet, b'"' | b'\\') => char::from(*octet),
+        _ => '?',
+    };
+    let name = name.strip_suffix(b"\n").unwrap_or(&name);
+    name.iter().take(PROGRAM_MAX).map(shown).collect()
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

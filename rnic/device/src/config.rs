@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rnic_prm::Limits;
+use rnic_prm::{Administrators, Limits};
 
 /// How [`crate::Device::open`] is to open an interface.
 #[derive(Clone, Debug)]
@@ -24,6 +24,8 @@ pub struct DeviceConfig {
     pub frames: u32,
     /// What each client, and all together, may hold.
     pub limits: Limits,
+    /// Who may see all clients' objects and give an operator's orders.
+    pub administrators: Administrators,
     /// Who runs the shard.
     pub driving: Driving,
     /// How long a shard thread spins without work before it sleeps. Microseconds matter here: a
@@ -46,6 +48,10 @@ impl DeviceConfig {
             busy_poll: None,
             frames: 4096,
             limits: Limits::default(),
+            administrators: Administrators {
+                uid: rustix::process::geteuid().as_raw(),
+                gid: None,
+            },
             driving: Driving::Threaded,
             idle_spin: Duration::from_micros(50),
             resolve_timeout: Duration::from_secs(3),

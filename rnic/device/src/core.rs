@@ -87,7 +87,10 @@ pub(crate) struct Parts {
 impl Core {
     pub(crate) fn new(parts: Parts) -> Self {
         Self {
-            prm: Mutex::new(Prm::new(parts.config.limits.clone())),
+            prm: Mutex::new(
+                Prm::new(parts.config.limits.clone())
+                    .with_administrators(parts.config.administrators),
+            ),
             config: parts.config,
             interface: Mutex::new(parts.interface),
             xdp_mode: parts.xdp_mode,
@@ -160,7 +163,7 @@ impl Core {
         lock(&self.clients).values().cloned().collect()
     }
 
-    fn client(&self, id: ClientId) -> Option<Arc<Client>> {
+    pub(crate) fn client(&self, id: ClientId) -> Option<Arc<Client>> {
         lock(&self.clients).get(&id).cloned()
     }
 
@@ -233,7 +236,7 @@ impl Core {
 
     /// Takes a client away for a fault of its own, by a thread of its own: whoever found the fault
     /// does not wait for the shard.
-    fn condemn(self: &Arc<Self>, client: &Arc<Client>, code: RefusalCode, reason: &str) {
+    pub(crate) fn condemn(self: &Arc<Self>, client: &Arc<Client>, code: RefusalCode, reason: &str) {
         if !client.condemn(code, reason) {
             return;
         }

@@ -25,5 +25,7 @@ mod session;
 pub use config::{DeviceConfig, Driving, XdpMode};
 pub use device::Device;
 pub use error::DeviceError;
-pub use rnic_prm::{Credentials, Limits, PortRanges, Quota, Resource, UserLimits, Users};
+pub use rnic_prm::{
+    Administrators, Credentials, Limits, PortRanges, Quota, Resource, UserLimits, Users,
+};
 pub use session::ClientSession;

@@ -4,6 +4,7 @@
 //! at the host; and the PRM is told how it ended.
 
 mod connect;
+mod inspect;
 mod memory;
 mod queues;
 mod shared;
@@ -63,6 +64,7 @@ impl ClientSession {
             Ok((response, fds)) => (Ok(response), fds),
             Err(refusal) => {
                 log::debug!("client {}: refused: {refusal}", self.client.id);
+                self.client.count_refusal();
                 (Err(refuse::bounded(refusal)), Vec::new())
             }
         }
@@ -171,6 +173,10 @@ impl ClientSession {
                     .counters()
                     .map(|all| Response::Counters(counters::page(all, first))),
             ),
+            Request::Inspect { what, after } => {
+                plain(self.inspect(what, after).map(Response::Inspected))
+            }
+            Request::Order(order) => done(self.order(order)),
         }
     }
 

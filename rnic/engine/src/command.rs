@@ -8,12 +8,14 @@ use std::os::fd::OwnedFd;
 
 use rnic_ipc::control::{Access, DisconnectReason, Event, MpaOptions, QpAttributes, QpState};
 use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
+use rnic_ipc::inspect::ConnectionInfo;
 use rnic_ipc::ring::{CqProducer, DoorbellConsumer, WorkQueueConsumer};
 use rnic_net::{IcmpReport, Path, PathDefaults};
 use rnic_proto::Stag;
 
 use crate::capture::Capture;
 use crate::region::RegionMemory;
+use crate::stag::StagLook;
 
 /// A request to a shard. Each is answered before the next is read.
 #[derive(Debug)]
@@ -204,6 +206,30 @@ pub enum Command {
     },
     /// What the paths of passive connections begin with from now on.
     SetPathDefaults(PathDefaults),
+    /// Some connections, from a cursor on; answered by [`Answer::Connections`].
+    LookAtConnections {
+        /// 0, or what the last answer said.
+        after: u32,
+    },
+    /// These queue pairs; answered by [`Answer::QueuePairs`].
+    LookAtQueuePairs {
+        /// A bounded number.
+        qps: Vec<QpNum>,
+    },
+    /// These STags; answered by [`Answer::Stags`].
+    LookAtStags {
+        /// A bounded number.
+        stags: Vec<Stag>,
+    },
+    /// Reset a connection, if it is still the one that is meant.
+    DropConnection {
+        /// Its number.
+        connection: u32,
+        /// Its ends, ours first.
+        ends: (SocketAddr, SocketAddr),
+        /// Whose it is to be; `None` for nobody's.
+        owner: Option<ClientId>,
+    },
     /// Answered by [`Answer::Counters`].
     QueryCounters,
     /// Show every frame to a capture, or to none.
@@ -232,6 +258,28 @@ pub enum Answer {
     Paths(Vec<PathInUse>),
     /// To [`Command::QueryCounters`]: name and value, in a fixed order.
     Counters(Vec<(String, u64)>),
+    /// To [`Command::LookAtConnections`].
+    Connections {
+        /// What was found, by number.
+        found: Vec<ConnectionInfo>,
+        /// Where to go on; none at the end.
+        next: Option<u32>,
+    },
+    /// To [`Command::LookAtQueuePairs`]: those that are there.
+    QueuePairs(Vec<QpLook>),
+    /// To [`Command::LookAtStags`]: those that are there, by index.
+    Stags(Vec<(u32, StagLook)>),
+}
+
+/// What a shard knows of a queue pair beside the Privileged Resource Manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpLook {
+    /// Its number.
+    pub qp: QpNum,
+    /// Its state.
+    pub state: QpState,
+    /// Its connection's ends, ours first.
+    pub connection: Option<(SocketAddr, SocketAddr)>,
 }
 
 /// Why a shard could not do a [`Command`].

@@ -37,6 +37,8 @@ pub(crate) struct Conn {
     pub timestamps: bool,
     /// What came and is not consumed.
     pub inbound: Inbound,
+    /// Octets that came before others ahead of them.
+    pub octets_out_of_order: u64,
     /// What it is for at present.
     pub phase: Phase,
     /// When the shard loses patience with this phase.
@@ -115,6 +117,7 @@ impl Conn {
             timestamps: false,
             // TCP has room for two segments in any case.
             inbound: Inbound::new(window.max(2 * u32::from(path.mss(tuple.remote.addr)))),
+            octets_out_of_order: 0,
             phase,
             deadline: None,
             unheard: None,

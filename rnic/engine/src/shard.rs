@@ -13,6 +13,7 @@ mod config;
 mod control;
 mod deadlines;
 mod fragments;
+mod inspect;
 mod lifecycle;
 mod link;
 mod modify;

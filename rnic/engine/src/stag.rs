@@ -157,6 +157,21 @@ pub enum AddRegionError {
     },
 }
 
+/// What an operator may see of an STag: nothing by which it could be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StagLook {
+    /// It is a memory window.
+    pub window: bool,
+    /// It is not invalidated; and bound, if it is a window.
+    pub valid: bool,
+    /// The only stream that may use it.
+    pub qp: Option<QpNum>,
+    /// Its rights.
+    pub access: Access,
+    /// Its octets.
+    pub len: u64,
+}
+
 /// Leave to read a range of one region, until the table is touched again.
 #[derive(Debug)]
 pub struct Source<'a>(Range<'a>);
@@ -250,6 +265,18 @@ impl StagTable {
     /// Are there none?
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// What there is under an index, whatever its key is now.
+    pub fn look(&self, index: u32) -> Option<StagLook> {
+        let entry = self.entries.get(&index)?;
+        Some(StagLook {
+            window: !entry.is_region(),
+            valid: entry.state == State::Valid,
+            qp: entry.stream,
+            access: entry.access,
+            len: entry.len,
+        })
     }
 
     /// A queue pair of this protection domain was made.

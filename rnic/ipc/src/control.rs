@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 
 use crate::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
+use crate::inspect::{Kind, Order, Page};
 use crate::work::{INLINE_PER_SGE, OPERAND_PLACES};
 
 #[cfg(test)]
@@ -17,7 +18,7 @@ mod tests;
 
 /// Version of the control messages and of the shared-memory layouts. Both ends must agree. It is
 /// raised with each change of either; `tests/layout.rs` of this crate sees to that.
-pub const PROTOCOL_VERSION: u32 = 5;
+pub const PROTOCOL_VERSION: u32 = 6;
 
 /// The longest private data that one side may give, in octets (RFC 5044 section 7.1.1).
 pub const PRIVATE_DATA_MAX: usize = 512;
@@ -190,6 +191,15 @@ pub enum Request {
         /// Index of the first counter wanted.
         first: u32,
     },
+    /// A look at objects of one kind that this client may see. Reply: [`Response::Inspected`].
+    Inspect {
+        /// Which kind.
+        what: Kind,
+        /// Begin behind this cursor: 0, or [`Page::next`].
+        after: u32,
+    },
+    /// An operator's order. Reply: [`Response::Done`].
+    Order(Order),
 }
 
 /// What came of a [`Request`].
@@ -251,6 +261,8 @@ pub enum Response {
     Counters(Vec<(String, u64)>),
     /// To requests that have nothing to tell.
     Done,
+    /// To [`Request::Inspect`].
+    Inspected(Page),
 }
 
 /// A request that was refused, and why.
@@ -300,6 +312,8 @@ pub enum RefusalCode {
     Host,
     /// The RNIC is shutting down.
     ShuttingDown,
+    /// Only an administrator may ask this.
+    NotPermitted,
 }
 
 /// Rights of a region.

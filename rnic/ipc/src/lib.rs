@@ -9,6 +9,7 @@
 
 pub mod control;
 pub mod id;
+pub mod inspect;
 pub mod kick;
 pub mod ring;
 pub mod shm;

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod administrators;
 mod credentials;
 mod grant;
 mod limits;
@@ -16,6 +17,7 @@ mod refused;
 mod table;
 mod users;
 
+pub use administrators::Administrators;
 pub use credentials::Credentials;
 pub use grant::{
     AcceptGrant, ClientGrant, CqGrant, CqRemoval, ListenGrant, ListenerRemoval, QpGrant, QpRemoval,
@@ -23,5 +25,5 @@ pub use grant::{
     Teardown,
 };
 pub use limits::{Limits, Quota, Resource};
-pub use prm::{Prm, RefusedRequest};
+pub use prm::{ListedClient, ListedQp, ListedRegion, Listing, Prm, RefusedRequest};
 pub use users::{PortRanges, UserLimits, Users};

@@ -166,6 +166,11 @@ impl Usage {
         })
     }
 
+    /// How much of it is held.
+    pub(crate) fn held(&self, resource: Resource) -> u64 {
+        self.0[resource as usize]
+    }
+
     pub(crate) fn add(&mut self, resource: Resource, amount: u64) {
         let held = &mut self.0[resource as usize];
         *held = held.saturating_add(amount);
@@ -175,11 +180,6 @@ impl Usage {
         let held = &mut self.0[resource as usize];
         debug_assert!(*held >= amount, "{resource:?} was not counted");
         *held = held.saturating_sub(amount);
-    }
-
-    #[cfg(test)]
-    pub(crate) fn held(&self, resource: Resource) -> u64 {
-        self.0[resource as usize]
     }
 
     #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod connections;
 mod domains;
+mod inspect;
 mod queues;
 mod regions;
 mod rings;
@@ -12,6 +13,7 @@ mod tests;
 mod users;
 
 pub use connections::RefusedRequest;
+pub use inspect::{ListedClient, ListedQp, ListedRegion, Listing};
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -19,6 +21,7 @@ use std::net::SocketAddr;
 use rnic_ipc::control::{QpAttributes, Refusal};
 use rnic_ipc::id::{ClientId, ConnRequestId, ListenerId, PdId};
 
+use crate::administrators::Administrators;
 use crate::credentials::Credentials;
 use crate::grant::ClientGrant;
 use crate::limits::{Limits, Resource, Usage};
@@ -31,6 +34,7 @@ use users::User;
 #[derive(Debug)]
 pub struct Prm {
     limits: Limits,
+    administrators: Administrators,
     clients: Table<Client>,
     pds: Table<Pd>,
     regions: Table<Region>,
@@ -108,6 +112,7 @@ impl Prm {
             users: HashMap::new(),
             usage: Usage::default(),
             refused: Refused::default(),
+            administrators: Administrators::default(),
             limits,
         }
     }

@@ -3,6 +3,8 @@
 use rnic_ipc::control::{Refusal, RefusalCode};
 use rnic_ipc::id::PdId;
 
+use crate::credentials::Credentials;
+
 /// A kind of object, as a client reads it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
@@ -121,6 +123,19 @@ pub(crate) fn limit(message: String) -> Refusal {
     Refusal {
         code: RefusalCode::Limit,
         message,
+    }
+}
+
+/// An order that is not this client's to give.
+pub(crate) fn not_permitted(who: &Credentials, group: Option<u32>) -> Refusal {
+    let group = group.map_or(String::new(), |gid| format!(", or of group {gid}"));
+    Refusal {
+        code: RefusalCode::NotPermitted,
+        message: format!(
+            "this is for administrators, but the client is of uid {} and gid {}: ask as root, as \
+             the daemon's user{group}",
+            who.uid, who.gid
+        ),
     }
 }
 

@@ -114,6 +114,14 @@ impl<T> Table<T> {
         })
     }
 
+    /// All places behind number `after`, empty ones too.
+    pub(crate) fn after(&self, after: u32) -> impl Iterator<Item = (u32, Option<&Slot<T>>)> {
+        // The places first: behind the last one no number is counted up.
+        let places = self.slots.get(after as usize..).unwrap_or(&[]).iter();
+        let numbered = places.zip(after.saturating_add(1)..);
+        numbered.map(|(place, number)| (number, place.as_ref()))
+    }
+
     /// Makes all live objects of `owner` leave, and names them.
     pub(crate) fn leave_all(&mut self, owner: ClientId) -> impl Iterator<Item = (u32, &Slot<T>)> {
         self.of(owner).filter_map(|(id, slot)| {

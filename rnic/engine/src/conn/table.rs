@@ -41,6 +41,16 @@ impl ConnTable {
             .filter(|conn| conn.id == id)
     }
 
+    /// How many places there are, used or not.
+    pub fn places(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The connection at this place, whatever its name.
+    pub fn at(&self, place: usize) -> Option<&Conn> {
+        self.slots.get(place)?.as_ref()
+    }
+
     /// Adds a connection. What TCP forgot in its slot without a word (half-open connections) comes
     /// back.
     pub fn insert(&mut self, conn: Conn) -> Option<Conn> {

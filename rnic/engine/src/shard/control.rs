@@ -145,6 +145,14 @@ impl<P: Port> Shard<P> {
                 path,
             } => self.move_path(local, remote, path)?,
             Command::SetPathDefaults(defaults) => self.set_path_defaults(defaults),
+            Command::LookAtConnections { after } => return Ok(self.look_at_connections(after)),
+            Command::LookAtQueuePairs { qps } => return Ok(self.look_at_queue_pairs(&qps)),
+            Command::LookAtStags { stags } => return Ok(self.look_at_stags(&stags)),
+            Command::DropConnection {
+                connection,
+                ends,
+                owner,
+            } => self.drop_connection(connection, ends, owner)?,
             Command::QueryCounters => return Ok(Answer::Counters(self.named_counters())),
             Command::SetCapture(capture) => self.capture = capture,
         }

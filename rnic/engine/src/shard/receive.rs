@@ -141,6 +141,9 @@ impl<P: Port> Shard<P> {
         }
         for range in ranges.iter().filter(|range| range.offset > in_order) {
             self.counters.octets_out_of_order += range.len as u64;
+            if let Some(conn) = self.conns.get_mut(id) {
+                conn.octets_out_of_order += range.len as u64;
+            }
             let begins_segment = range.start == payload_at;
             while self.place_early(id, range.offset, begins_segment) {}
         }

@@ -1,6 +1,7 @@
 //! The rules of the PRM, one test each.
 
 mod connections;
+mod inspect;
 mod isolation;
 mod lifetimes;
 mod limits;

@@ -85,7 +85,8 @@ impl Prm {
             .retain(|_, user| user.clients > 0 || user.pace.was_used());
     }
 
-    fn known(&self, client: ClientId) -> Result<Credentials, Refusal> {
+    /// Who a client is.
+    pub(super) fn known(&self, client: ClientId) -> Result<Credentials, Refusal> {
         self.credentials(client)
             .ok_or_else(|| refusal::unknown(Kind::Client, client))
     }

@@ -1,0 +1,221 @@
+//! Objects of the RNIC as rows for people, and as JSON.
+
+use std::collections::BTreeMap;
+
+use rnic::inspect::{Kind, Object, Scope};
+use rnic::{Access, ClientId};
+use serde_json::Value;
+
+use super::table::Table;
+
+/// Programs' names by client, to stand beside its number.
+#[derive(Clone, Debug, Default)]
+pub struct Programs(BTreeMap<ClientId, String>);
+
+impl Programs {
+    /// Of the clients among these objects.
+    pub fn of(objects: &[Object]) -> Self {
+        let programs = objects.iter().filter_map(|object| match object {
+            Object::Client(client) => Some((client.client, client.program.clone())),
+            _ => None,
+        });
+        Self(programs.collect())
+    }
+
+    fn owner(&self, client: Option<ClientId>) -> String {
+        let Some(client) = client else {
+            return "-".to_owned();
+        };
+        match self.0.get(&client) {
+            Some(program) if !program.is_empty() => format!("{client} ({program})"),
+            _ => client.to_string(),
+        }
+    }
+}
+
+/// An object as JSON: its fields under their names.
+pub fn json(object: &Object) -> Value {
+    let value = match object {
+        Object::Client(one) => serde_json::to_value(one),
+        Object::Connection(one) => serde_json::to_value(one),
+        Object::QueuePair(one) => serde_json::to_value(one),
+        Object::CompletionQueue(one) => serde_json::to_value(one),
+        Object::Region(one) => serde_json::to_value(one),
+        Object::Listener(one) => serde_json::to_value(one),
+        Object::Limit(one) => serde_json::to_value(one),
+    };
+    // Numbers, text and lists of them: there is nothing that JSON can't have.
+    value.unwrap_or(Value::Null)
+}
+
+/// The number by which an object is named on the command line.
+pub fn number(object: &Object) -> Option<u32> {
+    match object {
+        Object::Client(one) => Some(one.client.0),
+        Object::Connection(one) => Some(one.connection),
+        Object::QueuePair(one) => Some(one.qp.0),
+        Object::CompletionQueue(one) => Some(one.cq.0),
+        Object::Region(one) => Some(one.index),
+        Object::Listener(one) => Some(one.listener.0),
+        Object::Limit(_) => None,
+    }
+}
+
+/// Whose an object is; nobody's is no client's, and so is a limit.
+pub fn owner(object: &Object) -> Option<ClientId> {
+    match object {
+        Object::Client(one) => Some(one.client),
+        Object::Connection(one) => one.client,
+        Object::QueuePair(one) => Some(one.client),
+        Object::CompletionQueue(one) => Some(one.client),
+        Object::Region(one) => Some(one.client),
+        Object::Listener(one) => Some(one.client),
+        Object::Limit(_) => None,
+    }
+}
+
+/// Objects of one kind as a table.
+pub fn table(kind: Kind, objects: &[Object], programs: &Programs) -> Table {
+    let mut table = Table::new(columns(kind));
+    for object in objects {
+        table.push(row(object, programs));
+    }
+    table
+}
+
+fn columns(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Clients => &[
+            "client", "pid", "uid", "gid", "program", "QPs", "regions", "octets", "refused",
+        ],
+        Kind::Connections => &[
+            "no.", "local", "remote", "stage", "TCP", "QP", "client", "RTT us", "cwnd",
+            "in flight", "octets in", "octets out", "sent again", "out of order",
+        ],
+        Kind::QueuePairs => &[
+            "QP", "state", "PD", "send CQ", "recv CQ", "SRQ", "client", "connection",
+        ],
+        Kind::CompletionQueues => &["CQ", "entries", "users", "client"],
+        Kind::Regions => &[
+            "STag index", "kind", "state", "PD", "rights", "octets", "QP", "client",
+        ],
+        Kind::Listeners => &["listener", "local", "client"],
+        Kind::Limits => &["scope", "limit", "held", "most"],
+    }
+}
+
+fn row(object: &Object, programs: &Programs) -> Vec<String> {
+    match object {
+        Object::Client(one) => {
+            let held = |name: &str| {
+                let found = one.holds.iter().find(|holding| holding.name == name);
+                found.map_or_else(dash, |holding| format!("{}/{}", holding.held, holding.limit))
+            };
+            vec![
+                one.client.to_string(),
+                one.pid.to_string(),
+                one.uid.to_string(),
+                one.gid.to_string(),
+                one.program.clone(),
+                held("queue_pairs"),
+                held("regions"),
+                held("registered_octets"),
+                one.refused.to_string(),
+            ]
+        }
+        Object::Connection(one) => vec![
+            one.connection.to_string(),
+            one.local.to_string(),
+            one.remote.to_string(),
+            one.stage.name().to_owned(),
+            one.tcp_state.clone(),
+            maybe(one.qp),
+            programs.owner(one.client),
+            maybe(one.rtt_us),
+            one.cwnd.to_string(),
+            one.in_flight.to_string(),
+            one.octets_in.to_string(),
+            one.octets_out.to_string(),
+            one.retransmits.to_string(),
+            one.octets_out_of_order.to_string(),
+        ],
+        Object::QueuePair(one) => vec![
+            one.qp.to_string(),
+            format!("{:?}", one.state),
+            one.pd.to_string(),
+            one.send_cq.to_string(),
+            one.recv_cq.to_string(),
+            maybe(one.srq),
+            programs.owner(Some(one.client)),
+            one.connection
+                .map_or_else(dash, |(local, remote)| format!("{local} - {remote}")),
+        ],
+        Object::CompletionQueue(one) => vec![
+            one.cq.to_string(),
+            one.depth.to_string(),
+            one.users.to_string(),
+            programs.owner(Some(one.client)),
+        ],
+        Object::Region(one) => vec![
+            format!("0x{:06x}", one.index),
+            if one.window { "window" } else { "region" }.to_owned(),
+            match (one.window, one.valid) {
+                (_, true) => "valid",
+                (true, false) => "unbound",
+                (false, false) => "invalidated",
+            }
+            .to_owned(),
+            one.pd.to_string(),
+            rights(one.access),
+            one.octets.to_string(),
+            maybe(one.qp),
+            programs.owner(Some(one.client)),
+        ],
+        Object::Listener(one) => vec![
+            one.listener.to_string(),
+            one.local.to_string(),
+            programs.owner(Some(one.client)),
+        ],
+        Object::Limit(one) => vec![
+            match one.scope {
+                Scope::Device => "device",
+                Scope::Client => "client",
+                Scope::Object => "object",
+            }
+            .to_owned(),
+            one.name.clone(),
+            maybe(one.held),
+            one.limit.to_string(),
+        ],
+    }
+}
+
+/// `lw`, `rr`, `rw`, `ra`: local write, remote read, remote write, remote atomic.
+fn rights(access: Access) -> String {
+    let rights = [
+        (access.local_write, "lw"),
+        (access.remote_read, "rr"),
+        (access.remote_write, "rw"),
+        (access.remote_atomic, "ra"),
+    ];
+    let given: Vec<_> = rights
+        .into_iter()
+        .filter_map(|(given, name)| given.then_some(name))
+        .collect();
+    if given.is_empty() {
+        dash()
+    } else {
+        given.join(",")
+    }
+}
+
+fn maybe(value: Option<impl ToString>) -> String {
+    value.map_or_else(dash, |value| value.to_string())
+}
+
+fn dash() -> String {
+    "-".to_owned()
+}
+
+#[cfg(test)]
+mod tests;
