@@ -1,8 +1,9 @@
-//! What the tools are made of: the two measurements, the link simulator, netcat over our TCP, and
-//! what they share.
+//! What the tools are made of: the two measurements, the operator's tool, the link simulator, netcat
+//! over our TCP, and what they share.
 
 #![forbid(unsafe_code)]
 
+pub mod ctl;
 pub mod door;
 pub mod endpoint;
 pub mod linksim;

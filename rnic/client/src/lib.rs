@@ -130,8 +130,8 @@ pub use window::MemoryWindow;
 pub use work::WorkRequest;
 
 pub use rnic_device::{
-    Administrators, Device, DeviceConfig, DeviceError, Driving, Limits, PortRanges, Quota, Resource,
-    UserLimits, Users, XdpMode,
+    Administrators, Device, DeviceConfig, DeviceError, Driving, Limits, PortRanges, Quota,
+    Resource, UserLimits, Users, XdpMode,
 };
 pub use rnic_ipc::control::{
     Access, DeviceInfo, DisconnectReason, MpaOptions, PRIVATE_DATA_MAX, PeerDepths, QpState,

@@ -24,6 +24,8 @@ impl Display for Effective<'_> {
         line(f, "socket_mode", format_args!("{socket_mode:04o}"))?;
         let group = socket_group.map_or_else(|| "the daemon's".to_owned(), names::group);
         line(f, "socket_group", group)?;
+        let group = device.administrators.gid.map(names::group);
+        optional(f, "admin_group", group, "none")?;
         optional(
             f,
             "capture",

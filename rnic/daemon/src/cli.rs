@@ -66,6 +66,11 @@ pub(crate) struct Given {
     #[arg(long, value_name = "US")]
     pub(crate) busy_poll: Option<u32>,
 
+    /// A group whose members administer the RNIC beside root and the daemon's own user, by name or
+    /// number; they connect with it as their effective group
+    #[arg(long, value_name = "GROUP", value_parser = crate::names::gid)]
+    pub(crate) admin_group: Option<u32>,
+
     /// What to log: off, error, warn, info, debug or trace [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log: Option<LevelFilter>,
@@ -85,6 +90,7 @@ impl Given {
             frames: self.frames.or(below.frames),
             idle_spin: self.idle_spin.or(below.idle_spin),
             busy_poll: self.busy_poll.or(below.busy_poll),
+            admin_group: self.admin_group.or(below.admin_group),
             log: self.log.or(below.log),
         }
     }

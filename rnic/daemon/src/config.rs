@@ -21,11 +21,12 @@ use crate::names;
 use reader::{At, Reader};
 
 /// The keys at the top, in the order in which people are told of them.
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "interface",
     "socket",
     "socket_mode",
     "socket_group",
+    "admin_group",
     "capture",
     "queues",
     "mode",
@@ -121,6 +122,7 @@ fn file(reader: &mut Reader<'_>, document: &DeTable<'_>) -> File {
             "interface" => given.interface = reader.text(&at),
             "socket" => given.socket = reader.text(&at).map(PathBuf::from),
             "socket_mode" => given.socket_mode = reader.parsed(&at, octal),
+            "admin_group" => given.admin_group = group(reader, &at),
             "socket_group" => given.socket_group = group(reader, &at),
             "capture" => given.capture = reader.text(&at).map(PathBuf::from),
             "queues" => given.queues = reader.number(&at, 1..=u32::MAX),

@@ -42,7 +42,8 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     env_logger::Builder::new()
-        .filter_level(settings.log)
+        // All of it, so that an operator may ask for more at run time: the level is the crate's.
+        .filter_level(log::LevelFilter::Trace)
         .format(|out, record| {
             writeln!(
                 out,
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
             )
         })
         .init();
+    log::set_max_level(settings.log);
     match serve::serve(settings) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

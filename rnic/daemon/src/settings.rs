@@ -64,6 +64,7 @@ impl Settings {
             .map_or(device.idle_spin, Duration::from_micros);
         device.frames = given.frames.unwrap_or(device.frames);
         device.limits = limits;
+        device.administrators.gid = given.admin_group;
         Ok(Self {
             socket: given.socket.unwrap_or_else(|| PathBuf::from(SOCKET)),
             socket_mode: given.socket_mode.unwrap_or(SOCKET_MODE),

@@ -3,6 +3,7 @@
 //! don't understand each other, and not by taking one request for another.
 
 mod layout {
+    pub mod inspect;
     pub mod memory;
     pub mod messages;
 }

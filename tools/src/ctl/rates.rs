@@ -55,8 +55,16 @@ mod tests {
 
     #[test]
     fn a_counter_has_a_rate_and_a_level_or_a_counter_that_began_anew_has_none() {
-        let before = look(&[("sends_sent", 10), ("connections", 4), ("sends_received", 9)]);
-        let now = look(&[("sends_sent", 30), ("connections", 2), ("sends_received", 1)]);
+        let before = look(&[
+            ("sends_sent", 10),
+            ("connections", 4),
+            ("sends_received", 9),
+        ]);
+        let now = look(&[
+            ("sends_sent", 30),
+            ("connections", 2),
+            ("sends_received", 1),
+        ]);
         let rates = rates(&before, &now, Duration::from_secs(2));
         let found: Vec<_> = rates.iter().map(|rate| rate.per_second).collect();
         assert_eq!(found, [Some(10.0), None, None]);

@@ -89,15 +89,41 @@ fn columns(kind: Kind) -> &'static [&'static str] {
             "client", "pid", "uid", "gid", "program", "QPs", "regions", "octets", "refused",
         ],
         Kind::Connections => &[
-            "no.", "local", "remote", "stage", "TCP", "QP", "client", "RTT us", "cwnd",
-            "in flight", "octets in", "octets out", "sent again", "out of order",
+            "no.",
+            "local",
+            "remote",
+            "stage",
+            "TCP",
+            "QP",
+            "client",
+            "RTT us",
+            "cwnd",
+            "in flight",
+            "octets in",
+            "octets out",
+            "sent again",
+            "out of order",
         ],
         Kind::QueuePairs => &[
-            "QP", "state", "PD", "send CQ", "recv CQ", "SRQ", "client", "connection",
+            "QP",
+            "state",
+            "PD",
+            "send CQ",
+            "recv CQ",
+            "SRQ",
+            "client",
+            "connection",
         ],
         Kind::CompletionQueues => &["CQ", "entries", "users", "client"],
         Kind::Regions => &[
-            "STag index", "kind", "state", "PD", "rights", "octets", "QP", "client",
+            "STag index",
+            "kind",
+            "state",
+            "PD",
+            "rights",
+            "octets",
+            "QP",
+            "client",
         ],
         Kind::Listeners => &["listener", "local", "client"],
         Kind::Limits => &["scope", "limit", "held", "most"],
@@ -109,7 +135,9 @@ fn row(object: &Object, programs: &Programs) -> Vec<String> {
         Object::Client(one) => {
             let held = |name: &str| {
                 let found = one.holds.iter().find(|holding| holding.name == name);
-                found.map_or_else(dash, |holding| format!("{}/{}", holding.held, holding.limit))
+                found.map_or_else(dash, |holding| {
+                    format!("{}/{}", holding.held, holding.limit)
+                })
             };
             vec![
                 one.client.to_string(),
@@ -179,6 +207,7 @@ fn row(object: &Object, programs: &Programs) -> Vec<String> {
         Object::Limit(one) => vec![
             match one.scope {
                 Scope::Device => "device",
+                Scope::User => "user",
                 Scope::Client => "client",
                 Scope::Object => "object",
             }

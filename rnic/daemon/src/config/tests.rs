@@ -57,6 +57,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
         socket = "/run/rnic/rnicd.sock"
         socket_mode = "0666"
         socket_group = "root"
+        admin_group = 44
         capture = "a.pcapng"
         queues = 2
         mode = "generic"
@@ -71,6 +72,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
         socket: Some(PathBuf::from("/run/rnic/rnicd.sock")),
         socket_mode: Some(0o666),
         socket_group: Some(0),
+        admin_group: Some(44),
         capture: Some(PathBuf::from("a.pcapng")),
         queues: Some(2),
         mode: Some(Mode::Generic),

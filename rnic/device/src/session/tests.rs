@@ -2,6 +2,7 @@
 //! between a request and the shard, without privilege.
 
 mod hello;
+mod inspect;
 mod lifetimes;
 mod listening;
 mod memory;

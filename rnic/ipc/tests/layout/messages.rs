@@ -8,8 +8,11 @@ use rnic_ipc::control::{
     Refusal, RefusalCode, Reply, Request, Response,
 };
 use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
+use rnic_ipc::inspect::{Kind, Order, Page};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use super::inspect;
 
 pub fn lines() -> Vec<String> {
     let refusal = Refusal {
@@ -24,6 +27,12 @@ pub fn lines() -> Vec<String> {
         every("Event", &events()),
         every("DisconnectReason", &reasons()),
         every("QpState", &states()),
+        every("Kind", &inspect::kinds()),
+        every("Object", &inspect::objects()),
+        every("Order", &inspect::orders()),
+        every("Stage", &inspect::stages()),
+        every("Scope", &inspect::scopes()),
+        every("LogLevel", &inspect::levels()),
     ]
     .concat()
 }
@@ -141,6 +150,13 @@ fn requests() -> Vec<Request> {
             abort: true,
         },
         Request::QueryCounters { first: 1 },
+        Request::Inspect {
+            what: Kind::Regions,
+            after: 1,
+        },
+        Request::Order(Order::DropClient {
+            client: ClientId(1),
+        }),
     ]
 }
 
@@ -182,6 +198,10 @@ fn responses() -> Vec<Response> {
         },
         Response::Counters(vec![("c".into(), 1)]),
         Response::Done,
+        Response::Inspected(Page {
+            objects: Vec::new(),
+            next: Some(1),
+        }),
     ]
 }
 
@@ -200,6 +220,7 @@ fn refusal_codes() -> Vec<RefusalCode> {
         RefusalCode::Unreachable,
         RefusalCode::Host,
         RefusalCode::ShuttingDown,
+        RefusalCode::NotPermitted,
     ]
 }
 

@@ -1,14 +1,7 @@
-use rnic::QpState;
-use rnic::inspect::{ClientInfo, Holding, QpInfo, RegionInfo};
-use serde::Deserialize;
+use rnic::inspect::{ClientInfo, Holding, LimitInfo, QpInfo, RegionInfo};
+use rnic::{CqId, PdId, QpNum, QpState};
 
 use super::*;
-
-/// Numbers as the RNIC's messages have them.
-fn id<'de, T: Deserialize<'de>>(number: u32) -> T {
-    let number = serde::de::value::U32Deserializer::<serde::de::value::Error>::new(number);
-    T::deserialize(serde::de::value::NewtypeDeserializer(number)).unwrap()
-}
 
 fn client() -> Object {
     Object::Client(ClientInfo {
@@ -24,4 +17,94 @@ fn client() -> Object {
         }],
         refused: 0,
     })
+}
+
+fn queue_pair() -> Object {
+    Object::QueuePair(QpInfo {
+        qp: QpNum(9),
+        client: ClientId(3),
+        state: QpState::Rts,
+        pd: PdId(1),
+        send_cq: CqId(4),
+        recv_cq: CqId(5),
+        srq: None,
+        sq_depth: 16,
+        rq_depth: 16,
+        connection: Some((
+            "198.18.0.1:7000".parse().unwrap(),
+            "[2001:db8::2]:7".parse().unwrap(),
+        )),
+    })
+}
+
+#[test]
+fn people_see_the_program_beside_its_client_and_what_it_holds_of_its_limits() {
+    let programs = Programs::of(&[client()]);
+    let shown = table(Kind::QueuePairs, &[queue_pair()], &programs).to_string();
+    assert!(shown.contains("3 (kv)"), "{shown}");
+    assert!(
+        shown.contains("198.18.0.1:7000 - [2001:db8::2]:7"),
+        "{shown}"
+    );
+    let shown = table(Kind::Clients, &[client()], &programs).to_string();
+    assert!(shown.contains("2/1024"), "{shown}");
+}
+
+/// Programs depend on these names: a change of one is a change of the interface.
+#[test]
+fn json_has_the_documented_keys() {
+    let value = json(&queue_pair());
+    let keys: Vec<_> = value.as_object().unwrap().keys().cloned().collect();
+    let expected = [
+        "client",
+        "connection",
+        "pd",
+        "qp",
+        "recv_cq",
+        "rq_depth",
+        "send_cq",
+        "sq_depth",
+        "srq",
+        "state",
+    ];
+    assert_eq!(keys, expected);
+    assert_eq!(value["connection"][0], "198.18.0.1:7000");
+    assert_eq!(value["qp"], 9);
+    assert_eq!(value["state"], "Rts");
+}
+
+#[test]
+fn a_region_is_shown_by_its_index_and_has_no_key() {
+    let region = Object::Region(RegionInfo {
+        index: 0x12,
+        client: ClientId(3),
+        pd: PdId(1),
+        window: false,
+        valid: true,
+        qp: None,
+        access: Access::LOCAL,
+        octets: 8192,
+    });
+    assert!(json(&region).get("key").is_none() && json(&region).get("stag").is_none());
+    let shown = table(
+        Kind::Regions,
+        std::slice::from_ref(&region),
+        &Programs::default(),
+    );
+    assert!(shown.to_string().contains("0x000012"), "{shown}");
+    assert_eq!(number(&region), Some(0x12));
+    assert_eq!(owner(&region), Some(ClientId(3)));
+}
+
+#[test]
+fn a_limit_whose_use_is_not_told_has_a_dash() {
+    let limit = Object::Limit(LimitInfo {
+        scope: Scope::Device,
+        name: "clients".to_owned(),
+        held: None,
+        limit: 256,
+    });
+    let shown = table(Kind::Limits, &[limit], &Programs::default()).to_string();
+    let cells: Vec<_> = shown.lines().last().unwrap().split_whitespace().collect();
+    assert_eq!(cells, ["device", "clients", "-", "256"]);
 }

@@ -1,0 +1,105 @@
+//! Counters, once or again and again with their rates.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use rnic::Context;
+use rnic_tools::ctl::rates::{Rate, rates};
+use rnic_tools::ctl::table::Table;
+use rnic_tools::endpoint::ToolError;
+use serde_json::{Value, json};
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Leave out those that are 0; with --watch, those that did not change
+    #[arg(long)]
+    nonzero: bool,
+    /// Look again every so many seconds and tell the rates
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    watch: Option<Duration>,
+    /// Look so many times and end [default: until interrupted]
+    #[arg(long, value_name = "TIMES", requires = "watch")]
+    times: Option<u64>,
+}
+
+pub(crate) fn answer(context: &Context, options: &Options, as_json: bool) -> Result<(), ToolError> {
+    match options.watch {
+        None => once(context, options, as_json),
+        Some(pause) => watch(context, options, pause, as_json),
+    }
+}
+
+fn once(context: &Context, options: &Options, as_json: bool) -> Result<(), ToolError> {
+    let mut counters = context.counters()?;
+    counters.retain(|(_, count)| *count != 0 || !options.nonzero);
+    if as_json {
+        let object: BTreeMap<String, u64> = counters.into_iter().collect();
+        println!("{}", json!(object));
+    } else {
+        for (name, count) in counters {
+            println!("{name:40} {count}");
+        }
+    }
+    Ok(())
+}
+
+fn watch(
+    context: &Context,
+    options: &Options,
+    pause: Duration,
+    as_json: bool,
+) -> Result<(), ToolError> {
+    let mut before = context.counters()?;
+    let mut looked = Instant::now();
+    let mut times = 0;
+    while options.times.is_none_or(|most| times < most) {
+        std::thread::sleep(pause);
+        let now = context.counters()?;
+        let between = looked.elapsed();
+        looked = Instant::now();
+        let mut found = rates(&before, &now, between);
+        if options.nonzero {
+            found.retain(|rate| rate.per_second.is_none_or(|rate| rate != 0.0) && rate.value != 0);
+        }
+        if as_json {
+            println!("{}", line(&found, between));
+        } else {
+            println!("{}", table(&found));
+        }
+        before = now;
+        times += 1;
+    }
+    Ok(())
+}
+
+/// One look as one line of JSON: the rates of counters, the values of levels.
+fn line(found: &[Rate], between: Duration) -> Value {
+    let rates: BTreeMap<&str, f64> = found
+        .iter()
+        .filter_map(|rate| Some((rate.name.as_str(), rate.per_second?)))
+        .collect();
+    let values: BTreeMap<&str, u64> = found
+        .iter()
+        .map(|rate| (rate.name.as_str(), rate.value))
+        .collect();
+    json!({ "seconds": between.as_secs_f64(), "rates": rates, "values": values })
+}
+
+fn table(found: &[Rate]) -> Table {
+    let mut table = Table::new(&["counter", "value", "a second"]);
+    for rate in found {
+        let per_second = rate
+            .per_second
+            .map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}"));
+        table.push(vec![rate.name.clone(), rate.value.to_string(), per_second]);
+    }
+    table
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let parsed = text.parse::<f64>().ok().filter(|seconds| *seconds >= 0.01);
+    parsed
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| "give a number of seconds, at least 0.01".to_owned())
+}
