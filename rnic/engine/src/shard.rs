@@ -21,6 +21,7 @@ mod nudge;
 mod path;
 mod produce;
 mod receive;
+mod share;
 mod startup;
 
 use std::collections::{HashMap, VecDeque};
@@ -49,6 +50,7 @@ use crate::stag::StagTable;
 pub use config::{ShardConfig, ShardLimits};
 use deadlines::Deadlines;
 use link::Link;
+use share::Share;
 
 /// Frames taken from one port before the next gets its turn.
 const RECEIVE_BATCH: usize = 64;
@@ -78,10 +80,10 @@ pub struct Shard<P> {
     /// Requests that wait for the application's answer.
     requests: IdMap<u32, ConnId>,
     next_request: u32,
-    /// Connections whose queue pair may have something to send; each at most once.
-    ready: VecDeque<ConnId>,
-    /// Producing stopped for want of a free frame: only a received frame, the link or a timer brings
-    /// one back.
+    /// Connections whose queue pair may have something to send.
+    share: Share,
+    /// Producing stopped for want of a free frame or of room on the link: only a received frame, the
+    /// link or a timer brings one back.
     starved: bool,
     deadlines: Deadlines,
     link: Link,
@@ -183,7 +185,7 @@ impl<P: Port> Shard<P> {
             listening: HashMap::new(),
             requests: IdMap::default(),
             next_request: 0,
-            ready: VecDeque::with_capacity(limits.connections),
+            share: Share::new(limits.clients, limits.connections),
             starved: false,
             deadlines: Deadlines::new(limits.connections),
             link: Link::new(umem.frames(), ports.len()),
@@ -240,7 +242,7 @@ impl<P: Port> Shard<P> {
     /// of sleeping.
     pub fn prepare_sleep(&mut self) -> bool {
         let mut clients = self.clients.iter_mut().filter(|client| !client.faulted);
-        let idle = (self.ready.is_empty() || self.starved)
+        let idle = (self.share.is_idle() || self.starved)
             && clients.all(|client| client.doorbells.prepare_sleep());
         if !idle {
             self.wake_up();

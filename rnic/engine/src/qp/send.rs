@@ -23,6 +23,9 @@ use crate::stag::Source;
 /// The token of the Ready-to-Receive Read, which is no work request's ticket.
 pub(super) const RTR_TOKEN: u64 = u64::MAX;
 
+/// Work that sends nothing and is done before the owner is asked again.
+const LOCAL_AT_ONCE: usize = 8;
+
 /// What a queue pair has to send.
 #[derive(Debug)]
 pub(super) struct SendSide {
@@ -47,6 +50,8 @@ pub(super) struct SendSide {
     pub markers: Markers,
     /// Where the next FPDU begins, counted from the first octet behind the start-up.
     at: u64,
+    /// Local work may be left that was not done for not taking too long.
+    more_local: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +88,7 @@ impl SendSide {
             ord: 0,
             markers: Markers::Off,
             at: 0,
+            more_local: false,
         }
     }
 
@@ -158,6 +164,12 @@ impl Qp {
         Some(self.layout(&next, mulpdu).len())
     }
 
+    /// Whether there may be something to do although [`Self::output_len`] said that there is nothing
+    /// to write: then ask it again soon.
+    pub fn has_more_local_work(&self) -> bool {
+        self.send.more_local && !self.ending.stopped
+    }
+
     /// Writes the next FPDU, whole, to the front of `out`, and gives its length in octets: that of
     /// [`Self::output_len`] unless an error makes it a Terminate. None when there is nothing to
     /// write or `out` is too short.
@@ -200,9 +212,10 @@ impl Qp {
         if let Some(rtr) = self.send.rtr {
             return Some(Next::Rtr(rtr));
         }
-        // Local work is done on the way. A client that posts more of it meanwhile can't hold the shard
-        // here: no more is done than the ring can hold, and the rest has its own doorbell.
-        for _ in 0..=self.send.ring.capacity() {
+        // Local work is done on the way, no more of it at a time than keeps others waiting for a
+        // moment.
+        self.send.more_local = false;
+        for done_before in 0..LOCAL_AT_ONCE {
             if self.send.work.is_none() {
                 self.take_work(ctx);
             }
@@ -216,6 +229,7 @@ impl Qp {
             if !done {
                 break;
             }
+            self.send.more_local = done_before + 1 == LOCAL_AT_ONCE;
         }
         let work = self
             .send

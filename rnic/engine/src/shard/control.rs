@@ -198,6 +198,7 @@ impl<P: Port> Shard<P> {
         }
         sound_cqs(&qp, &self.tables)?;
         self.tables.stags.stream_added(pd);
+        self.share.queue_pair_added(client);
         self.qps.insert(num.0, QpSlot::new(qp));
         Ok(())
     }
@@ -209,6 +210,7 @@ impl<P: Port> Shard<P> {
             // With the queue pair gone the end of its connection is told to nobody.
             self.abort(id, DisconnectReason::Aborted, None);
         }
+        self.share.queue_pair_removed(slot.qp.client());
         Ok(())
     }
 

@@ -17,7 +17,9 @@ impl<P: Port> Shard<P> {
     /// Takes up a connection that TCP has. What stood in its slot gave way to it: it was half-open
     /// or in TIME-WAIT.
     pub(super) fn adopt(&mut self, conn: Conn) {
+        let id = conn.id;
         if let Some(mut forgotten) = self.conns.insert(conn) {
+            self.share.let_go(id);
             forgotten.inbound.clear(&mut memory!(self));
             self.release(forgotten.tuple.local);
         }
@@ -204,6 +206,7 @@ impl<P: Port> Shard<P> {
         };
         let phase = std::mem::replace(&mut conn.phase, Phase::Over);
         conn.deadline = None;
+        self.share.let_go(id);
         let reason = match conn.ending.take() {
             None | Some(DisconnectReason::Graceful) => reason,
             Some(known) => known,

@@ -1,4 +1,9 @@
-//! Queue pairs produce FPDUs as TCP and the frames allow, each connection in its turn.
+//! Queue pairs produce FPDUs as TCP, the frames and the link allow: each client in its turn, and of
+//! a client each connection ([`Share`](super::share::Share)).
+//!
+//! What is produced goes out in the same poll. Nothing is produced for a link that is full: in TCP's
+//! queues it would wait in the order of connections, where whoever has more of them has more of the
+//! link.
 
 use rnic_ipc::control::DisconnectReason;
 use rnic_ipc::id::{ClientId, QpNum};
@@ -8,17 +13,33 @@ use userspace_tcp::{ConnId, Outgoing, checksum};
 use super::Shard;
 use crate::conn::Phase;
 
-/// FPDUs of one connection before the next gets its turn.
+/// FPDUs of one connection before its client's next gets its turn.
 const FPDUS_PER_TURN: usize = 16;
+/// Octets that an FPDU, or work that sends nothing, counts for at least: small ones take as long.
+const COST_MIN: usize = 512;
+
+/// How a connection's turn went.
+struct Turn {
+    /// FPDUs that it sent.
+    fpdus: usize,
+    /// What it counts for, in octets.
+    cost: usize,
+    end: End,
+}
 
 /// Why a connection's turn ended.
-enum Turn {
+enum End {
     /// Nothing to send, or no room: an acknowledgment or a doorbell makes it ready again.
     Done,
     /// It has more, and room for more.
     More,
+    /// Its client holds its share of the frames: an acknowledgment of another connection's may give
+    /// some back.
+    ClientsFrames,
     /// No frame is free: frames come back without any event of this connection.
     NoFrame,
+    /// The link takes no more.
+    LinkFull,
 }
 
 impl<P: Port> Shard<P> {
@@ -39,65 +60,122 @@ impl<P: Port> Shard<P> {
         }
     }
 
-    /// Gives a connection its turn in the next round.
+    /// Gives a connection its turn in the next round, and counts what it holds.
     pub(super) fn make_ready(&mut self, id: ConnId) {
-        if let Some(conn) = self.conns.get_mut(id)
-            && matches!(conn.phase, Phase::Rdma { .. })
-            && !conn.ready
-        {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        let Phase::Rdma { qp } = conn.phase else {
+            return;
+        };
+        let Some(client) = self.qps.get(&qp.0).map(|slot| slot.qp.client()) else {
+            return;
+        };
+        let queued = self.stack.queued_segments(id);
+        self.share.hold(id, client, queued);
+        if !conn.ready {
             conn.ready = true;
-            self.ready.push_back(id);
+            self.share.push(client, id);
         }
     }
 
-    /// One turn for each connection that is ready.
+    /// One turn for each client that has something to send, as long as the link takes it.
     pub(super) fn produce(&mut self) -> bool {
         let mut worked = false;
         self.starved = false;
-        for _ in 0..self.ready.len() {
-            let Some(id) = self.ready.pop_front() else {
+        let room = self.ports.iter_mut().map(Port::transmit_room).min();
+        let mut room = room.unwrap_or(0);
+        for _ in 0..self.share.active() {
+            let Some(client) = self.share.begin() else {
                 break;
             };
-            let (sent, turn) = self.turn(id);
-            worked |= sent > 0;
-            let again = !matches!(turn, Turn::Done);
-            if let Some(conn) = self.conns.get_mut(id) {
-                conn.ready = again;
-                if again {
-                    self.ready.push_back(id);
+            let mut waits = false;
+            while let Some((id, credit)) = self.share.next(client)
+                && !waits
+            {
+                let turn = self.turn(id, client, credit, room);
+                room = room.saturating_sub(turn.fpdus);
+                worked |= turn.cost > 0;
+                self.share.spend(client, turn.cost);
+                let stuck = matches!(turn.end, End::NoFrame | End::LinkFull);
+                waits = matches!(turn.end, End::ClientsFrames);
+                if let Some(conn) = self.conns.get_mut(id) {
+                    conn.ready = !matches!(turn.end, End::Done);
+                    match turn.end {
+                        End::Done => {}
+                        End::More => self.share.again(client, id),
+                        _ => self.share.put_back(client, id),
+                    }
+                    self.settle_conn(id);
                 }
-                self.settle_conn(id);
+                if stuck {
+                    self.counters.no_frame += u64::from(matches!(turn.end, End::NoFrame));
+                    self.starved = true;
+                    return worked;
+                }
             }
-            if matches!(turn, Turn::NoFrame) {
-                self.counters.no_frame += 1;
-                self.starved = true;
-                break;
+            if waits {
+                self.share.wait_for_frames(client);
+            } else {
+                self.share.end(client);
             }
         }
         worked
     }
 
-    fn turn(&mut self, id: ConnId) -> (usize, Turn) {
+    /// As much of one connection as its client's credit and the link's room (in FPDUs) allow.
+    fn turn(&mut self, id: ConnId, client: ClientId, credit: usize, room: usize) -> Turn {
+        let mut turn = Turn {
+            fpdus: 0,
+            cost: 0,
+            end: End::Done,
+        };
+        let done_before = self.tables.counters.local_work_done;
+        turn.end = self.fill_turn(id, client, (credit, room), &mut turn);
+        let local = self.tables.counters.local_work_done - done_before;
+        turn.cost += COST_MIN * usize::try_from(local).unwrap_or(usize::MAX >> 16);
+        if self.conns.get(id).is_some() {
+            let queued = self.stack.queued_segments(id);
+            self.share.hold(id, client, queued);
+        }
+        turn
+    }
+
+    fn fill_turn(
+        &mut self,
+        id: ConnId,
+        client: ClientId,
+        (credit, room): (usize, usize),
+        turn: &mut Turn,
+    ) -> End {
         let Some(conn) = self.conns.get(id) else {
-            return (0, Turn::Done);
+            return End::Done;
         };
         let Phase::Rdma { qp } = conn.phase else {
-            return (0, Turn::Done);
+            return End::Done;
         };
         let Some(slot) = self.qps.get_mut(&qp.0) else {
-            return (0, Turn::Done);
+            return End::Done;
         };
         let room_before = conn.header_room();
         let queued = self.stack.queued_segments(id);
-        for sent in 0..FPDUS_PER_TURN {
+        let held = self.share.frames_held(client);
+        while turn.fpdus < FPDUS_PER_TURN && turn.cost < credit {
             // Each may be the one that probes the path with another size (RFC 8899).
             let mulpdu = slot.qp.mulpdu(self.stack.mss(id));
             let mut context = self.tables.context();
             let Some(len) = slot.qp.output_len(&mut context, mulpdu) else {
-                return (sent, Turn::Done);
+                return if slot.qp.has_more_local_work() {
+                    End::More
+                } else {
+                    End::Done
+                };
             };
             if self.stack.send_room(id) < len {
-                return (sent, Turn::Done);
+                return End::Done;
+            }
+            if turn.fpdus >= room {
+                return End::LinkFull;
             }
             // The reserve is for receiving: without it nothing would ever be acknowledged.
             let spare = self
@@ -105,15 +183,19 @@ impl<P: Port> Shard<P> {
                 .available()
                 .saturating_sub(self.config.receive_reserve);
             if spare == 0 {
-                return (sent, Turn::NoFrame);
+                return End::NoFrame;
             }
             // It holds no more frames than it leaves to the others, so that peers which acknowledge
             // nothing don't hold them all. It has some, so an acknowledgment makes it ready again.
-            if queued + sent >= spare {
-                return (sent, Turn::Done);
+            if queued + turn.fpdus >= spare {
+                return End::Done;
+            }
+            // The same for its client.
+            if held + turn.fpdus >= self.share.frames_allowed(client, spare) {
+                return End::ClientsFrames;
             }
             let Some(mut frame) = self.pool.alloc() else {
-                return (sent, Turn::NoFrame);
+                return End::NoFrame;
             };
             let octets = self.umem.bytes_mut(&mut frame);
             let produced = octets
@@ -121,7 +203,7 @@ impl<P: Port> Shard<P> {
                 .and_then(|out| slot.qp.produce(&mut context, mulpdu, out));
             let Some(len) = produced else {
                 self.pool.free(frame);
-                return (sent, Turn::Done);
+                return End::Done;
             };
             let payload = octets.get(room_before..room_before + len).unwrap_or(&[]);
             let payload_sum = checksum::sum(payload);
@@ -136,9 +218,11 @@ impl<P: Port> Shard<P> {
                 log::error!("TCP refused a segment: {refused}");
                 self.pool.free(refused.buf);
                 self.abort(id, DisconnectReason::LocalError, None);
-                return (sent, Turn::Done);
+                return End::Done;
             }
+            turn.fpdus += 1;
+            turn.cost += len.max(COST_MIN);
         }
-        (FPDUS_PER_TURN, Turn::More)
+        End::More
     }
 }

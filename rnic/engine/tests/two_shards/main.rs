@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::too_many_arguments, missing_docs)]
 
+mod fairness;
 mod hostile;
 mod illegal;
 #[path = "../shared/impairment.rs"]

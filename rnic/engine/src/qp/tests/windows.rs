@@ -81,6 +81,31 @@ fn local_work_is_done_in_its_turn_and_completes_in_the_order_of_posting() {
     assert_eq!(b.counters.fpdus_sent, 2);
 }
 
+/// A client that posts a ring full of it keeps the others waiting for a moment only.
+#[test]
+fn a_few_pieces_of_local_work_are_done_at_a_time_and_the_owner_knows_that_there_are_more() {
+    let (_, mut b) = with_window();
+    for pair in 0..6 {
+        b.post_send(&bind(2 * pair, pair as u8, ALL));
+        b.post_send(&local_invalidate(
+            2 * pair + 1,
+            Stag(WINDOW.0 | pair as u32),
+        ));
+    }
+    let mut done = Vec::new();
+    for (expected, more) in [(8, true), (12, false), (12, false)] {
+        assert!(
+            b.with_ctx(|qp, ctx| qp.output_len(ctx, MULPDU)).is_none(),
+            "nothing goes to the peer"
+        );
+        done.extend(statuses(&b.sends()));
+        assert_eq!(done.len(), expected);
+        assert_eq!(b.qp.has_more_local_work(), more);
+    }
+    let all: Vec<_> = (0..12).map(|wr_id| (wr_id, WcStatus::Success)).collect();
+    assert_eq!(done, all);
+}
+
 /// What a Read before it brings is placed before the rights to place it end.
 #[test]
 fn a_local_invalidate_waits_for_the_reads_before_it() {

@@ -1,0 +1,282 @@
+//! Clients share a link that can't take what they all want, in virtual time: what each gets does not
+//! depend on how many queue pairs it has, nor on how long its messages are.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rnic_engine::command::Command;
+use rnic_ipc::control::{MpaOptions, QpAttributes};
+use rnic_ipc::id::{ClientId, CqId, QpNum};
+use rnic_ipc::ring::{
+    CqConsumer, CqProducer, DoorbellConsumer, DoorbellProducer, QpMemory, WorkQueueProducer,
+    WorkRequest,
+};
+use rnic_ipc::shm::SharedMemory;
+use rnic_ipc::work::{Completion, WR_SIGNALED, WrOpcode};
+use userspace_tcp::Instant;
+
+use crate::impairment::Impairment;
+use crate::side::{PD, Side, SideConfig};
+use crate::world::World;
+
+const DEPTH: u32 = 64;
+const CQ_DEPTH: u32 = 4096;
+const FIRST_PORT: u16 = 41_000;
+/// Between two looks of both hosts at their link.
+const TICK: Duration = Duration::from_micros(10);
+/// Frames that the link takes in a tick: about 10 Gbit/s.
+const FRAMES_PER_TICK: usize = 8;
+
+/// A client of one side, beside the one that every side has.
+struct Tenant {
+    client: ClientId,
+    cq_id: CqId,
+    doorbells: DoorbellProducer,
+    cq: CqConsumer,
+    _notify: OwnedFd,
+    /// By number, with the number of work requests under way.
+    queues: Vec<(QpNum, WorkQueueProducer, u32)>,
+    /// Octets of each message, and how many of them are always under way on each queue pair.
+    message: usize,
+    depth: u32,
+}
+
+impl Tenant {
+    fn new(side: &mut Side, number: u32, message: usize, depth: u32) -> Self {
+        let (client, cq_id) = (ClientId(number), CqId(number));
+        let size = DoorbellConsumer::memory_size(64).unwrap();
+        let memory = Arc::new(SharedMemory::private(size).unwrap());
+        let doorbells = DoorbellConsumer::create_in(Arc::clone(&memory), 64).unwrap();
+        let (ring, fd) = CqProducer::create(CQ_DEPTH).unwrap();
+        let (ours, notify) = rustix::net::socketpair(
+            rustix::net::AddressFamily::UNIX,
+            rustix::net::SocketType::DGRAM,
+            rustix::net::SocketFlags::empty(),
+            None,
+        )
+        .unwrap();
+        for command in [
+            Command::AddClient { client, doorbells },
+            Command::AddCq {
+                client,
+                cq: cq_id,
+                ring,
+                notify,
+            },
+        ] {
+            side.shard.execute(command, Instant::ZERO).unwrap();
+        }
+        Self {
+            client,
+            cq_id,
+            doorbells: DoorbellProducer::attach(memory, 64).unwrap(),
+            cq: CqConsumer::attach_fd(fd, CQ_DEPTH).unwrap(),
+            _notify: ours,
+            queues: Vec::new(),
+            message,
+            depth,
+        }
+    }
+
+    /// A connected queue pair, from the next port.
+    fn connect(&mut self, world: &mut World, port: u16) {
+        let qp = QpNum(u32::from(port));
+        let slots = QpMemory::slots(DEPTH, 1).unwrap();
+        let layout = QpMemory::layout(slots, slots).unwrap();
+        let (sq, rq, fd) = QpMemory::create(&layout).unwrap();
+        let attributes = QpAttributes {
+            pd: PD,
+            send_cq: self.cq_id,
+            recv_cq: self.cq_id,
+            sq_depth: DEPTH,
+            rq_depth: DEPTH,
+            srq: None,
+            max_sge: 1,
+            max_inline: 0,
+            signal_all: false,
+        };
+        let client = self.client;
+        let command = Command::AddQp {
+            client,
+            qp,
+            attributes,
+            sq,
+            rq,
+        };
+        world.a.shard.execute(command, world.now).unwrap();
+        let (producer, _) = QpMemory::attach_fd(fd, &layout).unwrap();
+        self.queues.push((qp, producer, 0));
+
+        let path = world.a.path_to(&world.b);
+        let (remote, mpa) = (world.b.address, MpaOptions::default());
+        let connect = world.a.connect(qp, port, remote, path, mpa, b"", world.now);
+        connect.unwrap();
+        let theirs = world.b.create_qp();
+        let connected = world.run_until(Duration::from_secs(30), |world| {
+            if let Some((request, ..)) = world.b.take_request() {
+                let command = Command::Accept {
+                    request,
+                    qp: theirs,
+                    mpa,
+                    private_data: Vec::new(),
+                };
+                world.b.shard.execute(command, world.now).unwrap();
+            }
+            world.a.is_established(qp)
+        });
+        assert!(connected, "no connection from port {port}");
+    }
+
+    /// Takes completions, and posts as much as is to be under way.
+    fn work(&mut self, side: &Side, remote: u32) {
+        let mut out = [Completion::default(); 64];
+        loop {
+            let count = self.cq.poll(&mut out).unwrap();
+            for completion in &out[..count] {
+                let queue = self.queues.get_mut(completion.wr_id as usize).unwrap();
+                queue.2 -= 1;
+            }
+            if count == 0 {
+                break;
+            }
+        }
+        for (index, (qp, queue, under_way)) in self.queues.iter_mut().enumerate() {
+            while *under_way < self.depth {
+                let mut request = WorkRequest::new(WrOpcode::Write, index as u64);
+                request.slot.flags = WR_SIGNALED;
+                request.slot.rkey = remote;
+                request.slot.remote_addr = crate::side::BASE;
+                assert!(request.set_sges(&[side.sge(0, self.message)]));
+                queue.push(&request).unwrap();
+                *under_way += 1;
+            }
+            if queue.set_pending() {
+                self.doorbells.ring(*qp).unwrap();
+            }
+        }
+    }
+
+    fn ports(&self) -> impl Iterator<Item = u16> {
+        self.queues.iter().map(|(qp, ..)| qp.0 as u16)
+    }
+}
+
+/// Lets the tenants of `a` send to `b` for so long; gives the octets that the link took for each, and
+/// panics unless it was busy.
+fn contend(world: &mut World, tenants: &mut [Tenant], ticks: usize) -> Vec<u64> {
+    let mut octets: HashMap<u16, u64> = HashMap::new();
+    let mut back: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
+    let mut frame = Vec::new();
+    let (mut busy, mut measured) = (0, 0);
+    let remote = world.b.stag.0;
+    for tick in 0..ticks {
+        let now = world.now;
+        for tenant in &mut *tenants {
+            tenant.work(&world.a, remote);
+        }
+        while back.front().is_some_and(|(at, _)| *at <= now) {
+            let Some((_, frame)) = back.pop_front() else {
+                break;
+            };
+            world.a.wire.as_ref().unwrap().push(&frame);
+        }
+        world.a.shard.poll(now);
+        let mut taken = 0;
+        while taken < FRAMES_PER_TICK && world.a.wire.as_ref().unwrap().take(&mut frame) {
+            taken += 1;
+            let port = u16::from_be_bytes([frame[34], frame[35]]);
+            // The beginning is slow start.
+            if tick >= ticks / 4 {
+                *octets.entry(port).or_default() += frame.len() as u64;
+            }
+            world.b.wire.as_ref().unwrap().push(&frame);
+        }
+        measured += usize::from(tick >= ticks / 4);
+        busy += usize::from(tick >= ticks / 4 && taken == FRAMES_PER_TICK);
+        world.b.shard.poll(now);
+        while world.b.wire.as_ref().unwrap().take(&mut frame) {
+            back.push_back((now + 2 * TICK, frame.clone()));
+        }
+        world.a.collect();
+        world.b.collect();
+        world.now = now + TICK;
+    }
+    assert!(
+        busy * 10 > measured * 9,
+        "the link is idle: {busy} of {measured} ticks"
+    );
+    tenants
+        .iter()
+        .map(|tenant| {
+            tenant
+                .ports()
+                .map(|port| octets.get(&port).copied().unwrap_or(0))
+                .sum()
+        })
+        .collect()
+}
+
+fn world(queue_pairs: usize, clients: usize) -> World {
+    let config = || {
+        let mut side = SideConfig {
+            // Shallow: what one connection may have under way is enough for its share.
+            wire_depth: 32,
+            ..SideConfig::default()
+        };
+        let limits = &mut side.shard.limits;
+        limits.connections = 2 * queue_pairs + 16;
+        limits.queue_pairs = queue_pairs + 16;
+        limits.clients = clients + 1;
+        side
+    };
+    let mut world = World::with(7, Impairment::NONE, config(), config(), false);
+    world.b.listen(16, world.now);
+    world
+}
+
+fn shares(octets: &[u64]) -> Vec<f64> {
+    let sum: u64 = octets.iter().sum();
+    octets.iter().map(|own| *own as f64 / sum as f64).collect()
+}
+
+#[test]
+fn one_queue_pair_with_small_messages_has_its_share_beside_32_with_large_ones() {
+    let mut world = world(33, 2);
+    let mut bulk = Tenant::new(&mut world.a, 101, 1 << 20, 4);
+    for number in 0..32 {
+        bulk.connect(&mut world, FIRST_PORT + number);
+    }
+    let mut small = Tenant::new(&mut world.a, 102, 4096, DEPTH);
+    small.connect(&mut world, FIRST_PORT + 100);
+    let mut tenants = [bulk, small];
+    let octets = contend(&mut world, &mut tenants, 4000);
+    let shares = shares(&octets);
+    println!(
+        "32 queue pairs: {:.3}, 1 queue pair: {:.3}",
+        shares[0], shares[1]
+    );
+    assert!(shares[1] > 0.4, "{shares:?}");
+    assert!(shares[0] > 0.4, "{shares:?}");
+}
+
+#[test]
+fn eight_clients_with_one_to_eight_queue_pairs_share_evenly() {
+    let mut world = world(36, 8);
+    let mut tenants = Vec::new();
+    for number in 1..=8_u16 {
+        let mut tenant = Tenant::new(&mut world.a, 100 + u32::from(number), 1000 << number, 16);
+        for each in 0..number {
+            tenant.connect(&mut world, FIRST_PORT + 100 * number + each);
+        }
+        tenants.push(tenant);
+    }
+    let octets = contend(&mut world, &mut tenants, 6000);
+    let shares = shares(&octets);
+    println!("1 to 8 queue pairs: {shares:.3?}");
+    let fair = 1.0 / shares.len() as f64;
+    for share in &shares {
+        assert!(*share > 0.7 * fair && *share < 1.5 * fair, "{shares:?}");
+    }
+}
