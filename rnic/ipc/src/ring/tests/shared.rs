@@ -89,6 +89,20 @@ fn a_receive_longer_than_all_are_and_one_that_is_not_whole_are_faults() {
     assert!(engine.waiting().is_err());
 }
 
+/// Also where all take one slot: a longer one would be counted twice.
+#[test]
+fn a_receive_of_two_slots_among_those_of_one_is_a_fault() {
+    for max_sge in [1, 2] {
+        let (mut engine, mut client, memory) = queue(16, max_sge);
+        assert_eq!(client.push(&receive(1, 3)), Err(RingFull), "never fits");
+        client.push(&receive(1, 1)).unwrap();
+        client.push(&receive(2, 1)).unwrap();
+        memory.write(256 + 22, &3_u16.to_ne_bytes()).unwrap();
+        let fault = RingFault::TooLong { needed: 2, most: 1 };
+        assert_eq!(engine.pop(&mut WorkRequest::default()), Err(fault));
+    }
+}
+
 #[test]
 #[cfg_attr(miri, ignore)]
 fn both_ends_work_over_a_descriptor() {

@@ -1,0 +1,157 @@
+//! The engine's end of a work queue: what the client wrote is copied once, and the copy checked.
+
+use std::num::NonZeroU32;
+use std::sync::atomic::Ordering;
+
+use super::slot::{COUNT_WORD, WORDS, num_sge, sges_from_words, slot_from_words, slots_for};
+use crate::ring::raw::{RawRing, RingFault, SharedWord};
+use crate::ring::work_request::WorkRequest;
+use crate::work::{MAX_PLACES, SGES_IN_FIRST_SLOT, SGES_IN_NEXT_SLOT};
+
+/// The engine's end of a work queue.
+#[derive(Debug)]
+pub struct WorkQueueConsumer {
+    ring: RawRing<WORDS>,
+    own: u32,
+    /// Slots that every work request takes, in a shared receive queue.
+    fixed: Option<NonZeroU32>,
+    /// Slots known to be filled; the shared index is looked at only when none is left.
+    filled: u32,
+    pending: SharedWord,
+}
+
+/// A place in a work queue, for [`WorkQueueConsumer::peek`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place(u32);
+
+impl WorkQueueConsumer {
+    pub(super) fn new(
+        ring: RawRing<WORDS>,
+        pending: SharedWord,
+        fixed: Option<NonZeroU32>,
+    ) -> Self {
+        Self {
+            ring,
+            own: 0,
+            fixed,
+            filled: 0,
+            pending,
+        }
+    }
+
+    /// Slots in all.
+    pub fn capacity(&self) -> u32 {
+        self.ring.capacity()
+    }
+
+    /// Whether a work request waits. A fault counts: `pop` will tell.
+    pub fn is_empty(&self) -> bool {
+        self.filled == 0 && self.ring.filled(self.own) == Ok(0)
+    }
+
+    /// How many work requests wait in a shared receive queue.
+    pub fn waiting(&self) -> Result<u32, RingFault> {
+        let each = self.fixed.map_or(1, NonZeroU32::get);
+        Ok(self.ring.filled(self.own)? / each)
+    }
+
+    /// Takes the oldest work request, if there is one, and gives its slots back to the client at
+    /// once: `into` is a checked copy, and how many requests may be outstanding is the engine's own
+    /// account. The opcode and flags are as the client wrote them. No more is copied than the
+    /// elements that the request has, and no more than `into` has room for.
+    pub fn pop(&mut self, into: &mut WorkRequest) -> Result<bool, RingFault> {
+        if self.filled == 0 {
+            self.filled = self.ring.filled(self.own)?;
+            if self.filled == 0 {
+                return Ok(false);
+            }
+        }
+        let needed = self.copy(self.own, self.filled, into)?;
+        self.own = self.own.wrapping_add(needed);
+        self.filled -= needed;
+        self.ring.consumer().store(self.own, Ordering::Release);
+        Ok(true)
+    }
+
+    /// Where the oldest work request waits, or will.
+    pub fn front(&self) -> Place {
+        Place(self.own)
+    }
+
+    /// Where the work request waits, or will, that was posted `count` behind the one at `place`; none
+    /// when one between them is not there. It takes a look at each of those.
+    pub fn behind(&self, place: Place, count: u32) -> Result<Option<Place>, RingFault> {
+        let mut place = place;
+        for _ in 0..count {
+            let left = self.left(place)?;
+            if left == 0 {
+                return Ok(None);
+            }
+            let num_sge = num_sge(self.ring.load_word(place.0, COUNT_WORD));
+            let needed = self.needed(num_sge, left)?;
+            place = Place(place.0.wrapping_add(needed));
+        }
+        Ok(Some(place))
+    }
+
+    /// Copies the work request at `place` as [`Self::pop`] does, and leaves it where it is; false
+    /// when none waits there. What `pop` gives later is another copy: the client can write it
+    /// meanwhile.
+    pub fn peek(&self, place: Place, into: &mut WorkRequest) -> Result<bool, RingFault> {
+        let left = self.left(place)?;
+        if left == 0 {
+            return Ok(false);
+        }
+        self.copy(place.0, left, into)?;
+        Ok(true)
+    }
+
+    /// Slots from `place` on that are filled; none when it is not among those that wait.
+    fn left(&self, place: Place) -> Result<u32, RingFault> {
+        let before = place.0.wrapping_sub(self.own);
+        Ok(self.ring.filled(self.own)?.saturating_sub(before))
+    }
+
+    /// Slots that a work request takes of which `left` are there.
+    fn needed(&self, num_sge: u16, left: u32) -> Result<u32, RingFault> {
+        if usize::from(num_sge) > MAX_PLACES {
+            let max = MAX_PLACES;
+            return Err(RingFault::TooManySges { num_sge, max });
+        }
+        let least = slots_for(num_sge.into());
+        let needed = self.fixed.map_or(least, NonZeroU32::get);
+        if least > needed {
+            let (needed, most) = (least, needed);
+            return Err(RingFault::TooLong { needed, most });
+        }
+        if needed > left {
+            let found = left;
+            return Err(RingFault::Incomplete { needed, found });
+        }
+        Ok(needed)
+    }
+
+    /// Copies the work request at `index`, where `left` slots are filled, and gives the slots that
+    /// it takes.
+    fn copy(&self, index: u32, left: u32, into: &mut WorkRequest) -> Result<u32, RingFault> {
+        let words = self.ring.load(index);
+        let slot = slot_from_words(&words);
+        let needed = self.needed(slot.num_sge, left)?;
+        let num_sge = usize::from(slot.num_sge);
+        into.begin(slot);
+        let in_first = num_sge.min(SGES_IN_FIRST_SLOT);
+        into.put(0, &slot.sge[..in_first]);
+        for first in (in_first..num_sge).step_by(SGES_IN_NEXT_SLOT) {
+            let count = (num_sge - first).min(SGES_IN_NEXT_SLOT);
+            let sges = sges_from_words(&self.ring.load(index.wrapping_add(slots_for(first))));
+            into.put(first, &sges[..count]);
+        }
+        Ok(needed)
+    }
+
+    /// Answers the queue pair's doorbell: call it before draining both queues. Either queue's end
+    /// will do.
+    pub fn clear_pending(&self) {
+        self.pending.get().swap(0, Ordering::AcqRel);
+    }
+}
