@@ -100,6 +100,8 @@ pub struct Levels {
     pub queue_pairs: usize,
     /// Valid STags.
     pub regions: usize,
+    /// Queues of queue pairs that are not empty, and have memory of the shard's for that.
+    pub queues_lent: usize,
     /// Frames that are free.
     pub frames_free: usize,
     /// Received frames held by connections.

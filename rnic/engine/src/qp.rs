@@ -323,6 +323,14 @@ impl Qp {
         self.fault.take()
     }
 
+    /// The queue pair is taken away: what it was lent goes back. It is of no use any more.
+    pub fn give_back(&mut self, lent: &mut Lent) {
+        while self.send.pending.pop().is_some() {}
+        self.send.pending.settle(&mut lent.pending);
+        self.send.responses.clear();
+        lent.responses.settle(&mut self.send.responses);
+    }
+
     fn is_receiving(&self) -> bool {
         self.stream.is_some()
             && !self.ending.stopped

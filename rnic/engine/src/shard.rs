@@ -273,6 +273,7 @@ impl<P: Port> Shard<P> {
             connections: self.conns.len(),
             queue_pairs: self.qps.len(),
             regions: self.tables.stags.len(),
+            queues_lent: self.tables.lent.count(),
             frames_free: self.pool.available(),
             frames_held: self.held.count(),
             frames_on_link: self.link.count(),

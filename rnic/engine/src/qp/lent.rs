@@ -31,6 +31,8 @@ pub(super) struct Lender<T> {
     spare: Vec<VecDeque<T>>,
     /// Elements that `spare` has room for.
     room: usize,
+    /// Queues that have memory.
+    out: usize,
 }
 
 impl<T> Default for Lender<T> {
@@ -38,7 +40,15 @@ impl<T> Default for Lender<T> {
         Self {
             spare: Vec::with_capacity(SPARE_MAX),
             room: 0,
+            out: 0,
         }
+    }
+}
+
+impl Lent {
+    /// Queues whose memory is lent.
+    pub fn count(&self) -> usize {
+        self.pending.out + self.responses.out
     }
 }
 
@@ -46,6 +56,7 @@ impl<T> Lender<T> {
     /// Puts an element into a queue that never has more than `most`.
     pub(super) fn push(&mut self, queue: &mut VecDeque<T>, element: T, most: usize) {
         if queue.capacity() == 0 {
+            self.out += 1;
             *queue = self.spare.pop().unwrap_or_default();
             self.room -= queue.capacity();
         }
@@ -57,6 +68,7 @@ impl<T> Lender<T> {
     /// Takes the memory of a queue back if nothing is in it.
     pub(super) fn settle(&mut self, queue: &mut VecDeque<T>) {
         if queue.is_empty() && queue.capacity() > 0 {
+            self.out = self.out.saturating_sub(1);
             let memory = std::mem::take(queue);
             let room = self.room + memory.capacity();
             if self.spare.len() < SPARE_MAX && room <= SPARE_ELEMENTS_MAX {
@@ -89,6 +101,7 @@ mod tests {
                 lender.settle(queue);
             }
             assert_eq!(lender.spare.len(), 1, "one at a time needs one");
+            assert_eq!(lender.out, 0);
         }
     }
 

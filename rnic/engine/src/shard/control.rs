@@ -204,7 +204,8 @@ impl<P: Port> Shard<P> {
     }
 
     fn remove_qp(&mut self, qp: QpNum) -> Result<(), CommandError> {
-        let slot = self.qps.remove(&qp.0).ok_or(unknown("queue pair"))?;
+        let mut slot = self.qps.remove(&qp.0).ok_or(unknown("queue pair"))?;
+        slot.qp.give_back(&mut self.tables.lent);
         self.tables.stags.stream_removed(slot.qp.user());
         if let Some(id) = slot.conn {
             // With the queue pair gone the end of its connection is told to nobody.

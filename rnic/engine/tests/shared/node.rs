@@ -333,6 +333,7 @@ impl Node {
         assert_eq!(levels.connections, 0, "node {who}: {levels:?}");
         assert_eq!(levels.queue_pairs, 0, "node {who}: {levels:?}");
         assert_eq!(levels.regions, 0, "node {who}: {levels:?}");
+        assert_eq!(levels.queues_lent, 0, "node {who}: {levels:?}");
     }
 }
 

@@ -46,6 +46,39 @@ struct World {
     done: Vec<(u64, u64)>,
 }
 
+/// What an operation makes of a value, bit by bit, as RFC 7306 sections 5.1.1 and 5.1.2 say.
+fn outcome(operation: AtomicOperation, value: u64) -> u64 {
+    let bit = |of: u64, at: u32| of >> at & 1;
+    match operation {
+        AtomicOperation::FetchAdd { add, mask } => {
+            let (mut out, mut carry) = (0, 0);
+            for at in 0..64 {
+                let sum = bit(value, at) + bit(add, at) + carry;
+                out |= (sum & 1) << at;
+                // Out of a field nothing is carried.
+                carry = if bit(mask, at) == 1 { 0 } else { sum >> 1 };
+            }
+            out
+        }
+        AtomicOperation::CompareSwap {
+            swap,
+            swap_mask,
+            compare,
+            compare_mask,
+        } => {
+            let differ = |at| bit(compare_mask, at) == 1 && bit(compare, at) != bit(value, at);
+            if (0..64).any(differ) {
+                return value;
+            }
+            let swapped = |at| match bit(swap_mask, at) {
+                1 => bit(swap, at) << at,
+                _ => bit(value, at) << at,
+            };
+            (0..64).map(swapped).sum()
+        }
+    }
+}
+
 impl World {
     fn has_done(&self, op: u64) -> bool {
         self.done.iter().any(|(done, _)| *done == op)
@@ -66,7 +99,7 @@ impl Word {
                 let mut then = world.clone();
                 then.done.push((next.op, then.value));
                 then.done.sort_unstable();
-                then.value = next.operation.apply(then.value);
+                then.value = outcome(next.operation, then.value);
                 if !self.worlds.contains(&then) {
                     self.worlds.push(then);
                 }
@@ -225,7 +258,7 @@ impl Words {
         }
         let world = &word.worlds[0];
         let left = word.pending.iter().filter(|p| !world.has_done(p.op));
-        Some(left.fold(world.value, |value, next| next.operation.apply(value)))
+        Some(left.fold(world.value, |value, next| outcome(next.operation, value)))
     }
 
     /// The words over these octets.

@@ -244,3 +244,19 @@ fn a_queue_pair_at_rest_holds_little() {
         assert_eq!(end.qp.send.responses.capacity(), 0);
     }
 }
+
+/// Whatever is under way when it goes.
+#[test]
+fn a_queue_pair_that_is_taken_away_gives_back_what_it_was_lent() {
+    let (mut a, mut b) = (End::new(), End::new());
+    open(&mut a, &mut b, &negotiated(None));
+    a.post_send(&read(1, sge(SINK, 8), SOURCE));
+    while let Some(fpdu) = a.produce(MULPDU) {
+        b.receive(&fpdu);
+    }
+    for end in [&mut a, &mut b] {
+        assert_eq!(end.lent.count(), 1, "a Read, or its response");
+        end.with_ctx(|qp, ctx| qp.give_back(ctx.lent));
+        assert_eq!(end.lent.count(), 0);
+    }
+}
