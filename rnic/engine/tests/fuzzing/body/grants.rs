@@ -2,34 +2,47 @@
 
 use std::ops::Range;
 
+use rnic_engine::command::Command;
 use rnic_ipc::control::Access;
 use rnic_ipc::id::PdId;
 use rnic_proto::Stag;
+use userspace_tcp::Instant;
 
 use super::node::{ARENA, Node};
 
 pub const PD: PdId = PdId(1);
 const OTHER_PD: PdId = PdId(2);
 
-/// All rights; local work only; none; another domain's, with all rights; to be read only.
-pub const STAGS: [u32; 5] = [0x0101, 0x0202, 0x0303, 0x0404, 0x0505];
+/// All rights; local work only; none; another domain's, with all rights; to be read only; for Atomic
+/// Operations only.
+pub const STAGS: [u32; REGIONS] = [0x0101, 0x0202, 0x0303, 0x0404, 0x0505, 0x0606];
+const REGIONS: usize = 6;
+/// A memory window, when it is bound; until then it has another key.
+pub const WINDOW: u32 = 0x0707;
+/// In place of work, of what may change through the window.
+pub const THROUGH_WINDOW: u64 = u64::MAX;
 /// Not valid: another key, and nothing that ever was.
 pub const OTHER_STAGS: [u32; 3] = [0x0102, 0x0001, 0xffff_ffff];
-/// Tagged offsets of the regions' first octets. The last region ends where offsets end.
-pub const BASES: [u64; 5] = [
+/// Tagged offsets of the regions' first octets. One region ends where offsets end.
+pub const BASES: [u64; REGIONS] = [
     0x1000,
     0x7000_0000_0000,
     0x2000,
     0x3000,
     u64::MAX - REGION as u64,
+    0x4000,
 ];
 /// Octets of a region.
 pub const REGION: usize = 4000;
-/// Where the regions begin in the memory.
-const PLACES: [usize; 5] = [1000, 8000, 16_000, 24_000, 32_000];
+/// Where the regions begin in the memory: the last one between two words.
+const PLACES: [usize; REGIONS] = [1000, 8000, 16_000, 24_000, 32_000, 40_003];
+/// Octets of a word.
+const WORD: usize = 8;
 
 pub struct Grants {
-    valid: [bool; 5],
+    valid: [bool; REGIONS],
+    /// Still registered.
+    there: [bool; REGIONS],
     /// What must be there.
     settled: Vec<u8>,
     /// What may change, and for which work; 0 for an STag's own right.
@@ -54,6 +67,7 @@ impl Grants {
             rights[2],
             rights[0],
             (false, true, false),
+            (true, false, false),
         ];
         let octets: Vec<u8> = (0..ARENA).map(|at| (at % 251) as u8).collect();
         node.arena.write(0, &octets).unwrap();
@@ -62,21 +76,37 @@ impl Grants {
                 local_write,
                 remote_read,
                 remote_write,
-                remote_atomic: remote_write,
+                remote_atomic: remote_write || region == 5,
             };
             let pd = if region == 3 { OTHER_PD } else { PD };
             let at = (PLACES[region], REGION);
             node.register(Stag(STAGS[region]), pd, access, BASES[region], at);
         }
+        let unbound = Stag(WINDOW ^ 1);
+        let window = Command::AddWindow {
+            stag: unbound,
+            pd: PD,
+        };
+        node.execute(window, Instant::ZERO).unwrap();
+        let words = place(5, 0).next_multiple_of(WORD)..place(5, REGION) / WORD * WORD;
         Self {
-            valid: [true; 5],
+            valid: [true; REGIONS],
+            there: [true; REGIONS],
             settled: octets,
-            open: vec![(0, place(0, 0)..place(0, REGION))],
+            open: vec![(0, place(0, 0)..place(0, REGION)), (0, words)],
         }
     }
 
     pub fn is_valid(&self, region: usize) -> bool {
         self.valid[region]
+    }
+
+    /// The regions that are still registered.
+    pub fn stags(&self) -> impl Iterator<Item = Stag> {
+        let there = STAGS.into_iter().zip(self.there);
+        there
+            .filter(|(_, there)| *there)
+            .map(|(stag, _)| Stag(stag))
     }
 
     /// Work may change octets from here on.
@@ -102,6 +132,22 @@ impl Grants {
 
     /// An STag is gone: nothing of its region may change any more.
     pub fn revoked(&mut self, node: &Node, region: usize) {
+        self.there[region] = false;
+        self.invalidated(node, region);
+    }
+
+    /// An STag gives no rights any more, a region's or the window's.
+    pub fn stag_invalidated(&mut self, node: &Node, stag: u32) {
+        if stag == WINDOW {
+            self.check(node);
+            self.close(node, THROUGH_WINDOW);
+        }
+        if let Some(region) = STAGS.into_iter().position(|known| known == stag) {
+            self.invalidated(node, region);
+        }
+    }
+
+    fn invalidated(&mut self, node: &Node, region: usize) {
         self.check(node);
         self.valid[region] = false;
         let range = place(region, 0)..place(region, REGION);

@@ -9,15 +9,17 @@ use std::time::Duration;
 
 use rnic_engine::command::{Answer, Command, ShardEvent};
 use rnic_ipc::control::{Event, MpaOptions, QpAttributes, QpState};
-use rnic_ipc::id::{CqId, QpNum};
+use rnic_ipc::id::{CqId, QpNum, SrqId};
 use rnic_ipc::ring::WorkRequest;
-use rnic_ipc::work::{Sge, WR_SIGNALED, WcStatus, WrOpcode};
+use rnic_ipc::work::{
+    Completion, Sge, WC_WITH_INVALIDATE, WR_SIGNALED, WR_SOLICITED, WcStatus, WrOpcode,
+};
 use rnic_proto::Stag;
 use rnic_proto::mpa::marker::Markers;
 use userspace_tcp::Instant;
 
 use super::draft::{self, Numbers};
-use super::grants::{BASES, Grants, PD, REGION, STAGS, place};
+use super::grants::{BASES, Grants, PD, REGION, STAGS, THROUGH_WINDOW, WINDOW, place};
 use super::input::Input;
 use super::node::{Node, Settings};
 use super::peer::Peer;
@@ -60,17 +62,30 @@ struct World<'a> {
     markers: Markers,
     numbers: Numbers,
     next_id: u64,
-    /// Work that has not completed.
-    outstanding: Vec<u64>,
+    /// How the start-up is, and where receives come from.
+    choice: u8,
+    /// The shared receive queue that the queue pair takes from, if it does.
+    srq: Option<SrqId>,
+    /// Work that has not completed: its name, what it does, and to which STag.
+    outstanding: Vec<(u64, WrOpcode, u32)>,
+    /// Receives of the shared queue, which stay when the queue pair ends.
+    shared: Vec<u64>,
+    /// The window may be bound.
+    bound: bool,
+    /// Limit events that may still come.
+    limits: usize,
     /// What was sent when the stream came to its end.
     silent: Option<u64>,
 }
 
 impl<'a> World<'a> {
-    fn new(input: Input<'a>) -> Self {
+    fn new(mut input: Input<'a>) -> Self {
+        let choice = input.byte();
         let mut node = Node::new(0, Settings::new(0, 1500));
         let grants = Grants::new(&mut node);
+        let srq = (choice & 64 != 0).then(|| node.create_srq(2));
         let qp = node.create_qp(QpAttributes {
+            srq,
             signal_all: true,
             ..Node::attributes(PD, [CqId(0), CqId(1)])
         });
@@ -88,14 +103,19 @@ impl<'a> World<'a> {
             markers: Markers::Off,
             numbers: Numbers::default(),
             next_id: 0,
+            choice,
+            srq,
             outstanding: Vec::new(),
+            shared: Vec::new(),
+            bound: false,
+            limits: 0,
             silent: None,
         }
     }
 
     /// TCP and MPA, up to RDMA mode, with some work posted.
     fn connect(&mut self) -> bool {
-        let choice = self.input.byte();
+        let choice = self.choice;
         let syn = self.peer.syn();
         self.give(&[syn]);
         assert!(self.peer.is_connected());
@@ -165,6 +185,7 @@ impl<'a> World<'a> {
                 self.post();
                 self.give(&[]);
             }
+            13 if self.srq.is_some() && self.input.one_in(2) => self.arm(),
             13 => self.revoke(),
             14 => self.wait(),
             _ => self.flip(),
@@ -218,7 +239,7 @@ impl<'a> World<'a> {
     }
 
     fn post(&mut self) {
-        if self.outstanding.len() >= WORK_MAX {
+        if self.outstanding.len() + self.shared.len() >= WORK_MAX {
             return;
         }
         self.next_id += 1;
@@ -237,27 +258,94 @@ impl<'a> World<'a> {
             WrOpcode::Read,
             WrOpcode::Send,
             WrOpcode::Write,
+            WrOpcode::Immediate,
+            WrOpcode::WriteImmediate,
+            WrOpcode::AtomicFetchAdd,
+            WrOpcode::AtomicCompareSwap,
+            WrOpcode::LocalInvalidate,
+            WrOpcode::BindWindow,
         ]);
         let mut request = WorkRequest::new(opcode, id);
-        request.slot.flags = WR_SIGNALED;
+        request.slot.flags = WR_SIGNALED | self.input.pick(&[0, WR_SOLICITED]);
         request.slot.rkey = 7;
-        assert!(request.set_sges(&[sge]));
-        self.outstanding.push(id);
-        let places = matches!(opcode, WrOpcode::Recv | WrOpcode::Read);
-        if places && self.grants.is_valid(region) && self.silent.is_none() {
+        self.fill(&mut request, opcode, sge);
+        let entry = (id, opcode, request.slot.rkey);
+        let takes = matches!(
+            opcode,
+            WrOpcode::Recv
+                | WrOpcode::Read
+                | WrOpcode::AtomicFetchAdd
+                | WrOpcode::AtomicCompareSwap
+        );
+        if takes && self.grants.is_valid(region) && self.silent.is_none() {
             let at = place(region, skip);
+            let len = request.total_length() as usize;
             self.grants.open(id, at..at + len);
         }
-        if opcode == WrOpcode::Recv {
-            self.node.post_recv(self.qp, &request);
-        } else {
-            self.node.post_send(self.qp, &request, None);
+        match (opcode, self.srq) {
+            (WrOpcode::Recv, Some(srq)) => {
+                self.shared.push(id);
+                self.node.post_shared_recv(srq, &request);
+                return;
+            }
+            (WrOpcode::Recv, None) => self.node.post_recv(self.qp, &request),
+            _ => self.node.post_send(self.qp, &request, None),
+        }
+        self.outstanding.push(entry);
+    }
+
+    /// What a work request is about.
+    fn fill(&mut self, request: &mut WorkRequest, opcode: WrOpcode, mut sge: Sge) {
+        let mut operands = [self.input.byte().into(), 0, 1, 1];
+        match opcode {
+            WrOpcode::AtomicFetchAdd | WrOpcode::AtomicCompareSwap => {
+                sge.length = if self.input.one_in(16) { 4 } else { 8 };
+            }
+            WrOpcode::LocalInvalidate => {
+                let stags = [WINDOW, WINDOW, STAGS[0], STAGS[1], STAGS[3], STAGS[5]];
+                request.slot.rkey = self.input.pick(&stags);
+            }
+            WrOpcode::BindWindow => {
+                let region = self.input.pick(&[1, 1, 0, 5, 2, 3]);
+                let skip = self.input.below(REGION - 600);
+                let len = self.input.below(600);
+                request.slot.rkey = WINDOW;
+                request.slot.remote_addr = BASES[region] + skip as u64;
+                let rights = self.input.pick(&[15, 2, 4, 8]);
+                operands = [len as u64, rights << 32 | u64::from(STAGS[region]), 0, 0];
+                let possible = self.grants.is_valid(region) && !matches!(region, 2 | 3);
+                if possible && !self.bound && self.silent.is_none() {
+                    let at = place(region, skip);
+                    self.grants.open(THROUGH_WINDOW, at..at + len);
+                    self.bound = true;
+                }
+            }
+            _ => {}
+        }
+        let none = matches!(
+            opcode,
+            WrOpcode::Immediate | WrOpcode::LocalInvalidate | WrOpcode::BindWindow
+        );
+        let sges = [sge];
+        let sges = if none { &[] } else { &sges[..] };
+        assert!(request.set_sges(sges));
+        request.set_operands(&operands);
+    }
+
+    /// The client of the shared receive queue is to be told when few wait.
+    fn arm(&mut self) {
+        if let Some(srq) = self.srq {
+            let limit = 1 + self.input.below(4) as u32;
+            let command = Command::ArmSrq { srq, limit };
+            self.node.execute(command, self.now).unwrap();
+            self.limits += 1;
         }
     }
 
     fn revoke(&mut self) {
         let region = self.input.below(STAGS.len());
         if self.grants.is_valid(region) {
+            // What was invalidated stays registered, and nothing comes of it.
             let stag = Stag(STAGS[region]);
             let command = Command::RemoveRegion { stag };
             self.node.execute(command, self.now).unwrap();
@@ -290,14 +378,33 @@ impl<'a> World<'a> {
             }
         }
         for (_, completion) in self.node.completions() {
-            let known = self
-                .outstanding
-                .iter()
-                .position(|id| *id == completion.wr_id);
-            let index = known.expect("a completion of work that is outstanding");
-            self.outstanding.swap_remove(index);
-            assert!(WcStatus::from_u8(completion.status).is_some());
-            self.grants.close(&self.node, completion.wr_id);
+            self.completed(&completion);
+        }
+    }
+
+    fn completed(&mut self, completion: &Completion) {
+        let id = completion.wr_id;
+        let status = WcStatus::from_u8(completion.status).unwrap();
+        if let Some(index) = self.shared.iter().position(|shared| *shared == id) {
+            self.shared.swap_remove(index);
+        } else {
+            let index = self.outstanding.iter().position(|(known, ..)| *known == id);
+            let index = index.expect("a completion of work that is outstanding");
+            let (_, opcode, stag) = self.outstanding.swap_remove(index);
+            if opcode == WrOpcode::LocalInvalidate && status == WcStatus::Success {
+                self.invalidated(stag);
+            }
+        }
+        if completion.flags & WC_WITH_INVALIDATE != 0 {
+            self.invalidated(completion.invalidated);
+        }
+        self.grants.close(&self.node, id);
+    }
+
+    fn invalidated(&mut self, stag: u32) {
+        self.grants.stag_invalidated(&self.node, stag);
+        if stag == WINDOW {
+            self.bound = false;
         }
     }
 
@@ -311,6 +418,16 @@ impl<'a> World<'a> {
 
     fn check(&mut self) {
         self.grants.check(&self.node);
+        while let Some(event) = self.node.shard.poll_event() {
+            if let ShardEvent::Client {
+                event: Event::SrqLimit { .. },
+                ..
+            } = event
+            {
+                let left = self.limits.checked_sub(1);
+                self.limits = left.expect("a limit that was asked for");
+            }
+        }
         let counters = *self.node.shard.qp_counters();
         let errors: u64 = counters
             .named()
@@ -353,12 +470,14 @@ impl<'a> World<'a> {
             self.give(&[]);
         }
         self.grants.check(&self.node);
-        for (region, stag) in STAGS.into_iter().enumerate() {
-            if self.grants.is_valid(region) {
-                let stag = Stag(stag);
-                let command = Command::RemoveRegion { stag };
-                self.node.execute(command, self.now).unwrap();
-            }
+        let stags: Vec<_> = self.grants.stags().chain([Stag(WINDOW)]).collect();
+        for stag in stags {
+            let command = Command::RemoveRegion { stag };
+            self.node.execute(command, self.now).unwrap();
+        }
+        if let Some(srq) = self.srq {
+            let command = Command::RemoveSrq { srq };
+            self.node.execute(command, self.now).unwrap();
         }
         self.node.assert_empty(0);
     }
