@@ -108,7 +108,7 @@ impl Simulation {
         let parent = u64::from(parent.stag.0) | u64::from(region.access.bits()) << 32;
         let mut request = self.request(party, WrOpcode::BindWindow, &[]);
         (request.slot.rkey, request.slot.remote_addr) = (region.stag.0, region.base);
-        request.set_operands(&[region.len as u64, parent, 0, 0]);
+        assert!(request.set_operands(&[region.len as u64, parent, 0, 0]));
         let what = What::Nothing;
         self.submit(party, &request, what).local = Some(Local::Bind(binding));
         request.slot.wr_id
@@ -380,7 +380,7 @@ impl Simulation {
         let region = self.regions[index].clone();
         let mut request = self.request(party, opcode, &[]);
         (request.slot.rkey, request.slot.remote_addr) = (region.stag.0, region.base);
-        request.set_operands(&[1, region.stag.0.into(), 0, 0]);
+        assert!(request.set_operands(&[1, region.stag.0.into(), 0, 0]));
         self.local_error(party, "local work that can't be done");
         let posted = self.submit(party, &request, What::Nothing);
         posted.hopeless = true;

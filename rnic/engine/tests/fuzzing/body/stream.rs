@@ -329,7 +329,7 @@ impl<'a> World<'a> {
         let sges = [sge];
         let sges = if none { &[] } else { &sges[..] };
         assert!(request.set_sges(sges));
-        request.set_operands(&operands);
+        assert!(request.set_operands(&operands));
     }
 
     /// The client of the shared receive queue is to be told when few wait.
