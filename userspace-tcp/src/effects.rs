@@ -16,6 +16,13 @@ use crate::tuple::FourTuple;
 /// Most answers to strangers that wait for the link; more are not sent.
 const ANSWERS_WAITING_MAX: usize = 256;
 
+/// Events for which there is room from the start.
+const EVENTS_ROOM: usize = 64;
+
+/// Buffers that nobody needs any more for which there is room from the start: of some full send
+/// queues.
+const RELEASED_ROOM: usize = 2048;
+
 /// Queues that the caller empties.
 #[derive(Debug)]
 pub(crate) struct Effects<B> {
@@ -40,8 +47,8 @@ pub(crate) struct Env<'a, B> {
 impl<B> Effects<B> {
     pub(crate) fn new(config: &Config) -> Self {
         Self {
-            events: VecDeque::new(),
-            released: VecDeque::new(),
+            events: VecDeque::with_capacity(EVENTS_ROOM),
+            released: VecDeque::with_capacity(RELEASED_ROOM),
             counters: Counters::default(),
             answers: VecDeque::new(),
             limit: RateLimit::new(config.resets_per_second),

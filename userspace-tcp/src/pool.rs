@@ -1,8 +1,9 @@
 //! Storage that connections borrow while they have something in it: send queues and sets of
 //! out-of-order ranges. An idle connection has none.
 //!
-//! What comes back is lent first again, as it is still in the cache. A pool holds as many pieces as
-//! were ever lent at once and never more, so a steady load allocates nothing.
+//! What comes back is lent first again, as it is still in the cache. A pool begins with a piece of
+//! each size for [`WARM`] connections, and later holds as many as were ever lent at once and never
+//! more: a load up to there allocates nothing, and neither does one that stays as it is.
 
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,9 @@ const QUEUE_MIN: usize = 4;
 /// Each size of send queue is so many times the one before.
 const QUEUE_GROWTH: usize = 4;
 
+/// Pieces of each size that are made at the start, if there may be so many connections.
+const WARM: usize = 64;
+
 /// Everything that one stack lends.
 #[derive(Debug)]
 pub(crate) struct Pools<B> {
@@ -31,8 +35,8 @@ pub(crate) struct Pools<B> {
 impl<B> Pools<B> {
     pub(crate) fn new(config: &Config) -> Self {
         Self {
-            queues: QueuePool::new(config.send_queue_segments),
-            ranges: RangePool::default(),
+            queues: QueuePool::new(config.send_queue_segments, config.connections),
+            ranges: RangePool::new(config.connections),
         }
     }
 }
@@ -46,16 +50,19 @@ pub(crate) struct QueuePool<T> {
 }
 
 impl<T> QueuePool<T> {
-    /// For queues of at most `limit` segments.
-    pub(crate) fn new(limit: usize) -> Self {
-        let mut sizes = Vec::new();
-        let mut segments = QUEUE_MIN;
-        while segments < limit {
-            sizes.push((segments, Pool::default()));
-            segments = segments.saturating_mul(QUEUE_GROWTH);
+    /// For the queues, each of at most `limit` segments, of so many connections.
+    pub(crate) fn new(limit: usize, connections: usize) -> Self {
+        let smaller = std::iter::successors(Some(QUEUE_MIN), |segments| {
+            Some(segments.saturating_mul(QUEUE_GROWTH))
+        });
+        let smaller = smaller.take_while(|segments| *segments < limit);
+        let sizes = smaller.chain([limit]).map(|segments| {
+            let pool = Pool::new(connections.min(WARM), || VecDeque::with_capacity(segments));
+            (segments, pool)
+        });
+        Self {
+            sizes: sizes.collect(),
         }
-        sizes.push((limit, Pool::default()));
-        Self { sizes }
     }
 
     /// Gives `queue` room for one more segment. A queue beyond the limit grows by itself.
@@ -110,16 +117,15 @@ pub(crate) struct RangePool {
     wide: usize,
 }
 
-impl Default for RangePool {
-    fn default() -> Self {
+impl RangePool {
+    /// For the sets of so many connections.
+    pub(crate) fn new(connections: usize) -> Self {
         Self {
-            sets: QueuePool::new(RANGES_MAX),
+            sets: QueuePool::new(RANGES_MAX, connections),
             wide: 0,
         }
     }
-}
 
-impl RangePool {
     /// Gives `ranges` room for one more; `false` when it has had all that it can get.
     pub(crate) fn make_room(&mut self, ranges: &mut VecDeque<Range<Position>>) -> bool {
         let widens = ranges.len() == RANGES_FEW && !is_wide(ranges);
@@ -155,16 +161,15 @@ struct Pool<S> {
     made: usize,
 }
 
-impl<S> Default for Pool<S> {
-    fn default() -> Self {
+impl<S> Pool<S> {
+    /// With `count` pieces.
+    fn new(count: usize, make: impl FnMut() -> S) -> Self {
         Self {
-            free: Vec::new(),
-            made: 0,
+            free: std::iter::repeat_with(make).take(count).collect(),
+            made: count,
         }
     }
-}
 
-impl<S> Pool<S> {
     fn take(&mut self, make: impl FnOnce() -> S) -> S {
         self.free.pop().unwrap_or_else(|| {
             self.made += 1;

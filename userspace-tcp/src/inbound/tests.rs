@@ -16,7 +16,7 @@ impl Half {
     fn new(config: &Config, plan: WindowPlan) -> Self {
         Self {
             inbound: Inbound::new(IRS, plan, 1448, config.sack),
-            pool: RangePool::default(),
+            pool: RangePool::new(0),
         }
     }
 

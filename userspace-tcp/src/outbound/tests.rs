@@ -42,7 +42,7 @@ impl World {
         rack.opened(now, MS);
         Self {
             outbound,
-            pool: QueuePool::new(300),
+            pool: QueuePool::new(300, 0),
             rack,
             now,
             with_link: Vec::new(),

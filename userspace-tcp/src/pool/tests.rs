@@ -12,7 +12,7 @@ fn made(pool: &QueuePool<u32>) -> Vec<(usize, usize, usize)> {
 
 #[test]
 fn a_queue_grows_through_the_sizes_and_keeps_its_order() {
-    let mut pool = QueuePool::new(100);
+    let mut pool = QueuePool::new(100, 0);
     let mut queue = VecDeque::new();
     for buf in 0..100 {
         push(&mut pool, &mut queue, buf);
@@ -35,7 +35,7 @@ fn a_queue_grows_through_the_sizes_and_keeps_its_order() {
 
 #[test]
 fn there_are_as_many_pieces_as_were_lent_at_once() {
-    let mut pool = QueuePool::new(256);
+    let mut pool = QueuePool::new(256, 0);
     for _ in 0..10 {
         let mut queues: Vec<VecDeque<u32>> = (0..3).map(|_| VecDeque::new()).collect();
         for queue in &mut queues {
@@ -54,8 +54,20 @@ fn there_are_as_many_pieces_as_were_lent_at_once() {
 }
 
 #[test]
+fn what_a_few_connections_need_is_there_from_the_start() {
+    let counts = |connections| made(&QueuePool::new(16, connections));
+    assert_eq!(counts(3), [(4, 3, 3), (16, 3, 3)]);
+    assert_eq!(counts(usize::MAX), [(4, WARM, WARM), (16, WARM, WARM)]);
+    let mut pool = QueuePool::new(16, 1);
+    let mut queue = VecDeque::new();
+    push(&mut pool, &mut queue, 1);
+    assert_eq!(made(&pool), [(4, 1, 0), (16, 1, 1)]);
+    assert_eq!(pool.lent(), 1);
+}
+
+#[test]
 fn what_came_back_last_is_lent_first() {
-    let mut pool = RangePool::default();
+    let mut pool = RangePool::new(0);
     let (mut a, mut b) = (VecDeque::new(), VecDeque::new());
     pool.make_room(&mut a);
     pool.make_room(&mut b);
@@ -77,7 +89,7 @@ fn fill(pool: &mut RangePool, set: &mut VecDeque<Range<Position>>) -> usize {
 
 #[test]
 fn only_so_many_connections_have_very_many_ranges() {
-    let mut pool = RangePool::default();
+    let mut pool = RangePool::new(0);
     let mut sets: Vec<_> = (0..WIDE_MAX).map(|_| VecDeque::new()).collect();
     for set in &mut sets {
         assert_eq!(fill(&mut pool, set), RANGES_MAX);

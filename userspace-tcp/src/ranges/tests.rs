@@ -4,10 +4,18 @@
 use super::*;
 
 /// A set with its pool.
-#[derive(Default)]
 struct Set {
     set: RangeSet,
     pool: RangePool,
+}
+
+impl Default for Set {
+    fn default() -> Self {
+        Self {
+            set: RangeSet::default(),
+            pool: RangePool::new(0),
+        }
+    }
 }
 
 impl Set {

@@ -5,7 +5,7 @@ use crate::time::Instant;
 
 fn ring(count: u32) -> Ring<u32> {
     let mut ring = Ring::new();
-    let mut pool = QueuePool::new(count as usize);
+    let mut pool = QueuePool::new(count as usize, 0);
     for buf in 0..count {
         let slot = Slot {
             buf: Some(buf),
