@@ -1,9 +1,11 @@
 //! A connection as the shard sees it: a TCP connection, the way to its peer, what it received, and
 //! which stage of its life it is in (RFC 5044 section 7, RFC 5040 section 6).
 
+mod bounce;
 mod early;
 mod held;
 mod inbound;
+mod list;
 mod pieces;
 mod table;
 #[cfg(test)]

@@ -172,6 +172,12 @@ impl Qp {
         self.receive.share(srq, max_sge);
     }
 
+    /// Memory that it will need is laid by, so that its work allocates none. Whoever adds it to a
+    /// shard calls this once.
+    pub fn provide(&self, lent: &mut Lent) {
+        lent.queue_pair_added(self.send.pending.depth());
+    }
+
     /// Its number.
     pub fn num(&self) -> QpNum {
         self.id.num
@@ -241,7 +247,7 @@ impl Qp {
             ord,
             expect_rtr,
         }));
-        self.send.open(ird, ord, initiator, negotiated.rtr);
+        self.send.open(ord, initiator, negotiated.rtr);
     }
 
     /// The client posted work: answers the doorbell. Posted to a queue pair in Error, it is
@@ -323,12 +329,14 @@ impl Qp {
         self.fault.take()
     }
 
-    /// The queue pair is taken away: what it was lent goes back. It is of no use any more.
+    /// The queue pair is taken away: what it was lent goes back, and what [`Self::provide`] laid by is
+    /// not needed. It is of no use any more.
     pub fn give_back(&mut self, lent: &mut Lent) {
         while self.send.pending.pop().is_some() {}
         self.send.pending.settle(&mut lent.pending);
         self.send.responses.clear();
         lent.responses.settle(&mut self.send.responses);
+        lent.queue_pair_removed(self.send.pending.depth());
     }
 
     fn is_receiving(&self) -> bool {

@@ -168,7 +168,7 @@ impl<P: Port> Shard<P> {
         let mut qps = IdMap::default();
         qps.reserve(limits.queue_pairs);
         Self {
-            held: HeldFrames::new(umem.frames()),
+            held: HeldFrames::new(umem.frames(), config.tcp.receive_window as usize),
             parking,
             stack: Stack::new(tcp, config.secret, now),
             conns: ConnTable::new(limits.connections),

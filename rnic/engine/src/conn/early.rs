@@ -1,10 +1,11 @@
 //! FPDUs that were placed before those ahead of them in the stream had come. Their frames are free
 //! again; what is left of each is what delivering it takes.
 //!
-//! Bounded by the receive window: an FPDU that is placed early takes its octets of it until it is
-//! delivered, and the smallest is [`FPDU_MIN`] octets long.
+//! Bounded by the receive window (an FPDU that is placed early takes its octets of it until it is
+//! delivered, and the smallest is [`FPDU_MIN`] octets long), by [`PLACED_MAX`], and by the table
+//! that all connections of a shard share.
 
-use std::collections::VecDeque;
+use super::list::{List, Nodes};
 
 /// Octets of a DDP Segment's header: the longer of the two.
 pub(crate) const DDP_HEADER_MAX: usize = 18;
@@ -31,41 +32,50 @@ pub(crate) struct Placed {
 /// The FPDUs of one connection that were placed early, in the order of the stream.
 #[derive(Debug, Default)]
 pub(crate) struct PlacedList {
-    list: VecDeque<Placed>,
+    list: List,
+    /// A copy of the first, which is looked at for every segment in order.
+    first: Option<Placed>,
 }
 
 impl PlacedList {
-    /// Whether there may be one more.
-    pub fn has_room(&self) -> bool {
-        self.list.len() < PLACED_MAX
+    /// Whether there may be so many more.
+    pub(super) fn has_room(&self, table: &Nodes<Placed>, more: usize) -> bool {
+        self.list.len() + more <= PLACED_MAX && table.has_room(more)
     }
 
-    /// Adds one that overlaps none of the others.
-    pub fn insert(&mut self, placed: Placed) {
-        let at = self
+    /// Adds one that overlaps none of the others; there is room for it.
+    pub(super) fn insert(&mut self, table: &mut Nodes<Placed>, placed: Placed) {
+        let previous = self
             .list
-            .partition_point(|other| other.start < placed.start);
-        self.list.insert(at, placed);
+            .last_that(table, |other| other.start < placed.start);
+        self.list.insert_behind(table, previous, placed);
+        self.find_first(table);
+    }
+
+    fn find_first(&mut self, table: &Nodes<Placed>) {
+        self.first = table.get(self.list.first()).copied();
     }
 
     /// The first.
-    pub fn first(&self) -> Option<&Placed> {
-        self.list.front()
+    pub(super) fn first(&self) -> Option<&Placed> {
+        self.first.as_ref()
     }
 
     /// Takes the first away.
-    pub fn pop_first(&mut self) -> Option<Placed> {
-        self.list.pop_front()
+    pub(super) fn pop_first(&mut self, table: &mut Nodes<Placed>) -> Option<Placed> {
+        let first = self.list.remove(table, self.list.first());
+        self.find_first(table);
+        first
     }
 
     /// Whether one ends right here: then the next FPDU begins here.
-    pub fn ends_at(&self, offset: u64) -> bool {
-        let at = self.list.partition_point(|placed| placed.end < offset);
-        self.list.get(at).is_some_and(|placed| placed.end == offset)
+    pub(super) fn ends_at(&self, table: &Nodes<Placed>, offset: u64) -> bool {
+        let before = self.list.last_that(table, |other| other.end <= offset);
+        table.get(before).is_some_and(|placed| placed.end == offset)
     }
 
     /// Forgets all.
-    pub fn clear(&mut self) {
-        self.list = VecDeque::new();
+    pub(super) fn clear(&mut self, table: &mut Nodes<Placed>) {
+        while self.pop_first(table).is_some() {}
     }
 }

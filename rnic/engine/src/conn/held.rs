@@ -4,7 +4,16 @@
 
 use rnic_xsk::{Frame, FramePool, Umem};
 
-use super::pieces::Pieces;
+use userspace_tcp::NEW_RANGES_MAX;
+
+use super::bounce::BounceRings;
+use super::early::Placed;
+use super::list::Nodes;
+use super::pieces::Piece;
+
+/// FPDUs that may be noted as placed early for each frame of the UMEM: so many small ones fit a
+/// connection's window while their frames are in use again.
+const PLACED_PER_FRAME: usize = 4;
 
 /// The frames that are held.
 #[derive(Debug)]
@@ -12,7 +21,11 @@ pub(crate) struct HeldFrames {
     slots: Box<[Option<Held>]>,
     count: usize,
     /// What of them connections hold.
-    pub(super) pieces: Pieces,
+    pub(super) pieces: Nodes<Piece>,
+    /// What connections held and placed before its turn.
+    pub(super) placed: Nodes<Placed>,
+    /// Where connections copy what they can't hold.
+    pub(super) rings: BounceRings,
 }
 
 #[derive(Debug)]
@@ -22,12 +35,18 @@ struct Held {
 }
 
 impl HeldFrames {
-    /// Room for every frame of a UMEM of `frames` frames.
-    pub fn new(frames: usize) -> Self {
+    /// Room for every frame of a UMEM of `frames` frames, for connections whose receive windows are
+    /// `window` octets as a rule.
+    pub fn new(frames: usize, window: usize) -> Self {
+        let placed = frames.saturating_mul(PLACED_PER_FRAME);
+        let pieces = frames.saturating_mul(NEW_RANGES_MAX);
         Self {
             slots: (0..frames).map(|_| None).collect(),
             count: 0,
-            pieces: Pieces::new(frames),
+            // Each FPDU that is placed may leave two pieces of one.
+            pieces: Nodes::new(pieces.saturating_add(placed)),
+            placed: Nodes::new(placed),
+            rings: BounceRings::new(window),
         }
     }
 

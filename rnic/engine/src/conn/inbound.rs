@@ -9,9 +9,11 @@
 
 use rnic_xsk::{Frame, FramePool, Umem};
 
+use super::bounce::Bounce;
 use super::early::{Placed, PlacedList};
 use super::held::HeldFrames;
 use super::pieces::{Piece, PieceList};
+use crate::qp::PLACED_AT_ONCE;
 
 /// Pieces of frames that one connection may hold: a window of 1 MiB in segments of 1460 octets,
 /// and some.
@@ -47,13 +49,6 @@ pub(crate) struct Inbound {
     window: usize,
 }
 
-/// Octet `o` of the stream lies at `o % ring.len()`.
-#[derive(Debug, Default)]
-struct Bounce {
-    active: bool,
-    ring: Box<[u8]>,
-}
-
 /// TCP gave octets that lie outside the window it was configured with: our own fault, and the
 /// connection can't go on.
 #[derive(Debug, PartialEq, Eq)]
@@ -66,7 +61,7 @@ impl Inbound {
             consumed: 0,
             in_order: 0,
             furthest: 0,
-            pieces: PieceList::new(),
+            pieces: PieceList::default(),
             placed: PlacedList::default(),
             bounce: Bounce::default(),
             window: window as usize,
@@ -93,13 +88,13 @@ impl Inbound {
     }
 
     /// The layer above has dealt with [`Self::next_placed`].
-    pub fn consume_placed(&mut self) {
+    pub fn consume_placed(&mut self, memory: &mut Memory<'_>) {
         if self.next_placed().is_some()
-            && let Some(placed) = self.placed.pop_first()
+            && let Some(placed) = self.placed.pop_first(&mut memory.held.placed)
         {
             self.consumed = placed.end;
             if self.is_empty() {
-                self.bounce.active = false;
+                self.bounce.stop(&mut memory.held.rings);
             }
         }
     }
@@ -115,7 +110,7 @@ impl Inbound {
         held: &'a HeldFrames,
         out: &mut [&'a [u8]; SLICES_MAX],
     ) -> Option<(u64, usize)> {
-        if self.bounce.active || !self.placed.has_room() {
+        if self.bounce.is_active() || !self.placed.has_room(&held.placed, PLACED_AT_ONCE) {
             return None;
         }
         let run = self.pieces.run(&held.pieces, offset, back);
@@ -134,18 +129,19 @@ impl Inbound {
     }
 
     /// Whether an FPDU begins at `offset`, because one that was placed ends there.
-    pub fn begins_at(&self, offset: u64) -> bool {
-        self.placed.ends_at(offset)
+    pub fn begins_at(&self, held: &HeldFrames, offset: u64) -> bool {
+        self.placed.ends_at(&held.placed, offset)
     }
 
-    /// An FPDU out of a [`Self::run`] was placed: its pieces are needed no more.
+    /// An FPDU out of a [`Self::run`] was placed: its pieces are needed no more. At most
+    /// [`PLACED_AT_ONCE`] for each run.
     pub fn placed(&mut self, placed: Placed, memory: &mut Memory<'_>) {
         let Memory { held, pool, .. } = memory;
         self.pieces
             .cut_out(held, placed.start, placed.end, |held, frame| {
                 held.release(frame, pool);
             });
-        self.placed.insert(placed);
+        self.placed.insert(&mut held.placed, placed);
     }
 
     /// Where the stream was consumed to.
@@ -160,7 +156,7 @@ impl Inbound {
 
     /// Whether received octets are copied at present.
     pub fn is_bouncing(&self) -> bool {
-        self.bounce.active
+        self.bounce.is_active()
     }
 
     /// Whether nothing at all is held, so that in-order octets may be shown to the layer above
@@ -204,10 +200,10 @@ impl Inbound {
             self.furthest = self.furthest.max(range.offset + range.len as u64);
         }
         self.in_order = in_order;
-        if !self.bounce.active && (!spare || self.pieces.len() + ranges.len() > PIECES_MAX) {
+        if !self.bounce.is_active() && (!spare || self.pieces.len() + ranges.len() > PIECES_MAX) {
             self.start_bouncing(memory);
         }
-        if self.bounce.active {
+        if self.bounce.is_active() {
             let octets = memory.umem.bytes(&frame);
             for range in ranges {
                 if let Some(source) = octets.get(range.start..range.start + range.len) {
@@ -237,7 +233,7 @@ impl Inbound {
         held: &'a HeldFrames,
         out: &mut [&'a [u8]; SLICES_MAX],
     ) -> usize {
-        if self.bounce.active {
+        if self.bounce.is_active() {
             let (first, second) = self.bounce.get(self.consumed, self.available());
             out[0] = first;
             out[1] = second;
@@ -273,18 +269,13 @@ impl Inbound {
             memory.held.release(held, memory.pool);
         }
         if self.is_empty() {
-            self.bounce.active = false;
+            self.bounce.stop(&mut memory.held.rings);
         }
     }
 
     /// Copies what is held to the bounce ring, and what comes from now on.
     pub fn start_bouncing(&mut self, memory: &mut Memory<'_>) {
-        if self.bounce.ring.is_empty() {
-            // Only for a peer that sends tiny segments, or when frames run out: rare enough to
-            // allocate then instead of a window for each connection.
-            self.bounce.ring = vec![0; self.window.max(1)].into_boxed_slice();
-        }
-        self.bounce.active = true;
+        self.bounce.start(&mut memory.held.rings, self.window);
         while let Some(piece) = self.pieces.pop_front(&mut memory.held.pieces) {
             let octets = piece.octets(memory.umem, memory.held);
             self.bounce.put(piece.offset, octets);
@@ -297,10 +288,10 @@ impl Inbound {
         while let Some(piece) = self.pieces.pop_front(&mut memory.held.pieces) {
             memory.held.release(piece.held, memory.pool);
         }
-        self.placed.clear();
+        self.placed.clear(&mut memory.held.placed);
         self.consumed = self.furthest;
         self.in_order = self.furthest;
-        self.bounce = Bounce::default();
+        self.bounce.stop(&mut memory.held.rings);
     }
 }
 
@@ -312,22 +303,4 @@ pub(crate) struct Memory<'a> {
     pub held: &'a mut HeldFrames,
     /// Free frames.
     pub pool: &'a mut FramePool,
-}
-
-impl Bounce {
-    fn put(&mut self, offset: u64, octets: &[u8]) {
-        let size = self.ring.len();
-        let at = (offset % size as u64) as usize;
-        let first = octets.len().min(size - at);
-        let (a, b) = octets.split_at(first);
-        self.ring[at..at + first].copy_from_slice(a);
-        self.ring[..b.len()].copy_from_slice(b);
-    }
-
-    fn get(&self, offset: u64, len: usize) -> (&[u8], &[u8]) {
-        let size = self.ring.len();
-        let at = (offset % size as u64) as usize;
-        let first = len.min(size - at);
-        (&self.ring[at..at + first], &self.ring[..len - first])
-    }
 }

@@ -1,15 +1,13 @@
-//! Pieces of received frames, of all connections of a shard, in one table: a connection that holds
-//! none has no memory for them. There are at most [`NEW_RANGES_MAX`] for each frame of the UMEM when
-//! it comes, so the table is made once; only where FPDUs in the middle of frames are placed early,
-//! and their neighbours are not, can there be more.
+//! Pieces of received frames, in the order of the stream. There are at most [`NEW_RANGES_MAX`] for
+//! each frame of the UMEM when it comes, and one more for each FPDU that is placed early in the
+//! middle of one, so their table is made once.
 
 use rnic_xsk::Umem;
+#[cfg(doc)]
 use userspace_tcp::NEW_RANGES_MAX;
 
 use super::held::HeldFrames;
-
-/// No piece.
-const NONE: u32 = u32::MAX;
+use super::list::{List, NONE, Nodes};
 
 /// Octets of the stream that lie in a held frame.
 #[derive(Clone, Copy, Debug)]
@@ -56,143 +54,49 @@ impl Piece {
     }
 }
 
-/// The table.
-#[derive(Debug)]
-pub(super) struct Pieces {
-    nodes: Vec<Node>,
-    /// The first vacant node, linked by `next`.
-    vacant: u32,
-}
-
-#[derive(Debug)]
-struct Node {
-    piece: Piece,
-    previous: u32,
-    next: u32,
-}
-
 /// The pieces of one connection, in the order of the stream.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct PieceList {
-    first: u32,
-    last: u32,
-    len: usize,
-}
-
-impl Pieces {
-    /// Room for the pieces of so many frames.
-    pub(super) fn new(frames: usize) -> Self {
-        Self {
-            nodes: Vec::with_capacity(frames.saturating_mul(NEW_RANGES_MAX)),
-            vacant: NONE,
-        }
-    }
-
-    fn node(&mut self, index: u32) -> Option<&mut Node> {
-        self.nodes.get_mut(index as usize)
-    }
-
-    fn take(&mut self, node: Node) -> u32 {
-        let index = self.vacant;
-        if let Some(vacant) = self.nodes.get_mut(index as usize) {
-            self.vacant = vacant.next;
-            *vacant = node;
-            return index;
-        }
-        self.nodes.push(node);
-        self.nodes.len() as u32 - 1
-    }
+    list: List,
 }
 
 impl PieceList {
-    pub(super) const fn new() -> Self {
-        Self {
-            first: NONE,
-            last: NONE,
-            len: 0,
-        }
-    }
-
     pub(super) fn len(&self) -> usize {
-        self.len
+        self.list.len()
     }
 
     /// Puts a piece where it belongs; most belong at the end.
-    pub(super) fn insert(&mut self, pieces: &mut Pieces, piece: Piece) {
+    pub(super) fn insert(&mut self, pieces: &mut Nodes<Piece>, piece: Piece) {
         let previous = self.last_before(pieces, piece.offset);
-        self.insert_behind(pieces, previous, piece);
+        self.list.insert_behind(pieces, previous, piece);
     }
 
     /// The last piece that begins at `offset` or before.
-    fn last_before(&self, pieces: &Pieces, offset: u64) -> u32 {
-        let mut index = self.last;
-        while let Some(node) = pieces.nodes.get(index as usize)
-            && node.piece.offset > offset
-        {
-            index = node.previous;
-        }
-        index
-    }
-
-    fn insert_behind(&mut self, pieces: &mut Pieces, previous: u32, piece: Piece) {
-        let next = match pieces.node(previous) {
-            Some(node) => node.next,
-            None => self.first,
-        };
-        let index = pieces.take(Node {
-            piece,
-            previous,
-            next,
-        });
-        match pieces.node(previous) {
-            Some(node) => node.next = index,
-            None => self.first = index,
-        }
-        match pieces.node(next) {
-            Some(node) => node.previous = index,
-            None => self.last = index,
-        }
-        self.len += 1;
-    }
-
-    fn remove(&mut self, pieces: &mut Pieces, index: u32) {
-        let vacant = pieces.vacant;
-        let Some(node) = pieces.node(index) else {
-            return;
-        };
-        let (previous, next) = (node.previous, node.next);
-        node.next = vacant;
-        pieces.vacant = index;
-        match pieces.node(previous) {
-            Some(node) => node.next = next,
-            None => self.first = next,
-        }
-        match pieces.node(next) {
-            Some(node) => node.previous = previous,
-            None => self.last = previous,
-        }
-        self.len -= 1;
+    fn last_before(&self, pieces: &Nodes<Piece>, offset: u64) -> u32 {
+        self.list.last_that(pieces, |piece| piece.offset <= offset)
     }
 
     /// The pieces from the one at `offset` on, and at most `back` before it that lead to it without
     /// a gap.
     pub(super) fn run<'a>(
         &self,
-        pieces: &'a Pieces,
+        pieces: &'a Nodes<Piece>,
         offset: u64,
         back: usize,
     ) -> impl Iterator<Item = &'a Piece> {
-        let node = |index: u32| pieces.nodes.get(index as usize);
-        let mut first = node(self.last_before(pieces, offset));
+        let mut first = self.last_before(pieces, offset);
         for _ in 0..back {
-            let before = first.and_then(|this| {
-                node(this.previous).filter(|before| before.piece.end() == this.piece.offset)
-            });
-            let Some(before) = before else { break };
-            first = Some(before);
+            let before = pieces.before(first);
+            let leads = match (pieces.get(before), pieces.get(first)) {
+                (Some(before), Some(this)) => before.end() == this.offset,
+                _ => false,
+            };
+            if !leads {
+                break;
+            }
+            first = before;
         }
-        let nodes = std::iter::successors(first, move |last| node(last.next));
-        nodes.map(|node| &node.piece)
+        pieces.from(first)
     }
 
     /// Takes the octets from `start` to `end` out; `release` is told of each frame that holds none
@@ -205,20 +109,24 @@ impl PieceList {
         mut release: impl FnMut(&mut HeldFrames, u32),
     ) {
         let mut index = self.last_before(&held.pieces, end.saturating_sub(1));
-        while let Some(node) = held.pieces.node(index) {
-            let (piece, previous) = (node.piece, node.previous);
+        while index != NONE {
+            let previous = held.pieces.before(index);
+            let Some(slot) = held.pieces.get_mut(index) else {
+                return;
+            };
+            let piece = *slot;
             if piece.end() <= start {
                 return;
             }
             match (piece.before(start), piece.from(end)) {
                 (None, None) => {
-                    self.remove(&mut held.pieces, index);
+                    self.list.remove(&mut held.pieces, index);
                     release(held, piece.held);
                 }
-                (Some(rest), None) | (None, Some(rest)) => node.piece = rest,
+                (Some(rest), None) | (None, Some(rest)) => *slot = rest,
                 (Some(before), Some(behind)) => {
-                    node.piece = before;
-                    self.insert_behind(&mut held.pieces, index, behind);
+                    *slot = before;
+                    self.list.insert_behind(&mut held.pieces, index, behind);
                     held.share(piece.held);
                 }
             }
@@ -226,20 +134,15 @@ impl PieceList {
         }
     }
 
-    pub(super) fn front_mut<'a>(&self, pieces: &'a mut Pieces) -> Option<&'a mut Piece> {
-        pieces.node(self.first).map(|node| &mut node.piece)
+    pub(super) fn front_mut<'a>(&self, pieces: &'a mut Nodes<Piece>) -> Option<&'a mut Piece> {
+        pieces.get_mut(self.list.first())
     }
 
-    pub(super) fn pop_front(&mut self, pieces: &mut Pieces) -> Option<Piece> {
-        let index = self.first;
-        let piece = pieces.node(index)?.piece;
-        self.remove(pieces, index);
-        Some(piece)
+    pub(super) fn pop_front(&mut self, pieces: &mut Nodes<Piece>) -> Option<Piece> {
+        self.list.remove(pieces, self.list.first())
     }
 
-    pub(super) fn iter<'a>(&self, pieces: &'a Pieces) -> impl Iterator<Item = &'a Piece> {
-        let node = |index: u32| pieces.nodes.get(index as usize);
-        let nodes = std::iter::successors(node(self.first), move |last| node(last.next));
-        nodes.map(|node| &node.piece)
+    pub(super) fn iter<'a>(&self, pieces: &'a Nodes<Piece>) -> impl Iterator<Item = &'a Piece> {
+        pieces.from(self.list.first())
     }
 }

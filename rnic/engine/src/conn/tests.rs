@@ -17,7 +17,7 @@ struct Bench {
 impl Bench {
     fn new(frames: u32) -> Self {
         let (umem, pool) = Umem::heap(frames, ChunkSize::Octets2048);
-        let held = HeldFrames::new(umem.frames());
+        let held = HeldFrames::new(umem.frames(), WINDOW as usize);
         Self {
             umem,
             pool,
@@ -197,6 +197,15 @@ impl Bench {
         self.inbound.placed(placed, &mut memory);
     }
 
+    fn consume_placed(&mut self) {
+        let mut memory = Memory {
+            umem: &self.umem,
+            held: &mut self.held,
+            pool: &mut self.pool,
+        };
+        self.inbound.consume_placed(&mut memory);
+    }
+
     /// The octets around `offset` without a gap: from where, and how many.
     fn run(&self, offset: u64) -> Option<(u64, usize)> {
         let mut slices: [&[u8]; SLICES_MAX] = [&[]; SLICES_MAX];
@@ -224,7 +233,8 @@ fn what_is_placed_early_leaves_its_neighbours_and_frees_its_frames() {
     bench.place(400, 500);
     assert_eq!(bench.held.count(), 2);
     assert_eq!(bench.run(300), Some((300, 100)));
-    assert!(bench.inbound.begins_at(300) && !bench.inbound.begins_at(400));
+    let begins = |offset| bench.inbound.begins_at(&bench.held, offset);
+    assert_eq!([200, 300, 400, 500].map(begins), [false, true, false, true]);
     // In order: as far as what was placed, which then has its turn.
     bench.arrive(&[range(0, 66, 100)], 500, true);
     assert!(bench.run(50).is_none(), "in order, not to be placed early");
@@ -232,13 +242,13 @@ fn what_is_placed_early_leaves_its_neighbours_and_frees_its_frames() {
     let next = bench.inbound.next_placed().unwrap();
     assert_eq!((next.start, next.end), (200, 300));
     assert!(bench.inbound.reaches_placed());
-    bench.inbound.consume_placed();
+    bench.consume_placed();
     assert!(
         bench.inbound.next_placed().is_none(),
         "100 octets come before"
     );
     assert_eq!(bench.drain(), 100);
-    bench.inbound.consume_placed();
+    bench.consume_placed();
     assert_eq!(bench.inbound.consumed_to(), 500);
     bench.arrive(&[range(500, 66, 100)], 700, true);
     assert_eq!(bench.drain(), 200);
@@ -259,4 +269,33 @@ fn an_end_forgets_what_was_placed_early() {
     bench.inbound.clear(&mut memory);
     assert!(bench.inbound.is_empty() && !bench.inbound.reaches_placed());
     bench.assert_nothing_held();
+}
+
+/// The notes of all connections share one table: who finds it full waits, and nothing is asked of
+/// the heap.
+#[test]
+fn what_may_be_placed_early_is_bounded_for_all_connections_together() {
+    // Twelve notes.
+    let mut bench = Bench::new(3);
+    let mut other = Inbound::new(WINDOW);
+    bench.arrive(&[range(100, 66, 400)], 0, true);
+    for offset in (100..140).step_by(10) {
+        assert!(bench.run(offset).is_some(), "there is room for one look");
+        bench.place(offset, offset + 10);
+    }
+    std::mem::swap(&mut other, &mut bench.inbound);
+    bench.arrive(&[range(100, 66, 400)], 0, true);
+    assert!(bench.run(100).is_some());
+    bench.place(100, 110);
+    assert!(bench.run(110).is_none());
+    std::mem::swap(&mut other, &mut bench.inbound);
+    assert!(bench.run(140).is_none());
+    let mut memory = Memory {
+        umem: &bench.umem,
+        held: &mut bench.held,
+        pool: &mut bench.pool,
+    };
+    bench.inbound.clear(&mut memory);
+    std::mem::swap(&mut other, &mut bench.inbound);
+    assert!(bench.run(110).is_some(), "there is room again");
 }

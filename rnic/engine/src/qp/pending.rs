@@ -138,6 +138,11 @@ impl Pending {
         lender.settle(&mut self.entries);
     }
 
+    /// Work requests that may be pending.
+    pub(super) fn depth(&self) -> usize {
+        self.depth
+    }
+
     /// The work request with this ticket, if it is still here.
     pub(super) fn get_mut(&mut self, ticket: Ticket) -> Option<&mut Entry> {
         let index = usize::try_from(ticket.0.wrapping_sub(self.first)).ok()?;

@@ -12,7 +12,7 @@ use rnic_proto::mpa::marker::Markers;
 use rnic_proto::mpa::startup::Rtr;
 use rnic_proto::rdmap::{RdmapError, segment, terminate};
 
-use super::lent::Lender;
+use super::lent::{Lender, RESPONSES_MAX};
 use super::pending::Pending;
 use super::respond::Response;
 use super::ulpdu::UlpduBuf;
@@ -44,7 +44,6 @@ pub(super) struct SendSide {
     may_send: bool,
     /// The Ready-to-Receive indication, until sent.
     rtr: Option<Rtr>,
-    ird: u16,
     pub ord: u16,
     /// Markers in what goes.
     pub markers: Markers,
@@ -84,7 +83,6 @@ impl SendSide {
             turn: Turn::Work,
             may_send: false,
             rtr: None,
-            ird: 0,
             ord: 0,
             markers: Markers::Off,
             at: 0,
@@ -93,8 +91,7 @@ impl SendSide {
     }
 
     /// RDMA mode begins.
-    pub(super) fn open(&mut self, ird: u16, ord: u16, initiator: bool, rtr: Option<Rtr>) {
-        self.ird = ird;
+    pub(super) fn open(&mut self, ord: u16, initiator: bool, rtr: Option<Rtr>) {
         self.ord = ord;
         self.may_send = initiator;
         self.rtr = rtr.filter(|_| initiator);
@@ -135,7 +132,7 @@ impl SendSide {
 
     /// Queues a request; the stream has looked that there are at most IRD.
     pub(super) fn respond(&mut self, response: Response, lender: &mut Lender<Response>) {
-        lender.push(&mut self.responses, response, self.ird.into());
+        lender.push(&mut self.responses, response, RESPONSES_MAX);
     }
 
     /// Nothing is left to send, and nothing that the peer still has to answer. A peer that is

@@ -199,6 +199,7 @@ impl<P: Port> Shard<P> {
         sound_cqs(&qp, &self.tables)?;
         self.tables.stags.stream_added(pd);
         self.share.queue_pair_added(client);
+        qp.provide(&mut self.tables.lent);
         self.qps.insert(num.0, QpSlot::new(qp));
         Ok(())
     }

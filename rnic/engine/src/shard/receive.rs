@@ -213,7 +213,7 @@ impl<P: Port> Shard<P> {
                 while conn.inbound.available() > 0 || conn.inbound.next_placed().is_some() {
                     let available = conn.inbound.available();
                     conn.inbound.consume(available, &mut memory!(self));
-                    conn.inbound.consume_placed();
+                    conn.inbound.consume_placed(&mut memory!(self));
                 }
                 self.stack.consumed(id, conn.inbound.consumed_to());
             }
@@ -256,7 +256,7 @@ impl<P: Port> Shard<P> {
             }
             let slices = slices.get(..filled.min(pieces)).unwrap_or(&[]);
             let ahead = start - conn.inbound.consumed_to();
-            let aligned = by_segment || conn.inbound.begins_at(start);
+            let aligned = by_segment || conn.inbound.begins_at(&self.held, start);
             let context = &mut self.tables.context();
             let count = slot
                 .qp
@@ -290,7 +290,7 @@ impl<P: Port> Shard<P> {
             let len = placed.end - placed.start;
             slot.qp
                 .deliver_placed(context, len, &placed.header, placed.ulpdu_len);
-            conn.inbound.consume_placed();
+            conn.inbound.consume_placed(&mut memory!(self));
             self.stack.consumed(id, conn.inbound.consumed_to());
             return true;
         }

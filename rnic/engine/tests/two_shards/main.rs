@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::too_many_arguments, missing_docs)]
 
+mod allocations;
 mod fairness;
 mod hostile;
 mod illegal;

@@ -8,6 +8,7 @@ use rnic_ipc::control::MpaOptions;
 use rnic_ipc::id::QpNum;
 use userspace_tcp::Instant;
 
+use crate::allocations::counted;
 use crate::impairment::Impairment;
 use crate::link::Link;
 use crate::side::{Side, SideConfig};
@@ -22,6 +23,8 @@ pub struct World {
     pub markers: [bool; 2],
     /// Whether both ask for TCP segments that begin with FPDUs.
     pub aligned: bool,
+    /// What the shards ask of the heap is counted.
+    pub watched: bool,
     next_port: u16,
 }
 
@@ -55,6 +58,7 @@ impl World {
             now: Instant::from_nanos(1_000_000),
             markers: [false; 2],
             aligned: false,
+            watched: false,
             next_port: 40_000,
         }
     }
@@ -64,8 +68,20 @@ impl World {
         loop {
             let mut worked = false;
             let (a, b) = (&mut self.a, &mut self.b);
-            worked |= work(a, &mut self.a_to_b, &mut self.b_to_a, self.now);
-            worked |= work(b, &mut self.b_to_a, &mut self.a_to_b, self.now);
+            worked |= work(
+                a,
+                &mut self.a_to_b,
+                &mut self.b_to_a,
+                self.now,
+                self.watched,
+            );
+            worked |= work(
+                b,
+                &mut self.b_to_a,
+                &mut self.a_to_b,
+                self.now,
+                self.watched,
+            );
             if !worked {
                 return;
             }
@@ -184,11 +200,11 @@ impl World {
 }
 
 /// One look of a host at its link and its work.
-fn work(side: &mut Side, out: &mut Link, inward: &mut Link, now: Instant) -> bool {
+fn work(side: &mut Side, out: &mut Link, inward: &mut Link, now: Instant, watched: bool) -> bool {
     let mut worked = false;
     if let Some(wire) = &side.wire {
         inward.give(wire, now);
-        worked = side.shard.poll(now);
+        worked = counted(watched, || side.shard.poll(now));
         out.take(wire, now);
     }
     side.collect();
