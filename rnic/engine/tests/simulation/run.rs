@@ -117,9 +117,13 @@ impl Simulation {
         let end = self.now + TIME_WAIT;
         while self.step_until(end) {}
         for (who, node) in self.nodes.iter().enumerate() {
-            // Nothing is under way, and those that are destroyed gave back what they had.
+            // Nothing is under way, unless a peer went whose RST was lost; and queue pairs that are
+            // destroyed gave back what they had.
             let levels = node.shard.levels();
-            assert_eq!(levels.queues_lent, 0, "node {who}: {levels:?}");
+            assert!(
+                levels.connections > 0 || levels.queues_lent == 0,
+                "node {who}: {levels:?}"
+            );
         }
         for party in self.parties() {
             self.destroy(party);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rnic_ipc::control::{Access, MpaOptions, QpAttributes};
 use rnic_ipc::id::{CqId, PdId, QpNum};
+use rnic_ipc::work::WrOpcode;
 use rnic_proto::Stag;
 use userspace_tcp::Instant;
 
@@ -71,6 +72,15 @@ impl Region {
 
     pub fn range(&self) -> std::ops::Range<usize> {
         self.at..self.end()
+    }
+
+    /// Whether a peer may do this with it, as far as rights go.
+    pub fn gives(&self, opcode: WrOpcode) -> bool {
+        match opcode {
+            WrOpcode::Write => self.access.remote_write,
+            WrOpcode::Read => self.access.remote_read,
+            _ => self.access.remote_atomic,
+        }
     }
 
     /// Whether the peer of this queue pair may use it, as far as streams go.

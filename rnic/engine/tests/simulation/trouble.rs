@@ -99,8 +99,16 @@ impl Simulation {
         let (node, pd, qp) = (peer.node, peer.pd, peer.qp);
         let length = len as u32;
         if wrong == Wrong::Stag {
-            let dead = [Validity::Invalidated, Validity::Revoked][self.random.below(2) as usize];
-            let dead = self.pick(node, |r| r.validity == dead && r.pd == pd);
+            let dead = [Validity::Invalidated, Validity::Revoked, Validity::Orphaned]
+                [self.random.below(3) as usize];
+            let dead = self.pick(node, |r| {
+                // Rights and bounds are looked at before a window's region.
+                let near = r.is_for(qp) && r.gives(opcode) && r.len >= len;
+                r.validity == dead && r.pd == pd && (dead != Validity::Orphaned || near)
+            });
+            if let Some(index) = dead {
+                self.regions[index].pinned |= self.regions[index].validity == Validity::Orphaned;
+            }
             let lkey = match dead {
                 Some(index) => self.regions[index].stag.0,
                 None => self.fresh_stag().0,
@@ -114,12 +122,7 @@ impl Simulation {
             return Some((sge, READ_INVALID_STAG, WRITE_INVALID_STAG));
         }
         let suits = |region: &Region| {
-            let access = region.access;
-            let right = match opcode {
-                WrOpcode::Write => access.remote_write,
-                WrOpcode::Read => access.remote_read,
-                _ => access.remote_atomic,
-            };
+            let right = region.gives(opcode);
             region.validity == Validity::Valid
                 && match wrong {
                     Wrong::Domain => region.pd != pd || !region.is_for(qp),
@@ -127,7 +130,12 @@ impl Simulation {
                     _ => region.pd == pd && region.is_for(qp) && right && region.len > 3 * WORD,
                 }
         };
-        let index = self.pick(node, suits)?;
+        // The window of another stream is the nearest miss.
+        let near = |region: &Region| {
+            wrong == Wrong::Domain && region.pd == pd && region.window.is_some() && suits(region)
+        };
+        let near = self.pick(node, near);
+        let index = near.or_else(|| self.pick(node, suits))?;
         let region = &mut self.regions[index];
         region.pinned = true;
         let (stag, base, room) = (region.stag.0, region.base, region.len as u64);
