@@ -19,6 +19,7 @@ pub mod snmp;
 pub mod stream;
 pub mod tool;
 pub mod tshark;
+pub mod user;
 pub mod verbs;
 pub mod wait;
 

@@ -1,12 +1,12 @@
 //! A program that keeps to no rule runs beside one that does: what is shared is scribbled over,
 //! resized, closed, inherited and raced for, and the neighbour's octets are right all along.
 
-use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use rnic_tests::daemon::Daemon;
 use rnic_tests::lab::{Family, Process};
 use rnic_tests::pair::Pair;
+use rnic_tests::user::open_to_all;
 use rnic_tests::{binary, tool, wait};
 
 const PORT: u16 = 18515;
@@ -62,16 +62,6 @@ impl Levels {
             && self.mappings <= before.mappings + HEAP_MAPPINGS
             && self.threads <= before.threads
     }
-}
-
-/// Lets any user connect.
-fn open_to_all(daemon: &Daemon) {
-    let open = |path: &std::path::Path, mode| {
-        let done = std::fs::set_permissions(path, PermissionsExt::from_mode(mode));
-        done.expect("root may");
-    };
-    open(daemon.socket(), 0o666);
-    open(daemon.socket().parent().expect("a directory"), 0o755);
 }
 
 fn attackers(pair: &Pair, seed: u64) -> Process {

@@ -1,21 +1,6 @@
 //! Choices that follow from a seed, and values that programs stumble over.
 
 use rnic_tests::pattern::Pattern;
-use rustix::process::{Gid, Uid};
-
-/// Becomes an unprivileged user for good, if it is root: the calling thread and those it starts.
-pub fn become_user(uid: u32) {
-    if !rustix::process::geteuid().is_root() {
-        return;
-    }
-    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(uid));
-    let become_user = || {
-        rustix::thread::set_thread_groups(&[])?;
-        rustix::thread::set_thread_res_gid(gid, gid, gid)?;
-        rustix::thread::set_thread_res_uid(uid, uid, uid)
-    };
-    become_user().expect("root may become anybody");
-}
 
 /// The source of all choices.
 #[derive(Debug)]

@@ -22,6 +22,7 @@ use clap::Parser;
 
 use chance::Chance;
 use life::Life;
+use rnic_tests::user;
 
 /// Processes at a time.
 const AT_A_TIME: usize = 3;
@@ -67,7 +68,7 @@ fn main() {
     if cli.heir {
         heir::inherit(Chance::new(cli.seed));
     } else if let Some(millis) = cli.life {
-        chance::become_user(cli.uid);
+        user::become_for_good(cli.uid);
         let end = Instant::now() + Duration::from_millis(millis);
         let life = Life::new(&cli.socket, &cli.other, cli.address, Chance::new(cli.seed));
         life.live(end);

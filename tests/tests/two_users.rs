@@ -1,0 +1,430 @@
+//! Clients of two users on one daemon: neither can name, read, write, invalidate or exhaust what the
+//! other has (RFC 5042 sections 5 and 6).
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rnic::{
+    Access, CompletionQueue, Context, Error, ProtectionDomain, QpConfig, QueuePair, RefusalCode,
+    RemoteMemory, SharedReceiveQueue, SrqConfig, WcStatus, WorkRequest,
+};
+use rnic_ipc::control::{PROTOCOL_VERSION, QpAttributes, QpState, Reply, Request, Response};
+use rnic_ipc::id::{CqId, ListenerId, PdId, QpNum, SrqId};
+use rnic_ipc::shm::SharedMemory;
+use rnic_ipc::transport::Channel;
+use rnic_tests::daemon::Daemon;
+use rnic_tests::lab::Family;
+use rnic_tests::pair::Pair;
+use rnic_tests::user::{open_to_all, run_as};
+use rnic_tests::verbs::{Endpoint, connect};
+
+const VICTIM: u32 = 61_002;
+const ATTACKER: u32 = 61_003;
+const PORT: u16 = 18515;
+const LEN: usize = 4096;
+const SEED: u64 = 42;
+
+/// A victim that is at work with a peer of its own.
+struct Scene {
+    pair: Pair,
+    victim: Endpoint,
+    peer: Endpoint,
+}
+
+impl Scene {
+    fn new(name: &str) -> Self {
+        let pair = Pair::new(name);
+        open_to_all(&pair.daemon_a);
+        let socket = pair.daemon_a.socket();
+        let context = run_as(VICTIM, || Context::open(socket)).expect("the daemon serves");
+        let (victim, peer) = (
+            Endpoint::of(context, LEN),
+            Endpoint::new(&pair.daemon_b, LEN),
+        );
+        connect(&victim, &peer, pair.b.address(Family::V4, PORT));
+        victim.fill(SEED);
+        Self { pair, victim, peer }
+    }
+
+    fn attacker(&self) -> Context {
+        let socket = self.pair.daemon_a.socket();
+        run_as(ATTACKER, || Context::open(socket)).expect("the daemon serves")
+    }
+
+    /// A queue pair of the attacker's and one of an accomplice's on the other host, connected: at
+    /// the first error it is gone.
+    fn accomplices(&self) -> (Endpoint, Endpoint) {
+        let attacker = Endpoint::of(self.attacker(), LEN);
+        let accomplice = Endpoint::new(&self.pair.daemon_b, LEN);
+        connect(
+            &attacker,
+            &accomplice,
+            self.pair.b.address(Family::V4, PORT + 1),
+        );
+        (attacker, accomplice)
+    }
+
+    /// The victim's memory as the attackers know it: all of it, in the best case for them.
+    fn prey(&self) -> RemoteMemory {
+        self.victim.remote()
+    }
+
+    /// The victim has its octets, and its peer Reads them.
+    #[track_caller]
+    fn is_unharmed(&self) {
+        assert!(self.victim.holds(SEED), "other octets");
+        self.peer.fill(0);
+        // The side that was connected to works after the other has.
+        self.peer.post_recv(1, 0..8);
+        self.victim
+            .post(WorkRequest::send(1, &[self.victim.element(0..8)]));
+        assert_eq!(self.peer.completion().status, WcStatus::Success);
+        assert_eq!(self.victim.completion().status, WcStatus::Success);
+        let all = [self.peer.element(0..LEN)];
+        self.peer
+            .post(WorkRequest::read(2, &all, self.victim.remote()));
+        assert_eq!(self.peer.completion().status, WcStatus::Success);
+        assert!(self.peer.holds(SEED), "other octets came");
+    }
+}
+
+/// A client without a library.
+struct Raw {
+    control: Channel,
+    _fds: Vec<OwnedFd>,
+}
+
+impl Raw {
+    fn greet(daemon: &Daemon, uid: u32) -> Self {
+        let control = run_as(uid, || Channel::connect(daemon.socket())).expect("it listens");
+        let mut raw = Self {
+            control,
+            _fds: Vec::new(),
+        };
+        let version = PROTOCOL_VERSION;
+        raw.ask(&Request::Hello { version }).expect("it serves us");
+        raw
+    }
+
+    fn ask(&mut self, request: &Request) -> Reply {
+        let memory = match request {
+            Request::RegisterMemory { length, .. } => {
+                Some(SharedMemory::create("own", *length as usize).expect("memory"))
+            }
+            _ => None,
+        };
+        let fds: Vec<_> = memory.iter().map(|(_, fd)| fd.as_fd()).collect();
+        self.control.send(request, &fds).expect("it listens");
+        let (reply, fds) = self.control.recv().expect("sound").expect("an answer");
+        self._fds.extend(fds);
+        reply
+    }
+}
+
+fn queue_pair(pd: PdId, cq: CqId, srq: Option<SrqId>) -> Request {
+    Request::CreateQp(QpAttributes {
+        pd,
+        send_cq: cq,
+        recv_cq: cq,
+        sq_depth: 4,
+        rq_depth: 4,
+        srq,
+        max_sge: 1,
+        max_inline: 0,
+        signal_all: false,
+    })
+}
+
+fn register(pd: PdId) -> Request {
+    Request::RegisterMemory {
+        pd,
+        access: Access::ALL,
+        base: 0,
+        offset: 0,
+        length: 4096,
+    }
+}
+
+#[test]
+fn no_object_of_another_user_can_be_named() {
+    let pair = Pair::new("users-name");
+    open_to_all(&pair.daemon_a);
+    let mut victim = Raw::greet(&pair.daemon_a, VICTIM);
+    let mut attacker = Raw::greet(&pair.daemon_a, ATTACKER);
+    let (Ok(Response::Pd(pd)), Ok(Response::Cq { cq, .. })) = (
+        victim.ask(&Request::AllocPd),
+        victim.ask(&Request::CreateCq { depth: 4 }),
+    ) else {
+        panic!("no domain, or no completion queue");
+    };
+    let (depth, max_sge) = (4, 1);
+    let shared = Request::CreateSrq { pd, depth, max_sge };
+    let local = pair.a.address(Family::V4, PORT);
+    let (
+        Ok(Response::Srq { srq, .. }),
+        Ok(Response::Qp { qp, .. }),
+        Ok(Response::Region { stag }),
+        Ok(Response::Listening { listener, .. }),
+    ) = (
+        victim.ask(&shared),
+        victim.ask(&queue_pair(pd, cq, None)),
+        victim.ask(&register(pd)),
+        victim.ask(&Request::Listen { local, backlog: 1 }),
+    )
+    else {
+        panic!("not everything was granted");
+    };
+    let (Ok(Response::Pd(own_pd)), Ok(Response::Cq { cq: own_cq, .. })) = (
+        attacker.ask(&Request::AllocPd),
+        attacker.ask(&Request::CreateCq { depth: 4 }),
+    ) else {
+        panic!("no domain, or no completion queue");
+    };
+    let names = |pd, cq, srq, qp, stag, listener| {
+        vec![
+            register(pd),
+            Request::AllocWindow { pd },
+            shared_in(pd),
+            queue_pair(pd, own_cq, None),
+            queue_pair(own_pd, cq, None),
+            queue_pair(own_pd, own_cq, Some(srq)),
+            Request::ArmSrq { srq, limit: 1 },
+            Request::QueryQp { qp },
+            Request::ModifyQp {
+                qp,
+                state: QpState::Error,
+            },
+            Request::Disconnect { qp, abort: true },
+            Request::DestroyQp { qp },
+            Request::DeregisterMemory { stag },
+            Request::DestroySrq { srq },
+            Request::DestroyCq { cq },
+            Request::DeallocPd { pd },
+            Request::Unlisten { listener },
+        ]
+    };
+    let theirs = names(pd, cq, srq, qp, stag, listener);
+    let none = 77_777;
+    let nobodys = names(
+        PdId(none),
+        CqId(none),
+        SrqId(none),
+        QpNum(none),
+        none,
+        ListenerId(none),
+    );
+    for (theirs, nobodys) in theirs.iter().zip(&nobodys) {
+        let refused = attacker.ask(theirs).expect_err("it is another user's");
+        assert_eq!(
+            refused.code,
+            RefusalCode::UnknownObject,
+            "{theirs:?}: {refused}"
+        );
+        // Nor can be told that it is there.
+        let unknown = attacker.ask(nobodys).expect_err("it is nobody's");
+        let words = |text: &str| text.replace(|letter: char| letter.is_ascii_hexdigit(), "");
+        assert_eq!(words(&refused.message), words(&unknown.message));
+    }
+    for request in [
+        Request::QueryQp { qp },
+        Request::DestroyQp { qp },
+        Request::DeregisterMemory { stag },
+        Request::DestroySrq { srq },
+        Request::DestroyCq { cq },
+        Request::DeallocPd { pd },
+        Request::Unlisten { listener },
+    ] {
+        victim.ask(&request).expect("all of it is still there");
+    }
+}
+
+fn shared_in(pd: PdId) -> Request {
+    let (depth, max_sge) = (4, 1);
+    Request::CreateSrq { pd, depth, max_sge }
+}
+
+#[test]
+fn no_memory_of_another_user_can_be_read() {
+    let scene = Scene::new("users-read");
+    let mut prey = scene.victim.element(0..LEN);
+    // By local work that names it as its source.
+    let (attacker, accomplice) = scene.accomplices();
+    attacker.post(WorkRequest::write(1, &[prey], accomplice.remote()));
+    assert_eq!(attacker.completion().status, WcStatus::LocalProtection);
+    assert!(!accomplice.holds(SEED));
+    prey.length = 8;
+    let (attacker, accomplice) = scene.accomplices();
+    accomplice.post_recv(1, 0..LEN);
+    attacker.post(WorkRequest::send(1, &[prey]));
+    assert_eq!(attacker.completion().status, WcStatus::LocalProtection);
+    assert!(accomplice.content().iter().all(|octet| *octet == 0));
+    // By a peer, over a connection of the attacker's.
+    let (attacker, accomplice) = scene.accomplices();
+    attacker.post(WorkRequest::write(
+        1,
+        &[attacker.element(0..8)],
+        accomplice.remote(),
+    ));
+    assert_eq!(attacker.completion().status, WcStatus::Success);
+    let into = [accomplice.element(0..LEN)];
+    accomplice.post(WorkRequest::read(1, &into, scene.prey()));
+    assert_eq!(accomplice.completion().status, WcStatus::RemoteAccess);
+    assert!(!accomplice.holds(SEED));
+    scene.is_unharmed();
+}
+
+#[test]
+fn no_memory_of_another_user_can_be_written() {
+    let scene = Scene::new("users-write");
+    let prey = scene.victim.element(0..LEN);
+    // By local work that names it as its sink.
+    let (attacker, accomplice) = scene.accomplices();
+    attacker.post(WorkRequest::read(1, &[prey], accomplice.remote()));
+    assert_eq!(attacker.completion().status, WcStatus::LocalProtection);
+    let (attacker, accomplice) = scene.accomplices();
+    let word = rnic::Sge { length: 8, ..prey };
+    attacker.post(WorkRequest::atomic_fetch_add(
+        1,
+        &word,
+        accomplice.remote(),
+        1,
+    ));
+    assert_eq!(attacker.completion().status, WcStatus::LocalProtection);
+    let (attacker, accomplice) = scene.accomplices();
+    attacker
+        .qp
+        .post_recv(WorkRequest::recv(1, &[prey]))
+        .expect("room");
+    attacker.post(WorkRequest::write(
+        2,
+        &[attacker.element(0..8)],
+        accomplice.remote(),
+    ));
+    assert_eq!(attacker.completion().status, WcStatus::Success);
+    accomplice.post(WorkRequest::send(1, &[accomplice.element(0..64)]));
+    assert_eq!(attacker.completion().status, WcStatus::LocalProtection);
+    // By a peer, over a connection of the attacker's.
+    type Work = fn(&[rnic::Sge; 1], RemoteMemory) -> WorkRequest<'_>;
+    let ways: [Work; 2] = [
+        |from, to| WorkRequest::write(1, from, to),
+        |from, to| WorkRequest::atomic_swap(1, &from[0], to, 7),
+    ];
+    for way in ways {
+        let (attacker, accomplice) = scene.accomplices();
+        attacker.post(WorkRequest::write(
+            1,
+            &[attacker.element(0..8)],
+            accomplice.remote(),
+        ));
+        assert_eq!(attacker.completion().status, WcStatus::Success);
+        let from = [accomplice.element(0..8)];
+        accomplice.post(way(&from, scene.prey()));
+        let ending = attacker.ending();
+        let sent = matches!(ending, rnic::DisconnectReason::TerminateSent { .. });
+        assert!(sent, "{ending:?}");
+    }
+    scene.is_unharmed();
+}
+
+#[test]
+fn no_stag_of_another_user_can_be_invalidated() {
+    let scene = Scene::new("users-invalidate");
+    let stag = scene.prey().stag;
+    let (attacker, _accomplice) = scene.accomplices();
+    attacker.post(WorkRequest::local_invalidate(1, stag));
+    let done = attacker.completion();
+    assert_ne!(done.status, WcStatus::Success, "{done:?}");
+    let (attacker, accomplice) = scene.accomplices();
+    attacker.post_recv(1, 0..8);
+    attacker.post(WorkRequest::write(
+        2,
+        &[attacker.element(0..8)],
+        accomplice.remote(),
+    ));
+    assert_eq!(attacker.completion().status, WcStatus::Success);
+    accomplice.post(WorkRequest::send_with_invalidate(1, &[], stag));
+    let ending = attacker.ending();
+    let sent = matches!(ending, rnic::DisconnectReason::TerminateSent { .. });
+    assert!(sent, "{ending:?}");
+    scene.is_unharmed();
+}
+
+/// Takes more and more until it is refused, for reaching a limit.
+#[track_caller]
+fn take_all<T>(what: &str, mut take: impl FnMut() -> Result<T, Error>) -> Vec<T> {
+    let mut taken = Vec::new();
+    loop {
+        match take() {
+            Ok(more) => taken.push(more),
+            Err(Error::Refused(refusal)) => {
+                assert_eq!(refusal.code, RefusalCode::Limit, "{what}: {refusal}");
+                return taken;
+            }
+            Err(error) => panic!("{what}: {error} after {}", taken.len()),
+        }
+    }
+}
+
+#[test]
+fn what_one_user_takes_is_not_missed_by_another() {
+    let scene = Scene::new("users-exhaust");
+    let contexts = take_all("clients", || {
+        let socket = scene.pair.daemon_a.socket();
+        run_as(ATTACKER, || Context::open(socket))
+    });
+    let first = &contexts[0];
+    let _pds: Vec<_> = contexts
+        .iter()
+        .map(|context| take_all("protection domains", || ProtectionDomain::alloc(context)))
+        .collect();
+    let pd = &_pds[0][0];
+    let cq = CompletionQueue::create(first, 4).expect("the first");
+    let config = QpConfig {
+        sq_depth: 1,
+        rq_depth: 1,
+        max_sge: 1,
+        max_inline: 0,
+        signal_all: false,
+    };
+    let qps = take_all("queue pairs", || QueuePair::create(pd, &cq, &cq, config));
+    let cqs = take_all("completion queues", || CompletionQueue::create(first, 1));
+    let small = SrqConfig {
+        depth: 1,
+        max_sge: 1,
+    };
+    let srqs = take_all("receive queues", || SharedReceiveQueue::create(pd, small));
+    let huge = 1 << 33;
+    // Nothing is written there, so it costs no memory.
+    let regions = take_all("octets", || {
+        let (_, fd) = SharedMemory::create("huge", huge)?;
+        pd.register_fd(&fd, 0, huge, Access::ALL)
+    });
+    println!(
+        "{} clients, {} queue pairs, {} completion queues, {} shared queues, {} regions",
+        contexts.len(),
+        qps.len(),
+        cqs.len(),
+        srqs.len(),
+        regions.len()
+    );
+    // The victim works, and can have more of everything.
+    scene.is_unharmed();
+    let socket = scene.pair.daemon_a.socket();
+    let again = run_as(VICTIM, || Context::open(socket)).expect("room for another client");
+    let (another, peer) = (
+        Endpoint::of(again, LEN),
+        Endpoint::new(&scene.pair.daemon_b, LEN),
+    );
+    let shared = SharedReceiveQueue::create(&another.pd, SrqConfig::default());
+    drop(shared.expect("a shared receive queue"));
+    connect(&another, &peer, scene.pair.b.address(Family::V4, PORT + 1));
+    another.fill(SEED);
+    another.post(WorkRequest::write(
+        1,
+        &[another.element(0..LEN)],
+        peer.remote(),
+    ));
+    assert_eq!(another.completion().status, WcStatus::Success);
+    rnic_tests::wait::until("the octets are there", rnic_tests::verbs::LIMIT, || {
+        peer.holds(SEED).then_some(())
+    });
+}
