@@ -59,6 +59,17 @@ impl Daemon {
         if let Some(mode) = options.mode {
             command = command.args(["--mode", mode]);
         }
+        Self::started(command, namespace, socket, capture)
+    }
+
+    /// Starts a daemon by a command that was made for it, and waits until it serves.
+    #[must_use]
+    pub fn started(
+        command: Command,
+        namespace: &Namespace,
+        socket: &Path,
+        capture: Option<PathBuf>,
+    ) -> Self {
         let mut process = command.spawn();
         wait::until("rnicd is ready", READY_LIMIT, || {
             if let Some(status) = process.status() {
@@ -96,6 +107,12 @@ impl Daemon {
     #[must_use]
     pub fn namespace(&self) -> &Namespace {
         &self.namespace
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.process.id()
     }
 
     /// One of the RNIC's counters.

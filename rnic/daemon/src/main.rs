@@ -13,6 +13,7 @@ mod clients;
 mod config;
 mod names;
 mod serve;
+mod service;
 mod settings;
 mod socket;
 

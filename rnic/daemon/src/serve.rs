@@ -1,8 +1,8 @@
 //! From the command line to the last client, and out again.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rnic_device::host::Signals;
+use rnic_device::host::{Signals, privileges};
 use rnic_device::{Device, DeviceError};
 use rnic_ipc::transport::TransportError;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 
 use crate::clients::Clients;
+use crate::service::Service;
 use crate::settings::Settings;
 use crate::socket::{SocketError, SocketFile};
 
@@ -33,6 +34,11 @@ pub(crate) enum ServeError {
         "SIGTERM and SIGINT were to come by a descriptor (signalfd), but the kernel refused: {0}"
     )]
     Signals(nix::errno::Errno),
+    /// Capabilities.
+    #[error(
+        "privileges that are not needed any more were to be given up, but the kernel refused: {0}"
+    )]
+    Privileges(Errno),
     /// The wait for clients.
     #[error("waiting for clients, but the kernel refused: {0}")]
     Wait(Errno),
@@ -40,18 +46,35 @@ pub(crate) enum ServeError {
 
 /// Opens the device and serves clients until a signal comes.
 pub(crate) fn serve(settings: Settings) -> Result<(), ServeError> {
-    // Before any thread exists, so that all of them leave the signals to us.
+    // Before any thread exists, so that all of them leave the signals to us, and none can gain what
+    // it does not have.
     let signals = Signals::block().map_err(ServeError::Signals)?;
+    rustix::thread::set_no_new_privs(true).map_err(ServeError::Privileges)?;
     raise_open_files();
     let path = &settings.socket;
     SocketFile::clear(path)?;
+    let service = Service::from_environment();
     let limits = settings.device.limits.clone();
-    let device = Device::open(settings.device)?;
-    let socket = SocketFile::bind(path, settings.socket_mode, settings.socket_group)?;
+    let (device, socket) = Device::open_then(settings.device, || {
+        // While its directory can be written to, and it be given to a group.
+        let socket = SocketFile::bind(path, settings.socket_mode, settings.socket_group)?;
+        give_up_privileges()?;
+        Ok::<_, ServeError>(socket)
+    })?;
     let mut clients = Clients::new(device.clone(), limits);
     log::info!("ready: listening on {}", path.display());
+    service.ready();
 
-    let ended = accept_until_signal(&socket, &signals, &mut clients);
+    let ended = accept_until_signal(
+        &socket,
+        &signals,
+        &mut clients,
+        &Alive {
+            service: &service,
+            device: &device,
+        },
+    );
+    service.stopping();
     // No new clients; then the old ones.
     socket.retire();
     device.shutdown();
@@ -75,19 +98,53 @@ fn raise_open_files() {
     }
 }
 
+/// Keeps what an open device needs, and nothing else.
+fn give_up_privileges() -> Result<(), ServeError> {
+    let kept = privileges::keep(privileges::NEEDED).map_err(ServeError::Privileges)?;
+    log::info!("capabilities kept: {kept:?}");
+    Ok(())
+}
+
+/// Who is told that all is well, and who has to be.
+struct Alive<'a> {
+    service: &'a Service,
+    device: &'a Device,
+}
+
+impl Alive<'_> {
+    /// Asks the shard for its counters, which it only has while it goes round.
+    fn tell(&self) {
+        if self.device.counters().is_ok() {
+            self.service.alive();
+        }
+    }
+}
+
 fn accept_until_signal(
     socket: &SocketFile,
     signals: &Signals,
     clients: &mut Clients,
+    alive: &Alive<'_>,
 ) -> Result<(), ServeError> {
+    let period = alive.service.period();
+    let mut due = period.map(|period| Instant::now() + period);
     loop {
+        if let (Some(period), Some(at)) = (period, due)
+            && Instant::now() >= at
+        {
+            alive.tell();
+            due = Some(Instant::now() + period);
+        }
         // Without a thread for them clients wait in the socket's queue. Turning them away here could
         // hold us: what they sent already may be descriptors that are slow to close.
+        let until_due = due.map(|at| at.saturating_duration_since(Instant::now()));
         let (accept, patience) = if clients.has_room() {
-            (PollFlags::IN, None)
+            (PollFlags::IN, until_due)
         } else {
-            (PollFlags::empty(), Timespec::try_from(EXHAUSTED_PAUSE).ok())
+            let pause = until_due.map_or(EXHAUSTED_PAUSE, |due| due.min(EXHAUSTED_PAUSE));
+            (PollFlags::empty(), Some(pause))
         };
+        let patience = patience.and_then(|time| Timespec::try_from(time).ok());
         let mut fds = [
             PollFd::new(socket.listener(), accept),
             PollFd::new(signals, PollFlags::IN),

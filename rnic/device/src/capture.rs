@@ -27,6 +27,7 @@ use rnic_engine::capture::Capture;
 
 use crate::DeviceError;
 use crate::host::interface::Interface;
+use crate::host::privileges;
 
 /// Frames that wait to be written.
 const BUFFERS: usize = 4096;
@@ -189,6 +190,7 @@ struct Writer {
 
 impl Writer {
     fn run(mut self) -> Result<(), PcapError> {
+        privileges::renounce("rnic-capture");
         use crossbeam::channel::RecvTimeoutError::{Disconnected, Timeout};
         let mut last = 0;
         loop {

@@ -37,8 +37,25 @@ impl Device {
     ///
     /// [`DeviceError`], each variant with its advice.
     pub fn open(config: DeviceConfig) -> Result<Arc<Self>, DeviceError> {
+        let (device, ()) = Self::open_then(config, || Ok::<_, DeviceError>(()))?;
+        Ok(device)
+    }
+
+    /// The same for a process that gives up privileges: `opened` is called when all that needs them
+    /// is open ([`crate::host::privileges::NEEDED`] are asked for later), and before any thread is
+    /// started that would keep them.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError`], and those of `opened`.
+    pub fn open_then<T, E: From<DeviceError>>(
+        config: DeviceConfig,
+        opened: impl FnOnce() -> Result<T, E>,
+    ) -> Result<(Arc<Self>, T), E> {
         let core = Arc::new(Core::new(open::open(config)?));
-        Self::start(core)
+        // The threads of the shard and of a capture are there, and have given up all of their own.
+        let opened = opened()?;
+        Ok((Self::start(core)?, opened))
     }
 
     pub(crate) fn start(core: Arc<Core>) -> Result<Arc<Self>, DeviceError> {

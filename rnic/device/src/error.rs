@@ -78,8 +78,8 @@ pub enum DeviceError {
     /// The kernel asked for a privilege.
     #[error(
         "interface {interface}: {what} was refused for lack of privilege: run as root, or give the \
-         capabilities CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, and CAP_IPC_LOCK for more than 8 MiB of \
-         packet buffers"
+         capabilities CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, CAP_PERFMON, and CAP_IPC_LOCK for more \
+         than 8 MiB of packet buffers"
     )]
     NoPrivilege {
         /// Its name.

@@ -10,6 +10,7 @@ pub(crate) mod interface;
 pub(crate) mod neighbour;
 pub(crate) mod netlink;
 pub(crate) mod ports;
+pub mod privileges;
 pub(crate) mod reservation;
 pub(crate) mod route;
 pub(crate) mod signals;

@@ -17,6 +17,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
 use super::{Done, Drive, Engine, Kicks, Stopped, Told, lock};
 use crate::host::ports::Stamp;
+use crate::host::privileges;
 
 /// Commands that wait for the shard; beyond it, who commands waits.
 const COMMANDS_MAX: usize = 64;
@@ -135,6 +136,7 @@ struct Worker<P> {
 
 impl<P: Port + Send + std::fmt::Debug> Worker<P> {
     fn run(mut self) {
+        privileges::renounce("rnic-shard");
         let mut last_work = Instant::now();
         loop {
             let mut worked = false;

@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
 use super::interface::Interface;
+use super::privileges;
 use super::sockets::steering_error;
 use crate::DeviceError;
 
@@ -141,6 +142,7 @@ struct Worker<D> {
 
 impl<D: FnMut(Vec<IcmpReport>) -> bool> Worker<D> {
     fn run(mut self) {
+        privileges::renounce("rnic-icmp");
         while self.wait(None) {
             let mut reports = Vec::new();
             for socket in &self.sockets {

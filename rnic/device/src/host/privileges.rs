@@ -1,0 +1,52 @@
+//! What a thread may still ask of the kernel (capabilities(7)).
+//!
+//! Capabilities are each thread's own, and one that is started has those of the thread that started
+//! it: whoever wants to be rid of them does so before there are others.
+
+use rustix::io::Errno;
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set,
+    clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities,
+};
+
+/// What an open device asks of the kernel: to look for a neighbour (NET_ADMIN), to reserve a port
+/// below 1024 (NET_BIND_SERVICE), and, before Linux 6.0, to write the steering program's table
+/// (BPF).
+pub const NEEDED: CapabilitySet = CapabilitySet::NET_ADMIN
+    .union(CapabilitySet::NET_BIND_SERVICE)
+    .union(CapabilitySet::BPF);
+
+/// Gives up, for good, all capabilities of the calling thread but these; says which are left.
+///
+/// # Errors
+///
+/// The kernel's.
+pub fn keep(wanted: CapabilitySet) -> Result<CapabilitySet, Errno> {
+    let held = capabilities(None)?;
+    // What a program that is executed could have. Without SETPCAP this can't be changed, and
+    // no_new_privs serves as well.
+    if held.effective.contains(CapabilitySet::SETPCAP) {
+        for capability in (CapabilitySet::all() - wanted).iter() {
+            // The kernel may not know the newest, nor the bits that have no meaning yet.
+            if capability_is_in_bounding_set(capability).unwrap_or(false) {
+                remove_capability_from_bounding_set(capability)?;
+            }
+        }
+    }
+    clear_ambient_capability_set()?;
+    let kept = held.permitted & wanted;
+    let sets = CapabilitySets {
+        effective: kept,
+        permitted: kept,
+        inheritable: CapabilitySet::empty(),
+    };
+    set_capabilities(None, sets)?;
+    Ok(kept)
+}
+
+/// Gives up all capabilities of the calling thread, which asks nothing of the kernel that needs one.
+pub(crate) fn renounce(thread: &str) {
+    if let Err(errno) = keep(CapabilitySet::empty()) {
+        log::warn!("the thread {thread} keeps its capabilities: {errno}");
+    }
+}

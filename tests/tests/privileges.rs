@@ -1,0 +1,154 @@
+//! What the daemon may do: little as root, enough as nobody in particular; and what it tells a service
+//! manager.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::time::Duration;
+
+use rnic_tests::daemon::{Daemon, DaemonOptions};
+use rnic_tests::lab::{Family, Host, INTERFACE, Lab, LinkOptions, Process, Signal};
+use rnic_tests::{binary, tool, wait};
+
+/// Below 1024: for the privileged.
+const PORT: u16 = 715;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// CAP_NET_BIND_SERVICE, CAP_NET_ADMIN, CAP_BPF of linux/capability.h.
+const NEEDED: u64 = 1 << 10 | 1 << 12 | 1 << 39;
+
+/// One line of a thread's status.
+fn field(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let value = line.unwrap_or_else(|| panic!("no {name} in {status}"));
+    u64::from_str_radix(value.trim(), 16).unwrap()
+}
+
+/// Name and status of each thread.
+fn threads(pid: u32) -> Vec<(String, String)> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let thread = |path: &Path| {
+        let comm = fs::read_to_string(path.join("comm")).ok()?;
+        let status = fs::read_to_string(path.join("status")).ok()?;
+        Some((comm.trim().to_owned(), status))
+    };
+    tasks
+        .filter_map(|task| thread(&task.unwrap().path()))
+        .collect()
+}
+
+fn assert_ping_works(a: &Daemon, b: &Daemon, to: &Host) {
+    for family in Family::ALL {
+        let at = to.address(family, PORT);
+        let _server = tool::server(b, "rnic-ping", at, &[]);
+        let _ = tool::client(a, "rnic-ping", at, &["--count", "3"])
+            .run()
+            .success();
+    }
+}
+
+#[test]
+fn a_daemon_of_roots_gives_up_what_it_does_not_need() {
+    let mut lab = Lab::new("privileges");
+    let (a, b) = lab.pair(&LinkOptions::default());
+    let [daemon_a, daemon_b] =
+        [&a, &b].map(|host| Daemon::start(&lab, host, &DaemonOptions::default()));
+    assert_ping_works(&daemon_a, &daemon_b, &b);
+    let threads = threads(daemon_b.id());
+    for (name, status) in &threads {
+        assert_eq!(field(status, "NoNewPrivs:"), 1, "{name}");
+        let allowed = match name.as_str() {
+            "rnic-shard" | "rnic-icmp" => 0,
+            _ => NEEDED,
+        };
+        // What a program could have that is executed, which no_new_privs rules out in any case.
+        assert_eq!(field(status, "CapBnd:") & !NEEDED, 0, "{name}");
+        for set in ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] {
+            let held = field(status, set);
+            assert_eq!(held & !allowed, 0, "{name} has {set} {held:x}");
+        }
+    }
+    for name in ["rnicd", "rnic-shard", "rnic-icmp", "rnic-host"] {
+        assert!(
+            threads.iter().any(|it| it.0 == name),
+            "no {name}: {threads:?}"
+        );
+    }
+}
+
+#[test]
+fn a_system_user_with_a_few_capabilities_can_run_it() {
+    let mut lab = Lab::new("system-user");
+    let (a, b) = lab.pair(&LinkOptions::default());
+    let daemon_a = Daemon::start(&lab, &a, &DaemonOptions::default());
+    let directory = lab.directory().join("run");
+    fs::create_dir(&directory).unwrap();
+    for path in [lab.directory(), &directory] {
+        std::os::unix::fs::chown(path, Some(USER), Some(USER)).unwrap();
+    }
+    let program = lab.directory().join("rnicd");
+    fs::copy(binary::path("rnicd"), &program).unwrap();
+    let socket = directory.join("rnicd.sock");
+    let capabilities = capabilities();
+    let command = b.namespace.command("setpriv").args([
+        &format!("--reuid={USER}"),
+        &format!("--regid={USER}"),
+        "--clear-groups",
+        &format!("--inh-caps=-all,{capabilities}"),
+        &format!("--ambient-caps=-all,{capabilities}"),
+        &format!("--bounding-set=-all,{capabilities}"),
+    ]);
+    let command = command
+        .arg(&program)
+        .args(["--interface", INTERFACE, "--socket"]);
+    let daemon_b = Daemon::started(command.arg(&socket), &b.namespace, &socket, None);
+    assert_ping_works(&daemon_a, &daemon_b, &b);
+    let _ = daemon_b.stop();
+}
+
+/// A user that no host has.
+const USER: u32 = 64_715;
+/// The capabilities that the systemd unit gives, as setpriv(1) wants them.
+fn capabilities() -> String {
+    let unit = include_str!("../../dist/rnicd@.service");
+    let given = |line: &'static str| line.strip_prefix("AmbientCapabilities=");
+    let given = unit.lines().find_map(given).expect("the unit gives some");
+    let name = |name: &str| format!("+{}", name.trim_start_matches("CAP_").to_lowercase());
+    given.split(' ').map(name).collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn a_service_manager_hears_when_it_is_ready_alive_and_stopping() {
+    let mut lab = Lab::new("notify");
+    let (a, _) = lab.pair(&LinkOptions::default());
+    let name = lab.directory().join("notify.sock");
+    let manager = UnixDatagram::bind(&name).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let hear = || {
+        let mut words = [0; 64];
+        let len = manager.recv(&mut words).unwrap();
+        String::from_utf8_lossy(&words[..len]).into_owned()
+    };
+    let socket = lab.directory().join("rnicd.sock");
+    let mut daemon: Process = a
+        .namespace
+        .command("env")
+        .arg(format!("NOTIFY_SOCKET={}", name.display()))
+        .arg("WATCHDOG_USEC=200000")
+        .arg(binary::path("rnicd"))
+        .args(["--interface", INTERFACE, "--socket"])
+        .arg(&socket)
+        .spawn();
+    assert_eq!(hear(), "READY=1");
+    assert!(socket.exists());
+    for _ in 0..3 {
+        assert_eq!(hear(), "WATCHDOG=1");
+    }
+    daemon.signal(Signal::TERM);
+    wait::until("it stops", PATIENCE, || {
+        (hear() == "STOPPING=1").then_some(())
+    });
+    let _ = daemon.finish(PATIENCE).success();
+}
