@@ -1,7 +1,8 @@
 //! The MPA start-up in both roles, both revisions and all flags.
 
+use std::net::Shutdown;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rnic::{ConnectOptions, Error, MpaOptions, WorkRequest};
 use rnic_tests::lab::Family;
@@ -97,7 +98,13 @@ fn our_rejection_reaches_a_kernel_peer_with_private_data_and_fin() {
                 (reply.revision, reply.split().2),
                 (revision, &b"not today"[..])
             );
+            // MPA leaves the connection open: the peer closes it, or the RNIC's patience ends.
+            let since = Instant::now();
+            if revision == 2 {
+                peer.stream.shutdown(Shutdown::Write).unwrap();
+            }
             assert_eq!(peer.take_end(), End::Fin);
+            assert!(revision == 2 || since.elapsed() > Duration::from_secs(1));
         });
     }
 }

@@ -346,10 +346,19 @@ impl<P: Port> Shard<P> {
             Phase::AwaitRequest { .. } => (&mut self.counters.startup_timeouts, None),
             Phase::Requested { .. } => (&mut self.counters.answer_timeouts, None),
             Phase::Rdma { .. } if conn.unheard.is_some() => return self.nudge(id),
+            Phase::Over if !conn.closing => return self.close_what_was_left(id),
             Phase::Rdma { .. } | Phase::Over => (&mut self.counters.close_timeouts, None),
         };
         *count += 1;
         self.abort(id, DisconnectReason::TimedOut, message);
+    }
+
+    /// The peer was rejected, MPA has left the connection open for it, and it did not close.
+    fn close_what_was_left(&mut self, id: ConnId) {
+        if let Some(conn) = self.conns.get_mut(id) {
+            conn.deadline = None;
+        }
+        self.close(id, DisconnectReason::Graceful);
     }
 
     /// TCP has its own patience with half-open connections, and gives them up without a word.
