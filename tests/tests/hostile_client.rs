@@ -41,6 +41,7 @@ fn greeted(daemon: &Daemon) -> (Channel, Vec<OwnedFd>) {
 fn register(pd: PdId) -> Request {
     Request::RegisterMemory {
         pd,
+        stream: None,
         access: Access::ALL,
         base: 0,
         offset: 0,

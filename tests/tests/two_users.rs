@@ -7,7 +7,9 @@ use rnic::{
     Access, CompletionQueue, Context, Error, ProtectionDomain, QpConfig, QueuePair, RefusalCode,
     RemoteMemory, SharedReceiveQueue, SrqConfig, WcStatus, WorkRequest,
 };
-use rnic_ipc::control::{PROTOCOL_VERSION, QpAttributes, QpState, Reply, Request, Response};
+use rnic_ipc::control::{
+    PROTOCOL_VERSION, QpAttributes, QpState, Reply, Request, Response, StagKind,
+};
 use rnic_ipc::id::{CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::transport::Channel;
@@ -134,9 +136,10 @@ fn queue_pair(pd: PdId, cq: CqId, srq: Option<SrqId>) -> Request {
     })
 }
 
-fn register(pd: PdId) -> Request {
+fn register(pd: PdId, stream: Option<QpNum>) -> Request {
     Request::RegisterMemory {
         pd,
+        stream,
         access: Access::ALL,
         base: 0,
         offset: 0,
@@ -167,7 +170,7 @@ fn no_object_of_another_user_can_be_named() {
     ) = (
         victim.ask(&shared),
         victim.ask(&queue_pair(pd, cq, None)),
-        victim.ask(&register(pd)),
+        victim.ask(&register(pd, None)),
         victim.ask(&Request::Listen { local, backlog: 1 }),
     )
     else {
@@ -181,8 +184,12 @@ fn no_object_of_another_user_can_be_named() {
     };
     let names = |pd, cq, srq, qp, stag, listener| {
         vec![
-            register(pd),
-            Request::AllocWindow { pd },
+            register(pd, None),
+            register(own_pd, Some(qp)),
+            Request::AllocStag {
+                pd,
+                kind: StagKind::WindowType1,
+            },
             shared_in(pd),
             queue_pair(pd, own_cq, None),
             queue_pair(own_pd, cq, None),

@@ -130,8 +130,8 @@ pub enum Error {
          queue pairs"
     )]
     CqOverflow,
-    /// A range outside a memory region.
-    #[error("the range {offset}..{end} is not inside the region's {len} octets")]
+    /// A range outside a memory region, or none.
+    #[error("the range {offset}..{end} has no octet or is not inside the region's {len} octets")]
     Range {
         /// Where it begins.
         offset: usize,

@@ -16,6 +16,8 @@
 //! |---|---|
 //! | `ibv_open_device` | [`Context::open`], [`Context::embedded`] of a [`Device`] |
 //! | `ibv_alloc_pd`, `ibv_reg_mr`, `ibv_alloc_mw` | [`ProtectionDomain::alloc`], [`ProtectionDomain::register`], [`MemoryWindow::alloc`] |
+//! | `ibv_bind_mw`, `IBV_WR_BIND_MW` | [`MemoryWindow::bind`] |
+//! | `IBV_WR_REG_MR`, `IBV_WR_LOCAL_INV` | [`FastRegion::register`], [`MemoryRegion::reregister`], [`WorkRequest::local_invalidate`] |
 //! | `ibv_create_cq`, `ibv_poll_cq`, `ibv_req_notify_cq` | [`CompletionQueue::create`], [`CompletionQueue::poll`], [`CompletionQueue::arm`] |
 //! | `ibv_create_qp`, `ibv_create_srq` | [`QueuePair::create`], [`SharedReceiveQueue::create`] |
 //! | `ibv_post_send`, `ibv_post_recv` | [`QueuePair::post_send`], [`QueuePair::post_recv`] with a [`WorkRequest`] |
@@ -106,6 +108,7 @@ mod context;
 mod error;
 mod events;
 mod futures;
+mod key;
 mod link;
 mod listener;
 mod memory;
@@ -126,7 +129,7 @@ pub use listener::{AcceptOptions, ConnectionRequest, Listener};
 pub use memory::{MemoryRegion, ProtectionDomain, RemoteMemory};
 pub use queue_pair::{ConnectOptions, Established, QpConfig, QueuePair};
 pub use shared::{SharedReceiveQueue, SrqConfig};
-pub use window::MemoryWindow;
+pub use window::{FastRegion, MemoryWindow, WindowType};
 pub use work::WorkRequest;
 
 pub use rnic_device::{

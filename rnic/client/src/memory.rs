@@ -7,14 +7,17 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use rnic_ipc::control::{Access, Request, Response};
-use rnic_ipc::id::PdId;
+use rnic_ipc::control::{Access, Request, Response, StagKind};
+use rnic_ipc::id::{PdId, QpNum};
 use rnic_ipc::shm::SharedMemory;
-use rnic_ipc::work::Sge;
+use rnic_ipc::work::{Sge, WrOpcode};
 
 use crate::context::{Context, Inner};
 use crate::error::Error;
+use crate::key::Keyed;
 use crate::link::{borrow, unexpected};
+use crate::queue_pair::QueuePair;
+use crate::work::WorkRequest;
 
 /// A protection domain: regions and queue pairs of different ones can't be used together
 /// (RFC 5042 section 2.1). Clones name the same one.
@@ -46,11 +49,7 @@ impl ProtectionDomain {
 
     /// Makes and registers `len` octets of zeroed memory.
     pub fn register(&self, len: usize, access: Access) -> Result<MemoryRegion, Error> {
-        let (memory, fd) = SharedMemory::create("rnic-region", len)?;
-        // Its pages come into being here, on this process's account, and not one by one in the
-        // engine when data is placed.
-        memory.populate()?;
-        self.register_mapped(memory, &fd, 0, access)
+        self.register_new(len, access, None)
     }
 
     /// Registers `len` octets from `offset` of a memfd of ordinary pages that is sealed with
@@ -63,18 +62,32 @@ impl ProtectionDomain {
         access: Access,
     ) -> Result<MemoryRegion, Error> {
         let memory = SharedMemory::map(&fd, offset, len as u64)?;
-        self.register_mapped(memory, &fd, offset, access)
+        self.register_mapped(memory, (&fd, offset), access, None)
+    }
+
+    fn register_new(
+        &self,
+        len: usize,
+        access: Access,
+        stream: Option<QpNum>,
+    ) -> Result<MemoryRegion, Error> {
+        let (memory, fd) = SharedMemory::create("rnic-region", len)?;
+        // Its pages come into being here, on this process's account, and not one by one in the
+        // engine when data is placed.
+        memory.populate()?;
+        self.register_mapped(memory, (&fd, 0), access, stream)
     }
 
     fn register_mapped(
         &self,
         memory: SharedMemory,
-        fd: &impl AsFd,
-        offset: u64,
+        (fd, offset): (&impl AsFd, u64),
         access: Access,
+        stream: Option<QpNum>,
     ) -> Result<MemoryRegion, Error> {
         let request = Request::RegisterMemory {
             pd: self.inner.id,
+            stream,
             access,
             base: memory.as_ptr().addr() as u64,
             offset,
@@ -82,12 +95,19 @@ impl ProtectionDomain {
         };
         match self.inner.context.request(&request, &borrow(fd))? {
             (Response::Region { stag }, _) => Ok(MemoryRegion {
-                registration: Registration {
-                    pd: self.clone(),
-                    stag,
-                },
+                registration: Registration::new(self, stag),
                 memory,
             }),
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
+
+    /// An STag that work makes valid.
+    pub(crate) fn alloc_stag(&self, kind: StagKind) -> Result<Registration, Error> {
+        let pd = self.inner.id;
+        let request = Request::AllocStag { pd, kind };
+        match self.inner.context.request(&request, &[])? {
+            (Response::Region { stag }, _) => Ok(Registration::new(self, stag)),
             (other, _) => Err(unexpected(&other)),
         }
     }
@@ -107,6 +127,29 @@ impl Drop for PdInner {
     }
 }
 
+impl QueuePair {
+    /// As [`ProtectionDomain::register`], for this queue pair's stream only: no other queue pair of the
+    /// domain and no other peer may use the region, and the peer may invalidate it. Its rights end with
+    /// the connection: the next one of the same queue pair is another stream.
+    pub fn register(&self, len: usize, access: Access) -> Result<MemoryRegion, Error> {
+        let stream = Some(self.num());
+        self.protection_domain().register_new(len, access, stream)
+    }
+
+    /// As [`ProtectionDomain::register_fd`], for this queue pair's stream only.
+    pub fn register_fd(
+        &self,
+        fd: impl AsFd,
+        offset: u64,
+        len: usize,
+        access: Access,
+    ) -> Result<MemoryRegion, Error> {
+        let memory = SharedMemory::map(&fd, offset, len as u64)?;
+        let (stream, domain) = (Some(self.num()), self.protection_domain());
+        domain.register_mapped(memory, (&fd, offset), access, stream)
+    }
+}
+
 /// Registered memory. Dropping it waits until the RNIC touches no octet of it any more.
 #[derive(Debug)]
 pub struct MemoryRegion {
@@ -115,25 +158,57 @@ pub struct MemoryRegion {
     memory: SharedMemory,
 }
 
+/// An STag's existence in the RNIC.
 #[derive(Debug)]
-struct Registration {
+pub(crate) struct Registration {
     pd: ProtectionDomain,
-    stag: u32,
+    pub(crate) stag: Keyed,
+}
+
+impl Registration {
+    fn new(pd: &ProtectionDomain, stag: u32) -> Self {
+        Self {
+            pd: pd.clone(),
+            stag: Keyed::new(stag),
+        }
+    }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
+        let stag = self.stag.name();
         self.pd
             .inner
             .context
-            .give_back(&Request::DeregisterMemory { stag: self.stag });
+            .give_back(&Request::DeregisterMemory { stag });
     }
 }
 
 impl MemoryRegion {
-    /// The STag (RFC 5040 section 1.1), local and remote alike.
+    /// The STag (RFC 5040 section 1.1), local and remote alike: that of the last
+    /// [`Self::reregister`], if there was one.
     pub fn stag(&self) -> u32 {
-        self.registration.stag
+        self.registration.stag.now()
+    }
+
+    /// The work that makes `range` of the region valid again after it was invalidated, with these
+    /// rights and another key, and what to tell the peer when that work has completed. Rights to
+    /// write need a region that was registered with the right to write locally. From here on
+    /// [`Self::stag`], [`Self::slice`] and [`Self::remote`] give the STag with the key of this work.
+    ///
+    /// # Errors
+    /// [`Error::Range`], also for no octet. That it is still valid is told by the work's completion.
+    pub fn reregister(
+        &self,
+        wr_id: u64,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<(WorkRequest<'static>, RemoteMemory), Error> {
+        let part = self.part(&range)?;
+        let stag = self.registration.stag.next();
+        let part = RemoteMemory { stag, ..part };
+        let work = WorkRequest::bind(WrOpcode::FastRegister, wr_id, stag, part, access);
+        Ok((work, part))
     }
 
     /// The STag under its verbs name for local work.
@@ -215,6 +290,14 @@ impl MemoryRegion {
             addr: self.addr() + range.start as u64,
             len: range.len() as u64,
         })
+    }
+
+    /// As [`Self::remote`], for a range that has an octet.
+    pub(crate) fn part(&self, range: &Range<usize>) -> Result<RemoteMemory, Error> {
+        if range.is_empty() {
+            return Err(self.range_error(range));
+        }
+        self.remote(range.clone())
     }
 
     fn check(&self, range: &Range<usize>) -> Result<(), Error> {

@@ -102,7 +102,7 @@ pub struct QueuePair {
     /// Kept, because the RNIC writes to them as long as the queue pair lives.
     _queues: (CompletionQueue, CompletionQueue),
     srq: Option<SharedReceiveQueue>,
-    _pd: ProtectionDomain,
+    pd: ProtectionDomain,
 }
 
 /// The queue pair's existence in the RNIC.
@@ -189,8 +189,13 @@ impl QueuePair {
             max_inline: (config.max_inline as usize).min(MAX_INLINE),
             _queues: (send_cq.clone(), recv_cq.clone()),
             srq: srq.cloned(),
-            _pd: pd.clone(),
+            pd: pd.clone(),
         })
+    }
+
+    /// The protection domain that it is of.
+    pub fn protection_domain(&self) -> &ProtectionDomain {
+        &self.pd
     }
 
     /// Its number; completions carry it.

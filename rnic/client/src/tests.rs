@@ -6,4 +6,5 @@ mod futures;
 mod gone;
 mod late;
 mod objects;
+mod stags;
 mod waiting;

@@ -1,52 +1,56 @@
-//! Memory windows: STags for part of a region and one queue pair's peer, which work requests bind and
-//! invalidate.
+//! STags for part of a region that work requests make valid and invalidate: memory windows, and fast
+//! regions.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use rnic_ipc::control::{Access, Request, Response};
-use rnic_ipc::work::Sge;
+use rnic_ipc::control::{Access, StagKind};
+use rnic_ipc::work::{Sge, WrOpcode};
 
 use crate::error::Error;
-use crate::link::unexpected;
-use crate::memory::{MemoryRegion, ProtectionDomain, RemoteMemory};
+use crate::memory::{MemoryRegion, ProtectionDomain, Registration, RemoteMemory};
 use crate::work::WorkRequest;
 
-/// The bits of an STag that are its key.
-const KEY: u32 = 0xff;
+/// Whose peers a memory window is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WindowType {
+    /// Those of all queue pairs of its protection domain. No peer may invalidate it, and it may be
+    /// bound anew at any time.
+    Type1,
+    /// That of the queue pair that bound it. The peer may invalidate it; it has to be invalidated
+    /// before it is bound again.
+    Type2B,
+}
 
-/// A memory window of type 2B: bound by work of a queue pair, it gives that queue pair's peer, and no
-/// other, rights to part of a region. The peer may invalidate it by a Send, the queue pair by a Local
-/// Invalidate; then it can be bound again, under another key. It goes when it is dropped, and stops
-/// giving rights when its queue pair's connection ends, or its queue pair or its region goes.
+/// A memory window: bound by work of a queue pair, it gives peers rights to part of a region, and
+/// under another key each time. It goes when it is dropped, and stops giving rights when its region
+/// goes; one of type 2B also when its queue pair's connection ends.
 #[derive(Debug)]
 pub struct MemoryWindow {
-    pd: ProtectionDomain,
-    /// The STag that it came with.
-    name: u32,
-    /// The STag with the key that it was last given.
-    stag: AtomicU32,
+    registration: Registration,
+    window_type: WindowType,
 }
 
 impl MemoryWindow {
     /// Makes one, not bound.
-    pub fn alloc(pd: &ProtectionDomain) -> Result<Self, Error> {
-        match pd
-            .context()
-            .request(&Request::AllocWindow { pd: pd.id() }, &[])?
-        {
-            (Response::Region { stag }, _) => Ok(Self {
-                pd: pd.clone(),
-                name: stag,
-                stag: AtomicU32::new(stag),
-            }),
-            (other, _) => Err(unexpected(&other)),
-        }
+    pub fn alloc(pd: &ProtectionDomain, window_type: WindowType) -> Result<Self, Error> {
+        let kind = match window_type {
+            WindowType::Type1 => StagKind::WindowType1,
+            WindowType::Type2B => StagKind::WindowType2B,
+        };
+        Ok(Self {
+            registration: pd.alloc_stag(kind)?,
+            window_type,
+        })
+    }
+
+    /// Whose peers it is for.
+    pub fn window_type(&self) -> WindowType {
+        self.window_type
     }
 
     /// The STag that the last [`Self::bind`] gave it.
     pub fn stag(&self) -> u32 {
-        self.stag.load(Ordering::Relaxed)
+        self.registration.stag.now()
     }
 
     /// The work that binds it to `range` of a region of its protection domain, and what to tell the
@@ -54,8 +58,8 @@ impl MemoryWindow {
     /// a region that may be written locally.
     ///
     /// # Errors
-    /// [`Error::Range`]. That it is bound already, or that the region is of another protection
-    /// domain, is told by the work's completion.
+    /// [`Error::Range`], also for no octet. That one of type 2B is bound already, or that the region is of another
+    /// protection domain, is told by the work's completion.
     pub fn bind(
         &self,
         wr_id: u64,
@@ -63,34 +67,83 @@ impl MemoryWindow {
         range: Range<usize>,
         access: Access,
     ) -> Result<(WorkRequest<'static>, RemoteMemory), Error> {
-        let part = region.remote(range)?;
-        let stag = self.next_stag();
-        let element = Sge {
-            addr: part.addr,
-            length: 0,
-            lkey: part.stag,
-        };
-        let work = WorkRequest::bind_window(wr_id, stag, &element, part.len, access);
+        let part = region.part(&range)?;
+        let stag = self.registration.stag.next();
+        let work = WorkRequest::bind(WrOpcode::BindWindow, wr_id, stag, part, access);
         Ok((work, RemoteMemory { stag, ..part }))
     }
 
-    /// Its STag with another key than the last one, which nobody can know before.
-    fn next_stag(&self) -> u32 {
-        use std::hash::{BuildHasher, RandomState};
-
-        // Keyed by the kernel's random numbers, anew in each process and for each state.
-        let random = RandomState::new().hash_one(self.name);
-        let last = self.stag();
-        let step = 1 + (random % u64::from(KEY)) as u32;
-        let stag = last & !KEY | last.wrapping_add(step) & KEY;
-        self.stag.store(stag, Ordering::Relaxed);
-        stag
+    /// The work that ends its binding: for type 1 a binding to no octet, for type 2B a Local
+    /// Invalidate, which is an error when the window is not bound.
+    pub fn unbind(&self, wr_id: u64) -> WorkRequest<'static> {
+        let stag = self.stag();
+        let nothing = RemoteMemory {
+            stag: 0,
+            addr: 0,
+            len: 0,
+        };
+        match self.window_type {
+            WindowType::Type1 => {
+                let opcode = WrOpcode::BindWindow;
+                WorkRequest::bind(opcode, wr_id, stag, nothing, Access::default())
+            }
+            WindowType::Type2B => WorkRequest::local_invalidate(wr_id, stag),
+        }
     }
 }
 
-impl Drop for MemoryWindow {
-    fn drop(&mut self) {
-        let request = Request::DeregisterMemory { stag: self.name };
-        self.pd.context().give_back(&request);
+/// A region that is registered by work of a queue pair (fast registration) and not by a call: part of
+/// a [`MemoryRegion`], for local work and for peers, until it is invalidated; then it can be
+/// registered again, with other octets of any region of its protection domain and other rights. It
+/// goes when it is dropped, and stops giving rights when the region goes or is invalidated.
+#[derive(Debug)]
+pub struct FastRegion {
+    registration: Registration,
+}
+
+impl FastRegion {
+    /// Makes one, not registered.
+    pub fn alloc(pd: &ProtectionDomain) -> Result<Self, Error> {
+        Ok(Self {
+            registration: pd.alloc_stag(StagKind::FastRegion)?,
+        })
+    }
+
+    /// The STag that the last [`Self::register`] gave it.
+    pub fn stag(&self) -> u32 {
+        self.registration.stag.now()
+    }
+
+    /// The work that registers `range` of a region of its protection domain under this STag, with
+    /// another key, and what to tell the peer when that work has completed. Rights to write need a
+    /// region that may be written locally. See also [`WorkRequest::of_one_stream`].
+    ///
+    /// # Errors
+    /// [`Error::Range`], also for no octet. That it is registered already, or that the region is of another protection
+    /// domain, is told by the work's completion.
+    pub fn register(
+        &self,
+        wr_id: u64,
+        region: &MemoryRegion,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<(WorkRequest<'static>, RemoteMemory), Error> {
+        let part = region.part(&range)?;
+        let stag = self.registration.stag.next();
+        let work = WorkRequest::bind(WrOpcode::FastRegister, wr_id, stag, part, access);
+        Ok((work, RemoteMemory { stag, ..part }))
+    }
+
+    /// An element for work requests: `range` of the region that it was registered with, less than
+    /// 4 GiB.
+    ///
+    /// # Errors
+    /// [`Error::Range`], also for no octet. That the range is not within the registration is told by the work's
+    /// completion.
+    pub fn slice(&self, region: &MemoryRegion, range: Range<usize>) -> Result<Sge, Error> {
+        Ok(Sge {
+            lkey: self.stag(),
+            ..region.slice(range)?
+        })
     }
 }

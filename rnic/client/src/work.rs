@@ -2,7 +2,7 @@
 
 use rnic_ipc::control::Access;
 use rnic_ipc::ring::{RingFull, WorkQueueProducer};
-use rnic_ipc::work::{Operands, Sge, WR_SIGNALED, WR_SOLICITED, WorkSlot, WrOpcode};
+use rnic_ipc::work::{Operands, Sge, WR_ONE_STREAM, WR_SIGNALED, WR_SOLICITED, WorkSlot, WrOpcode};
 
 use crate::error::Error;
 use crate::memory::RemoteMemory;
@@ -125,26 +125,27 @@ impl<'a> WorkRequest<'a> {
         Self::masked_compare_swap(wr_id, original, remote, (0, 0), (swap, u64::MAX))
     }
 
-    /// Ends the rights of an STag of this queue pair's own protection domain, a window's or a region's,
-    /// when what was posted before is done. A window can be bound again, a region only be dropped.
+    /// Ends the rights of an STag that this queue pair may use, a region's or that of a window of type
+    /// 2B, when what was posted before is done. Work can make it valid again, under another key.
     pub fn local_invalidate(wr_id: u64, stag: u32) -> Self {
         let mut work = Self::new(WrOpcode::LocalInvalidate, wr_id, &[]);
         work.slot.rkey = stag;
         work
     }
 
-    pub(crate) fn bind_window(
+    /// Makes `stag` valid for what `part` is of a region.
+    pub(crate) fn bind(
+        opcode: WrOpcode,
         wr_id: u64,
-        window: u32,
-        part: &Sge,
-        len: u64,
+        stag: u32,
+        part: RemoteMemory,
         access: Access,
     ) -> Self {
-        let mut work = Self::new(WrOpcode::BindWindow, wr_id, &[]);
-        work.slot.rkey = window;
+        let mut work = Self::new(opcode, wr_id, &[]);
+        work.slot.rkey = stag;
         work.slot.remote_addr = part.addr;
-        work.operands[0] = len;
-        work.operands[1] = u64::from(access.bits()) << 32 | u64::from(part.lkey);
+        work.operands[0] = part.len;
+        work.operands[1] = u64::from(access.bits()) << 32 | u64::from(part.stag);
         work
     }
 
@@ -194,6 +195,13 @@ impl<'a> WorkRequest<'a> {
     /// Sends and Immediate Data: raise the peer's solicited event (RFC 5040 section 4.3).
     pub fn solicited(mut self) -> Self {
         self.slot.flags |= WR_SOLICITED;
+        self
+    }
+
+    /// Fast registrations: only the queue pair that it is posted to, and its peer, may use the region,
+    /// and not the whole protection domain.
+    pub fn of_one_stream(mut self) -> Self {
+        self.slot.flags |= WR_ONE_STREAM;
         self
     }
 

@@ -115,6 +115,7 @@ impl ClientSession {
             Request::DeallocPd { pd } => done(self.core().prm().dealloc_pd(self.id(), pd)),
             Request::RegisterMemory {
                 pd,
+                stream,
                 access,
                 base,
                 offset,
@@ -122,6 +123,7 @@ impl ClientSession {
             } => {
                 let wanted = memory::Wanted {
                     pd,
+                    stream,
                     access,
                     base,
                     offset,
@@ -129,7 +131,7 @@ impl ClientSession {
                 };
                 plain(self.register_memory(turn, &wanted, fds))
             }
-            Request::AllocWindow { pd } => plain(self.alloc_window(pd)),
+            Request::AllocStag { pd, kind } => plain(self.alloc_stag(pd, kind)),
             Request::DeregisterMemory { stag } => done(self.deregister_memory(turn, stag)),
             Request::CreateCq { depth } => self.create_cq(depth),
             Request::DestroyCq { cq } => done(self.destroy_cq(cq)),

@@ -6,7 +6,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
-use rnic_ipc::control::{Access, DisconnectReason, Event, MpaOptions, QpAttributes, QpState};
+use rnic_ipc::control::{
+    Access, DisconnectReason, Event, MpaOptions, QpAttributes, QpState, StagKind,
+};
 use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::inspect::ConnectionInfo;
 use rnic_ipc::ring::{CqProducer, DoorbellConsumer, WorkQueueConsumer};
@@ -38,6 +40,8 @@ pub enum Command {
         stag: Stag,
         /// The protection domain it belongs to.
         pd: PdId,
+        /// A queue pair of that domain, when only its stream may use it.
+        stream: Option<QpNum>,
         /// What local work and remote peers may do.
         access: Access,
         /// Tagged offset of the first octet.
@@ -45,12 +49,14 @@ pub enum Command {
         /// The octets.
         memory: RegionMemory,
     },
-    /// A memory window, not bound yet.
-    AddWindow {
-        /// Its name; the key changes when it is bound.
+    /// An STag without memory, which work makes valid.
+    AddStag {
+        /// Its name; the key changes when it is made valid.
         stag: Stag,
         /// The protection domain it belongs to.
         pd: PdId,
+        /// What it is for.
+        kind: StagKind,
     },
     /// Revokes an STag. After the answer no octet of its memory is touched.
     RemoveRegion {

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rnic_ipc::control::Access;
+use rnic_ipc::control::{Access, StagKind};
 use rnic_ipc::id::{PdId, QpNum};
 use rnic_ipc::work::Sge;
 use rnic_proto::rdmap::atomic::{AtomicOperation, OPERAND_LEN};
@@ -16,12 +16,15 @@ use rnic_proto::{Stag, TaggedOffset};
 use crate::idmap::IdMap;
 use crate::region::{OutOfRegion, RegionMemory};
 
+mod bind;
+mod streams;
 #[cfg(test)]
 mod tests;
-mod window;
 
-use window::Bound;
-pub use window::{Binding, CannotBind};
+pub use bind::{Binding, CannotBind};
+
+use bind::Bound;
+use streams::Link;
 
 /// How often an Atomic Operation is tried against a program that writes the same word.
 const ATTEMPTS: u32 = 64;
@@ -33,9 +36,10 @@ pub struct StagTable {
     entries: IdMap<u32, Entry>,
     /// Streams of each protection domain.
     streams: IdMap<u32, u32>,
-    /// How many windows are bound to each stream that has any, by the queue pair's number.
-    bound: IdMap<u32, u32>,
-    /// What the next region gets, so that none is taken for one that had its index before.
+    /// The first STag that is of a stream, by the queue pair's number.
+    first_of: IdMap<u32, u32>,
+    /// What the next registration gets, so that none is taken for one that the region, or another
+    /// of its index, had before.
     next_serial: u64,
     capacity: usize,
 }
@@ -52,9 +56,11 @@ pub struct User {
 #[derive(Debug)]
 struct Entry {
     key: u8,
+    /// It is valid, or was, under this key.
+    key_used: bool,
     pd: PdId,
-    /// The only stream that may use it; without one all of the protection domain may.
-    stream: Option<QpNum>,
+    /// The only stream that may use it, if it is limited to one.
+    stream: Option<Link>,
     access: Access,
     base: TaggedOffset,
     len: u64,
@@ -65,20 +71,32 @@ struct Entry {
 /// What an STag gives access to.
 #[derive(Debug)]
 enum Memory {
-    Region {
-        memory: RegionMemory,
-        serial: u64,
+    /// Octets that were registered by a command.
+    Own(Registered),
+    /// Part of a region, when it is bound to one.
+    Part {
+        kind: StagKind,
+        bound: Option<Bound>,
     },
-    /// A memory window: part of a region, when it is bound.
-    Window(Option<Bound>),
+}
+
+/// A region's memory, all of it, whatever part is registered at the time.
+#[derive(Debug)]
+struct Registered {
+    memory: RegionMemory,
+    /// The present registration, or the last.
+    serial: u64,
+    /// Tagged offset of its first octet.
+    base: TaggedOffset,
+    /// The rights that the command gave.
+    access: Access,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Valid,
-    /// A Send with Invalidate or a Local Invalidate took the rights away; the region still has to be
-    /// removed, and a window may be bound again.
-    Invalidated,
+    /// It gives nobody anything; work may make it valid.
+    Invalid,
 }
 
 /// Why an access was refused, in the order of the checks.
@@ -197,16 +215,18 @@ impl StagTable {
     pub fn new(capacity: usize) -> Self {
         let mut entries = IdMap::default();
         entries.reserve(capacity);
+        let mut first_of = IdMap::default();
+        first_of.reserve(capacity);
         Self {
             entries,
             streams: IdMap::default(),
-            bound: IdMap::default(),
+            first_of,
             next_serial: 0,
             capacity,
         }
     }
 
-    /// Makes an STag valid.
+    /// Adds a region that is valid, for its whole protection domain.
     pub fn add(
         &mut self,
         stag: Stag,
@@ -219,22 +239,46 @@ impl StagTable {
         if base.checked_add(len).is_none() {
             return Err(AddRegionError::Wrap { base, len });
         }
-        let serial = self.next_serial;
+        let registered = Registered {
+            memory,
+            serial: self.take_serial(),
+            base,
+            access,
+        };
         self.insert(
             stag,
             Entry {
                 key: stag.key(),
+                key_used: true,
                 pd,
                 stream: None,
                 access,
                 base,
                 len,
-                memory: Memory::Region { memory, serial },
+                memory: Memory::Own(registered),
                 state: State::Valid,
             },
-        )?;
-        self.next_serial = serial.wrapping_add(1);
+        )
+    }
+
+    /// Adds a region that is valid, for one stream.
+    pub fn add_for_stream(
+        &mut self,
+        stag: Stag,
+        user: User,
+        access: Access,
+        base: TaggedOffset,
+        memory: RegionMemory,
+    ) -> Result<(), AddRegionError> {
+        self.add(stag, user.pd, access, base, memory)?;
+        self.associate(stag.index(), user.qp);
         Ok(())
+    }
+
+    fn take_serial(&mut self) -> u64 {
+        let serial = self.next_serial;
+        self.next_serial = serial.wrapping_add(1);
+        serial
     }
 
     fn insert(&mut self, stag: Stag, entry: Entry) -> Result<(), AddRegionError> {
@@ -251,9 +295,9 @@ impl StagTable {
     }
 
     /// Revokes an STag, whatever its key is now. When this returns no octet of its memory is touched
-    /// any more, by no window of it either. False when there is none.
+    /// any more, by nothing that was bound to it either. False when there is none.
     pub fn remove(&mut self, stag: Stag) -> bool {
-        self.unbind(stag.index());
+        self.dissociate(stag.index());
         self.entries.remove(&stag.index()).is_some()
     }
 
@@ -271,30 +315,12 @@ impl StagTable {
     pub fn look(&self, index: u32) -> Option<StagLook> {
         let entry = self.entries.get(&index)?;
         Some(StagLook {
-            window: !entry.is_region(),
+            window: entry.is_window(),
             valid: entry.state == State::Valid,
-            qp: entry.stream,
+            qp: entry.stream(),
             access: entry.access,
             len: entry.len,
         })
-    }
-
-    /// A queue pair of this protection domain was made.
-    pub fn stream_added(&mut self, pd: PdId) {
-        let streams = self.streams.entry(pd.0).or_insert(0);
-        *streams = streams.saturating_add(1);
-    }
-
-    /// A queue pair is gone. What was associated with its stream can't be used any more, not by
-    /// another queue pair of the same number either.
-    pub fn stream_removed(&mut self, User { pd, qp }: User) {
-        self.stream_ended(qp);
-        if let Some(streams) = self.streams.get_mut(&pd.0) {
-            *streams = streams.saturating_sub(1);
-            if *streams == 0 {
-                self.streams.remove(&pd.0);
-            }
-        }
     }
 
     /// Checks a peer's RDMA Read of `len` octets at `to`. Zero octets are no access and not to be
@@ -343,7 +369,7 @@ impl StagTable {
     pub fn local_read(&self, sge: &Sge, user: User) -> Result<Source<'_>, StagError> {
         let stag = Stag(sge.lkey);
         let entry = self.valid(stag, user)?;
-        let allowed = entry.is_region();
+        let allowed = !entry.is_window();
         self.range(entry, stag, TaggedOffset(sge.addr), sge.length, allowed)
             .map(Source)
     }
@@ -352,29 +378,30 @@ impl StagTable {
     pub fn local_write(&self, sge: &Sge, user: User) -> Result<Sink<'_>, StagError> {
         let stag = Stag(sge.lkey);
         let entry = self.valid(stag, user)?;
-        let allowed = entry.access.local_write && entry.is_region();
+        let allowed = entry.access.local_write && !entry.is_window();
         self.range(entry, stag, TaggedOffset(sge.addr), sge.length, allowed)
             .map(Sink)
     }
 
     /// Takes a peer's rights away on its own request (RFC 5040 section 5.3). An STag that more
     /// than one stream can use is not a peer's to invalidate (RFC 5040 section 8.1.1, 7): it is when
-    /// it is associated with the peer's stream, or when its protection domain has no other.
+    /// it is associated with the peer's stream, or when its protection domain has no other. A window
+    /// of type 1 is never.
     pub fn invalidate(&mut self, stag: Stag, user: User) -> Result<(), StagError> {
-        let own = self.valid(stag, user)?.stream == Some(user.qp);
+        let own = self.valid(stag, user)?.stream() == Some(user.qp);
         if !own && self.streams.get(&user.pd.0) != Some(&1) {
             return Err(StagError::NotAssociated { stag });
         }
         self.local_invalidate(stag, user)
     }
 
-    /// Takes the rights away for the queue pair's own work.
+    /// Takes the rights away for the queue pair's own work; those of a window of type 1 end by
+    /// [`Self::bind`].
     pub fn local_invalidate(&mut self, stag: Stag, user: User) -> Result<(), StagError> {
-        self.valid(stag, user)?;
-        if let Some(entry) = self.entries.get_mut(&stag.index()) {
-            entry.state = State::Invalidated;
+        if self.valid(stag, user)?.kind() == Some(StagKind::WindowType1) {
+            return Err(StagError::AccessRights { stag });
         }
-        self.unbind(stag.index());
+        self.end_rights(stag.index());
         Ok(())
     }
 
@@ -384,7 +411,7 @@ impl StagTable {
             .filter(|entry| entry.key == stag.key())
             .ok_or(StagError::Invalid { stag })?;
         // Another domain's STag says nothing about itself, not even that it was invalidated.
-        let other_stream = entry.stream.is_some_and(|stream| stream != user.qp);
+        let other_stream = entry.stream().is_some_and(|stream| stream != user.qp);
         if entry.pd != user.pd || other_stream {
             return Err(StagError::NotAssociated { stag });
         }
@@ -417,7 +444,7 @@ impl StagTable {
         let (memory, start) = self.memory(entry).ok_or(StagError::Invalid { stag })?;
         Ok(Range {
             memory,
-            // Both are within the region.
+            // Both are within the memory.
             start: start.saturating_add(at),
             len: u64::from(len),
         })
@@ -425,8 +452,20 @@ impl StagTable {
 }
 
 impl Entry {
-    fn is_region(&self) -> bool {
-        matches!(self.memory, Memory::Region { .. })
+    /// What it is for, unless it has memory of its own.
+    fn kind(&self) -> Option<StagKind> {
+        match self.memory {
+            Memory::Own(_) => None,
+            Memory::Part { kind, .. } => Some(kind),
+        }
+    }
+
+    /// It gives rights to peers only.
+    fn is_window(&self) -> bool {
+        match self.kind() {
+            Some(StagKind::WindowType1 | StagKind::WindowType2B) => true,
+            Some(StagKind::FastRegion) | None => false,
+        }
     }
 }
 

@@ -13,12 +13,15 @@ use crate::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use crate::inspect::{Kind, Order, Page};
 use crate::work::{INLINE_PER_SGE, OPERAND_PLACES};
 
+mod memory;
 #[cfg(test)]
 mod tests;
 
+pub use memory::{Access, StagKind};
+
 /// Version of the control messages and of the shared-memory layouts. Both ends must agree. It is
 /// raised with each change of either; `tests/layout.rs` of this crate sees to that.
-pub const PROTOCOL_VERSION: u32 = 6;
+pub const PROTOCOL_VERSION: u32 = 7;
 
 /// The longest private data that one side may give, in octets (RFC 5044 section 7.1.1).
 pub const PRIVATE_DATA_MAX: usize = 512;
@@ -53,6 +56,8 @@ pub enum Request {
     RegisterMemory {
         /// The region's protection domain.
         pd: PdId,
+        /// A queue pair of that domain: only its stream may use the region.
+        stream: Option<QpNum>,
         /// What local work and remote peers may do.
         access: Access,
         /// The tagged offset of the region's first octet; by convention its address in the client.
@@ -62,16 +67,18 @@ pub enum Request {
         /// Its length in octets, at least 1.
         length: u64,
     },
-    /// A memory window, not bound; it goes by [`Request::DeregisterMemory`] with this STag, whatever
-    /// keys it had. Reply: [`Response::Region`].
-    AllocWindow {
-        /// The window's protection domain.
+    /// An STag without memory, which work makes valid. It goes by [`Request::DeregisterMemory`].
+    /// Reply: [`Response::Region`].
+    AllocStag {
+        /// The STag's protection domain.
         pd: PdId,
+        /// What it is for.
+        kind: StagKind,
     },
-    /// When the reply comes, no octet of the region changes any more, through none of its windows
-    /// either (RFC 5041 section 8.3.1). Reply: [`Response::Done`].
+    /// When the reply comes, no octet of the region changes any more, through nothing that was bound
+    /// to it either (RFC 5041 section 8.3.1). Reply: [`Response::Done`].
     DeregisterMemory {
-        /// Which.
+        /// As it was given, whatever keys it had since.
         stag: u32,
     },
     /// Reply: [`Response::Cq`] with two descriptors: the ring's memory, the notification socket.
@@ -219,8 +226,8 @@ pub enum Response {
     Device(DeviceInfo),
     /// To [`Request::AllocPd`].
     Pd(PdId),
-    /// To [`Request::RegisterMemory`]: the STag, local and remote alike. To [`Request::AllocWindow`]:
-    /// the window's, which means nothing to a peer until it is bound.
+    /// To [`Request::RegisterMemory`]: the STag, local and remote alike. To [`Request::AllocStag`]: one
+    /// that means nothing to anybody until work makes it valid.
     Region {
         /// Index and key (RFC 5040 section 1.1).
         stag: u32,
@@ -314,54 +321,6 @@ pub enum RefusalCode {
     ShuttingDown,
     /// Only an administrator may ask this.
     NotPermitted,
-}
-
-/// Rights of a region.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Access {
-    /// Receives and RDMA Read data may be placed here.
-    pub local_write: bool,
-    /// A peer may RDMA Read.
-    pub remote_read: bool,
-    /// A peer may RDMA Write.
-    pub remote_write: bool,
-    /// A peer may do Atomic Operations (RFC 7306).
-    pub remote_atomic: bool,
-}
-
-impl Access {
-    /// The rights as bits of a work request.
-    pub const fn bits(self) -> u32 {
-        self.local_write as u32
-            | (self.remote_read as u32) << 1
-            | (self.remote_write as u32) << 2
-            | (self.remote_atomic as u32) << 3
-    }
-
-    /// The rights from bits; those that mean nothing are not looked at.
-    pub const fn from_bits(bits: u32) -> Self {
-        Self {
-            local_write: bits & 1 != 0,
-            remote_read: bits & 2 != 0,
-            remote_write: bits & 4 != 0,
-            remote_atomic: bits & 8 != 0,
-        }
-    }
-
-    /// Local work only: a sink of receives, a source of anything.
-    pub const LOCAL: Self = Self {
-        local_write: true,
-        remote_read: false,
-        remote_write: false,
-        remote_atomic: false,
-    };
-    /// All rights, for peers too.
-    pub const ALL: Self = Self {
-        local_write: true,
-        remote_read: true,
-        remote_write: true,
-        remote_atomic: true,
-    };
 }
 
 /// What [`Request::CreateQp`] asks for.

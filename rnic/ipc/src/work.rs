@@ -3,9 +3,9 @@
 //! A work queue is a ring of 64-octet slots. A work request takes one slot, or several when it has
 //! more scatter/gather elements than fit the first: slot 0 carries the header and two elements,
 //! each further slot four more. An inline work request has its octets in the places of elements,
-//! [`INLINE_PER_SGE`] in each. Behind the elements or the
-//! octets come the operands that some opcodes have, two in the place of each element. All integers are in host order: both ends are on one machine. Whoever
-//! reads a slot copies it once and then checks the copy.
+//! [`INLINE_PER_SGE`] in each. Behind the elements or the octets come the operands that some opcodes have,
+//! two in the place of each element. All integers are in host order: both ends are on one machine.
+//! Whoever reads a slot copies it once and then checks the copy.
 
 /// Octets of a work-queue slot.
 pub const SLOT_SIZE: usize = 64;
@@ -95,7 +95,7 @@ pub struct WorkSlot {
     pub rkey: u32,
     /// A [`WrOpcode`].
     pub opcode: u8,
-    /// [`WR_SIGNALED`], [`WR_SOLICITED`], [`WR_INLINE`].
+    /// [`WR_SIGNALED`], [`WR_SOLICITED`], [`WR_INLINE`], [`WR_ONE_STREAM`].
     pub flags: u8,
     /// Places of elements that are taken: by elements or by inline data, at most [`MAX_SGE`], and by
     /// the operands behind them, at most [`OPERAND_PLACES`].
@@ -115,6 +115,9 @@ pub const WR_SIGNALED: u8 = 1;
 pub const WR_SOLICITED: u8 = 2;
 /// Send and Write: the work request carries its octets itself and names no memory.
 pub const WR_INLINE: u8 = 4;
+
+/// Fast registration: only the stream of the queue pair that does it may use the region.
+pub const WR_ONE_STREAM: u8 = 8;
 
 /// What a work request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,8 +148,11 @@ pub enum WrOpcode {
     /// Binds a memory window when what was posted before is done. `rkey`: the window's STag with its
     /// new key; `remote_addr`: tagged offset of the first octet in the region and in the window.
     /// Operands: its length, then the region's STag and, 32 bits higher, its rights
-    /// ([`crate::control::Access::bits`]).
+    /// ([`crate::control::Access::bits`]). Without an octet it ends the binding of a window of type 1.
     BindWindow = 10,
+    /// Registers a region that is not valid when what was posted before is done. The parts are as for
+    /// a window; a region with memory of its own names itself as the one that it is taken from.
+    FastRegister = 11,
 }
 
 /// What a work request is about beside memory; how many of them mean something is the opcode's.
@@ -167,6 +173,7 @@ impl WrOpcode {
             8 => Self::AtomicCompareSwap,
             9 => Self::LocalInvalidate,
             10 => Self::BindWindow,
+            11 => Self::FastRegister,
             _ => return None,
         })
     }
@@ -174,7 +181,11 @@ impl WrOpcode {
     /// Places of elements that its operands take: two operands fit one.
     pub const fn operand_places(self) -> usize {
         match self {
-            Self::Immediate | Self::WriteImmediate | Self::AtomicFetchAdd | Self::BindWindow => 1,
+            Self::Immediate
+            | Self::WriteImmediate
+            | Self::AtomicFetchAdd
+            | Self::BindWindow
+            | Self::FastRegister => 1,
             Self::AtomicCompareSwap => 2,
             _ => 0,
         }

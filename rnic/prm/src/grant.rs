@@ -31,7 +31,7 @@ grants! {
         /// Its name.
         client: ClientId,
     }
-    /// A new memory region.
+    /// A new memory region, or an STag without memory.
     RegionGrant {
         /// Whose.
         client: ClientId,
@@ -39,6 +39,8 @@ grants! {
         stag: Stag,
         /// Its protection domain.
         pd: PdId,
+        /// A queue pair of that domain and of the same client, when only its stream may use it.
+        stream: Option<QpNum>,
         /// Its rights.
         access: Access,
         /// Tagged offset of its first octet.

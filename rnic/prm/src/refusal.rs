@@ -36,7 +36,7 @@ impl Kind {
         match self {
             Self::Client => "say Hello first",
             Self::Pd => "name one that AllocPd gave",
-            Self::Region => "name one that RegisterMemory gave",
+            Self::Region => "name one that RegisterMemory or AllocStag gave",
             Self::Cq => "name one that CreateCq gave",
             Self::Srq => "name one that CreateSrq gave",
             Self::Qp => "name one that CreateQp gave",

@@ -176,7 +176,7 @@ impl State {
                 }
             }
             Request::AllocPd => Response::Pd(PdId(number)),
-            Request::AllocWindow { .. } => Response::Region { stag: number << 8 },
+            Request::AllocStag { .. } => Response::Region { stag: number << 8 },
             Request::RegisterMemory { offset, length, .. } => {
                 let memory = SharedMemory::map(&fds[0], offset, length).unwrap();
                 self.regions.insert(number, memory);

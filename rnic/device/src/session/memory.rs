@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use rnic_engine::command::Command;
 use rnic_engine::region::RegionMemory;
-use rnic_ipc::control::{Access, Refusal, RefusalCode, Response};
-use rnic_ipc::id::PdId;
+use rnic_ipc::control::{Access, Refusal, RefusalCode, Response, StagKind};
+use rnic_ipc::id::{PdId, QpNum};
 use rnic_ipc::shm::{SharedMemory, ShmError};
 
 use super::ClientSession;
@@ -16,6 +16,7 @@ use crate::refuse;
 /// What a client wants registered.
 pub(super) struct Wanted {
     pub(super) pd: PdId,
+    pub(super) stream: Option<QpNum>,
     pub(super) access: Access,
     pub(super) base: u64,
     pub(super) offset: u64,
@@ -31,15 +32,16 @@ impl ClientSession {
     ) -> Result<Response, Refusal> {
         let &Wanted {
             pd,
+            stream,
             access,
             base,
             offset,
             length,
         } = wanted;
-        let grant = self
-            .core()
-            .prm()
-            .register_region(self.id(), pd, access, base, length)?;
+        let grant =
+            self.core()
+                .prm()
+                .register_region(self.id(), pd, stream, access, base, length)?;
         match self.add_region(&grant, offset, fds) {
             Ok(memory) => {
                 let stag = grant.stag().0;
@@ -67,6 +69,7 @@ impl ClientSession {
         self.core().execute(Command::AddRegion {
             stag: *grant.stag(),
             pd: *grant.pd(),
+            stream: *grant.stream(),
             access: *grant.access(),
             base: *grant.base(),
             memory: RegionMemory::Shared {
@@ -78,10 +81,10 @@ impl ClientSession {
         Ok(memory)
     }
 
-    pub(super) fn alloc_window(&self, pd: PdId) -> Result<Response, Refusal> {
-        let grant = self.core().prm().alloc_window(self.id(), pd)?;
+    pub(super) fn alloc_stag(&self, pd: PdId, kind: StagKind) -> Result<Response, Refusal> {
+        let grant = self.core().prm().alloc_stag(self.id(), pd)?;
         let (stag, pd) = (*grant.stag(), *grant.pd());
-        match self.core().execute(Command::AddWindow { stag, pd }) {
+        match self.core().execute(Command::AddStag { stag, pd, kind }) {
             Ok(_) => {
                 self.core().prm().region_registered(grant);
                 Ok(Response::Region { stag: stag.0 })

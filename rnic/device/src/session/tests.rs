@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use rnic_engine::shard::{Shard, ShardConfig};
 use rnic_ipc::control::{
-    Access, PROTOCOL_VERSION, QpAttributes, RefusalCode, Reply, Request, Response,
+    Access, PROTOCOL_VERSION, QpAttributes, RefusalCode, Reply, Request, Response, StagKind,
 };
 use rnic_ipc::id::{CqId, PdId, QpNum};
 use rnic_ipc::shm::SharedMemory;
@@ -194,6 +194,7 @@ fn register(pd: PdId, length: u64) -> Request {
     };
     Request::RegisterMemory {
         pd,
+        stream: None,
         access,
         base: 0x10_0000,
         offset: 0,

@@ -181,6 +181,7 @@ impl<'h> Client<'h> {
         let (memory, fd) = SharedMemory::create("region", REGION).unwrap();
         let register = Request::RegisterMemory {
             pd,
+            stream: None,
             access: Access {
                 local_write: true,
                 remote_read: true,

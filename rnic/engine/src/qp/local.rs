@@ -1,6 +1,6 @@
-//! Work of the send queue that sends nothing: Local Invalidate and the binding of memory windows.
-//! Each is done in its turn, and waits for the answers to the Reads and atomics before it, whose
-//! memory it may be about.
+//! Work of the send queue that sends nothing: Local Invalidate, fast registration, and the binding of
+//! memory windows. Each is done in its turn, and waits for the answers to the Reads and atomics
+//! before it, whose memory it may be about.
 
 use rnic_ipc::work::WcStatus;
 use rnic_proto::Stag;
@@ -14,6 +14,12 @@ use crate::stag::Binding;
 pub(super) enum Local {
     Invalidate(Stag),
     Bind(Stag, Binding),
+    Register {
+        stag: Stag,
+        binding: Binding,
+        /// Only this queue pair's stream may use it.
+        one_stream: bool,
+    },
 }
 
 impl Qp {
@@ -38,6 +44,14 @@ impl Qp {
             Local::Bind(window, binding) => ctx
                 .stags
                 .bind(window, user, &binding)
+                .map_err(|error| error.to_string()),
+            Local::Register {
+                stag,
+                binding,
+                one_stream,
+            } => ctx
+                .stags
+                .fast_register(stag, user, one_stream.then_some(user.qp), &binding)
                 .map_err(|error| error.to_string()),
         };
         match done {

@@ -9,6 +9,7 @@ mod immediate;
 mod inline;
 mod local_errors;
 mod programs;
+mod registration;
 mod remote_errors;
 mod shared;
 mod states;
@@ -18,7 +19,7 @@ mod windows;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use rnic_ipc::control::Access;
+use rnic_ipc::control::{Access, StagKind};
 use rnic_ipc::ring::{CqConsumer, CqProducer, QpMemory, WorkQueueProducer, WorkRequest};
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::work::{Completion, Sge, WR_SIGNALED, WcStatus, WrOpcode};
@@ -33,6 +34,11 @@ use crate::region::RegionMemory;
 
 const PD: PdId = PdId(1);
 const OTHER_PD: PdId = PdId(2);
+/// Another stream of the same protection domain.
+const NEIGHBOUR: User = User {
+    pd: PD,
+    qp: QpNum(8),
+};
 const SEND_CQ: CqId = CqId(1);
 const RECV_CQ: CqId = CqId(2);
 const CQ_DEPTH: u32 = 256;
@@ -159,7 +165,10 @@ impl End {
 
     fn with(attributes: QpAttributes, cq_depth: u32) -> Self {
         let mut stags = StagTable::new(16);
-        stags.stream_added(PD);
+        stags.stream_added(User {
+            pd: PD,
+            qp: QpNum(7),
+        });
         let mut add = |stag, pd, access, len| {
             let memory = Arc::new(SharedMemory::private(len).unwrap());
             let region = RegionMemory::Shared {

@@ -3,7 +3,9 @@
 //! segment, because the client may take its regions away at any time.
 
 use rnic_ipc::control::Access;
-use rnic_ipc::work::{Sge, WR_SIGNALED, WR_SOLICITED, WcStatus, WrOpcode, sges_for_inline};
+use rnic_ipc::work::{
+    Sge, WR_ONE_STREAM, WR_SIGNALED, WR_SOLICITED, WcStatus, WrOpcode, sges_for_inline,
+};
 use rnic_proto::rdmap::atomic::OPERAND_LEN;
 use rnic_proto::rdmap::{AtomicOperation, ReadRequest, SendKind, segment};
 use rnic_proto::{MessageOffset, Msn, Qn, Stag, TaggedOffset};
@@ -155,6 +157,13 @@ impl Qp {
             }
         };
         let immediate = Immediate { data, solicited };
+        let binding = Binding {
+            // The two halves of the operand.
+            region: Stag(mask as u32),
+            base: to,
+            len: data,
+            access: Access::from_bits((mask >> 32) as u32),
+        };
         let atomic = |operation| Kind::Atomic {
             stag,
             to,
@@ -177,16 +186,12 @@ impl Qp {
                 immediate: Some(immediate),
             },
             WrOpcode::LocalInvalidate if total == 0 => Kind::Local(Local::Invalidate(stag)),
-            WrOpcode::BindWindow if total == 0 => {
-                let binding = Binding {
-                    // The two halves of the operand.
-                    region: Stag(mask as u32),
-                    base: to,
-                    len: data,
-                    access: Access::from_bits((mask >> 32) as u32),
-                };
-                Kind::Local(Local::Bind(stag, binding))
-            }
+            WrOpcode::BindWindow if total == 0 => Kind::Local(Local::Bind(stag, binding)),
+            WrOpcode::FastRegister if total == 0 => Kind::Local(Local::Register {
+                stag,
+                binding,
+                one_stream: slot.flags & WR_ONE_STREAM != 0,
+            }),
             WrOpcode::Immediate if total == 0 => Kind::Immediate(immediate),
             WrOpcode::AtomicFetchAdd if atomic_possible => {
                 atomic(AtomicOperation::FetchAdd { add: data, mask })

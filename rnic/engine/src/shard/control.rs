@@ -40,18 +40,24 @@ impl<P: Port> Shard<P> {
             Command::AddRegion {
                 stag,
                 pd,
+                stream,
                 access,
                 base,
                 memory,
             } => {
                 let base = TaggedOffset(base);
-                self.tables
-                    .stags
-                    .add(stag, pd, access, base, memory)
-                    .map_err(region_refused)?;
+                let added = match stream {
+                    None => self.tables.stags.add(stag, pd, access, base, memory),
+                    Some(qp) => {
+                        let user = self.qp(qp)?.qp.user();
+                        let stags = &mut self.tables.stags;
+                        stags.add_for_stream(stag, user, access, base, memory)
+                    }
+                };
+                added.map_err(region_refused)?;
             }
-            Command::AddWindow { stag, pd } => {
-                let added = self.tables.stags.add_window(stag, pd);
+            Command::AddStag { stag, pd, kind } => {
+                let added = self.tables.stags.add_unbound(stag, pd, kind);
                 added.map_err(region_refused)?;
             }
             Command::RemoveRegion { stag } => {
@@ -190,16 +196,16 @@ impl<P: Port> Shard<P> {
         if self.qps.contains_key(&num.0) {
             return Err(CommandError::Invalid(format!("queue pair {num} exists")));
         }
-        let (pd, srq) = (attributes.pd, attributes.srq);
+        let srq = attributes.srq;
         let mut qp = Qp::new(client, num, attributes, sq, rq);
         if let Some(srq) = srq {
             let max_sge = self.tables.srqs.max_sge(srq);
             qp.share_receives(srq, max_sge.ok_or(unknown("shared receive queue"))?);
         }
         sound_cqs(&qp, &self.tables)?;
-        self.tables.stags.stream_added(pd);
         self.share.queue_pair_added(client);
         qp.provide(&mut self.tables.lent);
+        self.tables.stags.stream_added(qp.user());
         self.qps.insert(num.0, QpSlot::new(qp));
         Ok(())
     }

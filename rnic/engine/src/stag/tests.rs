@@ -4,6 +4,10 @@ use rnic_ipc::shm::SharedMemory;
 
 use super::*;
 
+mod fast;
+mod random;
+mod streams;
+mod type_1;
 mod windows;
 
 const PD: PdId = PdId(1);
@@ -16,6 +20,11 @@ const OTHER_USER: User = User {
     pd: OTHER_PD,
     qp: QpNum(8),
 };
+/// Another stream of the same protection domain.
+const NEIGHBOUR: User = User {
+    pd: PD,
+    qp: QpNum(9),
+};
 const STAG: Stag = Stag(0x0012_3456);
 const BASE: u64 = 0x1000;
 const LEN: usize = 64;
@@ -25,6 +34,17 @@ const ALL: Access = Access {
     remote_read: true,
     remote_write: true,
     remote_atomic: true,
+};
+
+const READ: Access = Access {
+    local_write: false,
+    remote_read: true,
+    remote_write: false,
+    remote_atomic: false,
+};
+const WRITE: Access = Access {
+    remote_write: true,
+    ..READ
 };
 
 fn memory() -> RegionMemory {
@@ -41,6 +61,21 @@ fn table(access: Access) -> StagTable {
         .add(STAG, PD, access, TaggedOffset(BASE), memory())
         .unwrap();
     table
+}
+
+/// The second to the third eight octets of the region.
+fn part(access: Access) -> Binding {
+    Binding {
+        region: STAG,
+        base: TaggedOffset(BASE + 8),
+        len: 16,
+        access,
+    }
+}
+
+fn may_read(table: &StagTable, stag: Stag, at: u64, len: u32, user: User) -> Result<(), StagError> {
+    let found = table.remote_read(stag, TaggedOffset(at), len, user);
+    found.map(|_| ())
 }
 
 fn read(table: &StagTable, to: u64, len: u32) -> Result<(), StagError> {
@@ -223,8 +258,8 @@ fn a_full_table_says_so() {
 fn only_the_single_stream_of_its_domain_may_invalidate_an_stag() {
     let mut table = table(ALL);
     assert!(table.invalidate(STAG, USER).is_err(), "no stream at all");
-    table.stream_added(PD);
-    table.stream_added(PD);
+    table.stream_added(USER);
+    table.stream_added(USER);
     assert_eq!(
         table.invalidate(STAG, USER),
         Err(StagError::NotAssociated { stag: STAG })

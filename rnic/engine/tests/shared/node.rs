@@ -177,6 +177,7 @@ impl Node {
         self.must(Command::AddRegion {
             stag,
             pd,
+            stream: None,
             access,
             base,
             memory,

@@ -2,7 +2,7 @@
 //! by work of either end, and revoked (RFC 5040 sections 5.3 and 8.1.1).
 
 use rnic_engine::command::Command;
-use rnic_ipc::control::Access;
+use rnic_ipc::control::{Access, StagKind};
 use rnic_ipc::id::{PdId, QpNum};
 use rnic_ipc::work::{WcStatus, WrOpcode};
 use rnic_proto::Stag;
@@ -36,7 +36,11 @@ impl Simulation {
             return windows.position(|w| w.node == node && w.pd == pd && w.free);
         }
         let stag = self.fresh_stag();
-        let command = Command::AddWindow { stag, pd };
+        let command = Command::AddStag {
+            stag,
+            pd,
+            kind: StagKind::WindowType2B,
+        };
         self.nodes[node].execute(command, self.now).unwrap();
         self.windows.push(WindowObject {
             node,

@@ -169,6 +169,7 @@ impl Side {
         let command = Command::AddRegion {
             stag,
             pd,
+            stream: None,
             access,
             base,
             memory,

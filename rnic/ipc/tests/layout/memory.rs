@@ -9,8 +9,8 @@ use rnic_ipc::ring::{
 };
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::work::{
-    Completion, Sge, WC_SOLICITED, WC_WITH_IMMEDIATE, WC_WITH_INVALIDATE, WR_INLINE, WR_SIGNALED,
-    WR_SOLICITED, WcStatus, WorkSlot, WrOpcode,
+    Completion, Sge, WC_SOLICITED, WC_WITH_IMMEDIATE, WC_WITH_INVALIDATE, WR_INLINE, WR_ONE_STREAM,
+    WR_SIGNALED, WR_SOLICITED, WcStatus, WorkSlot, WrOpcode,
 };
 
 pub fn lines() -> Vec<String> {
@@ -37,6 +37,7 @@ fn numbers() -> Vec<String> {
         ("WR_SIGNALED", u16::from(WR_SIGNALED)),
         ("WR_SOLICITED", WR_SOLICITED.into()),
         ("WR_INLINE", WR_INLINE.into()),
+        ("WR_ONE_STREAM", WR_ONE_STREAM.into()),
         ("WC_WITH_INVALIDATE", WC_WITH_INVALIDATE),
         ("WC_SOLICITED", WC_SOLICITED),
         ("WC_WITH_IMMEDIATE", WC_WITH_IMMEDIATE),

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rnic_ipc::control::{
     Access, DeviceInfo, DisconnectReason, Event, MpaOptions, PeerDepths, QpAttributes, QpState,
-    Refusal, RefusalCode, Reply, Request, Response,
+    Refusal, RefusalCode, Reply, Request, Response, StagKind,
 };
 use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::inspect::{Kind, Order, Page};
@@ -33,6 +33,7 @@ pub fn lines() -> Vec<String> {
         every("Stage", &inspect::stages()),
         every("Scope", &inspect::scopes()),
         every("LogLevel", &inspect::levels()),
+        every("StagKind", &kinds()),
     ]
     .concat()
 }
@@ -85,12 +86,16 @@ fn requests() -> Vec<Request> {
         Request::DeallocPd { pd: PdId(1) },
         Request::RegisterMemory {
             pd: PdId(1),
+            stream: Some(QpNum(5)),
             access: ACCESS,
             base: 2,
             offset: 3,
             length: 4,
         },
-        Request::AllocWindow { pd: PdId(1) },
+        Request::AllocStag {
+            pd: PdId(1),
+            kind: StagKind::WindowType2B,
+        },
         Request::DeregisterMemory { stag: 1 },
         Request::CreateCq { depth: 1 },
         Request::DestroyCq { cq: CqId(1) },
@@ -221,6 +226,14 @@ fn refusal_codes() -> Vec<RefusalCode> {
         RefusalCode::Host,
         RefusalCode::ShuttingDown,
         RefusalCode::NotPermitted,
+    ]
+}
+
+fn kinds() -> Vec<StagKind> {
+    vec![
+        StagKind::WindowType1,
+        StagKind::WindowType2B,
+        StagKind::FastRegion,
     ]
 }
 

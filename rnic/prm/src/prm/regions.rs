@@ -4,7 +4,7 @@
 //! registration, so that an old STag is no key to a new region.
 
 use rnic_ipc::control::{Access, Refusal, RefusalCode};
-use rnic_ipc::id::{ClientId, PdId};
+use rnic_ipc::id::{ClientId, PdId, QpNum};
 use rnic_proto::Stag;
 
 use super::{Prm, Region};
@@ -14,45 +14,63 @@ use crate::refusal::{self, Kind};
 use crate::table::Phase;
 
 impl Prm {
-    /// A new region of `length` octets in `pd`, of which the first has the tagged offset `base`.
-    /// Whether there is such memory is for the caller to check.
+    /// A new region of `length` octets in `pd`, of which the first has the tagged offset `base`; for
+    /// the stream of one queue pair of that domain if there is a `stream`. Whether there is such
+    /// memory is for the caller to check.
     ///
     /// # Errors
     ///
-    /// `UnknownObject` for the PD; `Malformed` for a length of 0 or tagged offsets that wrap;
+    /// `UnknownObject` for the PD or the queue pair; `WrongPd` for the latter; `Malformed` for a length of 0 or tagged offsets that wrap;
     /// `Limit`; `Host` when the kernel has no random numbers.
     pub fn register_region(
         &mut self,
         client: ClientId,
         pd: PdId,
+        stream: Option<QpNum>,
         access: Access,
         base: u64,
         length: u64,
     ) -> Result<RegionGrant, Refusal> {
         self.check_pd(client, pd)?;
+        if let Some(qp) = stream {
+            self.check_stream(client, qp, pd)?;
+        }
         if length == 0 || base.checked_add(length).is_none() {
             return Err(refusal::malformed(format!(
                 "a region of {length} octets from tagged offset {base:#x} asked: it must have an \
                  octet and end below 2^64"
             )));
         }
-        self.grant_region(client, pd, access, base, length)
+        self.grant_region(client, (pd, stream), access, base, length)
     }
 
-    /// A new memory window in `pd`, which counts as a region. It has no octet of its own.
+    /// A new STag in `pd` for a memory window or a fast registration, which counts as a region. It
+    /// has no octet of its own.
     ///
     /// # Errors
     ///
     /// `UnknownObject` for the PD; `Limit`; `Host` when the kernel has no random numbers.
-    pub fn alloc_window(&mut self, client: ClientId, pd: PdId) -> Result<RegionGrant, Refusal> {
+    pub fn alloc_stag(&mut self, client: ClientId, pd: PdId) -> Result<RegionGrant, Refusal> {
         self.check_pd(client, pd)?;
-        self.grant_region(client, pd, Access::default(), 0, 0)
+        self.grant_region(client, (pd, None), Access::default(), 0, 0)
+    }
+
+    /// That the queue pair is there, the client's, and of the domain.
+    fn check_stream(&self, client: ClientId, qp: QpNum, pd: PdId) -> Result<(), Refusal> {
+        match self.qps.live(client, qp.0) {
+            None => Err(refusal::unknown(Kind::Qp, qp)),
+            Some(slot) if slot.object.attributes.pd != pd => {
+                let found = slot.object.attributes.pd;
+                Err(refusal::wrong_pd(Kind::Qp, qp, found, pd))
+            }
+            Some(_) => Ok(()),
+        }
     }
 
     fn grant_region(
         &mut self,
         client: ClientId,
-        pd: PdId,
+        (pd, stream): (PdId, Option<QpNum>),
         access: Access,
         base: u64,
         length: u64,
@@ -70,6 +88,7 @@ impl Prm {
             client,
             stag: Stag::from_parts(index, key),
             pd,
+            stream,
             access,
             base,
             length,

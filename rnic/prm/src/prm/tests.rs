@@ -26,7 +26,7 @@ fn client(prm: &mut Prm) -> ClientId {
 }
 
 fn region(prm: &mut Prm, client: ClientId, pd: PdId, length: u64) -> Result<Stag, Refusal> {
-    let grant = prm.register_region(client, pd, Access::default(), 0x1000, length)?;
+    let grant = prm.register_region(client, pd, None, Access::default(), 0x1000, length)?;
     let stag = *grant.stag();
     prm.region_registered(grant);
     Ok(stag)

@@ -209,6 +209,7 @@ fn furnish(own: &mut Objects, chance: &mut Chance) {
     if let Ok((memory, fd)) = SharedMemory::create("hostile", REGION) {
         let register = Request::RegisterMemory {
             pd,
+            stream: None,
             access: Access::ALL,
             base: 0,
             offset: 0,
@@ -218,7 +219,8 @@ fn furnish(own: &mut Objects, chance: &mut Chance) {
         own.shared.push((fd, Arc::new(memory)));
     }
     if chance.one_in(4) {
-        own.ask(&Request::AllocWindow { pd }, &[]);
+        let kind = requests::stag_kind(chance);
+        own.ask(&Request::AllocStag { pd, kind }, &[]);
     }
     if chance.one_in(8)
         && let Some(qp) = own.qps.last()

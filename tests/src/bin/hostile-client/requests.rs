@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
-use rnic_ipc::control::{Access, MpaOptions, QpAttributes, QpState, Request};
+use rnic_ipc::control::{Access, MpaOptions, QpAttributes, QpState, Request, StagKind};
 use rnic_ipc::id::{ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::transport::Channel;
@@ -14,6 +14,15 @@ use crate::objects::Objects;
 
 /// Kinds of requests.
 const KINDS: u64 = 26;
+
+/// What an STag without memory is for.
+pub fn stag_kind(chance: &mut Chance) -> StagKind {
+    match chance.below(3) {
+        0 => StagKind::WindowType1,
+        1 => StagKind::WindowType2B,
+        _ => StagKind::FastRegion,
+    }
+}
 
 /// A request of any kind. Most of its names are the session's own, so that it comes far.
 pub fn any(chance: &mut Chance, own: &Objects, address: SocketAddr) -> Request {
@@ -33,12 +42,16 @@ pub fn any(chance: &mut Chance, own: &Objects, address: SocketAddr) -> Request {
         3 => Request::DeallocPd { pd },
         4 | 5 => Request::RegisterMemory {
             pd,
+            stream: chance.one_in(4).then_some(qp),
             access: Access::from_bits(chance.odd32()),
             base: chance.odd(),
             offset: chance.odd() & !chance.odd(),
             length: chance.odd(),
         },
-        6 => Request::AllocWindow { pd },
+        6 => Request::AllocStag {
+            pd,
+            kind: stag_kind(chance),
+        },
         7 => Request::DeregisterMemory { stag },
         8 => Request::CreateCq {
             depth: chance.odd32(),

@@ -112,12 +112,21 @@ fn work(chance: &mut Chance, stags: &[u32]) -> WorkRequest {
     let _ = work.set_sges(&sges);
     work.slot.opcode = match chance.one_in(5) {
         true => chance.odd() as u8,
-        false => chance.below(11) as u8,
+        false => chance.below(12) as u8,
     };
     work.slot.flags = chance.odd() as u8;
     work.slot.inline_len = chance.odd32();
     work.slot.rkey = chance.name(stags);
     work.slot.remote_addr = address(chance);
+    // For work that binds: octets, then rights and the STag that they are of.
+    let rights = u64::from(chance.odd32()) << 32;
+    let operands = [
+        chance.below(2 * REGION as u64),
+        rights | u64::from(chance.name(stags)),
+        chance.odd(),
+        chance.odd(),
+    ];
+    let _ = work.set_operands(&operands);
     work
 }
 

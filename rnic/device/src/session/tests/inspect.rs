@@ -61,7 +61,8 @@ fn a_client_sees_what_it_made_with_what_the_shard_knows_of_it() {
         let cq = cq(&session);
         let qp = qp(&session, pd, cq);
         let stag = region(&session, pd);
-        let window = match ask(&session, Request::AllocWindow { pd }) {
+        let kind = StagKind::WindowType1;
+        let window = match ask(&session, Request::AllocStag { pd, kind }) {
             Ok(Response::Region { stag }) => stag,
             reply => panic!("{reply:?}"),
         };

@@ -27,18 +27,57 @@ fn memory_is_registered_and_revoked() {
 }
 
 #[test]
-fn a_window_is_allocated_and_goes_as_a_region_does() {
+fn an_stag_without_memory_is_allocated_and_goes_as_a_region_does() {
     for bench in both() {
         let session = bench.client();
         let pd = pd(&session);
-        let stag = match ask(&session, Request::AllocWindow { pd }) {
+        let kinds = [
+            StagKind::WindowType1,
+            StagKind::WindowType2B,
+            StagKind::FastRegion,
+        ];
+        for kind in kinds {
+            let stag = match ask(&session, Request::AllocStag { pd, kind }) {
+                Ok(Response::Region { stag }) => stag,
+                other => panic!("{other:?}"),
+            };
+            ask(&session, Request::DeregisterMemory { stag }).unwrap();
+        }
+        ask(&session, Request::DeallocPd { pd }).unwrap();
+        for kind in kinds {
+            let refusal = ask(&session, Request::AllocStag { pd, kind });
+            assert_eq!(refused(refusal), RefusalCode::UnknownObject);
+        }
+    }
+}
+
+/// A region of one stream goes by itself: the queue pair's end only takes its rights.
+#[test]
+fn memory_is_registered_for_a_stream_that_there_is() {
+    for bench in both() {
+        let session = bench.client();
+        let (pd, other) = (pd(&session), pd(&session));
+        let cq = cq(&session);
+        let qp = qp(&session, pd, cq);
+        let asked = |pd, num| {
+            let mut request = register(pd, 8192);
+            if let Request::RegisterMemory { stream, .. } = &mut request {
+                *stream = Some(num);
+            }
+            session.request(request, vec![memfd(8192)]).0
+        };
+        let elsewhere = asked(other, qp);
+        assert_eq!(refused(elsewhere), RefusalCode::WrongPd);
+        let unknown = asked(pd, QpNum(qp.0 + 1));
+        assert_eq!(refused(unknown), RefusalCode::UnknownObject);
+        let stag = match asked(pd, qp) {
             Ok(Response::Region { stag }) => stag,
             other => panic!("{other:?}"),
         };
+        ask(&session, Request::DestroyQp { qp }).unwrap();
+        assert_eq!(refused(asked(pd, qp)), RefusalCode::UnknownObject);
         ask(&session, Request::DeregisterMemory { stag }).unwrap();
         ask(&session, Request::DeallocPd { pd }).unwrap();
-        let refusal = ask(&session, Request::AllocWindow { pd });
-        assert_eq!(refused(refusal), RefusalCode::UnknownObject);
     }
 }
 

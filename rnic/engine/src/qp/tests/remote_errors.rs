@@ -152,7 +152,7 @@ fn an_stag_that_is_not_the_peers_cannot_be_invalidated() {
     for (stag, shared) in [(OTHER_STAG, false), (Stag(3), false), (STAG, true)] {
         let (mut a, mut b) = joined();
         if shared {
-            b.stags.stream_added(PD);
+            b.stags.stream_added(NEIGHBOUR);
         }
         b.post_recv(4, &[sge(SINK, 8)]);
         let mut invalidate = request(WrOpcode::SendInvalidate, 5, &[]);

@@ -1,4 +1,4 @@
-//! Local Invalidate and memory windows, as work of a send queue.
+//! Local Invalidate and memory windows of type 2B, as work of a send queue.
 
 use rnic_ipc::work::WC_WITH_INVALIDATE;
 use rnic_proto::ddp::DdpError;
@@ -25,8 +25,10 @@ fn local_invalidate(wr_id: u64, stag: Stag) -> WorkRequest {
 /// Two ends; the second has a window, of a protection domain with two streams.
 fn with_window() -> (End, End) {
     let (a, mut b) = joined();
-    b.stags.add_window(WINDOW, PD).unwrap();
-    b.stags.stream_added(PD);
+    b.stags
+        .add_unbound(WINDOW, PD, StagKind::WindowType2B)
+        .unwrap();
+    b.stags.stream_added(NEIGHBOUR);
     (a, b)
 }
 

@@ -1,48 +1,20 @@
-//! Memory windows: bound to part of a region, for one stream.
+//! Memory windows of type 2B: bound to part of a region, for one stream.
 
 use super::*;
 
-/// Another stream of the same protection domain.
-const NEIGHBOUR: User = User {
-    pd: PD,
-    qp: QpNum(9),
-};
+const KIND: StagKind = StagKind::WindowType2B;
 const WINDOW: Stag = Stag(0x0077_7700);
-const READ: Access = Access {
-    local_write: false,
-    remote_read: true,
-    remote_write: false,
-    remote_atomic: false,
-};
-const WRITE: Access = Access {
-    remote_write: true,
-    ..READ
-};
 
 fn keyed(key: u8) -> Stag {
     Stag::from_parts(WINDOW.index(), key)
 }
 
-fn part(access: Access) -> Binding {
-    Binding {
-        region: STAG,
-        base: TaggedOffset(BASE + 8),
-        len: 16,
-        access,
-    }
-}
-
 /// A table with a window of the second to the third eight octets of the region, for [`USER`].
 fn bound(access: Access) -> StagTable {
     let mut table = table(ALL);
-    table.add_window(WINDOW, PD).unwrap();
+    table.add_unbound(WINDOW, PD, KIND).unwrap();
     table.bind(keyed(1), USER, &part(access)).unwrap();
     table
-}
-
-fn may_read(table: &StagTable, stag: Stag, at: u64, len: u32, user: User) -> Result<(), StagError> {
-    let found = table.remote_read(stag, TaggedOffset(at), len, user);
-    found.map(|_| ())
 }
 
 #[test]
@@ -93,8 +65,8 @@ fn a_window_is_of_the_stream_that_bound_it() {
 #[test]
 fn a_windows_own_stream_may_invalidate_it_beside_others() {
     let mut table = bound(READ);
-    table.stream_added(PD);
-    table.stream_added(PD);
+    table.stream_added(USER);
+    table.stream_added(NEIGHBOUR);
     let region = table.invalidate(STAG, USER);
     assert!(region.is_err(), "the region is of both");
     assert_eq!(table.invalidate(keyed(1), USER), Ok(()));
@@ -107,8 +79,10 @@ fn a_windows_own_stream_may_invalidate_it_beside_others() {
 fn a_window_that_is_bound_again_has_another_key_and_not_the_old_one() {
     let mut table = bound(READ);
     let again = table.bind(keyed(2), USER, &part(READ));
-    assert_eq!(again, Err(CannotBind::Bound { window: keyed(2) }));
+    assert_eq!(again, Err(CannotBind::Valid { stag: keyed(2) }));
     table.local_invalidate(keyed(1), USER).unwrap();
+    let old = table.bind(keyed(1), USER, &part(READ));
+    assert_eq!(old, Err(CannotBind::OldKey { stag: keyed(1) }));
     table.bind(keyed(2), NEIGHBOUR, &part(READ)).unwrap();
     let invalid = Err(StagError::Invalid { stag: keyed(1) });
     assert_eq!(may_read(&table, keyed(1), BASE + 8, 8, USER), invalid);
@@ -140,7 +114,7 @@ fn an_invalidated_region_is_not_reached_by_its_windows() {
 #[test]
 fn a_windows_rights_end_with_its_queue_pair() {
     let mut table = bound(READ);
-    table.stream_added(PD);
+    table.stream_added(USER);
     table.stream_removed(USER);
     let invalid = Err(StagError::Invalid { stag: keyed(1) });
     assert_eq!(may_read(&table, keyed(1), BASE + 8, 8, USER), invalid);
@@ -153,7 +127,7 @@ fn a_window_is_removed_whatever_its_key() {
     assert!(table.remove(WINDOW), "by the name that it came with");
     let invalid = Err(StagError::Invalid { stag: keyed(1) });
     assert_eq!(may_read(&table, keyed(1), BASE + 8, 8, USER), invalid);
-    assert!(table.bound.is_empty());
+    assert!(table.first_of.is_empty());
 }
 
 /// RFC 5040 section 8.1.1, 2: the next connection of a queue pair is another stream.
@@ -161,7 +135,7 @@ fn a_window_is_removed_whatever_its_key() {
 fn a_windows_rights_end_with_its_stream_and_others_keep_theirs() {
     let mut table = bound(READ);
     let other = Stag::from_parts(0x8888, 5);
-    table.add_window(other, PD).unwrap();
+    table.add_unbound(other, PD, KIND).unwrap();
     table.bind(other, NEIGHBOUR, &part(READ)).unwrap();
     table.stream_ended(USER.qp);
     let invalid = Err(StagError::Invalid { stag: keyed(1) });
@@ -185,18 +159,18 @@ fn a_window_whose_region_is_gone_can_be_bound_again_and_ends_once() {
     table.stream_ended(NEIGHBOUR.qp);
     let invalid = Err(StagError::Invalid { stag: keyed(2) });
     assert_eq!(may_read(&table, keyed(2), BASE + 8, 8, NEIGHBOUR), invalid);
-    assert!(table.bound.is_empty());
+    assert!(table.first_of.is_empty());
 }
 
 #[test]
 fn what_a_window_cannot_be_bound_to_is_named() {
     let mut table = table(ALL);
-    table.add_window(WINDOW, PD).unwrap();
+    table.add_unbound(WINDOW, PD, KIND).unwrap();
     let other = Stag::from_parts(0x9999, 0);
-    table.add_window(other, PD).unwrap();
+    table.add_unbound(other, PD, KIND).unwrap();
     let mut refused =
         |window, user, binding: Binding| table.bind(window, user, &binding).unwrap_err();
-    let no_window = |window| CannotBind::NoWindow { window };
+    let no_window = |stag| CannotBind::Unfit { stag };
     assert_eq!(refused(STAG, USER, part(READ)), no_window(STAG));
     assert_eq!(
         refused(keyed(1), OTHER_USER, part(READ)),
@@ -229,7 +203,7 @@ fn what_a_window_cannot_be_bound_to_is_named() {
         CannotBind::Region(StagError::Invalid { .. })
     ));
     let mut guarded = super::table(READ);
-    guarded.add_window(WINDOW, PD).unwrap();
+    guarded.add_unbound(WINDOW, PD, KIND).unwrap();
     let found = guarded.bind(keyed(1), USER, &part(WRITE));
     assert_eq!(found, Err(CannotBind::Rights { region: STAG }));
     assert_eq!(guarded.bind(keyed(1), USER, &part(READ)), Ok(()));

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use rnic_engine::command::Command;
-use rnic_ipc::control::Access;
+use rnic_ipc::control::{Access, StagKind};
 use rnic_ipc::id::PdId;
 use rnic_proto::Stag;
 use userspace_tcp::Instant;
@@ -83,9 +83,10 @@ impl Grants {
             node.register(Stag(STAGS[region]), pd, access, BASES[region], at);
         }
         let unbound = Stag(WINDOW ^ 1);
-        let window = Command::AddWindow {
+        let window = Command::AddStag {
             stag: unbound,
             pd: PD,
+            kind: StagKind::WindowType2B,
         };
         node.execute(window, Instant::ZERO).unwrap();
         let words = place(5, 0).next_multiple_of(WORD)..place(5, REGION) / WORD * WORD;

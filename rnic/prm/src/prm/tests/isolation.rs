@@ -23,9 +23,11 @@ fn another_clients_objects_look_like_none() {
     let theirs = prm.dealloc_pd(us, them.pd).unwrap_err();
     let nobodys = prm.dealloc_pd(us, PdId(999)).unwrap_err();
     alike(theirs, nobodys, them.pd, 999);
-    let theirs = prm.register_region(us, them.pd, access, 0, 1).unwrap_err();
+    let theirs = prm
+        .register_region(us, them.pd, None, access, 0, 1)
+        .unwrap_err();
     let nobodys = prm
-        .register_region(us, PdId(999), access, 0, 1)
+        .register_region(us, PdId(999), None, access, 0, 1)
         .unwrap_err();
     alike(theirs, nobodys, them.pd, 999);
     let theirs = prm.deregister_region(us, them.stag.0).unwrap_err();
@@ -134,4 +136,30 @@ fn a_client_that_is_gone_gets_nothing() {
     prm.client_removed(teardown);
     assert_eq!(refused(prm.alloc_pd(us.client)), RefusalCode::UnknownObject);
     assert_eq!(prm.credentials(us.client), None);
+}
+
+/// An STag of one stream is of a queue pair that the client has, in the region's own domain.
+#[test]
+fn memory_is_limited_to_a_stream_of_ones_own_only() {
+    let mut prm = prm();
+    let them = household(&mut prm);
+    let us = household(&mut prm);
+    let mut asked = |pd, qp| {
+        let access = Access::default();
+        prm.register_region(us.client, pd, Some(qp), access, 0, 4096)
+    };
+    let theirs = asked(us.pd, them.qp).unwrap_err();
+    let nobodys = asked(us.pd, QpNum(999)).unwrap_err();
+    alike(theirs, nobodys, them.qp, 999);
+    let grant = asked(us.pd, us.qp).unwrap();
+    assert_eq!(*grant.stream(), Some(us.qp));
+    prm.region_registered(grant);
+    let pd = prm.alloc_pd(us.client).unwrap();
+    let access = Access::default();
+    let elsewhere = prm.register_region(us.client, pd, Some(us.qp), access, 0, 4096);
+    assert_eq!(refused(elsewhere), RefusalCode::WrongPd);
+    let removal = prm.destroy_qp(us.client, us.qp).unwrap();
+    let leaving = prm.register_region(us.client, us.pd, Some(us.qp), access, 0, 4096);
+    assert_eq!(refused(leaving), RefusalCode::UnknownObject);
+    prm.qp_removed(removal);
 }

@@ -84,7 +84,7 @@ fn what_failed_leaves_nothing_behind() {
     let pd = prm.alloc_pd(us).unwrap();
     let cq = cq(&mut prm, us).unwrap();
     let grant = prm
-        .register_region(us, pd, Access::default(), 0, 77)
+        .register_region(us, pd, None, Access::default(), 0, 77)
         .unwrap();
     prm.region_failed(grant);
     let grant = prm.create_qp(us, attributes(pd, cq, cq)).unwrap();
@@ -138,16 +138,16 @@ fn a_client_is_taken_away_users_before_used() {
     assert!(prm.requests.is_empty());
 }
 
-/// A window is of a domain as a region is, and nobody else's.
+/// A window, or a region that work is to register, is of a domain and counts as any other region.
 #[test]
-fn a_window_counts_as_a_region_of_its_domain() {
+fn an_stag_without_memory_counts_as_a_region_of_its_domain() {
     let mut prm = prm();
     let us = client(&mut prm);
     let other = client(&mut prm);
     let pd = prm.alloc_pd(us).unwrap();
-    let unknown = refused(prm.alloc_window(other, pd));
+    let unknown = refused(prm.alloc_stag(other, pd));
     assert_eq!(unknown, RefusalCode::UnknownObject);
-    let grant = prm.alloc_window(us, pd).unwrap();
+    let grant = prm.alloc_stag(us, pd).unwrap();
     let stag = *grant.stag();
     assert_eq!((*grant.access(), *grant.length()), Default::default());
     prm.region_registered(grant);

@@ -172,7 +172,7 @@ fn a_region_has_an_octet_and_does_not_wrap() {
     let us = household(&mut prm);
     let access = Access::default();
     for (base, length) in [(0, 0), (u64::MAX, 1), (u64::MAX - 7, 8), (1, u64::MAX)] {
-        let result = prm.register_region(us.client, us.pd, access, base, length);
+        let result = prm.register_region(us.client, us.pd, None, access, base, length);
         assert_eq!(
             refused(result),
             RefusalCode::Malformed,
@@ -180,7 +180,7 @@ fn a_region_has_an_octet_and_does_not_wrap() {
         );
     }
     let _grant = prm
-        .register_region(us.client, us.pd, access, u64::MAX - 8, 8)
+        .register_region(us.client, us.pd, None, access, u64::MAX - 8, 8)
         .unwrap();
 }
 

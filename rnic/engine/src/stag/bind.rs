@@ -1,0 +1,285 @@
+//! STags that work of a queue pair makes valid: memory windows of type 1 and 2B, and fast
+//! registration (RFC 5042 section 2.2 knows STags of one stream and of a protection domain). The key
+//! is of the client's choice, but never the one that was valid last.
+//!
+//! Windows and fast regions have no memory of their own: each access finds the region again, so one
+//! that was revoked is not reached through them either.
+
+use rnic_ipc::control::{Access, StagKind};
+use rnic_ipc::id::{PdId, QpNum};
+use rnic_proto::{Stag, TaggedOffset};
+
+use super::{AddRegionError, Entry, Memory, Registered, StagError, StagTable, State, User};
+use crate::region::RegionMemory;
+
+/// What part of which region a window or a fast region stands for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bound {
+    /// The region's index.
+    region: u32,
+    /// The registration that the region had.
+    serial: u64,
+    /// Where the part begins in the region's memory, in octets.
+    start: u64,
+}
+
+/// What an STag is to be bound to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// The region.
+    pub region: Stag,
+    /// Tagged offset of the first octet, in the region and in the STag.
+    pub base: TaggedOffset,
+    /// Length in octets.
+    pub len: u64,
+    /// What a peer may do, and for a fast region what local work may.
+    pub access: Access,
+}
+
+/// Why an STag could not be made valid: always the local client's fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CannotBind {
+    /// No such STag of this protection domain, or one of another kind.
+    #[error("{stag} is not an STag of this protection domain that this work makes valid")]
+    Unfit {
+        /// The STag.
+        stag: Stag,
+    },
+    /// It is valid: it has to be invalidated first.
+    #[error("{stag} is valid: invalidate it first")]
+    Valid {
+        /// The STag.
+        stag: Stag,
+    },
+    /// It was valid under this key before.
+    #[error("{stag} was valid before: choose another key")]
+    OldKey {
+        /// The STag.
+        stag: Stag,
+    },
+    /// The STag that it is to be bound to is not that of a region that may be used so.
+    #[error(transparent)]
+    Region(#[from] StagError),
+    /// Not within the region, or without an octet.
+    #[error("{len} octets at {base} are no part of {region}")]
+    Range {
+        /// The region.
+        region: Stag,
+        /// The first octet.
+        base: TaggedOffset,
+        /// Octets.
+        len: u64,
+    },
+    /// The region can't be written locally, so no right to write can be given.
+    #[error("{region} may not be written locally, and so not through what is bound to it")]
+    Rights {
+        /// The region.
+        region: Stag,
+    },
+}
+
+impl StagTable {
+    /// Adds an STag without memory, not valid.
+    pub fn add_unbound(
+        &mut self,
+        stag: Stag,
+        pd: PdId,
+        kind: StagKind,
+    ) -> Result<(), AddRegionError> {
+        let entry = Entry {
+            key: stag.key(),
+            key_used: false,
+            pd,
+            stream: None,
+            access: Access::default(),
+            base: TaggedOffset::default(),
+            len: 0,
+            memory: Memory::Part { kind, bound: None },
+            state: State::Invalid,
+        };
+        self.insert(stag, entry)
+    }
+
+    /// Binds a window; the key of `window` is the one that it gets. One of type 1 may be bound
+    /// before, and is not any more when the binding has no octet.
+    pub fn bind(&mut self, window: Stag, user: User, to: &Binding) -> Result<(), CannotBind> {
+        let entry = self.unkeyed(window, user)?;
+        let stream = match entry.kind() {
+            Some(StagKind::WindowType1) => None,
+            Some(StagKind::WindowType2B) => Some(user.qp),
+            Some(StagKind::FastRegion) | None => return Err(CannotBind::Unfit { stag: window }),
+        };
+        if stream.is_none() && to.len == 0 {
+            self.end_rights(window.index());
+            return Ok(());
+        }
+        if stream.is_some() && self.gives_something(entry) {
+            return Err(CannotBind::Valid { stag: window });
+        }
+        entry.check_key(window)?;
+        let writes = to.access.remote_write || to.access.remote_atomic;
+        let bound = self.part(user, stream, to, writes)?;
+        self.make_valid(window, stream, to, |memory| memory.bind(bound));
+        Ok(())
+    }
+
+    /// Registers a region that is not valid, with the key of `stag`: one with memory of its own with
+    /// part of it, another with part of a region.
+    pub fn fast_register(
+        &mut self,
+        stag: Stag,
+        user: User,
+        stream: Option<QpNum>,
+        to: &Binding,
+    ) -> Result<(), CannotBind> {
+        let entry = self.unkeyed(stag, user)?;
+        if entry.is_window() {
+            return Err(CannotBind::Unfit { stag });
+        }
+        if self.gives_something(entry) {
+            return Err(CannotBind::Valid { stag });
+        }
+        entry.check_key(stag)?;
+        let access = to.access;
+        let writes = access.local_write || access.remote_write || access.remote_atomic;
+        if let Memory::Own(own) = &entry.memory {
+            if to.region != stag {
+                return Err(StagError::Invalid { stag: to.region }.into());
+            }
+            within(to, own.base, own.memory.len())?;
+            allow(to, own.access, writes)?;
+            let serial = self.take_serial();
+            self.make_valid(stag, stream, to, |memory| memory.register(serial));
+        } else {
+            let bound = self.part(user, stream, to, writes)?;
+            self.make_valid(stag, stream, to, |memory| memory.bind(bound));
+        }
+        Ok(())
+    }
+
+    /// The STag of this index, whatever its key, for work of its protection domain.
+    fn unkeyed(&self, stag: Stag, user: User) -> Result<&Entry, CannotBind> {
+        let entry = self.entries.get(&stag.index());
+        entry
+            .filter(|entry| entry.pd == user.pd)
+            .ok_or(CannotBind::Unfit { stag })
+    }
+
+    /// What is bound to a region that is gone gives nothing and is as good as invalidated.
+    fn gives_something(&self, entry: &Entry) -> bool {
+        entry.state == State::Valid && self.memory(entry).is_some()
+    }
+
+    /// Finds the part of a region that something is to be bound to, which will be of `stream` or of
+    /// the whole domain.
+    fn part(
+        &self,
+        user: User,
+        stream: Option<QpNum>,
+        to: &Binding,
+        writes: bool,
+    ) -> Result<Bound, CannotBind> {
+        let region = to.region;
+        let found = self.valid(region, user)?;
+        let Memory::Own(own) = &found.memory else {
+            return Err(StagError::Invalid { stag: region }.into());
+        };
+        if found.stream().is_some() && stream.is_none() {
+            return Err(StagError::NotAssociated { stag: region }.into());
+        }
+        within(to, found.base, found.len)?;
+        allow(to, found.access, writes)?;
+        Ok(Bound {
+            region: region.index(),
+            serial: own.serial,
+            // The registration that is valid is part of the memory, and this one of that.
+            start: to.base.0.saturating_sub(own.base.0),
+        })
+    }
+
+    fn make_valid(
+        &mut self,
+        stag: Stag,
+        stream: Option<QpNum>,
+        to: &Binding,
+        change: impl FnOnce(&mut Memory),
+    ) {
+        let index = stag.index();
+        self.dissociate(index);
+        if let Some(entry) = self.entries.get_mut(&index) {
+            entry.key = stag.key();
+            entry.key_used = true;
+            entry.access = to.access;
+            entry.base = to.base;
+            entry.len = to.len;
+            entry.state = State::Valid;
+            change(&mut entry.memory);
+        }
+        if let Some(qp) = stream {
+            self.associate(index, qp);
+        }
+    }
+
+    /// Where an STag's octets are: the region, and the offset in its memory of the STag's first octet.
+    pub(super) fn memory<'a>(&'a self, entry: &'a Entry) -> Option<(&'a RegionMemory, u64)> {
+        let bound = match &entry.memory {
+            Memory::Own(own) => {
+                return Some((&own.memory, entry.base.0.checked_sub(own.base.0)?));
+            }
+            Memory::Part { bound, .. } => bound.as_ref()?,
+        };
+        let region = self.entries.get(&bound.region)?;
+        match &region.memory {
+            Memory::Own(own) if own.serial == bound.serial && region.state == State::Valid => {
+                Some((&own.memory, bound.start))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Memory {
+    fn bind(&mut self, to: Bound) {
+        if let Self::Part { bound, .. } = self {
+            *bound = Some(to);
+        }
+    }
+
+    /// Nothing that was bound to it before is any more.
+    fn register(&mut self, new: u64) {
+        if let Self::Own(Registered { serial, .. }) = self {
+            *serial = new;
+        }
+    }
+}
+
+impl Entry {
+    fn check_key(&self, stag: Stag) -> Result<(), CannotBind> {
+        if self.key_used && self.key == stag.key() {
+            return Err(CannotBind::OldKey { stag });
+        }
+        Ok(())
+    }
+}
+
+/// That it has an octet, and all of them are among the `len` from `base` on.
+fn within(to: &Binding, base: TaggedOffset, len: u64) -> Result<(), CannotBind> {
+    let outside = CannotBind::Range {
+        region: to.region,
+        base: to.base,
+        len: to.len,
+    };
+    let start = to.base.0.checked_sub(base.0).ok_or(outside)?;
+    let room = len.checked_sub(start).ok_or(outside)?;
+    if to.len == 0 || to.len > room {
+        return Err(outside);
+    }
+    Ok(())
+}
+
+fn allow(to: &Binding, granted: Access, writes: bool) -> Result<(), CannotBind> {
+    if writes && !granted.local_write {
+        return Err(CannotBind::Rights { region: to.region });
+    }
+    Ok(())
+}

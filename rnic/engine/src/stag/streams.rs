@@ -1,0 +1,108 @@
+//! Which STags are of which stream (RFC 5040 section 8.1.1, RFC 5041 section 8.2): a list through the
+//! table's entries for each stream, so that a queue pair's end looks at its own STags only, and
+//! nothing is allocated when work changes what is of it.
+
+use rnic_ipc::id::QpNum;
+
+use super::{Entry, Memory, StagTable, State, User};
+
+/// An STag's place in the list of its stream.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Link {
+    qp: QpNum,
+    /// The neighbours' indexes.
+    before: Option<u32>,
+    after: Option<u32>,
+}
+
+impl StagTable {
+    /// A queue pair was made.
+    pub fn stream_added(&mut self, user: User) {
+        let streams = self.streams.entry(user.pd.0).or_insert(0);
+        *streams = streams.saturating_add(1);
+    }
+
+    /// A queue pair is gone. What was of its stream can't be used any more, not by another queue pair
+    /// of the same number either.
+    pub fn stream_removed(&mut self, User { pd, qp }: User) {
+        self.stream_ended(qp);
+        if let Some(streams) = self.streams.get_mut(&pd.0) {
+            *streams = streams.saturating_sub(1);
+            if *streams == 0 {
+                self.streams.remove(&pd.0);
+            }
+        }
+    }
+
+    /// A queue pair's stream has ended, and what was of it is not of the next one of the same queue
+    /// pair (RFC 5040 section 8.1.1, 2).
+    pub fn stream_ended(&mut self, qp: QpNum) {
+        let mut next = self.first_of.remove(&qp.0);
+        while let Some(index) = next {
+            next = self.entries.get_mut(&index).and_then(|entry| {
+                let link = entry.stream.take();
+                entry.invalidate();
+                link?.after
+            });
+        }
+    }
+
+    /// Nothing is reached through the STag until it is made valid again.
+    pub(super) fn end_rights(&mut self, index: u32) {
+        self.dissociate(index);
+        if let Some(entry) = self.entries.get_mut(&index) {
+            entry.invalidate();
+        }
+    }
+
+    /// Limits an STag, which is of no stream, to one.
+    pub(super) fn associate(&mut self, index: u32, qp: QpNum) {
+        let after = self.first_of.insert(qp.0, index);
+        if let Some(entry) = self.entries.get_mut(&index) {
+            entry.stream = Some(Link {
+                qp,
+                before: None,
+                after,
+            });
+        }
+        if let Some(link) = self.link(after) {
+            link.before = Some(index);
+        }
+    }
+
+    /// The STag is of no stream any more.
+    pub(super) fn dissociate(&mut self, index: u32) {
+        let entry = self.entries.get_mut(&index);
+        let Some(Link { qp, before, after }) = entry.and_then(|entry| entry.stream.take()) else {
+            return;
+        };
+        if let Some(link) = self.link(after) {
+            link.before = before;
+        }
+        if let Some(link) = self.link(before) {
+            link.after = after;
+        } else if let Some(after) = after {
+            self.first_of.insert(qp.0, after);
+        } else {
+            self.first_of.remove(&qp.0);
+        }
+    }
+
+    fn link(&mut self, index: Option<u32>) -> Option<&mut Link> {
+        self.entries.get_mut(&index?)?.stream.as_mut()
+    }
+}
+
+impl Entry {
+    /// The only stream that may use it; without one all of the protection domain may.
+    pub(super) fn stream(&self) -> Option<QpNum> {
+        self.stream.map(|link| link.qp)
+    }
+
+    fn invalidate(&mut self) {
+        self.state = State::Invalid;
+        if let Memory::Part { bound, .. } = &mut self.memory {
+            *bound = None;
+        }
+    }
+}
