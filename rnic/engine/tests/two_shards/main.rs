@@ -16,6 +16,7 @@ mod packets;
 #[path = "../shared/random.rs"]
 mod random;
 mod raw;
+mod registration;
 mod side;
 mod startup;
 mod states;
