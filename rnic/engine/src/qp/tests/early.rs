@@ -223,7 +223,6 @@ fn memory_that_was_taken_away_meanwhile_ends_the_stream_in_its_turn() {
         let mut b = receiver();
         b.post_recv(1, &[]);
         b.post_recv(2, &[sge(SINK + 8, 8)]);
-        a.fill(SOURCE, &[]);
         let placed = early(&mut b, fpdu).unwrap();
         let empty = sends(&[0]).1;
         b.receive(&empty[0]);
