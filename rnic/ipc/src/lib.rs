@@ -3,7 +3,7 @@
 //!
 //! Everything here that comes from the other side is hostile until it was copied and checked.
 //! `unsafe` lives in [`shm`] (mappings and raw copies) and in the private `ring::raw` (ring words);
-//! nowhere else.
+//! nowhere else. With `--cfg loom` memory and atomics are a model's (`scripts/loom`).
 
 #![deny(unsafe_code)]
 
@@ -12,7 +12,9 @@ pub mod id;
 pub mod inspect;
 pub mod kick;
 pub mod ring;
+#[cfg_attr(loom, path = "shm/modelled.rs")]
 pub mod shm;
+mod sync;
 pub mod transport;
 pub mod wake;
 pub mod work;

@@ -20,4 +20,8 @@ pub use work_queue::{
 pub use work_request::WorkRequest;
 
 #[cfg(test)]
+#[cfg(loom)]
+mod models;
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests;

@@ -11,16 +11,18 @@
 //!   a value copies it once and then checks the copy.
 #![allow(unsafe_code)]
 
+mod error;
+
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// The longest mapping, in octets (1 TiB): keeps every sum of offsets far from overflow.
-pub const MAPPING_MAX: u64 = 1 << 40;
+use crate::sync::{AtomicU32, AtomicU64};
+
+pub use error::{MAPPING_MAX, OutOfBounds, ShmError};
 
 /// A mapped piece of memory that another process may map too.
 ///
@@ -198,6 +200,13 @@ impl SharedMemory {
         Ok(unsafe { AtomicU64::from_ptr(at.as_ptr().cast()) })
     }
 
+    /// The 64-bit words from `offset` on, which must be aligned and where at least one must be. The
+    /// pointer is good for all of them, and not only for the first as one from a reference would be.
+    pub(crate) fn words_from(&self, offset: usize) -> Result<NonNull<AtomicU64>, OutOfBounds> {
+        let at = self.at_aligned(offset, size_of::<AtomicU64>(), align_of::<AtomicU64>())?;
+        Ok(at.cast())
+    }
+
     /// The octet at `offset` when `len` octets from there are in the mapping.
     fn at(&self, offset: usize, len: usize) -> Result<NonNull<u8>, OutOfBounds> {
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
@@ -298,67 +307,6 @@ fn map_shared(
         call: "mmap",
         errno: Errno::NOMEM,
     })
-}
-
-/// An access beyond the memory's end, or to a word that isn't aligned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{len} octets at offset {offset} are not inside the memory of {memory} octets, aligned")]
-pub struct OutOfBounds {
-    /// Where, in octets.
-    pub offset: usize,
-    /// How much, in octets.
-    pub len: usize,
-    /// Octets of the memory.
-    pub memory: usize,
-}
-
-/// Why memory could not be made or mapped.
-#[derive(Debug, thiserror::Error)]
-pub enum ShmError {
-    /// The other process's fault: not a memfd.
-    #[error(
-        "the descriptor is not a memfd; shared memory must be made with memfd_create(2) and sealed \
-         with F_SEAL_SHRINK"
-    )]
-    NotMemfd,
-    /// The other process's fault: it could be truncated while we use it.
-    #[error(
-        "the memfd is not sealed against shrinking; call fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) \
-         before passing it"
-    )]
-    NotSealed,
-    /// The other process's fault: seals don't keep it from punching holes, and a hole of a hugetlb
-    /// memfd faults when no huge page is left to fill it.
-    #[error(
-        "the memfd is made of huge pages, which can't be shared safely; make it without MFD_HUGETLB"
-    )]
-    HugePages,
-    /// The other process's fault.
-    #[error("the memfd has {size} octets, but {len} from offset {offset} on are wanted")]
-    TooShort {
-        /// Where the range begins.
-        offset: u64,
-        /// Its length.
-        len: u64,
-        /// Octets of the memfd.
-        size: u64,
-    },
-    /// The caller's fault.
-    #[error(
-        "a shared memory of {len} octets can't be made: between 1 and {MAPPING_MAX} are possible"
-    )]
-    Length {
-        /// Octets asked for.
-        len: u64,
-    },
-    /// The host's refusal.
-    #[error("{call} on shared memory failed: {errno}")]
-    Host {
-        /// The system call.
-        call: &'static str,
-        /// Its error.
-        errno: Errno,
-    },
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 
 use super::raw::{self, RawRing, RingError, RingFault};
 use crate::shm::SharedMemory;
+use crate::sync::{Ordering, fence};
 use crate::work::Completion;
 
 const WORDS: usize = size_of::<Completion>() / size_of::<u64>();

@@ -7,11 +7,11 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 
 use super::raw::{self, RawRing, RingError, RingFault, RingFull};
 use crate::id::QpNum;
 use crate::shm::SharedMemory;
+use crate::sync::{Ordering, fence};
 
 /// The client's end.
 #[derive(Debug)]

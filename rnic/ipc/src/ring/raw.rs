@@ -12,10 +12,10 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::control::PROTOCOL_VERSION;
 use crate::shm::{OutOfBounds, SharedMemory, ShmError};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// The most entries of a ring.
 pub const RING_SLOTS_MAX: u32 = 65536;
@@ -125,11 +125,7 @@ impl<const WORDS: usize> RawRing<WORDS> {
             }
             .into());
         }
-        // Checks the alignment; the pointer for all entries must not come from this reference, which
-        // stands for one word.
-        memory.atomic_u64(offset + ENTRIES)?;
-        // SAFETY: `end <= memory.len()` was checked above.
-        let entries = unsafe { memory.as_non_null().add(offset + ENTRIES) }.cast();
+        let entries = memory.words_from(offset + ENTRIES)?;
         Ok(Self {
             producer: NonNull::from(memory.atomic_u32(offset + PRODUCER)?),
             consumer: NonNull::from(memory.atomic_u32(offset + CONSUMER)?),

@@ -1,11 +1,11 @@
 //! The engine's end of a work queue: what the client wrote is copied once, and the copy checked.
 
 use std::num::NonZeroU32;
-use std::sync::atomic::Ordering;
 
 use super::slot::{COUNT_WORD, WORDS, num_sge, sges_from_words, slot_from_words, slots_for};
 use crate::ring::raw::{RawRing, RingFault, SharedWord};
 use crate::ring::work_request::WorkRequest;
+use crate::sync::Ordering;
 use crate::work::{MAX_PLACES, SGES_IN_FIRST_SLOT, SGES_IN_NEXT_SLOT};
 
 /// The engine's end of a work queue.

@@ -1,11 +1,11 @@
 //! The client's end of a work queue.
 
 use std::num::NonZeroU32;
-use std::sync::atomic::Ordering;
 
 use super::slot::{WORDS, put_sges, slot_words, slots_for};
 use crate::ring::raw::{RawRing, RingFull, SharedWord};
 use crate::ring::work_request::WorkRequest;
+use crate::sync::Ordering;
 use crate::work::{
     INLINE_PER_SGE, MAX_PLACES, MAX_SGE, Operands, SGES_IN_FIRST_SLOT, SGES_IN_NEXT_SLOT, Sge,
     WR_INLINE, WorkSlot, WrOpcode, sges_for_inline,

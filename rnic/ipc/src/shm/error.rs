@@ -1,0 +1,67 @@
+//! What can be wrong with shared memory, and whose fault it is.
+
+use rustix::io::Errno;
+
+/// The longest mapping, in octets (1 TiB): keeps every sum of offsets far from overflow.
+pub const MAPPING_MAX: u64 = 1 << 40;
+
+/// An access beyond the memory's end, or to a word that isn't aligned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{len} octets at offset {offset} are not inside the memory of {memory} octets, aligned")]
+pub struct OutOfBounds {
+    /// Where, in octets.
+    pub offset: usize,
+    /// How much, in octets.
+    pub len: usize,
+    /// Octets of the memory.
+    pub memory: usize,
+}
+
+/// Why memory could not be made or mapped.
+#[derive(Debug, thiserror::Error)]
+pub enum ShmError {
+    /// The other process's fault: not a memfd.
+    #[error(
+        "the descriptor is not a memfd; shared memory must be made with memfd_create(2) and sealed \
+         with F_SEAL_SHRINK"
+    )]
+    NotMemfd,
+    /// The other process's fault: it could be truncated while we use it.
+    #[error(
+        "the memfd is not sealed against shrinking; call fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) \
+         before passing it"
+    )]
+    NotSealed,
+    /// The other process's fault: seals don't keep it from punching holes, and a hole of a hugetlb
+    /// memfd faults when no huge page is left to fill it.
+    #[error(
+        "the memfd is made of huge pages, which can't be shared safely; make it without MFD_HUGETLB"
+    )]
+    HugePages,
+    /// The other process's fault.
+    #[error("the memfd has {size} octets, but {len} from offset {offset} on are wanted")]
+    TooShort {
+        /// Where the range begins.
+        offset: u64,
+        /// Its length.
+        len: u64,
+        /// Octets of the memfd.
+        size: u64,
+    },
+    /// The caller's fault.
+    #[error(
+        "a shared memory of {len} octets can't be made: between 1 and {MAPPING_MAX} are possible"
+    )]
+    Length {
+        /// Octets asked for.
+        len: u64,
+    },
+    /// The host's refusal.
+    #[error("{call} on shared memory failed: {errno}")]
+    Host {
+        /// The system call.
+        call: &'static str,
+        /// Its error.
+        errno: Errno,
+    },
+}
