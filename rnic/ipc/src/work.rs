@@ -119,65 +119,71 @@ pub const WR_INLINE: u8 = 4;
 /// Fast registration: only the stream of the queue pair that does it may use the region.
 pub const WR_ONE_STREAM: u8 = 8;
 
-/// What a work request does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum WrOpcode {
-    /// Send (receive queue: take a Send).
-    Send = 0,
-    /// RDMA Write.
-    Write = 1,
-    /// RDMA Read.
-    Read = 2,
-    /// Send with Invalidate.
-    SendInvalidate = 3,
-    /// A receive.
-    Recv = 4,
-    /// Immediate Data (RFC 7306 section 6). Operand: the data.
-    Immediate = 5,
-    /// RDMA Write, then Immediate Data. Operand: the data.
-    WriteImmediate = 6,
-    /// FetchAdd (RFC 7306 section 5.1.1). Operands: add data, add mask. One element of 8 octets takes
-    /// the original value, in host order.
-    AtomicFetchAdd = 7,
-    /// CmpSwap (RFC 7306 section 5.1.2). Operands: swap data, swap mask, compare data, compare mask.
-    /// The element is as for FetchAdd.
-    AtomicCompareSwap = 8,
-    /// Ends the rights of an STag, `rkey`, when what was posted before is done.
-    LocalInvalidate = 9,
-    /// Binds a memory window when what was posted before is done. `rkey`: the window's STag with its
-    /// new key; `remote_addr`: tagged offset of the first octet in the region and in the window.
-    /// Operands: its length, then the region's STag and, 32 bits higher, its rights
-    /// ([`crate::control::Access::bits`]). Without an octet it ends the binding of a window of type 1.
-    BindWindow = 10,
-    /// Registers a region that is not valid when what was posted before is done. The parts are as for
-    /// a window; a region with memory of its own names itself as the one that it is taken from.
-    FastRegister = 11,
+/// Names whose numbers stand in shared memory, each written once and read both ways.
+macro_rules! numbered {
+    (
+        $(#[$about:meta])*
+        pub enum $name:ident { $($(#[$doc:meta])* $variant:ident = $number:literal,)* }
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum $name { $($(#[$doc])* $variant = $number,)* }
+
+        impl $name {
+            /// What has this number, if there is something.
+            pub const fn from_u8(raw: u8) -> Option<Self> {
+                Some(match raw {
+                    $($number => Self::$variant,)*
+                    _ => return None,
+                })
+            }
+        }
+    };
+}
+
+numbered! {
+    /// What a work request does.
+    pub enum WrOpcode {
+        /// Send (receive queue: take a Send).
+        Send = 0,
+        /// RDMA Write.
+        Write = 1,
+        /// RDMA Read.
+        Read = 2,
+        /// Send with Invalidate.
+        SendInvalidate = 3,
+        /// A receive.
+        Recv = 4,
+        /// Immediate Data (RFC 7306 section 6). Operand: the data.
+        Immediate = 5,
+        /// RDMA Write, then Immediate Data. Operand: the data.
+        WriteImmediate = 6,
+        /// FetchAdd (RFC 7306 section 5.1.1). Operands: add data, add mask. One element of 8 octets
+        /// takes the original value, in host order.
+        AtomicFetchAdd = 7,
+        /// CmpSwap (RFC 7306 section 5.1.2). Operands: swap data, swap mask, compare data, compare
+        /// mask. The element is as for FetchAdd.
+        AtomicCompareSwap = 8,
+        /// Ends the rights of an STag, `rkey`, when what was posted before is done.
+        LocalInvalidate = 9,
+        /// Binds a memory window when what was posted before is done. `rkey`: the window's STag with
+        /// its new key; `remote_addr`: tagged offset of the first octet in the region and in the
+        /// window. Operands: its length, then the region's STag and, 32 bits higher, its rights
+        /// ([`crate::control::Access::bits`]). Without an octet it ends the binding of a window of
+        /// type 1.
+        BindWindow = 10,
+        /// Registers a region that is not valid when what was posted before is done. The parts are as
+        /// for a window; a region with memory of its own names itself as the one that it is taken
+        /// from.
+        FastRegister = 11,
+    }
 }
 
 /// What a work request is about beside memory; how many of them mean something is the opcode's.
 pub type Operands = [u64; 4];
 
 impl WrOpcode {
-    /// The opcode with this number, if there is one.
-    pub fn from_u8(raw: u8) -> Option<Self> {
-        Some(match raw {
-            0 => Self::Send,
-            1 => Self::Write,
-            2 => Self::Read,
-            3 => Self::SendInvalidate,
-            4 => Self::Recv,
-            5 => Self::Immediate,
-            6 => Self::WriteImmediate,
-            7 => Self::AtomicFetchAdd,
-            8 => Self::AtomicCompareSwap,
-            9 => Self::LocalInvalidate,
-            10 => Self::BindWindow,
-            11 => Self::FastRegister,
-            _ => return None,
-        })
-    }
-
     /// Places of elements that its operands take: two operands fit one.
     pub const fn operand_places(self) -> usize {
         match self {
@@ -221,39 +227,23 @@ pub const WC_SOLICITED: u16 = 2;
 /// The receive took Immediate Data (RFC 7306 section 6) and no Send.
 pub const WC_WITH_IMMEDIATE: u16 = 4;
 
-/// How a work request ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum WcStatus {
-    /// Done.
-    Success = 0,
-    /// The receive's buffer was shorter than the Send.
-    LocalLength = 1,
-    /// The work request itself is impossible: unknown opcode, too many elements, wrong state.
-    LocalQpOperation = 2,
-    /// An element names memory it may not use: STag, PD, right or bounds.
-    LocalProtection = 3,
-    /// The queue pair went to Error before this was done.
-    WorkRequestFlushed = 4,
-    /// The peer refused the access with a Terminate.
-    RemoteAccess = 5,
-    /// The peer ended the stream with a Terminate for another reason.
-    RemoteOperation = 6,
-}
-
-impl WcStatus {
-    /// The status with this number, if there is one.
-    pub fn from_u8(raw: u8) -> Option<Self> {
-        Some(match raw {
-            0 => Self::Success,
-            1 => Self::LocalLength,
-            2 => Self::LocalQpOperation,
-            3 => Self::LocalProtection,
-            4 => Self::WorkRequestFlushed,
-            5 => Self::RemoteAccess,
-            6 => Self::RemoteOperation,
-            _ => return None,
-        })
+numbered! {
+    /// How a work request ended.
+    pub enum WcStatus {
+        /// Done.
+        Success = 0,
+        /// The receive's buffer was shorter than the Send.
+        LocalLength = 1,
+        /// The work request itself is impossible: unknown opcode, too many elements, wrong state.
+        LocalQpOperation = 2,
+        /// An element names memory it may not use: STag, PD, right or bounds.
+        LocalProtection = 3,
+        /// The queue pair went to Error before this was done.
+        WorkRequestFlushed = 4,
+        /// The peer refused the access with a Terminate.
+        RemoteAccess = 5,
+        /// The peer ended the stream with a Terminate for another reason.
+        RemoteOperation = 6,
     }
 }
 
