@@ -140,6 +140,10 @@ pub enum Error {
         /// Octets of the region.
         len: usize,
     },
+    /// A window or a fast region and the region that it was to be part of are of different protection
+    /// domains.
+    #[error("the region is of another protection domain: make both in one")]
+    WrongPd,
     /// Shared memory could not be made or mapped.
     #[error("shared memory: {0}")]
     Memory(#[from] ShmError),

@@ -172,6 +172,18 @@ impl Registration {
             stag: Keyed::new(stag),
         }
     }
+
+    /// What this STag is to stand for: a range of a region of the same protection domain.
+    pub(crate) fn part_of(
+        &self,
+        region: &MemoryRegion,
+        range: &Range<usize>,
+    ) -> Result<RemoteMemory, Error> {
+        if !Arc::ptr_eq(&self.pd.inner, &region.registration.pd.inner) {
+            return Err(Error::WrongPd);
+        }
+        region.part(range)
+    }
 }
 
 impl Drop for Registration {

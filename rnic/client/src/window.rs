@@ -58,8 +58,9 @@ impl MemoryWindow {
     /// a region that may be written locally.
     ///
     /// # Errors
-    /// [`Error::Range`], also for no octet. That one of type 2B is bound already, or that the region is of another
-    /// protection domain, is told by the work's completion.
+    /// [`Error::Range`], also for no octet; [`Error::WrongPd`]. That one of type 2B is bound already,
+    /// that the region may not be written locally, or that the queue pair which the work is posted to
+    /// is of another protection domain, is told by the work's completion, and ends the connection.
     pub fn bind(
         &self,
         wr_id: u64,
@@ -67,7 +68,7 @@ impl MemoryWindow {
         range: Range<usize>,
         access: Access,
     ) -> Result<(WorkRequest<'static>, RemoteMemory), Error> {
-        let part = region.part(&range)?;
+        let part = self.registration.part_of(region, &range)?;
         let stag = self.registration.stag.next();
         let work = WorkRequest::bind(WrOpcode::BindWindow, wr_id, stag, part, access);
         Ok((work, RemoteMemory { stag, ..part }))
@@ -119,8 +120,9 @@ impl FastRegion {
     /// region that may be written locally. See also [`WorkRequest::of_one_stream`].
     ///
     /// # Errors
-    /// [`Error::Range`], also for no octet. That it is registered already, or that the region is of another protection
-    /// domain, is told by the work's completion.
+    /// [`Error::Range`], also for no octet; [`Error::WrongPd`]. That it is registered already, that the
+    /// region may not be written locally, or that the queue pair which the work is posted to is of
+    /// another protection domain, is told by the work's completion, and ends the connection.
     pub fn register(
         &self,
         wr_id: u64,
@@ -128,7 +130,7 @@ impl FastRegion {
         range: Range<usize>,
         access: Access,
     ) -> Result<(WorkRequest<'static>, RemoteMemory), Error> {
-        let part = region.part(&range)?;
+        let part = self.registration.part_of(region, &range)?;
         let stag = self.registration.stag.next();
         let work = WorkRequest::bind(WrOpcode::FastRegister, wr_id, stag, part, access);
         Ok((work, RemoteMemory { stag, ..part }))
@@ -138,8 +140,8 @@ impl FastRegion {
     /// 4 GiB.
     ///
     /// # Errors
-    /// [`Error::Range`], also for no octet. That the range is not within the registration is told by the work's
-    /// completion.
+    /// [`Error::Range`]. That the range is not within the registration is told by the work's
+    /// completion, and ends the connection.
     pub fn slice(&self, region: &MemoryRegion, range: Range<usize>) -> Result<Sge, Error> {
         Ok(Sge {
             lkey: self.stag(),

@@ -43,6 +43,23 @@ fn a_window_gets_another_key_with_each_binding_and_goes_by_its_first_name() {
     assert_eq!(asked.last(), Some(&gone));
 }
 
+/// The RNIC would refuse it by ending the connection.
+#[test]
+fn nothing_is_bound_to_a_region_of_another_protection_domain() {
+    let (_fake, context) = Fake::start();
+    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let other = ProtectionDomain::alloc(&context).unwrap();
+    let region = other.register(100, Access::LOCAL).unwrap();
+    let window = MemoryWindow::alloc(&pd, WindowType::Type2B).unwrap();
+    let fast = FastRegion::alloc(&pd).unwrap();
+    let before = (window.stag(), fast.stag());
+    let bound = window.bind(7, &region, 10..30, Access::ALL);
+    assert!(matches!(bound, Err(Error::WrongPd)), "{bound:?}");
+    let registered = fast.register(7, &region, 10..30, Access::ALL);
+    assert!(matches!(registered, Err(Error::WrongPd)), "{registered:?}");
+    assert_eq!((window.stag(), fast.stag()), before, "no key is used up");
+}
+
 #[test]
 fn a_window_is_unbound_as_its_type_demands() {
     let (fake, context) = Fake::start();
