@@ -19,6 +19,8 @@ pub struct DaemonOptions {
     pub queues: Option<u32>,
     /// `--mode`: native, generic or auto, when given.
     pub mode: Option<&'static str>,
+    /// Further arguments.
+    pub arguments: Vec<String>,
 }
 
 /// A running `rnicd`. Dropping it kills it.
@@ -59,6 +61,7 @@ impl Daemon {
         if let Some(mode) = options.mode {
             command = command.args(["--mode", mode]);
         }
+        let command = command.args(&options.arguments);
         Self::started(command, namespace, socket, capture)
     }
 

@@ -16,6 +16,7 @@ impl Display for Effective<'_> {
             socket,
             socket_mode,
             socket_group,
+            metrics,
             log,
             device,
         } = self.0;
@@ -37,6 +38,7 @@ impl Display for Effective<'_> {
         line(f, "frames", device.frames)?;
         line(f, "idle_spin", device.idle_spin.as_micros())?;
         optional(f, "busy_poll", device.busy_poll, "none")?;
+        optional(f, "metrics", metrics.as_ref(), "nowhere")?;
         line(f, "log", format!("{log}").to_lowercase())?;
 
         let limits = &device.limits;

@@ -6,6 +6,8 @@ use clap::{Args, Parser, ValueEnum};
 use log::LevelFilter;
 use rnic_device::XdpMode;
 
+use crate::metrics::MetricsAddress;
+
 /// A software RNIC (iWARP) on one network interface, for local clients.
 #[derive(Debug, Parser)]
 #[command(version, about)]
@@ -71,6 +73,10 @@ pub(crate) struct Given {
     #[arg(long, value_name = "GROUP", value_parser = crate::names::gid)]
     pub(crate) admin_group: Option<u32>,
 
+    /// Tell Prometheus what is measured, at 127.0.0.1:PORT, [::1]:PORT or unix:PATH [default: nowhere]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) metrics: Option<MetricsAddress>,
+
     /// What to log: off, error, warn, info, debug or trace [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log: Option<LevelFilter>,
@@ -91,6 +97,7 @@ impl Given {
             idle_spin: self.idle_spin.or(below.idle_spin),
             busy_poll: self.busy_poll.or(below.busy_poll),
             admin_group: self.admin_group.or(below.admin_group),
+            metrics: self.metrics.or(below.metrics),
             log: self.log.or(below.log),
         }
     }

@@ -21,7 +21,7 @@ use crate::names;
 use reader::{At, Reader};
 
 /// The keys at the top, in the order in which people are told of them.
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "interface",
     "socket",
     "socket_mode",
@@ -33,6 +33,7 @@ const KEYS: [&str; 15] = [
     "frames",
     "idle_spin",
     "busy_poll",
+    "metrics",
     "log",
     "limits",
     "user",
@@ -130,6 +131,7 @@ fn file(reader: &mut Reader<'_>, document: &DeTable<'_>) -> File {
             "frames" => given.frames = reader.number(&at, 1..=u32::MAX),
             "idle_spin" => given.idle_spin = reader.number(&at, 0..=1_000_000),
             "busy_poll" => given.busy_poll = reader.number(&at, 0..=1_000_000),
+            "metrics" => given.metrics = reader.parsed(&at, str::parse),
             "log" => given.log = reader.parsed(&at, level),
             "limits" => limits.limits = reader.table(&at),
             "user" => limits.users = reader.table(&at),

@@ -11,6 +11,7 @@ mod check;
 mod cli;
 mod clients;
 mod config;
+mod metrics;
 mod names;
 mod serve;
 mod service;

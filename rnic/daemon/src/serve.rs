@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 
 use crate::clients::Clients;
+use crate::metrics::{MetricsError, MetricsListener};
 use crate::service::Service;
 use crate::settings::Settings;
 use crate::socket::{SocketError, SocketFile};
@@ -29,6 +30,9 @@ pub(crate) enum ServeError {
     /// The interface.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// The place for metrics.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
     /// Signals.
     #[error(
         "SIGTERM and SIGINT were to come by a descriptor (signalfd), but the kernel refused: {0}"
@@ -55,12 +59,23 @@ pub(crate) fn serve(settings: Settings) -> Result<(), ServeError> {
     SocketFile::clear(path)?;
     let service = Service::from_environment();
     let limits = settings.device.limits.clone();
-    let (device, socket) = Device::open_then(settings.device, || {
-        // While its directory can be written to, and it be given to a group.
+    let (device, (socket, metrics)) = Device::open_then(settings.device, || {
+        // While their directories can be written to, and the first be given to a group.
         let socket = SocketFile::bind(path, settings.socket_mode, settings.socket_group)?;
+        let metrics = settings
+            .metrics
+            .as_ref()
+            .map(MetricsListener::bind)
+            .transpose()?;
         give_up_privileges()?;
-        Ok::<_, ServeError>(socket)
+        Ok::<_, ServeError>((socket, metrics))
     })?;
+    let metrics = metrics
+        .map(|listener| {
+            let device = device.clone();
+            listener.start(Box::new(move || device.metrics().ok()))
+        })
+        .transpose()?;
     let mut clients = Clients::new(device.clone(), limits);
     log::info!("ready: listening on {}", path.display());
     service.ready();
@@ -75,6 +90,7 @@ pub(crate) fn serve(settings: Settings) -> Result<(), ServeError> {
         },
     );
     service.stopping();
+    drop(metrics);
     // No new clients; then the old ones.
     socket.retire();
     device.shutdown();

@@ -8,6 +8,7 @@ use rnic_device::{DeviceConfig, Limits};
 
 use crate::cli::{Cli, Given, Mode};
 use crate::config::{self, ConfigError};
+use crate::metrics::MetricsAddress;
 
 /// Where clients connect when nothing else was said.
 const SOCKET: &str = "/run/rnicd.sock";
@@ -21,6 +22,8 @@ pub(crate) struct Settings {
     pub(crate) socket_mode: u32,
     /// None: the daemon's own.
     pub(crate) socket_group: Option<u32>,
+    /// None: nowhere.
+    pub(crate) metrics: Option<MetricsAddress>,
     pub(crate) log: LevelFilter,
     pub(crate) device: DeviceConfig,
 }
@@ -69,6 +72,7 @@ impl Settings {
             socket: given.socket.unwrap_or_else(|| PathBuf::from(SOCKET)),
             socket_mode: given.socket_mode.unwrap_or(SOCKET_MODE),
             socket_group: given.socket_group,
+            metrics: given.metrics,
             log: given.log.unwrap_or(LevelFilter::Info),
             device,
         })

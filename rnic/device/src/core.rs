@@ -20,6 +20,7 @@ use crate::host::icmp::{IcmpCounts, IcmpReader, IcmpSocket};
 use crate::host::interface::Interface;
 use crate::host::netlink::Netlink;
 use crate::host::ports::{Claims, Ports, Stamp};
+use crate::metrics::RequestMetrics;
 use crate::refuse;
 
 /// What all parts of an open device share.
@@ -40,6 +41,7 @@ pub(crate) struct Core {
     pub(crate) doubts: Arc<Doubts>,
     /// Until the thread that reads them takes them.
     icmp_sockets: Mutex<Vec<IcmpSocket>>,
+    pub(crate) request_metrics: RequestMetrics,
     prm: Mutex<Prm>,
     clients: Mutex<HashMap<ClientId, Arc<Client>>>,
     capture: Mutex<Option<CaptureFile>>,
@@ -87,6 +89,7 @@ pub(crate) struct Parts {
 impl Core {
     pub(crate) fn new(parts: Parts) -> Self {
         Self {
+            request_metrics: RequestMetrics::default(),
             prm: Mutex::new(
                 Prm::new(parts.config.limits.clone())
                     .with_administrators(parts.config.administrators),
@@ -325,6 +328,6 @@ fn log_refusal<T>(what: &str, result: Result<T, Refusal>) {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -20,6 +20,13 @@ impl Core {
         if let (Answer::Counters(counters), _) = self.execute(Command::QueryCounters)? {
             all = counters;
         }
+        all.extend(self.device_counters());
+        Ok(all)
+    }
+
+    /// What is counted beside the shard, in a fixed order.
+    pub(crate) fn device_counters(&self) -> Vec<(String, u64)> {
+        let mut all = Vec::new();
         let steering = self.ports.with_claims(|claimed| {
             claimed
                 .0
@@ -55,7 +62,7 @@ impl Core {
         all.extend(prm.refusals());
         drop(prm);
         all.push(("device_ports".to_owned(), self.ports.len() as u64));
-        Ok(all)
+        all
     }
 }
 

@@ -160,6 +160,15 @@ impl Device {
         self.core.counters()
     }
 
+    /// Everything that the device measures, in Prometheus's text format 0.0.4.
+    ///
+    /// # Errors
+    ///
+    /// `ShuttingDown`.
+    pub fn metrics(&self) -> Result<String, Refusal> {
+        self.core.metrics()
+    }
+
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
     }

@@ -18,6 +18,7 @@ mod error;
 mod events;
 mod follow;
 pub mod host;
+mod metrics;
 mod open;
 mod refuse;
 mod session;
@@ -25,6 +26,7 @@ mod session;
 pub use config::{DeviceConfig, Driving, XdpMode};
 pub use device::Device;
 pub use error::DeviceError;
+pub use metrics::{MetricKind, metric_names};
 pub use rnic_prm::{
     Administrators, Credentials, Limits, PortRanges, Quota, Resource, UserLimits, Users,
 };

@@ -65,6 +65,7 @@ impl ClientSession {
             Err(refusal) => {
                 log::debug!("client {}: refused: {refusal}", self.client.id);
                 self.client.count_refusal();
+                self.core().request_metrics.count_refusal(refusal.code);
                 (Err(refuse::bounded(refusal)), Vec::new())
             }
         }
@@ -267,4 +268,4 @@ fn done(result: Result<(), Refusal>) -> Granted {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -16,6 +16,8 @@ use rnic_net::{IcmpReport, Path, PathDefaults};
 use rnic_proto::Stag;
 
 use crate::capture::Capture;
+use crate::histogram::Histogram;
+use crate::qp::{QpCounters, WorkTimes};
 use crate::region::RegionMemory;
 use crate::stag::StagLook;
 
@@ -238,6 +240,8 @@ pub enum Command {
     },
     /// Answered by [`Answer::Counters`].
     QueryCounters,
+    /// Answered by [`Answer::Metrics`].
+    QueryMetrics,
     /// Show every frame to a capture, or to none.
     SetCapture(Option<Box<dyn Capture>>),
 }
@@ -264,6 +268,8 @@ pub enum Answer {
     Paths(Vec<PathInUse>),
     /// To [`Command::QueryCounters`]: name and value, in a fixed order.
     Counters(Vec<(String, u64)>),
+    /// To [`Command::QueryMetrics`].
+    Metrics(Box<ShardMetrics>),
     /// To [`Command::LookAtConnections`].
     Connections {
         /// What was found, by number.
@@ -275,6 +281,19 @@ pub enum Answer {
     QueuePairs(Vec<QpLook>),
     /// To [`Command::LookAtStags`]: those that are there, by index.
     Stags(Vec<(u32, StagLook)>),
+}
+
+/// All that a shard measures, at one moment.
+#[derive(Clone, Debug)]
+pub struct ShardMetrics {
+    /// As [`Answer::Counters`].
+    pub counters: Vec<(String, u64)>,
+    /// What the queue pairs of each client that is there counted.
+    pub clients: Vec<(ClientId, QpCounters)>,
+    /// How long work that succeeded took.
+    pub work: WorkTimes,
+    /// How long connections that we opened took from the command to RDMA mode.
+    pub connect: Histogram,
 }
 
 /// What a shard knows of a queue pair beside the Privileged Resource Manager.

@@ -39,6 +39,8 @@ pub(crate) struct Conn {
     pub timestamps: bool,
     /// What came and is not consumed.
     pub inbound: Inbound,
+    /// When we were told to open it.
+    pub opened: Option<Instant>,
     /// Octets that came before others ahead of them.
     pub octets_out_of_order: u64,
     /// What it is for at present.
@@ -119,6 +121,7 @@ impl Conn {
             timestamps: false,
             // TCP has room for two segments in any case.
             inbound: Inbound::new(window.max(2 * u32::from(path.mss(tuple.remote.addr)))),
+            opened: None,
             octets_out_of_order: 0,
             phase,
             deadline: None,

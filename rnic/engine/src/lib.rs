@@ -13,6 +13,7 @@ pub mod command;
 mod conn;
 pub mod counters;
 pub mod cq;
+pub mod histogram;
 pub mod idmap;
 pub mod qp;
 pub mod region;

@@ -23,6 +23,7 @@ mod send;
 mod terminate;
 #[cfg(test)]
 mod tests;
+mod times;
 mod ulpdu;
 mod work;
 
@@ -35,6 +36,8 @@ use rnic_proto::mpa::startup::Negotiated;
 use rnic_proto::rdmap::Stream;
 use rnic_proto::rdmap::stream::StreamConfig;
 
+use userspace_tcp::Instant;
+
 use crate::cq::CqTable;
 use crate::srq::SrqTable;
 use crate::stag::{StagTable, User};
@@ -43,6 +46,7 @@ pub use counters::QpCounters;
 pub(crate) use early::{FpduSign, PLACED_AT_ONCE, PlacedFpdu};
 pub use lent::Lent;
 pub use modify::NoSuchTransition;
+pub use times::{WorkClass, WorkTimes};
 
 use receives::ReceiveSide;
 use send::SendSide;
@@ -59,8 +63,12 @@ pub struct QpContext<'a> {
     pub srqs: &'a mut SrqTable,
     /// What is counted.
     pub counters: &'a mut QpCounters,
+    /// How long work takes.
+    pub times: &'a mut WorkTimes,
     /// Memory for what is under way.
     pub lent: &'a mut Lent,
+    /// The time, as the owner knows it without asking.
+    pub now: Instant,
 }
 
 /// How a connection is to be ended for its queue pair. Asked for with [`Qp::wants_close`].

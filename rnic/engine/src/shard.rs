@@ -23,6 +23,7 @@ mod produce;
 mod receive;
 mod share;
 mod startup;
+mod tallies;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -42,6 +43,7 @@ use crate::command::ShardEvent;
 use crate::conn::{ConnTable, HeldFrames};
 use crate::counters::{Levels, ShardCounters};
 use crate::cq::CqTable;
+use crate::histogram::Histogram;
 use crate::idmap::IdMap;
 use crate::qp::{Lent, Qp, QpContext, QpCounters};
 use crate::srq::SrqTable;
@@ -51,6 +53,7 @@ pub use config::{ShardConfig, ShardLimits};
 use deadlines::Deadlines;
 use link::Link;
 use share::Share;
+use tallies::Tallies;
 
 /// Frames taken from one port before the next gets its turn.
 const RECEIVE_BATCH: usize = 64;
@@ -93,6 +96,8 @@ pub struct Shard<P> {
     identification: Identification,
     events: VecDeque<ShardEvent>,
     counters: ShardCounters,
+    /// From the command to connect to RDMA mode.
+    connect_times: Histogram,
     capture: Option<Box<dyn Capture>>,
     /// TCP's events that wait until the octets before them are delivered; empty between polls.
     endings: VecDeque<(ConnId, TcpEvent)>,
@@ -108,13 +113,15 @@ struct Tables {
     stags: StagTable,
     cqs: CqTable,
     srqs: SrqTable,
-    counters: QpCounters,
+    tallies: Tallies,
     lent: Lent,
 }
 
 #[derive(Debug)]
 struct QpSlot {
     qp: Qp,
+    /// Where it counts.
+    tally: usize,
     conn: Option<ConnId>,
 }
 
@@ -177,7 +184,7 @@ impl<P: Port> Shard<P> {
                 stags: StagTable::new(limits.regions),
                 cqs: CqTable::new(limits.cqs),
                 srqs: SrqTable::new(limits.srqs),
-                counters: QpCounters::default(),
+                tallies: Tallies::new(limits.clients),
                 lent: Lent::default(),
             },
             clients: Vec::with_capacity(limits.clients),
@@ -193,6 +200,7 @@ impl<P: Port> Shard<P> {
             identification: Identification::new(config.secret),
             events: VecDeque::new(),
             counters: ShardCounters::default(),
+            connect_times: Histogram::default(),
             capture: None,
             endings: VecDeque::new(),
             batch: Vec::with_capacity(RECEIVE_BATCH),
@@ -281,8 +289,8 @@ impl<P: Port> Shard<P> {
     }
 
     /// What queue pairs counted.
-    pub fn qp_counters(&self) -> &QpCounters {
-        &self.tables.counters
+    pub fn qp_counters(&self) -> QpCounters {
+        self.tables.tallies.total()
     }
 
     /// What the shard counted.
@@ -311,20 +319,28 @@ impl<P: Port> Shard<P> {
 }
 
 impl Tables {
-    fn context(&mut self) -> QpContext<'_> {
+    /// What a queue pair that counts at this place works with at this time.
+    fn context(&mut self, tally: usize, now: Instant) -> QpContext<'_> {
+        let (counters, times) = self.tallies.at(tally);
         QpContext {
             stags: &mut self.stags,
             cqs: &mut self.cqs,
             srqs: &mut self.srqs,
-            counters: &mut self.counters,
+            counters,
+            times,
             lent: &mut self.lent,
+            now,
         }
     }
 }
 
 impl QpSlot {
-    fn new(qp: Qp) -> Self {
-        Self { qp, conn: None }
+    fn new(qp: Qp, tally: usize) -> Self {
+        Self {
+            qp,
+            tally,
+            conn: None,
+        }
     }
 }
 

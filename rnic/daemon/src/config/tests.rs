@@ -64,6 +64,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
         frames = 8_192
         idle_spin = 7
         busy_poll = 9
+        metrics = "127.0.0.1:9400"
         log = "debug"
         "#,
     );
@@ -79,6 +80,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
         frames: Some(8192),
         idle_spin: Some(7),
         busy_poll: Some(9),
+        metrics: Some("127.0.0.1:9400".parse().unwrap()),
         log: Some(LevelFilter::Debug),
     };
     assert_eq!(file.given, expected);

@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 use rnic_engine::command::Command;
 use rnic_engine::region::RegionMemory;
@@ -30,6 +31,7 @@ impl ClientSession {
         wanted: &Wanted,
         fds: &[OwnedFd],
     ) -> Result<Response, Refusal> {
+        let begun = Instant::now();
         let &Wanted {
             pd,
             stream,
@@ -44,6 +46,7 @@ impl ClientSession {
                 .register_region(self.id(), pd, stream, access, base, length)?;
         match self.add_region(&grant, offset, fds) {
             Ok(memory) => {
+                self.core().request_metrics.registered(begun.elapsed());
                 let stag = grant.stag().0;
                 turn.memory.insert(stag, memory);
                 self.core().prm().region_registered(grant);

@@ -38,13 +38,13 @@ const CREDENTIALS: Credentials = Credentials {
 const LOCALHOST: &str = "127.0.0.1:0";
 
 /// A device on the loopback, with the far end of its link.
-struct Bench {
-    device: Arc<Device>,
+pub(crate) struct Bench {
+    pub(crate) device: Arc<Device>,
     _wire: MemoryWire,
 }
 
 impl Bench {
-    fn new(driving: Driving) -> Self {
+    pub(crate) fn new(driving: Driving) -> Self {
         Self::with_limits(driving, Limits::default())
     }
 
@@ -89,7 +89,7 @@ impl Bench {
         self.device.connect_client(CREDENTIALS).unwrap()
     }
 
-    fn client(&self) -> ClientSession {
+    pub(crate) fn client(&self) -> ClientSession {
         self.client_of(CREDENTIALS)
     }
 
@@ -138,7 +138,7 @@ fn refused(reply: Reply) -> RefusalCode {
     refusal.code
 }
 
-fn pd(session: &ClientSession) -> PdId {
+pub(crate) fn pd(session: &ClientSession) -> PdId {
     match ask(session, Request::AllocPd) {
         Ok(Response::Pd(pd)) => pd,
         reply => panic!("{reply:?}"),
@@ -202,7 +202,7 @@ fn register(pd: PdId, length: u64) -> Request {
     }
 }
 
-fn region(session: &ClientSession, pd: PdId) -> u32 {
+pub(crate) fn region(session: &ClientSession, pd: PdId) -> u32 {
     match session.request(register(pd, 8192), vec![memfd(8192)]).0 {
         Ok(Response::Region { stag }) => stag,
         reply => panic!("{reply:?}"),

@@ -4,7 +4,7 @@ use rnic_ipc::control::QpState;
 use rnic_ipc::work::{Completion, WcStatus};
 
 use super::pending::{Entry, Outcome};
-use super::{Qp, QpContext};
+use super::{Qp, QpContext, WorkClass};
 
 impl Qp {
     /// Completes the work of the send queue that has ended and has nothing unfinished before it.
@@ -18,6 +18,10 @@ impl Qp {
     fn complete_send(&mut self, ctx: &mut QpContext<'_>, entry: Entry, outcome: Outcome) {
         count(ctx, outcome.status);
         let success = outcome.status == WcStatus::Success;
+        if success && let Some(class) = WorkClass::of(entry.opcode) {
+            let took = ctx.now.saturating_duration_since(entry.taken);
+            ctx.times.of_mut(class).record(took);
+        }
         if success && !entry.signaled {
             return;
         }
@@ -85,7 +89,7 @@ impl Qp {
                 Ok(true) => {
                     let slot = &self.send.request.slot;
                     let (wr_id, opcode) = (slot.wr_id, slot.opcode);
-                    let entry = Entry::new(wr_id, opcode, true);
+                    let entry = Entry::new(wr_id, opcode, true, ctx.now);
                     self.complete_send(ctx, entry, Outcome::FLUSHED);
                 }
                 Ok(false) => break,

@@ -2,10 +2,16 @@
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident)*) => {
-        /// Counts of all queue pairs of a shard.
+        /// Counts of queue pairs: a shard's, or a client's.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct QpCounters {
             $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl std::ops::AddAssign for QpCounters {
+            fn add_assign(&mut self, other: Self) {
+                $(self.$name += other.$name;)*
+            }
         }
 
         impl QpCounters {

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use super::lent::Lender;
 use rnic_ipc::work::{Sge, WcStatus};
 use rnic_proto::{Msn, Qn};
+use userspace_tcp::Instant;
 
 /// The ring of pending work requests.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ pub(super) struct Entry {
     pub wr_id: u64,
     /// As the client wrote it.
     pub opcode: u8,
+    /// When it was taken off the send queue.
+    pub taken: Instant,
     /// A completion is wanted also on success.
     pub signaled: bool,
     /// Octets that a Read or an atomic brings.
@@ -47,10 +50,11 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub(super) fn new(wr_id: u64, opcode: u8, signaled: bool) -> Self {
+    pub(super) fn new(wr_id: u64, opcode: u8, signaled: bool, taken: Instant) -> Self {
         Self {
             wr_id,
             opcode,
+            taken,
             signaled,
             read_len: 0,
             sink: None,
@@ -227,7 +231,7 @@ mod tests {
     use super::*;
 
     fn entry(wr_id: u64) -> Entry {
-        Entry::new(wr_id, 0, true)
+        Entry::new(wr_id, 0, true, Instant::ZERO)
     }
 
     const DONE: Outcome = Outcome {

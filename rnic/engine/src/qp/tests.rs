@@ -113,6 +113,8 @@ struct End {
     cqs: CqTable,
     srqs: SrqTable,
     counters: QpCounters,
+    times: WorkTimes,
+    now: Instant,
     lent: Lent,
     qp: Qp,
     sq: WorkQueueProducer,
@@ -202,6 +204,8 @@ impl End {
             cqs,
             srqs: SrqTable::default(),
             counters: QpCounters::default(),
+            times: WorkTimes::default(),
+            now: Instant::ZERO,
             lent: Lent::default(),
             qp,
             sq,
@@ -222,6 +226,8 @@ impl End {
             cqs: &mut self.cqs,
             srqs: &mut self.srqs,
             counters: &mut self.counters,
+            times: &mut self.times,
+            now: self.now,
             lent: &mut self.lent,
         };
         act(&mut self.qp, ctx)

@@ -86,7 +86,7 @@ impl Qp {
         let slot = &self.send.request.slot;
         let signaled = self.id.signal_all || slot.flags & WR_SIGNALED != 0;
         let ticket = self.send.pending.push(
-            Entry::new(slot.wr_id, slot.opcode, signaled),
+            Entry::new(slot.wr_id, slot.opcode, signaled, ctx.now),
             &mut ctx.lent.pending,
         );
         match self.check_work(ctx) {

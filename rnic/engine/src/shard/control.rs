@@ -13,7 +13,7 @@ use userspace_tcp::{ConnId, ConnOptions, ConnectError, Endpoint, FourTuple, Inst
 
 use super::startup::{depths, initiator_options};
 use super::{Client, Listener, QpSlot, Shard, Tables};
-use crate::command::{Answer, Command, CommandError};
+use crate::command::{Answer, Command, CommandError, ShardMetrics};
 use crate::conn::{Conn, Phase};
 use crate::counters;
 use crate::qp::{Qp, WrongQpState};
@@ -26,6 +26,7 @@ impl<P: Port> Shard<P> {
         match command {
             Command::AddClient { client, doorbells } => {
                 limit("clients", self.clients.len(), self.config.limits.clients)?;
+                self.tables.tallies.add(client);
                 self.clients.push(Client {
                     id: client,
                     doorbells,
@@ -36,6 +37,7 @@ impl<P: Port> Shard<P> {
                 let before = self.clients.len();
                 self.clients.retain(|entry| entry.id != client);
                 found(self.clients.len() < before, "client")?;
+                self.tables.tallies.remove(client);
             }
             Command::AddRegion {
                 stag,
@@ -160,16 +162,26 @@ impl<P: Port> Shard<P> {
                 owner,
             } => self.drop_connection(connection, ends, owner)?,
             Command::QueryCounters => return Ok(Answer::Counters(self.named_counters())),
+            Command::QueryMetrics => return Ok(Answer::Metrics(Box::new(self.metrics()))),
             Command::SetCapture(capture) => self.capture = capture,
         }
         Ok(Answer::Done)
+    }
+
+    fn metrics(&self) -> ShardMetrics {
+        ShardMetrics {
+            counters: self.named_counters(),
+            clients: self.tables.tallies.by_client(),
+            work: self.tables.tallies.times,
+            connect: self.connect_times,
+        }
     }
 
     fn named_counters(&self) -> Vec<(String, u64)> {
         counters::named(
             &self.counters,
             self.reassembly.counters(),
-            &self.tables.counters,
+            &self.tables.tallies.total(),
             &self.stack.counters(),
             &self.stack.totals(),
             &self.levels(),
@@ -206,7 +218,8 @@ impl<P: Port> Shard<P> {
         self.share.queue_pair_added(client);
         qp.provide(&mut self.tables.lent);
         self.tables.stags.stream_added(qp.user());
-        self.qps.insert(num.0, QpSlot::new(qp));
+        let tally = self.tables.tallies.place_of(client);
+        self.qps.insert(num.0, QpSlot::new(qp, tally));
         Ok(())
     }
 
@@ -319,7 +332,9 @@ impl<P: Port> Shard<P> {
             initiator: Box::new(initiator),
         };
         let window = self.config.tcp.receive_window;
-        self.adopt(Conn::new(id, tuple, path, 0, window, phase));
+        let mut conn = Conn::new(id, tuple, path, 0, window, phase);
+        conn.opened = Some(self.now);
+        self.adopt(conn);
         self.counters.active_opens += 1;
         Ok(())
     }

@@ -260,7 +260,8 @@ impl<P: Port> Shard<P> {
             return;
         };
         slot.conn = None;
-        slot.qp.connection_ended(&mut self.tables.context(), reason);
+        slot.qp
+            .connection_ended(&mut self.tables.context(slot.tally, self.now), reason);
         let client = slot.qp.client();
         self.events.push_back(ShardEvent::Client { client, event });
     }
@@ -407,7 +408,8 @@ impl<P: Port> Shard<P> {
                 .collect();
             for num in users {
                 if let Some(slot) = self.qps.get_mut(&num.0) {
-                    slot.qp.cq_failed(&mut self.tables.context());
+                    slot.qp
+                        .cq_failed(&mut self.tables.context(slot.tally, self.now));
                 }
                 self.settle(num);
             }

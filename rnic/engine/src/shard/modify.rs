@@ -33,7 +33,10 @@ impl<P: Port> Shard<P> {
                     let slot = self.qps.get_mut(&num.0);
                     if let Some(slot) = slot.filter(|slot| slot.qp.state() != QpState::Error) {
                         let reason = DisconnectReason::Aborted;
-                        slot.qp.connection_ended(&mut self.tables.context(), reason);
+                        slot.qp.connection_ended(
+                            &mut self.tables.context(slot.tally, self.now),
+                            reason,
+                        );
                     }
                     self.settle(num);
                 }
@@ -41,7 +44,8 @@ impl<P: Port> Shard<P> {
             QpState::Idle => {
                 if let Some(slot) = self.qps.get_mut(&num.0) {
                     sound_cqs(&slot.qp, &self.tables)?;
-                    slot.qp.reset(&mut self.tables.context());
+                    slot.qp
+                        .reset(&mut self.tables.context(slot.tally, self.now));
                 }
                 self.settle(num);
             }

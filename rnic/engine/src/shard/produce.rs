@@ -11,7 +11,7 @@ use rnic_xsk::Port;
 use userspace_tcp::{ConnId, Outgoing, checksum};
 
 use super::Shard;
-use crate::conn::Phase;
+use crate::conn::{Conn, Phase};
 
 /// FPDUs of one connection before its client's next gets its turn.
 const FPDUS_PER_TURN: usize = 16;
@@ -52,7 +52,8 @@ impl<P: Port> Shard<P> {
         if slot.qp.client() != client {
             return;
         }
-        slot.qp.doorbell(&mut self.tables.context());
+        slot.qp
+            .doorbell(&mut self.tables.context(slot.tally, self.now));
         let conn = slot.conn;
         self.settle(num);
         if let Some(id) = conn {
@@ -130,9 +131,13 @@ impl<P: Port> Shard<P> {
             cost: 0,
             end: End::Done,
         };
-        let done_before = self.tables.counters.local_work_done;
+        let conn = self.conns.get(id);
+        let qp = conn.and_then(Conn::qp);
+        let slot = qp.and_then(|qp| self.qps.get(&qp.0));
+        let tally = slot.map_or(0, |slot| slot.tally);
+        let done_before = self.tables.tallies.at(tally).0.local_work_done;
         turn.end = self.fill_turn(id, client, (credit, room), &mut turn);
-        let local = self.tables.counters.local_work_done - done_before;
+        let local = self.tables.tallies.at(tally).0.local_work_done - done_before;
         turn.cost += COST_MIN * usize::try_from(local).unwrap_or(usize::MAX >> 16);
         if self.conns.get(id).is_some() {
             let queued = self.stack.queued_segments(id);
@@ -163,7 +168,7 @@ impl<P: Port> Shard<P> {
         while turn.fpdus < FPDUS_PER_TURN && turn.cost < credit {
             // Each may be the one that probes the path with another size (RFC 8899).
             let mulpdu = slot.qp.mulpdu(self.stack.mss(id));
-            let mut context = self.tables.context();
+            let mut context = self.tables.context(slot.tally, self.now);
             let Some(len) = slot.qp.output_len(&mut context, mulpdu) else {
                 return if slot.qp.has_more_local_work() {
                     End::More

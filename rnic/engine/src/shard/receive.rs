@@ -182,7 +182,7 @@ impl<P: Port> Shard<P> {
         };
         let taken = slot
             .qp
-            .receive(&mut self.tables.context(), &[octets])
+            .receive(&mut self.tables.context(slot.tally, self.now), &[octets])
             .min(range.len);
         conn.inbound.pass(taken);
         range.offset += taken as u64;
@@ -257,7 +257,7 @@ impl<P: Port> Shard<P> {
             let slices = slices.get(..filled.min(pieces)).unwrap_or(&[]);
             let ahead = start - conn.inbound.consumed_to();
             let aligned = by_segment || conn.inbound.begins_at(&self.held, start);
-            let context = &mut self.tables.context();
+            let context = &mut self.tables.context(slot.tally, self.now);
             let count = slot
                 .qp
                 .place_early(context, slices, ahead, aligned, &mut fpdus);
@@ -286,7 +286,7 @@ impl<P: Port> Shard<P> {
             return false;
         };
         if let Some(placed) = conn.inbound.next_placed() {
-            let context = &mut self.tables.context();
+            let context = &mut self.tables.context(slot.tally, self.now);
             let len = placed.end - placed.start;
             slot.qp
                 .deliver_placed(context, len, &placed.header, placed.ulpdu_len);
@@ -300,9 +300,12 @@ impl<P: Port> Shard<P> {
         if conn.inbound.available() == 0 {
             return false;
         }
-        let taken = slot.qp.receive(&mut self.tables.context(), slices);
+        let taken = slot
+            .qp
+            .receive(&mut self.tables.context(slot.tally, self.now), slices);
         if taken == 0 && conn.inbound.reaches_placed() && filled < SLICES_MAX {
-            slot.qp.marker_mismatch(&mut self.tables.context());
+            slot.qp
+                .marker_mismatch(&mut self.tables.context(slot.tally, self.now));
             return true;
         }
         if taken == 0 {

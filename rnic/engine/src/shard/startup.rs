@@ -229,9 +229,14 @@ impl<P: Port> Shard<P> {
         };
         conn.phase = Phase::Rdma { qp };
         conn.deadline = None;
+        if let Some(opened) = conn.opened.take() {
+            let took = self.now.saturating_duration_since(opened);
+            self.connect_times.record(took);
+        }
         slot.conn = Some(id);
         slot.qp.enter_rdma_mode(negotiated, initiator);
-        slot.qp.doorbell(&mut self.tables.context());
+        slot.qp
+            .doorbell(&mut self.tables.context(slot.tally, self.now));
         let client = slot.qp.client();
         self.counters.established += 1;
         let event = Event::Established {

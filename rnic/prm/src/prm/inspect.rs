@@ -241,6 +241,17 @@ impl Prm {
         Ok(list)
     }
 
+    /// What a client holds of what it may; none when it is gone.
+    pub fn holdings_of(&self, client: ClientId) -> Option<Vec<Holding>> {
+        let slot = self.clients.live(client, client.0)?;
+        Some(holdings(&slot.object.usage, &self.limits.per_client))
+    }
+
+    /// What each client may hold.
+    pub fn client_limits(&self) -> Vec<Holding> {
+        holdings(&Usage::default(), &self.limits.per_client)
+    }
+
     fn list<T, L>(
         &self,
         viewer: ClientId,

@@ -428,7 +428,7 @@ impl<'a> World<'a> {
                 self.limits = left.expect("a limit that was asked for");
             }
         }
-        let counters = *self.node.shard.qp_counters();
+        let counters = self.node.shard.qp_counters();
         let errors: u64 = counters
             .named()
             .filter(|(name, _)| name.ends_with("_errors") || name.starts_with("refused_"))

@@ -1,0 +1,85 @@
+//! Prometheus's text format 0.0.4: families with HELP and TYPE, each once, their samples behind them.
+
+use std::fmt::Write;
+
+use rnic_engine::histogram::Histogram;
+
+/// What a family is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    /// Only grows while the RNIC runs.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Durations in classes.
+    Histogram,
+}
+
+impl MetricKind {
+    /// As TYPE has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// Writes the format. Writing to a string can't fail.
+#[derive(Debug, Default)]
+pub(super) struct Text(String);
+
+impl Text {
+    /// Begins a family; its samples follow.
+    pub(super) fn family(&mut self, name: &str, help: &str, kind: MetricKind) {
+        let help = help.replace('\\', "\\\\").replace('\n', "\\n");
+        let _ = writeln!(self.0, "# HELP {name} {help}");
+        let _ = writeln!(self.0, "# TYPE {name} {}", kind.name());
+    }
+
+    /// A sample; `labels` come from [`labels`], or are empty.
+    pub(super) fn sample(&mut self, name: &str, labels: &str, value: u64) {
+        let _ = match labels {
+            "" => writeln!(self.0, "{name} {value}"),
+            labels => writeln!(self.0, "{name}{{{labels}}} {value}"),
+        };
+    }
+
+    /// All samples of a histogram, in seconds.
+    pub(super) fn histogram(&mut self, name: &str, labels: &str, histogram: &Histogram) {
+        let comma = if labels.is_empty() { "" } else { "," };
+        for (longest, count) in histogram.cumulative() {
+            let _ = writeln!(
+                self.0,
+                "{name}_bucket{{{labels}{comma}le=\"{}\"}} {count}",
+                longest.as_secs_f64()
+            );
+        }
+        let count = histogram.count();
+        let _ = writeln!(
+            self.0,
+            "{name}_bucket{{{labels}{comma}le=\"+Inf\"}} {count}"
+        );
+        let braced = match labels {
+            "" => String::new(),
+            labels => format!("{{{labels}}}"),
+        };
+        let sum = histogram.sum().as_secs_f64();
+        let _ = writeln!(self.0, "{name}_sum{braced} {sum}");
+        let _ = writeln!(self.0, "{name}_count{braced} {count}");
+    }
+
+    pub(super) fn finish(self) -> String {
+        self.0
+    }
+}
+
+/// Labels as they stand between braces, their values escaped.
+pub(super) fn labels(pairs: &[(&str, &str)]) -> String {
+    let one = |(name, value): &(&str, &str)| {
+        let value = value.replace('\\', "\\\\").replace('"', "\\\"");
+        format!("{name}=\"{}\"", value.replace('\n', "\\n"))
+    };
+    pairs.iter().map(one).collect::<Vec<_>>().join(",")
+}

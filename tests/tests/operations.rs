@@ -1,0 +1,280 @@
+//! What an operator sees and orders by `rnicctl`, what an ordinary user doesn't, and what Prometheus
+//! gets: of real daemons, with traffic.
+
+use std::fs::{self, Permissions};
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rnic::{DisconnectReason, WorkRequest};
+use rnic_tests::binary;
+use rnic_tests::daemon::{Daemon, DaemonOptions};
+use rnic_tests::lab::{Command, Family, Finished, LinkOptions};
+use rnic_tests::pair::Pair;
+use rnic_tests::verbs::{Endpoint, connect};
+use rnic_tests::wait;
+use serde_json::Value;
+
+const PORT: u16 = 18520;
+const OCTETS: usize = 64 * 1024;
+/// A user of whom the host need not know.
+const USER: &str = "64321";
+
+fn pair(name: &str) -> Pair {
+    let options = DaemonOptions {
+        arguments: ["--socket-mode", "0666"].map(str::to_owned).to_vec(),
+        ..DaemonOptions::default()
+    };
+    Pair::with(name, &LinkOptions::default(), &options)
+}
+
+fn connected(pair: &Pair) -> (Endpoint, Endpoint) {
+    let a = Endpoint::new(&pair.daemon_a, OCTETS);
+    let b = Endpoint::new(&pair.daemon_b, OCTETS);
+    a.fill(1);
+    connect(&a, &b, pair.b.address(Family::V4, PORT));
+    (a, b)
+}
+
+fn ask(daemon: &Daemon, question: &[&str]) -> Command {
+    let command = daemon.namespace().command(binary::path("rnicctl"));
+    said(command, daemon, question)
+}
+
+fn said(command: Command, daemon: &Daemon, question: &[&str]) -> Command {
+    command
+        .label("rnicctl")
+        .args(["--socket"])
+        .arg(daemon.socket())
+        .args(question)
+}
+
+/// The same as an ordinary user, who can't reach what only root can: so with a copy of the program.
+fn ask_as_user(pair: &Pair, program: &Path, question: &[&str]) -> Command {
+    let command = pair.daemon_a.namespace().command("setpriv");
+    let user = ["--reuid", USER, "--regid", USER, "--clear-groups", "--"];
+    said(command.args(user).arg(program), &pair.daemon_a, question)
+}
+
+fn copy_for_all(pair: &Pair) -> PathBuf {
+    let directory = pair.lab.directory();
+    fs::set_permissions(directory, Permissions::from_mode(0o755)).expect("the lab's directory");
+    let program = directory.join("rnicctl");
+    fs::copy(binary::path("rnicctl"), &program).expect("a copy of rnicctl");
+    program
+}
+
+#[track_caller]
+fn run(command: Command) -> Finished {
+    command.run().success()
+}
+
+#[track_caller]
+fn list(command: Command) -> Vec<Value> {
+    let finished = run(command.arg("--json"));
+    let value: Value = serde_json::from_str(&finished.stdout).expect("JSON");
+    value.as_array().expect("a list").clone()
+}
+
+#[test]
+fn an_operator_sees_who_is_connected_to_whom_and_ends_it() {
+    let pair = pair("operator");
+    let (a, b) = connected(&pair);
+    b.post_recv(1, 0..1000);
+    a.post(WorkRequest::send(2, &[a.element(0..1000)]));
+    assert_eq!(a.completion().wr_id, 2);
+    assert_eq!(b.completion().wr_id, 1);
+
+    let connections = list(ask(&pair.daemon_a, &["connections"]));
+    let [connection] = &connections[..] else {
+        panic!("one connection: {connections:?}");
+    };
+    let remote = pair.b.address(Family::V4, PORT).to_string();
+    assert_eq!(connection["remote"], remote);
+    assert_eq!(connection["stage"], "rdma");
+    assert_eq!(connection["tcp_state"], "ESTABLISHED");
+    assert_eq!(connection["qp"], a.qp.num().0);
+    assert!(connection["octets_out"].as_u64() >= Some(1000));
+    assert!(connection["rtt_us"].as_u64().is_some());
+    let qps = list(ask(&pair.daemon_a, &["qps"]));
+    assert_eq!(qps[0]["state"], "Rts");
+    assert_eq!(qps[0]["connection"][1], remote);
+    let regions = list(ask(&pair.daemon_a, &["regions"]));
+    assert_eq!(regions[0]["octets"], OCTETS);
+    assert!(regions[0].get("key").is_none() && regions[0].get("stag").is_none());
+    // This test's and rnicctl's own.
+    let clients = list(ask(&pair.daemon_a, &["clients"]));
+    assert_eq!(clients.len(), 2);
+    assert!(clients.iter().any(|client| client["program"] == "rnicctl"));
+    let table = run(ask(&pair.daemon_a, &["connections"]));
+    assert!(table.stdout.contains(&remote), "{table}");
+    let watch = ["counters", "--watch", "0.1", "--times", "2", "--json"];
+    let lines = run(ask(&pair.daemon_a, &watch));
+    assert_eq!(lines.stdout.lines().count(), 2);
+
+    let number = connection["connection"].to_string();
+    run(ask(&pair.daemon_a, &["drop", "connection", &number]));
+    assert_eq!(a.ending(), DisconnectReason::Aborted);
+    assert_eq!(b.ending(), DisconnectReason::Reset);
+    let mine = a.context.client_id().to_string();
+    run(ask(&pair.daemon_a, &["drop", "client", &mine]));
+    wait::until("the client is told", Duration::from_secs(30), || {
+        a.context.device_info().is_err().then_some(())
+    });
+    run(ask(&pair.daemon_a, &["log", "debug"]));
+    wait::until("the daemon logs more", Duration::from_secs(30), || {
+        run(ask(&pair.daemon_a, &["device"]));
+        pair.daemon_a.log().contains("[DEBUG").then_some(())
+    });
+}
+
+/// RFC 5042 section 6.1: not that it is there, and not whether a guess was right.
+#[test]
+fn an_ordinary_user_sees_and_ends_nothing_of_others() {
+    let pair = pair("ordinary");
+    let (a, b) = connected(&pair);
+    let program = copy_for_all(&pair);
+    let ask = |question: &[&str]| ask_as_user(&pair, &program, question);
+    for question in ["connections", "qps", "cqs", "regions", "listeners"] {
+        let found = list(ask(&[question]));
+        assert!(found.is_empty(), "{question}: {found:?}");
+    }
+    let clients = list(ask(&["clients"]));
+    assert_eq!(clients.len(), 1);
+    assert_eq!(clients[0]["uid"].to_string(), USER);
+    let theirs = a.context.client_id().to_string();
+    let refused = |number: &str| {
+        let said = ask(&["drop", "client", number]).run().failure();
+        said.replace(number, "N")
+    };
+    assert_eq!(refused(&theirs), refused("4000"));
+    let said = ask(&["drop", "connection", "1"]).run().failure();
+    assert!(said.contains("not yours to see"), "{said}");
+    let said = ask(&["log", "trace"]).run().failure();
+    assert!(said.contains("administrators"), "{said}");
+    // All of it is as it was.
+    b.post_recv(1, 0..1000);
+    a.post(WorkRequest::send(2, &[a.element(0..1000)]));
+    assert_eq!(a.completion().wr_id, 2);
+    assert_eq!(b.completion().byte_len, 1000);
+}
+
+fn scrape(path: &Path) -> String {
+    let mut stream = UnixStream::connect(path).expect("the endpoint is there");
+    let limit = Some(Duration::from_secs(30));
+    stream.set_read_timeout(limit).expect("a timeout");
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: rnicd\r\n\r\n")
+        .expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    body.to_owned()
+}
+
+/// The sum of the samples of one name whose labels contain this.
+fn value(text: &str, name: &str, label: &str) -> f64 {
+    let samples = text.lines().filter(|line| {
+        let rest = line.strip_prefix(name);
+        rest.is_some_and(|rest| rest.starts_with(['{', ' '])) && line.contains(label)
+    });
+    let values = samples.map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    values.map(|value| value.expect("a number")).sum()
+}
+
+#[test]
+fn prometheus_sees_the_counters_of_real_daemons_grow_while_hostile_scrapers_hang() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("metrics.sock");
+    let mut lab = rnic_tests::lab::Lab::new("metrics");
+    let (a, b) = lab.pair(&LinkOptions::default());
+    let options = DaemonOptions {
+        arguments: vec!["--metrics".into(), format!("unix:{}", path.display())],
+        ..DaemonOptions::default()
+    };
+    let daemon_a = Daemon::start(&lab, &a, &options);
+    let daemon_b = Daemon::start(&lab, &b, &DaemonOptions::default());
+    let hostile: Vec<UnixStream> = (0..20)
+        .map(|_| {
+            let mut stream = UnixStream::connect(&path).expect("the endpoint is there");
+            // It may have given way already.
+            let _ = stream.write_all(b"GET /metr");
+            stream
+        })
+        .collect();
+    let before = scrape(&path);
+    let names = families(&before);
+    assert!(names.len() > 50, "{names:?}");
+    {
+        let pair = Pair {
+            daemon_a,
+            daemon_b,
+            a,
+            b,
+            lab,
+        };
+        let (a, b) = connected(&pair);
+        for round in 0..10 {
+            a.post(WorkRequest::write(
+                round,
+                &[a.element(0..1000)],
+                b.remote().offset(0),
+            ));
+            assert_eq!(a.completion().wr_id, round);
+            a.post(WorkRequest::read(
+                100 + round,
+                &[a.element(0..8)],
+                b.remote().offset(0),
+            ));
+            assert_eq!(a.completion().wr_id, 100 + round);
+        }
+        let after = wait::until("the text is made anew", Duration::from_secs(30), || {
+            let text = scrape(&path);
+            let reads = value(
+                &text,
+                "rnic_messages_total",
+                "direction=\"received\",operation=\"read_response\"",
+            );
+            (reads >= 10.0).then_some(text)
+        });
+        let grown = |name: &str, label: &str, least: f64| {
+            let growth = value(&after, name, label) - value(&before, name, label);
+            assert!(growth >= least, "{name} {label} has grown by {growth}");
+        };
+        grown("rnic_memory_bytes_total", "gathered", 10_000.0);
+        grown("rnic_client_memory_bytes_total", "gathered", 10_000.0);
+        grown("rnic_work_requests_total", "success", 20.0);
+        grown("rnic_work_request_duration_seconds_count", "\"read\"", 10.0);
+        grown("rnic_work_request_duration_seconds_sum", "\"read\"", 1e-9);
+        grown("rnic_connect_duration_seconds_count", "", 1.0);
+        grown("rnic_registration_duration_seconds_count", "", 1.0);
+        grown("rnic_connections_established_total", "", 1.0);
+        grown("rnic_port_frames_total", "sent", 10.0);
+        grown("rnic_steering_frames_total", "\"redirected\"", 10.0);
+        assert!(value(&after, "rnic_client_holds", "queue_pairs") >= 1.0);
+        drop(hostile);
+        drop((a, b));
+        let _ = pair.daemon_a.stop();
+        assert!(!path.exists(), "the socket goes with the daemon");
+    }
+}
+
+/// The families, each of which comes once, with its help and type before its samples.
+fn families(text: &str) -> Vec<String> {
+    let mut families: Vec<String> = Vec::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let name = rest.split(' ').next().unwrap_or_default().to_owned();
+            assert!(text.contains(&format!("# HELP {name} ")), "{name}");
+            assert!(!families.contains(&name), "{name} comes twice");
+            families.push(name);
+        } else if !line.starts_with('#') {
+            let family = families.last().expect("a TYPE comes first");
+            assert!(line.starts_with(family.as_str()), "{line} behind {family}");
+        }
+    }
+    families
+}
