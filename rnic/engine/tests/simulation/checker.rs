@@ -386,6 +386,8 @@ impl Simulation {
             self.succeeded(party, posted);
         }
         self.peers_line_ends(party, reason);
+        let qp = self.end_of(party).qp;
+        self.windows_of_stream_end(node, qp);
         self.memories[node].check(node);
     }
 

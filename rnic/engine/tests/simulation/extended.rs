@@ -43,7 +43,7 @@ impl Simulation {
         let Some((receive, _)) = self.waiting_receive(Self::peer(party)) else {
             return;
         };
-        let mut request = self.request(party, WrOpcode::Immediate, &[]);
+        let mut request = self.request(WrOpcode::Immediate, &[]);
         let sent = self.immediate(party, receive, &mut request);
         self.submit(party, &request, What::Send(sent));
     }
@@ -121,7 +121,7 @@ impl Simulation {
             // So it is swapped, if no other comes before.
             *compare = self.memories[node].word(word.at);
         }
-        let mut request = self.atomic(party, &sink, operation);
+        let mut request = self.atomic(&sink, operation);
         let remote = self.sge(&word);
         (request.slot.rkey, request.slot.remote_addr) = (remote.lkey, remote.addr);
         let id = request.slot.wr_id;
@@ -138,12 +138,7 @@ impl Simulation {
     }
 
     /// A work request for an operation; what it works on is still to be named.
-    pub fn atomic(
-        &mut self,
-        party: Party,
-        sink: &Piece,
-        operation: AtomicOperation,
-    ) -> WorkRequest {
+    pub fn atomic(&mut self, sink: &Piece, operation: AtomicOperation) -> WorkRequest {
         let (opcode, operands) = match operation {
             AtomicOperation::FetchAdd { add, mask } => {
                 (WrOpcode::AtomicFetchAdd, [add, mask, 0, 0])
@@ -159,7 +154,7 @@ impl Simulation {
             ),
         };
         let sge = self.sge(sink);
-        let mut request = self.request(party, opcode, &[sge]);
+        let mut request = self.request(opcode, &[sge]);
         assert!(request.set_operands(&operands));
         request
     }

@@ -216,13 +216,12 @@ impl Simulation {
     }
 
     /// A work request of this end.
-    pub fn request(&mut self, party: Party, opcode: WrOpcode, sges: &[Sge]) -> WorkRequest {
+    pub fn request(&mut self, opcode: WrOpcode, sges: &[Sge]) -> WorkRequest {
         let mut request = WorkRequest::new(opcode, self.id());
         if self.random.chance(600) {
             request.slot.flags = WR_SIGNALED;
         }
         assert!(request.set_sges(sges));
-        self.note(|| format!("{party:?} posts {request:?}"));
         request
     }
 
@@ -242,6 +241,7 @@ impl Simulation {
         inline: Option<&[u8]>,
         what: What,
     ) -> &mut Posted {
+        self.note(|| format!("{party:?} posts {request:?}"));
         let end = &mut self.streams[party.stream].ends[party.end];
         let node = end.node;
         let id = request.slot.wr_id;
@@ -323,7 +323,7 @@ impl Simulation {
             true => WrOpcode::WriteImmediate,
             false => WrOpcode::Write,
         };
-        let mut request = self.request(party, opcode, &sges);
+        let mut request = self.request(opcode, &sges);
         (request.slot.rkey, request.slot.remote_addr) = (remote.lkey, remote.addr);
         let id = request.slot.wr_id;
         if self.arrives(party) {
@@ -358,7 +358,7 @@ impl Simulation {
     }
 
     pub fn write_nothing(&mut self, party: Party) {
-        let request = self.request(party, WrOpcode::Write, &[]);
+        let request = self.request(WrOpcode::Write, &[]);
         self.submit(party, &request, What::Write);
     }
 
@@ -385,7 +385,7 @@ impl Simulation {
         let own = self.end_of(party).node;
         let sges = self.sges(&sinks);
         let remote = self.sge(&source);
-        let mut request = self.request(party, WrOpcode::Read, &sges);
+        let mut request = self.request(WrOpcode::Read, &sges);
         (request.slot.rkey, request.slot.remote_addr) = (remote.lkey, remote.addr);
         let id = request.slot.wr_id;
         if self.arrives(party) {
@@ -418,7 +418,8 @@ impl Simulation {
 
     pub fn submit_receive(&mut self, party: Party, places: &[Piece]) {
         let sges = self.sges(places);
-        let request = self.request(party, WrOpcode::Recv, &sges);
+        let request = self.request(WrOpcode::Recv, &sges);
+        self.note(|| format!("{party:?} posts {request:?}"));
         let (node, id) = (self.end_of(party).node, request.slot.wr_id);
         for place in places {
             self.memories[node].lock(id, party, place.place(), Use::Receive);
@@ -455,7 +456,7 @@ impl Simulation {
             Some(_) => Vec::new(),
             None => self.sges(&pieces),
         };
-        let mut request = self.request(party, opcode, &sges);
+        let mut request = self.request(opcode, &sges);
         let solicited = self.random.chance(300);
         if solicited {
             request.slot.flags |= WR_SOLICITED;

@@ -113,7 +113,8 @@ impl Simulation {
             return;
         }
         let sges = self.sges(&places);
-        let request = self.request(party, WrOpcode::Recv, &sges);
+        let request = self.request(WrOpcode::Recv, &sges);
+        self.note(|| format!("{party:?} posts {request:?}"));
         let (node, id) = (self.end_of(party).node, request.slot.wr_id);
         for place in &places {
             let at = (place.at, place.region);

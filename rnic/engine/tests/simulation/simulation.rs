@@ -240,7 +240,8 @@ impl Simulation {
     }
 
     fn end(&mut self, node: usize, revision: u8) -> End {
-        let pd = PdId(1 + self.random.below(3) as u32);
+        // Most of a node's streams share a protection domain.
+        let pd = PdId(1 + self.random.below(5).saturating_sub(2) as u32);
         self.register(node, pd, Access::ALL);
         if self.random.chance(300) {
             self.register(node, pd, Access::LOCAL);

@@ -209,7 +209,7 @@ impl Simulation {
         let peer = Self::peer(party);
         if self.end_of(peer).srq.is_some() {
             // Another Send may take the receive: a Read of nothing will do.
-            let mut request = self.request(party, WrOpcode::Read, &[]);
+            let mut request = self.request(WrOpcode::Read, &[]);
             request.slot.flags |= WR_SIGNALED;
             self.submit(party, &request, What::Read);
             return;
@@ -218,7 +218,7 @@ impl Simulation {
             self.submit_receive(peer, &[]);
         }
         let receive = self.end_mut(peer).receive_without_send().map(|r| r.id);
-        let request = self.request(party, WrOpcode::Send, &[]);
+        let request = self.request(WrOpcode::Send, &[]);
         self.expect_send(party, request.slot.wr_id, receive, &[]);
         let sent = Sent {
             receive,

@@ -61,6 +61,11 @@ impl Simulation {
             15 if self.random.chance(500) => self.terminate(party),
             15 => self.disconnect(party, true),
             16 | 17 => self.destroy(party),
+            18 => {
+                let opcodes = [WrOpcode::Write, WrOpcode::Read, WrOpcode::AtomicFetchAdd];
+                let opcode = opcodes[self.random.below(3) as usize];
+                self.touch_wrongly(party, opcode, Wrong::Domain);
+            }
             _ => self.revoke_in_use(party),
         }
     }
@@ -99,13 +104,13 @@ impl Simulation {
         let (node, pd, qp) = (peer.node, peer.pd, peer.qp);
         let length = len as u32;
         if wrong == Wrong::Stag {
-            let dead = [Validity::Invalidated, Validity::Revoked, Validity::Orphaned]
-                [self.random.below(3) as usize];
-            let dead = self.pick(node, |r| {
+            let orphan = self.pick(node, |r| {
                 // Rights and bounds are looked at before a window's region.
                 let near = r.is_for(qp) && r.gives(opcode) && r.len >= len;
-                r.validity == dead && r.pd == pd && (dead != Validity::Orphaned || near)
+                r.validity == Validity::Orphaned && r.pd == pd && near
             });
+            let dead = [Validity::Invalidated, Validity::Revoked][self.random.below(2) as usize];
+            let dead = orphan.or_else(|| self.pick(node, |r| r.validity == dead && r.pd == pd));
             if let Some(index) = dead {
                 self.regions[index].pinned |= self.regions[index].validity == Validity::Orphaned;
             }
@@ -193,10 +198,10 @@ impl Simulation {
         self.regions[piece.region].pinned = true;
         let mut request = if atomic {
             let operation = self.operation();
-            self.atomic(party, &piece, operation)
+            self.atomic(&piece, operation)
         } else {
             let sges = [self.sge(&piece)];
-            self.request(party, opcode, &sges)
+            self.request(opcode, &sges)
         };
         (request.slot.rkey, request.slot.remote_addr) = (remote.lkey, remote.addr);
         let control = if read { of_read } else { of_write };
@@ -255,7 +260,7 @@ impl Simulation {
         if opcode == WrOpcode::AtomicFetchAdd && !impossible {
             sge.lkey = self.fresh_stag().0;
         }
-        let mut request = self.request(party, opcode, &[sge]);
+        let mut request = self.request(opcode, &[sge]);
         assert!(request.set_operands(&[1, 0, 0, 0]));
         self.local_error(party, "work that can't be done");
         let posted = self.submit(party, &request, What::Fatal);
@@ -335,7 +340,7 @@ impl Simulation {
             self.regions[piece.region].pinned = true;
         }
         let sges = self.sges(pieces);
-        let mut request = self.request(party, opcode, &sges);
+        let mut request = self.request(opcode, &sges);
         request.slot.rkey = stag;
         // If it has any.
         assert!(request.set_operands(&[1, 0, 0, 0]));

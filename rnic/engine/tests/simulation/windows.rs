@@ -110,7 +110,7 @@ impl Simulation {
         let region = self.regions[binding].clone();
         let parent = &self.regions[region.window.unwrap().parent];
         let parent = u64::from(parent.stag.0) | u64::from(region.access.bits()) << 32;
-        let mut request = self.request(party, WrOpcode::BindWindow, &[]);
+        let mut request = self.request(WrOpcode::BindWindow, &[]);
         (request.slot.rkey, request.slot.remote_addr) = (region.stag.0, region.base);
         assert!(request.set_operands(&[region.len as u64, parent, 0, 0]));
         let what = What::Nothing;
@@ -132,7 +132,17 @@ impl Simulation {
             let valid = matches!(r.validity, Validity::Valid | Validity::Orphaned);
             r.pd == pd && r.is_for(qp) && valid && !r.pinned
         };
-        let Some(index) = self.pick(node, suits) else {
+        let mut index = self.pick(node, suits);
+        if self.random.chance(400) {
+            // Windows and all.
+            let windows: Vec<_> = self.regions.iter().filter_map(|r| r.window).collect();
+            let bound = |index: usize| windows.iter().any(|window| window.parent == index);
+            let places: Vec<_> = self.regions.iter().map(|r| (r.at, r.len)).collect();
+            let of = |r: &Region| places.iter().position(|place| *place == (r.at, r.len));
+            let parent = |r: &Region| suits(r) && r.window.is_none() && of(r).is_some_and(bound);
+            index = self.pick(node, parent).or(index);
+        }
+        let Some(index) = index else {
             return;
         };
         let users = self.users_of(index);
@@ -142,7 +152,7 @@ impl Simulation {
         self.doom_users(&users, "an STag in use is invalidated");
         let stag = self.regions[index].stag;
         self.regions[index].validity = Validity::Expected;
-        let mut request = self.request(party, WrOpcode::LocalInvalidate, &[]);
+        let mut request = self.request(WrOpcode::LocalInvalidate, &[]);
         request.slot.rkey = stag.0;
         let what = What::Nothing;
         self.submit(party, &request, what).local = Some(Local::Invalidate(index));
@@ -182,7 +192,7 @@ impl Simulation {
         self.regions[index].validity = Validity::Unknown;
     }
 
-    /// A queue pair is gone, and with it the rights of its windows.
+    /// A stream is at its end, and with it the rights of its windows.
     pub fn windows_of_stream_end(&mut self, node: usize, qp: QpNum) {
         for index in 0..self.regions.len() {
             let region = &self.regions[index];
@@ -382,7 +392,7 @@ impl Simulation {
         };
         self.regions[index].pinned = true;
         let region = self.regions[index].clone();
-        let mut request = self.request(party, opcode, &[]);
+        let mut request = self.request(opcode, &[]);
         (request.slot.rkey, request.slot.remote_addr) = (region.stag.0, region.base);
         assert!(request.set_operands(&[1, region.stag.0.into(), 0, 0]));
         self.local_error(party, "local work that can't be done");
