@@ -303,17 +303,19 @@ impl Congestion {
         self.recover = out.next;
     }
 
-    /// The loss was none: as before it (RFC 5682, RFC 9438 section 4.9). Does nothing when there is
-    /// nothing to take back. Three duplicate ACKs from `una` on are a new loss.
-    pub(crate) fn undo(&mut self, una: Position) {
-        if let Some(undo) = self.undo.take() {
-            self.cwnd = self.cwnd.max(undo.cwnd);
-            self.ssthresh = self.ssthresh.max(undo.ssthresh);
-            self.algorithm = undo.algorithm;
-            self.phase = Phase::Open;
-            self.recover = self.recover.min(una.saturating_sub(1));
-            self.cwr_due = false;
-        }
+    /// The loss was none: as before it (RFC 5682, RFC 9438 section 4.9). Does nothing, and says
+    /// `false`, when there is nothing to take back. Three duplicate ACKs from `una` on are a new loss.
+    pub(crate) fn undo(&mut self, una: Position) -> bool {
+        let Some(undo) = self.undo.take() else {
+            return false;
+        };
+        self.cwnd = self.cwnd.max(undo.cwnd);
+        self.ssthresh = self.ssthresh.max(undo.ssthresh);
+        self.algorithm = undo.algorithm;
+        self.phase = Phase::Open;
+        self.recover = self.recover.min(una.saturating_sub(1));
+        self.cwr_due = false;
+        true
     }
 
     /// Whether the next segment of new octets has to carry CWR, because cwnd was reduced (RFC 3168

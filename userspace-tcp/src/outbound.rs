@@ -4,9 +4,9 @@
 //! A segment is the unit: it is never split or joined. Its buffer is here, or with the link, or
 //! released. A segment whose buffer is with the link is not sent a second time.
 //!
-//! No step looks at all segments in flight but a retransmission timeout and an undone recovery:
-//! what is lost, what was sent again and what was not judged yet is in lists, and what is sacked is
-//! skipped.
+//! No step looks at all segments in flight but a retransmission timeout, an undone recovery and a
+//! path that became narrower: what is lost, what was sent again and what was not judged yet is in
+//! lists, and what is sacked is skipped.
 
 mod delivered;
 mod excused;

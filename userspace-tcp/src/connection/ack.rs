@@ -37,8 +37,10 @@ impl<B> Connection<B> {
         let ack = position.cast_unsigned();
         let window = u64::from(segment.header.window) << self.peer_shift;
         let ece = self.ecn.sends_capable() && segment.header.flags.contains(Flags::ECE);
-        let duplicate = ack == una && self.is_duplicate(segment, window);
-        let plain = duplicate && segment.header.options.sack.is_empty();
+        let repeats = ack == una && self.repeats(segment, window);
+        let duplicate = repeats && self.outbound.outstanding();
+        let without_sack = segment.header.options.sack.is_empty();
+        let plain = duplicate && without_sack;
         let flight = self.outbound.flight();
         let mut before = self.books();
         let mut delivered = Delivered::default();
@@ -63,6 +65,7 @@ impl<B> Connection<B> {
             progress: ack > una,
             duplicate,
             plain,
+            repeats: repeats && without_sack,
             echo: echo.filter(|_| self.clock.in_use()),
         };
         self.after_ack(env.now, &before, &news);
@@ -179,11 +182,10 @@ impl<B> Connection<B> {
         self.schedule_probe(env.now);
     }
 
-    /// RFC 5681 section 2, with SACK blocks or without.
-    fn is_duplicate(&self, segment: &Segment<'_>, window: u64) -> bool {
-        segment.sequence_len() == 0
-            && self.outbound.outstanding()
-            && window == self.outbound.window()
+    /// Whether an ACK of SND.UNA says nothing that is new but by SACK blocks: with something
+    /// outstanding it is a duplicate ACK (RFC 5681 section 2).
+    fn repeats(&self, segment: &Segment<'_>, window: u64) -> bool {
+        segment.sequence_len() == 0 && window == self.outbound.window()
     }
 
     fn on_fin_acknowledged(&mut self, env: &mut Env<'_, B>) {

@@ -25,13 +25,14 @@ impl<B> Connection<B> {
             }
             IcmpError::Unreachable { hard } => self.report(env, SoftError::Unreachable { hard }),
             IcmpError::PacketTooBig { mtu } => {
-                let taken = self.on_too_big(env, position.cast_unsigned(), mtu);
-                if taken {
+                let Some(dropped) = self.on_too_big(env, position.cast_unsigned(), mtu) else {
+                    return false;
+                };
+                if dropped {
                     // What was dropped goes out again at once; its time begins anew.
                     self.timer = Timer::Idle;
                     self.refresh_timer(env.now, env.config);
                 }
-                return taken;
             }
         }
         true

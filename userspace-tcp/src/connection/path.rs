@@ -108,31 +108,27 @@ impl<B> Connection<B> {
     }
 
     /// A router has dropped the segment that holds `position`, because no packet larger than `mtu`
-    /// passes.
+    /// passes. `None` when that can't be true; else whether anything is lost by it that was in flight.
     pub(super) fn on_too_big(
         &mut self,
         env: &mut Env<'_, B>,
         position: Position,
         mtu: u32,
-    ) -> bool {
-        let Some((start, len)) = self.outbound.segment_at(position) else {
-            return false;
-        };
+    ) -> Option<bool> {
+        let (start, len) = self.outbound.segment_at(position)?;
         let size = len + self.overhead();
         let probe = self.path.is_probe(start);
-        let Some(too_big) = self.path.too_big(env.now, mtu, size, probe) else {
-            return false;
-        };
-        if too_big.narrower {
+        let too_big = self.path.too_big(env.now, mtu, size, probe)?;
+        let dropped = if too_big.narrower {
             let most = too_big.mtu.saturating_sub(self.overhead());
-            self.outbound.lose_larger(most);
-        } else if probe {
-            self.outbound.lose_oversized(start);
-        }
+            self.outbound.lose_larger(most)
+        } else {
+            probe && self.outbound.lose_oversized(start)
+        };
         if too_big.changed {
             self.path_changed(env);
         }
-        true
+        Some(dropped)
     }
 
     /// See [`crate::Stack::link_mtu`].

@@ -27,6 +27,8 @@ pub(super) struct News<'a> {
     /// It is a duplicate ACK, and one without SACK blocks.
     pub(super) duplicate: bool,
     pub(super) plain: bool,
+    /// It is like a duplicate ACK without SACK blocks, whether anything is outstanding or not.
+    pub(super) repeats: bool,
     /// Its timestamps.
     pub(super) echo: Option<Timestamps>,
 }
@@ -62,7 +64,7 @@ impl<B> Connection<B> {
         let verdict = self.tlp.acknowledged(&Answer {
             ack: una,
             duplicate_end: duplicate.map(|(_, right)| right),
-            plain_duplicate: news.plain,
+            plain_duplicate: news.repeats,
         });
         if verdict == Verdict::Repaired && !self.in_recovery() {
             self.counters.fast_recoveries += 1;
@@ -118,18 +120,23 @@ impl<B> Connection<B> {
 
     fn undo(&mut self) {
         let una = self.outbound.una();
-        if self.resent.cause() == Cause::Timeout {
-            self.counters.spurious_timeouts += 1;
-        } else {
-            self.counters.needless_recoveries += 1;
+        let timeout = self.resent.cause() == Cause::Timeout;
+        if !timeout {
             self.rack.was_reordering();
         }
-        self.congestion.undo(una);
         self.outbound.forgive();
         self.resent.begin(una, Cause::Probe);
         self.frto.give_up();
         self.force_lost = false;
-        self.recovery_by_duplicates = false;
+        // What was marked too is recovered from to its end, by partial ACKs.
+        if self.congestion.undo(una) {
+            self.recovery_by_duplicates = false;
+            if timeout {
+                self.counters.spurious_timeouts += 1;
+            } else {
+                self.counters.needless_recoveries += 1;
+            }
+        }
     }
 
     /// A retransmission timeout: RFC 5681 section 3.1, RFC 8985 section 6.3, step 1 of F-RTO.

@@ -40,8 +40,10 @@ impl<B> Outbound<B> {
         true
     }
 
-    /// All segments in flight of more than `len` octets were dropped because of their size.
-    pub(crate) fn lose_larger(&mut self, len: u32) {
+    /// All segments in flight of more than `len` octets were dropped because of their size. Returns
+    /// whether there is one.
+    pub(crate) fn lose_larger(&mut self, len: u32) -> bool {
+        let before = self.lost_octets;
         for place in 0..self.sent {
             let name = self.ring.name(place);
             let Some(slot) = self.ring.get(name) else {
@@ -53,17 +55,21 @@ impl<B> Outbound<B> {
                 self.excuse(start);
             }
         }
+        self.lost_octets > before
     }
 
-    /// The segment at `start`, if it is in flight, was dropped because of its size.
-    pub(crate) fn lose_oversized(&mut self, start: Position) {
+    /// The segment at `start`, if it is in flight, was dropped because of its size. Returns whether it
+    /// is.
+    pub(crate) fn lose_oversized(&mut self, start: Position) -> bool {
         let name = self.ring.find(start);
         let in_flight =
             |slot: &super::Slot<B>| slot.start == start && slot.state == SlotState::InFlight;
-        if self.ring.get(name).is_some_and(in_flight) {
+        let dropped = self.ring.get(name).is_some_and(in_flight);
+        if dropped {
             self.lose(name);
             self.excuse(start);
         }
+        dropped
     }
 
     /// Whether only segments are lost that are excused.

@@ -38,36 +38,62 @@ impl List {
     }
 
     /// Puts a segment of `ring` that is in no list behind those that were sent before it, in a list
-    /// in the order of time. It looks at all that were sent later.
-    pub(super) fn insert<B>(&mut self, ring: &mut Ring<B>, name: u32) {
-        let sent_at = |ring: &Ring<B>, name| ring.get(name).map(|slot| slot.sent_at);
-        let own = sent_at(ring, name);
-        let mut after = name;
-        let mut at = self.last;
-        for _ in 0..self.len {
-            if sent_at(ring, at) <= own {
-                break;
-            }
-            after = at;
-            at = ring.get(at).map_or(at, |slot| slot.previous);
+    /// in the order of time. It looks at those between its place and `near`, a segment of the list;
+    /// without one, the last.
+    pub(super) fn insert<B>(&mut self, ring: &mut Ring<B>, name: u32, near: Option<u32>) {
+        let Some(before) = self.last_not_later(ring, name, near.unwrap_or(self.last)) else {
+            return self.put_first(ring, name);
+        };
+        let after = ring.get(before).map_or(before, |slot| slot.next);
+        if before == after {
+            return self.push(ring, name);
         }
-        if after == name {
-            self.push(ring, name);
-            return;
-        }
-        let first = after == self.first;
-        let before = if first { name } else { at };
         if let Some(slot) = ring.get_mut(name) {
             (slot.previous, slot.next) = (before, after);
         }
         if let Some(slot) = ring.get_mut(after) {
             slot.previous = name;
         }
-        if first {
-            self.first = name;
-        } else if let Some(slot) = ring.get_mut(before) {
+        if let Some(slot) = ring.get_mut(before) {
             slot.next = name;
         }
+        self.len += 1;
+    }
+
+    /// The last segment of a list in the order of time that was not sent later than the one named,
+    /// looked for from `near`.
+    fn last_not_later<B>(&self, ring: &Ring<B>, name: u32, near: u32) -> Option<u32> {
+        let sent_at = |name| ring.get(name).map(|slot| slot.sent_at);
+        let later = |at| sent_at(at) > sent_at(name);
+        let mut at = near;
+        for _ in 0..self.len {
+            let slot = ring.get(at)?;
+            if later(at) {
+                at = if at == self.first {
+                    return None;
+                } else {
+                    slot.previous
+                };
+            } else if at == self.last || later(slot.next) {
+                return Some(at);
+            } else {
+                at = slot.next;
+            }
+        }
+        None
+    }
+
+    fn put_first<B>(&mut self, ring: &mut Ring<B>, name: u32) {
+        if self.len == 0 {
+            return self.push(ring, name);
+        }
+        if let Some(slot) = ring.get_mut(name) {
+            (slot.previous, slot.next) = (name, self.first);
+        }
+        if let Some(slot) = ring.get_mut(self.first) {
+            slot.previous = name;
+        }
+        self.first = name;
         self.len += 1;
     }
 

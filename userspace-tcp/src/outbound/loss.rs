@@ -238,6 +238,8 @@ impl<B> Outbound<B> {
     pub(crate) fn forgive(&mut self) {
         self.lost = List::default();
         self.lost_again = List::default();
+        // What follows in the stream mostly was sent again a little later.
+        let mut near = None;
         for place in 0..self.sent {
             let name = self.ring.name(place);
             if let Some(slot) = self.ring.get_mut(name)
@@ -251,7 +253,8 @@ impl<B> Outbound<B> {
                 self.pipe += u64::from(slot.len);
                 self.lost_octets -= u64::from(slot.len);
                 if slot.retransmitted {
-                    self.again.insert(&mut self.ring, name);
+                    self.again.insert(&mut self.ring, name, near);
+                    near = Some(name);
                 }
             }
         }

@@ -1,9 +1,10 @@
 //! The coalescing sender: octets become segments as large as they may be.
 //!
-//! At most one segment is held back here; everything else is in the stack's queue. A small segment
-//! waits while more may join it: until its octets are pushed, and then by Nagle's rule (RFC 9293
-//! section 3.7.4) in the form of its appendix A.3, which lets the small end of a large write go at
-//! once, but never a second small segment before the first one is acknowledged.
+//! Up to 64 segments are filled at a time. The last one is held back here; the others are in the
+//! stack's queue, if that has the room that it said. A small segment waits while more may join it:
+//! until its octets are pushed, and then by Nagle's rule (RFC 9293 section 3.7.4) in the form of its
+//! appendix A.3, which lets the small end of a large write go at once, but never a second small
+//! segment before the first one is acknowledged.
 
 #[cfg(test)]
 mod tests;

@@ -17,7 +17,7 @@ pub enum Seen {
 }
 
 /// Every name that a script may ask for. `iss` is known to the machine, not to the stack.
-pub const NAMES: [&str; 45] = [
+pub const NAMES: [&str; 47] = [
     "state",
     "idle",
     "mss",
@@ -38,6 +38,8 @@ pub const NAMES: [&str; 45] = [
     "retransmits",
     "timeouts",
     "fast_recoveries",
+    "needless_recoveries",
+    "spurious_timeouts",
     "probes",
     "out_of_order",
     "duplicates",
@@ -155,6 +157,8 @@ fn look_at_connection(info: &Info, name: &str) -> Seen {
         "retransmits" => counters.retransmits,
         "timeouts" => counters.timeouts,
         "fast_recoveries" => counters.fast_recoveries,
+        "needless_recoveries" => counters.needless_recoveries,
+        "spurious_timeouts" => counters.spurious_timeouts,
         "probes" => counters.probes,
         "out_of_order" => counters.out_of_order,
         "duplicates" => counters.duplicates,

@@ -59,19 +59,52 @@ fn a_segment_leaves_from_anywhere() {
 #[test]
 fn a_list_in_the_order_of_time_takes_a_segment_anywhere() {
     let times = [5, 3, 9, 1, 7, 5, 2];
-    let mut ring = ring(7);
-    let mut list = List::default();
-    for (name, time) in (0..).zip(times) {
-        if let Some(slot) = ring.get_mut(name) {
-            slot.sent_at = Instant::ZERO.plus_nanos(time);
+    // Wherever it is looked for from: the last one, the one put in before, or the first one.
+    let from_last = |_: &List, _: u32| None;
+    let from_before = |_: &List, name: u32| name.checked_sub(1);
+    let from_first = |list: &List, _: u32| list.first();
+    for near in [from_last, from_before, from_first] as [fn(&List, u32) -> Option<u32>; 3] {
+        let mut ring = ring(7);
+        let mut list = List::default();
+        for (name, time) in (0..).zip(times) {
+            if let Some(slot) = ring.get_mut(name) {
+                slot.sent_at = Instant::ZERO.plus_nanos(time);
+            }
+            let near = near(&list, name);
+            list.insert(&mut ring, name, near);
         }
-        list.insert(&mut ring, name);
+        assert_eq!(names(&list, &ring), [3, 6, 1, 0, 5, 4, 2]);
+        for name in [3, 5, 2] {
+            list.remove(&mut ring, name);
+        }
+        assert_eq!(names(&list, &ring), [6, 1, 0, 4]);
     }
-    assert_eq!(names(&list, &ring), [3, 6, 1, 0, 5, 4, 2]);
-    for name in [3, 5, 2] {
-        list.remove(&mut ring, name);
+}
+
+/// What is put in in the order of time next to the one before is not compared with all the others.
+#[test]
+fn many_that_follow_each_other_take_few_steps() {
+    const COUNT: u32 = 50_000;
+    let mut ring = ring(2 * COUNT);
+    let mut list = List::default();
+    for name in 0..2 * COUNT {
+        if let Some(slot) = ring.get_mut(name) {
+            let late = u64::from(name >= COUNT) * 1_000_000;
+            slot.sent_at = Instant::ZERO.plus_nanos(late + u64::from(name));
+        }
     }
-    assert_eq!(names(&list, &ring), [6, 1, 0, 4]);
+    for name in COUNT..2 * COUNT {
+        list.push(&mut ring, name);
+    }
+    let begin = std::time::Instant::now();
+    let mut near = None;
+    for name in 0..COUNT {
+        list.insert(&mut ring, name, near);
+        near = Some(name);
+    }
+    // 2,500 million steps from the end would take longer by a factor of ten thousand.
+    assert!(begin.elapsed() < std::time::Duration::from_secs(10));
+    assert!(names(&list, &ring).into_iter().eq(0..2 * COUNT));
 }
 
 #[test]
