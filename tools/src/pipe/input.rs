@@ -14,18 +14,23 @@ const PLACES: usize = 64;
 /// What standard input has for us.
 #[derive(Debug)]
 pub(super) struct Input {
-    /// `None`: the end was reached, or there is nothing to read.
+    /// `None`: there is nothing to read. It stays beyond the end: the output may be the same socket,
+    /// which blocks again once this is dropped.
     fd: Option<NonBlocking>,
+    ended: bool,
     waiting: bool,
 }
 
 impl Input {
     /// Standard input.
     pub(super) fn open() -> io::Result<Self> {
-        let stdin = io::stdin();
-        let fd = NonBlocking::open(0, stdin.as_fd(), OFlags::RDONLY)?;
+        Self::over(0, io::stdin().as_fd())
+    }
+
+    fn over(number: u32, fd: BorrowedFd<'_>) -> io::Result<Self> {
         Ok(Self {
-            fd: Some(fd),
+            fd: Some(NonBlocking::open(number, fd, OFlags::RDONLY)?),
+            ended: false,
             waiting: false,
         })
     }
@@ -34,6 +39,7 @@ impl Input {
     pub(super) fn nothing() -> Self {
         Self {
             fd: None,
+            ended: true,
             waiting: false,
         }
     }
@@ -41,7 +47,8 @@ impl Input {
     /// Fills the places with what there is; says how many octets that were. None when there is
     /// nothing now ([`Input::waits`]) or never any more ([`Input::ended`]).
     pub(super) fn read(&mut self, places: &mut [&mut [u8]]) -> io::Result<usize> {
-        let Some(fd) = self.fd.as_ref().filter(|_| !self.waiting) else {
+        let idle = self.ended || self.waiting;
+        let Some(fd) = self.fd.as_ref().filter(|_| !idle) else {
             return Ok(0);
         };
         let mut vector: [IoSliceMut<'_>; PLACES] =
@@ -55,7 +62,7 @@ impl Input {
             return Ok(0);
         }
         match rustix::io::readv(fd, &mut vector[..count]) {
-            Ok(0) => self.fd = None,
+            Ok(0) => self.ended = true,
             Ok(octets) => {
                 // All that there was: whether there is more is for poll(2) to say.
                 self.waiting = octets < wanted;
@@ -69,7 +76,7 @@ impl Input {
 
     /// Nothing more comes.
     pub(super) fn ended(&self) -> bool {
-        self.fd.is_none()
+        self.ended
     }
 
     /// The descriptor to wait on, when there was nothing more to read.
@@ -83,3 +90,6 @@ impl Input {
         self.waiting = false;
     }
 }
+
+#[cfg(test)]
+mod tests;

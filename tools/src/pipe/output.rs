@@ -22,9 +22,12 @@ pub(super) struct Output {
 impl Output {
     /// Standard output.
     pub(super) fn open() -> io::Result<Self> {
-        let stdout = io::stdout();
+        Self::over(1, io::stdout().as_fd())
+    }
+
+    pub(super) fn over(number: u32, fd: BorrowedFd<'_>) -> io::Result<Self> {
         Ok(Self {
-            fd: Some(NonBlocking::open(1, stdout.as_fd(), OFlags::WRONLY)?),
+            fd: Some(NonBlocking::open(number, fd, OFlags::WRONLY)?),
             waiting: false,
         })
     }

@@ -137,11 +137,20 @@ fn run(cli: &Cli) -> Result<Outcome, PipeError> {
         eprintln!("tcp-pipe: listening on {}", relay.local());
     }
     let outcome = relay.run();
-    if let Some(path) = &cli.stats {
-        let stats = relay.stats(matches!(outcome, Ok(Outcome::Closed)));
-        write_stats(path, &stats)?;
+    let closed = matches!(outcome, Ok(Outcome::Closed));
+    let written = match &cli.stats {
+        Some(path) => write_stats(path, &relay.stats(closed)),
+        None => Ok(()),
+    };
+    match written {
+        Err(error) if closed => Err(error),
+        Err(error) => {
+            // How the run ended is what matters more.
+            eprintln!("tcp-pipe: {error}");
+            outcome
+        }
+        Ok(()) => outcome,
     }
-    outcome
 }
 
 fn settings(cli: &Cli) -> Settings {
