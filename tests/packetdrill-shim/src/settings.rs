@@ -9,6 +9,8 @@ use userspace_tcp::{Config, CongestionControl};
 /// Where packets go: there is no link, and so no address on it.
 const SOURCE_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+/// The longest delay of an ACK (RFC 1122 section 4.2.3.2), in milliseconds.
+const ACK_DELAY_MAX: u64 = 500;
 
 /// How the library is to behave.
 #[derive(Clone, Debug)]
@@ -73,7 +75,13 @@ impl Settings {
             "pacing" => config.pacing = switch(value)?,
             "probing" => config.path_mtu_probing = switch(value)?,
             "window" => config.receive_window = value.parse().ok()?,
-            "ack_delay_ms" => config.ack_delay = Duration::from_millis(value.parse().ok()?),
+            "ack_delay_ms" => {
+                let millis = value
+                    .parse()
+                    .ok()
+                    .filter(|millis| *millis <= ACK_DELAY_MAX)?;
+                config.ack_delay = Duration::from_millis(millis);
+            }
             "syn_retries" => config.syn_retries = value.parse().ok()?,
             "cc" => {
                 config.congestion = match value {

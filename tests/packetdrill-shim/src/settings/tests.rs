@@ -12,7 +12,13 @@ fn flags_are_read_one_by_one() {
 
 #[test]
 fn a_flag_that_means_nothing_is_named() {
-    for flags in ["color=red", "mtu=12", "cc=vegas", "timestamps=perhaps"] {
+    for flags in [
+        "color=red",
+        "mtu=12",
+        "cc=vegas",
+        "timestamps=perhaps",
+        "ack_delay_ms=501",
+    ] {
         let told = Settings::parse(flags).unwrap_err();
         assert!(told.contains(flags), "{told}");
     }
