@@ -18,6 +18,8 @@ use rnic_steering::{
 };
 
 const PORT: u16 = 7471;
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Names the namespace for [`the_process_that_is_killed`].
 const CHILD_NAMESPACE: &str = "RNIC_STEERING_TEST_NAMESPACE";
@@ -201,14 +203,13 @@ fn unclaimed_traffic_reaches_the_kernel() {
             steering.claim(Protocol::Tcp, right, PORT).unwrap();
             let listener = TcpListener::bind((right, PORT + 1)).unwrap();
             let udp = UdpSocket::bind((right, PORT)).unwrap();
-            udp.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            udp.set_read_timeout(Some(PATIENCE)).unwrap();
 
             pair.enter_left();
-            let timeout = Duration::from_secs(5);
             let mut client =
-                TcpStream::connect_timeout(&(right, PORT + 1).into(), timeout).unwrap();
+                TcpStream::connect_timeout(&(right, PORT + 1).into(), PATIENCE).unwrap();
             let (mut server, _) = listener.accept().unwrap();
-            server.set_read_timeout(Some(timeout)).unwrap();
+            server.set_read_timeout(Some(PATIENCE)).unwrap();
             let sent: Vec<u8> = (0..100_000_u32).map(|n| n as u8).collect();
             let mut received = vec![0; sent.len()];
             std::thread::scope(|scope| {
@@ -227,7 +228,7 @@ fn unclaimed_traffic_reaches_the_kernel() {
             assert_eq!(udp.recv(&mut datagram).unwrap(), 8);
 
             // A claimed port without a socket on the queue: the kernel answers.
-            let refused = TcpStream::connect_timeout(&(right, PORT).into(), timeout).unwrap_err();
+            let refused = TcpStream::connect_timeout(&(right, PORT).into(), PATIENCE).unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
             assert_eq!(counter(&steering, "redirected"), 0);
             assert!(counter(&steering, "pass_no_socket") >= 1);
@@ -248,21 +249,20 @@ fn a_tap_leaves_the_kernel_nothing_and_goes_when_dropped() {
     let pair = VethPair::new(1, 1);
     pair.enter_right();
     let to = UdpSocket::bind((RIGHT_V4, PORT)).unwrap();
-    to.set_read_timeout(Some(Duration::from_millis(200)))
-        .unwrap();
     pair.enter_left();
     let from = UdpSocket::bind((LEFT_V4, 0)).unwrap();
-    let heard = || {
+    let heard = |within| {
         from.send_to(b"heard?", (RIGHT_V4, PORT)).unwrap();
+        to.set_read_timeout(Some(within)).unwrap();
         to.recv(&mut [0; 16]).is_ok()
     };
-    assert!(heard());
+    assert!(heard(PATIENCE));
     pair.enter_right();
     let tap = Tap::attach(RIGHT, ModePreference::NativeOnly).unwrap();
-    assert!(!heard());
+    assert!(!heard(Duration::from_millis(200)));
     let counters = tap.counters();
     assert_eq!(counters[0], ("redirected", 0));
     assert!(counters[1].0 == "no_socket" && counters[1].1 > 0);
     drop(tap);
-    assert!(heard());
+    assert!(heard(PATIENCE));
 }

@@ -8,7 +8,7 @@ use crate::lab::{Command, Finished, Host, INTERFACE, Lab, Namespace, Process, Si
 use crate::wait;
 
 /// How long a daemon may take until it serves.
-const READY_LIMIT: Duration = Duration::from_secs(20);
+const READY_LIMIT: Duration = Duration::from_secs(30);
 
 /// How a daemon is started.
 #[derive(Clone, Debug, Default)]

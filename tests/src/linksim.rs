@@ -9,7 +9,7 @@ use crate::lab::{ENDS, Namespace, Process, Signal};
 use crate::{binary, wait};
 
 /// How long it may take until it forwards, or answers a signal.
-const READY_LIMIT: Duration = Duration::from_secs(20);
+const READY_LIMIT: Duration = Duration::from_secs(30);
 
 /// A running link. Dropping it ends it.
 #[derive(Debug)]

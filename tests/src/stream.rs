@@ -9,7 +9,7 @@ use crate::lab::{Family, Host};
 use crate::pattern::Pattern;
 
 /// Longest silence on the stream before the test fails.
-const SILENCE: Duration = Duration::from_secs(20);
+const SILENCE: Duration = Duration::from_secs(30);
 /// Octets of a write, odd so that segments don't line up with anything.
 const CHUNK: usize = 7919;
 

@@ -11,7 +11,7 @@ use crate::lab::{Command, Finished, Process};
 use crate::wait;
 
 /// How long a server may take until it listens.
-pub const LISTEN_LIMIT: Duration = Duration::from_secs(10);
+pub const LISTEN_LIMIT: Duration = Duration::from_secs(30);
 
 /// A tool run in the namespace of a daemon, as a client of that daemon.
 #[must_use]

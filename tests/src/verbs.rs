@@ -13,7 +13,7 @@ use crate::daemon::Daemon;
 use crate::pattern::Pattern;
 
 /// How long any one step may take.
-pub const LIMIT: Duration = Duration::from_secs(15);
+pub const LIMIT: Duration = Duration::from_secs(30);
 
 /// Everything that a peer and local work may do.
 pub const FULL_ACCESS: Access = Access {

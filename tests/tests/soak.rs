@@ -102,7 +102,7 @@ fn daemons_hold_after_a_soak_what_they_held_before() {
     println!("{verified} transfers verified, {killed} killed");
     pair.daemon_a.assert_alive();
     pair.daemon_b.assert_alive();
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         let after = [Levels::of(&pair.daemon_a), Levels::of(&pair.daemon_b)];
         if after

@@ -281,7 +281,7 @@ fn the_socket_is_readable_when_there_is_something_to_receive() {
     assert!(!right.poll_readable(0, 20));
     left.send(0, &segment(true, 1, 10));
     left.flush(0);
-    assert!(right.poll_readable(0, 2000));
+    assert!(right.poll_readable(0, 30_000));
     right.receive(0, 1);
     assert!(!right.poll_readable(0, 20));
 }

@@ -16,8 +16,9 @@ use crate::errno::{Errno, Result, fail};
 use crate::settings::Settings;
 use crate::world::World;
 
-/// How long, in real time, the clock stands still for a thread that has something to do.
-const COURTESY: Duration = Duration::from_millis(100);
+/// How long, in real time, the clock stands still for a thread that has something to do: longer than
+/// a busy machine keeps it waiting. It passes only when a thread never comes back.
+const COURTESY: Duration = Duration::from_secs(5);
 /// How long, in virtual time, anything is waited for.
 const PATIENCE: Duration = Duration::from_secs(3600);
 /// What one look at the clock takes, in virtual time: who looks until it is later gets there.

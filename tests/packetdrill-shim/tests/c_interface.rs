@@ -272,7 +272,7 @@ fn a_blocking_call_returns_at_the_time_of_what_it_waits_for() {
     thread::scope(|scope| {
         let reader = scope.spawn(|| (bench.read(fd, 10), bench.micros()));
         // packetdrill goes on when the thread sleeps.
-        thread::sleep(Duration::from_millis(300));
+        thread::sleep(Duration::from_secs(2));
         bench.sleep(70_000);
         bench.inject(Flags::ACK, Options::default(), b"late");
         bench.sleep(1_000_000);

@@ -15,7 +15,7 @@ use crate::wait;
 /// How long [`Command::run`] waits when nothing else is said.
 const DEFAULT_LIMIT: Duration = Duration::from_secs(60);
 /// How long a program may take to end after SIGTERM.
-const TERMINATE_LIMIT: Duration = Duration::from_secs(10);
+const TERMINATE_LIMIT: Duration = Duration::from_secs(30);
 
 /// A program about to be started in a namespace.
 #[derive(Debug)]

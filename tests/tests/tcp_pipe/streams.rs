@@ -120,12 +120,11 @@ fn an_answer_to_a_small_write_comes_at_once() {
         let _ = pipe.finish().success();
         rounds.sort();
         // A delayed acknowledgment that holds something back would be in each round, and takes 40 ms
-        // at least; that other programs have the cores takes some now and then.
-        let (median, late) = (rounds[100], rounds[180]);
-        assert!(median < Duration::from_millis(10), "{median:?}");
+        // at least; other programs may have the cores in most rounds, but not in nearly all.
+        let quick = rounds[20];
         assert!(
-            late < Duration::from_millis(25),
-            "{late:?} in 20 of 200 rounds"
+            quick < Duration::from_millis(30),
+            "only 20 of 200 rounds took less than {quick:?}"
         );
     }
 }
@@ -176,7 +175,7 @@ fn only_one_peer_is_served() {
     let (mut pipe, stream) = joined(&us, &them, Family::V4, Role::Listens, &[]);
     let second = them
         .namespace
-        .in_thread(|| std::net::TcpStream::connect_timeout(&at, Duration::from_secs(5)));
+        .in_thread(|| std::net::TcpStream::connect_timeout(&at, Duration::from_secs(30)));
     let error = second.unwrap_err();
     assert_eq!(
         error.kind(),

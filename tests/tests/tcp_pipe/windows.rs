@@ -2,12 +2,14 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use rnic_tests::lab::{Family, Host};
 use rnic_tests::pattern::Pattern;
+use rnic_tests::wait;
 
-use crate::pipe::{Pipe, Role, connect, hosts, joined, kernel_listener};
+use crate::pipe::{LIMIT, Pipe, Role, connect, hosts, joined, kernel_listener};
 
 /// A connection whose kernel end has a receive buffer of so many octets.
 fn with_buffer(us: &Host, them: &Host, octets: usize) -> (Pipe, TcpStream) {
@@ -98,21 +100,30 @@ fn a_slow_reader_of_standard_output_holds_the_peer_back() {
 }
 
 #[test]
-fn small_writes_of_the_peer_to_a_slow_reader_are_kept_within_bounds() {
+fn a_slow_reader_holds_small_writes_of_the_peer_back_too() {
     let (_lab, us, them) = hosts("pipe-crumbs");
     let more = ["--window", "200k"];
     let (mut pipe, mut stream) = joined(&us, &them, Family::V4, Role::Listens, &more);
     stream.set_nodelay(true).unwrap();
-    let octets = Pattern::octets(9, 1_400_000);
+    rustix::net::sockopt::set_socket_send_buffer_size(&stream, 50_000).unwrap();
+    let octets = Pattern::octets(9, 2_000_000);
+    let written = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for crumb in octets.chunks(40) {
                 stream.write_all(crumb).unwrap();
+                written.fetch_add(crumb.len(), Relaxed);
             }
             stream.shutdown(Shutdown::Write).unwrap();
         });
-        // More than a pipe holds comes before anything is read.
-        std::thread::sleep(Duration::from_millis(700));
+        // Until a pipe, the window and the peer's buffer are full, nothing is read.
+        let mut before = 0;
+        wait::until("the peer is held back", LIMIT, || {
+            std::thread::sleep(Duration::from_millis(500));
+            let now = written.load(Relaxed);
+            (now > 1_000_000 && now == std::mem::replace(&mut before, now)).then_some(())
+        });
+        assert!(before < octets.len(), "{before} octets went nowhere");
         assert!(pipe.read_to_end() == octets);
     });
     pipe.end();

@@ -11,7 +11,7 @@ use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
 use super::fake::{Fake, queue_pair, refusal};
 use crate::{ConnectOptions, ConnectionEvent, Context, Error, Listener, QpState};
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(30);
 const NOT_AT_ALL: Duration = Duration::ZERO;
 
 fn remote() -> SocketAddr {

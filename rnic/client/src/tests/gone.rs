@@ -8,7 +8,7 @@ use crate::{
     WorkRequest,
 };
 
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(120);
 const A_MOMENT: Duration = Duration::from_millis(30);
 
 #[test]

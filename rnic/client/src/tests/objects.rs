@@ -259,7 +259,7 @@ fn a_shared_queues_limit_is_told_once_to_whoever_asks() {
     assert_eq!(fake.asked().last(), Some(&armed));
     assert!(!srq.take_limit_event().unwrap());
     fake.tell(&Event::SrqLimit { srq: srq.id() });
-    srq.wait_limit(Duration::from_secs(5)).unwrap();
+    srq.wait_limit(Duration::from_secs(30)).unwrap();
     assert!(!srq.take_limit_event().unwrap());
     fake.tell(&Event::SrqLimit { srq: srq.id() });
     while !srq.take_limit_event().unwrap() {}

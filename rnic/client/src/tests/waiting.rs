@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags};
 use super::fake::Fake;
 use crate::{CompletionQueue, Error, WorkCompletion};
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 fn readable(fd: &impl std::os::fd::AsFd) -> bool {
     let mut fds = [PollFd::new(fd, PollFlags::IN)];

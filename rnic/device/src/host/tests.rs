@@ -265,11 +265,9 @@ fn a_silent_neighbour_is_unreachable_in_time() {
             neighbour::resolve(&netlink, &interface, address(peer), patience).unwrap_err();
         assert_eq!(refusal.code, RefusalCode::Unreachable);
         assert!(refusal.message.contains(peer), "{refusal}");
-        assert!(
-            begin.elapsed() < Duration::from_secs(20),
-            "{:?}",
-            begin.elapsed()
-        );
+        // The kernel gives up by itself after three seconds, and then the message is another.
+        assert!(refusal.message.contains("in 200 ms"), "{refusal}");
+        assert!(begin.elapsed() >= patience);
     }
     drop(lab);
 }

@@ -113,7 +113,7 @@ impl Bench {
     /// Waits for something that another thread, or driving, brings about.
     #[track_caller]
     fn until(&self, what: &str, mut condition: impl FnMut() -> bool) {
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Instant::now() + Duration::from_secs(30);
         while !condition() {
             assert!(Instant::now() < end, "{what} does not come about");
             if !self.device.drive() {

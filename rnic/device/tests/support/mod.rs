@@ -21,7 +21,7 @@ use rnic_ipc::work::{Completion, Sge, WR_SIGNALED, WrOpcode};
 use rustix::thread::LinkNameSpaceType;
 
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Octets of each client's region.
 pub const REGION: usize = 4 << 20;
 
