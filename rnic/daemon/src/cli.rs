@@ -73,7 +73,8 @@ pub(crate) struct Given {
     #[arg(long, value_name = "GROUP", value_parser = crate::names::gid)]
     pub(crate) admin_group: Option<u32>,
 
-    /// Tell Prometheus what is measured, at 127.0.0.1:PORT, [::1]:PORT or unix:PATH [default: nowhere]
+    /// Tell Prometheus what is measured, at unix:PATH or a port of the loopback, such as 127.0.0.1:9400
+    /// [default: nowhere]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics: Option<MetricsAddress>,
 
