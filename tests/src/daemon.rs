@@ -1,5 +1,6 @@
 //! `rnicd` on a host of the lab.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -118,15 +119,37 @@ impl Daemon {
         self.process.id()
     }
 
+    /// All of the RNIC's counters.
+    #[must_use]
+    pub fn counters(&self) -> BTreeMap<String, u64> {
+        let context = rnic::Context::open(&self.socket).expect("the daemon serves");
+        let counters = context.counters().expect("the daemon tells its counters");
+        counters.into_iter().collect()
+    }
+
     /// One of the RNIC's counters.
     #[must_use]
     pub fn counter(&self, name: &str) -> u64 {
-        let context = rnic::Context::open(&self.socket).expect("the daemon serves");
-        let counters = context.counters().expect("the daemon tells its counters");
-        let found = counters.iter().find(|(counter, _)| counter == name);
-        found
-            .unwrap_or_else(|| panic!("no counter {name} in {counters:?}"))
-            .1
+        let counters = self.counters();
+        let found = counters.get(name);
+        *found.unwrap_or_else(|| panic!("no counter {name} in {counters:?}"))
+    }
+
+    /// Octets of memory that it has touched and that are its (resident set size).
+    #[must_use]
+    pub fn resident_octets(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()));
+        let status = status.unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+        number.unwrap_or(0_u64) << 10
+    }
+
+    /// How many memfds it has mapped: rings of clients and registered memory.
+    #[must_use]
+    pub fn shared_mappings(&self) -> usize {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.process.id()));
+        maps.map_or(0, |maps| maps.matches("/memfd:").count())
     }
 
     /// How many descriptors it has open.

@@ -18,6 +18,7 @@ impl Display for Effective<'_> {
             socket_group,
             metrics,
             log,
+            drain,
             device,
         } = self.0;
         line(f, "interface", &device.interface)?;
@@ -39,6 +40,7 @@ impl Display for Effective<'_> {
         line(f, "idle_spin", device.idle_spin.as_micros())?;
         optional(f, "busy_poll", device.busy_poll, "none")?;
         optional(f, "metrics", metrics.as_ref(), "nowhere")?;
+        line(f, "drain", drain.as_millis())?;
         line(f, "log", format!("{log}").to_lowercase())?;
 
         let limits = &device.limits;

@@ -78,6 +78,11 @@ pub(crate) struct Given {
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics: Option<MetricsAddress>,
 
+    /// Milliseconds that connections may take to end in order after SIGTERM; then they are reset
+    /// [default: 2000]
+    #[arg(long, value_name = "MS")]
+    pub(crate) drain: Option<u64>,
+
     /// What to log: off, error, warn, info, debug or trace [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log: Option<LevelFilter>,
@@ -99,6 +104,7 @@ impl Given {
             busy_poll: self.busy_poll.or(below.busy_poll),
             admin_group: self.admin_group.or(below.admin_group),
             metrics: self.metrics.or(below.metrics),
+            drain: self.drain.or(below.drain),
             log: self.log.or(below.log),
         }
     }

@@ -21,7 +21,7 @@ use crate::names;
 use reader::{At, Reader};
 
 /// The keys at the top, in the order in which people are told of them.
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "interface",
     "socket",
     "socket_mode",
@@ -34,6 +34,7 @@ const KEYS: [&str; 16] = [
     "idle_spin",
     "busy_poll",
     "metrics",
+    "drain",
     "log",
     "limits",
     "user",
@@ -132,6 +133,7 @@ fn file(reader: &mut Reader<'_>, document: &DeTable<'_>) -> File {
             "idle_spin" => given.idle_spin = reader.number(&at, 0..=1_000_000),
             "busy_poll" => given.busy_poll = reader.number(&at, 0..=1_000_000),
             "metrics" => given.metrics = reader.parsed(&at, str::parse),
+            "drain" => given.drain = reader.number(&at, 0..=3_600_000),
             "log" => given.log = reader.parsed(&at, level),
             "limits" => limits.limits = reader.table(&at),
             "user" => limits.users = reader.table(&at),

@@ -2,8 +2,9 @@
 //! socket until it is told to end.
 //!
 //! A start-up that fails prints one line with what was asked, what was found and what to do (of a
-//! configuration file a line for each fault), and exits with [`EXIT_FAILED`]. SIGTERM and SIGINT end the daemon in order: clients are told,
-//! connections reset, the socket file removed.
+//! configuration file a line for each fault), and exits with [`EXIT_FAILED`]. SIGTERM and SIGINT end
+//! the daemon in order: the socket file is removed, connections end (what takes too long is reset),
+//! clients are told. A second one makes it quick.
 
 #![forbid(unsafe_code)]
 

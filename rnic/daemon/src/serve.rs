@@ -91,8 +91,23 @@ pub(crate) fn serve(settings: Settings) -> Result<(), ServeError> {
     );
     service.stopping();
     drop(metrics);
-    // No new clients; then the old ones.
+    // No new clients; then the connections of the old ones, in order as far as time allows; then the
+    // clients.
     socket.retire();
+    let (period, mut told) = (service.period(), Instant::now());
+    let left = device.drain(settings.drain, || {
+        if period.is_some_and(|period| told.elapsed() >= period) {
+            service.alive();
+            told = Instant::now();
+        }
+        signals.take().is_some()
+    });
+    if left > 0 {
+        log::warn!(
+            "{left} connections are reset: they did not end within {:?}",
+            settings.drain
+        );
+    }
     device.shutdown();
     clients.join(FAREWELL);
     ended

@@ -14,6 +14,8 @@ use crate::metrics::MetricsAddress;
 const SOCKET: &str = "/run/rnicd.sock";
 /// Who may then.
 const SOCKET_MODE: u32 = 0o660;
+/// How long connections may take to end in order then.
+const DRAIN: Duration = Duration::from_secs(2);
 
 /// Everything that the daemon runs with.
 #[derive(Debug)]
@@ -25,6 +27,8 @@ pub(crate) struct Settings {
     /// None: nowhere.
     pub(crate) metrics: Option<MetricsAddress>,
     pub(crate) log: LevelFilter,
+    /// How long connections may take to end in order when the daemon is told to end.
+    pub(crate) drain: Duration,
     pub(crate) device: DeviceConfig,
 }
 
@@ -74,6 +78,7 @@ impl Settings {
             socket_group: given.socket_group,
             metrics: given.metrics,
             log: given.log.unwrap_or(LevelFilter::Info),
+            drain: given.drain.map_or(DRAIN, Duration::from_millis),
             device,
         })
     }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rnic_engine::command::{Answer, Command, ShardEvent};
-use rnic_ipc::control::{Event, Refusal, RefusalCode};
-use rnic_ipc::id::ClientId;
+use rnic_ipc::control::{Event, QpState, Refusal, RefusalCode};
+use rnic_ipc::id::{ClientId, QpNum};
 use rnic_prm::{Prm, Step};
 use rnic_steering::{Protocol, Steering};
 
@@ -45,6 +45,8 @@ pub(crate) struct Core {
     prm: Mutex<Prm>,
     clients: Mutex<HashMap<ClientId, Arc<Client>>>,
     capture: Mutex<Option<CaptureFile>>,
+    /// Nothing begins any more, and what is there may end.
+    draining: AtomicBool,
     closing: AtomicBool,
     /// Events wait behind some client's full socket.
     events_wait: AtomicBool,
@@ -106,6 +108,7 @@ impl Core {
             icmp_sockets: Mutex::new(parts.icmp),
             clients: Mutex::new(HashMap::new()),
             capture: Mutex::new(parts.capture),
+            draining: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             events_wait: AtomicBool::new(false),
         }
@@ -138,6 +141,34 @@ impl Core {
         let core = self.clone();
         let deliver = move |reports| core.driver.try_post(Command::IcmpErrors { reports });
         IcmpReader::start(sockets, self.icmp.clone(), deliver).map(Some)
+    }
+
+    /// Whether nothing may begin any more.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
+    /// Says that nothing may begin any more.
+    pub(crate) fn begin_draining(&self) {
+        self.draining.store(true, Ordering::Release);
+    }
+
+    /// The queue pairs of a client that have a connection, with their states.
+    pub(crate) fn connected(&self, client: ClientId) -> Vec<(QpNum, QpState)> {
+        let queue_pairs = self.prm().queue_pairs(client);
+        let state = |qp| match self.execute(Command::QueryQp { qp }) {
+            Ok((Answer::QpState(state), _)) => Some((qp, state)),
+            _ => None,
+        };
+        let has_connection = |(_, state): &(QpNum, QpState)| {
+            use QpState::{Closing, Connecting, Rts, Terminate};
+            matches!(state, Connecting | Rts | Closing | Terminate)
+        };
+        queue_pairs
+            .into_iter()
+            .filter_map(state)
+            .filter(has_connection)
+            .collect()
     }
 
     /// Whether the device takes no more requests.

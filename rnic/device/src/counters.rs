@@ -59,6 +59,7 @@ impl Core {
         }
         let prm = self.prm();
         all.push(("device_clients".to_owned(), prm.clients() as u64));
+        all.extend(prm.held());
         all.extend(prm.refusals());
         drop(prm);
         all.push(("device_ports".to_owned(), self.ports.len() as u64));

@@ -2,21 +2,24 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam::channel::RecvTimeoutError;
-use rnic_engine::command::{Answer, Command};
+use rnic_engine::command::Command;
 use rnic_ipc::control::{DisconnectReason, Event, QpState, Refusal, RefusalCode};
 use rnic_prm::Credentials;
 
 use crate::client::Client;
 use crate::core::Core;
+use crate::driver::EndProcess;
 use crate::follow::Follower;
 use crate::host::icmp::IcmpReader;
 use crate::{ClientSession, DeviceConfig, DeviceError, open, refuse};
 
 /// How often events that wait behind a full socket are tried again.
 const RETRY_EVENTS: Duration = Duration::from_millis(2);
+/// Between two looks at connections that are to end.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// An interface that is open as an RNIC. It stays so until [`Device::shutdown`], or until it is
 /// dropped, which does the same.
@@ -61,7 +64,11 @@ impl Device {
     pub(crate) fn start(core: Arc<Core>) -> Result<Arc<Self>, DeviceError> {
         let teller = if core.driver.is_threaded() {
             let core = core.clone();
-            let tell = move || tell(&core);
+            let tell = move || {
+                let bug = EndProcess("thread for events");
+                tell(&core);
+                drop(bug);
+            };
             let thread = std::thread::Builder::new()
                 .name("rnic-events".to_owned())
                 .spawn(tell);
@@ -173,6 +180,33 @@ impl Device {
         &self.core
     }
 
+    /// Lets connections end in order before [`Self::shutdown`]: what was posted is sent, then FIN.
+    /// Meanwhile nobody connects, accepts or listens any more. Ends when no connection is left, after
+    /// `patience`, or when `give_up` says so; gives how many connections are left.
+    pub fn drain(&self, patience: Duration, mut give_up: impl FnMut() -> bool) -> usize {
+        self.core.begin_draining();
+        let deadline = Instant::now() + patience;
+        loop {
+            let mut left = 0;
+            for client in self.core.clients() {
+                for (qp, state) in self.core.connected(client.id) {
+                    left += 1;
+                    if state == QpState::Rts {
+                        let abort = false;
+                        // It may have ended by itself meanwhile.
+                        let _ = self.core.execute(Command::Disconnect { qp, abort });
+                    }
+                }
+            }
+            if left == 0 || Instant::now() >= deadline || give_up() {
+                return left;
+            }
+            if !self.drive() {
+                std::thread::sleep(LOOK_AGAIN);
+            }
+        }
+    }
+
     /// Tells all clients, resets all connections, lets the resets leave, joins the device's
     /// threads and closes the capture. Sessions that are still held refuse everything from now on.
     /// A second call finds nothing to do.
@@ -210,28 +244,15 @@ impl Device {
 
     /// Tells a client of each connection that is about to be reset.
     fn tell_of_shutdown(&self, client: &Client) {
-        let queue_pairs = self.core.prm().queue_pairs(client.id);
-        for qp in queue_pairs {
-            let state = self.core.execute(Command::QueryQp { qp });
-            let connected = matches!(
-                state,
-                Ok((
-                    Answer::QpState(
-                        QpState::Connecting | QpState::Rts | QpState::Closing | QpState::Terminate
-                    ),
-                    _
-                ))
-            );
-            if connected {
-                let reason = DisconnectReason::ShuttingDown;
-                let message = refuse::shutting_down().message;
-                // A client that does not listen is gone in a moment anyway.
-                let _ = client.events.push(Event::Disconnected {
-                    qp,
-                    reason,
-                    message,
-                });
-            }
+        for (qp, _) in self.core.connected(client.id) {
+            let reason = DisconnectReason::ShuttingDown;
+            let message = refuse::shutting_down().message;
+            // A client that does not listen is gone in a moment anyway.
+            let _ = client.events.push(Event::Disconnected {
+                qp,
+                reason,
+                message,
+            });
         }
     }
 }

@@ -4,6 +4,7 @@
 //! [`Driver::drive`]. In both cases what the shard tells comes out as [`Told`], stamped in the
 //! order in which the shard did and said things.
 
+mod end_process;
 mod engine;
 mod kicks;
 mod thread;
@@ -15,6 +16,7 @@ use crossbeam::channel::{Receiver, Sender};
 use rnic_engine::command::{Answer, Command, CommandError, ShardEvent};
 use rnic_xsk::Port;
 
+pub(crate) use end_process::EndProcess;
 pub(crate) use engine::{Drive, Engine};
 pub(crate) use kicks::Kicks;
 

@@ -86,6 +86,13 @@ impl ClientSession {
         if self.core().is_closing() {
             return Err(refuse::shutting_down());
         }
+        let begins = matches!(
+            request,
+            Request::Connect { .. } | Request::Accept { .. } | Request::Listen { .. }
+        );
+        if begins && self.core().is_draining() {
+            return Err(refuse::shutting_down());
+        }
         let wanted = usize::from(matches!(request, Request::RegisterMemory { .. }));
         if fds.len() != wanted {
             return Err(refuse::descriptors(wanted, fds.len()));

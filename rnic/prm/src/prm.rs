@@ -159,6 +159,15 @@ impl Prm {
         self.clients.len()
     }
 
+    /// How much of each resource is held by all clients together, by the name of the counter, in a
+    /// fixed order.
+    pub fn held(&self) -> impl Iterator<Item = (String, u64)> {
+        Resource::ALL.into_iter().map(|resource| {
+            let held = self.usage.held(resource);
+            (format!("held_{}", resource.name()), held)
+        })
+    }
+
     /// How many requests each limit has refused, by the name of the counter, in a fixed order.
     pub fn refusals(&self) -> Vec<(String, u64)> {
         self.refused.named().collect()

@@ -29,13 +29,16 @@ fn everything_that_was_given_reaches_the_device() {
         idle_spin: Some(7),
         busy_poll: Some(9),
         log: Some(LevelFilter::Debug),
+        drain: Some(1500),
         ..given()
     };
     let limits = Limits {
         clients: 3,
         ..Limits::default()
     };
-    let Settings { device, log, .. } = Settings::of(given, limits).unwrap();
+    let Settings {
+        device, log, drain, ..
+    } = Settings::of(given, limits).unwrap();
     assert_eq!(device.interface, "eth0");
     assert_eq!(device.queues, Some(2));
     assert_eq!(device.mode, XdpMode::Generic);
@@ -45,4 +48,5 @@ fn everything_that_was_given_reaches_the_device() {
     assert_eq!(device.busy_poll, Some(9));
     assert_eq!(device.limits.clients, 3);
     assert_eq!(log, LevelFilter::Debug);
+    assert_eq!(drain, Duration::from_millis(1500));
 }

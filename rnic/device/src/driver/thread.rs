@@ -15,7 +15,7 @@ use rnic_engine::command::{Answer, Command, CommandError};
 use rnic_xsk::Port;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
-use super::{Done, Drive, Engine, Kicks, Stopped, Told, lock};
+use super::{Done, Drive, EndProcess, Engine, Kicks, Stopped, Told, lock};
 use crate::host::ports::Stamp;
 use crate::host::privileges;
 
@@ -68,7 +68,7 @@ pub(super) fn start<P: Port + Send + std::fmt::Debug + 'static>(
     let thread = std::thread::Builder::new()
         .name("rnic-shard".to_owned())
         .spawn(move || {
-            let bug = EndProcess;
+            let bug = EndProcess("shard");
             worker.run();
             drop(bug);
         })?;
@@ -230,14 +230,5 @@ impl<P: Port + Send + std::fmt::Debug> Worker<P> {
     }
 }
 
-/// Ends the process when it is dropped by a panic.
-struct EndProcess;
-
-impl Drop for EndProcess {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("the RNIC's shard panicked, which is a bug: ending the process");
-            std::process::abort();
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -92,7 +92,7 @@ fn what_a_killed_client_held_is_its_users_again() {
     for _ in 0..3 {
         let household = household(&mut prm);
         end(&mut prm, household.client);
-        assert!(prm.usage.is_empty(), "{:?}", prm.usage);
+        assert!(prm.held().all(|(_, held)| held == 0), "{:?}", prm.usage);
         assert!(prm.users.is_empty(), "{:?}", prm.users);
     }
 }

@@ -1,0 +1,62 @@
+//! A shard that panics leaves no half of an RNIC behind.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command as Program;
+
+use rnic_engine::capture::Capture;
+use rnic_engine::shard::{Shard, ShardConfig};
+use rnic_xsk::{ChunkSize, MemoryPort, Umem};
+
+use super::*;
+
+/// Set in the process that is to end.
+const PLANTED: &str = "RNIC_TEST_PLANTED_PANIC";
+const SIGABRT: i32 = 6;
+
+/// Panics on the shard's core, in the middle of its work.
+#[derive(Debug)]
+struct Bug;
+
+impl Capture for Bug {
+    fn frame(&mut self, _: u64, _: bool, _: &[u8]) {
+        panic!("planted");
+    }
+}
+
+/// A shard that meets a bug at its first frame; whoever commands it waits.
+fn meet_a_bug() {
+    let (umem, pool) = Umem::heap(2048, ChunkSize::Octets2048);
+    let (port, wire) = MemoryPort::intercepted(&umem, 64);
+    let zero = userspace_tcp::Instant::ZERO;
+    let shard = Shard::new(ShardConfig::default(), pool, vec![port], zero);
+    let engine = Engine::new(shard, Instant::now());
+    let kicks = Arc::new(Kicks::new().unwrap());
+    let (told, _listening) = crossbeam::channel::bounded(8);
+    let handle = start(engine, kicks, told, Duration::ZERO).unwrap();
+    let bug: Box<dyn Capture> = Box::new(Bug);
+    let (answer, _) = handle.execute(Command::SetCapture(Some(bug))).unwrap();
+    answer.unwrap();
+    assert!(wire.push(&[0; 60]));
+    // Without a supervisor this process would live on, with a shard that is gone.
+    std::thread::sleep(Duration::from_secs(30));
+    std::process::exit(0);
+}
+
+#[test]
+fn a_panic_of_the_shard_ends_the_process_with_a_message() {
+    if std::env::var_os(PLANTED).is_some() {
+        meet_a_bug();
+    }
+    let name = "driver::thread::tests::a_panic_of_the_shard_ends_the_process_with_a_message";
+    let ended = Program::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .env(PLANTED, "yes")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.signal(), Some(SIGABRT), "{said}");
+    assert!(
+        said.contains("the RNIC's shard panicked, which is a bug: ending the process"),
+        "{said}"
+    );
+}

@@ -1,0 +1,83 @@
+//! The socket file and the configuration say who may be a client and what each user may have.
+
+use std::os::unix::fs::PermissionsExt;
+
+use rnic::{Context, Error};
+use rnic_tests::daemon::{Daemon, DaemonOptions};
+use rnic_tests::lab::{Family, Host, INTERFACE, Lab, LinkOptions};
+use rnic_tests::user::run_as;
+use rnic_tests::{binary, tool};
+
+const PORT: u16 = 18515;
+/// `nobody` of most systems; any user that is not root does.
+const NOBODY: u32 = 65_534;
+
+/// A daemon whose configuration ends with these lines, in a directory that everybody may enter.
+fn daemon(name: &str, lines: &str) -> (Lab, Daemon, Host) {
+    let mut lab = Lab::new(name);
+    let (host, _) = lab.pair(&LinkOptions::default());
+    let everybodys = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(lab.directory(), everybodys).expect("it is ours");
+    let file = lab.directory().join("rnicd.toml");
+    let all = format!("interface = \"{INTERFACE}\"\nidle_spin = 20\n{lines}\n");
+    std::fs::write(&file, all).expect("the directory is ours");
+    let options = DaemonOptions {
+        arguments: vec!["--config".to_owned(), file.display().to_string()],
+        ..DaemonOptions::default()
+    };
+    let daemon = Daemon::start(&lab, &host, &options);
+    (lab, daemon, host)
+}
+
+fn connect(daemon: &Daemon) -> Result<Context, Error> {
+    run_as(NOBODY, || Context::open(daemon.socket()))
+}
+
+#[test]
+fn the_files_permissions_and_group_say_who_may_connect() {
+    let (_lab, open, _) = daemon("socket-open", "socket_mode = \"0666\"");
+    connect(&open).unwrap();
+    let (_lab, of_root, _) = daemon("socket-shut", "socket_mode = \"0660\"");
+    let refused = connect(&of_root);
+    assert!(
+        matches!(refused, Err(Error::NotPermitted { .. })),
+        "{refused:?}"
+    );
+    let lines = format!("socket_mode = \"0660\"\nsocket_group = {NOBODY}");
+    let (_lab, of_group, _) = daemon("socket-group", &lines);
+    connect(&of_group).unwrap();
+}
+
+#[test]
+fn a_user_over_its_limit_is_told_which_and_root_is_not_touched() {
+    let lines = format!("socket_mode = \"0666\"\n[user.{NOBODY}]\nclients = 2");
+    let (_lab, daemon, host) = daemon("user-limit", &lines);
+    let _two = [connect(&daemon).unwrap(), connect(&daemon).unwrap()];
+    let error = connect(&daemon).unwrap_err().to_string();
+    let limit = format!("user {NOBODY}'s limit clients is 2");
+    assert!(error.contains(&limit), "{error}");
+    assert_eq!(daemon.counter("refused_user_clients"), 1);
+    let at = host.address(Family::V4, PORT);
+    let _root = tool::server(&daemon, "rnic-ping", at, &[]);
+}
+
+#[test]
+fn a_file_with_a_fault_is_told_with_its_place_and_check_tells_what_holds() {
+    let mut lab = Lab::new("check");
+    let (host, _) = lab.pair(&LinkOptions::default());
+    let file = lab.directory().join("rnicd.toml");
+    let check = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        let rnicd = host.namespace.command(binary::path("rnicd"));
+        rnicd.arg("--config").arg(&file).arg("--check").run()
+    };
+    let error = check("interface = \"eth0\"\n[limits]\nqueuepairs = 1\n").failure();
+    let place = format!("{}:3:1: key `queuepairs` is unknown", file.display());
+    assert!(error.starts_with(&place), "{error}");
+
+    let told = check("interface = \"eth0\"\n[user.65534]\nclients = 3\n").success();
+    let (_, of_nobody) = told.stdout.split_once("(uid 65534)").expect("it is named");
+    let first = of_nobody.lines().nth(1).expect("its limits follow");
+    let words: Vec<_> = first.split_whitespace().collect();
+    assert_eq!(words, ["clients", "3"], "{}", told.stdout);
+}
