@@ -1,6 +1,6 @@
 //! Many clients with 16 queue pairs each on one daemon: set up, all sending at once, torn down. The
-//! figures are printed. `RNIC_TEST_CLIENTS` says how many clients (16 without it); the figures of 256
-//! are in docs/operations.md.
+//! figures are printed. `RNIC_TEST_CLIENTS` says how many clients (16 without it). What 256 showed is
+//! in docs/operations.md.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
