@@ -38,6 +38,7 @@ impl Simulation {
             }
             events.push(event);
         }
+        self.batch = completions.iter().map(|(_, one)| one.wr_id).collect();
         for (cq, completion) in completions {
             assert!(!was_dead || cq != TIGHT_CQ, "a dead CQ takes completions");
             self.note_completion(node, cq, &completion);

@@ -109,6 +109,8 @@ pub struct Simulation {
     pub ends: BTreeMap<(usize, u32), Party>,
     /// What happened, and how often.
     pub happened: BTreeMap<String, u64>,
+    /// Work whose completions were found together: those of two CQs are in no order.
+    pub batch: Vec<u64>,
     next_id: u64,
     next_stag: u32,
     /// Nodes with work to look at.
@@ -145,6 +147,7 @@ impl Simulation {
             random,
             ends: BTreeMap::new(),
             happened: BTreeMap::new(),
+            batch: Vec::new(),
             next_id: 0,
             next_stag: 0,
         }
