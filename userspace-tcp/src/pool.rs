@@ -1,8 +1,8 @@
 //! Storage that connections borrow while they have something in it: send queues and sets of
 //! out-of-order ranges. An idle connection has none.
 //!
-//! What comes back is lent first again, as it is still in the cache. A pool begins with a piece of
-//! each size for [`WARM`] connections, and later holds as many as were ever lent at once and never
+//! What comes back is lent first again, as it is still in the cache. A pool begins with some pieces of
+//! each size, fewer of the large ones, and later holds as many as were ever lent at once and never
 //! more: a load up to there allocates nothing, and neither does one that stays as it is.
 
 #[cfg(test)]
@@ -22,8 +22,10 @@ const QUEUE_MIN: usize = 4;
 /// Each size of send queue is so many times the one before.
 const QUEUE_GROWTH: usize = 4;
 
-/// Pieces of each size that are made at the start, if there may be so many connections.
+/// Pieces of a size that are made at the start, if there may be so many connections ...
 const WARM: usize = 64;
+/// ... and as long as they have room for no more than so much together.
+const WARM_ROOM: usize = 2048;
 
 /// Everything that one stack lends.
 #[derive(Debug)]
@@ -57,7 +59,8 @@ impl<T> QueuePool<T> {
         });
         let smaller = smaller.take_while(|segments| *segments < limit);
         let sizes = smaller.chain([limit]).map(|segments| {
-            let pool = Pool::new(connections.min(WARM), || VecDeque::with_capacity(segments));
+            let count = connections.min(WARM).min(WARM_ROOM / segments);
+            let pool = Pool::new(count, || VecDeque::with_capacity(segments));
             (segments, pool)
         });
         Self {

@@ -58,6 +58,8 @@ fn what_a_few_connections_need_is_there_from_the_start() {
     let counts = |connections| made(&QueuePool::new(16, connections));
     assert_eq!(counts(3), [(4, 3, 3), (16, 3, 3)]);
     assert_eq!(counts(usize::MAX), [(4, WARM, WARM), (16, WARM, WARM)]);
+    let large = made(&QueuePool::new(1024, usize::MAX));
+    assert_eq!(large[2..], [(64, 32, 32), (256, 8, 8), (1024, 2, 2)]);
     let mut pool = QueuePool::new(16, 1);
     let mut queue = VecDeque::new();
     push(&mut pool, &mut queue, 1);

@@ -456,6 +456,31 @@ pub(super) const DEVICE: &[Family] = &[
         "Local addresses and ports whose frames are the RNIC's.",
         &[("", "device_ports")],
     ),
+    level(
+        "rnic_held",
+        "What all clients hold together of what limits are about.",
+        &[
+            (
+                r#"resource="protection_domains""#,
+                "held_protection_domains",
+            ),
+            (r#"resource="regions""#, "held_regions"),
+            (r#"resource="registered_octets""#, "held_registered_octets"),
+            (r#"resource="completion_queues""#, "held_completion_queues"),
+            (
+                r#"resource="shared_receive_queues""#,
+                "held_shared_receive_queues",
+            ),
+            (r#"resource="queue_pairs""#, "held_queue_pairs"),
+            (r#"resource="ring_entries""#, "held_ring_entries"),
+            (r#"resource="outstanding_work""#, "held_outstanding_work"),
+            (r#"resource="listeners""#, "held_listeners"),
+            (
+                r#"resource="connection_requests""#,
+                "held_connection_requests",
+            ),
+        ],
+    ),
 ];
 
 /// What a port (an AF_XDP socket) counts: counters `portN_NAME`, each sample with its port's number.
