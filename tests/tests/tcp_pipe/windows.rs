@@ -122,7 +122,11 @@ fn a_slow_reader_holds_small_writes_of_the_peer_back_too() {
         wait::until("the peer is held back", LIMIT, || {
             std::thread::sleep(Duration::from_millis(500));
             let now = written.load(Relaxed);
-            still = if now == std::mem::replace(&mut before, now) { still + 1 } else { 0 };
+            still = if now == std::mem::replace(&mut before, now) {
+                still + 1
+            } else {
+                0
+            };
             (now > 0 && still >= 4).then_some(())
         });
         assert!(before < octets.len(), "{before} octets went nowhere");
