@@ -9,6 +9,7 @@ mod namespace;
 mod process;
 mod routed;
 mod stale;
+mod tap;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ pub use namespace::Namespace;
 pub use process::{Command, Finished, Process};
 pub use routed::Routers;
 pub use rustix::process::Signal;
+pub use tap::{Outlet, Wiring};
 
 /// Lines of each log that are shown when a test fails.
 const TAIL_LINES: usize = 60;
@@ -148,14 +150,9 @@ impl Lab {
         let (link, a, b) = self.ends();
         let middle = self.namespace(&format!("{link}m"));
         link::join_over(&a, &middle, &b, options);
-        for (namespace, interface) in [
-            (&a, INTERFACE),
-            (&b, INTERFACE),
-            (&middle, ENDS[0]),
-            (&middle, ENDS[1]),
-        ] {
-            namespace.exec(&["tc", "qdisc", "add", "dev", interface, "root", "pfifo"]);
-        }
+        pfifo(&a, &[INTERFACE]);
+        pfifo(&b, &[INTERFACE]);
+        pfifo(&middle, &ENDS);
         let (a, b) = (host(a, link, 1), host(b, link, 2));
         a.knows(&b);
         b.knows(&a);
@@ -241,8 +238,7 @@ impl Shared {
 
 /// Gives a namespace on a link its addresses.
 fn host(namespace: Namespace, link: u8, number: u8) -> Host {
-    let v4 = Ipv4Addr::new(198, 18, link, number);
-    let v6 = Ipv6Addr::new(0x2001, 0xdb8, link.into(), 0, 0, 0, 0, number.into());
+    let (v4, v6) = (host_v4(link, number), host_v6(link, number));
     namespace.ip(&["addr", "add", &format!("{v4}/24"), "dev", INTERFACE]);
     namespace.ip(&[
         "addr",
@@ -253,6 +249,21 @@ fn host(namespace: Namespace, link: u8, number: u8) -> Host {
         "nodad",
     ]);
     Host { namespace, v4, v6 }
+}
+
+fn host_v4(link: u8, number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(198, 18, link, number)
+}
+
+fn host_v6(link: u8, number: u8) -> Ipv6Addr {
+    Ipv6Addr::new(0x2001, 0xdb8, link.into(), 0, 0, 0, 0, number.into())
+}
+
+/// Makes veths wait rather than lose a packet where the other end can't keep up.
+fn pfifo(namespace: &Namespace, interfaces: &[&str]) {
+    for interface in interfaces {
+        namespace.exec(&["tc", "qdisc", "add", "dev", interface, "root", "pfifo"]);
+    }
 }
 
 /// Runs `ip`, panics when it fails, and gives its output.

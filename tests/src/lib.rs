@@ -9,12 +9,15 @@
 #![forbid(unsafe_code)]
 
 pub mod binary;
+pub mod cases;
 pub mod contest;
 pub mod daemon;
+pub mod interop;
 pub mod lab;
 pub mod linksim;
 pub mod pair;
 pub mod pattern;
+pub mod peer;
 pub mod snmp;
 pub mod stream;
 pub mod tool;

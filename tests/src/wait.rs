@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-const INTERVAL: Duration = Duration::from_millis(10);
+/// Time between two looks.
+pub const INTERVAL: Duration = Duration::from_millis(10);
 
 /// Calls `check` until it gives a value, and panics after `limit` with `what`.
 pub fn until<T>(what: &str, limit: Duration, mut check: impl FnMut() -> Option<T>) -> T {

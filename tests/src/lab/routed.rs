@@ -1,10 +1,8 @@
 //! Two hosts with two routers between them, whose link may get narrower than the hosts' own.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
-
 use super::link::{self, INTERFACE, LinkOptions};
 use super::namespace::Namespace;
-use super::{Host, Lab};
+use super::{Host, Lab, host_v4 as v4, host_v6 as v6};
 
 /// A router's interfaces: to its host, and to the other router.
 const TO_HOST: &str = "host";
@@ -103,14 +101,6 @@ impl Lab {
         };
         (host(a, left), host(b, right), Routers { routers })
     }
-}
-
-fn v4(link: u8, number: u8) -> Ipv4Addr {
-    Ipv4Addr::new(198, 18, link, number)
-}
-
-fn v6(link: u8, number: u8) -> Ipv6Addr {
-    Ipv6Addr::new(0x2001, 0xdb8, link.into(), 0, 0, 0, 0, number.into())
 }
 
 fn add_addresses(namespace: &Namespace, interface: &str, link: u8, number: u8) {

@@ -1,0 +1,3 @@
+//! Against Linux's siw, in a virtual machine that each test boots for its table of cases.
+
+mod rping;

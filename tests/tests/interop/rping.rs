@@ -1,0 +1,132 @@
+//! `rnic-ping` and an unmodified rping, in both roles. Either client compares what comes back with
+//! what it sent.
+
+use std::time::Duration;
+
+use rnic_tests::cases::Cases;
+use rnic_tests::daemon::DaemonOptions;
+use rnic_tests::interop::Interop;
+use rnic_tests::lab::{Family, Wiring};
+use rnic_tests::peer::PeerOptions;
+use rnic_tests::tool;
+
+/// Octets of rping's buffer.
+const SIZES: [u32; 4] = [4, 64, 1000, 65_000];
+/// rping as a client takes no buffer that is too short for its text.
+const RPING_SIZE_MIN: u32 = 26;
+/// Rounds of each run.
+const ROUNDS: usize = 5;
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What one end asks of CRCs: siw never asks for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Crc {
+    Asked,
+    NotAsked,
+}
+
+impl Crc {
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Asked => &[],
+            Self::NotAsked => &["--no-crc"],
+        }
+    }
+}
+
+/// We connect to rping.
+fn to_siw(stand: &Interop, family: Family, port: u16, size: u32, crc: Crc) {
+    let at = stand.peer.address(family, port);
+    let server = format!(
+        "rping -s -v -a {} -p {port} -S {} -C {ROUNDS}",
+        at.ip(),
+        size.max(RPING_SIZE_MIN)
+    );
+    let server = stand.peer.listen(port, &server);
+    let (size, rounds) = (size.to_string(), ROUNDS.to_string());
+    let sizes = ["--size", &size, "--count", &rounds];
+    let client = tool::client(
+        &stand.daemon,
+        "rnic-ping",
+        at,
+        &[&sizes[..], crc.options()].concat(),
+    );
+    let report = tool::report(&client.limit(LIMIT).run().success());
+    assert_eq!(report["rounds"], ROUNDS, "{report}");
+    let server = server.finish(LIMIT);
+    let rounds = server
+        .stdout
+        .matches("server ping data: rdma-ping-")
+        .count();
+    assert!(rounds == ROUNDS || size == "4", "{server}");
+    assert_eq!(server.code, 0, "{server}");
+}
+
+/// rping connects to us.
+fn from_siw(stand: &Interop, family: Family, port: u16, size: u32, crc: Crc) {
+    let at = stand.host.address(family, port);
+    let server = tool::server(&stand.daemon, "rnic-ping", at, crc.options());
+    let client = format!(
+        "rping -c -v -V -a {} -p {port} -S {size} -C {ROUNDS}",
+        at.ip()
+    );
+    let client = stand.peer.start(&client).finish(LIMIT);
+    if size < RPING_SIZE_MIN {
+        let _ = client.failure();
+        return;
+    }
+    let client = client.success();
+    assert_eq!(
+        client.stdout.matches("ping data: rdma-ping-").count(),
+        ROUNDS,
+        "{client}"
+    );
+    let server = server.finish(LIMIT).success();
+    assert!(
+        server.stdout.contains(&format!("{ROUNDS} rounds")),
+        "{server}"
+    );
+}
+
+fn both_roles(stand: &Interop, cases: &mut Cases, sizes: &[u32], crcs: &[Crc]) {
+    let mut port = 7000;
+    for &crc in crcs {
+        for family in Family::ALL {
+            for &size in sizes {
+                port += 2;
+                let name = format!("{size} octets, {family:?}, CRC {crc:?}");
+                cases.run(format!("to siw, {name}"), || {
+                    to_siw(stand, family, port, size, crc);
+                });
+                cases.run(format!("from siw, {name}"), || {
+                    from_siw(stand, family, port + 1, size, crc);
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn rping_and_we_verify_each_others_data_in_both_roles() {
+    let stand = Interop::new("rping");
+    let mut cases = Cases::new("rping over a bridge, XDP in native mode");
+    both_roles(&stand, &mut cases, &SIZES, &[Crc::Asked, Crc::NotAsked]);
+    cases.finish();
+}
+
+#[test]
+fn rping_holds_with_the_rnic_on_the_tap_itself() {
+    let generic = DaemonOptions {
+        mode: Some("generic"),
+        ..DaemonOptions::default()
+    };
+    let stand = Interop::with(
+        "rping-tap",
+        Wiring::Direct,
+        &generic,
+        &PeerOptions::default(),
+    );
+    let mut cases = Cases::new("rping over the tap itself, XDP in generic mode");
+    both_roles(&stand, &mut cases, &[64, 65_000], &[Crc::Asked]);
+    cases.finish();
+}
