@@ -17,7 +17,7 @@ impl Crc32c {
 
     /// Takes in the next octets.
     pub fn update(&mut self, octets: &[u8]) {
-        self.0 = crc32c::crc32c_append(self.0, octets);
+        self.0 = rnic_crc::append(self.0, octets);
     }
 
     /// The state after the next octets.

@@ -1,0 +1,134 @@
+//! The ways in which the checks can be computed, and which one this processor takes.
+#![allow(unsafe_code)]
+
+use crate::{Checks, portable};
+#[cfg(target_arch = "x86_64")]
+use crate::{pclmulqdq, vpclmulqdq};
+
+/// A way to compute the checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// Carry-less multiplication of vectors of 512 bits (x86-64 with VPCLMULQDQ and AVX-512F).
+    Vpclmulqdq,
+    /// Carry-less multiplication of vectors of 128 bits (x86-64 with PCLMULQDQ and SSE4.2).
+    Pclmulqdq,
+    /// The processor's CRC32C instruction (x86-64, aarch64), or tables where it has none.
+    Portable,
+}
+
+impl Kernel {
+    /// All of them, the fastest first.
+    pub const ALL: [Self; 3] = [Self::Vpclmulqdq, Self::Pclmulqdq, Self::Portable];
+
+    /// The fastest that this processor has.
+    #[inline]
+    pub fn best() -> Self {
+        // What the processor has is asked once; the standard library keeps the answer.
+        if Self::Vpclmulqdq.is_available() {
+            Self::Vpclmulqdq
+        } else if Self::Pclmulqdq.is_available() {
+            Self::Pclmulqdq
+        } else {
+            Self::Portable
+        }
+    }
+
+    /// Whether this processor has what it takes.
+    #[inline]
+    pub fn is_available(self) -> bool {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Vpclmulqdq => {
+                std::arch::is_x86_feature_detected!("vpclmulqdq")
+                    && std::arch::is_x86_feature_detected!("avx512f")
+                    && Self::Pclmulqdq.is_available()
+            }
+            #[cfg(target_arch = "x86_64")]
+            Self::Pclmulqdq => {
+                std::arch::is_x86_feature_detected!("pclmulqdq")
+                    && std::arch::is_x86_feature_detected!("sse4.2")
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            Self::Vpclmulqdq | Self::Pclmulqdq => false,
+            Self::Portable => true,
+        }
+    }
+
+    /// Its name, as logs and benchmarks have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Vpclmulqdq => "vpclmulqdq",
+            Self::Pclmulqdq => "pclmulqdq",
+            Self::Portable => "portable",
+        }
+    }
+
+    /// [`append`](crate::append) in this way; in the portable one where this is not available.
+    pub fn append(self, crc: u32, octets: &[u8]) -> u32 {
+        // SAFETY: a kernel that doesn't copy reads so many octets, and writes none.
+        let (crc, _) =
+            unsafe { self.run::<false>(crc, octets.as_ptr(), std::ptr::null_mut(), octets.len()) };
+        crc
+    }
+
+    /// [`copy`](crate::copy) in this way; in the portable one where this is not available.
+    pub fn copy(self, crc: u32, from: &[u8], to: &mut [u8]) -> Checks {
+        let len = from.len().min(to.len());
+        // SAFETY: so many octets are readable, and a shared slice is no part of an exclusive one.
+        unsafe { self.copy_from(crc, from.as_ptr(), &mut to[..len]) }
+    }
+
+    /// [`copy_from`](crate::copy_from) in this way; in the portable one where this is not available.
+    ///
+    /// # Safety
+    ///
+    /// `to.len()` octets are readable at `from`, and none of them is of `to`.
+    pub unsafe fn copy_from(self, crc: u32, from: *const u8, to: &mut [u8]) -> Checks {
+        // SAFETY: the caller's promise, and `to` is writable.
+        let (crc, words) = unsafe { self.run::<true>(crc, from, to.as_mut_ptr(), to.len()) };
+        Checks {
+            crc,
+            sum: u16::from_be_bytes(fold(words).to_ne_bytes()),
+        }
+    }
+
+    /// The CRC, and for a copy the sum of the octets as words of 32 bits of this machine.
+    ///
+    /// # Safety
+    ///
+    /// `len` octets are readable at `from`; for a copy `len` octets are writable at `to`, and none
+    /// of them is of those at `from`.
+    #[inline]
+    unsafe fn run<const COPY: bool>(
+        self,
+        crc: u32,
+        from: *const u8,
+        to: *mut u8,
+        len: usize,
+    ) -> (u32, u64) {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Vpclmulqdq if self.is_available() => {
+                // SAFETY: the processor has what it takes; else the caller's promise.
+                let (crc, words) = unsafe { vpclmulqdq::run::<COPY>(!crc, from, to, len) };
+                (!crc, words)
+            }
+            #[cfg(target_arch = "x86_64")]
+            Self::Pclmulqdq if self.is_available() => {
+                // SAFETY: the processor has what it takes; else the caller's promise.
+                let (crc, words) = unsafe { pclmulqdq::run::<COPY>(!crc, from, to, len) };
+                (!crc, words)
+            }
+            // SAFETY: the caller's promise.
+            _ => unsafe { portable::run::<COPY>(crc, from, to, len) },
+        }
+    }
+}
+
+/// Adds the carries back in (RFC 1071 section 1) until 16 bits are left.
+fn fold(mut words: u64) -> u16 {
+    while words > 0xffff {
+        words = (words & 0xffff) + (words >> 16);
+    }
+    words as u16
+}

@@ -1,0 +1,54 @@
+//! CRC32C (RFC 5044 section 4.4) over octets where they lie, and over octets while they are copied,
+//! together with their Internet checksum (RFC 1071): one pass instead of three.
+//!
+//! The fastest [`Kernel`] that the processor has is chosen at run time. What is copied may belong
+//! to another process that writes it meanwhile: each octet is loaded once, and checks and copy are
+//! of what was loaded.
+//!
+//! `unsafe` is what the vector instructions and the raw copies need, and lives in the kernels.
+
+#![deny(unsafe_code)]
+
+mod constants;
+mod kernel;
+#[cfg(target_arch = "x86_64")]
+mod pclmulqdq;
+mod portable;
+#[cfg(test)]
+mod tests;
+#[cfg(target_arch = "x86_64")]
+mod vpclmulqdq;
+
+pub use kernel::Kernel;
+
+/// What is known of octets that were copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checks {
+    /// The CRC32C of the octets before and these.
+    pub crc: u32,
+    /// The one's complement sum of these octets as big-endian words of 16 bits, not complemented; an
+    /// odd last octet is padded with zero.
+    pub sum: u16,
+}
+
+/// The CRC32C of octets whose beginning has the CRC `crc` (0 when there is none), and `octets`.
+pub fn append(crc: u32, octets: &[u8]) -> u32 {
+    Kernel::best().append(crc, octets)
+}
+
+/// Copies `from` to `to`, as many octets as both have, and gives the checks of what was copied.
+pub fn copy(crc: u32, from: &[u8], to: &mut [u8]) -> Checks {
+    Kernel::best().copy(crc, from, to)
+}
+
+/// Copies `to.len()` octets that begin at `from`, and gives the checks of what was copied. Another
+/// process may write them meanwhile.
+///
+/// # Safety
+///
+/// So many octets are readable there, and none of them is of `to`.
+#[allow(unsafe_code)]
+pub unsafe fn copy_from(crc: u32, from: *const u8, to: &mut [u8]) -> Checks {
+    // SAFETY: the caller's promise.
+    unsafe { Kernel::best().copy_from(crc, from, to) }
+}

@@ -1,0 +1,197 @@
+//! Every kernel that this processor has, against the crate `crc32c` and a sum taken word by word.
+
+use proptest::prelude::*;
+
+use crate::{Checks, Kernel};
+
+const LEN_MAX: usize = 10_000;
+
+fn kernels() -> impl Iterator<Item = Kernel> {
+    Kernel::ALL
+        .into_iter()
+        .filter(|kernel| kernel.is_available())
+}
+
+fn octets(len: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// RFC 1071 section 1, to the letter.
+fn sum(octets: &[u8]) -> u16 {
+    let words = octets.chunks(2).map(|pair| {
+        let low = pair.get(1).copied().unwrap_or(0);
+        u32::from(u16::from_be_bytes([pair[0], low]))
+    });
+    words.fold(0, |sum, word| {
+        let sum = sum + word;
+        (sum & 0xffff) + (sum >> 16)
+    }) as u16
+}
+
+#[test]
+fn known_values() {
+    // RFC 3720 appendix B.4.
+    let counted: Vec<u8> = (0..32).collect();
+    for kernel in kernels() {
+        assert_eq!(kernel.append(0, &[0; 32]), 0x8a91_36aa, "{kernel:?}");
+        assert_eq!(kernel.append(0, &[0xff; 32]), 0x62a8_ab43, "{kernel:?}");
+        assert_eq!(kernel.append(0, &counted), 0x46dd_794e, "{kernel:?}");
+        assert_eq!(kernel.append(7, &[]), 7, "{kernel:?}");
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore)]
+fn every_length_at_every_alignment() {
+    let all = octets(LEN_MAX + 64);
+    let mut place = vec![0; LEN_MAX + 64];
+    for len in 0..=LEN_MAX {
+        // All alignments of the short ones; of the others one each, all in turn.
+        let shifts = if len < 700 {
+            0..64
+        } else {
+            len % 64..len % 64 + 1
+        };
+        for shift in shifts {
+            let from = &all[shift..shift + len];
+            let crc = crc32c::crc32c_append(0x1234_5678, from);
+            for kernel in kernels() {
+                assert_eq!(
+                    kernel.append(0x1234_5678, from),
+                    crc,
+                    "{kernel:?} {len}+{shift}"
+                );
+            }
+            if shift % 16 == len % 16 {
+                let expected = Checks {
+                    crc,
+                    sum: sum(from),
+                };
+                for kernel in kernels() {
+                    let to = &mut place[63 - shift..][..len];
+                    to.fill(0);
+                    let found = kernel.copy(0x1234_5678, from, to);
+                    assert_eq!(found, expected, "{kernel:?} {len}+{shift}");
+                    assert!(to == from, "{kernel:?} {len}+{shift}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore)]
+fn every_alignment_of_long_ones() {
+    let all = octets(LEN_MAX + 64);
+    for len in [1460, 3440, 4096, 8960, LEN_MAX] {
+        for shift in 0..64 {
+            let from = &all[shift..shift + len];
+            let crc = crc32c::crc32c(from);
+            for kernel in kernels() {
+                assert_eq!(kernel.append(0, from), crc, "{kernel:?} {len}+{shift}");
+            }
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore)]
+fn nothing_beside_the_copy_is_touched() {
+    let from = octets(700);
+    for kernel in kernels() {
+        for len in 0..700 {
+            let mut place = [0xa5; 900];
+            kernel.copy(0, &from[..len], &mut place[100..]);
+            assert!(
+                place[..100].iter().all(|&octet| octet == 0xa5),
+                "{kernel:?} {len}"
+            );
+            assert!(
+                place[100 + len..].iter().all(|&octet| octet == 0xa5),
+                "{kernel:?} {len}"
+            );
+        }
+    }
+}
+
+/// Few enough for Miri, which has the instructions that this processor may lack.
+#[test]
+fn where_a_kernel_takes_another_way() {
+    let from = octets(1460);
+    let mut to = vec![0; 1460];
+    for len in [
+        0, 1, 7, 15, 16, 63, 64, 65, 511, 512, 575, 576, 767, 768, 1030, 1460,
+    ] {
+        for kernel in kernels() {
+            let expected = Checks {
+                crc: crc32c::crc32c(&from[..len]),
+                sum: sum(&from[..len]),
+            };
+            assert_eq!(
+                kernel.append(0, &from[..len]),
+                expected.crc,
+                "{kernel:?} {len}"
+            );
+            assert_eq!(
+                kernel.copy(0, &from[..len], &mut to),
+                expected,
+                "{kernel:?} {len}"
+            );
+            assert!(to[..len] == from[..len], "{kernel:?} {len}");
+        }
+    }
+}
+
+#[test]
+fn a_copy_is_as_long_as_the_shorter_side() {
+    let from = octets(100);
+    let mut to = [0; 40];
+    let checks = crate::copy(0, &from, &mut to);
+    assert_eq!(to, from[..40]);
+    assert_eq!(checks.crc, crc32c::crc32c(&to));
+}
+
+#[test]
+#[cfg_attr(miri, ignore)]
+fn sums_of_extremes() {
+    for kernel in kernels() {
+        for len in [2, 4, 100, 1460, 65_536] {
+            let mut to = vec![1; len];
+            assert_eq!(kernel.copy(0, &vec![0; len], &mut to).sum, 0, "{kernel:?}");
+            assert_eq!(
+                kernel.copy(0, &vec![0xff; len], &mut to).sum,
+                0xffff,
+                "{kernel:?}"
+            );
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    #[cfg_attr(miri, ignore)]
+    fn pieces_make_the_whole(
+        content in prop::collection::vec(any::<u8>(), 0..3000),
+        cuts in prop::collection::vec(0_usize..3000, 0..5),
+    ) {
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (content.len() + 1)).collect();
+        cuts.extend([0, content.len()]);
+        cuts.sort_unstable();
+        for kernel in kernels() {
+            let mut place = vec![0; content.len()];
+            let mut crc = 0;
+            for pair in cuts.windows(2) {
+                crc = kernel.copy(crc, &content[pair[0]..pair[1]], &mut place[pair[0]..pair[1]]).crc;
+            }
+            prop_assert_eq!(crc, crc32c::crc32c(&content));
+            prop_assert_eq!(&place, &content);
+        }
+    }
+}
