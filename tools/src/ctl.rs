@@ -1,7 +1,9 @@
-//! What `rnicctl` is made of: objects as rows for people and as JSON for programs, rates of counters.
+//! What `rnicctl` is made of: objects as rows for people and as JSON for programs, rates of counters,
+//! captures as files.
 //!
 //! The JSON keys are the field names of [`rnic::inspect`], which `docs/operations.md` lists.
 
 pub mod rates;
 pub mod show;
 pub mod table;
+pub mod trace;

@@ -103,6 +103,7 @@
 #![forbid(unsafe_code)]
 
 mod block_on;
+mod capture;
 mod completion;
 mod context;
 mod error;
@@ -121,6 +122,7 @@ mod window;
 mod work;
 
 pub use block_on::block_on;
+pub use capture::{Capture, CapturedFrame};
 pub use completion::{CompletionQueue, WorkCompletion};
 pub use context::Context;
 pub use error::Error;
@@ -136,6 +138,7 @@ pub use rnic_device::{
     Administrators, Device, DeviceConfig, DeviceError, Driving, Limits, PortRanges, Quota,
     Resource, UserLimits, Users, XdpMode,
 };
+pub use rnic_ipc::capture::{Direction, Filter};
 pub use rnic_ipc::control::{
     Access, DeviceInfo, DisconnectReason, MpaOptions, PRIVATE_DATA_MAX, PeerDepths, QpState,
     Refusal, RefusalCode,

@@ -9,6 +9,7 @@ use rnic_ipc::id::ClientId;
 use rnic_ipc::shm::SharedMemory;
 use rnic_prm::Credentials;
 
+use crate::capture::LiveCapture;
 use crate::events::EventQueue;
 
 /// Octets of a program's name (the kernel's TASK_COMM_LEN, less its end).
@@ -45,6 +46,8 @@ pub(crate) struct Turn {
     /// The memory of its regions by STag, so that it is unmapped by the thread that deregisters
     /// and not by the shard.
     pub(crate) memory: HashMap<u32, Arc<SharedMemory>>,
+    /// The capture that it asked for.
+    pub(crate) capture: Option<LiveCapture>,
 }
 
 impl Client {

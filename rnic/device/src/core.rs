@@ -12,7 +12,7 @@ use rnic_prm::{Prm, Step};
 use rnic_steering::{Protocol, Steering};
 
 use crate::DeviceConfig;
-use crate::capture::CaptureFile;
+use crate::capture::{CaptureFile, Captures};
 use crate::client::{Client, Turn};
 use crate::driver::{Driver, Told};
 use crate::follow::Doubts;
@@ -44,7 +44,9 @@ pub(crate) struct Core {
     pub(crate) request_metrics: RequestMetrics,
     prm: Mutex<Prm>,
     clients: Mutex<HashMap<ClientId, Arc<Client>>>,
-    capture: Mutex<Option<CaptureFile>>,
+    captures: Mutex<Captures>,
+    /// The most octets that a frame can have.
+    pub(crate) frame_octets: usize,
     /// Nothing begins any more, and what is there may end.
     draining: AtomicBool,
     closing: AtomicBool,
@@ -85,6 +87,7 @@ pub(crate) struct Parts {
     pub(crate) steering: Option<Steering>,
     pub(crate) driver: Driver,
     pub(crate) capture: Option<CaptureFile>,
+    pub(crate) frame_octets: usize,
     pub(crate) icmp: Vec<IcmpSocket>,
 }
 
@@ -107,7 +110,8 @@ impl Core {
             doubts: Arc::new(parts.doubts),
             icmp_sockets: Mutex::new(parts.icmp),
             clients: Mutex::new(HashMap::new()),
-            capture: Mutex::new(parts.capture),
+            captures: Mutex::new(Captures::new(parts.capture)),
+            frame_octets: parts.frame_octets,
             draining: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             events_wait: AtomicBool::new(false),
@@ -119,8 +123,8 @@ impl Core {
         lock(&self.prm)
     }
 
-    pub(crate) fn capture(&self) -> MutexGuard<'_, Option<CaptureFile>> {
-        lock(&self.capture)
+    pub(crate) fn captures(&self) -> MutexGuard<'_, Captures> {
+        lock(&self.captures)
     }
 
     /// The interface as it was when somebody last looked.
@@ -311,6 +315,7 @@ impl Core {
         for step in teardown.steps() {
             self.take_step(step, &mut turn);
         }
+        self.end_capture(&mut turn);
         if turn.greeted {
             let removed = self.execute(Command::RemoveClient { client: client.id });
             log_refusal("a client", removed);

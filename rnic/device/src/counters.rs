@@ -46,16 +46,9 @@ impl Core {
         ] {
             all.push((name.to_owned(), count.load(Ordering::Relaxed)));
         }
-        if let Some(capture) = self.capture().as_ref() {
-            let counts = capture.counts();
-            all.push((
-                "capture_frames".to_owned(),
-                counts.frames.load(Ordering::Relaxed),
-            ));
-            all.push((
-                "capture_dropped".to_owned(),
-                counts.dropped.load(Ordering::Relaxed),
-            ));
+        if let Some((taken, lost)) = self.captures().counts() {
+            all.push(("capture_frames".to_owned(), taken));
+            all.push(("capture_dropped".to_owned(), lost));
         }
         let prm = self.prm();
         all.push(("device_clients".to_owned(), prm.clients() as u64));

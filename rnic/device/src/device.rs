@@ -233,7 +233,8 @@ impl Device {
             log::error!("the thread for events panicked");
         }
         self.handle_told();
-        if let Some(capture) = self.core.capture().take() {
+        let capture = self.core.captures().take_file();
+        if let Some(capture) = capture {
             capture.close();
         }
         self.core

@@ -20,6 +20,7 @@ mod follow;
 pub mod host;
 mod metrics;
 mod open;
+pub mod pcapng;
 mod refuse;
 mod session;
 

@@ -2,12 +2,12 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use rnic_engine::capture::Capture;
 use rnic_engine::command::Command;
 use rnic_engine::shard::{Shard, ShardConfig, ShardLimits};
+use rnic_ipc::capture::Filter;
 use rnic_xsk::{FramePool, XskPort};
 
-use crate::capture::CaptureFile;
+use crate::capture::{CaptureFile, FILE_NUMBER, Tap};
 use crate::core::Parts;
 use crate::driver::{Drive, Driver, Engine};
 use crate::follow::Doubts;
@@ -80,6 +80,7 @@ pub(crate) fn open(config: DeviceConfig) -> Result<Parts, DeviceError> {
         steering,
         driver,
         capture,
+        frame_octets: umem.frame_capacity(),
         icmp,
     })
 }
@@ -114,7 +115,7 @@ fn engine(
     interface: &Interface,
     pool: FramePool,
     ports: Vec<XskPort>,
-    tap: Option<Box<dyn Capture>>,
+    tap: Option<Tap>,
 ) -> Result<Engine<XskPort>, DeviceError> {
     let mut secret = [0; 16];
     getrandom::fill(&mut secret).map_err(|error| DeviceError::Host {
@@ -136,9 +137,14 @@ fn engine(
     };
     let shard = Shard::new(shard_config, pool, ports, userspace_tcp::Instant::ZERO);
     let mut engine = Engine::new(shard, zero);
-    if tap.is_some() {
+    if let Some(tap) = tap {
+        let show = Command::AddCapture {
+            number: FILE_NUMBER,
+            filter: Filter::default(),
+            sink: Box::new(tap),
+        };
         // The shard has nothing to tell before its first client.
-        let (answer, _) = engine.execute(Command::SetCapture(tap), &mut |_| {});
+        let (answer, _) = engine.execute(show, &mut |_| {});
         answer.map_err(|error| DeviceError::BadConfig {
             what: "a capture",
             asked: format!("{:?}", config.capture),

@@ -3,6 +3,7 @@
 //! Every request asks the PRM first. What it grants is then done: in shared memory, at the shard,
 //! at the host; and the PRM is told how it ended.
 
+mod capture;
 mod connect;
 mod inspect;
 mod memory;
@@ -187,6 +188,8 @@ impl ClientSession {
                 plain(self.inspect(what, after).map(Response::Inspected))
             }
             Request::Order(order) => done(self.order(order)),
+            Request::StartCapture(filter) => self.start_capture(turn, filter),
+            Request::StopCapture => done(self.stop_capture(turn)),
         }
     }
 

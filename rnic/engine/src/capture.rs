@@ -1,9 +1,125 @@
 //! A look at every frame that a shard receives or sends. Frames that XDP takes never reach the
 //! kernel's packet sockets, so this is the only place where they can be seen.
+//!
+//! While nobody looks the data path pays a comparison a frame. A capture must not hold it: what
+//! takes frames drops and counts what it has no room for.
 
-/// Takes copies of frames. Called on the shard's core: it must not block for long.
+use rnic_ipc::capture::{Direction, Filter};
+use rnic_net::Flow;
+
+/// Takes copies of frames. Called on the shard's core: it must not block.
 pub trait Capture: Send + std::fmt::Debug {
-    /// A whole Ethernet frame, without FCS, as received or as handed to the link.
-    /// `now_unix_ns` is nanoseconds since 1970-01-01 UTC.
-    fn frame(&mut self, now_unix_ns: u64, outbound: bool, bytes: &[u8]);
+    /// An Ethernet frame, without FCS, as received or as handed to the link.
+    fn frame(&mut self, frame: &SeenFrame<'_>);
 }
+
+/// A frame as a capture sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeenFrame<'a> {
+    /// Nanoseconds since 1970-01-01 UTC.
+    pub unix_ns: u64,
+    /// Whether it was received or sent.
+    pub direction: Direction,
+    /// Its octets from the first, as many as are wanted.
+    pub octets: &'a [u8],
+    /// Octets that it has.
+    pub original: usize,
+}
+
+/// The captures of a shard.
+#[derive(Debug, Default)]
+pub(crate) struct Captures {
+    running: Vec<Running>,
+}
+
+/// One capture, and what it wants.
+#[derive(Debug)]
+struct Running {
+    number: u32,
+    filter: Filter,
+    sink: Box<dyn Capture>,
+}
+
+impl Captures {
+    /// Whether nobody looks.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    /// Begins to show frames; a capture of the same number gives way.
+    pub(crate) fn add(&mut self, number: u32, filter: Filter, sink: Box<dyn Capture>) {
+        drop(self.remove(number));
+        self.running.push(Running {
+            number,
+            filter,
+            sink,
+        });
+    }
+
+    /// Ends a capture.
+    pub(crate) fn remove(&mut self, number: u32) -> Option<Box<dyn Capture>> {
+        let place = self.running.iter().position(|one| one.number == number)?;
+        Some(self.running.swap_remove(place).sink)
+    }
+
+    /// Shows a frame to those who want it.
+    #[cold]
+    pub(crate) fn show(&mut self, unix_ns: u64, direction: Direction, frame: &[u8]) {
+        for Running { filter, sink, .. } in &mut self.running {
+            if takes(filter, direction, frame) {
+                let kept = filter.snap.map_or(frame.len(), |snap| snap as usize);
+                sink.frame(&SeenFrame {
+                    unix_ns,
+                    direction,
+                    octets: frame.get(..kept).unwrap_or(frame),
+                    original: frame.len(),
+                });
+            }
+        }
+    }
+}
+
+/// Whether a filter lets a frame through. A fragment that has no ports goes by its addresses.
+fn takes(filter: &Filter, direction: Direction, frame: &[u8]) -> bool {
+    if filter.direction.is_some_and(|wanted| wanted != direction) {
+        return false;
+    }
+    if filter.peer.is_none() && filter.port.is_none() && filter.ends.is_none() {
+        return true;
+    }
+    let Some(flow) = rnic_net::flow(frame) else {
+        return false;
+    };
+    let flow = ours_first(flow, direction);
+    let port_fits = |wanted: u16| {
+        let ports = flow.ports;
+        ports.is_none_or(|(ours, theirs)| ours == wanted || theirs == wanted)
+    };
+    let ends_fit = |(ours, theirs): (std::net::SocketAddr, std::net::SocketAddr)| {
+        (flow.source, flow.destination) == (ours.ip(), theirs.ip())
+            && flow
+                .ports
+                .is_none_or(|ports| ports == (ours.port(), theirs.port()))
+    };
+    filter.peer.is_none_or(|peer| peer == flow.destination)
+        && filter.port.is_none_or(port_fits)
+        && filter.ends.is_none_or(ends_fit)
+}
+
+/// A frame's flow as if we had sent it.
+fn ours_first(flow: Flow, direction: Direction) -> Flow {
+    match direction {
+        Direction::Out => flow,
+        Direction::In => Flow {
+            source: flow.destination,
+            destination: flow.source,
+            ports: flow
+                .ports
+                .map(|(source, destination)| (destination, source)),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
+use rnic_ipc::capture::Filter;
 use rnic_ipc::control::{
     Access, DisconnectReason, Event, MpaOptions, QpAttributes, QpState, StagKind,
 };
@@ -242,8 +243,20 @@ pub enum Command {
     QueryCounters,
     /// Answered by [`Answer::Metrics`].
     QueryMetrics,
-    /// Show every frame to a capture, or to none.
-    SetCapture(Option<Box<dyn Capture>>),
+    /// Show frames to a capture.
+    AddCapture {
+        /// Its number.
+        number: u32,
+        /// Which frames.
+        filter: Filter,
+        /// Where they go.
+        sink: Box<dyn Capture>,
+    },
+    /// Show it none any more; answered by [`Answer::Capture`].
+    RemoveCapture {
+        /// Its number.
+        number: u32,
+    },
 }
 
 /// The way that frames to a peer go.
@@ -281,6 +294,8 @@ pub enum Answer {
     QueuePairs(Vec<QpLook>),
     /// To [`Command::LookAtStags`]: those that are there, by index.
     Stags(Vec<(u32, StagLook)>),
+    /// To [`Command::RemoveCapture`], if it was there: who asked drops it, and not the shard.
+    Capture(Option<Box<dyn Capture>>),
 }
 
 /// All that a shard measures, at one moment.

@@ -36,7 +36,7 @@ use rnic_net::{Identification, Reassembly};
 use rnic_xsk::{Frame, FramePool, Port, Umem};
 use userspace_tcp::{ConnId, Event as TcpEvent, Instant, Stack};
 
-use crate::capture::Capture;
+use crate::capture::Captures;
 #[cfg(doc)]
 use crate::command::Command;
 use crate::command::ShardEvent;
@@ -98,7 +98,7 @@ pub struct Shard<P> {
     counters: ShardCounters,
     /// From the command to connect to RDMA mode.
     connect_times: Histogram,
-    capture: Option<Box<dyn Capture>>,
+    captures: Captures,
     /// TCP's events that wait until the octets before them are delivered; empty between polls.
     endings: VecDeque<(ConnId, TcpEvent)>,
     /// Received frames of one batch; empty between polls.
@@ -201,7 +201,7 @@ impl<P: Port> Shard<P> {
             events: VecDeque::new(),
             counters: ShardCounters::default(),
             connect_times: Histogram::default(),
-            capture: None,
+            captures: Captures::default(),
             endings: VecDeque::new(),
             batch: Vec::with_capacity(RECEIVE_BATCH),
             now,
@@ -296,6 +296,12 @@ impl<P: Port> Shard<P> {
     /// What the shard counted.
     pub fn counters(&self) -> &ShardCounters {
         &self.counters
+    }
+
+    /// The time of the last poll or command, in nanoseconds since 1970-01-01 UTC.
+    fn unix_now(&self) -> u64 {
+        let zero = self.config.unix_time_at_zero;
+        zero.saturating_add(self.now.as_nanos())
     }
 
     fn take_doorbells(&mut self) -> bool {

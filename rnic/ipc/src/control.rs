@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
+use crate::capture::Filter;
 use crate::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use crate::inspect::{Kind, Order, Page};
 use crate::work::{INLINE_PER_SGE, OPERAND_PLACES};
@@ -21,7 +22,7 @@ pub use memory::{Access, StagKind};
 
 /// Version of the control messages and of the shared-memory layouts. Both ends must agree. It is
 /// raised with each change of either; `tests/layout.rs` of this crate sees to that.
-pub const PROTOCOL_VERSION: u32 = 7;
+pub const PROTOCOL_VERSION: u32 = 8;
 
 /// The longest private data that one side may give, in octets (RFC 5044 section 7.1.1).
 pub const PRIVATE_DATA_MAX: usize = 512;
@@ -207,6 +208,12 @@ pub enum Request {
     },
     /// An operator's order. Reply: [`Response::Done`].
     Order(Order),
+    /// Begins a capture, for administrators; a client has one at a time. Reply:
+    /// [`Response::Capture`] with one descriptor: the stream of [records](crate::capture).
+    StartCapture(Filter),
+    /// Ends it: what was captured is on the stream, and the last record. Without one there is
+    /// nothing to do. Reply: [`Response::Done`].
+    StopCapture,
 }
 
 /// What came of a [`Request`].
@@ -270,6 +277,8 @@ pub enum Response {
     Done,
     /// To [`Request::Inspect`].
     Inspected(Page),
+    /// To [`Request::StartCapture`].
+    Capture,
 }
 
 /// A request that was refused, and why.

@@ -7,6 +7,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod capture;
 pub mod control;
 pub mod id;
 pub mod inspect;

@@ -4,13 +4,14 @@
 //! whole segment; after that no length is checked again. [`write_segment`] puts all headers in front
 //! of a payload that lies where they end, [`rewrite_segment`] makes them those of a retransmission.
 //! [`Fragments`] and [`Reassembly`] are for paths that are narrower than a segment, [`parse_icmp`] for
-//! what routers say of them.
+//! what routers say of them, [`flow()`] for who only looks on.
 //!
 //! Nothing here does I/O, allocates after it was made, or answers anything: ARP, ND and ICMP are the
 //! kernel's.
 #![forbid(unsafe_code)]
 
 mod emit;
+mod flow;
 mod fragment;
 mod icmp;
 mod parse;
@@ -23,6 +24,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 pub use emit::{Payload, emit, write_segment};
+pub use flow::{Flow, flow};
 pub use fragment::{Fragments, Identification};
 pub use icmp::{IcmpReport, parse_icmp, parse_icmpv6};
 pub use parse::{Received, Unusable, parse};

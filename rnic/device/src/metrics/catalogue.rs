@@ -440,7 +440,7 @@ pub(super) const DEVICE: &[Family] = &[
     ),
     one(
         "rnic_capture_frames_total",
-        "Frames of the capture that runs, by what became of them.",
+        "Frames of captures, by what became of them.",
         &[
             (r#"result="captured""#, "capture_frames"),
             (r#"result="dropped""#, "capture_dropped"),

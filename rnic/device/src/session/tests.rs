@@ -1,6 +1,7 @@
 //! Clients of a device whose link is in memory and whose interface is the loopback: everything
 //! between a request and the shard, without privilege.
 
+mod capture;
 mod hello;
 mod inspect;
 mod lifetimes;
@@ -40,7 +41,7 @@ const LOCALHOST: &str = "127.0.0.1:0";
 /// A device on the loopback, with the far end of its link.
 pub(crate) struct Bench {
     pub(crate) device: Arc<Device>,
-    _wire: MemoryWire,
+    wire: MemoryWire,
 }
 
 impl Bench {
@@ -77,11 +78,12 @@ impl Bench {
             steering: None,
             driver: driver.unwrap(),
             capture: None,
+            frame_octets: 2048,
             icmp: Vec::new(),
         });
         Self {
             device: Device::start(Arc::new(core)).unwrap(),
-            _wire: wire,
+            wire,
         }
     }
 

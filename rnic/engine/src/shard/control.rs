@@ -163,7 +163,14 @@ impl<P: Port> Shard<P> {
             } => self.drop_connection(connection, ends, owner)?,
             Command::QueryCounters => return Ok(Answer::Counters(self.named_counters())),
             Command::QueryMetrics => return Ok(Answer::Metrics(Box::new(self.metrics()))),
-            Command::SetCapture(capture) => self.capture = capture,
+            Command::AddCapture {
+                number,
+                filter,
+                sink,
+            } => self.captures.add(number, filter, sink),
+            Command::RemoveCapture { number } => {
+                return Ok(Answer::Capture(self.captures.remove(number)));
+            }
         }
         Ok(Answer::Done)
     }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use rnic_ipc::capture::Direction;
 use rnic_net::{Path, Payload};
 use rnic_xsk::{Frame, Port, XskError};
 use userspace_tcp::{ConnId, Ecn, FourTuple, SegmentId, TcpHeader, Transmit};
@@ -218,12 +219,10 @@ impl<P: Port> Shard<P> {
         owner: Option<(ConnId, SegmentId)>,
         port: usize,
     ) {
-        if let Some(capture) = &mut self.capture {
-            let time = self
-                .config
-                .unix_time_at_zero
-                .saturating_add(self.now.as_nanos());
-            capture.frame(time, true, self.umem.bytes(&frame));
+        if !self.captures.is_empty() {
+            let time = self.unix_now();
+            self.captures
+                .show(time, Direction::Out, self.umem.bytes(&frame));
         }
         let index = frame.index();
         let Some(port) = self.ports.get_mut(port) else {

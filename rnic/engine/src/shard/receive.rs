@@ -1,5 +1,6 @@
 //! Frames from the ports: to TCP, and the octets that it finds new to whoever they are for.
 
+use rnic_ipc::capture::Direction;
 use rnic_ipc::control::DisconnectReason;
 use rnic_net::Unusable;
 use rnic_proto::mpa::startup::FRAME_LEN_MAX;
@@ -27,12 +28,10 @@ impl<P: Port> Shard<P> {
     }
 
     fn frame(&mut self, frame: Frame, port: usize) {
-        if let Some(capture) = &mut self.capture {
-            let time = self
-                .config
-                .unix_time_at_zero
-                .saturating_add(self.now.as_nanos());
-            capture.frame(time, false, self.umem.bytes(&frame));
+        if !self.captures.is_empty() {
+            let time = self.unix_now();
+            self.captures
+                .show(time, Direction::In, self.umem.bytes(&frame));
         }
         self.packet(frame, port);
     }

@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rnic_engine::capture::Capture;
+use rnic_engine::capture::{Capture, SeenFrame};
 use rnic_engine::command::{Command, ShardEvent};
+use rnic_ipc::capture::{Direction, Filter};
 use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, QpState};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::WrOpcode;
@@ -331,7 +332,11 @@ fn no_frame_can_break_the_shard() {
         let mut random = Random::new(seed);
         let (mut duel, qp) = in_rdma_mode(SideConfig::default(), 1448);
         let frames = Arc::new(Mutex::new(Vec::new()));
-        let capture = Command::SetCapture(Some(Box::new(Tape(Arc::clone(&frames)))));
+        let capture = Command::AddCapture {
+            number: 0,
+            filter: Filter::default(),
+            sink: Box::new(Tape(Arc::clone(&frames))),
+        };
         duel.side.shard.execute(capture, duel.now).unwrap();
         let fpdu = write_fpdu(duel.side.stag.0, BASE, &pattern(900, seed));
         duel.send(&fpdu, 300);
@@ -393,8 +398,10 @@ struct Tape(Arc<Mutex<Frames>>);
 type Frames = Vec<(bool, Vec<u8>)>;
 
 impl Capture for Tape {
-    fn frame(&mut self, _: u64, outbound: bool, bytes: &[u8]) {
-        self.0.lock().unwrap().push((outbound, bytes.to_vec()));
+    fn frame(&mut self, frame: &SeenFrame<'_>) {
+        let outbound = frame.direction == Direction::Out;
+        let seen = (outbound, frame.octets.to_vec());
+        self.0.lock().unwrap().push(seen);
     }
 }
 
@@ -402,7 +409,11 @@ impl Capture for Tape {
 fn a_capture_sees_every_frame_of_both_directions() {
     let mut world = World::new(1, Impairment::NONE);
     let frames = Arc::new(Mutex::new(Vec::new()));
-    let capture = Command::SetCapture(Some(Box::new(Tape(Arc::clone(&frames)))));
+    let capture = Command::AddCapture {
+        number: 0,
+        filter: Filter::default(),
+        sink: Box::new(Tape(Arc::clone(&frames))),
+    };
     world.a.shard.execute(capture, world.now).unwrap();
     let (qp_a, _) = world.connect();
     let stag = world.b.stag;

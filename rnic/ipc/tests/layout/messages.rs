@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use rnic_ipc::capture::{Direction, Filter, RecordHeader};
 use rnic_ipc::control::{
     Access, DeviceInfo, DisconnectReason, Event, MpaOptions, PeerDepths, QpAttributes, QpState,
     Refusal, RefusalCode, Reply, Request, Response, StagKind,
@@ -34,8 +35,22 @@ pub fn lines() -> Vec<String> {
         every("Scope", &inspect::scopes()),
         every("LogLevel", &inspect::levels()),
         every("StagKind", &kinds()),
+        every("Direction", &[Direction::In, Direction::Out]),
+        vec![record()],
     ]
     .concat()
+}
+
+/// What comes before each frame on a capture's stream.
+fn record() -> String {
+    let header = RecordHeader {
+        unix_ns: 1,
+        lost: 2,
+        original: 3,
+        kept: 4,
+        direction: Direction::Out,
+    };
+    format!("RecordHeader: {:02x?}", header.to_octets())
 }
 
 /// A line for each variant. That none is missing is seen by a number behind the last, which must not
@@ -162,6 +177,14 @@ fn requests() -> Vec<Request> {
         Request::Order(Order::DropClient {
             client: ClientId(1),
         }),
+        Request::StartCapture(Filter {
+            peer: Some(V4),
+            port: Some(1),
+            ends: Some((SocketAddr::new(V4, 2), SocketAddr::new(V6, 3))),
+            direction: Some(Direction::Out),
+            snap: Some(4),
+        }),
+        Request::StopCapture,
     ]
 }
 
@@ -207,6 +230,7 @@ fn responses() -> Vec<Response> {
             objects: Vec::new(),
             next: Some(1),
         }),
+        Response::Capture,
     ]
 }
 

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
+use rnic_ipc::capture::Filter;
 use rnic_ipc::control::{Access, MpaOptions, QpAttributes, QpState, Request, StagKind};
 use rnic_ipc::id::{ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::shm::SharedMemory;
@@ -13,7 +14,7 @@ use crate::chance::Chance;
 use crate::objects::Objects;
 
 /// Kinds of requests.
-const KINDS: u64 = 26;
+const KINDS: u64 = 28;
 
 /// What an STag without memory is for.
 pub fn stag_kind(chance: &mut Chance) -> StagKind {
@@ -110,6 +111,11 @@ pub fn any(chance: &mut Chance, own: &Objects, address: SocketAddr) -> Request {
             qp,
             abort: chance.one_in(2),
         },
+        25 => Request::StartCapture(Filter {
+            snap: chance.one_in(2).then(|| chance.odd32()),
+            ..Filter::default()
+        }),
+        26 => Request::StopCapture,
         _ => Request::QueryCounters {
             first: chance.odd32(),
         },

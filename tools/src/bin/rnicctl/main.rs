@@ -5,8 +5,10 @@
 
 #![forbid(unsafe_code)]
 
+mod capture;
 mod counters;
 
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -50,6 +52,8 @@ enum Question {
     Limits,
     /// All counters of the RNIC
     Counters(counters::Options),
+    /// Write the RNIC's frames to pcapng files (administrators only)
+    Capture(capture::Options),
     /// Take something away
     #[command(subcommand)]
     Drop(What),
@@ -122,6 +126,7 @@ fn answer(cli: &Cli) -> Result<(), ToolError> {
         Question::Listeners(which) => list(&context, Kind::Listeners, which, cli.json),
         Question::Limits => list(&context, Kind::Limits, &all, cli.json),
         Question::Counters(options) => counters::answer(&context, options, cli.json),
+        Question::Capture(options) => capture::answer(&context, options, cli.json),
         Question::Drop(what) => remove(&context, what, cli.json),
         Question::Log { level } => {
             context.order(Order::SetLogLevel(level.wanted()))?;
@@ -213,27 +218,30 @@ fn remove(context: &Context, what: &What, as_json: bool) -> Result<(), ToolError
         What::Client { number } => Order::DropClient {
             client: ClientId(number),
         },
-        What::Connection { number } => {
-            let connections = context.inspect(Kind::Connections)?;
-            let found = connections.into_iter().find_map(|object| match object {
-                Object::Connection(one) if one.connection == number => Some(one),
-                _ => None,
-            });
-            let none = || {
-                ToolError::Usage(format!(
-                    "there is no connection {number}, or it is not yours to see"
-                ))
-            };
-            let found = found.ok_or_else(none)?;
-            Order::DropConnection {
-                connection: number,
-                ends: (found.local, found.remote),
-            }
-        }
+        What::Connection { number } => Order::DropConnection {
+            connection: number,
+            ends: ends_of_connection(context, number)?,
+        },
     };
     context.order(order)?;
     done(as_json);
     Ok(())
+}
+
+/// Both ends of a connection, ours first.
+fn ends_of_connection(
+    context: &Context,
+    number: u32,
+) -> Result<(SocketAddr, SocketAddr), ToolError> {
+    let connections = context.inspect(Kind::Connections)?;
+    let found = connections.into_iter().find_map(|object| match object {
+        Object::Connection(one) if one.connection == number => Some((one.local, one.remote)),
+        _ => None,
+    });
+    found.ok_or_else(|| {
+        let why = format!("there is no connection {number}, or it is not yours to see");
+        ToolError::Usage(why)
+    })
 }
 
 fn done(as_json: bool) {

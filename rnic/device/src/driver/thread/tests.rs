@@ -3,8 +3,9 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command as Program;
 
-use rnic_engine::capture::Capture;
+use rnic_engine::capture::{Capture, SeenFrame};
 use rnic_engine::shard::{Shard, ShardConfig};
+use rnic_ipc::capture::Filter;
 use rnic_xsk::{ChunkSize, MemoryPort, Umem};
 
 use super::*;
@@ -18,7 +19,7 @@ const SIGABRT: i32 = 6;
 struct Bug;
 
 impl Capture for Bug {
-    fn frame(&mut self, _: u64, _: bool, _: &[u8]) {
+    fn frame(&mut self, _: &SeenFrame<'_>) {
         panic!("planted");
     }
 }
@@ -33,8 +34,12 @@ fn meet_a_bug() {
     let kicks = Arc::new(Kicks::new().unwrap());
     let (told, _listening) = crossbeam::channel::bounded(8);
     let handle = start(engine, kicks, told, Duration::ZERO).unwrap();
-    let bug: Box<dyn Capture> = Box::new(Bug);
-    let (answer, _) = handle.execute(Command::SetCapture(Some(bug))).unwrap();
+    let plant = Command::AddCapture {
+        number: 0,
+        filter: Filter::default(),
+        sink: Box::new(Bug),
+    };
+    let (answer, _) = handle.execute(plant).unwrap();
     answer.unwrap();
     assert!(wire.push(&[0; 60]));
     // Without a supervisor this process would live on, with a shard that is gone.

@@ -1,0 +1,39 @@
+//! Whose a frame is, without judging it: for whoever only looks on.
+
+use std::net::IpAddr;
+
+use super::parse::{Ip, Link};
+
+/// From where to where the TCP segment in a frame goes, or the fragment of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// The sender's address.
+    pub source: IpAddr,
+    /// The receiver's address.
+    pub destination: IpAddr,
+    /// The ports of both in the same order; none in fragments behind the first, which have no TCP
+    /// header.
+    pub ports: Option<(u16, u16)>,
+}
+
+/// The flow of a frame with TCP over IPv4 or IPv6; nothing of others, and of those whose IP header
+/// is not sound. The TCP checksum is not looked at.
+#[must_use]
+pub fn flow(frame: &[u8]) -> Option<Flow> {
+    let link = Link::parse(frame).ok()?;
+    let ip = Ip::parse(frame, &link).ok()?;
+    let has_header = ip.part.is_none_or(|part| part.offset == 0);
+    let ports = frame.get(ip.data).and_then(|tcp| tcp.first_chunk::<4>());
+    let ports = ports.filter(|_| has_header).map(|&[a, b, c, d]| {
+        let (source, destination) = ([a, b], [c, d]);
+        (u16::from_be_bytes(source), u16::from_be_bytes(destination))
+    });
+    Some(Flow {
+        source: ip.source,
+        destination: ip.destination,
+        ports,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,42 @@
+use userspace_tcp::Ecn;
+
+use super::*;
+use crate::fragment::tests::{cut, payload};
+use crate::tests::{frame_with, path, tuple};
+
+#[test]
+fn a_segment_and_each_of_its_fragments_tell_their_ends_and_the_first_its_ports() {
+    for (v6, vlan) in [
+        (false, None),
+        (false, Some(5)),
+        (true, None),
+        (true, Some(7)),
+    ] {
+        let (path, tuple) = (path(vlan), tuple(v6));
+        let frame = frame_with(&path, &tuple, Ecn::NotEct, &payload(3000));
+        let expected = Flow {
+            source: tuple.local.addr,
+            destination: tuple.remote.addr,
+            ports: Some((tuple.local.port, tuple.remote.port)),
+        };
+        assert_eq!(flow(&frame), Some(expected));
+        for (number, fragment) in cut(&frame, &path, 1280, 1).iter().enumerate() {
+            let ports = expected.ports.filter(|_| number == 0);
+            assert_eq!(flow(fragment), Some(Flow { ports, ..expected }));
+        }
+    }
+}
+
+#[test]
+fn what_is_cut_short_or_not_tcp_is_of_no_flow() {
+    for v6 in [false, true] {
+        let whole = frame_with(&path(None), &tuple(v6), Ecn::NotEct, &payload(10));
+        for len in 0..whole.len() {
+            assert_eq!(flow(&whole[..len]), None, "{len}");
+        }
+        let mut udp = whole.clone();
+        let at = if v6 { 14 + 6 } else { 14 + 9 };
+        udp[at] = 17;
+        assert_eq!(flow(&udp), None);
+    }
+}

@@ -1,0 +1,305 @@
+//! `rnicctl capture`: what it writes tshark can read, its filter and its limits hold, and whatever
+//! becomes of it the RNIC goes on.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rnic::WorkRequest;
+use rnic_tests::binary;
+use rnic_tests::daemon::{Daemon, DaemonOptions};
+use rnic_tests::lab::{Command, Family, LinkOptions, Process, Signal};
+use rnic_tests::pair::Pair;
+use rnic_tests::tool;
+use rnic_tests::tshark::{Dissection, field, values};
+use rnic_tests::verbs::{Endpoint, connect};
+use rnic_tests::wait;
+use serde_json::Value;
+
+const PORT: u16 = 18530;
+const OCTETS: usize = 64 * 1024;
+const PATIENCE: Duration = Duration::from_secs(30);
+/// A user of whom the host need not know.
+const USER: &str = "64322";
+/// pcapng's directions in epb_flags.
+const INBOUND: &str = "0x00000001";
+const OUTBOUND: &str = "0x00000002";
+
+fn pair(name: &str) -> Pair {
+    let options = DaemonOptions {
+        arguments: ["--socket-mode", "0666"].map(str::to_owned).to_vec(),
+        ..DaemonOptions::default()
+    };
+    Pair::with(name, &LinkOptions::default(), &options)
+}
+
+fn connected(pair: &Pair, port: u16) -> (Endpoint, Endpoint) {
+    let a = Endpoint::new(&pair.daemon_a, OCTETS);
+    let b = Endpoint::new(&pair.daemon_b, OCTETS);
+    a.fill(u64::from(port));
+    connect(&a, &b, pair.b.address(Family::V4, port));
+    (a, b)
+}
+
+/// Writes all of `a`'s region to `b`'s so many times, and sees that it came.
+#[track_caller]
+fn transfer((a, b): &(Endpoint, Endpoint), times: u64) {
+    for id in 0..times {
+        a.post(WorkRequest::write(
+            id,
+            &[a.element(0..OCTETS)],
+            b.remote().offset(0),
+        ));
+        assert_eq!(a.completion().wr_id, id);
+    }
+    // The answer to a Read comes when what was written before it is placed.
+    a.post(WorkRequest::read(
+        times,
+        &[a.element(0..8)],
+        b.remote().offset(0),
+    ));
+    assert_eq!(a.completion().wr_id, times);
+    assert_eq!(a.content(), b.content());
+}
+
+fn said(command: Command, daemon: &Daemon, file: &Path, more: &[&str]) -> Command {
+    let command = command.label("capture").arg("--socket");
+    let command = command.arg(daemon.socket()).args(["--json", "capture"]);
+    command.arg(file).args(more)
+}
+
+/// A capture that has begun.
+#[track_caller]
+fn capture(daemon: &Daemon, file: &Path, more: &[&str]) -> Process {
+    let command = daemon.namespace().command(binary::path("rnicctl"));
+    let mut process = said(command, daemon, file, more).spawn();
+    wait::until("rnicctl captures", PATIENCE, || {
+        if let Some(status) = process.status() {
+            panic!("rnicctl ended: {status}\n{}", process.stderr());
+        }
+        process.stderr().contains("capturing").then_some(())
+    });
+    process
+}
+
+/// What it says at its end.
+#[track_caller]
+fn report(process: Process) -> Value {
+    tool::report(&process.finish(PATIENCE).success())
+}
+
+/// Ends it as Ctrl-C does.
+#[track_caller]
+fn interrupt(mut process: Process) -> Value {
+    process.signal(Signal::INT);
+    report(process)
+}
+
+fn path(pair: &Pair, name: &str) -> PathBuf {
+    pair.lab.directory().join(name)
+}
+
+#[track_caller]
+fn nothing_is_wrong(found: &Dissection) {
+    assert_eq!(found.errors, [], "{found:?}");
+    assert_eq!((found.good_crcs, found.bad_crcs), (found.fpdus, 0));
+    assert_eq!(found.good_checksums, found.frames, "{found:?}");
+}
+
+#[test]
+fn tshark_reads_what_was_captured_while_the_daemon_ran() {
+    let pair = pair("live-capture");
+    let file = path(&pair, "ping.pcapng");
+    let running = capture(&pair.daemon_a, &file, &[]);
+    let at = pair.b.address(Family::V4, PORT);
+    let _server = tool::server(&pair.daemon_b, "rnic-ping", at, &[]);
+    let ping = tool::client(&pair.daemon_a, "rnic-ping", at, &["--count", "5"]);
+    let _ = ping.run().success();
+    let report = interrupt(running);
+    let found = Dissection::of(&file);
+    nothing_is_wrong(&found);
+    assert_eq!((found.requests, found.replies), (1, 1), "{found:?}");
+    assert_eq!(found.opcode("Read Request"), 5, "{found:?}");
+    assert_eq!(report["frames"], found.frames);
+    assert_eq!(report["lost"], 0);
+    assert_eq!(report["files"][0], file.display().to_string());
+    // Both directions, and each frame in its own.
+    let sent = pair.a.address(Family::V4, 0).ip().to_string();
+    let directions = field(&file, "frame.packet_flags_direction");
+    for (source, direction) in field(&file, "ip.src").iter().zip(&directions) {
+        let expected = if *source == sent { OUTBOUND } else { INBOUND };
+        assert_eq!(direction, expected, "from {source}");
+    }
+    assert!(directions.iter().any(|direction| direction == INBOUND));
+    assert_eq!(directions.len() as u64, found.frames);
+}
+
+#[test]
+fn a_filter_keeps_what_it_names_and_nothing_else() {
+    let pair = pair("filter");
+    let one = connected(&pair, PORT);
+    let other = connected(&pair, PORT + 1);
+    let context = &one.0.context;
+    let connections = context.inspect(rnic::inspect::Kind::Connections);
+    let number = connections
+        .expect("the daemon tells")
+        .iter()
+        .find_map(|object| {
+            let rnic::inspect::Object::Connection(found) = object else {
+                return None;
+            };
+            (found.remote.port() == PORT).then_some(found.connection.to_string())
+        });
+    let number = number.expect("the connection is there");
+    let qp = one.0.qp.num().0.to_string();
+    let port = PORT.to_string();
+    let stranger = pair.a.address(Family::V4, 0).ip().to_string();
+    let peer = pair.b.address(Family::V4, 0).ip().to_string();
+    let captures: [(&str, &[&str]); 4] = [
+        ("connection", &["--connection", &number]),
+        ("qp", &["--qp", &qp, "--in"]),
+        ("port", &["--port", &port, "--peer", &peer, "--snap", "60"]),
+        ("nobody", &["--peer", &stranger]),
+    ];
+    let running = captures.map(|(name, more)| {
+        let file = path(&pair, &format!("{name}.pcapng"));
+        (capture(&pair.daemon_a, &file, more), file)
+    });
+    transfer(&one, 3);
+    transfer(&other, 3);
+    let files = running.map(|(process, file)| {
+        let report = interrupt(process);
+        assert_eq!(report["lost"], 0);
+        (report["frames"].as_u64().expect("a number"), file)
+    });
+    let [connection, qp, ports, nobody] = &files;
+    assert_eq!(nobody.0, 0);
+    for (frames, file) in &files[..3] {
+        let ports = field(file, "tcp.port");
+        assert_eq!(ports.len() as u64, *frames);
+        let ours = |ports: &String| ports.split(',').any(|one| one == port);
+        assert!(*frames > 0 && ports.iter().all(ours), "{ports:?}");
+    }
+    assert!(connection.0 > qp.0, "both directions, and one of them");
+    // Acknowledgements may come before all captures have begun, or after the first has ended.
+    let segments = |file: &Path| -> Vec<String> {
+        let lengths = values(file, "tcp.len").into_iter();
+        lengths.filter(|len| len != "0").collect()
+    };
+    assert_eq!(segments(&connection.1), segments(&ports.1));
+    let inbound = field(&qp.1, "frame.packet_flags_direction");
+    assert!(inbound.iter().all(|direction| direction == INBOUND));
+    let kept = values(&ports.1, "frame.cap_len");
+    assert!(kept.iter().all(|len| len == "60"), "{kept:?}");
+    assert!(
+        values(&ports.1, "frame.len")
+            .iter()
+            .any(|len| len == "1514")
+    );
+}
+
+#[test]
+fn a_ring_of_files_stays_within_its_limit_and_a_count_ends_it() {
+    let pair = pair("ring");
+    let ends = connected(&pair, PORT);
+    let file = path(&pair, "ring.pcapng");
+    let ring = ["--size", "128k", "--files", "2"];
+    let running = capture(&pair.daemon_a, &file, &ring);
+    transfer(&ends, 20);
+    let ended = interrupt(running);
+    let files = ended["files"].as_array().expect("a list").clone();
+    assert_eq!(files.len(), 2, "{ended}");
+    // More than two were begun.
+    assert!(ended["octets"].as_u64() > Some(3 * 128 * 1024), "{ended}");
+    let entries = fs::read_dir(pair.lab.directory()).expect("the lab's directory");
+    let left = entries.filter(|entry| {
+        let name = entry.as_ref().expect("an entry").file_name();
+        name.to_string_lossy().starts_with("ring-")
+    });
+    assert_eq!(left.count(), 2);
+    for file in &files {
+        let file = Path::new(file.as_str().expect("a path"));
+        let octets = file.metadata().expect("it is there").len();
+        assert!(octets <= 128 * 1024, "{octets}");
+        assert!(Dissection::of(file).frames > 0);
+    }
+    let file = path(&pair, "count.pcapng");
+    let running = capture(&pair.daemon_a, &file, &["--count", "7"]);
+    transfer(&ends, 1);
+    assert_eq!(report(running)["frames"], 7);
+    assert_eq!(Dissection::of(&file).frames, 7);
+    let file = path(&pair, "duration.pcapng");
+    let running = capture(&pair.daemon_a, &file, &["--duration", "200ms"]);
+    assert_eq!(report(running)["lost"], 0);
+}
+
+#[test]
+fn a_capture_that_is_stopped_or_killed_holds_nothing_up() {
+    let pair = pair("stopped");
+    let ends = connected(&pair, PORT);
+    let file = path(&pair, "stopped.pcapng");
+    let mut stopped = capture(&pair.daemon_a, &file, &[]);
+    stopped.signal(Signal::STOP);
+    // More frames than buffers and socket hold.
+    wait::until("frames are lost", PATIENCE, || {
+        transfer(&ends, 50);
+        (pair.daemon_a.counter("capture_dropped") > 1000).then_some(())
+    });
+    stopped.signal(Signal::CONT);
+    let report = interrupt(stopped);
+    let lost = report["lost"].as_u64().expect("a number");
+    assert!(lost > 1000, "{report}");
+    let taken = pair.daemon_a.counter("capture_frames");
+    assert_eq!(report["frames"], taken);
+    assert_eq!(pair.daemon_a.counter("capture_dropped"), lost);
+    let found = Dissection::of(&file);
+    assert_eq!(found.frames, taken);
+    assert!(statistics(&file).ends_with(&[lost]));
+    // Each leaves its place to the next: there are four.
+    for number in 0..6 {
+        let file = path(&pair, &format!("killed-{number}.pcapng"));
+        let mut killed = capture(&pair.daemon_a, &file, &[]);
+        transfer(&ends, 1);
+        killed.kill();
+        wait::until("the client is taken away", PATIENCE, || {
+            // This program's own, twice.
+            let clients = pair.daemon_a.counter("device_clients");
+            (clients <= 2).then_some(())
+        });
+    }
+    transfer(&ends, 1);
+}
+
+/// The last two numbers of the last block, interface statistics: frames taken and lost.
+fn statistics(file: &Path) -> Vec<u64> {
+    const INTERFACE_STATISTICS: u32 = 5;
+    const OPTION_LENGTH: u16 = 8;
+    let octets = fs::read(file).expect("the capture can be read");
+    let at = octets.len() - 52;
+    assert_eq!(octets[at..at + 4], INTERFACE_STATISTICS.to_le_bytes());
+    let options = octets[at + 20..at + 44].chunks(12);
+    options
+        .map(|option| {
+            assert_eq!(option[2..4], OPTION_LENGTH.to_le_bytes());
+            u64::from_le_bytes(option[4..].try_into().expect("eight octets"))
+        })
+        .collect()
+}
+
+#[test]
+fn an_ordinary_user_may_not_capture_and_is_told_so() {
+    let pair = pair("forbidden");
+    let directory = pair.lab.directory();
+    fs::set_permissions(directory, Permissions::from_mode(0o777)).expect("the lab's directory");
+    let program = directory.join("rnicctl");
+    fs::copy(binary::path("rnicctl"), &program).expect("a copy of rnicctl");
+    let file = path(&pair, "forbidden.pcapng");
+    let command = pair.daemon_a.namespace().command("setpriv");
+    let user = ["--reuid", USER, "--regid", USER, "--clear-groups", "--"];
+    let command = command.args(user).arg(&program);
+    let refused = said(command, &pair.daemon_a, &file, &[]).run().failure();
+    assert!(refused.contains("administrators"), "{refused}");
+    assert!(refused.contains(USER), "{refused}");
+    assert!(!file.exists());
+}

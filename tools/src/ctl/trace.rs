@@ -1,0 +1,198 @@
+//! Captured frames as pcapng files: one, or a ring of files of bounded size of which the oldest go.
+//!
+//! What programs exchange is in them, so they are made for their owner only.
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rnic::CapturedFrame;
+use rnic_device::pcapng::{END_OCTETS, FRAME_OVERHEAD, PcapngFile};
+
+/// The smallest size of a file in a ring, in octets: the largest frame fits it.
+pub const SIZE_MIN: u64 = 128 << 10;
+/// Read and written by the owner.
+const MODE: u32 = 0o600;
+
+/// How files follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ring {
+    /// The most octets of a file, at least [`SIZE_MIN`].
+    pub size: u64,
+    /// The most files, at least 1.
+    pub files: usize,
+}
+
+/// A file could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{} can't be written: {source}", path.display())]
+pub struct TraceError {
+    /// Which.
+    pub path: PathBuf,
+    /// Why.
+    pub source: io::Error,
+}
+
+/// The files of a capture.
+#[expect(missing_debug_implementations, reason = "the pcapng file has none")]
+pub struct Trace {
+    base: PathBuf,
+    ring: Option<Ring>,
+    interface: String,
+    snap: u32,
+    file: PcapngFile<BufWriter<File>>,
+    /// Those that are there, the one that is written last.
+    paths: VecDeque<PathBuf>,
+    /// How many were begun.
+    begun: u64,
+    frames: u64,
+    octets_before: u64,
+}
+
+impl Trace {
+    /// Begins the first file: `base` itself, or with a ring `base` with a number before its
+    /// extension. `snap` is the most octets of a frame, 0 for all.
+    ///
+    /// # Errors
+    ///
+    /// When it can't be made.
+    pub fn begin(
+        base: &Path,
+        ring: Option<Ring>,
+        interface: &str,
+        snap: u32,
+    ) -> Result<Self, TraceError> {
+        let path = match ring {
+            Some(_) => numbered(base, 1),
+            None => base.to_owned(),
+        };
+        Ok(Self {
+            base: base.to_owned(),
+            ring,
+            interface: interface.to_owned(),
+            snap,
+            file: create(&path, interface, snap)?,
+            paths: VecDeque::from([path]),
+            begun: 1,
+            frames: 0,
+            octets_before: 0,
+        })
+    }
+
+    /// Writes a frame, `lost` frames having been lost before it.
+    ///
+    /// # Errors
+    ///
+    /// When a file can't be written, made or removed.
+    pub fn frame(&mut self, frame: &CapturedFrame<'_>, lost: u64) -> Result<(), TraceError> {
+        let octets = FRAME_OVERHEAD + frame.octets.len() as u64 + END_OCTETS;
+        let full = |ring: Ring| self.file.octets() + octets > ring.size;
+        if let Some(ring) = self.ring
+            && full(ring)
+        {
+            self.turn(ring, lost)?;
+        }
+        let written = self
+            .file
+            .frame(frame.unix_ns, frame.direction, frame.octets, frame.original);
+        written.map_err(|source| self.failed(source))?;
+        self.frames += 1;
+        Ok(())
+    }
+
+    /// Lets others see what was written until now.
+    ///
+    /// # Errors
+    ///
+    /// When it can't be written.
+    pub fn flush(&mut self) -> Result<(), TraceError> {
+        self.file.flush().map_err(|source| self.failed(source))
+    }
+
+    /// Ends the last file.
+    ///
+    /// # Errors
+    ///
+    /// When it can't be written.
+    pub fn end(&mut self, lost: u64) -> Result<(), TraceError> {
+        let ended = self.file.end(self.frames, lost);
+        ended.map_err(|source| self.failed(source))
+    }
+
+    /// Frames written, also to files that are gone.
+    #[must_use]
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// Octets written, also to files that are gone.
+    #[must_use]
+    pub fn octets(&self) -> u64 {
+        self.octets_before + self.file.octets()
+    }
+
+    /// The files that are there, the oldest first.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.paths.iter().map(PathBuf::as_path)
+    }
+
+    /// Ends a file and begins the next, for which the oldest may have to go.
+    fn turn(&mut self, ring: Ring, lost: u64) -> Result<(), TraceError> {
+        self.end(lost)?;
+        self.octets_before += self.file.octets();
+        while self.paths.len() >= ring.files {
+            let Some(path) = self.paths.pop_front() else {
+                break;
+            };
+            match std::fs::remove_file(&path) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                    return Err(TraceError { path, source });
+                }
+                // Somebody else may have taken it away.
+                _ => {}
+            }
+        }
+        self.begun += 1;
+        let path = numbered(&self.base, self.begun);
+        self.file = create(&path, &self.interface, self.snap)?;
+        self.paths.push_back(path);
+        Ok(())
+    }
+
+    fn failed(&self, source: io::Error) -> TraceError {
+        let path = self.paths.back().cloned().unwrap_or_default();
+        TraceError { path, source }
+    }
+}
+
+/// `trace.pcapng` as `trace-00001.pcapng`.
+fn numbered(base: &Path, number: u64) -> PathBuf {
+    let mut name = base.file_stem().unwrap_or_default().to_owned();
+    name.push(format!("-{number:05}"));
+    if let Some(extension) = base.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    base.with_file_name(name)
+}
+
+fn create(
+    path: &Path,
+    interface: &str,
+    snap: u32,
+) -> Result<PcapngFile<BufWriter<File>>, TraceError> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(MODE);
+    let file = options.open(path);
+    let begun =
+        file.and_then(|file| PcapngFile::begin(BufWriter::new(file), interface, None, snap));
+    begun.map_err(|source| TraceError {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests;
