@@ -4,6 +4,7 @@
 //! deletes its namespaces, also while a panic unwinds, and then prints the tails of all logs.
 
 mod cable;
+mod forked;
 mod link;
 mod namespace;
 mod process;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 pub use cable::{Cable, ENDS};
+pub use forked::FORKS;
 pub use link::{INTERFACE, LinkOptions};
 pub use namespace::Namespace;
 pub use process::{Command, Finished, Process};
@@ -238,14 +240,18 @@ impl Shared {
 
 /// Gives a namespace on a link its addresses.
 fn host(namespace: Namespace, link: u8, number: u8) -> Host {
+    addressed(namespace, INTERFACE, link, number)
+}
+
+fn addressed(namespace: Namespace, interface: &str, link: u8, number: u8) -> Host {
     let (v4, v6) = (host_v4(link, number), host_v6(link, number));
-    namespace.ip(&["addr", "add", &format!("{v4}/24"), "dev", INTERFACE]);
+    namespace.ip(&["addr", "add", &format!("{v4}/24"), "dev", interface]);
     namespace.ip(&[
         "addr",
         "add",
         &format!("{v6}/64"),
         "dev",
-        INTERFACE,
+        interface,
         "nodad",
     ]);
     Host { namespace, v4, v6 }

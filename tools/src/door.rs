@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use rnic::{Context, Device, DeviceConfig, Driving};
+use rnic::{Context, Device, DeviceConfig, DeviceName, Driving};
 
 use crate::endpoint::ToolError;
 
@@ -11,26 +11,64 @@ use crate::endpoint::ToolError;
 #[derive(Clone, Debug, Args)]
 pub struct Door {
     /// The daemon's socket [default: $RNIC_SOCKET, or the daemon's own default].
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, global = true, value_name = "PATH")]
     socket: Option<PathBuf>,
+    /// Which of the daemon's devices, by its interface or an address of it [default: $RNIC_DEVICE, or
+    /// the one that suits the addresses].
+    #[arg(long, global = true, value_name = "INTERFACE|ADDRESS")]
+    device: Option<DeviceName>,
     /// Use no daemon: open this interface as an RNIC in this process (needs the daemon's rights).
-    #[arg(long, value_name = "INTERFACE", conflicts_with = "socket")]
+    #[arg(long, global = true, value_name = "INTERFACE", conflicts_with_all = ["socket", "device"])]
     embedded: Option<String>,
 }
 
 impl Door {
-    /// Opens it.
-    pub fn open(&self) -> Result<Context, ToolError> {
-        Ok(match (&self.socket, &self.embedded) {
-            (_, Some(interface)) => {
-                let config = DeviceConfig {
-                    driving: Driving::Inline,
-                    ..DeviceConfig::new(interface)
-                };
-                Context::embedded(&Device::open(config)?)?
+    /// Opens it; among several devices, of which none is named, the one that is meant by `suits`.
+    pub fn open(&self, suits: DeviceName) -> Result<Context, ToolError> {
+        if let Some(interface) = &self.embedded {
+            return embedded(interface);
+        }
+        let named = self.device.clone().or_else(Context::default_device);
+        Ok(match named {
+            Some(device) => Context::open_device(self.socket(), &device)?,
+            None if Context::devices(self.socket())?.len() > 1 => {
+                Context::open_device(self.socket(), &suits)?
             }
-            (Some(socket), None) => Context::open(socket)?,
-            (None, None) => Context::open_default()?,
+            None => Context::open(self.socket())?,
         })
     }
+
+    /// The devices that are meant by no name, or by the one that was given.
+    pub fn devices(&self) -> Result<Vec<DeviceName>, ToolError> {
+        if let Some(interface) = &self.embedded {
+            return Ok(vec![DeviceName::Interface(interface.clone())]);
+        }
+        match &self.device {
+            Some(device) => Ok(vec![device.clone()]),
+            None => {
+                let names = Context::devices(self.socket())?;
+                Ok(names.into_iter().map(DeviceName::Interface).collect())
+            }
+        }
+    }
+
+    /// Opens one of [`Self::devices`].
+    pub fn open_device(&self, device: &DeviceName) -> Result<Context, ToolError> {
+        match &self.embedded {
+            Some(interface) => embedded(interface),
+            None => Ok(Context::open_device(self.socket(), device)?),
+        }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.socket.clone().unwrap_or_else(Context::default_socket)
+    }
+}
+
+fn embedded(interface: &str) -> Result<Context, ToolError> {
+    let config = DeviceConfig {
+        driving: Driving::Inline,
+        ..DeviceConfig::new(interface)
+    };
+    Ok(Context::embedded(&Device::open(config)?)?)
 }

@@ -1,7 +1,6 @@
 //! The way to one RNIC: control requests, the event socket, the doorbell.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,7 +11,7 @@ use rnic_ipc::id::{ClientId, QpNum};
 use rnic_ipc::inspect;
 use rnic_ipc::kick::Kick;
 use rnic_ipc::ring::DoorbellProducer;
-use rnic_ipc::transport::{Channel, DEFAULT_SOCKET};
+use rnic_ipc::transport::Channel;
 use rustix::event::{PollFd, PollFlags};
 
 use crate::error::Error;
@@ -26,27 +25,15 @@ const DOORBELL_PATIENCE: Duration = Duration::from_secs(1);
 /// How long one sleep is when this process must drive the engine itself.
 const INLINE_NAP: Duration = Duration::from_micros(50);
 
-/// A client's way to one RNIC. Clones are the same client.
+/// A client's way to one RNIC: to one device, which has one interface. Clones are the same client.
+///
+/// A program that wants to use two devices opens two contexts. Objects of one are unknown to the other.
 #[derive(Clone, Debug)]
 pub struct Context {
     inner: Arc<Inner>,
 }
 
 impl Context {
-    /// Through the daemon that listens at `socket`.
-    pub fn open(socket: impl AsRef<Path>) -> Result<Self, Error> {
-        Self::over(Link::Daemon(Mutex::new(Channel::connect(socket)?)))
-    }
-
-    /// Through the daemon at the path in the environment's `RNIC_SOCKET`, or at
-    /// [`DEFAULT_SOCKET`].
-    pub fn open_default() -> Result<Self, Error> {
-        match std::env::var_os("RNIC_SOCKET") {
-            Some(path) => Self::open(Path::new(&path)),
-            None => Self::open(DEFAULT_SOCKET),
-        }
-    }
-
     /// Through a device in this process. With [`crate::Driving::Inline`] the engine runs in the
     /// calls of this crate, and only there: a program that makes none for long lets its peers time
     /// out.

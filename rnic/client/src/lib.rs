@@ -1,7 +1,9 @@
 //! The RNIC's client API: verbs in the sense of the RDMA consortium, over a daemon or in-process.
 //!
 //! A [`Context`] is the way to one RNIC: [`Context::open`] goes through the daemon's socket,
-//! [`Context::embedded`] through a device in this process; everything after that is the same.
+//! [`Context::embedded`] through a device in this process; everything after that is the same. A daemon
+//! with several interfaces has a device for each ([`Context::devices`], [`Context::open_device`]); a
+//! context and all that comes from it is of one of them, as with the verbs.
 //! From a context come a [`ProtectionDomain`] and in it [`MemoryRegion`]s, [`CompletionQueue`]s and
 //! [`QueuePair`]s; connections are made by [`QueuePair::connect`] and by a [`Listener`]. Posting and
 //! polling are memory operations on rings shared with the engine; only a sleeping engine is woken by
@@ -14,7 +16,8 @@
 //!
 //! | verbs | here |
 //! |---|---|
-//! | `ibv_open_device` | [`Context::open`], [`Context::embedded`] of a [`Device`] |
+//! | `ibv_get_device_list` | [`Context::devices`] |
+//! | `ibv_open_device` | [`Context::open`], [`Context::open_device`], [`Context::embedded`] of a [`Device`] |
 //! | `ibv_alloc_pd`, `ibv_reg_mr`, `ibv_alloc_mw` | [`ProtectionDomain::alloc`], [`ProtectionDomain::register`], [`MemoryWindow::alloc`] |
 //! | `ibv_bind_mw`, `IBV_WR_BIND_MW` | [`MemoryWindow::bind`] |
 //! | `IBV_WR_REG_MR`, `IBV_WR_LOCAL_INV` | [`FastRegion::register`], [`MemoryRegion::reregister`], [`WorkRequest::local_invalidate`] |
@@ -113,6 +116,7 @@ mod key;
 mod link;
 mod listener;
 mod memory;
+mod open;
 mod queue_pair;
 mod reactor;
 mod shared;
@@ -140,8 +144,8 @@ pub use rnic_device::{
 };
 pub use rnic_ipc::capture::{Direction, Filter};
 pub use rnic_ipc::control::{
-    Access, DeviceInfo, DisconnectReason, MpaOptions, PRIVATE_DATA_MAX, PeerDepths, QpState,
-    Refusal, RefusalCode,
+    Access, DeviceInfo, DeviceName, DisconnectReason, MpaOptions, PRIVATE_DATA_MAX, PeerDepths,
+    QpState, Refusal, RefusalCode,
 };
 pub use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};
 pub use rnic_ipc::inspect;

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use rnic_device::{Quota, Resource, UserLimits};
+use rnic_device::{DeviceConfig, Quota, Resource, UserLimits};
 
 use crate::names;
 use crate::settings::Settings;
@@ -19,30 +19,24 @@ impl Display for Effective<'_> {
             metrics,
             log,
             drain,
-            device,
+            devices,
         } = self.0;
-        line(f, "interface", &device.interface)?;
+        let Some(device) = devices.first() else {
+            return Ok(());
+        };
         line(f, "socket", socket.display())?;
         line(f, "socket_mode", format_args!("{socket_mode:04o}"))?;
         let group = socket_group.map_or_else(|| "the daemon's".to_owned(), names::group);
         line(f, "socket_group", group)?;
         let group = device.administrators.gid.map(names::group);
         optional(f, "admin_group", group, "none")?;
-        optional(
-            f,
-            "capture",
-            device.capture.as_ref().map(|p| p.display()),
-            "none",
-        )?;
-        optional(f, "queues", device.queues, "all")?;
-        line(f, "mode", format!("{:?}", device.mode).to_lowercase())?;
-        line(f, "frames", device.frames)?;
-        line(f, "idle_spin", device.idle_spin.as_micros())?;
-        optional(f, "busy_poll", device.busy_poll, "none")?;
         optional(f, "metrics", metrics.as_ref(), "nowhere")?;
         line(f, "drain", drain.as_millis())?;
         line(f, "log", format!("{log}").to_lowercase())?;
 
+        for device in devices {
+            interface(f, device)?;
+        }
         let limits = &device.limits;
         writeln!(f, "\nthe device:")?;
         line(f, "clients", limits.clients)?;
@@ -67,6 +61,17 @@ impl Display for Effective<'_> {
         writeln!(f, "\neach other user:")?;
         user(f, &users.others)
     }
+}
+
+fn interface(f: &mut Formatter<'_>, device: &DeviceConfig) -> fmt::Result {
+    writeln!(f, "\ninterface {}:", device.interface)?;
+    let capture = device.capture.as_ref().map(|path| path.display());
+    optional(f, "capture", capture, "none")?;
+    optional(f, "queues", device.queues, "all")?;
+    line(f, "mode", format!("{:?}", device.mode).to_lowercase())?;
+    line(f, "frames", device.frames)?;
+    line(f, "idle_spin", device.idle_spin.as_micros())?;
+    optional(f, "busy_poll", device.busy_poll, "none")
 }
 
 fn sorted<T>(map: &std::collections::HashMap<u32, T>) -> Vec<(&u32, &T)> {

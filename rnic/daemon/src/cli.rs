@@ -8,7 +8,7 @@ use rnic_device::XdpMode;
 
 use crate::metrics::MetricsAddress;
 
-/// A software RNIC (iWARP) on one network interface, for local clients.
+/// A software RNIC (iWARP) on network interfaces, for local clients.
 #[derive(Debug, Parser)]
 #[command(version, about)]
 pub(crate) struct Cli {
@@ -28,9 +28,10 @@ pub(crate) struct Cli {
 /// names. What nobody said has its default in [`crate::settings`].
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 pub(crate) struct Given {
-    /// The interface to open, in this network namespace; here or in the file
+    /// An interface to open, in this network namespace; once for each. Without any it is those that
+    /// the file names
     #[arg(long, value_name = "NAME")]
-    pub(crate) interface: Option<String>,
+    pub(crate) interface: Vec<String>,
 
     /// The Unix socket that clients connect to [default: /run/rnicd.sock]
     #[arg(long, value_name = "PATH")]
@@ -44,7 +45,35 @@ pub(crate) struct Given {
     #[arg(long, value_name = "GROUP", value_parser = crate::names::gid)]
     pub(crate) socket_group: Option<u32>,
 
-    /// Write every frame of the RNIC to this file
+    /// A group whose members administer the RNIC beside root and the daemon's own user, by name or
+    /// number; they connect with it as their effective group
+    #[arg(long, value_name = "GROUP", value_parser = crate::names::gid)]
+    pub(crate) admin_group: Option<u32>,
+
+    /// Tell Prometheus what is measured, at unix:PATH or a port of the loopback, such as 127.0.0.1:9400
+    /// [default: nowhere]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) metrics: Option<MetricsAddress>,
+
+    /// Milliseconds that connections may take to end in order after SIGTERM; then they are reset
+    /// [default: 2000]
+    #[arg(long, value_name = "MS")]
+    pub(crate) drain: Option<u64>,
+
+    /// What to log: off, error, warn, info, debug or trace [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) log: Option<LevelFilter>,
+
+    #[command(flatten)]
+    pub(crate) link: LinkGiven,
+}
+
+/// What somebody said of an interface: the command line or the first part of the file of all of them,
+/// a table of the file of one.
+#[derive(Clone, Debug, Default, PartialEq, Args)]
+pub(crate) struct LinkGiven {
+    /// Write every frame of the RNIC to this file; of several interfaces each has one of its own, with
+    /// its name before the extension
     #[arg(long, value_name = "FILE.pcapng")]
     pub(crate) capture: Option<PathBuf>,
 
@@ -67,45 +96,38 @@ pub(crate) struct Given {
     /// Busy-poll the driver for so many microseconds at each look (drivers with NAPI busy polling)
     #[arg(long, value_name = "US")]
     pub(crate) busy_poll: Option<u32>,
-
-    /// A group whose members administer the RNIC beside root and the daemon's own user, by name or
-    /// number; they connect with it as their effective group
-    #[arg(long, value_name = "GROUP", value_parser = crate::names::gid)]
-    pub(crate) admin_group: Option<u32>,
-
-    /// Tell Prometheus what is measured, at unix:PATH or a port of the loopback, such as 127.0.0.1:9400
-    /// [default: nowhere]
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) metrics: Option<MetricsAddress>,
-
-    /// Milliseconds that connections may take to end in order after SIGTERM; then they are reset
-    /// [default: 2000]
-    #[arg(long, value_name = "MS")]
-    pub(crate) drain: Option<u64>,
-
-    /// What to log: off, error, warn, info, debug or trace [default: info]
-    #[arg(long, value_name = "LEVEL")]
-    pub(crate) log: Option<LevelFilter>,
 }
 
 impl Given {
     /// What this says, and where it says nothing what `below` says.
     pub(crate) fn over(self, below: Self) -> Self {
         Self {
-            interface: self.interface.or(below.interface),
+            interface: match self.interface.is_empty() {
+                true => below.interface,
+                false => self.interface,
+            },
             socket: self.socket.or(below.socket),
             socket_mode: self.socket_mode.or(below.socket_mode),
             socket_group: self.socket_group.or(below.socket_group),
+            admin_group: self.admin_group.or(below.admin_group),
+            metrics: self.metrics.or(below.metrics),
+            drain: self.drain.or(below.drain),
+            log: self.log.or(below.log),
+            link: self.link.over(below.link),
+        }
+    }
+}
+
+impl LinkGiven {
+    /// As [`Given::over`].
+    pub(crate) fn over(self, below: Self) -> Self {
+        Self {
             capture: self.capture.or(below.capture),
             queues: self.queues.or(below.queues),
             mode: self.mode.or(below.mode),
             frames: self.frames.or(below.frames),
             idle_spin: self.idle_spin.or(below.idle_spin),
             busy_poll: self.busy_poll.or(below.busy_poll),
-            admin_group: self.admin_group.or(below.admin_group),
-            metrics: self.metrics.or(below.metrics),
-            drain: self.drain.or(below.drain),
-            log: self.log.or(below.log),
         }
     }
 }

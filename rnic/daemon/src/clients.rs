@@ -10,9 +10,9 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rnic_device::{ClientSession, Credentials, Device, Limits};
-use rnic_ipc::control::{Refusal, RefusalCode, Reply, Request};
-use rnic_ipc::transport::{Channel, TransportError};
+use rnic_device::{ClientSession, Credentials, Devices, Limits};
+use rnic_ipc::control::{Refusal, RefusalCode, Reply, Request, Response};
+use rnic_ipc::transport::{Channel, Message, TransportError};
 use rustix::net::Shutdown;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
@@ -22,17 +22,17 @@ const SPARE_THREADS: usize = 64;
 const SPARE_THREADS_OF_USER: usize = 4;
 /// Clients that wait to be closed without a word.
 const FAREWELLS: usize = 256;
-/// How long a client that is turned away may take to ask why.
-const TURN_AWAY: Duration = Duration::from_secs(1);
 /// How long a client may take to say Hello: until then it only keeps others out.
 const HELLO: Duration = Duration::from_secs(5);
+/// What it may say before that, of which device it means.
+const QUESTIONS: usize = 8;
 /// Between two looks at threads that are to end.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// The threads of all clients.
 #[derive(Debug)]
 pub(crate) struct Clients {
-    device: Arc<Device>,
+    devices: Devices,
     limits: Limits,
     /// Each with its user.
     threads: Vec<(u32, JoinHandle<()>)>,
@@ -44,8 +44,8 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// With these limits of the device, beyond which it refuses clients with a reason.
-    pub(crate) fn new(device: Arc<Device>, limits: Limits) -> Self {
+    /// With these limits of the devices, beyond which it refuses clients with a reason.
+    pub(crate) fn new(devices: Devices, limits: Limits) -> Self {
         let (farewell, leaving) = sync_channel(FAREWELLS);
         let close = move || leaving.into_iter().for_each(drop);
         if let Err(error) = std::thread::Builder::new()
@@ -55,7 +55,7 @@ impl Clients {
             log::error!("no thread to close what users have too many of: {error}");
         }
         Self {
-            device,
+            devices,
             limits,
             threads: Vec::new(),
             farewell,
@@ -89,10 +89,10 @@ impl Clients {
             log::debug!("a client ({credentials}) is closed without a word: too many come");
             return self.close(channel);
         }
-        let device = self.device.clone();
+        let devices = self.devices.clone();
         let thread = std::thread::Builder::new()
             .name("rnicd-client".to_owned())
-            .spawn(move || serve(&device, credentials, Arc::new(channel)));
+            .spawn(move || serve(&devices, credentials, Arc::new(channel)));
         match thread {
             Ok(thread) => self.threads.push((uid, thread)),
             Err(error) => log::error!("a client is turned away, no thread for it: {error}"),
@@ -142,43 +142,79 @@ fn credentials(channel: &Channel) -> Result<Credentials, TransportError> {
     })
 }
 
-fn serve(device: &Arc<Device>, credentials: Credentials, channel: Arc<Channel>) {
-    let session = match device.connect_client(credentials) {
-        Ok(session) => session,
-        Err(refusal) => {
-            log::warn!("a client ({credentials}) is turned away: {refusal}");
-            turn_away(&channel, refusal);
-            return;
-        }
+fn serve(devices: &Devices, credentials: Credentials, channel: Arc<Channel>) {
+    let (session, first) = match greet(devices, credentials, &channel) {
+        Ok(Some(greeted)) => greeted,
+        Ok(None) => return log::debug!("{credentials} asked and hung up"),
+        Err(reason) => return log::warn!("a client ({credentials}) is turned away: {reason}"),
     };
     let socket = channel.clone();
     session.on_removal(Box::new(move |_| {
         // Ends both a read and a write that wait. A client that hung up has ended them already.
         let _ = rustix::net::shutdown(&*socket, Shutdown::Both);
     }));
-    log::info!("client {} connected: {credentials}", session.client());
-    let end = requests(&session, &channel);
+    let interface = session.device().interface().to_owned();
+    log::info!(
+        "client {} connected on {interface}: {credentials}",
+        session.client()
+    );
+    let end = requests(&session, &channel, first);
     log::info!("client {} is gone: {end}", session.client());
 }
 
-/// Answers a client's first request, if it comes soon, with the refusal.
-fn turn_away(channel: &Channel, refusal: Refusal) {
-    let soon = set_socket_timeout(channel, Timeout::Recv, Some(TURN_AWAY));
-    if soon.is_ok() && channel.recv::<Request>().is_ok() {
-        let reply: Reply = Err(refusal);
-        // What becomes of it is the client's business.
-        let _ = channel.try_send(&reply, &[]);
+/// A first request, with the descriptors that came beside it, or what was wrong with it.
+type First = Result<Message<Request>, TransportError>;
+
+/// Answers a client's questions about devices, until it says something else: then it is a client of
+/// one of them, or is told why not. Gives what it said, or nothing when it only asked.
+fn greet(
+    devices: &Devices,
+    credentials: Credentials,
+    channel: &Channel,
+) -> Result<Option<(ClientSession, First)>, String> {
+    set_socket_timeout(channel, Timeout::Recv, Some(HELLO))
+        .map_err(|errno| format!("no time can be set for its Hello: {errno}"))?;
+    let mut wanted = None;
+    for _ in 0..QUESTIONS {
+        let first = match channel.recv::<Request>() {
+            Ok(None) => return Ok(None),
+            Err(TransportError::WouldBlock) => return Err(silent()),
+            Ok(Some(first)) => Ok(first),
+            Err(error) => Err(error),
+        };
+        let answer = match &first {
+            Ok((Request::ListDevices, _)) => Ok(Response::Devices(devices.interfaces())),
+            Ok((Request::OpenDevice(name), _)) => devices.find(Some(name)).map(|_| {
+                wanted = Some(name.clone());
+                Response::Done
+            }),
+            _ => {
+                let session = devices
+                    .find(wanted.as_ref())
+                    .and_then(|device| device.connect_client(credentials));
+                return match session {
+                    Ok(session) => Ok(Some((session, first))),
+                    Err(refusal) => {
+                        let reason = refusal.to_string();
+                        let reply: Reply = Err(refusal);
+                        // What becomes of it is the client's business.
+                        let _ = channel.try_send(&reply, &[]);
+                        Err(reason)
+                    }
+                };
+            }
+        };
+        send(channel, &answer, &[]).map_err(|error| error.to_string())?;
     }
+    Err(format!("it asked {QUESTIONS} times before Hello"))
 }
 
 /// Serves requests until the client is gone; says how it went.
-fn requests(session: &ClientSession, channel: &Channel) -> String {
+fn requests(session: &ClientSession, channel: &Channel, first: First) -> String {
     let patience = |patience| set_socket_timeout(channel, Timeout::Recv, patience);
-    if let Err(errno) = patience(Some(HELLO)) {
-        return format!("no time can be set for its Hello: {errno}");
-    }
+    let mut next = first.map(Some);
     loop {
-        let (reply, fds) = match channel.recv::<Request>() {
+        let (reply, fds) = match next {
             Ok(Some((request, fds))) => {
                 let greeted = matches!(request, Request::Hello { .. });
                 let answer = session.request(request, fds);
@@ -191,7 +227,7 @@ fn requests(session: &ClientSession, channel: &Channel) -> String {
                 answer
             }
             Err(TransportError::WouldBlock) => {
-                return format!("it said nothing for {HELLO:?}, not even Hello");
+                return silent();
             }
             Ok(None) => return "it hung up".to_owned(),
             Err(
@@ -205,7 +241,12 @@ fn requests(session: &ClientSession, channel: &Channel) -> String {
         if let Err(error) = send(channel, &reply, &fds) {
             return error.to_string();
         }
+        next = channel.recv::<Request>();
     }
+}
+
+fn silent() -> String {
+    format!("it said nothing for {HELLO:?}, not even Hello")
 }
 
 fn send(channel: &Channel, reply: &Reply, fds: &[OwnedFd]) -> Result<(), TransportError> {

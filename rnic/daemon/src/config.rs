@@ -3,6 +3,7 @@
 //! A file with a fault is not used at all. Every fault is told with its line and column, what was
 //! found and what may stand there; a key that nobody knows is a fault.
 
+mod interfaces;
 mod limits;
 mod reader;
 #[cfg(test)]
@@ -11,13 +12,13 @@ mod tests;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
 use log::LevelFilter;
 use rnic_device::Limits;
 use toml::de::{DeTable, DeValue};
 
-use crate::cli::{Given, Mode, octal};
+use crate::cli::{Given, octal};
 use crate::names;
+pub(crate) use interfaces::InterfaceGiven;
 use reader::{At, Reader};
 
 /// The keys at the top, in the order in which people are told of them.
@@ -46,6 +47,8 @@ const KEYS: [&str; 17] = [
 pub(crate) struct File {
     /// Settings that the command line has too.
     pub(crate) given: Given,
+    /// What it says of each interface.
+    pub(crate) interfaces: Vec<InterfaceGiven>,
     /// All limits, with their defaults where it says nothing.
     pub(crate) limits: Limits,
 }
@@ -99,7 +102,7 @@ pub(crate) fn read(path: &Path) -> Result<File, ConfigError> {
     parse(path, &text)
 }
 
-fn parse(path: &Path, text: &str) -> Result<File, ConfigError> {
+pub(crate) fn parse(path: &Path, text: &str) -> Result<File, ConfigError> {
     let mut reader = Reader::new(path, text);
     let file = match DeTable::parse(text) {
         Ok(document) => file(&mut reader, document.get_ref()),
@@ -117,32 +120,29 @@ fn parse(path: &Path, text: &str) -> Result<File, ConfigError> {
 
 fn file(reader: &mut Reader<'_>, document: &DeTable<'_>) -> File {
     let mut given = Given::default();
+    let mut named = Vec::new();
     let mut limits = limits::Tables::default();
     for (key, value) in document {
         let at = At::new(key, value);
         match at.key {
-            "interface" => given.interface = reader.text(&at),
+            "interface" => named = interfaces::read(reader, &at),
             "socket" => given.socket = reader.text(&at).map(PathBuf::from),
             "socket_mode" => given.socket_mode = reader.parsed(&at, octal),
             "admin_group" => given.admin_group = group(reader, &at),
             "socket_group" => given.socket_group = group(reader, &at),
-            "capture" => given.capture = reader.text(&at).map(PathBuf::from),
-            "queues" => given.queues = reader.number(&at, 1..=u32::MAX),
-            "mode" => given.mode = reader.parsed(&at, mode),
-            "frames" => given.frames = reader.number(&at, 1..=u32::MAX),
-            "idle_spin" => given.idle_spin = reader.number(&at, 0..=1_000_000),
-            "busy_poll" => given.busy_poll = reader.number(&at, 0..=1_000_000),
             "metrics" => given.metrics = reader.parsed(&at, str::parse),
             "drain" => given.drain = reader.number(&at, 0..=3_600_000),
             "log" => given.log = reader.parsed(&at, level),
             "limits" => limits.limits = reader.table(&at),
             "user" => limits.users = reader.table(&at),
             "group" => limits.groups = reader.table(&at),
+            _ if interfaces::link(reader, &at, &mut given.link) => {}
             _ => reader.unknown(&at, &KEYS),
         }
     }
     File {
         given,
+        interfaces: named,
         limits: limits.read(reader),
     }
 }
@@ -152,10 +152,6 @@ fn group(reader: &mut Reader<'_>, at: &At<'_>) -> Option<u32> {
         DeValue::Integer(_) => reader.number(at, 0..=u32::MAX),
         _ => reader.parsed(at, names::gid),
     }
-}
-
-fn mode(text: &str) -> Result<Mode, String> {
-    Mode::from_str(text, false).map_err(|_| "give auto, native or generic".to_owned())
 }
 
 fn level(text: &str) -> Result<LevelFilter, String> {

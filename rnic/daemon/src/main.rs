@@ -1,5 +1,5 @@
-//! The soft-iWARP daemon: opens one interface as an RNIC and serves local clients over a Unix
-//! socket until it is told to end.
+//! The soft-iWARP daemon: opens interfaces as RNICs and serves local clients over a Unix socket until
+//! it is told to end.
 //!
 //! A start-up that fails prints one line with what was asked, what was found and what to do (of a
 //! configuration file a line for each fault), and exits with [`EXIT_FAILED`]. SIGTERM and SIGINT end

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rnic_device::host::{Signals, privileges};
-use rnic_device::{Device, DeviceError};
+use rnic_device::{DeviceError, Devices};
 use rnic_ipc::transport::TransportError;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
@@ -27,7 +27,7 @@ pub(crate) enum ServeError {
     /// The socket file.
     #[error(transparent)]
     Socket(#[from] SocketError),
-    /// The interface.
+    /// An interface.
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// The place for metrics.
@@ -48,7 +48,7 @@ pub(crate) enum ServeError {
     Wait(Errno),
 }
 
-/// Opens the device and serves clients until a signal comes.
+/// Opens the devices and serves clients until a signal comes.
 pub(crate) fn serve(settings: Settings) -> Result<(), ServeError> {
     // Before any thread exists, so that all of them leave the signals to us, and none can gain what
     // it does not have.
@@ -58,8 +58,8 @@ pub(crate) fn serve(settings: Settings) -> Result<(), ServeError> {
     let path = &settings.socket;
     SocketFile::clear(path)?;
     let service = Service::from_environment();
-    let limits = settings.device.limits.clone();
-    let (device, (socket, metrics)) = Device::open_then(settings.device, || {
+    let limits = settings.devices.first().map(|device| device.limits.clone());
+    let (devices, (socket, metrics)) = Devices::open_then(settings.devices, || {
         // While their directories can be written to, and the first be given to a group.
         let socket = SocketFile::bind(path, settings.socket_mode, settings.socket_group)?;
         let metrics = settings
@@ -72,11 +72,11 @@ pub(crate) fn serve(settings: Settings) -> Result<(), ServeError> {
     })?;
     let metrics = metrics
         .map(|listener| {
-            let device = device.clone();
-            listener.start(Box::new(move || device.metrics().ok()))
+            let devices = devices.clone();
+            listener.start(Box::new(move || devices.metrics().ok()))
         })
         .transpose()?;
-    let mut clients = Clients::new(device.clone(), limits);
+    let mut clients = Clients::new(devices.clone(), limits.unwrap_or_default());
     log::info!("ready: listening on {}", path.display());
     service.ready();
 
@@ -86,7 +86,7 @@ pub(crate) fn serve(settings: Settings) -> Result<(), ServeError> {
         &mut clients,
         &Alive {
             service: &service,
-            device: &device,
+            devices: &devices,
         },
     );
     service.stopping();
@@ -95,7 +95,7 @@ pub(crate) fn serve(settings: Settings) -> Result<(), ServeError> {
     // clients.
     socket.retire();
     let (period, mut told) = (service.period(), Instant::now());
-    let left = device.drain(settings.drain, || {
+    let left = devices.drain(settings.drain, || {
         if period.is_some_and(|period| told.elapsed() >= period) {
             service.alive();
             told = Instant::now();
@@ -108,7 +108,7 @@ pub(crate) fn serve(settings: Settings) -> Result<(), ServeError> {
             settings.drain
         );
     }
-    device.shutdown();
+    devices.shutdown();
     clients.join(FAREWELL);
     ended
 }
@@ -139,13 +139,13 @@ fn give_up_privileges() -> Result<(), ServeError> {
 /// Who is told that all is well, and who has to be.
 struct Alive<'a> {
     service: &'a Service,
-    device: &'a Device,
+    devices: &'a Devices,
 }
 
 impl Alive<'_> {
-    /// Asks the shard for its counters, which it only has while it goes round.
+    /// Asks the shards for their counters, which they only have while they go round.
     fn tell(&self) {
-        if self.device.counters().is_ok() {
+        if self.devices.are_alive() {
             self.service.alive();
         }
     }

@@ -1,13 +1,13 @@
 //! Everything that the daemon runs with: what was said, and the defaults of what was not.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use log::LevelFilter;
-use rnic_device::{DeviceConfig, Limits};
+use rnic_device::{Administrators, DeviceConfig, Limits};
 
-use crate::cli::{Cli, Given, Mode};
-use crate::config::{self, ConfigError};
+use crate::cli::{Cli, Given, LinkGiven, Mode};
+use crate::config::{self, ConfigError, File, InterfaceGiven};
 use crate::metrics::MetricsAddress;
 
 /// Where clients connect when nothing else was said.
@@ -29,7 +29,8 @@ pub(crate) struct Settings {
     pub(crate) log: LevelFilter,
     /// How long connections may take to end in order when the daemon is told to end.
     pub(crate) drain: Duration,
-    pub(crate) device: DeviceConfig,
+    /// One for each interface, each with the same limits.
+    pub(crate) devices: Vec<DeviceConfig>,
 }
 
 /// Why the daemon does not know what to do.
@@ -49,29 +50,37 @@ pub(crate) enum SettingsError {
 impl Settings {
     /// What the command line says, over what its file says.
     pub(crate) fn new(cli: &Cli) -> Result<Self, SettingsError> {
-        let mut limits = Limits::default();
-        let mut given = cli.given.clone();
-        if let Some(path) = &cli.config {
-            let file = config::read(path)?;
-            given = given.over(file.given);
-            limits = file.limits;
-        }
-        Self::of(given, limits)
+        let file = cli.config.as_deref().map(config::read).transpose()?;
+        Self::of(cli.given.clone(), file.unwrap_or_default())
     }
 
-    fn of(given: Given, limits: Limits) -> Result<Self, SettingsError> {
-        let interface = given.interface.ok_or(SettingsError::NoInterface)?;
-        let mut device = DeviceConfig::new(interface);
-        device.queues = given.queues;
-        device.capture = given.capture;
-        device.mode = given.mode.unwrap_or(Mode::Auto).into();
-        device.busy_poll = given.busy_poll;
-        device.idle_spin = given
-            .idle_spin
-            .map_or(device.idle_spin, Duration::from_micros);
-        device.frames = given.frames.unwrap_or(device.frames);
-        device.limits = limits;
-        device.administrators.gid = given.admin_group;
+    fn of(said: Given, file: File) -> Result<Self, SettingsError> {
+        let File {
+            given: in_file,
+            interfaces,
+            limits,
+        } = file;
+        let interfaces = chosen(&said.interface, interfaces);
+        if interfaces.is_empty() {
+            return Err(SettingsError::NoInterface);
+        }
+        let (above, below) = (said.link.clone(), in_file.link.clone());
+        let given = said.over(in_file);
+        let several = interfaces.len() > 1;
+        let mut devices = Vec::new();
+        for InterfaceGiven { name, link } in interfaces {
+            let own_capture = link.capture.is_some() && above.capture.is_none();
+            let mut link = above.clone().over(link).over(below.clone());
+            if several && !own_capture {
+                link.capture = link.capture.map(|path| with_name(&path, &name));
+            }
+            let mut device = device(name, link, limits.clone());
+            device.administrators = Administrators {
+                gid: given.admin_group,
+                ..device.administrators
+            };
+            devices.push(device);
+        }
         Ok(Self {
             socket: given.socket.unwrap_or_else(|| PathBuf::from(SOCKET)),
             socket_mode: given.socket_mode.unwrap_or(SOCKET_MODE),
@@ -79,9 +88,52 @@ impl Settings {
             metrics: given.metrics,
             log: given.log.unwrap_or(LevelFilter::Info),
             drain: given.drain.map_or(DRAIN, Duration::from_millis),
-            device,
+            devices,
         })
     }
+}
+
+/// The interfaces of the command line, each with what the file says of it; or else the file's.
+fn chosen(said: &[String], in_file: Vec<InterfaceGiven>) -> Vec<InterfaceGiven> {
+    if said.is_empty() {
+        return in_file;
+    }
+    let find = |name: &String| {
+        let known = in_file.iter().find(|one| one.name == *name).cloned();
+        known.unwrap_or_else(|| InterfaceGiven {
+            name: name.clone(),
+            ..InterfaceGiven::default()
+        })
+    };
+    said.iter().map(find).collect()
+}
+
+fn device(interface: String, link: LinkGiven, limits: Limits) -> DeviceConfig {
+    let defaults = DeviceConfig::new(interface);
+    DeviceConfig {
+        queues: link.queues,
+        capture: link.capture,
+        mode: link.mode.unwrap_or(Mode::Auto).into(),
+        busy_poll: link.busy_poll,
+        idle_spin: link
+            .idle_spin
+            .map_or(defaults.idle_spin, Duration::from_micros),
+        frames: link.frames.unwrap_or(defaults.frames),
+        limits,
+        ..defaults
+    }
+}
+
+/// The same file with a name before its extension.
+fn with_name(path: &Path, name: &str) -> PathBuf {
+    let part = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_os_string();
+    let mut file = part(path.file_stem());
+    file.push(format!("-{name}"));
+    if let Some(extension) = path.extension() {
+        file.push(".");
+        file.push(extension);
+    }
+    path.with_file_name(file)
 }
 
 #[cfg(test)]

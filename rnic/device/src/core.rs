@@ -12,6 +12,7 @@ use rnic_prm::{Prm, Step};
 use rnic_steering::{Protocol, Steering};
 
 use crate::DeviceConfig;
+use crate::books::Books;
 use crate::capture::{CaptureFile, Captures};
 use crate::client::{Client, Turn};
 use crate::driver::{Driver, Told};
@@ -42,7 +43,7 @@ pub(crate) struct Core {
     /// Until the thread that reads them takes them.
     icmp_sockets: Mutex<Vec<IcmpSocket>>,
     pub(crate) request_metrics: RequestMetrics,
-    prm: Mutex<Prm>,
+    books: Arc<Books>,
     clients: Mutex<HashMap<ClientId, Arc<Client>>>,
     captures: Mutex<Captures>,
     /// The most octets that a frame can have.
@@ -50,6 +51,8 @@ pub(crate) struct Core {
     /// Nothing begins any more, and what is there may end.
     draining: AtomicBool,
     closing: AtomicBool,
+    /// The host has the interface no more.
+    gone: AtomicBool,
     /// Events wait behind some client's full socket.
     events_wait: AtomicBool,
 }
@@ -92,13 +95,10 @@ pub(crate) struct Parts {
 }
 
 impl Core {
-    pub(crate) fn new(parts: Parts) -> Self {
+    pub(crate) fn new(parts: Parts, books: Arc<Books>) -> Self {
         Self {
             request_metrics: RequestMetrics::default(),
-            prm: Mutex::new(
-                Prm::new(parts.config.limits.clone())
-                    .with_administrators(parts.config.administrators),
-            ),
+            books,
             config: parts.config,
             interface: Mutex::new(parts.interface),
             xdp_mode: parts.xdp_mode,
@@ -114,13 +114,19 @@ impl Core {
             frame_octets: parts.frame_octets,
             draining: AtomicBool::new(false),
             closing: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
             events_wait: AtomicBool::new(false),
         }
     }
 
     /// The books. Not to be held while waiting for anything.
     pub(crate) fn prm(&self) -> MutexGuard<'_, Prm> {
-        lock(&self.prm)
+        self.books.prm()
+    }
+
+    /// What this device has in common with others.
+    pub(crate) fn books(&self) -> &Books {
+        &self.books
     }
 
     pub(crate) fn captures(&self) -> MutexGuard<'_, Captures> {
@@ -155,6 +161,22 @@ impl Core {
     /// Says that nothing may begin any more.
     pub(crate) fn begin_draining(&self) {
         self.draining.store(true, Ordering::Release);
+    }
+
+    /// Whether the host has the interface no more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    /// The host has the interface no more: connections end, and nothing begins there. Once.
+    pub(crate) fn interface_gone(&self) {
+        if self.gone.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let interface = self.config.interface.clone();
+        log::error!("interface {interface} was taken away from the host: its connections end");
+        let ended = self.execute(Command::InterfaceGone { interface });
+        log_refusal("connections", ended);
     }
 
     /// The queue pairs of a client that have a connection, with their states.

@@ -9,19 +9,21 @@ use rnic_engine::command::Command;
 use rnic_ipc::control::{DisconnectReason, Event, QpState, Refusal, RefusalCode};
 use rnic_prm::Credentials;
 
+use crate::books::Books;
 use crate::client::Client;
 use crate::core::Core;
 use crate::driver::EndProcess;
 use crate::follow::Follower;
 use crate::host::icmp::IcmpReader;
-use crate::{ClientSession, DeviceConfig, DeviceError, open, refuse};
+use crate::{ClientSession, DeviceConfig, DeviceError, metrics, open, refuse};
 
 /// How often events that wait behind a full socket are tried again.
 const RETRY_EVENTS: Duration = Duration::from_millis(2);
 /// Between two looks at connections that are to end.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// An interface that is open as an RNIC. It stays so until [`Device::shutdown`], or until it is
+/// An interface that is open as an RNIC: one device in the sense of the verbs, with the objects of its
+/// clients and a shard of its own. It stays so until [`Device::shutdown`], or until it is
 /// dropped, which does the same.
 #[derive(Debug)]
 pub struct Device {
@@ -40,25 +42,10 @@ impl Device {
     ///
     /// [`DeviceError`], each variant with its advice.
     pub fn open(config: DeviceConfig) -> Result<Arc<Self>, DeviceError> {
-        let (device, ()) = Self::open_then(config, || Ok::<_, DeviceError>(()))?;
-        Ok(device)
-    }
-
-    /// The same for a process that gives up privileges: `opened` is called when all that needs them
-    /// is open ([`crate::host::privileges::NEEDED`] are asked for later), and before any thread is
-    /// started that would keep them.
-    ///
-    /// # Errors
-    ///
-    /// [`DeviceError`], and those of `opened`.
-    pub fn open_then<T, E: From<DeviceError>>(
-        config: DeviceConfig,
-        opened: impl FnOnce() -> Result<T, E>,
-    ) -> Result<(Arc<Self>, T), E> {
-        let core = Arc::new(Core::new(open::open(config)?));
-        // The threads of the shard and of a capture are there, and have given up all of their own.
-        let opened = opened()?;
-        Ok((Self::start(core)?, opened))
+        let (limits, administrators) = (config.limits.clone(), config.administrators);
+        let books = Books::new(limits, administrators, vec![config.interface.clone()]);
+        let core = Core::new(open::open(config, 0)?, Arc::new(books));
+        Self::start(Arc::new(core))
     }
 
     pub(crate) fn start(core: Arc<Core>) -> Result<Arc<Self>, DeviceError> {
@@ -173,7 +160,7 @@ impl Device {
     ///
     /// `ShuttingDown`.
     pub fn metrics(&self) -> Result<String, Refusal> {
-        self.core.metrics()
+        metrics::of(&[&self.core])
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -183,28 +170,24 @@ impl Device {
     /// Lets connections end in order before [`Self::shutdown`]: what was posted is sent, then FIN.
     /// Meanwhile nobody connects, accepts or listens any more. Ends when no connection is left, after
     /// `patience`, or when `give_up` says so; gives how many connections are left.
-    pub fn drain(&self, patience: Duration, mut give_up: impl FnMut() -> bool) -> usize {
-        self.core.begin_draining();
-        let deadline = Instant::now() + patience;
-        loop {
-            let mut left = 0;
-            for client in self.core.clients() {
-                for (qp, state) in self.core.connected(client.id) {
-                    left += 1;
-                    if state == QpState::Rts {
-                        let abort = false;
-                        // It may have ended by itself meanwhile.
-                        let _ = self.core.execute(Command::Disconnect { qp, abort });
-                    }
+    pub fn drain(&self, patience: Duration, give_up: impl FnMut() -> bool) -> usize {
+        drain([self], patience, give_up)
+    }
+
+    /// Has all connections end that have not begun to; says how many there are.
+    fn end_connections(&self) -> usize {
+        let mut left = 0;
+        for client in self.core.clients() {
+            for (qp, state) in self.core.connected(client.id) {
+                left += 1;
+                if state == QpState::Rts {
+                    let abort = false;
+                    // It may have ended by itself meanwhile.
+                    let _ = self.core.execute(Command::Disconnect { qp, abort });
                 }
             }
-            if left == 0 || Instant::now() >= deadline || give_up() {
-                return left;
-            }
-            if !self.drive() {
-                std::thread::sleep(LOOK_AGAIN);
-            }
         }
+        left
     }
 
     /// Tells all clients, resets all connections, lets the resets leave, joins the device's
@@ -261,6 +244,33 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         self.shutdown();
+    }
+}
+
+/// Lets the connections of devices end in order, those of all in the same time. Gives how many are
+/// left.
+pub(crate) fn drain<'d>(
+    devices: impl IntoIterator<Item = &'d Device> + Clone,
+    patience: Duration,
+    mut give_up: impl FnMut() -> bool,
+) -> usize {
+    for device in devices.clone() {
+        device.core.begin_draining();
+    }
+    let deadline = Instant::now() + patience;
+    loop {
+        let mut left = 0;
+        let mut worked = false;
+        for device in devices.clone() {
+            left += device.end_connections();
+            worked |= device.drive();
+        }
+        if left == 0 || Instant::now() >= deadline || give_up() {
+            return left;
+        }
+        if !worked {
+            std::thread::sleep(LOOK_AGAIN);
+        }
     }
 }
 

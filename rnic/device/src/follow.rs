@@ -15,6 +15,7 @@ use std::time::Duration;
 use rnic_engine::command::{Answer, Command, PathInUse};
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
+use crate::DeviceError;
 use crate::core::Core;
 use crate::host::changes::Changes;
 use crate::host::interface::Interface;
@@ -160,8 +161,10 @@ fn way(
 fn look(core: &Core, known: &Interface) {
     let interface = match Interface::find(&core.netlink, &known.name) {
         Ok(interface) if interface.index == known.index => interface,
-        // Down, or gone: nothing leads anywhere until it is back.
-        _ => return,
+        // Gone, or moved to another namespace; another of its name is not the one that was opened.
+        Ok(_) | Err(DeviceError::UnknownInterface { .. }) => return core.interface_gone(),
+        // Down: nothing leads anywhere until it is up.
+        Err(_) => return,
     };
     if interface != *known {
         log::info!(

@@ -24,6 +24,7 @@ pub use reservation::Reservation;
 pub use rnic_ipc::control::{Refusal, RefusalCode};
 pub use signals::{Signal, Signals};
 pub use sockets::{Sockets, SocketsConfig, attach};
+pub(crate) use way::leads_over;
 pub use way::{check_local, find_way, route_mtu};
 
 #[cfg(test)]

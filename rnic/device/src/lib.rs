@@ -1,18 +1,20 @@
-//! One interface opened as an RNIC: steering, shard, capture, the host's routes and ports, all
-//! behind the Privileged Resource Manager.
+//! Interfaces opened as RNICs: of each its steering, shard, capture, the host's routes and ports, all
+//! of them behind one Privileged Resource Manager.
 //!
-//! The daemon and embedded programs share it: [`Device::open`], then [`Device::connect_client`]
-//! for every client, then [`ClientSession::request`]. No request reaches a shard without a grant
+//! The daemon and embedded programs share it: [`Device::open`], or [`Devices::open_then`] for several
+//! interfaces, then [`Device::connect_client`] for every client, then [`ClientSession::request`]. No request reaches a shard without a grant
 //! of the PRM.
 
 #![forbid(unsafe_code)]
 
+mod books;
 mod capture;
 mod client;
 mod config;
 mod core;
 mod counters;
 mod device;
+mod devices;
 mod driver;
 mod error;
 mod events;
@@ -26,8 +28,10 @@ mod session;
 
 pub use config::{DeviceConfig, Driving, XdpMode};
 pub use device::Device;
+pub use devices::Devices;
 pub use error::DeviceError;
 pub use metrics::{MetricKind, metric_names};
+pub use rnic_ipc::control::DeviceName;
 pub use rnic_prm::{
     Administrators, Credentials, Limits, PortRanges, Quota, Resource, UserLimits, Users,
 };

@@ -8,8 +8,8 @@ mod catalogue;
 mod text;
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rnic_engine::command::{Answer, Command, ShardMetrics};
@@ -22,7 +22,7 @@ use rnic_prm::Credentials;
 
 use crate::client::Client;
 use crate::core::{Core, lock};
-use catalogue::{DEVICE, Family, LIMITS, PORT, SHARD, STEERING};
+use catalogue::{BOOKS, DEVICE, Family, LIMITS, PORT, SHARD, STEERING};
 pub use text::MetricKind;
 use text::{Text, labels};
 
@@ -72,7 +72,7 @@ type Head = (&'static str, &'static str, MetricKind);
 
 const INFO: Head = (
     "rnic_info",
-    "1; its labels say which interface this RNIC has, how, and the version of the program.",
+    "1 for each interface; its labels say which shard serves it, how, and the version of the program.",
     MetricKind::Gauge,
 );
 const REFUSED: Head = (
@@ -128,7 +128,7 @@ const CLIENT_ACCESSES: Head = (
 
 /// Every metric there can be, by name.
 pub fn metric_names() -> Vec<(&'static str, MetricKind)> {
-    let counters = [SHARD, DEVICE, PORT].into_iter().flatten();
+    let counters = [SHARD, DEVICE, BOOKS, PORT].into_iter().flatten();
     let counters = counters.map(|family| (family.name, family.kind));
     let heads = [
         INFO,
@@ -148,122 +148,162 @@ pub fn metric_names() -> Vec<(&'static str, MetricKind)> {
     counters.chain(heads).chain(more).collect()
 }
 
-impl Core {
-    /// Everything that the device measures.
-    pub(crate) fn metrics(&self) -> Result<String, Refusal> {
-        let mut shard = None;
-        if let (Answer::Metrics(found), _) = self.execute(Command::QueryMetrics)? {
-            shard = Some(*found);
-        }
-        let Some(shard) = shard else {
+/// What one device measured until one moment.
+struct Look<'a> {
+    core: &'a Core,
+    shard: Box<ShardMetrics>,
+    counters: HashMap<String, u64>,
+    /// The labels of what its shard measures.
+    of_shard: String,
+    /// The labels of what it measures beside that.
+    of_interface: String,
+}
+
+/// Everything that the devices of a process measure: those that share their books.
+///
+/// # Errors
+///
+/// `ShuttingDown`.
+pub(crate) fn of(cores: &[&Core]) -> Result<String, Refusal> {
+    let mut looks = Vec::new();
+    for (number, core) in cores.iter().enumerate() {
+        let (Answer::Metrics(shard), _) = core.execute(Command::QueryMetrics)? else {
             return Ok(String::new());
         };
         let mut counters: HashMap<String, u64> = shard.counters.iter().cloned().collect();
-        counters.extend(self.device_counters());
-        let mut text = Text::default();
-        head(&mut text, INFO);
-        let info = labels(&[
-            ("interface", &self.interface().name),
-            ("xdp_mode", &self.xdp_mode),
+        counters.extend(core.device_counters());
+        let interface = ("interface", &*core.config.interface);
+        looks.push(Look {
+            core,
+            shard,
+            counters,
+            of_shard: labels(&[("shard", &number.to_string()), interface]),
+            of_interface: labels(&[interface]),
+        });
+    }
+    let mut text = Text::default();
+    head(&mut text, INFO);
+    for look in &looks {
+        let more = labels(&[
+            ("xdp_mode", &look.core.xdp_mode),
             ("version", env!("CARGO_PKG_VERSION")),
         ]);
-        text.sample(INFO.0, &info, 1);
-        families(&mut text, SHARD, &counters, &labels(&[("shard", "0")]));
-        families(&mut text, DEVICE, &counters, "");
-        ports(&mut text, &counters);
-        prefixed(&mut text, STEERING, &counters, "steering_", |name| {
-            labels(&[("verdict", name)])
-        });
-        prefixed(&mut text, LIMITS, &counters, "refused_", |name| {
-            let (scope, limit) = name.split_once('_').unwrap_or((name, ""));
-            labels(&[("scope", scope), ("limit", limit)])
-        });
-        self.requests(&mut text);
-        times(&mut text, &shard);
-        self.clients_metrics(&mut text, &shard.clients);
-        Ok(text.finish())
+        text.sample(INFO.0, &joined(&look.of_shard, &more), 1);
     }
+    families(&mut text, SHARD, &looks, |look| &look.of_shard);
+    families(&mut text, DEVICE, &looks, |look| &look.of_interface);
+    // What is in the books is not each device's own.
+    let books = looks.get(..1).unwrap_or(&[]);
+    families(&mut text, BOOKS, books, |_| "");
+    ports(&mut text, &looks);
+    let verdict = |name: &str| labels(&[("verdict", name)]);
+    prefixed(&mut text, STEERING, &looks, "steering_", |look, name| {
+        joined(&look.of_interface, &verdict(name))
+    });
+    prefixed(&mut text, LIMITS, books, "refused_", |_, name| {
+        let (scope, limit) = name.split_once('_').unwrap_or((name, ""));
+        labels(&[("scope", scope), ("limit", limit)])
+    });
+    requests(&mut text, &looks);
+    times(&mut text, &looks);
+    clients(&mut text, &looks);
+    Ok(text.finish())
+}
 
-    fn requests(&self, text: &mut Text) {
-        let requests = &self.request_metrics;
-        head(text, REFUSED);
-        for ((_, name), count) in REFUSALS.iter().zip(&requests.refused) {
-            let reason = labels(&[("reason", name)]);
-            text.sample(REFUSED.0, &reason, count.load(Ordering::Relaxed));
+fn requests(text: &mut Text, looks: &[Look<'_>]) {
+    head(text, REFUSED);
+    for look in looks {
+        let refused = &look.core.request_metrics.refused;
+        for ((_, name), count) in REFUSALS.iter().zip(refused) {
+            let labels = joined(&look.of_interface, &labels(&[("reason", name)]));
+            text.sample(REFUSED.0, &labels, count.load(Ordering::Relaxed));
         }
-        head(text, REGISTRATION);
-        let registrations = *lock(&requests.registrations);
-        text.histogram(REGISTRATION.0, "", &registrations);
     }
+    head(text, REGISTRATION);
+    for look in looks {
+        let registrations = *lock(&look.core.request_metrics.registrations);
+        text.histogram(REGISTRATION.0, &look.of_interface, &registrations);
+    }
+}
 
-    fn clients_metrics(&self, text: &mut Text, counted: &[(ClientId, QpCounters)]) {
-        let limits: Vec<Holding> = self.prm().client_limits();
-        head(text, CLIENT_LIMITS);
-        for limit in limits {
-            text.sample(
-                CLIENT_LIMITS.0,
-                &labels(&[("limit", &limit.name)]),
-                limit.limit,
-            );
-        }
-        let mut clients = Vec::new();
-        for client in self.clients() {
+/// A client, with what it holds and what its queue pairs counted.
+struct ClientLook {
+    /// The labels by which it is known; its number alone is given to another one later.
+    who: String,
+    holds: Vec<Holding>,
+    counters: Option<QpCounters>,
+    client: Arc<Client>,
+}
+
+impl ClientLook {
+    /// Of the clients of a device.
+    fn all(look: &Look<'_>) -> Vec<Self> {
+        let counted: HashMap<ClientId, QpCounters> = look.shard.clients.iter().copied().collect();
+        let show = |client: Arc<Client>| {
             // One that is leaving holds nothing that anybody could ask for.
-            if let Some(holds) = self.prm().holdings_of(client.id) {
-                clients.push((who(&client), holds, client));
-            }
+            let holds = look.core.prm().holdings_of(client.id)?;
+            Some(Self {
+                who: joined(&who(&client), &look.of_interface),
+                holds,
+                counters: counted.get(&client.id).copied(),
+                client,
+            })
+        };
+        look.core.clients().into_iter().filter_map(show).collect()
+    }
+}
+
+fn clients(text: &mut Text, looks: &[Look<'_>]) {
+    let limits = looks.first().map(|look| look.core.prm().client_limits());
+    head(text, CLIENT_LIMITS);
+    for limit in limits.unwrap_or_default() {
+        let labels = labels(&[("limit", &limit.name)]);
+        text.sample(CLIENT_LIMITS.0, &labels, limit.limit);
+    }
+    let mut clients: Vec<_> = looks.iter().flat_map(ClientLook::all).collect();
+    clients.sort_by_key(|found| found.client.id);
+    head(text, CLIENT_HOLDS);
+    for found in &clients {
+        for held in &found.holds {
+            let labels = joined(&found.who, &labels(&[("limit", &held.name)]));
+            text.sample(CLIENT_HOLDS.0, &labels, held.held);
         }
-        clients.sort_by_key(|(_, _, client)| client.id);
-        head(text, CLIENT_HOLDS);
-        for (who, holds, _) in &clients {
-            for held in holds {
-                let limit = labels(&[("limit", &held.name)]);
-                text.sample(CLIENT_HOLDS.0, &format!("{who},{limit}"), held.held);
-            }
+    }
+    head(text, CLIENT_REFUSED);
+    for found in &clients {
+        text.sample(CLIENT_REFUSED.0, &found.who, found.client.refused());
+    }
+    let counted = || {
+        let known = clients.iter();
+        known.filter_map(|found| Some((&found.who, found.counters.as_ref()?)))
+    };
+    head(text, CLIENT_BYTES);
+    for (who, counters) in counted() {
+        for (direction, octets) in [
+            ("placed", counters.octets_placed),
+            ("gathered", counters.octets_gathered),
+        ] {
+            let labels = format!("{who},direction=\"{direction}\"");
+            text.sample(CLIENT_BYTES.0, &labels, octets);
         }
-        head(text, CLIENT_REFUSED);
-        for (who, _, client) in &clients {
-            text.sample(CLIENT_REFUSED.0, who, client.refused());
+    }
+    head(text, CLIENT_WORK);
+    for (who, counters) in counted() {
+        for (result, count) in [
+            ("success", counters.work_completed),
+            ("error", counters.work_failed),
+            ("flushed", counters.work_flushed),
+        ] {
+            text.sample(CLIENT_WORK.0, &format!("{who},result=\"{result}\""), count);
         }
-        let counted: HashMap<ClientId, &QpCounters> = counted
-            .iter()
-            .map(|(client, counters)| (*client, counters))
-            .collect();
-        let found: Vec<(&String, &QpCounters)> = clients
-            .iter()
-            .filter_map(|(who, _, client)| Some((who, *counted.get(&client.id)?)))
-            .collect();
-        head(text, CLIENT_BYTES);
-        for (who, counters) in &found {
-            for (direction, octets) in [
-                ("placed", counters.octets_placed),
-                ("gathered", counters.octets_gathered),
-            ] {
-                let labels = format!("{who},direction=\"{direction}\"");
-                text.sample(CLIENT_BYTES.0, &labels, octets);
-            }
-        }
-        head(text, CLIENT_WORK);
-        for (who, counters) in &found {
-            for (result, count) in [
-                ("success", counters.work_completed),
-                ("error", counters.work_failed),
-                ("flushed", counters.work_flushed),
-            ] {
-                text.sample(CLIENT_WORK.0, &format!("{who},result=\"{result}\""), count);
-            }
-        }
-        head(text, CLIENT_ACCESSES);
-        for (who, counters) in &found {
-            let refused = counters
-                .named()
-                .filter(|(name, _)| name.starts_with("refused_"));
-            text.sample(
-                CLIENT_ACCESSES.0,
-                who,
-                refused.map(|(_, count)| count).sum(),
-            );
-        }
+    }
+    head(text, CLIENT_ACCESSES);
+    for (who, counters) in counted() {
+        let refused = counters
+            .named()
+            .filter(|(name, _)| name.starts_with("refused_"));
+        let count = refused.map(|(_, count)| count).sum();
+        text.sample(CLIENT_ACCESSES.0, who, count);
     }
 }
 
@@ -271,7 +311,6 @@ fn head(text: &mut Text, (name, help, kind): Head) {
     text.family(name, help, kind);
 }
 
-/// The labels by which a client is known; its number alone is given to another one later.
 fn who(client: &Client) -> String {
     let Credentials { uid, pid, .. } = client.credentials;
     labels(&[
@@ -282,13 +321,21 @@ fn who(client: &Client) -> String {
     ])
 }
 
-fn families(text: &mut Text, all: &[Family], counters: &HashMap<String, u64>, common: &str) {
+fn families<'a>(
+    text: &mut Text,
+    all: &[Family],
+    looks: &'a [Look<'a>],
+    common: impl Fn(&'a Look<'a>) -> &'a str,
+) {
     for family in all {
-        let samples: Vec<(String, u64)> = family
-            .members
-            .iter()
-            .filter_map(|(own, counter)| Some((joined(common, own), *counters.get(*counter)?)))
-            .collect();
+        let mut samples = Vec::new();
+        for look in looks {
+            for (own, counter) in family.members {
+                if let Some(value) = look.counters.get(*counter) {
+                    samples.push((joined(common(look), own), *value));
+                }
+            }
+        }
         put(text, (family.name, family.help, family.kind), samples);
     }
 }
@@ -311,16 +358,18 @@ fn joined(first: &str, second: &str) -> String {
     }
 }
 
-fn ports(text: &mut Text, counters: &HashMap<String, u64>) {
-    let numbers = (0..).take_while(|port| counters.contains_key(&format!("port{port}_received")));
-    let numbers: Vec<u32> = numbers.collect();
+fn ports(text: &mut Text, looks: &[Look<'_>]) {
     for family in PORT {
         let mut samples = Vec::new();
-        for port in &numbers {
-            for (own, counter) in family.members {
-                if let Some(value) = counters.get(&format!("port{port}_{counter}")) {
-                    let common = format!("shard=\"0\",port=\"{port}\"");
-                    samples.push((joined(&common, own), *value));
+        for look in looks {
+            let counters = &look.counters;
+            let numbers = (0..).take_while(|n| counters.contains_key(&format!("port{n}_received")));
+            for port in numbers {
+                let common = format!("{},port=\"{port}\"", look.of_shard);
+                for (own, counter) in family.members {
+                    if let Some(value) = counters.get(&format!("port{port}_{counter}")) {
+                        samples.push((joined(&common, own), *value));
+                    }
                 }
             }
         }
@@ -332,29 +381,38 @@ fn ports(text: &mut Text, counters: &HashMap<String, u64>) {
 fn prefixed(
     text: &mut Text,
     (name, help): (&'static str, &'static str),
-    counters: &HashMap<String, u64>,
+    looks: &[Look<'_>],
     prefix: &str,
-    labels: impl Fn(&str) -> String,
+    labels: impl Fn(&Look<'_>, &str) -> String,
 ) {
     let known = SHARD.iter().flat_map(|family| family.members);
     let known: Vec<&str> = known.map(|(_, counter)| *counter).collect();
-    let mut samples: Vec<(String, u64)> = counters
-        .iter()
-        .filter(|(counter, _)| !known.contains(&counter.as_str()))
-        .filter_map(|(counter, value)| Some((labels(counter.strip_prefix(prefix)?), *value)))
-        .collect();
+    let mut samples = Vec::new();
+    for look in looks {
+        for (counter, value) in &look.counters {
+            if let Some(rest) = counter.strip_prefix(prefix)
+                && !known.contains(&counter.as_str())
+            {
+                samples.push((labels(look, rest), *value));
+            }
+        }
+    }
     samples.sort();
     put(text, (name, help, MetricKind::Counter), samples);
 }
 
-fn times(text: &mut Text, shard: &ShardMetrics) {
+fn times(text: &mut Text, looks: &[Look<'_>]) {
     head(text, WORK);
-    for class in WorkClass::ALL {
-        let labels = labels(&[("shard", "0"), ("operation", class.name())]);
-        text.histogram(WORK.0, &labels, shard.work.of(class));
+    for look in looks {
+        for class in WorkClass::ALL {
+            let labels = joined(&look.of_shard, &labels(&[("operation", class.name())]));
+            text.histogram(WORK.0, &labels, look.shard.work.of(class));
+        }
     }
     head(text, CONNECT);
-    text.histogram(CONNECT.0, &labels(&[("shard", "0")]), &shard.connect);
+    for look in looks {
+        text.histogram(CONNECT.0, &look.of_shard, &look.shard.connect);
+    }
 }
 
 #[cfg(test)]

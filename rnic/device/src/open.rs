@@ -23,8 +23,8 @@ const RING: u32 = 512;
 /// Frames for each queue: two rings full, and as many in connections' hands.
 const FRAMES_PER_QUEUE: u32 = 4 * RING;
 
-/// Opens what `config` says.
-pub(crate) fn open(config: DeviceConfig) -> Result<Parts, DeviceError> {
+/// Opens what `config` says, as one shard of a number of its own.
+pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Parts, DeviceError> {
     let host = |what| move |source| DeviceError::Host { what, source };
     let netlink = Netlink::open().map_err(host("a netlink socket"))?;
     let interface = Interface::find(&netlink, &config.interface)?;
@@ -56,7 +56,7 @@ pub(crate) fn open(config: DeviceConfig) -> Result<Parts, DeviceError> {
         capture = Some(file);
         tap = Some(end);
     }
-    let engine = engine(&config, &interface, pool, ports, tap)?;
+    let engine = engine(&config, shard, &interface, pool, ports, tap)?;
     let driver = match config.driving {
         Driving::Threaded => Driver::threaded(engine, config.idle_spin),
         Driving::Inline => Driver::inline(Box::new(engine)),
@@ -112,6 +112,7 @@ fn check_frames(config: &DeviceConfig, queues: u32) -> Result<(), DeviceError> {
 
 fn engine(
     config: &DeviceConfig,
+    shard: u8,
     interface: &Interface,
     pool: FramePool,
     ports: Vec<XskPort>,
@@ -129,6 +130,7 @@ fn engine(
         .unwrap_or_default();
     let shard_config = ShardConfig {
         secret,
+        shard,
         path_defaults: interface.defaults,
         limits: shard_limits(&config.limits),
         receive_reserve: (config.frames / 4) as usize,

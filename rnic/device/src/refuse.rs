@@ -18,6 +18,16 @@ pub(crate) fn shutting_down() -> Refusal {
     )
 }
 
+pub(crate) fn interface_gone(interface: &str) -> Refusal {
+    refusal(
+        RefusalCode::Host,
+        &format!(
+            "interface {interface} was taken away from the host: use another, or start the RNIC again \
+             when it is back"
+        ),
+    )
+}
+
 pub(crate) fn stopped(_: Stopped) -> Refusal {
     shutting_down()
 }

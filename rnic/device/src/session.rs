@@ -94,6 +94,9 @@ impl ClientSession {
         if begins && self.core().is_draining() {
             return Err(refuse::shutting_down());
         }
+        if begins && self.core().is_gone() {
+            return Err(refuse::interface_gone(self.device.interface()));
+        }
         let wanted = usize::from(matches!(request, Request::RegisterMemory { .. }));
         if fds.len() != wanted {
             return Err(refuse::descriptors(wanted, fds.len()));
@@ -190,6 +193,17 @@ impl ClientSession {
             Request::Order(order) => done(self.order(order)),
             Request::StartCapture(filter) => self.start_capture(turn, filter),
             Request::StopCapture => done(self.stop_capture(turn)),
+            Request::ListDevices => plain(Ok(Response::Devices(
+                self.core().books().interfaces().to_vec(),
+            ))),
+            Request::OpenDevice(name) => Err(refuse::refusal(
+                RefusalCode::WrongState,
+                &format!(
+                    "the device of {name} asked, but this client is of that of {}: say which before \
+                     Hello, over another connection to the RNIC",
+                    self.device.interface()
+                ),
+            )),
         }
     }
 

@@ -209,12 +209,18 @@ pub enum Command {
         local: IpAddr,
         /// The peer's.
         remote: IpAddr,
-        /// The way. Connections with a VLAN tag keep theirs: it came with the peer's frames, and no
-        /// route of this interface's is about it.
+        /// The way, for connections with the same VLAN tag, or without one like it. Others keep
+        /// theirs: it came with the peer's frames, and no route is about it.
         path: Path,
     },
     /// What the paths of passive connections begin with from now on.
     SetPathDefaults(PathDefaults),
+    /// No frame comes or goes any more: all connections end with
+    /// [`DisconnectReason::InterfaceGone`](rnic_ipc::control::DisconnectReason::InterfaceGone).
+    InterfaceGone {
+        /// Its name, for people.
+        interface: String,
+    },
     /// Some connections, from a cursor on; answered by [`Answer::Connections`].
     LookAtConnections {
         /// 0, or what the last answer said.

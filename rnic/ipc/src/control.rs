@@ -14,15 +14,17 @@ use crate::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use crate::inspect::{Kind, Order, Page};
 use crate::work::{INLINE_PER_SGE, OPERAND_PLACES};
 
+mod device;
 mod memory;
 #[cfg(test)]
 mod tests;
 
+pub use device::{DeviceInfo, DeviceName};
 pub use memory::{Access, StagKind};
 
 /// Version of the control messages and of the shared-memory layouts. Both ends must agree. It is
 /// raised with each change of either; `tests/layout.rs` of this crate sees to that.
-pub const PROTOCOL_VERSION: u32 = 8;
+pub const PROTOCOL_VERSION: u32 = 9;
 
 /// The longest private data that one side may give, in octets (RFC 5044 section 7.1.1).
 pub const PRIVATE_DATA_MAX: usize = 512;
@@ -36,8 +38,9 @@ pub const ADDRESSES_MAX: usize = 128;
 /// What a client asks for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
-    /// The first message. Reply: [`Response::Welcome`] with three descriptors: the event socket,
-    /// the doorbell ring's memory, the [kick](crate::kick::Kick), in this order.
+    /// The first message, but for [`Request::ListDevices`] and [`Request::OpenDevice`]. Reply:
+    /// [`Response::Welcome`] with three descriptors: the event socket, the doorbell ring's memory, the
+    /// [kick](crate::kick::Kick), in this order.
     Hello {
         /// The client's [`PROTOCOL_VERSION`].
         version: u32,
@@ -214,6 +217,11 @@ pub enum Request {
     /// Ends it: what was captured is on the stream, and the last record. Without one there is
     /// nothing to do. Reply: [`Response::Done`].
     StopCapture,
+    /// The devices that there are, one for each interface. Reply: [`Response::Devices`].
+    ListDevices,
+    /// The device that the client is to be one of; without this it is the first. Before
+    /// [`Request::Hello`] only: all objects of a client are of one device. Reply: [`Response::Done`].
+    OpenDevice(DeviceName),
 }
 
 /// What came of a [`Request`].
@@ -279,6 +287,9 @@ pub enum Response {
     Inspected(Page),
     /// To [`Request::StartCapture`].
     Capture,
+    /// To [`Request::ListDevices`]: the names of their interfaces, in the order of the daemon's
+    /// configuration.
+    Devices(Vec<String>),
 }
 
 /// A request that was refused, and why.
@@ -429,28 +440,6 @@ pub enum QpState {
     Error,
 }
 
-/// What [`Request::QueryDevice`] tells.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DeviceInfo {
-    /// The interface's name.
-    pub interface: String,
-    /// `native` or `generic`.
-    pub xdp_mode: String,
-    /// Its IP addresses, at most [`ADDRESSES_MAX`] of them.
-    pub addresses: Vec<IpAddr>,
-    /// Its IP MTU in octets.
-    pub mtu: u32,
-    /// RX queues served.
-    pub queues: u32,
-    /// Most scatter/gather elements of a work request.
-    pub max_sge: u32,
-    /// Most octets that a work request may carry itself.
-    pub max_inline: u32,
-    /// Deepest work queue, in work requests of few elements. Of those that may have many, or much
-    /// inline data, a queue holds fewer; the refusal of a deeper one says how many.
-    pub max_queue_depth: u32,
-}
-
 /// What happens without having been asked for at that moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
@@ -552,4 +541,6 @@ pub enum DisconnectReason {
     LocalError,
     /// The RNIC is shutting down.
     ShuttingDown,
+    /// The interface was taken away from the host.
+    InterfaceGone,
 }

@@ -32,7 +32,9 @@ pub fn rates(before: &[(String, u64)], now: &[(String, u64)], between: Duration)
         .map(|(name, value)| {
             let old = before.iter().find(|(found, _)| found == name);
             let growth = old.and_then(|(_, old)| value.checked_sub(*old));
-            let counts = !LEVELS.contains(&name.as_str()) && seconds > 0.0;
+            // Of several devices each counter has its interface before its name.
+            let plain = name.rsplit(':').next().unwrap_or(name);
+            let counts = !LEVELS.contains(&plain) && seconds > 0.0;
             Rate {
                 name: name.clone(),
                 value: *value,

@@ -14,8 +14,8 @@ pub struct Programs(BTreeMap<ClientId, String>);
 
 impl Programs {
     /// Of the clients among these objects.
-    pub fn of(objects: &[Object]) -> Self {
-        let programs = objects.iter().filter_map(|object| match object {
+    pub fn of(objects: &[Shown]) -> Self {
+        let programs = objects.iter().filter_map(|shown| match &shown.object {
             Object::Client(client) => Some((client.client, client.program.clone())),
             _ => None,
         });
@@ -33,8 +33,25 @@ impl Programs {
     }
 }
 
-/// An object as JSON: its fields under their names.
-pub fn json(object: &Object) -> Value {
+/// An object, and the interface of its device.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// The interface's name; none of what is of all devices.
+    pub interface: Option<String>,
+    /// The object.
+    pub object: Object,
+}
+
+/// An object as JSON: its fields under their names, and `interface`.
+pub fn json(shown: &Shown) -> Value {
+    let mut value = fields(&shown.object);
+    if let (Some(fields), Some(interface)) = (value.as_object_mut(), &shown.interface) {
+        fields.insert("interface".to_owned(), interface.clone().into());
+    }
+    value
+}
+
+fn fields(object: &Object) -> Value {
     let value = match object {
         Object::Client(one) => serde_json::to_value(one),
         Object::Connection(one) => serde_json::to_value(one),
@@ -75,10 +92,16 @@ pub fn owner(object: &Object) -> Option<ClientId> {
 }
 
 /// Objects of one kind as a table.
-pub fn table(kind: Kind, objects: &[Object], programs: &Programs) -> Table {
-    let mut table = Table::new(columns(kind));
-    for object in objects {
-        table.push(row(object, programs));
+pub fn table(kind: Kind, objects: &[Shown], programs: &Programs) -> Table {
+    let mut columns = columns(kind).to_vec();
+    // Limits are of all devices together.
+    let of_devices = kind != Kind::Limits;
+    columns.extend(of_devices.then_some("interface"));
+    let mut table = Table::new(&columns);
+    for Shown { interface, object } in objects {
+        let mut row = row(object, programs);
+        row.extend(of_devices.then(|| maybe(interface.as_ref())));
+        table.push(row);
     }
     table
 }

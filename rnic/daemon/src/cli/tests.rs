@@ -26,17 +26,23 @@ fn the_command_line_goes_before_the_file() {
     ])
     .unwrap();
     let file = Given {
-        interface: Some("eth1".to_owned()),
-        mode: Some(Mode::Generic),
-        queues: Some(2),
+        interface: vec!["eth1".to_owned()],
+        link: LinkGiven {
+            mode: Some(Mode::Generic),
+            queues: Some(2),
+            ..LinkGiven::default()
+        },
         log: Some(LevelFilter::Debug),
         ..Given::default()
     };
     let expected = Given {
-        interface: Some("eth0".to_owned()),
-        mode: Some(Mode::Native),
-        frames: Some(8192),
-        queues: Some(2),
+        interface: vec!["eth0".to_owned()],
+        link: LinkGiven {
+            mode: Some(Mode::Native),
+            frames: Some(8192),
+            queues: Some(2),
+            ..LinkGiven::default()
+        },
         log: Some(LevelFilter::Debug),
         ..Given::default()
     };

@@ -36,6 +36,13 @@ impl<'a> At<'a> {
     }
 }
 
+impl At<'_> {
+    /// Where the value stands.
+    pub(super) fn span(&self) -> Range<usize> {
+        self.span.clone()
+    }
+}
+
 impl<'a> Reader<'a> {
     pub(super) fn new(path: &'a Path, text: &'a str) -> Self {
         Self {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use rnic_device::{Credentials, Resource};
 
 use super::*;
+use crate::cli::{LinkGiven, Mode};
 
 fn sound(text: &str) -> File {
     parse(Path::new("t.toml"), text).unwrap_or_else(|error| panic!("{error}"))
@@ -70,22 +71,50 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
         "#,
     );
     let expected = Given {
-        interface: Some("eth0".to_owned()),
         socket: Some(PathBuf::from("/run/rnic/rnicd.sock")),
         socket_mode: Some(0o666),
         socket_group: Some(0),
         admin_group: Some(44),
-        capture: Some(PathBuf::from("a.pcapng")),
-        queues: Some(2),
-        mode: Some(Mode::Generic),
-        frames: Some(8192),
-        idle_spin: Some(7),
-        busy_poll: Some(9),
+        interface: Vec::new(),
+        link: LinkGiven {
+            capture: Some(PathBuf::from("a.pcapng")),
+            queues: Some(2),
+            mode: Some(Mode::Generic),
+            frames: Some(8192),
+            idle_spin: Some(7),
+            busy_poll: Some(9),
+        },
         metrics: Some("127.0.0.1:9400".parse().unwrap()),
         drain: Some(1500),
         log: Some(LevelFilter::Debug),
     };
     assert_eq!(file.given, expected);
+    assert_eq!(names(&file), ["eth0"]);
+}
+
+fn names(file: &File) -> Vec<&str> {
+    file.interfaces.iter().map(|one| &*one.name).collect()
+}
+
+#[test]
+fn interfaces_are_named_by_a_list_or_by_a_table_each() {
+    assert_eq!(
+        names(&sound(
+            "interface = ['eth0', { name = 'eth1', frames = 9 }]"
+        )),
+        ["eth0", "eth1"]
+    );
+    let tables = sound("[[interface]]\nname = 'a'\nqueues = 3\n[[interface]]\nname = 'b'\n");
+    assert_eq!(names(&tables), ["a", "b"]);
+    assert_eq!(tables.interfaces[0].link.queues, Some(3));
+    assert_eq!(tables.interfaces[1].link, LinkGiven::default());
+    fault("interface = 7", "1:13", &["integer", "name"]);
+    fault("interface = ['a', 'b', 'a']", "1:24", &["a", "twice"]);
+    fault("[[interface]]\nqueues = 1\n", "1:1", &["`name`"]);
+    let text = "[[interface]]\nname = 'a'\nsocket = 'b'\n";
+    fault(text, "3:1", &["`socket`", "busy_poll"]);
+    let text = "[[interface]]\nname = 'a'\nqueues = 0\n";
+    fault(text, "3:10", &["`queues` is 0"]);
 }
 
 #[test]
@@ -214,7 +243,7 @@ fn an_unknown_key_is_a_fault_and_the_known_ones_are_told() {
 fn a_value_that_can_not_be_is_told_with_what_can() {
     fault("queues = 0", "1:10", &["`queues` is 0", "1 to 4294967295"]);
     fault("frames = \"many\"", "1:10", &["type string", "an integer"]);
-    fault("interface = 5", "1:13", &["type integer", "a string"]);
+    fault("socket = 5", "1:10", &["type integer", "a string"]);
     fault("socket_mode = \"rw\"", "1:15", &["\"rw\"", "0660"]);
     fault("log = 'loud'", "1:7", &["\"loud\"", "debug"]);
     fault("mode = \"fast\"", "1:8", &["native"]);

@@ -58,6 +58,11 @@ pub fn route_mtu(
     Ok(Route::find(netlink, interface, remote, local)?.mtu)
 }
 
+/// Whether the kernel's route to `remote` goes over the interface.
+pub(crate) fn leads_over(netlink: &Netlink, interface: &Interface, remote: IpAddr) -> bool {
+    Route::find(netlink, interface, remote, None).is_ok()
+}
+
 /// That the address is one of the interface's.
 ///
 /// # Errors

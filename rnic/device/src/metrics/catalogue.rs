@@ -447,14 +447,18 @@ pub(super) const DEVICE: &[Family] = &[
         ],
     ),
     level(
-        "rnic_clients",
-        "Clients of the RNIC.",
-        &[("", "device_clients")],
-    ),
-    level(
         "rnic_claimed_ports",
         "Local addresses and ports whose frames are the RNIC's.",
         &[("", "device_ports")],
+    ),
+];
+
+/// What the Privileged Resource Manager counts: once for all devices of a process.
+pub(super) const BOOKS: &[Family] = &[
+    level(
+        "rnic_clients",
+        "Clients of the RNIC.",
+        &[("", "device_clients")],
     ),
     level(
         "rnic_held",

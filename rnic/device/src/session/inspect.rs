@@ -22,7 +22,8 @@ impl ClientSession {
         let (id, core) = (self.id(), self.core());
         match what {
             Kind::Clients => {
-                let listing = core.prm().list_clients(id, after)?;
+                let mut listing = core.prm().list_clients(id, after)?;
+                listing.found.retain(|(_, one)| self.is_here(one.client));
                 Ok(page(listing, |one| {
                     Some(Object::Client(self.client_info(one)))
                 }))
@@ -30,12 +31,14 @@ impl ClientSession {
             Kind::Connections => self.connections(after),
             Kind::QueuePairs => self.queue_pairs(after),
             Kind::CompletionQueues => {
-                let listing = core.prm().list_cqs(id, after)?;
+                let mut listing = core.prm().list_cqs(id, after)?;
+                listing.found.retain(|(_, one)| self.is_here(one.client));
                 Ok(page(listing, |one| Some(Object::CompletionQueue(one))))
             }
             Kind::Regions => self.regions(after),
             Kind::Listeners => {
-                let listing = core.prm().list_listeners(id, after)?;
+                let mut listing = core.prm().list_listeners(id, after)?;
+                listing.found.retain(|(_, one)| self.is_here(one.client));
                 Ok(page(listing, |one| Some(Object::Listener(one))))
             }
             Kind::Limits => {
@@ -45,6 +48,11 @@ impl ClientSession {
                 Ok(Page::of(rest, None))
             }
         }
+    }
+
+    /// Whether a client is one of this device: the PRM's books are of all.
+    fn is_here(&self, client: ClientId) -> bool {
+        self.core().client(client).is_some()
     }
 
     pub(super) fn order(&self, order: Order) -> Result<(), Refusal> {
@@ -100,11 +108,18 @@ impl ClientSession {
             ));
         }
         self.core().prm().may_see(self.id(), Some(client))?;
-        if let Some(found) = self.core().client(client) {
-            log::warn!("client {} drops client {client}", self.id());
-            self.core()
-                .condemn(&found, RefusalCode::ShuttingDown, DROPPED);
-        }
+        let found = self.core().client(client).ok_or_else(|| {
+            refuse::refusal(
+                RefusalCode::UnknownObject,
+                &format!(
+                    "client {client} is none of interface {}: ask by another device, or list them again",
+                    self.device.interface()
+                ),
+            )
+        })?;
+        log::warn!("client {} drops client {client}", self.id());
+        self.core()
+            .condemn(&found, RefusalCode::ShuttingDown, DROPPED);
         Ok(())
     }
 

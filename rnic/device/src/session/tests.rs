@@ -24,6 +24,7 @@ use rnic_ipc::shm::SharedMemory;
 use rnic_net::PathDefaults;
 use rnic_xsk::{ChunkSize, MemoryPort, MemoryWire, Umem};
 
+use crate::books::Books;
 use crate::core::{Core, Parts};
 use crate::driver::{Driver, Engine};
 use crate::follow::Doubts;
@@ -63,7 +64,12 @@ impl Bench {
             Driving::Inline => Driver::inline(Box::new(engine)),
         };
         let name = "lo".to_owned();
-        let core = Core::new(Parts {
+        let books = Books::new(
+            config.limits.clone(),
+            config.administrators,
+            vec![config.interface.clone()],
+        );
+        let parts = Parts {
             config,
             interface: Interface {
                 name,
@@ -80,7 +86,8 @@ impl Bench {
             capture: None,
             frame_octets: 2048,
             icmp: Vec::new(),
-        });
+        };
+        let core = Core::new(parts, Arc::new(books));
         Self {
             device: Device::start(Arc::new(core)).unwrap(),
             wire,

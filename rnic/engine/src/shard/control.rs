@@ -153,6 +153,7 @@ impl<P: Port> Shard<P> {
                 path,
             } => self.move_path(local, remote, path)?,
             Command::SetPathDefaults(defaults) => self.set_path_defaults(defaults),
+            Command::InterfaceGone { interface } => self.interface_gone(&interface),
             Command::LookAtConnections { after } => return Ok(self.look_at_connections(after)),
             Command::LookAtQueuePairs { qps } => return Ok(self.look_at_queue_pairs(&qps)),
             Command::LookAtStags { stags } => return Ok(self.look_at_stags(&stags)),

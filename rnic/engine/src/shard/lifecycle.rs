@@ -192,6 +192,17 @@ impl<P: Port> Shard<P> {
         self.take_released();
     }
 
+    /// Nothing can be sent or received any more.
+    pub(super) fn interface_gone(&mut self, interface: &str) {
+        for id in self.conns.ids_where(|_| true) {
+            let message = format!(
+                "interface {interface} was taken away from the host: connect by another, or start the \
+                 RNIC again when it is back"
+            );
+            self.abort(id, DisconnectReason::InterfaceGone, Some(message));
+        }
+    }
+
     /// TCP says that the connection is no more.
     fn gone(&mut self, id: ConnId, reason: DisconnectReason) {
         self.finish(id, reason, None);

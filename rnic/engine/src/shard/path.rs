@@ -63,7 +63,7 @@ impl<P: Port> Shard<P> {
         paths
     }
 
-    /// Has the connections between two addresses use another path.
+    /// Has the connections between two addresses, of one VLAN, use another path.
     pub(super) fn move_path(
         &mut self,
         local: IpAddr,
@@ -73,7 +73,7 @@ impl<P: Port> Shard<P> {
         self.check_mtu(&path, remote)?;
         let moved = self.conns.ids_where(|conn| {
             let ends = (conn.tuple.local.addr, conn.tuple.remote.addr);
-            ends == (local, remote) && conn.path.vlan.is_none() && conn.path != path
+            ends == (local, remote) && conn.path.vlan == path.vlan && conn.path != path
         });
         for id in moved {
             let Some(conn) = self.conns.get_mut(id) else {

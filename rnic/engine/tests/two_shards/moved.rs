@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use rnic_engine::command::{Answer, Command, CommandError, PathInUse, ShardEvent};
-use rnic_ipc::work::WrOpcode;
+use rnic_ipc::control::DisconnectReason;
+use rnic_ipc::work::{WcStatus, WrOpcode};
 use rnic_net::{Path, PathDefaults};
 
 use crate::impairment::Impairment;
@@ -126,4 +127,41 @@ fn a_peer_that_falls_silent_is_told_of() {
     assert!(world.run_until(Duration::from_secs(60), |w| doubted(w) > 0));
     world.run_for(Duration::from_secs(60));
     assert_eq!(doubted(&mut world), 1, "once for each time of silence");
+}
+
+#[test]
+fn connections_of_another_vlan_keep_their_way() {
+    let mut world = World::new(15, Impairment::NONE);
+    world.connect();
+    let path = paths(&mut world)[0].path;
+    let tagged = Path {
+        vlan: Some(5),
+        hop_limit: 9,
+        ..path
+    };
+    move_to(&mut world, tagged).unwrap();
+    assert_eq!(paths(&mut world)[0].path, path);
+    assert_eq!(world.a.counter("path_moves"), 0);
+}
+
+#[test]
+fn all_connections_of_an_interface_that_is_gone_end_and_say_so() {
+    let mut world = World::new(16, Impairment::NONE);
+    let (qp, _) = world.connect();
+    let (other, _) = world.connect();
+    let stag = world.b.stag;
+    world.a.post_work(qp, WrOpcode::Read, 1, 0, (stag, 0), LEN);
+    world.run_for(Duration::from_micros(10));
+    let interface = "eth7".to_owned();
+    let gone = Command::InterfaceGone { interface };
+    world.a.shard.execute(gone, world.now).unwrap();
+    world.run_for(Duration::from_secs(1));
+    for qp in [qp, other] {
+        let reason = world.a.disconnected(qp);
+        assert_eq!(reason, Some(DisconnectReason::InterfaceGone));
+    }
+    let flushed = world.a.completion(1).unwrap();
+    assert_eq!(flushed.status, WcStatus::WorkRequestFlushed as u8);
+    assert_eq!(world.a.shard.levels().connections, 0);
+    world.assert_no_frame_lost();
 }

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rnic_ipc::capture::{Direction, Filter, RecordHeader};
 use rnic_ipc::control::{
-    Access, DeviceInfo, DisconnectReason, Event, MpaOptions, PeerDepths, QpAttributes, QpState,
-    Refusal, RefusalCode, Reply, Request, Response, StagKind,
+    Access, DeviceInfo, DeviceName, DisconnectReason, Event, MpaOptions, PeerDepths, QpAttributes,
+    QpState, Refusal, RefusalCode, Reply, Request, Response, StagKind,
 };
 use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::inspect::{Kind, Order, Page};
@@ -37,6 +37,7 @@ pub fn lines() -> Vec<String> {
         every("StagKind", &kinds()),
         every("Direction", &[Direction::In, Direction::Out]),
         vec![record()],
+        every("DeviceName", &device_names()),
     ]
     .concat()
 }
@@ -185,6 +186,8 @@ fn requests() -> Vec<Request> {
             snap: Some(4),
         }),
         Request::StopCapture,
+        Request::ListDevices,
+        Request::OpenDevice(DeviceName::Interface("i".into())),
     ]
 }
 
@@ -231,6 +234,7 @@ fn responses() -> Vec<Response> {
             next: Some(1),
         }),
         Response::Capture,
+        Response::Devices(vec!["i".into()]),
     ]
 }
 
@@ -250,6 +254,14 @@ fn refusal_codes() -> Vec<RefusalCode> {
         RefusalCode::Host,
         RefusalCode::ShuttingDown,
         RefusalCode::NotPermitted,
+    ]
+}
+
+fn device_names() -> Vec<DeviceName> {
+    vec![
+        DeviceName::Interface("i".into()),
+        DeviceName::Address(V4),
+        DeviceName::Toward(V6),
     ]
 }
 
@@ -312,6 +324,7 @@ fn reasons() -> Vec<DisconnectReason> {
         DisconnectReason::TerminateReceived { control: 0x1203 },
         DisconnectReason::LocalError,
         DisconnectReason::ShuttingDown,
+        DisconnectReason::InterfaceGone,
     ]
 }
 

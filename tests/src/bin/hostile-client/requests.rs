@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use rnic_ipc::capture::Filter;
-use rnic_ipc::control::{Access, MpaOptions, QpAttributes, QpState, Request, StagKind};
+use rnic_ipc::control::{Access, DeviceName, MpaOptions, QpAttributes, QpState, Request, StagKind};
 use rnic_ipc::id::{ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::transport::Channel;
@@ -14,7 +14,7 @@ use crate::chance::Chance;
 use crate::objects::Objects;
 
 /// Kinds of requests.
-const KINDS: u64 = 28;
+const KINDS: u64 = 30;
 
 /// What an STag without memory is for.
 pub fn stag_kind(chance: &mut Chance) -> StagKind {
@@ -116,6 +116,8 @@ pub fn any(chance: &mut Chance, own: &Objects, address: SocketAddr) -> Request {
             ..Filter::default()
         }),
         26 => Request::StopCapture,
+        27 => Request::ListDevices,
+        28 => Request::OpenDevice(DeviceName::Toward(local(chance, address).ip())),
         _ => Request::QueryCounters {
             first: chance.odd32(),
         },

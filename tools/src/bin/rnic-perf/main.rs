@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use rnic::DeviceName;
 use rnic_tools::door::Door;
 use rnic_tools::endpoint::ToolError;
 use rnic_tools::mpa::Mpa;
@@ -112,7 +113,9 @@ fn main() -> ExitCode {
 }
 
 fn serve(options: &Server) -> Result<(), ToolError> {
-    let context = options.door.open()?;
+    let context = options
+        .door
+        .open(DeviceName::Address(options.listen.ip()))?;
     let told = |line: String| println!("{line}");
     server::run(
         &context,
@@ -126,7 +129,9 @@ fn serve(options: &Server) -> Result<(), ToolError> {
 
 fn measure(options: &Client) -> Result<(), ToolError> {
     let (plan, until) = plan(options);
-    let context = options.door.open()?;
+    let context = options
+        .door
+        .open(DeviceName::Toward(options.connect.ip()))?;
     let goal = match until {
         Until::Messages(messages) => Some(messages.saturating_mul(u64::from(plan.size))),
         Until::Elapsed(_) => None,

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use rnic::{AcceptOptions, ConnectOptions, ConnectionRequest, Context, Listener};
+use rnic::{AcceptOptions, ConnectOptions, ConnectionRequest, Context, DeviceName, Listener};
 use rnic_tools::door::Door;
 use rnic_tools::endpoint::ToolError;
 use rnic_tools::mpa::Mpa;
@@ -101,7 +101,9 @@ fn main() -> ExitCode {
 }
 
 fn serve(options: &Server) -> Result<(), ToolError> {
-    let context = options.door.open()?;
+    let context = options
+        .door
+        .open(DeviceName::Address(options.listen.ip()))?;
     let listener = Listener::bind(&context, options.listen, 16)?;
     println!("listening on {}", listener.local_addr());
     loop {
@@ -138,7 +140,9 @@ fn serve_one(
 }
 
 fn ping(options: &Client) -> Result<(), ToolError> {
-    let context = options.door.open()?;
+    let context = options
+        .door
+        .open(DeviceName::Toward(options.connect.ip()))?;
     let mut client = ping::Client::new(&context, options.size, options.timeout)?;
     let connect = ConnectOptions {
         mpa: options.mpa.options(),

@@ -7,6 +7,7 @@ use clap::Args;
 use rnic::Context;
 use rnic_tools::ctl::rates::{Rate, rates};
 use rnic_tools::ctl::table::Table;
+use rnic_tools::door::Door;
 use rnic_tools::endpoint::ToolError;
 use serde_json::{Value, json};
 
@@ -23,15 +24,44 @@ pub(crate) struct Options {
     times: Option<u64>,
 }
 
-pub(crate) fn answer(context: &Context, options: &Options, as_json: bool) -> Result<(), ToolError> {
-    match options.watch {
-        None => once(context, options, as_json),
-        Some(pause) => watch(context, options, pause, as_json),
+/// The devices to ask, each with what goes before its counters' names: nothing when there is one.
+struct Devices(Vec<(String, Context)>);
+
+impl Devices {
+    fn open(door: &Door) -> Result<Self, ToolError> {
+        let names = door.devices()?;
+        let mut all = Vec::new();
+        for name in &names {
+            let context = door.open_device(name)?;
+            let before = match names.len() {
+                1 => String::new(),
+                _ => context.device_info()?.interface + ":",
+            };
+            all.push((before, context));
+        }
+        Ok(Self(all))
+    }
+
+    fn counters(&self) -> Result<Vec<(String, u64)>, ToolError> {
+        let mut all = Vec::new();
+        for (before, context) in &self.0 {
+            let found = context.counters()?.into_iter();
+            all.extend(found.map(|(name, count)| (format!("{before}{name}"), count)));
+        }
+        Ok(all)
     }
 }
 
-fn once(context: &Context, options: &Options, as_json: bool) -> Result<(), ToolError> {
-    let mut counters = context.counters()?;
+pub(crate) fn answer(door: &Door, options: &Options, as_json: bool) -> Result<(), ToolError> {
+    let devices = Devices::open(door)?;
+    match options.watch {
+        None => once(&devices, options, as_json),
+        Some(pause) => watch(&devices, options, pause, as_json),
+    }
+}
+
+fn once(devices: &Devices, options: &Options, as_json: bool) -> Result<(), ToolError> {
+    let mut counters = devices.counters()?;
     counters.retain(|(_, count)| *count != 0 || !options.nonzero);
     if as_json {
         let object: BTreeMap<String, u64> = counters.into_iter().collect();
@@ -45,17 +75,17 @@ fn once(context: &Context, options: &Options, as_json: bool) -> Result<(), ToolE
 }
 
 fn watch(
-    context: &Context,
+    devices: &Devices,
     options: &Options,
     pause: Duration,
     as_json: bool,
 ) -> Result<(), ToolError> {
-    let mut before = context.counters()?;
+    let mut before = devices.counters()?;
     let mut looked = Instant::now();
     let mut times = 0;
     while options.times.is_none_or(|most| times < most) {
         std::thread::sleep(pause);
-        let now = context.counters()?;
+        let now = devices.counters()?;
         let between = looked.elapsed();
         looked = Instant::now();
         let mut found = rates(&before, &now, between);

@@ -1,6 +1,6 @@
 //! `rnicctl`: asks a running RNIC what it is, what it has and what it counts, and gives it orders.
 //!
-//! Its own client shows among the clients. What of others' it sees the RNIC decides: an administrator
+//! Of all devices of a daemon, unless one is named. Its own client shows among the clients. What of others' it sees the RNIC decides: an administrator
 //! everything, everybody else what his own programs have.
 
 #![forbid(unsafe_code)]
@@ -13,8 +13,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use rnic::inspect::{Kind, LogLevel, Object, Order};
-use rnic::{ClientId, Context};
-use rnic_tools::ctl::show::{self, Programs};
+use rnic::{ClientId, Context, DeviceInfo, DeviceName};
+use rnic_tools::ctl::show::{self, Programs, Shown};
 use rnic_tools::door::Door;
 use rnic_tools::endpoint::ToolError;
 use serde_json::{Value, json};
@@ -34,8 +34,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Question {
-    /// Interface, XDP mode, addresses and sizes
+    /// Interface, XDP mode, addresses and sizes; of several devices the first
     Device,
+    /// The same of all devices: one for each interface
+    Devices,
     /// Programs that use the RNIC, and what they hold of what they may
     Clients(Which),
     /// TCP connections: ends, state, round trip time, congestion window, retransmissions
@@ -111,47 +113,82 @@ fn main() -> ExitCode {
 }
 
 fn answer(cli: &Cli) -> Result<(), ToolError> {
-    let context = cli.door.open()?;
+    let door = &cli.door;
     let all = Which {
         number: None,
         client: None,
     };
     match &cli.question {
-        Question::Device => device(&context, cli.json),
-        Question::Clients(which) => list(&context, Kind::Clients, which, cli.json),
-        Question::Connections(which) => list(&context, Kind::Connections, which, cli.json),
-        Question::Qps(which) => list(&context, Kind::QueuePairs, which, cli.json),
-        Question::Cqs(which) => list(&context, Kind::CompletionQueues, which, cli.json),
-        Question::Regions(which) => list(&context, Kind::Regions, which, cli.json),
-        Question::Listeners(which) => list(&context, Kind::Listeners, which, cli.json),
-        Question::Limits => list(&context, Kind::Limits, &all, cli.json),
-        Question::Counters(options) => counters::answer(&context, options, cli.json),
-        Question::Capture(options) => capture::answer(&context, options, cli.json),
-        Question::Drop(what) => remove(&context, what, cli.json),
+        Question::Device => device(door, cli.json),
+        Question::Devices => devices(door, cli.json),
+        Question::Clients(which) => list(door, Kind::Clients, which, cli.json),
+        Question::Connections(which) => list(door, Kind::Connections, which, cli.json),
+        Question::Qps(which) => list(door, Kind::QueuePairs, which, cli.json),
+        Question::Cqs(which) => list(door, Kind::CompletionQueues, which, cli.json),
+        Question::Regions(which) => list(door, Kind::Regions, which, cli.json),
+        Question::Listeners(which) => list(door, Kind::Listeners, which, cli.json),
+        Question::Limits => list(door, Kind::Limits, &all, cli.json),
+        Question::Counters(options) => counters::answer(door, options, cli.json),
+        Question::Capture(options) => capture::answer(&first(door)?, options, cli.json),
+        Question::Drop(what) => remove(door, what, cli.json),
         Question::Log { level } => {
-            context.order(Order::SetLogLevel(level.wanted()))?;
+            first(door)?.order(Order::SetLogLevel(level.wanted()))?;
             done(cli.json);
             Ok(())
         }
     }
 }
 
-fn device(context: &Context, as_json: bool) -> Result<(), ToolError> {
-    let device = context.device_info()?;
+/// The device that is named, or the first.
+fn first(door: &Door) -> Result<Context, ToolError> {
+    let devices = door.devices()?;
+    let none = || ToolError::Usage("the RNIC has no devices".to_owned());
+    door.open_device(devices.first().ok_or_else(none)?)
+}
+
+fn device(door: &Door, as_json: bool) -> Result<(), ToolError> {
+    let device = first(door)?.device_info()?;
     if as_json {
-        let object = json!({
-            "interface": device.interface,
-            "xdp_mode": device.xdp_mode,
-            "addresses": device.addresses,
-            "mtu": device.mtu,
-            "queues": device.queues,
-            "max_sge": device.max_sge,
-            "max_inline": device.max_inline,
-            "max_queue_depth": device.max_queue_depth,
-        });
-        println!("{object}");
+        println!("{}", info(&device));
+    } else {
+        tell(&device);
+    }
+    Ok(())
+}
+
+fn devices(door: &Door, as_json: bool) -> Result<(), ToolError> {
+    let mut found = Vec::new();
+    for name in door.devices()? {
+        found.push(door.open_device(&name)?.device_info()?);
+    }
+    if as_json {
+        let list: Vec<Value> = found.iter().map(info).collect();
+        println!("{}", Value::from(list));
         return Ok(());
     }
+    for (number, device) in found.iter().enumerate() {
+        if number > 0 {
+            println!();
+        }
+        tell(device);
+    }
+    Ok(())
+}
+
+fn info(device: &DeviceInfo) -> Value {
+    json!({
+        "interface": device.interface,
+        "xdp_mode": device.xdp_mode,
+        "addresses": device.addresses,
+        "mtu": device.mtu,
+        "queues": device.queues,
+        "max_sge": device.max_sge,
+        "max_inline": device.max_inline,
+        "max_queue_depth": device.max_queue_depth,
+    })
+}
+
+fn tell(device: &DeviceInfo) {
     let addresses: Vec<String> = device.addresses.iter().map(ToString::to_string).collect();
     println!("interface    {}", device.interface);
     println!("XDP mode     {}", device.xdp_mode);
@@ -161,20 +198,41 @@ fn device(context: &Context, as_json: bool) -> Result<(), ToolError> {
     println!("elements     {} a work request", device.max_sge);
     println!("inline       {} octets a work request", device.max_inline);
     println!("queue depth  {} work requests", device.max_queue_depth);
-    Ok(())
 }
 
-fn list(context: &Context, kind: Kind, which: &Which, as_json: bool) -> Result<(), ToolError> {
-    let mut objects = context.inspect(kind)?;
+/// The objects of one kind of all devices, one device after the other: this client shows among them.
+fn objects(door: &Door, kind: Kind) -> Result<Vec<Shown>, ToolError> {
+    if kind == Kind::Limits {
+        let limits = first(door)?.inspect(kind)?.into_iter();
+        let shown = limits.map(|object| Shown {
+            interface: None,
+            object,
+        });
+        return Ok(shown.collect());
+    }
+    let mut all = Vec::new();
+    for name in door.devices()? {
+        let context = door.open_device(&name)?;
+        let interface = context.device_info()?.interface;
+        let found = context.inspect(kind)?.into_iter();
+        all.extend(found.map(|object| Shown {
+            interface: Some(interface.clone()),
+            object,
+        }));
+    }
+    Ok(all)
+}
+
+fn list(door: &Door, kind: Kind, which: &Which, as_json: bool) -> Result<(), ToolError> {
+    let mut objects = objects(door, kind)?;
     if let Some(client) = which.client {
-        objects.retain(|object| show::owner(object) == Some(ClientId(client)));
+        objects.retain(|shown| show::owner(&shown.object) == Some(ClientId(client)));
     }
     if let Some(wanted) = which.number {
-        objects.retain(|object| show::number(object) == Some(wanted));
-        let none = || ToolError::Usage(format!("there is no {wanted}, or it is not yours to see"));
-        let object = objects.first().ok_or_else(none)?;
+        objects.retain(|shown| show::number(&shown.object) == Some(wanted));
+        let shown = the_only(&objects, wanted)?;
         if !as_json {
-            details(&show::json(object), "");
+            details(&show::json(shown), "");
             return Ok(());
         }
     }
@@ -185,10 +243,28 @@ fn list(context: &Context, kind: Kind, which: &Which, as_json: bool) -> Result<(
     }
     let programs = match kind {
         Kind::Clients => Programs::of(&objects),
-        _ => Programs::of(&context.inspect(Kind::Clients)?),
+        _ => Programs::of(&self::objects(door, Kind::Clients)?),
     };
     print!("{}", show::table(kind, &objects, &programs));
     Ok(())
+}
+
+/// Each device counts its connections for itself.
+fn the_only(found: &[Shown], wanted: u32) -> Result<&Shown, ToolError> {
+    match found {
+        [one] => Ok(one),
+        [] => Err(ToolError::Usage(format!(
+            "there is no {wanted}, or it is not yours to see"
+        ))),
+        several => {
+            let interfaces = several.iter().filter_map(|one| one.interface.clone());
+            let interfaces: Vec<String> = interfaces.collect();
+            Err(ToolError::Usage(format!(
+                "there is a {wanted} on each of the interfaces {}: say which with --device",
+                interfaces.join(", ")
+            )))
+        }
+    }
 }
 
 /// All fields of an object, one a line.
@@ -213,17 +289,28 @@ fn details(value: &Value, before: &str) {
     }
 }
 
-fn remove(context: &Context, what: &What, as_json: bool) -> Result<(), ToolError> {
-    let order = match *what {
-        What::Client { number } => Order::DropClient {
+fn remove(door: &Door, what: &What, as_json: bool) -> Result<(), ToolError> {
+    let (kind, number) = match *what {
+        What::Client { number } => (Kind::Clients, number),
+        What::Connection { number } => (Kind::Connections, number),
+    };
+    let mut objects = objects(door, kind)?;
+    objects.retain(|shown| show::number(&shown.object) == Some(number));
+    let found = the_only(&objects, number)?;
+    let order = match &found.object {
+        Object::Connection(one) => Order::DropConnection {
+            connection: number,
+            ends: (one.local, one.remote),
+        },
+        _ => Order::DropClient {
             client: ClientId(number),
         },
-        What::Connection { number } => Order::DropConnection {
-            connection: number,
-            ends: ends_of_connection(context, number)?,
-        },
     };
-    context.order(order)?;
+    let device = match &found.interface {
+        Some(interface) => door.open_device(&DeviceName::Interface(interface.clone()))?,
+        None => first(door)?,
+    };
+    device.order(order)?;
     done(as_json);
     Ok(())
 }

@@ -3,8 +3,15 @@ use rnic::{CqId, PdId, QpNum, QpState};
 
 use super::*;
 
-fn client() -> Object {
-    Object::Client(ClientInfo {
+fn shown(object: Object) -> Shown {
+    Shown {
+        interface: Some("eth1".to_owned()),
+        object,
+    }
+}
+
+fn client() -> Shown {
+    shown(Object::Client(ClientInfo {
         client: ClientId(3),
         pid: 77,
         uid: 1000,
@@ -16,11 +23,11 @@ fn client() -> Object {
             limit: 1024,
         }],
         refused: 0,
-    })
+    }))
 }
 
-fn queue_pair() -> Object {
-    Object::QueuePair(QpInfo {
+fn queue_pair() -> Shown {
+    shown(Object::QueuePair(QpInfo {
         qp: QpNum(9),
         client: ClientId(3),
         state: QpState::Rts,
@@ -34,7 +41,7 @@ fn queue_pair() -> Object {
             "198.18.0.1:7000".parse().unwrap(),
             "[2001:db8::2]:7".parse().unwrap(),
         )),
-    })
+    }))
 }
 
 #[test]
@@ -48,6 +55,7 @@ fn people_see_the_program_beside_its_client_and_what_it_holds_of_its_limits() {
     );
     let shown = table(Kind::Clients, &[client()], &programs).to_string();
     assert!(shown.contains("2/1024"), "{shown}");
+    assert!(shown.contains("eth1"), "{shown}");
 }
 
 /// Programs depend on these names: a change of one is a change of the interface.
@@ -58,6 +66,7 @@ fn json_has_the_documented_keys() {
     let expected = [
         "client",
         "connection",
+        "interface",
         "pd",
         "qp",
         "recv_cq",
@@ -75,7 +84,7 @@ fn json_has_the_documented_keys() {
 
 #[test]
 fn a_region_is_shown_by_its_index_and_has_no_key() {
-    let region = Object::Region(RegionInfo {
+    let region = shown(Object::Region(RegionInfo {
         index: 0x12,
         client: ClientId(3),
         pd: PdId(1),
@@ -84,7 +93,7 @@ fn a_region_is_shown_by_its_index_and_has_no_key() {
         qp: None,
         access: Access::LOCAL,
         octets: 8192,
-    });
+    }));
     assert!(json(&region).get("key").is_none() && json(&region).get("stag").is_none());
     let shown = table(
         Kind::Regions,
@@ -92,18 +101,22 @@ fn a_region_is_shown_by_its_index_and_has_no_key() {
         &Programs::default(),
     );
     assert!(shown.to_string().contains("0x000012"), "{shown}");
-    assert_eq!(number(&region), Some(0x12));
-    assert_eq!(owner(&region), Some(ClientId(3)));
+    assert_eq!(number(&region.object), Some(0x12));
+    assert_eq!(owner(&region.object), Some(ClientId(3)));
 }
 
 #[test]
 fn a_limit_whose_use_is_not_told_has_a_dash() {
-    let limit = Object::Limit(LimitInfo {
+    let object = Object::Limit(LimitInfo {
         scope: Scope::Device,
         name: "clients".to_owned(),
         held: None,
         limit: 256,
     });
+    let limit = Shown {
+        interface: None,
+        object,
+    };
     let shown = table(Kind::Limits, &[limit], &Programs::default()).to_string();
     let cells: Vec<_> = shown.lines().last().unwrap().split_whitespace().collect();
     assert_eq!(cells, ["device", "clients", "-", "256"]);
