@@ -1,6 +1,7 @@
 //! Many cases in one test, where what they need is too dear to be made for each: all are run, a
 //! table says what came of each, and the test fails when one did.
 
+use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,8 @@ const FAILURES_MAX: usize = 6;
 #[must_use]
 pub struct Cases {
     title: String,
+    /// What stands before the names of the next cases.
+    group: String,
     results: Vec<Outcome>,
 }
 
@@ -28,13 +31,14 @@ impl Cases {
     pub fn new(title: &str) -> Self {
         Self {
             title: title.to_owned(),
+            group: String::new(),
             results: Vec::new(),
         }
     }
 
     /// Runs a case; its panic is its failure.
-    pub fn run(&mut self, name: impl Into<String>, case: impl FnOnce()) {
-        let name = name.into();
+    pub fn run(&mut self, name: impl Display, case: impl FnOnce()) {
+        let name = format!("{}{name}", self.group);
         let begin = Instant::now();
         let failure = if self.failed().count() >= FAILURES_MAX {
             Some(format!("not run, as {FAILURES_MAX} before it failed"))
@@ -49,6 +53,17 @@ impl Cases {
             took: begin.elapsed(),
             failure,
         });
+    }
+
+    /// Begins a group of cases; the title stands before their names.
+    pub fn group(&mut self, group: &str) {
+        self.group = format!("{group}: ");
+    }
+
+    /// How many were run or left out until now.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.results.len()
     }
 
     /// Prints the table. Panics when there was no case, or one failed.

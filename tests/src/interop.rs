@@ -2,6 +2,7 @@
 
 use crate::daemon::{Daemon, DaemonOptions};
 use crate::lab::{Host, Lab, Outlet, Wiring};
+use crate::linksim::Linksim;
 use crate::peer::{Peer, PeerOptions};
 
 /// IP MTU of the cable, in octets.
@@ -14,6 +15,7 @@ pub struct Interop {
     pub daemon: Daemon,
     /// The machine with siw.
     pub peer: Peer,
+    link: Option<Linksim>,
     /// The host that the daemon is of.
     pub host: Host,
     /// Where the peer is plugged in.
@@ -43,9 +45,30 @@ impl Interop {
         Self {
             daemon,
             peer,
+            link: None,
             host,
             outlet,
             lab,
         }
+    }
+
+    /// A stock siw behind a link that forwards nothing before [`link`](Self::link); XDP in native
+    /// mode.
+    #[must_use]
+    pub fn over(name: &str) -> Self {
+        let native = DaemonOptions {
+            mode: Some("native"),
+            ..DaemonOptions::default()
+        };
+        Self::with(name, Wiring::Over, &native, &PeerOptions::default())
+    }
+
+    /// Joins host and peer by a link with these options of linksim's, in place of the one there was.
+    /// The host is on its left.
+    pub fn link(&mut self, options: &[&str]) {
+        let middle = self.outlet.middle.as_ref();
+        let middle = middle.expect("a set-up with something between host and peer");
+        self.link = None;
+        self.link = Some(Linksim::start(middle, options));
     }
 }

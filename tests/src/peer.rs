@@ -114,7 +114,7 @@ impl Peer {
     }
 
     /// Pulls the plug: the machine is gone, and nobody is told.
-    pub fn kill(mut self) {
+    pub fn kill(&mut self) {
         self.process.kill();
     }
 }
