@@ -20,6 +20,5 @@ mod registration;
 mod side;
 mod startup;
 mod states;
-mod throughput;
 mod transfer;
 mod world;

@@ -18,7 +18,7 @@ use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::work::{Completion, Sge, WR_SIGNALED, WrOpcode};
 use rnic_net::Path;
 use rnic_proto::Stag;
-use rnic_xsk::{ChunkSize, MemoryPort, MemoryWire, Umem};
+use rnic_xsk::{ChunkSize, MemoryPort, MemoryWire, Port, Umem};
 use userspace_tcp::Instant;
 
 pub const CLIENT: ClientId = ClientId(1);
@@ -31,13 +31,13 @@ pub const MEMORY: usize = 8 << 20;
 pub const BASE: u64 = 0x7000_0000_0000;
 pub const DEPTH: u32 = 128;
 
-pub struct Side {
-    pub shard: Shard<MemoryPort>,
+pub struct Side<P: Port = MemoryPort> {
+    pub shard: Shard<P>,
     pub wire: Option<MemoryWire>,
     pub frames: usize,
     pub address: SocketAddr,
     mac: [u8; 6],
-    mtu: u32,
+    pub mtu: u32,
     pub stag: Stag,
     pub memory: Arc<SharedMemory>,
     pub doorbells: DoorbellProducer,
@@ -89,12 +89,14 @@ impl Side {
             ..Self::over(number, address, shard, Some(wire), umem.frames())
         }
     }
+}
 
+impl<P: Port> Side<P> {
     /// Side number `number` over a shard.
     pub fn over(
         number: u8,
         address: SocketAddr,
-        mut shard: Shard<MemoryPort>,
+        mut shard: Shard<P>,
         wire: Option<MemoryWire>,
         frames: usize,
     ) -> Self {
@@ -221,7 +223,7 @@ impl Side {
         self.shard.execute(command, now).unwrap();
     }
 
-    pub fn path_to(&self, other: &Side) -> Path {
+    pub fn path_to(&self, other: &Self) -> Path {
         Path {
             src_mac: self.mac,
             dst_mac: other.mac,

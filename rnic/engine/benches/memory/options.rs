@@ -1,0 +1,78 @@
+//! The command line.
+
+use std::time::Duration;
+
+use rnic_ipc::work::WrOpcode;
+
+pub const USAGE: &str = "use: memory engine|bare [--operation write|send|read] [--octets N] \
+    [--mtu N] [--in-flight N] [--queue-pairs N] [--markers] [--no-crc] [--seconds N | --messages N]";
+
+pub enum Case {
+    Engine,
+    Bare,
+}
+
+pub struct Options {
+    pub operation: WrOpcode,
+    pub octets: usize,
+    pub mtu: u32,
+    /// Work requests under way on each queue pair.
+    pub in_flight: u64,
+    pub queue_pairs: usize,
+    pub markers: bool,
+    pub crc: bool,
+    pub until: Until,
+}
+
+#[derive(Clone, Copy)]
+pub enum Until {
+    Lasted(Duration),
+    Done(u64),
+}
+
+pub fn parse(words: impl Iterator<Item = String>) -> Result<(Case, Options), String> {
+    let mut words = words;
+    let case = match words.next().as_deref() {
+        Some("engine") => Case::Engine,
+        Some("bare") => Case::Bare,
+        other => return Err(format!("engine or bare is wanted, not {other:?}")),
+    };
+    let mut options = Options {
+        operation: WrOpcode::Write,
+        octets: 1 << 20,
+        mtu: 1500,
+        in_flight: 8,
+        queue_pairs: 1,
+        markers: false,
+        crc: true,
+        until: Until::Lasted(Duration::from_secs(1)),
+    };
+    while let Some(word) = words.next() {
+        let mut number = || -> Result<u64, String> {
+            let value = words.next().ok_or(format!("{word} wants a number"))?;
+            value
+                .parse()
+                .map_err(|_| format!("{word} wants a number, not {value}"))
+        };
+        match word.as_str() {
+            "--octets" => options.octets = number()? as usize,
+            "--mtu" => options.mtu = number()? as u32,
+            "--in-flight" => options.in_flight = number()?.max(1),
+            "--queue-pairs" => options.queue_pairs = number()?.max(1) as usize,
+            "--seconds" => options.until = Until::Lasted(Duration::from_secs(number()?)),
+            "--messages" => options.until = Until::Done(number()?),
+            "--markers" => options.markers = true,
+            "--no-crc" => options.crc = false,
+            "--operation" => {
+                options.operation = match words.next().as_deref() {
+                    Some("write") => WrOpcode::Write,
+                    Some("send") => WrOpcode::Send,
+                    Some("read") => WrOpcode::Read,
+                    other => return Err(format!("--operation knows no {other:?}")),
+                };
+            }
+            _ => return Err(format!("unknown option {word}")),
+        }
+    }
+    Ok((case, options))
+}

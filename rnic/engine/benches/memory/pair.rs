@@ -1,0 +1,234 @@
+//! Two hosts in one thread, always as much work under way.
+
+use std::cell::Cell;
+use std::hint::black_box;
+use std::rc::Rc;
+use std::time::Duration;
+
+use rnic_engine::command::Command;
+use rnic_ipc::control::MpaOptions;
+use rnic_ipc::id::QpNum;
+use rnic_ipc::work::WrOpcode;
+use rnic_xsk::{ChunkSize, MemoryPort, Umem};
+use userspace_tcp::Instant;
+
+use crate::options::{Options, Until};
+use crate::side::{DEPTH, MEMORY, Side, SideConfig};
+use crate::timed_port::TimedPort;
+
+/// Frames of each host, and on the wire each way.
+const FRAMES: u32 = 2048;
+const WIRE: usize = 256;
+/// Messages before anything is counted.
+const WARM_UP: u64 = 4;
+
+pub struct Pair {
+    a: Side<TimedPort>,
+    b: Side<TimedPort>,
+    link: [Rc<Cell<Duration>>; 2],
+    clock: Clock,
+    qps: Vec<(QpNum, QpNum)>,
+}
+
+/// The shards' time.
+enum Clock {
+    Real(std::time::Instant),
+    /// As much later at each look, in nanoseconds: the same work takes the same instructions.
+    Virtual(Cell<u64>),
+}
+
+impl Clock {
+    fn now(&self) -> Instant {
+        Instant::from_nanos(match self {
+            Self::Real(begin) => begin.elapsed().as_nanos() as u64 + 1,
+            Self::Virtual(now) => {
+                now.set(now.get() + 1000);
+                now.get()
+            }
+        })
+    }
+}
+
+/// Time spent.
+#[derive(Default)]
+struct Spent {
+    sender: Duration,
+    receiver: Duration,
+}
+
+/// The host that posts the work. A function of its own, for whoever counts its instructions.
+#[inline(never)]
+pub fn poll_sender(side: &mut Side<TimedPort>, now: Instant) {
+    // Two functions of the same instructions would be made one.
+    black_box("sender");
+    side.shard.poll(now);
+}
+
+/// The other one.
+#[inline(never)]
+pub fn poll_receiver(side: &mut Side<TimedPort>, now: Instant) {
+    black_box("receiver");
+    side.shard.poll(now);
+}
+
+pub fn run(options: &Options) {
+    let mut pair = Pair::new(options);
+    pair.work(options, Until::Done(WARM_UP));
+    for spent in &pair.link {
+        spent.set(Duration::ZERO);
+    }
+    let start = std::time::Instant::now();
+    let (done, spent) = pair.work(options, options.until);
+    let nanoseconds = start.elapsed().as_nanos();
+    let [link_a, link_b] = [0, 1].map(|of| pair.link[of].get());
+    println!(
+        "{{\"case\":\"engine\",\"octets\":{},\"messages\":{done},\"nanoseconds\":{nanoseconds},\
+        \"sender_nanoseconds\":{},\"receiver_nanoseconds\":{}}}",
+        done * options.octets as u64,
+        spent.sender.saturating_sub(link_a).as_nanos(),
+        spent.receiver.saturating_sub(link_b).as_nanos(),
+    );
+}
+
+impl Pair {
+    fn new(options: &Options) -> Self {
+        let chunk = ChunkSize::for_mtu(options.mtu).unwrap();
+        let (umem_a, pool_a) = Umem::heap(FRAMES, chunk);
+        let (umem_b, pool_b) = Umem::heap(FRAMES, chunk);
+        let (port_a, port_b) = MemoryPort::pair(&umem_a, &umem_b, WIRE);
+        let frames = umem_a.frames();
+        let mut link = Vec::new();
+        let mut host = |number: u8, port: MemoryPort, pool| {
+            let mut config = SideConfig::default().shard;
+            config.tcp.timestamps = false;
+            config.path_defaults = rnic_net::PathDefaults::new(options.mtu);
+            config.limits.connections = options.queue_pairs + 64;
+            config.limits.queue_pairs = options.queue_pairs + 16;
+            let (port, spent) = TimedPort::new(port);
+            link.push(spent);
+            let shard = rnic_engine::shard::Shard::new(config, pool, vec![port], Instant::ZERO);
+            let address = format!("198.18.0.{number}:7174").parse().unwrap();
+            let mut side = Side::over(number, address, shard, None, frames);
+            side.mtu = options.mtu;
+            side
+        };
+        let (a, b) = (host(1, port_a, pool_a), host(2, port_b, pool_b));
+        let mut pair = Self {
+            a,
+            b,
+            link: [Rc::clone(&link[0]), Rc::clone(&link[1])],
+            clock: match options.until {
+                Until::Lasted(_) => Clock::Real(std::time::Instant::now()),
+                Until::Done(_) => Clock::Virtual(Cell::new(0)),
+            },
+            qps: Vec::new(),
+        };
+        let now = pair.now();
+        pair.b.listen(64, now);
+        let mpa = MpaOptions {
+            markers: options.markers,
+            crc: options.crc,
+            ..MpaOptions::default()
+        };
+        for number in 0..options.queue_pairs {
+            pair.connect(number, mpa);
+        }
+        // What lies there does not matter, but that it is there already.
+        for side in [&pair.a, &pair.b] {
+            side.memory.write(0, &vec![0x5a; MEMORY]).unwrap();
+        }
+        pair
+    }
+
+    fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    fn connect(&mut self, number: usize, mpa: MpaOptions) {
+        let (qp_a, qp_b) = (self.a.create_qp(), self.b.create_qp());
+        let path = self.a.path_to(&self.b);
+        let port = 20_000 + number as u16;
+        let (remote, now) = (self.b.address, self.now());
+        self.a
+            .connect(qp_a, port, remote, path, mpa, b"", now)
+            .unwrap();
+        let (mut established, mut accepted) = (false, false);
+        while !established || !accepted {
+            let now = self.now();
+            self.a.shard.poll(now);
+            self.b.shard.poll(now);
+            self.a.collect();
+            self.b.collect();
+            if let Some((request, _, _)) = self.b.take_request() {
+                let command = Command::Accept {
+                    request,
+                    qp: qp_b,
+                    mpa,
+                    private_data: Vec::new(),
+                };
+                self.b.shard.execute(command, now).unwrap();
+                accepted = true;
+            }
+            established |= self.a.is_established(qp_a);
+        }
+        self.a.events.clear();
+        self.b.events.clear();
+        self.qps.push((qp_a, qp_b));
+    }
+
+    /// Works until as much is done; how many messages that was, and the time of both engines.
+    fn work(&mut self, options: &Options, until: Until) -> (u64, Spent) {
+        let in_flight = options.in_flight.min(u64::from(DEPTH));
+        let places = (MEMORY / 2 / options.octets.max(1)).max(1) as u64;
+        let start = std::time::Instant::now();
+        let (mut spent, mut done) = (Spent::default(), 0);
+        let mut posted = vec![0; self.qps.len()];
+        let mut under_way = vec![0; self.qps.len()];
+        loop {
+            let more = match until {
+                Until::Lasted(time) => start.elapsed() < time,
+                Until::Done(count) => posted.iter().sum::<u64>() < count,
+            };
+            if !more && under_way.iter().all(|&count| count == 0) {
+                return (done, spent);
+            }
+            for (of, &(qp_a, qp_b)) in self.qps.iter().enumerate() {
+                while more && under_way[of] < in_flight {
+                    let at = (posted[of] % places) as usize * options.octets;
+                    if options.operation == WrOpcode::Send {
+                        self.b.post_recv(qp_b, of as u64, at, options.octets);
+                    }
+                    let remote = (self.b.stag, at);
+                    self.a.post_work(
+                        qp_a,
+                        options.operation,
+                        of as u64,
+                        at,
+                        remote,
+                        options.octets,
+                    );
+                    posted[of] += 1;
+                    under_way[of] += 1;
+                }
+            }
+            for _ in 0..4 {
+                let begin = std::time::Instant::now();
+                let now = self.now();
+                poll_sender(&mut self.a, now);
+                let middle = std::time::Instant::now();
+                poll_receiver(&mut self.b, now);
+                spent.sender += middle - begin;
+                spent.receiver += middle.elapsed();
+            }
+            self.a.collect();
+            self.b.collect();
+            for completion in self.a.completions.drain(..) {
+                assert_eq!(completion.status, 0, "{completion:?}");
+                under_way[completion.wr_id as usize] -= 1;
+                done += 1;
+            }
+            self.b.completions.clear();
+            assert!(self.a.events.is_empty() && self.b.events.is_empty());
+        }
+    }
+}
