@@ -30,6 +30,7 @@ impl Display for Effective<'_> {
         line(f, "socket_group", group)?;
         let group = device.administrators.gid.map(names::group);
         optional(f, "admin_group", group, "none")?;
+        line(f, "no_seccomp", !device.seccomp)?;
         optional(f, "metrics", metrics.as_ref(), "nowhere")?;
         line(f, "drain", drain.as_millis())?;
         line(f, "log", format!("{log}").to_lowercase())?;

@@ -50,6 +50,11 @@ pub(crate) struct Given {
     #[arg(long, value_name = "GROUP", value_parser = crate::names::gid)]
     pub(crate) admin_group: Option<u32>,
 
+    /// Leave out the seccomp filter of the threads that handle what peers send: to find a fault, never
+    /// to work
+    #[arg(long)]
+    pub(crate) no_seccomp: bool,
+
     /// Tell Prometheus what is measured, at unix:PATH or a port of the loopback, such as 127.0.0.1:9400
     /// [default: nowhere]
     #[arg(long, value_name = "ADDRESS")]
@@ -110,6 +115,7 @@ impl Given {
             socket_mode: self.socket_mode.or(below.socket_mode),
             socket_group: self.socket_group.or(below.socket_group),
             admin_group: self.admin_group.or(below.admin_group),
+            no_seccomp: self.no_seccomp || below.no_seccomp,
             metrics: self.metrics.or(below.metrics),
             drain: self.drain.or(below.drain),
             log: self.log.or(below.log),

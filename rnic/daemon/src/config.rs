@@ -22,7 +22,7 @@ pub(crate) use interfaces::InterfaceGiven;
 use reader::{At, Reader};
 
 /// The keys at the top, in the order in which people are told of them.
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "interface",
     "socket",
     "socket_mode",
@@ -34,6 +34,7 @@ const KEYS: [&str; 17] = [
     "frames",
     "idle_spin",
     "busy_poll",
+    "no_seccomp",
     "metrics",
     "drain",
     "log",
@@ -130,6 +131,7 @@ fn file(reader: &mut Reader<'_>, document: &DeTable<'_>) -> File {
             "socket_mode" => given.socket_mode = reader.parsed(&at, octal),
             "admin_group" => given.admin_group = group(reader, &at),
             "socket_group" => given.socket_group = group(reader, &at),
+            "no_seccomp" => given.no_seccomp = reader.flag(&at).unwrap_or(false),
             "metrics" => given.metrics = reader.parsed(&at, str::parse),
             "drain" => given.drain = reader.number(&at, 0..=3_600_000),
             "log" => given.log = reader.parsed(&at, level),

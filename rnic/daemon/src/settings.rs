@@ -79,6 +79,7 @@ impl Settings {
                 gid: given.admin_group,
                 ..device.administrators
             };
+            device.seccomp = !given.no_seccomp;
             devices.push(device);
         }
         Ok(Self {

@@ -31,6 +31,9 @@ pub struct DeviceConfig {
     /// How long a shard thread spins without work before it sleeps. Microseconds matter here: a
     /// sleeping shard answers tens of microseconds later.
     pub idle_spin: Duration,
+    /// Whether a shard thread may only make the system calls that it needs (seccomp(2)). One that it
+    /// makes beside ends the process, by a handler for SIGSYS that is all of the process's.
+    pub seccomp: bool,
     /// How long an unknown neighbour (RFC 826, RFC 4861) may take to answer.
     pub resolve_timeout: Duration,
     /// How long [`crate::Device::shutdown`] lets resets leave the interface.
@@ -54,6 +57,7 @@ impl DeviceConfig {
             },
             driving: Driving::Threaded,
             idle_spin: Duration::from_micros(50),
+            seccomp: false,
             resolve_timeout: Duration::from_secs(3),
             flush_timeout: Duration::from_millis(50),
         }

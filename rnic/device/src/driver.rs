@@ -58,14 +58,15 @@ enum Runner {
 }
 
 impl Driver {
-    /// Starts a thread that polls until [`Driver::stop`].
+    /// Starts a thread that polls until [`Driver::stop`], with a seccomp filter if that is wanted.
     pub(crate) fn threaded<P: Port + Send + std::fmt::Debug + 'static>(
         engine: Engine<P>,
         idle_spin: Duration,
+        seccomp: bool,
     ) -> std::io::Result<Self> {
         let kicks = Arc::new(Kicks::new()?);
         let (sender, told) = crossbeam::channel::bounded(TOLD_MAX);
-        let handle = thread::start(engine, kicks.clone(), sender, idle_spin)?;
+        let handle = thread::start(engine, kicks.clone(), sender, idle_spin, seccomp)?;
         Ok(Self {
             runner: Runner::Threaded(handle),
             kicks,

@@ -13,6 +13,7 @@ pub(crate) mod ports;
 pub mod privileges;
 pub(crate) mod reservation;
 pub(crate) mod route;
+pub(crate) mod seccomp;
 pub(crate) mod signals;
 pub(crate) mod sockets;
 pub(crate) mod way;

@@ -3,9 +3,9 @@
 //!
 //! The daemon and embedded programs share it: [`Device::open`], or [`Devices::open_then`] for several
 //! interfaces, then [`Device::connect_client`] for every client, then [`ClientSession::request`]. No request reaches a shard without a grant
-//! of the PRM.
+//! of the PRM. `unsafe` lives in `host::seccomp` alone.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod books;
 mod capture;

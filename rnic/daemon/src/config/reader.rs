@@ -109,6 +109,15 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// True or false.
+    pub(super) fn flag(&mut self, at: &At<'_>) -> Option<bool> {
+        let DeValue::Boolean(value) = at.value else {
+            self.wrong_kind(at, "true or false");
+            return None;
+        };
+        Some(*value)
+    }
+
     /// An integer within a range, in any of TOML's ways to write it.
     pub(super) fn number<T>(&mut self, at: &At<'_>, range: RangeInclusive<T>) -> Option<T>
     where

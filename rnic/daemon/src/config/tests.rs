@@ -65,6 +65,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
         frames = 8_192
         idle_spin = 7
         busy_poll = 9
+        no_seccomp = true
         metrics = "127.0.0.1:9400"
         drain = 1500
         log = "debug"
@@ -84,6 +85,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
             idle_spin: Some(7),
             busy_poll: Some(9),
         },
+        no_seccomp: true,
         metrics: Some("127.0.0.1:9400".parse().unwrap()),
         drain: Some(1500),
         log: Some(LevelFilter::Debug),

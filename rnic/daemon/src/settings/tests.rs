@@ -20,6 +20,7 @@ fn an_interface_is_all_that_must_be_given() {
     assert_eq!(settings.socket_mode, 0o660);
     assert_eq!(settings.devices[0].queues, None);
     assert_eq!(settings.devices[0].frames, 4096);
+    assert!(settings.devices[0].seccomp);
     let error = Settings::of(Given::default(), File::default()).unwrap_err();
     assert!(error.to_string().contains("--interface"), "{error}");
 }
@@ -35,6 +36,7 @@ fn everything_that_was_given_reaches_the_device() {
             idle_spin: Some(7),
             busy_poll: Some(9),
         },
+        no_seccomp: true,
         log: Some(LevelFilter::Debug),
         drain: Some(1500),
         ..given()
@@ -66,6 +68,7 @@ fn everything_that_was_given_reaches_the_device() {
     assert_eq!(device.frames, 8192);
     assert_eq!(device.idle_spin, Duration::from_micros(7));
     assert_eq!(device.busy_poll, Some(9));
+    assert!(!device.seccomp);
     assert_eq!(device.limits.clients, 3);
     assert_eq!(log, LevelFilter::Debug);
     assert_eq!(drain, Duration::from_millis(1500));

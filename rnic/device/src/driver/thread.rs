@@ -17,7 +17,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
 use super::{Done, Drive, EndProcess, Engine, Kicks, Stopped, Told, lock};
 use crate::host::ports::Stamp;
-use crate::host::privileges;
+use crate::host::{privileges, seccomp};
 
 /// Commands that wait for the shard; beyond it, who commands waits.
 const COMMANDS_MAX: usize = 64;
@@ -53,10 +53,12 @@ pub(super) fn start<P: Port + Send + std::fmt::Debug + 'static>(
     kicks: Arc<Kicks>,
     told: Sender<Told>,
     idle_spin: Duration,
+    seccomp: bool,
 ) -> std::io::Result<Handle> {
     let (inbox, messages) = crossbeam::channel::bounded(COMMANDS_MAX);
     let waker = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
     let waker = Arc::new(waker);
+    let (ready, started) = crossbeam::channel::bounded(1);
     let worker = Worker {
         engine,
         messages,
@@ -69,9 +71,16 @@ pub(super) fn start<P: Port + Send + std::fmt::Debug + 'static>(
         .name("rnic-shard".to_owned())
         .spawn(move || {
             let bug = EndProcess("shard");
-            worker.run();
+            let confined = confine(seccomp);
+            let may_run = confined.is_ok();
+            // Who starts the thread waits for this.
+            let _ = ready.send(confined);
+            if may_run {
+                worker.run();
+            }
             drop(bug);
         })?;
+    started.recv().map_err(std::io::Error::other)??;
     Ok(Handle {
         inbox,
         waker,
@@ -125,6 +134,18 @@ impl Handle {
     }
 }
 
+/// Leaves the calling thread what a shard needs of the kernel.
+fn confine(seccomp: bool) -> std::io::Result<()> {
+    privileges::renounce("rnic-shard");
+    if !seccomp {
+        return Ok(());
+    }
+    seccomp::install(&seccomp::shard_rules()).map_err(|error| {
+        let why = format!("the seccomp filter of its thread: {error} (--no-seccomp does without)");
+        std::io::Error::new(error.kind(), why)
+    })
+}
+
 struct Worker<P> {
     engine: Engine<P>,
     messages: Receiver<Message>,
@@ -136,7 +157,6 @@ struct Worker<P> {
 
 impl<P: Port + Send + std::fmt::Debug> Worker<P> {
     fn run(mut self) {
-        privileges::renounce("rnic-shard");
         let mut last_work = Instant::now();
         loop {
             let mut worked = false;

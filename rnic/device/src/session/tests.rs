@@ -60,7 +60,7 @@ impl Bench {
         config.limits = limits;
         config.resolve_timeout = Duration::from_millis(50);
         let driver = match driving {
-            Driving::Threaded => Driver::threaded(engine, config.idle_spin),
+            Driving::Threaded => Driver::threaded(engine, config.idle_spin, true),
             Driving::Inline => Driver::inline(Box::new(engine)),
         };
         let name = "lo".to_owned();
