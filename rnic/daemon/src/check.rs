@@ -72,7 +72,16 @@ fn interface(f: &mut Formatter<'_>, device: &DeviceConfig) -> fmt::Result {
     line(f, "mode", format!("{:?}", device.mode).to_lowercase())?;
     line(f, "frames", device.frames)?;
     line(f, "idle_spin", device.idle_spin.as_micros())?;
-    optional(f, "busy_poll", device.busy_poll, "none")
+    optional(f, "busy_poll", device.busy_poll, "none")?;
+    for vlan in &device.vlans {
+        let networks: Vec<_> = vlan.addresses.iter().map(ToString::to_string).collect();
+        let mut of = networks.join(", ");
+        if let Some(interface) = &vlan.interface {
+            of += &format!(" (the kernel's {interface})");
+        }
+        line(f, &format!("vlan {}", vlan.id), of.trim_start())?;
+    }
+    Ok(())
 }
 
 fn sorted<T>(map: &std::collections::HashMap<u32, T>) -> Vec<(&u32, &T)> {

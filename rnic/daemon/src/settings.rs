@@ -68,13 +68,14 @@ impl Settings {
         let given = said.over(in_file);
         let several = interfaces.len() > 1;
         let mut devices = Vec::new();
-        for InterfaceGiven { name, link } in interfaces {
+        for InterfaceGiven { name, link, vlans } in interfaces {
             let own_capture = link.capture.is_some() && above.capture.is_none();
             let mut link = above.clone().over(link).over(below.clone());
             if several && !own_capture {
                 link.capture = link.capture.map(|path| with_name(&path, &name));
             }
             let mut device = device(name, link, limits.clone());
+            device.vlans = vlans;
             device.administrators = Administrators {
                 gid: given.admin_group,
                 ..device.administrators

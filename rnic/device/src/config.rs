@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use rnic_prm::{Administrators, Limits};
 
+use crate::VlanConfig;
+
 /// How [`crate::Device::open`] is to open an interface.
 #[derive(Clone, Debug)]
 pub struct DeviceConfig {
@@ -13,6 +15,8 @@ pub struct DeviceConfig {
     /// RX queues to serve. `None` takes all that the interface has, which is also the only number
     /// that leaves no claimed frame to the kernel.
     pub queues: Option<u32>,
+    /// Its VLANs, by whose tags connections are made and accepted.
+    pub vlans: Vec<VlanConfig>,
     /// Which kind of XDP attachment to ask for.
     pub mode: XdpMode,
     /// A pcapng file to write every frame of the RNIC to.
@@ -46,6 +50,7 @@ impl DeviceConfig {
         Self {
             interface: interface.into(),
             queues: None,
+            vlans: Vec::new(),
             mode: XdpMode::Auto,
             capture: None,
             busy_poll: None,

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rnic_engine::command::{Answer, Command, ShardEvent};
 use rnic_ipc::control::{Event, QpState, Refusal, RefusalCode};
 use rnic_ipc::id::{ClientId, QpNum};
+use rnic_net::Vlans;
 use rnic_prm::{Prm, Step};
 use rnic_steering::{Protocol, Steering};
 
@@ -21,6 +22,7 @@ use crate::host::icmp::{IcmpCounts, IcmpReader, IcmpSocket};
 use crate::host::interface::Interface;
 use crate::host::netlink::Netlink;
 use crate::host::ports::{Claims, Ports, Stamp};
+use crate::lans::Lan;
 use crate::metrics::RequestMetrics;
 use crate::refuse;
 
@@ -30,7 +32,10 @@ use crate::refuse;
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) config: DeviceConfig,
-    interface: Mutex<Interface>,
+    /// The interface itself, and those that the kernel has for its VLANs.
+    lans: Mutex<Vec<Lan>>,
+    /// The VLANs of local addresses.
+    pub(crate) vlans: Vlans,
     /// `native` or `generic`.
     pub(crate) xdp_mode: String,
     pub(crate) queues: u32,
@@ -82,7 +87,9 @@ impl Claims for Claimed {
 /// The parts that [`Core`] is made of.
 pub(crate) struct Parts {
     pub(crate) config: DeviceConfig,
-    pub(crate) interface: Interface,
+    /// The interface itself, and those that the kernel has for its VLANs.
+    pub(crate) lans: Vec<Lan>,
+    pub(crate) vlans: Vlans,
     pub(crate) xdp_mode: String,
     pub(crate) queues: u32,
     pub(crate) netlink: Netlink,
@@ -100,7 +107,8 @@ impl Core {
             request_metrics: RequestMetrics::default(),
             books,
             config: parts.config,
-            interface: Mutex::new(parts.interface),
+            lans: Mutex::new(parts.lans),
+            vlans: parts.vlans,
             xdp_mode: parts.xdp_mode,
             queues: parts.queues,
             netlink: parts.netlink,
@@ -135,11 +143,21 @@ impl Core {
 
     /// The interface as it was when somebody last looked.
     pub(crate) fn interface(&self) -> Interface {
-        lock(&self.interface).clone()
+        lock(&self.lans)[0].interface.clone()
+    }
+
+    /// The same of all of the kernel's interfaces that are this device's; the first is the one that
+    /// frames go over.
+    pub(crate) fn lans(&self) -> Vec<Lan> {
+        lock(&self.lans).clone()
     }
 
     pub(crate) fn set_interface(&self, interface: Interface) {
-        *lock(&self.interface) = interface;
+        let mut lans = lock(&self.lans);
+        let known = lans.iter_mut();
+        for lan in known.filter(|lan| lan.interface.index == interface.index) {
+            lan.interface = interface.clone();
+        }
     }
 
     /// Reads ICMP errors from now on, if there is anything to read them from.

@@ -12,8 +12,6 @@ use rnic_ipc::control::{DeviceName, Refusal, RefusalCode};
 use crate::books::Books;
 use crate::core::Core;
 use crate::device::drain;
-use crate::host::address::addresses;
-use crate::host::leads_over;
 use crate::{Device, DeviceConfig, DeviceError, metrics, open, refuse};
 
 /// The most interfaces of one process: connection requests' names have so many numbers of shards.
@@ -138,9 +136,8 @@ fn is_meant(device: &Device, wanted: &DeviceName) -> bool {
     let core = device.core();
     match wanted {
         DeviceName::Interface(name) => device.interface() == name,
-        DeviceName::Address(address) => addresses(&core.netlink, core.interface().index)
-            .is_ok_and(|found| found.contains(address)),
-        DeviceName::Toward(remote) => leads_over(&core.netlink, &core.interface(), *remote),
+        DeviceName::Address(address) => core.addresses().is_ok_and(|found| found.contains(address)),
+        DeviceName::Toward(remote) => core.leads_to(*remote),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::DeviceError;
 use crate::core::Core;
 use crate::host::changes::Changes;
 use crate::host::interface::Interface;
-use crate::host::{Refusal, find_way};
+use crate::lans::{Lan, Way};
 
 /// Between a change and the look at it: changes come in swarms.
 const GATHERING: Duration = Duration::from_millis(50);
@@ -128,37 +128,31 @@ fn follow(core: &Core, changes: &Changes) {
         let Some(silent) = core.doubts.take() else {
             return;
         };
-        let interface = core.interface();
-        let changed = changes.take(interface.index);
+        let lans = core.lans();
+        let indexes: Vec<u32> = lans.iter().map(|lan| lan.interface.index).collect();
+        let changed = changes.take(&indexes);
         for (local, remote) in silent {
             // What comes of it the kernel tells as a change.
-            let found = way(core, &interface, local, remote);
+            let found = core.way(remote, Some(local), Duration::ZERO);
             log::debug!("{remote} does not answer; the way there: {found:?}");
         }
         if changed {
-            look(core, &interface);
+            look(core, &lans);
         }
     }
 }
 
-fn way(
-    core: &Core,
-    interface: &Interface,
-    local: IpAddr,
-    remote: IpAddr,
-) -> Result<rnic_net::Path, Refusal> {
-    find_way(
-        &core.netlink,
-        interface,
-        remote,
-        Some(local),
-        Duration::ZERO,
-    )
-    .map(|(_, path)| path)
-}
-
 /// Brings the shard to what the host is at present.
-fn look(core: &Core, known: &Interface) {
+fn look(core: &Core, lans: &[Lan]) {
+    let Some((
+        Lan {
+            interface: known, ..
+        },
+        of_vlans,
+    )) = lans.split_first()
+    else {
+        return;
+    };
     let interface = match Interface::find(&core.netlink, &known.name) {
         Ok(interface) if interface.index == known.index => interface,
         // Gone, or moved to another namespace; another of its name is not the one that was opened.
@@ -176,6 +170,14 @@ fn look(core: &Core, known: &Interface) {
         core.set_interface(interface.clone());
         let _ = core.execute(Command::SetPathDefaults(interface.defaults));
     }
+    for lan in of_vlans {
+        // One that is gone or down leads nowhere until it is back.
+        if let Ok(interface) = Interface::find(&core.netlink, &lan.interface.name)
+            && interface.index == lan.interface.index
+        {
+            core.set_interface(interface);
+        }
+    }
     let Ok((Answer::Paths(paths), _)) = core.execute(Command::QueryPaths) else {
         return;
     };
@@ -185,12 +187,13 @@ fn look(core: &Core, known: &Interface) {
         path: used,
     } in paths
     {
-        if used.vlan.is_some() {
+        if used.vlan.is_some() && core.config.vlans.is_empty() {
             continue;
         }
-        match way(core, &interface, local, remote) {
-            Ok(path) if path == used => {}
-            Ok(path) => match core.execute(Command::MovePath {
+        match core.way(remote, Some(local), Duration::ZERO) {
+            // A tag that is not of the address's VLAN came with the peer's frames.
+            Ok(Way { path, .. }) if path == used || path.vlan != used.vlan => {}
+            Ok(Way { path, .. }) => match core.execute(Command::MovePath {
                 local,
                 remote,
                 path,

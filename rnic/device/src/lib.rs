@@ -20,6 +20,7 @@ mod error;
 mod events;
 mod follow;
 pub mod host;
+mod lans;
 mod metrics;
 mod open;
 pub mod pcapng;
@@ -30,8 +31,10 @@ pub use config::{DeviceConfig, Driving, XdpMode};
 pub use device::Device;
 pub use devices::Devices;
 pub use error::DeviceError;
+pub use lans::VlanConfig;
 pub use metrics::{MetricKind, metric_names};
 pub use rnic_ipc::control::DeviceName;
+pub use rnic_net::{NoPrefix, Prefix, VlanId, Vlans};
 pub use rnic_prm::{
     Administrators, Credentials, Limits, PortRanges, Quota, Resource, UserLimits, Users,
 };

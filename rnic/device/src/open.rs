@@ -5,6 +5,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use rnic_engine::command::Command;
 use rnic_engine::shard::{Shard, ShardConfig, ShardLimits};
 use rnic_ipc::capture::Filter;
+use rnic_net::Vlans;
 use rnic_xsk::{FramePool, XskPort};
 
 use crate::capture::{CaptureFile, FILE_NUMBER, Tap};
@@ -16,6 +17,7 @@ use crate::host::icmp::IcmpSocket;
 use crate::host::interface::Interface;
 use crate::host::netlink::Netlink;
 use crate::host::{Sockets, SocketsConfig, attach};
+use crate::lans::Lan;
 use crate::{DeviceConfig, DeviceError, Driving, Limits};
 
 /// Entries of each ring of each queue.
@@ -28,7 +30,13 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Parts, DeviceError
     let host = |what| move |source| DeviceError::Host { what, source };
     let netlink = Netlink::open().map_err(host("a netlink socket"))?;
     let interface = Interface::find(&netlink, &config.interface)?;
-    if addresses(&netlink, interface.index)?.is_empty() {
+    let vlans = vlans(&config)?;
+    let lans = lans(&config, &netlink, &interface)?;
+    let mut has_address = false;
+    for lan in &lans {
+        has_address |= !addresses(&netlink, lan.interface.index)?.is_empty();
+    }
+    if !has_address {
         return Err(DeviceError::NoAddress {
             interface: interface.name,
         });
@@ -56,7 +64,7 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Parts, DeviceError
         capture = Some(file);
         tap = Some(end);
     }
-    let engine = engine(&config, shard, &interface, pool, ports, tap)?;
+    let engine = engine(&config, (shard, &vlans), &interface, pool, ports, tap)?;
     let driver = match config.driving {
         Driving::Threaded => Driver::threaded(engine, config.idle_spin, config.seccomp),
         Driving::Inline => Driver::inline(Box::new(engine)),
@@ -72,7 +80,8 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Parts, DeviceError
     let steering = Some(steering);
     Ok(Parts {
         config,
-        interface,
+        lans,
+        vlans,
         xdp_mode,
         queues,
         netlink,
@@ -83,6 +92,44 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Parts, DeviceError
         frame_octets: umem.frame_capacity(),
         icmp,
     })
+}
+
+/// The VLANs of local addresses.
+fn vlans(config: &DeviceConfig) -> Result<Vlans, DeviceError> {
+    let mut vlans = Vlans::default();
+    for vlan in &config.vlans {
+        for addresses in &vlan.addresses {
+            if !vlans.add(*addresses, vlan.id) {
+                return Err(DeviceError::BadConfig {
+                    what: "a number of VLANs' networks",
+                    asked: format!("more than {}", Vlans::MAX),
+                    advice: "name wider networks, or fewer".to_owned(),
+                });
+            }
+        }
+    }
+    Ok(vlans)
+}
+
+/// The interface, and those of the kernel for its VLANs.
+fn lans(
+    config: &DeviceConfig,
+    netlink: &Netlink,
+    interface: &Interface,
+) -> Result<Vec<Lan>, DeviceError> {
+    let mut lans = vec![Lan {
+        interface: interface.clone(),
+        vlan: None,
+    }];
+    for vlan in &config.vlans {
+        if let Some(name) = &vlan.interface {
+            lans.push(Lan {
+                interface: Interface::find(netlink, name)?,
+                vlan: Some(vlan.id),
+            });
+        }
+    }
+    Ok(lans)
 }
 
 /// How many queues to serve: all there are.
@@ -112,7 +159,7 @@ fn check_frames(config: &DeviceConfig, queues: u32) -> Result<(), DeviceError> {
 
 fn engine(
     config: &DeviceConfig,
-    shard: u8,
+    (shard, vlans): (u8, &Vlans),
     interface: &Interface,
     pool: FramePool,
     ports: Vec<XskPort>,
@@ -132,6 +179,7 @@ fn engine(
         secret,
         shard,
         path_defaults: interface.defaults,
+        vlans: vlans.clone(),
         limits: shard_limits(&config.limits),
         receive_reserve: (config.frames / 4) as usize,
         unix_time_at_zero: unix.as_nanos() as u64,

@@ -25,7 +25,6 @@ use rustix::net::Shutdown;
 
 use crate::client::{Client, Turn};
 use crate::core::Core;
-use crate::host::address::addresses;
 use crate::{Device, counters, refuse};
 
 /// A client of the device. Dropping it takes away everything the client has: listeners are closed,
@@ -251,7 +250,8 @@ impl ClientSession {
     fn query_device(&self) -> Result<Response, Refusal> {
         let core = self.core();
         let interface = core.interface();
-        let mut addresses = addresses(&core.netlink, interface.index)
+        let mut addresses = core
+            .addresses()
             .map_err(|error| refuse::host("the interface's addresses", error))?;
         addresses.truncate(ADDRESSES_MAX);
         let limits = core.config.limits.clone();

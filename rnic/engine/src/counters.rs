@@ -14,6 +14,8 @@ pub struct ShardCounters {
     unusable: [u64; UNUSABLE.len()],
     /// Segments whose TCP header is not sound.
     pub tcp_malformed: u64,
+    /// Segments to an address of a VLAN that came by another, or by none.
+    pub wrong_vlan: u64,
     /// Connections accepted at TCP level.
     pub passive_opens: u64,
     /// Connections of `Connect` commands.
@@ -126,6 +128,7 @@ pub(crate) fn named(
         put(name, *value);
     }
     put("rx_tcp_malformed", shard.tcp_malformed);
+    put("rx_wrong_vlan", shard.wrong_vlan);
     put("passive_opens", shard.passive_opens);
     put("active_opens", shard.active_opens);
     put("established", shard.established);

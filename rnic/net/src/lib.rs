@@ -4,7 +4,8 @@
 //! whole segment; after that no length is checked again. [`write_segment`] puts all headers in front
 //! of a payload that lies where they end, [`rewrite_segment`] makes them those of a retransmission.
 //! [`Fragments`] and [`Reassembly`] are for paths that are narrower than a segment, [`parse_icmp`] for
-//! what routers say of them, [`flow()`] for who only looks on.
+//! what routers say of them, [`flow()`] for who only looks on. [`Vlans`] says which local addresses are
+//! on which VLAN.
 //!
 //! Nothing here does I/O, allocates after it was made, or answers anything: ARP, ND and ICMP are the
 //! kernel's.
@@ -19,6 +20,7 @@ mod reassembly;
 mod rewrite;
 #[cfg(test)]
 mod tests;
+mod vlan;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -30,6 +32,7 @@ pub use icmp::{IcmpReport, parse_icmp, parse_icmpv6};
 pub use parse::{Received, Unusable, parse};
 pub use reassembly::{FRAGMENT_LIFETIME, Reassembly, ReassemblyCounters};
 pub use rewrite::rewrite_segment;
+pub use vlan::{NoPrefix, Prefix, VlanId, Vlans};
 
 /// Octets of an Ethernet header without a VLAN tag.
 pub const ETHERNET_HEADER: usize = 14;

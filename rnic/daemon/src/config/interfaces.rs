@@ -4,13 +4,14 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use rnic_device::{NoPrefix, VlanConfig, VlanId};
 use toml::de::{DeTable, DeValue};
 
 use super::reader::{At, Reader};
 use crate::cli::{LinkGiven, Mode};
 
 /// The keys of an interface's table, in the order in which people are told of them.
-const KEYS: [&str; 7] = [
+const KEYS: [&str; 8] = [
     "name",
     "capture",
     "queues",
@@ -18,7 +19,10 @@ const KEYS: [&str; 7] = [
     "frames",
     "idle_spin",
     "busy_poll",
+    "vlan",
 ];
+/// Those of a VLAN's table.
+const VLAN_KEYS: [&str; 3] = ["id", "addresses", "interface"];
 
 /// What a file says of one interface.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,6 +31,8 @@ pub(crate) struct InterfaceGiven {
     pub(crate) name: String,
     /// What holds for it before what the first part of the file says of all.
     pub(crate) link: LinkGiven,
+    /// Its VLANs.
+    pub(crate) vlans: Vec<VlanConfig>,
 }
 
 /// `interface`.
@@ -94,6 +100,7 @@ fn table(
                 named = true;
                 given.name = reader.text(&at)?;
             }
+            "vlan" => given.vlans = vlans(reader, &at),
             _ if link(reader, &at, &mut given.link) => {}
             _ => reader.unknown(&at, &KEYS),
         }
@@ -103,6 +110,48 @@ fn table(
         return None;
     }
     Some(given)
+}
+
+/// `[[interface.vlan]]`.
+fn vlans(reader: &mut Reader<'_>, at: &At<'_>) -> Vec<VlanConfig> {
+    let elements = reader.list(at).unwrap_or_default();
+    let found = elements.iter().filter_map(|element| vlan(reader, element));
+    found.collect()
+}
+
+fn vlan(reader: &mut Reader<'_>, at: &At<'_>) -> Option<VlanConfig> {
+    let (mut id, mut addresses, mut interface) = (None, Vec::new(), None);
+    // A value that has a fault was said all the same.
+    let (mut has_id, mut has_addresses) = (false, false);
+    for (key, value) in reader.table(at)? {
+        let at = At::new(key, value);
+        has_id |= at.key == "id";
+        has_addresses |= matches!(at.key, "addresses" | "interface");
+        match at.key {
+            "id" => id = reader.number(&at, 1..=4094).and_then(VlanId::new),
+            "addresses" => {
+                let networks = reader.list(&at).unwrap_or_default();
+                let network =
+                    |text: &str| text.parse().map_err(|error: NoPrefix| error.to_string());
+                let networks = networks.iter().filter_map(|at| reader.parsed(at, network));
+                addresses = networks.collect();
+            }
+            "interface" => interface = reader.text(&at),
+            _ => reader.unknown(&at, &VLAN_KEYS),
+        }
+    }
+    if !has_addresses {
+        let message = "a VLAN of nothing: give its `addresses`, or the `interface` that has them";
+        reader.fault(at.span(), message.to_owned());
+    }
+    if !has_id {
+        reader.fault(at.span(), "a VLAN without its `id`".to_owned());
+    }
+    Some(VlanConfig {
+        id: id?,
+        addresses,
+        interface,
+    })
 }
 
 fn mode(text: &str) -> Result<Mode, String> {

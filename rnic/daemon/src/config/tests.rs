@@ -115,6 +115,25 @@ fn interfaces_are_named_by_a_list_or_by_a_table_each() {
     fault("[[interface]]\nqueues = 1\n", "1:1", &["`name`"]);
     let text = "[[interface]]\nname = 'a'\nsocket = 'b'\n";
     fault(text, "3:1", &["`socket`", "busy_poll"]);
+    let vlan = |text: &str| format!("[[interface]]\nname = 'a'\n[[interface.vlan]]\n{text}\n");
+    let sound = sound(&vlan(
+        "id = 7\naddresses = ['198.18.7.0/24', '2001:db8::1']",
+    ));
+    let [found] = &sound.interfaces[0].vlans[..] else {
+        panic!("{sound:?}");
+    };
+    assert_eq!((found.id.tag(), found.addresses.len()), (7, 2));
+    fault(
+        &vlan("id = 4095\ninterface = 'b'").replace("\n[[", "\n\n[["),
+        "5:6",
+        &["4094"],
+    );
+    fault(
+        &vlan("id = 7\naddresses = ['b']"),
+        "5:14",
+        &["\"b\"", "network"],
+    );
+    fault(&vlan("id = 7"), "3:1", &["`addresses`"]);
     let text = "[[interface]]\nname = 'a'\nqueues = 0\n";
     fault(text, "3:10", &["`queues` is 0"]);
 }

@@ -40,13 +40,13 @@ impl Changes {
         Ok(Self { socket })
     }
 
-    /// Takes what the kernel has told, and says whether some of it can matter to the interface with
-    /// this index.
-    pub(crate) fn take(&self, interface: u32) -> bool {
+    /// Takes what the kernel has told, and says whether some of it can matter to the interfaces
+    /// with these indexes.
+    pub(crate) fn take(&self, interfaces: &[u32]) -> bool {
         let mut found = false;
         for _ in 0..BATCH {
             match self.socket.recv_from_full() {
-                Ok((bytes, _)) => found |= concerns(&bytes, interface),
+                Ok((bytes, _)) => found |= concerns(&bytes, interfaces),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // ENOBUFS: more changed than there was room for.
                 Err(_) => found = true,
@@ -62,8 +62,8 @@ impl AsFd for Changes {
     }
 }
 
-/// Whether a message can matter to an interface. One that can't be read may.
-fn concerns(bytes: &[u8], interface: u32) -> bool {
+/// Whether a message can matter to interfaces. One that can't be read may.
+fn concerns(bytes: &[u8], interfaces: &[u32]) -> bool {
     use RouteNetlinkMessage as Told;
     let Ok(message) = NetlinkMessage::<Told>::deserialize(bytes) else {
         return true;
@@ -72,9 +72,9 @@ fn concerns(bytes: &[u8], interface: u32) -> bool {
         return false;
     };
     match told {
-        Told::NewLink(it) | Told::DelLink(it) => it.header.index == interface,
-        Told::NewAddress(it) | Told::DelAddress(it) => it.header.index == interface,
-        Told::NewNeighbour(it) | Told::DelNeighbour(it) => it.header.ifindex == interface,
+        Told::NewLink(it) | Told::DelLink(it) => interfaces.contains(&it.header.index),
+        Told::NewAddress(it) | Told::DelAddress(it) => interfaces.contains(&it.header.index),
+        Told::NewNeighbour(it) | Told::DelNeighbour(it) => interfaces.contains(&it.header.ifindex),
         // A route over another interface may be one that was ours.
         _ => true,
     }

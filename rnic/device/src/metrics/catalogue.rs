@@ -55,6 +55,7 @@ pub(super) const SHARD: &[Family] = &[
             (r#"reason="group_address""#, "rx_group_address"),
             (r#"reason="bad_tcp_checksum""#, "rx_bad_tcp_checksum"),
             (r#"reason="bad_tcp_header""#, "rx_tcp_malformed"),
+            (r#"reason="wrong_vlan""#, "rx_wrong_vlan"),
         ],
     ),
     one(

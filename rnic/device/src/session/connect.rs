@@ -10,7 +10,7 @@ use rnic_prm::ListenGrant;
 
 use super::ClientSession;
 use crate::host::ports::{Reserved, Stamp};
-use crate::host::{check_local, find_way};
+use crate::lans::Way;
 use crate::refuse;
 
 /// How a client wants to be connected.
@@ -23,9 +23,9 @@ pub(super) struct Wanted {
 
 impl ClientSession {
     pub(super) fn listen(&self, local: SocketAddr, backlog: u32) -> Result<Response, Refusal> {
-        check_local(&self.core().netlink, &self.core().interface(), local.ip())?;
+        let scope = self.core().home(local.ip())?;
         let grant = self.core().prm().listen(self.id(), local.port(), backlog)?;
-        match self.add_listener(&grant, local) {
+        match self.add_listener(&grant, local, scope) {
             Ok(local) => {
                 let listener = *grant.listener();
                 self.core().prm().listening(grant, local);
@@ -39,9 +39,14 @@ impl ClientSession {
         }
     }
 
-    fn add_listener(&self, grant: &ListenGrant, local: SocketAddr) -> Result<SocketAddr, Refusal> {
+    fn add_listener(
+        &self,
+        grant: &ListenGrant,
+        local: SocketAddr,
+        scope: u32,
+    ) -> Result<SocketAddr, Refusal> {
         let core = self.core();
-        let reserved = core.ports.listen(local, core.interface().index)?;
+        let reserved = core.ports.listen(local, scope)?;
         let local = reserved.local();
         if let Err(refusal) = core.prm().may_listen_at(grant, local.port()) {
             core.ports.failed(reserved);
@@ -79,15 +84,9 @@ impl ClientSession {
         }
         let core = self.core();
         let granted = core.prm().connect(self.id(), qp, Instant::now())?;
-        let interface = core.interface();
-        let (local, path) = find_way(
-            &core.netlink,
-            &interface,
-            wanted.remote.ip(),
-            wanted.local,
-            core.config.resolve_timeout,
-        )?;
-        let reserved = core.ports.connect(local, interface.index)?;
+        let patience = core.config.resolve_timeout;
+        let Way { local, path, scope } = core.way(wanted.remote.ip(), wanted.local, patience)?;
+        let reserved = core.ports.connect(local, scope)?;
         let connecting = core.execute(Command::Connect {
             qp: *granted.qp(),
             local: reserved.local(),

@@ -21,7 +21,7 @@ use rnic_ipc::control::{
 };
 use rnic_ipc::id::{CqId, PdId, QpNum};
 use rnic_ipc::shm::SharedMemory;
-use rnic_net::PathDefaults;
+use rnic_net::{PathDefaults, Vlans};
 use rnic_xsk::{ChunkSize, MemoryPort, MemoryWire, Umem};
 
 use crate::books::Books;
@@ -30,6 +30,7 @@ use crate::driver::{Driver, Engine};
 use crate::follow::Doubts;
 use crate::host::interface::Interface;
 use crate::host::netlink::Netlink;
+use crate::lans::Lan;
 use crate::{ClientSession, Credentials, Device, DeviceConfig, Driving, Limits};
 
 const CREDENTIALS: Credentials = Credentials {
@@ -71,12 +72,16 @@ impl Bench {
         );
         let parts = Parts {
             config,
-            interface: Interface {
-                name,
-                index: 1,
-                mac: [2, 0, 0, 0, 0, 1],
-                defaults: PathDefaults::new(1500),
-            },
+            lans: vec![Lan {
+                interface: Interface {
+                    name,
+                    index: 1,
+                    mac: [2, 0, 0, 0, 0, 1],
+                    defaults: PathDefaults::new(1500),
+                },
+                vlan: None,
+            }],
+            vlans: Vlans::default(),
             xdp_mode: "generic".to_owned(),
             queues: 1,
             netlink: Netlink::open().unwrap(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rnic_net::PathDefaults;
+use rnic_net::{PathDefaults, Vlans};
 
 /// Settings of a shard. [`ShardConfig::default`] suits a host with a few hundred connections.
 #[derive(Clone, Debug)]
@@ -17,6 +17,9 @@ pub struct ShardConfig {
     pub shard: u8,
     /// What the paths of passive connections begin with: the interface's MTU and hop limits.
     pub path_defaults: PathDefaults,
+    /// The VLANs of local addresses: what comes to one of these with another tag, or without one, is
+    /// dropped.
+    pub vlans: Vlans,
     /// The bounds of the shard's tables.
     pub limits: ShardLimits,
     /// Free frames that sending leaves for receiving; at most half of those that are free at the
@@ -42,6 +45,7 @@ impl Default for ShardConfig {
             secret: [0; 16],
             shard: 0,
             path_defaults: PathDefaults::new(1500),
+            vlans: Vlans::default(),
             limits: ShardLimits::default(),
             receive_reserve: 1024,
             reassembly: 64,

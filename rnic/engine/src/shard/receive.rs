@@ -38,7 +38,7 @@ impl<P: Port> Shard<P> {
 
     pub(super) fn packet(&mut self, frame: Frame, port: usize) {
         let octets = self.umem.bytes(&frame);
-        let parsed = match rnic_net::parse(octets, &self.config.path_defaults) {
+        let mut parsed = match rnic_net::parse(octets, &self.config.path_defaults) {
             Ok(parsed) => parsed,
             Err(Unusable::Fragment) => return self.fragment(frame, port),
             Err(reason) => {
@@ -46,6 +46,12 @@ impl<P: Port> Shard<P> {
                 return self.pool.free(frame);
             }
         };
+        let local = parsed.tuple.local.addr;
+        let Some(tag) = self.config.vlans.way_back(local, parsed.path.vlan) else {
+            self.counters.wrong_vlan += 1;
+            return self.pool.free(frame);
+        };
+        parsed.path.vlan = tag;
         // `parse` checked that the range lies within the frame.
         let tcp = octets.get(parsed.tcp.clone()).unwrap_or(&[]);
         let Ok(segment) = Segment::parse(tcp) else {

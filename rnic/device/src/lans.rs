@@ -1,0 +1,113 @@
+//! The ways to peers: by the interface itself, and by the interfaces that the kernel has for its VLANs
+//! (IEEE 802.1Q). Frames all go over the one, with a tag or without; the kernel's interface of a VLAN is
+//! only where its addresses, routes and neighbours are.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use rnic_ipc::control::Refusal;
+use rnic_net::{Path, Prefix, VlanId};
+
+use crate::core::Core;
+use crate::host::address::addresses;
+use crate::host::interface::Interface;
+use crate::host::netlink::NetlinkError;
+use crate::host::{check_local, find_way, leads_over};
+
+/// A VLAN of an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VlanConfig {
+    /// Which.
+    pub id: VlanId,
+    /// Local addresses that are on it. What comes to them by another VLAN, or by none, is dropped.
+    pub addresses: Vec<Prefix>,
+    /// The kernel's interface for it, whose addresses, routes and neighbours are used. Without one they
+    /// are those of the interface itself.
+    pub interface: Option<String>,
+}
+
+/// One of the kernel's interfaces by which peers are found.
+#[derive(Clone, Debug)]
+pub(crate) struct Lan {
+    pub(crate) interface: Interface,
+    /// The VLAN that it is the kernel's interface for; none for the interface that frames go over.
+    pub(crate) vlan: Option<VlanId>,
+}
+
+/// A way to a peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Way {
+    /// Our address.
+    pub(crate) local: IpAddr,
+    pub(crate) path: Path,
+    /// The index of the kernel's interface that has the address.
+    pub(crate) scope: u32,
+}
+
+impl Core {
+    /// The addresses of all of the kernel's interfaces that are this device's.
+    pub(crate) fn addresses(&self) -> Result<Vec<IpAddr>, NetlinkError> {
+        let mut all = Vec::new();
+        for lan in self.lans() {
+            all.extend(addresses(&self.netlink, lan.interface.index)?);
+        }
+        Ok(all)
+    }
+
+    /// Whether the kernel's route to `remote` is one of this device's.
+    pub(crate) fn leads_to(&self, remote: IpAddr) -> bool {
+        let over = |lan: &Lan| leads_over(&self.netlink, &lan.interface, remote);
+        self.lans().iter().any(over)
+    }
+
+    /// The index of the kernel's interface that has a local address.
+    ///
+    /// # Errors
+    ///
+    /// When none of this device has it.
+    pub(crate) fn home(&self, local: IpAddr) -> Result<u32, Refusal> {
+        let interface = self.lan_of(local).interface;
+        check_local(&self.netlink, &interface, local)?;
+        Ok(interface.index)
+    }
+
+    /// The way to `remote`, from `local` if that is asked for. As [`find_way`].
+    pub(crate) fn way(
+        &self,
+        remote: IpAddr,
+        local: Option<IpAddr>,
+        timeout: Duration,
+    ) -> Result<Way, Refusal> {
+        let lan = match local {
+            Some(local) => self.lan_of(local),
+            None => self.lan_where(|lan| leads_over(&self.netlink, &lan.interface, remote)),
+        };
+        let (local, path) = find_way(&self.netlink, &lan.interface, remote, local, timeout)?;
+        let vlan = lan.vlan.or_else(|| self.vlans.of(local));
+        Ok(Way {
+            local,
+            path: Path {
+                vlan: vlan.map(VlanId::tag),
+                ..path
+            },
+            scope: lan.interface.index,
+        })
+    }
+
+    fn lan_of(&self, local: IpAddr) -> Lan {
+        self.lan_where(|lan| {
+            addresses(&self.netlink, lan.interface.index).is_ok_and(|found| found.contains(&local))
+        })
+    }
+
+    /// The LAN for which this holds; when there is none the interface itself, of which the kernel's
+    /// answers will say what is wrong.
+    fn lan_where(&self, holds: impl Fn(&Lan) -> bool) -> Lan {
+        let mut lans = self.lans();
+        let found = match lans.len() {
+            1 => None,
+            _ => lans.iter().position(holds),
+        };
+        lans.swap_remove(found.unwrap_or(0))
+    }
+}
