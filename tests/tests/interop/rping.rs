@@ -13,7 +13,7 @@ use rnic_tests::tool;
 /// Octets of rping's buffer.
 const SIZES: [u32; 4] = [4, 64, 1000, 65_000];
 /// rping as a client takes no buffer that is too short for its text.
-const RPING_SIZE_MIN: u32 = 26;
+const RPING_SIZE_MIN: u32 = 23;
 /// Rounds of each run.
 const ROUNDS: usize = 5;
 const LIMIT: Duration = Duration::from_secs(60);
@@ -114,6 +114,44 @@ fn rping_and_we_verify_each_others_data_in_both_roles() {
     let stand = Interop::new("rping");
     let mut cases = Cases::new("rping over a bridge, XDP in native mode");
     both_roles(&stand, &mut cases, &SIZES, &[Crc::Asked, Crc::NotAsked]);
+    cases.run(
+        "siw rejects who asks for Markers, and takes it without",
+        || {
+            siw_rejects_markers(&stand, 7900);
+        },
+    );
+    cases.finish();
+}
+
+/// A responder has to send Markers to who asks for them (RFC 5044 section 4.3). siw does not have
+/// them and rejects; the same queue pairs' owner may ask again without.
+fn siw_rejects_markers(stand: &Interop, port: u16) {
+    let at = stand.peer.address(Family::V4, port);
+    let _server = stand
+        .peer
+        .listen(port, &format!("rping -s -a {} -p {port}", at.ip()));
+    let client = |more: &[&str]| tool::client(&stand.daemon, "rnic-ping", at, more).run();
+    let error = client(&["--markers"]).failure();
+    assert!(error.contains("rejected"), "{error}");
+    let _ = client(&[]).success();
+}
+
+#[test]
+fn rping_holds_with_a_siw_that_asks_for_crcs_and_a_ready_to_receive() {
+    let siw = PeerOptions {
+        siw: "siw_tunable,peer_to_peer=1,mpa_crc_required=1".into(),
+    };
+    let stand = Interop::with(
+        "rping-rtr",
+        Wiring::Bridged,
+        &DaemonOptions::default(),
+        &siw,
+    );
+    let set = "grep -qx Y /sys/module/siw_tunable/parameters/";
+    let set = format!("{set}peer_to_peer && {set}mpa_crc_required");
+    let _ = stand.peer.run(&set).success();
+    let mut cases = Cases::new("rping, siw asking for CRCs and in peer-to-peer mode");
+    both_roles(&stand, &mut cases, &[64, 65_000], &[Crc::NotAsked]);
     cases.finish();
 }
 
