@@ -4,15 +4,16 @@
 //! for comes sooner than that, and a core's time thrown away when it doesn't. So the time spent
 //! polling follows what waits that slept have taken: twice that when it was little, ever less when
 //! it was much, and never more than [`LONGEST`].
+//!
+//! Between two looks it lets others have the core. What is waited for comes from threads that poll
+//! too, those of the engine and of the peer: where there are fewer cores than of them, whoever polls
+//! without a break keeps away just what it waits for, until it sleeps.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The longest time spent polling.
 const LONGEST: Duration = Duration::from_micros(50);
-
-/// Between two looks at the clock and at what is waited for.
-const PAUSES: u32 = 16;
 
 /// What the waits of one completion queue have taught.
 #[derive(Debug)]
@@ -70,12 +71,13 @@ pub(crate) struct Spell<'a> {
 }
 
 impl Spell<'_> {
-    /// Whether to look once more; pauses a little.
+    /// Whether to look once more; lets others have the core before.
     pub(crate) fn goes_on(&mut self) -> bool {
-        for _ in 0..PAUSES {
-            std::hint::spin_loop();
+        let goes_on = self.begin.elapsed() < self.limit;
+        if goes_on {
+            std::thread::yield_now();
         }
-        self.begin.elapsed() < self.limit
+        goes_on
     }
 
     /// Sleeps by `sleep`, and learns how long the wait has taken.
@@ -92,6 +94,10 @@ fn nanos(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
     use super::*;
 
     #[test]
@@ -119,5 +125,48 @@ mod tests {
         };
         spin.learn(Duration::from_micros(10));
         assert!(!spin.begin().goes_on());
+    }
+
+    /// On one core a thread that polls without a break is interrupted after milliseconds at the
+    /// earliest: that is thousands of looks.
+    #[test]
+    fn whoever_polls_lets_others_have_the_core() {
+        const TURNS: u32 = 50;
+        const PATIENCE: Duration = Duration::from_secs(60);
+        let allowed = sched_getaffinity(None).unwrap();
+        let first = (0..CpuSet::MAX_CPU).find(|core| allowed.is_set(*core));
+        let mut core = CpuSet::new();
+        core.set(first.unwrap());
+        let turn = AtomicU32::new(0);
+        let looks = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                sched_setaffinity(None, &core).unwrap();
+                let begin = Instant::now();
+                while turn.load(Ordering::SeqCst) < 2 * TURNS && begin.elapsed() < PATIENCE {
+                    if turn.load(Ordering::SeqCst) % 2 == 1 {
+                        turn.fetch_add(1, Ordering::SeqCst);
+                    }
+                    std::thread::yield_now();
+                }
+            });
+            let poller = scope.spawn(|| {
+                sched_setaffinity(None, &core).unwrap();
+                let spin = Spin {
+                    limit: AtomicU64::new(nanos(PATIENCE)),
+                    alone: false,
+                };
+                let mut looks = 0;
+                for _ in 0..TURNS {
+                    turn.fetch_add(1, Ordering::SeqCst);
+                    let mut spell = spin.begin();
+                    while turn.load(Ordering::SeqCst) % 2 == 1 && spell.goes_on() {
+                        looks += 1;
+                    }
+                }
+                looks
+            });
+            poller.join().unwrap()
+        });
+        assert!(looks < 500 * TURNS, "{looks} looks for {TURNS} answers");
     }
 }
