@@ -3,10 +3,10 @@
 
 use rnic_ipc::control::QpState;
 use rnic_ipc::work::WcStatus;
+use rnic_proto::Gather;
 use rnic_proto::ddp::DdpError;
 use rnic_proto::ddp::Header;
 use rnic_proto::rdmap::{RdmapError, Terminate, TerminateError, TerminateMessage};
-use rnic_proto::{Gather, Msn, Qn};
 
 use super::pending::{Outcome, Ticket};
 use super::{CloseKind, Qp, QpContext};
@@ -90,9 +90,7 @@ impl Qp {
         self.state = QpState::Terminate;
         let control = terminate.error.control();
         self.ending.close = Some(CloseKind::TerminateReceived { control });
-        if let Some((qn, msn)) = named(terminate)
-            && let Some(ticket) = self.send.pending.find(qn, msn)
-        {
+        if let Some(ticket) = self.named(terminate) {
             let outcome = Outcome {
                 status: remote_status(terminate.error),
                 byte_len: 0,
@@ -101,13 +99,23 @@ impl Qp {
             self.complete_ended(ctx);
         }
     }
-}
 
-/// The message that a Terminate names.
-fn named(terminate: &Terminate) -> Option<(Qn, Msn)> {
-    match terminate.ddp_header? {
-        Header::Untagged(header) => Some((header.qn, header.msn)),
-        Header::Tagged(_) => None,
+    /// The work request whose message a Terminate shows, by the message's number. Where siw shows a
+    /// Read Request, its number is the size of the Read: then the sink tells more.
+    fn named(&self, terminate: &Terminate) -> Option<Ticket> {
+        let Header::Untagged(header) = terminate.ddp_header? else {
+            return None;
+        };
+        let by_number = self.send.pending.find(header.qn, header.msn);
+        let into = || {
+            let stream = self.stream.as_ref()?;
+            Some(stream.reads_into(terminate.read_request?).map(Ticket))
+        };
+        let mut by_sink = into().into_iter().flatten();
+        if by_number.is_some() && by_sink.any(|ticket| Some(ticket) == by_number) {
+            return by_number;
+        }
+        into().and_then(|mut tickets| tickets.next()).or(by_number)
     }
 }
 

@@ -157,6 +157,12 @@ impl Stream {
         self.outbound_reads.tokens()
     }
 
+    /// The tokens of the outstanding Reads that a request in a peer's Terminate may be, by its sink;
+    /// oldest first.
+    pub fn reads_into(&self, request: ReadRequest) -> impl Iterator<Item = u64> + '_ {
+        self.outbound_reads.with_sink(request)
+    }
+
     /// Writes the ULPDU of the initiator's Ready-to-Receive message to the front of `out` and gives
     /// its length in octets: a zero-length Write, Read or Send (RFC 6581 section 9.2). It must be
     /// the first ULPDU. None when it can't be sent: a Read with an ORD of zero. The Read's response

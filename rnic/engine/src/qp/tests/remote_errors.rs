@@ -105,6 +105,35 @@ fn a_read_is_refused_under_the_name_of_what_is_wrong_and_fails_at_the_reader() {
     }
 }
 
+/// Linux siw puts a Read's size where its Terminate has the number of the Read Request's message.
+#[test]
+fn a_read_under_a_wrong_number_is_known_by_its_sink() {
+    /// The MSN in the header that a Terminate shows, behind the FPDU's length, the Terminate's own
+    /// header, its control word and segment length, and what comes before.
+    const MSN: std::ops::Range<usize> = 36..40;
+    // That of no message, of another, and of the Read itself.
+    for number in [64, 1, 3, 2_u32] {
+        let (mut a, mut b) = joined_with(&Negotiated {
+            crc: false,
+            ..negotiated(None)
+        });
+        for (id, stag) in [(1, STAG), (2, Stag(STAG.0 ^ 0xff)), (3, STAG)] {
+            let sink = sge(SINK + 8 * id, 8);
+            a.post_send(&remote(WrOpcode::Read, id, &[sink], stag, SOURCE));
+            b.receive(&a.produce(MULPDU).unwrap());
+        }
+        let mut terminate = b.produce(MULPDU).unwrap();
+        assert_eq!(terminate[MSN], 2_u32.to_be_bytes());
+        terminate[MSN].copy_from_slice(&number.to_be_bytes());
+        a.receive(&terminate);
+        let expected = [
+            (1, WcStatus::WorkRequestFlushed),
+            (2, WcStatus::RemoteAccess),
+        ];
+        assert_eq!(statuses(&a.sends()), expected, "number {number}");
+    }
+}
+
 #[test]
 fn a_source_that_is_revoked_while_it_is_read_ends_the_response() {
     let (mut a, mut b) = joined();

@@ -136,6 +136,19 @@ impl OutstandingReads {
         Ok(token)
     }
 
+    /// The tokens of Reads whose next octet goes where this request, or what was left of it, has its
+    /// sink; oldest first.
+    pub(super) fn with_sink(&self, request: ReadRequest) -> impl Iterator<Item = u64> + '_ {
+        self.reads.iter().filter_map(move |outstanding| {
+            let Awaited::Octets(read) = &outstanding.awaited else {
+                return None;
+            };
+            let into = read.next_to.checked_sub(request.sink_to.0);
+            let within = into.is_some_and(|into| into < u64::from(request.size.max(1)));
+            (read.stag == request.sink_stag && within).then_some(outstanding.token)
+        })
+    }
+
     /// Whether an outstanding Read still waits for all of these octets, which don't wrap.
     pub(super) fn cover(&self, stag: Stag, to: TaggedOffset, len: u32) -> bool {
         self.reads.iter().any(|read| {

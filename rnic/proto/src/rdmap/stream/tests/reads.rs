@@ -44,6 +44,34 @@ fn a_response_is_matched_to_the_oldest_read() {
     assert_eq!(stream.outstanding_reads().count(), 0);
 }
 
+/// A Terminate may show a Read Request, or what was left of it (RFC 5040 section 4.8).
+#[test]
+fn an_outstanding_read_is_known_by_its_sink() {
+    let mut stream = reading();
+    let second = ReadRequest {
+        sink_to: TaggedOffset(READ.sink_to.0 + u64::from(READ.size)),
+        ..READ
+    };
+    assert_eq!(stream.begin_read(8, &second), Some(Msn(2)));
+    let known = |stream: &Stream, request| stream.reads_into(request).collect::<Vec<_>>();
+    let elsewhere = ReadRequest {
+        sink_stag: Stag(!READ.sink_stag.0),
+        ..READ
+    };
+    assert_eq!(known(&stream, READ), [7]);
+    assert_eq!(known(&stream, second), [8]);
+    assert!(known(&stream, elsewhere).is_empty());
+    let begun = response(0x100, 0x1000, 1500, false);
+    assert!(take(&mut stream, &begun).is_ok());
+    let left = ReadRequest {
+        sink_to: TaggedOffset(0x1000 + 1500),
+        size: READ.size - 1500,
+        ..READ
+    };
+    assert_eq!(known(&stream, left), [7]);
+    assert_eq!(known(&stream, READ), [7], "siw shows it whole");
+}
+
 /// RFC 5040 section 6.1: no more outbound Reads than were negotiated.
 #[test]
 fn no_more_reads_than_ord_are_outstanding() {
