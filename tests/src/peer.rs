@@ -8,6 +8,7 @@
 
 mod job;
 mod machine;
+pub mod verbs;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
