@@ -12,6 +12,7 @@ pub mod binary;
 pub mod cases;
 pub mod contest;
 pub mod daemon;
+pub mod huge_pages;
 pub mod interop;
 pub mod lab;
 pub mod linksim;

@@ -286,7 +286,7 @@ impl CompletionQueue {
         if boxes.is_closed() {
             context.set_gone();
             if !self.has_completions()? {
-                return Err(Error::DaemonGone);
+                return Err(boxes.gone());
             }
         }
         Ok(())

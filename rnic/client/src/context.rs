@@ -158,13 +158,15 @@ impl Inner {
         fds: &[BorrowedFd<'_>],
     ) -> Result<(Response, Vec<OwnedFd>), Error> {
         if self.is_gone() {
-            return Err(Error::DaemonGone);
+            return Err(self.gone());
         }
-        let reply = self.link.request(request, fds);
-        if matches!(reply, Err(Error::DaemonGone)) {
-            self.set_gone();
+        match self.link.request(request, fds) {
+            Err(Error::DaemonGone) => {
+                self.set_gone();
+                Err(self.gone())
+            }
+            reply => reply,
         }
-        reply
     }
 
     /// Carries out a request that has nothing to tell.
@@ -178,7 +180,7 @@ impl Inner {
     /// Gives an object back, on drop: nobody is there to hear of an error.
     pub(crate) fn give_back(&self, request: &Request) {
         match self.request_done(request) {
-            Ok(()) | Err(Error::DaemonGone) => {}
+            Ok(()) | Err(Error::DaemonGone | Error::SessionEnded(_)) => {}
             Err(error) => log::warn!("{request:?} of client {}: {error}", self.client),
         }
     }
@@ -194,6 +196,11 @@ impl Inner {
 
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
+    }
+
+    /// Why nothing works any more, when the other side is gone.
+    pub(crate) fn gone(&self) -> Error {
+        self.events.gone()
     }
 
     pub(crate) fn set_gone(&self) {
@@ -221,7 +228,7 @@ impl Inner {
             // An engine that is gone may have left its flag at sleeping, or its ring full.
             if (kick || !rung) && (self.is_gone() || self.events.is_closed()) {
                 self.set_gone();
-                return Err(Error::DaemonGone);
+                return Err(self.gone());
             }
             if rung {
                 return Ok(());

@@ -37,13 +37,17 @@ pub enum Error {
         /// The kernel's error.
         errno: Errno,
     },
-    /// The daemon ended, or took this client's objects away because it broke a rule. Nothing of
+    /// The daemon ended, or took this client's objects away without a word that reached it. Nothing of
     /// this context works any more: open another.
     #[error(
         "the RNIC daemon is gone, or ended this client's session; see the daemon's log, then open \
          the context again"
     )]
     DaemonGone,
+    /// The daemon took this client's objects away, and says why. Nothing of this context works any
+    /// more: open another.
+    #[error("the RNIC daemon ended this client's session: {0}")]
+    SessionEnded(Refusal),
     /// The RNIC refused a request; the refusal says why.
     #[error("{0}")]
     Refused(#[from] Refusal),

@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
-use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, PeerDepths};
+use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, PeerDepths, Refusal};
 use rnic_ipc::id::{ConnRequestId, CqId, ListenerId, QpNum, SrqId};
 use rnic_ipc::transport::{Channel, TransportError};
 use rnic_ipc::wake::{self, WakeReceiver, WakeSender};
@@ -122,6 +122,8 @@ pub(crate) struct Boxes {
     reading: bool,
     /// The other side closed the socket; nothing more comes.
     closed: bool,
+    /// Why, if it said so.
+    ended: Option<Refusal>,
 }
 
 /// The event socket and the boxes.
@@ -162,6 +164,11 @@ impl Events {
         boxes
     }
 
+    /// Why nothing works any more, when the other side is gone.
+    pub(crate) fn gone(&self) -> Error {
+        self.boxes().gone()
+    }
+
     /// Whether the other side is found to be gone.
     pub(crate) fn is_closed(&self) -> bool {
         self.boxes().closed
@@ -183,7 +190,7 @@ impl Events {
             }
             if boxes.closed {
                 context.set_gone();
-                return Err(Error::DaemonGone);
+                return Err(boxes.gone());
             }
             let left = deadline.left().ok_or_else(|| deadline.missed(what))?;
             if boxes.reading {
@@ -229,7 +236,7 @@ impl Events {
             }
             if boxes.closed {
                 context.set_gone();
-                return Poll::Ready(Err(Error::DaemonGone));
+                return Poll::Ready(Err(boxes.gone()));
             }
             drop(boxes);
             context.come_back(task);
@@ -268,6 +275,12 @@ impl Events {
 impl Boxes {
     pub(crate) fn is_closed(&self) -> bool {
         self.closed
+    }
+
+    /// Why nothing works any more, when the other side is gone.
+    pub(crate) fn gone(&self) -> Error {
+        let why = self.ended.clone();
+        why.map_or(Error::DaemonGone, Error::SessionEnded)
     }
 
     pub(crate) fn add_cq(&mut self, cq: CqId) {
@@ -340,6 +353,11 @@ impl Boxes {
                 if self.srqs.contains(&srq) {
                     self.low_srqs.insert(srq);
                 }
+                return;
+            }
+            Event::SessionEnded(why) => {
+                self.ended = Some(why);
+                self.closed = true;
                 return;
             }
             Event::Established {

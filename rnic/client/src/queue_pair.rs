@@ -253,7 +253,7 @@ impl QueuePair {
         work: &[WorkRequest<'_>],
     ) -> Result<usize, Error> {
         if self.context().is_gone() {
-            return Err(Error::DaemonGone);
+            return Err(self.context().gone());
         }
         let mut queue = lock(queue);
         let posted = push_batch(&mut queue, work, self.max_sge, self.max_inline)?;
@@ -317,7 +317,7 @@ impl QueuePair {
     pub(crate) fn give_up_connecting(&self) {
         match self.abort() {
             // It ended by itself at this moment.
-            Ok(()) | Err(Error::Refused(_) | Error::DaemonGone) => {}
+            Ok(()) | Err(Error::Refused(_) | Error::DaemonGone | Error::SessionEnded(_)) => {}
             Err(error) => log::warn!("aborting the attempt of queue pair {}: {error}", self.num()),
         }
     }
@@ -333,7 +333,7 @@ impl QueuePair {
             .and_then(|found| found.events.pop_front());
         if event.is_none() && boxes.is_closed() {
             context.set_gone();
-            return Err(Error::DaemonGone);
+            return Err(boxes.gone());
         }
         Ok(event)
     }

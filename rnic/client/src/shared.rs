@@ -111,7 +111,7 @@ impl SharedReceiveQueue {
             return Err(Error::WrongQueue { queue: "receive" });
         }
         if self.inner.context.is_gone() {
-            return Err(Error::DaemonGone);
+            return Err(self.inner.context.gone());
         }
         push_batch(&mut lock(&self.inner.ring), work, self.inner.max_sge, 0)
     }
@@ -134,7 +134,7 @@ impl SharedReceiveQueue {
         let low = boxes.low_srqs.remove(&self.inner.id);
         if !low && boxes.is_closed() {
             context.set_gone();
-            return Err(Error::DaemonGone);
+            return Err(boxes.gone());
         }
         Ok(low)
     }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use rnic_device::host::{Signals, privileges};
 use rnic_device::{DeviceError, Devices};
+use rnic_ipc::shm::ShmError;
 use rnic_ipc::transport::TransportError;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
@@ -38,6 +39,9 @@ pub(crate) enum ServeError {
         "SIGTERM and SIGINT were to come by a descriptor (signalfd), but the kernel refused: {0}"
     )]
     Signals(nix::errno::Errno),
+    /// SIGBUS.
+    #[error("faults of clients' memory were to be contained, but the kernel refused: {0}")]
+    Faults(ShmError),
     /// Capabilities.
     #[error(
         "privileges that are not needed any more were to be given up, but the kernel refused: {0}"
@@ -54,6 +58,7 @@ pub(crate) fn serve(settings: Settings) -> Result<(), ServeError> {
     // it does not have.
     let signals = Signals::block().map_err(ServeError::Signals)?;
     rustix::thread::set_no_new_privs(true).map_err(ServeError::Privileges)?;
+    rnic_ipc::shm::contain_faults().map_err(ServeError::Faults)?;
     raise_open_files();
     let path = &settings.socket;
     SocketFile::clear(path)?;

@@ -256,9 +256,13 @@ impl Core {
             }
             ShardEvent::Released { local } => self.ports.released(local, told.stamp),
             ShardEvent::PathDoubtful { local, remote } => self.doubts.add(local, remote),
-            ShardEvent::ClientFault { client, message } => {
+            ShardEvent::ClientFault {
+                client,
+                code,
+                message,
+            } => {
                 if let Some(client) = self.client(client) {
-                    self.condemn(&client, RefusalCode::Malformed, &message);
+                    self.condemn(&client, code, &message);
                 }
             }
         }
@@ -323,6 +327,10 @@ impl Core {
             client.id,
             client.credentials
         );
+        if let Some(refusal) = client.condemned() {
+            // One that reads no events, or has no socket for them, is told by its next request at most.
+            let _ = client.events.push(Event::SessionEnded(refusal.clone()));
+        }
         let (core, condemned) = (self.clone(), client.clone());
         let reaper = move || {
             condemned.hang_up();

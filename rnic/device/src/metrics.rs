@@ -35,7 +35,7 @@ pub(crate) struct RequestMetrics {
 }
 
 /// Each code of a refusal, and its name.
-const REFUSALS: [(RefusalCode, &str); 14] = [
+const REFUSALS: [(RefusalCode, &str); 15] = [
     (RefusalCode::Version, "version"),
     (RefusalCode::Malformed, "malformed"),
     (RefusalCode::UnknownObject, "unknown_object"),
@@ -50,6 +50,7 @@ const REFUSALS: [(RefusalCode, &str); 14] = [
     (RefusalCode::Host, "host"),
     (RefusalCode::ShuttingDown, "shutting_down"),
     (RefusalCode::NotPermitted, "not_permitted"),
+    (RefusalCode::MemoryFault, "memory_fault"),
 ];
 
 impl RequestMetrics {

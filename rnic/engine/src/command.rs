@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 
 use rnic_ipc::capture::Filter;
 use rnic_ipc::control::{
-    Access, DisconnectReason, Event, MpaOptions, QpAttributes, QpState, StagKind,
+    Access, DisconnectReason, Event, MpaOptions, QpAttributes, QpState, RefusalCode, StagKind,
 };
 use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::inspect::ConnectionInfo;
@@ -397,10 +397,13 @@ pub enum ShardEvent {
         /// The peer's.
         remote: IpAddr,
     },
-    /// A client broke the rules of its rings: its objects are to be taken away.
+    /// A client broke the rules of its rings, or took memory away that it shares: its objects are to be
+    /// taken away.
     ClientFault {
         /// Which.
         client: ClientId,
+        /// For programs.
+        code: RefusalCode,
         /// What it did.
         message: String,
     },

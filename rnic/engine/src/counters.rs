@@ -60,8 +60,10 @@ pub struct ShardCounters {
     pub headers_rewritten: u64,
     /// Times that a port could not be flushed (interface down or gone).
     pub flush_failed: u64,
-    /// Clients whose rings were at fault.
+    /// Clients whose rings or memory were at fault.
     pub client_faults: u64,
+    /// Regions and rings whose memory was gone when it was accessed.
+    pub memory_faults: u64,
 }
 
 /// Each reason for which a frame is dropped, and its counter's name.
@@ -159,6 +161,7 @@ pub(crate) fn named(
     put("headers_rewritten", shard.headers_rewritten);
     put("flush_failed", shard.flush_failed);
     put("client_faults", shard.client_faults);
+    put("memory_faults", shard.memory_faults);
     put("connections", levels.connections as u64);
     put("queue_pairs", levels.queue_pairs as u64);
     put("regions", levels.regions as u64);

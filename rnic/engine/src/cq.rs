@@ -147,6 +147,12 @@ impl CqTable {
         }
     }
 
+    /// CQs whose memory is gone, and whose they are.
+    pub fn broken(&self) -> impl Iterator<Item = (ClientId, CqId)> {
+        let broken = self.queues.iter().filter(|(_, cq)| cq.ring.is_broken());
+        broken.map(|(name, cq)| (cq.client, CqId(*name)))
+    }
+
     /// The next CQ that died. Its queue pairs must go to Error ([`crate::qp::Qp::cq_failed`]) and
     /// its client be told.
     pub fn poll_failure(&mut self) -> Option<CqFailure> {

@@ -217,6 +217,11 @@ impl Qp {
         self.id.send_cq == cq || self.id.recv_cq == cq
     }
 
+    /// Whether the memory of its own queues is gone.
+    pub fn has_broken_rings(&self) -> bool {
+        self.send.ring.is_broken()
+    }
+
     /// The first of its CQs that takes no completions any more, if one doesn't.
     pub fn dead_cq(&self, cqs: &CqTable) -> Option<CqId> {
         let own = [self.id.send_cq, self.id.recv_cq];

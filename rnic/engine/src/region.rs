@@ -44,16 +44,23 @@ pub struct LocalMemory {
 // SAFETY: the memory is not tied to a thread, and is reached by raw copies only.
 unsafe impl Send for LocalMemory {}
 
-/// A copy that would have left its region.
+/// A copy that did not come about, or that means nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{len} octets at offset {offset} are not within the region's {region} octets")]
-pub struct OutOfRegion {
-    /// Where the copy was to begin.
-    pub offset: u64,
-    /// How many octets it was to be.
-    pub len: usize,
-    /// The region's length.
-    pub region: u64,
+pub enum RegionError {
+    /// It would have left its region.
+    #[error("{len} octets at offset {offset} are not within the region's {region} octets")]
+    Outside {
+        /// Where the copy was to begin.
+        offset: u64,
+        /// How many octets it was to be.
+        len: usize,
+        /// The region's length.
+        region: u64,
+    },
+    /// The client took the memory away ([`SharedMemory::is_broken`]): what was read is nobody's, and
+    /// what was written is nowhere.
+    #[error("the region's memory is gone: its owner took the pages away")]
+    Broken,
 }
 
 impl RegionMemory {
@@ -81,13 +88,16 @@ impl RegionMemory {
         self.len() == 0
     }
 
-    /// Copies `bytes` into the region, all or nothing.
-    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), OutOfRegion> {
+    /// Copies `bytes` into the region, all or nothing; of memory that is broken nobody knows.
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), RegionError> {
         let at = self.check(offset, bytes.len())?;
         match self {
-            Self::Shared { memory, offset, .. } => memory
-                .write(offset.saturating_add(at), bytes)
-                .map_err(|_| self.outside(at, bytes.len())),
+            Self::Shared { memory, offset, .. } => {
+                memory
+                    .write(offset.saturating_add(at), bytes)
+                    .map_err(|_| self.outside(at, bytes.len()))?;
+                whole(memory)
+            }
             Self::Local(local) => {
                 // SAFETY: `check` holds `at + bytes.len()` within the mapped memory, and `bytes`
                 // is no part of it because references to it exist only to words, as atomics.
@@ -103,13 +113,17 @@ impl RegionMemory {
         }
     }
 
-    /// Copies octets of the region into `out`, all of it or nothing.
-    pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), OutOfRegion> {
+    /// Copies octets of the region into `out`, all of it or nothing; what came of memory that is broken
+    /// is not to be used.
+    pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), RegionError> {
         let at = self.check(offset, out.len())?;
         match self {
-            Self::Shared { memory, offset, .. } => memory
-                .read(offset.saturating_add(at), out)
-                .map_err(|_| self.outside(at, out.len())),
+            Self::Shared { memory, offset, .. } => {
+                memory
+                    .read(offset.saturating_add(at), out)
+                    .map_err(|_| self.outside(at, out.len()))?;
+                whole(memory)
+            }
             Self::Local(local) => {
                 // SAFETY: as in `write`, with the roles exchanged.
                 unsafe {
@@ -143,9 +157,9 @@ impl RegionMemory {
         }
     }
 
-    fn check(&self, offset: u64, len: usize) -> Result<usize, OutOfRegion> {
+    fn check(&self, offset: u64, len: usize) -> Result<usize, RegionError> {
         let region = self.len();
-        let outside = OutOfRegion {
+        let outside = RegionError::Outside {
             offset,
             len,
             region,
@@ -157,11 +171,28 @@ impl RegionMemory {
         usize::try_from(offset).map_err(|_| outside)
     }
 
-    fn outside(&self, at: usize, len: usize) -> OutOfRegion {
-        OutOfRegion {
+    fn outside(&self, at: usize, len: usize) -> RegionError {
+        RegionError::Outside {
             offset: at as u64,
             len,
             region: self.len(),
         }
     }
+
+    /// Whether an access has found the memory gone. Asked after each copy, and by whoever wants to
+    /// know whose fault it was.
+    pub fn is_broken(&self) -> bool {
+        match self {
+            Self::Shared { memory, .. } => memory.is_broken(),
+            Self::Local(_) => false,
+        }
+    }
+}
+
+/// That a copy which has just been done took place.
+fn whole(memory: &SharedMemory) -> Result<(), RegionError> {
+    if memory.is_broken() {
+        return Err(RegionError::Broken);
+    }
+    Ok(())
 }

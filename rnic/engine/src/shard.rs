@@ -9,6 +9,7 @@
 //! The order of a poll: what the link is done with, receive, doorbells, timers, produce, transmit,
 //! wake-ups, refill. So an ACK rides on the answer that the segment brought about.
 
+mod broken;
 mod config;
 mod control;
 mod deadlines;
@@ -30,6 +31,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use rnic_ipc::control::RefusalCode;
 use rnic_ipc::id::{ClientId, ListenerId};
 use rnic_ipc::ring::DoorbellConsumer;
 use rnic_net::{Identification, Reassembly};
@@ -103,6 +105,8 @@ pub struct Shard<P> {
     endings: VecDeque<(ConnId, TcpEvent)>,
     /// Received frames of one batch; empty between polls.
     batch: Vec<Frame>,
+    /// Faults of shared memory in this process that were looked into.
+    faults_seen: u64,
     /// The time of the last poll or command.
     now: Instant,
 }
@@ -204,6 +208,7 @@ impl<P: Port> Shard<P> {
             captures: Captures::default(),
             endings: VecDeque::new(),
             batch: Vec::with_capacity(RECEIVE_BATCH),
+            faults_seen: 0,
             now,
             config,
             ports,
@@ -223,6 +228,7 @@ impl<P: Port> Shard<P> {
         worked |= self.produce();
         worked |= self.transmit();
         self.fail_queue_pairs_of_dead_cqs();
+        self.look_for_broken_memory();
         self.tell_srq_limits();
         self.tables.cqs.flush_wakeups();
         for port in &mut self.ports {
@@ -315,7 +321,10 @@ impl<P: Port> Shard<P> {
                 match client.doorbells.pop() {
                     Ok(Some(qp)) => self.doorbell(id, qp),
                     Ok(None) => break,
-                    Err(fault) => self.client_fault(id, format!("its doorbell ring: {fault}")),
+                    Err(fault) => {
+                        let message = format!("its doorbell ring: {fault}");
+                        self.client_fault(id, RefusalCode::Malformed, message);
+                    }
                 }
                 worked = true;
             }

@@ -72,6 +72,12 @@ impl SrqTable {
         self.queues.remove(&srq.0).is_some()
     }
 
+    /// Queues whose memory is gone, and whose they are.
+    pub fn broken(&self) -> impl Iterator<Item = (ClientId, SrqId)> {
+        let broken = self.queues.iter().filter(|(_, srq)| srq.ring.is_broken());
+        broken.map(|(name, srq)| (srq.client, SrqId(*name)))
+    }
+
     /// Queues in the table.
     pub fn len(&self) -> usize {
         self.queues.len()

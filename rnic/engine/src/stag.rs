@@ -14,7 +14,7 @@ use rnic_proto::rdmap::atomic::{AtomicOperation, OPERAND_LEN};
 use rnic_proto::{Stag, TaggedOffset};
 
 use crate::idmap::IdMap;
-use crate::region::{OutOfRegion, RegionMemory};
+use crate::region::{RegionError, RegionMemory};
 
 mod bind;
 mod streams;
@@ -200,7 +200,10 @@ pub struct Sink<'a>(Range<'a>);
 
 /// Leave to do one Atomic Operation on a word of one region, until the table is touched again.
 #[derive(Debug)]
-pub struct Target<'a>(&'a AtomicU64);
+pub struct Target<'a> {
+    word: &'a AtomicU64,
+    memory: &'a RegionMemory,
+}
 
 #[derive(Debug)]
 struct Range<'a> {
@@ -301,6 +304,21 @@ impl StagTable {
         self.entries.remove(&stag.index()).is_some()
     }
 
+    /// Takes the rights of all regions whose memory is gone; gives them, and their domains.
+    pub fn revoke_broken(&mut self) -> Vec<(Stag, PdId)> {
+        let broken = |(index, entry): (&u32, &Entry)| match &entry.memory {
+            Memory::Own(own) if own.memory.is_broken() => {
+                Some((Stag::from_parts(*index, entry.key), entry.pd))
+            }
+            _ => None,
+        };
+        let found: Vec<_> = self.entries.iter().filter_map(broken).collect();
+        for (stag, _) in &found {
+            self.end_rights(stag.index());
+        }
+        found
+    }
+
     /// STags in the table.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -361,8 +379,10 @@ impl StagTable {
     ) -> Result<Target<'_>, StagError> {
         let entry = self.valid(stag, user)?;
         let range = self.range(entry, stag, to, OPERAND_LEN, entry.access.remote_atomic)?;
-        let word = range.memory.word(range.start);
-        word.map(Target).ok_or(StagError::Misaligned { stag, to })
+        let memory = range.memory;
+        let word = memory.word(range.start);
+        let word = word.ok_or(StagError::Misaligned { stag, to })?;
+        Ok(Target { word, memory })
     }
 
     /// Checks the octets that a Send or an RDMA Write takes. Every region allows it, no window does.
@@ -471,14 +491,14 @@ impl Entry {
 
 impl Source<'_> {
     /// Takes octets from `at` octets into the range.
-    pub fn read(&self, at: u64, out: &mut [u8]) -> Result<(), OutOfRegion> {
+    pub fn read(&self, at: u64, out: &mut [u8]) -> Result<(), RegionError> {
         self.0.memory.read(self.0.within(at, out.len())?, out)
     }
 }
 
 impl Sink<'_> {
     /// Places `octets` at `at` octets into the range.
-    pub fn write(&self, at: u64, octets: &[u8]) -> Result<(), OutOfRegion> {
+    pub fn write(&self, at: u64, octets: &[u8]) -> Result<(), RegionError> {
         self.0
             .memory
             .write(self.0.within(at, octets.len())?, octets)
@@ -491,27 +511,37 @@ impl Target<'_> {
     /// It is one step for every other Atomic Operation of the RNIC (RFC 7306 section 5.3), and for
     /// programs of this host that use the processor's atomics; those who write the word without end
     /// can't hold the shard here, but then their writes may be lost.
-    pub fn apply(&self, operation: AtomicOperation) -> u64 {
-        let mut found = self.0.load(Ordering::Acquire);
+    pub fn apply(&self, operation: AtomicOperation) -> Result<u64, RegionError> {
+        let original = self.apply_to_word(operation);
+        if self.memory.is_broken() {
+            return Err(RegionError::Broken);
+        }
+        Ok(original)
+    }
+
+    fn apply_to_word(&self, operation: AtomicOperation) -> u64 {
+        let mut found = self.word.load(Ordering::Acquire);
         for _ in 0..ATTEMPTS {
             let wanted = operation.apply(found);
-            match self
-                .0
-                .compare_exchange_weak(found, wanted, Ordering::AcqRel, Ordering::Acquire)
-            {
+            match self.word.compare_exchange_weak(
+                found,
+                wanted,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
                 Ok(original) => return original,
                 Err(other) => found = other,
             }
         }
-        self.0.store(operation.apply(found), Ordering::Release);
+        self.word.store(operation.apply(found), Ordering::Release);
         found
     }
 }
 
 impl Range<'_> {
     /// The offset in the region of `len` octets at `at` in the range.
-    fn within(&self, at: u64, len: usize) -> Result<u64, OutOfRegion> {
-        let outside = OutOfRegion {
+    fn within(&self, at: u64, len: usize) -> Result<u64, RegionError> {
+        let outside = RegionError::Outside {
             offset: at,
             len,
             region: self.len,

@@ -24,7 +24,7 @@ pub use memory::{Access, StagKind};
 
 /// Version of the control messages and of the shared-memory layouts. Both ends must agree. It is
 /// raised with each change of either; `tests/layout.rs` of this crate sees to that.
-pub const PROTOCOL_VERSION: u32 = 9;
+pub const PROTOCOL_VERSION: u32 = 10;
 
 /// The longest private data that one side may give, in octets (RFC 5044 section 7.1.1).
 pub const PRIVATE_DATA_MAX: usize = 512;
@@ -341,6 +341,8 @@ pub enum RefusalCode {
     ShuttingDown,
     /// Only an administrator may ask this.
     NotPermitted,
+    /// The session is over: memory that the client shared could not be accessed any more.
+    MemoryFault,
 }
 
 /// What [`Request::CreateQp`] asks for.
@@ -506,6 +508,8 @@ pub enum Event {
         /// Which.
         srq: SrqId,
     },
+    /// The last event: the RNIC takes the client away, with all that it has.
+    SessionEnded(Refusal),
 }
 
 /// Why a connection ended.

@@ -4,14 +4,15 @@
 //! * a [`SharedMemory`] owns its mapping: `base..base+len` stays mapped, readable and writable until
 //!   it is dropped, and the mapping is undone exactly once;
 //! * the file below it can't shrink (`F_SEAL_SHRINK` was there before the size was read), so no
-//!   access inside the mapping runs past the end of the file; and the file is made of ordinary
-//!   pages, so that a hole that the other process punches is filled again at the next access;
+//!   access inside the mapping runs past the end of the file; and an access to a hole that the other
+//!   process punched, and for which no page is left, is contained ([`contain_faults`]);
 //! * another process may write any octet at any time. So no `&` or `&mut` to these octets ever
 //!   exists, atomics excepted; octets are copied in and out through raw pointers, and whoever reads
 //!   a value copies it once and then checks the copy.
 #![allow(unsafe_code)]
 
 mod error;
+mod faults;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
@@ -21,8 +22,14 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::sync::{AtomicU32, AtomicU64};
+use faults::Watch;
 
 pub use error::{MAPPING_MAX, OutOfBounds, ShmError};
+pub use faults::{MAPPINGS_MAX, contain_faults, faults_contained};
+
+/// Octets of a huge page of [`SharedMemory::create_huge`]. There are others, and
+/// [`SharedMemory::map`] takes them.
+pub const HUGE_PAGE: usize = 2 << 20;
 
 /// A mapped piece of memory that another process may map too.
 ///
@@ -39,9 +46,17 @@ pub struct SharedMemory {
 #[derive(Debug)]
 enum Backing {
     /// From mmap; starts at or before `base`.
-    Mapping { start: NonNull<u8>, len: usize },
+    Mapping(Mapping),
     /// From the heap.
     Heap { words: usize },
+}
+
+/// What mmap gave, and its entry among those that may fault.
+#[derive(Debug)]
+struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+    watch: Watch,
 }
 
 // SAFETY: the struct is a pointer to memory that belongs to no thread; every access through it is a
@@ -54,27 +69,38 @@ impl SharedMemory {
     /// Makes a zeroed memfd of `len` octets, sealed against shrinking, growing and further seals,
     /// and maps it. The descriptor is for the other process. `name` shows in `/proc/*/maps`.
     pub fn create(name: &str, len: usize) -> Result<(Self, OwnedFd), ShmError> {
-        check_len(len as u64)?;
-        let host = |call| move |errno| ShmError::Host { call, errno };
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        // Kernels before 6.3 don't know NOEXEC_SEAL; later ones may be set to insist on it.
-        let fd = match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
-            Err(Errno::INVAL) => rustix::fs::memfd_create(name, flags),
-            made => made,
-        }
-        .map_err(host("memfd_create"))?;
-        rustix::fs::ftruncate(&fd, len as u64).map_err(host("ftruncate"))?;
-        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
-            .map_err(host("fcntl(F_ADD_SEALS)"))?;
+        let fd = memfd(name, len, MemfdFlags::empty())?;
         let memory = Self::map(&fd, 0, len as u64)?;
+        Ok((memory, fd))
+    }
+
+    /// The same of huge pages ([`HUGE_PAGE`]), as many as `len` octets need.
+    ///
+    /// # Errors
+    ///
+    /// [`ShmError::NoHugePages`] when the host has not as many.
+    pub fn create_huge(name: &str, len: usize) -> Result<(Self, OwnedFd), ShmError> {
+        let pages = len.div_ceil(HUGE_PAGE);
+        let none = |error| match error {
+            // No such pages at all; none left for a mapping that reserves them.
+            ShmError::Host {
+                call: "memfd_create" | "mmap",
+                errno: Errno::INVAL | Errno::NOSYS | Errno::NODEV | Errno::NOENT | Errno::NOMEM,
+            } => ShmError::NoHugePages { pages },
+            error => error,
+        };
+        let whole = pages.saturating_mul(HUGE_PAGE);
+        let huge = MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+        let fd = memfd(name, whole, huge).map_err(none)?;
+        let memory = Self::map(&fd, 0, len as u64).map_err(none)?;
         Ok((memory, fd))
     }
 
     /// Maps `len` octets from `offset` of a descriptor that came from another process.
     ///
-    /// It must be a memfd of ordinary pages, sealed with `F_SEAL_SHRINK` and long enough; anything
-    /// else is refused, because its owner could make our accesses fault. `offset` need not be on a
-    /// page boundary. The descriptor may be closed afterwards.
+    /// It must be a memfd, of ordinary or of huge pages, sealed with `F_SEAL_SHRINK` and long enough;
+    /// anything else is refused, because its owner could make our accesses fault. `offset` need not be
+    /// on a page boundary. The descriptor may be closed afterwards.
     pub fn map(fd: impl AsFd, offset: u64, len: u64) -> Result<Self, ShmError> {
         let fd = fd.as_fd();
         check_len(len)?;
@@ -97,13 +123,13 @@ impl SharedMemory {
             (Ok(whole), Ok(in_page), Ok(len)) => (whole, in_page, len),
             _ => return Err(ShmError::Length { len }),
         };
-        let start = map_shared(fd, offset - offset % page, whole)?;
+        let mapping = Mapping::new(fd, offset - offset % page, whole)?;
         // SAFETY: `in_page < page <= whole`, so the result is inside the new mapping.
-        let base = unsafe { start.add(in_page) };
+        let base = unsafe { mapping.start.add(in_page) };
         Ok(Self {
             base,
             len,
-            backing: Backing::Mapping { start, len: whole },
+            backing: Backing::Mapping(mapping),
         })
     }
 
@@ -125,18 +151,27 @@ impl SharedMemory {
     /// Gives every page of the memory its frame now, instead of at its first access. Kernels before
     /// 5.14 can't, and nothing is lost by that.
     pub fn populate(&self) -> Result<(), ShmError> {
-        let Backing::Mapping { start, len } = self.backing else {
+        let Backing::Mapping(mapping) = &self.backing else {
             return Ok(());
         };
         let advice = rustix::mm::Advice::LinuxPopulateWrite;
+        let start = mapping.start.as_ptr().cast();
         // SAFETY: exactly the range that mmap gave; the advice changes no octet.
-        match unsafe { rustix::mm::madvise(start.as_ptr().cast(), len, advice) } {
+        match unsafe { rustix::mm::madvise(start, mapping.len, advice) } {
             Ok(()) | Err(Errno::INVAL) => Ok(()),
             Err(errno) => Err(ShmError::Host {
                 call: "madvise(MADV_POPULATE_WRITE)",
                 errno,
             }),
         }
+    }
+
+    /// Whether an access to it has faulted (see [`contain_faults`]): what was read since is zero, and
+    /// what was written is nowhere. Stays so.
+    pub fn is_broken(&self) -> bool {
+        // Without any fault, which is the rule, nothing else is looked at.
+        faults_contained() != 0
+            && matches!(&self.backing, Backing::Mapping(mapping) if mapping.watch.is_broken())
     }
 
     /// Octets.
@@ -240,18 +275,34 @@ impl SharedMemory {
 
 impl Drop for SharedMemory {
     fn drop(&mut self) {
-        match self.backing {
-            Backing::Mapping { start, len } => {
-                // SAFETY: exactly the range that mmap gave, and nobody has a pointer to it that
-                // outlives `self`. A failure would leave it mapped, which harms nobody.
+        if let Backing::Heap { words } = self.backing {
+            let memory = std::ptr::slice_from_raw_parts_mut(self.base.as_ptr().cast(), words);
+            // SAFETY: the pointer and length that `private` took out of a box.
+            drop(unsafe { Box::<[Line]>::from_raw(memory) });
+        }
+    }
+}
+
+impl Mapping {
+    fn new(fd: std::os::fd::BorrowedFd<'_>, offset: u64, len: usize) -> Result<Self, ShmError> {
+        let start = map_shared(fd, offset, len)?;
+        match Watch::begin(start.as_ptr(), len) {
+            Some(watch) => Ok(Self { start, len, watch }),
+            None => {
+                // SAFETY: what mmap just gave, and nobody has a pointer to it.
                 let _ = unsafe { rustix::mm::munmap(start.as_ptr().cast(), len) };
-            }
-            Backing::Heap { words } => {
-                let memory = std::ptr::slice_from_raw_parts_mut(self.base.as_ptr().cast(), words);
-                // SAFETY: the pointer and length that `private` took out of a box.
-                drop(unsafe { Box::<[Line]>::from_raw(memory) });
+                Err(ShmError::TooMany)
             }
         }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        self.watch.end();
+        // SAFETY: exactly the range that mmap gave, and nobody has a pointer to it that outlives the
+        // memory. A failure would leave it mapped, which harms nobody.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
 
@@ -267,15 +318,34 @@ fn check_len(len: u64) -> Result<(), ShmError> {
     Ok(())
 }
 
-/// The page size that mappings of this memfd are aligned to: tmpfs gives it as its block size.
+/// A sealed memfd of `len` octets.
+fn memfd(name: &str, len: usize, kind: MemfdFlags) -> Result<OwnedFd, ShmError> {
+    check_len(len as u64)?;
+    let host = |call| move |errno| ShmError::Host { call, errno };
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | kind;
+    // Kernels before 6.3 don't know NOEXEC_SEAL; later ones may be set to insist on it.
+    let fd = match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+        Err(Errno::INVAL) => rustix::fs::memfd_create(name, flags),
+        made => made,
+    }
+    .map_err(host("memfd_create"))?;
+    rustix::fs::ftruncate(&fd, len as u64).map_err(host("ftruncate"))?;
+    rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
+        .map_err(host("fcntl(F_ADD_SEALS)"))?;
+    Ok(fd)
+}
+
+/// The page size that mappings of this memfd are aligned to: its filesystem gives it as its block
+/// size.
 fn page_size(fd: std::os::fd::BorrowedFd<'_>) -> Result<u64, ShmError> {
     const TMPFS_MAGIC: i64 = 0x0102_1994;
+    const HUGETLBFS_MAGIC: i64 = 0x9584_58f6;
     let found = rustix::fs::fstatfs(fd).map_err(|errno| ShmError::Host {
         call: "fstatfs",
         errno,
     })?;
-    if found.f_type != TMPFS_MAGIC {
-        return Err(ShmError::HugePages);
+    if ![TMPFS_MAGIC, HUGETLBFS_MAGIC].contains(&found.f_type) {
+        return Err(ShmError::NotMemfd);
     }
     u64::try_from(found.f_bsize)
         .ok()

@@ -123,7 +123,11 @@ pub fn exit_status(error: &ToolError) -> u8 {
             status: WcStatus::WorkRequestFlushed,
             ..
         } => 4,
-        ToolError::Rnic(rnic::Error::DaemonGone | rnic::Error::Disconnected { .. }) => 4,
+        ToolError::Rnic(
+            rnic::Error::DaemonGone
+            | rnic::Error::SessionEnded(_)
+            | rnic::Error::Disconnected { .. },
+        ) => 4,
         _ => 1,
     }
 }

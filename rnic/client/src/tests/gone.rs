@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::fake::{Fake, queue_pair};
+use rnic_ipc::control::{Event, RefusalCode};
+
+use super::fake::{Fake, queue_pair, refusal};
 use crate::{
     Access, CompletionQueue, ConnectOptions, Error, Listener, ProtectionDomain, WorkCompletion,
     WorkRequest,
@@ -82,4 +84,30 @@ fn requests_and_posts_fail_and_drops_do_not_hang() {
     // Its memory is this process's too.
     region.write(0, b"still there").unwrap();
     drop((qp, cq, region, pd, context));
+}
+
+/// Whichever call finds out, the reason is the daemon's.
+#[test]
+fn a_client_that_is_taken_away_is_told_why() {
+    let (mut fake, context) = Fake::start();
+    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let (qp, cq) = queue_pair(&context);
+    let why = refusal(RefusalCode::MemoryFault);
+    fake.tell(&Event::SessionEnded(why.clone()));
+    fake.kill();
+    let told = [
+        context.device_info().map(drop),
+        pd.register(1, Access::ALL).map(drop),
+        qp.post_send(WorkRequest::send(1, &[])),
+        qp.take_event().map(drop),
+        qp.disconnect(LONG),
+        cq.wait(LONG),
+    ];
+    for found in told {
+        let Err(Error::SessionEnded(found)) = found else {
+            panic!("{found:?}");
+        };
+        assert_eq!(found, why);
+    }
+    drop((qp, cq, pd, context));
 }

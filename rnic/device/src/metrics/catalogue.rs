@@ -177,8 +177,13 @@ pub(super) const SHARD: &[Family] = &[
     ),
     one(
         "rnic_client_faults_total",
-        "Clients taken away because they broke the rules of their rings.",
+        "Clients taken away because they broke the rules of their rings or took shared memory away.",
         &[("", "client_faults")],
+    ),
+    one(
+        "rnic_memory_faults_total",
+        "Regions and rings whose memory was gone when the RNIC accessed it.",
+        &[("", "memory_faults")],
     ),
     level(
         "rnic_connections",

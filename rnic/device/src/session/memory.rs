@@ -111,7 +111,7 @@ impl ClientSession {
 
 fn bad_memory(error: ShmError) -> Refusal {
     let code = match error {
-        ShmError::Host { .. } => RefusalCode::Host,
+        ShmError::Host { .. } | ShmError::TooMany => RefusalCode::Host,
         _ => RefusalCode::BadMemory,
     };
     refuse::refusal(code, &format!("memory to register: {error}"))

@@ -97,7 +97,7 @@ impl Qp {
             .stags
             .remote_atomic(request.stag, request.to, self.id.user());
         let original = match target {
-            Ok(target) => target.apply(request.operation),
+            Ok(target) => target.apply(request.operation).map_err(|_| Failed)?,
             Err(error) => {
                 count_refusal(ctx, error);
                 let mut octets = [0; segment::ATOMIC_REQUEST_LEN];

@@ -1,7 +1,7 @@
 //! The life of connections: what TCP tells, what queue pairs ask for, what the clock says, and whom
 //! to tell of the end (RFC 5040 section 6.2, RFC 5044 section 7.2).
 
-use rnic_ipc::control::{DisconnectReason, Event};
+use rnic_ipc::control::{DisconnectReason, Event, RefusalCode};
 use rnic_ipc::id::{ClientId, QpNum};
 use rnic_proto::mpa::startup::Responder;
 use rnic_proto::rdmap::{RdmapError, TerminateError};
@@ -153,7 +153,8 @@ impl<P: Port> Shard<P> {
             }
         }
         if let Some(fault) = fault {
-            self.client_fault(client, format!("a work queue of queue pair {num}: {fault}"));
+            let message = format!("a work queue of queue pair {num}: {fault}");
+            self.client_fault(client, RefusalCode::Malformed, message);
         }
     }
 
@@ -383,7 +384,7 @@ impl<P: Port> Shard<P> {
     }
 
     /// A client that can't be trusted: nothing of it is read any more. Told once.
-    pub(super) fn client_fault(&mut self, client: ClientId, message: String) {
+    pub(super) fn client_fault(&mut self, client: ClientId, code: RefusalCode, message: String) {
         let known = self
             .clients
             .iter_mut()
@@ -391,8 +392,11 @@ impl<P: Port> Shard<P> {
         let Some(entry) = known else { return };
         entry.faulted = true;
         self.counters.client_faults += 1;
-        self.events
-            .push_back(ShardEvent::ClientFault { client, message });
+        self.events.push_back(ShardEvent::ClientFault {
+            client,
+            code,
+            message,
+        });
     }
 
     /// The owners of shared receive queues that fell below their limits hear of it.

@@ -309,7 +309,8 @@ fn atomics_on_one_word_from_two_threads_are_never_lost() {
                 table.add(STAG, PD, ALL, TaggedOffset(0), memory).unwrap();
                 for _ in 0..ROUNDS {
                     let target = table.remote_atomic(STAG, TaggedOffset(8), USER).unwrap();
-                    target.apply(AtomicOperation::FetchAdd { add, mask: 1 << 31 });
+                    let added = target.apply(AtomicOperation::FetchAdd { add, mask: 1 << 31 });
+                    added.expect("the memory is there");
                 }
             });
         }

@@ -333,6 +333,7 @@ impl Simulation {
             Event::SrqLimit { srq } => self.limit_reached(node, srq),
             // Looked at before the completions.
             Event::CqError { .. } => {}
+            Event::SessionEnded(why) => panic!("node {node}: {why}"),
         }
     }
 

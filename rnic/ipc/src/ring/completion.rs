@@ -62,6 +62,12 @@ impl CqProducer {
         })
     }
 
+    /// Whether an access to its memory has faulted
+    /// ([`SharedMemory::is_broken`](crate::shm::SharedMemory::is_broken)): what it says means nothing.
+    pub fn is_broken(&self) -> bool {
+        self.ring.is_broken()
+    }
+
     /// Entries.
     pub fn depth(&self) -> u32 {
         self.ring.capacity()

@@ -87,6 +87,12 @@ impl DoorbellConsumer {
         })
     }
 
+    /// Whether an access to its memory has faulted
+    /// ([`SharedMemory::is_broken`](crate::shm::SharedMemory::is_broken)): what it says means nothing.
+    pub fn is_broken(&self) -> bool {
+        self.ring.is_broken()
+    }
+
     /// The next queue pair that has work, as the client wrote it: any number at all. Clear the
     /// queue pair's pending flag before draining its queues.
     pub fn pop(&mut self) -> Result<Option<QpNum>, RingFault> {

@@ -80,7 +80,15 @@ impl<const WORDS: usize> RawRing<WORDS> {
                 .atomic_u32(offset + 4 * index)?
                 .store(value, Ordering::Release);
         }
+        if ring.memory.is_broken() {
+            return Err(ShmError::NoPages.into());
+        }
         Ok(ring)
+    }
+
+    /// Whether an access to it has faulted.
+    pub(super) fn is_broken(&self) -> bool {
+        self.memory.is_broken()
     }
 
     /// Takes up a ring that the other side made at `offset`; it must have `capacity` entries.

@@ -32,12 +32,21 @@ pub enum ShmError {
          before passing it"
     )]
     NotSealed,
-    /// The other process's fault: seals don't keep it from punching holes, and a hole of a hugetlb
-    /// memfd faults when no huge page is left to fill it.
+    /// The host's: what is asked for needs huge pages.
     #[error(
-        "the memfd is made of huge pages, which can't be shared safely; make it without MFD_HUGETLB"
+        "{pages} huge pages of 2 MiB asked, but the host has not as many free: reserve some, as root, \
+         with `sysctl vm.nr_hugepages=<number>`, or do without"
     )]
-    HugePages,
+    NoHugePages {
+        /// How many.
+        pages: usize,
+    },
+    /// The host's: it has no page for memory that was just made.
+    #[error("the host has no memory left for what was to be shared")]
+    NoPages,
+    /// This process has as many as its table of mappings holds.
+    #[error("this process has as many shared mappings as it may have: unmap some")]
+    TooMany,
     /// The other process's fault.
     #[error("the memfd has {size} octets, but {len} from offset {offset} on are wanted")]
     TooShort {

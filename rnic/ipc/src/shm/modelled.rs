@@ -41,6 +41,11 @@ impl SharedMemory {
         Err(ShmError::NotMemfd)
     }
 
+    /// Nothing faults in a model.
+    pub fn is_broken(&self) -> bool {
+        false
+    }
+
     /// Octets.
     pub fn len(&self) -> usize {
         self.len

@@ -78,22 +78,6 @@ fn memory_that_its_owner_can_truncate_is_refused() {
 
 #[test]
 #[cfg_attr(miri, ignore)]
-fn memory_of_huge_pages_is_refused() {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
-    let Ok(fd) = rustix::fs::memfd_create("test", flags) else {
-        eprintln!("this kernel has no huge pages");
-        return;
-    };
-    rustix::fs::ftruncate(&fd, 2 << 20).unwrap();
-    rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK).unwrap();
-    assert!(matches!(
-        SharedMemory::map(&fd, 0, 4096),
-        Err(ShmError::HugePages)
-    ));
-}
-
-#[test]
-#[cfg_attr(miri, ignore)]
 fn a_range_that_the_memfd_does_not_have_is_refused() {
     let fd = memfd(4096, MemfdFlags::empty(), SealFlags::SHRINK);
     for (offset, len) in [
@@ -146,6 +130,7 @@ fn words_are_aligned_and_inside() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore)]
 fn populated_memory_has_its_pages_before_the_first_access() {
     let len = 64 * 4096;
     let (memory, fd) = SharedMemory::create("test", len).expect("a memfd can be made");

@@ -254,6 +254,7 @@ fn refusal_codes() -> Vec<RefusalCode> {
         RefusalCode::Host,
         RefusalCode::ShuttingDown,
         RefusalCode::NotPermitted,
+        RefusalCode::MemoryFault,
     ]
 }
 
@@ -308,6 +309,10 @@ fn events() -> Vec<Event> {
         },
         Event::CqError { cq: CqId(1) },
         Event::SrqLimit { srq: SrqId(1) },
+        Event::SessionEnded(Refusal {
+            code: RefusalCode::MemoryFault,
+            message: "m".to_owned(),
+        }),
     ]
 }
 

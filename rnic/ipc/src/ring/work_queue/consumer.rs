@@ -39,6 +39,12 @@ impl WorkQueueConsumer {
         }
     }
 
+    /// Whether an access to its memory has faulted
+    /// ([`SharedMemory::is_broken`](crate::shm::SharedMemory::is_broken)): what it says means nothing.
+    pub fn is_broken(&self) -> bool {
+        self.ring.is_broken()
+    }
+
     /// Slots in all.
     pub fn capacity(&self) -> u32 {
         self.ring.capacity()

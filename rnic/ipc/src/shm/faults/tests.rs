@@ -1,0 +1,229 @@
+//! Faults are made by truncating files that are not sealed, which nothing outside of this module could
+//! map.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::ptr::NonNull;
+
+use rustix::fs::MemfdFlags;
+use rustix::process::{Resource, Rlimit};
+
+use super::super::{Backing, Mapping, SharedMemory};
+use super::*;
+
+const PAGE: usize = 4096;
+/// Set, a test is its own victim.
+const VICTIM: &str = "RNIC_TEST_VICTIM";
+
+/// A mapping of `len` octets that are all `octet`, of a file that can be truncated.
+fn unsealed(len: usize, octet: u8) -> (SharedMemory, OwnedFd) {
+    let fd = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
+    rustix::fs::ftruncate(&fd, len as u64).unwrap();
+    let mapping = Mapping::new(std::os::fd::AsFd::as_fd(&fd), 0, len).unwrap();
+    let memory = SharedMemory {
+        base: mapping.start,
+        len,
+        backing: Backing::Mapping(mapping),
+    };
+    memory.fill(0, len, octet).unwrap();
+    (memory, fd)
+}
+
+fn truncate(fd: &OwnedFd) {
+    rustix::fs::ftruncate(fd, 0).unwrap();
+}
+
+fn octet(memory: &SharedMemory, at: usize) -> u8 {
+    let mut out = [0xff];
+    memory.read(at, &mut out).unwrap();
+    out[0]
+}
+
+/// Runs the test of this name in a process of its own, as its own victim.
+fn victim(name: &str) -> std::process::Output {
+    std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", &format!("shm::faults::tests::{name}")])
+        .env(VICTIM, "1")
+        .output()
+        .unwrap()
+}
+
+fn is_victim() -> bool {
+    std::env::var_os(VICTIM).is_some()
+}
+
+#[test]
+#[cfg_attr(miri, ignore)]
+fn a_fault_breaks_its_mapping_and_no_other() {
+    contain_faults().unwrap();
+    let (before, _fd) = unsealed(3 * PAGE, 1);
+    let (memory, fd) = unsealed(3 * PAGE, 2);
+    let (behind, _fd) = unsealed(3 * PAGE, 3);
+    let contained = faults_contained();
+    truncate(&fd);
+    assert!(!memory.is_broken(), "nothing was touched yet");
+    assert_eq!(octet(&memory, PAGE + 5), 0);
+    assert!(memory.is_broken());
+    assert!(faults_contained() > contained);
+    memory.write(2 * PAGE, b"to nowhere").unwrap();
+    memory.atomic_u64(0).unwrap().store(1, Ordering::Relaxed);
+    for (neighbour, octets) in [(before, 1), (behind, 3)] {
+        assert!(!neighbour.is_broken());
+        for page in 0..3 {
+            assert_eq!(octet(&neighbour, page * PAGE), octets);
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore)]
+fn a_write_faults_as_a_read_does() {
+    contain_faults().unwrap();
+    let (memory, fd) = unsealed(PAGE, 1);
+    truncate(&fd);
+    memory.write(100, b"to nowhere").unwrap();
+    assert!(memory.is_broken());
+    let (memory, fd) = unsealed(PAGE, 1);
+    truncate(&fd);
+    memory
+        .atomic_u32(4)
+        .unwrap()
+        .fetch_add(1, Ordering::Relaxed);
+    assert!(memory.is_broken());
+}
+
+#[test]
+#[cfg_attr(miri, ignore)]
+fn a_mapping_in_the_place_of_a_broken_one_is_whole() {
+    contain_faults().unwrap();
+    for _ in 0..100 {
+        let (memory, fd) = unsealed(PAGE, 1);
+        assert!(!memory.is_broken());
+        truncate(&fd);
+        assert_eq!(octet(&memory, 0), 0);
+        assert!(memory.is_broken());
+    }
+}
+
+/// Mappings come and go beside those that fault: no fault takes the place of another's.
+#[test]
+#[cfg_attr(miri, ignore)]
+fn faults_keep_to_their_mappings_while_others_come_and_go() {
+    contain_faults().unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for number in 1..=3 {
+            let over = &over;
+            scope.spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    let kept: Vec<_> = (1..=5).map(|n| unsealed(n * PAGE, number)).collect();
+                    for (memory, _) in &kept {
+                        assert!(!memory.is_broken());
+                        assert_eq!(octet(memory, memory.len() - 1), number);
+                    }
+                }
+            });
+        }
+        for _ in 0..300 {
+            let (memory, fd) = unsealed(2 * PAGE, 9);
+            truncate(&fd);
+            assert_eq!(octet(&memory, PAGE), 0);
+            assert!(memory.is_broken());
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+#[cfg_attr(miri, ignore)]
+fn a_fault_elsewhere_ends_the_process() {
+    if is_victim() {
+        contain_faults().unwrap();
+        let (memory, fd) = unsealed(PAGE, 1);
+        let elsewhere = super::super::map_shared(std::os::fd::AsFd::as_fd(&fd), 0, PAGE).unwrap();
+        truncate(&fd);
+        // SAFETY: mapped, as far as the compiler knows.
+        let found = unsafe { elsewhere.read_volatile() };
+        panic!("{found} was read from nowhere, {memory:?}");
+    }
+    let ended = victim("a_fault_elsewhere_ends_the_process");
+    assert_eq!(
+        ended.status.signal(),
+        Some(Signal::SIGBUS as i32),
+        "{ended:?}"
+    );
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(said.contains("SIGBUS outside of shared memory"), "{said}");
+}
+
+#[test]
+#[cfg_attr(miri, ignore)]
+fn a_signal_that_somebody_sends_ends_the_process() {
+    if is_victim() {
+        contain_faults().unwrap();
+        nix::sys::signal::raise(Signal::SIGBUS).unwrap();
+        panic!("the signal went by");
+    }
+    let ended = victim("a_signal_that_somebody_sends_ends_the_process");
+    assert_eq!(
+        ended.status.signal(),
+        Some(Signal::SIGBUS as i32),
+        "{ended:?}"
+    );
+}
+
+/// Here the kernel promises no more because of a limit of the process; with `vm.overcommit_memory=2`
+/// because the host's memory is promised.
+#[test]
+#[cfg_attr(miri, ignore)]
+fn a_fault_is_contained_when_the_kernel_promises_no_more_memory() {
+    let name = "a_fault_is_contained_when_the_kernel_promises_no_more_memory";
+    if !is_victim() {
+        let ended = victim(name);
+        assert!(ended.status.success(), "{ended:?}");
+        return;
+    }
+    contain_faults().unwrap();
+    let len = 2 * PIECE + PAGE;
+    let (memory, fd) = unsealed(len, 1);
+    truncate(&fd);
+    let limit = |current| {
+        let maximum = rustix::process::getrlimit(Resource::Data).maximum;
+        rustix::process::setrlimit(Resource::Data, Rlimit { current, maximum }).unwrap();
+    };
+    limit(Some(PAGE as u64));
+    let whole = replace_all(memory.as_ptr().addr(), len);
+    let last = octet(&memory, len - 1);
+    let first = octet(&memory, 0);
+    memory.write(PIECE - 2, b"over").unwrap();
+    limit(None);
+    assert!(!whole, "the limit has no effect");
+    assert_eq!((first, last), (0, 0));
+    assert!(memory.is_broken());
+    let mut out = [0; 4];
+    memory.read(PIECE - 2, &mut out).unwrap();
+    assert_eq!(&out, b"over", "the pieces are memory of their own");
+    let taken = RESERVE_FROM.load(Ordering::Relaxed);
+    assert_eq!(
+        RESERVE_TO.load(Ordering::Relaxed) - taken,
+        RESERVE - 3 * PIECE
+    );
+}
+
+#[test]
+fn a_full_table_takes_no_more_and_its_places_are_used_again() {
+    let mut octets = [0_u8; 16];
+    let start = NonNull::from(&mut octets[0]).as_ptr();
+    // Under Miri, which is slow, some will do.
+    let most = if cfg!(miri) { 100 } else { MAPPINGS_MAX };
+    let mut watches: Vec<_> = std::iter::from_fn(|| Watch::begin(start, 0))
+        .take(most)
+        .collect();
+    if !cfg!(miri) {
+        assert!(watches.len() > MAPPINGS_MAX / 2);
+        assert!(Watch::begin(start, 0).is_none());
+    }
+    watches.drain(..).for_each(|watch| watch.end());
+    let watch = Watch::begin(start, 0).expect("there is room again");
+    watch.end();
+}
