@@ -11,6 +11,7 @@ use rnic_ipc::control::{Access, Request, Response, StagKind};
 use rnic_ipc::id::{PdId, QpNum};
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::work::{Sge, WrOpcode};
+use rustix::io::Errno;
 
 use crate::context::{Context, Inner};
 use crate::error::Error;
@@ -79,6 +80,33 @@ impl ProtectionDomain {
         self.register_mapped(memory, (&fd, offset), access, None)
     }
 
+    /// Makes and registers `len` octets of zeroed memory of this process's heap, which the RNIC reaches
+    /// by a descriptor of `/proc/self/mem` instead of a mapping of its own. That is slower, there are
+    /// no Atomic Operations on it, and the daemon must allow it (`remote_regions`). A fork of this
+    /// process has a copy which the RNIC knows nothing of.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `Limit` when the daemon does not allow it.
+    pub fn register_remote(&self, len: usize, access: Access) -> Result<MemoryRegion, Error> {
+        let memory = SharedMemory::private(len)?;
+        let own = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open("/proc/self/mem")
+            .map_err(|error| Error::Io {
+                call: "open(/proc/self/mem)",
+                errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+            })?;
+        let request = Request::RegisterRemote {
+            pd: self.inner.id,
+            stream: None,
+            access,
+            address: memory.as_ptr().expose_provenance() as u64,
+            length: memory.len() as u64,
+        };
+        self.register_by(&request, &own, memory)
+    }
+
     fn register_new(
         &self,
         len: usize,
@@ -107,7 +135,16 @@ impl ProtectionDomain {
             offset,
             length: memory.len() as u64,
         };
-        match self.inner.context.request(&request, &borrow(fd))? {
+        self.register_by(&request, fd, memory)
+    }
+
+    fn register_by(
+        &self,
+        request: &Request,
+        fd: &impl AsFd,
+        memory: SharedMemory,
+    ) -> Result<MemoryRegion, Error> {
+        match self.inner.context.request(request, &borrow(fd))? {
             (Response::Region { stag }, _) => Ok(MemoryRegion {
                 registration: Registration::new(self, stag),
                 memory,

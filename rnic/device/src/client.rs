@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rnic_ipc::control::{Refusal, RefusalCode};
 use rnic_ipc::id::ClientId;
-use rnic_ipc::shm::SharedMemory;
 use rnic_prm::Credentials;
 
 use crate::capture::LiveCapture;
@@ -36,6 +35,9 @@ pub(crate) struct Client {
     hang_up: Mutex<Option<HangUp>>,
 }
 
+/// A mapping or a descriptor, kept.
+pub(crate) type Held = Arc<dyn std::fmt::Debug + Send + Sync>;
+
 /// The client's state that changes from request to request.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
@@ -43,9 +45,9 @@ pub(crate) struct Turn {
     pub(crate) greeted: bool,
     /// Its objects are gone.
     pub(crate) gone: bool,
-    /// The memory of its regions by STag, so that it is unmapped by the thread that deregisters
-    /// and not by the shard.
-    pub(crate) memory: HashMap<u32, Arc<SharedMemory>>,
+    /// What the memory of its regions is reached by, by STag, so that it is let go by the thread that
+    /// deregisters and not by the shard.
+    pub(crate) memory: HashMap<u32, Held>,
     /// The capture that it asked for.
     pub(crate) capture: Option<LiveCapture>,
 }

@@ -96,7 +96,10 @@ impl ClientSession {
         if begins && self.core().is_gone() {
             return Err(refuse::interface_gone(self.device.interface()));
         }
-        let wanted = usize::from(matches!(request, Request::RegisterMemory { .. }));
+        let wanted = usize::from(matches!(
+            request,
+            Request::RegisterMemory { .. } | Request::RegisterRemote { .. }
+        ));
         if fds.len() != wanted {
             return Err(refuse::descriptors(wanted, fds.len()));
         }
@@ -141,6 +144,23 @@ impl ClientSession {
                     length,
                 };
                 plain(self.register_memory(turn, &wanted, fds))
+            }
+            Request::RegisterRemote {
+                pd,
+                stream,
+                access,
+                address,
+                length,
+            } => {
+                let wanted = memory::Wanted {
+                    pd,
+                    stream,
+                    access,
+                    base: address,
+                    offset: 0,
+                    length,
+                };
+                plain(self.register_remote(turn, &wanted, fds))
             }
             Request::AllocStag { pd, kind } => plain(self.alloc_stag(pd, kind)),
             Request::DeregisterMemory { stag } => done(self.deregister_memory(turn, stag)),

@@ -14,9 +14,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use rnic_ipc::shm::SharedMemory;
+use rnic_proto::Gather;
 
+mod remote;
 #[cfg(test)]
 mod tests;
+
+pub use remote::RemoteMemory;
 
 /// The memory of a region.
 #[derive(Debug)]
@@ -30,6 +34,8 @@ pub enum RegionMemory {
         /// The region's length in octets.
         len: usize,
     },
+    /// Any other memory of a client's, by its own descriptor of its address space.
+    Remote(RemoteMemory),
     /// Memory of this process (embedded mode).
     Local(LocalMemory),
 }
@@ -79,6 +85,7 @@ impl RegionMemory {
     pub fn len(&self) -> u64 {
         match self {
             Self::Shared { len, .. } => *len as u64,
+            Self::Remote(remote) => remote.len(),
             Self::Local(local) => local.len as u64,
         }
     }
@@ -98,6 +105,7 @@ impl RegionMemory {
                     .map_err(|_| self.outside(at, bytes.len()))?;
                 whole(memory)
             }
+            Self::Remote(remote) => remote.write(at as u64, bytes),
             Self::Local(local) => {
                 // SAFETY: `check` holds `at + bytes.len()` within the mapped memory, and `bytes`
                 // is no part of it because references to it exist only to words, as atomics.
@@ -113,6 +121,20 @@ impl RegionMemory {
         }
     }
 
+    /// Copies octets that lie in pieces into the region, as [`Self::write`] does.
+    pub fn write_gather(&self, offset: u64, octets: &Gather<'_>) -> Result<(), RegionError> {
+        if let Self::Remote(remote) = self {
+            let at = self.check(offset, octets.len())?;
+            return remote.write_gather(at as u64, octets);
+        }
+        let mut at = offset;
+        for chunk in octets.chunks() {
+            self.write(at, chunk)?;
+            at = at.saturating_add(chunk.len() as u64);
+        }
+        Ok(())
+    }
+
     /// Copies octets of the region into `out`, all of it or nothing; what came of memory that is broken
     /// is not to be used.
     pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), RegionError> {
@@ -124,6 +146,7 @@ impl RegionMemory {
                     .map_err(|_| self.outside(at, out.len()))?;
                 whole(memory)
             }
+            Self::Remote(remote) => remote.read(at as u64, out),
             Self::Local(local) => {
                 // SAFETY: as in `write`, with the roles exchanged.
                 unsafe {
@@ -138,12 +161,14 @@ impl RegionMemory {
         }
     }
 
-    /// The word of 64 bits at `offset`; none when it is not within the region, or its address is not
-    /// a multiple of 8.
+    /// The word of 64 bits at `offset`; none when it is not within the region, its address is not
+    /// a multiple of 8, or no atomic reaches it.
     pub fn word(&self, offset: u64) -> Option<&AtomicU64> {
         let at = self.check(offset, size_of::<AtomicU64>()).ok()?;
         match self {
             Self::Shared { memory, offset, .. } => memory.atomic_u64(offset.checked_add(at)?).ok(),
+            // A system call is no atomic.
+            Self::Remote(_) => None,
             Self::Local(local) => {
                 // SAFETY: `check` holds the word within the mapped memory.
                 let word = unsafe { local.start.add(at) }.cast::<AtomicU64>();
@@ -184,6 +209,7 @@ impl RegionMemory {
     pub fn is_broken(&self) -> bool {
         match self {
             Self::Shared { memory, .. } => memory.is_broken(),
+            Self::Remote(remote) => remote.is_broken(),
             Self::Local(_) => false,
         }
     }

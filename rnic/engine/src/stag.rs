@@ -11,7 +11,7 @@ use rnic_ipc::control::{Access, StagKind};
 use rnic_ipc::id::{PdId, QpNum};
 use rnic_ipc::work::Sge;
 use rnic_proto::rdmap::atomic::{AtomicOperation, OPERAND_LEN};
-use rnic_proto::{Stag, TaggedOffset};
+use rnic_proto::{Gather, Stag, TaggedOffset};
 
 use crate::idmap::IdMap;
 use crate::region::{RegionError, RegionMemory};
@@ -502,6 +502,12 @@ impl Sink<'_> {
         self.0
             .memory
             .write(self.0.within(at, octets.len())?, octets)
+    }
+
+    /// Places octets that lie in pieces at the front of the range.
+    pub fn write_gather(&self, octets: &Gather<'_>) -> Result<(), RegionError> {
+        let at = self.0.within(0, octets.len())?;
+        self.0.memory.write_gather(at, octets)
     }
 }
 

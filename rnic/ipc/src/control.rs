@@ -24,7 +24,7 @@ pub use memory::{Access, StagKind};
 
 /// Version of the control messages and of the shared-memory layouts. Both ends must agree. It is
 /// raised with each change of either; `tests/layout.rs` of this crate sees to that.
-pub const PROTOCOL_VERSION: u32 = 10;
+pub const PROTOCOL_VERSION: u32 = 11;
 
 /// The longest private data that one side may give, in octets (RFC 5044 section 7.1.1).
 pub const PRIVATE_DATA_MAX: usize = 512;
@@ -68,6 +68,21 @@ pub enum Request {
         base: u64,
         /// Where the region begins in the memfd, in octets.
         offset: u64,
+        /// Its length in octets, at least 1.
+        length: u64,
+    },
+    /// Registers memory of the client's address space that is in no memfd, for those who may
+    /// (`remote_regions`). Comes with one descriptor: the client's `/proc/self/mem`, open for writing
+    /// too if any right is to write. There are no Atomic Operations on it. Reply: [`Response::Region`].
+    RegisterRemote {
+        /// The region's protection domain.
+        pd: PdId,
+        /// A queue pair of that domain: only its stream may use the region.
+        stream: Option<QpNum>,
+        /// What local work and remote peers may do.
+        access: Access,
+        /// Address of the first octet, and its tagged offset.
+        address: u64,
         /// Its length in octets, at least 1.
         length: u64,
     },

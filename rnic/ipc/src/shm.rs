@@ -25,7 +25,7 @@ use crate::sync::{AtomicU32, AtomicU64};
 use faults::Watch;
 
 pub use error::{MAPPING_MAX, OutOfBounds, ShmError};
-pub use faults::{MAPPINGS_MAX, contain_faults, faults_contained};
+pub use faults::{MAPPINGS_MAX, contain_faults, count_fault, faults_contained};
 
 /// Octets of a huge page of [`SharedMemory::create_huge`]. There are others, and
 /// [`SharedMemory::map`] takes them.

@@ -99,6 +99,10 @@ quota! {
     /// Octets in all memory regions.
     RegisteredOctets registered_octets: u64 = 1 << 36, 1 << 36, 1 << 38;
     at most u64::MAX;
+    /// Memory regions that are not in a memfd: each access waits for its client's page faults, and the
+    /// shard with it, so that only who is named may have any.
+    RemoteRegions remote_regions: u32 = 0, 0, 32_768;
+    at most rnic_proto::Stag::INDEX_MAX.into();
     /// Completion queues.
     CompletionQueues completion_queues: u32 = 1024, 1024, 4096;
     at most 1 << 16;

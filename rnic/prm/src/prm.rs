@@ -62,6 +62,8 @@ struct Region {
     key: u8,
     pd: PdId,
     length: u64,
+    /// Not in a memfd.
+    remote: bool,
 }
 
 #[derive(Debug)]

@@ -476,6 +476,7 @@ pub(super) const BOOKS: &[Family] = &[
             ),
             (r#"resource="regions""#, "held_regions"),
             (r#"resource="registered_octets""#, "held_registered_octets"),
+            (r#"resource="remote_regions""#, "held_remote_regions"),
             (r#"resource="completion_queues""#, "held_completion_queues"),
             (
                 r#"resource="shared_receive_queues""#,

@@ -9,10 +9,13 @@ use rnic_engine::region::RegionMemory;
 use rnic_ipc::control::{Access, Refusal, RefusalCode, Response, StagKind};
 use rnic_ipc::id::{PdId, QpNum};
 use rnic_ipc::shm::{SharedMemory, ShmError};
+use rnic_prm::RegionGrant;
 
 use super::ClientSession;
-use crate::client::Turn;
+use crate::client::{Held, Turn};
 use crate::refuse;
+
+mod remote;
 
 /// What a client wants registered.
 pub(super) struct Wanted {
@@ -44,7 +47,46 @@ impl ClientSession {
             self.core()
                 .prm()
                 .register_region(self.id(), pd, stream, access, base, length)?;
-        match self.add_region(&grant, offset, fds) {
+        let added = mapped(&grant, offset, fds).and_then(|memory| self.add(&grant, memory));
+        self.conclude(turn, grant, added, begun)
+    }
+
+    /// Memory that is in no memfd.
+    pub(super) fn register_remote(
+        &self,
+        turn: &mut Turn,
+        wanted: &Wanted,
+        fds: &[OwnedFd],
+    ) -> Result<Response, Refusal> {
+        let begun = Instant::now();
+        let &Wanted {
+            pd,
+            stream,
+            access,
+            base,
+            length,
+            ..
+        } = wanted;
+        let grant = self.core().prm().register_remote_region(
+            self.id(),
+            pd,
+            stream,
+            access,
+            base,
+            length,
+        )?;
+        let added = remote::open(&grant, fds).and_then(|memory| self.add(&grant, memory));
+        self.conclude(turn, grant, added, begun)
+    }
+
+    fn conclude(
+        &self,
+        turn: &mut Turn,
+        grant: RegionGrant,
+        added: Result<Held, Refusal>,
+        begun: Instant,
+    ) -> Result<Response, Refusal> {
+        match added {
             Ok(memory) => {
                 self.core().request_metrics.registered(begun.elapsed());
                 let stag = grant.stag().0;
@@ -59,29 +101,20 @@ impl ClientSession {
         }
     }
 
-    fn add_region(
+    fn add(
         &self,
-        grant: &rnic_prm::RegionGrant,
-        offset: u64,
-        fds: &[OwnedFd],
-    ) -> Result<Arc<SharedMemory>, Refusal> {
-        let fd = fds.first().ok_or_else(|| refuse::descriptors(1, 0))?;
-        let memory = SharedMemory::map(fd, offset, *grant.length()).map_err(bad_memory)?;
-        let memory = Arc::new(memory);
-        let len = memory.len();
+        grant: &RegionGrant,
+        (memory, held): (RegionMemory, Held),
+    ) -> Result<Held, Refusal> {
         self.core().execute(Command::AddRegion {
             stag: *grant.stag(),
             pd: *grant.pd(),
             stream: *grant.stream(),
             access: *grant.access(),
             base: *grant.base(),
-            memory: RegionMemory::Shared {
-                memory: memory.clone(),
-                offset: 0,
-                len,
-            },
+            memory,
         })?;
-        Ok(memory)
+        Ok(held)
     }
 
     pub(super) fn alloc_stag(&self, pd: PdId, kind: StagKind) -> Result<Response, Refusal> {
@@ -107,6 +140,22 @@ impl ClientSession {
         turn.memory.remove(&stag.0);
         revoked.map(|_| ())
     }
+}
+
+fn mapped(
+    grant: &RegionGrant,
+    offset: u64,
+    fds: &[OwnedFd],
+) -> Result<(RegionMemory, Held), Refusal> {
+    let fd = fds.first().ok_or_else(|| refuse::descriptors(1, 0))?;
+    let memory = SharedMemory::map(fd, offset, *grant.length()).map_err(bad_memory)?;
+    let memory = Arc::new(memory);
+    let region = RegionMemory::Shared {
+        memory: memory.clone(),
+        offset: 0,
+        len: memory.len(),
+    };
+    Ok((region, memory))
 }
 
 fn bad_memory(error: ShmError) -> Refusal {

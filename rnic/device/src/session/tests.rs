@@ -8,6 +8,7 @@ mod lifetimes;
 mod listening;
 mod memory;
 mod queues;
+mod remote;
 mod users;
 
 use std::net::SocketAddr;

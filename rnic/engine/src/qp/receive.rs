@@ -405,13 +405,8 @@ fn put(
 
 /// Copies a whole payload to its sink.
 pub(super) fn copy_in(sink: &Sink<'_>, payload: &Gather<'_>) -> Result<(), TerminateError> {
-    let mut at = 0;
-    for chunk in payload.chunks() {
-        sink.write(at, chunk)
-            .map_err(|_| DdpError::LocalCatastrophic)?;
-        at += chunk.len() as u64;
-    }
-    Ok(())
+    let copied = sink.write_gather(payload);
+    copied.map_err(|_| DdpError::LocalCatastrophic.into())
 }
 
 fn count_protocol(ctx: &mut QpContext<'_>, error: TerminateError) {

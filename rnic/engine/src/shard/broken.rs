@@ -1,5 +1,5 @@
-//! Memory that a client took away although it shares it: whoever accessed it found a fault, which the
-//! process contained ([`rnic_ipc::shm::contain_faults`]). Here the client is found and blamed. Nothing
+//! Memory that a client took away although the RNIC has it: whoever accessed it found a fault, which
+//! the process contained ([`rnic_ipc::shm::contain_faults`]), or nothing (remote memory). Here the client is found and blamed. Nothing
 //! of its memory was believed meanwhile: the copy that faulted, and each after it, ended its stream.
 
 use rnic_ipc::control::RefusalCode;
@@ -21,8 +21,8 @@ impl<P: Port> Shard<P> {
         for (client, what) in self.broken() {
             self.counters.memory_faults += 1;
             let message = format!(
-                "the memory of {what} is gone: a hole was punched into it and the host had no page to \
-                 fill it; leave shared memory as it is while the RNIC has it"
+                "the memory of {what} is gone: it was unmapped, or a hole was punched into it and the \
+                 host had no page to fill it; leave memory as it is while the RNIC has it"
             );
             self.client_fault(client, RefusalCode::MemoryFault, message);
         }

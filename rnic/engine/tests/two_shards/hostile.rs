@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use rnic_engine::capture::{Capture, SeenFrame};
 use rnic_engine::command::{Command, ShardEvent};
+use rnic_engine::region::{RegionMemory, RemoteMemory};
 use rnic_ipc::capture::{Direction, Filter};
-use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, QpState};
+use rnic_ipc::control::{Access, DisconnectReason, Event, MpaOptions, QpState, RefusalCode};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::WrOpcode;
+use rnic_proto::Stag;
 
 use crate::impairment::Impairment;
 use crate::random::{Random, seeds};
 use crate::raw::{Duel, PEER, request, write_fpdu};
-use crate::side::{BASE, CLIENT, CQ, SideConfig, pattern};
+use crate::side::{BASE, CLIENT, CQ, PD, SideConfig, pattern};
 use crate::world::World;
 
 /// A raw peer in RDMA mode with a queue pair.
@@ -464,6 +466,56 @@ fn a_client_that_breaks_its_doorbell_ring_is_reported_once_and_read_no_more() {
         world.a.shard.execute(command, world.now).unwrap();
     }
     assert!(world.run_until(Duration::from_secs(1), |w| w.b.disconnected(qp_b).is_some()));
+}
+
+/// Memory of no memfd, which its owner can unmap at any moment.
+#[test]
+fn a_client_that_unmaps_what_a_peer_writes_to_is_reported_and_its_stream_ends() {
+    /// Larger than what malloc keeps: it is unmapped when it is freed.
+    const LARGE: usize = 64 << 20;
+    let mut world = World::new(1, Impairment::NONE);
+    let (qp_a, qp_b) = world.connect();
+    let octets = vec![0_u8; LARGE];
+    let mut both_ways = std::fs::File::options();
+    both_ways.read(true).write(true);
+    let own = both_ways.open("/proc/self/mem").unwrap();
+    let own = Arc::new(own.into());
+    let address = octets.as_ptr().expose_provenance() as u64;
+    let memory = RemoteMemory::new(own, address, LARGE as u64);
+    let stag = Stag(0x7700);
+    let command = Command::AddRegion {
+        stag,
+        pd: PD,
+        stream: None,
+        access: Access::ALL,
+        base: BASE,
+        memory: RegionMemory::Remote(memory),
+    };
+    world.b.shard.execute(command, world.now).unwrap();
+    let write = |world: &mut World, wr_id| {
+        let (at, len) = (LARGE / 2, 100_000);
+        world
+            .a
+            .post_work(qp_a, WrOpcode::Write, wr_id, 0, (stag, at), len);
+    };
+    world.a.fill(0, 100_000, 7);
+    write(&mut world, 1);
+    world.run_for(Duration::from_millis(100));
+    assert!(octets[LARGE / 2..][..100_000] == pattern(100_000, 7));
+    drop(octets);
+    write(&mut world, 2);
+    assert!(world.run_until(Duration::from_secs(1), |w| w.a.disconnected(qp_a).is_some()));
+    assert!(world.b.disconnected(qp_b).is_some());
+    let told = world.b.events.iter().filter_map(|event| match event {
+        ShardEvent::ClientFault { code, message, .. } => Some((*code, message.clone())),
+        _ => None,
+    });
+    let told: Vec<_> = told.collect();
+    let [(RefusalCode::MemoryFault, message)] = &told[..] else {
+        panic!("{told:?}");
+    };
+    assert!(message.contains("STag"), "{message}");
+    assert_eq!(world.b.shard.counters().memory_faults, 1);
 }
 
 #[test]

@@ -93,7 +93,12 @@ pub fn contain_faults() -> Result<(), ShmError> {
     Ok(())
 }
 
-/// How many faults were contained until now. Cheap: when it has changed, mappings may be broken.
+/// Counts an access to a client's memory that failed in another way than by a fault.
+pub fn count_fault() {
+    FAULTS.fetch_add(1, Ordering::Release);
+}
+
+/// How many faults were contained until now, and others counted. Cheap: when it has changed, mappings may be broken.
 pub fn faults_contained() -> u64 {
     // A fault of this thread's own came before this line, whatever the compiler thinks of the order.
     compiler_fence(Ordering::SeqCst);

@@ -108,6 +108,13 @@ fn requests() -> Vec<Request> {
             offset: 3,
             length: 4,
         },
+        Request::RegisterRemote {
+            pd: PdId(1),
+            stream: Some(QpNum(2)),
+            access: Access::LOCAL,
+            address: 3,
+            length: 4,
+        },
         Request::AllocStag {
             pd: PdId(1),
             kind: StagKind::WindowType2B,

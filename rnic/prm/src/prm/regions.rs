@@ -31,6 +31,40 @@ impl Prm {
         base: u64,
         length: u64,
     ) -> Result<RegionGrant, Refusal> {
+        self.register(client, (pd, stream), access, (base, length), false)
+    }
+
+    /// As [`Self::register_region`], of memory that is in no memfd: its address is `base`.
+    ///
+    /// # Errors
+    ///
+    /// As there, and `Malformed` for the right to Atomic Operations.
+    pub fn register_remote_region(
+        &mut self,
+        client: ClientId,
+        pd: PdId,
+        stream: Option<QpNum>,
+        access: Access,
+        base: u64,
+        length: u64,
+    ) -> Result<RegionGrant, Refusal> {
+        if access.remote_atomic {
+            return Err(refusal::malformed(
+                "Atomic Operations on memory outside of a memfd asked: they are done on memfds only"
+                    .to_owned(),
+            ));
+        }
+        self.register(client, (pd, stream), access, (base, length), true)
+    }
+
+    fn register(
+        &mut self,
+        client: ClientId,
+        (pd, stream): (PdId, Option<QpNum>),
+        access: Access,
+        (base, length): (u64, u64),
+        remote: bool,
+    ) -> Result<RegionGrant, Refusal> {
         self.check_pd(client, pd)?;
         if let Some(qp) = stream {
             self.check_stream(client, qp, pd)?;
@@ -41,7 +75,7 @@ impl Prm {
                  octet and end below 2^64"
             )));
         }
-        self.grant_region(client, (pd, stream), access, base, length)
+        self.grant_region(client, (pd, stream), access, (base, length), remote)
     }
 
     /// A new STag in `pd` for a memory window or a fast registration, which counts as a region. It
@@ -52,7 +86,7 @@ impl Prm {
     /// `UnknownObject` for the PD; `Limit`; `Host` when the kernel has no random numbers.
     pub fn alloc_stag(&mut self, client: ClientId, pd: PdId) -> Result<RegionGrant, Refusal> {
         self.check_pd(client, pd)?;
-        self.grant_region(client, (pd, None), Access::default(), 0, 0)
+        self.grant_region(client, (pd, None), Access::default(), (0, 0), false)
     }
 
     /// That the queue pair is there, the client's, and of the domain.
@@ -72,15 +106,24 @@ impl Prm {
         client: ClientId,
         (pd, stream): (PdId, Option<QpNum>),
         access: Access,
-        base: u64,
-        length: u64,
+        (base, length): (u64, u64),
+        remote: bool,
     ) -> Result<RegionGrant, Refusal> {
-        let amounts = amounts(length);
+        let amounts = amounts(length, remote);
         self.check_quota(client, &amounts)?;
         let key = random_key()?;
         let index = self
             .regions
-            .insert(client, Phase::Coming, Region { key, pd, length })
+            .insert(
+                client,
+                Phase::Coming,
+                Region {
+                    key,
+                    pd,
+                    length,
+                    remote,
+                },
+            )
             .ok_or_else(|| refusal::full(Kind::Region, self.limits.device.regions))?;
         self.charge(client, &amounts);
         self.use_pd(pd);
@@ -135,13 +178,17 @@ impl Prm {
     pub(super) fn forget_region(&mut self, stag: Stag) {
         if let Some(slot) = self.regions.remove(stag.index()) {
             self.unuse_pd(slot.object.pd);
-            self.discharge(slot.owner, &amounts(slot.object.length));
+            self.discharge(slot.owner, &amounts(slot.object.length, slot.object.remote));
         }
     }
 }
 
-fn amounts(length: u64) -> [(Resource, u64); 2] {
-    [(Resource::Regions, 1), (Resource::RegisteredOctets, length)]
+fn amounts(length: u64, remote: bool) -> [(Resource, u64); 3] {
+    [
+        (Resource::Regions, 1),
+        (Resource::RegisteredOctets, length),
+        (Resource::RemoteRegions, u64::from(remote)),
+    ]
 }
 
 fn random_key() -> Result<u8, Refusal> {

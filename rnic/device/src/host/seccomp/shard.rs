@@ -65,8 +65,13 @@ const WORK: &[libc::c_long] = &[
     libc::SYS_rt_sigreturn,
 ];
 
-/// What commands bring and take: rings, regions, sockets; the allocator. HashMap's seeds.
+/// What commands bring and take: rings, regions, sockets; the allocator. HashMap's seeds. Clients'
+/// memory that is not mapped; faults of what is take `mremap` and, without PROT_EXEC, `mmap`
+/// (`rnic_ipc::shm::contain_faults`).
 const MEMORY: &[libc::c_long] = &[
+    libc::SYS_pread64,
+    libc::SYS_pwrite64,
+    libc::SYS_pwritev,
     libc::SYS_close,
     libc::SYS_munmap,
     libc::SYS_mremap,
@@ -82,6 +87,7 @@ const END: &[libc::c_long] = &[
     libc::SYS_exit_group,
     libc::SYS_sigaltstack,
     libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigaction,
     libc::SYS_getpid,
     libc::SYS_gettid,
 ];

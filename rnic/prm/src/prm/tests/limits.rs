@@ -8,6 +8,7 @@ fn tight() -> Limits {
         protection_domains: 1,
         regions: 2,
         registered_octets: 4096,
+        remote_regions: 0,
         completion_queues: 2,
         shared_receive_queues: 1,
         queue_pairs: 1,

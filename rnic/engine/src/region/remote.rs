@@ -1,0 +1,106 @@
+//! Memory of a client that is not mapped here, by the client's own descriptor of `/proc/self/mem`.
+//!
+//! The descriptor is pinned to the client's address space: after its exec or death nothing is reached,
+//! and never the memory of whoever has its number then (as process_vm_writev would). It asks for no
+//! privilege and looks at no page protection: it does what the client itself could do by it, and the
+//! STag's rights are all that limits a peer.
+//!
+//! An access is a system call, and takes as long as the client's page faults do; who may have that is
+//! for the PRM to say (`remote_regions`). The octets of an FPDU go in one call.
+
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rnic_ipc::shm::count_fault;
+use rnic_proto::Gather;
+
+use super::RegionError;
+
+/// Pieces of one system call.
+const PIECES: usize = 64;
+
+/// Memory of a client's address space.
+#[derive(Debug)]
+pub struct RemoteMemory {
+    memory: Arc<OwnedFd>,
+    start: u64,
+    len: u64,
+    broken: AtomicBool,
+}
+
+impl RemoteMemory {
+    /// The `len` octets from address `start` on, in the address space of a `/proc/self/mem`.
+    pub fn new(memory: Arc<OwnedFd>, start: u64, len: u64) -> Self {
+        Self {
+            memory,
+            start,
+            len,
+            broken: AtomicBool::new(false),
+        }
+    }
+
+    /// Octets.
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether an access found no memory there. Stays so.
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed)
+    }
+
+    /// Octets from `at` on, which are within.
+    pub(super) fn read(&self, at: u64, out: &mut [u8]) -> Result<(), RegionError> {
+        let wanted = out.len();
+        let read = || rustix::io::pread(&*self.memory, out, self.address(at)?);
+        self.judge(read(), wanted)
+    }
+
+    /// Puts octets at `at`, where there is room for them.
+    pub(super) fn write(&self, at: u64, octets: &[u8]) -> Result<(), RegionError> {
+        let write = || rustix::io::pwrite(&*self.memory, octets, self.address(at)?);
+        self.judge(write(), octets.len())
+    }
+
+    /// Puts octets that lie in pieces at `at`, where there is room for them.
+    pub(super) fn write_gather(&self, at: u64, octets: &Gather<'_>) -> Result<(), RegionError> {
+        let mut at = at;
+        let mut chunks = octets.chunks();
+        loop {
+            let mut pieces = [IoSlice::new(&[]); PIECES];
+            let (mut count, mut len) = (0, 0);
+            for (piece, chunk) in pieces.iter_mut().zip(&mut chunks) {
+                *piece = IoSlice::new(chunk);
+                count += 1;
+                len += chunk.len();
+            }
+            let Some(pieces) = pieces.get(..count).filter(|_| len > 0) else {
+                return Ok(());
+            };
+            let write = || rustix::io::pwritev(&*self.memory, pieces, self.address(at)?);
+            self.judge(write(), len)?;
+            at = at.saturating_add(len as u64);
+        }
+    }
+
+    fn address(&self, at: u64) -> rustix::io::Result<u64> {
+        let address = self.start.checked_add(at);
+        address.ok_or(rustix::io::Errno::INVAL)
+    }
+
+    /// Less than all, and nothing, are what is not mapped gives, or an address space that is no more.
+    fn judge(&self, done: rustix::io::Result<usize>, wanted: usize) -> Result<(), RegionError> {
+        if done == Ok(wanted) {
+            return Ok(());
+        }
+        if !self.broken.swap(true, Ordering::Relaxed) {
+            count_fault();
+        }
+        Err(RegionError::Broken)
+    }
+}
+
+#[cfg(test)]
+mod tests;
