@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rnic::inspect::{Kind, Object};
+
 use crate::binary;
 use crate::lab::{Command, Finished, Host, INTERFACE, Lab, Namespace, Process, Signal};
 use crate::wait;
@@ -133,6 +135,19 @@ impl Daemon {
         let counters = self.counters();
         let found = counters.get(name);
         *found.unwrap_or_else(|| panic!("no counter {name} in {counters:?}"))
+    }
+
+    /// Connections that are not over: those in TIME-WAIT, which last a minute, are.
+    #[must_use]
+    pub fn live_connections(&self) -> usize {
+        let context = rnic::Context::open(&self.socket).expect("the daemon serves");
+        let all = context.inspect(Kind::Connections);
+        let all = all.expect("the daemon tells its connections");
+        let lives = |object: &&Object| match object {
+            Object::Connection(one) => one.tcp_state != "TIME-WAIT",
+            _ => false,
+        };
+        all.iter().filter(lives).count()
     }
 
     /// Octets of memory that it has touched and that are its (resident set size).
