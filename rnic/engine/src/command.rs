@@ -216,7 +216,7 @@ pub enum Command {
     /// What the paths of passive connections begin with from now on.
     SetPathDefaults(PathDefaults),
     /// No frame comes or goes any more: all connections end with
-    /// [`DisconnectReason::InterfaceGone`](rnic_ipc::control::DisconnectReason::InterfaceGone).
+    /// [`DisconnectReason::InterfaceGone`].
     InterfaceGone {
         /// Its name, for people.
         interface: String,
