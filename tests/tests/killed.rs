@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rnic_tests::daemon::{Daemon, DaemonOptions, assert_nothing_attached};
-use rnic_tests::lab::{Family, INTERFACE, Process};
+use rnic_tests::lab::{Family, INTERFACE, LinkOptions, Process, Signal};
 use rnic_tests::pair::Pair;
 use rnic_tests::tool;
 
@@ -123,6 +123,29 @@ fn a_daemon_killed_in_mid_transfer_is_named_and_its_successor_serves() {
         lab,
     };
     transfers_work(&pair, PORT + 100);
+}
+
+/// A host that stops, or to which the way is cut, sends no RST: nothing comes any more.
+#[test]
+fn a_peer_that_vanishes_in_mid_transfer_is_given_up_after_the_user_timeout() {
+    let options = DaemonOptions {
+        arguments: ["--user-timeout", "2000"].map(str::to_owned).to_vec(),
+        ..DaemonOptions::default()
+    };
+    let mut pair = Pair::with("vanished", &LinkOptions::default(), &options);
+    for (port, op) in [(PORT, "write"), (PORT + 1, "read")] {
+        let at = pair.b.address(Family::V4, port);
+        let _server = tool::server(&pair.daemon_b, "rnic-perf", at, &[]);
+        let client = endless(&pair, port, op);
+        pair.daemon_b.signal(Signal::STOP);
+        // Well before the 100 s that hold when nobody says otherwise.
+        let error = client.finish(NOTICE).failure();
+        for words in [&*at.to_string(), "silent for 2s (user_timeout)"] {
+            assert!(error.contains(words), "{op}: no {words:?} in:\n{error}");
+        }
+        pair.daemon_b.signal(Signal::CONT);
+        transfers_work(&pair, port + 100);
+    }
 }
 
 #[test]

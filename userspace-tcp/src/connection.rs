@@ -234,6 +234,8 @@ impl<B> Connection<B> {
             peer_window: self.outbound.window(),
             urgent_to: self.urgent_to(),
             queued_segments: self.queued_segments(),
+            awaits_ack: self.outbound.outstanding() || self.outbound.unsent_octets() > 0,
+            heard_at: self.keepalive.heard_at(),
             counters: self.counters,
         }
     }

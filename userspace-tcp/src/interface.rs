@@ -9,6 +9,7 @@ use crate::checksum::PartialSum;
 use crate::ecn::Ecn;
 use crate::segment::TcpHeader;
 use crate::seq::StreamOffset;
+use crate::time::Instant;
 use crate::tuple::{Endpoint, FourTuple};
 
 /// Names a connection of one [`crate::Stack`]. A name is never used again: after the connection is
@@ -333,6 +334,10 @@ pub struct Info {
     pub urgent_to: Option<StreamOffset>,
     /// Segments in the send queue, sent or not.
     pub queued_segments: usize,
+    /// The peer owes an acknowledgment, or room in its window: the user timeout counts.
+    pub awaits_ack: bool,
+    /// When something acceptable came from the peer last; before that, when it was begun.
+    pub heard_at: Instant,
     /// What it did so far.
     pub counters: ConnCounters,
 }

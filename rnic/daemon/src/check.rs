@@ -73,6 +73,15 @@ fn interface(f: &mut Formatter<'_>, device: &DeviceConfig) -> fmt::Result {
     line(f, "frames", device.frames)?;
     line(f, "idle_spin", device.idle_spin.as_micros())?;
     optional(f, "busy_poll", device.busy_poll, "none")?;
+    line(f, "user_timeout", device.user_timeout.as_millis())?;
+    match device.keepalive {
+        None => line(f, "keepalive_idle", "0 (idle peers are not asked)")?,
+        Some(keepalive) => {
+            line(f, "keepalive_idle", keepalive.idle.as_secs())?;
+            line(f, "keepalive_interval", keepalive.interval.as_secs())?;
+            line(f, "keepalive_probes", keepalive.probes)?;
+        }
+    }
     for vlan in &device.vlans {
         let networks: Vec<_> = vlan.addresses.iter().map(ToString::to_string).collect();
         let mut of = networks.join(", ");

@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, ValueEnum};
@@ -101,6 +102,38 @@ pub(crate) struct LinkGiven {
     /// Busy-poll the driver for so many microseconds at each look (drivers with NAPI busy polling)
     #[arg(long, value_name = "US")]
     pub(crate) busy_poll: Option<u32>,
+
+    /// Milliseconds after which a peer is given up that acknowledges nothing, or owes an answer and is
+    /// silent: the user timeout of RFC 9293 section 3.8.3, 1000 at least [default: 100000]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(USER_TIMEOUT))]
+    pub(crate) user_timeout: Option<u64>,
+
+    /// Seconds of silence after which an idle peer is asked whether it is still there: keep-alive, RFC
+    /// 9293 section 3.8.4; 0 for never [default: 0]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(KEEPALIVE_IDLE))]
+    pub(crate) keepalive_idle: Option<u64>,
+
+    /// Seconds between such questions [default: 75]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(KEEPALIVE_INTERVAL))]
+    pub(crate) keepalive_interval: Option<u64>,
+
+    /// How many of them a peer may leave unanswered: one interval after the last it is given up
+    /// [default: 9]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(probes()))]
+    pub(crate) keepalive_probes: Option<u32>,
+}
+
+/// What may be said of these, here and in the file: as Linux has it for sockets (tcp(7)), but for what
+/// leaves no time for a retransmission.
+pub(crate) const USER_TIMEOUT: RangeInclusive<u64> = 1000..=86_400_000;
+pub(crate) const KEEPALIVE_IDLE: RangeInclusive<u64> = 0..=32_767;
+pub(crate) const KEEPALIVE_INTERVAL: RangeInclusive<u64> = 1..=32_767;
+pub(crate) const KEEPALIVE_PROBES: RangeInclusive<u32> = 1..=127;
+
+/// [`KEEPALIVE_PROBES`] in the type that clap wants.
+fn probes() -> RangeInclusive<i64> {
+    let (least, most) = KEEPALIVE_PROBES.into_inner();
+    least.into()..=most.into()
 }
 
 impl Given {
@@ -134,6 +167,10 @@ impl LinkGiven {
             frames: self.frames.or(below.frames),
             idle_spin: self.idle_spin.or(below.idle_spin),
             busy_poll: self.busy_poll.or(below.busy_poll),
+            user_timeout: self.user_timeout.or(below.user_timeout),
+            keepalive_idle: self.keepalive_idle.or(below.keepalive_idle),
+            keepalive_interval: self.keepalive_interval.or(below.keepalive_interval),
+            keepalive_probes: self.keepalive_probes.or(below.keepalive_probes),
         }
     }
 }

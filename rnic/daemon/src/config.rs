@@ -22,7 +22,7 @@ pub(crate) use interfaces::InterfaceGiven;
 use reader::{At, Reader};
 
 /// The keys at the top, in the order in which people are told of them.
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 22] = [
     "interface",
     "socket",
     "socket_mode",
@@ -34,6 +34,10 @@ const KEYS: [&str; 18] = [
     "frames",
     "idle_spin",
     "busy_poll",
+    "user_timeout",
+    "keepalive_idle",
+    "keepalive_interval",
+    "keepalive_probes",
     "no_seccomp",
     "metrics",
     "drain",

@@ -81,6 +81,6 @@ fn unsettled(error: &SettingsError) -> ExitCode {
     }
     ExitCode::from(match error {
         SettingsError::Config(_) => EXIT_FAILED,
-        SettingsError::NoInterface => EXIT_USAGE,
+        SettingsError::NoInterface | SettingsError::NoKeepaliveIdle { .. } => EXIT_USAGE,
     })
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use log::LevelFilter;
-use rnic_device::{Administrators, DeviceConfig, Limits};
+use rnic_device::{Administrators, DeviceConfig, KeepAlive, Limits};
 
 use crate::cli::{Cli, Given, LinkGiven, Mode};
 use crate::config::{self, ConfigError, File, InterfaceGiven};
@@ -45,6 +45,17 @@ pub(crate) enum SettingsError {
          file of --config"
     )]
     NoInterface,
+    /// Nobody said when an idle peer is first asked.
+    #[error(
+        "interface {interface}: {what} without keepalive_idle, which says after how many seconds of \
+         silence a peer is first asked: give that too (0 for never), or leave {what} out"
+    )]
+    NoKeepaliveIdle {
+        /// Of which interface.
+        interface: String,
+        /// What was said.
+        what: &'static str,
+    },
 }
 
 impl Settings {
@@ -74,7 +85,7 @@ impl Settings {
             if several && !own_capture {
                 link.capture = link.capture.map(|path| with_name(&path, &name));
             }
-            let mut device = device(name, link, limits.clone());
+            let mut device = device(name, link, limits.clone())?;
             device.vlans = vlans;
             device.administrators = Administrators {
                 gid: given.admin_group,
@@ -110,9 +121,14 @@ fn chosen(said: &[String], in_file: Vec<InterfaceGiven>) -> Vec<InterfaceGiven> 
     said.iter().map(find).collect()
 }
 
-fn device(interface: String, link: LinkGiven, limits: Limits) -> DeviceConfig {
+fn device(
+    interface: String,
+    link: LinkGiven,
+    limits: Limits,
+) -> Result<DeviceConfig, SettingsError> {
+    let keepalive = keepalive(&interface, &link)?;
     let defaults = DeviceConfig::new(interface);
-    DeviceConfig {
+    Ok(DeviceConfig {
         queues: link.queues,
         capture: link.capture,
         mode: link.mode.unwrap_or(Mode::Auto).into(),
@@ -121,8 +137,32 @@ fn device(interface: String, link: LinkGiven, limits: Limits) -> DeviceConfig {
             .idle_spin
             .map_or(defaults.idle_spin, Duration::from_micros),
         frames: link.frames.unwrap_or(defaults.frames),
+        user_timeout: link
+            .user_timeout
+            .map_or(defaults.user_timeout, Duration::from_millis),
+        keepalive,
         limits,
         ..defaults
+    })
+}
+
+/// How idle peers are asked, if they are.
+fn keepalive(interface: &str, link: &LinkGiven) -> Result<Option<KeepAlive>, SettingsError> {
+    let without_idle = |what| SettingsError::NoKeepaliveIdle {
+        interface: interface.to_owned(),
+        what,
+    };
+    let defaults = KeepAlive::default();
+    let seconds = |said: Option<u64>, default| said.map_or(default, Duration::from_secs);
+    match link.keepalive_idle {
+        None if link.keepalive_interval.is_some() => Err(without_idle("keepalive_interval")),
+        None if link.keepalive_probes.is_some() => Err(without_idle("keepalive_probes")),
+        None | Some(0) => Ok(None),
+        Some(idle) => Ok(Some(KeepAlive {
+            idle: Duration::from_secs(idle),
+            interval: seconds(link.keepalive_interval, defaults.interval),
+            probes: link.keepalive_probes.unwrap_or(defaults.probes),
+        })),
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rnic_prm::{Administrators, Limits};
+use userspace_tcp::KeepAlive;
 
 use crate::VlanConfig;
 
@@ -38,6 +39,14 @@ pub struct DeviceConfig {
     /// Whether a shard thread may only make the system calls that it needs (seccomp(2)). One that it
     /// makes beside ends the process, by a handler for SIGSYS that is all of the process's.
     pub seccomp: bool,
+    /// How long a peer may acknowledge nothing, or owe an answer and be silent, until its connection is
+    /// reset with `DisconnectReason::TimedOut`: the user timeout of RFC 9293 section 3.8.3, which wants
+    /// 100 s, the default. At least [`DeviceConfig::USER_TIMEOUT_MIN`]; several round trips, or a
+    /// retransmission is given no time.
+    pub user_timeout: Duration,
+    /// Whether and when idle peers are asked if they are still there (RFC 9293 section 3.8.4); `None`,
+    /// the default, never.
+    pub keepalive: Option<KeepAlive>,
     /// How long an unknown neighbour (RFC 826, RFC 4861) may take to answer.
     pub resolve_timeout: Duration,
     /// How long [`crate::Device::shutdown`] lets resets leave the interface.
@@ -45,6 +54,10 @@ pub struct DeviceConfig {
 }
 
 impl DeviceConfig {
+    /// The least [`DeviceConfig::user_timeout`]: TCP's first retransmission comes a second after the
+    /// first SYN, and later ones mostly sooner (RFC 6298).
+    pub const USER_TIMEOUT_MIN: Duration = Duration::from_secs(1);
+
     /// The defaults for `interface`.
     pub fn new(interface: impl Into<String>) -> Self {
         Self {
@@ -63,6 +76,8 @@ impl DeviceConfig {
             driving: Driving::Threaded,
             idle_spin: Duration::from_micros(50),
             seccomp: false,
+            user_timeout: Duration::from_secs(100),
+            keepalive: None,
             resolve_timeout: Duration::from_secs(3),
             flush_timeout: Duration::from_millis(50),
         }

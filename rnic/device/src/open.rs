@@ -44,6 +44,7 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Parts, DeviceError
     let chunk = Sockets::chunk(&interface)?;
     let queues = queues(&config, &interface)?;
     check_frames(&config, queues)?;
+    check_user_timeout(&config)?;
 
     let mut steering = attach(&interface, config.mode)?;
     let sockets_config = SocketsConfig {
@@ -157,6 +158,18 @@ fn check_frames(config: &DeviceConfig, queues: u32) -> Result<(), DeviceError> {
     })
 }
 
+fn check_user_timeout(config: &DeviceConfig) -> Result<(), DeviceError> {
+    let least = DeviceConfig::USER_TIMEOUT_MIN;
+    if config.user_timeout >= least {
+        return Ok(());
+    }
+    Err(DeviceError::BadConfig {
+        what: "a user timeout",
+        asked: format!("{:?}", config.user_timeout),
+        advice: format!("give {least:?} or more, so that lost segments can be sent again"),
+    })
+}
+
 fn engine(
     config: &DeviceConfig,
     (shard, vlans): (u8, &Vlans),
@@ -176,6 +189,11 @@ fn engine(
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     let shard_config = ShardConfig {
+        tcp: userspace_tcp::Config {
+            user_timeout: config.user_timeout,
+            keepalive: config.keepalive,
+            ..userspace_tcp::Config::default()
+        },
         secret,
         shard,
         path_defaults: interface.defaults,

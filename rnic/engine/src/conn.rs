@@ -53,6 +53,8 @@ pub(crate) struct Conn {
     pub ready: bool,
     /// FIN was asked of TCP.
     pub closing: bool,
+    /// When its end must have come, since it was asked for.
+    pub close_by: Option<Instant>,
     /// Why it is being ended, when that is known before TCP is done.
     pub ending: Option<DisconnectReason>,
 }
@@ -128,6 +130,7 @@ impl Conn {
             unheard: None,
             ready: false,
             closing: false,
+            close_by: None,
             ending: None,
         }
     }

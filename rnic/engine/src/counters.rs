@@ -32,6 +32,8 @@ pub struct ShardCounters {
     pub answer_timeouts: u64,
     /// Closing connections that were reset because the peer took too long.
     pub close_timeouts: u64,
+    /// Connections that were reset because the peer owed an answer and was silent.
+    pub silence_timeouts: u64,
     /// Segments whose octets were copied to a bounce ring.
     pub bounced: u64,
     /// Octets of FPDUs' streams that came before others ahead of them.
@@ -139,6 +141,7 @@ pub(crate) fn named(
     put("startup_timeouts", shard.startup_timeouts);
     put("answer_timeouts", shard.answer_timeouts);
     put("close_timeouts", shard.close_timeouts);
+    put("silence_timeouts", shard.silence_timeouts);
     put("octets_out_of_order", shard.octets_out_of_order);
     put("octets_placed_early", shard.octets_placed_early);
     let parked = shard

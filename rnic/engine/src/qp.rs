@@ -309,6 +309,12 @@ impl Qp {
         self.ending.wanted = true;
     }
 
+    /// The peer is waited for: an answer to a Read or an Atomic Operation is missing, or what was
+    /// asked to end can't.
+    pub fn awaits_peer(&self) -> bool {
+        self.state == QpState::Rts && (self.ending.wanted || !self.send.pending.is_empty())
+    }
+
     /// The peer's FIN came; all octets before it were received. `mid_fpdu`: some of them are an
     /// FPDU without its end.
     pub fn peer_closed(&mut self, mid_fpdu: bool) {

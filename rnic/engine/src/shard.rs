@@ -23,6 +23,7 @@ mod path;
 mod produce;
 mod receive;
 mod share;
+mod silence;
 mod startup;
 mod tallies;
 

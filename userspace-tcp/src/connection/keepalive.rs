@@ -46,6 +46,11 @@ impl Keepalive {
         self.due = false;
     }
 
+    /// When the peer was heard of last.
+    pub(super) fn heard_at(&self) -> Instant {
+        self.heard_at
+    }
+
     /// When to look again.
     fn at(&self) -> Option<Instant> {
         let wanted = self.wanted?;

@@ -8,10 +8,10 @@ use rnic_device::{NoPrefix, VlanConfig, VlanId};
 use toml::de::{DeTable, DeValue};
 
 use super::reader::{At, Reader};
-use crate::cli::{LinkGiven, Mode};
+use crate::cli::{self, LinkGiven, Mode};
 
 /// The keys of an interface's table, in the order in which people are told of them.
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 12] = [
     "name",
     "capture",
     "queues",
@@ -19,6 +19,10 @@ const KEYS: [&str; 8] = [
     "frames",
     "idle_spin",
     "busy_poll",
+    "user_timeout",
+    "keepalive_idle",
+    "keepalive_interval",
+    "keepalive_probes",
     "vlan",
 ];
 /// Those of a VLAN's table.
@@ -64,6 +68,12 @@ pub(super) fn link(reader: &mut Reader<'_>, at: &At<'_>, given: &mut LinkGiven) 
         "frames" => given.frames = reader.number(at, 1..=u32::MAX),
         "idle_spin" => given.idle_spin = reader.number(at, 0..=1_000_000),
         "busy_poll" => given.busy_poll = reader.number(at, 0..=1_000_000),
+        "user_timeout" => given.user_timeout = reader.number(at, cli::USER_TIMEOUT),
+        "keepalive_idle" => given.keepalive_idle = reader.number(at, cli::KEEPALIVE_IDLE),
+        "keepalive_interval" => {
+            given.keepalive_interval = reader.number(at, cli::KEEPALIVE_INTERVAL);
+        }
+        "keepalive_probes" => given.keepalive_probes = reader.number(at, cli::KEEPALIVE_PROBES),
         _ => return false,
     }
     true

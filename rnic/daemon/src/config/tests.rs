@@ -65,6 +65,10 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
         frames = 8_192
         idle_spin = 7
         busy_poll = 9
+        user_timeout = 5000
+        keepalive_idle = 30
+        keepalive_interval = 5
+        keepalive_probes = 4
         no_seccomp = true
         metrics = "127.0.0.1:9400"
         drain = 1500
@@ -84,6 +88,10 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
             frames: Some(8192),
             idle_spin: Some(7),
             busy_poll: Some(9),
+            user_timeout: Some(5000),
+            keepalive_idle: Some(30),
+            keepalive_interval: Some(5),
+            keepalive_probes: Some(4),
         },
         no_seccomp: true,
         metrics: Some("127.0.0.1:9400".parse().unwrap()),
@@ -269,6 +277,11 @@ fn a_value_that_can_not_be_is_told_with_what_can() {
     fault("log = 'loud'", "1:7", &["\"loud\"", "debug"]);
     fault("mode = \"fast\"", "1:8", &["native"]);
     fault("limits = 1", "1:10", &["a table"]);
+    let (least, most) = ("1000 to 86400000", "`user_timeout` is 999");
+    fault("user_timeout = 999", "1:16", &[least, most]);
+    fault("keepalive_idle = 32768", "1:18", &["0 to 32767"]);
+    fault("keepalive_interval = 0", "1:22", &["1 to 32767"]);
+    fault("keepalive_probes = 128", "1:20", &["1 to 127"]);
     fault("[limits]\nsges = 33", "2:8", &["`sges` is 33", "1 to 32"]);
     fault(
         "[limits]\nqueue_pairs = -1",

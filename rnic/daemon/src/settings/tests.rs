@@ -35,6 +35,10 @@ fn everything_that_was_given_reaches_the_device() {
             frames: Some(8192),
             idle_spin: Some(7),
             busy_poll: Some(9),
+            user_timeout: Some(5000),
+            keepalive_idle: Some(30),
+            keepalive_interval: Some(5),
+            keepalive_probes: Some(4),
         },
         no_seccomp: true,
         log: Some(LevelFilter::Debug),
@@ -68,6 +72,13 @@ fn everything_that_was_given_reaches_the_device() {
     assert_eq!(device.frames, 8192);
     assert_eq!(device.idle_spin, Duration::from_micros(7));
     assert_eq!(device.busy_poll, Some(9));
+    assert_eq!(device.user_timeout, Duration::from_secs(5));
+    let keepalive = KeepAlive {
+        idle: Duration::from_secs(30),
+        interval: Duration::from_secs(5),
+        probes: 4,
+    };
+    assert_eq!(device.keepalive, Some(keepalive));
     assert!(!device.seccomp);
     assert_eq!(device.limits.clients, 3);
     assert_eq!(log, LevelFilter::Debug);
@@ -119,4 +130,33 @@ fn the_command_line_says_which_interfaces_and_goes_before_their_tables() {
     assert_eq!((&*b.interface, &*c.interface), ("eth1", "eth2"));
     assert_eq!((b.frames, c.frames), (16384, 8192));
     assert_eq!((b.queues, c.queues), (Some(4), Some(4)));
+}
+
+#[test]
+fn idle_peers_are_asked_when_somebody_said_after_what_time() {
+    let of = |file: &str| {
+        let file = config::parse(Path::new("t.toml"), file).unwrap();
+        Settings::of(given(), file)
+    };
+    let [plain] = &of("").unwrap().devices[..] else {
+        panic!("one interface");
+    };
+    assert_eq!(plain.keepalive, None);
+    assert_eq!(plain.user_timeout, Duration::from_secs(100));
+    let [asking] = &of("keepalive_idle = 20").unwrap().devices[..] else {
+        panic!("one interface");
+    };
+    let expected = KeepAlive {
+        idle: Duration::from_secs(20),
+        ..KeepAlive::default()
+    };
+    assert_eq!(asking.keepalive, Some(expected));
+    let off = "keepalive_idle = 20\nkeepalive_probes = 3\n[[interface]]\nname = 'eth0'\nkeepalive_idle = 0";
+    assert_eq!(of(off).unwrap().devices[0].keepalive, None);
+    for what in ["keepalive_interval", "keepalive_probes"] {
+        let error = of(&format!("{what} = 3")).unwrap_err().to_string();
+        for words in ["eth0", what, "without keepalive_idle"] {
+            assert!(error.contains(words), "no {words} in {error}");
+        }
+    }
 }

@@ -84,6 +84,7 @@ pub(super) const SHARD: &[Family] = &[
             (r#"reason="startup_timeout""#, "startup_timeouts"),
             (r#"reason="answer_timeout""#, "answer_timeouts"),
             (r#"reason="close_timeout""#, "close_timeouts"),
+            (r#"reason="silence_timeout""#, "silence_timeouts"),
         ],
     ),
     one(

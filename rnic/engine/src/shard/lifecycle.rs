@@ -134,6 +134,7 @@ impl<P: Port> Shard<P> {
         let (conn, client) = (slot.conn, slot.qp.client());
         let fault = slot.qp.take_fault();
         let close = slot.qp.wants_close();
+        let awaits_peer = slot.qp.awaits_peer();
         let terminating = slot.qp.state() == rnic_ipc::control::QpState::Terminate;
         if let Some(id) = conn {
             match close {
@@ -149,6 +150,7 @@ impl<P: Port> Shard<P> {
                 }
                 // A peer whose window stays shut must not keep a Terminate for ever.
                 None if terminating => self.limit_close(id),
+                None if awaits_peer => self.await_peer(id),
                 None => {}
             }
         }
@@ -174,14 +176,17 @@ impl<P: Port> Shard<P> {
         self.limit_close(id);
     }
 
-    /// Whatever the peer does, this connection's end comes within the close timeout.
+    /// Whatever the peer does, this connection's end comes within the close timeout; within the user
+    /// timeout when nothing is heard of it.
     pub(super) fn limit_close(&mut self, id: ConnId) {
         let Some(conn) = self.conns.get_mut(id) else {
             return;
         };
-        let nudging = conn.unheard.take().is_some();
-        if conn.deadline.is_none() || nudging {
-            self.set_deadline(id, self.config.close_timeout);
+        if conn.close_by.is_none() {
+            let patience = self.config.close_timeout;
+            conn.unheard = None;
+            conn.close_by = Some(self.now + patience);
+            self.set_deadline(id, patience.min(self.config.tcp.user_timeout));
         }
     }
 
@@ -224,7 +229,11 @@ impl<P: Port> Shard<P> {
             Some(known) => known,
         };
         conn.inbound.clear(&mut memory!(self));
-        let message = message.unwrap_or_else(|| describe(reason, &conn.tuple.remote));
+        let remote = conn.tuple.remote;
+        let message = message.unwrap_or_else(|| match (reason, &phase) {
+            (DisconnectReason::TimedOut, Phase::Rdma { .. }) => self.describe_timeout(&remote),
+            _ => describe(reason, &remote),
+        });
         match phase {
             Phase::Requesting { qp, .. } => {
                 self.counters.startup_failed += 1;
@@ -359,8 +368,12 @@ impl<P: Port> Shard<P> {
             Phase::AwaitRequest { .. } => (&mut self.counters.startup_timeouts, None),
             Phase::Requested { .. } => (&mut self.counters.answer_timeouts, None),
             Phase::Rdma { .. } if conn.unheard.is_some() => return self.nudge(id),
+            Phase::Rdma { .. } | Phase::Over if conn.close_by.is_some() => {
+                return self.review_close(id);
+            }
+            Phase::Rdma { .. } => return self.review_silence(id),
             Phase::Over if !conn.closing => return self.close_what_was_left(id),
-            Phase::Rdma { .. } | Phase::Over => (&mut self.counters.close_timeouts, None),
+            Phase::Over => (&mut self.counters.close_timeouts, None),
         };
         *count += 1;
         self.abort(id, DisconnectReason::TimedOut, message);

@@ -48,6 +48,11 @@ impl<P: Port> Shard<P> {
 
     /// The time has come, unless the responder was heard.
     pub(super) fn nudge(&mut self, id: ConnId) {
+        self.indicate_again(id);
+        self.settle_conn(id);
+    }
+
+    fn indicate_again(&mut self, id: ConnId) {
         let Some(conn) = self.conns.get_mut(id) else {
             return;
         };
@@ -60,7 +65,7 @@ impl<P: Port> Shard<P> {
             return;
         };
         unheard.nudges += 1;
-        conn.unheard = Some(unheard);
+        conn.unheard = (unheard.nudges < INTERVALS.len()).then_some(unheard);
         slot.qp.indicate_again();
         self.make_ready(id);
         self.wait_to_nudge(id);

@@ -18,6 +18,7 @@ mod random;
 mod raw;
 mod registration;
 mod side;
+mod silence;
 mod startup;
 mod states;
 mod transfer;

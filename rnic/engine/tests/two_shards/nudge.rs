@@ -15,7 +15,11 @@ const INDICATION: usize = 20;
 /// An initiator whose peer has answered with revision 2 and RTR by Write, and the octets that it
 /// sent until then.
 fn opened() -> (Duel, QpNum, usize) {
-    let mut duel = Duel::new(SideConfig::default());
+    opened_with(SideConfig::default())
+}
+
+pub fn opened_with(config: SideConfig) -> (Duel, QpNum, usize) {
+    let mut duel = Duel::new(config);
     let peer: std::net::SocketAddr = PEER.parse().unwrap();
     duel.peer.stack.listen(peer.into(), 4).unwrap();
     let qp = duel.side.create_qp();
