@@ -49,6 +49,7 @@ pub use modify::NoSuchTransition;
 pub use times::{WorkClass, WorkTimes};
 
 use receives::ReceiveSide;
+pub(crate) use send::Filled;
 use send::SendSide;
 use terminate::Ending;
 

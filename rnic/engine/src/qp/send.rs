@@ -23,6 +23,12 @@ use crate::stag::Source;
 /// The token of the Ready-to-Receive Read, which is no work request's ticket.
 pub(super) const RTR_TOKEN: u64 = u64::MAX;
 
+/// Octets of the shortest FPDU that is ever sent: an RDMA Write without payload.
+const FPDU_LEN_MIN: usize = fpdu::fpdu_length(segment::WRITE_LEN);
+
+/// FPDUs that share a TCP segment at most.
+const FPDUS_PER_SEGMENT: usize = 64;
+
 /// Work that sends nothing and is done before the owner is asked again.
 const LOCAL_AT_ONCE: usize = 8;
 
@@ -66,6 +72,13 @@ enum Next {
     Rtr(Rtr),
     Work(Work),
     Response(Response),
+}
+
+/// What one TCP segment was filled with.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Filled {
+    pub octets: usize,
+    pub fpdus: usize,
 }
 
 /// The stream has failed instead: there may be a Terminate to send.
@@ -192,6 +205,27 @@ impl Qp {
             self.send.at += layout.len() as u64;
             return Some(fpdu::finish(out, &layout, self.crc));
         }
+    }
+
+    /// Fills a TCP segment, whose place is `out`: with the next FPDU, and with those behind it that
+    /// are there to be sent now and fit whole (RFC 5044 section 5.1). None is made shorter for that,
+    /// and nothing is waited for.
+    pub(crate) fn fill_segment(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        mulpdu: usize,
+        out: &mut [u8],
+    ) -> Filled {
+        let mut filled = Filled::default();
+        while let Some(rest) = out.get_mut(filled.octets..)
+            && rest.len() >= FPDU_LEN_MIN
+            && filled.fpdus < FPDUS_PER_SEGMENT
+            && let Some(octets) = self.produce(ctx, mulpdu, rest)
+        {
+            filled.octets += octets;
+            filled.fpdus += 1;
+        }
+        filled
     }
 
     fn layout(&self, next: &Next, mulpdu: usize) -> Layout {

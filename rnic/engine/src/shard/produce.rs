@@ -12,16 +12,17 @@ use userspace_tcp::{ConnId, Outgoing, checksum};
 
 use super::Shard;
 use crate::conn::{Conn, Phase};
+use crate::qp::Filled;
 
-/// FPDUs of one connection before its client's next gets its turn.
-const FPDUS_PER_TURN: usize = 16;
+/// Segments of one connection before its client's next gets its turn.
+const SEGMENTS_PER_TURN: usize = 16;
 /// Octets that an FPDU, or work that sends nothing, counts for at least: small ones take as long.
 const COST_MIN: usize = 512;
 
 /// How a connection's turn went.
 struct Turn {
-    /// FPDUs that it sent.
-    fpdus: usize,
+    /// Segments that it sent.
+    segments: usize,
     /// What it counts for, in octets.
     cost: usize,
     end: End,
@@ -95,7 +96,7 @@ impl<P: Port> Shard<P> {
                 && !waits
             {
                 let turn = self.turn(id, client, credit, room);
-                room = room.saturating_sub(turn.fpdus);
+                room = room.saturating_sub(turn.segments);
                 worked |= turn.cost > 0;
                 self.share.spend(client, turn.cost);
                 let stuck = matches!(turn.end, End::NoFrame | End::LinkFull);
@@ -124,10 +125,10 @@ impl<P: Port> Shard<P> {
         worked
     }
 
-    /// As much of one connection as its client's credit and the link's room (in FPDUs) allow.
+    /// As much of one connection as its client's credit and the link's room (in segments) allow.
     fn turn(&mut self, id: ConnId, client: ClientId, credit: usize, room: usize) -> Turn {
         let mut turn = Turn {
-            fpdus: 0,
+            segments: 0,
             cost: 0,
             end: End::Done,
         };
@@ -165,9 +166,10 @@ impl<P: Port> Shard<P> {
         let room_before = conn.header_room();
         let queued = self.stack.queued_segments(id);
         let held = self.share.frames_held(client);
-        while turn.fpdus < FPDUS_PER_TURN && turn.cost < credit {
+        while turn.segments < SEGMENTS_PER_TURN && turn.cost < credit {
             // Each may be the one that probes the path with another size (RFC 8899).
-            let mulpdu = slot.qp.mulpdu(self.stack.mss(id));
+            let emss = self.stack.mss(id);
+            let mulpdu = slot.qp.mulpdu(emss);
             let mut context = self.tables.context(slot.tally, self.now);
             let Some(len) = slot.qp.output_len(&mut context, mulpdu) else {
                 return if slot.qp.has_more_local_work() {
@@ -176,10 +178,11 @@ impl<P: Port> Shard<P> {
                     End::Done
                 };
             };
-            if self.stack.send_room(id) < len {
+            let send_room = self.stack.send_room(id);
+            if send_room < len {
                 return End::Done;
             }
-            if turn.fpdus >= room {
+            if turn.segments >= room {
                 return End::LinkFull;
             }
             // The reserve is for receiving: without it nothing would ever be acknowledged.
@@ -192,30 +195,34 @@ impl<P: Port> Shard<P> {
             }
             // It holds no more frames than it leaves to the others, so that peers which acknowledge
             // nothing don't hold them all. It has some, so an acknowledgment makes it ready again.
-            if queued + turn.fpdus >= spare {
+            if queued + turn.segments >= spare {
                 return End::Done;
             }
             // The same for its client.
-            if held + turn.fpdus >= self.share.frames_allowed(client, spare) {
+            if held + turn.segments >= self.share.frames_allowed(client, spare) {
                 return End::ClientsFrames;
             }
             let Some(mut frame) = self.pool.alloc() else {
                 return End::NoFrame;
             };
+            // What the smallest MULPDU needs may be more than the EMSS; TCP judges that.
+            let most = room_before + emss.min(send_room).max(len);
             let octets = self.umem.bytes_mut(&mut frame);
-            let produced = octets
-                .get_mut(room_before..)
-                .and_then(|out| slot.qp.produce(&mut context, mulpdu, out));
-            let Some(len) = produced else {
+            let filled = match octets.get_mut(room_before..most) {
+                Some(out) => slot.qp.fill_segment(&mut context, mulpdu, out),
+                None => Filled::default(),
+            };
+            if filled.octets == 0 {
                 self.pool.free(frame);
                 return End::Done;
-            };
-            let payload = octets.get(room_before..room_before + len).unwrap_or(&[]);
+            }
+            let end = room_before + filled.octets;
+            let payload = octets.get(room_before..end).unwrap_or(&[]);
             let payload_sum = checksum::sum(payload);
-            frame.set_len(room_before + len);
+            frame.set_len(end);
             let outgoing = Outgoing {
                 buf: frame,
-                len: len as u32,
+                len: filled.octets as u32,
                 payload_sum,
             };
             if let Err(refused) = self.stack.send(id, self.now, outgoing) {
@@ -225,8 +232,8 @@ impl<P: Port> Shard<P> {
                 self.abort(id, DisconnectReason::LocalError, None);
                 return End::Done;
             }
-            turn.fpdus += 1;
-            turn.cost += len.max(COST_MIN);
+            turn.segments += 1;
+            turn.cost += filled.octets.max(filled.fpdus * COST_MIN);
         }
         End::More
     }

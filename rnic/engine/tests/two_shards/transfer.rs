@@ -400,6 +400,33 @@ fn work_at_random(seed: u64, mut world: World) {
 }
 
 #[test]
+fn small_messages_that_are_posted_together_share_segments() {
+    for markers in [false, true] {
+        let mut world = World::new(1, Impairment::NONE);
+        world.markers = [markers; 2];
+        let (qp_a, _) = world.connect();
+        let stag = world.b.stag;
+        world.a.fill(0, 100 * 64, 7);
+        let before = world.a.counter("tcp_segments_out");
+        for id in 0..100 {
+            let at = id as usize * 64;
+            world
+                .a
+                .post_work(qp_a, WrOpcode::Write, id, at, (stag, at), 64);
+        }
+        assert!(world.run_until(PATIENCE, |w| w.a.completions.len() == 100));
+        world.run_for(Duration::from_secs(1));
+        assert!(world.b.read(0, 100 * 64) == pattern(100 * 64, 7));
+        // An FPDU is of 84 octets, so 17 of them and 16 with Markers fill a segment of 1460.
+        let segments = world.a.counter("tcp_segments_out") - before;
+        assert!(
+            segments <= 10,
+            "{segments} segments with Markers: {markers}"
+        );
+    }
+}
+
+#[test]
 fn a_connection_with_much_to_send_does_not_starve_the_others() {
     let mut world = World::new(1, Impairment::NONE);
     let (busy, _) = world.connect();

@@ -287,3 +287,32 @@ fn a_full_memory_of_pending_work_holds_the_send_queue_back() {
     pump(&mut a, &mut b);
     assert_eq!(a.sends().len(), DEPTH as usize + 5);
 }
+
+/// RFC 5044 section 5.1: several FPDUs may share a segment, as long as none is cut.
+#[test]
+fn small_messages_that_wait_share_a_segment_and_none_is_cut_for_it() {
+    let (mut a, mut b) = joined();
+    let lengths = [64, 64, 1000, 2000, 64];
+    let octets = Rng(4).octets(3192);
+    a.fill(SOURCE, &octets);
+    let mut at = 0;
+    for (id, len) in lengths.into_iter().enumerate() {
+        a.post_send(&write(id as u64, &[sge(SOURCE + at, len)], SINK + at));
+        at += u64::from(len);
+    }
+    let mut filled = Vec::new();
+    loop {
+        let mut out = [0; MULPDU + 6];
+        let segment = a.with_ctx(|qp, ctx| qp.fill_segment(ctx, MULPDU, &mut out));
+        if segment.fpdus == 0 {
+            break;
+        }
+        b.receive(&out[..segment.octets]);
+        filled.push(segment.fpdus);
+    }
+    // Of the Write of 2000 octets, a segment's worth, and the rest.
+    assert_eq!(filled, [3, 1, 2]);
+    assert_eq!(b.read(SINK, octets.len()), octets);
+    assert_eq!(b.counters.writes_received, 5);
+    assert_eq!(a.sends().len(), 5);
+}
