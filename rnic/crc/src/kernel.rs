@@ -66,9 +66,19 @@ impl Kernel {
     /// [`append`](crate::append) in this way; in the portable one where this is not available.
     pub fn append(self, crc: u32, octets: &[u8]) -> u32 {
         // SAFETY: a kernel that doesn't copy reads so many octets, and writes none.
-        let (crc, _) =
-            unsafe { self.run::<false>(crc, octets.as_ptr(), std::ptr::null_mut(), octets.len()) };
+        let (crc, _) = unsafe {
+            self.run::<false, false>(crc, octets.as_ptr(), std::ptr::null_mut(), octets.len())
+        };
         crc
+    }
+
+    /// [`check`](crate::check) in this way; in the portable one where this is not available.
+    pub fn check(self, crc: u32, octets: &[u8]) -> Checks {
+        // SAFETY: a kernel that doesn't copy reads so many octets, and writes none.
+        let (crc, words) = unsafe {
+            self.run::<true, false>(crc, octets.as_ptr(), std::ptr::null_mut(), octets.len())
+        };
+        Checks::new(crc, words)
     }
 
     /// [`copy`](crate::copy) in this way; in the portable one where this is not available.
@@ -85,21 +95,18 @@ impl Kernel {
     /// `to.len()` octets are readable at `from`, and none of them is of `to`.
     pub unsafe fn copy_from(self, crc: u32, from: *const u8, to: &mut [u8]) -> Checks {
         // SAFETY: the caller's promise, and `to` is writable.
-        let (crc, words) = unsafe { self.run::<true>(crc, from, to.as_mut_ptr(), to.len()) };
-        Checks {
-            crc,
-            sum: u16::from_be_bytes(fold(words).to_ne_bytes()),
-        }
+        let (crc, words) = unsafe { self.run::<true, true>(crc, from, to.as_mut_ptr(), to.len()) };
+        Checks::new(crc, words)
     }
 
-    /// The CRC, and for a copy the sum of the octets as words of 32 bits of this machine.
+    /// The CRC, and if `SUM` the sum of the octets as words of 32 bits of this machine.
     ///
     /// # Safety
     ///
     /// `len` octets are readable at `from`; for a copy `len` octets are writable at `to`, and none
     /// of them is of those at `from`.
     #[inline]
-    unsafe fn run<const COPY: bool>(
+    unsafe fn run<const SUM: bool, const COPY: bool>(
         self,
         crc: u32,
         from: *const u8,
@@ -110,17 +117,26 @@ impl Kernel {
             #[cfg(target_arch = "x86_64")]
             Self::Vpclmulqdq if self.is_available() => {
                 // SAFETY: the processor has what it takes; else the caller's promise.
-                let (crc, words) = unsafe { vpclmulqdq::run::<COPY>(!crc, from, to, len) };
+                let (crc, words) = unsafe { vpclmulqdq::run::<SUM, COPY>(!crc, from, to, len) };
                 (!crc, words)
             }
             #[cfg(target_arch = "x86_64")]
             Self::Pclmulqdq if self.is_available() => {
                 // SAFETY: the processor has what it takes; else the caller's promise.
-                let (crc, words) = unsafe { pclmulqdq::run::<COPY>(!crc, from, to, len) };
+                let (crc, words) = unsafe { pclmulqdq::run::<SUM, COPY>(!crc, from, to, len) };
                 (!crc, words)
             }
             // SAFETY: the caller's promise.
-            _ => unsafe { portable::run::<COPY>(crc, from, to, len) },
+            _ => unsafe { portable::run::<SUM, COPY>(crc, from, to, len) },
+        }
+    }
+}
+
+impl Checks {
+    fn new(crc: u32, words: u64) -> Self {
+        Self {
+            crc,
+            sum: u16::from_be_bytes(fold(words).to_ne_bytes()),
         }
     }
 }

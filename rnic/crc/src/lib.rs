@@ -21,7 +21,7 @@ mod vpclmulqdq;
 
 pub use kernel::Kernel;
 
-/// What is known of octets that were copied.
+/// What is known of octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checks {
     /// The CRC32C of the octets before and these.
@@ -34,6 +34,11 @@ pub struct Checks {
 /// The CRC32C of octets whose beginning has the CRC `crc` (0 when there is none), and `octets`.
 pub fn append(crc: u32, octets: &[u8]) -> u32 {
     Kernel::best().append(crc, octets)
+}
+
+/// The checks of octets, in one pass.
+pub fn check(crc: u32, octets: &[u8]) -> Checks {
+    Kernel::best().check(crc, octets)
 }
 
 /// Copies `from` to `to`, as many octets as both have, and gives the checks of what was copied.

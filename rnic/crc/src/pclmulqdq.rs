@@ -14,7 +14,7 @@ use std::arch::x86_64::{
 use crate::constants::fold_by;
 
 /// Octets that are left, where they go, and their sum so far.
-pub(crate) struct Way<const COPY: bool> {
+pub(crate) struct Way<const SUM: bool, const COPY: bool> {
     from: *const u8,
     to: *mut u8,
     left: usize,
@@ -22,20 +22,20 @@ pub(crate) struct Way<const COPY: bool> {
     sums: __m128i,
 }
 
-/// The CRC state (not inverted) after `len` octets, and for a copy their sum as words of 32 bits.
+/// The CRC state (not inverted) after `len` octets, and if `SUM` their sum as words of 32 bits.
 ///
 /// # Safety
 ///
 /// `len` octets are readable at `from`; for a copy `len` octets are writable at `to`, and none of
 /// them is of those at `from`.
 #[target_feature(enable = "sse4.2,pclmulqdq")]
-pub(crate) unsafe fn run<const COPY: bool>(
+pub(crate) unsafe fn run<const SUM: bool, const COPY: bool>(
     crc: u32,
     from: *const u8,
     to: *mut u8,
     len: usize,
 ) -> (u32, u64) {
-    let mut way = Way::<COPY>::new(from, to, len);
+    let mut way = Way::<SUM, COPY>::new(from, to, len);
     // SAFETY: the caller's promise is `Way`'s, and each vector is taken only while it is left.
     unsafe {
         if way.left < 16 {
@@ -73,7 +73,7 @@ pub(crate) fn fold<const OCTETS: u32>(vector: __m128i) -> __m128i {
 }
 
 /// Each method is for a processor with what [`run`] takes, and for as many octets as are left.
-impl<const COPY: bool> Way<COPY> {
+impl<const SUM: bool, const COPY: bool> Way<SUM, COPY> {
     #[inline]
     #[target_feature(enable = "sse4.2,pclmulqdq")]
     pub(crate) fn new(from: *const u8, to: *mut u8, left: usize) -> Self {
@@ -115,6 +115,8 @@ impl<const COPY: bool> Way<COPY> {
             let vector = _mm_loadu_si128(self.from.cast());
             if COPY {
                 _mm_storeu_si128(self.to.cast(), vector);
+            }
+            if SUM {
                 let low = _mm_and_si128(vector, _mm_set1_epi64x(0xffff_ffff));
                 let words = _mm_add_epi64(low, _mm_srli_epi64::<32>(vector));
                 self.sums = _mm_add_epi64(self.sums, words);
@@ -175,7 +177,7 @@ impl<const COPY: bool> Way<COPY> {
                 words += u64::from(octet);
             }
         }
-        if !COPY {
+        if !SUM {
             return (crc, 0);
         }
         let low = _mm_cvtsi128_si64(self.sums) as u64;

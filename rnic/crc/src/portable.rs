@@ -2,29 +2,29 @@
 //! processor's CRC32C instruction where there is one, and tables elsewhere.
 #![allow(unsafe_code)]
 
-/// The CRC, and for a copy the sum of the octets as words of 32 bits of this machine.
+/// The CRC, and if `SUM` the sum of the octets as words of 32 bits of this machine.
 ///
 /// # Safety
 ///
 /// `len` octets are readable at `from`; for a copy `len` octets are writable at `to`, and none of
 /// them is of those at `from`.
-pub(crate) unsafe fn run<const COPY: bool>(
+pub(crate) unsafe fn run<const SUM: bool, const COPY: bool>(
     crc: u32,
     from: *const u8,
     to: *mut u8,
     len: usize,
 ) -> (u32, u64) {
-    if COPY {
+    let octets = if COPY {
         // SAFETY: the caller's promise.
         unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
         // SAFETY: just written, and nobody else's. What is checked is what was loaded.
-        let copied = unsafe { std::slice::from_raw_parts(to, len) };
-        (crc32c::crc32c_append(crc, copied), words(copied))
+        unsafe { std::slice::from_raw_parts(to, len) }
     } else {
         // SAFETY: the caller's promise; without a copy the octets are this process's own.
-        let octets = unsafe { std::slice::from_raw_parts(from, len) };
-        (crc32c::crc32c_append(crc, octets), 0)
-    }
+        unsafe { std::slice::from_raw_parts(from, len) }
+    };
+    let sum = if SUM { words(octets) } else { 0 };
+    (crc32c::crc32c_append(crc, octets), sum)
 }
 
 fn words(octets: &[u8]) -> u64 {

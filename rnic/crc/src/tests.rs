@@ -77,6 +77,8 @@ fn every_length_at_every_alignment() {
                 for kernel in kernels() {
                     let to = &mut place[63 - shift..][..len];
                     to.fill(0);
+                    let found = kernel.check(0x1234_5678, from);
+                    assert_eq!(found, expected, "{kernel:?} {len}+{shift}");
                     let found = kernel.copy(0x1234_5678, from, to);
                     assert_eq!(found, expected, "{kernel:?} {len}+{shift}");
                     assert!(to == from, "{kernel:?} {len}+{shift}");

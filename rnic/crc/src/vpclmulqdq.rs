@@ -18,14 +18,14 @@ const TURN: usize = 256;
 /// Octets of a vector.
 const VECTOR: usize = 64;
 
-/// The CRC state (not inverted) after `len` octets, and for a copy their sum as words of 32 bits.
+/// The CRC state (not inverted) after `len` octets, and if `SUM` their sum as words of 32 bits.
 ///
 /// # Safety
 ///
 /// `len` octets are readable at `from`; for a copy `len` octets are writable at `to`, and none of
 /// them is of those at `from`.
 #[target_feature(enable = "avx512f,vpclmulqdq,sse4.2,pclmulqdq")]
-pub(crate) unsafe fn run<const COPY: bool>(
+pub(crate) unsafe fn run<const SUM: bool, const COPY: bool>(
     crc: u32,
     from: *const u8,
     to: *mut u8,
@@ -33,7 +33,7 @@ pub(crate) unsafe fn run<const COPY: bool>(
 ) -> (u32, u64) {
     if len < 2 * TURN {
         // SAFETY: the caller's promise.
-        return unsafe { pclmulqdq::run::<COPY>(crc, from, to, len) };
+        return unsafe { pclmulqdq::run::<SUM, COPY>(crc, from, to, len) };
     }
     let mut sums = _mm512_setzero_si512();
     let mut at = 0;
@@ -42,6 +42,8 @@ pub(crate) unsafe fn run<const COPY: bool>(
         let vector = _mm512_loadu_si512(from.add(at).cast());
         if COPY {
             _mm512_storeu_si512(to.add(at).cast(), vector);
+        }
+        if SUM {
             let low = _mm512_and_si512(vector, _mm512_set1_epi64(0xffff_ffff));
             let words = _mm512_add_epi64(low, _mm512_srli_epi64::<32>(vector));
             sums = _mm512_add_epi64(sums, words);
@@ -69,7 +71,7 @@ pub(crate) unsafe fn run<const COPY: bool>(
     let third = pclmulqdq::fold::<16>(_mm512_extracti32x4_epi32::<2>(vector));
     let fourth = _mm512_extracti32x4_epi32::<3>(vector);
     let vector = _mm_xor_si128(_mm_xor_si128(first, second), _mm_xor_si128(third, fourth));
-    let mut way = Way::<COPY>::new(from, to, len);
+    let mut way = Way::<SUM, COPY>::new(from, to, len);
     // SAFETY: `at` octets are done, and the others are left.
     unsafe {
         way.done(at, _mm512_reduce_add_epi64(sums) as u64);

@@ -24,7 +24,6 @@ mod terminate;
 #[cfg(test)]
 mod tests;
 mod times;
-mod ulpdu;
 mod work;
 
 use rnic_ipc::control::{DisconnectReason, QpAttributes, QpState};

@@ -13,6 +13,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use rnic_crc::Checks;
 use rnic_ipc::shm::SharedMemory;
 use rnic_proto::Gather;
 
@@ -158,6 +159,35 @@ impl RegionMemory {
                 }
                 Ok(())
             }
+        }
+    }
+
+    /// As [`Self::read`], with the checks of what was copied, taken in the same pass where the memory
+    /// is mapped; `crc` is the CRC of what is before it.
+    pub fn read_checked(
+        &self,
+        offset: u64,
+        crc: u32,
+        out: &mut [u8],
+    ) -> Result<Checks, RegionError> {
+        let at = self.check(offset, out.len())?;
+        let start = match self {
+            Self::Shared { memory, offset, .. } => memory
+                .start_of(offset.saturating_add(at), out.len())
+                .map_err(|_| self.outside(at, out.len()))?,
+            Self::Remote(remote) => {
+                remote.read(at as u64, out)?;
+                return Ok(rnic_crc::check(crc, out));
+            }
+            // SAFETY: `check` holds `at` within the mapped memory.
+            Self::Local(local) => unsafe { local.start.add(at) },
+        };
+        // SAFETY: as many octets are mapped there, of memory to which references exist only to words,
+        // as atomics: `out` is no part of it.
+        let checks = unsafe { rnic_crc::copy_from(crc, start.as_ptr(), out) };
+        match self {
+            Self::Shared { memory, .. } => whole(memory).map(|()| checks),
+            _ => Ok(checks),
         }
     }
 

@@ -7,6 +7,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rnic_crc::Checks;
 use rnic_ipc::control::{Access, StagKind};
 use rnic_ipc::id::{PdId, QpNum};
 use rnic_ipc::work::Sge;
@@ -493,6 +494,12 @@ impl Source<'_> {
     /// Takes octets from `at` octets into the range.
     pub fn read(&self, at: u64, out: &mut [u8]) -> Result<(), RegionError> {
         self.0.memory.read(self.0.within(at, out.len())?, out)
+    }
+
+    /// As [`Self::read`], with the checks of what was taken; `crc` is the CRC of what is before.
+    pub fn read_checked(&self, at: u64, crc: u32, out: &mut [u8]) -> Result<Checks, RegionError> {
+        let at = self.0.within(at, out.len())?;
+        self.0.memory.read_checked(at, crc, out)
     }
 }
 

@@ -184,8 +184,14 @@ impl SharedMemory {
         self.len == 0
     }
 
-    /// The first octet, for copies that the caller fuses with other work. Valid for `len()` octets
-    /// while `self` lives; others may write there at any time, so make no reference from it.
+    /// Where the `len` octets from `offset` on begin, for copies that the caller fuses with other work.
+    /// Valid for so many while `self` lives; others may write there at any time, so make no reference
+    /// from it.
+    pub fn start_of(&self, offset: usize, len: usize) -> Result<NonNull<u8>, OutOfBounds> {
+        self.at(offset, len)
+    }
+
+    /// The first octet. Valid for `len()` octets while `self` lives, as above.
     pub fn as_ptr(&self) -> *mut u8 {
         self.base.as_ptr()
     }

@@ -16,6 +16,7 @@ pub struct Gather<'a> {
 
 impl<'a> Gather<'a> {
     /// A view of all the octets of all the pieces, in order. Pieces may be empty.
+    #[inline]
     pub fn new(pieces: &'a [&'a [u8]]) -> Self {
         let len = pieces.iter().map(|piece| piece.len()).sum();
         Self {
@@ -26,6 +27,7 @@ impl<'a> Gather<'a> {
     }
 
     /// Octets in the view.
+    #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
@@ -36,6 +38,7 @@ impl<'a> Gather<'a> {
     }
 
     /// The `len` octets from `offset` on, or none when the view ends before.
+    #[inline]
     pub fn sub(&self, offset: usize, len: usize) -> Option<Gather<'a>> {
         if offset.checked_add(len)? > self.len {
             return None;
@@ -52,12 +55,22 @@ impl<'a> Gather<'a> {
     }
 
     /// All octets from `offset` on, or none when the view ends before.
+    #[inline]
     pub fn tail(&self, offset: usize) -> Option<Gather<'a>> {
         self.sub(offset, self.len.checked_sub(offset)?)
     }
 
     /// `N` octets at `offset` by value, wherever the pieces end.
+    #[inline]
     pub fn array<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        if offset.checked_add(N)? > self.len {
+            return None;
+        }
+        // Nearly all that is ever asked for lies in the first piece.
+        let first = self.pieces.first()?.get(self.skip + offset..);
+        if let Some(octets) = first.and_then(|octets| octets.first_chunk()) {
+            return Some(*octets);
+        }
         let mut out = [0; N];
         self.copy_to(offset, &mut out)?;
         Some(out)

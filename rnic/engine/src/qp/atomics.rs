@@ -2,6 +2,7 @@
 //! request when it is delivered, and does it when those before it are answered: not before, so that
 //! operations and Reads happen in the order of the requests, and only if it can answer.
 
+use rnic_proto::mpa::fpdu::Writer;
 use rnic_proto::rdmap::atomic::OPERAND_LEN;
 use rnic_proto::rdmap::{
     AtomicOperation, AtomicRequest, AtomicResponse, RdmapError, TerminateError, segment,
@@ -12,7 +13,6 @@ use super::pending::Ticket;
 use super::respond::Response;
 use super::send::{Failed, Turn};
 use super::terminate::{count_refusal, source_error};
-use super::ulpdu::UlpduBuf;
 use super::work::Work;
 use super::{Qp, QpContext};
 
@@ -23,7 +23,7 @@ impl Qp {
         work: &Work,
         (stag, to): (Stag, TaggedOffset),
         operation: AtomicOperation,
-        ulpdu: &mut UlpduBuf<'_>,
+        ulpdu: &mut Writer<'_>,
     ) -> Result<(), Failed> {
         let stream = self.stream.as_mut().ok_or(Failed)?;
         let begun = stream.begin_atomic(work.ticket.0, stag, to, operation);
@@ -90,7 +90,7 @@ impl Qp {
         ctx: &mut QpContext<'_>,
         msn: Msn,
         request: &AtomicRequest,
-        ulpdu: &mut UlpduBuf<'_>,
+        ulpdu: &mut Writer<'_>,
     ) -> Result<(), Failed> {
         let number = self.stream.as_mut().ok_or(Failed)?.begin_atomic_response();
         let target = ctx

@@ -2,11 +2,11 @@
 //! in its completion; none of the receive's memory is touched.
 
 use rnic_ipc::work::{Completion, WC_SOLICITED, WC_WITH_IMMEDIATE, WcStatus};
+use rnic_proto::mpa::fpdu::Writer;
 use rnic_proto::rdmap::{TerminateError, segment};
 use rnic_proto::{Msn, Qn};
 
 use super::send::{Failed, Turn};
-use super::ulpdu::UlpduBuf;
 use super::work::Work;
 use super::{Qp, QpContext};
 
@@ -23,7 +23,7 @@ impl Qp {
         ctx: &mut QpContext<'_>,
         work: &Work,
         immediate: Immediate,
-        ulpdu: &mut UlpduBuf<'_>,
+        ulpdu: &mut Writer<'_>,
     ) -> Result<(), Failed> {
         let msn = self.stream.as_mut().ok_or(Failed)?.begin_send();
         let mut octets = [0; segment::IMMEDIATE_LEN];

@@ -5,7 +5,7 @@
 use rnic_ipc::work::WcStatus;
 use rnic_proto::Stag;
 
-use super::work::Kind;
+use super::work::{Kind, Work};
 use super::{Qp, QpContext};
 use crate::stag::Binding;
 
@@ -25,10 +25,12 @@ pub(super) enum Local {
 impl Qp {
     /// Does the work under way if it is local and its time has come.
     pub(super) fn do_local_work(&mut self, ctx: &mut QpContext<'_>) -> bool {
-        let Some(work) = self.send.work else {
-            return false;
-        };
-        let Kind::Local(local) = work.kind else {
+        let Some(Work {
+            ticket,
+            kind: Kind::Local(local),
+            ..
+        }) = self.send.work
+        else {
             return false;
         };
         let stream = self.stream.as_ref();
@@ -57,12 +59,12 @@ impl Qp {
         match done {
             Ok(()) => {
                 ctx.counters.local_work_done += 1;
-                self.work_sent(ctx, work.ticket);
+                self.work_sent(ctx, ticket);
             }
             Err(error) => {
                 log::debug!("queue pair {}: {error}", self.id.num);
                 self.send.work = None;
-                self.fail_work(ctx, work.ticket, WcStatus::LocalProtection);
+                self.fail_work(ctx, ticket, WcStatus::LocalProtection);
             }
         }
         true

@@ -29,7 +29,10 @@ impl Qp {
         fpdu: &Gather<'_>,
         layout: &Layout,
     ) {
-        // Few FPDUs lie in many pieces or have many Markers: no need to clear room for those.
+        // Few FPDUs need room for their pieces, and of those few need much: no need to clear it.
+        if !layout.has_markers() {
+            return self.receive_in(ctx, fpdu, layout, &mut []);
+        }
         let pieces = fpdu.chunks().count() + layout.markers().count();
         if pieces <= FEW_PIECES {
             self.receive_in(ctx, fpdu, layout, &mut [&[][..]; FEW_PIECES]);

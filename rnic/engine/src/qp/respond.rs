@@ -1,12 +1,12 @@
 //! RDMA Read Responses (RFC 5040 sections 5.2.2 and 5.5, rule 20) and Atomic Responses (RFC 7306
 //! section 5.4): the answers to the peer's requests of both kinds, in the order of their delivery.
 
+use rnic_proto::mpa::fpdu::Writer;
 use rnic_proto::rdmap::{AtomicRequest, ReadRequest, segment};
 use rnic_proto::{Gather, Msn, TaggedOffset};
 
 use super::send::{Failed, Turn};
 use super::terminate::{count_refusal, source_error};
-use super::ulpdu::UlpduBuf;
 use super::{Qp, QpContext};
 
 /// A request that is to be answered.
@@ -58,9 +58,9 @@ impl Qp {
         &mut self,
         ctx: &mut QpContext<'_>,
         response: ReadResponse,
-        ulpdu: &mut UlpduBuf<'_>,
+        ulpdu: &mut Writer<'_>,
     ) -> Result<(), Failed> {
-        let len = (ulpdu.len() - segment::READ_RESPONSE_LEN) as u32;
+        let len = (ulpdu.ulpdu_len() - segment::READ_RESPONSE_LEN) as u32;
         let rest = response.rest();
         let last = len >= rest.size;
         let mut header = [0; segment::READ_RESPONSE_LEN];

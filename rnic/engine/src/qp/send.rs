@@ -7,15 +7,16 @@ use std::collections::VecDeque;
 use rnic_ipc::control::QpState;
 use rnic_ipc::ring::{WorkQueueConsumer, WorkRequest};
 use rnic_proto::mpa::MpaError;
-use rnic_proto::mpa::fpdu::{self, Layout, MULPDU_MIN};
+use rnic_proto::mpa::fpdu::{self, Layout, MULPDU_MIN, Writer, Written};
 use rnic_proto::mpa::marker::Markers;
 use rnic_proto::mpa::startup::Rtr;
 use rnic_proto::rdmap::{RdmapError, segment, terminate};
 
+use userspace_tcp::checksum::PartialSum;
+
 use super::lent::{Lender, RESPONSES_MAX};
 use super::pending::Pending;
 use super::respond::Response;
-use super::ulpdu::UlpduBuf;
 use super::work::{Kind, Work};
 use super::{CloseKind, Qp, QpContext};
 use crate::stag::Source;
@@ -25,6 +26,10 @@ pub(super) const RTR_TOKEN: u64 = u64::MAX;
 
 /// Octets of the shortest FPDU that is ever sent: an RDMA Write without payload.
 const FPDU_LEN_MIN: usize = fpdu::fpdu_length(segment::WRITE_LEN);
+
+/// Octets from which on it pays to check them while they are copied. What is shorter is checked with
+/// what is around it.
+const CHECKED_COPY_MIN: usize = 256;
 
 /// FPDUs that share a TCP segment at most.
 const FPDUS_PER_SEGMENT: usize = 64;
@@ -70,8 +75,10 @@ pub(super) enum Turn {
 enum Next {
     Terminate,
     Rtr(Rtr),
-    Work(Work),
-    Response(Response),
+    /// Of the work under way.
+    Work,
+    /// Of the oldest response.
+    Response,
 }
 
 /// What one TCP segment was filled with.
@@ -79,6 +86,8 @@ enum Next {
 pub(crate) struct Filled {
     pub octets: usize,
     pub fpdus: usize,
+    /// The checksum's partial sum over the octets.
+    pub sum: PartialSum,
 }
 
 /// The stream has failed instead: there may be a Terminate to send.
@@ -171,7 +180,7 @@ impl Qp {
     /// write. `mulpdu` is the longest ULPDU, in octets.
     pub fn output_len(&mut self, ctx: &mut QpContext<'_>, mulpdu: usize) -> Option<usize> {
         let next = self.next(ctx)?;
-        Some(self.layout(&next, mulpdu).len())
+        Some(self.layout(next, mulpdu).len())
     }
 
     /// Whether there may be something to do although [`Self::output_len`] said that there is nothing
@@ -180,7 +189,7 @@ impl Qp {
         self.send.more_local && !self.ending.stopped
     }
 
-    /// Writes the next FPDU, whole, to the front of `out`, and gives its length in octets: that of
+    /// Writes the next FPDU, whole, to the front of `out`; its length is that of
     /// [`Self::output_len`] unless an error makes it a Terminate. None when there is nothing to
     /// write or `out` is too short.
     ///
@@ -190,12 +199,13 @@ impl Qp {
         ctx: &mut QpContext<'_>,
         mulpdu: usize,
         out: &mut [u8],
-    ) -> Option<usize> {
+    ) -> Option<Written> {
         loop {
             let next = self.next(ctx)?;
-            let layout = self.layout(&next, mulpdu);
+            let layout = self.layout(next, mulpdu);
             let out = out.get_mut(..layout.len())?;
-            let Ok(()) = self.put(ctx, next, &mut UlpduBuf::new(out, layout)) else {
+            let mut ulpdu = Writer::new(out, layout, self.crc);
+            let Ok(()) = self.put(ctx, next, &mut ulpdu) else {
                 // What failed is not tried again. Its own error was told if it had one, and then
                 // this one changes nothing; at most a Terminate follows.
                 self.fail(RdmapError::LocalCatastrophic.into(), None);
@@ -203,7 +213,7 @@ impl Qp {
             };
             ctx.counters.fpdus_sent += 1;
             self.send.at += layout.len() as u64;
-            return Some(fpdu::finish(out, &layout, self.crc));
+            return Some(ulpdu.finish());
         }
     }
 
@@ -220,15 +230,17 @@ impl Qp {
         while let Some(rest) = out.get_mut(filled.octets..)
             && rest.len() >= FPDU_LEN_MIN
             && filled.fpdus < FPDUS_PER_SEGMENT
-            && let Some(octets) = self.produce(ctx, mulpdu, rest)
+            && let Some(written) = self.produce(ctx, mulpdu, rest)
         {
-            filled.octets += octets;
+            filled.octets += written.len;
             filled.fpdus += 1;
+            // Every FPDU is of an even number of octets.
+            filled.sum += PartialSum::from_folded(written.sum);
         }
         filled
     }
 
-    fn layout(&self, next: &Next, mulpdu: usize) -> Layout {
+    fn layout(&self, next: Next, mulpdu: usize) -> Layout {
         let ulpdu_len = self.ulpdu_len(next, mulpdu.max(MULPDU_MIN));
         Layout::new(self.send.markers, self.send.at, ulpdu_len)
     }
@@ -262,15 +274,13 @@ impl Qp {
             }
             self.send.more_local = done_before + 1 == LOCAL_AT_ONCE;
         }
-        let work = self
-            .send
-            .work
-            .filter(|work| self.may_begin(work))
-            .map(Next::Work);
-        let response = self.send.responses.front().copied().map(Next::Response);
+        let work = self.send.work.as_ref();
+        let work = work.is_some_and(|work| self.may_begin(work));
+        let response = !self.send.responses.is_empty();
         match self.send.in_message.unwrap_or(self.send.turn) {
-            Turn::Work => work.or(response),
-            Turn::Responses => response.or(work),
+            Turn::Work if work => Some(Next::Work),
+            _ if response => Some(Next::Response),
+            _ => work.then_some(Next::Work),
         }
     }
 
@@ -282,7 +292,7 @@ impl Qp {
         }
     }
 
-    fn ulpdu_len(&self, next: &Next, mulpdu: usize) -> usize {
+    fn ulpdu_len(&self, next: Next, mulpdu: usize) -> usize {
         let segment = |header: usize, left: u32| header + (left as usize).min(mulpdu - header);
         match next {
             Next::Terminate => {
@@ -292,7 +302,7 @@ impl Qp {
             Next::Rtr(Rtr::Write) => segment::WRITE_LEN,
             Next::Rtr(Rtr::Send) => segment::SEND_LEN,
             Next::Rtr(Rtr::Read) => segment::READ_REQUEST_LEN,
-            Next::Work(work) => {
+            Next::Work => self.send.work.as_ref().map_or(0, |work| {
                 let left = work.total.saturating_sub(work.sent);
                 match work.kind {
                     Kind::Send { .. } => segment(segment::SEND_LEN, left),
@@ -303,11 +313,14 @@ impl Qp {
                     // Never next.
                     Kind::Local(_) => 0,
                 }
-            }
-            Next::Response(Response::Read(response)) => {
-                segment(segment::READ_RESPONSE_LEN, response.left())
-            }
-            Next::Response(Response::Atomic { .. }) => segment::ATOMIC_RESPONSE_LEN,
+            }),
+            Next::Response => match self.send.responses.front() {
+                Some(Response::Read(response)) => {
+                    segment(segment::READ_RESPONSE_LEN, response.left())
+                }
+                Some(Response::Atomic { .. }) => segment::ATOMIC_RESPONSE_LEN,
+                None => 0,
+            },
         }
     }
 
@@ -315,37 +328,40 @@ impl Qp {
         &mut self,
         ctx: &mut QpContext<'_>,
         next: Next,
-        ulpdu: &mut UlpduBuf<'_>,
+        ulpdu: &mut Writer<'_>,
     ) -> Result<(), Failed> {
         match next {
             Next::Terminate => self.put_terminate(ctx, ulpdu),
             Next::Rtr(rtr) => self.put_rtr(rtr, ulpdu)?,
-            Next::Work(work) => match work.kind {
-                Kind::Read { stag, from, next } => {
-                    self.put_read_request(ctx, work, (stag, from), next, ulpdu)?;
-                }
-                Kind::Immediate(immediate) => self.put_immediate(ctx, &work, immediate, ulpdu)?,
-                Kind::Atomic {
-                    stag,
-                    to,
-                    operation,
-                } => self.put_atomic_request(ctx, &work, (stag, to), operation, ulpdu)?,
-                Kind::Local(_) => return Err(Failed),
-                Kind::Send { .. } | Kind::Write { .. } => {
-                    self.put_payload_segment(ctx, work, ulpdu)?;
+            Next::Work => self.put_work(ctx, ulpdu)?,
+            Next::Response => match *self.send.responses.front().ok_or(Failed)? {
+                Response::Read(response) => self.put_read_response(ctx, response, ulpdu)?,
+                Response::Atomic { msn, request } => {
+                    self.put_atomic_response(ctx, msn, &request, ulpdu)?;
                 }
             },
-            Next::Response(Response::Read(response)) => {
-                self.put_read_response(ctx, response, ulpdu)?;
-            }
-            Next::Response(Response::Atomic { msn, request }) => {
-                self.put_atomic_response(ctx, msn, &request, ulpdu)?;
-            }
         }
         Ok(())
     }
 
-    fn put_terminate(&mut self, ctx: &mut QpContext<'_>, ulpdu: &mut UlpduBuf<'_>) {
+    fn put_work(&mut self, ctx: &mut QpContext<'_>, ulpdu: &mut Writer<'_>) -> Result<(), Failed> {
+        let work = self.send.work.ok_or(Failed)?;
+        match work.kind {
+            Kind::Send { .. } | Kind::Write { .. } => self.put_payload_segment(ctx, work, ulpdu),
+            Kind::Read { stag, from, next } => {
+                self.put_read_request(ctx, work, (stag, from), next, ulpdu)
+            }
+            Kind::Immediate(immediate) => self.put_immediate(ctx, &work, immediate, ulpdu),
+            Kind::Atomic {
+                stag,
+                to,
+                operation,
+            } => self.put_atomic_request(ctx, &work, (stag, to), operation, ulpdu),
+            Kind::Local(_) => Err(Failed),
+        }
+    }
+
+    fn put_terminate(&mut self, ctx: &mut QpContext<'_>, ulpdu: &mut Writer<'_>) {
         if let Some((message, control)) = self.ending.terminate.take() {
             ulpdu.put(0, message.octets());
             self.ending.close = Some(CloseKind::AfterTerminateSent { control });
@@ -361,7 +377,7 @@ impl Qp {
         }
     }
 
-    fn put_rtr(&mut self, rtr: Rtr, ulpdu: &mut UlpduBuf<'_>) -> Result<(), Failed> {
+    fn put_rtr(&mut self, rtr: Rtr, ulpdu: &mut Writer<'_>) -> Result<(), Failed> {
         self.send.rtr = None;
         let stream = self.stream.as_mut().ok_or(Failed)?;
         let mut octets = [0; MULPDU_MIN];
@@ -376,12 +392,19 @@ impl Qp {
     /// Copies `len` octets of the application to the ULPDU's octets from `from` on.
     pub(super) fn copy_out(
         source: &Source<'_>,
-        ulpdu: &mut UlpduBuf<'_>,
+        ulpdu: &mut Writer<'_>,
         from: usize,
         len: usize,
     ) -> Result<(), Failed> {
-        ulpdu.fill(from, len, |at, place| {
-            source.read(at as u64, place).map_err(|_| Failed)
+        if len < CHECKED_COPY_MIN {
+            return ulpdu.fill(from, len, |at, place| {
+                source.read(at as u64, place).map_err(|_| Failed)
+            });
+        }
+        ulpdu.copy(from, len, |at, crc, place| {
+            source
+                .read_checked(at as u64, crc, place)
+                .map_err(|_| Failed)
         })
     }
 

@@ -28,6 +28,7 @@ use rnic_proto::mpa::startup::{Revision, Rtr};
 use rnic_proto::rdmap::{AtomicOperation, TerminateError};
 use rnic_proto::{Stag, TaggedOffset};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use userspace_tcp::checksum;
 
 use super::*;
 use crate::region::RegionMemory;
@@ -250,11 +251,14 @@ impl End {
     fn produce(&mut self, mulpdu: usize) -> Option<Vec<u8>> {
         let mut out = vec![0xee; mulpdu + 10 + MARKER_LEN * mulpdu.div_ceil(MARKER_SPACING)];
         let announced = self.with_ctx(|qp, ctx| qp.output_len(ctx, mulpdu));
-        let len = self.with_ctx(|qp, ctx| qp.produce(ctx, mulpdu, &mut out));
+        let written = self.with_ctx(|qp, ctx| qp.produce(ctx, mulpdu, &mut out));
+        let len = written.map(|written| written.len);
         if self.qp.state() == QpState::Rts {
             assert_eq!(announced, len);
         }
         out.truncate(len?);
+        let sum = written.map(|written| written.sum);
+        assert_eq!(sum, Some(checksum::sum(&out).folded()), "{out:x?}");
         Some(out)
     }
 

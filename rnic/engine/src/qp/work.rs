@@ -6,6 +6,7 @@ use rnic_ipc::control::Access;
 use rnic_ipc::work::{
     Sge, WR_ONE_STREAM, WR_SIGNALED, WR_SOLICITED, WcStatus, WrOpcode, sges_for_inline,
 };
+use rnic_proto::mpa::fpdu::Writer;
 use rnic_proto::rdmap::atomic::OPERAND_LEN;
 use rnic_proto::rdmap::{AtomicOperation, ReadRequest, SendKind, segment};
 use rnic_proto::{MessageOffset, Msn, Qn, Stag, TaggedOffset};
@@ -14,7 +15,6 @@ use super::immediate::Immediate;
 use super::local::Local;
 use super::pending::{Entry, Outcome, Ticket};
 use super::send::{Failed, Turn};
-use super::ulpdu::UlpduBuf;
 use super::{Qp, QpContext, elements};
 use crate::stag::Binding;
 
@@ -235,7 +235,7 @@ impl Qp {
         mut work: Work,
         (stag, from): (Stag, TaggedOffset),
         next: usize,
-        ulpdu: &mut UlpduBuf<'_>,
+        ulpdu: &mut Writer<'_>,
     ) -> Result<(), Failed> {
         let sges = self.send.request.sges();
         let filled = |(_, sge): &(usize, &Sge)| sge.length > 0;
@@ -274,7 +274,7 @@ impl Qp {
         &mut self,
         ctx: &mut QpContext<'_>,
         mut work: Work,
-        ulpdu: &mut UlpduBuf<'_>,
+        ulpdu: &mut Writer<'_>,
     ) -> Result<(), Failed> {
         let header_len = match work.kind {
             Kind::Send { .. } => segment::SEND_LEN,
@@ -283,7 +283,7 @@ impl Qp {
         let mut header = [0; segment::SEND_LEN];
         let header = &mut header[..header_len];
         // No longer than the ULPDU, whose length is 16 bits.
-        let len = (ulpdu.len() - header_len) as u32;
+        let len = (ulpdu.ulpdu_len() - header_len) as u32;
         let last = work.sent.saturating_add(len) >= work.total;
         match &mut work.kind {
             Kind::Send {
@@ -356,19 +356,19 @@ impl Qp {
         &self,
         ctx: &QpContext<'_>,
         offset: u32,
-        ulpdu: &mut UlpduBuf<'_>,
+        ulpdu: &mut Writer<'_>,
         from: usize,
     ) -> Result<(), Failed> {
         let request = &self.send.request;
         if request.is_inline() {
-            return ulpdu.fill(from, ulpdu.len() - from, |at, place| {
+            return ulpdu.fill(from, ulpdu.ulpdu_len() - from, |at, place| {
                 request.copy_inline(offset as usize + at, place);
                 Ok(())
             });
         }
         let sges = request.sges();
         let mut at = from;
-        for sge in elements::pieces(sges, u64::from(offset), (ulpdu.len() - from) as u32) {
+        for sge in elements::pieces(sges, u64::from(offset), (ulpdu.ulpdu_len() - from) as u32) {
             let source = ctx
                 .stags
                 .local_read(&sge, self.id.user())
@@ -376,7 +376,10 @@ impl Qp {
             Self::copy_out(&source, ulpdu, at, sge.length as usize)?;
             at += sge.length as usize;
         }
-        debug_assert!(at == ulpdu.len(), "the total is the sum of the elements");
+        debug_assert!(
+            at == ulpdu.ulpdu_len(),
+            "the total is the sum of the elements"
+        );
         Ok(())
     }
 

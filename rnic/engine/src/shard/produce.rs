@@ -8,7 +8,7 @@
 use rnic_ipc::control::DisconnectReason;
 use rnic_ipc::id::{ClientId, QpNum};
 use rnic_xsk::Port;
-use userspace_tcp::{ConnId, Outgoing, checksum};
+use userspace_tcp::{ConnId, Outgoing};
 
 use super::Shard;
 use crate::conn::{Conn, Phase};
@@ -216,14 +216,11 @@ impl<P: Port> Shard<P> {
                 self.pool.free(frame);
                 return End::Done;
             }
-            let end = room_before + filled.octets;
-            let payload = octets.get(room_before..end).unwrap_or(&[]);
-            let payload_sum = checksum::sum(payload);
-            frame.set_len(end);
+            frame.set_len(room_before + filled.octets);
             let outgoing = Outgoing {
                 buf: frame,
                 len: filled.octets as u32,
-                payload_sum,
+                payload_sum: filled.sum,
             };
             if let Err(refused) = self.stack.send(id, self.now, outgoing) {
                 // The room was asked for, so this is our own fault; the stream has a hole now.

@@ -4,7 +4,7 @@
 use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, PeerDepths};
 use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
 use rnic_proto::mpa::MpaError;
-use rnic_proto::mpa::fpdu::{self, Layout};
+use rnic_proto::mpa::fpdu::{self, Layout, Writer};
 use rnic_proto::mpa::marker::{MARKER_LEN, Markers};
 use rnic_proto::mpa::startup::frame::FrameKind;
 use rnic_proto::mpa::startup::{
@@ -355,14 +355,10 @@ impl<P: Port> Shard<P> {
         let mut octets = [0; fpdu::fpdu_length(terminate::ULPDU_LEN_MAX) + MARKER_LEN];
         // The first FPDU of this direction.
         let layout = Layout::new(markers, 0, ulpdu.len());
-        let mut rest = ulpdu;
-        for span in layout.ulpdu(0, ulpdu.len()) {
-            let (part, behind) = rest.split_at(span.len());
-            octets[span].copy_from_slice(part);
-            rest = behind;
-        }
         // A right CRC is right also where none is checked.
-        let len = fpdu::finish(&mut octets, &layout, true);
+        let mut fpdu = Writer::new(&mut octets, layout, true);
+        fpdu.put(0, ulpdu);
+        let len = fpdu.finish().len;
         let sent = self.send_startup(id, &octets[..len]);
         self.counters.startup_failed += 1;
         self.let_go(id, sent);

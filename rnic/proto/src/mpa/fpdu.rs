@@ -9,14 +9,16 @@ mod layout;
 mod locate;
 #[cfg(test)]
 mod tests;
+mod writer;
 
 pub use layout::Layout;
 pub use locate::locate;
+pub use writer::{Writer, Written};
 
 use super::MpaError;
 use super::marker::{self, MARKER_LEN, Markers};
 use crate::Gather;
-use crate::crc::{Crc32c, crc_of};
+use crate::crc::crc_of;
 
 /// Octets of the ULPDU_Length field.
 pub const HEADER_LEN: usize = 2;
@@ -64,7 +66,7 @@ pub fn parse(octets: &Gather<'_>, markers: Markers, at: u64) -> Option<Layout> {
 }
 
 /// The ULPDU of a whole FPDU, once its Markers and (if `crc`) its CRC are found right. `room` takes
-/// the pieces between Markers: as many as the FPDU lies in, and one for each Marker.
+/// the pieces between Markers, if there are any: as many as the FPDU lies in, and one for each Marker.
 ///
 /// `fpdu` is exactly the octets of `layout`, as [`parse`] gave it; another length, and too little
 /// room, is answered like a wrong CRC, because framing is lost all the same.
@@ -87,7 +89,7 @@ pub fn verify<'b, 'a: 'b>(
             return Err(MpaError::CrcMismatch);
         }
     }
-    if layout.markers().next().is_none() {
+    if !layout.has_markers() {
         let ulpdu = fpdu.sub(HEADER_LEN, layout.ulpdu_len());
         return ulpdu.ok_or(MpaError::CrcMismatch);
     }
@@ -113,27 +115,10 @@ pub fn verify<'b, 'a: 'b>(
 }
 
 /// Completes the FPDU that begins at `out[0]` and whose ULPDU is in place (see [`Layout::ulpdu`]):
-/// length, Markers, pad and CRC. Gives the FPDU's length in octets.
-///
-/// Without `crc` the CRC field is zero (RFC 5044 section 4.1 allows any value).
+/// length, Markers, pad and CRC, as [`Writer`] does. Gives the FPDU's length in octets.
 ///
 /// # Panics
 /// When `out` is shorter than the FPDU.
 pub fn finish(out: &mut [u8], layout: &Layout, crc: bool) -> usize {
-    let out = &mut out[..layout.len()];
-    for (at, back) in layout.markers() {
-        out[at..at + MARKER_LEN].copy_from_slice(&marker::marker(back));
-    }
-    let header = layout.header_at();
-    out[header..header + HEADER_LEN].copy_from_slice(&layout.length_field());
-    for span in layout.pad() {
-        out[span].fill(0);
-    }
-    let (covered, field) = out.split_at_mut(layout.crc_at());
-    field.copy_from_slice(&if crc {
-        Crc32c::new().over(covered).octets()
-    } else {
-        [0; CRC_LEN]
-    });
-    layout.len()
+    Writer::new(out, *layout, crc).finish().len
 }

@@ -73,6 +73,14 @@ impl Layout {
         self.spans(HEADER_LEN + self.ulpdu_len, pad_length(self.ulpdu_len))
     }
 
+    /// Whether there is any Marker in it.
+    pub const fn has_markers(&self) -> bool {
+        match self.first {
+            Some(first) => first < self.len(),
+            None => false,
+        }
+    }
+
     /// Its Markers: where each begins, and how many octets before it the ULPDU_Length field does.
     pub fn markers(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (len, header) = (self.len(), self.header_at());
