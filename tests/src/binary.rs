@@ -1,6 +1,7 @@
 //! Where cargo put the programs under test.
 //!
-//! A test binary lies in `<target>/<profile>/deps`, the workspace's programs one directory above.
+//! A test binary lies in `<target>/<profile>/deps`, the workspace's programs one directory above,
+//! beside each other.
 //! `RNIC_BIN_DIR` names another place, for instance that of a release build.
 
 use std::path::PathBuf;
@@ -21,12 +22,13 @@ fn found(program: &str, kind: &str) -> PathBuf {
     let directory = match std::env::var_os("RNIC_BIN_DIR") {
         Some(directory) => PathBuf::from(directory),
         None => {
-            let test = std::env::current_exe().expect("the test knows its own path");
-            let profile = test
-                .ancestors()
-                .nth(2)
-                .expect("a test binary lies in <profile>/deps");
-            profile.to_path_buf()
+            let own = std::env::current_exe().expect("a program knows its own path");
+            let directory = own.parent().expect("a program lies in a directory");
+            let profile = match directory.ends_with("deps") {
+                true => directory.parent(),
+                false => Some(directory),
+            };
+            profile.expect("deps lies in a profile's").to_path_buf()
         }
     };
     let path = directory.join(program);

@@ -77,16 +77,13 @@ impl Daemon {
         capture: Option<PathBuf>,
     ) -> Self {
         let mut process = command.spawn();
-        wait::until("rnicd is ready", READY_LIMIT, || {
-            if let Some(status) = process.status() {
-                panic!(
-                    "rnicd ended instead of serving: {status}\n{}",
-                    process.stderr()
-                );
-            }
-            let ready = process.stderr().contains("ready") || process.stdout().contains("ready");
-            (ready && socket.exists()).then_some(())
-        });
+        let serves = process.says("ready: listening", READY_LIMIT);
+        serves.unwrap_or_else(|error| panic!("{error}"));
+        assert!(
+            socket.exists(),
+            "no socket of a ready rnicd: {}",
+            process.stderr()
+        );
         Self {
             process,
             namespace: namespace.clone(),

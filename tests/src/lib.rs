@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bench;
 pub mod binary;
 pub mod cases;
 pub mod contest;

@@ -31,12 +31,8 @@ impl Linksim {
             .args(["--left", ENDS[0], "--right", ENDS[1], "--json", "--quiet"])
             .args(options);
         let mut process = command.spawn();
-        wait::until("linksim forwards", READY_LIMIT, || {
-            if let Some(status) = process.status() {
-                panic!("linksim ended: {status}\n{}", process.stderr());
-            }
-            process.stderr().contains("ready").then_some(())
-        });
+        let forwards = process.says("ready", READY_LIMIT);
+        forwards.unwrap_or_else(|error| panic!("{error}"));
         Self { process }
     }
 

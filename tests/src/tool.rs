@@ -8,7 +8,6 @@ use serde_json::Value;
 use crate::binary;
 use crate::daemon::Daemon;
 use crate::lab::{Command, Finished, Process};
-use crate::wait;
 
 /// How long a server may take until it listens.
 pub const LISTEN_LIMIT: Duration = Duration::from_secs(30);
@@ -31,13 +30,8 @@ pub fn server(daemon: &Daemon, program: &str, at: SocketAddr, more: &[&str]) -> 
         .args(["--listen", &at.to_string()])
         .args(more)
         .spawn();
-    wait::until(&format!("{program} listens on {at}"), LISTEN_LIMIT, || {
-        if let Some(status) = process.status() {
-            panic!("{program} server ended: {status}\n{}", process.stderr());
-        }
-        let said = |text: &str| text.contains("listening");
-        (said(&process.stdout()) || said(&process.stderr())).then_some(())
-    });
+    let listens = process.says("listening", LISTEN_LIMIT);
+    listens.unwrap_or_else(|error| panic!("{error}"));
     process
 }
 
@@ -53,7 +47,16 @@ pub fn client(daemon: &Daemon, program: &str, to: SocketAddr, more: &[&str]) -> 
 #[track_caller]
 #[must_use]
 pub fn report(finished: &Finished) -> Value {
+    try_report(finished).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The same for who can go on without.
+///
+/// # Errors
+///
+/// When there is none.
+pub fn try_report(finished: &Finished) -> Result<Value, String> {
     let line = finished.stdout.lines().rfind(|line| line.starts_with('{'));
     let text = line.unwrap_or(&finished.stdout);
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("no JSON ({error}) from {finished}"))
+    serde_json::from_str(text).map_err(|error| format!("no JSON ({error}) from {finished}"))
 }

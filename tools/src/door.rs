@@ -6,6 +6,7 @@ use clap::Args;
 use rnic::{Context, Device, DeviceConfig, DeviceName, Driving};
 
 use crate::endpoint::ToolError;
+use crate::xdp::Mode;
 
 /// The options that say so.
 #[derive(Clone, Debug, Args)]
@@ -20,13 +21,16 @@ pub struct Door {
     /// Use no daemon: open this interface as an RNIC in this process (needs the daemon's rights).
     #[arg(long, global = true, value_name = "INTERFACE", conflicts_with_all = ["socket", "device"])]
     embedded: Option<String>,
+    /// Which kind of XDP to use there [default: auto].
+    #[arg(long, global = true, value_enum, requires = "embedded")]
+    mode: Option<Mode>,
 }
 
 impl Door {
     /// Opens it; among several devices, of which none is named, the one that is meant by `suits`.
     pub fn open(&self, suits: DeviceName) -> Result<Context, ToolError> {
         if let Some(interface) = &self.embedded {
-            return embedded(interface);
+            return self.embedded(interface);
         }
         let named = self.device.clone().or_else(Context::default_device);
         Ok(match named {
@@ -55,7 +59,7 @@ impl Door {
     /// Opens one of [`Self::devices`].
     pub fn open_device(&self, device: &DeviceName) -> Result<Context, ToolError> {
         match &self.embedded {
-            Some(interface) => embedded(interface),
+            Some(interface) => self.embedded(interface),
             None => Ok(Context::open_device(self.socket(), device)?),
         }
     }
@@ -63,12 +67,13 @@ impl Door {
     fn socket(&self) -> PathBuf {
         self.socket.clone().unwrap_or_else(Context::default_socket)
     }
-}
 
-fn embedded(interface: &str) -> Result<Context, ToolError> {
-    let config = DeviceConfig {
-        driving: Driving::Inline,
-        ..DeviceConfig::new(interface)
-    };
-    Ok(Context::embedded(&Device::open(config)?)?)
+    fn embedded(&self, interface: &str) -> Result<Context, ToolError> {
+        let config = DeviceConfig {
+            driving: Driving::Inline,
+            mode: self.mode.unwrap_or(Mode::Auto).into(),
+            ..DeviceConfig::new(interface)
+        };
+        Ok(Context::embedded(&Device::open(config)?)?)
+    }
 }

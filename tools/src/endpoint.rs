@@ -26,6 +26,20 @@ pub enum ToolError {
     /// The interface can't be opened as an RNIC.
     #[error(transparent)]
     Device(#[from] rnic::DeviceError),
+    /// The interface can't be taken by an XDP program.
+    #[error(transparent)]
+    Steering(#[from] rnic_steering::SteeringError),
+    /// The interface can't be opened for bare frames.
+    #[error(transparent)]
+    Xsk(#[from] rnic_xsk::XskError),
+    /// The kernel refused something.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was asked of it.
+        what: String,
+        /// What it said.
+        source: std::io::Error,
+    },
     /// A work request failed.
     #[error(
         "work request {wr_id} failed: {status:?}; if this is WorkRequestFlushed the connection was \
@@ -66,7 +80,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// A queue pair of `depth` work requests each way.
+    /// A queue pair of so many work requests each way.
     pub fn new(
         context: &Context,
         pd: &ProtectionDomain,
@@ -74,15 +88,22 @@ impl Endpoint {
         rq_depth: u32,
         patience: Duration,
     ) -> Result<Self, ToolError> {
-        let cq = CompletionQueue::create(context, sq_depth + rq_depth)?;
-        let config = QpConfig {
-            sq_depth,
-            rq_depth,
-            max_sge: 1,
-            max_inline: 0,
-            ..QpConfig::default()
-        };
-        let qp = QueuePair::create(pd, &cq, &cq, config)?;
+        let room = sq_depth + rq_depth;
+        Self::with_room(context, pd, sq_depth, rq_depth, room, patience)
+    }
+
+    /// The same with room for `room` completions, those of [further queue pairs](Self::another)
+    /// among them.
+    pub fn with_room(
+        context: &Context,
+        pd: &ProtectionDomain,
+        sq_depth: u32,
+        rq_depth: u32,
+        room: u32,
+        patience: Duration,
+    ) -> Result<Self, ToolError> {
+        let cq = CompletionQueue::create(context, room)?;
+        let qp = QueuePair::create(pd, &cq, &cq, config(sq_depth, rq_depth))?;
         let inline = context.is_inline();
         Ok(Self {
             qp,
@@ -91,6 +112,17 @@ impl Endpoint {
             taken: Vec::with_capacity(BATCH),
             patience,
         })
+    }
+
+    /// A further queue pair, whose completions come here too.
+    pub fn another(
+        &self,
+        pd: &ProtectionDomain,
+        sq_depth: u32,
+        rq_depth: u32,
+    ) -> Result<QueuePair, ToolError> {
+        let config = config(sq_depth, rq_depth);
+        Ok(QueuePair::create(pd, &self.cq, &self.cq, config)?)
     }
 
     /// The next completion if there is one; one in error is an error.
@@ -148,5 +180,15 @@ impl Endpoint {
     /// Ends the connection in order and waits until it is gone.
     pub fn disconnect(&self) -> Result<(), ToolError> {
         Ok(self.qp.disconnect(self.patience)?)
+    }
+}
+
+fn config(sq_depth: u32, rq_depth: u32) -> QpConfig {
+    QpConfig {
+        sq_depth,
+        rq_depth,
+        max_sge: 1,
+        max_inline: 0,
+        ..QpConfig::default()
     }
 }

@@ -15,3 +15,4 @@ pub mod pipe;
 pub mod progress;
 pub mod report;
 pub mod size;
+pub mod xdp;

@@ -3,10 +3,16 @@
 //! The client's [`plan::Plan`] travels in the MPA request's private data, the server's memory in
 //! the reply's. Then the messages flow; everything that is said beside them ([`control::Note`]) is
 //! a Send with a solicited event, which no measured message is.
+//!
+//! Beside these: what the machine gives without an RNIC, by bare frames ([`raw`]) and by the kernel's
+//! TCP ([`tcp`]).
 
 pub mod bandwidth;
 pub mod client;
 pub mod control;
 pub mod latency;
+pub mod many;
 pub mod plan;
+pub mod raw;
 pub mod server;
+pub mod tcp;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::cell::Cell;
 use super::{Contestant, Outcome};
+use crate::bench::stats;
 use crate::lab::Family;
 
 /// How many of ten links ours must be as fast on as the kernel.
@@ -137,12 +138,7 @@ impl Table {
         let key = (place(cell), number(family), contestant);
         let mut all = self.goodput.get(&key)?[end as usize].clone();
         all.sort_by(f64::total_cmp);
-        let middle = all.len() / 2;
-        match all.len() {
-            0 => None,
-            length if length % 2 == 1 => Some(all[middle]),
-            _ => Some(f64::midpoint(all[middle - 1], all[middle])),
-        }
+        stats::median(&all)
     }
 }
 

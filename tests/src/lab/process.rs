@@ -165,29 +165,72 @@ impl Process {
         }
     }
 
-    /// Waits for its end.
-    pub fn finish(mut self, limit: Duration) -> Finished {
+    /// Waits for its end; panics when it takes longer than `limit`.
+    pub fn finish(self, limit: Duration) -> Finished {
+        let ended = self.end_within(limit, || false);
+        ended.unwrap_or_else(|late| panic!("{late}"))
+    }
+
+    /// Waits for its end. When that takes longer than `limit`, or `stop` says that nobody wants it any
+    /// more, it is killed.
+    ///
+    /// # Errors
+    ///
+    /// What was killed, why, and what it had written until then.
+    pub fn end_within(
+        mut self,
+        limit: Duration,
+        stop: impl Fn() -> bool,
+    ) -> Result<Finished, String> {
         let begin = Instant::now();
         let status = loop {
             if let Some(status) = self.status() {
                 break status;
             }
-            if begin.elapsed() >= limit {
-                self.kill();
-                panic!(
-                    "{} did not end within {limit:?}\n{}",
-                    self.line,
-                    self.output()
-                );
-            }
-            std::thread::sleep(Duration::from_millis(2));
+            let why = if stop() {
+                "was interrupted".to_owned()
+            } else if begin.elapsed() >= limit {
+                format!("did not end within {limit:?}")
+            } else {
+                std::thread::sleep(Duration::from_millis(2));
+                continue;
+            };
+            self.kill();
+            return Err(format!("{} {why}\n{}", self.line, self.output()));
         };
-        Finished {
+        Ok(Finished {
             status,
             stdout: self.stdout(),
             stderr: self.stderr(),
             line: self.line.clone(),
             took: begin.elapsed(),
+        })
+    }
+
+    /// Waits until it has written `word` to standard output or standard error.
+    ///
+    /// # Errors
+    ///
+    /// What was waited for, and what it wrote instead: it has ended, or it did not in `limit`.
+    pub fn says(&mut self, word: &str, limit: Duration) -> Result<(), String> {
+        let begin = Instant::now();
+        loop {
+            let ended = self.status();
+            let said = self.stdout().contains(word) || self.stderr().contains(word);
+            let why = match ended {
+                Some(status) => format!("ended: {status}"),
+                None if said => return Ok(()),
+                None if begin.elapsed() >= limit => format!("did not for {limit:?}"),
+                None => {
+                    std::thread::sleep(wait::INTERVAL);
+                    continue;
+                }
+            };
+            let output = self.output();
+            return Err(format!(
+                "{} was to say {word:?}, and {why}\n{output}",
+                self.line
+            ));
         }
     }
 

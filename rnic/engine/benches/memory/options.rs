@@ -59,7 +59,11 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<(Case, Options), Str
             "--mtu" => options.mtu = number()? as u32,
             "--in-flight" => options.in_flight = number()?.max(1),
             "--queue-pairs" => options.queue_pairs = number()?.max(1) as usize,
-            "--seconds" => options.until = Until::Lasted(Duration::from_secs(number()?)),
+            "--seconds" => {
+                let seconds = words.next().and_then(|word| word.parse().ok());
+                let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+                options.until = Until::Lasted(time.ok_or("--seconds wants a positive number")?);
+            }
             "--messages" => options.until = Until::Done(number()?),
             "--markers" => options.markers = true,
             "--no-crc" => options.crc = false,

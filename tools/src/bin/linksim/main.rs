@@ -5,12 +5,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, ValueEnum};
-use rnic_steering::ModePreference;
+use clap::Parser;
 use rnic_tools::linksim::{
     CarrierOptions, Config, ConfigError, File, Format, Impairments, Layer, Planned, RunError,
     RunOptions, Settings, Span, run,
 };
+use rnic_tools::xdp::Mode;
 
 /// Joins two interfaces of this network namespace and forwards Ethernet frames both ways, with
 /// losses, delays and changes that a seed decides.
@@ -86,16 +86,6 @@ Examples:
 Signals: SIGUSR1 prints the counters, SIGINT and SIGTERM end the link and print them.
 docs/linksim.md says more.";
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Mode {
-    /// Native, or generic when the driver has none
-    Auto,
-    /// The driver's own
-    Native,
-    /// The kernel's generic one
-    Generic,
-}
-
 /// Why `linksim` ends with an error.
 #[derive(Debug, thiserror::Error)]
 enum Error {
@@ -149,11 +139,7 @@ fn serve(cli: Cli) -> Result<(), Error> {
             .or(file.right)
             .ok_or(Error::NoInterface("right"))?,
         frames: cli.frames,
-        mode: match cli.mode {
-            Mode::Auto => ModePreference::NativeThenGeneric,
-            Mode::Native => ModePreference::NativeOnly,
-            Mode::Generic => ModePreference::GenericOnly,
-        },
+        mode: cli.mode.into(),
     };
     let options = RunOptions {
         duration: cli.duration.map(|span| span.0),

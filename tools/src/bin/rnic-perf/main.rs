@@ -2,6 +2,10 @@
 
 #![forbid(unsafe_code)]
 
+mod many;
+mod raw;
+mod tcp;
+
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,6 +20,7 @@ use rnic_tools::perf::plan::{DEPTH_MAX, Figure, Operation, Plan};
 use rnic_tools::perf::{client, server};
 use rnic_tools::progress::Progress;
 use rnic_tools::size;
+use serde::Serialize;
 
 /// Measures goodput and latency of RDMA Write, Send and Read between two RNICs.
 #[derive(Debug, Parser)]
@@ -31,6 +36,12 @@ enum Role {
     Server(Server),
     /// Measures.
     Client(Client),
+    /// Writes over many queue pairs of one program.
+    Many(many::Many),
+    /// AF_XDP without a protocol, to see what the machine gives.
+    Raw(raw::Raw),
+    /// A ping-pong over the kernel's TCP, to compare with.
+    Tcp(tcp::Tcp),
 }
 
 #[derive(Debug, Args)]
@@ -102,6 +113,9 @@ fn main() -> ExitCode {
     let done = match Cli::parse().role {
         Role::Server(options) => serve(&options),
         Role::Client(options) => measure(&options),
+        Role::Many(options) => many::run(&options),
+        Role::Raw(options) => raw::run(&options),
+        Role::Tcp(options) => tcp::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -148,11 +162,7 @@ fn measure(options: &Client) -> Result<(), ToolError> {
         &mut progress,
     )?;
     if options.json {
-        let text = serde_json::to_string(&outcome).map_err(|error| {
-            ToolError::Peer(format!("the result can't be written as JSON: {error}"))
-        })?;
-        println!("{text}");
-        return Ok(());
+        return print_json(&outcome);
     }
     let head = format!(
         "{:?}, {} octets, depth {}",
@@ -167,6 +177,16 @@ fn measure(options: &Client) -> Result<(), ToolError> {
     if let Some(octets) = outcome.verified_octets {
         println!("{head}: {} verified equal", size::show(octets));
     }
+    Ok(())
+}
+
+/// Prints a result on a line of its own.
+fn print_json(result: &impl Serialize) -> Result<(), ToolError> {
+    let text = serde_json::to_string(result).map_err(|error| ToolError::Io {
+        what: "writing the result as JSON".into(),
+        source: error.into(),
+    })?;
+    println!("{text}");
     Ok(())
 }
 

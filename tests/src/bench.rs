@@ -1,0 +1,49 @@
+//! The benchmark: raw AF_XDP, the RNIC and the kernel's TCP over the same cables, in turns.
+//!
+//! A [`Contestant`] is a value: what runs where. A run of one gives [`Figures`]. `scripts/bench` runs
+//! all of them, round after round, so that a neighbour who takes the machine's time hits all alike;
+//! what is compared is compared within a round ([`stats`]). From the figures of all rounds come
+//! tables, plots, JSON, and what became of the [`goals`].
+//!
+//! A contestant that fails is part of the result and not the end of the benchmark, so nothing here
+//! panics for what a program did.
+
+pub mod contestant;
+pub mod goals;
+pub mod ground;
+pub mod interrupt;
+pub mod kernel;
+pub mod machine;
+pub mod matrix;
+pub mod memory;
+pub mod place;
+pub mod plots;
+pub mod raw;
+pub mod report;
+pub mod results;
+pub mod rnic;
+pub mod stats;
+pub mod svg;
+
+use std::collections::BTreeMap;
+
+pub use contestant::{Contestant, Work};
+pub use ground::Ground;
+pub use place::{Napi, Place};
+pub use results::Results;
+
+/// 10^9 bits of payload a second.
+pub const GBIT: &str = "gbit_per_second";
+/// Messages, or raw frames, a second.
+pub const MESSAGES: &str = "messages_per_second";
+/// Microseconds there and back: the median.
+pub const P50: &str = "p50_us";
+/// The 90th percentile of the same.
+pub const P90: &str = "p90_us";
+/// The 99th.
+pub const P99: &str = "p99_us";
+/// The 99.9th.
+pub const P999: &str = "p999_us";
+
+/// What a run gave, by name.
+pub type Figures = BTreeMap<&'static str, f64>;

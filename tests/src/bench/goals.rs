@@ -1,0 +1,308 @@
+//! What is to be reached: a figure, or one by another in the same round, and a bound for its median.
+
+use serde_json::{Value, json};
+
+use super::results::Results;
+use super::stats::Summary;
+use super::{GBIT, MESSAGES, Napi, P50, P99};
+
+/// A bound.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// No less than this.
+    AtLeast(f64),
+    /// No more than this.
+    AtMost(f64),
+}
+
+impl Bound {
+    fn holds(self, value: f64) -> bool {
+        match self {
+            Self::AtLeast(bound) => value >= bound,
+            Self::AtMost(bound) => value <= bound,
+        }
+    }
+
+    /// For tables.
+    #[must_use]
+    pub fn text(self) -> String {
+        match self {
+            Self::AtLeast(bound) => format!("≥ {bound}"),
+            Self::AtMost(bound) => format!("≤ {bound}"),
+        }
+    }
+}
+
+/// A figure of one contestant: of these the one whose median is best, if there are several.
+#[derive(Clone, Debug)]
+pub struct Side {
+    names: Vec<String>,
+    figure: &'static str,
+}
+
+/// Something to be reached.
+#[derive(Clone, Debug)]
+pub struct Goal {
+    /// The figure, for people.
+    pub what: String,
+    /// Its bound.
+    pub bound: Bound,
+    above: Side,
+    below: Option<Side>,
+}
+
+/// What became of a goal.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// It was measured; true when it is met.
+    Measured(Summary, bool),
+    /// It was not, and why.
+    NotMeasured(String),
+}
+
+impl Goal {
+    fn ratio(what: impl Into<String>, bound: Bound, above: Side, below: Side) -> Self {
+        Self {
+            what: what.into(),
+            bound,
+            above,
+            below: Some(below),
+        }
+    }
+
+    /// What became of it.
+    #[must_use]
+    pub fn verdict(&self, results: &Results) -> Verdict {
+        match self.measured(results) {
+            Ok(summary) => Verdict::Measured(summary, self.bound.holds(summary.median)),
+            Err(excuse) => Verdict::NotMeasured(excuse),
+        }
+    }
+
+    fn measured(&self, results: &Results) -> Result<Summary, String> {
+        let above = self.above.series(results)?;
+        let summary = match &self.below {
+            Some(below) => Summary::of_ratios(&above, &below.series(results)?),
+            None => Summary::of(above.into_iter().flatten()),
+        };
+        summary.ok_or_else(|| "in no round both were measured".to_owned())
+    }
+
+    /// For programs.
+    #[must_use]
+    pub fn json(&self, results: &Results) -> Value {
+        let (measured, met, why) = match self.verdict(results) {
+            Verdict::Measured(summary, met) => (Some(summary.json()), Some(met), None),
+            Verdict::NotMeasured(why) => (None, None, Some(why)),
+        };
+        json!({
+            "figure": self.what,
+            "goal": self.bound.text(),
+            "measured": measured,
+            "met": met,
+            "not_measured": why,
+        })
+    }
+}
+
+impl Side {
+    fn of(name: impl Into<String>, figure: &'static str) -> Self {
+        Self {
+            names: vec![name.into()],
+            figure,
+        }
+    }
+
+    fn best_of(names: impl IntoIterator<Item = String>) -> Self {
+        Self {
+            names: names.into_iter().collect(),
+            figure: GBIT,
+        }
+    }
+
+    /// The figure in all rounds, or why there is none.
+    fn series(&self, results: &Results) -> Result<Vec<Option<f64>>, String> {
+        let rows: Vec<_> = self
+            .names
+            .iter()
+            .filter_map(|name| results.row(name))
+            .collect();
+        let median = |row: &super::results::Row| row.summary(self.figure).map(|all| all.median);
+        let best = rows.iter().filter_map(|row| Some((median(row)?, row)));
+        let best = best.max_by(|(one, _), (other, _)| one.total_cmp(other));
+        match (best, rows.first()) {
+            (Some((_, row)), _) => Ok(row.series(self.figure)),
+            (None, Some(row)) => Err(row.excuse()),
+            (None, None) => Err(format!(
+                "{} was not part of this run",
+                self.names.join(", ")
+            )),
+        }
+    }
+}
+
+/// All goals.
+#[must_use]
+pub fn all() -> Vec<Goal> {
+    let mut goals = Vec::new();
+    goals.extend(streams());
+    goals.extend(pings());
+    goals.extend(memory());
+    for napi in [Napi::Rps, Napi::Threaded].map(Napi::name) {
+        goals.push(Goal::ratio(
+            format!("daemon / embedded, 64 KiB Writes, MTU 1500, RX on its own core ({napi})"),
+            Bound::AtLeast(0.9),
+            Side::of(format!("write-64k-daemon@1500-{napi}"), GBIT),
+            Side::of(format!("write-64k-embedded@1500-{napi}"), GBIT),
+        ));
+    }
+    goals
+}
+
+fn streams() -> Vec<Goal> {
+    let mut goals = Vec::new();
+    let places = || {
+        Napi::ALL
+            .iter()
+            .flat_map(|napi| [1500, 3506].map(|mtu| (mtu, napi.name())))
+    };
+    for (mtu, napi) in places() {
+        goals.push(Goal::ratio(
+            format!("RDMA Write, 1 MiB / raw AF_XDP, MTU {mtu}, {napi}"),
+            Bound::AtLeast(0.9),
+            Side::of(format!("write-1M-embedded@{mtu}-{napi}"), GBIT),
+            Side::of(format!("raw@{mtu}-{napi}"), GBIT),
+        ));
+    }
+    for napi in [Napi::Inline, Napi::Rps].map(Napi::name) {
+        goals.push(Goal::ratio(
+            format!("RDMA Write, 1 MiB / kernel TCP without offloads, MTU 3506, {napi}"),
+            Bound::AtLeast(2.0),
+            Side::of(format!("write-1M-embedded@3506-{napi}"), GBIT),
+            Side::of(format!("kernel-plain@3506-{napi}"), GBIT),
+        ));
+    }
+    let best = |what: &str| {
+        let mtus = [1500, 3506, 9000];
+        let names = Napi::ALL
+            .iter()
+            .flat_map(|napi| mtus.map(|mtu| (mtu, napi.name())));
+        let names = names.map(|(mtu, napi)| format!("{what}@{mtu}-{napi}"));
+        Side::best_of(names.collect::<Vec<_>>())
+    };
+    goals.push(Goal::ratio(
+        "RDMA Write, 1 MiB / kernel TCP with TSO and GRO, each where it is best",
+        Bound::AtLeast(1.0),
+        best("write-1M-embedded"),
+        best("kernel-tso"),
+    ));
+    for (mtu, napi) in places() {
+        goals.push(Goal::ratio(
+            format!("Markers / none, 1 MiB Writes, MTU {mtu}, {napi}"),
+            Bound::AtLeast(0.9),
+            Side::of(format!("write-1M-markers-embedded@{mtu}-{napi}"), GBIT),
+            Side::of(format!("write-1M-embedded@{mtu}-{napi}"), GBIT),
+        ));
+    }
+    goals
+}
+
+fn pings() -> Vec<Goal> {
+    let ours = |figure| Side::of("write-64-ping-embedded@1500-inline", figure);
+    let kernel = |figure| Side::of("kernel-ping@1500-inline", figure);
+    vec![
+        Goal::ratio(
+            "Write ping-pong, 64 octets, embedded, p50 / raw AF_XDP",
+            Bound::AtMost(1.25),
+            ours(P50),
+            Side::of("raw-ping@1500-inline", P50),
+        ),
+        Goal::ratio(
+            "Write ping-pong, 64 octets, embedded, p50 / kernel TCP",
+            Bound::AtMost(0.6),
+            ours(P50),
+            kernel(P50),
+        ),
+        Goal::ratio(
+            "Write ping-pong, 64 octets, embedded, p99 / kernel TCP",
+            Bound::AtMost(1.0),
+            ours(P99),
+            kernel(P99),
+        ),
+    ]
+}
+
+fn memory() -> Vec<Goal> {
+    let receive = |mtu: u32, octets: u32, bound| {
+        Goal::ratio(
+            format!("memory only, receive side, FPDUs of {octets} octets / bare CRC and copy"),
+            Bound::AtLeast(bound),
+            Side::of(format!("memory-engine-1M@{mtu}"), GBIT),
+            Side::of(format!("memory-bare-{octets}@{mtu}"), GBIT),
+        )
+    };
+    vec![
+        receive(1500, 1460, 0.6),
+        receive(3506, 3466, 0.8),
+        Goal {
+            what: "memory only, messages of 64 octets a second, both sides on one core".into(),
+            bound: Bound::AtLeast(5e6),
+            above: Side::of("memory-engine-64@1500", MESSAGES),
+            below: None,
+        },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::matrix;
+    use super::super::results::testing::results;
+    use super::*;
+
+    #[test]
+    fn every_goal_is_of_contestants_that_there_are() {
+        let all: Vec<String> = matrix::full().into_iter().map(|one| one.name).collect();
+        for goal in super::all() {
+            for side in [Some(&goal.above), goal.below.as_ref()]
+                .into_iter()
+                .flatten()
+            {
+                let known = side.names.iter().any(|name| all.contains(name));
+                assert!(known, "{}: {:?}", goal.what, side.names);
+            }
+        }
+    }
+
+    #[test]
+    fn the_median_of_the_ratios_decides() {
+        let goal = Goal::ratio(
+            "",
+            Bound::AtLeast(0.9),
+            Side::of("ours", GBIT),
+            Side::of("raw", GBIT),
+        );
+        let verdict = |ours: &[f64]| {
+            goal.verdict(&results(&[
+                ("ours", GBIT, ours),
+                ("raw", GBIT, &[10.0, 20.0, 10.0]),
+            ]))
+        };
+        assert!(matches!(
+            verdict(&[9.0, 10.0, 9.5]),
+            Verdict::Measured(_, true)
+        ));
+        assert!(matches!(
+            verdict(&[8.0, 10.0, 9.5]),
+            Verdict::Measured(_, false)
+        ));
+        let alone = results(&[("ours", GBIT, &[1.0])]);
+        assert!(matches!(goal.verdict(&alone), Verdict::NotMeasured(why) if why.contains("raw")));
+    }
+
+    #[test]
+    fn each_side_is_taken_where_it_is_best() {
+        let best = Side::best_of(["a".to_owned(), "b".to_owned(), "c".to_owned()]);
+        let results = results(&[("a", GBIT, &[1.0, 9.0, 1.0]), ("b", GBIT, &[2.0, 2.0, 2.0])]);
+        assert_eq!(best.series(&results), Ok(vec![Some(2.0); 3]));
+    }
+}

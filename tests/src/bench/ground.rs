@@ -1,0 +1,228 @@
+//! The hosts on which contestants run: a pair for each [`Place`], made when it is first needed.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use super::interrupt;
+use super::place::{Napi, Place};
+use crate::binary;
+use crate::daemon::xdp_attached;
+use crate::lab::{Command, Family, Finished, Host, INTERFACE, Lab, LinkOptions, Process};
+
+/// How long a program may take until it serves.
+const READY_LIMIT: Duration = Duration::from_secs(20);
+/// How long the kernel may take to detach what a program left attached.
+const DETACH_LIMIT: Duration = Duration::from_secs(5);
+
+/// Which of two hosts. Each has a core of its own where there are two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The one that connects.
+    A = 0,
+    /// The one that listens.
+    B = 1,
+}
+
+impl End {
+    const BOTH: [Self; 2] = [Self::A, Self::B];
+}
+
+/// All pairs of hosts.
+#[derive(Debug)]
+pub struct Ground {
+    pairs: Vec<(Place, [Host; 2])>,
+    lab: Lab,
+    cores: [usize; 2],
+    next_port: u16,
+    /// How long what is measured is measured.
+    pub duration: Duration,
+    /// The executable of `rnic-engine`'s benchmark, if it was built.
+    pub memory: Option<PathBuf>,
+}
+
+impl Ground {
+    /// Without any pair yet.
+    #[must_use]
+    pub fn new(duration: Duration, memory: Option<PathBuf>) -> Self {
+        let allowed = sched_getaffinity(None).unwrap_or_default();
+        let mut cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
+        let first = cores.next().unwrap_or(0);
+        Self {
+            pairs: Vec::new(),
+            lab: Lab::new("bench"),
+            cores: [first, cores.next().unwrap_or(first)],
+            next_port: 20_000,
+            duration,
+            memory,
+        }
+    }
+
+    /// A directory that goes with the benchmark.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.lab.directory()
+    }
+
+    /// Makes sure that a place is there and free of what ran there before.
+    ///
+    /// # Errors
+    ///
+    /// When an XDP program stays attached, or the host can't receive as the place says.
+    pub fn enter(&mut self, place: Place) -> Result<(), String> {
+        if !self.pairs.iter().any(|(other, _)| *other == place) {
+            let before = napi_threads();
+            let (a, b) = self.lab.pair(&LinkOptions {
+                mtu: place.mtu,
+                ..LinkOptions::default()
+            });
+            let hosts = [a, b];
+            for (host, core) in hosts.iter().zip(self.cores) {
+                receive_on(host, place.napi, core)?;
+            }
+            if place.napi == Napi::Threaded {
+                pin_new_threads(&before, &hosts, self.cores)?;
+            }
+            self.pairs.push((place, hosts));
+        }
+        let begin = Instant::now();
+        for end in End::BOTH {
+            while xdp_attached(&self.host(place, end).namespace, INTERFACE) {
+                if begin.elapsed() > DETACH_LIMIT {
+                    return Err(format!("an XDP program stays attached at {place}"));
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        Ok(())
+    }
+
+    /// One of the hosts of a place that was [entered](Self::enter).
+    #[must_use]
+    pub fn host(&self, place: Place, end: End) -> &Host {
+        let found = self.pairs.iter().find(|(other, _)| *other == place);
+        let (_, hosts) = found.expect("a place is entered before anything runs there");
+        &hosts[end as usize]
+    }
+
+    /// An address of host B at which nobody has listened yet.
+    pub fn next_address(&mut self, place: Place) -> SocketAddr {
+        self.next_port = self.next_port.checked_add(1).unwrap_or(20_000);
+        self.host(place, End::B).address(Family::V4, self.next_port)
+    }
+
+    /// A command on a host, on the host's own core.
+    #[must_use]
+    pub fn command(&self, place: Place, end: End, program: &str) -> Command {
+        let core = self.cores[end as usize].to_string();
+        self.unpinned(place, end, "taskset")
+            .label(program)
+            .args(["-c", &core])
+            .arg(executable(program))
+    }
+
+    /// A command on a host, on whatever core is free.
+    #[must_use]
+    pub fn unpinned(&self, place: Place, end: End, program: &str) -> Command {
+        self.host(place, end).namespace.command(executable(program))
+    }
+
+    /// How long a program that measures for the set time may take in all.
+    #[must_use]
+    pub fn limit(&self) -> Duration {
+        self.duration * 4 + Duration::from_secs(60)
+    }
+}
+
+/// One of the workspace's own programs by its path, any other by its name.
+fn executable(program: &str) -> PathBuf {
+    if program.starts_with("rnic") || program == "linksim" {
+        binary::path(program)
+    } else {
+        PathBuf::from(program)
+    }
+}
+
+/// Starts a program and waits until it says `word`.
+///
+/// # Errors
+///
+/// When it ends instead, or says nothing of it.
+pub fn started(command: Command, word: &str) -> Result<Process, String> {
+    let mut process = command.spawn();
+    process.says(word, READY_LIMIT)?;
+    Ok(process)
+}
+
+/// Waits for the good end of a program.
+///
+/// # Errors
+///
+/// When it ends otherwise, takes too long, or the benchmark is interrupted.
+pub fn ended(process: Process, limit: Duration) -> Result<Finished, String> {
+    let finished = process.end_within(limit, interrupt::came)?;
+    if finished.status.success() {
+        Ok(finished)
+    } else {
+        Err(finished.to_string())
+    }
+}
+
+/// Lets a host receive in a certain way.
+fn receive_on(host: &Host, napi: Napi, core: usize) -> Result<(), String> {
+    let write = |file: &str, value: &str| {
+        let line = format!("echo {value} > /sys/class/net/{INTERFACE}/{file}");
+        let shell = host.namespace.command("sh").args(["-c", &line]).spawn();
+        ended(shell, READY_LIMIT).map(drop)
+    };
+    match napi {
+        Napi::Inline => Ok(()),
+        Napi::Rps => write("queues/rx-0/rps_cpus", &format!("{:x}", 1_u64 << core)),
+        Napi::Threaded => {
+            // A veth without this has a NAPI only while an XDP program is attached.
+            let gro = ["-K", INTERFACE, "gro", "on"];
+            let ethtool = host.namespace.command("ethtool").args(gro).spawn();
+            ended(ethtool, READY_LIMIT)?;
+            write("threaded", "1")
+        }
+    }
+}
+
+/// Threads of interfaces named [`INTERFACE`], of all namespaces.
+fn napi_threads() -> Vec<Pid> {
+    let name = format!("napi/{INTERFACE}-");
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let threads = entries.filter_map(|entry| {
+        let comm = fs::read_to_string(entry.path().join("comm")).ok()?;
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        comm.starts_with(&name)
+            .then(|| Pid::from_raw(pid))
+            .flatten()
+    });
+    let mut threads: Vec<Pid> = threads.collect();
+    threads.sort_by_key(|pid| pid.as_raw_nonzero());
+    threads
+}
+
+/// Puts each host's thread, which came into being in the order of the hosts, on the host's core.
+fn pin_new_threads(before: &[Pid], hosts: &[Host], cores: [usize; 2]) -> Result<(), String> {
+    let now = napi_threads();
+    let new: Vec<&Pid> = now.iter().filter(|pid| !before.contains(pid)).collect();
+    if new.len() != hosts.len() {
+        let count = new.len();
+        return Err(format!(
+            "{count} threads for NAPI came into being, not one for each host"
+        ));
+    }
+    for (pid, core) in new.into_iter().zip(cores) {
+        let mut set = CpuSet::new();
+        set.set(core);
+        sched_setaffinity(Some(*pid), &set)
+            .map_err(|error| format!("can't pin a thread for NAPI: {error}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,197 @@
+//! Who competes in which run. Those that are compared with each other stand side by side, so that as
+//! little as possible happens between them.
+
+use super::kernel::Stream;
+use super::memory::{Case, MemoryRun};
+use super::rnic::{Door, Operation, RnicRun};
+use super::{Contestant, Napi, Place, Work};
+
+/// MTUs at which everything runs.
+const MTUS: [u32; 2] = [1500, 3506];
+/// An MTU whose frames need several buffers each.
+const JUMBO: u32 = 9000;
+/// Octets of messages whose goodput is plotted.
+const SIZES: [u32; 8] = [64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1 << 20];
+const MEBI: u32 = 1 << 20;
+const KIBI_64: u32 = 65_536;
+
+/// Everything.
+#[must_use]
+pub fn full() -> Vec<Contestant> {
+    let mut all = Vec::new();
+    for napi in Napi::ALL {
+        for mtu in MTUS {
+            let place = Place { mtu, napi };
+            all.extend(streams(place));
+            all.extend(with_markers(place));
+            all.extend(doors(place));
+        }
+        all.extend(pings(Place { mtu: 1500, napi }));
+    }
+    for mtu in MTUS {
+        let place = inline(mtu);
+        for size in SIZES {
+            for door in Door::ALL {
+                all.push(rdma(
+                    place,
+                    RnicRun::bandwidth(Operation::Write, size, door),
+                ));
+            }
+        }
+        for operation in [Operation::Send, Operation::Read] {
+            for door in Door::ALL {
+                all.push(rdma(place, RnicRun::bandwidth(operation, MEBI, door)));
+            }
+        }
+    }
+    for operation in [Operation::Send, Operation::Read] {
+        all.push(ping(inline(1500), operation, Door::Embedded));
+    }
+    all.extend(streams(inline(JUMBO)));
+    all.extend(memory());
+    once_each(all)
+}
+
+/// What shows within minutes whether something has changed.
+#[must_use]
+pub fn quick() -> Vec<Contestant> {
+    let mut all = Vec::new();
+    for mtu in MTUS {
+        all.extend(streams(inline(mtu)));
+    }
+    all.extend(with_markers(inline(1500)));
+    let rps = Place {
+        mtu: 1500,
+        napi: Napi::Rps,
+    };
+    all.extend(doors(rps));
+    all.extend(pings(inline(1500)));
+    for size in [64, 4096, KIBI_64] {
+        let run = RnicRun::bandwidth(Operation::Write, size, Door::Embedded);
+        all.push(rdma(inline(1500), run));
+    }
+    for operation in [Operation::Send, Operation::Read] {
+        let run = RnicRun::bandwidth(operation, MEBI, Door::Embedded);
+        all.push(rdma(inline(1500), run));
+    }
+    let jumbo = streams(inline(JUMBO)).into_iter();
+    all.extend(jumbo.filter(|one| one.work != kernel(false)));
+    all.extend(memory());
+    once_each(all)
+}
+
+/// One of each kind: to see whether the benchmark itself works.
+#[must_use]
+pub fn smoke() -> Vec<Contestant> {
+    let place = inline(1500);
+    let write = |door| rdma(place, RnicRun::bandwidth(Operation::Write, KIBI_64, door));
+    let mut all = vec![Contestant::new(place, Work::RawRate)];
+    all.extend(Door::ALL.map(write));
+    all.push(Contestant::new(place, kernel(false)));
+    all.extend(pings(place));
+    all.push(Contestant::new(inline(JUMBO), Work::RawRate));
+    all
+}
+
+/// A stream by all ways.
+fn streams(place: Place) -> Vec<Contestant> {
+    let write = RnicRun::bandwidth(Operation::Write, MEBI, Door::Embedded);
+    let mut all = vec![
+        Contestant::new(place, Work::RawRate),
+        rdma(place, write),
+        Contestant::new(place, kernel(true)),
+    ];
+    // A NAPI that has a thread is GRO's.
+    if place.napi != Napi::Threaded {
+        all.push(Contestant::new(place, kernel(false)));
+    }
+    all
+}
+
+fn with_markers(place: Place) -> Vec<Contestant> {
+    let without = RnicRun::bandwidth(Operation::Write, MEBI, Door::Embedded);
+    let with = RnicRun {
+        markers: true,
+        ..without.clone()
+    };
+    [without, with].map(|run| rdma(place, run)).into()
+}
+
+fn doors(place: Place) -> Vec<Contestant> {
+    let write = |door| rdma(place, RnicRun::bandwidth(Operation::Write, KIBI_64, door));
+    Door::ALL.map(write).into()
+}
+
+fn pings(place: Place) -> Vec<Contestant> {
+    vec![
+        Contestant::new(place, Work::RawPing),
+        ping(place, Operation::Write, Door::Embedded),
+        ping(place, Operation::Write, Door::Daemon),
+        Contestant::new(place, Work::KernelPing),
+    ]
+}
+
+fn ping(place: Place, operation: Operation, door: Door) -> Contestant {
+    let run = RnicRun {
+        latency: true,
+        ..RnicRun::bandwidth(operation, 64, door)
+    };
+    rdma(place, run)
+}
+
+fn memory() -> Vec<Contestant> {
+    let run = |case, size, mtu| Contestant::alone(Work::Memory(MemoryRun { case, size, mtu }));
+    vec![
+        run(Case::Engine, MEBI, 1500),
+        run(Case::Bare, 1460, 1500),
+        run(Case::Engine, MEBI, 3506),
+        run(Case::Bare, 3466, 3506),
+        run(Case::Engine, 64, 1500),
+    ]
+}
+
+fn inline(mtu: u32) -> Place {
+    Place {
+        mtu,
+        napi: Napi::Inline,
+    }
+}
+
+fn rdma(place: Place, run: RnicRun) -> Contestant {
+    Contestant::new(place, Work::Rnic(run))
+}
+
+fn kernel(offloads: bool) -> Work {
+    Work::KernelStream(Stream { offloads })
+}
+
+/// Without those that are there already.
+fn once_each(all: Vec<Contestant>) -> Vec<Contestant> {
+    let mut once: Vec<Contestant> = Vec::new();
+    for one in all {
+        if !once.contains(&one) {
+            once.push(one);
+        }
+    }
+    once
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_contestants_have_the_same_name_and_the_short_runs_are_part_of_the_long_one() {
+        let all = full();
+        for (index, one) in all.iter().enumerate() {
+            assert!(
+                !all[..index].iter().any(|other| other.name == one.name),
+                "{}",
+                one.name
+            );
+        }
+        for one in quick().into_iter().chain(smoke()) {
+            assert!(all.contains(&one), "{}", one.name);
+        }
+    }
+}

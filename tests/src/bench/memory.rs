@@ -1,0 +1,109 @@
+//! No kernel at all: `rnic-engine`'s benchmark, two engines in one thread joined by a link in memory,
+//! and what the machine needs for CRC and copy alone.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::rnic::size_name;
+use super::{Figures, GBIT, Ground, MESSAGES, interrupt};
+
+/// Engines or bare work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Case {
+    /// Two engines.
+    Engine,
+    /// CRC and copy.
+    Bare,
+}
+
+/// A run of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryRun {
+    /// Engines or bare work.
+    pub case: Case,
+    /// Octets of a message, or of a payload of the bare work.
+    pub size: u32,
+    /// IP MTU in octets.
+    pub mtu: u32,
+}
+
+impl MemoryRun {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let case = match self.case {
+            Case::Engine => "engine",
+            Case::Bare => "bare",
+        };
+        format!("memory-{case}-{}@{}", size_name(self.size), self.mtu)
+    }
+}
+
+/// Runs it. Of engines [`GBIT`] is what the receiving one takes by the time that it works itself, and
+/// [`MESSAGES`] goes by the time that both work, without the link's; of bare work both go by all of its
+/// time.
+pub(super) fn run(ground: &Ground, run: &MemoryRun) -> Result<Figures, String> {
+    let program = ground
+        .memory
+        .as_ref()
+        .ok_or("no benchmark of rnic-engine")?;
+    let mut command = Command::new(program);
+    command
+        .arg(match run.case {
+            Case::Engine => "engine",
+            Case::Bare => "bare",
+        })
+        .args(["--octets", &run.size.to_string()])
+        .args(["--mtu", &run.mtu.to_string()])
+        .args(["--seconds", &ground.duration.as_secs_f64().to_string()]);
+    if run.case == Case::Engine {
+        let in_flight = ((1 << 20) / run.size.max(1)).clamp(4, 64);
+        command.args(["--in-flight", &in_flight.to_string()]);
+    }
+    let report: Value = output(&mut command, ground.limit())?;
+    let number = |key: &str| {
+        let value = report[key].as_f64();
+        value.ok_or_else(|| format!("no {key} in {report}"))
+    };
+    let octets = number("octets")?;
+    let (receiving, all) = match run.case {
+        Case::Engine => {
+            let receiver = number("receiver_nanoseconds")?;
+            (receiver, receiver + number("sender_nanoseconds")?)
+        }
+        Case::Bare => (number("nanoseconds")?, number("nanoseconds")?),
+    };
+    Ok(Figures::from([
+        (GBIT, octets * 8.0 / receiving.max(1.0)),
+        (MESSAGES, number("messages")? * 1e9 / all.max(1.0)),
+    ]))
+}
+
+/// The JSON that a program writes.
+fn output(command: &mut Command, limit: Duration) -> Result<Value, String> {
+    let line = format!("{command:?}");
+    let failed = |error: &dyn std::fmt::Display| format!("{line}: {error}");
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let mut child = child.map_err(|error| failed(&error))?;
+    let begin = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(|error| failed(&error))? {
+            break status;
+        }
+        if begin.elapsed() > limit || interrupt::came() {
+            // It may have ended meanwhile.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(format!("{line} was cut short after {:?}", begin.elapsed()));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let output = child.wait_with_output().map_err(|error| failed(&error))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    if !status.success() {
+        return Err(format!("{line}: {status}\n{text}"));
+    }
+    serde_json::from_str(&text).map_err(|error| format!("no JSON ({error}) from {line}: {text}"))
+}

@@ -1,0 +1,121 @@
+//! Which plots there are.
+
+use super::results::Results;
+use super::rnic::{Operation, RnicRun, size_name};
+use super::svg::{Line, Plot, Scale};
+use super::{GBIT, P50, P90, P99, P999, Work};
+
+/// All plots that there are figures for, with the names of their files.
+#[must_use]
+pub fn all(results: &Results) -> Vec<(&'static str, String)> {
+    let plots = [
+        ("throughput-by-size.svg", by_size(results)),
+        ("latency.svg", latency(results)),
+    ];
+    plots
+        .into_iter()
+        .filter_map(|(name, plot)| Some((name, plot.svg()?)))
+        .collect()
+}
+
+/// Goodput of Writes by the size of messages.
+fn by_size(results: &Results) -> Plot {
+    let mut lines: Vec<Line> = Vec::new();
+    let mut sizes = Vec::new();
+    for row in &results.rows {
+        let (Work::Rnic(run), Some(place)) = (&row.contestant.work, row.contestant.place) else {
+            continue;
+        };
+        let plain = RnicRun::bandwidth(Operation::Write, run.size, run.door);
+        let (true, Some(goodput)) = (*run == plain, row.summary(GBIT)) else {
+            continue;
+        };
+        let name = format!(
+            "Write, {}, MTU {}, {}",
+            run.door.name(),
+            place.mtu,
+            place.napi.name()
+        );
+        add(&mut lines, name, (f64::from(run.size), goodput.median));
+        sizes.push(run.size);
+    }
+    sizes.sort_unstable();
+    sizes.dedup();
+    // One size is no line.
+    lines.retain(|line| line.points.len() > 1);
+    Plot {
+        title: "Goodput by size of message".into(),
+        labels: ["octets of a message".into(), "Gbit/s".into()],
+        scales: [Scale::Logarithmic, Scale::Linear],
+        marks: sizes
+            .iter()
+            .map(|size| (f64::from(*size), size_name(*size)))
+            .collect(),
+        lines,
+    }
+}
+
+/// Percentiles of all that go there and back.
+fn latency(results: &Results) -> Plot {
+    let percentiles = [(P50, "p50"), (P90, "p90"), (P99, "p99"), (P999, "p99.9")];
+    let mut lines = Vec::new();
+    for row in &results.rows {
+        for (at, (figure, _)) in percentiles.iter().enumerate() {
+            if let Some(latency) = row.summary(figure) {
+                add(
+                    &mut lines,
+                    row.contestant.name.clone(),
+                    (at as f64, latency.median),
+                );
+            }
+        }
+    }
+    let marks = percentiles.iter().enumerate();
+    Plot {
+        title: "64 octets there and back".into(),
+        labels: ["percentile".into(), "microseconds".into()],
+        scales: [Scale::Linear, Scale::Logarithmic],
+        marks: marks
+            .map(|(at, (_, name))| (at as f64, (*name).to_owned()))
+            .collect(),
+        lines,
+    }
+}
+
+/// Adds a point to the line of a name, from left to right.
+fn add(lines: &mut Vec<Line>, name: String, point: (f64, f64)) {
+    let index = lines
+        .iter()
+        .position(|line| line.name == name)
+        .unwrap_or_else(|| {
+            lines.push(Line {
+                name,
+                points: Vec::new(),
+            });
+            lines.len() - 1
+        });
+    let points = &mut lines[index].points;
+    let place = points.partition_point(|other| other.0 < point.0);
+    points.insert(place, point);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::results::testing::results;
+    use super::*;
+
+    #[test]
+    fn sizes_are_in_order_and_every_percentile_has_a_point() {
+        let results = results(&[
+            ("write-1M-embedded@1500-inline", GBIT, &[9.0]),
+            ("write-64-embedded@1500-inline", GBIT, &[1.0]),
+            ("write-1M-markers-embedded@1500-inline", GBIT, &[8.0]),
+            ("raw-ping@1500-inline", P50, &[4.0]),
+        ]);
+        let lines = by_size(&results).lines;
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert_eq!(lines[0].points, [(64.0, 1.0), (1_048_576.0, 9.0)]);
+        assert_eq!(latency(&results).lines[0].points, [(0.0, 4.0)]);
+        assert_eq!(all(&results).len(), 2);
+    }
+}

@@ -1,0 +1,60 @@
+//! AF_XDP without a protocol: `rnic-perf raw`.
+
+use serde_json::Value;
+
+use super::ground::{End, ended, started};
+use super::place::{Napi, Place};
+use super::rnic::latency;
+use super::{Figures, GBIT, Ground, MESSAGES};
+use crate::lab::{Command, INTERFACE};
+use crate::tool;
+
+/// Octets of an Ethernet header.
+const ETHERNET: u32 = 14;
+/// Octets of a frame that goes there and back.
+const PING: u32 = 64;
+
+/// Frames of the place's MTU, as many as possible.
+pub(super) fn rate(ground: &Ground, place: Place) -> Result<Figures, String> {
+    let octets = ETHERNET + place.mtu;
+    let receiver = started(
+        command(ground, place, End::B, "receive", octets),
+        "listening",
+    )?;
+    let sender = command(ground, place, End::A, "send", octets).spawn();
+    let sent = tool::try_report(&ended(sender, ground.limit())?)?;
+    let received = tool::try_report(&ended(receiver, ground.limit())?)?;
+    let number = |report: &Value, key: &str| {
+        let value = report[key].as_f64();
+        value.ok_or_else(|| format!("no {key} in {report}"))
+    };
+    let seconds = number(&sent, "seconds")?.max(number(&received, "seconds")?);
+    Ok(Figures::from([
+        (GBIT, number(&received, "payload_octets")? * 8e-9 / seconds),
+        (MESSAGES, number(&received, "frames")? / seconds),
+        ("lost", number(&received, "lost")?),
+    ]))
+}
+
+/// One frame at a time.
+pub(super) fn ping(ground: &Ground, place: Place) -> Result<Figures, String> {
+    let pong = started(command(ground, place, End::B, "pong", PING), "listening")?;
+    let ping = command(ground, place, End::A, "ping", PING).spawn();
+    let figures = latency(&tool::try_report(&ended(ping, ground.limit())?)?)?;
+    ended(pong, ground.limit())?;
+    Ok(figures)
+}
+
+fn command(ground: &Ground, place: Place, end: End, role: &str, octets: u32) -> Command {
+    let seconds = ground.duration.as_secs_f64().to_string();
+    let waiting = match place.napi {
+        Napi::Threaded => "poll",
+        Napi::Inline | Napi::Rps => "spin",
+    };
+    ground
+        .command(place, end, "rnic-perf")
+        .args(["raw", role, "--interface", INTERFACE])
+        .args(["--mode", place.napi.xdp_mode(), "--waiting", waiting])
+        .args(["--octets", &octets.to_string(), "--duration", &seconds])
+        .args(["--timeout", "10s"])
+}

@@ -1,0 +1,259 @@
+//! RDMA: `rnic-perf` between RNICs in its own processes, or between two daemons.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::ground::{End, ended, started};
+use super::place::Place;
+use super::{Figures, GBIT, Ground, MESSAGES, P50, P90, P99, P999};
+use crate::lab::{Command, INTERFACE};
+use crate::tool;
+
+/// Where the RNICs are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// In the processes that use them.
+    Embedded,
+    /// In daemons.
+    Daemon,
+}
+
+impl Door {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Embedded, Self::Daemon];
+
+    /// In names of contestants.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Embedded => "embedded",
+            Self::Daemon => "daemon",
+        }
+    }
+}
+
+/// What messages there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// RDMA Write.
+    Write,
+    /// Send.
+    Send,
+    /// RDMA Read.
+    Read,
+}
+
+impl Operation {
+    /// All.
+    pub const ALL: [Self; 3] = [Self::Write, Self::Send, Self::Read];
+
+    /// As `rnic-perf` calls it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Send => "send",
+            Self::Read => "read",
+        }
+    }
+}
+
+/// A run of `rnic-perf`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RnicRun {
+    /// What is moved.
+    pub operation: Operation,
+    /// Octets of a message.
+    pub size: u32,
+    /// Where the RNICs are.
+    pub door: Door,
+    /// With MPA Markers, both ways.
+    pub markers: bool,
+    /// One message at a time, and its time; else as many octets as possible.
+    pub latency: bool,
+}
+
+impl RnicRun {
+    /// As many octets as possible, without Markers.
+    #[must_use]
+    pub fn bandwidth(operation: Operation, size: u32, door: Door) -> Self {
+        Self {
+            operation,
+            size,
+            door,
+            markers: false,
+            latency: false,
+        }
+    }
+
+    /// Its name: `write-1M-embedded`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let mut name = format!("{}-{}", self.operation.name(), size_name(self.size));
+        if self.latency {
+            name += "-ping";
+        }
+        if self.markers {
+            name += "-markers";
+        }
+        // Writing to a string does not fail.
+        let _ = write!(name, "-{}", self.door.name());
+        name
+    }
+
+    /// Messages under way: about 1 MiB, which a cache holds.
+    fn depth(&self) -> u32 {
+        if self.latency {
+            1
+        } else {
+            ((1 << 20) / self.size.max(1)).clamp(4, 128)
+        }
+    }
+
+    fn client(&self, ground: &Ground, command: Command, to: SocketAddr) -> Command {
+        let seconds = ground.duration.as_secs_f64().to_string();
+        let figure = if self.latency {
+            "--latency"
+        } else {
+            "--bandwidth"
+        };
+        self.both(command.args(["client", "--connect", &to.to_string()]))
+            .args(["--op", self.operation.name(), figure])
+            .args(["--size", &self.size.to_string()])
+            .args(["--depth", &self.depth().to_string()])
+            .args(["--duration", &seconds, "--json", "--quiet"])
+    }
+
+    fn server(&self, command: Command, at: SocketAddr) -> Command {
+        self.both(command.args(["server", "--once", "--listen", &at.to_string()]))
+    }
+
+    fn both(&self, command: Command) -> Command {
+        let command = command.args(["--timeout", "30s"]);
+        if self.markers {
+            command.arg("--markers")
+        } else {
+            command
+        }
+    }
+}
+
+/// A size in octets as `--only` takes it: 64, 4k, 1M.
+#[must_use]
+pub fn size_name(octets: u32) -> String {
+    match octets {
+        octets if octets >= 1 << 20 && octets % (1 << 20) == 0 => format!("{}M", octets >> 20),
+        octets if octets >= 1 << 10 && octets % (1 << 10) == 0 => format!("{}k", octets >> 10),
+        octets => octets.to_string(),
+    }
+}
+
+/// With the RNICs in the processes of `rnic-perf`.
+pub(super) fn embedded(
+    ground: &mut Ground,
+    place: Place,
+    run: &RnicRun,
+) -> Result<Figures, String> {
+    let at = ground.next_address(place);
+    let tool = |end| {
+        let mode = ["--embedded", INTERFACE, "--mode", place.napi.xdp_mode()];
+        (ground.command(place, end, "rnic-perf"), mode)
+    };
+    let (command, mode) = tool(End::B);
+    let server = started(run.server(command, at).args(mode), "listening")?;
+    let (command, mode) = tool(End::A);
+    let client = run.client(ground, command, at).args(mode).spawn();
+    let figures = figures(&tool::try_report(&ended(client, ground.limit())?)?)?;
+    ended(server, ground.limit())?;
+    Ok(figures)
+}
+
+/// With the RNICs in daemons.
+pub(super) fn daemons(ground: &mut Ground, place: Place, run: &RnicRun) -> Result<Figures, String> {
+    let at = ground.next_address(place);
+    let directory = ground.directory().to_path_buf();
+    let socket = |end| directory.join(format!("{end:?}.sock"));
+    let mut daemons = Vec::new();
+    for end in [End::A, End::B] {
+        daemons.push(daemon(ground, place, end, &socket(end))?);
+    }
+    let tool = |end| ground.unpinned(place, end, "rnic-perf");
+    let door = |end| ["--socket".into(), socket(end).into_os_string()];
+    let server = run.server(tool(End::B), at).args(door(End::B));
+    let server = started(server, "listening")?;
+    let client = run.client(ground, tool(End::A), at).args(door(End::A));
+    let figures = figures(&tool::try_report(&ended(client.spawn(), ground.limit())?)?)?;
+    ended(server, ground.limit())?;
+    for mut daemon in daemons {
+        daemon.signal(crate::lab::Signal::TERM);
+        ended(daemon, ground.limit())?;
+    }
+    Ok(figures)
+}
+
+fn daemon(
+    ground: &Ground,
+    place: Place,
+    end: End,
+    socket: &Path,
+) -> Result<crate::lab::Process, String> {
+    let command = ground
+        .command(place, end, "rnicd")
+        .args(["--interface", INTERFACE, "--drain", "100"])
+        .args(["--mode", place.napi.xdp_mode(), "--socket"])
+        .arg(socket);
+    started(command, "ready: listening")
+}
+
+/// What `rnic-perf client` reports.
+fn figures(report: &Value) -> Result<Figures, String> {
+    if report["latency"].is_object() {
+        return latency(&report["latency"]);
+    }
+    let goodput = &report["goodput"];
+    let mut figures = Figures::new();
+    for name in [GBIT, MESSAGES] {
+        let value = goodput[name].as_f64();
+        figures.insert(name, value.ok_or_else(|| format!("no {name} in {report}"))?);
+    }
+    Ok(figures)
+}
+
+/// Percentiles as the tools of `rnic-perf` print them.
+pub(super) fn latency(report: &Value) -> Result<Figures, String> {
+    let mut figures = Figures::new();
+    for (name, key) in [(P50, "p50"), (P90, "p90"), (P99, "p99"), (P999, "p999")] {
+        let value = report[key].as_f64();
+        figures.insert(name, value.ok_or_else(|| format!("no {key} in {report}"))?);
+    }
+    Ok(figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_what_runs() {
+        let run = |size| RnicRun::bandwidth(Operation::Write, size, Door::Daemon);
+        assert_eq!(run(1 << 20).name(), "write-1M-daemon");
+        assert_eq!(run(65_536).name(), "write-64k-daemon");
+        let ping = RnicRun {
+            latency: true,
+            markers: true,
+            ..run(64)
+        };
+        assert_eq!(ping.name(), "write-64-ping-markers-daemon");
+    }
+
+    #[test]
+    fn a_report_without_its_figures_is_an_error() {
+        let report = serde_json::json!({ "goodput": { GBIT: 1.5, MESSAGES: 2.0 } });
+        assert_eq!(figures(&report).map(|all| all[GBIT]), Ok(1.5));
+        assert!(figures(&serde_json::json!({})).is_err());
+        assert!(latency(&serde_json::json!({ "p50": 1.0 })).is_err());
+    }
+}

@@ -1,0 +1,171 @@
+//! Runs the benchmark and writes its report: `scripts/bench` starts it.
+
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use rnic_tests::bench::machine::Machine;
+use rnic_tests::bench::report::Report;
+use rnic_tests::bench::{
+    Contestant, Figures, GBIT, Ground, P50, Results, interrupt, matrix, plots,
+};
+
+/// Raw AF_XDP, the RNIC and the kernel's TCP over the same cables in turns: tables, JSON and plots.
+///
+/// The exit status is 1 when a contestant failed, 130 when a signal cut the run short; the report is
+/// written in either case.
+#[derive(Debug, Parser)]
+struct Cli {
+    /// Fewer contestants, and less time for each.
+    #[arg(long)]
+    quick: bool,
+    /// One contestant of each kind only: whether the benchmark itself works.
+    #[arg(long, conflicts_with = "quick")]
+    smoke: bool,
+    /// How often each contestant runs.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Seconds that each run measures [default: 1.5, or 0.3 with --quick or --smoke].
+    #[arg(long, value_parser = seconds)]
+    seconds: Option<f64>,
+    /// Where the report goes.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Only contestants that have one of these in their names.
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    only: Vec<String>,
+    /// Print the contestants' names and end.
+    #[arg(long)]
+    list: bool,
+    /// The executable of rnic-engine's benchmark `memory`.
+    #[arg(long, value_name = "FILE")]
+    memory: Option<PathBuf>,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "give a number of seconds")?;
+    let possible = (0.1..=3600.0).contains(&seconds);
+    possible
+        .then_some(seconds)
+        .ok_or_else(|| "give 0.1 to 3600 seconds".to_owned())
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let contestants = contestants(&cli);
+    if cli.list {
+        for contestant in contestants {
+            println!("{}", contestant.name);
+        }
+        return ExitCode::SUCCESS;
+    }
+    if contestants.is_empty() {
+        eprintln!("rnic-bench: --only leaves nobody; --list names all");
+        return ExitCode::from(2);
+    }
+    match bench(&cli, contestants) {
+        Ok(results) if interrupt::came() => {
+            drop(results);
+            ExitCode::from(130)
+        }
+        Ok(results) if results.failed() => ExitCode::FAILURE,
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("rnic-bench: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn contestants(cli: &Cli) -> Vec<Contestant> {
+    let mut all = match (cli.smoke, cli.quick) {
+        (true, _) => matrix::smoke(),
+        (false, true) => matrix::quick(),
+        (false, false) => matrix::full(),
+    };
+    let wanted = |name: &str| cli.only.iter().any(|part| name.contains(part.as_str()));
+    all.retain(|one| cli.only.is_empty() || wanted(&one.name));
+    all
+}
+
+fn bench(cli: &Cli, contestants: Vec<Contestant>) -> Result<Results, String> {
+    interrupt::watch().map_err(|error| format!("can't watch for signals: {error}"))?;
+    let short = cli.quick || cli.smoke;
+    let seconds = cli.seconds.unwrap_or(if short { 0.3 } else { 1.5 });
+    let duration = Duration::from_secs_f64(seconds);
+    std::fs::create_dir_all(&cli.out)
+        .map_err(|error| format!("can't make {}: {error}", cli.out.display()))?;
+    let machine = Machine::here();
+    let mut ground = Ground::new(duration, cli.memory.clone());
+    let supported = contestants.into_iter().map(|one| {
+        let unsupported = one.unsupported(&ground);
+        (one, unsupported)
+    });
+    let mut results = Results::new(supported);
+    compete(cli.rounds, &mut ground, &mut results);
+    drop(ground);
+    let report = Report {
+        machine: &machine,
+        duration,
+        results: &results,
+    };
+    let markdown = report.markdown();
+    write(&cli.out, "report.md", &markdown)?;
+    write(&cli.out, "results.json", &format!("{:#}\n", report.json()))?;
+    for (name, plot) in plots::all(&results) {
+        write(&cli.out, name, &plot)?;
+    }
+    println!("{markdown}");
+    eprintln!("written to {}", cli.out.display());
+    Ok(results)
+}
+
+/// All contestants in turns, until all rounds are over or a signal comes.
+fn compete(rounds: u32, ground: &mut Ground, results: &mut Results) {
+    let begin = Instant::now();
+    let running = results.rows.iter().filter(|row| row.unsupported.is_none());
+    let total = running.count() * rounds as usize;
+    let mut done = 0;
+    for round in 1..=rounds {
+        for row in results
+            .rows
+            .iter_mut()
+            .filter(|row| row.unsupported.is_none())
+        {
+            let outcome = row.contestant.run(ground);
+            if interrupt::came() {
+                return;
+            }
+            done += 1;
+            let said = outcome
+                .as_ref()
+                .map_or_else(|error| first_line(error), show);
+            eprintln!(
+                "{:6.1} s  round {round}/{rounds}  {done}/{total}  {:<40} {said}",
+                begin.elapsed().as_secs_f64(),
+                row.contestant.name,
+            );
+            row.add(outcome);
+        }
+    }
+}
+
+fn show(figures: &Figures) -> String {
+    match (figures.get(GBIT), figures.get(P50)) {
+        (Some(goodput), _) => format!("{goodput:.2} Gbit/s"),
+        (None, Some(p50)) => format!("p50 {p50:.1} us"),
+        (None, None) => format!("{figures:?}"),
+    }
+}
+
+fn first_line(error: &str) -> String {
+    format!("FAILED: {}", error.lines().next().unwrap_or_default())
+}
+
+fn write(directory: &Path, name: &str, text: &str) -> Result<(), String> {
+    let path = directory.join(name);
+    std::fs::write(&path, text).map_err(|error| format!("can't write {}: {error}", path.display()))
+}

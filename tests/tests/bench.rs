@@ -1,0 +1,109 @@
+//! The benchmark itself works: one contestant of each kind, for a moment.
+
+use std::process::Command;
+use std::time::Duration;
+
+use rnic_tests::binary;
+use rnic_tests::lab::Lab;
+use serde_json::Value;
+
+/// What each contestant must have measured.
+const FIGURES: [(&str, &[&str]); 8] = [
+    (
+        "raw@1500-inline",
+        &["gbit_per_second", "messages_per_second"],
+    ),
+    (
+        "write-64k-embedded@1500-inline",
+        &["gbit_per_second", "messages_per_second"],
+    ),
+    (
+        "write-64k-daemon@1500-inline",
+        &["gbit_per_second", "messages_per_second"],
+    ),
+    ("kernel-plain@1500-inline", &["gbit_per_second"]),
+    ("raw-ping@1500-inline", &["p50_us", "p99_us"]),
+    ("write-64-ping-embedded@1500-inline", &["p50_us", "p99_us"]),
+    ("write-64-ping-daemon@1500-inline", &["p50_us", "p99_us"]),
+    ("kernel-ping@1500-inline", &["p50_us", "p99_us"]),
+];
+
+#[test]
+fn every_kind_of_contestant_gives_its_figures() {
+    // Only for its directory: the benchmark makes its hosts itself.
+    let lab = Lab::new("bench-test");
+    let out = lab.directory().join("out");
+    let output = Command::new(binary::path("rnic-bench"))
+        .args(["--smoke", "--rounds", "1", "--out"])
+        .arg(&out)
+        .output()
+        .expect("it can be started");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", output.status);
+
+    let text = std::fs::read_to_string(out.join("results.json")).expect("it wrote its results");
+    let results: Value = serde_json::from_str(&text).expect("they are JSON");
+    let all = results["contestants"].as_array().expect("there are some");
+    let find = |name: &str| all.iter().find(|one| one["name"] == name);
+    for (name, figures) in FIGURES {
+        let contestant = find(name).unwrap_or_else(|| panic!("no {name}: {text}"));
+        for figure in figures {
+            let median = contestant["figures"][figure]["median"].as_f64();
+            assert!(
+                median.is_some_and(|median| median > 0.0),
+                "{figure} of {contestant}"
+            );
+        }
+    }
+    let jumbo = find("raw@9000-inline").expect("what can't run is in the results too");
+    assert!(
+        jumbo["not_supported"]
+            .as_str()
+            .is_some_and(|why| why.contains("buffers")),
+        "{jumbo}"
+    );
+    let raw = &results["goals"][0];
+    assert!(
+        raw["not_measured"]
+            .as_str()
+            .is_some_and(|why| why.contains("write-1M")),
+        "{raw}"
+    );
+    let plot = std::fs::read_to_string(out.join("latency.svg")).expect("it drew its plots");
+    assert!(plot.contains("raw-ping@1500-inline"), "{plot}");
+}
+
+#[test]
+fn a_signal_ends_it_in_order_and_leaves_no_namespace() {
+    let lab = Lab::new("bench-signal");
+    let out = lab.directory().join("out");
+    let mut child = Command::new(binary::path("rnic-bench"))
+        .args(["--smoke", "--seconds", "600", "--only", "raw@", "--out"])
+        .arg(&out)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("it can be started");
+    let prefix = format!("rniclab-{}-", child.id());
+    let namespaces = || {
+        let entries = std::fs::read_dir("/run/netns")
+            .into_iter()
+            .flatten()
+            .flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| name.starts_with(&prefix)).count()
+    };
+    let limit = Duration::from_secs(60);
+    let wait = |what: &str, check: &dyn Fn() -> bool| {
+        rnic_tests::wait::until(what, limit, || check().then_some(()));
+    };
+    wait("it has made its hosts", &|| namespaces() == 2);
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rnic_tests::lab::Signal::INT).expect("it runs");
+    let status = child.wait().expect("it is ours to wait for");
+    assert_eq!(status.code(), Some(130), "{status}");
+    assert!(
+        out.join("results.json").is_file(),
+        "what there was was not written"
+    );
+    wait("its hosts are gone", &|| namespaces() == 0);
+}

@@ -1,0 +1,82 @@
+//! `rnic-perf many`: Writes over many queue pairs of one program.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use rnic::DeviceName;
+use rnic_tools::door::Door;
+use rnic_tools::endpoint::ToolError;
+use rnic_tools::perf::many::{self, Load};
+use rnic_tools::perf::plan::DEPTH_MAX;
+use rnic_tools::size;
+
+use crate::print_json;
+
+/// Both ends are told how many there are. The connections of all but the first are reset when the
+/// client is done.
+#[derive(Debug, Args)]
+pub(crate) struct Many {
+    #[command(subcommand)]
+    role: Role,
+    #[command(flatten)]
+    door: Door,
+    /// How many queue pairs.
+    #[arg(long, global = true, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    queue_pairs: u32,
+    /// How long nothing may happen.
+    #[arg(long, global = true, value_name = "TIME", default_value = "30s", value_parser = size::duration)]
+    timeout: Duration,
+}
+
+#[derive(Clone, Copy, Debug, Subcommand)]
+enum Role {
+    /// Takes one client's connections.
+    Server {
+        /// Address and port to listen on.
+        #[arg(long, value_name = "ADDRESS:PORT")]
+        listen: SocketAddr,
+    },
+    /// Connects, writes over all connections, prints JSON.
+    Client {
+        /// The server's address and port.
+        #[arg(long, value_name = "ADDRESS:PORT")]
+        connect: SocketAddr,
+        /// Octets of a message.
+        #[arg(long, default_value = "64k", value_parser = size::message_octets)]
+        size: u32,
+        /// Messages outstanding on each queue pair; with 0 the connections only are there.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=i64::from(DEPTH_MAX)))]
+        depth: u32,
+        /// How long to measure.
+        #[arg(long, value_name = "TIME", default_value = "5s", value_parser = size::duration)]
+        duration: Duration,
+    },
+}
+
+pub(crate) fn run(options: &Many) -> Result<(), ToolError> {
+    let told = |line: String| eprintln!("{line}");
+    match options.role {
+        Role::Server { listen } => {
+            let context = options.door.open(DeviceName::Address(listen.ip()))?;
+            let queue_pairs = options.queue_pairs;
+            many::serve(&context, listen, queue_pairs, options.timeout, told)
+        }
+        Role::Client {
+            connect,
+            size,
+            depth,
+            duration,
+        } => {
+            let context = options.door.open(DeviceName::Toward(connect.ip()))?;
+            let load = Load {
+                queue_pairs: options.queue_pairs,
+                size,
+                depth,
+                duration,
+            };
+            let outcome = many::run(&context, connect, &load, options.timeout, told)?;
+            print_json(&outcome)
+        }
+    }
+}

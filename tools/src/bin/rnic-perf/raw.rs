@@ -1,0 +1,87 @@
+//! `rnic-perf raw`: bare frames from one AF_XDP socket to another.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use rnic_tools::endpoint::ToolError;
+use rnic_tools::perf::raw::{LEAST_FRAME, Waiting, Wire, echo, rate};
+use rnic_tools::size;
+use rnic_tools::xdp::Mode;
+
+use crate::print_json;
+
+/// Start `receive` or `pong` at one end first, then `send` or `ping` at the other. While they run the
+/// kernel hears nothing of their interfaces.
+#[derive(Debug, Args)]
+pub(crate) struct Raw {
+    #[command(subcommand)]
+    role: Role,
+    /// The interface; its queue 0 is used.
+    #[arg(long, global = true, value_name = "INTERFACE", default_value = "")]
+    interface: String,
+    /// Which kind of XDP to use.
+    #[arg(long, global = true, value_enum, default_value = "auto")]
+    mode: Mode,
+    /// How to wait for frames.
+    #[arg(long, global = true, value_enum, default_value = "spin")]
+    waiting: Waiting,
+    /// Octets of a frame with its Ethernet header: of those that are sent, or the most that are
+    /// received.
+    #[arg(long, global = true, value_name = "OCTETS", default_value = "1514", value_parser = frame_octets)]
+    octets: usize,
+    /// How long to measure.
+    #[arg(long, global = true, value_name = "TIME", default_value = "5s", value_parser = size::duration)]
+    duration: Duration,
+    /// How long no frame may come.
+    #[arg(long, global = true, value_name = "TIME", default_value = "30s", value_parser = size::duration)]
+    timeout: Duration,
+}
+
+#[derive(Clone, Copy, Debug, Subcommand)]
+enum Role {
+    /// Sends as many frames as it can; prints JSON.
+    Send,
+    /// Counts them; prints JSON.
+    Receive,
+    /// Sends a frame and waits until it comes back, again and again; prints JSON.
+    Ping,
+    /// Sends each frame back.
+    Pong,
+}
+
+fn frame_octets(text: &str) -> Result<usize, String> {
+    let octets = size::octets(text)? as usize;
+    if octets < LEAST_FRAME {
+        return Err(format!("a frame has at least {LEAST_FRAME} octets"));
+    }
+    Ok(octets)
+}
+
+pub(crate) fn run(options: &Raw) -> Result<(), ToolError> {
+    if options.interface.is_empty() {
+        return Err(ToolError::Usage(
+            "name an interface with --interface".into(),
+        ));
+    }
+    let mut wire = Wire::open(
+        &options.interface,
+        options.octets,
+        options.mode.into(),
+        options.waiting,
+    )?;
+    match options.role {
+        Role::Send => print_json(&rate::send(&mut wire, options.octets, options.duration)?),
+        Role::Receive => {
+            println!("listening on {}", options.interface);
+            print_json(&rate::receive(&mut wire, options.timeout)?)
+        }
+        Role::Ping => {
+            let latency = echo::ping(&mut wire, options.octets, options.duration, options.timeout)?;
+            print_json(&latency)
+        }
+        Role::Pong => {
+            println!("listening on {}", options.interface);
+            echo::pong(&mut wire, options.timeout)
+        }
+    }
+}

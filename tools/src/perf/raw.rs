@@ -1,0 +1,248 @@
+//! AF_XDP without any protocol: how fast frames go from one socket to another, and how long one
+//! takes there and back. It is what no protocol over the same sockets can exceed.
+//!
+//! A frame is an Ethernet header (to everybody, EtherType 0x88B5, which IEEE 802 leaves to local
+//! experiments), one octet that says what it is for, seven of padding, and a number. What is behind
+//! that is neither written nor read. The interface is taken whole, and its kernel hears nothing of it.
+
+pub mod echo;
+pub mod rate;
+
+use std::time::{Duration, Instant};
+
+use rnic_steering::{ModePreference, Tap};
+use rnic_xsk::{ChunkSize, Frame, FramePool, Port, Umem, UmemConfig, XskPort, XskPortConfig};
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use crate::endpoint::ToolError;
+
+/// Octets of an Ethernet frame that this needs.
+pub const LEAST_FRAME: usize = 60;
+
+/// Frames that are sent and not completed, at most: a veth's ring has 256 places, and what does not
+/// fit there is lost.
+pub const IN_FLIGHT: usize = 200;
+
+/// Frames of the UMEM: those that wait for reception, and as many again for everything else.
+const FRAMES: u32 = 1024;
+/// Frames of a batch.
+const BATCH: usize = 32;
+/// Octets of an Ethernet header.
+const ETHERNET: usize = 14;
+/// Octets of all headers.
+const HEADERS: usize = ETHERNET + 16;
+const ETHER_TYPE: [u8; 2] = [0x88, 0xb5];
+
+/// What a frame is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// To be counted; its number is that of frames before it.
+    Data = 1,
+    /// The sender is done; its number is that of all frames.
+    End = 2,
+    /// To be sent back as a [`Kind::Pong`] of the same number.
+    Ping = 3,
+    Pong = 4,
+}
+
+impl Kind {
+    fn of(octet: u8) -> Option<Self> {
+        [Self::Data, Self::End, Self::Ping, Self::Pong]
+            .into_iter()
+            .find(|kind| *kind as u8 == octet)
+    }
+}
+
+/// How a receiver waits for frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Waiting {
+    /// Looks again and again
+    Spin,
+    /// Sleeps in poll(2): for a kernel whose receive path needs the same core
+    Poll,
+}
+
+/// An interface's queue 0, taken whole.
+#[derive(Debug)]
+pub struct Wire {
+    port: XskPort,
+    umem: Umem,
+    pool: FramePool,
+    received: Vec<Frame>,
+    /// Frames that are sent and not completed.
+    in_flight: usize,
+    waiting: Waiting,
+    /// Attached as long as this lives.
+    _tap: Tap,
+}
+
+impl Wire {
+    /// Takes an interface for frames of up to `octets` octets.
+    pub fn open(
+        interface: &str,
+        octets: usize,
+        mode: ModePreference,
+        waiting: Waiting,
+    ) -> Result<Self, ToolError> {
+        let mtu = u32::try_from(octets.saturating_sub(ETHERNET)).unwrap_or(u32::MAX);
+        let (umem, mut pool) = Umem::new(&UmemConfig {
+            frames: FRAMES,
+            chunk: ChunkSize::for_mtu(mtu)?,
+            ..UmemConfig::default()
+        })?;
+        let mut tap = Tap::attach(interface, mode)?;
+        let mut port = XskPort::open(&umem, XskPortConfig::new(interface, 0))?;
+        port.refill(&mut pool);
+        tap.set_queue(0, port.fd())?;
+        Ok(Self {
+            port,
+            umem,
+            pool,
+            received: Vec::with_capacity(BATCH),
+            in_flight: 0,
+            waiting,
+            _tap: tap,
+        })
+    }
+
+    /// Queues a frame of `octets` octets; false when there is no room for it now.
+    fn queue(&mut self, kind: Kind, number: u64, octets: usize) -> bool {
+        if self.in_flight >= IN_FLIGHT {
+            return false;
+        }
+        let Some(mut frame) = self.pool.alloc() else {
+            return false;
+        };
+        write_header(self.umem.bytes_mut(&mut frame), kind, number);
+        frame.set_len(octets);
+        match self.port.transmit(frame, 0) {
+            Ok(()) => {
+                self.in_flight += 1;
+                true
+            }
+            Err(frame) => {
+                self.pool.free(frame);
+                false
+            }
+        }
+    }
+
+    /// Sends what is queued, and takes back what was sent.
+    fn flush(&mut self) -> Result<(), ToolError> {
+        self.port.flush()?;
+        while let Some((frame, _)) = self.port.completed() {
+            self.pool.free(frame);
+            self.in_flight -= 1;
+        }
+        Ok(())
+    }
+
+    /// Sends one frame now, waiting for room.
+    fn send(&mut self, kind: Kind, number: u64, octets: usize) -> Result<(), ToolError> {
+        while !self.queue(kind, number, octets) {
+            self.flush()?;
+        }
+        self.flush()
+    }
+
+    /// Shows each received frame of ours, with its octets, to `seen`; says whether there was any
+    /// frame at all. When there is none it may sleep, for `patience` at most.
+    fn receive(
+        &mut self,
+        patience: Duration,
+        mut seen: impl FnMut(Kind, u64, usize),
+    ) -> Result<bool, ToolError> {
+        let Self { port, pool, .. } = self;
+        if port.receive(pool, &mut self.received, BATCH) == 0 {
+            if self.waiting == Waiting::Poll {
+                self.sleep(patience)?;
+            }
+            return Ok(false);
+        }
+        for frame in self.received.drain(..) {
+            if let Some((kind, number)) = read_header(self.umem.bytes(&frame)) {
+                seen(kind, number, frame.len());
+            }
+            pool.free(frame);
+        }
+        port.refill(pool);
+        Ok(true)
+    }
+
+    fn sleep(&self, patience: Duration) -> Result<(), ToolError> {
+        let mut fds = [PollFd::from_borrowed_fd(self.port.fd(), PollFlags::IN)];
+        let timeout = Timespec::try_from(patience).ok();
+        match rustix::event::poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(errno) => Err(ToolError::Io {
+                what: "waiting for frames".into(),
+                source: errno.into(),
+            }),
+        }
+    }
+}
+
+/// How long nothing came.
+#[derive(Debug)]
+struct Silence {
+    patience: Duration,
+    since: Instant,
+}
+
+impl Silence {
+    fn new(patience: Duration) -> Self {
+        Self {
+            patience,
+            since: Instant::now(),
+        }
+    }
+
+    fn broken(&mut self) {
+        self.since = Instant::now();
+    }
+
+    /// An error when it has lasted too long.
+    fn check(&self) -> Result<(), ToolError> {
+        if self.since.elapsed() < self.patience {
+            return Ok(());
+        }
+        Err(ToolError::Peer(format!(
+            "no frame came for {:?}: is the other end there, and did it come up after this one?",
+            self.patience
+        )))
+    }
+}
+
+fn write_header(into: &mut [u8], kind: Kind, number: u64) {
+    into[..6].fill(0xff);
+    into[6..12].copy_from_slice(&[0x02, 0, 0, 0, 0, 1]);
+    into[12..ETHERNET].copy_from_slice(&ETHER_TYPE);
+    into[ETHERNET..ETHERNET + 8].copy_from_slice(&[kind as u8, 0, 0, 0, 0, 0, 0, 0]);
+    into[ETHERNET + 8..HEADERS].copy_from_slice(&number.to_be_bytes());
+}
+
+/// What a frame says, if it is one of ours.
+fn read_header(octets: &[u8]) -> Option<(Kind, u64)> {
+    let octets: &[u8; HEADERS] = octets.first_chunk()?;
+    let number = *octets.last_chunk()?;
+    let kind = Kind::of(octets[ETHERNET]).filter(|_| octets[12..ETHERNET] == ETHER_TYPE)?;
+    Some((kind, u64::from_be_bytes(number)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_read_as_it_was_written_and_nothing_else_is_one() {
+        let mut octets = [0xaa; LEAST_FRAME];
+        write_header(&mut octets, Kind::Ping, 7 << 40);
+        assert_eq!(read_header(&octets), Some((Kind::Ping, 7 << 40)));
+        assert_eq!(read_header(&octets[..HEADERS - 1]), None, "cut off");
+        octets[ETHERNET] = 9;
+        assert_eq!(read_header(&octets), None, "of no known kind");
+        write_header(&mut octets, Kind::End, 1);
+        octets[12] = 8;
+        assert_eq!(read_header(&octets), None, "of another protocol");
+    }
+}

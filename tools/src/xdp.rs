@@ -1,0 +1,36 @@
+//! Which kind of XDP a tool uses on its interface.
+
+use clap::ValueEnum;
+use rnic::XdpMode;
+use rnic_steering::ModePreference;
+
+/// Which XDP mode to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// Native, or generic when the driver has none
+    Auto,
+    /// The driver's own
+    Native,
+    /// The kernel's generic one
+    Generic,
+}
+
+impl From<Mode> for ModePreference {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Auto => Self::NativeThenGeneric,
+            Mode::Native => Self::NativeOnly,
+            Mode::Generic => Self::GenericOnly,
+        }
+    }
+}
+
+impl From<Mode> for XdpMode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Auto => Self::Auto,
+            Mode::Native => Self::Native,
+            Mode::Generic => Self::Generic,
+        }
+    }
+}
