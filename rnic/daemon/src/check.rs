@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use rnic_device::{DeviceConfig, Quota, Resource, UserLimits};
+use rnic_device::{DeviceConfig, Polling, Quota, Resource, UserLimits};
 
 use crate::names;
 use crate::settings::Settings;
@@ -71,7 +71,14 @@ fn interface(f: &mut Formatter<'_>, device: &DeviceConfig) -> fmt::Result {
     optional(f, "queues", device.queues, "all")?;
     line(f, "mode", format!("{:?}", device.mode).to_lowercase())?;
     line(f, "frames", device.frames)?;
-    line(f, "idle_spin", device.idle_spin.as_micros())?;
+    match device.polling {
+        Polling::Spin => line(f, "polling", "spin")?,
+        Polling::Adaptive(spin) => {
+            line(f, "polling", "adaptive")?;
+            line(f, "idle_spin", spin.as_micros())?;
+        }
+        Polling::Event => line(f, "polling", "event")?,
+    }
     optional(f, "busy_poll", device.busy_poll, "none")?;
     line(f, "user_timeout", device.user_timeout.as_millis())?;
     match device.keepalive {

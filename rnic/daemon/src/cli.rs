@@ -95,7 +95,11 @@ pub(crate) struct LinkGiven {
     #[arg(long, value_name = "N")]
     pub(crate) frames: Option<u32>,
 
-    /// Microseconds to spin without work before sleeping [default: 50]
+    /// What to do while there is nothing to do [default: adaptive]
+    #[arg(long, value_enum)]
+    pub(crate) polling: Option<PollingMode>,
+
+    /// Microseconds to spin without work before sleeping, with adaptive polling [default: 50]
     #[arg(long, value_name = "US")]
     pub(crate) idle_spin: Option<u64>,
 
@@ -165,6 +169,7 @@ impl LinkGiven {
             queues: self.queues.or(below.queues),
             mode: self.mode.or(below.mode),
             frames: self.frames.or(below.frames),
+            polling: self.polling.or(below.polling),
             idle_spin: self.idle_spin.or(below.idle_spin),
             busy_poll: self.busy_poll.or(below.busy_poll),
             user_timeout: self.user_timeout.or(below.user_timeout),
@@ -194,6 +199,17 @@ impl From<Mode> for XdpMode {
             Mode::Generic => Self::Generic,
         }
     }
+}
+
+/// What to do while there is nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PollingMode {
+    /// Never sleep: takes a core
+    Spin,
+    /// Spin for a while, then sleep
+    Adaptive,
+    /// Sleep at once
+    Event,
 }
 
 /// Permissions as they are written.

@@ -22,7 +22,7 @@ pub(crate) use interfaces::InterfaceGiven;
 use reader::{At, Reader};
 
 /// The keys at the top, in the order in which people are told of them.
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 23] = [
     "interface",
     "socket",
     "socket_mode",
@@ -32,6 +32,7 @@ const KEYS: [&str; 22] = [
     "queues",
     "mode",
     "frames",
+    "polling",
     "idle_spin",
     "busy_poll",
     "user_timeout",

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use log::LevelFilter;
-use rnic_device::{Administrators, DeviceConfig, KeepAlive, Limits};
+use rnic_device::{Administrators, DeviceConfig, KeepAlive, Limits, Polling};
 
-use crate::cli::{Cli, Given, LinkGiven, Mode};
+use crate::cli::{Cli, Given, LinkGiven, Mode, PollingMode};
 use crate::config::{self, ConfigError, File, InterfaceGiven};
 use crate::metrics::MetricsAddress;
 
@@ -128,14 +128,13 @@ fn device(
 ) -> Result<DeviceConfig, SettingsError> {
     let keepalive = keepalive(&interface, &link)?;
     let defaults = DeviceConfig::new(interface);
+    let polling = polling(&link, defaults.polling);
     Ok(DeviceConfig {
         queues: link.queues,
         capture: link.capture,
         mode: link.mode.unwrap_or(Mode::Auto).into(),
         busy_poll: link.busy_poll,
-        idle_spin: link
-            .idle_spin
-            .map_or(defaults.idle_spin, Duration::from_micros),
+        polling,
         frames: link.frames.unwrap_or(defaults.frames),
         user_timeout: link
             .user_timeout
@@ -144,6 +143,18 @@ fn device(
         limits,
         ..defaults
     })
+}
+
+/// What the shard does without work. How long it spins is said for adaptive polling only.
+fn polling(link: &LinkGiven, default: Polling) -> Polling {
+    match (link.polling, link.idle_spin) {
+        (Some(PollingMode::Spin), _) => Polling::Spin,
+        (Some(PollingMode::Event), _) => Polling::Event,
+        (Some(PollingMode::Adaptive) | None, Some(spin)) => {
+            Polling::Adaptive(Duration::from_micros(spin))
+        }
+        (Some(PollingMode::Adaptive) | None, None) => default,
+    }
 }
 
 /// How idle peers are asked, if they are.

@@ -33,9 +33,8 @@ pub struct DeviceConfig {
     pub administrators: Administrators,
     /// Who runs the shard.
     pub driving: Driving,
-    /// How long a shard thread spins without work before it sleeps. Microseconds matter here: a
-    /// sleeping shard answers tens of microseconds later.
-    pub idle_spin: Duration,
+    /// What a shard thread does while it has nothing to do.
+    pub polling: Polling,
     /// Whether a shard thread may only make the system calls that it needs (seccomp(2)). One that it
     /// makes beside ends the process, by a handler for SIGSYS that is all of the process's.
     pub seccomp: bool,
@@ -74,13 +73,33 @@ impl DeviceConfig {
                 gid: None,
             },
             driving: Driving::Threaded,
-            idle_spin: Duration::from_micros(50),
+            polling: Polling::default(),
             seccomp: false,
             user_timeout: Duration::from_secs(100),
             keepalive: None,
             resolve_timeout: Duration::from_secs(3),
             flush_timeout: Duration::from_millis(50),
         }
+    }
+}
+
+/// What a shard thread does while it has nothing to do. A sleeping shard answers tens of microseconds
+/// later; one that does not sleep takes a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Polling {
+    /// Looks again at once, and never sleeps: for a core that nobody else needs.
+    Spin,
+    /// Looks again until there was nothing to do for so long, and gives way to who else wants the
+    /// core meanwhile; then sleeps until a frame, a client or a deadline wakes it.
+    Adaptive(Duration),
+    /// Sleeps at once.
+    Event,
+}
+
+impl Default for Polling {
+    /// Adaptive, with 50 microseconds.
+    fn default() -> Self {
+        Self::Adaptive(Duration::from_micros(50))
     }
 }
 

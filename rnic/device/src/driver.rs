@@ -20,6 +20,7 @@ pub(crate) use end_process::EndProcess;
 pub(crate) use engine::{Drive, Engine};
 pub(crate) use kicks::Kicks;
 
+use crate::Polling;
 use crate::host::ports::Stamp;
 
 /// Things told that wait for whoever handles them; beyond it the shard thread waits.
@@ -61,12 +62,12 @@ impl Driver {
     /// Starts a thread that polls until [`Driver::stop`], with a seccomp filter if that is wanted.
     pub(crate) fn threaded<P: Port + Send + std::fmt::Debug + 'static>(
         engine: Engine<P>,
-        idle_spin: Duration,
+        polling: Polling,
         seccomp: bool,
     ) -> std::io::Result<Self> {
         let kicks = Arc::new(Kicks::new()?);
         let (sender, told) = crossbeam::channel::bounded(TOLD_MAX);
-        let handle = thread::start(engine, kicks.clone(), sender, idle_spin, seccomp)?;
+        let handle = thread::start(engine, kicks.clone(), sender, polling, seccomp)?;
         Ok(Self {
             runner: Runner::Threaded(handle),
             kicks,

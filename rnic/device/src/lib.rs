@@ -27,7 +27,7 @@ pub mod pcapng;
 mod refuse;
 mod session;
 
-pub use config::{DeviceConfig, Driving, XdpMode};
+pub use config::{DeviceConfig, Driving, Polling, XdpMode};
 pub use device::Device;
 pub use devices::Devices;
 pub use error::DeviceError;

@@ -67,7 +67,7 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Parts, DeviceError
     }
     let engine = engine(&config, (shard, &vlans), &interface, pool, ports, tap)?;
     let driver = match config.driving {
-        Driving::Threaded => Driver::threaded(engine, config.idle_spin, config.seccomp),
+        Driving::Threaded => Driver::threaded(engine, config.polling, config.seccomp),
         Driving::Inline => Driver::inline(Box::new(engine)),
     }
     .map_err(host("a thread for the shard"))?;

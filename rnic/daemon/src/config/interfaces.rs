@@ -8,15 +8,16 @@ use rnic_device::{NoPrefix, VlanConfig, VlanId};
 use toml::de::{DeTable, DeValue};
 
 use super::reader::{At, Reader};
-use crate::cli::{self, LinkGiven, Mode};
+use crate::cli::{self, LinkGiven, Mode, PollingMode};
 
 /// The keys of an interface's table, in the order in which people are told of them.
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "name",
     "capture",
     "queues",
     "mode",
     "frames",
+    "polling",
     "idle_spin",
     "busy_poll",
     "user_timeout",
@@ -66,6 +67,7 @@ pub(super) fn link(reader: &mut Reader<'_>, at: &At<'_>, given: &mut LinkGiven) 
         "queues" => given.queues = reader.number(at, 1..=u32::MAX),
         "mode" => given.mode = reader.parsed(at, mode),
         "frames" => given.frames = reader.number(at, 1..=u32::MAX),
+        "polling" => given.polling = reader.parsed(at, polling),
         "idle_spin" => given.idle_spin = reader.number(at, 0..=1_000_000),
         "busy_poll" => given.busy_poll = reader.number(at, 0..=1_000_000),
         "user_timeout" => given.user_timeout = reader.number(at, cli::USER_TIMEOUT),
@@ -166,4 +168,8 @@ fn vlan(reader: &mut Reader<'_>, at: &At<'_>) -> Option<VlanConfig> {
 
 fn mode(text: &str) -> Result<Mode, String> {
     Mode::from_str(text, false).map_err(|_| "give auto, native or generic".to_owned())
+}
+
+fn polling(text: &str) -> Result<PollingMode, String> {
+    PollingMode::from_str(text, false).map_err(|_| "give spin, adaptive or event".to_owned())
 }

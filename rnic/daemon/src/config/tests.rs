@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rnic_device::{Credentials, Resource};
 
 use super::*;
-use crate::cli::{LinkGiven, Mode};
+use crate::cli::{LinkGiven, Mode, PollingMode};
 
 fn sound(text: &str) -> File {
     parse(Path::new("t.toml"), text).unwrap_or_else(|error| panic!("{error}"))
@@ -63,6 +63,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
         queues = 2
         mode = "generic"
         frames = 8_192
+        polling = "adaptive"
         idle_spin = 7
         busy_poll = 9
         user_timeout = 5000
@@ -86,6 +87,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
             queues: Some(2),
             mode: Some(Mode::Generic),
             frames: Some(8192),
+            polling: Some(PollingMode::Adaptive),
             idle_spin: Some(7),
             busy_poll: Some(9),
             user_timeout: Some(5000),
@@ -276,6 +278,7 @@ fn a_value_that_can_not_be_is_told_with_what_can() {
     fault("socket_mode = \"rw\"", "1:15", &["\"rw\"", "0660"]);
     fault("log = 'loud'", "1:7", &["\"loud\"", "debug"]);
     fault("mode = \"fast\"", "1:8", &["native"]);
+    fault("polling = \"always\"", "1:11", &["spin, adaptive or event"]);
     fault("limits = 1", "1:10", &["a table"]);
     let (least, most) = ("1000 to 86400000", "`user_timeout` is 999");
     fault("user_timeout = 999", "1:16", &[least, most]);

@@ -1,5 +1,5 @@
 use super::*;
-use rnic_device::XdpMode;
+use rnic_device::{Polling, XdpMode};
 
 fn given() -> Given {
     Given {
@@ -33,6 +33,7 @@ fn everything_that_was_given_reaches_the_device() {
             mode: Some(Mode::Generic),
             capture: Some(PathBuf::from("a.pcapng")),
             frames: Some(8192),
+            polling: None,
             idle_spin: Some(7),
             busy_poll: Some(9),
             user_timeout: Some(5000),
@@ -70,7 +71,7 @@ fn everything_that_was_given_reaches_the_device() {
     assert_eq!(device.mode, XdpMode::Generic);
     assert_eq!(device.capture, Some(PathBuf::from("a.pcapng")));
     assert_eq!(device.frames, 8192);
-    assert_eq!(device.idle_spin, Duration::from_micros(7));
+    assert_eq!(device.polling, Polling::Adaptive(Duration::from_micros(7)));
     assert_eq!(device.busy_poll, Some(9));
     assert_eq!(device.user_timeout, Duration::from_secs(5));
     let keepalive = KeepAlive {
@@ -159,4 +160,18 @@ fn idle_peers_are_asked_when_somebody_said_after_what_time() {
             assert!(error.contains(words), "no {words} in {error}");
         }
     }
+}
+
+#[test]
+fn polling_is_chosen_by_name_and_only_adaptive_polling_has_a_time() {
+    let of = |file: &str| {
+        let file = config::parse(Path::new("t.toml"), file).unwrap();
+        Settings::of(given(), file).unwrap().devices[0].polling
+    };
+    assert_eq!(of(""), Polling::Adaptive(Duration::from_micros(50)));
+    assert_eq!(of("polling = 'adaptive'"), of(""));
+    let nine = Polling::Adaptive(Duration::from_micros(9));
+    assert_eq!(of("idle_spin = 9"), nine);
+    assert_eq!(of("polling = 'spin'\nidle_spin = 9"), Polling::Spin);
+    assert_eq!(of("polling = 'event'"), Polling::Event);
 }

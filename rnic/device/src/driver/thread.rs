@@ -1,5 +1,5 @@
-//! The shard's own thread: spins while there is work and a little longer, then sleeps in poll(2)
-//! until a frame, a kick, a command or a deadline comes.
+//! The shard's own thread: looks while there is work, and without any as [`Polling`] says; sleeps in
+//! poll(2) until a frame, a kick, a command or a deadline comes.
 //!
 //! It holds no lock while it polls, and waits for nobody but whoever handles what it tells, who
 //! never waits for it. A panic here is a bug that would leave clients with half an RNIC: it ends
@@ -16,6 +16,7 @@ use rnic_xsk::Port;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
 use super::{Done, Drive, EndProcess, Engine, Kicks, Stopped, Told, lock};
+use crate::Polling;
 use crate::host::ports::Stamp;
 use crate::host::{privileges, seccomp};
 
@@ -52,7 +53,7 @@ pub(super) fn start<P: Port + Send + std::fmt::Debug + 'static>(
     engine: Engine<P>,
     kicks: Arc<Kicks>,
     told: Sender<Told>,
-    idle_spin: Duration,
+    polling: Polling,
     seccomp: bool,
 ) -> std::io::Result<Handle> {
     let (inbox, messages) = crossbeam::channel::bounded(COMMANDS_MAX);
@@ -65,7 +66,7 @@ pub(super) fn start<P: Port + Send + std::fmt::Debug + 'static>(
         waker: waker.clone(),
         kicks,
         told,
-        idle_spin,
+        polling,
     };
     let thread = std::thread::Builder::new()
         .name("rnic-shard".to_owned())
@@ -152,7 +153,7 @@ struct Worker<P> {
     waker: Arc<OwnedFd>,
     kicks: Arc<Kicks>,
     told: Sender<Told>,
-    idle_spin: Duration,
+    polling: Polling,
 }
 
 impl<P: Port + Send + std::fmt::Debug> Worker<P> {
@@ -173,13 +174,12 @@ impl<P: Port + Send + std::fmt::Debug> Worker<P> {
             }
             worked |= self.engine.poll();
             self.tell();
-            if worked {
-                last_work = Instant::now();
-            } else if last_work.elapsed() < self.idle_spin {
+            match self.polling {
+                _ if worked => last_work = Instant::now(),
+                Polling::Spin => std::hint::spin_loop(),
                 // Clients on the same core can't post while we spin.
-                std::thread::yield_now();
-            } else {
-                self.sleep();
+                Polling::Adaptive(spin) if last_work.elapsed() < spin => std::thread::yield_now(),
+                Polling::Adaptive(_) | Polling::Event => self.sleep(),
             }
         }
     }

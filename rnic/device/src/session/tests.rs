@@ -62,7 +62,7 @@ impl Bench {
         config.limits = limits;
         config.resolve_timeout = Duration::from_millis(50);
         let driver = match driving {
-            Driving::Threaded => Driver::threaded(engine, config.idle_spin, true),
+            Driving::Threaded => Driver::threaded(engine, config.polling, true),
             Driving::Inline => Driver::inline(Box::new(engine)),
         };
         let name = "lo".to_owned();

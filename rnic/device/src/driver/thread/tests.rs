@@ -33,7 +33,7 @@ fn meet_a_bug() {
     let engine = Engine::new(shard, Instant::now());
     let kicks = Arc::new(Kicks::new().unwrap());
     let (told, _listening) = crossbeam::channel::bounded(8);
-    let handle = start(engine, kicks, told, Duration::ZERO, true).unwrap();
+    let handle = start(engine, kicks, told, Polling::Event, true).unwrap();
     let plant = Command::AddCapture {
         number: 0,
         filter: Filter::default(),
