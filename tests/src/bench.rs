@@ -14,6 +14,7 @@ pub mod ground;
 pub mod interrupt;
 pub mod kernel;
 pub mod machine;
+pub mod many;
 pub mod matrix;
 pub mod memory;
 pub mod place;
@@ -44,6 +45,8 @@ pub const P90: &str = "p90_us";
 pub const P99: &str = "p99_us";
 /// The 99.9th.
 pub const P999: &str = "p999_us";
+/// Hundredths of one core.
+pub const CPU: &str = "cpu_percent";
 
 /// What a run gave, by name.
 pub type Figures = BTreeMap<&'static str, f64>;

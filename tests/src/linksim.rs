@@ -22,6 +22,15 @@ impl Linksim {
     /// forwards.
     #[must_use]
     pub fn start(middle: &Namespace, options: &[&str]) -> Self {
+        Self::try_start(middle, options).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The same for who can go on without.
+    ///
+    /// # Errors
+    ///
+    /// What it said instead of forwarding.
+    pub fn try_start(middle: &Namespace, options: &[&str]) -> Result<Self, String> {
         // Before others: a link that has to wait for a processor is another link.
         let command = middle
             .command("nice")
@@ -31,9 +40,8 @@ impl Linksim {
             .args(["--left", ENDS[0], "--right", ENDS[1], "--json", "--quiet"])
             .args(options);
         let mut process = command.spawn();
-        let forwards = process.says("ready", READY_LIMIT);
-        forwards.unwrap_or_else(|error| panic!("{error}"));
-        Self { process }
+        process.says("ready", READY_LIMIT)?;
+        Ok(Self { process })
     }
 
     /// As [`start`](Self::start), with a capture.

@@ -8,7 +8,7 @@ use rnic_tests::lab::Lab;
 use serde_json::Value;
 
 /// What each contestant must have measured.
-const FIGURES: [(&str, &[&str]); 8] = [
+const FIGURES: [(&str, &[&str]); 10] = [
     (
         "raw@1500-inline",
         &["gbit_per_second", "messages_per_second"],
@@ -26,6 +26,11 @@ const FIGURES: [(&str, &[&str]); 8] = [
     ("write-64-ping-embedded@1500-inline", &["p50_us", "p99_us"]),
     ("write-64-ping-daemon@1500-inline", &["p50_us", "p99_us"]),
     ("kernel-ping@1500-inline", &["p50_us", "p99_us"]),
+    ("write-qps-16-daemon@1500-inline", &["gbit_per_second"]),
+    (
+        "write-1M-markers-embedded@1500-inline-loss-1",
+        &["gbit_per_second"],
+    ),
 ];
 
 #[test]

@@ -1,6 +1,7 @@
 //! Who competes: a value that says what runs where, and a run of it.
 
 use super::kernel::{self, Stream};
+use super::many::{self, ManyRun};
 use super::memory::{self, MemoryRun};
 use super::place::{LARGEST_MTU, Place};
 use super::rnic::{self, Door, RnicRun};
@@ -15,6 +16,8 @@ pub enum Work {
     RawPing,
     /// RDMA.
     Rnic(RnicRun),
+    /// RDMA over many queue pairs.
+    Many(ManyRun),
     /// A stream over the kernel's TCP.
     KernelStream(Stream),
     /// 64 octets at a time over the kernel's TCP, both ends spinning.
@@ -59,7 +62,7 @@ impl Contestant {
     #[must_use]
     pub fn unsupported(&self, ground: &Ground) -> Option<String> {
         match (&self.work, self.place) {
-            (Work::RawRate | Work::RawPing | Work::Rnic(_), Some(place))
+            (Work::RawRate | Work::RawPing | Work::Rnic(_) | Work::Many(_), Some(place))
                 if place.mtu > LARGEST_MTU =>
             {
                 let reason = format!("not supported yet: native XDP above an MTU of {LARGEST_MTU}");
@@ -84,7 +87,7 @@ impl Contestant {
                 _ => Err(format!("{} needs a place", self.name)),
             };
         };
-        ground.enter(place)?;
+        let _link = ground.enter(place)?;
         match &self.work {
             Work::RawRate => raw::rate(ground, place),
             Work::RawPing => raw::ping(ground, place),
@@ -92,6 +95,7 @@ impl Contestant {
                 Door::Embedded => rnic::embedded(ground, place, run),
                 Door::Daemon => rnic::daemons(ground, place, run),
             },
+            Work::Many(run) => many::run(ground, place, run),
             Work::KernelStream(stream) => kernel::stream(ground, place, *stream),
             Work::KernelPing => kernel::ping(ground, place),
             Work::Memory(run) => memory::run(ground, run),
@@ -107,6 +111,7 @@ impl Work {
             Self::RawRate => "raw".into(),
             Self::RawPing => "raw-ping".into(),
             Self::Rnic(run) => run.name(),
+            Self::Many(run) => run.name(),
             Self::KernelStream(stream) => stream.name().into(),
             Self::KernelPing => "kernel-ping".into(),
             Self::Memory(run) => run.name(),

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::results::Results;
 use super::stats::Summary;
-use super::{GBIT, MESSAGES, Napi, P50, P99};
+use super::{CPU, GBIT, MESSAGES, Napi, P50, P99};
 
 /// A bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -148,6 +148,18 @@ pub fn all() -> Vec<Goal> {
     goals.extend(streams());
     goals.extend(pings());
     goals.extend(memory());
+    goals.extend(many());
+    for (share, bound) in [("0.1", 1.2), ("1", 1.5)] {
+        goals.push(Goal::ratio(
+            format!("1 MiB Writes with Markers / kernel TCP CUBIC, {share} % loss and reordering"),
+            Bound::AtLeast(bound),
+            Side::of(
+                format!("write-1M-markers-embedded@1500-inline-loss-{share}"),
+                GBIT,
+            ),
+            Side::of(format!("kernel-plain@1500-inline-loss-{share}"), GBIT),
+        ));
+    }
     for napi in [Napi::Rps, Napi::Threaded].map(Napi::name) {
         goals.push(Goal::ratio(
             format!("daemon / embedded, 64 KiB Writes, MTU 1500, RX on its own core ({napi})"),
@@ -230,6 +242,23 @@ fn pings() -> Vec<Goal> {
             kernel(P99),
         ),
     ]
+}
+
+fn many() -> Vec<Goal> {
+    let of = |count: u32| Side::of(format!("write-qps-{count}-daemon@1500-inline"), GBIT);
+    let mut goals: Vec<Goal> = [(1000, 0.95), (10_000, 0.9)]
+        .map(|(count, bound)| {
+            let what = format!("{count} queue pairs / 1, Writes of 16 KiB over daemons");
+            Goal::ratio(what, Bound::AtLeast(bound), of(count), of(1))
+        })
+        .into();
+    goals.push(Goal {
+        what: "a daemon with 1000 idle connections, hundredths of a core".into(),
+        bound: Bound::AtMost(2.0),
+        above: Side::of("idle-qps-1000-daemon@1500-inline", CPU),
+        below: None,
+    });
+    goals
 }
 
 fn memory() -> Vec<Goal> {

@@ -9,13 +9,19 @@ use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::interrupt;
-use super::place::{Napi, Place};
+use super::place::{Link, Napi, Place};
 use crate::binary;
 use crate::daemon::xdp_attached;
-use crate::lab::{Command, Family, Finished, Host, INTERFACE, Lab, LinkOptions, Process};
+use crate::lab::{
+    Command, ENDS, Family, Finished, Host, INTERFACE, Lab, LinkOptions, Namespace, Process,
+};
+use crate::linksim::Linksim;
 
 /// How long a program may take until it serves.
 const READY_LIMIT: Duration = Duration::from_secs(20);
+/// The least time over which what goes over a lossy link is measured: congestion control needs it to
+/// find its window.
+const LOSSY: Duration = Duration::from_secs(2);
 /// How long the kernel may take to detach what a program left attached.
 const DETACH_LIMIT: Duration = Duration::from_secs(5);
 
@@ -28,25 +34,27 @@ pub enum End {
     B = 1,
 }
 
-impl End {
-    const BOTH: [Self; 2] = [Self::A, Self::B];
+/// Two hosts, and what has the link between them if it is no cable.
+#[derive(Debug)]
+struct Pair {
+    hosts: [Host; 2],
+    middle: Option<Namespace>,
 }
 
 /// All pairs of hosts.
 #[derive(Debug)]
 pub struct Ground {
-    pairs: Vec<(Place, [Host; 2])>,
+    pairs: Vec<(Place, Pair)>,
     lab: Lab,
     cores: [usize; 2],
     next_port: u16,
-    /// How long what is measured is measured.
-    pub duration: Duration,
+    duration: Duration,
     /// The executable of `rnic-engine`'s benchmark, if it was built.
     pub memory: Option<PathBuf>,
 }
 
 impl Ground {
-    /// Without any pair yet.
+    /// Without any pair yet. What is measured is measured for `duration`.
     #[must_use]
     pub fn new(duration: Duration, memory: Option<PathBuf>) -> Self {
         let allowed = sched_getaffinity(None).unwrap_or_default();
@@ -68,45 +76,73 @@ impl Ground {
         self.lab.directory()
     }
 
-    /// Makes sure that a place is there and free of what ran there before.
+    /// Makes sure that a place is there and free of what ran there before. What comes is the link, if it
+    /// is a program: it lasts until it is dropped.
     ///
     /// # Errors
     ///
     /// When an XDP program stays attached, or the host can't receive as the place says.
-    pub fn enter(&mut self, place: Place) -> Result<(), String> {
+    pub fn enter(&mut self, place: Place) -> Result<Option<Linksim>, String> {
         if !self.pairs.iter().any(|(other, _)| *other == place) {
-            let before = napi_threads();
-            let (a, b) = self.lab.pair(&LinkOptions {
-                mtu: place.mtu,
-                ..LinkOptions::default()
-            });
-            let hosts = [a, b];
-            for (host, core) in hosts.iter().zip(self.cores) {
-                receive_on(host, place.napi, core)?;
-            }
-            if place.napi == Napi::Threaded {
-                pin_new_threads(&before, &hosts, self.cores)?;
-            }
-            self.pairs.push((place, hosts));
+            let pair = self.pair(place)?;
+            self.pairs.push((place, pair));
         }
+        let Pair { hosts, middle } = self.found(place);
+        let ends = hosts.iter().map(|host| (&host.namespace, INTERFACE));
+        let middles = middle
+            .iter()
+            .flat_map(|middle| ENDS.map(|end| (middle, end)));
         let begin = Instant::now();
-        for end in End::BOTH {
-            while xdp_attached(&self.host(place, end).namespace, INTERFACE) {
+        for (namespace, interface) in ends.chain(middles) {
+            while xdp_attached(namespace, interface) {
                 if begin.elapsed() > DETACH_LIMIT {
                     return Err(format!("an XDP program stays attached at {place}"));
                 }
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
-        Ok(())
+        let (Some(middle), Some(options)) = (middle, place.link.options()) else {
+            return Ok(None);
+        };
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        Linksim::try_start(middle, &options).map(Some)
+    }
+
+    fn pair(&mut self, place: Place) -> Result<Pair, String> {
+        let before = napi_threads();
+        let options = LinkOptions {
+            mtu: place.mtu,
+            ..LinkOptions::default()
+        };
+        let (hosts, middle) = match place.link {
+            Link::Cable => {
+                let (a, b) = self.lab.pair(&options);
+                ([a, b], None)
+            }
+            Link::Lossy(_) => {
+                let (a, middle, b) = self.lab.over(&options);
+                ([a, b], Some(middle))
+            }
+        };
+        for (host, core) in hosts.iter().zip(self.cores) {
+            receive_on(host, place.napi, core)?;
+        }
+        if place.napi == Napi::Threaded {
+            pin_new_threads(&before, &hosts, self.cores)?;
+        }
+        Ok(Pair { hosts, middle })
+    }
+
+    fn found(&self, place: Place) -> &Pair {
+        let found = self.pairs.iter().find(|(other, _)| *other == place);
+        let (_, pair) = found.expect("a place is entered before anything runs there");
+        pair
     }
 
     /// One of the hosts of a place that was [entered](Self::enter).
     #[must_use]
     pub fn host(&self, place: Place, end: End) -> &Host {
-        let found = self.pairs.iter().find(|(other, _)| *other == place);
-        let (_, hosts) = found.expect("a place is entered before anything runs there");
-        &hosts[end as usize]
+        &self.found(place).hosts[end as usize]
     }
 
     /// An address of host B at which nobody has listened yet.
@@ -131,10 +167,25 @@ impl Ground {
         self.host(place, end).namespace.command(executable(program))
     }
 
-    /// How long a program that measures for the set time may take in all.
+    /// How long is measured what needs no network, or goes over a cable.
+    #[must_use]
+    pub fn duration(&self) -> Duration {
+        self.duration
+    }
+
+    /// How long is measured at a place.
+    #[must_use]
+    pub fn duration_at(&self, place: Place) -> Duration {
+        match place.link {
+            Link::Cable => self.duration,
+            Link::Lossy(_) => self.duration.max(LOSSY),
+        }
+    }
+
+    /// How long a program that measures for that long may take in all.
     #[must_use]
     pub fn limit(&self) -> Duration {
-        self.duration * 4 + Duration::from_secs(60)
+        self.duration.max(LOSSY) * 4 + Duration::from_secs(60)
     }
 }
 

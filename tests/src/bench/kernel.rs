@@ -46,7 +46,7 @@ fn iperf(ground: &mut Ground, place: Place) -> Result<Figures, String> {
     let server = iperf(End::B).args(["-s", "-1", "--forceflush", "-B", &address, "-p", &port]);
     let server = started(server, "Server listening")?;
     // iperf3 takes whole seconds only.
-    let seconds = ground.duration.as_secs_f64().ceil().to_string();
+    let seconds = ground.duration_at(place).as_secs_f64().ceil().to_string();
     let client = iperf(End::A).args(["-c", &address, "-p", &port, "-t", &seconds]);
     let client = client.args(["-C", "cubic", "-J"]).spawn();
     let finished = ended(client, ground.limit())?;
@@ -75,7 +75,7 @@ fn set_offloads(ground: &Ground, place: Place, on: bool) -> Result<(), String> {
 /// 64 octets there and back.
 pub(super) fn ping(ground: &mut Ground, place: Place) -> Result<Figures, String> {
     let at = ground.next_address(place).to_string();
-    let seconds = ground.duration.as_secs_f64().to_string();
+    let seconds = ground.duration_at(place).as_secs_f64().to_string();
     let tool = |end| ground.command(place, end, "rnic-perf").arg("tcp");
     let pong = started(tool(End::B).args(["pong", "--listen", &at]), "listening")?;
     let ping = ["ping", "--connect", &at, "--duration", &seconds];

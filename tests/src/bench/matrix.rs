@@ -2,9 +2,11 @@
 //! little as possible happens between them.
 
 use super::kernel::Stream;
+use super::many::{ManyRun, Traffic};
 use super::memory::{Case, MemoryRun};
+use super::place::{Link, Napi, Place};
 use super::rnic::{Door, Operation, RnicRun};
-use super::{Contestant, Napi, Place, Work};
+use super::{Contestant, Work};
 
 /// MTUs at which everything runs.
 const MTUS: [u32; 2] = [1500, 3506];
@@ -12,6 +14,12 @@ const MTUS: [u32; 2] = [1500, 3506];
 const JUMBO: u32 = 9000;
 /// Octets of messages whose goodput is plotted.
 const SIZES: [u32; 8] = [64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1 << 20];
+/// How many queue pairs there are.
+const QUEUE_PAIRS: [u32; 5] = [1, 16, 100, 1000, 10_000];
+/// Octets of their messages.
+const MANY_SIZE: u32 = 16_384;
+/// Of ten thousand packets so many are lost.
+const LOSSES: [u16; 2] = [10, 100];
 const MEBI: u32 = 1 << 20;
 const KIBI_64: u32 = 65_536;
 
@@ -21,12 +29,12 @@ pub fn full() -> Vec<Contestant> {
     let mut all = Vec::new();
     for napi in Napi::ALL {
         for mtu in MTUS {
-            let place = Place { mtu, napi };
+            let place = Place::cable(mtu, napi);
             all.extend(streams(place));
             all.extend(with_markers(place));
             all.extend(doors(place));
         }
-        all.extend(pings(Place { mtu: 1500, napi }));
+        all.extend(pings(Place::cable(1500, napi)));
     }
     for mtu in MTUS {
         let place = inline(mtu);
@@ -48,6 +56,9 @@ pub fn full() -> Vec<Contestant> {
         all.push(ping(inline(1500), operation, Door::Embedded));
     }
     all.extend(streams(inline(JUMBO)));
+    all.extend(QUEUE_PAIRS.map(many));
+    all.push(idle());
+    all.extend(LOSSES.map(lossy).into_iter().flatten());
     all.extend(memory());
     once_each(all)
 }
@@ -60,11 +71,7 @@ pub fn quick() -> Vec<Contestant> {
         all.extend(streams(inline(mtu)));
     }
     all.extend(with_markers(inline(1500)));
-    let rps = Place {
-        mtu: 1500,
-        napi: Napi::Rps,
-    };
-    all.extend(doors(rps));
+    all.extend(doors(Place::cable(1500, Napi::Rps)));
     all.extend(pings(inline(1500)));
     for size in [64, 4096, KIBI_64] {
         let run = RnicRun::bandwidth(Operation::Write, size, Door::Embedded);
@@ -89,6 +96,8 @@ pub fn smoke() -> Vec<Contestant> {
     all.extend(Door::ALL.map(write));
     all.push(Contestant::new(place, kernel(false)));
     all.extend(pings(place));
+    all.push(many(16));
+    all.extend(lossy(LOSSES[1]).into_iter().take(1));
     all.push(Contestant::new(inline(JUMBO), Work::RawRate));
     all
 }
@@ -139,6 +148,40 @@ fn ping(place: Place, operation: Operation, door: Door) -> Contestant {
     rdma(place, run)
 }
 
+fn many(queue_pairs: u32) -> Contestant {
+    let traffic = Traffic::Writes(MANY_SIZE);
+    let run = ManyRun {
+        queue_pairs,
+        traffic,
+    };
+    Contestant::new(inline(1500), Work::Many(run))
+}
+
+fn idle() -> Contestant {
+    let run = ManyRun {
+        queue_pairs: 1000,
+        traffic: Traffic::None,
+    };
+    Contestant::new(inline(1500), Work::Many(run))
+}
+
+fn lossy(share: u16) -> Vec<Contestant> {
+    let place = Place {
+        link: Link::Lossy(share),
+        ..inline(1500)
+    };
+    let without = RnicRun::bandwidth(Operation::Write, MEBI, Door::Embedded);
+    let markers = RnicRun {
+        markers: true,
+        ..without.clone()
+    };
+    vec![
+        rdma(place, markers),
+        rdma(place, without),
+        Contestant::new(place, kernel(false)),
+    ]
+}
+
 fn memory() -> Vec<Contestant> {
     let run = |case, size, mtu| Contestant::alone(Work::Memory(MemoryRun { case, size, mtu }));
     vec![
@@ -151,10 +194,7 @@ fn memory() -> Vec<Contestant> {
 }
 
 fn inline(mtu: u32) -> Place {
-    Place {
-        mtu,
-        napi: Napi::Inline,
-    }
+    Place::cable(mtu, Napi::Inline)
 }
 
 fn rdma(place: Place, run: RnicRun) -> Contestant {

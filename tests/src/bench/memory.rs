@@ -57,7 +57,7 @@ pub(super) fn run(ground: &Ground, run: &MemoryRun) -> Result<Figures, String> {
         })
         .args(["--octets", &run.size.to_string()])
         .args(["--mtu", &run.mtu.to_string()])
-        .args(["--seconds", &ground.duration.as_secs_f64().to_string()]);
+        .args(["--seconds", &ground.duration().as_secs_f64().to_string()]);
     if run.case == Case::Engine {
         let in_flight = ((1 << 20) / run.size.max(1)).clamp(4, 64);
         command.args(["--in-flight", &in_flight.to_string()]);

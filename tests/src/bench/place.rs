@@ -41,6 +41,40 @@ impl Napi {
     }
 }
 
+/// What is between two hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Link {
+    /// A veth pair.
+    Cable,
+    /// A link of `linksim` that loses so many of ten thousand packets, each way, and reorders some.
+    Lossy(u16),
+}
+
+/// What a lossy link does beside losing: a rate that a core can forward, a switch's queue, a round trip
+/// of some milliseconds, and packets that are overtaken.
+const IMPAIRMENTS: [&str; 5] = [
+    "--rate=1Gbit",
+    "--queue=500p",
+    "--delay=1ms",
+    "--reorder=1%",
+    "--reorder-by=5",
+];
+
+impl Link {
+    /// `linksim`'s options, if it is there.
+    #[must_use]
+    pub fn options(self) -> Option<Vec<String>> {
+        match self {
+            Self::Cable => None,
+            Self::Lossy(share) => {
+                let loss = format!("--loss={}%", f64::from(share) / 100.0);
+                let all = IMPAIRMENTS.map(str::to_owned).into_iter();
+                Some(all.chain([loss]).collect())
+            }
+        }
+    }
+}
+
 /// Where something runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
@@ -48,10 +82,42 @@ pub struct Place {
     pub mtu: u32,
     /// Where packets are received.
     pub napi: Napi,
+    /// What packets go over.
+    pub link: Link,
+}
+
+impl Place {
+    /// Two hosts joined by a veth pair.
+    #[must_use]
+    pub fn cable(mtu: u32, napi: Napi) -> Self {
+        let link = Link::Cable;
+        Self { mtu, napi, link }
+    }
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.mtu, self.napi.name())
+        write!(f, "{}-{}", self.mtu, self.napi.name())?;
+        match self.link {
+            Link::Cable => Ok(()),
+            Link::Lossy(share) => write!(f, "-loss-{}", f64::from(share) / 100.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lossy_link_says_so_in_its_name_and_options() {
+        let place = Place {
+            link: Link::Lossy(10),
+            ..Place::cable(1500, Napi::Inline)
+        };
+        assert_eq!(place.to_string(), "1500-inline-loss-0.1");
+        let options = place.link.options().unwrap_or_default();
+        assert!(options.contains(&"--loss=0.1%".to_owned()), "{options:?}");
+        assert_eq!(Place::cable(3506, Napi::Rps).to_string(), "3506-rps");
     }
 }

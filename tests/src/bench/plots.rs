@@ -1,5 +1,7 @@
 //! Which plots there are.
 
+use super::many::Traffic;
+use super::place::Link;
 use super::results::Results;
 use super::rnic::{Operation, RnicRun, size_name};
 use super::svg::{Line, Plot, Scale};
@@ -10,6 +12,7 @@ use super::{GBIT, P50, P90, P99, P999, Work};
 pub fn all(results: &Results) -> Vec<(&'static str, String)> {
     let plots = [
         ("throughput-by-size.svg", by_size(results)),
+        ("throughput-by-queue-pairs.svg", by_queue_pairs(results)),
         ("latency.svg", latency(results)),
     ];
     plots
@@ -27,7 +30,8 @@ fn by_size(results: &Results) -> Plot {
             continue;
         };
         let plain = RnicRun::bandwidth(Operation::Write, run.size, run.door);
-        let (true, Some(goodput)) = (*run == plain, row.summary(GBIT)) else {
+        let plain = *run == plain && place.link == Link::Cable;
+        let (true, Some(goodput)) = (plain, row.summary(GBIT)) else {
             continue;
         };
         let name = format!(
@@ -50,6 +54,34 @@ fn by_size(results: &Results) -> Plot {
         marks: sizes
             .iter()
             .map(|size| (f64::from(*size), size_name(*size)))
+            .collect(),
+        lines,
+    }
+}
+
+/// Goodput of Writes by the number of queue pairs.
+fn by_queue_pairs(results: &Results) -> Plot {
+    let mut lines: Vec<Line> = Vec::new();
+    let mut counts = Vec::new();
+    for row in &results.rows {
+        let (Work::Many(run), Some(place)) = (&row.contestant.work, row.contestant.place) else {
+            continue;
+        };
+        let (Traffic::Writes(size), Some(goodput)) = (run.traffic, row.summary(GBIT)) else {
+            continue;
+        };
+        let name = format!("Write, {} octets, daemon, MTU {}", size, place.mtu);
+        let count = f64::from(run.queue_pairs);
+        add(&mut lines, name, (count, goodput.median));
+        counts.push(count);
+    }
+    Plot {
+        title: "Goodput by number of queue pairs".into(),
+        labels: ["queue pairs".into(), "Gbit/s".into()],
+        scales: [Scale::Logarithmic, Scale::Linear],
+        marks: counts
+            .iter()
+            .map(|count| (*count, count.to_string()))
             .collect(),
         lines,
     }
@@ -111,11 +143,15 @@ mod tests {
             ("write-64-embedded@1500-inline", GBIT, &[1.0]),
             ("write-1M-markers-embedded@1500-inline", GBIT, &[8.0]),
             ("raw-ping@1500-inline", P50, &[4.0]),
+            ("write-qps-16-daemon@1500-inline", GBIT, &[7.0]),
+            ("write-qps-1-daemon@1500-inline", GBIT, &[8.0]),
         ]);
         let lines = by_size(&results).lines;
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert_eq!(lines[0].points, [(64.0, 1.0), (1_048_576.0, 9.0)]);
         assert_eq!(latency(&results).lines[0].points, [(0.0, 4.0)]);
-        assert_eq!(all(&results).len(), 2);
+        let points = &by_queue_pairs(&results).lines[0].points;
+        assert_eq!(*points, [(1.0, 8.0), (16.0, 7.0)]);
+        assert_eq!(all(&results).len(), 3);
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn ping(ground: &Ground, place: Place) -> Result<Figures, String> {
 }
 
 fn command(ground: &Ground, place: Place, end: End, role: &str, octets: u32) -> Command {
-    let seconds = ground.duration.as_secs_f64().to_string();
+    let seconds = ground.duration_at(place).as_secs_f64().to_string();
     let waiting = match place.napi {
         Napi::Threaded => "poll",
         Napi::Inline | Napi::Rps => "spin",

@@ -9,7 +9,7 @@ use super::goals::{self, Verdict};
 use super::machine::Machine;
 use super::results::{Results, Row};
 use super::stats::Summary;
-use super::{GBIT, MESSAGES, P50, P90, P99, P999};
+use super::{CPU, GBIT, MESSAGES, P50, P90, P99, P999};
 
 /// What a report is of.
 #[derive(Clone, Debug)]
@@ -68,6 +68,7 @@ impl Report<'_> {
         self.goals(out)?;
         self.throughput(out)?;
         self.latency(out)?;
+        self.shares(out)?;
         self.failures(out)
     }
 
@@ -140,6 +141,21 @@ impl Report<'_> {
                 write!(out, " {latency} |")?;
             }
             writeln!(out)?;
+        }
+        writeln!(out)
+    }
+
+    fn shares(&self, out: &mut String) -> std::fmt::Result {
+        let shares = self.results.rows.iter();
+        let shares = shares.filter_map(|row| Some((row, row.summary(CPU)?)));
+        for (number, (row, share)) in shares.enumerate() {
+            if number == 0 {
+                writeln!(
+                    out,
+                    "## Hundredths of a core\n\n| contestant | |\n|---|---|"
+                )?;
+            }
+            writeln!(out, "| {} | {} |", row.contestant.name, range(&share))?;
         }
         writeln!(out)
     }

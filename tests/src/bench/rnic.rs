@@ -2,14 +2,15 @@
 
 use std::fmt::Write;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::ground::{End, ended, started};
 use super::place::Place;
 use super::{Figures, GBIT, Ground, MESSAGES, P50, P90, P99, P999};
-use crate::lab::{Command, INTERFACE};
+use crate::lab::{Command, INTERFACE, Process, Signal};
 use crate::tool;
 
 /// Where the RNICs are.
@@ -113,8 +114,8 @@ impl RnicRun {
         }
     }
 
-    fn client(&self, ground: &Ground, command: Command, to: SocketAddr) -> Command {
-        let seconds = ground.duration.as_secs_f64().to_string();
+    fn client(&self, duration: Duration, command: Command, to: SocketAddr) -> Command {
+        let seconds = duration.as_secs_f64().to_string();
         let figure = if self.latency {
             "--latency"
         } else {
@@ -165,7 +166,10 @@ pub(super) fn embedded(
     let (command, mode) = tool(End::B);
     let server = started(run.server(command, at).args(mode), "listening")?;
     let (command, mode) = tool(End::A);
-    let client = run.client(ground, command, at).args(mode).spawn();
+    let client = run
+        .client(ground.duration_at(place), command, at)
+        .args(mode)
+        .spawn();
     let figures = figures(&tool::try_report(&ended(client, ground.limit())?)?)?;
     ended(server, ground.limit())?;
     Ok(figures)
@@ -174,38 +178,64 @@ pub(super) fn embedded(
 /// With the RNICs in daemons.
 pub(super) fn daemons(ground: &mut Ground, place: Place, run: &RnicRun) -> Result<Figures, String> {
     let at = ground.next_address(place);
-    let directory = ground.directory().to_path_buf();
-    let socket = |end| directory.join(format!("{end:?}.sock"));
-    let mut daemons = Vec::new();
-    for end in [End::A, End::B] {
-        daemons.push(daemon(ground, place, end, &socket(end))?);
-    }
+    let daemons = Daemons::start(ground, place, &[])?;
     let tool = |end| ground.unpinned(place, end, "rnic-perf");
-    let door = |end| ["--socket".into(), socket(end).into_os_string()];
+    let door = |end| ["--socket".into(), daemons.socket(end).into_os_string()];
     let server = run.server(tool(End::B), at).args(door(End::B));
     let server = started(server, "listening")?;
-    let client = run.client(ground, tool(End::A), at).args(door(End::A));
+    let client = run
+        .client(ground.duration_at(place), tool(End::A), at)
+        .args(door(End::A));
     let figures = figures(&tool::try_report(&ended(client.spawn(), ground.limit())?)?)?;
     ended(server, ground.limit())?;
-    for mut daemon in daemons {
-        daemon.signal(crate::lab::Signal::TERM);
-        ended(daemon, ground.limit())?;
-    }
+    daemons.stop(ground)?;
     Ok(figures)
 }
 
-fn daemon(
-    ground: &Ground,
-    place: Place,
-    end: End,
-    socket: &Path,
-) -> Result<crate::lab::Process, String> {
-    let command = ground
-        .command(place, end, "rnicd")
-        .args(["--interface", INTERFACE, "--drain", "100"])
-        .args(["--mode", place.napi.xdp_mode(), "--socket"])
-        .arg(socket);
-    started(command, "ready: listening")
+/// A daemon on each host. Dropping it kills them.
+#[derive(Debug)]
+pub(super) struct Daemons {
+    /// A's and B's.
+    pub(super) processes: [Process; 2],
+    directory: PathBuf,
+}
+
+impl Daemons {
+    /// Starts both with further arguments, and waits until they serve.
+    pub(super) fn start(ground: &Ground, place: Place, arguments: &[&str]) -> Result<Self, String> {
+        let directory = ground.directory().to_path_buf();
+        let start = |end| {
+            let command = ground
+                .command(place, end, "rnicd")
+                .args(["--interface", INTERFACE, "--drain", "100"])
+                .args(["--mode", place.napi.xdp_mode(), "--socket"])
+                .arg(socket(&directory, end))
+                .args(arguments);
+            started(command, "ready: listening")
+        };
+        Ok(Self {
+            processes: [start(End::A)?, start(End::B)?],
+            directory,
+        })
+    }
+
+    /// Where an end's clients connect.
+    pub(super) fn socket(&self, end: End) -> PathBuf {
+        socket(&self.directory, end)
+    }
+
+    /// Ends both in order.
+    pub(super) fn stop(self, ground: &Ground) -> Result<(), String> {
+        for mut process in self.processes {
+            process.signal(Signal::TERM);
+            ended(process, ground.limit())?;
+        }
+        Ok(())
+    }
+}
+
+fn socket(directory: &Path, end: End) -> PathBuf {
+    directory.join(format!("{end:?}.sock"))
 }
 
 /// What `rnic-perf client` reports.
@@ -213,6 +243,11 @@ fn figures(report: &Value) -> Result<Figures, String> {
     if report["latency"].is_object() {
         return latency(&report["latency"]);
     }
+    goodput(report)
+}
+
+/// The goodput in a report.
+pub(super) fn goodput(report: &Value) -> Result<Figures, String> {
     let goodput = &report["goodput"];
     let mut figures = Figures::new();
     for name in [GBIT, MESSAGES] {

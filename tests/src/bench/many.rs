@@ -1,0 +1,163 @@
+//! Many queue pairs of one program, over daemons: `rnic-perf many`.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::ground::{End, ended, started};
+use super::place::Place;
+use super::rnic::{Daemons, goodput};
+use super::{CPU, Figures, Ground, interrupt};
+use crate::lab::{Command, Process};
+use crate::tool;
+
+/// Messages outstanding on all queue pairs together, at least: one on each if there are more.
+const OUTSTANDING: u32 = 16;
+/// What daemons may have so that there can be ten thousand queue pairs.
+const CONFIGURATION: &str = "\
+[limits]
+queue_pairs = 16384
+ring_entries = 16777216
+outstanding_work = 16777216
+connection_requests = 16384
+[limits.client]
+queue_pairs = 16384
+ring_entries = 16777216
+outstanding_work = 16777216
+connection_requests = 16384
+[limits.user]
+queue_pairs = 16384
+ring_entries = 16777216
+outstanding_work = 16777216
+connection_requests = 16384
+";
+/// How long connecting and resetting one queue pair may take at most.
+const EACH: Duration = Duration::from_millis(10);
+/// The least time over which a daemon's share of a core is taken.
+const IDLE: Duration = Duration::from_secs(2);
+/// How long after the last connection nothing of connecting is left.
+const SETTLED: Duration = Duration::from_millis(500);
+
+/// What they do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traffic {
+    /// RDMA Writes of so many octets each.
+    Writes(u32),
+    /// Nothing.
+    None,
+}
+
+/// A run of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ManyRun {
+    /// How many there are.
+    pub queue_pairs: u32,
+    /// What they do.
+    pub traffic: Traffic,
+}
+
+impl ManyRun {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let what = match self.traffic {
+            Traffic::Writes(_) => "write",
+            Traffic::None => "idle",
+        };
+        format!("{what}-qps-{}-daemon", self.queue_pairs)
+    }
+
+    fn end(&self, command: Command, role: &[&str], socket: PathBuf) -> Command {
+        command
+            .arg("many")
+            .args(role)
+            .args(["--queue-pairs", &self.queue_pairs.to_string()])
+            .args(["--timeout", "60s", "--socket"])
+            .arg(socket)
+    }
+}
+
+/// Runs it between two daemons.
+pub(super) fn run(ground: &mut Ground, place: Place, run: &ManyRun) -> Result<Figures, String> {
+    let at = ground.next_address(place).to_string();
+    let configuration = ground.directory().join("many.toml");
+    fs::write(&configuration, CONFIGURATION)
+        .map_err(|error| format!("can't write {}: {error}", configuration.display()))?;
+    let configuration = configuration.to_string_lossy();
+    let daemons = Daemons::start(ground, place, &["--config", &configuration])?;
+    let limit = ground.limit() + EACH * run.queue_pairs;
+    let tool = |end| ground.unpinned(place, end, "rnic-perf");
+    let listen = ["server", "--listen", &at];
+    let server = run.end(tool(End::B), &listen, daemons.socket(End::B));
+    let server = started(server, "listening")?;
+    let (size, depth, duration) = match run.traffic {
+        Traffic::Writes(size) => {
+            let depth = (OUTSTANDING / run.queue_pairs).max(1);
+            (size, depth, ground.duration_at(place))
+        }
+        // Longer than it is looked at.
+        Traffic::None => (0, 0, ground.duration().max(IDLE) + 2 * SETTLED),
+    };
+    let seconds = duration.as_secs_f64().to_string();
+    let client = run.end(
+        tool(End::A),
+        &["client", "--connect", &at],
+        daemons.socket(End::A),
+    );
+    let mut client = client
+        .args(["--size", &size.to_string(), "--depth", &depth.to_string()])
+        .args(["--duration", &seconds])
+        .spawn();
+    let mut figures = Figures::new();
+    if run.traffic == Traffic::None {
+        client.says("connected", limit)?;
+        std::thread::sleep(SETTLED);
+        let share = share_of_core(&daemons.processes, ground.duration().max(IDLE))?;
+        figures.insert(CPU, share * 100.0);
+    }
+    let report: Value = tool::try_report(&ended(client, limit)?)?;
+    ended(server, limit)?;
+    daemons.stop(ground)?;
+    if run.traffic != Traffic::None {
+        figures.extend(goodput(&report)?);
+    }
+    let connect = report["connect_seconds"].as_f64();
+    figures.insert("connect_seconds", connect.ok_or("no time of connecting")?);
+    Ok(figures)
+}
+
+/// How much of a core the busiest of these processes takes in `window`.
+fn share_of_core(processes: &[Process], window: Duration) -> Result<f64, String> {
+    let busy =
+        || -> Result<Vec<Duration>, String> { processes.iter().map(time_on_cores).collect() };
+    let (before, begin) = (busy()?, Instant::now());
+    while begin.elapsed() < window && !interrupt::came() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let (after, took) = (busy()?, begin.elapsed());
+    let spent = after
+        .iter()
+        .zip(before)
+        .map(|(after, before)| after.saturating_sub(before));
+    let most = spent.max().unwrap_or_default();
+    Ok(most.as_secs_f64() / took.as_secs_f64())
+}
+
+/// The time that all threads of a process have run.
+fn time_on_cores(process: &Process) -> Result<Duration, String> {
+    let directory = format!("/proc/{}/task", process.id());
+    let failed = |error: std::io::Error| format!("{directory}: {error}");
+    let mut nanoseconds = 0;
+    for thread in fs::read_dir(&directory).map_err(failed)? {
+        let text = fs::read_to_string(thread.map_err(failed)?.path().join("schedstat"));
+        let text = text.map_err(failed)?;
+        let first = text
+            .split_whitespace()
+            .next()
+            .and_then(|word| word.parse::<u64>().ok());
+        nanoseconds += first.ok_or_else(|| format!("no time in {directory}: {text}"))?;
+    }
+    Ok(Duration::from_nanos(nanoseconds))
+}
