@@ -1,9 +1,13 @@
 //! The same API without a daemon: the RNIC in the program's own process.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
+use rnic::{Context, Device, DeviceConfig, DisconnectReason, WcStatus, WorkRequest};
 use rnic_tests::daemon::{Daemon, DaemonOptions, assert_nothing_attached};
+use rnic_tests::huge_pages::{self, HUGE_PAGE, HugePages};
 use rnic_tests::lab::{Command, Family, Host, INTERFACE, Lab, LinkOptions, Process};
+use rnic_tests::verbs::{Endpoint, FULL_ACCESS, connect};
 use rnic_tests::{binary, tool, wait};
 
 const PORT: u16 = 18515;
@@ -86,4 +90,165 @@ fn an_embedded_rnic_on_an_unknown_interface_is_a_named_error() {
         error.contains("nosuch0"),
         "the interface is not named:\n{error}"
     );
+}
+
+const OCTETS: usize = 100_000;
+
+/// An endpoint whose RNIC is in this process, connected to one of a daemon's client.
+struct Own {
+    device: Arc<Device>,
+    a: Endpoint,
+    b: Endpoint,
+}
+
+/// Runs a test of memory that a program shares with its own RNIC.
+fn with_own_rnic(name: &str, test: impl FnOnce(Own) + Send) {
+    let mut lab = Lab::new(name);
+    let (here, there) = lab.pair(&LinkOptions::default());
+    let daemon = Daemon::start(&lab, &there, &DaemonOptions::default());
+    here.namespace.in_thread(|| {
+        let device = Device::open(DeviceConfig::new(INTERFACE)).expect("the interface is there");
+        let context = Context::embedded(&device).expect("an RNIC of our own");
+        let a = Endpoint::of(context, OCTETS);
+        let b = Endpoint::new(&daemon, OCTETS);
+        connect(&a, &b, there.address(Family::V4, PORT));
+        test(Own { device, a, b });
+    });
+}
+
+/// Work of `from` that must succeed.
+#[track_caller]
+fn done(from: &Endpoint, work: WorkRequest<'_>) {
+    from.post(work);
+    let completion = from.completion();
+    assert_eq!(completion.status, WcStatus::Success, "{completion:?}");
+}
+
+/// The line of `/proc/self/maps` that an address is in.
+fn mapping(address: u64) -> String {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
+    let holds = |line: &&str| {
+        let range = line
+            .split(' ')
+            .next()
+            .and_then(|range| range.split_once('-'));
+        let (from, to) = range.expect("a range");
+        let [from, to] = [from, to].map(|text| u64::from_str_radix(text, 16).expect("a number"));
+        (from..to).contains(&address)
+    };
+    let line = maps.lines().find(holds).expect("the address is mapped");
+    line.to_owned()
+}
+
+#[test]
+fn memory_that_a_program_shares_with_its_own_rnic_is_placed_into_as_it_is() {
+    with_own_rnic("own-memory", |Own { a, b, .. }| {
+        let line = mapping(a.region.addr());
+        assert!(line.contains(" rw-p ") && !line.contains('/'), "{line}");
+        let line = mapping(b.region.addr());
+        assert!(line.contains(" rw-s ") && line.contains("memfd:"), "{line}");
+
+        let all = 0..OCTETS;
+        a.fill(1);
+        done(
+            &a,
+            WorkRequest::write(1, &[a.element(all.clone())], b.remote()),
+        );
+        done(
+            &a,
+            WorkRequest::read(2, &[a.element(all.clone())], b.remote()),
+        );
+        assert!(a.holds(1) && b.holds(1), "written and read back");
+        b.fill(3);
+        done(
+            &a,
+            WorkRequest::read(3, &[a.element(all.clone())], b.remote()),
+        );
+        assert!(a.holds(3), "read");
+        a.fill(4);
+        done(
+            &b,
+            WorkRequest::read(4, &[b.element(all.clone())], a.remote()),
+        );
+        assert!(b.holds(4), "read by the peer");
+        b.fill(5);
+        a.post_recv(5, 0..16);
+        b.post(WorkRequest::write(6, &[b.element(all.clone())], a.remote()).unsignaled());
+        b.post(WorkRequest::send(7, &[b.element(0..16)]));
+        assert_eq!((a.completion().wr_id, b.completion().wr_id), (5, 7));
+        assert!(a.holds(5), "written by the peer");
+
+        a.region.write(4096, &7_u64.to_ne_bytes()).expect("inside");
+        let original = b.element(0..8);
+        let word = a.remote().offset(4096);
+        done(&b, WorkRequest::atomic_fetch_add(8, &original, word, 3));
+        assert_eq!(b.content()[..8], 7_u64.to_ne_bytes());
+        assert_eq!(a.content()[4096..4104], 10_u64.to_ne_bytes());
+    });
+}
+
+#[test]
+fn a_peer_that_leaves_a_programs_own_memory_changes_nothing() {
+    with_own_rnic("own-bounds", |Own { a, b, .. }| {
+        a.fill(1);
+        b.fill(2);
+        let beyond = a.remote().offset(OCTETS as u64 - 99);
+        b.post(WorkRequest::write(1, &[b.element(0..100)], beyond));
+        // RFC 5041 section 8.1: tagged buffer, base or bounds violation.
+        let control = 0x1101;
+        assert_eq!(a.ending(), DisconnectReason::TerminateSent { control });
+        assert_eq!(b.ending(), DisconnectReason::TerminateReceived { control });
+        assert!(a.holds(1), "an octet was changed");
+        let outside = a.region.write(OCTETS - 99, &[0; 100]);
+        assert!(outside.is_err() && a.holds(1), "by the program itself");
+    });
+}
+
+#[test]
+fn a_programs_own_memory_is_out_of_a_peers_reach_once_it_is_deregistered() {
+    with_own_rnic("own-revoked", |Own { device, a, b }| {
+        let kept = a.pd.register(OCTETS, FULL_ACCESS).expect("a region");
+        let gone = a.pd.register(OCTETS, FULL_ACCESS).expect("a region");
+        let remote = gone.remote(0..100).expect("inside");
+        done(&b, WorkRequest::write(1, &[b.element(0..100)], remote));
+        let address = gone.addr();
+        drop(gone);
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
+        let start = format!("{address:x}-");
+        assert!(!maps.lines().any(|line| line.starts_with(&start)), "{maps}");
+        b.post(WorkRequest::write(2, &[b.element(0..100)], remote));
+        // RFC 5041 section 8.1: tagged buffer, invalid STag.
+        let control = 0x1100;
+        assert_eq!(a.ending(), DisconnectReason::TerminateSent { control });
+
+        // The RNIC may end before the memory that it had.
+        kept.write(0, b"still there").expect("inside");
+        device.shutdown();
+        assert_eq!(kept.to_vec(0..11).expect("inside"), b"still there");
+    });
+}
+
+#[test]
+fn a_programs_own_memory_may_be_of_huge_pages() {
+    with_own_rnic("own-huge", |Own { a, b, .. }| {
+        // The RNICs have theirs already.
+        let _more = HugePages::more(4);
+        let len = HUGE_PAGE + OCTETS;
+        let huge =
+            a.pd.register_huge(len, FULL_ACCESS)
+                .expect("there are pages");
+        assert_eq!((huge.len(), huge.addr() % HUGE_PAGE as u64), (len, 0));
+        b.fill(1);
+        let remote = huge.remote(HUGE_PAGE..len).expect("inside");
+        done(&b, WorkRequest::write(1, &[b.element(0..OCTETS)], remote));
+        done(&b, WorkRequest::read(2, &[b.element(0..1)], remote));
+        assert_eq!(huge.to_vec(HUGE_PAGE..len).expect("inside"), b.content());
+        drop(huge);
+        let _taken = huge_pages::take_all();
+        let error =
+            a.pd.register_huge(1, FULL_ACCESS)
+                .expect_err("no page is left");
+        let error = error.to_string();
+        assert!(error.contains("vm.nr_hugepages"), "{error}");
+    });
 }

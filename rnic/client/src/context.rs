@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rnic_device::{Credentials, Device};
+use rnic_device::{ClientSession, Credentials, Device};
 use rnic_ipc::control::{DeviceInfo, PROTOCOL_VERSION, Request, Response};
 use rnic_ipc::id::{ClientId, QpNum};
 use rnic_ipc::inspect;
@@ -166,6 +166,14 @@ impl Inner {
                 Err(self.gone())
             }
             reply => reply,
+        }
+    }
+
+    /// The session, when the RNIC is in this process.
+    pub(crate) fn session(&self) -> Result<Option<&ClientSession>, Error> {
+        match self.link.session() {
+            Some(_) if self.is_gone() => Err(self.gone()),
+            session => Ok(session),
         }
     }
 

@@ -46,6 +46,14 @@ impl Link {
         Ok((reply?, fds))
     }
 
+    /// The session of a client whose RNIC is in this process.
+    pub(crate) fn session(&self) -> Option<&ClientSession> {
+        match self {
+            Self::Daemon(_) => None,
+            Self::Embedded(session) => Some(session),
+        }
+    }
+
     /// Gives the engine a turn when nobody else does; says whether it had work.
     pub(crate) fn drive(&self) -> bool {
         match self {

@@ -1,12 +1,14 @@
 //! Protection domains and registered memory.
 //!
-//! A region's octets lie in a sealed memfd that the engine maps too. A peer with the right to may
+//! A region's octets lie in a sealed memfd that the daemon maps too; of an RNIC in this process they
+//! are pages of the process, which it places data into as they are. A peer with the right to may
 //! write them at any time, so no reference to them is ever given out: they are copied in and out.
 
 use std::ops::Range;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use rnic_device::ClientSession;
 use rnic_ipc::control::{Access, Request, Response, StagKind};
 use rnic_ipc::id::{PdId, QpNum};
 use rnic_ipc::shm::SharedMemory;
@@ -48,7 +50,9 @@ impl ProtectionDomain {
         }
     }
 
-    /// Makes and registers `len` octets of zeroed memory.
+    /// Makes and registers `len` octets of zeroed memory. Of an RNIC in this process
+    /// ([`Context::embedded`]) it is this process's alone: a child that is forked has a copy which the
+    /// RNIC knows nothing of. Memory that other processes are to have too is [`Self::register_fd`]'s.
     pub fn register(&self, len: usize, access: Access) -> Result<MemoryRegion, Error> {
         self.register_new(len, access, None)
     }
@@ -60,9 +64,16 @@ impl ProtectionDomain {
     /// [`Error::Memory`] that says so when the host has not as many huge pages free
     /// (`vm.nr_hugepages`).
     pub fn register_huge(&self, len: usize, access: Access) -> Result<MemoryRegion, Error> {
-        let (memory, fd) = SharedMemory::create_huge("rnic-region", len)?;
-        memory.populate()?;
-        self.register_mapped(memory, (&fd, 0), access, None)
+        match self.inner.context.session()? {
+            Some(session) => {
+                let memory = SharedMemory::anonymous_huge(len)?;
+                self.register_local(session, memory, access, None)
+            }
+            None => {
+                let made = SharedMemory::create_huge("rnic-region", len)?;
+                self.register_made(made, access, None)
+            }
+        }
     }
 
     /// Registers `len` octets from `offset` of a memfd, of ordinary or of huge pages, that is sealed
@@ -113,9 +124,40 @@ impl ProtectionDomain {
         access: Access,
         stream: Option<QpNum>,
     ) -> Result<MemoryRegion, Error> {
-        let (memory, fd) = SharedMemory::create("rnic-region", len)?;
-        // Its pages come into being here, on this process's account, and not one by one in the
-        // engine when data is placed.
+        match self.inner.context.session()? {
+            Some(session) => {
+                let memory = SharedMemory::anonymous(len)?;
+                self.register_local(session, memory, access, stream)
+            }
+            None => {
+                let made = SharedMemory::create("rnic-region", len)?;
+                self.register_made(made, access, stream)
+            }
+        }
+    }
+
+    /// For the RNIC of this process. The pages of new memory come into being here, and not one by one in
+    /// the engine when data is placed.
+    fn register_local(
+        &self,
+        session: &ClientSession,
+        memory: SharedMemory,
+        access: Access,
+        stream: Option<QpNum>,
+    ) -> Result<MemoryRegion, Error> {
+        memory.populate()?;
+        let memory = Arc::new(memory);
+        let reply = session.register_local(self.inner.id, stream, access, memory.clone());
+        self.registered(reply?, memory)
+    }
+
+    /// For the daemon; the pages are on this process's account.
+    fn register_made(
+        &self,
+        (memory, fd): (SharedMemory, OwnedFd),
+        access: Access,
+        stream: Option<QpNum>,
+    ) -> Result<MemoryRegion, Error> {
         memory.populate()?;
         self.register_mapped(memory, (&fd, 0), access, stream)
     }
@@ -144,12 +186,21 @@ impl ProtectionDomain {
         fd: &impl AsFd,
         memory: SharedMemory,
     ) -> Result<MemoryRegion, Error> {
-        match self.inner.context.request(request, &borrow(fd))? {
-            (Response::Region { stag }, _) => Ok(MemoryRegion {
+        let (response, _) = self.inner.context.request(request, &borrow(fd))?;
+        self.registered(response, Arc::new(memory))
+    }
+
+    fn registered(
+        &self,
+        response: Response,
+        memory: Arc<SharedMemory>,
+    ) -> Result<MemoryRegion, Error> {
+        match response {
+            Response::Region { stag } => Ok(MemoryRegion {
                 registration: Registration::new(self, stag),
                 memory,
             }),
-            (other, _) => Err(unexpected(&other)),
+            other => Err(unexpected(&other)),
         }
     }
 
@@ -206,7 +257,8 @@ impl QueuePair {
 pub struct MemoryRegion {
     /// Before `memory`: fields are dropped in order, and it is unmapped after deregistration.
     registration: Registration,
-    memory: SharedMemory,
+    /// In its process an RNIC holds it too.
+    memory: Arc<SharedMemory>,
 }
 
 /// An STag's existence in the RNIC.

@@ -11,15 +11,19 @@ mod queues;
 mod shared;
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use rnic_engine::command::Command;
+#[cfg(doc)]
+use rnic_engine::region::RegionMemory;
 use rnic_ipc::control::{
-    ADDRESSES_MAX, DeviceInfo, PROTOCOL_VERSION, Refusal, RefusalCode, Reply, Request, Response,
+    ADDRESSES_MAX, Access, DeviceInfo, PROTOCOL_VERSION, Refusal, RefusalCode, Reply, Request,
+    Response,
 };
-use rnic_ipc::id::ClientId;
+use rnic_ipc::id::{ClientId, PdId, QpNum};
 use rnic_ipc::kick::Kick;
 use rnic_ipc::ring::DoorbellConsumer;
+use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::transport::Channel;
 use rustix::net::Shutdown;
 
@@ -58,17 +62,40 @@ impl ClientSession {
     /// returned ones go beside the reply. The first request must be [`Request::Hello`].
     pub fn request(&self, request: Request, fds: Vec<OwnedFd>) -> (Reply, Vec<OwnedFd>) {
         // They are closed after the client's turn: that may take as long as the client likes.
-        let granted = self.grant(request, &fds);
-        self.device.handle_told();
-        match granted {
+        match self.told(self.grant(request, &fds)) {
             Ok((response, fds)) => (Ok(response), fds),
-            Err(refusal) => {
-                log::debug!("client {}: refused: {refusal}", self.client.id);
-                self.client.count_refusal();
-                self.core().request_metrics.count_refusal(refusal.code);
-                (Err(refuse::bounded(refusal)), Vec::new())
-            }
+            Err(refusal) => (Err(refusal), Vec::new()),
         }
+    }
+
+    /// As [`Request::RegisterMemory`] for a client that is part of this process: memory that it shares
+    /// with the engine as it is, without a descriptor. What only this process has is placed into
+    /// directly ([`RegionMemory::Local`]). Its tagged offsets are its addresses.
+    ///
+    /// The memory is kept until the region is revoked, however the client ends.
+    pub fn register_local(
+        &self,
+        pd: PdId,
+        stream: Option<QpNum>,
+        access: Access,
+        memory: Arc<SharedMemory>,
+    ) -> Reply {
+        let registered = self.turn().and_then(|mut turn| {
+            greeted(&turn)?;
+            self.register_own(&mut turn, (pd, stream, access), memory)
+        });
+        self.told(registered)
+    }
+
+    /// What the request brought about is handled; a refusal is counted and as long as may be.
+    fn told<T>(&self, granted: Result<T, Refusal>) -> Result<T, Refusal> {
+        self.device.handle_told();
+        granted.map_err(|refusal| {
+            log::debug!("client {}: refused: {refusal}", self.client.id);
+            self.client.count_refusal();
+            self.core().request_metrics.count_refusal(refusal.code);
+            refuse::bounded(refusal)
+        })
     }
 
     /// `hang_up` is called once, from another thread, with the reason, when the device takes the
@@ -78,14 +105,20 @@ impl ClientSession {
         self.client.on_removal(hang_up);
     }
 
-    fn grant(&self, request: Request, fds: &[OwnedFd]) -> Granted {
-        let mut turn = self.client.turn();
+    /// Waits for the client's turn, as long as it has any.
+    fn turn(&self) -> Result<MutexGuard<'_, Turn>, Refusal> {
+        let turn = self.client.turn();
         if let Some(refusal) = self.client.condemned() {
             return Err(refusal.clone());
         }
         if self.core().is_closing() {
             return Err(refuse::shutting_down());
         }
+        Ok(turn)
+    }
+
+    fn grant(&self, request: Request, fds: &[OwnedFd]) -> Granted {
+        let mut turn = self.turn()?;
         let begins = matches!(
             request,
             Request::Connect { .. } | Request::Accept { .. } | Request::Listen { .. }
@@ -103,20 +136,15 @@ impl ClientSession {
         if fds.len() != wanted {
             return Err(refuse::descriptors(wanted, fds.len()));
         }
-        match (&request, turn.greeted) {
-            (Request::Hello { .. }, true) => {
+        match request {
+            Request::Hello { .. } if turn.greeted => {
                 return Err(refuse::refusal(
                     RefusalCode::WrongState,
                     "a second Hello came: one is enough",
                 ));
             }
-            (Request::Hello { .. }, false) | (_, true) => {}
-            (_, false) => {
-                return Err(refuse::refusal(
-                    RefusalCode::WrongState,
-                    "the first request was not Hello: say Hello first",
-                ));
-            }
+            Request::Hello { .. } => {}
+            _ => greeted(&turn)?,
         }
         self.carry_out(&mut turn, request, fds)
     }
@@ -301,6 +329,17 @@ impl Drop for ClientSession {
         self.core().take_away(&self.client);
         log::debug!("client {} is gone", self.client.id);
     }
+}
+
+/// That Hello was said.
+fn greeted(turn: &Turn) -> Result<(), Refusal> {
+    if turn.greeted {
+        return Ok(());
+    }
+    Err(refuse::refusal(
+        RefusalCode::WrongState,
+        "the first request was not Hello: say Hello first",
+    ))
 }
 
 fn plain(result: Result<Response, Refusal>) -> Granted {

@@ -1,15 +1,14 @@
 //! The memory behind an STag, reached by raw copies and, word by word, by the processor's atomics.
 //!
-//! The application's memory belongs to somebody else: another process may write it at any moment.
-//! Each octet is copied once by value. References into it exist only to aligned words, as atomics,
-//! for Atomic Operations (RFC 7306), and nothing here gives out its address.
+//! The application's memory belongs to somebody else: another process, or another part of this one, may
+//! write it at any moment. Each octet is copied once by value, by [`SharedMemory`] or with its checks.
+//! References into it exist only to aligned words, as atomics, for Atomic Operations (RFC 7306), and
+//! nothing here gives out its address.
 //!
-//! Invariant of the `unsafe` in this module: the `len` octets at a [`LocalMemory`]'s pointer stay
-//! mapped, readable and writable while the value lives (promised by whoever called
-//! [`RegionMemory::local`]), and every copy is checked against `len` before it starts.
+//! Invariant of the `unsafe` in this module: every copy is checked against the region's bounds and the
+//! memory's before it starts, and the memory stays mapped while the region holds it.
 #![allow(unsafe_code)]
 
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -37,19 +36,11 @@ pub enum RegionMemory {
     },
     /// Any other memory of a client's, by its own descriptor of its address space.
     Remote(RemoteMemory),
-    /// Memory of this process (embedded mode).
-    Local(LocalMemory),
+    /// Memory that only this process has (embedded mode): what the program reads and writes is what is
+    /// placed into. The client holds it too; it is let go when both have. Nobody else can take its pages
+    /// away, so no access to it is void.
+    Local(Arc<SharedMemory>),
 }
-
-/// Memory of this process; made only by [`RegionMemory::local`].
-#[derive(Debug)]
-pub struct LocalMemory {
-    start: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: the memory is not tied to a thread, and is reached by raw copies only.
-unsafe impl Send for LocalMemory {}
 
 /// A copy that did not come about, or that means nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -71,15 +62,16 @@ pub enum RegionError {
 }
 
 impl RegionMemory {
-    /// The `len` octets at `start`, in this process.
-    ///
-    /// # Safety
-    ///
-    /// They stay mapped, readable and writable until the value is dropped. Meanwhile the program makes
-    /// no reference to them, but for aligned words, as atomics, and it reads and writes them by raw
-    /// copies and atomics only.
-    pub unsafe fn local(start: NonNull<u8>, len: usize) -> Self {
-        Self::Local(LocalMemory { start, len })
+    /// All octets of a memory, by the accessor that suits it.
+    pub fn whole(memory: Arc<SharedMemory>) -> Self {
+        if memory.is_private() {
+            return Self::Local(memory);
+        }
+        Self::Shared {
+            offset: 0,
+            len: memory.len(),
+            memory,
+        }
     }
 
     /// Length in octets.
@@ -87,7 +79,7 @@ impl RegionMemory {
         match self {
             Self::Shared { len, .. } => *len as u64,
             Self::Remote(remote) => remote.len(),
-            Self::Local(local) => local.len as u64,
+            Self::Local(memory) => memory.len() as u64,
         }
     }
 
@@ -104,21 +96,12 @@ impl RegionMemory {
                 memory
                     .write(offset.saturating_add(at), bytes)
                     .map_err(|_| self.outside(at, bytes.len()))?;
-                whole(memory)
+                sound(memory)
             }
             Self::Remote(remote) => remote.write(at as u64, bytes),
-            Self::Local(local) => {
-                // SAFETY: `check` holds `at + bytes.len()` within the mapped memory, and `bytes`
-                // is no part of it because references to it exist only to words, as atomics.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(
-                        bytes.as_ptr(),
-                        local.start.as_ptr().add(at),
-                        bytes.len(),
-                    );
-                }
-                Ok(())
-            }
+            Self::Local(memory) => memory
+                .write(at, bytes)
+                .map_err(|_| self.outside(at, bytes.len())),
         }
     }
 
@@ -145,20 +128,12 @@ impl RegionMemory {
                 memory
                     .read(offset.saturating_add(at), out)
                     .map_err(|_| self.outside(at, out.len()))?;
-                whole(memory)
+                sound(memory)
             }
             Self::Remote(remote) => remote.read(at as u64, out),
-            Self::Local(local) => {
-                // SAFETY: as in `write`, with the roles exchanged.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(
-                        local.start.as_ptr().add(at),
-                        out.as_mut_ptr(),
-                        out.len(),
-                    );
-                }
-                Ok(())
-            }
+            Self::Local(memory) => memory
+                .read(at, out)
+                .map_err(|_| self.outside(at, out.len())),
         }
     }
 
@@ -179,14 +154,15 @@ impl RegionMemory {
                 remote.read(at as u64, out)?;
                 return Ok(rnic_crc::check(crc, out));
             }
-            // SAFETY: `check` holds `at` within the mapped memory.
-            Self::Local(local) => unsafe { local.start.add(at) },
+            Self::Local(memory) => memory
+                .start_of(at, out.len())
+                .map_err(|_| self.outside(at, out.len()))?,
         };
         // SAFETY: as many octets are mapped there, of memory to which references exist only to words,
         // as atomics: `out` is no part of it.
         let checks = unsafe { rnic_crc::copy_from(crc, start.as_ptr(), out) };
         match self {
-            Self::Shared { memory, .. } => whole(memory).map(|()| checks),
+            Self::Shared { memory, .. } => sound(memory).map(|()| checks),
             _ => Ok(checks),
         }
     }
@@ -199,16 +175,7 @@ impl RegionMemory {
             Self::Shared { memory, offset, .. } => memory.atomic_u64(offset.checked_add(at)?).ok(),
             // A system call is no atomic.
             Self::Remote(_) => None,
-            Self::Local(local) => {
-                // SAFETY: `check` holds the word within the mapped memory.
-                let word = unsafe { local.start.add(at) }.cast::<AtomicU64>();
-                if !word.is_aligned() {
-                    return None;
-                }
-                // SAFETY: aligned, mapped while `self` lives, and others reach it by raw copies or
-                // atomics only.
-                Some(unsafe { word.as_ref() })
-            }
+            Self::Local(memory) => memory.atomic_u64(at).ok(),
         }
     }
 
@@ -246,7 +213,7 @@ impl RegionMemory {
 }
 
 /// That a copy which has just been done took place.
-fn whole(memory: &SharedMemory) -> Result<(), RegionError> {
+fn sound(memory: &SharedMemory) -> Result<(), RegionError> {
     if memory.is_broken() {
         return Err(RegionError::Broken);
     }

@@ -1,4 +1,5 @@
-//! Memory that two processes share: sealed memfds, mapped.
+//! Memory that two processes share: sealed memfds, mapped. And memory that client and engine share
+//! within one process, where nothing else has it.
 //!
 //! Invariants of this module, which its `unsafe` stands on:
 //! * a [`SharedMemory`] owns its mapping: `base..base+len` stays mapped, readable and writable until
@@ -6,6 +7,7 @@
 //! * the file below it can't shrink (`F_SEAL_SHRINK` was there before the size was read), so no
 //!   access inside the mapping runs past the end of the file; and an access to a hole that the other
 //!   process punched, and for which no page is left, is contained ([`contain_faults`]);
+//! * memory of no file has no other process that could take it away ([`SharedMemory::is_private`]);
 //! * another process may write any octet at any time. So no `&` or `&mut` to these octets ever
 //!   exists, atomics excepted; octets are copied in and out through raw pointers, and whoever reads
 //!   a value copies it once and then checks the copy.
@@ -45,18 +47,26 @@ pub struct SharedMemory {
 /// What has to be given back on drop.
 #[derive(Debug)]
 enum Backing {
-    /// From mmap; starts at or before `base`.
+    /// Of a memfd; starts at or before `base`.
     Mapping(Mapping),
+    /// Of no file; starts at `base`.
+    Anonymous(Pages),
     /// From the heap.
     Heap { words: usize },
 }
 
-/// What mmap gave, and its entry among those that may fault.
+/// A mapping of a memfd, and its entry among those that may fault.
 #[derive(Debug)]
 struct Mapping {
+    pages: Pages,
+    watch: Watch,
+}
+
+/// What mmap gave, mapped until this is dropped.
+#[derive(Debug)]
+struct Pages {
     start: NonNull<u8>,
     len: usize,
-    watch: Watch,
 }
 
 // SAFETY: the struct is a pointer to memory that belongs to no thread; every access through it is a
@@ -80,20 +90,42 @@ impl SharedMemory {
     ///
     /// [`ShmError::NoHugePages`] when the host has not as many.
     pub fn create_huge(name: &str, len: usize) -> Result<(Self, OwnedFd), ShmError> {
-        let pages = len.div_ceil(HUGE_PAGE);
-        let none = |error| match error {
-            // No such pages at all; none left for a mapping that reserves them.
-            ShmError::Host {
-                call: "memfd_create" | "mmap",
-                errno: Errno::INVAL | Errno::NOSYS | Errno::NODEV | Errno::NOENT | Errno::NOMEM,
-            } => ShmError::NoHugePages { pages },
-            error => error,
-        };
-        let whole = pages.saturating_mul(HUGE_PAGE);
+        let none = |error| no_huge_pages(error, len);
         let huge = MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
-        let fd = memfd(name, whole, huge).map_err(none)?;
+        let fd = memfd(name, whole_huge_pages(len), huge).map_err(none)?;
         let memory = Self::map(&fd, 0, len as u64).map_err(none)?;
         Ok((memory, fd))
+    }
+
+    /// Zeroed pages of this process alone: of no file, so that no other process reaches them or can
+    /// take them away. A child that is forked has a copy.
+    pub fn anonymous(len: usize) -> Result<Self, ShmError> {
+        Self::anonymous_of(len, len, MapFlags::PRIVATE)
+    }
+
+    /// The same of huge pages ([`HUGE_PAGE`]), as many as `len` octets need.
+    ///
+    /// # Errors
+    ///
+    /// [`ShmError::NoHugePages`] when the host has not as many.
+    pub fn anonymous_huge(len: usize) -> Result<Self, ShmError> {
+        let huge = MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_2MB;
+        let memory = Self::anonymous_of(len, whole_huge_pages(len), huge);
+        memory.map_err(|error| no_huge_pages(error, len))
+    }
+
+    fn anonymous_of(len: usize, whole: usize, flags: MapFlags) -> Result<Self, ShmError> {
+        check_len(len as u64)?;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+        let mapped =
+            unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), whole, access, flags) };
+        let pages = Pages::new(mapped, whole)?;
+        Ok(Self {
+            base: pages.start,
+            len,
+            backing: Backing::Anonymous(pages),
+        })
     }
 
     /// Maps `len` octets from `offset` of a descriptor that came from another process.
@@ -125,7 +157,7 @@ impl SharedMemory {
         };
         let mapping = Mapping::new(fd, offset - offset % page, whole)?;
         // SAFETY: `in_page < page <= whole`, so the result is inside the new mapping.
-        let base = unsafe { mapping.start.add(in_page) };
+        let base = unsafe { mapping.pages.start.add(in_page) };
         Ok(Self {
             base,
             len,
@@ -151,19 +183,26 @@ impl SharedMemory {
     /// Gives every page of the memory its frame now, instead of at its first access. Kernels before
     /// 5.14 can't, and nothing is lost by that.
     pub fn populate(&self) -> Result<(), ShmError> {
-        let Backing::Mapping(mapping) = &self.backing else {
-            return Ok(());
+        let pages = match &self.backing {
+            Backing::Mapping(mapping) => &mapping.pages,
+            Backing::Anonymous(pages) => pages,
+            Backing::Heap { .. } => return Ok(()),
         };
         let advice = rustix::mm::Advice::LinuxPopulateWrite;
-        let start = mapping.start.as_ptr().cast();
+        let start = pages.start.as_ptr().cast();
         // SAFETY: exactly the range that mmap gave; the advice changes no octet.
-        match unsafe { rustix::mm::madvise(start, mapping.len, advice) } {
+        match unsafe { rustix::mm::madvise(start, pages.len, advice) } {
             Ok(()) | Err(Errno::INVAL) => Ok(()),
             Err(errno) => Err(ShmError::Host {
                 call: "madvise(MADV_POPULATE_WRITE)",
                 errno,
             }),
         }
+    }
+
+    /// Whether no other process can reach it: what is of no memfd never breaks.
+    pub fn is_private(&self) -> bool {
+        !matches!(self.backing, Backing::Mapping(_))
     }
 
     /// Whether an access to it has faulted (see [`contain_faults`]): what was read since is zero, and
@@ -291,21 +330,37 @@ impl Drop for SharedMemory {
 
 impl Mapping {
     fn new(fd: std::os::fd::BorrowedFd<'_>, offset: u64, len: usize) -> Result<Self, ShmError> {
-        let start = map_shared(fd, offset, len)?;
-        match Watch::begin(start.as_ptr(), len) {
-            Some(watch) => Ok(Self { start, len, watch }),
-            None => {
-                // SAFETY: what mmap just gave, and nobody has a pointer to it.
-                let _ = unsafe { rustix::mm::munmap(start.as_ptr().cast(), len) };
-                Err(ShmError::TooMany)
-            }
-        }
+        let pages = map_shared(fd, offset, len)?;
+        let watch = Watch::begin(pages.start.as_ptr(), len).ok_or(ShmError::TooMany)?;
+        Ok(Self { pages, watch })
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        // The pages are unmapped behind this.
         self.watch.end();
+    }
+}
+
+impl Pages {
+    /// What mmap gave, or did not.
+    fn new(
+        mapped: rustix::io::Result<*mut std::ffi::c_void>,
+        len: usize,
+    ) -> Result<Self, ShmError> {
+        let refused = |errno| ShmError::Host {
+            call: "mmap",
+            errno,
+        };
+        let start = NonNull::new(mapped.map_err(refused)?.cast());
+        let start = start.ok_or(refused(Errno::NOMEM))?;
+        Ok(Self { start, len })
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
         // SAFETY: exactly the range that mmap gave, and nobody has a pointer to it that outlives the
         // memory. A failure would leave it mapped, which harms nobody.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
@@ -316,6 +371,24 @@ impl Drop for Mapping {
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Line([u8; 64]);
+
+/// Octets of the huge pages that so many octets need.
+fn whole_huge_pages(len: usize) -> usize {
+    len.div_ceil(HUGE_PAGE).saturating_mul(HUGE_PAGE)
+}
+
+/// What the kernel says when it has no such pages at all, or none left for a mapping that reserves them.
+fn no_huge_pages(error: ShmError, len: usize) -> ShmError {
+    match error {
+        ShmError::Host {
+            call: "memfd_create" | "mmap",
+            errno: Errno::INVAL | Errno::NOSYS | Errno::NODEV | Errno::NOENT | Errno::NOMEM,
+        } => ShmError::NoHugePages {
+            pages: len.div_ceil(HUGE_PAGE),
+        },
+        error => error,
+    }
+}
 
 fn check_len(len: u64) -> Result<(), ShmError> {
     if len == 0 || len > MAPPING_MAX {
@@ -359,13 +432,9 @@ fn page_size(fd: std::os::fd::BorrowedFd<'_>) -> Result<u64, ShmError> {
         .ok_or(ShmError::NotMemfd)
 }
 
-fn map_shared(
-    fd: std::os::fd::BorrowedFd<'_>,
-    offset: u64,
-    len: usize,
-) -> Result<NonNull<u8>, ShmError> {
+fn map_shared(fd: std::os::fd::BorrowedFd<'_>, offset: u64, len: usize) -> Result<Pages, ShmError> {
     // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
-    let start = unsafe {
+    let mapped = unsafe {
         rustix::mm::mmap(
             std::ptr::null_mut(),
             len,
@@ -374,15 +443,8 @@ fn map_shared(
             fd,
             offset,
         )
-    }
-    .map_err(|errno| ShmError::Host {
-        call: "mmap",
-        errno,
-    })?;
-    NonNull::new(start.cast()).ok_or(ShmError::Host {
-        call: "mmap",
-        errno: Errno::NOMEM,
-    })
+    };
+    Pages::new(mapped, len)
 }
 
 #[cfg(test)]

@@ -79,6 +79,24 @@ impl ClientSession {
         self.conclude(turn, grant, added, begun)
     }
 
+    /// Memory of this process.
+    pub(super) fn register_own(
+        &self,
+        turn: &mut Turn,
+        (pd, stream, access): (PdId, Option<QpNum>, Access),
+        memory: Arc<SharedMemory>,
+    ) -> Result<Response, Refusal> {
+        let begun = Instant::now();
+        let (base, length) = (memory.as_ptr().addr() as u64, memory.len() as u64);
+        let grant =
+            self.core()
+                .prm()
+                .register_region(self.id(), pd, stream, access, base, length)?;
+        let region = RegionMemory::whole(memory.clone());
+        let added = self.add(&grant, (region, memory));
+        self.conclude(turn, grant, added, begun)
+    }
+
     fn conclude(
         &self,
         turn: &mut Turn,
@@ -150,12 +168,7 @@ fn mapped(
     let fd = fds.first().ok_or_else(|| refuse::descriptors(1, 0))?;
     let memory = SharedMemory::map(fd, offset, *grant.length()).map_err(bad_memory)?;
     let memory = Arc::new(memory);
-    let region = RegionMemory::Shared {
-        memory: memory.clone(),
-        offset: 0,
-        len: memory.len(),
-    };
-    Ok((region, memory))
+    Ok((RegionMemory::whole(memory.clone()), memory))
 }
 
 fn bad_memory(error: ShmError) -> Refusal {

@@ -1,42 +1,40 @@
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use rnic_ipc::shm::SharedMemory;
 
 use super::*;
 
-fn both_kinds(len: usize, backing: &mut [u8]) -> [RegionMemory; 2] {
-    assert_eq!(backing.len(), len + 8);
-    let memory = Arc::new(SharedMemory::private(len + 8).unwrap());
-    let start = NonNull::from(&mut backing[4]).cast();
-    // SAFETY: `backing` outlives the regions in each test and is not used meanwhile.
-    let local = unsafe { RegionMemory::local(start, len) };
-    [
-        RegionMemory::Shared {
-            memory,
-            offset: 4,
-            len,
-        },
-        local,
-    ]
+/// The same octets by each accessor of memory that is mapped here.
+fn both_kinds(len: usize) -> [RegionMemory; 2] {
+    let memory = Arc::new(SharedMemory::private(len + 4).unwrap());
+    let shared = RegionMemory::Shared {
+        memory,
+        offset: 4,
+        len,
+    };
+    let local = RegionMemory::whole(Arc::new(SharedMemory::anonymous(len).unwrap()));
+    assert!(matches!(local, RegionMemory::Local(_)));
+    [shared, local]
 }
 
 #[test]
 fn what_is_written_is_read_back() {
-    let mut backing = [0; 24];
-    for region in both_kinds(16, &mut backing) {
+    for region in both_kinds(16) {
         assert_eq!(region.len(), 16);
         region.write(3, b"hello").unwrap();
         let mut out = [0; 7];
         region.read(2, &mut out).unwrap();
         assert_eq!(&out, b"\0hello\0");
+        let mut checked = [0; 7];
+        let checks = region.read_checked(2, 5, &mut checked).unwrap();
+        assert_eq!(checked, out);
+        assert_eq!(checks, rnic_crc::check(5, &out));
     }
 }
 
 #[test]
 fn the_last_octet_is_inside_and_the_next_is_not() {
-    let mut backing = [0; 24];
-    for region in both_kinds(16, &mut backing) {
+    for region in both_kinds(16) {
         region.write(15, b"x").unwrap();
         region.write(16, b"").unwrap();
         assert!(region.write(16, b"x").is_err());
@@ -44,14 +42,14 @@ fn the_last_octet_is_inside_and_the_next_is_not() {
         assert!(region.read(0, &mut [0; 17]).is_err());
         let mut out = [1; 2];
         assert!(region.read(15, &mut out).is_err());
+        assert!(region.read_checked(15, 0, &mut out).is_err());
         assert_eq!(out, [1, 1], "a refused copy copies nothing");
     }
 }
 
 #[test]
 fn an_offset_that_overflows_is_refused() {
-    let mut backing = [0; 24];
-    for region in both_kinds(16, &mut backing) {
+    for region in both_kinds(16) {
         assert!(region.write(u64::MAX, b"x").is_err());
         assert!(region.write(u64::MAX - 1, b"xyz").is_err());
         assert!(region.read(u64::MAX, &mut [0]).is_err());
@@ -75,13 +73,11 @@ fn a_mapping_shorter_than_its_region_is_refused_not_exceeded() {
 fn a_word_is_reached_where_the_memory_is_aligned() {
     use std::sync::atomic::Ordering;
 
-    let mut backing = [0u64; 4].map(u64::to_ne_bytes).concat();
-    backing.truncate(24);
-    for region in both_kinds(16, &mut backing) {
+    let aligned = [vec![4], vec![0, 8]];
+    for (region, expected) in both_kinds(16).iter().zip(aligned) {
         let aligned: Vec<u64> = (0..20).filter(|at| region.word(*at).is_some()).collect();
-        let [first] = aligned[..] else {
-            panic!("one word of 16 octets from the fourth on: {aligned:?}");
-        };
+        assert_eq!(aligned, expected);
+        let first = expected[0];
         let word = region.word(first).unwrap();
         word.store(0x0102_0304_0506_0708, Ordering::Relaxed);
         let mut out = [0; 8];
@@ -89,4 +85,36 @@ fn a_word_is_reached_where_the_memory_is_aligned() {
         assert_eq!(u64::from_ne_bytes(out), 0x0102_0304_0506_0708);
         assert!(region.word(u64::MAX - 3).is_none());
     }
+}
+
+#[test]
+fn memory_of_this_process_is_placed_into_directly_and_kept_until_its_region_is_gone() {
+    let ours = Arc::new(SharedMemory::anonymous(5000).unwrap());
+    let region = RegionMemory::whole(Arc::clone(&ours));
+    region.write(4990, b"end of it!").unwrap();
+    let mut out = [0; 10];
+    ours.read(4990, &mut out).unwrap();
+    assert_eq!(&out, b"end of it!");
+    ours.write(0, b"ours").unwrap();
+    assert_eq!(Arc::strong_count(&ours), 2);
+    drop(ours);
+    let mut out = [0; 4];
+    region.read(0, &mut out).unwrap();
+    assert_eq!(&out, b"ours");
+    assert!(!region.is_broken());
+}
+
+#[test]
+#[cfg_attr(miri, ignore)]
+fn memory_that_another_process_may_have_is_no_local_memory() {
+    let (memory, _fd) = SharedMemory::create("test", 4096).unwrap();
+    let region = RegionMemory::whole(Arc::new(memory));
+    assert!(matches!(
+        region,
+        RegionMemory::Shared {
+            offset: 0,
+            len: 4096,
+            ..
+        }
+    ));
 }

@@ -105,17 +105,59 @@ fn a_range_that_the_memfd_does_not_have_is_refused() {
 
 #[test]
 fn no_copy_leaves_the_memory() {
-    let memory = SharedMemory::private(100).unwrap();
-    let mut octets = [0; 10];
-    for offset in [91, 100, 101, usize::MAX, usize::MAX - 5] {
-        assert!(memory.read(offset, &mut octets).is_err(), "{offset}");
-        assert!(memory.write(offset, &octets).is_err(), "{offset}");
-        assert!(memory.fill(offset, 10, 1).is_err(), "{offset}");
+    for memory in [SharedMemory::private(100), SharedMemory::anonymous(100)] {
+        let memory = memory.unwrap();
+        let mut octets = [1; 10];
+        memory.read(90, &mut octets).unwrap();
+        assert_eq!(octets, [0; 10]);
+        for offset in [91, 100, 101, usize::MAX, usize::MAX - 5] {
+            assert!(memory.read(offset, &mut octets).is_err(), "{offset}");
+            assert!(memory.write(offset, &octets).is_err(), "{offset}");
+            assert!(memory.fill(offset, 10, 1).is_err(), "{offset}");
+        }
+        memory.write(90, &[7; 10]).unwrap();
+        memory.read(90, &mut octets).unwrap();
+        assert_eq!(octets, [7; 10]);
+        memory.read(100, &mut []).unwrap();
     }
-    memory.write(90, &[7; 10]).unwrap();
-    memory.read(90, &mut octets).unwrap();
-    assert_eq!(octets, [7; 10]);
-    memory.read(100, &mut []).unwrap();
+}
+
+#[test]
+#[cfg_attr(miri, ignore)]
+fn pages_of_no_file_are_this_processs_alone() {
+    let memory = SharedMemory::anonymous(3 * 4096).unwrap();
+    memory.populate().unwrap();
+    assert!(memory.is_private() && !memory.is_broken());
+    let (shared, _fd) = SharedMemory::create("test", 4096).unwrap();
+    assert!(!shared.is_private());
+    let maps = || std::fs::read_to_string("/proc/self/maps").unwrap();
+    let within = |line: &str| {
+        let (range, rest) = line.split_once(' ').unwrap();
+        let (from, to) = range.split_once('-').unwrap();
+        let [from, to] = [from, to].map(|text| usize::from_str_radix(text, 16).unwrap());
+        let start = memory.as_ptr().addr();
+        (from..to).contains(&start).then(|| rest.to_owned())
+    };
+    let mapped = maps().lines().find_map(within).expect("it is mapped");
+    assert!(mapped.starts_with("rw-p"), "not private: {mapped}");
+    assert!(!mapped.contains('/'), "of a file: {mapped}");
+}
+
+#[test]
+#[cfg_attr(miri, ignore)]
+fn more_huge_pages_than_there_are_is_an_error_that_says_how_many() {
+    // As much as no host has.
+    let octets = 1 << 39;
+    for error in [
+        SharedMemory::anonymous_huge(octets).unwrap_err(),
+        SharedMemory::create_huge("test", octets).unwrap_err(),
+    ] {
+        let pages = octets / HUGE_PAGE;
+        assert!(
+            matches!(error, ShmError::NoHugePages { pages: found } if found == pages),
+            "{error}"
+        );
+    }
 }
 
 #[test]

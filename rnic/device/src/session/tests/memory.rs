@@ -125,6 +125,79 @@ fn another_clients_domain_and_stag_are_unknown() {
     }
 }
 
+/// Memory of this process, and who else holds it.
+fn own(octets: usize) -> Arc<SharedMemory> {
+    Arc::new(SharedMemory::anonymous(octets).unwrap())
+}
+
+#[test]
+fn memory_of_this_process_is_held_until_it_is_deregistered() {
+    for bench in both() {
+        let session = bench.client();
+        let pd = pd(&session);
+        let memory = own(8192);
+        let reply = session.register_local(pd, None, Access::ALL, memory.clone());
+        let Ok(Response::Region { stag }) = reply else {
+            panic!("{reply:?}");
+        };
+        // The shard has it, and the client's books have it.
+        assert_eq!(Arc::strong_count(&memory), 3);
+        assert_eq!(bench.level("regions"), 1);
+        ask(&session, Request::DeregisterMemory { stag }).unwrap();
+        assert_eq!(Arc::strong_count(&memory), 1);
+        assert_eq!(bench.level("regions"), 0);
+        let again = ask(&session, Request::DeregisterMemory { stag });
+        assert_eq!(refused(again), RefusalCode::UnknownObject);
+        ask(&session, Request::DeallocPd { pd }).unwrap();
+    }
+}
+
+#[test]
+fn a_client_that_ends_lets_memory_of_this_process_go() {
+    for bench in both() {
+        let (ending, staying) = (bench.client(), bench.client());
+        let memories = [&ending, &staying].map(|session| {
+            let memory = own(8192);
+            let (pd, access) = (pd(session), Access::LOCAL);
+            let reply = session.register_local(pd, None, access, memory.clone());
+            assert!(reply.is_ok(), "{reply:?}");
+            memory
+        });
+        drop(ending);
+        assert_eq!(Arc::strong_count(&memories[0]), 1);
+        assert_eq!(Arc::strong_count(&memories[1]), 3);
+        // Without anybody's word, when the device ends.
+        bench.device.shutdown();
+        drop(staying);
+        drop(bench);
+        assert_eq!(Arc::strong_count(&memories[1]), 1);
+    }
+}
+
+#[test]
+fn memory_of_this_process_is_registered_by_the_same_rules_as_any() {
+    let mut limits = Limits::default();
+    limits.per_client.registered_octets = 10_000;
+    let bench = Bench::with_limits(Driving::Inline, limits);
+    let (us, them) = (bench.client(), bench.client());
+    let (ours, theirs) = (pd(&us), pd(&them));
+    let ask_for = |session: &ClientSession, pd, memory: &Arc<SharedMemory>| {
+        session.register_local(pd, None, Access::LOCAL, memory.clone())
+    };
+    let memory = own(8192);
+    let stranger = ask_for(&bench.stranger(), ours, &memory);
+    assert_eq!(refused(stranger), RefusalCode::WrongState);
+    let elsewhere = ask_for(&us, theirs, &memory);
+    assert_eq!(refused(elsewhere), RefusalCode::UnknownObject);
+    assert!(ask_for(&us, ours, &memory).is_ok());
+    let too_much = ask_for(&us, ours, &memory);
+    assert_eq!(refused(too_much), RefusalCode::Limit);
+    assert_eq!(Arc::strong_count(&memory), 3, "refusals hold nothing");
+    bench.device.shutdown();
+    let late = ask_for(&them, theirs, &memory);
+    assert_eq!(refused(late), RefusalCode::ShuttingDown);
+}
+
 /// A TCP socket that close(2) holds up for a minute, and its peer, which ends that when dropped.
 fn slow_to_close() -> (OwnedFd, TcpStream) {
     use std::io::Write;

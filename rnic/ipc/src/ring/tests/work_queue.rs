@@ -78,7 +78,7 @@ fn inline_octets_arrive_whole_whatever_their_number() {
     let mut qp = qp(16, 4);
     let octets: Vec<u8> = (0..MAX_INLINE).map(|n| (n * 7 + n / 256) as u8).collect();
     let mut found = WorkRequest::default();
-    for len in 0..=MAX_INLINE {
+    for len in (0..=MAX_INLINE).step_by(if cfg!(miri) { 31 } else { 1 }) {
         let slot = request(len as u64, 0).slot;
         qp.sq.push_inline(&slot, &octets[..len], &NONE).unwrap();
         assert!(qp.engine_sq.pop(&mut found).unwrap());
