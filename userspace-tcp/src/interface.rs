@@ -223,6 +223,10 @@ pub struct Payload<B> {
     /// It was sent before: the buffer still holds the header of that transmission, which the link
     /// may patch instead of writing a new one (RFC 1624).
     pub retransmission: bool,
+    /// When it went out before, if that transmission is believed to be lost by congestion. `None` for
+    /// what goes out for the first time, for a tail loss probe, and for what was too large for its
+    /// path.
+    pub lost: Option<Instant>,
 }
 
 /// Most ranges of new octets that one segment can bring.

@@ -340,6 +340,7 @@ impl<B> Outbound<B> {
             len: slot.len,
             sum: PartialSum::from_folded(slot.sum),
             retransmission: std::mem::replace(&mut slot.transmitted, true),
+            lost: None,
         };
         Some(Outgo {
             payload,

@@ -42,6 +42,10 @@ pub struct ShardCounters {
     pub octets_placed_early: u64,
     /// Times that sending waited for a free frame.
     pub no_frame: u64,
+    /// Times that a connection had to wait because those to its peer had as much under way as they may.
+    pub macroflow_waits: u64,
+    /// Times that connections to one peer were allowed less under way, for losses.
+    pub macroflow_reductions: u64,
     /// Times that a frame found its port's transmit ring full.
     pub transmit_full: u64,
     /// Segments that could not be sent: no way back is known, or the headers don't fit.
@@ -150,6 +154,8 @@ pub(crate) fn named(
     put("octets_parked", parked);
     put("bounced", shard.bounced);
     put("no_frame", shard.no_frame);
+    put("macroflow_waits", shard.macroflow_waits);
+    put("macroflow_reductions", shard.macroflow_reductions);
     put("transmit_full", shard.transmit_full);
     put("unsendable", shard.unsendable);
     put("icmp_errors", shard.icmp_errors);

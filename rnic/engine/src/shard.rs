@@ -17,6 +17,7 @@ mod fragments;
 mod inspect;
 mod lifecycle;
 mod link;
+mod macroflow;
 mod modify;
 mod nudge;
 mod path;
@@ -55,6 +56,7 @@ use crate::stag::StagTable;
 pub use config::{ShardConfig, ShardLimits};
 use deadlines::Deadlines;
 use link::Link;
+use macroflow::Macroflows;
 use share::Share;
 use tallies::Tallies;
 
@@ -88,6 +90,8 @@ pub struct Shard<P> {
     next_request: u32,
     /// Connections whose queue pair may have something to send.
     share: Share,
+    /// What connections to the same peer may have under way together.
+    macroflows: Macroflows,
     /// Producing stopped for want of a free frame or of room on the link: only a received frame, the
     /// link or a timer brings one back.
     starved: bool,
@@ -198,6 +202,7 @@ impl<P: Port> Shard<P> {
             requests: IdMap::default(),
             next_request: 0,
             share: Share::new(limits.clients, limits.connections),
+            macroflows: Macroflows::new(limits.connections, umem.frames()),
             starved: false,
             deadlines: Deadlines::new(limits.connections),
             link: Link::new(umem.frames(), ports.len()),
@@ -257,8 +262,8 @@ impl<P: Port> Shard<P> {
     /// of sleeping.
     pub fn prepare_sleep(&mut self) -> bool {
         let mut clients = self.clients.iter_mut().filter(|client| !client.faulted);
-        let idle = (self.share.is_idle() || self.starved)
-            && clients.all(|client| client.doorbells.prepare_sleep());
+        let done = self.share.is_idle() && self.macroflows.is_idle();
+        let idle = (done || self.starved) && clients.all(|client| client.doorbells.prepare_sleep());
         if !idle {
             self.wake_up();
         }

@@ -188,7 +188,10 @@ impl<B> Outbound<B> {
     pub(crate) fn take_lost(&mut self, now: Instant) -> Option<Outgo<B>> {
         let name = self.next_lost()?;
         self.unlist_lost(name);
-        let outgo = self.take(name, now)?;
+        let before = self.ring.get(name)?;
+        let lost = (!before.excused).then_some(before.sent_at);
+        let mut outgo = self.take(name, now)?;
+        outgo.payload.lost = lost;
         let slot = self.ring.get_mut(name)?;
         slot.retransmitted = true;
         self.lost_octets -= u64::from(slot.len);

@@ -253,6 +253,30 @@ fn the_lost_are_those_that_were_overtaken_and_have_had_their_time() {
 }
 
 #[test]
+fn what_is_sent_again_tells_when_it_was_lost() {
+    let mut world = World::new();
+    for _ in 0..3 {
+        world.send();
+    }
+    for (id, buf) in std::mem::take(&mut world.with_link) {
+        let _kept = world.outbound.returned(id, buf);
+    }
+    let sent = world.now;
+    let later = sent.plus_nanos(5 * MS);
+    let tail = world.outbound.take_tail(later).expect("it is here");
+    assert_eq!(tail.payload.lost, None, "a probe may be needless");
+    let _kept = world.outbound.returned(tail.payload.id, tail.payload.buf);
+    world.outbound.mark_timed_out(0, later);
+    assert!(world.outbound.excuse(World::start_of(1)));
+    let mut lost = Vec::new();
+    while let Some(outgo) = world.outbound.take_lost(later.plus_nanos(MS)) {
+        lost.push((outgo.payload.buf, outgo.payload.lost));
+    }
+    lost.sort_unstable();
+    assert_eq!(lost, [(0, Some(sent)), (1, None), (2, Some(later))]);
+}
+
+#[test]
 fn a_reneging_peer_makes_its_segments_lost_in_the_order_of_the_stream() {
     let mut world = World::new();
     for _ in 0..5 {

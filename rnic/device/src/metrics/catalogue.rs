@@ -108,7 +108,13 @@ pub(super) const SHARD: &[Family] = &[
         &[
             (r#"reason="no_frame""#, "no_frame"),
             (r#"reason="transmit_ring_full""#, "transmit_full"),
+            (r#"reason="macroflow""#, "macroflow_waits"),
         ],
+    ),
+    one(
+        "rnic_macroflow_reductions_total",
+        "Times that the connections to one peer were allowed fewer segments under way, for losses.",
+        &[("", "macroflow_reductions")],
     ),
     one(
         "rnic_unsendable_segments_total",

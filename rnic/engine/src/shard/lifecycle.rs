@@ -20,6 +20,7 @@ impl<P: Port> Shard<P> {
         let id = conn.id;
         if let Some(mut forgotten) = self.conns.insert(conn) {
             self.share.let_go(id);
+            self.macroflows.leave(id);
             forgotten.inbound.clear(&mut memory!(self));
             self.release(forgotten.tuple.local);
         }
@@ -224,6 +225,7 @@ impl<P: Port> Shard<P> {
         let phase = std::mem::replace(&mut conn.phase, Phase::Over);
         conn.deadline = None;
         self.share.let_go(id);
+        self.macroflows.leave(id);
         let reason = match conn.ending.take() {
             None | Some(DisconnectReason::Graceful) => reason,
             Some(known) => known,

@@ -154,6 +154,10 @@ impl<P: Port> Shard<P> {
                 head.payload.len = payload.len as usize;
                 head.payload.sum = payload.sum;
                 head.rewrite = payload.retransmission;
+                if let (Some(id), Some(sent)) = (segment.conn, payload.lost) {
+                    let smaller = self.macroflows.lost(id, sent, self.now);
+                    self.counters.macroflow_reductions += u64::from(smaller);
+                }
                 (payload.buf, segment.conn.map(|conn| (conn, payload.id)))
             }
             None => match self.pool.alloc() {

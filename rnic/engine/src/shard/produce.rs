@@ -1,5 +1,6 @@
-//! Queue pairs produce FPDUs as TCP, the frames and the link allow: each client in its turn, and of
-//! a client each connection ([`Share`](super::share::Share)).
+//! Queue pairs produce FPDUs as TCP, the frames, the link and the window of all connections to the
+//! same peer ([`Macroflows`](super::macroflow::Macroflows)) allow: each client in its turn, and of a
+//! client each connection ([`Share`](super::share::Share)).
 //!
 //! What is produced goes out in the same poll. Nothing is produced for a link that is full: in TCP's
 //! queues it would wait in the order of connections, where whoever has more of them has more of the
@@ -18,6 +19,8 @@ use crate::qp::Filled;
 const SEGMENTS_PER_TURN: usize = 16;
 /// Octets that an FPDU, or work that sends nothing, counts for at least: small ones take as long.
 const COST_MIN: usize = 512;
+/// Connections that have waited for their macroflow's window, and go on in one poll.
+const CALLS_PER_POLL: usize = 64;
 
 /// How a connection's turn went.
 struct Turn {
@@ -37,6 +40,8 @@ enum End {
     /// Its client holds its share of the frames: an acknowledgment of another connection's may give
     /// some back.
     ClientsFrames,
+    /// The connections to its peer have as much under way as they may.
+    Macroflow,
     /// No frame is free: frames come back without any event of this connection.
     NoFrame,
     /// The link takes no more.
@@ -75,18 +80,36 @@ impl<P: Port> Shard<P> {
         };
         let queued = self.stack.queued_segments(id);
         self.share.hold(id, client, queued);
+        self.macroflows.under_way(id, queued);
         if !conn.ready {
             conn.ready = true;
             self.share.push(client, id);
         }
     }
 
-    /// One turn for each client that has something to send, as long as the link takes it.
+    /// One turn for each client that has something to send, as long as the link takes it, and then for
+    /// connections that have waited for others to the same peer.
     pub(super) fn produce(&mut self) -> bool {
-        let mut worked = false;
         self.starved = false;
         let room = self.ports.iter_mut().map(Port::transmit_room).min();
         let mut room = room.unwrap_or(0);
+        let mut worked = self.round(&mut room);
+        for _ in 0..CALLS_PER_POLL {
+            if self.starved {
+                break;
+            }
+            let Some((id, client)) = self.macroflows.call() else {
+                break;
+            };
+            self.share.go_on(client, id);
+            worked |= self.round(&mut room);
+        }
+        worked
+    }
+
+    /// One turn for each client, while the link has room for so many segments.
+    fn round(&mut self, room: &mut usize) -> bool {
+        let mut worked = false;
         for _ in 0..self.share.active() {
             let Some(client) = self.share.begin() else {
                 break;
@@ -95,8 +118,8 @@ impl<P: Port> Shard<P> {
             while let Some((id, credit)) = self.share.next(client)
                 && !waits
             {
-                let turn = self.turn(id, client, credit, room);
-                room = room.saturating_sub(turn.segments);
+                let turn = self.turn(id, client, credit, *room);
+                *room = room.saturating_sub(turn.segments);
                 worked |= turn.cost > 0;
                 self.share.spend(client, turn.cost);
                 let stuck = matches!(turn.end, End::NoFrame | End::LinkFull);
@@ -106,6 +129,10 @@ impl<P: Port> Shard<P> {
                     match turn.end {
                         End::Done => {}
                         End::More => self.share.again(client, id),
+                        End::Macroflow => {
+                            self.counters.macroflow_waits += 1;
+                            self.macroflows.wait(id);
+                        }
                         _ => self.share.put_back(client, id),
                     }
                     self.settle_conn(id);
@@ -143,6 +170,7 @@ impl<P: Port> Shard<P> {
         if self.conns.get(id).is_some() {
             let queued = self.stack.queued_segments(id);
             self.share.hold(id, client, queued);
+            self.macroflows.under_way(id, queued);
         }
         turn
     }
@@ -166,6 +194,7 @@ impl<P: Port> Shard<P> {
         let room_before = conn.header_room();
         let queued = self.stack.queued_segments(id);
         let held = self.share.frames_held(client);
+        let allowance = self.macroflows.allowance(id);
         while turn.segments < SEGMENTS_PER_TURN && turn.cost < credit {
             // Each may be the one that probes the path with another size (RFC 8899).
             let emss = self.stack.mss(id);
@@ -184,6 +213,9 @@ impl<P: Port> Shard<P> {
             }
             if turn.segments >= room {
                 return End::LinkFull;
+            }
+            if turn.segments >= allowance {
+                return End::Macroflow;
             }
             // The reserve is for receiving: without it nothing would ever be acknowledged.
             let spare = self

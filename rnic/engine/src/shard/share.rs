@@ -141,6 +141,12 @@ impl Share {
         self.change(client, |account| account.ready.push_front(id));
     }
 
+    /// The connection has waited for others than the client's: it is the client's next.
+    pub fn go_on(&mut self, client: ClientId, id: ConnId) {
+        self.put_back(client, id);
+        self.activate(client);
+    }
+
     /// The client's turn is over. It keeps no credit for what it had nothing to send for.
     pub fn end(&mut self, client: ClientId) {
         self.active.pop_front();

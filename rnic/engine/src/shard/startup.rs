@@ -238,6 +238,7 @@ impl<P: Port> Shard<P> {
         slot.qp
             .doorbell(&mut self.tables.context(slot.tally, self.now));
         let client = slot.qp.client();
+        self.macroflows.join(id, client, conn.tuple.remote.addr);
         self.counters.established += 1;
         let event = Event::Established {
             qp,

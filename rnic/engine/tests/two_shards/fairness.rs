@@ -30,7 +30,7 @@ const TICK: Duration = Duration::from_micros(10);
 const FRAMES_PER_TICK: usize = 8;
 
 /// A client of one side, beside the one that every side has.
-struct Tenant {
+pub struct Tenant {
     client: ClientId,
     cq_id: CqId,
     doorbells: DoorbellProducer,
@@ -41,10 +41,12 @@ struct Tenant {
     /// Octets of each message, and how many of them are always under way on each queue pair.
     message: usize,
     depth: u32,
+    /// Messages that were completed.
+    pub done: u64,
 }
 
 impl Tenant {
-    fn new(side: &mut Side, number: u32, message: usize, depth: u32) -> Self {
+    pub fn new(side: &mut Side, number: u32, message: usize, depth: u32) -> Self {
         let (client, cq_id) = (ClientId(number), CqId(number));
         let size = DoorbellConsumer::memory_size(64).unwrap();
         let memory = Arc::new(SharedMemory::private(size).unwrap());
@@ -77,11 +79,12 @@ impl Tenant {
             queues: Vec::new(),
             message,
             depth,
+            done: 0,
         }
     }
 
     /// A connected queue pair, from the next port.
-    fn connect(&mut self, world: &mut World, port: u16) {
+    pub fn connect(&mut self, world: &mut World, port: u16) {
         let qp = QpNum(u32::from(port));
         let slots = QpMemory::slots(DEPTH, 1).unwrap();
         let layout = QpMemory::layout(slots, slots).unwrap();
@@ -130,13 +133,14 @@ impl Tenant {
     }
 
     /// Takes completions, and posts as much as is to be under way.
-    fn work(&mut self, side: &Side, remote: u32) {
+    pub fn work(&mut self, side: &Side, remote: u32) {
         let mut out = [Completion::default(); 64];
         loop {
             let count = self.cq.poll(&mut out).unwrap();
             for completion in &out[..count] {
                 let queue = self.queues.get_mut(completion.wr_id as usize).unwrap();
                 queue.2 -= 1;
+                self.done += 1;
             }
             if count == 0 {
                 break;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::too_many_arguments, missing_docs)]
 
 mod allocations;
+mod crowd;
 mod fairness;
 mod hostile;
 mod illegal;

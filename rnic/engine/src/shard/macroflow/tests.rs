@@ -1,0 +1,194 @@
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use userspace_tcp::{Config, ConnOptions, Endpoint, FourTuple, Stack};
+
+use super::*;
+
+const LIMIT: usize = 4096;
+const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 18, 0, 2));
+const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 18, 0, 3));
+
+fn client(number: u32) -> ClientId {
+    ClientId(number)
+}
+
+/// Names of connections, as a stack gives them.
+fn names(count: u16) -> Vec<ConnId> {
+    let config = Config {
+        connections: usize::from(count),
+        ..Config::default()
+    };
+    let mut stack = Stack::<()>::new(config, [7; 16], Instant::ZERO);
+    let end = |last, port| Endpoint {
+        addr: IpAddr::V4(Ipv4Addr::new(198, 18, 0, last)),
+        port,
+    };
+    (0..count)
+        .map(|number| {
+            let tuple = FourTuple {
+                local: end(1, 1000 + number),
+                remote: end(2, 7174),
+            };
+            stack
+                .connect(Instant::ZERO, tuple, ConnOptions { mss: 1460 })
+                .expect("room")
+        })
+        .collect()
+}
+
+/// Each of these connections posts as much as it may, at most so much; what they have under way.
+fn post(flows: &mut Macroflows, ids: &[ConnId], most: usize) -> usize {
+    let mut sum = 0;
+    for id in ids {
+        let allowed = flows.allowance(*id).min(most);
+        flows.under_way(*id, allowed);
+        if allowed < most {
+            flows.wait(*id);
+        }
+        sum += allowed;
+    }
+    sum
+}
+
+#[test]
+fn few_connections_are_not_held_back() {
+    let ids = names(FEW as u16);
+    let mut flows = Macroflows::new(ids.len(), LIMIT);
+    for id in &ids {
+        flows.join(*id, client(1), PEER);
+    }
+    assert_eq!(post(&mut flows, &ids, 100), 100 * FEW);
+    assert_eq!(flows.call(), None);
+}
+
+#[test]
+fn many_connections_have_one_window() {
+    let ids = names(1000);
+    let mut flows = Macroflows::new(ids.len(), LIMIT);
+    for id in &ids {
+        flows.join(*id, client(1), PEER);
+    }
+    assert_eq!(post(&mut flows, &ids, 10), window::INITIAL);
+    assert!(flows.is_idle());
+}
+
+#[test]
+fn a_peer_that_acknowledges_nothing_holds_up_nobody_elses_connections() {
+    let ids = names(600);
+    let (theirs, others) = ids.split_at(300);
+    let mut flows = Macroflows::new(ids.len(), LIMIT);
+    for id in theirs {
+        flows.join(*id, client(1), PEER);
+    }
+    for id in others {
+        flows.join(*id, client(1), OTHER);
+    }
+    assert_eq!(post(&mut flows, theirs, 10), window::INITIAL);
+    assert_eq!(post(&mut flows, others, 10), window::INITIAL);
+}
+
+#[test]
+fn those_that_wait_go_on_in_turn_client_by_client() {
+    let ids = names(200);
+    let (busy, rest) = ids.split_at(100);
+    let (many, one) = rest.split_at(99);
+    let mut flows = Macroflows::new(ids.len(), LIMIT);
+    for id in busy {
+        flows.join(*id, client(1), PEER);
+    }
+    for id in many {
+        flows.join(*id, client(2), PEER);
+    }
+    flows.join(one[0], client(3), PEER);
+    assert_eq!(post(&mut flows, busy, 6), window::INITIAL);
+    assert_eq!(post(&mut flows, many, 1), 0);
+    assert_eq!(post(&mut flows, one, 1), 0);
+    for id in busy {
+        flows.under_way(*id, 5);
+    }
+    let mut called = Vec::new();
+    for _ in 0..4 {
+        let (id, of) = flows.call().expect("there is room");
+        called.push(of);
+        assert!(flows.allowance(id) > 0);
+        flows.under_way(id, 1);
+    }
+    // The last of the busy ones had found no room, and were there first.
+    assert_eq!(called, [client(1), client(2), client(3), client(1)]);
+    // One that comes now does not overtake.
+    assert_eq!(flows.allowance(busy[0]), 0);
+}
+
+#[test]
+fn one_that_was_called_and_posts_nothing_leaves_its_place_to_the_next() {
+    let ids = names(100);
+    let mut flows = Macroflows::new(ids.len(), LIMIT);
+    for id in &ids {
+        flows.join(*id, client(1), PEER);
+    }
+    let (busy, waiting) = ids.split_at(60);
+    assert_eq!(post(&mut flows, &busy[..51], 10), 510);
+    assert_eq!(post(&mut flows, &busy[51..52], 2), 2);
+    assert_eq!(post(&mut flows, waiting, 1), 0);
+    flows.under_way(busy[0], 9);
+    for expected in &waiting[..5] {
+        let (id, _) = flows.call().expect("room for one");
+        assert_eq!(id, *expected);
+        assert_eq!(flows.call(), None, "only one has room");
+        assert_eq!(flows.allowance(id), 1);
+    }
+}
+
+#[test]
+fn nothing_is_left_of_connections_that_are_gone() {
+    let ids = names(100);
+    let mut flows = Macroflows::new(ids.len(), LIMIT);
+    for round in 0..3 {
+        for id in &ids {
+            flows.join(*id, client(round), PEER);
+        }
+        assert_eq!(post(&mut flows, &ids, 10), window::INITIAL);
+        for id in &ids {
+            flows.leave(*id);
+            flows.leave(*id);
+        }
+        assert!(flows.is_idle() && flows.by_peer.is_empty());
+        assert!(flows.flows.iter().all(Option::is_none) && flows.flows.len() == 1);
+    }
+}
+
+#[test]
+fn those_that_wait_go_on_when_the_busy_ones_end() {
+    let ids = names(100);
+    let mut flows = Macroflows::new(ids.len(), LIMIT);
+    for id in &ids {
+        flows.join(*id, client(1), PEER);
+    }
+    assert_eq!(post(&mut flows, &ids, 10), window::INITIAL);
+    for id in &ids[..52] {
+        flows.leave(*id);
+    }
+    assert!(flows.call().is_some());
+}
+
+#[test]
+fn losses_at_one_peer_are_no_others() {
+    let ids = names(200);
+    let (theirs, others) = ids.split_at(100);
+    let mut flows = Macroflows::new(ids.len(), LIMIT);
+    for id in theirs {
+        flows.join(*id, client(1), PEER);
+    }
+    for id in others {
+        flows.join(*id, client(1), OTHER);
+    }
+    post(&mut flows, theirs, 10);
+    let later = Instant::ZERO + Duration::from_millis(1);
+    let smaller = theirs[..60]
+        .iter()
+        .filter(|id| flows.lost(**id, Instant::ZERO + Duration::from_micros(1), later))
+        .count();
+    assert_eq!(smaller, 1);
+    assert_eq!(post(&mut flows, others, 10), window::INITIAL);
+}

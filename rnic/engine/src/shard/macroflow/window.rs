@@ -1,0 +1,119 @@
+//! How many segments all connections to one peer may have under way together: congestion control of
+//! a macroflow as if it were one flow (RFC 3124 section 2), in segments, because it is frames of the
+//! peer's receive ring that a crowd overruns.
+//!
+//! A value without a clock: it is told what was posted, acknowledged and found lost.
+
+use userspace_tcp::Instant;
+
+/// What a macroflow begins with: receive rings have as many places.
+pub(super) const INITIAL: usize = 512;
+/// It never becomes less: a few connections' initial windows (RFC 6928).
+pub(super) const LEAST: usize = 128;
+/// One in so many segments of a round may be lost without an answer: a path that loses some by itself
+/// is each connection's own affair.
+const TOLERANCE: usize = 50;
+/// And so many in any case.
+const TOLERATED: usize = 4;
+/// A full round lets the window grow by such a part of how far it is from the size at which there was
+/// loss, or at which it began: little where there may be loss, more beyond (as BIC does, the
+/// forerunner of CUBIC). Losses of a crowd are found late, many of them by timeouts.
+const GROWTH: usize = 8;
+
+/// The window and what is under way.
+#[derive(Debug)]
+pub(super) struct Window {
+    size: usize,
+    /// What it never exceeds.
+    limit: usize,
+    in_flight: usize,
+    /// Segments to be acknowledged until this round is over.
+    left: usize,
+    /// Of this round.
+    lost: usize,
+    /// It was used up in this round.
+    full: bool,
+    /// The size when a loss was answered the last time.
+    suspect: usize,
+    /// When that was.
+    reduced_at: Option<Instant>,
+}
+
+impl Window {
+    /// Nothing is under way. `limit` is how many frames there are.
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            size: INITIAL.min(limit),
+            limit,
+            in_flight: 0,
+            left: 0,
+            lost: 0,
+            full: false,
+            suspect: INITIAL,
+            reduced_at: None,
+        }
+    }
+
+    /// Segments that may be posted now.
+    pub(super) fn room(&self) -> usize {
+        self.size.saturating_sub(self.in_flight)
+    }
+
+    /// So many segments were posted.
+    pub(super) fn posted(&mut self, segments: usize) {
+        self.in_flight += segments;
+        self.full |= self.in_flight >= self.size;
+        if self.left == 0 {
+            self.begin_round();
+        }
+    }
+
+    /// So many are acknowledged, or nobody waits for their acknowledgment any more.
+    pub(super) fn acknowledged(&mut self, segments: usize) {
+        self.in_flight = self.in_flight.saturating_sub(segments);
+        self.left = self.left.saturating_sub(segments);
+        if self.left == 0 {
+            if self.full {
+                self.grow();
+            }
+            self.begin_round();
+        }
+    }
+
+    /// Few connections have something under way, each as much as its own window takes: what they have
+    /// the path takes.
+    pub(super) fn follow(&mut self) {
+        self.size = self.size.max(self.in_flight).min(self.limit);
+    }
+
+    /// A segment that went out at `sent` is lost. Returns whether that makes the window smaller: once
+    /// for all that was under way together.
+    pub(super) fn lost(&mut self, sent: Instant, now: Instant) -> bool {
+        if self.reduced_at.is_some_and(|at| sent <= at) {
+            return false;
+        }
+        self.lost += 1;
+        if self.lost <= TOLERATED + self.size / TOLERANCE {
+            return false;
+        }
+        self.reduced_at = Some(now);
+        self.suspect = self.size;
+        self.size = (self.size / 10 * 7).max(LEAST).min(self.limit);
+        self.begin_round();
+        true
+    }
+
+    fn grow(&mut self) {
+        let by = self.size.abs_diff(self.suspect) / GROWTH + 1;
+        self.size = (self.size + by).min(self.limit);
+    }
+
+    fn begin_round(&mut self) {
+        self.left = self.in_flight;
+        self.lost = 0;
+        self.full = self.in_flight >= self.size;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+use super::*;
+
+const LIMIT: usize = 4096;
+
+fn at(nanos: u64) -> Instant {
+    Instant::from_nanos(nanos)
+}
+
+/// All that may be under way goes out and arrives.
+fn full_round(window: &mut Window) {
+    let room = window.room();
+    window.posted(room);
+    window.acknowledged(room);
+}
+
+/// As many are lost of what went out at `sent` as it takes, at most `most`.
+fn lose(window: &mut Window, sent: u64, now: u64, most: usize) -> Option<usize> {
+    (1..=most).find(|_| window.lost(at(sent), at(now)))
+}
+
+#[test]
+fn it_grows_only_when_it_is_used_up() {
+    let mut window = Window::new(LIMIT);
+    for _ in 0..100 {
+        window.posted(INITIAL - 1);
+        window.acknowledged(INITIAL - 1);
+    }
+    assert_eq!(window.size, INITIAL);
+    full_round(&mut window);
+    full_round(&mut window);
+    assert!(window.size > INITIAL, "{window:?}");
+}
+
+#[test]
+fn it_grows_as_well_when_it_is_filled_one_by_one() {
+    let mut window = Window::new(LIMIT);
+    window.posted(INITIAL);
+    for _ in 0..3 * INITIAL {
+        window.acknowledged(1);
+        window.posted(window.room());
+    }
+    assert!(window.size > INITIAL + 1, "{window:?}");
+}
+
+#[test]
+fn it_never_exceeds_the_frames_that_there_are() {
+    let mut window = Window::new(LIMIT);
+    for _ in 0..100 {
+        full_round(&mut window);
+    }
+    assert_eq!(window.size, LIMIT);
+    assert_eq!(Window::new(100).size, 100);
+}
+
+#[test]
+fn what_was_under_way_together_makes_it_smaller_once() {
+    let mut window = Window::new(LIMIT);
+    window.posted(INITIAL);
+    assert!(lose(&mut window, 5, 10, INITIAL).is_some());
+    let size = window.size;
+    assert!(size < INITIAL && size > INITIAL / 2);
+    assert_eq!(lose(&mut window, 5, 20, INITIAL), None);
+    assert_eq!(lose(&mut window, 10, 20, INITIAL), None);
+    assert_eq!(window.size, size);
+    assert!(lose(&mut window, 11, 20, INITIAL).is_some());
+    assert!(window.size < size);
+}
+
+#[test]
+fn one_in_fifty_may_be_lost() {
+    let mut window = Window::new(LIMIT);
+    for round in 0..80 {
+        let room = window.room();
+        window.posted(room);
+        assert_eq!(lose(&mut window, round, round, room / TOLERANCE), None);
+        window.acknowledged(room);
+    }
+    assert_eq!(window.size, LIMIT);
+}
+
+#[test]
+fn it_is_never_less_than_the_least() {
+    let mut window = Window::new(LIMIT);
+    for round in 1..100 {
+        let _ = lose(&mut window, round, round, LIMIT);
+    }
+    assert_eq!(window.size, LEAST);
+}
+
+#[test]
+fn it_comes_back_soon_and_is_careful_where_it_lost() {
+    let mut window = Window::new(LIMIT);
+    while window.size < 1000 {
+        full_round(&mut window);
+    }
+    let before = window.size;
+    assert!(lose(&mut window, 5, 10, LIMIT).is_some());
+    let mut rounds = 0;
+    let mut steps = Vec::new();
+    while window.size < before + 1 {
+        let size = window.size;
+        full_round(&mut window);
+        steps.push(window.size - size);
+        rounds += 1;
+    }
+    assert!(rounds < 60, "{rounds} rounds, {steps:?}");
+    assert!(steps.ends_with(&[1, 1, 1, 1]), "{steps:?}");
+    for _ in 0..80 {
+        full_round(&mut window);
+    }
+    assert_eq!(window.size, LIMIT);
+}
+
+#[test]
+fn few_connections_take_it_along() {
+    let mut window = Window::new(LIMIT);
+    window.posted(3000);
+    window.follow();
+    assert_eq!(window.size, 3000);
+    window.acknowledged(3000);
+    assert!(window.room() >= 3000);
+}

@@ -1,0 +1,126 @@
+//! Hundreds of connections to one host whose receive ring is short and who is away for a while again
+//! and again, in virtual time: little is lost, each client has its share, and together they get as
+//! much through as one connection does.
+
+use std::time::Duration;
+
+use crate::fairness::Tenant;
+use crate::impairment::Impairment;
+use crate::side::{Side, SideConfig};
+use crate::world::World;
+
+const FIRST_PORT: u16 = 20_000;
+const FIRST_CLIENT: u32 = 101;
+/// Frames that a host's receive ring holds; what comes then is lost.
+const RING: usize = 512;
+/// Both hosts are on one core: for so many ticks it is one's, then the other's.
+const SLICE: u32 = 20;
+const TICK: Duration = Duration::from_micros(50);
+const TICKS: u32 = 6000;
+
+/// What came of it.
+struct Outcome {
+    /// Frames that the first host sent, and those that the other's ring had no place for.
+    sent: u64,
+    dropped: u64,
+    /// Octets of TCP that came to the other.
+    octets: u64,
+    /// Messages of each client.
+    messages: Vec<u64>,
+}
+
+/// Clients with as many queue pairs each, and on each two messages of so many octets under way.
+fn work(clients: u32, queue_pairs: u16, message: usize) -> Outcome {
+    let config = || {
+        let mut side = SideConfig {
+            frames: 8192,
+            wire_depth: RING,
+            ..SideConfig::default()
+        };
+        let limits = &mut side.shard.limits;
+        limits.queue_pairs = clients as usize * usize::from(queue_pairs) + 16;
+        limits.connections = 2 * limits.queue_pairs;
+        limits.clients = clients as usize + 1;
+        side
+    };
+    let mut world = World::with(11, Impairment::NONE, config(), config(), false);
+    world.b.listen(16, world.now);
+    let mut port = FIRST_PORT;
+    let mut tenants = Vec::new();
+    for number in 0..clients {
+        let mut tenant = Tenant::new(&mut world.a, FIRST_CLIENT + number, message, 2);
+        for _ in 0..queue_pairs {
+            tenant.connect(&mut world, port);
+            port += 1;
+        }
+        tenants.push(tenant);
+    }
+    let before = world.b.counter("tcp_octets_in");
+    let (mut sent, mut dropped) = (0, 0);
+    for tick in 0..TICKS {
+        if (tick / SLICE).is_multiple_of(2) {
+            for tenant in &mut tenants {
+                tenant.work(&world.a, world.b.stag.0);
+            }
+            world.a.shard.poll(world.now);
+            let (frames, lost) = carry(&world.a, &world.b);
+            sent += frames;
+            dropped += lost;
+        } else {
+            world.b.shard.poll(world.now);
+            carry(&world.b, &world.a);
+        }
+        world.a.collect();
+        world.b.collect();
+        world.now += TICK;
+    }
+    Outcome {
+        sent,
+        dropped,
+        octets: world.b.counter("tcp_octets_in") - before,
+        messages: tenants.iter().map(|tenant| tenant.done).collect(),
+    }
+}
+
+/// All that one has sent, to the other's ring; how much that was, and how much was lost.
+fn carry(from: &Side, to: &Side) -> (u64, u64) {
+    let (mut sent, mut lost) = (0, 0);
+    let mut frame = Vec::new();
+    while from.wire.as_ref().unwrap().take(&mut frame) {
+        sent += 1;
+        lost += u64::from(!to.wire.as_ref().unwrap().push(&frame));
+    }
+    (sent, lost)
+}
+
+#[test]
+fn hundreds_of_connections_to_one_host_lose_little_and_share_evenly() {
+    let one = work(1, 1, 64 << 10);
+    let many = work(32, 16, 4096);
+    let sum: u64 = many.messages.iter().sum();
+    let mean = sum as f64 / many.messages.len() as f64;
+    let squares: f64 = many.messages.iter().map(|own| (*own as f64).powi(2)).sum();
+    let jain = (sum as f64).powi(2) / (many.messages.len() as f64 * squares);
+    let least = many.messages.iter().copied().min().unwrap_or(0) as f64;
+    println!(
+        "{} octets, one connection {}; {} of {} frames lost; least {:.2} of the mean, Jain {jain:.3}",
+        many.octets,
+        one.octets,
+        many.dropped,
+        many.sent,
+        least / mean,
+    );
+    assert!(
+        many.dropped * 100 < many.sent,
+        "of {}, {}",
+        many.sent,
+        many.dropped
+    );
+    assert!(jain > 0.95 && least > 0.7 * mean, "{:?}", many.messages);
+    assert!(
+        many.octets * 10 > one.octets * 9,
+        "{} of {}",
+        many.octets,
+        one.octets
+    );
+}
