@@ -4,7 +4,8 @@
 //! beside each other.
 //! `RNIC_BIN_DIR` names another place, for instance that of a release build.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The path of one of the workspace's programs; panics with what to do when it was not built.
 #[must_use]
@@ -16,6 +17,26 @@ pub fn path(program: &str) -> PathBuf {
 #[must_use]
 pub fn example(program: &str) -> PathBuf {
     found(&format!("examples/{program}"), "--examples")
+}
+
+/// A copy of one of the workspace's programs, for users who can't reach the directory of the build.
+///
+/// Another program makes it. Were it this one, then what another of its threads starts at that moment
+/// would have the copy open for writing until its own exec, and nobody could run it so long ("Text
+/// file busy").
+#[must_use]
+pub fn copy(program: &str, directory: &Path) -> PathBuf {
+    let (from, to) = (path(program), directory.join(program));
+    let done = Command::new("cp").args([&from, &to]).output();
+    let done = done.unwrap_or_else(|error| panic!("can't start cp: {error}"));
+    assert!(
+        done.status.success(),
+        "can't copy {} to {}: {}",
+        from.display(),
+        to.display(),
+        String::from_utf8_lossy(&done.stderr)
+    );
+    to
 }
 
 fn found(program: &str, kind: &str) -> PathBuf {

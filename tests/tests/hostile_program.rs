@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use rnic_tests::daemon::Daemon;
-use rnic_tests::lab::{Family, Process};
+use rnic_tests::daemon::{Daemon, DaemonOptions};
+use rnic_tests::lab::{Family, LinkOptions, Process};
 use rnic_tests::pair::Pair;
 use rnic_tests::user::open_to_all;
 use rnic_tests::{binary, tool, wait};
@@ -80,7 +80,16 @@ fn attackers(pair: &Pair, seed: u64) -> Process {
 
 #[test]
 fn a_neighbour_of_hostile_programs_has_all_its_octets_right() {
-    let mut pair = Pair::new("hostile");
+    // Memory in no memfd is allowed, so that the attackers come that far.
+    let directory = tempfile::tempdir().expect("a directory");
+    let config = directory.path().join("rnicd.toml");
+    let allowing = "[limits.client]\nremote_regions = 64\n[limits.user]\nremote_regions = 64\n";
+    std::fs::write(&config, allowing).expect("the directory is ours");
+    let daemon = DaemonOptions {
+        arguments: vec!["--config".to_owned(), config.display().to_string()],
+        ..DaemonOptions::default()
+    };
+    let mut pair = Pair::with("hostile", &LinkOptions::default(), &daemon);
     open_to_all(&pair.daemon_a);
     open_to_all(&pair.daemon_b);
     let at = pair.b.address(Family::V4, PORT);
@@ -93,7 +102,7 @@ fn a_neighbour_of_hostile_programs_has_all_its_octets_right() {
     let before = [Levels::of(&pair.daemon_a), Levels::of(&pair.daemon_b)];
 
     let mut attackers = attackers(&pair, seed);
-    let (mut transfers, mut octets) = (0, 0);
+    let (mut transfers, mut octets, mut remote) = (0, 0, 0);
     while attackers.running() || transfers < 3 {
         let op = ["write", "send", "read"][transfers % 3];
         let length = ["--size", "20000", "--depth", "8", "--iterations", "200"];
@@ -101,6 +110,7 @@ fn a_neighbour_of_hostile_programs_has_all_its_octets_right() {
         let report = tool::report(&client.args(length).run().success());
         octets += report["verified_octets"].as_u64().expect("a number");
         transfers += 1;
+        remote += pair.daemon_b.counter("held_remote_regions");
         pair.daemon_a.assert_alive();
         pair.daemon_b.assert_alive();
     }
@@ -110,7 +120,9 @@ fn a_neighbour_of_hostile_programs_has_all_its_octets_right() {
         "{transfers} transfers of a neighbour's verified; {}",
         ended.stdout
     );
-    // The attackers came as far as they should: into connections, and to faults of their rings.
+    // The attackers came as far as they should: into connections, to memory in no memfd, and to faults
+    // of their rings.
+    assert!(remote > 0, "none of them had a remote region");
     let all = rnic::Context::open(pair.daemon_b.socket()).and_then(|context| context.counters());
     println!("{:?}", all.expect("the daemon tells its counters"));
     assert!(pair.daemon_b.counter("client_faults") > 0);

@@ -294,8 +294,7 @@ fn an_ordinary_user_may_not_capture_and_is_told_so() {
     let pair = pair("forbidden");
     let directory = pair.lab.directory();
     fs::set_permissions(directory, Permissions::from_mode(0o777)).expect("the lab's directory");
-    let program = directory.join("rnicctl");
-    fs::copy(binary::path("rnicctl"), &program).expect("a copy of rnicctl");
+    let program = binary::copy("rnicctl", directory);
     let file = path(&pair, "forbidden.pcapng");
     let command = pair.daemon_a.namespace().command("setpriv");
     let user = ["--reuid", USER, "--regid", USER, "--clear-groups", "--"];

@@ -61,9 +61,7 @@ fn ask_as_user(pair: &Pair, program: &Path, question: &[&str]) -> Command {
 fn copy_for_all(pair: &Pair) -> PathBuf {
     let directory = pair.lab.directory();
     fs::set_permissions(directory, Permissions::from_mode(0o755)).expect("the lab's directory");
-    let program = directory.join("rnicctl");
-    fs::copy(binary::path("rnicctl"), &program).expect("a copy of rnicctl");
-    program
+    binary::copy("rnicctl", directory)
 }
 
 #[track_caller]

@@ -105,8 +105,7 @@ fn a_system_user_with_a_few_capabilities_can_run_it() {
     for path in [lab.directory(), &directory] {
         std::os::unix::fs::chown(path, Some(USER), Some(USER)).unwrap();
     }
-    let program = lab.directory().join("rnicd");
-    fs::copy(binary::path("rnicd"), &program).unwrap();
+    let program = binary::copy("rnicd", lab.directory());
     let socket = directory.join("rnicd.sock");
     let capabilities = capabilities();
     let command = b.namespace.command("setpriv").args([

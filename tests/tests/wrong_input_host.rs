@@ -133,8 +133,7 @@ fn a_daemon_without_privilege_says_which_it_needs() {
     let open = std::fs::Permissions::from_mode(0o777);
     std::fs::set_permissions(lab.directory(), open).unwrap();
     // A copy, as the directory of the build may be closed to others.
-    let program = lab.directory().join("rnicd");
-    std::fs::copy(binary::path("rnicd"), &program).unwrap();
+    let program = binary::copy("rnicd", lab.directory());
     let socket = lab.directory().join("x.sock");
     let nobody = [
         "--reuid",

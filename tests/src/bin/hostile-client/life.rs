@@ -15,7 +15,7 @@ use rnic_ipc::shm::SharedMemory;
 
 use crate::chance::Chance;
 use crate::objects::Objects;
-use crate::{heir, requests, scribble};
+use crate::{heir, remote, requests, scribble};
 
 /// Octets of a region that is made to be used.
 pub const REGION: usize = 1 << 16;
@@ -217,6 +217,13 @@ fn furnish(own: &mut Objects, chance: &mut Chance) {
         };
         own.ask(&register, &[fd.as_fd()]);
         own.shared.push((fd, Arc::new(memory)));
+    }
+    if chance.one_in(2) {
+        let qp = QpNum(chance.name(&own.qps));
+        let register = remote::request(chance, pd, qp);
+        if let Some(memory) = remote::descriptor(chance) {
+            own.ask(&register, &[memory.as_fd()]);
+        }
     }
     if chance.one_in(4) {
         let kind = requests::stag_kind(chance);

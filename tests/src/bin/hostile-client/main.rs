@@ -10,6 +10,7 @@ mod chance;
 mod heir;
 mod life;
 mod objects;
+mod remote;
 mod requests;
 mod scribble;
 
@@ -23,6 +24,7 @@ use clap::Parser;
 use chance::Chance;
 use life::Life;
 use rnic_tests::user;
+use rustix::process::DumpableBehavior;
 
 /// Processes at a time.
 const AT_A_TIME: usize = 3;
@@ -69,6 +71,9 @@ fn main() {
         heir::inherit(Chance::new(cli.seed));
     } else if let Some(millis) = cli.life {
         user::become_for_good(cli.uid);
+        // Otherwise what is in /proc of a process that has changed its user is root's.
+        let own = rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable);
+        own.expect("there is such a behaviour");
         let end = Instant::now() + Duration::from_millis(millis);
         let life = Life::new(&cli.socket, &cli.other, cli.address, Chance::new(cli.seed));
         life.live(end);

@@ -12,9 +12,10 @@ use rustix::net::{RecvFlags, SendFlags};
 
 use crate::chance::Chance;
 use crate::objects::Objects;
+use crate::remote;
 
 /// Kinds of requests.
-const KINDS: u64 = 30;
+const KINDS: u64 = 32;
 
 /// What an STag without memory is for.
 pub fn stag_kind(chance: &mut Chance) -> StagKind {
@@ -118,6 +119,7 @@ pub fn any(chance: &mut Chance, own: &Objects, address: SocketAddr) -> Request {
         26 => Request::StopCapture,
         27 => Request::ListDevices,
         28 => Request::OpenDevice(DeviceName::Toward(local(chance, address).ip())),
+        29 | 30 => remote::request(chance, pd, qp),
         _ => Request::QueryCounters {
             first: chance.odd32(),
         },
@@ -146,11 +148,13 @@ pub fn ask_any(chance: &mut Chance, own: &mut Objects, address: SocketAddr) -> b
     } else {
         Vec::new()
     };
-    let mut fds: Vec<_> = match &memory {
-        Some((_, fd)) => vec![fd.as_fd()],
-        None => Vec::new(),
+    let remote = match request {
+        Request::RegisterRemote { .. } if !chance.one_in(5) => remote::descriptor(chance),
+        _ => None,
     };
-    if memory.is_none() || chance.one_in(10) {
+    let mut fds: Vec<_> = memory.iter().map(|(_, fd)| fd.as_fd()).collect();
+    fds.extend(remote.iter().map(AsFd::as_fd));
+    if fds.is_empty() || chance.one_in(10) {
         fds.extend(strange.iter().map(AsFd::as_fd));
     }
     fds.truncate(4);

@@ -15,6 +15,7 @@ use rustix::net::{SendFlags, Shutdown};
 use crate::chance::Chance;
 use crate::life::REGION;
 use crate::objects::Objects;
+use crate::remote;
 
 /// Octets of a ring before its entries: header, both indices, flag, a line each.
 const HEAD: u64 = 256;
@@ -132,9 +133,10 @@ fn work(chance: &mut Chance, stags: &[u32]) -> WorkRequest {
 
 /// Mostly one inside the attackers' regions.
 fn address(chance: &mut Chance) -> u64 {
-    match chance.one_in(4) {
-        true => chance.odd(),
-        false => chance.below(REGION as u64),
+    match chance.below(8) {
+        0 | 1 => chance.odd(),
+        2 => remote::start() + chance.below(REGION as u64),
+        _ => chance.below(REGION as u64),
     }
 }
 
