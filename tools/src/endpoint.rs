@@ -74,9 +74,19 @@ pub struct Endpoint {
     pub qp: QueuePair,
     cq: CompletionQueue,
     inline: bool,
+    busy: bool,
     taken: Vec<WorkCompletion>,
     /// How long nothing may happen.
     patience: Duration,
+}
+
+/// How an end waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    /// How long nothing may happen.
+    pub patience: Duration,
+    /// Never sleep: an engine in this process polls as long as we do.
+    pub busy: bool,
 }
 
 impl Endpoint {
@@ -109,9 +119,17 @@ impl Endpoint {
             qp,
             cq,
             inline,
+            busy: false,
             taken: Vec::with_capacity(BATCH),
             patience,
         })
+    }
+
+    /// The same, but when `busy` it never sleeps.
+    #[must_use]
+    pub fn busy(mut self, busy: bool) -> Self {
+        self.busy = busy;
+        self
     }
 
     /// A further queue pair, whose completions come here too.
@@ -150,7 +168,11 @@ impl Endpoint {
     /// The next completion; waits for it.
     pub fn completion(&mut self) -> Result<WorkCompletion, ToolError> {
         let started = Instant::now();
-        let spin = if self.inline { SPIN_INLINE } else { SPIN };
+        let spin = match (self.busy, self.inline) {
+            (true, _) => self.patience,
+            (false, true) => SPIN_INLINE,
+            (false, false) => SPIN,
+        };
         loop {
             if let Some(done) = self.poll()? {
                 return Ok(done);

@@ -93,7 +93,7 @@ impl Contestant {
             Work::RawPing => raw::ping(ground, place),
             Work::Rnic(run) => match run.door {
                 Door::Embedded => rnic::embedded(ground, place, run),
-                Door::Daemon => rnic::daemons(ground, place, run),
+                Door::Daemon(polling) => rnic::daemons(ground, place, run, polling),
             },
             Work::Many(run) => many::run(ground, place, run),
             Work::KernelStream(stream) => kernel::stream(ground, place, *stream),

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::ground::{End, ended, started};
 use super::place::Place;
-use super::rnic::{Daemons, goodput};
+use super::rnic::{Daemons, Polling, goodput};
 use super::{CPU, Figures, Ground, interrupt};
 use crate::lab::{Command, Process};
 use crate::tool;
@@ -56,6 +56,8 @@ pub struct ManyRun {
     pub queue_pairs: u32,
     /// What they do.
     pub traffic: Traffic,
+    /// What the daemons do without work.
+    pub polling: Polling,
 }
 
 impl ManyRun {
@@ -66,7 +68,7 @@ impl ManyRun {
             Traffic::Writes(_) => "write",
             Traffic::None => "idle",
         };
-        format!("{what}-qps-{}-daemon", self.queue_pairs)
+        format!("{what}-qps-{}-{}", self.queue_pairs, self.polling.name())
     }
 
     fn end(&self, command: Command, role: &[&str], socket: PathBuf) -> Command {
@@ -86,7 +88,7 @@ pub(super) fn run(ground: &mut Ground, place: Place, run: &ManyRun) -> Result<Fi
     fs::write(&configuration, CONFIGURATION)
         .map_err(|error| format!("can't write {}: {error}", configuration.display()))?;
     let configuration = configuration.to_string_lossy();
-    let daemons = Daemons::start(ground, place, &["--config", &configuration])?;
+    let daemons = Daemons::start(ground, place, run.polling, &["--config", &configuration])?;
     let limit = ground.limit() + EACH * run.queue_pairs;
     let tool = |end| ground.unpinned(place, end, "rnic-perf");
     let listen = ["server", "--listen", &at];

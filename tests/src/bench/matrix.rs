@@ -5,7 +5,7 @@ use super::kernel::Stream;
 use super::many::{ManyRun, Traffic};
 use super::memory::{Case, MemoryRun};
 use super::place::{Link, Napi, Place};
-use super::rnic::{Door, Operation, RnicRun};
+use super::rnic::{Door, Operation, Polling, RnicRun};
 use super::{Contestant, Work};
 
 /// MTUs at which everything runs.
@@ -20,6 +20,7 @@ const QUEUE_PAIRS: [u32; 5] = [1, 16, 100, 1000, 10_000];
 const MANY_SIZE: u32 = 16_384;
 /// Of ten thousand packets so many are lost.
 const LOSSES: [u16; 2] = [10, 100];
+const DAEMON: Door = Door::Daemon(Polling::Adaptive);
 const MEBI: u32 = 1 << 20;
 const KIBI_64: u32 = 65_536;
 
@@ -39,7 +40,7 @@ pub fn full() -> Vec<Contestant> {
     for mtu in MTUS {
         let place = inline(mtu);
         for size in SIZES {
-            for door in Door::ALL {
+            for door in Door::BOTH {
                 all.push(rdma(
                     place,
                     RnicRun::bandwidth(Operation::Write, size, door),
@@ -47,7 +48,7 @@ pub fn full() -> Vec<Contestant> {
             }
         }
         for operation in [Operation::Send, Operation::Read] {
-            for door in Door::ALL {
+            for door in Door::BOTH {
                 all.push(rdma(place, RnicRun::bandwidth(operation, MEBI, door)));
             }
         }
@@ -57,7 +58,13 @@ pub fn full() -> Vec<Contestant> {
     }
     all.extend(streams(inline(JUMBO)));
     all.extend(QUEUE_PAIRS.map(many));
-    all.push(idle());
+    all.push(idle(1000, Polling::Adaptive));
+    for polling in Polling::ALL {
+        all.push(ping(inline(1500), Operation::Write, Door::Daemon(polling)));
+        let run = RnicRun::bandwidth(Operation::Write, KIBI_64, Door::Daemon(polling));
+        all.push(rdma(inline(1500), run));
+        all.push(idle(1, polling));
+    }
     all.extend(LOSSES.map(lossy).into_iter().flatten());
     all.extend(memory());
     once_each(all)
@@ -93,7 +100,7 @@ pub fn smoke() -> Vec<Contestant> {
     let place = inline(1500);
     let write = |door| rdma(place, RnicRun::bandwidth(Operation::Write, KIBI_64, door));
     let mut all = vec![Contestant::new(place, Work::RawRate)];
-    all.extend(Door::ALL.map(write));
+    all.extend(Door::BOTH.map(write));
     all.push(Contestant::new(place, kernel(false)));
     all.extend(pings(place));
     all.push(many(16));
@@ -128,14 +135,14 @@ fn with_markers(place: Place) -> Vec<Contestant> {
 
 fn doors(place: Place) -> Vec<Contestant> {
     let write = |door| rdma(place, RnicRun::bandwidth(Operation::Write, KIBI_64, door));
-    Door::ALL.map(write).into()
+    Door::BOTH.map(write).into()
 }
 
 fn pings(place: Place) -> Vec<Contestant> {
     vec![
         Contestant::new(place, Work::RawPing),
         ping(place, Operation::Write, Door::Embedded),
-        ping(place, Operation::Write, Door::Daemon),
+        ping(place, Operation::Write, DAEMON),
         Contestant::new(place, Work::KernelPing),
     ]
 }
@@ -153,14 +160,16 @@ fn many(queue_pairs: u32) -> Contestant {
     let run = ManyRun {
         queue_pairs,
         traffic,
+        polling: Polling::Adaptive,
     };
     Contestant::new(inline(1500), Work::Many(run))
 }
 
-fn idle() -> Contestant {
+fn idle(queue_pairs: u32, polling: Polling) -> Contestant {
     let run = ManyRun {
-        queue_pairs: 1000,
+        queue_pairs,
         traffic: Traffic::None,
+        polling,
     };
     Contestant::new(inline(1500), Work::Many(run))
 }

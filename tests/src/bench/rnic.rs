@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::ground::{End, ended, started};
-use super::place::Place;
+use super::place::{Napi, Place};
 use super::{Figures, GBIT, Ground, MESSAGES, P50, P90, P99, P999};
 use crate::lab::{Command, INTERFACE, Process, Signal};
 use crate::tool;
@@ -19,19 +19,54 @@ pub enum Door {
     /// In the processes that use them.
     Embedded,
     /// In daemons.
-    Daemon,
+    Daemon(Polling),
+}
+
+/// What a daemon does while it has nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Polling {
+    /// Spins for a while, then sleeps: the default.
+    Adaptive,
+    /// Never sleeps.
+    Spin,
+    /// Sleeps at once.
+    Event,
 }
 
 impl Door {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Embedded, Self::Daemon];
+    /// Both, with the daemon's default.
+    pub const BOTH: [Self; 2] = [Self::Embedded, Self::Daemon(Polling::Adaptive)];
 
     /// In names of contestants.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Embedded => "embedded",
-            Self::Daemon => "daemon",
+            Self::Daemon(polling) => polling.name(),
+        }
+    }
+}
+
+impl Polling {
+    /// All.
+    pub const ALL: [Self; 3] = [Self::Adaptive, Self::Spin, Self::Event];
+
+    /// In names of contestants.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Adaptive => "daemon",
+            Self::Spin => "daemon-spin",
+            Self::Event => "daemon-event",
+        }
+    }
+
+    /// As `rnicd --polling` has it.
+    fn option(self) -> &'static str {
+        match self {
+            Self::Adaptive => "adaptive",
+            Self::Spin => "spin",
+            Self::Event => "event",
         }
     }
 }
@@ -160,15 +195,19 @@ pub(super) fn embedded(
 ) -> Result<Figures, String> {
     let at = ground.next_address(place);
     let tool = |end| {
-        let mode = ["--embedded", INTERFACE, "--mode", place.napi.xdp_mode()];
-        (ground.command(place, end, "rnic-perf"), mode)
+        let mut options = vec!["--embedded", INTERFACE, "--mode", place.napi.xdp_mode()];
+        // A thread of NAPI's needs the core that a receiver would never leave.
+        if place.napi != Napi::Threaded {
+            options.push("--busy");
+        }
+        (ground.command(place, end, "rnic-perf"), options)
     };
-    let (command, mode) = tool(End::B);
-    let server = started(run.server(command, at).args(mode), "listening")?;
-    let (command, mode) = tool(End::A);
+    let (command, options) = tool(End::B);
+    let server = started(run.server(command, at).args(options), "listening")?;
+    let (command, options) = tool(End::A);
     let client = run
         .client(ground.duration_at(place), command, at)
-        .args(mode)
+        .args(options)
         .spawn();
     let figures = figures(&tool::try_report(&ended(client, ground.limit())?)?)?;
     ended(server, ground.limit())?;
@@ -176,9 +215,14 @@ pub(super) fn embedded(
 }
 
 /// With the RNICs in daemons.
-pub(super) fn daemons(ground: &mut Ground, place: Place, run: &RnicRun) -> Result<Figures, String> {
+pub(super) fn daemons(
+    ground: &mut Ground,
+    place: Place,
+    run: &RnicRun,
+    polling: Polling,
+) -> Result<Figures, String> {
     let at = ground.next_address(place);
-    let daemons = Daemons::start(ground, place, &[])?;
+    let daemons = Daemons::start(ground, place, polling, &[])?;
     let tool = |end| ground.unpinned(place, end, "rnic-perf");
     let door = |end| ["--socket".into(), daemons.socket(end).into_os_string()];
     let server = run.server(tool(End::B), at).args(door(End::B));
@@ -202,13 +246,24 @@ pub(super) struct Daemons {
 
 impl Daemons {
     /// Starts both with further arguments, and waits until they serve.
-    pub(super) fn start(ground: &Ground, place: Place, arguments: &[&str]) -> Result<Self, String> {
+    pub(super) fn start(
+        ground: &Ground,
+        place: Place,
+        polling: Polling,
+        arguments: &[&str],
+    ) -> Result<Self, String> {
         let directory = ground.directory().to_path_buf();
         let start = |end| {
             let command = ground
                 .command(place, end, "rnicd")
                 .args(["--interface", INTERFACE, "--drain", "100"])
-                .args(["--mode", place.napi.xdp_mode(), "--socket"])
+                .args([
+                    "--mode",
+                    place.napi.xdp_mode(),
+                    "--polling",
+                    polling.option(),
+                ])
+                .arg("--socket")
                 .arg(socket(&directory, end))
                 .args(arguments);
             started(command, "ready: listening")
@@ -273,7 +328,8 @@ mod tests {
 
     #[test]
     fn names_say_what_runs() {
-        let run = |size| RnicRun::bandwidth(Operation::Write, size, Door::Daemon);
+        let run =
+            |size| RnicRun::bandwidth(Operation::Write, size, Door::Daemon(Polling::Adaptive));
         assert_eq!(run(1 << 20).name(), "write-1M-daemon");
         assert_eq!(run(65_536).name(), "write-64k-daemon");
         let ping = RnicRun {

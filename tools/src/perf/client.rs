@@ -1,7 +1,6 @@
 //! The active end: connects with its plan, measures, reports.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use rnic::{Access, ConnectOptions, Context, MpaOptions, ProtectionDomain, RemoteMemory, WcStatus};
 use serde::Serialize;
@@ -11,7 +10,7 @@ use super::control::{NOTES_IN_FLIGHT, Note, Notes};
 use super::latency;
 use super::plan::{Figure, Operation, Plan, decode_answer};
 use super::server::{check, fill};
-use crate::endpoint::{Endpoint, ToolError};
+use crate::endpoint::{Endpoint, ToolError, Waiting};
 use crate::progress::Progress;
 use crate::report::{Goodput, Latency};
 
@@ -44,7 +43,7 @@ pub fn run(
     mpa: MpaOptions,
     plan: Plan,
     until: Until,
-    patience: Duration,
+    waiting: Waiting,
     progress: &mut Progress,
 ) -> Result<Outcome, ToolError> {
     plan.check().map_err(ToolError::Usage)?;
@@ -57,7 +56,9 @@ pub fn run(
     let region = pd.register(plan.span.max(1) as usize, access)?;
     let plan = plan.with_memory(region.remote(0..region.len())?);
     let sends = plan.depth + NOTES_IN_FLIGHT;
-    let mut end = Endpoint::new(context, &pd, sends, NOTES_IN_FLIGHT + 2, patience)?;
+    let Waiting { patience, busy } = waiting;
+    let end = Endpoint::new(context, &pd, sends, NOTES_IN_FLIGHT + 2, patience)?;
+    let mut end = end.busy(busy);
     let mut notes = Notes::new(&pd)?;
     if !(plan.figure == Figure::Latency && plan.operation == Operation::Send) {
         notes.expect(&end)?;

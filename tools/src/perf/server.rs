@@ -11,7 +11,7 @@ use rnic::{
 use super::control::{self, NOTE, NOTES_IN_FLIGHT, Note, Notes};
 use super::plan::{Figure, Operation, Plan, encode_answer};
 use super::{bandwidth, latency};
-use crate::endpoint::{Endpoint, ToolError};
+use crate::endpoint::{Endpoint, ToolError, Waiting};
 use crate::pattern::Pattern;
 
 /// Serves clients; with `once` just the first. `told` hears of each in a line.
@@ -20,7 +20,7 @@ pub fn run(
     local: SocketAddr,
     mpa: MpaOptions,
     once: bool,
-    patience: Duration,
+    waiting: Waiting,
     mut told: impl FnMut(String),
 ) -> Result<(), ToolError> {
     let listener = Listener::bind(context, local, 64)?;
@@ -48,7 +48,7 @@ pub fn run(
         };
         let what = format!("{remote}: {:?} of {} octets", plan.operation, plan.size);
         let context = context.clone();
-        let serve = move || serve(&context, request, mpa, &plan, patience);
+        let serve = move || serve(&context, request, mpa, &plan, waiting);
         if once {
             serve()?;
             told(format!("{what}: done"));
@@ -67,8 +67,9 @@ fn serve(
     request: ConnectionRequest,
     mpa: MpaOptions,
     plan: &Plan,
-    patience: Duration,
+    waiting: Waiting,
 ) -> Result<(), ToolError> {
+    let Waiting { patience, busy } = waiting;
     let pd = ProtectionDomain::alloc(context)?;
     let access = Access {
         local_write: true,
@@ -79,7 +80,8 @@ fn serve(
     let region = pd.register(plan.span.max(1) as usize, access)?;
     let receives = plan.receives();
     let sends = plan.depth + NOTES_IN_FLIGHT;
-    let mut end = Endpoint::new(context, &pd, sends, receives + NOTES_IN_FLIGHT, patience)?;
+    let end = Endpoint::new(context, &pd, sends, receives + NOTES_IN_FLIGHT, patience)?;
+    let mut end = end.busy(busy);
     let mut notes = Notes::new(&pd)?;
     if plan.operation == Operation::Read && plan.verify {
         fill(&region, plan)?;

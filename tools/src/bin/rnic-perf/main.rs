@@ -13,7 +13,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use rnic::DeviceName;
 use rnic_tools::door::Door;
-use rnic_tools::endpoint::ToolError;
+use rnic_tools::endpoint::{ToolError, Waiting};
 use rnic_tools::mpa::Mpa;
 use rnic_tools::perf::bandwidth::Until;
 use rnic_tools::perf::plan::{DEPTH_MAX, Figure, Operation, Plan};
@@ -56,6 +56,9 @@ struct Server {
     /// Serve one client, then end; the exit status tells how it went.
     #[arg(long)]
     once: bool,
+    /// Never sleep while a client is served: with --embedded for a core of its own.
+    #[arg(long)]
+    busy: bool,
     /// How long nothing may happen on a connection.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = size::duration)]
     timeout: Duration,
@@ -94,6 +97,9 @@ struct Client {
     /// How many messages to move, instead of a time.
     #[arg(long, value_name = "NUMBER")]
     iterations: Option<u64>,
+    /// Never sleep while it is measured: with --embedded for a core of its own.
+    #[arg(long)]
+    busy: bool,
     /// Let the receiving end compare every octet with what was sent.
     #[arg(long)]
     verify: bool,
@@ -136,7 +142,10 @@ fn serve(options: &Server) -> Result<(), ToolError> {
         options.listen,
         options.mpa.options(),
         options.once,
-        options.timeout,
+        Waiting {
+            patience: options.timeout,
+            busy: options.busy,
+        },
         told,
     )
 }
@@ -158,7 +167,10 @@ fn measure(options: &Client) -> Result<(), ToolError> {
         options.mpa.options(),
         plan,
         until,
-        options.timeout,
+        Waiting {
+            patience: options.timeout,
+            busy: options.busy,
+        },
         &mut progress,
     )?;
     if options.json {
