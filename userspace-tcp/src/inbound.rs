@@ -33,6 +33,9 @@ pub(crate) struct Text {
     pub(crate) start: i64,
     /// Octets of payload.
     pub(crate) len: u32,
+    /// In so many segments of the peer's, and how many octets the longest of them has.
+    pub(crate) segments: u32,
+    pub(crate) longest: u32,
     pub(crate) fin: bool,
     /// The packet was marked (CE).
     pub(crate) ce: bool,
@@ -117,6 +120,11 @@ impl Inbound {
     /// Every octet before this was received.
     pub(crate) fn in_order_to(&self) -> StreamOffset {
         self.next - 1 - u64::from(self.fin_taken)
+    }
+
+    /// Whether nothing has come beyond RCV.NXT.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.held.is_empty()
     }
 
     /// The layer above needs nothing before this.
@@ -207,7 +215,7 @@ impl Inbound {
         // A FIN is acknowledged at once, also one that has waited for these octets.
         let plain = !(fin || accepted.closed || accepted.out_of_order || had_hole);
         if plain && again.is_none() && !mark_changed && self.next > before {
-            self.due.in_order(now, len, ack_delay);
+            self.due.in_order(now, &text, ack_delay);
         } else {
             self.ack_at_once();
         }

@@ -2,7 +2,7 @@
 //! a received segment brought.
 
 use std::fmt;
-use std::ops::{AddAssign, Deref};
+use std::ops::{AddAssign, Deref, DerefMut};
 use std::time::Duration;
 
 use crate::checksum::PartialSum;
@@ -267,6 +267,12 @@ impl Deref for NewRanges {
 
     fn deref(&self) -> &[NewRange] {
         &self.ranges[..usize::from(self.count)]
+    }
+}
+
+impl DerefMut for NewRanges {
+    fn deref_mut(&mut self) -> &mut [NewRange] {
+        &mut self.ranges[..usize::from(self.count)]
     }
 }
 

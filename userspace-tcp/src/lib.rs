@@ -98,7 +98,7 @@ pub use interface::{
 pub use options::{
     OPTIONS_MAX, Options, SACK_BLOCKS_MAX, SackBlock, SackBlocks, TIMESTAMPS_LEN, Timestamps,
 };
-pub use segment::{Flags, ParseError, Segment, TcpHeader};
+pub use segment::{Flags, Following, ParseError, Segment, TcpHeader};
 pub use seq::{SeqNum, StreamOffset};
 pub use stack::Stack;
 pub use time::Instant;

@@ -117,6 +117,18 @@ pub struct TcpHeader {
 }
 
 impl TcpHeader {
+    /// Whether a segment with this header that begins at `seq`, right behind one with the header
+    /// `first`, has nothing to say but its octets.
+    pub fn only_continues(&self, first: &Self, seq: SeqNum) -> bool {
+        let plain = |flags: Flags| flags | Flags::PSH == Flags::ACK | Flags::PSH;
+        self.seq == seq
+            && (self.ack, self.window) == (first.ack, first.window)
+            && plain(self.flags)
+            && plain(first.flags)
+            && first.options.sack.is_empty()
+            && self.options == first.options
+    }
+
     /// Octets that [`TcpHeader::emit`] writes: 20 to 60.
     pub fn header_len(&self) -> usize {
         HEADER_MIN + self.options.len()
@@ -154,6 +166,18 @@ pub struct Segment<'a> {
     pub payload: &'a [u8],
     /// The ECN field of the packet that brought it.
     pub ecn: Ecn,
+    /// What is taken together with it.
+    pub following: Following,
+}
+
+/// Segments that follow another one without a gap, no longer than that one, and of which each
+/// [`TcpHeader::only_continues`] it: TCP takes all of them as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Following {
+    /// How many they are.
+    pub segments: u32,
+    /// Octets of their payloads.
+    pub octets: u32,
 }
 
 impl<'a> Segment<'a> {
@@ -215,6 +239,10 @@ impl<'a> Segment<'a> {
             header,
             payload,
             ecn: Ecn::NotEct,
+            following: Following {
+                segments: 0,
+                octets: 0,
+            },
         }
     }
 
@@ -223,10 +251,27 @@ impl<'a> Segment<'a> {
         Self { ecn, ..self }
     }
 
+    /// The same with those that follow it, which TCP must be willing to take so
+    /// ([`crate::Stack::takes_together`]).
+    pub const fn with_following(self, following: Following) -> Self {
+        Self { following, ..self }
+    }
+
+    /// Segments that it stands for.
+    pub(crate) fn segments(&self) -> u64 {
+        1 + u64::from(self.following.segments)
+    }
+
+    /// Octets of payload, of those that follow too.
+    pub(crate) fn text_len(&self) -> u32 {
+        // Of one IP packet, and of some more.
+        self.payload.len() as u32 + self.following.octets
+    }
+
     /// Sequence numbers it takes: payload, SYN and FIN.
     pub fn sequence_len(&self) -> u64 {
         let flags = self.header.flags;
-        self.payload.len() as u64 + u64::from(flags.syn()) + u64::from(flags.fin())
+        u64::from(self.text_len()) + u64::from(flags.syn()) + u64::from(flags.fin())
     }
 }
 

@@ -6,21 +6,13 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant as Clock};
 
 use userspace_tcp::{
-    Config, ConnId, ConnOptions, Ecn, Endpoint, Flags, FourTuple, Instant, Options, Outgoing,
-    SackBlock, Segment, SeqNum, Stack, TcpHeader, Timestamps, checksum,
+    Config, ConnId, ConnOptions, Endpoint, Flags, FourTuple, Instant, Options, Outgoing, SackBlock,
+    Segment, SeqNum, Stack, TcpHeader, Timestamps, checksum,
 };
 
 const SMSS: u32 = 1448;
 const OPTIONS: ConnOptions = ConnOptions { mss: 1460 };
 const IN_FLIGHT: u32 = 8192;
-
-fn whole(header: TcpHeader, payload: &[u8]) -> Segment<'_> {
-    Segment {
-        header,
-        payload,
-        ecn: Ecn::NotEct,
-    }
-}
 
 fn tuple() -> FourTuple {
     let end = |last| Endpoint::new(Ipv4Addr::new(198, 18, 0, last).into(), 7000);
@@ -87,7 +79,7 @@ impl Sender {
             ..TcpHeader::default()
         };
         let payload = &[];
-        let segment = whole(header, payload);
+        let segment = Segment::new(header, payload);
         self.stack.receive(self.now, tuple(), &segment, OPTIONS);
         while self.stack.poll_released().is_some() {}
     }
@@ -280,7 +272,7 @@ fn both_ends() {
                 }
                 None => &[],
             };
-            let segment = whole(transmit.header, payload);
+            let segment = Segment::new(transmit.header, payload);
             let got = b.receive(now, there, &segment, OPTIONS);
             while let Some((id, _)) = b.poll_event() {
                 peer = Some(id);
@@ -292,7 +284,7 @@ fn both_ends() {
         }
         now += Duration::from_micros(1);
         while let Some(transmit) = b.poll_transmit(now) {
-            let segment = whole(transmit.header, &[]);
+            let segment = Segment::new(transmit.header, &[]);
             a.receive(now, here, &segment, OPTIONS);
         }
         while a.poll_released().is_some() {}

@@ -282,18 +282,17 @@ impl Qp {
     /// used, and dropped (RFC 5041 section 7.1).
     pub fn receive(&mut self, ctx: &mut QpContext<'_>, pieces: &[&[u8]]) -> usize {
         let octets = Gather::new(pieces);
-        let mut used = 0;
+        let mut rest = octets;
         while self.is_receiving() {
-            let whole = octets.tail(used).and_then(|rest| {
-                let layout = fpdu::parse(&rest, self.receive.markers, self.receive.at)?;
-                Some((rest.sub(0, layout.len())?, layout))
-            });
+            let whole = fpdu::parse(&rest, self.receive.markers, self.receive.at)
+                .and_then(|layout| Some((rest.sub(0, layout.len())?, layout)));
             let Some((fpdu, layout)) = whole else {
-                return used;
+                return octets.len() - rest.len();
             };
-            used += fpdu.len();
             self.receive.at += fpdu.len() as u64;
             self.receive_fpdu(ctx, &fpdu, &layout);
+            // It was part of the rest.
+            rest = rest.tail(fpdu.len()).unwrap_or(rest);
         }
         octets.len()
     }

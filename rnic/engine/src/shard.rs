@@ -27,6 +27,7 @@ mod share;
 mod silence;
 mod startup;
 mod tallies;
+mod train;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -59,6 +60,7 @@ use link::Link;
 use macroflow::Macroflows;
 use share::Share;
 use tallies::Tallies;
+use train::Train;
 
 /// Frames taken from one port before the next gets its turn.
 const RECEIVE_BATCH: usize = 64;
@@ -110,6 +112,8 @@ pub struct Shard<P> {
     endings: VecDeque<(ConnId, TcpEvent)>,
     /// Received frames of one batch; empty between polls.
     batch: Vec<Frame>,
+    /// Segments of it that go to TCP together; empty between polls.
+    train: Train,
     /// Faults of shared memory in this process that were looked into.
     faults_seen: u64,
     /// The time of the last poll or command.
@@ -214,6 +218,7 @@ impl<P: Port> Shard<P> {
             captures: Captures::default(),
             endings: VecDeque::new(),
             batch: Vec::with_capacity(RECEIVE_BATCH),
+            train: Train::new(),
             faults_seen: 0,
             now,
             config,

@@ -89,13 +89,20 @@ impl<'a> Gather<'a> {
 
     /// The octets as slices, in order, none of them empty.
     pub fn chunks(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let (mut skip, mut left) = (self.skip, self.len);
-        self.pieces.iter().filter_map(move |piece| {
-            let from = skip.min(piece.len());
-            skip -= from;
-            let take = left.min(piece.len() - from);
-            left -= take;
-            (take > 0).then(|| &piece[from..from + take])
+        let (mut pieces, mut skip, mut left) = (self.pieces, self.skip, self.len);
+        std::iter::from_fn(move || {
+            while left > 0 {
+                let (piece, rest) = pieces.split_first()?;
+                pieces = rest;
+                let from = skip.min(piece.len());
+                skip -= from;
+                let take = left.min(piece.len() - from);
+                left -= take;
+                if take > 0 {
+                    return Some(&piece[from..from + take]);
+                }
+            }
+            None
         })
     }
 }

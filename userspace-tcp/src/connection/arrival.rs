@@ -25,7 +25,7 @@ const ACK_DELAY_MAX: Duration = Duration::from_millis(500);
 impl<B> Connection<B> {
     /// Takes a segment.
     pub(crate) fn on_segment(&mut self, env: &mut Env<'_, B>, segment: &Segment<'_>) -> Received {
-        self.counters.segments_in += 1;
+        self.counters.segments_in += segment.segments();
         self.pacer.advance(env.now);
         let mut received = Received {
             conn: Some(self.id),
@@ -153,7 +153,7 @@ impl<B> Connection<B> {
             }
         }
         if !segment.payload.is_empty() {
-            self.counters.duplicates += 1;
+            self.counters.duplicates += segment.segments();
         }
         if !flags.syn() {
             self.inbound.came_again(start, segment.sequence_len());
@@ -218,12 +218,14 @@ impl<B> Connection<B> {
             }
         }
         self.on_urgent(env, segment);
-        // One IP packet's worth.
-        let len = segment.payload.len() as u32;
+        let len = segment.text_len();
         let fin = segment.header.flags.fin();
         let text = Text {
             start,
             len,
+            segments: 1 + segment.following.segments,
+            // One IP packet's worth.
+            longest: segment.payload.len() as u32,
             fin,
             ce: segment.ecn == Ecn::Ce,
             cwr: segment.header.flags.contains(Flags::CWR),
@@ -235,10 +237,11 @@ impl<B> Connection<B> {
         let octets: u64 = accepted.new.iter().map(|range| u64::from(range.len)).sum();
         self.counters.octets_in += octets;
         if len > 0 {
-            self.counters.marked_in += u64::from(text.ce);
-            self.counters.out_of_order += u64::from(accepted.out_of_order && octets > 0);
-            self.counters.ranges_full += u64::from(accepted.full);
-            self.counters.duplicates += u64::from(octets == 0 && !accepted.full);
+            let segments = |when: bool| if when { segment.segments() } else { 0 };
+            self.counters.marked_in += segments(text.ce);
+            self.counters.out_of_order += segments(accepted.out_of_order && octets > 0);
+            self.counters.ranges_full += segments(accepted.full);
+            self.counters.duplicates += segments(octets == 0 && !accepted.full);
         }
         if accepted.closed {
             env.effects.events.push_back((self.id, Event::PeerClosed));
@@ -290,6 +293,11 @@ impl<B> Connection<B> {
         let old = timestamps.is_some_and(|timestamps| self.clock.is_old(now, timestamps));
         let newer = self.clock.is_newer(timestamps);
         self.state == State::TimeWait && plain_syn && !old && (later || newer)
+    }
+
+    /// Whether a segment at `seq` would be the next in order, with nothing missing behind it.
+    pub(crate) fn expects(&self, seq: SeqNum) -> bool {
+        self.inbound.is_whole() && seq == self.inbound.next_wire()
     }
 
     /// What this connection would have sent next: whoever follows it begins behind.

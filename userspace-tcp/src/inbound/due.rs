@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use super::Text;
 use crate::time::Instant;
 
 /// In-order segments of any size after which an acknowledgment goes out at once: a sender whose
@@ -42,11 +43,11 @@ impl Default for AckDue {
 }
 
 impl AckDue {
-    /// A segment of `len` octets came in order; the acknowledgment may wait for `delay`.
-    pub(super) fn in_order(&mut self, now: Instant, len: u32, delay: Duration) {
-        self.full_segment = self.full_segment.max(len);
-        self.octets = self.octets.saturating_add(len);
-        self.segments += 1;
+    /// Octets came in order; the acknowledgment may wait for `delay`.
+    pub(super) fn in_order(&mut self, now: Instant, text: &Text, delay: Duration) {
+        self.full_segment = self.full_segment.max(text.longest);
+        self.octets = self.octets.saturating_add(text.len);
+        self.segments = self.segments.saturating_add(text.segments);
         let many = self.segments >= ACK_EVERY_SEGMENTS;
         if many || self.octets >= 2 * self.full_segment {
             self.when = When::Now;

@@ -24,6 +24,8 @@ impl Half {
         let text = Text {
             start,
             len,
+            segments: 1,
+            longest: len,
             fin,
             ce: false,
             cwr: false,

@@ -6,6 +6,9 @@ use crate::ecn::Ecn;
 use crate::effects::Env;
 use crate::interface::{ConnId, Received, State, Transmit};
 use crate::segment::Segment;
+#[cfg(doc)]
+use crate::segment::TcpHeader;
+use crate::seq::SeqNum;
 use crate::slab::Named;
 use crate::syn_cookie;
 use crate::time::Instant;
@@ -46,6 +49,15 @@ impl<B> Stack<B> {
             conn.begin_behind(sent_to);
         }
         received
+    }
+
+    /// Whether segments of this flow that follow one another from `seq` on, each of which only
+    /// continues the first ([`TcpHeader::only_continues`]), may be received as one
+    /// ([`Segment::with_following`]): when they are the next in order. Others are acknowledged one by
+    /// one (RFC 5681 section 4.2).
+    pub fn takes_together(&self, tuple: &FourTuple, seq: SeqNum) -> bool {
+        let connection = self.find(tuple).and_then(|id| self.connections.get(id));
+        connection.is_some_and(|connection| connection.expects(seq))
     }
 
     /// The next segment to put on the link now; fetch until `None`.

@@ -23,7 +23,7 @@ pub(crate) const PIECES_MAX: usize = 1024;
 pub(crate) const SLICES_MAX: usize = 64;
 
 /// A part of a received frame that holds octets never seen before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NewRange {
     /// Place of the first octet in the stream.
     pub offset: u64,

@@ -48,20 +48,18 @@ impl<P: Port> Shard<P> {
     }
 
     /// A frame with a fragment: kept, or the packet that it completes.
-    pub(super) fn fragment(&mut self, mut frame: Frame, port: usize) {
+    pub(super) fn fragment(&mut self, mut frame: Frame) -> Option<Frame> {
         let len = frame.len();
         let buffer = self.umem.bytes_mut(&mut frame);
         match self.reassembly.add(self.now, buffer, len) {
             Ok(Some(len)) => {
                 frame.set_len(len);
-                // It is whole: the parser does not send it here again.
-                self.packet(frame, port);
+                return Some(frame);
             }
-            Ok(None) => self.pool.free(frame),
-            Err(reason) => {
-                self.counters.count_unusable(reason);
-                self.pool.free(frame);
-            }
+            Ok(None) => {}
+            Err(reason) => self.counters.count_unusable(reason),
         }
+        self.pool.free(frame);
+        None
     }
 }

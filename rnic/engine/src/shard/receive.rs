@@ -1,12 +1,17 @@
-//! Frames from the ports: to TCP, and the octets that it finds new to whoever they are for.
+//! Frames from the ports: to TCP, those together that follow one another ([`train`]), and the octets that it finds new to whoever they are for.
+
+use std::collections::VecDeque;
 
 use rnic_ipc::capture::Direction;
 use rnic_ipc::control::DisconnectReason;
 use rnic_net::Unusable;
 use rnic_proto::mpa::startup::FRAME_LEN_MAX;
 use rnic_xsk::{Frame, Port};
-use userspace_tcp::{ConnId, ConnOptions, NEW_RANGES_MAX, Received, Segment};
+use userspace_tcp::{
+    ConnId, ConnOptions, NEW_RANGES_MAX, NewRange as NewOctets, Received, Segment,
+};
 
+use super::train::{self, CARS_MAX, Car, Head, Train};
 use super::{RECEIVE_BATCH, Shard, memory};
 use crate::conn::{Conn, Memory, NewRange, Phase, Placed, SLICES_MAX};
 use crate::qp::{FpduSign, PLACED_AT_ONCE, PlacedFpdu};
@@ -15,61 +20,128 @@ impl<P: Port> Shard<P> {
     /// Takes a batch of frames from each port.
     pub(super) fn receive(&mut self) -> bool {
         let mut batch = std::mem::take(&mut self.batch);
+        let mut train = std::mem::take(&mut self.train);
         let mut worked = false;
         for index in 0..self.ports.len() {
             self.ports[index].receive(&mut self.pool, &mut batch, RECEIVE_BATCH);
             for frame in batch.drain(..) {
                 worked = true;
-                self.frame(frame, index);
+                self.capture(&frame);
+                self.couple(&mut train, frame, index);
             }
+            self.pass_on(&mut train);
         }
         self.batch = batch;
+        self.train = train;
         worked
     }
 
-    fn frame(&mut self, frame: Frame, port: usize) {
+    fn capture(&mut self, frame: &Frame) {
         if !self.captures.is_empty() {
             let time = self.unix_now();
             self.captures
-                .show(time, Direction::In, self.umem.bytes(&frame));
+                .show(time, Direction::In, self.umem.bytes(frame));
         }
-        self.packet(frame, port);
     }
 
-    pub(super) fn packet(&mut self, frame: Frame, port: usize) {
-        let octets = self.umem.bytes(&frame);
-        let mut parsed = match rnic_net::parse(octets, &self.config.path_defaults) {
-            Ok(parsed) => parsed,
-            Err(Unusable::Fragment) => return self.fragment(frame, port),
-            Err(reason) => {
-                self.counters.count_unusable(reason);
-                return self.pool.free(frame);
+    /// Puts a frame's segment behind those before it, when it belongs to them; else they are passed
+    /// on, and it begins anew.
+    fn couple(&mut self, train: &mut Train, frame: Frame, port: usize) {
+        match self.segment(&frame, port) {
+            Ok((head, start, len)) => {
+                let car = Car { frame, start, len };
+                if let Err(car) = train.couple(&head, car) {
+                    self.pass_on(train);
+                    // An empty one takes any.
+                    if let Err(car) = train.couple(&head, car) {
+                        self.pool.free(car.frame);
+                    }
+                }
             }
-        };
+            Err(Some(Unusable::Fragment)) => {
+                if let Some(whole) = self.fragment(frame) {
+                    // It is no fragment any more.
+                    self.couple(train, whole, port);
+                }
+            }
+            Err(reason) => {
+                if let Some(reason) = reason {
+                    self.counters.count_unusable(reason);
+                }
+                self.pool.free(frame);
+            }
+        }
+    }
+
+    /// The segment in a frame, and where its payload is. What is of no use is counted here, if it has
+    /// no reason that says more.
+    fn segment(
+        &mut self,
+        frame: &Frame,
+        port: usize,
+    ) -> Result<(Head, usize, usize), Option<Unusable>> {
+        let octets = self.umem.bytes(frame);
+        let mut parsed = rnic_net::parse(octets, &self.config.path_defaults)?;
         let local = parsed.tuple.local.addr;
         let Some(tag) = self.config.vlans.way_back(local, parsed.path.vlan) else {
             self.counters.wrong_vlan += 1;
-            return self.pool.free(frame);
+            return Err(None);
         };
         parsed.path.vlan = tag;
         // `parse` checked that the range lies within the frame.
         let tcp = octets.get(parsed.tcp.clone()).unwrap_or(&[]);
         let Ok(segment) = Segment::parse(tcp) else {
             self.counters.tcp_malformed += 1;
-            return self.pool.free(frame);
+            return Err(None);
         };
-        let segment = segment.with_ecn(parsed.ecn);
-        let tuple = parsed.tuple;
+        let head = Head {
+            tuple: parsed.tuple,
+            path: parsed.path,
+            port,
+            ecn: parsed.ecn,
+            header: segment.header,
+        };
+        let len = segment.payload.len();
+        Ok((head, parsed.tcp.end - len, len))
+    }
+
+    /// Gives the segments of a train to TCP, as one if it takes them so.
+    fn pass_on(&mut self, train: &mut Train) {
+        let Some((mut head, cars)) = train.take() else {
+            return;
+        };
+        let seq = head.header.seq;
+        let together = cars.len() > 1 && self.stack.takes_together(&head.tuple, seq);
+        while !cars.is_empty() {
+            let count = if together { cars.len() } else { 1 };
+            let octets: usize = cars.iter().take(count).map(|car| car.len).sum();
+            self.segments(&head, cars, count);
+            // The cars behind are of one flow without a gap.
+            head.header.seq = head.header.seq.add(octets as u32);
+        }
+    }
+
+    /// Gives the first `count` segments to TCP, as one, and their octets to whoever they are for.
+    fn segments(&mut self, head: &Head, cars: &mut VecDeque<Car>, count: usize) {
+        let &Head {
+            tuple, path, port, ..
+        } = head;
+        let first = cars.front().map_or(&[][..], |car| {
+            let octets = self.umem.bytes(&car.frame);
+            octets.get(car.start..car.start + car.len).unwrap_or(&[])
+        });
+        let segment = Segment::new(head.header, first)
+            .with_ecn(head.ecn)
+            .with_following(train::following(cars.iter().take(count)));
         let options = ConnOptions {
-            mss: parsed.path.mss(tuple.remote.addr),
+            mss: path.mss(tuple.remote.addr),
         };
         let received = self.stack.receive(self.now, tuple, &segment, options);
-        let payload_at = parsed.tcp.end - segment.payload.len();
         match received.conn {
             Some(id) => {
                 if self.conns.get(id).is_none() {
                     let window = self.config.tcp.receive_window;
-                    let conn = Conn::new(id, tuple, parsed.path, port, window, Phase::HalfOpen);
+                    let conn = Conn::new(id, tuple, path, port, window, Phase::HalfOpen);
                     self.adopt(conn);
                     self.set_deadline(id, self.config.startup_timeout);
                 }
@@ -77,17 +149,15 @@ impl<P: Port> Shard<P> {
                     conn.port = port;
                 }
             }
-            None => self.link.remember(tuple, parsed.path, port),
+            None => self.link.remember(tuple, path, port),
         }
         // An event may introduce the connection whose octets came with it (the ACK that completes a
         // passive open), but the peer's FIN comes after the octets in its segment: the layer above
         // is told of it once they are delivered.
         self.introduce();
         match received.conn {
-            Some(id) if !received.new.is_empty() => {
-                self.take_octets(id, frame, &received, payload_at)
-            }
-            _ => self.pool.free(frame),
+            Some(id) if !received.new.is_empty() => self.take_octets(id, cars, count, &received),
+            _ => self.drop_cars(cars, count),
         }
         self.conclude();
         if let Some(id) = received.conn {
@@ -96,31 +166,108 @@ impl<P: Port> Shard<P> {
         }
     }
 
+    fn drop_cars(&mut self, cars: &mut VecDeque<Car>, count: usize) {
+        for car in cars.drain(..count) {
+            self.pool.free(car.frame);
+        }
+    }
+
     /// New octets of a connection, in order or not.
-    fn take_octets(&mut self, id: ConnId, frame: Frame, received: &Received, payload_at: usize) {
-        let mut ranges = [NewRange {
-            offset: 0,
-            start: 0,
-            len: 0,
-        }; NEW_RANGES_MAX];
-        for (range, new) in ranges.iter_mut().zip(received.new.iter()) {
-            *range = NewRange {
-                offset: new.offset,
-                start: payload_at + new.skip as usize,
-                len: new.len as usize,
-            };
-        }
-        let Some(ranges) = ranges.get_mut(..received.new.len()) else {
-            return self.pool.free(frame);
-        };
+    fn take_octets(
+        &mut self,
+        id: ConnId,
+        cars: &mut VecDeque<Car>,
+        count: usize,
+        received: &Received,
+    ) {
         let in_order = received.in_order_to;
-        if let [range] = ranges
-            && self.pass_through(id, &frame, range, in_order)
-            && range.len == 0
-        {
-            self.pool.free(frame);
-            return self.settle_conn(id);
+        let mut new = received.new;
+        if let [range] = &mut *new {
+            let taken = self.pass_through(id, cars.iter().take(count), range, in_order);
+            range.offset += u64::from(taken);
+            range.skip += taken;
+            range.len -= taken;
+            if range.len == 0 {
+                self.drop_cars(cars, count);
+                return self.settle_conn(id);
+            }
         }
+        let end = new.iter().map(|range| (range.skip + range.len) as usize);
+        let end = end.max().unwrap_or(0);
+        let mut before = 0;
+        for car in cars.drain(..count) {
+            let mut ranges = [NewRange::default(); NEW_RANGES_MAX];
+            let mut filled = 0;
+            for range in new.iter() {
+                let (start, len) = car.part(before, range);
+                if let Some(place) = ranges.get_mut(filled).filter(|_| len > 0) {
+                    let ahead = before.saturating_sub(range.skip as usize) as u64;
+                    let offset = range.offset + ahead;
+                    *place = NewRange { offset, start, len };
+                    filled += 1;
+                }
+            }
+            before += car.len;
+            let ranges = ranges.get(..filled).unwrap_or(&[]);
+            match ranges.last() {
+                // What is behind is not here yet.
+                Some(last) if before < end => {
+                    let here = last.offset + last.len as u64;
+                    self.hold(id, car, ranges, in_order.min(here));
+                }
+                Some(_) => self.hold(id, car, ranges, in_order),
+                None => self.pool.free(car.frame),
+            }
+        }
+    }
+
+    /// The common case: nothing is held, and the next octets in order are in these frames. They are
+    /// shown to the queue pair where they lie; gives how many of them it took, which are none when
+    /// it isn't the common case.
+    fn pass_through<'a>(
+        &mut self,
+        id: ConnId,
+        cars: impl Iterator<Item = &'a Car>,
+        new: &NewOctets,
+        in_order: u64,
+    ) -> u32 {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return 0;
+        };
+        let Phase::Rdma { qp } = conn.phase else {
+            return 0;
+        };
+        let next = conn.inbound.consumed_to();
+        if !conn.inbound.is_empty() || new.offset != next || in_order != next + u64::from(new.len) {
+            return 0;
+        }
+        let Some(slot) = self.qps.get_mut(&qp.0) else {
+            return 0;
+        };
+        let mut slices: [&[u8]; CARS_MAX] = [&[]; CARS_MAX];
+        let (mut before, mut filled) = (0, 0);
+        for (car, slice) in cars.zip(&mut slices) {
+            let (start, len) = car.part(before, new);
+            let octets = self.umem.bytes(&car.frame);
+            *slice = octets.get(start..start + len).unwrap_or(&[]);
+            before += car.len;
+            filled += 1;
+        }
+        let slices = slices.get(..filled).unwrap_or(&[]);
+        let context = &mut self.tables.context(slot.tally, self.now);
+        let taken = slot.qp.receive(context, slices);
+        // No more than there was, of which there were less than 2^32.
+        let taken = taken.min(new.len as usize) as u32;
+        conn.inbound.pass(taken as usize);
+        if taken > 0 {
+            self.stack.consumed(id, conn.inbound.consumed_to());
+        }
+        taken
+    }
+
+    /// Keeps the new octets of a frame until their turn has come, which may be now.
+    fn hold(&mut self, id: ConnId, car: Car, ranges: &[NewRange], in_order: u64) {
+        let Car { frame, start, .. } = car;
         let Some(conn) = self.conns.get_mut(id) else {
             return self.pool.free(frame);
         };
@@ -149,54 +296,10 @@ impl<P: Port> Shard<P> {
             if let Some(conn) = self.conns.get_mut(id) {
                 conn.octets_out_of_order += range.len as u64;
             }
-            let begins_segment = range.start == payload_at;
+            let begins_segment = range.start == start;
             while self.place_early(id, range.offset, begins_segment) {}
         }
         self.deliver(id);
-    }
-
-    /// The common case: nothing is held, and the next octets in order are in this frame. They are
-    /// shown to the queue pair where they lie; `range` becomes what it left. False when it isn't
-    /// the common case.
-    fn pass_through(
-        &mut self,
-        id: ConnId,
-        frame: &Frame,
-        range: &mut NewRange,
-        in_order: u64,
-    ) -> bool {
-        let Some(conn) = self.conns.get_mut(id) else {
-            return false;
-        };
-        let Phase::Rdma { qp } = conn.phase else {
-            return false;
-        };
-        let next = conn.inbound.consumed_to();
-        if !conn.inbound.is_empty() || range.offset != next || in_order != next + range.len as u64 {
-            return false;
-        }
-        let Some(slot) = self.qps.get_mut(&qp.0) else {
-            return false;
-        };
-        let Some(octets) = self
-            .umem
-            .bytes(frame)
-            .get(range.start..range.start + range.len)
-        else {
-            return false;
-        };
-        let taken = slot
-            .qp
-            .receive(&mut self.tables.context(slot.tally, self.now), &[octets])
-            .min(range.len);
-        conn.inbound.pass(taken);
-        range.offset += taken as u64;
-        range.start += taken;
-        range.len -= taken;
-        if taken > 0 {
-            self.stack.consumed(id, conn.inbound.consumed_to());
-        }
-        true
     }
 
     /// Gives what is in order to whoever it is for.

@@ -1,0 +1,96 @@
+//! Trains: segments of one flow that come one behind the other in a batch of frames and say nothing
+//! but their octets. TCP takes them as one when they are the next in order, as it would from an adapter
+//! with large receive offload, so that what a segment costs is paid once for all of them.
+
+use std::collections::VecDeque;
+
+use rnic_net::Path;
+use rnic_xsk::Frame;
+use userspace_tcp::{Ecn, Following, FourTuple, NewRange, TcpHeader};
+
+/// Segments of a train at most.
+pub(super) const CARS_MAX: usize = 16;
+
+/// Segments that wait for the next one; each is of the first one's size or smaller.
+#[derive(Debug, Default)]
+pub(super) struct Train {
+    head: Option<Head>,
+    cars: VecDeque<Car>,
+    octets: usize,
+}
+
+/// What all segments of a train have in common: all that the first one says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Head {
+    pub tuple: FourTuple,
+    pub path: Path,
+    pub port: usize,
+    pub ecn: Ecn,
+    pub header: TcpHeader,
+}
+
+/// The frame of one segment, and where its payload lies.
+#[derive(Debug)]
+pub(super) struct Car {
+    pub frame: Frame,
+    pub start: usize,
+    pub len: usize,
+}
+
+impl Train {
+    pub fn new() -> Self {
+        Self {
+            cars: VecDeque::with_capacity(CARS_MAX),
+            ..Self::default()
+        }
+    }
+
+    /// Takes a segment; back comes one that does not belong to this train.
+    pub fn couple(&mut self, head: &Head, car: Car) -> Result<(), Car> {
+        match &self.head {
+            None => self.head = Some(*head),
+            Some(first) if self.is_continued(first, head, &car) => {}
+            Some(_) => return Err(car),
+        }
+        self.octets += car.len;
+        self.cars.push_back(car);
+        Ok(())
+    }
+
+    fn is_continued(&self, first: &Head, next: &Head, car: &Car) -> bool {
+        let behind = first.header.seq.add(self.octets as u32);
+        let room = self.cars.front().map_or(0, |car| car.len);
+        self.cars.len() < CARS_MAX
+            && (1..=room).contains(&car.len)
+            && next.header.only_continues(&first.header, behind)
+            && (next.tuple, next.ecn) == (first.tuple, first.ecn)
+            && (next.port, next.path) == (first.port, first.path)
+    }
+
+    /// The train is over: what its segments have in common, and the segments, which are to be taken
+    /// out.
+    pub fn take(&mut self) -> Option<(Head, &mut VecDeque<Car>)> {
+        self.octets = 0;
+        Some((self.head.take()?, &mut self.cars))
+    }
+}
+
+impl Car {
+    /// What of new octets, of all cars taken together, lies in this car, which begins `before` octets
+    /// behind the first: where in its frame, and how many octets.
+    pub fn part(&self, before: usize, new: &NewRange) -> (usize, usize) {
+        let (skip, len) = (new.skip as usize, new.len as usize);
+        let from = skip.clamp(before, before + self.len);
+        let to = (skip + len).clamp(from, before + self.len);
+        (self.start + (from - before), to - from)
+    }
+}
+
+/// What follows the first of some segments.
+pub(super) fn following<'a>(cars: impl Iterator<Item = &'a Car>) -> Following {
+    cars.skip(1)
+        .fold(Following::default(), |behind, car| Following {
+            segments: behind.segments + 1,
+            octets: behind.octets + car.len as u32,
+        })
+}

@@ -1,0 +1,198 @@
+//! Segments that only continue one another may be given to TCP as one ([`Following`]): neither the
+//! layer above nor the peer can tell.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::net::Ipv4Addr;
+
+use userspace_tcp::{
+    Config, ConnId, ConnOptions, Endpoint, Event, Flags, Following, FourTuple, Instant, Options,
+    SackBlock, Segment, SeqNum, Stack, TcpHeader,
+};
+
+const OPTIONS: ConnOptions = ConnOptions { mss: 1460 };
+const LEN: u32 = 1000;
+const IRS: u32 = u32::MAX - 20_000;
+
+/// A passive connection, and its peer by hand.
+struct Receiver {
+    stack: Stack<u32>,
+    conn: ConnId,
+    ours: SeqNum,
+    now: Instant,
+}
+
+fn tuple() -> FourTuple {
+    let end = |last| Endpoint::new(Ipv4Addr::new(198, 18, 0, last).into(), 7000);
+    FourTuple::new(end(1), end(2))
+}
+
+fn header(flags: Flags, seq: SeqNum, ack: SeqNum) -> TcpHeader {
+    TcpHeader {
+        source_port: 7000,
+        destination_port: 7000,
+        seq,
+        ack,
+        flags,
+        window: 60_000,
+        ..TcpHeader::default()
+    }
+}
+
+impl Receiver {
+    fn new() -> Self {
+        let config = Config {
+            timestamps: false,
+            ..Config::default()
+        };
+        let now = Instant::from_nanos(1_000_000);
+        let mut stack = Stack::new(config, [7; 16], now);
+        stack.listen(tuple().local, 4).unwrap();
+        let mut syn = header(Flags::SYN, SeqNum(IRS), SeqNum(0));
+        syn.options.sack_permitted = true;
+        stack.receive(now, tuple(), &Segment::new(syn, &[]), OPTIONS);
+        let ours = stack.poll_transmit(now).unwrap().header.seq.add(1);
+        let ack = header(Flags::ACK, SeqNum(IRS).add(1), ours);
+        stack.receive(now, tuple(), &Segment::new(ack, &[]), OPTIONS);
+        let (conn, event) = stack.poll_event().unwrap();
+        assert!(matches!(event, Event::Incoming { .. }));
+        Self {
+            stack,
+            conn,
+            ours,
+            now,
+        }
+    }
+
+    /// Segments number `first` and the `more` behind it, as one; the octets that are new.
+    fn take(&mut self, first: u32, more: u32) -> Vec<(u64, u32)> {
+        let header = header(Flags::ACK, seq(first), self.ours);
+        let payload = [0; LEN as usize];
+        let segment = Segment::new(header, &payload).with_following(Following {
+            segments: more,
+            octets: more * LEN,
+        });
+        let received = self.stack.receive(self.now, tuple(), &segment, OPTIONS);
+        let new = received.new.iter();
+        let new = new.map(|range| (range.offset, range.len)).collect();
+        self.stack.consumed(self.conn, received.in_order_to);
+        new
+    }
+
+    /// Segments as one if they may be, else one by one.
+    fn take_train(&mut self, first: u32, more: u32) -> Vec<(u64, u32)> {
+        if self.stack.takes_together(&tuple(), seq(first)) {
+            return self.take(first, more);
+        }
+        (first..=first + more)
+            .flat_map(|number| self.take(number, 0))
+            .collect()
+    }
+
+    /// What the peer is told.
+    fn told(&mut self) -> Vec<TcpHeader> {
+        std::iter::from_fn(|| self.stack.poll_transmit(self.now))
+            .map(|transmit| transmit.header)
+            .collect()
+    }
+}
+
+/// Where a segment begins.
+fn seq(number: u32) -> SeqNum {
+    SeqNum(IRS).add(1 + number * LEN)
+}
+
+/// Neighbours as one.
+fn joined(ranges: Vec<(u64, u32)>) -> Vec<(u64, u32)> {
+    let mut out: Vec<(u64, u32)> = Vec::new();
+    for (offset, len) in ranges {
+        match out.last_mut() {
+            Some(last) if last.0 + u64::from(last.1) == offset => last.1 += len,
+            _ => out.push((offset, len)),
+        }
+    }
+    out
+}
+
+#[test]
+fn segments_taken_as_one_are_acknowledged_as_if_each_had_come_by_itself() {
+    let mut state = 0x1234_5678_9abc_def1_u64;
+    let mut below = |bound: u32| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 33) as u32 % bound
+    };
+    for _ in 0..500 {
+        let (mut one_by_one, mut together) = (Receiver::new(), Receiver::new());
+        let mut next = 0;
+        for _ in 0..20 {
+            // Half of the trains are the next in order; with what was held behind them, or not.
+            let first = if below(2) == 0 {
+                next
+            } else {
+                below(next + 20)
+            };
+            let more = below(16);
+            let singles = (first..=first + more).flat_map(|number| one_by_one.take(number, 0));
+            let singles = joined(singles.collect());
+            assert_eq!(joined(together.take_train(first, more)), singles);
+            assert_eq!(one_by_one.told(), together.told());
+            let info = together.stack.info(together.conn).unwrap();
+            next = next.max((info.counters.octets_in / u64::from(LEN)) as u32);
+        }
+        let [one, other] = [&one_by_one, &together].map(|r| r.stack.info(r.conn).unwrap());
+        assert_eq!(one.counters.segments_in, other.counters.segments_in);
+        assert_eq!(one.counters.octets_in, other.counters.octets_in);
+    }
+}
+
+#[test]
+fn only_a_segment_that_says_nothing_new_continues_another() {
+    let first = header(Flags::ACK, SeqNum(100), SeqNum(5));
+    let next = header(Flags::ACK | Flags::PSH, SeqNum(200), SeqNum(5));
+    assert!(next.only_continues(&first, SeqNum(200)));
+    assert!(!next.only_continues(&first, SeqNum(201)));
+    let mut sack = Options::default();
+    sack.sack.push(SackBlock::default());
+    let others = [
+        TcpHeader {
+            ack: SeqNum(6),
+            ..next
+        },
+        TcpHeader { window: 1, ..next },
+        TcpHeader {
+            options: sack,
+            ..next
+        },
+    ];
+    for other in others {
+        assert!(!other.only_continues(&first, SeqNum(200)), "{other:?}");
+    }
+    for flag in [
+        Flags::FIN,
+        Flags::SYN,
+        Flags::RST,
+        Flags::URG,
+        Flags::ECE,
+        Flags::CWR,
+    ] {
+        let flags = Flags::ACK | flag;
+        let other = TcpHeader { flags, ..next };
+        assert!(!other.only_continues(&first, SeqNum(200)), "{flag:?}");
+        let before = TcpHeader { flags, ..first };
+        assert!(!next.only_continues(&before, SeqNum(200)), "{flag:?}");
+    }
+    let both = TcpHeader {
+        options: sack,
+        ..first
+    };
+    let next = TcpHeader {
+        options: sack,
+        ..next
+    };
+    assert!(
+        !next.only_continues(&both, SeqNum(200)),
+        "SACK blocks are news"
+    );
+}
