@@ -9,7 +9,7 @@ mod tests;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::{Add, AddAssign};
 
-const PROTOCOL_TCP: u32 = 6;
+const PROTOCOL_TCP: u64 = 6;
 
 /// A one's complement sum of 16-bit words, not complemented. Sums add up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -76,12 +76,14 @@ const fn halves(sum: u128) -> u64 {
 
 /// The sum of the TCP pseudo-header of IPv4 (RFC 9293 section 3.1).
 pub fn pseudo_v4(source: Ipv4Addr, destination: Ipv4Addr, tcp_len: usize) -> PartialSum {
-    sum(&source.octets()) + sum(&destination.octets()) + pseudo_tail(tcp_len)
+    let addresses = u64::from(source.to_bits()) + u64::from(destination.to_bits());
+    pseudo_sum(addresses, tcp_len)
 }
 
 /// The sum of the TCP pseudo-header of IPv6 (RFC 8200 section 8.1).
 pub fn pseudo_v6(source: Ipv6Addr, destination: Ipv6Addr, tcp_len: usize) -> PartialSum {
-    sum(&source.octets()) + sum(&destination.octets()) + pseudo_tail(tcp_len)
+    let addresses = halves(source.to_bits()) + halves(destination.to_bits());
+    pseudo_sum(addresses, tcp_len)
 }
 
 /// The sum of the TCP pseudo-header of either family; zero when the families differ.
@@ -104,9 +106,10 @@ pub fn verify(source: IpAddr, destination: IpAddr, segment: &[u8]) -> bool {
     (pseudo(source, destination, segment.len()) + sum(segment)).0 == u16::MAX
 }
 
-fn pseudo_tail(tcp_len: usize) -> PartialSum {
+/// `addresses` are summed up as words of 32 bits.
+const fn pseudo_sum(addresses: u64, tcp_len: usize) -> PartialSum {
     // A length of 65535 or more can't be in one IP packet; the wrap does no harm.
-    PartialSum(reduce(u64::from(tcp_len as u32) + u64::from(PROTOCOL_TCP)))
+    PartialSum(reduce(addresses + tcp_len as u32 as u64 + PROTOCOL_TCP))
 }
 
 /// Adds the carries back in (RFC 1071 section 1) until 16 bits are left.

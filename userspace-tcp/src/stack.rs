@@ -234,7 +234,10 @@ impl<B> Stack<B> {
             pools: &mut self.pools,
         };
         connection.send(&mut env, segment)?;
-        self.settle(conn);
+        // What is to be sent already is settled when it is.
+        if !self.ready_links.contains(conn.index) {
+            self.settle(conn);
+        }
         Ok(())
     }
 

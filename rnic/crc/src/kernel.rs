@@ -136,15 +136,16 @@ impl Checks {
     fn new(crc: u32, words: u64) -> Self {
         Self {
             crc,
-            sum: u16::from_be_bytes(fold(words).to_ne_bytes()),
+            sum: fold(words),
         }
     }
 }
 
-/// Adds the carries back in (RFC 1071 section 1) until 16 bits are left.
-fn fold(mut words: u64) -> u16 {
+/// The one's complement sum of big-endian words of 16 bits, from that of words of 32 bits of this
+/// machine: the carries are added back in (RFC 1071 section 1) until 16 bits are left.
+pub(crate) fn fold(mut words: u64) -> u16 {
     while words > 0xffff {
         words = (words & 0xffff) + (words >> 16);
     }
-    words as u16
+    u16::from_be_bytes((words as u16).to_ne_bytes())
 }

@@ -14,6 +14,7 @@ mod kernel;
 #[cfg(target_arch = "x86_64")]
 mod pclmulqdq;
 mod portable;
+mod sum;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
@@ -39,6 +40,11 @@ pub fn append(crc: u32, octets: &[u8]) -> u32 {
 /// The checks of octets, in one pass.
 pub fn check(crc: u32, octets: &[u8]) -> Checks {
     Kernel::best().check(crc, octets)
+}
+
+/// The one's complement sum of octets as in [`Checks`], for whoever has no use for their CRC.
+pub fn sum(octets: &[u8]) -> u16 {
+    sum::sum(octets)
 }
 
 /// Copies `from` to `to`, as many octets as both have, and gives the checks of what was copied.

@@ -27,13 +27,15 @@ pub(crate) unsafe fn run<const SUM: bool, const COPY: bool>(
     (crc32c::crc32c_append(crc, octets), sum)
 }
 
-fn words(octets: &[u8]) -> u64 {
+/// The sum of the octets as words of 32 bits of this machine.
+#[inline(always)]
+pub(crate) fn words(octets: &[u8]) -> u64 {
     let (words, rest) = octets.as_chunks::<4>();
     let mut last = [0; 4];
     last[..rest.len()].copy_from_slice(rest);
-    words
+    let whole: u64 = words
         .iter()
-        .chain([&last])
         .map(|word| u64::from(u32::from_ne_bytes(*word)))
-        .sum()
+        .sum();
+    whole + u64::from(u32::from_ne_bytes(last))
 }

@@ -70,6 +70,7 @@ fn every_length_at_every_alignment() {
                 );
             }
             if shift % 16 == len % 16 {
+                assert_eq!(crate::sum(from), sum(from), "{len}+{shift}");
                 let expected = Checks {
                     crc,
                     sum: sum(from),

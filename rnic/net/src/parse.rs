@@ -3,7 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
-use userspace_tcp::{Ecn, Endpoint, FourTuple, checksum};
+use userspace_tcp::checksum::{self, PartialSum};
+use userspace_tcp::{Ecn, Endpoint, FourTuple};
 
 use super::{
     ETHERNET_HEADER, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, FRAGMENT_HEADER,
@@ -68,7 +69,8 @@ pub fn parse(frame: &[u8], defaults: &PathDefaults) -> Result<Received, Unusable
     if segment.len() < TCP_HEADER {
         return Err(Unusable::Truncated);
     }
-    if !checksum::verify(ip.source, ip.destination, segment) {
+    let sum = PartialSum::from_folded(rnic_crc::sum(segment));
+    if (checksum::pseudo(ip.source, ip.destination, segment.len()) + sum).folded() != u16::MAX {
         return Err(Unusable::TcpChecksum);
     }
     let source_port = u16::from_be_bytes(array(segment, 0)?);

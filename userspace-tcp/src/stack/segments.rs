@@ -72,6 +72,7 @@ impl<B> Stack<B> {
                 self.settle(id);
                 return transmit;
             }
+            self.deadlines.set(index, connection.deadline());
         }
         let (tuple, header) = self.effects.take_answer()?;
         Some(Transmit {

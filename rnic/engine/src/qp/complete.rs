@@ -9,10 +9,15 @@ use super::{Qp, QpContext, WorkClass};
 impl Qp {
     /// Completes the work of the send queue that has ended and has nothing unfinished before it.
     pub(super) fn complete_ended(&mut self, ctx: &mut QpContext<'_>) {
+        self.complete_all_ended(ctx);
+        self.send.pending.settle(&mut ctx.lent.pending);
+    }
+
+    /// As above, without giving memory back.
+    pub(super) fn complete_all_ended(&mut self, ctx: &mut QpContext<'_>) {
         while let Some((entry, outcome)) = self.send.pending.pop_ended() {
             self.complete_send(ctx, entry, outcome);
         }
-        self.send.pending.settle(&mut ctx.lent.pending);
     }
 
     fn complete_send(&mut self, ctx: &mut QpContext<'_>, entry: Entry, outcome: Outcome) {

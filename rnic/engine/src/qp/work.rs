@@ -80,7 +80,7 @@ impl Qp {
         }
         match self.send.ring.pop(&mut self.send.request) {
             Ok(true) => {}
-            Ok(false) => return,
+            Ok(false) => return self.send.pending.settle(&mut ctx.lent.pending),
             Err(fault) => return self.ring_fault(fault),
         }
         let slot = &self.send.request.slot;
@@ -339,6 +339,7 @@ impl Qp {
     }
 
     /// The work under way needs no answer of the peer's: it completes when it is handed to the LLP.
+    /// The memory of what is pending is kept for the next: it goes back when there is none.
     pub(super) fn work_sent(&mut self, ctx: &mut QpContext<'_>, ticket: Ticket) {
         self.send.work = None;
         self.send.pending.end(
@@ -348,7 +349,7 @@ impl Qp {
                 byte_len: 0,
             },
         );
-        self.complete_ended(ctx);
+        self.complete_all_ended(ctx);
     }
 
     /// Copies the work request's octets from `offset` on to the ULPDU's from `from` on.

@@ -2,6 +2,9 @@
 //! but their octets. TCP takes them as one when they are the next in order, as it would from an adapter
 //! with large receive offload, so that what a segment costs is paid once for all of them.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 
 use rnic_net::Path;
