@@ -370,11 +370,11 @@ impl<P: Port> Shard<P> {
             Phase::AwaitRequest { .. } => (&mut self.counters.startup_timeouts, None),
             Phase::Requested { .. } => (&mut self.counters.answer_timeouts, None),
             Phase::Rdma { .. } if conn.unheard.is_some() => return self.nudge(id),
+            Phase::Over if !conn.closing => return self.close_what_was_left(id),
             Phase::Rdma { .. } | Phase::Over if conn.close_by.is_some() => {
                 return self.review_close(id);
             }
             Phase::Rdma { .. } => return self.review_silence(id),
-            Phase::Over if !conn.closing => return self.close_what_was_left(id),
             Phase::Over => (&mut self.counters.close_timeouts, None),
         };
         *count += 1;
@@ -385,6 +385,7 @@ impl<P: Port> Shard<P> {
     fn close_what_was_left(&mut self, id: ConnId) {
         if let Some(conn) = self.conns.get_mut(id) {
             conn.deadline = None;
+            conn.close_by = None;
         }
         self.close(id, DisconnectReason::Graceful);
     }
