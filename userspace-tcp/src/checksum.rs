@@ -62,9 +62,11 @@ pub fn sum(bytes: &[u8]) -> PartialSum {
     for word in words {
         total += u64::from(u32::from_ne_bytes(*word));
     }
-    let mut tail = [0; 4];
-    tail[..rest.len()].copy_from_slice(rest);
-    total += u64::from(u32::from_ne_bytes(tail));
+    if !rest.is_empty() {
+        let mut tail = [0; 4];
+        tail[..rest.len()].copy_from_slice(rest);
+        total += u64::from(u32::from_ne_bytes(tail));
+    }
     PartialSum(u16::from_be_bytes(reduce(total).to_ne_bytes()))
 }
 

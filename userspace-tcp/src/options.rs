@@ -126,6 +126,9 @@ impl Options {
     /// Length in octets, a multiple of four and at most [`OPTIONS_MAX`]: SACK blocks that don't fit
     /// are left out.
     pub fn len(&self) -> usize {
+        if self.sack.is_empty() {
+            return self.fixed_len();
+        }
         let blocks = self.sack_blocks_that_fit().len();
         self.fixed_len() + if blocks == 0 { 0 } else { 4 + 8 * blocks }
     }

@@ -31,11 +31,14 @@ pub(crate) unsafe fn run<const SUM: bool, const COPY: bool>(
 #[inline(always)]
 pub(crate) fn words(octets: &[u8]) -> u64 {
     let (words, rest) = octets.as_chunks::<4>();
-    let mut last = [0; 4];
-    last[..rest.len()].copy_from_slice(rest);
-    let whole: u64 = words
+    let whole = words
         .iter()
-        .map(|word| u64::from(u32::from_ne_bytes(*word)))
-        .sum();
-    whole + u64::from(u32::from_ne_bytes(last))
+        .map(|word| u64::from(u32::from_ne_bytes(*word)));
+    let mut sum: u64 = whole.sum();
+    if !rest.is_empty() {
+        let mut last = [0; 4];
+        last[..rest.len()].copy_from_slice(rest);
+        sum += u64::from(u32::from_ne_bytes(last));
+    }
+    sum
 }

@@ -59,6 +59,10 @@ pub(crate) struct Conn {
     pub ending: Option<DisconnectReason>,
 }
 
+/// A segment finds what it needs of its connection here in as many cache lines as before, whatever is
+/// added.
+const _: () = assert!(size_of::<Conn>() <= 6 * 64);
+
 /// A responder that was not heard since its MPA Reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unheard {

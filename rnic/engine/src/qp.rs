@@ -109,6 +109,9 @@ pub struct Qp {
     rings_dead: bool,
 }
 
+/// Of the cache lines of a queue pair a message goes through most.
+const _: () = assert!(size_of::<Qp>() <= 14 * 64);
+
 /// What does not change while a queue pair lives.
 #[derive(Clone, Copy, Debug)]
 struct Identity {

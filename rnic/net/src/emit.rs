@@ -79,15 +79,35 @@ pub fn emit(
     match (local, remote) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let total = u16::try_from(IPV4_HEADER + segment_len).ok()?;
-            put(ip, 0, &[0x45, ecn.bits()])?;
-            put(ip, 2, &total.to_be_bytes())?;
+            let ip: &mut [u8; IPV4_HEADER] = ip.try_into().ok()?;
+            let [t0, t1] = total.to_be_bytes();
+            let [s0, s1, s2, s3] = source.octets();
+            let [d0, d1, d2, d3] = destination.octets();
             // Identification 0, Don't Fragment, offset 0.
-            put(ip, 4, &[0, 0, 0x40, 0])?;
-            put(ip, 8, &[path.hop_limit, PROTOCOL_TCP, 0, 0])?;
-            put(ip, 12, &source.octets())?;
-            put(ip, 16, &destination.octets())?;
+            *ip = [
+                0x45,
+                ecn.bits(),
+                t0,
+                t1,
+                0,
+                0,
+                0x40,
+                0,
+                path.hop_limit,
+                PROTOCOL_TCP,
+                0,
+                0,
+                s0,
+                s1,
+                s2,
+                s3,
+                d0,
+                d1,
+                d2,
+                d3,
+            ];
             let sum = checksum::fold(checksum::sum(ip));
-            put(ip, 10, &sum.to_be_bytes())?;
+            ip[10..12].copy_from_slice(&sum.to_be_bytes());
         }
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
             let payload = u16::try_from(segment_len).ok()?;

@@ -159,9 +159,33 @@ impl Ip {
     }
 
     fn v4(packet: &[u8]) -> Result<Self, Unusable> {
-        let version_length = array::<1>(packet, 0)?[0];
+        let fixed = packet
+            .first_chunk::<IPV4_HEADER>()
+            .ok_or(Unusable::Truncated)?;
+        let &[
+            version_length,
+            class,
+            t0,
+            t1,
+            i0,
+            i1,
+            f0,
+            f1,
+            _,
+            protocol,
+            _,
+            _,
+            s0,
+            s1,
+            s2,
+            s3,
+            d0,
+            d1,
+            d2,
+            d3,
+        ] = fixed;
         let header = usize::from(version_length & 0x0f) * 4;
-        let total = usize::from(u16::from_be_bytes(array(packet, 2)?));
+        let total = usize::from(u16::from_be_bytes([t0, t1]));
         if version_length >> 4 != 4 || header < IPV4_HEADER || total < header {
             return Err(Unusable::IpHeader);
         }
@@ -172,19 +196,19 @@ impl Ip {
         if total > packet.len() {
             return Err(Unusable::Truncated);
         }
-        if array::<1>(packet, 9)?[0] != PROTOCOL_TCP {
+        if protocol != PROTOCOL_TCP {
             return Err(Unusable::NotTcp);
         }
-        let field = u16::from_be_bytes(array(packet, 6)?) & (IPV4_MORE | IPV4_OFFSET);
+        let field = u16::from_be_bytes([f0, f1]) & (IPV4_MORE | IPV4_OFFSET);
         let part = Part {
-            id: u16::from_be_bytes(array(packet, 4)?).into(),
+            id: u16::from_be_bytes([i0, i1]).into(),
             offset: usize::from(field & IPV4_OFFSET) * FRAGMENT_UNIT,
             more: field & IPV4_MORE != 0,
         };
         Ok(Self {
-            source: Ipv4Addr::from(array::<4>(packet, 12)?).into(),
-            destination: Ipv4Addr::from(array::<4>(packet, 16)?).into(),
-            ecn: Ecn::from_bits(array::<1>(packet, 1)?[0]),
+            source: Ipv4Addr::new(s0, s1, s2, s3).into(),
+            destination: Ipv4Addr::new(d0, d1, d2, d3).into(),
+            ecn: Ecn::from_bits(class),
             data: header..total,
             part: (field != 0).then_some(part),
         })

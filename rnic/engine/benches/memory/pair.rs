@@ -222,12 +222,19 @@ impl Pair {
             }
             self.a.collect();
             self.b.collect();
-            for completion in self.a.completions.drain(..) {
+            // A Send is done when its receive is free for another one.
+            let told = match options.operation {
+                WrOpcode::Send => [&mut self.b, &mut self.a],
+                _ => [&mut self.a, &mut self.b],
+            };
+            for completion in told.iter().flat_map(|side| &side.completions) {
                 assert_eq!(completion.status, 0, "{completion:?}");
+            }
+            for completion in &told[0].completions {
                 under_way[completion.wr_id as usize] -= 1;
                 done += 1;
             }
-            self.b.completions.clear();
+            told.into_iter().for_each(|side| side.completions.clear());
             assert!(self.a.events.is_empty() && self.b.events.is_empty());
         }
     }
