@@ -218,7 +218,7 @@ impl Qp {
     }
 
     /// Fills a TCP segment, whose place is `out`: with the next FPDU, and with those behind it that
-    /// are there to be sent now and fit whole (RFC 5044 section 5.1). None is made shorter for that,
+    /// are there to be sent now and fit whole (RFC 5044 section 5.1), if there are no Markers. None is made shorter for that,
     /// and nothing is waited for.
     pub(crate) fn fill_segment(
         &mut self,
@@ -226,10 +226,15 @@ impl Qp {
         mulpdu: usize,
         out: &mut [u8],
     ) -> Filled {
+        let most = match self.send.markers {
+            Markers::Off => FPDUS_PER_SEGMENT,
+            // Wireshark looks for the Markers of an FPDU by its segment, and so may others.
+            Markers::On => 1,
+        };
         let mut filled = Filled::default();
         while let Some(rest) = out.get_mut(filled.octets..)
             && rest.len() >= FPDU_LEN_MIN
-            && filled.fpdus < FPDUS_PER_SEGMENT
+            && filled.fpdus < most
             && let Some(written) = self.produce(ctx, mulpdu, rest)
         {
             filled.octets += written.len;
