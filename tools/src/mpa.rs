@@ -1,14 +1,22 @@
-//! What a tool asks of its peer in the MPA start-up.
+//! What a tool asks of its peer in the MPA start-up, and what it says of the answer.
 
-use clap::Args;
-use rnic::MpaOptions;
+use clap::{Args, ValueEnum};
+use rnic::{MarkerUse, MpaOptions, RtrModes};
 
 /// The options that say so; each end has its own.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Mpa {
-    /// Ask for MPA Markers in what the peer sends, so that it can be placed out of order.
-    #[arg(long)]
-    markers: bool,
+    /// Ask for MPA Markers in what the peer sends, so that it can be placed out of order. Preferred,
+    /// a client connects once more without them when it is rejected without a word, and a server
+    /// asks for them only if the client does.
+    #[arg(
+        long,
+        value_name = "HOW",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "prefer"
+    )]
+    markers: Option<Markers>,
     /// Ask for TCP segments that begin with FPDUs, to the same end; an extension for peers of the
     /// same kind.
     #[arg(long)]
@@ -16,16 +24,57 @@ pub struct Mpa {
     /// Ask for no CRCs; they are left out only when neither end asks for them.
     #[arg(long)]
     no_crc: bool,
+    /// The client's first messages, of no octets, that may be agreed on: those that it can send, or
+    /// that the server takes.
+    #[arg(long, value_name = "MESSAGE,...", value_delimiter = ',')]
+    rtr: Vec<Rtr>,
+}
+
+/// [`MarkerUse`], where it is used.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Markers {
+    /// If the peer has them.
+    Prefer,
+    /// Or no connection.
+    Require,
+}
+
+/// The members of [`RtrModes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Rtr {
+    /// RDMA Write.
+    Write,
+    /// RDMA Read.
+    Read,
+    /// Send.
+    Send,
 }
 
 impl Mpa {
     /// The same as the library has it.
-    pub fn options(self) -> MpaOptions {
+    pub fn options(&self) -> MpaOptions {
+        let may = |rtr| self.rtr.is_empty() || self.rtr.contains(&rtr);
         MpaOptions {
-            markers: self.markers,
+            markers: match self.markers {
+                None => MarkerUse::Off,
+                Some(Markers::Prefer) => MarkerUse::Prefer,
+                Some(Markers::Require) => MarkerUse::Require,
+            },
             aligned: self.aligned,
             crc: !self.no_crc,
+            rtr: RtrModes {
+                write: may(Rtr::Write),
+                read: may(Rtr::Read),
+                send: may(Rtr::Send),
+            },
             ..MpaOptions::default()
         }
+    }
+}
+
+/// Says so when a connection came about with less than was asked for.
+pub fn note_refused(asked: &MpaOptions, agreed: &MpaOptions) {
+    if asked.markers == MarkerUse::Prefer && agreed.markers == MarkerUse::Off {
+        log::info!("connected without Markers: the peer rejects who asks for them");
     }
 }

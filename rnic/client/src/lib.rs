@@ -144,8 +144,8 @@ pub use rnic_device::{
 };
 pub use rnic_ipc::capture::{Direction, Filter};
 pub use rnic_ipc::control::{
-    Access, DeviceInfo, DeviceName, DisconnectReason, MpaOptions, PRIVATE_DATA_MAX, PeerDepths,
-    QpState, Refusal, RefusalCode,
+    Access, DeviceInfo, DeviceName, DisconnectReason, MarkerUse, MpaOptions, PRIVATE_DATA_MAX,
+    PeerDepths, QpState, Refusal, RefusalCode, RtrModes,
 };
 pub use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};
 pub use rnic_ipc::inspect;

@@ -81,6 +81,8 @@ pub(crate) enum Phase {
         qp: QpNum,
         /// The start-up so far.
         initiator: Box<Initiator>,
+        /// What to ask if the peer rejects and it may be for the Markers.
+        unmarked: Option<Box<Initiator>>,
     },
     /// Passive: the TCP handshake isn't complete.
     HalfOpen,

@@ -24,6 +24,8 @@ pub struct ShardCounters {
     pub established: u64,
     /// Connections that failed before RDMA mode.
     pub startup_failed: u64,
+    /// Connections that were asked for again, without Markers, because the peer rejected.
+    pub markers_refused: u64,
     /// Passive connections reset because a listener's backlog was full.
     pub backlog_full: u64,
     /// Connections that did not finish the MPA start-up in time.
@@ -141,6 +143,7 @@ pub(crate) fn named(
     put("active_opens", shard.active_opens);
     put("established", shard.established);
     put("startup_failed", shard.startup_failed);
+    put("markers_refused", shard.markers_refused);
     put("backlog_full", shard.backlog_full);
     put("startup_timeouts", shard.startup_timeouts);
     put("answer_timeouts", shard.answer_timeouts);

@@ -18,6 +18,7 @@ mod inspect;
 mod lifecycle;
 mod link;
 mod macroflow;
+mod markers;
 mod modify;
 mod nudge;
 mod path;

@@ -16,15 +16,17 @@ use crate::work::{INLINE_PER_SGE, OPERAND_PLACES};
 
 mod device;
 mod memory;
+mod mpa;
 #[cfg(test)]
 mod tests;
 
 pub use device::{DeviceInfo, DeviceName};
 pub use memory::{Access, StagKind};
+pub use mpa::{MarkerUse, MpaOptions, PeerDepths, RtrModes};
 
 /// Version of the control messages and of the shared-memory layouts. Both ends must agree. It is
 /// raised with each change of either; `tests/layout.rs` of this crate sees to that.
-pub const PROTOCOL_VERSION: u32 = 11;
+pub const PROTOCOL_VERSION: u32 = 12;
 
 /// The longest private data that one side may give, in octets (RFC 5044 section 7.1.1).
 pub const PRIVATE_DATA_MAX: usize = 512;
@@ -396,48 +398,6 @@ impl QpAttributes {
             .max(self.max_inline.div_ceil(INLINE_PER_SGE as u32))
             .saturating_add(OPERAND_PLACES as u32)
     }
-}
-
-/// What one side asks of the other in the MPA start-up (RFC 5044 section 7, RFC 6581).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MpaOptions {
-    /// 1 (RFC 5044) or 2 (RFC 6581). A responder answers in the revision it was asked in.
-    pub revision: u8,
-    /// Ask for CRC32C on FPDUs. It is off only when neither side asks.
-    pub crc: bool,
-    /// Ask for Markers in what the peer sends, so that it can be placed out of order (RFC 5044
-    /// section 4.3). What the peer asks for is granted without a word.
-    pub markers: bool,
-    /// Ask for the extension by which each TCP segment begins with an FPDU, so that it can be placed
-    /// out of order without Markers. It is on when both sides ask, and CRCs are.
-    pub aligned: bool,
-    /// Inbound RDMA Read queue depth we offer.
-    pub ird: u16,
-    /// Outbound RDMA Reads we want outstanding.
-    pub ord: u16,
-}
-
-impl Default for MpaOptions {
-    fn default() -> Self {
-        Self {
-            revision: 2,
-            crc: true,
-            markers: false,
-            aligned: false,
-            ird: 16,
-            ord: 16,
-        }
-    }
-}
-
-/// What a peer says of RDMA Reads, as it came (RFC 6581 section 9.1). 0x3FFF leaves a depth to the
-/// applications.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PeerDepths {
-    /// Inbound RDMA Reads that it takes at a time.
-    pub ird: u16,
-    /// Outbound RDMA Reads that it wants to have outstanding.
-    pub ord: u16,
 }
 
 /// The states of a queue pair.

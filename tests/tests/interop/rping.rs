@@ -115,25 +115,45 @@ fn rping_and_we_verify_each_others_data_in_both_roles() {
     let mut cases = Cases::new("rping over a bridge, XDP in native mode");
     both_roles(&stand, &mut cases, &SIZES, &[Crc::Asked, Crc::NotAsked]);
     cases.run(
-        "siw rejects who asks for Markers, and takes it without",
+        "siw rejects who asks for Markers, and is asked again",
         || {
-            siw_rejects_markers(&stand, 7900);
+            siw_refuses_markers(&stand, 7900);
         },
     );
+    cases.run("siw as initiator is not asked for Markers", || {
+        siw_is_not_asked_for_markers(&stand, 7901);
+    });
     cases.finish();
 }
 
 /// A responder has to send Markers to who asks for them (RFC 5044 section 4.3). siw does not have
-/// them and rejects; the same queue pairs' owner may ask again without.
-fn siw_rejects_markers(stand: &Interop, port: u16) {
+/// them and rejects.
+fn siw_refuses_markers(stand: &Interop, port: u16) {
     let at = stand.peer.address(Family::V4, port);
     let _server = stand
         .peer
         .listen(port, &format!("rping -s -a {} -p {port}", at.ip()));
-    let client = |more: &[&str]| tool::client(&stand.daemon, "rnic-ping", at, more).run();
-    let error = client(&["--markers"]).failure();
+    let client = |more| tool::client(&stand.daemon, "rnic-ping", at, &[more]).run();
+    let refused = || stand.daemon.counter("markers_refused");
+    let before = refused();
+    let error = client("--markers=require").failure();
     assert!(error.contains("rejected"), "{error}");
-    let _ = client(&[]).success();
+    assert_eq!(refused(), before, "it was not asked again");
+    let client = client("--markers").success();
+    assert!(client.stderr.contains("without Markers"), "{client}");
+    assert_eq!(refused(), before + 1);
+}
+
+/// Nor does it take a reply that asks for them, and there is no second try for a responder.
+fn siw_is_not_asked_for_markers(stand: &Interop, port: u16) {
+    let at = stand.host.address(Family::V4, port);
+    let client = format!("rping -c -v -V -a {} -p {port} -C {ROUNDS}", at.ip());
+    let server = tool::server(&stand.daemon, "rnic-ping", at, &["--markers=require"]);
+    let _ = stand.peer.start(&client).finish(LIMIT).failure();
+    drop(server);
+    let server = tool::server(&stand.daemon, "rnic-ping", at, &["--markers"]);
+    let _ = stand.peer.start(&client).finish(LIMIT).success();
+    let _ = server.finish(LIMIT).success();
 }
 
 #[test]

@@ -3,7 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use rnic::{Access, DisconnectReason, MpaOptions, QpState, RemoteMemory, WcStatus, WorkRequest};
+use rnic::{
+    Access, DisconnectReason, MarkerUse, MpaOptions, QpState, RemoteMemory, RtrModes, WcStatus,
+    WorkRequest,
+};
 use rnic_tests::cases::Cases;
 use rnic_tests::peer::verbs::Said;
 
@@ -284,8 +287,9 @@ const LONG: usize = 8 << 20;
 const UNTOLD: MpaOptions = MpaOptions {
     revision: 1,
     crc: true,
-    markers: false,
+    markers: MarkerUse::Off,
     aligned: false,
+    rtr: RtrModes::NONE,
     ird: 1,
     ord: 16,
 };

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
-use rnic::{AcceptOptions, ConnectOptions, Listener, MpaOptions};
+use rnic::{AcceptOptions, ConnectOptions, Listener, MarkerUse, MpaOptions, RtrModes};
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{Family, Host, Lab, LinkOptions, Routers};
 use rnic_tests::verbs::{Endpoint, LIMIT};
@@ -88,6 +88,7 @@ impl Terms {
             (Initiator::Peer, Indication::Write),
             (Initiator::Peer, Indication::Read),
             (Initiator::Us, Indication::Read),
+            (Initiator::Us, Indication::Send),
         ]
         .map(|(initiator, indication)| Self {
             indication: Some(indication),
@@ -121,8 +122,9 @@ impl Terms {
         MpaOptions {
             revision: self.revision,
             crc: self.crc.1,
-            markers: self.markers.1,
+            markers: MarkerUse::of_flag(self.markers.1),
             aligned: false,
+            rtr: RtrModes::ALL,
             ird: OUR_IRD,
             ord: OUR_ORD,
         }
@@ -223,7 +225,7 @@ impl Bench {
             let mpa = request.mpa();
             assert_eq!(request.private_data(), asks);
             assert_eq!((mpa.revision, mpa.crc), (terms.revision, terms.crc.0));
-            assert_eq!(mpa.markers, terms.markers.0);
+            assert_eq!(mpa.markers, MarkerUse::of_flag(terms.markers.0));
             if terms.revision == 2 {
                 assert_eq!((mpa.ird, mpa.ord), (PEER_IRD, PEER_ORD));
             }
@@ -279,7 +281,7 @@ fn check_request(terms: &Terms, request: &StartFrame, private_data: &[u8]) {
     assert_eq!((request.revision, said), (terms.revision, private_data));
     if terms.revision == 2 {
         assert_eq!((ird & DEPTH, ord & DEPTH), (OUR_IRD, OUR_ORD));
-        assert_eq!(ird & !DEPTH, PEER_TO_PEER, "and no Send as indication");
+        assert_eq!(ird & !DEPTH, PEER_TO_PEER | BY_SEND);
         assert_eq!(ord & !DEPTH, BY_WRITE | BY_READ);
     }
 }
@@ -307,7 +309,7 @@ fn check_reply(terms: &Terms, reply: &StartFrame, private_data: &[u8]) {
 fn check_agreed(terms: &Terms, agreed: &MpaOptions) {
     let crc = terms.crc.0 || terms.crc.1;
     assert_eq!((agreed.revision, agreed.crc), (terms.revision, crc));
-    assert_eq!(agreed.markers, terms.markers.1);
+    assert_eq!(agreed.markers, MarkerUse::of_flag(terms.markers.1));
     if terms.revision == 2 {
         assert!(
             agreed.ord <= PEER_IRD && agreed.ird >= PEER_ORD,
@@ -339,7 +341,7 @@ fn indicate(peer: &mut Peer, indication: Indication) {
 /// We say that we are ready to receive.
 fn indicated(peer: &mut Peer, indication: Indication) {
     match indication {
-        Indication::Send => panic!("we do not offer a Send"),
+        Indication::Send => assert_eq!(peer.take_send(wire::SEND), (Vec::new(), 0)),
         Indication::Write => {
             let message = peer.any_message().expect("an indication");
             assert!(is_indication(&message), "{message:?}");

@@ -73,6 +73,7 @@ pub fn run(
         ..ConnectOptions::default()
     };
     let established = end.qp.connect(remote, options)?;
+    crate::mpa::note_refused(&mpa, &established.mpa);
     let memory: RemoteMemory = decode_answer(&established.private_data, plan.span)
         .map_err(|error| ToolError::Peer(error.to_string()))?;
 

@@ -77,6 +77,11 @@ pub(super) const SHARD: &[Family] = &[
         &[("", "startup_failed")],
     ),
     one(
+        "rnic_connections_without_markers_total",
+        "Connections asked for again without Markers, which the peer seemed to refuse.",
+        &[("", "markers_refused")],
+    ),
+    one(
         "rnic_connections_given_up_total",
         "Connections that the RNIC reset, by what it lost patience with.",
         &[

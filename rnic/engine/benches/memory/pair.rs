@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use rnic_engine::command::Command;
-use rnic_ipc::control::MpaOptions;
+use rnic_ipc::control::{MarkerUse, MpaOptions};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::WrOpcode;
 use rnic_xsk::{ChunkSize, MemoryPort, Umem};
@@ -126,7 +126,7 @@ impl Pair {
         let now = pair.now();
         pair.b.listen(64, now);
         let mpa = MpaOptions {
-            markers: options.markers,
+            markers: MarkerUse::of_flag(options.markers),
             crc: options.crc,
             ..MpaOptions::default()
         };

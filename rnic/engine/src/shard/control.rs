@@ -2,16 +2,16 @@
 
 use std::net::SocketAddr;
 
-use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, QpAttributes};
+use rnic_ipc::control::{DisconnectReason, Event, MarkerUse, MpaOptions, QpAttributes};
 use rnic_ipc::id::{ClientId, ConnRequestId, ListenerId, QpNum};
 use rnic_ipc::ring::WorkQueueConsumer;
 use rnic_net::Path;
 use rnic_proto::TaggedOffset;
-use rnic_proto::mpa::startup::{Initiator, ResponderOptions, RtrSet};
+use rnic_proto::mpa::startup::{Initiator, ResponderOptions};
 use rnic_xsk::Port;
 use userspace_tcp::{ConnId, ConnOptions, ConnectError, Endpoint, FourTuple, Instant, ListenError};
 
-use super::startup::{depths, initiator_options};
+use super::startup::{depths, indications, initiator_options};
 use super::{Client, Listener, QpSlot, Shard, Tables};
 use crate::command::{Answer, Command, CommandError, ShardMetrics};
 use crate::conn::{Conn, Phase};
@@ -305,9 +305,17 @@ impl<P: Port> Shard<P> {
         private_data: &[u8],
     ) -> Result<(), CommandError> {
         self.check_mtu(&path, tuple.remote.addr)?;
-        let initiator = initiator_options(mpa)
-            .and_then(|options| Initiator::new(options, private_data))
-            .map_err(invalid)?;
+        let initiator = |markers| {
+            initiator_options(mpa, markers)
+                .and_then(|options| Initiator::new(options, private_data))
+                .map(Box::new)
+                .map_err(invalid)
+        };
+        let unmarked = match mpa.markers {
+            MarkerUse::Prefer => Some(initiator(false)?),
+            MarkerUse::Off | MarkerUse::Require => None,
+        };
+        let initiator = initiator(mpa.markers != MarkerUse::Off)?;
         let slot = self.qp(num)?;
         if slot.qp.state() != rnic_ipc::control::QpState::Idle {
             let found = slot.qp.state();
@@ -337,7 +345,8 @@ impl<P: Port> Shard<P> {
         slot.conn = Some(id);
         let phase = Phase::Requesting {
             qp: num,
-            initiator: Box::new(initiator),
+            initiator,
+            unmarked,
         };
         let window = self.config.tcp.receive_window;
         let mut conn = Conn::new(id, tuple, path, 0, window, phase);
@@ -375,10 +384,14 @@ impl<P: Port> Shard<P> {
         let (listener, remote) = (*listener, conn.tuple.remote);
         let options = ResponderOptions {
             crc: mpa.crc,
-            markers: mpa.markers,
+            markers: match mpa.markers {
+                MarkerUse::Off => false,
+                MarkerUse::Prefer => responder.markers_wanted(),
+                MarkerUse::Require => true,
+            },
             aligned: mpa.aligned,
             depths: depths(mpa),
-            rtr: RtrSet::ALL,
+            rtr: indications(mpa.rtr),
         };
         let (reply, negotiated) = responder.accept(&options, private_data).map_err(invalid)?;
         self.qp(num)?.qp.begin_connecting().map_err(wrong_state)?;

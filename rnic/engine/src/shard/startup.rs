@@ -1,7 +1,7 @@
 //! The MPA start-up over a TCP connection, as initiator and as responder (RFC 5044 section 7.1,
 //! RFC 6581). No octet of it touches application memory.
 
-use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, PeerDepths};
+use rnic_ipc::control::{DisconnectReason, Event, MarkerUse, MpaOptions, PeerDepths, RtrModes};
 use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
 use rnic_proto::mpa::MpaError;
 use rnic_proto::mpa::fpdu::{self, Layout, Writer};
@@ -45,27 +45,36 @@ enum Outcome {
     },
 }
 
-/// What to ask of a responder. With revision 2 the peer-to-peer model: either side's application
-/// may send first.
-pub(super) fn initiator_options(mpa: &MpaOptions) -> Result<InitiatorOptions, StartupError> {
+/// What to ask of a responder.
+pub(super) fn initiator_options(
+    mpa: &MpaOptions,
+    markers: bool,
+) -> Result<InitiatorOptions, StartupError> {
     let revision = Revision::from_number(mpa.revision)?;
     let peer_to_peer = match revision {
         Revision::One => RtrSet::NONE,
-        // Not every peer takes a Send as an indication.
-        Revision::Two => RtrSet {
-            write: true,
-            read: true,
-            send: false,
-        },
+        Revision::Two => indications(mpa.rtr),
     };
     Ok(InitiatorOptions {
         revision,
         crc: mpa.crc,
-        markers: mpa.markers,
+        markers,
         aligned: mpa.aligned,
         depths: depths(mpa),
         peer_to_peer,
     })
+}
+
+/// What a client says of indications, as the start-up has it.
+pub(super) fn indications(modes: RtrModes) -> RtrSet {
+    let RtrModes { write, read, send } = modes;
+    RtrSet { write, read, send }
+}
+
+/// The other way round.
+fn modes(indications: RtrSet) -> RtrModes {
+    let RtrSet { write, read, send } = indications;
+    RtrModes { write, read, send }
 }
 
 pub(super) fn depths(mpa: &MpaOptions) -> ReadDepths {
@@ -80,8 +89,9 @@ pub(super) fn agreed(negotiated: &Negotiated) -> MpaOptions {
     MpaOptions {
         revision: negotiated.revision.number(),
         crc: negotiated.crc,
-        markers: negotiated.markers_in.are_on(),
+        markers: MarkerUse::of_flag(negotiated.markers_in.are_on()),
         aligned: negotiated.aligned,
+        rtr: modes(negotiated.rtr.map_or(RtrSet::NONE, RtrSet::only)),
         ird: negotiated.ird,
         ord: negotiated.ord,
     }
@@ -252,13 +262,27 @@ impl<P: Port> Shard<P> {
     }
 
     fn rejected(&mut self, id: ConnId, peer: Option<ReadDepths>, private_data: Vec<u8>) {
-        let Some(conn) = self.conns.get(id) else {
+        let Some(conn) = self.conns.get_mut(id) else {
             return;
         };
-        let Phase::Requesting { qp, .. } = conn.phase else {
+        let Phase::Requesting { qp, unmarked, .. } = &mut conn.phase else {
             return;
         };
+        let (qp, unmarked) = (*qp, unmarked.take());
+        if let Some(initiator) = unmarked.filter(|_| private_data.is_empty()) {
+            return self.ask_without_markers(id, qp, initiator);
+        }
         self.let_go(id, Ok(()));
+        self.tell_rejected(qp, peer, private_data);
+    }
+
+    /// A queue pair is not to be connected.
+    pub(super) fn tell_rejected(
+        &mut self,
+        qp: QpNum,
+        peer: Option<ReadDepths>,
+        private_data: Vec<u8>,
+    ) {
         self.counters.startup_failed += 1;
         let event = Event::Rejected {
             qp,
@@ -331,7 +355,7 @@ impl<P: Port> Shard<P> {
         let remote = conn.tuple.remote;
         log::debug!("MPA start-up with {remote}: {error}");
         let message = format!("MPA start-up with {remote}: {error}");
-        if let (Phase::Requesting { qp, initiator }, Some(error)) =
+        if let (Phase::Requesting { qp, initiator, .. }, Some(error)) =
             (&conn.phase, error.wants_terminate())
         {
             let (qp, markers) = (*qp, initiator.markers_out());
@@ -452,6 +476,7 @@ fn feed(phase: &mut Phase, slices: &[&[u8]]) -> Outcome {
                         markers_wanted,
                         aligned_wanted,
                         peer,
+                        peer_to_peer,
                         private_data,
                         ..
                     }) => {
@@ -459,8 +484,9 @@ fn feed(phase: &mut Phase, slices: &[&[u8]]) -> Outcome {
                         let mpa = MpaOptions {
                             revision: revision.number(),
                             crc: crc_wanted,
-                            markers: markers_wanted,
+                            markers: MarkerUse::of_flag(markers_wanted),
                             aligned: aligned_wanted,
+                            rtr: modes(peer_to_peer.unwrap_or_default()),
                             ird: peer.ird,
                             ord: peer.ord,
                         };

@@ -1,7 +1,7 @@
 //! Random programs of verbs. Each piece of work is posted, and what it must or may bring about is
 //! told to the model in the same breath.
 
-use rnic_ipc::control::Access;
+use rnic_ipc::control::{Access, MarkerUse};
 use rnic_ipc::id::PdId;
 use rnic_ipc::ring::WorkRequest;
 use rnic_ipc::work::{Sge, WR_SIGNALED, WR_SOLICITED, WrOpcode};
@@ -340,7 +340,7 @@ impl Simulation {
             }
             // Nothing is placed out of order without Markers or the extension.
             let mpa = self.end_of(peer).mpa;
-            let any_order = mpa.markers || mpa.aligned;
+            let any_order = mpa.markers != MarkerUse::Off || mpa.aligned;
             let at = (sink.at, sink.region);
             self.memories[node].expect(id, party, at, octets, any_order);
         }

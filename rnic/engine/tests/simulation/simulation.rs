@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rnic_ipc::control::{Access, MpaOptions, QpAttributes};
+use rnic_ipc::control::{Access, MarkerUse, MpaOptions, QpAttributes, RtrModes};
 use rnic_ipc::id::{CqId, PdId, QpNum};
 use rnic_ipc::work::WrOpcode;
 use rnic_proto::Stag;
@@ -295,8 +295,9 @@ impl Simulation {
         MpaOptions {
             revision,
             crc: self.random.chance(600),
-            markers: self.random.chance(500),
+            markers: MarkerUse::of_flag(self.random.chance(500)),
             aligned: self.random.chance(600),
+            rtr: RtrModes::ALL,
             ird,
             ord,
         }

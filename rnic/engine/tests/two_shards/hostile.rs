@@ -290,8 +290,8 @@ fn a_responder_that_is_not_mpa_fails_the_connect_with_a_reason() {
 /// RFC 6581 sections 9.1 and 9.2: an initiator that can't live with the Reply says why.
 #[test]
 fn a_reply_that_the_initiator_cannot_live_with_is_answered_with_a_terminate() {
-    // Enhanced data: flag A and a Write, but an ORD of 300; flag A and a Send only.
-    for (words, control) in [([0x80, 4, 0x81, 0x2c], 0x2006), ([0xc0, 4, 0, 4], 0x2007)] {
+    // Enhanced data: flag A and a Write, but an ORD of 300; flag A and no indication.
+    for (words, control) in [([0x80, 4, 0x81, 0x2c], 0x2006), ([0x80, 4, 0, 4], 0x2007)] {
         let mut duel = Duel::new(SideConfig::default());
         let peer: std::net::SocketAddr = PEER.parse().unwrap();
         duel.peer.stack.listen(peer.into(), 4).unwrap();

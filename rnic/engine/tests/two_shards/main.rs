@@ -11,6 +11,7 @@ mod illegal;
 #[path = "../shared/impairment.rs"]
 mod impairment;
 mod link;
+mod markers;
 mod moved;
 mod nudge;
 mod packets;

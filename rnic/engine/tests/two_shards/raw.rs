@@ -20,7 +20,7 @@ pub struct Peer {
     pub stack: Stack<Vec<u8>>,
     pub conn: Option<ConnId>,
     pub events: Vec<Event>,
-    /// What the shard sent, in order.
+    /// What the shard sent on the connection, in order.
     pub received: Vec<u8>,
     parked: BTreeMap<u64, Vec<u8>>,
     address: SocketAddr,
@@ -32,6 +32,8 @@ pub struct Duel {
     pub peer: Peer,
     /// A second peer, which is not to be touched by what the first one does.
     pub innocent: Peer,
+    /// Resets of the side's that are yet to be lost on their way.
+    pub resets_to_lose: usize,
     pub now: Instant,
 }
 
@@ -91,6 +93,8 @@ impl Peer {
         while let Some((conn, event)) = self.stack.poll_event() {
             if matches!(event, Event::Incoming { .. }) {
                 self.conn = Some(conn);
+                self.received.clear();
+                self.parked.clear();
             }
             self.events.push(event);
         }
@@ -138,6 +142,7 @@ impl Duel {
             side: Side::new(2, "198.18.0.2:7174".parse().unwrap(), config),
             peer: Peer::new(PEER, 9, now),
             innocent: Peer::new(INNOCENT, 10, now),
+            resets_to_lose: 0,
             now,
         }
     }
@@ -283,6 +288,10 @@ impl Duel {
             worked = true;
             let parsed = rnic_net::parse(&frame, &PathDefaults::new(1500)).unwrap();
             let segment = Segment::parse(&frame[parsed.tcp.clone()]).unwrap();
+            if self.resets_to_lose > 0 && segment.header.flags.rst() {
+                self.resets_to_lose -= 1;
+                continue;
+            }
             let to_innocent = parsed.tuple.local == self.innocent.address.into();
             let peer = match to_innocent {
                 true => &mut self.innocent,

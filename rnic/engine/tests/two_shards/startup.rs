@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use rnic_engine::command::{Command, ShardEvent};
-use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, PeerDepths, QpState};
+use rnic_ipc::control::{
+    DisconnectReason, Event, MarkerUse, MpaOptions, PeerDepths, QpState, RtrModes,
+};
 use rnic_ipc::work::{WcStatus, WrOpcode};
 use rnic_proto::Stag;
 
@@ -30,16 +32,18 @@ fn both_revisions_carry_private_data_and_agree_on_depths() {
         let ours = MpaOptions {
             revision,
             crc: true,
-            markers: true,
+            markers: MarkerUse::Require,
             aligned: false,
+            rtr: RtrModes::ALL,
             ird: 4,
             ord: 8,
         };
         let theirs = MpaOptions {
             revision: 2,
             crc: false,
-            markers: false,
+            markers: MarkerUse::Off,
             aligned: true,
+            rtr: RtrModes::ALL,
             ird: 6,
             ord: 3,
         };
@@ -59,10 +63,8 @@ fn both_revisions_carry_private_data_and_agree_on_depths() {
         assert_eq!(data_a, b"welcome");
         assert!(data_b.is_empty());
         assert!(mpa_a.crc && mpa_b.crc, "one side asked for CRCs");
-        assert!(
-            mpa_a.markers && !mpa_b.markers,
-            "one side asked for Markers"
-        );
+        let markers = (mpa_a.markers, mpa_b.markers);
+        assert_eq!(markers, (MarkerUse::Require, MarkerUse::Off));
         if revision == 2 {
             assert_eq!((mpa_a.ord, mpa_b.ird), (6, 6));
             assert_eq!((mpa_a.ird, mpa_b.ord), (3, 3));
@@ -107,6 +109,89 @@ fn a_responder_may_send_first_after_revision_2() {
     let stag = world.a.stag;
     world.b.post_work(qp_b, WrOpcode::Send, 2, 0, (stag, 0), 50);
     assert!(world.run_until(SOON, |w| w.a.completion(1).is_some()));
+}
+
+/// RFC 6581 section 9.2: of what the initiator can send and the responder takes one is agreed on, and
+/// with it the responder may send first. A Send as the indication takes no receive.
+#[test]
+fn each_ready_to_receive_indication_can_be_agreed_on() {
+    let of = |write, read, send| RtrModes { write, read, send };
+    let (write, read, send) = (
+        of(true, false, false),
+        of(false, true, false),
+        of(false, false, true),
+    );
+    for (offered, taken, agreed) in [
+        (RtrModes::ALL, RtrModes::ALL, write),
+        (write, RtrModes::ALL, write),
+        (read, RtrModes::ALL, read),
+        (send, RtrModes::ALL, send),
+        (RtrModes::ALL, read, read),
+        (RtrModes::ALL, send, send),
+        (of(false, true, true), of(true, true, false), read),
+    ] {
+        let mut world = World::new(1, Impairment::NONE);
+        let options = |rtr, ord| MpaOptions {
+            rtr,
+            ord,
+            // An indication by Read needs an ORD; it is there for that.
+            ird: 0,
+            ..MpaOptions::default()
+        };
+        let (qp_a, qp_b) = world.connect_as(options(offered, 0), options(taken, 0));
+        for side in [&world.a, &world.b] {
+            let told = side.client_events().find_map(|event| match event {
+                Event::Established { mpa, .. } => Some(mpa.rtr),
+                _ => None,
+            });
+            assert_eq!(told, Some(agreed), "{offered:?} offered, {taken:?} taken");
+        }
+        world.a.post_recv(qp_a, 1, 0, 100);
+        world.b.post_recv(qp_b, 2, 0, 100);
+        let (stag_a, stag_b) = (world.a.stag, world.b.stag);
+        let (to_a, to_b) = ((stag_a, 0), (stag_b, 0));
+        world.b.post_work(qp_b, WrOpcode::Send, 3, 0, to_a, 50);
+        assert!(world.run_until(SOON, |w| w.a.completion(1).is_some()));
+        assert!(world.b.completion(2).is_none(), "an indication is no Send");
+        world.a.post_work(qp_a, WrOpcode::Send, 4, 0, to_b, 50);
+        assert!(world.run_until(SOON, |w| w.b.completion(2).is_some()));
+        assert_eq!(world.b.completion(2).map(|done| done.byte_len), Some(50));
+    }
+}
+
+#[test]
+fn indications_of_which_none_is_common_end_the_connection() {
+    let mut world = World::new(1, Impairment::NONE);
+    world.b.listen(4, world.now);
+    let rtr = |write, read| MpaOptions {
+        rtr: RtrModes {
+            write,
+            read,
+            send: false,
+        },
+        ..MpaOptions::default()
+    };
+    let _ = world.start_connect(rtr(true, false), b"");
+    let qp = world.b.create_qp();
+    assert!(world.run_until(SOON, |w| {
+        if let Some((request, asked, _)) = w.b.take_request() {
+            assert_eq!(asked.rtr, rtr(true, false).rtr, "what the initiator can");
+            let command = Command::Accept {
+                request,
+                qp,
+                mpa: rtr(false, true),
+                private_data: Vec::new(),
+            };
+            w.b.shard.execute(command, w.now).unwrap();
+        }
+        failure(w).is_some() && w.b.disconnected(qp).is_some()
+    }));
+    let (reason, _) = failure(&world).unwrap();
+    // RFC 6581 section 9.2: layer 2, type 0, code 7.
+    assert_eq!(reason, DisconnectReason::TerminateSent { control: 0x2007 });
+    let control = 0x2007;
+    let told = DisconnectReason::TerminateReceived { control };
+    assert_eq!(world.b.disconnected(qp), Some(told));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use rnic_engine::command::Command;
-use rnic_ipc::control::MpaOptions;
+use rnic_ipc::control::{MarkerUse, MpaOptions};
 use rnic_ipc::id::QpNum;
 use userspace_tcp::Instant;
 
@@ -136,7 +136,7 @@ impl World {
     pub fn connect(&mut self) -> (QpNum, QpNum) {
         let aligned = self.aligned;
         let [ours, theirs] = self.markers.map(|markers| MpaOptions {
-            markers,
+            markers: MarkerUse::of_flag(markers),
             aligned,
             ..MpaOptions::default()
         });

@@ -1,4 +1,4 @@
-use super::MpaOptions;
+use super::{MarkerUse, MpaOptions};
 
 /// RFC 5044 section 4.4: CRCs are the default of a connection; Markers cost more than they give on a
 /// link that loses nothing.
@@ -6,6 +6,6 @@ use super::MpaOptions;
 fn a_connection_asks_for_crcs_unless_told() {
     let options = MpaOptions::default();
     assert!(options.crc);
-    assert!(!options.markers);
+    assert_eq!(options.markers, MarkerUse::Off);
     assert_eq!(options.revision, 2);
 }

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rnic_ipc::capture::{Direction, Filter, RecordHeader};
 use rnic_ipc::control::{
-    Access, DeviceInfo, DeviceName, DisconnectReason, Event, MpaOptions, PeerDepths, QpAttributes,
-    QpState, Refusal, RefusalCode, Reply, Request, Response, StagKind,
+    Access, DeviceInfo, DeviceName, DisconnectReason, Event, MarkerUse, MpaOptions, PeerDepths,
+    QpAttributes, QpState, Refusal, RefusalCode, Reply, Request, Response, RtrModes, StagKind,
 };
 use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::inspect::{Kind, Order, Page};
@@ -28,6 +28,10 @@ pub fn lines() -> Vec<String> {
         every("Event", &events()),
         every("DisconnectReason", &reasons()),
         every("QpState", &states()),
+        every(
+            "MarkerUse",
+            &[MarkerUse::Off, MarkerUse::Prefer, MarkerUse::Require],
+        ),
         every("Kind", &inspect::kinds()),
         every("Object", &inspect::objects()),
         every("Order", &inspect::orders()),
@@ -87,8 +91,13 @@ const ACCESS: Access = Access {
 const MPA: MpaOptions = MpaOptions {
     revision: 2,
     crc: true,
-    markers: false,
+    markers: MarkerUse::Prefer,
     aligned: true,
+    rtr: RtrModes {
+        write: false,
+        read: true,
+        send: false,
+    },
     ird: 3,
     ord: 4,
 };

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use rnic_ipc::capture::Filter;
-use rnic_ipc::control::{Access, DeviceName, MpaOptions, QpAttributes, QpState, Request, StagKind};
+use rnic_ipc::control::{
+    Access, DeviceName, MarkerUse, MpaOptions, QpAttributes, QpState, Request, RtrModes, StagKind,
+};
 use rnic_ipc::id::{ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::transport::Channel;
@@ -224,8 +226,17 @@ fn mpa(chance: &mut Chance) -> MpaOptions {
             2
         },
         crc: chance.one_in(2),
-        markers: chance.one_in(3),
+        markers: match chance.below(3) {
+            0 => MarkerUse::Off,
+            1 => MarkerUse::Prefer,
+            _ => MarkerUse::Require,
+        },
         aligned: chance.one_in(3),
+        rtr: RtrModes {
+            write: chance.one_in(2),
+            read: chance.one_in(2),
+            send: chance.one_in(2),
+        },
         ird: chance.odd() as u16,
         ord: chance.odd() as u16,
     }

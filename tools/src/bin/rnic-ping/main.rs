@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand};
 use rnic::{AcceptOptions, ConnectOptions, ConnectionRequest, Context, DeviceName, Listener};
 use rnic_tools::door::Door;
 use rnic_tools::endpoint::ToolError;
-use rnic_tools::mpa::Mpa;
+use rnic_tools::mpa::{self, Mpa};
 use rnic_tools::ping;
 use rnic_tools::report::{Latency, Samples};
 use rnic_tools::size;
@@ -144,12 +144,14 @@ fn ping(options: &Client) -> Result<(), ToolError> {
         .door
         .open(DeviceName::Toward(options.connect.ip()))?;
     let mut client = ping::Client::new(&context, options.size, options.timeout)?;
+    let mpa = options.mpa.options();
     let connect = ConnectOptions {
-        mpa: options.mpa.options(),
+        mpa,
         timeout: options.timeout,
         ..ConnectOptions::default()
     };
-    client.queue_pair().connect(options.connect, connect)?;
+    let established = client.queue_pair().connect(options.connect, connect)?;
+    mpa::note_refused(&mpa, &established.mpa);
     let mut samples = Samples::default();
     for round in 0..options.count {
         if round > 0 && !options.interval.is_zero() {

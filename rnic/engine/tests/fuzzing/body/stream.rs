@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use rnic_engine::command::{Answer, Command, ShardEvent};
-use rnic_ipc::control::{Event, MpaOptions, QpAttributes, QpState};
+use rnic_ipc::control::{Event, MarkerUse, MpaOptions, QpAttributes, QpState, RtrModes};
 use rnic_ipc::id::{CqId, QpNum, SrqId};
 use rnic_ipc::ring::WorkRequest;
 use rnic_ipc::work::{
@@ -132,8 +132,9 @@ impl<'a> World<'a> {
         let mpa = MpaOptions {
             revision: 1,
             crc: our_crc,
-            markers,
+            markers: MarkerUse::of_flag(markers),
             aligned: choice & 32 == 0,
+            rtr: RtrModes::ALL,
             ird: 3,
             ord: 3,
         };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rnic_engine::command::Command;
-use rnic_ipc::control::{Access, DisconnectReason, MpaOptions, QpState};
+use rnic_ipc::control::{Access, DisconnectReason, MarkerUse, MpaOptions, QpState};
 use rnic_ipc::id::{PdId, QpNum};
 use rnic_ipc::work::{WcStatus, WrOpcode};
 use rnic_proto::Stag;
@@ -173,7 +173,7 @@ impl Scene {
 fn accept(duel: &mut Duel, markers: bool, wr_id: u64, receive: (usize, usize)) -> QpNum {
     let (request, mpa, _) = duel.side.take_request().expect("a request");
     let mpa = MpaOptions {
-        markers,
+        markers: MarkerUse::of_flag(markers),
         ird: IRD,
         ord: 4,
         ..mpa

@@ -105,6 +105,11 @@ impl Responder {
         })
     }
 
+    /// Whether the Request asks for Markers; not before it is whole.
+    pub fn markers_wanted(&self) -> bool {
+        self.collected.is_some_and(|request| request.header.markers)
+    }
+
     /// The Reply that accepts the Request, and what is agreed with it.
     pub fn accept(
         &self,
