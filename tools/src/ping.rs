@@ -145,11 +145,12 @@ impl Server {
         loop {
             let source = match side.hear() {
                 Ok(source) => source,
-                // The client's FIN between rounds is how a run ends.
+                // The client's FIN between rounds is how a run ends, and nothing else is.
                 Err(ToolError::Work {
                     status: rnic::WcStatus::WorkRequestFlushed,
                     ..
                 }) => {
+                    side.end.wait_closed()?;
                     return Ok(rounds);
                 }
                 Err(error) => return Err(error),
