@@ -1,7 +1,7 @@
 //! The interop tests' set-up: an RNIC on one end of a cable, a peer that is not ours on the other.
 
-use crate::daemon::{Daemon, DaemonOptions};
-use crate::lab::{Host, Lab, Outlet, Wiring};
+use crate::daemon::{self, Daemon, DaemonOptions};
+use crate::lab::{Host, INTERFACE, Lab, Outlet, Signal, Wiring};
 use crate::linksim::Linksim;
 use crate::peer::{Peer, PeerOptions};
 
@@ -15,6 +15,7 @@ pub struct Interop {
     pub daemon: Daemon,
     /// The machine with siw.
     pub peer: Peer,
+    options: DaemonOptions,
     link: Option<Linksim>,
     /// The host that the daemon is of.
     pub host: Host,
@@ -41,10 +42,11 @@ impl Interop {
         let mut lab = Lab::new(name);
         let (host, outlet) = lab.outlet(wiring, MTU);
         let peer = Peer::boot(&lab, &outlet, peer);
-        let daemon = Daemon::start(&lab, &host, daemon);
+        let started = Daemon::start(&lab, &host, daemon);
         Self {
-            daemon,
+            daemon: started,
             peer,
+            options: daemon.clone(),
             link: None,
             host,
             outlet,
@@ -61,6 +63,17 @@ impl Interop {
             ..DaemonOptions::default()
         };
         Self::with(name, Wiring::Over, &native, &PeerOptions::default())
+    }
+
+    /// Kills the daemon without a warning.
+    pub fn kill_daemon(&mut self) {
+        self.daemon.signal(Signal::KILL);
+        daemon::assert_nothing_attached(&self.host.namespace, INTERFACE);
+    }
+
+    /// Starts a daemon like the one that was killed, in its place.
+    pub fn start_daemon(&mut self) {
+        self.daemon = Daemon::start(&self.lab, &self.host, &self.options);
     }
 
     /// Joins host and peer by a link with these options of linksim's, in place of the one there was.

@@ -17,7 +17,8 @@ const PORT: u16 = 18515;
 fn private_data_arrives_both_ways_in_both_revisions() {
     let pair = Pair::new("private-data");
     for (revision, most) in [(1, 512), (2, 508)] {
-        for (length, family) in [(0, Family::V4), (1, Family::V6), (most, Family::V4)] {
+        let lengths = [0, 1, 256, most];
+        for (length, family) in lengths.into_iter().zip(Family::ALL.into_iter().cycle()) {
             let (asked, answered) = (Pattern::octets(1, length), Pattern::octets(2, length));
             let mpa = MpaOptions {
                 revision,
@@ -63,15 +64,23 @@ fn a_rejection_arrives_with_its_private_data_and_the_listener_goes_on() {
     let at = pair.b.address(Family::V4, PORT);
     let context = Context::open(pair.daemon_b.socket()).unwrap();
     let listener = Listener::bind(&context, at, 4).unwrap();
-    for revision in [1, 2] {
+    let lengths = [
+        (1, 0),
+        (1, 1),
+        (1, 256),
+        (1, 512),
+        (2, 0),
+        (2, 1),
+        (2, 256),
+        (2, 508),
+    ];
+    for (revision, length) in lengths {
+        let reason = Pattern::octets(3, length);
         let a = Endpoint::new(&pair.daemon_a, 64);
         thread::scope(|scope| {
             scope.spawn(|| {
-                listener
-                    .accept_request(LIMIT)
-                    .unwrap()
-                    .reject(b"not today")
-                    .unwrap()
+                let request = listener.accept_request(LIMIT).unwrap();
+                request.reject(&reason).unwrap();
             });
             let mpa = MpaOptions {
                 revision,
@@ -84,7 +93,7 @@ fn a_rejection_arrives_with_its_private_data_and_the_listener_goes_on() {
                     ..ConnectOptions::default()
                 },
             ) {
-                Err(Error::Rejected { private_data, .. }) => assert_eq!(private_data, b"not today"),
+                Err(Error::Rejected { private_data, .. }) => assert_eq!(private_data, reason),
                 other => panic!("not rejected: {other:?}"),
             }
         });

@@ -5,6 +5,7 @@
 mod errors;
 mod messages;
 mod perf;
+mod rtr;
 mod stand;
 mod startup;
 
@@ -22,9 +23,25 @@ fn siw_and_we_understand_each_others_messages_and_errors() {
 }
 
 #[test]
-fn rnic_perf_and_siw_move_large_messages_and_many() {
-    let stand = Stand::new("perf");
+fn siw_and_we_agree_on_each_ready_to_receive_indication() {
+    let stand = Stand::of(rtr::peer_to_peer());
+    let mut cases = Cases::new("verbs, siw in peer-to-peer mode");
+    rtr::run(&stand, &mut cases);
+    cases.finish();
+}
+
+#[test]
+fn rnic_perf_and_siw_move_many_messages_and_over_several_connections() {
+    let stand = Stand::new("many");
     let mut cases = Cases::new("rnic-perf, over a bridge, XDP in native mode");
-    perf::run(&stand, &mut cases);
+    perf::many(&stand, &mut cases);
+    cases.finish();
+}
+
+#[test]
+fn rnic_perf_and_siw_move_large_messages() {
+    let stand = Stand::new("large");
+    let mut cases = Cases::new("rnic-perf, over a bridge, XDP in native mode");
+    perf::large(&stand, &mut cases);
     cases.finish();
 }

@@ -7,12 +7,14 @@ use rnic_tests::peer::verbs::Done;
 
 use crate::stand::{Initiator, Joined, Stand, check, fill};
 
-const SIZES: [usize; 12] = [0, 1, 3, 4, 64, 1000, 1428, 1436, 1448, 1461, 4096, 65_537];
+const SIZES: [usize; 13] = [
+    0, 1, 3, 4, 64, 1000, 1428, 1436, 1448, 1461, 4096, 65_537, 1_000_003,
+];
 /// Where each message begins in source and sink: nothing is aligned.
 const AT: usize = 3;
 /// Octets behind a message that stay as they were.
 const GUARD: usize = 16;
-const MEMORY: usize = 1 << 17;
+const MEMORY: usize = 1 << 20;
 
 const SENT: u64 = 0xa1;
 const BEFORE: u64 = 0xb2;

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use rnic_tests::cases::Cases;
-use rnic_tests::lab::Family;
+use rnic_tests::lab::{Family, Process};
+use rnic_tests::peer::Job;
 use rnic_tests::tool;
 
 use crate::stand::{Initiator, Stand};
@@ -37,18 +38,49 @@ const EACH: Load = Load {
     messages: 40,
 };
 
-pub fn run(stand: &Stand, cases: &mut Cases) {
-    let (ours, siws) = (stand.port(), stand.port());
-    let at = stand.interop.host.address(Family::V4, ours);
-    let _ours = tool::server(&stand.interop.daemon, "rnic-perf", at, &[]);
-    let siw = stand.interop.peer.address(Family::V4, siws);
-    let server = format!("siw-verbs server {} {siws}", siw.ip());
-    let server = stand.interop.peer.listen(siws, &server);
-    for initiator in Initiator::BOTH {
-        let port = match initiator {
+/// Servers at both ends.
+struct Servers {
+    _ours: Process,
+    siws: Job,
+    /// Ours, and siw's.
+    ports: [u16; 2],
+}
+
+impl Servers {
+    fn new(stand: &Stand) -> Self {
+        let ports = [stand.port(), stand.port()];
+        let [ours, siws] = ports;
+        let at = stand.interop.host.address(Family::V4, ours);
+        let siw = stand.interop.peer.address(Family::V4, siws);
+        let server = format!("siw-verbs server {} {siws}", siw.ip());
+        Self {
+            _ours: tool::server(&stand.interop.daemon, "rnic-perf", at, &[]),
+            siws: stand.interop.peer.listen(siws, &server),
+            ports,
+        }
+    }
+
+    /// Where this one connects to.
+    fn port(&self, initiator: Initiator) -> u16 {
+        let [ours, siws] = self.ports;
+        match initiator {
             Initiator::Us => siws,
             Initiator::Siw => ours,
-        };
+        }
+    }
+
+    fn found_no_fault(self, cases: &mut Cases) {
+        cases.run("siw-verbs found no fault with rnic-perf", || {
+            assert_eq!(self.siws.stderr(), "");
+        });
+    }
+}
+
+/// Many messages, and several connections at once.
+pub fn many(stand: &Stand, cases: &mut Cases) {
+    let servers = Servers::new(stand);
+    for initiator in Initiator::BOTH {
+        let port = servers.port(initiator);
         for operation in OPERATIONS {
             let title = format!("10 000 of 16 octets: {operation}, {initiator:?} connecting");
             cases.run(title, || moves(stand, initiator, port, MANY, &[operation]));
@@ -59,18 +91,20 @@ pub fn run(stand: &Stand, cases: &mut Cases) {
             moves(stand, initiator, port, EACH, &twice);
         });
     }
-    // Each direction once: emulated, siw takes its time.
-    for (operation, initiator, port) in [
-        ("write", Initiator::Us, siws),
-        ("read", Initiator::Us, siws),
-        ("send", Initiator::Siw, ours),
-    ] {
-        let title = format!("64 MiB: {operation}, {initiator:?} connecting");
-        cases.run(title, || moves(stand, initiator, port, LARGE, &[operation]));
+    servers.found_no_fault(cases);
+}
+
+/// Large messages: emulated, siw takes its time.
+pub fn large(stand: &Stand, cases: &mut Cases) {
+    let servers = Servers::new(stand);
+    for initiator in Initiator::BOTH {
+        let port = servers.port(initiator);
+        for operation in OPERATIONS {
+            let title = format!("64 MiB: {operation}, {initiator:?} connecting");
+            cases.run(title, || moves(stand, initiator, port, LARGE, &[operation]));
+        }
     }
-    cases.run("siw-verbs found no fault with rnic-perf", || {
-        assert_eq!(server.stderr(), "");
-    });
+    servers.found_no_fault(cases);
 }
 
 /// Clients that run at once, one for each operation, and verify.

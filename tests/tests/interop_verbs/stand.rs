@@ -44,7 +44,10 @@ pub struct Stand {
 
 impl Stand {
     pub fn new(name: &str) -> Self {
-        let interop = Interop::new(name);
+        Self::of(Interop::new(name))
+    }
+
+    pub fn of(interop: Interop) -> Self {
         let control = interop
             .peer
             .listen(CONTROL, &format!("siw-verbs control {CONTROL}"));

@@ -18,6 +18,8 @@ const READ: usize = 64;
 
 /// Of the 256 octets that siw takes, IRD and ORD are 4.
 const LONGEST: usize = 252;
+/// What the kernel above siw tells its applications: the length has 8 bits.
+const LONGEST_TOLD: usize = 255;
 /// siw's own, where it would have 252 with its reply, end in the same way as a reply that is too
 /// long for it.
 const LONGEST_OF_SIW: usize = 200;
@@ -36,9 +38,16 @@ pub fn run(stand: &Stand, cases: &mut Cases) {
             cases.run(title, || private_data(stand, initiator, octets));
         }
     }
-    cases.run("more private data than siw takes", || {
-        more_private_data_than_siw_takes(stand);
-    });
+    for octets in [0, 1, LONGEST_TOLD, LONGEST_TOLD + 1] {
+        let title = format!("{octets} octets of private data with revision 1, Us connecting");
+        cases.run(title, || private_data_alone(stand, octets));
+    }
+    for (revision, octets) in [(2, LONGEST + 1), (2, 256), (2, 508), (1, 257), (1, 512)] {
+        let title = format!("{octets} octets of private data with revision {revision}: siw resets");
+        cases.run(title, || {
+            more_private_data_than_siw_takes(stand, revision, octets);
+        });
+    }
     for octets in [0, 1, 100, LONGEST_OF_SIW] {
         cases.run(format!("siw rejects with {octets} octets"), || {
             siw_rejects(stand, octets);
@@ -122,15 +131,42 @@ fn private_data(stand: &Stand, initiator: Initiator, count: usize) {
     joined.part();
 }
 
+fn of_revision(revision: u8) -> MpaOptions {
+    MpaOptions {
+        revision,
+        ..MpaOptions::default()
+    }
+}
+
+/// Without IRD and ORD there is room for 256 octets; siw takes them, but its applications are told
+/// of none then.
+fn private_data_alone(stand: &Stand, count: usize) {
+    let of_us = octets(7, count);
+    let mut joined = Joined::new(stand, MEMORY);
+    let mpa = of_revision(1);
+    let agreed = joined
+        .connect(stand, Initiator::Us, mpa, &of_us, &said(4, 4))
+        .expect("a connection");
+    let told = if count > LONGEST_TOLD {
+        &[]
+    } else {
+        &of_us[..]
+    };
+    assert_eq!(agreed.theirs.private_data, told);
+    joined.greet(Initiator::Us);
+    joined.part();
+}
+
 /// As initiator. A reply that is too long would take more than this connection with it: siw's
 /// connection manager does nothing any more.
-fn more_private_data_than_siw_takes(stand: &Stand) {
+fn more_private_data_than_siw_takes(stand: &Stand, revision: u8, count: usize) {
     let mut joined = Joined::new(stand, MEMORY);
     let port = stand.port();
     let at = stand.interop.peer.address(Family::V4, port);
     joined.theirs.order(&format!("listen {} {port}", at.ip()));
     let options = ConnectOptions {
-        private_data: octets(1, LONGEST + 1),
+        private_data: octets(1, count),
+        mpa: of_revision(revision),
         timeout: LIMIT,
         ..ConnectOptions::default()
     };
