@@ -7,6 +7,7 @@ use crate::config::Config;
 use crate::interface::{ConnId, Counters, Event};
 use crate::limit::RateLimit;
 use crate::options::Timestamps;
+use crate::passed::Passed;
 use crate::pool::Pools;
 use crate::segment::{Flags, Segment, TcpHeader};
 use crate::seq::SeqNum;
@@ -31,6 +32,8 @@ pub(crate) struct Effects<B> {
     /// Buffers that nobody needs any more.
     pub(crate) released: VecDeque<B>,
     pub(crate) counters: Counters,
+    /// What connections learn of each other's paths.
+    pub(crate) passed: Passed,
     /// Resets and SYN cookies.
     answers: VecDeque<(FourTuple, TcpHeader)>,
     limit: RateLimit,
@@ -50,6 +53,7 @@ impl<B> Effects<B> {
             events: VecDeque::with_capacity(EVENTS_ROOM),
             released: VecDeque::with_capacity(RELEASED_ROOM),
             counters: Counters::default(),
+            passed: Passed::new(),
             answers: VecDeque::new(),
             limit: RateLimit::new(config.resets_per_second),
         }

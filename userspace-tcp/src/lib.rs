@@ -70,6 +70,7 @@ mod min_rtt;
 mod options;
 mod outbound;
 mod pacing;
+mod passed;
 mod pmtu;
 mod pool;
 mod rack;

@@ -367,6 +367,7 @@ impl<B> Outbound<B> {
         while let Some(slot) = self.ring.front().filter(|slot| slot.end() <= ack) {
             debug_assert!(self.sent > 0, "acknowledged before it was sent");
             let arrived = Arrived::from(slot);
+            delivered.largest = delivered.largest.max(slot.len);
             let (name, len, state) = (self.ring.front_name(), u64::from(slot.len), slot.state);
             if state == SlotState::Sacked {
                 self.sacked_octets -= len;

@@ -32,7 +32,7 @@ const USUAL: [u32; 15] = [
 ];
 
 /// Timeouts in a row for one large segment that make a black hole (RFC 4821 section 7.7), and so
-/// many that it is one even for what passes nearly everywhere.
+/// many that it is one even for what passes nearly everywhere, or does from another connection.
 const BLACK_HOLE_TIMEOUTS: u8 = 2;
 const BASE_BLACK_HOLE_TIMEOUTS: u8 = 4;
 
@@ -270,12 +270,18 @@ impl PathMtu {
         self.timeouts = 0;
     }
 
-    /// The retransmission timer ran out for a packet of `size` octets.
-    pub(crate) fn timed_out(&mut self, size: u32) -> bool {
+    /// The retransmission timer ran out for a packet of `size` octets. `passes`: meanwhile the host has
+    /// got one as large from another connection, so that it takes more to blame the path: some paths
+    /// to a host may be narrower than others.
+    pub(crate) fn timed_out(&mut self, size: u32, passes: bool) -> bool {
         self.timeouts = self.timeouts.saturating_add(1);
         let base = BASE_PLPMTU.max(self.min_plpmtu);
         let (lower, most) = if size.min(self.plpmtu) > base {
-            (base, BLACK_HOLE_TIMEOUTS)
+            let most = match passes {
+                true => BASE_BLACK_HOLE_TIMEOUTS,
+                false => BLACK_HOLE_TIMEOUTS,
+            };
+            (base, most)
         } else {
             (self.min_plpmtu, BASE_BLACK_HOLE_TIMEOUTS)
         };

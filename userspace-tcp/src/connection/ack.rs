@@ -70,6 +70,7 @@ impl<B> Connection<B> {
         };
         self.after_ack(env.now, &before, &news);
         self.respond(env.now, &before, ack > una, ece);
+        self.tell_what_passes(env, delivered.largest);
         self.ask_path(env, ack > una);
         if self.outbound.fin.acknowledged() {
             self.on_fin_acknowledged(env);

@@ -78,6 +78,17 @@ impl<B> Connection<B> {
         self.path.fragment_to(size)
     }
 
+    /// The largest segment that an ACK acknowledged has `len` octets: the other connections to this
+    /// host may know, if it was a full one, to the last whole word, and went in one piece.
+    pub(super) fn tell_what_passes(&self, env: &mut Env<'_, B>, len: u32) {
+        if len <= self.emss && len + 3 >= self.emss {
+            let size = len + self.overhead();
+            env.effects
+                .passed
+                .note(self.tuple.remote.addr, size, env.now);
+        }
+    }
+
     /// An ACK was taken.
     pub(super) fn ask_path(&mut self, env: &mut Env<'_, B>, progress: bool) {
         let mut changed = false;
@@ -152,9 +163,13 @@ impl<B> Connection<B> {
 
     /// The retransmission timer ran out for what is no probe.
     pub(super) fn doubt_path(&mut self, env: &mut Env<'_, B>) {
-        if let Some((_, len)) = self.outbound.first_sent()
-            && self.path.timed_out(len + self.overhead())
-        {
+        let Some((_, len)) = self.outbound.first_sent() else {
+            return;
+        };
+        let size = len + self.overhead();
+        let host = self.tuple.remote.addr;
+        let passes = env.effects.passed.since(host, size, self.last_data_at);
+        if self.path.timed_out(size, passes) {
             self.path_changed(env);
         }
     }

@@ -10,6 +10,8 @@ use crate::time::Instant;
 pub(crate) struct Delivered {
     /// Sequence numbers newly acknowledged cumulatively.
     pub(crate) octets: u64,
+    /// Cumulatively: octets of the largest segment.
+    pub(crate) largest: u32,
     /// Something was newly acknowledged selectively.
     pub(crate) sacked: bool,
     /// Cumulatively: when the first of them was sent, that no earlier ACK has named.
@@ -35,6 +37,7 @@ impl Default for Delivered {
     fn default() -> Self {
         Self {
             octets: 0,
+            largest: 0,
             sacked: false,
             first_sent: None,
             resent_at: None,

@@ -89,41 +89,51 @@ fn no_ipv6_path_is_narrower_than_1280() {
 #[test]
 fn two_timeouts_of_a_large_packet_are_a_black_hole() {
     let mut path = path();
-    assert!(!path.timed_out(9000));
+    assert!(!path.timed_out(9000, false));
     path.progress(START, true);
-    assert!(!path.timed_out(9000));
-    assert!(path.timed_out(9000));
+    assert!(!path.timed_out(9000, false));
+    assert!(path.timed_out(9000, false));
     assert_eq!((path.plpmtu(), path.fragment_to(9000)), (1200, Some(1200)));
     // Narrower still.
-    assert!(!path.timed_out(9000));
-    assert!(path.timed_out(9000));
+    assert!(!path.timed_out(9000, false));
+    assert!(path.timed_out(9000, false));
     assert_eq!(path.plpmtu(), 552);
     for _ in 0..10 {
-        assert!(!path.timed_out(9000));
+        assert!(!path.timed_out(9000, false));
     }
+}
+
+#[test]
+fn what_passes_from_others_takes_four_timeouts_to_be_a_black_hole() {
+    let mut path = path();
+    for _ in 0..3 {
+        assert!(!path.timed_out(9000, true));
+    }
+    assert!(path.timed_out(9000, true));
+    assert_eq!(path.plpmtu(), 1200);
 }
 
 #[test]
 fn a_small_packet_that_times_out_says_nothing_about_the_path() {
     let mut path = path();
     for _ in 0..10 {
-        assert!(!path.timed_out(552));
+        assert!(!path.timed_out(552, false));
     }
     assert_eq!(path.plpmtu(), 9000);
     path.progress(START, true);
     // Not so small: a very narrow path.
     for _ in 0..3 {
-        assert!(!path.timed_out(1200));
+        assert!(!path.timed_out(1200, false));
     }
-    assert!(path.timed_out(1200));
+    assert!(path.timed_out(1200, false));
     assert_eq!(path.plpmtu(), 552);
 }
 
 #[test]
 fn behind_an_outage_one_probe_brings_the_old_size_back() {
     let mut path = path();
-    path.timed_out(9000);
-    path.timed_out(9000);
+    path.timed_out(9000, false);
+    path.timed_out(9000, false);
     assert_eq!(search(&mut path, START, 9000), [9000]);
     assert_eq!(path.plpmtu(), 9000);
 }
@@ -131,8 +141,8 @@ fn behind_an_outage_one_probe_brings_the_old_size_back() {
 #[test]
 fn behind_a_black_hole_the_search_finds_what_passes() {
     let mut path = path();
-    path.timed_out(9000);
-    path.timed_out(9000);
+    path.timed_out(9000, false);
+    path.timed_out(9000, false);
     let sizes = search(&mut path, START, 1500);
     assert_eq!(
         sizes,
@@ -211,7 +221,7 @@ fn without_probing_a_router_is_asked_again_and_timeouts_mean_nothing() {
     };
     let mut path = PathMtu::new(&config, 9000, true);
     for _ in 0..5 {
-        assert!(!path.timed_out(9000));
+        assert!(!path.timed_out(9000, false));
     }
     too_big(&mut path, 1400, 9000);
     assert!(!path.progress(START + 9 * MINUTE, true));
@@ -224,7 +234,7 @@ fn a_narrow_first_link_has_nothing_to_fall_back_to() {
     let mut path = PathMtu::new(&Config::default(), 400, true);
     assert_eq!((path.plpmtu(), path.fragment_to(400)), (400, None));
     for _ in 0..5 {
-        assert!(!path.timed_out(400));
+        assert!(!path.timed_out(400, false));
     }
     assert_eq!(too_big(&mut path, 300, 400), Some((true, false)));
 }

@@ -362,3 +362,41 @@ fn an_ipv6_path_takes_1280_octets_whatever_a_router_says() {
     assert_eq!(script.mss(), 1220);
     assert_eq!(script.one().fragment_to, Some(1280));
 }
+
+/// Two connections to one host: what is lost of one of them while the other's segments of the same
+/// size arrive was not too large.
+#[test]
+fn what_passes_from_another_connection_is_not_lost_for_its_size() {
+    for passes in [false, true] {
+        let mut script = Script::active(plain());
+        let mut other = (script.conn, script.tuple, script.iss);
+        let mut change = |script: &mut Script| {
+            let ours = (script.conn, script.tuple, script.iss);
+            (script.conn, script.tuple, script.iss) = std::mem::replace(&mut other, ours);
+        };
+        script.tuple.local.port += 1;
+        script.connect();
+        let syn = script.one();
+        script.give_options(Flags::SYN | ACK, 0, 1, 0, syn.options);
+        assert_eq!(script.events(), [Event::Established]);
+        script.out();
+        assert_eq!(send_large(&mut script, 1).len(), 1);
+        for timeout in 1..=4 {
+            script.wait_for_timer();
+            let narrower = Event::MssChanged { mss: 1160 };
+            let black_hole = timeout == if passes { 4 } else { 2 };
+            let told = script.events().contains(&narrower);
+            assert_eq!(told, black_hole, "timeout {timeout}, passes: {passes}");
+            assert_eq!(script.out().len(), 1);
+            if black_hole {
+                break;
+            }
+            change(&mut script);
+            if passes {
+                assert_eq!(send_large(&mut script, 1).len(), 1);
+                give_ack(&mut script);
+            }
+            change(&mut script);
+        }
+    }
+}
