@@ -37,8 +37,9 @@ connection_requests = 16384
 const EACH: Duration = Duration::from_millis(10);
 /// The least time over which a daemon's share of a core is taken.
 const IDLE: Duration = Duration::from_secs(2);
-/// How long after the last connection nothing of connecting is left.
-const SETTLED: Duration = Duration::from_millis(500);
+/// How long after the last connection nothing of connecting is left: a thousand connections have
+/// timers of their beginning for a second or two.
+const SETTLED: Duration = Duration::from_secs(3);
 
 /// What they do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +101,7 @@ pub(super) fn run(ground: &mut Ground, place: Place, run: &ManyRun) -> Result<Fi
             (size, depth, ground.duration_at(place))
         }
         // Longer than it is looked at.
-        Traffic::None => (0, 0, ground.duration().max(IDLE) + 2 * SETTLED),
+        Traffic::None => (0, 0, ground.duration().max(IDLE) + SETTLED * 3 / 2),
     };
     let seconds = duration.as_secs_f64().to_string();
     let client = run.end(

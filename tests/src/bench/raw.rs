@@ -47,9 +47,10 @@ pub(super) fn ping(ground: &Ground, place: Place) -> Result<Figures, String> {
 
 fn command(ground: &Ground, place: Place, end: End, role: &str, octets: u32) -> Command {
     let seconds = ground.duration_at(place).as_secs_f64().to_string();
-    let waiting = match place.napi {
-        Napi::Threaded => "poll",
-        Napi::Inline | Napi::Rps => "spin",
+    // A receive path on the receiver's core needs that core, but for a single frame not for long.
+    let waiting = match (place.napi, octets) {
+        (Napi::Inline, _) | (Napi::Rps, PING) => "spin",
+        (Napi::Rps | Napi::Threaded, _) => "poll",
     };
     ground
         .command(place, end, "rnic-perf")

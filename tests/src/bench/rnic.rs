@@ -196,8 +196,8 @@ pub(super) fn embedded(
     let at = ground.next_address(place);
     let tool = |end| {
         let mut options = vec!["--embedded", INTERFACE, "--mode", place.napi.xdp_mode()];
-        // A thread of NAPI's needs the core that a receiver would never leave.
-        if place.napi != Napi::Threaded {
+        // Elsewhere the kernel's receive path, or the link, needs a core that would never be left.
+        if place == Place::cable(place.mtu, Napi::Inline) {
             options.push("--busy");
         }
         (ground.command(place, end, "rnic-perf"), options)
