@@ -66,6 +66,19 @@ fn two_embedded_rnics_transfer() {
 }
 
 #[test]
+fn embedded_rnics_transfer_in_frames_of_several_buffers() {
+    let mut lab = Lab::new("embedded-jumbo");
+    let link = LinkOptions {
+        mtu: 9000,
+        ..LinkOptions::default()
+    };
+    let (a, b) = lab.pair(&link);
+    let at = b.address(Family::V4, PORT);
+    let _server = embedded_server(&b, "rnic-perf", at);
+    everything_works(&a, at);
+}
+
+#[test]
 fn an_embedded_rnic_and_a_daemon_transfer() {
     let mut lab = Lab::new("embedded-daemon");
     let (a, b) = lab.pair(&LinkOptions::default());

@@ -13,15 +13,28 @@ use serde_json::Value;
 const STREAM: usize = 2_000_000;
 
 fn hosts(name: &str) -> (Lab, Host, Namespace, Host) {
+    hosts_of_mtu(name, 1500)
+}
+
+fn hosts_of_mtu(name: &str, mtu: u32) -> (Lab, Host, Namespace, Host) {
     let mut lab = Lab::new(name);
-    let (a, middle, b) = lab.over(&LinkOptions::default());
+    let link = LinkOptions {
+        mtu,
+        ..LinkOptions::default()
+    };
+    let (a, middle, b) = lab.over(&link);
     (lab, a, middle, b)
 }
 
 /// Kernel TCP both ways over both versions of IP, on a link with these options; what the link
 /// counted.
 fn streams(name: &str, options: &[&str]) -> Value {
-    let (_lab, a, middle, b) = hosts(name);
+    streams_of_mtu(name, 1500, options)
+}
+
+/// The same where interfaces have this MTU.
+fn streams_of_mtu(name: &str, mtu: u32, options: &[&str]) -> Value {
+    let (_lab, a, middle, b) = hosts_of_mtu(name, mtu);
     let link = Linksim::start(&middle, options);
     for family in Family::ALL {
         stream::exchange(&a, &b, family, STREAM);
@@ -99,6 +112,15 @@ fn streams_survive_loss() {
     let report = streams("bursts", &["--burst-loss=0.2%:50%"]);
     assert_eq!(both(&report, "lost"), both(&report, "lost_in_bursts"));
     assert!(both(&report, "lost") > 0, "{report}");
+}
+
+#[test]
+fn large_frames_pass_as_they_were() {
+    let report = streams_of_mtu("jumbo", 9000, &[]);
+    assert_eq!(count(&report, "to_right.no_frame"), 0, "{report}");
+    let report = streams_of_mtu("jumbo-loss", 9000, &["--loss=1%", "--split=10%"]);
+    assert!(both(&report, "lost") > 0, "{report}");
+    assert!(both(&report, "resegmented") > 0, "{report}");
 }
 
 #[test]

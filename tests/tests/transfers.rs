@@ -53,7 +53,7 @@ fn messages_of_every_size_arrive_over_ipv6() {
 }
 
 #[test]
-fn messages_arrive_at_the_largest_mtu_of_native_xdp() {
+fn messages_arrive_at_the_largest_mtu_of_one_buffer() {
     let link = LinkOptions {
         mtu: 3506,
         ..LinkOptions::default()
@@ -73,11 +73,29 @@ fn messages_arrive_at_the_largest_mtu_of_native_xdp() {
 }
 
 #[test]
+fn messages_arrive_in_frames_of_several_buffers() {
+    for (mtu, mode) in [(9000, "native"), (11_502, "native"), (9000, "generic")] {
+        let link = LinkOptions {
+            mtu,
+            ..LinkOptions::default()
+        };
+        let daemon = DaemonOptions {
+            mode: Some(mode),
+            ..DaemonOptions::default()
+        };
+        let pair = Pair::with("jumbo", &link, &daemon);
+        for family in Family::ALL {
+            moves(&pair, family, [0, 1, 3750, 7600, 8960, 8961, 1 << 20]);
+        }
+    }
+}
+
+#[test]
 fn segments_are_as_large_as_the_mtu_allows() {
     const OCTETS: u64 = 1 << 20;
     // IPv4, TCP with timestamps, and an FPDU's length, DDP header and CRC.
     const HEADERS: u64 = 20 + 32 + 2 + 14 + 4;
-    for mtu in [1500, 3506] {
+    for mtu in [1500, 3506, 9000] {
         let link = LinkOptions {
             mtu,
             ..LinkOptions::default()
@@ -133,6 +151,19 @@ fn messages_arrive_in_generic_mode() {
     let pair = Pair::with("generic", &LinkOptions::default(), &daemon);
     for family in Family::ALL {
         moves(&pair, family, [0, 1, 1460, 4096, 1 << 20]);
+    }
+}
+
+#[test]
+fn large_frames_arrive_over_a_link_that_loses_some() {
+    let link = LinkOptions {
+        mtu: 9000,
+        cable: Some(Cable::Lossy(5)),
+        ..LinkOptions::default()
+    };
+    let pair = Pair::with("jumbo-loss", &link, &DaemonOptions::default());
+    for family in Family::ALL {
+        moves(&pair, family, [8961, 1 << 20]);
     }
 }
 

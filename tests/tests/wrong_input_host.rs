@@ -45,6 +45,21 @@ fn an_unknown_interface_is_named() {
 }
 
 #[test]
+fn an_mtu_that_no_frame_carries_is_refused_and_the_largest_named() {
+    let mut lab = Lab::new("mtu-too-large");
+    let namespace = lab.namespace("x");
+    namespace.ip(&["link", "add", "wide0", "mtu", "65535", "type", "bridge"]);
+    namespace.ip(&["addr", "add", "198.18.201.1/24", "dev", "wide0"]);
+    namespace.ip(&["link", "set", "dev", "wide0", "up"]);
+    let socket = lab.directory().join("x.sock");
+    let error = daemon::command(&namespace, "wide0", &socket)
+        .run()
+        .failure();
+    names(&error, &["wide0", "MTU", "65535", "11502"]);
+    assert_nothing_attached(&namespace, "wide0");
+}
+
+#[test]
 fn an_interface_without_native_xdp_is_named_and_serves_in_generic_mode() {
     let mut lab = Lab::new("no-native-xdp");
     let namespace = lab.namespace("x");

@@ -28,6 +28,12 @@ impl PartialSum {
     pub const fn folded(self) -> u16 {
         self.0
     }
+
+    /// The sum of the same octets when an odd number of others is before them (RFC 1071 section 2
+    /// (B)).
+    pub const fn behind_odd(self) -> Self {
+        Self(self.0.swap_bytes())
+    }
 }
 
 impl Add for PartialSum {

@@ -50,8 +50,8 @@ pub enum DeviceError {
     },
     /// Frames of the MTU don't fit UMEM frames.
     #[error(
-        "interface {interface} has an MTU of {mtu} octets, but at most {most} fit a packet buffer: \
-         `ip link set dev {interface} mtu {most}` on both ends, or less"
+        "interface {interface} has an MTU of {mtu} octets, but at most {most} fit the packet \
+         buffers of a frame: `ip link set dev {interface} mtu {most}` on both ends, or less"
     )]
     MtuTooLarge {
         /// Its name.

@@ -27,9 +27,11 @@ pub struct SeenFrame<'a> {
 }
 
 /// The captures of a shard.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Captures {
     running: Vec<Running>,
+    /// Where the octets of a packet in several frames come together.
+    whole: Vec<u8>,
 }
 
 /// One capture, and what it wants.
@@ -45,6 +47,14 @@ impl Captures {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.running.is_empty()
+    }
+
+    /// Captures of frames of at most so many octets.
+    pub(crate) fn new(frame_capacity: usize) -> Self {
+        Self {
+            running: Vec::new(),
+            whole: Vec::with_capacity(frame_capacity),
+        }
     }
 
     /// Begins to show frames; a capture of the same number gives way.
@@ -63,10 +73,19 @@ impl Captures {
         Some(self.running.swap_remove(place).sink)
     }
 
-    /// Shows a frame to those who want it.
+    /// Shows a frame, whose octets lie in one slice or several, to those who want it.
     #[cold]
-    pub(crate) fn show(&mut self, unix_ns: u64, direction: Direction, frame: &[u8]) {
-        for Running { filter, sink, .. } in &mut self.running {
+    pub(crate) fn show(&mut self, unix_ns: u64, direction: Direction, octets: &[&[u8]]) {
+        let Self { running, whole } = self;
+        let frame = match octets {
+            [octets] => octets,
+            _ => {
+                whole.clear();
+                octets.iter().for_each(|part| whole.extend_from_slice(part));
+                whole.as_slice()
+            }
+        };
+        for Running { filter, sink, .. } in running {
             if takes(filter, direction, frame) {
                 let kept = filter.snap.map_or(frame.len(), |snap| snap as usize);
                 sink.frame(&SeenFrame {

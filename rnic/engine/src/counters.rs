@@ -114,7 +114,7 @@ pub struct Levels {
     pub regions: usize,
     /// Queues of queue pairs that are not empty, and have memory of the shard's for that.
     pub queues_lent: usize,
-    /// Frames that are free.
+    /// Frames that are free; a wide one counts for each of its chunks.
     pub frames_free: usize,
     /// Received frames held by connections.
     pub frames_held: usize,

@@ -39,7 +39,7 @@ use rnic_ipc::control::RefusalCode;
 use rnic_ipc::id::{ClientId, ListenerId};
 use rnic_ipc::ring::DoorbellConsumer;
 use rnic_net::{Identification, Reassembly};
-use rnic_xsk::{Frame, FramePool, Port, Umem};
+use rnic_xsk::{Frame, FramePool, Packet, Port, Umem};
 use userspace_tcp::{ConnId, Event as TcpEvent, Instant, Stack};
 
 use crate::capture::Captures;
@@ -67,6 +67,8 @@ use train::Train;
 const RECEIVE_BATCH: usize = 64;
 /// Doorbells taken from one client before the next gets its turn.
 const DOORBELLS_PER_CLIENT: usize = 64;
+/// One wide frame in so many is not for sending.
+const WIDE_RESERVE: usize = 16;
 /// While the link has frames of ours nothing wakes us when it is done with them, so a sleep is not
 /// longer than this.
 const LINK_PATIENCE: Duration = Duration::from_millis(1);
@@ -81,6 +83,7 @@ pub struct Shard<P> {
     held: HeldFrames,
     /// Received frames that connections may hold, all together.
     parking: usize,
+    reserve: Reserve,
     stack: Stack<Frame>,
     conns: ConnTable,
     qps: IdMap<u32, QpSlot>,
@@ -111,8 +114,8 @@ pub struct Shard<P> {
     captures: Captures,
     /// TCP's events that wait until the octets before them are delivered; empty between polls.
     endings: VecDeque<(ConnId, TcpEvent)>,
-    /// Received frames of one batch; empty between polls.
-    batch: Vec<Frame>,
+    /// Received packets of one batch; empty between polls.
+    batch: Vec<Packet>,
     /// Segments of it that go to TCP together; empty between polls.
     train: Train,
     /// Faults of shared memory in this process that were looked into.
@@ -129,6 +132,18 @@ struct Tables {
     srqs: SrqTable,
     tallies: Tallies,
     lent: Lent,
+}
+
+/// Free frames that are not for sending: without any to receive into, nothing would ever be
+/// acknowledged.
+#[derive(Debug)]
+struct Reserve {
+    /// Octets that a frame of one chunk takes.
+    wider_than: usize,
+    /// Frames of one chunk.
+    single: usize,
+    /// Wide frames: packets are put together from fragments in them.
+    wide: usize,
 }
 
 #[derive(Debug)]
@@ -181,6 +196,10 @@ impl<P: Port> Shard<P> {
         config.receive_reserve = config.receive_reserve.min(pool.available() / 2);
         // As much for what waits to be delivered as for what waits to be acknowledged.
         let parking = (pool.available() - config.receive_reserve) / 2;
+        let wide = match umem.chunk().chunks() {
+            1 => 0,
+            _ => pool.available_for(umem.frame_capacity()),
+        };
         let limits = config.limits;
         let mut tcp = config.tcp.clone();
         tcp.connections = limits.connections;
@@ -191,6 +210,11 @@ impl<P: Port> Shard<P> {
         Self {
             held: HeldFrames::new(umem.frames(), config.tcp.receive_window as usize),
             parking,
+            reserve: Reserve {
+                wider_than: umem.chunk().chunk_capacity(),
+                single: config.receive_reserve,
+                wide: wide / WIDE_RESERVE,
+            },
             stack: Stack::new(tcp, config.secret, now),
             conns: ConnTable::new(limits.connections),
             qps,
@@ -216,7 +240,7 @@ impl<P: Port> Shard<P> {
             events: VecDeque::new(),
             counters: ShardCounters::default(),
             connect_times: Histogram::default(),
-            captures: Captures::default(),
+            captures: Captures::new(umem.frame_capacity()),
             endings: VecDeque::new(),
             batch: Vec::with_capacity(RECEIVE_BATCH),
             train: Train::new(),
@@ -300,7 +324,7 @@ impl<P: Port> Shard<P> {
             queue_pairs: self.qps.len(),
             regions: self.tables.stags.len(),
             queues_lent: self.tables.lent.count(),
-            frames_free: self.pool.available(),
+            frames_free: self.pool.free_chunks(),
             frames_held: self.held.count(),
             frames_on_link: self.link.count(),
         }
@@ -358,6 +382,17 @@ impl Tables {
             lent: &mut self.lent,
             now,
         }
+    }
+}
+
+impl Reserve {
+    /// How many free frames, of the kind that so many octets take, sending may use.
+    fn spare(&self, pool: &FramePool, octets: usize) -> usize {
+        let reserve = match octets > self.wider_than {
+            true => self.wide,
+            false => self.single,
+        };
+        pool.available_for(octets).saturating_sub(reserve)
     }
 }
 

@@ -21,7 +21,7 @@ pub struct Flow {
 #[must_use]
 pub fn flow(frame: &[u8]) -> Option<Flow> {
     let link = Link::parse(frame).ok()?;
-    let ip = Ip::parse(frame, &link).ok()?;
+    let ip = Ip::parse(frame, &link, frame.len()).ok()?;
     let has_header = ip.part.is_none_or(|part| part.offset == 0);
     let ports = frame.get(ip.data).and_then(|tcp| tcp.first_chunk::<4>());
     let ports = ports.filter(|_| has_header).map(|&[a, b, c, d]| {

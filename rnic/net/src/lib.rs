@@ -29,7 +29,7 @@ pub use emit::{Payload, emit, write_segment};
 pub use flow::{Flow, flow};
 pub use fragment::{Fragments, Identification};
 pub use icmp::{IcmpReport, parse_icmp, parse_icmpv6};
-pub use parse::{Received, Unusable, parse};
+pub use parse::{Received, Unusable, parse, parse_parts};
 pub use reassembly::{FRAGMENT_LIFETIME, Reassembly, ReassemblyCounters};
 pub use rewrite::rewrite_segment;
 pub use vlan::{NoPrefix, Prefix, VlanId, Vlans};

@@ -60,17 +60,38 @@ pub enum Unusable {
 /// # Errors
 /// Why the frame is to be dropped; [`Unusable::Fragment`] is for [`crate::Reassembly`] first.
 pub fn parse(frame: &[u8], defaults: &PathDefaults) -> Result<Received, Unusable> {
-    let link = Link::parse(frame)?;
-    let ip = Ip::parse(frame, &link)?;
+    parse_parts(frame, &[], defaults)
+}
+
+/// The same for a frame that begins in `first` and goes on in the slices of `rest`. All headers must
+/// lie in `first`; places are counted from its beginning.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_parts(
+    first: &[u8],
+    rest: &[&[u8]],
+    defaults: &PathDefaults,
+) -> Result<Received, Unusable> {
+    let len = first.len() + rest.iter().map(|part| part.len()).sum::<usize>();
+    let link = Link::parse(first)?;
+    let ip = Ip::parse(first, &link, len)?;
     if ip.part.is_some() {
         return Err(Unusable::Fragment);
     }
-    let segment = frame.get(ip.data.clone()).ok_or(Unusable::Truncated)?;
+    let end = ip.data.end.min(first.len());
+    let segment = first.get(ip.data.start..end).ok_or(Unusable::Truncated)?;
     if segment.len() < TCP_HEADER {
         return Err(Unusable::Truncated);
     }
-    let sum = PartialSum::from_folded(rnic_crc::sum(segment));
-    if (checksum::pseudo(ip.source, ip.destination, segment.len()) + sum).folded() != u16::MAX {
+    let mut sum = checksum::pseudo(ip.source, ip.destination, ip.data.len());
+    let mut odd = false;
+    for part in std::iter::once(segment).chain(within(rest, ip.data.end - end)) {
+        let of_part = PartialSum::from_folded(rnic_crc::sum(part));
+        sum += if odd { of_part.behind_odd() } else { of_part };
+        odd ^= part.len() % 2 == 1;
+    }
+    if sum.folded() != u16::MAX {
         return Err(Unusable::TcpChecksum);
     }
     let source_port = u16::from_be_bytes(array(segment, 0)?);
@@ -89,6 +110,15 @@ pub fn parse(frame: &[u8], defaults: &PathDefaults) -> Result<Received, Unusable
         },
         ecn: ip.ecn,
         tcp: ip.data,
+    })
+}
+
+/// The first `len` octets of several slices.
+fn within<'a>(parts: &[&'a [u8]], len: usize) -> impl Iterator<Item = &'a [u8]> {
+    parts.iter().scan(len, |left, part| {
+        let (of_it, _) = part.split_at((*left).min(part.len()));
+        *left -= of_it.len();
+        Some(of_it)
     })
 }
 
@@ -127,7 +157,7 @@ pub(crate) struct Ip {
     pub(crate) source: IpAddr,
     pub(crate) destination: IpAddr,
     pub(crate) ecn: Ecn,
-    /// The place of what is behind the headers in the frame: it is there.
+    /// The place of what is behind the headers in the frame: it is as long.
     pub(crate) data: Range<usize>,
     /// Which part of a packet it is, when it is not all of it.
     pub(crate) part: Option<Part>,
@@ -144,11 +174,13 @@ pub(crate) struct Part {
 }
 
 impl Ip {
-    pub(crate) fn parse(frame: &[u8], link: &Link) -> Result<Self, Unusable> {
+    /// `frame` is the beginning of a frame of `len` octets, with all headers.
+    pub(crate) fn parse(frame: &[u8], link: &Link, len: usize) -> Result<Self, Unusable> {
         let packet = frame.get(link.len..).ok_or(Unusable::Truncated)?;
+        let left = len.saturating_sub(link.len);
         let mut ip = match link.ethertype {
-            ETHERTYPE_IPV4 => Self::v4(packet)?,
-            ETHERTYPE_IPV6 => Self::v6(packet)?,
+            ETHERTYPE_IPV4 => Self::v4(packet, left)?,
+            ETHERTYPE_IPV6 => Self::v6(packet, left)?,
             _ => return Err(Unusable::NotIp),
         };
         if is_group(ip.source) || is_group(ip.destination) {
@@ -158,7 +190,7 @@ impl Ip {
         Ok(ip)
     }
 
-    fn v4(packet: &[u8]) -> Result<Self, Unusable> {
+    fn v4(packet: &[u8], left: usize) -> Result<Self, Unusable> {
         let fixed = packet
             .first_chunk::<IPV4_HEADER>()
             .ok_or(Unusable::Truncated)?;
@@ -193,7 +225,7 @@ impl Ip {
         if checksum::sum(header_octets).folded() != u16::MAX {
             return Err(Unusable::IpChecksum);
         }
-        if total > packet.len() {
+        if total > left {
             return Err(Unusable::Truncated);
         }
         if protocol != PROTOCOL_TCP {
@@ -214,12 +246,12 @@ impl Ip {
         })
     }
 
-    fn v6(packet: &[u8]) -> Result<Self, Unusable> {
+    fn v6(packet: &[u8], left: usize) -> Result<Self, Unusable> {
         if array::<1>(packet, 0)?[0] >> 4 != 6 {
             return Err(Unusable::IpHeader);
         }
         let total = IPV6_HEADER + usize::from(u16::from_be_bytes(array(packet, 4)?));
-        if total > packet.len() {
+        if total > left {
             return Err(Unusable::Truncated);
         }
         let (mut protocol, mut header) = (array::<1>(packet, 6)?[0], IPV6_HEADER);

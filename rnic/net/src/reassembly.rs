@@ -133,7 +133,7 @@ impl Reassembly {
     ) -> Result<Option<usize>, Unusable> {
         let frame = buffer.get(..len).ok_or(Unusable::Truncated)?;
         let link = Link::parse(frame)?;
-        let ip = Ip::parse(frame, &link)?;
+        let ip = Ip::parse(frame, &link, len)?;
         let part = ip.part.ok_or(Unusable::IpHeader)?;
         let data = frame.get(ip.data.clone()).ok_or(Unusable::Truncated)?;
         self.counters.fragments += 1;

@@ -74,6 +74,39 @@ fn what_is_emitted_parses_and_leads_back() {
 }
 
 #[test]
+fn a_frame_in_parts_parses_as_the_whole_does_wherever_it_is_cut() {
+    let defaults = PathDefaults::new(9000);
+    for v6 in [false, true] {
+        let (path, tuple) = (path(None), tuple(v6));
+        let payload: Vec<u8> = (0..90).map(|at| at * 2 + 1).collect();
+        let mut octets = frame(&path, &tuple, &payload);
+        let headers = octets.len() - payload.len();
+        // Ethernet padding is no part of the segment, whichever part it is in.
+        octets.extend([0xff; 3]);
+        let whole = parse(&octets, &defaults);
+        assert!(whole.is_ok());
+        for cut in headers..=octets.len() {
+            let (first, rest) = octets.split_at(cut);
+            for second in 0..=rest.len() {
+                let (a, b) = rest.split_at(second);
+                assert_eq!(parse_parts(first, &[a, b], &defaults), whole);
+            }
+            if let Some((_, short)) = rest.split_first().filter(|_| rest.len() > 3) {
+                let found = parse_parts(first, &[short], &defaults);
+                assert!(found.is_err(), "an octet is missing");
+                let mut wrong = rest.to_vec();
+                wrong[0] ^= 1;
+                let found = parse_parts(first, &[&wrong], &defaults);
+                assert_eq!(found, Err(Unusable::TcpChecksum));
+            }
+        }
+        let (first, rest) = octets.split_at(headers - 1);
+        let found = parse_parts(first, &[rest], &defaults);
+        assert_eq!(found, Err(Unusable::Truncated), "headers in two parts");
+    }
+}
+
+#[test]
 fn packets_leave_with_the_hop_limit_of_their_path() {
     let defaults = PathDefaults {
         mtu: 1500,

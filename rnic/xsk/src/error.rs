@@ -95,10 +95,10 @@ pub enum XskError {
         /// What was asked.
         request: Request,
     },
-    /// A frame of the interface's MTU does not fit any chunk.
+    /// A frame of the interface's MTU does not fit as many chunks as one may take.
     #[error(
-        "an MTU of {mtu} octets does not fit one UMEM chunk: at most {most}; lower the \
-         interface's MTU"
+        "an MTU of {mtu} octets needs more UMEM chunks than a frame may take: at most {most}; \
+         lower the interface's MTU"
     )]
     MtuTooLarge {
         /// The interface's MTU, octets.

@@ -6,7 +6,8 @@
 
 use std::num::NonZeroU32;
 
-/// One chunk of a [`Umem`](crate::Umem), owned.
+/// One chunk of a [`Umem`](crate::Umem), owned; or, as a wide frame, several neighbouring ones, which
+/// carry one stretch of octets that is larger than a chunk.
 ///
 /// Its octets are read and written through [`Umem::bytes`](crate::Umem::bytes) and
 /// [`Umem::bytes_mut`](crate::Umem::bytes_mut). A frame that is dropped rather than given back to
@@ -16,13 +17,13 @@ use std::num::NonZeroU32;
 pub struct Frame {
     /// Which UMEM.
     pub(crate) umem: NonZeroU32,
-    /// Which chunk of it.
+    /// Which chunk of it, the first of a wide frame.
     pub(crate) index: u32,
     /// Where the data begins, octets from the chunk's start.
     pub(crate) start: u16,
     /// How much data there is, octets. `start + len <= limit` always.
     pub(crate) len: u16,
-    /// The chunk's size in octets.
+    /// Where data must end, octets from the chunk's start.
     pub(crate) limit: u16,
 }
 
@@ -42,7 +43,8 @@ impl Frame {
         usize::from(self.limit - self.start)
     }
 
-    /// Which chunk of the UMEM this is; below the UMEM's number of frames. For tables by frame.
+    /// Which chunk of the UMEM this is, or begins with; below [`Umem::frames`](crate::Umem::frames).
+    /// For tables by frame.
     pub fn index(&self) -> usize {
         self.index as usize
     }

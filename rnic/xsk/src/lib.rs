@@ -1,8 +1,9 @@
 //! AF_XDP: UMEM, owned frames, rings, and the port that the engine drives.
 //!
 //! A [`Frame`] is a value that is moved: from a [`FramePool`] into a ring, back out of it, back to
-//! the pool. Whoever has the `Frame` has the octets; using a frame twice does not compile. A
-//! [`Port`] is one interface queue ([`XskPort`]) or one end of a link in memory ([`MemoryPort`]).
+//! the pool. Whoever has the `Frame` has the octets; using a frame twice does not compile. An Ethernet
+//! frame that is larger than a chunk is sent from a wide `Frame`, one stretch of octets over several
+//! chunks, and received as a [`Packet`] of several `Frame`s. A [`Port`] is one interface queue ([`XskPort`]) or one end of a link in memory ([`MemoryPort`]).
 //!
 //! `unsafe` is allowed only in `umem` and in `xsk_port`'s `open`, `options` and `rings`, each with
 //! its invariant at the top.
@@ -12,6 +13,7 @@
 mod error;
 mod frame;
 mod memory_port;
+mod packet;
 mod pool;
 mod port;
 #[allow(unsafe_code)]
@@ -21,7 +23,10 @@ mod xsk_port;
 pub use error::{Request, XskError};
 pub use frame::Frame;
 pub use memory_port::{MemoryPort, MemoryWire};
+pub use packet::Packet;
 pub use pool::FramePool;
 pub use port::{Port, PortStatistics};
-pub use umem::{CHUNK_HEADROOM, ChunkSize, HugePages, MAX_FRAMES, PageKind, Umem, UmemConfig};
+pub use umem::{
+    CHUNK_HEADROOM, CHUNKS_MAX, ChunkSize, HugePages, MAX_FRAMES, PageKind, Umem, UmemConfig,
+};
 pub use xsk_port::{BusyPoll, CopyMode, XskPort, XskPortConfig};

@@ -1,7 +1,7 @@
 //! A link in memory: two ports, a bounded wire each way, no kernel. For tests, simulation, bench.
 //!
 //! Transmitted frames are copied to the wire and complete at once; received ones are copied from
-//! the wire into a frame of the receiver's pool.
+//! the wire into frames of the receiver's pool, of one chunk each, as a kernel would.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::error::XskError;
 use crate::frame::Frame;
+use crate::packet::Packet;
 use crate::pool::FramePool;
 use crate::port::{Port, PortStatistics};
 use crate::umem::Umem;
@@ -101,29 +102,26 @@ impl Port for MemoryPort {
         &self.umem
     }
 
-    fn receive(&mut self, pool: &mut FramePool, out: &mut Vec<Frame>, max: usize) -> usize {
+    fn receive(&mut self, pool: &mut FramePool, out: &mut Vec<Packet>, max: usize) -> usize {
+        let most = self.umem.chunk().chunk_capacity();
         let mut count = 0;
-        while count < max && !self.inbound.is_empty() {
-            let Some(mut frame) = pool.alloc() else {
+        while count < max
+            && let Some(len) = self.inbound.next_len()
+        {
+            if pool.available() < len.div_ceil(most).max(1) {
                 // As a kernel whose fill ring is empty: the frame stays on the wire, which then
                 // fills and pushes back.
                 self.statistics.receive_no_frame += 1;
                 break;
-            };
-            let umem = &self.umem;
-            let mut len = 0;
-            let found = self.inbound.pop(|bytes| {
-                len = bytes.len();
-                umem.bytes_mut(&mut frame)[..len].copy_from_slice(bytes);
-            });
-            if !found {
-                pool.free(frame);
-                break;
             }
-            frame.set_len(len);
+            let umem = &self.umem;
+            let mut packet = None;
+            self.inbound
+                .pop(|octets| packet = received(umem, pool, octets));
+            let Some(packet) = packet else { break };
             self.statistics.received += 1;
             self.statistics.received_octets += len as u64;
-            out.push(frame);
+            out.push(packet);
             count += 1;
         }
         count
@@ -185,6 +183,24 @@ impl Port for MemoryPort {
     fn statistics(&self) -> PortStatistics {
         self.statistics
     }
+}
+
+/// Octets from the wire in as many frames as they take; `None` when that many are not free.
+fn received(umem: &Umem, pool: &mut FramePool, octets: &[u8]) -> Option<Packet> {
+    let most = umem.chunk().chunk_capacity();
+    let mut frame_of = |part: &[u8]| {
+        let mut frame = pool.alloc()?;
+        umem.bytes_mut(&mut frame)[..part.len()].copy_from_slice(part);
+        frame.set_len(part.len());
+        Some(frame)
+    };
+    let (first, rest) = octets.split_at(octets.len().min(most));
+    let mut packet = Packet::from(frame_of(first)?);
+    for part in rest.chunks(most) {
+        // A wire carries nothing larger than the UMEM's frames, which take no more.
+        packet.push(frame_of(part)?).ok()?;
+    }
+    Some(packet)
 }
 
 #[cfg(test)]

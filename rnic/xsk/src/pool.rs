@@ -3,30 +3,52 @@
 use std::num::NonZeroU32;
 
 use crate::frame::Frame;
-use crate::umem::CHUNK_HEADROOM;
+use crate::packet::Packet;
+use crate::umem::{CHUNK_HEADROOM, ChunkSize};
 
-/// A stack of free [`Frame`]s of one UMEM. Never grows beyond the UMEM's number of frames, and
-/// allocates no memory after it was made.
+/// Two stacks of free [`Frame`]s of one UMEM: those of one chunk, and wide ones where the UMEM has
+/// any. Never grows beyond what the UMEM has, and allocates no memory after it was made.
 #[derive(Debug)]
 pub struct FramePool {
     umem: NonZeroU32,
-    free: Vec<Frame>,
+    chunk: ChunkSize,
+    single: Vec<Frame>,
+    wide: Vec<Frame>,
 }
 
 impl FramePool {
-    /// `frames` are all of the UMEM `umem`, which has `total` frames.
-    pub(crate) fn new(umem: NonZeroU32, frames: impl Iterator<Item = Frame>, total: usize) -> Self {
-        let mut free = Vec::with_capacity(total);
-        free.extend(frames);
-        Self { umem, free }
+    /// `single` and `wide` are all frames of the UMEM `umem`.
+    pub(crate) fn new(
+        umem: NonZeroU32,
+        chunk: ChunkSize,
+        single: impl Iterator<Item = Frame>,
+        wide: impl Iterator<Item = Frame>,
+    ) -> Self {
+        Self {
+            umem,
+            chunk,
+            single: single.collect(),
+            wide: wide.collect(),
+        }
     }
 
-    /// Takes an empty frame, or `None` when all are in use.
+    /// Takes an empty frame of one chunk, or `None` when all are in use.
     pub fn alloc(&mut self) -> Option<Frame> {
-        let mut frame = self.free.pop()?;
-        frame.start = CHUNK_HEADROOM;
-        frame.len = 0;
-        Some(frame)
+        self.single.pop().map(emptied)
+    }
+
+    /// Takes an empty frame for so many octets: a wide one when they don't fit a chunk and the UMEM
+    /// has wide ones. `None` when all of that kind are in use.
+    pub fn alloc_for(&mut self, octets: usize) -> Option<Frame> {
+        if self.is_wide(octets) {
+            return self.wide.pop().map(emptied);
+        }
+        self.alloc()
+    }
+
+    /// Whether a wide frame is what so many octets take.
+    fn is_wide(&self, octets: usize) -> bool {
+        octets > self.chunk.chunk_capacity() && self.chunk.chunks() > 1
     }
 
     /// Gives a frame back.
@@ -36,20 +58,60 @@ impl FramePool {
     /// When the frame is of another UMEM than the pool.
     pub fn free(&mut self, frame: Frame) {
         assert_eq!(frame.umem, self.umem, "a frame of another UMEM");
-        self.free.push(frame);
+        if usize::from(frame.limit) > self.chunk.octets() {
+            self.wide.push(frame);
+        } else {
+            self.single.push(frame);
+        }
     }
 
-    /// How many frames are free.
+    /// Gives the frames of a packet back.
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::free`].
+    pub fn free_packet(&mut self, packet: Packet) {
+        packet.into_frames().for_each(|frame| self.free(frame));
+    }
+
+    /// How many frames of one chunk are free.
     pub fn available(&self) -> usize {
-        self.free.len()
+        self.single.len()
     }
 
-    /// Takes up to `count` frames out into a pool of their own: each shard has one.
-    pub fn split(&mut self, count: usize) -> FramePool {
-        let total = self.free.capacity();
-        let at = self.free.len().saturating_sub(count);
-        FramePool::new(self.umem, self.free.drain(at..), total)
+    /// How many frames are free of the kind that [`Self::alloc_for`] takes for so many octets.
+    pub fn available_for(&self, octets: usize) -> usize {
+        if self.is_wide(octets) {
+            return self.wide.len();
+        }
+        self.available()
     }
+
+    /// How many chunks are free, in frames of both kinds.
+    pub fn free_chunks(&self) -> usize {
+        self.single.len() + self.wide.len() * self.chunk.chunks()
+    }
+
+    /// Takes up to `count` frames of each kind out into a pool of their own: each shard has one.
+    pub fn split(&mut self, count: usize) -> FramePool {
+        let from = |frames: &Vec<Frame>| frames.len().saturating_sub(count);
+        let mut part = FramePool {
+            umem: self.umem,
+            chunk: self.chunk,
+            single: Vec::with_capacity(self.single.capacity()),
+            wide: Vec::with_capacity(self.wide.capacity()),
+        };
+        let at = (from(&self.single), from(&self.wide));
+        part.single.extend(self.single.drain(at.0..));
+        part.wide.extend(self.wide.drain(at.1..));
+        part
+    }
+}
+
+fn emptied(mut frame: Frame) -> Frame {
+    frame.start = CHUNK_HEADROOM;
+    frame.len = 0;
+    frame
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::error::XskError;
 use crate::frame::Frame;
+use crate::packet::Packet;
 use crate::pool::FramePool;
 use crate::umem::Umem;
 
@@ -16,11 +17,11 @@ pub trait Port {
     /// The UMEM whose frames this port takes and gives.
     fn umem(&self) -> &Umem;
 
-    /// Appends up to `max` received frames to `out`; says how many. Frames that can't be used go
+    /// Appends up to `max` received packets to `out`; says how many. Frames that can't be used go
     /// back to `pool`.
-    fn receive(&mut self, pool: &mut FramePool, out: &mut Vec<Frame>, max: usize) -> usize;
+    fn receive(&mut self, pool: &mut FramePool, out: &mut Vec<Packet>, max: usize) -> usize;
 
-    /// How many frames [`transmit`](Self::transmit) would take now.
+    /// How many frames [`transmit`](Self::transmit) would take now, however large they are.
     fn transmit_room(&mut self) -> usize;
 
     /// Queues a frame (whole Ethernet frame, no FCS) for sending; `cookie` comes back with it from
@@ -38,7 +39,8 @@ pub trait Port {
     /// Only when the link is of no use at present (interface down or gone), not when it is busy.
     fn flush(&mut self) -> Result<(), XskError>;
 
-    /// How many frames wait for the next [`flush`](Self::flush) although `transmit` took them.
+    /// How many frames wait for the next [`flush`](Self::flush) although `transmit` took them; one of
+    /// several chunks may count for each.
     fn unsent(&mut self) -> usize;
 
     /// Takes back one frame that the link is done with, and its cookie. Its data is as it was.
@@ -60,7 +62,7 @@ pub trait Port {
 /// Counters of a port since it was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PortStatistics {
-    /// Frames given to the caller.
+    /// Packets given to the caller.
     pub received: u64,
     /// Octets in them.
     pub received_octets: u64,
@@ -80,9 +82,12 @@ pub struct PortStatistics {
     pub transmit_ring_full: u64,
     /// Received descriptors that named no chunk that was out, or data outside of it.
     pub bad_receive_descriptors: u64,
+    /// Received packets that were dropped because they lie in more chunks than a frame may take, or
+    /// one of their descriptors was bad.
+    pub bad_receive_chains: u64,
     /// Completions that named no chunk that was out.
     pub bad_completions: u64,
-    /// Received frames lost because the caller had no free frame.
+    /// Times that a packet could not be received because the caller had too few free frames.
     pub receive_no_frame: u64,
     /// The kernel's count: received frames dropped for another reason.
     pub kernel_rx_dropped: u64,
@@ -100,7 +105,7 @@ pub struct PortStatistics {
 
 impl PortStatistics {
     /// Every counter under its name, in a fixed order.
-    pub fn named(&self) -> [(&'static str, u64); 18] {
+    pub fn named(&self) -> [(&'static str, u64); 19] {
         [
             ("received", self.received),
             ("received_octets", self.received_octets),
@@ -112,6 +117,7 @@ impl PortStatistics {
             ("send_dropped", self.send_dropped),
             ("transmit_ring_full", self.transmit_ring_full),
             ("bad_receive_descriptors", self.bad_receive_descriptors),
+            ("bad_receive_chains", self.bad_receive_chains),
             ("bad_completions", self.bad_completions),
             ("receive_no_frame", self.receive_no_frame),
             ("kernel_rx_dropped", self.kernel_rx_dropped),

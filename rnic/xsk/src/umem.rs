@@ -1,13 +1,16 @@
 //! The UMEM: one stretch of memory cut into chunks, each owned by a [`Frame`].
 //!
+//! Where frames of several chunks are wanted, the chunks behind the first half make up wide
+//! [`Frame`]s of so many neighbours, which are one stretch of octets to whoever writes them.
+//!
 //! Invariants that the `unsafe` here rests on:
 //! - `base` points to `frames * chunk` octets that live as long as the `Umem` does (`backing`).
 //! - For each (UMEM id, index) at most one `Frame` exists: all are made in `assemble`, none is
-//!   `Clone`, and no other module makes any. So `&Frame` is a shared and `&mut Frame` an exclusive
-//!   borrow of the chunk's octets.
+//!   `Clone`, and no other module makes any. A wide one has its own chunks, which no other has. So
+//!   `&Frame` is a shared and `&mut Frame` an exclusive borrow of its chunks' octets.
 //! - While the kernel has a chunk its `Frame` lies in a ring's table (`xsk_port::rings`), where
 //!   nobody borrows it.
-//! - A `Frame`'s `index`, `start`, `len` and `limit` stay inside its chunk: they are set here, by
+//! - A `Frame`'s `index`, `start`, `len` and `limit` stay inside its chunks: they are set here, by
 //!   `Frame::set_len` and by `rings`, each after checking.
 
 use std::num::NonZeroU32;
@@ -27,7 +30,9 @@ use backing::Backing;
 pub(crate) use backing::KernelSide;
 pub(crate) use binding::Binding;
 pub(crate) use config::check_ring;
-pub use config::{CHUNK_HEADROOM, ChunkSize, HugePages, MAX_FRAMES, PageKind, UmemConfig};
+pub use config::{
+    CHUNK_HEADROOM, CHUNKS_MAX, ChunkSize, HugePages, MAX_FRAMES, PageKind, UmemConfig,
+};
 
 /// Packet memory shared with the kernel, or with nobody ([`Umem::heap`]). Cheap to clone: all
 /// clones are the same memory.
@@ -142,22 +147,31 @@ impl Umem {
                 backing,
             }),
         };
-        let limit = chunk.octets() as u16;
-        // Lowest index on top of the stack.
-        let all = (0..frames).rev().map(|index| Frame {
+        let frame = |index, limit: usize| Frame {
             umem: id,
             index,
             start: CHUNK_HEADROOM,
             len: 0,
-            limit,
-        });
-        let pool = FramePool::new(id, all, frames as usize);
-        (umem, pool)
+            limit: limit as u16,
+        };
+        let narrow = chunk.narrow(frames);
+        // Lowest index on top of the stack.
+        let single = (0..narrow).rev().map(|index| frame(index, chunk.octets()));
+        let wide = (narrow..frames)
+            .step_by(chunk.chunks())
+            .map(|index| frame(index, usize::from(CHUNK_HEADROOM) + chunk.frame_capacity()));
+        (umem, FramePool::new(id, chunk, single, wide))
     }
 
-    /// How many frames there are, in pools, rings and hands together.
+    /// How many chunks there are, in pools, rings and hands together: each is a frame, or a part of
+    /// a wide one.
     pub fn frames(&self) -> usize {
         self.inner.frames as usize
+    }
+
+    /// The first chunk that belongs to a wide frame; those behind it do too.
+    pub(crate) fn first_wide(&self) -> usize {
+        self.inner.chunk.narrow(self.inner.frames) as usize
     }
 
     /// The size of a chunk.
@@ -165,7 +179,7 @@ impl Umem {
         self.inner.chunk
     }
 
-    /// The most octets of one Ethernet frame that a frame carries.
+    /// The most octets of one Ethernet frame that the largest frame carries.
     pub fn frame_capacity(&self) -> usize {
         self.inner.chunk.frame_capacity()
     }
@@ -183,9 +197,9 @@ impl Umem {
     #[inline]
     pub fn bytes<'a>(&'a self, frame: &'a Frame) -> &'a [u8] {
         let data = self.data(frame);
-        // SAFETY: `data` points to at least `limit - start >= len` octets of the chunk (`data`),
-        // which live as long as `self`; `frame` is borrowed as long as the slice, so nobody has
-        // the chunk mutably and the kernel does not have it.
+        // SAFETY: `data` points to at least `limit - start >= len` octets of the frame's chunks
+        // (`data`), which live as long as `self`; `frame` is borrowed as long as the slice, so
+        // nobody has the chunks mutably and the kernel does not have them.
         unsafe { std::slice::from_raw_parts(data, frame.len()) }
     }
 
@@ -202,13 +216,14 @@ impl Umem {
         unsafe { std::slice::from_raw_parts_mut(data, frame.capacity()) }
     }
 
-    /// Where the frame's data begins; `frame.capacity()` octets from there are the chunk's.
+    /// Where the frame's data begins; `frame.capacity()` octets from there are its chunks'.
     #[inline]
     fn data(&self, frame: &Frame) -> *mut u8 {
         assert!(frame.umem == self.inner.id, "a frame of another UMEM");
         let offset = frame.index() * self.inner.chunk.octets() + usize::from(frame.start);
-        // SAFETY: a frame of this UMEM has `index < frames` and `start <= limit = chunk`, so the
-        // offset is inside the memory that `base` points to, or at its end for an empty rest.
+        // SAFETY: a frame of this UMEM has `index < frames` and `start <= limit`, which is no more
+        // than its chunks have, so the offset is inside the memory that `base` points to, or at
+        // its end for an empty rest.
         unsafe { self.inner.base.add(offset) }
     }
 
@@ -232,6 +247,68 @@ impl Umem {
         self.bytes_mut(frame)
             .copy_within(from..from + len, usize::from(start - first));
         frame.start = start;
+    }
+
+    /// Spreads the data of a wide frame, which begins behind the headroom, over its chunks: behind
+    /// each one's headroom, as much as it takes. The kernel's descriptors begin there and nowhere
+    /// else. Says how many chunks have data.
+    pub(crate) fn spread(&self, frame: &mut Frame) -> usize {
+        let (len, parts) = (frame.len(), self.parts(frame));
+        let memory = self.wide_mut(frame);
+        for part in (1..parts).rev() {
+            let (from, to) = self.places(part);
+            memory.copy_within(from..from + self.part_len(len, part), to);
+        }
+        parts
+    }
+
+    /// Makes the data of a wide frame that was [spread](Self::spread) one stretch again.
+    pub(crate) fn gather(&self, frame: &mut Frame) {
+        let (len, parts) = (frame.len(), self.parts(frame));
+        let memory = self.wide_mut(frame);
+        for part in 1..parts {
+            let (to, from) = self.places(part);
+            memory.copy_within(from..from + self.part_len(len, part), to);
+        }
+    }
+
+    /// How many chunks a frame's data lies in once it is spread.
+    pub(crate) fn parts(&self, frame: &Frame) -> usize {
+        let most = self.inner.chunk.chunk_capacity();
+        if frame.len() <= most {
+            return 1;
+        }
+        frame.len().div_ceil(most)
+    }
+
+    /// Of `len` octets of data, how many lie in one of the chunks once they are spread.
+    pub(crate) fn part_len(&self, len: usize, part: usize) -> usize {
+        let most = self.inner.chunk.chunk_capacity();
+        len.saturating_sub(part * most).min(most)
+    }
+
+    /// Where a part begins within the memory of a wide frame: in one stretch, and spread.
+    fn places(&self, part: usize) -> (usize, usize) {
+        let chunk = self.inner.chunk;
+        let headroom = usize::from(CHUNK_HEADROOM);
+        (
+            headroom + part * chunk.chunk_capacity(),
+            headroom + part * chunk.octets(),
+        )
+    }
+
+    /// All octets of a wide frame's chunks.
+    fn wide_mut<'a>(&'a self, frame: &'a mut Frame) -> &'a mut [u8] {
+        assert!(frame.umem == self.inner.id, "a frame of another UMEM");
+        let chunk = self.inner.chunk;
+        let wide = frame.index() >= self.first_wide();
+        let chunks = if wide { chunk.chunks() } else { 1 };
+        // SAFETY: a frame's chunks are within the memory that `base` points to (`assemble`), which
+        // lives as long as `self`; nobody else has them while `frame` is borrowed mutably.
+        unsafe {
+            let first = self.inner.base.add(frame.index() * chunk.octets());
+            std::slice::from_raw_parts_mut(first, chunks * chunk.octets())
+        }
     }
 
     /// Whether `frame` is of this UMEM.

@@ -9,10 +9,12 @@ use rustix::net::{RecvFlags, SendFlags};
 
 use crate::error::{XskError, from_errno, refusal};
 use crate::frame::Frame;
+use crate::packet::Packet;
 use crate::pool::FramePool;
 use crate::port::{Port, PortStatistics};
 use crate::umem::Umem;
 
+mod chains;
 #[allow(unsafe_code)]
 mod open;
 #[allow(unsafe_code)]
@@ -108,11 +110,11 @@ impl XskPort {
             .binding
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let (tx, rx, fill, completion) = open::bind(kernel, &mut binding, &config)?;
+        let (tx, rx, fill, completion) = open::bind(umem, kernel, &mut binding, &config)?;
         let frames = umem.frames();
         let mut port = XskPort {
             receive: ReceiveSide::new(fill, rx, frames, kernel.fill_ring as usize),
-            transmit: TransmitSide::new(tx, completion, frames, config.tx_ring as usize),
+            transmit: TransmitSide::new(tx, completion, umem, config.tx_ring as usize),
             config,
             zero_copy: false,
             statistics: PortStatistics::default(),
@@ -182,7 +184,7 @@ impl Port for XskPort {
         &self.umem
     }
 
-    fn receive(&mut self, pool: &mut FramePool, out: &mut Vec<Frame>, max: usize) -> usize {
+    fn receive(&mut self, pool: &mut FramePool, out: &mut Vec<Packet>, max: usize) -> usize {
         let chunk = self.umem.chunk().octets();
         let count = self
             .receive
@@ -227,8 +229,7 @@ impl Port for XskPort {
     }
 
     fn completed(&mut self) -> Option<(Frame, u64)> {
-        self.transmit
-            .completed(self.umem.chunk().octets(), &mut self.statistics)
+        self.transmit.completed(&self.umem, &mut self.statistics)
     }
 
     fn refill(&mut self, pool: &mut FramePool) {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use common::{LEFT, LEFT_MAC, LEFT_V4, RIGHT, RIGHT_MAC, RIGHT_V4, VethPair};
 use etherparse::PacketBuilder;
 use rnic_steering::{ModePreference, Protocol, Steering};
-use rnic_xsk::{Frame, Port, Umem, UmemConfig, XskPort, XskPortConfig};
+use rnic_xsk::{ChunkSize, Packet, Port, Umem, UmemConfig, XskPort, XskPortConfig};
 
 const PORT: u16 = 7471;
 
@@ -26,8 +26,13 @@ const BATCH: usize = 32;
 
 fn rate(preference: ModePreference, octets: usize) -> f64 {
     let pair = VethPair::new(1, 1);
+    let mtu = (octets as u32 - 14).max(1500);
+    let mtu_text = mtu.to_string();
+    pair.ip_left(&["link", "set", "dev", LEFT, "mtu", &mtu_text]);
+    pair.ip_right(&["link", "set", "dev", RIGHT, "mtu", &mtu_text]);
     let config = UmemConfig {
         frames: 2048,
+        chunk: ChunkSize::for_mtu(mtu).unwrap(),
         ..UmemConfig::default()
     };
     pair.enter_left();
@@ -52,13 +57,13 @@ fn rate(preference: ModePreference, octets: usize) -> f64 {
         .write(&mut segment, &vec![1; octets - 54])
         .unwrap();
 
-    let mut frames: Vec<Frame> = Vec::with_capacity(BATCH);
+    let mut packets: Vec<Packet> = Vec::with_capacity(BATCH);
     let (mut in_flight, mut received) = (0, 0_u64);
     let started = Instant::now();
     while started.elapsed() < Duration::from_secs(2) {
         let room = left.transmit_room().min(BATCH).min(IN_FLIGHT - in_flight);
         for _ in 0..room {
-            let mut frame = pool_l.alloc().unwrap();
+            let mut frame = pool_l.alloc_for(octets).unwrap();
             // Headers only: the payload of each frame was written by its first use.
             umem_l.bytes_mut(&mut frame)[..54].copy_from_slice(&segment[..54]);
             frame.set_len(segment.len());
@@ -70,19 +75,19 @@ fn rate(preference: ModePreference, octets: usize) -> f64 {
             pool_l.free(frame);
             in_flight -= 1;
         }
-        right.receive(&mut pool_r, &mut frames, BATCH);
-        for frame in frames.drain(..) {
-            assert_eq!(frame.len(), segment.len());
+        right.receive(&mut pool_r, &mut packets, BATCH);
+        for packet in packets.drain(..) {
+            assert_eq!(packet.len(), segment.len());
             received += 1;
-            pool_r.free(frame);
+            pool_r.free_packet(packet);
         }
         right.refill(&mut pool_r);
     }
     let rate = received as f64 / started.elapsed().as_secs_f64() / 1000.0;
     // What was under way when the time was over.
     std::thread::sleep(Duration::from_millis(50));
-    while right.receive(&mut pool_r, &mut frames, BATCH) > 0 {}
-    received += frames.len() as u64;
+    while right.receive(&mut pool_r, &mut packets, BATCH) > 0 {}
+    received += packets.len() as u64;
     let statistics = left.statistics();
     println!(
         "{octets:5} octets, {preference:?} ({}): {rate:.0} kpps, {:.1} Gbit/s, lost {}, {:.1} frames a call, {}",
@@ -98,7 +103,7 @@ fn rate(preference: ModePreference, octets: usize) -> f64 {
 #[test]
 #[ignore = "a measurement, of use only in a release build"]
 fn frames_per_second() {
-    for octets in [64, 1514] {
+    for octets in [64, 1514, 3520, 9014] {
         for preference in [ModePreference::NativeOnly, ModePreference::GenericOnly] {
             assert!(rate(preference, octets) > 0.0);
         }

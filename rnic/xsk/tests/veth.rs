@@ -15,8 +15,8 @@ use common::{LEFT, LEFT_MAC, LEFT_V4, RIGHT, RIGHT_MAC, RIGHT_V4, VethPair, with
 use etherparse::PacketBuilder;
 use rnic_steering::{ModePreference, Protocol, Steering};
 use rnic_xsk::{
-    BusyPoll, ChunkSize, CopyMode, Frame, FramePool, HugePages, Port, Umem, UmemConfig, XskError,
-    XskPort, XskPortConfig,
+    BusyPoll, CHUNKS_MAX, ChunkSize, CopyMode, FramePool, HugePages, Packet, Port, Umem,
+    UmemConfig, XskError, XskPort, XskPortConfig,
 };
 
 const PORT: u16 = 7471;
@@ -71,7 +71,7 @@ impl End {
     fn send(&mut self, queue: usize, octets: &[u8]) {
         let deadline = Instant::now() + PATIENCE;
         let mut frame = loop {
-            match self.pool.alloc() {
+            match self.pool.alloc_for(octets.len()) {
                 Some(frame) => break frame,
                 None => self.reclaim(),
             }
@@ -113,12 +113,13 @@ impl End {
     fn receive(&mut self, queue: usize, count: usize) -> Vec<Vec<u8>> {
         let deadline = Instant::now() + PATIENCE;
         let mut octets = Vec::new();
-        let mut frames: Vec<Frame> = Vec::with_capacity(64);
+        let mut packets: Vec<Packet> = Vec::with_capacity(64);
         while octets.len() < count {
-            self.ports[queue].receive(&mut self.pool, &mut frames, 64);
-            for frame in frames.drain(..) {
-                octets.push(self.umem.bytes(&frame).to_vec());
-                self.pool.free(frame);
+            self.ports[queue].receive(&mut self.pool, &mut packets, 64);
+            for packet in packets.drain(..) {
+                let mut slices = [&[][..]; CHUNKS_MAX];
+                octets.push(packet.slices(&self.umem, &mut slices).concat());
+                self.pool.free_packet(packet);
             }
             self.ports[queue].refill(&mut self.pool);
             assert!(
@@ -264,14 +265,15 @@ fn one_umem_serves_both_ends_in_two_namespaces() {
     while receiver.receive(&mut pool, &mut out, 1) == 0 {
         assert!(Instant::now() < deadline, "the frame does not come");
     }
-    assert_eq!(umem.bytes(&out[0]), octets);
+    assert_eq!(umem.bytes(out[0].first()), octets);
     // A received frame can be sent on as it is.
-    sender.transmit(out.remove(0), 10).unwrap();
+    let frame = out.remove(0).into_frame(&umem, &mut pool).unwrap();
+    sender.transmit(frame, 10).unwrap();
     sender.flush().unwrap();
     while receiver.receive(&mut pool, &mut out, 1) == 0 {
         assert!(Instant::now() < deadline, "the frame does not come again");
     }
-    assert_eq!(umem.bytes(&out[0]), octets);
+    assert_eq!(umem.bytes(out[0].first()), octets);
 }
 
 #[test]
@@ -303,6 +305,97 @@ fn large_frames_fit_large_chunks() {
     frames.iter().for_each(|octets| left.send(0, octets));
     left.flush(0);
     assert_eq!(right.receive(0, 50), frames);
+}
+
+/// Both ends of a pair with an MTU of 9000.
+fn jumbo_ends(pair: &VethPair) -> (End, End) {
+    pair.ip_left(&["link", "set", "dev", LEFT, "mtu", "9000"]);
+    pair.ip_right(&["link", "set", "dev", RIGHT, "mtu", "9000"]);
+    let config = UmemConfig {
+        chunk: ChunkSize::for_mtu(9000).unwrap(),
+        ..UmemConfig::default()
+    };
+    pair.enter_left();
+    let left = End::open(LEFT, LEFT_V4, 1, &config);
+    pair.enter_right();
+    (left, End::open(RIGHT, RIGHT_V4, 1, &config))
+}
+
+#[test]
+fn frames_of_several_chunks_arrive_whole_and_in_order_both_ways() {
+    let pair = VethPair::new(1, 1);
+    let (mut left, mut right) = jumbo_ends(&pair);
+    let free = (left.pool.free_chunks(), right.pool.free_chunks());
+    for round in 0..10 {
+        let sizes = [8960, 0, 3786, 3787, 8959, 100, 7626, 7627];
+        let frame = |to_right, n: u32| segment(to_right, round * 100 + n, sizes[n as usize % 8]);
+        // So many that a send of 32 descriptors ends within a frame, and fewer than veth's ring.
+        let to_right: Vec<_> = (0..60).map(|n| frame(true, n)).collect();
+        let to_left: Vec<_> = (0..60).map(|n| frame(false, n)).collect();
+        to_right.iter().for_each(|octets| left.send(0, octets));
+        left.flush(0);
+        to_left.iter().for_each(|octets| right.send(0, octets));
+        right.flush(0);
+        assert_eq!(right.receive(0, 60), to_right);
+        assert_eq!(left.receive(0, 60), to_left);
+        left.reclaim();
+        right.reclaim();
+    }
+    for (end, before) in [(&left, free.0), (&right, free.1)] {
+        let statistics = end.ports[0].statistics();
+        assert_eq!((statistics.transmitted, statistics.completed), (600, 600));
+        assert_eq!(statistics.received, 600);
+        for (name, count) in statistics.named() {
+            let is_fault = name.starts_with("bad_") || name.contains("invalid");
+            assert!(!is_fault || count == 0, "{name}: {count}");
+        }
+        let now = end.pool.free_chunks();
+        assert!(
+            before.abs_diff(now) < 16,
+            "{before} free chunks, then {now}"
+        );
+    }
+}
+
+#[test]
+fn a_full_ring_takes_all_of_a_frame_or_none_and_a_sent_frame_is_as_it_was() {
+    let pair = VethPair::new(1, 1);
+    let (mut left, mut right) = jumbo_ends(&pair);
+    let mut taken = Vec::new();
+    let refused = loop {
+        let number = taken.len() as u32;
+        let octets = segment(true, number, 8960);
+        let mut frame = left.pool.alloc_for(octets.len()).unwrap();
+        left.umem.bytes_mut(&mut frame)[..octets.len()].copy_from_slice(&octets);
+        frame.set_len(octets.len());
+        match left.ports[0].transmit(frame, u64::from(number)) {
+            Ok(()) => taken.push(octets),
+            Err(frame) => break frame,
+        }
+    };
+    assert_eq!(taken.len(), 512 / 3, "three descriptors each");
+    assert_eq!(left.umem.bytes(&refused), segment(true, 170, 8960));
+    left.pool.free(refused);
+    assert_eq!(left.ports[0].transmit_room(), 0);
+    // The receiver's fill ring has no more chunks than for as many, so none is lost.
+    left.flush(0);
+    assert_eq!(right.receive(0, taken.len()), taken);
+    let mut back = 0;
+    let deadline = Instant::now() + PATIENCE;
+    while back < taken.len() {
+        assert!(
+            Instant::now() < deadline,
+            "{back} of {} are back",
+            taken.len()
+        );
+        let Some((frame, cookie)) = left.ports[0].completed() else {
+            continue;
+        };
+        assert_eq!(left.umem.bytes(&frame), taken[cookie as usize]);
+        left.pool.free(frame);
+        back += 1;
+    }
+    assert_eq!(left.ports[0].transmit_room(), 512 / 3);
 }
 
 #[test]

@@ -147,6 +147,17 @@ impl Bench {
         Self::over(lab, rnic, kernel)
     }
 
+    /// On a link of this MTU.
+    pub fn of_mtu(name: &str, mtu: u32) -> Self {
+        let mut lab = Lab::new(name);
+        let link = LinkOptions {
+            mtu,
+            ..LinkOptions::default()
+        };
+        let (rnic, kernel) = lab.pair(&link);
+        Self::over(lab, rnic, kernel)
+    }
+
     /// With two routers between the hosts.
     pub fn routed(name: &str) -> (Self, Routers) {
         let mut lab = Lab::new(name);

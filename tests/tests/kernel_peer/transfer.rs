@@ -122,6 +122,33 @@ fn write_out(peer: &mut Peer, end: &Endpoint, length: usize, pause: impl Fn(usiz
 }
 
 #[test]
+fn large_frames_pass_in_both_directions() {
+    const LENGTH: usize = 4 << 20;
+    let bench = Bench::of_mtu("kernel-jumbo", 9000);
+    for (family, markers) in [(Family::V4, false), (Family::V6, false), (Family::V4, true)] {
+        let terms = Terms {
+            family,
+            markers: (markers, markers),
+            ..Terms::new(Initiator::Peer, 2)
+        };
+        let (mut peer, end) = bench.connected(terms, LENGTH);
+        peer.largest = 8960;
+        for (cut, mulpdu) in [
+            (Cut::Together, 8000),
+            (Cut::Each, 8900),
+            (Cut::Together, 57),
+        ] {
+            (peer.cut, peer.mulpdu) = (cut, mulpdu);
+            let largest = if mulpdu < 100 { 20_000 } else { LENGTH };
+            for size in [0, 1, 3700, 8800, largest] {
+                theirs(&mut peer, &end, size);
+                ours(&mut peer, &end, size);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_long_read_passes_in_both_directions() {
     const LENGTH: usize = 16 << 20;
     let bench = Bench::new("kernel-long-read");

@@ -34,8 +34,17 @@ impl Role {
 
 /// Two hosts, the first for `tcp-pipe`.
 pub fn hosts(name: &str) -> (Lab, Host, Host) {
+    hosts_of_mtu(name, 1500)
+}
+
+/// The same on a link of this MTU.
+pub fn hosts_of_mtu(name: &str, mtu: u32) -> (Lab, Host, Host) {
     let mut lab = Lab::new(name);
-    let (us, them) = lab.pair(&LinkOptions::default());
+    let link = LinkOptions {
+        mtu,
+        ..LinkOptions::default()
+    };
+    let (us, them) = lab.pair(&link);
     (lab, us, them)
 }
 

@@ -4,11 +4,11 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
-use rnic_tests::lab::{Family, INTERFACE};
+use rnic_tests::lab::{Family, Host, INTERFACE};
 use rnic_tests::pattern::Pattern;
 use rnic_tests::stream;
 
-use crate::pipe::{PORT, Role, hosts, joined, listen};
+use crate::pipe::{PORT, Role, hosts, hosts_of_mtu, joined, listen};
 
 /// Octets each way.
 const LENGTH: usize = 5_000_011;
@@ -44,7 +44,17 @@ fn both_directions_arrive_whole_in_both_roles_over_both_families() {
 #[test]
 fn generic_mode_moves_octets_too() {
     let (_lab, us, them) = hosts("pipe-generic");
-    let (mut pipe, stream) = joined(&us, &them, Family::V4, Role::Connects, &["--mode", "skb"]);
+    moves_both_ways(&us, &them, &["--mode", "skb"]);
+}
+
+#[test]
+fn large_frames_move_octets_too() {
+    let (_lab, us, them) = hosts_of_mtu("pipe-jumbo", 9000);
+    moves_both_ways(&us, &them, &[]);
+}
+
+fn moves_both_ways(us: &Host, them: &Host, more: &[&str]) {
+    let (mut pipe, stream) = joined(us, them, Family::V4, Role::Connects, more);
     let (from_us, to_us) = (Pattern::octets(1, LENGTH), Pattern::octets(2, LENGTH));
     std::thread::scope(|scope| {
         scope.spawn(|| stream::both_ways(stream, &to_us, &from_us));

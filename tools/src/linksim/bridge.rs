@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rnic_xsk::{Frame, Port, PortStatistics, XskError};
+use rnic_xsk::{Frame, Packet, Port, PortStatistics, XskError};
 
 use super::buffers::Buffers;
 use super::config::Config;
@@ -24,7 +24,7 @@ pub struct Bridge<P> {
     sides: [Side<P>; 2],
     directions: [Direction; 2],
     buffers: Buffers,
-    received: Vec<Frame>,
+    received: Vec<Packet>,
     answers: Vec<Frame>,
 }
 
@@ -58,7 +58,12 @@ impl<P: Port> Bridge<P> {
                 let pool = &mut self.buffers.pool;
                 busy |= port.receive(pool, &mut self.received, BATCH) > 0;
                 port.refill(pool);
-                for frame in self.received.drain(..) {
+                for packet in self.received.drain(..) {
+                    let octets = packet.len();
+                    let Some(frame) = self.buffers.whole(packet) else {
+                        self.directions[side].lack(octets);
+                        continue;
+                    };
                     self.directions[side].arrive(
                         now,
                         frame,

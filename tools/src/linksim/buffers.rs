@@ -1,6 +1,6 @@
 //! The frames of the link: where copies and answers come from, and where what is lost goes.
 
-use rnic_xsk::{Frame, FramePool, Umem};
+use rnic_xsk::{Frame, FramePool, Packet, Umem};
 
 /// The memory of all frames, and those that are free.
 #[derive(Debug)]
@@ -25,6 +25,12 @@ impl Buffers {
         &mut self.umem.bytes_mut(frame)[..length]
     }
 
+    /// A received packet as one frame: what lies in several is copied. `None`, and what it had is
+    /// free again, when no frame is.
+    pub fn whole(&mut self, packet: Packet) -> Option<Frame> {
+        packet.into_frame(&self.umem, &mut self.pool)
+    }
+
     /// Whether a frame may be kept, or another taken.
     pub fn plenty(&self) -> bool {
         self.pool.available() > self.reserve
@@ -35,7 +41,7 @@ impl Buffers {
         if !self.plenty() {
             return None;
         }
-        let mut frame = self.pool.alloc()?;
+        let mut frame = self.pool.alloc_for(length)?;
         if frame.capacity() < length {
             self.pool.free(frame);
             return None;

@@ -126,7 +126,7 @@ impl CarrierLoss {
     fn add(&mut self, port: &PortStatistics) {
         self.receive += port.kernel_rx_dropped + port.kernel_rx_ring_full + port.receive_no_frame;
         self.send += port.send_dropped + port.kernel_tx_invalid;
-        self.unusable += port.bad_receive_descriptors;
+        self.unusable += port.bad_receive_descriptors + port.bad_receive_chains;
     }
 }
 
@@ -136,8 +136,14 @@ fn memory(
     queues: u32,
 ) -> Result<(Umem, FramePool, usize), RunError> {
     let rings = queues * (RECEIVE_RING + TRANSMIT_RING);
+    let kept = options.frames.max(LEAST_FRAMES);
+    // Half of a UMEM with wide frames is for receiving, the other half is wide ones.
+    let frames = match chunk.chunks() as u32 {
+        1 => rings + kept,
+        chunks => 2 * (rings + kept).max(kept.saturating_mul(chunks)),
+    };
     let (umem, pool) = Umem::new(&UmemConfig {
-        frames: rings + options.frames.max(LEAST_FRAMES),
+        frames,
         chunk,
         fill_ring: RECEIVE_RING,
         completion_ring: TRANSMIT_RING,

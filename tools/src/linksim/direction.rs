@@ -112,6 +112,13 @@ impl Direction {
         }
     }
 
+    /// There was no frame for a packet of so many octets.
+    pub fn lack(&mut self, octets: usize) {
+        self.counters.arrived += 1;
+        self.counters.arrived_octets += octets as u64;
+        self.counters.dropped(Fate::NoFrame);
+    }
+
     /// Takes a frame whose time has come.
     pub fn depart(
         &mut self,

@@ -11,7 +11,7 @@ pub mod rate;
 use std::time::{Duration, Instant};
 
 use rnic_steering::{ModePreference, Tap};
-use rnic_xsk::{ChunkSize, Frame, FramePool, Port, Umem, UmemConfig, XskPort, XskPortConfig};
+use rnic_xsk::{ChunkSize, FramePool, Packet, Port, Umem, UmemConfig, XskPort, XskPortConfig};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::endpoint::ToolError;
@@ -68,7 +68,7 @@ pub struct Wire {
     port: XskPort,
     umem: Umem,
     pool: FramePool,
-    received: Vec<Frame>,
+    received: Vec<Packet>,
     /// Frames that are sent and not completed.
     in_flight: usize,
     waiting: Waiting,
@@ -85,9 +85,11 @@ impl Wire {
         waiting: Waiting,
     ) -> Result<Self, ToolError> {
         let mtu = u32::try_from(octets.saturating_sub(ETHERNET)).unwrap_or(u32::MAX);
+        let chunk = ChunkSize::for_mtu(mtu)?;
         let (umem, mut pool) = Umem::new(&UmemConfig {
-            frames: FRAMES,
-            chunk: ChunkSize::for_mtu(mtu)?,
+            // Of one with wide frames half is for receiving.
+            frames: FRAMES * if chunk.chunks() > 1 { 2 } else { 1 },
+            chunk,
             ..UmemConfig::default()
         })?;
         let mut tap = Tap::attach(interface, mode)?;
@@ -110,7 +112,7 @@ impl Wire {
         if self.in_flight >= IN_FLIGHT {
             return false;
         }
-        let Some(mut frame) = self.pool.alloc() else {
+        let Some(mut frame) = self.pool.alloc_for(octets) else {
             return false;
         };
         write_header(self.umem.bytes_mut(&mut frame), kind, number);
@@ -159,11 +161,11 @@ impl Wire {
             }
             return Ok(false);
         }
-        for frame in self.received.drain(..) {
-            if let Some((kind, number)) = read_header(self.umem.bytes(&frame)) {
-                seen(kind, number, frame.len());
+        for packet in self.received.drain(..) {
+            if let Some((kind, number)) = read_header(self.umem.bytes(packet.first())) {
+                seen(kind, number, packet.len());
             }
-            pool.free(frame);
+            pool.free_packet(packet);
         }
         port.refill(pool);
         Ok(true)

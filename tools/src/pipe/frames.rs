@@ -14,7 +14,7 @@ pub(super) struct Frames {
 
 impl Memory<Frame> for Frames {
     fn alloc(&mut self) -> Option<Frame> {
-        self.pool.alloc()
+        self.pool.alloc_for(self.umem.frame_capacity())
     }
 
     fn free(&mut self, frame: Frame) {

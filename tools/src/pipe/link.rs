@@ -4,7 +4,7 @@
 use rnic_device::host::{Interface, Sockets};
 use rnic_net::{Fragments, Identification, Path, PathDefaults, Payload, Reassembly, Unusable};
 use rnic_steering::Steering;
-use rnic_xsk::{Frame, Port, PortStatistics, XskPort};
+use rnic_xsk::{Frame, Packet, Port, PortStatistics, XskPort};
 use userspace_tcp::stream::Memory;
 use userspace_tcp::{ConnId, Instant, SegmentId, Stack, Transmit};
 
@@ -23,7 +23,7 @@ pub(super) struct Link {
     ports: Vec<XskPort>,
     /// By frame: whose payload the kernel has.
     in_flight: Box<[Option<(ConnId, SegmentId)>]>,
-    batch: Vec<Frame>,
+    batch: Vec<Packet>,
     defaults: PathDefaults,
     pub(super) paths: Paths,
     identification: Identification,
@@ -116,8 +116,12 @@ impl Link {
         let mut worked = false;
         for port in 0..self.ports.len() {
             self.ports[port].receive(&mut frames.pool, &mut batch, BATCH);
-            for frame in batch.drain(..) {
+            for packet in batch.drain(..) {
                 worked = true;
+                let Some(frame) = packet.into_frame(&frames.umem, &mut frames.pool) else {
+                    self.stats.receive_ring_full += 1;
+                    continue;
+                };
                 if let Some((frame, parsed)) = self.packet(now, frames, frame) {
                     let way = Way {
                         path: parsed.path,
@@ -142,6 +146,7 @@ impl Link {
     ) -> Option<(Frame, rnic_net::Received)> {
         let mut parsed = rnic_net::parse(frames.umem.bytes(&frame), &self.defaults);
         if let Err(Unusable::Fragment) = parsed {
+            frame = Packet::from(frame).into_widest(&frames.umem, &mut frames.pool)?;
             let len = frame.len();
             let buffer = frames.umem.bytes_mut(&mut frame);
             parsed = match self.reassembly.add(now, buffer, len) {
@@ -267,10 +272,11 @@ impl Link {
             return self.hand_over(stack, frames, (frame, owner), port);
         };
         let room = self.ports.get_mut(port).map_or(0, Port::transmit_room);
+        let largest = path.link_len() + mtu as usize;
         // A part of a packet is no use; TCP's timers repair what is lost here.
-        if parts.left() <= room.min(frames.pool.available()) {
+        if parts.left() <= room.min(frames.pool.available_for(largest)) {
             self.stats.fragmented += 1;
-            while let Some(mut part) = frames.pool.alloc() {
+            while let Some(mut part) = frames.pool.alloc_for(largest) {
                 let Some(len) = parts.write_next(umem.bytes_mut(&mut part)) else {
                     frames.free(part);
                     break;

@@ -541,6 +541,7 @@ pub(super) const PORT: &[Family] = &[
                 r#"reason="bad_receive_descriptor""#,
                 "bad_receive_descriptors",
             ),
+            (r#"reason="bad_receive_chain""#, "bad_receive_chains"),
             (r#"reason="bad_completion""#, "bad_completions"),
             (r#"reason="receive_no_frame""#, "receive_no_frame"),
             (r#"reason="kernel_rx_dropped""#, "kernel_rx_dropped"),

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use rnic_xsk::{Frame, FramePool, MemoryPort, Port, PortStatistics, Umem, XskError};
+use rnic_xsk::{Frame, FramePool, MemoryPort, Packet, Port, PortStatistics, Umem, XskError};
 
 pub struct TimedPort {
     port: MemoryPort,
@@ -31,7 +31,7 @@ impl Port for TimedPort {
         self.port.umem()
     }
 
-    fn receive(&mut self, pool: &mut FramePool, out: &mut Vec<Frame>, max: usize) -> usize {
+    fn receive(&mut self, pool: &mut FramePool, out: &mut Vec<Packet>, max: usize) -> usize {
         let begin = Instant::now();
         let count = self.port.receive(pool, out, max);
         if count > 0 {

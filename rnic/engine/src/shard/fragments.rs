@@ -2,7 +2,7 @@
 //! on its way here (RFC 5044 section A.5.1).
 
 use rnic_net::{Fragments, Path};
-use rnic_xsk::{Frame, Port};
+use rnic_xsk::{Frame, Packet, Port};
 use userspace_tcp::{ConnId, FourTuple, SegmentId};
 
 use super::Shard;
@@ -28,14 +28,15 @@ impl<P: Port> Shard<P> {
             return self.hand_over(frame, owner, port);
         };
         let count = fragments.left();
+        let largest = path.link_len() + mtu as usize;
         let room = self.ports.get_mut(port).map_or(0, Port::transmit_room);
-        if count > room || count > self.pool.available() {
+        if count > room || count > self.pool.available_for(largest) {
             // A part of a packet is no use; TCP's timers repair what is lost here.
             self.counters.transmit_full += 1;
             return self.give_back(frame, owner);
         }
         self.counters.fragmented += 1;
-        while let Some(mut part) = self.pool.alloc() {
+        while let Some(mut part) = self.pool.alloc_for(largest) {
             let Some(len) = fragments.write_next(umem.bytes_mut(&mut part)) else {
                 self.pool.free(part);
                 break;
@@ -47,8 +48,12 @@ impl<P: Port> Shard<P> {
         self.give_back(frame, owner);
     }
 
-    /// A frame with a fragment: kept, or the packet that it completes.
-    pub(super) fn fragment(&mut self, mut frame: Frame) -> Option<Frame> {
+    /// A packet that is a fragment: kept, or the packet that it completes.
+    pub(super) fn fragment(&mut self, packet: Packet) -> Option<Frame> {
+        let Some(mut frame) = packet.into_widest(&self.umem, &mut self.pool) else {
+            self.counters.no_frame += 1;
+            return None;
+        };
         let len = frame.len();
         let buffer = self.umem.bytes_mut(&mut frame);
         match self.reassembly.add(self.now, buffer, len) {

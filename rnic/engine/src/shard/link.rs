@@ -226,7 +226,7 @@ impl<P: Port> Shard<P> {
         if !self.captures.is_empty() {
             let time = self.unix_now();
             self.captures
-                .show(time, Direction::Out, self.umem.bytes(&frame));
+                .show(time, Direction::Out, &[self.umem.bytes(&frame)]);
         }
         let index = frame.index();
         let Some(port) = self.ports.get_mut(port) else {

@@ -217,11 +217,7 @@ impl<P: Port> Shard<P> {
             if turn.segments >= allowance {
                 return End::Macroflow;
             }
-            // The reserve is for receiving: without it nothing would ever be acknowledged.
-            let spare = self
-                .pool
-                .available()
-                .saturating_sub(self.config.receive_reserve);
+            let spare = self.reserve.spare(&self.pool, room_before + len);
             if spare == 0 {
                 return End::NoFrame;
             }
@@ -234,11 +230,13 @@ impl<P: Port> Shard<P> {
             if held + turn.segments >= self.share.frames_allowed(client, spare) {
                 return End::ClientsFrames;
             }
-            let Some(mut frame) = self.pool.alloc() else {
+            let Some(mut frame) = self.pool.alloc_for(room_before + len) else {
                 return End::NoFrame;
             };
-            // What the smallest MULPDU needs may be more than the EMSS; TCP judges that.
+            // What the smallest MULPDU needs may be more than the EMSS; TCP judges that. And where a
+            // segment may need a wide frame, this FPDU may have one of a chunk.
             let most = room_before + emss.min(send_room).max(len);
+            let most = most.min(frame.capacity());
             let octets = self.umem.bytes_mut(&mut frame);
             let filled = match octets.get_mut(room_before..most) {
                 Some(out) => slot.qp.fill_segment(&mut context, mulpdu, out),

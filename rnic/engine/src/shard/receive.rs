@@ -6,9 +6,9 @@ use rnic_ipc::capture::Direction;
 use rnic_ipc::control::DisconnectReason;
 use rnic_net::Unusable;
 use rnic_proto::mpa::startup::FRAME_LEN_MAX;
-use rnic_xsk::{Frame, Port};
+use rnic_xsk::{CHUNKS_MAX, Packet, Port};
 use userspace_tcp::{
-    ConnId, ConnOptions, NEW_RANGES_MAX, NewRange as NewOctets, Received, Segment,
+    ConnId, ConnOptions, Following, NEW_RANGES_MAX, NewRange as NewOctets, Received, Segment,
 };
 
 use super::train::{self, CARS_MAX, Car, Head, Train};
@@ -24,10 +24,12 @@ impl<P: Port> Shard<P> {
         let mut worked = false;
         for index in 0..self.ports.len() {
             self.ports[index].receive(&mut self.pool, &mut batch, RECEIVE_BATCH);
-            for frame in batch.drain(..) {
+            for packet in batch.drain(..) {
                 worked = true;
-                self.capture(&frame);
-                self.couple(&mut train, frame, index);
+                if !self.captures.is_empty() {
+                    self.capture(&packet);
+                }
+                self.couple(&mut train, packet, index);
             }
             self.pass_on(&mut train);
         }
@@ -36,19 +38,27 @@ impl<P: Port> Shard<P> {
         worked
     }
 
-    fn capture(&mut self, frame: &Frame) {
-        if !self.captures.is_empty() {
-            let time = self.unix_now();
-            self.captures
-                .show(time, Direction::In, self.umem.bytes(frame));
-        }
+    #[cold]
+    fn capture(&mut self, packet: &Packet) {
+        let time = self.unix_now();
+        let mut slices = [&[][..]; CHUNKS_MAX];
+        let octets = packet.slices(&self.umem, &mut slices);
+        self.captures.show(time, Direction::In, octets);
     }
 
-    /// Puts a frame's segment behind those before it, when it belongs to them; else they are passed
-    /// on, and it begins anew.
-    fn couple(&mut self, train: &mut Train, frame: Frame, port: usize) {
-        match self.segment(&frame, port) {
+    /// Puts a packet's segment behind those before it, when it belongs to them; else they are passed
+    /// on, and it begins anew. One in several frames goes by itself.
+    fn couple(&mut self, train: &mut Train, packet: Packet, port: usize) {
+        match self.segment(&packet, port) {
             Ok((head, start, len)) => {
+                let frame = match packet.into_single() {
+                    Ok(frame) => frame,
+                    Err(packet) => {
+                        self.pass_on(train);
+                        train.chain(head, packet, start, len);
+                        return self.pass_on(train);
+                    }
+                };
                 let car = Car { frame, start, len };
                 if let Err(car) = train.couple(&head, car) {
                     self.pass_on(train);
@@ -59,37 +69,47 @@ impl<P: Port> Shard<P> {
                 }
             }
             Err(Some(Unusable::Fragment)) => {
-                if let Some(whole) = self.fragment(frame) {
+                if let Some(whole) = self.fragment(packet) {
                     // It is no fragment any more.
-                    self.couple(train, whole, port);
+                    self.couple(train, whole.into(), port);
                 }
             }
             Err(reason) => {
                 if let Some(reason) = reason {
                     self.counters.count_unusable(reason);
                 }
-                self.pool.free(frame);
+                self.pool.free_packet(packet);
             }
         }
     }
 
-    /// The segment in a frame, and where its payload is. What is of no use is counted here, if it has
+    /// The segment in a packet, and where its payload is: it begins in the first frame. What is of no use is counted here, if it has
     /// no reason that says more.
     fn segment(
         &mut self,
-        frame: &Frame,
+        packet: &Packet,
         port: usize,
     ) -> Result<(Head, usize, usize), Option<Unusable>> {
-        let octets = self.umem.bytes(frame);
-        let mut parsed = rnic_net::parse(octets, &self.config.path_defaults)?;
+        let octets = self.umem.bytes(packet.first());
+        let mut slices = [&[][..]; CHUNKS_MAX];
+        let rest = match packet.is_single() {
+            true => &[],
+            false => packet
+                .slices(&self.umem, &mut slices)
+                .get(1..)
+                .unwrap_or(&[]),
+        };
+        let mut parsed = rnic_net::parse_parts(octets, rest, &self.config.path_defaults)?;
         let local = parsed.tuple.local.addr;
         let Some(tag) = self.config.vlans.way_back(local, parsed.path.vlan) else {
             self.counters.wrong_vlan += 1;
             return Err(None);
         };
         parsed.path.vlan = tag;
-        // `parse` checked that the range lies within the frame.
-        let tcp = octets.get(parsed.tcp.clone()).unwrap_or(&[]);
+        // `parse_parts` checked that the range lies within the packet.
+        let first = parsed.tcp.start..parsed.tcp.end.min(octets.len());
+        let beyond = parsed.tcp.end - first.end;
+        let tcp = octets.get(first).unwrap_or(&[]);
         let Ok(segment) = Segment::parse(tcp) else {
             self.counters.tcp_malformed += 1;
             return Err(None);
@@ -101,28 +121,34 @@ impl<P: Port> Shard<P> {
             ecn: parsed.ecn,
             header: segment.header,
         };
-        let len = segment.payload.len();
+        let len = segment.payload.len() + beyond;
         Ok((head, parsed.tcp.end - len, len))
     }
 
     /// Gives the segments of a train to TCP, as one if it takes them so.
     fn pass_on(&mut self, train: &mut Train) {
+        let chained = train.is_chain();
         let Some((mut head, cars)) = train.take() else {
             return;
         };
+        if chained {
+            let count = cars.len();
+            return self.segments(&head, cars, count, true);
+        }
         let seq = head.header.seq;
         let together = cars.len() > 1 && self.stack.takes_together(&head.tuple, seq);
         while !cars.is_empty() {
             let count = if together { cars.len() } else { 1 };
             let octets: usize = cars.iter().take(count).map(|car| car.len).sum();
-            self.segments(&head, cars, count);
+            self.segments(&head, cars, count, false);
             // The cars behind are of one flow without a gap.
             head.header.seq = head.header.seq.add(octets as u32);
         }
     }
 
     /// Gives the first `count` segments to TCP, as one, and their octets to whoever they are for.
-    fn segments(&mut self, head: &Head, cars: &mut VecDeque<Car>, count: usize) {
+    /// `chained`: they are the frames of a single one.
+    fn segments(&mut self, head: &Head, cars: &mut VecDeque<Car>, count: usize, chained: bool) {
         let &Head {
             tuple, path, port, ..
         } = head;
@@ -130,9 +156,14 @@ impl<P: Port> Shard<P> {
             let octets = self.umem.bytes(&car.frame);
             octets.get(car.start..car.start + car.len).unwrap_or(&[])
         });
+        let following = train::following(cars.iter().take(count));
+        let segments = if chained { 0 } else { following.segments };
         let segment = Segment::new(head.header, first)
             .with_ecn(head.ecn)
-            .with_following(train::following(cars.iter().take(count)));
+            .with_following(Following {
+                segments,
+                ..following
+            });
         let options = ConnOptions {
             mss: path.mss(tuple.remote.addr),
         };
@@ -156,7 +187,9 @@ impl<P: Port> Shard<P> {
         // is told of it once they are delivered.
         self.introduce();
         match received.conn {
-            Some(id) if !received.new.is_empty() => self.take_octets(id, cars, count, &received),
+            Some(id) if !received.new.is_empty() => {
+                self.take_octets(id, cars, (count, chained), &received)
+            }
             _ => self.drop_cars(cars, count),
         }
         self.conclude();
@@ -177,7 +210,7 @@ impl<P: Port> Shard<P> {
         &mut self,
         id: ConnId,
         cars: &mut VecDeque<Car>,
-        count: usize,
+        (count, chained): (usize, bool),
         received: &Received,
     ) {
         let in_order = received.in_order_to;
@@ -213,11 +246,18 @@ impl<P: Port> Shard<P> {
                 // What is behind is not here yet.
                 Some(last) if before < end => {
                     let here = last.offset + last.len as u64;
-                    self.hold(id, car, ranges, in_order.min(here));
+                    self.hold(id, car, ranges, in_order.min(here), chained);
                 }
-                Some(_) => self.hold(id, car, ranges, in_order),
+                Some(_) => self.hold(id, car, ranges, in_order, chained),
                 None => self.pool.free(car.frame),
             }
+        }
+        if chained {
+            for range in new.iter().filter(|range| range.offset > in_order) {
+                let segment = (range.skip == 0).then_some(range.len as usize);
+                while self.place_early(id, range.offset, segment) {}
+            }
+            self.deliver(id);
         }
     }
 
@@ -265,8 +305,9 @@ impl<P: Port> Shard<P> {
         taken
     }
 
-    /// Keeps the new octets of a frame until their turn has come, which may be now.
-    fn hold(&mut self, id: ConnId, car: Car, ranges: &[NewRange], in_order: u64) {
+    /// Keeps the new octets of a frame until their turn has come, which may be now; `chained` when
+    /// its segment goes on in other frames.
+    fn hold(&mut self, id: ConnId, car: Car, ranges: &[NewRange], in_order: u64, chained: bool) {
         let Car { frame, start, .. } = car;
         let Some(conn) = self.conns.get_mut(id) else {
             return self.pool.free(frame);
@@ -296,10 +337,12 @@ impl<P: Port> Shard<P> {
             if let Some(conn) = self.conns.get_mut(id) {
                 conn.octets_out_of_order += range.len as u64;
             }
-            let begins_segment = range.start == start;
-            while self.place_early(id, range.offset, begins_segment) {}
+            let segment = (range.start == start).then_some(range.len);
+            while !chained && self.place_early(id, range.offset, segment) {}
         }
-        self.deliver(id);
+        if !chained {
+            self.deliver(id);
+        }
     }
 
     /// Gives what is in order to whoever it is for.
@@ -329,8 +372,9 @@ impl<P: Port> Shard<P> {
     }
 
     /// Places FPDUs that are whole although octets before them are missing, from around `offset` of
-    /// the stream, where a TCP segment begins or does not; true when there may be more of them there.
-    fn place_early(&mut self, id: ConnId, offset: u64, begins_segment: bool) -> bool {
+    /// the stream, where a TCP segment of so many octets begins or does not; true when there may be
+    /// more of them there.
+    fn place_early(&mut self, id: ConnId, offset: u64, segment: Option<usize>) -> bool {
         let Some(conn) = self.conns.get_mut(id) else {
             return false;
         };
@@ -340,15 +384,11 @@ impl<P: Port> Shard<P> {
         let Some(slot) = self.qps.get_mut(&qp.0) else {
             return false;
         };
-        let by_segment = match slot.qp.fpdu_sign() {
-            FpduSign::Markers => false,
-            FpduSign::Segments if begins_segment => true,
-            FpduSign::Segments | FpduSign::Nothing => return false,
-        };
         // A segment stands for itself; by Markers, what came around it may make an FPDU whole.
-        let (back, pieces) = match by_segment {
-            true => (0, 1),
-            false => (SLICES_MAX / 2, SLICES_MAX),
+        let (back, octets) = match (slot.qp.fpdu_sign(), segment) {
+            (FpduSign::Markers, _) => (SLICES_MAX / 2, None),
+            (FpduSign::Segments, Some(len)) => (0, Some(len)),
+            (FpduSign::Segments, None) | (FpduSign::Nothing, _) => return false,
         };
         let mut fpdus = [PlacedFpdu::default(); PLACED_AT_ONCE];
         let (start, count) = {
@@ -359,12 +399,13 @@ impl<P: Port> Shard<P> {
             let Some((start, filled)) = run else {
                 return false;
             };
-            if by_segment && start != offset {
+            if octets.is_some() && start != offset {
                 return false;
             }
-            let slices = slices.get(..filled.min(pieces)).unwrap_or(&[]);
+            let slices = slices.get(..filled).unwrap_or(&[]);
+            let slices = octets.map_or(slices, |octets| up_to(slices, octets));
             let ahead = start - conn.inbound.consumed_to();
-            let aligned = by_segment || conn.inbound.begins_at(&self.held, start);
+            let aligned = octets.is_some() || conn.inbound.begins_at(&self.held, start);
             let context = &mut self.tables.context(slot.tally, self.now);
             let count = slot
                 .qp
@@ -428,4 +469,15 @@ impl<P: Port> Shard<P> {
         self.stack.consumed(id, conn.inbound.consumed_to());
         true
     }
+}
+
+/// The first of the slices that have so many octets together.
+fn up_to<'a, 'b>(slices: &'b [&'a [u8]], octets: usize) -> &'b [&'a [u8]] {
+    let mut left = octets;
+    let count = slices.iter().take_while(|slice| {
+        let wanted = left > 0;
+        left = left.saturating_sub(slice.len());
+        wanted
+    });
+    slices.get(..count.count()).unwrap_or(&[])
 }

@@ -146,7 +146,7 @@ impl<P: Port> Shard<P> {
     pub(super) fn send_startup(&mut self, id: ConnId, octets: &[u8]) -> Result<(), NotSent> {
         let at = self.conns.get(id).map(Conn::header_room).ok_or(NotSent)?;
         for part in octets.chunks(self.stack.mss(id).max(1)) {
-            let mut frame = self.pool.alloc().ok_or(NotSent)?;
+            let mut frame = self.pool.alloc_for(at + part.len()).ok_or(NotSent)?;
             let Some(place) = self.umem.bytes_mut(&mut frame).get_mut(at..at + part.len()) else {
                 self.pool.free(frame);
                 return Err(NotSent);

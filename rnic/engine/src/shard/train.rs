@@ -8,7 +8,7 @@ mod tests;
 use std::collections::VecDeque;
 
 use rnic_net::Path;
-use rnic_xsk::Frame;
+use rnic_xsk::{Frame, Packet};
 use userspace_tcp::{Ecn, Following, FourTuple, NewRange, TcpHeader};
 
 /// Segments of a train at most.
@@ -20,6 +20,8 @@ pub(super) struct Train {
     head: Option<Head>,
     cars: VecDeque<Car>,
     octets: usize,
+    /// All cars are of one segment.
+    chain: bool,
 }
 
 /// What all segments of a train have in common: all that the first one says.
@@ -32,7 +34,7 @@ pub(super) struct Head {
     pub header: TcpHeader,
 }
 
-/// The frame of one segment, and where its payload lies.
+/// The frame of one segment, or of a part of one, and where its payload lies.
 #[derive(Debug)]
 pub(super) struct Car {
     pub frame: Frame,
@@ -70,10 +72,29 @@ impl Train {
             && (next.port, next.path) == (first.port, first.path)
     }
 
+    /// Takes a segment of `len` octets in several frames, which begins at `start` in the first. The
+    /// train is empty, and there is nothing to couple to this one.
+    pub fn chain(&mut self, head: Head, packet: Packet, start: usize, len: usize) {
+        let (mut start, mut left) = (start, len);
+        for frame in packet.into_frames() {
+            let len = left.min(frame.len().saturating_sub(start));
+            self.cars.push_back(Car { frame, start, len });
+            (start, left) = (0, left - len);
+        }
+        self.head = Some(head);
+        self.chain = true;
+    }
+
+    /// Whether it is one segment in several frames.
+    pub fn is_chain(&self) -> bool {
+        self.chain
+    }
+
     /// The train is over: what its segments have in common, and the segments, which are to be taken
     /// out.
     pub fn take(&mut self) -> Option<(Head, &mut VecDeque<Car>)> {
         self.octets = 0;
+        self.chain = false;
         Some((self.head.take()?, &mut self.cars))
     }
 }

@@ -121,7 +121,11 @@ impl Simulation {
     pub fn new(seed: u64, nodes: usize) -> Self {
         let mut random = Random::new(seed);
         let manners = manners(&mut random);
-        let mut mtu = || 576 + random.below(1500 - 576 + 1) as u32;
+        // Frames of some take several chunks.
+        let mut mtu = || {
+            let most = if random.chance(800) { 1500 } else { 11_502 };
+            576 + random.below(most - 576 + 1) as u32
+        };
         let mtus: Vec<_> = (0..nodes).map(|_| mtu()).collect();
         let nodes: Vec<_> = mtus
             .into_iter()

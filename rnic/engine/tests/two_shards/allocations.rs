@@ -207,6 +207,15 @@ fn work_over_a_bad_link_allocates_nothing() {
     }
 }
 
+#[test]
+fn work_in_frames_of_several_chunks_allocates_nothing() {
+    for (markers, impairment) in [(false, Impairment::NONE), (false, BAD), (true, BAD)] {
+        let mut world = World::of_mtu(4, Impairment::NONE, 9000);
+        world.markers = [markers; 2];
+        Steady::new(world, WrOpcode::Write, 20_000, 2).assert_no_allocation(impairment);
+    }
+}
+
 /// Where frames are so few that what waits is copied.
 #[test]
 fn the_first_octets_that_bounce_allocate_nothing() {

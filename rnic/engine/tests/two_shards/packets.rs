@@ -72,6 +72,19 @@ fn fragments_of_a_path_that_cuts_are_put_together() {
     }
 }
 
+/// Fragments of several chunks, and of one, of packets that take several.
+#[test]
+fn fragments_of_large_packets_are_put_together() {
+    for cut in [5000, 1500] {
+        let mut world = World::of_mtu(9, Impairment::NONE, 9000);
+        world.a_to_b.fragment_to = Some(cut);
+        transfer(&mut world);
+        assert!(world.b.counter("rx_reassembled") > 0);
+        assert_eq!(world.b.counter("rx_fragments_too_large"), 0);
+        assert_eq!(world.b.counter("tcp_out_of_order"), 0, "none was lost");
+    }
+}
+
 #[test]
 fn fragments_whose_rest_never_comes_take_nothing_away() {
     // A sender that looks for a wider way would find one.

@@ -76,6 +76,15 @@ impl Default for SideConfig {
     }
 }
 
+impl SideConfig {
+    /// On an interface of this MTU.
+    pub fn of_mtu(mtu: u32) -> Self {
+        let mut config = Self::default();
+        config.shard.path_defaults.mtu = mtu;
+        config
+    }
+}
+
 impl Side {
     /// Side number `number` with a port of its own, whose far end is the test's.
     pub fn new(number: u8, address: SocketAddr, config: SideConfig) -> Self {

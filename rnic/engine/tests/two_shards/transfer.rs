@@ -102,6 +102,24 @@ fn every_operation_of_every_size_arrives_with_markers() {
     }
 }
 
+/// Frames that are sent from several chunks and received into several.
+#[test]
+fn every_operation_of_every_size_arrives_in_frames_of_several_chunks() {
+    for mtu in [5000, 9000, 11_502] {
+        for markers in [[false, false], [true, true]] {
+            for impairment in [Impairment::NONE, ROUGH] {
+                let mut world = World::of_mtu(u64::from(mtu), impairment, mtu);
+                world.markers = markers;
+                let mut world = every_size(world);
+                // FPDUs are multiples of four octets.
+                let full = mtu as usize + 14;
+                assert!((full - 3..=full).contains(&world.a_to_b.largest));
+                assert_eq!(world.b.counter("rx_tcp_malformed"), 0);
+            }
+        }
+    }
+}
+
 #[test]
 fn every_operation_arrives_over_ipv6() {
     let (a, b) = (SideConfig::default(), SideConfig::default());
@@ -147,16 +165,21 @@ fn with_markers_or_aligned_almost_every_octet_out_of_order_is_placed_on_arrival(
         reorder: 50,
         ..Impairment::NONE
     };
-    for (opcode, markers, aligned) in [
-        (WrOpcode::Write, true, false),
-        (WrOpcode::Read, true, false),
-        (WrOpcode::Send, true, false),
-        (WrOpcode::Write, false, true),
-        (WrOpcode::Read, false, true),
-        (WrOpcode::Send, false, true),
-        (WrOpcode::Write, false, false),
+    for (opcode, markers, aligned, mtu) in [
+        (WrOpcode::Write, true, false, 1500),
+        (WrOpcode::Read, true, false, 1500),
+        (WrOpcode::Send, true, false, 1500),
+        (WrOpcode::Write, true, false, 9000),
+        (WrOpcode::Send, true, false, 9000),
+        (WrOpcode::Write, false, true, 1500),
+        (WrOpcode::Read, false, true, 1500),
+        (WrOpcode::Send, false, true, 1500),
+        (WrOpcode::Write, false, true, 9000),
+        (WrOpcode::Send, false, true, 9000),
+        (WrOpcode::Write, false, false, 1500),
+        (WrOpcode::Write, false, false, 9000),
     ] {
-        let mut world = World::new(7, impairment);
+        let mut world = World::of_mtu(7, impairment, mtu);
         world.markers = [markers; 2];
         world.aligned = aligned;
         let (qp_a, qp_b) = world.connect();
@@ -179,7 +202,8 @@ fn with_markers_or_aligned_almost_every_octet_out_of_order_is_placed_on_arrival(
         let early = sink.counter("octets_placed_early");
         let late = sink.counter("octets_parked");
         println!(
-            "{opcode:?}, markers {markers}, aligned {aligned}: {early} placed early, {late} parked"
+            "{opcode:?}, markers {markers}, aligned {aligned}, MTU {mtu}: {early} placed early, \
+             {late} parked"
         );
         if markers || aligned {
             assert!(early > 100_000, "{early} placed early");
@@ -284,7 +308,9 @@ fn random_work_both_ways_leaves_both_memories_as_expected() {
 fn random_settings_and_work_leave_both_memories_as_expected() {
     for seed in seeds(8) {
         let mut random = Random::new(!seed);
-        let mtu = 576 + random.below(3506 - 576 + 1) as u32;
+        // Frames of one chunk, or of up to three.
+        let most = if random.chance(600) { 3822 } else { 11_502 };
+        let mtu = 576 + random.below(most - 576 + 1) as u32;
         let sides = [(); 2].map(|()| {
             let mut config = SideConfig {
                 frames: 32 + random.below(400) as u32,

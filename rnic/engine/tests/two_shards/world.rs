@@ -41,6 +41,12 @@ impl World {
         )
     }
 
+    /// With interfaces of this MTU.
+    pub fn of_mtu(seed: u64, impairment: Impairment, mtu: u32) -> Self {
+        let (a, b) = (SideConfig::of_mtu(mtu), SideConfig::of_mtu(mtu));
+        Self::with(seed, impairment, a, b, false)
+    }
+
     pub fn with(seed: u64, impairment: Impairment, a: SideConfig, b: SideConfig, v6: bool) -> Self {
         let address = |last: u8| -> SocketAddr {
             let host = if v6 {

@@ -28,7 +28,7 @@ fn frames_arrive_in_order_with_their_octets_and_come_back_with_their_cookies() {
     assert_eq!(b.receive(&mut pool_b, &mut out, 3), 3);
     assert_eq!(b.receive(&mut pool_b, &mut out, 8), 2);
     for (number, frame) in (0..).zip(&out) {
-        assert_eq!(umem_b.bytes(frame), [number; 60]);
+        assert_eq!(umem_b.bytes(frame.first()), [number; 60]);
     }
     for number in 0..5_u8 {
         let (frame, cookie) = a.completed().unwrap();
@@ -72,7 +72,10 @@ fn a_full_wire_holds_frames_back_and_loses_none() {
     assert_eq!(b.receive(&mut pool, &mut out, 8), 2);
     a.flush().unwrap();
     assert_eq!(b.receive(&mut pool, &mut out, 8), 2);
-    let numbers: Vec<u8> = out.iter().map(|frame| umem.bytes(frame)[0]).collect();
+    let numbers: Vec<u8> = out
+        .iter()
+        .map(|frame| umem.bytes(frame.first())[0])
+        .collect();
     assert_eq!(numbers, [0, 1, 2, 3]);
     assert_eq!(
         (a.statistics().transmit_ring_full, a.statistics().send_busy),
@@ -108,10 +111,48 @@ fn a_frame_too_large_for_the_other_end_is_lost_as_on_any_link() {
     a.flush().unwrap();
     let mut out = Vec::new();
     assert_eq!(b.receive(&mut pool_b, &mut out, 8), 1);
-    assert_eq!(umem_b.bytes(&out[0]), [2; 60]);
+    assert_eq!(umem_b.bytes(out[0].first()), [2; 60]);
     assert_eq!(a.completed().unwrap().1, 7);
     assert_eq!(a.completed().unwrap().1, 8);
     assert_eq!(a.statistics().send_dropped, 1);
+}
+
+#[test]
+fn large_frames_arrive_in_as_many_chunks_as_they_take() {
+    let (umem_a, mut pool_a) = Umem::heap(24, ChunkSize::ThreeOf4096);
+    let (umem_b, mut pool_b) = Umem::heap(24, ChunkSize::ThreeOf4096);
+    let (mut a, mut b) = MemoryPort::pair(&umem_a, &umem_b, 8);
+    let all = pool_b.available();
+    for len in [3840, 3841, 9014, 11520] {
+        let octets: Vec<u8> = (0..len).map(|at| (at % 253) as u8).collect();
+        let mut frame = pool_a.alloc_for(len).unwrap();
+        umem_a.bytes_mut(&mut frame)[..len].copy_from_slice(&octets);
+        frame.set_len(len);
+        a.transmit(frame, 1).unwrap();
+        a.flush().unwrap();
+        pool_a.free(a.completed().unwrap().0);
+
+        // All of its chunks or none.
+        let missing = len.div_ceil(3840) - 1;
+        let taken: Vec<Frame> = std::iter::from_fn(|| pool_b.alloc()).collect();
+        let mut taken = taken.into_iter();
+        taken
+            .by_ref()
+            .take(missing)
+            .for_each(|frame| pool_b.free(frame));
+        let mut out = Vec::new();
+        assert_eq!(b.receive(&mut pool_b, &mut out, 8), 0);
+        assert_eq!(pool_b.available(), missing);
+        taken.for_each(|frame| pool_b.free(frame));
+
+        assert_eq!(b.receive(&mut pool_b, &mut out, 8), 1);
+        let packet = out.remove(0);
+        assert_eq!(packet.frames().count(), missing + 1);
+        let mut slices = [&[][..]; crate::CHUNKS_MAX];
+        assert_eq!(packet.slices(&umem_b, &mut slices).concat(), octets);
+        pool_b.free_packet(packet);
+        assert_eq!(pool_b.available(), all);
+    }
 }
 
 #[test]
@@ -133,7 +174,7 @@ fn a_test_stands_between_a_port_and_the_world() {
     assert!(!wire.push(&[0; 1793]), "larger than a frame");
     let mut out = Vec::new();
     assert_eq!(port.receive(&mut pool, &mut out, 8), 2);
-    assert_eq!(umem.bytes(&out[1]), b"second");
+    assert_eq!(umem.bytes(out[1].first()), b"second");
 }
 
 #[test]

@@ -54,8 +54,10 @@ impl Wire {
         self.lock().used
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.len() == 0
+    /// Octets of the oldest frame; `None` when there is none.
+    pub(super) fn next_len(&self) -> Option<usize> {
+        let cells = self.lock();
+        (cells.used > 0).then(|| cells.lens[cells.first])
     }
 
     /// `false` when it is full or `bytes` are larger than a cell.

@@ -17,7 +17,11 @@ pub(crate) const MAX_RING: u32 = 1 << 15;
 /// Octets of an Ethernet header with one VLAN tag.
 const LINK_HEADER: u32 = 14 + 4;
 
-/// Octets of one chunk: the kernel takes these two.
+/// The most chunks that one Ethernet frame lies in.
+pub const CHUNKS_MAX: usize = 3;
+
+/// How a UMEM is cut: octets of a chunk, of which the kernel takes two, and how many chunks the
+/// largest Ethernet frame lies in (multi-buffer when more than one).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ChunkSize {
     /// 2048 octets: carries frames of up to 1792.
@@ -25,41 +29,73 @@ pub enum ChunkSize {
     Octets2048,
     /// 4096 octets: carries frames of up to 3840.
     Octets4096,
+    /// 4096 octets, frames in one or two of them: up to 7680.
+    TwoOf4096,
+    /// 4096 octets, frames in one to three of them: up to 11520.
+    ThreeOf4096,
 }
 
 impl ChunkSize {
-    /// The smaller size that carries frames of an interface with this MTU (octets of IP), with a
-    /// VLAN tag.
+    /// The smallest that carries frames of an interface with this MTU (octets of IP), with a VLAN
+    /// tag.
     ///
     /// # Errors
     ///
-    /// [`XskError::MtuTooLarge`] above 3822 octets.
+    /// [`XskError::MtuTooLarge`] above 11502 octets.
     pub fn for_mtu(mtu: u32) -> Result<ChunkSize, XskError> {
-        [ChunkSize::Octets2048, ChunkSize::Octets4096]
-            .into_iter()
-            .find(|chunk| mtu <= chunk.largest_mtu())
-            .ok_or(XskError::MtuTooLarge {
-                mtu,
-                most: ChunkSize::Octets4096.largest_mtu(),
-            })
+        [
+            ChunkSize::Octets2048,
+            ChunkSize::Octets4096,
+            ChunkSize::TwoOf4096,
+            ChunkSize::ThreeOf4096,
+        ]
+        .into_iter()
+        .find(|chunk| mtu <= chunk.largest_mtu())
+        .ok_or(XskError::MtuTooLarge {
+            mtu,
+            most: ChunkSize::ThreeOf4096.largest_mtu(),
+        })
     }
 
     /// Octets of a chunk.
     pub const fn octets(self) -> usize {
         match self {
             ChunkSize::Octets2048 => 2048,
-            ChunkSize::Octets4096 => 4096,
+            ChunkSize::Octets4096 | ChunkSize::TwoOf4096 | ChunkSize::ThreeOf4096 => 4096,
         }
+    }
+
+    /// How many chunks the largest frame lies in, at most [`CHUNKS_MAX`].
+    pub const fn chunks(self) -> usize {
+        match self {
+            ChunkSize::Octets2048 | ChunkSize::Octets4096 => 1,
+            ChunkSize::TwoOf4096 => 2,
+            ChunkSize::ThreeOf4096 => 3,
+        }
+    }
+
+    /// The most octets of a frame that lie in one chunk.
+    pub const fn chunk_capacity(self) -> usize {
+        self.octets() - CHUNK_HEADROOM as usize
     }
 
     /// The most octets of one Ethernet frame, without FCS.
     pub const fn frame_capacity(self) -> usize {
-        self.octets() - CHUNK_HEADROOM as usize
+        self.chunks() * self.chunk_capacity()
     }
 
     /// The largest MTU whose frames fit, with a VLAN tag.
     pub const fn largest_mtu(self) -> u32 {
         self.frame_capacity() as u32 - LINK_HEADER
+    }
+
+    /// How many of a UMEM's chunks are [`Frame`](crate::Frame)s of their own; the rest make wide
+    /// ones. All of them, or half: that half is received into.
+    pub(crate) const fn narrow(self, chunks: u32) -> u32 {
+        match self.chunks() as u32 {
+            1 => chunks,
+            wide => chunks - chunks / 2 / wide * wide,
+        }
     }
 }
 
@@ -97,9 +133,9 @@ impl fmt::Display for PageKind {
 /// The size of a UMEM and of the rings that go with each queue on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UmemConfig {
-    /// How many frames. With huge pages it is rounded up to fill them.
+    /// How many chunks. With huge pages it is rounded up to fill them.
     pub frames: u32,
-    /// Octets of each.
+    /// Octets of each, and how many a frame may take.
     pub chunk: ChunkSize,
     /// Entries of each queue's fill ring: a power of two. This many frames wait for reception on
     /// each queue. Small rings keep the working set in cache.

@@ -82,11 +82,15 @@ fn chunks_hold_a_frame_of_the_mtu_with_a_vlan_tag() {
     assert_eq!(ChunkSize::for_mtu(1774).unwrap(), ChunkSize::Octets2048);
     assert_eq!(ChunkSize::for_mtu(1775).unwrap(), ChunkSize::Octets4096);
     assert_eq!(ChunkSize::for_mtu(3822).unwrap(), ChunkSize::Octets4096);
+    assert_eq!(ChunkSize::for_mtu(3823).unwrap(), ChunkSize::TwoOf4096);
+    assert_eq!(ChunkSize::for_mtu(7662).unwrap(), ChunkSize::TwoOf4096);
+    assert_eq!(ChunkSize::for_mtu(7663).unwrap(), ChunkSize::ThreeOf4096);
+    assert_eq!(ChunkSize::for_mtu(11502).unwrap(), ChunkSize::ThreeOf4096);
     assert!(matches!(
-        ChunkSize::for_mtu(3823),
+        ChunkSize::for_mtu(11503),
         Err(XskError::MtuTooLarge {
-            mtu: 3823,
-            most: 3822
+            mtu: 11503,
+            most: 11502
         })
     ));
     assert_eq!(ChunkSize::Octets2048.frame_capacity(), 1792);
@@ -123,5 +127,50 @@ fn sizes_that_can_not_be_right_are_refused() {
             matches!(error, XskError::Invalid { .. }),
             "{config:?}: {error}"
         );
+    }
+}
+
+#[test]
+fn wide_frames_have_their_chunks_for_themselves() {
+    for chunk in [ChunkSize::TwoOf4096, ChunkSize::ThreeOf4096] {
+        let (umem, mut pool) = Umem::heap(32, chunk);
+        assert_eq!(pool.free_chunks(), 32);
+        let mut frames: Vec<Frame> = std::iter::from_fn(|| pool.alloc()).collect();
+        assert!(frames.len() >= 16, "half is received into");
+        let single = frames.len();
+        frames.extend(std::iter::from_fn(|| pool.alloc_for(3841)));
+        assert_eq!(frames.len() - single, (32 - single) / chunk.chunks());
+        for (mark, frame) in (1..).zip(&mut frames) {
+            // Whatever was in the headroom of chunks in the middle is data now, and back again.
+            umem.wide_mut(frame).fill(mark);
+            frame.set_len(frame.capacity());
+            umem.spread(frame);
+            umem.gather(frame);
+        }
+        for (mark, frame) in (1..).zip(&frames) {
+            assert!(umem.bytes(frame).iter().all(|&octet| octet == mark));
+        }
+        assert_eq!(frames[single].len(), umem.frame_capacity());
+    }
+}
+
+#[test]
+fn spread_data_lies_behind_each_headroom_and_comes_together_again() {
+    let (umem, mut pool) = Umem::heap(8, ChunkSize::ThreeOf4096);
+    for len in [3841, 7680, 7681, 9014, 11520] {
+        let mut frame = pool.alloc_for(len).unwrap();
+        let octets: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+        umem.bytes_mut(&mut frame)[..len].copy_from_slice(&octets);
+        frame.set_len(len);
+        let parts = umem.spread(&mut frame);
+        assert_eq!(parts, len.div_ceil(3840));
+        let memory = umem.wide_mut(&mut frame).to_vec();
+        let spread: Vec<&[u8]> = (0..parts)
+            .map(|part| &memory[part * 4096 + 256..][..umem.part_len(len, part)])
+            .collect();
+        assert_eq!(spread.concat(), octets);
+        umem.gather(&mut frame);
+        assert_eq!(umem.bytes(&frame), octets);
+        pool.free(frame);
     }
 }

@@ -52,6 +52,7 @@ pub(super) fn kernel_side<'a>(
 
 /// Binds a socket, waiting out a queue that is busy because its socket closed a moment ago.
 pub(super) fn bind(
+    umem: &Umem,
     kernel: &KernelSide,
     binding: &mut Binding,
     config: &XskPortConfig,
@@ -70,16 +71,17 @@ pub(super) fn bind(
         .may_open((config.rx_ring, config.tx_ring))
         .map_err(invalid)?;
 
+    let once = |copy_mode| bind_once((umem, kernel), &interface, config, copy_mode);
     let started = Instant::now();
     loop {
-        match bind_once(kernel, &interface, config, config.copy_mode) {
+        match once(config.copy_mode) {
             Err(XskError::Busy { .. }) if started.elapsed() < BUSY_PATIENCE => {
                 thread::sleep(BUSY_PAUSE);
             }
             Err(XskError::NotSupported { .. }) if config.copy_mode == CopyMode::Automatic => {
                 // The kernel turns to copy mode by itself, but for drivers that have zero-copy
                 // and refuse it for this UMEM or queue.
-                return bind_once(kernel, &interface, config, CopyMode::Copy);
+                return once(CopyMode::Copy);
             }
             Err(XskError::Invalid { request, .. }) if beyond_queues(config).is_some() => {
                 return Err(XskError::NoSuchQueue {
@@ -93,7 +95,7 @@ pub(super) fn bind(
 }
 
 fn bind_once(
-    kernel: &KernelSide,
+    (umem, kernel): (&Umem, &KernelSide),
     interface: &Interface,
     config: &XskPortConfig,
     copy_mode: CopyMode,
@@ -109,11 +111,15 @@ fn bind_once(
         CopyMode::Copy => BindFlags::XDP_COPY,
         CopyMode::ZeroCopy => BindFlags::XDP_ZEROCOPY,
     };
+    let frags = match umem.chunk().chunks() {
+        1 => BindFlags::empty(),
+        _ => BindFlags::XDP_USE_SG,
+    };
     let socket_config = SocketConfig::builder()
         .rx_queue_size(ring(config.rx_ring)?)
         .tx_queue_size(ring(config.tx_ring)?)
         .libxdp_flags(LibxdpFlags::XSK_LIBXDP_FLAGS_INHIBIT_PROG_LOAD)
-        .bind_flags(BindFlags::XDP_USE_NEED_WAKEUP | copy)
+        .bind_flags(BindFlags::XDP_USE_NEED_WAKEUP | copy | frags)
         .build();
     // SAFETY: the condition on sharing is met: loading a program is inhibited.
     let made = unsafe { Socket::new(socket_config, &kernel.umem, interface, config.queue) };

@@ -5,6 +5,8 @@
 //!   in `posted` or `sent` by chunk index until the kernel returns the chunk. So no chunk is in
 //!   two rings, or in a ring and in somebody's hands.
 //! - All descriptors are of the UMEM that the socket was made with: frames of another are refused.
+//! - A wide frame enters the TX ring as several descriptors, one for each chunk, and is kept in
+//!   `sent` by its first until the kernel has returned all of them.
 //! - What the kernel returns is not trusted: an address must name a chunk whose frame is kept in
 //!   the table of that very ring, and data must lie in that chunk. Anything else is counted and
 //!   dropped.
@@ -15,7 +17,9 @@ use rustix::io::Errno;
 use xsk_rs::socket::Fd;
 use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, TxQueue};
 
+use super::chains::{Done, Gathered, Gathering, Parts, XDP_PKT_CONTD};
 use crate::frame::Frame;
+use crate::packet::Packet;
 use crate::pool::FramePool;
 use crate::port::PortStatistics;
 use crate::umem::{CHUNK_HEADROOM, KernelSide, Umem};
@@ -38,6 +42,8 @@ pub(super) struct ReceiveSide {
     outstanding: usize,
     /// How many there should be.
     target: usize,
+    /// A packet of several chunks that is not all here.
+    gathering: Gathering,
     batch: [FrameDesc; BATCH],
 }
 
@@ -50,6 +56,7 @@ impl ReceiveSide {
             posted: empty_table(frames),
             outstanding: 0,
             target,
+            gathering: Gathering::default(),
             batch: [FrameDesc::default(); BATCH],
         }
     }
@@ -89,12 +96,12 @@ impl ReceiveSide {
         self.fill.needs_wakeup()
     }
 
-    /// Moves up to `max` received frames to `out`.
+    /// Moves up to `max` received packets to `out`.
     pub(super) fn receive(
         &mut self,
         chunk: usize,
         pool: &mut FramePool,
-        out: &mut Vec<Frame>,
+        out: &mut Vec<Packet>,
         max: usize,
         statistics: &mut PortStatistics,
     ) -> usize {
@@ -105,24 +112,27 @@ impl ReceiveSide {
             // the descriptors are checked below before use.
             let count = unsafe { self.rx.consume(&mut self.batch[..wanted]) };
             for desc in &self.batch[..count] {
-                let Some(mut frame) = take(&mut self.posted, desc.addr() / chunk) else {
-                    statistics.bad_receive_descriptors += 1;
-                    continue;
+                let taken = take(&mut self.posted, desc.addr() / chunk);
+                self.outstanding -= usize::from(taken.is_some());
+                let frame = taken.and_then(|frame| with_data(frame, desc, chunk, pool));
+                statistics.bad_receive_descriptors += u64::from(frame.is_none());
+                let more = desc.options() & XDP_PKT_CONTD != 0;
+                let alone = !more && self.gathering.is_idle();
+                let packet = match frame {
+                    Some(frame) if alone => Packet::from(frame),
+                    None if alone => continue,
+                    frame => match self.gathering.add(frame, more, pool) {
+                        Gathered::Whole(packet) => packet,
+                        Gathered::Waiting => continue,
+                        Gathered::Lost => {
+                            statistics.bad_receive_chains += 1;
+                            continue;
+                        }
+                    },
                 };
-                self.outstanding -= 1;
-                let (start, len) = (desc.addr() % chunk, desc.lengths().data());
-                let fits = start >= usize::from(CHUNK_HEADROOM) && len <= chunk - start;
-                if !fits || desc.options() != 0 {
-                    statistics.bad_receive_descriptors += 1;
-                    pool.free(frame);
-                    continue;
-                }
-                // Both are at most the chunk's 4096 octets.
-                frame.start = start as u16;
-                frame.len = len as u16;
                 statistics.received += 1;
-                statistics.received_octets += len as u64;
-                out.push(frame);
+                statistics.received_octets += packet.len() as u64;
+                out.push(packet);
                 given += 1;
             }
             if count < wanted {
@@ -144,8 +154,11 @@ pub(super) struct TransmitSide {
     completion: CompQueue,
     /// Entries of the TX ring.
     size: usize,
-    /// By chunk index: the frame and its cookie while it is staged or the kernel has it.
+    /// By chunk index, the first of a wide frame: the frame and its cookie while it is staged or the
+    /// kernel has it.
     sent: Box<[Option<(Frame, u64)>]>,
+    /// Which chunks of wide frames it has.
+    parts: Parts,
     /// Descriptors taken but not in the TX ring yet.
     staged: [FrameDesc; BATCH],
     staged_count: usize,
@@ -156,13 +169,15 @@ pub(super) struct TransmitSide {
 }
 
 impl TransmitSide {
-    /// The rings of a socket on a UMEM of `frames` frames, with a TX ring of `size` entries.
-    pub(super) fn new(tx: TxQueue, completion: CompQueue, frames: usize, size: usize) -> Self {
+    /// The rings of a socket on a UMEM, with a TX ring of `size` entries.
+    pub(super) fn new(tx: TxQueue, completion: CompQueue, umem: &Umem, size: usize) -> Self {
+        let frames = umem.frames();
         Self {
             tx,
             completion,
             size,
             sent: empty_table(frames),
+            parts: Parts::new(frames, umem.first_wide(), umem.chunk().chunks()),
             staged: [FrameDesc::default(); BATCH],
             staged_count: 0,
             done: [FrameDesc::default(); BATCH],
@@ -171,13 +186,21 @@ impl TransmitSide {
         }
     }
 
-    /// How many frames can be taken now.
+    /// How many frames can be taken now, however large they are.
     pub(super) fn room(&mut self) -> usize {
-        let wanted = self.staged_count + 1;
+        match self.parts.chunks() {
+            1 => self.room_for(1),
+            chunks => self.room_for(chunks) / chunks,
+        }
+    }
+
+    /// How many descriptors can be taken now; exact when they are fewer than `wanted`.
+    fn room_for(&mut self, wanted: usize) -> usize {
+        let wanted = self.staged_count + wanted;
         (self.tx.nb_free(wanted as u32) as usize).saturating_sub(self.staged_count)
     }
 
-    /// Takes a frame, unless the ring is full.
+    /// Takes a frame, unless the ring is too full for all of it.
     pub(super) fn stage(
         &mut self,
         umem: &Umem,
@@ -186,20 +209,31 @@ impl TransmitSide {
         cookie: u64,
     ) -> Result<(), Frame> {
         assert!(umem.owns(&frame), "a frame of another UMEM");
-        if self.room() == 0 {
+        let parts = umem.parts(&frame);
+        if self.room_for(parts) < parts {
             return Err(frame);
+        }
+        if self.staged_count + parts > BATCH {
+            self.submit();
         }
         // xsk-rs sends from where its descriptor of the chunk begins, and nowhere else.
         umem.move_data_to(&mut frame, CHUNK_HEADROOM);
+        if parts > 1 {
+            umem.spread(&mut frame);
+        }
         let index = frame.index();
-        let mut desc = kernel.descriptors[index];
-        // SAFETY: the descriptor is of this UMEM, and its frame is ours: nobody borrows it.
-        unsafe { kernel.umem.data_mut(&mut desc) }
-            .cursor()
-            .set_pos(frame.len());
+        for part in 0..parts {
+            let mut desc = kernel.descriptors[index + part];
+            // SAFETY: the descriptor is of this UMEM, and its frame is ours: nobody borrows it.
+            unsafe { kernel.umem.data_mut(&mut desc) }
+                .cursor()
+                .set_pos(umem.part_len(frame.len(), part));
+            desc.set_options(if part + 1 < parts { XDP_PKT_CONTD } else { 0 });
+            self.staged[self.staged_count] = desc;
+            self.staged_count += 1;
+        }
+        self.parts.sent(index, parts);
         self.sent[index] = Some((frame, cookie));
-        self.staged[self.staged_count] = desc;
-        self.staged_count += 1;
         if self.staged_count == BATCH {
             self.submit();
         }
@@ -265,9 +299,10 @@ impl TransmitSide {
     /// Takes back one frame that the kernel is done with.
     pub(super) fn completed(
         &mut self,
-        chunk: usize,
+        umem: &Umem,
         statistics: &mut PortStatistics,
     ) -> Option<(Frame, u64)> {
+        let chunk = umem.chunk().octets();
         loop {
             if self.done_next == self.done_count {
                 self.done_next = 0;
@@ -280,13 +315,40 @@ impl TransmitSide {
             }
             let desc = self.done[self.done_next];
             self.done_next += 1;
-            if let Some(sent) = take(&mut self.sent, desc.addr() / chunk) {
+            let sent = match self.parts.done(desc.addr() / chunk) {
+                Done::Frame(index) => take(&mut self.sent, index),
+                Done::Part => continue,
+                Done::Never => None,
+            };
+            if let Some((mut frame, cookie)) = sent {
+                if umem.parts(&frame) > 1 {
+                    umem.gather(&mut frame);
+                }
                 statistics.completed += 1;
-                return Some(sent);
+                return Some((frame, cookie));
             }
             statistics.bad_completions += 1;
         }
     }
+}
+
+/// A received frame with the data that its descriptor names; back to the pool when it can't be.
+fn with_data(
+    mut frame: Frame,
+    desc: &FrameDesc,
+    chunk: usize,
+    pool: &mut FramePool,
+) -> Option<Frame> {
+    let (start, len) = (desc.addr() % chunk, desc.lengths().data());
+    let fits = start >= usize::from(CHUNK_HEADROOM) && len <= chunk - start;
+    if !fits || desc.options() & !XDP_PKT_CONTD != 0 {
+        pool.free(frame);
+        return None;
+    }
+    // Both are at most the chunk's 4096 octets.
+    frame.start = start as u16;
+    frame.len = len as u16;
+    Some(frame)
 }
 
 /// The descriptor of a socket, for as long as the ring that the socket lives with is borrowed.
