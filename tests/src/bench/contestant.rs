@@ -3,7 +3,7 @@
 use super::kernel::{self, Stream};
 use super::many::{self, ManyRun};
 use super::memory::{self, MemoryRun};
-use super::place::{LARGEST_MTU, Place};
+use super::place::Place;
 use super::rnic::{self, Door, RnicRun};
 use super::{Figures, Ground, raw};
 
@@ -61,14 +61,8 @@ impl Contestant {
     /// Why it can't run here, when that is known before.
     #[must_use]
     pub fn unsupported(&self, ground: &Ground) -> Option<String> {
-        match (&self.work, self.place) {
-            (Work::RawRate | Work::RawPing | Work::Rnic(_) | Work::Many(_), Some(place))
-                if place.mtu > LARGEST_MTU =>
-            {
-                let reason = format!("not supported yet: native XDP above an MTU of {LARGEST_MTU}");
-                Some(reason + " needs frames of several buffers")
-            }
-            (Work::Memory(_), _) if ground.memory.is_none() => {
+        match self.work {
+            Work::Memory(_) if ground.memory.is_none() => {
                 Some("not measured: the benchmark of rnic-engine was not built (--memory)".into())
             }
             _ => None,

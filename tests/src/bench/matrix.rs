@@ -29,7 +29,7 @@ const KIBI_64: u32 = 65_536;
 pub fn full() -> Vec<Contestant> {
     let mut all = Vec::new();
     for napi in Napi::ALL {
-        for mtu in MTUS {
+        for mtu in MTUS.into_iter().chain([JUMBO]) {
             let place = Place::cable(mtu, napi);
             all.extend(streams(place));
             all.extend(with_markers(place));
@@ -56,7 +56,6 @@ pub fn full() -> Vec<Contestant> {
     for operation in [Operation::Send, Operation::Read] {
         all.push(ping(inline(1500), operation, Door::Embedded));
     }
-    all.extend(streams(inline(JUMBO)));
     all.extend(QUEUE_PAIRS.map(many));
     all.push(idle(1000, Polling::Adaptive));
     for polling in Polling::ALL {
@@ -106,6 +105,8 @@ pub fn smoke() -> Vec<Contestant> {
     all.push(many(16));
     all.extend(lossy(LOSSES[1]).into_iter().take(1));
     all.push(Contestant::new(inline(JUMBO), Work::RawRate));
+    let large = RnicRun::bandwidth(Operation::Write, KIBI_64, Door::Embedded);
+    all.push(rdma(inline(JUMBO), large));
     all
 }
 

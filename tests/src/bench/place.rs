@@ -2,9 +2,6 @@
 
 use std::fmt;
 
-/// The largest MTU of native XDP on veth with frames of one buffer each.
-pub const LARGEST_MTU: u32 = 3506;
-
 /// Where the kernel's receive path of a veth pair runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Napi {

@@ -1,4 +1,5 @@
-//! Frames from the ports: to TCP, those together that follow one another ([`train`]), and the octets that it finds new to whoever they are for.
+//! Frames from the ports: to TCP, those together that follow one another ([`train`]), and the octets
+//! that it finds new to whoever they are for.
 
 use std::collections::VecDeque;
 
@@ -83,8 +84,8 @@ impl<P: Port> Shard<P> {
         }
     }
 
-    /// The segment in a packet, and where its payload is: it begins in the first frame. What is of no use is counted here, if it has
-    /// no reason that says more.
+    /// The segment in a packet, and where its payload is: it begins in the first frame. What is of no
+    /// use is counted here, if it has no reason that says more.
     fn segment(
         &mut self,
         packet: &Packet,
