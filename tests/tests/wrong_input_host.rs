@@ -96,7 +96,7 @@ fn an_interface_that_is_not_ethernet_is_named() {
 fn an_interface_that_is_not_ready_is_named_with_what_to_do() {
     let mut lab = Lab::new("not-ready");
     let (a, _b) = lab.pair(&LinkOptions {
-        mtu: 9000,
+        mtu: 12000,
         queues: 2,
         ..LinkOptions::default()
     });
@@ -107,7 +107,7 @@ fn an_interface_that_is_not_ready_is_named_with_what_to_do() {
             .run()
             .failure()
     };
-    names(&error(&[]), &[INTERFACE, "mtu", "9000"]);
+    names(&error(&[]), &[INTERFACE, "mtu", "12000", "11502"]);
     a.namespace
         .ip(&["link", "set", "dev", INTERFACE, "mtu", "1500"]);
     names(&error(&["--queues", "1"]), &[INTERFACE, "queues", "2"]);
