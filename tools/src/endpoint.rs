@@ -1,6 +1,7 @@
 //! One end of a connection with what the tools need beside it, and waiting for completions: spin
 //! for a little, then block.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use rnic::{
@@ -75,7 +76,9 @@ pub struct Endpoint {
     cq: CompletionQueue,
     inline: bool,
     busy: bool,
-    taken: Vec<WorkCompletion>,
+    /// What was taken from the CQ, and not looked at: the part of it that `left` says.
+    taken: [WorkCompletion; BATCH],
+    left: Range<usize>,
     /// How long nothing may happen.
     patience: Duration,
 }
@@ -120,7 +123,8 @@ impl Endpoint {
             cq,
             inline,
             busy: false,
-            taken: Vec::with_capacity(BATCH),
+            taken: [WorkCompletion::default(); BATCH],
+            left: 0..0,
             patience,
         })
     }
@@ -145,12 +149,10 @@ impl Endpoint {
 
     /// The next completion if there is one; one in error is an error.
     pub fn poll(&mut self) -> Result<Option<WorkCompletion>, ToolError> {
-        if self.taken.is_empty() {
-            let mut batch = [WorkCompletion::default(); BATCH];
-            let count = self.cq.poll(&mut batch)?;
-            self.taken.extend(batch[..count].iter().rev());
+        if self.left.is_empty() {
+            self.left = 0..self.cq.poll(&mut self.taken)?;
         }
-        match self.taken.pop() {
+        match self.left.next().map(|place| self.taken[place]) {
             Some(done) if done.status != WcStatus::Success => Err(ToolError::Work {
                 wr_id: done.wr_id,
                 status: done.status,
