@@ -218,8 +218,8 @@ impl Qp {
     }
 
     /// Fills a TCP segment, whose place is `out`: with the next FPDU, and with those behind it that
-    /// are there to be sent now and fit whole (RFC 5044 section 5.1), if there are no Markers. None is made shorter for that,
-    /// and nothing is waited for.
+    /// are there to be sent now and fit whole (RFC 5044 section 5.1), if there are no Markers. None is
+    /// made shorter for that, and nothing is waited for.
     pub(crate) fn fill_segment(
         &mut self,
         ctx: &mut QpContext<'_>,
@@ -228,7 +228,7 @@ impl Qp {
     ) -> Filled {
         let most = match self.send.markers {
             Markers::Off => FPDUS_PER_SEGMENT,
-            // Wireshark looks for the Markers of an FPDU by its segment, and so may others.
+            // tshark 4.0 takes some Writes for Sends otherwise; others may fail so too.
             Markers::On => 1,
         };
         let mut filled = Filled::default();
