@@ -71,14 +71,22 @@ pub fn poll_receiver(side: &mut Side<TimedPort>, now: Instant) {
     side.shard.poll(now);
 }
 
+/// Either, when nobody is to count.
+fn poll_uncounted(side: &mut Side<TimedPort>, now: Instant) {
+    side.shard.poll(now);
+}
+
+/// Polls a host.
+type Poll = fn(&mut Side<TimedPort>, Instant);
+
 pub fn run(options: &Options) {
     let mut pair = Pair::new(options);
-    pair.work(options, Until::Done(WARM_UP));
+    pair.work(options, Until::Done(WARM_UP), [poll_uncounted; 2]);
     for spent in &pair.link {
         spent.set(Duration::ZERO);
     }
     let start = std::time::Instant::now();
-    let (done, spent) = pair.work(options, options.until);
+    let (done, spent) = pair.work(options, options.until, [poll_sender, poll_receiver]);
     let nanoseconds = start.elapsed().as_nanos();
     let [link_a, link_b] = [0, 1].map(|of| pair.link[of].get());
     println!(
@@ -177,23 +185,31 @@ impl Pair {
     }
 
     /// Works until as much is done; how many messages that was, and the time of both engines.
-    fn work(&mut self, options: &Options, until: Until) -> (u64, Spent) {
+    fn work(
+        &mut self,
+        options: &Options,
+        until: Until,
+        [poll_a, poll_b]: [Poll; 2],
+    ) -> (u64, Spent) {
         let in_flight = options.in_flight.min(u64::from(DEPTH));
         let places = (MEMORY / 2 / options.octets.max(1)).max(1) as u64;
         let start = std::time::Instant::now();
         let (mut spent, mut done) = (Spent::default(), 0);
         let mut posted = vec![0; self.qps.len()];
         let mut under_way = vec![0; self.qps.len()];
+        let mut total = 0;
         loop {
-            let more = match until {
-                Until::Lasted(time) => start.elapsed() < time,
-                Until::Done(count) => posted.iter().sum::<u64>() < count,
+            let most = match until {
+                Until::Lasted(time) if start.elapsed() < time => u64::MAX,
+                Until::Lasted(_) => 0,
+                Until::Done(count) => count,
             };
-            if !more && under_way.iter().all(|&count| count == 0) {
+            if total >= most && under_way.iter().all(|&count| count == 0) {
                 return (done, spent);
             }
             for (of, &(qp_a, qp_b)) in self.qps.iter().enumerate() {
-                while more && under_way[of] < in_flight {
+                while total < most && under_way[of] < in_flight {
+                    total += 1;
                     let at = (posted[of] % places) as usize * options.octets;
                     if options.operation == WrOpcode::Send {
                         self.b.post_recv(qp_b, of as u64, at, options.octets);
@@ -214,9 +230,9 @@ impl Pair {
             for _ in 0..4 {
                 let begin = std::time::Instant::now();
                 let now = self.now();
-                poll_sender(&mut self.a, now);
+                poll_a(&mut self.a, now);
                 let middle = std::time::Instant::now();
-                poll_receiver(&mut self.b, now);
+                poll_b(&mut self.b, now);
                 spent.sender += middle - begin;
                 spent.receiver += middle.elapsed();
             }
