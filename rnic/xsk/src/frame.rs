@@ -4,7 +4,8 @@
 //! `Frame` value in existence. Only `Umem` makes them, once, at its creation; they are neither
 //! `Clone` nor `Copy`, and a ring keeps the very value while the kernel has the chunk.
 
-use std::num::NonZeroU32;
+use std::fmt;
+use std::num::{NonZeroU32, NonZeroU64};
 
 /// One chunk of a [`Umem`](crate::Umem), owned; or, as a wide frame, several neighbouring ones, which
 /// carry one stretch of octets that is larger than a chunk.
@@ -12,41 +13,57 @@ use std::num::NonZeroU32;
 /// Its octets are read and written through [`Umem::bytes`](crate::Umem::bytes) and
 /// [`Umem::bytes_mut`](crate::Umem::bytes_mut). A frame that is dropped rather than given back to
 /// a [`FramePool`](crate::FramePool) is lost until its UMEM goes.
-#[derive(Debug, PartialEq, Eq)]
+///
+/// It is two words, which move in registers: a frame goes through half a dozen hands on its way, and
+/// one of five narrow fields, moved as a whole right behind a change of one of them, waits each time
+/// until all that was stored before (a payload, as a rule) has left the processor.
+#[derive(PartialEq, Eq)]
 #[must_use = "a frame that is dropped is lost: give it to a ring or back to a pool"]
 pub struct Frame {
-    /// Which UMEM.
-    pub(crate) umem: NonZeroU32,
-    /// Which chunk of it, the first of a wide frame.
-    pub(crate) index: u32,
-    /// Where the data begins, octets from the chunk's start.
-    pub(crate) start: u16,
-    /// How much data there is, octets. `start + len <= limit` always.
-    pub(crate) len: u16,
-    /// Where data must end, octets from the chunk's start.
-    pub(crate) limit: u16,
+    /// Which UMEM (the high half), and which chunk of it, the first of a wide frame.
+    place: NonZeroU64,
+    /// From the lowest 16 bits up: where the data begins, how much there is, and where it must end;
+    /// octets, the first and the last from the chunk's start. `start + len <= limit` always.
+    extent: u64,
 }
 
+const LEN_SHIFT: u32 = 16;
+const LIMIT_SHIFT: u32 = 32;
+
 impl Frame {
+    /// The frame of a chunk, or of several, that may have data from `start` on and before `limit`.
+    /// One for each chunk, once: see the invariant above.
+    pub(crate) fn new(umem: NonZeroU32, index: u32, start: u16, limit: u16) -> Self {
+        let place = u64::from(umem.get()) << u32::BITS | u64::from(index);
+        Self {
+            place: NonZeroU64::new(place).expect("no UMEM has the number 0"),
+            extent: u64::from(start) | u64::from(limit) << LIMIT_SHIFT,
+        }
+    }
+
     /// Octets of data in the frame.
+    #[inline]
     pub fn len(&self) -> usize {
-        usize::from(self.len)
+        usize::from((self.extent >> LEN_SHIFT) as u16)
     }
 
     /// Whether the frame has no data.
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// The most octets of data that the frame can have from where its data begins.
+    #[inline]
     pub fn capacity(&self) -> usize {
-        usize::from(self.limit - self.start)
+        usize::from(self.limit() - self.start())
     }
 
     /// Which chunk of the UMEM this is, or begins with; below [`Umem::frames`](crate::Umem::frames).
     /// For tables by frame.
+    #[inline]
     pub fn index(&self) -> usize {
-        self.index as usize
+        self.place.get() as u32 as usize
     }
 
     /// Says how many octets, from the start of the data, are data.
@@ -54,12 +71,55 @@ impl Frame {
     /// # Panics
     ///
     /// When `len` is more than [`capacity`](Self::capacity).
+    #[inline]
     pub fn set_len(&mut self, len: usize) {
+        let capacity = self.capacity();
         assert!(
-            len <= self.capacity(),
-            "{len} octets do not fit a frame of {}",
-            self.capacity()
+            len <= capacity,
+            "{len} octets do not fit a frame of {capacity}"
         );
-        self.len = len as u16;
+        self.set_data(self.start(), len as u16);
+    }
+
+    /// Which UMEM's it is.
+    #[inline]
+    pub(crate) fn is_of(&self, umem: NonZeroU32) -> bool {
+        (self.place.get() >> u32::BITS) as u32 == umem.get()
+    }
+
+    /// Where the data begins, octets from the chunk's start.
+    #[inline]
+    pub(crate) fn start(&self) -> u16 {
+        self.extent as u16
+    }
+
+    /// Where data must end, octets from the chunk's start.
+    #[inline]
+    pub(crate) fn limit(&self) -> u16 {
+        (self.extent >> LIMIT_SHIFT) as u16
+    }
+
+    /// Says where the data is: `start + len` is no more than the limit.
+    #[inline]
+    pub(crate) fn set_data(&mut self, start: u16, len: u16) {
+        debug_assert!(
+            u32::from(start) + u32::from(len) <= u32::from(self.limit()),
+            "{len} octets from {start} on end behind {}",
+            self.limit()
+        );
+        let limit = self.extent >> LIMIT_SHIFT << LIMIT_SHIFT;
+        self.extent = limit | u64::from(start) | u64::from(len) << LEN_SHIFT;
+    }
+}
+
+impl fmt::Debug for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Frame")
+            .field("umem", &(self.place.get() >> u32::BITS))
+            .field("index", &self.index())
+            .field("start", &self.start())
+            .field("len", &self.len())
+            .field("limit", &self.limit())
+            .finish()
     }
 }

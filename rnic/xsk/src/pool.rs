@@ -57,8 +57,8 @@ impl FramePool {
     ///
     /// When the frame is of another UMEM than the pool.
     pub fn free(&mut self, frame: Frame) {
-        assert_eq!(frame.umem, self.umem, "a frame of another UMEM");
-        if usize::from(frame.limit) > self.chunk.octets() {
+        assert!(frame.is_of(self.umem), "a frame of another UMEM");
+        if usize::from(frame.limit()) > self.chunk.octets() {
             self.wide.push(frame);
         } else {
             self.single.push(frame);
@@ -109,8 +109,7 @@ impl FramePool {
 }
 
 fn emptied(mut frame: Frame) -> Frame {
-    frame.start = CHUNK_HEADROOM;
-    frame.len = 0;
+    frame.set_data(CHUNK_HEADROOM, 0);
     frame
 }
 

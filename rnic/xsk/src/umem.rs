@@ -147,13 +147,7 @@ impl Umem {
                 backing,
             }),
         };
-        let frame = |index, limit: usize| Frame {
-            umem: id,
-            index,
-            start: CHUNK_HEADROOM,
-            len: 0,
-            limit: limit as u16,
-        };
+        let frame = |index, limit: usize| Frame::new(id, index, CHUNK_HEADROOM, limit as u16);
         let narrow = chunk.narrow(frames);
         // Lowest index on top of the stack.
         let single = (0..narrow).rev().map(|index| frame(index, chunk.octets()));
@@ -219,8 +213,8 @@ impl Umem {
     /// Where the frame's data begins; `frame.capacity()` octets from there are its chunks'.
     #[inline]
     fn data(&self, frame: &Frame) -> *mut u8 {
-        assert!(frame.umem == self.inner.id, "a frame of another UMEM");
-        let offset = frame.index() * self.inner.chunk.octets() + usize::from(frame.start);
+        assert!(frame.is_of(self.inner.id), "a frame of another UMEM");
+        let offset = frame.index() * self.inner.chunk.octets() + usize::from(frame.start());
         // SAFETY: a frame of this UMEM has `index < frames` and `start <= limit`, which is no more
         // than its chunks have, so the offset is inside the memory that `base` points to, or at
         // its end for an empty rest.
@@ -233,20 +227,21 @@ impl Umem {
     ///
     /// When it does not fit there, or the frame is of another UMEM.
     pub(crate) fn move_data_to(&self, frame: &mut Frame, start: u16) {
-        if frame.start == start {
+        let (old, len) = (frame.start(), frame.len());
+        if old == start {
             return;
         }
-        let (old, len) = (frame.start, frame.len());
         assert!(
-            len <= usize::from(frame.limit - start),
+            len <= usize::from(frame.limit() - start),
             "the data fits from {start} on"
         );
         let first = old.min(start);
-        frame.start = first;
+        // `len` octets end before the limit from either place on.
+        frame.set_data(first, len as u16);
         let from = usize::from(old - first);
         self.bytes_mut(frame)
             .copy_within(from..from + len, usize::from(start - first));
-        frame.start = start;
+        frame.set_data(start, len as u16);
     }
 
     /// Spreads the data of a wide frame, which begins behind the headroom, over its chunks: behind
@@ -299,7 +294,7 @@ impl Umem {
 
     /// All octets of a wide frame's chunks.
     fn wide_mut<'a>(&'a self, frame: &'a mut Frame) -> &'a mut [u8] {
-        assert!(frame.umem == self.inner.id, "a frame of another UMEM");
+        assert!(frame.is_of(self.inner.id), "a frame of another UMEM");
         let chunk = self.inner.chunk;
         let wide = frame.index() >= self.first_wide();
         let chunks = if wide { chunk.chunks() } else { 1 };
@@ -313,7 +308,7 @@ impl Umem {
 
     /// Whether `frame` is of this UMEM.
     pub fn owns(&self, frame: &Frame) -> bool {
-        frame.umem == self.inner.id
+        frame.is_of(self.inner.id)
     }
 
     /// The same memory as xsk-rs knows it; `None` for a heap UMEM.

@@ -53,7 +53,7 @@ fn data_moves_within_its_chunk_in_both_directions() {
     frame.set_len(5);
     for start in [258, 1000, CHUNK_HEADROOM, 2043] {
         umem.move_data_to(&mut frame, start);
-        assert_eq!((frame.start, umem.bytes(&frame)), (start, &b"hello"[..]));
+        assert_eq!((frame.start(), umem.bytes(&frame)), (start, &b"hello"[..]));
     }
     assert_eq!(frame.capacity(), 5);
 }

@@ -346,8 +346,7 @@ fn with_data(
         return None;
     }
     // Both are at most the chunk's 4096 octets.
-    frame.start = start as u16;
-    frame.len = len as u16;
+    frame.set_data(start as u16, len as u16);
     Some(frame)
 }
 
