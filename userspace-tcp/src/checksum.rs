@@ -24,6 +24,11 @@ impl PartialSum {
         Self(sum)
     }
 
+    /// From a sum of big-endian words of 32 bits (RFC 1071 section 2 (C)): of fewer than 2^32 of them.
+    pub const fn of_words(words: u64) -> Self {
+        Self(reduce(words))
+    }
+
     /// The folded 16-bit sum, not complemented.
     pub const fn folded(self) -> u16 {
         self.0
@@ -122,9 +127,9 @@ const fn pseudo_sum(addresses: u64, tcp_len: usize) -> PartialSum {
 
 /// Adds the carries back in (RFC 1071 section 1) until 16 bits are left.
 const fn reduce(total: u64) -> u16 {
-    let mut total = total;
-    while total > 0xffff {
-        total = (total & 0xffff) + (total >> 16);
-    }
-    total as u16
+    // At most 2^33, 2^18, 2^16 + 2 and 2^16 - 1: no turn depends on the carry of the one before.
+    let total = (total & 0xffff_ffff) + (total >> 32);
+    let total = (total & 0xffff) + (total >> 16);
+    let total = (total & 0xffff) + (total >> 16);
+    ((total & 0xffff) + (total >> 16)) as u16
 }

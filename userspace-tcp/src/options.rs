@@ -3,6 +3,7 @@
 //! What is emitted is padded with NOPs in front of each option so that 32-bit values are aligned,
 //! and so that an option list of one kind always has the same length.
 
+use crate::checksum::{self, PartialSum};
 use crate::seq::SeqNum;
 
 /// Most SACK blocks that fit the 40 option octets (RFC 2018 section 3).
@@ -21,6 +22,8 @@ const WINDOW_SCALE: u8 = 3;
 const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
+/// Two NOPs, the kind and the length of the timestamps option (RFC 7323 appendix A).
+const TIMESTAMPS_HEAD: u32 = u32::from_be_bytes([NOP, NOP, TIMESTAMPS, 10]);
 
 /// The timestamps option (RFC 7323 section 3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -125,6 +128,7 @@ impl Options {
 
     /// Length in octets, a multiple of four and at most [`OPTIONS_MAX`]: SACK blocks that don't fit
     /// are left out.
+    #[inline]
     pub fn len(&self) -> usize {
         if self.sack.is_empty() {
             return self.fixed_len();
@@ -134,10 +138,12 @@ impl Options {
     }
 
     /// Whether no option is set.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
+    #[inline]
     fn fixed_len(&self) -> usize {
         let mut len = 0;
         len += if self.mss.is_some() { 4 } else { 0 };
@@ -158,6 +164,26 @@ impl Options {
     fn sack_blocks_that_fit(&self) -> &[SackBlock] {
         let blocks = self.sack.as_slice();
         &blocks[..blocks.len().min(self.sack_room())]
+    }
+
+    /// As [`Options::emit`]; returns how many octets it wrote, and their sum.
+    pub(crate) fn emit_summed(&self, out: &mut [u8]) -> (usize, PartialSum) {
+        if let Some(timestamps) = self.timestamps
+            && self.fixed_len() == TIMESTAMPS_LEN
+            && !self.sack_permitted
+            && self.sack.is_empty()
+        {
+            // What nearly every segment has.
+            let words = [TIMESTAMPS_HEAD, timestamps.value, timestamps.echo];
+            let (places, _) = out.as_chunks_mut::<4>();
+            for (place, word) in places[..words.len()].iter_mut().zip(words) {
+                *place = word.to_be_bytes();
+            }
+            let sum = words.map(u64::from).iter().sum();
+            return (TIMESTAMPS_LEN, PartialSum::of_words(sum));
+        }
+        let len = self.emit(out);
+        (len, checksum::sum(&out[..len]))
     }
 
     /// Writes [`Options::len`] octets to the start of `out`.

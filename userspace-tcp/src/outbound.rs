@@ -318,6 +318,7 @@ impl<B> Outbound<B> {
     }
 
     /// Takes the first unsent segment out to the link.
+    #[inline]
     pub(crate) fn take_unsent(&mut self, now: Instant) -> Option<Outgo<B>> {
         let name = self.ring.name(self.sent);
         let outgo = self.take(name, now)?;
@@ -327,6 +328,7 @@ impl<B> Outbound<B> {
         Some(outgo)
     }
 
+    #[inline]
     fn take(&mut self, name: u32, now: Instant) -> Option<Outgo<B>> {
         let last = self.ring.place(name) + 1 == self.ring.len();
         let slot = self.ring.get_mut(name)?;

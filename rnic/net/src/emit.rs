@@ -36,8 +36,8 @@ pub fn write_segment(
     let segment_len = tcp_len + payload.len;
     let before = emit(path, source, destination, ecn, segment_len, out)?;
     let tcp = out.get_mut(before..before + tcp_len)?;
-    header.emit(tcp);
-    let sum = checksum::pseudo(source, destination, segment_len) + checksum::sum(tcp) + payload.sum;
+    let (_, header_sum) = header.emit_summed(tcp);
+    let sum = checksum::pseudo(source, destination, segment_len) + header_sum + payload.sum;
     put(tcp, CHECKSUM_OFFSET, &checksum::fold(sum).to_be_bytes())?;
     Some(before + tcp_len)
 }
@@ -80,34 +80,19 @@ pub fn emit(
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let total = u16::try_from(IPV4_HEADER + segment_len).ok()?;
             let ip: &mut [u8; IPV4_HEADER] = ip.try_into().ok()?;
-            let [t0, t1] = total.to_be_bytes();
-            let [s0, s1, s2, s3] = source.octets();
-            let [d0, d1, d2, d3] = destination.octets();
-            // Identification 0, Don't Fragment, offset 0.
-            *ip = [
-                0x45,
-                ecn.bits(),
-                t0,
-                t1,
-                0,
-                0,
-                0x40,
-                0,
-                path.hop_limit,
-                PROTOCOL_TCP,
-                0,
-                0,
-                s0,
-                s1,
-                s2,
-                s3,
-                d0,
-                d1,
-                d2,
-                d3,
+            let mut words = [
+                0x4500_0000 | u32::from(ecn.bits()) << 16 | u32::from(total),
+                // Identification 0, Don't Fragment, offset 0.
+                0x0000_4000,
+                u32::from(path.hop_limit) << 24 | u32::from(PROTOCOL_TCP) << 16,
+                source.to_bits(),
+                destination.to_bits(),
             ];
-            let sum = checksum::fold(checksum::sum(ip));
-            ip[10..12].copy_from_slice(&sum.to_be_bytes());
+            let sum = PartialSum::of_words(words.map(u64::from).iter().sum());
+            words[2] |= u32::from(checksum::fold(sum));
+            for (place, word) in ip.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+                *place = word.to_be_bytes();
+            }
         }
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
             let payload = u16::try_from(segment_len).ok()?;

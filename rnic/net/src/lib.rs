@@ -122,11 +122,13 @@ impl PathDefaults {
 
 impl Path {
     /// Octets of the Ethernet and IP headers in front of a TCP segment to `remote`.
+    #[inline]
     pub fn headers_len(&self, remote: IpAddr) -> usize {
         self.link_len() + ip_header_len(remote)
     }
 
     /// Octets of the Ethernet header, VLAN tag included.
+    #[inline]
     pub fn link_len(&self) -> usize {
         ETHERNET_HEADER + if self.vlan.is_some() { VLAN_TAG } else { 0 }
     }

@@ -36,11 +36,54 @@ impl<B> Connection<B> {
     }
 
     /// Gives the next segment.
+    #[inline]
     pub(crate) fn transmit(&mut self, now: Instant, config: &Config) -> Option<Transmit<B>> {
         self.pacer.advance(now);
-        let action = self.next_action()?;
+        match self.next_action()? {
+            Action::Unsent => self.transmit_unsent(now, config),
+            other => self.transmit_other(other, now, config),
+        }
+    }
+
+    /// Gives the next segment that was never sent. Apart from all others, because nearly every
+    /// segment is one: its header is made where it is to be, and not moved.
+    #[inline]
+    fn transmit_unsent(&mut self, now: Instant, config: &Config) -> Option<Transmit<B>> {
+        let ecn = self.ecn_field(Action::Unsent, config);
+        let idle = now.saturating_duration_since(self.last_data_at);
+        if !self.outbound.outstanding() {
+            self.congestion.resumed(now, idle > self.rtt.rto(config));
+        }
+        self.force_unsent = false;
+        self.probe_due = false;
+        self.note_first_outstanding(now);
+        let outgo = self.outbound.take_unsent(now)?;
+        self.counters.octets_out += u64::from(outgo.payload.len);
+        self.on_sent(now, u64::from(outgo.payload.len));
+        self.frto.sent_new();
+        if std::mem::take(&mut self.tail_probe_due) {
+            self.on_probe_sent(false);
+        } else {
+            self.schedule_probe(now);
+        }
+        let cwr = self.ecn.sends_capable() && self.congestion.take_cwr();
+        let (mut header, payload) = self.with_payload(now, outgo);
+        if cwr {
+            header.flags |= Flags::CWR;
+        }
+        Some(self.depart(now, config, ecn, header, payload))
+    }
+
+    #[inline(never)]
+    fn transmit_other(
+        &mut self,
+        action: Action,
+        now: Instant,
+        config: &Config,
+    ) -> Option<Transmit<B>> {
         let ecn = self.ecn_field(action, config);
         let (header, payload) = match action {
+            Action::Unsent => return self.transmit_unsent(now, config),
             Action::Syn => (self.syn(now, config), None),
             Action::Ack => {
                 let mut header = self.header(now, self.idle_seq(), Flags::ACK);
@@ -71,29 +114,6 @@ impl<B> Connection<B> {
                 self.on_probe_sent(true);
                 self.with_payload(now, outgo)
             }
-            Action::Unsent => {
-                let idle = now.saturating_duration_since(self.last_data_at);
-                if !self.outbound.outstanding() {
-                    self.congestion.resumed(now, idle > self.rtt.rto(config));
-                }
-                self.force_unsent = false;
-                self.probe_due = false;
-                self.note_first_outstanding(now);
-                let outgo = self.outbound.take_unsent(now)?;
-                self.counters.octets_out += u64::from(outgo.payload.len);
-                self.on_sent(now, u64::from(outgo.payload.len));
-                self.frto.sent_new();
-                if std::mem::take(&mut self.tail_probe_due) {
-                    self.on_probe_sent(false);
-                } else {
-                    self.schedule_probe(now);
-                }
-                let (mut header, payload) = self.with_payload(now, outgo);
-                if self.ecn.sends_capable() && self.congestion.take_cwr() {
-                    header.flags |= Flags::CWR;
-                }
-                (header, payload)
-            }
             Action::Fin => {
                 self.note_first_outstanding(now);
                 let seq = self.outbound.take_fin(now);
@@ -105,6 +125,19 @@ impl<B> Connection<B> {
                 (self.header(now, seq, Flags::ACK | Flags::FIN), None)
             }
         };
+        Some(self.depart(now, config, ecn, header, payload))
+    }
+
+    /// A segment leaves.
+    #[inline]
+    fn depart(
+        &mut self,
+        now: Instant,
+        config: &Config,
+        ecn: Ecn,
+        header: TcpHeader,
+        payload: Option<Payload<B>>,
+    ) -> Transmit<B> {
         let fragment_to = payload
             .as_ref()
             .and_then(|payload| self.fragment_to(now, header.seq, payload));
@@ -113,14 +146,14 @@ impl<B> Connection<B> {
             self.last_data_at = now;
         }
         self.refresh_timer(now, config);
-        Some(Transmit {
+        Transmit {
             conn: Some(self.id),
             tuple: self.tuple,
             header,
             payload,
             ecn,
             fragment_to,
-        })
+        }
     }
 
     /// Only what is sent for the first time is ECN-capable (RFC 3168 sections 6.1.1, 6.1.4 to
@@ -228,6 +261,7 @@ impl<B> Connection<B> {
         }
     }
 
+    #[inline]
     fn with_payload(&mut self, now: Instant, outgo: Outgo<B>) -> (TcpHeader, Option<Payload<B>>) {
         let push = if outgo.last {
             Flags::ACK | Flags::PSH
@@ -243,6 +277,7 @@ impl<B> Connection<B> {
     }
 
     /// A segment behind the handshake: it carries the ACK that may be due, and the window.
+    #[inline]
     fn header(&mut self, now: Instant, seq: SeqNum, flags: Flags) -> TcpHeader {
         let acknowledgment = self.inbound.acknowledge();
         let echo = if acknowledgment.ece {
@@ -250,21 +285,20 @@ impl<B> Connection<B> {
         } else {
             Flags::default()
         };
-        let mut header = TcpHeader {
+        let (urg, urgent) = self.urgent_mark(seq);
+        TcpHeader {
             source_port: self.tuple.local.port,
             destination_port: self.tuple.remote.port,
             seq,
             ack: acknowledgment.number,
-            flags: flags | echo,
+            flags: flags | echo | urg,
             window: acknowledgment.window,
-            urgent: 0,
+            urgent,
             options: Options {
                 timestamps: self.clock.option(now),
                 ..Options::default()
             },
-        };
-        self.mark_urgent(&mut header);
-        header
+        }
     }
 
     /// Our SYN, with the ACK of the peer's if that is here.

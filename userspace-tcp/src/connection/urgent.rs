@@ -3,8 +3,8 @@
 
 use crate::effects::Env;
 use crate::interface::{Event, State};
-use crate::segment::{Flags, Segment, TcpHeader};
-use crate::seq::{Position, StreamOffset};
+use crate::segment::{Flags, Segment};
+use crate::seq::{Position, SeqNum, StreamOffset};
 
 use super::Connection;
 
@@ -31,18 +31,20 @@ impl<B> Connection<B> {
         true
     }
 
-    /// Marks a segment that goes out at `seq` while urgent octets are not acknowledged.
-    pub(super) fn mark_urgent(&mut self, header: &mut TcpHeader) {
+    /// The flag and the pointer of a segment that goes out at `seq` while urgent octets are not
+    /// acknowledged.
+    #[inline]
+    pub(super) fn urgent_mark(&self, seq: SeqNum) -> (Flags, u16) {
         let end = self.urgent.ours;
         if self.outbound.una() >= end {
-            return;
+            return (Flags::default(), 0);
         }
-        let ahead = self.outbound.wire(end).distance(header.seq);
-        if ahead >= 0 {
-            header.flags |= Flags::URG;
-            // Further on than the field can say: urgent so far, and later segments say more.
-            header.urgent = u16::try_from(ahead).unwrap_or(u16::MAX);
+        let ahead = self.outbound.wire(end).distance(seq);
+        if ahead < 0 {
+            return (Flags::default(), 0);
         }
+        // Further on than the field can say: urgent so far, and later segments say more.
+        (Flags::URG, u16::try_from(ahead).unwrap_or(u16::MAX))
     }
 
     /// An acceptable segment may say how far urgent octets reach (section 3.10.7.4, sixth).

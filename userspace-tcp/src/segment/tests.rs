@@ -207,3 +207,59 @@ fn unknown_options_are_skipped() {
         Some(1460)
     );
 }
+
+/// One header of each kind of segment, and all fields at their limits.
+#[test]
+fn the_sum_of_the_fields_is_that_of_the_octets() {
+    let mut random = 1_u64;
+    let mut next = move || {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (random >> 32) as u32
+    };
+    for round in 0..2000_u32 {
+        let wild = |value: u32| if round % 7 == 0 { u32::MAX } else { value };
+        let mut options = Options::default();
+        if round % 2 == 0 {
+            options.timestamps = Some(Timestamps {
+                value: wild(next()),
+                echo: wild(next()),
+            });
+        }
+        if round % 5 == 0 {
+            options.mss = Some(next() as u16);
+            options.sack_permitted = round % 10 == 0;
+            options.window_scale = (round % 15 == 0).then_some(7);
+        }
+        for _ in 0..(if round % 3 == 0 { next() % 5 } else { 0 }) {
+            options.sack.push(SackBlock {
+                left: SeqNum(next()),
+                right: SeqNum(next()),
+            });
+        }
+        let header = TcpHeader {
+            source_port: wild(next()) as u16,
+            destination_port: next() as u16,
+            seq: SeqNum(wild(next())),
+            ack: SeqNum(wild(next())),
+            flags: Flags(next() as u8),
+            window: wild(next()) as u16,
+            urgent: next() as u16,
+            options,
+        };
+        let mut octets = [0xaa; HEADER_MAX];
+        let (len, sum) = header.emit_summed(&mut octets);
+        assert_eq!(len, header.header_len());
+        assert_eq!(sum, checksum::sum(&octets[..len]), "{header:?}");
+        assert!(octets[len..].iter().all(|octet| *octet == 0xaa));
+        let read = Segment::parse(&octets[..len]).unwrap().header;
+        assert_eq!(read.options.timestamps, header.options.timestamps);
+        // SACK blocks may not all fit.
+        let bare = |header: TcpHeader| TcpHeader {
+            options: Options::default(),
+            ..header
+        };
+        assert_eq!(bare(read), bare(header));
+    }
+}

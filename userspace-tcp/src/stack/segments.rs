@@ -61,16 +61,17 @@ impl<B> Stack<B> {
     }
 
     /// The next segment to put on the link now; fetch until `None`.
+    // Where it is called the segment need not be moved: it is larger than all that is done with it.
+    #[inline(always)]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<B>> {
         while let Some(index) = self.ready.pop(&mut self.ready_links) {
             let Some(connection) = self.connections.at_mut(index) else {
                 continue;
             };
             let id = connection.id();
-            let transmit = connection.transmit(now, &self.config);
-            if transmit.is_some() {
+            if let Some(transmit) = connection.transmit(now, &self.config) {
                 self.settle(id);
-                return transmit;
+                return Some(transmit);
             }
             self.deadlines.set(index, connection.deadline());
         }

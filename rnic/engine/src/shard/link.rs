@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use rnic_ipc::capture::Direction;
 use rnic_net::{Path, Payload};
-use rnic_xsk::{Frame, Port, XskError};
+use rnic_xsk::{Frame, Port, Umem, XskError};
 use userspace_tcp::{ConnId, Ecn, FourTuple, SegmentId, TcpHeader, Transmit};
 
 use super::Shard;
@@ -32,15 +32,52 @@ struct WayBack {
     port: usize,
 }
 
-/// What goes in front of a payload.
+/// What goes in front of a payload. Looked at where it is: it is long, and just made.
 #[derive(Debug)]
-struct Head {
-    tuple: FourTuple,
+struct Head<'a> {
+    path: &'a Path,
+    tuple: &'a FourTuple,
     ecn: Ecn,
-    header: TcpHeader,
+    header: &'a TcpHeader,
+    content: Content,
+}
+
+/// What a frame has already.
+#[derive(Clone, Copy, Debug, Default)]
+struct Content {
     payload: Payload,
-    /// The frame has the headers of an earlier transmission.
+    /// It has the headers of an earlier transmission.
     rewrite: bool,
+}
+
+impl Head<'_> {
+    /// The frame with its headers in front of the payload; as it was when they don't fit, or the
+    /// payload does not lie where they end.
+    #[inline]
+    fn write(&self, umem: &Umem, mut frame: Frame, rewritten: &mut u64) -> Result<Frame, Frame> {
+        let Self {
+            path,
+            tuple,
+            ecn,
+            header,
+            content: Content { payload, rewrite },
+        } = *self;
+        let headers = path.headers_len(tuple.remote.addr) + header.header_len();
+        let total = headers + payload.len;
+        if total > frame.capacity() || (payload.len > 0 && total != frame.len()) {
+            return Err(frame);
+        }
+        let octets = umem.bytes_mut(&mut frame);
+        if rewrite
+            && rnic_net::rewrite_segment(path, tuple, ecn, header, payload.len, octets).is_some()
+        {
+            *rewritten += 1;
+        } else if rnic_net::write_segment(path, tuple, ecn, header, payload, octets).is_none() {
+            return Err(frame);
+        }
+        frame.set_len(total);
+        Ok(frame)
+    }
 }
 
 impl Link {
@@ -137,44 +174,64 @@ impl<P: Port> Shard<P> {
         worked
     }
 
+    #[inline]
     fn send_segment(&mut self, segment: Transmit<Frame>) {
-        let way = match segment.conn.and_then(|id| self.conns.get(id)) {
-            Some(conn) => Some((conn.path, conn.port)),
-            None => self.link.way_back(&segment.tuple),
-        };
-        let mut head = Head {
-            tuple: segment.tuple,
-            ecn: segment.ecn,
-            header: segment.header,
-            payload: Payload::default(),
-            rewrite: false,
-        };
-        let (frame, owner) = match segment.payload {
+        let Transmit {
+            conn,
+            tuple,
+            header,
+            payload,
+            ecn,
+            fragment_to,
+        } = segment;
+        let (frame, owner, content) = match payload {
             Some(payload) => {
-                head.payload.len = payload.len as usize;
-                head.payload.sum = payload.sum;
-                head.rewrite = payload.retransmission;
-                if let (Some(id), Some(sent)) = (segment.conn, payload.lost) {
+                if let (Some(id), Some(sent)) = (conn, payload.lost) {
                     let smaller = self.macroflows.lost(id, sent, self.now);
                     self.counters.macroflow_reductions += u64::from(smaller);
                 }
-                (payload.buf, segment.conn.map(|conn| (conn, payload.id)))
+                let content = Content {
+                    payload: Payload {
+                        len: payload.len as usize,
+                        sum: payload.sum,
+                    },
+                    rewrite: payload.retransmission,
+                };
+                let owner = conn.map(|conn| (conn, payload.id));
+                (payload.buf, owner, content)
             }
             None => match self.pool.alloc() {
-                Some(frame) => (frame, None),
+                Some(frame) => (frame, None, Content::default()),
                 None => {
                     self.counters.no_frame += 1;
                     return;
                 }
             },
         };
+        let back;
+        let way = match conn.and_then(|id| self.conns.get(id)) {
+            Some(conn) => Some((&conn.path, conn.port)),
+            None => {
+                back = self.link.way_back(&tuple);
+                back.as_ref().map(|(path, port)| (path, *port))
+            }
+        };
         let Some((path, port)) = way else {
             self.counters.unsendable += 1;
             return self.give_back(frame, owner);
         };
-        match (self.write_headers(frame, &path, &head), segment.fragment_to) {
+        let head = Head {
+            path,
+            tuple: &tuple,
+            ecn,
+            header: &header,
+            content,
+        };
+        let rewritten = &mut self.counters.headers_rewritten;
+        match (head.write(&self.umem, frame, rewritten), fragment_to) {
             (Ok(frame), Some(mtu)) => {
-                self.send_fragments(frame, owner, &path, port, mtu, &head.tuple)
+                let path = *path;
+                self.send_fragments(frame, owner, &path, port, mtu, &tuple);
             }
             (Ok(frame), None) => self.hand_over(frame, owner, port),
             (Err(frame), _) => {
@@ -182,39 +239,6 @@ impl<P: Port> Shard<P> {
                 self.give_back(frame, owner);
             }
         }
-    }
-
-    /// The frame with its headers in front of the payload; as it was when they don't fit, or the
-    /// payload does not lie where they end.
-    fn write_headers(
-        &mut self,
-        mut frame: Frame,
-        path: &Path,
-        head: &Head,
-    ) -> Result<Frame, Frame> {
-        let Head {
-            tuple,
-            ecn,
-            header,
-            payload,
-            rewrite,
-        } = head;
-        let headers = path.headers_len(tuple.remote.addr) + header.header_len();
-        let total = headers + payload.len;
-        if total > frame.capacity() || (payload.len > 0 && total != frame.len()) {
-            return Err(frame);
-        }
-        let octets = self.umem.bytes_mut(&mut frame);
-        let rewritten = *rewrite
-            && rnic_net::rewrite_segment(path, tuple, *ecn, header, payload.len, octets).is_some();
-        self.counters.headers_rewritten += u64::from(rewritten);
-        if !rewritten
-            && rnic_net::write_segment(path, tuple, *ecn, header, *payload, octets).is_none()
-        {
-            return Err(frame);
-        }
-        frame.set_len(total);
-        Ok(frame)
     }
 
     pub(super) fn hand_over(
