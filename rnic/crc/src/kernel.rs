@@ -81,6 +81,19 @@ impl Kernel {
         Checks::new(crc, words)
     }
 
+    /// [`check_words`](crate::check_words) in this way; in the portable one where this is not available.
+    #[inline]
+    pub fn check_words<const N: usize>(self, crc: u32, words: [u32; N]) -> Checks {
+        let sum = words.iter().map(|word| u64::from(word.to_be())).sum();
+        #[cfg(target_arch = "x86_64")]
+        if self != Self::Portable && Self::Pclmulqdq.is_available() {
+            // SAFETY: the processor has what it takes.
+            return Checks::new(!unsafe { pclmulqdq::words(!crc, words) }, sum);
+        }
+        let octets = words.map(u32::to_be_bytes);
+        Checks::new(crc32c::crc32c_append(crc, octets.as_flattened()), sum)
+    }
+
     /// [`copy`](crate::copy) in this way; in the portable one where this is not available.
     pub fn copy(self, crc: u32, from: &[u8], to: &mut [u8]) -> Checks {
         let len = from.len().min(to.len());
@@ -133,6 +146,7 @@ impl Kernel {
 }
 
 impl Checks {
+    #[inline]
     fn new(crc: u32, words: u64) -> Self {
         Self {
             crc,
@@ -143,6 +157,7 @@ impl Checks {
 
 /// The one's complement sum of big-endian words of 16 bits, from that of words of 32 bits of this
 /// machine: the carries are added back in (RFC 1071 section 1) until 16 bits are left.
+#[inline]
 pub(crate) fn fold(mut words: u64) -> u16 {
     while words > 0xffff {
         words = (words & 0xffff) + (words >> 16);

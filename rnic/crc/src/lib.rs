@@ -42,6 +42,13 @@ pub fn check(crc: u32, octets: &[u8]) -> Checks {
     Kernel::best().check(crc, octets)
 }
 
+/// The checks of big-endian words of 32 bits, by their values: a header that was just written is in
+/// other pieces than the vectors of [`check`] take, and they would wait until it is in the cache.
+#[inline]
+pub fn check_words<const N: usize>(crc: u32, words: [u32; N]) -> Checks {
+    Kernel::best().check_words(crc, words)
+}
+
 /// The one's complement sum of octets as in [`Checks`], for whoever has no use for their CRC.
 pub fn sum(octets: &[u8]) -> u16 {
     sum::sum(octets)

@@ -60,6 +60,21 @@ pub(crate) unsafe fn run<const SUM: bool, const COPY: bool>(
     }
 }
 
+/// The CRC state (not inverted) after big-endian words.
+#[target_feature(enable = "sse4.2")]
+pub(crate) fn words<const N: usize>(crc: u32, words: [u32; N]) -> u32 {
+    let (pairs, rest) = words.as_chunks::<2>();
+    let mut crc = crc;
+    for [first, second] in pairs {
+        let pair = u64::from(first.swap_bytes()) | u64::from(second.swap_bytes()) << 32;
+        crc = _mm_crc32_u64(crc.into(), pair) as u32;
+    }
+    for word in rest {
+        crc = _mm_crc32_u32(crc, word.swap_bytes());
+    }
+    crc
+}
+
 /// A vector carried over `OCTETS` octets.
 #[inline]
 #[target_feature(enable = "sse4.2,pclmulqdq")]

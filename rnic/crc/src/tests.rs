@@ -198,3 +198,32 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn words_by_their_values_as_their_octets() {
+    fn look<const N: usize>(octets: &[u8]) {
+        let words: [u32; N] = std::array::from_fn(|at| {
+            let at = 4 * at;
+            u32::from_be_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]])
+        });
+        let octets = &octets[..4 * N];
+        for crc in [0, 0x1234_5678, u32::MAX] {
+            let expected = Checks {
+                crc: crc32c::crc32c_append(crc, octets),
+                sum: sum(octets),
+            };
+            for kernel in kernels() {
+                assert_eq!(kernel.check_words(crc, words), expected, "{kernel:?} {N}");
+            }
+        }
+    }
+    let all = octets(64 + 200);
+    for from in 0..200 {
+        look::<0>(&all[from..]);
+        look::<1>(&all[from..]);
+        look::<4>(&all[from..]);
+        look::<5>(&all[from..]);
+    }
+    look::<5>(&[0; 20]);
+    look::<5>(&[0xff; 20]);
+}

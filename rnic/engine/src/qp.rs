@@ -45,6 +45,7 @@ pub use counters::QpCounters;
 pub(crate) use early::{FpduSign, PLACED_AT_ONCE, PlacedFpdu};
 pub use lent::Lent;
 pub use modify::NoSuchTransition;
+pub use send::Plan;
 pub use times::{WorkClass, WorkTimes};
 
 use receives::ReceiveSide;
@@ -277,7 +278,7 @@ impl Qp {
 
     /// Is there something that [`Self::produce`] would write?
     pub fn has_output(&mut self, ctx: &mut QpContext<'_>) -> bool {
-        self.output_len(ctx, fpdu::MULPDU_MIN).is_some()
+        self.plan(ctx, fpdu::MULPDU_MIN).is_some()
     }
 
     /// Takes in the octets of the stream, in order; gives how many were used, always whole FPDUs.

@@ -63,13 +63,15 @@ impl Qp {
         let len = (ulpdu.ulpdu_len() - segment::READ_RESPONSE_LEN) as u32;
         let rest = response.rest();
         let last = len >= rest.size;
-        let mut header = [0; segment::READ_RESPONSE_LEN];
-        segment::put_read_response(&mut header, rest.sink_stag, rest.sink_to, last);
-        ulpdu.put(0, &header);
+        let header = segment::read_response(rest.sink_stag, rest.sink_to, last);
+        ulpdu.begin(header.to_words());
         if len > 0 {
             let (stag, to) = (rest.source_stag, rest.source_to);
             match ctx.stags.remote_read(stag, to, len, self.id.user()) {
-                Ok(source) => Self::copy_out(&source, ulpdu, header.len(), len as usize)?,
+                Ok(source) => {
+                    let from = segment::READ_RESPONSE_LEN;
+                    Self::copy_out(&source, ulpdu, from, len as usize)?;
+                }
                 Err(error) => {
                     count_refusal(ctx, error);
                     let mut octets = [0; segment::READ_REQUEST_LEN];

@@ -81,6 +81,13 @@ enum Next {
     Response,
 }
 
+/// The next FPDU: what it is, and where its parts lie. Good until anything happens to its queue pair.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    next: Next,
+    layout: Layout,
+}
+
 /// What one TCP segment was filled with.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Filled {
@@ -175,54 +182,68 @@ impl SendSide {
     }
 }
 
+impl Plan {
+    /// Octets of the FPDU.
+    #[inline]
+    pub fn octets(&self) -> usize {
+        self.layout.len()
+    }
+}
+
 impl Qp {
-    /// Octets of the FPDU that [`Self::produce`] would write now; none when there is nothing to
-    /// write. `mulpdu` is the longest ULPDU, in octets.
-    pub fn output_len(&mut self, ctx: &mut QpContext<'_>, mulpdu: usize) -> Option<usize> {
+    /// The next FPDU; none when there is nothing to write. `mulpdu` is the longest ULPDU, in octets.
+    #[inline]
+    pub fn plan(&mut self, ctx: &mut QpContext<'_>, mulpdu: usize) -> Option<Plan> {
         let next = self.next(ctx)?;
-        Some(self.layout(next, mulpdu).len())
+        let ulpdu_len = self.ulpdu_len(next, mulpdu.max(MULPDU_MIN));
+        let layout = Layout::new(self.send.markers, self.send.at, ulpdu_len);
+        Some(Plan { next, layout })
     }
 
-    /// Whether there may be something to do although [`Self::output_len`] said that there is nothing
+    /// Whether there may be something to do although [`Self::plan`] said that there is nothing
     /// to write: then ask it again soon.
     pub fn has_more_local_work(&self) -> bool {
         self.send.more_local && !self.ending.stopped
     }
 
-    /// Writes the next FPDU, whole, to the front of `out`; its length is that of
-    /// [`Self::output_len`] unless an error makes it a Terminate. None when there is nothing to
-    /// write or `out` is too short.
+    /// Writes the FPDU of a plan that was just made, whole, to the front of `out`: of its length unless
+    /// an error makes it a Terminate. None when `out` is too short, or an error leaves nothing to write.
     ///
     /// What was written is sent: a Send or RDMA Write completes with its last segment.
+    #[inline]
     pub fn produce(
         &mut self,
         ctx: &mut QpContext<'_>,
+        plan: Plan,
         mulpdu: usize,
         out: &mut [u8],
     ) -> Option<Written> {
+        let Plan {
+            mut next,
+            mut layout,
+        } = plan;
         loop {
-            let next = self.next(ctx)?;
-            let layout = self.layout(next, mulpdu);
             let out = out.get_mut(..layout.len())?;
             let mut ulpdu = Writer::new(out, layout, self.crc);
-            let Ok(()) = self.put(ctx, next, &mut ulpdu) else {
-                // What failed is not tried again. Its own error was told if it had one, and then
-                // this one changes nothing; at most a Terminate follows.
-                self.fail(RdmapError::LocalCatastrophic.into(), None);
-                continue;
-            };
-            ctx.counters.fpdus_sent += 1;
-            self.send.at += layout.len() as u64;
-            return Some(ulpdu.finish());
+            if let Ok(()) = self.put(ctx, next, &mut ulpdu) {
+                ctx.counters.fpdus_sent += 1;
+                self.send.at += layout.len() as u64;
+                return Some(ulpdu.finish());
+            }
+            // What failed is not tried again. Its own error was told if it had one, and then this
+            // one changes nothing; at most a Terminate follows.
+            self.fail(RdmapError::LocalCatastrophic.into(), None);
+            Plan { next, layout } = self.plan(ctx, mulpdu)?;
         }
     }
 
-    /// Fills a TCP segment, whose place is `out`: with the next FPDU, and with those behind it that
-    /// are there to be sent now and fit whole (RFC 5044 section 5.1), if there are no Markers. None is
-    /// made shorter for that, and nothing is waited for.
+    /// Fills a TCP segment, whose place is `out`: with the next FPDU, as it was just planned, and with
+    /// those behind it that are there to be sent now and fit whole (RFC 5044 section 5.1), if there are
+    /// no Markers. None is made shorter for that, and nothing is waited for.
     pub(crate) fn fill_segment(
         &mut self,
         ctx: &mut QpContext<'_>,
+        plan: Plan,
         mulpdu: usize,
         out: &mut [u8],
     ) -> Filled {
@@ -232,22 +253,20 @@ impl Qp {
             Markers::On => 1,
         };
         let mut filled = Filled::default();
-        while let Some(rest) = out.get_mut(filled.octets..)
-            && rest.len() >= FPDU_LEN_MIN
-            && filled.fpdus < most
-            && let Some(written) = self.produce(ctx, mulpdu, rest)
+        let mut plan = Some(plan);
+        while let Some(planned) = plan
+            && let Some(rest) = out.get_mut(filled.octets..)
+            && let Some(written) = self.produce(ctx, planned, mulpdu, rest)
         {
             filled.octets += written.len;
             filled.fpdus += 1;
             // Every FPDU is of an even number of octets.
             filled.sum += PartialSum::from_folded(written.sum);
+            let room = out.len() - filled.octets;
+            let more = room >= FPDU_LEN_MIN && filled.fpdus < most;
+            plan = if more { self.plan(ctx, mulpdu) } else { None };
         }
         filled
-    }
-
-    fn layout(&self, next: Next, mulpdu: usize) -> Layout {
-        let ulpdu_len = self.ulpdu_len(next, mulpdu.max(MULPDU_MIN));
-        Layout::new(self.send.markers, self.send.at, ulpdu_len)
     }
 
     fn next(&mut self, ctx: &mut QpContext<'_>) -> Option<Next> {
@@ -350,18 +369,19 @@ impl Qp {
     }
 
     fn put_work(&mut self, ctx: &mut QpContext<'_>, ulpdu: &mut Writer<'_>) -> Result<(), Failed> {
-        let work = self.send.work.ok_or(Failed)?;
+        let work = self.send.work.as_ref().ok_or(Failed)?;
+        // Where it can be long it is not moved.
         match work.kind {
-            Kind::Send { .. } | Kind::Write { .. } => self.put_payload_segment(ctx, work, ulpdu),
+            Kind::Send { .. } | Kind::Write { .. } => self.put_payload_segment(ctx, ulpdu),
             Kind::Read { stag, from, next } => {
-                self.put_read_request(ctx, work, (stag, from), next, ulpdu)
+                self.put_read_request(ctx, *work, (stag, from), next, ulpdu)
             }
-            Kind::Immediate(immediate) => self.put_immediate(ctx, &work, immediate, ulpdu),
+            Kind::Immediate(immediate) => self.put_immediate(ctx, &{ *work }, immediate, ulpdu),
             Kind::Atomic {
                 stag,
                 to,
                 operation,
-            } => self.put_atomic_request(ctx, &work, (stag, to), operation, ulpdu),
+            } => self.put_atomic_request(ctx, &{ *work }, (stag, to), operation, ulpdu),
             Kind::Local(_) => Err(Failed),
         }
     }
@@ -401,7 +421,7 @@ impl Qp {
         from: usize,
         len: usize,
     ) -> Result<(), Failed> {
-        if len < CHECKED_COPY_MIN {
+        if len < CHECKED_COPY_MIN || ulpdu.has_markers() {
             return ulpdu.fill(from, len, |at, place| {
                 source.read(at as u64, place).map_err(|_| Failed)
             });

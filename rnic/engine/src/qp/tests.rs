@@ -250,8 +250,9 @@ impl End {
 
     fn produce(&mut self, mulpdu: usize) -> Option<Vec<u8>> {
         let mut out = vec![0xee; mulpdu + 10 + MARKER_LEN * mulpdu.div_ceil(MARKER_SPACING)];
-        let announced = self.with_ctx(|qp, ctx| qp.output_len(ctx, mulpdu));
-        let written = self.with_ctx(|qp, ctx| qp.produce(ctx, mulpdu, &mut out));
+        let plan = self.with_ctx(|qp, ctx| qp.plan(ctx, mulpdu));
+        let announced = plan.map(|plan| plan.octets());
+        let written = self.with_ctx(|qp, ctx| qp.produce(ctx, plan?, mulpdu, &mut out));
         let len = written.map(|written| written.len);
         if self.qp.state() == QpState::Rts {
             assert_eq!(announced, len);

@@ -273,15 +273,13 @@ impl Qp {
     pub(super) fn put_payload_segment(
         &mut self,
         ctx: &mut QpContext<'_>,
-        mut work: Work,
         ulpdu: &mut Writer<'_>,
     ) -> Result<(), Failed> {
+        let work = self.send.work.as_mut().ok_or(Failed)?;
         let header_len = match work.kind {
             Kind::Send { .. } => segment::SEND_LEN,
             _ => segment::WRITE_LEN,
         };
-        let mut header = [0; segment::SEND_LEN];
-        let header = &mut header[..header_len];
         // No longer than the ULPDU, whose length is 16 bits.
         let len = (ulpdu.ulpdu_len() - header_len) as u32;
         let last = work.sent.saturating_add(len) >= work.total;
@@ -293,34 +291,39 @@ impl Qp {
             } => {
                 let number = match *msn {
                     Some(number) => number,
-                    None => self.stream.as_mut().ok_or(Failed)?.begin_send(),
+                    None => {
+                        let number = self.stream.as_mut().ok_or(Failed)?.begin_send();
+                        *msn = Some(number);
+                        if let Some(entry) = self.send.pending.get_mut(work.ticket) {
+                            entry.became(Qn::SEND, number);
+                        }
+                        number
+                    }
                 };
-                if msn.replace(number).is_none() {
-                    self.name_message(work.ticket, Qn::SEND, number);
-                }
                 let mo = MessageOffset(work.sent);
-                segment::put_send(header, *kind, *invalidate, number, mo, last);
+                let header = segment::send(*kind, *invalidate, number, mo, last);
+                ulpdu.begin(header.to_words());
             }
             Kind::Write { stag, to, .. } => {
                 // Checked when the work request was taken: the whole Write does not wrap.
                 let to = TaggedOffset(to.0.saturating_add(u64::from(work.sent)));
-                segment::put_write(header, *stag, to, last);
+                ulpdu.begin(segment::write(*stag, to, last).to_words());
             }
             _ => return Err(Failed),
         }
-        ulpdu.put(0, header);
-        if self.gather(ctx, work.sent, ulpdu, header_len).is_err() {
-            self.fail_work(ctx, work.ticket, WcStatus::LocalProtection);
+        let (ticket, sent) = (work.ticket, work.sent);
+        work.sent = sent.saturating_add(len);
+        if self.gather(ctx, sent, ulpdu, header_len).is_err() {
+            self.fail_work(ctx, ticket, WcStatus::LocalProtection);
             return Err(Failed);
         }
         ctx.counters.octets_gathered += u64::from(len);
         if !last {
-            work.sent = work.sent.saturating_add(len);
-            self.send.work = Some(work);
             self.send.in_message = Some(Turn::Work);
             return Ok(());
         }
         self.message_done(Turn::Work);
+        let work = self.send.work.as_mut().ok_or(Failed)?;
         match work.kind {
             Kind::Send { .. } => ctx.counters.sends_sent += 1,
             _ => ctx.counters.writes_sent += 1,
@@ -331,10 +334,9 @@ impl Qp {
         } = work.kind
         {
             work.kind = Kind::Immediate(immediate);
-            self.send.work = Some(work);
             return Ok(());
         }
-        self.work_sent(ctx, work.ticket);
+        self.work_sent(ctx, ticket);
         Ok(())
     }
 

@@ -194,19 +194,21 @@ impl<P: Port> Shard<P> {
         let room_before = conn.header_room();
         let queued = self.stack.queued_segments(id);
         let held = self.share.frames_held(client);
+        let shares = self.share.others_want_frames(client);
         let allowance = self.macroflows.allowance(id);
         while turn.segments < SEGMENTS_PER_TURN && turn.cost < credit {
             // Each may be the one that probes the path with another size (RFC 8899).
             let emss = self.stack.mss(id);
             let mulpdu = slot.qp.mulpdu(emss);
             let mut context = self.tables.context(slot.tally, self.now);
-            let Some(len) = slot.qp.output_len(&mut context, mulpdu) else {
+            let Some(plan) = slot.qp.plan(&mut context, mulpdu) else {
                 return if slot.qp.has_more_local_work() {
                     End::More
                 } else {
                     End::Done
                 };
             };
+            let len = plan.octets();
             let send_room = self.stack.send_room(id);
             if send_room < len {
                 return End::Done;
@@ -227,7 +229,7 @@ impl<P: Port> Shard<P> {
                 return End::Done;
             }
             // The same for its client.
-            if held + turn.segments >= self.share.frames_allowed(client, spare) {
+            if shares && held + turn.segments >= spare {
                 return End::ClientsFrames;
             }
             let Some(mut frame) = self.pool.alloc_for(room_before + len) else {
@@ -239,7 +241,7 @@ impl<P: Port> Shard<P> {
             let most = most.min(frame.capacity());
             let octets = self.umem.bytes_mut(&mut frame);
             let filled = match octets.get_mut(room_before..most) {
-                Some(out) => slot.qp.fill_segment(&mut context, mulpdu, out),
+                Some(out) => slot.qp.fill_segment(&mut context, plan, mulpdu, out),
                 None => Filled::default(),
             };
             if filled.octets == 0 {

@@ -198,12 +198,11 @@ impl Share {
         }
     }
 
-    /// Frames that the client may hold when so many are free: as many as it leaves, when others
-    /// want some too.
-    pub fn frames_allowed(&self, client: ClientId, free: usize) -> usize {
+    /// Whether clients beside this one want frames: then it may hold as many as it leaves.
+    pub fn others_want_frames(&self, client: ClientId) -> bool {
         let account = self.accounts.get(&client.0);
         let ours = account.map_or(0, |account| usize::from(account.in_use()));
-        if self.in_use > ours { free } else { usize::MAX }
+        self.in_use > ours
     }
 
     /// Frames that the client holds.

@@ -139,17 +139,21 @@ impl Tagged {
 
     /// The header on the wire.
     pub fn to_octets(&self) -> [u8; TAGGED_LEN] {
+        octets_of(self.to_words())
+    }
+
+    /// The header on the wire, as the words that it makes together with two octets before it, which
+    /// are zero here: MPA's ULPDU_Length.
+    #[inline]
+    pub fn to_words(&self) -> [u32; words_for(TAGGED_LEN)] {
         let control = Control {
             tagged: true,
             last: self.last,
             version: self.version,
         };
-        let mut out = [0; TAGGED_LEN];
-        out[0] = control.octet();
-        out[1] = self.ulp;
-        out[2..6].copy_from_slice(&self.stag.0.to_be_bytes());
-        out[6..14].copy_from_slice(&self.to.0.to_be_bytes());
-        out
+        let first = u32::from(control.octet()) << 8 | u32::from(self.ulp);
+        let (high, low) = ((self.to.0 >> 32) as u32, self.to.0 as u32);
+        [first, self.stag.0, high, low]
     }
 }
 
@@ -169,18 +173,32 @@ impl Untagged {
 
     /// The header on the wire.
     pub fn to_octets(&self) -> [u8; UNTAGGED_LEN] {
+        octets_of(self.to_words())
+    }
+
+    /// The header on the wire, as the words that it makes together with two octets before it, which
+    /// are zero here: MPA's ULPDU_Length.
+    #[inline]
+    pub fn to_words(&self) -> [u32; words_for(UNTAGGED_LEN)] {
         let control = Control {
             tagged: false,
             last: self.last,
             version: self.version,
         };
-        let mut out = [0; UNTAGGED_LEN];
-        out[0] = control.octet();
-        out[1] = self.ulp;
-        out[2..6].copy_from_slice(&self.ulp_word.to_be_bytes());
-        out[6..10].copy_from_slice(&self.qn.0.to_be_bytes());
-        out[10..14].copy_from_slice(&self.msn.0.to_be_bytes());
-        out[14..18].copy_from_slice(&self.mo.0.to_be_bytes());
-        out
+        let first = u32::from(control.octet()) << 8 | u32::from(self.ulp);
+        [first, self.ulp_word, self.qn.0, self.msn.0, self.mo.0]
     }
+}
+
+/// Words of a header of so many octets and the two before it.
+const fn words_for(octets: usize) -> usize {
+    (2 + octets) / 4
+}
+
+/// The octets of words, but for the first two.
+fn octets_of<const WORDS: usize, const OCTETS: usize>(words: [u32; WORDS]) -> [u8; OCTETS] {
+    const { assert!(4 * WORDS == 2 + OCTETS) };
+    let mut out = [0; OCTETS];
+    out.copy_from_slice(&words.map(u32::to_be_bytes).as_flattened()[2..]);
+    out
 }

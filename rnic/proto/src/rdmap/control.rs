@@ -76,6 +76,7 @@ impl Opcode {
     }
 
     /// The control field of our version with this opcode.
+    #[inline]
     pub const fn control_octet(self) -> u8 {
         VERSION << 6 | self.number()
     }

@@ -1,6 +1,6 @@
-//! Writers of the headers that open each outbound DDP Segment (RFC 5040 section 4, Appendix A;
+//! The headers that open each outbound DDP Segment, and writers of them (RFC 5040 section 4, Appendix A;
 //! RFC 7306 Appendix A).
-//! Each writes to the front of `out`, gives the header's length in octets, and panics when `out` is
+//! Each `put_` writes to the front of `out`, gives the header's length in octets, and panics when `out` is
 //! shorter: the buffer is our own. MSNs and Read Requests come from the [`Stream`](super::Stream).
 
 #[cfg(test)]
@@ -29,18 +29,37 @@ pub const ATOMIC_RESPONSE_LEN: usize = header::UNTAGGED_LEN + atomic::RESPONSE_L
 /// Octets of Immediate Data (RFC 7306 section 6.2).
 pub const IMMEDIATE_DATA_LEN: usize = 8;
 
-/// A segment of an RDMA Write; `to` is that of the segment's first octet.
+/// The header of a segment of an RDMA Write; `to` is that of the segment's first octet.
+#[inline]
+pub fn write(stag: Stag, to: TaggedOffset, last: bool) -> Tagged {
+    tagged(Opcode::Write, stag, to, last)
+}
+
+/// The header of a segment of an RDMA Read Response; `stag` is the request's sink STag, `to` that of
+/// the segment's first octet.
+#[inline]
+pub fn read_response(stag: Stag, to: TaggedOffset, last: bool) -> Tagged {
+    tagged(Opcode::ReadResponse, stag, to, last)
+}
+
+/// The header of a segment of a Send. `invalidate` is not used unless `kind` says so.
+#[inline]
+pub fn send(kind: SendKind, invalidate: Stag, msn: Msn, mo: MessageOffset, last: bool) -> Untagged {
+    let ulp_word = if kind.invalidate { invalidate.0 } else { 0 };
+    untagged(Opcode::Send(kind), ulp_word, Qn::SEND, msn, mo, last)
+}
+
+/// The header that [`write()`] gives.
 pub fn put_write(out: &mut [u8], stag: Stag, to: TaggedOffset, last: bool) -> usize {
-    put_tagged(out, Opcode::Write, stag, to, last)
+    put(out, &write(stag, to, last).to_octets())
 }
 
-/// A segment of an RDMA Read Response; `stag` is the request's sink STag, `to` that of the
-/// segment's first octet.
+/// The header that [`read_response`] gives.
 pub fn put_read_response(out: &mut [u8], stag: Stag, to: TaggedOffset, last: bool) -> usize {
-    put_tagged(out, Opcode::ReadResponse, stag, to, last)
+    put(out, &read_response(stag, to, last).to_octets())
 }
 
-/// A segment of a Send. `invalidate` is not used unless `kind` says so.
+/// The header that [`send`] gives.
 pub fn put_send(
     out: &mut [u8],
     kind: SendKind,
@@ -49,8 +68,7 @@ pub fn put_send(
     mo: MessageOffset,
     last: bool,
 ) -> usize {
-    let ulp_word = if kind.invalidate { invalidate.0 } else { 0 };
-    put_untagged(out, Opcode::Send(kind), ulp_word, Qn::SEND, msn, mo, last)
+    put(out, &send(kind, invalidate, msn, mo, last).to_octets())
 }
 
 /// An RDMA Read Request, header and all.
@@ -79,58 +97,48 @@ pub fn put_atomic_response(out: &mut [u8], msn: Msn, response: &AtomicResponse) 
 
 /// An untagged message of one segment.
 fn put_whole(out: &mut [u8], opcode: Opcode, qn: Qn, msn: Msn, payload: &[u8]) -> usize {
-    let from = put_untagged(out, opcode, 0, qn, msn, MessageOffset(0), true);
-    let len = from + payload.len();
-    out[from..len].copy_from_slice(payload);
-    len
+    let header = untagged(opcode, 0, qn, msn, MessageOffset(0), true);
+    let from = put(out, &header.to_octets());
+    from + put(&mut out[from..], payload)
 }
 
 /// The headers ahead of a Terminate.
 pub(super) fn put_terminate(out: &mut [u8]) -> usize {
-    let opcode = Opcode::Terminate;
-    put_untagged(
-        out,
-        opcode,
-        0,
-        Qn::TERMINATE,
-        Msn::FIRST,
-        MessageOffset(0),
-        true,
-    )
+    put_whole(out, Opcode::Terminate, Qn::TERMINATE, Msn::FIRST, &[])
 }
 
-fn put_tagged(out: &mut [u8], opcode: Opcode, stag: Stag, to: TaggedOffset, last: bool) -> usize {
-    let ulp = opcode.control_octet();
-    let header = Tagged {
+fn put(out: &mut [u8], octets: &[u8]) -> usize {
+    out[..octets.len()].copy_from_slice(octets);
+    octets.len()
+}
+
+#[inline]
+fn tagged(opcode: Opcode, stag: Stag, to: TaggedOffset, last: bool) -> Tagged {
+    Tagged {
         last,
         version: header::VERSION,
-        ulp,
+        ulp: opcode.control_octet(),
         stag,
         to,
-    };
-    out[..header::TAGGED_LEN].copy_from_slice(&header.to_octets());
-    header::TAGGED_LEN
+    }
 }
 
-fn put_untagged(
-    out: &mut [u8],
+#[inline]
+fn untagged(
     opcode: Opcode,
     ulp_word: u32,
     qn: Qn,
     msn: Msn,
     mo: MessageOffset,
     last: bool,
-) -> usize {
-    let ulp = opcode.control_octet();
-    let header = Untagged {
+) -> Untagged {
+    Untagged {
         last,
         version: header::VERSION,
-        ulp,
+        ulp: opcode.control_octet(),
         ulp_word,
         qn,
         msn,
         mo,
-    };
-    out[..header::UNTAGGED_LEN].copy_from_slice(&header.to_octets());
-    header::UNTAGGED_LEN
+    }
 }

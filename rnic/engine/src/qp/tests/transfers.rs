@@ -303,10 +303,10 @@ fn small_messages_that_wait_share_a_segment_and_none_is_cut_for_it() {
     let mut filled = Vec::new();
     loop {
         let mut out = [0; MULPDU + 6];
-        let segment = a.with_ctx(|qp, ctx| qp.fill_segment(ctx, MULPDU, &mut out));
-        if segment.fpdus == 0 {
+        let Some(plan) = a.with_ctx(|qp, ctx| qp.plan(ctx, MULPDU)) else {
             break;
-        }
+        };
+        let segment = a.with_ctx(|qp, ctx| qp.fill_segment(ctx, plan, MULPDU, &mut out));
         b.receive(&out[..segment.octets]);
         filled.push(segment.fpdus);
     }

@@ -97,7 +97,7 @@ fn a_few_pieces_of_local_work_are_done_at_a_time_and_the_owner_knows_that_there_
     let mut done = Vec::new();
     for (expected, more) in [(8, true), (12, false), (12, false)] {
         assert!(
-            b.with_ctx(|qp, ctx| qp.output_len(ctx, MULPDU)).is_none(),
+            b.with_ctx(|qp, ctx| qp.plan(ctx, MULPDU)).is_none(),
             "nothing goes to the peer"
         );
         done.extend(statuses(&b.sends()));

@@ -23,6 +23,7 @@ impl Layout {
     ///
     /// # Panics
     /// When the ULPDU is longer than 65535 octets.
+    #[inline]
     pub const fn new(markers: Markers, at: u64, ulpdu_len: usize) -> Self {
         assert!(
             ulpdu_len <= u16::MAX as usize,
@@ -33,35 +34,41 @@ impl Layout {
     }
 
     /// Octets of the ULPDU.
+    #[inline]
     pub const fn ulpdu_len(&self) -> usize {
         self.ulpdu_len
     }
 
     /// Octets of the whole FPDU, Markers included.
     #[allow(clippy::len_without_is_empty)]
+    #[inline]
     pub const fn len(&self) -> usize {
         // A Marker right behind the FPDU belongs to the next one.
         self.real(fpdu_length(self.ulpdu_len) - 1) + 1
     }
 
     /// Where the ULPDU_Length field begins.
+    #[inline]
     pub const fn header_at(&self) -> usize {
         self.real(0)
     }
 
     /// The ULPDU_Length field.
+    #[inline]
     pub(super) fn length_field(&self) -> [u8; HEADER_LEN] {
         // Checked when it was made.
         (self.ulpdu_len as u16).to_be_bytes()
     }
 
     /// Where the CRC field begins; the CRC covers all octets before.
+    #[inline]
     pub(super) const fn crc_at(&self) -> usize {
         self.real(fpdu_length(self.ulpdu_len) - CRC_LEN)
     }
 
     /// Where `len` octets of the ULPDU from its octet `from` on lie, in order, none of the ranges
     /// empty. What goes beyond the ULPDU is left out.
+    #[inline]
     pub fn ulpdu(&self, from: usize, len: usize) -> impl Iterator<Item = Range<usize>> + use<> {
         let from = from.min(self.ulpdu_len);
         let len = len.min(self.ulpdu_len - from);
@@ -69,11 +76,13 @@ impl Layout {
     }
 
     /// Where the pad lies.
+    #[inline]
     pub(super) fn pad(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         self.spans(HEADER_LEN + self.ulpdu_len, pad_length(self.ulpdu_len))
     }
 
     /// Whether there is any Marker in it.
+    #[inline]
     pub const fn has_markers(&self) -> bool {
         match self.first {
             Some(first) => first < self.len(),
@@ -81,7 +90,19 @@ impl Layout {
         }
     }
 
+    /// Whether its first octets, so many, are the ULPDU_Length field and the beginning of the ULPDU with
+    /// no Marker before or between them.
+    #[inline]
+    pub(super) const fn is_plain_to(&self, octets: usize) -> bool {
+        let cut = match self.first {
+            Some(first) => first < octets,
+            None => false,
+        };
+        !cut && octets <= HEADER_LEN + self.ulpdu_len
+    }
+
     /// Its Markers: where each begins, and how many octets before it the ULPDU_Length field does.
+    #[inline]
     pub fn markers(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (len, header) = (self.len(), self.header_at());
         let first = self.first.unwrap_or(len);
@@ -90,6 +111,7 @@ impl Layout {
             .map(move |at| (at, at.saturating_sub(header)))
     }
 
+    #[inline]
     fn spans(&self, plain: usize, len: usize) -> impl Iterator<Item = Range<usize>> + use<> {
         let layout = *self;
         let (mut at, end) = (plain, plain + len);
@@ -106,6 +128,7 @@ impl Layout {
     }
 
     /// The plain place, behind `plain`, before which the next Marker stands.
+    #[inline]
     const fn next_marker(&self, plain: usize) -> usize {
         match self.first {
             Some(first) => first + MARKER_SPACING * self.markers_up_to(plain),
@@ -114,11 +137,13 @@ impl Layout {
     }
 
     /// Where the octet at this plain place really is.
+    #[inline]
     const fn real(&self, plain: usize) -> usize {
         plain + MARKER_LEN * self.markers_up_to(plain)
     }
 
     /// Markers before the octet at this plain place.
+    #[inline]
     const fn markers_up_to(&self, plain: usize) -> usize {
         match self.first {
             Some(first) if plain >= first => (plain - first) / MARKER_SPACING + 1,

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::{
-    CRC_LEN, FPDU_LEN_MAX, HEADER_LEN, Layout, MARKERS_MAX, MULPDU_MAX, MULPDU_MIN, finish,
+    CRC_LEN, FPDU_LEN_MAX, HEADER_LEN, Layout, MARKERS_MAX, MULPDU_MAX, MULPDU_MIN, Writer, finish,
     fpdu_length, locate, mulpdu, pad_length, parse, verify,
 };
 use crate::Gather;
@@ -291,5 +291,39 @@ fn an_fpdu_is_found_by_the_markers_behind_any_octet() {
         if let Some((start, _)) = long.find(|(start, _)| **start >= from) {
             assert!(found.is_some_and(|found| found <= *start), "from {from}");
         }
+    }
+}
+
+proptest! {
+    /// A header that is written by its words, and so maybe checked by its values, or by its octets.
+    #[test]
+    fn a_header_is_the_same_by_words_and_by_octets(
+        words in proptest::array::uniform5(any::<u32>()),
+        payload in proptest::collection::vec(any::<u8>(), 0..1600),
+        at in (0_u64..600).prop_map(|at| 4 * at),
+        markers in any::<bool>(),
+        crc in any::<bool>(),
+        tagged in any::<bool>(),
+    ) {
+        let (markers, header_len) = (Markers::when(markers), if tagged { 14 } else { 18 });
+        let mut words = words;
+        words[0] &= 0xffff;
+        let layout = Layout::new(markers, at, header_len + payload.len());
+        let write = |begin: &mut dyn FnMut(&mut Writer<'_>)| {
+            let mut out = vec![0xee; layout.len()];
+            let mut writer = Writer::new(&mut out, layout, crc);
+            begin(&mut writer);
+            writer.put(header_len, &payload);
+            let written = writer.finish();
+            (written, out)
+        };
+        let by_words = write(&mut |writer| match tagged {
+            true => writer.begin([words[0], words[1], words[2], words[3]]),
+            false => writer.begin(words),
+        });
+        let octets = words.map(u32::to_be_bytes);
+        let header = &octets.as_flattened()[HEADER_LEN..HEADER_LEN + header_len];
+        let by_octets = write(&mut |writer| writer.put(0, header));
+        prop_assert_eq!(by_words, by_octets);
     }
 }

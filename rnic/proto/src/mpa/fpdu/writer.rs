@@ -34,6 +34,7 @@ impl<'a> Writer<'a> {
     ///
     /// # Panics
     /// When `out` is shorter than the FPDU.
+    #[inline]
     pub fn new(out: &'a mut [u8], layout: Layout, crc: bool) -> Self {
         let out = &mut out[..layout.len()];
         for (at, back) in layout.markers() {
@@ -54,8 +55,37 @@ impl<'a> Writer<'a> {
     }
 
     /// Octets of the ULPDU.
+    #[inline]
     pub fn ulpdu_len(&self) -> usize {
         self.layout.ulpdu_len()
+    }
+
+    /// Whether Markers cut it into pieces.
+    #[inline]
+    pub fn has_markers(&self) -> bool {
+        self.layout.has_markers()
+    }
+
+    /// Writes the first octets of the ULPDU, a header that makes so many words together with the
+    /// ULPDU_Length field before it, for which the first one's high half is left. Nothing was put
+    /// before.
+    ///
+    /// It is checked by its values, where no Marker cuts it.
+    #[inline]
+    pub fn begin<const WORDS: usize>(&mut self, mut header: [u32; WORDS]) {
+        let whole = self.layout.is_plain_to(4 * WORDS);
+        let places = self.out.as_chunks_mut::<4>().0.get_mut(..WORDS);
+        let Some(places) = places.filter(|_| whole && self.checked == 0) else {
+            let octets = header.map(u32::to_be_bytes);
+            return self.put(0, &octets.as_flattened()[HEADER_LEN..]);
+        };
+        let [high, low] = self.layout.length_field();
+        header[0] |= u32::from_be_bytes([high, low, 0, 0]);
+        for (place, word) in places.iter_mut().zip(header) {
+            *place = word.to_be_bytes();
+        }
+        self.checks = rnic_crc::check_words(0, header);
+        self.checked = 4 * WORDS;
     }
 
     /// Writes octets of the ULPDU from its octet `from` on.
@@ -105,6 +135,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Completes it.
+    #[inline]
     pub fn finish(mut self) -> Written {
         let crc_at = self.layout.crc_at();
         self.check_to(crc_at);
@@ -120,6 +151,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Takes the checks of what was written before `end`.
+    #[inline]
     fn check_to(&mut self, end: usize) {
         if end > self.checked {
             let octets = &self.out[self.checked..end];
@@ -129,6 +161,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Adds the checks of the next `octets`.
+    #[inline]
     fn add(&mut self, checks: Checks, octets: usize) {
         // RFC 1071 section 2 (B): behind an odd number of octets all words lie the other way round.
         let sum = if self.checked.is_multiple_of(2) {
@@ -145,6 +178,7 @@ impl<'a> Writer<'a> {
 }
 
 /// A one's complement sum.
+#[inline]
 fn add(one: u16, other: u16) -> u16 {
     let (sum, carry) = one.overflowing_add(other);
     sum + u16::from(carry)
