@@ -116,8 +116,9 @@ fn write_mark(
         .post_send(WorkRequest::write(round, &[sge], remote))?)
 }
 
-/// Spins until the round's octet is there, and its own completions with it. `heard` is shown each
-/// completion; true ends the wait.
+/// Spins until the round's octet is there. What completed before is looked for while the peer works,
+/// and not when the octet is there, which the peer waits for. `heard` is shown each completion; true
+/// ends the wait.
 fn await_mark(
     end: &mut Endpoint,
     region: &MemoryRegion,
@@ -129,20 +130,20 @@ fn await_mark(
     let mut spins = 0u32;
     let mut octet = [0];
     loop {
-        region.read(last, &mut octet)?;
-        let there = octet[0] == mark(round);
-        // Polling also drives an engine that lives in this process, so it must not be rare there.
-        spins = spins.wrapping_add(1);
-        if there || spins.is_multiple_of(LOOK_EVERY) || end.is_inline() {
+        // Polling also drives an engine that lives in this process, so it must not be rare there: it
+        // sends what was posted, and brings the octet.
+        if spins.is_multiple_of(LOOK_EVERY) || end.is_inline() {
             while let Some(done) = end.poll()? {
                 if heard(end, &done)? {
                     return Ok(true);
                 }
             }
         }
-        if there {
+        region.read(last, &mut octet)?;
+        if octet[0] == mark(round) {
             return Ok(false);
         }
+        spins = spins.wrapping_add(1);
         if spins.is_multiple_of(YIELD_EVERY) && !end.is_inline() {
             std::thread::yield_now();
         }
