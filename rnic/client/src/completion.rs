@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rnic_ipc::control::{Request, Response};
 use rnic_ipc::id::{CqId, QpNum};
-use rnic_ipc::ring::CqConsumer;
+use rnic_ipc::ring::{CqConsumer, CqLook};
 use rnic_ipc::wake::{Drained, WakeReceiver};
 use rnic_ipc::work::{
     Completion, WC_SOLICITED, WC_WITH_IMMEDIATE, WC_WITH_INVALIDATE, WcStatus, WrOpcode,
@@ -101,6 +101,7 @@ struct CqInner {
     id: CqId,
     depth: u32,
     ring: Mutex<CqConsumer>,
+    look: CqLook,
     notify: WakeReceiver,
     /// Futures that wait for completions.
     watch: LazyWatch,
@@ -134,6 +135,7 @@ impl CompletionQueue {
             context: context.clone(),
             id,
             depth,
+            look: ring.look(),
             ring: Mutex::new(ring),
             notify,
             watch: LazyWatch::default(),
@@ -176,11 +178,11 @@ impl CompletionQueue {
     }
 
     fn take(&self, out: &mut [WorkCompletion]) -> Result<usize, Error> {
-        let mut ring = lock(&self.inner.ring);
         // Most looks find nothing, and cost no more than that.
-        if ring.is_empty()? {
+        if self.inner.look.is_empty() {
             return Ok(0);
         }
+        let mut ring = lock(&self.inner.ring);
         let mut raw = [Completion::default(); BATCH];
         let mut count = 0;
         for out in out.chunks_mut(BATCH) {
@@ -276,7 +278,7 @@ impl CompletionQueue {
     }
 
     pub(crate) fn has_completions(&self) -> Result<bool, Error> {
-        Ok(lock(&self.inner.ring).available()? > 0)
+        Ok(!self.inner.look.is_empty() && lock(&self.inner.ring).available()? > 0)
     }
 
     /// Finds out whether the CQ overflowed or the daemon is gone.

@@ -122,7 +122,11 @@ impl Device {
     pub(crate) fn handle_told(&self) -> bool {
         let mut worked = false;
         if !self.core.driver.is_threaded() {
-            while let Ok(told) = self.core.driver.told().try_recv() {
+            let told = self.core.driver.told();
+            // Cheaper than to find nothing by trying, and part of each poll.
+            while !told.is_empty()
+                && let Ok(told) = told.try_recv()
+            {
                 self.core.handle(told);
                 worked = true;
             }

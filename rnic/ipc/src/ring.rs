@@ -11,7 +11,7 @@ mod raw;
 mod work_queue;
 mod work_request;
 
-pub use completion::{CqConsumer, CqProducer, CqPushError};
+pub use completion::{CqConsumer, CqLook, CqProducer, CqPushError};
 pub use doorbell::{DoorbellConsumer, DoorbellProducer};
 pub use raw::{RING_SLOTS_MAX, RingError, RingFault, RingFull};
 pub use work_queue::{

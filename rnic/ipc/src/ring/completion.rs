@@ -8,9 +8,9 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use super::raw::{self, RawRing, RingError, RingFault};
+use super::raw::{self, RawRing, RingError, RingFault, SharedWord};
 use crate::shm::SharedMemory;
-use crate::sync::{Ordering, fence};
+use crate::sync::{AtomicU32, Ordering, fence};
 use crate::work::Completion;
 
 const WORDS: usize = size_of::<Completion>() / size_of::<u64>();
@@ -109,8 +109,11 @@ impl CqProducer {
 #[derive(Debug)]
 pub struct CqConsumer {
     ring: RawRing<WORDS>,
-    own: u32,
+    own: Own,
 }
+
+/// The client's index; only its [`CqConsumer`] writes it.
+type Own = Arc<AtomicU32>;
 
 impl CqConsumer {
     /// Takes up a CQ from the descriptor that came with it; `depth` as in the reply.
@@ -123,7 +126,7 @@ impl CqConsumer {
     pub fn attach(memory: Arc<SharedMemory>, depth: u32) -> Result<Self, RingError> {
         Ok(Self {
             ring: RawRing::attach(memory, 0, depth)?,
-            own: 0,
+            own: Own::default(),
         })
     }
 
@@ -134,26 +137,31 @@ impl CqConsumer {
 
     /// How many completions wait.
     pub fn available(&self) -> Result<u32, RingFault> {
-        self.ring.filled(self.own)
+        self.ring.filled(self.own.load(Ordering::Relaxed))
     }
 
     /// Moves completions into `out`, oldest first, and says how many.
     pub fn poll(&mut self, out: &mut [Completion]) -> Result<usize, RingFault> {
-        let count = (self.ring.filled(self.own)? as usize).min(out.len());
+        let mut own = self.own.load(Ordering::Relaxed);
+        let count = (self.ring.filled(own)? as usize).min(out.len());
         if count == 0 {
             return Ok(0);
         }
         for entry in &mut out[..count] {
-            *entry = from_words(&self.ring.load(self.own));
-            self.own = self.own.wrapping_add(1);
+            *entry = from_words(&self.ring.load(own));
+            own = own.wrapping_add(1);
         }
-        self.ring.consumer().store(self.own, Ordering::Release);
+        self.own.store(own, Ordering::Relaxed);
+        self.ring.consumer().store(own, Ordering::Release);
         Ok(count)
     }
 
-    /// Whether no completion waits.
-    pub fn is_empty(&self) -> Result<bool, RingFault> {
-        Ok(self.ring.filled(self.own)? == 0)
+    /// A look at this CQ for those who don't have it in hand.
+    pub fn look(&self) -> CqLook {
+        CqLook {
+            producer: self.ring.producer_word(),
+            own: self.own.clone(),
+        }
     }
 
     /// Asks to be woken once, by the next completion or by the next solicited one. Poll again
@@ -168,6 +176,21 @@ impl CqConsumer {
         self.ring.flag().fetch_max(wanted, Ordering::AcqRel);
         // The wish comes before the loads of the next poll, for all threads (module head).
         fence(Ordering::SeqCst);
+    }
+}
+
+/// A look at a CQ from the client's end, by any thread and without its lock.
+#[derive(Clone, Debug)]
+pub struct CqLook {
+    producer: SharedWord,
+    own: Own,
+}
+
+impl CqLook {
+    /// Whether no completion waits. An index that no honest engine could have counts as one that does:
+    /// [`CqConsumer::poll`] tells.
+    pub fn is_empty(&self) -> bool {
+        self.producer.get().load(Ordering::Acquire) == self.own.load(Ordering::Relaxed)
     }
 }
 

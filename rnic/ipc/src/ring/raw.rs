@@ -169,9 +169,18 @@ impl<const WORDS: usize> RawRing<WORDS> {
 
     /// The flag word on its own, for others than this end's owner.
     pub(super) fn flag_word(&self) -> SharedWord {
+        self.shared(self.flag)
+    }
+
+    /// The shared copy of the producer's index, in the same way.
+    pub(super) fn producer_word(&self) -> SharedWord {
+        self.shared(self.producer)
+    }
+
+    fn shared(&self, word: NonNull<AtomicU32>) -> SharedWord {
         SharedWord {
             _memory: self.memory.clone(),
-            word: self.flag,
+            word,
         }
     }
 

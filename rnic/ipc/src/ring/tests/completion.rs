@@ -115,3 +115,20 @@ fn no_wake_up_is_lost_when_the_client_arms_and_polls_again() {
     }
     producer.join().unwrap();
 }
+
+#[test]
+fn a_look_finds_what_a_poll_would() {
+    let (mut engine, mut client) = cq(2);
+    let look = client.look();
+    let mut out = [Completion::default(); 1];
+    for id in 0..10 {
+        assert!(look.is_empty());
+        engine.push(&completion(id)).unwrap();
+        assert!(!look.is_empty());
+        engine.push(&completion(id)).unwrap();
+        assert_eq!(client.poll(&mut out), Ok(1));
+        assert!(!look.is_empty(), "one of two is left");
+        assert_eq!(client.poll(&mut out), Ok(1));
+    }
+    assert!(look.is_empty());
+}
