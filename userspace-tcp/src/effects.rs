@@ -124,6 +124,10 @@ impl<B> Effects<B> {
         self.events.len() + self.released.len() + self.answers.len()
     }
 
+    pub(crate) fn has_answers(&self) -> bool {
+        !self.answers.is_empty()
+    }
+
     pub(crate) fn take_answer(&mut self) -> Option<(FourTuple, TcpHeader)> {
         self.answers.pop_front()
     }

@@ -281,6 +281,12 @@ impl Qp {
         self.plan(ctx, fpdu::MULPDU_MIN).is_some()
     }
 
+    /// Nothing is posted, under way, or to be answered: [`Self::output_len`] would say so too, after
+    /// more of a look. What changes that comes by a call.
+    pub fn has_nothing_to_send(&self) -> bool {
+        self.send.is_idle() && self.ending.terminate.is_none()
+    }
+
     /// Takes in the octets of the stream, in order; gives how many were used, always whole FPDUs.
     /// The rest is to come again, with more behind it. Once the stream has ended everything is
     /// used, and dropped (RFC 5041 section 7.1).

@@ -218,6 +218,25 @@ fn a_flush_sends_more_than_the_kernel_takes_in_one_call() {
     assert!(left.ports[0].statistics().send_calls >= 200 / 32);
 }
 
+/// A port hands descriptors over in batches of 64 before it is flushed.
+#[test]
+fn a_flush_sends_whatever_the_last_batch_has() {
+    let pair = VethPair::new(1, 1);
+    let (mut left, mut right) = (End::left(&pair, 1), End::right(&pair, 1));
+    for count in [1, 63, 64, 65, 128] {
+        let frames: Vec<_> = (0..count).map(|n| segment(true, n, 100)).collect();
+        frames.iter().for_each(|octets| left.send(0, octets));
+        left.flush(0);
+        assert_eq!(right.receive(0, count as usize), frames);
+        assert_eq!(left.ports[0].unsent(), 0);
+        left.reclaim();
+    }
+    let before = left.ports[0].statistics().send_calls;
+    left.flush(0);
+    let after = left.ports[0].statistics().send_calls;
+    assert_eq!(after, before, "nothing is left to be sent");
+}
+
 #[test]
 fn two_queues_share_one_umem_and_each_keeps_its_frames() {
     let pair = VethPair::new(2, 2);

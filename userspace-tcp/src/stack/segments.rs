@@ -60,6 +60,11 @@ impl<B> Stack<B> {
         connection.is_some_and(|connection| connection.expects(seq))
     }
 
+    /// Whether [`Stack::poll_transmit`] may have something to give: cheaper to ask.
+    pub fn wants_transmit(&self) -> bool {
+        self.ready.first().is_some() || self.effects.has_answers()
+    }
+
     /// The next segment to put on the link now; fetch until `None`.
     // Where it is called the segment need not be moved: it is larger than all that is done with it.
     #[inline(always)]

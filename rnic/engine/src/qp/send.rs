@@ -164,6 +164,14 @@ impl SendSide {
         lender.push(&mut self.responses, response, RESPONSES_MAX);
     }
 
+    /// Nothing is posted, under way, or to be answered.
+    pub(super) fn is_idle(&self) -> bool {
+        self.work.is_none()
+            && self.responses.is_empty()
+            && self.rtr.is_none()
+            && self.ring.is_empty()
+    }
+
     /// Nothing is left to send, and nothing that the peer still has to answer. A peer that is
     /// done answers no Read: then neither Reads nor what is posted behind them holds the end up.
     pub(super) fn is_drained(&self, peer_done: bool) -> bool {

@@ -126,7 +126,13 @@ impl<P: Port> Shard<P> {
     /// Takes back what the link has sent.
     pub(super) fn take_completed(&mut self) -> bool {
         let mut worked = false;
-        for port in &mut self.ports {
+        // Without any frame of ours the link can be done with none.
+        let ports = if self.link.count > 0 {
+            &mut self.ports[..]
+        } else {
+            &mut []
+        };
+        for port in ports {
             while let Some((frame, _)) = port.completed() {
                 worked = true;
                 self.link.count -= 1;
@@ -159,7 +165,10 @@ impl<P: Port> Shard<P> {
     pub(super) fn transmit(&mut self) -> bool {
         let mut worked = false;
         self.take_released();
-        while self.pool.available() > 0 && self.ports.iter_mut().all(|p| p.transmit_room() > 0) {
+        while self.stack.wants_transmit()
+            && self.pool.available() > 0
+            && self.ports.iter_mut().all(|p| p.transmit_room() > 0)
+        {
             let Some(segment) = self.stack.poll_transmit(self.now) else {
                 break;
             };

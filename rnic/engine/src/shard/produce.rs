@@ -11,7 +11,7 @@ use rnic_ipc::id::{ClientId, QpNum};
 use rnic_xsk::Port;
 use userspace_tcp::{ConnId, Outgoing};
 
-use super::Shard;
+use super::{QpSlot, Shard};
 use crate::conn::{Conn, Phase};
 use crate::qp::Filled;
 
@@ -75,13 +75,14 @@ impl<P: Port> Shard<P> {
         let Phase::Rdma { qp } = conn.phase else {
             return;
         };
-        let Some(client) = self.qps.get(&qp.0).map(|slot| slot.qp.client()) else {
+        let Some(QpSlot { qp, .. }) = self.qps.get(&qp.0) else {
             return;
         };
+        let client = qp.client();
         let queued = self.stack.queued_segments(id);
         self.share.hold(id, client, queued);
         self.macroflows.under_way(id, queued);
-        if !conn.ready {
+        if !conn.ready && !qp.has_nothing_to_send() {
             conn.ready = true;
             self.share.push(client, id);
         }
@@ -91,6 +92,9 @@ impl<P: Port> Shard<P> {
     /// connections that have waited for others to the same peer.
     pub(super) fn produce(&mut self) -> bool {
         self.starved = false;
+        if self.share.is_idle() && self.macroflows.is_idle() {
+            return false;
+        }
         let room = self.ports.iter_mut().map(Port::transmit_room).min();
         let mut room = room.unwrap_or(0);
         let mut worked = self.round(&mut room);

@@ -20,23 +20,31 @@ use crate::qp::{FpduSign, PLACED_AT_ONCE, PlacedFpdu};
 impl<P: Port> Shard<P> {
     /// Takes a batch of frames from each port.
     pub(super) fn receive(&mut self) -> bool {
-        let mut batch = std::mem::take(&mut self.batch);
-        let mut train = std::mem::take(&mut self.train);
         let mut worked = false;
         for index in 0..self.ports.len() {
-            self.ports[index].receive(&mut self.pool, &mut batch, RECEIVE_BATCH);
-            for packet in batch.drain(..) {
+            let port = &mut self.ports[index];
+            // Most looks find nothing, and cost no more than that.
+            if port.receive(&mut self.pool, &mut self.batch, RECEIVE_BATCH) > 0 {
                 worked = true;
-                if !self.captures.is_empty() {
-                    self.capture(&packet);
-                }
-                self.couple(&mut train, packet, index);
+                self.take_batch(index);
             }
-            self.pass_on(&mut train);
         }
+        worked
+    }
+
+    /// Takes in the batch that came from a port.
+    fn take_batch(&mut self, port: usize) {
+        let mut batch = std::mem::take(&mut self.batch);
+        let mut train = std::mem::take(&mut self.train);
+        for packet in batch.drain(..) {
+            if !self.captures.is_empty() {
+                self.capture(&packet);
+            }
+            self.couple(&mut train, packet, port);
+        }
+        self.pass_on(&mut train);
         self.batch = batch;
         self.train = train;
-        worked
     }
 
     #[cold]

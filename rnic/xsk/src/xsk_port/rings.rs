@@ -162,6 +162,8 @@ pub(super) struct TransmitSide {
     /// Descriptors taken but not in the TX ring yet.
     staged: [FrameDesc; BATCH],
     staged_count: usize,
+    /// The TX ring may have some that the kernel has not looked at.
+    waiting: bool,
     /// Descriptors taken from the completion ring but not given to the caller yet.
     done: [FrameDesc; BATCH],
     done_next: usize,
@@ -180,6 +182,7 @@ impl TransmitSide {
             parts: Parts::new(frames, umem.first_wide(), umem.chunk().chunks()),
             staged: [FrameDesc::default(); BATCH],
             staged_count: 0,
+            waiting: false,
             done: [FrameDesc::default(); BATCH],
             done_next: 0,
             done_count: 0,
@@ -248,6 +251,7 @@ impl TransmitSide {
             produced, self.staged_count,
             "frames are staged only when the ring has room"
         );
+        self.waiting |= produced > 0;
         self.staged_count = 0;
     }
 
@@ -265,6 +269,10 @@ impl TransmitSide {
         statistics: &mut PortStatistics,
         mut send: impl FnMut() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
+        // Most polls have nothing to send.
+        if self.staged_count == 0 && !self.waiting {
+            return Ok(());
+        }
         self.submit();
         let mut pending = self.unsent();
         // Every turn but the last sends at least one of at most `size` frames.
@@ -293,6 +301,7 @@ impl TransmitSide {
             }
             pending = left;
         }
+        self.waiting = pending > 0;
         Ok(())
     }
 
