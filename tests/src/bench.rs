@@ -9,6 +9,7 @@
 //! panics for what a program did.
 
 pub mod contestant;
+pub mod flame;
 pub mod goals;
 pub mod ground;
 pub mod interrupt;
@@ -23,6 +24,7 @@ pub mod raw;
 pub mod report;
 pub mod results;
 pub mod rnic;
+pub mod stacks;
 pub mod stats;
 pub mod svg;
 

@@ -126,11 +126,18 @@ fn rule(out: &mut String, x: [f64; 2], y: [f64; 2]) -> std::fmt::Result {
 }
 
 fn label(out: &mut String, [x, y]: [f64; 2], anchor: &str, text: &str) -> std::fmt::Result {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;");
+    let text = escaped(text);
     writeln!(
         out,
         "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>"
     )
+}
+
+/// A text as it may stand between elements.
+#[must_use]
+pub fn escaped(text: &str) -> String {
+    let text = text.replace('&', "&amp;");
+    text.replace('<', "&lt;").replace('>', "&gt;")
 }
 
 /// A number as people read it on an axis.

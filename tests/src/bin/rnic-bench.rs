@@ -10,7 +10,7 @@ use clap::Parser;
 use rnic_tests::bench::machine::Machine;
 use rnic_tests::bench::report::Report;
 use rnic_tests::bench::{
-    Contestant, Figures, GBIT, Ground, P50, Results, interrupt, matrix, plots,
+    Contestant, Figures, GBIT, Ground, P50, Results, flame, interrupt, matrix, plots,
 };
 
 /// Raw AF_XDP, the RNIC and the kernel's TCP over the same cables in turns: tables, JSON and plots.
@@ -37,6 +37,10 @@ struct Cli {
     /// Only contestants that have one of these in their names.
     #[arg(long, value_name = "NAME", num_args = 1..)]
     only: Vec<String>,
+    /// Instead of the benchmark: sample by perf where the time of those contestants goes, each run once,
+    /// and write a flame graph of each, flame-NAME.svg, and the same as text.
+    #[arg(long, requires = "only")]
+    flame: bool,
     /// Print the contestants' names and end.
     #[arg(long)]
     list: bool,
@@ -44,6 +48,9 @@ struct Cli {
     #[arg(long, value_name = "FILE")]
     memory: Option<PathBuf>,
 }
+
+/// Of a core's samples, in hundredths: what has less is left out of a flame graph's text.
+const LEAST_SHARE: f64 = 1.0;
 
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "give a number of seconds")?;
@@ -65,6 +72,15 @@ fn main() -> ExitCode {
     if contestants.is_empty() {
         eprintln!("rnic-bench: --only leaves nobody; --list names all");
         return ExitCode::from(2);
+    }
+    if cli.flame {
+        return match sample(&cli, &contestants) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("rnic-bench: {error}");
+                ExitCode::FAILURE
+            }
+        };
     }
     match bench(&cli, contestants) {
         Ok(results) if interrupt::came() => {
@@ -91,15 +107,37 @@ fn contestants(cli: &Cli) -> Vec<Contestant> {
     all
 }
 
-fn bench(cli: &Cli, contestants: Vec<Contestant>) -> Result<Results, String> {
+/// The ground, and how long is measured on it. Makes the directory for what will be written.
+fn prepare(cli: &Cli) -> Result<(Ground, Duration), String> {
     interrupt::watch().map_err(|error| format!("can't watch for signals: {error}"))?;
     let short = cli.quick || cli.smoke;
     let seconds = cli.seconds.unwrap_or(if short { 0.3 } else { 1.5 });
     let duration = Duration::from_secs_f64(seconds);
     std::fs::create_dir_all(&cli.out)
         .map_err(|error| format!("can't make {}: {error}", cli.out.display()))?;
+    Ok((Ground::new(duration, cli.memory.clone()), duration))
+}
+
+/// Flame graphs instead of figures.
+fn sample(cli: &Cli, contestants: &[Contestant]) -> Result<(), String> {
+    let (mut ground, _) = prepare(cli)?;
+    for contestant in contestants {
+        let name = &contestant.name;
+        eprintln!("{name} ...");
+        let root = flame::record(contestant, &mut ground)?;
+        let svg = flame::svg(&root, name);
+        write(&cli.out, &format!("flame-{name}.svg"), &svg)?;
+        let text = root.text(LEAST_SHARE);
+        write(&cli.out, &format!("flame-{name}.txt"), &text)?;
+        println!("{name}\n{text}");
+    }
+    eprintln!("written to {}", cli.out.display());
+    Ok(())
+}
+
+fn bench(cli: &Cli, contestants: Vec<Contestant>) -> Result<Results, String> {
+    let (mut ground, duration) = prepare(cli)?;
     let machine = Machine::here();
-    let mut ground = Ground::new(duration, cli.memory.clone());
     let supported = contestants.into_iter().map(|one| {
         let unsupported = one.unsupported(&ground);
         (one, unsupported)
