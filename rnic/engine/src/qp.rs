@@ -29,11 +29,11 @@ mod work;
 use rnic_ipc::control::{DisconnectReason, QpAttributes, QpState};
 use rnic_ipc::id::{ClientId, CqId, PdId, QpNum, SrqId};
 use rnic_ipc::ring::{RingFault, WorkQueueConsumer};
-use rnic_proto::Gather;
 use rnic_proto::mpa::fpdu;
 use rnic_proto::mpa::startup::Negotiated;
 use rnic_proto::rdmap::Stream;
 use rnic_proto::rdmap::stream::StreamConfig;
+use rnic_proto::{Gather, Octets};
 
 use userspace_tcp::Instant;
 
@@ -291,20 +291,42 @@ impl Qp {
     /// The rest is to come again, with more behind it. Once the stream has ended everything is
     /// used, and dropped (RFC 5041 section 7.1).
     pub fn receive(&mut self, ctx: &mut QpContext<'_>, pieces: &[&[u8]]) -> usize {
-        let octets = Gather::new(pieces);
-        let mut rest = octets;
+        let (mut rest, mut skip, mut used) = (pieces, 0, 0);
         while self.is_receiving() {
-            let whole = fpdu::parse(&rest, self.receive.markers, self.receive.at)
-                .and_then(|layout| Some((rest.sub(0, layout.len())?, layout)));
-            let Some((fpdu, layout)) = whole else {
-                return octets.len() - rest.len();
+            while let Some((first, behind)) = rest.split_first()
+                && skip >= first.len()
+                && !behind.is_empty()
+            {
+                skip -= first.len();
+                rest = behind;
+            }
+            let first = rest.first().and_then(|first| first.get(skip..));
+            let taken = first
+                .and_then(|first| self.take_fpdu(ctx, &first))
+                // It ends in another piece than it begins in, or is not all there.
+                .or_else(|| self.take_fpdu(ctx, &Gather::new(rest).tail(skip)?));
+            let Some(taken) = taken else {
+                return used;
             };
-            self.receive.at += fpdu.len() as u64;
-            self.receive_fpdu(ctx, &fpdu, &layout);
-            // It was part of the rest.
-            rest = rest.tail(fpdu.len()).unwrap_or(rest);
+            skip += taken;
+            used += taken;
         }
-        octets.len()
+        Gather::new(pieces).len()
+    }
+
+    /// Takes in the FPDU at the front of the octets; gives its length if all of it is there.
+    #[inline]
+    fn take_fpdu<'a>(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        octets: &impl Octets<'a>,
+    ) -> Option<usize> {
+        let layout = fpdu::parse(octets, self.receive.markers, self.receive.at)?;
+        let len = layout.len();
+        let fpdu = octets.sub(0, len)?;
+        self.receive.at += len as u64;
+        self.receive_fpdu(ctx, &fpdu, &layout);
+        Some(len)
     }
 
     /// The longest ULPDU that may be sent when a TCP segment takes `emss` octets of payload.

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicU64;
 
 use rnic_crc::Checks;
 use rnic_ipc::shm::SharedMemory;
-use rnic_proto::Gather;
+use rnic_proto::Octets;
 
 mod remote;
 #[cfg(test)]
@@ -105,11 +105,16 @@ impl RegionMemory {
         }
     }
 
-    /// Copies octets that lie in pieces into the region, as [`Self::write`] does.
-    pub fn write_gather(&self, offset: u64, octets: &Gather<'_>) -> Result<(), RegionError> {
+    /// Copies octets that may lie in pieces into the region, as [`Self::write`] does.
+    #[inline]
+    pub fn write_octets<'a>(
+        &self,
+        offset: u64,
+        octets: &impl Octets<'a>,
+    ) -> Result<(), RegionError> {
         if let Self::Remote(remote) = self {
             let at = self.check(offset, octets.len())?;
-            return remote.write_gather(at as u64, octets);
+            return octets.gathered(|octets| remote.write_gather(at as u64, octets));
         }
         let mut at = offset;
         for chunk in octets.chunks() {

@@ -12,7 +12,7 @@ use rnic_ipc::control::{Access, StagKind};
 use rnic_ipc::id::{PdId, QpNum};
 use rnic_ipc::work::Sge;
 use rnic_proto::rdmap::atomic::{AtomicOperation, OPERAND_LEN};
-use rnic_proto::{Gather, Stag, TaggedOffset};
+use rnic_proto::{Octets, Stag, TaggedOffset};
 
 use crate::idmap::IdMap;
 use crate::region::{RegionError, RegionMemory};
@@ -511,10 +511,11 @@ impl Sink<'_> {
             .write(self.0.within(at, octets.len())?, octets)
     }
 
-    /// Places octets that lie in pieces at the front of the range.
-    pub fn write_gather(&self, octets: &Gather<'_>) -> Result<(), RegionError> {
+    /// Places octets that may lie in pieces at the front of the range.
+    #[inline]
+    pub fn write_octets<'a>(&self, octets: &impl Octets<'a>) -> Result<(), RegionError> {
         let at = self.0.within(0, octets.len())?;
-        self.0.memory.write_gather(at, octets)
+        self.0.memory.write_octets(at, octets)
     }
 }
 

@@ -5,6 +5,64 @@
 #[cfg(test)]
 mod tests;
 
+/// Octets to be looked at, in one slice or over several ([`Gather`]). Nearly all FPDUs lie in one, and
+/// what is compiled for that needs no more than an address and a length.
+pub trait Octets<'a>: Copy {
+    /// How many.
+    fn len(&self) -> usize;
+
+    /// The `len` octets from `offset` on, or none when there are less.
+    fn sub(&self, offset: usize, len: usize) -> Option<Self>;
+
+    /// `N` octets at `offset` by value, or none when there are less.
+    fn array<const N: usize>(&self, offset: usize) -> Option<[u8; N]>;
+
+    /// The octets as slices, in order, none of them empty.
+    fn chunks(&self) -> impl Iterator<Item = &'a [u8]>;
+
+    /// Does something with them as a [`Gather`].
+    fn gathered<R>(&self, act: impl FnOnce(&Gather<'_>) -> R) -> R;
+
+    /// Whether there are none.
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All octets from `offset` on, or none when there are less.
+    #[inline]
+    fn tail(&self, offset: usize) -> Option<Self> {
+        self.sub(offset, self.len().checked_sub(offset)?)
+    }
+}
+
+impl<'a> Octets<'a> for &'a [u8] {
+    #[inline]
+    fn len(&self) -> usize {
+        <[u8]>::len(self)
+    }
+
+    #[inline]
+    fn sub(&self, offset: usize, len: usize) -> Option<Self> {
+        self.get(offset..)?.get(..len)
+    }
+
+    #[inline]
+    fn array<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        self.get(offset..)?.first_chunk().copied()
+    }
+
+    #[inline]
+    fn chunks(&self) -> impl Iterator<Item = &'a [u8]> {
+        std::iter::once(*self).filter(|slice| !slice.is_empty())
+    }
+
+    #[inline]
+    fn gathered<R>(&self, act: impl FnOnce(&Gather<'_>) -> R) -> R {
+        act(&Gather::new(&[self]))
+    }
+}
+
 /// A run of octets over one or more slices.
 #[derive(Clone, Copy, Debug)]
 pub struct Gather<'a> {
@@ -26,20 +84,26 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Octets in the view.
+    /// Copies octets from `offset` on until `out` is full; none when the view ends before.
+    pub fn copy_to(&self, offset: usize, out: &mut [u8]) -> Option<()> {
+        let mut rest = out;
+        for chunk in self.sub(offset, rest.len())?.chunks() {
+            let (now, later) = rest.split_at_mut(chunk.len());
+            now.copy_from_slice(chunk);
+            rest = later;
+        }
+        Some(())
+    }
+}
+
+impl<'a> Octets<'a> for Gather<'a> {
     #[inline]
-    pub fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no octet in it.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The `len` octets from `offset` on, or none when the view ends before.
     #[inline]
-    pub fn sub(&self, offset: usize, len: usize) -> Option<Gather<'a>> {
+    fn sub(&self, offset: usize, len: usize) -> Option<Self> {
         if offset.checked_add(len)? > self.len {
             return None;
         }
@@ -51,18 +115,11 @@ impl<'a> Gather<'a> {
             skip -= first.len();
             pieces = rest;
         }
-        Some(Gather { pieces, skip, len })
+        Some(Self { pieces, skip, len })
     }
 
-    /// All octets from `offset` on, or none when the view ends before.
     #[inline]
-    pub fn tail(&self, offset: usize) -> Option<Gather<'a>> {
-        self.sub(offset, self.len.checked_sub(offset)?)
-    }
-
-    /// `N` octets at `offset` by value, wherever the pieces end.
-    #[inline]
-    pub fn array<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+    fn array<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
         if offset.checked_add(N)? > self.len {
             return None;
         }
@@ -76,19 +133,7 @@ impl<'a> Gather<'a> {
         Some(out)
     }
 
-    /// Copies octets from `offset` on until `out` is full; none when the view ends before.
-    pub fn copy_to(&self, offset: usize, out: &mut [u8]) -> Option<()> {
-        let mut rest = out;
-        for chunk in self.sub(offset, rest.len())?.chunks() {
-            let (now, later) = rest.split_at_mut(chunk.len());
-            now.copy_from_slice(chunk);
-            rest = later;
-        }
-        Some(())
-    }
-
-    /// The octets as slices, in order, none of them empty.
-    pub fn chunks(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    fn chunks(&self) -> impl Iterator<Item = &'a [u8]> {
         let (mut pieces, mut skip, mut left) = (self.pieces, self.skip, self.len);
         std::iter::from_fn(move || {
             while left > 0 {
@@ -104,5 +149,10 @@ impl<'a> Gather<'a> {
             }
             None
         })
+    }
+
+    #[inline]
+    fn gathered<R>(&self, act: impl FnOnce(&Gather<'_>) -> R) -> R {
+        act(self)
     }
 }

@@ -20,5 +20,5 @@ mod names;
 mod numbers;
 mod octets;
 
-pub use gather::Gather;
+pub use gather::{Gather, Octets};
 pub use names::{MessageOffset, Msn, Qn, Stag, TaggedOffset};

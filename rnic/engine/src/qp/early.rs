@@ -6,7 +6,7 @@
 use rnic_proto::mpa::MpaError;
 use rnic_proto::mpa::fpdu::{self, Layout};
 use rnic_proto::rdmap::stream::Early;
-use rnic_proto::{Gather, Msn};
+use rnic_proto::{Gather, Msn, Octets};
 
 use super::receive::{FEW_PIECES, copy_in, read_sink, scatter};
 use super::{Qp, QpContext};
@@ -114,16 +114,12 @@ impl Qp {
         let Some(ulpdu) = Gather::new(&pieces).sub(0, ulpdu_len) else {
             return;
         };
-        let Some(inbound) = self.classify(ctx, &ulpdu) else {
+        let Some(stream) = self.stream.as_mut() else {
             return;
         };
+        let inbound = stream.classify(&ulpdu);
         // It is judged once more, as if it came only now: what allowed it may be gone.
-        let done = self
-            .place(ctx, &inbound, None)
-            .and_then(|()| self.deliver(ctx, &inbound));
-        if let Err(error) = done {
-            self.fail(error, Some(&ulpdu));
-        }
+        self.take_in(ctx, &ulpdu, None::<&Gather<'_>>, inbound);
     }
 
     /// What is in order does not lead to where an FPDU was placed: a Marker pointed astray (RFC 5044

@@ -4,11 +4,11 @@
 
 use rnic_ipc::control::QpState;
 use rnic_ipc::work::{Completion, Sge, WC_SOLICITED, WC_WITH_INVALIDATE, WcStatus};
-use rnic_proto::ddp::DdpError;
+use rnic_proto::ddp::{DdpError, Header};
 use rnic_proto::mpa::MpaError;
 use rnic_proto::mpa::fpdu::{self, Layout, MARKERS_MAX};
 use rnic_proto::rdmap::{Inbound, RdmapError, ReadRequest, SendKind, TerminateError};
-use rnic_proto::{Gather, MessageOffset, Msn, Stag, TaggedOffset};
+use rnic_proto::{Gather, MessageOffset, Msn, Octets, Stag, TaggedOffset};
 
 use super::pending::{Outcome, Ticket};
 use super::respond::{ReadResponse, Response};
@@ -23,80 +23,123 @@ pub(super) const FEW_PIECES: usize = 32;
 
 impl Qp {
     /// Takes in one whole FPDU.
-    pub(super) fn receive_fpdu(
+    #[inline]
+    pub(super) fn receive_fpdu<'a>(
         &mut self,
         ctx: &mut QpContext<'_>,
-        fpdu: &Gather<'_>,
+        fpdu: &impl Octets<'a>,
         layout: &Layout,
     ) {
-        // Few FPDUs need room for their pieces, and of those few need much: no need to clear it.
-        if !layout.has_markers() {
-            return self.receive_in(ctx, fpdu, layout, &mut []);
+        if layout.has_markers() {
+            return fpdu.gathered(|fpdu| self.receive_marked(ctx, fpdu, layout));
         }
-        let pieces = fpdu.chunks().count() + layout.markers().count();
-        if pieces <= FEW_PIECES {
-            self.receive_in(ctx, fpdu, layout, &mut [&[][..]; FEW_PIECES]);
-        } else {
-            self.receive_in(ctx, fpdu, layout, &mut [&[][..]; SLICES_MAX + MARKERS_MAX]);
+        let ulpdu = fpdu::check(fpdu, layout, self.crc)
+            .and_then(|()| fpdu::ulpdu(fpdu, layout).ok_or(MpaError::CrcMismatch));
+        match ulpdu {
+            Ok(ulpdu) => self.receive_ulpdu(ctx, &ulpdu),
+            Err(error) => self.not_sound(ctx, error),
         }
     }
 
-    fn receive_in<'a>(
+    /// One with Markers.
+    fn receive_marked(&mut self, ctx: &mut QpContext<'_>, fpdu: &Gather<'_>, layout: &Layout) {
+        // Few FPDUs need much room for their pieces: no need to clear it.
+        let pieces = fpdu.chunks().count() + layout.markers().count();
+        if pieces <= FEW_PIECES {
+            self.receive_pieces(ctx, fpdu, layout, &mut [&[][..]; FEW_PIECES]);
+        } else {
+            self.receive_pieces(ctx, fpdu, layout, &mut [&[][..]; SLICES_MAX + MARKERS_MAX]);
+        }
+    }
+
+    fn receive_pieces<'a>(
         &mut self,
         ctx: &mut QpContext<'_>,
         fpdu: &Gather<'a>,
         layout: &Layout,
         room: &mut [&'a [u8]],
     ) {
-        let ulpdu = match fpdu::verify(fpdu, layout, self.crc, room) {
-            Ok(ulpdu) => ulpdu,
-            Err(error) => {
-                match error {
-                    MpaError::MarkerMismatch => ctx.counters.marker_errors += 1,
-                    _ => ctx.counters.crc_errors += 1,
-                }
-                return self.fail(error.into(), None);
-            }
-        };
-        ctx.counters.fpdus_received += 1;
-        self.send.allow();
-        let Some(inbound) = self.classify(ctx, &ulpdu) else {
-            return;
-        };
-        let Some(payload) = ulpdu.tail(inbound.payload_offset()) else {
-            return;
-        };
-        let done = self
-            .place(ctx, &inbound, Some(&payload))
-            .and_then(|()| self.deliver(ctx, &inbound));
-        if let Err(error) = done {
-            self.fail(error, Some(&ulpdu));
+        match fpdu::verify(fpdu, layout, self.crc, room) {
+            Ok(ulpdu) => self.receive_ulpdu(ctx, &ulpdu),
+            Err(error) => self.not_sound(ctx, error),
         }
     }
 
-    /// What the next ULPDU in order is; none when it ended the stream.
-    pub(super) fn classify(
+    #[cold]
+    fn not_sound(&mut self, ctx: &mut QpContext<'_>, error: MpaError) {
+        match error {
+            MpaError::MarkerMismatch => ctx.counters.marker_errors += 1,
+            _ => ctx.counters.crc_errors += 1,
+        }
+        self.fail(error.into(), None);
+    }
+
+    /// Takes in the ULPDU of an FPDU that was found sound.
+    #[inline(always)]
+    fn receive_ulpdu<'a>(&mut self, ctx: &mut QpContext<'_>, ulpdu: &impl Octets<'a>) {
+        ctx.counters.fpdus_received += 1;
+        self.send.allow();
+        let Some(stream) = self.stream.as_mut() else {
+            return;
+        };
+        let header = Header::parse(ulpdu);
+        let payload = header.and_then(|header| ulpdu.tail(header.payload_offset()));
+        match (header, payload) {
+            (Some(Header::Tagged(header)), Some(payload)) => {
+                let inbound = stream.classify_tagged(&header, payload.len());
+                self.take_in(ctx, ulpdu, Some(&payload), inbound);
+            }
+            (Some(Header::Untagged(header)), Some(payload)) => {
+                match stream.classify_send(&header, payload.len()) {
+                    Some(inbound) => self.take_in(ctx, ulpdu, Some(&payload), Ok(inbound)),
+                    None => self.receive_other(ctx, ulpdu),
+                }
+            }
+            _ => self.receive_other(ctx, ulpdu),
+        }
+    }
+
+    /// Takes in a ULPDU that has no payload to be placed, most likely.
+    fn receive_other<'a>(&mut self, ctx: &mut QpContext<'_>, ulpdu: &impl Octets<'a>) {
+        let Some(stream) = self.stream.as_mut() else {
+            return;
+        };
+        let inbound = stream.classify(ulpdu);
+        let payload_at = inbound.as_ref().map_or(0, Inbound::payload_offset);
+        if let Some(payload) = ulpdu.tail(payload_at) {
+            self.take_in(ctx, ulpdu, Some(&payload), inbound);
+        }
+    }
+
+    /// Places and delivers what the next ULPDU in order turned out to be; without its payload, which
+    /// then lies in its place already, as [`Self::place`] does.
+    #[inline(always)]
+    pub(super) fn take_in<'a>(
         &mut self,
         ctx: &mut QpContext<'_>,
-        ulpdu: &Gather<'_>,
-    ) -> Option<Inbound> {
-        match self.stream.as_mut()?.classify(ulpdu) {
-            Ok(inbound) => Some(inbound),
-            Err(error) => {
-                count_protocol(ctx, error);
-                self.fail(error, Some(ulpdu));
-                None
-            }
+        ulpdu: &impl Octets<'a>,
+        payload: Option<&impl Octets<'a>>,
+        inbound: Result<Inbound, TerminateError>,
+    ) {
+        let done = inbound
+            .inspect_err(|error| count_protocol(ctx, *error))
+            .and_then(|inbound| {
+                self.place(ctx, &inbound, payload)?;
+                self.deliver(ctx, &inbound)
+            });
+        if let Err(error) = done {
+            ulpdu.gathered(|ulpdu| self.fail(error, Some(ulpdu)));
         }
     }
 
     /// Copies a segment's payload to its final place, if that allows it; of one that lies there
     /// already, without a payload, only this is looked at.
-    pub(super) fn place(
+    #[inline(always)]
+    fn place<'a>(
         &mut self,
         ctx: &mut QpContext<'_>,
         inbound: &Inbound,
-        payload: Option<&Gather<'_>>,
+        payload: Option<&impl Octets<'a>>,
     ) -> Result<(), TerminateError> {
         match *inbound {
             Inbound::Write { stag, to, len, .. } if len > 0 => {
@@ -118,13 +161,14 @@ impl Qp {
         }
     }
 
-    fn place_write(
+    #[inline]
+    fn place_write<'a>(
         &mut self,
         ctx: &mut QpContext<'_>,
         stag: Stag,
         to: TaggedOffset,
         len: u32,
-        payload: Option<&Gather<'_>>,
+        payload: Option<&impl Octets<'a>>,
     ) -> Result<(), TerminateError> {
         match ctx.stags.remote_write(stag, to, len, self.id.user()) {
             Ok(sink) => put(&sink, payload, ctx.counters),
@@ -137,14 +181,14 @@ impl Qp {
 
     /// The sink is our own region, checked when the Read was posted: if it can't be written now,
     /// its owner took it away.
-    fn place_read_response(
+    fn place_read_response<'a>(
         &mut self,
         ctx: &mut QpContext<'_>,
         token: u64,
         stag: Stag,
         to: TaggedOffset,
         len: u32,
-        payload: Option<&Gather<'_>>,
+        payload: Option<&impl Octets<'a>>,
     ) -> Result<(), TerminateError> {
         let sink = read_sink(stag, to, len);
         match ctx.stags.local_write(&sink, self.id.user()) {
@@ -167,13 +211,13 @@ impl Qp {
         self.complete_ended(ctx);
     }
 
-    fn place_send(
+    fn place_send<'a>(
         &mut self,
         ctx: &mut QpContext<'_>,
         msn: Msn,
         mo: MessageOffset,
         len: u32,
-        payload: Option<&Gather<'_>>,
+        payload: Option<&impl Octets<'a>>,
     ) -> Result<(), TerminateError> {
         self.hold_receive(ctx, msn, mo, len)?;
         let sges = self.receive.request.sges();
@@ -251,7 +295,8 @@ impl Qp {
     }
 
     /// Acts on a segment that the LLP has in order.
-    pub(super) fn deliver(
+    #[inline(always)]
+    fn deliver(
         &mut self,
         ctx: &mut QpContext<'_>,
         inbound: &Inbound,
@@ -373,12 +418,12 @@ pub(super) fn read_sink(stag: Stag, to: TaggedOffset, len: u32) -> Sge {
 
 /// Copies a segment of a Send to the elements of its receive, which have room for it; without a
 /// payload, looks whether that is allowed.
-pub(super) fn scatter(
+pub(super) fn scatter<'a>(
     stags: &StagTable,
     user: User,
     sges: &[Sge],
     (mo, len): (MessageOffset, u32),
-    payload: Option<&Gather<'_>>,
+    payload: Option<&impl Octets<'a>>,
 ) -> Result<(), TerminateError> {
     let catastrophic = RdmapError::LocalCatastrophic;
     let mut from = 0;
@@ -394,9 +439,10 @@ pub(super) fn scatter(
 }
 
 /// Copies a whole payload, if there is one, to its sink, and counts it.
-fn put(
+#[inline]
+fn put<'a>(
     sink: &Sink<'_>,
-    payload: Option<&Gather<'_>>,
+    payload: Option<&impl Octets<'a>>,
     counters: &mut QpCounters,
 ) -> Result<(), TerminateError> {
     if let Some(payload) = payload {
@@ -407,8 +453,12 @@ fn put(
 }
 
 /// Copies a whole payload to its sink.
-pub(super) fn copy_in(sink: &Sink<'_>, payload: &Gather<'_>) -> Result<(), TerminateError> {
-    let copied = sink.write_gather(payload);
+#[inline]
+pub(super) fn copy_in<'a>(
+    sink: &Sink<'_>,
+    payload: &impl Octets<'a>,
+) -> Result<(), TerminateError> {
+    let copied = sink.write_octets(payload);
     copied.map_err(|_| DdpError::LocalCatastrophic.into())
 }
 

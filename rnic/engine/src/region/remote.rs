@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rnic_ipc::shm::count_fault;
-use rnic_proto::Gather;
+use rnic_proto::{Gather, Octets};
 
 use super::RegionError;
 

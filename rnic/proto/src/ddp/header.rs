@@ -11,7 +11,7 @@
 mod tests;
 
 use crate::octets::{long, word};
-use crate::{Gather, MessageOffset, Msn, Qn, Stag, TaggedOffset};
+use crate::{MessageOffset, Msn, Octets, Qn, Stag, TaggedOffset};
 
 /// The DDP version that this crate speaks.
 pub const VERSION: u8 = 1;
@@ -98,7 +98,8 @@ pub enum Header {
 
 impl Header {
     /// The header at the front of a segment; none when the segment is too short for it.
-    pub fn parse(segment: &Gather<'_>) -> Option<Self> {
+    #[inline]
+    pub fn parse<'a>(segment: &impl Octets<'a>) -> Option<Self> {
         let [octet] = segment.array(0)?;
         let control = Control::from_octet(octet);
         Some(if control.tagged {

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::Gather;
+use super::{Gather, Octets};
 
 #[test]
 fn a_header_that_straddles_pieces_is_read_by_value() {

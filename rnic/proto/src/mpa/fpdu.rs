@@ -1,5 +1,6 @@
 //! FPDUs: one ULPDU each, with its length ahead and pad and CRC behind (RFC 5044 sections 4.1, 4.4
-//! and 4.5), and Markers wherever they fall. An FPDU's octets are passed on only after [`verify`].
+//! and 4.5), and Markers wherever they fall. An FPDU's octets are passed on only after [`check`], or
+//! [`verify`] where there are Markers.
 //!
 //! ```text
 //! | ULPDU_Length 2 | ULPDU ... | PAD 0-3 | CRC 4 |     a multiple of four octets
@@ -17,8 +18,8 @@ pub use writer::{Writer, Written};
 
 use super::MpaError;
 use super::marker::{self, MARKER_LEN, Markers};
-use crate::Gather;
 use crate::crc::crc_of;
+use crate::{Gather, Octets};
 
 /// Octets of the ULPDU_Length field.
 pub const HEADER_LEN: usize = 2;
@@ -59,39 +60,52 @@ pub const fn mulpdu(emss: usize, markers: Markers) -> usize {
 
 /// The layout of the FPDU at the front of `octets`, which lie at `at` of their direction's stream
 /// (counted from the first octet behind the start-up); none while its ULPDU_Length isn't there.
-pub fn parse(octets: &Gather<'_>, markers: Markers, at: u64) -> Option<Layout> {
+#[inline]
+pub fn parse<'a>(octets: &impl Octets<'a>, markers: Markers, at: u64) -> Option<Layout> {
     let header = octets.array(Layout::new(markers, at, 0).header_at())?;
     let ulpdu_len = u16::from_be_bytes(header);
     Some(Layout::new(markers, at, usize::from(ulpdu_len)))
 }
 
+/// Whether the CRC of a whole FPDU, if it has one, is right. Nothing of it is to be believed before.
+///
+/// `fpdu` is exactly the octets of `layout`, as [`parse`] gave it; another length is answered like a
+/// wrong CRC, because framing is lost all the same.
+#[inline]
+pub fn check<'a>(fpdu: &impl Octets<'a>, layout: &Layout, crc: bool) -> Result<(), MpaError> {
+    if fpdu.len() != layout.len() {
+        return Err(MpaError::CrcMismatch);
+    }
+    if crc {
+        let covered = layout.crc_at();
+        let found = fpdu.array::<CRC_LEN>(covered);
+        let octets = fpdu.sub(0, covered).ok_or(MpaError::CrcMismatch)?;
+        if Some(crc_of(octets.chunks()).octets()) != found {
+            return Err(MpaError::CrcMismatch);
+        }
+    }
+    Ok(())
+}
+
+/// The ULPDU of a whole FPDU that has no Markers, once [`check`] found nothing wrong.
+#[inline]
+pub fn ulpdu<'a, O: Octets<'a>>(fpdu: &O, layout: &Layout) -> Option<O> {
+    fpdu.sub(HEADER_LEN, layout.ulpdu_len())
+}
+
 /// The ULPDU of a whole FPDU, once its Markers and (if `crc`) its CRC are found right. `room` takes
 /// the pieces between Markers, if there are any: as many as the FPDU lies in, and one for each Marker.
 ///
-/// `fpdu` is exactly the octets of `layout`, as [`parse`] gave it; another length, and too little
-/// room, is answered like a wrong CRC, because framing is lost all the same.
+/// `fpdu` is as for [`check`], and too little room is answered like a wrong CRC too.
 pub fn verify<'b, 'a: 'b>(
     fpdu: &Gather<'a>,
     layout: &Layout,
     crc: bool,
     room: &'b mut [&'a [u8]],
 ) -> Result<Gather<'b>, MpaError> {
-    if fpdu.len() != layout.len() {
-        return Err(MpaError::CrcMismatch);
-    }
-    if crc {
-        let covered = layout.crc_at();
-        let found = fpdu
-            .array::<CRC_LEN>(covered)
-            .ok_or(MpaError::CrcMismatch)?;
-        let octets = fpdu.sub(0, covered).ok_or(MpaError::CrcMismatch)?;
-        if crc_of(octets.chunks()).octets() != found {
-            return Err(MpaError::CrcMismatch);
-        }
-    }
+    check(fpdu, layout, crc)?;
     if !layout.has_markers() {
-        let ulpdu = fpdu.sub(HEADER_LEN, layout.ulpdu_len());
-        return ulpdu.ok_or(MpaError::CrcMismatch);
+        return ulpdu(fpdu, layout).ok_or(MpaError::CrcMismatch);
     }
     for (at, back) in layout.markers() {
         let found = fpdu

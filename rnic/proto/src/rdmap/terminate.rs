@@ -16,8 +16,8 @@ use super::control::{self, Opcode};
 use super::errors::TerminateError;
 use super::read_request::{self, ReadRequest};
 use super::segment;
-use crate::Gather;
 use crate::ddp::header::{Header, UNTAGGED_LEN};
+use crate::{Gather, Octets};
 
 /// M, D and R in the third octet of the control word.
 const SEGMENT_LENGTH: u8 = 0x80;
@@ -140,7 +140,7 @@ impl TerminateMessage {
         for chunk in segment
             .sub(0, header.payload_offset())
             .iter()
-            .flat_map(Gather::chunks)
+            .flat_map(Octets::chunks)
         {
             message.put(chunk);
         }

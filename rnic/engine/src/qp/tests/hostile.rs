@@ -285,7 +285,7 @@ fn random_segments_never_panic_and_never_touch_what_was_not_given() {
             let mut octets = fpdu(&header, &octets);
             if rng.below(10) == 0 {
                 let at = rng.below(octets.len() as u64) as usize;
-                octets[at] ^= 1 << rng.below(8);
+                octets[at] ^= 1_u8 << rng.below(8);
             }
             b.stream.extend_from_slice(&octets);
             b.receive_cut(rng);
@@ -377,4 +377,70 @@ fn an_fpdu_is_placed_early_where_it_may_be_and_waits_where_it_may_not() {
     let control = TerminateError::from(DdpError::InvalidStag).control();
     let terminate = b.produce(MULPDU).expect("a Terminate");
     assert_eq!(terminate[20..22], control.to_be_bytes());
+}
+
+/// FPDUs of Writes and Sends as a peer sends them, some with octets of their headers changed.
+fn some_wrong(rng: &mut Rng) -> Vec<u8> {
+    let (mut stream, mut msn, mut mo) = (Vec::new(), 1, 0);
+    for _ in 0..=rng.below(8) {
+        let last = rng.below(2) == 0;
+        let len = rng.below(40) as usize;
+        let payload = rng.octets(len);
+        let mut header = if rng.below(2) == 0 {
+            let write = tagged(Opcode::Write, STAG, SINK + rng.below(2000));
+            Tagged { last, ..write }.to_octets().to_vec()
+        } else {
+            let send = untagged(SEND, Qn::SEND, msn, mo);
+            (msn, mo) = match last {
+                true => (msn + 1, 0),
+                false => (msn, mo + len as u32),
+            };
+            Untagged { last, ..send }.to_octets().to_vec()
+        };
+        if rng.below(6) == 0 {
+            let at = rng.below(header.len() as u64) as usize;
+            header[at] ^= 1_u8 << rng.below(8);
+        }
+        let mut fpdu = fpdu(&header, &payload);
+        if rng.below(30) == 0 {
+            fpdu[0] ^= 1_u8 << rng.below(8);
+        }
+        stream.append(&mut fpdu);
+    }
+    stream
+}
+
+#[test]
+fn an_fpdu_is_judged_alike_in_one_piece_and_in_several() {
+    for seed in 0..seeds() * 20 {
+        let mut rng = Rng(seed);
+        let stream = some_wrong(&mut rng);
+        let outcome = |rng: Option<&mut Rng>| {
+            let (_, mut b) = joined_with(&negotiated(None));
+            for wr_id in 0..3 {
+                b.post_recv(wr_id, &[sge(SINK + 4096 * (wr_id + 1), 100)]);
+            }
+            match rng {
+                None => b.receive(&stream),
+                Some(rng) => {
+                    b.stream.clone_from(&stream);
+                    b.receive_cut(rng);
+                    let rest = std::mem::take(&mut b.stream);
+                    b.receive(&rest);
+                }
+            }
+            let counters = format!("{:?}", b.counters);
+            let terminate = b.produce(MULPDU);
+            let memory = b.read(BASE, LEN);
+            let left = (b.stream.clone(), b.qp.wants_close(), statuses(&b.recvs()));
+            (counters, terminate, memory, left)
+        };
+        let (whole, cut) = (outcome(None), outcome(Some(&mut rng)));
+        assert!(whole.2 == cut.2, "seed {seed}: other octets were placed");
+        assert_eq!(
+            (whole.0, whole.1, whole.3),
+            (cut.0, cut.1, cut.3),
+            "seed {seed}"
+        );
+    }
 }

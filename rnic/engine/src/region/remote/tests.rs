@@ -29,7 +29,7 @@ fn what_is_written_is_there_and_is_read_back() {
         .write(4000, b"over a page's end, more than once")
         .unwrap();
     let pieces: Vec<&[u8]> = std::iter::repeat_n(&b"abc"[..], 150).collect();
-    remote.write_gather(5000, &Gather::new(&pieces)).unwrap();
+    remote.write_octets(5000, &Gather::new(&pieces)).unwrap();
     let mut out = [0; 33];
     remote.read(4000, &mut out).unwrap();
     assert_eq!(&out, b"over a page's end, more than once");
@@ -51,7 +51,7 @@ fn nothing_outside_is_reached() {
         assert!(remote.write(at, &vec![0; len]).is_err(), "{at} {len}");
         let pieces = [&vec![0; len][..]];
         let gather = Gather::new(&pieces);
-        assert!(remote.write_gather(at, &gather).is_err(), "{at} {len}");
+        assert!(remote.write_octets(at, &gather).is_err(), "{at} {len}");
     }
     assert!(!remote.is_broken());
     assert!(remote.word(0).is_none(), "no atomics over a descriptor");

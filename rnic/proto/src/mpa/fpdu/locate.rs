@@ -1,7 +1,7 @@
 //! Where an FPDU begins in octets that came out of order (RFC 5044 section 6, rule 2).
 
 use super::super::marker::{self, MARKER_INTERVAL, MARKER_LEN, MARKER_SPACING, Markers};
-use crate::Gather;
+use crate::{Gather, Octets};
 
 /// Where the first FPDU begins that a Marker in `octets` points to and that begins in them; they
 /// lie at `at` of their direction's stream, counted from the first octet behind the start-up.

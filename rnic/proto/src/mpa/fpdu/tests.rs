@@ -4,10 +4,10 @@ use super::{
     CRC_LEN, FPDU_LEN_MAX, HEADER_LEN, Layout, MARKERS_MAX, MULPDU_MAX, MULPDU_MIN, Writer, finish,
     fpdu_length, locate, mulpdu, pad_length, parse, verify,
 };
-use crate::Gather;
 use crate::crc::crc_of;
 use crate::mpa::MpaError;
 use crate::mpa::marker::Markers;
+use crate::{Gather, Octets};
 
 /// An FPDU at `at` of its stream.
 fn framed(ulpdu: &[u8], crc: bool, markers: Markers, at: u64) -> Vec<u8> {

@@ -4,7 +4,7 @@
 use super::Stream;
 use crate::ddp::header::{self, Header, Tagged, Untagged};
 use crate::rdmap::control::{self, Opcode};
-use crate::{Gather, MessageOffset, Msn, Qn, Stag, TaggedOffset};
+use crate::{MessageOffset, Msn, Octets, Qn, Stag, TaggedOffset};
 
 /// Messages of the row of the Sends that one which is placed may be ahead of the next in order.
 pub const SENDS_AHEAD_MAX: u32 = 1024;
@@ -57,7 +57,7 @@ impl Early {
 impl Stream {
     /// What may be placed of a ULPDU that is not the next in the LLP's order. The stream does not
     /// change; when its turn has come the ULPDU goes to [`Stream::classify`] as ever.
-    pub fn early(&self, ulpdu: &Gather<'_>) -> Option<Early> {
+    pub fn early<'a>(&self, ulpdu: &impl Octets<'a>) -> Option<Early> {
         if !self.receiving {
             return None;
         }

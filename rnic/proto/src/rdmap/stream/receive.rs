@@ -11,12 +11,12 @@ use crate::rdmap::errors::{RdmapError, TerminateError};
 use crate::rdmap::read_request::{self, ReadRequest};
 use crate::rdmap::segment::IMMEDIATE_DATA_LEN;
 use crate::rdmap::{SendKind, Terminate};
-use crate::{Gather, Qn, Stag};
+use crate::{Octets, Qn, Stag};
 
 impl Stream {
     /// Checks and classifies the next ULPDU in the LLP's order. On an error the stream is over:
     /// hand it with the same octets to [`Stream::terminate`] and send what that gives.
-    pub fn classify(&mut self, ulpdu: &Gather<'_>) -> Result<Inbound, TerminateError> {
+    pub fn classify<'a>(&mut self, ulpdu: &impl Octets<'a>) -> Result<Inbound, TerminateError> {
         if !self.receiving {
             return Ok(Inbound::Dropped);
         }
@@ -29,23 +29,57 @@ impl Stream {
         inbound
     }
 
-    fn classify_open(&mut self, ulpdu: &Gather<'_>) -> Result<Inbound, TerminateError> {
+    /// [`Stream::classify`] of a tagged segment with this header and so many octets of payload.
+    ///
+    /// This and [`Stream::classify_send`] are for the many segments that have payload: inlined, what
+    /// comes out is taken apart in registers. Through memory it would be read back in other pieces
+    /// than it was written in, for which processors wait until everything stored before, such as
+    /// the payload that was placed last, is in their caches.
+    #[inline(always)]
+    pub fn classify_tagged(
+        &mut self,
+        header: &Tagged,
+        octets: usize,
+    ) -> Result<Inbound, TerminateError> {
+        if !self.receiving {
+            return Ok(Inbound::Dropped);
+        }
+        let inbound = self.tagged(header, octets);
+        self.receiving = inbound.is_ok();
+        inbound
+    }
+
+    /// [`Stream::classify`] of a segment of a Send with this header and so many octets of payload;
+    /// none when that is for [`Stream::classify`], whatever it is.
+    #[inline(always)]
+    pub fn classify_send(&mut self, header: &Untagged, octets: usize) -> Option<Inbound> {
+        if !self.receiving {
+            return None;
+        }
+        match self.untagged_opcode(header, octets) {
+            Ok((Opcode::Send(kind), len)) => self.send(kind, header, len).ok(),
+            _ => None,
+        }
+    }
+
+    fn classify_open<'a>(&mut self, ulpdu: &impl Octets<'a>) -> Result<Inbound, TerminateError> {
         // DDP has no number for a segment that is shorter than its header.
         let header = Header::parse(ulpdu).ok_or(RdmapError::OperationUnspecified)?;
         let payload = ulpdu
             .tail(header.payload_offset())
             .ok_or(RdmapError::OperationUnspecified)?;
         match header {
-            Header::Tagged(header) => self.tagged(&header, &payload),
+            Header::Tagged(header) => self.tagged(&header, payload.len()),
             Header::Untagged(header) => self.untagged(&header, &payload),
         }
     }
 
-    fn tagged(&mut self, header: &Tagged, payload: &Gather<'_>) -> Result<Inbound, TerminateError> {
+    #[inline(always)]
+    fn tagged(&mut self, header: &Tagged, octets: usize) -> Result<Inbound, TerminateError> {
         if header.version != header::VERSION {
             return Err(DdpError::TaggedVersion.into());
         }
-        let len = u32::try_from(payload.len()).map_err(|_| DdpError::BaseOrBounds)?;
+        let len = u32::try_from(octets).map_err(|_| DdpError::BaseOrBounds)?;
         let &Tagged { stag, to, last, .. } = header;
         if len > 0 && to.checked_add(u64::from(len)).is_none() {
             return Err(DdpError::ToWrap.into());
@@ -79,27 +113,12 @@ impl Stream {
         }
     }
 
-    fn untagged(
+    fn untagged<'a>(
         &mut self,
         header: &Untagged,
-        payload: &Gather<'_>,
+        payload: &impl Octets<'a>,
     ) -> Result<Inbound, TerminateError> {
-        if header.version != header::VERSION {
-            return Err(DdpError::UntaggedVersion.into());
-        }
-        let queue = match header.qn {
-            Qn::SEND => &self.sends,
-            Qn::READ_REQUEST => &self.read_requests,
-            Qn::TERMINATE => &self.terminates,
-            Qn::ATOMIC_RESPONSE => &self.atomic_responses,
-            _ => return Err(DdpError::InvalidQn.into()),
-        };
-        let len = u32::try_from(payload.len()).map_err(|_| DdpError::MessageTooLong)?;
-        queue.check_placement(header.msn, header.mo, len)?;
-        let opcode = checked_opcode(header.ulp)?;
-        if opcode.queue() != Some(header.qn) {
-            return Err(RdmapError::UnexpectedOpcode.into());
-        }
+        let (opcode, len) = self.untagged_opcode(header, payload.len())?;
         match opcode {
             Opcode::Send(kind) => self.send(kind, header, len),
             Opcode::ReadRequest => self.read_request(header, payload),
@@ -110,6 +129,34 @@ impl Stream {
         }
     }
 
+    /// What all untagged segments are checked for; the opcode, and the octets of payload.
+    #[inline(always)]
+    fn untagged_opcode(
+        &self,
+        header: &Untagged,
+        octets: usize,
+    ) -> Result<(Opcode, u32), TerminateError> {
+        if header.version != header::VERSION {
+            return Err(DdpError::UntaggedVersion.into());
+        }
+        let queue = match header.qn {
+            Qn::SEND => &self.sends,
+            Qn::READ_REQUEST => &self.read_requests,
+            Qn::TERMINATE => &self.terminates,
+            Qn::ATOMIC_RESPONSE => &self.atomic_responses,
+            _ => return Err(DdpError::InvalidQn.into()),
+        };
+        let len = u32::try_from(octets).map_err(|_| DdpError::MessageTooLong)?;
+        queue.check_placement(header.msn, header.mo, len)?;
+        let opcode = checked_opcode(header.ulp)?;
+        if opcode.queue() != Some(header.qn) {
+            return Err(RdmapError::UnexpectedOpcode.into());
+        }
+        Ok((opcode, len))
+    }
+
+    /// Changes nothing when it is an error.
+    #[inline(always)]
     fn send(
         &mut self,
         kind: SendKind,
@@ -137,10 +184,10 @@ impl Stream {
         })
     }
 
-    fn read_request(
+    fn read_request<'a>(
         &mut self,
         header: &Untagged,
-        payload: &Gather<'_>,
+        payload: &impl Octets<'a>,
     ) -> Result<Inbound, TerminateError> {
         let request = self.take_request(header, payload, |octets: &[u8; read_request::LEN]| {
             Ok(ReadRequest::from_octets(octets))
@@ -151,10 +198,10 @@ impl Stream {
 
     /// A request takes one of the IRD buffers, which Read Requests and Atomic Requests share (RFC 7306
     /// section 5.2).
-    fn take_request<const LEN: usize, R>(
+    fn take_request<'a, const LEN: usize, R>(
         &mut self,
         header: &Untagged,
-        payload: &Gather<'_>,
+        payload: &impl Octets<'a>,
         parse: impl FnOnce(&[u8; LEN]) -> Result<R, RdmapError>,
     ) -> Result<R, TerminateError> {
         if self.inbound_reads >= self.ird {
@@ -168,11 +215,11 @@ impl Stream {
 
     /// One message of the row of the Sends, of one segment (RFC 7306 section 6.3). In the middle of
     /// a Send it is another opcode than the Send's.
-    fn immediate(
+    fn immediate<'a>(
         &mut self,
         solicited: bool,
         header: &Untagged,
-        payload: &Gather<'_>,
+        payload: &impl Octets<'a>,
     ) -> Result<Inbound, TerminateError> {
         if self.send_under_way.is_some() {
             return Err(RdmapError::UnexpectedOpcode.into());
@@ -190,10 +237,10 @@ impl Stream {
         })
     }
 
-    fn atomic_request(
+    fn atomic_request<'a>(
         &mut self,
         header: &Untagged,
-        payload: &Gather<'_>,
+        payload: &impl Octets<'a>,
     ) -> Result<Inbound, TerminateError> {
         let request =
             self.take_request(header, payload, |octets: &[u8; atomic::REQUEST_LEN]| {
@@ -205,15 +252,15 @@ impl Stream {
     }
 
     /// Queue 3 has a buffer for each Atomic Operation that is outstanding (RFC 7306 section 5.2.2).
-    fn atomic_response(
+    fn atomic_response<'a>(
         &mut self,
         header: &Untagged,
-        payload: &Gather<'_>,
+        payload: &impl Octets<'a>,
     ) -> Result<Inbound, TerminateError> {
         if self.outbound_reads.is_empty() {
             return Err(DdpError::NoBuffer.into());
         }
-        let octets = whole::<{ atomic::RESPONSE_LEN }>(header, payload)?;
+        let octets = whole(header, payload)?;
         let response = AtomicResponse::from_octets(&octets);
         let token = self.outbound_reads.respond_atomic(&response)?;
         self.atomic_responses
@@ -222,12 +269,13 @@ impl Stream {
         Ok(Inbound::AtomicResponse { token, original })
     }
 
-    fn peer_terminate(
+    fn peer_terminate<'a>(
         &mut self,
         header: &Untagged,
-        payload: &Gather<'_>,
+        payload: &impl Octets<'a>,
     ) -> Result<Inbound, TerminateError> {
-        let terminate = Terminate::parse(payload).filter(|_| header.last);
+        let terminate = payload.gathered(Terminate::parse);
+        let terminate = terminate.filter(|_| header.last);
         terminate
             .map(Inbound::Terminate)
             .ok_or(RdmapError::OperationUnspecified.into())
@@ -235,9 +283,9 @@ impl Stream {
 }
 
 /// The octets of a message of fixed length: shorter than any MULPDU, so one segment, always.
-fn whole<const LEN: usize>(
+fn whole<'a, const LEN: usize>(
     header: &Untagged,
-    payload: &Gather<'_>,
+    payload: &impl Octets<'a>,
 ) -> Result<[u8; LEN], TerminateError> {
     if payload.len() > LEN {
         return Err(DdpError::MessageTooLong.into());
@@ -247,6 +295,7 @@ fn whole<const LEN: usize>(
 }
 
 /// The opcode of an RDMAP Control Field of our version.
+#[inline]
 fn checked_opcode(ulp: u8) -> Result<Opcode, RdmapError> {
     if control::version(ulp) != control::VERSION {
         return Err(RdmapError::InvalidVersion);

@@ -9,9 +9,12 @@ mod reads;
 use proptest::prelude::*;
 
 use super::{Inbound, Stream, StreamConfig};
-use crate::ddp::DdpError;
+use crate::ddp::{DdpError, Header};
 use crate::mpa::startup::Rtr;
-use crate::rdmap::segment::{SEND_LEN, WRITE_LEN, put_read_request, put_send, put_write};
+use crate::rdmap::segment::{
+    READ_RESPONSE_LEN, SEND_LEN, WRITE_LEN, put_read_request, put_read_response, put_send,
+    put_write,
+};
 use crate::rdmap::{AtomicOperation, RdmapError, ReadRequest, SendKind, TerminateError};
 use crate::{Gather, MessageOffset, Msn, Stag, TaggedOffset};
 
@@ -288,4 +291,60 @@ proptest! {
             }
         }
     }
+}
+
+/// What a segment with payload is by its parsed header, and any other by all its octets.
+fn take_by_header(stream: &mut Stream, ulpdu: &[u8]) -> Result<Inbound, TerminateError> {
+    let header = Header::parse(&ulpdu);
+    let payload = header.and_then(|header| ulpdu.len().checked_sub(header.payload_offset()));
+    match (header, payload) {
+        (Some(Header::Tagged(header)), Some(len)) => stream.classify_tagged(&header, len),
+        (Some(Header::Untagged(header)), Some(len)) => match stream.classify_send(&header, len) {
+            Some(inbound) => Ok(inbound),
+            None => stream.classify(&ulpdu),
+        },
+        _ => stream.classify(&ulpdu),
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_segment_is_the_same_by_its_header_and_by_its_octets(
+        segments in prop::collection::vec((0..5_usize, any::<bool>(), 0..30_usize), 1..12),
+        changed in prop::option::weighted(0.7, (0..12_usize, 0..46_usize, 0..8)),
+        expect_rtr in any::<bool>(),
+    ) {
+        let config = StreamConfig {
+            ird: 1,
+            ord: 2,
+            expect_rtr: expect_rtr.then_some(Rtr::Send),
+        };
+        let (mut by_octets, mut by_header) = (Stream::new(config), Stream::new(config));
+        for stream in [&mut by_octets, &mut by_header] {
+            stream.begin_read(9, &READ);
+        }
+        let (mut msn, mut mo) = (1, 0);
+        for (number, &(kind, last, len)) in segments.iter().enumerate() {
+            let mut ulpdu = match kind {
+                0 => write(5, 100, len, last),
+                1 => read_request(1, &READ),
+                2 => read_response(&READ, len, last),
+                _ => send(PLAIN, msn, mo, len, last),
+            };
+            if kind > 2 {
+                (msn, mo) = if last { (msn + 1, 0) } else { (msn, mo + len as u32) };
+            }
+            if let Some((which, at, bit)) = changed && which == number && at < ulpdu.len() {
+                ulpdu[at] ^= 1_u8 << bit;
+            }
+            prop_assert_eq!(take_by_header(&mut by_header, &ulpdu), take(&mut by_octets, &ulpdu));
+            prop_assert_eq!(format!("{by_header:?}"), format!("{by_octets:?}"));
+        }
+    }
+}
+
+fn read_response(request: &ReadRequest, len: usize, last: bool) -> Vec<u8> {
+    let mut out = vec![0xaa; READ_RESPONSE_LEN + len];
+    put_read_response(&mut out, request.sink_stag, request.sink_to, last);
+    out
 }
