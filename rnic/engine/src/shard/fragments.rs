@@ -3,26 +3,37 @@
 
 use rnic_net::{Fragments, Path};
 use rnic_xsk::{Frame, Packet, Port};
-use userspace_tcp::{ConnId, FourTuple, SegmentId};
+use userspace_tcp::{ConnId, SegmentId};
 
 use super::Shard;
 
+/// A packet that is to go in fragments.
+#[derive(Debug)]
+pub(super) struct Whole {
+    pub frame: Frame,
+    pub owner: Option<(ConnId, SegmentId)>,
+    pub path: Path,
+    pub port: usize,
+    /// Octets of a fragment at most.
+    pub mtu: u32,
+    /// The identification of the packet.
+    pub id: u32,
+}
+
 impl<P: Port> Shard<P> {
-    /// Sends copies of the packet in `frame` in fragments of at most `mtu` octets; in one piece when
-    /// it is not larger. The frame itself goes back to TCP's send queue.
-    pub(super) fn send_fragments(
-        &mut self,
-        frame: Frame,
-        owner: Option<(ConnId, SegmentId)>,
-        path: &Path,
-        port: usize,
-        mtu: u32,
-        tuple: &FourTuple,
-    ) {
+    /// Sends copies of a packet in fragments; in one piece when it is not larger. The frame itself goes
+    /// back to TCP's send queue. When the link is about to have room for all of them, they wait for it,
+    /// and all that TCP has to send behind them.
+    pub(super) fn send_fragments(&mut self, whole: Whole) {
+        let Whole {
+            frame,
+            owner,
+            path,
+            port,
+            mtu,
+            id,
+        } = whole;
         let umem = self.umem.clone();
-        let id = self
-            .identification
-            .next(tuple.local.addr, tuple.remote.addr);
         let Some(mut fragments) = Fragments::new(umem.bytes(&frame), path.link_len(), mtu, id)
         else {
             return self.hand_over(frame, owner, port);
@@ -30,6 +41,17 @@ impl<P: Port> Shard<P> {
         let count = fragments.left();
         let largest = path.link_len() + mtu as usize;
         let room = self.ports.get_mut(port).map_or(0, Port::transmit_room);
+        if count > room && self.link.count() > 0 {
+            self.link.waiting = Some(Whole {
+                frame,
+                owner,
+                path,
+                port,
+                mtu,
+                id,
+            });
+            return;
+        }
         if count > room || count > self.pool.available_for(largest) {
             // A part of a packet is no use; TCP's timers repair what is lost here.
             self.counters.transmit_full += 1;

@@ -8,6 +8,7 @@ use rnic_xsk::{Frame, Port, Umem, XskError};
 use userspace_tcp::{ConnId, Ecn, FourTuple, SegmentId, TcpHeader, Transmit};
 
 use super::Shard;
+use super::fragments::Whole;
 
 /// Ways back that are remembered for segments of no connection. More than one batch of frames can
 /// cause.
@@ -19,6 +20,8 @@ pub(super) struct Link {
     /// By frame: whose payload it is, and that is all when it is nobody's.
     in_flight: Box<[Option<(ConnId, SegmentId)>]>,
     count: usize,
+    /// What goes in fragments, and before all else, when there is room for them.
+    pub waiting: Option<Whole>,
     ways_back: VecDeque<WayBack>,
     /// By port: whether its last flush failed.
     failing: Box<[bool]>,
@@ -85,6 +88,7 @@ impl Link {
         Self {
             in_flight: vec![None; frames].into_boxed_slice(),
             count: 0,
+            waiting: None,
             ways_back: VecDeque::with_capacity(WAYS_BACK),
             failing: vec![false; ports].into_boxed_slice(),
         }
@@ -165,7 +169,11 @@ impl<P: Port> Shard<P> {
     pub(super) fn transmit(&mut self) -> bool {
         let mut worked = false;
         self.take_released();
-        while self.stack.wants_transmit()
+        if let Some(whole) = self.link.waiting.take() {
+            self.send_fragments(whole);
+        }
+        while self.link.waiting.is_none()
+            && self.stack.wants_transmit()
             && self.pool.available() > 0
             && self.ports.iter_mut().all(|p| p.transmit_room() > 0)
         {
@@ -240,7 +248,17 @@ impl<P: Port> Shard<P> {
         match (head.write(&self.umem, frame, rewritten), fragment_to) {
             (Ok(frame), Some(mtu)) => {
                 let path = *path;
-                self.send_fragments(frame, owner, &path, port, mtu, &tuple);
+                let id = self
+                    .identification
+                    .next(tuple.local.addr, tuple.remote.addr);
+                self.send_fragments(Whole {
+                    frame,
+                    owner,
+                    path,
+                    port,
+                    mtu,
+                    id,
+                });
             }
             (Ok(frame), None) => self.hand_over(frame, owner, port),
             (Err(frame), _) => {

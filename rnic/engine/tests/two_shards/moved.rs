@@ -9,7 +9,7 @@ use rnic_net::{Path, PathDefaults};
 
 use crate::impairment::Impairment;
 use crate::link::ROUGH;
-use crate::side::{Side, pattern};
+use crate::side::{Side, SideConfig, pattern};
 use crate::world::World;
 
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -68,6 +68,45 @@ fn a_narrower_path_is_taken_up_in_the_middle_of_a_transfer() {
         );
         world.assert_no_frame_lost();
     }
+}
+
+#[test]
+fn fragments_wait_for_room_on_the_link() {
+    let narrow = || SideConfig {
+        wire_depth: 5,
+        ..SideConfig::default()
+    };
+    let mut world = World::with(16, Impairment::NONE, narrow(), SideConfig::default(), false);
+    let queue_pairs: Vec<_> = (0..4).map(|_| world.connect().0).collect();
+    world.a.fill(0, LEN, 3);
+    let stag = world.b.stag;
+    for (id, qp) in (0..).zip(&queue_pairs) {
+        world
+            .a
+            .post_work(*qp, WrOpcode::Write, id, 0, (stag, 0), LEN);
+    }
+    assert!(world.run_until(PATIENCE, |w| w.b.read(LEN / 4, 1) != [0]));
+    // All that is under way is lost, and too large for the way when it goes again: each full segment
+    // makes three fragments.
+    world.a_to_b.cut = true;
+    world.run_for(Duration::from_millis(20));
+    let path = Path {
+        mtu: 576,
+        ..paths(&mut world)[0].path
+    };
+    move_to(&mut world, path).unwrap();
+    world.a_to_b.cut = false;
+    let done = |w: &mut World| (0..4).all(|id| w.a.completion(id).is_some());
+    assert!(world.run_until(PATIENCE, done));
+    world.run_for(Duration::from_secs(2));
+    assert!(world.b.read(0, LEN) == pattern(LEN, 3));
+    assert!(world.a.counter("tx_fragmented") > 0);
+    assert_eq!(
+        world.a.counter("transmit_full"),
+        0,
+        "nothing was dropped here"
+    );
+    world.assert_no_frame_lost();
 }
 
 #[test]
