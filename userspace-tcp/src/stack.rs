@@ -29,7 +29,7 @@ use crate::outbound::Returned;
 use crate::pool::Pools;
 use crate::seq::SeqNum;
 use crate::slab::{Named, Slab};
-use crate::time::Instant;
+use crate::time::{Instant, earlier};
 use crate::tuple::{Endpoint, FourTuple};
 use crate::wheel::Wheel;
 
@@ -45,6 +45,10 @@ pub struct Stack<B> {
     /// Connections that may have something to send.
     ready: Queue,
     ready_links: Links,
+    /// The connection that sent last, if no other was ready: it is the next, before all in `ready`. Its
+    /// deadline may not be in the wheel yet. So a train of segments of one connection is settled once,
+    /// behind the last.
+    sending: Option<u32>,
     deadlines: Wheel,
     /// Those in TIME-WAIT, oldest first.
     time_waits: Queue,
@@ -81,6 +85,7 @@ impl<B> Stack<B> {
             listeners: HashMap::new(),
             ready: Queue::default(),
             ready_links: Links::new(limit),
+            sending: None,
             deadlines: Wheel::new(now, limit),
             time_waits: Queue::default(),
             state_links: Links::new(limit),
@@ -190,12 +195,21 @@ impl<B> Stack<B> {
 
     /// When [`Stack::advance`] has to be called at the latest.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.deadlines.next()
+        let sending = self.sending.and_then(|index| self.connections.at(index));
+        earlier(
+            self.deadlines.next(),
+            sending.and_then(Connection::deadline),
+        )
     }
 
     /// Lets time pass: retransmissions, probes, delayed ACKs, ends of TIME-WAIT.
     pub fn advance(&mut self, now: Instant) {
         self.now = now;
+        if let Some(index) = self.sending
+            && let Some(connection) = self.connections.at(index)
+        {
+            self.deadlines.set(index, connection.deadline());
+        }
         while let Some(index) = self.deadlines.pop(now) {
             let Some(connection) = self.connections.at_mut(index) else {
                 continue;
@@ -235,7 +249,7 @@ impl<B> Stack<B> {
         };
         connection.send(&mut env, segment)?;
         // What is to be sent already is settled when it is.
-        if !self.ready_links.contains(conn.index) {
+        if !self.ready_links.contains(conn.index) && self.sending != Some(conn.index) {
             self.settle(conn);
         }
         Ok(())
@@ -384,7 +398,7 @@ impl<B> Stack<B> {
             connections: self.connections.iter().count(),
             flows: self.flows.marks(),
             local_ends: self.locals.marks(),
-            ready: self.ready.len(),
+            ready: self.ready.len() + usize::from(self.sending.is_some()),
             half_open: self.listeners.values().map(|l| l.half_open.len()).sum(),
             time_waits: self.time_waits.len(),
             deadlines: self.deadlines.len(),
@@ -491,7 +505,8 @@ impl<B> Stack<B> {
             return;
         }
         self.deadlines.set(id.index, connection.deadline());
-        if !self.ready_links.contains(id.index) && connection.wants_transmit() {
+        let stands = self.sending == Some(id.index) || self.ready_links.contains(id.index);
+        if !stands && connection.wants_transmit() {
             self.ready.push(&mut self.ready_links, id.index);
         }
     }
@@ -505,6 +520,7 @@ impl<B> Stack<B> {
             self.time_waits.remove(&mut self.state_links, id.index);
         }
         self.ready.remove(&mut self.ready_links, id.index);
+        self.sending = self.sending.filter(|index| *index != id.index);
         self.deadlines.set(id.index, None);
         let tuple = connection.tuple();
         self.flows.remove(self.secret.flow(&tuple), id.index);

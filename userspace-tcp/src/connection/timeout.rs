@@ -88,7 +88,15 @@ impl<B> Connection<B> {
     }
 
     /// Starts, keeps or stops the timer as the queue demands.
+    #[inline]
     pub(super) fn refresh_timer(&mut self, now: Instant, config: &Config) {
+        // As it should be already, nearly always.
+        if !(matches!(self.timer, Timer::Retransmit(_)) && self.outbound.outstanding()) {
+            self.choose_timer(now, config);
+        }
+    }
+
+    fn choose_timer(&mut self, now: Instant, config: &Config) {
         if self.gone || self.state == State::TimeWait {
             return;
         }

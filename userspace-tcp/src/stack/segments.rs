@@ -62,20 +62,29 @@ impl<B> Stack<B> {
 
     /// Whether [`Stack::poll_transmit`] may have something to give: cheaper to ask.
     pub fn wants_transmit(&self) -> bool {
-        self.ready.first().is_some() || self.effects.has_answers()
+        let ready = self.sending.is_some() || self.ready.first().is_some();
+        ready || self.effects.has_answers()
     }
 
     /// The next segment to put on the link now; fetch until `None`.
     // Where it is called the segment need not be moved: it is larger than all that is done with it.
     #[inline(always)]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<B>> {
-        while let Some(index) = self.ready.pop(&mut self.ready_links) {
+        let next = |stack: &mut Self| {
+            let sending = stack.sending.take();
+            sending.or_else(|| stack.ready.pop(&mut stack.ready_links))
+        };
+        while let Some(index) = next(self) {
             let Some(connection) = self.connections.at_mut(index) else {
                 continue;
             };
             let id = connection.id();
             if let Some(transmit) = connection.transmit(now, &self.config) {
-                self.settle(id);
+                if self.ready.len() == 0 {
+                    self.sending = Some(index);
+                } else {
+                    self.settle(id);
+                }
                 return Some(transmit);
             }
             self.deadlines.set(index, connection.deadline());

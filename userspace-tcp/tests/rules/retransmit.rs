@@ -27,6 +27,21 @@ fn the_last_segment_lost_is_sent_again_after_the_timeout() {
 }
 
 #[test]
+fn segments_that_wait_for_the_link_keep_no_timeout_from_what_went_before_them() {
+    let mut script = Script::active(plain());
+    for _ in 0..3 {
+        script.send(1000).unwrap();
+    }
+    let first = script.next_out();
+    assert!(script.stack.wants_transmit());
+    assert_eq!(script.wait_for_timer(), 200 * MS);
+    assert_eq!(script.next_out(), first);
+    assert_eq!(script.next_out(), None, "the window is one segment");
+    assert_eq!(script.wait_for_timer(), 400 * MS);
+    assert_eq!(script.next_out(), first);
+}
+
+#[test]
 fn an_ambiguous_acknowledgment_measures_nothing() {
     let mut script = Script::active(plain());
     script.send(1000).unwrap();
