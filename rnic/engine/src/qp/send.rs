@@ -287,9 +287,13 @@ impl Qp {
         if let Some(rtr) = self.send.rtr {
             return Some(Next::Rtr(rtr));
         }
+        // In the middle of a message of its own it goes on with that.
+        self.send.more_local = false;
+        if self.send.in_message == Some(Turn::Work) && self.send.work.is_some() {
+            return Some(Next::Work);
+        }
         // Local work is done on the way, no more of it at a time than keeps others waiting for a
         // moment.
-        self.send.more_local = false;
         for done_before in 0..LOCAL_AT_ONCE {
             if self.send.work.is_none() {
                 self.take_work(ctx);

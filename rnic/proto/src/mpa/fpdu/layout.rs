@@ -13,9 +13,14 @@ use super::{CRC_LEN, HEADER_LEN, fpdu_length, pad_length};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     ulpdu_len: usize,
-    /// Its first Marker.
-    first: Option<usize>,
+    /// Its first Marker, or [`NO_MARKER`].
+    first: usize,
+    /// All its octets.
+    len: usize,
 }
+
+/// Behind every FPDU.
+const NO_MARKER: usize = usize::MAX;
 
 impl Layout {
     /// The FPDU around `ulpdu_len` octets at `at` of its direction's stream, counted from the first
@@ -29,8 +34,18 @@ impl Layout {
             ulpdu_len <= u16::MAX as usize,
             "no ULPDU is longer than MULPDU_MAX"
         );
-        let first = markers.next(at);
-        Self { ulpdu_len, first }
+        let first = match markers.next(at) {
+            Some(first) => first,
+            None => NO_MARKER,
+        };
+        let mut layout = Self {
+            ulpdu_len,
+            first,
+            len: 0,
+        };
+        // A Marker right behind the FPDU belongs to the next one.
+        layout.len = layout.real(fpdu_length(ulpdu_len) - 1) + 1;
+        layout
     }
 
     /// Octets of the ULPDU.
@@ -43,8 +58,7 @@ impl Layout {
     #[allow(clippy::len_without_is_empty)]
     #[inline]
     pub const fn len(&self) -> usize {
-        // A Marker right behind the FPDU belongs to the next one.
-        self.real(fpdu_length(self.ulpdu_len) - 1) + 1
+        self.len
     }
 
     /// Where the ULPDU_Length field begins.
@@ -63,7 +77,8 @@ impl Layout {
     /// Where the CRC field begins; the CRC covers all octets before.
     #[inline]
     pub(super) const fn crc_at(&self) -> usize {
-        self.real(fpdu_length(self.ulpdu_len) - CRC_LEN)
+        // Everything is a multiple of four octets: no Marker is within the CRC.
+        self.len - CRC_LEN
     }
 
     /// Where `len` octets of the ULPDU from its octet `from` on lie, in order, none of the ranges
@@ -84,29 +99,21 @@ impl Layout {
     /// Whether there is any Marker in it.
     #[inline]
     pub const fn has_markers(&self) -> bool {
-        match self.first {
-            Some(first) => first < self.len(),
-            None => false,
-        }
+        self.first < self.len
     }
 
     /// Whether its first octets, so many, are the ULPDU_Length field and the beginning of the ULPDU with
     /// no Marker before or between them.
     #[inline]
     pub(super) const fn is_plain_to(&self, octets: usize) -> bool {
-        let cut = match self.first {
-            Some(first) => first < octets,
-            None => false,
-        };
-        !cut && octets <= HEADER_LEN + self.ulpdu_len
+        octets <= self.first && octets <= HEADER_LEN + self.ulpdu_len
     }
 
     /// Its Markers: where each begins, and how many octets before it the ULPDU_Length field does.
     #[inline]
     pub fn markers(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (len, header) = (self.len(), self.header_at());
-        let first = self.first.unwrap_or(len);
-        (first..len)
+        (self.first.min(len)..len)
             .step_by(MARKER_INTERVAL)
             .map(move |at| (at, at.saturating_sub(header)))
     }
@@ -131,8 +138,8 @@ impl Layout {
     #[inline]
     const fn next_marker(&self, plain: usize) -> usize {
         match self.first {
-            Some(first) => first + MARKER_SPACING * self.markers_up_to(plain),
-            None => usize::MAX,
+            NO_MARKER => NO_MARKER,
+            first => first + MARKER_SPACING * self.markers_up_to(plain),
         }
     }
 
@@ -146,7 +153,7 @@ impl Layout {
     #[inline]
     const fn markers_up_to(&self, plain: usize) -> usize {
         match self.first {
-            Some(first) if plain >= first => (plain - first) / MARKER_SPACING + 1,
+            first if plain >= first => (plain - first) / MARKER_SPACING + 1,
             _ => 0,
         }
     }
