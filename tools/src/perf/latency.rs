@@ -19,8 +19,9 @@ const WARM_UP: u64 = 100;
 /// How often a spinning end looks for completions, beside the octet that it waits for.
 const LOOK_EVERY: u32 = 64;
 
-/// How often it lets others have its core: a daemon that it waits for may need it.
-const YIELD_EVERY: u32 = 256;
+/// How often it lets others have its core, at first before it has waited at all: where daemons and
+/// programs share cores, the daemon that it waits for may need this one.
+const YIELD_EVERY: u32 = 16;
 
 /// The client's side.
 pub fn run(
@@ -143,11 +144,12 @@ fn await_mark(
         if octet[0] == mark(round) {
             return Ok(false);
         }
-        spins = spins.wrapping_add(1);
         if spins.is_multiple_of(YIELD_EVERY) && !end.is_inline() {
             std::thread::yield_now();
+        } else {
+            std::hint::spin_loop();
         }
-        std::hint::spin_loop();
+        spins = spins.wrapping_add(1);
     }
 }
 
