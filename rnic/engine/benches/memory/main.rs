@@ -2,6 +2,7 @@
 //! memory, and beside them what the processor needs for the CRC and the copy alone.
 //!
 //!     memory engine --operation write --octets 1048576 --mtu 1500 --seconds 2
+//!     memory idle   --seconds 2
 //!     memory bare   --octets 1460 --seconds 2
 //!
 //! One line of JSON comes out. `--messages N` in place of `--seconds S` does a fixed amount of work:
@@ -26,6 +27,7 @@ fn main() {
     let words = std::env::args().skip(1).filter(|word| word != "--bench");
     match options::parse(words) {
         Ok((options::Case::Engine, options)) => pair::run(&options),
+        Ok((options::Case::Idle, options)) => pair::run_idle(&options),
         Ok((options::Case::Bare, options)) => bare::run(&options),
         Err(error) => {
             eprintln!("{error}\n{}", options::USAGE);

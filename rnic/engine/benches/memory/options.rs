@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use rnic_ipc::work::WrOpcode;
 
-pub const USAGE: &str = "use: memory engine|bare [--operation write|send|read] [--octets N] \
+pub const USAGE: &str = "use: memory engine|idle|bare [--operation write|send|read] [--octets N] \
     [--mtu N] [--in-flight N] [--queue-pairs N] [--markers] [--no-crc] [--seconds N | --messages N]";
 
 pub enum Case {
     Engine,
+    Idle,
     Bare,
 }
 
@@ -34,8 +35,9 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<(Case, Options), Str
     let mut words = words;
     let case = match words.next().as_deref() {
         Some("engine") => Case::Engine,
+        Some("idle") => Case::Idle,
         Some("bare") => Case::Bare,
-        other => return Err(format!("engine or bare is wanted, not {other:?}")),
+        other => return Err(format!("engine, idle or bare is wanted, not {other:?}")),
     };
     let mut options = Options {
         operation: WrOpcode::Write,

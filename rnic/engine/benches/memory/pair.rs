@@ -21,6 +21,10 @@ const FRAMES: u32 = 2048;
 const WIRE: usize = 256;
 /// Messages before anything is counted.
 const WARM_UP: u64 = 4;
+/// Polls, of a virtual microsecond each, until what was delayed has been sent.
+const QUIET_AFTER: u32 = 100_000;
+/// Polls with nothing to do before the time is looked at.
+const IDLE_BATCH: u64 = 100;
 
 pub struct Pair {
     a: Side<TimedPort>,
@@ -95,6 +99,42 @@ pub fn run(options: &Options) {
         done * options.octets as u64,
         spent.sender.saturating_sub(link_a).as_nanos(),
         spent.receiver.saturating_sub(link_b).as_nanos(),
+    );
+}
+
+/// Polls of hosts that are connected and have nothing to do: each counts as a message.
+pub fn run_idle(options: &Options) {
+    let mut pair = Pair::new(options);
+    pair.work(options, Until::Done(WARM_UP), [poll_uncounted; 2]);
+    for _ in 0..QUIET_AFTER {
+        let now = pair.now();
+        poll_uncounted(&mut pair.a, now);
+        poll_uncounted(&mut pair.b, now);
+    }
+    let start = std::time::Instant::now();
+    let (mut spent, mut polls) = (Spent::default(), 0);
+    let over = |polls| match options.until {
+        Until::Lasted(time) => start.elapsed() >= time,
+        Until::Done(count) => polls >= count,
+    };
+    while !over(polls) {
+        for _ in 0..IDLE_BATCH {
+            let now = pair.now();
+            let begin = std::time::Instant::now();
+            poll_sender(&mut pair.a, now);
+            let middle = std::time::Instant::now();
+            poll_receiver(&mut pair.b, now);
+            spent.sender += middle - begin;
+            spent.receiver += middle.elapsed();
+        }
+        polls += IDLE_BATCH;
+    }
+    println!(
+        "{{\"case\":\"idle\",\"octets\":0,\"messages\":{polls},\"nanoseconds\":{},\
+        \"sender_nanoseconds\":{},\"receiver_nanoseconds\":{}}}",
+        start.elapsed().as_nanos(),
+        spent.sender.as_nanos(),
+        spent.receiver.as_nanos(),
     );
 }
 
