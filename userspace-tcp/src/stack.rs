@@ -45,10 +45,12 @@ pub struct Stack<B> {
     /// Connections that may have something to send.
     ready: Queue,
     ready_links: Links,
-    /// The connection that sent last, if no other was ready: it is the next, before all in `ready`. Its
-    /// deadline may not be in the wheel yet. So a train of segments of one connection is settled once,
-    /// behind the last.
+    /// The connection that sent last, if its turn is not over: it is the next, before all in `ready`.
+    /// Its deadline may not be in the wheel yet. So a train of segments of one connection is settled
+    /// once, behind the last.
     sending: Option<u32>,
+    /// Segments that it sent in this turn.
+    turn: u32,
     deadlines: Wheel,
     /// Those in TIME-WAIT, oldest first.
     time_waits: Queue,
@@ -86,6 +88,7 @@ impl<B> Stack<B> {
             ready: Queue::default(),
             ready_links: Links::new(limit),
             sending: None,
+            turn: 0,
             deadlines: Wheel::new(now, limit),
             time_waits: Queue::default(),
             state_links: Links::new(limit),

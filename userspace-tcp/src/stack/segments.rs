@@ -16,6 +16,11 @@ use crate::tuple::FourTuple;
 
 use super::Stack;
 
+/// Segments that a connection sends before the next has its turn, if it has as many. They come to the
+/// peer one behind the other: it takes them as one, finds what it needs of the connection in its cache
+/// for all but the first, and acknowledges them together.
+const SEGMENTS_PER_TURN: u32 = 16;
+
 impl<B> Stack<B> {
     /// Takes a segment whose checksum is right. `options` are for the connection that it may open.
     pub fn receive(
@@ -66,13 +71,17 @@ impl<B> Stack<B> {
         ready || self.effects.has_answers()
     }
 
-    /// The next segment to put on the link now; fetch until `None`.
+    /// The next segment to put on the link now; fetch until `None`. Connections take turns of up to
+    /// 16 segments.
     // Where it is called the segment need not be moved: it is larger than all that is done with it.
     #[inline(always)]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<B>> {
         let next = |stack: &mut Self| {
             let sending = stack.sending.take();
-            sending.or_else(|| stack.ready.pop(&mut stack.ready_links))
+            sending.or_else(|| {
+                stack.turn = 0;
+                stack.ready.pop(&mut stack.ready_links)
+            })
         };
         while let Some(index) = next(self) {
             let Some(connection) = self.connections.at_mut(index) else {
@@ -80,7 +89,8 @@ impl<B> Stack<B> {
             };
             let id = connection.id();
             if let Some(transmit) = connection.transmit(now, &self.config) {
-                if self.ready.len() == 0 {
+                self.turn = self.turn.saturating_add(1);
+                if self.turn < SEGMENTS_PER_TURN || self.ready.len() == 0 {
                     self.sending = Some(index);
                 } else {
                     self.settle(id);

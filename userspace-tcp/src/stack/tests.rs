@@ -69,3 +69,58 @@ fn what_leaves_time_wait_leaves_its_queue_also_from_behind_one_that_stays() {
     assert_eq!(stack.time_waits.len(), 2);
     assert_eq!(stack.connections.iter().count(), 2);
 }
+
+/// A connection from the peer's `port`, established by its ACK.
+fn established(stack: &mut Stack<u32>, port: u16, now: Instant) -> ConnId {
+    let end = |last, port| Endpoint::new(Ipv4Addr::new(198, 18, 0, last).into(), port);
+    let tuple = FourTuple::new(end(1, 7000), end(2, port));
+    let mut ours = SeqNum(0);
+    for flags in [Flags::SYN, Flags::ACK] {
+        let header = TcpHeader {
+            seq: SeqNum(u32::from(flags == Flags::ACK)),
+            ack: ours,
+            flags,
+            window: 60_000,
+            ..TcpHeader::default()
+        };
+        let options = ConnOptions { mss: 1460 };
+        stack.receive(now, tuple, &Segment::new(header, &[]), options);
+        if let Some(answer) = stack.poll_transmit(now) {
+            ours = answer.header.seq.add(1);
+        }
+    }
+    let (id, _) = stack.poll_event().expect("it is established");
+    id
+}
+
+#[test]
+fn connections_send_in_turns_of_several_segments() {
+    let now = Instant::ZERO + std::time::Duration::from_secs(1);
+    let mut stack = Stack::new(Config::default(), [7; 16], now);
+    let local = Endpoint::new(Ipv4Addr::new(198, 18, 0, 1).into(), 7000);
+    assert!(stack.listen(local, 4).is_ok());
+    let ids = [999, 1000, 1001].map(|port| established(&mut stack, port, now));
+    let [long, short, other] = ids;
+    for (id, segments) in [(long, 20), (short, 2), (other, 20)] {
+        for number in 0..segments {
+            let outgoing = Outgoing {
+                buf: number,
+                len: 100,
+                payload_sum: crate::checksum::PartialSum::default(),
+            };
+            assert!(stack.send(id, now, outgoing).is_ok());
+        }
+    }
+    let mut sent = Vec::new();
+    while let Some(transmit) = stack.poll_transmit(now) {
+        let id = transmit.conn.expect("it is of a connection");
+        match sent.last_mut() {
+            Some((last, count)) if *last == id => *count += 1,
+            _ => sent.push((id, 1)),
+        }
+    }
+    assert_eq!(
+        sent,
+        [(long, 16), (short, 2), (other, 16), (long, 4), (other, 4)]
+    );
+}
