@@ -1,6 +1,9 @@
-//! When an acknowledgment is due (RFC 9293 section 3.8.6.3, RFC 5681 section 4.2): for at least
-//! every second full segment, at the latest after its delay, and at once where the peer learns
-//! something from it.
+//! When an acknowledgment is due (RFC 9293 section 3.8.6.3, RFC 5681 section 4.2): for more than one
+//! full segment, at the latest after its delay, and at once where the peer learns something from it.
+//!
+//! The rule asks for one for at least every second full segment. But a message ends with a segment
+//! that is not full: a sender that waits for the last two takes the delay for a loss, because it
+//! allows for one only while a single segment is out (RFC 8985 section 7.2).
 
 use std::time::Duration;
 
@@ -49,7 +52,7 @@ impl AckDue {
         self.octets = self.octets.saturating_add(text.len);
         self.segments = self.segments.saturating_add(text.segments);
         let many = self.segments >= ACK_EVERY_SEGMENTS;
-        if many || self.octets >= 2 * self.full_segment {
+        if many || self.octets > self.full_segment {
             self.when = When::Now;
         } else if self.when == When::Never {
             self.when = When::At(now + delay);

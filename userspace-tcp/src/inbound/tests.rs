@@ -101,6 +101,15 @@ fn every_second_full_segment_is_acknowledged_at_once() {
 }
 
 #[test]
+fn a_full_segment_and_the_short_end_of_a_message_are_acknowledged_at_once() {
+    let mut inbound = inbound(100_000);
+    accept(&mut inbound, 1, 1448);
+    assert!(!inbound.ack_due());
+    accept(&mut inbound, 1449, 10);
+    assert!(inbound.ack_due());
+}
+
+#[test]
 fn small_segments_are_acknowledged_every_eighth() {
     let mut inbound = inbound(100_000);
     for i in 0..7 {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use userspace_tcp::{
     Config, ConnId, ConnOptions, Endpoint, Event, Flags, FourTuple, Instant, Outgoing, Segment,
-    SeqNum, Stack, TcpHeader, checksum,
+    SeqNum, SoftError, Stack, TcpHeader, checksum,
 };
 
 use crate::meter::Meter;
@@ -201,6 +201,8 @@ impl Pair {
                     Event::Incoming { .. } => self.conns[side].push(conn),
                     Event::Established | Event::PeerClosed => {}
                     Event::Closed | Event::TimeWaitOver => {}
+                    // Where one in ten is lost, some segment is lost each time that it goes out.
+                    Event::SoftError(SoftError::NoAnswer) if self.lose_one_in > 0 => {}
                     event => panic!("{event:?}"),
                 }
             }
