@@ -63,7 +63,7 @@ use share::Share;
 use tallies::Tallies;
 use train::Train;
 
-/// Frames taken from one port before the next gets its turn.
+/// Frames taken from a port at a time.
 const RECEIVE_BATCH: usize = 64;
 /// Doorbells taken from one client before the next gets its turn.
 const DOORBELLS_PER_CLIENT: usize = 64;

@@ -17,16 +17,29 @@ use super::{RECEIVE_BATCH, Shard, memory};
 use crate::conn::{Conn, Memory, NewRange, Phase, Placed, SLICES_MAX};
 use crate::qp::{FpduSign, PLACED_AT_ONCE, PlacedFpdu};
 
+/// Batches taken from one port before the next gets its turn: as many as a receive ring has frames.
+/// What a poll leaves in the ring it may find there for ever: a sender produces as much for 64 ACKs
+/// as brings it the next 64, and a ring that has once been full never has room for more than those.
+const BATCHES: usize = 8;
+
 impl<P: Port> Shard<P> {
-    /// Takes a batch of frames from each port.
+    /// Takes batches of frames from each port, until it has no more or has had its turn.
     pub(super) fn receive(&mut self) -> bool {
         let mut worked = false;
         for index in 0..self.ports.len() {
-            let port = &mut self.ports[index];
-            // Most looks find nothing, and cost no more than that.
-            if port.receive(&mut self.pool, &mut self.batch, RECEIVE_BATCH) > 0 {
+            for _ in 0..BATCHES {
+                let port = &mut self.ports[index];
+                let count = port.receive(&mut self.pool, &mut self.batch, RECEIVE_BATCH);
+                // Most looks find nothing, and cost no more than that.
+                if count == 0 {
+                    break;
+                }
                 worked = true;
                 self.take_batch(index);
+                if count < RECEIVE_BATCH {
+                    break;
+                }
+                self.ports[index].refill(&mut self.pool);
             }
         }
         worked
