@@ -37,6 +37,8 @@ enum End {
     Done,
     /// It has more, and room for more.
     More,
+    /// So it has, but its client has had its share.
+    Share,
     /// Its client holds its share of the frames: an acknowledgment of another connection's may give
     /// some back.
     ClientsFrames,
@@ -268,6 +270,10 @@ impl<P: Port> Shard<P> {
             turn.segments += 1;
             turn.cost += filled.octets.max(filled.fpdus * COST_MIN);
         }
-        End::More
+        if turn.segments < SEGMENTS_PER_TURN {
+            End::Share
+        } else {
+            End::More
+        }
     }
 }

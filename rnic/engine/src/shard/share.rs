@@ -136,7 +136,7 @@ impl Share {
         self.change(client, |account| account.ready.push_back(id));
     }
 
-    /// The connection could not send what it has: it is the client's next.
+    /// The connection could not send all that it has: it is the client's next.
     pub fn put_back(&mut self, client: ClientId, id: ConnId) {
         self.change(client, |account| account.ready.push_front(id));
     }

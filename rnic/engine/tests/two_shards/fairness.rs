@@ -284,3 +284,20 @@ fn eight_clients_with_one_to_eight_queue_pairs_share_evenly() {
         assert!(*share > 0.7 * fair && *share < 1.5 * fair, "{shares:?}");
     }
 }
+
+#[test]
+fn a_message_that_its_clients_share_has_cut_goes_on_before_the_next() {
+    let mut world = World::new(7, Impairment::NONE);
+    let qps = [(); 4].map(|()| world.connect().0);
+    // The share ends within the third.
+    for (number, qp) in qps.into_iter().enumerate() {
+        let remote = (world.b.stag, 0);
+        let (opcode, wr_id) = (WrOpcode::Write, number as u64);
+        world.a.post_work(qp, opcode, wr_id, 0, remote, 12_000);
+    }
+    let limit = Duration::from_secs(10);
+    assert!(world.run_until(limit, |world| world.a.completions.len() == 4));
+    let order = world.a.completions.iter();
+    let order: Vec<u64> = order.map(|completion| completion.wr_id).collect();
+    assert_eq!(order, [0, 1, 2, 3]);
+}
