@@ -257,6 +257,7 @@ impl<P: Port> Shard<P> {
     /// again soon.
     pub fn poll(&mut self, now: Instant) -> bool {
         self.now = self.now.max(now);
+        self.macroflows.advance(self.now);
         let mut worked = self.take_completed();
         worked |= self.receive();
         worked |= self.take_doorbells();

@@ -19,6 +19,7 @@ use std::net::IpAddr;
 use rnic_ipc::id::ClientId;
 use userspace_tcp::{ConnId, Instant};
 
+use super::produce::SEGMENTS_PER_TURN;
 use crate::idmap::IdMap;
 use window::Window;
 
@@ -38,6 +39,8 @@ pub(super) struct Macroflows {
     open: VecDeque<usize>,
     /// The most segments that a window may allow.
     limit: usize,
+    /// The time of this poll.
+    now: Instant,
 }
 
 /// The connections to one peer.
@@ -61,7 +64,10 @@ struct Macroflow {
 #[derive(Debug, Default)]
 struct Party {
     members: usize,
+    /// Those that wait, and some that have left since.
     waiting: VecDeque<ConnId>,
+    /// How many of these have left: never more than wait.
+    gone: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +100,13 @@ impl Macroflows {
             members: vec![None; connections].into_boxed_slice(),
             open: VecDeque::new(),
             limit,
+            now: Instant::ZERO,
         }
+    }
+
+    /// It is so late now.
+    pub fn advance(&mut self, now: Instant) {
+        self.now = now;
     }
 
     /// A connection of the client's with this peer begins to send.
@@ -110,7 +122,7 @@ impl Macroflows {
         macroflow.members += 1;
         let party = macroflow.parties.entry(client.0).or_default();
         party.members += 1;
-        reserve(&mut party.waiting, party.members);
+        reserve(&mut party.waiting, 2 * party.members);
         let parties = macroflow.parties.len();
         reserve(&mut macroflow.turns, parties);
         if let Some(place) = self.members.get_mut(id.index()) {
@@ -138,10 +150,7 @@ impl Macroflows {
         macroflow.called -= usize::from(member.stage == Stage::Called);
         if let Some(party) = macroflow.parties.get_mut(&member.client.0) {
             party.members -= 1;
-            if member.stage == Stage::Waiting {
-                party.waiting.retain(|waiting| *waiting != id);
-            }
-            if party.waiting.is_empty() {
+            if member.stage == Stage::Waiting && party.left(&self.members) {
                 macroflow.turns.retain(|client| *client != member.client);
             }
             if party.members == 0 {
@@ -174,12 +183,12 @@ impl Macroflows {
         macroflow.busy += usize::from(before == 0);
         macroflow.busy -= usize::from(segments == 0);
         if segments > before {
-            macroflow.window.posted(segments - before);
+            macroflow.window.posted(segments - before, self.now);
             if macroflow.is_free() {
                 macroflow.window.follow();
             }
         } else {
-            macroflow.window.acknowledged(before - segments);
+            macroflow.window.acknowledged(before - segments, self.now);
         }
         self.look(flow);
     }
@@ -233,7 +242,7 @@ impl Macroflows {
         let Some(party) = macroflow.parties.get_mut(&client.0) else {
             return;
         };
-        if party.waiting.is_empty() {
+        if party.is_empty() {
             macroflow.turns.push_back(client);
         }
         party.waiting.push_back(id);
@@ -252,8 +261,8 @@ impl Macroflows {
         };
         let client = macroflow.turns.pop_front()?;
         let party = macroflow.parties.get_mut(&client.0)?;
-        let id = party.waiting.pop_front()?;
-        if !party.waiting.is_empty() {
+        let id = party.next(&self.members)?;
+        if !party.is_empty() {
             macroflow.turns.push_back(client);
         }
         macroflow.called += 1;
@@ -308,15 +317,47 @@ impl Macroflows {
     }
 }
 
+impl Party {
+    /// Nobody waits.
+    fn is_empty(&self) -> bool {
+        self.waiting.len() == self.gone
+    }
+
+    /// The first that waits.
+    fn next(&mut self, members: &[Option<Member>]) -> Option<ConnId> {
+        while let Some(id) = self.waiting.pop_front() {
+            if is_waiting(members, id) {
+                return Some(id);
+            }
+            self.gone -= 1;
+        }
+        None
+    }
+
+    /// One that waited is no member any more; says whether it was the last. To look for it each time
+    /// would take as many steps as connections wait, for each of a thousand that end together: those
+    /// that are gone are taken out when they are more than those that wait.
+    fn left(&mut self, members: &[Option<Member>]) -> bool {
+        self.gone += 1;
+        if 2 * self.gone > self.waiting.len() {
+            self.waiting.retain(|id| is_waiting(members, *id));
+            self.gone = 0;
+        }
+        self.is_empty()
+    }
+}
+
 impl Macroflow {
     /// Its connections are few.
     fn is_free(&self) -> bool {
         self.busy <= FEW
     }
 
-    /// Somebody waits, and may go on.
+    /// Somebody waits, and may go on: there is room for a whole turn. With less a message would go out
+    /// in pieces, each behind all others that wait, and each to be acknowledged by itself.
     fn has_place(&self) -> bool {
-        !self.turns.is_empty() && self.room() > self.called
+        let turn = SEGMENTS_PER_TURN.min(self.window.size());
+        !self.turns.is_empty() && self.room() >= (self.called + 1).saturating_mul(turn)
     }
 
     fn room(&self) -> usize {
@@ -333,6 +374,11 @@ fn member(members: &mut [Option<Member>], id: ConnId) -> Option<&mut Member> {
         .get_mut(id.index())?
         .as_mut()
         .filter(|member| member.id == id)
+}
+
+fn is_waiting(members: &[Option<Member>], id: ConnId) -> bool {
+    let member = members.get(id.index()).and_then(Option::as_ref);
+    member.is_some_and(|member| member.id == id && member.stage == Stage::Waiting)
 }
 
 fn reserve<T>(queue: &mut VecDeque<T>, entries: usize) {

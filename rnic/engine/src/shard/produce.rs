@@ -16,7 +16,7 @@ use crate::conn::{Conn, Phase};
 use crate::qp::Filled;
 
 /// Segments of one connection before its client's next gets its turn.
-const SEGMENTS_PER_TURN: usize = 16;
+pub(super) const SEGMENTS_PER_TURN: usize = 16;
 /// Octets that an FPDU, or work that sends nothing, counts for at least: small ones take as long.
 const COST_MIN: usize = 512;
 /// Connections that have waited for their macroflow's window, and go on in one poll.

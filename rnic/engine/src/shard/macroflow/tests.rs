@@ -105,7 +105,7 @@ fn those_that_wait_go_on_in_turn_client_by_client() {
     assert_eq!(post(&mut flows, many, 1), 0);
     assert_eq!(post(&mut flows, one, 1), 0);
     for id in busy {
-        flows.under_way(*id, 5);
+        flows.under_way(*id, 4);
     }
     let mut called = Vec::new();
     for _ in 0..4 {
@@ -131,13 +131,59 @@ fn one_that_was_called_and_posts_nothing_leaves_its_place_to_the_next() {
     assert_eq!(post(&mut flows, &busy[..51], 10), 510);
     assert_eq!(post(&mut flows, &busy[51..52], 2), 2);
     assert_eq!(post(&mut flows, waiting, 1), 0);
-    flows.under_way(busy[0], 9);
+    flows.under_way(busy[0], 0);
+    flows.under_way(busy[1], 4);
     for expected in &waiting[..5] {
         let (id, _) = flows.call().expect("room for one");
         assert_eq!(id, *expected);
         assert_eq!(flows.call(), None, "only one has room");
-        assert_eq!(flows.allowance(id), 1);
+        let turn = SEGMENTS_PER_TURN..2 * SEGMENTS_PER_TURN;
+        assert!(turn.contains(&flows.allowance(id)));
     }
+}
+
+#[test]
+fn one_that_waits_goes_on_when_there_is_room_for_a_whole_turn() {
+    let ids = names(100);
+    let mut flows = Macroflows::new(ids.len(), LIMIT);
+    for id in &ids {
+        flows.join(*id, client(1), PEER);
+    }
+    assert_eq!(post(&mut flows, &ids, 10), window::INITIAL);
+    let mut one_less = |of: usize, left: usize| {
+        assert_eq!(flows.call(), None);
+        flows.under_way(ids[of], left);
+    };
+    (0..10).rev().for_each(|left| one_less(0, left));
+    // The window has grown by one meanwhile.
+    (5..10).rev().for_each(|left| one_less(1, left));
+    flows.under_way(ids[1], 4);
+    assert!(flows.call().is_some());
+}
+
+#[test]
+fn those_that_left_while_they_waited_hold_up_nobody() {
+    let ids = names(1000);
+    let mut flows = Macroflows::new(ids.len(), LIMIT);
+    for id in &ids {
+        flows.join(*id, client(1), PEER);
+    }
+    assert_eq!(post(&mut flows, &ids, 10), window::INITIAL);
+    let (busy, waiting) = ids.split_at(52);
+    let (gone, last) = waiting.split_at(900);
+    for (before, id) in gone.iter().enumerate() {
+        flows.leave(*id);
+        let party = &flows.flows[0].as_ref().expect("it has members").parties[&1];
+        let entries = party.waiting.len();
+        assert!(entries <= 2 * (ids.len() - 51 - before), "{entries}");
+    }
+    for id in busy {
+        flows.leave(*id);
+    }
+    let called: Vec<ConnId> = std::iter::from_fn(|| flows.call())
+        .map(|(id, _)| id)
+        .collect();
+    assert_eq!(called, last);
 }
 
 #[test]

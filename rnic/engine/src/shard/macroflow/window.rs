@@ -2,7 +2,9 @@
 //! a macroflow as if it were one flow (RFC 3124 section 2), in segments, because it is frames of the
 //! peer's receive ring that a crowd overruns.
 //!
-//! A value without a clock: it is told what was posted, acknowledged and found lost.
+//! A value without a clock: it is told what was posted, acknowledged and found lost, and when.
+
+use std::time::Duration;
 
 use userspace_tcp::Instant;
 
@@ -19,6 +21,8 @@ const TOLERATED: usize = 4;
 /// loss, or at which it began: little where there may be loss, more beyond (as BIC does, the
 /// forerunner of CUBIC). Losses of a crowd are found late, many of them by timeouts.
 const GROWTH: usize = 8;
+/// For so long a shortest round is believed: then the path may be another.
+const BELIEVED: Duration = Duration::from_secs(60);
 
 /// The window and what is under way.
 #[derive(Debug)]
@@ -33,6 +37,10 @@ pub(super) struct Window {
     lost: usize,
     /// It was used up in this round.
     full: bool,
+    /// When this round began.
+    began: Instant,
+    /// The shortest round of late, and when it was over.
+    shortest: Option<(Duration, Instant)>,
     /// The size when a loss was answered the last time.
     suspect: usize,
     /// When that was.
@@ -49,9 +57,16 @@ impl Window {
             left: 0,
             lost: 0,
             full: false,
+            began: Instant::ZERO,
+            shortest: None,
             suspect: INITIAL,
             reduced_at: None,
         }
+    }
+
+    /// The most that may be under way.
+    pub(super) fn size(&self) -> usize {
+        self.size
     }
 
     /// Segments that may be posted now.
@@ -60,24 +75,38 @@ impl Window {
     }
 
     /// So many segments were posted.
-    pub(super) fn posted(&mut self, segments: usize) {
+    pub(super) fn posted(&mut self, segments: usize, now: Instant) {
         self.in_flight += segments;
         self.full |= self.in_flight >= self.size;
         if self.left == 0 {
-            self.begin_round();
+            self.begin_round(now);
         }
     }
 
     /// So many are acknowledged, or nobody waits for their acknowledgment any more.
-    pub(super) fn acknowledged(&mut self, segments: usize) {
+    pub(super) fn acknowledged(&mut self, segments: usize, now: Instant) {
         self.in_flight = self.in_flight.saturating_sub(segments);
         self.left = self.left.saturating_sub(segments);
         if self.left == 0 {
-            if self.full {
+            let waited = self.has_waited(now);
+            if self.full && !waited {
                 self.grow();
             }
-            self.begin_round();
+            self.begin_round(now);
         }
+    }
+
+    /// Whether this round, which is over, took so much longer than the shortest that its segments or
+    /// their ACKs have waited somewhere. A larger window would only have more of them wait, where
+    /// that is a receive ring until it overruns.
+    fn has_waited(&mut self, now: Instant) -> bool {
+        let took = now.saturating_duration_since(self.began);
+        let shortest = self.shortest.filter(|(_, at)| now < *at + BELIEVED);
+        let (shortest, at) = shortest
+            .filter(|(shortest, _)| *shortest < took)
+            .unwrap_or((took, now));
+        self.shortest = Some((shortest, at));
+        took > shortest.saturating_add(shortest / 2)
     }
 
     /// Few connections have something under way, each as much as its own window takes: what they have
@@ -99,7 +128,7 @@ impl Window {
         self.reduced_at = Some(now);
         self.suspect = self.size;
         self.size = (self.size / 10 * 7).max(LEAST).min(self.limit);
-        self.begin_round();
+        self.begin_round(now);
         true
     }
 
@@ -108,7 +137,8 @@ impl Window {
         self.size = (self.size + by).min(self.limit);
     }
 
-    fn begin_round(&mut self) {
+    fn begin_round(&mut self, now: Instant) {
+        self.began = now;
         self.left = self.in_flight;
         self.lost = 0;
         self.full = self.in_flight >= self.size;

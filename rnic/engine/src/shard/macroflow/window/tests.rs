@@ -9,8 +9,8 @@ fn at(nanos: u64) -> Instant {
 /// All that may be under way goes out and arrives.
 fn full_round(window: &mut Window) {
     let room = window.room();
-    window.posted(room);
-    window.acknowledged(room);
+    window.posted(room, at(0));
+    window.acknowledged(room, at(0));
 }
 
 /// As many are lost of what went out at `sent` as it takes, at most `most`.
@@ -22,8 +22,8 @@ fn lose(window: &mut Window, sent: u64, now: u64, most: usize) -> Option<usize> 
 fn it_grows_only_when_it_is_used_up() {
     let mut window = Window::new(LIMIT);
     for _ in 0..100 {
-        window.posted(INITIAL - 1);
-        window.acknowledged(INITIAL - 1);
+        window.posted(INITIAL - 1, at(0));
+        window.acknowledged(INITIAL - 1, at(0));
     }
     assert_eq!(window.size, INITIAL);
     full_round(&mut window);
@@ -34,10 +34,10 @@ fn it_grows_only_when_it_is_used_up() {
 #[test]
 fn it_grows_as_well_when_it_is_filled_one_by_one() {
     let mut window = Window::new(LIMIT);
-    window.posted(INITIAL);
+    window.posted(INITIAL, at(0));
     for _ in 0..3 * INITIAL {
-        window.acknowledged(1);
-        window.posted(window.room());
+        window.acknowledged(1, at(0));
+        window.posted(window.room(), at(0));
     }
     assert!(window.size > INITIAL + 1, "{window:?}");
 }
@@ -55,7 +55,7 @@ fn it_never_exceeds_the_frames_that_there_are() {
 #[test]
 fn what_was_under_way_together_makes_it_smaller_once() {
     let mut window = Window::new(LIMIT);
-    window.posted(INITIAL);
+    window.posted(INITIAL, at(0));
     assert!(lose(&mut window, 5, 10, INITIAL).is_some());
     let size = window.size;
     assert!(size < INITIAL && size > INITIAL / 2);
@@ -71,9 +71,9 @@ fn one_in_fifty_may_be_lost() {
     let mut window = Window::new(LIMIT);
     for round in 0..80 {
         let room = window.room();
-        window.posted(room);
+        window.posted(room, at(0));
         assert_eq!(lose(&mut window, round, round, room / TOLERANCE), None);
-        window.acknowledged(room);
+        window.acknowledged(room, at(0));
     }
     assert_eq!(window.size, LIMIT);
 }
@@ -114,9 +114,49 @@ fn it_comes_back_soon_and_is_careful_where_it_lost() {
 #[test]
 fn few_connections_take_it_along() {
     let mut window = Window::new(LIMIT);
-    window.posted(3000);
+    window.posted(3000, at(0));
     window.follow();
     assert_eq!(window.size, 3000);
-    window.acknowledged(3000);
+    window.acknowledged(3000, at(0));
     assert!(window.room() >= 3000);
+}
+
+/// All that may be under way goes out at `now`, and has arrived after so many nanoseconds.
+fn round_of(window: &mut Window, now: &mut u64, took: u64) {
+    let room = window.room();
+    window.posted(room, at(*now));
+    *now += took;
+    window.acknowledged(room, at(*now));
+}
+
+#[test]
+fn it_does_not_grow_where_segments_wait_in_a_queue() {
+    let (mut window, mut now) = (Window::new(LIMIT), 0);
+    window.posted(1, at(now));
+    now += 50_000;
+    window.acknowledged(1, at(now));
+    for _ in 0..1000 {
+        // As long as the slowest part of the path takes for all of them.
+        let took = 2000 * window.size as u64;
+        round_of(&mut window, &mut now, took);
+    }
+    assert_eq!(window.size, INITIAL);
+}
+
+#[test]
+fn it_grows_on_a_long_path_and_on_one_that_has_become_longer() {
+    let (mut window, mut now) = (Window::new(LIMIT), 0);
+    while window.size < 1000 {
+        round_of(&mut window, &mut now, 10_000_000);
+    }
+    let size = window.size;
+    for _ in 0..100 {
+        round_of(&mut window, &mut now, 40_000_000);
+    }
+    assert_eq!(window.size, size);
+    now += BELIEVED.as_nanos() as u64;
+    for _ in 0..100 {
+        round_of(&mut window, &mut now, 40_000_000);
+    }
+    assert!(window.size > size);
 }
