@@ -1,9 +1,11 @@
 //! How many octets may be in the network (RFC 5681), by one of three algorithms: CUBIC, NewReno or
-//! DCTCP. Which octets are lost or in the network is the send queue's business.
+//! DCTCP; or by BBR, which has a model of the path in place of them and only the phases in common.
+//! Which octets are lost or in the network is the send queue's business.
 //!
 //! A value without a clock: who calls it says what was acknowledged, lost or marked, and when.
 //! However often congestion shows within one window of octets, the window is reduced once.
 
+mod bbr;
 mod cubic;
 mod dctcp;
 mod hystart;
@@ -16,8 +18,11 @@ use std::time::Duration;
 
 use crate::config::{Config, CongestionControl};
 use crate::pacing::Pace;
+use crate::rate::Losses;
 use crate::seq::Position;
 use crate::time::Instant;
+pub(crate) use bbr::Ack as ModelAck;
+use bbr::{Bbr, Setup};
 use cubic::Cubic;
 use dctcp::Dctcp;
 use hystart::{Growth, HyStart};
@@ -59,11 +64,20 @@ pub(crate) struct Congestion {
     phase: Phase,
     pacing: bool,
     cwr_due: bool,
-    algorithm: Algorithm,
+    control: Control,
     hystart: HyStart,
     prr: Prr,
     /// What was before the last loss.
     undo: Option<Undo>,
+}
+
+/// What decides over cwnd.
+#[derive(Debug)]
+enum Control {
+    /// A window that shrinks when congestion shows.
+    Window(Algorithm),
+    /// A model of the path, from the end of the handshake on.
+    Model(Box<Bbr>),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -123,15 +137,60 @@ impl Congestion {
             phase: Phase::Open,
             pacing: config.pacing,
             cwr_due: false,
-            algorithm: match config.congestion {
-                CongestionControl::Cubic => Algorithm::Cubic(Cubic::default()),
+            control: Control::Window(match config.congestion {
+                CongestionControl::Cubic | CongestionControl::Bbr => {
+                    Algorithm::Cubic(Cubic::default())
+                }
                 CongestionControl::NewReno => Algorithm::NewReno(NewReno::default()),
                 CongestionControl::Dctcp => Algorithm::Dctcp(Dctcp::new()),
-            },
+            }),
             hystart: HyStart::new(),
             prr: Prr::default(),
             undo: None,
         }
+    }
+
+    /// The handshake is over, and BBR takes over; `srtt` in nanoseconds, if it was measured, and any
+    /// number.
+    pub(crate) fn model_path(&mut self, now: Instant, srtt: Option<u64>, seed: u32) {
+        let setup = Setup {
+            smss: self.smss,
+            limit: self.limit,
+            cwnd: self.cwnd,
+            srtt,
+            seed,
+        };
+        self.control = Control::Model(Box::new(Bbr::new(now, &setup)));
+    }
+
+    /// What was found lost, when so much was delivered in all. For BBR.
+    pub(crate) fn lost(&mut self, now: Instant, losses: &Losses, delivered: u64) {
+        self.with_bbr(|bbr| bbr.lost(now, losses, delivered));
+    }
+
+    /// An ACK that samples the path. For BBR; whether samples are too low to count from now on.
+    pub(crate) fn sampled(&mut self, ack: &ModelAck<'_>) -> bool {
+        self.with_bbr(|bbr| bbr.acknowledged(ack)).unwrap_or(false)
+    }
+
+    /// Something is sent while nothing is in the network, after the application had nothing to send.
+    /// For BBR.
+    pub(crate) fn restarts_from_idle(&mut self, now: Instant) {
+        self.with_bbr(|bbr| bbr.restarts_from_idle(now));
+    }
+
+    fn is_bbr(&self) -> bool {
+        matches!(self.control, Control::Model(_))
+    }
+
+    /// Lets BBR do something, if it is BBR. `None`: it isn't.
+    fn with_bbr<R>(&mut self, change: impl FnOnce(&mut Bbr) -> R) -> Option<R> {
+        let Control::Model(bbr) = &mut self.control else {
+            return None;
+        };
+        let result = change(bbr);
+        self.cwnd = bbr.cwnd();
+        Some(result)
     }
 
     /// In [`Phase::Cwr`] and [`Phase::Recovery`] it is what PRR lets out.
@@ -164,20 +223,26 @@ impl Congestion {
     /// Something is sent while nothing is in the network. `idle`: nothing was for longer than one
     /// RTO (RFC 5681 section 4.1).
     pub(crate) fn resumed(&mut self, now: Instant, idle: bool) {
-        self.algorithm.pause(now);
+        let Control::Window(algorithm) = &mut self.control else {
+            return;
+        };
+        algorithm.pause(now);
         if idle && self.phase == Phase::Open && self.cwnd > initial_window(self.smss) {
             // Slow start leads back near to what the path has taken (RFC 7661 section 4.3).
             if self.ssthresh != u64::MAX {
                 self.ssthresh = self.ssthresh.max(self.cwnd / 4 * 3);
             }
             self.cwnd = initial_window(self.smss);
-            self.algorithm.leave_avoidance();
+            algorithm.leave_avoidance();
         }
     }
 
     /// How fast octets may go out; `None`: as fast as they can. Faster than the window goes round, so
     /// that it is the window that decides how many: twice in slow start, six fifths otherwise.
     pub(crate) fn pace(&self, srtt: Option<Duration>) -> Option<Pace> {
+        if let Control::Model(bbr) = &self.control {
+            return Some(bbr.pace());
+        }
         let per = srtt.filter(|srtt| self.pacing && *srtt >= PACED_RTT_MIN)?;
         let octets = match self.phase {
             // cwnd is only what one ACK lets out.
@@ -185,13 +250,12 @@ impl Congestion {
             Phase::Open | Phase::Loss if self.in_slow_start() => self.cwnd.saturating_mul(2),
             Phase::Open | Phase::Loss => self.cwnd / 5 * 6,
         };
-        let smss = self.smss;
-        Some(Pace { octets, per, smss })
+        Some(Pace::of_window(octets, per, self.smss))
     }
 
     /// SND.UNA moved.
     pub(crate) fn acknowledged(&mut self, ack: &Progress) {
-        if let Algorithm::Dctcp(dctcp) = &mut self.algorithm {
+        if let Control::Window(Algorithm::Dctcp(dctcp)) = &mut self.control {
             dctcp.observe(ack.octets, ack.ece, ack.una, ack.next);
         }
         if self.is_limiting(ack.flight) {
@@ -199,20 +263,26 @@ impl Congestion {
         }
         if self.phase != Phase::Open && ack.una >= self.recover {
             self.end_phase();
-            self.algorithm.pause(ack.now);
+            if let Control::Window(algorithm) = &mut self.control {
+                algorithm.pause(ack.now);
+            }
             return;
         }
+        let in_slow_start = self.in_slow_start();
+        let Control::Window(algorithm) = &mut self.control else {
+            return;
+        };
         // RFC 3168 section 6.1.2: an ACK with ECE is no reason to grow.
         let marked = ack.ece && self.phase == Phase::Open;
         let reducing = matches!(self.phase, Phase::Cwr | Phase::Recovery);
         if reducing || marked || ack.una > self.limited_to {
-            self.algorithm.pause(ack.now);
+            algorithm.pause(ack.now);
             return;
         }
-        let grown = if self.in_slow_start() {
+        let grown = if in_slow_start {
             self.slow_start(ack)
         } else {
-            self.algorithm.grow(self.cwnd, self.smss, ack)
+            algorithm.grow(self.cwnd, self.smss, ack)
         };
         self.cwnd = grown.min(self.limit);
     }
@@ -220,7 +290,7 @@ impl Congestion {
     /// An ACK in [`Phase::Cwr`] or [`Phase::Recovery`], or something found lost without one: cwnd
     /// becomes what may be sent in answer.
     pub(crate) fn delivered(&mut self, delivery: &Delivery) {
-        if matches!(self.phase, Phase::Cwr | Phase::Recovery) {
+        if matches!(self.phase, Phase::Cwr | Phase::Recovery) && !self.is_bbr() {
             let sndcnt = self.prr.on_ack(delivery, self.ssthresh, self.smss);
             self.cwnd = delivery.pipe.saturating_add(sndcnt).min(self.limit);
         }
@@ -230,6 +300,7 @@ impl Congestion {
     pub(crate) fn mss_changed(&mut self, smss: u64) {
         self.smss = smss;
         self.cwnd = self.cwnd.max(smss).min(self.limit.max(smss));
+        self.with_bbr(|bbr| bbr.mss_changed(smss));
     }
 
     /// So many octets were sent, for the first time or again.
@@ -241,8 +312,10 @@ impl Congestion {
     pub(crate) fn enter_recovery(&mut self, out: &Outstanding) {
         // After a mark in this window the loss is the same congestion, but DCTCP has answered a
         // share of it only.
-        let partial = matches!(self.algorithm, Algorithm::Dctcp(_));
-        if self.phase == Phase::Open || (self.phase == Phase::Cwr && partial) {
+        let partial = matches!(self.control, Control::Window(Algorithm::Dctcp(_)));
+        if self.with_bbr(Bbr::enter_recovery).is_some() {
+            // The model says what it means.
+        } else if self.phase == Phase::Open || (self.phase == Phase::Cwr && partial) {
             self.remember();
             self.reduce(out.flight.min(self.cwnd));
         }
@@ -260,9 +333,12 @@ impl Congestion {
         if self.phase != Phase::Open || una <= self.recover {
             return false;
         }
+        let Control::Window(algorithm) = &self.control else {
+            return false;
+        };
         // What was marked was no mistake.
         self.undo = None;
-        match &self.algorithm {
+        match algorithm {
             Algorithm::Dctcp(dctcp) => {
                 let ssthresh = dctcp.marked(self.cwnd);
                 self.set_ssthresh(ssthresh);
@@ -281,6 +357,11 @@ impl Congestion {
     /// A retransmission timeout (RFC 5681 section 3.1). When the same segment times out again
     /// ssthresh stays.
     pub(crate) fn timed_out(&mut self, out: &Outstanding) {
+        if self.with_bbr(Bbr::timed_out).is_some() {
+            self.phase = Phase::Loss;
+            self.recover = out.next;
+            return;
+        }
         match self.phase {
             Phase::Open => {
                 self.remember();
@@ -295,7 +376,7 @@ impl Congestion {
             }
             Phase::Loss => {}
         }
-        if let Algorithm::Cubic(cubic) = &mut self.algorithm {
+        if let Control::Window(Algorithm::Cubic(cubic)) = &mut self.control {
             cubic.timed_out();
         }
         self.cwnd = self.smss;
@@ -306,12 +387,18 @@ impl Congestion {
     /// The loss was none: as before it (RFC 5682, RFC 9438 section 4.9). Does nothing, and says
     /// `false`, when there is nothing to take back. Three duplicate ACKs from `una` on are a new loss.
     pub(crate) fn undo(&mut self, una: Position) -> bool {
-        let Some(undo) = self.undo.take() else {
-            return false;
-        };
-        self.cwnd = self.cwnd.max(undo.cwnd);
-        self.ssthresh = self.ssthresh.max(undo.ssthresh);
-        self.algorithm = undo.algorithm;
+        match self.with_bbr(Bbr::undo) {
+            Some(true) => {}
+            Some(false) => return false,
+            None => {
+                let Some(undo) = self.undo.take() else {
+                    return false;
+                };
+                self.cwnd = self.cwnd.max(undo.cwnd);
+                self.ssthresh = self.ssthresh.max(undo.ssthresh);
+                self.control = Control::Window(undo.algorithm);
+            }
+        }
         self.phase = Phase::Open;
         self.recover = self.recover.min(una.saturating_sub(1));
         self.cwr_due = false;
@@ -361,22 +448,29 @@ impl Congestion {
 
     /// What was sent when congestion was noticed is acknowledged.
     fn end_phase(&mut self) {
-        if self.phase != Phase::Loss {
+        if self.with_bbr(Bbr::recovered).is_some() {
+            // It goes on where it was.
+        } else if self.phase != Phase::Loss {
             self.cwnd = self.ssthresh.min(self.limit);
         }
         self.phase = Phase::Open;
     }
 
     fn remember(&mut self) {
-        self.undo = Some(Undo {
-            cwnd: self.cwnd,
-            ssthresh: self.ssthresh,
-            algorithm: self.algorithm,
-        });
+        if let Control::Window(algorithm) = self.control {
+            self.undo = Some(Undo {
+                cwnd: self.cwnd,
+                ssthresh: self.ssthresh,
+                algorithm,
+            });
+        }
     }
 
     fn reduce(&mut self, flight: u64) {
-        let ssthresh = match &mut self.algorithm {
+        let Control::Window(algorithm) = &mut self.control else {
+            return;
+        };
+        let ssthresh = match algorithm {
             Algorithm::Cubic(cubic) => cubic.reduce(self.cwnd, flight),
             Algorithm::NewReno(reno) => reno.reduce(flight),
             Algorithm::Dctcp(dctcp) => dctcp.reno.reduce(flight),

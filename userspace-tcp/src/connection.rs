@@ -10,6 +10,7 @@ mod ecn;
 mod handshake;
 mod icmp;
 mod keepalive;
+mod model;
 mod output;
 mod path;
 mod recovery;

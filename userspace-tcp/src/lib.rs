@@ -75,6 +75,7 @@ mod pmtu;
 mod pool;
 mod rack;
 mod ranges;
+mod rate;
 mod resent;
 mod rtt;
 pub mod segment;

@@ -26,6 +26,7 @@ pub(crate) use slot::Slot;
 use crate::checksum::PartialSum;
 use crate::interface::{Outgoing, Payload, SegmentId};
 use crate::pool::QueuePool;
+use crate::rate::{RateSampler, Stamp};
 use crate::seq::{Position, SeqNum, Space};
 use crate::time::Instant;
 use delivered::Arrived;
@@ -73,6 +74,8 @@ pub(crate) struct Outbound<B> {
     sack_cache: SackCache,
     /// Without SACK: octets that must have left the network by the count of duplicate ACKs.
     left_by_duplicates: u64,
+    /// Measures for a congestion control that goes by it.
+    rate: Option<Box<RateSampler>>,
 }
 
 /// A segment with payload to be sent.
@@ -120,7 +123,18 @@ impl<B> Outbound<B> {
             lost_again: List::default(),
             sack_cache: SackCache::default(),
             left_by_duplicates: 0,
+            rate: None,
         }
+    }
+
+    /// From now on delivery rates are measured; `selective`: the peer has SACK.
+    pub(crate) fn measure_rate(&mut self, selective: bool) {
+        let delivered = self.delivered();
+        self.rate = Some(Box::new(RateSampler::new(delivered, selective)));
+    }
+
+    pub(crate) fn rate_mut(&mut self) -> Option<&mut RateSampler> {
+        self.rate.as_deref_mut()
     }
 
     /// Another initial sequence number, before the SYN goes out.
@@ -241,6 +255,7 @@ impl<B> Outbound<B> {
             transmitted: false,
             retransmitted: false,
             excused: false,
+            stamp: Stamp::default(),
         };
         self.ring.push(slot, pool);
     }
@@ -331,10 +346,14 @@ impl<B> Outbound<B> {
     #[inline]
     fn take(&mut self, name: u32, now: Instant) -> Option<Outgo<B>> {
         let last = self.ring.place(name) + 1 == self.ring.len();
+        let inflight = self.pipe();
         let slot = self.ring.get_mut(name)?;
         let buf = slot.buf.take()?;
         slot.state = SlotState::InFlight;
         slot.sent_at = now;
+        if let Some(rate) = &mut self.rate {
+            slot.stamp = rate.sent(now, slot.len, inflight);
+        }
         self.pipe += u64::from(slot.len);
         let payload = Payload {
             id: SegmentId(name),

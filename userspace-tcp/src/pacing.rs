@@ -2,7 +2,8 @@
 //! opens at once does not overflow a queue on the path (RFC 9406 section 4.2, RFC 6928 section 5).
 //!
 //! Octets go in quanta, and each quantum has to wait for the time that the one before was worth. It
-//! never decides how much may be sent, and never keeps anything waiting longer than a round trip.
+//! never decides how much may be sent. What paces a window never keeps anything waiting longer than a
+//! round trip.
 
 #[cfg(test)]
 mod tests;
@@ -11,11 +12,19 @@ use std::time::Duration;
 
 use crate::time::Instant;
 
-/// A quantum is what goes in this time, but at least [`QUANTUM_SEGMENTS`].
+/// Where a window is paced, a quantum is what goes in this time, but at least [`QUANTUM_SEGMENTS`].
 const QUANTUM_TIME: Duration = Duration::from_millis(1);
 
 /// Least segments of a quantum: the initial window goes at once.
 const QUANTUM_SEGMENTS: u64 = 10;
+
+/// Where a rate is asked for, a quantum is what goes in so many nanoseconds, two segments at least and
+/// [`RATE_QUANTUM_MAX`] octets at most (draft-ietf-ccwg-bbr-06 section 5.6.3, which has a millisecond
+/// and recommends less where it can be had).
+const RATE_QUANTUM_NANOS: u64 = 250_000;
+
+/// 64 KiB
+const RATE_QUANTUM_MAX: u64 = 1 << 16;
 
 /// The speed of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,8 +33,8 @@ pub(crate) struct Pace {
     pub(crate) octets: u64,
     /// in this time.
     pub(crate) per: Duration,
-    /// Octets of a full segment.
-    pub(crate) smss: u64,
+    /// Octets that go at once.
+    quantum: u64,
 }
 
 /// When the next segment may go.
@@ -34,7 +43,7 @@ pub(crate) struct Pacer {
     /// When everything that was sent has taken its time.
     next: Instant,
     /// Octets left of the present quantum.
-    left: u64,
+    left: u32,
     closed: bool,
 }
 
@@ -55,25 +64,45 @@ impl Pacer {
             *self = Self::default();
             return;
         };
-        let quantum = pace.quantum();
+        let quantum = pace.quantum;
         if self.left == 0 {
-            self.left = quantum;
+            self.left = u32::try_from(quantum).unwrap_or(u32::MAX);
         }
         // A timer that comes late must not make it slower; but what was not sent for want of octets
         // is not sent in a burst later.
         let late = now.saturating_duration_since(self.next);
         self.next += late.saturating_sub(pace.time_of(quantum) / 2);
-        self.left = self.left.saturating_sub(octets);
+        let octets_now = u32::try_from(octets).unwrap_or(u32::MAX);
+        self.left = self.left.saturating_sub(octets_now);
         self.next += pace.time_of(octets);
         self.closed = self.left == 0 && now < self.next;
     }
 }
 
 impl Pace {
-    fn quantum(&self) -> u64 {
-        let per = nanos(self.per).max(1);
-        let in_time = self.octets.saturating_mul(nanos(QUANTUM_TIME)) / per;
-        in_time.max(QUANTUM_SEGMENTS * self.smss)
+    /// So many octets, never 0, in this time; a full segment has `smss`.
+    pub(crate) fn of_window(octets: u64, per: Duration, smss: u64) -> Self {
+        let in_time = octets.saturating_mul(nanos(QUANTUM_TIME)) / nanos(per).max(1);
+        Self {
+            octets,
+            per,
+            quantum: in_time.max(QUANTUM_SEGMENTS * smss),
+        }
+    }
+
+    /// So many octets a second, never 0.
+    pub(crate) fn of_rate(octets: u64, smss: u64) -> Self {
+        let in_time = octets / (1_000_000_000 / RATE_QUANTUM_NANOS);
+        Self {
+            octets,
+            per: Duration::from_secs(1),
+            quantum: in_time.min(RATE_QUANTUM_MAX).max(2 * smss),
+        }
+    }
+
+    /// The send quantum, in octets.
+    pub(crate) fn quantum(&self) -> u64 {
+        self.quantum
     }
 
     fn time_of(&self, octets: u64) -> Duration {

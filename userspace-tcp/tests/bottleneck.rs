@@ -16,6 +16,8 @@ const WAN: Bottleneck = Bottleneck {
     delay: Duration::from_millis(25),
     queue: 312_500,
     mark: None,
+    loss: 0,
+    ack_loss: 0,
 };
 
 fn config(congestion: CongestionControl) -> Config {
@@ -103,6 +105,8 @@ fn dctcp_keeps_the_queue_short_and_the_link_full() {
         delay: Duration::from_micros(50),
         queue: 500_000,
         mark: Some(30_000),
+        loss: 0,
+        ack_loss: 0,
     };
     let run = |congestion| {
         let config = Config {

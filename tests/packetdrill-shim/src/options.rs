@@ -96,6 +96,7 @@ impl World {
                     CongestionControl::Cubic => b"cubic".to_vec(),
                     CongestionControl::NewReno => b"reno".to_vec(),
                     CongestionControl::Dctcp => b"dctcp".to_vec(),
+                    CongestionControl::Bbr => b"bbr".to_vec(),
                 };
                 name.resize(16, 0);
                 return Ok(name);

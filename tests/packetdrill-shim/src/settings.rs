@@ -88,6 +88,7 @@ impl Settings {
                     "cubic" => CongestionControl::Cubic,
                     "reno" => CongestionControl::NewReno,
                     "dctcp" => CongestionControl::Dctcp,
+                    "bbr" => CongestionControl::Bbr,
                     _ => return None,
                 }
             }

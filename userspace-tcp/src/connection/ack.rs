@@ -42,6 +42,7 @@ impl<B> Connection<B> {
         let without_sack = segment.header.options.sack.is_empty();
         let plain = duplicate && without_sack;
         let flight = self.outbound.flight();
+        self.note_starved(env.now, env.config);
         let mut before = self.books();
         let mut delivered = Delivered::default();
         self.take_ack(env, segment, ack, &mut delivered);
@@ -70,6 +71,8 @@ impl<B> Connection<B> {
         };
         self.after_ack(env.now, &before, &news);
         self.respond(env.now, &before, ack > una, ece);
+        self.update_model(env.now, &before, Some(&delivered));
+        self.note_room(env.now, env.config);
         self.tell_what_passes(env, delivered.largest);
         self.ask_path(env, ack > una);
         if self.outbound.fin.acknowledged() {

@@ -1,6 +1,6 @@
 //! Opening: SYN-SENT and SYN-RECEIVED (RFC 9293 sections 3.5 and 3.10.7).
 
-use crate::config::Config;
+use crate::config::{Config, CongestionControl};
 use crate::congestion::Congestion;
 use crate::effects::Env;
 use crate::inbound::{EchoMode, Inbound, WINDOW_SHIFT_MAX};
@@ -170,6 +170,9 @@ impl<B> Connection<B> {
         self.rtt.handshake_over(self.syn_timeouts > 0, env.config);
         if self.syn_timeouts > 1 {
             self.congestion.handshake_was_lossy();
+        }
+        if env.config.congestion == CongestionControl::Bbr {
+            self.begin_model(env.now);
         }
         self.last_data_at = env.now;
         if self.ecn.echoes() {

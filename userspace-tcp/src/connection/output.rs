@@ -53,6 +53,7 @@ impl<B> Connection<B> {
         let idle = now.saturating_duration_since(self.last_data_at);
         if !self.outbound.outstanding() {
             self.congestion.resumed(now, idle > self.rtt.rto(config));
+            self.restart_model(now);
         }
         self.force_unsent = false;
         self.probe_due = false;

@@ -15,7 +15,7 @@ use super::Connection;
 /// What the books of the queue said before something happened.
 pub(super) struct Books {
     /// All octets that were delivered so far.
-    delivered: u64,
+    pub(super) delivered: u64,
     pub(super) lost: u64,
 }
 
@@ -165,6 +165,7 @@ impl<B> Connection<B> {
         let before = self.books();
         self.detect_losses(now);
         self.respond(now, &before, false, false);
+        self.update_model(now, &before, None);
     }
 
     /// RACK_detect_loss_and_arm_timer() of RFC 8985 section 6.2.

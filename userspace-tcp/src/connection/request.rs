@@ -28,6 +28,7 @@ impl<B> Connection<B> {
             }),
             None => {
                 let len = outgoing.len;
+                self.note_fed(env.now, env.config);
                 self.outbound.push(outgoing, &mut env.pools.queues);
                 self.note_posted(len);
                 self.pacer.advance(env.now);

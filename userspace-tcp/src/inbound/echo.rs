@@ -21,7 +21,9 @@ impl EchoMode {
     pub(crate) fn of(congestion: CongestionControl) -> Self {
         match congestion {
             CongestionControl::Dctcp => Self::Precise,
-            CongestionControl::Cubic | CongestionControl::NewReno => Self::UntilReduced,
+            CongestionControl::Cubic | CongestionControl::NewReno | CongestionControl::Bbr => {
+                Self::UntilReduced
+            }
         }
     }
 }

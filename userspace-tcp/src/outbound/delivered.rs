@@ -1,6 +1,7 @@
 //! What one ACK says has arrived, gathered segment by segment.
 
 use super::slot::Slot;
+use crate::rate::Stamp;
 use crate::seq::Position;
 use crate::time::Instant;
 
@@ -27,6 +28,8 @@ pub(crate) struct Delivered {
     /// The latest transmission that can be told to have arrived: when it was sent, and its end;
     /// zero: there is none.
     newest: (Instant, Position),
+    /// Its stamp.
+    stamp: Stamp,
     /// Behind the highest of them.
     pub(crate) highest: Position,
     /// The peer has got these octets more than once (RFC 2883).
@@ -45,6 +48,7 @@ impl Default for Delivered {
             last_original: Instant::ZERO,
             lowest_original: Position::MAX,
             newest: (Instant::ZERO, 0),
+            stamp: Stamp::default(),
             highest: 0,
             duplicate: None,
         }
@@ -56,6 +60,7 @@ pub(super) struct Arrived {
     pub(super) sent_at: Instant,
     pub(super) end: Position,
     pub(super) retransmitted: bool,
+    pub(super) stamp: Stamp,
 }
 
 impl<B> From<&Slot<B>> for Arrived {
@@ -64,6 +69,7 @@ impl<B> From<&Slot<B>> for Arrived {
             sent_at: slot.sent_at,
             end: slot.end(),
             retransmitted: slot.retransmitted,
+            stamp: slot.stamp,
         }
     }
 }
@@ -73,7 +79,12 @@ impl Delivered {
     /// (RFC 8985 section 6.2, step 2).
     #[inline]
     pub(super) fn add(&mut self, arrived: &Arrived, answers: &impl Fn(Instant) -> bool) {
-        let Arrived { sent_at, end, .. } = *arrived;
+        let Arrived {
+            sent_at,
+            end,
+            stamp,
+            ..
+        } = *arrived;
         self.highest = self.highest.max(end);
         if !arrived.retransmitted {
             self.last_original = self.last_original.max(sent_at);
@@ -81,7 +92,10 @@ impl Delivered {
         } else if !answers(sent_at) {
             return;
         }
-        self.newest = self.newest.max((sent_at, end));
+        if (sent_at, end) >= self.newest {
+            self.newest = (sent_at, end);
+            self.stamp = stamp;
+        }
     }
 
     /// When the segment was sent whose round trip this ACK measures; `None` when that is ambiguous
@@ -100,5 +114,24 @@ impl Delivered {
     /// The latest transmission that can be told to have arrived: when it was sent, and its end.
     pub(crate) fn newest(&self) -> Option<(Instant, Position)> {
         Some(self.newest).filter(|(_, end)| *end > 0)
+    }
+
+    /// When the latest transmission was sent that can be told to have arrived, and its stamp.
+    pub(crate) fn newest_stamp(&self) -> Option<(Instant, Stamp)> {
+        self.newest().map(|(sent_at, _)| (sent_at, self.stamp))
+    }
+
+    /// An ACK of one original.
+    #[cfg(test)]
+    pub(crate) fn of_original(sent_at: Instant, end: Position, stamp: Stamp) -> Self {
+        let mut delivered = Self::default();
+        let arrived = Arrived {
+            sent_at,
+            end,
+            retransmitted: false,
+            stamp,
+        };
+        delivered.add(&arrived, &|_| true);
+        delivered
     }
 }

@@ -37,6 +37,9 @@ impl<B> Outbound<B> {
         }
         slot.excused = true;
         self.excused_octets += u64::from(slot.len);
+        if let Some(rate) = &mut self.rate {
+            rate.excused(slot.len);
+        }
         true
     }
 

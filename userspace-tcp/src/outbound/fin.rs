@@ -2,6 +2,7 @@
 
 use super::delivered::Arrived;
 use crate::rack::Rack;
+use crate::rate::Stamp;
 use crate::seq::Position;
 use crate::time::Instant;
 
@@ -82,6 +83,7 @@ impl Fin {
             sent_at: self.sent_at,
             end,
             retransmitted: self.retransmitted,
+            stamp: Stamp::default(),
         }
     }
 

@@ -140,6 +140,9 @@ impl<B> Outbound<B> {
             return;
         };
         slot.state = SlotState::Lost;
+        if let Some(rate) = &mut self.rate {
+            rate.lost(slot.stamp, slot.len, slot.end());
+        }
         self.pipe -= u64::from(slot.len);
         self.lost_octets += u64::from(slot.len);
         if slot.retransmitted {

@@ -1,5 +1,6 @@
 //! One segment of the send queue.
 
+use crate::rate::Stamp;
 use crate::seq::Position;
 use crate::time::Instant;
 
@@ -26,6 +27,8 @@ pub(crate) struct Slot<B> {
     pub(super) retransmitted: bool,
     /// Lost because of its size.
     pub(super) excused: bool,
+    /// Of its latest transmission.
+    pub(super) stamp: Stamp,
 }
 
 impl<B> Slot<B> {

@@ -6,7 +6,7 @@ const SMSS: u64 = 1000;
 const PACE: Pace = Pace {
     octets: 500_000,
     per: Duration::from_millis(50),
-    smss: SMSS,
+    quantum: 10 * SMSS,
 };
 
 fn us(us: u64) -> Instant {
@@ -48,12 +48,28 @@ fn octets_go_in_quanta() {
 #[test]
 fn a_fast_path_has_quanta_of_a_millisecond() {
     let mut pacer = Pacer::default();
-    let pace = Pace {
-        octets: 5_000_000,
-        ..PACE
-    };
+    let pace = Pace::of_window(5_000_000, PACE.per, SMSS);
     assert_eq!(burst(&mut pacer, us(1_000_000), &pace), 100);
     assert_eq!(pacer.closed_until(), Some(us(1_000_500)));
+}
+
+#[test]
+fn a_window_has_quanta_of_ten_segments_at_least() {
+    let pace = Pace::of_window(PACE.octets, PACE.per, SMSS);
+    assert_eq!(pace, PACE);
+}
+
+/// draft-ietf-ccwg-bbr-06 section 5.6.3.
+#[test]
+fn a_rate_has_quanta_of_a_quarter_of_a_millisecond_within_bounds() {
+    for (rate, quantum) in [
+        (1, 2 * SMSS),
+        (8_000_000, 2 * SMSS),
+        (40_000_000, 10 * SMSS),
+        (10_000_000_000, 65_536),
+    ] {
+        assert_eq!(Pace::of_rate(rate, SMSS).quantum(), quantum, "{rate}");
+    }
 }
 
 /// Whoever wakes up late gets the rate nevertheless.
@@ -108,11 +124,8 @@ fn idle_time_is_not_made_good_by_a_burst() {
 fn nothing_waits_longer_than_a_round_trip() {
     for segments in [1, 2, 9, 10, 11, 100, 10_000] {
         for per in [1, 50, 5000] {
-            let pace = Pace {
-                octets: segments * SMSS * 6 / 5,
-                per: Duration::from_millis(per),
-                smss: SMSS,
-            };
+            let per = Duration::from_millis(per);
+            let pace = Pace::of_window(segments * SMSS * 6 / 5, per, SMSS);
             let mut pacer = Pacer::default();
             let mut now = us(1_000_000);
             // A window each round trip, as congestion control lets it.
@@ -121,7 +134,7 @@ fn nothing_waits_longer_than_a_round_trip() {
                     pacer.advance(now);
                     if let Some(until) = pacer.closed_until() {
                         let wait = until.saturating_duration_since(now);
-                        assert!(wait <= pace.per, "{segments} {per}: {wait:?}");
+                        assert!(wait <= pace.per, "{segments} {per:?}: {wait:?}");
                         now = until;
                         pacer.advance(now);
                     }
@@ -137,15 +150,15 @@ fn nothing_waits_longer_than_a_round_trip() {
 fn no_number_is_too_great() {
     for octets in [0, 1, u64::MAX] {
         for per in [Duration::ZERO, Duration::MAX] {
-            let pace = Pace {
-                octets,
-                per,
-                smss: 65_535,
-            };
-            let mut pacer = Pacer::default();
-            for now in [0, 1, u64::MAX] {
-                pacer.sent(Instant::from_nanos(now), octets, Some(&pace));
-                pacer.advance(Instant::from_nanos(now));
+            for pace in [
+                Pace::of_window(octets, per, 65_535),
+                Pace::of_rate(octets, 65_535),
+            ] {
+                let mut pacer = Pacer::default();
+                for now in [0, 1, u64::MAX] {
+                    pacer.sent(Instant::from_nanos(now), octets, Some(&pace));
+                    pacer.advance(Instant::from_nanos(now));
+                }
             }
         }
     }

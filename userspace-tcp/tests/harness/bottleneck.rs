@@ -26,6 +26,10 @@ pub struct Bottleneck {
     pub queue: u64,
     /// Octets from which on packets that can be marked are.
     pub mark: Option<u64>,
+    /// Of a million packets with octets, so many are lost by chance, behind the queue.
+    pub loss: u64,
+    /// Of a million ACKs, so many are lost.
+    pub ack_loss: u64,
 }
 
 struct Packet {
@@ -56,13 +60,15 @@ pub struct Dumbbell {
     pub link: Bottleneck,
     pub flows: Vec<Flow>,
     pub drops: u64,
+    pub losses: u64,
     pub marks: u64,
     pub queue_max: u64,
     /// Sum of octets in the queue times nanoseconds, since [`Dumbbell::reset_queue_statistics`].
     area: u128,
     area_from: Instant,
     area_to: Instant,
-    senders: Stack<()>,
+    /// They have the flows in turns.
+    senders: Vec<Stack<()>>,
     receivers: Stack<()>,
     receiving: Vec<Option<ConnId>>,
     queue: VecDeque<Packet>,
@@ -73,6 +79,8 @@ pub struct Dumbbell {
     random: Random,
 }
 
+/// The port of the first flow.
+const FIRST_PORT: u16 = 10_000;
 const MSS: u16 = 1460;
 const OPTIONS: ConnOptions = ConnOptions { mss: MSS };
 static ZEROS: [u8; MSS as usize] = [0; MSS as usize];
@@ -80,18 +88,33 @@ static ZEROS: [u8; MSS as usize] = [0; MSS as usize];
 impl Dumbbell {
     /// Flows that start at the given times.
     pub fn new(link: Bottleneck, config: Config, starts: &[Duration], seed: u64) -> Self {
+        Self::of_several(link, &[config], starts, seed)
+    }
+
+    /// The first flow is configured as the first sender, and so on in turns; receivers as the last.
+    pub fn of_several(
+        link: Bottleneck,
+        configs: &[Config],
+        starts: &[Duration],
+        seed: u64,
+    ) -> Self {
+        let config = configs.last().unwrap();
         let mut dumbbell = Self {
             now: Instant::ZERO + Duration::from_secs(1),
             link,
             flows: Vec::new(),
             drops: 0,
+            losses: 0,
             marks: 0,
             queue_max: 0,
             area: 0,
             area_from: Instant::ZERO,
             area_to: Instant::ZERO,
-            senders: Stack::new(config.clone(), [1; 16], Instant::ZERO),
-            receivers: Stack::new(config, [2; 16], Instant::ZERO),
+            senders: configs
+                .iter()
+                .map(|config| Stack::new(config.clone(), [1; 16], Instant::ZERO))
+                .collect(),
+            receivers: Stack::new(config.clone(), [2; 16], Instant::ZERO),
             receiving: vec![None; starts.len()],
             queue: VecDeque::new(),
             queued: 0,
@@ -117,14 +140,17 @@ impl Dumbbell {
         loop {
             self.settle();
             let happening = self.to_come.keys().next().map(|&(at, _)| at);
-            let deadlines = [self.senders.next_deadline(), self.receivers.next_deadline()];
-            let next = deadlines.into_iter().flatten().chain(happening).min();
+            let stacks = self.senders.iter().chain([&self.receivers]);
+            let deadlines = stacks.filter_map(Stack::next_deadline);
+            let next = deadlines.chain(happening).min();
             let Some(next) = next.filter(|&next| next <= end) else {
                 self.now = end;
                 return;
             };
             self.now = self.now.max(next);
-            self.senders.advance(self.now);
+            for sender in &mut self.senders {
+                sender.advance(self.now);
+            }
             self.receivers.advance(self.now);
             while let Some(entry) = self.to_come.first_entry() {
                 if entry.key().0 > self.now {
@@ -138,7 +164,13 @@ impl Dumbbell {
 
     pub fn info(&self, flow: usize) -> Info {
         let conn = self.flows[flow].conn.unwrap();
-        self.senders.info(conn).unwrap()
+        self.senders[flow % self.senders.len()].info(conn).unwrap()
+    }
+
+    /// The sender of the flow from this port.
+    fn sender(&mut self, port: u16) -> &mut Stack<()> {
+        let index = usize::from(port - FIRST_PORT) % self.senders.len();
+        &mut self.senders[index]
     }
 
     /// Octets delivered in `duration` from now on, by each flow.
@@ -182,19 +214,25 @@ impl Dumbbell {
     fn happen(&mut self, happening: Happening) {
         match happening {
             Happening::Start(flow) => {
-                let tuple = FourTuple::new(local(0, 10_000 + flow as u16), local(1, 7000));
-                let conn = self.senders.connect(self.now, tuple, OPTIONS).unwrap();
+                let port = FIRST_PORT + flow as u16;
+                let tuple = FourTuple::new(local(0, port), local(1, 7000));
+                let now = self.now;
+                let conn = self.sender(port).connect(now, tuple, OPTIONS).unwrap();
                 self.flows[flow].conn = Some(conn);
             }
             Happening::Departure => {
                 self.account();
                 let packet = self.queue.pop_front().unwrap();
                 self.queued -= octets(&packet);
-                self.schedule(self.now + self.link.delay, Happening::Data(packet));
+                if self.link.loss > 0 && self.random.below(1_000_000) < self.link.loss {
+                    self.losses += 1;
+                } else {
+                    self.schedule(self.now + self.link.delay, Happening::Data(packet));
+                }
                 self.depart();
             }
             Happening::Data(packet) => {
-                let flow = usize::from(packet.header.source_port - 10_000);
+                let flow = usize::from(packet.header.source_port - FIRST_PORT);
                 let segment =
                     Segment::new(packet.header, &ZEROS[..packet.len as usize]).with_ecn(packet.ecn);
                 let tuple = FourTuple::new(packet.tuple.remote, packet.tuple.local);
@@ -208,30 +246,39 @@ impl Dumbbell {
             Happening::Ack(packet) => {
                 let segment = Segment::new(packet.header, &[]).with_ecn(packet.ecn);
                 let tuple = FourTuple::new(packet.tuple.remote, packet.tuple.local);
-                self.senders.receive(self.now, tuple, &segment, OPTIONS);
+                let now = self.now;
+                self.sender(tuple.local.port)
+                    .receive(now, tuple, &segment, OPTIONS);
             }
         }
     }
 
     fn settle(&mut self) {
-        while self.senders.poll_event().is_some() || self.receivers.poll_event().is_some() {}
-        for flow in &self.flows {
+        for stack in self.senders.iter_mut().chain([&mut self.receivers]) {
+            while stack.poll_event().is_some() {}
+        }
+        let count = self.senders.len();
+        for (index, flow) in self.flows.iter().enumerate() {
             let Some(conn) = flow.conn else { continue };
-            let mss = self.senders.mss(conn);
-            while self.senders.send_room(conn) >= mss {
+            let sender = &mut self.senders[index % count];
+            let mss = sender.mss(conn);
+            while sender.send_room(conn) >= mss {
                 let outgoing = Outgoing {
                     buf: (),
                     len: mss as u32,
                     payload_sum: checksum::PartialSum::ZERO,
                 };
-                if self.senders.send(conn, self.now, outgoing).is_err() {
+                if sender.send(conn, self.now, outgoing).is_err() {
                     break;
                 }
             }
         }
-        while let Some(transmit) = self.senders.poll_transmit(self.now) {
-            let packet = self.packet(transmit);
-            self.enqueue(packet);
+        for index in 0..count {
+            while let Some(transmit) = self.senders[index].poll_transmit(self.now) {
+                let packet = self.packet(index, transmit);
+                self.enqueue(packet);
+            }
+            while self.senders[index].poll_released().is_some() {}
         }
         while let Some(transmit) = self.receivers.poll_transmit(self.now) {
             let packet = Packet {
@@ -244,16 +291,17 @@ impl Dumbbell {
             let noise = Duration::from_nanos(self.random.below(20_000));
             let at = self.last_ack_at.max(self.now + self.link.delay + noise);
             self.last_ack_at = at;
-            self.schedule(at, Happening::Ack(packet));
+            if self.link.ack_loss == 0 || self.random.below(1_000_000) >= self.link.ack_loss {
+                self.schedule(at, Happening::Ack(packet));
+            }
         }
-        while self.senders.poll_released().is_some() {}
     }
 
-    fn packet(&mut self, transmit: Transmit<()>) -> Packet {
+    fn packet(&mut self, sender: usize, transmit: Transmit<()>) -> Packet {
         let mut len = 0;
         if let (Some(conn), Some(payload)) = (transmit.conn, transmit.payload) {
             len = payload.len;
-            let _ = self.senders.transmitted(conn, payload.id, ());
+            let _ = self.senders[sender].transmitted(conn, payload.id, ());
         }
         Packet {
             tuple: transmit.tuple,

@@ -1,9 +1,11 @@
 //! Whatever octets come, nothing panics, nothing grows without bound, and no octet is shown twice.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use userspace_tcp::{
-    Config, Flags, IcmpError, Options, SackBlock, Segment, SeqNum, State, TcpHeader, Timestamps,
+    Config, CongestionControl, Flags, IcmpError, Options, SackBlock, Segment, SeqNum, State,
+    TcpHeader, Timestamps,
 };
 
 use crate::script::*;
@@ -168,7 +170,39 @@ fn a_storm_of_segments_on_an_open_connection() {
                 ..Config::default()
             },
         );
+        storm(seed, bbr());
     }
+}
+
+fn bbr() -> Config {
+    Config {
+        congestion: CongestionControl::Bbr,
+        send_queue_segments: 64,
+        timestamps: false,
+        ..Config::default()
+    }
+}
+
+/// It acknowledges what it can't have yet, so that the path seems to be endlessly fast and short:
+/// what a model makes of that stays within what the send queue holds.
+#[test]
+fn a_peer_that_acknowledges_too_early_gets_no_more_than_the_queue_holds() {
+    let mut script = Script::active(bbr());
+    let most = 64 * u64::from(script.mss() as u32);
+    let mut sent = 0;
+    for round in 0..2000_u32 {
+        while script.send(1000).is_ok() {}
+        let out = script.out();
+        // Now and then something has to wait for the pace.
+        assert!(out.len() <= 64);
+        sent += out.iter().map(|out| out.len as i64).sum::<i64>();
+        script.give(ACK, 1, 1 + sent, 0);
+        script.released();
+        let info = script.info();
+        assert!(info.cwnd <= most && info.pipe <= most, "{info:?}");
+        script.wait(Duration::from_nanos(u64::from(round % 3) * 100_000));
+    }
+    assert!(sent > 1_000_000, "{sent}");
 }
 
 #[test]

@@ -226,6 +226,7 @@ fn engine(random: &mut Random, weather: &Weather) -> EnginePlan {
                 CongestionControl::Cubic,
                 CongestionControl::NewReno,
                 CongestionControl::Dctcp,
+                CongestionControl::Bbr,
             ],
         ),
         pacing: random.chance(600),

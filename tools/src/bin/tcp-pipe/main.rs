@@ -59,7 +59,7 @@ struct Cli {
     /// Congestion control.
     #[arg(long, value_enum, default_value = "cubic")]
     congestion: Congestion,
-    /// Offer explicit congestion notification (dctcp does in any case).
+    /// Offer explicit congestion notification (dctcp does in any case, bbr never).
     #[arg(long)]
     ecn: bool,
     /// Send bursts as large as the congestion window allows.
@@ -99,6 +99,8 @@ enum Congestion {
     Cubic,
     Newreno,
     Dctcp,
+    /// Experimental.
+    Bbr,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -183,6 +185,7 @@ fn settings(cli: &Cli) -> Settings {
             Congestion::Cubic => CongestionControl::Cubic,
             Congestion::Newreno => CongestionControl::NewReno,
             Congestion::Dctcp => CongestionControl::Dctcp,
+            Congestion::Bbr => CongestionControl::Bbr,
         },
         ecn: cli.ecn,
         pacing: !cli.no_pacing,

@@ -1,6 +1,7 @@
 use super::*;
 use crate::outbound::slot::{Slot, SlotState};
 use crate::pool::QueuePool;
+use crate::rate::Stamp;
 use crate::time::Instant;
 
 fn ring(count: u32) -> Ring<u32> {
@@ -19,6 +20,7 @@ fn ring(count: u32) -> Ring<u32> {
             transmitted: false,
             retransmitted: false,
             excused: false,
+            stamp: Stamp::default(),
         };
         ring.push(slot, &mut pool);
     }

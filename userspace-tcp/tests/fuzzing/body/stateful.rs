@@ -86,7 +86,8 @@ fn config(input: &mut Input<'_>) -> Config {
         pacing: choice & 16 == 0,
         syn_cookies: choice & 16 == 0,
         congestion: match choice >> 5 {
-            0..=3 => CongestionControl::Cubic,
+            0..=2 => CongestionControl::Cubic,
+            3 => CongestionControl::Bbr,
             4 | 5 => CongestionControl::NewReno,
             _ => CongestionControl::Dctcp,
         },

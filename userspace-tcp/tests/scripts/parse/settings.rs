@@ -78,7 +78,8 @@ impl Settings {
                     "cubic" => CongestionControl::Cubic,
                     "newreno" => CongestionControl::NewReno,
                     "dctcp" => CongestionControl::Dctcp,
-                    _ => return Err(wrong("cubic, newreno or dctcp")),
+                    "bbr" => CongestionControl::Bbr,
+                    _ => return Err(wrong("cubic, newreno, dctcp or bbr")),
                 }
             }
             "initial_rto" => stack.initial_rto = time()?,
