@@ -199,7 +199,9 @@ proptest! {
     }
 }
 
+/// Nothing in it touches memory.
 #[test]
+#[cfg_attr(miri, ignore)]
 fn words_by_their_values_as_their_octets() {
     fn look<const N: usize>(octets: &[u8]) {
         let words: [u32; N] = std::array::from_fn(|at| {
