@@ -290,7 +290,8 @@ fn is_group(address: IpAddr) -> bool {
     }
 }
 
-fn array<const N: usize>(octets: &[u8], at: usize) -> Result<[u8; N], Unusable> {
+#[inline]
+pub(crate) fn array<const N: usize>(octets: &[u8], at: usize) -> Result<[u8; N], Unusable> {
     octets
         .get(at..)
         .and_then(|rest| rest.first_chunk::<N>())

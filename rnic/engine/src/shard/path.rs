@@ -35,6 +35,7 @@ impl<P: Port> Shard<P> {
             .unwrap_or(0)
             .saturating_sub(ETHERNET_HEADER + VLAN_TAG);
         let most = u32::try_from(most).unwrap_or(u32::MAX);
+        self.train.forget();
         self.config.path_defaults = PathDefaults {
             mtu: defaults.mtu.min(most),
             ..defaults

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use rnic_ipc::capture::Direction;
 use rnic_ipc::control::DisconnectReason;
-use rnic_net::Unusable;
+use rnic_net::{KnownHeaders, Recognised, Unusable};
 use rnic_proto::mpa::startup::FRAME_LEN_MAX;
 use rnic_xsk::{CHUNKS_MAX, Packet, Port};
 use userspace_tcp::{
@@ -71,6 +71,12 @@ impl<P: Port> Shard<P> {
     /// Puts a packet's segment behind those before it, when it belongs to them; else they are passed
     /// on, and it begins anew. One in several frames goes by itself.
     fn couple(&mut self, train: &mut Train, packet: Packet, port: usize) {
+        if packet.is_single() {
+            let octets = self.umem.bytes(packet.first());
+            if let Some(found) = train.recognise(octets, port, rnic_crc::sum) {
+                return self.couple_recognised(train, packet, &found);
+            }
+        }
         match self.segment(&packet, port) {
             Ok((head, start, len)) => {
                 let frame = match packet.into_single() {
@@ -89,6 +95,7 @@ impl<P: Port> Shard<P> {
                         self.pool.free(car.frame);
                     }
                 }
+                train.know(|frame, payload| KnownHeaders::of(self.umem.bytes(frame), payload));
             }
             Err(Some(Unusable::Fragment)) => {
                 if let Some(whole) = self.fragment(packet) {
@@ -101,6 +108,23 @@ impl<P: Port> Shard<P> {
                     self.counters.count_unusable(reason);
                 }
                 self.pool.free_packet(packet);
+            }
+        }
+    }
+
+    /// As above, of a packet that lies in one frame and whose headers are known.
+    fn couple_recognised(&mut self, train: &mut Train, packet: Packet, found: &Recognised) {
+        let frame = match packet.into_single() {
+            Ok(frame) => frame,
+            Err(packet) => return self.pool.free_packet(packet),
+        };
+        let (start, len) = (found.payload.start, found.payload.len());
+        let car = Car { frame, start, len };
+        if let Err(car) = train.couple_recognised(found, car) {
+            self.pass_on(train);
+            // An empty one takes any.
+            if let Err(car) = train.couple_recognised(found, car) {
+                self.pool.free(car.frame);
             }
         }
     }

@@ -7,7 +7,7 @@ mod tests;
 
 use std::collections::VecDeque;
 
-use rnic_net::Path;
+use rnic_net::{KnownHeaders, Path, Recognised};
 use rnic_xsk::{Frame, Packet};
 use userspace_tcp::{Ecn, Following, FourTuple, NewRange, TcpHeader};
 
@@ -22,6 +22,10 @@ pub(super) struct Train {
     octets: usize,
     /// All cars are of one segment.
     chain: bool,
+    /// A flow of which a train was, and its headers: the next segments of it are recognised by them.
+    known: Option<(Head, KnownHeaders)>,
+    /// The train is of that flow.
+    is_known: bool,
 }
 
 /// What all segments of a train have in common: all that the first one says.
@@ -53,23 +57,93 @@ impl Train {
     /// Takes a segment; back comes one that does not belong to this train.
     pub fn couple(&mut self, head: &Head, car: Car) -> Result<(), Car> {
         match &self.head {
-            None => self.head = Some(*head),
+            None => {
+                self.head = Some(*head);
+                self.is_known = false;
+            }
             Some(first) if self.is_continued(first, head, &car) => {}
             Some(_) => return Err(car),
         }
-        self.octets += car.len;
-        self.cars.push_back(car);
+        self.push(car);
         Ok(())
     }
 
+    /// Takes a segment that was [recognised](Self::recognise); back comes one that does not belong
+    /// to this train.
+    pub fn couple_recognised(&mut self, found: &Recognised, car: Car) -> Result<(), Car> {
+        let Some((known, _)) = &self.known else {
+            return Err(car);
+        };
+        let header = TcpHeader {
+            seq: found.seq,
+            ack: found.ack,
+            window: found.window,
+            flags: found.flags,
+            ..known.header
+        };
+        match &self.head {
+            None => {
+                self.head = Some(Head { header, ..*known });
+                self.is_known = true;
+            }
+            // All else is as it was known.
+            Some(first) if self.is_known && self.goes_on(first, &header, car.len) => {}
+            Some(_) => return Err(car),
+        }
+        self.push(car);
+        Ok(())
+    }
+
+    fn push(&mut self, car: Car) {
+        self.octets += car.len;
+        self.cars.push_back(car);
+    }
+
     fn is_continued(&self, first: &Head, next: &Head, car: &Car) -> bool {
+        self.goes_on(first, &next.header, car.len)
+            && (next.tuple, next.ecn) == (first.tuple, first.ecn)
+            && (next.port, next.path) == (first.port, first.path)
+    }
+
+    /// Whether a segment of the same flow with so many octets belongs to this train.
+    fn goes_on(&self, first: &Head, next: &TcpHeader, len: usize) -> bool {
         let behind = first.header.seq.add(self.octets as u32);
         let room = self.cars.front().map_or(0, |car| car.len);
         self.cars.len() < CARS_MAX
-            && (1..=room).contains(&car.len)
-            && next.header.only_continues(&first.header, behind)
-            && (next.tuple, next.ecn) == (first.tuple, first.ecn)
-            && (next.port, next.path) == (first.port, first.path)
+            && (1..=room).contains(&len)
+            && next.only_continues(&first.header, behind)
+    }
+
+    /// What a frame says that came by `port`, if its flow is the known one. `sum` is as for
+    /// [`KnownHeaders::recognise`].
+    pub fn recognise(
+        &self,
+        frame: &[u8],
+        port: usize,
+        sum: impl FnOnce(&[u8]) -> u16,
+    ) -> Option<Recognised> {
+        let (head, headers) = self.known.as_ref()?;
+        headers.recognise(frame, sum).filter(|_| head.port == port)
+    }
+
+    /// Learns the headers of a train that has grown to two segments, so that there will be more; of the
+    /// first one's frame, by the place of its payload.
+    pub fn know(&mut self, headers_of: impl FnOnce(&Frame, usize) -> Option<KnownHeaders>) {
+        let (Some(head), Some(car), 2, false) =
+            (self.head, self.cars.front(), self.cars.len(), self.is_known)
+        else {
+            return;
+        };
+        if let Some(headers) = headers_of(&car.frame, car.start) {
+            self.known = Some((head, headers));
+            self.is_known = true;
+        }
+    }
+
+    /// What is known says no more what parsing would.
+    pub fn forget(&mut self) {
+        self.known = None;
+        self.is_known = false;
     }
 
     /// Takes a segment of `len` octets in several frames, which begins at `start` in the first. The

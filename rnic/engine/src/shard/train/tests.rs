@@ -1,8 +1,8 @@
 use std::net::Ipv4Addr;
 
-use rnic_net::PathDefaults;
+use rnic_net::{PathDefaults, Payload, parse, write_segment};
 use rnic_xsk::{ChunkSize, FramePool, Umem};
-use userspace_tcp::{Endpoint, Flags, SeqNum};
+use userspace_tcp::{Endpoint, Flags, Segment, SeqNum, checksum};
 
 use super::*;
 
@@ -103,4 +103,118 @@ fn new_octets_are_found_in_the_cars_that_they_lie_in() {
     for (new, part) in cases {
         assert_eq!(car.part(200, &new), part, "{new:?}");
     }
+}
+
+/// A frame of a flow, as the head says.
+fn frame_of(head: &Head, len: usize) -> Vec<u8> {
+    let payload = vec![7; len];
+    let sum = checksum::sum(&payload);
+    let (path, tuple) = (&head.path, &head.tuple);
+    let header = TcpHeader {
+        source_port: tuple.local.port,
+        destination_port: tuple.remote.port,
+        ..head.header
+    };
+    let mut out = vec![0; path.headers_len(tuple.remote.addr) + header.header_len()];
+    write_segment(
+        path,
+        tuple,
+        head.ecn,
+        &header,
+        Payload { len, sum },
+        &mut out,
+    )
+    .unwrap();
+    out.extend(payload);
+    out
+}
+
+/// Some frames that go on, and some that do not for each reason there is.
+#[test]
+fn a_train_is_the_same_of_segments_that_are_recognised_and_that_are_parsed() {
+    let mut pool = pool();
+    let (mut parsed, mut recognising) = (Train::new(), Train::new());
+    let (mut state, mut recognised, mut seq) = (1_u64, 0, 0_u32);
+    for step in 0..20_000 {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        let kind = state >> 59;
+        let len = if kind == 0 {
+            0
+        } else {
+            100 - (state >> 50 & 1) as usize
+        };
+        let mut head = head(seq);
+        head.port = usize::from(kind == 1);
+        head.header.ack.0 += u32::from(kind == 2);
+        head.header.window += u16::from(kind == 3);
+        head.header.seq.0 += u32::from(kind == 4);
+        match kind {
+            5 => head.header.flags = Flags::ACK | Flags::PSH,
+            6 => head.header.flags = Flags::ACK | Flags::FIN,
+            7 => head.tuple.remote.port = 9,
+            8 => head.ecn = Ecn::Ce,
+            9 => head.path.vlan = Some(5),
+            10 if step % 64 == 0 => recognising.forget(),
+            _ => {}
+        }
+        seq = seq.wrapping_add(len as u32);
+        let octets = frame_of(&head, len);
+        let found = parse(&octets, &PathDefaults::new(1500)).unwrap();
+        let segment = Segment::parse(&octets[found.tcp.clone()]).unwrap();
+        let (start, port) = (octets.len() - len, head.port);
+        let head = Head {
+            tuple: found.tuple,
+            path: found.path,
+            port,
+            ecn: found.ecn,
+            header: segment.header,
+        };
+        let mut car = || Car {
+            frame: pool.alloc().unwrap(),
+            start,
+            len,
+        };
+        let by_parsing = parsed
+            .couple(&head, car())
+            .map_err(|car| pool.free(car.frame));
+        let mut car = || Car {
+            frame: pool.alloc().unwrap(),
+            start,
+            len,
+        };
+        let known = recognising.recognise(&octets, port, rnic_crc::sum);
+        let couple = |train: &mut Train, car: Car| match &known {
+            Some(found) => train.couple_recognised(found, car),
+            None => train.couple(&head, car),
+        };
+        recognised += u32::from(known.is_some());
+        let by_recognising = couple(&mut recognising, car());
+        let by_recognising = by_recognising.map_err(|car| pool.free(car.frame));
+        assert_eq!(by_parsing, by_recognising, "step {step}, kind {kind}");
+        if by_parsing.is_err() {
+            let (of_parsed, of_recognising) = (parsed.take(), recognising.take());
+            let (Some((one, cars)), Some((other, others))) = (of_parsed, of_recognising) else {
+                panic!("both have cars");
+            };
+            assert_eq!(format!("{one:?}"), format!("{other:?}"), "step {step}");
+            assert_eq!(cars.len(), others.len());
+            for car in cars.drain(..).chain(others.drain(..)) {
+                pool.free(car.frame);
+            }
+            let mut car = || Car {
+                frame: pool.alloc().unwrap(),
+                start,
+                len,
+            };
+            parsed.couple(&head, car()).unwrap();
+            couple(&mut recognising, car()).unwrap();
+        }
+        recognising.know(|_, payload| {
+            assert_eq!(payload, start);
+            KnownHeaders::of(&octets, payload)
+        });
+    }
+    assert!(recognised > 5_000, "only {recognised} were");
 }

@@ -1,0 +1,174 @@
+//! Headers that are known: those of a flow's segments differ in few octets, so that one which is like
+//! another that was parsed is recognised by comparing them, and only what differs is read.
+//!
+//! What [`KnownHeaders::recognise`] says is what [`parse`](crate::parse()) and
+//! [`Segment::parse`](userspace_tcp::Segment::parse) would say; where it says nothing, they decide. All
+//! checksums are verified.
+
+use std::ops::Range;
+
+use userspace_tcp::checksum::{self, PartialSum};
+use userspace_tcp::{Flags, SeqNum};
+
+use super::parse::{Ip, Link, array};
+use super::{ETHERNET_HEADER, IPV6_HEADER, TCP_HEADER, VLAN_TAG};
+
+/// The most octets of headers that can be known: Ethernet with a tag, IPv6, TCP with timestamps.
+const HEADERS_MAX: usize = 96;
+const WORD: usize = 8;
+const WORDS: usize = HEADERS_MAX / WORD;
+
+/// Headers that a segment came with.
+#[derive(Clone, Debug)]
+pub struct KnownHeaders {
+    /// The octets as numbers of this machine; those that may differ are zero.
+    octets: [u64; WORDS],
+    /// Ones where octets must be as they were.
+    mask: [u64; WORDS],
+    /// The last eight octets of the headers, as above.
+    end: (u64, u64),
+    /// Where the IP header begins.
+    ip: usize,
+    /// Where the TCP header begins.
+    tcp: usize,
+    /// Where the payload begins.
+    payload: usize,
+    /// What does not differ of the IPv4 header, for its checksum; none of IPv6, which has no checksum.
+    ip_sum: Option<PartialSum>,
+    /// What does not differ of pseudo-header and TCP header, for TCP's.
+    tcp_sum: PartialSum,
+}
+
+/// What a segment with known headers says that another one didn't.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recognised {
+    /// Sequence number.
+    pub seq: SeqNum,
+    /// Acknowledgment number.
+    pub ack: SeqNum,
+    /// Window.
+    pub window: u16,
+    /// Control bits: those that the headers were known with, and PSH or not.
+    pub flags: Flags,
+    /// Its payload within the frame.
+    pub payload: Range<usize>,
+}
+
+impl KnownHeaders {
+    /// The headers of a frame that was parsed, and its payload found to begin at `payload`. None when
+    /// they are too long, or IPv6's with extensions.
+    pub fn of(frame: &[u8], payload: usize) -> Option<Self> {
+        let link = Link::parse(frame).ok()?;
+        let ip = match link.vlan {
+            None => ETHERNET_HEADER,
+            Some(_) => ETHERNET_HEADER + VLAN_TAG,
+        };
+        let found = Ip::parse(frame, &link, frame.len()).ok()?;
+        let (tcp, v4) = (found.data.start, found.source.is_ipv4());
+        let sound = found.part.is_none() && tcp + TCP_HEADER <= payload;
+        if !sound || !v4 && tcp - ip != IPV6_HEADER {
+            return None;
+        }
+        let mut octets = [0; HEADERS_MAX];
+        let headers = octets.get_mut(..payload)?;
+        headers.copy_from_slice(frame.get(..payload)?);
+        let mut mask = [0; HEADERS_MAX];
+        mask.get_mut(..payload)?.fill(0xff);
+        // Length, identification and checksum; or the length.
+        let differ = match v4 {
+            true => [ip + 2..ip + 6, ip + 10..ip + 12],
+            false => [ip + 4..ip + 6, 0..0],
+        };
+        // Sequence and acknowledgment number, window and checksum.
+        let differ = differ
+            .into_iter()
+            .chain([tcp + 4..tcp + 12, tcp + 14..tcp + 18]);
+        for range in differ {
+            mask.get_mut(range)?.fill(0);
+        }
+        *mask.get_mut(tcp + 13)? = !Flags::PSH.0;
+        for (octet, mask) in octets.iter_mut().zip(mask) {
+            *octet &= mask;
+        }
+        // The flags are summed as they come, with the header's length.
+        let mut summed = octets;
+        summed.get_mut(tcp + 12..tcp + 14)?.fill(0);
+        let pseudo = checksum::pseudo(found.source, found.destination, 0);
+        Some(Self {
+            octets: words(&octets),
+            mask: words(&mask),
+            end: (
+                last_word(octets.get(..payload)?)?,
+                last_word(mask.get(..payload)?)?,
+            ),
+            ip,
+            tcp,
+            payload,
+            ip_sum: v4.then(|| checksum::sum(&summed[ip..tcp])),
+            tcp_sum: pseudo + checksum::sum(&summed[tcp..payload]),
+        })
+    }
+
+    /// What a frame says that has these headers, if its checksums are right. `sum` gives the one's
+    /// complement sum of its payload, as [`rnic_crc::sum`] does.
+    #[inline]
+    pub fn recognise(&self, frame: &[u8], sum: impl FnOnce(&[u8]) -> u16) -> Option<Recognised> {
+        let headers = frame.get(..self.payload)?;
+        let (whole, _) = headers.as_chunks::<WORD>();
+        let known = self.octets.iter().zip(&self.mask);
+        let differs = whole.iter().zip(known).fold(0, |differs, (word, known)| {
+            differs | ((u64::from_ne_bytes(*word) & known.1) ^ known.0)
+        });
+        if differs | ((last_word(headers)? & self.end.1) ^ self.end.0) != 0 {
+            return None;
+        }
+        let half = |at: usize| array::<2>(frame, at).map(u16::from_be_bytes).ok();
+        let word = |at: usize| array::<4>(frame, at).map(u32::from_be_bytes).ok();
+        let mut of_ip = self.ip_sum;
+        let end = if let Some(of_ip) = &mut of_ip {
+            let total = half(self.ip + 2)?;
+            for at in [2, 4, 10] {
+                *of_ip += PartialSum::from_folded(half(self.ip + at)?);
+            }
+            self.ip + usize::from(total)
+        } else {
+            self.ip + IPV6_HEADER + usize::from(half(self.ip + 4)?)
+        };
+        if of_ip.is_some_and(|sum| sum.folded() != u16::MAX) {
+            return None;
+        }
+        let payload = frame.get(self.payload..end)?;
+        let mut of_tcp = self.tcp_sum + PartialSum::from_folded(sum(payload));
+        // A TCP segment in an IP packet has less than 65536 octets.
+        of_tcp += PartialSum::from_folded((end - self.tcp) as u16);
+        for at in [4, 6, 8, 10, 12, 14, 16] {
+            of_tcp += PartialSum::from_folded(half(self.tcp + at)?);
+        }
+        if of_tcp.folded() != u16::MAX {
+            return None;
+        }
+        Some(Recognised {
+            seq: SeqNum(word(self.tcp + 4)?),
+            ack: SeqNum(word(self.tcp + 8)?),
+            window: half(self.tcp + 14)?,
+            flags: Flags(*frame.get(self.tcp + 13)?),
+            payload: self.payload..end,
+        })
+    }
+}
+
+fn words(octets: &[u8; HEADERS_MAX]) -> [u64; WORDS] {
+    let (words, _) = octets.as_chunks::<WORD>();
+    let mut out = [0; WORDS];
+    for (out, word) in out.iter_mut().zip(words) {
+        *out = u64::from_ne_bytes(*word);
+    }
+    out
+}
+
+fn last_word(octets: &[u8]) -> Option<u64> {
+    octets.last_chunk().map(|word| u64::from_ne_bytes(*word))
+}
+
+#[cfg(test)]
+mod tests;
