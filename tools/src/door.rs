@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use rnic::{Context, Device, DeviceConfig, DeviceName, Driving};
+use rnic::{CongestionControl, Context, Device, DeviceConfig, DeviceName, Driving};
 
 use crate::endpoint::ToolError;
 use crate::xdp::Mode;
@@ -24,6 +24,10 @@ pub struct Door {
     /// Which kind of XDP to use there [default: auto].
     #[arg(long, global = true, value_enum, requires = "embedded")]
     mode: Option<Mode>,
+    /// Congestion control of its connections there: cubic, newreno, dctcp, or bbr, which is
+    /// experimental [default: cubic].
+    #[arg(long, global = true, value_name = "NAME", requires = "embedded")]
+    congestion: Option<CongestionControl>,
 }
 
 impl Door {
@@ -72,6 +76,7 @@ impl Door {
         let config = DeviceConfig {
             driving: Driving::Inline,
             mode: self.mode.unwrap_or(Mode::Auto).into(),
+            congestion: self.congestion.unwrap_or_default(),
             ..DeviceConfig::new(interface)
         };
         Ok(Context::embedded(&Device::open(config)?)?)

@@ -1,5 +1,7 @@
 //! What can be set, with its limits. Every bound of the stack is here or a named constant.
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Settings of a whole [`crate::Stack`]. Times are upper bounds on what a peer can make it wait.
@@ -82,6 +84,41 @@ pub enum CongestionControl {
     Bbr,
 }
 
+impl CongestionControl {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Cubic, Self::NewReno, Self::Dctcp, Self::Bbr];
+
+    /// Its name in settings: `cubic`, `newreno`, `dctcp` or `bbr`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cubic => "cubic",
+            Self::NewReno => "newreno",
+            Self::Dctcp => "dctcp",
+            Self::Bbr => "bbr",
+        }
+    }
+}
+
+impl fmt::Display for CongestionControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// No congestion control has this name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("give cubic, newreno, dctcp or bbr")]
+pub struct NoCongestionControl;
+
+impl FromStr for CongestionControl {
+    type Err = NoCongestionControl;
+
+    fn from_str(text: &str) -> Result<Self, NoCongestionControl> {
+        let named = Self::ALL.into_iter().find(|one| one.name() == text);
+        named.ok_or(NoCongestionControl)
+    }
+}
+
 /// When and how often an idle peer is asked whether it is still there. The connection is given up
 /// as [`crate::Event::TimedOut`] when it does not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,4 +189,18 @@ pub struct ConnOptions {
     /// Largest TCP payload plus TCP options on this path, in octets (MTU - IP header - 20): what is
     /// announced in the MSS option and the limit of what is sent. [`Config::mss`] limits it further.
     pub mss: u16,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_congestion_control_is_known_by_its_name() {
+        for one in CongestionControl::ALL {
+            assert_eq!(one.to_string().parse(), Ok(one));
+        }
+        let unknown = "vegas".parse::<CongestionControl>();
+        assert_eq!(unknown, Err(NoCongestionControl));
+    }
 }

@@ -89,7 +89,7 @@ mod tlp;
 mod tuple;
 mod wheel;
 
-pub use config::{Config, CongestionControl, ConnOptions, KeepAlive};
+pub use config::{Config, CongestionControl, ConnOptions, KeepAlive, NoCongestionControl};
 pub use ecn::Ecn;
 pub use holdings::Holdings;
 pub use interface::{

@@ -17,6 +17,7 @@ const LAN: Bottleneck = Bottleneck {
     queue: 757_000,
     mark: None,
     loss: 0,
+    reorder: 0,
     ack_loss: 0,
 };
 
@@ -84,6 +85,27 @@ fn what_is_lost_by_chance_costs_no_more_than_itself() {
         assert!(counters.retransmits <= dumbbell.losses + dumbbell.drops);
         let (_, cubic) = alone(link, Cubic, 8 * SEC);
         assert!(cubic < 0.35, "{cubic}");
+    }
+}
+
+/// As `rnic-bench` has it: what is only overtaken is no loss, neither for BBR nor for CUBIC.
+#[test]
+fn what_is_overtaken_costs_nothing() {
+    for congestion in [Bbr, Cubic] {
+        let calm = Bottleneck { loss: 1000, ..LAN };
+        let rough = Bottleneck {
+            reorder: 10_000,
+            ..calm
+        };
+        let (_, without) = alone(calm, congestion, 8 * SEC);
+        let (dumbbell, with) = alone(rough, congestion, 8 * SEC);
+        assert!(with > 0.9 * without, "{congestion}: {with} {without}");
+        let counters = dumbbell.info(0).counters;
+        let lost = dumbbell.losses + dumbbell.drops;
+        assert!(
+            counters.retransmits < lost + lost / 20 + 20,
+            "{counters:?} {lost}"
+        );
     }
 }
 

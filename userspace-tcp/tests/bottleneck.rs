@@ -17,6 +17,7 @@ const WAN: Bottleneck = Bottleneck {
     queue: 312_500,
     mark: None,
     loss: 0,
+    reorder: 0,
     ack_loss: 0,
 };
 
@@ -106,6 +107,7 @@ fn dctcp_keeps_the_queue_short_and_the_link_full() {
         queue: 500_000,
         mark: Some(30_000),
         loss: 0,
+        reorder: 0,
         ack_loss: 0,
     };
     let run = |congestion| {

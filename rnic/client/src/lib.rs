@@ -139,8 +139,8 @@ pub use window::{FastRegion, MemoryWindow, WindowType};
 pub use work::WorkRequest;
 
 pub use rnic_device::{
-    Administrators, Device, DeviceConfig, DeviceError, Driving, KeepAlive, Limits, Polling,
-    PortRanges, Quota, Resource, UserLimits, Users, XdpMode,
+    Administrators, CongestionControl, Device, DeviceConfig, DeviceError, Driving, KeepAlive,
+    Limits, Polling, PortRanges, Quota, Resource, UserLimits, Users, XdpMode,
 };
 pub use rnic_ipc::capture::{Direction, Filter};
 pub use rnic_ipc::control::{

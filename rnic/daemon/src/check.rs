@@ -89,6 +89,7 @@ fn interface(f: &mut Formatter<'_>, device: &DeviceConfig) -> fmt::Result {
             line(f, "keepalive_probes", keepalive.probes)?;
         }
     }
+    line(f, "congestion", device.congestion)?;
     for vlan in &device.vlans {
         let networks: Vec<_> = vlan.addresses.iter().map(ToString::to_string).collect();
         let mut of = networks.join(", ");

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, ValueEnum};
 use log::LevelFilter;
-use rnic_device::XdpMode;
+use rnic_device::{CongestionControl, XdpMode};
 
 use crate::metrics::MetricsAddress;
 
@@ -125,6 +125,12 @@ pub(crate) struct LinkGiven {
     /// [default: 9]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(probes()))]
     pub(crate) keepalive_probes: Option<u32>,
+
+    /// Congestion control of all connections: cubic, for every network; newreno; dctcp, where all
+    /// switches mark early; or bbr, which is experimental, for paths that lose packets by chance
+    /// [default: cubic]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) congestion: Option<CongestionControl>,
 }
 
 /// What may be said of these, here and in the file: as Linux has it for sockets (tcp(7)), but for what
@@ -176,6 +182,7 @@ impl LinkGiven {
             keepalive_idle: self.keepalive_idle.or(below.keepalive_idle),
             keepalive_interval: self.keepalive_interval.or(below.keepalive_interval),
             keepalive_probes: self.keepalive_probes.or(below.keepalive_probes),
+            congestion: self.congestion.or(below.congestion),
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) use interfaces::InterfaceGiven;
 use reader::{At, Reader};
 
 /// The keys at the top, in the order in which people are told of them.
-const KEYS: [&str; 23] = [
+const KEYS: [&str; 24] = [
     "interface",
     "socket",
     "socket_mode",
@@ -39,6 +39,7 @@ const KEYS: [&str; 23] = [
     "keepalive_idle",
     "keepalive_interval",
     "keepalive_probes",
+    "congestion",
     "no_seccomp",
     "metrics",
     "drain",

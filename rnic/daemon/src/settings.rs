@@ -140,6 +140,7 @@ fn device(
             .user_timeout
             .map_or(defaults.user_timeout, Duration::from_millis),
         keepalive,
+        congestion: link.congestion.unwrap_or(defaults.congestion),
         limits,
         ..defaults
     })

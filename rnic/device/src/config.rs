@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rnic_prm::{Administrators, Limits};
-use userspace_tcp::KeepAlive;
+use userspace_tcp::{CongestionControl, KeepAlive};
 
 use crate::VlanConfig;
 
@@ -46,6 +46,9 @@ pub struct DeviceConfig {
     /// Whether and when idle peers are asked if they are still there (RFC 9293 section 3.8.4); `None`,
     /// the default, never.
     pub keepalive: Option<KeepAlive>,
+    /// How much each connection may have in the network: CUBIC (RFC 9438) is the default, and the
+    /// only one for networks that are also others'. BBR is experimental.
+    pub congestion: CongestionControl,
     /// How long an unknown neighbour (RFC 826, RFC 4861) may take to answer.
     pub resolve_timeout: Duration,
     /// How long [`crate::Device::shutdown`] lets resets leave the interface.
@@ -77,6 +80,7 @@ impl DeviceConfig {
             seccomp: false,
             user_timeout: Duration::from_secs(100),
             keepalive: None,
+            congestion: CongestionControl::default(),
             resolve_timeout: Duration::from_secs(3),
             flush_timeout: Duration::from_millis(50),
         }

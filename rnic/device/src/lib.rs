@@ -39,4 +39,4 @@ pub use rnic_prm::{
     Administrators, Credentials, Limits, PortRanges, Quota, Resource, UserLimits, Users,
 };
 pub use session::ClientSession;
-pub use userspace_tcp::KeepAlive;
+pub use userspace_tcp::{CongestionControl, KeepAlive, NoCongestionControl};

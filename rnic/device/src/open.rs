@@ -192,6 +192,7 @@ fn engine(
         tcp: userspace_tcp::Config {
             user_timeout: config.user_timeout,
             keepalive: config.keepalive,
+            congestion: config.congestion,
             ..userspace_tcp::Config::default()
         },
         secret,

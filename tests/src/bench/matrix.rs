@@ -185,8 +185,13 @@ fn lossy(share: u16) -> Vec<Contestant> {
         markers: true,
         ..without.clone()
     };
+    let bbr = RnicRun {
+        bbr: true,
+        ..markers.clone()
+    };
     vec![
         rdma(place, markers),
+        rdma(place, bbr),
         rdma(place, without),
         Contestant::new(place, kernel(false)),
     ]

@@ -110,6 +110,8 @@ pub struct RnicRun {
     pub markers: bool,
     /// One message at a time, and its time; else as many octets as possible.
     pub latency: bool,
+    /// With BBR in place of CUBIC; only where the RNICs are embedded.
+    pub bbr: bool,
 }
 
 impl RnicRun {
@@ -122,6 +124,7 @@ impl RnicRun {
             door,
             markers: false,
             latency: false,
+            bbr: false,
         }
     }
 
@@ -134,6 +137,9 @@ impl RnicRun {
         }
         if self.markers {
             name += "-markers";
+        }
+        if self.bbr {
+            name += "-bbr";
         }
         // Writing to a string does not fail.
         let _ = write!(name, "-{}", self.door.name());
@@ -199,6 +205,9 @@ pub(super) fn embedded(
         // Elsewhere the kernel's receive path, or the link, needs a core that would never be left.
         if place == Place::cable(place.mtu, Napi::Inline) {
             options.push("--busy");
+        }
+        if run.bbr {
+            options.extend(["--congestion", "bbr"]);
         }
         (ground.command(place, end, "rnic-perf"), options)
     };
@@ -338,6 +347,12 @@ mod tests {
             ..run(64)
         };
         assert_eq!(ping.name(), "write-64-ping-markers-daemon");
+        let bbr = RnicRun {
+            bbr: true,
+            door: Door::Embedded,
+            ..run(1 << 20)
+        };
+        assert_eq!(bbr.name(), "write-1M-bbr-embedded");
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub struct Bottleneck {
     pub mark: Option<u64>,
     /// Of a million packets with octets, so many are lost by chance, behind the queue.
     pub loss: u64,
+    /// Of a million packets with octets, so many are overtaken by five, behind the queue.
+    pub reorder: u64,
     /// Of a million ACKs, so many are lost.
     pub ack_loss: u64,
 }
@@ -227,7 +229,15 @@ impl Dumbbell {
                 if self.link.loss > 0 && self.random.below(1_000_000) < self.link.loss {
                     self.losses += 1;
                 } else {
-                    self.schedule(self.now + self.link.delay, Happening::Data(packet));
+                    let overtaken =
+                        self.link.reorder > 0 && self.random.below(1_000_000) < self.link.reorder;
+                    let late = if overtaken {
+                        5 * self.time_of(octets(&packet))
+                    } else {
+                        Duration::ZERO
+                    };
+                    let at = self.now + self.link.delay + late;
+                    self.schedule(at, Happening::Data(packet));
                 }
                 self.depart();
             }
@@ -331,10 +341,14 @@ impl Dumbbell {
 
     fn depart(&mut self) {
         if let Some(packet) = self.queue.front() {
-            let nanos = octets(packet) * 8 * 1_000_000_000 / self.link.rate;
-            let at = self.now + Duration::from_nanos(nanos);
+            let at = self.now + self.time_of(octets(packet));
             self.schedule(at, Happening::Departure);
         }
+    }
+
+    /// What so many octets take on the link.
+    fn time_of(&self, octets: u64) -> Duration {
+        Duration::from_nanos(octets * 8 * 1_000_000_000 / self.link.rate)
     }
 
     fn schedule(&mut self, at: Instant, happening: Happening) {

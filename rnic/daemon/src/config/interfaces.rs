@@ -4,14 +4,14 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use rnic_device::{NoPrefix, VlanConfig, VlanId};
+use rnic_device::{CongestionControl, NoCongestionControl, NoPrefix, VlanConfig, VlanId};
 use toml::de::{DeTable, DeValue};
 
 use super::reader::{At, Reader};
 use crate::cli::{self, LinkGiven, Mode, PollingMode};
 
 /// The keys of an interface's table, in the order in which people are told of them.
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "name",
     "capture",
     "queues",
@@ -24,6 +24,7 @@ const KEYS: [&str; 13] = [
     "keepalive_idle",
     "keepalive_interval",
     "keepalive_probes",
+    "congestion",
     "vlan",
 ];
 /// Those of a VLAN's table.
@@ -76,6 +77,7 @@ pub(super) fn link(reader: &mut Reader<'_>, at: &At<'_>, given: &mut LinkGiven) 
             given.keepalive_interval = reader.number(at, cli::KEEPALIVE_INTERVAL);
         }
         "keepalive_probes" => given.keepalive_probes = reader.number(at, cli::KEEPALIVE_PROBES),
+        "congestion" => given.congestion = reader.parsed(at, congestion),
         _ => return false,
     }
     true
@@ -168,6 +170,11 @@ fn vlan(reader: &mut Reader<'_>, at: &At<'_>) -> Option<VlanConfig> {
 
 fn mode(text: &str) -> Result<Mode, String> {
     Mode::from_str(text, false).map_err(|_| "give auto, native or generic".to_owned())
+}
+
+fn congestion(text: &str) -> Result<CongestionControl, String> {
+    text.parse()
+        .map_err(|error: NoCongestionControl| error.to_string())
 }
 
 fn polling(text: &str) -> Result<PollingMode, String> {

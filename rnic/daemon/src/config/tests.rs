@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use rnic_device::{Credentials, Resource};
+use rnic_device::{CongestionControl, Credentials, Resource};
 
 use super::*;
 use crate::cli::{LinkGiven, Mode, PollingMode};
@@ -70,6 +70,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
         keepalive_idle = 30
         keepalive_interval = 5
         keepalive_probes = 4
+        congestion = "bbr"
         no_seccomp = true
         metrics = "127.0.0.1:9400"
         drain = 1500
@@ -94,6 +95,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
             keepalive_idle: Some(30),
             keepalive_interval: Some(5),
             keepalive_probes: Some(4),
+            congestion: Some(CongestionControl::Bbr),
         },
         no_seccomp: true,
         metrics: Some("127.0.0.1:9400".parse().unwrap()),
@@ -285,6 +287,11 @@ fn a_value_that_can_not_be_is_told_with_what_can() {
     fault("keepalive_idle = 32768", "1:18", &["0 to 32767"]);
     fault("keepalive_interval = 0", "1:22", &["1 to 32767"]);
     fault("keepalive_probes = 128", "1:20", &["1 to 127"]);
+    fault(
+        "congestion = 'vegas'",
+        "1:14",
+        &["cubic, newreno, dctcp or bbr"],
+    );
     fault("[limits]\nsges = 33", "2:8", &["`sges` is 33", "1 to 32"]);
     fault(
         "[limits]\nqueue_pairs = -1",

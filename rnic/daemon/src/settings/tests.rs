@@ -1,5 +1,5 @@
 use super::*;
-use rnic_device::{Polling, XdpMode};
+use rnic_device::{CongestionControl, Polling, XdpMode};
 
 fn given() -> Given {
     Given {
@@ -40,6 +40,7 @@ fn everything_that_was_given_reaches_the_device() {
             keepalive_idle: Some(30),
             keepalive_interval: Some(5),
             keepalive_probes: Some(4),
+            congestion: Some(CongestionControl::Bbr),
         },
         no_seccomp: true,
         log: Some(LevelFilter::Debug),
@@ -80,6 +81,7 @@ fn everything_that_was_given_reaches_the_device() {
         probes: 4,
     };
     assert_eq!(device.keepalive, Some(keepalive));
+    assert_eq!(device.congestion, CongestionControl::Bbr);
     assert!(!device.seccomp);
     assert_eq!(device.limits.clients, 3);
     assert_eq!(log, LevelFilter::Debug);
@@ -143,6 +145,7 @@ fn idle_peers_are_asked_when_somebody_said_after_what_time() {
         panic!("one interface");
     };
     assert_eq!(plain.keepalive, None);
+    assert_eq!(plain.congestion, CongestionControl::Cubic);
     assert_eq!(plain.user_timeout, Duration::from_secs(100));
     let [asking] = &of("keepalive_idle = 20").unwrap().devices[..] else {
         panic!("one interface");

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rnic_ipc::work::{WcStatus, WrOpcode};
+use userspace_tcp::CongestionControl;
 
 use crate::impairment::Impairment;
 use crate::link::ROUGH;
@@ -323,6 +324,9 @@ fn random_settings_and_work_leave_both_memories_as_expected() {
             tcp.timestamps = random.chance(700);
             tcp.sack = random.chance(700);
             tcp.window_scale = random.chance(700);
+            if random.chance(300) {
+                tcp.congestion = CongestionControl::Bbr;
+            }
             config.shard.path_defaults.mtu = mtu;
             config
         });

@@ -57,8 +57,8 @@ struct Cli {
     )]
     queue_segments: Option<usize>,
     /// Congestion control.
-    #[arg(long, value_enum, default_value = "cubic")]
-    congestion: Congestion,
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    congestion: CongestionControl,
     /// Offer explicit congestion notification (dctcp does in any case, bbr never).
     #[arg(long)]
     ecn: bool,
@@ -92,15 +92,6 @@ struct Cli {
     /// Tell more.
     #[arg(long, short)]
     verbose: bool,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Congestion {
-    Cubic,
-    Newreno,
-    Dctcp,
-    /// Experimental.
-    Bbr,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -181,12 +172,7 @@ fn settings(cli: &Cli) -> Settings {
         window: u32::try_from(cli.window).unwrap_or(u32::MAX),
         queue_segments: cli.queue_segments,
         mss: cli.mss,
-        congestion: match cli.congestion {
-            Congestion::Cubic => CongestionControl::Cubic,
-            Congestion::Newreno => CongestionControl::NewReno,
-            Congestion::Dctcp => CongestionControl::Dctcp,
-            Congestion::Bbr => CongestionControl::Bbr,
-        },
+        congestion: cli.congestion,
         ecn: cli.ecn,
         pacing: !cli.no_pacing,
         nodelay: cli.nodelay,
