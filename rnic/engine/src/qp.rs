@@ -281,8 +281,8 @@ impl Qp {
         self.plan(ctx, fpdu::MULPDU_MIN).is_some()
     }
 
-    /// Nothing is posted, under way, or to be answered: [`Self::output_len`] would say so too, after
-    /// more of a look. What changes that comes by a call.
+    /// Nothing is posted, under way, or to be answered: [`Self::has_output`] would find nothing,
+    /// after more of a look. What changes that comes by a call.
     pub fn has_nothing_to_send(&self) -> bool {
         self.send.is_idle() && self.ending.terminate.is_none()
     }
