@@ -116,8 +116,8 @@ pub struct Shard<P> {
     endings: VecDeque<(ConnId, TcpEvent)>,
     /// Received packets of one batch; empty between polls.
     batch: Vec<Packet>,
-    /// Segments of it that go to TCP together; empty between polls.
-    train: Train,
+    /// Segments of it that go to TCP together; empty between polls, and out while a batch is taken in.
+    train: Option<Box<Train>>,
     /// Faults of shared memory in this process that were looked into.
     faults_seen: u64,
     /// The time of the last poll or command.
@@ -243,7 +243,7 @@ impl<P: Port> Shard<P> {
             captures: Captures::new(umem.frame_capacity()),
             endings: VecDeque::new(),
             batch: Vec::with_capacity(RECEIVE_BATCH),
-            train: Train::new(),
+            train: Some(Box::new(Train::new())),
             faults_seen: 0,
             now,
             config,

@@ -35,7 +35,9 @@ impl<P: Port> Shard<P> {
             .unwrap_or(0)
             .saturating_sub(ETHERNET_HEADER + VLAN_TAG);
         let most = u32::try_from(most).unwrap_or(u32::MAX);
-        self.train.forget();
+        if let Some(train) = &mut self.train {
+            train.forget();
+        }
         self.config.path_defaults = PathDefaults {
             mtu: defaults.mtu.min(most),
             ..defaults

@@ -48,7 +48,7 @@ impl<P: Port> Shard<P> {
     /// Takes in the batch that came from a port.
     fn take_batch(&mut self, port: usize) {
         let mut batch = std::mem::take(&mut self.batch);
-        let mut train = std::mem::take(&mut self.train);
+        let mut train = self.train.take().unwrap_or_default();
         for packet in batch.drain(..) {
             if !self.captures.is_empty() {
                 self.capture(&packet);
@@ -57,7 +57,7 @@ impl<P: Port> Shard<P> {
         }
         self.pass_on(&mut train);
         self.batch = batch;
-        self.train = train;
+        self.train = Some(train);
     }
 
     #[cold]

@@ -129,12 +129,12 @@ impl Train {
     /// Learns the headers of a train that has grown to two segments, so that there will be more; of the
     /// first one's frame, by the place of its payload.
     pub fn know(&mut self, headers_of: impl FnOnce(&Frame, usize) -> Option<KnownHeaders>) {
-        let (Some(head), Some(car), 2, false) =
-            (self.head, self.cars.front(), self.cars.len(), self.is_known)
-        else {
+        if self.cars.len() != 2 || self.is_known {
             return;
-        };
-        if let Some(headers) = headers_of(&car.frame, car.start) {
+        }
+        if let (Some(head), Some(car)) = (self.head, self.cars.front())
+            && let Some(headers) = headers_of(&car.frame, car.start)
+        {
             self.known = Some((head, headers));
             self.is_known = true;
         }
