@@ -25,37 +25,24 @@ impl<P: Port> Shard<P> {
     /// back to TCP's send queue. When the link is about to have room for all of them, they wait for it,
     /// and all that TCP has to send behind them.
     pub(super) fn send_fragments(&mut self, whole: Whole) {
-        let Whole {
-            frame,
-            owner,
-            path,
-            port,
-            mtu,
-            id,
-        } = whole;
         let umem = self.umem.clone();
-        let Some(mut fragments) = Fragments::new(umem.bytes(&frame), path.link_len(), mtu, id)
+        let (link, mtu) = (whole.path.link_len(), whole.mtu);
+        let Some(mut fragments) = Fragments::new(umem.bytes(&whole.frame), link, mtu, whole.id)
         else {
-            return self.hand_over(frame, owner, port);
+            return self.hand_over(whole.frame, whole.owner, whole.port);
         };
         let count = fragments.left();
-        let largest = path.link_len() + mtu as usize;
-        let room = self.ports.get_mut(port).map_or(0, Port::transmit_room);
+        let largest = link + mtu as usize;
+        let room = self.ports.get_mut(whole.port);
+        let room = room.map_or(0, Port::transmit_room);
         if count > room && self.link.count() > 0 {
-            self.link.waiting = Some(Whole {
-                frame,
-                owner,
-                path,
-                port,
-                mtu,
-                id,
-            });
+            self.link.waiting = Some(whole);
             return;
         }
         if count > room || count > self.pool.available_for(largest) {
             // A part of a packet is no use; TCP's timers repair what is lost here.
             self.counters.transmit_full += 1;
-            return self.give_back(frame, owner);
+            return self.give_back(whole.frame, whole.owner);
         }
         self.counters.fragmented += 1;
         while let Some(mut part) = self.pool.alloc_for(largest) {
@@ -65,9 +52,9 @@ impl<P: Port> Shard<P> {
             };
             part.set_len(len);
             self.counters.fragments_sent += 1;
-            self.hand_over(part, None, port);
+            self.hand_over(part, None, whole.port);
         }
-        self.give_back(frame, owner);
+        self.give_back(whole.frame, whole.owner);
     }
 
     /// A packet that is a fragment: kept, or the packet that it completes.
