@@ -1,6 +1,7 @@
 //! Two hosts in one thread, always as much work under way.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::hint::black_box;
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use rnic_xsk::{ChunkSize, MemoryPort, Umem};
 use userspace_tcp::Instant;
 
 use crate::options::{Options, Until};
-use crate::side::{DEPTH, MEMORY, Side, SideConfig};
+use crate::side::{DEPTH, MEMORY, Rings, Side, SideConfig};
 use crate::timed_port::TimedPort;
 
 /// Frames of each host, and on the wire each way.
@@ -138,6 +139,25 @@ pub fn run_idle(options: &Options) {
     );
 }
 
+/// Work requests under way on each queue pair.
+fn depth(options: &Options) -> u64 {
+    options.in_flight.min(u64::from(DEPTH))
+}
+
+/// Room for all that may be under way.
+fn rings_for(options: &Options) -> Rings {
+    let Rings {
+        doorbells,
+        completions,
+    } = Rings::default();
+    let queue_pairs = options.queue_pairs as u64;
+    let places = |least: u32, wanted: u64| least.max(wanted as u32).next_power_of_two();
+    Rings {
+        doorbells: places(doorbells, queue_pairs),
+        completions: places(completions, queue_pairs * depth(options)),
+    }
+}
+
 impl Pair {
     fn new(options: &Options) -> Self {
         let chunk = ChunkSize::for_mtu(options.mtu).unwrap();
@@ -145,6 +165,7 @@ impl Pair {
         let (umem_b, pool_b) = Umem::heap(FRAMES, chunk);
         let (port_a, port_b) = MemoryPort::pair(&umem_a, &umem_b, WIRE);
         let frames = umem_a.frames();
+        let rings = rings_for(options);
         let mut link = Vec::new();
         let mut host = |number: u8, port: MemoryPort, pool| {
             let mut config = SideConfig::default().shard;
@@ -156,8 +177,9 @@ impl Pair {
             link.push(spent);
             let shard = rnic_engine::shard::Shard::new(config, pool, vec![port], Instant::ZERO);
             let address = format!("198.18.0.{number}:7174").parse().unwrap();
-            let mut side = Side::over(number, address, shard, None, frames);
+            let mut side = Side::over(number, address, shard, None, frames, rings);
             side.mtu = options.mtu;
+            side.depth = depth(options) as u32;
             side
         };
         let (a, b) = (host(1, port_a, pool_a), host(2, port_b, pool_b));
@@ -231,12 +253,15 @@ impl Pair {
         until: Until,
         [poll_a, poll_b]: [Poll; 2],
     ) -> (u64, Spent) {
-        let in_flight = options.in_flight.min(u64::from(DEPTH));
+        let in_flight = depth(options);
         let places = (MEMORY / 2 / options.octets.max(1)).max(1) as u64;
         let start = std::time::Instant::now();
         let (mut spent, mut done) = (Spent::default(), 0);
         let mut posted = vec![0; self.qps.len()];
-        let mut under_way = vec![0; self.qps.len()];
+        // Whose next work request may be posted: one entry for each.
+        let mut free: VecDeque<usize> = (0..self.qps.len())
+            .flat_map(|of| (0..in_flight).map(move |_| of))
+            .collect();
         let mut total = 0;
         loop {
             let most = match until {
@@ -244,28 +269,23 @@ impl Pair {
                 Until::Lasted(_) => 0,
                 Until::Done(count) => count,
             };
-            if total >= most && under_way.iter().all(|&count| count == 0) {
+            if total >= most && total == done {
                 return (done, spent);
             }
-            for (of, &(qp_a, qp_b)) in self.qps.iter().enumerate() {
-                while total < most && under_way[of] < in_flight {
-                    total += 1;
-                    let at = (posted[of] % places) as usize * options.octets;
-                    if options.operation == WrOpcode::Send {
-                        self.b.post_recv(qp_b, of as u64, at, options.octets);
-                    }
-                    let remote = (self.b.stag, at);
-                    self.a.post_work(
-                        qp_a,
-                        options.operation,
-                        of as u64,
-                        at,
-                        remote,
-                        options.octets,
-                    );
-                    posted[of] += 1;
-                    under_way[of] += 1;
+            while total < most
+                && let Some(of) = free.pop_front()
+            {
+                let (qp_a, qp_b) = self.qps[of];
+                let at = (posted[of] % places) as usize * options.octets;
+                if options.operation == WrOpcode::Send {
+                    self.b.post_recv(qp_b, of as u64, at, options.octets);
                 }
+                let remote = (self.b.stag, at);
+                let octets = options.octets;
+                self.a
+                    .post_work(qp_a, options.operation, of as u64, at, remote, octets);
+                posted[of] += 1;
+                total += 1;
             }
             for _ in 0..4 {
                 let begin = std::time::Instant::now();
@@ -287,7 +307,7 @@ impl Pair {
                 assert_eq!(completion.status, 0, "{completion:?}");
             }
             for completion in &told[0].completions {
-                under_way[completion.wr_id as usize] -= 1;
+                free.push_back(completion.wr_id as usize);
                 done += 1;
             }
             told.into_iter().for_each(|side| side.completions.clear());

@@ -46,10 +46,28 @@ pub struct Side<P: Port = MemoryPort> {
     pub collecting: bool,
     pub cq: CqConsumer,
     _notify: OwnedFd,
+    /// Work requests that a new queue pair has room for, each way.
+    pub depth: u32,
     pub queues: HashMap<u32, (WorkQueueProducer, WorkQueueProducer)>,
     pub events: Vec<ShardEvent>,
     pub completions: Vec<Completion>,
     next_qp: u32,
+}
+
+/// Places of the rings that a client's queue pairs share.
+#[derive(Clone, Copy, Debug)]
+pub struct Rings {
+    pub doorbells: u32,
+    pub completions: u32,
+}
+
+impl Default for Rings {
+    fn default() -> Self {
+        Self {
+            doorbells: 64,
+            completions: 1024,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -95,7 +113,14 @@ impl Side {
         let shard = Shard::new(config.shard, pool, vec![port], Instant::ZERO);
         Self {
             mtu,
-            ..Self::over(number, address, shard, Some(wire), umem.frames())
+            ..Self::over(
+                number,
+                address,
+                shard,
+                Some(wire),
+                umem.frames(),
+                Rings::default(),
+            )
         }
     }
 }
@@ -108,19 +133,24 @@ impl<P: Port> Side<P> {
         mut shard: Shard<P>,
         wire: Option<MemoryWire>,
         frames: usize,
+        rings: Rings,
     ) -> Self {
         let now = Instant::ZERO;
-        let size = DoorbellConsumer::memory_size(64).unwrap();
+        let Rings {
+            doorbells: entries,
+            completions,
+        } = rings;
+        let size = DoorbellConsumer::memory_size(entries).unwrap();
         let doorbell_memory = Arc::new(SharedMemory::private(size).unwrap());
-        let engine = DoorbellConsumer::create_in(Arc::clone(&doorbell_memory), 64).unwrap();
-        let doorbells = DoorbellProducer::attach(Arc::clone(&doorbell_memory), 64).unwrap();
+        let engine = DoorbellConsumer::create_in(Arc::clone(&doorbell_memory), entries).unwrap();
+        let doorbells = DoorbellProducer::attach(Arc::clone(&doorbell_memory), entries).unwrap();
         let command = Command::AddClient {
             client: CLIENT,
             doorbells: engine,
         };
         shard.execute(command, now).unwrap();
-        let (ring, fd) = CqProducer::create(1024).unwrap();
-        let cq = CqConsumer::attach_fd(fd, 1024).unwrap();
+        let (ring, fd) = CqProducer::create(completions).unwrap();
+        let cq = CqConsumer::attach_fd(fd, completions).unwrap();
         let (ours, theirs) = rustix::net::socketpair(
             rustix::net::AddressFamily::UNIX,
             rustix::net::SocketType::DGRAM,
@@ -155,6 +185,7 @@ impl<P: Port> Side<P> {
             collecting: true,
             cq,
             _notify: ours,
+            depth: DEPTH,
             queues: HashMap::new(),
             events: Vec::new(),
             completions: Vec::new(),
@@ -195,7 +226,7 @@ impl<P: Port> Side<P> {
     pub fn try_create_qp(&mut self) -> Result<QpNum, CommandError> {
         self.next_qp += 1;
         let qp = QpNum(self.next_qp);
-        let slots = QpMemory::slots(DEPTH, 4).unwrap();
+        let slots = QpMemory::slots(self.depth, 4).unwrap();
         let layout = QpMemory::layout(slots, slots).unwrap();
         let (sq, rq, fd) = QpMemory::create(&layout).unwrap();
         self.queues
@@ -204,8 +235,8 @@ impl<P: Port> Side<P> {
             pd: PD,
             send_cq: CQ,
             recv_cq: CQ,
-            sq_depth: DEPTH,
-            rq_depth: DEPTH,
+            sq_depth: self.depth,
+            rq_depth: self.depth,
             srq: None,
             max_sge: 4,
             max_inline: 0,
