@@ -67,7 +67,7 @@ int icmp(struct __sk_buff *skb)
 		return LEAVE;
 	claim.protocol = IPPROTO_TCP;
 	claim.version = 4;
-	__builtin_memcpy(claim.address, ip.source, sizeof(ip.source));
+	__builtin_memcpy(claim.address, &ip.source, sizeof(ip.source));
 	return quoted(skb, at + (ip.version_ihl & 0xf) * 4, &claim);
 }
 
@@ -103,6 +103,6 @@ int icmpv6(struct __sk_buff *skb)
 		return LEAVE;
 	claim.protocol = IPPROTO_TCP;
 	claim.version = 6;
-	__builtin_memcpy(claim.address, ip.source, sizeof(ip.source));
+	__builtin_memcpy(claim.address, &ip.source, sizeof(ip.source));
 	return quoted(skb, at, &claim);
 }

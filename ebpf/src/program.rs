@@ -11,6 +11,10 @@ use crate::error::{SteeringError, find_errno};
 use crate::icmp::IpVersion;
 use crate::load::{self, Loadable, Variant};
 
+mod ports;
+
+use ports::Ports;
+
 /// The most queues of one interface (`max_entries` of the program's map of sockets).
 pub const MAX_QUEUES: u32 = 256;
 
@@ -51,6 +55,7 @@ const fn name(variant: Variant) -> &'static str {
 pub(crate) struct Program {
     ebpf: Ebpf,
     claims: HashMap<MapData, [u8; KEY_LEN], u32>,
+    ports: Ports,
     sockets: XskMap<MapData>,
     counters: PerCpuArray<MapData, u64>,
     /// For messages.
@@ -73,10 +78,14 @@ impl Program {
             })
         };
         let (claims, sockets, counters) = (map("CLAIMS")?, map("SOCKETS")?, map("COUNTERS")?);
+        let ports = map("PORTS")?
+            .try_into()
+            .map_err(|error: aya::maps::MapError| failed(&error))?;
         Ok(Program {
             claims: claims
                 .try_into()
                 .map_err(|error: aya::maps::MapError| failed(&error))?,
+            ports: Ports::new(ports),
             sockets: sockets
                 .try_into()
                 .map_err(|error: aya::maps::MapError| failed(&error))?,
@@ -123,7 +132,12 @@ impl Program {
                     most: MAX_CLAIMS,
                 },
                 _ => SteeringError::from_aya(&self.interface, "claim an address and port", &error),
-            })
+            })?;
+        if let Err(error) = self.ports.enter(&key) {
+            // It is found by the longer way.
+            log::warn!("{}: table of claimed ports: {error}", self.interface);
+        }
+        Ok(())
     }
 
     /// From now on frames for the triple pass. Nothing happens when it was not claimed.
@@ -134,7 +148,11 @@ impl Program {
         port: u16,
     ) -> Result<(), SteeringError> {
         let key = claim::key(protocol, address, port)?;
-        match self.claims.remove(&key) {
+        let removed = self
+            .ports
+            .remove(&key)
+            .and_then(|()| self.claims.remove(&key));
+        match removed {
             Ok(()) | Err(aya::maps::MapError::KeyNotFound) => Ok(()),
             Err(error) if find_errno(&error) == Some(libc::ENOENT) => Ok(()),
             Err(error) => Err(SteeringError::from_aya(

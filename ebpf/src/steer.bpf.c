@@ -52,8 +52,8 @@ struct ipv4 {
 	__u8 ttl;
 	__u8 protocol;
 	__be16 checksum;
-	__u8 source[4];
-	__u8 destination[4];
+	__be32 source;
+	__be32 destination;
 };
 
 struct ipv6 {
@@ -62,8 +62,8 @@ struct ipv6 {
 	__be16 payload_length;
 	__u8 next_header;
 	__u8 hop_limit;
-	__u8 source[16];
-	__u8 destination[16];
+	__be32 source[4];
+	__be32 destination[4];
 };
 
 struct ipv6_fragment {
@@ -125,6 +125,24 @@ struct {
 	__type(value, __u32);
 } CLAIMS SEC(".maps");
 
+/*
+ * Of the claims of a port, one of each IP version: no address is all zeros. The others are in CLAIMS
+ * alone. A look into an array is a load, which the kernel puts into the program; one into a hash table
+ * is a call that reads, hashes and compares a key.
+ */
+struct port {
+	__be32 v4;
+	__be32 v6[4];
+};
+
+/* By port, in the host's order. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 65536);
+	__type(key, __u32);
+	__type(value, struct port);
+} PORTS SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);
 	__uint(max_entries, 256);
@@ -176,32 +194,69 @@ struct {
 
 enum part { WHOLE, FIRST_FRAGMENT, LATER_FRAGMENT };
 
-/* What a frame is found to be. */
+/*
+ * What a frame is found to be, as far as it is looked at. It stays in registers: a key for a table is
+ * made where one is asked. The processor can't read at once what it has just written in smaller
+ * pieces; it waits until all that it wrote before is in the cache, and that is the whole frame, which
+ * the kernel copied a moment ago.
+ */
 struct found {
-	struct claim claim;
-	/* What `part` is of, when it is not whole. */
-	struct packet packet;
+	/* The IP header: `struct ipv4` or `struct ipv6`, all in the frame. */
+	void *ip;
+	__u32 version;
 	__u32 part;
+	/* Of the packet that it is a part of. */
+	__be32 id;
+	/* The local one, in the host's order; not of later fragments. */
+	__u32 port;
 };
 
 /* The transport header of a packet or first fragment: where it is and how long it may be. */
 struct transport {
 	void *header;
 	__u32 length;
+	__u8 protocol;
 };
 
-/* Fills all but the claim's port. REDIRECTED means: look further. */
-static __always_inline enum reason parse_ipv4(void *at, void *end, __u32 left, struct found *found,
-					      struct transport *transport)
+/* Where a frame's first buffer is, and whether there may be more. */
+struct frame {
+	struct xdp_md *ctx;
+	void *end;
+	int several;
+};
+
+/*
+ * Has the compiler keep a number in a register as it is: what it infers from other tests than those
+ * that are written here the kernel's verifier does not.
+ */
+#define keep(number) __asm__ volatile("" : "+r"(number))
+
+/* Whether the frame has so many octets from `at` on, which is in its first buffer. */
+static __always_inline int has(const struct frame *frame, void *at, __u32 octets)
+{
+	__u64 here = frame->end - at;
+
+	if (octets <= here)
+		return 1;
+	if (!frame->several)
+		return 0;
+	void *begin = (void *)(long)frame->ctx->data;
+
+	return (__u64)(at - begin) + octets <= bpf_xdp_get_buff_len(frame->ctx);
+}
+
+/* Fills all but the port. REDIRECTED means: look further. */
+static __always_inline enum reason parse_ipv4(const struct frame *frame, void *at,
+					      struct found *found, struct transport *transport)
 {
 	struct ipv4 *ip = at;
 
-	if ((void *)(ip + 1) > end || ip->version_ihl >> 4 != 4)
+	if ((void *)(ip + 1) > frame->end || ip->version_ihl >> 4 != 4)
 		return PASS_MALFORMED;
 	__u32 header = (ip->version_ihl & 0xf) * 4;
 	__u32 total = be16(ip->total_length);
 
-	if (header < sizeof(*ip) || total < header || total > left)
+	if (header < sizeof(*ip) || total < header || !has(frame, at, total))
 		return PASS_MALFORMED;
 	__u32 fragment = be16(ip->fragment) & (IPV4_MORE_FRAGMENTS | IPV4_OFFSET);
 
@@ -209,41 +264,40 @@ static __always_inline enum reason parse_ipv4(void *at, void *end, __u32 left, s
 		if (ip->protocol != IPPROTO_TCP)
 			return PASS_FRAGMENT;
 		found->part = fragment & IPV4_OFFSET ? LATER_FRAGMENT : FIRST_FRAGMENT;
-		found->packet.protocol = ip->protocol;
-		found->packet.version = 4;
-		found->packet.id = ip->id;
-		__builtin_memcpy(found->packet.source, ip->source, sizeof(ip->source));
-		__builtin_memcpy(found->packet.destination, ip->destination,
-				 sizeof(ip->destination));
+		found->id = ip->id;
 	}
-	found->claim.protocol = ip->protocol;
-	found->claim.version = 4;
-	__builtin_memcpy(found->claim.address, ip->destination, sizeof(ip->destination));
+	found->ip = ip;
+	found->version = 4;
+	keep(found->version);
 	transport->header = at + header;
 	transport->length = total - header;
+	transport->protocol = ip->protocol;
 	return REDIRECTED;
 }
 
-static __always_inline enum reason parse_ipv6(void *at, void *end, __u32 left, struct found *found,
-					      struct transport *transport)
+static __always_inline enum reason parse_ipv6(const struct frame *frame, void *at,
+					      struct found *found, struct transport *transport)
 {
 	struct ipv6 *ip = at;
 
-	if ((void *)(ip + 1) > end || ip->version_class >> 4 != 6)
+	if ((void *)(ip + 1) > frame->end || ip->version_class >> 4 != 6)
 		return PASS_MALFORMED;
 	__u32 length = be16(ip->payload_length);
 
-	if (sizeof(*ip) + length > left)
+	if (!has(frame, at, sizeof(*ip) + length))
 		return PASS_MALFORMED;
 	__u8 protocol = ip->next_header;
 
 	transport->header = at + sizeof(*ip);
 	transport->length = length;
+	found->ip = ip;
+	found->version = 6;
+	keep(found->version);
 	switch (protocol) {
 	case EXT_FRAGMENT: {
 		struct ipv6_fragment *fragment = transport->header;
 
-		if ((void *)(fragment + 1) > end || length < sizeof(*fragment))
+		if ((void *)(fragment + 1) > frame->end || length < sizeof(*fragment))
 			return PASS_MALFORMED;
 		protocol = fragment->next_header;
 		if (protocol != IPPROTO_TCP)
@@ -254,12 +308,7 @@ static __always_inline enum reason parse_ipv6(void *at, void *end, __u32 left, s
 		/* A fragment that is the whole packet stands for itself (RFC 6946). */
 		if (offset || more) {
 			found->part = offset ? LATER_FRAGMENT : FIRST_FRAGMENT;
-			found->packet.protocol = protocol;
-			found->packet.version = 6;
-			found->packet.id = fragment->id;
-			__builtin_memcpy(found->packet.source, ip->source, sizeof(ip->source));
-			__builtin_memcpy(found->packet.destination, ip->destination,
-					 sizeof(ip->destination));
+			found->id = fragment->id;
 		}
 		transport->header += sizeof(*fragment);
 		transport->length -= sizeof(*fragment);
@@ -277,21 +326,17 @@ static __always_inline enum reason parse_ipv6(void *at, void *end, __u32 left, s
 	case EXT_TEST_2:
 		return PASS_EXTENSION_HEADER;
 	}
-	found->claim.protocol = protocol;
-	found->claim.version = 6;
-	__builtin_memcpy(found->claim.address, ip->destination, sizeof(ip->destination));
+	transport->protocol = protocol;
 	return REDIRECTED;
 }
 
 /* What to do with the frame, and what it is. REDIRECTED means: if it is claimed. */
-static __always_inline enum reason parse(struct xdp_md *ctx, __u32 frame_length,
-					 struct found *found)
+static __always_inline enum reason parse(const struct frame *frame, struct found *found)
 {
-	void *at = (void *)(long)ctx->data;
-	void *end = (void *)(long)ctx->data_end;
+	void *at = (void *)(long)frame->ctx->data;
 	struct ethhdr *eth = at;
 
-	if ((void *)(eth + 1) > end)
+	if ((void *)(eth + 1) > frame->end)
 		return PASS_MALFORMED;
 	if (eth->h_dest[0] & 1)
 		return PASS_MULTICAST;
@@ -303,7 +348,7 @@ static __always_inline enum reason parse(struct xdp_md *ctx, __u32 frame_length,
 	if (proto == be16(ETH_P_8021Q)) {
 		struct vlan *vlan = at + link;
 
-		if ((void *)(vlan + 1) > end)
+		if ((void *)(vlan + 1) > frame->end)
 			return PASS_MALFORMED;
 		proto = vlan->proto;
 		link += sizeof(*vlan);
@@ -315,59 +360,113 @@ static __always_inline enum reason parse(struct xdp_md *ctx, __u32 frame_length,
 	enum reason reason;
 
 	if (proto == be16(ETH_P_IP))
-		reason = parse_ipv4(at + link, end, frame_length - link, found, &transport);
+		reason = parse_ipv4(frame, at + link, found, &transport);
 	else if (proto == be16(ETH_P_IPV6))
-		reason = parse_ipv6(at + link, end, frame_length - link, found, &transport);
+		reason = parse_ipv6(frame, at + link, found, &transport);
 	else
 		return PASS_NOT_IP;
 	if (reason != REDIRECTED)
 		return reason;
-	if (found->claim.protocol != IPPROTO_TCP)
+	if (transport.protocol != IPPROTO_TCP)
 		return PASS_OTHER_PROTOCOL;
 	if (found->part == LATER_FRAGMENT)
 		return REDIRECTED;
 
 	struct tcp *tcp = transport.header;
 
-	if ((void *)(tcp + 1) > end || transport.length < sizeof(*tcp))
+	if ((void *)(tcp + 1) > frame->end || transport.length < sizeof(*tcp))
 		return PASS_MALFORMED;
 	__u32 header = (tcp->data_offset >> 4) * 4;
 
 	if (header < sizeof(*tcp) || header > transport.length)
 		return PASS_MALFORMED;
-	found->claim.port = tcp->destination;
+	found->port = be16(tcp->destination);
 	return REDIRECTED;
 }
 
+/* Whether the table of all claims has what was found. */
+static __always_inline int in_claims(const struct found *found)
+{
+	struct claim claim = {
+		.protocol = IPPROTO_TCP,
+		.version = found->version,
+		.port = be16(found->port),
+	};
+
+	if (found->version == 4)
+		__builtin_memcpy(claim.address, &((struct ipv4 *)found->ip)->destination, 4);
+	else
+		__builtin_memcpy(claim.address, ((struct ipv6 *)found->ip)->destination, 16);
+	return bpf_map_lookup_elem(&CLAIMS, &claim) != 0;
+}
+
+/* The same, by a shorter way for most. */
+static __always_inline int is_claimed(const struct found *found)
+{
+	__u32 number = found->port;
+	struct port *port = bpf_map_lookup_elem(&PORTS, &number);
+
+	if (port && found->version == 4) {
+		__be32 to = ((struct ipv4 *)found->ip)->destination;
+
+		if (to && to == port->v4)
+			return 1;
+	} else if (port) {
+		__be32 *to = ((struct ipv6 *)found->ip)->destination;
+
+		if (to[3] == port->v6[3] && to[2] == port->v6[2] && to[1] == port->v6[1] &&
+		    to[0] == port->v6[0] && (to[0] | to[1] | to[2] | to[3]))
+			return 1;
+	}
+	return in_claims(found);
+}
+
 /* Whether this fragment is of a claimed flow. A first fragment decides for the later ones. */
-static __always_inline enum reason fragment(enum reason reason, struct found *found)
+static __always_inline enum reason fragment(enum reason reason, const struct found *found)
 {
 	__u64 now = bpf_ktime_get_ns();
+	struct packet packet = {
+		.protocol = IPPROTO_TCP,
+		.version = found->version,
+		.id = found->id,
+	};
 
+	if (found->version == 4) {
+		struct ipv4 *ip = found->ip;
+
+		__builtin_memcpy(packet.source, &ip->source, sizeof(ip->source));
+		__builtin_memcpy(packet.destination, &ip->destination, sizeof(ip->destination));
+	} else {
+		struct ipv6 *ip = found->ip;
+
+		__builtin_memcpy(packet.source, ip->source, sizeof(ip->source));
+		__builtin_memcpy(packet.destination, ip->destination, sizeof(ip->destination));
+	}
 	if (found->part == LATER_FRAGMENT) {
-		__u64 *taken = bpf_map_lookup_elem(&FRAGMENTED, &found->packet);
+		__u64 *taken = bpf_map_lookup_elem(&FRAGMENTED, &packet);
 
 		return taken && now - *taken < FRAGMENT_LIFETIME ? REDIRECTED_FRAGMENT
 								 : PASS_FRAGMENT;
 	}
-	if (reason == REDIRECTED && bpf_map_lookup_elem(&CLAIMS, &found->claim)) {
-		bpf_map_update_elem(&FRAGMENTED, &found->packet, &now, BPF_ANY);
+	if (reason == REDIRECTED && in_claims(found)) {
+		bpf_map_update_elem(&FRAGMENTED, &packet, &now, BPF_ANY);
 		return REDIRECTED_FRAGMENT;
 	}
 	/* An earlier packet of the same identification may have been ours. */
-	bpf_map_delete_elem(&FRAGMENTED, &found->packet);
+	bpf_map_delete_elem(&FRAGMENTED, &packet);
 	return PASS_FRAGMENT;
 }
 
-static __always_inline int decide(struct xdp_md *ctx, __u32 frame_length)
+static __always_inline int decide(struct xdp_md *ctx, int several)
 {
+	struct frame frame = { ctx, (void *)(long)ctx->data_end, several };
 	struct found found = {};
 	int action = XDP_PASS;
-	__u32 reason = parse(ctx, frame_length, &found);
+	__u32 reason = parse(&frame, &found);
 
 	if (found.part != WHOLE)
 		reason = fragment(reason, &found);
-	else if (reason == REDIRECTED && !bpf_map_lookup_elem(&CLAIMS, &found.claim))
+	else if (reason == REDIRECTED && !is_claimed(&found))
 		reason = PASS_NOT_CLAIMED;
 	if (reason == REDIRECTED || reason == REDIRECTED_FRAGMENT) {
 		action = bpf_redirect_map(&SOCKETS, ctx->rx_queue_index, XDP_PASS);
@@ -384,13 +483,13 @@ static __always_inline int decide(struct xdp_md *ctx, __u32 frame_length)
 SEC("xdp.frags")
 int steer_frags(struct xdp_md *ctx)
 {
-	return decide(ctx, bpf_xdp_get_buff_len(ctx));
+	return decide(ctx, 1);
 }
 
 SEC("xdp")
 int steer(struct xdp_md *ctx)
 {
-	return decide(ctx, ctx->data_end - ctx->data);
+	return decide(ctx, 0);
 }
 
 #include "icmp.bpf.h"

@@ -11,6 +11,7 @@ use super::*;
 
 mod fragments;
 mod icmp;
+mod shared_ports;
 
 const OURS_V4: [u8; 4] = [198, 18, 0, 2];
 const PEER_V4: [u8; 4] = [198, 18, 0, 1];
@@ -488,16 +489,27 @@ fn no_prefix_of_a_claimed_frame_is_taken() {
 
 #[test]
 fn a_frame_of_several_buffers_is_measured_whole() {
-    let mut frame = Vec::new();
+    let [mut v4, mut v6] = [Vec::new(), Vec::new()];
     PacketBuilder::ethernet2(PEER_MAC, MAC)
         .ipv4(PEER_V4, OURS_V4, 64)
         .tcp(PEER_PORT, PORT, 1, 1000)
-        .write(&mut frame, &[7; 8900])
+        .write(&mut v4, &[7; 8900])
+        .unwrap();
+    PacketBuilder::ethernet2(PEER_MAC, MAC)
+        .ipv6(PEER_V6, OURS_V6, 64)
+        .tcp(PEER_PORT, PORT, 1, 1000)
+        .write(&mut v6, &[7; 8900])
         .unwrap();
     let mut bench = Bench::new(Variant::Frags);
-    assert_eq!(bench.run(&frame), "redirected");
-    frame.pop();
-    assert_eq!(bench.run(&frame), "pass_malformed");
+    for frame in [v4, v6] {
+        let mut tagged = tagged(frame.clone(), &[0x8100]);
+        let mut frame = frame;
+        for frame in [&mut frame, &mut tagged] {
+            assert_eq!(bench.run(frame), "redirected");
+            frame.pop();
+            assert_eq!(bench.run(frame), "pass_malformed");
+        }
+    }
 }
 
 #[test]
