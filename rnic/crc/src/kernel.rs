@@ -1,14 +1,17 @@
 //! The ways in which the checks can be computed, and which one this processor takes.
 #![allow(unsafe_code)]
 
+use std::sync::OnceLock;
+
 use crate::{Checks, portable};
 #[cfg(target_arch = "x86_64")]
 use crate::{pclmulqdq, vpclmulqdq};
 
-/// A way to compute the checks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A way to compute the checks; the fastest comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kernel {
-    /// Carry-less multiplication of vectors of 512 bits (x86-64 with VPCLMULQDQ and AVX-512F).
+    /// Carry-less multiplication of vectors of 512 bits (x86-64 with VPCLMULQDQ and AVX-512F, BW and
+    /// VBMI2).
     Vpclmulqdq,
     /// Carry-less multiplication of vectors of 128 bits (x86-64 with PCLMULQDQ and SSE4.2).
     Pclmulqdq,
@@ -23,35 +26,34 @@ impl Kernel {
     /// The fastest that this processor has.
     #[inline]
     pub fn best() -> Self {
-        // What the processor has is asked once; the standard library keeps the answer.
-        if Self::Vpclmulqdq.is_available() {
-            Self::Vpclmulqdq
-        } else if Self::Pclmulqdq.is_available() {
-            Self::Pclmulqdq
-        } else {
-            Self::Portable
+        // One look at one word, which is asked for each time that octets are.
+        static BEST: OnceLock<Kernel> = OnceLock::new();
+        *BEST.get_or_init(Self::detect)
+    }
+
+    #[cold]
+    fn detect() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("pclmulqdq")
+            && std::arch::is_x86_feature_detected!("sse4.2")
+        {
+            if std::arch::is_x86_feature_detected!("vpclmulqdq")
+                && std::arch::is_x86_feature_detected!("avx512f")
+                && std::arch::is_x86_feature_detected!("avx512bw")
+                && std::arch::is_x86_feature_detected!("avx512vbmi2")
+            {
+                return Self::Vpclmulqdq;
+            }
+            return Self::Pclmulqdq;
         }
+        Self::Portable
     }
 
     /// Whether this processor has what it takes.
     #[inline]
     pub fn is_available(self) -> bool {
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            Self::Vpclmulqdq => {
-                std::arch::is_x86_feature_detected!("vpclmulqdq")
-                    && std::arch::is_x86_feature_detected!("avx512f")
-                    && Self::Pclmulqdq.is_available()
-            }
-            #[cfg(target_arch = "x86_64")]
-            Self::Pclmulqdq => {
-                std::arch::is_x86_feature_detected!("pclmulqdq")
-                    && std::arch::is_x86_feature_detected!("sse4.2")
-            }
-            #[cfg(not(target_arch = "x86_64"))]
-            Self::Vpclmulqdq | Self::Pclmulqdq => false,
-            Self::Portable => true,
-        }
+        // Each takes what the slower ones take.
+        self >= Self::best()
     }
 
     /// Its name, as logs and benchmarks have it.
@@ -158,9 +160,11 @@ impl Checks {
 /// The one's complement sum of big-endian words of 16 bits, from that of words of 32 bits of this
 /// machine: the carries are added back in (RFC 1071 section 1) until 16 bits are left.
 #[inline]
-pub(crate) fn fold(mut words: u64) -> u16 {
-    while words > 0xffff {
-        words = (words & 0xffff) + (words >> 16);
-    }
+pub(crate) fn fold(words: u64) -> u16 {
+    // Twice each: the first time may carry. No branch that is taken for some sums only.
+    let words = (words & 0xffff_ffff) + (words >> 32);
+    let words = (words & 0xffff_ffff) + (words >> 32);
+    let words = (words & 0xffff) + (words >> 16);
+    let words = (words & 0xffff) + (words >> 16);
     u16::from_be_bytes((words as u16).to_ne_bytes())
 }

@@ -14,7 +14,7 @@ use std::arch::x86_64::{
 use crate::constants::fold_by;
 
 /// Octets that are left, where they go, and their sum so far.
-pub(crate) struct Way<const SUM: bool, const COPY: bool> {
+struct Way<const SUM: bool, const COPY: bool> {
     from: *const u8,
     to: *mut u8,
     left: usize,
@@ -78,7 +78,7 @@ pub(crate) fn words<const N: usize>(crc: u32, words: [u32; N]) -> u32 {
 /// A vector carried over `OCTETS` octets.
 #[inline]
 #[target_feature(enable = "sse4.2,pclmulqdq")]
-pub(crate) fn fold<const OCTETS: u32>(vector: __m128i) -> __m128i {
+fn fold<const OCTETS: u32>(vector: __m128i) -> __m128i {
     let by = const { fold_by(OCTETS) };
     let by = _mm_set_epi64x(by[1] as i64, by[0] as i64);
     _mm_xor_si128(
@@ -91,7 +91,7 @@ pub(crate) fn fold<const OCTETS: u32>(vector: __m128i) -> __m128i {
 impl<const SUM: bool, const COPY: bool> Way<SUM, COPY> {
     #[inline]
     #[target_feature(enable = "sse4.2,pclmulqdq")]
-    pub(crate) fn new(from: *const u8, to: *mut u8, left: usize) -> Self {
+    fn new(from: *const u8, to: *mut u8, left: usize) -> Self {
         Self {
             from,
             to,
@@ -148,7 +148,7 @@ impl<const SUM: bool, const COPY: bool> Way<SUM, COPY> {
     /// As many octets are left as `left` says.
     #[inline]
     #[target_feature(enable = "sse4.2,pclmulqdq")]
-    pub(crate) unsafe fn finish(mut self, mut vector: __m128i) -> (u32, u64) {
+    unsafe fn finish(mut self, mut vector: __m128i) -> (u32, u64) {
         // SAFETY: each is taken only while it is left.
         unsafe {
             while self.left >= 16 {
@@ -215,18 +215,5 @@ impl<const SUM: bool, const COPY: bool> Way<SUM, COPY> {
             self.skip(size_of::<T>());
             word
         }
-    }
-
-    /// Adds to the sum, and goes over octets that were loaded and stored by a wider kernel.
-    ///
-    /// # Safety
-    ///
-    /// So many are left.
-    #[inline]
-    #[target_feature(enable = "sse4.2,pclmulqdq")]
-    pub(crate) unsafe fn done(&mut self, octets: usize, words: u64) {
-        self.sums = _mm_add_epi64(self.sums, _mm_set_epi64x(0, words as i64));
-        // SAFETY: the caller's promise.
-        unsafe { self.skip(octets) };
     }
 }

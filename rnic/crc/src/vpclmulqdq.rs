@@ -1,97 +1,263 @@
 //! The kernel of 512-bit vectors: four of them are folded over 256 octets at a time by carry-less
-//! multiplication, then into one, into its quarters, and [`pclmulqdq`](crate::pclmulqdq) does the
-//! rest. What is shorter than two turns is left to that kernel: the way in and out costs more.
+//! multiplication, and in the end all their quarters into one vector of 128 bits.
+//!
+//! What is ahead of whole vectors goes into one by itself, behind zeros: octets of zero ahead of all
+//! others change neither a CRC whose state is none nor a sum. So nothing is left behind the last vector.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::{
-    __m512i, _mm_cvtsi32_si128, _mm_xor_si128, _mm512_add_epi64, _mm512_and_si512,
-    _mm512_clmulepi64_epi128, _mm512_extracti32x4_epi32, _mm512_loadu_si512,
-    _mm512_reduce_add_epi64, _mm512_set_epi64, _mm512_set1_epi64, _mm512_setzero_si512,
-    _mm512_srli_epi64, _mm512_storeu_si512, _mm512_xor_si512, _mm512_zextsi128_si512,
+    __m512i, _mm_crc32_u64, _mm_cvtsi32_si128, _mm_cvtsi128_si64, _mm_extract_epi64, _mm_xor_si128,
+    _mm256_castsi256_si128, _mm256_extracti128_si256, _mm256_xor_si256, _mm512_add_epi64,
+    _mm512_castsi512_si256, _mm512_clmulepi64_epi128, _mm512_extracti64x4_epi64,
+    _mm512_loadu_si512, _mm512_mask_storeu_epi8, _mm512_maskz_expand_epi8, _mm512_maskz_loadu_epi8,
+    _mm512_maskz_mov_epi64, _mm512_reduce_add_epi64, _mm512_setzero_si512, _mm512_slli_epi64,
+    _mm512_srli_epi64, _mm512_storeu_si512, _mm512_sub_epi64, _mm512_xor_si512,
+    _mm512_zextsi128_si512,
 };
 
 use crate::constants::fold_by;
-use crate::pclmulqdq::{self, Way};
+use crate::pclmulqdq;
 
-/// Octets of four vectors.
-const TURN: usize = 256;
 /// Octets of a vector.
 const VECTOR: usize = 64;
+/// Octets of four vectors.
+const TURN: u32 = 4 * VECTOR as u32;
 
-/// The CRC state (not inverted) after `len` octets, and if `SUM` their sum as words of 32 bits.
+/// The CRC state (not inverted) after `len` octets, and if `SUM` their sum as words of 32 bits, or
+/// another number with the same [`fold`](crate::kernel::fold).
 ///
 /// # Safety
 ///
 /// `len` octets are readable at `from`; for a copy `len` octets are writable at `to`, and none of
 /// them is of those at `from`.
-#[target_feature(enable = "avx512f,vpclmulqdq,sse4.2,pclmulqdq")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,vpclmulqdq,sse4.2,pclmulqdq")]
 pub(crate) unsafe fn run<const SUM: bool, const COPY: bool>(
     crc: u32,
     from: *const u8,
     to: *mut u8,
     len: usize,
 ) -> (u32, u64) {
-    if len < 2 * TURN {
+    if len < VECTOR {
         // SAFETY: the caller's promise.
         return unsafe { pclmulqdq::run::<SUM, COPY>(crc, from, to, len) };
     }
-    let mut sums = _mm512_setzero_si512();
-    let mut at = 0;
-    // SAFETY: vectors are taken only where `at + VECTOR <= len`.
-    let mut next = || unsafe {
-        let vector = _mm512_loadu_si512(from.add(at).cast());
-        if COPY {
-            _mm512_storeu_si512(to.add(at).cast(), vector);
-        }
-        if SUM {
-            let low = _mm512_and_si512(vector, _mm512_set1_epi64(0xffff_ffff));
-            let words = _mm512_add_epi64(low, _mm512_srli_epi64::<32>(vector));
-            sums = _mm512_add_epi64(sums, words);
-        }
-        at += VECTOR;
-        vector
-    };
-    let mut vectors = [next(), next(), next(), next()];
-    let begin = _mm512_zextsi128_si512(_mm_cvtsi32_si128(crc as i32));
-    vectors[0] = _mm512_xor_si512(vectors[0], begin);
-    for _ in 1..len / TURN {
-        for vector in &mut vectors {
-            *vector = fold_onto::<{ TURN as u32 }>(*vector, next());
-        }
-    }
-    let [first, second, third, fourth] = vectors;
-    let vector = fold_onto::<{ VECTOR as u32 }>(first, second);
-    let vector = fold_onto::<{ VECTOR as u32 }>(vector, third);
-    let mut vector = fold_onto::<{ VECTOR as u32 }>(vector, fourth);
-    for _ in 0..len % TURN / VECTOR {
-        vector = fold_onto::<{ VECTOR as u32 }>(vector, next());
-    }
-    let first = pclmulqdq::fold::<48>(_mm512_extracti32x4_epi32::<0>(vector));
-    let second = pclmulqdq::fold::<32>(_mm512_extracti32x4_epi32::<1>(vector));
-    let third = pclmulqdq::fold::<16>(_mm512_extracti32x4_epi32::<2>(vector));
-    let fourth = _mm512_extracti32x4_epi32::<3>(vector);
-    let vector = _mm_xor_si128(_mm_xor_si128(first, second), _mm_xor_si128(third, fourth));
+    let zero = _mm512_setzero_si512();
     let mut way = Way::<SUM, COPY>::new(from, to, len);
-    // SAFETY: `at` octets are done, and the others are left.
+    // SAFETY: `len` octets are the first ones and `len / VECTOR` vectors, one at least.
     unsafe {
-        way.done(at, _mm512_reduce_add_epi64(sums) as u64);
-        way.finish(vector)
+        let (first, second) = way.begin(crc);
+        let [mut a, mut b, mut c, mut d] = match len / VECTOR % 4 {
+            1 => [zero, zero, first, second],
+            2 => [zero, first, second, way.vector()],
+            3 => [first, second, way.vector(), way.vector()],
+            _ => {
+                let second = carried(first, times::<{ VECTOR as u32 }>(), second);
+                [second, way.vector(), way.vector(), way.vector()]
+            }
+        };
+        while way.at < len {
+            for vector in [&mut a, &mut b, &mut c, &mut d] {
+                *vector = carried(*vector, times::<TURN>(), way.vector());
+            }
+        }
+        (last([a, b, c, d]), way.sum())
     }
 }
 
-/// Quarters carried over `OCTETS` octets, onto what lies there.
+/// Octets, where they go, how many are done, and their sum so far.
+struct Way<const SUM: bool, const COPY: bool> {
+    from: *const u8,
+    to: *mut u8,
+    len: usize,
+    at: usize,
+    /// Sums of words of 64 bits, without what is carried out.
+    words: __m512i,
+    /// Sums of their later halves.
+    halves: __m512i,
+}
+
+/// Each method is for a processor with what [`run`] takes.
+impl<const SUM: bool, const COPY: bool> Way<SUM, COPY> {
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn new(from: *const u8, to: *mut u8, len: usize) -> Self {
+        Self {
+            from,
+            to,
+            len,
+            at: 0,
+            words: _mm512_setzero_si512(),
+            halves: _mm512_setzero_si512(),
+        }
+    }
+
+    /// What is ahead of whole vectors, and the first of those, with the state before them.
+    ///
+    /// # Safety
+    ///
+    /// There is one, and none of all is done.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2")]
+    unsafe fn begin(&mut self, crc: u32) -> (__m512i, __m512i) {
+        let ahead = self.len % VECTOR;
+        let wanted = (1_u64 << ahead) - 1;
+        // SAFETY: as many octets are there; an unwanted one is neither read nor written.
+        let octets = unsafe {
+            let octets = _mm512_maskz_loadu_epi8(wanted, self.from.cast());
+            if COPY {
+                _mm512_mask_storeu_epi8(self.to.cast(), wanted, octets);
+            }
+            octets
+        };
+        self.at = ahead;
+        let first = at_end(octets, ahead);
+        self.add(first);
+        // The state is of the first four octets, which may lie in both vectors.
+        let state = |crc: u32| _mm512_zextsi128_si512(_mm_cvtsi32_si128(crc as i32));
+        let here = at_end(state(crc), ahead);
+        let there = state(crc.checked_shr(8 * ahead as u32).unwrap_or(0));
+        // SAFETY: the caller's promise.
+        let second = unsafe { self.vector() };
+        (
+            _mm512_xor_si512(first, here),
+            _mm512_xor_si512(second, there),
+        )
+    }
+
+    /// The next vector.
+    ///
+    /// # Safety
+    ///
+    /// As many octets are not done.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn vector(&mut self) -> __m512i {
+        // SAFETY: within what `from` and `to` were promised for; any alignment will do.
+        let vector = unsafe {
+            let vector = _mm512_loadu_si512(self.from.add(self.at).cast());
+            if COPY {
+                _mm512_storeu_si512(self.to.add(self.at).cast(), vector);
+            }
+            vector
+        };
+        self.at += VECTOR;
+        self.add(vector);
+        vector
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn add(&mut self, vector: __m512i) {
+        if SUM {
+            self.words = _mm512_add_epi64(self.words, vector);
+            self.halves = _mm512_add_epi64(self.halves, _mm512_srli_epi64::<32>(vector));
+        }
+    }
+
+    /// The sum of words of 32 bits, or of 16 bits as [`run`] says.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn sum(&self) -> u64 {
+        // Without the later halves, what is left are the earlier ones, and nothing was carried out.
+        let earlier = _mm512_sub_epi64(self.words, _mm512_slli_epi64::<32>(self.halves));
+        let sum = _mm512_reduce_add_epi64(_mm512_add_epi64(earlier, self.halves)) as u64;
+        // By an odd number of octets ahead of vectors, each stands in the other half of its word of 16
+        // bits (RFC 1071 section 2, B).
+        match self.len % 2 {
+            0 => sum,
+            _ => sum.rotate_left(8),
+        }
+    }
+}
+
+/// The first octets of a vector, fewer than all, at its end behind zeros.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi2")]
+fn at_end(vector: __m512i, octets: usize) -> __m512i {
+    #[cfg(not(miri))]
+    return _mm512_maskz_expand_epi8(!(!0 >> octets), vector);
+    // It does not know this instruction.
+    #[cfg(miri)]
+    {
+        let mut places = [0_u8; 2 * VECTOR];
+        // SAFETY: a vector is as many octets, and the places are more.
+        unsafe {
+            _mm512_storeu_si512(places[VECTOR - octets..].as_mut_ptr().cast(), vector);
+            _mm512_loadu_si512(places.as_ptr().cast())
+        }
+    }
+}
+
+/// The quarters of a vector, each carried as far as it is multiplied for, onto what lies there.
 #[inline]
 #[target_feature(enable = "avx512f,vpclmulqdq")]
-fn fold_onto<const OCTETS: u32>(vector: __m512i, there: __m512i) -> __m512i {
-    let by = const { fold_by(OCTETS) };
-    let [low, high] = [by[0] as i64, by[1] as i64];
-    let by = _mm512_set_epi64(high, low, high, low, high, low, high, low);
+fn carried(vector: __m512i, times: __m512i, there: __m512i) -> __m512i {
     // The compiler makes one instruction of the two.
     _mm512_xor_si512(
         _mm512_xor_si512(
-            _mm512_clmulepi64_epi128::<0x00>(vector, by),
-            _mm512_clmulepi64_epi128::<0x11>(vector, by),
+            _mm512_clmulepi64_epi128::<0x00>(vector, times),
+            _mm512_clmulepi64_epi128::<0x11>(vector, times),
         ),
         there,
     )
+}
+
+/// What carries all quarters over `OCTETS` octets.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn times<const OCTETS: u32>() -> __m512i {
+    let [low, high] = const { fold_by(OCTETS) };
+    multipliers(&[low, high, low, high, low, high, low, high])
+}
+
+/// What carries each quarter over `OCTETS` octets and to where the last one stands.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn times_to_last<const OCTETS: u32>() -> __m512i {
+    multipliers(
+        const {
+            let mut all = [0; 8];
+            let mut quarter = 0;
+            while quarter < 4 {
+                let octets = OCTETS + 16 * (3 - quarter as u32);
+                // Over none it is not carried, but kept as it is.
+                if octets > 0 {
+                    [all[2 * quarter], all[2 * quarter + 1]] = fold_by(octets);
+                }
+                quarter += 1;
+            }
+            &{ all }
+        },
+    )
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn multipliers(all: &[u64; 8]) -> __m512i {
+    // SAFETY: as many octets as a vector has.
+    unsafe { _mm512_loadu_si512(all.as_ptr().cast()) }
+}
+
+/// The CRC state after four vectors, of which nothing is behind.
+#[inline]
+#[target_feature(enable = "avx512f,vpclmulqdq,sse4.2")]
+fn last([a, b, c, d]: [__m512i; 4]) -> u32 {
+    let kept = _mm512_maskz_mov_epi64(0b1100_0000, d);
+    let first = carried(
+        a,
+        times_to_last::<192>(),
+        carried(b, times_to_last::<128>(), kept),
+    );
+    let second = carried(c, times_to_last::<64>(), _mm512_setzero_si512());
+    let vector = carried(d, times_to_last::<0>(), _mm512_xor_si512(first, second));
+    let vector = _mm256_xor_si256(
+        _mm512_castsi512_si256(vector),
+        _mm512_extracti64x4_epi64::<1>(vector),
+    );
+    let vector = _mm_xor_si128(
+        _mm256_castsi256_si128(vector),
+        _mm256_extracti128_si256::<1>(vector),
+    );
+    let crc = _mm_crc32_u64(0, _mm_cvtsi128_si64(vector) as u64);
+    _mm_crc32_u64(crc, _mm_extract_epi64::<1>(vector) as u64) as u32
 }
