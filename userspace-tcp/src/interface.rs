@@ -28,6 +28,18 @@ impl ConnId {
     }
 }
 
+/// Where the connection of a flow may be, by a look at the flow's hash alone
+/// ([`crate::Stack::likely`]). It goes stale, and is never trusted: whoever is given it looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Likely(pub(crate) Option<u32>);
+
+impl Likely {
+    /// What [`ConnId::index`] would be; `None`: there is no connection.
+    pub fn index(self) -> Option<usize> {
+        self.0.map(|index| index as usize)
+    }
+}
+
 /// Names a segment of one connection's send queue, in the order of [`crate::Stack::send`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SegmentId(pub(crate) u32);

@@ -93,7 +93,7 @@ pub use config::{Config, CongestionControl, ConnOptions, KeepAlive, NoCongestion
 pub use ecn::Ecn;
 pub use holdings::Holdings;
 pub use interface::{
-    ConnCounters, ConnId, ConnectError, Counters, Event, IcmpError, Info, ListenError,
+    ConnCounters, ConnId, ConnectError, Counters, Event, IcmpError, Info, Likely, ListenError,
     NEW_RANGES_MAX, NewRange, NewRanges, Outgoing, Payload, Received, SegmentId, SendError,
     SendRefusal, SoftError, State, Transmit,
 };

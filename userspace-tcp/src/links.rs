@@ -52,6 +52,11 @@ impl Links {
             .is_some_and(|link| link.previous != index)
     }
 
+    /// The memory of an entry.
+    pub(crate) fn memory_at(&self, index: usize) -> Option<&impl Sized> {
+        self.0.get(index)
+    }
+
     fn link(&mut self, index: u32) -> &mut Link {
         let place = index as usize;
         for index in self.0.len()..=place {

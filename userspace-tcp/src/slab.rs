@@ -113,6 +113,11 @@ impl<T: Named> Slab<T> {
         }
     }
 
+    /// The memory of an entry, whatever is in it.
+    pub(crate) fn memory_at(&self, index: usize) -> Option<&impl Sized> {
+        self.chunks.get(index / CHUNK)?.get(index % CHUNK)
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         let entries = self.chunks.iter().flatten();
         entries.filter_map(|entry| match entry {

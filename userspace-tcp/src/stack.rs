@@ -379,6 +379,23 @@ impl<B> Stack<B> {
             .map(|connection| connection.info(&self.config))
     }
 
+    /// What is kept of the connection whose [`ConnId::index`] this is, and goes with each of its
+    /// segments: for who fetches that memory into the cache ahead of its use.
+    pub fn memory_at(
+        &self,
+        index: usize,
+    ) -> (
+        Option<&impl Sized>,
+        Option<&impl Sized>,
+        Option<&impl Sized>,
+    ) {
+        (
+            self.connections.memory_at(index),
+            self.ready_links.memory_at(index),
+            self.deadlines.memory_at(index),
+        )
+    }
+
     /// What was done with segments that belong to no connection.
     pub fn counters(&self) -> Counters {
         self.effects.counters

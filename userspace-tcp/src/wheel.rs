@@ -117,6 +117,11 @@ impl Wheel {
         }
     }
 
+    /// The memory of an entry.
+    pub(crate) fn memory_at(&self, index: usize) -> Option<&impl Sized> {
+        self.nodes.get(index)
+    }
+
     /// Entries, those included that come up for nothing.
     pub(crate) fn len(&self) -> usize {
         self.nodes

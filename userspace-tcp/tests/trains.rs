@@ -6,8 +6,8 @@
 use std::net::Ipv4Addr;
 
 use userspace_tcp::{
-    Config, ConnId, ConnOptions, Endpoint, Event, Flags, Following, FourTuple, Instant, Options,
-    SackBlock, Segment, SeqNum, Stack, TcpHeader,
+    Config, ConnId, ConnOptions, Endpoint, Event, Flags, Following, FourTuple, Instant, Likely,
+    Options, SackBlock, Segment, SeqNum, Stack, TcpHeader,
 };
 
 const OPTIONS: ConnOptions = ConnOptions { mss: 1460 };
@@ -81,7 +81,10 @@ impl Receiver {
 
     /// Segments as one if they may be, else one by one.
     fn take_train(&mut self, first: u32, more: u32) -> Vec<(u64, u32)> {
-        if self.stack.takes_together(&tuple(), seq(first)) {
+        if self
+            .stack
+            .takes_together(&tuple(), Likely::default(), seq(first))
+        {
             return self.take(first, more);
         }
         (first..=first + more)

@@ -276,6 +276,11 @@ impl Qp {
         }
     }
 
+    /// Where the next work request is looked for, for who fetches it ahead.
+    pub(crate) fn next_work(&self) -> [*const u8; 4] {
+        self.send.ring.memory_ahead()
+    }
+
     /// Is there something that [`Self::produce`] would write?
     pub fn has_output(&mut self, ctx: &mut QpContext<'_>) -> bool {
         self.plan(ctx, fpdu::MULPDU_MIN).is_some()

@@ -9,6 +9,7 @@
 //! The order of a poll: what the link is done with, receive, doorbells, timers, produce, transmit,
 //! wake-ups, refill. So an ACK rides on the answer that the segment brought about.
 
+mod ahead;
 mod broken;
 mod config;
 mod control;
@@ -36,7 +37,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use rnic_ipc::control::RefusalCode;
-use rnic_ipc::id::{ClientId, ListenerId};
+use rnic_ipc::id::{ClientId, ListenerId, QpNum};
 use rnic_ipc::ring::DoorbellConsumer;
 use rnic_net::{Identification, Reassembly};
 use rnic_xsk::{Frame, FramePool, Packet, Port, Umem};
@@ -55,6 +56,7 @@ use crate::qp::{Lent, Qp, QpContext, QpCounters};
 use crate::srq::SrqTable;
 use crate::stag::StagTable;
 
+use ahead::Served;
 pub use config::{ShardConfig, ShardLimits};
 use deadlines::Deadlines;
 use link::Link;
@@ -86,7 +88,8 @@ pub struct Shard<P> {
     reserve: Reserve,
     stack: Stack<Frame>,
     conns: ConnTable,
-    qps: IdMap<u32, QpSlot>,
+    qps: IdMap<u32, Box<QpSlot>>,
+    served: Served,
     tables: Tables,
     clients: Vec<Client>,
     listeners: IdMap<u32, Listener>,
@@ -114,6 +117,8 @@ pub struct Shard<P> {
     captures: Captures,
     /// TCP's events that wait until the octets before them are delivered; empty between polls.
     endings: VecDeque<(ConnId, TcpEvent)>,
+    /// Doorbells of one client; empty between polls.
+    rung: Vec<QpNum>,
     /// Received packets of one batch; empty between polls.
     batch: Vec<Packet>,
     /// Segments of it that go to TCP together; empty between polls, and out while a batch is taken in.
@@ -147,6 +152,7 @@ struct Reserve {
 }
 
 #[derive(Debug)]
+#[repr(align(64))]
 struct QpSlot {
     qp: Qp,
     /// Where it counts.
@@ -218,6 +224,7 @@ impl<P: Port> Shard<P> {
             stack: Stack::new(tcp, config.secret, now),
             conns: ConnTable::new(limits.connections),
             qps,
+            served: Served::new(limits.connections),
             tables: Tables {
                 stags: StagTable::new(limits.regions),
                 cqs: CqTable::new(limits.cqs),
@@ -242,6 +249,7 @@ impl<P: Port> Shard<P> {
             connect_times: Histogram::default(),
             captures: Captures::new(umem.frame_capacity()),
             endings: VecDeque::new(),
+            rung: Vec::with_capacity(DOORBELLS_PER_CLIENT),
             batch: Vec::with_capacity(RECEIVE_BATCH),
             train: Some(Box::new(Train::new())),
             faults_seen: 0,
@@ -350,20 +358,22 @@ impl<P: Port> Shard<P> {
     fn take_doorbells(&mut self) -> bool {
         let mut worked = false;
         for index in 0..self.clients.len() {
-            for _ in 0..DOORBELLS_PER_CLIENT {
-                let Some(client) = self.clients.get_mut(index).filter(|c| !c.faulted) else {
-                    break;
-                };
-                let id = client.id;
-                match client.doorbells.pop() {
-                    Ok(Some(qp)) => self.doorbell(id, qp),
-                    Ok(None) => break,
-                    Err(fault) => {
-                        let message = format!("its doorbell ring: {fault}");
-                        self.client_fault(id, RefusalCode::Malformed, message);
-                    }
-                }
+            let Some(client) = self.clients.get_mut(index).filter(|c| !c.faulted) else {
+                continue;
+            };
+            let id = client.id;
+            let mut rung = std::mem::take(&mut self.rung);
+            let taken = client.doorbells.take(DOORBELLS_PER_CLIENT, &mut rung);
+            if !rung.is_empty() {
                 worked = true;
+                self.doorbells(id, &rung);
+                rung.clear();
+            }
+            self.rung = rung;
+            if let Err(fault) = taken {
+                worked = true;
+                let message = format!("its doorbell ring: {fault}");
+                self.client_fault(id, RefusalCode::Malformed, message);
             }
         }
         worked

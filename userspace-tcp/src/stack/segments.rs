@@ -4,7 +4,7 @@ use crate::config::ConnOptions;
 use crate::connection::Connection;
 use crate::ecn::Ecn;
 use crate::effects::Env;
-use crate::interface::{ConnId, Received, State, Transmit};
+use crate::interface::{ConnId, Likely, Received, State, Transmit};
 use crate::segment::Segment;
 #[cfg(doc)]
 use crate::segment::TcpHeader;
@@ -30,8 +30,20 @@ impl<B> Stack<B> {
         segment: &Segment<'_>,
         options: ConnOptions,
     ) -> Received {
+        self.receive_at(now, tuple, Likely::default(), segment, options)
+    }
+
+    /// As [`Stack::receive`], for who has asked where the connection is likely to be.
+    pub fn receive_at(
+        &mut self,
+        now: Instant,
+        tuple: FourTuple,
+        likely: Likely,
+        segment: &Segment<'_>,
+        options: ConnOptions,
+    ) -> Received {
         self.now = now;
-        let Some(id) = self.find(&tuple) else {
+        let Some(id) = self.find_at(&tuple, likely) else {
             return self.receive_stranger(now, tuple, segment, options);
         };
         if let Some(valid) = self.cookie_for_another(now, &tuple, id, segment) {
@@ -59,9 +71,10 @@ impl<B> Stack<B> {
     /// Whether segments of this flow that follow one another from `seq` on, each of which only
     /// continues the first ([`TcpHeader::only_continues`]), may be received as one
     /// ([`Segment::with_following`]): when they are the next in order. Others are acknowledged one by
-    /// one (RFC 5681 section 4.2).
-    pub fn takes_together(&self, tuple: &FourTuple, seq: SeqNum) -> bool {
-        let connection = self.find(tuple).and_then(|id| self.connections.get(id));
+    /// one (RFC 5681 section 4.2). `likely` as for [`Stack::receive_at`].
+    pub fn takes_together(&self, tuple: &FourTuple, likely: Likely, seq: SeqNum) -> bool {
+        let id = self.find_at(tuple, likely);
+        let connection = id.and_then(|id| self.connections.get(id));
         connection.is_some_and(|connection| connection.expects(seq))
     }
 
@@ -108,6 +121,21 @@ impl<B> Stack<B> {
             ecn: Ecn::NotEct,
             fragment_to: None,
         })
+    }
+
+    /// Where the connection of a flow is likely to be. It is not looked at, so that its memory can be
+    /// fetched ([`Stack::memory_at`]) while something else is done.
+    pub fn likely(&self, tuple: &FourTuple) -> Likely {
+        Likely(self.flows.find(self.secret.flow(tuple), |_| true))
+    }
+
+    /// The connection of a flow, which is likely to be there.
+    fn find_at(&self, tuple: &FourTuple, likely: Likely) -> Option<ConnId> {
+        let at = likely.0.and_then(|index| self.connections.at(index));
+        match at.filter(|connection| connection.tuple() == *tuple) {
+            Some(connection) => Some(connection.id()),
+            None => self.find(tuple),
+        }
     }
 
     /// The connection of a flow.

@@ -93,6 +93,53 @@ fn established(stack: &mut Stack<u32>, port: u16, now: Instant) -> ConnId {
     id
 }
 
+/// Where a connection is likely to be is a hint that may be stale: whose segment it is the flow says.
+#[test]
+fn a_segment_reaches_its_own_connection_wherever_it_was_thought_to_be() {
+    let now = Instant::ZERO + std::time::Duration::from_secs(1);
+    let mut stack = Stack::new(Config::default(), [7; 16], now);
+    let local = Endpoint::new(Ipv4Addr::new(198, 18, 0, 1).into(), 7000);
+    assert!(stack.listen(local, 4).is_ok());
+    let [one, other] = [999, 1000].map(|port| established(&mut stack, port, now));
+    let tuple_of = |stack: &Stack<u32>, id| stack.info(id).map(|info| info.tuple).expect("it is");
+    let (first, second) = (tuple_of(&stack, one), tuple_of(&stack, other));
+    let (of_one, of_other) = (stack.likely(&first), stack.likely(&second));
+    assert_eq!(of_one.index(), Some(one.index()));
+    assert_eq!(of_other.index(), Some(other.index()));
+    let mut seq = 1;
+    let mut octet_for_first = |stack: &mut Stack<u32>, likely| {
+        let ack = stack.connections.get(one).map(Connection::sent_to);
+        let header = TcpHeader {
+            seq: SeqNum(seq),
+            ack: ack.unwrap_or(SeqNum(0)),
+            flags: Flags::ACK,
+            window: 60_000,
+            ..TcpHeader::default()
+        };
+        let options = ConnOptions { mss: 1460 };
+        assert!(
+            stack.connections.get(one).is_none()
+                || stack.takes_together(&first, likely, SeqNum(seq))
+        );
+        seq += 1;
+        stack.receive_at(now, first, likely, &Segment::new(header, &[7]), options)
+    };
+    let nowhere = crate::Likely(Some(u32::MAX));
+    for likely in [of_one, of_other, nowhere, crate::Likely::default()] {
+        let received = octet_for_first(&mut stack, likely);
+        assert_eq!(received.conn, Some(one), "{likely:?}");
+        assert_eq!(received.new.len(), 1, "{likely:?}");
+    }
+    assert!(stack.abort(one));
+    for likely in [of_one, of_other] {
+        assert_eq!(
+            octet_for_first(&mut stack, likely).conn,
+            None,
+            "{likely:?}: it is gone"
+        );
+    }
+}
+
 #[test]
 fn connections_send_in_turns_of_several_segments() {
     let now = Instant::ZERO + std::time::Duration::from_secs(1);

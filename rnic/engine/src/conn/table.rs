@@ -51,6 +51,11 @@ impl ConnTable {
         self.slots.get(place)?.as_ref()
     }
 
+    /// The memory of a place, for who fetches it ahead of its use.
+    pub fn memory_at(&self, place: usize) -> Option<&impl Sized> {
+        self.slots.get(place)
+    }
+
     /// Adds a connection. What TCP forgot in its slot without a word (half-open connections) comes
     /// back.
     pub fn insert(&mut self, conn: Conn) -> Option<Conn> {

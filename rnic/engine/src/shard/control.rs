@@ -198,7 +198,8 @@ impl<P: Port> Shard<P> {
     }
 
     pub(super) fn qp(&mut self, qp: QpNum) -> Result<&mut QpSlot, CommandError> {
-        self.qps.get_mut(&qp.0).ok_or(unknown("queue pair"))
+        let slot = self.qps.get_mut(&qp.0).ok_or(unknown("queue pair"))?;
+        Ok(slot)
     }
 
     fn add_qp(
@@ -227,7 +228,7 @@ impl<P: Port> Shard<P> {
         qp.provide(&mut self.tables.lent);
         self.tables.stags.stream_added(qp.user());
         let tally = self.tables.tallies.place_of(client);
-        self.qps.insert(num.0, QpSlot::new(qp, tally));
+        self.qps.insert(num.0, Box::new(QpSlot::new(qp, tally)));
         Ok(())
     }
 

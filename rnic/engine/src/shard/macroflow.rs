@@ -273,6 +273,11 @@ impl Macroflows {
         Some((id, client))
     }
 
+    /// What is kept by connection, of one: for who fetches it ahead of its use.
+    pub fn memory_at(&self, place: usize) -> Option<&impl Sized> {
+        self.members.get(place)
+    }
+
     /// No connection that waits may go on.
     pub fn is_idle(&self) -> bool {
         self.open.is_empty()

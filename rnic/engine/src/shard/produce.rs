@@ -11,7 +11,7 @@ use rnic_ipc::id::{ClientId, QpNum};
 use rnic_xsk::Port;
 use userspace_tcp::{ConnId, Outgoing};
 
-use super::{QpSlot, Shard};
+use super::Shard;
 use crate::conn::{Conn, Phase};
 use crate::qp::Filled;
 
@@ -21,6 +21,10 @@ pub(super) const SEGMENTS_PER_TURN: usize = 16;
 const COST_MIN: usize = 512;
 /// Connections that have waited for their macroflow's window, and go on in one poll.
 const CALLS_PER_POLL: usize = 64;
+
+/// So many doorbells ahead the state of a queue pair is fetched into the cache: each takes less time
+/// than that.
+const FETCHED_AHEAD: usize = 4;
 
 /// How a connection's turn went.
 struct Turn {
@@ -51,8 +55,21 @@ enum End {
 }
 
 impl<P: Port> Shard<P> {
+    /// The client posted work to these queue pairs, or says so.
+    pub(super) fn doorbells(&mut self, client: ClientId, rung: &[QpNum]) {
+        for (at, qp) in rung.iter().enumerate() {
+            if let Some(later) = rung.get(at + FETCHED_AHEAD) {
+                self.fetch_qp(*later);
+            }
+            if let Some(next) = rung.get(at + 1) {
+                self.fetch_rung(*next);
+            }
+            self.doorbell(client, *qp);
+        }
+    }
+
     /// The client posted work to this queue pair, or says so.
-    pub(super) fn doorbell(&mut self, client: ClientId, num: QpNum) {
+    fn doorbell(&mut self, client: ClientId, num: QpNum) {
         let Some(slot) = self.qps.get_mut(&num.0) else {
             return;
         };
@@ -77,9 +94,10 @@ impl<P: Port> Shard<P> {
         let Phase::Rdma { qp } = conn.phase else {
             return;
         };
-        let Some(QpSlot { qp, .. }) = self.qps.get(&qp.0) else {
+        let Some(slot) = self.qps.get(&qp.0) else {
             return;
         };
+        let qp = &slot.qp;
         let client = qp.client();
         let queued = self.stack.queued_segments(id);
         self.share.hold(id, client, queued);
@@ -100,17 +118,33 @@ impl<P: Port> Shard<P> {
         let room = self.ports.iter_mut().map(Port::transmit_room).min();
         let mut room = room.unwrap_or(0);
         let mut worked = self.round(&mut room);
+        // Each is called while the one before it has still to take its turn: its state is under way to
+        // the cache meanwhile.
+        let mut called = None;
         for _ in 0..CALLS_PER_POLL {
+            let next = called.take();
+            let Some((id, client)) = next.or_else(|| self.call()) else {
+                break;
+            };
+            self.fetch_work(id);
+            self.share.go_on(client, id);
             if self.starved {
                 break;
             }
-            let Some((id, client)) = self.macroflows.call() else {
-                break;
-            };
-            self.share.go_on(client, id);
+            called = self.call();
             worked |= self.round(&mut room);
         }
+        if let Some((id, client)) = called {
+            self.share.go_on(client, id);
+        }
         worked
+    }
+
+    /// A connection that has waited for others to the same peer and may go on.
+    fn call(&mut self) -> Option<(ConnId, ClientId)> {
+        let called = self.macroflows.call()?;
+        self.fetch_conn(called.0.index());
+        Some(called)
     }
 
     /// One turn for each client, while the link has room for so many segments.
@@ -124,6 +158,13 @@ impl<P: Port> Shard<P> {
             while let Some((id, credit)) = self.share.next(client)
                 && !waits
             {
+                let [next, next_but_one] = self.share.coming(client);
+                if let Some(next) = next {
+                    self.fetch_work(next);
+                }
+                if let Some(next) = next_but_one {
+                    self.fetch_conn(next.index());
+                }
                 let turn = self.turn(id, client, credit, *room);
                 *room = room.saturating_sub(turn.segments);
                 worked |= turn.cost > 0;

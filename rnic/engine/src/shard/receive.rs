@@ -9,7 +9,8 @@ use rnic_net::{KnownHeaders, Recognised, Unusable};
 use rnic_proto::mpa::startup::FRAME_LEN_MAX;
 use rnic_xsk::{CHUNKS_MAX, Packet, Port};
 use userspace_tcp::{
-    ConnId, ConnOptions, Following, NEW_RANGES_MAX, NewRange as NewOctets, Received, Segment,
+    ConnId, ConnOptions, Following, Likely, NEW_RANGES_MAX, NewRange as NewOctets, Received,
+    Segment,
 };
 
 use super::train::{self, CARS_MAX, Car, Head, Train};
@@ -78,7 +79,7 @@ impl<P: Port> Shard<P> {
             }
         }
         match self.segment(&packet, port) {
-            Ok((head, start, len)) => {
+            Ok((mut head, start, len)) => {
                 let frame = match packet.into_single() {
                     Ok(frame) => frame,
                     Err(packet) => {
@@ -88,7 +89,11 @@ impl<P: Port> Shard<P> {
                     }
                 };
                 let car = Car { frame, start, len };
+                if train.is_empty() {
+                    head.likely = self.fetch_flow(&head.tuple);
+                }
                 if let Err(car) = train.couple(&head, car) {
+                    head.likely = self.fetch_flow(&head.tuple);
                     self.pass_on(train);
                     // An empty one takes any.
                     if let Err(car) = train.couple(&head, car) {
@@ -162,6 +167,7 @@ impl<P: Port> Shard<P> {
         };
         let head = Head {
             tuple: parsed.tuple,
+            likely: Likely::default(),
             path: parsed.path,
             port,
             ecn: parsed.ecn,
@@ -182,7 +188,7 @@ impl<P: Port> Shard<P> {
             return self.segments(&head, cars, count, true);
         }
         let seq = head.header.seq;
-        let together = cars.len() > 1 && self.stack.takes_together(&head.tuple, seq);
+        let together = cars.len() > 1 && self.stack.takes_together(&head.tuple, head.likely, seq);
         while !cars.is_empty() {
             let count = if together { cars.len() } else { 1 };
             let octets: usize = cars.iter().take(count).map(|car| car.len).sum();
@@ -196,7 +202,11 @@ impl<P: Port> Shard<P> {
     /// `chained`: they are the frames of a single one.
     fn segments(&mut self, head: &Head, cars: &mut VecDeque<Car>, count: usize, chained: bool) {
         let &Head {
-            tuple, path, port, ..
+            tuple,
+            likely,
+            path,
+            port,
+            ..
         } = head;
         let first = cars.front().map_or(&[][..], |car| {
             let octets = self.umem.bytes(&car.frame);
@@ -213,7 +223,9 @@ impl<P: Port> Shard<P> {
         let options = ConnOptions {
             mss: path.mss(tuple.remote.addr),
         };
-        let received = self.stack.receive(self.now, tuple, &segment, options);
+        let received = self
+            .stack
+            .receive_at(self.now, tuple, likely, &segment, options);
         match received.conn {
             Some(id) => {
                 if self.conns.get(id).is_none() {

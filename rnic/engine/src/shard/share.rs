@@ -123,6 +123,17 @@ impl Share {
         Some((id, credit))
     }
 
+    /// The client's connections behind the present one.
+    pub fn coming(&self, client: ClientId) -> [Option<ConnId>; 2] {
+        let ready = self.accounts.get(&client.0).map(|account| &account.ready);
+        [0, 1].map(|place| ready.and_then(|ready| ready.get(place).copied()))
+    }
+
+    /// What is kept by connection, of one: for who fetches it ahead of its use.
+    pub fn memory_at(&self, place: usize) -> Option<&impl Sized> {
+        self.held.get(place)
+    }
+
     /// The client sent so many octets.
     pub fn spend(&mut self, client: ClientId, octets: usize) {
         if let Some(account) = self.accounts.get_mut(&client.0) {

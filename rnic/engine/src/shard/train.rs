@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use rnic_net::{KnownHeaders, Path, Recognised};
 use rnic_xsk::{Frame, Packet};
-use userspace_tcp::{Ecn, Following, FourTuple, NewRange, TcpHeader};
+use userspace_tcp::{Ecn, Following, FourTuple, Likely, NewRange, TcpHeader};
 
 /// Segments of a train at most.
 pub(super) const CARS_MAX: usize = 16;
@@ -32,6 +32,8 @@ pub(super) struct Train {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
     pub tuple: FourTuple,
+    /// Where TCP is likely to have the connection.
+    pub likely: Likely,
     pub path: Path,
     pub port: usize,
     pub ecn: Ecn,
@@ -157,6 +159,11 @@ impl Train {
         }
         self.head = Some(head);
         self.chain = true;
+    }
+
+    /// Whether it takes any segment.
+    pub fn is_empty(&self) -> bool {
+        self.head.is_none()
     }
 
     /// Whether it is one segment in several frames.

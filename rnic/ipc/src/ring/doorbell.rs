@@ -106,6 +106,18 @@ impl DoorbellConsumer {
         Ok(Some(QpNum(u32::try_from(word).unwrap_or(u32::MAX))))
     }
 
+    /// Takes up to `most` queue pairs that have work, behind what is in `into`; each as
+    /// [`Self::pop`] gives it.
+    pub fn take(&mut self, most: usize, into: &mut Vec<QpNum>) -> Result<(), RingFault> {
+        for _ in 0..most {
+            match self.pop()? {
+                Some(qp) => into.push(qp),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
     /// Whether a doorbell waits. A fault counts: `pop` will tell.
     pub fn is_empty(&self) -> bool {
         self.ring.filled(self.own) == Ok(0)

@@ -209,6 +209,15 @@ impl<const WORDS: usize> RawRing<WORDS> {
         unsafe { self.entries.add(slot * WORDS + word).as_ref() }
     }
 
+    /// The addresses of its shared indices and of the entry of `index`.
+    pub(super) fn memory_ahead(&self, index: u32) -> [*const u8; 3] {
+        [
+            self.producer.as_ptr().cast_const().cast(),
+            self.consumer.as_ptr().cast_const().cast(),
+            std::ptr::from_ref(self.word(index, 0)).cast(),
+        ]
+    }
+
     /// How many entries the consumer at `own` may take.
     pub(super) fn filled(&self, own: u32) -> Result<u32, RingFault> {
         self.distance("producer", self.producer().load(Ordering::Acquire), own)

@@ -2,7 +2,7 @@ use std::net::Ipv4Addr;
 
 use rnic_net::{PathDefaults, Payload, parse, write_segment};
 use rnic_xsk::{ChunkSize, FramePool, Umem};
-use userspace_tcp::{Endpoint, Flags, Segment, SeqNum, checksum};
+use userspace_tcp::{Endpoint, Flags, Likely, Segment, SeqNum, checksum};
 
 use super::*;
 
@@ -15,6 +15,7 @@ fn head(seq: u32) -> Head {
     let defaults = PathDefaults::new(1500);
     Head {
         tuple: FourTuple::new(end(1), end(2)),
+        likely: Likely::default(),
         path: Path {
             src_mac: [2, 0, 0, 0, 0, 1],
             dst_mac: [2, 0, 0, 0, 0, 2],
@@ -166,6 +167,7 @@ fn a_train_is_the_same_of_segments_that_are_recognised_and_that_are_parsed() {
         let (start, port) = (octets.len() - len, head.port);
         let head = Head {
             tuple: found.tuple,
+            likely: Likely::default(),
             path: found.path,
             port,
             ecn: found.ecn,

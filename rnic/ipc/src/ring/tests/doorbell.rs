@@ -24,6 +24,20 @@ fn doorbells_come_in_order_and_a_full_ring_says_so() {
 }
 
 #[test]
+fn doorbells_are_taken_several_at_a_time_and_no_more_than_asked_for() {
+    let (mut client, mut engine) = doorbells(8);
+    for number in 1..=3 {
+        assert_eq!(client.ring(QpNum(number)), Ok(false));
+    }
+    let mut taken = vec![QpNum(0)];
+    assert_eq!(engine.take(2, &mut taken), Ok(()));
+    assert_eq!(taken, [0, 1, 2].map(QpNum), "behind what is there");
+    assert_eq!(engine.take(2, &mut taken), Ok(()));
+    assert_eq!(taken, [0, 1, 2, 3].map(QpNum));
+    assert!(engine.is_empty());
+}
+
+#[test]
 fn only_the_first_doorbell_of_a_sleep_asks_for_a_kick() {
     let (mut client, mut engine) = doorbells(8);
     assert!(engine.prepare_sleep());

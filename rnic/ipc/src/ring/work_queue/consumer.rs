@@ -79,6 +79,14 @@ impl WorkQueueConsumer {
         Ok(true)
     }
 
+    /// The addresses of what the next [`Self::pop`] reads or writes, for who fetches it into the cache
+    /// ahead of that. Not to be read by any other way.
+    pub fn memory_ahead(&self) -> [*const u8; 4] {
+        let pending = std::ptr::from_ref(self.pending.get()).cast();
+        let [producer, consumer, entry] = self.ring.memory_ahead(self.own);
+        [producer, consumer, pending, entry]
+    }
+
     /// Where the oldest work request waits, or will.
     pub fn front(&self) -> Place {
         Place(self.own)
