@@ -296,6 +296,17 @@ impl Qp {
     /// The rest is to come again, with more behind it. Once the stream has ended everything is
     /// used, and dropped (RFC 5041 section 7.1).
     pub fn receive(&mut self, ctx: &mut QpContext<'_>, pieces: &[&[u8]]) -> usize {
+        self.receive_checked(ctx, pieces, 0)
+    }
+
+    /// As [`Self::receive`]; a bit of `sound`, the lowest for the first piece, says of each that it ends
+    /// with the CRC of what is before, so that one which is an FPDU needs no look at that again.
+    pub(crate) fn receive_checked(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        pieces: &[&[u8]],
+        mut sound: u64,
+    ) -> usize {
         let (mut rest, mut skip, mut used) = (pieces, 0, 0);
         while self.is_receiving() {
             while let Some((first, behind)) = rest.split_first()
@@ -304,12 +315,13 @@ impl Qp {
             {
                 skip -= first.len();
                 rest = behind;
+                sound >>= 1;
             }
             let first = rest.first().and_then(|first| first.get(skip..));
             let taken = first
-                .and_then(|first| self.take_fpdu(ctx, &first))
+                .and_then(|first| self.take_fpdu(ctx, &first, skip == 0 && sound & 1 == 1))
                 // It ends in another piece than it begins in, or is not all there.
-                .or_else(|| self.take_fpdu(ctx, &Gather::new(rest).tail(skip)?));
+                .or_else(|| self.take_fpdu(ctx, &Gather::new(rest).tail(skip)?, false));
             let Some(taken) = taken else {
                 return used;
             };
@@ -319,18 +331,25 @@ impl Qp {
         Gather::new(pieces).len()
     }
 
+    /// Whether FPDUs have a CRC.
+    pub(crate) fn checks_crc(&self) -> bool {
+        self.crc
+    }
+
     /// Takes in the FPDU at the front of the octets; gives its length if all of it is there.
     #[inline]
     fn take_fpdu<'a>(
         &mut self,
         ctx: &mut QpContext<'_>,
         octets: &impl Octets<'a>,
+        sound: bool,
     ) -> Option<usize> {
         let layout = fpdu::parse(octets, self.receive.markers, self.receive.at)?;
         let len = layout.len();
         let fpdu = octets.sub(0, len)?;
         self.receive.at += len as u64;
-        self.receive_fpdu(ctx, &fpdu, &layout);
+        let crc = self.crc && !(sound && len == octets.len());
+        self.receive_fpdu(ctx, &fpdu, &layout, crc);
         Some(len)
     }
 

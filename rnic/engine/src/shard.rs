@@ -123,6 +123,9 @@ pub struct Shard<P> {
     batch: Vec<Packet>,
     /// Segments of it that go to TCP together; empty between polls, and out while a batch is taken in.
     train: Option<Box<Train>>,
+    /// Of the last octets that passed through, each segment was an FPDU with a CRC: those that follow
+    /// are checked for it in the pass that takes the checksum.
+    segments_are_fpdus: bool,
     /// Faults of shared memory in this process that were looked into.
     faults_seen: u64,
     /// The time of the last poll or command.
@@ -252,6 +255,7 @@ impl<P: Port> Shard<P> {
             rung: Vec::with_capacity(DOORBELLS_PER_CLIENT),
             batch: Vec::with_capacity(RECEIVE_BATCH),
             train: Some(Box::new(Train::new())),
+            segments_are_fpdus: false,
             faults_seen: 0,
             now,
             config,

@@ -37,6 +37,10 @@ impl Crc32c {
     }
 }
 
+/// The value over octets and, behind them, their CRC as it stands in an FPDU's CRC field: whenever that
+/// is right, and never else.
+pub const RESIDUE: u32 = 0x4867_4bc7;
+
 /// The CRC of the octets of all the slices, in order.
 pub fn crc_of<'a>(slices: impl IntoIterator<Item = &'a [u8]>) -> Crc32c {
     slices.into_iter().fold(Crc32c::new(), Crc32c::over)

@@ -22,18 +22,19 @@ use crate::stag::{Sink, StagTable, User};
 pub(super) const FEW_PIECES: usize = 32;
 
 impl Qp {
-    /// Takes in one whole FPDU.
+    /// Takes in one whole FPDU, whose CRC is to be looked at or not.
     #[inline]
     pub(super) fn receive_fpdu<'a>(
         &mut self,
         ctx: &mut QpContext<'_>,
         fpdu: &impl Octets<'a>,
         layout: &Layout,
+        crc: bool,
     ) {
         if layout.has_markers() {
-            return fpdu.gathered(|fpdu| self.receive_marked(ctx, fpdu, layout));
+            return fpdu.gathered(|fpdu| self.receive_marked(ctx, fpdu, layout, crc));
         }
-        let ulpdu = fpdu::check(fpdu, layout, self.crc)
+        let ulpdu = fpdu::check(fpdu, layout, crc)
             .and_then(|()| fpdu::ulpdu(fpdu, layout).ok_or(MpaError::CrcMismatch));
         match ulpdu {
             Ok(ulpdu) => self.receive_ulpdu(ctx, &ulpdu),
@@ -42,13 +43,25 @@ impl Qp {
     }
 
     /// One with Markers.
-    fn receive_marked(&mut self, ctx: &mut QpContext<'_>, fpdu: &Gather<'_>, layout: &Layout) {
+    fn receive_marked(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        fpdu: &Gather<'_>,
+        layout: &Layout,
+        crc: bool,
+    ) {
         // Few FPDUs need much room for their pieces: no need to clear it.
         let pieces = fpdu.chunks().count() + layout.markers().count();
         if pieces <= FEW_PIECES {
-            self.receive_pieces(ctx, fpdu, layout, &mut [&[][..]; FEW_PIECES]);
+            self.receive_pieces(ctx, fpdu, layout, crc, &mut [&[][..]; FEW_PIECES]);
         } else {
-            self.receive_pieces(ctx, fpdu, layout, &mut [&[][..]; SLICES_MAX + MARKERS_MAX]);
+            self.receive_pieces(
+                ctx,
+                fpdu,
+                layout,
+                crc,
+                &mut [&[][..]; SLICES_MAX + MARKERS_MAX],
+            );
         }
     }
 
@@ -57,9 +70,10 @@ impl Qp {
         ctx: &mut QpContext<'_>,
         fpdu: &Gather<'a>,
         layout: &Layout,
+        crc: bool,
         room: &mut [&'a [u8]],
     ) {
-        match fpdu::verify(fpdu, layout, self.crc, room) {
+        match fpdu::verify(fpdu, layout, crc, room) {
             Ok(ulpdu) => self.receive_ulpdu(ctx, &ulpdu),
             Err(error) => self.not_sound(ctx, error),
         }

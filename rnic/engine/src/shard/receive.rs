@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use rnic_ipc::capture::Direction;
 use rnic_ipc::control::DisconnectReason;
 use rnic_net::{KnownHeaders, Recognised, Unusable};
+use rnic_proto::crc::RESIDUE;
 use rnic_proto::mpa::startup::FRAME_LEN_MAX;
 use rnic_xsk::{CHUNKS_MAX, Packet, Port};
 use userspace_tcp::{
@@ -74,8 +75,17 @@ impl<P: Port> Shard<P> {
     fn couple(&mut self, train: &mut Train, packet: Packet, port: usize) {
         if packet.is_single() {
             let octets = self.umem.bytes(packet.first());
-            if let Some(found) = train.recognise(octets, port, rnic_crc::sum) {
-                return self.couple_recognised(train, packet, &found);
+            let (takes_crc, mut sound) = (self.segments_are_fpdus, false);
+            let found = train.recognise(octets, port, |payload| {
+                if !takes_crc {
+                    return rnic_crc::sum(payload);
+                }
+                let checks = rnic_crc::check(0, payload);
+                sound = checks.crc == RESIDUE;
+                checks.sum
+            });
+            if let Some(found) = found {
+                return self.couple_recognised(train, packet, &found, sound);
             }
         }
         match self.segment(&packet, port) {
@@ -88,7 +98,12 @@ impl<P: Port> Shard<P> {
                         return self.pass_on(train);
                     }
                 };
-                let car = Car { frame, start, len };
+                let car = Car {
+                    frame,
+                    start,
+                    len,
+                    sound: false,
+                };
                 if train.is_empty() {
                     head.likely = self.fetch_flow(&head.tuple);
                 }
@@ -118,13 +133,24 @@ impl<P: Port> Shard<P> {
     }
 
     /// As above, of a packet that lies in one frame and whose headers are known.
-    fn couple_recognised(&mut self, train: &mut Train, packet: Packet, found: &Recognised) {
+    fn couple_recognised(
+        &mut self,
+        train: &mut Train,
+        packet: Packet,
+        found: &Recognised,
+        sound: bool,
+    ) {
         let frame = match packet.into_single() {
             Ok(frame) => frame,
             Err(packet) => return self.pool.free_packet(packet),
         };
         let (start, len) = (found.payload.start, found.payload.len());
-        let car = Car { frame, start, len };
+        let car = Car {
+            frame,
+            start,
+            len,
+            sound,
+        };
         if let Err(car) = train.couple_recognised(found, car) {
             self.pass_on(train);
             // An empty one takes any.
@@ -343,9 +369,10 @@ impl<P: Port> Shard<P> {
             return 0;
         };
         let mut slices: [&[u8]; CARS_MAX] = [&[]; CARS_MAX];
-        let (mut before, mut filled) = (0, 0);
+        let (mut before, mut filled, mut sound) = (0, 0, 0_u64);
         for (car, slice) in cars.zip(&mut slices) {
             let (start, len) = car.part(before, new);
+            sound |= u64::from(car.sound && len == car.len) << filled;
             let octets = self.umem.bytes(&car.frame);
             *slice = octets.get(start..start + len).unwrap_or(&[]);
             before += car.len;
@@ -353,7 +380,10 @@ impl<P: Port> Shard<P> {
         }
         let slices = slices.get(..filled).unwrap_or(&[]);
         let context = &mut self.tables.context(slot.tally, self.now);
-        let taken = slot.qp.receive(context, slices);
+        let fpdus = context.counters.fpdus_received;
+        let taken = slot.qp.receive_checked(context, slices, sound);
+        let fpdus = context.counters.fpdus_received - fpdus;
+        self.segments_are_fpdus = fpdus == filled as u64 && slot.qp.checks_crc();
         // No more than there was, of which there were less than 2^32.
         let taken = taken.min(new.len as usize) as u32;
         conn.inbound.pass(taken as usize);

@@ -46,6 +46,8 @@ pub(super) struct Car {
     pub frame: Frame,
     pub start: usize,
     pub len: usize,
+    /// Its payload was found to end with the CRC32C of what is before.
+    pub sound: bool,
 }
 
 impl Train {
@@ -154,7 +156,12 @@ impl Train {
         let (mut start, mut left) = (start, len);
         for frame in packet.into_frames() {
             let len = left.min(frame.len().saturating_sub(start));
-            self.cars.push_back(Car { frame, start, len });
+            self.cars.push_back(Car {
+                frame,
+                start,
+                len,
+                sound: false,
+            });
             (start, left) = (0, left - len);
         }
         self.head = Some(head);

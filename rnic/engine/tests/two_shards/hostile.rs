@@ -19,7 +19,7 @@ use crate::side::{BASE, CLIENT, CQ, PD, SideConfig, pattern};
 use crate::world::World;
 
 /// A raw peer in RDMA mode with a queue pair.
-fn in_rdma_mode(config: SideConfig, segment: usize) -> (Duel, QpNum) {
+pub fn in_rdma_mode(config: SideConfig, segment: usize) -> (Duel, QpNum) {
     let mut duel = Duel::new(config);
     duel.side.listen(4, duel.now);
     duel.connect();

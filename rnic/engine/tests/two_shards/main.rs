@@ -18,6 +18,7 @@ mod packets;
 #[path = "../shared/random.rs"]
 mod random;
 mod raw;
+mod recognised;
 mod registration;
 mod side;
 mod silence;

@@ -206,6 +206,23 @@ impl Duel {
         self.pump();
     }
 
+    /// Sends octets in segments of `size`, which come together, as frames that `change` has changed.
+    pub fn send_changed(
+        &mut self,
+        octets: &[u8],
+        size: usize,
+        change: impl FnOnce(&mut [Vec<u8>]),
+    ) {
+        for part in octets.chunks(size) {
+            self.peer.send_segment(part, self.now);
+        }
+        let mut frames = self.peer.frames(self.now);
+        change(&mut frames);
+        self.give(&frames);
+        self.side_works();
+        self.pump();
+    }
+
     /// Sends octets in segments of `size`, the first of which arrives last.
     pub fn send_first_last(&mut self, octets: &[u8], size: usize) {
         for part in octets.chunks(size) {

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::{Crc32c, crc_of};
+use super::{Crc32c, RESIDUE, crc_of};
 
 #[test]
 fn the_check_value_of_crc32c() {
@@ -26,7 +26,42 @@ fn the_example_of_figure_6() {
     assert_eq!(crc_of([&octets[..]]).octets(), [0x84, 0x92, 0x58, 0x98]);
 }
 
+/// The example of figure 6 with its CRC behind it, by a program that knows nothing of ours: each bit
+/// by itself.
+#[test]
+fn the_residue_is_what_long_division_leaves() {
+    let mut octets = [0; 0x34];
+    octets[1..4].copy_from_slice(&[0x2a, 0x41, 0x43]);
+    octets[0x0f] = 2;
+    octets[0x17] = 0x14;
+    octets[0x30..].copy_from_slice(&[0x84, 0x92, 0x58, 0x98]);
+    let divided = octets.iter().fold(u32::MAX, |rest, octet| {
+        (0..8).fold(rest ^ u32::from(*octet), |rest, _| {
+            (rest >> 1) ^ (0x82f6_3b78 * (rest & 1))
+        })
+    });
+    assert_eq!(!divided, RESIDUE);
+    assert_eq!(crc_of([&octets[..]]).value(), RESIDUE);
+    // No other octets in the place of the CRC leave it.
+    for bit in 0..8 * octets.len() {
+        let mut wrong = octets;
+        wrong[bit / 8] ^= 1 << (bit % 8);
+        assert_ne!(crc_of([&wrong[..]]).value(), RESIDUE, "bit {bit}");
+    }
+}
+
 proptest! {
+    #[test]
+    fn a_crc_behind_its_octets_leaves_the_residue(
+        mut octets in prop::collection::vec(any::<u8>(), 0..5_000),
+        wrong in 1..=u32::MAX,
+    ) {
+        let crc = crc_of([&octets[..]]);
+        let right = [&octets[..], &crc.octets()].concat();
+        prop_assert_eq!(crc_of([&right[..]]).value(), RESIDUE);
+        octets.extend_from_slice(&(crc.value() ^ wrong).to_le_bytes());
+        prop_assert_ne!(crc_of([&octets[..]]).value(), RESIDUE);
+    }
     #[test]
     fn cutting_does_not_change_the_crc(
         octets in prop::collection::vec(any::<u8>(), 0..10_000),

@@ -40,7 +40,17 @@ fn a_train_is_of_one_flow_without_a_gap_and_no_longer_than_its_bound() {
     let mut couple = |head: &Head, len| {
         let frame = pool.alloc().unwrap();
         let start = 66;
-        train.couple(head, Car { frame, start, len }).is_ok()
+        train
+            .couple(
+                head,
+                Car {
+                    frame,
+                    start,
+                    len,
+                    sound: false,
+                },
+            )
+            .is_ok()
     };
     // Numbers wrap.
     let first = head(u32::MAX - 50);
@@ -86,7 +96,12 @@ fn a_train_is_of_one_flow_without_a_gap_and_no_longer_than_its_bound() {
 fn new_octets_are_found_in_the_cars_that_they_lie_in() {
     let frame = pool().alloc().unwrap();
     let (start, len) = (66, 100);
-    let car = Car { frame, start, len };
+    let car = Car {
+        frame,
+        start,
+        len,
+        sound: false,
+    };
     let new = |skip, len| NewRange {
         offset: 0,
         skip,
@@ -177,6 +192,7 @@ fn a_train_is_the_same_of_segments_that_are_recognised_and_that_are_parsed() {
             frame: pool.alloc().unwrap(),
             start,
             len,
+            sound: false,
         };
         let by_parsing = parsed
             .couple(&head, car())
@@ -185,6 +201,7 @@ fn a_train_is_the_same_of_segments_that_are_recognised_and_that_are_parsed() {
             frame: pool.alloc().unwrap(),
             start,
             len,
+            sound: false,
         };
         let known = recognising.recognise(&octets, port, rnic_crc::sum);
         let couple = |train: &mut Train, car: Car| match &known {
@@ -209,6 +226,7 @@ fn a_train_is_the_same_of_segments_that_are_recognised_and_that_are_parsed() {
                 frame: pool.alloc().unwrap(),
                 start,
                 len,
+                sound: false,
             };
             parsed.couple(&head, car()).unwrap();
             couple(&mut recognising, car()).unwrap();

@@ -1,0 +1,147 @@
+//! Segments whose headers are recognised, and whose CRC is taken with their checksum: whatever is wrong
+//! with one is found as in one that comes alone and is parsed.
+
+use std::time::Duration;
+
+use rnic_engine::command::Command;
+use rnic_ipc::control::DisconnectReason;
+use rnic_net::PathDefaults;
+use rnic_proto::crc::crc_of;
+
+use crate::hostile::in_rdma_mode;
+use crate::raw::{Duel, write_fpdu};
+use crate::side::{BASE, SideConfig, pattern};
+
+/// Octets of a payload, and of the FPDU and the segment around it.
+const PAYLOAD: usize = 1000;
+const SEGMENT: usize = 1020;
+/// FPDUs ahead of those that a test is about: as many as make a flow known.
+const AHEAD: usize = 12;
+const FPDUS: usize = AHEAD + 8;
+
+/// The stream of Writes, each one FPDU.
+fn stream(stag: u32, payload: &[u8]) -> Vec<u8> {
+    let parts = payload.chunks(PAYLOAD).enumerate();
+    let fpdus = parts.map(|(index, part)| write_fpdu(stag, BASE + (PAYLOAD * index) as u64, part));
+    fpdus.collect::<Vec<_>>().concat()
+}
+
+/// What came of a stream that `change` has changed, each segment an FPDU: what was placed, what the peer
+/// was told, what the client, and what was counted.
+fn outcome(
+    together: bool,
+    change: impl Fn(&mut [u8]),
+) -> (Vec<u8>, Vec<u8>, Option<DisconnectReason>, [u64; 4]) {
+    let (mut duel, qp) = in_rdma_mode(SideConfig::default(), SEGMENT);
+    let mut octets = stream(duel.side.stag.0, &pattern(FPDUS * PAYLOAD, 3));
+    change(&mut octets);
+    if together {
+        duel.send(&octets, SEGMENT);
+    } else {
+        for fpdu in octets.chunks(SEGMENT) {
+            duel.send(fpdu, SEGMENT);
+        }
+    }
+    duel.run_for(Duration::from_secs(30));
+    let counters = [
+        "crc_errors",
+        "fpdus_received",
+        "octets_placed",
+        "writes_received",
+    ];
+    let counters = counters.map(|name| duel.side.counter(name));
+    let told = duel.side.disconnected(qp);
+    (
+        duel.side.read(0, FPDUS * PAYLOAD),
+        duel.peer.received,
+        told,
+        counters,
+    )
+}
+
+#[test]
+fn a_wrong_crc_is_found_in_recognised_segments_as_in_parsed_ones() {
+    let wrong = (AHEAD + 3) * SEGMENT;
+    // Of its length one that makes it shorter, and one longer; STag, payload, CRC.
+    for (at, bit) in [(1, 4), (1, 8), (3, 1), (500, 1), (SEGMENT - 1, 0x80)] {
+        let change = |octets: &mut [u8]| octets[wrong + at] ^= bit;
+        let (together, alone) = (outcome(true, change), outcome(false, change));
+        assert_eq!(together, alone, "octet {at}");
+        let (placed, _, told, counters) = together;
+        let before = (AHEAD + 3) as u64;
+        assert_eq!(counters, [1, before, before * PAYLOAD as u64, before]);
+        // LLP (layer 2), MPA (type 0), CRC error (2): RFC 5044 section 8.2.
+        let reason = DisconnectReason::TerminateSent { control: 0x2002 };
+        assert_eq!(told, Some(reason), "octet {at}");
+        assert!(
+            placed[(AHEAD + 3) * PAYLOAD..]
+                .iter()
+                .all(|&octet| octet == 0)
+        );
+    }
+    let sound = outcome(true, |_| ());
+    assert_eq!(sound, outcome(false, |_| ()));
+    assert_eq!(sound.3[1], FPDUS as u64);
+}
+
+#[test]
+fn a_segment_that_ends_with_the_crc_of_all_of_it_is_not_believed_to_be_an_fpdu() {
+    let begin = (AHEAD + 3) * SEGMENT;
+    // Its FPDU is shorter, and what is behind that makes the segment's CRC right.
+    let change = |octets: &mut [u8]| {
+        octets[begin + 1] ^= 4;
+        let segment = &mut octets[begin..begin + SEGMENT];
+        let crc = crc_of([&segment[..SEGMENT - 4]]).octets();
+        segment[SEGMENT - 4..].copy_from_slice(&crc);
+    };
+    let (together, alone) = (outcome(true, change), outcome(false, change));
+    assert_eq!(together, alone);
+    assert_eq!(together.3[0], 1);
+}
+
+#[test]
+fn a_wrong_checksum_is_found_in_recognised_segments() {
+    // Of the TCP header: the window; of the payload: an octet that its CRC is for.
+    for at in [48, 500] {
+        let (mut duel, _) = in_rdma_mode(SideConfig::default(), SEGMENT);
+        let payload = pattern(FPDUS * PAYLOAD, 3);
+        let octets = stream(duel.side.stag.0, &payload);
+        let (ahead, behind) = octets.split_at(AHEAD * SEGMENT);
+        duel.send(ahead, SEGMENT);
+        duel.send_changed(behind, SEGMENT, |frames| frames[3][at] ^= 0x10);
+        duel.run_for(Duration::from_secs(5));
+        assert_eq!(duel.side.counter("rx_bad_tcp_checksum"), 1, "octet {at}");
+        assert_eq!(duel.side.counter("crc_errors"), 0, "octet {at}");
+        assert!(duel.side.read(0, FPDUS * PAYLOAD) == payload, "octet {at}");
+    }
+}
+
+/// The Time to Live with which the side resets the connection that a segment is of, which is no more.
+fn hop_limit_of_reset(duel: &mut Duel, segment: &[u8]) -> u8 {
+    let wire = duel.side.wire.as_ref().unwrap();
+    assert!(wire.push(segment));
+    duel.side.shard.poll(duel.now);
+    let mut reset = Vec::new();
+    assert!(wire.take(&mut reset), "an answer");
+    assert_eq!(reset[47] & 4, 4, "RST");
+    reset[22]
+}
+
+#[test]
+fn what_is_known_of_a_flow_is_forgotten_when_paths_get_other_defaults() {
+    let (mut duel, _) = in_rdma_mode(SideConfig::default(), SEGMENT);
+    let octets = stream(duel.side.stag.0, &pattern(FPDUS * PAYLOAD, 3));
+    let mut late = Vec::new();
+    duel.send_changed(&octets, SEGMENT, |frames| late = frames[2].clone());
+    duel.peer.stack.abort(duel.peer.conn.unwrap());
+    duel.pump();
+    assert_eq!(duel.side.shard.levels().connections, 0);
+    assert_eq!(hop_limit_of_reset(&mut duel, &late), 64);
+    let defaults = PathDefaults {
+        hop_limit_v4: 9,
+        ..PathDefaults::new(1500)
+    };
+    let command = Command::SetPathDefaults(defaults);
+    duel.side.shard.execute(command, duel.now).unwrap();
+    assert_eq!(hop_limit_of_reset(&mut duel, &late), 9);
+}
