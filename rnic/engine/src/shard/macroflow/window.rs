@@ -21,8 +21,12 @@ const TOLERATED: usize = 4;
 /// loss, or at which it began: little where there may be loss, more beyond (as BIC does, the
 /// forerunner of CUBIC). Losses of a crowd are found late, many of them by timeouts.
 const GROWTH: usize = 8;
-/// For so long a shortest round is believed: then the path may be another.
-const BELIEVED: Duration = Duration::from_secs(60);
+/// For so long a shortest round is believed: then the path may be another, and is measured anew (as by
+/// BBR, draft-ietf-ccwg-bbr section 2.13.2).
+const BELIEVED: Duration = Duration::from_secs(10);
+/// While it is measured, one in so many of the window's segments may be under way. Rounds are at most
+/// half as long again as the shortest when the window stops growing, so that nothing waits then.
+const MEASURED_WITH: usize = 2;
 
 /// The window and what is under way.
 #[derive(Debug)]
@@ -41,10 +45,23 @@ pub(super) struct Window {
     began: Instant,
     /// The shortest round of late, and when it was over.
     shortest: Option<(Duration, Instant)>,
+    /// Whether the path is being measured anew.
+    measuring: Measuring,
     /// The size when a loss was answered the last time.
     suspect: usize,
     /// When that was.
     reduced_at: Option<Instant>,
+}
+
+/// A shortest round that is believed no more is measured anew with fewer segments: else what waits in
+/// queues would be taken for the path's length, and be let grow once more each time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Measuring {
+    No,
+    /// More than that are still under way, in this round.
+    Draining,
+    /// The present round is the measure.
+    Now,
 }
 
 impl Window {
@@ -59,6 +76,7 @@ impl Window {
             full: false,
             began: Instant::ZERO,
             shortest: None,
+            measuring: Measuring::No,
             suspect: INITIAL,
             reduced_at: None,
         }
@@ -71,7 +89,11 @@ impl Window {
 
     /// Segments that may be posted now.
     pub(super) fn room(&self) -> usize {
-        self.size.saturating_sub(self.in_flight)
+        let most = match self.measuring {
+            Measuring::No => self.size,
+            Measuring::Draining | Measuring::Now => self.size / MEASURED_WITH,
+        };
+        most.saturating_sub(self.in_flight)
     }
 
     /// So many segments were posted.
@@ -101,11 +123,17 @@ impl Window {
     /// that is a receive ring until it overruns.
     fn has_waited(&mut self, now: Instant) -> bool {
         let took = now.saturating_duration_since(self.began);
-        let shortest = self.shortest.filter(|(_, at)| now < *at + BELIEVED);
-        let (shortest, at) = shortest
-            .filter(|(shortest, _)| *shortest < took)
+        let measured = self.measuring == Measuring::Now;
+        let (shortest, at) = self
+            .shortest
+            .filter(|(shortest, _)| *shortest < took && !measured)
             .unwrap_or((took, now));
         self.shortest = Some((shortest, at));
+        self.measuring = match self.measuring {
+            Measuring::Draining => Measuring::Now,
+            Measuring::No if now >= at + BELIEVED => Measuring::Draining,
+            Measuring::No | Measuring::Now => Measuring::No,
+        };
         took > shortest.saturating_add(shortest / 2)
     }
 

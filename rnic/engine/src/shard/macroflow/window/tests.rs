@@ -135,28 +135,67 @@ fn it_does_not_grow_where_segments_wait_in_a_queue() {
     window.posted(1, at(now));
     now += 50_000;
     window.acknowledged(1, at(now));
-    for _ in 0..1000 {
+    while now < 100 * BELIEVED.as_nanos() as u64 {
         // As long as the slowest part of the path takes for all of them.
-        let took = 2000 * window.size as u64;
+        let took = 2_000_000 * window.room() as u64;
         round_of(&mut window, &mut now, took);
     }
     assert_eq!(window.size, INITIAL);
 }
 
+/// A path of 100 ms whose slowest part takes 100 us for a segment: a thousand fill it, and half as many
+/// again is what may wait.
 #[test]
-fn it_grows_on_a_long_path_and_on_one_that_has_become_longer() {
+fn what_waits_in_a_queue_is_never_taken_for_the_path() {
+    let (mut window, mut now) = (Window::new(LIMIT), 0);
+    let round = |window: &mut Window, now: &mut u64| {
+        let took = (100_000 * window.room() as u64).max(100_000_000);
+        round_of(window, now, took);
+    };
+    while now < 100 * BELIEVED.as_nanos() as u64 {
+        round(&mut window, &mut now);
+    }
+    let most = 1500 + 1500 / GROWTH;
+    assert!((1000..=most).contains(&window.size), "{window:?}");
+}
+
+#[test]
+fn it_grows_on_a_long_path_and_soon_on_one_that_has_become_longer() {
     let (mut window, mut now) = (Window::new(LIMIT), 0);
     while window.size < 1000 {
         round_of(&mut window, &mut now, 10_000_000);
     }
     let size = window.size;
-    for _ in 0..100 {
+    let changed = now;
+    while window.size == size {
         round_of(&mut window, &mut now, 40_000_000);
     }
-    assert_eq!(window.size, size);
-    now += BELIEVED.as_nanos() as u64;
-    for _ in 0..100 {
-        round_of(&mut window, &mut now, 40_000_000);
+    let stood = Duration::from_nanos(now - changed);
+    assert!(stood > Duration::from_secs(1), "{stood:?}");
+    assert!(stood < BELIEVED + Duration::from_secs(1), "{stood:?}");
+}
+
+/// Two rounds of half of the window each time: not even a tenth of a percent of a path of 1 ms.
+#[test]
+fn to_measure_the_path_takes_two_rounds_of_half_of_the_window() {
+    let (mut window, mut now) = (Window::new(LIMIT), 0);
+    let (mut whole, mut half) = (0, 0);
+    let size = loop {
+        round_of(&mut window, &mut now, 1_000_000);
+        if window.size == LIMIT {
+            break window.size;
+        }
+    };
+    // Each longer than the one before, by so little that it is still the same path.
+    let mut took = 1_000_000;
+    while now < 10 * BELIEVED.as_nanos() as u64 {
+        match window.room() {
+            room if room == size => whole += 1,
+            room if room == size / 2 => half += 1,
+            other => panic!("{other} of {size}"),
+        }
+        took += 1;
+        round_of(&mut window, &mut now, took);
     }
-    assert!(window.size > size);
+    assert!(half > 0 && half <= 2 * 10, "{half} of {whole}");
 }
