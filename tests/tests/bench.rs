@@ -8,7 +8,7 @@ use rnic_tests::lab::Lab;
 use serde_json::Value;
 
 /// What each contestant must have measured.
-const FIGURES: [(&str, &[&str]); 12] = [
+const FIGURES: [(&str, &[&str]); 13] = [
     (
         "raw@1500-inline",
         &["gbit_per_second", "messages_per_second"],
@@ -27,6 +27,7 @@ const FIGURES: [(&str, &[&str]); 12] = [
     ("write-64-ping-daemon@1500-inline", &["p50_us", "p99_us"]),
     ("kernel-ping@1500-inline", &["p50_us", "p99_us"]),
     ("write-qps-16-daemon@1500-inline", &["gbit_per_second"]),
+    ("write-qps-16-embedded@1500-inline", &["gbit_per_second"]),
     ("raw@9000-inline", &["gbit_per_second"]),
     ("write-64k-embedded@9000-inline", &["gbit_per_second"]),
     (

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use rnic::{CongestionControl, Context, Device, DeviceConfig, DeviceName, Driving};
+use rnic::{
+    CongestionControl, Context, Device, DeviceConfig, DeviceName, Driving, Limits, Resource,
+};
 
 use crate::endpoint::ToolError;
 use crate::xdp::Mode;
@@ -33,8 +35,14 @@ pub struct Door {
 impl Door {
     /// Opens it; among several devices, of which none is named, the one that is meant by `suits`.
     pub fn open(&self, suits: DeviceName) -> Result<Context, ToolError> {
+        self.open_for(suits, 0)
+    }
+
+    /// The same; an RNIC in this process may have as many queue pairs as that, and as ever if those
+    /// are fewer.
+    pub fn open_for(&self, suits: DeviceName, queue_pairs: u32) -> Result<Context, ToolError> {
         if let Some(interface) = &self.embedded {
-            return self.embedded(interface);
+            return self.embedded(interface, queue_pairs);
         }
         let named = self.device.clone().or_else(Context::default_device);
         Ok(match named {
@@ -63,7 +71,7 @@ impl Door {
     /// Opens one of [`Self::devices`].
     pub fn open_device(&self, device: &DeviceName) -> Result<Context, ToolError> {
         match &self.embedded {
-            Some(interface) => self.embedded(interface),
+            Some(interface) => self.embedded(interface, 0),
             None => Ok(Context::open_device(self.socket(), device)?),
         }
     }
@@ -72,9 +80,22 @@ impl Door {
         self.socket.clone().unwrap_or_else(Context::default_socket)
     }
 
-    fn embedded(&self, interface: &str) -> Result<Context, ToolError> {
+    fn embedded(&self, interface: &str, queue_pairs: u32) -> Result<Context, ToolError> {
+        let mut limits = Limits::default();
+        let Limits {
+            per_client,
+            users,
+            device,
+            ..
+        } = &mut limits;
+        for quota in [per_client, &mut users.others.quota, device] {
+            for resource in [Resource::QueuePairs, Resource::ConnectionRequests] {
+                quota.set(resource, quota.get(resource).max(queue_pairs.into()));
+            }
+        }
         let config = DeviceConfig {
             driving: Driving::Inline,
+            limits,
             mode: self.mode.unwrap_or(Mode::Auto).into(),
             congestion: self.congestion.unwrap_or_default(),
             ..DeviceConfig::new(interface)

@@ -1,14 +1,13 @@
-//! Many queue pairs of one program, over daemons: `rnic-perf many`.
+//! Many queue pairs of one program: `rnic-perf many`.
 
 use std::fs;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use super::ground::{End, ended, started};
 use super::place::Place;
-use super::rnic::{Daemons, Polling, goodput};
+use super::rnic::{Daemons, Door, embedded_door, goodput};
 use super::{CPU, Figures, Ground, interrupt};
 use crate::lab::{Command, Process};
 use crate::tool;
@@ -57,8 +56,8 @@ pub struct ManyRun {
     pub queue_pairs: u32,
     /// What they do.
     pub traffic: Traffic,
-    /// What the daemons do without work.
-    pub polling: Polling,
+    /// Where the RNICs are.
+    pub door: Door,
 }
 
 impl ManyRun {
@@ -69,32 +68,45 @@ impl ManyRun {
             Traffic::Writes(_) => "write",
             Traffic::None => "idle",
         };
-        format!("{what}-qps-{}-{}", self.queue_pairs, self.polling.name())
+        format!("{what}-qps-{}-{}", self.queue_pairs, self.door.name())
     }
 
-    fn end(&self, command: Command, role: &[&str], socket: PathBuf) -> Command {
+    fn end(&self, command: Command, role: &[&str]) -> Command {
         command
             .arg("many")
             .args(role)
             .args(["--queue-pairs", &self.queue_pairs.to_string()])
-            .args(["--timeout", "60s", "--socket"])
-            .arg(socket)
+            .args(["--timeout", "60s"])
     }
 }
 
-/// Runs it between two daemons.
-pub(super) fn run(ground: &mut Ground, place: Place, run: &ManyRun) -> Result<Figures, String> {
-    let at = ground.next_address(place).to_string();
+/// Daemons that may have as many queue pairs as any run has.
+fn daemons(ground: &Ground, place: Place, door: Door) -> Result<Option<Daemons>, String> {
+    let Door::Daemon(polling) = door else {
+        return Ok(None);
+    };
     let configuration = ground.directory().join("many.toml");
     fs::write(&configuration, CONFIGURATION)
         .map_err(|error| format!("can't write {}: {error}", configuration.display()))?;
     let configuration = configuration.to_string_lossy();
-    let daemons = Daemons::start(ground, place, run.polling, &["--config", &configuration])?;
+    Daemons::start(ground, place, polling, &["--config", &configuration]).map(Some)
+}
+
+/// Runs it.
+pub(super) fn run(ground: &mut Ground, place: Place, run: &ManyRun) -> Result<Figures, String> {
+    let at = ground.next_address(place).to_string();
+    let daemons = daemons(ground, place, run.door)?;
     let limit = ground.limit() + EACH * run.queue_pairs;
-    let tool = |end| ground.unpinned(place, end, "rnic-perf");
-    let listen = ["server", "--listen", &at];
-    let server = run.end(tool(End::B), &listen, daemons.socket(End::B));
-    let server = started(server, "listening")?;
+    let tool = |end, role: &[&str]| match &daemons {
+        Some(daemons) => run
+            .end(ground.unpinned(place, end, "rnic-perf"), role)
+            .arg("--socket")
+            .arg(daemons.socket(end)),
+        None => run
+            .end(ground.command(place, end, "rnic-perf"), role)
+            .args(embedded_door(place)),
+    };
+    let server = started(tool(End::B, &["server", "--listen", &at]), "listening")?;
     let (size, depth, duration) = match run.traffic {
         Traffic::Writes(size) => {
             let depth = (OUTSTANDING / run.queue_pairs).max(1);
@@ -104,17 +116,12 @@ pub(super) fn run(ground: &mut Ground, place: Place, run: &ManyRun) -> Result<Fi
         Traffic::None => (0, 0, ground.duration().max(IDLE) + SETTLED * 3 / 2),
     };
     let seconds = duration.as_secs_f64().to_string();
-    let client = run.end(
-        tool(End::A),
-        &["client", "--connect", &at],
-        daemons.socket(End::A),
-    );
-    let mut client = client
+    let mut client = tool(End::A, &["client", "--connect", &at])
         .args(["--size", &size.to_string(), "--depth", &depth.to_string()])
         .args(["--duration", &seconds])
         .spawn();
     let mut figures = Figures::new();
-    if run.traffic == Traffic::None {
+    if let (Traffic::None, Some(daemons)) = (run.traffic, &daemons) {
         client.says("connected", limit)?;
         std::thread::sleep(SETTLED);
         let share = share_of_core(&daemons.processes, ground.duration().max(IDLE))?;
@@ -122,7 +129,9 @@ pub(super) fn run(ground: &mut Ground, place: Place, run: &ManyRun) -> Result<Fi
     }
     let report: Value = tool::try_report(&ended(client, limit)?)?;
     ended(server, limit)?;
-    daemons.stop(ground)?;
+    if let Some(daemons) = daemons {
+        daemons.stop(ground)?;
+    }
     if run.traffic != Traffic::None {
         figures.extend(goodput(&report)?);
     }

@@ -56,7 +56,12 @@ pub fn full() -> Vec<Contestant> {
     for operation in [Operation::Send, Operation::Read] {
         all.push(ping(inline(1500), operation, Door::Embedded));
     }
-    all.extend(QUEUE_PAIRS.map(many));
+    all.extend(
+        Door::BOTH
+            .map(|door| QUEUE_PAIRS.map(|count| many(count, door)))
+            .into_iter()
+            .flatten(),
+    );
     all.push(idle(1000, Polling::Adaptive));
     for polling in Polling::ALL {
         all.push(ping(inline(1500), Operation::Write, Door::Daemon(polling)));
@@ -102,7 +107,7 @@ pub fn smoke() -> Vec<Contestant> {
     all.extend(Door::BOTH.map(write));
     all.push(Contestant::new(place, kernel(false)));
     all.extend(pings(place));
-    all.push(many(16));
+    all.extend(Door::BOTH.map(|door| many(16, door)));
     all.extend(lossy(LOSSES[1]).into_iter().take(1));
     all.push(Contestant::new(inline(JUMBO), Work::RawRate));
     let large = RnicRun::bandwidth(Operation::Write, KIBI_64, Door::Embedded);
@@ -156,12 +161,12 @@ fn ping(place: Place, operation: Operation, door: Door) -> Contestant {
     rdma(place, run)
 }
 
-fn many(queue_pairs: u32) -> Contestant {
+fn many(queue_pairs: u32, door: Door) -> Contestant {
     let traffic = Traffic::Writes(MANY_SIZE);
     let run = ManyRun {
         queue_pairs,
         traffic,
-        polling: Polling::Adaptive,
+        door,
     };
     Contestant::new(inline(1500), Work::Many(run))
 }
@@ -170,7 +175,7 @@ fn idle(queue_pairs: u32, polling: Polling) -> Contestant {
     let run = ManyRun {
         queue_pairs,
         traffic: Traffic::None,
-        polling,
+        door: Door::Daemon(polling),
     };
     Contestant::new(inline(1500), Work::Many(run))
 }

@@ -70,7 +70,11 @@ fn by_queue_pairs(results: &Results) -> Plot {
         let (Traffic::Writes(size), Some(goodput)) = (run.traffic, row.summary(GBIT)) else {
             continue;
         };
-        let name = format!("Write, {} octets, daemon, MTU {}", size, place.mtu);
+        let name = format!(
+            "Write, {size} octets, {}, MTU {}",
+            run.door.name(),
+            place.mtu
+        );
         let count = f64::from(run.queue_pairs);
         add(&mut lines, name, (count, goodput.median));
         counts.push(count);

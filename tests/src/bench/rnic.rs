@@ -193,6 +193,11 @@ pub fn size_name(octets: u32) -> String {
     }
 }
 
+/// The options by which a tool has the place's RNIC in its own process.
+pub(super) fn embedded_door(place: Place) -> [&'static str; 4] {
+    ["--embedded", INTERFACE, "--mode", place.napi.xdp_mode()]
+}
+
 /// With the RNICs in the processes of `rnic-perf`.
 pub(super) fn embedded(
     ground: &mut Ground,
@@ -201,7 +206,7 @@ pub(super) fn embedded(
 ) -> Result<Figures, String> {
     let at = ground.next_address(place);
     let tool = |end| {
-        let mut options = vec!["--embedded", INTERFACE, "--mode", place.napi.xdp_mode()];
+        let mut options = Vec::from(embedded_door(place));
         // Elsewhere the kernel's receive path, or the link, needs a core that would never be left.
         if place == Place::cable(place.mtu, Napi::Inline) {
             options.push("--busy");

@@ -58,8 +58,9 @@ pub(crate) fn run(options: &Many) -> Result<(), ToolError> {
     let told = |line: String| eprintln!("{line}");
     match options.role {
         Role::Server { listen } => {
-            let context = options.door.open(DeviceName::Address(listen.ip()))?;
             let queue_pairs = options.queue_pairs;
+            let device = DeviceName::Address(listen.ip());
+            let context = options.door.open_for(device, queue_pairs)?;
             many::serve(&context, listen, queue_pairs, options.timeout, told)
         }
         Role::Client {
@@ -68,7 +69,8 @@ pub(crate) fn run(options: &Many) -> Result<(), ToolError> {
             depth,
             duration,
         } => {
-            let context = options.door.open(DeviceName::Toward(connect.ip()))?;
+            let device = DeviceName::Toward(connect.ip());
+            let context = options.door.open_for(device, options.queue_pairs)?;
             let load = Load {
                 queue_pairs: options.queue_pairs,
                 size,
