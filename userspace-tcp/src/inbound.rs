@@ -122,9 +122,9 @@ impl Inbound {
         self.next - 1 - u64::from(self.fin_taken)
     }
 
-    /// Whether nothing has come beyond RCV.NXT.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.held.is_empty()
+    /// Whether nothing has come beyond RCV.NXT, which is `seq`.
+    pub(crate) fn is_next(&self, seq: SeqNum) -> bool {
+        self.held.is_empty() && self.fin.is_none() && seq == self.next_wire()
     }
 
     /// The layer above needs nothing before this.

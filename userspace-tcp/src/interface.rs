@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use crate::checksum::PartialSum;
 use crate::ecn::Ecn;
+use crate::options::Timestamps;
 use crate::segment::TcpHeader;
-use crate::seq::StreamOffset;
+use crate::seq::{SeqNum, StreamOffset};
 use crate::time::Instant;
 use crate::tuple::{Endpoint, FourTuple};
 
@@ -298,6 +299,34 @@ pub struct Received {
     pub new: NewRanges,
     /// Every octet before this position has been received.
     pub in_order_to: StreamOffset,
+}
+
+/// The acknowledgment of a segment whose octets were taken already: for
+/// [`crate::Stack::take_owed`].
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "without it nothing is ever acknowledged"]
+pub struct Owed {
+    pub(crate) conn: ConnId,
+    /// When the segment came.
+    pub(crate) at: Instant,
+    /// The position of its first octet, and how many it had.
+    pub(crate) start: i64,
+    pub(crate) octets: u32,
+    pub(crate) ack: SeqNum,
+    pub(crate) window: u16,
+    pub(crate) timestamps: Option<Timestamps>,
+}
+
+impl Owed {
+    /// Whose it is.
+    pub const fn conn(&self) -> ConnId {
+        self.conn
+    }
+
+    /// When the segment came.
+    pub const fn at(&self) -> Instant {
+        self.at
+    }
 }
 
 /// The states of RFC 9293 section 3.3.2; LISTEN and CLOSED are no connections here.

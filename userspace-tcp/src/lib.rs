@@ -94,7 +94,7 @@ pub use ecn::Ecn;
 pub use holdings::Holdings;
 pub use interface::{
     ConnCounters, ConnId, ConnectError, Counters, Event, IcmpError, Info, Likely, ListenError,
-    NEW_RANGES_MAX, NewRange, NewRanges, Outgoing, Payload, Received, SegmentId, SendError,
+    NEW_RANGES_MAX, NewRange, NewRanges, Outgoing, Owed, Payload, Received, SegmentId, SendError,
     SendRefusal, SoftError, State, Transmit,
 };
 pub use options::{

@@ -6,8 +6,9 @@ use std::time::Duration;
 use crate::ecn::Ecn;
 use crate::effects::Env;
 use crate::inbound::Text;
-use crate::interface::{Event, Received, State};
-use crate::segment::{Flags, Segment};
+use crate::interface::{Event, Owed, Received, State};
+use crate::options::Options;
+use crate::segment::{Flags, Following, Segment, TcpHeader};
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
@@ -84,18 +85,96 @@ impl<B> Connection<B> {
         if !self.on_ack(env, segment, start) || self.gone {
             return;
         }
-        // Behind the check of the ACK: a blind attacker must not move TS.Recent.
-        if let Some(timestamps) = header.options.timestamps
-            && start <= self.inbound.last_ack_sent().cast_signed()
-        {
-            self.clock.take(env.now, timestamps);
-        }
-        self.keepalive.heard(env.now);
-        self.unanswered = 0;
+        self.note_heard(env.now, segment, start);
         if self.state == State::FinWait2 {
             self.timer = self.fin_wait_2_timer(env);
         }
         self.on_text(env, segment, start, received);
+    }
+
+    /// An acceptable segment came whose ACK is one that the peer may send: before, a blind attacker
+    /// could move TS.Recent.
+    fn note_heard(&mut self, now: Instant, segment: &Segment<'_>, start: i64) {
+        if let Some(timestamps) = segment.header.options.timestamps
+            && start <= self.inbound.last_ack_sent().cast_signed()
+        {
+            self.clock.take(now, timestamps);
+        }
+        self.keepalive.heard(now);
+        self.unanswered = 0;
+    }
+
+    /// Takes the octets of a segment that is the next in order and says nothing else but an
+    /// acknowledgment, which [`Connection::on_owed`] is to take; of any other none, and nothing is done.
+    pub(crate) fn on_octets(
+        &mut self,
+        env: &mut Env<'_, B>,
+        segment: &Segment<'_>,
+    ) -> Option<(Received, Owed)> {
+        if !self.brings_only_octets(env.now, segment) {
+            return None;
+        }
+        self.counters.segments_in += segment.segments();
+        let start = self.inbound.next().cast_signed();
+        let mut received = Received {
+            conn: Some(self.id),
+            ..Received::default()
+        };
+        let owed = Owed {
+            conn: self.id,
+            at: env.now,
+            start,
+            octets: segment.text_len(),
+            ack: segment.header.ack,
+            window: segment.header.window,
+            timestamps: segment.header.options.timestamps,
+        };
+        self.note_heard(env.now, segment, start);
+        self.on_text(env, segment, start, &mut received);
+        received.in_order_to = self.inbound.in_order_to();
+        Some((received, owed))
+    }
+
+    /// Whether [`Connection::on_synchronized`] would do no more with a segment than take its octets
+    /// and an ACK that it accepts.
+    fn brings_only_octets(&self, now: Instant, segment: &Segment<'_>) -> bool {
+        let header = &segment.header;
+        let timestamps = match header.options.timestamps {
+            Some(timestamps) => self.clock.in_use() && !self.clock.is_old(now, timestamps),
+            None => !self.clock.in_use(),
+        };
+        let ack = self.outbound.position(header.ack);
+        self.state == State::Established
+            && header.flags | Flags::PSH == Flags::ACK | Flags::PSH
+            && header.options.sack.is_empty()
+            && segment.text_len() > 0
+            && self.inbound.is_next(header.seq)
+            && timestamps
+            && ack >= self.outbound.una().cast_signed()
+            && ack <= self.outbound.next().cast_signed()
+    }
+
+    /// Takes the acknowledgment of a segment whose octets were taken before, as of the time at which
+    /// it came.
+    pub(crate) fn on_owed(&mut self, env: &mut Env<'_, B>, owed: &Owed) {
+        self.pacer.advance(env.now);
+        let header = TcpHeader {
+            ack: owed.ack,
+            flags: Flags::ACK,
+            window: owed.window,
+            options: Options {
+                timestamps: owed.timestamps,
+                ..Options::default()
+            },
+            ..TcpHeader::default()
+        };
+        // It had octets, so it is no duplicate ACK.
+        let segment = Segment::new(header, &[]).with_following(Following {
+            segments: 0,
+            octets: owed.octets,
+        });
+        self.on_ack(env, &segment, owed.start);
+        self.refresh_timer(env.now, env.config);
     }
 
     /// The peer has not got our SYN's acknowledgment, or it opens at the same time as we do.
@@ -297,7 +376,7 @@ impl<B> Connection<B> {
 
     /// Whether a segment at `seq` would be the next in order, with nothing missing behind it.
     pub(crate) fn expects(&self, seq: SeqNum) -> bool {
-        self.inbound.is_whole() && seq == self.inbound.next_wire()
+        self.inbound.is_next(seq)
     }
 
     /// What this connection would have sent next: whoever follows it begins behind.

@@ -4,7 +4,7 @@ use crate::config::ConnOptions;
 use crate::connection::Connection;
 use crate::ecn::Ecn;
 use crate::effects::Env;
-use crate::interface::{ConnId, Likely, Received, State, Transmit};
+use crate::interface::{ConnId, Likely, Owed, Received, State, Transmit};
 use crate::segment::Segment;
 #[cfg(doc)]
 use crate::segment::TcpHeader;
@@ -66,6 +66,46 @@ impl<B> Stack<B> {
             conn.begin_behind(sent_to);
         }
         received
+    }
+
+    /// Takes the octets of a segment that is the next in order of an established connection and says
+    /// nothing else but an acknowledgment. That is owed: [`Stack::take_owed`], soon, and before
+    /// anything else of the connection is received. It is as if the peer had sent two segments, the
+    /// octets with the acknowledgment that it had sent before, and the new one behind them; so whoever
+    /// the octets are for can have them, and even answer, while TCP still does its books.
+    ///
+    /// `None`: it is another kind of segment, nothing was done, and [`Stack::receive`] is to take it.
+    pub fn receive_octets(
+        &mut self,
+        now: Instant,
+        tuple: FourTuple,
+        segment: &Segment<'_>,
+    ) -> Option<(Received, Owed)> {
+        self.now = now;
+        let id = self.find(&tuple)?;
+        let mut env = Env {
+            now,
+            config: &self.config,
+            effects: &mut self.effects,
+            pools: &mut self.pools,
+        };
+        self.connections.get_mut(id)?.on_octets(&mut env, segment)
+    }
+
+    /// Takes the acknowledgment of a segment that [`Stack::receive_octets`] took, as of the time at
+    /// which that came. Of a connection that is gone nothing is left to be done.
+    pub fn take_owed(&mut self, owed: Owed) {
+        let Some(connection) = self.connections.get_mut(owed.conn) else {
+            return;
+        };
+        let mut env = Env {
+            now: owed.at,
+            config: &self.config,
+            effects: &mut self.effects,
+            pools: &mut self.pools,
+        };
+        connection.on_owed(&mut env, &owed);
+        self.settle(owed.conn);
     }
 
     /// Whether segments of this flow that follow one another from `seq` on, each of which only

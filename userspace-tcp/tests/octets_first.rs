@@ -1,0 +1,239 @@
+//! The octets of a segment may be taken first and its acknowledgment behind them
+//! ([`Stack::receive_octets`]): neither the layer above nor the peer can tell.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use userspace_tcp::checksum::PartialSum;
+use userspace_tcp::{
+    Config, ConnId, ConnOptions, Endpoint, Event, Flags, FourTuple, Instant, Outgoing, Owed,
+    Received, SackBlock, Segment, SeqNum, Stack, TcpHeader, Timestamps,
+};
+
+const OPTIONS: ConnOptions = ConnOptions { mss: 1460 };
+const IRS: u32 = u32::MAX - 20_000;
+const LEN: u32 = 700;
+
+/// A passive connection that also sends, and its peer by hand.
+struct End {
+    stack: Stack<u32>,
+    conn: ConnId,
+    iss: SeqNum,
+    now: Instant,
+    sent: u32,
+}
+
+fn tuple() -> FourTuple {
+    let end = |last| Endpoint::new(Ipv4Addr::new(198, 18, 0, last).into(), 7000);
+    FourTuple::new(end(1), end(2))
+}
+
+fn header(flags: Flags, seq: SeqNum, ack: SeqNum) -> TcpHeader {
+    TcpHeader {
+        source_port: 7000,
+        destination_port: 7000,
+        seq,
+        ack,
+        flags,
+        window: 60_000,
+        ..TcpHeader::default()
+    }
+}
+
+impl End {
+    fn new(timestamps: bool) -> Self {
+        let config = Config {
+            timestamps,
+            ..Config::default()
+        };
+        let now = Instant::from_nanos(1_000_000);
+        let mut stack = Stack::new(config, [7; 16], now);
+        stack.listen(tuple().local, 4).unwrap();
+        let mut syn = header(Flags::SYN, SeqNum(IRS), SeqNum(0));
+        syn.options.sack_permitted = true;
+        syn.options.timestamps = timestamps.then_some(Timestamps { value: 9, echo: 0 });
+        stack.receive(now, tuple(), &Segment::new(syn, &[]), OPTIONS);
+        let syn_ack = stack.poll_transmit(now).unwrap().header;
+        let mut ack = header(Flags::ACK, SeqNum(IRS).add(1), syn_ack.seq.add(1));
+        ack.options.timestamps = syn_ack.options.timestamps.map(|ours| Timestamps {
+            value: 9,
+            echo: ours.value,
+        });
+        stack.receive(now, tuple(), &Segment::new(ack, &[]), OPTIONS);
+        let (conn, event) = stack.poll_event().unwrap();
+        assert!(matches!(event, Event::Incoming { .. }));
+        Self {
+            stack,
+            conn,
+            iss: syn_ack.seq.add(1),
+            now,
+            sent: 0,
+        }
+    }
+
+    fn post(&mut self, octets: u32) {
+        let outgoing = Outgoing {
+            buf: self.sent,
+            len: octets,
+            payload_sum: PartialSum::ZERO,
+        };
+        if self.stack.send(self.conn, self.now, outgoing).is_ok() {
+            self.sent += octets;
+        }
+    }
+
+    fn receive(&mut self, segment: &Segment<'_>) -> Received {
+        self.stack.receive(self.now, tuple(), segment, OPTIONS)
+    }
+
+    fn receive_octets(&mut self, segment: &Segment<'_>) -> Option<(Received, Owed)> {
+        self.stack.receive_octets(self.now, tuple(), segment)
+    }
+
+    /// All that can be seen of it from now on: what goes out, what happened, what is next.
+    fn seen(&mut self) -> String {
+        let mut seen = String::new();
+        while let Some(out) = self.stack.poll_transmit(self.now) {
+            seen += &format!(
+                "{:?} {:?}\n",
+                out.header,
+                out.payload.as_ref().map(|p| p.id)
+            );
+            if let Some(payload) = out.payload {
+                let back = self.stack.transmitted(self.conn, payload.id, payload.buf);
+                seen += &format!("{back:?}\n");
+            }
+        }
+        let events: Vec<_> = std::iter::from_fn(|| self.stack.poll_event()).collect();
+        let released: Vec<_> = std::iter::from_fn(|| self.stack.poll_released()).collect();
+        let next = self.stack.next_deadline();
+        let info = self.stack.info(self.conn);
+        seen + &format!("{events:?} {released:?} {next:?} {info:?}")
+    }
+}
+
+/// Segments of all kinds: most the next in order with an acknowledgment that is new.
+#[test]
+fn octets_before_their_acknowledgment_are_as_octets_behind_it() {
+    let mut state = 0x9234_5678_9abc_def1_u64;
+    let mut below = |bound: u32| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 33) as u32 % bound
+    };
+    let payload = [0; LEN as usize];
+    let (mut taken_first, mut others) = (0, 0);
+    for run in 0..300 {
+        let timestamps = run % 2 == 0;
+        let (mut whole, mut parts) = (End::new(timestamps), End::new(timestamps));
+        let (mut next, mut clock) = (SeqNum(IRS).add(1), 9);
+        let mut acked = 0;
+        for _ in 0..40 {
+            let (octets, later) = (
+                1 + below(1400),
+                u64::from(below(4)) * u64::from(below(300_000)),
+            );
+            for end in [&mut whole, &mut parts] {
+                end.now += Duration::from_nanos(later);
+                end.stack.advance(end.now);
+                end.post(octets);
+            }
+            assert_eq!(whole.seen(), parts.seen());
+            // Now and then something else than what is expected.
+            let odd = below(6) == 0;
+            let kind = if odd { below(8) } else { 9 };
+            // Several in a row with the same acknowledgment and window are no duplicate ACKs.
+            acked = (acked + below(2) * below(2000)).min(whole.sent);
+            let mut header = header(Flags::ACK | Flags::PSH, next, whole.iss.add(acked));
+            header.window -= below(4).saturating_sub(2) as u16;
+            clock += below(3);
+            let ours = u32::try_from(whole.now.as_millis()).unwrap();
+            header.options.timestamps = timestamps.then_some(Timestamps {
+                value: clock,
+                echo: ours,
+            });
+            let mut len = 1 + below(LEN);
+            match kind {
+                0 => header.seq = next.add(below(3000)),
+                1 => header.seq = SeqNum(next.0.wrapping_sub(below(3000))),
+                2 => header.flags |= Flags::FIN,
+                3 => header.flags |= Flags::ECE,
+                4 => header.ack = whole.iss.add(acked + below(5000)),
+                5 => header.options.timestamps = Some(Timestamps { value: 2, echo: 2 }),
+                6 => header.options.sack.push(SackBlock::default()),
+                7 => len = 0,
+                _ => {}
+            }
+            let segment = Segment::new(header, &payload[..len as usize]);
+            let expected = whole.receive(&segment);
+            let received = match parts.receive_octets(&segment) {
+                Some((received, owed)) => {
+                    parts.stack.take_owed(owed);
+                    taken_first += 1;
+                    received
+                }
+                None => {
+                    others += 1;
+                    parts.receive(&segment)
+                }
+            };
+            assert_eq!(received, expected, "{header:?}");
+            for end in [&mut whole, &mut parts] {
+                end.stack.consumed(end.conn, expected.in_order_to);
+            }
+            assert_eq!(whole.seen(), parts.seen(), "{header:?}");
+            next = SeqNum(IRS).add(1 + expected.in_order_to as u32);
+        }
+    }
+    assert!(
+        taken_first > 3000 && others > 1000,
+        "{taken_first} {others}"
+    );
+}
+
+/// The answer may go before the books are done: it carries the acknowledgment of the octets, and
+/// nothing is sent twice for it.
+#[test]
+fn an_answer_goes_before_what_is_owed() {
+    let mut end = End::new(false);
+    end.post(64);
+    let first = end.stack.poll_transmit(end.now).unwrap().payload.unwrap();
+    assert_eq!(end.stack.transmitted(end.conn, first.id, first.buf), None);
+    let header = header(Flags::ACK, SeqNum(IRS).add(1), end.iss.add(64));
+    let came = end.now;
+    let (received, owed) = end.receive_octets(&Segment::new(header, &[0; 64])).unwrap();
+    assert_eq!(received.in_order_to, 64);
+    end.now += Duration::from_micros(20);
+    end.post(64);
+    let answer = end.stack.poll_transmit(end.now).unwrap();
+    assert_eq!(answer.header.ack, SeqNum(IRS).add(65));
+    assert_eq!(end.stack.queued_segments(end.conn), 2);
+    assert_eq!((owed.conn(), owed.at()), (end.conn, came));
+    end.stack.take_owed(owed);
+    assert_eq!(
+        end.stack.queued_segments(end.conn),
+        1,
+        "the first is acknowledged"
+    );
+    assert_eq!(end.stack.poll_released(), Some(0));
+    assert!(end.stack.poll_transmit(end.now).is_none());
+    let info = end.stack.info(end.conn).unwrap();
+    assert_eq!(info.srtt, Some(Duration::ZERO), "by when it came");
+    assert_eq!(info.pipe, 64);
+    assert!(end.stack.next_deadline().is_some(), "the answer is timed");
+}
+
+#[test]
+fn of_a_connection_that_is_gone_nothing_is_owed() {
+    let mut end = End::new(false);
+    let header = header(Flags::ACK, SeqNum(IRS).add(1), end.iss);
+    let (_, owed) = end.receive_octets(&Segment::new(header, &[0; 64])).unwrap();
+    assert!(end.stack.abort(end.conn));
+    while end.stack.poll_transmit(end.now).is_some() {}
+    end.stack.take_owed(owed);
+    assert!(end.stack.info(end.conn).is_none());
+    assert_eq!(end.stack.next_deadline(), None);
+}
