@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use userspace_tcp::checksum::PartialSum;
 use userspace_tcp::{
-    Config, ConnId, ConnOptions, Endpoint, Event, Flags, FourTuple, Instant, Outgoing, Owed,
-    Received, SackBlock, Segment, SeqNum, Stack, TcpHeader, Timestamps,
+    Config, ConnId, ConnOptions, Endpoint, Event, Flags, FourTuple, Instant, Likely, Outgoing,
+    Owed, Received, SackBlock, Segment, SeqNum, Stack, TcpHeader, Timestamps,
 };
 
 const OPTIONS: ConnOptions = ConnOptions { mss: 1460 };
@@ -89,7 +89,8 @@ impl End {
     }
 
     fn receive_octets(&mut self, segment: &Segment<'_>) -> Option<(Received, Owed)> {
-        self.stack.receive_octets(self.now, tuple(), segment)
+        self.stack
+            .receive_octets(self.now, tuple(), Likely::default(), segment)
     }
 
     /// All that can be seen of it from now on: what goes out, what happened, what is next.

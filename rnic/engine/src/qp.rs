@@ -268,12 +268,14 @@ impl Qp {
     }
 
     /// The client posted work: answers the doorbell. Posted to a queue pair in Error, it is
-    /// flushed at once.
-    pub fn doorbell(&mut self, ctx: &mut QpContext<'_>) {
+    /// flushed at once; then it says true, and there may be a fault to tell.
+    pub fn doorbell(&mut self, ctx: &mut QpContext<'_>) -> bool {
         self.send.clear_pending();
-        if self.state == QpState::Error {
+        let flushes = self.state == QpState::Error;
+        if flushes {
             self.flush(ctx);
         }
+        flushes
     }
 
     /// Where the next work request is looked for, for who fetches it ahead.

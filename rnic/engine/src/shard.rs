@@ -6,8 +6,10 @@
 //! [`Shard::poll_fds`], the clients' kicks and [`Shard::next_deadline`]; then
 //! [`Shard::wake_up`].
 //!
-//! The order of a poll: what the link is done with, receive, doorbells, timers, produce, transmit,
-//! wake-ups, refill. So an ACK rides on the answer that the segment brought about.
+//! The order of a poll: doorbells, produce, transmit; what the link is done with, timers, refill;
+//! receive, wake-ups. So whoever drives the shard itself sees what has come with nothing between, what
+//! it answers goes out first in the next poll, with the ACK, and what is to be done besides is done
+//! while the peer has the answer.
 
 mod ahead;
 mod broken;
@@ -61,6 +63,7 @@ pub use config::{ShardConfig, ShardLimits};
 use deadlines::Deadlines;
 use link::Link;
 use macroflow::Macroflows;
+use receive::Rest;
 use share::Share;
 use tallies::Tallies;
 use train::Train;
@@ -105,6 +108,10 @@ pub struct Shard<P> {
     /// link or a timer brings one back.
     starved: bool,
     deadlines: Deadlines,
+    /// Of what was received last, until the next poll has looked for an answer to it.
+    rest: Rest,
+    /// Something came, or time passed, since what there was to transmit was transmitted.
+    to_transmit: bool,
     link: Link,
     /// Packets whose fragments are awaited.
     reassembly: Reassembly,
@@ -244,6 +251,8 @@ impl<P: Port> Shard<P> {
             macroflows: Macroflows::new(limits.connections, umem.frames()),
             starved: false,
             deadlines: Deadlines::new(limits.connections),
+            rest: Rest::default(),
+            to_transmit: false,
             link: Link::new(umem.frames(), ports.len()),
             reassembly: Reassembly::new(config.reassembly, umem.frame_capacity()),
             identification: Identification::new(config.secret),
@@ -270,20 +279,26 @@ impl<P: Port> Shard<P> {
     pub fn poll(&mut self, now: Instant) -> bool {
         self.now = self.now.max(now);
         self.macroflows.advance(self.now);
-        let mut worked = self.take_completed();
-        worked |= self.receive();
-        worked |= self.take_doorbells();
-        worked |= self.run_timers();
+        let mut rested = self.rest.is_late(self.now) && self.do_rest();
+        let mut worked = self.take_doorbells();
+        if !worked {
+            // Nothing answers what came, or not yet.
+            rested |= self.do_rest();
+        }
         worked |= self.produce();
         worked |= self.transmit();
+        self.to_transmit = self.do_rest();
+        worked |= self.take_completed() | rested;
+        self.to_transmit |= self.run_timers();
+        for port in &mut self.ports {
+            port.refill(&mut self.pool);
+        }
+        self.to_transmit |= self.receive();
         self.fail_queue_pairs_of_dead_cqs();
         self.look_for_broken_memory();
         self.tell_srq_limits();
         self.tables.cqs.flush_wakeups();
-        for port in &mut self.ports {
-            port.refill(&mut self.pool);
-        }
-        worked
+        worked | self.to_transmit
     }
 
     /// The next thing to tell. The owner takes all of them after each poll and command.
@@ -294,6 +309,7 @@ impl<P: Port> Shard<P> {
     /// When [`Self::poll`] must be called next even if nothing comes; none when nothing is waited
     /// for.
     pub fn next_deadline(&mut self) -> Option<Instant> {
+        self.do_rest();
         let link = (self.link.count() > 0).then(|| self.now + LINK_PATIENCE);
         [self.stack.next_deadline(), self.deadlines.next(), link]
             .into_iter()
@@ -306,7 +322,9 @@ impl<P: Port> Shard<P> {
     pub fn prepare_sleep(&mut self) -> bool {
         let mut clients = self.clients.iter_mut().filter(|client| !client.faulted);
         let done = self.share.is_idle() && self.macroflows.is_idle();
-        let idle = (done || self.starved) && clients.all(|client| client.doorbells.prepare_sleep());
+        let idle = (done || self.starved)
+            && !self.to_transmit
+            && clients.all(|client| client.doorbells.prepare_sleep());
         if !idle {
             self.wake_up();
         }

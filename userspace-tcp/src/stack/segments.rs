@@ -73,16 +73,18 @@ impl<B> Stack<B> {
     /// anything else of the connection is received. It is as if the peer had sent two segments, the
     /// octets with the acknowledgment that it had sent before, and the new one behind them; so whoever
     /// the octets are for can have them, and even answer, while TCP still does its books.
+    /// `likely` as for [`Stack::receive_at`].
     ///
     /// `None`: it is another kind of segment, nothing was done, and [`Stack::receive`] is to take it.
     pub fn receive_octets(
         &mut self,
         now: Instant,
         tuple: FourTuple,
+        likely: Likely,
         segment: &Segment<'_>,
     ) -> Option<(Received, Owed)> {
         self.now = now;
-        let id = self.find(&tuple)?;
+        let id = self.find_at(&tuple, likely)?;
         let mut env = Env {
             now,
             config: &self.config,

@@ -35,6 +35,13 @@ struct Turn {
     end: End,
 }
 
+impl Turn {
+    /// Whether it was all that the connection has to send, and one segment.
+    fn is_short(&self) -> bool {
+        self.segments == 1 && matches!(self.end, End::Done)
+    }
+}
+
 /// Why a connection's turn ended.
 enum End {
     /// Nothing to send, or no room: an acknowledgment or a doorbell makes it ready again.
@@ -77,35 +84,47 @@ impl<P: Port> Shard<P> {
         if slot.qp.client() != client {
             return;
         }
-        slot.qp
+        let flushed = slot
+            .qp
             .doorbell(&mut self.tables.context(slot.tally, self.now));
         let conn = slot.conn;
-        self.settle(num);
+        if flushed {
+            self.settle(num);
+        }
         if let Some(id) = conn {
-            self.make_ready(id);
+            self.give_turn(id);
         }
     }
 
-    /// Gives a connection its turn in the next round, and counts what it holds.
+    /// Gives a connection its turn in the next round, and counts what it holds: for after its queue in
+    /// TCP has changed.
     pub(super) fn make_ready(&mut self, id: ConnId) {
-        let Some(conn) = self.conns.get_mut(id) else {
-            return;
-        };
+        if let Some(client) = self.give_turn(id) {
+            self.count_held(id, client);
+        }
+    }
+
+    /// Gives a connection its turn in the next round, if it has a queue pair that may have something to
+    /// send; whose that is.
+    fn give_turn(&mut self, id: ConnId) -> Option<ClientId> {
+        let conn = self.conns.get_mut(id)?;
         let Phase::Rdma { qp } = conn.phase else {
-            return;
+            return None;
         };
-        let Some(slot) = self.qps.get(&qp.0) else {
-            return;
-        };
-        let qp = &slot.qp;
+        let qp = &self.qps.get(&qp.0)?.qp;
         let client = qp.client();
-        let queued = self.stack.queued_segments(id);
-        self.share.hold(id, client, queued);
-        self.macroflows.under_way(id, queued);
         if !conn.ready && !qp.has_nothing_to_send() {
             conn.ready = true;
             self.share.push(client, id);
         }
+        Some(client)
+    }
+
+    /// Counts what a connection of the client's holds: frames, and segments under way.
+    fn count_held(&mut self, id: ConnId, client: ClientId) {
+        let queued = self.stack.queued_segments(id);
+        self.share.hold(id, client, queued);
+        self.macroflows.under_way(id, queued);
     }
 
     /// One turn for each client that has something to send, as long as the link takes it, and then for
@@ -166,6 +185,14 @@ impl<P: Port> Shard<P> {
                     self.fetch_conn(next.index());
                 }
                 let turn = self.turn(id, client, credit, *room);
+                if turn.is_short() && self.share.is_last(client) {
+                    // Nothing else is to go with it: it leaves before it is accounted for, so that the
+                    // peer has it meanwhile.
+                    self.transmit();
+                }
+                if self.conns.get(id).is_some() {
+                    self.count_held(id, client);
+                }
                 *room = room.saturating_sub(turn.segments);
                 worked |= turn.cost > 0;
                 self.share.spend(client, turn.cost);
@@ -214,11 +241,6 @@ impl<P: Port> Shard<P> {
         turn.end = self.fill_turn(id, client, (credit, room), &mut turn);
         let local = self.tables.tallies.at(tally).0.local_work_done - done_before;
         turn.cost += COST_MIN * usize::try_from(local).unwrap_or(usize::MAX >> 16);
-        if self.conns.get(id).is_some() {
-            let queued = self.stack.queued_segments(id);
-            self.share.hold(id, client, queued);
-            self.macroflows.under_way(id, queued);
-        }
         turn
     }
 

@@ -2,22 +2,43 @@
 //! that it finds new to whoever they are for.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use rnic_ipc::capture::Direction;
 use rnic_ipc::control::DisconnectReason;
 use rnic_net::{KnownHeaders, Recognised, Unusable};
 use rnic_proto::crc::RESIDUE;
 use rnic_proto::mpa::startup::FRAME_LEN_MAX;
-use rnic_xsk::{CHUNKS_MAX, Packet, Port};
+use rnic_xsk::{CHUNKS_MAX, Frame, Packet, Port};
 use userspace_tcp::{
-    ConnId, ConnOptions, Following, Likely, NEW_RANGES_MAX, NewRange as NewOctets, Received,
-    Segment,
+    ConnId, ConnOptions, Following, Instant, Likely, NEW_RANGES_MAX, NewRange as NewOctets, Owed,
+    Received, Segment,
 };
 
 use super::train::{self, CARS_MAX, Car, Head, Train};
 use super::{RECEIVE_BATCH, Shard, memory};
 use crate::conn::{Conn, Memory, NewRange, Phase, Placed, SLICES_MAX};
 use crate::qp::{FpduSign, PLACED_AT_ONCE, PlacedFpdu};
+
+/// What is left to be done of the last segment that was received, whose octets are where they belong:
+/// the acknowledgment that it brought, what its queue pair asks for, and its frame. Whoever waits for
+/// the octets, and the peer that waits for the answer, don't wait for that.
+#[derive(Debug, Default)]
+pub(super) struct Rest {
+    owed: Option<Owed>,
+    frame: Option<Frame>,
+}
+
+impl Rest {
+    /// Whether the segment came longer ago than its rest may wait for what answers it.
+    pub(super) fn is_late(&self, now: Instant) -> bool {
+        let patience = |owed: &Owed| now.saturating_duration_since(owed.at()) > REST_PATIENCE;
+        self.owed.as_ref().is_some_and(patience)
+    }
+}
+
+/// For so long the rest of a segment waits for what answers it: no time for TCP, whose clock runs on.
+const REST_PATIENCE: Duration = Duration::from_micros(100);
 
 /// Batches taken from one port before the next gets its turn: as many as a receive ring has frames.
 /// What a poll leaves in the ring it may find there for ever: a sender produces as much for 64 ACKs
@@ -227,6 +248,7 @@ impl<P: Port> Shard<P> {
     /// Gives the first `count` segments to TCP, as one, and their octets to whoever they are for.
     /// `chained`: they are the frames of a single one.
     fn segments(&mut self, head: &Head, cars: &mut VecDeque<Car>, count: usize, chained: bool) {
+        self.do_rest();
         let &Head {
             tuple,
             likely,
@@ -249,6 +271,13 @@ impl<P: Port> Shard<P> {
         let options = ConnOptions {
             mss: path.mss(tuple.remote.addr),
         };
+        if count == 1
+            && !chained
+            && let Some((received, owed)) =
+                self.stack.receive_octets(self.now, tuple, likely, &segment)
+        {
+            return self.octets_first(port, cars, &received, owed);
+        }
         let received = self
             .stack
             .receive_at(self.now, tuple, likely, &segment, options);
@@ -283,6 +312,59 @@ impl<P: Port> Shard<P> {
         }
     }
 
+    /// The octets of the first car, of an established connection, whose acknowledgment is owed.
+    fn octets_first(
+        &mut self,
+        port: usize,
+        cars: &mut VecDeque<Car>,
+        received: &Received,
+        owed: Owed,
+    ) {
+        let id = owed.conn();
+        if let Some(conn) = self.conns.get_mut(id) {
+            conn.port = port;
+        }
+        let mut left = *received;
+        let passed = match &mut *left.new {
+            [range] => self.pass_through(id, cars.iter().take(1), range, left.in_order_to),
+            _ => false,
+        };
+        self.rest.owed = Some(owed);
+        if passed {
+            self.rest.frame = cars.pop_front().map(|car| car.frame);
+            return;
+        }
+        self.take_acknowledgment();
+        self.hold_octets(id, cars, (1, false), &left);
+        self.conclude();
+        self.make_ready(id);
+    }
+
+    /// Does the rest that was left of the last segment that was received; says whether there was any.
+    pub(super) fn do_rest(&mut self) -> bool {
+        let Some(id) = self.rest.owed.as_ref().map(Owed::conn) else {
+            return false;
+        };
+        if let Some(frame) = self.rest.frame.take() {
+            self.pool.free(frame);
+        }
+        self.take_acknowledgment();
+        if let Some(conn) = self.conns.get(id) {
+            self.stack.consumed(id, conn.inbound.consumed_to());
+        }
+        self.settle_conn(id);
+        self.conclude();
+        self.make_ready(id);
+        true
+    }
+
+    fn take_acknowledgment(&mut self) {
+        if let Some(owed) = self.rest.owed.take() {
+            self.stack.take_owed(owed);
+            self.introduce();
+        }
+    }
+
     fn drop_cars(&mut self, cars: &mut VecDeque<Car>, count: usize) {
         for car in cars.drain(..count) {
             self.pool.free(car.frame);
@@ -297,17 +379,35 @@ impl<P: Port> Shard<P> {
         (count, chained): (usize, bool),
         received: &Received,
     ) {
-        let in_order = received.in_order_to;
-        let mut new = received.new;
-        if let [range] = &mut *new {
-            let taken = self.pass_through(id, cars.iter().take(count), range, in_order);
-            range.offset += u64::from(taken);
-            range.skip += taken;
-            range.len -= taken;
-            if range.len == 0 {
-                self.drop_cars(cars, count);
-                return self.settle_conn(id);
+        let mut left = *received;
+        let passed = match &mut *left.new {
+            [range] => self.pass_through(id, cars.iter().take(count), range, left.in_order_to),
+            _ => false,
+        };
+        if passed {
+            if let Some(conn) = self.conns.get(id) {
+                self.stack.consumed(id, conn.inbound.consumed_to());
             }
+            self.drop_cars(cars, count);
+            return self.settle_conn(id);
+        }
+        self.hold_octets(id, cars, (count, chained), &left);
+    }
+
+    /// Those of them that the queue pair did not take where they lie.
+    fn hold_octets(
+        &mut self,
+        id: ConnId,
+        cars: &mut VecDeque<Car>,
+        (count, chained): (usize, bool),
+        &Received {
+            new,
+            in_order_to: in_order,
+            ..
+        }: &Received,
+    ) {
+        if let Some(conn) = self.conns.get(id) {
+            self.stack.consumed(id, conn.inbound.consumed_to());
         }
         let end = new.iter().map(|range| (range.skip + range.len) as usize);
         let end = end.max().unwrap_or(0);
@@ -346,27 +446,27 @@ impl<P: Port> Shard<P> {
     }
 
     /// The common case: nothing is held, and the next octets in order are in these frames. They are
-    /// shown to the queue pair where they lie; gives how many of them it took, which are none when
-    /// it isn't the common case.
+    /// shown to the queue pair where they lie; `new` is then what it did not take, which is all when it
+    /// isn't the common case. Says whether nothing is left. TCP is to be told what is consumed.
     fn pass_through<'a>(
         &mut self,
         id: ConnId,
         cars: impl Iterator<Item = &'a Car>,
-        new: &NewOctets,
+        new: &mut NewOctets,
         in_order: u64,
-    ) -> u32 {
+    ) -> bool {
         let Some(conn) = self.conns.get_mut(id) else {
-            return 0;
+            return false;
         };
         let Phase::Rdma { qp } = conn.phase else {
-            return 0;
+            return false;
         };
         let next = conn.inbound.consumed_to();
         if !conn.inbound.is_empty() || new.offset != next || in_order != next + u64::from(new.len) {
-            return 0;
+            return false;
         }
         let Some(slot) = self.qps.get_mut(&qp.0) else {
-            return 0;
+            return false;
         };
         let mut slices: [&[u8]; CARS_MAX] = [&[]; CARS_MAX];
         let (mut before, mut filled, mut sound) = (0, 0, 0_u64);
@@ -387,10 +487,10 @@ impl<P: Port> Shard<P> {
         // No more than there was, of which there were less than 2^32.
         let taken = taken.min(new.len as usize) as u32;
         conn.inbound.pass(taken as usize);
-        if taken > 0 {
-            self.stack.consumed(id, conn.inbound.consumed_to());
-        }
-        taken
+        new.offset += u64::from(taken);
+        new.skip += taken;
+        new.len -= taken;
+        new.len == 0
     }
 
     /// Keeps the new octets of a frame until their turn has come, which may be now; `chained` when

@@ -102,6 +102,12 @@ impl Share {
         self.activate(client);
     }
 
+    /// Whether nobody waits for a turn behind the connection of this client's whose turn it is.
+    pub fn is_last(&self, client: ClientId) -> bool {
+        let account = self.accounts.get(&client.0);
+        self.active.len() <= 1 && account.is_none_or(|account| account.ready.is_empty())
+    }
+
     /// The client whose turn it is.
     pub fn begin(&mut self) -> Option<ClientId> {
         let client = *self.active.front()?;

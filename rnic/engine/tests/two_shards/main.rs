@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::too_many_arguments, missing_docs)]
 
 mod allocations;
+mod alone;
 mod crowd;
 mod fairness;
 mod hostile;

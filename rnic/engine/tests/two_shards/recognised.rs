@@ -120,7 +120,7 @@ fn a_wrong_checksum_is_found_in_recognised_segments() {
 fn hop_limit_of_reset(duel: &mut Duel, segment: &[u8]) -> u8 {
     let wire = duel.side.wire.as_ref().unwrap();
     assert!(wire.push(segment));
-    duel.side.shard.poll(duel.now);
+    while duel.side.shard.poll(duel.now) {}
     let mut reset = Vec::new();
     assert!(wire.take(&mut reset), "an answer");
     assert_eq!(reset[47] & 4, 4, "RST");

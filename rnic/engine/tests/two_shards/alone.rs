@@ -1,0 +1,98 @@
+//! A message by itself: what came is there after one poll, its answer goes out with the next, and what
+//! is to be done besides is done behind it.
+
+use std::time::Duration;
+
+use rnic_ipc::id::QpNum;
+use rnic_ipc::work::WrOpcode;
+use rnic_net::{PathDefaults, parse};
+use userspace_tcp::Segment;
+
+use crate::impairment::Impairment;
+use crate::side::{Side, pattern};
+use crate::world::World;
+
+const LEN: usize = 64;
+
+/// What a frame says: octets of its payload, sequence and acknowledgment number.
+struct Said {
+    len: u32,
+    seq: u32,
+    ack: u32,
+}
+
+/// The only frame that a host has sent.
+fn only_frame(side: &Side, frame: &mut Vec<u8>) -> Said {
+    let wire = side.wire.as_ref().unwrap();
+    assert!(wire.take(frame), "nothing was sent");
+    assert!(!wire.take(&mut Vec::new()), "one frame is enough");
+    let parsed = parse(frame, &PathDefaults::new(1500)).unwrap();
+    let segment = Segment::parse(&frame[parsed.tcp]).unwrap();
+    Said {
+        len: u32::try_from(segment.payload.len()).unwrap(),
+        seq: segment.header.seq.0,
+        ack: segment.header.ack.0,
+    }
+}
+
+fn write(from: &mut Side, to: &Side, qp: QpNum, round: u64) {
+    from.fill(0, LEN, round);
+    from.post_work(qp, WrOpcode::Write, round, 0, (to.stag, LEN), LEN);
+}
+
+#[test]
+fn an_answer_goes_out_in_the_poll_behind_what_it_answers() {
+    let mut world = World::new(1, Impairment::NONE);
+    let (qp_a, qp_b) = world.connect();
+    world.run_for(Duration::from_secs(1));
+    let now = world.now;
+    let mut frame = Vec::new();
+    write(&mut world.a, &world.b, qp_a, 0);
+    assert!(world.a.shard.poll(now));
+    let mut last = only_frame(&world.a, &mut frame);
+    // Long enough for the headers to be known.
+    for round in 0..50 {
+        let (to, back, qp) = match round % 2 {
+            0 => (&mut world.b, &world.a, qp_b),
+            _ => (&mut world.a, &world.b, qp_a),
+        };
+        assert!(to.wire.as_ref().unwrap().push(&frame));
+        assert!(to.shard.poll(now));
+        assert_eq!(to.read(LEN, LEN), pattern(LEN, round), "round {round}");
+        let mut nothing = Vec::new();
+        assert!(!to.wire.as_ref().unwrap().take(&mut nothing));
+        assert!(!to.shard.prepare_sleep(), "its rest is to be done");
+        write(to, back, qp, round + 1);
+        assert!(to.shard.poll(now));
+        let answer = only_frame(to, &mut frame);
+        assert_eq!(answer.ack, last.seq.wrapping_add(last.len));
+        last = answer;
+    }
+    assert!(world.b.wire.as_ref().unwrap().push(&frame));
+    world.run_for(Duration::from_secs(1));
+    assert_eq!(world.b.read(LEN, LEN), pattern(LEN, 50));
+    world.assert_no_frame_lost();
+    for side in [&mut world.a, &mut world.b] {
+        assert!(side.shard.prepare_sleep());
+        assert_eq!(side.counter("tcp_retransmits"), 0);
+    }
+}
+
+/// What answers a segment later than at once, or never, leaves nothing of it undone.
+#[test]
+fn the_rest_of_a_segment_is_done_without_an_answer() {
+    let mut world = World::new(1, Impairment::NONE);
+    let (qp, _) = world.connect();
+    world.run_for(Duration::from_secs(1));
+    let mut frame = Vec::new();
+    write(&mut world.a, &world.b, qp, 0);
+    assert!(world.a.shard.poll(world.now));
+    only_frame(&world.a, &mut frame);
+    assert!(world.b.wire.as_ref().unwrap().push(&frame));
+    let free = world.b.shard.levels().frames_free;
+    assert!(world.b.shard.poll(world.now));
+    assert_eq!(world.b.shard.levels().frames_free, free - 1);
+    let deadline = world.b.shard.next_deadline();
+    assert!(deadline.is_some(), "the acknowledgment is delayed");
+    assert_eq!(world.b.shard.levels().frames_free, free);
+}
