@@ -11,6 +11,10 @@ use rnic_net::{KnownHeaders, Path, Recognised};
 use rnic_xsk::{Frame, Packet};
 use userspace_tcp::{Ecn, Following, FourTuple, Likely, NewRange, TcpHeader};
 
+/// So many segments of one flow in a row, each by itself, make its headers worth knowing: to learn them
+/// takes as long as to parse two or three.
+const ROW_MIN: u32 = 8;
+
 /// Segments of a train at most.
 pub(super) const CARS_MAX: usize = 16;
 
@@ -26,6 +30,8 @@ pub(super) struct Train {
     known: Option<(Head, KnownHeaders)>,
     /// The train is of that flow.
     is_known: bool,
+    /// The flow of the last segment that was parsed, and how many of it were in a row.
+    row: Option<(FourTuple, u32)>,
 }
 
 /// What all segments of a train have in common: all that the first one says.
@@ -64,6 +70,10 @@ impl Train {
             None => {
                 self.head = Some(*head);
                 self.is_known = false;
+                self.row = match self.row {
+                    Some((flow, count)) if flow == head.tuple => Some((flow, count + 1)),
+                    _ => Some((head.tuple, 1)),
+                };
             }
             Some(first) if self.is_continued(first, head, &car) => {}
             Some(_) => return Err(car),
@@ -130,12 +140,14 @@ impl Train {
         headers.recognise(frame, sum).filter(|_| head.port == port)
     }
 
-    /// Learns the headers of a train that has grown to two segments, so that there will be more; of the
-    /// first one's frame, by the place of its payload.
+    /// Learns the headers of a train that has grown to two segments, or comes behind others of its flow,
+    /// so that there will be more; of the first one's frame, by the place of its payload.
     pub fn know(&mut self, headers_of: impl FnOnce(&Frame, usize) -> Option<KnownHeaders>) {
-        if self.cars.len() != 2 || self.is_known {
+        let in_a_row = self.row.is_some_and(|(_, count)| count >= ROW_MIN);
+        if self.is_known || self.cars.len() != 2 && !in_a_row {
             return;
         }
+        self.row = None;
         if let (Some(head), Some(car)) = (self.head, self.cars.front())
             && let Some(headers) = headers_of(&car.frame, car.start)
         {

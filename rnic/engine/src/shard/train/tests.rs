@@ -238,3 +238,43 @@ fn a_train_is_the_same_of_segments_that_are_recognised_and_that_are_parsed() {
     }
     assert!(recognised > 5_000, "only {recognised} were");
 }
+
+/// Segments that come by themselves are recognised too, when enough of one flow came in a row.
+#[test]
+fn a_flow_of_single_segments_is_known_after_some_in_a_row() {
+    let mut pool = pool();
+    let mut train = Train::new();
+    let mut take_in = |train: &mut Train, port: u16, seq: u32| {
+        let mut head = head(seq);
+        head.tuple.remote.port = port;
+        let octets = frame_of(&head, 64);
+        let known = train.recognise(&octets, 0, rnic_crc::sum);
+        let start = octets.len() - 64;
+        let frame = pool.alloc().unwrap();
+        let car = Car {
+            frame,
+            start,
+            len: 64,
+            sound: false,
+        };
+        match &known {
+            Some(found) => train.couple_recognised(found, car).unwrap(),
+            None => train.couple(&head, car).unwrap(),
+        }
+        train.know(|_, payload| KnownHeaders::of(&octets, payload));
+        let (_, cars) = train.take().unwrap();
+        pool.free(cars.pop_front().unwrap().frame);
+        known.is_some()
+    };
+    for number in 0..100 {
+        assert!(!take_in(&mut train, 1 + number % 2, 1), "two take turns");
+    }
+    for number in 0..ROW_MIN {
+        assert!(!take_in(&mut train, 7, number), "{number}");
+    }
+    assert!(take_in(&mut train, 7, 100));
+    for number in 0..ROW_MIN - 1 {
+        assert!(!take_in(&mut train, 8, number));
+        assert!(take_in(&mut train, 7, number), "it stays so among others");
+    }
+}
