@@ -207,8 +207,10 @@ fn memory() -> Vec<Contestant> {
     vec![
         run(Case::Engine, MEBI, 1500),
         run(Case::Bare, 1460, 1500),
+        run(Case::Verified, 1460, 1500),
         run(Case::Engine, MEBI, 3506),
         run(Case::Bare, 3466, 3506),
+        run(Case::Verified, 3466, 3506),
         run(Case::Engine, 64, 1500),
     ]
 }

@@ -79,8 +79,9 @@ impl Report<'_> {
         )?;
         for goal in goals::all() {
             let (measured, met) = match goal.verdict(self.results) {
-                Verdict::Measured(summary, true) => (range(&summary), "met"),
-                Verdict::Measured(summary, false) => (range(&summary), "**not met**"),
+                Verdict::Measured(summary, Some(true)) => (range(&summary), "met"),
+                Verdict::Measured(summary, Some(false)) => (range(&summary), "**not met**"),
+                Verdict::Measured(summary, None) => (range(&summary), ""),
                 Verdict::NotMeasured(why) => (why, "not measured"),
             };
             let bound = goal.bound.text();

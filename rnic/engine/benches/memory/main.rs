@@ -1,9 +1,11 @@
 //! What the engine takes of a core without a kernel: two shards in one thread, joined by a link in
-//! memory, and beside them what the processor needs for the CRC and the copy alone.
+//! memory, and beside them what the processor needs for the CRC and the copy alone, without and with
+//! the checksum.
 //!
 //!     memory engine --operation write --octets 1048576 --mtu 1500 --seconds 2
 //!     memory idle   --seconds 2
 //!     memory bare   --octets 1460 --seconds 2
+//!     memory verified --octets 1460 --seconds 2
 //!
 //! One line of JSON comes out. `--messages N` in place of `--seconds S` does a fixed amount of work:
 //! `scripts/instructions` counts its instructions, those of [`pair::poll_sender`] and of
@@ -29,6 +31,7 @@ fn main() {
         Ok((options::Case::Engine, options)) => pair::run(&options),
         Ok((options::Case::Idle, options)) => pair::run_idle(&options),
         Ok((options::Case::Bare, options)) => bare::run(&options),
+        Ok((options::Case::Verified, options)) => bare::run_verified(&options),
         Err(error) => {
             eprintln!("{error}\n{}", options::USAGE);
             std::process::exit(2);

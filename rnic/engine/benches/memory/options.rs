@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use rnic_ipc::work::WrOpcode;
 
-pub const USAGE: &str = "use: memory engine|idle|bare [--operation write|send|read] [--octets N] \
+pub const USAGE: &str = "use: memory engine|idle|bare|verified [--operation write|send|read] [--octets N] \
     [--mtu N] [--in-flight N] [--queue-pairs N] [--markers] [--no-crc] [--seconds N | --messages N]";
 
 pub enum Case {
     Engine,
     Idle,
     Bare,
+    Verified,
 }
 
 pub struct Options {
@@ -37,7 +38,12 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<(Case, Options), Str
         Some("engine") => Case::Engine,
         Some("idle") => Case::Idle,
         Some("bare") => Case::Bare,
-        other => return Err(format!("engine, idle or bare is wanted, not {other:?}")),
+        Some("verified") => Case::Verified,
+        other => {
+            return Err(format!(
+                "engine, idle, bare or verified is wanted, not {other:?}"
+            ));
+        }
     };
     let mut options = Options {
         operation: WrOpcode::Write,
