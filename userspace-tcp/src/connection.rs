@@ -49,8 +49,9 @@ use urgent::Urgent;
 /// size, so that it can't make us send a packet per octet.
 const MSS_MIN: u16 = 88;
 
-/// A transmission control block.
+/// A transmission control block, in whole cache lines.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Connection<B> {
     id: ConnId,
     tuple: FourTuple,

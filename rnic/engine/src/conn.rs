@@ -24,8 +24,9 @@ use inbound::OutsideWindow;
 pub(crate) use inbound::{Inbound, Memory, NewRange, SLICES_MAX};
 pub(crate) use table::ConnTable;
 
-/// One TCP connection and what it is for.
+/// One TCP connection and what it is for, in whole cache lines.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Conn {
     /// TCP's name for it.
     pub id: ConnId,
@@ -61,7 +62,7 @@ pub(crate) struct Conn {
 
 /// A segment finds what it needs of its connection here in as many cache lines as before, whatever is
 /// added.
-const _: () = assert!(size_of::<Conn>() <= 6 * 64);
+const _: () = assert!(size_of::<Option<Conn>>() <= 5 * 64);
 
 /// A responder that was not heard since its MPA Reply.
 #[derive(Clone, Copy, Debug)]

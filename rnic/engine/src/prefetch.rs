@@ -18,6 +18,10 @@ pub(crate) fn fetch<T>(value: Option<&T>) {
     for line in 0..size_of::<T>().div_ceil(LINE) {
         fetch_line(first.wrapping_add(line * LINE));
     }
+    // It may end in one line more.
+    if !align_of::<T>().is_multiple_of(LINE) && size_of::<T>() > 0 {
+        fetch_line(first.wrapping_add(size_of::<T>() - 1));
+    }
 }
 
 /// As [`fetch`], of the line at an address, which may be any.

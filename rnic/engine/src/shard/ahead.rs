@@ -41,12 +41,17 @@ impl<P: Port> Shard<P> {
         fetch(connection);
         fetch(link);
         fetch(deadline);
-        fetch(self.conns.memory_at(place));
-        fetch(self.share.memory_at(place));
-        fetch(self.macroflows.memory_at(place));
+        self.fetch_turn(place);
         if let Some(qp) = self.served.0.get(place) {
             self.fetch_qp(*qp);
         }
+    }
+
+    /// What says whether it gets a turn.
+    fn fetch_turn(&self, place: usize) {
+        fetch(self.conns.memory_at(place));
+        fetch(self.share.memory_at(place));
+        fetch(self.macroflows.memory_at(place));
     }
 
     /// What there is of a queue pair.
@@ -54,12 +59,13 @@ impl<P: Port> Shard<P> {
         fetch(self.qps.get(&qp.0).map(Box::as_ref));
     }
 
-    /// What a doorbell goes through, of a queue pair that was fetched a while ago.
+    /// What a doorbell goes through, of a queue pair that was fetched a while ago. Of TCP it is next to
+    /// nothing: its turn may be far off.
     pub(super) fn fetch_rung(&self, qp: QpNum) {
         if let Some(slot) = self.qps.get(&qp.0) {
             slot.qp.next_work().into_iter().for_each(fetch_at);
             if let Some(conn) = slot.conn {
-                self.fetch_conn(conn.index());
+                self.fetch_turn(conn.index());
             }
         }
     }
