@@ -50,7 +50,7 @@ pub use times::{WorkClass, WorkTimes};
 
 use receives::ReceiveSide;
 pub(crate) use send::Filled;
-use send::SendSide;
+use send::{ORIGINS, SendSide};
 use terminate::Ending;
 
 /// What a queue pair needs of its shard, lent for each call.
@@ -291,7 +291,7 @@ impl Qp {
     /// Nothing is posted, under way, or to be answered: [`Self::has_output`] would find nothing,
     /// after more of a look. What changes that comes by a call.
     pub fn has_nothing_to_send(&self) -> bool {
-        self.send.is_idle() && self.ending.terminate.is_none()
+        ORIGINS.iter().all(|origin| !self.has_of(*origin))
     }
 
     /// Takes in the octets of the stream, in order; gives how many were used, always whole FPDUs.

@@ -81,6 +81,36 @@ enum Next {
     Response,
 }
 
+/// What there must be for an FPDU to come of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    Terminate,
+    Rtr,
+    /// Posted, or under way.
+    Work,
+    Responses,
+}
+
+/// All there are: [`Qp::has_nothing_to_send`] looks at these, and [`Qp::plan`] makes sure that nothing
+/// comes of any other.
+pub(super) const ORIGINS: [Origin; 4] = [
+    Origin::Terminate,
+    Origin::Rtr,
+    Origin::Work,
+    Origin::Responses,
+];
+
+impl Next {
+    fn origin(self) -> Origin {
+        match self {
+            Self::Terminate => Origin::Terminate,
+            Self::Rtr(_) => Origin::Rtr,
+            Self::Work => Origin::Work,
+            Self::Response => Origin::Responses,
+        }
+    }
+}
+
 /// The next FPDU: what it is, and where its parts lie. Good until anything happens to its queue pair.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
@@ -164,14 +194,6 @@ impl SendSide {
         lender.push(&mut self.responses, response, RESPONSES_MAX);
     }
 
-    /// Nothing is posted, under way, or to be answered.
-    pub(super) fn is_idle(&self) -> bool {
-        self.work.is_none()
-            && self.responses.is_empty()
-            && self.rtr.is_none()
-            && self.ring.is_empty()
-    }
-
     /// Nothing is left to send, and nothing that the peer still has to answer. A peer that is
     /// done answers no Read: then neither Reads nor what is posted behind them holds the end up.
     pub(super) fn is_drained(&self, peer_done: bool) -> bool {
@@ -199,10 +221,25 @@ impl Plan {
 }
 
 impl Qp {
+    /// Whether an FPDU may come of this, as far as a look tells.
+    #[inline]
+    pub(super) fn has_of(&self, origin: Origin) -> bool {
+        match origin {
+            Origin::Terminate => self.ending.terminate.is_some(),
+            Origin::Rtr => self.send.rtr.is_some(),
+            Origin::Work => self.send.work.is_some() || !self.send.ring.is_empty(),
+            Origin::Responses => !self.send.responses.is_empty(),
+        }
+    }
+
     /// The next FPDU; none when there is nothing to write. `mulpdu` is the longest ULPDU, in octets.
     #[inline]
     pub fn plan(&mut self, ctx: &mut QpContext<'_>, mulpdu: usize) -> Option<Plan> {
         let next = self.next(ctx)?;
+        debug_assert!(
+            ORIGINS.contains(&next.origin()) && self.has_of(next.origin()),
+            "{next:?} of nothing that is looked at"
+        );
         let ulpdu_len = self.ulpdu_len(next, mulpdu.max(MULPDU_MIN));
         let layout = Layout::new(self.send.markers, self.send.at, ulpdu_len);
         Some(Plan { next, layout })
