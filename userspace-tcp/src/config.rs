@@ -17,6 +17,10 @@ pub struct Config {
     /// Most segments that one connection's send queue holds, sent and unsent together. A
     /// connection takes memory for them only while some are queued, some 64 octets for each.
     pub send_queue_segments: usize,
+    /// Most full segments that a congestion window is worth which grows until something is lost: more
+    /// than a peer's receive ring has places only wait somewhere. [`CongestionControl::Bbr`] does not
+    /// fill queues; its window is what the send queue holds at most.
+    pub window_segments: usize,
     /// Most connections, those in TIME-WAIT included.
     pub connections: usize,
     /// Offer and accept timestamps (RFC 7323).
@@ -158,7 +162,8 @@ impl Default for Config {
         Self {
             mss: 1460,
             receive_window: 1 << 20,
-            send_queue_segments: 256,
+            send_queue_segments: 1024,
+            window_segments: 256,
             connections: 65_536,
             timestamps: true,
             sack: true,

@@ -34,6 +34,7 @@ fn config(congestion: CongestionControl) -> Config {
         congestion,
         receive_window: 1 << 22,
         send_queue_segments: 4096,
+        window_segments: 4096,
         ..Config::default()
     }
 }
@@ -107,6 +108,26 @@ fn what_is_overtaken_costs_nothing() {
             "{counters:?} {lost}"
         );
     }
+}
+
+/// A hole is open for two round trips, in which two windows arrive behind it: the queue has room for
+/// them, and the windows of an RNIC.
+#[test]
+fn a_queue_as_it_is_by_default_goes_on_behind_a_hole() {
+    let link = Bottleneck {
+        loss: 1000,
+        reorder: 10_000,
+        ..LAN
+    };
+    let config = Config {
+        congestion: Bbr,
+        ..Config::default()
+    };
+    let mut dumbbell = Dumbbell::new(link, config, &[Duration::ZERO], 1);
+    dumbbell.run(SEC);
+    let octets = dumbbell.measure(8 * SEC)[0];
+    let share = dumbbell.utilization(octets, 8 * SEC);
+    assert!(share > 0.93, "{share}");
 }
 
 /// BBR.LossThresh: what is lost beyond 2 % is a path that can't be used so.

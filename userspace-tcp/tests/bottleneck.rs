@@ -26,6 +26,7 @@ fn config(congestion: CongestionControl) -> Config {
         congestion,
         receive_window: 1 << 24,
         send_queue_segments: 8192,
+        window_segments: 8192,
         ..Config::default()
     }
 }
@@ -133,6 +134,20 @@ fn dctcp_keeps_the_queue_short_and_the_link_full() {
     let (mut dumbbell, ..) = run(CongestionControl::NewReno);
     let without = dumbbell.queue_mean();
     assert!(without > 5.0 * mean, "{without}: marks are worth something");
+}
+
+/// Without a loss a window grows for as long as it is let.
+#[test]
+fn no_window_is_worth_more_segments_than_it_may_be() {
+    let config = Config {
+        window_segments: 50,
+        send_queue_segments: 500,
+        ..config(CongestionControl::Cubic)
+    };
+    let (dumbbell, _) = run_one(WAN, config, 2 * SEC);
+    let info = dumbbell.info(0);
+    assert_eq!(info.cwnd, 50 * info.mss as u64);
+    assert_eq!(info.queued_segments, 50, "nothing was lost");
 }
 
 /// Classic ECN (RFC 3168): the window is reduced without a loss. A switch that marks by a threshold

@@ -23,6 +23,7 @@ fn config() -> Config {
     Config {
         receive_window: 1 << 30,
         send_queue_segments: IN_FLIGHT as usize,
+        window_segments: IN_FLIGHT as usize,
         ..Config::default()
     }
 }

@@ -31,6 +31,7 @@ impl Default for Settings {
             config: Config {
                 receive_window: 15 << 20,
                 send_queue_segments: 4096,
+                window_segments: 4096,
                 connections: 1024,
                 ack_delay: Duration::from_millis(1),
                 pacing: false,

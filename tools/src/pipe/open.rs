@@ -141,6 +141,7 @@ fn config(settings: &Settings, mss: u16, sizes: &Sizes) -> Config {
         mss,
         receive_window: settings.window,
         send_queue_segments: sizes.queue_segments,
+        window_segments: sizes.queue_segments,
         connections: CONNECTIONS,
         ecn: settings.ecn,
         congestion: settings.congestion,

@@ -49,6 +49,7 @@ fn config(connections: usize) -> Config {
         connections,
         receive_window: 1 << 24,
         send_queue_segments: 8192,
+        window_segments: 8192,
         ..Config::default()
     }
 }

@@ -152,7 +152,11 @@ impl<B> Connection<B> {
         self.begin_path(config);
         self.inbound = Inbound::new(header.seq, self.plan, self.emss, self.sack);
         let smss = u64::from(self.emss);
-        let limit = smss.saturating_mul(config.send_queue_segments as u64);
+        let segments = match config.congestion {
+            CongestionControl::Bbr => config.send_queue_segments,
+            _ => config.window_segments.min(config.send_queue_segments),
+        };
+        let limit = smss.saturating_mul(segments as u64);
         self.congestion = Congestion::new(config, smss, limit);
         self.outbound.update_window(0, 0, u64::from(header.window));
     }
