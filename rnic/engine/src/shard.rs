@@ -277,8 +277,14 @@ impl<P: Port> Shard<P> {
     /// Does what there is to do now, within bounds, and says whether there was anything: then poll
     /// again soon.
     pub fn poll(&mut self, now: Instant) -> bool {
-        self.now = self.now.max(now);
-        self.macroflows.advance(self.now);
+        self.poll_by(|| now)
+    }
+
+    /// The same by a clock, which is looked at first and behind each batch of frames that came: frames
+    /// would seem to have come before they were there, and a round trip shorter than its path, where
+    /// the thread has worked, or had to wait for its core, since it looked.
+    pub fn poll_by(&mut self, clock: impl Fn() -> Instant) -> bool {
+        self.advance(clock());
         let mut rested = self.rest.is_late(self.now) && self.do_rest();
         let mut worked = self.take_doorbells();
         if !worked {
@@ -293,12 +299,18 @@ impl<P: Port> Shard<P> {
         for port in &mut self.ports {
             port.refill(&mut self.pool);
         }
-        self.to_transmit |= self.receive();
+        self.to_transmit |= self.receive(&clock);
         self.fail_queue_pairs_of_dead_cqs();
         self.look_for_broken_memory();
         self.tell_srq_limits();
         self.tables.cqs.flush_wakeups();
         worked | self.to_transmit
+    }
+
+    /// It is so late now, unless it was later before.
+    fn advance(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        self.macroflows.advance(self.now);
     }
 
     /// The next thing to tell. The owner takes all of them after each poll and command.

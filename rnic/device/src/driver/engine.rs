@@ -67,14 +67,19 @@ impl<P: Port> Engine<P> {
     }
 
     fn now(&self) -> Instant {
-        // 2^64 ns are 584 years.
-        Instant::from_nanos(self.zero.elapsed().as_nanos() as u64)
+        since(self.zero)
     }
 
     fn next_stamp(&mut self) -> Stamp {
         self.stamp += 1;
         Stamp(self.stamp)
     }
+}
+
+/// The shard's time.
+fn since(zero: std::time::Instant) -> Instant {
+    // 2^64 ns are 584 years.
+    Instant::from_nanos(zero.elapsed().as_nanos() as u64)
 }
 
 impl<P: Port + Send + std::fmt::Debug> Drive for Engine<P> {
@@ -90,8 +95,8 @@ impl<P: Port + Send + std::fmt::Debug> Drive for Engine<P> {
     }
 
     fn poll(&mut self) -> bool {
-        let now = self.now();
-        self.shard.poll(now)
+        let zero = self.zero;
+        self.shard.poll_by(|| since(zero))
     }
 
     fn drain(&mut self, tell: Tell<'_>) {

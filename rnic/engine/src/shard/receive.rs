@@ -46,8 +46,9 @@ const REST_PATIENCE: Duration = Duration::from_micros(100);
 const BATCHES: usize = 8;
 
 impl<P: Port> Shard<P> {
-    /// Takes batches of frames from each port, until it has no more or has had its turn.
-    pub(super) fn receive(&mut self) -> bool {
+    /// Takes batches of frames from each port, until it has no more or has had its turn. Time goes on
+    /// with each.
+    pub(super) fn receive(&mut self, clock: &impl Fn() -> Instant) -> bool {
         let mut worked = false;
         for index in 0..self.ports.len() {
             for _ in 0..BATCHES {
@@ -58,6 +59,7 @@ impl<P: Port> Shard<P> {
                     break;
                 }
                 worked = true;
+                self.advance(clock());
                 self.take_batch(index);
                 if count < RECEIVE_BATCH {
                     break;

@@ -5,6 +5,7 @@
 
 mod allocations;
 mod alone;
+mod clock;
 mod crowd;
 mod fairness;
 mod hostile;

@@ -1,6 +1,7 @@
 //! A peer that speaks TCP well and says whatever the test wants: every octet that it sends is
 //! chosen, and every cut between segments.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -260,6 +261,19 @@ impl Duel {
     pub fn send_frame(&mut self, frame: Vec<u8>) {
         self.give(&[frame]);
         self.pump();
+    }
+
+    /// Lets the side poll once, with a SYN of the peer's in its ring: how often it looks at the clock.
+    pub fn looks_at_the_clock_for_a_syn(&mut self) -> u32 {
+        connect(&mut self.peer, self.side.address, self.now);
+        let syn = self.peer.frames(self.now);
+        self.give(&syn);
+        let (looks, now) = (Cell::new(0), self.now);
+        self.side.shard.poll_by(|| {
+            looks.set(looks.get() + 1);
+            now
+        });
+        looks.get()
     }
 
     /// All work until nothing is left to do now.
