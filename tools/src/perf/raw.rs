@@ -1,6 +1,11 @@
 //! AF_XDP without any protocol: how fast frames go from one socket to another, and how long one
 //! takes there and back. It is what no protocol over the same sockets can exceed.
 //!
+//! A paced sender is never further ahead of its receiver than the receiver's rings are long: it hears
+//! from time to time how far that is. That is for a kernel whose receive path, when overrun, leaves
+//! the receiver no time on the same core: it would drop most of what it has received, and be measured
+//! at that.
+//!
 //! A frame is an Ethernet header (to everybody, EtherType 0x88B5, which IEEE 802 leaves to local
 //! experiments), one octet that says what it is for, seven of padding, and a number. What is behind
 //! that is neither written nor read. The interface is taken whole, and its kernel hears nothing of it.
@@ -43,13 +48,24 @@ enum Kind {
     /// To be sent back as a [`Kind::Pong`] of the same number.
     Ping = 3,
     Pong = 4,
+    /// As [`Kind::Data`], and to be answered now and then by a [`Kind::Seen`].
+    Paced = 5,
+    /// How far a receiver is: the number of the next frame.
+    Seen = 6,
 }
 
 impl Kind {
     fn of(octet: u8) -> Option<Self> {
-        [Self::Data, Self::End, Self::Ping, Self::Pong]
-            .into_iter()
-            .find(|kind| *kind as u8 == octet)
+        [
+            Self::Data,
+            Self::End,
+            Self::Ping,
+            Self::Pong,
+            Self::Paced,
+            Self::Seen,
+        ]
+        .into_iter()
+        .find(|kind| *kind as u8 == octet)
     }
 }
 
@@ -152,14 +168,20 @@ impl Wire {
     fn receive(
         &mut self,
         patience: Duration,
-        mut seen: impl FnMut(Kind, u64, usize),
+        seen: impl FnMut(Kind, u64, usize),
     ) -> Result<bool, ToolError> {
+        let any = self.look(seen);
+        if !any && self.waiting == Waiting::Poll {
+            self.sleep(patience)?;
+        }
+        Ok(any)
+    }
+
+    /// As [`Self::receive`], without sleeping.
+    fn look(&mut self, mut seen: impl FnMut(Kind, u64, usize)) -> bool {
         let Self { port, pool, .. } = self;
         if port.receive(pool, &mut self.received, BATCH) == 0 {
-            if self.waiting == Waiting::Poll {
-                self.sleep(patience)?;
-            }
-            return Ok(false);
+            return false;
         }
         for packet in self.received.drain(..) {
             if let Some((kind, number)) = read_header(self.umem.bytes(packet.first())) {
@@ -168,7 +190,17 @@ impl Wire {
             pool.free_packet(packet);
         }
         port.refill(pool);
-        Ok(true)
+        true
+    }
+
+    /// Waits until the kernel has sent all that was queued, but no longer than `patience`.
+    fn drain(&mut self, patience: Duration) -> Result<(), ToolError> {
+        let started = Instant::now();
+        self.flush()?;
+        while self.port.unsent() > 0 && started.elapsed() < patience {
+            self.flush()?;
+        }
+        Ok(())
     }
 
     fn sleep(&self, patience: Duration) -> Result<(), ToolError> {
@@ -238,8 +270,17 @@ mod tests {
     #[test]
     fn a_header_is_read_as_it_was_written_and_nothing_else_is_one() {
         let mut octets = [0xaa; LEAST_FRAME];
-        write_header(&mut octets, Kind::Ping, 7 << 40);
-        assert_eq!(read_header(&octets), Some((Kind::Ping, 7 << 40)));
+        for kind in [
+            Kind::Data,
+            Kind::End,
+            Kind::Pong,
+            Kind::Paced,
+            Kind::Seen,
+            Kind::Ping,
+        ] {
+            write_header(&mut octets, kind, 7 << 40);
+            assert_eq!(read_header(&octets), Some((kind, 7 << 40)));
+        }
         assert_eq!(read_header(&octets[..HEADERS - 1]), None, "cut off");
         octets[ETHERNET] = 9;
         assert_eq!(read_header(&octets), None, "of no known kind");

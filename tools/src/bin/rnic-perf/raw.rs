@@ -40,7 +40,12 @@ pub(crate) struct Raw {
 #[derive(Clone, Copy, Debug, Subcommand)]
 enum Role {
     /// Sends as many frames as it can; prints JSON.
-    Send,
+    Send {
+        /// Never be further ahead of the receiver than its rings are long: where a receive path that is
+        /// overrun leaves it no time (RPS)
+        #[arg(long)]
+        paced: bool,
+    },
     /// Counts them; prints JSON.
     Receive,
     /// Sends a frame and waits until it comes back, again and again; prints JSON.
@@ -70,7 +75,10 @@ pub(crate) fn run(options: &Raw) -> Result<(), ToolError> {
         options.waiting,
     )?;
     match options.role {
-        Role::Send => print_json(&rate::send(&mut wire, options.octets, options.duration)?),
+        Role::Send { paced } => {
+            let sent = rate::send(&mut wire, options.octets, options.duration, paced)?;
+            print_json(&sent)
+        }
         Role::Receive => {
             println!("listening on {}", options.interface);
             print_json(&rate::receive(&mut wire, options.timeout)?)

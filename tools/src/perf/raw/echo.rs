@@ -56,7 +56,7 @@ pub fn pong(wire: &mut Wire, patience: Duration) -> Result<(), ToolError> {
         let any = wire.receive(patience, |kind, number, octets| match kind {
             Kind::Ping => asked = Some((number, octets)),
             Kind::End => over = true,
-            Kind::Data | Kind::Pong => {}
+            Kind::Data | Kind::Pong | Kind::Paced | Kind::Seen => {}
         })?;
         if let Some((number, octets)) = asked {
             wire.send(Kind::Pong, number, octets)?;

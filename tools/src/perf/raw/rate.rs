@@ -2,15 +2,25 @@
 
 use std::time::{Duration, Instant};
 
+use rnic_xsk::{ChunkSize, Port};
 use serde::Serialize;
 
-use super::{BATCH, ETHERNET, Kind, Silence, Wire};
+use super::{BATCH, ETHERNET, Kind, LEAST_FRAME, Silence, Wire};
 use crate::endpoint::ToolError;
 
 /// How often the sender says that it is done: one of these may be lost.
 const ENDS: usize = 8;
 /// Between two of them.
 const END_PAUSE: Duration = Duration::from_millis(5);
+/// How long the kernel may take to send what is left.
+const DRAIN: Duration = Duration::from_millis(500);
+/// Chunks that may be under way. A receiver's rings have 512; the rest are those that it has just
+/// taken out and not given back.
+const CHUNKS: u64 = 384;
+/// How often a receiver says how far it is, in a window.
+const WORDS: u64 = 6;
+/// How long a receiver may say nothing before what was sent counts as lost.
+const SILENT: Duration = Duration::from_millis(10);
 
 /// What a sender did.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -37,24 +47,39 @@ pub struct Received {
     pub seconds: f64,
 }
 
-/// Sends frames of `octets` octets for so long.
-pub fn send(wire: &mut Wire, octets: usize, duration: Duration) -> Result<Sent, ToolError> {
+/// Sends frames of `octets` octets for so long; `paced`: never further ahead of the receiver than its
+/// rings are long.
+pub fn send(
+    wire: &mut Wire,
+    octets: usize,
+    duration: Duration,
+    paced: bool,
+) -> Result<Sent, ToolError> {
     let started = Instant::now();
     let mut frames = 0;
+    let mut pace = paced.then(|| Pace::new(octets, started));
+    let kind = if paced { Kind::Paced } else { Kind::Data };
     while started.elapsed() < duration {
-        for _ in 0..BATCH {
-            if !wire.queue(Kind::Data, frames, octets) {
+        let allowed = pace.as_ref().map_or(u64::MAX, |pace| pace.allowed(frames));
+        for _ in 0..allowed.min(BATCH as u64) {
+            if !wire.queue(kind, frames, octets) {
                 break;
             }
             frames += 1;
         }
         wire.flush()?;
+        if let Some(pace) = &mut pace {
+            let heard = listen(wire, pace.allowed(frames) == 0)?;
+            pace.heard(heard, frames, Instant::now());
+        }
     }
     let seconds = started.elapsed().as_secs_f64();
     for _ in 0..ENDS {
+        wire.drain(DRAIN)?;
         std::thread::sleep(END_PAUSE);
         wire.send(Kind::End, frames, octets)?;
     }
+    wire.drain(DRAIN)?;
     Ok(Sent {
         frames,
         octets_of_frame: octets,
@@ -62,21 +87,87 @@ pub fn send(wire: &mut Wire, octets: usize, duration: Duration) -> Result<Sent, 
     })
 }
 
+/// What the receiver says, if anything. `idle`: there is nothing else to do until it does.
+fn listen(wire: &mut Wire, idle: bool) -> Result<Option<u64>, ToolError> {
+    let mut seen = None;
+    let hear = |kind, number, _| {
+        if kind == Kind::Seen {
+            seen = seen.max(Some(number));
+        }
+    };
+    if idle && wire.port.unsent() == 0 {
+        wire.receive(SILENT, hear)?;
+    } else {
+        wire.look(hear);
+    }
+    Ok(seen)
+}
+
+/// How far a sender may be ahead of its receiver.
+#[derive(Debug)]
+struct Pace {
+    window: u64,
+    /// The number of the frame that the receiver waits for.
+    seen: u64,
+    /// When it last said so.
+    at: Instant,
+}
+
+impl Pace {
+    fn new(octets: usize, at: Instant) -> Self {
+        Self {
+            window: window(octets),
+            seen: 0,
+            at,
+        }
+    }
+
+    /// How many frames may follow `frames`.
+    fn allowed(&self, frames: u64) -> u64 {
+        self.seen.saturating_add(self.window).saturating_sub(frames)
+    }
+
+    /// After `frames` frames the receiver has said this, or nothing.
+    fn heard(&mut self, seen: Option<u64>, frames: u64, now: Instant) {
+        if let Some(seen) = seen {
+            (self.seen, self.at) = (self.seen.max(seen), now);
+        } else if self.allowed(frames) == 0 && now - self.at > SILENT {
+            // It lacks the frames that it was to speak at, or its word is lost: neither comes again.
+            (self.seen, self.at) = (frames, now);
+        }
+    }
+}
+
+/// How many frames of so many octets a receiver's rings hold.
+fn window(octets: usize) -> u64 {
+    let chunks = octets.div_ceil(ChunkSize::Octets4096.chunk_capacity());
+    CHUNKS / chunks.max(1) as u64
+}
+
 /// Counts the frames of one sender. Waits `patience` for the first, and for each other.
 pub fn receive(wire: &mut Wire, patience: Duration) -> Result<Received, ToolError> {
     let mut silence = Silence::new(patience);
     let (mut frames, mut payload, mut sent) = (0, 0, None);
+    // How far it is, how far it has said that it is, and after how many frames it does so.
+    let (mut seen, mut told, mut pause) = (0, 0, u64::MAX);
     let mut times: Option<(Instant, Instant)> = None;
     loop {
         let before = frames;
         let any = wire.receive(patience, |kind, number, octets| match kind {
-            Kind::Data => {
+            Kind::Data | Kind::Paced => {
                 frames += 1;
                 payload += (octets - ETHERNET) as u64;
+                if kind == Kind::Paced {
+                    (seen, pause) = (number.saturating_add(1), window(octets) / WORDS);
+                }
             }
             Kind::End => sent = Some(number),
-            Kind::Ping | Kind::Pong => {}
+            Kind::Ping | Kind::Pong | Kind::Seen => {}
         })?;
+        if seen.saturating_sub(told) >= pause {
+            wire.send(Kind::Seen, seen, LEAST_FRAME)?;
+            told = seen;
+        }
         if frames > before {
             let now = Instant::now();
             times = Some((times.map_or(now, |(first, _)| first), now));
@@ -95,5 +186,45 @@ pub fn receive(wire: &mut Wire, patience: Duration) -> Result<Received, ToolErro
         } else {
             silence.check()?;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sender_is_ahead_of_its_receiver_by_a_window_at_most() {
+        let now = Instant::now();
+        let mut pace = Pace::new(1514, now);
+        assert_eq!(pace.allowed(0), CHUNKS);
+        assert_eq!(pace.allowed(CHUNKS), 0);
+        pace.heard(Some(100), CHUNKS, now);
+        assert_eq!(pace.allowed(CHUNKS), 100);
+        pace.heard(Some(50), CHUNKS, now);
+        assert_eq!(pace.allowed(CHUNKS), 100, "an older word");
+    }
+
+    #[test]
+    fn what_is_lost_does_not_stop_a_sender_for_good() {
+        let now = Instant::now();
+        let mut pace = Pace::new(1514, now);
+        pace.heard(None, CHUNKS, now + SILENT);
+        assert_eq!(pace.allowed(CHUNKS), 0, "it may still come");
+        pace.heard(None, CHUNKS, now + SILENT * 2);
+        assert_eq!(pace.allowed(CHUNKS), CHUNKS);
+    }
+
+    #[test]
+    fn a_receiver_speaks_several_times_in_a_window_of_frames_of_any_size() {
+        for (octets, frames) in [
+            (60, CHUNKS),
+            (3840, CHUNKS),
+            (3841, CHUNKS / 2),
+            (9014, CHUNKS / 3),
+        ] {
+            assert_eq!(window(octets), frames, "{octets} octets");
+        }
+        assert!(window(11_520) / WORDS > 0);
     }
 }
