@@ -81,25 +81,44 @@ impl Door {
     }
 
     fn embedded(&self, interface: &str, queue_pairs: u32) -> Result<Context, ToolError> {
-        let mut limits = Limits::default();
-        let Limits {
-            per_client,
-            users,
-            device,
-            ..
-        } = &mut limits;
-        for quota in [per_client, &mut users.others.quota, device] {
-            for resource in [Resource::QueuePairs, Resource::ConnectionRequests] {
-                quota.set(resource, quota.get(resource).max(queue_pairs.into()));
-            }
-        }
         let config = DeviceConfig {
             driving: Driving::Inline,
-            limits,
+            limits: limits_for(queue_pairs),
             mode: self.mode.unwrap_or(Mode::Auto).into(),
             congestion: self.congestion.unwrap_or_default(),
             ..DeviceConfig::new(interface)
         };
         Ok(Context::embedded(&Device::open(config)?)?)
+    }
+}
+
+/// The usual limits, raised where there would be less room than for so many queue pairs of one client.
+fn limits_for(queue_pairs: u32) -> Limits {
+    let mut limits = Limits::default();
+    let users = &mut limits.users;
+    let named = users.by_uid.values_mut().chain(users.by_gid.values_mut());
+    let users = named.chain([&mut users.others]).map(|user| &mut user.quota);
+    for quota in users.chain([&mut limits.per_client, &mut limits.device]) {
+        for resource in [Resource::QueuePairs, Resource::ConnectionRequests] {
+            quota.set(resource, quota.get(resource).max(queue_pairs.into()));
+        }
+    }
+    limits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_queue_pairs_as_asked_for_are_within_everybodys_limits() {
+        let limits = limits_for(10_000);
+        let users = limits.users.by_uid.values().chain([&limits.users.others]);
+        let quotas = users.map(|user| &user.quota);
+        for quota in quotas.chain([&limits.per_client, &limits.device]) {
+            assert_eq!(quota.get(Resource::QueuePairs), 10_000);
+            assert_eq!(quota.get(Resource::ConnectionRequests), 10_000);
+        }
+        assert_eq!(limits_for(1), Limits::default());
     }
 }
