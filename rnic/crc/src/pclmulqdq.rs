@@ -5,10 +5,10 @@
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::{
-    __m128i, _mm_add_epi64, _mm_and_si128, _mm_clmulepi64_si128, _mm_crc32_u8, _mm_crc32_u16,
-    _mm_crc32_u32, _mm_crc32_u64, _mm_cvtsi32_si128, _mm_cvtsi128_si64, _mm_extract_epi64,
-    _mm_loadu_si128, _mm_set_epi64x, _mm_set1_epi64x, _mm_setzero_si128, _mm_srli_epi64,
-    _mm_storeu_si128, _mm_xor_si128,
+    __m128i, _mm_add_epi64, _mm_clmulepi64_si128, _mm_crc32_u8, _mm_crc32_u16, _mm_crc32_u32,
+    _mm_crc32_u64, _mm_cvtsi32_si128, _mm_cvtsi128_si64, _mm_extract_epi64, _mm_loadu_si128,
+    _mm_set_epi64x, _mm_setzero_si128, _mm_slli_epi64, _mm_srli_epi64, _mm_storeu_si128,
+    _mm_sub_epi64, _mm_xor_si128,
 };
 
 use crate::constants::fold_by;
@@ -18,8 +18,10 @@ struct Way<const SUM: bool, const COPY: bool> {
     from: *const u8,
     to: *mut u8,
     left: usize,
-    /// Two sums of words of 32 bits.
-    sums: __m128i,
+    /// Two sums of words of 64 bits, without what is carried out.
+    words: __m128i,
+    /// Two sums of their later halves.
+    halves: __m128i,
 }
 
 /// The CRC state (not inverted) after `len` octets, and if `SUM` their sum as words of 32 bits.
@@ -96,7 +98,8 @@ impl<const SUM: bool, const COPY: bool> Way<SUM, COPY> {
             from,
             to,
             left,
-            sums: _mm_setzero_si128(),
+            words: _mm_setzero_si128(),
+            halves: _mm_setzero_si128(),
         }
     }
 
@@ -132,9 +135,8 @@ impl<const SUM: bool, const COPY: bool> Way<SUM, COPY> {
                 _mm_storeu_si128(self.to.cast(), vector);
             }
             if SUM {
-                let low = _mm_and_si128(vector, _mm_set1_epi64x(0xffff_ffff));
-                let words = _mm_add_epi64(low, _mm_srli_epi64::<32>(vector));
-                self.sums = _mm_add_epi64(self.sums, words);
+                self.words = _mm_add_epi64(self.words, vector);
+                self.halves = _mm_add_epi64(self.halves, _mm_srli_epi64::<32>(vector));
             }
             self.skip(16);
             vector
@@ -195,8 +197,11 @@ impl<const SUM: bool, const COPY: bool> Way<SUM, COPY> {
         if !SUM {
             return (crc, 0);
         }
-        let low = _mm_cvtsi128_si64(self.sums) as u64;
-        (crc, words + low + _mm_extract_epi64::<1>(self.sums) as u64)
+        // Without the later halves, what is left are the earlier ones, and nothing was carried out.
+        let earlier = _mm_sub_epi64(self.words, _mm_slli_epi64::<32>(self.halves));
+        let sums = _mm_add_epi64(earlier, self.halves);
+        let low = _mm_cvtsi128_si64(sums) as u64;
+        (crc, words + low + _mm_extract_epi64::<1>(sums) as u64)
     }
 
     /// The next octets as a number of this machine.
