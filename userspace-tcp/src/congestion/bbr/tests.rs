@@ -291,6 +291,8 @@ fn too_much_loss_while_probing_bounds_what_is_in_flight() {
     let mut world = World::probing();
     world.lose(5, Some(1000));
     assert_eq!(world.bbr.inflight_longterm, BDP * 7 / 10);
+    world.rounds(1);
+    assert_eq!(world.bbr.short_term.bw, INFINITY, "it was answered");
     // Not while it cruises.
     let mut world = World::cruising();
     world.lose(5, Some(123_000));
@@ -315,6 +317,24 @@ fn the_probe_after_one_that_went_too_high_is_cautious() {
     world.inflight = 110_000;
     world.rounds(1);
     assert_eq!(world.bbr.state, UP, "no caution any more");
+    world.inflight = BDP / 2;
+    world.until(DOWN, 10);
+    world.rounds(3);
+    assert_eq!(world.bbr.state, CRUISE, "and nothing to be made good");
+}
+
+/// IsTimeToCruise(): what may be in flight is not all used, so that others find room.
+#[test]
+fn down_lasts_until_there_is_headroom() {
+    let mut world = World::probing();
+    world.lose(5, Some(80_000));
+    world.tx_in_flight = BDP / 2;
+    world.inflight = 75_000;
+    world.rounds(2);
+    assert_eq!(world.bbr.state, DOWN);
+    world.inflight = 68_000;
+    world.rounds(1);
+    assert_eq!(world.bbr.state, CRUISE);
 }
 
 /// ProbeInflightLongtermUpward(): a segment for a window, then two, then four.
