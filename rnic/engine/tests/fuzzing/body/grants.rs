@@ -117,7 +117,7 @@ impl Grants {
 
     /// Work is done: what it placed stays.
     pub fn close(&mut self, node: &Node, work: u64) {
-        let found = read(node);
+        let found = Self::read(node);
         for (_, range) in self.open.iter().filter(|(of, _)| *of == work) {
             self.settled[range.clone()].copy_from_slice(&found[range.clone()]);
         }
@@ -127,7 +127,7 @@ impl Grants {
     /// Nothing may change any more.
     pub fn close_all(&mut self, node: &Node) {
         self.check(node);
-        self.settled = read(node);
+        self.settled = Self::read(node);
         self.open.clear();
     }
 
@@ -152,14 +152,14 @@ impl Grants {
         self.check(node);
         self.valid[region] = false;
         let range = place(region, 0)..place(region, REGION);
-        let found = read(node);
+        let found = Self::read(node);
         self.settled[range.clone()].copy_from_slice(&found[range.clone()]);
         self.open.retain(|(_, open)| !range.contains(&open.start));
     }
 
     pub fn check(&self, node: &Node) {
         let mut expected = self.settled.clone();
-        let found = read(node);
+        let found = Self::read(node);
         for (_, range) in &self.open {
             expected[range.clone()].copy_from_slice(&found[range.clone()]);
         }
@@ -168,10 +168,11 @@ impl Grants {
             panic!("octet {at:?} of the memory changed, and nobody may change it");
         }
     }
-}
 
-fn read(node: &Node) -> Vec<u8> {
-    let mut out = vec![0; ARENA];
-    node.arena.read(0, &mut out).unwrap();
-    out
+    /// The whole memory.
+    pub fn read(node: &Node) -> Vec<u8> {
+        let mut out = vec![0; ARENA];
+        node.arena.read(0, &mut out).unwrap();
+        out
+    }
 }

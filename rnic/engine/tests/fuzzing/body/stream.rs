@@ -3,8 +3,10 @@
 //!
 //! Whatever comes: no octet changes that nobody may change; each piece of work completes once; the
 //! first error is the only one, with at most one Terminate, and after it nothing changes and nothing
-//! is sent; and in the end every frame is back.
+//! is sent; and in the end every frame is back. And as long as there is no error it makes no difference
+//! whether segments come one behind the other, so that the shard takes them as trains, or each alone.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use rnic_engine::command::{Answer, Command, ShardEvent};
@@ -29,9 +31,31 @@ const STEPS_MAX: usize = 300;
 /// Work requests of each queue that are outstanding at most.
 const WORK_MAX: usize = 20;
 
-/// Runs a stream as `octets` say, and checks all the while that the engine keeps its word.
+/// Runs a stream as `octets` say, its segments together and then each alone, and checks all the while
+/// that the engine keeps its word.
 pub fn run(octets: &[u8]) {
-    let mut world = World::new(Input::new(octets));
+    let together = run_once(octets, false);
+    let alone = run_once(octets, true);
+    for (step, (together, alone)) in together.0.iter().zip(&alone.0).enumerate() {
+        assert_eq!(together, alone, "trains make a difference at step {step}");
+    }
+    if let (Some(together), Some(alone)) = (together.1, alone.1) {
+        assert_eq!(together, alone, "trains make a difference to the end");
+    }
+}
+
+/// What has become of a stream until now.
+#[derive(Debug, PartialEq, Eq)]
+struct Look {
+    memory: u64,
+    completions: Vec<(CqId, Completion)>,
+    counters: Vec<(&'static str, u64)>,
+}
+
+/// The looks, and what was wrong with the stream's octets; not where more came than may wait for an
+/// answer, which trains may be the cause of.
+fn run_once(octets: &[u8], alone: bool) -> (Vec<Look>, Option<[u64; 2]>) {
+    let mut world = World::new(Input::new(octets), alone);
     if world.connect() {
         let mut steps = 0;
         while !world.input.is_empty() && steps < STEPS_MAX {
@@ -43,10 +67,16 @@ pub fn run(octets: &[u8]) {
         world.check();
     }
     world.finish();
+    let counters = world.node.shard.qp_counters();
+    let damage = [counters.crc_errors, counters.marker_errors];
+    let comparable = world.receives_only() && counters.refused_ird_exceeded == 0;
+    (world.looks, comparable.then_some(damage))
 }
 
 struct World<'a> {
     input: Input<'a>,
+    /// The node works after each frame, and not after all that come together.
+    alone: bool,
     node: Node,
     peer: Peer,
     grants: Grants,
@@ -68,6 +98,11 @@ struct World<'a> {
     srq: Option<SrqId>,
     /// Work that has not completed: its name, what it does, and to which STag.
     outstanding: Vec<(u64, WrOpcode, u32)>,
+    /// Those that came since the last look.
+    completions: Vec<(CqId, Completion)>,
+    /// Looks at a stream without an error, where only receives are posted: other work goes on between
+    /// segments that come alone, and at the end of a train.
+    looks: Vec<Look>,
     /// Receives of the shared queue, which stay when the queue pair ends.
     shared: Vec<u64>,
     /// The window may be bound.
@@ -79,7 +114,7 @@ struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    fn new(mut input: Input<'a>) -> Self {
+    fn new(mut input: Input<'a>, alone: bool) -> Self {
         let choice = input.byte();
         let mut node = Node::new(0, Settings::new(0, 1500));
         let grants = Grants::new(&mut node);
@@ -91,6 +126,7 @@ impl<'a> World<'a> {
         });
         Self {
             input,
+            alone,
             peer: Peer::new(node.address),
             node,
             grants,
@@ -106,6 +142,8 @@ impl<'a> World<'a> {
             choice,
             srq,
             outstanding: Vec::new(),
+            completions: Vec::new(),
+            looks: Vec::new(),
             shared: Vec::new(),
             bound: false,
             limits: 0,
@@ -217,17 +255,22 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A piece from anywhere, a second time perhaps, or before its turn.
+    /// Pieces from anywhere, a second time perhaps, or before their turn, a few together.
     fn present_somewhere(&mut self) {
+        let pieces = 1 + self.input.below(4);
+        let frames: Vec<_> = (0..pieces).map(|_| self.piece()).collect();
+        self.give(&frames);
+    }
+
+    fn piece(&mut self) -> Vec<u8> {
         let back = self.presented.saturating_sub(200);
         let from = back + self.input.below(self.stream.len() - back);
         let len = (1 + self.input.below(1448)).min(self.stream.len() - from);
-        let octets = &self.stream[from..from + len];
-        let frame = self.peer.segment(self.startup + from, octets);
         if from <= self.presented {
             self.presented = self.presented.max(from + len);
         }
-        self.give(&[frame]);
+        let octets = &self.stream[from..from + len];
+        self.peer.segment(self.startup + from, octets)
     }
 
     /// A bit of what was not presented in order yet is another.
@@ -253,7 +296,7 @@ impl<'a> World<'a> {
             length: len as u32,
             lkey: STAGS[region],
         };
-        let opcode = self.input.pick(&[
+        let any = self.input.pick(&[
             WrOpcode::Recv,
             WrOpcode::Recv,
             WrOpcode::Read,
@@ -266,6 +309,10 @@ impl<'a> World<'a> {
             WrOpcode::LocalInvalidate,
             WrOpcode::BindWindow,
         ]);
+        let opcode = match self.receives_only() {
+            true => WrOpcode::Recv,
+            false => any,
+        };
         let mut request = WorkRequest::new(opcode, id);
         request.slot.flags = WR_SIGNALED | self.input.pick(&[0, WR_SOLICITED]);
         request.slot.rkey = 7;
@@ -293,6 +340,10 @@ impl<'a> World<'a> {
             _ => self.node.post_send(self.qp, &request, None),
         }
         self.outstanding.push(entry);
+    }
+
+    fn receives_only(&self) -> bool {
+        self.choice & 128 != 0
     }
 
     /// What a work request is about.
@@ -363,6 +414,7 @@ impl<'a> World<'a> {
     fn give(&mut self, frames: &[Vec<u8>]) {
         for frame in frames {
             assert!(self.node.wire.push(frame));
+            while self.alone && self.node.shard.poll(self.now) {}
         }
         let mut frame = Vec::new();
         let mut answers = true;
@@ -378,8 +430,9 @@ impl<'a> World<'a> {
                 assert!(self.node.wire.push(&ack));
             }
         }
-        for (_, completion) in self.node.completions() {
+        for (cq, completion) in self.node.completions() {
             self.completed(&completion);
+            self.completions.push((cq, completion));
         }
     }
 
@@ -448,6 +501,15 @@ impl<'a> World<'a> {
             (Some(sent), state) => {
                 assert_eq!(state, QpState::Error);
                 assert_eq!(counters.fpdus_sent, sent, "the end was to be silent");
+            }
+            (None, QpState::Rts) if self.receives_only() && errors == 0 => {
+                let mut memory = DefaultHasher::new();
+                Grants::read(&self.node).hash(&mut memory);
+                self.looks.push(Look {
+                    memory: memory.finish(),
+                    completions: std::mem::take(&mut self.completions),
+                    counters: counters.named().collect(),
+                });
             }
             _ => {}
         }
