@@ -120,14 +120,22 @@ pub struct TcpHeader {
 impl TcpHeader {
     /// Whether a segment with this header that begins at `seq`, right behind one with the header
     /// `first`, has nothing to say but its octets.
+    #[inline]
     pub fn only_continues(&self, first: &Self, seq: SeqNum) -> bool {
-        let plain = |flags: Flags| flags | Flags::PSH == Flags::ACK | Flags::PSH;
         self.seq == seq
-            && (self.ack, self.window) == (first.ack, first.window)
-            && plain(self.flags)
-            && plain(first.flags)
-            && first.options.sack.is_empty()
+            && first.is_only_continued(self.ack, self.window, self.flags)
             && self.options == first.options
+    }
+
+    /// Whether the next segment of the same flow, which has the same options and these fields, has
+    /// nothing to say but its octets.
+    #[inline]
+    pub fn is_only_continued(&self, ack: SeqNum, window: u16, flags: Flags) -> bool {
+        let plain = |flags: Flags| flags | Flags::PSH == Flags::ACK | Flags::PSH;
+        (ack, window) == (self.ack, self.window)
+            && plain(flags)
+            && plain(self.flags)
+            && self.options.sack.is_empty()
     }
 
     /// Octets that [`TcpHeader::emit`] writes: 20 to 60.

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use rnic_net::{KnownHeaders, Path, Recognised};
 use rnic_xsk::{Frame, Packet};
-use userspace_tcp::{Ecn, Following, FourTuple, Likely, NewRange, TcpHeader};
+use userspace_tcp::{Ecn, Following, FourTuple, Likely, NewRange, SeqNum, TcpHeader};
 
 /// So many segments of one flow in a row, each by itself, make its headers worth knowing: to learn them
 /// takes as long as to parse two or three.
@@ -88,20 +88,26 @@ impl Train {
         let Some((known, _)) = &self.known else {
             return Err(car);
         };
-        let header = TcpHeader {
-            seq: found.seq,
-            ack: found.ack,
-            window: found.window,
-            flags: found.flags,
-            ..known.header
-        };
         match &self.head {
             None => {
+                let header = TcpHeader {
+                    seq: found.seq,
+                    ack: found.ack,
+                    window: found.window,
+                    flags: found.flags,
+                    ..known.header
+                };
                 self.head = Some(Head { header, ..*known });
                 self.is_known = true;
             }
             // All else is as it was known.
-            Some(first) if self.is_known && self.goes_on(first, &header, car.len) => {}
+            Some(first)
+                if self.is_known
+                    && self.has_place(car.len)
+                    && found.seq == self.behind(first)
+                    && first
+                        .header
+                        .is_only_continued(found.ack, found.window, found.flags) => {}
             Some(_) => return Err(car),
         }
         self.push(car);
@@ -114,18 +120,23 @@ impl Train {
     }
 
     fn is_continued(&self, first: &Head, next: &Head, car: &Car) -> bool {
-        self.goes_on(first, &next.header, car.len)
+        self.has_place(car.len)
+            && next
+                .header
+                .only_continues(&first.header, self.behind(first))
             && (next.tuple, next.ecn) == (first.tuple, first.ecn)
             && (next.port, next.path) == (first.port, first.path)
     }
 
-    /// Whether a segment of the same flow with so many octets belongs to this train.
-    fn goes_on(&self, first: &Head, next: &TcpHeader, len: usize) -> bool {
-        let behind = first.header.seq.add(self.octets as u32);
+    /// Whether a segment with so many octets may belong to this train.
+    fn has_place(&self, len: usize) -> bool {
         let room = self.cars.front().map_or(0, |car| car.len);
-        self.cars.len() < CARS_MAX
-            && (1..=room).contains(&len)
-            && next.only_continues(&first.header, behind)
+        self.cars.len() < CARS_MAX && (1..=room).contains(&len)
+    }
+
+    /// Where the next segment begins.
+    fn behind(&self, first: &Head) -> SeqNum {
+        first.header.seq.add(self.octets as u32)
     }
 
     /// What a frame says that came by `port`, if its flow is the known one. `sum` is as for
