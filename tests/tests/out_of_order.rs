@@ -46,13 +46,16 @@ struct Run {
 
 impl Net {
     fn new(name: &str, seed: u64) -> Self {
+        Self::with(name, &LINK, seed, &DaemonOptions::default())
+    }
+
+    fn with(name: &str, link: &[&str], seed: u64, options: &DaemonOptions) -> Self {
         let mut lab = Lab::new(name);
         let (from, middle, to) = lab.over(&LinkOptions::default());
-        let options = DaemonOptions::default();
-        let sender = Daemon::start(&lab, &from, &options);
-        let receiver = Daemon::start(&lab, &to, &options);
+        let sender = Daemon::start(&lab, &from, options);
+        let receiver = Daemon::start(&lab, &to, options);
         let seed = format!("--seed={seed}");
-        let link = Linksim::start(&middle, &[&LINK[..], &[&seed]].concat());
+        let link = Linksim::start(&middle, &[link, &[&seed]].concat());
         Self {
             sender,
             receiver,
@@ -130,4 +133,26 @@ fn what_comes_out_of_order_is_placed_on_arrival_over_ipv4() {
 #[test]
 fn what_comes_out_of_order_is_placed_on_arrival_over_ipv6() {
     what_comes_out_of_order_is_placed("ooo6", Family::V6);
+}
+
+/// What is lost by chance makes CUBIC slow, on a long way slower than it need be, and BBR not; what it
+/// moves arrives as well.
+#[test]
+fn by_bbr_a_loss_costs_what_was_lost() {
+    let link = LINK.map(|option| match option.starts_with("--delay") {
+        true => "--delay=5ms",
+        false => option,
+    });
+    let rate = |congestion: &str| {
+        let options = DaemonOptions {
+            arguments: vec!["--congestion".into(), congestion.into()],
+            ..DaemonOptions::default()
+        };
+        let net = Net::with(congestion, &link, 1, &options);
+        let run = net.run(Family::V4, PORT, "write", &["--markers"]);
+        net.stop();
+        run.mbit_per_second
+    };
+    let (bbr, cubic) = (rate("bbr"), rate("cubic"));
+    assert!(bbr > 2.0 * cubic, "{bbr:.1} and {cubic:.1} Mbit/s");
 }

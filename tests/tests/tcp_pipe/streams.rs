@@ -53,6 +53,12 @@ fn large_frames_move_octets_too() {
     moves_both_ways(&us, &them, &[]);
 }
 
+#[test]
+fn octets_move_by_bbr_too() {
+    let (_lab, us, them) = hosts("pipe-bbr");
+    moves_both_ways(&us, &them, &["--congestion", "bbr"]);
+}
+
 fn moves_both_ways(us: &Host, them: &Host, more: &[&str]) {
     let (mut pipe, stream) = joined(us, them, Family::V4, Role::Connects, more);
     let (from_us, to_us) = (Pattern::octets(1, LENGTH), Pattern::octets(2, LENGTH));
