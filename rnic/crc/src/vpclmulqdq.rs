@@ -9,10 +9,9 @@ use std::arch::x86_64::{
     __m512i, _mm_crc32_u64, _mm_cvtsi32_si128, _mm_cvtsi128_si64, _mm_extract_epi64, _mm_xor_si128,
     _mm256_castsi256_si128, _mm256_extracti128_si256, _mm256_xor_si256, _mm512_add_epi64,
     _mm512_castsi512_si256, _mm512_clmulepi64_epi128, _mm512_extracti64x4_epi64,
-    _mm512_loadu_si512, _mm512_mask_storeu_epi8, _mm512_maskz_expand_epi8, _mm512_maskz_loadu_epi8,
-    _mm512_maskz_mov_epi64, _mm512_reduce_add_epi64, _mm512_setzero_si512, _mm512_slli_epi64,
-    _mm512_srli_epi64, _mm512_storeu_si512, _mm512_sub_epi64, _mm512_xor_si512,
-    _mm512_zextsi128_si512,
+    _mm512_loadu_si512, _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8, _mm512_maskz_mov_epi64,
+    _mm512_reduce_add_epi64, _mm512_setzero_si512, _mm512_slli_epi64, _mm512_srli_epi64,
+    _mm512_storeu_si512, _mm512_sub_epi64, _mm512_xor_si512, _mm512_zextsi128_si512,
 };
 
 use crate::constants::fold_by;
@@ -175,7 +174,7 @@ impl<const SUM: bool, const COPY: bool> Way<SUM, COPY> {
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2")]
 fn at_end(vector: __m512i, octets: usize) -> __m512i {
     #[cfg(not(miri))]
-    return _mm512_maskz_expand_epi8(!(!0 >> octets), vector);
+    return std::arch::x86_64::_mm512_maskz_expand_epi8(!(!0 >> octets), vector);
     // It does not know this instruction.
     #[cfg(miri)]
     {
