@@ -24,6 +24,7 @@ mod macroflow;
 mod markers;
 mod modify;
 mod nudge;
+mod octets;
 mod path;
 mod produce;
 mod receive;
