@@ -1,93 +1,18 @@
 //! The octets of a segment may be taken first and its acknowledgment behind them
-//! ([`Stack::receive_octets`]): neither the layer above nor the peer can tell.
+//! ([`userspace_tcp::Stack::receive_octets`]): neither the layer above nor the peer can tell.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::net::Ipv4Addr;
+mod harness;
+
 use std::time::Duration;
 
-use userspace_tcp::checksum::PartialSum;
-use userspace_tcp::{
-    Config, ConnId, ConnOptions, Endpoint, Event, Flags, FourTuple, Instant, Likely, Outgoing,
-    Owed, Received, SackBlock, Segment, SeqNum, Stack, TcpHeader, Timestamps,
-};
+use harness::passive::{Passive, header, peer_seq, tuple};
+use userspace_tcp::{Flags, Likely, Owed, Received, SackBlock, Segment, SeqNum, Timestamps};
 
-const OPTIONS: ConnOptions = ConnOptions { mss: 1460 };
-const IRS: u32 = u32::MAX - 20_000;
 const LEN: u32 = 700;
 
-/// A passive connection that also sends, and its peer by hand.
-struct End {
-    stack: Stack<u32>,
-    conn: ConnId,
-    iss: SeqNum,
-    now: Instant,
-    sent: u32,
-}
-
-fn tuple() -> FourTuple {
-    let end = |last| Endpoint::new(Ipv4Addr::new(198, 18, 0, last).into(), 7000);
-    FourTuple::new(end(1), end(2))
-}
-
-fn header(flags: Flags, seq: SeqNum, ack: SeqNum) -> TcpHeader {
-    TcpHeader {
-        source_port: 7000,
-        destination_port: 7000,
-        seq,
-        ack,
-        flags,
-        window: 60_000,
-        ..TcpHeader::default()
-    }
-}
-
-impl End {
-    fn new(timestamps: bool) -> Self {
-        let config = Config {
-            timestamps,
-            ..Config::default()
-        };
-        let now = Instant::from_nanos(1_000_000);
-        let mut stack = Stack::new(config, [7; 16], now);
-        stack.listen(tuple().local, 4).unwrap();
-        let mut syn = header(Flags::SYN, SeqNum(IRS), SeqNum(0));
-        syn.options.sack_permitted = true;
-        syn.options.timestamps = timestamps.then_some(Timestamps { value: 9, echo: 0 });
-        stack.receive(now, tuple(), &Segment::new(syn, &[]), OPTIONS);
-        let syn_ack = stack.poll_transmit(now).unwrap().header;
-        let mut ack = header(Flags::ACK, SeqNum(IRS).add(1), syn_ack.seq.add(1));
-        ack.options.timestamps = syn_ack.options.timestamps.map(|ours| Timestamps {
-            value: 9,
-            echo: ours.value,
-        });
-        stack.receive(now, tuple(), &Segment::new(ack, &[]), OPTIONS);
-        let (conn, event) = stack.poll_event().unwrap();
-        assert!(matches!(event, Event::Incoming { .. }));
-        Self {
-            stack,
-            conn,
-            iss: syn_ack.seq.add(1),
-            now,
-            sent: 0,
-        }
-    }
-
-    fn post(&mut self, octets: u32) {
-        let outgoing = Outgoing {
-            buf: self.sent,
-            len: octets,
-            payload_sum: PartialSum::ZERO,
-        };
-        if self.stack.send(self.conn, self.now, outgoing).is_ok() {
-            self.sent += octets;
-        }
-    }
-
-    fn receive(&mut self, segment: &Segment<'_>) -> Received {
-        self.stack.receive(self.now, tuple(), segment, OPTIONS)
-    }
-
+impl Passive {
     fn receive_octets(&mut self, segment: &Segment<'_>) -> Option<(Received, Owed)> {
         self.stack
             .receive_octets(self.now, tuple(), Likely::default(), segment)
@@ -129,8 +54,8 @@ fn octets_before_their_acknowledgment_are_as_octets_behind_it() {
     let (mut taken_first, mut others) = (0, 0);
     for run in 0..300 {
         let timestamps = run % 2 == 0;
-        let (mut whole, mut parts) = (End::new(timestamps), End::new(timestamps));
-        let (mut next, mut clock) = (SeqNum(IRS).add(1), 9);
+        let (mut whole, mut parts) = (Passive::open(timestamps), Passive::open(timestamps));
+        let (mut next, mut clock) = (peer_seq(0), 9);
         let mut acked = 0;
         for _ in 0..40 {
             let (octets, later) = (
@@ -148,7 +73,7 @@ fn octets_before_their_acknowledgment_are_as_octets_behind_it() {
             let kind = if odd { below(8) } else { 9 };
             // Several in a row with the same acknowledgment and window are no duplicate ACKs.
             acked = (acked + below(2) * below(2000)).min(whole.sent);
-            let mut header = header(Flags::ACK | Flags::PSH, next, whole.iss.add(acked));
+            let mut header = header(Flags::ACK | Flags::PSH, next, whole.ours.add(acked));
             header.window -= below(4).saturating_sub(2) as u16;
             clock += below(3);
             let ours = u32::try_from(whole.now.as_millis()).unwrap();
@@ -162,7 +87,7 @@ fn octets_before_their_acknowledgment_are_as_octets_behind_it() {
                 1 => header.seq = SeqNum(next.0.wrapping_sub(below(3000))),
                 2 => header.flags |= Flags::FIN,
                 3 => header.flags |= Flags::ECE,
-                4 => header.ack = whole.iss.add(acked + below(5000)),
+                4 => header.ack = whole.ours.add(acked + below(5000)),
                 5 => header.options.timestamps = Some(Timestamps { value: 2, echo: 2 }),
                 6 => header.options.sack.push(SackBlock::default()),
                 7 => len = 0,
@@ -186,7 +111,7 @@ fn octets_before_their_acknowledgment_are_as_octets_behind_it() {
                 end.stack.consumed(end.conn, expected.in_order_to);
             }
             assert_eq!(whole.seen(), parts.seen(), "{header:?}");
-            next = SeqNum(IRS).add(1 + expected.in_order_to as u32);
+            next = peer_seq(expected.in_order_to as u32);
         }
     }
     assert!(
@@ -199,18 +124,18 @@ fn octets_before_their_acknowledgment_are_as_octets_behind_it() {
 /// nothing is sent twice for it.
 #[test]
 fn an_answer_goes_before_what_is_owed() {
-    let mut end = End::new(false);
+    let mut end = Passive::open(false);
     end.post(64);
     let first = end.stack.poll_transmit(end.now).unwrap().payload.unwrap();
     assert_eq!(end.stack.transmitted(end.conn, first.id, first.buf), None);
-    let header = header(Flags::ACK, SeqNum(IRS).add(1), end.iss.add(64));
+    let header = header(Flags::ACK, peer_seq(0), end.ours.add(64));
     let came = end.now;
     let (received, owed) = end.receive_octets(&Segment::new(header, &[0; 64])).unwrap();
     assert_eq!(received.in_order_to, 64);
     end.now += Duration::from_micros(20);
     end.post(64);
     let answer = end.stack.poll_transmit(end.now).unwrap();
-    assert_eq!(answer.header.ack, SeqNum(IRS).add(65));
+    assert_eq!(answer.header.ack, peer_seq(64));
     assert_eq!(end.stack.queued_segments(end.conn), 2);
     assert_eq!((owed.conn(), owed.at()), (end.conn, came));
     end.stack.take_owed(owed);
@@ -229,8 +154,8 @@ fn an_answer_goes_before_what_is_owed() {
 
 #[test]
 fn of_a_connection_that_is_gone_nothing_is_owed() {
-    let mut end = End::new(false);
-    let header = header(Flags::ACK, SeqNum(IRS).add(1), end.iss);
+    let mut end = Passive::open(false);
+    let header = header(Flags::ACK, peer_seq(0), end.ours);
     let (_, owed) = end.receive_octets(&Segment::new(header, &[0; 64])).unwrap();
     assert!(end.stack.abort(end.conn));
     while end.stack.poll_transmit(end.now).is_some() {}

@@ -3,67 +3,14 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::net::Ipv4Addr;
+mod harness;
 
-use userspace_tcp::{
-    Config, ConnId, ConnOptions, Endpoint, Event, Flags, Following, FourTuple, Instant, Likely,
-    Options, SackBlock, Segment, SeqNum, Stack, TcpHeader,
-};
+use harness::passive::{Passive, header, peer_seq, tuple};
+use userspace_tcp::{Flags, Following, Likely, Options, SackBlock, Segment, SeqNum, TcpHeader};
 
-const OPTIONS: ConnOptions = ConnOptions { mss: 1460 };
 const LEN: u32 = 1000;
-const IRS: u32 = u32::MAX - 20_000;
 
-/// A passive connection, and its peer by hand.
-struct Receiver {
-    stack: Stack<u32>,
-    conn: ConnId,
-    ours: SeqNum,
-    now: Instant,
-}
-
-fn tuple() -> FourTuple {
-    let end = |last| Endpoint::new(Ipv4Addr::new(198, 18, 0, last).into(), 7000);
-    FourTuple::new(end(1), end(2))
-}
-
-fn header(flags: Flags, seq: SeqNum, ack: SeqNum) -> TcpHeader {
-    TcpHeader {
-        source_port: 7000,
-        destination_port: 7000,
-        seq,
-        ack,
-        flags,
-        window: 60_000,
-        ..TcpHeader::default()
-    }
-}
-
-impl Receiver {
-    fn new() -> Self {
-        let config = Config {
-            timestamps: false,
-            ..Config::default()
-        };
-        let now = Instant::from_nanos(1_000_000);
-        let mut stack = Stack::new(config, [7; 16], now);
-        stack.listen(tuple().local, 4).unwrap();
-        let mut syn = header(Flags::SYN, SeqNum(IRS), SeqNum(0));
-        syn.options.sack_permitted = true;
-        stack.receive(now, tuple(), &Segment::new(syn, &[]), OPTIONS);
-        let ours = stack.poll_transmit(now).unwrap().header.seq.add(1);
-        let ack = header(Flags::ACK, SeqNum(IRS).add(1), ours);
-        stack.receive(now, tuple(), &Segment::new(ack, &[]), OPTIONS);
-        let (conn, event) = stack.poll_event().unwrap();
-        assert!(matches!(event, Event::Incoming { .. }));
-        Self {
-            stack,
-            conn,
-            ours,
-            now,
-        }
-    }
-
+impl Passive {
     /// Segments number `first` and the `more` behind it, as one; the octets that are new.
     fn take(&mut self, first: u32, more: u32) -> Vec<(u64, u32)> {
         let header = header(Flags::ACK, seq(first), self.ours);
@@ -72,7 +19,7 @@ impl Receiver {
             segments: more,
             octets: more * LEN,
         });
-        let received = self.stack.receive(self.now, tuple(), &segment, OPTIONS);
+        let received = self.receive(&segment);
         let new = received.new.iter();
         let new = new.map(|range| (range.offset, range.len)).collect();
         self.stack.consumed(self.conn, received.in_order_to);
@@ -102,7 +49,7 @@ impl Receiver {
 
 /// Where a segment begins.
 fn seq(number: u32) -> SeqNum {
-    SeqNum(IRS).add(1 + number * LEN)
+    peer_seq(number * LEN)
 }
 
 /// Neighbours as one.
@@ -127,7 +74,7 @@ fn segments_taken_as_one_are_acknowledged_as_if_each_had_come_by_itself() {
         (state >> 33) as u32 % bound
     };
     for _ in 0..500 {
-        let (mut one_by_one, mut together) = (Receiver::new(), Receiver::new());
+        let (mut one_by_one, mut together) = (Passive::open(false), Passive::open(false));
         let mut next = 0;
         for _ in 0..20 {
             // Half of the trains are the next in order; with what was held behind them, or not.

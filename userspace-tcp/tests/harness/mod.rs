@@ -11,6 +11,7 @@ mod endpoint;
 mod network;
 mod octets;
 pub mod packet;
+pub mod passive;
 mod random;
 mod seeds;
 mod seen;

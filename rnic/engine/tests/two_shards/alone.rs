@@ -57,7 +57,10 @@ fn an_answer_goes_out_in_the_poll_behind_what_it_answers() {
             _ => (&mut world.a, &world.b, qp_a),
         };
         assert!(to.wire.as_ref().unwrap().push(&frame));
+        let free = to.shard.levels().frames_free;
         assert!(to.shard.poll(now));
+        let waiting = free - to.shard.levels().frames_free;
+        assert_eq!(waiting, 1, "its frame waits for the answer");
         assert_eq!(to.read(LEN, LEN), pattern(LEN, round), "round {round}");
         let mut nothing = Vec::new();
         assert!(!to.wire.as_ref().unwrap().take(&mut nothing));
