@@ -1,9 +1,10 @@
-//! What is to be reached: a figure, or one by another in the same round, and a bound for its median.
+//! What is to be reached: a figure, or one by another, and a bound for its median or for the ratio of
+//! the medians.
 
 use serde_json::{Value, json};
 
 use super::results::Results;
-use super::stats::Summary;
+use super::stats::{Summary, ratio_of_medians};
 use super::{CPU, GBIT, MESSAGES, Napi, P50, P99};
 
 /// A bound.
@@ -55,11 +56,22 @@ pub struct Goal {
     below: Option<Side>,
 }
 
+/// What was measured of a goal.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measured {
+    /// What is held against the bound: the figure's median, or the ratio of the two medians.
+    pub value: f64,
+    /// The figure in each round, or the ratio of the two of the same round.
+    pub rounds: Summary,
+    /// Whether the goal is met; nothing when it has no bound.
+    pub met: Option<bool>,
+}
+
 /// What became of a goal.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// It was measured; true when it is met, nothing when it has no bound.
-    Measured(Summary, Option<bool>),
+    /// It was measured.
+    Measured(Measured),
     /// It was not, and why.
     NotMeasured(String),
 }
@@ -78,32 +90,40 @@ impl Goal {
     #[must_use]
     pub fn verdict(&self, results: &Results) -> Verdict {
         match self.measured(results) {
-            Ok(summary) => Verdict::Measured(summary, self.bound.holds(summary.median)),
+            Ok((value, rounds)) => Verdict::Measured(Measured {
+                value,
+                rounds,
+                met: self.bound.holds(value),
+            }),
             Err(excuse) => Verdict::NotMeasured(excuse),
         }
     }
 
-    fn measured(&self, results: &Results) -> Result<Summary, String> {
+    fn measured(&self, results: &Results) -> Result<(f64, Summary), String> {
         let above = self.above.series(results)?;
-        let summary = match &self.below {
-            Some(below) => Summary::of_ratios(&above, &below.series(results)?),
-            None => Summary::of(above.into_iter().flatten()),
+        let measured = match &self.below {
+            Some(below) => {
+                let below = below.series(results)?;
+                ratio_of_medians(&above, &below).zip(Summary::of_ratios(&above, &below))
+            }
+            None => Summary::of(above.into_iter().flatten()).map(|all| (all.median, all)),
         };
-        summary.ok_or_else(|| "in no round both were measured".to_owned())
+        measured.ok_or_else(|| "in no round both were measured".to_owned())
     }
 
     /// For programs.
     #[must_use]
     pub fn json(&self, results: &Results) -> Value {
-        let (measured, met, why) = match self.verdict(results) {
-            Verdict::Measured(summary, met) => (Some(summary.json()), met, None),
-            Verdict::NotMeasured(why) => (None, None, Some(why)),
+        let (measured, why) = match self.verdict(results) {
+            Verdict::Measured(measured) => (Some(measured), None),
+            Verdict::NotMeasured(why) => (None, Some(why)),
         };
         json!({
             "figure": self.what,
             "goal": self.bound.text(),
-            "measured": measured,
-            "met": met,
+            "measured": measured.map(|all| all.value),
+            "rounds": measured.map(|all| all.rounds.json()),
+            "met": measured.and_then(|all| all.met),
             "not_measured": why,
         })
     }
@@ -330,38 +350,46 @@ mod tests {
         }
     }
 
+    fn by_raw(bound: Bound) -> Goal {
+        Goal::ratio("", bound, Side::of("ours", GBIT), Side::of("raw", GBIT))
+    }
+
+    fn measured(verdict: Verdict) -> Measured {
+        match verdict {
+            Verdict::Measured(measured) => measured,
+            Verdict::NotMeasured(why) => panic!("not measured: {why}"),
+        }
+    }
+
     #[test]
-    fn the_median_of_the_ratios_decides() {
-        let goal = Goal::ratio(
-            "",
-            Bound::AtLeast(0.9),
-            Side::of("ours", GBIT),
-            Side::of("raw", GBIT),
-        );
-        let verdict = |ours: &[f64]| {
-            goal.verdict(&results(&[
-                ("ours", GBIT, ours),
-                ("raw", GBIT, &[10.0, 20.0, 10.0]),
-            ]))
+    fn the_ratio_of_the_medians_decides() {
+        let met = |ours: &[f64]| {
+            let results = results(&[("ours", GBIT, ours), ("raw", GBIT, &[10.0, 20.0, 12.0])]);
+            let measured = measured(by_raw(Bound::AtLeast(0.9)).verdict(&results));
+            assert_eq!(measured.rounds.median, 1.0, "round by round");
+            measured.met
         };
-        assert!(matches!(
-            verdict(&[9.0, 10.0, 9.5]),
-            Verdict::Measured(_, Some(true))
-        ));
-        assert!(matches!(
-            verdict(&[8.0, 10.0, 9.5]),
-            Verdict::Measured(_, Some(false))
-        ));
+        assert_eq!(met(&[10.0, 20.0, 11.0]), Some(true));
+        assert_eq!(met(&[10.0, 10.0, 12.0]), Some(false));
+    }
+
+    #[test]
+    fn what_one_side_lacks_is_told() {
         let alone = results(&[("ours", GBIT, &[1.0])]);
-        assert!(matches!(goal.verdict(&alone), Verdict::NotMeasured(why) if why.contains("raw")));
+        let verdict = by_raw(Bound::AtLeast(0.9)).verdict(&alone);
+        assert!(matches!(verdict, Verdict::NotMeasured(why) if why.contains("raw")));
     }
 
     #[test]
     fn a_figure_without_a_bound_is_neither_met_nor_missed() {
-        let goal = Goal::ratio("", Bound::None, Side::of("a", GBIT), Side::of("b", GBIT));
-        let results = results(&[("a", GBIT, &[1.0]), ("b", GBIT, &[2.0])]);
-        assert!(matches!(goal.verdict(&results), Verdict::Measured(_, None)));
-        assert_eq!(goal.json(&results)["met"], Value::Null);
+        let goal = by_raw(Bound::None);
+        let results = results(&[("ours", GBIT, &[1.0]), ("raw", GBIT, &[2.0])]);
+        assert_eq!(measured(goal.verdict(&results)).met, None);
+        let json = goal.json(&results);
+        assert_eq!(
+            (&json["met"], &json["measured"]),
+            (&Value::Null, &json!(0.5))
+        );
     }
 
     #[test]

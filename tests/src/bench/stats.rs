@@ -44,6 +44,17 @@ impl Summary {
     }
 }
 
+/// The median of `above` by that of `below`, of the rounds in which both were measured; `None` when
+/// there is none, or when nothing can be divided by the second.
+#[must_use]
+pub fn ratio_of_medians(above: &[Option<f64>], below: &[Option<f64>]) -> Option<f64> {
+    let pairs = above.iter().zip(below);
+    let (above, below): (Vec<f64>, Vec<f64>) =
+        pairs.filter_map(|(above, below)| above.zip(*below)).unzip();
+    let below = Summary::of(below).filter(|all| all.median > 0.0)?;
+    Some(Summary::of(above)?.median / below.median)
+}
+
 /// The middle one of sorted figures, or the mean of the middle two.
 #[must_use]
 pub fn median(sorted: &[f64]) -> Option<f64> {
@@ -68,8 +79,7 @@ mod tests {
         assert_eq!(of(&[4.0, 1.0, 9.0, 2.0]).map(|all| all.median), Some(3.0));
     }
 
-    /// A machine that is half as fast in one round halves both, and no ratio: the ratio of the
-    /// medians would be 10 / 5 here.
+    /// A machine that is half as fast in one round halves both, and no ratio of that round.
     #[test]
     fn ratios_are_of_the_same_round() {
         let above = [Some(10.0), Some(5.0), Some(12.0), None];
@@ -79,5 +89,8 @@ mod tests {
         assert_eq!(ratios, Some((1.0, 1.0, 3.0)));
         assert_eq!(Summary::of_ratios(&above, &[Some(0.0); 4]), None);
         assert_eq!(Summary::of_ratios(&[None], &[Some(1.0)]), None);
+        assert_eq!(ratio_of_medians(&above, &below), Some(2.0));
+        assert_eq!(ratio_of_medians(&above, &[Some(0.0); 4]), None);
+        assert_eq!(ratio_of_medians(&[None], &[Some(1.0)]), None);
     }
 }
