@@ -40,6 +40,9 @@ pub struct Config {
     pub max_rto: Duration,
     /// How long an acknowledgment may wait for company; at most 500 ms (RFC 5681 section 4.2).
     pub ack_delay: Duration,
+    /// How many acknowledgments may wait so, of all connections together: when there is one more, the
+    /// oldest goes out. A peer that shares a window among many connections waits for nothing else.
+    pub delayed_acks: usize,
     /// Times a SYN or SYN-ACK is retransmitted before the connection attempt is given up. RFC 9293
     /// section 3.8.3 wants three minutes at least.
     pub syn_retries: u32,
@@ -173,6 +176,7 @@ impl Default for Config {
             min_rto: Duration::from_millis(200),
             max_rto: Duration::from_secs(60),
             ack_delay: Duration::from_millis(5),
+            delayed_acks: 64,
             syn_retries: 7,
             user_timeout: Duration::from_secs(100),
             keepalive: None,

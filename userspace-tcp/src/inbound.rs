@@ -264,6 +264,12 @@ impl Inbound {
         self.due.deadline()
     }
 
+    /// The acknowledgment that may be delayed until then, if it still is, goes out as soon as possible;
+    /// says whether.
+    pub(crate) fn end_ack_delay(&mut self, until: Instant) -> bool {
+        self.due.end_delay(until)
+    }
+
     /// The time of a delayed acknowledgment may have come.
     pub(crate) fn advance(&mut self, now: Instant) {
         self.due.advance(now);

@@ -4,6 +4,7 @@
 //! deadline in a timing wheel. What a segment, a request or a timeout costs does not depend on how
 //! many connections there are.
 
+mod delayed_acks;
 mod segments;
 mod strangers;
 #[cfg(test)]
@@ -32,6 +33,7 @@ use crate::slab::{Named, Slab};
 use crate::time::{Instant, earlier};
 use crate::tuple::{Endpoint, FourTuple};
 use crate::wheel::Wheel;
+use delayed_acks::DelayedAcks;
 
 /// The TCP of one shard: listeners and connections. `B` is the caller's buffer handle.
 #[derive(Debug)]
@@ -52,6 +54,7 @@ pub struct Stack<B> {
     /// Segments that it sent in this turn.
     turn: u32,
     deadlines: Wheel,
+    delayed_acks: DelayedAcks,
     /// Those in TIME-WAIT, oldest first.
     time_waits: Queue,
     /// Of `time_waits` and of every listener's `half_open`: no connection is in two of them.
@@ -90,6 +93,7 @@ impl<B> Stack<B> {
             sending: None,
             turn: 0,
             deadlines: Wheel::new(now, limit),
+            delayed_acks: DelayedAcks::new(config.delayed_acks),
             time_waits: Queue::default(),
             state_links: Links::new(limit),
             effects: Effects::new(&config),

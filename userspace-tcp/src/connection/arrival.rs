@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::config::Config;
 use crate::ecn::Ecn;
 use crate::effects::Env;
 use crate::inbound::Text;
@@ -22,6 +23,11 @@ const ANSWER_INTERVAL: Duration = Duration::from_millis(100);
 
 /// RFC 9293 section 3.8.6.3 (MUST-40).
 const ACK_DELAY_MAX: Duration = Duration::from_millis(500);
+
+/// How long an acknowledgment may wait for company.
+fn ack_delay(config: &Config) -> Duration {
+    config.ack_delay.min(ACK_DELAY_MAX)
+}
 
 impl<B> Connection<B> {
     /// Takes a segment.
@@ -309,7 +315,7 @@ impl<B> Connection<B> {
             ce: segment.ecn == Ecn::Ce,
             cwr: segment.header.flags.contains(Flags::CWR),
         };
-        let ack_delay = env.config.ack_delay.min(ACK_DELAY_MAX);
+        let ack_delay = ack_delay(env.config);
         let ranges = &mut env.pools.ranges;
         let accepted = self.inbound.accept(env.now, text, ack_delay, ranges);
         received.new = accepted.new;
@@ -330,6 +336,18 @@ impl<B> Connection<B> {
                 _ => self.enter_time_wait(env),
             }
         }
+    }
+
+    /// Until when the acknowledgment of what came at `now` may be delayed, if it is.
+    pub(crate) fn ack_delayed_at(&self, now: Instant, config: &Config) -> Option<Instant> {
+        let until = self.inbound.ack_deadline();
+        until.filter(|until| *until == now + ack_delay(config))
+    }
+
+    /// The acknowledgment that may be delayed until then, if it still is, goes out as soon as possible;
+    /// says whether.
+    pub(crate) fn end_ack_delay(&mut self, until: Instant) -> bool {
+        self.inbound.end_ack_delay(until)
     }
 
     pub(super) fn enter_time_wait(&mut self, env: &mut Env<'_, B>) {

@@ -75,6 +75,15 @@ impl AckDue {
         }
     }
 
+    /// The one that may be delayed until then, if it still is, is due; says whether.
+    pub(super) fn end_delay(&mut self, until: Instant) -> bool {
+        let is_delayed = self.when == When::At(until);
+        if is_delayed {
+            self.when = When::Now;
+        }
+        is_delayed
+    }
+
     pub(super) fn advance(&mut self, now: Instant) {
         if self.deadline().is_some_and(|at| at <= now) {
             self.when = When::Now;

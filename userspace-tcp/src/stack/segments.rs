@@ -15,6 +15,7 @@ use crate::time::Instant;
 use crate::tuple::FourTuple;
 
 use super::Stack;
+use super::delayed_acks::Delayed;
 
 /// Segments that a connection sends before the next has its turn, if it has as many. They come to the
 /// peer one behind the other: it takes them as one, finds what it needs of the connection in its cache
@@ -107,7 +108,7 @@ impl<B> Stack<B> {
             pools: &mut self.pools,
         };
         connection.on_owed(&mut env, &owed);
-        self.settle(owed.conn);
+        self.settle_received(owed.conn, owed.at);
     }
 
     /// Whether segments of this flow that follow one another from `seq` on, each of which only
@@ -218,8 +219,30 @@ impl<B> Stack<B> {
         if in_time_wait {
             self.time_waits.push(&mut self.state_links, id.index);
         }
-        self.settle(id);
+        self.settle_received(id, now);
         received
+    }
+
+    /// As [`Stack::settle`], behind a segment that came at `now`: its acknowledgment may have begun to
+    /// wait, and another one have waited long enough therefore.
+    fn settle_received(&mut self, id: ConnId, now: Instant) {
+        self.settle(id);
+        let connection = self.connections.get(id);
+        let Some(until) =
+            connection.and_then(|connection| connection.ack_delayed_at(now, &self.config))
+        else {
+            return;
+        };
+        let index = id.index;
+        let Some(oldest) = self.delayed_acks.begin(Delayed { index, until }) else {
+            return;
+        };
+        if let Some(connection) = self.connections.at_mut(oldest.index)
+            && connection.end_ack_delay(oldest.until)
+        {
+            let id = connection.id();
+            self.settle(id);
+        }
     }
 
     /// An ACK that does not fit a half-open connection, while the listener gives out cookies: a late

@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 
 use super::*;
+use crate::interface::Likely;
 use crate::segment::{Flags, Segment, TcpHeader};
 use crate::seq::SeqNum;
 
@@ -170,4 +171,85 @@ fn connections_send_in_turns_of_several_segments() {
         sent,
         [(long, 16), (short, 2), (other, 16), (long, 4), (other, 4)]
     );
+}
+
+/// An octet of the peer's in order, for each of these connections; who acknowledges what it got before
+/// the next one comes. By the way of [`Stack::receive`], or of octets first.
+fn acknowledged(stack: &mut Stack<u32>, ids: &[ConnId], first: bool, now: Instant) -> Vec<ConnId> {
+    let mut who = Vec::new();
+    for id in ids {
+        let connection = stack.connections.get(*id).expect("it is there");
+        let tuple = connection.tuple();
+        let header = TcpHeader {
+            seq: SeqNum(1),
+            ack: connection.sent_to(),
+            flags: Flags::ACK,
+            window: 60_000,
+            ..TcpHeader::default()
+        };
+        let segment = Segment::new(header, &[7]);
+        if first {
+            let taken = stack.receive_octets(now, tuple, Likely::default(), &segment);
+            let (received, owed) = taken.expect("it is the next in order");
+            assert_eq!(received.new.len(), 1);
+            stack.take_owed(owed);
+        } else {
+            let received = stack.receive(now, tuple, &segment, ConnOptions { mss: 1460 });
+            assert_eq!(received.new.len(), 1);
+        }
+        while let Some(transmit) = stack.poll_transmit(now) {
+            who.extend(transmit.conn);
+        }
+    }
+    who
+}
+
+/// Whoever shares a window among many connections waits for none of their acknowledgments longer than
+/// for so many others.
+#[test]
+fn of_too_many_delayed_acknowledgments_the_oldest_goes_out() {
+    for first in [false, true] {
+        let now = Instant::ZERO + std::time::Duration::from_secs(1);
+        let config = Config {
+            delayed_acks: 3,
+            ..Config::default()
+        };
+        let delay = config.ack_delay;
+        let mut stack = Stack::new(config, [7; 16], now);
+        let local = Endpoint::new(Ipv4Addr::new(198, 18, 0, 1).into(), 7000);
+        assert!(stack.listen(local, 8).is_ok());
+        let ids = [1, 2, 3, 4, 5].map(|port| established(&mut stack, port, now));
+        assert_eq!(acknowledged(&mut stack, &ids, first, now), ids[..2]);
+        stack.advance(now + delay);
+        let mut late = Vec::new();
+        while let Some(transmit) = stack.poll_transmit(now + delay) {
+            late.extend(transmit.conn);
+        }
+        late.sort_by_key(|id| id.index());
+        assert_eq!(late, ids[2..], "they wait their time");
+    }
+}
+
+/// What went out by itself, or with octets, is not acknowledged once more.
+#[test]
+fn a_delayed_acknowledgment_that_went_out_does_not_go_for_another() {
+    let now = Instant::ZERO + std::time::Duration::from_secs(1);
+    let config = Config {
+        delayed_acks: 1,
+        ..Config::default()
+    };
+    let mut stack = Stack::new(config, [7; 16], now);
+    let local = Endpoint::new(Ipv4Addr::new(198, 18, 0, 1).into(), 7000);
+    assert!(stack.listen(local, 8).is_ok());
+    let ids = [1, 2].map(|port| established(&mut stack, port, now));
+    assert_eq!(acknowledged(&mut stack, &ids[..1], false, now), []);
+    let outgoing = Outgoing {
+        buf: 1,
+        len: 100,
+        payload_sum: crate::checksum::PartialSum::default(),
+    };
+    assert!(stack.send(ids[0], now, outgoing).is_ok());
+    let answer = stack.poll_transmit(now).expect("octets go out");
+    assert_eq!(answer.header.ack, SeqNum(2));
+    assert_eq!(acknowledged(&mut stack, &ids[1..], false, now), []);
 }
