@@ -17,6 +17,9 @@ pub mod histogram;
 pub mod idmap;
 mod prefetch;
 pub mod qp;
+#[cfg(test)]
+#[path = "../tests/shared/random.rs"]
+mod random;
 pub mod region;
 pub mod shard;
 pub mod srq;

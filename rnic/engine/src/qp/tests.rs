@@ -31,6 +31,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use userspace_tcp::checksum;
 
 use super::*;
+use crate::random::{Random, seeds};
 use crate::region::RegionMemory;
 
 const PD: PdId = PdId(1);
@@ -79,33 +80,9 @@ const BARE: Access = Access {
 
 const MULPDU: usize = 1442;
 
-/// SplitMix64: enough for tests, and a seed replays exactly.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound.max(1)
-    }
-
-    fn octets(&mut self, len: usize) -> Vec<u8> {
-        (0..len).map(|_| self.next() as u8).collect()
-    }
-}
-
-/// How many seeds a random test runs.
-fn seeds() -> u64 {
-    std::env::var("RNIC_TEST_SEEDS")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(50)
+/// Any octets.
+fn octets(random: &mut Random, len: usize) -> Vec<u8> {
+    (0..len).map(|_| random.next() as u8).collect()
 }
 
 /// A shard's tables with one queue pair, and its client.
@@ -271,16 +248,16 @@ impl End {
     }
 
     /// Takes in what is there, as pieces cut anywhere.
-    fn receive_cut(&mut self, rng: &mut Rng) {
+    fn receive_cut(&mut self, random: &mut Random) {
         let stream = std::mem::take(&mut self.stream);
-        let there = match rng.below(2) {
+        let there = match random.below(2) {
             0 => stream.len(),
-            _ => rng.below(stream.len() as u64) as usize,
+            _ => random.below(stream.len() as u64) as usize,
         };
         let mut pieces = Vec::new();
         let mut rest = &stream[..there];
         while !rest.is_empty() {
-            let at = 1 + rng.below(rest.len() as u64) as usize;
+            let at = 1 + random.below(rest.len() as u64) as usize;
             let (piece, later) = rest.split_at(at);
             pieces.push(piece);
             rest = later;

@@ -20,7 +20,7 @@ impl<P: Port> Shard<P> {
         let id = conn.id;
         if let Some(mut forgotten) = self.conns.insert(conn) {
             self.share.let_go(id);
-            self.macroflows.leave(id);
+            self.macroflows.leave(forgotten.id);
             forgotten.inbound.clear(&mut memory!(self));
             self.release(forgotten.tuple.local);
         }

@@ -109,9 +109,10 @@ impl Macroflows {
         self.now = now;
     }
 
-    /// A connection of the client's with this peer begins to send.
+    /// A connection of the client's with this peer begins to send. No connection has had its name:
+    /// what waits under a name is not told from what waited.
     pub fn join(&mut self, id: ConnId, client: ClientId, peer: IpAddr) {
-        self.leave(id);
+        debug_assert!(self.members.get(id.index()).is_none_or(Option::is_none));
         let flow = match self.by_peer.get(&peer) {
             Some(flow) => *flow,
             None => self.found(peer),

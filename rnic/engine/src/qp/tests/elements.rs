@@ -64,7 +64,7 @@ fn content(end: &End, sges: &[Sge]) -> Vec<u8> {
 fn a_send_gathers_and_a_receive_scatters_as_many_elements_as_there_can_be() {
     let (mut a, mut b) = wide(4);
     let (from, to) = (most(SOURCE, true), most(SINK, false));
-    let octets = Rng(7).octets(total(&from));
+    let octets = octets(&mut Random::new(7), total(&from));
     fill(&a, &from, &octets);
     b.post_recv(1, &to);
     a.post_send(&send(2, &from));
@@ -83,7 +83,7 @@ fn a_send_gathers_and_a_receive_scatters_as_many_elements_as_there_can_be() {
 fn a_write_gathers_as_many_elements_as_there_can_be() {
     let (mut a, mut b) = wide(4);
     let from = most(SOURCE, true);
-    let octets = Rng(8).octets(total(&from));
+    let octets = octets(&mut Random::new(8), total(&from));
     fill(&a, &from, &octets);
     a.post_send(&write(2, &from, SINK));
     pump(&mut a, &mut b);
@@ -96,7 +96,7 @@ fn a_read_of_many_elements_is_as_many_read_requests_and_one_completion() {
     for ord in [1, 3, 64] {
         let (mut a, mut b) = wide(ord);
         let to = most(SINK, true);
-        let octets = Rng(9).octets(total(&to));
+        let octets = octets(&mut Random::new(9), total(&to));
         b.fill(SOURCE, &octets);
         a.post_send(&remote(WrOpcode::Read, 1, &to, STAG, SOURCE));
         a.post_send(&write(2, &[sge(SOURCE, 8)], SINK + 0x8000));

@@ -247,8 +247,8 @@ fn after_an_error_everything_is_used_and_nothing_done() {
 
 #[test]
 fn random_segments_never_panic_and_never_touch_what_was_not_given() {
-    for seed in 0..seeds() {
-        let rng = &mut Rng(seed);
+    for seed in seeds(50) {
+        let random = &mut Random::new(seed);
         let (mut a, mut b) = joined_with(&negotiated(None));
         for wr_id in 0..4 {
             b.post_recv(wr_id, &[sge(SINK, 64)]);
@@ -259,36 +259,38 @@ fn random_segments_never_panic_and_never_touch_what_was_not_given() {
             LOCAL_STAG,
             BARE_STAG,
             OTHER_STAG,
-            Stag(rng.next() as u32),
+            Stag(random.next() as u32),
         ];
         let mut msn = [1u32; 3];
         for _ in 0..20 {
-            let stag = stags[rng.below(5) as usize];
-            let to = BASE.wrapping_add(rng.below(64)).wrapping_sub(rng.below(8));
-            let len = rng.below(80) as usize;
-            let octets = rng.octets(len);
-            let ulp = 0x40 | rng.below(9) as u8;
-            let header = if rng.below(2) == 0 {
+            let stag = stags[random.below(5) as usize];
+            let to = BASE
+                .wrapping_add(random.below(64))
+                .wrapping_sub(random.below(8));
+            let len = random.below(80) as usize;
+            let octets = octets(random, len);
+            let ulp = 0x40 | random.below(9) as u8;
+            let header = if random.below(2) == 0 {
                 let mut header = tagged(Opcode::Write, stag, to);
                 header.ulp = ulp;
-                header.last = rng.below(2) == 0;
+                header.last = random.below(2) == 0;
                 header.to_octets().to_vec()
             } else {
-                let queue = rng.below(3) as usize;
+                let queue = random.below(3) as usize;
                 let mut header = untagged(SEND, Qn(queue as u32), msn[queue], 0);
                 msn[queue] += 1;
                 header.ulp = ulp;
                 header.ulp_word = stag.0;
-                header.last = rng.below(4) != 0;
+                header.last = random.below(4) != 0;
                 header.to_octets().to_vec()
             };
             let mut octets = fpdu(&header, &octets);
-            if rng.below(10) == 0 {
-                let at = rng.below(octets.len() as u64) as usize;
-                octets[at] ^= 1_u8 << rng.below(8);
+            if random.below(10) == 0 {
+                let at = random.below(octets.len() as u64) as usize;
+                octets[at] ^= 1_u8 << random.below(8);
             }
             b.stream.extend_from_slice(&octets);
-            b.receive_cut(rng);
+            b.receive_cut(random);
             while let Some(answer) = b.produce(MULPDU) {
                 a.receive(&answer);
             }
@@ -380,14 +382,14 @@ fn an_fpdu_is_placed_early_where_it_may_be_and_waits_where_it_may_not() {
 }
 
 /// FPDUs of Writes and Sends as a peer sends them, some with octets of their headers changed.
-fn some_wrong(rng: &mut Rng) -> Vec<u8> {
+fn some_wrong(random: &mut Random) -> Vec<u8> {
     let (mut stream, mut msn, mut mo) = (Vec::new(), 1, 0);
-    for _ in 0..=rng.below(8) {
-        let last = rng.below(2) == 0;
-        let len = rng.below(40) as usize;
-        let payload = rng.octets(len);
-        let mut header = if rng.below(2) == 0 {
-            let write = tagged(Opcode::Write, STAG, SINK + rng.below(2000));
+    for _ in 0..=random.below(8) {
+        let last = random.below(2) == 0;
+        let len = random.below(40) as usize;
+        let payload = octets(random, len);
+        let mut header = if random.below(2) == 0 {
+            let write = tagged(Opcode::Write, STAG, SINK + random.below(2000));
             Tagged { last, ..write }.to_octets().to_vec()
         } else {
             let send = untagged(SEND, Qn::SEND, msn, mo);
@@ -397,13 +399,13 @@ fn some_wrong(rng: &mut Rng) -> Vec<u8> {
             };
             Untagged { last, ..send }.to_octets().to_vec()
         };
-        if rng.below(6) == 0 {
-            let at = rng.below(header.len() as u64) as usize;
-            header[at] ^= 1_u8 << rng.below(8);
+        if random.below(6) == 0 {
+            let at = random.below(header.len() as u64) as usize;
+            header[at] ^= 1_u8 << random.below(8);
         }
         let mut fpdu = fpdu(&header, &payload);
-        if rng.below(30) == 0 {
-            fpdu[0] ^= 1_u8 << rng.below(8);
+        if random.below(30) == 0 {
+            fpdu[0] ^= 1_u8 << random.below(8);
         }
         stream.append(&mut fpdu);
     }
@@ -412,19 +414,19 @@ fn some_wrong(rng: &mut Rng) -> Vec<u8> {
 
 #[test]
 fn an_fpdu_is_judged_alike_in_one_piece_and_in_several() {
-    for seed in 0..seeds() * 20 {
-        let mut rng = Rng(seed);
-        let stream = some_wrong(&mut rng);
-        let outcome = |rng: Option<&mut Rng>| {
+    for seed in seeds(1000) {
+        let mut random = Random::new(seed);
+        let stream = some_wrong(&mut random);
+        let outcome = |random: Option<&mut Random>| {
             let (_, mut b) = joined_with(&negotiated(None));
             for wr_id in 0..3 {
                 b.post_recv(wr_id, &[sge(SINK + 4096 * (wr_id + 1), 100)]);
             }
-            match rng {
+            match random {
                 None => b.receive(&stream),
-                Some(rng) => {
+                Some(random) => {
                     b.stream.clone_from(&stream);
-                    b.receive_cut(rng);
+                    b.receive_cut(random);
                     let rest = std::mem::take(&mut b.stream);
                     b.receive(&rest);
                 }
@@ -435,7 +437,7 @@ fn an_fpdu_is_judged_alike_in_one_piece_and_in_several() {
             let left = (b.stream.clone(), b.qp.wants_close(), statuses(&b.recvs()));
             (counters, terminate, memory, left)
         };
-        let (whole, cut) = (outcome(None), outcome(Some(&mut rng)));
+        let (whole, cut) = (outcome(None), outcome(Some(&mut random)));
         assert!(whole.2 == cut.2, "seed {seed}: other octets were placed");
         assert_eq!(
             (whole.0, whole.1, whole.3),

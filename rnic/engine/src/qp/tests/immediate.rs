@@ -63,10 +63,10 @@ fn immediate_data_and_sends_complete_in_order() {
 /// RFC 7306 section 7: Immediate Data is completed after the Write before it is placed and delivered.
 #[test]
 fn a_write_with_immediate_is_placed_before_the_immediate_data_completes() {
-    let mut rng = Rng(4);
+    let mut random = Random::new(4);
     for len in [0, 1, 8, 5000] {
         let (mut a, mut b) = joined();
-        let octets = rng.octets(len as usize);
+        let octets = octets(&mut random, len as usize);
         a.fill(SOURCE, &octets);
         b.post_recv(1, &[]);
         let sges = [sge(SOURCE, len)];

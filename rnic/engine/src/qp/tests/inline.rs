@@ -29,7 +29,7 @@ fn post_inline(end: &mut End, request: &WorkRequest, octets: &[u8]) {
 
 #[test]
 fn inline_octets_are_sent_and_written_whatever_the_segments() {
-    let octets = Rng(4).octets(MAX_INLINE);
+    let octets = octets(&mut Random::new(4), MAX_INLINE);
     for len in [0, 1, 15, 16, 17, 33, 100, 200, MAX_INLINE] {
         // The smallest MULPDU makes several segments of it.
         for mulpdu in [128, MULPDU] {

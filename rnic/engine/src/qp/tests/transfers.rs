@@ -10,10 +10,10 @@ const LENGTHS: [u32; 12] = [0, 1, 3, 4, 5, 1023, 1424, 1425, 1428, 1429, 5000, 6
 
 #[test]
 fn a_write_places_its_octets_and_nothing_beside_them() {
-    let mut rng = Rng(1);
+    let mut random = Random::new(1);
     for len in LENGTHS {
         let (mut a, mut b) = joined();
-        let octets = rng.octets(len as usize);
+        let octets = octets(&mut random, len as usize);
         a.fill(SOURCE, &octets);
         a.post_send(&write(9, &[sge(SOURCE, len)], SINK));
         pump(&mut a, &mut b);
@@ -30,10 +30,10 @@ fn a_write_places_its_octets_and_nothing_beside_them() {
 
 #[test]
 fn a_send_takes_the_oldest_receive_and_tells_its_length() {
-    let mut rng = Rng(2);
+    let mut random = Random::new(2);
     for len in LENGTHS {
         let (mut a, mut b) = joined();
-        let octets = rng.octets(len as usize);
+        let octets = octets(&mut random, len as usize);
         a.fill(SOURCE, &octets);
         b.post_recv(1, &[sge(SINK, 70_000)]);
         b.post_recv(2, &[sge(SINK, 70_000)]);
@@ -52,10 +52,10 @@ fn a_send_takes_the_oldest_receive_and_tells_its_length() {
 
 #[test]
 fn a_read_brings_the_remote_octets_and_completes_when_they_are_all_there() {
-    let mut rng = Rng(3);
+    let mut random = Random::new(3);
     for len in LENGTHS {
         let (mut a, mut b) = joined();
-        let octets = rng.octets(len as usize);
+        let octets = octets(&mut random, len as usize);
         b.fill(SOURCE, &octets);
         a.post_send(&read(5, sge(SINK, len), SOURCE));
         let request = a.produce(MULPDU).unwrap();
@@ -293,7 +293,7 @@ fn a_full_memory_of_pending_work_holds_the_send_queue_back() {
 fn small_messages_that_wait_share_a_segment_and_none_is_cut_for_it() {
     let (mut a, mut b) = joined();
     let lengths = [64, 64, 1000, 2000, 64];
-    let octets = Rng(4).octets(3192);
+    let octets = octets(&mut Random::new(4), 3192);
     a.fill(SOURCE, &octets);
     let mut at = 0;
     for (id, len) in lengths.into_iter().enumerate() {

@@ -87,6 +87,12 @@ impl Window {
         self.size
     }
 
+    /// Segments under way.
+    #[cfg(test)]
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
     /// Segments that may be posted now.
     pub(super) fn room(&self) -> usize {
         let most = match self.measuring {
