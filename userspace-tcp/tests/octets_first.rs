@@ -8,7 +8,9 @@ mod harness;
 use std::time::Duration;
 
 use harness::passive::{Passive, header, peer_seq, tuple};
-use userspace_tcp::{Flags, Likely, Owed, Received, SackBlock, Segment, SeqNum, Timestamps};
+use userspace_tcp::{
+    Config, Ecn, Flags, Likely, Owed, Received, SackBlock, Segment, SeqNum, Timestamps,
+};
 
 const LEN: u32 = 700;
 
@@ -54,7 +56,16 @@ fn octets_before_their_acknowledgment_are_as_octets_behind_it() {
     let (mut taken_first, mut others) = (0, 0);
     for run in 0..300 {
         let timestamps = run % 2 == 0;
-        let (mut whole, mut parts) = (Passive::open(timestamps), Passive::open(timestamps));
+        let ecn = run % 3 == 0;
+        let open = || {
+            Passive::open_as(Config {
+                timestamps,
+                ecn,
+                ..Config::default()
+            })
+        };
+        let (mut whole, mut parts) = (open(), open());
+        assert_eq!(parts.stack.info(parts.conn).unwrap().ecn, ecn);
         let (mut next, mut clock) = (peer_seq(0), 9);
         let mut acked = 0;
         for _ in 0..40 {
@@ -70,7 +81,7 @@ fn octets_before_their_acknowledgment_are_as_octets_behind_it() {
             assert_eq!(whole.seen(), parts.seen());
             // Now and then something else than what is expected.
             let odd = below(6) == 0;
-            let kind = if odd { below(8) } else { 9 };
+            let kind = if odd { below(9) } else { 9 };
             // Several in a row with the same acknowledgment and window are no duplicate ACKs.
             acked = (acked + below(2) * below(2000)).min(whole.sent);
             let mut header = header(Flags::ACK | Flags::PSH, next, whole.ours.add(acked));
@@ -91,9 +102,13 @@ fn octets_before_their_acknowledgment_are_as_octets_behind_it() {
                 5 => header.options.timestamps = Some(Timestamps { value: 2, echo: 2 }),
                 6 => header.options.sack.push(SackBlock::default()),
                 7 => len = 0,
+                8 => header.flags |= Flags::CWR,
                 _ => {}
             }
-            let segment = Segment::new(header, &payload[..len as usize]);
+            let mut segment = Segment::new(header, &payload[..len as usize]);
+            if ecn {
+                segment.ecn = [Ecn::Ect0, Ecn::Ect0, Ecn::Ect0, Ecn::Ce][below(4) as usize];
+            }
             let expected = whole.receive(&segment);
             let received = match parts.receive_octets(&segment) {
                 Some((received, owed)) => {

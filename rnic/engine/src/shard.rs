@@ -23,6 +23,8 @@ mod link;
 mod macroflow;
 mod markers;
 mod modify;
+#[cfg(test)]
+mod names;
 mod nudge;
 mod octets;
 mod path;

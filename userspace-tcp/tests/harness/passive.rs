@@ -49,14 +49,24 @@ pub fn peer_seq(octet: u32) -> SeqNum {
 
 impl Passive {
     pub fn open(timestamps: bool) -> Self {
-        let config = Config {
+        Self::open_as(Config {
             timestamps,
             ..Config::default()
-        };
+        })
+    }
+
+    /// The peer asks for ECN and timestamps where the configuration does.
+    pub fn open_as(config: Config) -> Self {
+        let Config {
+            timestamps, ecn, ..
+        } = config;
         let now = Instant::from_nanos(1_000_000);
         let mut stack = Stack::new(config, [7; 16], now);
         stack.listen(tuple().local, 4).unwrap();
         let mut syn = header(Flags::SYN, IRS, SeqNum(0));
+        if ecn {
+            syn.flags |= Flags::ECE | Flags::CWR;
+        }
         syn.options.sack_permitted = true;
         syn.options.timestamps = timestamps.then_some(Timestamps { value: 9, echo: 0 });
         stack.receive(now, tuple(), &Segment::new(syn, &[]), OPTIONS);

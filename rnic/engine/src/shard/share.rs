@@ -251,3 +251,6 @@ impl Share {
         Some(changed)
     }
 }
+
+#[cfg(test)]
+mod tests;

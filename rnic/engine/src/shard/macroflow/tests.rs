@@ -1,8 +1,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use userspace_tcp::{Config, ConnOptions, Endpoint, FourTuple, Stack};
-
+use super::super::names::names;
 use super::*;
 
 mod random;
@@ -13,36 +12,6 @@ const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 18, 0, 3));
 
 fn client(number: u32) -> ClientId {
     ClientId(number)
-}
-
-/// A TCP with room for so many connections: it names them.
-fn stack(connections: u16) -> Stack<()> {
-    let config = Config {
-        connections: usize::from(connections),
-        ..Config::default()
-    };
-    Stack::new(config, [7; 16], Instant::ZERO)
-}
-
-/// The name of a new connection.
-fn name(stack: &mut Stack<()>, number: u16) -> ConnId {
-    let end = |last, port| Endpoint {
-        addr: IpAddr::V4(Ipv4Addr::new(198, 18, 0, last)),
-        port,
-    };
-    let tuple = FourTuple {
-        local: end(1, 1000 + number),
-        remote: end(2, 7174),
-    };
-    let options = ConnOptions { mss: 1460 };
-    stack
-        .connect(Instant::ZERO, tuple, options)
-        .expect("there is room")
-}
-
-fn names(count: u16) -> Vec<ConnId> {
-    let mut stack = stack(count);
-    (0..count).map(|number| name(&mut stack, number)).collect()
 }
 
 /// Each of these connections posts as much as it may, at most so much; what they have under way.

@@ -1,7 +1,10 @@
 //! Any crowd, in any order: no segment is lost count of, and nobody waits while nothing is under way.
 
+use userspace_tcp::Stack;
+
 use super::*;
 use crate::random::{Random, seeds};
+use crate::shard::names::{name, stack};
 
 const CROWD: u16 = 120;
 const STEPS: usize = 3000;
