@@ -6,7 +6,7 @@ mod harness;
 
 use std::time::Duration;
 
-use harness::{BytePlan, Endpoint, Link, Network, Plan};
+use harness::{BytePlan, Link, Network, Plan};
 use userspace_tcp::Config;
 
 /// Small writes that are pushed one by one go in few segments while the network is slower than
@@ -28,21 +28,12 @@ fn small_writes_over_a_slow_network_become_few_segments() {
             pause_for: Duration::from_millis(1),
             ..Plan::default()
         };
-        let reader = Plan {
-            octets: 0,
-            close_after_peer: true,
-            ..writer.clone()
-        };
         let config = Config::default();
-        let ends = [
-            Endpoint::new(0, config.clone(), writer),
-            Endpoint::new(1, config, reader),
-        ];
         let link = Link {
             delay: Duration::from_millis(25),
             ..Link::default()
         };
-        let mut network = Network::new(ends, link, 1);
+        let mut network = Network::one_way(config, writer, link, 1);
         network.open();
         network.run(Duration::from_secs(100));
         network.assert_complete();

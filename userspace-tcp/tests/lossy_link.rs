@@ -23,16 +23,7 @@ fn a_good_link_needs_no_timer() {
             octets: 3_000_000,
             ..Plan::default()
         };
-        let back = Plan {
-            octets: 0,
-            close_after_peer: true,
-            ..Plan::default()
-        };
-        let ends = [
-            Endpoint::new(0, config.clone(), plan),
-            Endpoint::new(1, config, back),
-        ];
-        let mut network = Network::new(ends, Link::default(), 1);
+        let mut network = Network::one_way(config, plan, Link::default(), 1);
         network.open();
         let start = network.now;
         while !network.ends[0].app.over {
@@ -60,16 +51,7 @@ fn small_segments_do_not_wait_for_delayed_acknowledgments() {
         segment_max: 60,
         ..Plan::default()
     };
-    let back = Plan {
-        octets: 0,
-        close_after_peer: true,
-        ..Plan::default()
-    };
-    let ends = [
-        Endpoint::new(0, config.clone(), plan),
-        Endpoint::new(1, config, back),
-    ];
-    let mut network = Network::new(ends, Link::default(), 2);
+    let mut network = Network::one_way(config, plan, Link::default(), 2);
     network.open();
     let start = network.now;
     while !network.ends[0].app.over {
@@ -92,16 +74,7 @@ fn one_loss_is_mended_without_a_timeout() {
                 octets: 300_000,
                 ..Plan::default()
             };
-            let back = Plan {
-                octets: 0,
-                close_after_peer: true,
-                ..Plan::default()
-            };
-            let ends = [
-                Endpoint::new(0, config.clone(), plan),
-                Endpoint::new(1, config, back),
-            ];
-            let mut network = Network::new(ends, Link::default(), 1);
+            let mut network = Network::one_way(config, plan, Link::default(), 1);
             let mut count = 0;
             network.filter = Box::new(move |side, _, len| {
                 count += u64::from(side == 0 && len > 0);
@@ -133,16 +106,7 @@ fn several_losses_of_a_flight_are_one_recovery() {
             octets: 300_000,
             ..Plan::default()
         };
-        let back = Plan {
-            octets: 0,
-            close_after_peer: true,
-            ..Plan::default()
-        };
-        let ends = [
-            Endpoint::new(0, config.clone(), plan),
-            Endpoint::new(1, config, back),
-        ];
-        let mut network = Network::new(ends, Link::default(), 1);
+        let mut network = Network::one_way(config, plan, Link::default(), 1);
         let mut count = 0;
         network.filter = Box::new(move |side, _, len| {
             count += u64::from(side == 0 && len > 0);

@@ -24,21 +24,12 @@ fn transfer(mss: u16, delay: Duration) -> Network {
         octets: OCTETS,
         ..Plan::default()
     };
-    let back = Plan {
-        octets: 0,
-        close_after_peer: true,
-        ..Plan::default()
-    };
-    let ends = [
-        Endpoint::new(0, config(mss), plan),
-        Endpoint::new(1, config(mss), back),
-    ];
     let link = Link {
         delay,
         spacing: Duration::from_micros(60),
         ..Link::default()
     };
-    let mut network = Network::new(ends, link, 1);
+    let mut network = Network::one_way(config(mss), plan, link, 1);
     network.open();
     network
 }

@@ -5,7 +5,7 @@ mod harness;
 
 use std::time::Duration;
 
-use harness::{Endpoint, Link, Network, Plan};
+use harness::{Link, Network, Plan};
 use userspace_tcp::{Config, Info};
 
 const SEGMENTS: u64 = 4000;
@@ -22,15 +22,6 @@ fn transfer(delay: Duration, timestamps: bool, seed: u64) -> Info {
         octets: SEGMENTS * 1448,
         ..Plan::default()
     };
-    let back = Plan {
-        octets: 0,
-        close_after_peer: true,
-        ..Plan::default()
-    };
-    let ends = [
-        Endpoint::new(0, config.clone(), plan),
-        Endpoint::new(1, config, back),
-    ];
     let link = Link {
         delay,
         spacing: SPACING,
@@ -38,7 +29,7 @@ fn transfer(delay: Duration, timestamps: bool, seed: u64) -> Info {
         jitter: SPACING * 20,
         ..Link::default()
     };
-    let mut network = Network::new(ends, link, seed);
+    let mut network = Network::one_way(config, plan, link, seed);
     network.open();
     network.run(Duration::from_secs(100));
     network.assert_complete();

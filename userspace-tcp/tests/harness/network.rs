@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use userspace_tcp::{ConnId, FourTuple, Holdings, IcmpError, Instant, SegmentId, SeqNum, Transmit};
+use userspace_tcp::{
+    Config, ConnId, FourTuple, Holdings, IcmpError, Instant, SegmentId, SeqNum, Transmit,
+};
 
-use super::{Buf, Endpoint, Random, packet};
+use super::{Buf, Endpoint, Plan, Random, packet};
 
 /// How bad the link is.
 #[derive(Debug, Clone)]
@@ -106,6 +108,20 @@ impl Network {
             free_at: [Instant::ZERO; 2],
             count: 0,
         }
+    }
+
+    /// Side 0 carries out `plan`; side 1 sends nothing, and closes behind it.
+    pub fn one_way(config: Config, plan: Plan, link: Link, seed: u64) -> Self {
+        let back = Plan {
+            octets: 0,
+            close_after_peer: true,
+            ..plan.clone()
+        };
+        let ends = [
+            Endpoint::new(0, config.clone(), plan),
+            Endpoint::new(1, config, back),
+        ];
+        Self::new(ends, link, seed)
     }
 
     /// Side 0 connects to side 1, which listens.
