@@ -90,19 +90,7 @@ impl RegionMemory {
 
     /// Copies `bytes` into the region, all or nothing; of memory that is broken nobody knows.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), RegionError> {
-        let at = self.check(offset, bytes.len())?;
-        match self {
-            Self::Shared { memory, offset, .. } => {
-                memory
-                    .write(offset.saturating_add(at), bytes)
-                    .map_err(|_| self.outside(at, bytes.len()))?;
-                sound(memory)
-            }
-            Self::Remote(remote) => remote.write(at as u64, bytes),
-            Self::Local(memory) => memory
-                .write(at, bytes)
-                .map_err(|_| self.outside(at, bytes.len())),
-        }
+        self.write_octets(offset, &bytes)
     }
 
     /// Copies octets that may lie in pieces into the region, as [`Self::write`] does.
@@ -112,16 +100,20 @@ impl RegionMemory {
         offset: u64,
         octets: &impl Octets<'a>,
     ) -> Result<(), RegionError> {
-        if let Self::Remote(remote) = self {
-            let at = self.check(offset, octets.len())?;
-            return octets.gathered(|octets| remote.write_gather(at as u64, octets));
+        let len = octets.len();
+        let at = self.check(offset, len)?;
+        match self {
+            Self::Shared { memory, offset, .. } => {
+                memory
+                    .write_pieces(offset.saturating_add(at), len, octets.chunks())
+                    .map_err(|_| self.outside(at, len))?;
+                sound(memory)
+            }
+            Self::Remote(remote) => remote.write_pieces(at as u64, octets.chunks()),
+            Self::Local(memory) => memory
+                .write_pieces(at, len, octets.chunks())
+                .map_err(|_| self.outside(at, len)),
         }
-        let mut at = offset;
-        for chunk in octets.chunks() {
-            self.write(at, chunk)?;
-            at = at.saturating_add(chunk.len() as u64);
-        }
-        Ok(())
     }
 
     /// Copies octets of the region into `out`, all of it or nothing; what came of memory that is broken

@@ -251,10 +251,30 @@ impl SharedMemory {
 
     /// Copies `from` to `offset`.
     pub fn write(&self, offset: usize, from: &[u8]) -> Result<(), OutOfBounds> {
-        let to = self.at(offset, from.len())?;
-        // SAFETY: `at` checked that the destination lies in the mapping; no reference into the
-        // mapping exists, so `from` is elsewhere.
-        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), from.len()) };
+        self.write_pieces(offset, from.len(), std::iter::once(from))
+    }
+
+    /// Copies octets that lie in pieces, `len` in all, to `offset`, one piece behind the other; what is
+    /// beyond `len` is left out.
+    #[inline]
+    pub fn write_pieces<'a>(
+        &self,
+        offset: usize,
+        len: usize,
+        pieces: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<(), OutOfBounds> {
+        let mut to = self.at(offset, len)?;
+        let mut left = len;
+        pieces.for_each(|piece| {
+            let count = piece.len().min(left);
+            // SAFETY: `at` checked that all of the destination lies in the mapping, and no more than is
+            // left of it is written; no reference into the mapping exists, so `piece` is elsewhere.
+            unsafe {
+                std::ptr::copy_nonoverlapping(piece.as_ptr(), to.as_ptr(), count);
+                to = to.add(count);
+            }
+            left -= count;
+        });
         Ok(())
     }
 

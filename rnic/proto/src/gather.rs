@@ -18,10 +18,18 @@ pub trait Octets<'a>: Copy {
     fn array<const N: usize>(&self, offset: usize) -> Option<[u8; N]>;
 
     /// The octets as slices, in order, none of them empty.
-    fn chunks(&self) -> impl Iterator<Item = &'a [u8]>;
+    fn chunks(self) -> impl Iterator<Item = &'a [u8]>;
 
-    /// Does something with them as a [`Gather`].
-    fn gathered<R>(&self, act: impl FnOnce(&Gather<'_>) -> R) -> R;
+    /// Copies octets from `offset` on until `out` is full; none when they end before.
+    fn copy_to(&self, offset: usize, out: &mut [u8]) -> Option<()> {
+        let mut rest = out;
+        for chunk in self.sub(offset, rest.len())?.chunks() {
+            let (now, later) = rest.split_at_mut(chunk.len());
+            now.copy_from_slice(chunk);
+            rest = later;
+        }
+        Some(())
+    }
 
     /// Whether there are none.
     #[inline]
@@ -53,13 +61,8 @@ impl<'a> Octets<'a> for &'a [u8] {
     }
 
     #[inline]
-    fn chunks(&self) -> impl Iterator<Item = &'a [u8]> {
-        std::iter::once(*self).filter(|slice| !slice.is_empty())
-    }
-
-    #[inline]
-    fn gathered<R>(&self, act: impl FnOnce(&Gather<'_>) -> R) -> R {
-        act(&Gather::new(&[self]))
+    fn chunks(self) -> impl Iterator<Item = &'a [u8]> {
+        std::iter::once(self).filter(|slice| !slice.is_empty())
     }
 }
 
@@ -82,17 +85,6 @@ impl<'a> Gather<'a> {
             skip: 0,
             len,
         }
-    }
-
-    /// Copies octets from `offset` on until `out` is full; none when the view ends before.
-    pub fn copy_to(&self, offset: usize, out: &mut [u8]) -> Option<()> {
-        let mut rest = out;
-        for chunk in self.sub(offset, rest.len())?.chunks() {
-            let (now, later) = rest.split_at_mut(chunk.len());
-            now.copy_from_slice(chunk);
-            rest = later;
-        }
-        Some(())
     }
 }
 
@@ -133,7 +125,7 @@ impl<'a> Octets<'a> for Gather<'a> {
         Some(out)
     }
 
-    fn chunks(&self) -> impl Iterator<Item = &'a [u8]> {
+    fn chunks(self) -> impl Iterator<Item = &'a [u8]> {
         let (mut pieces, mut skip, mut left) = (self.pieces, self.skip, self.len);
         std::iter::from_fn(move || {
             while left > 0 {
@@ -149,10 +141,5 @@ impl<'a> Octets<'a> for Gather<'a> {
             }
             None
         })
-    }
-
-    #[inline]
-    fn gathered<R>(&self, act: impl FnOnce(&Gather<'_>) -> R) -> R {
-        act(self)
     }
 }

@@ -15,4 +15,4 @@ pub use control::{Opcode, SendKind};
 pub use errors::{RdmapError, TerminateError};
 pub use read_request::ReadRequest;
 pub use stream::{Inbound, Stream};
-pub use terminate::{Terminate, TerminateMessage};
+pub use terminate::{Offending, Terminate, TerminateMessage};

@@ -5,9 +5,9 @@
 use rnic_proto::mpa::fpdu::Writer;
 use rnic_proto::rdmap::atomic::OPERAND_LEN;
 use rnic_proto::rdmap::{
-    AtomicOperation, AtomicRequest, AtomicResponse, RdmapError, TerminateError, segment,
+    AtomicOperation, AtomicRequest, AtomicResponse, Offending, RdmapError, TerminateError, segment,
 };
-use rnic_proto::{Gather, Msn, Qn, Stag, TaggedOffset};
+use rnic_proto::{Msn, Qn, Stag, TaggedOffset};
 
 use super::pending::Ticket;
 use super::respond::Response;
@@ -102,7 +102,8 @@ impl Qp {
                 count_refusal(ctx, error);
                 let mut octets = [0; segment::ATOMIC_REQUEST_LEN];
                 segment::put_atomic_request(&mut octets, msn, request);
-                self.fail(source_error(error), Some(&Gather::new(&[&octets])));
+                let offending = Offending::of(&&octets[..]);
+                self.fail(source_error(error), Some(&offending));
                 return Err(Failed);
             }
         };

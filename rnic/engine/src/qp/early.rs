@@ -8,7 +8,7 @@ use rnic_proto::mpa::fpdu::{self, Layout};
 use rnic_proto::rdmap::stream::Early;
 use rnic_proto::{Gather, Msn, Octets};
 
-use super::receive::{FEW_PIECES, copy_in, read_sink, scatter};
+use super::receive::{copy_in, read_sink, scatter};
 use super::{Qp, QpContext};
 use crate::conn::{DDP_HEADER_MAX, FPDU_MIN};
 
@@ -136,9 +136,7 @@ impl Qp {
         fpdu: &Gather<'_>,
         layout: &Layout,
     ) -> Option<[u8; DDP_HEADER_MAX]> {
-        // One in more pieces than that waits: it takes a peer with tiny segments.
-        let mut room = [&[][..]; FEW_PIECES];
-        let ulpdu = fpdu::verify(fpdu, layout, self.crc, &mut room).ok()?;
+        let ulpdu = fpdu::verify(fpdu, layout, self.crc).ok()?;
         let early = self.stream.as_ref()?.early(&ulpdu)?;
         let mut header = [0; DDP_HEADER_MAX];
         let known = header.len().min(ulpdu.len());

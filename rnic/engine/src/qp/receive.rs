@@ -6,20 +6,16 @@ use rnic_ipc::control::QpState;
 use rnic_ipc::work::{Completion, Sge, WC_SOLICITED, WC_WITH_INVALIDATE, WcStatus};
 use rnic_proto::ddp::{DdpError, Header};
 use rnic_proto::mpa::MpaError;
-use rnic_proto::mpa::fpdu::{self, Layout, MARKERS_MAX};
-use rnic_proto::rdmap::{Inbound, RdmapError, ReadRequest, SendKind, TerminateError};
-use rnic_proto::{Gather, MessageOffset, Msn, Octets, Stag, TaggedOffset};
+use rnic_proto::mpa::fpdu::{self, Layout};
+use rnic_proto::rdmap::{Inbound, Offending, RdmapError, ReadRequest, SendKind, TerminateError};
+use rnic_proto::{MessageOffset, Msn, Octets, Stag, TaggedOffset};
 
 use super::pending::{Outcome, Ticket};
 use super::respond::{ReadResponse, Response};
 use super::send::RTR_TOKEN;
 use super::terminate::{count_refusal, source_error, tagged_error};
 use super::{Qp, QpContext, QpCounters, elements};
-use crate::conn::SLICES_MAX;
 use crate::stag::{Sink, StagTable, User};
-
-/// Pieces of an FPDU, Markers counted: of those that lie in a few frames, of up to 9000 octets.
-pub(super) const FEW_PIECES: usize = 32;
 
 impl Qp {
     /// Takes in one whole FPDU, whose CRC is to be looked at or not.
@@ -32,7 +28,7 @@ impl Qp {
         crc: bool,
     ) {
         if layout.has_markers() {
-            return fpdu.gathered(|fpdu| self.receive_marked(ctx, fpdu, layout, crc));
+            return self.receive_marked(ctx, fpdu, layout, crc);
         }
         let ulpdu = fpdu::check(fpdu, layout, crc)
             .and_then(|()| fpdu::ulpdu(fpdu, layout).ok_or(MpaError::CrcMismatch));
@@ -42,38 +38,16 @@ impl Qp {
         }
     }
 
-    /// One with Markers.
-    fn receive_marked(
+    /// One with Markers. A function of its own, so that those without are no further from each other.
+    #[inline(never)]
+    fn receive_marked<'a>(
         &mut self,
         ctx: &mut QpContext<'_>,
-        fpdu: &Gather<'_>,
+        fpdu: &impl Octets<'a>,
         layout: &Layout,
         crc: bool,
     ) {
-        // Few FPDUs need much room for their pieces: no need to clear it.
-        let pieces = fpdu.chunks().count() + layout.markers().count();
-        if pieces <= FEW_PIECES {
-            self.receive_pieces(ctx, fpdu, layout, crc, &mut [&[][..]; FEW_PIECES]);
-        } else {
-            self.receive_pieces(
-                ctx,
-                fpdu,
-                layout,
-                crc,
-                &mut [&[][..]; SLICES_MAX + MARKERS_MAX],
-            );
-        }
-    }
-
-    fn receive_pieces<'a>(
-        &mut self,
-        ctx: &mut QpContext<'_>,
-        fpdu: &Gather<'a>,
-        layout: &Layout,
-        crc: bool,
-        room: &mut [&'a [u8]],
-    ) {
-        match fpdu::verify(fpdu, layout, crc, room) {
+        match fpdu::verify(fpdu, layout, crc) {
             Ok(ulpdu) => self.receive_ulpdu(ctx, &ulpdu),
             Err(error) => self.not_sound(ctx, error),
         }
@@ -142,7 +116,7 @@ impl Qp {
                 self.deliver(ctx, &inbound)
             });
         if let Err(error) = done {
-            ulpdu.gathered(|ulpdu| self.fail(error, Some(ulpdu)));
+            self.fail(error, Some(&Offending::of(ulpdu)));
         }
     }
 

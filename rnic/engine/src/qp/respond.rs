@@ -2,8 +2,8 @@
 //! section 5.4): the answers to the peer's requests of both kinds, in the order of their delivery.
 
 use rnic_proto::mpa::fpdu::Writer;
-use rnic_proto::rdmap::{AtomicRequest, ReadRequest, segment};
-use rnic_proto::{Gather, Msn, TaggedOffset};
+use rnic_proto::rdmap::{AtomicRequest, Offending, ReadRequest, segment};
+use rnic_proto::{Msn, TaggedOffset};
 
 use super::send::{Failed, Turn};
 use super::terminate::{count_refusal, source_error};
@@ -76,8 +76,8 @@ impl Qp {
                     count_refusal(ctx, error);
                     let mut octets = [0; segment::READ_REQUEST_LEN];
                     segment::put_read_request(&mut octets, response.msn, &rest);
-                    let pieces = [&octets[..]];
-                    self.fail(source_error(error), Some(&Gather::new(&pieces)));
+                    let offending = Offending::of(&&octets[..]);
+                    self.fail(source_error(error), Some(&offending));
                     return Err(Failed);
                 }
             }

@@ -3,10 +3,9 @@
 
 use rnic_ipc::control::QpState;
 use rnic_ipc::work::WcStatus;
-use rnic_proto::Gather;
 use rnic_proto::ddp::DdpError;
 use rnic_proto::ddp::Header;
-use rnic_proto::rdmap::{RdmapError, Terminate, TerminateError, TerminateMessage};
+use rnic_proto::rdmap::{Offending, RdmapError, Terminate, TerminateError, TerminateMessage};
 
 use super::pending::{Outcome, Ticket};
 use super::{CloseKind, Qp, QpContext};
@@ -44,9 +43,9 @@ impl Ending {
 }
 
 impl Qp {
-    /// Ends the stream with a Terminate. `offending` is the ULPDU at fault. After our FIN, and as a
+    /// Ends the stream with a Terminate. `offending` is of the ULPDU at fault. After our FIN, and as a
     /// responder before the first valid FPDU (RFC 5044 section 7.1.2), none may be sent: reset.
-    pub(super) fn fail(&mut self, error: TerminateError, offending: Option<&Gather<'_>>) {
+    pub(super) fn fail(&mut self, error: TerminateError, offending: Option<&Offending>) {
         if self.ending.stopped {
             return;
         }

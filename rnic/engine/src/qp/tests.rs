@@ -8,6 +8,7 @@ mod hostile;
 mod immediate;
 mod inline;
 mod local_errors;
+mod markers;
 mod programs;
 mod registration;
 mod remote_errors;

@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rnic_ipc::shm::count_fault;
-use rnic_proto::{Gather, Octets};
 
 use super::RegionError;
 
@@ -58,20 +57,17 @@ impl RemoteMemory {
         self.judge(read(), wanted)
     }
 
-    /// Puts octets at `at`, where there is room for them.
-    pub(super) fn write(&self, at: u64, octets: &[u8]) -> Result<(), RegionError> {
-        let write = || rustix::io::pwrite(&*self.memory, octets, self.address(at)?);
-        self.judge(write(), octets.len())
-    }
-
-    /// Puts octets that lie in pieces at `at`, where there is room for them.
-    pub(super) fn write_gather(&self, at: u64, octets: &Gather<'_>) -> Result<(), RegionError> {
+    /// Puts octets that may lie in pieces at `at`, where there is room for them.
+    pub(super) fn write_pieces<'a>(
+        &self,
+        at: u64,
+        mut octets: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<(), RegionError> {
         let mut at = at;
-        let mut chunks = octets.chunks();
         loop {
             let mut pieces = [IoSlice::new(&[]); PIECES];
             let (mut count, mut len) = (0, 0);
-            for (piece, chunk) in pieces.iter_mut().zip(&mut chunks) {
+            for (piece, chunk) in pieces.iter_mut().zip(&mut octets) {
                 *piece = IoSlice::new(chunk);
                 count += 1;
                 len += chunk.len();

@@ -8,18 +8,21 @@
 
 mod layout;
 mod locate;
+mod places;
 #[cfg(test)]
 mod tests;
+mod unmarked;
 mod writer;
 
 pub use layout::Layout;
 pub use locate::locate;
+pub use unmarked::Unmarked;
 pub use writer::{Writer, Written};
 
 use super::MpaError;
 use super::marker::{self, MARKER_LEN, Markers};
+use crate::Octets;
 use crate::crc::crc_of;
-use crate::{Gather, Octets};
 
 /// Octets of the ULPDU_Length field.
 pub const HEADER_LEN: usize = 2;
@@ -31,8 +34,6 @@ pub const MULPDU_MIN: usize = 128;
 pub const MULPDU_MAX: usize = 64768;
 /// The longest FPDU that a ULPDU_Length field can announce, in octets, with all its Markers.
 pub const FPDU_LEN_MAX: usize = Layout::new(Markers::On, 0, u16::MAX as usize).len();
-/// The most pieces that [`verify`] cuts a ULPDU into, above those that the FPDU lies in.
-pub const MARKERS_MAX: usize = FPDU_LEN_MAX.div_ceil(marker::MARKER_INTERVAL);
 
 /// Octets of pad behind a ULPDU of this length.
 pub const fn pad_length(ulpdu_len: usize) -> usize {
@@ -93,39 +94,22 @@ pub fn ulpdu<'a, O: Octets<'a>>(fpdu: &O, layout: &Layout) -> Option<O> {
     fpdu.sub(HEADER_LEN, layout.ulpdu_len())
 }
 
-/// The ULPDU of a whole FPDU, once its Markers and (if `crc`) its CRC are found right. `room` takes
-/// the pieces between Markers, if there are any: as many as the FPDU lies in, and one for each Marker.
-///
-/// `fpdu` is as for [`check`], and too little room is answered like a wrong CRC too.
-pub fn verify<'b, 'a: 'b>(
-    fpdu: &Gather<'a>,
+/// The ULPDU of a whole FPDU, once its Markers and (if `crc`) its CRC are found right; `fpdu` is as for
+/// [`check`].
+#[inline]
+pub fn verify<'a, O: Octets<'a>>(
+    fpdu: &O,
     layout: &Layout,
     crc: bool,
-    room: &'b mut [&'a [u8]],
-) -> Result<Gather<'b>, MpaError> {
+) -> Result<Unmarked<O>, MpaError> {
     check(fpdu, layout, crc)?;
-    if !layout.has_markers() {
-        return ulpdu(fpdu, layout).ok_or(MpaError::CrcMismatch);
-    }
     for (at, back) in layout.markers() {
-        let found = fpdu
-            .array::<MARKER_LEN>(at)
-            .ok_or(MpaError::MarkerMismatch)?;
-        if marker::fpdu_pointer(found) != back {
+        let found = fpdu.array::<MARKER_LEN>(at).map(marker::fpdu_pointer);
+        if found != Some(back) {
             return Err(MpaError::MarkerMismatch);
         }
     }
-    let mut filled = 0;
-    for span in layout.ulpdu(0, layout.ulpdu_len()) {
-        let part = fpdu
-            .sub(span.start, span.len())
-            .ok_or(MpaError::CrcMismatch)?;
-        for chunk in part.chunks() {
-            *room.get_mut(filled).ok_or(MpaError::CrcMismatch)? = chunk;
-            filled += 1;
-        }
-    }
-    Ok(Gather::new(&room[..filled]))
+    Unmarked::ulpdu(fpdu, layout).ok_or(MpaError::CrcMismatch)
 }
 
 /// Completes the FPDU that begins at `out[0]` and whose ULPDU is in place (see [`Layout::ulpdu`]):

@@ -20,10 +20,10 @@ use super::control::SendKind;
 use super::errors::TerminateError;
 use super::read_request::ReadRequest;
 use super::segment;
-use super::terminate::TerminateMessage;
+use super::terminate::{Offending, TerminateMessage};
 use crate::ddp::untagged::InboundQueue;
 use crate::mpa::startup::{MAX_READ_DEPTH, Rtr};
-use crate::{Gather, MessageOffset, Msn, Stag, TaggedOffset};
+use crate::{MessageOffset, Msn, Stag, TaggedOffset};
 
 /// What was agreed for a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -193,7 +193,7 @@ impl Stream {
     }
 
     /// Ends the stream for an error that [`Stream::classify`] gave, or that the engine found in
-    /// what it classified (`offending` is that ULPDU) or by itself. Gives the Terminate to send;
+    /// what it classified (`offending` is of that ULPDU) or by itself. Gives the Terminate to send;
     /// none when one was sent or received before (RFC 5040 section 5.4). After it no message may
     /// be sent.
     ///
@@ -202,7 +202,7 @@ impl Stream {
     pub fn terminate(
         &mut self,
         error: TerminateError,
-        offending: Option<&Gather<'_>>,
+        offending: Option<&Offending>,
     ) -> Option<TerminateMessage> {
         self.receiving = false;
         let first = std::mem::replace(&mut self.transmitting, false);

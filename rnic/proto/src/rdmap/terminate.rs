@@ -16,8 +16,8 @@ use super::control::{self, Opcode};
 use super::errors::TerminateError;
 use super::read_request::{self, ReadRequest};
 use super::segment;
+use crate::Octets;
 use crate::ddp::header::{Header, UNTAGGED_LEN};
-use crate::{Gather, Octets};
 
 /// M, D and R in the third octet of the control word.
 const SEGMENT_LENGTH: u8 = 0x80;
@@ -49,7 +49,7 @@ pub struct Terminate {
 impl Terminate {
     /// The Terminate in a message's payload; none when that is shorter than the control word.
     /// Headers that it announces but does not carry are left out.
-    pub fn parse(payload: &Gather<'_>) -> Option<Self> {
+    pub fn parse<'a>(payload: &impl Octets<'a>) -> Option<Self> {
         let [nibbles, code, flags, _] = payload.array::<CONTROL_LEN>(0)?;
         let (nibbles, flags) = rfc_form(nibbles, code, flags);
         let error = TerminateError::from_control(u16::from_be_bytes([nibbles, code]));
@@ -103,6 +103,33 @@ fn rfc_form(nibbles: u8, code: u8, flags: u8) -> (u8, u8) {
     }
 }
 
+/// What a Terminate may show of the segment (the ULPDU) that an error was found in.
+#[derive(Clone, Copy, Debug)]
+pub struct Offending {
+    /// Octets of the segment.
+    len: usize,
+    /// Its first ones, as many as there are.
+    front: [u8; OFFENDING_LEN],
+}
+
+/// Octets of the longest headers that are shown.
+const OFFENDING_LEN: usize = UNTAGGED_LEN + read_request::LEN;
+
+impl Offending {
+    /// What may be shown of this segment.
+    pub fn of<'a>(segment: &impl Octets<'a>) -> Self {
+        let (len, mut front) = (segment.len(), [0; OFFENDING_LEN]);
+        let known = len.min(front.len());
+        // There are as many.
+        let _ = segment.copy_to(0, &mut front[..known]);
+        Self { len, front }
+    }
+
+    fn front(&self) -> &[u8] {
+        &self.front[..self.len.min(OFFENDING_LEN)]
+    }
+}
+
 /// A Terminate to send: one ULPDU, whole.
 #[derive(Clone, Copy, Debug)]
 pub struct TerminateMessage {
@@ -111,11 +138,11 @@ pub struct TerminateMessage {
 }
 
 impl TerminateMessage {
-    /// The Terminate for an error. `offending` is the segment (the ULPDU) that it was found in;
-    /// which of its headers are shown is up to the error (Figure 10). An RDMA Read Request that
+    /// The Terminate for an error. `offending` is of the segment that it was found in; which of its
+    /// headers are shown is up to the error (Figure 10). An RDMA Read Request that
     /// was partly answered is shown as what is left of it (section 4.8): rebuild its segment with
     /// [`segment::put_read_request`] and give that.
-    pub fn new(error: TerminateError, offending: Option<&Gather<'_>>) -> Self {
+    pub fn new(error: TerminateError, offending: Option<&Offending>) -> Self {
         let mut message = Self {
             octets: [0; ULPDU_LEN_MAX],
             len: 0,
@@ -130,24 +157,20 @@ impl TerminateMessage {
         let Some(segment) = offending else {
             return message;
         };
-        let Some(header) = Header::parse(segment) else {
+        let front = segment.front();
+        let cut = |header: Header| Some((header, front.split_at_checked(header.payload_offset())?));
+        let Some((header, (shown, behind))) = Header::parse(&front).and_then(cut) else {
             return message;
         };
         let mut flags = SEGMENT_LENGTH | DDP_HEADER;
         // A ULPDU is at most 65535 octets long: its length came in 16 bits.
-        let length = u16::try_from(segment.len()).unwrap_or(u16::MAX);
+        let length = u16::try_from(segment.len).unwrap_or(u16::MAX);
         message.put(&length.to_be_bytes());
-        for chunk in segment
-            .sub(0, header.payload_offset())
-            .iter()
-            .flat_map(Octets::chunks)
-        {
-            message.put(chunk);
-        }
+        message.put(shown);
         let of_read = control::opcode(header.ulp()) == Some(Opcode::ReadRequest);
         if error.shows_read_request()
             && of_read
-            && let Some(octets) = segment.array::<{ read_request::LEN }>(header.payload_offset())
+            && let Some(octets) = behind.array::<{ read_request::LEN }>(0)
         {
             flags |= RDMA_HEADER;
             message.put(&octets);

@@ -8,10 +8,11 @@ use rnic_proto::mpa::marker::Markers;
 use rnic_proto::rdmap::{Opcode, RdmapError, ReadRequest, SendKind};
 use rnic_proto::{MessageOffset, Msn, Qn};
 
+use super::markers::marked;
 use super::*;
 
-const SINK: u64 = BASE + 0x2_0000;
-const SEND: Opcode = Opcode::Send(SendKind {
+pub(super) const SINK: u64 = BASE + 0x2_0000;
+pub(super) const SEND: Opcode = Opcode::Send(SendKind {
     solicited: false,
     invalidate: false,
 });
@@ -26,7 +27,7 @@ fn fpdu(header: &[u8], payload: &[u8]) -> Vec<u8> {
     out
 }
 
-fn tagged(opcode: Opcode, stag: Stag, to: u64) -> Tagged {
+pub(super) fn tagged(opcode: Opcode, stag: Stag, to: u64) -> Tagged {
     let ulp = opcode.control_octet();
     Tagged {
         last: true,
@@ -37,7 +38,7 @@ fn tagged(opcode: Opcode, stag: Stag, to: u64) -> Tagged {
     }
 }
 
-fn untagged(opcode: Opcode, qn: Qn, msn: u32, mo: u32) -> Untagged {
+pub(super) fn untagged(opcode: Opcode, qn: Qn, msn: u32, mo: u32) -> Untagged {
     Untagged {
         last: true,
         version: 1,
@@ -305,25 +306,6 @@ fn random_segments_never_panic_and_never_touch_what_was_not_given() {
     }
 }
 
-/// RFC 5044 section 8, error 3: an FPDU was placed where a Marker pointed to, and the FPDUs in order
-/// lead elsewhere.
-#[test]
-fn a_marker_that_leads_elsewhere_than_the_order_ends_the_stream() {
-    let terms = Negotiated {
-        markers_in: Markers::On,
-        ..negotiated(None)
-    };
-    let (_, mut b) = joined_with(&terms);
-    b.with_ctx(|qp, ctx| qp.marker_mismatch(ctx));
-    assert_eq!(b.counters.marker_errors, 1);
-    let control = TerminateError::from(MpaError::MarkerMismatch).control();
-    let close = b.with_ctx(|qp, _| qp.wants_close());
-    assert!(
-        close.is_some() || b.produce(MULPDU).is_some(),
-        "{control:#x}"
-    );
-}
-
 /// What is placed early is placed once, and its delivery is all that its turn brings.
 #[test]
 fn an_fpdu_is_placed_early_where_it_may_be_and_waits_where_it_may_not() {
@@ -332,19 +314,6 @@ fn an_fpdu_is_placed_early_where_it_may_be_and_waits_where_it_may_not() {
         ..negotiated(None)
     };
     let (_, mut b) = joined_with(&terms);
-    let marked = |header: &[u8], payload: &[u8], at: u64| {
-        let ulpdu = [header, payload].concat();
-        let layout = Layout::new(Markers::On, at, ulpdu.len());
-        let mut out = vec![0; layout.len()];
-        let mut from = 0;
-        for span in layout.ulpdu(0, ulpdu.len()) {
-            let len = span.len();
-            out[span].copy_from_slice(&ulpdu[from..from + len]);
-            from += len;
-        }
-        fpdu::finish(&mut out, &layout, true);
-        out
-    };
     let first = marked(&tagged(Opcode::Write, STAG, SINK).to_octets(), &[1; 600], 0);
     let at = first.len() as u64;
     let good = marked(

@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::*;
 use crate::region::RegionMemory;
+use rnic_proto::Gather;
 
 /// Larger than what malloc keeps: it is unmapped when it is freed.
 const LARGE: usize = 64 << 20;

@@ -1,11 +1,12 @@
 //! Where the parts of one FPDU lie, with Markers between them.
 //!
 //! Everything in a stream of FPDUs is a multiple of four octets, so that a Marker never falls into
-//! an FPDU's length or CRC, and "plain" places (Markers not counted) lead to real ones by division.
+//! an FPDU's length or CRC.
 
 use std::ops::Range;
 
-use super::super::marker::{MARKER_INTERVAL, MARKER_LEN, MARKER_SPACING, Markers};
+use super::super::marker::{MARKER_INTERVAL, Markers};
+use super::places::Places;
 use super::{CRC_LEN, HEADER_LEN, fpdu_length, pad_length};
 
 /// Where the parts of an FPDU lie; places count from its first octet, which is a Marker's when one
@@ -13,14 +14,10 @@ use super::{CRC_LEN, HEADER_LEN, fpdu_length, pad_length};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     ulpdu_len: usize,
-    /// Its first Marker, or [`NO_MARKER`].
-    first: usize,
+    places: Places,
     /// All its octets.
     len: usize,
 }
-
-/// Behind every FPDU.
-const NO_MARKER: usize = usize::MAX;
 
 impl Layout {
     /// The FPDU around `ulpdu_len` octets at `at` of its direction's stream, counted from the first
@@ -34,18 +31,13 @@ impl Layout {
             ulpdu_len <= u16::MAX as usize,
             "no ULPDU is longer than MULPDU_MAX"
         );
-        let first = match markers.next(at) {
-            Some(first) => first,
-            None => NO_MARKER,
-        };
-        let mut layout = Self {
+        let places = Places::new(markers, at);
+        Self {
             ulpdu_len,
-            first,
-            len: 0,
-        };
-        // A Marker right behind the FPDU belongs to the next one.
-        layout.len = layout.real(fpdu_length(ulpdu_len) - 1) + 1;
-        layout
+            places,
+            // A Marker right behind the FPDU belongs to the next one.
+            len: places.real(fpdu_length(ulpdu_len) - 1) + 1,
+        }
     }
 
     /// Octets of the ULPDU.
@@ -64,7 +56,13 @@ impl Layout {
     /// Where the ULPDU_Length field begins.
     #[inline]
     pub const fn header_at(&self) -> usize {
-        self.real(0)
+        self.places.real(0)
+    }
+
+    /// Where its Markers are.
+    #[inline]
+    pub(super) const fn places(&self) -> Places {
+        self.places
     }
 
     /// The ULPDU_Length field.
@@ -99,62 +97,38 @@ impl Layout {
     /// Whether there is any Marker in it.
     #[inline]
     pub const fn has_markers(&self) -> bool {
-        self.first < self.len
+        self.places.first() < self.len
     }
 
     /// Whether its first octets, so many, are the ULPDU_Length field and the beginning of the ULPDU with
     /// no Marker before or between them.
     #[inline]
     pub(super) const fn is_plain_to(&self, octets: usize) -> bool {
-        octets <= self.first && octets <= HEADER_LEN + self.ulpdu_len
+        octets <= self.places.first() && octets <= HEADER_LEN + self.ulpdu_len
     }
 
     /// Its Markers: where each begins, and how many octets before it the ULPDU_Length field does.
     #[inline]
     pub fn markers(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (len, header) = (self.len(), self.header_at());
-        (self.first.min(len)..len)
+        (self.places.first().min(len)..len)
             .step_by(MARKER_INTERVAL)
             .map(move |at| (at, at.saturating_sub(header)))
     }
 
     #[inline]
     fn spans(&self, plain: usize, len: usize) -> impl Iterator<Item = Range<usize>> + use<> {
-        let layout = *self;
+        let places = self.places;
         let (mut at, end) = (plain, plain + len);
         std::iter::from_fn(move || {
             if at >= end {
                 return None;
             }
-            let stop = end.min(layout.next_marker(at));
-            let start = layout.real(at);
+            let stop = end.min(places.next(at));
+            let start = places.real(at);
             let span = start..start + (stop - at);
             at = stop;
             Some(span)
         })
-    }
-
-    /// The plain place, behind `plain`, before which the next Marker stands.
-    #[inline]
-    const fn next_marker(&self, plain: usize) -> usize {
-        match self.first {
-            NO_MARKER => NO_MARKER,
-            first => first + MARKER_SPACING * self.markers_up_to(plain),
-        }
-    }
-
-    /// Where the octet at this plain place really is.
-    #[inline]
-    const fn real(&self, plain: usize) -> usize {
-        plain + MARKER_LEN * self.markers_up_to(plain)
-    }
-
-    /// Markers before the octet at this plain place.
-    #[inline]
-    const fn markers_up_to(&self, plain: usize) -> usize {
-        match self.first {
-            first if plain >= first => (plain - first) / MARKER_SPACING + 1,
-            _ => 0,
-        }
     }
 }

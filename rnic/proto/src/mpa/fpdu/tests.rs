@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
 use super::{
-    CRC_LEN, FPDU_LEN_MAX, HEADER_LEN, Layout, MARKERS_MAX, MULPDU_MAX, MULPDU_MIN, Writer, finish,
-    fpdu_length, locate, mulpdu, pad_length, parse, verify,
+    CRC_LEN, FPDU_LEN_MAX, HEADER_LEN, Layout, MULPDU_MAX, MULPDU_MIN, Writer, finish, fpdu_length,
+    locate, mulpdu, pad_length, parse, verify,
 };
 use crate::crc::crc_of;
 use crate::mpa::MpaError;
@@ -10,7 +10,7 @@ use crate::mpa::marker::Markers;
 use crate::{Gather, Octets};
 
 /// An FPDU at `at` of its stream.
-fn framed(ulpdu: &[u8], crc: bool, markers: Markers, at: u64) -> Vec<u8> {
+pub(super) fn framed(ulpdu: &[u8], crc: bool, markers: Markers, at: u64) -> Vec<u8> {
     let layout = Layout::new(markers, at, ulpdu.len());
     let mut out = vec![0xee; layout.len()];
     let mut from = 0;
@@ -32,8 +32,7 @@ fn fpdu(ulpdu: &[u8], crc: bool) -> Vec<u8> {
 fn unframed(pieces: &[&[u8]], crc: bool, markers: Markers, at: u64) -> Result<Vec<u8>, MpaError> {
     let octets = Gather::new(pieces);
     let layout = parse(&octets, markers, at).ok_or(MpaError::CrcMismatch)?;
-    let mut room = vec![&[][..]; pieces.len() + MARKERS_MAX];
-    let ulpdu = verify(&octets, &layout, crc, &mut room)?;
+    let ulpdu = verify(&octets, &layout, crc)?;
     Ok(ulpdu.chunks().collect::<Vec<_>>().concat())
 }
 
@@ -79,7 +78,6 @@ fn an_fpdu_is_a_multiple_of_four_octets() {
     assert_eq!(fpdu_length(3), 12);
     assert_eq!(fpdu_length(42), 48);
     assert_eq!(FPDU_LEN_MAX, 65544 + 4 * 130);
-    assert_eq!(MARKERS_MAX, 130);
     for len in 0..200 {
         assert_eq!(fpdu_length(len) % 4, 0);
         assert!((6..10).contains(&(fpdu_length(len) - len)));

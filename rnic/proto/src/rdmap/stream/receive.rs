@@ -274,7 +274,7 @@ impl Stream {
         header: &Untagged,
         payload: &impl Octets<'a>,
     ) -> Result<Inbound, TerminateError> {
-        let terminate = payload.gathered(Terminate::parse);
+        let terminate = Terminate::parse(payload);
         let terminate = terminate.filter(|_| header.last);
         terminate
             .map(Inbound::Terminate)

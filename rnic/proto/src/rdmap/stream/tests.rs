@@ -15,7 +15,7 @@ use crate::rdmap::segment::{
     READ_RESPONSE_LEN, SEND_LEN, WRITE_LEN, put_read_request, put_read_response, put_send,
     put_write,
 };
-use crate::rdmap::{AtomicOperation, RdmapError, ReadRequest, SendKind, TerminateError};
+use crate::rdmap::{AtomicOperation, Offending, RdmapError, ReadRequest, SendKind, TerminateError};
 use crate::{Gather, MessageOffset, Msn, Stag, TaggedOffset};
 
 const PLAIN: SendKind = SendKind {
@@ -258,7 +258,7 @@ proptest! {
                 Ok(_) => {}
                 Err(error) => {
                     over = true;
-                    let message = stream.terminate(error, shown.then_some(&view));
+                    let message = stream.terminate(error, shown.then_some(&Offending::of(&view)));
                     prop_assert!(message.is_some());
                 }
             }

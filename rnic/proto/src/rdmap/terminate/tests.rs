@@ -1,11 +1,11 @@
 use proptest::prelude::*;
 
-use super::{Terminate, TerminateMessage, ULPDU_LEN_MAX};
+use super::{Offending, Terminate, TerminateMessage, ULPDU_LEN_MAX};
 use crate::ddp::{DdpError, Header};
 use crate::mpa::MpaError;
 use crate::rdmap::segment::{put_read_request, put_write};
 use crate::rdmap::{RdmapError, ReadRequest, TerminateError};
-use crate::{Gather, Msn, Stag, TaggedOffset};
+use crate::{Msn, Stag, TaggedOffset};
 
 const HEADER: [u8; 18] = [0x41, 0x47, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0];
 
@@ -31,15 +31,13 @@ fn read_segment() -> Vec<u8> {
 
 /// The payload of the Terminate for an error in this segment.
 fn payload(error: TerminateError, segment: &[u8]) -> Vec<u8> {
-    let pieces = [segment];
-    let view = Gather::new(&pieces);
-    let message = TerminateMessage::new(error, Some(&view));
+    let message = TerminateMessage::new(error, Some(&Offending::of(&segment)));
     assert_eq!(message.octets()[..18], HEADER);
     message.octets()[18..].to_vec()
 }
 
 fn parse(payload: &[u8]) -> Option<Terminate> {
-    Terminate::parse(&Gather::new(&[payload]))
+    Terminate::parse(&payload)
 }
 
 /// RFC 5040 section 4.8 and Figure 10: a DDP error shows segment length and DDP header.

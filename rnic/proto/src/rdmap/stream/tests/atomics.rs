@@ -5,7 +5,7 @@ use crate::rdmap::segment::{
     ATOMIC_REQUEST_LEN, ATOMIC_RESPONSE_LEN, put_atomic_request, put_atomic_response,
     put_read_response,
 };
-use crate::rdmap::{AtomicOperation, AtomicRequest, AtomicResponse};
+use crate::rdmap::{AtomicOperation, AtomicRequest, AtomicResponse, Offending};
 
 const ADD: AtomicOperation = AtomicOperation::FetchAdd { add: 1, mask: 0 };
 const STAG: Stag = Stag(0x200);
@@ -199,9 +199,9 @@ fn a_response_is_12_octets_in_one_segment() {
 #[test]
 fn a_terminate_shows_the_ddp_header_of_an_atomic_request() {
     let ulpdu = request(1);
-    let pieces = [&ulpdu[..]];
+    let offending = Offending::of(&&ulpdu[..]);
     let message = stream()
-        .terminate(RdmapError::InvalidStag.into(), Some(&Gather::new(&pieces)))
+        .terminate(RdmapError::InvalidStag.into(), Some(&offending))
         .expect("the first");
     let octets = &message.octets()[SEND_LEN..];
     assert_eq!(octets[2], 0xc0, "M and D, not R");
