@@ -1,5 +1,4 @@
-//! One end of a connection with what the tools need beside it, and waiting for completions: spin
-//! for a little, then block.
+//! One end of a connection with what the tools need beside it, and waiting for completions.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -8,11 +7,8 @@ use rnic::{
     CompletionQueue, Context, ProtectionDomain, QpConfig, QueuePair, WcStatus, WorkCompletion,
 };
 
-/// How long a tool polls before it blocks. Long enough for an answer on an idle machine, short
-/// enough to leave the core to the daemon on a busy one.
-const SPIN: Duration = Duration::from_micros(20);
-
-/// The same with an engine in this process: its core is ours, and a nap of ours is one of its own.
+/// How long a tool polls before it blocks, with an engine in this process: its core is ours, and a nap
+/// of ours is one of its own. Beside a daemon, which may need the core, the library says how long.
 const SPIN_INLINE: Duration = Duration::from_millis(5);
 
 /// Completions taken at once.
@@ -173,13 +169,13 @@ impl Endpoint {
         let spin = match (self.busy, self.inline) {
             (true, _) => self.patience,
             (false, true) => SPIN_INLINE,
-            (false, false) => SPIN,
+            (false, false) => Duration::ZERO,
         };
         loop {
             if let Some(done) = self.poll()? {
                 return Ok(done);
             }
-            if started.elapsed() > spin {
+            if started.elapsed() >= spin {
                 self.cq.wait(self.patience)?;
             } else {
                 std::hint::spin_loop();
