@@ -307,7 +307,7 @@ pub struct Received {
 #[must_use = "without it nothing is ever acknowledged"]
 pub struct Owed {
     pub(crate) conn: ConnId,
-    /// When the segment came.
+    /// When its octets were taken: if its acknowledgment is delayed, since then.
     pub(crate) at: Instant,
     /// The position of its first octet, and how many it had.
     pub(crate) start: i64,
@@ -321,11 +321,6 @@ impl Owed {
     /// Whose it is.
     pub const fn conn(&self) -> ConnId {
         self.conn
-    }
-
-    /// When the segment came.
-    pub const fn at(&self) -> Instant {
-        self.at
     }
 }
 

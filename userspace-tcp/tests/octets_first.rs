@@ -112,7 +112,7 @@ fn octets_before_their_acknowledgment_are_as_octets_behind_it() {
             let expected = whole.receive(&segment);
             let received = match parts.receive_octets(&segment) {
                 Some((received, owed)) => {
-                    parts.stack.take_owed(owed);
+                    parts.stack.take_owed(parts.now, owed);
                     taken_first += 1;
                     received
                 }
@@ -144,7 +144,6 @@ fn an_answer_goes_before_what_is_owed() {
     let first = end.stack.poll_transmit(end.now).unwrap().payload.unwrap();
     assert_eq!(end.stack.transmitted(end.conn, first.id, first.buf), None);
     let header = header(Flags::ACK, peer_seq(0), end.ours.add(64));
-    let came = end.now;
     let (received, owed) = end.receive_octets(&Segment::new(header, &[0; 64])).unwrap();
     assert_eq!(received.in_order_to, 64);
     end.now += Duration::from_micros(20);
@@ -152,8 +151,8 @@ fn an_answer_goes_before_what_is_owed() {
     let answer = end.stack.poll_transmit(end.now).unwrap();
     assert_eq!(answer.header.ack, peer_seq(64));
     assert_eq!(end.stack.queued_segments(end.conn), 2);
-    assert_eq!((owed.conn(), owed.at()), (end.conn, came));
-    end.stack.take_owed(owed);
+    assert_eq!(owed.conn(), end.conn);
+    end.stack.take_owed(end.now, owed);
     assert_eq!(
         end.stack.queued_segments(end.conn),
         1,
@@ -162,7 +161,8 @@ fn an_answer_goes_before_what_is_owed() {
     assert_eq!(end.stack.poll_released(), Some(0));
     assert!(end.stack.poll_transmit(end.now).is_none());
     let info = end.stack.info(end.conn).unwrap();
-    assert_eq!(info.srtt, Some(Duration::ZERO), "by when it came");
+    let looked_at = Duration::from_micros(20);
+    assert_eq!(info.srtt, Some(looked_at), "by when it is looked at");
     assert_eq!(info.pipe, 64);
     assert!(end.stack.next_deadline().is_some(), "the answer is timed");
 }
@@ -174,7 +174,7 @@ fn of_a_connection_that_is_gone_nothing_is_owed() {
     let (_, owed) = end.receive_octets(&Segment::new(header, &[0; 64])).unwrap();
     assert!(end.stack.abort(end.conn));
     while end.stack.poll_transmit(end.now).is_some() {}
-    end.stack.take_owed(owed);
+    end.stack.take_owed(end.now, owed);
     assert!(end.stack.info(end.conn).is_none());
     assert_eq!(end.stack.next_deadline(), None);
 }

@@ -324,7 +324,10 @@ impl<P: Port> Shard<P> {
     /// When [`Self::poll`] must be called next even if nothing comes; none when nothing is waited
     /// for.
     pub fn next_deadline(&mut self) -> Option<Instant> {
-        self.do_rest();
+        if self.rest.is_waiting() {
+            // By the time of the next poll: the last one's may be before the segment came.
+            return Some(self.now);
+        }
         let link = (self.link.count() > 0).then(|| self.now + LINK_PATIENCE);
         [self.stack.next_deadline(), self.deadlines.next(), link]
             .into_iter()

@@ -160,8 +160,7 @@ impl<B> Connection<B> {
             && ack <= self.outbound.next().cast_signed()
     }
 
-    /// Takes the acknowledgment of a segment whose octets were taken before, as of the time at which
-    /// it came.
+    /// Takes the acknowledgment of a segment whose octets were taken before.
     pub(crate) fn on_owed(&mut self, env: &mut Env<'_, B>, owed: &Owed) {
         self.pacer.advance(env.now);
         let header = TcpHeader {

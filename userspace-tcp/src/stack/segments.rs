@@ -73,7 +73,8 @@ impl<B> Stack<B> {
     /// nothing else but an acknowledgment. That is owed: [`Stack::take_owed`], soon, and before
     /// anything else of the connection is received. It is as if the peer had sent two segments, the
     /// octets with the acknowledgment that it had sent before, and the new one behind them; so whoever
-    /// the octets are for can have them, and even answer, while TCP still does its books.
+    /// the octets are for can have them, and even answer, while TCP still does its books. `now` may be
+    /// a little before the segment came: nothing is measured by it.
     /// `likely` as for [`Stack::receive_at`].
     ///
     /// `None`: it is another kind of segment, nothing was done, and [`Stack::receive`] is to take it.
@@ -95,14 +96,15 @@ impl<B> Stack<B> {
         self.connections.get_mut(id)?.on_octets(&mut env, segment)
     }
 
-    /// Takes the acknowledgment of a segment that [`Stack::receive_octets`] took, as of the time at
-    /// which that came. Of a connection that is gone nothing is left to be done.
-    pub fn take_owed(&mut self, owed: Owed) {
+    /// Takes the acknowledgment of a segment that [`Stack::receive_octets`] took, as if it came `now`,
+    /// which is no time before the segment did: a round trip would seem shorter than its path. Of a
+    /// connection that is gone nothing is left to be done.
+    pub fn take_owed(&mut self, now: Instant, owed: Owed) {
         let Some(connection) = self.connections.get_mut(owed.conn) else {
             return;
         };
         let mut env = Env {
-            now: owed.at,
+            now,
             config: &self.config,
             effects: &mut self.effects,
             pools: &mut self.pools,

@@ -192,7 +192,7 @@ fn acknowledged(stack: &mut Stack<u32>, ids: &[ConnId], first: bool, now: Instan
             let taken = stack.receive_octets(now, tuple, Likely::default(), &segment);
             let (received, owed) = taken.expect("it is the next in order");
             assert_eq!(received.new.len(), 1);
-            stack.take_owed(owed);
+            stack.take_owed(now, owed);
         } else {
             let received = stack.receive(now, tuple, &segment, ConnOptions { mss: 1460 });
             assert_eq!(received.new.len(), 1);

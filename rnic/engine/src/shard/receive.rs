@@ -21,13 +21,19 @@ use crate::conn::{Conn, Phase};
 pub(super) struct Rest {
     owed: Option<Owed>,
     frame: Option<Frame>,
+    /// When the poll began that found the segment.
+    since: Instant,
 }
 
 impl Rest {
     /// Whether the segment came longer ago than its rest may wait for what answers it.
     pub(super) fn is_late(&self, now: Instant) -> bool {
-        let patience = |owed: &Owed| now.saturating_duration_since(owed.at()) > REST_PATIENCE;
-        self.owed.as_ref().is_some_and(patience)
+        self.is_waiting() && now.saturating_duration_since(self.since) > REST_PATIENCE
+    }
+
+    /// Whether there is any.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.owed.is_some()
     }
 }
 
@@ -41,7 +47,8 @@ const BATCHES: usize = 8;
 
 impl<P: Port> Shard<P> {
     /// Takes batches of frames from each port, until it has no more or has had its turn. Time goes on
-    /// with each.
+    /// with each, but for a frame alone of which only the octets are taken: whoever waits for them does
+    /// not wait for the clock, and what is measured of it is measured with its rest, in the next poll.
     pub(super) fn receive(&mut self, clock: &impl Fn() -> Instant) -> bool {
         let mut worked = false;
         for index in 0..self.ports.len() {
@@ -53,8 +60,12 @@ impl<P: Port> Shard<P> {
                     break;
                 }
                 worked = true;
-                self.advance(clock());
-                self.take_batch(index);
+                if count == 1 && !self.rest.is_waiting() {
+                    self.take_alone(index, clock);
+                } else {
+                    self.advance(clock());
+                    self.take_batch(index);
+                }
                 if count < RECEIVE_BATCH {
                     break;
                 }
@@ -76,6 +87,26 @@ impl<P: Port> Shard<P> {
         }
         self.pass_on(&mut train);
         self.batch = batch;
+        self.train = Some(train);
+    }
+
+    /// Takes in a batch of one packet, before time goes on if TCP takes its octets first.
+    fn take_alone(&mut self, port: usize, clock: &impl Fn() -> Instant) {
+        let single = self.batch.first().is_some_and(Packet::is_single);
+        if !single || !self.captures.is_empty() {
+            self.advance(clock());
+            return self.take_batch(port);
+        }
+        let mut train = self.train.take().unwrap_or_default();
+        if let Some(packet) = self.batch.pop() {
+            self.couple(&mut train, packet, port);
+        }
+        if let Some((head, cars)) = train.take()
+            && !self.take_octets_first(&head, cars)
+        {
+            self.advance(clock());
+            self.segments(&head, cars, 1, false);
+        }
         self.train = Some(train);
     }
 
@@ -245,6 +276,9 @@ impl<P: Port> Shard<P> {
     /// `chained`: they are the frames of a single one.
     fn segments(&mut self, head: &Head, cars: &mut VecDeque<Car>, count: usize, chained: bool) {
         self.do_rest();
+        if count == 1 && !chained && self.take_octets_first(head, cars) {
+            return;
+        }
         let &Head {
             tuple,
             likely,
@@ -252,10 +286,7 @@ impl<P: Port> Shard<P> {
             port,
             ..
         } = head;
-        let first = cars.front().map_or(&[][..], |car| {
-            let octets = self.umem.bytes(&car.frame);
-            octets.get(car.start..car.start + car.len).unwrap_or(&[])
-        });
+        let first = cars.front().map_or(&[][..], |car| car.payload(&self.umem));
         let following = train::following(cars.iter().take(count));
         let segments = if chained { 0 } else { following.segments };
         let segment = Segment::new(head.header, first)
@@ -267,13 +298,6 @@ impl<P: Port> Shard<P> {
         let options = ConnOptions {
             mss: path.mss(tuple.remote.addr),
         };
-        if count == 1
-            && !chained
-            && let Some((received, owed)) =
-                self.stack.receive_octets(self.now, tuple, likely, &segment)
-        {
-            return self.octets_first(port, cars, &received, owed);
-        }
         let received = self
             .stack
             .receive_at(self.now, tuple, likely, &segment, options);
@@ -308,6 +332,23 @@ impl<P: Port> Shard<P> {
         }
     }
 
+    /// Takes the octets of the segment in the first car, if TCP takes them before the acknowledgment
+    /// that comes with them; says whether it does. No rest is waiting.
+    fn take_octets_first(&mut self, head: &Head, cars: &mut VecDeque<Car>) -> bool {
+        let Some(car) = cars.front() else {
+            return false;
+        };
+        let segment = Segment::new(head.header, car.payload(&self.umem)).with_ecn(head.ecn);
+        let taken = self
+            .stack
+            .receive_octets(self.now, head.tuple, head.likely, &segment);
+        let Some((received, owed)) = taken else {
+            return false;
+        };
+        self.octets_first(head.port, cars, &received, owed);
+        true
+    }
+
     /// The octets of the first car, of an established connection, whose acknowledgment is owed.
     fn octets_first(
         &mut self,
@@ -326,11 +367,11 @@ impl<P: Port> Shard<P> {
             _ => false,
         };
         self.rest.owed = Some(owed);
+        self.rest.since = self.now;
         if passed {
             self.rest.frame = cars.pop_front().map(|car| car.frame);
             return;
         }
-        self.take_acknowledgment();
         self.hold_octets(id, cars, (1, false), &left);
         self.conclude();
         self.make_ready(id);
@@ -361,7 +402,7 @@ impl<P: Port> Shard<P> {
 
     fn take_acknowledgment(&mut self) {
         if let Some(owed) = self.rest.owed.take() {
-            self.stack.take_owed(owed);
+            self.stack.take_owed(self.now, owed);
             self.introduce();
         }
     }

@@ -8,7 +8,7 @@ mod tests;
 use std::collections::VecDeque;
 
 use rnic_net::{KnownHeaders, Path, Recognised};
-use rnic_xsk::{Frame, Packet};
+use rnic_xsk::{Frame, Packet, Umem};
 use userspace_tcp::{Ecn, Following, FourTuple, Likely, NewRange, SeqNum, TcpHeader};
 
 /// So many segments of one flow in a row, each by itself, make its headers worth knowing: to learn them
@@ -211,6 +211,12 @@ impl Train {
 }
 
 impl Car {
+    /// The octets of its segment.
+    pub fn payload<'a>(&'a self, umem: &'a Umem) -> &'a [u8] {
+        let octets = umem.bytes(&self.frame);
+        octets.get(self.start..self.start + self.len).unwrap_or(&[])
+    }
+
     /// What of new octets, of all cars taken together, lies in this car, which begins `before` octets
     /// behind the first: where in its frame, and how many octets.
     pub fn part(&self, before: usize, new: &NewRange) -> (usize, usize) {

@@ -1,6 +1,7 @@
 //! A message by itself: what came is there after one poll, its answer goes out with the next, and what
 //! is to be done besides is done behind it.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use rnic_ipc::id::QpNum;
@@ -81,6 +82,28 @@ fn an_answer_goes_out_in_the_poll_behind_what_it_answers() {
     }
 }
 
+/// Nobody who waits for octets waits for the clock, which is asked again by the next poll: what is
+/// measured of the segment is measured then.
+#[test]
+fn octets_alone_are_there_without_another_look_at_the_clock() {
+    let mut world = World::new(1, Impairment::NONE);
+    let (qp, _) = world.connect();
+    world.run_for(Duration::from_secs(1));
+    let mut frame = Vec::new();
+    write(&mut world.a, &world.b, qp, 0);
+    assert!(world.a.shard.poll(world.now));
+    only_frame(&world.a, &mut frame);
+    assert!(world.b.wire.as_ref().unwrap().push(&frame));
+    let looks = Cell::new(0);
+    let now = world.now;
+    world.b.shard.poll_by(|| {
+        looks.set(looks.get() + 1);
+        now
+    });
+    assert_eq!(looks.get(), 1);
+    assert_eq!(world.b.read(LEN, LEN), pattern(LEN, 0));
+}
+
 /// What answers a segment later than at once, or never, leaves nothing of it undone.
 #[test]
 fn the_rest_of_a_segment_is_done_without_an_answer() {
@@ -95,7 +118,9 @@ fn the_rest_of_a_segment_is_done_without_an_answer() {
     let free = world.b.shard.levels().frames_free;
     assert!(world.b.shard.poll(world.now));
     assert_eq!(world.b.shard.levels().frames_free, free - 1);
-    let deadline = world.b.shard.next_deadline();
-    assert!(deadline.is_some(), "the acknowledgment is delayed");
+    assert_eq!(world.b.shard.next_deadline(), Some(world.now), "at once");
+    world.b.shard.poll(world.now);
     assert_eq!(world.b.shard.levels().frames_free, free);
+    let deadline = world.b.shard.next_deadline();
+    assert!(deadline > Some(world.now), "the acknowledgment is delayed");
 }
