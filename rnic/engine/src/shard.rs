@@ -302,7 +302,8 @@ impl<P: Port> Shard<P> {
         for port in &mut self.ports {
             port.refill(&mut self.pool);
         }
-        self.to_transmit |= self.receive(&clock);
+        let idle = !worked && !self.to_transmit;
+        self.to_transmit |= self.receive(&clock, idle);
         self.fail_queue_pairs_of_dead_cqs();
         self.look_for_broken_memory();
         self.tell_srq_limits();

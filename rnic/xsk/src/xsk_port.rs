@@ -185,10 +185,20 @@ impl Port for XskPort {
     }
 
     fn receive(&mut self, pool: &mut FramePool, out: &mut Vec<Packet>, max: usize) -> usize {
+        self.receive_within(1, pool, out, max)
+    }
+
+    fn receive_within(
+        &mut self,
+        looks: u32,
+        pool: &mut FramePool,
+        out: &mut Vec<Packet>,
+        max: usize,
+    ) -> usize {
         let chunk = self.umem.chunk().octets();
         let count = self
             .receive
-            .receive(chunk, pool, out, max, &mut self.statistics);
+            .receive(chunk, pool, out, (max, looks), &mut self.statistics);
         if count == 0 {
             self.wake_receive();
         }

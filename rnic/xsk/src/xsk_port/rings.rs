@@ -96,13 +96,13 @@ impl ReceiveSide {
         self.fill.needs_wakeup()
     }
 
-    /// Moves up to `max` received packets to `out`.
+    /// Moves up to `max` received packets to `out`, by `looks` looks at most where there is nothing.
     pub(super) fn receive(
         &mut self,
         chunk: usize,
         pool: &mut FramePool,
         out: &mut Vec<Packet>,
-        max: usize,
+        (max, mut looks): (usize, u32),
         statistics: &mut PortStatistics,
     ) -> usize {
         let mut given = 0;
@@ -111,6 +111,10 @@ impl ReceiveSide {
             // SAFETY: the RX ring is of the socket whose fill ring got the frames in `posted`;
             // the descriptors are checked below before use.
             let count = unsafe { self.rx.consume(&mut self.batch[..wanted]) };
+            if count == 0 && given == 0 && looks > 1 {
+                looks -= 1;
+                continue;
+            }
             for desc in &self.batch[..count] {
                 let taken = take(&mut self.posted, desc.addr() / chunk);
                 self.outstanding -= usize::from(taken.is_some());
