@@ -47,9 +47,9 @@ pub struct Stack<B> {
     /// Connections that may have something to send.
     ready: Queue,
     ready_links: Links,
-    /// The connection that sent last, if its turn is not over: it is the next, before all in `ready`.
-    /// Its deadline may not be in the wheel yet. So a train of segments of one connection is settled
-    /// once, behind the last.
+    /// The connection that sent last, if its turn is not over, or the only one that has something to
+    /// send: it is the next, before all in `ready`. Its deadline may not be in the wheel yet. So a train
+    /// of segments of one connection is settled once, behind the last.
     sending: Option<u32>,
     /// Segments that it sent in this turn.
     turn: u32,
@@ -255,8 +255,11 @@ impl<B> Stack<B> {
             pools: &mut self.pools,
         };
         connection.send(&mut env, segment)?;
-        // What is to be sent already is settled when it is.
-        if !self.ready_links.contains(conn.index) && self.sending != Some(conn.index) {
+        // What is to be sent already is settled when it is, and so is what is next anyway.
+        if self.sending.is_none() && self.ready.first().is_none() {
+            self.sending = Some(conn.index);
+            self.turn = 0;
+        } else if !self.ready_links.contains(conn.index) && self.sending != Some(conn.index) {
             self.settle(conn);
         }
         Ok(())

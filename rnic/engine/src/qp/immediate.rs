@@ -32,7 +32,7 @@ impl Qp {
         self.name_message(work.ticket, Qn::SEND, msn);
         ctx.counters.immediates_sent += 1;
         self.message_done(Turn::Work);
-        self.work_sent(ctx, work.ticket);
+        self.work_sent(work.ticket);
         Ok(())
     }
 

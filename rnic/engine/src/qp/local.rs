@@ -59,7 +59,8 @@ impl Qp {
         match done {
             Ok(()) => {
                 ctx.counters.local_work_done += 1;
-                self.work_sent(ctx, ticket);
+                self.work_sent(ticket);
+                self.complete_all_ended(ctx);
             }
             Err(error) => {
                 log::debug!("queue pair {}: {error}", self.id.num);

@@ -263,6 +263,20 @@ impl Qp {
         mulpdu: usize,
         out: &mut [u8],
     ) -> Option<Written> {
+        let written = self.write(ctx, plan, mulpdu, out);
+        self.complete_all_ended(ctx);
+        written
+    }
+
+    /// As above, but for the completions.
+    #[inline]
+    fn write(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        plan: Plan,
+        mulpdu: usize,
+        out: &mut [u8],
+    ) -> Option<Written> {
         let Plan {
             mut next,
             mut layout,
@@ -285,6 +299,8 @@ impl Qp {
     /// Fills a TCP segment, whose place is `out`: with the next FPDU, as it was just planned, and with
     /// those behind it that are there to be sent now and fit whole (RFC 5044 section 5.1), if there are
     /// no Markers. None is made shorter for that, and nothing is waited for.
+    ///
+    /// What was sent completes with [`Self::turn_over`].
     pub(crate) fn fill_segment(
         &mut self,
         ctx: &mut QpContext<'_>,
@@ -301,17 +317,23 @@ impl Qp {
         let mut plan = Some(plan);
         while let Some(planned) = plan
             && let Some(rest) = out.get_mut(filled.octets..)
-            && let Some(written) = self.produce(ctx, planned, mulpdu, rest)
+            && let Some(written) = self.write(ctx, planned, mulpdu, rest)
         {
             filled.octets += written.len;
             filled.fpdus += 1;
             // Every FPDU is of an even number of octets.
             filled.sum += PartialSum::from_folded(written.sum);
             let room = out.len() - filled.octets;
-            let more = room >= FPDU_LEN_MIN && filled.fpdus < most;
+            let more = room >= FPDU_LEN_MIN && filled.fpdus < most && !self.has_nothing_to_send();
             plan = if more { self.plan(ctx, mulpdu) } else { None };
         }
         filled
+    }
+
+    /// It has filled as many segments as it may for now: completes what was sent with them, which the
+    /// peer need not wait for.
+    pub(crate) fn turn_over(&mut self, ctx: &mut QpContext<'_>) {
+        self.complete_ended(ctx);
     }
 
     fn next(&mut self, ctx: &mut QpContext<'_>) -> Option<Next> {

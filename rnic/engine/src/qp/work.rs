@@ -75,6 +75,9 @@ impl Work {
 impl Qp {
     /// Takes the next work request off the send queue, if there is one and room to remember it.
     pub(super) fn take_work(&mut self, ctx: &mut QpContext<'_>) {
+        if self.send.pending.is_full() {
+            self.complete_all_ended(ctx);
+        }
         if self.rings_dead || self.send.pending.is_full() {
             return;
         }
@@ -336,13 +339,12 @@ impl Qp {
             work.kind = Kind::Immediate(immediate);
             return Ok(());
         }
-        self.work_sent(ctx, ticket);
+        self.work_sent(ticket);
         Ok(())
     }
 
-    /// The work under way needs no answer of the peer's: it completes when it is handed to the LLP.
-    /// The memory of what is pending is kept for the next: it goes back when there is none.
-    pub(super) fn work_sent(&mut self, ctx: &mut QpContext<'_>, ticket: Ticket) {
+    /// The work under way needs no answer of the peer's: it has ended when it is handed to the LLP.
+    pub(super) fn work_sent(&mut self, ticket: Ticket) {
         self.send.work = None;
         self.send.pending.end(
             ticket,
@@ -351,7 +353,6 @@ impl Qp {
                 byte_len: 0,
             },
         );
-        self.complete_all_ended(ctx);
     }
 
     /// Copies the work request's octets from `offset` on to the ULPDU's from `from` on.

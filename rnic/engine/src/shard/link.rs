@@ -167,12 +167,18 @@ impl<P: Port> Shard<P> {
 
     /// Sends what TCP has to send, as far as the ports take it.
     pub(super) fn transmit(&mut self) -> bool {
-        let mut worked = false;
         self.take_released();
+        self.transmit_first(usize::MAX)
+    }
+
+    /// As above, no more than so many segments; what may be behind them is not looked for.
+    pub(super) fn transmit_first(&mut self, most: usize) -> bool {
+        let mut sent = 0;
         if let Some(whole) = self.link.waiting.take() {
             self.send_fragments(whole);
         }
-        while self.link.waiting.is_none()
+        while sent < most
+            && self.link.waiting.is_none()
             && self.stack.wants_transmit()
             && self.pool.available() > 0
             && self.ports.iter_mut().all(|p| p.transmit_room() > 0)
@@ -181,14 +187,14 @@ impl<P: Port> Shard<P> {
                 break;
             };
             self.send_segment(segment);
-            worked = true;
+            sent += 1;
         }
         for (index, port) in self.ports.iter_mut().enumerate() {
             let flushed = port.flush();
             self.counters.flush_failed += u64::from(flushed.is_err());
             self.link.flushed(index, flushed);
         }
-        worked
+        sent > 0
     }
 
     #[inline]

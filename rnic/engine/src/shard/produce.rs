@@ -64,6 +64,12 @@ enum End {
 impl<P: Port> Shard<P> {
     /// The client posted work to these queue pairs, or says so.
     pub(super) fn doorbells(&mut self, client: ClientId, rung: &[QpNum]) {
+        if let [qp] = rung {
+            if let Some(id) = self.doorbell(client, *qp) {
+                self.turn_at_once(id, client);
+            }
+            return;
+        }
         for (at, qp) in rung.iter().enumerate() {
             if let Some(later) = rung.get(at + FETCHED_AHEAD) {
                 self.fetch_qp(*later);
@@ -71,29 +77,54 @@ impl<P: Port> Shard<P> {
             if let Some(next) = rung.get(at + 1) {
                 self.fetch_rung(*next);
             }
-            self.doorbell(client, *qp);
+            if let Some(id) = self.doorbell(client, *qp) {
+                self.give_turn(id);
+            }
         }
     }
 
-    /// The client posted work to this queue pair, or says so.
-    fn doorbell(&mut self, client: ClientId, num: QpNum) {
-        let Some(slot) = self.qps.get_mut(&num.0) else {
-            return;
-        };
+    /// The client posted work to this queue pair, or says so; the connection that is to have a turn for
+    /// it.
+    fn doorbell(&mut self, client: ClientId, num: QpNum) -> Option<ConnId> {
+        let slot = self.qps.get_mut(&num.0)?;
         // A client may write any number; only its own queue pairs hear it.
         if slot.qp.client() != client {
-            return;
+            return None;
         }
         let flushed = slot
             .qp
             .doorbell(&mut self.tables.context(slot.tally, self.now));
-        let conn = slot.conn;
+        let conn = slot.conn.filter(|_| !slot.qp.has_nothing_to_send());
         if flushed {
             self.settle(num);
         }
-        if let Some(id) = conn {
-            self.give_turn(id);
+        conn
+    }
+
+    /// Gives a connection of the client's its turn: at once when nobody else has anything to send, which
+    /// is then what the next round would do; what is left for that round, and all other cases, it does.
+    fn turn_at_once(&mut self, id: ConnId, client: ClientId) {
+        let alone = self.macroflows.is_idle() && self.share.is_idle();
+        if let Some(credit) = self.share.credit_alone(client).filter(|_| alone) {
+            let room = self.room();
+            let turn = self.turn(id, client, credit, room);
+            if turn.is_short() {
+                self.transmit_first(1);
+            }
+            self.share.spend_alone(client, turn.cost);
+            self.turn_over(id, client);
+            self.settle_conn(id);
+            if matches!(turn.end, End::Done) {
+                return;
+            }
         }
+        self.give_turn(id);
+    }
+
+    /// Segments that the link takes now.
+    fn room(&mut self) -> usize {
+        let room = self.ports.iter_mut().map(Port::transmit_room).min();
+        room.unwrap_or(0)
     }
 
     /// Gives a connection its turn in the next round, and counts what it holds: for after its queue in
@@ -134,8 +165,7 @@ impl<P: Port> Shard<P> {
         if self.share.is_idle() && self.macroflows.is_idle() {
             return false;
         }
-        let room = self.ports.iter_mut().map(Port::transmit_room).min();
-        let mut room = room.unwrap_or(0);
+        let mut room = self.room();
         let mut worked = self.round(&mut room);
         // Each is called while the one before it has still to take its turn: its state is under way to
         // the cache meanwhile.
@@ -188,11 +218,9 @@ impl<P: Port> Shard<P> {
                 if turn.is_short() && self.share.is_last(client) {
                     // Nothing else is to go with it: it leaves before it is accounted for, so that the
                     // peer has it meanwhile.
-                    self.transmit();
+                    self.transmit_first(1);
                 }
-                if self.conns.get(id).is_some() {
-                    self.count_held(id, client);
-                }
+                self.turn_over(id, client);
                 *room = room.saturating_sub(turn.segments);
                 worked |= turn.cost > 0;
                 self.share.spend(client, turn.cost);
@@ -224,6 +252,18 @@ impl<P: Port> Shard<P> {
             }
         }
         worked
+    }
+
+    /// A connection's turn is over: what it sent completes, and what it holds is counted.
+    fn turn_over(&mut self, id: ConnId, client: ClientId) {
+        let Some(conn) = self.conns.get(id) else {
+            return;
+        };
+        if let Some(slot) = conn.qp().and_then(|qp| self.qps.get_mut(&qp.0)) {
+            slot.qp
+                .turn_over(&mut self.tables.context(slot.tally, self.now));
+        }
+        self.count_held(id, client);
     }
 
     /// As much of one connection as its client's credit and the link's room (in segments) allow.
@@ -262,10 +302,13 @@ impl<P: Port> Shard<P> {
         };
         let room_before = conn.header_room();
         let queued = self.stack.queued_segments(id);
-        let held = self.share.frames_held(client);
         let shares = self.share.others_want_frames(client);
+        let held = shares.then(|| self.share.frames_held(client));
         let allowance = self.macroflows.allowance(id);
         while turn.segments < SEGMENTS_PER_TURN && turn.cost < credit {
+            if turn.segments > 0 && slot.qp.has_nothing_to_send() {
+                return End::Done;
+            }
             // Each may be the one that probes the path with another size (RFC 8899).
             let emss = self.stack.mss(id);
             let mulpdu = slot.qp.mulpdu(emss);
@@ -298,7 +341,7 @@ impl<P: Port> Shard<P> {
                 return End::Done;
             }
             // The same for its client.
-            if shares && held + turn.segments >= spare {
+            if held.is_some_and(|held| held + turn.segments >= spare) {
                 return End::ClientsFrames;
             }
             let Some(mut frame) = self.pool.alloc_for(room_before + len) else {

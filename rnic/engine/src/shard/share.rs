@@ -108,6 +108,25 @@ impl Share {
         self.active.len() <= 1 && account.is_none_or(|account| account.ready.is_empty())
     }
 
+    /// What [`Self::begin`] and [`Self::next`] would give a connection of the client's to send, in
+    /// octets, if it were the only one that waits for a turn, as it is; none where the client has sent
+    /// beyond its share.
+    pub fn credit_alone(&self, client: ClientId) -> Option<usize> {
+        let account = self.accounts.get(&client.0)?;
+        if !account.ready.is_empty() {
+            return None;
+        }
+        let credit = account.credit.saturating_add(QUANTUM);
+        usize::try_from(credit).ok().filter(|credit| *credit > 0)
+    }
+
+    /// It has sent so many of these; as [`Self::spend`] and [`Self::end`].
+    pub fn spend_alone(&mut self, client: ClientId, octets: usize) {
+        if let Some(account) = self.accounts.get_mut(&client.0) {
+            account.credit = spent(account.credit.saturating_add(QUANTUM), octets).min(0);
+        }
+    }
+
     /// The client whose turn it is.
     pub fn begin(&mut self) -> Option<ClientId> {
         let client = *self.active.front()?;
@@ -143,8 +162,7 @@ impl Share {
     /// The client sent so many octets.
     pub fn spend(&mut self, client: ClientId, octets: usize) {
         if let Some(account) = self.accounts.get_mut(&client.0) {
-            let octets = i64::try_from(octets).unwrap_or(i64::MAX);
-            account.credit = account.credit.saturating_sub(octets);
+            account.credit = spent(account.credit, octets);
         }
     }
 
@@ -250,6 +268,11 @@ impl Share {
         }
         Some(changed)
     }
+}
+
+/// What is left of a credit when so many octets were sent.
+fn spent(credit: i64, octets: usize) -> i64 {
+    credit.saturating_sub(i64::try_from(octets).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]

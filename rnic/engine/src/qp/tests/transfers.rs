@@ -312,6 +312,8 @@ fn small_messages_that_wait_share_a_segment_and_none_is_cut_for_it() {
     }
     // Of the Write of 2000 octets, a segment's worth, and the rest.
     assert_eq!(filled, [3, 1, 2]);
+    assert!(a.sends().is_empty(), "nobody waits for that first");
+    a.with_ctx(|qp, ctx| qp.turn_over(ctx));
     assert_eq!(b.read(SINK, octets.len()), octets);
     assert_eq!(b.counters.writes_received, 5);
     assert_eq!(a.sends().len(), 5);

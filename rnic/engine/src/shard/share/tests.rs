@@ -97,3 +97,39 @@ fn nobody_saves_credit_for_later() {
         share.end(ONE);
     }
 }
+
+/// One share is spent by turns of rounds, the other at once.
+#[test]
+fn whoever_is_alone_has_and_pays_what_a_round_gives_and_takes() {
+    let ids = names(1);
+    let (mut rounds, mut alone) = (share(1), share(1));
+    let mut debts = 0;
+    for cost in [0, 512, 32 << 10, 100_000, 512, 512, 70_000, 512, 512, 512] {
+        rounds.push(ONE, ids[0]);
+        assert_eq!(rounds.begin(), Some(ONE));
+        let next = rounds.next(ONE);
+        assert_eq!(alone.credit_alone(ONE), next.map(|(_, credit)| credit));
+        // In debt it sends nothing, and owes less with each round.
+        let cost = if next.is_some() { cost } else { 0 };
+        debts += u32::from(next.is_none());
+        rounds.spend(ONE, cost);
+        if next.is_none() {
+            rounds.change(ONE, |account| account.ready.clear());
+        }
+        rounds.end(ONE);
+        alone.spend_alone(ONE, cost);
+        assert!(rounds.is_idle() && alone.is_idle());
+    }
+    assert!(debts > 1, "{debts}");
+}
+
+#[test]
+fn nobody_is_alone_whose_other_connections_wait() {
+    let ids = names(1);
+    let mut share = share(1);
+    assert!(share.credit_alone(ONE).is_some());
+    share.push(ONE, ids[0]);
+    share.wait_for_frames(ONE);
+    assert!(share.is_idle());
+    assert_eq!(share.credit_alone(ONE), None);
+}
