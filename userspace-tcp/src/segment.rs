@@ -197,14 +197,16 @@ pub struct Segment<'a> {
     pub following: Following,
 }
 
-/// Segments that follow another one without a gap, no longer than that one, and of which each
-/// [`TcpHeader::only_continues`] it: TCP takes all of them as one.
+/// Segments that follow another one without a gap, and of which each [`TcpHeader::only_continues`] it:
+/// TCP takes all of them as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Following {
     /// How many they are.
     pub segments: u32,
     /// Octets of their payloads.
     pub octets: u32,
+    /// Octets of the longest of these.
+    pub longest: u32,
 }
 
 impl<'a> Segment<'a> {
@@ -269,6 +271,7 @@ impl<'a> Segment<'a> {
             following: Following {
                 segments: 0,
                 octets: 0,
+                longest: 0,
             },
         }
     }

@@ -175,8 +175,8 @@ impl<B> Connection<B> {
         };
         // It had octets, so it is no duplicate ACK.
         let segment = Segment::new(header, &[]).with_following(Following {
-            segments: 0,
             octets: owed.octets,
+            ..Following::default()
         });
         self.on_ack(env, &segment, owed.start);
         self.refresh_timer(env.now, env.config);
@@ -309,7 +309,7 @@ impl<B> Connection<B> {
             len,
             segments: 1 + segment.following.segments,
             // One IP packet's worth.
-            longest: segment.payload.len() as u32,
+            longest: segment.following.longest.max(segment.payload.len() as u32),
             fin,
             ce: segment.ecn == Ecn::Ce,
             cwr: segment.header.flags.contains(Flags::CWR),

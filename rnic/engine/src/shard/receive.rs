@@ -299,13 +299,16 @@ impl<P: Port> Shard<P> {
         } = head;
         let first = cars.front().map_or(&[][..], |car| car.payload(&self.umem));
         let following = train::following(cars.iter().take(count));
-        let segments = if chained { 0 } else { following.segments };
+        let following = match chained {
+            true => Following {
+                octets: following.octets,
+                ..Following::default()
+            },
+            false => following,
+        };
         let segment = Segment::new(head.header, first)
             .with_ecn(head.ecn)
-            .with_following(Following {
-                segments,
-                ..following
-            });
+            .with_following(following);
         let options = ConnOptions {
             mss: path.mss(tuple.remote.addr),
         };

@@ -18,7 +18,7 @@ const ROW_MIN: u32 = 8;
 /// Segments of a train at most.
 pub(super) const CARS_MAX: usize = 16;
 
-/// Segments that wait for the next one; each is of the first one's size or smaller.
+/// Segments that wait for the next one.
 #[derive(Debug, Default)]
 pub(super) struct Train {
     head: Option<Head>,
@@ -128,10 +128,10 @@ impl Train {
             && (next.port, next.path) == (first.port, first.path)
     }
 
-    /// Whether a segment with so many octets may belong to this train.
+    /// Whether a segment with so many octets may belong to this train. One without any says something
+    /// else, whichever of the two it is.
     fn has_place(&self, len: usize) -> bool {
-        let room = self.cars.front().map_or(0, |car| car.len);
-        self.cars.len() < CARS_MAX && (1..=room).contains(&len)
+        self.cars.len() < CARS_MAX && self.octets > 0 && len > 0
     }
 
     /// Where the next segment begins.
@@ -233,5 +233,6 @@ pub(super) fn following<'a>(cars: impl Iterator<Item = &'a Car>) -> Following {
         .fold(Following::default(), |behind, car| Following {
             segments: behind.segments + 1,
             octets: behind.octets + car.len as u32,
+            longest: behind.longest.max(car.len as u32),
         })
 }
