@@ -25,6 +25,7 @@ mod terminate;
 mod tests;
 mod times;
 mod work;
+mod writes;
 
 use rnic_ipc::control::{DisconnectReason, QpAttributes, QpState};
 use rnic_ipc::id::{ClientId, CqId, PdId, QpNum, SrqId};
@@ -52,6 +53,7 @@ use receives::ReceiveSide;
 pub(crate) use send::Filled;
 use send::{ORIGINS, SendSide};
 use terminate::Ending;
+use writes::{Piece, Run};
 
 /// What a queue pair needs of its shard, lent for each call.
 #[derive(Debug)]
@@ -318,6 +320,17 @@ impl Qp {
                 skip -= first.len();
                 rest = behind;
                 sound >>= 1;
+            }
+            if skip == 0 {
+                let bits = (0..).map(|at| sound.checked_shr(at).unwrap_or(0) & 1 == 1);
+                let writes = rest.iter().zip(bits);
+                let writes = writes.map(|(octets, sound)| Piece { octets, sound });
+                let Run { pieces, octets } = self.receive_writes(ctx, writes);
+                if pieces > 0 {
+                    (rest, used) = (rest.get(pieces..).unwrap_or(&[]), used + octets);
+                    sound = sound.checked_shr(pieces as u32).unwrap_or(0);
+                    continue;
+                }
             }
             let first = rest.first().and_then(|first| first.get(skip..));
             let taken = first

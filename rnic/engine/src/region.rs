@@ -89,6 +89,7 @@ impl RegionMemory {
     }
 
     /// Copies `bytes` into the region, all or nothing; of memory that is broken nobody knows.
+    #[inline]
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), RegionError> {
         self.write_octets(offset, &bytes)
     }

@@ -2,8 +2,8 @@
 //! RFC 5041 sections 7.1 and 8.3).
 //!
 //! Every access is checked at the moment it happens and yields a [`Source`] or a [`Sink`], the only
-//! things that can copy. Both borrow the table, so none outlives a revocation, and no check is kept
-//! from one segment to the next.
+//! things that can copy. Both borrow the table, so none outlives a revocation. From one segment to the
+//! next a check is kept only in a [`Writer`], which borrows it too: while there is one, no STag changes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -199,11 +199,26 @@ pub struct Source<'a>(Range<'a>);
 #[derive(Debug)]
 pub struct Sink<'a>(Range<'a>);
 
+/// Leave to ask for [`Sink`]s of one STag for a peer's RDMA Writes, until the table is touched again.
+#[derive(Debug)]
+pub struct Writer<'a>(Reach<'a>);
+
 /// Leave to do one Atomic Operation on a word of one region, until the table is touched again.
 #[derive(Debug)]
 pub struct Target<'a> {
     word: &'a AtomicU64,
     memory: &'a RegionMemory,
+}
+
+/// What an STag gives access to, for one who was found to have the right.
+#[derive(Debug)]
+struct Reach<'a> {
+    stag: Stag,
+    base: TaggedOffset,
+    len: u64,
+    /// The region, and the offset in its memory of the STag's first octet; none when what the STag was
+    /// bound to is gone.
+    memory: Option<(&'a RegionMemory, u64)>,
 }
 
 #[derive(Debug)]
@@ -365,9 +380,15 @@ impl StagTable {
         len: u32,
         user: User,
     ) -> Result<Sink<'_>, StagError> {
+        self.writer(stag, user)?.sink(to, len)
+    }
+
+    /// Checks what does not hang on the place of a peer's RDMA Writes: that the STag is valid, and theirs
+    /// to write through.
+    pub fn writer(&self, stag: Stag, user: User) -> Result<Writer<'_>, StagError> {
         let entry = self.valid(stag, user)?;
-        self.range(entry, stag, to, len, entry.access.remote_write)
-            .map(Sink)
+        self.reach(entry, stag, entry.access.remote_write)
+            .map(Writer)
     }
 
     /// Checks a peer's Atomic Operation at `to` (RFC 7306 section 8.2). What has to be aligned is the
@@ -450,24 +471,23 @@ impl StagTable {
         len: u32,
         allowed: bool,
     ) -> Result<Range<'a>, StagError> {
+        self.reach(entry, stag, allowed)?.range(to, len)
+    }
+
+    fn reach<'a>(
+        &'a self,
+        entry: &'a Entry,
+        stag: Stag,
+        allowed: bool,
+    ) -> Result<Reach<'a>, StagError> {
         if !allowed {
             return Err(StagError::AccessRights { stag });
         }
-        if to.checked_add(u64::from(len)).is_none() {
-            return Err(StagError::Wrap { stag, to, len });
-        }
-        let bounds = StagError::Bounds { stag, to, len };
-        let at = to.0.checked_sub(entry.base.0).ok_or(bounds)?;
-        let room = entry.len.checked_sub(at).ok_or(bounds)?;
-        if u64::from(len) > room {
-            return Err(bounds);
-        }
-        let (memory, start) = self.memory(entry).ok_or(StagError::Invalid { stag })?;
-        Ok(Range {
-            memory,
-            // Both are within the memory.
-            start: start.saturating_add(at),
-            len: u64::from(len),
+        Ok(Reach {
+            stag,
+            base: entry.base,
+            len: entry.len,
+            memory: self.memory(entry),
         })
     }
 }
@@ -487,6 +507,42 @@ impl Entry {
             Some(StagKind::WindowType1 | StagKind::WindowType2B) => true,
             Some(StagKind::FastRegion) | None => false,
         }
+    }
+}
+
+impl<'a> Reach<'a> {
+    #[inline]
+    fn range(&self, to: TaggedOffset, len: u32) -> Result<Range<'a>, StagError> {
+        let stag = self.stag;
+        if to.checked_add(u64::from(len)).is_none() {
+            return Err(StagError::Wrap { stag, to, len });
+        }
+        let bounds = StagError::Bounds { stag, to, len };
+        let at = to.0.checked_sub(self.base.0).ok_or(bounds)?;
+        let room = self.len.checked_sub(at).ok_or(bounds)?;
+        if u64::from(len) > room {
+            return Err(bounds);
+        }
+        let (memory, start) = self.memory.ok_or(StagError::Invalid { stag })?;
+        Ok(Range {
+            memory,
+            // Both are within the memory.
+            start: start.saturating_add(at),
+            len: u64::from(len),
+        })
+    }
+}
+
+impl<'a> Writer<'a> {
+    /// Of which STag.
+    pub fn stag(&self) -> Stag {
+        self.0.stag
+    }
+
+    /// Checks a Write of `len` octets to `to`, as [`StagTable::remote_write`] does.
+    #[inline]
+    pub fn sink(&self, to: TaggedOffset, len: u32) -> Result<Sink<'a>, StagError> {
+        self.0.range(to, len).map(Sink)
     }
 }
 

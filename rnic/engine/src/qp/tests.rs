@@ -16,6 +16,7 @@ mod shared;
 mod states;
 mod transfers;
 mod windows;
+mod writes;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -83,11 +83,13 @@ impl Opcode {
 }
 
 /// RV, two bits, of a control field.
+#[inline]
 pub const fn version(octet: u8) -> u8 {
     octet >> 6
 }
 
 /// The opcode of a control field; reserved bits are not looked at.
+#[inline]
 pub const fn opcode(octet: u8) -> Option<Opcode> {
     Opcode::from_number(octet & 0x0f)
 }

@@ -17,7 +17,7 @@ pub(super) const SEND: Opcode = Opcode::Send(SendKind {
     invalidate: false,
 });
 
-fn fpdu(header: &[u8], payload: &[u8]) -> Vec<u8> {
+pub(super) fn fpdu(header: &[u8], payload: &[u8]) -> Vec<u8> {
     let ulpdu_len = header.len() + payload.len();
     let layout = Layout::new(Markers::Off, 0, ulpdu_len);
     let mut out = vec![0; layout.len()];
