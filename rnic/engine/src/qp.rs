@@ -53,7 +53,7 @@ use receives::ReceiveSide;
 pub(crate) use send::Filled;
 use send::{ORIGINS, SendSide};
 use terminate::Ending;
-use writes::{Piece, Run};
+use writes::{Piece, Run, is_tagged};
 
 /// What a queue pair needs of its shard, lent for each call.
 #[derive(Debug)]
@@ -321,7 +321,8 @@ impl Qp {
                 rest = behind;
                 sound >>= 1;
             }
-            if skip == 0 {
+            let known = sound & 1 == 1 || !self.crc;
+            if skip == 0 && known && rest.first().is_some_and(|octets| is_tagged(octets)) {
                 let bits = (0..).map(|at| sound.checked_shr(at).unwrap_or(0) & 1 == 1);
                 let writes = rest.iter().zip(bits);
                 let writes = writes.map(|(octets, sound)| Piece { octets, sound });

@@ -7,7 +7,7 @@
 //! [`Stream::classify_tagged`]: rnic_proto::rdmap::Stream::classify_tagged
 
 use rnic_proto::Octets;
-use rnic_proto::ddp::header::{Header, TAGGED_LEN, Tagged};
+use rnic_proto::ddp::header::{Control, Header, TAGGED_LEN, Tagged};
 use rnic_proto::mpa::fpdu;
 use rnic_proto::mpa::marker::Markers;
 use rnic_proto::rdmap::control::{self, Opcode};
@@ -110,6 +110,14 @@ impl Qp {
         }
         run
     }
+}
+
+/// Whether octets that begin an FPDU may be a Write's. To find out with all else that they are a Send's
+/// takes longer.
+#[inline]
+pub(super) fn is_tagged(octets: &[u8]) -> bool {
+    let control = octets.get(fpdu::HEADER_LEN);
+    control.is_some_and(|octet| Control::from_octet(*octet).tagged)
 }
 
 impl<'a> WriteFpdu<'a> {
