@@ -56,6 +56,11 @@ pub fn full() -> Vec<Contestant> {
     for operation in [Operation::Send, Operation::Read] {
         all.push(ping(inline(1500), operation, Door::Embedded));
     }
+    // A daemon that sleeps leaves the kernel the core on which both receive.
+    for napi in [Napi::Rps, Napi::Threaded] {
+        let run = RnicRun::bandwidth(Operation::Write, KIBI_64, Door::Daemon(Polling::Event));
+        all.push(rdma(Place::cable(1500, napi), run));
+    }
     all.extend(
         Door::BOTH
             .map(|door| QUEUE_PAIRS.map(|count| many(count, door)))
