@@ -5,30 +5,27 @@
 //! things that can copy. Both borrow the table, so none outlives a revocation. From one segment to the
 //! next a check is kept only in a [`Writer`], which borrows it too: while there is one, no STag changes.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use rnic_crc::Checks;
 use rnic_ipc::control::{Access, StagKind};
 use rnic_ipc::id::{PdId, QpNum};
 use rnic_ipc::work::Sge;
-use rnic_proto::rdmap::atomic::{AtomicOperation, OPERAND_LEN};
-use rnic_proto::{Octets, Stag, TaggedOffset};
+use rnic_proto::rdmap::atomic::OPERAND_LEN;
+use rnic_proto::{Stag, TaggedOffset};
 
 use crate::idmap::IdMap;
-use crate::region::{RegionError, RegionMemory};
+use crate::region::RegionMemory;
 
 mod bind;
+mod leave;
 mod streams;
 #[cfg(test)]
 mod tests;
 
 pub use bind::{Binding, CannotBind};
+pub use leave::{Sink, Source, Target, Writer};
 
 use bind::Bound;
+use leave::{Range, Reach};
 use streams::Link;
-
-/// How often an Atomic Operation is tried against a program that writes the same word.
-const ATTEMPTS: u32 = 64;
 
 /// All the STags of a shard.
 #[derive(Debug)]
@@ -189,44 +186,6 @@ pub struct StagLook {
     pub access: Access,
     /// Its octets.
     pub len: u64,
-}
-
-/// Leave to read a range of one region, until the table is touched again.
-#[derive(Debug)]
-pub struct Source<'a>(Range<'a>);
-
-/// Leave to write a range of one region, until the table is touched again.
-#[derive(Debug)]
-pub struct Sink<'a>(Range<'a>);
-
-/// Leave to ask for [`Sink`]s of one STag for a peer's RDMA Writes, until the table is touched again.
-#[derive(Debug)]
-pub struct Writer<'a>(Reach<'a>);
-
-/// Leave to do one Atomic Operation on a word of one region, until the table is touched again.
-#[derive(Debug)]
-pub struct Target<'a> {
-    word: &'a AtomicU64,
-    memory: &'a RegionMemory,
-}
-
-/// What an STag gives access to, for one who was found to have the right.
-#[derive(Debug)]
-struct Reach<'a> {
-    stag: Stag,
-    base: TaggedOffset,
-    len: u64,
-    /// The region, and the offset in its memory of the STag's first octet; none when what the STag was
-    /// bound to is gone.
-    memory: Option<(&'a RegionMemory, u64)>,
-}
-
-#[derive(Debug)]
-struct Range<'a> {
-    memory: &'a RegionMemory,
-    /// Offset of the range in the region.
-    start: u64,
-    len: u64,
 }
 
 impl StagTable {
@@ -507,119 +466,5 @@ impl Entry {
             Some(StagKind::WindowType1 | StagKind::WindowType2B) => true,
             Some(StagKind::FastRegion) | None => false,
         }
-    }
-}
-
-impl<'a> Reach<'a> {
-    #[inline]
-    fn range(&self, to: TaggedOffset, len: u32) -> Result<Range<'a>, StagError> {
-        let stag = self.stag;
-        if to.checked_add(u64::from(len)).is_none() {
-            return Err(StagError::Wrap { stag, to, len });
-        }
-        let bounds = StagError::Bounds { stag, to, len };
-        let at = to.0.checked_sub(self.base.0).ok_or(bounds)?;
-        let room = self.len.checked_sub(at).ok_or(bounds)?;
-        if u64::from(len) > room {
-            return Err(bounds);
-        }
-        let (memory, start) = self.memory.ok_or(StagError::Invalid { stag })?;
-        Ok(Range {
-            memory,
-            // Both are within the memory.
-            start: start.saturating_add(at),
-            len: u64::from(len),
-        })
-    }
-}
-
-impl<'a> Writer<'a> {
-    /// Of which STag.
-    pub fn stag(&self) -> Stag {
-        self.0.stag
-    }
-
-    /// Checks a Write of `len` octets to `to`, as [`StagTable::remote_write`] does.
-    #[inline]
-    pub fn sink(&self, to: TaggedOffset, len: u32) -> Result<Sink<'a>, StagError> {
-        self.0.range(to, len).map(Sink)
-    }
-}
-
-impl Source<'_> {
-    /// Takes octets from `at` octets into the range.
-    pub fn read(&self, at: u64, out: &mut [u8]) -> Result<(), RegionError> {
-        self.0.memory.read(self.0.within(at, out.len())?, out)
-    }
-
-    /// As [`Self::read`], with the checks of what was taken; `crc` is the CRC of what is before.
-    pub fn read_checked(&self, at: u64, crc: u32, out: &mut [u8]) -> Result<Checks, RegionError> {
-        let at = self.0.within(at, out.len())?;
-        self.0.memory.read_checked(at, crc, out)
-    }
-}
-
-impl Sink<'_> {
-    /// Places `octets` at `at` octets into the range.
-    pub fn write(&self, at: u64, octets: &[u8]) -> Result<(), RegionError> {
-        self.0
-            .memory
-            .write(self.0.within(at, octets.len())?, octets)
-    }
-
-    /// Places octets that may lie in pieces at the front of the range.
-    #[inline]
-    pub fn write_octets<'a>(&self, octets: &impl Octets<'a>) -> Result<(), RegionError> {
-        let at = self.0.within(0, octets.len())?;
-        self.0.memory.write_octets(at, octets)
-    }
-}
-
-impl Target<'_> {
-    /// Does the operation on the value in host order, and gives what it was before.
-    ///
-    /// It is one step for every other Atomic Operation of the RNIC (RFC 7306 section 5.3), and for
-    /// programs of this host that use the processor's atomics; those who write the word without end
-    /// can't hold the shard here, but then their writes may be lost.
-    pub fn apply(&self, operation: AtomicOperation) -> Result<u64, RegionError> {
-        let original = self.apply_to_word(operation);
-        if self.memory.is_broken() {
-            return Err(RegionError::Broken);
-        }
-        Ok(original)
-    }
-
-    fn apply_to_word(&self, operation: AtomicOperation) -> u64 {
-        let mut found = self.word.load(Ordering::Acquire);
-        for _ in 0..ATTEMPTS {
-            let wanted = operation.apply(found);
-            match self.word.compare_exchange_weak(
-                found,
-                wanted,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            ) {
-                Ok(original) => return original,
-                Err(other) => found = other,
-            }
-        }
-        self.word.store(operation.apply(found), Ordering::Release);
-        found
-    }
-}
-
-impl Range<'_> {
-    /// The offset in the region of `len` octets at `at` in the range.
-    fn within(&self, at: u64, len: usize) -> Result<u64, RegionError> {
-        let outside = RegionError::Outside {
-            offset: at,
-            len,
-            region: self.len,
-        };
-        let end = at.checked_add(len as u64).ok_or(outside)?;
-        if end > self.len {
-            return Err(outside);
-        }
-        self.start.checked_add(at).ok_or(outside)
     }
 }

@@ -82,10 +82,8 @@ fn an_answer_goes_out_in_the_poll_behind_what_it_answers() {
     }
 }
 
-/// Nobody who waits for octets waits for the clock, which is asked again by the next poll: what is
-/// measured of the segment is measured then.
-#[test]
-fn octets_alone_are_there_without_another_look_at_the_clock() {
+/// A Write of `a`'s is all that `b`'s next poll finds.
+fn with_a_segment_to_come() -> World {
     let mut world = World::new(1, Impairment::NONE);
     let (qp, _) = world.connect();
     world.run_for(Duration::from_secs(1));
@@ -94,6 +92,14 @@ fn octets_alone_are_there_without_another_look_at_the_clock() {
     assert!(world.a.shard.poll(world.now));
     only_frame(&world.a, &mut frame);
     assert!(world.b.wire.as_ref().unwrap().push(&frame));
+    world
+}
+
+/// Nobody who waits for octets waits for the clock, which is asked again by the next poll: what is
+/// measured of the segment is measured then.
+#[test]
+fn octets_alone_are_there_without_another_look_at_the_clock() {
+    let mut world = with_a_segment_to_come();
     let looks = Cell::new(0);
     let now = world.now;
     world.b.shard.poll_by(|| {
@@ -107,14 +113,7 @@ fn octets_alone_are_there_without_another_look_at_the_clock() {
 /// What answers a segment later than at once, or never, leaves nothing of it undone.
 #[test]
 fn the_rest_of_a_segment_is_done_without_an_answer() {
-    let mut world = World::new(1, Impairment::NONE);
-    let (qp, _) = world.connect();
-    world.run_for(Duration::from_secs(1));
-    let mut frame = Vec::new();
-    write(&mut world.a, &world.b, qp, 0);
-    assert!(world.a.shard.poll(world.now));
-    only_frame(&world.a, &mut frame);
-    assert!(world.b.wire.as_ref().unwrap().push(&frame));
+    let mut world = with_a_segment_to_come();
     let free = world.b.shard.levels().frames_free;
     assert!(world.b.shard.poll(world.now));
     assert_eq!(world.b.shard.levels().frames_free, free - 1);
