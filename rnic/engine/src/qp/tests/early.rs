@@ -44,7 +44,7 @@ fn turn(end: &mut End, placed: &PlacedFpdu) {
 }
 
 /// What the queue pair ends its stream with.
-fn told(end: &mut End) -> u16 {
+pub(super) fn told(end: &mut End) -> u16 {
     assert!(end.produce(MULPDU).is_some());
     match end.qp.wants_close() {
         Some(CloseKind::AfterTerminateSent { control }) => control,
