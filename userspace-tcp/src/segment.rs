@@ -198,14 +198,15 @@ pub struct Segment<'a> {
 }
 
 /// Segments that follow another one without a gap, and of which each [`TcpHeader::only_continues`] it:
-/// TCP takes all of them as one.
+/// TCP takes all of them as one. And what of the first one's octets lies elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Following {
     /// How many they are.
     pub segments: u32,
-    /// Octets of their payloads.
+    /// Octets of their payloads, and of the first one's what is not in [`Segment::payload`].
     pub octets: u32,
-    /// Octets of the longest of these.
+    /// Octets of the longest of all, the first among them. What [`Segment::payload`] shows of that one
+    /// may be left out of the comparison.
     pub longest: u32,
 }
 

@@ -14,13 +14,18 @@ const LENS: [u32; 7] = [100, 536, 1, 1456, 1460, 1460, 300];
 impl Passive {
     /// Segments number `first` and the `more` behind it, as one; the octets that are new.
     fn take(&mut self, first: u32, more: u32) -> Vec<(u64, u32)> {
+        self.take_showing(first, more, len(first))
+    }
+
+    /// The same, and the first segment's payload is shown as far as `shown` octets of it.
+    fn take_showing(&mut self, first: u32, more: u32, shown: u32) -> Vec<(u64, u32)> {
         let header = header(Flags::ACK, seq(first), self.ours);
-        let payload = vec![0; len(first) as usize];
-        let behind = || (first + 1..=first + more).map(len);
+        let payload = vec![0; shown as usize];
+        let all = || (first..=first + more).map(len);
         let segment = Segment::new(header, &payload).with_following(Following {
             segments: more,
-            octets: behind().sum(),
-            longest: behind().max().unwrap_or(0),
+            octets: all().sum::<u32>() - shown,
+            longest: all().max().unwrap_or(0),
         });
         let received = self.receive(&segment);
         let new = received.new.iter();
@@ -29,16 +34,17 @@ impl Passive {
         new
     }
 
-    /// Segments as one if they may be, else one by one.
-    fn take_train(&mut self, first: u32, more: u32) -> Vec<(u64, u32)> {
+    /// Segments as one if they may be, else one by one; of each first one a part is shown.
+    fn take_train(&mut self, first: u32, more: u32, part: u32) -> Vec<(u64, u32)> {
+        let shown = |number| len(number).div_ceil(part);
         if self
             .stack
             .takes_together(&tuple(), Likely::default(), seq(first))
         {
-            return self.take(first, more);
+            return self.take_showing(first, more, shown(first));
         }
         (first..=first + more)
-            .flat_map(|number| self.take(number, 0))
+            .flat_map(|number| self.take_showing(number, 0, shown(number)))
             .collect()
     }
 
@@ -98,7 +104,8 @@ fn segments_taken_as_one_are_acknowledged_as_if_each_had_come_by_itself() {
             let more = below(2) * below(16);
             let singles = (first..=first + more).flat_map(|number| one_by_one.take(number, 0));
             let singles = joined(singles.collect());
-            assert_eq!(joined(together.take_train(first, more)), singles);
+            let part = 1 + below(3);
+            assert_eq!(joined(together.take_train(first, more, part)), singles);
             assert_eq!(one_by_one.told(), together.told());
             let info = together.stack.info(together.conn).unwrap();
             while u64::from(begins(next + 1)) <= info.counters.octets_in {

@@ -308,7 +308,7 @@ impl<B> Connection<B> {
             start,
             len,
             segments: 1 + segment.following.segments,
-            // One IP packet's worth.
+            // Of what is shown, one IP packet's worth at most.
             longest: segment.following.longest.max(segment.payload.len() as u32),
             fin,
             ce: segment.ecn == Ecn::Ce,

@@ -300,9 +300,11 @@ impl<P: Port> Shard<P> {
         let first = cars.front().map_or(&[][..], |car| car.payload(&self.umem));
         let following = train::following(cars.iter().take(count));
         let following = match chained {
+            // One segment, as long as all of them.
             true => Following {
+                segments: 0,
                 octets: following.octets,
-                ..Following::default()
+                longest: following.octets + first.len() as u32,
             },
             false => following,
         };

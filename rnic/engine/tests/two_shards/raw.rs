@@ -38,14 +38,17 @@ pub struct Duel {
     pub now: Instant,
 }
 
-const OPTIONS: ConnOptions = ConnOptions { mss: 1460 };
 pub const PEER: &str = "198.18.0.9:5000";
 const INNOCENT: &str = "198.18.0.10:5000";
 
 impl Peer {
-    fn new(address: &str, number: u8, now: Instant) -> Self {
+    fn new(address: &str, number: u8, mtu: u32, now: Instant) -> Self {
+        let config = Config {
+            mss: u16::MAX,
+            ..Config::default()
+        };
         Self {
-            stack: Stack::new(Config::default(), [3; 16], now),
+            stack: Stack::new(config, [3; 16], now),
             conn: None,
             events: Vec::new(),
             received: Vec::new(),
@@ -55,9 +58,15 @@ impl Peer {
                 src_mac: [2, 0, 0, 0, 0, number],
                 dst_mac: [2, 0, 0, 0, 0, 2],
                 vlan: None,
-                mtu: 1500,
+                mtu,
                 hop_limit: 64,
             },
+        }
+    }
+
+    fn options(&self) -> ConnOptions {
+        ConnOptions {
+            mss: self.path.mss(self.address.ip()),
         }
     }
 
@@ -90,7 +99,7 @@ impl Peer {
 
     /// Takes a segment that the shard sent.
     fn take(&mut self, tuple: FourTuple, segment: &Segment<'_>, now: Instant) {
-        let received = self.stack.receive(now, tuple, segment, OPTIONS);
+        let received = self.stack.receive(now, tuple, segment, self.options());
         while let Some((conn, event)) = self.stack.poll_event() {
             if matches!(event, Event::Incoming { .. }) {
                 self.conn = Some(conn);
@@ -139,10 +148,11 @@ impl Peer {
 impl Duel {
     pub fn new(config: SideConfig) -> Self {
         let now = Instant::from_nanos(1_000_000);
+        let mtu = config.shard.path_defaults.mtu;
         Self {
             side: Side::new(2, "198.18.0.2:7174".parse().unwrap(), config),
-            peer: Peer::new(PEER, 9, now),
-            innocent: Peer::new(INNOCENT, 10, now),
+            peer: Peer::new(PEER, 9, mtu, now),
+            innocent: Peer::new(INNOCENT, 10, mtu, now),
             resets_to_lose: 0,
             now,
         }
@@ -150,7 +160,7 @@ impl Duel {
 
     /// The way from the side under test to the peer.
     pub fn path() -> Path {
-        let peer = Peer::new(PEER, 9, Instant::ZERO);
+        let peer = Peer::new(PEER, 9, 1500, Instant::ZERO);
         Path {
             src_mac: peer.path.dst_mac,
             dst_mac: peer.path.src_mac,
@@ -336,7 +346,7 @@ impl Duel {
 
 fn connect(peer: &mut Peer, to: SocketAddr, now: Instant) {
     let tuple = FourTuple::new(peer.address, to);
-    peer.conn = Some(peer.stack.connect(now, tuple, OPTIONS).unwrap());
+    peer.conn = Some(peer.stack.connect(now, tuple, peer.options()).unwrap());
 }
 
 /// An MPA Request of revision 1 with CRCs and these flags besides.
