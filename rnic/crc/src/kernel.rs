@@ -3,7 +3,7 @@
 
 use std::sync::OnceLock;
 
-use crate::{Checks, portable};
+use crate::{Checks, Words, add_sums, portable};
 #[cfg(target_arch = "x86_64")]
 use crate::{pclmulqdq, vpclmulqdq};
 
@@ -99,19 +99,80 @@ impl Kernel {
     /// [`copy`](crate::copy) in this way; in the portable one where this is not available.
     pub fn copy(self, crc: u32, from: &[u8], to: &mut [u8]) -> Checks {
         let len = from.len().min(to.len());
+        self.copy_among(crc, from, &mut to[..len], Words::NONE)
+    }
+
+    /// [`copy_among`](crate::copy_among) in this way; in the portable one where this is not available.
+    pub fn copy_among(self, crc: u32, from: &[u8], to: &mut [u8], words: Words) -> Checks {
+        let needed = words.octets_of(to.len());
+        assert!(needed <= from.len(), "{needed} octets of {}", from.len());
         // SAFETY: so many octets are readable, and a shared slice is no part of an exclusive one.
-        unsafe { self.copy_from(crc, from.as_ptr(), &mut to[..len]) }
+        unsafe { self.copy_from(crc, from.as_ptr(), to, words) }
     }
 
     /// [`copy_from`](crate::copy_from) in this way; in the portable one where this is not available.
     ///
     /// # Safety
     ///
-    /// `to.len()` octets are readable at `from`, and none of them is of `to`.
-    pub unsafe fn copy_from(self, crc: u32, from: *const u8, to: &mut [u8]) -> Checks {
+    /// `to.len()` octets, `words` not counted, are readable at `from`, and none of them is of `to`.
+    #[inline]
+    pub unsafe fn copy_from(
+        self,
+        crc: u32,
+        from: *const u8,
+        to: &mut [u8],
+        words: Words,
+    ) -> Checks {
+        let len = to.len();
+        if words.are_in(len) {
+            // SAFETY: the caller's promise.
+            return unsafe { self.copy_with_words(crc, from, to, words) };
+        }
         // SAFETY: the caller's promise, and `to` is writable.
-        let (crc, words) = unsafe { self.run::<true, true>(crc, from, to.as_mut_ptr(), to.len()) };
-        Checks::new(crc, words)
+        let (crc, sum) = unsafe { self.run::<true, true>(crc, from, to.as_mut_ptr(), len) };
+        Checks::new(crc, sum)
+    }
+
+    /// As [`Self::copy_from`], where there are words.
+    ///
+    /// # Safety
+    ///
+    /// The same.
+    unsafe fn copy_with_words(
+        self,
+        crc: u32,
+        from: *const u8,
+        to: &mut [u8],
+        words: Words,
+    ) -> Checks {
+        #[cfg(target_arch = "x86_64")]
+        if self == Self::Vpclmulqdq
+            && self.is_available()
+            && to.len().min(words.every) >= vpclmulqdq::VECTOR
+            && words.are_even_to(to.len())
+        {
+            // SAFETY: the processor has what it takes, and words and room are as they have to be; else the
+            // caller's promise.
+            let (crc, sum) =
+                unsafe { vpclmulqdq::run_among(!crc, from, to.as_mut_ptr(), to.len(), words) };
+            return Checks::new(!crc, sum);
+        }
+        let (mut checks, mut from) = (Checks { crc, sum: 0 }, from);
+        for (octets, word) in words.stretches(to.len()) {
+            let (begin, end) = (octets.start, octets.end);
+            let place = &mut to[octets];
+            // SAFETY: the caller's promise: so many octets are behind those of the stretches before, and
+            // the place is writable.
+            let (crc, sum) = unsafe {
+                self.run::<true, true>(checks.crc, from, place.as_mut_ptr(), place.len())
+            };
+            checks = checks.then(begin, Checks::new(crc, sum));
+            // SAFETY: within them, or right behind the last.
+            from = unsafe { from.add(end - begin) };
+            to[end..end + word.len()].copy_from_slice(&word);
+            checks = checks.then(end, self.check(checks.crc, &word));
+        }
+        checks
     }
 
     /// The CRC, and if `SUM` the sum of the octets as words of 32 bits of this machine.
@@ -153,6 +214,21 @@ impl Checks {
         Self {
             crc,
             sum: fold(words),
+        }
+    }
+
+    /// The checks of so many octets and of those behind them, which are `next`'s, whose CRC is of both.
+    #[inline]
+    pub fn then(self, octets: usize, next: Self) -> Self {
+        // RFC 1071 section 2 (B): behind an odd number of octets all words lie the other way round.
+        let sum = if octets.is_multiple_of(2) {
+            next.sum
+        } else {
+            next.sum.swap_bytes()
+        };
+        Self {
+            crc: next.crc,
+            sum: add_sums(self.sum, sum),
         }
     }
 }

@@ -19,8 +19,10 @@ mod sum;
 mod tests;
 #[cfg(target_arch = "x86_64")]
 mod vpclmulqdq;
+mod words;
 
 pub use kernel::Kernel;
+pub use words::{Word, Words};
 
 /// What is known of octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,19 +56,35 @@ pub fn sum(octets: &[u8]) -> u16 {
     sum::sum(octets)
 }
 
+/// The one's complement sum of two (RFC 1071 section 1).
+#[inline]
+pub fn add_sums(one: u16, other: u16) -> u16 {
+    let (sum, carry) = one.overflowing_add(other);
+    sum + u16::from(carry)
+}
+
 /// Copies `from` to `to`, as many octets as both have, and gives the checks of what was copied.
 pub fn copy(crc: u32, from: &[u8], to: &mut [u8]) -> Checks {
     Kernel::best().copy(crc, from, to)
 }
 
-/// Copies `to.len()` octets that begin at `from`, and gives the checks of what was copied. Another
-/// process may write them meanwhile.
+/// Fills `to` with the first octets of `from` and with `words` among them, and gives the checks of all.
+///
+/// # Panics
+/// When `from` has too few octets for that.
+pub fn copy_among(crc: u32, from: &[u8], to: &mut [u8], words: Words) -> Checks {
+    Kernel::best().copy_among(crc, from, to, words)
+}
+
+/// Fills `to` with the octets that begin at `from` and with `words` among them, and gives the checks of
+/// all. Another process may write what is copied meanwhile.
 ///
 /// # Safety
 ///
-/// So many octets are readable there, and none of them is of `to`.
+/// As many octets as `to` has, `words` not counted, are readable there, and none of them is of `to`.
+#[inline]
 #[allow(unsafe_code)]
-pub unsafe fn copy_from(crc: u32, from: *const u8, to: &mut [u8]) -> Checks {
+pub unsafe fn copy_from(crc: u32, from: *const u8, to: &mut [u8], words: Words) -> Checks {
     // SAFETY: the caller's promise.
-    unsafe { Kernel::best().copy_from(crc, from, to) }
+    unsafe { Kernel::best().copy_from(crc, from, to, words) }
 }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::{Checks, Kernel};
+use crate::{Checks, Kernel, Words};
 
 const LEN_MAX: usize = 10_000;
 
@@ -176,6 +176,82 @@ fn sums_of_extremes() {
                 "{kernel:?}"
             );
         }
+    }
+}
+
+/// So many octets with words among them, one octet after the other.
+fn among(
+    from: &[u8],
+    len: usize,
+    (first, every): (usize, usize),
+    value: u32,
+    step: u32,
+) -> Vec<u8> {
+    let mut from = from.iter();
+    let octet = |at: usize| {
+        let behind = at.checked_sub(first)?;
+        let times = (behind / every) as u32;
+        let word = value.wrapping_add(step.wrapping_mul(times)).to_be_bytes();
+        word.get(behind % every).copied()
+    };
+    (0..len)
+        .map(|at| octet(at).unwrap_or_else(|| *from.next().unwrap()))
+        .collect()
+}
+
+fn look_among(from: &[u8], len: usize, (first, every): (usize, usize)) {
+    let (value, step) = (0xfedc_ba98, 0x0102_0304);
+    let words = Words::new(first, every, value, step);
+    let expected = among(from, len, (first, every), value, step);
+    let checks = Checks {
+        crc: crc32c::crc32c_append(7, &expected),
+        sum: sum(&expected),
+    };
+    // Not one octet more is there to be read.
+    let from = from[..words.octets_of(len)].to_vec();
+    for kernel in kernels() {
+        let mut place = vec![0xa5; len + 128];
+        let to = &mut place[64..64 + len];
+        let found = kernel.copy_among(7, &from, to, words);
+        assert!(to == expected, "{kernel:?} {len} {words:?}");
+        assert_eq!(found, checks, "{kernel:?} {len} {words:?}");
+        place.drain(64..64 + len);
+        assert!(place.iter().all(|&octet| octet == 0xa5), "{kernel:?} {len}");
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore)]
+fn words_among_octets_wherever_they_fall() {
+    let from = octets(4000);
+    for first in 0..=600 {
+        for len in [first, first + 1, first + 4, 1416, 1419, 3404] {
+            look_among(&from, len, (first, 512));
+        }
+    }
+    for every in [4, 8, 32, 64, 128] {
+        for len in 0..300 {
+            look_among(&from, len, (len % 70, every));
+            look_among(&from, len, (len % 64 / 4 * 4, every));
+        }
+    }
+    look_among(&from, 700, (usize::MAX, 512));
+}
+
+/// Few enough for Miri: in what is ahead of vectors, at both ends of a vector, and at the end of all.
+#[test]
+fn words_where_a_kernel_takes_another_way() {
+    let from = octets(800);
+    for (len, first) in [
+        (600, 0),
+        (600, 20),
+        (600, 24),
+        (600, 84),
+        (640, 636),
+        (602, 40),
+        (40, 4),
+    ] {
+        look_among(&from, len, (first, 512));
     }
 }
 

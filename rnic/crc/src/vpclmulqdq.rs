@@ -3,22 +3,26 @@
 //!
 //! What is ahead of whole vectors goes into one by itself, behind zeros: octets of zero ahead of all
 //! others change neither a CRC whose state is none nor a sum. So nothing is left behind the last vector.
+//!
+//! A vector with a word among octets that are copied is loaded in two: what is before the word, and,
+//! from a word earlier, what is behind it.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::{
-    __m512i, _mm_crc32_u64, _mm_cvtsi32_si128, _mm_cvtsi128_si64, _mm_extract_epi64, _mm_xor_si128,
-    _mm256_castsi256_si128, _mm256_extracti128_si256, _mm256_xor_si256, _mm512_add_epi64,
-    _mm512_castsi512_si256, _mm512_clmulepi64_epi128, _mm512_extracti64x4_epi64,
-    _mm512_loadu_si512, _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8, _mm512_maskz_mov_epi64,
+    __m512i, __mmask16, _mm_crc32_u64, _mm_cvtsi32_si128, _mm_cvtsi128_si64, _mm_extract_epi64,
+    _mm_xor_si128, _mm256_castsi256_si128, _mm256_extracti128_si256, _mm256_xor_si256,
+    _mm512_add_epi64, _mm512_castsi512_si256, _mm512_clmulepi64_epi128, _mm512_extracti64x4_epi64,
+    _mm512_loadu_si512, _mm512_mask_loadu_epi32, _mm512_mask_set1_epi32, _mm512_mask_storeu_epi8,
+    _mm512_maskz_loadu_epi8, _mm512_maskz_loadu_epi32, _mm512_maskz_mov_epi64,
     _mm512_reduce_add_epi64, _mm512_setzero_si512, _mm512_slli_epi64, _mm512_srli_epi64,
     _mm512_storeu_si512, _mm512_sub_epi64, _mm512_xor_si512, _mm512_zextsi128_si512,
 };
 
 use crate::constants::fold_by;
-use crate::pclmulqdq;
+use crate::{Words, pclmulqdq};
 
 /// Octets of a vector.
-const VECTOR: usize = 64;
+pub(crate) const VECTOR: usize = 64;
 /// Octets of four vectors.
 const TURN: u32 = 4 * VECTOR as u32;
 
@@ -40,35 +44,38 @@ pub(crate) unsafe fn run<const SUM: bool, const COPY: bool>(
         // SAFETY: the caller's promise.
         return unsafe { pclmulqdq::run::<SUM, COPY>(crc, from, to, len) };
     }
-    let zero = _mm512_setzero_si512();
-    let mut way = Way::<SUM, COPY>::new(from, to, len);
-    // SAFETY: `len` octets are the first ones and `len / VECTOR` vectors, one at least.
-    unsafe {
-        let (first, second) = way.begin(crc);
-        let [mut a, mut b, mut c, mut d] = match len / VECTOR % 4 {
-            1 => [zero, zero, first, second],
-            2 => [zero, first, second, way.vector()],
-            3 => [first, second, way.vector(), way.vector()],
-            _ => {
-                let second = carried(first, times::<{ VECTOR as u32 }>(), second);
-                [second, way.vector(), way.vector(), way.vector()]
-            }
-        };
-        while way.at < len {
-            for vector in [&mut a, &mut b, &mut c, &mut d] {
-                *vector = carried(*vector, times::<TURN>(), way.vector());
-            }
-        }
-        (last([a, b, c, d]), way.sum())
-    }
+    // SAFETY: the caller's promise, and there is a vector.
+    unsafe { Way::<SUM, COPY, false>::new(from, to, len, Words::NONE).run(crc) }
+}
+
+/// As [`run`] for a copy, of `len` octets of which `words` are some: the CRC state and the sum behind all.
+///
+/// # Safety
+///
+/// `len` octets, [`VECTOR`] or more, are writable at `to`, each of `words` is a whole number of words of
+/// 32 bits from their end ([`Words::are_even_to`]) and `VECTOR` or more from the next one; the octets of
+/// `len` that are not of `words` are readable at `from`, and none is of those at `to`.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,vpclmulqdq,sse4.2,pclmulqdq")]
+pub(crate) unsafe fn run_among(
+    crc: u32,
+    from: *const u8,
+    to: *mut u8,
+    len: usize,
+    words: Words,
+) -> (u32, u64) {
+    // SAFETY: the caller's promise.
+    unsafe { Way::<true, true, true>::new(from, to, len, words).run(crc) }
 }
 
 /// Octets, where they go, how many are done, and their sum so far.
-struct Way<const SUM: bool, const COPY: bool> {
+struct Way<const SUM: bool, const COPY: bool, const WORDS: bool> {
+    /// Where the first octet would be, were there no words before those that are left.
     from: *const u8,
     to: *mut u8,
     len: usize,
     at: usize,
+    /// Those that are left.
+    words_among: Words,
     /// Sums of words of 64 bits, without what is carried out.
     words: __m512i,
     /// Sums of their later halves.
@@ -76,17 +83,50 @@ struct Way<const SUM: bool, const COPY: bool> {
 }
 
 /// Each method is for a processor with what [`run`] takes.
-impl<const SUM: bool, const COPY: bool> Way<SUM, COPY> {
+impl<const SUM: bool, const COPY: bool, const WORDS: bool> Way<SUM, COPY, WORDS> {
     #[inline]
     #[target_feature(enable = "avx512f")]
-    fn new(from: *const u8, to: *mut u8, len: usize) -> Self {
+    fn new(from: *const u8, to: *mut u8, len: usize, words_among: Words) -> Self {
         Self {
             from,
             to,
             len,
             at: 0,
+            words_among,
             words: _mm512_setzero_si512(),
             halves: _mm512_setzero_si512(),
+        }
+    }
+
+    /// The CRC state and the sum behind all.
+    ///
+    /// # Safety
+    ///
+    /// What [`run`] and [`run_among`] ask for.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,vpclmulqdq,sse4.2,pclmulqdq")]
+    unsafe fn run(mut self, crc: u32) -> (u32, u64) {
+        let way = &mut self;
+        let len = way.len;
+        let zero = _mm512_setzero_si512();
+        // SAFETY: `len` octets are the first ones and `len / VECTOR` vectors, one at least.
+        unsafe {
+            let (first, second) = way.begin(crc);
+            let [mut a, mut b, mut c, mut d] = match len / VECTOR % 4 {
+                1 => [zero, zero, first, second],
+                2 => [zero, first, second, way.vector()],
+                3 => [first, second, way.vector(), way.vector()],
+                _ => {
+                    let second = carried(first, times::<{ VECTOR as u32 }>(), second);
+                    [second, way.vector(), way.vector(), way.vector()]
+                }
+            };
+            while way.at < len {
+                for vector in [&mut a, &mut b, &mut c, &mut d] {
+                    *vector = carried(*vector, times::<TURN>(), way.vector());
+                }
+            }
+            (last([a, b, c, d]), way.sum())
         }
     }
 
@@ -102,7 +142,11 @@ impl<const SUM: bool, const COPY: bool> Way<SUM, COPY> {
         let wanted = (1_u64 << ahead) - 1;
         // SAFETY: as many octets are there; an unwanted one is neither read nor written.
         let octets = unsafe {
-            let octets = _mm512_maskz_loadu_epi8(wanted, self.from.cast());
+            let octets = if WORDS && self.words_among.are_in(ahead) {
+                self.with_word((1 << (ahead / 4)) - 1)
+            } else {
+                _mm512_maskz_loadu_epi8(wanted, self.from.cast())
+            };
             if COPY {
                 _mm512_mask_storeu_epi8(self.to.cast(), wanted, octets);
             }
@@ -133,7 +177,11 @@ impl<const SUM: bool, const COPY: bool> Way<SUM, COPY> {
     unsafe fn vector(&mut self) -> __m512i {
         // SAFETY: within what `from` and `to` were promised for; any alignment will do.
         let vector = unsafe {
-            let vector = _mm512_loadu_si512(self.from.add(self.at).cast());
+            let vector = if WORDS && self.words_among.are_in(self.at + VECTOR) {
+                self.with_word(!0)
+            } else {
+                _mm512_loadu_si512(self.from.wrapping_add(self.at).cast())
+            };
             if COPY {
                 _mm512_storeu_si512(self.to.add(self.at).cast(), vector);
             }
@@ -142,6 +190,30 @@ impl<const SUM: bool, const COPY: bool> Way<SUM, COPY> {
         self.at += VECTOR;
         self.add(vector);
         vector
+    }
+
+    /// The next vector, or as many 32-bit lanes of it as are wanted, in which a word begins.
+    ///
+    /// # Safety
+    ///
+    /// As many octets are not done, and the word is the next one, among them.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn with_word(&mut self, wanted: __mmask16) -> __m512i {
+        let lane: __mmask16 = 1 << ((self.words_among.first - self.at) / 4);
+        let value = self.words_among.value.to_be() as i32;
+        let before = lane - 1;
+        let from = self.from.wrapping_add(self.at);
+        self.from = self.from.wrapping_sub(4);
+        self.words_among.advance();
+        // SAFETY: within what `from` was promised for: what is before the word, and what is behind it,
+        // which begins where the word would; an unwanted lane is not read.
+        let vector = unsafe {
+            let vector = _mm512_maskz_loadu_epi32(before & wanted, from.cast());
+            let behind = !(before | lane) & wanted;
+            _mm512_mask_loadu_epi32(vector, behind, from.wrapping_sub(4).cast())
+        };
+        _mm512_mask_set1_epi32(vector, lane, value)
     }
 
     #[inline]

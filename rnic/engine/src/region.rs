@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use rnic_crc::Checks;
+use rnic_crc::{Checks, Words};
 use rnic_ipc::shm::SharedMemory;
 use rnic_proto::Octets;
 
@@ -135,30 +135,32 @@ impl RegionMemory {
         }
     }
 
-    /// As [`Self::read`], with the checks of what was copied, taken in the same pass where the memory
-    /// is mapped; `crc` is the CRC of what is before it.
+    /// As [`Self::read`], with `words` among what was copied and the checks of all, taken in the same
+    /// pass where the memory is mapped; `crc` is the CRC of what is before it.
     pub fn read_checked(
         &self,
         offset: u64,
         crc: u32,
         out: &mut [u8],
+        words: Words,
     ) -> Result<Checks, RegionError> {
-        let at = self.check(offset, out.len())?;
+        let len = words.octets_of(out.len());
+        let at = self.check(offset, len)?;
         let start = match self {
             Self::Shared { memory, offset, .. } => memory
-                .start_of(offset.saturating_add(at), out.len())
-                .map_err(|_| self.outside(at, out.len()))?,
+                .start_of(offset.saturating_add(at), len)
+                .map_err(|_| self.outside(at, len))?,
             Self::Remote(remote) => {
-                remote.read(at as u64, out)?;
+                remote.read_among(at as u64, out, words)?;
                 return Ok(rnic_crc::check(crc, out));
             }
             Self::Local(memory) => memory
-                .start_of(at, out.len())
-                .map_err(|_| self.outside(at, out.len()))?,
+                .start_of(at, len)
+                .map_err(|_| self.outside(at, len))?,
         };
         // SAFETY: as many octets are mapped there, of memory to which references exist only to words,
         // as atomics: `out` is no part of it.
-        let checks = unsafe { rnic_crc::copy_from(crc, start.as_ptr(), out) };
+        let checks = unsafe { rnic_crc::copy_from(crc, start.as_ptr(), out, words) };
         match self {
             Self::Shared { memory, .. } => sound(memory).map(|()| checks),
             _ => Ok(checks),

@@ -492,14 +492,14 @@ impl Qp {
         from: usize,
         len: usize,
     ) -> Result<(), Failed> {
-        if len < CHECKED_COPY_MIN || ulpdu.has_markers() {
+        if len < CHECKED_COPY_MIN {
             return ulpdu.fill(from, len, |at, place| {
                 source.read(at as u64, place).map_err(|_| Failed)
             });
         }
-        ulpdu.copy(from, len, |at, crc, place| {
+        ulpdu.copy(from, len, |crc, place, markers| {
             source
-                .read_checked(at as u64, crc, place)
+                .read_checked(0, crc, place, markers)
                 .map_err(|_| Failed)
         })
     }

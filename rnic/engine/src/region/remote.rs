@@ -13,6 +13,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rnic_crc::Words;
 use rnic_ipc::shm::count_fault;
 
 use super::RegionError;
@@ -55,6 +56,23 @@ impl RemoteMemory {
         let wanted = out.len();
         let read = || rustix::io::pread(&*self.memory, out, self.address(at)?);
         self.judge(read(), wanted)
+    }
+
+    /// As [`Self::read`], with `words` among the octets.
+    pub(super) fn read_among(
+        &self,
+        at: u64,
+        out: &mut [u8],
+        words: Words,
+    ) -> Result<(), RegionError> {
+        let mut at = at;
+        for (octets, word) in words.stretches(out.len()) {
+            let (begin, end) = (octets.start, octets.end);
+            self.read(at, &mut out[octets])?;
+            at = at.saturating_add((end - begin) as u64);
+            out[end..end + word.len()].copy_from_slice(&word);
+        }
+        Ok(())
     }
 
     /// Puts octets that may lie in pieces at `at`, where there is room for them.

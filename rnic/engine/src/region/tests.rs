@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use rnic_crc::Words;
 use rnic_ipc::shm::SharedMemory;
 
 use super::*;
@@ -26,9 +27,25 @@ fn what_is_written_is_read_back() {
         region.read(2, &mut out).unwrap();
         assert_eq!(&out, b"\0hello\0");
         let mut checked = [0; 7];
-        let checks = region.read_checked(2, 5, &mut checked).unwrap();
+        let checks = region
+            .read_checked(2, 5, &mut checked, Words::NONE)
+            .unwrap();
         assert_eq!(checked, out);
         assert_eq!(checks, rnic_crc::check(5, &out));
+    }
+}
+
+#[test]
+fn words_are_put_among_what_is_read_and_are_no_octets_of_the_region() {
+    for region in both_kinds(16) {
+        region.write(0, b"0123456789abcdef").unwrap();
+        let words = Words::new(2, 8, 0x7778_797a, 0);
+        let mut out = [0; 24];
+        let checks = region.read_checked(2, 5, &mut out, words).unwrap();
+        assert_eq!(&out, b"23wxyz4567wxyz89abwxyzcd");
+        assert_eq!(checks, rnic_crc::check(5, &out));
+        region.read_checked(4, 5, &mut out, words).unwrap();
+        assert!(region.read_checked(5, 5, &mut out, words).is_err());
     }
 }
 
@@ -42,7 +59,7 @@ fn the_last_octet_is_inside_and_the_next_is_not() {
         assert!(region.read(0, &mut [0; 17]).is_err());
         let mut out = [1; 2];
         assert!(region.read(15, &mut out).is_err());
-        assert!(region.read_checked(15, 0, &mut out).is_err());
+        assert!(region.read_checked(15, 0, &mut out, Words::NONE).is_err());
         assert_eq!(out, [1, 1], "a refused copy copies nothing");
     }
 }

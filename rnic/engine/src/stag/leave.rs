@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rnic_crc::Checks;
+use rnic_crc::{Checks, Words};
 use rnic_proto::rdmap::atomic::AtomicOperation;
 use rnic_proto::{Octets, Stag, TaggedOffset};
 
@@ -94,10 +94,17 @@ impl Source<'_> {
         self.0.memory.read(self.0.within(at, out.len())?, out)
     }
 
-    /// As [`Self::read`], with the checks of what was taken; `crc` is the CRC of what is before.
-    pub fn read_checked(&self, at: u64, crc: u32, out: &mut [u8]) -> Result<Checks, RegionError> {
-        let at = self.0.within(at, out.len())?;
-        self.0.memory.read_checked(at, crc, out)
+    /// As [`Self::read`], with `words` among what was taken and the checks of all; `crc` is the CRC of
+    /// what is before.
+    pub fn read_checked(
+        &self,
+        at: u64,
+        crc: u32,
+        out: &mut [u8],
+        words: Words,
+    ) -> Result<Checks, RegionError> {
+        let at = self.0.within(at, words.octets_of(out.len()))?;
+        self.0.memory.read_checked(at, crc, out, words)
     }
 }
 

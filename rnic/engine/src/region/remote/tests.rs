@@ -44,6 +44,19 @@ fn what_is_written_is_there_and_is_read_back() {
 }
 
 #[test]
+fn words_are_put_among_what_is_read() {
+    let octets = b"0123456789abcdef".to_vec();
+    let remote = region(&octets);
+    let words = Words::new(2, 8, 0x7778_797a, 0);
+    let mut out = [0; 24];
+    let checks = remote.read_checked(2, 5, &mut out, words).unwrap();
+    assert_eq!(&out, b"23wxyz4567wxyz89abwxyzcd");
+    assert_eq!(checks, rnic_crc::check(5, &out));
+    assert!(remote.read_checked(5, 5, &mut out, words).is_err());
+    assert!(!remote.is_broken());
+}
+
+#[test]
 fn nothing_outside_is_reached() {
     let octets = vec![0_u8; 8192];
     let remote = region(&octets[1000..2000]);

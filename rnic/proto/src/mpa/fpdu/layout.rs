@@ -5,7 +5,9 @@
 
 use std::ops::Range;
 
-use super::super::marker::{MARKER_INTERVAL, Markers};
+use rnic_crc::Words;
+
+use super::super::marker::{self, MARKER_INTERVAL, Markers};
 use super::places::Places;
 use super::{CRC_LEN, HEADER_LEN, fpdu_length, pad_length};
 
@@ -86,6 +88,29 @@ impl Layout {
         let from = from.min(self.ulpdu_len);
         let len = len.min(self.ulpdu_len - from);
         self.spans(HEADER_LEN + from, len)
+    }
+
+    /// From where to where the same octets lie, and the Markers between them, whose places count from there.
+    #[inline]
+    pub(super) fn stretch(&self, from: usize, len: usize) -> (Range<usize>, Words) {
+        let first = HEADER_LEN + from.min(self.ulpdu_len);
+        let end = first + len.min(self.ulpdu_len + HEADER_LEN - first);
+        let start = self.places.real(first);
+        let stretch = match end - first {
+            0 => start..start,
+            _ => start..self.places.real(end - 1) + 1,
+        };
+        let between = self.places.from(first).first();
+        let words = match between < stretch.len() {
+            // Their way back is longer by an interval for each.
+            true => {
+                let back = marker::marker(start + between - self.header_at());
+                let step = MARKER_INTERVAL as u32;
+                Words::new(between, MARKER_INTERVAL, u32::from_be_bytes(back), step)
+            }
+            false => Words::NONE,
+        };
+        (stretch, words)
     }
 
     /// Where the pad lies.

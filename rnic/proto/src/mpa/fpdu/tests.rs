@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use rnic_crc::Words;
 
 use super::{
     CRC_LEN, FPDU_LEN_MAX, HEADER_LEN, Layout, MULPDU_MAX, MULPDU_MIN, Writer, finish, fpdu_length,
@@ -323,5 +324,38 @@ proptest! {
         let header = &octets.as_flattened()[HEADER_LEN..HEADER_LEN + header_len];
         let by_octets = write(&mut |writer| writer.put(0, header));
         prop_assert_eq!(by_words, by_octets);
+    }
+
+    /// Payload that is checked while it is copied, Markers being put among it meanwhile, or where it lies.
+    #[test]
+    fn a_payload_is_the_same_in_one_pass_and_in_two(
+        payload in proptest::collection::vec(any::<u8>(), 0..4000),
+        cut in any::<prop::sample::Index>(),
+        at in (0_u64..600).prop_map(|at| 4 * at),
+        markers in any::<bool>(),
+        crc in any::<bool>(),
+        header_len in prop::sample::select(vec![14, 18]),
+    ) {
+        let markers = Markers::when(markers);
+        let layout = Layout::new(markers, at, header_len + payload.len());
+        let cut = cut.index(payload.len() + 1);
+        let write = |put: &mut dyn FnMut(&mut Writer<'_>, usize, &[u8])| {
+            let mut out = vec![0xee; layout.len()];
+            let mut writer = Writer::new(&mut out, layout, crc);
+            writer.put(0, &vec![0x77; header_len]);
+            put(&mut writer, header_len, &payload[..cut]);
+            put(&mut writer, header_len + cut, &payload[cut..]);
+            let written = writer.finish();
+            (written, out)
+        };
+        let in_two = write(&mut |writer, from, octets| writer.put(from, octets));
+        let in_one = write(&mut |writer, from, octets| {
+            let copy = |crc, place: &mut [u8], words: Words| {
+                assert_eq!(words.octets_of(place.len()), octets.len());
+                Ok::<_, ()>(rnic_crc::copy_among(crc, octets, place, words))
+            };
+            writer.copy(from, octets.len(), copy).unwrap();
+        });
+        prop_assert_eq!(in_two, in_one);
     }
 }

@@ -2,7 +2,7 @@
 //! the LLP may want, RFC 1071): long payload is checked while it is copied, in one pass, and all the
 //! rest where it lies.
 
-use rnic_crc::Checks;
+use rnic_crc::{Checks, Words};
 
 use super::super::marker::{self, MARKER_LEN};
 use super::{CRC_LEN, HEADER_LEN, Layout};
@@ -60,12 +60,6 @@ impl<'a> Writer<'a> {
         self.layout.ulpdu_len()
     }
 
-    /// Whether Markers cut it into pieces.
-    #[inline]
-    pub fn has_markers(&self) -> bool {
-        self.layout.has_markers()
-    }
-
     /// Writes the first octets of the ULPDU, a header that makes so many words together with the
     /// ULPDU_Length field before it, for which the first one's high half is left. Nothing was put
     /// before.
@@ -115,22 +109,22 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// As [`Self::fill`], by a `copy` that is also given the CRC so far and says what it finds of the
-    /// octets that it has copied.
+    /// Has `len` octets of the ULPDU from its octet `from` on written by `copy`, which is given the CRC
+    /// so far, their place, and the Markers that are to be among them, and says what it finds of all that
+    /// is there then.
+    #[inline]
     pub fn copy<E>(
         &mut self,
         from: usize,
         len: usize,
-        mut copy: impl FnMut(usize, u32, &mut [u8]) -> Result<Checks, E>,
+        copy: impl FnOnce(u32, &mut [u8], Words) -> Result<Checks, E>,
     ) -> Result<(), E> {
-        let mut done = 0;
-        for span in self.layout.ulpdu(from, len) {
-            let octets = span.len();
-            self.check_to(span.start);
-            let checks = copy(done, self.checks.crc, &mut self.out[span])?;
-            self.add(checks, octets);
-            done += octets;
-        }
+        let (stretch, markers) = self.layout.stretch(from, len);
+        self.check_to(stretch.start);
+        let place = &mut self.out[stretch];
+        let octets = place.len();
+        let checks = copy(self.checks.crc, place, markers)?;
+        self.add(checks, octets);
         Ok(())
     }
 
@@ -143,10 +137,10 @@ impl<'a> Writer<'a> {
         let octets = crc.to_le_bytes();
         self.out[crc_at..crc_at + CRC_LEN].copy_from_slice(&octets);
         let [a, b, c, d] = octets;
-        let sum = add(self.checks.sum, u16::from_be_bytes([a, b]));
+        let sum = rnic_crc::add_sums(self.checks.sum, u16::from_be_bytes([a, b]));
         Written {
             len: self.out.len(),
-            sum: add(sum, u16::from_be_bytes([c, d])),
+            sum: rnic_crc::add_sums(sum, u16::from_be_bytes([c, d])),
         }
     }
 
@@ -163,23 +157,7 @@ impl<'a> Writer<'a> {
     /// Adds the checks of the next `octets`.
     #[inline]
     fn add(&mut self, checks: Checks, octets: usize) {
-        // RFC 1071 section 2 (B): behind an odd number of octets all words lie the other way round.
-        let sum = if self.checked.is_multiple_of(2) {
-            checks.sum
-        } else {
-            checks.sum.swap_bytes()
-        };
-        self.checks = Checks {
-            crc: checks.crc,
-            sum: add(self.checks.sum, sum),
-        };
+        self.checks = self.checks.then(self.checked, checks);
         self.checked += octets;
     }
-}
-
-/// A one's complement sum.
-#[inline]
-fn add(one: u16, other: u16) -> u16 {
-    let (sum, carry) = one.overflowing_add(other);
-    sum + u16::from(carry)
 }
