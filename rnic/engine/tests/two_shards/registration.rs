@@ -34,15 +34,20 @@ fn execute(world: &mut World, command: Command) {
     world.b.shard.execute(command, world.now).unwrap();
 }
 
-/// Has `b` do work that makes `stag` stand for the place in its region, or in itself.
-fn bind(world: &mut World, qp: QpNum, opcode: WrOpcode, stag: Stag, region: Stag, flags: u8) {
-    let mut work = WorkRequest::new(opcode, 900);
+/// Work that makes `stag` stand for the place in its region, or in itself.
+fn binding(opcode: WrOpcode, wr_id: u64, stag: Stag, region: Stag, flags: u8) -> WorkRequest {
+    let mut work = WorkRequest::new(opcode, wr_id);
     work.slot.flags = WR_SIGNALED | flags;
     work.slot.rkey = stag.0;
     work.slot.remote_addr = BASE + PLACE.0 as u64;
     let operand = u64::from(Access::ALL.bits()) << 32 | u64::from(region.0);
     assert!(work.set_operands(&[PLACE.1 as u64, operand, 0, 0]));
-    work_done(world, qp, &work);
+    work
+}
+
+/// Has `b` do such work.
+fn bind(world: &mut World, qp: QpNum, opcode: WrOpcode, stag: Stag, region: Stag, flags: u8) {
+    work_done(world, qp, &binding(opcode, 900, stag, region, flags));
 }
 
 #[track_caller]
@@ -245,4 +250,26 @@ fn revoked_in_the_middle_of_a_write_is_final() {
         }
     }
     assert!(cut > 20, "only {cut} of 30 were in the middle");
+}
+
+/// A doorbell alone has its turn at once, and such a turn does few pieces of local work: there is
+/// nothing under way that would bring the next one about.
+#[test]
+fn all_local_work_of_one_doorbell_is_done() {
+    const BINDINGS: u8 = 60;
+    let mut world = World::new(5, Impairment::NONE);
+    let (_, qp) = world.connect();
+    alloc(&mut world, StagKind::WindowType1);
+    let region = world.b.stag;
+    world.run_for(Duration::from_secs(1));
+    for key in 1..=BINDINGS {
+        let stag = keyed(STAG, key);
+        let work = binding(WrOpcode::BindWindow, key.into(), stag, region, 0);
+        world.b.post(qp, &work);
+    }
+    // No time goes by.
+    world.settle();
+    for id in 1..=u64::from(BINDINGS) {
+        assert_eq!(status(&world.b, id), Some(WcStatus::Success), "{id}");
+    }
 }
