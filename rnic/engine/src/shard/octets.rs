@@ -30,7 +30,10 @@ impl<P: Port> Shard<P> {
     ) {
         let mut left = *received;
         let passed = match &mut *left.new {
-            [range] => self.pass_through(id, cars.iter().take(count), range, left.in_order_to),
+            [range] => {
+                let cars = cars.iter().take(count);
+                self.pass_through::<CARS_MAX>(id, cars, range, left.in_order_to)
+            }
             _ => false,
         };
         if passed {
@@ -96,8 +99,9 @@ impl<P: Port> Shard<P> {
 
     /// The common case: nothing is held, and the next octets in order are in these frames. They are
     /// shown to the queue pair where they lie; `new` is then what it did not take, which is all when it
-    /// isn't the common case. Says whether nothing is left. TCP is to be told what is consumed.
-    pub(super) fn pass_through<'a>(
+    /// isn't the common case. Says whether nothing is left. TCP is to be told what is consumed. There are
+    /// `N` frames at most.
+    pub(super) fn pass_through<'a, const N: usize>(
         &mut self,
         id: ConnId,
         cars: impl Iterator<Item = &'a Car>,
@@ -117,7 +121,7 @@ impl<P: Port> Shard<P> {
         let Some(slot) = self.qps.get_mut(&qp.0) else {
             return false;
         };
-        let mut slices: [&[u8]; CARS_MAX] = [&[]; CARS_MAX];
+        let mut slices: [&[u8]; N] = [&[]; N];
         let (mut before, mut filled, mut sound) = (0, 0, 0_u64);
         for (car, slice) in cars.zip(&mut slices) {
             let (start, len) = car.part(before, new);

@@ -108,17 +108,44 @@ impl<P: Port> Shard<P> {
             self.advance(clock());
             return self.take_batch(port);
         }
+        let Some(packet) = self.batch.pop() else {
+            return;
+        };
         let mut train = self.train.take().unwrap_or_default();
-        if let Some(packet) = self.batch.pop() {
-            self.couple(&mut train, packet, port);
-        }
-        if let Some((head, cars)) = train.take()
-            && !self.take_octets_first(&head, cars)
-        {
+        if let Some(head) = self.take_first(&mut train, packet, port) {
             self.advance(clock());
-            self.segments(&head, cars, 1, false);
+            self.take_segments(&head, train.cars(), 1, false);
         }
         self.train = Some(train);
+    }
+
+    /// Takes the octets of a packet alone, in one frame, if TCP takes them before the acknowledgment that
+    /// comes with them. If not, and it is of use, it is in the train's place, and here is its head. No
+    /// rest is waiting.
+    fn take_first(&mut self, train: &mut Train, packet: Packet, port: usize) -> Option<Head> {
+        let Some((found, sound)) = self.recognise(train, &packet, port) else {
+            self.couple_parsed(train, packet, port);
+            let (head, cars) = train.take()?;
+            return (!self.take_octets_first(&head, cars)).then_some(head);
+        };
+        // Nothing is set up for segments that could be behind it.
+        let octets = self.umem.bytes(packet.first());
+        if let Some((known, header)) = train.head_of(&found)
+            && let Some(payload) = octets.get(found.payload.clone())
+        {
+            let segment = Segment::new(header, payload).with_ecn(known.ecn);
+            let taken = self
+                .stack
+                .receive_octets(self.now, known.tuple, known.likely, &segment);
+            if let Some((received, owed)) = taken {
+                if let Some(car) = self.car(packet, &found, sound) {
+                    self.octets_first(port, car, train.cars(), &received, owed);
+                }
+                return None;
+            }
+        }
+        self.couple_recognised(train, packet, &found, sound);
+        train.take().map(|(head, _)| head)
     }
 
     #[cold]
@@ -132,21 +159,34 @@ impl<P: Port> Shard<P> {
     /// Puts a packet's segment behind those before it, when it belongs to them; else they are passed
     /// on, and it begins anew. One in several frames goes by itself.
     fn couple(&mut self, train: &mut Train, packet: Packet, port: usize) {
-        if packet.is_single() {
-            let octets = self.umem.bytes(packet.first());
-            let (takes_crc, mut sound) = (self.segments_are_fpdus, false);
-            let found = train.recognise(octets, port, |payload| {
-                if !takes_crc {
-                    return rnic_crc::sum(payload);
-                }
-                let checks = rnic_crc::check(0, payload);
-                sound = checks.crc == RESIDUE;
-                checks.sum
-            });
-            if let Some(found) = found {
-                return self.couple_recognised(train, packet, &found, sound);
-            }
+        match self.recognise(train, &packet, port) {
+            Some((found, sound)) => self.couple_recognised(train, packet, &found, sound),
+            None => self.couple_parsed(train, packet, port),
         }
+    }
+
+    /// What a packet says that lies in one frame and whose headers are known, and whether its payload
+    /// was found to end with the CRC of what is before.
+    #[inline]
+    fn recognise(&self, train: &Train, packet: &Packet, port: usize) -> Option<(Recognised, bool)> {
+        if !packet.is_single() {
+            return None;
+        }
+        let octets = self.umem.bytes(packet.first());
+        let (takes_crc, mut sound) = (self.segments_are_fpdus, false);
+        let found = train.recognise(octets, port, |payload| {
+            if !takes_crc {
+                return rnic_crc::sum(payload);
+            }
+            let checks = rnic_crc::check(0, payload);
+            sound = checks.crc == RESIDUE;
+            checks.sum
+        })?;
+        Some((found, sound))
+    }
+
+    /// As [`Self::couple`], of a packet whose headers are not known.
+    fn couple_parsed(&mut self, train: &mut Train, packet: Packet, port: usize) {
         match self.segment(&packet, port) {
             Ok((mut head, start, len)) => {
                 let frame = match packet.into_single() {
@@ -191,7 +231,7 @@ impl<P: Port> Shard<P> {
         }
     }
 
-    /// As above, of a packet that lies in one frame and whose headers are known.
+    /// As [`Self::couple`], of a packet that lies in one frame and whose headers are known.
     fn couple_recognised(
         &mut self,
         train: &mut Train,
@@ -199,22 +239,30 @@ impl<P: Port> Shard<P> {
         found: &Recognised,
         sound: bool,
     ) {
-        let frame = match packet.into_single() {
-            Ok(frame) => frame,
-            Err(packet) => return self.pool.free_packet(packet),
-        };
-        let (start, len) = (found.payload.start, found.payload.len());
-        let car = Car {
-            frame,
-            start,
-            len,
-            sound,
+        let Some(car) = self.car(packet, found, sound) else {
+            return;
         };
         if let Err(car) = train.couple_recognised(found, car) {
             self.pass_on(train);
             // An empty one takes any.
             if let Err(car) = train.couple_recognised(found, car) {
                 self.pool.free(car.frame);
+            }
+        }
+    }
+
+    /// The frame of a packet that lies in one, and was recognised.
+    fn car(&mut self, packet: Packet, found: &Recognised, sound: bool) -> Option<Car> {
+        match packet.into_single() {
+            Ok(frame) => Some(Car {
+                frame,
+                start: found.payload.start,
+                len: found.payload.len(),
+                sound,
+            }),
+            Err(packet) => {
+                self.pool.free_packet(packet);
+                None
             }
         }
     }
@@ -290,6 +338,17 @@ impl<P: Port> Shard<P> {
         if count == 1 && !chained && self.take_octets_first(head, cars) {
             return;
         }
+        self.take_segments(head, cars, count, chained);
+    }
+
+    /// As [`Self::segments`], of what TCP does not take before its acknowledgment. No rest is waiting.
+    fn take_segments(
+        &mut self,
+        head: &Head,
+        cars: &mut VecDeque<Car>,
+        count: usize,
+        chained: bool,
+    ) {
         let &Head {
             tuple,
             likely,
@@ -361,14 +420,18 @@ impl<P: Port> Shard<P> {
         let Some((received, owed)) = taken else {
             return false;
         };
-        self.octets_first(head.port, cars, &received, owed);
+        if let Some(car) = cars.pop_front() {
+            self.octets_first(head.port, car, cars, &received, owed);
+        }
         true
     }
 
-    /// The octets of the first car, of an established connection, whose acknowledgment is owed.
+    /// The octets of a car, of an established connection, whose acknowledgment is owed. It was the first
+    /// of `cars`, and is again when it must wait.
     fn octets_first(
         &mut self,
         port: usize,
+        car: Car,
         cars: &mut VecDeque<Car>,
         received: &Received,
         owed: Owed,
@@ -379,15 +442,16 @@ impl<P: Port> Shard<P> {
         }
         let mut left = *received;
         let passed = match &mut *left.new {
-            [range] => self.pass_through(id, cars.iter().take(1), range, left.in_order_to),
+            [range] => self.pass_through::<1>(id, std::iter::once(&car), range, left.in_order_to),
             _ => false,
         };
         self.rest.owed = Some(owed);
         self.rest.since = self.now;
         if passed {
-            self.rest.frame = cars.pop_front().map(|car| car.frame);
+            self.rest.frame = Some(car.frame);
             return;
         }
+        cars.push_front(car);
         self.hold_octets(id, cars, (1, false), &left);
         self.conclude();
         self.make_ready(id);

@@ -90,13 +90,7 @@ impl Train {
         };
         match &self.head {
             None => {
-                let header = TcpHeader {
-                    seq: found.seq,
-                    ack: found.ack,
-                    window: found.window,
-                    flags: found.flags,
-                    ..known.header
-                };
+                let header = header_of(known, found);
                 self.head = Some(Head { header, ..*known });
                 self.is_known = true;
             }
@@ -149,6 +143,18 @@ impl Train {
     ) -> Option<Recognised> {
         let (head, headers) = self.known.as_ref()?;
         headers.recognise(frame, sum).filter(|_| head.port == port)
+    }
+
+    /// What is known of a segment that was [recognised](Self::recognise), and its header, for one that
+    /// goes by itself: the train is empty.
+    pub fn head_of(&self, found: &Recognised) -> Option<(&Head, TcpHeader)> {
+        let (known, _) = self.known.as_ref()?;
+        Some((known, header_of(known, found)))
+    }
+
+    /// Where the segments of a train are put.
+    pub fn cars(&mut self) -> &mut VecDeque<Car> {
+        &mut self.cars
     }
 
     /// Learns the headers of a train that has grown to two segments, or comes behind others of its flow,
@@ -207,6 +213,17 @@ impl Train {
         self.octets = 0;
         self.chain = false;
         Some((self.head.take()?, &mut self.cars))
+    }
+}
+
+/// The TCP header of a segment that was recognised.
+fn header_of(known: &Head, found: &Recognised) -> TcpHeader {
+    TcpHeader {
+        seq: found.seq,
+        ack: found.ack,
+        window: found.window,
+        flags: found.flags,
+        ..known.header
     }
 }
 
