@@ -20,6 +20,7 @@ mod receive;
 mod receives;
 mod respond;
 mod send;
+mod sound;
 mod terminate;
 #[cfg(test)]
 mod tests;
@@ -52,6 +53,7 @@ pub use times::{WorkClass, WorkTimes};
 use receives::ReceiveSide;
 pub(crate) use send::Filled;
 use send::{ORIGINS, SendSide};
+pub(crate) use sound::Sound;
 use terminate::Ending;
 use writes::{Piece, Run, is_tagged};
 
@@ -300,17 +302,18 @@ impl Qp {
     /// The rest is to come again, with more behind it. Once the stream has ended everything is
     /// used, and dropped (RFC 5041 section 7.1).
     pub fn receive(&mut self, ctx: &mut QpContext<'_>, pieces: &[&[u8]]) -> usize {
-        self.receive_checked(ctx, pieces, 0)
+        self.receive_checked(ctx, pieces, &Sound::NONE)
     }
 
-    /// As [`Self::receive`]; a bit of `sound`, the lowest for the first piece, says of each that it ends
-    /// with the CRC of what is before, so that one which is an FPDU needs no look at that again.
+    /// As [`Self::receive`]; what is said to be `sound` and turns out to be an FPDU needs no look at its
+    /// CRC again.
     pub(crate) fn receive_checked(
         &mut self,
         ctx: &mut QpContext<'_>,
         pieces: &[&[u8]],
-        mut sound: u64,
+        checked: &Sound,
     ) -> usize {
+        let mut sound = checked.alone;
         let (mut rest, mut skip, mut used) = (pieces, 0, 0);
         while self.is_receiving() {
             while let Some((first, behind)) = rest.split_first()
@@ -337,7 +340,7 @@ impl Qp {
             let taken = first
                 .and_then(|first| self.take_fpdu(ctx, &first, skip == 0 && sound & 1 == 1))
                 // It ends in another piece than it begins in, or is not all there.
-                .or_else(|| self.take_fpdu(ctx, &Gather::new(rest).tail(skip)?, false));
+                .or_else(|| self.take_gathered(ctx, (pieces, rest, skip), checked));
             let Some(taken) = taken else {
                 return used;
             };
@@ -345,6 +348,24 @@ impl Qp {
             used += taken;
         }
         Gather::new(pieces).len()
+    }
+
+    /// As [`Self::take_fpdu`], of the octets from `skip` on of the rest of all pieces.
+    fn take_gathered(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        (all, rest, skip): (&[&[u8]], &[&[u8]], usize),
+        checked: &Sound,
+    ) -> Option<usize> {
+        let segment = checked.segment(all.len() - rest.len());
+        if segment > 1 && skip == 0 {
+            let octets = Gather::new(rest.get(..segment)?);
+            let taken = self.take_fpdu(ctx, &octets, true);
+            if taken.is_some() {
+                return taken;
+            }
+        }
+        self.take_fpdu(ctx, &Gather::new(rest).tail(skip)?, false)
     }
 
     /// Whether FPDUs have a CRC.

@@ -27,6 +27,7 @@ mod modify;
 mod names;
 mod nudge;
 mod octets;
+mod parts;
 mod path;
 mod produce;
 mod receive;

@@ -10,7 +10,7 @@ use std::ops::Range;
 use userspace_tcp::checksum::{self, PartialSum};
 use userspace_tcp::{Flags, SeqNum};
 
-use super::parse::{Ip, Link, array};
+use super::parse::{Ip, Link, array, sum_parts, within};
 use super::{ETHERNET_HEADER, IPV6_HEADER, TCP_HEADER, VLAN_TAG};
 
 /// The most octets of headers that can be known: Ethernet with a tag, IPv6, TCP with timestamps.
@@ -55,15 +55,16 @@ pub struct Recognised {
 }
 
 impl KnownHeaders {
-    /// The headers of a frame that was parsed, and its payload found to begin at `payload`. None when
-    /// they are too long, or IPv6's with extensions.
+    /// The headers of a frame that was parsed, and its payload found to begin at `payload`; it may go on
+    /// elsewhere behind them. None when they are too long, or IPv6's with extensions.
     pub fn of(frame: &[u8], payload: usize) -> Option<Self> {
         let link = Link::parse(frame).ok()?;
         let ip = match link.vlan {
             None => ETHERNET_HEADER,
             Some(_) => ETHERNET_HEADER + VLAN_TAG,
         };
-        let found = Ip::parse(frame, &link, frame.len()).ok()?;
+        // How long all of it is was looked at when it was parsed.
+        let found = Ip::parse(frame, &link, usize::MAX).ok()?;
         let (tcp, v4) = (found.data.start, found.source.is_ipv4());
         let sound = found.part.is_none() && tcp + TCP_HEADER <= payload;
         if !sound || !v4 && tcp - ip != IPV6_HEADER {
@@ -113,6 +114,41 @@ impl KnownHeaders {
     /// complement sum of its payload, as [`rnic_crc::sum`] does.
     #[inline]
     pub fn recognise(&self, frame: &[u8], sum: impl FnOnce(&[u8]) -> u16) -> Option<Recognised> {
+        let of = |payload: Range<usize>| {
+            let payload = frame.get(payload)?;
+            Some(PartialSum::from_folded(sum(payload)))
+        };
+        self.recognise_by(frame, of)
+    }
+
+    /// The same of a frame that begins in `first` and goes on in the slices of `rest`: `sum` is asked for
+    /// each part of its payload in turn, and places are counted from the frame's beginning.
+    #[inline]
+    pub fn recognise_parts(
+        &self,
+        first: &[u8],
+        rest: &[&[u8]],
+        sum: impl FnMut(&[u8]) -> u16,
+    ) -> Option<Recognised> {
+        let of = |payload: Range<usize>| {
+            let beyond = payload.end.checked_sub(first.len())?;
+            if beyond > rest.iter().map(|part| part.len()).sum() {
+                return None;
+            }
+            let part = first.get(payload.start..)?;
+            Some(sum_parts(part, within(rest, beyond), sum))
+        };
+        self.recognise_by(first, of)
+    }
+
+    /// As above, of a frame with these octets at its beginning; `sum` says where its payload is to be,
+    /// and gives none when it isn't.
+    #[inline(always)]
+    fn recognise_by(
+        &self,
+        frame: &[u8],
+        sum: impl FnOnce(Range<usize>) -> Option<PartialSum>,
+    ) -> Option<Recognised> {
         let headers = frame.get(..self.payload)?;
         let (whole, _) = headers.as_chunks::<WORD>();
         let known = self.octets.iter().zip(&self.mask);
@@ -137,8 +173,7 @@ impl KnownHeaders {
         if of_ip.is_some_and(|sum| sum.folded() != u16::MAX) {
             return None;
         }
-        let payload = frame.get(self.payload..end)?;
-        let mut of_tcp = self.tcp_sum + PartialSum::from_folded(sum(payload));
+        let mut of_tcp = self.tcp_sum + sum(self.payload..end)?;
         // A TCP segment in an IP packet has less than 65536 octets.
         of_tcp += PartialSum::from_folded((end - self.tcp) as u16);
         for at in [4, 6, 8, 10, 12, 14, 16] {

@@ -84,13 +84,9 @@ pub fn parse_parts(
     if segment.len() < TCP_HEADER {
         return Err(Unusable::Truncated);
     }
-    let mut sum = checksum::pseudo(ip.source, ip.destination, ip.data.len());
-    let mut odd = false;
-    for part in std::iter::once(segment).chain(within(rest, ip.data.end - end)) {
-        let of_part = PartialSum::from_folded(rnic_crc::sum(part));
-        sum += if odd { of_part.behind_odd() } else { of_part };
-        odd ^= part.len() % 2 == 1;
-    }
+    let rest = within(rest, ip.data.end - end);
+    let sum = checksum::pseudo(ip.source, ip.destination, ip.data.len())
+        + sum_parts(segment, rest, rnic_crc::sum);
     if sum.folded() != u16::MAX {
         return Err(Unusable::TcpChecksum);
     }
@@ -113,8 +109,25 @@ pub fn parse_parts(
     })
 }
 
+/// The one's complement sum of octets in several slices, of which `sum` gives each one's, in turn.
+#[inline]
+pub(crate) fn sum_parts<'a>(
+    first: &[u8],
+    rest: impl Iterator<Item = &'a [u8]>,
+    mut sum: impl FnMut(&[u8]) -> u16,
+) -> PartialSum {
+    let mut all = PartialSum::from_folded(sum(first));
+    let mut odd = first.len() % 2 == 1;
+    for part in rest {
+        let of_part = PartialSum::from_folded(sum(part));
+        all += if odd { of_part.behind_odd() } else { of_part };
+        odd ^= part.len() % 2 == 1;
+    }
+    all
+}
+
 /// The first `len` octets of several slices.
-fn within<'a>(parts: &[&'a [u8]], len: usize) -> impl Iterator<Item = &'a [u8]> {
+pub(crate) fn within<'a>(parts: &[&'a [u8]], len: usize) -> impl Iterator<Item = &'a [u8]> {
     parts.iter().scan(len, |left, part| {
         let (of_it, _) = part.split_at((*left).min(part.len()));
         *left -= of_it.len();

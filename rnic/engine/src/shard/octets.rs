@@ -11,7 +11,7 @@ use userspace_tcp::{ConnId, NEW_RANGES_MAX, NewRange as NewOctets, Received};
 use super::train::{CARS_MAX, Car};
 use super::{Shard, memory};
 use crate::conn::{Memory, NewRange, Phase, Placed, SLICES_MAX};
-use crate::qp::{FpduSign, PLACED_AT_ONCE, PlacedFpdu};
+use crate::qp::{FpduSign, PLACED_AT_ONCE, PlacedFpdu, Sound};
 
 impl<P: Port> Shard<P> {
     pub(super) fn drop_cars(&mut self, cars: &mut VecDeque<Car>, count: usize) {
@@ -122,21 +122,30 @@ impl<P: Port> Shard<P> {
             return false;
         };
         let mut slices: [&[u8]; N] = [&[]; N];
-        let (mut before, mut filled, mut sound) = (0, 0, 0_u64);
+        let (mut before, mut filled, mut sound) = (0, 0, Sound::NONE);
+        let (mut segments, mut begins) = (0, true);
         for (car, slice) in cars.zip(&mut slices) {
             let (start, len) = car.part(before, new);
-            sound |= u64::from(car.sound && len == car.len) << filled;
+            if car.sound && len == car.len {
+                sound.add(filled, begins, car.goes_on);
+            }
             let octets = self.umem.bytes(&car.frame);
             *slice = octets.get(start..start + len).unwrap_or(&[]);
             before += car.len;
             filled += 1;
+            begins = !car.goes_on;
+            segments += u64::from(begins);
+        }
+        if new.skip > 0 || new.len as usize != before {
+            // Of a segment in several cars some may not be new.
+            sound.joined = 0;
         }
         let slices = slices.get(..filled).unwrap_or(&[]);
         let context = &mut self.tables.context(slot.tally, self.now);
         let fpdus = context.counters.fpdus_received;
-        let taken = slot.qp.receive_checked(context, slices, sound);
+        let taken = slot.qp.receive_checked(context, slices, &sound);
         let fpdus = context.counters.fpdus_received - fpdus;
-        self.segments_are_fpdus = fpdus == filled as u64 && slot.qp.checks_crc();
+        self.segments_are_fpdus = fpdus == segments && slot.qp.checks_crc();
         // No more than there was, of which there were less than 2^32.
         let taken = taken.min(new.len as usize) as u32;
         conn.inbound.pass(taken as usize);

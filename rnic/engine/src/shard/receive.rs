@@ -8,9 +8,9 @@ use rnic_ipc::capture::Direction;
 use rnic_net::{KnownHeaders, Recognised, Unusable};
 use rnic_proto::crc::RESIDUE;
 use rnic_xsk::{CHUNKS_MAX, Frame, Packet, Port};
-use userspace_tcp::{ConnId, ConnOptions, Following, Instant, Likely, Owed, Received, Segment};
+use userspace_tcp::{ConnId, ConnOptions, Instant, Likely, Owed, Received, Segment};
 
-use super::train::{self, Car, Head, Train};
+use super::train::{self, Car, Head, Parts, Train};
 use super::{RECEIVE_BATCH, Shard};
 use crate::conn::{Conn, Phase};
 
@@ -114,7 +114,7 @@ impl<P: Port> Shard<P> {
         let mut train = self.train.take().unwrap_or_default();
         if let Some(head) = self.take_first(&mut train, packet, port) {
             self.advance(clock());
-            self.take_segments(&head, train.cars(), 1, false);
+            self.take_segments(&head, train.cars(), 1);
         }
         self.train = Some(train);
     }
@@ -157,8 +157,13 @@ impl<P: Port> Shard<P> {
     }
 
     /// Puts a packet's segment behind those before it, when it belongs to them; else they are passed
-    /// on, and it begins anew. One in several frames goes by itself.
+    /// on, and it begins anew.
     fn couple(&mut self, train: &mut Train, packet: Packet, port: usize) {
+        if !packet.is_single()
+            && let Some((found, sound)) = self.recognise_parts(train, &packet, port)
+        {
+            return self.couple_recognised_parts(train, packet, &found, sound);
+        }
         match self.recognise(train, &packet, port) {
             Some((found, sound)) => self.couple_recognised(train, packet, &found, sound),
             None => self.couple_parsed(train, packet, port),
@@ -192,9 +197,13 @@ impl<P: Port> Shard<P> {
                 let frame = match packet.into_single() {
                     Ok(frame) => frame,
                     Err(packet) => {
-                        self.pass_on(train);
-                        train.chain(head, packet, start, len);
-                        return self.pass_on(train);
+                        let parts = Parts {
+                            packet,
+                            start,
+                            len,
+                            sound: false,
+                        };
+                        return self.couple_parts(train, head, parts);
                     }
                 };
                 let car = Car {
@@ -202,6 +211,7 @@ impl<P: Port> Shard<P> {
                     start,
                     len,
                     sound: false,
+                    goes_on: false,
                 };
                 if train.is_empty() {
                     head.likely = self.fetch_flow(&head.tuple);
@@ -259,6 +269,7 @@ impl<P: Port> Shard<P> {
                 start: found.payload.start,
                 len: found.payload.len(),
                 sound,
+                goes_on: false,
             }),
             Err(packet) => {
                 self.pool.free_packet(packet);
@@ -311,44 +322,37 @@ impl<P: Port> Shard<P> {
     }
 
     /// Gives the segments of a train to TCP, as one if it takes them so.
-    fn pass_on(&mut self, train: &mut Train) {
-        let chained = train.is_chain();
+    pub(super) fn pass_on(&mut self, train: &mut Train) {
         let Some((mut head, cars)) = train.take() else {
             return;
         };
-        if chained {
-            let count = cars.len();
-            return self.segments(&head, cars, count, true);
-        }
         let seq = head.header.seq;
-        let together = cars.len() > 1 && self.stack.takes_together(&head.tuple, head.likely, seq);
+        let several = cars.len() > train::cars_of_first(cars);
+        let together = several && self.stack.takes_together(&head.tuple, head.likely, seq);
         while !cars.is_empty() {
-            let count = if together { cars.len() } else { 1 };
+            let count = match together {
+                true => cars.len(),
+                false => train::cars_of_first(cars),
+            };
             let octets: usize = cars.iter().take(count).map(|car| car.len).sum();
-            self.segments(&head, cars, count, false);
+            self.segments(&head, cars, count);
             // The cars behind are of one flow without a gap.
             head.header.seq = head.header.seq.add(octets as u32);
         }
     }
 
-    /// Gives the first `count` segments to TCP, as one, and their octets to whoever they are for.
-    /// `chained`: they are the frames of a single one.
-    fn segments(&mut self, head: &Head, cars: &mut VecDeque<Car>, count: usize, chained: bool) {
+    /// Gives the segments of the first `count` cars to TCP, as one, and their octets to whoever they are
+    /// for.
+    fn segments(&mut self, head: &Head, cars: &mut VecDeque<Car>, count: usize) {
         self.do_rest();
-        if count == 1 && !chained && self.take_octets_first(head, cars) {
+        if count == 1 && self.take_octets_first(head, cars) {
             return;
         }
-        self.take_segments(head, cars, count, chained);
+        self.take_segments(head, cars, count);
     }
 
     /// As [`Self::segments`], of what TCP does not take before its acknowledgment. No rest is waiting.
-    fn take_segments(
-        &mut self,
-        head: &Head,
-        cars: &mut VecDeque<Car>,
-        count: usize,
-        chained: bool,
-    ) {
+    fn take_segments(&mut self, head: &Head, cars: &mut VecDeque<Car>, count: usize) {
         let &Head {
             tuple,
             likely,
@@ -358,15 +362,8 @@ impl<P: Port> Shard<P> {
         } = head;
         let first = cars.front().map_or(&[][..], |car| car.payload(&self.umem));
         let following = train::following(cars.iter().take(count));
-        let following = match chained {
-            // One segment, as long as all of them.
-            true => Following {
-                segments: 0,
-                octets: following.octets,
-                longest: following.octets + first.len() as u32,
-            },
-            false => following,
-        };
+        // Some segment has several cars.
+        let chained = following.segments as usize + 1 < count;
         let segment = Segment::new(head.header, first)
             .with_ecn(head.ecn)
             .with_following(following);

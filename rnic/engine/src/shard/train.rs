@@ -1,21 +1,24 @@
 //! Trains: segments of one flow that come one behind the other in a batch of frames and say nothing
 //! but their octets. TCP takes them as one when they are the next in order, as it would from an adapter
-//! with large receive offload, so that what a segment costs is paid once for all of them.
+//! with large receive offload, so that what a segment costs is paid once for all of them. Segments in
+//! several frames go in them too ([`parts`]).
 
+mod parts;
 #[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
 
+pub(super) use parts::Parts;
 use rnic_net::{KnownHeaders, Path, Recognised};
-use rnic_xsk::{Frame, Packet, Umem};
+use rnic_xsk::{Frame, Umem};
 use userspace_tcp::{Ecn, Following, FourTuple, Likely, NewRange, SeqNum, TcpHeader};
 
 /// So many segments of one flow in a row, each by itself, make its headers worth knowing: to learn them
 /// takes as long as to parse two or three.
 const ROW_MIN: u32 = 8;
 
-/// Segments of a train at most.
+/// Cars of a train at most: as many segments, where each has one frame.
 pub(super) const CARS_MAX: usize = 16;
 
 /// Segments that wait for the next one.
@@ -24,8 +27,7 @@ pub(super) struct Train {
     head: Option<Head>,
     cars: VecDeque<Car>,
     octets: usize,
-    /// All cars are of one segment.
-    chain: bool,
+    segments: usize,
     /// A flow of which a train was, and its headers: the next segments of it are recognised by them.
     known: Option<(Head, KnownHeaders)>,
     /// The train is of that flow.
@@ -52,8 +54,10 @@ pub(super) struct Car {
     pub frame: Frame,
     pub start: usize,
     pub len: usize,
-    /// Its payload was found to end with the CRC32C of what is before.
+    /// Its segment's payload was found to end with the CRC32C of what is before.
     pub sound: bool,
+    /// Its segment goes on in the next car.
+    pub goes_on: bool,
 }
 
 impl Train {
@@ -66,6 +70,16 @@ impl Train {
 
     /// Takes a segment; back comes one that does not belong to this train.
     pub fn couple(&mut self, head: &Head, car: Car) -> Result<(), Car> {
+        if !self.admits(head, car.len, 1) {
+            return Err(car);
+        }
+        self.push(car);
+        Ok(())
+    }
+
+    /// Whether a segment of so many octets in so many frames belongs to this train, which is then of its
+    /// flow.
+    fn admits(&mut self, head: &Head, len: usize, frames: usize) -> bool {
         match &self.head {
             None => {
                 self.head = Some(*head);
@@ -75,18 +89,26 @@ impl Train {
                     _ => Some((head.tuple, 1)),
                 };
             }
-            Some(first) if self.is_continued(first, head, &car) => {}
-            Some(_) => return Err(car),
+            Some(first) => return self.is_continued(first, head, len, frames),
         }
-        self.push(car);
-        Ok(())
+        true
     }
 
     /// Takes a segment that was [recognised](Self::recognise); back comes one that does not belong
     /// to this train.
     pub fn couple_recognised(&mut self, found: &Recognised, car: Car) -> Result<(), Car> {
-        let Some((known, _)) = &self.known else {
+        if !self.admits_recognised(found, car.len, 1) {
             return Err(car);
+        }
+        self.push(car);
+        Ok(())
+    }
+
+    /// As [`Self::admits`], of one that was recognised.
+    #[inline(always)]
+    fn admits_recognised(&mut self, found: &Recognised, len: usize, frames: usize) -> bool {
+        let Some((known, _)) = &self.known else {
+            return false;
         };
         match &self.head {
             None => {
@@ -95,26 +117,26 @@ impl Train {
                 self.is_known = true;
             }
             // All else is as it was known.
-            Some(first)
-                if self.is_known
-                    && self.has_place(car.len)
+            Some(first) => {
+                return self.is_known
+                    && self.has_place(len, frames)
                     && found.seq == self.behind(first)
                     && first
                         .header
-                        .is_only_continued(found.ack, found.window, found.flags) => {}
-            Some(_) => return Err(car),
+                        .is_only_continued(found.ack, found.window, found.flags);
+            }
         }
-        self.push(car);
-        Ok(())
+        true
     }
 
     fn push(&mut self, car: Car) {
         self.octets += car.len;
+        self.segments += usize::from(!car.goes_on);
         self.cars.push_back(car);
     }
 
-    fn is_continued(&self, first: &Head, next: &Head, car: &Car) -> bool {
-        self.has_place(car.len)
+    fn is_continued(&self, first: &Head, next: &Head, len: usize, frames: usize) -> bool {
+        self.has_place(len, frames)
             && next
                 .header
                 .only_continues(&first.header, self.behind(first))
@@ -122,10 +144,10 @@ impl Train {
             && (next.port, next.path) == (first.port, first.path)
     }
 
-    /// Whether a segment with so many octets may belong to this train. One without any says something
-    /// else, whichever of the two it is.
-    fn has_place(&self, len: usize) -> bool {
-        self.cars.len() < CARS_MAX && self.octets > 0 && len > 0
+    /// Whether a segment with so many octets in so many frames may belong to this train. One without
+    /// any octets says something else, whichever of the two it is.
+    fn has_place(&self, len: usize, frames: usize) -> bool {
+        self.cars.len() + frames <= CARS_MAX && self.octets > 0 && len > 0
     }
 
     /// Where the next segment begins.
@@ -161,7 +183,7 @@ impl Train {
     /// so that there will be more; of the first one's frame, by the place of its payload.
     pub fn know(&mut self, headers_of: impl FnOnce(&Frame, usize) -> Option<KnownHeaders>) {
         let in_a_row = self.row.is_some_and(|(_, count)| count >= ROW_MIN);
-        if self.is_known || self.cars.len() != 2 && !in_a_row {
+        if self.is_known || self.segments != 2 && !in_a_row {
             return;
         }
         self.row = None;
@@ -179,39 +201,16 @@ impl Train {
         self.is_known = false;
     }
 
-    /// Takes a segment of `len` octets in several frames, which begins at `start` in the first. The
-    /// train is empty, and there is nothing to couple to this one.
-    pub fn chain(&mut self, head: Head, packet: Packet, start: usize, len: usize) {
-        let (mut start, mut left) = (start, len);
-        for frame in packet.into_frames() {
-            let len = left.min(frame.len().saturating_sub(start));
-            self.cars.push_back(Car {
-                frame,
-                start,
-                len,
-                sound: false,
-            });
-            (start, left) = (0, left - len);
-        }
-        self.head = Some(head);
-        self.chain = true;
-    }
-
     /// Whether it takes any segment.
     pub fn is_empty(&self) -> bool {
         self.head.is_none()
-    }
-
-    /// Whether it is one segment in several frames.
-    pub fn is_chain(&self) -> bool {
-        self.chain
     }
 
     /// The train is over: what its segments have in common, and the segments, which are to be taken
     /// out.
     pub fn take(&mut self) -> Option<(Head, &mut VecDeque<Car>)> {
         self.octets = 0;
-        self.chain = false;
+        self.segments = 0;
         Some((self.head.take()?, &mut self.cars))
     }
 }
@@ -244,12 +243,31 @@ impl Car {
     }
 }
 
-/// What follows the first of some segments.
-pub(super) fn following<'a>(cars: impl Iterator<Item = &'a Car>) -> Following {
-    cars.skip(1)
-        .fold(Following::default(), |behind, car| Following {
-            segments: behind.segments + 1,
-            octets: behind.octets + car.len as u32,
-            longest: behind.longest.max(car.len as u32),
-        })
+/// What follows the first car of some segments.
+pub(super) fn following<'a>(mut cars: impl Iterator<Item = &'a Car>) -> Following {
+    let Some(first) = cars.next() else {
+        return Following::default();
+    };
+    let mut behind = Following {
+        longest: first.len as u32,
+        ..Following::default()
+    };
+    let (mut len, mut goes_on) = (first.len as u32, first.goes_on);
+    for car in cars {
+        if !goes_on {
+            behind.segments += 1;
+            len = 0;
+        }
+        len += car.len as u32;
+        behind.octets += car.len as u32;
+        behind.longest = behind.longest.max(len);
+        goes_on = car.goes_on;
+    }
+    behind
+}
+
+/// Of some segments' cars, how many are the first one's.
+pub(super) fn cars_of_first(cars: &VecDeque<Car>) -> usize {
+    let more = cars.iter().take_while(|car| car.goes_on);
+    (more.count() + 1).min(cars.len())
 }

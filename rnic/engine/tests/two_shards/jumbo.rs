@@ -1,5 +1,8 @@
 //! Segments in frames of several chunks: what is seen of them is what is seen of others.
 
+use std::time::Duration;
+
+use rnic_ipc::control::DisconnectReason;
 use rnic_xsk::Port;
 
 use crate::hostile::in_rdma_mode;
@@ -25,5 +28,117 @@ fn every_second_full_segment_is_acknowledged_however_many_frames_it_takes() {
         }
         assert_eq!(sent(&duel) - before, FPDUS as u64 / 2, "MTU {mtu}");
         assert!(duel.side.read(0, payload.len()) == payload, "MTU {mtu}");
+    }
+}
+
+/// Payload of a Write that fills a segment.
+const PAYLOAD: usize = SEGMENT - 20;
+/// FPDUs ahead of those that a test is about: as many as make a flow known.
+const AHEAD: usize = 12;
+const FPDUS: usize = AHEAD + 8;
+
+/// A stream of Writes, each one FPDU of these lengths, in turn: in one frame, in two and in three.
+fn stream(stag: u32, payload: &[u8]) -> Vec<Vec<u8>> {
+    let mut fpdus = Vec::new();
+    let mut at = 0;
+    for len in LENS.into_iter().cycle().take(FPDUS) {
+        let part = &payload[at..at + len];
+        fpdus.push(write_fpdu(stag, BASE + at as u64, part));
+        at += len;
+    }
+    fpdus
+}
+
+/// Octets of their payloads: FPDUs that fill a segment, that end with a chunk nearly full, that have the
+/// end of a chunk within their CRC, and shorter ones.
+const LENS: [usize; 10] = [
+    PAYLOAD, PAYLOAD, 7592, 3752, PAYLOAD, 3756, 7596, 5001, 60, PAYLOAD,
+];
+
+/// What came of Writes of which `change` has changed some: what was placed, what the peer was told, what
+/// the client, and what was counted.
+fn outcome(
+    together: bool,
+    change: impl Fn(&mut [Vec<u8>]),
+) -> (Vec<u8>, Vec<u8>, Option<DisconnectReason>, [u64; 4]) {
+    let (mut duel, qp) = in_rdma_mode(SideConfig::of_mtu(9000), SEGMENT);
+    let total: usize = LENS.iter().cycle().take(FPDUS).sum();
+    let mut fpdus = stream(duel.side.stag.0, &pattern(total, 3));
+    change(&mut fpdus);
+    if together {
+        duel.send_segments(&fpdus, |_| ());
+    } else {
+        for fpdu in &fpdus {
+            duel.send(fpdu, SEGMENT);
+        }
+    }
+    duel.run_for(Duration::from_secs(30));
+    let counters = [
+        "crc_errors",
+        "fpdus_received",
+        "octets_placed",
+        "writes_received",
+    ];
+    let counters = counters.map(|name| duel.side.counter(name));
+    let told = duel.side.disconnected(qp);
+    let levels = duel.side.shard.levels();
+    assert_eq!(levels.frames_free, duel.side.frames, "{levels:?}");
+    (duel.side.read(0, total), duel.peer.received, told, counters)
+}
+
+#[test]
+fn writes_in_several_frames_end_together_as_each_alone() {
+    let sound = outcome(true, |_| ());
+    assert!(sound == outcome(false, |_| ()));
+    let (placed, _, told, counters) = sound;
+    let total = placed.len();
+    assert!(placed == pattern(total, 3));
+    assert_eq!(counters, [0, FPDUS as u64, total as u64, FPDUS as u64]);
+    assert_eq!(told, None);
+}
+
+#[test]
+fn a_wrong_crc_is_found_in_whichever_frame_it_is_wrong() {
+    // One that fills its segment, and one with its CRC in two frames.
+    for (number, places) in [
+        (AHEAD + 2, [1, 3, 500, 3773, 3774, 7613, 7614, 8947]),
+        (AHEAD + 3, [1, 3, 500, 3771, 3772, 3773, 3774, 3775]),
+    ] {
+        for at in places {
+            let change = |fpdus: &mut [Vec<u8>]| {
+                let fpdu = &mut fpdus[number + 1];
+                let at = at.min(fpdu.len() - 1);
+                fpdu[at] ^= 4;
+            };
+            let (together, alone) = (outcome(true, change), outcome(false, change));
+            assert!(together == alone, "FPDU {number}, octet {at}");
+            let (placed, _, told, counters) = together;
+            let before: usize = LENS.iter().cycle().take(number + 1).sum();
+            let fpdus = number as u64 + 1;
+            assert_eq!(counters, [1, fpdus, before as u64, fpdus], "octet {at}");
+            // LLP (layer 2), MPA (type 0), CRC error (2): RFC 5044 section 8.2.
+            let reason = DisconnectReason::TerminateSent { control: 0x2002 };
+            assert_eq!(told, Some(reason), "octet {at}");
+            assert!(placed[..before] == pattern(placed.len(), 3)[..before]);
+            assert!(placed[before..].iter().all(|&octet| octet == 0));
+        }
+    }
+}
+
+#[test]
+fn a_wrong_checksum_is_found_in_whichever_frame_it_is_wrong() {
+    // Of the TCP header: the window; of the payload: octets in each chunk, that its CRC is for.
+    for at in [48, 500, 3839, 3840, 7679, 7680, 9000] {
+        let (mut duel, _) = in_rdma_mode(SideConfig::of_mtu(9000), SEGMENT);
+        let total: usize = LENS.iter().cycle().take(FPDUS).sum();
+        let payload = pattern(total, 3);
+        let fpdus = stream(duel.side.stag.0, &payload);
+        let (ahead, behind) = fpdus.split_at(AHEAD);
+        duel.send_segments(ahead, |_| ());
+        duel.send_segments(behind, |frames| frames[2][at] ^= 0x10);
+        duel.run_for(Duration::from_secs(5));
+        assert_eq!(duel.side.counter("rx_bad_tcp_checksum"), 1, "octet {at}");
+        assert_eq!(duel.side.counter("crc_errors"), 0, "octet {at}");
+        assert!(duel.side.read(0, total) == payload, "octet {at}");
     }
 }

@@ -75,6 +75,7 @@ proptest! {
         changes in prop::collection::vec((0..110_usize, 0..8), 0..4),
         right in prop::bool::weighted(0.8),
         padding in 0..8_usize,
+        cuts in (0..200_usize, 0..200_usize),
     ) {
         let (path, tuple) = (path(vlan), tuple(v6));
         let first = frame(&path, &tuple, &header(&tuple, seqs.0, timestamps), &vec![1; lens.0]);
@@ -91,6 +92,17 @@ proptest! {
         }
         let found = known.recognise(&next, rnic_crc::sum);
         prop_assert!(found.is_some() || !changes.is_empty());
+        let cut = cuts.0.min(next.len());
+        let (begin, rest) = next.split_at(cut);
+        let (middle, end) = rest.split_at(cuts.1.min(rest.len()));
+        let in_parts = known.recognise_parts(begin, &[middle, end], rnic_crc::sum);
+        match &found {
+            Some(found) if (found.payload.start..=found.payload.end).contains(&cut) => {
+                prop_assert_eq!(in_parts.as_ref(), Some(found));
+            }
+            // What parsing finds is found by that.
+            _ => prop_assert_eq!(in_parts, None),
+        }
         if let Some(found) = found {
             let parsed = parse(&next, &DEFAULTS);
             let end = found.payload.end;
@@ -121,6 +133,12 @@ fn a_wrong_checksum_is_not_recognised() {
             let mut wrong = right.clone();
             wrong[at] ^= 4;
             assert_eq!(known.recognise(&wrong, rnic_crc::sum), None, "octet {at}");
+            for cut in known.payload..=wrong.len() {
+                let (first, rest) = wrong.split_at(cut);
+                let (second, third) = rest.split_at(rest.len() / 2);
+                let found = known.recognise_parts(first, &[second, third], rnic_crc::sum);
+                assert_eq!(found, None, "octet {at}, cut at {cut}");
+            }
         }
     }
 }

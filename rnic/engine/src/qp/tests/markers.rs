@@ -83,7 +83,11 @@ fn outcome(at: u64, pieces: &[&[u8]], sound: bool) -> (End, String) {
     b.qp.enter_rdma_mode(&terms, true);
     b.qp.receive.at = at;
     b.post_recv(1, &[sge(SINK, 100), sge(SINK + 100, 2000)]);
-    let used = b.with_ctx(|qp, ctx| qp.receive_checked(ctx, pieces, u64::from(sound)));
+    let sound = Sound {
+        alone: u64::from(sound),
+        ..Sound::NONE
+    };
+    let used = b.with_ctx(|qp, ctx| qp.receive_checked(ctx, pieces, &sound));
     assert_eq!(used, pieces.concat().len());
     let said = (b.produce(MULPDU), b.qp.wants_close(), statuses(&b.recvs()));
     let told = format!("{said:?} {:?} {}", b.counters, b.qp.receive.at);

@@ -105,19 +105,37 @@ fn segments(random: &mut Random, fpdus: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     segments
 }
 
-/// The same stream as segments that were checked, and by itself.
-fn give(known: &mut End, unknown: &mut End, segments: &[Vec<u8>]) {
+/// A segment in up to so many pieces, which are cut anywhere.
+fn cut<'a>(random: &mut Random, segment: &'a [u8], most: u64) -> Vec<&'a [u8]> {
+    let mut places: Vec<usize> = (0..random.below(most))
+        .map(|_| random.below(segment.len() as u64 + 1) as usize)
+        .collect();
+    places.sort_unstable();
+    let begins = std::iter::once(0).chain(places.iter().copied());
+    let ends = places.iter().copied().chain([segment.len()]);
+    begins
+        .zip(ends)
+        .map(|(from, to)| &segment[from..to])
+        .collect()
+}
+
+/// The same stream as segments that were checked, each in up to so many pieces, and by itself.
+fn give(random: &mut Random, known: &mut End, unknown: &mut End, segments: &[Vec<u8>], most: u64) {
     let left = std::mem::take(&mut known.stream);
     let left = Some(left.as_slice()).filter(|left| !left.is_empty());
-    let pieces: Vec<_> = left
-        .into_iter()
-        .chain(segments.iter().map(Vec::as_slice))
-        .collect();
-    let sound = pieces.iter().enumerate().fold(0, |sound, (at, piece)| {
-        let whole = rnic_crc::check(0, piece).crc == RESIDUE;
-        sound | u64::from(whole) << at
-    });
-    let used = known.with_ctx(|qp, ctx| qp.receive_checked(ctx, &pieces, sound));
+    let (mut pieces, mut sound) = (Vec::new(), Sound::NONE);
+    for segment in left.into_iter().chain(segments.iter().map(Vec::as_slice)) {
+        let whole = rnic_crc::check(0, segment).crc == RESIDUE;
+        let parts = cut(random, segment, most);
+        for number in 0..parts.len() {
+            if whole {
+                let goes_on = number + 1 < parts.len();
+                sound.add(pieces.len() + number, number == 0, goes_on);
+            }
+        }
+        pieces.extend(parts);
+    }
+    let used = known.with_ctx(|qp, ctx| qp.receive_checked(ctx, &pieces, &sound));
     known.stream = pieces.concat()[used..].to_vec();
     for octet in segments.concat() {
         unknown.receive(&[octet]);
@@ -139,6 +157,45 @@ fn assert_same(known: &mut End, unknown: &mut End) {
 
 #[test]
 fn writes_in_a_row_end_as_each_alone() {
+    end_as_each_alone(1);
+}
+
+#[test]
+fn segments_in_several_pieces_end_as_each_octet_alone() {
+    end_as_each_alone(4);
+}
+
+/// What ends with the CRC of what is before, and is another FPDU with more behind it, which is cut off.
+#[test]
+fn a_piece_is_not_believed_because_its_segment_is_sound() {
+    let header = Tagged {
+        last: true,
+        version: 1,
+        ulp: Opcode::Write.control_octet(),
+        stag: STAG,
+        to: TaggedOffset(BASE),
+    };
+    let mut segment = hostile::fpdu(&header.to_octets(), &[7; 40]);
+    let first = segment.len();
+    segment[first - 1] ^= 1;
+    segment.extend([0; 20]);
+    let crc = crc_of([segment.as_slice()]).octets();
+    segment.extend(crc);
+    for cut in [first - 4, first, first + 4] {
+        let pieces = [&segment[..cut], &segment[cut..]];
+        let mut sound = Sound::NONE;
+        sound.add(0, true, true);
+        sound.add(1, false, false);
+        let mut end = receiver();
+        end.with_ctx(|qp, ctx| qp.receive_checked(ctx, &pieces, &sound));
+        let counters = end.counters;
+        assert_eq!((counters.crc_errors, counters.octets_placed), (1, 0));
+        assert_eq!(end.read(BASE, 40), [0; 40]);
+    }
+}
+
+/// Random FPDUs in segments of up to so many pieces.
+fn end_as_each_alone(pieces: u64) {
     let (mut ended, mut counted) = (0, BTreeMap::new());
     for seed in seeds(1000) {
         let mut random = Random::new(seed);
@@ -150,7 +207,7 @@ fn writes_in_a_row_end_as_each_alone() {
                 .map(|_| any_fpdu(&mut random, &mut next, &mut sends))
                 .collect();
             let segments = segments(&mut random, fpdus);
-            give(&mut known, &mut unknown, &segments);
+            give(&mut random, &mut known, &mut unknown, &segments, pieces);
             assert_same(&mut known, &mut unknown);
             // What comes between trains: a command, or what another queue pair does.
             let stag = [STAG, SECOND][random.below(2) as usize];
@@ -222,7 +279,7 @@ fn an_stag_that_is_invalidated_in_a_train_is_refused_behind_it() {
             write(stag, BASE + 200),
             write(stag, BASE + 300),
         ];
-        give(&mut known, &mut unknown, &train);
+        give(&mut Random::new(1), &mut known, &mut unknown, &train, 1);
         assert_same(&mut known, &mut unknown);
         let counters = known.counters;
         if stag == SECOND {

@@ -10,7 +10,7 @@ fn pool() -> FramePool {
     Umem::heap(64, ChunkSize::for_mtu(1500).unwrap()).1
 }
 
-fn head(seq: u32) -> Head {
+pub(super) fn head(seq: u32) -> Head {
     let end = |last| Endpoint::new(Ipv4Addr::new(198, 18, 0, last).into(), 7174);
     let defaults = PathDefaults::new(1500);
     Head {
@@ -48,6 +48,7 @@ fn a_train_is_of_one_flow_without_a_gap_and_no_longer_than_its_bound() {
                     start,
                     len,
                     sound: false,
+                    goes_on: false,
                 },
             )
             .is_ok()
@@ -104,6 +105,7 @@ fn new_octets_are_found_in_the_cars_that_they_lie_in() {
         start,
         len,
         sound: false,
+        goes_on: false,
     };
     let new = |skip, len| NewRange {
         offset: 0,
@@ -125,7 +127,7 @@ fn new_octets_are_found_in_the_cars_that_they_lie_in() {
 }
 
 /// A frame of a flow, as the head says.
-fn frame_of(head: &Head, len: usize) -> Vec<u8> {
+pub(super) fn frame_of(head: &Head, len: usize) -> Vec<u8> {
     let payload = vec![7; len];
     let sum = checksum::sum(&payload);
     let (path, tuple) = (&head.path, &head.tuple);
@@ -196,6 +198,7 @@ fn a_train_is_the_same_of_segments_that_are_recognised_and_that_are_parsed() {
             start,
             len,
             sound: false,
+            goes_on: false,
         };
         let by_parsing = parsed
             .couple(&head, car())
@@ -205,6 +208,7 @@ fn a_train_is_the_same_of_segments_that_are_recognised_and_that_are_parsed() {
             start,
             len,
             sound: false,
+            goes_on: false,
         };
         let known = recognising.recognise(&octets, port, rnic_crc::sum);
         let couple = |train: &mut Train, car: Car| match &known {
@@ -230,6 +234,7 @@ fn a_train_is_the_same_of_segments_that_are_recognised_and_that_are_parsed() {
                 start,
                 len,
                 sound: false,
+                goes_on: false,
             };
             parsed.couple(&head, car()).unwrap();
             couple(&mut recognising, car()).unwrap();
@@ -259,6 +264,7 @@ fn a_flow_of_single_segments_is_known_after_some_in_a_row() {
             start,
             len: 64,
             sound: false,
+            goes_on: false,
         };
         match &known {
             Some(found) => train.couple_recognised(found, car).unwrap(),
@@ -280,4 +286,37 @@ fn a_flow_of_single_segments_is_known_after_some_in_a_row() {
         assert!(!take_in(&mut train, 8, number));
         assert!(take_in(&mut train, 7, number), "it stays so among others");
     }
+}
+
+#[test]
+fn what_follows_is_counted_by_segments_and_not_by_cars() {
+    let mut pool = pool();
+    let lens = [
+        (100, true),
+        (50, false),
+        (140, false),
+        (10, true),
+        (20, true),
+        (5, false),
+    ];
+    let cars: VecDeque<Car> = lens
+        .into_iter()
+        .map(|(len, goes_on)| Car {
+            frame: pool.alloc().unwrap(),
+            start: 0,
+            len,
+            sound: false,
+            goes_on,
+        })
+        .collect();
+    let behind = |count| {
+        let behind = following(cars.iter().take(count));
+        (behind.segments, behind.octets, behind.longest)
+    };
+    assert_eq!(behind(6), (2, 225, 150));
+    assert_eq!(behind(3), (1, 190, 150));
+    assert_eq!(behind(2), (0, 50, 150));
+    assert_eq!(behind(1), (0, 0, 100));
+    assert_eq!(cars_of_first(&cars), 2);
+    assert_eq!(cars_of_first(&cars.into_iter().skip(2).collect()), 1);
 }
