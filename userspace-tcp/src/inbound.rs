@@ -148,6 +148,12 @@ impl Inbound {
         reaches && start <= self.window.edge().max(self.next).cast_signed()
     }
 
+    /// Octets from RCV.NXT on that are within the window.
+    pub(crate) fn room(&self) -> u32 {
+        let room = self.window.edge().saturating_sub(self.next);
+        u32::try_from(room).unwrap_or(u32::MAX)
+    }
+
     /// Whether a sequence number lies in the window (for RST, RFC 5961 section 3.2).
     pub(crate) fn in_window(&self, start: i64) -> bool {
         let edge = self.window.edge().max(self.next + 1);

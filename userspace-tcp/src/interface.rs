@@ -301,6 +301,17 @@ pub struct Received {
     pub in_order_to: StreamOffset,
 }
 
+/// Of which connection a segment is the next in order, as [`crate::Stack::expects_octets`] says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expected {
+    /// The connection.
+    pub conn: ConnId,
+    /// The position of its first octet.
+    pub offset: StreamOffset,
+    /// So many octets from there on are within the receive window.
+    pub room: u32,
+}
+
 /// The acknowledgment of a segment whose octets were taken already: for
 /// [`crate::Stack::take_owed`].
 #[derive(Debug, PartialEq, Eq)]

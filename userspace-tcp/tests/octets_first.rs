@@ -53,7 +53,7 @@ fn octets_before_their_acknowledgment_are_as_octets_behind_it() {
         (state >> 33) as u32 % bound
     };
     let payload = [0; LEN as usize];
-    let (mut taken_first, mut others) = (0, 0);
+    let (mut taken_first, mut others, mut promised) = (0, 0, 0);
     for run in 0..300 {
         let timestamps = run % 2 == 0;
         let ecn = run % 3 == 0;
@@ -109,7 +109,22 @@ fn octets_before_their_acknowledgment_are_as_octets_behind_it() {
             if ecn {
                 segment.ecn = [Ecn::Ect0, Ecn::Ect0, Ecn::Ect0, Ecn::Ce][below(4) as usize];
             }
+            let likely = Likely::default();
+            let promise = whole
+                .stack
+                .expects_octets(whole.now, &tuple(), likely, &segment);
             let expected = whole.receive(&segment);
+            if let Some(promise) = promise {
+                assert!(promise.room >= len, "{header:?}");
+                let [new] = &*expected.new else {
+                    panic!("{expected:?}: {header:?}");
+                };
+                let end = promise.offset + u64::from(len);
+                assert_eq!((new.offset, new.skip, new.len), (promise.offset, 0, len));
+                assert_eq!(expected.in_order_to, end, "{header:?}");
+                assert_eq!(expected.conn, Some(promise.conn), "{header:?}");
+                promised += 1;
+            }
             let received = match parts.receive_octets(&segment) {
                 Some((received, owed)) => {
                     parts.stack.take_owed(parts.now, owed);
@@ -129,6 +144,7 @@ fn octets_before_their_acknowledgment_are_as_octets_behind_it() {
             next = peer_seq(expected.in_order_to as u32);
         }
     }
+    assert_eq!(promised, taken_first);
     assert!(
         taken_first > 3000 && others > 1000,
         "{taken_first} {others}"

@@ -118,6 +118,32 @@ fn segments_taken_as_one_are_acknowledged_as_if_each_had_come_by_itself() {
     }
 }
 
+/// What is promised of octets before they are given is kept, up to the window's edge.
+#[test]
+fn octets_that_are_expected_are_taken_as_far_as_there_is_room() {
+    let mut end = Passive::open(false);
+    let (mut at, mut shut) = (0_u32, false);
+    while !shut {
+        let header = header(Flags::ACK, peer_seq(at), end.ours);
+        let first = Segment::new(header, &[0; 100]);
+        let likely = Likely::default();
+        let expected = end.stack.expects_octets(end.now, &tuple(), likely, &first);
+        let room = expected.unwrap().room;
+        // The last time one octet more than there is room for.
+        shut = room < 100_000;
+        let len = if shut { room + 1 } else { 50_000 };
+        let following = Following {
+            segments: 9,
+            octets: len - 100,
+            longest: 30_000,
+        };
+        let received = end.receive(&first.with_following(following));
+        let taken = u64::from(len.min(room));
+        assert_eq!(received.in_order_to, u64::from(at) + taken);
+        at += len;
+    }
+}
+
 #[test]
 fn only_a_segment_that_says_nothing_new_continues_another() {
     let first = header(Flags::ACK, SeqNum(100), SeqNum(5));

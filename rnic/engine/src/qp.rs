@@ -55,7 +55,7 @@ pub(crate) use send::Filled;
 use send::{ORIGINS, SendSide};
 pub(crate) use sound::Sound;
 use terminate::Ending;
-use writes::{Piece, Run, is_tagged};
+pub(crate) use writes::{Piece, Run, is_tagged};
 
 /// What a queue pair needs of its shard, lent for each call.
 #[derive(Debug)]
@@ -329,7 +329,7 @@ impl Qp {
                 let bits = (0..).map(|at| sound.checked_shr(at).unwrap_or(0) & 1 == 1);
                 let writes = rest.iter().zip(bits);
                 let writes = writes.map(|(octets, sound)| Piece { octets, sound });
-                let Run { pieces, octets } = self.receive_writes(ctx, writes);
+                let Run { pieces, octets, .. } = self.receive_writes(ctx, writes);
                 if pieces > 0 {
                     (rest, used) = (rest.get(pieces..).unwrap_or(&[]), used + octets);
                     sound = sound.checked_shr(pieces as u32).unwrap_or(0);

@@ -17,6 +17,7 @@ mod config;
 mod control;
 mod deadlines;
 mod fragments;
+mod in_turn;
 mod inspect;
 mod lifecycle;
 mod link;

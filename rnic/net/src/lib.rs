@@ -30,7 +30,7 @@ pub use emit::{Payload, emit, write_segment};
 pub use flow::{Flow, flow};
 pub use fragment::{Fragments, Identification};
 pub use icmp::{IcmpReport, parse_icmp, parse_icmpv6};
-pub use known::{KnownHeaders, Recognised};
+pub use known::{KnownHeaders, Like, Recognised};
 pub use parse::{Received, Unusable, parse, parse_parts};
 pub use reassembly::{FRAGMENT_LIFETIME, Reassembly, ReassemblyCounters};
 pub use rewrite::rewrite_segment;

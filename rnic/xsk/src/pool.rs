@@ -71,7 +71,10 @@ impl FramePool {
     ///
     /// As [`Self::free`].
     pub fn free_packet(&mut self, packet: Packet) {
-        packet.into_frames().for_each(|frame| self.free(frame));
+        match packet.into_single() {
+            Ok(frame) => self.free(frame),
+            Err(packet) => packet.into_frames().for_each(|frame| self.free(frame)),
+        }
     }
 
     /// How many frames of one chunk are free.

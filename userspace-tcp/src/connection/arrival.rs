@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::ecn::Ecn;
 use crate::effects::Env;
 use crate::inbound::Text;
-use crate::interface::{Event, Owed, Received, State};
+use crate::interface::{Event, Expected, Owed, Received, State};
 use crate::options::Options;
 use crate::segment::{Flags, Following, Segment, TcpHeader};
 use crate::seq::SeqNum;
@@ -139,6 +139,15 @@ impl<B> Connection<B> {
         self.on_text(env, segment, start, &mut received);
         received.in_order_to = self.inbound.in_order_to();
         Some((received, owed))
+    }
+
+    /// See [`crate::Stack::expects_octets`].
+    pub(crate) fn expects_octets(&self, now: Instant, segment: &Segment<'_>) -> Option<Expected> {
+        self.brings_only_octets(now, segment).then(|| Expected {
+            conn: self.id,
+            offset: self.inbound.in_order_to(),
+            room: self.inbound.room(),
+        })
     }
 
     /// Whether [`Connection::on_synchronized`] would do no more with a segment than take its octets

@@ -4,7 +4,7 @@ use crate::config::ConnOptions;
 use crate::connection::Connection;
 use crate::ecn::Ecn;
 use crate::effects::Env;
-use crate::interface::{ConnId, Likely, Owed, Received, State, Transmit};
+use crate::interface::{ConnId, Expected, Likely, Owed, Received, State, Transmit};
 use crate::segment::Segment;
 #[cfg(doc)]
 use crate::segment::TcpHeader;
@@ -121,6 +121,22 @@ impl<B> Stack<B> {
         let id = self.find_at(tuple, likely);
         let connection = id.and_then(|id| self.connections.get(id));
         connection.is_some_and(|connection| connection.expects(seq))
+    }
+
+    /// Whether a segment is the next in order of an established connection and says nothing else but
+    /// an acknowledgment that is acceptable. Then [`Stack::receive_at`] at the same time would find
+    /// all of its octets new, and those of segments behind it that [only continue
+    /// it](TcpHeader::only_continues), as far as there is room: so they may be used before it is asked.
+    /// `likely` as for [`Stack::receive_at`].
+    pub fn expects_octets(
+        &self,
+        now: Instant,
+        tuple: &FourTuple,
+        likely: Likely,
+        segment: &Segment<'_>,
+    ) -> Option<Expected> {
+        let id = self.find_at(tuple, likely)?;
+        self.connections.get(id)?.expects_octets(now, segment)
     }
 
     /// Whether [`Stack::poll_transmit`] may have something to give: cheaper to ask.

@@ -27,9 +27,11 @@ pub(crate) struct Piece<'a> {
 
 /// How much of a stream was taken in.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Run {
+pub(crate) struct Run {
     pub pieces: usize,
     pub octets: usize,
+    /// Octets of the longest piece.
+    pub longest: usize,
 }
 
 /// The FPDU of a Write.
@@ -40,7 +42,21 @@ struct WriteFpdu<'a> {
 }
 
 impl Qp {
+    /// As [`Qp::receive`], of octets that are in their place, and as far as they are Writes. What is
+    /// behind one is not looked at before it has been placed.
+    pub(crate) fn receive_in_turn<'a>(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        pieces: impl Iterator<Item = Piece<'a>>,
+    ) -> Run {
+        if !self.is_receiving() {
+            return Run::default();
+        }
+        self.receive_writes(ctx, pieces)
+    }
+
     /// Takes in the Writes at the front of `pieces`, as long as each is one FPDU and may be placed.
+    #[inline(always)]
     pub(super) fn receive_writes<'a>(
         &mut self,
         ctx: &mut QpContext<'_>,
@@ -77,6 +93,7 @@ impl Qp {
             writer = Some(of);
             run.pieces += 1;
             run.octets += piece.octets.len();
+            run.longest = run.longest.max(piece.octets.len());
             match stream.classify_tagged(&header, payload.len()) {
                 Ok(Inbound::Write { last, .. }) => match copy_in(&sink, &payload) {
                     Ok(()) => {
@@ -115,7 +132,7 @@ impl Qp {
 /// Whether octets that begin an FPDU may be a Write's. To find out with all else that they are a Send's
 /// takes longer.
 #[inline]
-pub(super) fn is_tagged(octets: &[u8]) -> bool {
+pub(crate) fn is_tagged(octets: &[u8]) -> bool {
     let control = octets.get(fpdu::HEADER_LEN);
     control.is_some_and(|octet| Control::from_octet(*octet).tagged)
 }

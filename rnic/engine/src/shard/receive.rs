@@ -90,6 +90,10 @@ impl<P: Port> Shard<P> {
     fn take_batch(&mut self, port: usize) {
         let mut batch = std::mem::take(&mut self.batch);
         let mut train = self.train.take().unwrap_or_default();
+        let in_turn = self.take_in_turn(&batch, &train, port);
+        for packet in batch.drain(..in_turn) {
+            self.pool.free_packet(packet);
+        }
         for packet in batch.drain(..) {
             if !self.captures.is_empty() {
                 self.capture(&packet);

@@ -48,6 +48,14 @@ pub(super) struct Head {
     pub header: TcpHeader,
 }
 
+impl Head {
+    /// That of another segment, which says this.
+    pub fn saying(&self, says: &Recognised) -> Self {
+        let header = header_of(self, says);
+        Self { header, ..*self }
+    }
+}
+
 /// The frame of one segment, or of a part of one, and where its payload lies.
 #[derive(Debug)]
 pub(super) struct Car {
@@ -112,8 +120,7 @@ impl Train {
         };
         match &self.head {
             None => {
-                let header = header_of(known, found);
-                self.head = Some(Head { header, ..*known });
+                self.head = Some(known.saying(found));
                 self.is_known = true;
             }
             // All else is as it was known.
@@ -177,6 +184,12 @@ impl Train {
     /// Where the segments of a train are put.
     pub fn cars(&mut self) -> &mut VecDeque<Car> {
         &mut self.cars
+    }
+
+    /// The flow whose segments by `port` are recognised, and its headers.
+    pub fn known(&self, port: usize) -> Option<(&Head, &KnownHeaders)> {
+        let (head, headers) = self.known.as_ref()?;
+        (head.port == port).then_some((head, headers))
     }
 
     /// Learns the headers of a train that has grown to two segments, or comes behind others of its flow,

@@ -222,14 +222,14 @@ impl Duel {
         &mut self,
         octets: &[u8],
         size: usize,
-        change: impl FnOnce(&mut [Vec<u8>]),
+        change: impl FnOnce(&mut Vec<Vec<u8>>),
     ) {
         let segments: Vec<Vec<u8>> = octets.chunks(size).map(<[u8]>::to_vec).collect();
         self.send_segments(&segments, change);
     }
 
     /// Sends segments, which come together, as frames that `change` has changed.
-    pub fn send_segments(&mut self, segments: &[Vec<u8>], change: impl FnOnce(&mut [Vec<u8>])) {
+    pub fn send_segments(&mut self, segments: &[Vec<u8>], change: impl FnOnce(&mut Vec<Vec<u8>>)) {
         for segment in segments {
             self.peer.send_segment(segment, self.now);
         }

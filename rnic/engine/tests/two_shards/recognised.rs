@@ -90,19 +90,80 @@ fn a_segment_that_ends_with_the_crc_of_all_of_it_is_not_believed_to_be_an_fpdu()
     // Its FPDU is shorter, and what is behind that makes the segment's CRC right.
     let change = |octets: &mut [u8]| {
         octets[begin + 1] ^= 4;
-        let segment = &mut octets[begin..begin + SEGMENT];
-        let crc = crc_of([&segment[..SEGMENT - 4]]).octets();
-        segment[SEGMENT - 4..].copy_from_slice(&crc);
+        with_right_crc(octets, begin);
     };
     let (together, alone) = (outcome(true, change), outcome(false, change));
     assert_eq!(together, alone);
     assert_eq!(together.3[0], 1);
 }
 
+/// The FPDU of a segment that begins there has its right CRC again.
+fn with_right_crc(octets: &mut [u8], begin: usize) {
+    let segment = &mut octets[begin..begin + SEGMENT];
+    let crc = crc_of([&segment[..SEGMENT - 4]]).octets();
+    segment[SEGMENT - 4..].copy_from_slice(&crc);
+}
+
+#[test]
+fn what_is_no_write_that_may_be_placed_ends_a_row_of_them_as_it_would_alone() {
+    let number = AHEAD + 3;
+    // Tagged flag, Last flag, DDP version; RDMAP version, opcode; STag; tagged offset, by 2^63 and by 1.
+    let changes = [
+        (2, 0x80),
+        (2, 0x40),
+        (2, 0x01),
+        (3, 0x80),
+        (3, 0x03),
+        (7, 0x01),
+        (8, 0x80),
+        (15, 0x01),
+    ];
+    for (at, bit) in changes {
+        let change = |octets: &mut [u8]| {
+            octets[number * SEGMENT + at] ^= bit;
+            with_right_crc(octets, number * SEGMENT);
+        };
+        let (together, alone) = (outcome(true, change), outcome(false, change));
+        assert_eq!(together, alone, "octet {at}, bits {bit:#x}");
+        let [crc_errors, fpdus, ..] = together.3;
+        let legal = matches!((at, bit), (2, 0x40) | (15, 0x01));
+        let wanted = if legal { FPDUS } else { number + 1 };
+        assert_eq!((crc_errors, fpdus), (0, wanted as u64), "octet {at}");
+        assert_eq!(together.2.is_none(), legal, "octet {at}");
+    }
+}
+
+#[test]
+fn segments_that_are_lost_or_overtaken_end_a_row_and_come_to_their_places_all_the_same() {
+    let payload = pattern(FPDUS * PAYLOAD, 3);
+    let changes: [fn(&mut Vec<Vec<u8>>); 4] = [
+        |frames| drop(frames.remove(3)),
+        |frames| drop(frames.remove(0)),
+        |frames| frames.swap(2, 3),
+        |frames| frames.insert(3, frames[2].clone()),
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        let (mut duel, qp) = in_rdma_mode(SideConfig::default(), SEGMENT);
+        let octets = stream(duel.side.stag.0, &payload);
+        let (ahead, behind) = octets.split_at(AHEAD * SEGMENT);
+        duel.send(ahead, SEGMENT);
+        duel.send_changed(behind, SEGMENT, change);
+        duel.run_for(Duration::from_secs(5));
+        assert!(duel.side.read(0, payload.len()) == payload, "{number}");
+        assert_eq!(
+            duel.side.counter("fpdus_received"),
+            FPDUS as u64,
+            "{number}"
+        );
+        assert_eq!(duel.side.disconnected(qp), None, "{number}");
+    }
+}
+
 #[test]
 fn a_wrong_checksum_is_found_in_recognised_segments() {
-    // Of the TCP header: the window; of the payload: an octet that its CRC is for.
-    for at in [48, 500] {
+    // Of the TCP header: the window, and the checksum itself, by which alone it is found; of the payload: an
+    // octet that its CRC is for.
+    for at in [48, 51, 500] {
         let (mut duel, _) = in_rdma_mode(SideConfig::default(), SEGMENT);
         let payload = pattern(FPDUS * PAYLOAD, 3);
         let octets = stream(duel.side.stag.0, &payload);

@@ -1,0 +1,187 @@
+//! Writes in turn: most of what ever comes in bulk. Segments of a flow that is known, the next in order,
+//! each an FPDU of a Write, are verified and placed one after the other, each while its octets are still
+//! near; and all that does not hang on a single one, TCP's books included, is done once for all of them.
+//!
+//! What decides is what decides of other segments: [`KnownHeaders`], TCP
+//! ([`userspace_tcp::Stack::expects_octets`]), the queue pair. What is anything else is left to them: at
+//! the first segment that is not the next in order, or not sound, or no Write that may be placed, it is
+//! over.
+
+use std::ops::Range;
+
+use rnic_ipc::control::DisconnectReason;
+use rnic_net::KnownHeaders;
+use rnic_proto::crc::RESIDUE;
+use rnic_xsk::{Packet, Port, Umem};
+use userspace_tcp::{ConnOptions, Expected, Following, Segment, SeqNum, TcpHeader};
+
+use super::Shard;
+use super::train::{Head, Train};
+use crate::conn::Phase;
+use crate::qp::{Piece, Run, is_tagged};
+
+/// The payloads of segments that only continue each other, each found sound, and none looked at before it
+/// is asked for.
+struct Sound<'a> {
+    packets: std::slice::Iter<'a, Packet>,
+    umem: &'a Umem,
+    headers: &'a KnownHeaders,
+    /// The header of the first.
+    first: TcpHeader,
+    /// Where the next one begins.
+    seq: SeqNum,
+    /// So many octets may still come.
+    room: u32,
+}
+
+impl<'a> Iterator for Sound<'a> {
+    type Item = Piece<'a>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Piece<'a>> {
+        let packet = self.packets.next()?;
+        if !packet.is_single() {
+            return None;
+        }
+        let frame = self.umem.bytes(packet.first());
+        let like = self.headers.compare(frame)?;
+        let says = &like.says;
+        let octets = frame.get(says.payload.clone())?;
+        // A packet has less than 65536.
+        let len = octets.len() as u32;
+        let continues = says.seq == self.seq
+            && self
+                .first
+                .is_only_continued(says.ack, says.window, says.flags);
+        if !continues || len > self.room || !is_tagged(octets) {
+            return None;
+        }
+        let checks = rnic_crc::check(0, octets);
+        if checks.crc != RESIDUE || !like.is_right_with(checks.sum) {
+            return None;
+        }
+        self.seq = self.seq.add(len);
+        self.room -= len;
+        Some(Piece {
+            octets,
+            sound: true,
+        })
+    }
+}
+
+impl<P: Port> Shard<P> {
+    /// Takes in the segments at the front of a batch from a port that are Writes in turn; says how many.
+    pub(super) fn take_in_turn(&mut self, batch: &[Packet], train: &Train, port: usize) -> usize {
+        // One alone is taken before its acknowledgment.
+        if batch.len() < 2 || !self.segments_are_fpdus || !self.captures.is_empty() {
+            return 0;
+        }
+        let (Some((known, headers)), Some(first)) = (train.known(port), batch.first()) else {
+            return 0;
+        };
+        let frame = self.umem.bytes(first.first());
+        let Some(says) = headers.compare(frame).map(|like| like.says) else {
+            return 0;
+        };
+        let first = says.payload.clone();
+        if !frame.get(first.clone()).is_some_and(is_tagged) {
+            return 0;
+        }
+        let head = known.saying(&says);
+        self.do_rest();
+        let Some(expected) = self.expects(&head, batch, first.clone()) else {
+            return 0;
+        };
+        let run = self.place_in_turn(&expected, batch, &head, headers);
+        if run.pieces > 0 {
+            self.account_for(&head, batch, first, &expected, &run);
+        }
+        run.pieces
+    }
+
+    /// Whether TCP expects the octets of the first segment, whose payload is there.
+    fn expects(&self, head: &Head, batch: &[Packet], payload: Range<usize>) -> Option<Expected> {
+        let octets = self.umem.bytes(batch.first()?.first()).get(payload)?;
+        let segment = Segment::new(head.header, octets).with_ecn(head.ecn);
+        self.stack
+            .expects_octets(self.now, &head.tuple, head.likely, &segment)
+    }
+
+    /// Shows the octets that TCP expects to their queue pair, if there is one that takes them where they
+    /// lie.
+    fn place_in_turn(
+        &mut self,
+        expected: &Expected,
+        batch: &[Packet],
+        head: &Head,
+        headers: &KnownHeaders,
+    ) -> Run {
+        let Some(conn) = self.conns.get_mut(expected.conn) else {
+            return Run::default();
+        };
+        let Phase::Rdma { qp } = conn.phase else {
+            return Run::default();
+        };
+        let Some(slot) = self.qps.get_mut(&qp.0) else {
+            return Run::default();
+        };
+        let next = conn.inbound.is_empty() && conn.inbound.consumed_to() == expected.offset;
+        if !next || !slot.qp.checks_crc() {
+            return Run::default();
+        }
+        let sound = Sound {
+            packets: batch.iter(),
+            umem: &self.umem,
+            headers,
+            first: head.header,
+            seq: head.header.seq,
+            room: expected.room,
+        };
+        let context = &mut self.tables.context(slot.tally, self.now);
+        let run = slot.qp.receive_in_turn(context, sound);
+        conn.inbound.pass(run.octets);
+        conn.port = head.port;
+        run
+    }
+
+    /// Gives TCP the segments whose octets are in their place, as one; the payload of the first is there.
+    fn account_for(
+        &mut self,
+        head: &Head,
+        batch: &[Packet],
+        payload: Range<usize>,
+        expected: &Expected,
+        run: &Run,
+    ) {
+        let (id, end) = (expected.conn, expected.offset + run.octets as u64);
+        let first = batch.first().map(|packet| self.umem.bytes(packet.first()));
+        let octets = first.and_then(|frame| frame.get(payload)).unwrap_or(&[]);
+        let behind = run.octets.saturating_sub(octets.len());
+        let following = Following {
+            segments: run.pieces as u32 - 1,
+            octets: behind as u32,
+            longest: run.longest.min(behind) as u32,
+        };
+        let segment = Segment::new(head.header, octets)
+            .with_ecn(head.ecn)
+            .with_following(following);
+        let options = ConnOptions {
+            mss: head.path.mss(head.tuple.remote.addr),
+        };
+        let received = self
+            .stack
+            .receive_at(self.now, head.tuple, head.likely, &segment, options);
+        self.introduce();
+        if (received.conn, received.in_order_to) != (Some(id), end) {
+            log::error!(
+                "TCP expected octets on {} and did not take them",
+                head.tuple
+            );
+            return self.abort(id, DisconnectReason::LocalError, None);
+        }
+        self.stack.consumed(id, end);
+        self.settle_conn(id);
+        self.conclude();
+        self.make_ready(id);
+    }
+}
