@@ -1,17 +1,17 @@
 //! RDMA Writes in a row: most of what ever comes in bulk. An FPDU that is one piece, known to be sound,
 //! and that of a Write by an STag that was looked up already needs little more than to be copied.
 //!
-//! All is decided by what decides of other FPDUs: [`fpdu::parse`], [`Stream::classify_tagged`] and the
+//! All is decided by what decides of other FPDUs: [`fpdu::parse`], [`Stream::classify_write`] and the
 //! STag table. What is not a plain Write, or may not be placed, is left to them as it is.
 //!
-//! [`Stream::classify_tagged`]: rnic_proto::rdmap::Stream::classify_tagged
+//! [`Stream::classify_write`]: rnic_proto::rdmap::Stream::classify_write
 
 use rnic_proto::Octets;
 use rnic_proto::ddp::header::{Control, Header, TAGGED_LEN, Tagged};
 use rnic_proto::mpa::fpdu;
 use rnic_proto::mpa::marker::Markers;
+use rnic_proto::rdmap::Offending;
 use rnic_proto::rdmap::control::{self, Opcode};
-use rnic_proto::rdmap::{Inbound, Offending};
 
 use super::receive::copy_in;
 use super::{Qp, QpContext};
@@ -72,44 +72,39 @@ impl Qp {
         }
         // While this lives the table is borrowed: no command, and no Send with Invalidate, comes between.
         let mut writer: Option<Writer<'_>> = None;
-        let (mut placed, mut writes, mut failed, mut other) = (0, 0, None, None);
+        let (mut placed, mut writes, mut failed) = (0, 0, None);
         for piece in pieces {
-            let Some(fpdu) = WriteFpdu::parse(&piece, crc) else {
-                break;
-            };
-            let WriteFpdu {
+            let Some(WriteFpdu {
                 header,
                 ulpdu,
                 payload,
-            } = fpdu;
-            let known = writer.take().filter(|writer| writer.stag() == header.stag);
-            let Some(of) = known.or_else(|| ctx.stags.writer(header.stag, user).ok()) else {
+            }) = WriteFpdu::parse(&piece, crc)
+            else {
                 break;
+            };
+            let of = match &writer {
+                Some(of) if of.stag() == header.stag => of,
+                _ => match ctx.stags.writer(header.stag, user) {
+                    Ok(of) => writer.insert(of),
+                    Err(_) => break,
+                },
             };
             // It came out of 16 bits.
             let Ok(sink) = of.sink(header.to, payload.len() as u32) else {
                 break;
             };
-            writer = Some(of);
+            let Some(last) = stream.classify_write(&header, payload.len()) else {
+                break;
+            };
             run.pieces += 1;
             run.octets += piece.octets.len();
             run.longest = run.longest.max(piece.octets.len());
-            match stream.classify_tagged(&header, payload.len()) {
-                Ok(Inbound::Write { last, .. }) => match copy_in(&sink, &payload) {
-                    Ok(()) => {
-                        placed += payload.len() as u64;
-                        writes += u64::from(last);
-                    }
-                    Err(error) => {
-                        failed = Some((ulpdu, error));
-                        break;
-                    }
-                },
-                inbound => {
-                    other = Some((ulpdu, payload, inbound));
-                    break;
-                }
+            if let Err(error) = copy_in(&sink, &payload) {
+                failed = Some((ulpdu, error));
+                break;
             }
+            placed += payload.len() as u64;
+            writes += u64::from(last);
         }
         if run.pieces == 0 {
             return run;
@@ -121,9 +116,6 @@ impl Qp {
         ctx.counters.writes_received += writes;
         if let Some((ulpdu, error)) = failed {
             self.fail(error, Some(&Offending::of(&ulpdu)));
-        }
-        if let Some((ulpdu, payload, inbound)) = other {
-            self.take_in(ctx, &ulpdu, Some(&payload), inbound);
         }
         run
     }

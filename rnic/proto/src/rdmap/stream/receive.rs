@@ -49,6 +49,22 @@ impl Stream {
         inbound
     }
 
+    /// [`Stream::classify`] of a segment of a Write with this header and so many octets of payload:
+    /// whether it is the last of its message. None, and nothing has changed, when that is for
+    /// [`Stream::classify`], whatever it is.
+    #[inline(always)]
+    pub fn classify_write(&mut self, header: &Tagged, octets: usize) -> Option<bool> {
+        let is_write = control::opcode(header.ulp) == Some(Opcode::Write);
+        if !self.receiving || !is_write {
+            return None;
+        }
+        // What is wrong with a Write changes nothing.
+        match self.tagged(header, octets) {
+            Ok(Inbound::Write { last, .. }) => Some(last),
+            _ => None,
+        }
+    }
+
     /// [`Stream::classify`] of a segment of a Send with this header and so many octets of payload;
     /// none when that is for [`Stream::classify`], whatever it is.
     #[inline(always)]

@@ -298,7 +298,16 @@ fn take_by_header(stream: &mut Stream, ulpdu: &[u8]) -> Result<Inbound, Terminat
     let header = Header::parse(&ulpdu);
     let payload = header.and_then(|header| ulpdu.len().checked_sub(header.payload_offset()));
     match (header, payload) {
-        (Some(Header::Tagged(header)), Some(len)) => stream.classify_tagged(&header, len),
+        (Some(Header::Tagged(header)), Some(octets)) => {
+            let write = stream.classify_write(&header, octets);
+            let write = write.map(|last| Inbound::Write {
+                stag: header.stag,
+                to: header.to,
+                len: octets as u32,
+                last,
+            });
+            write.map_or_else(|| stream.classify_tagged(&header, octets), Ok)
+        }
         (Some(Header::Untagged(header)), Some(len)) => match stream.classify_send(&header, len) {
             Some(inbound) => Ok(inbound),
             None => stream.classify(&ulpdu),
