@@ -26,6 +26,9 @@ use reports::{Held, Reports};
 use window::Window;
 pub(crate) use window::{WINDOW_SHIFT_MAX, WindowPlan};
 
+/// An acknowledgment that is due waits no longer when what it is of is more than this part of the window.
+const ACK_SHARE: u32 = 4;
+
 /// The part of the sequence space that a segment takes behind its SYN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Text {
@@ -221,7 +224,8 @@ impl Inbound {
         // A FIN is acknowledged at once, also one that has waited for these octets.
         let plain = !(fin || accepted.closed || accepted.out_of_order || had_hole);
         if plain && again.is_none() && !mark_changed && self.next > before {
-            self.due.in_order(now, &text, ack_delay);
+            let most = self.window.limit() / ACK_SHARE;
+            self.due.in_order(now, &text, ack_delay, most);
         } else {
             self.ack_at_once();
         }

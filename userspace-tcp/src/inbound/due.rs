@@ -4,6 +4,10 @@
 //! The rule asks for one for at least every second full segment. But a message ends with a segment
 //! that is not full: a sender that waits for the last two takes the delay for a loss, because it
 //! allows for one only while a single segment is out (RFC 8985 section 7.2).
+//!
+//! In a fast stream one that is due waits for company, some microseconds at most, as it does wherever
+//! segments come many at a time. Else how many go would hang on how often somebody looks for segments,
+//! and each is a packet that takes time from the sender, and from the receiver what answers it.
 
 use std::time::Duration;
 
@@ -12,19 +16,45 @@ use crate::time::Instant;
 
 /// In-order segments of any size after which an acknowledgment goes out at once: a sender whose
 /// queue counts segments must not wait for a delayed acknowledgment when they are small.
-const ACK_EVERY_SEGMENTS: u32 = 8;
+const ACK_EVERY_SEGMENTS: u16 = 8;
+
+/// So many segments in a stretch or more are a fast stream: 3 Gbit/s of full Ethernet frames.
+const STREAM: u16 = 8;
+
+/// Such a stretch, in ticks of 2^10 nanoseconds.
+const STREAM_TICKS: u32 = 30;
+const TICK_BITS: u32 = 10;
+
+/// How long an acknowledgment waits in a fast stream behind the moment at which it was due: no more
+/// than a round trip between neighbouring hosts, for which such a stream needs a larger window anyway.
+const STRETCH: Duration = Duration::from_micros(30);
+
+/// Segments for which it waits at most.
+const STRETCH_SEGMENTS: u16 = 64;
 
 /// What counts as a full segment before a longer one was seen (the default MSS of RFC 9293).
-const FULL_SEGMENT_MIN: u32 = 536;
+const FULL_SEGMENT_MIN: u16 = 536;
 
 /// The next acknowledgment.
 #[derive(Debug)]
 pub(super) struct AckDue {
     when: When,
-    /// The peer's full segment, as far as it was seen.
-    full_segment: u32,
+    /// What it is of.
     octets: u32,
-    segments: u32,
+    segments: u16,
+    /// The peer's full segment, as far as it was seen.
+    full_segment: u16,
+    rate: Rate,
+}
+
+/// How fast segments come.
+#[derive(Debug, Default)]
+struct Rate {
+    /// The tick in which the present stretch began, and how many have come in it.
+    since: u32,
+    segments: u16,
+    /// The stretch before it, if it was not long ago, was of a fast stream.
+    is_fast: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,22 +71,54 @@ impl Default for AckDue {
             full_segment: FULL_SEGMENT_MIN,
             octets: 0,
             segments: 0,
+            rate: Rate::default(),
         }
     }
 }
 
-impl AckDue {
-    /// Octets came in order; the acknowledgment may wait for `delay`.
-    pub(super) fn in_order(&mut self, now: Instant, text: &Text, delay: Duration) {
-        self.full_segment = self.full_segment.max(text.longest);
-        self.octets = self.octets.saturating_add(text.len);
-        self.segments = self.segments.saturating_add(text.segments);
-        let many = self.segments >= ACK_EVERY_SEGMENTS;
-        if many || self.octets > self.full_segment {
-            self.when = When::Now;
-        } else if self.when == When::Never {
-            self.when = When::At(now + delay);
+impl Rate {
+    /// So many segments have come. Whether that is in a fast stream.
+    #[inline]
+    fn is_fast_with(&mut self, now: Instant, segments: u16) -> bool {
+        // Truncated on purpose: the ticks wrap, after more than an hour.
+        let now = (now.as_nanos() >> TICK_BITS) as u32;
+        let age = now.wrapping_sub(self.since);
+        if age >= STREAM_TICKS {
+            // What comes in trains may leave out some stretches.
+            self.is_fast = self.segments >= STREAM && age < 4 * STREAM_TICKS;
+            (self.since, self.segments) = (now, 0);
         }
+        self.segments = self.segments.saturating_add(segments);
+        self.is_fast
+    }
+}
+
+impl AckDue {
+    /// Octets came in order; the acknowledgment may wait for `delay`, and for no more than `most` octets.
+    pub(super) fn in_order(&mut self, now: Instant, text: &Text, delay: Duration, most: u32) {
+        let short = |count: u32| u16::try_from(count).unwrap_or(u16::MAX);
+        let segments = short(text.segments);
+        self.full_segment = self.full_segment.max(short(text.longest));
+        self.octets = self.octets.saturating_add(text.len);
+        self.segments = self.segments.saturating_add(segments);
+        let is_fast = self.rate.is_fast_with(now, segments);
+        let many = self.segments >= ACK_EVERY_SEGMENTS;
+        if !many && self.octets <= u32::from(self.full_segment) {
+            self.wait_until(now + delay);
+        } else if is_fast && self.segments < STRETCH_SEGMENTS && self.octets <= most {
+            self.wait_until(now + STRETCH.min(delay));
+        } else {
+            self.when = When::Now;
+        }
+    }
+
+    /// It may wait so long, unless it may not anyway.
+    fn wait_until(&mut self, at: Instant) {
+        self.when = match self.when {
+            When::Never => When::At(at),
+            When::At(before) => When::At(at.min(before)),
+            When::Now => When::Now,
+        };
     }
 
     pub(super) fn at_once(&mut self) {

@@ -21,17 +21,27 @@ impl Half {
     }
 
     fn take(&mut self, start: i64, len: u32, fin: bool) -> Accepted {
+        self.take_at(Instant::ZERO, (start, len), 1, fin)
+    }
+
+    /// So many segments of one length, given as one.
+    fn take_at(
+        &mut self,
+        now: Instant,
+        (start, len): (i64, u32),
+        segments: u32,
+        fin: bool,
+    ) -> Accepted {
         let text = Text {
             start,
             len,
-            segments: 1,
-            longest: len,
+            segments,
+            longest: len / segments,
             fin,
             ce: false,
             cwr: false,
         };
-        self.inbound
-            .accept(Instant::ZERO, text, DELAY, &mut self.pool)
+        self.inbound.accept(now, text, DELAY, &mut self.pool)
     }
 
     /// The blocks of the next acknowledgment, as positions.
@@ -117,6 +127,80 @@ fn small_segments_are_acknowledged_every_eighth() {
         assert!(!inbound.ack_due());
     }
     accept(&mut inbound, 71, 10);
+    assert!(inbound.ack_due());
+}
+
+/// A stream that is just fast enough: two segments at a time, until an acknowledgment waits.
+fn fast_stream(window: u32) -> (Half, i64, Instant) {
+    let mut inbound = inbound(window);
+    let (mut start, mut now) = (1, Instant::ZERO + Duration::from_secs(1));
+    for _ in 0..4 {
+        inbound.take_at(now, (start, 2 * 1448), 2, false);
+        assert!(inbound.ack_due(), "how fast it is can't be known yet");
+        inbound.acknowledge();
+        start += 2 * 1448;
+        now += Duration::from_micros(8);
+    }
+    inbound.take_at(now, (start, 2 * 1448), 2, false);
+    assert!(!inbound.ack_due());
+    (inbound, start + 2 * 1448, now)
+}
+
+#[test]
+fn an_acknowledgment_in_a_fast_stream_waits_some_microseconds() {
+    let (mut inbound, start, now) = fast_stream(1_000_000);
+    let until = now + Duration::from_micros(30);
+    assert_eq!(inbound.ack_deadline(), Some(until));
+    // What comes behind makes it no later.
+    inbound.take_at(now + Duration::from_micros(10), (start, 1448), 1, false);
+    assert_eq!(inbound.ack_deadline(), Some(until));
+    inbound.advance(until);
+    assert!(inbound.ack_due());
+}
+
+#[test]
+fn an_acknowledgment_in_a_fast_stream_waits_for_64_segments() {
+    let (mut inbound, start, now) = fast_stream(1_000_000);
+    inbound.take_at(now, (start, 61 * 1448), 61, false);
+    assert!(!inbound.ack_due());
+    inbound.take_at(now, (start + 61 * 1448, 1448), 1, false);
+    assert!(inbound.ack_due());
+}
+
+#[test]
+fn an_acknowledgment_in_a_fast_stream_waits_for_a_part_of_the_window() {
+    let (mut inbound, start, now) = fast_stream(40_000);
+    inbound.take_at(now, (start, 4 * 1448), 4, false);
+    assert!(!inbound.ack_due());
+    inbound.take_at(now, (start + 4 * 1448, 1448), 1, false);
+    assert!(inbound.ack_due());
+}
+
+#[test]
+fn behind_a_fast_stream_every_second_full_segment_is_acknowledged_at_once_again() {
+    let (mut inbound, start, now) = fast_stream(1_000_000);
+    inbound.acknowledge();
+    // Slower than before: the stretch that ends has seven segments.
+    let now = now + Duration::from_micros(29);
+    inbound.take_at(now, (start, 5 * 1448), 5, false);
+    assert!(!inbound.ack_due());
+    inbound.acknowledge();
+    let now = now + Duration::from_micros(4);
+    inbound.take_at(now, (start + 5 * 1448, 2 * 1448), 2, false);
+    assert!(inbound.ack_due());
+    // As fast, but long ago.
+    let (mut inbound, start, now) = fast_stream(1_000_000);
+    inbound.take_at(now, (start, 62 * 1448), 62, false);
+    inbound.acknowledge();
+    let now = now + Duration::from_micros(130);
+    inbound.take_at(now, (start + 62 * 1448, 2 * 1448), 2, false);
+    assert!(inbound.ack_due());
+}
+
+#[test]
+fn a_hole_in_a_fast_stream_is_acknowledged_at_once() {
+    let (mut inbound, start, now) = fast_stream(1_000_000);
+    inbound.take_at(now, (start + 1448, 1448), 1, false);
     assert!(inbound.ack_due());
 }
 

@@ -77,6 +77,11 @@ impl Window {
         }
     }
 
+    /// Its octets when nothing is held.
+    pub(super) fn limit(&self) -> u32 {
+        self.plan.limit
+    }
+
     pub(super) fn consumed(&self) -> Position {
         self.consumed
     }
