@@ -9,26 +9,52 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// A map keyed by an object's number.
 pub type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
 
-/// Fibonacci hashing of one 32-bit number.
+/// A number is its own hash, but for the bits on top, by which the map tells numbers of one place from
+/// one another: those are Fibonacci's. The numbers are given out one after the other, so objects that
+/// are made, and used, one after the other stand beside each other in the map, and no two of them in
+/// one place while it has as many places as there are numbers.
 #[derive(Debug, Default)]
-pub struct IdHasher(u64);
+pub struct IdHasher(u32);
 
 /// 2^64 divided by the golden ratio, made odd.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Hasher for IdHasher {
     fn finish(&self) -> u64 {
+        let number = u64::from(self.0);
         // The map takes its bucket from the low bits and its tag from the high ones.
-        self.0 ^ (self.0 >> 32)
+        (number.wrapping_mul(GOLDEN) & !u64::from(u32::MAX)) | number
     }
 
     fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
-            self.write_u32(u32::from(*byte));
+            self.write_u32(self.0.rotate_left(8) ^ u32::from(*byte));
         }
     }
 
     fn write_u32(&mut self, value: u32) {
-        self.0 = (self.0 ^ u64::from(value)).wrapping_mul(GOLDEN);
+        self.0 = value;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::hash::BuildHasher;
+
+    use super::IdMap;
+
+    #[test]
+    fn numbers_in_a_row_have_places_in_a_row_and_tags_of_their_own() {
+        let map = IdMap::<u32, ()>::default();
+        let hashes: Vec<u64> = (1..=64_u32)
+            .map(|number| map.hasher().hash_one(number))
+            .collect();
+        for pair in hashes.windows(2) {
+            assert_eq!(pair[0] as u32 + 1, pair[1] as u32);
+        }
+        // As many bits as the map takes from the top.
+        let tags: HashSet<u64> = hashes.iter().map(|hash| hash >> 57).collect();
+        assert!(tags.len() > 32, "{} tags of 64 numbers", tags.len());
     }
 }
