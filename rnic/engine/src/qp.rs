@@ -287,6 +287,12 @@ impl Qp {
         self.send.ring.memory_ahead()
     }
 
+    /// Where [`Self::has_nothing_to_send`] sees whether work is posted, for who fetches it ahead.
+    pub(crate) fn posted_at(&self) -> *const u8 {
+        let [posted, ..] = self.next_work();
+        posted
+    }
+
     /// Is there something that [`Self::produce`] would write?
     pub fn has_output(&mut self, ctx: &mut QpContext<'_>) -> bool {
         self.plan(ctx, fpdu::MULPDU_MIN).is_some()

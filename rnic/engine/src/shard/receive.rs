@@ -13,6 +13,7 @@ use userspace_tcp::{ConnId, ConnOptions, Instant, Likely, Owed, Received, Segmen
 use super::train::{self, Car, Head, Parts, Train};
 use super::{RECEIVE_BATCH, Shard};
 use crate::conn::{Conn, Phase};
+use crate::prefetch::fetch_at;
 
 /// What is left to be done of the last segment that was received, whose octets are where they belong:
 /// the acknowledgment that it brought, what its queue pair asks for, and its frame. Whoever waits for
@@ -44,6 +45,10 @@ const REST_PATIENCE: Duration = Duration::from_micros(100);
 /// What a poll leaves in the ring it may find there for ever: a sender produces as much for 64 ACKs
 /// as brings it the next 64, and a ring that has once been full never has room for more than those.
 const BATCHES: usize = 8;
+
+/// Packets that are looked at before one whose headers are fetched into the cache: another core wrote
+/// them, and acknowledgments of many connections are each parsed.
+const HEADERS_AHEAD: usize = 2;
 
 impl<P: Port> Shard<P> {
     /// Takes batches of frames from each port, until it has no more or has had its turn. Time goes on
@@ -89,12 +94,17 @@ impl<P: Port> Shard<P> {
         for packet in batch.drain(..in_turn) {
             self.pool.free_packet(packet);
         }
-        for packet in batch.drain(..) {
+        let mut packets = batch.drain(..);
+        while let Some(packet) = packets.next() {
+            if let Some(later) = packets.as_slice().get(HEADERS_AHEAD) {
+                fetch_at(self.umem.bytes(later.first()).as_ptr());
+            }
             if !self.captures.is_empty() {
                 self.capture(&packet);
             }
             self.couple(&mut train, packet, port);
         }
+        drop(packets);
         self.pass_on(&mut train);
         self.batch = batch;
         self.train = Some(train);

@@ -132,3 +132,25 @@ fn a_look_finds_what_a_poll_would() {
     }
     assert!(look.is_empty());
 }
+
+#[test]
+fn what_is_fetched_ahead_is_written_a_line_of_completions_later() {
+    let (mut engine, mut client) = cq(8);
+    let mut out = [Completion::default(); 8];
+    let starts: Vec<usize> = (0..24)
+        .map(|id| {
+            let ahead = engine.memory_ahead().addr();
+            engine.push(&completion(id)).unwrap();
+            client.poll(&mut out).unwrap();
+            ahead
+        })
+        .collect();
+    // Two completions a line, four lines, lap after lap.
+    for (id, ahead) in starts.iter().enumerate().skip(8) {
+        assert_eq!(*ahead, starts[id - 8]);
+    }
+    let first = starts[6..14].iter().min().unwrap();
+    for (id, ahead) in starts.iter().enumerate() {
+        assert_eq!(ahead - first, (id + 2) % 8 * size_of::<Completion>());
+    }
+}
