@@ -201,7 +201,6 @@ fn engine(
         vlans: vlans.clone(),
         limits: shard_limits(&config.limits),
         receive_reserve: (config.frames / 4) as usize,
-        idle_looks: idle_looks(config.driving),
         unix_time_at_zero: unix.as_nanos() as u64,
         ..ShardConfig::default()
     };
@@ -222,16 +221,6 @@ fn engine(
         })?;
     }
     Ok(engine)
-}
-
-/// How often a poll with nothing else to do looks at its ring. Who drives the shard rings no doorbell
-/// meanwhile, so it may look for most of the time; a thread of its own looks for half of it.
-fn idle_looks(driving: Driving) -> u32 {
-    let looks = ShardConfig::default().idle_looks;
-    match driving {
-        Driving::Threaded => looks,
-        Driving::Inline => 4 * looks,
-    }
 }
 
 /// The shard's tables hold what the PRM may grant.

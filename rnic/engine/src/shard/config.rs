@@ -34,10 +34,6 @@ pub struct ShardConfig {
     pub answer_timeout: Duration,
     /// How long a closing connection may wait for the peer before it is reset.
     pub close_timeout: Duration,
-    /// So many looks at its only port a poll takes that found nothing else to do. What comes while it
-    /// looks is found at once, and not when the rest of such a poll is over; a doorbell is found by as
-    /// much later at most.
-    pub idle_looks: u32,
     /// Nanoseconds since 1970 UTC at the shard's time zero; for captures.
     pub unix_time_at_zero: u64,
 }
@@ -56,8 +52,6 @@ impl Default for ShardConfig {
             startup_timeout: Duration::from_secs(10),
             answer_timeout: Duration::from_secs(60),
             close_timeout: Duration::from_secs(10),
-            // Together they take as long as the rest of such a poll.
-            idle_looks: 32,
             unix_time_at_zero: 0,
         }
     }
