@@ -256,21 +256,37 @@ impl Duel {
     /// Sends octets in segments of `size`, whatever TCP's windows say, but for the first segment,
     /// which comes back as a frame.
     pub fn send_behind_a_hole(&mut self, octets: &[u8], size: usize) -> Vec<u8> {
-        let (hole, rest) = octets.split_at(size.min(octets.len()));
-        self.peer.send_segment(hole, self.now);
-        let withheld = self.peer.frames(self.now).pop().unwrap();
-        let parsed = rnic_net::parse(&withheld, &PathDefaults::new(1500)).unwrap();
-        let header = Segment::parse(&withheld[parsed.tcp.clone()])
-            .unwrap()
-            .header;
+        let mut frames = self.whatever_windows_say(octets, size);
+        let withheld = frames.remove(0);
+        for frame in frames {
+            self.give(&[frame]);
+            self.side_works();
+        }
+        withheld
+    }
+
+    /// Sends octets in segments of `size`, which come together, whatever TCP's windows say.
+    pub fn send_beyond_the_window(&mut self, octets: &[u8], size: usize) {
+        let frames = self.whatever_windows_say(octets, size);
+        self.give(&frames);
+        self.side_works();
+    }
+
+    /// Frames of octets in segments of `size`, of which the peer's TCP knows of the first.
+    fn whatever_windows_say(&mut self, octets: &[u8], size: usize) -> Vec<Vec<u8>> {
+        let (first, rest) = octets.split_at(size.min(octets.len()));
+        self.peer.send_segment(first, self.now);
+        let mut frames = self.peer.frames(self.now);
+        let first = frames.last().unwrap();
+        let parsed = rnic_net::parse(first, &PathDefaults::new(1500)).unwrap();
+        let header = Segment::parse(&first[parsed.tcp.clone()]).unwrap().header;
         let tuple = FourTuple::new(parsed.tuple.remote, parsed.tuple.local);
         for (index, part) in rest.chunks(size).enumerate() {
             let seq = header.seq.add(((index + 1) * size) as u32);
             let header = TcpHeader { seq, ..header };
-            self.give(&[self.peer.frame_with(&tuple, &header, part)]);
-            self.side_works();
+            frames.push(self.peer.frame_with(&tuple, &header, part));
         }
-        withheld
+        frames
     }
 
     /// Gives the side a frame, and lets both work.

@@ -160,6 +160,27 @@ fn segments_that_are_lost_or_overtaken_end_a_row_and_come_to_their_places_all_th
 }
 
 #[test]
+fn what_is_beyond_the_window_is_not_placed_whatever_comes_before_it_in_a_row() {
+    const WINDOW: usize = 4;
+    let mut config = SideConfig::default();
+    // What is announced is rounded down.
+    config.shard.tcp.receive_window = (WINDOW * SEGMENT + SEGMENT / 2) as u32;
+    let (mut duel, qp) = in_rdma_mode(config, SEGMENT);
+    let payload = pattern(FPDUS * PAYLOAD, 3);
+    let octets = stream(duel.side.stag.0, &payload);
+    let (ahead, behind) = octets.split_at(AHEAD * SEGMENT);
+    duel.send(ahead, SEGMENT);
+    assert_eq!(duel.side.counter("fpdus_received"), AHEAD as u64);
+    duel.send_beyond_the_window(behind, SEGMENT);
+    let taken = AHEAD + WINDOW;
+    assert_eq!(duel.side.counter("fpdus_received"), taken as u64);
+    let placed = duel.side.read(0, payload.len());
+    assert!(placed[..taken * PAYLOAD] == payload[..taken * PAYLOAD]);
+    assert!(placed[taken * PAYLOAD..].iter().all(|&octet| octet == 0));
+    assert_eq!(duel.side.disconnected(qp), None);
+}
+
+#[test]
 fn a_wrong_checksum_is_found_in_recognised_segments() {
     // Of the TCP header: the window, and the checksum itself, by which alone it is found; of the payload: an
     // octet that its CRC is for.
