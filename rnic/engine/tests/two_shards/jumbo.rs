@@ -7,6 +7,7 @@ use rnic_xsk::Port;
 
 use crate::hostile::in_rdma_mode;
 use crate::raw::{Duel, write_fpdu};
+use crate::recognised::{Outcome, outcome_of};
 use crate::side::{BASE, SideConfig, pattern};
 
 /// A TCP segment of a packet that takes three chunks.
@@ -55,12 +56,8 @@ const LENS: [usize; 10] = [
     PAYLOAD, PAYLOAD, 7592, 3752, PAYLOAD, 3756, 7596, 5001, 60, PAYLOAD,
 ];
 
-/// What came of Writes of which `change` has changed some: what was placed, what the peer was told, what
-/// the client, and what was counted.
-fn outcome(
-    together: bool,
-    change: impl Fn(&mut [Vec<u8>]),
-) -> (Vec<u8>, Vec<u8>, Option<DisconnectReason>, [u64; 4]) {
+/// What came of Writes of which `change` has changed some.
+fn outcome(together: bool, change: impl Fn(&mut [Vec<u8>])) -> Outcome {
     let (mut duel, qp) = in_rdma_mode(SideConfig::of_mtu(9000), SEGMENT);
     let total: usize = LENS.iter().cycle().take(FPDUS).sum();
     let mut fpdus = stream(duel.side.stag.0, &pattern(total, 3));
@@ -72,18 +69,7 @@ fn outcome(
             duel.send(fpdu, SEGMENT);
         }
     }
-    duel.run_for(Duration::from_secs(30));
-    let counters = [
-        "crc_errors",
-        "fpdus_received",
-        "octets_placed",
-        "writes_received",
-    ];
-    let counters = counters.map(|name| duel.side.counter(name));
-    let told = duel.side.disconnected(qp);
-    let levels = duel.side.shard.levels();
-    assert_eq!(levels.frames_free, duel.side.frames, "{levels:?}");
-    (duel.side.read(0, total), duel.peer.received, told, counters)
+    outcome_of(duel, qp, total)
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rnic_engine::command::Command;
 use rnic_ipc::control::DisconnectReason;
+use rnic_ipc::id::QpNum;
 use rnic_net::PathDefaults;
 use rnic_proto::crc::crc_of;
 
@@ -26,12 +27,32 @@ fn stream(stag: u32, payload: &[u8]) -> Vec<u8> {
     fpdus.collect::<Vec<_>>().concat()
 }
 
-/// What came of a stream that `change` has changed, each segment an FPDU: what was placed, what the peer
-/// was told, what the client, and what was counted.
-fn outcome(
-    together: bool,
-    change: impl Fn(&mut [u8]),
-) -> (Vec<u8>, Vec<u8>, Option<DisconnectReason>, [u64; 4]) {
+/// What came of Writes: what was placed, what the peer was told, what the client, and what was counted.
+pub type Outcome = (Vec<u8>, Vec<u8>, Option<DisconnectReason>, [u64; 4]);
+
+/// What came of those of the peer's in a while, so many octets in all.
+pub fn outcome_of(mut duel: Duel, qp: QpNum, octets: usize) -> Outcome {
+    duel.run_for(Duration::from_secs(30));
+    let counters = [
+        "crc_errors",
+        "fpdus_received",
+        "octets_placed",
+        "writes_received",
+    ];
+    let counters = counters.map(|name| duel.side.counter(name));
+    let told = duel.side.disconnected(qp);
+    let levels = duel.side.shard.levels();
+    assert_eq!(levels.frames_free, duel.side.frames, "{levels:?}");
+    (
+        duel.side.read(0, octets),
+        duel.peer.received,
+        told,
+        counters,
+    )
+}
+
+/// What came of a stream that `change` has changed, each segment an FPDU.
+fn outcome(together: bool, change: impl Fn(&mut [u8])) -> Outcome {
     let (mut duel, qp) = in_rdma_mode(SideConfig::default(), SEGMENT);
     let mut octets = stream(duel.side.stag.0, &pattern(FPDUS * PAYLOAD, 3));
     change(&mut octets);
@@ -42,21 +63,7 @@ fn outcome(
             duel.send(fpdu, SEGMENT);
         }
     }
-    duel.run_for(Duration::from_secs(30));
-    let counters = [
-        "crc_errors",
-        "fpdus_received",
-        "octets_placed",
-        "writes_received",
-    ];
-    let counters = counters.map(|name| duel.side.counter(name));
-    let told = duel.side.disconnected(qp);
-    (
-        duel.side.read(0, FPDUS * PAYLOAD),
-        duel.peer.received,
-        told,
-        counters,
-    )
+    outcome_of(duel, qp, FPDUS * PAYLOAD)
 }
 
 #[test]
