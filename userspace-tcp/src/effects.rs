@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use crate::arrivals::Arrivals;
 use crate::config::Config;
 use crate::interface::{ConnId, Counters, Event};
 use crate::limit::RateLimit;
@@ -34,6 +35,8 @@ pub(crate) struct Effects<B> {
     pub(crate) counters: Counters,
     /// What connections learn of each other's paths.
     pub(crate) passed: Passed,
+    /// How fast segments come to all of them.
+    pub(crate) arrivals: Arrivals,
     /// Resets and SYN cookies.
     answers: VecDeque<(FourTuple, TcpHeader)>,
     limit: RateLimit,
@@ -54,6 +57,7 @@ impl<B> Effects<B> {
             released: VecDeque::with_capacity(RELEASED_ROOM),
             counters: Counters::default(),
             passed: Passed::new(),
+            arrivals: Arrivals::default(),
             answers: VecDeque::new(),
             limit: RateLimit::new(config.resets_per_second),
         }

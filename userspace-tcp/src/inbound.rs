@@ -39,6 +39,8 @@ pub(crate) struct Text {
     /// In so many segments of the peer's, and how many octets the longest of them has.
     pub(crate) segments: u32,
     pub(crate) longest: u32,
+    /// It came in a fast stream of segments, this connection's or of several.
+    pub(crate) in_fast_stream: bool,
     pub(crate) fin: bool,
     /// The packet was marked (CE).
     pub(crate) ce: bool,

@@ -51,6 +51,7 @@
 //! again). A reset in TIME-WAIT is ignored (RFC 1337), not obeyed.
 #![forbid(unsafe_code)]
 
+mod arrivals;
 pub mod checksum;
 mod config;
 mod congestion;

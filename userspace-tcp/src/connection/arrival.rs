@@ -313,10 +313,14 @@ impl<B> Connection<B> {
         self.on_urgent(env, segment);
         let len = segment.text_len();
         let fin = segment.header.flags.fin();
+        let segments = 1 + segment.following.segments;
+        let arrivals = &mut env.effects.arrivals;
+        let in_fast_stream = len > 0 && arrivals.are_fast_with(env.now, segments);
         let text = Text {
             start,
             len,
-            segments: 1 + segment.following.segments,
+            segments,
+            in_fast_stream,
             // Of what is shown, one IP packet's worth at most.
             longest: segment.following.longest.max(segment.payload.len() as u32),
             fin,

@@ -5,9 +5,11 @@
 //! that is not full: a sender that waits for the last two takes the delay for a loss, because it
 //! allows for one only while a single segment is out (RFC 8985 section 7.2).
 //!
-//! In a fast stream one that is due waits for company, some microseconds at most, as it does wherever
+//! In a fast stream ([`Arrivals`]) one that is due waits for company, some microseconds at most, as it does wherever
 //! segments come many at a time. Else how many go would hang on how often somebody looks for segments,
 //! and each is a packet that takes time from the sender, and from the receiver what answers it.
+//!
+//! [`Arrivals`]: crate::arrivals::Arrivals
 
 use std::time::Duration;
 
@@ -17,13 +19,6 @@ use crate::time::Instant;
 /// In-order segments of any size after which an acknowledgment goes out at once: a sender whose
 /// queue counts segments must not wait for a delayed acknowledgment when they are small.
 const ACK_EVERY_SEGMENTS: u16 = 8;
-
-/// So many segments in a stretch or more are a fast stream: 3 Gbit/s of full Ethernet frames.
-const STREAM: u16 = 8;
-
-/// Such a stretch, in ticks of 2^10 nanoseconds.
-const STREAM_TICKS: u32 = 30;
-const TICK_BITS: u32 = 10;
 
 /// How long an acknowledgment waits in a fast stream behind the moment at which it was due: no more
 /// than a round trip between neighbouring hosts, for which such a stream needs a larger window anyway.
@@ -44,17 +39,6 @@ pub(super) struct AckDue {
     segments: u16,
     /// The peer's full segment, as far as it was seen.
     full_segment: u16,
-    rate: Rate,
-}
-
-/// How fast segments come.
-#[derive(Debug, Default)]
-struct Rate {
-    /// The tick in which the present stretch began, and how many have come in it.
-    since: u32,
-    segments: u16,
-    /// The stretch before it, if it was not long ago, was of a fast stream.
-    is_fast: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,25 +55,7 @@ impl Default for AckDue {
             full_segment: FULL_SEGMENT_MIN,
             octets: 0,
             segments: 0,
-            rate: Rate::default(),
         }
-    }
-}
-
-impl Rate {
-    /// So many segments have come. Whether that is in a fast stream.
-    #[inline]
-    fn is_fast_with(&mut self, now: Instant, segments: u16) -> bool {
-        // Truncated on purpose: the ticks wrap, after more than an hour.
-        let now = (now.as_nanos() >> TICK_BITS) as u32;
-        let age = now.wrapping_sub(self.since);
-        if age >= STREAM_TICKS {
-            // What comes in trains may leave out some stretches.
-            self.is_fast = self.segments >= STREAM && age < 4 * STREAM_TICKS;
-            (self.since, self.segments) = (now, 0);
-        }
-        self.segments = self.segments.saturating_add(segments);
-        self.is_fast
     }
 }
 
@@ -101,11 +67,10 @@ impl AckDue {
         self.full_segment = self.full_segment.max(short(text.longest));
         self.octets = self.octets.saturating_add(text.len);
         self.segments = self.segments.saturating_add(segments);
-        let is_fast = self.rate.is_fast_with(now, segments);
         let many = self.segments >= ACK_EVERY_SEGMENTS;
         if !many && self.octets <= u32::from(self.full_segment) {
             self.wait_until(now + delay);
-        } else if is_fast && self.segments < STRETCH_SEGMENTS && self.octets <= most {
+        } else if text.in_fast_stream && self.segments < STRETCH_SEGMENTS && self.octets <= most {
             self.wait_until(now + STRETCH.min(delay));
         } else {
             self.when = When::Now;

@@ -1,6 +1,7 @@
 use std::ops::{Deref, DerefMut};
 
 use super::*;
+use crate::arrivals::Arrivals;
 use crate::config::Config;
 
 const DELAY: Duration = Duration::from_millis(5);
@@ -10,6 +11,7 @@ const IRS: SeqNum = SeqNum(u32::MAX - 100);
 struct Half {
     inbound: Inbound,
     pool: RangePool,
+    arrivals: Arrivals,
 }
 
 impl Half {
@@ -17,6 +19,7 @@ impl Half {
         Self {
             inbound: Inbound::new(IRS, plan, 1448, config.sack),
             pool: RangePool::new(0),
+            arrivals: Arrivals::default(),
         }
     }
 
@@ -37,6 +40,7 @@ impl Half {
             len,
             segments,
             longest: len / segments,
+            in_fast_stream: self.arrivals.are_fast_with(now, segments),
             fin,
             ce: false,
             cwr: false,

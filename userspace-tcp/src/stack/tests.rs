@@ -253,3 +253,47 @@ fn a_delayed_acknowledgment_that_went_out_does_not_go_for_another() {
     assert_eq!(answer.header.ack, SeqNum(2));
     assert_eq!(acknowledged(&mut stack, &ids[1..], false, now), []);
 }
+
+/// Of many connections that share a fast stream none is fast by itself.
+#[test]
+fn in_a_fast_stream_of_several_connections_acknowledgments_wait_for_company() {
+    const LEN: usize = 1000;
+    let mut now = Instant::ZERO + std::time::Duration::from_secs(1);
+    let mut stack = Stack::new(Config::default(), [7; 16], now);
+    let local = Endpoint::new(Ipv4Addr::new(198, 18, 0, 1).into(), 7000);
+    assert!(stack.listen(local, 8).is_ok());
+    let ids = [1, 2, 3, 4].map(|port| established(&mut stack, port, now));
+    // Two full segments to each in turn, together eight in 28 microseconds: who answers at once.
+    let mut at_once = |stack: &mut Stack<u32>, round: u32, pause: u64| {
+        let mut who = 0;
+        for id in &ids {
+            now += std::time::Duration::from_micros(pause);
+            let connection = stack.connections.get(*id).expect("it is there");
+            let (tuple, ack) = (connection.tuple(), connection.sent_to());
+            for number in 0..2 {
+                let header = TcpHeader {
+                    seq: SeqNum(1 + (2 * round + number) * LEN as u32),
+                    ack,
+                    flags: Flags::ACK,
+                    window: 60_000,
+                    ..TcpHeader::default()
+                };
+                let segment = Segment::new(header, &[7; LEN]);
+                let received = stack.receive(now, tuple, &segment, ConnOptions { mss: 1460 });
+                assert_eq!(received.new.len(), 1);
+            }
+            while let Some(transmit) = stack.poll_transmit(now) {
+                who += usize::from(transmit.conn == Some(*id));
+            }
+        }
+        who
+    };
+    assert_eq!(
+        at_once(&mut stack, 0, 7),
+        4,
+        "how fast it is can't be known yet"
+    );
+    at_once(&mut stack, 1, 7);
+    assert_eq!(at_once(&mut stack, 2, 7), 0);
+    assert_eq!(at_once(&mut stack, 3, 200), 4, "that is slow");
+}
