@@ -364,9 +364,11 @@ impl Qp {
         checked: &Sound,
     ) -> Option<usize> {
         let segment = checked.segment(all.len() - rest.len());
-        if segment > 1 && skip == 0 {
-            let octets = Gather::new(rest.get(..segment)?);
-            let taken = self.take_fpdu(ctx, &octets, true);
+        if let Some(parts) = rest.get(..segment)
+            && segment > 1
+            && skip == 0
+        {
+            let taken = self.take_fpdu(ctx, &Gather::new(parts), true);
             if taken.is_some() {
                 return taken;
             }
