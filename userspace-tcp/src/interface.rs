@@ -312,16 +312,15 @@ pub struct Expected {
     pub room: u32,
 }
 
-/// The acknowledgment of a segment whose octets were taken already: for
+/// All that is left to be done of a segment whose octets were taken already
+/// ([`crate::Stack::receive_octets`]), its acknowledgment first of all: for
 /// [`crate::Stack::take_owed`].
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "without it nothing is ever acknowledged"]
 pub struct Owed {
     pub(crate) conn: ConnId,
-    /// When its octets were taken: if its acknowledgment is delayed, since then.
-    pub(crate) at: Instant,
-    /// The position of its first octet, and how many it had.
-    pub(crate) start: i64,
+    /// Its first octet's place in the stream, and how many it had.
+    pub(crate) offset: StreamOffset,
     pub(crate) octets: u32,
     pub(crate) ack: SeqNum,
     pub(crate) window: u16,
@@ -332,6 +331,26 @@ impl Owed {
     /// Whose it is.
     pub const fn conn(&self) -> ConnId {
         self.conn
+    }
+
+    /// Where the segment's first octet stands in the stream: all of its octets are new and in order.
+    pub const fn offset(&self) -> StreamOffset {
+        self.offset
+    }
+
+    /// What [`crate::Stack::receive`] would have said of the segment.
+    pub fn received(&self) -> Received {
+        let mut new = NewRanges::default();
+        new.push(NewRange {
+            offset: self.offset,
+            skip: 0,
+            len: self.octets,
+        });
+        Received {
+            conn: Some(self.conn),
+            new,
+            in_order_to: self.offset + u64::from(self.octets),
+        }
     }
 }
 

@@ -8,16 +8,14 @@ mod harness;
 use std::time::Duration;
 
 use harness::passive::{Passive, header, peer_seq, tuple};
-use userspace_tcp::{
-    Config, Ecn, Flags, Likely, Owed, Received, SackBlock, Segment, SeqNum, Timestamps,
-};
+use userspace_tcp::{Config, Ecn, Flags, Likely, Owed, SackBlock, Segment, SeqNum, Timestamps};
 
 const LEN: u32 = 700;
 
 impl Passive {
-    fn receive_octets(&mut self, segment: &Segment<'_>) -> Option<(Received, Owed)> {
+    fn receive_octets(&mut self, segment: &Segment<'_>) -> Option<Owed> {
         self.stack
-            .receive_octets(self.now, tuple(), Likely::default(), segment)
+            .receive_octets(self.now, &tuple(), Likely::default(), segment)
     }
 
     /// All that can be seen of it from now on: what goes out, what happened, what is next.
@@ -126,7 +124,9 @@ fn octets_before_their_acknowledgment_are_as_octets_behind_it() {
                 promised += 1;
             }
             let received = match parts.receive_octets(&segment) {
-                Some((received, owed)) => {
+                Some(owed) => {
+                    assert!(promise.is_some(), "{header:?}");
+                    let received = owed.received();
                     parts.stack.take_owed(parts.now, owed);
                     taken_first += 1;
                     received
@@ -144,11 +144,12 @@ fn octets_before_their_acknowledgment_are_as_octets_behind_it() {
             next = peer_seq(expected.in_order_to as u32);
         }
     }
-    assert_eq!(promised, taken_first);
     assert!(
         taken_first > 3000 && others > 1000,
         "{taken_first} {others}"
     );
+    // Those that are marked, and those behind them.
+    assert!(promised > taken_first);
 }
 
 /// The answer may go before the books are done: it carries the acknowledgment of the octets, and
@@ -160,8 +161,8 @@ fn an_answer_goes_before_what_is_owed() {
     let first = end.stack.poll_transmit(end.now).unwrap().payload.unwrap();
     assert_eq!(end.stack.transmitted(end.conn, first.id, first.buf), None);
     let header = header(Flags::ACK, peer_seq(0), end.ours.add(64));
-    let (received, owed) = end.receive_octets(&Segment::new(header, &[0; 64])).unwrap();
-    assert_eq!(received.in_order_to, 64);
+    let owed = end.receive_octets(&Segment::new(header, &[0; 64])).unwrap();
+    assert_eq!((owed.offset(), owed.received().in_order_to), (0, 64));
     end.now += Duration::from_micros(20);
     end.post(64);
     let answer = end.stack.poll_transmit(end.now).unwrap();
@@ -188,7 +189,7 @@ fn an_answer_goes_before_what_is_owed() {
 fn of_a_connection_that_is_gone_nothing_is_owed() {
     let mut end = Passive::open(false);
     let header = header(Flags::ACK, peer_seq(0), end.ours);
-    let (_, owed) = end.receive_octets(&Segment::new(header, &[0; 64])).unwrap();
+    let owed = end.receive_octets(&Segment::new(header, &[0; 64])).unwrap();
     assert!(end.stack.abort(end.conn));
     while end.stack.poll_transmit(end.now).is_some() {}
     end.stack.take_owed(end.now, owed);

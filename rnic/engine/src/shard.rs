@@ -12,6 +12,7 @@
 //! while the peer has the answer.
 
 mod ahead;
+mod alone;
 mod broken;
 mod config;
 mod control;
@@ -64,11 +65,11 @@ use crate::srq::SrqTable;
 use crate::stag::StagTable;
 
 use ahead::Served;
+use alone::Rest;
 pub use config::{ShardConfig, ShardLimits};
 use deadlines::Deadlines;
 use link::Link;
 use macroflow::Macroflows;
-use receive::Rest;
 use share::Share;
 use tallies::Tallies;
 use train::Train;

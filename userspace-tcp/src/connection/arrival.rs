@@ -8,7 +8,7 @@ use crate::ecn::Ecn;
 use crate::effects::Env;
 use crate::inbound::Text;
 use crate::interface::{Event, Expected, Owed, Received, State};
-use crate::options::Options;
+use crate::options::{Options, Timestamps};
 use crate::segment::{Flags, Following, Segment, TcpHeader};
 use crate::seq::SeqNum;
 use crate::time::Instant;
@@ -101,44 +101,40 @@ impl<B> Connection<B> {
     /// An acceptable segment came whose ACK is one that the peer may send: before, a blind attacker
     /// could move TS.Recent.
     fn note_heard(&mut self, now: Instant, segment: &Segment<'_>, start: i64) {
-        if let Some(timestamps) = segment.header.options.timestamps
-            && start <= self.inbound.last_ack_sent().cast_signed()
-        {
-            self.clock.take(now, timestamps);
-        }
+        self.note_timestamps(now, segment.header.options.timestamps, start);
         self.keepalive.heard(now);
         self.unanswered = 0;
     }
 
-    /// Takes the octets of a segment that is the next in order and says nothing else but an
-    /// acknowledgment, which [`Connection::on_owed`] is to take; of any other none, and nothing is done.
-    pub(crate) fn on_octets(
-        &mut self,
-        env: &mut Env<'_, B>,
-        segment: &Segment<'_>,
-    ) -> Option<(Received, Owed)> {
-        if !self.brings_only_octets(env.now, segment) {
+    /// Of such a segment, what the next one that goes out echoes (RFC 7323 section 4.3).
+    #[inline]
+    fn note_timestamps(&mut self, now: Instant, timestamps: Option<Timestamps>, start: i64) {
+        if let Some(timestamps) = timestamps
+            && start <= self.inbound.last_ack_sent().cast_signed()
+        {
+            self.clock.take(now, timestamps);
+        }
+    }
+
+    /// Takes the octets of a segment that is the next in order, fits the window, and says nothing else
+    /// but an acknowledgment: what the next segment that goes out must say of it. All else is for
+    /// [`Connection::on_owed`]. Of any other segment none, and nothing is done.
+    pub(crate) fn on_octets(&mut self, now: Instant, segment: &Segment<'_>) -> Option<Owed> {
+        let octets = segment.text_len();
+        let plain = segment.ecn != Ecn::Ce && !self.inbound.echoes_marks();
+        if !plain || octets > self.inbound.room() || !self.brings_only_octets(now, segment) {
             return None;
         }
-        self.counters.segments_in += segment.segments();
         let start = self.inbound.next().cast_signed();
-        let mut received = Received {
-            conn: Some(self.id),
-            ..Received::default()
-        };
-        let owed = Owed {
+        self.note_timestamps(now, segment.header.options.timestamps, start);
+        Some(Owed {
             conn: self.id,
-            at: env.now,
-            start,
-            octets: segment.text_len(),
+            offset: self.inbound.take_next(octets),
+            octets,
             ack: segment.header.ack,
             window: segment.header.window,
             timestamps: segment.header.options.timestamps,
-        };
-        self.note_heard(env.now, segment, start);
-        self.on_text(env, segment, start, &mut received);
-        received.in_order_to = self.inbound.in_order_to();
-        Some((received, owed))
+        })
     }
 
     /// See [`crate::Stack::expects_octets`].
@@ -169,9 +165,27 @@ impl<B> Connection<B> {
             && ack <= self.outbound.next().cast_signed()
     }
 
-    /// Takes the acknowledgment of a segment whose octets were taken before.
+    /// Takes all that [`Connection::on_octets`] left of a segment.
     pub(crate) fn on_owed(&mut self, env: &mut Env<'_, B>, owed: &Owed) {
         self.pacer.advance(env.now);
+        self.counters.segments_in += 1;
+        self.counters.octets_in += u64::from(owed.octets);
+        self.keepalive.heard(env.now);
+        self.unanswered = 0;
+        // Behind the SYN.
+        let start = (owed.offset + 1).cast_signed();
+        let text = Text {
+            start,
+            len: owed.octets,
+            segments: 1,
+            in_fast_stream: env.effects.arrivals.are_fast_with(env.now, 1),
+            longest: owed.octets,
+            fin: false,
+            ce: false,
+            cwr: false,
+        };
+        self.inbound
+            .took_next(env.now, &text, ack_delay(env.config));
         let header = TcpHeader {
             ack: owed.ack,
             flags: Flags::ACK,
@@ -187,7 +201,7 @@ impl<B> Connection<B> {
             octets: owed.octets,
             ..Following::default()
         });
-        self.on_ack(env, &segment, owed.start);
+        self.on_ack(env, &segment, start);
         self.refresh_timer(env.now, env.config);
     }
 

@@ -62,9 +62,8 @@ impl Default for AckDue {
 impl AckDue {
     /// Octets came in order; the acknowledgment may wait for `delay`, and for no more than `most` octets.
     pub(super) fn in_order(&mut self, now: Instant, text: &Text, delay: Duration, most: u32) {
-        let short = |count: u32| u16::try_from(count).unwrap_or(u16::MAX);
+        self.saw(text);
         let segments = short(text.segments);
-        self.full_segment = self.full_segment.max(short(text.longest));
         self.octets = self.octets.saturating_add(text.len);
         self.segments = self.segments.saturating_add(segments);
         let many = self.segments >= ACK_EVERY_SEGMENTS;
@@ -75,6 +74,11 @@ impl AckDue {
         } else {
             self.when = When::Now;
         }
+    }
+
+    /// Octets came in order, of which an acknowledgment has gone out.
+    pub(super) fn saw(&mut self, text: &Text) {
+        self.full_segment = self.full_segment.max(short(text.longest));
     }
 
     /// It may wait so long, unless it may not anyway.
@@ -123,4 +127,8 @@ impl AckDue {
         self.octets = 0;
         self.segments = 0;
     }
+}
+
+fn short(count: u32) -> u16 {
+    u16::try_from(count).unwrap_or(u16::MAX)
 }

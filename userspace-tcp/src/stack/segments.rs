@@ -69,8 +69,9 @@ impl<B> Stack<B> {
         received
     }
 
-    /// Takes the octets of a segment that is the next in order of an established connection and says
-    /// nothing else but an acknowledgment. That is owed: [`Stack::take_owed`], soon, and before
+    /// Takes the octets of a segment that is the next in order of an established connection, has room
+    /// for all of them, and says nothing else but an acknowledgment. That is owed, and so is all that is
+    /// to be noted of the octets but that they have come: [`Stack::take_owed`], soon, and before
     /// anything else of the connection is received. It is as if the peer had sent two segments, the
     /// octets with the acknowledgment that it had sent before, and the new one behind them; so whoever
     /// the octets are for can have them, and even answer, while TCP still does its books. `now` may be
@@ -81,22 +82,16 @@ impl<B> Stack<B> {
     pub fn receive_octets(
         &mut self,
         now: Instant,
-        tuple: FourTuple,
+        tuple: &FourTuple,
         likely: Likely,
         segment: &Segment<'_>,
-    ) -> Option<(Received, Owed)> {
+    ) -> Option<Owed> {
         self.now = now;
-        let id = self.find_at(&tuple, likely)?;
-        let mut env = Env {
-            now,
-            config: &self.config,
-            effects: &mut self.effects,
-            pools: &mut self.pools,
-        };
-        self.connections.get_mut(id)?.on_octets(&mut env, segment)
+        let id = self.find_at(tuple, likely)?;
+        self.connections.get_mut(id)?.on_octets(now, segment)
     }
 
-    /// Takes the acknowledgment of a segment that [`Stack::receive_octets`] took, as if it came `now`,
+    /// Takes what is owed of a segment whose octets [`Stack::receive_octets`] took, as if it came `now`,
     /// which is no time before the segment did: a round trip would seem shorter than its path. Of a
     /// connection that is gone nothing is left to be done.
     pub fn take_owed(&mut self, now: Instant, owed: Owed) {
@@ -110,7 +105,7 @@ impl<B> Stack<B> {
             pools: &mut self.pools,
         };
         connection.on_owed(&mut env, &owed);
-        self.settle_received(owed.conn, owed.at);
+        self.settle_received(owed.conn, now);
     }
 
     /// Whether segments of this flow that follow one another from `seq` on, each of which only

@@ -189,9 +189,9 @@ fn acknowledged(stack: &mut Stack<u32>, ids: &[ConnId], first: bool, now: Instan
         };
         let segment = Segment::new(header, &[7]);
         if first {
-            let taken = stack.receive_octets(now, tuple, Likely::default(), &segment);
-            let (received, owed) = taken.expect("it is the next in order");
-            assert_eq!(received.new.len(), 1);
+            let taken = stack.receive_octets(now, &tuple, Likely::default(), &segment);
+            let owed = taken.expect("it is the next in order");
+            assert_eq!(owed.received().new.len(), 1);
             stack.take_owed(now, owed);
         } else {
             let received = stack.receive(now, tuple, &segment, ConnOptions { mss: 1460 });

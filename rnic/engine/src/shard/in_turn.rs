@@ -13,11 +13,14 @@ use rnic_ipc::control::DisconnectReason;
 use rnic_net::KnownHeaders;
 use rnic_proto::crc::RESIDUE;
 use rnic_xsk::{Packet, Port, Umem};
-use userspace_tcp::{ConnOptions, Expected, Following, Segment, SeqNum, TcpHeader};
+use userspace_tcp::{
+    ConnId, ConnOptions, Expected, Following, Segment, SeqNum, StreamOffset, TcpHeader,
+};
 
 use super::Shard;
 use super::train::{Head, Train};
 use crate::conn::Phase;
+use crate::prefetch::fetch_at;
 use crate::qp::{Piece, Run, is_tagged};
 
 /// The payloads of segments that only continue each other, each found sound, and none looked at before it
@@ -116,7 +119,27 @@ impl<P: Port> Shard<P> {
         head: &Head,
         headers: &KnownHeaders,
     ) -> Run {
-        let Some(conn) = self.conns.get_mut(expected.conn) else {
+        self.place_pieces(expected.conn, expected.offset, head.port, |umem| Sound {
+            packets: batch.iter(),
+            umem,
+            headers,
+            first: head.header,
+            seq: head.header.seq,
+            room: expected.room,
+        })
+    }
+
+    /// Shows octets that are the next in order, `offset` in the stream, to the connection's queue pair,
+    /// if there is one that takes them where they lie.
+    #[inline]
+    pub(super) fn place_pieces<'a, I: Iterator<Item = Piece<'a>>>(
+        &'a mut self,
+        id: ConnId,
+        offset: StreamOffset,
+        port: usize,
+        pieces: impl FnOnce(&'a Umem) -> I,
+    ) -> Run {
+        let Some(conn) = self.conns.get_mut(id) else {
             return Run::default();
         };
         let Phase::Rdma { qp } = conn.phase else {
@@ -125,22 +148,16 @@ impl<P: Port> Shard<P> {
         let Some(slot) = self.qps.get_mut(&qp.0) else {
             return Run::default();
         };
-        let next = conn.inbound.is_empty() && conn.inbound.consumed_to() == expected.offset;
+        let next = conn.inbound.is_empty() && conn.inbound.consumed_to() == offset;
         if !next || !slot.qp.checks_crc() {
             return Run::default();
         }
-        let sound = Sound {
-            packets: batch.iter(),
-            umem: &self.umem,
-            headers,
-            first: head.header,
-            seq: head.header.seq,
-            room: expected.room,
-        };
+        // When they are taken it is asked whether it has something to send.
+        fetch_at(slot.qp.posted_at());
         let context = &mut self.tables.context(slot.tally, self.now);
-        let run = slot.qp.receive_in_turn(context, sound);
+        let run = slot.qp.receive_in_turn(context, pieces(&self.umem));
         conn.inbound.pass(run.octets);
-        conn.port = head.port;
+        conn.port = port;
         run
     }
 

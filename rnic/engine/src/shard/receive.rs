@@ -2,44 +2,17 @@
 //! that it finds new to whoever they are for (`octets`).
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use rnic_ipc::capture::Direction;
 use rnic_net::{KnownHeaders, Recognised, Unusable};
 use rnic_proto::crc::RESIDUE;
-use rnic_xsk::{CHUNKS_MAX, Frame, Packet, Port};
-use userspace_tcp::{ConnId, ConnOptions, Instant, Likely, Owed, Received, Segment};
+use rnic_xsk::{CHUNKS_MAX, Packet, Port};
+use userspace_tcp::{ConnOptions, Instant, Likely, Segment};
 
 use super::train::{self, Car, Head, Parts, Train};
 use super::{RECEIVE_BATCH, Shard};
 use crate::conn::{Conn, Phase};
 use crate::prefetch::fetch_at;
-
-/// What is left to be done of the last segment that was received, whose octets are where they belong:
-/// the acknowledgment that it brought, what its queue pair asks for, and its frame. Whoever waits for
-/// the octets, and the peer that waits for the answer, don't wait for that.
-#[derive(Debug, Default)]
-pub(super) struct Rest {
-    owed: Option<Owed>,
-    frame: Option<Frame>,
-    /// When the poll began that found the segment.
-    since: Instant,
-}
-
-impl Rest {
-    /// Whether the segment came longer ago than its rest may wait for what answers it.
-    pub(super) fn is_late(&self, now: Instant) -> bool {
-        self.is_waiting() && now.saturating_duration_since(self.since) > REST_PATIENCE
-    }
-
-    /// Whether there is any.
-    pub(super) fn is_waiting(&self) -> bool {
-        self.owed.is_some()
-    }
-}
-
-/// For so long the rest of a segment waits for what answers it: no time for TCP, whose clock runs on.
-const REST_PATIENCE: Duration = Duration::from_micros(100);
 
 /// Batches taken from one port before the next gets its turn: as many as a receive ring has frames.
 /// What a poll leaves in the ring it may find there for ever: a sender produces as much for 64 ACKs
@@ -92,7 +65,7 @@ impl<P: Port> Shard<P> {
     }
 
     /// Takes in the batch that came from a port.
-    fn take_batch(&mut self, port: usize) {
+    pub(super) fn take_batch(&mut self, port: usize) {
         let mut batch = std::mem::take(&mut self.batch);
         let mut train = self.train.take().unwrap_or_default();
         let in_turn = self.take_in_turn(&batch, &train, port);
@@ -113,53 +86,6 @@ impl<P: Port> Shard<P> {
         self.pass_on(&mut train);
         self.batch = batch;
         self.train = Some(train);
-    }
-
-    /// Takes in a batch of one packet, before time goes on if TCP takes its octets first.
-    fn take_alone(&mut self, port: usize, clock: &impl Fn() -> Instant) {
-        let single = self.batch.first().is_some_and(Packet::is_single);
-        if !single || !self.captures.is_empty() {
-            self.advance(clock());
-            return self.take_batch(port);
-        }
-        let Some(packet) = self.batch.pop() else {
-            return;
-        };
-        let mut train = self.train.take().unwrap_or_default();
-        if let Some(head) = self.take_first(&mut train, packet, port) {
-            self.advance(clock());
-            self.take_segments(&head, train.cars(), 1);
-        }
-        self.train = Some(train);
-    }
-
-    /// Takes the octets of a packet alone, in one frame, if TCP takes them before the acknowledgment that
-    /// comes with them. If not, and it is of use, it is in the train's place, and here is its head. No
-    /// rest is waiting.
-    fn take_first(&mut self, train: &mut Train, packet: Packet, port: usize) -> Option<Head> {
-        let Some((found, sound)) = self.recognise(train, &packet, port) else {
-            self.couple_parsed(train, packet, port);
-            let (head, cars) = train.take()?;
-            return (!self.take_octets_first(&head, cars)).then_some(head);
-        };
-        // Nothing is set up for segments that could be behind it.
-        let octets = self.umem.bytes(packet.first());
-        if let Some((known, header)) = train.head_of(&found)
-            && let Some(payload) = octets.get(found.payload.clone())
-        {
-            let segment = Segment::new(header, payload).with_ecn(known.ecn);
-            let taken = self
-                .stack
-                .receive_octets(self.now, known.tuple, known.likely, &segment);
-            if let Some((received, owed)) = taken {
-                if let Some(car) = self.car(packet, &found, sound) {
-                    self.octets_first(port, car, train.cars(), &received, owed);
-                }
-                return None;
-            }
-        }
-        self.couple_recognised(train, packet, &found, sound);
-        train.take().map(|(head, _)| head)
     }
 
     #[cold]
@@ -187,7 +113,12 @@ impl<P: Port> Shard<P> {
     /// What a packet says that lies in one frame and whose headers are known, and whether its payload
     /// was found to end with the CRC of what is before.
     #[inline]
-    fn recognise(&self, train: &Train, packet: &Packet, port: usize) -> Option<(Recognised, bool)> {
+    pub(super) fn recognise(
+        &self,
+        train: &Train,
+        packet: &Packet,
+        port: usize,
+    ) -> Option<(Recognised, bool)> {
         if !packet.is_single() {
             return None;
         }
@@ -205,7 +136,7 @@ impl<P: Port> Shard<P> {
     }
 
     /// As [`Self::couple`], of a packet whose headers are not known.
-    fn couple_parsed(&mut self, train: &mut Train, packet: Packet, port: usize) {
+    pub(super) fn couple_parsed(&mut self, train: &mut Train, packet: Packet, port: usize) {
         match self.segment(&packet, port) {
             Ok((mut head, start, len)) => {
                 let frame = match packet.into_single() {
@@ -256,7 +187,7 @@ impl<P: Port> Shard<P> {
     }
 
     /// As [`Self::couple`], of a packet that lies in one frame and whose headers are known.
-    fn couple_recognised(
+    pub(super) fn couple_recognised(
         &mut self,
         train: &mut Train,
         packet: Packet,
@@ -276,7 +207,7 @@ impl<P: Port> Shard<P> {
     }
 
     /// The frame of a packet that lies in one, and was recognised.
-    fn car(&mut self, packet: Packet, found: &Recognised, sound: bool) -> Option<Car> {
+    pub(super) fn car(&mut self, packet: Packet, found: &Recognised, sound: bool) -> Option<Car> {
         match packet.into_single() {
             Ok(frame) => Some(Car {
                 frame,
@@ -366,7 +297,7 @@ impl<P: Port> Shard<P> {
     }
 
     /// As [`Self::segments`], of what TCP does not take before its acknowledgment. No rest is waiting.
-    fn take_segments(&mut self, head: &Head, cars: &mut VecDeque<Car>, count: usize) {
+    pub(super) fn take_segments(&mut self, head: &Head, cars: &mut VecDeque<Car>, count: usize) {
         let &Head {
             tuple,
             likely,
@@ -415,86 +346,6 @@ impl<P: Port> Shard<P> {
         if let Some(id) = received.conn {
             // What was acknowledged may have opened room to send.
             self.make_ready(id);
-        }
-    }
-
-    /// Takes the octets of the segment in the first car, if TCP takes them before the acknowledgment
-    /// that comes with them; says whether it does. No rest is waiting.
-    fn take_octets_first(&mut self, head: &Head, cars: &mut VecDeque<Car>) -> bool {
-        let Some(car) = cars.front() else {
-            return false;
-        };
-        let segment = Segment::new(head.header, car.payload(&self.umem)).with_ecn(head.ecn);
-        let taken = self
-            .stack
-            .receive_octets(self.now, head.tuple, head.likely, &segment);
-        let Some((received, owed)) = taken else {
-            return false;
-        };
-        if let Some(car) = cars.pop_front() {
-            self.octets_first(head.port, car, cars, &received, owed);
-        }
-        true
-    }
-
-    /// The octets of a car, of an established connection, whose acknowledgment is owed. It was the first
-    /// of `cars`, and is again when it must wait.
-    fn octets_first(
-        &mut self,
-        port: usize,
-        car: Car,
-        cars: &mut VecDeque<Car>,
-        received: &Received,
-        owed: Owed,
-    ) {
-        let id = owed.conn();
-        if let Some(conn) = self.conns.get_mut(id) {
-            conn.port = port;
-        }
-        let mut left = *received;
-        let passed = match &mut *left.new {
-            [range] => self.pass_through::<1>(id, std::iter::once(&car), range, left.in_order_to),
-            _ => false,
-        };
-        self.rest.owed = Some(owed);
-        self.rest.since = self.now;
-        if passed {
-            self.rest.frame = Some(car.frame);
-            return;
-        }
-        cars.push_front(car);
-        self.hold_octets(id, cars, (1, false), &left);
-        self.conclude();
-        self.make_ready(id);
-    }
-
-    /// Does the rest that was left of the last segment that was received; says whether there was any.
-    #[inline]
-    pub(super) fn do_rest(&mut self) -> bool {
-        let rest = self.rest.owed.as_ref().map(Owed::conn);
-        // Most looks find none, and cost no more than that.
-        rest.is_some_and(|id| self.do_rest_of(id))
-    }
-
-    #[inline(never)]
-    fn do_rest_of(&mut self, id: ConnId) -> bool {
-        if let Some(frame) = self.rest.frame.take() {
-            self.pool.free(frame);
-        }
-        self.take_acknowledgment();
-        if let Some(conn) = self.conns.get(id) {
-            self.stack.consumed(id, conn.inbound.consumed_to());
-        }
-        self.settle_conn(id);
-        self.conclude();
-        self.make_ready(id);
-        true
-    }
-
-    fn take_acknowledgment(&mut self) {
-        if let Some(owed) = self.rest.owed.take() {
-            self.stack.take_owed(self.now, owed);
-            self.introduce();
         }
     }
 }
