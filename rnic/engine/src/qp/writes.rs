@@ -8,8 +8,8 @@
 
 use rnic_proto::Octets;
 use rnic_proto::ddp::header::{Control, Header, TAGGED_LEN, Tagged};
-use rnic_proto::mpa::fpdu;
-use rnic_proto::mpa::marker::Markers;
+use rnic_proto::mpa::fpdu::{self, Layout};
+use rnic_proto::mpa::marker::{MARKER_LEN, Markers};
 use rnic_proto::rdmap::Offending;
 use rnic_proto::rdmap::control::{self, Opcode};
 
@@ -34,11 +34,11 @@ pub(crate) struct Run {
     pub longest: usize,
 }
 
-/// The FPDU of a Write.
-struct WriteFpdu<'a> {
+/// The ULPDU of a Write's segment.
+struct WriteSegment<O> {
     header: Tagged,
-    ulpdu: &'a [u8],
-    payload: &'a [u8],
+    ulpdu: O,
+    payload: O,
 }
 
 impl Qp {
@@ -62,23 +62,56 @@ impl Qp {
         ctx: &mut QpContext<'_>,
         pieces: impl Iterator<Item = Piece<'a>>,
     ) -> Run {
+        match self.receive.markers {
+            Markers::Off => self.receive_row(ctx, pieces, |octets, _| {
+                let layout = whole(octets, Markers::Off, 0)?;
+                fpdu::ulpdu(&octets, &layout)
+            }),
+            Markers::On => self.receive_marked_writes(ctx, pieces),
+        }
+    }
+
+    /// Those with Markers. A function of its own, so that those without are no further from each other.
+    #[inline(never)]
+    fn receive_marked_writes<'a>(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        pieces: impl Iterator<Item = Piece<'a>>,
+    ) -> Run {
+        self.receive_row(ctx, pieces, |octets, at| {
+            let layout = whole(octets, Markers::On, at)?;
+            fpdu::unmarked(&octets, &layout).ok()
+        })
+    }
+
+    /// As [`Self::receive_writes`], with what gives the ULPDU of octets if they are one FPDU, at their
+    /// place in the stream.
+    #[inline(always)]
+    fn receive_row<'a, O: Octets<'a>>(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        pieces: impl Iterator<Item = Piece<'a>>,
+        ulpdu_of: impl Fn(&'a [u8], u64) -> Option<O>,
+    ) -> Run {
         let mut run = Run::default();
         let (user, crc) = (self.id.user(), self.crc);
         let Some(stream) = self.stream.as_mut() else {
             return run;
         };
-        if self.receive.markers != Markers::Off {
-            return run;
-        }
         // While this lives the table is borrowed: no command, and no Send with Invalidate, comes between.
         let mut writer: Option<Writer<'_>> = None;
         let (mut placed, mut writes, mut failed) = (0, 0, None);
         for piece in pieces {
-            let Some(WriteFpdu {
+            if crc && !piece.sound {
+                break;
+            }
+            let at = self.receive.at.wrapping_add(run.octets as u64);
+            let segment = ulpdu_of(piece.octets, at).and_then(WriteSegment::parse);
+            let Some(WriteSegment {
                 header,
                 ulpdu,
                 payload,
-            }) = WriteFpdu::parse(&piece, crc)
+            }) = segment
             else {
                 break;
             };
@@ -125,23 +158,26 @@ impl Qp {
 /// takes longer.
 #[inline]
 pub(crate) fn is_tagged(octets: &[u8]) -> bool {
-    let control = octets.get(fpdu::HEADER_LEN);
+    let control = match octets.get(fpdu::HEADER_LEN) {
+        // No DDP segment of our version begins so, but a Marker before an FPDU does, behind what is
+        // reserved of it: it points zero octets back.
+        Some(0) => octets.get(MARKER_LEN + fpdu::HEADER_LEN),
+        control => control,
+    };
     control.is_some_and(|octet| Control::from_octet(*octet).tagged)
 }
 
-impl<'a> WriteFpdu<'a> {
-    /// What a piece is if it is a whole FPDU, found sound, of a Write with payload.
+/// Where the parts of an FPDU lie, at `at` of the stream, if it is all of the octets.
+#[inline]
+fn whole(octets: &[u8], markers: Markers, at: u64) -> Option<Layout> {
+    let layout = fpdu::parse(&octets, markers, at)?;
+    (layout.len() == octets.len()).then_some(layout)
+}
+
+impl<'a, O: Octets<'a>> WriteSegment<O> {
+    /// What a ULPDU is if it is of a Write with payload.
     #[inline]
-    fn parse(piece: &Piece<'a>, crc: bool) -> Option<Self> {
-        if crc && !piece.sound {
-            return None;
-        }
-        let octets = &piece.octets;
-        let layout = fpdu::parse(octets, Markers::Off, 0)?;
-        if layout.len() != octets.len() {
-            return None;
-        }
-        let ulpdu = fpdu::ulpdu(octets, &layout)?;
+    fn parse(ulpdu: O) -> Option<Self> {
         let Header::Tagged(header) = Header::parse(&ulpdu)? else {
             return None;
         };

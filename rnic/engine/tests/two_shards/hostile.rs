@@ -7,7 +7,9 @@ use rnic_engine::capture::{Capture, SeenFrame};
 use rnic_engine::command::{Command, ShardEvent};
 use rnic_engine::region::{RegionMemory, RemoteMemory};
 use rnic_ipc::capture::{Direction, Filter};
-use rnic_ipc::control::{Access, DisconnectReason, Event, MpaOptions, QpState, RefusalCode};
+use rnic_ipc::control::{
+    Access, DisconnectReason, Event, MarkerUse, MpaOptions, QpState, RefusalCode,
+};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::WrOpcode;
 use rnic_proto::Stag;
@@ -20,6 +22,11 @@ use crate::world::World;
 
 /// A raw peer in RDMA mode with a queue pair.
 pub fn in_rdma_mode(config: SideConfig, segment: usize) -> (Duel, QpNum) {
+    in_rdma_mode_by(config, segment, MarkerUse::Off)
+}
+
+/// The same, where the queue pair wants Markers or not.
+pub fn in_rdma_mode_by(config: SideConfig, segment: usize, markers: MarkerUse) -> (Duel, QpNum) {
     let mut duel = Duel::new(config);
     duel.side.listen(4, duel.now);
     duel.connect();
@@ -33,7 +40,7 @@ pub fn in_rdma_mode(config: SideConfig, segment: usize) -> (Duel, QpNum) {
     let command = Command::Accept {
         request,
         qp,
-        mpa,
+        mpa: MpaOptions { markers, ..mpa },
         private_data: Vec::new(),
     };
     duel.side.shard.execute(command, duel.now).unwrap();

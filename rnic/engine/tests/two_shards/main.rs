@@ -12,6 +12,7 @@ mod hostile;
 mod illegal;
 #[path = "../shared/impairment.rs"]
 mod impairment;
+mod in_turn;
 mod jumbo;
 mod link;
 mod markers;

@@ -103,6 +103,12 @@ pub fn verify<'a, O: Octets<'a>>(
     crc: bool,
 ) -> Result<Unmarked<O>, MpaError> {
     check(fpdu, layout, crc)?;
+    unmarked(fpdu, layout)
+}
+
+/// The ULPDU of a whole FPDU that may have Markers, if they are right, once [`check`] found nothing wrong.
+#[inline]
+pub fn unmarked<'a, O: Octets<'a>>(fpdu: &O, layout: &Layout) -> Result<Unmarked<O>, MpaError> {
     for (at, back) in layout.markers() {
         let found = fpdu.array::<MARKER_LEN>(at).map(marker::fpdu_pointer);
         if found != Some(back) {

@@ -1,21 +1,30 @@
-//! What comes in whole FPDUs that are known to be sound ends as what comes octet by octet, and nobody
-//! knows anything of.
+//! What comes in whole FPDUs that are known to be sound, with Markers or without, ends as what comes octet
+//! by octet, and nobody knows anything of.
 
 use std::collections::BTreeMap;
 
 use rnic_proto::crc::{RESIDUE, crc_of};
 use rnic_proto::ddp::header::{Tagged, Untagged};
+use rnic_proto::mpa::fpdu::{CRC_LEN, Layout};
+use rnic_proto::mpa::marker::{MARKER_INTERVAL, fpdu_pointer};
 use rnic_proto::rdmap::{Opcode, SendKind};
 use rnic_proto::{MessageOffset, Msn, Qn};
 
+use super::hostile::tagged;
+use super::markers::marked;
 use super::*;
 
 /// Another region that peers may write.
 const SECOND: Stag = Stag(0x0000_0e05);
 const FPDUS_MAX: u64 = 16;
 
-fn receiver() -> End {
-    let (_, mut end) = joined();
+/// A queue pair whose next FPDU is at `at` of the stream.
+fn receiver(markers: Markers, at: u64) -> End {
+    let (_, mut end) = joined_with(&Negotiated {
+        markers_in: markers,
+        ..negotiated(None)
+    });
+    end.qp.receive.at = at;
     let memory = Arc::new(SharedMemory::private(SMALL_LEN).unwrap());
     let region = RegionMemory::whole(memory.clone());
     end.stags
@@ -28,8 +37,46 @@ fn receiver() -> End {
     end
 }
 
+/// FPDUs of one stream, one behind the other.
+struct Sender {
+    markers: Markers,
+    /// Where the next one begins.
+    at: u64,
+    /// Octets of Writes so far.
+    written: u64,
+    sends: u32,
+}
+
+impl Sender {
+    fn new(markers: Markers, at: u64) -> Self {
+        Self {
+            markers,
+            at,
+            written: 0,
+            sends: 0,
+        }
+    }
+
+    fn framed(&self, header: &[u8], payload: &[u8]) -> Vec<u8> {
+        match self.markers {
+            Markers::Off => hostile::fpdu(header, payload),
+            Markers::On => marked(header, payload, self.at),
+        }
+    }
+
+    fn layout_of(&self, ulpdu_len: usize) -> Layout {
+        Layout::new(self.markers, self.at, ulpdu_len)
+    }
+}
+
+/// The CRC of an FPDU is right again.
+fn with_right_crc(fpdu: &mut [u8]) {
+    let (covered, crc) = fpdu.split_at_mut(fpdu.len() - CRC_LEN);
+    crc.copy_from_slice(&crc_of([&*covered]).octets());
+}
+
 /// An FPDU: a Write as a rule, to where it may be or not, and seldom anything else.
-fn any_fpdu(random: &mut Random, next: &mut u64, sends: &mut u32) -> Vec<u8> {
+fn any_fpdu(random: &mut Random, sender: &mut Sender) -> Vec<u8> {
     let kind = random.below(40);
     let stags = [STAG, STAG, STAG, SECOND];
     let stag = match kind {
@@ -39,13 +86,15 @@ fn any_fpdu(random: &mut Random, next: &mut u64, sends: &mut u32) -> Vec<u8> {
     let to = match kind {
         1 => u64::MAX - random.below(100),
         2 => BASE + LEN as u64 - random.below(100),
-        _ => BASE + *next % 3000,
+        _ => BASE + sender.written % 2400,
     };
     let len = match kind {
         3..5 => 0,
+        // Some have several Markers.
+        _ if random.below(3) == 0 => 1 + random.below(1600) as usize,
         _ => 1 + random.below(300) as usize,
     };
-    *next += len as u64;
+    sender.written += len as u64;
     let payload = octets(random, if kind == 5 { len.min(64) } else { len });
     let header = if kind == 5 {
         let invalidate = random.below(2) == 0;
@@ -53,14 +102,14 @@ fn any_fpdu(random: &mut Random, next: &mut u64, sends: &mut u32) -> Vec<u8> {
             solicited: false,
             invalidate,
         });
-        *sends += 1;
+        sender.sends += 1;
         let header = Untagged {
             last: true,
             version: 1,
             ulp: opcode.control_octet(),
             ulp_word: if invalidate { stag.0 } else { 0 },
             qn: Qn::SEND,
-            msn: Msn(*sends),
+            msn: Msn(sender.sends),
             mo: MessageOffset(0),
         };
         header.to_octets().to_vec()
@@ -78,18 +127,30 @@ fn any_fpdu(random: &mut Random, next: &mut u64, sends: &mut u32) -> Vec<u8> {
         }
         octets
     };
-    let mut out = hostile::fpdu(&header, &payload);
-    if kind == 7 {
-        let at = random.below(out.len() as u64) as usize;
-        out[at] ^= 1 << random.below(8);
-    }
-    if kind == 8 {
+    let mut out = sender.framed(&header, &payload);
+    let layout = sender.layout_of(header.len() + payload.len());
+    match kind {
+        7 => {
+            let at = random.below(out.len() as u64) as usize;
+            out[at] ^= 1 << random.below(8);
+        }
         // What ends with the CRC of what is before, and is another FPDU, or none.
-        out[1] ^= 4;
-        let end = out.len() - 4;
-        let crc = crc_of([&out[..end]]).octets();
-        out[end..].copy_from_slice(&crc);
+        8 => {
+            out[layout.header_at() + 1] ^= 4;
+            with_right_crc(&mut out);
+        }
+        // One of its Markers points astray, or has bits that mean nothing.
+        9 => {
+            let count = layout.markers().count() as u64;
+            let which = random.below(count) as usize;
+            if let Some((marker, _)) = layout.markers().nth(which) {
+                out[marker + random.below(4) as usize] ^= 1 << random.below(8);
+                with_right_crc(&mut out);
+            }
+        }
+        _ => {}
     }
+    sender.at += out.len() as u64;
     out
 }
 
@@ -119,12 +180,36 @@ fn cut<'a>(random: &mut Random, segment: &'a [u8], most: u64) -> Vec<&'a [u8]> {
         .collect()
 }
 
-/// The same stream as segments that were checked, each in up to so many pieces, and by itself.
-fn give(random: &mut Random, known: &mut End, unknown: &mut End, segments: &[Vec<u8>], most: u64) {
+/// The sound segments at the front, as the shard shows them that come in turn.
+fn in_turn(segments: &[Vec<u8>]) -> impl Iterator<Item = Piece<'_>> {
+    let sound = |octets: &&[u8]| rnic_crc::check(0, octets).crc == RESIDUE && is_tagged(octets);
+    let segments = segments.iter().map(Vec::as_slice);
+    segments.take_while(sound).map(|octets| Piece {
+        octets,
+        sound: true,
+    })
+}
+
+/// The same stream as segments that were checked, each in up to so many pieces, and by itself. Says how
+/// many were Writes in turn.
+fn give(
+    random: &mut Random,
+    known: &mut End,
+    unknown: &mut End,
+    segments: &[Vec<u8>],
+    most: u64,
+) -> usize {
     let left = std::mem::take(&mut known.stream);
     let left = Some(left.as_slice()).filter(|left| !left.is_empty());
+    let run = match left {
+        None if random.below(2) == 0 => {
+            known.with_ctx(|qp, ctx| qp.receive_in_turn(ctx, in_turn(segments)))
+        }
+        _ => Run::default(),
+    };
     let (mut pieces, mut sound) = (Vec::new(), Sound::NONE);
-    for segment in left.into_iter().chain(segments.iter().map(Vec::as_slice)) {
+    let rest = segments[run.pieces..].iter().map(Vec::as_slice);
+    for segment in left.into_iter().chain(rest) {
         let whole = rnic_crc::check(0, segment).crc == RESIDUE;
         let parts = cut(random, segment, most);
         for number in 0..parts.len() {
@@ -140,6 +225,7 @@ fn give(random: &mut Random, known: &mut End, unknown: &mut End, segments: &[Vec
     for octet in segments.concat() {
         unknown.receive(&[octet]);
     }
+    run.pieces
 }
 
 fn assert_same(known: &mut End, unknown: &mut End) {
@@ -153,16 +239,25 @@ fn assert_same(known: &mut End, unknown: &mut End) {
     }
     assert_eq!(known.recvs(), unknown.recvs());
     assert_eq!(known.qp.state(), unknown.qp.state());
+    if known.qp.is_receiving() {
+        assert_eq!(known.qp.receive.at, unknown.qp.receive.at);
+    }
 }
 
 #[test]
 fn writes_in_a_row_end_as_each_alone() {
-    end_as_each_alone(1);
+    end_as_each_alone(Markers::Off, 1);
+}
+
+#[test]
+fn writes_with_markers_in_a_row_end_as_each_octet_alone() {
+    end_as_each_alone(Markers::On, 1);
 }
 
 #[test]
 fn segments_in_several_pieces_end_as_each_octet_alone() {
-    end_as_each_alone(4);
+    end_as_each_alone(Markers::Off, 4);
+    end_as_each_alone(Markers::On, 4);
 }
 
 /// What ends with the CRC of what is before, and is another FPDU with more behind it, which is cut off.
@@ -186,7 +281,7 @@ fn a_piece_is_not_believed_because_its_segment_is_sound() {
         let mut sound = Sound::NONE;
         sound.add(0, true, true);
         sound.add(1, false, false);
-        let mut end = receiver();
+        let mut end = receiver(Markers::Off, 0);
         end.with_ctx(|qp, ctx| qp.receive_checked(ctx, &pieces, &sound));
         let counters = end.counters;
         assert_eq!((counters.crc_errors, counters.octets_placed), (1, 0));
@@ -195,19 +290,20 @@ fn a_piece_is_not_believed_because_its_segment_is_sound() {
 }
 
 /// Random FPDUs in segments of up to so many pieces.
-fn end_as_each_alone(pieces: u64) {
-    let (mut ended, mut counted) = (0, BTreeMap::new());
+fn end_as_each_alone(markers: Markers, pieces: u64) {
+    let (mut ended, mut in_turn, mut counted) = (0, 0, BTreeMap::new());
     for seed in seeds(1000) {
         let mut random = Random::new(seed);
-        let (mut known, mut unknown) = (receiver(), receiver());
-        let (mut next, mut sends) = (0, 0);
+        let at = 4 * random.below(2 * MARKER_INTERVAL as u64 / 4);
+        let (mut known, mut unknown) = (receiver(markers, at), receiver(markers, at));
+        let mut sender = Sender::new(markers, at);
         for _ in 0..4 {
             let count = 1 + random.below(FPDUS_MAX);
             let fpdus: Vec<_> = (0..count)
-                .map(|_| any_fpdu(&mut random, &mut next, &mut sends))
+                .map(|_| any_fpdu(&mut random, &mut sender))
                 .collect();
             let segments = segments(&mut random, fpdus);
-            give(&mut random, &mut known, &mut unknown, &segments, pieces);
+            in_turn += give(&mut random, &mut known, &mut unknown, &segments, pieces);
             assert_same(&mut known, &mut unknown);
             // What comes between trains: a command, or what another queue pair does.
             let stag = [STAG, SECOND][random.below(2) as usize];
@@ -230,6 +326,10 @@ fn end_as_each_alone(pieces: u64) {
         }
     }
     assert!(ended > 50, "{ended}");
+    assert!(in_turn > 1000, "{in_turn}");
+    if markers.are_on() {
+        assert!(counted["marker_errors"] > 0);
+    }
     for name in [
         "crc_errors",
         "refused_invalid_stag",
@@ -271,7 +371,7 @@ fn an_stag_that_is_invalidated_in_a_train_is_refused_behind_it() {
             mo: MessageOffset(0),
         };
         let send = hostile::fpdu(&send.to_octets(), &[]);
-        let (mut known, mut unknown) = (receiver(), receiver());
+        let (mut known, mut unknown) = (receiver(Markers::Off, 0), receiver(Markers::Off, 0));
         let train = [
             write(STAG, BASE),
             write(STAG, BASE + 100),
@@ -288,6 +388,74 @@ fn an_stag_that_is_invalidated_in_a_train_is_refused_behind_it() {
             assert_eq!((counters.fpdus_received, counters.octets_placed), (4, 32));
             assert_eq!(known.read(BASE + 200, 200), [0; 200]);
             assert_eq!(known.qp.state(), QpState::Terminate);
+        }
+    }
+}
+
+/// Whatever a Marker stands in, and whichever points astray or has reserved bits.
+#[test]
+fn a_row_of_writes_goes_on_wherever_their_markers_are_and_ends_at_one_that_is_wrong() {
+    let payload: Vec<u8> = (1..=1200).map(|at| at as u8 | 1).collect();
+    for at in (0..MARKER_INTERVAL as u64).step_by(4) {
+        let (mut place, mut row) = (at, Vec::new());
+        for (number, len) in [1200, 9, 1200, 30].into_iter().enumerate() {
+            let header = tagged(Opcode::Write, STAG, BASE + 1200 * number as u64);
+            let fpdu = marked(&header.to_octets(), &payload[..len], place);
+            assert!(is_tagged(&fpdu), "{len} octets at {place}");
+            place += fpdu.len() as u64;
+            row.push(fpdu);
+        }
+        let third = at + (row[0].len() + row[1].len()) as u64;
+        let layout = Layout::new(Markers::On, third, 14 + 1200);
+        let run_of = |row: &[Vec<u8>]| {
+            let mut end = receiver(Markers::On, at);
+            let run = end.with_ctx(|qp, ctx| qp.receive_in_turn(ctx, in_turn(row)));
+            assert_eq!(end.qp.receive.at, at + run.octets as u64);
+            assert_eq!(end.counters.fpdus_received, run.pieces as u64);
+            assert_eq!(end.counters.marker_errors, 0);
+            (run.pieces, end.read(BASE, 4 * 1200))
+        };
+        let (pieces, placed) = run_of(&row);
+        assert_eq!(pieces, 4, "from {at}");
+        for (number, len) in [1200, 9, 1200, 30].into_iter().enumerate() {
+            let there = &placed[1200 * number..];
+            assert!(there.starts_with(&payload[..len]), "{number} from {at}");
+            assert!(
+                there[len..1200.min(there.len())]
+                    .iter()
+                    .all(|octet| *octet == 0)
+            );
+        }
+        for (marker, back) in layout.markers() {
+            let mut row = row.clone();
+            let right: [u8; 4] = row[2][marker..marker + 4].try_into().unwrap();
+            assert_eq!(fpdu_pointer(right), back);
+            for (octet, bit, taken) in [(3, 4, 2), (2, 0x40, 2), (3, 3, 4), (0, 0xff, 4)] {
+                row[2][marker..marker + 4].copy_from_slice(&right);
+                row[2][marker + octet] ^= bit;
+                with_right_crc(&mut row[2]);
+                let (pieces, placed) = run_of(&row);
+                assert_eq!(
+                    pieces, taken,
+                    "Marker at {marker} from {at}: {octet}, {bit:#x}"
+                );
+                let third = &placed[2 * 1200..3 * 1200];
+                assert_eq!(third == payload, taken == 4);
+                assert!(taken == 4 || third.iter().all(|octet| *octet == 0));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_send_is_told_from_a_write_wherever_its_markers_are() {
+    for at in (0..MARKER_INTERVAL as u64).step_by(4) {
+        for last in [false, true] {
+            let header = Untagged {
+                last,
+                ..hostile::untagged(hostile::SEND, Qn::SEND, 1, 0)
+            };
+            assert!(!is_tagged(&marked(&header.to_octets(), &[0x80; 600], at)));
         }
     }
 }
