@@ -32,12 +32,36 @@ impl ConnId {
 /// Where the connection of a flow may be, by a look at the flow's hash alone
 /// ([`crate::Stack::likely`]). It goes stale, and is never trusted: whoever is given it looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Likely(pub(crate) Option<u32>);
+pub struct Likely(pub(crate) Whereabouts);
+
+/// What is known of where a flow's connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Whereabouts {
+    /// There is none.
+    #[default]
+    Nowhere,
+    /// Here, if it is of that flow.
+    At(u32),
+    /// This one, if it still lives.
+    Is(ConnId),
+}
 
 impl Likely {
     /// What [`ConnId::index`] would be; `None`: there is no connection.
     pub fn index(self) -> Option<usize> {
-        self.0.map(|index| index as usize)
+        match self.0 {
+            Whereabouts::Nowhere => None,
+            Whereabouts::At(index) => Some(index as usize),
+            Whereabouts::Is(id) => Some(id.index()),
+        }
+    }
+
+    /// The connection's name, when that is known ([`crate::Stack::surely`]); it may be gone.
+    pub const fn conn(self) -> Option<ConnId> {
+        match self.0 {
+            Whereabouts::Is(id) => Some(id),
+            Whereabouts::Nowhere | Whereabouts::At(_) => None,
+        }
     }
 }
 

@@ -14,8 +14,7 @@ const LEN: u32 = 700;
 
 impl Passive {
     fn receive_octets(&mut self, segment: &Segment<'_>) -> Option<Owed> {
-        self.stack
-            .receive_octets(self.now, &tuple(), Likely::default(), segment)
+        self.stack.receive_octets(self.now, self.conn, segment)
     }
 
     /// All that can be seen of it from now on: what goes out, what happened, what is next.

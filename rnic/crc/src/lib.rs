@@ -40,6 +40,7 @@ pub fn append(crc: u32, octets: &[u8]) -> u32 {
 }
 
 /// The checks of octets, in one pass.
+#[inline]
 pub fn check(crc: u32, octets: &[u8]) -> Checks {
     Kernel::best().check(crc, octets)
 }

@@ -30,6 +30,15 @@ pub(crate) fn fetch_at(at: *const u8) {
     fetch_line(at.cast());
 }
 
+/// As [`fetch`], of the first lines of some octets, as many as they have and no more than `most`.
+#[inline]
+pub(crate) fn fetch_first(octets: &[u8], most: usize) {
+    let lines = octets.len().div_ceil(LINE).min(most);
+    for line in 0..lines {
+        fetch_line(octets.as_ptr().wrapping_add(line * LINE).cast());
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn fetch_line(at: *const i8) {

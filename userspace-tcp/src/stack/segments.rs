@@ -4,7 +4,7 @@ use crate::config::ConnOptions;
 use crate::connection::Connection;
 use crate::ecn::Ecn;
 use crate::effects::Env;
-use crate::interface::{ConnId, Expected, Likely, Owed, Received, State, Transmit};
+use crate::interface::{ConnId, Expected, Likely, Owed, Received, State, Transmit, Whereabouts};
 use crate::segment::Segment;
 #[cfg(doc)]
 use crate::segment::TcpHeader;
@@ -44,7 +44,7 @@ impl<B> Stack<B> {
         options: ConnOptions,
     ) -> Received {
         self.now = now;
-        let Some(id) = self.find_at(&tuple, likely) else {
+        let Some(id) = self.connection_at(&tuple, likely) else {
             return self.receive_stranger(now, tuple, segment, options);
         };
         if let Some(valid) = self.cookie_for_another(now, &tuple, id, segment) {
@@ -76,18 +76,16 @@ impl<B> Stack<B> {
     /// octets with the acknowledgment that it had sent before, and the new one behind them; so whoever
     /// the octets are for can have them, and even answer, while TCP still does its books. `now` may be
     /// a little before the segment came: nothing is measured by it.
-    /// `likely` as for [`Stack::receive_at`].
+    /// `id` is the connection of its flow ([`Stack::connection_at`]).
     ///
     /// `None`: it is another kind of segment, nothing was done, and [`Stack::receive`] is to take it.
     pub fn receive_octets(
         &mut self,
         now: Instant,
-        tuple: &FourTuple,
-        likely: Likely,
+        id: ConnId,
         segment: &Segment<'_>,
     ) -> Option<Owed> {
         self.now = now;
-        let id = self.find_at(tuple, likely)?;
         self.connections.get_mut(id)?.on_octets(now, segment)
     }
 
@@ -113,7 +111,7 @@ impl<B> Stack<B> {
     /// ([`Segment::with_following`]): when they are the next in order. Others are acknowledged one by
     /// one (RFC 5681 section 4.2). `likely` as for [`Stack::receive_at`].
     pub fn takes_together(&self, tuple: &FourTuple, likely: Likely, seq: SeqNum) -> bool {
-        let id = self.find_at(tuple, likely);
+        let id = self.connection_at(tuple, likely);
         let connection = id.and_then(|id| self.connections.get(id));
         connection.is_some_and(|connection| connection.expects(seq))
     }
@@ -130,7 +128,7 @@ impl<B> Stack<B> {
         likely: Likely,
         segment: &Segment<'_>,
     ) -> Option<Expected> {
-        let id = self.find_at(tuple, likely)?;
+        let id = self.connection_at(tuple, likely)?;
         self.connections.get(id)?.expects_octets(now, segment)
     }
 
@@ -182,13 +180,26 @@ impl<B> Stack<B> {
     /// Where the connection of a flow is likely to be. It is not looked at, so that its memory can be
     /// fetched ([`Stack::memory_at`]) while something else is done.
     pub fn likely(&self, tuple: &FourTuple) -> Likely {
-        Likely(self.flows.find(self.secret.flow(tuple), |_| true))
+        let place = self.flows.find(self.secret.flow(tuple), |_| true);
+        Likely(place.map_or(Whereabouts::Nowhere, Whereabouts::At))
     }
 
-    /// The connection of a flow, which is likely to be there.
-    fn find_at(&self, tuple: &FourTuple, likely: Likely) -> Option<ConnId> {
-        let at = likely.0.and_then(|index| self.connections.at(index));
-        match at.filter(|connection| connection.tuple() == *tuple) {
+    /// The same by the connection's name, if there is one, so that it is found at once as long as it
+    /// lives: for a flow that will be asked for again and again. Only for this flow.
+    pub fn surely(&self, tuple: &FourTuple, likely: Likely) -> Likely {
+        let id = self.connection_at(tuple, likely);
+        id.map_or(likely, |id| Likely(Whereabouts::Is(id)))
+    }
+
+    /// The connection of a flow, which is likely to be there. As long as the connection lives its name is
+    /// that of no other flow's.
+    pub fn connection_at(&self, tuple: &FourTuple, likely: Likely) -> Option<ConnId> {
+        let found = match likely.0 {
+            Whereabouts::Nowhere => None,
+            Whereabouts::At(index) => self.connections.at(index).filter(|at| at.tuple() == *tuple),
+            Whereabouts::Is(id) => self.connections.get(id),
+        };
+        match found {
             Some(connection) => Some(connection.id()),
             None => self.find(tuple),
         }

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use super::*;
-use crate::interface::Likely;
+use crate::interface::Whereabouts;
 use crate::segment::{Flags, Segment, TcpHeader};
 use crate::seq::SeqNum;
 
@@ -125,14 +125,16 @@ fn a_segment_reaches_its_own_connection_wherever_it_was_thought_to_be() {
         seq += 1;
         stack.receive_at(now, first, likely, &Segment::new(header, &[7]), options)
     };
-    let nowhere = crate::Likely(Some(u32::MAX));
-    for likely in [of_one, of_other, nowhere, crate::Likely::default()] {
+    let nowhere = crate::Likely(Whereabouts::At(u32::MAX));
+    let surely = stack.surely(&first, of_other);
+    assert_eq!(surely.index(), Some(one.index()));
+    for likely in [of_one, of_other, surely, nowhere, crate::Likely::default()] {
         let received = octet_for_first(&mut stack, likely);
         assert_eq!(received.conn, Some(one), "{likely:?}");
         assert_eq!(received.new.len(), 1, "{likely:?}");
     }
     assert!(stack.abort(one));
-    for likely in [of_one, of_other] {
+    for likely in [of_one, of_other, surely] {
         assert_eq!(
             octet_for_first(&mut stack, likely).conn,
             None,
@@ -189,7 +191,7 @@ fn acknowledged(stack: &mut Stack<u32>, ids: &[ConnId], first: bool, now: Instan
         };
         let segment = Segment::new(header, &[7]);
         if first {
-            let taken = stack.receive_octets(now, &tuple, Likely::default(), &segment);
+            let taken = stack.receive_octets(now, *id, &segment);
             let owed = taken.expect("it is the next in order");
             assert_eq!(owed.received().new.len(), 1);
             stack.take_owed(now, owed);

@@ -3,14 +3,18 @@
 //! what decides whether they may be placed, and for nothing else: the rest ([`Rest`]) is done behind.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 
+use rnic_net::Recognised;
 use rnic_xsk::{Frame, Packet, Port};
 use userspace_tcp::{ConnId, Instant, Owed, Segment};
 
 use super::Shard;
+use super::in_turn::tagged_fpdu;
 use super::train::{Car, Head, Train};
-use crate::qp::{Piece, is_tagged};
+use crate::prefetch::fetch_first;
+use crate::qp::Piece;
 
 /// What is left to be done of the last segment that was received, whose octets are where they belong:
 /// the acknowledgment that it brought, what its queue pair asks for, and its frame. Whoever waits for
@@ -29,6 +33,14 @@ impl Rest {
         self.is_waiting() && now.saturating_duration_since(self.since) > REST_PATIENCE
     }
 
+    /// So much is left of a segment whose octets are in their place.
+    #[inline]
+    fn leave(&mut self, owed: Owed, frame: Frame, now: Instant) {
+        self.owed = Some(owed);
+        self.frame = Some(frame);
+        self.since = now;
+    }
+
     /// Whether there is any.
     pub(super) fn is_waiting(&self) -> bool {
         self.owed.is_some()
@@ -38,9 +50,89 @@ impl Rest {
 /// For so long the rest of a segment waits for what answers it: no time for TCP, whose clock runs on.
 const REST_PATIENCE: Duration = Duration::from_micros(100);
 
+/// So many cache lines of a segment alone are fetched before its headers are looked at: those, and a
+/// short message.
+const LINES_AHEAD: usize = 4;
+
 impl<P: Port> Shard<P> {
     /// Takes in a batch of one packet, before time goes on if TCP takes its octets first.
+    #[inline]
     pub(super) fn take_alone(&mut self, port: usize, clock: &impl Fn() -> Instant) {
+        if !self.take_write(port) {
+            self.take_other(port, clock);
+        }
+    }
+
+    /// Takes the octets of a packet alone if its headers are known, its payload is sound and an FPDU as
+    /// that of a Write, and TCP takes them before the acknowledgment that comes with them; else nothing is
+    /// done, and it says so. Nothing is set up for packets that could be behind it. No rest is waiting.
+    // By itself its code lies together.
+    #[inline(never)]
+    fn take_write(&mut self, port: usize) -> bool {
+        if !self.segments_are_fpdus || !self.captures.is_empty() {
+            return false;
+        }
+        let (Some(packet), Some(train)) = (self.batch.first(), self.train.as_deref()) else {
+            return false;
+        };
+        let Some((known, headers)) = train.known(port).filter(|_| packet.is_single()) else {
+            return false;
+        };
+        let frame = self.umem.bytes(packet.first());
+        // Another core wrote it: what is read of it later comes while its headers are looked at.
+        fetch_first(frame, LINES_AHEAD);
+        let Some((says, payload)) = tagged_fpdu(headers, frame, |_, _| true) else {
+            return false;
+        };
+        let header = known.saying(&says).header;
+        let segment = Segment::new(header, payload).with_ecn(known.ecn);
+        let id = known.likely.conn();
+        let Some(owed) = id.and_then(|id| self.stack.receive_octets(self.now, id, &segment)) else {
+            return false;
+        };
+        let Some(packet) = self.batch.pop() else {
+            return false;
+        };
+        let Recognised { payload, .. } = says;
+        let run = self.place_pieces(owed.conn(), owed.offset(), port, |umem| {
+            let octets = umem.bytes(packet.first()).get(payload.clone());
+            octets.into_iter().map(|octets| Piece {
+                octets,
+                sound: true,
+            })
+        });
+        // A Write is an FPDU by itself: of its octets all are taken, or none.
+        if run.pieces == 0 {
+            self.pass_on_alone(packet, payload, port, owed);
+        } else if let Ok(frame) = packet.into_single() {
+            self.rest.leave(owed, frame, self.now);
+        }
+        true
+    }
+
+    /// The octets of a packet alone that is sound, of which all else is owed, to whoever they are for.
+    #[cold]
+    fn pass_on_alone(&mut self, packet: Packet, payload: Range<usize>, port: usize, owed: Owed) {
+        let mut train = self.train.take().unwrap_or_default();
+        match packet.into_single() {
+            Ok(frame) => {
+                let car = Car {
+                    frame,
+                    start: payload.start,
+                    len: payload.len(),
+                    sound: true,
+                    goes_on: false,
+                };
+                self.octets_first(port, car, train.cars(), owed);
+            }
+            Err(packet) => self.pool.free_packet(packet),
+        }
+        self.train = Some(train);
+    }
+
+    /// Takes in a batch of one packet of any other kind.
+    #[inline(never)]
+    fn take_other(&mut self, port: usize, clock: &impl Fn() -> Instant) {
         let single = self.batch.first().is_some_and(Packet::is_single);
         if !single || !self.captures.is_empty() {
             self.advance(clock());
@@ -72,8 +164,8 @@ impl<P: Port> Shard<P> {
             && let Some(payload) = octets.get(found.payload.clone())
         {
             let segment = Segment::new(header, payload).with_ecn(known.ecn);
-            let (tuple, likely) = (&known.tuple, known.likely);
-            let owed = self.stack.receive_octets(self.now, tuple, likely, &segment);
+            let id = self.stack.connection_at(&known.tuple, known.likely);
+            let owed = id.and_then(|id| self.stack.receive_octets(self.now, id, &segment));
             if let Some(owed) = owed {
                 let car = self.car(packet, &found, sound)?;
                 self.octets_first(port, car, train.cars(), owed);
@@ -91,8 +183,8 @@ impl<P: Port> Shard<P> {
             return false;
         };
         let segment = Segment::new(head.header, car.payload(&self.umem)).with_ecn(head.ecn);
-        let (tuple, likely) = (&head.tuple, head.likely);
-        let Some(owed) = self.stack.receive_octets(self.now, tuple, likely, &segment) else {
+        let id = self.stack.connection_at(&head.tuple, head.likely);
+        let Some(owed) = id.and_then(|id| self.stack.receive_octets(self.now, id, &segment)) else {
             return false;
         };
         if let Some(car) = cars.pop_front() {
@@ -101,51 +193,27 @@ impl<P: Port> Shard<P> {
         true
     }
 
-    /// The octets of a car, of an established connection, to which all else is owed. It was the first of
+    /// The octets of a car, of an established connection, of which all else is owed. It was the first of
     /// `cars`, and is again when it must wait.
     fn octets_first(&mut self, port: usize, car: Car, cars: &mut VecDeque<Car>, owed: Owed) {
         let id = owed.conn();
-        self.rest.since = self.now;
-        if self.place_alone(port, &car, &owed) {
-            self.rest.owed = Some(owed);
-            self.rest.frame = Some(car.frame);
-            return;
-        }
         if let Some(conn) = self.conns.get_mut(id) {
             conn.port = port;
         }
         let mut left = owed.received();
-        self.rest.owed = Some(owed);
         let passed = match &mut *left.new {
             [range] => self.pass_through::<1>(id, std::iter::once(&car), range, left.in_order_to),
             _ => false,
         };
         if passed {
-            self.rest.frame = Some(car.frame);
-            return;
+            return self.rest.leave(owed, car.frame, self.now);
         }
+        self.rest.owed = Some(owed);
+        self.rest.since = self.now;
         cars.push_front(car);
         self.hold_octets(id, cars, (1, false), &left);
         self.conclude();
         self.make_ready(id);
-    }
-
-    /// Places the octets of a car that are the next of an established connection, if they are known to be
-    /// sound and are one FPDU, of a Write: says whether.
-    #[inline]
-    fn place_alone(&mut self, port: usize, car: &Car, owed: &Owed) -> bool {
-        if !car.sound || !is_tagged(car.payload(&self.umem)) {
-            return false;
-        }
-        let run = self.place_pieces(owed.conn(), owed.offset(), port, |umem| {
-            let octets = car.payload(umem);
-            std::iter::once(Piece {
-                octets,
-                sound: true,
-            })
-        });
-        // A Write is an FPDU by itself: of its octets all are taken, or none.
-        run.pieces == 1
     }
 
     /// Does the rest that was left of the last segment that was received; says whether there was any.

@@ -10,7 +10,7 @@
 use std::ops::Range;
 
 use rnic_ipc::control::DisconnectReason;
-use rnic_net::KnownHeaders;
+use rnic_net::{KnownHeaders, Recognised};
 use rnic_proto::crc::RESIDUE;
 use rnic_xsk::{Packet, Port, Umem};
 use userspace_tcp::{
@@ -47,22 +47,16 @@ impl<'a> Iterator for Sound<'a> {
             return None;
         }
         let frame = self.umem.bytes(packet.first());
-        let like = self.headers.compare(frame)?;
-        let says = &like.says;
-        let octets = frame.get(says.payload.clone())?;
-        // A packet has less than 65536.
-        let len = octets.len() as u32;
-        let continues = says.seq == self.seq
-            && self
-                .first
-                .is_only_continued(says.ack, says.window, says.flags);
-        if !continues || len > self.room || !is_tagged(octets) {
-            return None;
-        }
-        let checks = rnic_crc::check(0, octets);
-        if checks.crc != RESIDUE || !like.is_right_with(checks.sum) {
-            return None;
-        }
+        let mut len = 0;
+        let (_, octets) = tagged_fpdu(self.headers, frame, |says, octets| {
+            // A packet has less than 65536.
+            len = octets.len() as u32;
+            let continues = says.seq == self.seq
+                && self
+                    .first
+                    .is_only_continued(says.ack, says.window, says.flags);
+            continues && len <= self.room
+        })?;
         self.seq = self.seq.add(len);
         self.room -= len;
         Some(Piece {
@@ -70,6 +64,25 @@ impl<'a> Iterator for Sound<'a> {
             sound: true,
         })
     }
+}
+
+/// What a frame says that has these headers, and its payload, if that is found sound, ends with the CRC
+/// of what is before, and is the FPDU of a Write by its look. `is_wanted` is asked before all of it is
+/// read.
+#[inline(always)]
+pub(super) fn tagged_fpdu<'a>(
+    headers: &KnownHeaders,
+    frame: &'a [u8],
+    is_wanted: impl FnOnce(&Recognised, &[u8]) -> bool,
+) -> Option<(Recognised, &'a [u8])> {
+    let like = headers.compare(frame)?;
+    let octets = frame.get(like.says.payload.clone())?;
+    if !is_wanted(&like.says, octets) || !is_tagged(octets) {
+        return None;
+    }
+    let checks = rnic_crc::check(0, octets);
+    let sound = checks.crc == RESIDUE && like.is_right_with(checks.sum);
+    sound.then_some((like.says, octets))
 }
 
 impl<P: Port> Shard<P> {

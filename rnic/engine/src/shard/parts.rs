@@ -41,7 +41,10 @@ impl<P: Port> Shard<P> {
                 self.pool.free_packet(parts.packet);
             }
         }
-        train.know(|frame, payload| KnownHeaders::of(self.umem.bytes(frame), payload));
+        train.know(
+            |frame, payload| KnownHeaders::of(self.umem.bytes(frame), payload),
+            |head| self.stack.surely(&head.tuple, head.likely),
+        );
     }
 
     /// The same of one that was recognised.

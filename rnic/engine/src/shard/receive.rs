@@ -169,7 +169,10 @@ impl<P: Port> Shard<P> {
                         self.pool.free(car.frame);
                     }
                 }
-                train.know(|frame, payload| KnownHeaders::of(self.umem.bytes(frame), payload));
+                train.know(
+                    |frame, payload| KnownHeaders::of(self.umem.bytes(frame), payload),
+                    |head| self.stack.surely(&head.tuple, head.likely),
+                );
             }
             Err(Some(Unusable::Fragment)) => {
                 if let Some(whole) = self.fragment(packet) {

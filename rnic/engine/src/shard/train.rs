@@ -194,7 +194,12 @@ impl Train {
 
     /// Learns the headers of a train that has grown to two segments, or comes behind others of its flow,
     /// so that there will be more; of the first one's frame, by the place of its payload.
-    pub fn know(&mut self, headers_of: impl FnOnce(&Frame, usize) -> Option<KnownHeaders>) {
+    /// `flow_of` says where its connection is.
+    pub fn know(
+        &mut self,
+        headers_of: impl FnOnce(&Frame, usize) -> Option<KnownHeaders>,
+        flow_of: impl FnOnce(&Head) -> Likely,
+    ) {
         let in_a_row = self.row.is_some_and(|(_, count)| count >= ROW_MIN);
         if self.is_known || self.segments != 2 && !in_a_row {
             return;
@@ -203,7 +208,8 @@ impl Train {
         if let (Some(head), Some(car)) = (self.head, self.cars.front())
             && let Some(headers) = headers_of(&car.frame, car.start)
         {
-            self.known = Some((head, headers));
+            let likely = flow_of(&head);
+            self.known = Some((Head { likely, ..head }, headers));
             self.is_known = true;
         }
     }

@@ -239,10 +239,13 @@ fn a_train_is_the_same_of_segments_that_are_recognised_and_that_are_parsed() {
             parsed.couple(&head, car()).unwrap();
             couple(&mut recognising, car()).unwrap();
         }
-        recognising.know(|_, payload| {
-            assert_eq!(payload, start);
-            KnownHeaders::of(&octets, payload)
-        });
+        recognising.know(
+            |_, payload| {
+                assert_eq!(payload, start);
+                KnownHeaders::of(&octets, payload)
+            },
+            |head| head.likely,
+        );
     }
     assert!(recognised > 5_000, "only {recognised} were");
 }
@@ -270,7 +273,10 @@ fn a_flow_of_single_segments_is_known_after_some_in_a_row() {
             Some(found) => train.couple_recognised(found, car).unwrap(),
             None => train.couple(&head, car).unwrap(),
         }
-        train.know(|_, payload| KnownHeaders::of(&octets, payload));
+        train.know(
+            |_, payload| KnownHeaders::of(&octets, payload),
+            |head| head.likely,
+        );
         let (_, cars) = train.take().unwrap();
         pool.free(cars.pop_front().unwrap().frame);
         known.is_some()

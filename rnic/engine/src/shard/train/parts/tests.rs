@@ -91,7 +91,10 @@ fn a_train_of_segments_in_several_frames_has_no_more_cars_than_others() {
             taken += parts.len;
             receiver.pool.free_packet(parts.packet);
         }
-        train.know(|frame, payload| KnownHeaders::of(receiver.umem.bytes(frame), payload));
+        train.know(
+            |frame, payload| KnownHeaders::of(receiver.umem.bytes(frame), payload),
+            |head| head.likely,
+        );
     }
     assert!(recognised > 30, "{recognised} were recognised");
     assert_eq!(taken % LEN, 0);
