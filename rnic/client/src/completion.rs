@@ -177,11 +177,17 @@ impl CompletionQueue {
         Ok(0)
     }
 
+    #[inline]
     fn take(&self, out: &mut [WorkCompletion]) -> Result<usize, Error> {
         // Most looks find nothing, and cost no more than that.
-        if self.inner.look.is_empty() {
-            return Ok(0);
+        match self.inner.look.is_empty() {
+            true => Ok(0),
+            false => self.take_some(out),
         }
+    }
+
+    #[inline(never)]
+    fn take_some(&self, out: &mut [WorkCompletion]) -> Result<usize, Error> {
         let mut ring = lock(&self.inner.ring);
         let mut raw = [Completion::default(); BATCH];
         let mut count = 0;

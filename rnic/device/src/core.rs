@@ -301,11 +301,15 @@ impl Core {
     }
 
     /// Sends the events that wait behind full sockets, if any do; says whether some still do.
+    #[inline]
     pub(crate) fn flush_events(self: &Arc<Self>) -> bool {
         // Read before it is written: this is part of each poll, and they hardly ever wait.
-        if !self.events_wait.load(Ordering::Relaxed)
-            || !self.events_wait.swap(false, Ordering::Relaxed)
-        {
+        self.events_wait.load(Ordering::Relaxed) && self.flush_waiting_events()
+    }
+
+    #[inline(never)]
+    fn flush_waiting_events(self: &Arc<Self>) -> bool {
+        if !self.events_wait.swap(false, Ordering::Relaxed) {
             return false;
         }
         let mut waiting = false;

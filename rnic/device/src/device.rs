@@ -119,17 +119,18 @@ impl Device {
     }
 
     /// Handles what an inline shard has told.
+    #[inline]
     pub(crate) fn handle_told(&self) -> bool {
+        // Part of each poll, of which most find nothing.
+        self.core.driver.has_told() && self.handle_all_told()
+    }
+
+    #[inline(never)]
+    fn handle_all_told(&self) -> bool {
         let mut worked = false;
-        if !self.core.driver.is_threaded() {
-            let told = self.core.driver.told();
-            // Cheaper than to find nothing by trying, and part of each poll.
-            while !told.is_empty()
-                && let Ok(told) = told.try_recv()
-            {
-                self.core.handle(told);
-                worked = true;
-            }
+        while let Ok(told) = self.core.driver.told().try_recv() {
+            self.core.handle(told);
+            worked = true;
         }
         worked
     }

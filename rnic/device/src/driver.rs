@@ -9,6 +9,7 @@ mod engine;
 mod kicks;
 mod thread;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -54,8 +55,23 @@ enum Runner {
     Threaded(thread::Handle),
     Inline {
         engine: Mutex<Option<Box<dyn Drive>>>,
-        told: Sender<Told>,
+        told: Teller,
     },
+}
+
+/// What an inline shard tells goes by this.
+#[derive(Debug)]
+struct Teller {
+    told: Sender<Told>,
+    /// Something may be in the channel: cheaper to look at than that.
+    some: AtomicBool,
+}
+
+impl Teller {
+    fn tell(&self, item: Told) {
+        drop(self.told.send(item));
+        self.some.store(true, Ordering::Release);
+    }
 }
 
 impl Driver {
@@ -84,7 +100,10 @@ impl Driver {
         Ok(Self {
             runner: Runner::Inline {
                 engine,
-                told: sender,
+                told: Teller {
+                    told: sender,
+                    some: AtomicBool::new(false),
+                },
             },
             kicks,
             told,
@@ -101,6 +120,18 @@ impl Driver {
         &self.kicks
     }
 
+    /// Whether an inline shard may have told something since this was asked the last time.
+    #[inline]
+    pub(crate) fn has_told(&self) -> bool {
+        match &self.runner {
+            Runner::Threaded(_) => false,
+            // Read before it is written: it hardly ever has.
+            Runner::Inline { told, .. } => {
+                told.some.load(Ordering::Relaxed) && told.some.swap(false, Ordering::Acquire)
+            }
+        }
+    }
+
     /// What the shard told. Ends when the shard has stopped.
     pub(crate) fn told(&self) -> &Receiver<Told> {
         &self.told
@@ -113,7 +144,7 @@ impl Driver {
             Runner::Inline { engine, told } => {
                 let mut engine = lock(engine);
                 let engine = engine.as_mut().ok_or(Stopped)?;
-                let mut tell = |item| drop(told.send(item));
+                let mut tell = |item| told.tell(item);
                 let done = engine.execute(command, &mut tell);
                 engine.drain(&mut tell);
                 Ok(done)
@@ -146,9 +177,7 @@ impl Driver {
                 let Some(engine) = engine.as_mut() else {
                     return false;
                 };
-                let worked = engine.poll();
-                engine.drain(&mut |item| drop(told.send(item)));
-                worked
+                engine.poll(&mut |item| told.tell(item))
             }
         }
     }
@@ -159,7 +188,7 @@ impl Driver {
             Runner::Threaded(handle) => handle.stop(patience),
             Runner::Inline { engine, told } => {
                 if let Some(mut engine) = lock(engine).take() {
-                    engine.settle(patience, &mut |item| drop(told.send(item)));
+                    engine.settle(patience, &mut |item| told.tell(item));
                 }
             }
         }

@@ -325,6 +325,11 @@ impl<P: Port> Shard<P> {
         self.events.pop_front()
     }
 
+    /// Whether [`Self::poll_event`] has something to tell.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// When [`Self::poll`] must be called next even if nothing comes; none when nothing is waited
     /// for.
     pub fn next_deadline(&mut self) -> Option<Instant> {

@@ -62,7 +62,11 @@ impl Packet {
     }
 
     /// Octets.
+    #[inline]
     pub fn len(&self) -> usize {
+        if self.is_single() {
+            return self.first.len();
+        }
         self.frames().map(Frame::len).sum()
     }
 

@@ -27,8 +27,8 @@ pub(crate) trait Drive: Send + std::fmt::Debug {
         tell: Tell<'_>,
     ) -> (Result<Answer, CommandError>, Stamp);
 
-    /// Polls once; says whether there was work.
-    fn poll(&mut self) -> bool;
+    /// Polls once, and tells what there is to tell; says whether there was work.
+    fn poll(&mut self, tell: Tell<'_>) -> bool;
 
     /// Tells what there is to tell.
     fn drain(&mut self, tell: Tell<'_>);
@@ -94,9 +94,14 @@ impl<P: Port + Send + std::fmt::Debug> Drive for Engine<P> {
         (answer, self.next_stamp())
     }
 
-    fn poll(&mut self) -> bool {
+    fn poll(&mut self, tell: Tell<'_>) -> bool {
         let zero = self.zero;
-        self.shard.poll_by(|| since(zero))
+        let worked = self.shard.poll_by(|| since(zero));
+        // Most polls have nothing to tell, and cost no more than that.
+        if self.shard.has_events() {
+            self.drain(tell);
+        }
+        worked
     }
 
     fn drain(&mut self, tell: Tell<'_>) {
@@ -110,8 +115,7 @@ impl<P: Port + Send + std::fmt::Debug> Drive for Engine<P> {
         let end = std::time::Instant::now() + patience;
         let mut quiet = 0;
         while quiet < QUIET_POLLS && std::time::Instant::now() < end {
-            let worked = self.poll();
-            self.drain(tell);
+            let worked = self.poll(tell);
             quiet = if worked { 0 } else { quiet + 1 };
             if !worked {
                 std::thread::sleep(QUIET_PAUSE);

@@ -172,8 +172,8 @@ impl<P: Port + Send + std::fmt::Debug> Worker<P> {
                     Err(TryRecvError::Disconnected) => return self.settle(Duration::ZERO),
                 }
             }
-            worked |= self.engine.poll();
-            self.tell();
+            let told = &self.told;
+            worked |= self.engine.poll(&mut |item| drop(told.send(item)));
             match self.polling {
                 _ if worked => last_work = Instant::now(),
                 Polling::Spin => std::hint::spin_loop(),
@@ -193,11 +193,6 @@ impl<P: Port + Send + std::fmt::Debug> Worker<P> {
             // Who asked may have given up.
             let _ = reply.send(done);
         }
-    }
-
-    fn tell(&mut self) {
-        let told = &self.told;
-        self.engine.drain(&mut |item| drop(told.send(item)));
     }
 
     fn settle(&mut self, patience: Duration) {

@@ -115,23 +115,12 @@ impl ReceiveSide {
                 looks -= 1;
                 continue;
             }
-            for desc in &self.batch[..count] {
-                let taken = take(&mut self.posted, desc.addr() / chunk);
-                self.outstanding -= usize::from(taken.is_some());
-                let frame = taken.and_then(|frame| with_data(frame, desc, chunk, pool));
-                statistics.bad_receive_descriptors += u64::from(frame.is_none());
-                let more = desc.options() & XDP_PKT_CONTD != 0;
-                let alone = !more && self.gathering.is_idle();
-                let packet = match frame {
-                    Some(frame) if alone => Packet::from(frame),
-                    None if alone => continue,
-                    frame => match self.gathering.add(frame, more, pool) {
-                        Gathered::Whole(packet) => packet,
-                        Gathered::Waiting => continue,
-                        Gathered::Lost => {
-                            statistics.bad_receive_chains += 1;
-                            continue;
-                        }
+            for place in 0..count {
+                let packet = match self.single(place, chunk) {
+                    Some(frame) => Packet::from(frame),
+                    None => match self.gather(place, chunk, pool, statistics) {
+                        Some(packet) => packet,
+                        None => continue,
                     },
                 };
                 statistics.received += 1;
@@ -144,6 +133,50 @@ impl ReceiveSide {
             }
         }
         given
+    }
+
+    /// The frame of a packet that lies in one, if that is what the descriptor in this place of the batch
+    /// says and nothing is wrong with it; else nothing is done.
+    #[inline]
+    fn single(&mut self, place: usize, chunk: usize) -> Option<Frame> {
+        let desc = &self.batch[place];
+        let (start, len) = data_of(desc, chunk)?;
+        if desc.options() != 0 || !self.gathering.is_idle() {
+            return None;
+        }
+        let mut frame = take(&mut self.posted, desc.addr() / chunk)?;
+        self.outstanding -= 1;
+        frame.set_data(start, len);
+        Some(frame)
+    }
+
+    /// Takes the chunk of the descriptor in this place of the batch, whatever it is; gives the packet
+    /// that is whole with it, if one is.
+    #[inline(never)]
+    fn gather(
+        &mut self,
+        place: usize,
+        chunk: usize,
+        pool: &mut FramePool,
+        statistics: &mut PortStatistics,
+    ) -> Option<Packet> {
+        let desc = &self.batch[place];
+        let taken = take(&mut self.posted, desc.addr() / chunk);
+        self.outstanding -= usize::from(taken.is_some());
+        let frame = taken.and_then(|frame| with_data(frame, desc, chunk, pool));
+        statistics.bad_receive_descriptors += u64::from(frame.is_none());
+        let more = desc.options() & XDP_PKT_CONTD != 0;
+        match frame {
+            None if !more && self.gathering.is_idle() => None,
+            frame => match self.gathering.add(frame, more, pool) {
+                Gathered::Whole(packet) => Some(packet),
+                Gathered::Waiting => None,
+                Gathered::Lost => {
+                    statistics.bad_receive_chains += 1;
+                    None
+                }
+            },
+        }
     }
 
     pub(super) fn socket(&self) -> &Fd {
@@ -352,15 +385,22 @@ fn with_data(
     chunk: usize,
     pool: &mut FramePool,
 ) -> Option<Frame> {
-    let (start, len) = (desc.addr() % chunk, desc.lengths().data());
-    let fits = start >= usize::from(CHUNK_HEADROOM) && len <= chunk - start;
-    if !fits || desc.options() & !XDP_PKT_CONTD != 0 {
+    let data = data_of(desc, chunk).filter(|_| desc.options() & !XDP_PKT_CONTD == 0);
+    let Some((start, len)) = data else {
         pool.free(frame);
         return None;
-    }
-    // Both are at most the chunk's 4096 octets.
-    frame.set_data(start as u16, len as u16);
+    };
+    frame.set_data(start, len);
     Some(frame)
+}
+
+/// Where in its chunk the data of a descriptor begins, and its octets, if it lies there.
+#[inline]
+fn data_of(desc: &FrameDesc, chunk: usize) -> Option<(u16, u16)> {
+    let (start, len) = (desc.addr() % chunk, desc.lengths().data());
+    let fits = start >= usize::from(CHUNK_HEADROOM) && len <= chunk - start;
+    // Both are at most the chunk's 4096 octets.
+    fits.then_some((start as u16, len as u16))
 }
 
 /// The descriptor of a socket, for as long as the ring that the socket lives with is borrowed.
