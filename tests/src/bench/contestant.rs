@@ -12,6 +12,8 @@ use super::{Figures, Ground, raw};
 pub enum Work {
     /// Bare frames over AF_XDP, as many as possible.
     RawRate,
+    /// The same with an application's octets in them, verified before they are copied out.
+    RawVerified,
     /// One bare frame of 64 octets at a time.
     RawPing,
     /// RDMA.
@@ -83,7 +85,8 @@ impl Contestant {
         };
         let _link = ground.enter(place)?;
         match &self.work {
-            Work::RawRate => raw::rate(ground, place),
+            Work::RawRate => raw::rate(ground, place, false),
+            Work::RawVerified => raw::rate(ground, place, true),
             Work::RawPing => raw::ping(ground, place),
             Work::Rnic(run) => match run.door {
                 Door::Embedded => rnic::embedded(ground, place, run),
@@ -103,6 +106,7 @@ impl Work {
     pub fn name(&self) -> String {
         match self {
             Self::RawRate => "raw".into(),
+            Self::RawVerified => "raw-verified".into(),
             Self::RawPing => "raw-ping".into(),
             Self::Rnic(run) => run.name(),
             Self::Many(run) => run.name(),

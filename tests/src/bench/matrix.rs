@@ -123,11 +123,12 @@ pub fn smoke() -> Vec<Contestant> {
 /// A stream by all ways.
 fn streams(place: Place) -> Vec<Contestant> {
     let write = RnicRun::bandwidth(Operation::Write, MEBI, Door::Embedded);
-    let mut all = vec![
-        Contestant::new(place, Work::RawRate),
-        rdma(place, write),
-        Contestant::new(place, kernel(true)),
-    ];
+    let mut all = vec![Contestant::new(place, Work::RawRate)];
+    // Of frames in one buffer each.
+    if place.mtu != JUMBO {
+        all.push(Contestant::new(place, Work::RawVerified));
+    }
+    all.extend([rdma(place, write), Contestant::new(place, kernel(true))]);
     // A NAPI that has a thread is GRO's.
     if place.napi != Napi::Threaded {
         all.push(Contestant::new(place, kernel(false)));

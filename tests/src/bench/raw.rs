@@ -14,14 +14,20 @@ const ETHERNET: u32 = 14;
 /// Octets of a frame that goes there and back.
 const PING: u32 = 64;
 
-/// Frames of the place's MTU, as many as possible.
-pub(super) fn rate(ground: &Ground, place: Place) -> Result<Figures, String> {
+/// Frames of the place's MTU, as many as possible. `verified`: with an application's octets, which are
+/// copied into them, verified, and copied out.
+pub(super) fn rate(ground: &Ground, place: Place, verified: bool) -> Result<Figures, String> {
     let octets = ETHERNET + place.mtu;
-    let receiver = started(
-        command(ground, place, End::B, "receive", octets),
-        "listening",
-    )?;
-    let mut sender = command(ground, place, End::A, "send", octets);
+    let command = |end, role| {
+        let command = command(ground, place, end, role, octets);
+        if verified {
+            command.arg("--verified")
+        } else {
+            command
+        }
+    };
+    let receiver = started(command(End::B, "receive"), "listening")?;
+    let mut sender = command(End::A, "send");
     // Elsewhere little is lost, and a word of the receiver's now and then costs more than that.
     if place.napi == Napi::Rps {
         sender = sender.arg("--paced");

@@ -8,9 +8,11 @@
 //!
 //! A frame is an Ethernet header (to everybody, EtherType 0x88B5, which IEEE 802 leaves to local
 //! experiments), one octet that says what it is for, seven of padding, and a number. What is behind
-//! that is neither written nor read. The interface is taken whole, and its kernel hears nothing of it.
+//! that is neither written nor read, or an application's octets (`octets`). The interface is taken
+//! whole, and its kernel hears nothing of it.
 
 pub mod echo;
+mod octets;
 pub mod rate;
 
 use std::time::{Duration, Instant};
@@ -19,6 +21,7 @@ use rnic_steering::{ModePreference, Tap};
 use rnic_xsk::{ChunkSize, FramePool, Packet, Port, Umem, UmemConfig, XskPort, XskPortConfig};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
+use self::octets::Octets;
 use crate::endpoint::ToolError;
 
 /// Octets of an Ethernet frame that this needs.
@@ -55,6 +58,11 @@ enum Kind {
 }
 
 impl Kind {
+    /// Whether a receiver counts frames of this kind.
+    const fn counts(self) -> bool {
+        matches!(self, Self::Data | Self::Paced)
+    }
+
     fn of(octet: u8) -> Option<Self> {
         [
             Self::Data,
@@ -88,20 +96,30 @@ pub struct Wire {
     /// Frames that are sent and not completed.
     in_flight: usize,
     waiting: Waiting,
+    /// What frames that count carry, if anything.
+    octets: Option<Octets>,
     /// Attached as long as this lives.
     _tap: Tap,
 }
 
 impl Wire {
-    /// Takes an interface for frames of up to `octets` octets.
+    /// Takes an interface for frames of up to `octets` octets. `verified`: those that count carry an
+    /// application's octets, which are copied into them, verified, and copied out.
     pub fn open(
         interface: &str,
         octets: usize,
         mode: ModePreference,
         waiting: Waiting,
+        verified: bool,
     ) -> Result<Self, ToolError> {
         let mtu = u32::try_from(octets.saturating_sub(ETHERNET)).unwrap_or(u32::MAX);
         let chunk = ChunkSize::for_mtu(mtu)?;
+        if verified && chunk.chunks() > 1 {
+            return Err(ToolError::Usage(format!(
+                "--verified is for frames that fit one buffer, of {} octets at most: {octets} do not",
+                ChunkSize::Octets4096.chunk_capacity()
+            )));
+        }
         let (umem, mut pool) = Umem::new(&UmemConfig {
             // Of one with wide frames half is for receiving.
             frames: FRAMES * if chunk.chunks() > 1 { 2 } else { 1 },
@@ -119,6 +137,7 @@ impl Wire {
             received: Vec::with_capacity(BATCH),
             in_flight: 0,
             waiting,
+            octets: verified.then(Octets::new),
             _tap: tap,
         })
     }
@@ -131,7 +150,11 @@ impl Wire {
         let Some(mut frame) = self.pool.alloc_for(octets) else {
             return false;
         };
-        write_header(self.umem.bytes_mut(&mut frame), kind, number);
+        let into = self.umem.bytes_mut(&mut frame);
+        write_header(into, kind, number);
+        if let Some(all) = self.octets.as_mut().filter(|_| kind.counts()) {
+            all.load(&mut into[..octets]);
+        }
         frame.set_len(octets);
         match self.port.transmit(frame, 0) {
             Ok(()) => {
@@ -163,8 +186,16 @@ impl Wire {
         self.flush()
     }
 
-    /// Shows each received frame of ours, with its octets, to `seen`; says whether there was any
-    /// frame at all. When there is none it may sleep, for `patience` at most.
+    /// Octets of a frame that are no payload.
+    const fn overhead(&self) -> usize {
+        match self.octets {
+            Some(_) => octets::OVERHEAD,
+            None => ETHERNET,
+        }
+    }
+
+    /// Shows each received frame of ours that is sound, with its length, to `seen`; says whether there
+    /// was any frame at all. When there is none it may sleep, for `patience` at most.
     fn receive(
         &mut self,
         patience: Duration,
@@ -184,8 +215,12 @@ impl Wire {
             return false;
         }
         for packet in self.received.drain(..) {
-            if let Some((kind, number)) = read_header(self.umem.bytes(packet.first())) {
-                seen(kind, number, packet.len());
+            let frame = self.umem.bytes(packet.first());
+            if let Some((kind, number)) = read_header(frame) {
+                let mut octets = self.octets.as_mut().filter(|_| kind.counts());
+                if octets.as_mut().is_none_or(|all| all.place(frame)) {
+                    seen(kind, number, packet.len());
+                }
             }
             pool.free_packet(packet);
         }

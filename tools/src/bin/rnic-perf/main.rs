@@ -202,8 +202,9 @@ fn print_json(result: &impl Serialize) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// The most memory that messages go round in when nothing asks for more, in octets: small enough
-/// to stay in a cache.
+/// The memory that messages go round in when nothing asks for more, in octets: small enough to stay in
+/// a cache. Those that are outstanding together may have the same octets, as in other such programs:
+/// how far memory is behind the caches is not what is measured.
 const SPAN: u64 = 1 << 20;
 
 fn plan(options: &Client) -> (Plan, Until) {
@@ -217,6 +218,7 @@ fn plan(options: &Client) -> (Plan, Until) {
         .iterations
         .or(options.bytes.map(|b| b.div_ceil(size.max(1))));
     let depth = if options.latency { 1 } else { options.depth };
+    let span = (SPAN / size.max(1) * size).max(size);
     let span = match (figure, messages) {
         // Source, sink and one more of each message.
         (Figure::Latency, _) => size * 3,
@@ -224,9 +226,8 @@ fn plan(options: &Client) -> (Plan, Until) {
         (Figure::Bandwidth, Some(messages)) if options.verify => options
             .bytes
             .unwrap_or_else(|| messages.saturating_mul(size)),
-        _ => (size * u64::from(depth))
-            .max(SPAN / size.max(1) * size)
-            .max(size),
+        (Figure::Bandwidth, _) if options.verify => (size * u64::from(depth)).max(span),
+        _ => span,
     };
     let mut plan = Plan::new(options.op, figure, options.size, depth, span);
     plan.verify = options.verify && figure == Figure::Bandwidth;

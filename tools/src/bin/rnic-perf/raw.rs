@@ -25,6 +25,11 @@ pub(crate) struct Raw {
     /// How to wait for frames.
     #[arg(long, global = true, value_enum, default_value = "spin")]
     waiting: Waiting,
+    /// Have frames that are sent or received in numbers carry an application's octets, at both ends:
+    /// copied into each with a checksum and a CRC, verified, and copied out: what a protocol that moves
+    /// them does at the least.
+    #[arg(long, global = true)]
+    verified: bool,
     /// Octets of a frame with its Ethernet header: of those that are sent, or the most that are
     /// received.
     #[arg(long, global = true, value_name = "OCTETS", default_value = "1514", value_parser = frame_octets)]
@@ -73,6 +78,7 @@ pub(crate) fn run(options: &Raw) -> Result<(), ToolError> {
         options.octets,
         options.mode.into(),
         options.waiting,
+        options.verified,
     )?;
     match options.role {
         Role::Send { paced } => {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rnic_xsk::{ChunkSize, Port};
 use serde::Serialize;
 
-use super::{BATCH, ETHERNET, Kind, LEAST_FRAME, Silence, Wire};
+use super::{BATCH, Kind, LEAST_FRAME, Silence, Wire};
 use crate::endpoint::ToolError;
 
 /// How often the sender says that it is done: one of these may be lost.
@@ -38,9 +38,9 @@ pub struct Sent {
 pub struct Received {
     /// Frames that arrived.
     pub frames: u64,
-    /// Frames that did not.
+    /// Frames that did not, or not as they were sent.
     pub lost: u64,
-    /// Octets behind the Ethernet headers: the payload of no protocol.
+    /// Octets behind the Ethernet headers, the payload of no protocol, or those of an application.
     pub payload_octets: u64,
     /// From the first that was seen to the last. What a receiver finds waiting when it gets its core
     /// it sees at once: rates go by the sender's time, if that is longer.
@@ -148,6 +148,7 @@ fn window(octets: usize) -> u64 {
 pub fn receive(wire: &mut Wire, patience: Duration) -> Result<Received, ToolError> {
     let mut silence = Silence::new(patience);
     let (mut frames, mut payload, mut sent) = (0, 0, None);
+    let overhead = wire.overhead();
     // How far it is, how far it has said that it is, and after how many frames it does so.
     let (mut seen, mut told, mut pause) = (0, 0, u64::MAX);
     let mut times: Option<(Instant, Instant)> = None;
@@ -156,7 +157,7 @@ pub fn receive(wire: &mut Wire, patience: Duration) -> Result<Received, ToolErro
         let any = wire.receive(patience, |kind, number, octets| match kind {
             Kind::Data | Kind::Paced => {
                 frames += 1;
-                payload += (octets - ETHERNET) as u64;
+                payload += octets.saturating_sub(overhead) as u64;
                 if kind == Kind::Paced {
                     (seen, pause) = (number.saturating_add(1), window(octets) / WORDS);
                 }
