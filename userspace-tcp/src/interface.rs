@@ -149,6 +149,17 @@ pub struct Outgoing<B> {
     pub payload_sum: PartialSum,
 }
 
+/// What [`crate::Stack::send`] may be given now; nothing when the connection is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Outlook {
+    /// [`crate::Stack::queued_segments`].
+    pub queued: usize,
+    /// [`crate::Stack::mss`], in octets.
+    pub mss: usize,
+    /// [`crate::Stack::send_room`], in octets.
+    pub room: usize,
+}
+
 /// Why [`crate::Stack::send`] did not take a segment, with the buffer.
 #[derive(Debug)]
 pub struct SendError<B> {

@@ -21,7 +21,7 @@ use crate::flow_table::FlowTable;
 use crate::holdings::Holdings;
 use crate::interface::{
     ConnCounters, ConnId, ConnectError, Counters, Event, IcmpError, Info, ListenError, Outgoing,
-    SegmentId, SendError, SendRefusal, State,
+    Outlook, Owed, SegmentId, SendError, SendRefusal, State,
 };
 use crate::keyed::Secret;
 use crate::links::{Links, Queue};
@@ -273,6 +273,23 @@ impl<B> Stack<B> {
         self.connections
             .get(conn)
             .map_or(0, |connection| connection.send_room(&self.config))
+    }
+
+    /// [`Stack::queued_segments`], [`Stack::mss`] and [`Stack::send_room`] by one look.
+    pub fn outlook(&self, conn: ConnId) -> Outlook {
+        let connection = self.connections.get(conn);
+        connection.map_or_else(Outlook::default, |connection| Outlook {
+            queued: connection.queued_segments(),
+            mss: connection.mss(),
+            room: connection.send_room(&self.config),
+        })
+    }
+
+    /// Segments in the send queue, if the peer has acknowledged all of them, by `owed` at the latest.
+    pub fn acknowledged(&self, conn: ConnId, owed: Option<&Owed>) -> Option<usize> {
+        let connection = self.connections.get(conn)?;
+        let owed = owed.filter(|owed| owed.conn == conn).map(|owed| owed.ack);
+        connection.acknowledged(owed)
     }
 
     /// Segments in the send queue, sent and unsent: as many buffers of the layer above. 0 when the

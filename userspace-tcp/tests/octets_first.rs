@@ -50,7 +50,7 @@ fn octets_before_their_acknowledgment_are_as_octets_behind_it() {
         (state >> 33) as u32 % bound
     };
     let payload = [0; LEN as usize];
-    let (mut taken_first, mut others, mut promised) = (0, 0, 0);
+    let (mut taken_first, mut others, mut promised, mut emptied) = (0, 0, 0, 0);
     for run in 0..300 {
         let timestamps = run % 2 == 0;
         let ecn = run % 3 == 0;
@@ -126,7 +126,15 @@ fn octets_before_their_acknowledgment_are_as_octets_behind_it() {
                 Some(owed) => {
                     assert!(promise.is_some(), "{header:?}");
                     let received = owed.received();
+                    let acknowledged = parts.stack.acknowledged(parts.conn, Some(&owed));
                     parts.stack.take_owed(parts.now, owed);
+                    if let Some(queued) = acknowledged {
+                        emptied += usize::from(queued > 0);
+                        assert_eq!(parts.stack.queued_segments(parts.conn), 0);
+                    } else {
+                        let left = parts.stack.acknowledged(parts.conn, None);
+                        assert_eq!(left, None, "{header:?}");
+                    }
                     taken_first += 1;
                     received
                 }
@@ -144,8 +152,8 @@ fn octets_before_their_acknowledgment_are_as_octets_behind_it() {
         }
     }
     assert!(
-        taken_first > 3000 && others > 1000,
-        "{taken_first} {others}"
+        taken_first > 3000 && others > 1000 && emptied > 50,
+        "{taken_first} {others} {emptied}"
     );
     // Those that are marked, and those behind them.
     assert!(promised > taken_first);

@@ -220,6 +220,12 @@ impl Inner {
         self.link.drive()
     }
 
+    /// Has the engine send what was just posted to this queue pair, if it can now: then nobody needs to
+    /// tell it.
+    pub(crate) fn send_at_once(&self, qp: QpNum) -> bool {
+        self.link.send_at_once(qp)
+    }
+
     /// Tells the engine that a queue pair has new work.
     pub(crate) fn ring_doorbell(&self, qp: QpNum) -> Result<(), Error> {
         // The clock costs as much as ringing does, and hardly ever anybody waits.

@@ -7,7 +7,8 @@
 //! From a context come a [`ProtectionDomain`] and in it [`MemoryRegion`]s, [`CompletionQueue`]s and
 //! [`QueuePair`]s; connections are made by [`QueuePair::connect`] and by a [`Listener`]. Posting and
 //! polling are memory operations on rings shared with the engine; only a sleeping engine is woken by
-//! a system call.
+//! a system call, and an engine that lives on this crate's calls sends what is posted while nothing
+//! else is under way in the call that posts it.
 //!
 //! All types may be used from several threads. Objects hold what they need (a queue pair its
 //! completion queues, a region its protection domain), so they may be dropped in any order.

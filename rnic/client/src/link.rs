@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 use rnic_device::ClientSession;
 use rnic_ipc::control::{Reply, Request, Response};
+use rnic_ipc::id::QpNum;
 use rnic_ipc::transport::Channel;
 use rustix::io::Errno;
 
@@ -59,6 +60,15 @@ impl Link {
         match self {
             Self::Daemon(_) => false,
             Self::Embedded(session) => session.device().drive(),
+        }
+    }
+
+    /// Has an engine that lives on [`Self::drive`] send what was just posted to this queue pair, if it has
+    /// nothing else to do; else its doorbell is to be rung.
+    pub(crate) fn send_at_once(&self, qp: QpNum) -> bool {
+        match self {
+            Self::Daemon(_) => false,
+            Self::Embedded(session) => session.send_at_once(qp),
         }
     }
 

@@ -232,7 +232,7 @@ impl QueuePair {
         if work.iter().any(WorkRequest::is_recv) {
             return Err(Error::WrongQueue { queue: "send" });
         }
-        self.post(&self.sq, work)
+        self.post(&self.sq, work, |context, qp| context.send_at_once(qp))
     }
 
     /// Posts as many receives as fit the receive queue, in order, with one doorbell, and says how
@@ -244,20 +244,22 @@ impl QueuePair {
         if self.srq.is_some() {
             return Err(Error::SharedReceives);
         }
-        self.post(&self.rq, work)
+        self.post(&self.rq, work, |_, _| false)
     }
 
+    /// `at_once`: the engine has been told of it, and has done it.
     fn post(
         &self,
         queue: &Mutex<WorkQueueProducer>,
         work: &[WorkRequest<'_>],
+        at_once: impl Fn(&Inner, QpNum) -> bool,
     ) -> Result<usize, Error> {
         if self.context().is_gone() {
             return Err(self.context().gone());
         }
         let mut queue = lock(queue);
         let posted = push_batch(&mut queue, work, self.max_sge, self.max_inline)?;
-        if posted > 0 && queue.set_pending() {
+        if posted > 0 && !at_once(self.context(), self.num()) && queue.set_pending() {
             drop(queue);
             self.context().ring_doorbell(self.num())?;
         }

@@ -10,11 +10,12 @@ mod kicks;
 mod thread;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use crossbeam::channel::{Receiver, Sender};
 use rnic_engine::command::{Answer, Command, CommandError, ShardEvent};
+use rnic_ipc::id::{ClientId, QpNum};
 use rnic_xsk::Port;
 
 pub(crate) use end_process::EndProcess;
@@ -180,6 +181,22 @@ impl Driver {
                 engine.poll(&mut |item| told.tell(item))
             }
         }
+    }
+
+    /// Has the shard send what the client has just posted to this queue pair, when no thread runs it and
+    /// nobody else does at this moment; says whether it took it, else its doorbell is to be rung. What
+    /// that gives to tell is told by the next call of [`Self::drive`].
+    pub(crate) fn send_at_once(&self, client: ClientId, qp: QpNum) -> bool {
+        let Runner::Inline { engine, .. } = &self.runner else {
+            return false;
+        };
+        let mut engine = match engine.try_lock() {
+            Ok(engine) => engine,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        let engine = engine.as_mut();
+        engine.is_some_and(|engine| engine.send_at_once(client, qp))
     }
 
     /// Lets the shard poll until it is quiet, `patience` at most, and ends it.

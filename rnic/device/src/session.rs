@@ -87,6 +87,13 @@ impl ClientSession {
         self.told(registered)
     }
 
+    /// Has the shard send what was just posted to a queue pair of this client's, if the shard runs only
+    /// in [`Device::drive`] and has nothing else to do; says whether it took it. If not, the doorbell is
+    /// to be rung.
+    pub fn send_at_once(&self, qp: QpNum) -> bool {
+        self.core().driver.send_at_once(self.client.id, qp)
+    }
+
     /// What the request brought about is handled; a refusal is counted and as long as may be.
     fn told<T>(&self, granted: Result<T, Refusal>) -> Result<T, Refusal> {
         self.device.handle_told();

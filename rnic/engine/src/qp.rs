@@ -282,6 +282,11 @@ impl Qp {
         flushes
     }
 
+    /// It is in Ready to send: what is posted is sent, and not flushed.
+    pub(crate) fn is_ready_to_send(&self) -> bool {
+        self.state == QpState::Rts
+    }
+
     /// Where the next work request is looked for, for who fetches it ahead.
     pub(crate) fn next_work(&self) -> [*const u8; 4] {
         self.send.ring.memory_ahead()

@@ -13,6 +13,7 @@
 
 mod ahead;
 mod alone;
+mod at_once;
 mod broken;
 mod config;
 mod control;

@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::effects::Env;
 use crate::interface::{Outgoing, SegmentId, SendError, SendRefusal, State};
 use crate::outbound::Returned;
-use crate::seq::StreamOffset;
+use crate::seq::{SeqNum, StreamOffset};
 
 use super::Connection;
 use super::timeout::Timer;
@@ -70,6 +70,12 @@ impl<B> Connection<B> {
         } else {
             room
         }
+    }
+
+    /// See [`crate::Stack::acknowledged`]; `ack` is the acknowledgment that is owed.
+    pub(crate) fn acknowledged(&self, ack: Option<SeqNum>) -> Option<usize> {
+        let queued = self.outbound.queued_segments();
+        (queued == 0 || ack == Some(self.outbound.wire(self.outbound.tail()))).then_some(queued)
     }
 
     /// See [`crate::Stack::cut`].

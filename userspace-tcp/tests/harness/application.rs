@@ -312,7 +312,11 @@ impl Application {
         buffers: &mut Buffers,
         random: &mut Random,
     ) -> u64 {
-        let mss = stack.mss(conn) as u64;
+        let outlook = stack.outlook(conn);
+        let asked = (stack.queued_segments(conn), stack.send_room(conn));
+        assert_eq!((outlook.queued, outlook.room), asked);
+        assert_eq!(outlook.mss, stack.mss(conn));
+        let mss = outlook.mss as u64;
         let len = match self.plan.segment_max {
             0 => mss,
             most => random.within(1, most.min(mss)),

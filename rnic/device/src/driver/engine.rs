@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rnic_engine::command::{Answer, Command, CommandError};
 use rnic_engine::shard::Shard;
+use rnic_ipc::id::{ClientId, QpNum};
 use rnic_xsk::Port;
 use userspace_tcp::Instant;
 
@@ -29,6 +30,9 @@ pub(crate) trait Drive: Send + std::fmt::Debug {
 
     /// Polls once, and tells what there is to tell; says whether there was work.
     fn poll(&mut self, tell: Tell<'_>) -> bool;
+
+    /// Sends what the client has just posted ([`Shard::send_at_once`]).
+    fn send_at_once(&mut self, client: ClientId, qp: QpNum) -> bool;
 
     /// Tells what there is to tell.
     fn drain(&mut self, tell: Tell<'_>);
@@ -102,6 +106,11 @@ impl<P: Port + Send + std::fmt::Debug> Drive for Engine<P> {
             self.drain(tell);
         }
         worked
+    }
+
+    fn send_at_once(&mut self, client: ClientId, qp: QpNum) -> bool {
+        let zero = self.zero;
+        self.shard.send_at_once(client, qp, || since(zero))
     }
 
     fn drain(&mut self, tell: Tell<'_>) {

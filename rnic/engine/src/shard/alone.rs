@@ -41,6 +41,11 @@ impl Rest {
         self.since = now;
     }
 
+    /// What TCP still has to do of it, if there is any.
+    pub(super) fn owed(&self) -> Option<&Owed> {
+        self.owed.as_ref()
+    }
+
     /// Whether there is any.
     pub(super) fn is_waiting(&self) -> bool {
         self.owed.is_some()

@@ -8,11 +8,11 @@
 
 use rnic_ipc::control::DisconnectReason;
 use rnic_ipc::id::{ClientId, QpNum};
-use rnic_xsk::Port;
-use userspace_tcp::{ConnId, Outgoing};
+use rnic_xsk::{Frame, Port};
+use userspace_tcp::{ConnId, Outgoing, SendError};
 
 use super::Shard;
-use crate::conn::{Conn, Phase};
+use crate::conn::Phase;
 use crate::qp::Filled;
 
 /// Segments of one connection before its client's next gets its turn.
@@ -26,24 +26,33 @@ const CALLS_PER_POLL: usize = 64;
 /// than that.
 const FETCHED_AHEAD: usize = 4;
 
+/// What a connection's turn may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Allowed {
+    /// What its client may still send, in octets.
+    pub credit: usize,
+    /// Frames that its client holds, where others want some too: it may hold as many as it leaves.
+    pub held: Option<usize>,
+}
+
 /// How a connection's turn went.
-struct Turn {
+pub(super) struct Turn {
     /// Segments that it sent.
     segments: usize,
     /// What it counts for, in octets.
-    cost: usize,
-    end: End,
+    pub cost: usize,
+    pub end: End,
 }
 
 impl Turn {
     /// Whether it was all that the connection has to send, and one segment.
-    fn is_short(&self) -> bool {
+    pub fn is_short(&self) -> bool {
         self.segments == 1 && matches!(self.end, End::Done)
     }
 }
 
 /// Why a connection's turn ended.
-enum End {
+pub(super) enum End {
     /// Nothing to send, or no room: an acknowledgment or a doorbell makes it ready again.
     Done,
     /// It has more, and room for more.
@@ -101,28 +110,8 @@ impl<P: Port> Shard<P> {
         conn
     }
 
-    /// Gives a connection of the client's its turn: at once when nobody else has anything to send, which
-    /// is then what the next round would do; what is left for that round, and all other cases, it does.
-    fn turn_at_once(&mut self, id: ConnId, client: ClientId) {
-        let alone = self.macroflows.is_idle() && self.share.is_idle();
-        if let Some(credit) = self.share.credit_alone(client).filter(|_| alone) {
-            let room = self.room();
-            let turn = self.turn(id, client, credit, room);
-            if turn.is_short() {
-                self.transmit_first(1);
-            }
-            self.share.spend_alone(client, turn.cost);
-            self.turn_over(id, client);
-            self.settle_conn(id);
-            if matches!(turn.end, End::Done) {
-                return;
-            }
-        }
-        self.give_turn(id);
-    }
-
     /// Segments that the link takes now.
-    fn room(&mut self) -> usize {
+    pub(super) fn room(&mut self) -> usize {
         let room = self.ports.iter_mut().map(Port::transmit_room).min();
         room.unwrap_or(0)
     }
@@ -137,7 +126,7 @@ impl<P: Port> Shard<P> {
 
     /// Gives a connection its turn in the next round, if it has a queue pair that may have something to
     /// send; whose that is.
-    fn give_turn(&mut self, id: ConnId) -> Option<ClientId> {
+    pub(super) fn give_turn(&mut self, id: ConnId) -> Option<ClientId> {
         let conn = self.conns.get_mut(id)?;
         let Phase::Rdma { qp } = conn.phase else {
             return None;
@@ -214,7 +203,8 @@ impl<P: Port> Shard<P> {
                 if let Some(next) = next_but_one {
                     self.fetch_conn(next.index());
                 }
-                let turn = self.turn(id, client, credit, *room);
+                let held = self.share.held_beside_others(client);
+                let turn = self.turn(id, Allowed { credit, held }, *room);
                 if turn.is_short() && self.share.is_last(client) {
                     // Nothing else is to go with it: it leaves before it is accounted for, so that the
                     // peer has it meanwhile.
@@ -255,7 +245,7 @@ impl<P: Port> Shard<P> {
     }
 
     /// A connection's turn is over: what it sent completes, and what it holds is counted.
-    fn turn_over(&mut self, id: ConnId, client: ClientId) {
+    pub(super) fn turn_over(&mut self, id: ConnId, client: ClientId) {
         let Some(conn) = self.conns.get(id) else {
             return;
         };
@@ -266,90 +256,98 @@ impl<P: Port> Shard<P> {
         self.count_held(id, client);
     }
 
-    /// As much of one connection as its client's credit and the link's room (in segments) allow.
-    fn turn(&mut self, id: ConnId, client: ClientId, credit: usize, room: usize) -> Turn {
+    /// As much of one connection as its client's share and the link's room (in segments) allow.
+    pub(super) fn turn(&mut self, id: ConnId, allowed: Allowed, room: usize) -> Turn {
         let mut turn = Turn {
             segments: 0,
             cost: 0,
             end: End::Done,
         };
-        let conn = self.conns.get(id);
-        let qp = conn.and_then(Conn::qp);
-        let slot = qp.and_then(|qp| self.qps.get(&qp.0));
-        let tally = slot.map_or(0, |slot| slot.tally);
-        let done_before = self.tables.tallies.at(tally).0.local_work_done;
-        turn.end = self.fill_turn(id, client, (credit, room), &mut turn);
-        let local = self.tables.tallies.at(tally).0.local_work_done - done_before;
-        turn.cost += COST_MIN * usize::try_from(local).unwrap_or(usize::MAX >> 16);
+        match self.fill_turn(id, allowed, room, &mut turn) {
+            Ok(end) => turn.end = end,
+            Err(refused) => {
+                // The room was asked for, so this is our own fault; the stream has a hole now.
+                log::error!("TCP refused a segment: {refused}");
+                self.pool.free(refused.buf);
+                self.abort(id, DisconnectReason::LocalError, None);
+            }
+        }
         turn
     }
 
     fn fill_turn(
         &mut self,
         id: ConnId,
-        client: ClientId,
-        (credit, room): (usize, usize),
+        Allowed { credit, held }: Allowed,
+        room: usize,
         turn: &mut Turn,
-    ) -> End {
+    ) -> Result<End, SendError<Frame>> {
         let Some(conn) = self.conns.get(id) else {
-            return End::Done;
+            return Ok(End::Done);
         };
         let Phase::Rdma { qp } = conn.phase else {
-            return End::Done;
+            return Ok(End::Done);
         };
         let Some(slot) = self.qps.get_mut(&qp.0) else {
-            return End::Done;
+            return Ok(End::Done);
         };
         let room_before = conn.header_room();
-        let queued = self.stack.queued_segments(id);
-        let shares = self.share.others_want_frames(client);
-        let held = shares.then(|| self.share.frames_held(client));
+        let mut outlook = self.stack.outlook(id);
+        let queued = outlook.queued;
         let allowance = self.macroflows.allowance(id);
-        while turn.segments < SEGMENTS_PER_TURN && turn.cost < credit {
-            if turn.segments > 0 && slot.qp.has_nothing_to_send() {
-                return End::Done;
+        let mut context = self.tables.context(slot.tally, self.now);
+        let done_before = context.counters.local_work_done;
+        let end = loop {
+            if turn.segments >= SEGMENTS_PER_TURN {
+                break Ok(End::More);
             }
-            // Each may be the one that probes the path with another size (RFC 8899).
-            let emss = self.stack.mss(id);
+            if turn.cost >= credit {
+                break Ok(End::Share);
+            }
+            if turn.segments > 0 {
+                if slot.qp.has_nothing_to_send() {
+                    break Ok(End::Done);
+                }
+                // Each may be the one that probes the path with another size (RFC 8899).
+                outlook = self.stack.outlook(id);
+            }
+            let emss = outlook.mss;
             let mulpdu = slot.qp.mulpdu(emss);
-            let mut context = self.tables.context(slot.tally, self.now);
             let Some(plan) = slot.qp.plan(&mut context, mulpdu) else {
-                return if slot.qp.has_more_local_work() {
-                    End::More
-                } else {
-                    End::Done
+                break match slot.qp.has_more_local_work() {
+                    true => Ok(End::More),
+                    false => Ok(End::Done),
                 };
             };
             let len = plan.octets();
-            let send_room = self.stack.send_room(id);
-            if send_room < len {
-                return End::Done;
+            if outlook.room < len {
+                break Ok(End::Done);
             }
             if turn.segments >= room {
-                return End::LinkFull;
+                break Ok(End::LinkFull);
             }
             if turn.segments >= allowance {
-                return End::Macroflow;
+                break Ok(End::Macroflow);
             }
             let spare = self.reserve.spare(&self.pool, room_before + len);
             if spare == 0 {
-                return End::NoFrame;
+                break Ok(End::NoFrame);
             }
             // It holds no more frames than it leaves to the others, so that peers which acknowledge
             // nothing don't hold them all. It has some, so an acknowledgment makes it ready again.
             if queued + turn.segments >= spare {
-                return End::Done;
+                break Ok(End::Done);
             }
             // The same for its client.
             if held.is_some_and(|held| held + turn.segments >= spare) {
-                return End::ClientsFrames;
+                break Ok(End::ClientsFrames);
             }
             let Some(mut frame) = self.pool.alloc_for(room_before + len) else {
-                return End::NoFrame;
+                break Ok(End::NoFrame);
             };
             // What the smallest MULPDU needs may be more than the EMSS; TCP judges that. And where a
             // segment may need a wide frame, this FPDU may have one of a chunk.
-            let most = room_before + emss.min(send_room).max(len);
+            let most = room_before + emss.min(outlook.room).max(len);
             let most = most.min(frame.capacity());
             let octets = self.umem.bytes_mut(&mut frame);
             let filled = match octets.get_mut(room_before..most) {
@@ -358,7 +356,7 @@ impl<P: Port> Shard<P> {
             };
             if filled.octets == 0 {
                 self.pool.free(frame);
-                return End::Done;
+                break Ok(End::Done);
             }
             frame.set_len(room_before + filled.octets);
             let outgoing = Outgoing {
@@ -367,19 +365,13 @@ impl<P: Port> Shard<P> {
                 payload_sum: filled.sum,
             };
             if let Err(refused) = self.stack.send(id, self.now, outgoing) {
-                // The room was asked for, so this is our own fault; the stream has a hole now.
-                log::error!("TCP refused a segment: {refused}");
-                self.pool.free(refused.buf);
-                self.abort(id, DisconnectReason::LocalError, None);
-                return End::Done;
+                break Err(refused);
             }
             turn.segments += 1;
             turn.cost += filled.octets.max(filled.fpdus * COST_MIN);
-        }
-        if turn.segments < SEGMENTS_PER_TURN {
-            End::Share
-        } else {
-            End::More
-        }
+        };
+        let local = context.counters.local_work_done - done_before;
+        turn.cost += COST_MIN * usize::try_from(local).unwrap_or(usize::MAX >> 16);
+        end
     }
 }

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use rnic_ipc::id::ClientId;
 use userspace_tcp::ConnId;
 
+use super::produce::Allowed;
 use crate::idmap::IdMap;
 
 /// Octets that a client may send before the next gets its turn.
@@ -42,6 +43,14 @@ struct Account {
     credit: i64,
     /// Frames that wait in TCP for being sent or acknowledged.
     frames: usize,
+}
+
+/// What a client's connection may send that is the only one to wait for a turn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Alone {
+    pub allowed: Allowed,
+    /// Frames that its client holds.
+    pub frames: usize,
 }
 
 impl Account {
@@ -108,16 +117,24 @@ impl Share {
         self.active.len() <= 1 && account.is_none_or(|account| account.ready.is_empty())
     }
 
-    /// What [`Self::begin`] and [`Self::next`] would give a connection of the client's to send, in
-    /// octets, if it were the only one that waits for a turn, as it is; none where the client has sent
-    /// beyond its share.
-    pub fn credit_alone(&self, client: ClientId) -> Option<usize> {
+    /// What [`Self::begin`] and [`Self::next`] would give a connection of the client's that is the only
+    /// one to wait for a turn; none where another waits, or the client has sent beyond its share.
+    #[inline]
+    pub fn alone(&self, client: ClientId) -> Option<Alone> {
         let account = self.accounts.get(&client.0)?;
-        if !account.ready.is_empty() {
+        if !self.active.is_empty() || !account.ready.is_empty() {
             return None;
         }
         let credit = account.credit.saturating_add(QUANTUM);
-        usize::try_from(credit).ok().filter(|credit| *credit > 0)
+        let credit = usize::try_from(credit).ok().filter(|credit| *credit > 0)?;
+        let others = self.in_use > usize::from(account.in_use());
+        Some(Alone {
+            allowed: Allowed {
+                credit,
+                held: others.then_some(account.frames),
+            },
+            frames: account.frames,
+        })
     }
 
     /// It has sent so many of these; as [`Self::spend`] and [`Self::end`].
@@ -233,18 +250,13 @@ impl Share {
         }
     }
 
-    /// Whether clients beside this one want frames: then it may hold as many as it leaves.
-    pub fn others_want_frames(&self, client: ClientId) -> bool {
+    /// Frames that the client holds, if clients beside it want some: then it may hold as many as it
+    /// leaves.
+    pub fn held_beside_others(&self, client: ClientId) -> Option<usize> {
         let account = self.accounts.get(&client.0);
-        let ours = account.map_or(0, |account| usize::from(account.in_use()));
-        self.in_use > ours
-    }
-
-    /// Frames that the client holds.
-    pub fn frames_held(&self, client: ClientId) -> usize {
-        self.accounts
-            .get(&client.0)
-            .map_or(0, |account| account.frames)
+        let (in_use, frames) =
+            account.map_or((false, 0), |account| (account.in_use(), account.frames));
+        (self.in_use > usize::from(in_use)).then_some(frames)
     }
 
     fn activate(&mut self, client: ClientId) {

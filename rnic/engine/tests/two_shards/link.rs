@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use rnic_net::Fragments;
@@ -30,6 +31,8 @@ pub struct Link {
     sent: u64,
     /// Frames that went in.
     pub frames: u64,
+    /// Of their octets and times, and their order.
+    pub digest: u64,
     /// Octets of the largest of them.
     pub largest: usize,
     /// Nothing gets through.
@@ -50,6 +53,7 @@ impl Link {
             flying: BinaryHeap::new(),
             sent: 0,
             frames: 0,
+            digest: 0,
             largest: 0,
             cut: false,
             mute: Vec::new(),
@@ -63,6 +67,9 @@ impl Link {
         let mut frame = Vec::new();
         while wire.take(&mut frame) {
             self.frames += 1;
+            let mut hasher = DefaultHasher::new();
+            (self.digest, now, &frame).hash(&mut hasher);
+            self.digest = hasher.finish();
             self.largest = self.largest.max(frame.len());
             let port = u16::from_be_bytes([frame[36], frame[37]]);
             if self.cut || self.mute.contains(&port) {

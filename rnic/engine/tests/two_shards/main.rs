@@ -5,6 +5,7 @@
 
 mod allocations;
 mod alone;
+mod at_once;
 mod clock;
 mod crowd;
 mod fairness;

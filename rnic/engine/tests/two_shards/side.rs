@@ -362,15 +362,21 @@ impl<P: Port> Side<P> {
         }
     }
 
-    fn ring(&mut self, qp: QpNum) {
+    /// Rings the doorbell for what was pushed.
+    pub fn ring(&mut self, qp: QpNum) {
         if self.queues[&qp.0].0.set_pending() {
             self.doorbells.ring(qp).unwrap();
         }
     }
 
     pub fn post(&mut self, qp: QpNum, request: &WorkRequest) {
-        self.queues.get_mut(&qp.0).unwrap().0.push(request).unwrap();
+        self.push(qp, request);
         self.ring(qp);
+    }
+
+    /// Posts without a doorbell.
+    fn push(&mut self, qp: QpNum, request: &WorkRequest) {
+        self.queues.get_mut(&qp.0).unwrap().0.push(request).unwrap();
     }
 
     pub fn post_recv(&mut self, qp: QpNum, wr_id: u64, offset: usize, len: usize) {
@@ -395,12 +401,26 @@ impl<P: Port> Side<P> {
         remote: (Stag, usize),
         len: usize,
     ) {
+        self.push_work(qp, opcode, wr_id, local, remote, len);
+        self.ring(qp);
+    }
+
+    /// As [`Self::post_work`], without a doorbell.
+    pub fn push_work(
+        &mut self,
+        qp: QpNum,
+        opcode: WrOpcode,
+        wr_id: u64,
+        local: usize,
+        remote: (Stag, usize),
+        len: usize,
+    ) {
         let mut request = WorkRequest::new(opcode, wr_id);
         request.slot.flags = WR_SIGNALED;
         request.slot.rkey = remote.0.0;
         request.slot.remote_addr = BASE + remote.1 as u64;
         assert!(request.set_sges(&[self.sge(local, len)]));
-        self.post(qp, &request);
+        self.push(qp, &request);
     }
 
     pub fn fill(&self, offset: usize, len: usize, seed: u64) {

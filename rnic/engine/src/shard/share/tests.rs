@@ -74,15 +74,18 @@ fn one_that_holds_its_share_of_frames_goes_on_when_it_holds_fewer() {
     let ids = names(2);
     let mut share = share(1);
     share.hold(ids[0], ONE, 10);
-    assert!(!share.others_want_frames(ONE) && share.others_want_frames(OTHER));
+    assert_eq!(share.held_beside_others(ONE), None);
+    assert_eq!(share.held_beside_others(OTHER), Some(0));
     share.push(ONE, ids[0]);
     assert_eq!(share.begin(), Some(ONE));
     share.wait_for_frames(ONE);
     assert!(share.is_idle());
     share.hold(ids[0], ONE, 9);
-    assert_eq!((share.begin(), share.frames_held(ONE)), (Some(ONE), 9));
+    assert_eq!(share.begin(), Some(ONE));
+    share.hold(ids[1], OTHER, 1);
+    assert_eq!(share.held_beside_others(ONE), Some(9));
     share.let_go(ids[0]);
-    assert_eq!(share.frames_held(ONE), 0);
+    assert_eq!(share.held_beside_others(ONE), Some(0));
 }
 
 #[test]
@@ -108,7 +111,8 @@ fn whoever_is_alone_has_and_pays_what_a_round_gives_and_takes() {
         rounds.push(ONE, ids[0]);
         assert_eq!(rounds.begin(), Some(ONE));
         let next = rounds.next(ONE);
-        assert_eq!(alone.credit_alone(ONE), next.map(|(_, credit)| credit));
+        let allowed = alone.alone(ONE).map(|alone| alone.allowed.credit);
+        assert_eq!(allowed, next.map(|(_, credit)| credit));
         // In debt it sends nothing, and owes less with each round.
         let cost = if next.is_some() { cost } else { 0 };
         debts += u32::from(next.is_none());
@@ -127,9 +131,9 @@ fn whoever_is_alone_has_and_pays_what_a_round_gives_and_takes() {
 fn nobody_is_alone_whose_other_connections_wait() {
     let ids = names(1);
     let mut share = share(1);
-    assert!(share.credit_alone(ONE).is_some());
+    assert!(share.alone(ONE).is_some());
     share.push(ONE, ids[0]);
     share.wait_for_frames(ONE);
     assert!(share.is_idle());
-    assert_eq!(share.credit_alone(ONE), None);
+    assert!(share.alone(ONE).is_none());
 }
