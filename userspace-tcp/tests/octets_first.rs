@@ -8,7 +8,9 @@ mod harness;
 use std::time::Duration;
 
 use harness::passive::{Passive, header, peer_seq, tuple};
-use userspace_tcp::{Config, Ecn, Flags, Likely, Owed, SackBlock, Segment, SeqNum, Timestamps};
+use userspace_tcp::{
+    Config, CongestionControl, Ecn, Flags, Likely, Owed, SackBlock, Segment, SeqNum, Timestamps,
+};
 
 const LEN: u32 = 700;
 
@@ -54,10 +56,16 @@ fn octets_before_their_acknowledgment_are_as_octets_behind_it() {
     for run in 0..300 {
         let timestamps = run % 2 == 0;
         let ecn = run % 3 == 0;
+        // How marks are echoed hangs on it.
+        let congestion = match run % 6 {
+            3 => CongestionControl::Dctcp,
+            _ => CongestionControl::Cubic,
+        };
         let open = || {
             Passive::open_as(Config {
                 timestamps,
                 ecn,
+                congestion,
                 ..Config::default()
             })
         };
@@ -190,6 +198,32 @@ fn an_answer_goes_before_what_is_owed() {
     assert_eq!(info.srtt, Some(srtt), "by when it is looked at");
     assert_eq!(info.pipe, 64);
     assert!(end.stack.next_deadline().is_some(), "the answer is timed");
+}
+
+/// What lies beyond the window is for the ordinary way to cut off.
+#[test]
+fn octets_are_taken_first_up_to_the_edge_of_the_window() {
+    let mut end = Passive::open(false);
+    let (mut at, payload) = (0, [0; 30_000]);
+    let room = loop {
+        let header = header(Flags::ACK, peer_seq(at), end.ours);
+        let segment = Segment::new(header, &payload);
+        let (tuple, likely) = (tuple(), Likely::default());
+        let expected = end.stack.expects_octets(end.now, &tuple, likely, &segment);
+        let room = expected.unwrap().room;
+        if room < 30_000 {
+            break room as usize;
+        }
+        // Nobody consumes them.
+        let owed = end.receive_octets(&segment).unwrap();
+        end.stack.take_owed(end.now, owed);
+        at += 30_000;
+    };
+    let header = header(Flags::ACK, peer_seq(at), end.ours);
+    let beyond = Segment::new(header, &payload[..=room]);
+    assert_eq!(end.receive_octets(&beyond), None);
+    let owed = end.receive_octets(&Segment::new(header, &payload[..room]));
+    assert_eq!(owed.unwrap().offset(), u64::from(at));
 }
 
 #[test]

@@ -119,6 +119,7 @@ impl<B> Connection<B> {
     /// Takes the octets of a segment that is the next in order, fits the window, and says nothing else
     /// but an acknowledgment: what the next segment that goes out must say of it. All else is for
     /// [`Connection::on_owed`]. Of any other segment none, and nothing is done.
+    #[inline(always)]
     pub(crate) fn on_octets(&mut self, now: Instant, segment: &Segment<'_>) -> Option<Owed> {
         let octets = segment.text_len();
         let plain = segment.ecn != Ecn::Ce && !self.inbound.echoes_marks();

@@ -79,6 +79,8 @@ impl<B> Stack<B> {
     /// `id` is the connection of its flow ([`Stack::connection_at`]).
     ///
     /// `None`: it is another kind of segment, nothing was done, and [`Stack::receive`] is to take it.
+    // What is owed stays in registers until it is kept.
+    #[inline(always)]
     pub fn receive_octets(
         &mut self,
         now: Instant,

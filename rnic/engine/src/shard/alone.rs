@@ -91,8 +91,10 @@ impl<P: Port> Shard<P> {
         };
         let header = known.saying(&says).header;
         let segment = Segment::new(header, payload).with_ecn(known.ecn);
-        let id = known.likely.conn();
-        let Some(owed) = id.and_then(|id| self.stack.receive_octets(self.now, id, &segment)) else {
+        let Some(id) = known.likely.conn() else {
+            return false;
+        };
+        let Some(owed) = self.stack.receive_octets(self.now, id, &segment) else {
             return false;
         };
         let Some(packet) = self.batch.pop() else {

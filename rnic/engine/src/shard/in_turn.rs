@@ -144,7 +144,7 @@ impl<P: Port> Shard<P> {
 
     /// Shows octets that are the next in order, `offset` in the stream, to the connection's queue pair,
     /// if there is one that takes them where they lie.
-    #[inline]
+    #[inline(always)]
     pub(super) fn place_pieces<'a, I: Iterator<Item = Piece<'a>>>(
         &'a mut self,
         id: ConnId,

@@ -12,10 +12,10 @@ use std::collections::VecDeque;
 pub(super) use parts::Parts;
 use rnic_net::{KnownHeaders, Path, Recognised};
 use rnic_xsk::{Frame, Umem};
-use userspace_tcp::{Ecn, Following, FourTuple, Likely, NewRange, SeqNum, TcpHeader};
+use userspace_tcp::{Ecn, Flags, Following, FourTuple, Likely, NewRange, SeqNum, TcpHeader};
 
 /// So many segments of one flow in a row, each by itself, make its headers worth knowing: to learn them
-/// takes as long as to parse two or three.
+/// takes as long as to parse two or three. The flow that is known is worth it at once.
 const ROW_MIN: u32 = 8;
 
 /// Cars of a train at most: as many segments, where each has one frame.
@@ -53,6 +53,20 @@ impl Head {
     pub fn saying(&self, says: &Recognised) -> Self {
         let header = header_of(self, says);
         Self { header, ..*self }
+    }
+
+    /// Whether another segment of the flow has the same headers but for what goes on with each, and
+    /// timestamps.
+    fn is_as(&self, other: &Self) -> bool {
+        let of = |head: &Self| (head.tuple, head.port, head.ecn, head.path);
+        let flags = |head: &Self| head.header.flags | Flags::PSH;
+        let has_timestamps = |head: &Self| head.header.options.timestamps.is_some();
+        let plain = |head: &Self| head.header.options.sack.is_empty();
+        of(self) == of(other)
+            && flags(self) == flags(other)
+            && has_timestamps(self) == has_timestamps(other)
+            && plain(self)
+            && plain(other)
     }
 }
 
@@ -92,7 +106,12 @@ impl Train {
             None => {
                 self.head = Some(*head);
                 self.is_known = false;
+                let known = self.known.as_ref();
                 self.row = match self.row {
+                    // As it was known but for the time of its timestamps, which go on each millisecond.
+                    _ if known.is_some_and(|(known, _)| known.is_as(head)) => {
+                        Some((head.tuple, ROW_MIN))
+                    }
                     Some((flow, count)) if flow == head.tuple => Some((flow, count + 1)),
                     _ => Some((head.tuple, 1)),
                 };

@@ -2,7 +2,7 @@ use std::net::Ipv4Addr;
 
 use rnic_net::{PathDefaults, Payload, parse, write_segment};
 use rnic_xsk::{ChunkSize, FramePool, Umem};
-use userspace_tcp::{Endpoint, Flags, Likely, Segment, SeqNum, checksum};
+use userspace_tcp::{Endpoint, Flags, Likely, Segment, SeqNum, Timestamps, checksum};
 
 use super::*;
 
@@ -250,6 +250,32 @@ fn a_train_is_the_same_of_segments_that_are_recognised_and_that_are_parsed() {
     assert!(recognised > 5_000, "only {recognised} were");
 }
 
+/// Takes in a segment that comes by itself; says whether it was recognised.
+fn take_in(pool: &mut FramePool, train: &mut Train, head: &Head) -> bool {
+    let octets = frame_of(head, 64);
+    let known = train.recognise(&octets, 0, rnic_crc::sum);
+    let start = octets.len() - 64;
+    let frame = pool.alloc().unwrap();
+    let car = Car {
+        frame,
+        start,
+        len: 64,
+        sound: false,
+        goes_on: false,
+    };
+    match &known {
+        Some(found) => train.couple_recognised(found, car).unwrap(),
+        None => train.couple(head, car).unwrap(),
+    }
+    train.know(
+        |_, payload| KnownHeaders::of(&octets, payload),
+        |head| head.likely,
+    );
+    let (_, cars) = train.take().unwrap();
+    pool.free(cars.pop_front().unwrap().frame);
+    known.is_some()
+}
+
 /// Segments that come by themselves are recognised too, when enough of one flow came in a row.
 #[test]
 fn a_flow_of_single_segments_is_known_after_some_in_a_row() {
@@ -258,28 +284,7 @@ fn a_flow_of_single_segments_is_known_after_some_in_a_row() {
     let mut take_in = |train: &mut Train, port: u16, seq: u32| {
         let mut head = head(seq);
         head.tuple.remote.port = port;
-        let octets = frame_of(&head, 64);
-        let known = train.recognise(&octets, 0, rnic_crc::sum);
-        let start = octets.len() - 64;
-        let frame = pool.alloc().unwrap();
-        let car = Car {
-            frame,
-            start,
-            len: 64,
-            sound: false,
-            goes_on: false,
-        };
-        match &known {
-            Some(found) => train.couple_recognised(found, car).unwrap(),
-            None => train.couple(&head, car).unwrap(),
-        }
-        train.know(
-            |_, payload| KnownHeaders::of(&octets, payload),
-            |head| head.likely,
-        );
-        let (_, cars) = train.take().unwrap();
-        pool.free(cars.pop_front().unwrap().frame);
-        known.is_some()
+        take_in(&mut pool, train, &head)
     };
     for number in 0..100 {
         assert!(!take_in(&mut train, 1 + number % 2, 1), "two take turns");
@@ -292,6 +297,30 @@ fn a_flow_of_single_segments_is_known_after_some_in_a_row() {
         assert!(!take_in(&mut train, 8, number));
         assert!(take_in(&mut train, 7, number), "it stays so among others");
     }
+}
+
+/// Of a flow that is known one segment is parsed when the time of its timestamps goes on.
+#[test]
+fn a_known_flow_is_known_again_by_its_next_segment() {
+    let (mut pool, mut train) = (pool(), Train::new());
+    let at = |seq, value| {
+        let mut head = head(seq);
+        let echo = value / 2;
+        head.header.options.timestamps = Some(Timestamps { value, echo });
+        head
+    };
+    for number in 0..ROW_MIN {
+        assert!(!take_in(&mut pool, &mut train, &at(number, 7)));
+    }
+    for value in 8..100 {
+        assert!(!take_in(&mut pool, &mut train, &at(value, value)));
+        assert!(take_in(&mut pool, &mut train, &at(value + 1, value)));
+    }
+    // What says something else is not what will come next.
+    let mut other = at(200, 99);
+    other.header.flags |= Flags::ECE;
+    assert!(!take_in(&mut pool, &mut train, &other));
+    assert!(take_in(&mut pool, &mut train, &at(201, 99)));
 }
 
 #[test]
