@@ -167,11 +167,16 @@ impl Options {
     }
 
     /// As [`Options::emit`]; returns how many octets it wrote, and their sum.
+    #[inline]
     pub(crate) fn emit_summed(&self, out: &mut [u8]) -> (usize, PartialSum) {
-        if let Some(timestamps) = self.timestamps
-            && self.fixed_len() == TIMESTAMPS_LEN
-            && !self.sack_permitted
-            && self.sack.is_empty()
+        if let Self {
+            mss: None,
+            window_scale: None,
+            sack_permitted: false,
+            timestamps: Some(timestamps),
+            sack,
+        } = self
+            && sack.is_empty()
         {
             // What nearly every segment has.
             let words = [TIMESTAMPS_HEAD, timestamps.value, timestamps.echo];

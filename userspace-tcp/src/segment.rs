@@ -164,10 +164,7 @@ impl TcpHeader {
         let (fixed, rest) = out
             .split_first_chunk_mut::<HEADER_MIN>()
             .expect("the caller has room for the header");
-        let (options_len, options_sum) = match self.options.is_empty() {
-            true => (0, PartialSum::ZERO),
-            false => self.options.emit_summed(rest),
-        };
+        let (options_len, options_sum) = self.options.emit_summed(rest);
         let len = HEADER_MIN + options_len;
         let ports = u32::from(self.source_port) << 16 | u32::from(self.destination_port);
         // The length is a multiple of four and at most 60: the data offset fits its four bits.

@@ -208,12 +208,12 @@ impl QueuePair {
     /// # Errors
     /// [`Error::QueueFull`] when the RNIC has not taken enough of the earlier work yet.
     pub fn post_send(&self, work: WorkRequest<'_>) -> Result<(), Error> {
-        full_if_none(self.post_send_batch(&[work])?)
+        full_if_none(self.post_send_batch(std::slice::from_ref(&work))?)
     }
 
     /// Posts one receive.
     pub fn post_recv(&self, work: WorkRequest<'_>) -> Result<(), Error> {
-        full_if_none(self.post_recv_batch(&[work])?)
+        full_if_none(self.post_recv_batch(std::slice::from_ref(&work))?)
     }
 
     /// Posts a signalled RDMA Write.

@@ -94,20 +94,7 @@ impl Qp {
         );
         match self.check_work(ctx) {
             Ok((kind, total)) => {
-                if let (Kind::Read { .. }, Some(entry)) = (kind, self.send.pending.get_mut(ticket))
-                {
-                    let sinks = self.send.request.sges().iter();
-                    let sinks = sinks.filter(|sge| sge.length > 0).count();
-                    entry.read_len = total;
-                    // At most MAX_SGE.
-                    entry.reads_left = sinks.max(1) as u8;
-                }
-                if let (Kind::Atomic { .. }, Some(entry)) =
-                    (kind, self.send.pending.get_mut(ticket))
-                {
-                    entry.read_len = OPERAND_LEN;
-                    entry.sink = self.send.request.sges().first().copied();
-                }
+                self.note_answers(ticket, &kind, total);
                 self.send.work = Some(Work {
                     ticket,
                     kind,
@@ -116,6 +103,28 @@ impl Qp {
                 });
             }
             Err(status) => self.fail_work(ctx, ticket, status),
+        }
+    }
+
+    /// Notes with the work what its answers will bring, if the peer answers it.
+    #[inline]
+    fn note_answers(&mut self, ticket: Ticket, kind: &Kind, total: u32) {
+        let sges = self.send.request.sges();
+        let entry = match kind {
+            Kind::Read { .. } | Kind::Atomic { .. } => self.send.pending.get_mut(ticket),
+            _ => None,
+        };
+        let Some(entry) = entry else {
+            return;
+        };
+        if let Kind::Atomic { .. } = kind {
+            entry.read_len = OPERAND_LEN;
+            entry.sink = sges.first().copied();
+        } else {
+            let sinks = sges.iter().filter(|sge| sge.length > 0).count();
+            entry.read_len = total;
+            // At most MAX_SGE.
+            entry.reads_left = sinks.max(1) as u8;
         }
     }
 

@@ -77,7 +77,7 @@ impl<P: Port> Shard<P> {
         let room = self.room();
         let turn = self.turn(id, allowed, room);
         if turn.is_short() {
-            self.transmit_first(1);
+            self.transmit_next();
         }
         self.share.spend_alone(client, turn.cost);
         self.turn_over(id, client);

@@ -168,17 +168,11 @@ impl<P: Port> Shard<P> {
     /// Sends what TCP has to send, as far as the ports take it.
     pub(super) fn transmit(&mut self) -> bool {
         self.take_released();
-        self.transmit_first(usize::MAX)
-    }
-
-    /// As above, no more than so many segments; what may be behind them is not looked for.
-    pub(super) fn transmit_first(&mut self, most: usize) -> bool {
-        let mut sent = 0;
+        let mut worked = false;
         if let Some(whole) = self.link.waiting.take() {
             self.send_fragments(whole);
         }
-        while sent < most
-            && self.link.waiting.is_none()
+        while self.link.waiting.is_none()
             && self.stack.wants_transmit()
             && self.pool.available() > 0
             && self.ports.iter_mut().all(|p| p.transmit_room() > 0)
@@ -187,14 +181,33 @@ impl<P: Port> Shard<P> {
                 break;
             };
             self.send_segment(segment);
-            sent += 1;
+            worked = true;
         }
+        self.flush();
+        worked
+    }
+
+    /// Sends the next segment of TCP's, which has one, to a link that has room for it; what may be
+    /// behind it is not looked for.
+    pub(super) fn transmit_next(&mut self) {
+        // Fragments go before all else, and what has no payload needs a frame.
+        if self.link.waiting.is_none()
+            && self.pool.available() > 0
+            && let Some(segment) = self.stack.poll_transmit(self.now)
+        {
+            self.send_segment(segment);
+        }
+        self.flush();
+    }
+
+    /// Has the ports send what they took.
+    #[inline]
+    fn flush(&mut self) {
         for (index, port) in self.ports.iter_mut().enumerate() {
             let flushed = port.flush();
             self.counters.flush_failed += u64::from(flushed.is_err());
             self.link.flushed(index, flushed);
         }
-        sent > 0
     }
 
     #[inline]

@@ -208,7 +208,7 @@ impl<P: Port> Shard<P> {
                 if turn.is_short() && self.share.is_last(client) {
                     // Nothing else is to go with it: it leaves before it is accounted for, so that the
                     // peer has it meanwhile.
-                    self.transmit_first(1);
+                    self.transmit_next();
                 }
                 self.turn_over(id, client);
                 *room = room.saturating_sub(turn.segments);

@@ -282,8 +282,12 @@ impl TransmitSide {
 
     /// Puts what is staged into the TX ring.
     fn submit(&mut self) {
-        // SAFETY: these descriptors' frames are in `sent`, and each descriptor is staged once.
-        let produced = unsafe { self.tx.produce(&self.staged[..self.staged_count]) };
+        let produced = match &self.staged[..self.staged_count] {
+            // SAFETY: as below.
+            [alone] => unsafe { self.tx.produce_one(alone) },
+            // SAFETY: these descriptors' frames are in `sent`, and each descriptor is staged once.
+            several => unsafe { self.tx.produce(several) },
+        };
         assert_eq!(
             produced, self.staged_count,
             "frames are staged only when the ring has room"
@@ -310,8 +314,10 @@ impl TransmitSide {
         if self.staged_count == 0 && !self.waiting {
             return Ok(());
         }
+        let (staged, others) = (self.staged_count, self.waiting);
         self.submit();
-        let mut pending = self.unsent();
+        // Where nothing waited there is no need to look: the ring's word is the kernel's to write.
+        let mut pending = if others { self.unsent() } else { staged };
         // Every turn but the last sends at least one of at most `size` frames.
         while pending > 0 && self.tx.needs_wakeup() {
             statistics.send_calls += 1;

@@ -99,6 +99,9 @@ impl WorkQueueProducer {
         }
         let opcode = WrOpcode::from_u8(slot.opcode);
         let more = opcode.map_or(0, WrOpcode::operand_places);
+        if more == 0 {
+            return self.push_places(slot, count, element);
+        }
         self.push_places(slot, count + more, |index| match index.checked_sub(count) {
             None => element(index),
             Some(pair) => Sge::from_words([operands[2 * pair], operands[2 * pair + 1]]),
