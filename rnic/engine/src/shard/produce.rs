@@ -19,6 +19,10 @@ use crate::qp::Filled;
 pub(super) const SEGMENTS_PER_TURN: usize = 16;
 /// Octets that an FPDU, or work that sends nothing, counts for at least: small ones take as long.
 const COST_MIN: usize = 512;
+/// FPDUs that a poll produces at least when there is so much to send: round after round, though one may
+/// be all that a client alone has in its turn. What a poll takes by itself, on both ends, is paid once
+/// for all of them, and a system call sends as many frames.
+const FPDUS_PER_POLL: usize = 32;
 /// Connections that have waited for their macroflow's window, and go on in one poll.
 const CALLS_PER_POLL: usize = 64;
 
@@ -39,6 +43,8 @@ pub(super) struct Allowed {
 pub(super) struct Turn {
     /// Segments that it sent.
     segments: usize,
+    /// FPDUs in them.
+    fpdus: usize,
     /// What it counts for, in octets.
     pub cost: usize,
     pub end: End,
@@ -49,6 +55,14 @@ impl Turn {
     pub fn is_short(&self) -> bool {
         self.segments == 1 && matches!(self.end, End::Done)
     }
+}
+
+/// What one poll produces.
+struct Produced {
+    /// Segments that the link still takes.
+    room: usize,
+    /// FPDUs so far.
+    fpdus: usize,
 }
 
 /// Why a connection's turn ended.
@@ -147,15 +161,18 @@ impl<P: Port> Shard<P> {
         self.macroflows.under_way(id, queued);
     }
 
-    /// One turn for each client that has something to send, as long as the link takes it, and then for
-    /// connections that have waited for others to the same peer.
+    /// One turn for each client that has something to send, as long as the link takes it, and more of them
+    /// where that is little; and then for connections that have waited for others to the same peer.
     pub(super) fn produce(&mut self) -> bool {
         self.starved = false;
         if self.share.is_idle() && self.macroflows.is_idle() {
             return false;
         }
-        let mut room = self.room();
-        let mut worked = self.round(&mut room);
+        let mut produced = Produced {
+            room: self.room(),
+            fpdus: 0,
+        };
+        let mut worked = self.rounds(&mut produced);
         // Each is called while the one before it has still to take its turn: its state is under way to
         // the cache meanwhile.
         let mut called = None;
@@ -170,7 +187,7 @@ impl<P: Port> Shard<P> {
                 break;
             }
             called = self.call();
-            worked |= self.round(&mut room);
+            worked |= self.round(&mut produced);
         }
         if let Some((id, client)) = called {
             self.share.go_on(client, id);
@@ -185,8 +202,21 @@ impl<P: Port> Shard<P> {
         Some(called)
     }
 
-    /// One turn for each client, while the link has room for so many segments.
-    fn round(&mut self, room: &mut usize) -> bool {
+    /// One turn for each client, and another one for each until enough was produced.
+    fn rounds(&mut self, produced: &mut Produced) -> bool {
+        let mut worked = false;
+        loop {
+            let before = produced.fpdus;
+            worked |= self.round(produced);
+            let goes_on = before < produced.fpdus && produced.fpdus < FPDUS_PER_POLL;
+            if !goes_on || self.starved || self.share.is_idle() {
+                return worked;
+            }
+        }
+    }
+
+    /// One turn for each client, while the link has room.
+    fn round(&mut self, produced: &mut Produced) -> bool {
         let mut worked = false;
         for _ in 0..self.share.active() {
             let Some(client) = self.share.begin() else {
@@ -204,14 +234,15 @@ impl<P: Port> Shard<P> {
                     self.fetch_conn(next.index());
                 }
                 let held = self.share.held_beside_others(client);
-                let turn = self.turn(id, Allowed { credit, held }, *room);
+                let turn = self.turn(id, Allowed { credit, held }, produced.room);
                 if turn.is_short() && self.share.is_last(client) {
                     // Nothing else is to go with it: it leaves before it is accounted for, so that the
                     // peer has it meanwhile.
                     self.transmit_next();
                 }
                 self.turn_over(id, client);
-                *room = room.saturating_sub(turn.segments);
+                produced.room = produced.room.saturating_sub(turn.segments);
+                produced.fpdus += turn.fpdus;
                 worked |= turn.cost > 0;
                 self.share.spend(client, turn.cost);
                 let stuck = matches!(turn.end, End::NoFrame | End::LinkFull);
@@ -260,6 +291,7 @@ impl<P: Port> Shard<P> {
     pub(super) fn turn(&mut self, id: ConnId, allowed: Allowed, room: usize) -> Turn {
         let mut turn = Turn {
             segments: 0,
+            fpdus: 0,
             cost: 0,
             end: End::Done,
         };
@@ -368,6 +400,7 @@ impl<P: Port> Shard<P> {
                 break Err(refused);
             }
             turn.segments += 1;
+            turn.fpdus += filled.fpdus;
             turn.cost += filled.octets.max(filled.fpdus * COST_MIN);
         };
         let local = context.counters.local_work_done - done_before;

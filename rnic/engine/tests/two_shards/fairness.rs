@@ -301,3 +301,34 @@ fn a_message_that_its_clients_share_has_cut_goes_on_before_the_next() {
     let order: Vec<u64> = order.map(|completion| completion.wr_id).collect();
     assert_eq!(order, [0, 1, 2, 3]);
 }
+
+/// FPDUs that a client alone sends in the poll that finds that it has half a MiB to send.
+fn sent_in_a_poll(mtu: u32) -> u64 {
+    let mut world = World::of_mtu(7, Impairment::NONE, mtu);
+    let (qp, _) = world.connect();
+    let remote = (world.b.stag, 0);
+    // The congestion window opens.
+    for wr_id in 0..8 {
+        let (a, octets) = (&mut world.a, 1 << 19);
+        a.post_work(qp, WrOpcode::Write, wr_id, 0, remote, octets);
+    }
+    let limit = Duration::from_secs(10);
+    assert!(world.run_until(limit, |world| world.a.completions.len() == 8));
+    world.run_for(Duration::from_millis(10));
+    let before = world.a.counter("fpdus_sent");
+    let a = &mut world.a;
+    a.post_work(qp, WrOpcode::Write, 0, 0, remote, 1 << 19);
+    a.shard.poll(world.now);
+    a.counter("fpdus_sent") - before
+}
+
+#[test]
+fn a_poll_goes_on_with_turns_until_it_has_sent_32_fpdus() {
+    for mtu in [1500, 3506] {
+        let sent = sent_in_a_poll(mtu);
+        // A turn is 32 KiB; and 16 FPDUs go at once when the doorbell rings.
+        let turn = (32_u64 << 10).div_ceil(u64::from(mtu) - 100);
+        let least = 16 + 32;
+        assert!((least..least + turn).contains(&sent), "MTU {mtu}: {sent}");
+    }
+}
