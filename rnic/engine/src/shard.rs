@@ -119,6 +119,8 @@ pub struct Shard<P> {
     rest: Rest,
     /// Something came, or time passed, since what there was to transmit was transmitted.
     to_transmit: bool,
+    /// Something was sent without a poll since the last one, which belongs to the next one's work.
+    sent_at_once: bool,
     link: Link,
     /// Packets whose fragments are awaited.
     reassembly: Reassembly,
@@ -260,6 +262,7 @@ impl<P: Port> Shard<P> {
             deadlines: Deadlines::new(limits.connections),
             rest: Rest::default(),
             to_transmit: false,
+            sent_at_once: false,
             link: Link::new(umem.frames(), ports.len()),
             reassembly: Reassembly::new(config.reassembly, umem.frame_capacity()),
             identification: Identification::new(config.secret),
@@ -301,7 +304,7 @@ impl<P: Port> Shard<P> {
         worked |= self.produce();
         worked |= self.transmit();
         self.to_transmit = self.do_rest();
-        worked |= self.take_completed() | rested;
+        worked |= self.take_completed() | rested | std::mem::take(&mut self.sent_at_once);
         self.to_transmit |= self.run_timers();
         for port in &mut self.ports {
             port.refill(&mut self.pool);
