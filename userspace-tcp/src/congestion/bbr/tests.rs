@@ -1,3 +1,5 @@
+mod cycle;
+
 use std::time::Duration;
 
 use super::*;
