@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rnic_ipc::control::DisconnectReason;
+use rnic_proto::crc::crc_of;
 use rnic_xsk::Port;
 
 use crate::hostile::in_rdma_mode;
@@ -126,5 +127,46 @@ fn a_wrong_checksum_is_found_in_whichever_frame_it_is_wrong() {
         assert_eq!(duel.side.counter("rx_bad_tcp_checksum"), 1, "octet {at}");
         assert_eq!(duel.side.counter("crc_errors"), 0, "octet {at}");
         assert!(duel.side.read(0, total) == payload, "octet {at}");
+    }
+}
+
+/// The CRC that a segment ends with is of all of it. Of one that begins with octets which are known
+/// already, that says nothing of what is new, where it goes on in another frame either.
+#[test]
+fn the_crc_of_a_segment_that_is_only_partly_new_is_no_fpdus() {
+    /// What of a payload lies in the first chunk, and how much of that is not new.
+    const FIRST: usize = 3774;
+    const OLD: usize = 1022;
+    for wrong in [false, true] {
+        let (mut duel, qp) = in_rdma_mode(SideConfig::of_mtu(9000), SEGMENT);
+        let payload = pattern((AHEAD + 1) * 1004 + 2732 + 4000, 3);
+        let mut at = 0;
+        let mut next = |len: usize| {
+            let fpdu = write_fpdu(duel.side.stag.0, BASE + at as u64, &payload[at..at + len]);
+            at += len;
+            fpdu
+        };
+        let ahead: Vec<_> = (0..AHEAD).map(|_| next(1004)).collect();
+        // The last one but two comes twice; one fills the first chunk behind it, and the last one is in
+        // the others.
+        let [old, fills, mut last] = [1004, 2732, 4000].map(&mut next);
+        let but = old.len() - OLD;
+        assert_eq!(OLD + fills.len(), FIRST);
+        if wrong {
+            let end = last.len() - 4;
+            let crc = crc_of([&old[but..], &fills, &last[..end]]).octets();
+            last[end..].copy_from_slice(&crc);
+        }
+        duel.send_segments(&ahead, |_| ());
+        duel.send_again_with(&old, but, &[fills, last].concat());
+        let (placed, _, told, counters) = outcome_of(duel, qp, payload.len());
+        let (whole, fpdus) = match wrong {
+            true => (payload.len() - 4000, AHEAD as u64 + 2),
+            false => (payload.len(), AHEAD as u64 + 3),
+        };
+        assert_eq!(counters, [u64::from(wrong), fpdus, whole as u64, fpdus]);
+        assert!(placed[..whole] == payload[..whole]);
+        assert!(placed[whole..].iter().all(|&octet| octet == 0));
+        assert_eq!(told.is_some(), wrong);
     }
 }

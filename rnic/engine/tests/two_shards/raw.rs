@@ -240,6 +240,35 @@ impl Duel {
         self.pump();
     }
 
+    /// Sends a segment, and behind it one of which octets are new behind those of the first, but for so
+    /// many, which it has again.
+    pub fn send_again_with(&mut self, first: &[u8], but: usize, new: &[u8]) {
+        let mut made = Vec::new();
+        for part in [first, new] {
+            self.peer.send_segment(part, self.now);
+        }
+        while let Some(segment) = self.peer.stack.poll_transmit(self.now) {
+            let (conn, payload) = (segment.conn.unwrap(), segment.payload.unwrap());
+            made.push((segment.tuple, segment.header, payload.buf.clone()));
+            let _ = self.peer.stack.transmitted(conn, payload.id, payload.buf);
+        }
+        let [(tuple, header, first), (_, _, new)] = &made[..] else {
+            panic!("{} segments", made.len());
+        };
+        let seq = header.seq.add(but as u32);
+        let both = [&first[but..], new].concat();
+        let frames = [
+            self.peer.frame_with(tuple, header, first),
+            self.peer
+                .frame_with(tuple, &TcpHeader { seq, ..*header }, &both),
+        ];
+        for frame in frames {
+            self.give(&[frame]);
+            self.side_works();
+        }
+        self.pump();
+    }
+
     /// Sends octets in segments of `size`, the first of which arrives last.
     pub fn send_first_last(&mut self, octets: &[u8], size: usize) {
         for part in octets.chunks(size) {
