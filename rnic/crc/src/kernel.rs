@@ -75,6 +75,7 @@ impl Kernel {
     }
 
     /// [`check`](crate::check) in this way; in the portable one where this is not available.
+    #[inline]
     pub fn check(self, crc: u32, octets: &[u8]) -> Checks {
         // SAFETY: a kernel that doesn't copy reads so many octets, and writes none.
         let (crc, words) = unsafe {

@@ -8,6 +8,7 @@
 ///
 /// `len` octets are readable at `from`; for a copy `len` octets are writable at `to`, and none of
 /// them is of those at `from`.
+#[inline(never)]
 pub(crate) unsafe fn run<const SUM: bool, const COPY: bool>(
     crc: u32,
     from: *const u8,

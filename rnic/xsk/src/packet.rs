@@ -39,11 +39,13 @@ impl Packet {
     }
 
     /// The frame that it begins in, with all headers in any sane packet.
+    #[inline]
     pub fn first(&self) -> &Frame {
         &self.first
     }
 
     /// Whether it lies in one frame.
+    #[inline]
     pub fn is_single(&self) -> bool {
         self.rest[0].is_none()
     }
@@ -53,6 +55,7 @@ impl Packet {
     /// # Errors
     ///
     /// The packet itself when it lies in several.
+    #[inline]
     pub fn into_single(self) -> Result<Frame, Self> {
         if self.is_single() {
             Ok(self.first)

@@ -56,6 +56,7 @@ impl FramePool {
     /// # Panics
     ///
     /// When the frame is of another UMEM than the pool.
+    #[inline]
     pub fn free(&mut self, frame: Frame) {
         assert!(frame.is_of(self.umem), "a frame of another UMEM");
         if usize::from(frame.limit()) > self.chunk.octets() {
@@ -70,11 +71,17 @@ impl FramePool {
     /// # Panics
     ///
     /// As [`Self::free`].
+    #[inline]
     pub fn free_packet(&mut self, packet: Packet) {
         match packet.into_single() {
             Ok(frame) => self.free(frame),
-            Err(packet) => packet.into_frames().for_each(|frame| self.free(frame)),
+            Err(packet) => self.free_frames(packet),
         }
+    }
+
+    #[inline(never)]
+    fn free_frames(&mut self, packet: Packet) {
+        packet.into_frames().for_each(|frame| self.free(frame));
     }
 
     /// How many frames of one chunk are free.

@@ -20,8 +20,12 @@ use userspace_tcp::{
 use super::Shard;
 use super::train::{Head, Train};
 use crate::conn::Phase;
-use crate::prefetch::fetch_at;
+use crate::prefetch::{fetch_at, fetch_first};
 use crate::qp::{Piece, Run, is_tagged};
+
+/// Lines of the next frame that are fetched while one is looked at: its headers, and as many as it takes
+/// until the processor sees by itself that octets are read in their order.
+const FETCHED_AHEAD: usize = 3;
 
 /// The payloads of segments that only continue each other, each found sound, and none looked at before it
 /// is asked for.
@@ -45,6 +49,9 @@ impl<'a> Iterator for Sound<'a> {
         let packet = self.packets.next()?;
         if !packet.is_single() {
             return None;
+        }
+        if let Some(next) = self.packets.as_slice().first() {
+            fetch_first(self.umem.bytes(next.first()), FETCHED_AHEAD);
         }
         let frame = self.umem.bytes(packet.first());
         let mut len = 0;
