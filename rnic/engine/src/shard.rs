@@ -119,8 +119,6 @@ pub struct Shard<P> {
     rest: Rest,
     /// Something came, or time passed, since what there was to transmit was transmitted.
     to_transmit: bool,
-    /// Something was sent without a poll since the last one, which belongs to the next one's work.
-    sent_at_once: bool,
     link: Link,
     /// Packets whose fragments are awaited.
     reassembly: Reassembly,
@@ -262,7 +260,6 @@ impl<P: Port> Shard<P> {
             deadlines: Deadlines::new(limits.connections),
             rest: Rest::default(),
             to_transmit: false,
-            sent_at_once: false,
             link: Link::new(umem.frames(), ports.len()),
             reassembly: Reassembly::new(config.reassembly, umem.frame_capacity()),
             identification: Identification::new(config.secret),
@@ -304,7 +301,7 @@ impl<P: Port> Shard<P> {
         worked |= self.produce();
         worked |= self.transmit();
         self.to_transmit = self.do_rest();
-        worked |= self.take_completed() | rested | std::mem::take(&mut self.sent_at_once);
+        worked |= self.take_completed() | rested;
         self.to_transmit |= self.run_timers();
         for port in &mut self.ports {
             port.refill(&mut self.pool);

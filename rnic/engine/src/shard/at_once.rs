@@ -35,8 +35,6 @@ impl<P: Port> Shard<P> {
         if !self.turn_alone(id, client, allowed) {
             self.give_turn(id);
         }
-        // Nobody waits for an answer yet who has this to finish first.
-        self.sent_at_once = true;
         // As in a poll, for a message that is not all out yet.
         self.produce();
         self.transmit();

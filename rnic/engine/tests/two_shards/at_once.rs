@@ -230,19 +230,6 @@ fn what_has_company_waits_for_the_next_poll() {
     assert_eq!(world.a.completions.len(), 3);
 }
 
-/// Else that poll would look for an answer for long, as one does that finds nothing to do, and keep the
-/// program from what it may post meanwhile.
-#[test]
-fn the_poll_behind_it_is_no_idle_one() {
-    let (mut world, qp, _) = connected();
-    let now = world.now;
-    while world.a.shard.poll(now) {}
-    push(&mut world.a, &world.b, qp, 1);
-    assert!(world.a.shard.send_at_once(CLIENT, qp, || now));
-    assert!(world.a.shard.poll(now));
-    assert!(!world.a.shard.poll(now));
-}
-
 /// The rest of what came waits for an answer no longer than for a poll that comes late.
 #[test]
 fn what_came_long_ago_is_done_before_an_answer_to_it() {
