@@ -332,3 +332,19 @@ fn a_poll_goes_on_with_turns_until_it_has_sent_32_fpdus() {
         assert!((least..least + turn).contains(&sent), "MTU {mtu}: {sent}");
     }
 }
+
+/// Its one doorbell in each poll could give it a turn before the one that waits, each time.
+#[test]
+fn a_client_whose_messages_fill_the_link_leaves_its_share_to_one_that_waits() {
+    let mut world = world(2, 2);
+    let mut bulk = Tenant::new(&mut world.a, 101, 1 << 20, 4);
+    bulk.connect(&mut world, FIRST_PORT);
+    // As many segments as the link takes in a tick.
+    let mut fitting = Tenant::new(&mut world.a, 102, FRAMES_PER_TICK * 1400, 1);
+    fitting.connect(&mut world, FIRST_PORT + 100);
+    let octets = contend(&mut world, &mut [bulk, fitting], 4000);
+    let shares = shares(&octets);
+    println!("waiting: {:.3}, fitting: {:.3}", shares[0], shares[1]);
+    // A turn of the one is 32 KiB, 23 segments; the other has no more than a message of 8 for its own.
+    assert!(shares[0] > 0.65 && shares[1] > 0.2, "{shares:?}");
+}
