@@ -19,8 +19,8 @@ use crate::qp::Filled;
 pub(super) const SEGMENTS_PER_TURN: usize = 16;
 /// Octets that an FPDU, or work that sends nothing, counts for at least: small ones take as long.
 const COST_MIN: usize = 512;
-/// FPDUs that a poll produces at least when there is so much to send: round after round, though one may
-/// be all that a client alone has in its turn. What a poll takes by itself, on both ends, is paid once
+/// FPDUs that a poll produces at least when a client alone has so much to send: round after round, though
+/// one may be all that it has in its turn. What a poll takes by itself, on both ends, is paid once
 /// for all of them, and a system call sends as many frames.
 const FPDUS_PER_POLL: usize = 32;
 /// Connections that have waited for their macroflow's window, and go on in one poll.
@@ -202,14 +202,15 @@ impl<P: Port> Shard<P> {
         Some(called)
     }
 
-    /// One turn for each client, and another one for each until enough was produced.
+    /// One turn for each client, and more of them for a client alone until enough was produced.
     fn rounds(&mut self, produced: &mut Produced) -> bool {
         let mut worked = false;
         loop {
             let before = produced.fpdus;
             worked |= self.round(produced);
             let goes_on = before < produced.fpdus && produced.fpdus < FPDUS_PER_POLL;
-            if !goes_on || self.starved || self.share.is_idle() {
+            // A message of another client's, which may come meanwhile, would wait for all of it.
+            if !goes_on || self.starved || self.share.is_idle() || self.share.is_shared() {
                 return worked;
             }
         }

@@ -250,6 +250,11 @@ impl Share {
         }
     }
 
+    /// Whether more than one client has queue pairs.
+    pub fn is_shared(&self) -> bool {
+        self.accounts.len() > 1
+    }
+
     /// Frames that the client holds, if clients beside it want some: then it may hold as many as it
     /// leaves.
     pub fn held_beside_others(&self, client: ClientId) -> Option<usize> {

@@ -302,8 +302,9 @@ fn a_message_that_its_clients_share_has_cut_goes_on_before_the_next() {
     assert_eq!(order, [0, 1, 2, 3]);
 }
 
-/// FPDUs that a client alone sends in the poll that finds that it has half a MiB to send.
-fn sent_in_a_poll(mtu: u32) -> u64 {
+/// FPDUs that a client sends in the poll that finds that it has half a MiB to send; alone, or beside
+/// another, of which a message may come at any time.
+fn sent_in_a_poll(mtu: u32, alone: bool) -> u64 {
     let mut world = World::of_mtu(7, Impairment::NONE, mtu);
     let (qp, _) = world.connect();
     let remote = (world.b.stag, 0);
@@ -315,6 +316,10 @@ fn sent_in_a_poll(mtu: u32) -> u64 {
     let limit = Duration::from_secs(10);
     assert!(world.run_until(limit, |world| world.a.completions.len() == 8));
     world.run_for(Duration::from_millis(10));
+    let mut other = Tenant::new(&mut world.a, 101, 64, 1);
+    if !alone {
+        other.connect(&mut world, FIRST_PORT);
+    }
     let before = world.a.counter("fpdus_sent");
     let a = &mut world.a;
     a.post_work(qp, WrOpcode::Write, 0, 0, remote, 1 << 19);
@@ -325,12 +330,20 @@ fn sent_in_a_poll(mtu: u32) -> u64 {
 #[test]
 fn a_poll_goes_on_with_turns_until_it_has_sent_32_fpdus() {
     for mtu in [1500, 3506] {
-        let sent = sent_in_a_poll(mtu);
+        let sent = sent_in_a_poll(mtu, true);
         // A turn is 32 KiB; and 16 FPDUs go at once when the doorbell rings.
         let turn = (32_u64 << 10).div_ceil(u64::from(mtu) - 100);
         let least = 16 + 32;
         assert!((least..least + turn).contains(&sent), "MTU {mtu}: {sent}");
     }
+}
+
+#[test]
+fn a_poll_gives_each_client_one_turn_when_there_are_several() {
+    // Of 32 KiB; and the doorbell's own.
+    let turn = (32_u64 << 10).div_ceil(3400);
+    let sent = sent_in_a_poll(3506, false);
+    assert!((1..=2 * turn + 1).contains(&sent), "{sent}");
 }
 
 /// Its one doorbell in each poll could give it a turn before the one that waits, each time.
