@@ -162,7 +162,7 @@ impl<P: Port> Shard<P> {
     }
 
     /// One turn for each client that has something to send, as long as the link takes it, and more of them
-    /// where that is little; and then for connections that have waited for others to the same peer.
+    /// for a client alone; and then for connections that have waited for others to the same peer.
     pub(super) fn produce(&mut self) -> bool {
         self.starved = false;
         if self.share.is_idle() && self.macroflows.is_idle() {
