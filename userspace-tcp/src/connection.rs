@@ -5,6 +5,7 @@
 
 mod ack;
 mod arrival;
+mod burst;
 mod clock;
 mod ecn;
 mod handshake;

@@ -89,6 +89,11 @@ impl Frto {
         false
     }
 
+    /// Whether nothing but the windows says what goes out.
+    pub(crate) fn is_off(self) -> bool {
+        self == Self::Off
+    }
+
     /// Whether new segments go before lost ones.
     pub(crate) fn prefers_new(self) -> bool {
         matches!(self, Self::Second { left, .. } if left > 0)

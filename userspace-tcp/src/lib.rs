@@ -14,6 +14,7 @@
 //!    `receive`; look at the connection it names.
 //! 4. [`Stack::poll_transmit`] until `None` (or until the link is full: what is not asked for waits
 //!    without harm). Doing this after the layer above has answered lets ACKs ride on its segments.
+//!    [`Stack::poll_burst`] before each gives most of them for less.
 //! 5. [`Stack::transmitted`] for each payload buffer that the link is done with, sent or not, and
 //!    [`Stack::poll_released`] until empty, for buffers nobody needs any more.
 //!
@@ -52,6 +53,7 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod burst;
 pub mod checksum;
 mod config;
 mod congestion;
@@ -90,6 +92,7 @@ mod tlp;
 mod tuple;
 mod wheel;
 
+pub use burst::{BurstHead, BurstLink, BurstSegment};
 pub use config::{Config, CongestionControl, ConnOptions, KeepAlive, NoCongestionControl};
 pub use ecn::Ecn;
 pub use holdings::Holdings;

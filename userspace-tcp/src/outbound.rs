@@ -23,6 +23,7 @@ pub(crate) use delivered::Delivered;
 pub(crate) use fin::Fin;
 pub(crate) use slot::Slot;
 
+use crate::burst::BurstSegment;
 use crate::checksum::PartialSum;
 use crate::interface::{Outgoing, Payload, SegmentId};
 use crate::pool::QueuePool;
@@ -85,6 +86,14 @@ pub(crate) struct Outgo<B> {
     pub(crate) seq: SeqNum,
     /// The last of the queue: pushed.
     pub(crate) last: bool,
+}
+
+/// What the next segment must fit to go out as others do; the peer's window comes on top.
+pub(crate) struct Limits {
+    /// The congestion window, in octets.
+    pub(crate) cwnd: u64,
+    /// Octets of the largest segment.
+    pub(crate) len: u32,
 }
 
 /// What becomes of a buffer that comes back from the link.
@@ -332,13 +341,44 @@ impl<B> Outbound<B> {
         self.una < self.next
     }
 
+    /// Whether no segment waits for being sent for the first time.
+    #[inline]
+    pub(crate) fn all_sent(&self) -> bool {
+        self.sent == self.ring.len()
+    }
+
+    /// Whether the first unsent segment is there and fits all windows.
+    #[inline]
+    pub(crate) fn next_fits(&self, limits: &Limits) -> bool {
+        self.ring.at(self.sent).is_some_and(|slot| {
+            slot.len <= limits.len
+                && slot.end() <= self.una + self.window
+                && self.fits_cwnd(u64::from(slot.len), limits.cwnd)
+        })
+    }
+
+    /// Takes the first unsent segment out to the link as one of a burst.
+    #[inline]
+    pub(crate) fn take_new(&mut self, now: Instant) -> Option<BurstSegment<B>> {
+        let Outgo {
+            payload, seq, last, ..
+        } = self.take_unsent(now)?;
+        Some(BurstSegment {
+            id: payload.id,
+            buf: payload.buf,
+            len: payload.len,
+            sum: payload.sum,
+            seq,
+            push: last,
+        })
+    }
+
     /// Takes the first unsent segment out to the link.
     #[inline]
     pub(crate) fn take_unsent(&mut self, now: Instant) -> Option<Outgo<B>> {
-        let name = self.ring.name(self.sent);
-        let outgo = self.take(name, now)?;
+        let outgo = self.take(self.ring.name(self.sent), now)?;
         self.sent += 1;
-        let end = self.ring.get(name).map_or(0, Slot::end);
+        let end = outgo.start + u64::from(outgo.payload.len);
         self.next = self.next.max(end);
         Some(outgo)
     }

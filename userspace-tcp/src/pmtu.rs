@@ -131,8 +131,13 @@ impl PathMtu {
 
     /// How a packet of `size` octets goes out.
     pub(crate) fn fragment_to(&self, size: u32) -> Option<u32> {
-        let passes = self.plpmtu.min(self.fragment);
+        let passes = self.passes();
         (size > passes).then_some(passes)
+    }
+
+    /// The largest packet that goes out in one piece, but for a probe.
+    pub(crate) fn passes(&self) -> u32 {
+        self.plpmtu.min(self.fragment)
     }
 
     /// The segment from `start` up to `end`, a packet of `size` octets, was posted.

@@ -15,6 +15,7 @@ mod ahead;
 mod alone;
 mod at_once;
 mod broken;
+mod bursts;
 mod config;
 mod control;
 mod deadlines;
@@ -67,6 +68,7 @@ use crate::stag::StagTable;
 
 use ahead::Served;
 use alone::Rest;
+use bursts::Headers;
 pub use config::{ShardConfig, ShardLimits};
 use deadlines::Deadlines;
 use link::Link;
@@ -120,6 +122,8 @@ pub struct Shard<P> {
     /// Something came, or time passed, since what there was to transmit was transmitted.
     to_transmit: bool,
     link: Link,
+    /// Of the connection whose burst was the last; none before.
+    headers: Option<Headers>,
     /// Packets whose fragments are awaited.
     reassembly: Reassembly,
     /// Of packets that are sent in fragments.
@@ -261,6 +265,7 @@ impl<P: Port> Shard<P> {
             rest: Rest::default(),
             to_transmit: false,
             link: Link::new(umem.frames(), ports.len()),
+            headers: None,
             reassembly: Reassembly::new(config.reassembly, umem.frame_capacity()),
             identification: Identification::new(config.secret),
             events: VecDeque::new(),

@@ -35,7 +35,7 @@ impl<B> Connection<B> {
     }
 
     /// Octets of a packet around the payload.
-    fn overhead(&self) -> u32 {
+    pub(super) fn overhead(&self) -> u32 {
         let ip = if self.tuple.remote.addr.is_ipv4() {
             IPV4_HEADER
         } else {

@@ -31,14 +31,19 @@ impl<B> Connection<B> {
         true
     }
 
+    /// Whether what goes out next may have to say that something is urgent.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.outbound.una() < self.urgent.ours
+    }
+
     /// The flag and the pointer of a segment that goes out at `seq` while urgent octets are not
     /// acknowledged.
     #[inline]
     pub(super) fn urgent_mark(&self, seq: SeqNum) -> (Flags, u16) {
-        let end = self.urgent.ours;
-        if self.outbound.una() >= end {
+        if !self.is_urgent() {
             return (Flags::default(), 0);
         }
+        let end = self.urgent.ours;
         let ahead = self.outbound.wire(end).distance(seq);
         if ahead < 0 {
             return (Flags::default(), 0);

@@ -20,7 +20,7 @@ use super::delayed_acks::Delayed;
 /// Segments that a connection sends before the next has its turn, if it has as many. They come to the
 /// peer one behind the other: it takes them as one, finds what it needs of the connection in its cache
 /// for all but the first, and acknowledges them together.
-const SEGMENTS_PER_TURN: u32 = 16;
+pub(super) const SEGMENTS_PER_TURN: u32 = 16;
 
 impl<B> Stack<B> {
     /// Takes a segment whose checksum is right. `options` are for the connection that it may open.
@@ -145,21 +145,14 @@ impl<B> Stack<B> {
     // Where it is called the segment need not be moved: it is larger than all that is done with it.
     #[inline(always)]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<B>> {
-        let next = |stack: &mut Self| {
-            let sending = stack.sending.take();
-            sending.or_else(|| {
-                stack.turn = 0;
-                stack.ready.pop(&mut stack.ready_links)
-            })
-        };
-        while let Some(index) = next(self) {
+        while let Some(index) = self.next_to_send() {
             let Some(connection) = self.connections.at_mut(index) else {
                 continue;
             };
             let id = connection.id();
             if let Some(transmit) = connection.transmit(now, &self.config) {
                 self.turn = self.turn.saturating_add(1);
-                if self.turn < SEGMENTS_PER_TURN || self.ready.len() == 0 {
+                if self.goes_on() {
                     self.sending = Some(index);
                 } else {
                     self.settle(id);
@@ -177,6 +170,21 @@ impl<B> Stack<B> {
             ecn: Ecn::NotEct,
             fragment_to: None,
         })
+    }
+
+    /// The connection whose turn to send it is, which stands nowhere then.
+    #[inline]
+    pub(super) fn next_to_send(&mut self) -> Option<u32> {
+        self.sending.take().or_else(|| {
+            self.turn = 0;
+            self.ready.pop(&mut self.ready_links)
+        })
+    }
+
+    /// Whether the connection that has just sent may send more before the next.
+    #[inline]
+    pub(super) fn goes_on(&self) -> bool {
+        self.turn < SEGMENTS_PER_TURN || self.ready.len() == 0
     }
 
     /// Where the connection of a flow is likely to be. It is not looked at, so that its memory can be

@@ -6,6 +6,7 @@
 mod application;
 mod bottleneck;
 mod buffer;
+pub mod bursts;
 mod bytes;
 mod endpoint;
 mod network;

@@ -7,7 +7,7 @@ use userspace_tcp::{
     Config, ConnId, FourTuple, Holdings, IcmpError, Instant, SegmentId, SeqNum, Transmit,
 };
 
-use super::{Buf, Endpoint, Plan, Random, packet};
+use super::{Buf, Endpoint, Plan, Random, bursts, packet};
 
 /// How bad the link is.
 #[derive(Debug, Clone)]
@@ -89,6 +89,8 @@ pub struct Network {
     pub dropped_for_size: u64,
     /// Called for each packet that a side puts on the link: `false` loses it.
     pub filter: Filter,
+    /// Segments that a burst may have; 0: all go out one by one.
+    pub burst: usize,
     to_come: BTreeMap<(Instant, u64), Happening>,
     free_at: [Instant; 2],
     count: u64,
@@ -104,6 +106,7 @@ impl Network {
             packets: 0,
             dropped_for_size: 0,
             filter: Box::new(|_, _, _| true),
+            burst: 0,
             to_come: BTreeMap::new(),
             free_at: [Instant::ZERO; 2],
             count: 0,
@@ -229,8 +232,18 @@ impl Network {
                 self.schedule(until, Happening::Wake { at: side });
             }
         }
-        while let Some(transmit) = self.ends[side].stack.poll_transmit(self.now) {
-            self.put_on_link(side, transmit);
+        loop {
+            let stack = &mut self.ends[side].stack;
+            let segments = match self.burst {
+                0 => stack.poll_transmit(self.now).into_iter().collect(),
+                most => bursts::next_segments(stack, self.now, most),
+            };
+            if segments.is_empty() {
+                break;
+            }
+            for transmit in segments {
+                self.put_on_link(side, transmit);
+            }
         }
         let end = &mut self.ends[side];
         end.fetch_events();

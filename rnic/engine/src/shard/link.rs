@@ -107,6 +107,25 @@ impl Link {
         *failing = !*failing;
     }
 
+    /// Gives a frame to a port. It comes back when there is no such port, or the port has no room.
+    #[inline]
+    pub fn hand_over<P: Port>(
+        &mut self,
+        ports: &mut [P],
+        port: usize,
+        frame: Frame,
+        owner: Option<(ConnId, SegmentId)>,
+    ) -> Result<(), Frame> {
+        let index = frame.index();
+        let Some(port) = ports.get_mut(port) else {
+            return Err(frame);
+        };
+        port.transmit(frame, index as u64)?;
+        self.in_flight[index] = owner;
+        self.count += 1;
+        Ok(())
+    }
+
     /// Frames that the link has.
     pub fn count(&self) -> usize {
         self.count
@@ -175,12 +194,11 @@ impl<P: Port> Shard<P> {
         while self.link.waiting.is_none()
             && self.stack.wants_transmit()
             && self.pool.available() > 0
-            && self.ports.iter_mut().all(|p| p.transmit_room() > 0)
         {
-            let Some(segment) = self.stack.poll_transmit(self.now) else {
+            let room = self.room();
+            if room == 0 || !self.send_next(room) {
                 break;
-            };
-            self.send_segment(segment);
+            }
             worked = true;
         }
         self.flush();
@@ -191,11 +209,8 @@ impl<P: Port> Shard<P> {
     /// behind it is not looked for.
     pub(super) fn transmit_next(&mut self) {
         // Fragments go before all else, and what has no payload needs a frame.
-        if self.link.waiting.is_none()
-            && self.pool.available() > 0
-            && let Some(segment) = self.stack.poll_transmit(self.now)
-        {
-            self.send_segment(segment);
+        if self.link.waiting.is_none() && self.pool.available() > 0 {
+            self.send_next(1);
         }
         self.flush();
     }
@@ -210,8 +225,9 @@ impl<P: Port> Shard<P> {
         }
     }
 
+    /// Puts a segment's headers in front of it, and gives it to the link.
     #[inline]
-    fn send_segment(&mut self, segment: Transmit<Frame>) {
+    pub(super) fn send_segment(&mut self, segment: Transmit<Frame>) {
         let Transmit {
             conn,
             tuple,
@@ -298,20 +314,10 @@ impl<P: Port> Shard<P> {
             self.captures
                 .show(time, Direction::Out, &[self.umem.bytes(&frame)]);
         }
-        let index = frame.index();
-        let Some(port) = self.ports.get_mut(port) else {
-            return self.give_back(frame, owner);
-        };
-        match port.transmit(frame, index as u64) {
-            Ok(()) => {
-                self.link.in_flight[index] = owner;
-                self.link.count += 1;
-            }
-            Err(frame) => {
-                // Room was asked for before; TCP's timers repair what is lost here.
-                self.counters.transmit_full += 1;
-                self.give_back(frame, owner);
-            }
+        if let Err(frame) = self.link.hand_over(&mut self.ports, port, frame, owner) {
+            // Room was asked for before; TCP's timers repair what is lost here.
+            self.counters.transmit_full += 1;
+            self.give_back(frame, owner);
         }
     }
 

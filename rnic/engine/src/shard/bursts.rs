@@ -1,0 +1,142 @@
+//! TCP's bursts on their way to the link: segments of one connection that go out for the first time.
+//!
+//! What all of a burst have in common is put into the headers of the connection that sent last, which
+//! are kept, and a segment's own into its frame. All other segments are
+//! [`send_segment`](Shard::send_segment)'s.
+
+use rnic_net::{Differing, HeaderTemplate, Path, Payload};
+use rnic_xsk::{Frame, Port, Umem};
+use userspace_tcp::{BurstHead, BurstLink, BurstSegment, ConnId, Flags, FourTuple, SeqNum};
+
+use super::Shard;
+use super::link::Link;
+use crate::conn::ConnTable;
+use crate::counters::ShardCounters;
+
+/// The headers of the connection that sent last.
+#[derive(Debug)]
+pub(super) struct Headers {
+    conn: ConnId,
+    path: Path,
+    timestamps: bool,
+    template: HeaderTemplate,
+}
+
+/// A burst's way to the link.
+struct Burst<'a, P> {
+    conns: &'a ConnTable,
+    ports: &'a mut [P],
+    umem: &'a Umem,
+    link: &'a mut Link,
+    headers: &'a mut Option<Headers>,
+    counters: &'a mut ShardCounters,
+    conn: Option<ConnId>,
+    way: Option<(&'a Path, usize)>,
+    says: Differing,
+}
+
+impl<P: Port> Shard<P> {
+    /// Sends what TCP has to send next, up to so many segments where these are a burst, to ports that
+    /// have room for as many; false when there is nothing.
+    pub(super) fn send_next(&mut self, most: usize) -> bool {
+        // Captures are shown one frame after the other.
+        let burst = self.captures.is_empty() && self.send_burst(most);
+        burst || self.send_other()
+    }
+
+    #[inline(never)]
+    fn send_burst(&mut self, most: usize) -> bool {
+        let mut burst = Burst {
+            conns: &self.conns,
+            ports: &mut self.ports,
+            umem: &self.umem,
+            link: &mut self.link,
+            headers: &mut self.headers,
+            counters: &mut self.counters,
+            conn: None,
+            way: None,
+            says: Differing::default(),
+        };
+        self.stack.poll_burst(self.now, most, &mut burst) > 0
+    }
+
+    #[inline(never)]
+    fn send_other(&mut self) -> bool {
+        let next = self.stack.poll_transmit(self.now);
+        next.map(|segment| self.send_segment(segment)).is_some()
+    }
+}
+
+impl<P: Port> BurstLink<Frame> for Burst<'_, P> {
+    #[inline]
+    fn takes(&mut self, conn: ConnId) -> bool {
+        self.conn = Some(conn);
+        self.way = self.conns.get(conn).map(|conn| (&conn.path, conn.port));
+        self.way.is_some()
+    }
+
+    #[inline]
+    fn begin(&mut self, tuple: &FourTuple, head: &BurstHead) {
+        self.says = Differing {
+            seq: SeqNum::default(),
+            ack: head.ack,
+            flags: head.flags,
+            window: head.window,
+            timestamps: head.timestamps,
+            ecn: head.ecn,
+        };
+        if let Some((path, _)) = self.way {
+            let fits = |headers: &Headers| headers.is_for(head, path);
+            if !self.headers.as_ref().is_some_and(fits) {
+                *self.headers = Headers::of(tuple, head, path);
+            }
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, segment: BurstSegment<Frame>) -> Option<Frame> {
+        let (Some(headers), Some((_, port))) = (&self.headers, self.way) else {
+            self.counters.unsendable += 1;
+            return Some(segment.buf);
+        };
+        let mut frame = segment.buf;
+        let payload = Payload {
+            len: segment.len as usize,
+            sum: segment.sum,
+        };
+        self.says.seq = segment.seq;
+        let mut says = self.says;
+        if segment.push {
+            says.flags |= Flags::PSH;
+        }
+        // The payload must lie where the headers end.
+        let fits = headers.template.headers_len() + payload.len == frame.len();
+        let octets = self.umem.bytes_mut(&mut frame);
+        if !fits || headers.template.write(&says, payload, octets).is_none() {
+            self.counters.unsendable += 1;
+            return Some(frame);
+        }
+        let owner = self.conn.map(|conn| (conn, segment.id));
+        let refused = self.link.hand_over(self.ports, port, frame, owner).err();
+        self.counters.transmit_full += u64::from(refused.is_some());
+        refused
+    }
+}
+
+impl Headers {
+    #[cold]
+    fn of(tuple: &FourTuple, head: &BurstHead, path: &Path) -> Option<Self> {
+        let timestamps = head.timestamps.is_some();
+        Some(Self {
+            conn: head.conn,
+            path: *path,
+            timestamps,
+            template: HeaderTemplate::new(path, tuple, timestamps)?,
+        })
+    }
+
+    fn is_for(&self, head: &BurstHead, path: &Path) -> bool {
+        // A connection's ends stay what they are.
+        self.conn == head.conn && self.path == *path && self.timestamps == head.timestamps.is_some()
+    }
+}

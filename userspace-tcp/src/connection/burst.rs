@@ -1,0 +1,121 @@
+//! Segments that go out for the first time, one behind the other (RFC 9293 section 3.7, RFC 6675
+//! section 5), where nothing else is to be said or to be sent before them.
+//!
+//! It gives what [`Connection::transmit`] would give segment by segment, and leaves the connection as that
+//! would: what is the same for all of them is decided, written down and timed once.
+
+use crate::burst::{BurstHead, BurstLink};
+use crate::config::Config;
+use crate::ecn::Ecn;
+use crate::interface::State;
+use crate::outbound::Limits;
+use crate::segment::Flags;
+use crate::time::Instant;
+
+use super::Connection;
+
+impl<B> Connection<B> {
+    /// Gives up to `most` segments; how many it gave. 0: nothing was done, and
+    /// [`Connection::transmit`] is the way.
+    #[inline]
+    pub(crate) fn transmit_burst(
+        &mut self,
+        now: Instant,
+        config: &Config,
+        most: usize,
+        link: &mut impl BurstLink<B>,
+    ) -> usize {
+        if most == 0 || self.outbound.all_sent() {
+            return 0;
+        }
+        self.pacer.advance(now);
+        let mut limits = Limits {
+            cwnd: self.congestion.cwnd(),
+            len: self.path.passes().saturating_sub(self.overhead()),
+        };
+        if !self.sends_only_new() || !self.outbound.next_fits(&limits) || !link.takes(self.id) {
+            return 0;
+        }
+        if !self.outbound.outstanding() {
+            let idle = now.saturating_duration_since(self.last_data_at);
+            self.congestion.resumed(now, idle > self.rtt.rto(config));
+            self.restart_model(now);
+            limits.cwnd = self.congestion.cwnd();
+            // From here on the peer owes an acknowledgment.
+            self.progress_at = now;
+        }
+        self.probe_due = false;
+        let head = self.burst_head(now);
+        link.begin(&self.tuple, &head);
+        let pace = self.congestion.pace(self.rtt.srtt());
+        let (mut sent, mut octets) = (0, 0);
+        while sent < most && self.pacer.closed_until().is_none() && self.outbound.next_fits(&limits)
+        {
+            let Some(segment) = self.outbound.take_new(now) else {
+                break;
+            };
+            sent += 1;
+            let len = u64::from(segment.len);
+            octets += len;
+            if pace.is_some() {
+                self.pacer.sent(now, len, pace.as_ref());
+            }
+            let id = segment.id;
+            if let Some(buf) = link.put(segment) {
+                // It is in flight, so it is kept.
+                self.outbound.returned(id, buf);
+            }
+        }
+        if pace.is_none() {
+            self.pacer.sent(now, octets, None);
+        }
+        self.congestion.sent(octets);
+        self.counters.octets_out += octets;
+        self.counters.segments_out += sent as u64;
+        self.last_data_at = now;
+        self.schedule_probe(now);
+        self.refresh_timer(now, config);
+        sent
+    }
+
+    /// Whether the next segment, if it is one that was never sent, goes before all else, and says
+    /// nothing that those behind it don't.
+    fn sends_only_new(&self) -> bool {
+        let sends = matches!(
+            self.state,
+            State::Established
+                | State::CloseWait
+                | State::FinWait1
+                | State::Closing
+                | State::LastAck
+        );
+        let due = self.inbound.pure_ack_due() || self.tail_probe_due || self.force_unsent;
+        let closed = self.pacer.closed_until().is_some();
+        let repairs = !self.frto.is_off() || self.outbound.next_lost_len().is_some();
+        let reduced = self.ecn.sends_capable() && self.congestion.owes_cwr();
+        let tells = self.is_urgent() || reduced;
+        sends && !(due || closed || repairs || tells)
+    }
+
+    /// It carries the ACK that may be due, and the window.
+    fn burst_head(&mut self, now: Instant) -> BurstHead {
+        let acknowledgment = self.inbound.acknowledge();
+        let echo = if acknowledgment.ece {
+            Flags::ECE
+        } else {
+            Flags::default()
+        };
+        BurstHead {
+            conn: self.id,
+            ack: acknowledgment.number,
+            flags: Flags::ACK | echo,
+            window: acknowledgment.window,
+            timestamps: self.clock.option(now),
+            ecn: if self.ecn.sends_capable() {
+                Ecn::Ect0
+            } else {
+                Ecn::NotEct
+            },
+        }
+    }
+}
