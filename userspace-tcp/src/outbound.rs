@@ -376,18 +376,21 @@ impl<B> Outbound<B> {
     /// Takes the first unsent segment out to the link.
     #[inline]
     pub(crate) fn take_unsent(&mut self, now: Instant) -> Option<Outgo<B>> {
-        let outgo = self.take(self.ring.name(self.sent), now)?;
+        let outgo = self.take(self.sent, now)?;
         self.sent += 1;
         let end = outgo.start + u64::from(outgo.payload.len);
         self.next = self.next.max(end);
         Some(outgo)
     }
 
-    #[inline]
-    fn take(&mut self, name: u32, now: Instant) -> Option<Outgo<B>> {
-        let last = self.ring.place(name) + 1 == self.ring.len();
+    /// Takes the segment at this place of the queue.
+    // Moved as a whole it would take longer than all that is done with it.
+    #[inline(always)]
+    fn take(&mut self, place: usize, now: Instant) -> Option<Outgo<B>> {
+        let last = place + 1 == self.ring.len();
+        let id = SegmentId(self.ring.name(place));
         let inflight = self.pipe();
-        let slot = self.ring.get_mut(name)?;
+        let slot = self.ring.at_mut(place)?;
         let buf = slot.buf.take()?;
         slot.state = SlotState::InFlight;
         slot.sent_at = now;
@@ -396,7 +399,7 @@ impl<B> Outbound<B> {
         }
         self.pipe += u64::from(slot.len);
         let payload = Payload {
-            id: SegmentId(name),
+            id,
             buf,
             len: slot.len,
             sum: PartialSum::from_folded(slot.sum),
@@ -425,6 +428,7 @@ impl<B> Outbound<B> {
         // The first segment is what duplicate ACKs ask for; those behind it they stand for.
         let asked_for = self.ring.front().map_or(0, |slot| u64::from(slot.len));
         self.una = self.una.max(ack);
+        self.take_originals(ack, &answers, delivered, &mut release);
         while let Some(slot) = self.ring.front().filter(|slot| slot.end() <= ack) {
             debug_assert!(self.sent > 0, "acknowledged before it was sent");
             let arrived = Arrived::from(slot);
@@ -458,6 +462,45 @@ impl<B> Outbound<B> {
             if arrived.retransmitted {
                 delivered.resent_at = delivered.resent_at.max(Some(arrived.sent_at));
             }
+        }
+    }
+
+    /// As many of the first segments as are acknowledged and were sent once, of which nothing was heard
+    /// before. They went out in the order of the stream, so of all but their sizes the first and the
+    /// last say what there is to know.
+    #[inline]
+    fn take_originals(
+        &mut self,
+        ack: Position,
+        answers: &impl Fn(Instant) -> bool,
+        delivered: &mut Delivered,
+        release: &mut impl FnMut(B),
+    ) {
+        let is_one = |slot: &&Slot<B>| {
+            slot.end() <= ack && slot.state == SlotState::InFlight && !slot.retransmitted
+        };
+        let Some(first) = self.ring.front().filter(is_one).map(Arrived::from) else {
+            return;
+        };
+        delivered.first_sent.get_or_insert(first.sent_at);
+        delivered.add(&first, answers);
+        let front = self.ring.front_name();
+        let (mut octets, mut last) = (0, first);
+        while let Some(slot) = self.ring.front().filter(is_one) {
+            delivered.largest = delivered.largest.max(slot.len);
+            octets += u64::from(slot.len);
+            last = Arrived::from(slot);
+            if let Some(buf) = self.ring.pop().and_then(|slot| slot.buf) {
+                release(buf);
+            }
+        }
+        delivered.add(&last, answers);
+        self.pipe -= octets;
+        let behind = self.ring.front_name();
+        let count = behind.wrapping_sub(front);
+        self.sent -= count as usize;
+        if self.originals.wrapping_sub(front) < count {
+            self.originals = behind;
         }
     }
 

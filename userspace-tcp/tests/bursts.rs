@@ -481,7 +481,7 @@ impl Both {
         }
     }
 
-    /// Lets time come to the next deadline, and says when that was.
+    /// Lets time come to the next deadline.
     fn wait(&mut self) {
         for host in &mut self.0 {
             host.now = host.stack.next_deadline().unwrap();

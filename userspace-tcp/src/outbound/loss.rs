@@ -193,7 +193,7 @@ impl<B> Outbound<B> {
         self.unlist_lost(name);
         let before = self.ring.get(name)?;
         let lost = (!before.excused).then_some(before.sent_at);
-        let mut outgo = self.take(name, now)?;
+        let mut outgo = self.take(self.ring.place(name), now)?;
         outgo.payload.lost = lost;
         let slot = self.ring.get_mut(name)?;
         slot.retransmitted = true;
@@ -235,7 +235,7 @@ impl<B> Outbound<B> {
         if std::mem::replace(&mut slot.retransmitted, true) {
             self.again.remove(&mut self.ring, name);
         }
-        let outgo = self.take(name, now)?;
+        let outgo = self.take(self.ring.place(name), now)?;
         self.again.push(&mut self.ring, name);
         Some(outgo)
     }

@@ -56,6 +56,10 @@ impl<B> Ring<B> {
         self.slots.get(place)
     }
 
+    pub(super) fn at_mut(&mut self, place: usize) -> Option<&mut Slot<B>> {
+        self.slots.get_mut(place)
+    }
+
     pub(super) fn front(&self) -> Option<&Slot<B>> {
         self.slots.front()
     }

@@ -332,3 +332,44 @@ fn a_duplicate_is_reported_below_the_acknowledgment_or_within_the_second_block()
         assert_eq!(delivered.duplicate, expected, "{blocks:?}");
     }
 }
+
+/// Of originals that one ACK takes, those in the middle say nothing but their sizes.
+#[test]
+fn originals_taken_together_say_what_they_say_one_by_one() {
+    for (count, at_once) in [(1, 1), (2, 2), (7, 7), (7, 3), (40, 39)] {
+        let mut pool = QueuePool::new(64, 4);
+        let (mut out, mut expected) = (Outbound::new(SeqNum(0)), Delivered::default());
+        out.update_window(1, 1, 1 << 20);
+        out.syn_sent();
+        out.syn_acknowledged();
+        let mut end = 1;
+        for number in 0..count {
+            let len = 100 + number * 37 % 11;
+            out.push(
+                Outgoing {
+                    buf: number,
+                    len,
+                    payload_sum: PartialSum::ZERO,
+                },
+                &mut pool,
+            );
+            // Two at a time.
+            let sent_at = Instant::from_nanos(u64::from(1 + number / 2));
+            let _ = out.take_unsent(sent_at).unwrap();
+            if number < at_once {
+                end += u64::from(len);
+                let arrived = Arrived::from(out.ring.at(number as usize).unwrap());
+                expected.add(&arrived, &|_| true);
+                expected.first_sent.get_or_insert(sent_at);
+                expected.largest = expected.largest.max(len);
+            }
+        }
+        expected.octets = end - 1;
+        let (mut delivered, before) = (Delivered::default(), out.pipe());
+        out.acknowledge(end, |_| true, &mut pool, &mut delivered, |_| {});
+        assert_eq!(format!("{delivered:?}"), format!("{expected:?}"));
+        assert_eq!(out.pipe(), before - (end - 1));
+        assert_eq!(out.sent as u32, count - at_once);
+        assert_eq!(out.originals, out.ring.front_name());
+    }
+}
