@@ -19,12 +19,14 @@ mod pending;
 mod receive;
 mod receives;
 mod respond;
+mod row;
 mod send;
 mod sound;
 mod terminate;
 #[cfg(test)]
 mod tests;
 mod times;
+mod whole;
 mod work;
 mod writes;
 

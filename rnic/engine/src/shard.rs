@@ -40,6 +40,7 @@ mod silence;
 mod startup;
 mod tallies;
 mod train;
+mod turn;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;

@@ -367,6 +367,7 @@ impl StagTable {
     }
 
     /// Checks the octets that a Send or an RDMA Write takes. Every region allows it, no window does.
+    #[inline]
     pub fn local_read(&self, sge: &Sge, user: User) -> Result<Source<'_>, StagError> {
         let stag = Stag(sge.lkey);
         let entry = self.valid(stag, user)?;
@@ -406,6 +407,7 @@ impl StagTable {
         Ok(())
     }
 
+    #[inline]
     fn valid(&self, stag: Stag, user: User) -> Result<&Entry, StagError> {
         let entry = self.entries.get(&stag.index());
         let entry = entry
@@ -422,6 +424,7 @@ impl StagTable {
         Ok(entry)
     }
 
+    #[inline]
     fn range<'a>(
         &'a self,
         entry: &'a Entry,
@@ -433,6 +436,7 @@ impl StagTable {
         self.reach(entry, stag, allowed)?.range(to, len)
     }
 
+    #[inline]
     fn reach<'a>(
         &'a self,
         entry: &'a Entry,

@@ -62,6 +62,7 @@ impl Sge {
     }
 
     /// From two words in shared memory.
+    #[inline]
     pub(crate) fn from_words([addr, rest]: [u64; 2]) -> Self {
         let [l0, l1, l2, l3, k0, k1, k2, k3] = rest.to_ne_bytes();
         Self {

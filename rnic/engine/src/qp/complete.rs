@@ -3,7 +3,7 @@
 use rnic_ipc::control::QpState;
 use rnic_ipc::work::{Completion, WcStatus};
 
-use super::pending::{Entry, Outcome};
+use super::pending::{Outcome, Posted};
 use super::{Qp, QpContext, WorkClass};
 
 impl Qp {
@@ -15,27 +15,27 @@ impl Qp {
 
     /// As above, without giving memory back.
     pub(super) fn complete_all_ended(&mut self, ctx: &mut QpContext<'_>) {
-        while let Some((entry, outcome)) = self.send.pending.pop_ended() {
-            self.complete_send(ctx, entry, outcome);
+        while let Some((posted, outcome)) = self.send.pending.pop_ended() {
+            self.complete_send(ctx, posted, outcome);
         }
     }
 
-    fn complete_send(&mut self, ctx: &mut QpContext<'_>, entry: Entry, outcome: Outcome) {
+    fn complete_send(&mut self, ctx: &mut QpContext<'_>, posted: Posted, outcome: Outcome) {
         count(ctx, outcome.status);
         let success = outcome.status == WcStatus::Success;
-        if success && let Some(class) = WorkClass::of(entry.opcode) {
-            let took = ctx.now.saturating_duration_since(entry.taken);
+        if success && let Some(class) = WorkClass::of(posted.opcode) {
+            let took = ctx.now.saturating_duration_since(posted.taken);
             ctx.times.of_mut(class).record(took);
         }
-        if success && !entry.signaled {
+        if success && !posted.signaled {
             return;
         }
         let completion = Completion {
-            wr_id: entry.wr_id,
+            wr_id: posted.wr_id,
             qp: self.id.num.0,
             byte_len: outcome.byte_len,
             status: outcome.status as u8,
-            opcode: entry.opcode,
+            opcode: posted.opcode,
             ..Completion::default()
         };
         // A dead CQ is told to the shard by the CQ table itself.
@@ -77,8 +77,8 @@ impl Qp {
     /// Completes everything that is posted, each queue in order: as flushed from the first piece of
     /// work on that has not ended.
     pub(super) fn flush(&mut self, ctx: &mut QpContext<'_>) {
-        while let Some((entry, outcome)) = self.send.pending.pop() {
-            self.complete_send(ctx, entry, outcome);
+        while let Some((posted, outcome)) = self.send.pending.pop() {
+            self.complete_send(ctx, posted, outcome);
         }
         self.send.pending.settle(&mut ctx.lent.pending);
         if self.receive.drop_current() {
@@ -93,9 +93,13 @@ impl Qp {
             match self.send.ring.pop(&mut self.send.request) {
                 Ok(true) => {
                     let slot = &self.send.request.slot;
-                    let (wr_id, opcode) = (slot.wr_id, slot.opcode);
-                    let entry = Entry::new(wr_id, opcode, true, ctx.now);
-                    self.complete_send(ctx, entry, Outcome::FLUSHED);
+                    let posted = Posted {
+                        wr_id: slot.wr_id,
+                        taken: ctx.now,
+                        opcode: slot.opcode,
+                        signaled: true,
+                    };
+                    self.complete_send(ctx, posted, Outcome::FLUSHED);
                 }
                 Ok(false) => break,
                 Err(fault) => return self.ring_fault(fault),

@@ -15,6 +15,9 @@ use userspace_tcp::Instant;
 /// The ring of pending work requests.
 #[derive(Debug)]
 pub(super) struct Pending {
+    /// One before all others that was sent: nothing more is to be remembered of it, and no memory is
+    /// lent for it.
+    sent: Option<Posted>,
     entries: VecDeque<Entry>,
     /// The ticket of the front entry.
     first: u64,
@@ -27,16 +30,22 @@ pub(super) struct Pending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket(pub u64);
 
+/// What a work request's completion says of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Posted {
+    pub wr_id: u64,
+    /// When it was taken off the send queue.
+    pub taken: Instant,
+    /// As the client wrote it.
+    pub opcode: u8,
+    /// A completion is wanted also on success.
+    pub signaled: bool,
+}
+
 /// A work request that is under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
-    pub wr_id: u64,
-    /// As the client wrote it.
-    pub opcode: u8,
-    /// When it was taken off the send queue.
-    pub taken: Instant,
-    /// A completion is wanted also on success.
-    pub signaled: bool,
+    posted: Posted,
     /// Octets that a Read or an atomic brings.
     pub read_len: u32,
     /// Where an atomic's original value goes.
@@ -50,12 +59,9 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub(super) fn new(wr_id: u64, opcode: u8, signaled: bool, taken: Instant) -> Self {
+    pub(super) fn new(posted: Posted) -> Self {
         Self {
-            wr_id,
-            opcode,
-            taken,
-            signaled,
+            posted,
             read_len: 0,
             sink: None,
             reads_left: 0,
@@ -98,6 +104,12 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
+    /// It was handed to the LLP, and needs no answer.
+    pub(super) const SENT: Self = Self {
+        status: WcStatus::Success,
+        byte_len: 0,
+    };
+
     /// It was not done, or nobody knows.
     pub(super) const FLUSHED: Self = Self {
         status: WcStatus::WorkRequestFlushed,
@@ -108,6 +120,7 @@ impl Outcome {
 impl Pending {
     pub(super) fn new(depth: usize) -> Self {
         Self {
+            sent: None,
             entries: VecDeque::new(),
             first: 0,
             depth,
@@ -122,11 +135,22 @@ impl Pending {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.entries.len() >= self.depth
+        self.entries.len() + usize::from(self.sent.is_some()) >= self.depth
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.entries.is_empty() && self.sent.is_none()
+    }
+
+    /// Appends a work request that was sent, and of which nothing more is to be remembered, if none is
+    /// pending.
+    #[inline]
+    pub(super) fn push_sent(&mut self, posted: Posted) -> bool {
+        let first = self.is_empty();
+        if first {
+            self.sent = Some(posted);
+        }
+        first
     }
 
     /// Appends a work request; the caller has looked that there is room.
@@ -206,23 +230,30 @@ impl Pending {
     }
 
     /// Takes the oldest work request when it has ended.
-    pub(super) fn pop_ended(&mut self) -> Option<(Entry, Outcome)> {
-        self.entries.front()?.outcome?;
+    pub(super) fn pop_ended(&mut self) -> Option<(Posted, Outcome)> {
+        if self.sent.is_none() {
+            self.entries.front()?.outcome?;
+        }
         self.pop()
     }
 
     /// Takes the oldest work request, ended or not: then it is flushed.
-    pub(super) fn pop(&mut self) -> Option<(Entry, Outcome)> {
-        let entry = self.entries.pop_front()?;
-        self.first = self.first.wrapping_add(1);
-        let ended = entry.outcome.unwrap_or(Outcome::FLUSHED);
+    pub(super) fn pop(&mut self) -> Option<(Posted, Outcome)> {
+        let (posted, ended) = match self.sent.take() {
+            Some(sent) => (sent, Outcome::SENT),
+            None => {
+                let entry = self.entries.pop_front()?;
+                self.first = self.first.wrapping_add(1);
+                (entry.posted, entry.outcome.unwrap_or(Outcome::FLUSHED))
+            }
+        };
         let success = ended.status == WcStatus::Success;
         let outcome = match success && self.broken {
             true => Outcome::FLUSHED,
             false => ended,
         };
         self.broken |= !success;
-        Some((entry, outcome))
+        Some((posted, outcome))
     }
 }
 
@@ -230,8 +261,17 @@ impl Pending {
 mod tests {
     use super::*;
 
+    fn posted(wr_id: u64) -> Posted {
+        Posted {
+            wr_id,
+            taken: Instant::ZERO,
+            opcode: 0,
+            signaled: true,
+        }
+    }
+
     fn entry(wr_id: u64) -> Entry {
-        Entry::new(wr_id, 0, true, Instant::ZERO)
+        Entry::new(posted(wr_id))
     }
 
     const DONE: Outcome = Outcome {
@@ -285,6 +325,23 @@ mod tests {
         let ticket = pending.push(entry(6), lender);
         pending.end(ticket, DONE);
         assert_eq!(pending.pop_ended().unwrap().1, DONE);
+    }
+
+    #[test]
+    fn what_was_sent_comes_first_and_takes_a_place() {
+        let mut pending = Pending::new(2);
+        let lender = &mut Lender::default();
+        assert!(pending.push_sent(posted(1)));
+        assert!(!pending.is_empty());
+        assert!(!pending.push_sent(posted(2)), "one is enough");
+        let second = pending.push(entry(2), lender);
+        assert!(pending.is_full());
+        assert_eq!(pending.pop_ended().map(|(sent, _)| sent.wr_id), Some(1));
+        assert!(pending.pop_ended().is_none());
+        assert!(!pending.push_sent(posted(3)), "it would overtake another");
+        pending.end(second, DONE);
+        assert_eq!(pending.pop_ended().map(|(sent, _)| sent.wr_id), Some(2));
+        assert!(pending.is_empty());
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl ReadResponse {
 
     /// What is left to answer (RFC 5040 section 4.8). The source was checked not to wrap; the
     /// sink is the peer's business, and wraps as the peer's numbers do.
-    fn rest(&self) -> ReadRequest {
+    pub(super) fn rest(&self) -> ReadRequest {
         let sent = u64::from(self.sent);
         ReadRequest {
             sink_to: TaggedOffset(self.request.sink_to.0.wrapping_add(sent)),

@@ -25,7 +25,7 @@ use crate::stag::Source;
 pub(super) const RTR_TOKEN: u64 = u64::MAX;
 
 /// Octets of the shortest FPDU that is ever sent: an RDMA Write without payload.
-const FPDU_LEN_MIN: usize = fpdu::fpdu_length(segment::WRITE_LEN);
+pub(super) const FPDU_LEN_MIN: usize = fpdu::fpdu_length(segment::WRITE_LEN);
 
 /// Octets from which on it pays to check them while they are copied. What is shorter is checked with
 /// what is around it.
@@ -166,6 +166,42 @@ impl SendSide {
         self.may_send
     }
 
+    /// No message is under way, or waits for being begun but what is still in the send queue.
+    #[inline]
+    pub(super) fn is_between_messages(&self) -> bool {
+        self.may_send
+            && self.rtr.is_none()
+            && self.in_message.is_none()
+            && self.work.is_none()
+            && self.responses.is_empty()
+    }
+
+    /// What is under way may go on, and nothing comes between.
+    #[inline]
+    pub(super) fn goes_on(&self) -> bool {
+        self.may_send && self.rtr.is_none()
+    }
+
+    /// Where the next FPDU begins, counted from the first octet behind the start-up.
+    #[inline]
+    pub(super) fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// The message under way went on, and the next FPDU begins there.
+    #[inline]
+    pub(super) fn goes_on_at(&mut self, at: u64) {
+        self.at = at;
+        self.more_local = false;
+    }
+
+    /// An FPDU of so many octets is written, a message of the send queue's.
+    #[inline]
+    pub(super) fn sent_whole(&mut self, octets: usize) {
+        self.at += octets as u64;
+        self.more_local = false;
+    }
+
     /// Nothing is sent any more.
     pub(super) fn close(&mut self) {
         self.work = None;
@@ -300,11 +336,13 @@ impl Qp {
     /// those behind it that are there to be sent now and fit whole (RFC 5044 section 5.1), if there are
     /// no Markers. None is made shorter for that, and nothing is waited for.
     ///
+    /// Without a plan the next FPDU is a whole message, or there is none and nothing is done.
+    ///
     /// What was sent completes with [`Self::turn_over`].
     pub(crate) fn fill_segment(
         &mut self,
         ctx: &mut QpContext<'_>,
-        plan: Plan,
+        plan: Option<Plan>,
         mulpdu: usize,
         out: &mut [u8],
     ) -> Filled {
@@ -314,20 +352,40 @@ impl Qp {
             Markers::On => 1,
         };
         let mut filled = Filled::default();
-        let mut plan = Some(plan);
-        while let Some(planned) = plan
-            && let Some(rest) = out.get_mut(filled.octets..)
-            && let Some(written) = self.write(ctx, planned, mulpdu, rest)
-        {
-            filled.octets += written.len;
+        let mut written = match plan {
+            Some(plan) => self.write(ctx, plan, mulpdu, out),
+            None => self.write_whole(ctx, mulpdu, out),
+        };
+        while let Some(fpdu) = written {
+            filled.octets += fpdu.len;
             filled.fpdus += 1;
             // Every FPDU is of an even number of octets.
-            filled.sum += PartialSum::from_folded(written.sum);
-            let room = out.len() - filled.octets;
-            let more = room >= FPDU_LEN_MIN && filled.fpdus < most && !self.has_nothing_to_send();
-            plan = if more { self.plan(ctx, mulpdu) } else { None };
+            filled.sum += PartialSum::from_folded(fpdu.sum);
+            written = match out.get_mut(filled.octets..) {
+                Some(rest)
+                    if rest.len() >= FPDU_LEN_MIN
+                        && filled.fpdus < most
+                        && !self.has_nothing_to_send() =>
+                {
+                    self.write_whole(ctx, mulpdu, rest)
+                        .or_else(|| self.write_planned(ctx, mulpdu, rest))
+                }
+                _ => None,
+            };
         }
         filled
+    }
+
+    /// The next FPDU, whatever it is, if it fits.
+    #[inline(never)]
+    fn write_planned(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        mulpdu: usize,
+        out: &mut [u8],
+    ) -> Option<Written> {
+        let plan = self.plan(ctx, mulpdu)?;
+        self.write(ctx, plan, mulpdu, out)
     }
 
     /// It has filled as many segments as it may for now: completes what was sent with them, which the

@@ -14,6 +14,7 @@ mod registration;
 mod remote_errors;
 mod shared;
 mod states;
+mod straight;
 mod transfers;
 mod windows;
 mod writes;

@@ -4,16 +4,17 @@
 
 use rnic_ipc::control::Access;
 use rnic_ipc::work::{
-    Sge, WR_ONE_STREAM, WR_SIGNALED, WR_SOLICITED, WcStatus, WrOpcode, sges_for_inline,
+    Sge, WR_ONE_STREAM, WR_SIGNALED, WR_SOLICITED, WcStatus, WorkSlot, WrOpcode, sges_for_inline,
 };
 use rnic_proto::mpa::fpdu::Writer;
 use rnic_proto::rdmap::atomic::OPERAND_LEN;
 use rnic_proto::rdmap::{AtomicOperation, ReadRequest, SendKind, segment};
 use rnic_proto::{MessageOffset, Msn, Qn, Stag, TaggedOffset};
+use userspace_tcp::Instant;
 
 use super::immediate::Immediate;
 use super::local::Local;
-use super::pending::{Entry, Outcome, Ticket};
+use super::pending::{Entry, Outcome, Posted, Ticket};
 use super::send::{Failed, Turn};
 use super::{Qp, QpContext, elements};
 use crate::stag::Binding;
@@ -86,12 +87,11 @@ impl Qp {
             Ok(false) => return self.send.pending.settle(&mut ctx.lent.pending),
             Err(fault) => return self.ring_fault(fault),
         }
-        let slot = &self.send.request.slot;
-        let signaled = self.id.signal_all || slot.flags & WR_SIGNALED != 0;
-        let ticket = self.send.pending.push(
-            Entry::new(slot.wr_id, slot.opcode, signaled, ctx.now),
-            &mut ctx.lent.pending,
-        );
+        let posted = self.posted(&self.send.request.slot, ctx.now);
+        let ticket = self
+            .send
+            .pending
+            .push(Entry::new(posted), &mut ctx.lent.pending);
         match self.check_work(ctx) {
             Ok((kind, total)) => {
                 self.note_answers(ticket, &kind, total);
@@ -103,6 +103,17 @@ impl Qp {
                 });
             }
             Err(status) => self.fail_work(ctx, ticket, status),
+        }
+    }
+
+    /// What is told of a work request that is taken now when it completes.
+    #[inline]
+    pub(super) fn posted(&self, slot: &WorkSlot, now: Instant) -> Posted {
+        Posted {
+            wr_id: slot.wr_id,
+            taken: now,
+            opcode: slot.opcode,
+            signaled: self.id.signal_all || slot.flags & WR_SIGNALED != 0,
         }
     }
 
@@ -355,13 +366,7 @@ impl Qp {
     /// The work under way needs no answer of the peer's: it has ended when it is handed to the LLP.
     pub(super) fn work_sent(&mut self, ticket: Ticket) {
         self.send.work = None;
-        self.send.pending.end(
-            ticket,
-            Outcome {
-                status: WcStatus::Success,
-                byte_len: 0,
-            },
-        );
+        self.send.pending.end(ticket, Outcome::SENT);
     }
 
     /// Copies the work request's octets from `offset` on to the ULPDU's from `from` on.

@@ -9,7 +9,7 @@ use rnic_xsk::Port;
 use userspace_tcp::{ConnId, Instant};
 
 use super::Shard;
-use super::produce::{Allowed, End};
+use super::turn::{Allowed, End};
 
 impl<P: Port> Shard<P> {
     /// Sends what the client has just posted to this queue pair without a doorbell, for who drives the

@@ -19,7 +19,7 @@ use std::net::IpAddr;
 use rnic_ipc::id::ClientId;
 use userspace_tcp::{ConnId, Instant};
 
-use super::produce::SEGMENTS_PER_TURN;
+use super::turn::SEGMENTS_PER_TURN;
 use crate::idmap::IdMap;
 use window::Window;
 

@@ -6,19 +6,14 @@
 //! queues it would wait in the order of connections, where whoever has more of them has more of the
 //! link.
 
-use rnic_ipc::control::DisconnectReason;
 use rnic_ipc::id::{ClientId, QpNum};
-use rnic_xsk::{Frame, Port};
-use userspace_tcp::{ConnId, Outgoing, SendError};
+use rnic_xsk::Port;
+use userspace_tcp::ConnId;
 
 use super::Shard;
+use super::turn::{Allowed, End};
 use crate::conn::Phase;
-use crate::qp::Filled;
 
-/// Segments of one connection before its client's next gets its turn.
-pub(super) const SEGMENTS_PER_TURN: usize = 16;
-/// Octets that an FPDU, or work that sends nothing, counts for at least: small ones take as long.
-const COST_MIN: usize = 512;
 /// FPDUs that a poll produces at least when a client alone has so much to send: round after round, though
 /// one may be all that it has in its turn. What a poll takes by itself, on both ends, is paid once
 /// for all of them, and a system call sends as many frames.
@@ -30,58 +25,12 @@ const CALLS_PER_POLL: usize = 64;
 /// than that.
 const FETCHED_AHEAD: usize = 4;
 
-/// What a connection's turn may be.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Allowed {
-    /// What its client may still send, in octets.
-    pub credit: usize,
-    /// Frames that its client holds, where others want some too: it may hold as many as it leaves.
-    pub held: Option<usize>,
-}
-
-/// How a connection's turn went.
-pub(super) struct Turn {
-    /// Segments that it sent.
-    segments: usize,
-    /// FPDUs in them.
-    fpdus: usize,
-    /// What it counts for, in octets.
-    pub cost: usize,
-    pub end: End,
-}
-
-impl Turn {
-    /// Whether it was all that the connection has to send, and one segment.
-    pub fn is_short(&self) -> bool {
-        self.segments == 1 && matches!(self.end, End::Done)
-    }
-}
-
 /// What one poll produces.
 struct Produced {
     /// Segments that the link still takes.
     room: usize,
     /// FPDUs so far.
     fpdus: usize,
-}
-
-/// Why a connection's turn ended.
-pub(super) enum End {
-    /// Nothing to send, or no room: an acknowledgment or a doorbell makes it ready again.
-    Done,
-    /// It has more, and room for more.
-    More,
-    /// So it has, but its client has had its share.
-    Share,
-    /// Its client holds its share of the frames: an acknowledgment of another connection's may give
-    /// some back.
-    ClientsFrames,
-    /// The connections to its peer have as much under way as they may.
-    Macroflow,
-    /// No frame is free: frames come back without any event of this connection.
-    NoFrame,
-    /// The link takes no more.
-    LinkFull,
 }
 
 impl<P: Port> Shard<P> {
@@ -286,126 +235,5 @@ impl<P: Port> Shard<P> {
                 .turn_over(&mut self.tables.context(slot.tally, self.now));
         }
         self.count_held(id, client);
-    }
-
-    /// As much of one connection as its client's share and the link's room (in segments) allow.
-    pub(super) fn turn(&mut self, id: ConnId, allowed: Allowed, room: usize) -> Turn {
-        let mut turn = Turn {
-            segments: 0,
-            fpdus: 0,
-            cost: 0,
-            end: End::Done,
-        };
-        match self.fill_turn(id, allowed, room, &mut turn) {
-            Ok(end) => turn.end = end,
-            Err(refused) => {
-                // The room was asked for, so this is our own fault; the stream has a hole now.
-                log::error!("TCP refused a segment: {refused}");
-                self.pool.free(refused.buf);
-                self.abort(id, DisconnectReason::LocalError, None);
-            }
-        }
-        turn
-    }
-
-    fn fill_turn(
-        &mut self,
-        id: ConnId,
-        Allowed { credit, held }: Allowed,
-        room: usize,
-        turn: &mut Turn,
-    ) -> Result<End, SendError<Frame>> {
-        let Some(conn) = self.conns.get(id) else {
-            return Ok(End::Done);
-        };
-        let Phase::Rdma { qp } = conn.phase else {
-            return Ok(End::Done);
-        };
-        let Some(slot) = self.qps.get_mut(&qp.0) else {
-            return Ok(End::Done);
-        };
-        let room_before = conn.header_room();
-        let mut outlook = self.stack.outlook(id);
-        let queued = outlook.queued;
-        let allowance = self.macroflows.allowance(id);
-        let mut context = self.tables.context(slot.tally, self.now);
-        let done_before = context.counters.local_work_done;
-        let end = loop {
-            if turn.segments >= SEGMENTS_PER_TURN {
-                break Ok(End::More);
-            }
-            if turn.cost >= credit {
-                break Ok(End::Share);
-            }
-            if turn.segments > 0 {
-                if slot.qp.has_nothing_to_send() {
-                    break Ok(End::Done);
-                }
-                // Each may be the one that probes the path with another size (RFC 8899).
-                outlook = self.stack.outlook(id);
-            }
-            let emss = outlook.mss;
-            let mulpdu = slot.qp.mulpdu(emss);
-            let Some(plan) = slot.qp.plan(&mut context, mulpdu) else {
-                break match slot.qp.has_more_local_work() {
-                    true => Ok(End::More),
-                    false => Ok(End::Done),
-                };
-            };
-            let len = plan.octets();
-            if outlook.room < len {
-                break Ok(End::Done);
-            }
-            if turn.segments >= room {
-                break Ok(End::LinkFull);
-            }
-            if turn.segments >= allowance {
-                break Ok(End::Macroflow);
-            }
-            let spare = self.reserve.spare(&self.pool, room_before + len);
-            if spare == 0 {
-                break Ok(End::NoFrame);
-            }
-            // It holds no more frames than it leaves to the others, so that peers which acknowledge
-            // nothing don't hold them all. It has some, so an acknowledgment makes it ready again.
-            if queued + turn.segments >= spare {
-                break Ok(End::Done);
-            }
-            // The same for its client.
-            if held.is_some_and(|held| held + turn.segments >= spare) {
-                break Ok(End::ClientsFrames);
-            }
-            let Some(mut frame) = self.pool.alloc_for(room_before + len) else {
-                break Ok(End::NoFrame);
-            };
-            // What the smallest MULPDU needs may be more than the EMSS; TCP judges that. And where a
-            // segment may need a wide frame, this FPDU may have one of a chunk.
-            let most = room_before + emss.min(outlook.room).max(len);
-            let most = most.min(frame.capacity());
-            let octets = self.umem.bytes_mut(&mut frame);
-            let filled = match octets.get_mut(room_before..most) {
-                Some(out) => slot.qp.fill_segment(&mut context, plan, mulpdu, out),
-                None => Filled::default(),
-            };
-            if filled.octets == 0 {
-                self.pool.free(frame);
-                break Ok(End::Done);
-            }
-            frame.set_len(room_before + filled.octets);
-            let outgoing = Outgoing {
-                buf: frame,
-                len: filled.octets as u32,
-                payload_sum: filled.sum,
-            };
-            if let Err(refused) = self.stack.send(id, self.now, outgoing) {
-                break Err(refused);
-            }
-            turn.segments += 1;
-            turn.fpdus += filled.fpdus;
-            turn.cost += filled.octets.max(filled.fpdus * COST_MIN);
-        };
-        let local = context.counters.local_work_done - done_before;
-        turn.cost += COST_MIN * usize::try_from(local).unwrap_or(usize::MAX >> 16);
-        end
     }
 }

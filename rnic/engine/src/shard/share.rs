@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use rnic_ipc::id::ClientId;
 use userspace_tcp::ConnId;
 
-use super::produce::Allowed;
+use super::turn::Allowed;
 use crate::idmap::IdMap;
 
 /// Octets that a client may send before the next gets its turn.

@@ -221,6 +221,7 @@ impl StagTable {
     }
 
     /// Where an STag's octets are: the region, and the offset in its memory of the STag's first octet.
+    #[inline]
     pub(super) fn memory<'a>(&'a self, entry: &'a Entry) -> Option<(&'a RegionMemory, u64)> {
         let bound = match &entry.memory {
             Memory::Own(own) => {

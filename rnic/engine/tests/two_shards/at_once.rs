@@ -1,5 +1,6 @@
 //! What is posted while nothing else is to be done leaves in the call that posts it, and is what it
-//! would be by a doorbell.
+//! would be by a doorbell; and what is written in a row, or as a whole message, is what it would be if
+//! each FPDU were planned by itself.
 
 use std::time::Duration;
 
@@ -16,13 +17,25 @@ use crate::world::World;
 
 const LEN: usize = 64;
 /// The longest message: more segments than a turn has.
-const LONGEST: u64 = 60_000;
+const LONGEST: u64 = 40_000;
+/// Octets of a piece: less than a segment has, and so many pieces that no work request has more.
+const PIECE: usize = 1_300;
+const PIECES: u32 = 32;
 
 /// How the shard learns of what is posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Posting {
     Doorbell,
     AtOnce,
+}
+
+/// In which elements a message's octets are posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Elements {
+    /// All in one.
+    One,
+    /// In pieces of which none has a whole segment, and an empty one behind: so each FPDU is planned.
+    Pieces,
 }
 
 /// Two looks of a host at its link and its work: what the first leaves to be done of a segment that a
@@ -58,7 +71,7 @@ fn post(
     to: &Side,
     qp: QpNum,
     random: &mut Random,
-    posting: Posting,
+    (posting, elements): (Posting, Elements),
     now: Instant,
 ) -> bool {
     let wr_id = random.next();
@@ -73,7 +86,20 @@ fn post(
         at
     };
     from.fill(at, len, wr_id);
-    from.push_work(qp, opcode, wr_id, at, (to.stag, remote), len);
+    let mut sges = vec![from.sge(at, len)];
+    // A Read's elements are as many messages.
+    if elements == Elements::Pieces && opcode != WrOpcode::Read {
+        let pieces = (0..len).step_by(PIECE);
+        sges = pieces
+            .map(|begin| from.sge(at + begin, PIECE.min(len - begin)))
+            .collect();
+        sges.push(from.sge(at, 0));
+    }
+    // Memory that it has not got, too.
+    if random.chance(5) {
+        sges[0].lkey ^= 1;
+    }
+    from.push_elements(qp, opcode, wr_id, &sges, (to.stag, remote));
     if posting == Posting::AtOnce && from.shard.send_at_once(CLIENT, qp, || now) {
         return true;
     }
@@ -87,10 +113,13 @@ fn run(
     seed: u64,
     impairment: Impairment,
     markers: bool,
-    posting: Posting,
+    way: (Posting, Elements),
 ) -> ([u64; 2], [String; 2], usize) {
     let mut world = World::new(seed, impairment);
     world.markers = [markers; 2];
+    for side in [&mut world.a, &mut world.b] {
+        side.max_sge = PIECES;
+    }
     let pairs = [world.connect(), world.connect()];
     for side in [&mut world.a, &mut world.b] {
         for pair in pairs {
@@ -106,11 +135,11 @@ fn run(
         let (a, b, now) = (&mut world.a, &mut world.b, world.now);
         let pair = pairs[usize::from(random.chance(100))];
         if random.chance(400) {
-            at_once += usize::from(post(a, b, pair.0, &mut random, posting, now));
+            at_once += usize::from(post(a, b, pair.0, &mut random, way, now));
         }
         look(a, &mut world.a_to_b, &mut world.b_to_a, now);
         if random.chance(400) {
-            at_once += usize::from(post(b, a, pair.1, &mut random, posting, now));
+            at_once += usize::from(post(b, a, pair.1, &mut random, way, now));
         }
         look(b, &mut world.b_to_a, &mut world.a_to_b, now);
         match random.below(4) {
@@ -126,7 +155,7 @@ fn run(
     (digests, states, at_once)
 }
 
-/// The same work both ways: the same frames at the same times, the same completions, and the same state
+/// The same work each way: the same frames at the same times, the same completions, and the same state
 /// behind it.
 #[test]
 fn what_leaves_at_once_is_what_a_doorbell_brings() {
@@ -137,12 +166,16 @@ fn what_leaves_at_once_is_what_a_doorbell_brings() {
             _ => ROUGH,
         };
         let markers = seed % 3 == 0;
-        let (by_doorbell, states, none) = run(seed, impairment, markers, Posting::Doorbell);
-        let (at_once, states_at_once, some) = run(seed, impairment, markers, Posting::AtOnce);
-        assert_eq!(none, 0);
+        let of = |posting, elements| run(seed, impairment, markers, (posting, elements));
+        let (by_doorbell, states, none) = of(Posting::Doorbell, Elements::One);
+        let (at_once, states_at_once, some) = of(Posting::AtOnce, Elements::One);
+        let (planned, states_planned, as_many) = of(Posting::AtOnce, Elements::Pieces);
+        assert_eq!((none, as_many), (0, some));
         left_at_once += some;
         assert_eq!(states, states_at_once, "seed {seed}");
         assert_eq!(by_doorbell, at_once, "seed {seed}");
+        assert_eq!(states, states_planned, "planned, seed {seed}");
+        assert_eq!(by_doorbell, planned, "planned, seed {seed}");
     }
     assert!(left_at_once > 100, "{left_at_once}");
 }

@@ -48,6 +48,8 @@ pub struct Side<P: Port = MemoryPort> {
     _notify: OwnedFd,
     /// Work requests that a new queue pair has room for, each way.
     pub depth: u32,
+    /// Elements that each of those may have.
+    pub max_sge: u32,
     pub queues: HashMap<u32, (WorkQueueProducer, WorkQueueProducer)>,
     pub events: Vec<ShardEvent>,
     pub completions: Vec<Completion>,
@@ -186,6 +188,7 @@ impl<P: Port> Side<P> {
             cq,
             _notify: ours,
             depth: DEPTH,
+            max_sge: 4,
             queues: HashMap::new(),
             events: Vec::new(),
             completions: Vec::new(),
@@ -226,7 +229,7 @@ impl<P: Port> Side<P> {
     pub fn try_create_qp(&mut self) -> Result<QpNum, CommandError> {
         self.next_qp += 1;
         let qp = QpNum(self.next_qp);
-        let slots = QpMemory::slots(self.depth, 4).unwrap();
+        let slots = QpMemory::slots(self.depth, self.max_sge).unwrap();
         let layout = QpMemory::layout(slots, slots).unwrap();
         let (sq, rq, fd) = QpMemory::create(&layout).unwrap();
         self.queues
@@ -238,7 +241,7 @@ impl<P: Port> Side<P> {
             sq_depth: self.depth,
             rq_depth: self.depth,
             srq: None,
-            max_sge: 4,
+            max_sge: self.max_sge,
             max_inline: 0,
             signal_all: false,
         };
@@ -415,11 +418,23 @@ impl<P: Port> Side<P> {
         remote: (Stag, usize),
         len: usize,
     ) {
+        self.push_elements(qp, opcode, wr_id, &[self.sge(local, len)], remote);
+    }
+
+    /// The same with any elements.
+    pub fn push_elements(
+        &mut self,
+        qp: QpNum,
+        opcode: WrOpcode,
+        wr_id: u64,
+        sges: &[Sge],
+        remote: (Stag, usize),
+    ) {
         let mut request = WorkRequest::new(opcode, wr_id);
         request.slot.flags = WR_SIGNALED;
         request.slot.rkey = remote.0.0;
         request.slot.remote_addr = BASE + remote.1 as u64;
-        assert!(request.set_sges(&[self.sge(local, len)]));
+        assert!(request.set_sges(sges));
         self.push(qp, &request);
     }
 

@@ -150,12 +150,14 @@ impl<const WORDS: usize> RawRing<WORDS> {
     }
 
     /// The shared copy of the producer's index.
+    #[inline]
     pub(super) fn producer(&self) -> &AtomicU32 {
         // SAFETY: the module's invariant.
         unsafe { self.producer.as_ref() }
     }
 
     /// The shared copy of the consumer's index.
+    #[inline]
     pub(super) fn consumer(&self) -> &AtomicU32 {
         // SAFETY: the module's invariant.
         unsafe { self.consumer.as_ref() }
@@ -185,6 +187,7 @@ impl<const WORDS: usize> RawRing<WORDS> {
     }
 
     /// Copies the entry of `index` out.
+    #[inline]
     pub(super) fn load(&self, index: u32) -> [u64; WORDS] {
         std::array::from_fn(|word| self.word(index, word).load(Ordering::Relaxed))
     }
@@ -201,6 +204,7 @@ impl<const WORDS: usize> RawRing<WORDS> {
         }
     }
 
+    #[inline]
     fn word(&self, index: u32, word: usize) -> &AtomicU64 {
         debug_assert!(word < WORDS);
         let slot = (index & (self.capacity - 1)) as usize;
@@ -219,6 +223,7 @@ impl<const WORDS: usize> RawRing<WORDS> {
     }
 
     /// How many entries the consumer at `own` may take.
+    #[inline]
     pub(super) fn filled(&self, own: u32) -> Result<u32, RingFault> {
         self.distance("producer", self.producer().load(Ordering::Acquire), own)
     }
@@ -231,6 +236,7 @@ impl<const WORDS: usize> RawRing<WORDS> {
     }
 
     /// `ahead - behind`, which no honest other side lets exceed the capacity.
+    #[inline]
     fn distance(&self, who: &'static str, ahead: u32, behind: u32) -> Result<u32, RingFault> {
         let distance = ahead.wrapping_sub(behind);
         if distance > self.capacity {

@@ -9,6 +9,7 @@
 mod layout;
 mod locate;
 mod places;
+mod plain;
 #[cfg(test)]
 mod tests;
 mod unmarked;
@@ -16,6 +17,7 @@ mod writer;
 
 pub use layout::Layout;
 pub use locate::locate;
+pub use plain::{plain_length, write_plain};
 pub use unmarked::Unmarked;
 pub use writer::{Writer, Written};
 

@@ -104,6 +104,12 @@ impl Stream {
         msn
     }
 
+    /// The number that [`Self::begin_send`] would give.
+    #[inline]
+    pub fn next_send(&self) -> Msn {
+        self.next_send
+    }
+
     /// The number of the next Send or Immediate Data, to go into all its segments. Messages are to
     /// be transmitted in the order in which they are begun.
     pub fn begin_send(&mut self) -> Msn {

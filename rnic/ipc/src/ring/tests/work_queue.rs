@@ -73,6 +73,35 @@ fn a_request_arrives_as_it_was_posted_whatever_its_elements() {
     }
 }
 
+/// One slot with one element, looked at and then taken, is what would have been taken; all else stays.
+#[test]
+fn a_request_of_one_element_can_be_looked_at_before_it_is_taken() {
+    let mut qp = qp(16, 16);
+    let mut found = WorkRequest::default();
+    assert_eq!(qp.engine_sq.single(), None);
+    for round in 0..40 {
+        let elements = round as usize % 4;
+        let wanted = request(round, elements);
+        qp.sq.push(&wanted).unwrap();
+        let single = qp.engine_sq.single();
+        assert_eq!(single.is_some(), elements == 1);
+        if let Some(slot) = single {
+            assert_eq!(qp.engine_sq.single(), Some(slot), "it is not taken yet");
+            if round % 8 == 1 {
+                qp.engine_sq.take_single();
+                found.slot = slot;
+                assert!(found.set_sges(&slot.sge[..1]));
+                assert_same(&found, &wanted);
+                assert!(!qp.engine_sq.pop(&mut found).unwrap());
+                assert_eq!(qp.sq.free_slots(), 16, "its place is free");
+                continue;
+            }
+        }
+        assert!(qp.engine_sq.pop(&mut found).unwrap());
+        assert_same(&found, &wanted);
+    }
+}
+
 #[test]
 fn inline_octets_arrive_whole_whatever_their_number() {
     let mut qp = qp(16, 4);

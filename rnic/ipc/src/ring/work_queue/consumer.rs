@@ -6,7 +6,7 @@ use super::slot::{COUNT_WORD, WORDS, num_sge, sges_from_words, slot_from_words, 
 use crate::ring::raw::{RawRing, RingFault, SharedWord};
 use crate::ring::work_request::WorkRequest;
 use crate::sync::Ordering;
-use crate::work::{MAX_PLACES, SGES_IN_FIRST_SLOT, SGES_IN_NEXT_SLOT};
+use crate::work::{MAX_PLACES, SGES_IN_FIRST_SLOT, SGES_IN_NEXT_SLOT, WorkSlot};
 
 /// The engine's end of a work queue.
 #[derive(Debug)]
@@ -77,6 +77,30 @@ impl WorkQueueConsumer {
         self.filled -= needed;
         self.ring.consumer().store(self.own, Ordering::Release);
         Ok(true)
+    }
+
+    /// A copy of the oldest work request, if it takes one slot and has one element in it: for
+    /// [`Self::take_single`]. A fault is left for [`Self::pop`] to tell.
+    #[inline]
+    pub fn single(&mut self) -> Option<WorkSlot> {
+        if self.filled == 0 {
+            self.filled = self.ring.filled(self.own).ok()?;
+        }
+        if self.filled == 0 || self.fixed.is_some() {
+            return None;
+        }
+        let slot = slot_from_words(&self.ring.load(self.own));
+        (slot.num_sge == 1).then_some(slot)
+    }
+
+    /// Takes the work request that [`Self::single`] has just copied, and gives its slot back to the
+    /// client.
+    #[inline]
+    pub fn take_single(&mut self) {
+        debug_assert!(self.filled > 0);
+        self.own = self.own.wrapping_add(1);
+        self.filled = self.filled.saturating_sub(1);
+        self.ring.consumer().store(self.own, Ordering::Release);
     }
 
     /// The addresses of what the next [`Self::pop`] reads or writes, for who fetches it into the cache

@@ -37,6 +37,7 @@ pub(super) fn put_sges(words: &mut [u64], sges: impl Iterator<Item = Sge>) {
     }
 }
 
+#[inline]
 pub(super) fn slot_from_words(words: &[u64; WORDS]) -> WorkSlot {
     let [r0, r1, r2, r3, opcode, flags, ..] = words[COUNT_WORD].to_ne_bytes();
     let [l0, l1, l2, l3, z0, z1, z2, z3] = words[3].to_ne_bytes();
@@ -56,6 +57,7 @@ pub(super) fn slot_from_words(words: &[u64; WORDS]) -> WorkSlot {
     }
 }
 
+#[inline]
 pub(super) fn num_sge(word: u64) -> u16 {
     let [.., n0, n1] = word.to_ne_bytes();
     u16::from_ne_bytes([n0, n1])

@@ -3,7 +3,7 @@ use rnic_crc::Words;
 
 use super::{
     CRC_LEN, FPDU_LEN_MAX, HEADER_LEN, Layout, MULPDU_MAX, MULPDU_MIN, Writer, finish, fpdu_length,
-    locate, mulpdu, pad_length, parse, verify,
+    locate, mulpdu, pad_length, parse, plain_length, verify, write_plain,
 };
 use crate::crc::crc_of;
 use crate::mpa::MpaError;
@@ -357,5 +357,30 @@ proptest! {
             writer.copy(from, octets.len(), copy).unwrap();
         });
         prop_assert_eq!(in_two, in_one);
+    }
+
+    /// Without Markers, in one go or part by part.
+    #[test]
+    fn a_plain_fpdu_is_what_a_writer_makes(
+        words in any::<[u32; 5]>(),
+        payload in proptest::collection::vec(any::<u8>(), 0..3000),
+        room in 0_usize..9,
+        crc in any::<bool>(),
+    ) {
+        let mut words = words;
+        words[0] &= 0xffff;
+        let layout = Layout::new(Markers::Off, 0, 18 + payload.len());
+        let mut by_parts = vec![0xee; layout.len() + room];
+        let mut writer = Writer::new(&mut by_parts, layout, crc);
+        writer.begin(words);
+        writer.put(18, &payload);
+        let written = writer.finish();
+        let mut plain = vec![0xee; layout.len() + room];
+        let copy = |before, place: &mut [u8]| Ok::<_, ()>(rnic_crc::copy(before, &payload, place));
+        prop_assert_eq!(write_plain(&mut plain, words, payload.len(), crc, copy), Ok(written));
+        prop_assert_eq!(plain_length(5, payload.len()), written.len);
+        prop_assert_eq!(plain, by_parts);
+        let refused = write_plain(&mut vec![0; layout.len()], words, payload.len(), crc, |_, _| Err(7));
+        prop_assert_eq!(refused, Err(7));
     }
 }

@@ -1,0 +1,344 @@
+//! A connection's turn: as many segments as everybody has room for who has a say, each with as many FPDUs
+//! as fit it.
+//!
+//! Most FPDUs are of two kinds for which little is to be decided: the segments of a long message, which are
+//! written in a row, and messages of one FPDU. What these are, and in which order they come, is the queue
+//! pair's to say; whether there is room is asked in the same way for all.
+
+use rnic_ipc::control::DisconnectReason;
+use rnic_xsk::{Frame, FramePool, Port, Umem};
+use userspace_tcp::checksum::PartialSum;
+use userspace_tcp::{ConnId, Instant, Outgoing, Outlook, SendError, Stack};
+
+use super::{Reserve, Shard};
+use crate::conn::Phase;
+use crate::qp::{Filled, Qp, QpContext};
+
+/// Segments of one connection before its client's next gets its turn.
+pub(super) const SEGMENTS_PER_TURN: usize = 16;
+/// Octets that an FPDU, or work that sends nothing, counts for at least: small ones take as long.
+const COST_MIN: usize = 512;
+
+/// What a connection's turn may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Allowed {
+    /// What its client may still send, in octets.
+    pub credit: usize,
+    /// Frames that its client holds, where others want some too: it may hold as many as it leaves.
+    pub held: Option<usize>,
+}
+
+/// How a connection's turn went.
+pub(super) struct Turn {
+    /// Segments that it sent.
+    pub segments: usize,
+    /// FPDUs in them.
+    pub fpdus: usize,
+    /// What it counts for, in octets.
+    pub cost: usize,
+    pub end: End,
+}
+
+/// Why a connection's turn ended.
+pub(super) enum End {
+    /// Nothing to send, or no room: an acknowledgment or a doorbell makes it ready again.
+    Done,
+    /// It has more, and room for more.
+    More,
+    /// So it has, but its client has had its share.
+    Share,
+    /// Its client holds its share of the frames: an acknowledgment of another connection's may give
+    /// some back.
+    ClientsFrames,
+    /// The connections to its peer have as much under way as they may.
+    Macroflow,
+    /// No frame is free: frames come back without any event of this connection.
+    NoFrame,
+    /// The link takes no more.
+    LinkFull,
+}
+
+/// A turn under way.
+struct Filling<'a> {
+    id: ConnId,
+    now: Instant,
+    stack: &'a mut Stack<Frame>,
+    pool: &'a mut FramePool,
+    umem: &'a Umem,
+    reserve: &'a Reserve,
+    /// Octets of a frame that are kept for headers.
+    headers: usize,
+    allowed: Allowed,
+    /// Segments that the link takes.
+    room: usize,
+    /// Segments that its macroflow allows.
+    allowance: usize,
+    /// Segments that waited in TCP when it began.
+    queued: usize,
+    /// What TCP takes now.
+    outlook: Outlook,
+    segments: usize,
+    fpdus: usize,
+    cost: usize,
+}
+
+impl Turn {
+    /// Whether it was all that the connection has to send, and one segment.
+    pub fn is_short(&self) -> bool {
+        self.segments == 1 && matches!(self.end, End::Done)
+    }
+}
+
+impl<P: Port> Shard<P> {
+    /// As much of one connection as its client's share and the link's room (in segments) allow.
+    pub(super) fn turn(&mut self, id: ConnId, allowed: Allowed, room: usize) -> Turn {
+        let mut turn = Turn {
+            segments: 0,
+            fpdus: 0,
+            cost: 0,
+            end: End::Done,
+        };
+        if let Err(refused) = self.fill_turn(id, allowed, room, &mut turn) {
+            // The room was asked for, so this is our own fault; the stream has a hole now.
+            log::error!("TCP refused a segment: {refused}");
+            self.pool.free(refused.buf);
+            self.abort(id, DisconnectReason::LocalError, None);
+        }
+        turn
+    }
+
+    #[inline]
+    fn fill_turn(
+        &mut self,
+        id: ConnId,
+        allowed: Allowed,
+        room: usize,
+        turn: &mut Turn,
+    ) -> Result<(), SendError<Frame>> {
+        let Some(conn) = self.conns.get(id) else {
+            return Ok(());
+        };
+        let Phase::Rdma { qp } = conn.phase else {
+            return Ok(());
+        };
+        let Some(slot) = self.qps.get_mut(&qp.0) else {
+            return Ok(());
+        };
+        let outlook = self.stack.outlook(id);
+        let mut filling = Filling {
+            id,
+            now: self.now,
+            headers: conn.header_room(),
+            allowed,
+            room,
+            allowance: self.macroflows.allowance(id),
+            queued: outlook.queued,
+            outlook,
+            stack: &mut self.stack,
+            pool: &mut self.pool,
+            umem: &self.umem,
+            reserve: &self.reserve,
+            segments: 0,
+            fpdus: 0,
+            cost: 0,
+        };
+        let mut context = self.tables.context(slot.tally, self.now);
+        let done_before = context.counters.local_work_done;
+        let end = filling.fill(&mut slot.qp, &mut context);
+        let local = context.counters.local_work_done - done_before;
+        turn.segments = filling.segments;
+        turn.fpdus = filling.fpdus;
+        turn.cost = filling.cost + COST_MIN * usize::try_from(local).unwrap_or(usize::MAX >> 16);
+        turn.end = end?;
+        Ok(())
+    }
+}
+
+impl Filling<'_> {
+    fn fill(&mut self, qp: &mut Qp, context: &mut QpContext<'_>) -> Result<End, SendError<Frame>> {
+        loop {
+            if self.segments >= SEGMENTS_PER_TURN {
+                return Ok(End::More);
+            }
+            if self.cost >= self.allowed.credit {
+                return Ok(End::Share);
+            }
+            if self.segments > 0 {
+                if qp.has_nothing_to_send() {
+                    return Ok(End::Done);
+                }
+                // Each may be the one that probes the path with another size (RFC 8899).
+                self.outlook = self.stack.outlook(self.id);
+            }
+            if self.post_row(qp, context)? || self.post_whole(qp, context)? {
+                continue;
+            }
+            if let Some(end) = self.post_planned(qp, context)? {
+                return Ok(end);
+            }
+        }
+    }
+
+    /// Posts segments of a long message, if they come next and there is room for some.
+    #[inline]
+    fn post_row(
+        &mut self,
+        qp: &mut Qp,
+        context: &mut QpContext<'_>,
+    ) -> Result<bool, SendError<Frame>> {
+        let emss = self.outlook.mss;
+        let most = SEGMENTS_PER_TURN - self.segments;
+        let Some(mut row) = qp.row(context.stags, emss, most) else {
+            return Ok(false);
+        };
+        let before = self.segments;
+        let mut posted = Ok(());
+        while let Some(len) = row.next_len()
+            && self.cost < self.allowed.credit
+            && self.outlook.mss == emss
+            && let Ok(mut frame) = self.frame_for(len)
+        {
+            let octets = self.umem.bytes_mut(&mut frame);
+            let written = octets
+                .get_mut(self.headers..)
+                .and_then(|out| row.write(len, out));
+            let Some(written) = written else {
+                self.pool.free(frame);
+                break;
+            };
+            let filled = Filled {
+                octets: written.len,
+                fpdus: 1,
+                sum: PartialSum::from_folded(written.sum),
+            };
+            posted = self.post(frame, filled);
+            if posted.is_err() {
+                break;
+            }
+            self.outlook = self.stack.outlook(self.id);
+        }
+        let written = row.written();
+        qp.row_written(context, written);
+        posted.map(|()| self.segments > before)
+    }
+
+    /// Posts a segment that begins with a message of one FPDU, if that comes next and there is room for
+    /// any that does.
+    #[inline]
+    fn post_whole(
+        &mut self,
+        qp: &mut Qp,
+        context: &mut QpContext<'_>,
+    ) -> Result<bool, SendError<Frame>> {
+        let emss = self.outlook.mss;
+        // It fits a frame of one chunk, or is none.
+        let most = emss.min(self.reserve.wider_than.saturating_sub(self.headers));
+        if self.outlook.room < emss || !qp.is_between_messages() {
+            return Ok(false);
+        }
+        let Ok(frame) = self.frame_for(most) else {
+            return Ok(false);
+        };
+        let (frame, filled) = self.fill_frame(frame, emss, |out| {
+            qp.fill_segment(context, None, qp.mulpdu(emss), out)
+        });
+        if filled.octets == 0 {
+            self.pool.free(frame);
+            return Ok(false);
+        }
+        self.post(frame, filled).map(|()| true)
+    }
+
+    /// Posts a segment that begins with whatever comes next; why not, if not.
+    // By itself, so that the code of the others lies together.
+    #[inline(never)]
+    fn post_planned(
+        &mut self,
+        qp: &mut Qp,
+        context: &mut QpContext<'_>,
+    ) -> Result<Option<End>, SendError<Frame>> {
+        let emss = self.outlook.mss;
+        let mulpdu = qp.mulpdu(emss);
+        let Some(plan) = qp.plan(context, mulpdu) else {
+            return Ok(Some(match qp.has_more_local_work() {
+                true => End::More,
+                false => End::Done,
+            }));
+        };
+        let len = plan.octets();
+        let frame = match self.frame_for(len) {
+            Ok(frame) => frame,
+            Err(end) => return Ok(Some(end)),
+        };
+        // What the smallest MULPDU needs may be more than the EMSS; TCP judges that. And where a
+        // segment may need a wide frame, this FPDU may have one of a chunk.
+        let most = emss.min(self.outlook.room).max(len);
+        let (frame, filled) = self.fill_frame(frame, most, |out| {
+            qp.fill_segment(context, Some(plan), mulpdu, out)
+        });
+        if filled.octets == 0 {
+            self.pool.free(frame);
+            return Ok(Some(End::Done));
+        }
+        self.post(frame, filled).map(|()| None)
+    }
+
+    /// A frame for a segment that begins with an FPDU of so many octets; why there is none, if so.
+    #[inline]
+    fn frame_for(&mut self, len: usize) -> Result<Frame, End> {
+        if self.outlook.room < len {
+            return Err(End::Done);
+        }
+        if self.segments >= self.room {
+            return Err(End::LinkFull);
+        }
+        if self.segments >= self.allowance {
+            return Err(End::Macroflow);
+        }
+        let spare = self.reserve.spare(self.pool, self.headers + len);
+        if spare == 0 {
+            return Err(End::NoFrame);
+        }
+        // It holds no more frames than it leaves to the others, so that peers which acknowledge
+        // nothing don't hold them all. It has some, so an acknowledgment makes it ready again.
+        if self.queued + self.segments >= spare {
+            return Err(End::Done);
+        }
+        // The same for its client.
+        let held = self.allowed.held;
+        if held.is_some_and(|held| held + self.segments >= spare) {
+            return Err(End::ClientsFrames);
+        }
+        self.pool.alloc_for(self.headers + len).ok_or(End::NoFrame)
+    }
+
+    /// Has a frame filled with a segment of so many octets at most.
+    #[inline]
+    fn fill_frame(
+        &self,
+        mut frame: Frame,
+        most: usize,
+        fill: impl FnOnce(&mut [u8]) -> Filled,
+    ) -> (Frame, Filled) {
+        let end = (self.headers + most).min(frame.capacity());
+        let octets = self.umem.bytes_mut(&mut frame);
+        let filled = octets.get_mut(self.headers..end).map(fill);
+        (frame, filled.unwrap_or_default())
+    }
+
+    /// Hands a segment to TCP.
+    #[inline]
+    fn post(&mut self, mut frame: Frame, filled: Filled) -> Result<(), SendError<Frame>> {
+        frame.set_len(self.headers + filled.octets);
+        let outgoing = Outgoing {
+            buf: frame,
+            len: filled.octets as u32,
+            payload_sum: filled.sum,
+        };
+        self.stack.send(self.id, self.now, outgoing)?;
+        self.segments += 1;
+        self.fpdus += filled.fpdus;
+        self.cost += filled.octets.max(filled.fpdus * COST_MIN);
+        Ok(())
+    }
+}
