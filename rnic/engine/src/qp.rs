@@ -53,7 +53,7 @@ pub use send::Plan;
 pub use times::{WorkClass, WorkTimes};
 
 use receives::ReceiveSide;
-pub(crate) use send::Filled;
+pub(crate) use send::{Filled, First};
 use send::{ORIGINS, SendSide};
 pub(crate) use sound::Sound;
 use terminate::Ending;

@@ -6,6 +6,7 @@ use rnic_engine::command::{Answer, Command, CommandError};
 use rnic_engine::shard::Shard;
 use rnic_ipc::id::{ClientId, QpNum};
 use rnic_xsk::Port;
+use rustix::time::{ClockId, clock_gettime};
 use userspace_tcp::Instant;
 
 use super::Told;
@@ -45,8 +46,39 @@ pub(crate) trait Drive: Send + std::fmt::Debug {
 #[derive(Debug)]
 pub(crate) struct Engine<P> {
     shard: Shard<P>,
-    zero: std::time::Instant,
+    clock: Clock,
     stamp: u64,
+}
+
+/// The shard's time. It is looked at before each message and each poll, so it takes one call and one
+/// subtraction.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    /// What the host's clock showed at time zero, in nanoseconds.
+    zero: u64,
+}
+
+impl Clock {
+    fn since(zero: std::time::Instant) -> Self {
+        // 2^64 ns are 584 years.
+        let elapsed = zero.elapsed().as_nanos() as u64;
+        Self {
+            zero: monotonic().saturating_sub(elapsed),
+        }
+    }
+
+    #[inline]
+    fn now(self) -> Instant {
+        Instant::from_nanos(monotonic().saturating_sub(self.zero))
+    }
+}
+
+/// The host's clock that [`std::time::Instant`] shows too, in nanoseconds.
+#[inline]
+fn monotonic() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    // Neither is ever negative.
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 impl<P: Port> Engine<P> {
@@ -54,7 +86,7 @@ impl<P: Port> Engine<P> {
     pub(crate) fn new(shard: Shard<P>, zero: std::time::Instant) -> Self {
         Self {
             shard,
-            zero,
+            clock: Clock::since(zero),
             stamp: 0,
         }
     }
@@ -71,19 +103,13 @@ impl<P: Port> Engine<P> {
     }
 
     fn now(&self) -> Instant {
-        since(self.zero)
+        self.clock.now()
     }
 
     fn next_stamp(&mut self) -> Stamp {
         self.stamp += 1;
         Stamp(self.stamp)
     }
-}
-
-/// The shard's time.
-fn since(zero: std::time::Instant) -> Instant {
-    // 2^64 ns are 584 years.
-    Instant::from_nanos(zero.elapsed().as_nanos() as u64)
 }
 
 impl<P: Port + Send + std::fmt::Debug> Drive for Engine<P> {
@@ -99,8 +125,8 @@ impl<P: Port + Send + std::fmt::Debug> Drive for Engine<P> {
     }
 
     fn poll(&mut self, tell: Tell<'_>) -> bool {
-        let zero = self.zero;
-        let worked = self.shard.poll_by(|| since(zero));
+        let clock = self.clock;
+        let worked = self.shard.poll_by(|| clock.now());
         // Most polls have nothing to tell, and cost no more than that.
         if self.shard.has_events() {
             self.drain(tell);
@@ -109,8 +135,8 @@ impl<P: Port + Send + std::fmt::Debug> Drive for Engine<P> {
     }
 
     fn send_at_once(&mut self, client: ClientId, qp: QpNum) -> bool {
-        let zero = self.zero;
-        self.shard.send_at_once(client, qp, || since(zero))
+        let clock = self.clock;
+        self.shard.send_at_once(client, qp, || clock.now())
     }
 
     fn drain(&mut self, tell: Tell<'_>) {

@@ -14,6 +14,7 @@ use rnic_proto::{MessageOffset, TaggedOffset};
 
 use super::respond::Response;
 use super::send::{FPDU_LEN_MIN, Turn};
+use super::whole::{SEND_WORDS, WRITE_WORDS};
 use super::work::{Kind, Work};
 use super::{Qp, QpContext, elements};
 use crate::region::RegionError;
@@ -285,8 +286,8 @@ impl Head {
     #[inline]
     fn words(&self) -> usize {
         match self {
-            Self::Tagged(_) => (HEADER_LEN + segment::WRITE_LEN) / 4,
-            Self::Untagged(_) => (HEADER_LEN + segment::SEND_LEN) / 4,
+            Self::Tagged(_) => WRITE_WORDS,
+            Self::Untagged(_) => SEND_WORDS,
         }
     }
 }

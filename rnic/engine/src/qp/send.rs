@@ -17,6 +17,7 @@ use userspace_tcp::checksum::PartialSum;
 use super::lent::{Lender, RESPONSES_MAX};
 use super::pending::Pending;
 use super::respond::Response;
+use super::whole::Whole;
 use super::work::{Kind, Work};
 use super::{CloseKind, Qp, QpContext};
 use crate::stag::Source;
@@ -116,6 +117,13 @@ impl Next {
 pub struct Plan {
     next: Next,
     layout: Layout,
+}
+
+/// With what a TCP segment begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum First<'a> {
+    Planned(Plan),
+    Whole(&'a Whole),
 }
 
 /// What one TCP segment was filled with.
@@ -332,17 +340,15 @@ impl Qp {
         }
     }
 
-    /// Fills a TCP segment, whose place is `out`: with the next FPDU, as it was just planned, and with
+    /// Fills a TCP segment, whose place is `out`: with the next FPDU, as it was just found, and with
     /// those behind it that are there to be sent now and fit whole (RFC 5044 section 5.1), if there are
     /// no Markers. None is made shorter for that, and nothing is waited for.
-    ///
-    /// Without a plan the next FPDU is a whole message, or there is none and nothing is done.
     ///
     /// What was sent completes with [`Self::turn_over`].
     pub(crate) fn fill_segment(
         &mut self,
         ctx: &mut QpContext<'_>,
-        plan: Option<Plan>,
+        first: First<'_>,
         mulpdu: usize,
         out: &mut [u8],
     ) -> Filled {
@@ -352,9 +358,9 @@ impl Qp {
             Markers::On => 1,
         };
         let mut filled = Filled::default();
-        let mut written = match plan {
-            Some(plan) => self.write(ctx, plan, mulpdu, out),
-            None => self.write_whole(ctx, mulpdu, out),
+        let mut written = match first {
+            First::Planned(plan) => self.write(ctx, plan, mulpdu, out),
+            First::Whole(whole) => self.write_whole(ctx, whole, out),
         };
         while let Some(fpdu) = written {
             filled.octets += fpdu.len;
@@ -367,7 +373,9 @@ impl Qp {
                         && filled.fpdus < most
                         && !self.has_nothing_to_send() =>
                 {
-                    self.write_whole(ctx, mulpdu, rest)
+                    let whole = self.next_whole(mulpdu);
+                    whole
+                        .and_then(|whole| self.write_whole(ctx, &whole, rest))
                         .or_else(|| self.write_planned(ctx, mulpdu, rest))
                 }
                 _ => None,

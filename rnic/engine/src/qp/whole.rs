@@ -6,7 +6,7 @@
 
 use rnic_crc::Words;
 use rnic_ipc::control::QpState;
-use rnic_ipc::work::{Sge, WR_INLINE, WR_SOLICITED, WrOpcode};
+use rnic_ipc::work::{Sge, WR_INLINE, WR_SOLICITED, WorkSlot, WrOpcode};
 use rnic_proto::mpa::fpdu::{HEADER_LEN, MULPDU_MIN, Written, plain_length, write_plain};
 use rnic_proto::mpa::marker::Markers;
 use rnic_proto::rdmap::{SendKind, segment};
@@ -16,63 +16,92 @@ use super::pending::{Entry, Outcome, Posted};
 use super::send::Turn;
 use super::{Qp, QpContext};
 
-impl Qp {
-    /// Whether nothing but work that is still to be taken can be next: [`Self::write_whole`] may write it.
+/// Words of the header of each kind, with the ULPDU_Length field.
+pub(super) const WRITE_WORDS: usize = (HEADER_LEN + segment::WRITE_LEN) / 4;
+pub(super) const SEND_WORDS: usize = (HEADER_LEN + segment::SEND_LEN) / 4;
+
+/// The next message, if it is one FPDU: good until anything happens to its queue pair.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Whole {
+    /// A copy that nobody else can write.
+    slot: WorkSlot,
+    opcode: WrOpcode,
+    /// Octets of the FPDU.
+    len: usize,
+}
+
+impl Whole {
+    /// Octets of its FPDU.
     #[inline]
-    pub(crate) fn is_between_messages(&self) -> bool {
-        let send = &self.send;
-        self.state == QpState::Rts
-            && self.ending.lets_send()
-            && send.is_between_messages()
-            && send.markers == Markers::Off
-            && !self.rings_dead
+    pub fn octets(&self) -> usize {
+        self.len
+    }
+}
+
+impl Qp {
+    /// The message of the next work request, if it is such a one and nothing else can be next. Nothing is
+    /// taken, and [`Self::plan`] knows what is next if [`Self::write_whole`] does not write it.
+    #[inline]
+    pub(crate) fn next_whole(&mut self, mulpdu: usize) -> Option<Whole> {
+        let sends = self.state == QpState::Rts && self.ending.lets_send() && !self.rings_dead;
+        let send = &mut self.send;
+        if !sends || !send.is_between_messages() || send.markers == Markers::On {
+            return None;
+        }
+        let slot = send.ring.single()?;
+        let opcode = WrOpcode::from_u8(slot.opcode)?;
+        let words = match opcode {
+            WrOpcode::Write => WRITE_WORDS,
+            WrOpcode::Send => SEND_WORDS,
+            _ => return None,
+        };
+        let len = slot.sge[0].length as usize;
+        let most = mulpdu.max(MULPDU_MIN) + HEADER_LEN - 4 * words;
+        let plain = slot.flags & WR_INLINE == 0 && self.id.max_sge > 0;
+        let fits = plain && len > 0 && len <= most && !send.pending.is_full();
+        fits.then(|| Whole {
+            slot,
+            opcode,
+            len: plain_length(words, len),
+        })
     }
 
-    /// Writes the message of the next work request to the front of `out`, if it fits and is such a one.
-    /// Else nothing is taken, and [`Self::plan`] knows what is next.
+    /// Writes the message that [`Self::next_whole`] has just given to the front of `out`; else nothing is
+    /// done.
     // By itself, so that its code lies together.
     #[inline(never)]
     pub(super) fn write_whole(
         &mut self,
         ctx: &mut QpContext<'_>,
-        mulpdu: usize,
+        whole: &Whole,
         out: &mut [u8],
     ) -> Option<Written> {
-        if !self.is_between_messages() || self.send.pending.is_full() {
-            return None;
-        }
-        let slot = self.send.ring.single()?;
-        let [sge, _] = slot.sge;
-        if slot.flags & WR_INLINE != 0 || sge.length == 0 || self.id.max_sge == 0 {
-            return None;
-        }
+        let Whole { slot, opcode, .. } = whole;
+        let [sge, _] = &slot.sge;
         let stag = Stag(slot.rkey);
         let mut number = None;
-        let written = match WrOpcode::from_u8(slot.opcode)? {
-            WrOpcode::Write => {
-                let to = TaggedOffset(slot.remote_addr);
-                to.checked_add(u64::from(sge.length))?;
-                let header = segment::write(stag, to, true).to_words();
-                let written = self.write_single(ctx, mulpdu, out, header, &sge)?;
-                ctx.counters.writes_sent += 1;
-                written
-            }
-            WrOpcode::Send => {
-                let kind = SendKind {
-                    solicited: slot.flags & WR_SOLICITED != 0,
-                    invalidate: false,
-                };
-                let msn = self.stream.as_ref()?.next_send();
-                let header = segment::send(kind, stag, msn, MessageOffset(0), true).to_words();
-                let written = self.write_single(ctx, mulpdu, out, header, &sge)?;
-                number = Some(self.stream.as_mut()?.begin_send());
-                ctx.counters.sends_sent += 1;
-                written
-            }
-            _ => return None,
+        let written = if *opcode == WrOpcode::Write {
+            let to = TaggedOffset(slot.remote_addr);
+            to.checked_add(u64::from(sge.length))?;
+            let header: [u32; WRITE_WORDS] = segment::write(stag, to, true).to_words();
+            let written = self.write_single(ctx, out, header, sge)?;
+            ctx.counters.writes_sent += 1;
+            written
+        } else {
+            let kind = SendKind {
+                solicited: slot.flags & WR_SOLICITED != 0,
+                invalidate: false,
+            };
+            let msn = self.stream.as_ref()?.next_send();
+            let header = segment::send(kind, stag, msn, MessageOffset(0), true);
+            let header: [u32; SEND_WORDS] = header.to_words();
+            let written = self.write_single(ctx, out, header, sge)?;
+            number = Some(self.stream.as_mut()?.begin_send());
+            ctx.counters.sends_sent += 1;
+            written
         };
         self.send.ring.take_single();
-        self.remember_whole(ctx, self.posted(&slot, ctx.now), number);
+        self.remember_whole(ctx, self.posted(slot, ctx.now), number);
         self.send.sent_whole(written.len);
         self.message_done(Turn::Work);
         ctx.counters.fpdus_sent += 1;
@@ -93,20 +122,18 @@ impl Qp {
         }
     }
 
-    /// The FPDU of a message's header and the octets of its only element; none when it does not fit, or
+    /// The FPDU of a message's header and the octets of its only element; none when `out` is too short, or
     /// they can't be had.
     #[inline]
     fn write_single<const WORDS: usize>(
         &self,
         ctx: &QpContext<'_>,
-        mulpdu: usize,
         out: &mut [u8],
         header: [u32; WORDS],
         sge: &Sge,
     ) -> Option<Written> {
         let len = sge.length as usize;
-        let most = mulpdu.max(MULPDU_MIN) + HEADER_LEN - 4 * WORDS;
-        if len > most || plain_length(WORDS, len) > out.len() {
+        if plain_length(WORDS, len) > out.len() {
             return None;
         }
         let source = ctx.stags.local_read(sge, self.id.user()).ok()?;

@@ -12,7 +12,7 @@ use userspace_tcp::{ConnId, Instant, Outgoing, Outlook, SendError, Stack};
 
 use super::{Reserve, Shard};
 use crate::conn::Phase;
-use crate::qp::{Filled, Qp, QpContext};
+use crate::qp::{Filled, First, Qp, QpContext};
 
 /// Segments of one connection before its client's next gets its turn.
 pub(super) const SEGMENTS_PER_TURN: usize = 16;
@@ -222,31 +222,24 @@ impl Filling<'_> {
         posted.map(|()| self.segments > before)
     }
 
-    /// Posts a segment that begins with a message of one FPDU, if that comes next and there is room for
-    /// any that does.
+    /// Posts a segment that begins with a message of one FPDU, if that comes next and there is room.
     #[inline]
     fn post_whole(
         &mut self,
         qp: &mut Qp,
         context: &mut QpContext<'_>,
     ) -> Result<bool, SendError<Frame>> {
-        let emss = self.outlook.mss;
-        // It fits a frame of one chunk, or is none.
-        let most = emss.min(self.reserve.wider_than.saturating_sub(self.headers));
-        if self.outlook.room < emss || !qp.is_between_messages() {
-            return Ok(false);
-        }
-        let Ok(frame) = self.frame_for(most) else {
+        let mulpdu = qp.mulpdu(self.outlook.mss);
+        let Some(whole) = qp.next_whole(mulpdu) else {
             return Ok(false);
         };
-        let (frame, filled) = self.fill_frame(frame, emss, |out| {
-            qp.fill_segment(context, None, qp.mulpdu(emss), out)
-        });
-        if filled.octets == 0 {
-            self.pool.free(frame);
+        let len = whole.octets();
+        let Ok(frame) = self.frame_for(len) else {
             return Ok(false);
-        }
-        self.post(frame, filled).map(|()| true)
+        };
+        self.post_filled(frame, len, |out| {
+            qp.fill_segment(context, First::Whole(&whole), mulpdu, out)
+        })
     }
 
     /// Posts a segment that begins with whatever comes next; why not, if not.
@@ -257,8 +250,7 @@ impl Filling<'_> {
         qp: &mut Qp,
         context: &mut QpContext<'_>,
     ) -> Result<Option<End>, SendError<Frame>> {
-        let emss = self.outlook.mss;
-        let mulpdu = qp.mulpdu(emss);
+        let mulpdu = qp.mulpdu(self.outlook.mss);
         let Some(plan) = qp.plan(context, mulpdu) else {
             return Ok(Some(match qp.has_more_local_work() {
                 true => End::More,
@@ -270,17 +262,10 @@ impl Filling<'_> {
             Ok(frame) => frame,
             Err(end) => return Ok(Some(end)),
         };
-        // What the smallest MULPDU needs may be more than the EMSS; TCP judges that. And where a
-        // segment may need a wide frame, this FPDU may have one of a chunk.
-        let most = emss.min(self.outlook.room).max(len);
-        let (frame, filled) = self.fill_frame(frame, most, |out| {
-            qp.fill_segment(context, Some(plan), mulpdu, out)
-        });
-        if filled.octets == 0 {
-            self.pool.free(frame);
-            return Ok(Some(End::Done));
-        }
-        self.post(frame, filled).map(|()| None)
+        let posted = self.post_filled(frame, len, |out| {
+            qp.fill_segment(context, First::Planned(plan), mulpdu, out)
+        })?;
+        Ok((!posted).then_some(End::Done))
     }
 
     /// A frame for a segment that begins with an FPDU of so many octets; why there is none, if so.
@@ -312,18 +297,26 @@ impl Filling<'_> {
         self.pool.alloc_for(self.headers + len).ok_or(End::NoFrame)
     }
 
-    /// Has a frame filled with a segment of so many octets at most.
+    /// Posts a segment that begins with an FPDU of so many octets, unless nothing comes of it.
     #[inline]
-    fn fill_frame(
-        &self,
+    fn post_filled(
+        &mut self,
         mut frame: Frame,
-        most: usize,
+        len: usize,
         fill: impl FnOnce(&mut [u8]) -> Filled,
-    ) -> (Frame, Filled) {
+    ) -> Result<bool, SendError<Frame>> {
+        // What the smallest MULPDU needs may be more than the EMSS; TCP judges that. And where a
+        // segment may need a wide frame, this FPDU may have one of a chunk.
+        let most = self.outlook.mss.min(self.outlook.room).max(len);
         let end = (self.headers + most).min(frame.capacity());
         let octets = self.umem.bytes_mut(&mut frame);
         let filled = octets.get_mut(self.headers..end).map(fill);
-        (frame, filled.unwrap_or_default())
+        let filled = filled.unwrap_or_default();
+        if filled.octets == 0 {
+            self.pool.free(frame);
+            return Ok(false);
+        }
+        self.post(frame, filled).map(|()| true)
     }
 
     /// Hands a segment to TCP.

@@ -211,7 +211,12 @@ impl End {
         if written > 0 {
             return (written, octets);
         }
-        let whole = self.with_ctx(|qp, ctx| qp.write_whole(ctx, mulpdu, &mut out));
+        let whole = self.with_ctx(|qp, ctx| {
+            let whole = qp.next_whole(mulpdu)?;
+            let written = qp.write_whole(ctx, &whole, &mut out);
+            assert!(written.is_none_or(|written| written.len == whole.octets()));
+            written
+        });
         if let Some(fpdu) = whole {
             ways.whole += 1;
             assert_eq!(checksum::sum(&out[..fpdu.len]).folded(), fpdu.sum);

@@ -306,7 +306,8 @@ fn small_messages_that_wait_share_a_segment_and_none_is_cut_for_it() {
         let Some(plan) = a.with_ctx(|qp, ctx| qp.plan(ctx, MULPDU)) else {
             break;
         };
-        let segment = a.with_ctx(|qp, ctx| qp.fill_segment(ctx, Some(plan), MULPDU, &mut out));
+        let segment =
+            a.with_ctx(|qp, ctx| qp.fill_segment(ctx, First::Planned(plan), MULPDU, &mut out));
         b.receive(&out[..segment.octets]);
         filled.push(segment.fpdus);
     }
