@@ -4,16 +4,15 @@ use super::kernel::{self, Stream};
 use super::many::{self, ManyRun};
 use super::memory::{self, MemoryRun};
 use super::place::Place;
+use super::raw::{self, Load};
 use super::rnic::{self, Door, RnicRun};
-use super::{Figures, Ground, raw};
+use super::{Figures, Ground};
 
 /// What runs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
-    /// Bare frames over AF_XDP, as many as possible.
-    RawRate,
-    /// The same with an application's octets in them, verified before they are copied out.
-    RawVerified,
+    /// Frames over AF_XDP without an RNIC, as many as possible.
+    RawRate(Load),
     /// One bare frame of 64 octets at a time.
     RawPing,
     /// RDMA.
@@ -85,8 +84,7 @@ impl Contestant {
         };
         let _link = ground.enter(place)?;
         match &self.work {
-            Work::RawRate => raw::rate(ground, place, false),
-            Work::RawVerified => raw::rate(ground, place, true),
+            Work::RawRate(load) => raw::rate(ground, place, *load),
             Work::RawPing => raw::ping(ground, place),
             Work::Rnic(run) => match run.door {
                 Door::Embedded => rnic::embedded(ground, place, run),
@@ -105,8 +103,7 @@ impl Work {
     #[must_use]
     pub fn name(&self) -> String {
         match self {
-            Self::RawRate => "raw".into(),
-            Self::RawVerified => "raw-verified".into(),
+            Self::RawRate(load) => load.name().into(),
             Self::RawPing => "raw-ping".into(),
             Self::Rnic(run) => run.name(),
             Self::Many(run) => run.name(),

@@ -210,8 +210,8 @@ fn streams() -> Vec<Goal> {
             .iter()
             .flat_map(|napi| [1500, 3506].map(|mtu| (mtu, napi.name())))
     };
-    // The second and third figure say what of the first is the copying and verifying that no protocol
-    // can do without.
+    // The others say what of the first is the copying and verifying, and what the segments, that no
+    // transport can do without.
     for (mtu, napi) in places() {
         let of = |what: &str| Side::of(format!("{what}@{mtu}-{napi}"), GBIT);
         let what = |what: &str| format!("{what}, MTU {mtu}, {napi}");
@@ -233,6 +233,18 @@ fn streams() -> Vec<Goal> {
                 Bound::None,
                 of("write-1M-embedded"),
                 of("raw-verified"),
+            ),
+            Goal::ratio(
+                what("the least that a transport of Writes must do / raw AF_XDP"),
+                Bound::None,
+                of("raw-least"),
+                of("raw"),
+            ),
+            Goal::ratio(
+                what("RDMA Write, 1 MiB / the least that a transport of Writes must do"),
+                Bound::None,
+                of("write-1M-embedded"),
+                of("raw-least"),
             ),
         ]);
     }

@@ -5,6 +5,7 @@ use super::kernel::Stream;
 use super::many::{ManyRun, Traffic};
 use super::memory::{Case, MemoryRun};
 use super::place::{Link, Napi, Place};
+use super::raw::Load;
 use super::rnic::{Door, Operation, Polling, RnicRun};
 use super::{Contestant, Work};
 
@@ -108,13 +109,13 @@ pub fn quick() -> Vec<Contestant> {
 pub fn smoke() -> Vec<Contestant> {
     let place = inline(1500);
     let write = |door| rdma(place, RnicRun::bandwidth(Operation::Write, KIBI_64, door));
-    let mut all = vec![Contestant::new(place, Work::RawRate)];
+    let mut all = Vec::from(Load::ALL.map(|load| raw(place, load)));
     all.extend(Door::BOTH.map(write));
     all.push(Contestant::new(place, kernel(false)));
     all.extend(pings(place));
     all.extend(Door::BOTH.map(|door| many(16, door)));
     all.extend(lossy(LOSSES[1]).into_iter().take(1));
-    all.push(Contestant::new(inline(JUMBO), Work::RawRate));
+    all.push(raw(inline(JUMBO), Load::Nothing));
     let large = RnicRun::bandwidth(Operation::Write, KIBI_64, Door::Embedded);
     all.push(rdma(inline(JUMBO), large));
     all
@@ -123,10 +124,10 @@ pub fn smoke() -> Vec<Contestant> {
 /// A stream by all ways.
 fn streams(place: Place) -> Vec<Contestant> {
     let write = RnicRun::bandwidth(Operation::Write, MEBI, Door::Embedded);
-    let mut all = vec![Contestant::new(place, Work::RawRate)];
+    let mut all = vec![raw(place, Load::Nothing)];
     // Of frames in one buffer each.
     if place.mtu != JUMBO {
-        all.push(Contestant::new(place, Work::RawVerified));
+        all.extend([Load::Octets, Load::Writes].map(|load| raw(place, load)));
     }
     all.extend([rdma(place, write), Contestant::new(place, kernel(true))]);
     // A NAPI that has a thread is GRO's.
@@ -223,6 +224,10 @@ fn memory() -> Vec<Contestant> {
 
 fn inline(mtu: u32) -> Place {
     Place::cable(mtu, Napi::Inline)
+}
+
+fn raw(place: Place, load: Load) -> Contestant {
+    Contestant::new(place, Work::RawRate(load))
 }
 
 fn rdma(place: Place, run: RnicRun) -> Contestant {

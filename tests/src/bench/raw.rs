@@ -14,22 +14,55 @@ const ETHERNET: u32 = 14;
 /// Octets of a frame that goes there and back.
 const PING: u32 = 64;
 
-/// Frames of the place's MTU, as many as possible. `verified`: with an application's octets, which are
-/// copied into them, verified, and copied out.
-pub(super) fn rate(ground: &Ground, place: Place, verified: bool) -> Result<Figures, String> {
+/// What frames carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// What nobody writes or reads.
+    Nothing,
+    /// An application's octets, verified before they are copied out.
+    Octets,
+    /// The segments of RDMA Writes: the least that a transport of these must do.
+    Writes,
+}
+
+impl Load {
+    /// All.
+    pub const ALL: [Self; 3] = [Self::Nothing, Self::Octets, Self::Writes];
+
+    /// In names of contestants.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "raw",
+            Self::Octets => "raw-verified",
+            Self::Writes => "raw-least",
+        }
+    }
+
+    fn option(self) -> Option<&'static str> {
+        match self {
+            Self::Nothing => None,
+            Self::Octets => Some("--verified"),
+            Self::Writes => Some("--least"),
+        }
+    }
+}
+
+/// Frames of the place's MTU, as many as possible.
+pub(super) fn rate(ground: &Ground, place: Place, load: Load) -> Result<Figures, String> {
     let octets = ETHERNET + place.mtu;
     let command = |end, role| {
         let command = command(ground, place, end, role, octets);
-        if verified {
-            command.arg("--verified")
-        } else {
-            command
+        match load.option() {
+            Some(option) => command.arg(option),
+            None => command,
         }
     };
     let receiver = started(command(End::B, "receive"), "listening")?;
     let mut sender = command(End::A, "send");
-    // Elsewhere little is lost, and a word of the receiver's now and then costs more than that.
-    if place.napi == Napi::Rps {
+    // Elsewhere little is lost, and a word of the receiver's now and then costs more than that. What is
+    // acknowledged has a window anyway.
+    if place.napi == Napi::Rps && load != Load::Writes {
         sender = sender.arg("--paced");
     }
     let sender = sender.spawn();

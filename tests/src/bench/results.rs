@@ -127,6 +127,7 @@ impl Row {
 
 #[cfg(test)]
 pub(super) mod testing {
+    use super::super::raw::Load;
     use super::super::{Work, matrix};
     use super::*;
 
@@ -138,7 +139,7 @@ pub(super) mod testing {
             let contestant = known.unwrap_or_else(|| Contestant {
                 name: (*name).to_owned(),
                 place: None,
-                work: Work::RawRate,
+                work: Work::RawRate(Load::Nothing),
             });
             let mut row = Row {
                 contestant,

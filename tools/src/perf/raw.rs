@@ -8,10 +8,12 @@
 //!
 //! A frame is an Ethernet header (to everybody, EtherType 0x88B5, which IEEE 802 leaves to local
 //! experiments), one octet that says what it is for, seven of padding, and a number. What is behind
-//! that is neither written nor read, or an application's octets (`octets`). The interface is taken
-//! whole, and its kernel hears nothing of it.
+//! that is neither written nor read, or an application's octets (`octets`); or all of it is the segments
+//! of a transport that does no more than it must ([`least`]). The interface is taken whole, and its
+//! kernel hears nothing of it.
 
 pub mod echo;
+pub mod least;
 mod octets;
 pub mod rate;
 
@@ -77,6 +79,17 @@ impl Kind {
     }
 }
 
+/// What frames that are sent in numbers carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// What nobody writes or reads.
+    Nothing,
+    /// An application's octets, which are copied into them, verified, and copied out.
+    Octets,
+    /// Segments of RDMA Writes ([`least`]).
+    Writes,
+}
+
 /// How a receiver waits for frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Waiting {
@@ -103,20 +116,20 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Takes an interface for frames of up to `octets` octets. `verified`: those that count carry an
-    /// application's octets, which are copied into them, verified, and copied out.
+    /// Takes an interface for frames of up to `octets` octets.
     pub fn open(
         interface: &str,
         octets: usize,
         mode: ModePreference,
         waiting: Waiting,
-        verified: bool,
+        load: Load,
     ) -> Result<Self, ToolError> {
         let mtu = u32::try_from(octets.saturating_sub(ETHERNET)).unwrap_or(u32::MAX);
         let chunk = ChunkSize::for_mtu(mtu)?;
-        if verified && chunk.chunks() > 1 {
+        if load != Load::Nothing && chunk.chunks() > 1 {
             return Err(ToolError::Usage(format!(
-                "--verified is for frames that fit one buffer, of {} octets at most: {octets} do not",
+                "--verified and --least are for frames that fit one buffer, of {} octets at most: \
+                 {octets} do not",
                 ChunkSize::Octets4096.chunk_capacity()
             )));
         }
@@ -137,7 +150,7 @@ impl Wire {
             received: Vec::with_capacity(BATCH),
             in_flight: 0,
             waiting,
-            octets: verified.then(Octets::new),
+            octets: (load == Load::Octets).then(Octets::new),
             _tap: tap,
         })
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use rnic_tools::endpoint::ToolError;
-use rnic_tools::perf::raw::{LEAST_FRAME, Waiting, Wire, echo, rate};
+use rnic_tools::perf::raw::{LEAST_FRAME, Load, Waiting, Wire, echo, least, rate};
 use rnic_tools::size;
 use rnic_tools::xdp::Mode;
 
@@ -30,6 +30,10 @@ pub(crate) struct Raw {
     /// them does at the least.
     #[arg(long, global = true)]
     verified: bool,
+    /// Have them be the segments of RDMA Writes, at both ends: all headers, acknowledged, sent again when
+    /// lost, and nothing that such a transport could do without.
+    #[arg(long, global = true, conflicts_with = "verified")]
+    least: bool,
     /// Octets of a frame with its Ethernet header: of those that are sent, or the most that are
     /// received.
     #[arg(long, global = true, value_name = "OCTETS", default_value = "1514", value_parser = frame_octets)]
@@ -73,14 +77,32 @@ pub(crate) fn run(options: &Raw) -> Result<(), ToolError> {
             "name an interface with --interface".into(),
         ));
     }
+    let load = match (options.least, options.verified) {
+        (true, _) => Load::Writes,
+        (_, true) => Load::Octets,
+        _ => Load::Nothing,
+    };
+    if options.least && !matches!(options.role, Role::Receive | Role::Send { paced: false }) {
+        return Err(ToolError::Usage(
+            "--least is for send and receive, and has a pace of its own".into(),
+        ));
+    }
     let mut wire = Wire::open(
         &options.interface,
         options.octets,
         options.mode.into(),
         options.waiting,
-        options.verified,
+        load,
     )?;
     match options.role {
+        Role::Send { .. } if options.least => {
+            let (octets, duration) = (options.octets, options.duration);
+            print_json(&least::send(&mut wire, octets, duration, options.timeout)?)
+        }
+        Role::Receive if options.least => {
+            println!("listening on {}", options.interface);
+            print_json(&least::receive(&mut wire, options.timeout)?)
+        }
         Role::Send { paced } => {
             let sent = rate::send(&mut wire, options.octets, options.duration, paced)?;
             print_json(&sent)

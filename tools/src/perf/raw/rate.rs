@@ -9,11 +9,11 @@ use super::{BATCH, Kind, LEAST_FRAME, Silence, Wire};
 use crate::endpoint::ToolError;
 
 /// How often the sender says that it is done: one of these may be lost.
-const ENDS: usize = 8;
+pub(super) const ENDS: usize = 8;
 /// Between two of them.
-const END_PAUSE: Duration = Duration::from_millis(5);
+pub(super) const END_PAUSE: Duration = Duration::from_millis(5);
 /// How long the kernel may take to send what is left.
-const DRAIN: Duration = Duration::from_millis(500);
+pub(super) const DRAIN: Duration = Duration::from_millis(500);
 /// Chunks that may be under way. A receiver's rings have 512; the rest are those that it has just
 /// taken out and not given back.
 const CHUNKS: u64 = 384;
@@ -31,6 +31,8 @@ pub struct Sent {
     pub octets_of_frame: usize,
     /// How long it took.
     pub seconds: f64,
+    /// Frames that were sent more than once.
+    pub again: u64,
 }
 
 /// What a receiver got.
@@ -84,6 +86,7 @@ pub fn send(
         frames,
         octets_of_frame: octets,
         seconds,
+        again: 0,
     })
 }
 

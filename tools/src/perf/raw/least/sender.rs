@@ -1,0 +1,201 @@
+//! The source: writes segments, keeps them, and hears what has arrived.
+
+use std::time::{Duration, Instant};
+
+use rnic_xsk::{FramePool, Port, Umem};
+use userspace_tcp::{SeqNum, Timestamps};
+
+use super::super::rate::{DRAIN, END_PAUSE, ENDS, Sent};
+use super::super::{BATCH, IN_FLIGHT, Kind, LEAST_FRAME, Waiting, Wire};
+use super::kept::{Kept, News};
+use super::segment::{End, Fields, HEADERS, OVERHEAD, Reader, Template, payload_of, write_fpdu};
+use super::{MESSAGE, WINDOW, ticks};
+use crate::endpoint::ToolError;
+
+/// How long nothing may be acknowledged until all is sent again.
+const TIMEOUT: Duration = Duration::from_millis(50);
+
+/// Sends frames of up to `octets` octets for so long, and until all of them have arrived. Waits
+/// `patience` for each acknowledgment.
+pub fn send(
+    wire: &mut Wire,
+    octets: usize,
+    duration: Duration,
+    patience: Duration,
+) -> Result<Sent, ToolError> {
+    let mut sender = Sender::new(octets)?;
+    let mut heard = sender.started;
+    loop {
+        let now = Instant::now();
+        let over = now - sender.started >= duration;
+        if over && sender.kept.len() == 0 {
+            break;
+        }
+        if now - heard >= patience {
+            return Err(ToolError::Peer(format!(
+                "nothing was acknowledged for {patience:?}: is the other end there?"
+            )));
+        }
+        sender.fill(wire, !over, now);
+        wire.port.flush()?;
+        sender.take_completed(wire);
+        if sender.listen(wire, now) {
+            heard = now;
+        } else if sender.is_idle(!over) && wire.waiting == Waiting::Poll && wire.port.unsent() == 0
+        {
+            wire.sleep(TIMEOUT)?;
+        }
+    }
+    let (frames, seconds) = (
+        sender.kept.acknowledged(),
+        sender.started.elapsed().as_secs_f64(),
+    );
+    for _ in 0..ENDS {
+        wire.drain(DRAIN)?;
+        std::thread::sleep(END_PAUSE);
+        wire.send(Kind::End, frames, LEAST_FRAME)?;
+    }
+    wire.drain(DRAIN)?;
+    Ok(Sent {
+        frames,
+        octets_of_frame: octets,
+        seconds,
+        again: sender.again,
+    })
+}
+
+#[derive(Debug)]
+struct Sender {
+    memory: Vec<u8>,
+    /// Where in the message the next segment begins.
+    at: usize,
+    /// Octets of a full segment's payload.
+    payload: usize,
+    /// Headers of a full segment, and of a message's last one.
+    templates: [Template; 2],
+    kept: Kept,
+    /// When something arrived, or all was sent again.
+    since: Instant,
+    /// Since something arrived, all was sent again.
+    gone_back: bool,
+    /// Segments that were sent again.
+    again: u64,
+    reader: Reader,
+    started: Instant,
+}
+
+impl Sender {
+    fn new(octets: usize) -> Result<Self, ToolError> {
+        let payload = payload_of(octets).filter(|payload| *payload <= MESSAGE);
+        let payload = payload.ok_or_else(|| {
+            ToolError::Usage(format!(
+                "--least: no segment of a Write fits a frame of {octets} octets"
+            ))
+        })?;
+        let template = |payload| Template::new(End::Source, payload + OVERHEAD - HEADERS);
+        let started = Instant::now();
+        Ok(Self {
+            memory: vec![0x5a; MESSAGE],
+            at: 0,
+            payload,
+            templates: [template(payload), template(MESSAGE % payload)],
+            kept: Kept::new(WINDOW),
+            since: started,
+            gone_back: false,
+            again: 0,
+            reader: Reader::new(End::Source),
+            started,
+        })
+    }
+
+    /// Whether there is nothing to do before something is heard; `new` as below.
+    fn is_idle(&self, new: bool) -> bool {
+        self.kept.are_sent() && (!new || self.kept.len() == WINDOW)
+    }
+
+    /// Queues a batch of segments, as far as there is room; `new`: also such as were not sent yet.
+    fn fill(&mut self, wire: &mut Wire, new: bool, now: Instant) {
+        let times = Timestamps {
+            value: ticks(self.started, now),
+            echo: self.reader.time(),
+        };
+        let full = self.payload + OVERHEAD - HEADERS;
+        for _ in 0..BATCH {
+            if wire.in_flight == IN_FLIGHT {
+                return;
+            }
+            if !self.kept.are_sent() {
+                self.again += 1;
+            } else if !new || self.kept.len() == WINDOW || !self.append(&mut wire.pool, &wire.umem)
+            {
+                return;
+            }
+            let Some(mut next) = self.kept.take_next() else {
+                return;
+            };
+            let fields = Fields {
+                seq: next.seq,
+                ack: SeqNum(0),
+                times,
+            };
+            let template = &self.templates[usize::from(next.octets != full)];
+            template.write(wire.umem.bytes_mut(&mut next.frame), &fields, next.sum);
+            if let Err(frame) = wire.port.transmit(next.frame, next.number) {
+                return self.kept.refused(frame);
+            }
+            wire.in_flight += 1;
+        }
+    }
+
+    /// Makes the next segment, but for its headers; false when there is no frame for it.
+    #[inline]
+    fn append(&mut self, pool: &mut FramePool, umem: &Umem) -> bool {
+        let Some(mut frame) = pool.alloc() else {
+            return false;
+        };
+        let end = (self.at + self.payload).min(MESSAGE);
+        let from = &self.memory[self.at..end];
+        let octets = from.len() + OVERHEAD - HEADERS;
+        frame.set_len(HEADERS + octets);
+        let fpdu = &mut umem.bytes_mut(&mut frame)[HEADERS..HEADERS + octets];
+        let sum = write_fpdu(fpdu, from, self.at, end == MESSAGE);
+        self.kept.push(frame, octets, sum);
+        self.at = if end == MESSAGE { 0 } else { end };
+        true
+    }
+
+    /// Takes back what the link is done with.
+    fn take_completed(&mut self, wire: &mut Wire) {
+        while let Some((frame, number)) = wire.port.completed() {
+            wire.in_flight -= 1;
+            if let Some(frame) = self.kept.returned(number, frame) {
+                wire.pool.free(frame);
+            }
+        }
+    }
+
+    /// Hears what has arrived; says whether anything new has.
+    fn listen(&mut self, wire: &mut Wire, now: Instant) -> bool {
+        let Wire { port, pool, .. } = wire;
+        let (mut arrived, mut same) = (false, false);
+        port.receive(pool, &mut wire.received, BATCH);
+        for packet in wire.received.drain(..) {
+            if let Some(read) = self.reader.read(wire.umem.bytes(packet.first())) {
+                let news = self.kept.acknowledge(read.ack, |frame| pool.free(frame));
+                arrived |= news == News::Arrived;
+                same |= news == News::Same;
+            }
+            pool.free_packet(packet);
+        }
+        port.refill(pool);
+        let missing = same && !self.gone_back || now - self.since >= TIMEOUT;
+        if arrived || missing {
+            self.since = now;
+            self.gone_back = !arrived;
+        }
+        if !arrived && missing {
+            self.kept.go_back();
+        }
+        arrived
+    }
+}
