@@ -357,6 +357,9 @@ pub struct Owed {
     /// Its first octet's place in the stream, and how many it had.
     pub(crate) offset: StreamOffset,
     pub(crate) octets: u32,
+    /// In so many segments of the peer's, and how many octets the longest of them has.
+    pub(crate) segments: u32,
+    pub(crate) longest: u32,
     pub(crate) ack: SeqNum,
     pub(crate) window: u16,
     pub(crate) timestamps: Option<Timestamps>,

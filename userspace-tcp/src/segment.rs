@@ -296,6 +296,12 @@ impl<'a> Segment<'a> {
         self.payload.len() as u32 + self.following.octets
     }
 
+    /// Octets of the longest of the segments that it stands for.
+    pub(crate) fn longest(&self) -> u32 {
+        // Of what is shown, one IP packet's worth at most.
+        self.following.longest.max(self.payload.len() as u32)
+    }
+
     /// Sequence numbers it takes: payload, SYN and FIN.
     pub fn sequence_len(&self) -> u64 {
         let flags = self.header.flags;

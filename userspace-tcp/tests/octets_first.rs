@@ -1,5 +1,6 @@
 //! The octets of a segment may be taken first and its acknowledgment behind them
-//! ([`userspace_tcp::Stack::receive_octets`]): neither the layer above nor the peer can tell.
+//! ([`userspace_tcp::Stack::receive_octets`]), or all of some segments at once
+//! ([`userspace_tcp::Stack::receive_consumed`]): neither the layer above nor the peer can tell.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -9,7 +10,8 @@ use std::time::Duration;
 
 use harness::passive::{Passive, header, peer_seq, tuple};
 use userspace_tcp::{
-    Config, CongestionControl, Ecn, Flags, Likely, Owed, SackBlock, Segment, SeqNum, Timestamps,
+    Config, CongestionControl, Ecn, Flags, Following, Likely, Owed, SackBlock, Segment, SeqNum,
+    Timestamps,
 };
 
 const LEN: u32 = 700;
@@ -53,12 +55,15 @@ fn octets_before_their_acknowledgment_are_as_octets_behind_it() {
     };
     let payload = [0; LEN as usize];
     let (mut taken_first, mut others, mut promised, mut emptied) = (0, 0, 0, 0);
+    let (mut several, mut nothing_sent) = (0, 0);
     for run in 0..300 {
         let timestamps = run % 2 == 0;
         let ecn = run % 3 == 0;
         // How marks are echoed hangs on it.
         let congestion = match run % 6 {
             3 => CongestionControl::Dctcp,
+            // It measures what could have been sent.
+            4 | 5 => CongestionControl::Bbr,
             _ => CongestionControl::Cubic,
         };
         let open = || {
@@ -69,7 +74,7 @@ fn octets_before_their_acknowledgment_are_as_octets_behind_it() {
                 ..Config::default()
             })
         };
-        let (mut whole, mut parts) = (open(), open());
+        let (mut whole, mut parts, mut at_once) = (open(), open(), open());
         assert_eq!(parts.stack.info(parts.conn).unwrap().ecn, ecn);
         let (mut next, mut clock) = (peer_seq(0), 9);
         let mut acked = 0;
@@ -78,19 +83,32 @@ fn octets_before_their_acknowledgment_are_as_octets_behind_it() {
                 1 + below(1400),
                 u64::from(below(4)) * u64::from(below(300_000)),
             );
-            for end in [&mut whole, &mut parts] {
+            // Some connections only receive, for a while at least.
+            let posts = run % 4 > 0 && below(3) > 0;
+            for end in [&mut whole, &mut parts, &mut at_once] {
                 end.now += Duration::from_nanos(later);
                 end.stack.advance(end.now);
-                end.post(octets);
+                if posts {
+                    end.post(octets);
+                }
             }
-            assert_eq!(whole.seen(), parts.seen());
+            let before = whole.seen();
+            assert_eq!(before, parts.seen());
+            assert_eq!(before, at_once.seen());
             // Now and then something else than what is expected.
             let odd = below(6) == 0;
             let kind = if odd { below(9) } else { 9 };
             // Several in a row with the same acknowledgment and window are no duplicate ACKs.
-            acked = (acked + below(2) * below(2000)).min(whole.sent);
+            acked = match below(3) {
+                0 => acked,
+                1 => (acked + below(2000)).min(whole.sent),
+                _ => whole.sent,
+            };
             let mut header = header(Flags::ACK | Flags::PSH, next, whole.ours.add(acked));
             header.window -= below(4).saturating_sub(2) as u16;
+            if below(20) == 0 {
+                header.window = 0;
+            }
             clock += below(3);
             let ours = u32::try_from(whole.now.as_millis()).unwrap();
             header.options.timestamps = timestamps.then_some(Timestamps {
@@ -118,8 +136,21 @@ fn octets_before_their_acknowledgment_are_as_octets_behind_it() {
             let promise = whole
                 .stack
                 .expects_octets(whole.now, &tuple(), likely, &segment);
+            // As many as may be taken as one with it.
+            if promise.is_some() && below(2) == 0 {
+                let segments = 1 + below(20);
+                let longest = 1 + below(LEN);
+                segment = segment.with_following(Following {
+                    segments,
+                    octets: segments * longest,
+                    longest,
+                });
+                len += segments * longest;
+                several += 1;
+            }
             let expected = whole.receive(&segment);
             if let Some(promise) = promise {
+                nothing_sent += usize::from(acked == whole.sent);
                 assert!(promise.room >= len, "{header:?}");
                 let [new] = &*expected.new else {
                     panic!("{expected:?}: {header:?}");
@@ -155,13 +186,27 @@ fn octets_before_their_acknowledgment_are_as_octets_behind_it() {
             for end in [&mut whole, &mut parts] {
                 end.stack.consumed(end.conn, expected.in_order_to);
             }
-            assert_eq!(whole.seen(), parts.seen(), "{header:?}");
+            if promise.is_some() {
+                let (now, conn) = (at_once.now, at_once.conn);
+                let taken_to = at_once.stack.receive_consumed(now, conn, &segment);
+                assert_eq!(taken_to, Some(expected.in_order_to), "{header:?}");
+            } else {
+                assert_eq!(at_once.receive(&segment), expected, "{header:?}");
+                at_once.stack.consumed(at_once.conn, expected.in_order_to);
+            }
+            let behind = whole.seen();
+            assert_eq!(behind, parts.seen(), "{header:?}");
+            assert_eq!(behind, at_once.seen(), "{header:?}");
             next = peer_seq(expected.in_order_to as u32);
         }
     }
     assert!(
         taken_first > 3000 && others > 1000 && emptied > 50,
         "{taken_first} {others} {emptied}"
+    );
+    assert!(
+        several > 1000 && nothing_sent > 1000,
+        "{several} {nothing_sent}"
     );
     // Those that are marked, and those behind them.
     assert!(promised > taken_first);

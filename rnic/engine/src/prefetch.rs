@@ -30,11 +30,11 @@ pub(crate) fn fetch_at(at: *const u8) {
     fetch_line(at.cast());
 }
 
-/// As [`fetch`], of the first lines of some octets, as many as they have and no more than `most`.
+/// As [`fetch`], of so many lines from where some octets begin, whether they have as many or not: to
+/// look would take longer.
 #[inline]
-pub(crate) fn fetch_first(octets: &[u8], most: usize) {
-    let lines = octets.len().div_ceil(LINE).min(most);
-    for line in 0..lines {
+pub(crate) fn fetch_first<const LINES: usize>(octets: &[u8]) {
+    for line in 0..LINES {
         fetch_line(octets.as_ptr().wrapping_add(line * LINE).cast());
     }
 }

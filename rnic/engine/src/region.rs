@@ -75,6 +75,7 @@ impl RegionMemory {
     }
 
     /// Length in octets.
+    #[inline]
     pub fn len(&self) -> u64 {
         match self {
             Self::Shared { len, .. } => *len as u64,
@@ -179,6 +180,7 @@ impl RegionMemory {
         }
     }
 
+    #[inline]
     fn check(&self, offset: u64, len: usize) -> Result<usize, RegionError> {
         let region = self.len();
         let outside = RegionError::Outside {
@@ -213,6 +215,7 @@ impl RegionMemory {
 }
 
 /// That a copy which has just been done took place.
+#[inline]
 fn sound(memory: &SharedMemory) -> Result<(), RegionError> {
     if memory.is_broken() {
         return Err(RegionError::Broken);

@@ -207,6 +207,7 @@ impl SharedMemory {
 
     /// Whether an access to it has faulted (see [`contain_faults`]): what was read since is zero, and
     /// what was written is nowhere. Stays so.
+    #[inline]
     pub fn is_broken(&self) -> bool {
         // Without any fault, which is the rule, nothing else is looked at.
         faults_contained() != 0
@@ -308,6 +309,7 @@ impl SharedMemory {
     }
 
     /// The octet at `offset` when `len` octets from there are in the mapping.
+    #[inline]
     fn at(&self, offset: usize, len: usize) -> Result<NonNull<u8>, OutOfBounds> {
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
             return Err(OutOfBounds {

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use userspace_tcp::checksum::{self, PartialSum};
+use userspace_tcp::checksum;
 use userspace_tcp::{Flags, SeqNum};
 
 use super::parse::{Ip, Link, array, sum_parts, within};
@@ -15,18 +15,14 @@ use super::{ETHERNET_HEADER, IPV4_HEADER, IPV6_HEADER, TCP_HEADER, VLAN_TAG};
 
 /// The most octets of headers that can be known: Ethernet with a tag, IPv6, TCP with timestamps.
 const HEADERS_MAX: usize = 96;
-const WORD: usize = 8;
-const WORDS: usize = HEADERS_MAX / WORD;
 
 /// Headers that a segment came with.
 #[derive(Clone, Debug)]
 pub struct KnownHeaders {
-    /// The octets as numbers of this machine; those that may differ are zero.
-    octets: [u64; WORDS],
+    /// The octets; those that may differ, and those behind the headers, are zero.
+    octets: [u8; HEADERS_MAX],
     /// Ones where octets must be as they were.
-    mask: [u64; WORDS],
-    /// The last eight octets of the headers, as above.
-    end: (u64, u64),
+    mask: [u8; HEADERS_MAX],
     /// Where the IP header begins.
     ip: usize,
     /// Where the TCP header begins.
@@ -34,9 +30,9 @@ pub struct KnownHeaders {
     /// Where the payload begins.
     payload: usize,
     /// What does not differ of the IPv4 header, for its checksum; none of IPv6, which has no checksum.
-    ip_sum: Option<PartialSum>,
+    ip_sum: Option<u16>,
     /// What does not differ of pseudo-header and TCP header, for TCP's.
-    tcp_sum: PartialSum,
+    tcp_sum: u16,
 }
 
 /// What a segment with known headers says that another one didn't. Nothing of it is to be believed
@@ -45,8 +41,8 @@ pub struct KnownHeaders {
 pub struct Like {
     /// What it says.
     pub says: Recognised,
-    /// TCP's checksum so far: all but the payload.
-    sum: PartialSum,
+    /// TCP's checksum so far, as a sum of words: all but the payload.
+    sum: u64,
 }
 
 impl Like {
@@ -54,13 +50,15 @@ impl Like {
     /// gives it, is this.
     #[inline]
     pub fn is_right_with(&self, payload: u16) -> bool {
-        self.is_right(PartialSum::from_folded(payload))
+        is_right(self.sum + u64::from(payload))
     }
+}
 
-    #[inline]
-    fn is_right(&self, payload: PartialSum) -> bool {
-        (self.sum + payload).folded() == u16::MAX
-    }
+/// Whether words that are not all zero have such a sum that their checksum is right: the one's
+/// complement sum of them is all ones, which stands for zero.
+#[inline]
+fn is_right(sum: u64) -> bool {
+    sum.is_multiple_of(u64::from(u16::MAX))
 }
 
 /// What a segment with known headers says that another one didn't.
@@ -120,17 +118,13 @@ impl KnownHeaders {
         summed.get_mut(tcp + 12..tcp + 14)?.fill(0);
         let pseudo = checksum::pseudo(found.source, found.destination, 0);
         Some(Self {
-            octets: words(&octets),
-            mask: words(&mask),
-            end: (
-                last_word(octets.get(..payload)?)?,
-                last_word(mask.get(..payload)?)?,
-            ),
+            octets,
+            mask,
             ip,
             tcp,
             payload,
-            ip_sum: v4.then(|| checksum::sum(&summed[ip..tcp])),
-            tcp_sum: pseudo + checksum::sum(&summed[tcp..payload]),
+            ip_sum: v4.then(|| checksum::sum(&summed[ip..tcp]).folded()),
+            tcp_sum: (pseudo + checksum::sum(&summed[tcp..payload])).folded(),
         })
     }
 
@@ -138,11 +132,7 @@ impl KnownHeaders {
     /// complement sum of its payload, as [`rnic_crc::sum`] does.
     #[inline]
     pub fn recognise(&self, frame: &[u8], sum: impl FnOnce(&[u8]) -> u16) -> Option<Recognised> {
-        let of = |payload: Range<usize>| {
-            let payload = frame.get(payload)?;
-            Some(PartialSum::from_folded(sum(payload)))
-        };
-        self.recognise_by(frame, of)
+        self.recognise_by(frame, |payload| frame.get(payload).map(sum))
     }
 
     /// The same of a frame that begins in `first` and goes on in the slices of `rest`: `sum` is asked for
@@ -160,7 +150,7 @@ impl KnownHeaders {
                 return None;
             }
             let part = first.get(payload.start..)?;
-            Some(sum_parts(part, within(rest, beyond), sum))
+            Some(sum_parts(part, within(rest, beyond), sum).folded())
         };
         self.recognise_by(first, of)
     }
@@ -171,11 +161,11 @@ impl KnownHeaders {
     fn recognise_by(
         &self,
         frame: &[u8],
-        sum: impl FnOnce(Range<usize>) -> Option<PartialSum>,
+        sum: impl FnOnce(Range<usize>) -> Option<u16>,
     ) -> Option<Recognised> {
         let like = self.compare(frame)?;
         let payload = sum(like.says.payload.clone())?;
-        like.is_right(payload).then_some(like.says)
+        like.is_right_with(payload).then_some(like.says)
     }
 
     /// What a frame says that begins with these headers, before its payload is looked at, which may not
@@ -183,13 +173,12 @@ impl KnownHeaders {
     // What it says is taken apart in registers, for each of thousands of segments.
     #[inline(always)]
     pub fn compare(&self, frame: &[u8]) -> Option<Like> {
-        let headers = frame.get(..self.payload)?;
-        let (whole, _) = headers.as_chunks::<WORD>();
-        let known = self.octets.iter().zip(&self.mask);
-        let differs = whole.iter().zip(known).fold(0, |differs, (word, known)| {
-            differs | ((u64::from_ne_bytes(*word) & known.1) ^ known.0)
-        });
-        if differs | ((last_word(headers)? & self.end.1) ^ self.end.0) != 0 {
+        // All but acknowledgments and the shortest messages are so long.
+        let differs = match frame.first_chunk() {
+            Some(octets) => self.differ_from(octets),
+            None => self.differ_from_short(frame),
+        };
+        if differs {
             return None;
         }
         let end = match self.ip_sum {
@@ -198,8 +187,8 @@ impl KnownHeaders {
                 let total = u16::from_be_bytes([ip[2], ip[3]]);
                 let id = u16::from_be_bytes([ip[4], ip[5]]);
                 let checksum = u16::from_be_bytes([ip[10], ip[11]]);
-                let words = u64::from(total) + u64::from(id) + u64::from(checksum);
-                if (same + PartialSum::of_words(words)).folded() != u16::MAX {
+                let words = [same, total, id, checksum];
+                if !is_right(words.into_iter().map(u64::from).sum()) {
                     return None;
                 }
                 self.ip + usize::from(total)
@@ -224,7 +213,7 @@ impl KnownHeaders {
             sum & 0xffff_0000,
             (end - self.tcp) as u32,
         ];
-        let differ = differ.iter().map(|word| u64::from(*word)).sum();
+        let differ: u64 = differ.iter().map(|word| u64::from(*word)).sum();
         let says = Recognised {
             seq: SeqNum(seq),
             ack: SeqNum(ack),
@@ -232,22 +221,31 @@ impl KnownHeaders {
             flags: Flags((control >> 16) as u8),
             payload: self.payload..end,
         };
-        let sum = self.tcp_sum + PartialSum::of_words(differ);
+        let sum = u64::from(self.tcp_sum) + differ;
         Some(Like { says, sum })
     }
-}
 
-fn words(octets: &[u8; HEADERS_MAX]) -> [u64; WORDS] {
-    let (words, _) = octets.as_chunks::<WORD>();
-    let mut out = [0; WORDS];
-    for (out, word) in out.iter_mut().zip(words) {
-        *out = u64::from_ne_bytes(*word);
+    /// Whether a frame that begins with these octets has other headers. As many are compared whatever
+    /// the headers' length, so that it is done in a few vectors and no loop.
+    #[inline(always)]
+    fn differ_from(&self, octets: &[u8; HEADERS_MAX]) -> bool {
+        let known = self.octets.iter().zip(&self.mask);
+        let differs = octets.iter().zip(known).fold(0, |differs, (octet, known)| {
+            differs | ((octet & known.1) ^ known.0)
+        });
+        differs != 0
     }
-    out
-}
 
-fn last_word(octets: &[u8]) -> Option<u64> {
-    octets.last_chunk().map(|word| u64::from_ne_bytes(*word))
+    /// The same of a frame with fewer octets.
+    #[inline(never)]
+    fn differ_from_short(&self, frame: &[u8]) -> bool {
+        let mut octets = [0; HEADERS_MAX];
+        match octets.get_mut(..frame.len()) {
+            Some(place) if frame.len() >= self.payload => place.copy_from_slice(frame),
+            _ => return true,
+        }
+        self.differ_from(&octets)
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::effects::Env;
 use crate::interface::{Event, State};
 use crate::outbound::Delivered;
 use crate::segment::{Flags, Segment};
-use crate::seq::Position;
+use crate::seq::{Position, SeqNum};
 
 use super::Connection;
 use super::recovery::News;
@@ -79,6 +79,29 @@ impl<B> Connection<B> {
             self.on_fin_acknowledged(env);
         }
         true
+    }
+
+    /// As [`Connection::on_ack`], of an ACK without SACK blocks or ECE in a segment with octets, where
+    /// nothing waits to be acknowledged or sent: then all that it can say is how far the window is open.
+    /// `false`, and nothing is done, where there is more to it.
+    ///
+    /// So it is with each ACK of a peer that sends, to a connection that only receives.
+    pub(super) fn takes_idle_ack(&mut self, ack: SeqNum, window: u16, start: i64) -> bool {
+        let una = self.outbound.una();
+        let idle = self.outbound.queued_segments() == 0
+            && una == self.outbound.next()
+            && ack == self.outbound.wire(una)
+            && self.congestion.phase() == Phase::Open
+            && self.path.probe().is_none()
+            // A model of the path wants to know what could have been sent.
+            && self.outbound.rate_mut().is_none()
+            // A window that is shut is the peer's answer to those who ask.
+            && window > 0;
+        if idle {
+            let window = u64::from(window) << self.peer_shift;
+            self.outbound.update_window(start, una, window);
+        }
+        idle
     }
 
     /// Tells the queue what the ACK says.

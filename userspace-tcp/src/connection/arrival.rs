@@ -132,6 +132,8 @@ impl<B> Connection<B> {
             conn: self.id,
             offset: self.inbound.take_next(octets),
             octets,
+            segments: 1 + segment.following.segments,
+            longest: segment.longest(),
             ack: segment.header.ack,
             window: segment.header.window,
             timestamps: segment.header.options.timestamps,
@@ -169,7 +171,7 @@ impl<B> Connection<B> {
     /// Takes all that [`Connection::on_octets`] left of a segment.
     pub(crate) fn on_owed(&mut self, env: &mut Env<'_, B>, owed: &Owed) {
         self.pacer.advance(env.now);
-        self.counters.segments_in += 1;
+        self.counters.segments_in += u64::from(owed.segments);
         self.counters.octets_in += u64::from(owed.octets);
         self.keepalive.heard(env.now);
         self.unanswered = 0;
@@ -178,15 +180,23 @@ impl<B> Connection<B> {
         let text = Text {
             start,
             len: owed.octets,
-            segments: 1,
-            in_fast_stream: env.effects.arrivals.are_fast_with(env.now, 1),
-            longest: owed.octets,
+            segments: owed.segments,
+            in_fast_stream: env.effects.arrivals.are_fast_with(env.now, owed.segments),
+            longest: owed.longest,
             fin: false,
             ce: false,
             cwr: false,
         };
         self.inbound
             .took_next(env.now, &text, ack_delay(env.config));
+        if !self.takes_idle_ack(owed.ack, owed.window, start) {
+            self.on_owed_ack(env, owed, start);
+        }
+        self.refresh_timer(env.now, env.config);
+    }
+
+    /// The acknowledgment of what is owed.
+    fn on_owed_ack(&mut self, env: &mut Env<'_, B>, owed: &Owed, start: i64) {
         let header = TcpHeader {
             ack: owed.ack,
             flags: Flags::ACK,
@@ -203,7 +213,6 @@ impl<B> Connection<B> {
             ..Following::default()
         });
         self.on_ack(env, &segment, start);
-        self.refresh_timer(env.now, env.config);
     }
 
     /// The peer has not got our SYN's acknowledgment, or it opens at the same time as we do.
@@ -336,8 +345,7 @@ impl<B> Connection<B> {
             len,
             segments,
             in_fast_stream,
-            // Of what is shown, one IP packet's worth at most.
-            longest: segment.following.longest.max(segment.payload.len() as u32),
+            longest: segment.longest(),
             fin,
             ce: segment.ecn == Ecn::Ce,
             cwr: segment.header.flags.contains(Flags::CWR),

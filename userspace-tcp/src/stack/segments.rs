@@ -8,7 +8,7 @@ use crate::interface::{ConnId, Expected, Likely, Owed, Received, State, Transmit
 use crate::segment::Segment;
 #[cfg(doc)]
 use crate::segment::TcpHeader;
-use crate::seq::SeqNum;
+use crate::seq::{SeqNum, StreamOffset};
 use crate::slab::Named;
 use crate::syn_cookie;
 use crate::time::Instant;
@@ -106,6 +106,36 @@ impl<B> Stack<B> {
         };
         connection.on_owed(&mut env, &owed);
         self.settle_received(owed.conn, now);
+    }
+
+    /// Takes a segment that is [expected](Stack::expects_octets), with those behind it that [only
+    /// continue it](TcpHeader::only_continues) and for which there is room, of which nothing is needed any
+    /// more: what [`Stack::receive_at`] and [`Stack::consumed`] do together. Gives the place behind the
+    /// last octet in order. `None`: there is no such connection.
+    pub fn receive_consumed(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        segment: &Segment<'_>,
+    ) -> Option<StreamOffset> {
+        let Some(owed) = self.receive_octets(now, id, segment) else {
+            // It is marked, or an earlier one was.
+            let end = self.receive_for(now, id, segment).in_order_to;
+            self.consumed(id, end);
+            return self.connections.get(id).map(|_| end);
+        };
+        let connection = self.connections.get_mut(id)?;
+        let mut env = Env {
+            now,
+            config: &self.config,
+            effects: &mut self.effects,
+            pools: &mut self.pools,
+        };
+        let end = owed.offset() + u64::from(owed.octets);
+        connection.on_owed(&mut env, &owed);
+        connection.consumed(end);
+        self.settle_received(id, now);
+        Some(end)
     }
 
     /// Whether segments of this flow that follow one another from `seq` on, each of which only

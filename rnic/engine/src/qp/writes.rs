@@ -11,7 +11,7 @@ use rnic_proto::ddp::header::{Control, Header, TAGGED_LEN, Tagged};
 use rnic_proto::mpa::fpdu::{self, Layout};
 use rnic_proto::mpa::marker::{MARKER_LEN, Markers};
 use rnic_proto::rdmap::Offending;
-use rnic_proto::rdmap::control::{self, Opcode};
+use rnic_proto::rdmap::control;
 
 use super::receive::copy_in;
 use super::{Qp, QpContext};
@@ -182,8 +182,7 @@ impl<'a, O: Octets<'a>> WriteSegment<O> {
             return None;
         };
         let payload = ulpdu.tail(TAGGED_LEN)?;
-        let is_write = control::opcode(header.ulp) == Some(Opcode::Write);
-        (is_write && !payload.is_empty()).then_some(Self {
+        (control::is_write(header.ulp) && !payload.is_empty()).then_some(Self {
             header,
             ulpdu,
             payload,

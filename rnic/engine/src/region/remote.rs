@@ -76,6 +76,8 @@ impl RemoteMemory {
     }
 
     /// Puts octets that may lie in pieces at `at`, where there is room for them.
+    // Not where mapped memory is written, of which there is more.
+    #[inline(never)]
     pub(super) fn write_pieces<'a>(
         &self,
         at: u64,

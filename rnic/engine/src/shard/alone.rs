@@ -11,7 +11,7 @@ use rnic_xsk::{Frame, Packet, Port};
 use userspace_tcp::{ConnId, Instant, Owed, Segment};
 
 use super::Shard;
-use super::in_turn::tagged_fpdu;
+use super::in_turn::{is_sound, tagged_fpdu};
 use super::train::{Car, Head, Train};
 use crate::prefetch::fetch_first;
 use crate::qp::Piece;
@@ -85,11 +85,12 @@ impl<P: Port> Shard<P> {
         };
         let frame = self.umem.bytes(packet.first());
         // Another core wrote it: what is read of it later comes while its headers are looked at.
-        fetch_first(frame, LINES_AHEAD);
-        let Some((says, payload)) = tagged_fpdu(headers, frame, |_, _| true) else {
+        fetch_first::<LINES_AHEAD>(frame);
+        let tagged = tagged_fpdu(headers, frame);
+        let Some((like, payload)) = tagged.filter(|(like, payload)| is_sound(like, payload)) else {
             return false;
         };
-        let header = known.saying(&says).header;
+        let header = known.saying(&like.says).header;
         let segment = Segment::new(header, payload).with_ecn(known.ecn);
         let Some(id) = known.likely.conn() else {
             return false;
@@ -100,7 +101,7 @@ impl<P: Port> Shard<P> {
         let Some(packet) = self.batch.pop() else {
             return false;
         };
-        let Recognised { payload, .. } = says;
+        let Recognised { payload, .. } = like.says;
         let run = self.place_pieces(owed.conn(), owed.offset(), port, |umem| {
             let octets = umem.bytes(packet.first()).get(payload.clone());
             octets.into_iter().map(|octets| Piece {

@@ -10,12 +10,10 @@
 use std::ops::Range;
 
 use rnic_ipc::control::DisconnectReason;
-use rnic_net::{KnownHeaders, Recognised};
+use rnic_net::{KnownHeaders, Like};
 use rnic_proto::crc::RESIDUE;
 use rnic_xsk::{Packet, Port, Umem};
-use userspace_tcp::{
-    ConnId, ConnOptions, Expected, Following, Segment, SeqNum, StreamOffset, TcpHeader,
-};
+use userspace_tcp::{ConnId, Expected, Following, Segment, SeqNum, StreamOffset, TcpHeader};
 
 use super::Shard;
 use super::train::{Head, Train};
@@ -51,19 +49,20 @@ impl<'a> Iterator for Sound<'a> {
             return None;
         }
         if let Some(next) = self.packets.as_slice().first() {
-            fetch_first(self.umem.bytes(next.first()), FETCHED_AHEAD);
+            fetch_first::<FETCHED_AHEAD>(self.umem.bytes(next.first()));
         }
         let frame = self.umem.bytes(packet.first());
-        let mut len = 0;
-        let (_, octets) = tagged_fpdu(self.headers, frame, |says, octets| {
-            // A packet has less than 65536.
-            len = octets.len() as u32;
-            let continues = says.seq == self.seq
-                && self
-                    .first
-                    .is_only_continued(says.ack, says.window, says.flags);
-            continues && len <= self.room
-        })?;
+        let (like, octets) = tagged_fpdu(self.headers, frame)?;
+        let says = &like.says;
+        // A packet has less than 65536.
+        let len = octets.len() as u32;
+        let continues = says.seq == self.seq
+            && self
+                .first
+                .is_only_continued(says.ack, says.window, says.flags);
+        if !continues || len > self.room || !is_sound(&like, octets) {
+            return None;
+        }
         self.seq = self.seq.add(len);
         self.room -= len;
         Some(Piece {
@@ -73,23 +72,20 @@ impl<'a> Iterator for Sound<'a> {
     }
 }
 
-/// What a frame says that has these headers, and its payload, if that is found sound, ends with the CRC
-/// of what is before, and is the FPDU of a Write by its look. `is_wanted` is asked before all of it is
-/// read.
+/// What a frame says that has these headers, and its payload, if that is the FPDU of a Write by its
+/// look. Nothing of it is to be believed before it [is sound](is_sound).
 #[inline(always)]
-pub(super) fn tagged_fpdu<'a>(
-    headers: &KnownHeaders,
-    frame: &'a [u8],
-    is_wanted: impl FnOnce(&Recognised, &[u8]) -> bool,
-) -> Option<(Recognised, &'a [u8])> {
+pub(super) fn tagged_fpdu<'a>(headers: &KnownHeaders, frame: &'a [u8]) -> Option<(Like, &'a [u8])> {
     let like = headers.compare(frame)?;
     let octets = frame.get(like.says.payload.clone())?;
-    if !is_wanted(&like.says, octets) || !is_tagged(octets) {
-        return None;
-    }
-    let checks = rnic_crc::check(0, octets);
-    let sound = checks.crc == RESIDUE && like.is_right_with(checks.sum);
-    sound.then_some((like.says, octets))
+    is_tagged(octets).then_some((like, octets))
+}
+
+/// Whether a frame's checksum is right, and its payload ends with the CRC of what is before.
+#[inline(always)]
+pub(super) fn is_sound(like: &Like, payload: &[u8]) -> bool {
+    let checks = rnic_crc::check(0, payload);
+    checks.crc == RESIDUE && like.is_right_with(checks.sum)
 }
 
 impl<P: Port> Shard<P> {
@@ -202,21 +198,15 @@ impl<P: Port> Shard<P> {
         let segment = Segment::new(head.header, octets)
             .with_ecn(head.ecn)
             .with_following(following);
-        let options = ConnOptions {
-            mss: head.path.mss(head.tuple.remote.addr),
-        };
-        let received = self
-            .stack
-            .receive_at(self.now, head.tuple, head.likely, &segment, options);
+        let taken_to = self.stack.receive_consumed(self.now, id, &segment);
         self.introduce();
-        if (received.conn, received.in_order_to) != (Some(id), end) {
+        if taken_to != Some(end) {
             log::error!(
                 "TCP expected octets on {} and did not take them",
                 head.tuple
             );
             return self.abort(id, DisconnectReason::LocalError, None);
         }
-        self.stack.consumed(id, end);
         self.settle_conn(id);
         self.conclude();
         self.make_ready(id);

@@ -159,6 +159,7 @@ impl Target<'_> {
 
 impl Range<'_> {
     /// The offset in the region of `len` octets at `at` in the range.
+    #[inline]
     fn within(&self, at: u64, len: usize) -> Result<u64, RegionError> {
         let outside = RegionError::Outside {
             offset: at,

@@ -99,6 +99,7 @@ pub fn count_fault() {
 }
 
 /// How many faults were contained until now, and others counted. Cheap: when it has changed, mappings may be broken.
+#[inline]
 pub fn faults_contained() -> u64 {
     // A fault of this thread's own came before this line, whatever the compiler thinks of the order.
     compiler_fence(Ordering::SeqCst);

@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use userspace_tcp::checksum::PartialSum;
 use userspace_tcp::{FourTuple, Segment, TcpHeader, Timestamps};
 
 use super::*;

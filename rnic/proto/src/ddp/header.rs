@@ -37,6 +37,7 @@ pub struct Control {
 
 impl Control {
     /// The field from its octet; reserved bits are not looked at.
+    #[inline]
     pub const fn from_octet(octet: u8) -> Self {
         Self {
             tagged: octet & TAGGED != 0,
@@ -127,6 +128,7 @@ impl Header {
 }
 
 impl Tagged {
+    #[inline]
     fn from_octets(octets: [u8; TAGGED_LEN]) -> Self {
         let control = Control::from_octet(octets[0]);
         Self {
@@ -159,6 +161,7 @@ impl Tagged {
 }
 
 impl Untagged {
+    #[inline]
     fn from_octets(octets: [u8; UNTAGGED_LEN]) -> Self {
         let control = Control::from_octet(octets[0]);
         Self {

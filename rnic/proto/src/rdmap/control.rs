@@ -14,6 +14,9 @@ use crate::numbers::opcode_numbers;
 /// The RDMAP version that this crate speaks.
 pub const VERSION: u8 = 1;
 
+/// The bits that mean nothing.
+const RESERVED: u8 = 0x30;
+
 /// The RDMA Message Opcodes (RFC 5040 Figure 4, RFC 7306 Figure 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Opcode {
@@ -80,6 +83,12 @@ impl Opcode {
     pub const fn control_octet(self) -> u8 {
         VERSION << 6 | self.number()
     }
+}
+
+/// Whether a control field is that of an RDMA Write of our version; reserved bits are not looked at.
+#[inline]
+pub const fn is_write(octet: u8) -> bool {
+    octet & !RESERVED == Opcode::Write.control_octet()
 }
 
 /// RV, two bits, of a control field.

@@ -54,8 +54,7 @@ impl Stream {
     /// [`Stream::classify`], whatever it is.
     #[inline(always)]
     pub fn classify_write(&mut self, header: &Tagged, octets: usize) -> Option<bool> {
-        let is_write = control::opcode(header.ulp) == Some(Opcode::Write);
-        if !self.receiving || !is_write {
+        if !self.receiving || !control::is_write(header.ulp) {
             return None;
         }
         // What is wrong with a Write changes nothing.
