@@ -136,6 +136,11 @@ impl CqTable {
         Ok(())
     }
 
+    /// Whether [`Self::flush_wakeups`] or [`Self::poll_failure`] has something to do.
+    pub fn has_news(&self) -> bool {
+        !self.dirty.is_empty() || !self.failed.is_empty()
+    }
+
     /// Wakes the clients that wait for what was pushed since the last call. Called once per batch.
     pub fn flush_wakeups(&mut self) {
         for cq in self.dirty.drain(..) {

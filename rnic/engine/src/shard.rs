@@ -122,6 +122,9 @@ pub struct Shard<P> {
     rest: Rest,
     /// Something came, or time passed, since what there was to transmit was transmitted.
     to_transmit: bool,
+    /// The last poll found nothing to do: until then only what [`Self::is_quiet`] looks at brings
+    /// anything. `None`: something was done since.
+    quiet_until: Option<Instant>,
     link: Link,
     /// Of the connection whose burst was the last; none before.
     headers: Option<Headers>,
@@ -265,6 +268,7 @@ impl<P: Port> Shard<P> {
             deadlines: Deadlines::new(limits.connections),
             rest: Rest::default(),
             to_transmit: false,
+            quiet_until: None,
             link: Link::new(umem.frames(), ports.len()),
             headers: None,
             reassembly: Reassembly::new(config.reassembly, umem.frame_capacity()),
@@ -298,6 +302,26 @@ impl<P: Port> Shard<P> {
     /// the thread has worked, or had to wait for its core, since it looked.
     pub fn poll_by(&mut self, clock: impl Fn() -> Instant) -> bool {
         self.advance(clock());
+        let quiet = self.is_quiet();
+        let worked = !quiet && self.work();
+        let received = self.receive(&clock, !worked && !self.to_transmit);
+        if quiet && !received {
+            return false;
+        }
+        self.to_transmit |= received;
+        if self.tables.have_news() || self.has_new_faults() {
+            self.tell_news();
+        }
+        let worked = worked | self.to_transmit;
+        self.quiet_until = (!worked).then(|| self.stays_quiet_until()).flatten();
+        worked
+    }
+
+    /// Does all that there is to do but to receive; says whether there was anything that has been
+    /// done.
+    // By itself, so that what a poll takes that finds nothing lies together.
+    #[inline(never)]
+    fn work(&mut self) -> bool {
         let mut rested = self.rest.is_late(self.now) && self.do_rest();
         let mut worked = self.take_doorbells();
         if !worked {
@@ -312,13 +336,38 @@ impl<P: Port> Shard<P> {
         for port in &mut self.ports {
             port.refill(&mut self.pool);
         }
-        let idle = !worked && !self.to_transmit;
-        self.to_transmit |= self.receive(&clock, idle);
+        worked
+    }
+
+    /// Sees to queues that died, ran low, or are to be told of, and to memory that is gone.
+    #[inline(never)]
+    fn tell_news(&mut self) {
         self.fail_queue_pairs_of_dead_cqs();
         self.look_for_broken_memory();
         self.tell_srq_limits();
         self.tables.cqs.flush_wakeups();
-        worked | self.to_transmit
+    }
+
+    /// Whether nothing but frames can have come since the last poll, which found nothing to do.
+    #[inline]
+    fn is_quiet(&self) -> bool {
+        let silent = |client: &Client| client.faulted || client.doorbells.is_empty();
+        self.quiet_until.is_some_and(|until| self.now < until)
+            && self.clients.iter().all(silent)
+            && !self.has_new_faults()
+    }
+
+    /// Until when a shard that has found nothing to do needs to look at nothing that only its own work,
+    /// a command or time changes: as long as it might sleep, if the link has nothing of it.
+    fn stays_quiet_until(&mut self) -> Option<Instant> {
+        let waits = self.link.count() > 0 || self.link.waiting.is_some();
+        let idle = self.share.is_idle() && self.macroflows.is_idle();
+        let left = self.rest.is_waiting() || self.stack.wants_transmit() || self.tables.have_news();
+        if waits || !idle || left {
+            return None;
+        }
+        let never = Instant::from_nanos(u64::MAX);
+        Some(self.next_deadline().unwrap_or(never))
     }
 
     /// It is so late now, unless it was later before.
@@ -440,6 +489,11 @@ impl<P: Port> Shard<P> {
 }
 
 impl Tables {
+    /// Whether there may be something to tell of completion queues and shared receive queues.
+    fn have_news(&self) -> bool {
+        self.cqs.has_news() || self.srqs.has_news()
+    }
+
     /// What a queue pair that counts at this place works with at this time.
     fn context(&mut self, tally: usize, now: Instant) -> QpContext<'_> {
         let (counters, times) = self.tallies.at(tally);

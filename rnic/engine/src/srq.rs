@@ -120,6 +120,11 @@ impl SrqTable {
         queue.is_none_or(|queue| queue.ring.is_empty())
     }
 
+    /// Whether [`Self::poll_limit`] has something to tell.
+    pub fn has_news(&self) -> bool {
+        !self.reached.is_empty()
+    }
+
     /// The next queue that fell below its limit, and whose it is. It is disarmed.
     pub fn poll_limit(&mut self) -> Option<(ClientId, SrqId)> {
         while let Some(srq) = self.reached.pop() {

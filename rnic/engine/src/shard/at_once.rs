@@ -29,6 +29,7 @@ impl<P: Port> Shard<P> {
             return false;
         };
         self.advance(clock());
+        self.quiet_until = None;
         if self.rest.is_late(self.now) {
             return false;
         }

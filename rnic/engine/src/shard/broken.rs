@@ -10,14 +10,19 @@ use rnic_xsk::Port;
 use super::Shard;
 
 impl<P: Port> Shard<P> {
+    /// Whether a fault was contained since that was looked into.
+    #[inline]
+    pub(super) fn has_new_faults(&self) -> bool {
+        faults_contained() != self.faults_seen
+    }
+
     /// Asked in each poll; looks at everything when a fault was contained since the last time, by
     /// whatever shard.
     pub(super) fn look_for_broken_memory(&mut self) {
-        let contained = faults_contained();
-        if contained == self.faults_seen {
+        if !self.has_new_faults() {
             return;
         }
-        self.faults_seen = contained;
+        self.faults_seen = faults_contained();
         for (client, what) in self.broken() {
             self.counters.memory_faults += 1;
             let message = format!(

@@ -23,6 +23,7 @@ impl<P: Port> Shard<P> {
     /// Does a command.
     pub fn execute(&mut self, command: Command, now: Instant) -> Result<Answer, CommandError> {
         self.now = self.now.max(now);
+        self.quiet_until = None;
         self.do_rest();
         match command {
             Command::AddClient { client, doorbells } => {

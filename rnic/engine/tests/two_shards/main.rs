@@ -20,6 +20,7 @@ mod markers;
 mod moved;
 mod nudge;
 mod packets;
+mod quiet;
 #[path = "../shared/random.rs"]
 mod random;
 mod raw;
