@@ -169,9 +169,12 @@ impl CompletionQueue {
         if self.inner.context.drive() {
             return self.take(out);
         }
-        // Counting wrongly when several threads poll does no harm.
-        if self.inner.idle_polls.fetch_add(1, Ordering::Relaxed) >= IDLE_POLLS {
-            self.inner.idle_polls.store(0, Ordering::Relaxed);
+        // Counting wrongly when several threads poll does no harm, and needs no locked instruction.
+        let idle = self.inner.idle_polls.load(Ordering::Relaxed);
+        let looks = idle >= IDLE_POLLS;
+        let next = if looks { 0 } else { idle + 1 };
+        self.inner.idle_polls.store(next, Ordering::Relaxed);
+        if looks {
             self.look_for_trouble()?;
         }
         Ok(0)

@@ -195,10 +195,9 @@ impl Port for XskPort {
         out: &mut Vec<Packet>,
         max: usize,
     ) -> usize {
-        let chunk = self.umem.chunk().octets();
         let count = self
             .receive
-            .receive(chunk, pool, out, (max, looks), &mut self.statistics);
+            .receive(&self.umem, pool, out, (max, looks), &mut self.statistics);
         if count == 0 {
             self.wake_receive();
         }

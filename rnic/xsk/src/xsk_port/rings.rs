@@ -99,12 +99,13 @@ impl ReceiveSide {
     /// Moves up to `max` received packets to `out`, by `looks` looks at most where there is nothing.
     pub(super) fn receive(
         &mut self,
-        chunk: usize,
+        umem: &Umem,
         pool: &mut FramePool,
         out: &mut Vec<Packet>,
         (max, mut looks): (usize, u32),
         statistics: &mut PortStatistics,
     ) -> usize {
+        let chunk = umem.chunk().octets();
         let mut given = 0;
         while given < max {
             let wanted = (max - given).min(BATCH);
@@ -114,6 +115,10 @@ impl ReceiveSide {
             if count == 0 && given == 0 && looks > 1 {
                 looks -= 1;
                 continue;
+            }
+            if given == 0 && count > 0 {
+                // Another core wrote it, and it is what whoever waits for a frame looks at first.
+                umem.fetch(self.batch[0].addr());
             }
             for place in 0..count {
                 let packet = match self.single(place, chunk) {
