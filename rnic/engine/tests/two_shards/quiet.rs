@@ -10,7 +10,7 @@ use userspace_tcp::Instant;
 use crate::impairment::Impairment;
 use crate::link::{Link, ROUGH};
 use crate::random::Random;
-use crate::side::Side;
+use crate::side::{Side, SideConfig};
 use crate::world::World;
 
 const LONGEST: u64 = 20_000;
@@ -50,7 +50,7 @@ fn counters(side: &mut Side, now: Instant) -> Answer {
 /// be asked for in the end, and how many polls found nothing.
 fn run(seed: u64, impairment: Impairment, looks: Looks) -> ([u64; 2], [String; 2], usize) {
     let mut world = World::new(seed, impairment);
-    world.markers = [seed % 3 == 0; 2];
+    world.markers = [seed.is_multiple_of(3); 2];
     let pairs = [world.connect(), world.connect()];
     for side in [&mut world.a, &mut world.b] {
         for pair in pairs {
@@ -135,4 +135,31 @@ fn what_comes_to_a_quiet_shard_is_found_by_the_next_poll() {
         nothing_found += nothing;
     }
     assert!(nothing_found > 24 * 2000, "{nothing_found}");
+}
+
+/// A shard whose frames wait in a port for a link that is full is not quiet.
+#[test]
+fn what_waits_in_a_port_leaves_as_soon_as_the_link_has_room() {
+    const DEPTH: usize = 8;
+    // More segments than the link takes, and no more than a new connection sends at once.
+    const OCTETS: usize = 10 * 1400;
+    let narrow = SideConfig {
+        wire_depth: DEPTH,
+        ..SideConfig::default()
+    };
+    let mut world = World::with(1, Impairment::NONE, narrow, SideConfig::default(), false);
+    let (qp, _) = world.connect();
+    world.run_for(Duration::from_secs(1));
+    let (a, now) = (&mut world.a, world.now);
+    a.push_work(qp, WrOpcode::Write, 1, 0, (world.b.stag, 0), OCTETS);
+    a.ring(qp);
+    while a.shard.poll(now) {}
+    let wire = a.wire.as_ref().unwrap();
+    assert_eq!(wire.waiting(), DEPTH);
+    assert!(!a.shard.poll(now));
+    let mut frame = Vec::new();
+    while wire.take(&mut frame) {}
+    a.shard.poll(now);
+    let left = a.wire.as_ref().unwrap().waiting();
+    assert!((1..DEPTH).contains(&left), "{left} frames");
 }
