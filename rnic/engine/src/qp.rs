@@ -311,6 +311,12 @@ impl Qp {
         ORIGINS.iter().all(|origin| !self.has_of(*origin))
     }
 
+    /// Whether the next that it has to do, if there is something, is to send, as far as a look tells: local
+    /// work needs no room anywhere.
+    pub(crate) fn would_send(&self) -> bool {
+        self.send.would_send()
+    }
+
     /// Takes in the octets of the stream, in order; gives how many were used, always whole FPDUs.
     /// The rest is to come again, with more behind it. Once the stream has ended everything is
     /// used, and dropped (RFC 5041 section 7.1).

@@ -185,6 +185,14 @@ numbered! {
 pub type Operands = [u64; 4];
 
 impl WrOpcode {
+    /// Whether it is done here and sends nothing.
+    pub const fn is_local(self) -> bool {
+        matches!(
+            self,
+            Self::LocalInvalidate | Self::BindWindow | Self::FastRegister
+        )
+    }
+
     /// Places of elements that its operands take: two operands fit one.
     pub const fn operand_places(self) -> usize {
         match self {

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use rnic_ipc::control::QpState;
 use rnic_ipc::ring::{WorkQueueConsumer, WorkRequest};
+use rnic_ipc::work::WrOpcode;
 use rnic_proto::mpa::MpaError;
 use rnic_proto::mpa::fpdu::{self, Layout, MULPDU_MIN, Writer, Written};
 use rnic_proto::mpa::marker::Markers;
@@ -236,6 +237,14 @@ impl SendSide {
     /// Queues a request; the stream has looked that there are at most IRD.
     pub(super) fn respond(&mut self, response: Response, lender: &mut Lender<Response>) {
         lender.push(&mut self.responses, response, RESPONSES_MAX);
+    }
+
+    /// See [`Qp::would_send`].
+    pub(super) fn would_send(&self) -> bool {
+        match &self.work {
+            Some(work) => !matches!(work.kind, Kind::Local(_)),
+            None => !self.ring.next_opcode().is_some_and(WrOpcode::is_local),
+        }
     }
 
     /// Nothing is left to send, and nothing that the peer still has to answer. A peer that is

@@ -202,6 +202,15 @@ impl Macroflows {
         macroflow.is_some_and(|macroflow| macroflow.window.lost(sent, now))
     }
 
+    /// Whether the connection's macroflow allows it nothing now, so that a turn would find that out and
+    /// no more. One that waits already does not begin to.
+    pub fn must_wait(&self, id: ConnId) -> bool {
+        let member = self.members.get(id.index()).and_then(Option::as_ref);
+        let member = member.filter(|member| member.id == id && member.stage == Stage::Free);
+        let macroflow = member.and_then(|member| self.flows.get(member.flow)?.as_ref());
+        macroflow.is_some_and(|macroflow| !macroflow.is_clear() || macroflow.room() == 0)
+    }
+
     /// Segments that the connection may post now, as far as its macroflow is concerned. It goes on if
     /// it was called.
     pub fn allowance(&mut self, id: ConnId) -> usize {
@@ -217,7 +226,7 @@ impl Macroflows {
             return usize::MAX;
         };
         macroflow.called -= usize::from(called);
-        let first = called || (macroflow.called == 0 && macroflow.turns.is_empty());
+        let first = called || macroflow.is_clear();
         let room = if first { macroflow.room() } else { 0 };
         if called {
             // It may leave room.
@@ -357,6 +366,11 @@ impl Macroflow {
     /// Its connections are few.
     fn is_free(&self) -> bool {
         self.busy <= FEW
+    }
+
+    /// Nobody waits, or was told to go on.
+    fn is_clear(&self) -> bool {
+        self.called == 0 && self.turns.is_empty()
     }
 
     /// Somebody waits, and may go on: there is room for a whole turn. With less a message would go out

@@ -98,7 +98,13 @@ impl<P: Port> Shard<P> {
         let client = qp.client();
         if !conn.ready && !qp.has_nothing_to_send() {
             conn.ready = true;
-            self.share.push(client, id);
+            // A turn would find that it has to wait, and bring all of it into the cache for that.
+            if self.macroflows.must_wait(id) && qp.would_send() {
+                self.counters.macroflow_waits += 1;
+                self.macroflows.wait(id);
+            } else {
+                self.share.push(client, id);
+            }
         }
         Some(client)
     }

@@ -4,9 +4,14 @@
 
 use std::time::Duration;
 
+use rnic_ipc::control::Access;
+use rnic_ipc::ring::WorkRequest;
+use rnic_ipc::work::{WR_SIGNALED, WrOpcode};
+use rnic_proto::Stag;
+
 use crate::fairness::Tenant;
 use crate::impairment::Impairment;
-use crate::side::{Side, SideConfig};
+use crate::side::{PD, Side, SideConfig};
 use crate::world::World;
 
 const FIRST_PORT: u16 = 20_000;
@@ -123,4 +128,59 @@ fn hundreds_of_connections_to_one_host_lose_little_and_share_evenly() {
         many.octets,
         one.octets
     );
+}
+
+/// Hosts that may have as many connections as a crowd.
+fn of_a_crowd() -> World {
+    let config = || {
+        let mut side = SideConfig::default();
+        side.shard.limits.queue_pairs = 128;
+        side.shard.limits.connections = 256;
+        side
+    };
+    World::with(12, Impairment::NONE, config(), config(), false)
+}
+
+/// So many connections, each with a message that takes more segments than its window has at the
+/// beginning: what they may have under way together is under way.
+fn crowd(world: &mut World, connections: usize) {
+    let crowd: Vec<_> = (0..connections).map(|_| world.connect().0).collect();
+    for qp in &crowd {
+        let remote = (world.b.stag, 0);
+        world
+            .a
+            .post_work(*qp, WrOpcode::Write, 0, 0, remote, 32 << 10);
+        world.a.shard.poll(world.now);
+    }
+    while world.a.shard.poll(world.now) {}
+    assert!(world.a.counter("macroflow_waits") > 0);
+}
+
+#[test]
+fn local_work_does_not_wait_for_the_window_of_a_crowd() {
+    let mut world = of_a_crowd();
+    // A doorbell alone has its turn at once: two don't.
+    let both = [8, 9].map(|number| (number, world.connect().0));
+    // The other host acknowledges nothing.
+    crowd(&mut world, 80);
+    for (number, qp) in both {
+        let region = Stag::from_parts(number, 1);
+        let access = Access::default();
+        world.a.register(region, PD, access, 0, 4096);
+        let mut work = WorkRequest::new(WrOpcode::LocalInvalidate, u64::from(number));
+        work.slot.flags = WR_SIGNALED;
+        work.slot.rkey = region.0;
+        world.a.post(qp, &work);
+        let (write, remote) = (u64::from(10 * number), (world.b.stag, 0));
+        world
+            .a
+            .post_work(qp, WrOpcode::Write, write, 0, remote, 4096);
+    }
+    while world.a.shard.poll(world.now) {}
+    world.a.collect();
+    for (number, _) in both {
+        let done = |number: u32| world.a.completion(u64::from(number));
+        assert!(done(number).is_some(), "it waits");
+        assert!(done(10 * number).is_none(), "the window has room");
+    }
 }

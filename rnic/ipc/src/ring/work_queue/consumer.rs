@@ -2,11 +2,13 @@
 
 use std::num::NonZeroU32;
 
-use super::slot::{COUNT_WORD, WORDS, num_sge, sges_from_words, slot_from_words, slots_for};
+use super::slot::{
+    COUNT_WORD, WORDS, num_sge, opcode, sges_from_words, slot_from_words, slots_for,
+};
 use crate::ring::raw::{RawRing, RingFault, SharedWord};
 use crate::ring::work_request::WorkRequest;
 use crate::sync::Ordering;
-use crate::work::{MAX_PLACES, SGES_IN_FIRST_SLOT, SGES_IN_NEXT_SLOT, WorkSlot};
+use crate::work::{MAX_PLACES, SGES_IN_FIRST_SLOT, SGES_IN_NEXT_SLOT, WorkSlot, WrOpcode};
 
 /// The engine's end of a work queue.
 #[derive(Debug)]
@@ -59,6 +61,15 @@ impl WorkQueueConsumer {
     pub fn waiting(&self) -> Result<u32, RingFault> {
         let each = self.fixed.map_or(1, NonZeroU32::get);
         Ok(self.ring.filled(self.own)? / each)
+    }
+
+    /// The opcode of the oldest work request, if one waits: to look at, because the client can write it
+    /// until the request is taken.
+    pub fn next_opcode(&self) -> Option<WrOpcode> {
+        if self.is_empty() {
+            return None;
+        }
+        WrOpcode::from_u8(opcode(self.ring.load_word(self.own, COUNT_WORD)))
     }
 
     /// Takes the oldest work request, if there is one, and gives its slots back to the client at

@@ -3,7 +3,7 @@
 use crate::work::{SGES_IN_FIRST_SLOT, SGES_IN_NEXT_SLOT, SLOT_SIZE, Sge, WorkSlot};
 
 pub(super) const WORDS: usize = SLOT_SIZE / size_of::<u64>();
-/// The word of a first slot that has the number of elements.
+/// The word of a first slot that has the opcode and the number of elements.
 pub(super) const COUNT_WORD: usize = 2;
 
 /// Slots that a work request takes that has so many places of elements.
@@ -55,6 +55,11 @@ pub(super) fn slot_from_words(words: &[u64; WORDS]) -> WorkSlot {
             Sge::from_words([words[6], words[7]]),
         ],
     }
+}
+
+pub(super) fn opcode(word: u64) -> u8 {
+    let [_, _, _, _, opcode, ..] = word.to_ne_bytes();
+    opcode
 }
 
 #[inline]

@@ -64,7 +64,10 @@ impl Crowd {
         if self.conns[of].peer.is_none() {
             return;
         }
+        let must_wait = self.flows.must_wait(self.ids[of]);
         let allowed = self.flows.allowance(self.ids[of]);
+        let called = self.conns[of].called;
+        assert_eq!(must_wait, allowed == 0 && !called, "{:?}", self.conns[of]);
         let posted = allowed.min(wanted).min(SEGMENTS_PER_TURN);
         self.set(of, self.conns[of].segments + posted);
         self.conns[of].called = false;
