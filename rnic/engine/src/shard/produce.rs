@@ -20,6 +20,11 @@ use crate::conn::Phase;
 const FPDUS_PER_POLL: usize = 32;
 /// Connections that have waited for their macroflow's window, and go on in one poll.
 const CALLS_PER_POLL: usize = 64;
+/// FPDUs that a poll has produced at most when it calls another of them. Else it would produce as much
+/// as is acknowledged while it sends, which is soon all of the window each time: more frames than a
+/// core's own caches hold, where those just acknowledged could be written again. Fewer would wake
+/// the program for few completions at a time.
+const FPDUS_CALLED: usize = 128;
 
 /// So many doorbells ahead the state of a queue pair is fetched into the cache: each takes less time
 /// than that.
@@ -132,6 +137,9 @@ impl<P: Port> Shard<P> {
         // the cache meanwhile.
         let mut called = None;
         for _ in 0..CALLS_PER_POLL {
+            if produced.fpdus >= FPDUS_CALLED {
+                break;
+            }
             let next = called.take();
             let Some((id, client)) = next.or_else(|| self.call()) else {
                 break;

@@ -157,6 +157,24 @@ fn crowd(world: &mut World, connections: usize) {
 }
 
 #[test]
+fn what_is_acknowledged_at_once_is_not_all_produced_again_in_one_poll() {
+    let mut world = of_a_crowd();
+    crowd(&mut world, 100);
+    let (under_way, _) = carry(&world.a, &world.b);
+    assert!(under_way > 400, "{under_way}");
+    while world.b.shard.poll(world.now) {}
+    carry(&world.b, &world.a);
+    world.a.shard.poll(world.now);
+    carry(&world.a, &world.b);
+    world.a.shard.poll(world.now);
+    let (sent, _) = carry(&world.a, &world.b);
+    assert!((100..160).contains(&sent), "{sent} of {under_way}");
+    world.run_for(Duration::from_secs(10));
+    world.a.collect();
+    assert_eq!(world.a.completions.len(), 100);
+}
+
+#[test]
 fn local_work_does_not_wait_for_the_window_of_a_crowd() {
     let mut world = of_a_crowd();
     // A doorbell alone has its turn at once: two don't.
