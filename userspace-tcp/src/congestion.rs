@@ -34,8 +34,8 @@ use prr::Prr;
 /// nothing paces what is sent.
 const SLOW_START_LIMIT: u64 = 8;
 
-/// Smoothed round trips from this on are paced, if pacing is wanted.
-const PACED_RTT_MIN: Duration = Duration::from_millis(1);
+/// Smoothed round trips of so many nanoseconds and more are paced, if pacing is wanted.
+const PACED_RTT_MIN: u64 = 1_000_000;
 
 /// What the sender is recovering from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +109,8 @@ pub(crate) struct Progress {
     pub(crate) ece: bool,
     /// The round trip that it measured.
     pub(crate) rtt: Option<Duration>,
-    pub(crate) srtt: Option<Duration>,
+    /// SRTT in nanoseconds.
+    pub(crate) srtt: Option<u64>,
 }
 
 /// What is out when congestion is noticed.
@@ -238,12 +239,14 @@ impl Congestion {
     }
 
     /// How fast octets may go out; `None`: as fast as they can. Faster than the window goes round, so
-    /// that it is the window that decides how many: twice in slow start, six fifths otherwise.
-    pub(crate) fn pace(&self, srtt: Option<Duration>) -> Option<Pace> {
+    /// that it is the window that decides how many: twice in slow start, six fifths otherwise. `srtt` in
+    /// nanoseconds.
+    pub(crate) fn pace(&self, srtt: Option<u64>) -> Option<Pace> {
         if let Control::Model(bbr) = &self.control {
             return Some(bbr.pace());
         }
         let per = srtt.filter(|srtt| self.pacing && *srtt >= PACED_RTT_MIN)?;
+        let per = Duration::from_nanos(per);
         let octets = match self.phase {
             // cwnd is only what one ACK lets out.
             Phase::Cwr | Phase::Recovery => self.cwnd.max(self.ssthresh) / 5 * 6,
@@ -497,7 +500,7 @@ impl Algorithm {
                 cwnd,
                 &cubic::Step {
                     now: ack.now,
-                    srtt: ack.srtt.unwrap_or_default(),
+                    srtt: Duration::from_nanos(ack.srtt.unwrap_or_default()),
                     octets: ack.octets,
                     smss,
                 },

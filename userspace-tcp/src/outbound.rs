@@ -358,7 +358,7 @@ impl<B> Outbound<B> {
     }
 
     /// Takes the first unsent segment out to the link as one of a burst.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_new(&mut self, now: Instant) -> Option<BurstSegment<B>> {
         let Outgo {
             payload, seq, last, ..
@@ -374,7 +374,7 @@ impl<B> Outbound<B> {
     }
 
     /// Takes the first unsent segment out to the link.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_unsent(&mut self, now: Instant) -> Option<Outgo<B>> {
         let outgo = self.take(self.sent, now)?;
         self.sent += 1;

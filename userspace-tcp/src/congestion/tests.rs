@@ -49,9 +49,9 @@ fn acknowledged(c: &mut Congestion, octets: u64, una: Position, flight: u64) {
 #[test]
 fn the_pace_is_twice_the_window_in_slow_start_and_six_fifths_later() {
     let mut c = reno();
-    let srtt = Some(Duration::from_millis(10));
+    let srtt = Some(10_000_000);
     assert_eq!(c.pace(None), None);
-    assert_eq!(c.pace(Some(Duration::from_micros(999))), None);
+    assert_eq!(c.pace(Some(999_999)), None);
     assert_eq!(c.pace(srtt).unwrap().octets, 20_000);
     c.enter_recovery(&out(10_000, 10_000));
     c.delivered(&Delivery {
@@ -372,7 +372,7 @@ fn no_number_is_too_great() {
             for b in most {
                 c.acknowledged(&Progress {
                     next: b,
-                    srtt: Some(Duration::MAX),
+                    srtt: Some(u64::MAX),
                     rtt: Some(Duration::MAX),
                     ..progress(a, b, b)
                 });

@@ -186,7 +186,7 @@ impl<B> Connection<B> {
             flight,
             ece,
             rtt: rtt.map(Duration::from_nanos),
-            srtt: self.rtt.srtt(),
+            srtt: self.rtt.srtt_nanos(),
         });
         match self.congestion.phase() {
             Phase::Recovery if self.recovery_by_duplicates => {

@@ -47,7 +47,7 @@ impl<B> Connection<B> {
         self.probe_due = false;
         let head = self.burst_head(now);
         link.begin(&self.tuple, &head);
-        let pace = self.congestion.pace(self.rtt.srtt());
+        let pace = self.congestion.pace(self.rtt.srtt_nanos());
         let (mut sent, mut octets) = (0, 0);
         while sent < most && self.pacer.closed_until().is_none() && self.outbound.next_fits(&limits)
         {

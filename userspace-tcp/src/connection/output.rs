@@ -174,7 +174,7 @@ impl<B> Connection<B> {
     /// So many octets of payload go out.
     fn on_sent(&mut self, now: Instant, octets: u64) {
         self.congestion.sent(octets);
-        let pace = self.congestion.pace(self.rtt.srtt());
+        let pace = self.congestion.pace(self.rtt.srtt_nanos());
         self.pacer.sent(now, octets, pace.as_ref());
     }
 
