@@ -14,7 +14,7 @@ use crate::tuple::FourTuple;
 
 /// The link that a burst goes out to.
 pub trait BurstLink<B> {
-    /// Whether it takes segments of this connection. Asked once, before all else; when it says no,
+    /// Whether it takes segments of this connection. Asked once, before any of them; when it says no,
     /// nothing has happened, and [`crate::Stack::poll_transmit`] gives what there is to send.
     fn takes(&mut self, conn: ConnId) -> bool;
 

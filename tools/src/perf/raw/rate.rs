@@ -40,7 +40,8 @@ pub struct Sent {
 pub struct Received {
     /// Frames that arrived.
     pub frames: u64,
-    /// Frames that did not, or not as they were sent.
+    /// Frames that did not, or not as they were sent; by `--least` those that came and were not the next
+    /// sound segment.
     pub lost: u64,
     /// Octets behind the Ethernet headers, the payload of no protocol, or those of an application.
     pub payload_octets: u64,

@@ -76,8 +76,11 @@ struct Sender {
     kept: Kept,
     /// When something arrived, or all was sent again.
     since: Instant,
-    /// Since something arrived, all was sent again.
-    gone_back: bool,
+    /// The first segment, by its number, that was never sent.
+    fresh: u64,
+    /// What `fresh` was when it was last gone back: until more than that is acknowledged, copies of what
+    /// had arrived all the same may be answered, and nothing may be missing (RFC 6582 section 3.2).
+    recover: u64,
     /// Segments that were sent again.
     again: u64,
     reader: Reader,
@@ -101,7 +104,8 @@ impl Sender {
             templates: [template(payload), template(MESSAGE % payload)],
             kept: Kept::new(WINDOW),
             since: started,
-            gone_back: false,
+            fresh: 0,
+            recover: 0,
             again: 0,
             reader: Reader::new(End::Source),
             started,
@@ -124,10 +128,11 @@ impl Sender {
             if wire.in_flight == IN_FLIGHT {
                 return;
             }
-            if !self.kept.are_sent() {
-                self.again += 1;
-            } else if !new || self.kept.len() == WINDOW || !self.append(&mut wire.pool, &wire.umem)
-            {
+            let appends = self.kept.are_sent();
+            if appends && (!new || self.kept.len() == WINDOW) {
+                return;
+            }
+            if appends && !self.append(&mut wire.pool, &wire.umem) {
                 return;
             }
             let Some(mut next) = self.kept.take_next() else {
@@ -144,6 +149,8 @@ impl Sender {
                 return self.kept.refused(frame);
             }
             wire.in_flight += 1;
+            self.again += u64::from(next.number < self.fresh);
+            self.fresh = self.fresh.max(next.number + 1);
         }
     }
 
@@ -188,13 +195,15 @@ impl Sender {
             pool.free_packet(packet);
         }
         port.refill(pool);
-        let missing = same && !self.gone_back || now - self.since >= TIMEOUT;
+        // Nothing was gone back for yet, or it has recovered from that.
+        let recovered = self.recover == 0 || self.kept.acknowledged() > self.recover;
+        let missing = same && recovered || now - self.since >= TIMEOUT;
         if arrived || missing {
             self.since = now;
-            self.gone_back = !arrived;
         }
         if !arrived && missing {
             self.kept.go_back();
+            self.recover = self.fresh;
         }
         arrived
     }
