@@ -306,6 +306,8 @@ impl<P: Port> Shard<P> {
         let worked = !quiet && self.work();
         let received = self.receive(&clock, !worked && !self.to_transmit);
         if quiet && !received {
+            // What comes may be nothing that is received, and takes frames all the same.
+            self.refill();
             return false;
         }
         self.to_transmit |= received;
@@ -333,10 +335,15 @@ impl<P: Port> Shard<P> {
         self.to_transmit = self.do_rest();
         worked |= self.take_completed() | rested;
         self.to_transmit |= self.run_timers();
+        self.refill();
+        worked
+    }
+
+    /// Gives the ports frames to receive into.
+    fn refill(&mut self) {
         for port in &mut self.ports {
             port.refill(&mut self.pool);
         }
-        worked
     }
 
     /// Sees to queues that died, ran low, or are to be told of, and to memory that is gone.

@@ -16,8 +16,7 @@ impl<P: Port> Shard<P> {
         faults_contained() != self.faults_seen
     }
 
-    /// Asked in each poll; looks at everything when a fault was contained since the last time, by
-    /// whatever shard.
+    /// Looks at everything when a fault was contained since the last time, by whatever shard.
     pub(super) fn look_for_broken_memory(&mut self) {
         if !self.has_new_faults() {
             return;

@@ -20,10 +20,10 @@ use crate::conn::Phase;
 const FPDUS_PER_POLL: usize = 32;
 /// Connections that have waited for their macroflow's window, and go on in one poll.
 const CALLS_PER_POLL: usize = 64;
-/// FPDUs that a poll has produced at most when it calls another of them. Else it would produce as much
-/// as is acknowledged while it sends, which is soon all of the window each time: more frames than a
-/// core's own caches hold, where those just acknowledged could be written again. Fewer would wake
-/// the program for few completions at a time.
+/// FPDUs of those that it called, behind which a poll calls no more for a client alone. Else it would
+/// produce as much as is acknowledged while it sends, which is soon all of the window each time: more
+/// frames than a core's own caches hold, where those just acknowledged could be written again. Fewer
+/// would wake the program for few completions at a time.
 const FPDUS_CALLED: usize = 128;
 
 /// So many doorbells ahead the state of a queue pair is fetched into the cache: each takes less time
@@ -87,20 +87,29 @@ impl<P: Port> Shard<P> {
     /// Gives a connection its turn in the next round, and counts what it holds: for after its queue in
     /// TCP has changed.
     pub(super) fn make_ready(&mut self, id: ConnId) {
-        if let Some(client) = self.give_turn(id) {
-            self.count_held(id, client);
+        let Some(Phase::Rdma { qp }) = self.conns.get(id).map(|conn| &conn.phase) else {
+            return;
+        };
+        if let Some(slot) = self.qps.get(&qp.0) {
+            // First, so that it need not wait for room that it has just made itself.
+            self.count_held(id, slot.qp.client());
+            self.give_turn(id);
         }
     }
 
     /// Gives a connection its turn in the next round, if it has a queue pair that may have something to
-    /// send; whose that is.
-    pub(super) fn give_turn(&mut self, id: ConnId) -> Option<ClientId> {
-        let conn = self.conns.get_mut(id)?;
-        let Phase::Rdma { qp } = conn.phase else {
-            return None;
+    /// send.
+    pub(super) fn give_turn(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
         };
-        let qp = &self.qps.get(&qp.0)?.qp;
-        let client = qp.client();
+        let Phase::Rdma { qp } = conn.phase else {
+            return;
+        };
+        let Some(slot) = self.qps.get(&qp.0) else {
+            return;
+        };
+        let qp = &slot.qp;
         if !conn.ready && !qp.has_nothing_to_send() {
             conn.ready = true;
             // A turn would find that it has to wait, and bring all of it into the cache for that.
@@ -108,10 +117,9 @@ impl<P: Port> Shard<P> {
                 self.counters.macroflow_waits += 1;
                 self.macroflows.wait(id);
             } else {
-                self.share.push(client, id);
+                self.share.push(qp.client(), id);
             }
         }
-        Some(client)
     }
 
     /// Counts what a connection of the client's holds: frames, and segments under way.
@@ -133,11 +141,17 @@ impl<P: Port> Shard<P> {
             fpdus: 0,
         };
         let mut worked = self.rounds(&mut produced);
+        // Not where there are several clients: others may produce as much in each round, and who waits
+        // would not be called.
+        let most = match self.share.is_shared() {
+            true => usize::MAX,
+            false => produced.fpdus + FPDUS_CALLED,
+        };
         // Each is called while the one before it has still to take its turn: its state is under way to
         // the cache meanwhile.
         let mut called = None;
         for _ in 0..CALLS_PER_POLL {
-            if produced.fpdus >= FPDUS_CALLED {
+            if produced.fpdus >= most {
                 break;
             }
             let next = called.take();
