@@ -78,8 +78,10 @@ struct Sender {
     since: Instant,
     /// The first segment, by its number, that was never sent.
     fresh: u64,
-    /// What `fresh` was when it was last gone back: until more than that is acknowledged, copies of what
-    /// had arrived all the same may be answered, and nothing may be missing (RFC 6582 section 3.2).
+    /// Since something arrived, all was sent again.
+    gone_back: bool,
+    /// What `fresh` was when it was last gone back: an acknowledgment up to there and no further may be
+    /// the answer to copies of what had arrived all the same (RFC 6582 section 3.2).
     recover: u64,
     /// Segments that were sent again.
     again: u64,
@@ -105,6 +107,7 @@ impl Sender {
             kept: Kept::new(WINDOW),
             since: started,
             fresh: 0,
+            gone_back: false,
             recover: 0,
             again: 0,
             reader: Reader::new(End::Source),
@@ -195,11 +198,11 @@ impl Sender {
             pool.free_packet(packet);
         }
         port.refill(pool);
-        // Nothing was gone back for yet, or it has recovered from that.
-        let recovered = self.recover == 0 || self.kept.acknowledged() > self.recover;
-        let missing = same && recovered || now - self.since >= TIMEOUT;
+        let says_missing = !self.gone_back && self.kept.acknowledged() != self.recover;
+        let missing = same && says_missing || now - self.since >= TIMEOUT;
         if arrived || missing {
             self.since = now;
+            self.gone_back = !arrived;
         }
         if !arrived && missing {
             self.kept.go_back();
