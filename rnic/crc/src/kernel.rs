@@ -65,7 +65,69 @@ impl Kernel {
         }
     }
 
+    /// This way, or the portable one where this is not available.
+    fn usable(self) -> Usable {
+        Usable(match self.is_available() {
+            true => self,
+            false => Self::Portable,
+        })
+    }
+
     /// [`append`](crate::append) in this way; in the portable one where this is not available.
+    pub fn append(self, crc: u32, octets: &[u8]) -> u32 {
+        self.usable().append(crc, octets)
+    }
+
+    /// [`check`](crate::check) in this way; in the portable one where this is not available.
+    pub fn check(self, crc: u32, octets: &[u8]) -> Checks {
+        self.usable().check(crc, octets)
+    }
+
+    /// [`check_words`](crate::check_words) in this way; in the portable one where this is not available.
+    pub fn check_words<const N: usize>(self, crc: u32, words: [u32; N]) -> Checks {
+        self.usable().check_words(crc, words)
+    }
+
+    /// [`copy`](crate::copy) in this way; in the portable one where this is not available.
+    pub fn copy(self, crc: u32, from: &[u8], to: &mut [u8]) -> Checks {
+        self.usable().copy(crc, from, to)
+    }
+
+    /// [`copy_among`](crate::copy_among) in this way; in the portable one where this is not available.
+    pub fn copy_among(self, crc: u32, from: &[u8], to: &mut [u8], words: Words) -> Checks {
+        self.usable().copy_among(crc, from, to, words)
+    }
+
+    /// [`copy_from`](crate::copy_from) in this way; in the portable one where this is not available.
+    ///
+    /// # Safety
+    ///
+    /// `to.len()` octets, `words` not counted, are readable at `from`, and none of them is of `to`.
+    pub unsafe fn copy_from(
+        self,
+        crc: u32,
+        from: *const u8,
+        to: &mut [u8],
+        words: Words,
+    ) -> Checks {
+        // SAFETY: the caller's promise.
+        unsafe { self.usable().copy_from(crc, from, to, words) }
+    }
+}
+
+/// A way for which this processor has what it takes: what the `unsafe` here rests on. It is found out
+/// when one is made, and not again for all octets that it is used for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usable(Kernel);
+
+impl Usable {
+    /// The fastest.
+    #[inline]
+    pub fn best() -> Self {
+        Self(Kernel::best())
+    }
+
+    /// [`append`](crate::append) in this way.
     pub fn append(self, crc: u32, octets: &[u8]) -> u32 {
         // SAFETY: a kernel that doesn't copy reads so many octets, and writes none.
         let (crc, _) = unsafe {
@@ -74,7 +136,7 @@ impl Kernel {
         crc
     }
 
-    /// [`check`](crate::check) in this way; in the portable one where this is not available.
+    /// [`check`](crate::check) in this way.
     #[inline]
     pub fn check(self, crc: u32, octets: &[u8]) -> Checks {
         // SAFETY: a kernel that doesn't copy reads so many octets, and writes none.
@@ -84,26 +146,26 @@ impl Kernel {
         Checks::new(crc, words)
     }
 
-    /// [`check_words`](crate::check_words) in this way; in the portable one where this is not available.
+    /// [`check_words`](crate::check_words) in this way.
     #[inline]
     pub fn check_words<const N: usize>(self, crc: u32, words: [u32; N]) -> Checks {
         let sum = words.iter().map(|word| u64::from(word.to_be())).sum();
         #[cfg(target_arch = "x86_64")]
-        if self != Self::Portable && Self::Pclmulqdq.is_available() {
-            // SAFETY: the processor has what it takes.
+        if self.0 != Kernel::Portable {
+            // SAFETY: who has the faster way has what this one takes.
             return Checks::new(!unsafe { pclmulqdq::words(!crc, words) }, sum);
         }
         let octets = words.map(u32::to_be_bytes);
         Checks::new(crc32c::crc32c_append(crc, octets.as_flattened()), sum)
     }
 
-    /// [`copy`](crate::copy) in this way; in the portable one where this is not available.
+    /// [`copy`](crate::copy) in this way.
     pub fn copy(self, crc: u32, from: &[u8], to: &mut [u8]) -> Checks {
         let len = from.len().min(to.len());
         self.copy_among(crc, from, &mut to[..len], Words::NONE)
     }
 
-    /// [`copy_among`](crate::copy_among) in this way; in the portable one where this is not available.
+    /// [`copy_among`](crate::copy_among) in this way.
     pub fn copy_among(self, crc: u32, from: &[u8], to: &mut [u8], words: Words) -> Checks {
         let needed = words.octets_of(to.len());
         assert!(needed <= from.len(), "{needed} octets of {}", from.len());
@@ -111,7 +173,7 @@ impl Kernel {
         unsafe { self.copy_from(crc, from.as_ptr(), to, words) }
     }
 
-    /// [`copy_from`](crate::copy_from) in this way; in the portable one where this is not available.
+    /// [`copy_from`](crate::copy_from) in this way.
     ///
     /// # Safety
     ///
@@ -147,8 +209,7 @@ impl Kernel {
         words: Words,
     ) -> Checks {
         #[cfg(target_arch = "x86_64")]
-        if self == Self::Vpclmulqdq
-            && self.is_available()
+        if self.0 == Kernel::Vpclmulqdq
             && to.len().min(words.every) >= vpclmulqdq::VECTOR
             && words.are_even_to(to.len())
         {
@@ -190,15 +251,15 @@ impl Kernel {
         to: *mut u8,
         len: usize,
     ) -> (u32, u64) {
-        match self {
+        match self.0 {
             #[cfg(target_arch = "x86_64")]
-            Self::Vpclmulqdq if self.is_available() => {
+            Kernel::Vpclmulqdq => {
                 // SAFETY: the processor has what it takes; else the caller's promise.
                 let (crc, words) = unsafe { vpclmulqdq::run::<SUM, COPY>(!crc, from, to, len) };
                 (!crc, words)
             }
             #[cfg(target_arch = "x86_64")]
-            Self::Pclmulqdq if self.is_available() => {
+            Kernel::Pclmulqdq => {
                 // SAFETY: the processor has what it takes; else the caller's promise.
                 let (crc, words) = unsafe { pclmulqdq::run::<SUM, COPY>(!crc, from, to, len) };
                 (!crc, words)

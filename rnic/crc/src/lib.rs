@@ -22,6 +22,7 @@ mod vpclmulqdq;
 mod words;
 
 pub use kernel::Kernel;
+use kernel::Usable;
 pub use words::{Word, Words};
 
 /// What is known of octets.
@@ -36,20 +37,20 @@ pub struct Checks {
 
 /// The CRC32C of octets whose beginning has the CRC `crc` (0 when there is none), and `octets`.
 pub fn append(crc: u32, octets: &[u8]) -> u32 {
-    Kernel::best().append(crc, octets)
+    Usable::best().append(crc, octets)
 }
 
 /// The checks of octets, in one pass.
 #[inline]
 pub fn check(crc: u32, octets: &[u8]) -> Checks {
-    Kernel::best().check(crc, octets)
+    Usable::best().check(crc, octets)
 }
 
 /// The checks of big-endian words of 32 bits, by their values: a header that was just written is in
 /// other pieces than the vectors of [`check`] take, and they would wait until it is in the cache.
 #[inline]
 pub fn check_words<const N: usize>(crc: u32, words: [u32; N]) -> Checks {
-    Kernel::best().check_words(crc, words)
+    Usable::best().check_words(crc, words)
 }
 
 /// The one's complement sum of octets as in [`Checks`], for whoever has no use for their CRC.
@@ -66,7 +67,7 @@ pub fn add_sums(one: u16, other: u16) -> u16 {
 
 /// Copies `from` to `to`, as many octets as both have, and gives the checks of what was copied.
 pub fn copy(crc: u32, from: &[u8], to: &mut [u8]) -> Checks {
-    Kernel::best().copy(crc, from, to)
+    Usable::best().copy(crc, from, to)
 }
 
 /// Fills `to` with the first octets of `from` and with `words` among them, and gives the checks of all.
@@ -74,7 +75,7 @@ pub fn copy(crc: u32, from: &[u8], to: &mut [u8]) -> Checks {
 /// # Panics
 /// When `from` has too few octets for that.
 pub fn copy_among(crc: u32, from: &[u8], to: &mut [u8], words: Words) -> Checks {
-    Kernel::best().copy_among(crc, from, to, words)
+    Usable::best().copy_among(crc, from, to, words)
 }
 
 /// Fills `to` with the octets that begin at `from` and with `words` among them, and gives the checks of
@@ -87,5 +88,5 @@ pub fn copy_among(crc: u32, from: &[u8], to: &mut [u8], words: Words) -> Checks 
 #[allow(unsafe_code)]
 pub unsafe fn copy_from(crc: u32, from: *const u8, to: &mut [u8], words: Words) -> Checks {
     // SAFETY: the caller's promise.
-    unsafe { Kernel::best().copy_from(crc, from, to, words) }
+    unsafe { Usable::best().copy_from(crc, from, to, words) }
 }
