@@ -64,6 +64,13 @@ impl Packet {
         }
     }
 
+    /// The frame that it begins in, and whether there is no other, which would be lost.
+    #[inline]
+    pub(crate) fn into_first(self) -> (Frame, bool) {
+        let single = self.is_single();
+        (self.first, single)
+    }
+
     /// Octets.
     #[inline]
     pub fn len(&self) -> usize {

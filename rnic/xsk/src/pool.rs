@@ -79,6 +79,23 @@ impl FramePool {
         }
     }
 
+    /// Gives packets back that each lie in one frame of one chunk.
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::free`], and when one has more.
+    #[inline]
+    pub fn free_singles(&mut self, packets: impl Iterator<Item = Packet>) {
+        let (umem, chunk) = (self.umem, self.chunk.octets());
+        self.single.extend(packets.map(|packet| {
+            let (first, single) = packet.into_first();
+            assert!(first.is_of(umem), "a frame of another UMEM");
+            let single = single && usize::from(first.limit()) <= chunk;
+            assert!(single, "a packet of one chunk");
+            first
+        }));
+    }
+
     #[inline(never)]
     fn free_frames(&mut self, packet: Packet) {
         packet.into_frames().for_each(|frame| self.free(frame));

@@ -28,6 +28,9 @@ const FETCHED_AHEAD: usize = 3;
 /// The payloads of segments that only continue each other, each found sound, and none looked at before it
 /// is asked for.
 struct Sound<'a> {
+    /// The octets of the next one's frame, if there is one that lies in one frame.
+    next: Option<&'a [u8]>,
+    /// Those behind it.
     packets: std::slice::Iter<'a, Packet>,
     umem: &'a Umem,
     headers: &'a KnownHeaders,
@@ -39,19 +42,44 @@ struct Sound<'a> {
     room: u32,
 }
 
+impl<'a> Sound<'a> {
+    fn new(
+        batch: &'a [Packet],
+        umem: &'a Umem,
+        headers: &'a KnownHeaders,
+        first: TcpHeader,
+        room: u32,
+    ) -> Self {
+        let mut sound = Self {
+            next: None,
+            packets: batch.iter(),
+            umem,
+            headers,
+            seq: first.seq,
+            first,
+            room,
+        };
+        sound.next = sound.next_frame();
+        sound
+    }
+
+    /// The octets of the next frame, whose first lines are fetched, if its packet has no other.
+    #[inline(always)]
+    fn next_frame(&mut self) -> Option<&'a [u8]> {
+        let packet = self.packets.next().filter(|packet| packet.is_single())?;
+        let octets = self.umem.bytes(packet.first());
+        fetch_first::<FETCHED_AHEAD>(octets);
+        Some(octets)
+    }
+}
+
 impl<'a> Iterator for Sound<'a> {
     type Item = Piece<'a>;
 
     #[inline(always)]
     fn next(&mut self) -> Option<Piece<'a>> {
-        let packet = self.packets.next()?;
-        if !packet.is_single() {
-            return None;
-        }
-        if let Some(next) = self.packets.as_slice().first() {
-            fetch_first::<FETCHED_AHEAD>(self.umem.bytes(next.first()));
-        }
-        let frame = self.umem.bytes(packet.first());
+        let frame = self.next?;
+        self.next = self.next_frame();
         let (like, octets) = tagged_fpdu(self.headers, frame)?;
         let says = &like.says;
         // A packet has less than 65536.
@@ -135,13 +163,8 @@ impl<P: Port> Shard<P> {
         head: &Head,
         headers: &KnownHeaders,
     ) -> Run {
-        self.place_pieces(expected.conn, expected.offset, head.port, |umem| Sound {
-            packets: batch.iter(),
-            umem,
-            headers,
-            first: head.header,
-            seq: head.header.seq,
-            room: expected.room,
+        self.place_pieces(expected.conn, expected.offset, head.port, |umem| {
+            Sound::new(batch, umem, headers, head.header, expected.room)
         })
     }
 

@@ -69,9 +69,7 @@ impl<P: Port> Shard<P> {
         let mut batch = std::mem::take(&mut self.batch);
         let mut train = self.train.take().unwrap_or_default();
         let in_turn = self.take_in_turn(&batch, &train, port);
-        for packet in batch.drain(..in_turn) {
-            self.pool.free_packet(packet);
-        }
+        self.pool.free_singles(batch.drain(..in_turn));
         let mut packets = batch.drain(..);
         while let Some(packet) = packets.next() {
             if let Some(later) = packets.as_slice().get(HEADERS_AHEAD) {

@@ -1,4 +1,4 @@
-use crate::{ChunkSize, Umem};
+use crate::{ChunkSize, Packet, Umem};
 
 #[test]
 fn the_frame_used_last_is_given_first() {
@@ -42,4 +42,42 @@ fn a_pool_takes_no_frame_of_another_umem() {
     let (_a, mut pool) = Umem::heap(1, ChunkSize::Octets2048);
     let (_b, mut other) = Umem::heap(1, ChunkSize::Octets2048);
     pool.free(other.alloc().unwrap());
+}
+
+#[test]
+fn packets_of_one_chunk_come_back_together() {
+    let (_umem, mut pool) = Umem::heap(4, ChunkSize::Octets2048);
+    let mut frames: Vec<_> = std::iter::from_fn(|| pool.alloc()).collect();
+    frames[0].set_len(100);
+    let last = frames[3].index();
+    pool.free_singles(frames.drain(..).map(Packet::from));
+    assert_eq!(pool.available(), 4);
+    let first = pool.alloc().unwrap();
+    assert_eq!((first.index(), first.len()), (last, 0));
+    assert!(std::iter::from_fn(|| pool.alloc()).all(|frame| frame.is_empty()));
+}
+
+#[test]
+#[should_panic = "a frame of another UMEM"]
+fn nor_packets_of_another_one() {
+    let (_a, mut pool) = Umem::heap(1, ChunkSize::Octets2048);
+    let (_b, mut other) = Umem::heap(1, ChunkSize::Octets2048);
+    pool.free_singles(other.alloc().map(Packet::from).into_iter());
+}
+
+#[test]
+#[should_panic = "a packet of one chunk"]
+fn a_packet_of_several_frames_is_none_of_one() {
+    let (_umem, mut pool) = Umem::heap(2, ChunkSize::Octets2048);
+    let mut packet = Packet::from(pool.alloc().unwrap());
+    packet.push(pool.alloc().unwrap()).unwrap();
+    pool.free_singles(std::iter::once(packet));
+}
+
+#[test]
+#[should_panic = "a packet of one chunk"]
+fn nor_is_one_in_a_wide_frame() {
+    let (umem, mut pool) = Umem::heap(8, ChunkSize::TwoOf4096);
+    let wide = pool.alloc_for(umem.frame_capacity()).unwrap();
+    pool.free_singles(std::iter::once(Packet::from(wide)));
 }
