@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use rnic_ipc::work::WrOpcode;
 
+/// Octets of memory that messages go round in, as those of `rnic-perf` do, and bare copies too.
+pub const SPAN: usize = 1 << 20;
+
 pub const USAGE: &str = "use: memory engine|idle|bare|verified [--operation write|send|read] [--octets N] \
     [--mtu N] [--in-flight N] [--queue-pairs N] [--markers] [--no-crc] [--seconds N | --messages N]";
 

@@ -13,7 +13,7 @@ use rnic_ipc::work::WrOpcode;
 use rnic_xsk::{ChunkSize, MemoryPort, Umem};
 use userspace_tcp::Instant;
 
-use crate::options::{Options, Until};
+use crate::options::{Options, SPAN, Until};
 use crate::side::{DEPTH, MEMORY, Rings, Side, SideConfig};
 use crate::timed_port::{TimedPort, look};
 
@@ -254,7 +254,7 @@ impl Pair {
         [poll_a, poll_b]: [Poll; 2],
     ) -> (u64, Spent) {
         let in_flight = depth(options);
-        let places = (MEMORY / 2 / options.octets.max(1)).max(1) as u64;
+        let places = (SPAN / options.octets.max(1)).max(1) as u64;
         let start = std::time::Instant::now();
         let (mut spent, mut done, look) = (Spent::default(), 0, look());
         let mut posted = vec![0; self.qps.len()];

@@ -83,8 +83,12 @@ impl Wire {
         let cell = cells.first;
         let start = cell * self.frame_capacity;
         take(&cells.memory[start..start + cells.lens[cell]]);
-        cells.first = (cell + 1) % self.depth;
         cells.used -= 1;
+        // An empty one begins anew: the cells used last are still in the cache.
+        cells.first = match cells.used {
+            0 => 0,
+            _ => (cell + 1) % self.depth,
+        };
         true
     }
 }
