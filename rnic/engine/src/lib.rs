@@ -5,7 +5,7 @@
 //! for a grant and copies the payload to its place in a [`region`]: the only copy. The way out: a
 //! queue pair writes an FPDU into a frame, which stays with TCP until it is acknowledged.
 //!
-//! It has no socket, clock or thread of its own, and `unsafe` in [`region`] and `prefetch` only.
+//! It has no socket, clock or thread of its own, and `unsafe` in [`region`] only.
 #![deny(unsafe_code)]
 
 pub mod capture;

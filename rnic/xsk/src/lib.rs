@@ -5,8 +5,8 @@
 //! frame that is larger than a chunk is sent from a wide `Frame`, one stretch of octets over several
 //! chunks, and received as a [`Packet`] of several `Frame`s. A [`Port`] is one interface queue ([`XskPort`]) or one end of a link in memory ([`MemoryPort`]).
 //!
-//! `unsafe` is allowed only in `umem` and in `xsk_port`'s `open`, `options` and `rings`, each with
-//! its invariant at the top.
+//! `unsafe` is allowed only in `umem`, in `prefetch` and in `xsk_port`'s `open`, `options` and `rings`,
+//! each with its invariant at the top.
 
 #![deny(unsafe_code)]
 
@@ -16,6 +16,8 @@ mod memory_port;
 mod packet;
 mod pool;
 mod port;
+#[allow(unsafe_code)]
+pub mod prefetch;
 #[allow(unsafe_code)]
 mod umem;
 mod xsk_port;

@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex};
 use crate::error::{Request, XskError};
 use crate::frame::Frame;
 use crate::pool::FramePool;
+use crate::prefetch::fetch_lines;
 
 mod backing;
 mod binding;
@@ -225,11 +226,7 @@ impl Umem {
     /// from the UMEM's beginning, wherever that is. Nothing waits for them.
     #[inline]
     pub(crate) fn fetch(&self, at: usize) {
-        const LINE: usize = 64;
-        const LINES: usize = 3;
-        for line in 0..LINES {
-            fetch_line(self.inner.base.wrapping_add(at).wrapping_add(line * LINE));
-        }
+        fetch_lines::<3>(self.inner.base.wrapping_add(at));
     }
 
     /// Moves the frame's data so that it begins `start` octets into the chunk.
@@ -330,20 +327,6 @@ impl Umem {
         }
     }
 }
-
-#[cfg(target_arch = "x86_64")]
-#[inline]
-fn fetch_line(at: *const u8) {
-    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: every x86-64 processor has the instruction, which is a hint: at any address it changes
-    // nothing that a program can see, and never faults.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
-}
-
-/// No such instruction is known here.
-#[cfg(not(target_arch = "x86_64"))]
-#[inline]
-fn fetch_line(_: *const u8) {}
 
 #[cfg(test)]
 mod tests;
