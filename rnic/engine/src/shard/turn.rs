@@ -230,7 +230,9 @@ impl Filling<'_> {
         context: &mut QpContext<'_>,
     ) -> Result<bool, SendError<Frame>> {
         let mulpdu = qp.mulpdu(self.outlook.mss);
-        let Some(whole) = qp.next_whole(mulpdu) else {
+        // It stays where it is: moved, it would wait for what was stored of it to leave the processor.
+        let next = qp.next_whole(mulpdu);
+        let Some(whole) = &next else {
             return Ok(false);
         };
         let len = whole.octets();
@@ -238,7 +240,7 @@ impl Filling<'_> {
             return Ok(false);
         };
         self.post_filled(frame, len, |out| {
-            qp.fill_segment(context, First::Whole(&whole), mulpdu, out)
+            qp.fill_segment(context, First::Whole(whole), mulpdu, out)
         })
     }
 
