@@ -98,6 +98,8 @@ impl<B> Connection<B> {
     }
 
     /// It carries the ACK that may be due, and the window.
+    // What it gives stays in registers.
+    #[inline(always)]
     fn burst_head(&mut self, now: Instant) -> BurstHead {
         let acknowledgment = self.inbound.acknowledge();
         let echo = if acknowledgment.ece {

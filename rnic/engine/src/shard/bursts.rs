@@ -30,6 +30,8 @@ struct Burst<'a, P> {
     link: &'a mut Link,
     headers: &'a mut Option<Headers>,
     counters: &'a mut ShardCounters,
+    /// What it is leaves at once, before TCP does its books.
+    hastens: bool,
     conn: Option<ConnId>,
     way: Option<(&'a Path, usize)>,
     says: Differing,
@@ -40,12 +42,21 @@ impl<P: Port> Shard<P> {
     /// have room for as many; false when there is nothing.
     pub(super) fn send_next(&mut self, most: usize) -> bool {
         // Captures are shown one frame after the other.
-        let burst = self.captures.is_empty() && self.send_burst(most);
+        let burst = self.captures.is_empty() && self.send_burst(most, false);
         burst || self.send_other()
     }
 
+    /// As [`Self::send_next`], of one segment, and has the ports send it: before TCP does its books, if it
+    /// is as most are.
+    pub(super) fn send_alone(&mut self) {
+        if !self.captures.is_empty() || !self.send_burst(1, true) {
+            self.send_other();
+            self.flush();
+        }
+    }
+
     #[inline(never)]
-    fn send_burst(&mut self, most: usize) -> bool {
+    fn send_burst(&mut self, most: usize, hastens: bool) -> bool {
         let mut burst = Burst {
             conns: &self.conns,
             ports: &mut self.ports,
@@ -53,6 +64,7 @@ impl<P: Port> Shard<P> {
             link: &mut self.link,
             headers: &mut self.headers,
             counters: &mut self.counters,
+            hastens,
             conn: None,
             way: None,
             says: Differing::default(),
@@ -75,7 +87,8 @@ impl<P: Port> BurstLink<Frame> for Burst<'_, P> {
         self.way.is_some()
     }
 
-    #[inline]
+    // So that what the burst says needs not be put into memory, and be fetched from there as other words.
+    #[inline(always)]
     fn begin(&mut self, tuple: &FourTuple, head: &BurstHead) {
         self.says = Differing {
             seq: SeqNum::default(),
@@ -119,6 +132,9 @@ impl<P: Port> BurstLink<Frame> for Burst<'_, P> {
         let owner = self.conn.map(|conn| (conn, segment.id));
         let refused = self.link.hand_over(self.ports, port, frame, owner).err();
         self.counters.transmit_full += u64::from(refused.is_some());
+        if self.hastens {
+            self.link.flush(self.ports, self.counters);
+        }
         refused
     }
 }

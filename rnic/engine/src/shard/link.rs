@@ -9,6 +9,7 @@ use userspace_tcp::{ConnId, Ecn, FourTuple, SegmentId, TcpHeader, Transmit};
 
 use super::Shard;
 use super::fragments::Whole;
+use crate::counters::ShardCounters;
 
 /// Ways back that are remembered for segments of no connection. More than one batch of frames can
 /// cause.
@@ -91,6 +92,16 @@ impl Link {
             waiting: None,
             ways_back: VecDeque::with_capacity(WAYS_BACK),
             failing: vec![false; ports].into_boxed_slice(),
+        }
+    }
+
+    /// Has the ports send what they took.
+    #[inline]
+    pub fn flush<P: Port>(&mut self, ports: &mut [P], counters: &mut ShardCounters) {
+        for (index, port) in ports.iter_mut().enumerate() {
+            let flushed = port.flush();
+            counters.flush_failed += u64::from(flushed.is_err());
+            self.flushed(index, flushed);
         }
     }
 
@@ -210,19 +221,14 @@ impl<P: Port> Shard<P> {
     pub(super) fn transmit_next(&mut self) {
         // Fragments go before all else, and what has no payload needs a frame.
         if self.link.waiting.is_none() && self.pool.available() > 0 {
-            self.send_next(1);
+            self.send_alone();
         }
-        self.flush();
     }
 
     /// Has the ports send what they took.
     #[inline]
-    fn flush(&mut self) {
-        for (index, port) in self.ports.iter_mut().enumerate() {
-            let flushed = port.flush();
-            self.counters.flush_failed += u64::from(flushed.is_err());
-            self.link.flushed(index, flushed);
-        }
+    pub(super) fn flush(&mut self) {
+        self.link.flush(&mut self.ports, &mut self.counters);
     }
 
     /// Puts a segment's headers in front of it, and gives it to the link.
