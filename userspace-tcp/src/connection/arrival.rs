@@ -151,6 +151,8 @@ impl<B> Connection<B> {
 
     /// Whether [`Connection::on_synchronized`] would do no more with a segment than take its octets
     /// and an ACK that it accepts.
+    // So that what a segment says is looked at where it is made, mostly in registers.
+    #[inline(always)]
     fn brings_only_octets(&self, now: Instant, segment: &Segment<'_>) -> bool {
         let header = &segment.header;
         let timestamps = match header.options.timestamps {
