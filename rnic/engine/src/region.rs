@@ -6,9 +6,11 @@
 //! nothing here gives out its address.
 //!
 //! Invariant of the `unsafe` in this module: every copy is checked against the region's bounds and the
-//! memory's before it starts, and the memory stays mapped while the region holds it.
+//! memory's before it starts, or is within a [`Stretch`] that was, and the memory stays mapped while the
+//! region holds it, which a stretch borrows.
 #![allow(unsafe_code)]
 
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -40,6 +42,21 @@ pub enum RegionMemory {
     /// placed into. The client holds it too; it is let go when both have. Nobody else can take its pages
     /// away, so no access to it is void.
     Local(Arc<SharedMemory>),
+}
+
+/// Octets of a region that were found to be there.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch<'a> {
+    place: Place<'a>,
+    len: usize,
+}
+
+/// Where a stretch begins.
+#[derive(Clone, Copy, Debug)]
+enum Place<'a> {
+    /// All of it is within this memory.
+    Mapped(&'a SharedMemory, NonNull<u8>),
+    Remote(&'a RemoteMemory, u64),
 }
 
 /// A copy that did not come about, or that means nothing.
@@ -147,25 +164,38 @@ impl RegionMemory {
     ) -> Result<Checks, RegionError> {
         let len = words.octets_of(out.len());
         let at = self.check(offset, len)?;
-        let start = match self {
-            Self::Shared { memory, offset, .. } => memory
-                .start_of(offset.saturating_add(at), len)
-                .map_err(|_| self.outside(at, len))?,
+        let (memory, at) = match self {
+            Self::Shared { memory, offset, .. } => (memory, offset.saturating_add(at)),
             Self::Remote(remote) => {
                 remote.read_among(at as u64, out, words)?;
                 return Ok(rnic_crc::check(crc, out));
             }
-            Self::Local(memory) => memory
-                .start_of(at, len)
-                .map_err(|_| self.outside(at, len))?,
+            Self::Local(memory) => (memory, at),
         };
+        let start = memory.start_of(at, len);
+        let start = start.map_err(|_| self.outside(at, len))?;
         // SAFETY: as many octets are mapped there, of memory to which references exist only to words,
         // as atomics: `out` is no part of it.
         let checks = unsafe { rnic_crc::copy_from(crc, start.as_ptr(), out, words) };
-        match self {
-            Self::Shared { memory, .. } => sound(memory).map(|()| checks),
-            _ => Ok(checks),
-        }
+        sound(memory).map(|()| checks)
+    }
+
+    /// `len` octets of the region, for whoever reads them piece by piece.
+    #[inline]
+    pub fn stretch(&self, offset: u64, len: usize) -> Result<Stretch<'_>, RegionError> {
+        let at = self.check(offset, len)?;
+        let (memory, at) = match self {
+            Self::Shared { memory, offset, .. } => (memory, offset.saturating_add(at)),
+            Self::Remote(remote) => {
+                let place = Place::Remote(remote, at as u64);
+                return Ok(Stretch { place, len });
+            }
+            Self::Local(memory) => (memory, at),
+        };
+        let start = memory.start_of(at, len);
+        let start = start.map_err(|_| self.outside(at, len))?;
+        let place = Place::Mapped(memory, start);
+        Ok(Stretch { place, len })
     }
 
     /// The word of 64 bits at `offset`; none when it is not within the region, its address is not
@@ -210,6 +240,43 @@ impl RegionMemory {
             Self::Shared { memory, .. } => memory.is_broken(),
             Self::Remote(remote) => remote.is_broken(),
             Self::Local(_) => false,
+        }
+    }
+}
+
+impl Stretch<'_> {
+    /// As [`RegionMemory::read_checked`], of octets from `offset` within the stretch on.
+    #[inline(always)]
+    pub fn read_checked(
+        &self,
+        offset: usize,
+        crc: u32,
+        out: &mut [u8],
+        words: Words,
+    ) -> Result<Checks, RegionError> {
+        let len = words.octets_of(out.len());
+        if offset > self.len || len > self.len - offset {
+            return Err(self.outside(offset, len));
+        }
+        let (memory, start) = match self.place {
+            Place::Mapped(memory, start) => (memory, start),
+            Place::Remote(remote, at) => {
+                remote.read_among(at.saturating_add(offset as u64), out, words)?;
+                return Ok(rnic_crc::check(crc, out));
+            }
+        };
+        // SAFETY: as many octets are mapped there (`RegionMemory::stretch`), of memory to which references
+        // exist only to words, as atomics: `out` is no part of it.
+        let checks = unsafe { rnic_crc::copy_from(crc, start.as_ptr().add(offset), out, words) };
+        sound(memory).map(|()| checks)
+    }
+
+    #[cold]
+    fn outside(&self, offset: usize, len: usize) -> RegionError {
+        RegionError::Outside {
+            offset: offset as u64,
+            len,
+            region: self.len as u64,
         }
     }
 }

@@ -17,7 +17,7 @@ use super::send::{FPDU_LEN_MIN, Turn};
 use super::whole::{SEND_WORDS, WRITE_WORDS};
 use super::work::{Kind, Work};
 use super::{Qp, QpContext, elements};
-use crate::region::RegionError;
+use crate::region::{RegionError, Stretch};
 use crate::stag::{Source, StagTable};
 
 /// Segments that may be written in a row. While this lives the STag table is borrowed, so that none of
@@ -25,7 +25,7 @@ use crate::stag::{Source, StagTable};
 #[derive(Debug)]
 pub(crate) struct Row<'a> {
     /// The octets of all of them.
-    source: Source<'a>,
+    octets: Stretch<'a>,
     /// The next one's header.
     head: Head,
     markers: Markers,
@@ -89,7 +89,7 @@ impl Qp {
             Turn::Responses => self.source_of_response(stags, payload, most)?,
         };
         Some(Row {
-            source,
+            octets: source.stretch().ok()?,
             head,
             markers,
             crc: self.crc,
@@ -245,12 +245,12 @@ impl Row<'_> {
         header: [u32; WORDS],
         out: &mut [u8],
     ) -> Result<Written, RegionError> {
-        let from = (self.written * self.payload) as u64;
+        let from = self.written * self.payload;
         if self.markers == Markers::On {
             return self.put_marked(header, from, out);
         }
         write_plain(out, header, self.payload, self.crc, |crc, place| {
-            self.source.read_checked(from, crc, place, Words::NONE)
+            self.octets.read_checked(from, crc, place, Words::NONE)
         })
     }
 
@@ -259,13 +259,13 @@ impl Row<'_> {
     fn put_marked<const WORDS: usize>(
         &self,
         header: [u32; WORDS],
-        from: u64,
+        from: usize,
         out: &mut [u8],
     ) -> Result<Written, RegionError> {
         let mut ulpdu = Writer::new(out, self.layout(), self.crc);
         ulpdu.begin(header);
         ulpdu.copy(self.head.len(), self.payload, |crc, place, markers| {
-            self.source.read_checked(from, crc, place, markers)
+            self.octets.read_checked(from, crc, place, markers)
         })?;
         Ok(ulpdu.finish())
     }

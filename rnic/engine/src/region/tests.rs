@@ -50,6 +50,26 @@ fn words_are_put_among_what_is_read_and_are_no_octets_of_the_region() {
 }
 
 #[test]
+fn a_stretch_is_read_in_pieces_and_no_further() {
+    for region in both_kinds(16) {
+        region.write(0, b"0123456789abcdef").unwrap();
+        assert!(region.stretch(9, 8).is_err());
+        assert!(region.stretch(u64::MAX, 1).is_err());
+        let stretch = region.stretch(2, 12).unwrap();
+        let mut out = [0; 4];
+        for at in 0..=8 {
+            let checks = stretch.read_checked(at, 5, &mut out, Words::NONE).unwrap();
+            assert_eq!(out, b"0123456789abcdef"[at + 2..][..4]);
+            assert_eq!(checks, rnic_crc::check(5, &out));
+        }
+        for at in [9, 12, 13, usize::MAX - 1] {
+            assert!(stretch.read_checked(at, 5, &mut out, Words::NONE).is_err());
+        }
+        assert_eq!(&out, b"abcd", "a refused copy copies nothing");
+    }
+}
+
+#[test]
 fn the_last_octet_is_inside_and_the_next_is_not() {
     for region in both_kinds(16) {
         region.write(15, b"x").unwrap();

@@ -7,7 +7,7 @@ use rnic_proto::rdmap::atomic::AtomicOperation;
 use rnic_proto::{Octets, Stag, TaggedOffset};
 
 use super::StagError;
-use crate::region::{RegionError, RegionMemory};
+use crate::region::{RegionError, RegionMemory, Stretch};
 
 /// How often an Atomic Operation is tried against a program that writes the same word.
 const ATTEMPTS: u32 = 64;
@@ -105,6 +105,16 @@ impl Source<'_> {
     ) -> Result<Checks, RegionError> {
         let at = self.0.within(at, words.octets_of(out.len()))?;
         self.0.memory.read_checked(at, crc, out, words)
+    }
+}
+
+impl<'a> Source<'a> {
+    /// All octets of it, for whoever takes them piece by piece.
+    #[inline]
+    pub fn stretch(&self) -> Result<Stretch<'a>, RegionError> {
+        // No more than a message has.
+        let len = self.0.len as usize;
+        self.0.memory.stretch(self.0.start, len)
     }
 }
 
