@@ -106,6 +106,6 @@ pub use options::{
 };
 pub use segment::{Flags, Following, ParseError, Segment, TcpHeader};
 pub use seq::{SeqNum, StreamOffset};
-pub use stack::Stack;
+pub use stack::{Posting, Stack};
 pub use time::Instant;
 pub use tuple::{Endpoint, FourTuple};

@@ -69,10 +69,15 @@ impl<T> QueuePool<T> {
     }
 
     /// Gives `queue` room for one more segment. A queue beyond the limit grows by itself.
+    #[inline]
     pub(crate) fn make_room(&mut self, queue: &mut VecDeque<T>) {
-        if queue.len() < queue.capacity() {
-            return;
+        if queue.len() >= queue.capacity() {
+            self.enlarge(queue);
         }
+    }
+
+    #[inline(never)]
+    fn enlarge(&mut self, queue: &mut VecDeque<T>) {
         let next = self
             .sizes
             .iter_mut()

@@ -6,6 +6,7 @@
 
 mod bursts;
 mod delayed_acks;
+mod posting;
 mod segments;
 mod strangers;
 #[cfg(test)]
@@ -21,8 +22,8 @@ use crate::effects::{Effects, Env};
 use crate::flow_table::FlowTable;
 use crate::holdings::Holdings;
 use crate::interface::{
-    ConnCounters, ConnId, ConnectError, Counters, Event, IcmpError, Info, ListenError, Outgoing,
-    Outlook, Owed, SegmentId, SendError, SendRefusal, State,
+    ConnCounters, ConnId, ConnectError, Counters, Event, IcmpError, Info, ListenError, Owed,
+    SegmentId, State,
 };
 use crate::keyed::Secret;
 use crate::links::{Links, Queue};
@@ -35,6 +36,7 @@ use crate::time::{Instant, earlier};
 use crate::tuple::{Endpoint, FourTuple};
 use crate::wheel::Wheel;
 use delayed_acks::DelayedAcks;
+pub use posting::Posting;
 
 /// The TCP of one shard: listeners and connections. `B` is the caller's buffer handle.
 #[derive(Debug)]
@@ -233,39 +235,6 @@ impl<B> Stack<B> {
         }
     }
 
-    /// Queues one segment; it is sent as exactly one.
-    ///
-    /// # Errors
-    /// The buffer comes back with the reason.
-    pub fn send(
-        &mut self,
-        conn: ConnId,
-        now: Instant,
-        segment: Outgoing<B>,
-    ) -> Result<(), SendError<B>> {
-        let Some(connection) = self.connections.get_mut(conn) else {
-            return Err(SendError {
-                buf: segment.buf,
-                reason: SendRefusal::Gone,
-            });
-        };
-        let mut env = Env {
-            now,
-            config: &self.config,
-            effects: &mut self.effects,
-            pools: &mut self.pools,
-        };
-        connection.send(&mut env, segment)?;
-        // What is to be sent already is settled when it is, and so is what is next anyway.
-        if self.sending.is_none() && self.ready.first().is_none() {
-            self.sending = Some(conn.index);
-            self.turn = 0;
-        } else if !self.ready_links.contains(conn.index) && self.sending != Some(conn.index) {
-            self.settle(conn);
-        }
-        Ok(())
-    }
-
     /// Octets that congestion window, peer's window and queue would let go right now, minus what is
     /// queued unsent. At least one [`Stack::mss`] while nothing is queued or in flight, so that a
     /// closed window is probed with something in the queue. 0 when the queue is full or the
@@ -274,16 +243,6 @@ impl<B> Stack<B> {
         self.connections
             .get(conn)
             .map_or(0, |connection| connection.send_room(&self.config))
-    }
-
-    /// [`Stack::queued_segments`], [`Stack::mss`] and [`Stack::send_room`] by one look.
-    pub fn outlook(&self, conn: ConnId) -> Outlook {
-        let connection = self.connections.get(conn);
-        connection.map_or_else(Outlook::default, |connection| Outlook {
-            queued: connection.queued_segments(),
-            mss: connection.mss(),
-            room: connection.send_room(&self.config),
-        })
     }
 
     /// Segments in the send queue, if the peer has acknowledged all of them, by `owed` at the latest.

@@ -1,5 +1,6 @@
 //! What goes out in bursts ([`userspace_tcp::Stack::poll_burst`]) is what goes out one by one, and leaves
-//! the stack as that does: neither the peer nor the layer above can tell.
+//! the stack as that does, and so it is with what is posted in rows ([`userspace_tcp::Stack::post`]):
+//! neither the peer nor the layer above can tell.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -15,8 +16,8 @@ use harness::{Link, Network, Plan, Random};
 use userspace_tcp::checksum::PartialSum;
 use userspace_tcp::{
     BurstHead, BurstLink, BurstSegment, Config, CongestionControl, ConnId, ConnOptions, Ecn,
-    Endpoint, Event, Flags, FourTuple, IcmpError, Instant, KeepAlive, Outgoing, SackBlock, Segment,
-    SegmentId, SeqNum, Stack, TcpHeader, Timestamps, Transmit,
+    Endpoint, Event, Flags, FourTuple, IcmpError, Instant, KeepAlive, Outgoing, Outlook, SackBlock,
+    Segment, SegmentId, SendError, SeqNum, Stack, TcpHeader, Timestamps, Transmit,
 };
 
 const CONTROLS: [CongestionControl; 4] = [
@@ -194,6 +195,53 @@ impl Host {
         }
     }
 
+    /// Posts so many segments to a peer, one behind the other, most of them as large as they may be; what
+    /// it is told before each.
+    fn post_row(&mut self, peer: usize, count: u64, mut sizes: Random) -> String {
+        let Conn { id, posted, .. } = self.conns[peer];
+        let mut next = |outlook: Outlook, buf: u32| {
+            let mss = outlook.mss.max(1) as u64;
+            let len = match sizes.below(40) {
+                // None, or one too many.
+                0 => sizes.below(2) * (mss + 1),
+                1..25 => mss,
+                _ => sizes.within(1, mss),
+            };
+            Outgoing {
+                buf,
+                len: len as u32,
+                payload_sum: PartialSum::from_folded(len as u16),
+            }
+        };
+        let (mut posted, mut told) = (posted, String::new());
+        let mut note = |outlook: Outlook, len: u32, sent: Result<(), SendError<u32>>| {
+            told += &format!("{outlook:?} {len} {sent:?}\n");
+            if sent.is_ok() {
+                posted += len;
+            }
+            posted
+        };
+        let mut buf = self.conns[peer].posted;
+        if self.in_bursts {
+            self.stack.post(id, self.now, |posting| {
+                for _ in 0..count {
+                    let outlook = posting.outlook();
+                    let outgoing = next(outlook, buf);
+                    buf = note(outlook, outgoing.len, posting.send(outgoing));
+                }
+            });
+        } else {
+            for _ in 0..count {
+                let outlook = self.stack.outlook(id);
+                let outgoing = next(outlook, buf);
+                let len = outgoing.len;
+                buf = note(outlook, len, self.stack.send(id, self.now, outgoing));
+            }
+        }
+        self.conns[peer].posted = buf;
+        told
+    }
+
     /// Sends up to `limit` segments, in bursts of up to `most`, to a link that refuses what it takes each
     /// `refuses`-th; and says all that can be seen.
     fn sends(&mut self, limit: usize, most: usize, refuses: usize) -> String {
@@ -336,7 +384,7 @@ fn said(
 /// Acknowledgments of all kinds, windows that close, marks, urgent octets, time that passes, paths that
 /// become narrower, ends; several connections, and a link that takes what it likes.
 #[test]
-fn whatever_happens_bursts_send_what_goes_out_one_by_one() {
+fn whatever_happens_rows_and_bursts_send_what_goes_out_one_by_one() {
     let (mut in_bursts, mut bursts, mut retransmits, mut probes) = (0, 0, 0, 0);
     for seed in 0..1200_u64 {
         let mut random = Random::new(seed);
@@ -359,6 +407,7 @@ fn whatever_happens_bursts_send_what_goes_out_one_by_one() {
             let peer = random.below(u64::from(PEERS)) as usize;
             let (what, posts) = (random.below(40), random.below(40));
             let sizes = random.next();
+            let mut told = Vec::new();
             for host in &mut hosts {
                 host.now += Duration::from_nanos(later);
                 host.stack.advance(host.now);
@@ -366,20 +415,19 @@ fn whatever_happens_bursts_send_what_goes_out_one_by_one() {
                 let Conn {
                     id, tuple, ours, ..
                 } = host.conns[peer];
-                for _ in 0..posts {
+                let mut posts = posts;
+                let mut said = String::new();
+                while posts > 0 {
                     let peer = if sizes.chance(700) {
                         peer
                     } else {
                         sizes.below(3) as usize
                     };
-                    let mss = host.stack.mss(host.conns[peer].id).max(1) as u64;
-                    let len = if sizes.chance(600) {
-                        mss
-                    } else {
-                        sizes.within(1, mss)
-                    };
-                    host.post(peer, len as u32);
+                    let row = 1 + sizes.below(posts);
+                    posts -= row;
+                    said += &host.post_row(peer, row, Random::new(sizes.next()));
                 }
+                told.push(said);
                 let error = IcmpError::PacketTooBig { mtu: 700 };
                 match what {
                     0 => _ = host.stack.urge(id),
@@ -395,6 +443,7 @@ fn whatever_happens_bursts_send_what_goes_out_one_by_one() {
                     _ => {}
                 }
             }
+            assert_eq!(told[0], told[1], "seed {seed}");
             let millis = hosts[0].now.as_millis() as u32;
             if random.chance(900) {
                 let segment = said(

@@ -168,8 +168,6 @@ struct Tables {
 /// acknowledged.
 #[derive(Debug)]
 struct Reserve {
-    /// Octets that a frame of one chunk takes.
-    wider_than: usize,
     /// Frames of one chunk.
     single: usize,
     /// Wide frames: packets are put together from fragments in them.
@@ -242,7 +240,6 @@ impl<P: Port> Shard<P> {
             held: HeldFrames::new(umem.frames(), config.tcp.receive_window as usize),
             parking,
             reserve: Reserve {
-                wider_than: umem.chunk().chunk_capacity(),
                 single: config.receive_reserve,
                 wide: wide / WIDE_RESERVE,
             },
@@ -518,8 +515,9 @@ impl Tables {
 
 impl Reserve {
     /// How many free frames, of the kind that so many octets take, sending may use.
+    #[inline]
     fn spare(&self, pool: &FramePool, octets: usize) -> usize {
-        let reserve = match octets > self.wider_than {
+        let reserve = match pool.is_wide(octets) {
             true => self.wide,
             false => self.single,
         };

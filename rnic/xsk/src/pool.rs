@@ -12,6 +12,8 @@ use crate::umem::{CHUNK_HEADROOM, ChunkSize};
 pub struct FramePool {
     umem: NonZeroU32,
     chunk: ChunkSize,
+    /// More octets than these take a wide frame; as many as there can be where there are none.
+    narrow: usize,
     single: Vec<Frame>,
     wide: Vec<Frame>,
 }
@@ -27,18 +29,24 @@ impl FramePool {
         Self {
             umem,
             chunk,
+            narrow: match chunk.chunks() {
+                1 => usize::MAX,
+                _ => chunk.chunk_capacity(),
+            },
             single: single.collect(),
             wide: wide.collect(),
         }
     }
 
     /// Takes an empty frame of one chunk, or `None` when all are in use.
+    #[inline]
     pub fn alloc(&mut self) -> Option<Frame> {
         self.single.pop().map(emptied)
     }
 
     /// Takes an empty frame for so many octets: a wide one when they don't fit a chunk and the UMEM
     /// has wide ones. `None` when all of that kind are in use.
+    #[inline]
     pub fn alloc_for(&mut self, octets: usize) -> Option<Frame> {
         if self.is_wide(octets) {
             return self.wide.pop().map(emptied);
@@ -47,8 +55,9 @@ impl FramePool {
     }
 
     /// Whether a wide frame is what so many octets take.
-    fn is_wide(&self, octets: usize) -> bool {
-        octets > self.chunk.chunk_capacity() && self.chunk.chunks() > 1
+    #[inline]
+    pub fn is_wide(&self, octets: usize) -> bool {
+        octets > self.narrow
     }
 
     /// Gives a frame back.
@@ -102,11 +111,13 @@ impl FramePool {
     }
 
     /// How many frames of one chunk are free.
+    #[inline]
     pub fn available(&self) -> usize {
         self.single.len()
     }
 
     /// How many frames are free of the kind that [`Self::alloc_for`] takes for so many octets.
+    #[inline]
     pub fn available_for(&self, octets: usize) -> usize {
         if self.is_wide(octets) {
             return self.wide.len();
@@ -125,6 +136,7 @@ impl FramePool {
         let mut part = FramePool {
             umem: self.umem,
             chunk: self.chunk,
+            narrow: self.narrow,
             single: Vec::with_capacity(self.single.capacity()),
             wide: Vec::with_capacity(self.wide.capacity()),
         };
@@ -135,6 +147,7 @@ impl FramePool {
     }
 }
 
+#[inline]
 fn emptied(mut frame: Frame) -> Frame {
     frame.set_data(CHUNK_HEADROOM, 0);
     frame

@@ -51,11 +51,17 @@ impl<B> Connection<B> {
 
     /// A segment of `len` octets was put at the end of the queue.
     pub(super) fn note_posted(&mut self, len: u32) {
-        if len > self.emss {
+        if self.is_oversized(len) {
             let end = self.outbound.tail();
             let size = len + self.overhead();
             self.path.posted(end - u64::from(len), end, size);
         }
+    }
+
+    /// Whether a segment of `len` octets may be a probe of the path, behind which others have to be smaller.
+    #[inline]
+    pub(crate) fn is_oversized(&self, len: u32) -> bool {
+        len > self.emss
     }
 
     /// How a segment goes out that begins at `seq`.

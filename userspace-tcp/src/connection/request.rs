@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::effects::Env;
-use crate::interface::{Outgoing, SegmentId, SendError, SendRefusal, State};
+use crate::interface::{Outgoing, Outlook, SegmentId, SendRefusal, State};
 use crate::outbound::Returned;
 use crate::seq::{SeqNum, StreamOffset};
 
@@ -15,30 +15,29 @@ use super::timeout::Timer;
 const CUT_MIN: usize = 64;
 
 impl<B> Connection<B> {
-    /// Queues one segment.
-    pub(crate) fn send(
-        &mut self,
-        env: &mut Env<'_, B>,
-        outgoing: Outgoing<B>,
-    ) -> Result<(), SendError<B>> {
-        match self.refusal(env.config, outgoing.len) {
-            Some(reason) => Err(SendError {
-                buf: outgoing.buf,
-                reason,
-            }),
-            None => {
-                let len = outgoing.len;
-                self.note_fed(env.now, env.config);
-                self.outbound.push(outgoing, &mut env.pools.queues);
-                self.note_posted(len);
-                self.pacer.advance(env.now);
-                self.refresh_timer(env.now, env.config);
-                Ok(())
-            }
-        }
+    /// Segments are to be queued, if anything is: before the first.
+    #[inline]
+    pub(crate) fn begin_posting(&mut self, env: &Env<'_, B>) {
+        self.note_fed(env.now, env.config);
     }
 
-    fn refusal(&self, config: &Config, len: u32) -> Option<SendRefusal> {
+    /// Queues one segment, for which there is room ([`Connection::refusal`]).
+    #[inline]
+    pub(crate) fn post(&mut self, env: &mut Env<'_, B>, outgoing: Outgoing<B>) {
+        let len = outgoing.len;
+        self.outbound.push(outgoing, &mut env.pools.queues);
+        self.note_posted(len);
+    }
+
+    /// Segments were queued: behind the last.
+    #[inline]
+    pub(crate) fn end_posting(&mut self, env: &Env<'_, B>) {
+        self.pacer.advance(env.now);
+        self.refresh_timer(env.now, env.config);
+    }
+
+    /// Why a segment of so many octets can't be queued, if so.
+    pub(crate) fn refusal(&self, config: &Config, len: u32) -> Option<SendRefusal> {
         let limit = config.send_queue_segments;
         match self.state {
             State::SynSent | State::SynReceived => Some(SendRefusal::NotEstablished),
@@ -58,18 +57,38 @@ impl<B> Connection<B> {
 
     /// See [`crate::Stack::send_room`].
     pub(crate) fn send_room(&self, config: &Config) -> usize {
+        self.outlook(config).room
+    }
+
+    /// See [`crate::Stack::outlook`].
+    pub(crate) fn outlook(&self, config: &Config) -> Outlook {
+        self.outlook_with(self.room_behind(), self.places(config))
+    }
+
+    /// The same, by octets that windows would let go and segments that the queue takes.
+    #[inline]
+    pub(crate) fn outlook_with(&self, room: usize, places: usize) -> Outlook {
+        let (queued, mss) = (self.outbound.queued_segments(), self.mss());
+        let room = match (queued, places) {
+            (_, 0) => 0,
+            (0, _) => room.max(mss),
+            _ => room,
+        };
+        Outlook { queued, mss, room }
+    }
+
+    /// Segments that the queue takes.
+    pub(crate) fn places(&self, config: &Config) -> usize {
         let open = matches!(self.state, State::Established | State::CloseWait);
-        if !open || self.outbound.queued_segments() >= config.send_queue_segments {
-            return 0;
-        }
+        let limit = if open { config.send_queue_segments } else { 0 };
+        limit.saturating_sub(self.outbound.queued_segments())
+    }
+
+    /// Octets that windows would let go behind what is queued.
+    pub(crate) fn room_behind(&self) -> usize {
         let held = self.frto.prefers_new();
         let room = self.outbound.room(self.congestion.cwnd(), held);
-        let room = usize::try_from(room).unwrap_or(usize::MAX);
-        if self.outbound.queued_segments() == 0 {
-            room.max(self.mss())
-        } else {
-            room
-        }
+        usize::try_from(room).unwrap_or(usize::MAX)
     }
 
     /// See [`crate::Stack::acknowledged`]; `ack` is the acknowledgment that is owed.

@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 
 use super::*;
+use crate::Outgoing;
 use crate::interface::Whereabouts;
 use crate::segment::{Flags, Segment, TcpHeader};
 use crate::seq::SeqNum;

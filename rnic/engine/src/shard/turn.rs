@@ -8,7 +8,7 @@
 use rnic_ipc::control::DisconnectReason;
 use rnic_xsk::{Frame, FramePool, Port, Umem};
 use userspace_tcp::checksum::PartialSum;
-use userspace_tcp::{ConnId, Instant, Outgoing, Outlook, SendError, Stack};
+use userspace_tcp::{ConnId, Outgoing, Posting, SendError};
 
 use super::{Reserve, Shard};
 use crate::conn::Phase;
@@ -59,10 +59,9 @@ pub(super) enum End {
 }
 
 /// A turn under way.
-struct Filling<'a> {
-    id: ConnId,
-    now: Instant,
-    stack: &'a mut Stack<Frame>,
+struct Filling<'a, 's> {
+    /// What takes the segments.
+    posting: &'a mut Posting<'s, Frame>,
     pool: &'a mut FramePool,
     umem: &'a Umem,
     reserve: &'a Reserve,
@@ -73,10 +72,6 @@ struct Filling<'a> {
     room: usize,
     /// Segments that its macroflow allows.
     allowance: usize,
-    /// Segments that waited in TCP when it began.
-    queued: usize,
-    /// What TCP takes now.
-    outlook: Outlook,
     segments: usize,
     fpdus: usize,
     cost: usize,
@@ -124,37 +119,37 @@ impl<P: Port> Shard<P> {
         let Some(slot) = self.qps.get_mut(&qp.0) else {
             return Ok(());
         };
-        let outlook = self.stack.outlook(id);
-        let mut filling = Filling {
-            id,
-            now: self.now,
-            headers: conn.header_room(),
-            allowed,
-            room,
-            allowance: self.macroflows.allowance(id),
-            queued: outlook.queued,
-            outlook,
-            stack: &mut self.stack,
-            pool: &mut self.pool,
-            umem: &self.umem,
-            reserve: &self.reserve,
-            segments: 0,
-            fpdus: 0,
-            cost: 0,
-        };
         let mut context = self.tables.context(slot.tally, self.now);
         let done_before = context.counters.local_work_done;
-        let end = filling.fill(&mut slot.qp, &mut context);
+        let allowance = self.macroflows.allowance(id);
+        let end = self.stack.post(id, self.now, |posting| {
+            let mut filling = Filling {
+                posting,
+                headers: conn.header_room(),
+                allowed,
+                room,
+                allowance,
+                pool: &mut self.pool,
+                umem: &self.umem,
+                reserve: &self.reserve,
+                segments: 0,
+                fpdus: 0,
+                cost: 0,
+            };
+            let end = filling.fill(&mut slot.qp, &mut context);
+            turn.segments = filling.segments;
+            turn.fpdus = filling.fpdus;
+            turn.cost = filling.cost;
+            end
+        });
         let local = context.counters.local_work_done - done_before;
-        turn.segments = filling.segments;
-        turn.fpdus = filling.fpdus;
-        turn.cost = filling.cost + COST_MIN * usize::try_from(local).unwrap_or(usize::MAX >> 16);
+        turn.cost += COST_MIN * usize::try_from(local).unwrap_or(usize::MAX >> 16);
         turn.end = end?;
         Ok(())
     }
 }
 
-impl Filling<'_> {
+impl Filling<'_, '_> {
     fn fill(&mut self, qp: &mut Qp, context: &mut QpContext<'_>) -> Result<End, SendError<Frame>> {
         loop {
             if self.segments >= SEGMENTS_PER_TURN {
@@ -163,12 +158,8 @@ impl Filling<'_> {
             if self.cost >= self.allowed.credit {
                 return Ok(End::Share);
             }
-            if self.segments > 0 {
-                if qp.has_nothing_to_send() {
-                    return Ok(End::Done);
-                }
-                // Each may be the one that probes the path with another size (RFC 8899).
-                self.outlook = self.stack.outlook(self.id);
+            if self.segments > 0 && qp.has_nothing_to_send() {
+                return Ok(End::Done);
             }
             if self.post_row(qp, context)? || self.post_whole(qp, context)? {
                 continue;
@@ -186,7 +177,7 @@ impl Filling<'_> {
         qp: &mut Qp,
         context: &mut QpContext<'_>,
     ) -> Result<bool, SendError<Frame>> {
-        let emss = self.outlook.mss;
+        let emss = self.posting.outlook().mss;
         let most = SEGMENTS_PER_TURN - self.segments;
         let Some(mut row) = qp.row(context.stags, emss, most) else {
             return Ok(false);
@@ -195,7 +186,8 @@ impl Filling<'_> {
         let mut posted = Ok(());
         while let Some(len) = row.next_len()
             && self.cost < self.allowed.credit
-            && self.outlook.mss == emss
+            // Each may be the one that probes the path with another size (RFC 8899).
+            && self.posting.outlook().mss == emss
             && let Ok(mut frame) = self.frame_for(len)
         {
             let octets = self.umem.bytes_mut(&mut frame);
@@ -215,7 +207,6 @@ impl Filling<'_> {
             if posted.is_err() {
                 break;
             }
-            self.outlook = self.stack.outlook(self.id);
         }
         let written = row.written();
         qp.row_written(context, written);
@@ -229,7 +220,7 @@ impl Filling<'_> {
         qp: &mut Qp,
         context: &mut QpContext<'_>,
     ) -> Result<bool, SendError<Frame>> {
-        let mulpdu = qp.mulpdu(self.outlook.mss);
+        let mulpdu = qp.mulpdu(self.posting.outlook().mss);
         // It stays where it is: moved, it would wait for what was stored of it to leave the processor.
         let next = qp.next_whole(mulpdu);
         let Some(whole) = &next else {
@@ -252,7 +243,7 @@ impl Filling<'_> {
         qp: &mut Qp,
         context: &mut QpContext<'_>,
     ) -> Result<Option<End>, SendError<Frame>> {
-        let mulpdu = qp.mulpdu(self.outlook.mss);
+        let mulpdu = qp.mulpdu(self.posting.outlook().mss);
         let Some(plan) = qp.plan(context, mulpdu) else {
             return Ok(Some(match qp.has_more_local_work() {
                 true => End::More,
@@ -273,7 +264,8 @@ impl Filling<'_> {
     /// A frame for a segment that begins with an FPDU of so many octets; why there is none, if so.
     #[inline]
     fn frame_for(&mut self, len: usize) -> Result<Frame, End> {
-        if self.outlook.room < len {
+        let outlook = self.posting.outlook();
+        if outlook.room < len {
             return Err(End::Done);
         }
         if self.segments >= self.room {
@@ -288,7 +280,7 @@ impl Filling<'_> {
         }
         // It holds no more frames than it leaves to the others, so that peers which acknowledge
         // nothing don't hold them all. It has some, so an acknowledgment makes it ready again.
-        if self.queued + self.segments >= spare {
+        if outlook.queued >= spare {
             return Err(End::Done);
         }
         // The same for its client.
@@ -309,7 +301,8 @@ impl Filling<'_> {
     ) -> Result<bool, SendError<Frame>> {
         // What the smallest MULPDU needs may be more than the EMSS; TCP judges that. And where a
         // segment may need a wide frame, this FPDU may have one of a chunk.
-        let most = self.outlook.mss.min(self.outlook.room).max(len);
+        let outlook = self.posting.outlook();
+        let most = outlook.mss.min(outlook.room).max(len);
         let end = (self.headers + most).min(frame.capacity());
         let octets = self.umem.bytes_mut(&mut frame);
         let filled = octets.get_mut(self.headers..end).map(fill);
@@ -322,7 +315,7 @@ impl Filling<'_> {
     }
 
     /// Hands a segment to TCP.
-    #[inline]
+    #[inline(always)]
     fn post(&mut self, mut frame: Frame, filled: Filled) -> Result<(), SendError<Frame>> {
         frame.set_len(self.headers + filled.octets);
         let outgoing = Outgoing {
@@ -330,7 +323,7 @@ impl Filling<'_> {
             len: filled.octets as u32,
             payload_sum: filled.sum,
         };
-        self.stack.send(self.id, self.now, outgoing)?;
+        self.posting.send(outgoing)?;
         self.segments += 1;
         self.fpdus += filled.fpdus;
         self.cost += filled.octets.max(filled.fpdus * COST_MIN);
