@@ -8,6 +8,7 @@
 //! path that became narrower: what is lost, what was sent again and what was not judged yet is in
 //! lists, and what is sacked is skipped.
 
+mod burst;
 mod delivered;
 mod excused;
 mod fin;
@@ -19,11 +20,11 @@ mod slot;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use burst::{Given, Limits};
 pub(crate) use delivered::Delivered;
 pub(crate) use fin::Fin;
 pub(crate) use slot::Slot;
 
-use crate::burst::BurstSegment;
 use crate::checksum::PartialSum;
 use crate::interface::{Outgoing, Payload, SegmentId};
 use crate::pool::QueuePool;
@@ -86,14 +87,6 @@ pub(crate) struct Outgo<B> {
     pub(crate) seq: SeqNum,
     /// The last of the queue: pushed.
     pub(crate) last: bool,
-}
-
-/// What the next segment must fit to go out as others do; the peer's window comes on top.
-pub(crate) struct Limits {
-    /// The congestion window, in octets.
-    pub(crate) cwnd: u64,
-    /// Octets of the largest segment.
-    pub(crate) len: u32,
 }
 
 /// What becomes of a buffer that comes back from the link.
@@ -347,32 +340,6 @@ impl<B> Outbound<B> {
         self.sent == self.ring.len()
     }
 
-    /// Whether the first unsent segment is there and fits all windows.
-    #[inline]
-    pub(crate) fn next_fits(&self, limits: &Limits) -> bool {
-        self.ring.at(self.sent).is_some_and(|slot| {
-            slot.len <= limits.len
-                && slot.end() <= self.una + self.window
-                && self.fits_cwnd(u64::from(slot.len), limits.cwnd)
-        })
-    }
-
-    /// Takes the first unsent segment out to the link as one of a burst.
-    #[inline(always)]
-    pub(crate) fn take_new(&mut self, now: Instant) -> Option<BurstSegment<B>> {
-        let Outgo {
-            payload, seq, last, ..
-        } = self.take_unsent(now)?;
-        Some(BurstSegment {
-            id: payload.id,
-            buf: payload.buf,
-            len: payload.len,
-            sum: payload.sum,
-            seq,
-            push: last,
-        })
-    }
-
     /// Takes the first unsent segment out to the link.
     #[inline(always)]
     pub(crate) fn take_unsent(&mut self, now: Instant) -> Option<Outgo<B>> {
@@ -391,9 +358,7 @@ impl<B> Outbound<B> {
         let id = SegmentId(self.ring.name(place));
         let inflight = self.pipe();
         let slot = self.ring.at_mut(place)?;
-        let buf = slot.buf.take()?;
-        slot.state = SlotState::InFlight;
-        slot.sent_at = now;
+        let buf = slot.depart(now)?;
         if let Some(rate) = &mut self.rate {
             slot.stamp = rate.sent(now, slot.len, inflight);
         }

@@ -6,7 +6,7 @@
 use userspace_tcp::checksum::{self, PartialSum};
 use userspace_tcp::{Ecn, Flags, FourTuple, Options, SeqNum, TcpHeader, Timestamps};
 
-use super::{IPV4_HEADER, IPV6_HEADER, Path, Payload, TCP_HEADER, write_segment};
+use super::{IPV4_HEADER, Path, Payload, TCP_HEADER, write_segment};
 
 /// The most octets of headers: Ethernet with a tag, IPv6, TCP with timestamps.
 const HEADERS_MAX: usize = 96;
@@ -30,13 +30,12 @@ pub struct HeaderTemplate {
     /// The sum of what does not differ of pseudo-header and TCP header.
     tcp_sum: PartialSum,
     timestamps: bool,
+    alike: Alike,
 }
 
-/// What a segment says that another one of its connection may not.
+/// What segments say that others of their connection may not, but for their sequence numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Differing {
-    /// Sequence number.
-    pub seq: SeqNum,
     /// Acknowledgment number.
     pub ack: SeqNum,
     /// Control bits.
@@ -47,6 +46,28 @@ pub struct Differing {
     pub timestamps: Option<Timestamps>,
     /// The ECN field of the IP header.
     pub ecn: Ecn,
+}
+
+/// What segments of a connection have alike ([`HeaderTemplate::set`]).
+#[derive(Clone, Debug)]
+struct Alike {
+    ip: AlikeIp,
+    ack: u32,
+    /// Data offset, control bits and window, as they are in the header.
+    control: u32,
+    /// The values of the timestamps option.
+    stamps: u64,
+    /// The sum of pseudo-header and TCP header, not folded.
+    tcp_sum: u64,
+}
+
+/// Of the IP header.
+#[derive(Clone, Debug)]
+enum AlikeIp {
+    /// The first word, and the checksum.
+    V4(u32, u16),
+    /// The second octet, and the length.
+    V6(u8, u16),
 }
 
 impl HeaderTemplate {
@@ -77,7 +98,7 @@ impl HeaderTemplate {
         summed.get_mut(tcp + 16..tcp + 18)?.fill(0);
         let pseudo = checksum::pseudo(tuple.local.addr, tuple.remote.addr, 0);
         let written = octets.get(..len)?;
-        Some(Self {
+        let mut template = Self {
             first: *written.first_chunk()?,
             last: *written.last_chunk()?,
             len,
@@ -86,7 +107,20 @@ impl HeaderTemplate {
             ip_sum: v4.then(|| checksum::sum(&summed[ip..tcp])),
             tcp_sum: pseudo + checksum::sum(&summed[tcp..len]),
             timestamps,
-        })
+            alike: Alike {
+                ip: AlikeIp::V6(0, 0),
+                ack: 0,
+                control: 0,
+                stamps: 0,
+                tcp_sum: 0,
+            },
+        };
+        let says = Differing {
+            timestamps: timestamps.then(Timestamps::default),
+            ..Differing::default()
+        };
+        template.set(&says, 0)?;
+        Some(template)
     }
 
     /// Octets of all headers.
@@ -95,53 +129,70 @@ impl HeaderTemplate {
         self.len
     }
 
-    /// Writes the headers of a segment to the beginning of `out`; returns how many octets they are. The
-    /// payload itself is not looked at. None when `out` is too short, the segment is longer than an IP
-    /// packet can be, or it has timestamps and the template has not, or the other way round: then
-    /// nothing was written that may be sent.
+    /// Puts in what segments have alike that have so many octets of payload. None when they would be
+    /// longer than an IP packet can be, or have timestamps and the template has not, or the other way
+    /// round: then nothing is to be written before they are others.
     #[inline]
-    pub fn write(&self, says: &Differing, payload: Payload, out: &mut [u8]) -> Option<usize> {
+    pub fn set(&mut self, says: &Differing, len: usize) -> Option<()> {
         if says.timestamps.is_some() != self.timestamps {
             return None;
         }
-        let out = out.get_mut(..self.len)?;
-        *out.first_chunk_mut()? = self.first;
-        *out.last_chunk_mut()? = self.last;
-        let (link_and_ip, tcp) = out.split_at_mut_checked(self.tcp)?;
-        let ip = link_and_ip.get_mut(self.ip..)?;
-        let segment_len = tcp.len() + payload.len;
-        match self.ip_sum {
+        let tcp_len = self.len - self.tcp;
+        let segment_len = tcp_len + len;
+        self.alike.ip = match self.ip_sum {
             Some(same) => {
-                let ip: &mut [u8; IPV4_HEADER] = ip.first_chunk_mut()?;
                 let total = u16::try_from(IPV4_HEADER + segment_len).ok()?;
                 let differ = u32::from(says.ecn.bits()) << 16 | u32::from(total);
                 let sum = same + PartialSum::of_words(u64::from(differ));
-                put(ip, 0, (0x4500_0000 | differ).to_be_bytes());
-                put(ip, 10, checksum::fold(sum).to_be_bytes());
+                AlikeIp::V4(0x4500_0000 | differ, checksum::fold(sum))
             }
-            None => {
-                let ip: &mut [u8; IPV6_HEADER] = ip.first_chunk_mut()?;
-                put(ip, 1, [says.ecn.bits() << 4]);
-                put(ip, 4, u16::try_from(segment_len).ok()?.to_be_bytes());
-            }
-        }
+            None => AlikeIp::V6(says.ecn.bits() << 4, u16::try_from(segment_len).ok()?),
+        };
         // At most 32 octets: the data offset fits its four bits.
-        let offset = (tcp.len() as u32 / 4) << 28;
+        let offset = (tcp_len as u32 / 4) << 28;
         let control = offset | u32::from(says.flags.0) << 16 | u32::from(says.window);
-        let mut words = [says.seq.0, says.ack.0, control, 0, 0, segment_len as u32];
+        let mut sum = u64::from(self.tcp_sum.folded());
+        sum += u64::from(says.ack.0) + u64::from(control) + segment_len as u64;
         if let Some(timestamps) = says.timestamps {
-            let place = tcp.last_chunk_mut::<8>()?;
-            let (value, echo) = (timestamps.value, timestamps.echo);
-            *place = (u64::from(value) << 32 | u64::from(echo)).to_be_bytes();
-            (words[3], words[4]) = (value, echo);
+            let (value, echo) = (u64::from(timestamps.value), u64::from(timestamps.echo));
+            sum += value + echo;
+            self.alike.stamps = value << 32 | echo;
         }
-        let sum = PartialSum::of_words(words.map(u64::from).iter().sum());
-        let sum = checksum::fold(self.tcp_sum + sum + payload.sum);
-        let tcp: &mut [u8; TCP_HEADER] = tcp.first_chunk_mut()?;
-        let numbers = u64::from(says.seq.0) << 32 | u64::from(says.ack.0);
+        self.alike.ack = says.ack.0;
+        self.alike.control = control;
+        self.alike.tcp_sum = sum;
+        Some(())
+    }
+
+    /// Writes the headers of one of the segments that were last [set](Self::set) to the beginning of
+    /// `out`, for its sequence number and the sum of its payload, which is not looked at; returns how many
+    /// octets they are. None when `out` is too short: then nothing was written that may be sent.
+    #[inline]
+    pub fn write(&self, seq: SeqNum, sum: PartialSum, out: &mut [u8]) -> Option<usize> {
+        let out = out.get_mut(..self.len)?;
+        *out.first_chunk_mut()? = self.first;
+        *out.last_chunk_mut()? = self.last;
+        let ip: &mut [u8; IPV4_HEADER] = out.get_mut(self.ip..)?.first_chunk_mut()?;
+        match self.alike.ip {
+            AlikeIp::V4(word, checksum) => {
+                put(ip, 0, word.to_be_bytes());
+                put(ip, 10, checksum.to_be_bytes());
+            }
+            AlikeIp::V6(class, len) => {
+                put(ip, 1, [class]);
+                put(ip, 4, len.to_be_bytes());
+            }
+        }
+        if self.timestamps {
+            *out.last_chunk_mut()? = self.alike.stamps.to_be_bytes();
+        }
+        let tcp: &mut [u8; TCP_HEADER] = out.get_mut(self.tcp..)?.first_chunk_mut()?;
+        let numbers = u64::from(seq.0) << 32 | u64::from(self.alike.ack);
         put(tcp, 4, numbers.to_be_bytes());
+        let words = self.alike.tcp_sum + u64::from(seq.0) + u64::from(sum.folded());
+        let sum = checksum::fold(PartialSum::of_words(words));
         // Behind the checksum the urgent pointer, which is zero.
-        let rest = u64::from(control) << 32 | u64::from(sum) << 16;
+        let rest = u64::from(self.alike.control) << 32 | u64::from(sum) << 16;
         put(tcp, 12, rest.to_be_bytes());
         Some(self.len)
     }

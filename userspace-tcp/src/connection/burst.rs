@@ -8,7 +8,7 @@ use crate::burst::{BurstHead, BurstLink};
 use crate::config::Config;
 use crate::ecn::Ecn;
 use crate::interface::State;
-use crate::outbound::Limits;
+use crate::outbound::{Given, Limits};
 use crate::segment::Flags;
 use crate::time::Instant;
 
@@ -48,24 +48,18 @@ impl<B> Connection<B> {
         let head = self.burst_head(now);
         link.begin(&self.tuple, &head);
         let pace = self.congestion.pace(self.rtt.srtt_nanos());
-        let (mut sent, mut octets) = (0, 0);
-        while sent < most && self.pacer.closed_until().is_none() && self.outbound.next_fits(&limits)
-        {
-            let Some(segment) = self.outbound.take_new(now) else {
-                break;
-            };
-            sent += 1;
-            let len = u64::from(segment.len);
-            octets += len;
+        let mut left = most;
+        let pacer = &mut self.pacer;
+        let (sent, octets) = self.outbound.take_burst(now, &limits, |segment| {
+            left -= 1;
             if pace.is_some() {
-                self.pacer.sent(now, len, pace.as_ref());
+                pacer.sent(now, u64::from(segment.len), pace.as_ref());
             }
-            let id = segment.id;
-            if let Some(buf) = link.put(segment) {
-                // It is in flight, so it is kept.
-                self.outbound.returned(id, buf);
+            Given {
+                back: link.put(segment),
+                goes_on: left > 0 && pacer.closed_until().is_none(),
             }
-        }
+        });
         if pace.is_none() {
             self.pacer.sent(now, octets, None);
         }

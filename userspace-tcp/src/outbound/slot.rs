@@ -36,6 +36,15 @@ impl<B> Slot<B> {
     pub(super) fn end(&self) -> Position {
         self.start + u64::from(self.len)
     }
+
+    /// It goes out: its buffer, which is here.
+    #[inline]
+    pub(super) fn depart(&mut self, now: Instant) -> Option<B> {
+        let buf = self.buf.take()?;
+        self.state = SlotState::InFlight;
+        self.sent_at = now;
+        Some(buf)
+    }
 }
 
 /// Where the sender believes a segment to be.

@@ -4,9 +4,9 @@
 //! are kept, and a segment's own into its frame. All other segments are
 //! [`send_segment`](Shard::send_segment)'s.
 
-use rnic_net::{Differing, HeaderTemplate, Path, Payload};
+use rnic_net::{Differing, HeaderTemplate, Path};
 use rnic_xsk::{Frame, Port, Umem};
-use userspace_tcp::{BurstHead, BurstLink, BurstSegment, ConnId, Flags, FourTuple, SeqNum};
+use userspace_tcp::{BurstHead, BurstLink, BurstSegment, ConnId, Flags, FourTuple};
 
 use super::Shard;
 use super::link::Link;
@@ -35,6 +35,8 @@ struct Burst<'a, P> {
     conn: Option<ConnId>,
     way: Option<(&'a Path, usize)>,
     says: Differing,
+    /// What the headers are set for: octets of payload, and whether PSH is set.
+    set_for: Option<(u32, bool)>,
 }
 
 impl<P: Port> Shard<P> {
@@ -68,6 +70,7 @@ impl<P: Port> Shard<P> {
             conn: None,
             way: None,
             says: Differing::default(),
+            set_for: None,
         };
         self.stack.poll_burst(self.now, most, &mut burst) > 0
     }
@@ -90,8 +93,8 @@ impl<P: Port> BurstLink<Frame> for Burst<'_, P> {
     // So that what the burst says needs not be put into memory, and be fetched from there as other words.
     #[inline(always)]
     fn begin(&mut self, tuple: &FourTuple, head: &BurstHead) {
+        self.set_for = None;
         self.says = Differing {
-            seq: SeqNum::default(),
             ack: head.ack,
             flags: head.flags,
             window: head.window,
@@ -108,30 +111,36 @@ impl<P: Port> BurstLink<Frame> for Burst<'_, P> {
 
     #[inline]
     fn put(&mut self, segment: BurstSegment<Frame>) -> Option<Frame> {
-        let (Some(headers), Some((_, port))) = (&self.headers, self.way) else {
+        let (Some(headers), Some((_, port))) = (self.headers.as_mut(), self.way) else {
             self.counters.unsendable += 1;
             return Some(segment.buf);
         };
-        let mut frame = segment.buf;
-        let payload = Payload {
-            len: segment.len as usize,
-            sum: segment.sum,
-        };
-        self.says.seq = segment.seq;
-        let mut says = self.says;
-        if segment.push {
-            says.flags |= Flags::PSH;
+        let template = &mut headers.template;
+        let (len, push) = (segment.len, segment.push);
+        if self.set_for != Some((len, push)) {
+            let mut says = self.says;
+            if push {
+                says.flags |= Flags::PSH;
+            }
+            let set = template.set(&says, len as usize);
+            self.set_for = set.map(|()| (len, push));
         }
+        let mut frame = segment.buf;
         // The payload must lie where the headers end.
-        let fits = headers.template.headers_len() + payload.len == frame.len();
+        let fits = template.headers_len() + len as usize == frame.len() && self.set_for.is_some();
         let octets = self.umem.bytes_mut(&mut frame);
-        if !fits || headers.template.write(&says, payload, octets).is_none() {
+        if !fits || template.write(segment.seq, segment.sum, octets).is_none() {
             self.counters.unsendable += 1;
             return Some(frame);
         }
         let owner = self.conn.map(|conn| (conn, segment.id));
-        let refused = self.link.hand_over(self.ports, port, frame, owner).err();
-        self.counters.transmit_full += u64::from(refused.is_some());
+        let refused = match self.link.hand_over(self.ports, port, frame, owner) {
+            Ok(()) => None,
+            Err(frame) => {
+                self.counters.transmit_full += 1;
+                Some(frame)
+            }
+        };
         if self.hastens {
             self.link.flush(self.ports, self.counters);
         }
@@ -141,6 +150,7 @@ impl<P: Port> BurstLink<Frame> for Burst<'_, P> {
 
 impl Headers {
     #[cold]
+    #[inline(never)]
     fn of(tuple: &FourTuple, head: &BurstHead, path: &Path) -> Option<Self> {
         let timestamps = head.timestamps.is_some();
         Some(Self {
@@ -151,6 +161,7 @@ impl Headers {
         })
     }
 
+    #[inline]
     fn is_for(&self, head: &BurstHead, path: &Path) -> bool {
         // A connection's ends stay what they are.
         self.conn == head.conn && self.path == *path && self.timestamps == head.timestamps.is_some()
