@@ -10,8 +10,9 @@
 //!    [`Event::Incoming`] introduces its connection.
 //! 2. [`Stack::advance`] when [`Stack::next_deadline`] has come (it may come a little early for
 //!    nothing; calling `advance` at any time is harmless).
-//! 3. Give work to connections: [`Stack::send`] as [`Stack::send_room`] allows. Room opens only in
-//!    `receive`; look at the connection it names.
+//! 3. Give work to connections: [`Stack::send`] as [`Stack::send_room`] allows, or [`Stack::post`], by
+//!    which several segments of one cost less. Room opens only in `receive`; look at the connection it
+//!    names.
 //! 4. [`Stack::poll_transmit`] until `None` (or until the link is full: what is not asked for waits
 //!    without harm). Doing this after the layer above has answered lets ACKs ride on its segments.
 //!    [`Stack::poll_burst`] before each gives most of them for less.

@@ -89,6 +89,13 @@ pub(crate) struct Outgo<B> {
     pub(crate) last: bool,
 }
 
+/// Whether a segment of `len` octets fits `cwnd` beside `pipe` octets in the network. One alone always
+/// does: it may have been posted when the path took more.
+#[inline]
+fn fits_beside(pipe: u64, len: u64, cwnd: u64) -> bool {
+    pipe == 0 || pipe + len <= cwnd
+}
+
 /// What becomes of a buffer that comes back from the link.
 pub(crate) enum Returned<B> {
     /// It is kept with its segment.
@@ -308,11 +315,9 @@ impl<B> Outbound<B> {
         self.fits_cwnd(u64::from(len), cwnd)
     }
 
-    /// Whether a segment of `len` octets fits `cwnd`. One alone always does: it may have been posted
-    /// when the path took more.
+    /// Whether a segment of `len` octets fits `cwnd`.
     pub(crate) fn fits_cwnd(&self, len: u64, cwnd: u64) -> bool {
-        let pipe = self.pipe();
-        pipe == 0 || pipe + len <= cwnd
+        fits_beside(self.pipe(), len, cwnd)
     }
 
     /// Octets that could be queued and sent at once with a congestion window of `cwnd`; what is lost

@@ -1,4 +1,7 @@
 //! The ways in which the checks can be computed, and which one this processor takes.
+//!
+//! Invariant of the `unsafe` here: a [`Usable`] is a way for which this processor has what it takes. Only
+//! [`Usable::best`] and [`Kernel::usable`] make one.
 #![allow(unsafe_code)]
 
 use std::sync::OnceLock;
@@ -115,8 +118,8 @@ impl Kernel {
     }
 }
 
-/// A way for which this processor has what it takes: what the `unsafe` here rests on. It is found out
-/// when one is made, and not again for all octets that it is used for.
+/// A way for which this processor has what it takes, which is found out when one is made, and not again
+/// for all octets that it is used for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usable(Kernel);
 

@@ -12,7 +12,7 @@ use rnic_ipc::ring::{CqProducer, CqPushError};
 use rnic_ipc::work::Completion;
 
 use crate::idmap::IdMap;
-use crate::prefetch::fetch_at;
+use crate::prefetch::fetch_line;
 
 #[cfg(test)]
 mod tests;
@@ -127,7 +127,7 @@ impl CqTable {
             return Err(CqDead { cq });
         }
         // Of a deep CQ each line is in no cache any more when its turn comes.
-        fetch_at(entry.ring.memory_ahead());
+        fetch_line(entry.ring.memory_ahead());
         entry.solicited |= solicited;
         if !entry.dirty {
             entry.dirty = true;

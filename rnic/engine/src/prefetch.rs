@@ -2,7 +2,8 @@
 //! connections the next one's state is in none of a core's own caches, and to wait for each of its
 //! lines in turn takes longer than all that is done with them.
 
-use rnic_xsk::prefetch::{LINE, fetch_line, fetch_lines};
+pub(crate) use rnic_xsk::prefetch::fetch_line;
+use rnic_xsk::prefetch::{LINE, fetch_lines};
 
 /// Asks the processor for all cache lines of a value, if there is one. Nothing waits for them.
 #[inline]
@@ -18,12 +19,6 @@ pub(crate) fn fetch<T>(value: Option<&T>) {
     if !align_of::<T>().is_multiple_of(LINE) && size_of::<T>() > 0 {
         fetch_line(first.wrapping_add(size_of::<T>() - 1));
     }
-}
-
-/// As [`fetch`], of the line at an address, which may be any.
-#[inline]
-pub(crate) fn fetch_at(at: *const u8) {
-    fetch_line(at);
 }
 
 /// As [`fetch`], of so many lines from where some octets begin, whether they have as many or not: to

@@ -265,8 +265,9 @@ impl Stretch<'_> {
                 return Ok(rnic_crc::check(crc, out));
             }
         };
-        // SAFETY: as many octets are mapped there (`RegionMemory::stretch`), of memory to which references
-        // exist only to words, as atomics: `out` is no part of it.
+        // SAFETY: so many octets from `offset` on are within the stretch, all of which is mapped
+        // (`RegionMemory::stretch`), of memory to which references exist only to words, as atomics: `out`
+        // is no part of it.
         let checks = unsafe { rnic_crc::copy_from(crc, start.as_ptr().add(offset), out, words) };
         sound(memory).map(|()| checks)
     }

@@ -15,7 +15,7 @@ use super::timeout::Timer;
 const CUT_MIN: usize = 64;
 
 impl<B> Connection<B> {
-    /// Segments are to be queued, if anything is: before the first.
+    /// Before the first segment of several is queued.
     #[inline]
     pub(crate) fn begin_posting(&mut self, env: &Env<'_, B>) {
         self.note_fed(env.now, env.config);
@@ -29,7 +29,7 @@ impl<B> Connection<B> {
         self.note_posted(len);
     }
 
-    /// Segments were queued: behind the last.
+    /// Behind the last one.
     #[inline]
     pub(crate) fn end_posting(&mut self, env: &Env<'_, B>) {
         self.pacer.advance(env.now);

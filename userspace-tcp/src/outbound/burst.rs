@@ -7,8 +7,8 @@ use crate::interface::SegmentId;
 use crate::seq::Position;
 use crate::time::Instant;
 
-use super::Outbound;
 use super::slot::Slot;
+use super::{Outbound, fits_beside};
 
 /// What the next segment must fit to go out as others do; the peer's window comes on top.
 pub(crate) struct Limits {
@@ -20,12 +20,12 @@ pub(crate) struct Limits {
 
 impl Limits {
     /// Whether a segment fits, where the peer's window ends at `edge` and so many octets are in the
-    /// network. One alone always fits the congestion window: it may have been posted when the path took
-    /// more.
+    /// network.
     #[inline]
     fn let_go<B>(&self, slot: &Slot<B>, edge: Position, pipe: u64) -> bool {
-        let by_cwnd = pipe == 0 || pipe + u64::from(slot.len) <= self.cwnd;
-        slot.len <= self.len && slot.end() <= edge && by_cwnd
+        slot.len <= self.len
+            && slot.end() <= edge
+            && fits_beside(pipe, u64::from(slot.len), self.cwnd)
     }
 }
 

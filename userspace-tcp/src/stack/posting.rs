@@ -147,6 +147,7 @@ impl<'a, B> Posting<'a, B> {
     fn refuse(&self, segment: Outgoing<B>) -> SendError<B> {
         let connection = self.connection.as_deref();
         let refusal = connection.and_then(|it| it.refusal(self.env.config, segment.len));
+        debug_assert!(connection.is_none() || refusal.is_some(), "counted wrongly");
         SendError {
             buf: segment.buf,
             reason: refusal.unwrap_or(SendRefusal::Gone),

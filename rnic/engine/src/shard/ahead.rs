@@ -6,7 +6,7 @@ use rnic_xsk::Port;
 use userspace_tcp::{ConnId, FourTuple, Likely};
 
 use super::Shard;
-use crate::prefetch::{fetch, fetch_at};
+use crate::prefetch::{fetch, fetch_line};
 
 /// By connection, the queue pair that it serves or served: known without a look at the connection.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl<P: Port> Shard<P> {
     /// nothing: its turn may be far off.
     pub(super) fn fetch_rung(&self, qp: QpNum) {
         if let Some(slot) = self.qps.get(&qp.0) {
-            slot.qp.next_work().into_iter().for_each(fetch_at);
+            slot.qp.next_work().into_iter().for_each(fetch_line);
             if let Some(conn) = slot.conn {
                 self.fetch_turn(conn.index());
             }
@@ -74,7 +74,7 @@ impl<P: Port> Shard<P> {
     pub(super) fn fetch_work(&self, id: ConnId) {
         let qp = self.served.0.get(id.index());
         if let Some(slot) = qp.and_then(|qp| self.qps.get(&qp.0)) {
-            slot.qp.next_work().into_iter().for_each(fetch_at);
+            slot.qp.next_work().into_iter().for_each(fetch_line);
         }
     }
 }

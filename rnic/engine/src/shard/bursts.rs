@@ -30,7 +30,7 @@ struct Burst<'a, P> {
     link: &'a mut Link,
     headers: &'a mut Option<Headers>,
     counters: &'a mut ShardCounters,
-    /// What it is leaves at once, before TCP does its books.
+    /// What it is given leaves at once, before TCP does its books.
     hastens: bool,
     conn: Option<ConnId>,
     way: Option<(&'a Path, usize)>,

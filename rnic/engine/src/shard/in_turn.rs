@@ -18,7 +18,7 @@ use userspace_tcp::{ConnId, Expected, Following, Segment, SeqNum, StreamOffset, 
 use super::Shard;
 use super::train::{Head, Train};
 use crate::conn::Phase;
-use crate::prefetch::{fetch_at, fetch_first};
+use crate::prefetch::{fetch_first, fetch_line};
 use crate::qp::{Piece, Run, is_tagged};
 
 /// Lines of the next frame that are fetched while one is looked at: its headers, and as many as it takes
@@ -192,7 +192,7 @@ impl<P: Port> Shard<P> {
             return Run::default();
         }
         // When they are taken it is asked whether it has something to send.
-        fetch_at(slot.qp.posted_at());
+        fetch_line(slot.qp.posted_at());
         let context = &mut self.tables.context(slot.tally, self.now);
         let run = slot.qp.receive_in_turn(context, pieces(&self.umem));
         conn.inbound.pass(run.octets);

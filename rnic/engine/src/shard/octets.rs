@@ -11,7 +11,7 @@ use userspace_tcp::{ConnId, NEW_RANGES_MAX, NewRange as NewOctets, Received};
 use super::train::{CARS_MAX, Car};
 use super::{Shard, memory};
 use crate::conn::{Memory, NewRange, Phase, Placed, SLICES_MAX};
-use crate::prefetch::fetch_at;
+use crate::prefetch::fetch_line;
 use crate::qp::{FpduSign, PLACED_AT_ONCE, PlacedFpdu, Sound};
 
 impl<P: Port> Shard<P> {
@@ -123,7 +123,7 @@ impl<P: Port> Shard<P> {
             return false;
         };
         // When they are taken it is asked whether it has something to send.
-        fetch_at(slot.qp.posted_at());
+        fetch_line(slot.qp.posted_at());
         let mut slices: [&[u8]; N] = [&[]; N];
         let (mut before, mut filled, mut sound) = (0, 0, Sound::NONE);
         let (mut segments, mut begins) = (0, true);

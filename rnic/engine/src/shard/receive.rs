@@ -12,7 +12,7 @@ use userspace_tcp::{ConnOptions, Instant, Likely, Segment};
 use super::train::{self, Car, Head, Parts, Train};
 use super::{RECEIVE_BATCH, Shard};
 use crate::conn::{Conn, Phase};
-use crate::prefetch::fetch_at;
+use crate::prefetch::fetch_line;
 
 /// Batches taken from one port before the next gets its turn: as many as a receive ring has frames.
 /// What a poll leaves in the ring it may find there for ever: a sender produces as much for 64 ACKs
@@ -73,7 +73,7 @@ impl<P: Port> Shard<P> {
         let mut packets = batch.drain(..);
         while let Some(packet) = packets.next() {
             if let Some(later) = packets.as_slice().get(HEADERS_AHEAD) {
-                fetch_at(self.umem.bytes(later.first()).as_ptr());
+                fetch_line(self.umem.bytes(later.first()).as_ptr());
             }
             if !self.captures.is_empty() {
                 self.capture(&packet);
