@@ -122,6 +122,12 @@ impl Endpoint {
         self.qp.post_send(work).expect("room on the send queue");
     }
 
+    /// Posts to the send queue, by one doorbell; how many there was room for.
+    #[track_caller]
+    pub fn post_all(&self, work: &[WorkRequest<'_>]) -> usize {
+        self.qp.post_send_batch(work).expect("sound work requests")
+    }
+
     /// Posts a receive of a range of the region.
     #[track_caller]
     pub fn post_recv(&self, wr_id: u64, range: std::ops::Range<usize>) {

@@ -311,12 +311,13 @@ fn untold(stand: &Stand) -> Joined {
 
 fn we_read_beyond_ird(stand: &Stand) {
     let joined = untold(stand);
-    for id in 0..READS {
-        let octets = [joined.ours.element(0..LONG)];
-        joined
-            .ours
-            .post(WorkRequest::read(id, &octets, joined.their_source));
-    }
+    let octets = [joined.ours.element(0..LONG)];
+    let reads: Vec<_> = (0..READS)
+        .map(|id| WorkRequest::read(id, &octets, joined.their_source))
+        .collect();
+    // At once: siw writes its Terminate without waiting, and not at all where its socket is full of what
+    // answers the first.
+    assert_eq!(joined.ours.post_all(&reads), reads.len());
     // RFC 5040 section 7.2 would have siw say 0x1202, on the Reads' queue.
     let control = 0x0207;
     let reason = DisconnectReason::TerminateReceived { control };
