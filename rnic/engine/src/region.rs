@@ -44,15 +44,15 @@ pub enum RegionMemory {
     Local(Arc<SharedMemory>),
 }
 
-/// Octets of a region that were found to be there.
-#[derive(Clone, Copy, Debug)]
-pub struct Stretch<'a> {
+/// Octets of a region that were found to be there. Not to be shown: addresses are given to nobody.
+#[derive(Clone, Copy)]
+pub(crate) struct Stretch<'a> {
     place: Place<'a>,
     len: usize,
 }
 
 /// Where a stretch begins.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 enum Place<'a> {
     /// All of it is within this memory.
     Mapped(&'a SharedMemory, NonNull<u8>),
@@ -182,7 +182,7 @@ impl RegionMemory {
 
     /// `len` octets of the region, for whoever reads them piece by piece.
     #[inline]
-    pub fn stretch(&self, offset: u64, len: usize) -> Result<Stretch<'_>, RegionError> {
+    pub(crate) fn stretch(&self, offset: u64, len: usize) -> Result<Stretch<'_>, RegionError> {
         let at = self.check(offset, len)?;
         let (memory, at) = match self {
             Self::Shared { memory, offset, .. } => (memory, offset.saturating_add(at)),

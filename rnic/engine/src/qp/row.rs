@@ -22,7 +22,6 @@ use crate::stag::{Source, StagTable};
 
 /// Segments that may be written in a row. While this lives the STag table is borrowed, so that none of
 /// what was found changes.
-#[derive(Debug)]
 pub(crate) struct Row<'a> {
     /// The octets of all of them.
     octets: Stretch<'a>,

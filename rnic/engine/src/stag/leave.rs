@@ -111,7 +111,7 @@ impl Source<'_> {
 impl<'a> Source<'a> {
     /// All octets of it, for whoever takes them piece by piece.
     #[inline]
-    pub fn stretch(&self) -> Result<Stretch<'a>, RegionError> {
+    pub(crate) fn stretch(&self) -> Result<Stretch<'a>, RegionError> {
         // No more than a message has.
         let len = self.0.len as usize;
         self.0.memory.stretch(self.0.start, len)
