@@ -8,6 +8,7 @@
 //! A contestant that fails is part of the result and not the end of the benchmark, so nothing here
 //! panics for what a program did.
 
+pub mod calm;
 pub mod contestant;
 pub mod flame;
 pub mod goals;

@@ -38,6 +38,48 @@ const FIGURES: [(&str, &[&str]); 15] = [
     ),
 ];
 
+/// The names that rnic-bench lists with these arguments.
+fn listed(arguments: &[&str]) -> Vec<String> {
+    let output = Command::new(binary::path("rnic-bench"))
+        .args(["--out", "/nowhere", "--list"])
+        .args(arguments)
+        .output()
+        .expect("it can be started");
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).expect("names are text");
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_whole_name_is_of_one_contestant_and_a_part_of_all_that_have_it() {
+    const NAME: &str = "write-1M-embedded@1500-inline";
+    assert_eq!(listed(&["--only", NAME]), [NAME]);
+    let with = listed(&["--only", "1M-embedded@1500-inline"]);
+    for name in [NAME, "write-1M-embedded@1500-inline-loss-1"] {
+        assert!(with.iter().any(|one| one == name), "no {name} in {with:?}");
+    }
+    let goals = listed(&["--goals"]);
+    assert!(goals.iter().any(|one| one == NAME), "{goals:?}");
+    assert!(
+        !goals.iter().any(|one| one == "kernel-ping@1500-rps"),
+        "{goals:?}"
+    );
+}
+
+#[test]
+fn what_a_release_is_laid_out_for_is_there() {
+    let script = include_str!("../../scripts/release");
+    let known = listed(&[]);
+    for list in ["\nwork=(", "\nmemory_work=("] {
+        let (_, behind) = script.split_once(list).expect("it has that list");
+        let (names, _) = behind.split_once(')').expect("the list ends");
+        assert!(names.split_whitespace().count() > 1, "{names}");
+        for name in names.split_whitespace() {
+            assert!(known.iter().any(|one| one == name), "no contestant {name}");
+        }
+    }
+}
+
 #[test]
 fn every_kind_of_contestant_gives_its_figures() {
     // Only for its directory: the benchmark makes its hosts itself.

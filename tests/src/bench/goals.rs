@@ -86,6 +86,15 @@ impl Goal {
         }
     }
 
+    /// Whether a contestant of this name is part of it.
+    #[must_use]
+    pub fn concerns(&self, name: &str) -> bool {
+        let mut sides = [Some(&self.above), self.below.as_ref()]
+            .into_iter()
+            .flatten();
+        sides.any(|side| side.names.iter().any(|one| one == name))
+    }
+
     /// What became of it.
     #[must_use]
     pub fn verdict(&self, results: &Results) -> Verdict {

@@ -70,6 +70,12 @@ impl Ground {
         }
     }
 
+    /// The cores of the two hosts.
+    #[must_use]
+    pub fn cores(&self) -> [usize; 2] {
+        self.cores
+    }
+
     /// A directory that goes with the benchmark.
     #[must_use]
     pub fn directory(&self) -> &Path {

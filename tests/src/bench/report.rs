@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::calm::Calm;
 use super::goals::{self, Verdict};
 use super::machine::Machine;
 use super::results::{Results, Row};
@@ -18,6 +19,8 @@ pub struct Report<'a> {
     pub machine: &'a Machine,
     /// How long each run measured.
     pub duration: Duration,
+    /// Whether runs waited for the cores to be calm.
+    pub calm: Option<&'a Calm>,
     /// What was measured.
     pub results: &'a Results,
 }
@@ -66,6 +69,9 @@ impl Report<'_> {
             self.rounds(),
             self.duration,
         )?;
+        if let Some(calm) = self.calm {
+            writeln!(out, "{}\n", calm.text())?;
+        }
         self.goals(out)?;
         self.throughput(out)?;
         self.latency(out)?;
@@ -239,6 +245,7 @@ mod tests {
         let report = Report {
             machine: &machine,
             duration: Duration::from_millis(300),
+            calm: None,
             results: &results,
         };
         let text = report.markdown();

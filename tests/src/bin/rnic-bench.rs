@@ -7,10 +7,11 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use rnic_tests::bench::calm::Calm;
 use rnic_tests::bench::machine::Machine;
 use rnic_tests::bench::report::Report;
 use rnic_tests::bench::{
-    Contestant, Figures, GBIT, Ground, P50, Results, flame, interrupt, matrix, plots,
+    Contestant, Figures, GBIT, Ground, P50, Results, flame, goals, interrupt, matrix, plots,
 };
 
 /// Raw AF_XDP, the RNIC and the kernel's TCP over the same cables in turns: tables, JSON and plots.
@@ -31,10 +32,17 @@ struct Cli {
     /// Seconds that each run measures [default: 1.5, or 0.3 with --quick or --smoke].
     #[arg(long, value_parser = seconds)]
     seconds: Option<f64>,
+    /// Only contestants that a goal is about.
+    #[arg(long)]
+    goals: bool,
+    /// Let each run wait until the cores are as fast as they can be, and repeat it when they were not
+    /// behind it: where others use the machine too.
+    #[arg(long, conflicts_with = "flame")]
+    calm: bool,
     /// Where the report goes.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Only contestants that have one of these in their names.
+    /// Only contestants that have one of these in their names; a whole name is that one's alone.
     #[arg(long, value_name = "NAME", num_args = 1..)]
     only: Vec<String>,
     /// Instead of the benchmark: sample by perf where the time of those contestants goes, each run once,
@@ -102,8 +110,18 @@ fn contestants(cli: &Cli) -> Vec<Contestant> {
         (false, true) => matrix::quick(),
         (false, false) => matrix::full(),
     };
-    let wanted = |name: &str| cli.only.iter().any(|part| name.contains(part.as_str()));
-    all.retain(|one| cli.only.is_empty() || wanted(&one.name));
+    let goals = goals::all();
+    all.retain(|one| !cli.goals || goals.iter().any(|goal| goal.concerns(&one.name)));
+    let (names, parts): (Vec<_>, Vec<_>) = cli
+        .only
+        .iter()
+        .map(String::as_str)
+        .partition(|part| all.iter().any(|one| one.name == *part));
+    all.retain(|Contestant { name, .. }| {
+        cli.only.is_empty()
+            || names.contains(&name.as_str())
+            || parts.iter().any(|part| name.contains(part))
+    });
     all
 }
 
@@ -143,11 +161,13 @@ fn bench(cli: &Cli, contestants: Vec<Contestant>) -> Result<Results, String> {
         (one, unsupported)
     });
     let mut results = Results::new(supported);
-    compete(cli.rounds, &mut ground, &mut results);
+    let mut calm = cli.calm.then(|| Calm::of(ground.cores()));
+    compete(cli.rounds, &mut ground, calm.as_mut(), &mut results);
     drop(ground);
     let report = Report {
         machine: &machine,
         duration,
+        calm: calm.as_ref(),
         results: &results,
     };
     let markdown = report.markdown();
@@ -162,7 +182,7 @@ fn bench(cli: &Cli, contestants: Vec<Contestant>) -> Result<Results, String> {
 }
 
 /// All contestants in turns, until all rounds are over or a signal comes.
-fn compete(rounds: u32, ground: &mut Ground, results: &mut Results) {
+fn compete(rounds: u32, ground: &mut Ground, mut calm: Option<&mut Calm>, results: &mut Results) {
     let begin = Instant::now();
     let running = results.rows.iter().filter(|row| row.unsupported.is_none());
     let total = running.count() * rounds as usize;
@@ -173,7 +193,11 @@ fn compete(rounds: u32, ground: &mut Ground, results: &mut Results) {
             .iter_mut()
             .filter(|row| row.unsupported.is_none())
         {
-            let outcome = row.contestant.run(ground);
+            let mut run = || row.contestant.run(ground);
+            let outcome = match calm.as_deref_mut() {
+                Some(calm) => calm.run(run),
+                None => run(),
+            };
             if interrupt::came() {
                 return;
             }
