@@ -344,6 +344,7 @@ impl StagTable {
 
     /// Checks what does not hang on the place of a peer's RDMA Writes: that the STag is valid, and theirs
     /// to write through.
+    #[inline]
     pub fn writer(&self, stag: Stag, user: User) -> Result<Writer<'_>, StagError> {
         let entry = self.valid(stag, user)?;
         self.reach(entry, stag, entry.access.remote_write)

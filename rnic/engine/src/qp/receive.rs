@@ -109,12 +109,17 @@ impl Qp {
         payload: Option<&impl Octets<'a>>,
         inbound: Result<Inbound, TerminateError>,
     ) {
-        let done = inbound
-            .inspect_err(|error| count_protocol(ctx, *error))
-            .and_then(|inbound| {
-                self.place(ctx, &inbound, payload)?;
-                self.deliver(ctx, &inbound)
-            });
+        // Not by closures, which stay functions of their own: that took 70 instructions more.
+        let done = match inbound {
+            Ok(inbound) => match self.place(ctx, &inbound, payload) {
+                Ok(()) => self.deliver(ctx, &inbound),
+                refused => refused,
+            },
+            Err(error) => {
+                count_protocol(ctx, error);
+                Err(error)
+            }
+        };
         if let Err(error) = done {
             self.fail(error, Some(&Offending::of(ulpdu)));
         }
