@@ -111,6 +111,7 @@ impl CqTable {
 
     /// Puts a completion. `solicited`: it wakes also a client that waits for solicited ones only,
     /// as errors do.
+    #[inline(always)]
     pub fn push(
         &mut self,
         cq: CqId,

@@ -20,6 +20,7 @@ impl Qp {
         }
     }
 
+    #[inline(always)]
     fn complete_send(&mut self, ctx: &mut QpContext<'_>, posted: Posted, outcome: Outcome) {
         count(ctx, outcome.status);
         let success = outcome.status == WcStatus::Success;
