@@ -6,7 +6,7 @@
 //! nothing here gives out its address.
 //!
 //! Invariant of the `unsafe` in this module: every copy is checked against the region's bounds and the
-//! memory's before it starts, or is within a [`Stretch`] that was, and the memory stays mapped while the
+//! memory's before it starts, or is within a `Stretch` that was, and the memory stays mapped while the
 //! region holds it, which a stretch borrows.
 #![allow(unsafe_code)]
 
