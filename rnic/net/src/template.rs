@@ -27,8 +27,10 @@ pub struct HeaderTemplate {
     tcp: usize,
     /// The sum of what does not differ of the IPv4 header; none of IPv6, which has no checksum.
     ip_sum: Option<PartialSum>,
-    /// The sum of what does not differ of pseudo-header and TCP header.
+    /// The sum of what does not differ of pseudo-header and TCP header, but for the ports.
     tcp_sum: PartialSum,
+    /// Both ports, as they are in the header.
+    ports: u32,
     timestamps: bool,
     alike: Alike,
 }
@@ -94,6 +96,7 @@ impl HeaderTemplate {
             summed.get_mut(ip + 2..ip + 4)?.fill(0);
             summed.get_mut(ip + 10..ip + 12)?.fill(0);
         }
+        summed.get_mut(tcp..tcp + 4)?.fill(0);
         summed.get_mut(tcp + 12..tcp + 14)?.fill(0);
         summed.get_mut(tcp + 16..tcp + 18)?.fill(0);
         let pseudo = checksum::pseudo(tuple.local.addr, tuple.remote.addr, 0);
@@ -106,6 +109,7 @@ impl HeaderTemplate {
             tcp,
             ip_sum: v4.then(|| checksum::sum(&summed[ip..tcp])),
             tcp_sum: pseudo + checksum::sum(&summed[tcp..len]),
+            ports: ports(tuple),
             timestamps,
             alike: Alike {
                 ip: AlikeIp::V6(0, 0),
@@ -121,6 +125,13 @@ impl HeaderTemplate {
         };
         template.set(&says, 0)?;
         Some(template)
+    }
+
+    /// For another connection between the same two addresses, by the same path. Before segments of it are
+    /// written, they are to be [set](Self::set).
+    #[inline]
+    pub fn set_ports(&mut self, tuple: &FourTuple) {
+        self.ports = ports(tuple);
     }
 
     /// Octets of all headers.
@@ -151,7 +162,7 @@ impl HeaderTemplate {
         // At most 32 octets: the data offset fits its four bits.
         let offset = (tcp_len as u32 / 4) << 28;
         let control = offset | u32::from(says.flags.0) << 16 | u32::from(says.window);
-        let mut sum = u64::from(self.tcp_sum.folded());
+        let mut sum = u64::from(self.tcp_sum.folded()) + u64::from(self.ports);
         sum += u64::from(says.ack.0) + u64::from(control) + segment_len as u64;
         if let Some(timestamps) = says.timestamps {
             let (value, echo) = (u64::from(timestamps.value), u64::from(timestamps.echo));
@@ -187,6 +198,7 @@ impl HeaderTemplate {
             *out.last_chunk_mut()? = self.alike.stamps.to_be_bytes();
         }
         let tcp: &mut [u8; TCP_HEADER] = out.get_mut(self.tcp..)?.first_chunk_mut()?;
+        put(tcp, 0, self.ports.to_be_bytes());
         let numbers = u64::from(seq.0) << 32 | u64::from(self.alike.ack);
         put(tcp, 4, numbers.to_be_bytes());
         let words = self.alike.tcp_sum + u64::from(seq.0) + u64::from(sum.folded());
@@ -196,6 +208,10 @@ impl HeaderTemplate {
         put(tcp, 12, rest.to_be_bytes());
         Some(self.len)
     }
+}
+
+fn ports(tuple: &FourTuple) -> u32 {
+    u32::from(tuple.local.port) << 16 | u32::from(tuple.remote.port)
 }
 
 /// Octets at a place where they fit.

@@ -4,6 +4,8 @@
 //! are kept, and a segment's own into its frame. All other segments are
 //! [`send_segment`](Shard::send_segment)'s.
 
+use std::net::IpAddr;
+
 use rnic_net::{Differing, HeaderTemplate, Path};
 use rnic_xsk::{Frame, Port, Umem};
 use userspace_tcp::{BurstHead, BurstLink, BurstSegment, ConnId, Flags, FourTuple};
@@ -17,6 +19,8 @@ use crate::counters::ShardCounters;
 #[derive(Debug)]
 pub(super) struct Headers {
     conn: ConnId,
+    /// Its ends' addresses.
+    between: [IpAddr; 2],
     path: Path,
     timestamps: bool,
     template: HeaderTemplate,
@@ -102,8 +106,8 @@ impl<P: Port> BurstLink<Frame> for Burst<'_, P> {
             ecn: head.ecn,
         };
         if let Some((path, _)) = self.way {
-            let fits = |headers: &Headers| headers.is_for(head, path);
-            if !self.headers.as_ref().is_some_and(fits) {
+            let fits = |headers: &mut Headers| headers.are_for(tuple, head, path);
+            if !self.headers.as_mut().is_some_and(fits) {
                 *self.headers = Headers::of(tuple, head, path);
             }
         }
@@ -155,15 +159,101 @@ impl Headers {
         let timestamps = head.timestamps.is_some();
         Some(Self {
             conn: head.conn,
+            between: between(tuple),
             path: *path,
             timestamps,
             template: HeaderTemplate::new(path, tuple, timestamps)?,
         })
     }
 
+    /// Whether they are this connection's, or are made so because only the ports differ.
     #[inline]
-    fn is_for(&self, head: &BurstHead, path: &Path) -> bool {
+    fn are_for(&mut self, tuple: &FourTuple, head: &BurstHead, path: &Path) -> bool {
+        if self.path != *path || self.timestamps != head.timestamps.is_some() {
+            return false;
+        }
         // A connection's ends stay what they are.
-        self.conn == head.conn && self.path == *path && self.timestamps == head.timestamps.is_some()
+        if self.conn != head.conn {
+            if self.between != between(tuple) {
+                return false;
+            }
+            self.template.set_ports(tuple);
+            self.conn = head.conn;
+        }
+        true
+    }
+}
+
+fn between(tuple: &FourTuple) -> [IpAddr; 2] {
+    [tuple.local.addr, tuple.remote.addr]
+}
+
+#[cfg(test)]
+mod tests {
+    use rnic_net::Path;
+    use userspace_tcp::{Ecn, Endpoint, SeqNum, checksum::PartialSum};
+
+    use super::super::names::names;
+    use super::*;
+
+    fn tuple(peer: &str, port: u16) -> FourTuple {
+        let end = |addr: &str, port| Endpoint::new(addr.parse().unwrap(), port);
+        FourTuple {
+            local: end("198.18.0.1", port),
+            remote: end(peer, 4711),
+        }
+    }
+
+    fn written(headers: &mut Headers, head: &BurstHead) -> Vec<u8> {
+        let says = Differing {
+            timestamps: head.timestamps,
+            ..Differing::default()
+        };
+        headers.template.set(&says, 100).unwrap();
+        let mut out = vec![0; headers.template.headers_len()];
+        let sum = PartialSum::default();
+        headers.template.write(SeqNum(7), sum, &mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn headers_are_made_anew_for_other_addresses_another_path_or_timestamps_and_for_ports_they_are_not()
+     {
+        let path = Path {
+            src_mac: [2, 0, 0, 0, 0, 1],
+            dst_mac: [2, 0, 0, 0, 0, 2],
+            vlan: None,
+            mtu: 1500,
+            hop_limit: 64,
+        };
+        let ids = names(2);
+        let head = |conn: usize| BurstHead {
+            conn: ids[conn],
+            ack: SeqNum(1),
+            flags: Flags::ACK,
+            window: 100,
+            timestamps: None,
+            ecn: Ecn::NotEct,
+        };
+        let first = tuple("198.18.0.2", 1000);
+        let mut headers = Headers::of(&first, &head(0), &path).unwrap();
+        assert!(headers.are_for(&first, &head(0), &path));
+        // What is behind a router is at the same link address.
+        let behind = tuple("198.18.9.2", 1000);
+        assert!(!headers.are_for(&behind, &head(1), &path));
+        let longer = Path { mtu: 9000, ..path };
+        assert!(!headers.are_for(&first, &head(0), &longer));
+        let stamped = BurstHead {
+            timestamps: Some(userspace_tcp::Timestamps::default()),
+            ..head(0)
+        };
+        assert!(!headers.are_for(&first, &stamped, &path));
+        let second = tuple("198.18.0.2", 1001);
+        assert!(headers.are_for(&second, &head(1), &path));
+        let mut fresh = Headers::of(&second, &head(1), &path).unwrap();
+        let expected = written(&mut fresh, &head(1));
+        assert_eq!(written(&mut headers, &head(1)), expected);
+        assert!(headers.are_for(&first, &head(0), &path));
+        assert_ne!(written(&mut headers, &head(0)), expected);
     }
 }

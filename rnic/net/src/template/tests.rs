@@ -52,10 +52,15 @@ fn a_template_writes_what_is_written_from_nothing() {
     for round in 0..10_000 {
         let (v6, timestamps) = (round % 2 == 0, round % 4 < 2);
         let path = path((round % 8 < 4).then_some(numbers.next() as u16));
-        let tuple = tuple(v6);
+        let mut tuple = tuple(v6);
         let mut template = HeaderTemplate::new(&path, &tuple, timestamps).unwrap();
-        // Nothing of what was set before is left.
+        // Nothing of what was set before is left, nor of the ports of another connection.
         for ecn in [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce] {
+            if ecn != Ecn::NotEct {
+                tuple.local.port = numbers.next() as u16;
+                tuple.remote.port = numbers.next() as u16;
+                template.set_ports(&tuple);
+            }
             let says = Differing {
                 ack: SeqNum(numbers.next()),
                 flags: Flags(numbers.next() as u8),
