@@ -21,11 +21,15 @@ use userspace_tcp::{ConnId, Instant};
 
 use super::turn::SEGMENTS_PER_TURN;
 use crate::idmap::IdMap;
+use crate::prefetch::fetch;
 use window::Window;
 
 /// So many connections with segments under way need no window in common: their initial windows
 /// (RFC 6928) fit what it would begin with.
 const FEW: usize = 32;
+
+/// So many calls ahead what is kept of a connection that waits is fetched into the cache.
+const SOON: usize = 2;
 
 /// All macroflows of a shard.
 #[derive(Debug)]
@@ -272,6 +276,10 @@ impl Macroflows {
         let client = macroflow.turns.pop_front()?;
         let party = macroflow.parties.get_mut(&client.0)?;
         let id = party.next(&self.members)?;
+        // Who will be asked for soon.
+        if let Some(later) = party.waiting.get(SOON) {
+            fetch(self.members.get(later.index()));
+        }
         if !party.is_empty() {
             macroflow.turns.push_back(client);
         }

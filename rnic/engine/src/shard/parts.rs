@@ -31,10 +31,10 @@ impl<P: Port> Shard<P> {
     /// Puts a segment that was parsed behind those before it, as one in a single frame.
     pub(super) fn couple_parts(&mut self, train: &mut Train, mut head: Head, parts: Parts) {
         if train.is_empty() {
-            head.likely = self.fetch_flow(&head.tuple);
+            head.likely = self.fetch_flow(&head.tuple, parts.len);
         }
         if let Err(parts) = train.couple_parts(&head, parts) {
-            head.likely = self.fetch_flow(&head.tuple);
+            head.likely = self.fetch_flow(&head.tuple, parts.len);
             self.pass_on(train);
             // An empty one takes any.
             if let Err(parts) = train.couple_parts(&head, parts) {

@@ -20,11 +20,12 @@ use crate::conn::Phase;
 const FPDUS_PER_POLL: usize = 32;
 /// Connections that have waited for their macroflow's window, and go on in one poll.
 const CALLS_PER_POLL: usize = 64;
+
 /// FPDUs of those that it called, behind which a poll calls no more for a client alone. Else it would
 /// produce as much as is acknowledged while it sends, which is soon all of the window each time: more
 /// frames than a core's own caches hold, where those just acknowledged could be written again. Fewer
 /// would wake the program for few completions at a time.
-const FPDUS_CALLED: usize = 128;
+const FPDUS_CALLED: usize = 64;
 
 /// So many doorbells ahead the state of a queue pair is fetched into the cache: each takes less time
 /// than that.
@@ -87,14 +88,15 @@ impl<P: Port> Shard<P> {
     /// Gives a connection its turn in the next round, and counts what it holds: for after its queue in
     /// TCP has changed.
     pub(super) fn make_ready(&mut self, id: ConnId) {
-        let Some(Phase::Rdma { qp }) = self.conns.get(id).map(|conn| &conn.phase) else {
+        let Some(Phase::Rdma { .. }) = self.conns.get(id).map(|conn| &conn.phase) else {
             return;
         };
-        if let Some(slot) = self.qps.get(&qp.0) {
-            // First, so that it need not wait for room that it has just made itself.
-            self.count_held(id, slot.qp.client());
-            self.give_turn(id);
+        // First, so that it need not wait for room that it has just made itself. The queue pair is not
+        // looked at for it: of one that waits nothing is needed yet.
+        if let Some(client) = self.served.client(id) {
+            self.count_held(id, client);
         }
+        self.give_turn(id);
     }
 
     /// Gives a connection its turn in the next round, if it has a queue pair that may have something to
@@ -106,11 +108,14 @@ impl<P: Port> Shard<P> {
         let Phase::Rdma { qp } = conn.phase else {
             return;
         };
+        if conn.ready {
+            return;
+        }
         let Some(slot) = self.qps.get(&qp.0) else {
             return;
         };
         let qp = &slot.qp;
-        if !conn.ready && !qp.has_nothing_to_send() {
+        if !qp.has_nothing_to_send() {
             conn.ready = true;
             // A turn would find that it has to wait, and bring all of it into the cache for that.
             if self.macroflows.must_wait(id) && qp.would_send() {
@@ -147,26 +152,28 @@ impl<P: Port> Shard<P> {
             true => usize::MAX,
             false => produced.fpdus + FPDUS_CALLED,
         };
-        // Each is called while the one before it has still to take its turn: its state is under way to
-        // the cache meanwhile.
-        let mut called = None;
+        // Each is called two turns ahead of its own: its state is under way to the cache during the one, and
+        // by that what was posted for it during the other.
+        let (mut next, mut next_but_one) = (None, None);
         for _ in 0..CALLS_PER_POLL {
             if produced.fpdus >= most {
                 break;
             }
-            let next = called.take();
-            let Some((id, client)) = next.or_else(|| self.call()) else {
+            let Some((id, client)) = next.take().or_else(|| self.call()) else {
                 break;
             };
-            self.fetch_work(id);
+            next = next_but_one.take().or_else(|| self.call());
+            if let Some((later, _)) = next {
+                self.fetch_work(later);
+            }
             self.share.go_on(client, id);
             if self.starved {
                 break;
             }
-            called = self.call();
+            next_but_one = self.call();
             worked |= self.round(&mut produced);
         }
-        if let Some((id, client)) = called {
+        for (id, client) in [next, next_but_one].into_iter().flatten() {
             self.share.go_on(client, id);
         }
         worked

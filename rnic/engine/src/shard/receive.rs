@@ -157,10 +157,10 @@ impl<P: Port> Shard<P> {
                     goes_on: false,
                 };
                 if train.is_empty() {
-                    head.likely = self.fetch_flow(&head.tuple);
+                    head.likely = self.fetch_flow(&head.tuple, len);
                 }
                 if let Err(car) = train.couple(&head, car) {
-                    head.likely = self.fetch_flow(&head.tuple);
+                    head.likely = self.fetch_flow(&head.tuple, len);
                     self.pass_on(train);
                     // An empty one takes any.
                     if let Err(car) = train.couple(&head, car) {

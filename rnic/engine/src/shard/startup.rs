@@ -238,7 +238,7 @@ impl<P: Port> Shard<P> {
             return;
         };
         conn.phase = Phase::Rdma { qp };
-        self.served.note(id, qp);
+        self.served.note(id, qp, slot.qp.client());
         conn.deadline = None;
         if let Some(opened) = conn.opened.take() {
             let took = self.now.saturating_duration_since(opened);
