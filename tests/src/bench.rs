@@ -38,6 +38,8 @@ pub use results::Results;
 
 /// 10^9 bits of payload a second.
 pub const GBIT: &str = "gbit_per_second";
+/// The same of one queue pair alone, in turns with all of those whose [`GBIT`] it stands beside.
+pub const GBIT_ALONE: &str = "gbit_per_second_alone";
 /// Messages, or raw frames, a second.
 pub const MESSAGES: &str = "messages_per_second";
 /// Microseconds there and back: the median.

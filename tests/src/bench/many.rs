@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::ground::{End, ended, started};
 use super::place::Place;
 use super::rnic::{Daemons, Door, embedded_door, goodput};
-use super::{CPU, Figures, Ground, interrupt};
+use super::{CPU, Figures, GBIT, GBIT_ALONE, Ground, interrupt};
 use crate::lab::{Command, Process};
 use crate::tool;
 
@@ -34,10 +34,8 @@ connection_requests = 16384
 ";
 /// How long connecting and resetting one queue pair may take at most.
 const EACH: Duration = Duration::from_millis(10);
-/// So many times longer than anything else is measured. All messages of the beginning are posted at once
-/// and one after the other, to queue pairs that have sent nothing yet, and behind the end each is asked
-/// whether all has arrived: with ten thousand that are some tens of milliseconds, which are not what many
-/// queue pairs cost a second.
+/// So many times longer than anything else is measured: turns are taken with one queue pair alone, and
+/// with ten thousand a turn takes a good quarter of a second.
 const LONGER: u32 = 3;
 /// The least time over which a daemon's share of a core is taken.
 const IDLE: Duration = Duration::from_secs(2);
@@ -74,6 +72,11 @@ impl ManyRun {
             Traffic::None => "idle",
         };
         format!("{what}-qps-{}-{}", self.queue_pairs, self.door.name())
+    }
+
+    /// Whether the first queue pair also writes alone, in turns with all of them.
+    fn has_one_beside(&self) -> bool {
+        self.queue_pairs > 1 && self.traffic != Traffic::None
     }
 
     fn end(&self, command: Command, role: &[&str]) -> Command {
@@ -123,8 +126,11 @@ pub(super) fn run(ground: &mut Ground, place: Place, run: &ManyRun) -> Result<Fi
     let seconds = duration.as_secs_f64().to_string();
     let mut client = tool(End::A, &["client", "--connect", &at])
         .args(["--size", &size.to_string(), "--depth", &depth.to_string()])
-        .args(["--duration", &seconds])
-        .spawn();
+        .args(["--duration", &seconds]);
+    if run.has_one_beside() {
+        client = client.args(["--alone", &OUTSTANDING.to_string()]);
+    }
+    let mut client = client.spawn();
     let mut figures = Figures::new();
     if let (Traffic::None, Some(daemons)) = (run.traffic, &daemons) {
         client.says("connected", limit)?;
@@ -139,6 +145,10 @@ pub(super) fn run(ground: &mut Ground, place: Place, run: &ManyRun) -> Result<Fi
     }
     if run.traffic != Traffic::None {
         figures.extend(goodput(&report)?);
+    }
+    if run.has_one_beside() {
+        let alone = report["goodput_alone"][GBIT].as_f64();
+        figures.insert(GBIT_ALONE, alone.ok_or("no goodput of one alone")?);
     }
     let connect = report["connect_seconds"].as_f64();
     figures.insert("connect_seconds", connect.ok_or("no time of connecting")?);

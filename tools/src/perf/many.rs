@@ -5,6 +5,10 @@
 //! first one also carries the ends' notes. An octet is known to have arrived when an RDMA Read behind
 //! it has been answered (RFC 5040 section 5.5: a Read is answered after the Writes before it were
 //! placed), so the receiving end has nothing to do.
+//!
+//! What is measured is how many messages complete a second once each queue pair's first ones have: to
+//! begin with all of them at once, and to ask each for its proof behind the end, is not what many
+//! queue pairs cost a second.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -26,6 +30,9 @@ const SPAN: u64 = 1 << 20;
 const PROOF: usize = 1;
 /// `wr_id`s of these Reads begin here; the number of the queue pair follows, as it does in a Write's.
 const PROOF_WR: u64 = 1 << 40;
+/// What is measured at a time before it is the other's turn, at least: a machine's speed changes with
+/// its neighbours' within seconds.
+const TURN: Duration = Duration::from_millis(100);
 
 /// What a client does.
 #[derive(Clone, Copy, Debug)]
@@ -36,8 +43,28 @@ pub struct Load {
     pub size: u32,
     /// Messages outstanding on each queue pair; 0 only holds the connections.
     pub depth: u32,
-    /// How long.
+    /// The first queue pair also writes alone, in turns with all of them, so many messages outstanding.
+    pub alone: Option<u32>,
+    /// How long to measure.
     pub duration: Duration,
+}
+
+impl Load {
+    /// Whether it can be done.
+    ///
+    /// # Errors
+    /// [`ToolError::Usage`]: one is to write alone, and nothing is to be outstanding.
+    pub fn check(&self) -> Result<(), ToolError> {
+        match (self.depth, self.alone) {
+            (0, Some(_)) | (_, Some(0)) => Err(ToolError::Usage(format!(
+                "asked for {} messages outstanding on each queue pair, in turns with {} on one \
+                alone; both must be 1 at least",
+                self.depth,
+                self.alone.unwrap_or_default(),
+            ))),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// What came of it.
@@ -50,6 +77,9 @@ pub struct Outcome {
     /// What they moved together; none when they only were there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goodput: Option<Goodput>,
+    /// What the first moved alone, when it was asked to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goodput_alone: Option<Goodput>,
 }
 
 /// The passive end: takes `queue_pairs` connections of one client and stays until it is done. `told`
@@ -141,18 +171,40 @@ pub fn run(
     let mut active = Active::connect(context, remote, load, patience)?;
     let connect_seconds = started.elapsed().as_secs_f64();
     told(format!("connected {} queue pairs", load.queue_pairs));
-    let goodput = if load.depth == 0 {
-        active.idle(load.duration)?;
-        None
-    } else {
-        Some(active.write(load)?)
-    };
-    active.end()?;
-    Ok(Outcome {
+    let mut outcome = Outcome {
         queue_pairs: load.queue_pairs,
         connect_seconds,
-        goodput,
-    })
+        goodput: None,
+        goodput_alone: None,
+    };
+    if load.depth == 0 {
+        active.idle(load.duration)?;
+    } else {
+        let (all, alone) = active.write(load)?;
+        outcome.goodput = Some(all.goodput(load.size));
+        outcome.goodput_alone = load.alone.map(|_| alone.goodput(load.size));
+    }
+    active.end()?;
+    Ok(outcome)
+}
+
+/// Messages that completed in a time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Measured {
+    messages: u64,
+    elapsed: Duration,
+}
+
+impl Measured {
+    fn add(&mut self, more: Self) {
+        self.messages += more.messages;
+        self.elapsed += more.elapsed;
+    }
+
+    fn goodput(self, size: u32) -> Goodput {
+        let octets = self.messages * u64::from(size);
+        Goodput::new(octets, self.messages, self.elapsed)
+    }
 }
 
 /// The active end's objects.
@@ -193,7 +245,8 @@ impl Active {
         let memory = pd.register(span as usize + PROOF, access)?;
         // One more for the Read that ends it.
         let depth = load.depth + 1;
-        let (sends, receives) = (depth + NOTES_IN_FLIGHT, NOTES_IN_FLIGHT + 2);
+        let first = depth.max(load.alone.unwrap_or_default());
+        let (sends, receives) = (first + NOTES_IN_FLIGHT, NOTES_IN_FLIGHT + 2);
         let room = load.queue_pairs.saturating_mul(depth + 1) + sends + receives;
         let end = Endpoint::with_room(context, &pd, sends, receives, room, patience)?;
         let notes = Notes::new(&pd)?;
@@ -245,40 +298,77 @@ impl Active {
         Ok(())
     }
 
-    /// Keeps `depth` messages outstanding on each queue pair for so long, then waits until all have
-    /// arrived.
-    fn write(&mut self, load: &Load) -> Result<Goodput, ToolError> {
+    /// Writes over all queue pairs, in turns with the first one alone if that is asked for, and asks each
+    /// for its proof in the end. What all of them did, and what the one.
+    fn write(&mut self, load: &Load) -> Result<(Measured, Measured), ToolError> {
         let queue_pairs = u64::from(load.queue_pairs);
-        let started = Instant::now();
-        for _ in 0..load.depth {
+        let turn = load.alone.map_or(load.duration, |_| TURN);
+        let (mut all, mut alone) = (Measured::default(), Measured::default());
+        while all.elapsed < load.duration {
+            if let Some(depth) = load.alone {
+                alone.add(self.write_over(1, depth, turn)?);
+            }
+            all.add(self.write_over(queue_pairs, load.depth, turn)?);
+        }
+        (0..queue_pairs).try_for_each(|number| self.prove(number))?;
+        let mut unproved = queue_pairs;
+        while unproved > 0 {
+            unproved -= u64::from(self.end.completion()?.opcode == WrOpcode::Read);
+        }
+        Ok((all, alone))
+    }
+
+    /// Keeps `depth` messages outstanding on each of the first `queue_pairs`, and measures for `duration`
+    /// once as many as it began with have completed, and as long as that took at least. Then waits until
+    /// all have completed.
+    fn write_over(
+        &mut self,
+        queue_pairs: u64,
+        depth: u32,
+        duration: Duration,
+    ) -> Result<Measured, ToolError> {
+        let began = Instant::now();
+        for _ in 0..depth {
             (0..queue_pairs).try_for_each(|number| self.post(number))?;
         }
-        let mut outstanding = vec![load.depth; load.queue_pairs as usize];
-        let mut unproved = queue_pairs;
-        let (mut completed, mut over) = (0_u64, false);
-        while unproved > 0 {
+        let outstanding = queue_pairs * u64::from(depth);
+        for _ in 0..outstanding {
+            self.go_on()?;
+        }
+        let start = Instant::now();
+        let least = duration.max(start - began);
+        let mut messages: u64 = 0;
+        let elapsed = loop {
+            self.go_on()?;
+            messages += 1;
+            // Looking at the clock costs as much as a short message.
+            if messages.is_multiple_of(16)
+                && let elapsed = start.elapsed()
+                && elapsed >= least
+            {
+                break elapsed;
+            }
+        };
+        for _ in 0..outstanding {
+            self.completed()?;
+        }
+        Ok(Measured { messages, elapsed })
+    }
+
+    /// One message completes, and the next goes out over the same queue pair.
+    fn go_on(&mut self) -> Result<(), ToolError> {
+        let number = self.completed()?;
+        self.post(number)
+    }
+
+    /// The number of the queue pair over which a Write has completed.
+    fn completed(&mut self) -> Result<u64, ToolError> {
+        loop {
             let done = self.end.completion()?;
-            match done.opcode {
-                WrOpcode::Read => unproved -= 1,
-                WrOpcode::Write => {
-                    completed += 1;
-                    let number = done.wr_id;
-                    // Looking at the clock costs as much as a short message.
-                    over |= completed.is_multiple_of(16) && started.elapsed() >= load.duration;
-                    if over {
-                        outstanding[number as usize] -= 1;
-                        if outstanding[number as usize] == 0 {
-                            self.prove(number)?;
-                        }
-                    } else {
-                        self.post(number)?;
-                    }
-                }
-                _ => {}
+            if done.opcode == WrOpcode::Write {
+                return Ok(done.wr_id);
             }
         }
-        let octets = completed * u64::from(self.size);
-        Ok(Goodput::new(octets, completed, started.elapsed()))
     }
 
     fn post(&mut self, number: u64) -> Result<(), ToolError> {

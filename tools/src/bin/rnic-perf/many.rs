@@ -48,7 +48,12 @@ enum Role {
         /// Messages outstanding on each queue pair; with 0 the connections only are there.
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=i64::from(DEPTH_MAX)))]
         depth: u32,
-        /// How long to measure.
+        /// In turns with all queue pairs the first one writes alone, so many messages outstanding: what
+        /// both do is printed, measured on the same machine at the same time.
+        #[arg(long, value_name = "MESSAGES", value_parser = clap::value_parser!(u32).range(1..=i64::from(DEPTH_MAX)))]
+        alone: Option<u32>,
+        /// How long to measure. Not measured is the beginning, until the first messages have completed;
+        /// where that takes longer than a turn, turns take as long.
         #[arg(long, value_name = "TIME", default_value = "5s", value_parser = size::duration)]
         duration: Duration,
     },
@@ -67,16 +72,19 @@ pub(crate) fn run(options: &Many) -> Result<(), ToolError> {
             connect,
             size,
             depth,
+            alone,
             duration,
         } => {
-            let device = DeviceName::Toward(connect.ip());
-            let context = options.door.open_for(device, options.queue_pairs)?;
             let load = Load {
                 queue_pairs: options.queue_pairs,
                 size,
                 depth,
+                alone,
                 duration,
             };
+            load.check()?;
+            let device = DeviceName::Toward(connect.ip());
+            let context = options.door.open_for(device, options.queue_pairs)?;
             let outcome = many::run(&context, connect, &load, options.timeout, told)?;
             print_json(&outcome)
         }
