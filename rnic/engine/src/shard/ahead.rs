@@ -25,7 +25,8 @@ impl Served {
         }
     }
 
-    /// The client that the queue pair is of which this connection serves, if it does.
+    /// The client that the queue pair is of which this connection serves, while it is in
+    /// [`Phase::Rdma`](crate::conn::Phase); else it is another's.
     pub fn client(&self, id: ConnId) -> Option<ClientId> {
         self.0.get(id.index()).map(|(_, client)| *client)
     }

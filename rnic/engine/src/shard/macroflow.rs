@@ -28,7 +28,7 @@ use window::Window;
 /// (RFC 6928) fit what it would begin with.
 const FEW: usize = 32;
 
-/// So many calls ahead what is kept of a connection that waits is fetched into the cache.
+/// Behind so many of its client's that what is kept of a connection that waits is fetched into the cache.
 const SOON: usize = 2;
 
 /// All macroflows of a shard.

@@ -152,28 +152,24 @@ impl<P: Port> Shard<P> {
             true => usize::MAX,
             false => produced.fpdus + FPDUS_CALLED,
         };
-        // Each is called two turns ahead of its own: its state is under way to the cache during the one, and
-        // by that what was posted for it during the other.
-        let (mut next, mut next_but_one) = (None, None);
+        // Each is called while the one before it has still to take its turn: its state is under way to
+        // the cache meanwhile.
+        let mut called = None;
         for _ in 0..CALLS_PER_POLL {
-            if produced.fpdus >= most {
+            // Where there is no room none is called: its turn would come to nothing, and the call with it.
+            if self.starved || produced.fpdus >= most {
                 break;
             }
-            let Some((id, client)) = next.take().or_else(|| self.call()) else {
+            let next = called.take();
+            let Some((id, client)) = next.or_else(|| self.call()) else {
                 break;
             };
-            next = next_but_one.take().or_else(|| self.call());
-            if let Some((later, _)) = next {
-                self.fetch_work(later);
-            }
+            self.fetch_work(id);
             self.share.go_on(client, id);
-            if self.starved {
-                break;
-            }
-            next_but_one = self.call();
+            called = self.call();
             worked |= self.round(&mut produced);
         }
-        for (id, client) in [next, next_but_one].into_iter().flatten() {
+        if let Some((id, client)) = called {
             self.share.go_on(client, id);
         }
         worked
