@@ -79,12 +79,13 @@ impl ManyRun {
         self.queue_pairs > 1 && self.traffic != Traffic::None
     }
 
-    fn end(&self, command: Command, role: &[&str]) -> Command {
+    /// One end of it. The passive one hears nothing until all is done, which is to be within `limit`.
+    fn end(&self, command: Command, role: &[&str], limit: Duration) -> Command {
         command
             .arg("many")
             .args(role)
             .args(["--queue-pairs", &self.queue_pairs.to_string()])
-            .args(["--timeout", "60s"])
+            .args(["--timeout", &format!("{}s", limit.as_secs())])
     }
 }
 
@@ -107,11 +108,11 @@ pub(super) fn run(ground: &mut Ground, place: Place, run: &ManyRun) -> Result<Fi
     let limit = ground.limit() + EACH * run.queue_pairs;
     let tool = |end, role: &[&str]| match &daemons {
         Some(daemons) => run
-            .end(ground.unpinned(place, end, "rnic-perf"), role)
+            .end(ground.unpinned(place, end, "rnic-perf"), role, limit)
             .arg("--socket")
             .arg(daemons.socket(end)),
         None => run
-            .end(ground.command(place, end, "rnic-perf"), role)
+            .end(ground.command(place, end, "rnic-perf"), role, limit)
             .args(embedded_door(place)),
     };
     let server = started(tool(End::B, &["server", "--listen", &at]), "listening")?;

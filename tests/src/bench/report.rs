@@ -10,7 +10,7 @@ use super::goals::{self, Verdict};
 use super::machine::Machine;
 use super::results::{Results, Row};
 use super::stats::Summary;
-use super::{CPU, GBIT, MESSAGES, P50, P90, P99, P999};
+use super::{CPU, GBIT, GBIT_ALONE, MESSAGES, P50, P90, P99, P999};
 
 /// What a report is of.
 #[derive(Clone, Debug)]
@@ -74,6 +74,7 @@ impl Report<'_> {
         }
         self.goals(out)?;
         self.throughput(out)?;
+        self.in_turns(out)?;
         self.latency(out)?;
         self.shares(out)?;
         self.failures(out)
@@ -126,6 +127,29 @@ impl Report<'_> {
                 out,
                 "| {name} | {} | {ratio} | {messages} |",
                 range(&goodput)
+            )?;
+        }
+        writeln!(out)
+    }
+
+    fn in_turns(&self, out: &mut String) -> std::fmt::Result {
+        writeln!(
+            out,
+            "## Many queue pairs, in turns with one of them alone, Gbit/s of payload\n\n\
+             | contestant | all | one alone | all by one alone |\n|---|---|---|---|"
+        )?;
+        for row in &self.results.rows {
+            let (Some(all), Some(alone)) = (row.summary(GBIT), row.summary(GBIT_ALONE)) else {
+                continue;
+            };
+            let ratio = Summary::of_ratios(&row.series(GBIT), &row.series(GBIT_ALONE));
+            writeln!(
+                out,
+                "| {} | {} | {} | {} |",
+                row.contestant.name,
+                range(&all),
+                range(&alone),
+                ratio.map_or("-".into(), |ratio| range(&ratio)),
             )?;
         }
         writeln!(out)
@@ -239,7 +263,11 @@ mod tests {
             ("raw@1500-inline", GBIT, &[10.0, 20.0]),
             ("write-1M-embedded@1500-inline", GBIT, &[9.5, 18.0]),
             ("raw-ping@1500-inline", P50, &[4.0, 4.0]),
+            ("write-qps-16-daemon@1500-inline", GBIT, &[3.0, 4.0]),
         ]);
+        for round in results.rows[3].rounds.iter_mut().flatten() {
+            round.insert(GBIT_ALONE, 4.0);
+        }
         results.rows[2].add(Err("no frame\ncame".into()));
         let machine = machine();
         let report = Report {
@@ -252,6 +280,7 @@ mod tests {
         for line in [
             "| RDMA Write, 1 MiB / raw AF_XDP, MTU 1500, inline | ≥ 0.9 | 0.92 | 0.93 (0.90 to 0.95) | met |",
             "| write-1M-embedded@1500-inline | 13.8 (9.50 to 18.0) | 0.93 (0.90 to 0.95) | - |",
+            "| write-qps-16-daemon@1500-inline | 3.50 (3.00 to 4.00) | 4.00 (4.00 to 4.00) | 0.88 (0.75 to 1.00) |",
             "| raw-ping@1500-inline | 4.00 (4.00 to 4.00) | - | - | - |",
             "- raw-ping@1500-inline, round 3:",
         ] {

@@ -6,9 +6,9 @@
 //! it has been answered (RFC 5040 section 5.5: a Read is answered after the Writes before it were
 //! placed), so the receiving end has nothing to do.
 //!
-//! What is measured is how many messages complete a second once each queue pair's first ones have: to
-//! begin with all of them at once, and to ask each for its proof behind the end, is not what many
-//! queue pairs cost a second.
+//! What is measured is how many messages complete a second once as many have as were posted at the
+//! beginning: to begin with all of them at once, and to ask each for its proof behind the end, is not
+//! what many queue pairs cost a second.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -243,8 +243,8 @@ impl Active {
             ..Access::default()
         };
         let memory = pd.register(span as usize + PROOF, access)?;
-        // One more for the Read that ends it.
-        let depth = load.depth + 1;
+        // The Read that ends it comes when all has completed.
+        let depth = load.depth.max(1);
         let first = depth.max(load.alone.unwrap_or_default());
         let (sends, receives) = (first + NOTES_IN_FLIGHT, NOTES_IN_FLIGHT + 2);
         let room = load.queue_pairs.saturating_mul(depth + 1) + sends + receives;

@@ -24,7 +24,7 @@ pub(crate) struct Many {
     /// How many queue pairs.
     #[arg(long, global = true, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     queue_pairs: u32,
-    /// How long nothing may happen.
+    /// How long nothing may happen. The server hears nothing while the client measures.
     #[arg(long, global = true, value_name = "TIME", default_value = "30s", value_parser = size::duration)]
     timeout: Duration,
 }
@@ -52,8 +52,8 @@ enum Role {
         /// both do is printed, measured on the same machine at the same time.
         #[arg(long, value_name = "MESSAGES", value_parser = clap::value_parser!(u32).range(1..=i64::from(DEPTH_MAX)))]
         alone: Option<u32>,
-        /// How long to measure. Not measured is the beginning, until the first messages have completed;
-        /// where that takes longer than a turn, turns take as long.
+        /// How long to measure all of them; one alone comes on top, and the beginnings, until the first
+        /// messages have completed. Where that takes longer than a turn, all of them have as long a turn.
         #[arg(long, value_name = "TIME", default_value = "5s", value_parser = size::duration)]
         duration: Duration,
     },
