@@ -28,7 +28,7 @@ pub(crate) use slot::Slot;
 use crate::checksum::PartialSum;
 use crate::interface::{Outgoing, Payload, SegmentId};
 use crate::pool::QueuePool;
-use crate::rate::{RateSampler, Stamp};
+use crate::rate::RateSampler;
 use crate::seq::{Position, SeqNum, Space};
 use crate::time::Instant;
 use delivered::Arrived;
@@ -252,20 +252,12 @@ impl<B> Outbound<B> {
     pub(crate) fn push(&mut self, outgoing: Outgoing<B>, pool: &mut QueuePool<Slot<B>>) {
         let start = self.tail;
         self.tail += u64::from(outgoing.len);
-        let slot = Slot {
-            buf: Some(outgoing.buf),
+        let slot = Slot::new(
             start,
-            sent_at: Instant::ZERO,
-            len: outgoing.len,
-            previous: 0,
-            next: 0,
-            sum: outgoing.payload_sum.folded(),
-            state: SlotState::Queued,
-            transmitted: false,
-            retransmitted: false,
-            excused: false,
-            stamp: Stamp::default(),
-        };
+            outgoing.len,
+            outgoing.payload_sum,
+            Some(outgoing.buf),
+        );
         self.ring.push(slot, pool);
     }
 

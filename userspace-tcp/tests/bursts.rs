@@ -114,6 +114,8 @@ struct Host {
     /// Segments that went out as part of a burst.
     burst: u64,
     bursts: u64,
+    /// Those that left before they were queued.
+    alone: u64,
 }
 
 struct Conn {
@@ -182,6 +184,7 @@ impl Host {
             in_bursts,
             burst: 0,
             bursts: 0,
+            alone: 0,
         }
     }
 
@@ -242,6 +245,43 @@ impl Host {
         }
         self.conns[peer].posted = buf;
         told
+    }
+
+    /// Posts a segment and sends all there is, the first alone, and before it is queued if it is this one
+    /// and `offers`; and says all that can be seen.
+    fn posts_and_sends(&mut self, peer: usize, len: u32, offers: bool, refuses: usize) -> String {
+        let Conn { id, posted, .. } = self.conns[peer];
+        let outgoing = Outgoing {
+            buf: posted,
+            len,
+            payload_sum: PartialSum::from_folded(len as u16),
+        };
+        let mut seen = String::new();
+        if self.in_bursts {
+            let mut link = Refusing {
+                head: None,
+                sent: 0,
+                refuses,
+                out: &mut self.out,
+                seen: &mut seen,
+            };
+            let fits = |outlook: Outlook| offers && len as usize <= outlook.room;
+            let sent = self
+                .stack
+                .send_alone(id, self.now, &mut link, |outlook| {
+                    fits(outlook).then_some(outgoing)
+                })
+                .unwrap();
+            if sent {
+                self.conns[peer].posted += len;
+                self.alone += 1;
+                return seen + &self.sends(usize::MAX, usize::MAX, usize::MAX);
+            }
+            assert!(seen.is_empty(), "nothing was done");
+        }
+        self.post(peer, len);
+        let first = self.sends(1, 1, refuses);
+        first + &self.sends(usize::MAX, usize::MAX, usize::MAX)
     }
 
     /// Sends up to `limit` segments, in bursts of up to `most`, to a link that refuses what it takes each
@@ -387,7 +427,8 @@ fn said(
 /// become narrower, ends; several connections, and a link that takes what it likes.
 #[test]
 fn whatever_happens_rows_and_bursts_send_what_goes_out_one_by_one() {
-    let (mut in_bursts, mut bursts, mut retransmits, mut probes) = (0, 0, 0, 0);
+    let (mut in_bursts, mut bursts, mut alone) = (0, 0, 0);
+    let (mut retransmits, mut probes) = (0, 0);
     for seed in 0..1200_u64 {
         let mut random = Random::new(seed);
         let keepalive = random.chance(300).then_some(KeepAlive {
@@ -475,6 +516,16 @@ fn whatever_happens_rows_and_bursts_send_what_goes_out_one_by_one() {
                 "seed {seed}"
             );
             assert_eq!(one.looks(), other.looks(), "seed {seed}");
+            if random.chance(500) {
+                let len = 1 + random.below(2) * random.below(1500);
+                let (offers, refuses) = (random.chance(800), 1 + random.below(10) as usize);
+                let [one, other] = hosts
+                    .each_mut()
+                    .map(|host| host.posts_and_sends(peer, len as u32, offers, refuses));
+                assert_eq!(one, other, "seed {seed}");
+                let [one, other] = hosts.each_mut().map(Host::looks);
+                assert_eq!(one, other, "seed {seed}");
+            }
             let back = random.next();
             for host in &mut hosts {
                 let mut back = Random::new(back);
@@ -492,10 +543,12 @@ fn whatever_happens_rows_and_bursts_send_what_goes_out_one_by_one() {
         assert_eq!(one.stack.totals(), other.stack.totals(), "seed {seed}");
         in_bursts += other.burst;
         bursts += other.bursts;
+        alone += other.alone;
         retransmits += other.stack.totals().retransmits;
         probes += other.stack.totals().tail_probes;
     }
-    let figures = format!("{in_bursts} in {bursts}, {retransmits}, {probes}");
+    let figures = format!("{in_bursts} in {bursts}, {alone} alone, {retransmits}, {probes}");
+    assert!(alone > 300, "{figures}");
     assert!(in_bursts > 4 * bursts && bursts > 2000, "{figures}");
     assert!(retransmits > 1000 && probes > 100, "{figures}");
 }

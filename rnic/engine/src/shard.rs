@@ -24,6 +24,7 @@ mod in_turn;
 mod inspect;
 mod lifecycle;
 mod link;
+mod lone;
 mod macroflow;
 mod markers;
 mod modify;

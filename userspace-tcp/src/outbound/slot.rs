@@ -1,5 +1,6 @@
 //! One segment of the send queue.
 
+use crate::checksum::PartialSum;
 use crate::rate::Stamp;
 use crate::seq::Position;
 use crate::time::Instant;
@@ -32,6 +33,25 @@ pub(crate) struct Slot<B> {
 }
 
 impl<B> Slot<B> {
+    /// A segment that was never sent.
+    #[inline]
+    pub(super) fn new(start: Position, len: u32, sum: PartialSum, buf: Option<B>) -> Self {
+        Self {
+            buf,
+            start,
+            sent_at: Instant::ZERO,
+            len,
+            previous: 0,
+            next: 0,
+            sum: sum.folded(),
+            state: SlotState::Queued,
+            transmitted: false,
+            retransmitted: false,
+            excused: false,
+            stamp: Stamp::default(),
+        }
+    }
+
     /// Behind its last octet.
     pub(super) fn end(&self) -> Position {
         self.start + u64::from(self.len)

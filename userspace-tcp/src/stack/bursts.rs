@@ -1,6 +1,8 @@
 //! Bursts out of the connections' turns.
 
 use crate::burst::BurstLink;
+use crate::effects::Env;
+use crate::interface::{ConnId, Outgoing, Outlook, SendError};
 use crate::slab::Named;
 use crate::time::Instant;
 
@@ -36,5 +38,39 @@ impl<B> Stack<B> {
             self.settle(id);
         }
         sent
+    }
+    /// Sends one segment that `fill` makes, if this connection has sent all that was queued, no other
+    /// wants to send, and as many octets as the outlook's room go out now; says whether it was sent. Else,
+    /// or when `fill` makes none, nothing was done. It is as [`Stack::send`] and [`Stack::poll_burst`] one
+    /// behind the other, but leaves before TCP does its books.
+    ///
+    /// # Errors
+    /// The buffer of a segment that is longer than the room comes back.
+    // Where it is called there is one link, and one that fills.
+    #[inline(always)]
+    pub fn send_alone(
+        &mut self,
+        conn: ConnId,
+        now: Instant,
+        link: &mut impl BurstLink<B>,
+        fill: impl FnOnce(Outlook) -> Option<Outgoing<B>>,
+    ) -> Result<bool, SendError<B>> {
+        if self.sending.is_some() || self.ready.first().is_some() {
+            return Ok(false);
+        }
+        let Some(connection) = self.connections.get_mut(conn) else {
+            return Ok(false);
+        };
+        let mut env = Env {
+            now,
+            config: &self.config,
+            effects: &mut self.effects,
+            pools: &mut self.pools,
+        };
+        let sent = connection.transmit_alone(&mut env, link, fill)?;
+        if sent {
+            self.settle(conn);
+        }
+        Ok(sent)
     }
 }

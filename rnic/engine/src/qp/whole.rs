@@ -15,6 +15,7 @@ use rnic_proto::{MessageOffset, Msn, Qn, Stag, TaggedOffset};
 use super::pending::{Entry, Outcome, Posted};
 use super::send::Turn;
 use super::{Qp, QpContext};
+use crate::stag::StagTable;
 
 /// Words of the header of each kind, with the ULPDU_Length field.
 pub(super) const WRITE_WORDS: usize = (HEADER_LEN + segment::WRITE_LEN) / 4;
@@ -76,37 +77,63 @@ impl Qp {
         whole: &Whole,
         out: &mut [u8],
     ) -> Option<Written> {
+        let written = self.write_octets(ctx.stags, whole, out)?;
+        self.whole_sent(ctx, whole);
+        Some(written)
+    }
+
+    /// Whether the message that [`Self::next_whole`] has just given is all that is posted, as far as it
+    /// looked.
+    #[inline]
+    pub(crate) fn whole_is_last(&self) -> bool {
+        self.send.ring.has_one()
+    }
+
+    /// The octets of the message that [`Self::next_whole`] has just given: if they go out,
+    /// [`Self::whole_sent`] is next.
+    #[inline(always)]
+    pub(crate) fn write_octets(
+        &self,
+        stags: &StagTable,
+        whole: &Whole,
+        out: &mut [u8],
+    ) -> Option<Written> {
         let Whole { slot, opcode, .. } = whole;
         let [sge, _] = &slot.sge;
         let stag = Stag(slot.rkey);
-        let mut number = None;
-        let written = if *opcode == WrOpcode::Write {
+        if *opcode == WrOpcode::Write {
             let to = TaggedOffset(slot.remote_addr);
             to.checked_add(u64::from(sge.length))?;
             let header: [u32; WRITE_WORDS] = segment::write(stag, to, true).to_words();
-            let written = self.write_single(ctx, out, header, sge)?;
-            ctx.counters.writes_sent += 1;
-            written
-        } else {
-            let kind = SendKind {
-                solicited: slot.flags & WR_SOLICITED != 0,
-                invalidate: false,
-            };
-            let msn = self.stream.as_ref()?.next_send();
-            let header = segment::send(kind, stag, msn, MessageOffset(0), true);
-            let header: [u32; SEND_WORDS] = header.to_words();
-            let written = self.write_single(ctx, out, header, sge)?;
-            number = Some(self.stream.as_mut()?.begin_send());
-            ctx.counters.sends_sent += 1;
-            written
+            return self.write_single(stags, out, header, sge);
+        }
+        let kind = SendKind {
+            solicited: slot.flags & WR_SOLICITED != 0,
+            invalidate: false,
         };
+        let msn = self.stream.as_ref()?.next_send();
+        let header = segment::send(kind, stag, msn, MessageOffset(0), true);
+        let header: [u32; SEND_WORDS] = header.to_words();
+        self.write_single(stags, out, header, sge)
+    }
+
+    /// The octets of [`Self::write_octets`] are on their way.
+    #[inline(always)]
+    pub(crate) fn whole_sent(&mut self, ctx: &mut QpContext<'_>, whole: &Whole) {
+        let Whole { slot, opcode, len } = whole;
+        let mut number = None;
+        if *opcode == WrOpcode::Write {
+            ctx.counters.writes_sent += 1;
+        } else {
+            number = self.stream.as_mut().map(|stream| stream.begin_send());
+            ctx.counters.sends_sent += 1;
+        }
         self.send.ring.take_single();
         self.remember_whole(ctx, self.posted(slot, ctx.now), number);
-        self.send.sent_whole(written.len);
+        self.send.sent_whole(*len);
         self.message_done(Turn::Work);
         ctx.counters.fpdus_sent += 1;
-        ctx.counters.octets_gathered += u64::from(sge.length);
-        Some(written)
+        ctx.counters.octets_gathered += u64::from(slot.sge[0].length);
     }
 
     /// A work request was taken and sent: it completes behind those before it.
@@ -127,7 +154,7 @@ impl Qp {
     #[inline]
     fn write_single<const WORDS: usize>(
         &self,
-        ctx: &QpContext<'_>,
+        stags: &StagTable,
         out: &mut [u8],
         header: [u32; WORDS],
         sge: &Sge,
@@ -136,7 +163,7 @@ impl Qp {
         if plain_length(WORDS, len) > out.len() {
             return None;
         }
-        let source = ctx.stags.local_read(sge, self.id.user()).ok()?;
+        let source = stags.local_read(sge, self.id.user()).ok()?;
         write_plain(out, header, len, self.crc, |crc, place| {
             source.read_checked(0, crc, place, Words::NONE)
         })

@@ -27,21 +27,41 @@ pub(super) struct Headers {
 }
 
 /// A burst's way to the link.
-struct Burst<'a, P> {
-    conns: &'a ConnTable,
-    ports: &'a mut [P],
-    umem: &'a Umem,
-    link: &'a mut Link,
-    headers: &'a mut Option<Headers>,
-    counters: &'a mut ShardCounters,
+pub(super) struct Burst<'a, P> {
+    pub(super) conns: &'a ConnTable,
+    pub(super) ports: &'a mut [P],
+    pub(super) umem: &'a Umem,
+    pub(super) link: &'a mut Link,
+    pub(super) headers: &'a mut Option<Headers>,
+    pub(super) counters: &'a mut ShardCounters,
     /// What it is given leaves at once, before TCP does its books.
-    hastens: bool,
-    conn: Option<ConnId>,
-    way: Option<(&'a Path, usize)>,
-    says: Differing,
+    pub(super) hastens: bool,
+    pub(super) conn: Option<ConnId>,
+    pub(super) way: Option<(&'a Path, usize)>,
+    pub(super) says: Differing,
     /// What the headers are set for: octets of payload, and whether PSH is set.
-    set_for: Option<(u32, bool)>,
+    pub(super) set_for: Option<(u32, bool)>,
 }
+
+/// A burst of whatever TCP gives.
+macro_rules! burst {
+    ($shard:expr, $hastens:expr) => {
+        Burst {
+            conns: &$shard.conns,
+            ports: &mut $shard.ports,
+            umem: &$shard.umem,
+            link: &mut $shard.link,
+            headers: &mut $shard.headers,
+            counters: &mut $shard.counters,
+            hastens: $hastens,
+            conn: None,
+            way: None,
+            says: Differing::default(),
+            set_for: None,
+        }
+    };
+}
+pub(super) use burst;
 
 impl<P: Port> Shard<P> {
     /// Sends what TCP has to send next, up to so many segments where these are a burst, to ports that
@@ -63,19 +83,7 @@ impl<P: Port> Shard<P> {
 
     #[inline(never)]
     fn send_burst(&mut self, most: usize, hastens: bool) -> bool {
-        let mut burst = Burst {
-            conns: &self.conns,
-            ports: &mut self.ports,
-            umem: &self.umem,
-            link: &mut self.link,
-            headers: &mut self.headers,
-            counters: &mut self.counters,
-            hastens,
-            conn: None,
-            way: None,
-            says: Differing::default(),
-            set_for: None,
-        };
+        let mut burst = burst!(self, hastens);
         self.stack.poll_burst(self.now, most, &mut burst) > 0
     }
 

@@ -17,7 +17,7 @@ use crate::qp::{Filled, First, Qp, QpContext};
 /// Segments of one connection before its client's next gets its turn.
 pub(super) const SEGMENTS_PER_TURN: usize = 16;
 /// Octets that an FPDU, or work that sends nothing, counts for at least: small ones take as long.
-const COST_MIN: usize = 512;
+pub(super) const COST_MIN: usize = 512;
 
 /// What a connection's turn may be.
 #[derive(Clone, Copy, Debug)]

@@ -104,6 +104,12 @@ impl WorkQueueConsumer {
         (slot.num_sge == 1).then_some(slot)
     }
 
+    /// Whether the work request that [`Self::single`] has just copied was the only one at its last look.
+    #[inline]
+    pub fn has_one(&self) -> bool {
+        self.filled == 1
+    }
+
     /// Takes the work request that [`Self::single`] has just copied, and gives its slot back to the
     /// client.
     #[inline]
