@@ -2,7 +2,8 @@
 //!
 //! A [`Contestant`] is a value: what runs where. A run of one gives [`Figures`]. `scripts/bench` runs
 //! all of them, round after round, so that a neighbour who takes the machine's time hits all alike;
-//! what is compared is compared within a round ([`stats`]). From the figures of all rounds come
+//! what is compared is compared within a round ([`stats`]), and ping-pongs within milliseconds
+//! ([`turns`]). From the figures of all rounds come
 //! tables, plots, JSON, and what became of the [`goals`].
 //!
 //! A contestant that fails is part of the result and not the end of the benchmark, so nothing here
@@ -25,9 +26,11 @@ pub mod raw;
 pub mod report;
 pub mod results;
 pub mod rnic;
+pub mod running;
 pub mod stacks;
 pub mod stats;
 pub mod svg;
+pub mod turns;
 
 use std::collections::BTreeMap;
 

@@ -121,6 +121,10 @@ pub fn smoke() -> Vec<Contestant> {
     all
 }
 
+/// KiB of code that displaces what there is in a first instruction cache: more than half of one. More
+/// displace no more.
+const DISPLACING: u32 = 16;
+
 /// A stream by all ways.
 fn streams(place: Place) -> Vec<Contestant> {
     let write = RnicRun::bandwidth(Operation::Write, MEBI, Door::Embedded);
@@ -152,12 +156,16 @@ fn doors(place: Place) -> Vec<Contestant> {
 }
 
 fn pings(place: Place) -> Vec<Contestant> {
-    vec![
-        Contestant::new(place, Work::RawPing),
+    let mut all = vec![
+        Contestant::new(place, Work::RawPing(0)),
         ping(place, Operation::Write, Door::Embedded),
         ping(place, Operation::Write, DAEMON),
         Contestant::new(place, Work::KernelPing),
-    ]
+    ];
+    if place.leaves_cores_alone() {
+        all.push(Contestant::new(place, Work::RawPing(DISPLACING)));
+    }
+    all
 }
 
 fn ping(place: Place, operation: Operation, door: Door) -> Contestant {

@@ -52,10 +52,41 @@ impl MemoryRun {
     }
 }
 
-/// Runs it. Of engines [`GBIT`] is what the receiving one takes by the time that it works itself, and
-/// [`MESSAGES`] goes by the time that both work, without the link's; of bare work both go by all of its
-/// time.
-pub(super) fn run(ground: &Ground, run: &MemoryRun) -> Result<Figures, String> {
+/// What runs of one kind did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Done {
+    octets: f64,
+    messages: f64,
+    /// Nanoseconds that the receiving engine worked.
+    receiving: f64,
+    /// Nanoseconds that both did.
+    all: f64,
+}
+
+impl Done {
+    /// With what was done besides.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            octets: self.octets + other.octets,
+            messages: self.messages + other.messages,
+            receiving: self.receiving + other.receiving,
+            all: self.all + other.all,
+        }
+    }
+
+    /// Of engines [`GBIT`] is what the receiving one takes by the time that it works itself, and
+    /// [`MESSAGES`] goes by the time that both work, without the link's; of bare work both go by all of
+    /// its time.
+    pub(super) fn figures(self) -> Figures {
+        Figures::from([
+            (GBIT, self.octets * 8.0 / self.receiving.max(1.0)),
+            (MESSAGES, self.messages * 1e9 / self.all.max(1.0)),
+        ])
+    }
+}
+
+/// Runs it for so long.
+pub(super) fn run(ground: &Ground, run: &MemoryRun, duration: Duration) -> Result<Done, String> {
     let program = ground
         .memory
         .as_ref()
@@ -65,7 +96,7 @@ pub(super) fn run(ground: &Ground, run: &MemoryRun) -> Result<Figures, String> {
         .arg(run.case.name())
         .args(["--octets", &run.size.to_string()])
         .args(["--mtu", &run.mtu.to_string()])
-        .args(["--seconds", &ground.duration().as_secs_f64().to_string()]);
+        .args(["--seconds", &duration.as_secs_f64().to_string()]);
     if run.case == Case::Engine {
         let in_flight = ((1 << 20) / run.size.max(1)).clamp(4, 64);
         command.args(["--in-flight", &in_flight.to_string()]);
@@ -75,7 +106,6 @@ pub(super) fn run(ground: &Ground, run: &MemoryRun) -> Result<Figures, String> {
         let value = report[key].as_f64();
         value.ok_or_else(|| format!("no {key} in {report}"))
     };
-    let octets = number("octets")?;
     let (receiving, all) = match run.case {
         Case::Engine => {
             let receiver = number("receiver_nanoseconds")?;
@@ -83,10 +113,12 @@ pub(super) fn run(ground: &Ground, run: &MemoryRun) -> Result<Figures, String> {
         }
         Case::Bare | Case::Verified => (number("nanoseconds")?, number("nanoseconds")?),
     };
-    Ok(Figures::from([
-        (GBIT, octets * 8.0 / receiving.max(1.0)),
-        (MESSAGES, number("messages")? * 1e9 / all.max(1.0)),
-    ]))
+    Ok(Done {
+        octets: number("octets")?,
+        messages: number("messages")?,
+        receiving,
+        all,
+    })
 }
 
 /// The JSON that a program writes.

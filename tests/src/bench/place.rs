@@ -81,14 +81,28 @@ pub struct Place {
     pub napi: Napi,
     /// What packets go over.
     pub link: Link,
+    /// Which of several that are alike, for those that are under way at the same time.
+    pub cable: u8,
 }
 
 impl Place {
     /// Two hosts joined by a veth pair.
     #[must_use]
     pub fn cable(mtu: u32, napi: Napi) -> Self {
-        let link = Link::Cable;
-        Self { mtu, napi, link }
+        let (link, cable) = (Link::Cable, 0);
+        Self {
+            mtu,
+            napi,
+            link,
+            cable,
+        }
+    }
+
+    /// Whether it is a cable on which the receive path takes no time of the receiver's core, so that this
+    /// may be busy all the time.
+    #[must_use]
+    pub fn leaves_cores_alone(self) -> bool {
+        self.link == Link::Cable && self.napi == Napi::Inline
     }
 }
 

@@ -1,10 +1,13 @@
 //! AF_XDP without a protocol: `rnic-perf raw`.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::ground::{End, ended, started};
 use super::place::{Napi, Place};
 use super::rnic::latency;
+use super::running::Running;
 use super::{Figures, GBIT, Ground, MESSAGES};
 use crate::lab::{Command, INTERFACE};
 use crate::tool;
@@ -52,7 +55,8 @@ impl Load {
 pub(super) fn rate(ground: &Ground, place: Place, load: Load) -> Result<Figures, String> {
     let octets = ETHERNET + place.mtu;
     let command = |end, role| {
-        let command = command(ground, place, end, role, octets);
+        let duration = ground.duration_at(place);
+        let command = command(ground, place, end, (role, duration), octets);
         match load.option() {
             Some(option) => command.arg(option),
             None => command,
@@ -80,17 +84,28 @@ pub(super) fn rate(ground: &Ground, place: Place, load: Load) -> Result<Figures,
     ]))
 }
 
-/// One frame at a time.
-pub(super) fn ping(ground: &Ground, place: Place) -> Result<Figures, String> {
-    let pong = started(command(ground, place, End::B, "pong", PING), "listening")?;
-    let ping = command(ground, place, End::A, "ping", PING).spawn();
-    let figures = latency(&tool::try_report(&ended(ping, ground.limit())?)?)?;
-    ended(pong, ground.limit())?;
-    Ok(figures)
+/// One frame at a time; behind each so many KiB of other code are run through.
+pub(super) fn ping(
+    ground: &Ground,
+    place: Place,
+    code: u32,
+    duration: Duration,
+) -> Result<Running, String> {
+    let end = |end, role| {
+        command(ground, place, end, (role, duration), PING).args(["--code", &code.to_string()])
+    };
+    let pong = started(end(End::B, "pong"), "listening")?;
+    Ok(Running::new(end(End::A, "ping").spawn(), pong, latency))
 }
 
-fn command(ground: &Ground, place: Place, end: End, role: &str, octets: u32) -> Command {
-    let seconds = ground.duration_at(place).as_secs_f64().to_string();
+fn command(
+    ground: &Ground,
+    place: Place,
+    end: End,
+    (role, duration): (&str, Duration),
+    octets: u32,
+) -> Command {
+    let seconds = duration.as_secs_f64().to_string();
     // A receive path on the receiver's core needs that core, but for a single frame not for long.
     let waiting = match (place.napi, octets) {
         (Napi::Inline, _) | (Napi::Rps, PING) => "spin",

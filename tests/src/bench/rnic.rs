@@ -8,7 +8,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::ground::{End, ended, started};
-use super::place::{Napi, Place};
+use super::place::Place;
+use super::running::Running;
 use super::{Figures, GBIT, Ground, MESSAGES, P50, P90, P99, P999};
 use crate::lab::{Command, INTERFACE, Process, Signal};
 use crate::tool;
@@ -203,12 +204,13 @@ pub(super) fn embedded(
     ground: &mut Ground,
     place: Place,
     run: &RnicRun,
-) -> Result<Figures, String> {
+    duration: Duration,
+) -> Result<Running, String> {
     let at = ground.next_address(place);
     let tool = |end| {
         let mut options = Vec::from(embedded_door(place));
         // Elsewhere the kernel's receive path, or the link, needs a core that would never be left.
-        if place == Place::cable(place.mtu, Napi::Inline) {
+        if place.leaves_cores_alone() {
             options.push("--busy");
         }
         if run.bbr {
@@ -219,13 +221,8 @@ pub(super) fn embedded(
     let (command, options) = tool(End::B);
     let server = started(run.server(command, at).args(options), "listening")?;
     let (command, options) = tool(End::A);
-    let client = run
-        .client(ground.duration_at(place), command, at)
-        .args(options)
-        .spawn();
-    let figures = figures(&tool::try_report(&ended(client, ground.limit())?)?)?;
-    ended(server, ground.limit())?;
-    Ok(figures)
+    let client = run.client(duration, command, at).args(options).spawn();
+    Ok(Running::new(client, server, figures))
 }
 
 /// With the RNICs in daemons.

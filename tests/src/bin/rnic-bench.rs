@@ -10,8 +10,9 @@ use clap::Parser;
 use rnic_tests::bench::calm::Calm;
 use rnic_tests::bench::machine::Machine;
 use rnic_tests::bench::report::Report;
+use rnic_tests::bench::turns::Turns;
 use rnic_tests::bench::{
-    Contestant, Figures, GBIT, Ground, P50, Results, flame, goals, interrupt, matrix, plots,
+    Contestant, Figures, GBIT, Ground, P50, Results, flame, goals, interrupt, matrix, plots, turns,
 };
 
 /// Raw AF_XDP, the RNIC and the kernel's TCP over the same cables in turns: tables, JSON and plots.
@@ -184,35 +185,58 @@ fn bench(cli: &Cli, contestants: Vec<Contestant>) -> Result<Results, String> {
 /// All contestants in turns, until all rounds are over or a signal comes.
 fn compete(rounds: u32, ground: &mut Ground, mut calm: Option<&mut Calm>, results: &mut Results) {
     let begin = Instant::now();
-    let running = results.rows.iter().filter(|row| row.unsupported.is_none());
-    let total = running.count() * rounds as usize;
+    let groups = groups(results);
+    let total = groups.iter().map(Vec::len).sum::<usize>() * rounds as usize;
     let mut done = 0;
     for round in 1..=rounds {
-        for row in results
-            .rows
-            .iter_mut()
-            .filter(|row| row.unsupported.is_none())
-        {
-            let mut run = || row.contestant.run(ground);
-            let outcome = match calm.as_deref_mut() {
+        for group in &groups {
+            let contestants = group.iter().map(|row| &results.rows[*row].contestant);
+            let contestants: Vec<&Contestant> = contestants.collect();
+            let mut run = || match &contestants[..] {
+                [alone] => vec![alone.run(ground)],
+                several => turns::run(several, ground),
+            };
+            let outcomes = match calm.as_deref_mut() {
                 Some(calm) => calm.run(run),
                 None => run(),
             };
             if interrupt::came() {
                 return;
             }
-            done += 1;
-            let said = outcome
-                .as_ref()
-                .map_or_else(|error| first_line(error), show);
-            eprintln!(
-                "{:6.1} s  round {round}/{rounds}  {done}/{total}  {:<40} {said}",
-                begin.elapsed().as_secs_f64(),
-                row.contestant.name,
-            );
-            row.add(outcome);
+            for (row, outcome) in group.iter().zip(outcomes) {
+                let row = &mut results.rows[*row];
+                done += 1;
+                let said = outcome
+                    .as_ref()
+                    .map_or_else(|error| first_line(error), show);
+                eprintln!(
+                    "{:6.1} s  round {round}/{rounds}  {done}/{total}  {:<40} {said}",
+                    begin.elapsed().as_secs_f64(),
+                    row.contestant.name,
+                );
+                row.add(outcome);
+            }
         }
     }
+}
+
+/// The rows that can run: each alone, or with all that it takes turns with.
+fn groups(results: &Results) -> Vec<Vec<usize>> {
+    let mut groups: Vec<(Option<Turns>, Vec<usize>)> = Vec::new();
+    for (at, row) in results.rows.iter().enumerate() {
+        if row.unsupported.is_some() {
+            continue;
+        }
+        let turns = row.contestant.turns();
+        let group = groups
+            .iter_mut()
+            .find(|(other, _)| turns.is_some() && *other == turns);
+        match group {
+            Some((_, group)) => group.push(at),
+            None => groups.push((turns, vec![at])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
 }
 
 fn show(figures: &Figures) -> String {

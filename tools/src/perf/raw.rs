@@ -12,6 +12,7 @@
 //! of a transport that does no more than it must ([`least`]). The interface is taken whole, and its
 //! kernel hears nothing of it.
 
+pub mod code;
 pub mod echo;
 pub mod least;
 mod octets;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use rnic_tools::endpoint::ToolError;
+use rnic_tools::perf::raw::code::CODE_MAX;
 use rnic_tools::perf::raw::{LEAST_FRAME, Load, Waiting, Wire, echo, least, rate};
 use rnic_tools::size;
 use rnic_tools::xdp::Mode;
@@ -58,9 +59,22 @@ enum Role {
     /// Counts them; prints JSON.
     Receive,
     /// Sends a frame and waits until it comes back, again and again; prints JSON.
-    Ping,
+    Ping(Echo),
     /// Sends each frame back.
-    Pong,
+    Pong(Echo),
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+struct Echo {
+    /// Run once through about so many KiB of other code behind each frame, while the peer has it: what
+    /// that displaces from the processor's instruction cache the next frame waits for
+    #[arg(long, value_name = "KIB", default_value_t = 0, value_parser = kib_of_code)]
+    code: usize,
+}
+
+fn kib_of_code(text: &str) -> Result<usize, String> {
+    let kib = text.parse().ok().filter(|kib| *kib <= CODE_MAX);
+    kib.ok_or_else(|| format!("give 0 to {CODE_MAX} KiB"))
 }
 
 fn frame_octets(text: &str) -> Result<usize, String> {
@@ -111,13 +125,14 @@ pub(crate) fn run(options: &Raw) -> Result<(), ToolError> {
             println!("listening on {}", options.interface);
             print_json(&rate::receive(&mut wire, options.timeout)?)
         }
-        Role::Ping => {
-            let latency = echo::ping(&mut wire, options.octets, options.duration, options.timeout)?;
+        Role::Ping(Echo { code }) => {
+            let (octets, duration) = (options.octets, options.duration);
+            let latency = echo::ping(&mut wire, octets, code, duration, options.timeout)?;
             print_json(&latency)
         }
-        Role::Pong => {
+        Role::Pong(Echo { code }) => {
             println!("listening on {}", options.interface);
-            echo::pong(&mut wire, options.timeout)
+            echo::pong(&mut wire, code, options.timeout)
         }
     }
 }

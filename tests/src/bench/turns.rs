@@ -1,0 +1,88 @@
+//! Contestants of which one after the other has the machine for a moment.
+//!
+//! Each core is slow for a second or an hour, by itself, with whatever else uses the machine. Runs one
+//! behind the other meet that or don't, and what they differ by is more than what is to be measured. In
+//! turns of milliseconds all meet the same.
+
+use std::time::Duration;
+
+use super::contestant::Work;
+use super::memory::{self, Done, MemoryRun};
+use super::place::Place;
+use super::running::Running;
+use super::{Contestant, Figures, Ground, interrupt};
+
+/// Who takes turns with whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turns {
+    /// Ping-pongs on a place: under way at the same time, and stopped but for their turns. Each message
+    /// is measured by itself, and the few that are under way meanwhile are no median.
+    Pings(Place),
+    /// What needs no network: run again for each turn.
+    Memory {
+        /// IP MTU in octets.
+        mtu: u32,
+    },
+}
+
+/// A turn of a ping-pong: thousands of messages.
+const TURN: Duration = Duration::from_millis(20);
+/// Turns that a program has which is run again for each.
+const TURNS: u32 = 8;
+
+/// Runs all of them in turns, until each has had the machine for as long as one that runs alone; what
+/// became of each.
+pub fn run(contestants: &[&Contestant], ground: &mut Ground) -> Vec<Result<Figures, String>> {
+    let memory = |contestant: &&Contestant| match contestant.work {
+        Work::Memory(run) => Some(run),
+        _ => None,
+    };
+    match contestants.iter().map(memory).collect::<Option<Vec<_>>>() {
+        Some(runs) => programs(&runs, ground),
+        None => pings(contestants, ground),
+    }
+}
+
+/// Each on hosts of its own, of the same kind.
+fn pings(contestants: &[&Contestant], ground: &mut Ground) -> Vec<Result<Figures, String>> {
+    // Each goes by the time that passes, also while others have their turns.
+    let times = u32::try_from(contestants.len()).unwrap_or(u32::MAX);
+    let duration = ground.duration() * times;
+    let started = contestants.iter().zip(0..).map(|(contestant, cable)| {
+        let mut running = contestant.start_beside(ground, cable, duration)?;
+        running.pause();
+        Ok(running)
+    });
+    let mut running: Vec<Result<Running, String>> = started.collect();
+    while running.iter_mut().flatten().any(|run| !run.is_over()) && !interrupt::came() {
+        for run in running.iter_mut().flatten() {
+            if !run.is_over() {
+                run.resume();
+                std::thread::sleep(TURN);
+                run.pause();
+            }
+        }
+    }
+    let limit = ground.limit();
+    let ended = running.into_iter().map(|run| {
+        let mut run = run?;
+        run.resume();
+        run.ended(limit)
+    });
+    ended.collect()
+}
+
+fn programs(runs: &[MemoryRun], ground: &Ground) -> Vec<Result<Figures, String>> {
+    let duration = ground.duration() / TURNS;
+    let mut done: Vec<Result<Done, String>> = runs.iter().map(|_| Ok(Done::default())).collect();
+    for _ in 0..TURNS {
+        for (run, done) in runs.iter().zip(&mut done) {
+            if let Ok(before) = done {
+                let turn = memory::run(ground, run, duration);
+                *done = turn.map(|turn| before.and(turn));
+            }
+        }
+    }
+    let figures = done.into_iter().map(|done| done.map(Done::figures));
+    figures.collect()
+}
