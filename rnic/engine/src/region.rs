@@ -272,6 +272,38 @@ impl Stretch<'_> {
         sound(memory).map(|()| checks)
     }
 
+    /// As [`RegionMemory::write_octets`], from `offset` within the stretch on.
+    #[inline(always)]
+    pub fn write_octets<'a>(
+        &self,
+        offset: usize,
+        octets: &impl Octets<'a>,
+    ) -> Result<(), RegionError> {
+        let len = octets.len();
+        if offset > self.len || len > self.len - offset {
+            return Err(self.outside(offset, len));
+        }
+        let (memory, start) = match self.place {
+            Place::Mapped(memory, start) => (memory, start),
+            Place::Remote(remote, at) => {
+                return remote.write_pieces(at.saturating_add(offset as u64), octets.chunks());
+            }
+        };
+        let mut written = 0;
+        octets.chunks().for_each(|chunk| {
+            let count = chunk.len().min(len - written);
+            // SAFETY: `len` octets from `offset` on are within the stretch, all of which is mapped
+            // (`RegionMemory::stretch`), and no more of them are written; to that memory references exist
+            // only to words, as atomics, so `chunk` is elsewhere.
+            unsafe {
+                let to = start.as_ptr().add(offset + written);
+                std::ptr::copy_nonoverlapping(chunk.as_ptr(), to, count);
+            }
+            written += count;
+        });
+        sound(memory)
+    }
+
     #[cold]
     fn outside(&self, offset: usize, len: usize) -> RegionError {
         RegionError::Outside {
@@ -279,6 +311,15 @@ impl Stretch<'_> {
             len,
             region: self.len as u64,
         }
+    }
+}
+
+impl std::fmt::Debug for Stretch<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { len, .. } = self;
+        f.debug_struct("Stretch")
+            .field("len", len)
+            .finish_non_exhaustive()
     }
 }
 

@@ -21,6 +21,7 @@ mod streams;
 mod tests;
 
 pub use bind::{Binding, CannotBind};
+pub(crate) use leave::Row;
 pub use leave::{Sink, Source, Target, Writer};
 
 use bind::Bound;

@@ -7,15 +7,15 @@
 //! [`Stream::classify_write`]: rnic_proto::rdmap::Stream::classify_write
 
 use rnic_proto::Octets;
+use rnic_proto::ddp::DdpError;
 use rnic_proto::ddp::header::{Control, Header, TAGGED_LEN, Tagged};
 use rnic_proto::mpa::fpdu::{self, Layout};
 use rnic_proto::mpa::marker::{MARKER_LEN, Markers};
 use rnic_proto::rdmap::Offending;
 use rnic_proto::rdmap::control;
 
-use super::receive::copy_in;
 use super::{Qp, QpContext};
-use crate::stag::Writer;
+use crate::stag::{Row, Writer};
 
 /// Octets of the stream that lie together.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +99,7 @@ impl Qp {
             return run;
         };
         // While this lives the table is borrowed: no command, and no Send with Invalidate, comes between.
-        let mut writer: Option<Writer<'_>> = None;
+        let mut row: Option<Row<'_>> = None;
         let (mut placed, mut writes, mut failed) = (0, 0, None);
         for piece in pieces {
             if crc && !piece.sound {
@@ -115,15 +115,15 @@ impl Qp {
             else {
                 break;
             };
-            let of = match &writer {
+            let of = match &row {
                 Some(of) if of.stag() == header.stag => of,
-                _ => match ctx.stags.writer(header.stag, user) {
-                    Ok(of) => writer.insert(of),
+                _ => match ctx.stags.writer(header.stag, user).and_then(Writer::row) {
+                    Ok(of) => row.insert(of),
                     Err(_) => break,
                 },
             };
             // It came out of 16 bits.
-            let Ok(sink) = of.sink(header.to, payload.len() as u32) else {
+            let Ok(to) = of.offset(header.to, payload.len() as u32) else {
                 break;
             };
             let Some(last) = stream.classify_write(&header, payload.len()) else {
@@ -132,8 +132,8 @@ impl Qp {
             run.pieces += 1;
             run.octets += piece.octets.len();
             run.longest = run.longest.max(piece.octets.len());
-            if let Err(error) = copy_in(&sink, &payload) {
-                failed = Some((ulpdu, error));
+            if of.write_octets(to, &payload).is_err() {
+                failed = Some((ulpdu, DdpError::LocalCatastrophic.into()));
                 break;
             }
             placed += payload.len() as u64;

@@ -70,6 +70,23 @@ fn a_stretch_is_read_in_pieces_and_no_further() {
 }
 
 #[test]
+fn a_stretch_is_written_in_pieces_and_no_further() {
+    for region in both_kinds(16) {
+        region.write(0, b"0123456789abcdef").unwrap();
+        let stretch = region.stretch(2, 12).unwrap();
+        stretch.write_octets(8, &&b"WXYZ"[..]).unwrap();
+        stretch.write_octets(0, &&b"S"[..]).unwrap();
+        stretch.write_octets(12, &&b""[..]).unwrap();
+        for at in [9, 12, 13, usize::MAX - 1] {
+            assert!(stretch.write_octets(at, &&b"none"[..]).is_err());
+        }
+        let mut all = [0; 16];
+        region.read(0, &mut all).unwrap();
+        assert_eq!(&all, b"01S3456789WXYZef");
+    }
+}
+
+#[test]
 fn the_last_octet_is_inside_and_the_next_is_not() {
     for region in both_kinds(16) {
         region.write(15, b"x").unwrap();

@@ -24,6 +24,14 @@ pub struct Sink<'a>(pub(super) Range<'a>);
 #[derive(Debug)]
 pub struct Writer<'a>(pub(super) Reach<'a>);
 
+/// Leave to write by one STag for a peer's RDMA Writes, whose memory was found to be there, until the table
+/// is touched again.
+#[derive(Debug)]
+pub(crate) struct Row<'a> {
+    reach: Reach<'a>,
+    octets: Stretch<'a>,
+}
+
 /// Leave to do one Atomic Operation on a word of one region, until the table is touched again.
 #[derive(Debug)]
 pub struct Target<'a> {
@@ -52,9 +60,9 @@ pub(super) struct Range<'a> {
 }
 
 impl<'a> Reach<'a> {
-    /// The octets from `to` on, if all of them are within reach.
+    /// How far from its first octet `to` is, if all octets from there on are within reach.
     #[inline]
-    pub(super) fn range(&self, to: TaggedOffset, len: u32) -> Result<Range<'a>, StagError> {
+    fn offset(&self, to: TaggedOffset, len: u32) -> Result<u64, StagError> {
         let stag = self.stag;
         if to.checked_add(u64::from(len)).is_none() {
             return Err(StagError::Wrap { stag, to, len });
@@ -65,13 +73,25 @@ impl<'a> Reach<'a> {
         if u64::from(len) > room {
             return Err(bounds);
         }
-        let (memory, start) = self.memory.ok_or(StagError::Invalid { stag })?;
+        Ok(at)
+    }
+
+    /// The octets from `to` on, if all of them are within reach.
+    #[inline]
+    pub(super) fn range(&self, to: TaggedOffset, len: u32) -> Result<Range<'a>, StagError> {
+        let at = self.offset(to, len)?;
+        let (memory, start) = self.memory()?;
         Ok(Range {
             memory,
             // Both are within the memory.
             start: start.saturating_add(at),
             len: u64::from(len),
         })
+    }
+
+    #[inline]
+    fn memory(&self) -> Result<(&'a RegionMemory, u64), StagError> {
+        self.memory.ok_or(StagError::Invalid { stag: self.stag })
     }
 }
 
@@ -85,6 +105,39 @@ impl<'a> Writer<'a> {
     #[inline]
     pub fn sink(&self, to: TaggedOffset, len: u32) -> Result<Sink<'a>, StagError> {
         self.0.range(to, len).map(Sink)
+    }
+
+    /// For several of them, one behind the other.
+    #[inline]
+    pub(crate) fn row(self) -> Result<Row<'a>, StagError> {
+        let Self(reach) = self;
+        let (memory, start) = reach.memory()?;
+        // More than an address space has nothing reaches.
+        let len = usize::try_from(reach.len).unwrap_or(usize::MAX);
+        let octets = memory.stretch(start, len);
+        let octets = octets.map_err(|_| StagError::Invalid { stag: reach.stag })?;
+        Ok(Row { reach, octets })
+    }
+}
+
+impl Row<'_> {
+    /// Of which STag.
+    #[inline]
+    pub fn stag(&self) -> Stag {
+        self.reach.stag
+    }
+
+    /// Checks a Write of `len` octets to `to`, as [`Writer::sink`] does: at which octet it begins.
+    #[inline]
+    pub fn offset(&self, to: TaggedOffset, len: u32) -> Result<u64, StagError> {
+        self.reach.offset(to, len)
+    }
+
+    /// Places octets that may lie in pieces at one that was checked.
+    #[inline]
+    pub fn write_octets<'a>(&self, at: u64, octets: &impl Octets<'a>) -> Result<(), RegionError> {
+        // It is within a stretch, and so within an address space.
+        self.octets.write_octets(at as usize, octets)
     }
 }
 
