@@ -40,6 +40,10 @@ struct Cli {
     /// behind it: where others use the machine too.
     #[arg(long, conflicts_with = "flame")]
     calm: bool,
+    /// Each contestant by itself, also those that would be stopped for each other: where they take the
+    /// cores from this program too.
+    #[arg(long)]
+    no_turns: bool,
     /// Where the report goes.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -163,7 +167,14 @@ fn bench(cli: &Cli, contestants: Vec<Contestant>) -> Result<Results, String> {
     });
     let mut results = Results::new(supported);
     let mut calm = cli.calm.then(|| Calm::of(ground.cores()));
-    compete(cli.rounds, &mut ground, calm.as_mut(), &mut results);
+    let groups = groups(&results, !cli.no_turns);
+    compete(
+        cli.rounds,
+        &groups,
+        &mut ground,
+        calm.as_mut(),
+        &mut results,
+    );
     drop(ground);
     let report = Report {
         machine: &machine,
@@ -183,13 +194,18 @@ fn bench(cli: &Cli, contestants: Vec<Contestant>) -> Result<Results, String> {
 }
 
 /// All contestants in turns, until all rounds are over or a signal comes.
-fn compete(rounds: u32, ground: &mut Ground, mut calm: Option<&mut Calm>, results: &mut Results) {
+fn compete(
+    rounds: u32,
+    groups: &[Vec<usize>],
+    ground: &mut Ground,
+    mut calm: Option<&mut Calm>,
+    results: &mut Results,
+) {
     let begin = Instant::now();
-    let groups = groups(results);
     let total = groups.iter().map(Vec::len).sum::<usize>() * rounds as usize;
     let mut done = 0;
     for round in 1..=rounds {
-        for group in &groups {
+        for group in groups {
             let contestants = group.iter().map(|row| &results.rows[*row].contestant);
             let contestants: Vec<&Contestant> = contestants.collect();
             let mut run = || match &contestants[..] {
@@ -220,20 +236,20 @@ fn compete(rounds: u32, ground: &mut Ground, mut calm: Option<&mut Calm>, result
     }
 }
 
-/// The rows that can run: each alone, or with all that it takes turns with.
-fn groups(results: &Results) -> Vec<Vec<usize>> {
+/// The rows that can run: each alone, or with all that it takes turns with, if there are turns.
+fn groups(results: &Results, turns: bool) -> Vec<Vec<usize>> {
     let mut groups: Vec<(Option<Turns>, Vec<usize>)> = Vec::new();
     for (at, row) in results.rows.iter().enumerate() {
         if row.unsupported.is_some() {
             continue;
         }
-        let turns = row.contestant.turns();
+        let with = row.contestant.turns().filter(|_| turns);
         let group = groups
             .iter_mut()
-            .find(|(other, _)| turns.is_some() && *other == turns);
+            .find(|(other, _)| with.is_some() && *other == with);
         match group {
             Some((_, group)) => group.push(at),
-            None => groups.push((turns, vec![at])),
+            None => groups.push((with, vec![at])),
         }
     }
     groups.into_iter().map(|(_, group)| group).collect()

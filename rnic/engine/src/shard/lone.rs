@@ -1,7 +1,7 @@
 //! A message that is one FPDU, and all that there is to send: from its work request to the link in one go.
 //!
 //! The peer waits for it, so whatever the shard, the queue pair and TCP write down of it is written down
-//! when it has left. What goes out is what a [turn](Shard::turn) would send.
+//! when it has left. What goes out is what a [turn](Shard::turn) would send of what was posted until then.
 
 use rnic_net::Differing;
 use rnic_xsk::Port;
