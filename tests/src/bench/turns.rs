@@ -29,6 +29,8 @@ pub enum Turns {
 const TURN: Duration = Duration::from_millis(20);
 /// Turns that a program has which is run again for each.
 const TURNS: u32 = 8;
+/// The least that such a turn is: what a program takes to begin is part of it.
+const PROGRAM_MIN: Duration = Duration::from_millis(100);
 
 /// Runs all of them in turns, until each has had the machine for as long as one that runs alone; what
 /// became of each.
@@ -80,7 +82,7 @@ fn pings(contestants: &[&Contestant], ground: &mut Ground) -> Vec<Result<Figures
 }
 
 fn programs(runs: &[MemoryRun], ground: &Ground) -> Vec<Result<Figures, String>> {
-    let duration = ground.duration() / TURNS;
+    let duration = (ground.duration() / TURNS).max(PROGRAM_MIN);
     let mut done: Vec<Result<Done, String>> = runs.iter().map(|_| Ok(Done::default())).collect();
     for _ in 0..TURNS {
         for (run, done) in runs.iter().zip(&mut done) {
