@@ -16,3 +16,4 @@ pub mod plan;
 pub mod raw;
 pub mod server;
 pub mod tcp;
+pub mod turns;

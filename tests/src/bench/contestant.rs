@@ -1,14 +1,12 @@
 //! Who competes: a value that says what runs where, and a run of it.
 
-use std::time::Duration;
-
 use super::kernel::{self, Stream};
 use super::many::{self, ManyRun};
 use super::memory::{self, MemoryRun};
-use super::place::Place;
+use super::place::{Link, Place};
 use super::raw::{self, Load};
 use super::rnic::{self, Door, RnicRun};
-use super::running::Running;
+use super::running::{Running, Span};
 use super::turns::Turns;
 use super::{Figures, Ground};
 
@@ -91,32 +89,30 @@ impl Contestant {
         };
         let _link = ground.enter(place)?;
         match &self.work {
-            Work::RawRate(load) => raw::rate(ground, place, *load),
-            Work::Rnic(run) if let Door::Daemon(polling) = run.door => {
-                rnic::daemons(ground, place, run, polling)
-            }
             Work::Many(run) => many::run(ground, place, run),
             Work::KernelStream(stream) => kernel::stream(ground, place, *stream),
             Work::Memory(_) => Err(format!("{} has no place", self.name)),
-            Work::RawPing(_) | Work::Rnic(_) | Work::KernelPing => {
-                let duration = ground.duration_at(place);
-                self.start(ground, place, duration)?.ended(ground.limit())
+            Work::RawRate(_) | Work::RawPing(_) | Work::Rnic(_) | Work::KernelPing => {
+                let span = Span::whole(ground.duration_at(place));
+                self.start(ground, place, span)?.ended(ground.limit())
             }
         }
     }
 
-    /// With whom it takes [`turns`](super::turns): where each message is measured by itself, and nothing
-    /// is at work but its two ends; and where one program alone is.
+    /// With whom it takes [`turns`](super::turns), if it does.
     #[must_use]
     pub fn turns(&self) -> Option<Turns> {
-        let ping = match &self.work {
-            Work::RawPing(_) | Work::KernelPing => true,
-            Work::Rnic(run) => run.latency && run.door == Door::Embedded,
-            Work::Memory(run) => return Some(Turns::Memory { mtu: run.mtu }),
-            _ => false,
-        };
-        let place = self.place.filter(|place| place.leaves_cores_alone());
-        place.filter(|_| ping).map(Turns::Pings)
+        let cable = self.place.filter(|place| place.link == Link::Cable);
+        match &self.work {
+            Work::Memory(run) => Some(Turns::Memory { mtu: run.mtu }),
+            Work::RawPing(_) | Work::KernelPing => cable.and_then(Turns::pings),
+            Work::Rnic(run) if run.latency && run.door == Door::Embedded => {
+                cable.and_then(Turns::pings)
+            }
+            Work::RawRate(_) => cable.map(Turns::Streams),
+            Work::Rnic(run) if run.takes_turns() => cable.map(Turns::Streams),
+            _ => None,
+        }
     }
 
     /// Starts it on hosts of its own, of the kind of its place.
@@ -124,26 +120,22 @@ impl Contestant {
         &self,
         ground: &mut Ground,
         cable: u8,
-        duration: Duration,
+        span: Span,
     ) -> Result<Running, String> {
         let place = self.place;
         let place = place.ok_or_else(|| format!("{} needs a place", self.name))?;
         let place = Place { cable, ..place };
         ground.enter(place)?;
-        self.start(ground, place, duration)
+        self.start(ground, place, span)
     }
 
-    /// Starts what is a client and a server and nothing else.
-    fn start(
-        &self,
-        ground: &mut Ground,
-        place: Place,
-        duration: Duration,
-    ) -> Result<Running, String> {
+    /// Starts what is a client and a server, over daemons or none.
+    fn start(&self, ground: &mut Ground, place: Place, span: Span) -> Result<Running, String> {
         match &self.work {
-            Work::RawPing(code) => raw::ping(ground, place, *code, duration),
-            Work::Rnic(run) => rnic::embedded(ground, place, run, duration),
-            Work::KernelPing => kernel::ping(ground, place, duration),
+            Work::RawRate(load) => raw::rate(ground, place, *load, span),
+            Work::RawPing(code) => raw::ping(ground, place, *code, span),
+            Work::Rnic(run) => rnic::start(ground, place, run, span),
+            Work::KernelPing => kernel::ping(ground, place, span),
             _ => Err(format!("{} is more than two programs", self.name)),
         }
     }
@@ -168,11 +160,14 @@ impl Work {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use super::super::turns::STREAM_TURN;
     use super::super::{Napi, matrix};
     use super::*;
 
     #[test]
-    fn ping_pongs_of_two_programs_that_have_their_cores_take_turns_and_nobody_else() {
+    fn ping_pongs_streams_and_what_needs_no_network_take_turns_among_themselves() {
         let all = matrix::full();
         let with = |turns| {
             let those = all.iter().filter(|one| one.turns() == Some(turns));
@@ -188,11 +183,33 @@ mod tests {
         ];
         let inline = Place::cable(1500, Napi::Inline);
         assert_eq!(with(Turns::Pings(inline)), pings);
+        let streams = [
+            "raw@1500-rps",
+            "raw-verified@1500-rps",
+            "raw-least@1500-rps",
+            "write-1M-embedded@1500-rps",
+            "write-1M-markers-embedded@1500-rps",
+            "write-64k-embedded@1500-rps",
+            "write-64k-daemon@1500-rps",
+            "write-64k-daemon-event@1500-rps",
+        ];
+        let rps = Place::cable(1500, Napi::Rps);
+        assert_eq!(with(Turns::Streams(rps)), streams);
         let memory = ["engine-1M@3506", "bare-3466@3506", "verified-3466@3506"];
         let memory = memory.map(|name| format!("memory-{name}"));
         assert_eq!(with(Turns::Memory { mtu: 3506 }), memory);
-        let others = all.iter().filter(|one| one.turns().is_some()).count();
-        let short = with(Turns::Memory { mtu: 1500 }).len();
-        assert_eq!(others, pings.len() + memory.len() + short);
+    }
+
+    #[test]
+    fn who_stops_itself_is_back_before_its_retransmission_timer() {
+        // The least one (RFC 6298 section 2.4 as TCP here has it), behind which a window begins anew.
+        let timer = Duration::from_millis(200);
+        let all = matrix::full();
+        for place in all.iter().filter_map(|one| one.place) {
+            let with = |one: &&Contestant| one.turns() == Some(Turns::Streams(place));
+            let others = all.iter().filter(with).count().saturating_sub(1);
+            let away = STREAM_TURN / 3 * 4 * u32::try_from(others).unwrap_or(u32::MAX);
+            assert!(away + away / 4 < timer, "{others} others at {place}");
+        }
     }
 }

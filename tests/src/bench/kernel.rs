@@ -1,15 +1,14 @@
 //! The kernel's TCP: iperf3, and `rnic-perf tcp`.
 
-use std::time::Duration;
-
 use serde_json::Value;
 
 use super::ground::{End, ended, started};
 use super::place::{Napi, Place};
 use super::rnic::latency;
-use super::running::Running;
+use super::running::{Running, Span};
 use super::{Figures, GBIT, Ground};
 use crate::lab::INTERFACE;
+use crate::tool;
 
 /// A stream over iperf3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,15 +74,13 @@ fn set_offloads(ground: &Ground, place: Place, on: bool) -> Result<(), String> {
 }
 
 /// 64 octets there and back.
-pub(super) fn ping(
-    ground: &mut Ground,
-    place: Place,
-    duration: Duration,
-) -> Result<Running, String> {
+pub(super) fn ping(ground: &mut Ground, place: Place, span: Span) -> Result<Running, String> {
     let at = ground.next_address(place).to_string();
-    let seconds = duration.as_secs_f64().to_string();
     let tool = |end| ground.command(place, end, "rnic-perf").arg("tcp");
     let pong = started(tool(End::B).args(["pong", "--listen", &at]), "listening")?;
-    let ping = ["ping", "--connect", &at, "--duration", &seconds];
-    Ok(Running::new(tool(End::A).args(ping).spawn(), pong, latency))
+    let ping = tool(End::A).args(["ping", "--connect", &at]);
+    let ping = ping.args(span.options()).spawn();
+    Ok(Running::new(ping, pong, |ping, _| {
+        latency(&tool::try_report(ping)?)
+    }))
 }

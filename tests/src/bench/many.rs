@@ -142,7 +142,7 @@ pub(super) fn run(ground: &mut Ground, place: Place, run: &ManyRun) -> Result<Fi
     let report: Value = tool::try_report(&ended(client, limit)?)?;
     ended(server, limit)?;
     if let Some(daemons) = daemons {
-        daemons.stop(ground)?;
+        daemons.stop(ground.limit())?;
     }
     if run.traffic != Traffic::None {
         figures.extend(goodput(&report)?);

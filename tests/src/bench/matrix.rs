@@ -6,7 +6,7 @@ use super::many::{ManyRun, Traffic};
 use super::memory::{Case, MemoryRun};
 use super::place::{Link, Napi, Place};
 use super::raw::Load;
-use super::rnic::{Door, Operation, Polling, RnicRun};
+use super::rnic::{Door, KIBI_64, MEBI, Operation, Polling, RnicRun};
 use super::{Contestant, Work};
 
 /// MTUs at which everything runs.
@@ -22,8 +22,6 @@ const MANY_SIZE: u32 = 16_384;
 /// Of ten thousand packets so many are lost.
 const LOSSES: [u16; 2] = [10, 100];
 const DAEMON: Door = Door::Daemon(Polling::Adaptive);
-const MEBI: u32 = 1 << 20;
-const KIBI_64: u32 = 65_536;
 
 /// Everything.
 #[must_use]

@@ -1,15 +1,13 @@
 //! AF_XDP without a protocol: `rnic-perf raw`.
 
-use std::time::Duration;
-
 use serde_json::Value;
 
-use super::ground::{End, ended, started};
+use super::ground::{End, started};
 use super::place::{Napi, Place};
 use super::rnic::latency;
-use super::running::Running;
+use super::running::{Running, Span};
 use super::{Figures, GBIT, Ground, MESSAGES};
-use crate::lab::{Command, INTERFACE};
+use crate::lab::{Command, Finished, INTERFACE};
 use crate::tool;
 
 /// Octets of an Ethernet header.
@@ -52,31 +50,33 @@ impl Load {
 }
 
 /// Frames of the place's MTU, as many as possible.
-pub(super) fn rate(ground: &Ground, place: Place, load: Load) -> Result<Figures, String> {
+pub(super) fn rate(
+    ground: &Ground,
+    place: Place,
+    load: Load,
+    span: Span,
+) -> Result<Running, String> {
     let octets = ETHERNET + place.mtu;
-    let command = |end, role| {
-        let duration = ground.duration_at(place);
-        let command = command(ground, place, end, (role, duration), octets);
-        match load.option() {
-            Some(option) => command.arg(option),
-            None => command,
-        }
-    };
+    let command = |end, role| command(ground, place, end, role, octets).args(load.option());
     let receiver = started(command(End::B, "receive"), "listening")?;
-    let mut sender = command(End::A, "send");
+    let mut sender = command(End::A, "send").args(span.options());
     // Elsewhere little is lost, and a word of the receiver's now and then costs more than that. What is
     // acknowledged has a window anyway.
     if place.napi == Napi::Rps && load != Load::Writes {
         sender = sender.arg("--paced");
     }
-    let sender = sender.spawn();
-    let sent = tool::try_report(&ended(sender, ground.limit())?)?;
-    let received = tool::try_report(&ended(receiver, ground.limit())?)?;
+    Ok(Running::new(sender.spawn(), receiver, rates))
+}
+
+/// What the two ends say of their frames.
+fn rates(sender: &Finished, receiver: &Finished) -> Result<Figures, String> {
+    let (sent, received) = (tool::try_report(sender)?, tool::try_report(receiver)?);
     let number = |report: &Value, key: &str| {
         let value = report[key].as_f64();
         value.ok_or_else(|| format!("no {key} in {report}"))
     };
-    let seconds = number(&sent, "seconds")?.max(number(&received, "seconds")?);
+    let share = number(&sent, "counted")? / number(&sent, "frames")?.max(1.0);
+    let seconds = number(&sent, "seconds")? / share;
     Ok(Figures::from([
         (GBIT, number(&received, "payload_octets")? * 8e-9 / seconds),
         (MESSAGES, number(&received, "frames")? / seconds),
@@ -89,23 +89,21 @@ pub(super) fn ping(
     ground: &Ground,
     place: Place,
     code: u32,
-    duration: Duration,
+    span: Span,
 ) -> Result<Running, String> {
     let end = |end, role| {
-        command(ground, place, end, (role, duration), PING).args(["--code", &code.to_string()])
+        command(ground, place, end, role, PING)
+            .args(span.options())
+            .args(["--code", &code.to_string()])
     };
     let pong = started(end(End::B, "pong"), "listening")?;
-    Ok(Running::new(end(End::A, "ping").spawn(), pong, latency))
+    let ping = end(End::A, "ping").spawn();
+    Ok(Running::new(ping, pong, |ping, _| {
+        latency(&tool::try_report(ping)?)
+    }))
 }
 
-fn command(
-    ground: &Ground,
-    place: Place,
-    end: End,
-    (role, duration): (&str, Duration),
-    octets: u32,
-) -> Command {
-    let seconds = duration.as_secs_f64().to_string();
+fn command(ground: &Ground, place: Place, end: End, role: &str, octets: u32) -> Command {
     // A receive path on the receiver's core needs that core, but for a single frame not for long.
     let waiting = match (place.napi, octets) {
         (Napi::Inline, _) | (Napi::Rps, PING) => "spin",
@@ -115,6 +113,5 @@ fn command(
         .command(place, end, "rnic-perf")
         .args(["raw", role, "--interface", INTERFACE])
         .args(["--mode", place.napi.xdp_mode(), "--waiting", waiting])
-        .args(["--octets", &octets.to_string(), "--duration", &seconds])
-        .args(["--timeout", "10s"])
+        .args(["--octets", &octets.to_string(), "--timeout", "10s"])
 }

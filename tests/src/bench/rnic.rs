@@ -2,16 +2,16 @@
 
 use std::fmt::Write;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::ground::{End, ended, started};
 use super::place::Place;
-use super::running::Running;
+use super::running::{Running, Span};
 use super::{Figures, GBIT, Ground, MESSAGES, P50, P90, P99, P999};
-use crate::lab::{Command, INTERFACE, Process, Signal};
+use crate::lab::{Command, Finished, INTERFACE, Process, Signal};
 use crate::tool;
 
 /// Where the RNICs are.
@@ -98,6 +98,11 @@ impl Operation {
     }
 }
 
+/// Octets of messages that goals are about.
+pub(super) const MEBI: u32 = 1 << 20;
+/// And others.
+pub(super) const KIBI_64: u32 = 65_536;
+
 /// A run of `rnic-perf`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RnicRun {
@@ -156,8 +161,19 @@ impl RnicRun {
         }
     }
 
-    fn client(&self, duration: Duration, command: Command, to: SocketAddr) -> Command {
-        let seconds = duration.as_secs_f64().to_string();
+    /// Whether it takes turns with bare frames and others: what goals are about, because not many can
+    /// without being away for too long. A daemon that never sleeps can't.
+    #[must_use]
+    pub fn takes_turns(&self) -> bool {
+        let sizes: &[u32] = match self.door {
+            Door::Embedded => &[KIBI_64, MEBI],
+            Door::Daemon(Polling::Adaptive | Polling::Event) => &[KIBI_64],
+            Door::Daemon(Polling::Spin) => &[],
+        };
+        self.operation == Operation::Write && !self.latency && sizes.contains(&self.size)
+    }
+
+    fn client(&self, span: Span, command: Command, to: SocketAddr) -> Command {
         let figure = if self.latency {
             "--latency"
         } else {
@@ -167,7 +183,8 @@ impl RnicRun {
             .args(["--op", self.operation.name(), figure])
             .args(["--size", &self.size.to_string()])
             .args(["--depth", &self.depth().to_string()])
-            .args(["--duration", &seconds, "--json", "--quiet"])
+            .args(span.options())
+            .args(["--json", "--quiet"])
     }
 
     fn server(&self, command: Command, at: SocketAddr) -> Command {
@@ -199,12 +216,25 @@ pub(super) fn embedded_door(place: Place) -> [&'static str; 4] {
     ["--embedded", INTERFACE, "--mode", place.napi.xdp_mode()]
 }
 
-/// With the RNICs in the processes of `rnic-perf`.
-pub(super) fn embedded(
+/// Starts both ends, and daemons if it is over these.
+pub(super) fn start(
     ground: &mut Ground,
     place: Place,
     run: &RnicRun,
-    duration: Duration,
+    span: Span,
+) -> Result<Running, String> {
+    match run.door {
+        Door::Embedded => embedded(ground, place, run, span),
+        Door::Daemon(polling) => over_daemons(ground, place, run, polling, span),
+    }
+}
+
+/// With the RNICs in the processes of `rnic-perf`.
+fn embedded(
+    ground: &mut Ground,
+    place: Place,
+    run: &RnicRun,
+    span: Span,
 ) -> Result<Running, String> {
     let at = ground.next_address(place);
     let tool = |end| {
@@ -221,30 +251,32 @@ pub(super) fn embedded(
     let (command, options) = tool(End::B);
     let server = started(run.server(command, at).args(options), "listening")?;
     let (command, options) = tool(End::A);
-    let client = run.client(duration, command, at).args(options).spawn();
-    Ok(Running::new(client, server, figures))
+    let client = run.client(span, command, at).args(options).spawn();
+    Ok(Running::new(client, server, figures_of))
 }
 
 /// With the RNICs in daemons.
-pub(super) fn daemons(
+fn over_daemons(
     ground: &mut Ground,
     place: Place,
     run: &RnicRun,
     polling: Polling,
-) -> Result<Figures, String> {
+    span: Span,
+) -> Result<Running, String> {
     let at = ground.next_address(place);
     let daemons = Daemons::start(ground, place, polling, &[])?;
-    let tool = |end| ground.unpinned(place, end, "rnic-perf");
-    let door = |end| ["--socket".into(), daemons.socket(end).into_os_string()];
-    let server = run.server(tool(End::B), at).args(door(End::B));
-    let server = started(server, "listening")?;
-    let client = run
-        .client(ground.duration_at(place), tool(End::A), at)
-        .args(door(End::A));
-    let figures = figures(&tool::try_report(&ended(client.spawn(), ground.limit())?)?)?;
-    ended(server, ground.limit())?;
-    daemons.stop(ground)?;
-    Ok(figures)
+    let tool = |end| {
+        let socket = daemons.socket(end).into_os_string();
+        (
+            ground.unpinned(place, end, "rnic-perf"),
+            ["--socket".into(), socket],
+        )
+    };
+    let (command, door) = tool(End::B);
+    let server = started(run.server(command, at).args(door), "listening")?;
+    let (command, door) = tool(End::A);
+    let client = run.client(span, command, at).args(door).spawn();
+    Ok(Running::new(client, server, figures_of).over(daemons))
 }
 
 /// A daemon on each host. Dropping it kills them.
@@ -252,7 +284,7 @@ pub(super) fn daemons(
 pub(super) struct Daemons {
     /// A's and B's.
     pub(super) processes: [Process; 2],
-    directory: PathBuf,
+    sockets: [PathBuf; 2],
 }
 
 impl Daemons {
@@ -263,7 +295,9 @@ impl Daemons {
         polling: Polling,
         arguments: &[&str],
     ) -> Result<Self, String> {
-        let directory = ground.directory().to_path_buf();
+        // Several daemons may be at work at the same time.
+        let cable = place.cable;
+        let socket = |end: End| ground.directory().join(format!("{end:?}{cable}.sock"));
         let start = |end| {
             let command = ground
                 .command(place, end, "rnicd")
@@ -275,33 +309,33 @@ impl Daemons {
                     polling.option(),
                 ])
                 .arg("--socket")
-                .arg(socket(&directory, end))
+                .arg(socket(end))
                 .args(arguments);
             started(command, "ready: listening")
         };
         Ok(Self {
             processes: [start(End::A)?, start(End::B)?],
-            directory,
+            sockets: [socket(End::A), socket(End::B)],
         })
     }
 
     /// Where an end's clients connect.
     pub(super) fn socket(&self, end: End) -> PathBuf {
-        socket(&self.directory, end)
+        self.sockets[end as usize].clone()
     }
 
     /// Ends both in order.
-    pub(super) fn stop(self, ground: &Ground) -> Result<(), String> {
+    pub(super) fn stop(self, limit: Duration) -> Result<(), String> {
         for mut process in self.processes {
             process.signal(Signal::TERM);
-            ended(process, ground.limit())?;
+            ended(process, limit)?;
         }
         Ok(())
     }
 }
 
-fn socket(directory: &Path, end: End) -> PathBuf {
-    directory.join(format!("{end:?}.sock"))
+fn figures_of(client: &Finished, _: &Finished) -> Result<Figures, String> {
+    figures(&tool::try_report(client)?)
 }
 
 /// What `rnic-perf client` reports.

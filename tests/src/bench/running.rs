@@ -1,34 +1,72 @@
-//! A run that is under way: a client, and the server that it works with.
+//! A run that is under way: a client, the server that it works with, and the daemons of both, if any.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
-use super::Figures;
 use super::ground::ended;
-use crate::lab::{Process, Signal};
-use crate::tool;
+use super::rnic::Daemons;
+use super::{Figures, interrupt};
+use crate::lab::{Finished, Process, Signal};
 
-/// What it has measured is in the client's report.
+/// Between two looks whether a client has stopped itself.
+const LOOK: Duration = Duration::from_micros(500);
+
+/// What a run is to measure.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    /// For how long.
+    pub duration: Duration,
+    /// In turns of so long, if there are others: the client stops itself before each.
+    pub turn: Option<Duration>,
+}
+
+impl Span {
+    /// All at once.
+    #[must_use]
+    pub fn whole(duration: Duration) -> Self {
+        Self {
+            duration,
+            turn: None,
+        }
+    }
+
+    /// As options of `rnic-perf`.
+    pub(super) fn options(self) -> Vec<String> {
+        let seconds = |time: Duration| time.as_secs_f64().to_string();
+        let mut options = vec!["--duration".into(), seconds(self.duration)];
+        if let Some(turn) = self.turn {
+            options.extend(["--turn".into(), seconds(turn)]);
+        }
+        options
+    }
+}
+
+/// Finds the figures in what the client and the server said.
+pub type Read = fn(&Finished, &Finished) -> Result<Figures, String>;
+
+/// Both ends.
 #[derive(Debug)]
 pub struct Running {
     client: Process,
     server: Process,
-    read: fn(&Value) -> Result<Figures, String>,
+    daemons: Option<Daemons>,
+    read: Read,
 }
 
 impl Running {
-    /// `read` finds the figures in the client's report.
-    pub(super) fn new(
-        client: Process,
-        server: Process,
-        read: fn(&Value) -> Result<Figures, String>,
-    ) -> Self {
+    /// `read` finds the figures.
+    pub(super) fn new(client: Process, server: Process, read: Read) -> Self {
         Self {
             client,
             server,
+            daemons: None,
             read,
         }
+    }
+
+    /// With daemons that end after both.
+    pub(super) fn over(mut self, daemons: Daemons) -> Self {
+        self.daemons = Some(daemons);
+        self
     }
 
     /// Waits for its end, for so long at most.
@@ -37,29 +75,42 @@ impl Running {
     ///
     /// What failed, with what the program said.
     pub(super) fn ended(self, limit: Duration) -> Result<Figures, String> {
-        let figures = (self.read)(&tool::try_report(&ended(self.client, limit)?)?)?;
-        ended(self.server, limit)?;
-        Ok(figures)
+        let client = ended(self.client, limit)?;
+        let server = ended(self.server, limit)?;
+        if let Some(daemons) = self.daemons {
+            daemons.stop(limit)?;
+        }
+        (self.read)(&client, &server)
     }
 
     /// Stops both ends where they are.
     pub(super) fn pause(&mut self) {
-        self.signal(Signal::STOP);
+        self.server.signal(Signal::STOP);
+        self.client.signal(Signal::STOP);
     }
 
     /// Lets both ends go on.
     pub(super) fn resume(&mut self) {
-        self.signal(Signal::CONT);
+        self.server.signal(Signal::CONT);
+        self.client.signal(Signal::CONT);
+    }
+
+    /// Waits until the client has stopped itself, for so long at most, and stops what has not: the server,
+    /// or all of a run that comes to its end. Daemons, which sleep then, are left alone. Whether the run
+    /// goes on.
+    pub(super) fn hands_over(&mut self, limit: Duration) -> bool {
+        let begin = Instant::now();
+        let mut stopped = false;
+        while !stopped && !self.is_over() && begin.elapsed() < limit && !interrupt::came() {
+            std::thread::sleep(LOOK);
+            stopped = self.client.has_stopped();
+        }
+        self.pause();
+        stopped
     }
 
     /// Whether an end has come to its end, so that only the other's is to be waited for.
     pub(super) fn is_over(&mut self) -> bool {
         !(self.client.running() && self.server.running())
-    }
-
-    fn signal(&mut self, signal: Signal) {
-        for process in [&mut self.server, &mut self.client] {
-            process.signal(signal);
-        }
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::contestant::Work;
 use super::memory::{self, Done, MemoryRun};
 use super::place::Place;
-use super::running::Running;
+use super::running::{Running, Span};
 use super::{Contestant, Figures, Ground, P999, interrupt};
 
 /// Who takes turns with whom.
@@ -18,6 +18,9 @@ pub enum Turns {
     /// Ping-pongs on a place: under way at the same time, and stopped but for their turns. Each message
     /// is measured by itself; of those that are under way meanwhile there is one in thousands.
     Pings(Place),
+    /// Streams over a cable: under way at the same time, but each program stops itself while others have
+    /// their turns, when all that it has sent has arrived.
+    Streams(Place),
     /// What needs no network: run again for each turn.
     Memory {
         /// IP MTU in octets.
@@ -27,10 +30,23 @@ pub enum Turns {
 
 /// A turn of a ping-pong: thousands of messages.
 const TURN: Duration = Duration::from_millis(20);
+/// What counts of a stream's turn, dozens of its windows; a third as much is ahead of it, for caches to
+/// fill.
+pub(super) const STREAM_TURN: Duration = Duration::from_millis(15);
+/// How long it may take before the next has its own: one that is done takes its time to end.
+const STREAM_TURN_MAX: Duration = Duration::from_millis(300);
 /// Turns that a program has which is run again for each.
 const TURNS: u32 = 8;
 /// The least that such a turn is: what a program takes to begin is part of it.
 const PROGRAM_MIN: Duration = Duration::from_millis(100);
+
+impl Turns {
+    /// Of ping-pongs, where nothing is at work but their two ends.
+    #[must_use]
+    pub fn pings(place: Place) -> Option<Self> {
+        place.leaves_cores_alone().then_some(Self::Pings(place))
+    }
+}
 
 /// Runs all of them in turns, until each has had the machine for as long as one that runs alone; what
 /// became of each.
@@ -39,9 +55,14 @@ pub fn run(contestants: &[&Contestant], ground: &mut Ground) -> Vec<Result<Figur
         Work::Memory(run) => Some(run),
         _ => None,
     };
-    match contestants.iter().map(memory).collect::<Option<Vec<_>>>() {
-        Some(runs) => programs(&runs, ground),
-        None => pings(contestants, ground),
+    if let Some(runs) = contestants.iter().map(memory).collect::<Option<Vec<_>>>() {
+        return programs(&runs, ground);
+    }
+    let streams = |one: &&Contestant| matches!(one.turns(), Some(Turns::Streams(_)));
+    if contestants.iter().all(streams) {
+        self::streams(contestants, ground)
+    } else {
+        pings(contestants, ground)
     }
 }
 
@@ -50,15 +71,7 @@ fn pings(contestants: &[&Contestant], ground: &mut Ground) -> Vec<Result<Figures
     // Each goes by the time that passes, also while others have their turns.
     let times = u32::try_from(contestants.len()).unwrap_or(u32::MAX);
     let duration = ground.duration() * times;
-    let started = contestants.iter().zip(0..).map(|(contestant, cable)| {
-        if interrupt::came() {
-            return Err(format!("{} was not started any more", contestant.name));
-        }
-        let mut running = contestant.start_beside(ground, cable, duration)?;
-        running.pause();
-        Ok(running)
-    });
-    let mut running: Vec<Result<Running, String>> = started.collect();
+    let mut running = start(contestants, ground, Span::whole(duration), Running::pause);
     let (begin, limit) = (Instant::now(), ground.limit());
     let goes_on = || begin.elapsed() < 2 * duration + limit && !interrupt::came();
     while running.iter_mut().flatten().any(|run| !run.is_over()) && goes_on() {
@@ -79,6 +92,55 @@ fn pings(contestants: &[&Contestant], ground: &mut Ground) -> Vec<Result<Figures
         Ok(figures)
     });
     ended.collect()
+}
+
+/// Each on hosts of its own, of the same kind.
+fn streams(contestants: &[&Contestant], ground: &mut Ground) -> Vec<Result<Figures, String>> {
+    let span = Span {
+        duration: ground.duration(),
+        turn: Some(STREAM_TURN),
+    };
+    let limit = ground.limit();
+    let mut running = start(contestants, ground, span, |run| {
+        run.hands_over(limit);
+    });
+    let begin = Instant::now();
+    let mut going: Vec<&mut Running> = running.iter_mut().flatten().collect();
+    while !going.is_empty() && begin.elapsed() < limit && !interrupt::came() {
+        going.retain_mut(|run| {
+            run.resume();
+            run.hands_over(STREAM_TURN_MAX)
+        });
+    }
+    let ended = running.into_iter().map(|run| {
+        let mut run = run?;
+        // One that only was slow has turns left, and has all of them now.
+        run.resume();
+        while run.hands_over(limit) {
+            run.resume();
+        }
+        run.resume();
+        run.ended(limit)
+    });
+    ended.collect()
+}
+
+/// Starts each on hosts of its own, and does the same with each when it is started.
+fn start(
+    contestants: &[&Contestant],
+    ground: &mut Ground,
+    span: Span,
+    mut and: impl FnMut(&mut Running),
+) -> Vec<Result<Running, String>> {
+    let started = contestants.iter().zip(0..).map(|(contestant, cable)| {
+        if interrupt::came() {
+            return Err(format!("{} was not started any more", contestant.name));
+        }
+        let mut running = contestant.start_beside(ground, cable, span)?;
+        and(&mut running);
+        Ok(running)
+    });
+    started.collect()
 }
 
 fn programs(runs: &[MemoryRun], ground: &Ground) -> Vec<Result<Figures, String>> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use super::namespace::Namespace;
 use crate::wait;
@@ -163,6 +163,13 @@ impl Process {
         {
             kill_process(pid, signal).expect("a child that was not waited for can be signalled");
         }
+    }
+
+    /// Whether it has stopped, by a signal, since this was asked last.
+    pub fn has_stopped(&mut self) -> bool {
+        let looks = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+        let pid = Pid::from_raw(self.child.id().cast_signed()).filter(|_| self.running());
+        pid.is_some_and(|pid| matches!(waitid(WaitId::Pid(pid), looks), Ok(Some(_))))
     }
 
     /// Waits for its end; panics when it takes longer than `limit`.

@@ -7,6 +7,7 @@ use rnic::{MemoryRegion, RemoteMemory, Sge, WorkRequest, WrOpcode};
 use super::control::{Note, Notes, is_own_note};
 use super::plan::{Operation, Plan};
 use super::server::{Inbox, check};
+use super::turns::Turns;
 use crate::endpoint::{Endpoint, ToolError};
 use crate::pattern::Pattern;
 use crate::progress::Progress;
@@ -21,15 +22,12 @@ pub enum Until {
     Elapsed(Duration),
 }
 
-impl Until {
-    fn reached(self, messages: u64, started: Instant) -> bool {
-        match self {
-            Self::Messages(limit) => messages >= limit,
-            // Looking at the clock costs as much as a short message.
-            Self::Elapsed(limit) => messages.is_multiple_of(16) && started.elapsed() >= limit,
-        }
-    }
-}
+/// Octets of messages between two looks at the clock, which costs as much as a short message.
+const UNTIMED: u32 = 65_536;
+/// And messages, at the most.
+const UNTIMED_MESSAGES: u32 = 16;
+/// The `wr_id` of the Read behind all messages of a turn.
+const PROOF: u64 = 1 << 62;
 
 /// The client's side: posts messages until the end, then waits for the server's verdict.
 pub fn run(
@@ -39,6 +37,7 @@ pub fn run(
     remote: RemoteMemory,
     plan: &Plan,
     until: Until,
+    turn: Option<Duration>,
     progress: &mut Progress,
 ) -> Result<(Goodput, Note), ToolError> {
     let mut sender = Sender {
@@ -53,16 +52,20 @@ pub fn run(
             u64::MAX
         },
     };
-    let started = Instant::now();
-    let mut posting = true;
-    while posting || sender.completed < sender.posted {
-        while posting && sender.may_post() {
-            sender.post(end, region)?;
-            posting = !until.reached(sender.posted, started);
+    let mut turns = Turns::begin(turn)?;
+    let (mut octets, mut messages) = (0, 0);
+    loop {
+        let before = (sender.octets, sender.posted);
+        let over = sender.take_turn(end, notes, region, until, &turns, progress)?;
+        if turns.counts() {
+            octets += sender.octets - before.0;
+            messages += sender.posted - before.1;
         }
-        let done = end.completion()?;
-        sender.completed(end, notes, &done)?;
-        progress.update(sender.octets);
+        if over {
+            break;
+        }
+        sender.prove(end, notes)?;
+        turns.go_on()?;
     }
     // A Write or Send is complete when it is handed to TCP: only the server knows when it arrived.
     // Its answer to this Send, which is delivered after them, ends the time that counts. But not
@@ -77,11 +80,11 @@ pub fn run(
         let done = end.completion()?;
         match notes.heard(end, &done)? {
             Some(Note::Credit { .. }) | None => {}
-            Some(Note::Finished) => break started.elapsed(),
+            Some(Note::Finished) => break turns.worked(Instant::now()),
             Some(other) => return Err(unexpected(other)),
         }
     };
-    let goodput = Goodput::new(sender.octets, sender.posted, arrived);
+    let goodput = Goodput::new(octets, messages, arrived);
     let verdict = if plan.verify {
         notes.listen(end)?
     } else {
@@ -108,6 +111,57 @@ struct Sender {
 }
 
 impl Sender {
+    /// Posts messages until the turn or the run is over, and waits until they have completed. Whether it
+    /// was the run.
+    fn take_turn(
+        &mut self,
+        end: &mut Endpoint,
+        notes: &Notes,
+        region: &MemoryRegion,
+        until: Until,
+        turns: &Turns,
+        progress: &mut Progress,
+    ) -> Result<bool, ToolError> {
+        let (mut posting, mut over) = (true, false);
+        while posting || self.completed < self.posted {
+            while posting && self.may_post() {
+                self.post(end, region)?;
+                over = self.is_over(until, turns);
+                posting = !over && !(self.is_timed() && turns.is_over(Instant::now()));
+            }
+            let done = end.completion()?;
+            self.completed(end, notes, &done)?;
+            progress.update(self.octets);
+        }
+        Ok(over)
+    }
+
+    fn is_over(&self, until: Until, turns: &Turns) -> bool {
+        match until {
+            Until::Messages(limit) => self.posted >= limit,
+            Until::Elapsed(limit) => self.is_timed() && turns.worked(Instant::now()) >= limit,
+        }
+    }
+
+    /// Whether to look at the clock behind this message.
+    fn is_timed(&self) -> bool {
+        let untimed = (UNTIMED / self.plan.size.max(1)).clamp(1, UNTIMED_MESSAGES);
+        self.posted.is_multiple_of(u64::from(untimed))
+    }
+
+    /// Waits until all messages have arrived: Reads nothing, behind them.
+    fn prove(&mut self, end: &mut Endpoint, notes: &Notes) -> Result<(), ToolError> {
+        end.qp
+            .post_send(WorkRequest::read(PROOF, &[], self.remote))?;
+        loop {
+            let done = end.completion()?;
+            if done.opcode == WrOpcode::Read && done.wr_id == PROOF {
+                return Ok(());
+            }
+            self.completed(end, notes, &done)?;
+        }
+    }
+
     fn may_post(&self) -> bool {
         self.posted - self.completed < u64::from(self.plan.depth) && self.posted < self.credits
     }

@@ -1,6 +1,7 @@
 //! The active end: connects with its plan, measures, reports.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use rnic::{Access, ConnectOptions, Context, MpaOptions, ProtectionDomain, RemoteMemory, WcStatus};
 use serde::Serialize;
@@ -36,13 +37,15 @@ pub struct Outcome {
     pub verified_octets: Option<u64>,
 }
 
-/// Connects to `remote` and runs `plan` there.
+/// Connects to `remote` and runs `plan` there; bandwidth in [turns](super::turns) of `turn`, if that is
+/// given.
 pub fn run(
     context: &Context,
     remote: SocketAddr,
     mpa: MpaOptions,
     plan: Plan,
     until: Until,
+    turn: Option<Duration>,
     waiting: Waiting,
     progress: &mut Progress,
 ) -> Result<Outcome, ToolError> {
@@ -89,7 +92,7 @@ pub fn run(
     let verdict = match plan.figure {
         Figure::Bandwidth => {
             let (goodput, verdict) = bandwidth::run(
-                &mut end, &mut notes, &region, memory, &plan, until, progress,
+                &mut end, &mut notes, &region, memory, &plan, until, turn, progress,
             )?;
             outcome.goodput = Some(goodput);
             match (plan.operation, verdict) {

@@ -100,6 +100,11 @@ struct Client {
     /// Never sleep while it is measured: with --embedded for a core of its own.
     #[arg(long)]
     busy: bool,
+    /// Measure octets a second in turns of so long, for others that have the machine in between: before
+    /// each, and once all has arrived, it stops itself (SIGSTOP) until SIGCONT comes; then a third as much
+    /// is ahead that does not count, for caches to fill.
+    #[arg(long, value_name = "TIME", value_parser = size::duration, conflicts_with_all = ["latency", "bytes", "iterations"])]
+    turn: Option<Duration>,
     /// Let the receiving end compare every octet with what was sent.
     #[arg(long)]
     verify: bool,
@@ -167,6 +172,7 @@ fn measure(options: &Client) -> Result<(), ToolError> {
         options.mpa.options(),
         plan,
         until,
+        options.turn,
         Waiting {
             patience: options.timeout,
             busy: options.busy,

@@ -50,18 +50,26 @@ pub(crate) struct Raw {
 #[derive(Clone, Copy, Debug, Subcommand)]
 enum Role {
     /// Sends as many frames as it can; prints JSON.
-    Send {
-        /// Never be further ahead of the receiver than its rings are long: where a receive path that is
-        /// overrun leaves it no time (RPS)
-        #[arg(long)]
-        paced: bool,
-    },
+    Send(Send),
     /// Counts them; prints JSON.
     Receive,
     /// Sends a frame and waits until it comes back, again and again; prints JSON.
     Ping(Echo),
     /// Sends each frame back.
     Pong(Echo),
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+struct Send {
+    /// Never be further ahead of the receiver than its rings are long: where a receive path that is
+    /// overrun leaves it no time (RPS)
+    #[arg(long)]
+    paced: bool,
+    /// Send in turns of so long, for others that have the machine in between: before each, and once all
+    /// has arrived, it stops itself (SIGSTOP) until SIGCONT comes; then a third as much is ahead that
+    /// does not count, for caches to fill
+    #[arg(long, value_name = "TIME", value_parser = size::duration)]
+    turn: Option<Duration>,
 }
 
 #[derive(Args, Clone, Copy, Debug)]
@@ -96,7 +104,12 @@ pub(crate) fn run(options: &Raw) -> Result<(), ToolError> {
         (_, true) => Load::Octets,
         _ => Load::Nothing,
     };
-    if options.least && !matches!(options.role, Role::Receive | Role::Send { paced: false }) {
+    if options.least
+        && !matches!(
+            options.role,
+            Role::Receive | Role::Send(Send { paced: false, .. })
+        )
+    {
         return Err(ToolError::Usage(
             "--least is for send and receive, and has a pace of its own".into(),
         ));
@@ -109,17 +122,18 @@ pub(crate) fn run(options: &Raw) -> Result<(), ToolError> {
         load,
     )?;
     match options.role {
-        Role::Send { .. } if options.least => {
+        Role::Send(Send { turn, .. }) if options.least => {
             let (octets, duration) = (options.octets, options.duration);
-            print_json(&least::send(&mut wire, octets, duration, options.timeout)?)
+            let sent = least::send(&mut wire, octets, duration, turn, options.timeout)?;
+            print_json(&sent)
         }
         Role::Receive if options.least => {
             println!("listening on {}", options.interface);
             print_json(&least::receive(&mut wire, options.timeout)?)
         }
-        Role::Send { paced } => {
-            let sent = rate::send(&mut wire, options.octets, options.duration, paced)?;
-            print_json(&sent)
+        Role::Send(Send { paced, turn }) => {
+            let (octets, duration) = (options.octets, options.duration);
+            print_json(&rate::send(&mut wire, octets, duration, turn, paced)?)
         }
         Role::Receive => {
             println!("listening on {}", options.interface);

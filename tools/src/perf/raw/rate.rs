@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::{BATCH, Kind, LEAST_FRAME, Silence, Wire};
 use crate::endpoint::ToolError;
+use crate::perf::turns::Turns;
 
 /// How often the sender says that it is done: one of these may be lost.
 pub(super) const ENDS: usize = 8;
@@ -22,14 +23,21 @@ const WORDS: u64 = 6;
 /// How long a receiver may say nothing before what was sent counts as lost.
 const SILENT: Duration = Duration::from_millis(10);
 
+/// How often a receiver is asked whether it has seen all.
+const ASKING: Duration = Duration::from_micros(300);
+/// How long it may not answer.
+const ANSWER: Duration = Duration::from_secs(5);
+
 /// What a sender did.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Sent {
     /// Frames that the interface took.
     pub frames: u64,
+    /// Of these, those that went out in the time that counts.
+    pub counted: u64,
     /// Octets of each, without FCS.
     pub octets_of_frame: usize,
-    /// How long it took.
+    /// How long it took until the receiver had seen what was not lost.
     pub seconds: f64,
     /// Frames that were sent more than once.
     pub again: u64,
@@ -46,23 +54,24 @@ pub struct Received {
     /// Octets behind the Ethernet headers, the payload of no protocol, or those of an application.
     pub payload_octets: u64,
     /// From the first that was seen to the last. What a receiver finds waiting when it gets its core
-    /// it sees at once: rates go by the sender's time, if that is longer.
+    /// it sees at once, and a sender may have turns: rates go by the sender's time.
     pub seconds: f64,
 }
 
-/// Sends frames of `octets` octets for so long; `paced`: never further ahead of the receiver than its
-/// rings are long.
+/// Sends frames of `octets` octets for so long, in turns of `turn` if that is given; `paced`: never
+/// further ahead of the receiver than its rings are long.
 pub fn send(
     wire: &mut Wire,
     octets: usize,
     duration: Duration,
+    turn: Option<Duration>,
     paced: bool,
 ) -> Result<Sent, ToolError> {
-    let started = Instant::now();
-    let mut frames = 0;
-    let mut pace = paced.then(|| Pace::new(octets, started));
+    let mut turns = Turns::begin(turn)?;
+    let (mut frames, mut before, mut counted) = (0, 0, 0);
+    let mut pace = paced.then(|| Pace::new(octets, Instant::now()));
     let kind = if paced { Kind::Paced } else { Kind::Data };
-    while started.elapsed() < duration {
+    let seconds = loop {
         let allowed = pace.as_ref().map_or(u64::MAX, |pace| pace.allowed(frames));
         for _ in 0..allowed.min(BATCH as u64) {
             if !wire.queue(kind, frames, octets) {
@@ -75,8 +84,23 @@ pub fn send(
             let heard = listen(wire, pace.allowed(frames) == 0)?;
             pace.heard(heard, frames, Instant::now());
         }
-    }
-    let seconds = started.elapsed().as_secs_f64();
+        let now = Instant::now();
+        let over = turns.worked(now) >= duration;
+        if over || turns.is_over(now) {
+            all_seen(wire, frames)?;
+            if turns.counts() {
+                counted += frames - before;
+            }
+            if over {
+                break turns.worked(Instant::now()).as_secs_f64();
+            }
+            before = frames;
+            let now = turns.go_on()?;
+            if let Some(pace) = &mut pace {
+                pace.heard(Some(frames), frames, now);
+            }
+        }
+    };
     for _ in 0..ENDS {
         wire.drain(DRAIN)?;
         std::thread::sleep(END_PAUSE);
@@ -85,10 +109,30 @@ pub fn send(
     wire.drain(DRAIN)?;
     Ok(Sent {
         frames,
+        counted,
         octets_of_frame: octets,
         seconds,
         again: 0,
     })
+}
+
+/// Waits until the receiver has seen all frames that were sent and not lost: it is asked behind them.
+fn all_seen(wire: &mut Wire, frames: u64) -> Result<(), ToolError> {
+    let silence = Silence::new(ANSWER);
+    loop {
+        // The question may be lost behind what the receiver is not done with, or the answer.
+        wire.send(Kind::Ping, frames, LEAST_FRAME)?;
+        let (asked, mut answered) = (Instant::now(), false);
+        while !answered && asked.elapsed() < ASKING {
+            wire.receive(ASKING, |kind, number, _| {
+                answered |= kind == Kind::Pong && number == frames;
+            })?;
+        }
+        if answered {
+            return Ok(());
+        }
+        silence.check()?;
+    }
 }
 
 /// What the receiver says, if anything. `idle`: there is nothing else to do until it does.
@@ -152,6 +196,8 @@ fn window(octets: usize) -> u64 {
 pub fn receive(wire: &mut Wire, patience: Duration) -> Result<Received, ToolError> {
     let mut silence = Silence::new(patience);
     let (mut frames, mut payload, mut sent) = (0, 0, None);
+    // The sender wants to know when this was seen.
+    let mut asked = None;
     let overhead = wire.overhead();
     // How far it is, how far it has said that it is, and after how many frames it does so.
     let (mut seen, mut told, mut pause) = (0, 0, u64::MAX);
@@ -167,8 +213,12 @@ pub fn receive(wire: &mut Wire, patience: Duration) -> Result<Received, ToolErro
                 }
             }
             Kind::End => sent = Some(number),
-            Kind::Ping | Kind::Pong | Kind::Seen => {}
+            Kind::Ping => asked = Some(number),
+            Kind::Pong | Kind::Seen => {}
         })?;
+        if let Some(number) = asked.take() {
+            wire.send(Kind::Pong, number, LEAST_FRAME)?;
+        }
         if seen.saturating_sub(told) >= pause {
             wire.send(Kind::Seen, seen, LEAST_FRAME)?;
             told = seen;

@@ -11,45 +11,58 @@ use super::kept::{Kept, News};
 use super::segment::{End, Fields, HEADERS, OVERHEAD, Reader, Template, payload_of, write_fpdu};
 use super::{MESSAGE, WINDOW, ticks};
 use crate::endpoint::ToolError;
+use crate::perf::turns::Turns;
 
 /// How long nothing may be acknowledged until all is sent again.
 const TIMEOUT: Duration = Duration::from_millis(50);
 
-/// Sends frames of up to `octets` octets for so long, and until all of them have arrived. Waits
-/// `patience` for each acknowledgment.
+/// Sends frames of up to `octets` octets for so long, in turns of `turn` if that is given, and until all
+/// of them have arrived. Waits `patience` for each acknowledgment.
 pub fn send(
     wire: &mut Wire,
     octets: usize,
     duration: Duration,
+    turn: Option<Duration>,
     patience: Duration,
 ) -> Result<Sent, ToolError> {
     let mut sender = Sender::new(octets)?;
-    let mut heard = sender.started;
+    let mut turns = Turns::begin(turn)?;
+    let (mut before, mut counted) = (0, 0);
+    let mut heard = Instant::now();
+    sender.since = heard;
     loop {
         let now = Instant::now();
-        let over = now - sender.started >= duration;
-        if over && sender.kept.len() == 0 {
-            break;
+        let over = turns.worked(now) >= duration;
+        let new = !over && !turns.is_over(now);
+        if !new && sender.kept.len() == 0 {
+            let acknowledged = sender.kept.acknowledged();
+            if turns.counts() {
+                counted += acknowledged - before;
+            }
+            if over {
+                break;
+            }
+            before = acknowledged;
+            heard = turns.go_on()?;
+            sender.since = heard;
+            continue;
         }
         if now - heard >= patience {
             return Err(ToolError::Peer(format!(
                 "nothing was acknowledged for {patience:?}: is the other end there?"
             )));
         }
-        sender.fill(wire, !over, now);
+        sender.fill(wire, new, now);
         wire.port.flush()?;
         sender.take_completed(wire);
         if sender.listen(wire, now) {
             heard = now;
-        } else if sender.is_idle(!over) && wire.waiting == Waiting::Poll && wire.port.unsent() == 0
-        {
+        } else if sender.is_idle(new) && wire.waiting == Waiting::Poll && wire.port.unsent() == 0 {
             wire.sleep(TIMEOUT)?;
         }
     }
-    let (frames, seconds) = (
-        sender.kept.acknowledged(),
-        sender.started.elapsed().as_secs_f64(),
-    );
+    let frames = sender.kept.acknowledged();
+    let seconds = turns.worked(Instant::now()).as_secs_f64();
     for _ in 0..ENDS {
         wire.drain(DRAIN)?;
         std::thread::sleep(END_PAUSE);
@@ -58,6 +71,7 @@ pub fn send(
     wire.drain(DRAIN)?;
     Ok(Sent {
         frames,
+        counted,
         octets_of_frame: octets,
         seconds,
         again: sender.again,
