@@ -220,6 +220,12 @@ impl<B> Connection<B> {
         self.outbound.queued_segments()
     }
 
+    /// Both sides have closed, and each has every octet of the other's: what may still be said changes
+    /// nothing for either.
+    fn lacks_only_ack_of_fin(&self) -> bool {
+        matches!(self.state, State::Closing | State::LastAck) && self.queued_segments() == 0
+    }
+
     pub(crate) fn info(&self, config: &Config) -> Info {
         Info {
             tuple: self.tuple,

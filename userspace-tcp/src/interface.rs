@@ -101,7 +101,8 @@ pub enum Event {
     Refused,
     /// The peer did not answer in time; the connection is gone.
     TimedOut,
-    /// Both directions are closed and everything sent is acknowledged. When the connection still
+    /// Both directions are closed and everything sent is acknowledged; but for our FIN, when the peer
+    /// answers it by a reset, because it knows of no connection any more. When the connection still
     /// stands in TIME-WAIT ([`crate::Stack::info`] says so), [`Event::TimeWaitOver`] follows;
     /// otherwise it is gone.
     Closed,

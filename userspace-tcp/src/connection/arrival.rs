@@ -306,9 +306,12 @@ impl<B> Connection<B> {
             return;
         }
         if start == self.inbound.next().cast_signed() {
-            let opening = self.state == State::SynReceived;
-            let event = if opening {
+            let event = if self.state == State::SynReceived {
                 Event::Refused
+            } else if self.lacks_only_ack_of_fin() {
+                // RFC 9293 section 3.10.7.4: nobody is told of a reset. The peer has got all, and is
+                // gone; its last ACK was lost, and our FIN met a host that knew of nothing any more.
+                Event::Closed
             } else {
                 Event::Reset
             };

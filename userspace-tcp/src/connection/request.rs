@@ -145,8 +145,7 @@ impl<B> Connection<B> {
         // When both sides have closed the peer needs to know only of octets that it won't get.
         let silent = match self.state {
             State::SynSent | State::TimeWait => true,
-            State::Closing | State::LastAck => self.outbound.queued_segments() == 0,
-            _ => false,
+            _ => self.lacks_only_ack_of_fin(),
         };
         if !silent {
             let ack = self.inbound.next_wire();
