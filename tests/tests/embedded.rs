@@ -2,15 +2,19 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rnic::{Context, Device, DeviceConfig, DisconnectReason, WcStatus, WorkRequest};
 use rnic_tests::daemon::{Daemon, DaemonOptions, assert_nothing_attached};
 use rnic_tests::huge_pages::{self, HUGE_PAGE, HugePages};
-use rnic_tests::lab::{Command, Family, Host, INTERFACE, Lab, LinkOptions, Process};
+use rnic_tests::lab::{Cable, Command, Family, Host, INTERFACE, Lab, LinkOptions, Process};
+use rnic_tests::snmp::TcpCounters;
 use rnic_tests::verbs::{Endpoint, FULL_ACCESS, connect};
 use rnic_tests::{binary, tool, wait};
 
 const PORT: u16 = 18515;
+/// Within this a server is done behind its client.
+const END_LIMIT: Duration = Duration::from_secs(20);
 
 /// A tool that opens the host's interface itself.
 fn embedded(host: &Host, program: &str, role: &str) -> Command {
@@ -86,6 +90,46 @@ fn an_embedded_rnic_and_a_daemon_transfer() {
     let at = b.address(Family::V4, PORT);
     let _server = tool::server(&daemon, "rnic-perf", at, &[]);
     everything_works(&a, at);
+}
+
+/// Two embedded RNICs on such a cable, of which the first ends the connection in order and leaves; the
+/// second has to see an end in order. Gives the resets by which the first host's kernel answered it.
+#[track_caller]
+fn resets_behind_an_end_in_order(name: &str, cable: Cable) -> u64 {
+    let mut lab = Lab::new(name);
+    let link = LinkOptions {
+        cable: Some(cable),
+        ..LinkOptions::default()
+    };
+    let (a, b) = lab.pair(&link);
+    let at = b.address(Family::V4, PORT).to_string();
+    let mut server = embedded(&b, "rnic-perf", "server")
+        .args(["--listen", &at, "--once"])
+        .spawn();
+    let listens = server.says("listening", tool::LISTEN_LIMIT);
+    listens.unwrap_or_else(|error| panic!("{error}"));
+    let _ = embedded(&a, "rnic-perf", "client")
+        .args(["--connect", &at, "--iterations", "1", "--quiet"])
+        .run()
+        .success();
+    let _ = server.finish(END_LIMIT).success();
+    TcpCounters::read(&a.namespace).out_resets
+}
+
+/// RFC 9293 section 3.10.7.4: behind both FINs a reset ends a connection and is no error. Here it is all
+/// that the peer's host says when our FIN comes again and again, after its program is gone.
+#[test]
+fn an_end_in_order_is_one_without_the_last_acknowledgment_too() {
+    let resets = resets_behind_an_end_in_order("embedded-unheard", Cable::NoBareAcks);
+    assert!(resets > 0, "the last acknowledgment was not missed");
+}
+
+/// RFC 9293 section 3.10.7.5: in TIME-WAIT a FIN that comes again is acknowledged. A program that is done
+/// stays for it.
+#[test]
+fn a_program_that_leaves_acknowledges_its_peers_end_once_more() {
+    let resets = resets_behind_an_end_in_order("embedded-asked-again", Cable::NoPlainAcks);
+    assert_eq!(resets, 0, "the kernel had to answer");
 }
 
 #[test]

@@ -220,6 +220,17 @@ impl<B> Connection<B> {
         self.outbound.queued_segments()
     }
 
+    /// In TIME-WAIT, how much longer the peer is likely to ask for our last acknowledgment if it was
+    /// lost: twice the time after which we would have asked, from when its FIN last came.
+    pub(crate) fn linger(&self, now: Instant, config: &Config) -> Duration {
+        let Timer::TimeWait(over) = self.timer else {
+            return Duration::ZERO;
+        };
+        let left = over.saturating_duration_since(now);
+        let since = config.time_wait.saturating_sub(left);
+        left.min((2 * self.rtt.rto(config)).saturating_sub(since))
+    }
+
     /// Both sides have closed, and each has every octet of the other's: what may still be said changes
     /// nothing for either.
     fn lacks_only_ack_of_fin(&self) -> bool {

@@ -412,6 +412,16 @@ impl<B> Stack<B> {
         }
     }
 
+    /// How much longer whoever is about to leave should still take and answer segments, so that a peer
+    /// whose FIN is to be acknowledged once more, because the last ACK was lost, does not meet a host that
+    /// knows of nothing any more and resets. Two retransmission timeouts from when a FIN last came; zero
+    /// when nothing stands in TIME-WAIT, or for longer. It looks at every connection.
+    pub fn linger(&self, now: Instant) -> Duration {
+        let lingers = |connection: &Connection<B>| connection.linger(now, &self.config);
+        let longest = self.connections.iter().map(lingers).max();
+        longest.unwrap_or_default()
+    }
+
     /// Connections, those in TIME-WAIT included, whose local end is `local`.
     pub fn connections_at(&self, local: Endpoint) -> usize {
         self.locals.count(&self.secret, local)

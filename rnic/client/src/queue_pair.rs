@@ -343,6 +343,10 @@ impl QueuePair {
     /// Ends the connection in order (all posted work, then FIN) and waits until it is gone. Fine
     /// too when it ended in order already.
     ///
+    /// TCP's last acknowledgment may still be lost: the RNIC gives it again when the peer asks for it. One
+    /// that is in this process does so until its device is dropped, which
+    /// [takes as long](crate::Device::shutdown) as the peer may need.
+    ///
     /// # Errors
     /// [`Error::Disconnected`] when it ended another way, [`Error::Timeout`] when the peer doesn't
     /// close its side; [`Self::abort`] then.

@@ -53,6 +53,9 @@ pub struct DeviceConfig {
     pub resolve_timeout: Duration,
     /// How long [`crate::Device::shutdown`] lets resets leave the interface.
     pub flush_timeout: Duration,
+    /// How long [`crate::Device::shutdown`] stays at most for peers that may have missed the last
+    /// acknowledgment of a connection that ended in order: 3 s by default, and zero not at all.
+    pub linger_max: Duration,
 }
 
 impl DeviceConfig {
@@ -83,6 +86,7 @@ impl DeviceConfig {
             congestion: CongestionControl::default(),
             resolve_timeout: Duration::from_secs(3),
             flush_timeout: Duration::from_millis(50),
+            linger_max: Duration::from_secs(3),
         }
     }
 }

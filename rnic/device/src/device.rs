@@ -12,7 +12,7 @@ use rnic_prm::Credentials;
 use crate::books::Books;
 use crate::client::Client;
 use crate::core::Core;
-use crate::driver::EndProcess;
+use crate::driver::{EndProcess, Patience};
 use crate::follow::Follower;
 use crate::host::icmp::IcmpReader;
 use crate::{ClientSession, DeviceConfig, DeviceError, metrics, open, refuse};
@@ -198,6 +198,12 @@ impl Device {
     /// Tells all clients, resets all connections, lets the resets leave, joins the device's
     /// threads and closes the capture. Sessions that are still held refuse everything from now on.
     /// A second call finds nothing to do.
+    ///
+    /// Who ends a connection first has the last word on it, an acknowledgment that nobody acknowledges.
+    /// If it is lost the peer asks again, and where nobody answers any more the host's kernel does, with a
+    /// reset. So this call takes as long as a peer is likely to need for that: two retransmission
+    /// timeouts (0.4 s in most networks) from the end of the last connection that ended in order and that
+    /// this side began to end, and [`DeviceConfig::linger_max`] at most.
     pub fn shutdown(&self) {
         if !self.core.begin_closing() {
             return;
@@ -215,7 +221,10 @@ impl Device {
             follower.stop();
         }
         // The capture ends with the shard, after the last reset has passed it.
-        self.core.driver.stop(self.core.config.flush_timeout);
+        self.core.driver.stop(Patience {
+            quiet: self.core.config.flush_timeout,
+            linger: self.core.config.linger_max,
+        });
         let teller = take(&self.teller);
         if teller.is_some_and(|teller| teller.join().is_err()) {
             log::error!("the thread for events panicked");

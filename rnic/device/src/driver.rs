@@ -11,7 +11,6 @@ mod thread;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Duration;
 
 use crossbeam::channel::{Receiver, Sender};
 use rnic_engine::command::{Answer, Command, CommandError, ShardEvent};
@@ -19,7 +18,7 @@ use rnic_ipc::id::{ClientId, QpNum};
 use rnic_xsk::Port;
 
 pub(crate) use end_process::EndProcess;
-pub(crate) use engine::{Drive, Engine};
+pub(crate) use engine::{Drive, Engine, Patience};
 pub(crate) use kicks::Kicks;
 
 use crate::Polling;
@@ -199,8 +198,8 @@ impl Driver {
         engine.is_some_and(|engine| engine.send_at_once(client, qp))
     }
 
-    /// Lets the shard poll until it is quiet, `patience` at most, and ends it.
-    pub(crate) fn stop(&self, patience: Duration) {
+    /// Lets the shard poll until it is quiet and no peer waits for it, `patience` at most, and ends it.
+    pub(crate) fn stop(&self, patience: Patience) {
         match &self.runner {
             Runner::Threaded(handle) => handle.stop(patience),
             Runner::Inline { engine, told } => {

@@ -436,6 +436,12 @@ impl<P: Port> Shard<P> {
         &self.ports
     }
 
+    /// How much longer the owner should poll before it lets go of the link for good, so that no peer is
+    /// left without the last acknowledgment of its end ([`Stack::linger`]).
+    pub fn linger(&self, now: Instant) -> Duration {
+        self.stack.linger(now)
+    }
+
     /// How much of the shard's tables and frames is in use.
     pub fn levels(&self) -> Levels {
         Levels {

@@ -13,10 +13,20 @@ pub enum Cable {
     Tagged(u16),
     /// Drops so many of a thousand frames, in both directions, at random.
     Lossy(u16),
+    /// Drops what the first host sends over IPv4 to acknowledge and for nothing else.
+    NoBareAcks,
+    /// The same, but not what reports ranges as well, as the answer to a segment that came again does
+    /// (RFC 2883).
+    NoPlainAcks,
 }
 
 /// The two ends of a cable in its namespace, the first host's and the second host's.
 pub const ENDS: [&str; 2] = ["end1", "end2"];
+
+/// Octets of a TCP header with as many options as there may be.
+const TCP_HEADER_MAX: u8 = 60;
+/// Octets of a TCP header with timestamps and no other option.
+const TCP_HEADER_TIMESTAMPS: u8 = 32;
 
 impl Cable {
     /// Lets frames pass between the two ends.
@@ -29,6 +39,9 @@ impl Cable {
                 (Self::Tagged(id), 0) => format!("-DPUSH={id}"),
                 (Self::Tagged(id), _) => format!("-DPOP={id}"),
                 (Self::Lossy(per_mille), _) => format!("-DLOSS={per_mille}"),
+                (Self::NoBareAcks, 0) => format!("-DBARE_ACKS={TCP_HEADER_MAX}"),
+                (Self::NoPlainAcks, 0) => format!("-DBARE_ACKS={TCP_HEADER_TIMESTAMPS}"),
+                (Self::NoBareAcks | Self::NoPlainAcks, _) => "-UBARE_ACKS".to_owned(),
             };
             let out = format!("-DOUT={}", index(middle, ENDS[to]));
             let object = directory.join(format!("{}-{from}.o", middle.name()));

@@ -248,6 +248,7 @@ impl Relay {
 
     /// Whether it is over, and how.
     fn judge(&mut self) -> Result<Option<Outcome>, PipeError> {
+        let now = self.now();
         let tcp = &mut self.parts.tcp;
         // What was received before the end is delivered first.
         let delivered = tcp.available() == 0;
@@ -259,8 +260,7 @@ impl Relay {
             Stage::Opening | Stage::Open => Ok(None),
             Stage::Closed if delivered => {
                 let ended = *self.ended.get_or_insert_with(Instant::now);
-                let linger = tcp.lingers().map_or(Duration::ZERO, |rto| 2 * rto);
-                let over = ended.elapsed() >= linger.min(LINGER_MAX);
+                let over = !tcp.lingers(now) || ended.elapsed() >= LINGER_MAX;
                 Ok(over.then_some(Outcome::Closed))
             }
             Stage::Reset | Stage::TimedOut if delivered => match (tcp.tuple(), tcp.stage) {

@@ -7,7 +7,7 @@ use rnic_xsk::Frame;
 use userspace_tcp::stream::{ByteReader, ByteWriter};
 use userspace_tcp::{
     Config, ConnId, ConnOptions, Endpoint, Event, FourTuple, Instant, Segment, SoftError, Stack,
-    State, TIMESTAMPS_LEN,
+    TIMESTAMPS_LEN,
 };
 
 use super::error::PipeError;
@@ -317,9 +317,8 @@ impl Tcp {
         self.reader.consumed_to()
     }
 
-    /// Whether the connection is in TIME-WAIT, and how long a peer would take to ask again.
-    pub(super) fn lingers(&self) -> Option<std::time::Duration> {
-        let info = self.stack.info(self.conn?)?;
-        (info.state == State::TimeWait).then_some(info.rto)
+    /// Whether the peer may still ask for the last acknowledgment of its end.
+    pub(super) fn lingers(&self, now: Instant) -> bool {
+        !self.stack.linger(now).is_zero()
     }
 }

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use userspace_tcp::{Config, Event, Flags, Options, Segment, SendRefusal, State};
 
 use crate::script::*;
@@ -137,6 +139,45 @@ fn a_fin_that_comes_again_is_acknowledged_again_and_restarts_time_wait() {
     assert_eq!(script.info().state, State::TimeWait);
     script.wait(SEC);
     assert!(script.is_gone());
+}
+
+/// Who is about to leave stays for the peer's next FIN, should the last ACK have been lost, and for the one
+/// behind that.
+#[test]
+fn a_lost_last_ack_is_worth_two_retransmission_timeouts() {
+    let mut script = Script::active(plain());
+    let linger = |script: &Script| script.stack.linger(script.now);
+    script.close();
+    script.one();
+    assert_eq!(linger(&script), Duration::ZERO, "FIN-WAIT-1");
+    script.give(FIN, 1, 2, 0);
+    script.one();
+    let rto = script.info().rto;
+    assert_eq!(linger(&script), 2 * rto);
+    script.wait(rto);
+    assert_eq!(linger(&script), rto);
+    script.give(FIN, 1, 2, 0);
+    script.one();
+    assert_eq!(linger(&script), 2 * rto, "it was lost again");
+    script.wait(2 * rto);
+    assert_eq!(linger(&script), Duration::ZERO);
+    assert_eq!(script.info().state, State::TimeWait);
+}
+
+#[test]
+fn nobody_lingers_longer_than_time_wait() {
+    let mut script = Script::active(Config {
+        time_wait: 50 * MS,
+        ..plain()
+    });
+    script.close();
+    script.one();
+    script.give(FIN, 1, 2, 0);
+    script.one();
+    assert_eq!(script.stack.linger(script.now), 50 * MS);
+    script.wait(50 * MS);
+    assert!(script.is_gone());
+    assert_eq!(script.stack.linger(script.now), Duration::ZERO);
 }
 
 #[test]
@@ -299,7 +340,7 @@ fn abort_behind_both_closes_resets_only_if_octets_are_lost() {
 #[test]
 fn half_a_connection_may_stay_open_as_long_as_the_peer_likes() {
     let mut script = Script::active(Config {
-        fin_wait_2: std::time::Duration::MAX,
+        fin_wait_2: Duration::MAX,
         ..plain()
     });
     script.close();

@@ -20,6 +20,15 @@ const QUIET_PAUSE: Duration = Duration::from_micros(200);
 /// Takes what a shard tells.
 pub(crate) type Tell<'a> = &'a mut dyn FnMut(Told);
 
+/// How long a shard that is to end may go on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Patience {
+    /// Until it is quiet.
+    pub(crate) quiet: Duration,
+    /// Until no peer is likely to ask again for the acknowledgment of its FIN.
+    pub(crate) linger: Duration,
+}
+
 /// A shard over any kind of port, as its driver sees it.
 pub(crate) trait Drive: Send + std::fmt::Debug {
     /// Carries out a command. What was to be told before is told first, so that stamps are true.
@@ -38,8 +47,9 @@ pub(crate) trait Drive: Send + std::fmt::Debug {
     /// Tells what there is to tell.
     fn drain(&mut self, tell: Tell<'_>);
 
-    /// Polls until the shard is quiet, or `patience` is over.
-    fn settle(&mut self, patience: Duration, tell: Tell<'_>);
+    /// Polls until the shard is quiet and leaves no peer behind that may still ask for the last
+    /// acknowledgment, or `patience` is over.
+    fn settle(&mut self, patience: Patience, tell: Tell<'_>);
 }
 
 /// A shard with its clock and its stamps.
@@ -146,10 +156,17 @@ impl<P: Port + Send + std::fmt::Debug> Drive for Engine<P> {
         }
     }
 
-    fn settle(&mut self, patience: Duration, tell: Tell<'_>) {
-        let end = std::time::Instant::now() + patience;
+    fn settle(&mut self, patience: Patience, tell: Tell<'_>) {
+        let begun = std::time::Instant::now();
         let mut quiet = 0;
-        while quiet < QUIET_POLLS && std::time::Instant::now() < end {
+        loop {
+            let lasted = begun.elapsed();
+            let unquiet = quiet < QUIET_POLLS && lasted < patience.quiet;
+            let lingers =
+                || lasted < patience.linger && !self.shard.linger(self.clock.now()).is_zero();
+            if !unquiet && !lingers() {
+                return;
+            }
             let worked = self.poll(tell);
             quiet = if worked { 0 } else { quiet + 1 };
             if !worked {

@@ -15,7 +15,7 @@ use rnic_engine::command::{Answer, Command, CommandError};
 use rnic_xsk::Port;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
-use super::{Done, Drive, EndProcess, Engine, Kicks, Stopped, Told, lock};
+use super::{Done, Drive, EndProcess, Engine, Kicks, Patience, Stopped, Told, lock};
 use crate::Polling;
 use crate::host::ports::Stamp;
 use crate::host::{privileges, seccomp};
@@ -43,7 +43,7 @@ enum Message {
         reply: Option<Sender<Reply>>,
     },
     /// Be quiet and end.
-    Stop { patience: Duration },
+    Stop { patience: Patience },
 }
 
 type Reply = (Result<Answer, CommandError>, Stamp);
@@ -117,7 +117,7 @@ impl Handle {
         taken
     }
 
-    pub(super) fn stop(&self, patience: Duration) {
+    pub(super) fn stop(&self, patience: Patience) {
         let Some(thread) = lock(&self.thread).take() else {
             return;
         };
@@ -169,7 +169,7 @@ impl<P: Port + Send + std::fmt::Debug> Worker<P> {
                     }
                     Ok(Message::Stop { patience }) => return self.settle(patience),
                     Err(TryRecvError::Empty) => break,
-                    Err(TryRecvError::Disconnected) => return self.settle(Duration::ZERO),
+                    Err(TryRecvError::Disconnected) => return self.settle(Patience::default()),
                 }
             }
             let told = &self.told;
@@ -195,7 +195,7 @@ impl<P: Port + Send + std::fmt::Debug> Worker<P> {
         }
     }
 
-    fn settle(&mut self, patience: Duration) {
+    fn settle(&mut self, patience: Patience) {
         let told = &self.told;
         self.engine
             .settle(patience, &mut |item| drop(told.send(item)));
