@@ -22,6 +22,15 @@ pub enum Until {
     Elapsed(Duration),
 }
 
+/// How long a run is.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    /// When it ends.
+    pub until: Until,
+    /// In [turns](Turns) of so long: of bandwidth only.
+    pub turn: Option<Duration>,
+}
+
 /// Octets of messages between two looks at the clock, which costs as much as a short message.
 const UNTIMED: u32 = 65_536;
 /// And messages, at the most.
@@ -36,8 +45,7 @@ pub fn run(
     region: &MemoryRegion,
     remote: RemoteMemory,
     plan: &Plan,
-    until: Until,
-    turn: Option<Duration>,
+    span: Span,
     progress: &mut Progress,
 ) -> Result<(Goodput, Note), ToolError> {
     let mut sender = Sender {
@@ -52,11 +60,11 @@ pub fn run(
             u64::MAX
         },
     };
-    let mut turns = Turns::begin(turn)?;
+    let mut turns = Turns::begin(span.turn)?;
     let (mut octets, mut messages) = (0, 0);
     loop {
         let before = (sender.octets, sender.posted);
-        let over = sender.take_turn(end, notes, region, until, &turns, progress)?;
+        let over = sender.take_turn(end, notes, region, span.until, &turns, progress)?;
         if turns.counts() {
             octets += sender.octets - before.0;
             messages += sender.posted - before.1;
@@ -127,7 +135,8 @@ impl Sender {
             while posting && self.may_post() {
                 self.post(end, region)?;
                 over = self.is_over(until, turns);
-                posting = !over && !(self.is_timed() && turns.is_over(Instant::now()));
+                let handed_over = self.is_timed() && turns.is_over(Instant::now());
+                posting = !over && !handed_over;
             }
             let done = end.completion()?;
             self.completed(end, notes, &done)?;

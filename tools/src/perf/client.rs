@@ -1,12 +1,11 @@
 //! The active end: connects with its plan, measures, reports.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use rnic::{Access, ConnectOptions, Context, MpaOptions, ProtectionDomain, RemoteMemory, WcStatus};
 use serde::Serialize;
 
-use super::bandwidth::{self, Until};
+use super::bandwidth::{self, Span};
 use super::control::{NOTES_IN_FLIGHT, Note, Notes};
 use super::latency;
 use super::plan::{Figure, Operation, Plan, decode_answer};
@@ -37,15 +36,13 @@ pub struct Outcome {
     pub verified_octets: Option<u64>,
 }
 
-/// Connects to `remote` and runs `plan` there; bandwidth in [turns](super::turns) of `turn`, if that is
-/// given.
+/// Connects to `remote` and runs `plan` there.
 pub fn run(
     context: &Context,
     remote: SocketAddr,
     mpa: MpaOptions,
     plan: Plan,
-    until: Until,
-    turn: Option<Duration>,
+    span: Span,
     waiting: Waiting,
     progress: &mut Progress,
 ) -> Result<Outcome, ToolError> {
@@ -91,9 +88,8 @@ pub fn run(
     };
     let verdict = match plan.figure {
         Figure::Bandwidth => {
-            let (goodput, verdict) = bandwidth::run(
-                &mut end, &mut notes, &region, memory, &plan, until, turn, progress,
-            )?;
+            let (goodput, verdict) =
+                bandwidth::run(&mut end, &mut notes, &region, memory, &plan, span, progress)?;
             outcome.goodput = Some(goodput);
             match (plan.operation, verdict) {
                 (Operation::Read, Note::Verified { .. }) => check(&region, &plan, goodput.octets)?,
@@ -102,7 +98,7 @@ pub fn run(
         }
         Figure::Latency => {
             let (samples, verdict) = latency::run(
-                &mut end, &mut notes, &region, memory, &plan, until, progress,
+                &mut end, &mut notes, &region, memory, &plan, span.until, progress,
             )?;
             outcome.latency = samples.latency();
             verdict

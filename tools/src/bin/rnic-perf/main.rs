@@ -15,7 +15,7 @@ use rnic::DeviceName;
 use rnic_tools::door::Door;
 use rnic_tools::endpoint::{ToolError, Waiting};
 use rnic_tools::mpa::Mpa;
-use rnic_tools::perf::bandwidth::Until;
+use rnic_tools::perf::bandwidth::{Span, Until};
 use rnic_tools::perf::plan::{DEPTH_MAX, Figure, Operation, Plan};
 use rnic_tools::perf::{client, server};
 use rnic_tools::progress::Progress;
@@ -171,8 +171,10 @@ fn measure(options: &Client) -> Result<(), ToolError> {
         options.connect,
         options.mpa.options(),
         plan,
-        until,
-        options.turn,
+        Span {
+            until,
+            turn: options.turn,
+        },
         Waiting {
             patience: options.timeout,
             busy: options.busy,
