@@ -229,7 +229,9 @@ impl End {
     }
 
     fn produce(&mut self, mulpdu: usize) -> Option<Vec<u8>> {
-        let mut out = vec![0xee; mulpdu + 10 + MARKER_LEN * mulpdu.div_ceil(MARKER_SPACING)];
+        // An FPDU has a header, padding and a CRC beside its ULPDU, and may begin and end at a Marker.
+        let markers = mulpdu.div_ceil(MARKER_SPACING) + 1;
+        let mut out = vec![0xee; mulpdu + 10 + MARKER_LEN * markers];
         let plan = self.with_ctx(|qp, ctx| qp.plan(ctx, mulpdu));
         let announced = plan.map(|plan| plan.octets());
         let written = self.with_ctx(|qp, ctx| qp.produce(ctx, plan?, mulpdu, &mut out));
