@@ -249,7 +249,9 @@ impl<P: Port> Shard<P> {
 
     fn take_acknowledgment(&mut self) {
         if let Some(owed) = self.rest.owed.take() {
-            self.stack.take_owed(self.now, owed);
+            // Whoever drives the shard may have stayed away since: that is no part of a round trip.
+            let came = self.now.min(self.rest.since + REST_PATIENCE);
+            self.stack.take_owed(came, owed);
             self.introduce();
         }
     }

@@ -4,10 +4,11 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+use rnic_engine::command::{Answer, Command};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::WrOpcode;
 use rnic_net::{PathDefaults, parse};
-use userspace_tcp::Segment;
+use userspace_tcp::{Instant, Segment};
 
 use crate::impairment::Impairment;
 use crate::side::{Side, pattern};
@@ -122,4 +123,47 @@ fn the_rest_of_a_segment_is_done_without_an_answer() {
     assert_eq!(world.b.shard.levels().frames_free, free);
     let deadline = world.b.shard.next_deadline();
     assert!(deadline > Some(world.now), "the acknowledgment is delayed");
+}
+
+/// A host's smoothed round trip on its only connection, microseconds.
+fn round_trip(side: &mut Side) -> u64 {
+    let look = Command::LookAtConnections { after: 0 };
+    match side.shard.execute(look, Instant::ZERO) {
+        Ok(Answer::Connections { found, .. }) => found[0].rtt_us.expect("it was measured"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A program that drives the shard itself has its octets, and may then be away for as long as it likes.
+#[test]
+fn who_stays_away_behind_octets_has_measured_no_longer_round_trip() {
+    let mut world = World::new(1, Impairment::NONE);
+    let (qp_a, qp_b) = world.connect();
+    world.run_for(Duration::from_secs(1));
+    let mut frame = Vec::new();
+    let mut acknowledged = 0;
+    let before = round_trip(&mut world.a);
+    for round in 0..50 {
+        let now = world.now;
+        write(&mut world.a, &world.b, qp_a, 2 * round);
+        assert!(world.a.shard.poll(now));
+        only_frame(&world.a, &mut frame);
+        assert!(world.b.wire.as_ref().unwrap().push(&frame));
+        assert!(world.b.shard.poll(now));
+        write(&mut world.b, &world.a, qp_b, 2 * round + 1);
+        assert!(world.b.shard.poll(now));
+        let answer = only_frame(&world.b, &mut frame);
+        assert_ne!(answer.ack, acknowledged, "it acknowledges the Write");
+        acknowledged = answer.ack;
+        assert!(world.a.wire.as_ref().unwrap().push(&frame));
+        assert!(world.a.shard.poll(now));
+        assert_eq!(world.a.read(LEN, LEN), pattern(LEN, 2 * round + 1));
+        world.now += Duration::from_millis(100);
+        world.a.shard.poll(world.now);
+        let measured = round_trip(&mut world.a);
+        assert!(
+            measured <= before,
+            "{before}, then {measured} us in round {round}"
+        );
+    }
 }
