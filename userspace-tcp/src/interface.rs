@@ -364,9 +364,19 @@ pub struct Owed {
     pub(crate) ack: SeqNum,
     pub(crate) window: u16,
     pub(crate) timestamps: Option<Timestamps>,
+    /// Whether it measures a round trip.
+    pub(crate) measures: bool,
 }
 
 impl Owed {
+    /// The same of a segment of which it is not known well enough when it came to measure a round trip.
+    pub fn unmeasured(self) -> Self {
+        Self {
+            measures: false,
+            ..self
+        }
+    }
+
     /// Whose it is.
     pub const fn conn(&self) -> ConnId {
         self.conn

@@ -16,12 +16,14 @@ use super::recovery::News;
 use super::timeout::Timer;
 
 impl<B> Connection<B> {
-    /// Takes the ACK of an acceptable segment at `start`; `false` drops the segment.
+    /// Takes the ACK of an acceptable segment at `start`; `false` drops the segment. `measures`: it came
+    /// about now, so that it tells a round trip.
     pub(super) fn on_ack(
         &mut self,
         env: &mut Env<'_, B>,
         segment: &Segment<'_>,
         start: i64,
+        measures: bool,
     ) -> bool {
         let position = self.outbound.position(segment.header.ack);
         let una = self.outbound.una();
@@ -47,7 +49,10 @@ impl<B> Connection<B> {
         let mut delivered = Delivered::default();
         self.take_ack(env, segment, ack, &mut delivered);
         before.lost = before.lost.min(self.outbound.lost_octets());
-        let rtt = self.measure(env, segment, &delivered);
+        let rtt = match measures {
+            true => self.measure(env, segment, &delivered),
+            false => None,
+        };
         if ack > una {
             self.on_progress(env, flight, &delivered, ece, rtt);
         } else if plain {

@@ -88,7 +88,7 @@ impl<B> Connection<B> {
         if self.state == State::SynReceived && !self.complete_open(env, segment) {
             return;
         }
-        if !self.on_ack(env, segment, start) || self.gone {
+        if !self.on_ack(env, segment, start, true) || self.gone {
             return;
         }
         self.note_heard(env.now, segment, start);
@@ -137,6 +137,7 @@ impl<B> Connection<B> {
             ack: segment.header.ack,
             window: segment.header.window,
             timestamps: segment.header.options.timestamps,
+            measures: true,
         })
     }
 
@@ -214,7 +215,7 @@ impl<B> Connection<B> {
             octets: owed.octets,
             ..Following::default()
         });
-        self.on_ack(env, &segment, start);
+        self.on_ack(env, &segment, start, owed.measures);
     }
 
     /// The peer has not got our SYN's acknowledgment, or it opens at the same time as we do.
@@ -266,7 +267,7 @@ impl<B> Connection<B> {
             return;
         }
         if self.is_news_from_behind(segment, start) {
-            self.on_ack(env, segment, start);
+            self.on_ack(env, segment, start, true);
             if self.gone {
                 return;
             }

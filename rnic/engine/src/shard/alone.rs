@@ -248,10 +248,12 @@ impl<P: Port> Shard<P> {
     }
 
     fn take_acknowledgment(&mut self) {
+        let late = self.rest.is_late(self.now);
         if let Some(owed) = self.rest.owed.take() {
-            // Whoever drives the shard may have stayed away since: that is no part of a round trip.
-            let came = self.now.min(self.rest.since + REST_PATIENCE);
-            self.stack.take_owed(came, owed);
+            // Whoever drives the shard may have stayed away since, which is no part of a round trip; or
+            // the poll was interrupted before it found the segment, and all of it is.
+            let owed = if late { owed.unmeasured() } else { owed };
+            self.stack.take_owed(self.now, owed);
             self.introduce();
         }
     }

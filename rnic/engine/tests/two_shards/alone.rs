@@ -167,3 +167,29 @@ fn who_stays_away_behind_octets_has_measured_no_longer_round_trip() {
         );
     }
 }
+
+/// Its clock says a millisecond, ten have passed when it looks at its ring, and the next poll says so.
+#[test]
+fn a_poll_that_is_interrupted_has_measured_no_shorter_round_trip() {
+    let mut world = World::new(1, Impairment::NONE);
+    let (qp_a, qp_b) = world.connect();
+    world.run_for(Duration::from_secs(1));
+    let mut frame = Vec::new();
+    let before = round_trip(&mut world.a);
+    for round in 0..10 {
+        let sent = world.now;
+        write(&mut world.a, &world.b, qp_a, 2 * round);
+        assert!(world.a.shard.poll(sent));
+        only_frame(&world.a, &mut frame);
+        assert!(world.b.wire.as_ref().unwrap().push(&frame));
+        assert!(world.b.shard.poll(sent));
+        write(&mut world.b, &world.a, qp_b, 2 * round + 1);
+        assert!(world.b.shard.poll(sent));
+        only_frame(&world.b, &mut frame);
+        assert!(world.a.wire.as_ref().unwrap().push(&frame));
+        assert!(world.a.shard.poll(sent + Duration::from_millis(1)));
+        world.now = sent + Duration::from_millis(10);
+        world.a.shard.poll(world.now);
+        assert!(round_trip(&mut world.a) >= before, "in round {round}");
+    }
+}
