@@ -413,7 +413,11 @@ impl<P: Port> Shard<P> {
         let idle = (done || self.starved)
             && !self.to_transmit
             && clients.all(|client| client.doorbells.prepare_sleep());
-        if !idle {
+        if idle {
+            for port in &mut self.ports {
+                port.prepare_sleep(&mut self.pool);
+            }
+        } else {
             self.wake_up();
         }
         idle

@@ -172,6 +172,8 @@ impl Port for MemoryPort {
 
     fn refill(&mut self, _: &mut FramePool) {}
 
+    fn prepare_sleep(&mut self, _: &mut FramePool) {}
+
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }

@@ -62,6 +62,10 @@ pub trait Port {
     /// Gives the link frames to receive into, from `pool`, as many as it wants.
     fn refill(&mut self, pool: &mut FramePool);
 
+    /// As [`Self::refill`], for a caller that will look for packets only when it is woken for them: so many
+    /// may have come until then that the link needs all frames that it can hold.
+    fn prepare_sleep(&mut self, pool: &mut FramePool);
+
     /// Readable when there is something to receive; `None` when the port must be polled.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>>;
 

@@ -15,6 +15,7 @@ use crate::port::{Port, PortStatistics};
 use crate::umem::Umem;
 
 mod chains;
+mod level;
 #[allow(unsafe_code)]
 mod open;
 #[allow(unsafe_code)]
@@ -245,6 +246,11 @@ impl Port for XskPort {
         if let Some(kernel) = self.umem.kernel_side() {
             self.receive.refill(&self.umem, &kernel.descriptors, pool);
         }
+    }
+
+    fn prepare_sleep(&mut self, pool: &mut FramePool) {
+        self.receive.expect_many();
+        self.refill(pool);
     }
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {

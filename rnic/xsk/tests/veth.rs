@@ -218,6 +218,51 @@ fn a_flush_sends_more_than_the_kernel_takes_in_one_call() {
     assert!(left.ports[0].statistics().send_calls >= 200 / 32);
 }
 
+/// Packets one by one go round in few frames, and all frames are there for what comes while the receiver
+/// sleeps, or once more has come at a time.
+#[test]
+fn few_frames_wait_for_packets_one_by_one_and_all_for_bursts() {
+    let pair = VethPair::new(1, 1);
+    let (mut left, mut right) = (End::left(&pair, 1), End::right(&pair, 1));
+    let free = right.pool.available();
+    let mut number = 0;
+    let mut burst = |count: u32| -> Vec<_> {
+        let frames = (number..number + count).map(|n| segment(true, n, 100));
+        number += count;
+        frames.collect()
+    };
+    let mut one_by_one = |left: &mut End, right: &mut End| {
+        for _ in 0..2000 {
+            let frames = burst(1);
+            left.send(0, &frames[0]);
+            left.flush(0);
+            assert_eq!(right.receive(0, 1), frames);
+            left.reclaim();
+        }
+        burst(200)
+    };
+    let frames = one_by_one(&mut left, &mut right);
+    assert!(right.pool.available() > free + 256, "few are out");
+    right.ports[0].prepare_sleep(&mut right.pool);
+    assert_eq!(right.pool.available(), free, "all are out again");
+    frames.iter().for_each(|octets| left.send(0, octets));
+    left.flush(0);
+    assert_eq!(right.receive(0, 200), frames);
+    left.reclaim();
+
+    let frames = one_by_one(&mut left, &mut right);
+    assert!(right.pool.available() > free + 256, "few are out");
+    // As many as are there for sure, and the rest once they have been seen.
+    for frames in [&frames[..32], &frames[32..]] {
+        frames.iter().for_each(|octets| left.send(0, octets));
+        left.flush(0);
+        assert_eq!(right.receive(0, frames.len()), frames);
+        left.reclaim();
+    }
+    let statistics = right.ports[0].statistics();
+    assert_eq!(statistics.kernel_fill_ring_empty, 0);
+}
+
 /// A port hands descriptors over in batches of 64 before it is flushed.
 #[test]
 fn a_flush_sends_whatever_the_last_batch_has() {

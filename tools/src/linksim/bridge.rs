@@ -97,6 +97,13 @@ impl<P: Port> Bridge<P> {
         self.sides.iter().flat_map(|side| &side.ports)
     }
 
+    /// Nobody takes a turn until frames come.
+    pub fn prepare_sleep(&mut self) {
+        for port in self.sides.iter_mut().flat_map(|side| &mut side.ports) {
+            port.prepare_sleep(&mut self.buffers.pool);
+        }
+    }
+
     /// To the right, to the left.
     pub fn directions(&mut self) -> &mut [Direction; 2] {
         &mut self.directions

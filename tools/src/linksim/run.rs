@@ -188,6 +188,7 @@ impl Link<'_> {
             tv_sec: timeout.as_secs() as i64,
             tv_nsec: timeout.subsec_nanos().into(),
         };
+        bridge.prepare_sleep();
         let sockets = bridge.ports().filter_map(Port::poll_fd);
         let mut fds: Vec<PollFd<'_>> = sockets
             .chain([signals.as_fd()])

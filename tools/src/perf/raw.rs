@@ -252,7 +252,8 @@ impl Wire {
         Ok(())
     }
 
-    fn sleep(&self, patience: Duration) -> Result<(), ToolError> {
+    fn sleep(&mut self, patience: Duration) -> Result<(), ToolError> {
+        self.port.prepare_sleep(&mut self.pool);
         let mut fds = [PollFd::from_borrowed_fd(self.port.fd(), PollFlags::IN)];
         let timeout = Timespec::try_from(patience).ok();
         match rustix::event::poll(&mut fds, timeout.as_ref()) {

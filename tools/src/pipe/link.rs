@@ -75,6 +75,13 @@ impl Link {
         }
     }
 
+    /// Nobody looks for frames until some come.
+    pub(super) fn prepare_sleep(&mut self, frames: &mut Frames) {
+        for port in &mut self.ports {
+            port.prepare_sleep(&mut frames.pool);
+        }
+    }
+
     /// What was counted.
     pub(super) fn stats(&self) -> LinkStats {
         let mut stats = self.stats;

@@ -359,6 +359,7 @@ impl Relay {
             input: self.input.waits().filter(|_| wanted),
             output: self.output.waits(),
         };
+        self.parts.link.prepare_sleep(&mut self.parts.frames);
         let ports = self.parts.link.ports().iter().map(|port| port.fd());
         if wait(ports, unsent, self.signals.as_fd(), &waits, patience)? {
             self.read_icmp();

@@ -90,6 +90,10 @@ impl Port for TimedPort {
         self.port.refill(pool);
     }
 
+    fn prepare_sleep(&mut self, pool: &mut FramePool) {
+        self.port.prepare_sleep(pool);
+    }
+
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         self.port.poll_fd()
     }

@@ -18,6 +18,7 @@ use xsk_rs::socket::Fd;
 use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, TxQueue};
 
 use super::chains::{Done, Gathered, Gathering, Parts, XDP_PKT_CONTD};
+use super::level::Level;
 use crate::frame::Frame;
 use crate::packet::Packet;
 use crate::pool::FramePool;
@@ -41,33 +42,36 @@ pub(super) struct ReceiveSide {
     /// How many of them there are.
     outstanding: usize,
     /// How many there should be.
-    target: usize,
+    level: Level,
     /// A packet of several chunks that is not all here.
     gathering: Gathering,
     batch: [FrameDesc; BATCH],
 }
 
 impl ReceiveSide {
-    /// The rings of a socket on a UMEM of `frames` frames, with a fill ring of `target` entries.
-    pub(super) fn new(fill: FillQueue, rx: RxQueue, frames: usize, target: usize) -> Self {
+    /// The rings of a socket on a UMEM of `frames` frames, with a fill ring of `entries`.
+    pub(super) fn new(fill: FillQueue, rx: RxQueue, frames: usize, entries: usize) -> Self {
         Self {
             fill,
             rx,
             posted: empty_table(frames),
             outstanding: 0,
-            target,
+            level: Level::new(entries),
             gathering: Gathering::default(),
             batch: [FrameDesc::default(); BATCH],
         }
     }
 
-    /// Gives the kernel frames until it has as many as its fill ring has entries.
+    /// Gives the kernel frames until it has as many as it should.
     pub(super) fn refill(&mut self, umem: &Umem, descs: &[FrameDesc], pool: &mut FramePool) {
-        if self.outstanding != 0 && self.target - self.outstanding < REFILL_AT {
+        let target = self.level.frames();
+        // It may have more still, from when more came.
+        let missing = target.saturating_sub(self.outstanding);
+        if self.outstanding != 0 && missing < REFILL_AT {
             return;
         }
-        while self.outstanding < self.target {
-            let wanted = (self.target - self.outstanding).min(BATCH);
+        while self.outstanding < target {
+            let wanted = (target - self.outstanding).min(BATCH);
             let room = self.fill.nb_free(wanted as u32) as usize;
             let mut count = 0;
             while count < wanted.min(room) {
@@ -89,6 +93,12 @@ impl ReceiveSide {
             );
             self.outstanding += count;
         }
+    }
+
+    /// Nobody may look for a while: the next [`Self::refill`] gives the kernel all frames that its ring
+    /// takes.
+    pub(super) fn expect_many(&mut self) {
+        self.level.expect_many();
     }
 
     /// Whether the driver waits for a call before it takes what is in the fill ring.
@@ -136,6 +146,9 @@ impl ReceiveSide {
             if count < wanted {
                 break;
             }
+        }
+        if given > 0 {
+            self.level.found(given);
         }
         given
     }
