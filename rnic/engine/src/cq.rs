@@ -11,7 +11,7 @@ use rnic_ipc::id::{ClientId, CqId};
 use rnic_ipc::ring::{CqProducer, CqPushError};
 use rnic_ipc::work::Completion;
 
-use crate::idmap::IdMap;
+use crate::numbered::Numbered;
 use crate::prefetch::fetch_line;
 
 #[cfg(test)]
@@ -20,7 +20,7 @@ mod tests;
 /// All the CQs of a shard.
 #[derive(Debug, Default)]
 pub struct CqTable {
-    queues: IdMap<u32, Cq>,
+    queues: Numbered<Cq>,
     /// CQs that got completions since the last flush; each at most once.
     dirty: Vec<CqId>,
     /// CQs that died and that nobody was told of yet; each at most once.
@@ -59,10 +59,8 @@ pub struct CqDead {
 impl CqTable {
     /// An empty table that tells of up to `capacity` CQs without allocating.
     pub fn new(capacity: usize) -> Self {
-        let mut queues = IdMap::default();
-        queues.reserve(capacity);
         Self {
-            queues,
+            queues: Numbered::new(capacity),
             dirty: Vec::with_capacity(capacity),
             failed: Vec::with_capacity(capacity),
         }
@@ -71,7 +69,7 @@ impl CqTable {
     /// Adds a CQ. `notify` gets one octet, without blocking, when the armed CQ gets a completion.
     /// False, and nothing done, when there is one of this name already.
     pub fn add(&mut self, client: ClientId, cq: CqId, ring: CqProducer, notify: OwnedFd) -> bool {
-        if self.queues.contains_key(&cq.0) {
+        if self.queues.contains(cq.0) {
             return false;
         }
         let entry = Cq {
@@ -90,12 +88,12 @@ impl CqTable {
     pub fn remove(&mut self, cq: CqId) -> bool {
         self.dirty.retain(|other| *other != cq);
         self.failed.retain(|other| *other != cq);
-        self.queues.remove(&cq.0).is_some()
+        self.queues.remove(cq.0).is_some()
     }
 
     /// Whether a CQ takes completions: it is there and did not die.
     pub fn is_sound(&self, cq: CqId) -> bool {
-        let entry = self.queues.get(&cq.0);
+        let entry = self.queues.get(cq.0);
         entry.is_some_and(|entry| entry.failed.is_none())
     }
 
@@ -118,7 +116,7 @@ impl CqTable {
         completion: &Completion,
         solicited: bool,
     ) -> Result<(), CqDead> {
-        let entry = self.queues.get_mut(&cq.0).ok_or(CqDead { cq })?;
+        let entry = self.queues.get_mut(cq.0).ok_or(CqDead { cq })?;
         if entry.failed.is_some() {
             return Err(CqDead { cq });
         }
@@ -145,7 +143,7 @@ impl CqTable {
     /// Wakes the clients that wait for what was pushed since the last call. Called once per batch.
     pub fn flush_wakeups(&mut self) {
         for cq in self.dirty.drain(..) {
-            let Some(entry) = self.queues.get_mut(&cq.0) else {
+            let Some(entry) = self.queues.get_mut(cq.0) else {
                 continue;
             };
             entry.dirty = false;
@@ -159,14 +157,14 @@ impl CqTable {
     /// CQs whose memory is gone, and whose they are.
     pub fn broken(&self) -> impl Iterator<Item = (ClientId, CqId)> {
         let broken = self.queues.iter().filter(|(_, cq)| cq.ring.is_broken());
-        broken.map(|(name, cq)| (cq.client, CqId(*name)))
+        broken.map(|(name, cq)| (cq.client, CqId(name)))
     }
 
     /// The next CQ that died. Its queue pairs must go to Error ([`crate::qp::Qp::cq_failed`]) and
     /// its client be told.
     pub fn poll_failure(&mut self) -> Option<CqFailure> {
         while let Some(cq) = self.failed.pop() {
-            if let Some(entry) = self.queues.get(&cq.0)
+            if let Some(entry) = self.queues.get(cq.0)
                 && let Some(error) = entry.failed
             {
                 return Some(CqFailure {

@@ -15,6 +15,7 @@ pub mod counters;
 pub mod cq;
 pub mod histogram;
 pub mod idmap;
+mod numbered;
 mod prefetch;
 pub mod qp;
 #[cfg(test)]

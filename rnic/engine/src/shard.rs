@@ -6,10 +6,10 @@
 //! [`Shard::poll_fds`], the clients' kicks and [`Shard::next_deadline`]; then
 //! [`Shard::wake_up`].
 //!
-//! The order of a poll: doorbells, produce, transmit; what the link is done with, timers, refill;
-//! receive, wake-ups. So whoever drives the shard itself sees what has come with nothing between, what
-//! it answers goes out first in the next poll, with the ACK, and what is to be done besides is done
-//! while the peer has the answer.
+//! The order of a poll: doorbells, produce, transmit; what the link is done with, timers, refill,
+//! wake-ups; receive, and wake-ups for what that brought. So whoever drives the shard itself sees what
+//! has come with nothing between, what it answers goes out first in the next poll, with the ACK, and
+//! what is to be done besides is done while the peer has the answer.
 
 mod ahead;
 mod alone;
@@ -64,6 +64,7 @@ use crate::counters::{Levels, ShardCounters};
 use crate::cq::CqTable;
 use crate::histogram::Histogram;
 use crate::idmap::IdMap;
+use crate::numbered::Numbered;
 use crate::qp::{Lent, Qp, QpContext, QpCounters};
 use crate::srq::SrqTable;
 use crate::stag::StagTable;
@@ -102,7 +103,7 @@ pub struct Shard<P> {
     reserve: Reserve,
     stack: Stack<Frame>,
     conns: ConnTable,
-    qps: IdMap<u32, Box<QpSlot>>,
+    qps: Numbered<Box<QpSlot>>,
     served: Served,
     tables: Tables,
     clients: Vec<Client>,
@@ -235,8 +236,6 @@ impl<P: Port> Shard<P> {
         tcp.connections = limits.connections;
         // What a connection's path allows is the limit, not a figure for all of them.
         tcp.mss = u16::MAX;
-        let mut qps = IdMap::default();
-        qps.reserve(limits.queue_pairs);
         Self {
             held: HeldFrames::new(umem.frames(), config.tcp.receive_window as usize),
             parking,
@@ -246,7 +245,7 @@ impl<P: Port> Shard<P> {
             },
             stack: Stack::new(tcp, config.secret, now),
             conns: ConnTable::new(limits.connections),
-            qps,
+            qps: Numbered::new(limits.queue_pairs),
             served: Served::new(limits.connections),
             tables: Tables {
                 stags: StagTable::new(limits.regions),
@@ -309,9 +308,7 @@ impl<P: Port> Shard<P> {
             return false;
         }
         self.to_transmit |= received;
-        if self.tables.have_news() || self.has_new_faults() {
-            self.tell_news();
-        }
+        self.tell_news();
         let worked = worked | self.to_transmit;
         self.quiet_until = (!worked).then(|| self.stays_quiet_until()).flatten();
         worked
@@ -334,6 +331,8 @@ impl<P: Port> Shard<P> {
         worked |= self.take_completed() | rested;
         self.to_transmit |= self.run_timers();
         self.refill();
+        // Whoever waits for a frame is not to wait for this.
+        self.tell_news();
         worked
     }
 
@@ -344,9 +343,17 @@ impl<P: Port> Shard<P> {
         }
     }
 
-    /// Sees to queues that died, ran low, or are to be told of, and to memory that is gone.
-    #[inline(never)]
+    /// Sees to queues that died, ran low, or are to be told of, and to memory that is gone, if there are
+    /// any.
+    #[inline]
     fn tell_news(&mut self) {
+        if self.tables.have_news() || self.has_new_faults() {
+            self.tell_all_news();
+        }
+    }
+
+    #[inline(never)]
+    fn tell_all_news(&mut self) {
         self.fail_queue_pairs_of_dead_cqs();
         self.look_for_broken_memory();
         self.tell_srq_limits();

@@ -8,7 +8,7 @@
 use rnic_ipc::id::{ClientId, SrqId};
 use rnic_ipc::ring::{RingFault, WorkQueueConsumer, WorkRequest};
 
-use crate::idmap::IdMap;
+use crate::numbered::Numbered;
 
 #[cfg(test)]
 mod tests;
@@ -16,7 +16,7 @@ mod tests;
 /// All the shared receive queues of a shard.
 #[derive(Debug, Default)]
 pub struct SrqTable {
-    queues: IdMap<u32, Srq>,
+    queues: Numbered<Srq>,
     /// Queues that fell below their limit since the owner asked last; each at most once.
     reached: Vec<SrqId>,
 }
@@ -35,10 +35,8 @@ struct Srq {
 impl SrqTable {
     /// An empty table that tells of up to `capacity` queues without allocating.
     pub fn new(capacity: usize) -> Self {
-        let mut queues = IdMap::default();
-        queues.reserve(capacity);
         Self {
-            queues,
+            queues: Numbered::new(capacity),
             reached: Vec::with_capacity(capacity),
         }
     }
@@ -52,7 +50,7 @@ impl SrqTable {
         max_sge: usize,
         ring: WorkQueueConsumer,
     ) -> bool {
-        if self.queues.contains_key(&srq.0) {
+        if self.queues.contains(srq.0) {
             return false;
         }
         let queue = Srq {
@@ -69,13 +67,13 @@ impl SrqTable {
     /// Takes a queue away that no queue pair uses any more. False when there is none.
     pub fn remove(&mut self, srq: SrqId) -> bool {
         self.reached.retain(|other| *other != srq);
-        self.queues.remove(&srq.0).is_some()
+        self.queues.remove(srq.0).is_some()
     }
 
     /// Queues whose memory is gone, and whose they are.
     pub fn broken(&self) -> impl Iterator<Item = (ClientId, SrqId)> {
         let broken = self.queues.iter().filter(|(_, srq)| srq.ring.is_broken());
-        broken.map(|(name, srq)| (srq.client, SrqId(*name)))
+        broken.map(|(name, srq)| (srq.client, SrqId(name)))
     }
 
     /// Queues in the table.
@@ -90,13 +88,13 @@ impl SrqTable {
 
     /// Elements that a receive of this queue may have; none when there is no such queue.
     pub fn max_sge(&self, srq: SrqId) -> Option<usize> {
-        self.queues.get(&srq.0).map(|queue| queue.max_sge)
+        self.queues.get(srq.0).map(|queue| queue.max_sge)
     }
 
     /// Tells once, by [`Self::poll_limit`], when fewer than `limit` receives wait: at once when that
     /// is so now. 0 takes an earlier wish back. False when there is no such queue.
     pub fn arm(&mut self, srq: SrqId, limit: u32) -> bool {
-        let Some(queue) = self.queues.get_mut(&srq.0) else {
+        let Some(queue) = self.queues.get_mut(srq.0) else {
             return false;
         };
         queue.limit = limit;
@@ -106,7 +104,7 @@ impl SrqTable {
 
     /// Takes the oldest receive, if there is one, into `into`.
     pub(crate) fn pop(&mut self, srq: SrqId, into: &mut WorkRequest) -> Result<bool, RingFault> {
-        let Some(queue) = self.queues.get_mut(&srq.0) else {
+        let Some(queue) = self.queues.get_mut(srq.0) else {
             return Ok(false);
         };
         let found = queue.ring.pop(into)?;
@@ -116,7 +114,7 @@ impl SrqTable {
 
     /// Whether no receive waits. A broken ring counts as one that has some: `pop` will tell.
     pub(crate) fn has_none(&self, srq: SrqId) -> bool {
-        let queue = self.queues.get(&srq.0);
+        let queue = self.queues.get(srq.0);
         queue.is_none_or(|queue| queue.ring.is_empty())
     }
 
@@ -128,7 +126,7 @@ impl SrqTable {
     /// The next queue that fell below its limit, and whose it is. It is disarmed.
     pub fn poll_limit(&mut self) -> Option<(ClientId, SrqId)> {
         while let Some(srq) = self.reached.pop() {
-            if let Some(queue) = self.queues.get_mut(&srq.0) {
+            if let Some(queue) = self.queues.get_mut(srq.0) {
                 queue.told = false;
                 return Some((queue.client, srq));
             }

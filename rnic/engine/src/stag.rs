@@ -12,6 +12,7 @@ use rnic_proto::rdmap::atomic::OPERAND_LEN;
 use rnic_proto::{Stag, TaggedOffset};
 
 use crate::idmap::IdMap;
+use crate::numbered::Numbered;
 use crate::region::RegionMemory;
 
 mod bind;
@@ -32,7 +33,7 @@ use streams::Link;
 #[derive(Debug)]
 pub struct StagTable {
     /// By the STags' indexes.
-    entries: IdMap<u32, Entry>,
+    entries: Numbered<Entry>,
     /// Streams of each protection domain.
     streams: IdMap<u32, u32>,
     /// The first STag that is of a stream, by the queue pair's number.
@@ -192,12 +193,10 @@ pub struct StagLook {
 impl StagTable {
     /// An empty table for `capacity` STags.
     pub fn new(capacity: usize) -> Self {
-        let mut entries = IdMap::default();
-        entries.reserve(capacity);
         let mut first_of = IdMap::default();
         first_of.reserve(capacity);
         Self {
-            entries,
+            entries: Numbered::new(capacity),
             streams: IdMap::default(),
             first_of,
             next_serial: 0,
@@ -261,7 +260,7 @@ impl StagTable {
     }
 
     fn insert(&mut self, stag: Stag, entry: Entry) -> Result<(), AddRegionError> {
-        if self.entries.contains_key(&stag.index()) {
+        if self.entries.contains(stag.index()) {
             return Err(AddRegionError::InUse { stag });
         }
         if self.entries.len() >= self.capacity {
@@ -277,14 +276,14 @@ impl StagTable {
     /// any more, by nothing that was bound to it either. False when there is none.
     pub fn remove(&mut self, stag: Stag) -> bool {
         self.dissociate(stag.index());
-        self.entries.remove(&stag.index()).is_some()
+        self.entries.remove(stag.index()).is_some()
     }
 
     /// Takes the rights of all regions whose memory is gone; gives them, and their domains.
     pub fn revoke_broken(&mut self) -> Vec<(Stag, PdId)> {
-        let broken = |(index, entry): (&u32, &Entry)| match &entry.memory {
+        let broken = |(index, entry): (u32, &Entry)| match &entry.memory {
             Memory::Own(own) if own.memory.is_broken() => {
-                Some((Stag::from_parts(*index, entry.key), entry.pd))
+                Some((Stag::from_parts(index, entry.key), entry.pd))
             }
             _ => None,
         };
@@ -307,7 +306,7 @@ impl StagTable {
 
     /// What there is under an index, whatever its key is now.
     pub fn look(&self, index: u32) -> Option<StagLook> {
-        let entry = self.entries.get(&index)?;
+        let entry = self.entries.get(index)?;
         Some(StagLook {
             window: entry.is_window(),
             valid: entry.state == State::Valid,
@@ -411,7 +410,7 @@ impl StagTable {
 
     #[inline]
     fn valid(&self, stag: Stag, user: User) -> Result<&Entry, StagError> {
-        let entry = self.entries.get(&stag.index());
+        let entry = self.entries.get(stag.index());
         let entry = entry
             .filter(|entry| entry.key == stag.key())
             .ok_or(StagError::Invalid { stag })?;

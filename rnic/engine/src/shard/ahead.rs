@@ -77,13 +77,13 @@ impl<P: Port> Shard<P> {
 
     /// What there is of a queue pair.
     pub(super) fn fetch_qp(&self, qp: QpNum) {
-        fetch(self.qps.get(&qp.0).map(Box::as_ref));
+        fetch(self.qps.get(qp.0).map(Box::as_ref));
     }
 
     /// What a doorbell goes through, of a queue pair that was fetched a while ago. Of TCP it is next to
     /// nothing: its turn may be far off.
     pub(super) fn fetch_rung(&self, qp: QpNum) {
-        if let Some(slot) = self.qps.get(&qp.0) {
+        if let Some(slot) = self.qps.get(qp.0) {
             slot.qp.next_work().into_iter().for_each(fetch_line);
             if let Some(conn) = slot.conn {
                 self.fetch_turn(conn.index());
@@ -94,7 +94,7 @@ impl<P: Port> Shard<P> {
     /// What was posted for the queue pair of a connection that was fetched a while ago.
     pub(super) fn fetch_work(&self, id: ConnId) {
         let qp = self.served.qp(id.index());
-        if let Some(slot) = qp.and_then(|qp| self.qps.get(&qp.0)) {
+        if let Some(slot) = qp.and_then(|qp| self.qps.get(qp.0)) {
             slot.qp.next_work().into_iter().for_each(fetch_line);
         }
     }

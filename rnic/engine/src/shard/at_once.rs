@@ -50,7 +50,7 @@ impl<P: Port> Shard<P> {
         if !self.clients.iter().all(quiet) || !self.macroflows.is_idle() {
             return None;
         }
-        let slot = self.qps.get(&qp.0)?;
+        let slot = self.qps.get(qp.0)?;
         if slot.qp.client() != client || !slot.qp.is_ready_to_send() {
             return None;
         }

@@ -200,7 +200,7 @@ impl<P: Port> Shard<P> {
     }
 
     pub(super) fn qp(&mut self, qp: QpNum) -> Result<&mut QpSlot, CommandError> {
-        let slot = self.qps.get_mut(&qp.0).ok_or(unknown("queue pair"))?;
+        let slot = self.qps.get_mut(qp.0).ok_or(unknown("queue pair"))?;
         Ok(slot)
     }
 
@@ -216,7 +216,7 @@ impl<P: Port> Shard<P> {
             self.qps.len(),
             self.config.limits.queue_pairs,
         )?;
-        if self.qps.contains_key(&num.0) {
+        if self.qps.contains(num.0) {
             return Err(CommandError::Invalid(format!("queue pair {num} exists")));
         }
         let srq = attributes.srq;
@@ -235,7 +235,7 @@ impl<P: Port> Shard<P> {
     }
 
     fn remove_qp(&mut self, qp: QpNum) -> Result<(), CommandError> {
-        let mut slot = self.qps.remove(&qp.0).ok_or(unknown("queue pair"))?;
+        let mut slot = self.qps.remove(qp.0).ok_or(unknown("queue pair"))?;
         slot.qp.give_back(&mut self.tables.lent);
         self.tables.stags.stream_removed(slot.qp.user());
         if let Some(id) = slot.conn {

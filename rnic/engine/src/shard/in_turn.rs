@@ -184,7 +184,7 @@ impl<P: Port> Shard<P> {
         let Phase::Rdma { qp } = conn.phase else {
             return Run::default();
         };
-        let Some(slot) = self.qps.get_mut(&qp.0) else {
+        let Some(slot) = self.qps.get_mut(qp.0) else {
             return Run::default();
         };
         let next = conn.inbound.is_empty() && conn.inbound.consumed_to() == offset;

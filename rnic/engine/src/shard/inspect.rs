@@ -43,7 +43,7 @@ impl<P: Port> Shard<P> {
     /// These queue pairs; those that are not there are left out.
     pub(super) fn look_at_queue_pairs(&self, qps: &[QpNum]) -> Answer {
         let look = |qp: &QpNum| {
-            let slot = self.qps.get(&qp.0)?;
+            let slot = self.qps.get(qp.0)?;
             let conn = slot.conn.and_then(|id| self.conns.get(id));
             Some(QpLook {
                 qp: *qp,
@@ -88,7 +88,7 @@ impl<P: Port> Shard<P> {
     fn owner(&self, conn: &Conn) -> Option<ClientId> {
         match &conn.phase {
             Phase::Requesting { qp, .. } | Phase::Rdma { qp } => {
-                self.qps.get(&qp.0).map(|slot| slot.qp.client())
+                self.qps.get(qp.0).map(|slot| slot.qp.client())
             }
             Phase::AwaitRequest { listener, .. } | Phase::Requested { listener, .. } => self
                 .listeners

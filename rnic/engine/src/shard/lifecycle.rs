@@ -101,7 +101,7 @@ impl<P: Port> Shard<P> {
                 if mid_fpdu {
                     conn.ending.get_or_insert(DisconnectReason::PeerClosed);
                 }
-                if let Some(slot) = self.qps.get_mut(&qp.0) {
+                if let Some(slot) = self.qps.get_mut(qp.0) {
                     slot.qp.peer_closed(mid_fpdu);
                 }
                 self.make_ready(id);
@@ -129,7 +129,7 @@ impl<P: Port> Shard<P> {
 
     /// Looks what a queue pair asks for after it was called.
     pub(super) fn settle(&mut self, num: QpNum) {
-        let Some(slot) = self.qps.get_mut(&num.0) else {
+        let Some(slot) = self.qps.get_mut(num.0) else {
             return;
         };
         let (conn, client) = (slot.conn, slot.qp.client());
@@ -279,7 +279,7 @@ impl<P: Port> Shard<P> {
 
     /// Flushes a queue pair whose connection is gone, and tells its client.
     pub(super) fn end_queue_pair(&mut self, qp: QpNum, reason: DisconnectReason, event: Event) {
-        let Some(slot) = self.qps.get_mut(&qp.0) else {
+        let Some(slot) = self.qps.get_mut(qp.0) else {
             return;
         };
         slot.conn = None;
@@ -438,7 +438,7 @@ impl<P: Port> Shard<P> {
                 .map(|slot| slot.qp.num())
                 .collect();
             for num in users {
-                if let Some(slot) = self.qps.get_mut(&num.0) {
+                if let Some(slot) = self.qps.get_mut(num.0) {
                     slot.qp
                         .cq_failed(&mut self.tables.context(slot.tally, self.now));
                 }

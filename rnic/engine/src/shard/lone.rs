@@ -27,7 +27,7 @@ impl<P: Port> Shard<P> {
         let Phase::Rdma { qp } = conn.phase else {
             return None;
         };
-        let slot = self.qps.get_mut(&qp.0)?;
+        let slot = self.qps.get_mut(qp.0)?;
         if self.macroflows.allowance(id) == 0 {
             return None;
         }

@@ -56,7 +56,7 @@ impl<P: Port> Shard<P> {
         let window = self.config.tcp.receive_window;
         let mut conn = Conn::new(id, tuple, path, port, window, phase);
         conn.opened = opened;
-        if let Some(slot) = self.qps.get_mut(&qp.0) {
+        if let Some(slot) = self.qps.get_mut(qp.0) {
             slot.conn = Some(id);
         }
         self.adopt(conn);

@@ -30,7 +30,7 @@ impl<P: Port> Shard<P> {
             QpState::Error => match conn {
                 Some(id) => self.abort(id, DisconnectReason::Aborted, None),
                 None => {
-                    let slot = self.qps.get_mut(&num.0);
+                    let slot = self.qps.get_mut(num.0);
                     if let Some(slot) = slot.filter(|slot| slot.qp.state() != QpState::Error) {
                         let reason = DisconnectReason::Aborted;
                         slot.qp.connection_ended(
@@ -42,7 +42,7 @@ impl<P: Port> Shard<P> {
                 }
             },
             QpState::Idle => {
-                if let Some(slot) = self.qps.get_mut(&num.0) {
+                if let Some(slot) = self.qps.get_mut(num.0) {
                     sound_cqs(&slot.qp, &self.tables)?;
                     slot.qp
                         .reset(&mut self.tables.context(slot.tally, self.now));

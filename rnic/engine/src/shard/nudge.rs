@@ -61,7 +61,7 @@ impl<P: Port> Shard<P> {
             return;
         };
         let heard = conn.inbound.available() > 0 || conn.inbound.consumed_to() > unheard.reply_end;
-        let Some(slot) = self.qps.get_mut(&qp.0).filter(|_| !heard) else {
+        let Some(slot) = self.qps.get_mut(qp.0).filter(|_| !heard) else {
             return;
         };
         unheard.nudges += 1;

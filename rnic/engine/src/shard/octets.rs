@@ -119,7 +119,7 @@ impl<P: Port> Shard<P> {
         if !conn.inbound.is_empty() || new.offset != next || in_order != next + u64::from(new.len) {
             return false;
         }
-        let Some(slot) = self.qps.get_mut(&qp.0) else {
+        let Some(slot) = self.qps.get_mut(qp.0) else {
             return false;
         };
         // When they are taken it is asked whether it has something to send.
@@ -234,7 +234,7 @@ impl<P: Port> Shard<P> {
         let Phase::Rdma { qp } = conn.phase else {
             return false;
         };
-        let Some(slot) = self.qps.get_mut(&qp.0) else {
+        let Some(slot) = self.qps.get_mut(qp.0) else {
             return false;
         };
         // A segment stands for itself; by Markers, what came around it may make an FPDU whole.
@@ -284,7 +284,7 @@ impl<P: Port> Shard<P> {
         let Some(conn) = self.conns.get_mut(id) else {
             return false;
         };
-        let Some(slot) = self.qps.get_mut(&qp) else {
+        let Some(slot) = self.qps.get_mut(qp) else {
             return false;
         };
         if let Some(placed) = conn.inbound.next_placed() {

@@ -64,7 +64,7 @@ impl<P: Port> Shard<P> {
     /// The client posted work to this queue pair, or says so; the connection that is to have a turn for
     /// it.
     fn doorbell(&mut self, client: ClientId, num: QpNum) -> Option<ConnId> {
-        let slot = self.qps.get_mut(&num.0)?;
+        let slot = self.qps.get_mut(num.0)?;
         // A client may write any number; only its own queue pairs hear it.
         if slot.qp.client() != client {
             return None;
@@ -111,7 +111,7 @@ impl<P: Port> Shard<P> {
         if conn.ready {
             return;
         }
-        let Some(slot) = self.qps.get(&qp.0) else {
+        let Some(slot) = self.qps.get(qp.0) else {
             return;
         };
         let qp = &slot.qp;
@@ -261,7 +261,7 @@ impl<P: Port> Shard<P> {
         let Some(conn) = self.conns.get(id) else {
             return;
         };
-        if let Some(slot) = conn.qp().and_then(|qp| self.qps.get_mut(&qp.0)) {
+        if let Some(slot) = conn.qp().and_then(|qp| self.qps.get_mut(qp.0)) {
             slot.qp
                 .turn_over(&mut self.tables.context(slot.tally, self.now));
         }

@@ -12,7 +12,7 @@ use rnic_ipc::id::ClientId;
 use userspace_tcp::ConnId;
 
 use super::turn::Allowed;
-use crate::idmap::IdMap;
+use crate::numbered::Numbered;
 
 /// Octets that a client may send before the next gets its turn.
 const QUANTUM: i64 = 32 << 10;
@@ -20,7 +20,7 @@ const QUANTUM: i64 = 32 << 10;
 /// The clients' shares.
 #[derive(Debug)]
 pub(super) struct Share {
-    accounts: IdMap<u32, Account>,
+    accounts: Numbered<Account>,
     /// Clients with connections that are ready; the front one has its turn.
     active: VecDeque<ClientId>,
     /// By connection: who holds how many frames with it.
@@ -61,10 +61,8 @@ impl Account {
 
 impl Share {
     pub fn new(clients: usize, connections: usize) -> Self {
-        let mut accounts = IdMap::default();
-        accounts.reserve(clients);
         Self {
-            accounts,
+            accounts: Numbered::new(clients),
             active: VecDeque::with_capacity(clients),
             held: vec![(ClientId(0), 0); connections].into_boxed_slice(),
             in_use: 0,
@@ -73,7 +71,7 @@ impl Share {
 
     /// A queue pair more of a client's.
     pub fn queue_pair_added(&mut self, client: ClientId) {
-        let account = self.accounts.entry(client.0).or_default();
+        let account = self.accounts.get_or_default(client.0);
         account.queue_pairs += 1;
         // Each may leave one that is gone, which is noticed when its turn comes.
         let wanted = 2 * account.queue_pairs;
@@ -84,13 +82,13 @@ impl Share {
 
     /// A queue pair less; the last one takes the account along.
     pub fn queue_pair_removed(&mut self, client: ClientId) {
-        let Some(account) = self.accounts.get_mut(&client.0) else {
+        let Some(account) = self.accounts.get_mut(client.0) else {
             return;
         };
         account.queue_pairs = account.queue_pairs.saturating_sub(1);
         if account.queue_pairs == 0 {
             self.in_use -= usize::from(account.in_use());
-            self.accounts.remove(&client.0);
+            self.accounts.remove(client.0);
             self.active.retain(|active| *active != client);
         }
     }
@@ -113,7 +111,7 @@ impl Share {
 
     /// Whether nobody waits for a turn behind the connection of this client's whose turn it is.
     pub fn is_last(&self, client: ClientId) -> bool {
-        let account = self.accounts.get(&client.0);
+        let account = self.accounts.get(client.0);
         self.active.len() <= 1 && account.is_none_or(|account| account.ready.is_empty())
     }
 
@@ -121,7 +119,7 @@ impl Share {
     /// one to wait for a turn; none where another waits, or the client has sent beyond its share.
     #[inline]
     pub fn alone(&self, client: ClientId) -> Option<Alone> {
-        let account = self.accounts.get(&client.0)?;
+        let account = self.accounts.get(client.0)?;
         if !self.active.is_empty() || !account.ready.is_empty() {
             return None;
         }
@@ -139,7 +137,7 @@ impl Share {
 
     /// It has sent so many of these; as [`Self::spend`] and [`Self::end`].
     pub fn spend_alone(&mut self, client: ClientId, octets: usize) {
-        if let Some(account) = self.accounts.get_mut(&client.0) {
+        if let Some(account) = self.accounts.get_mut(client.0) {
             account.credit = spent(account.credit.saturating_add(QUANTUM), octets).min(0);
         }
     }
@@ -147,7 +145,7 @@ impl Share {
     /// The client whose turn it is.
     pub fn begin(&mut self) -> Option<ClientId> {
         let client = *self.active.front()?;
-        if let Some(account) = self.accounts.get_mut(&client.0)
+        if let Some(account) = self.accounts.get_mut(client.0)
             && !account.begun
         {
             account.begun = true;
@@ -159,7 +157,7 @@ impl Share {
     /// The client's next connection, with the octets that it may send; none when the client has had
     /// its share.
     pub fn next(&mut self, client: ClientId) -> Option<(ConnId, usize)> {
-        let account = self.accounts.get(&client.0)?;
+        let account = self.accounts.get(client.0)?;
         let credit = usize::try_from(account.credit).ok().filter(|c| *c > 0)?;
         let id = self.change(client, |account| account.ready.pop_front())??;
         Some((id, credit))
@@ -167,7 +165,7 @@ impl Share {
 
     /// The client's connections behind the present one.
     pub fn coming(&self, client: ClientId) -> [Option<ConnId>; 2] {
-        let ready = self.accounts.get(&client.0).map(|account| &account.ready);
+        let ready = self.accounts.get(client.0).map(|account| &account.ready);
         [0, 1].map(|place| ready.and_then(|ready| ready.get(place).copied()))
     }
 
@@ -178,7 +176,7 @@ impl Share {
 
     /// The client sent so many octets.
     pub fn spend(&mut self, client: ClientId, octets: usize) {
-        if let Some(account) = self.accounts.get_mut(&client.0) {
+        if let Some(account) = self.accounts.get_mut(client.0) {
             account.credit = spent(account.credit, octets);
         }
     }
@@ -202,7 +200,7 @@ impl Share {
     /// The client's turn is over. It keeps no credit for what it had nothing to send for.
     pub fn end(&mut self, client: ClientId) {
         self.active.pop_front();
-        let Some(account) = self.accounts.get_mut(&client.0) else {
+        let Some(account) = self.accounts.get_mut(client.0) else {
             return;
         };
         account.begun = false;
@@ -218,7 +216,7 @@ impl Share {
     /// acknowledged, or their connection goes.
     pub fn wait_for_frames(&mut self, client: ClientId) {
         self.active.pop_front();
-        if let Some(account) = self.accounts.get_mut(&client.0) {
+        if let Some(account) = self.accounts.get_mut(client.0) {
             account.begun = false;
             account.active = false;
             account.credit = account.credit.min(0);
@@ -258,14 +256,14 @@ impl Share {
     /// Frames that the client holds, if clients beside it want some: then it may hold as many as it
     /// leaves.
     pub fn held_beside_others(&self, client: ClientId) -> Option<usize> {
-        let account = self.accounts.get(&client.0);
+        let account = self.accounts.get(client.0);
         let (in_use, frames) =
             account.map_or((false, 0), |account| (account.in_use(), account.frames));
         (self.in_use > usize::from(in_use)).then_some(frames)
     }
 
     fn activate(&mut self, client: ClientId) {
-        if let Some(account) = self.accounts.get_mut(&client.0)
+        if let Some(account) = self.accounts.get_mut(client.0)
             && !account.active
             && !account.ready.is_empty()
         {
@@ -275,7 +273,7 @@ impl Share {
     }
 
     fn change<T>(&mut self, client: ClientId, change: impl FnOnce(&mut Account) -> T) -> Option<T> {
-        let account = self.accounts.get_mut(&client.0)?;
+        let account = self.accounts.get_mut(client.0)?;
         let before = account.in_use();
         let changed = change(account);
         match (before, account.in_use()) {

@@ -32,7 +32,7 @@ impl<P: Port> Shard<P> {
         };
         conn.deadline = None;
         let remote = conn.tuple.remote;
-        let qp = conn.qp().and_then(|qp| self.qps.get(&qp.0));
+        let qp = conn.qp().and_then(|qp| self.qps.get(qp.0));
         if !qp.is_some_and(|slot| slot.qp.awaits_peer()) {
             return;
         }

@@ -231,7 +231,7 @@ impl<P: Port> Shard<P> {
         initiator: bool,
         private_data: Vec<u8>,
     ) {
-        let Some(slot) = self.qps.get_mut(&qp.0) else {
+        let Some(slot) = self.qps.get_mut(qp.0) else {
             return;
         };
         let Some(conn) = self.conns.get_mut(id) else {

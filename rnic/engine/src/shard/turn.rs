@@ -116,7 +116,7 @@ impl<P: Port> Shard<P> {
         let Phase::Rdma { qp } = conn.phase else {
             return Ok(());
         };
-        let Some(slot) = self.qps.get_mut(&qp.0) else {
+        let Some(slot) = self.qps.get_mut(qp.0) else {
             return Ok(());
         };
         let mut context = self.tables.context(slot.tally, self.now);
