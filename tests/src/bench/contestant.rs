@@ -4,7 +4,7 @@ use super::kernel::{self, Stream};
 use super::many::{self, ManyRun};
 use super::memory::{self, MemoryRun};
 use super::place::{Link, Place};
-use super::raw::{self, Load};
+use super::raw::{self, Load, RawPing};
 use super::rnic::{self, Door, RnicRun};
 use super::running::{Running, Span};
 use super::turns::Turns;
@@ -15,8 +15,8 @@ use super::{Figures, Ground};
 pub enum Work {
     /// Frames over AF_XDP without an RNIC, as many as possible.
     RawRate(Load),
-    /// One bare frame of 64 octets at a time, so many KiB of other code run through behind each.
-    RawPing(u32),
+    /// One bare frame at a time.
+    RawPing(RawPing),
     /// RDMA.
     Rnic(RnicRun),
     /// RDMA over many queue pairs.
@@ -133,7 +133,7 @@ impl Contestant {
     fn start(&self, ground: &mut Ground, place: Place, span: Span) -> Result<Running, String> {
         match &self.work {
             Work::RawRate(load) => raw::rate(ground, place, *load, span),
-            Work::RawPing(code) => raw::ping(ground, place, *code, span),
+            Work::RawPing(ping) => raw::ping(ground, place, *ping, span),
             Work::Rnic(run) => rnic::start(ground, place, run, span),
             Work::KernelPing => kernel::ping(ground, place, span),
             _ => Err(format!("{} is more than two programs", self.name)),
@@ -147,8 +147,7 @@ impl Work {
     pub fn name(&self) -> String {
         match self {
             Self::RawRate(load) => load.name().into(),
-            Self::RawPing(0) => "raw-ping".into(),
-            Self::RawPing(code) => format!("raw-ping-code-{code}k"),
+            Self::RawPing(ping) => ping.name(),
             Self::Rnic(run) => run.name(),
             Self::Many(run) => run.name(),
             Self::KernelStream(stream) => stream.name().into(),
@@ -177,6 +176,7 @@ mod tests {
             "raw-ping@1500-inline",
             "write-64-ping-embedded@1500-inline",
             "kernel-ping@1500-inline",
+            "raw-ping-64@1500-inline",
             "raw-ping-code-16k@1500-inline",
             "send-64-ping-embedded@1500-inline",
             "read-64-ping-embedded@1500-inline",

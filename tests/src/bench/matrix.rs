@@ -5,7 +5,7 @@ use super::kernel::Stream;
 use super::many::{ManyRun, Traffic};
 use super::memory::{Case, MemoryRun};
 use super::place::{Link, Napi, Place};
-use super::raw::Load;
+use super::raw::{Load, RawPing};
 use super::rnic::{Door, KIBI_64, MEBI, Operation, Polling, RnicRun};
 use super::{Contestant, Work};
 
@@ -119,10 +119,6 @@ pub fn smoke() -> Vec<Contestant> {
     all
 }
 
-/// KiB of code that displaces what there is in a first instruction cache: more than half of one. More
-/// displace no more.
-const DISPLACING: u32 = 16;
-
 /// A stream by all ways.
 fn streams(place: Place) -> Vec<Contestant> {
     let write = RnicRun::bandwidth(Operation::Write, MEBI, Door::Embedded);
@@ -155,13 +151,14 @@ fn doors(place: Place) -> Vec<Contestant> {
 
 fn pings(place: Place) -> Vec<Contestant> {
     let mut all = vec![
-        Contestant::new(place, Work::RawPing(0)),
+        Contestant::new(place, Work::RawPing(RawPing::AS_WRITE)),
         ping(place, Operation::Write, Door::Embedded),
         ping(place, Operation::Write, DAEMON),
         Contestant::new(place, Work::KernelPing),
     ];
     if place.leaves_cores_alone() {
-        all.push(Contestant::new(place, Work::RawPing(DISPLACING)));
+        let others = [RawPing::SHORT, RawPing::DISPLACING];
+        all.extend(others.map(|ping| Contestant::new(place, Work::RawPing(ping))));
     }
     all
 }

@@ -12,8 +12,47 @@ use crate::tool;
 
 /// Octets of an Ethernet header.
 const ETHERNET: u32 = 14;
-/// Octets of a frame that goes there and back.
-const PING: u32 = 64;
+/// Octets of the frame of an RDMA Write of 64 octets: Ethernet, IPv4, TCP with timestamps, the ULPDU's
+/// length, the tagged header, the octets, the CRC.
+const WRITE_64: u32 = ETHERNET + 20 + 32 + 2 + 14 + 64 + 4;
+
+/// A frame that goes there and back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawPing {
+    /// Its octets, without FCS.
+    octets: u32,
+    /// KiB of other code that are run through behind each.
+    code: u32,
+}
+
+impl RawPing {
+    /// A frame as long as that of an RDMA Write of 64 octets: the limit of those.
+    pub const AS_WRITE: Self = Self {
+        octets: WRITE_64,
+        code: 0,
+    };
+    /// A frame of 64 octets, which has no room for the headers of any such message.
+    pub const SHORT: Self = Self {
+        octets: 64,
+        code: 0,
+    };
+    /// As the first. More than half of a first instruction cache is displaced; more code displaces no
+    /// more.
+    pub const DISPLACING: Self = Self {
+        code: 16,
+        ..Self::AS_WRITE
+    };
+
+    /// In names of contestants.
+    #[must_use]
+    pub fn name(self) -> String {
+        match (self.octets, self.code) {
+            (WRITE_64, 0) => "raw-ping".into(),
+            (WRITE_64, code) => format!("raw-ping-code-{code}k"),
+            (octets, _) => format!("raw-ping-{octets}"),
+        }
+    }
+}
 
 /// What frames carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,15 +123,15 @@ fn rates(sender: &Finished, receiver: &Finished) -> Result<Figures, String> {
     ]))
 }
 
-/// One frame at a time; behind each so many KiB of other code are run through.
+/// One frame at a time.
 pub(super) fn ping(
     ground: &Ground,
     place: Place,
-    code: u32,
+    RawPing { octets, code }: RawPing,
     span: Span,
 ) -> Result<Running, String> {
     let end = |end, role| {
-        command(ground, place, end, role, PING)
+        command(ground, place, end, role, octets)
             .args(span.options())
             .args(["--code", &code.to_string()])
     };
@@ -105,8 +144,9 @@ pub(super) fn ping(
 
 fn command(ground: &Ground, place: Place, end: End, role: &str, octets: u32) -> Command {
     // A receive path on the receiver's core needs that core, but for a single frame not for long.
-    let waiting = match (place.napi, octets) {
-        (Napi::Inline, _) | (Napi::Rps, PING) => "spin",
+    let alone = matches!(role, "ping" | "pong");
+    let waiting = match (place.napi, alone) {
+        (Napi::Inline, _) | (Napi::Rps, true) => "spin",
         (Napi::Rps | Napi::Threaded, _) => "poll",
     };
     ground
