@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use crate::{Checks, Words, add_sums, portable};
 #[cfg(target_arch = "x86_64")]
-use crate::{pclmulqdq, vpclmulqdq};
+use crate::{pclmulqdq, vpclmulqdq, vpclmulqdq_avx2};
 
 /// A way to compute the checks; the fastest comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,6 +16,8 @@ pub enum Kernel {
     /// Carry-less multiplication of vectors of 512 bits (x86-64 with VPCLMULQDQ and AVX-512F, BW and
     /// VBMI2).
     Vpclmulqdq,
+    /// Carry-less multiplication of vectors of 256 bits (x86-64 with VPCLMULQDQ and AVX2).
+    VpclmulqdqAvx2,
     /// Carry-less multiplication of vectors of 128 bits (x86-64 with PCLMULQDQ and SSE4.2).
     Pclmulqdq,
     /// The processor's CRC32C instruction (x86-64, aarch64), or tables where it has none.
@@ -24,7 +26,12 @@ pub enum Kernel {
 
 impl Kernel {
     /// All of them, the fastest first.
-    pub const ALL: [Self; 3] = [Self::Vpclmulqdq, Self::Pclmulqdq, Self::Portable];
+    pub const ALL: [Self; 4] = [
+        Self::Vpclmulqdq,
+        Self::VpclmulqdqAvx2,
+        Self::Pclmulqdq,
+        Self::Portable,
+    ];
 
     /// The fastest that this processor has.
     #[inline]
@@ -40,14 +47,18 @@ impl Kernel {
         if std::arch::is_x86_feature_detected!("pclmulqdq")
             && std::arch::is_x86_feature_detected!("sse4.2")
         {
-            if std::arch::is_x86_feature_detected!("vpclmulqdq")
-                && std::arch::is_x86_feature_detected!("avx512f")
+            if !std::arch::is_x86_feature_detected!("vpclmulqdq")
+                || !std::arch::is_x86_feature_detected!("avx2")
+            {
+                return Self::Pclmulqdq;
+            }
+            if std::arch::is_x86_feature_detected!("avx512f")
                 && std::arch::is_x86_feature_detected!("avx512bw")
                 && std::arch::is_x86_feature_detected!("avx512vbmi2")
             {
                 return Self::Vpclmulqdq;
             }
-            return Self::Pclmulqdq;
+            return Self::VpclmulqdqAvx2;
         }
         Self::Portable
     }
@@ -63,6 +74,7 @@ impl Kernel {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Vpclmulqdq => "vpclmulqdq",
+            Self::VpclmulqdqAvx2 => "vpclmulqdq-avx2",
             Self::Pclmulqdq => "pclmulqdq",
             Self::Portable => "portable",
         }
@@ -259,6 +271,13 @@ impl Usable {
             Kernel::Vpclmulqdq => {
                 // SAFETY: the processor has what it takes; else the caller's promise.
                 let (crc, words) = unsafe { vpclmulqdq::run::<SUM, COPY>(!crc, from, to, len) };
+                (!crc, words)
+            }
+            #[cfg(target_arch = "x86_64")]
+            Kernel::VpclmulqdqAvx2 => {
+                // SAFETY: the processor has what it takes; else the caller's promise.
+                let (crc, words) =
+                    unsafe { vpclmulqdq_avx2::run::<SUM, COPY>(!crc, from, to, len) };
                 (!crc, words)
             }
             #[cfg(target_arch = "x86_64")]

@@ -19,6 +19,8 @@ mod sum;
 mod tests;
 #[cfg(target_arch = "x86_64")]
 mod vpclmulqdq;
+#[cfg(target_arch = "x86_64")]
+mod vpclmulqdq_avx2;
 mod words;
 
 pub use kernel::Kernel;

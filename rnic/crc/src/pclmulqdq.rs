@@ -14,14 +14,14 @@ use std::arch::x86_64::{
 use crate::constants::fold_by;
 
 /// Octets that are left, where they go, and their sum so far.
-struct Way<const SUM: bool, const COPY: bool> {
+pub(crate) struct Way<const SUM: bool, const COPY: bool> {
     from: *const u8,
     to: *mut u8,
     left: usize,
     /// Two sums of words of 64 bits, without what is carried out.
-    words: __m128i,
+    pub(crate) words: __m128i,
     /// Two sums of their later halves.
-    halves: __m128i,
+    pub(crate) halves: __m128i,
 }
 
 /// The CRC state (not inverted) after `len` octets, and if `SUM` their sum as words of 32 bits.
@@ -80,7 +80,7 @@ pub(crate) fn words<const N: usize>(crc: u32, words: [u32; N]) -> u32 {
 /// A vector carried over `OCTETS` octets.
 #[inline]
 #[target_feature(enable = "sse4.2,pclmulqdq")]
-fn fold<const OCTETS: u32>(vector: __m128i) -> __m128i {
+pub(crate) fn fold<const OCTETS: u32>(vector: __m128i) -> __m128i {
     let by = const { fold_by(OCTETS) };
     let by = _mm_set_epi64x(by[1] as i64, by[0] as i64);
     _mm_xor_si128(
@@ -93,7 +93,7 @@ fn fold<const OCTETS: u32>(vector: __m128i) -> __m128i {
 impl<const SUM: bool, const COPY: bool> Way<SUM, COPY> {
     #[inline]
     #[target_feature(enable = "sse4.2,pclmulqdq")]
-    fn new(from: *const u8, to: *mut u8, left: usize) -> Self {
+    pub(crate) fn new(from: *const u8, to: *mut u8, left: usize) -> Self {
         Self {
             from,
             to,
@@ -150,7 +150,7 @@ impl<const SUM: bool, const COPY: bool> Way<SUM, COPY> {
     /// As many octets are left as `left` says.
     #[inline]
     #[target_feature(enable = "sse4.2,pclmulqdq")]
-    unsafe fn finish(mut self, mut vector: __m128i) -> (u32, u64) {
+    pub(crate) unsafe fn finish(mut self, mut vector: __m128i) -> (u32, u64) {
         // SAFETY: each is taken only while it is left.
         unsafe {
             while self.left >= 16 {
