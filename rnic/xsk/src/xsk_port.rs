@@ -126,6 +126,9 @@ impl XskPort {
         port.zero_copy = rustix::net::sockopt::xdp_options(port.fd())
             .map_err(|errno| port.refused("is it zero-copy", &errno.into()))?
             .contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY);
+        if port.zero_copy {
+            port.receive.keep_all();
+        }
         if let Some(busy_poll) = port.config.busy_poll {
             options::set_busy_poll(port.fd(), busy_poll)
                 .map_err(|error| port.refused("busy polling", &error))?;

@@ -4,6 +4,9 @@
 //! as many frames as the kernel has go round, and what comes one by one would find each of hundreds in
 //! no near cache any more when its turn comes. While packets come in small numbers, the kernel has few
 //! frames; it has all again once they come in larger ones, or whoever receives them sleeps and is late.
+//!
+//! A driver that receives without copying takes frames from the fill ring ahead, as many as its own ring
+//! has places, and wants to be woken when there are fewer: it always has all.
 
 /// Frames that the kernel has while packets come in small numbers: several times what it is written to
 /// until a look at the ring shows that it is more.
@@ -20,6 +23,8 @@ const ROW: usize = 1024;
 pub(super) struct Level {
     /// All that its ring takes.
     all: usize,
+    /// How many it has while packets come in small numbers.
+    few: usize,
     /// Packets that came in small numbers since the last time that others did.
     row: usize,
 }
@@ -27,7 +32,13 @@ pub(super) struct Level {
 impl Level {
     /// For a fill ring of so many entries.
     pub(super) fn new(all: usize) -> Self {
-        Self { all, row: 0 }
+        let few = all.min(FEW);
+        Self { all, few, row: 0 }
+    }
+
+    /// The kernel takes frames out of the ring before packets come.
+    pub(super) fn keep_all(&mut self) {
+        self.few = self.all;
     }
 
     /// How many frames there should be.
@@ -35,7 +46,7 @@ impl Level {
     pub(super) fn frames(&self) -> usize {
         match self.row < ROW {
             true => self.all,
-            false => self.all.min(FEW),
+            false => self.few,
         }
     }
 
@@ -83,6 +94,14 @@ mod tests {
         assert_eq!(level.frames(), FEW);
         level.expect_many();
         assert_eq!(level.frames(), 256);
+    }
+
+    #[test]
+    fn a_driver_that_takes_frames_ahead_has_all_of_them() {
+        let mut level = Level::new(512);
+        level.keep_all();
+        (0..ROW).for_each(|_| level.found(1));
+        assert_eq!(level.frames(), 512);
     }
 
     #[test]

@@ -95,6 +95,11 @@ impl ReceiveSide {
         }
     }
 
+    /// The driver receives without copying.
+    pub(super) fn keep_all(&mut self) {
+        self.level.keep_all();
+    }
+
     /// Nobody may look for a while: the next [`Self::refill`] gives the kernel all frames that its ring
     /// takes.
     pub(super) fn expect_many(&mut self) {
