@@ -2,26 +2,27 @@
 //!
 //! What a client does wrong costs it a refusal or its connection, and nobody else anything: a user
 //! has few more threads than it may have clients, and who comes beyond that is closed without a
-//! word, by a thread that nobody waits for.
+//! word. Accepting never waits: not for a client, not for a place.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rnic_device::{ClientSession, Credentials, Devices, Limits};
+use rnic_device::{Administrators, ClientSession, Credentials, Devices, Limits};
 use rnic_ipc::control::{Refusal, RefusalCode, Reply, Request, Response};
 use rnic_ipc::transport::{Channel, Message, TransportError};
 use rustix::net::Shutdown;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
+use crate::farewell::Farewell;
+
 /// Threads for clients that are being turned away, beside those of clients that are served.
 const SPARE_THREADS: usize = 64;
 /// Those among them that one user's clients may have.
 const SPARE_THREADS_OF_USER: usize = 4;
-/// Clients that wait to be closed without a word.
-const FAREWELLS: usize = 256;
+/// Threads beyond these, that only administrators' clients may have.
+const KEPT_THREADS: usize = 16;
 /// How long a client may take to say Hello: until then it only keeps others out.
 const HELLO: Duration = Duration::from_secs(5);
 /// What it may say before that, of which device it means.
@@ -34,78 +35,73 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 pub(crate) struct Clients {
     devices: Devices,
     limits: Limits,
+    administrators: Administrators,
     /// Each with its user.
     threads: Vec<(u32, JoinHandle<()>)>,
-    /// Closes those that get no thread: closing a descriptor that came with a message may take as
-    /// long as the client likes.
-    farewell: SyncSender<Channel>,
-    /// One for whom there is no place even there. Until there is, nobody else is taken.
-    left_over: Option<Channel>,
+    /// Closes those that get no thread.
+    farewell: Farewell,
 }
 
 impl Clients {
     /// With these limits of the devices, beyond which it refuses clients with a reason.
-    pub(crate) fn new(devices: Devices, limits: Limits) -> Self {
-        let (farewell, leaving) = sync_channel(FAREWELLS);
-        let close = move || leaving.into_iter().for_each(drop);
-        if let Err(error) = std::thread::Builder::new()
-            .name("rnicd-farewell".to_owned())
-            .spawn(close)
-        {
-            log::error!("no thread to close what users have too many of: {error}");
-        }
+    pub(crate) fn new(
+        devices: Devices,
+        limits: Limits,
+        administrators: Administrators,
+        farewell: Farewell,
+    ) -> Self {
         Self {
             devices,
             limits,
+            administrators,
             threads: Vec::new(),
             farewell,
-            left_over: None,
         }
     }
 
-    /// Whether one more client can be taken.
-    pub(crate) fn has_room(&mut self) -> bool {
-        self.threads.retain(|(_, thread)| !thread.is_finished());
-        if let Some(channel) = self.left_over.take() {
-            self.close(channel);
-        }
-        let most = self.limits.clients as usize + SPARE_THREADS;
-        self.left_over.is_none() && self.threads.len() < most
-    }
-
-    /// Serves a new client in a thread of its own. Ask [`Self::has_room`] before.
+    /// Serves a new client in a thread of its own, or closes its channel. Waits for nothing.
     pub(crate) fn serve(&mut self, channel: Channel) {
         let credentials = match credentials(&channel) {
             Ok(credentials) => credentials,
             Err(error) => {
                 log::warn!("a client is turned away, it can't be known: {error}");
-                return self.close(channel);
+                return self.farewell.close(channel);
             }
         };
-        let uid = credentials.uid;
-        let most = self.limits.users.of(credentials).clients as usize + SPARE_THREADS_OF_USER;
-        let found = self.threads.iter().filter(|(user, _)| *user == uid).count();
-        if found >= most {
+        if !self.has_thread_for(credentials) {
             log::debug!("a client ({credentials}) is closed without a word: too many come");
-            return self.close(channel);
+            return self.farewell.close(channel);
         }
-        let devices = self.devices.clone();
+        let channel = Arc::new(channel);
+        let (devices, its) = (self.devices.clone(), channel.clone());
         let thread = std::thread::Builder::new()
             .name("rnicd-client".to_owned())
-            .spawn(move || serve(&devices, credentials, Arc::new(channel)));
+            .spawn(move || serve(&devices, credentials, its));
         match thread {
-            Ok(thread) => self.threads.push((uid, thread)),
-            Err(error) => log::error!("a client is turned away, no thread for it: {error}"),
+            Ok(thread) => self.threads.push((credentials.uid, thread)),
+            Err(error) => {
+                log::error!("a client is turned away, no thread for it: {error}");
+                if let Some(channel) = Arc::into_inner(channel) {
+                    self.farewell.close(channel);
+                }
+            }
         }
     }
 
-    /// Closes a channel without waiting for it.
-    fn close(&mut self, channel: Channel) {
-        match self.farewell.try_send(channel) {
-            Ok(()) => {}
-            Err(TrySendError::Full(channel)) => self.left_over = Some(channel),
-            Err(TrySendError::Disconnected(channel)) => drop(channel),
-        }
+    /// Whether a client of this user gets a thread: not beyond the user's number, and beyond that of
+    /// all only an administrator's.
+    fn has_thread_for(&mut self, credentials: Credentials) -> bool {
+        self.threads.retain(|(_, thread)| !thread.is_finished());
+        let threads = self.threads.iter();
+        let of_user = threads.filter(|(uid, _)| *uid == credentials.uid).count();
+        let kept = if self.administrators.include(&credentials) {
+            KEPT_THREADS
+        } else {
+            0
+        };
+        let most = self.limits.clients as usize + SPARE_THREADS + kept;
+        let most_of_user = self.limits.users.of(credentials).clients as usize;
+        self.threads.len() < most && of_user < most_of_user + SPARE_THREADS_OF_USER
     }
 
     /// Waits for all threads, for at most `patience`; the device was shut down, so that they end.

@@ -12,6 +12,7 @@ mod check;
 mod cli;
 mod clients;
 mod config;
+mod farewell;
 mod metrics;
 mod names;
 mod serve;

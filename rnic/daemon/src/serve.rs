@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rnic_device::host::{Signals, privileges};
-use rnic_device::{DeviceError, Devices};
+use rnic_device::{DeviceError, Devices, Limits};
 use rnic_ipc::shm::ShmError;
 use rnic_ipc::transport::TransportError;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -11,12 +11,13 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 
 use crate::clients::Clients;
+use crate::farewell::Farewell;
 use crate::metrics::{MetricsError, MetricsListener};
 use crate::service::Service;
 use crate::settings::Settings;
 use crate::socket::{SocketError, SocketFile};
 
-/// How long to wait before accepting again when no descriptor or no thread is left.
+/// How long to wait before accepting again when no descriptor is left.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 /// How long the threads of clients may take to end. A descriptor that a client passed may hold its
 /// thread in close(2) for as long as the client likes.
@@ -47,6 +48,9 @@ pub(crate) enum ServeError {
         "privileges that are not needed any more were to be given up, but the kernel refused: {0}"
     )]
     Privileges(Errno),
+    /// Threads that close channels.
+    #[error("surplus clients' channels were to be closed by a thread, but the kernel refused: {0}")]
+    Farewell(std::io::Error),
     /// The wait for clients.
     #[error("waiting for clients, but the kernel refused: {0}")]
     Wait(Errno),
@@ -60,10 +64,13 @@ pub(crate) fn serve(settings: Settings) -> Result<(), ServeError> {
     rustix::thread::set_no_new_privs(true).map_err(ServeError::Privileges)?;
     rnic_ipc::shm::contain_faults().map_err(ServeError::Faults)?;
     raise_open_files();
+    let farewell = Farewell::start().map_err(ServeError::Farewell)?;
     let path = &settings.socket;
     SocketFile::clear(path)?;
     let service = Service::from_environment();
-    let limits = settings.devices.first().map(|device| device.limits.clone());
+    let first = settings.devices.first();
+    let limits = first.map_or_else(Limits::default, |device| device.limits.clone());
+    let administrators = first.map(|device| device.administrators);
     let (devices, (socket, metrics)) = Devices::open_then(settings.devices, || {
         // While their directories can be written to, and the first be given to a group.
         let socket = SocketFile::bind(path, settings.socket_mode, settings.socket_group)?;
@@ -81,7 +88,12 @@ pub(crate) fn serve(settings: Settings) -> Result<(), ServeError> {
             listener.start(Box::new(move || devices.metrics().ok()))
         })
         .transpose()?;
-    let mut clients = Clients::new(devices.clone(), limits.unwrap_or_default());
+    let mut clients = Clients::new(
+        devices.clone(),
+        limits,
+        administrators.unwrap_or_default(),
+        farewell,
+    );
     log::info!("ready: listening on {}", path.display());
     service.ready();
 
@@ -171,18 +183,10 @@ fn accept_until_signal(
             alive.tell();
             due = Some(Instant::now() + period);
         }
-        // Without a thread for them clients wait in the socket's queue. Turning them away here could
-        // hold us: what they sent already may be descriptors that are slow to close.
         let until_due = due.map(|at| at.saturating_duration_since(Instant::now()));
-        let (accept, patience) = if clients.has_room() {
-            (PollFlags::IN, until_due)
-        } else {
-            let pause = until_due.map_or(EXHAUSTED_PAUSE, |due| due.min(EXHAUSTED_PAUSE));
-            (PollFlags::empty(), Some(pause))
-        };
-        let patience = patience.and_then(|time| Timespec::try_from(time).ok());
+        let patience = until_due.and_then(|time| Timespec::try_from(time).ok());
         let mut fds = [
-            PollFd::new(socket.listener(), accept),
+            PollFd::new(socket.listener(), PollFlags::IN),
             PollFd::new(signals, PollFlags::IN),
         ];
         match rustix::event::poll(&mut fds, patience.as_ref()) {

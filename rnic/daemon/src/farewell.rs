@@ -1,0 +1,143 @@
+//! Closes clients' channels, and waits for nothing that clients left in them.
+//!
+//! A descriptor that a client has sent and nobody has received is closed with its channel. If it is a
+//! TCP socket with `SO_LINGER`, close(2) takes as long as the client likes. The kernel makes one
+//! exception: a socket that is closed because its owner exits "always lingers in the background"
+//! (socket(7)). So channels are closed by threads that end: each gets a descriptor table of its own
+//! (unshare(2)), receives channels into it, and exits. What would hold even that holds nothing but
+//! the channels of that thread.
+
+use std::os::fd::{AsFd, IntoRawFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use rnic_device::host::privileges;
+use rnic_ipc::transport::{Channel, TransportError};
+use rustix::thread::{CapabilitySet, UnshareFlags};
+
+/// The most channels that one thread closes.
+const BATCH: usize = 64;
+/// Octets of such a thread's stack.
+const STACK: usize = 128 << 10;
+/// Before it is tried again, when there was no thread or no descriptor.
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(20);
+
+/// A message about a channel. Two for each: it comes, then the sender has closed its own descriptor.
+/// Only then may the receiver's be the last.
+const COMES: u8 = 1;
+const IS_ONLY_YOURS: u8 = 2;
+
+/// Closes channels.
+#[derive(Debug)]
+pub(crate) struct Farewell {
+    /// To the threads that close them.
+    channels: Channel,
+}
+
+impl Farewell {
+    /// To be called early: the threads keep open what is open now, and nothing that is opened later.
+    ///
+    /// # Errors
+    ///
+    /// No socket pair or no thread is left, or the kernel gives none a table of its own.
+    pub(crate) fn start() -> std::io::Result<Self> {
+        let (channels, leaving) = Channel::pair().map_err(std::io::Error::other)?;
+        let (ready, is_ready) = channel();
+        thread("rnicd-farewell").spawn(move || {
+            // Its successors' tables are copies of this one, into which no channel ever comes.
+            let own = own_table().and_then(|()| privileges::keep(CapabilitySet::empty()));
+            let begins = own.is_ok();
+            if ready.send(own).is_ok() && begins {
+                dispatch(leaving);
+            }
+        })?;
+        let own = is_ready.recv().map_err(std::io::Error::other)?;
+        own?;
+        Ok(Self { channels })
+    }
+
+    /// Closes a channel. Never waits for a client.
+    pub(crate) fn close(&mut self, channel: Channel) {
+        if let Err(error) = self.channels.send(&COMES, &[channel.as_fd()]) {
+            log::error!("a client's channel is closed by a thread of its own: {error}");
+            // Without one it is closed here.
+            let _ = thread("rnicd-close").spawn(move || drop(channel));
+            return;
+        }
+        drop(channel);
+        if let Err(error) = self.channels.send(&IS_ONLY_YOURS, &[]) {
+            log::error!("a client's channel stays open: {error}");
+        }
+    }
+}
+
+fn thread(name: &str) -> std::thread::Builder {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .stack_size(STACK)
+}
+
+/// Has one thread after the other close what comes.
+fn dispatch(leaving: Channel) {
+    let leaving = Arc::new(leaving);
+    loop {
+        let (taken, has_taken) = channel();
+        let from = leaving.clone();
+        let closer = thread("rnicd-close").spawn(move || close_by_exit(&from, &taken));
+        let error = match closer.map(|_| has_taken.recv()) {
+            Ok(Ok(Ok(()))) => continue,
+            Ok(Ok(Err(TransportError::Closed))) => return,
+            Ok(Ok(Err(error))) => error.to_string(),
+            Ok(Err(_)) => "a thread that closes them panicked".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        log::error!("clients' channels are not closed, trying again: {error}");
+        std::thread::sleep(EXHAUSTED_PAUSE);
+    }
+}
+
+/// Receives channels into a table that ends with the calling thread.
+fn close_by_exit(leaving: &Channel, taken: &Sender<Result<(), TransportError>>) {
+    let table = own_table().map_err(|errno| TransportError::Host {
+        call: "unshare",
+        errno,
+    });
+    let outcome = table.and_then(|()| take(leaving));
+    // Nobody waits any more when the daemon ends.
+    let _ = taken.send(outcome);
+}
+
+/// Waits for a channel, and takes those that are there as well.
+fn take(leaving: &Channel) -> Result<(), TransportError> {
+    for number in 0..BATCH {
+        let comes = if number == 0 {
+            leaving.recv::<u8>()
+        } else {
+            leaving.try_recv::<u8>()
+        };
+        let (_, fds) = match comes {
+            Ok(message) => message.ok_or(TransportError::Closed)?,
+            Err(TransportError::WouldBlock) => break,
+            Err(error) => return Err(error),
+        };
+        // Left open, for the exit to close.
+        for fd in fds {
+            let _ = fd.into_raw_fd();
+        }
+        leaving.recv::<u8>()?.ok_or(TransportError::Closed)?;
+    }
+    Ok(())
+}
+
+/// Gives the calling thread a descriptor table of its own: a copy, which ends with it.
+#[expect(
+    deprecated,
+    reason = "another thread's descriptors mean nothing here, and none is used"
+)]
+fn own_table() -> Result<(), rustix::io::Errno> {
+    rustix::thread::unshare(UnshareFlags::FILES)
+}
+
+#[cfg(test)]
+mod tests;
