@@ -11,11 +11,16 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rnic::Context;
+use rnic::{CompletionQueue, Context, ProtectionDomain, QpConfig, QueuePair};
+use rnic_ipc::control::{PROTOCOL_VERSION, Reply, Request};
+use rnic_ipc::id::PdId;
 use rnic_ipc::transport::Channel;
 use rnic_tests::daemon::{Daemon, DaemonOptions};
-use rnic_tests::lab::{Lab, LinkOptions};
+use rnic_tests::lab::{Family, Lab, LinkOptions};
+use rnic_tests::pair::Pair;
 use rnic_tests::user::{open_to_all, run_as};
+use rnic_tests::verbs::FULL_ACCESS;
+use rnic_tests::{binary, tool};
 use rustix::net::sockopt::{
     set_socket_linger, set_socket_recv_buffer_size, set_socket_send_buffer_size,
 };
@@ -165,4 +170,204 @@ fn sockets_that_linger_keep_no_other_user_from_connecting() {
     drop(daemon);
     flood.end();
     assert!(median < MOSTLY, "{median:?}");
+}
+
+/// Asks in a loop, in so many threads with a client each, until it is told to stop.
+struct Askers {
+    stop: Arc<AtomicBool>,
+    answered: Arc<AtomicU64>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Half of them ask for counters, half for what is refused.
+const ASKERS: usize = 32;
+/// What a neighbour keeps of its throughput, at the least, also where other programs run.
+const KEEPS: f64 = 0.5;
+/// The requests a second that a user has, and a little for the clock.
+const ANSWERS: f64 = 2000.0 * 1.1;
+const PORT: u16 = 18_515;
+
+impl Askers {
+    fn of(socket: &Path) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let answered = Arc::new(AtomicU64::new(0));
+        let thread = |number| {
+            let (socket, stop) = (socket.to_owned(), stop.clone());
+            let answered = answered.clone();
+            let request = match number % 2 {
+                0 => Request::QueryCounters { first: 0 },
+                _ => Request::DeallocPd { pd: PdId(999) },
+            };
+            std::thread::spawn(move || {
+                run_as(ATTACKER, || ask(&socket, &request, &stop, &answered));
+            })
+        };
+        Self {
+            threads: (0..ASKERS).map(thread).collect(),
+            stop,
+            answered,
+        }
+    }
+
+    fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    fn end(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads {
+            thread.join().expect("no panic");
+        }
+    }
+}
+
+fn ask(socket: &Path, request: &Request, stop: &AtomicBool, answered: &AtomicU64) {
+    let channel = Channel::connect(socket).expect("the daemon serves");
+    let hello = Request::Hello {
+        version: PROTOCOL_VERSION,
+    };
+    let said = |request: &Request| {
+        channel.send(request, &[]).expect("the daemon listens");
+        let reply = channel.recv::<Reply>().expect("the daemon speaks");
+        reply.expect("the daemon answers").0
+    };
+    said(&hello).expect("a place for a client");
+    while !stop.load(Ordering::Relaxed) {
+        let _ = said(request);
+        answered.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Gbit/s of a neighbour's Writes.
+fn throughput(pair: &Pair) -> f64 {
+    let at = pair.b.address(Family::V4, PORT);
+    let more = ["--op", "write", "--size", "65536", "--duration", "2"];
+    let done = tool::client(&pair.daemon_a, "rnic-perf", at, &more).run();
+    let report = tool::report(&done.success());
+    let goodput = report["goodput"]["gbit_per_second"].as_f64();
+    goodput.unwrap_or_else(|| panic!("no goodput in {report}"))
+}
+
+#[test]
+fn requests_in_a_loop_leave_a_neighbour_its_throughput() {
+    let pair = Pair::new("asking");
+    open_to_all(&pair.daemon_a);
+    let at = pair.b.address(Family::V4, PORT);
+    let _server = tool::server(&pair.daemon_b, "rnic-perf", at, &[]);
+    let before = throughput(&pair);
+    let askers = Askers::of(pair.daemon_a.socket());
+    // Past the burst that everybody has.
+    std::thread::sleep(Duration::from_secs(1));
+    let (start, first) = (Instant::now(), askers.answered());
+    let beside = throughput(&pair);
+    let rate = (askers.answered() - first) as f64 / start.elapsed().as_secs_f64();
+    askers.end();
+    let after = throughput(&pair);
+    let alone = before.min(after);
+    println!(
+        "{before:.2} and {after:.2} Gbit/s alone, {beside:.2} beside {ASKERS} clients with {rate:.0} \
+         answers a second: {:.2}",
+        beside / alone
+    );
+    assert!(rate < ANSWERS, "{rate}");
+    assert!(pair.daemon_a.counter("requests_delayed") > 0);
+    assert!(beside > KEEPS * alone, "{beside} of {alone}");
+}
+
+/// A device that one user may fill.
+const SMALL: &str = "
+[limits]
+clients = 8
+protection_domains = 128
+regions = 256
+completion_queues = 128
+queue_pairs = 64
+[limits.client]
+protection_domains = 128
+regions = 256
+[limits.user]
+clients = 8
+protection_domains = 128
+regions = 256
+completion_queues = 128
+queue_pairs = 64
+";
+
+/// Takes more and more until there is none for this user.
+fn take_all<T>(what: &str, mut take: impl FnMut() -> Result<T, rnic::Error>) -> Vec<T> {
+    let mut taken = Vec::new();
+    loop {
+        match take() {
+            Ok(more) => taken.push(more),
+            Err(rnic::Error::Refused(refusal)) => {
+                let kept = "kept for administrators";
+                assert!(refusal.message.contains(kept), "{what}: {refusal}");
+                return taken;
+            }
+            Err(error) => panic!("{what}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn a_full_device_lets_an_administrator_in() {
+    let mut lab = Lab::new("full");
+    let (a, b) = lab.pair(&LinkOptions::default());
+    let file = lab.directory().join("rnicd.toml");
+    std::fs::write(&file, SMALL).expect("the directory is ours");
+    let small = DaemonOptions {
+        arguments: vec!["--config".to_owned(), file.display().to_string()],
+        ..DaemonOptions::default()
+    };
+    let daemon = Daemon::start(&lab, &a, &small);
+    let other = Daemon::start(&lab, &b, &DaemonOptions::default());
+    open_to_all(&daemon);
+    let clients = take_all("clients", || {
+        run_as(ATTACKER, || Context::open(daemon.socket()))
+    });
+    let pds = take_all("protection domains", || {
+        ProtectionDomain::alloc(&clients[0])
+    });
+    let cqs = take_all("completion queues", || {
+        CompletionQueue::create(&clients[0], 16)
+    });
+    let config = QpConfig::default();
+    let qps = take_all("queue pairs", || {
+        QueuePair::create(&pds[0], &cqs[0], &cqs[0], config)
+    });
+    let regions = take_all("regions", || pds[0].register(4096, FULL_ACCESS));
+    let taken = [
+        &clients.len(),
+        &pds.len(),
+        &cqs.len(),
+        &qps.len(),
+        &regions.len(),
+    ];
+    assert_eq!(taken, [&7, &126, &126, &63, &252]);
+
+    // What rnicctl shows, and what an administrator tries the path with.
+    let shown = daemon
+        .namespace()
+        .command(binary::path("rnicctl"))
+        .arg("--socket")
+        .arg(daemon.socket())
+        .arg("clients")
+        .run()
+        .success();
+    assert!(
+        shown.stdout.contains(&ATTACKER.to_string()),
+        "{}",
+        shown.stdout
+    );
+    let at = b.address(Family::V4, PORT);
+    let _server = tool::server(&other, "rnic-ping", at, &[]);
+    let _ = tool::client(&daemon, "rnic-ping", at, &["--count", "3"])
+        .run()
+        .success();
+    // Nobody else gets in.
+    let refused = run_as(VICTIM, || Context::open(daemon.socket()));
+    assert!(
+        matches!(refused, Err(rnic::Error::Refused(_))),
+        "{refused:?}"
+    );
 }

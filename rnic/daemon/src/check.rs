@@ -111,7 +111,8 @@ fn user(f: &mut Formatter<'_>, limits: &UserLimits) -> fmt::Result {
     line(f, "clients", limits.clients)?;
     quota(f, &limits.quota)?;
     line(f, "listen_ports", &limits.listen_ports)?;
-    line(f, "connects_per_second", limits.connects_per_second)
+    line(f, "connects_per_second", limits.connects_per_second)?;
+    line(f, "requests_per_second", limits.requests_per_second)
 }
 
 fn quota(f: &mut Formatter<'_>, quota: &Quota) -> fmt::Result {

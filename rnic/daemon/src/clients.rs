@@ -154,7 +154,7 @@ fn serve(devices: &Devices, credentials: Credentials, channel: Arc<Channel>) {
         "client {} connected on {interface}: {credentials}",
         session.client()
     );
-    let end = requests(&session, &channel, first);
+    let end = requests(devices, credentials, &session, &channel, first);
     log::info!("client {} is gone: {end}", session.client());
 }
 
@@ -178,6 +178,7 @@ fn greet(
             Ok(Some(first)) => Ok(first),
             Err(error) => Err(error),
         };
+        wait_for_turn(devices, credentials);
         let answer = match &first {
             Ok((Request::ListDevices, _)) => Ok(Response::Devices(devices.interfaces())),
             Ok((Request::OpenDevice(name), _)) => devices.find(Some(name)).map(|_| {
@@ -206,7 +207,13 @@ fn greet(
 }
 
 /// Serves requests until the client is gone; says how it went.
-fn requests(session: &ClientSession, channel: &Channel, first: First) -> String {
+fn requests(
+    devices: &Devices,
+    credentials: Credentials,
+    session: &ClientSession,
+    channel: &Channel,
+    first: First,
+) -> String {
     let patience = |patience| set_socket_timeout(channel, Timeout::Recv, patience);
     let mut next = first.map(Some);
     loop {
@@ -238,6 +245,17 @@ fn requests(session: &ClientSession, channel: &Channel, first: First) -> String 
             return error.to_string();
         }
         next = channel.recv::<Request>();
+        if !matches!(next, Ok(None)) {
+            wait_for_turn(devices, credentials);
+        }
+    }
+}
+
+/// Waits until the user may make one more request. Nothing is held meanwhile but this client's thread.
+fn wait_for_turn(devices: &Devices, credentials: Credentials) {
+    let wait = devices.request_waits(credentials);
+    if !wait.is_zero() {
+        std::thread::sleep(wait);
     }
 }
 

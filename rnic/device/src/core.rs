@@ -16,6 +16,7 @@ use crate::DeviceConfig;
 use crate::books::Books;
 use crate::capture::{CaptureFile, Captures};
 use crate::client::{Client, Turn};
+use crate::counters::LastCounters;
 use crate::driver::{Driver, Told};
 use crate::follow::Doubts;
 use crate::host::icmp::{IcmpCounts, IcmpReader, IcmpSocket};
@@ -48,6 +49,7 @@ pub(crate) struct Core {
     /// Until the thread that reads them takes them.
     icmp_sockets: Mutex<Vec<IcmpSocket>>,
     pub(crate) request_metrics: RequestMetrics,
+    pub(crate) last_counters: Mutex<LastCounters>,
     books: Arc<Books>,
     clients: Mutex<HashMap<ClientId, Arc<Client>>>,
     captures: Mutex<Captures>,
@@ -105,6 +107,7 @@ impl Core {
     pub(crate) fn new(parts: Parts, books: Arc<Books>) -> Self {
         Self {
             request_metrics: RequestMetrics::default(),
+            last_counters: Mutex::default(),
             books,
             config: parts.config,
             lans: Mutex::new(parts.lans),

@@ -1,11 +1,14 @@
 //! The device's counters: of the shard, of steering, of the capture, and levels of its own.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use rnic_engine::command::{Answer, Command};
 use rnic_ipc::control::{CONTROL_MESSAGE_MAX, Refusal};
+use rnic_prm::Pace;
 
-use crate::core::Core;
+use crate::core::{Core, lock};
 
 /// Octets that a counter takes in a message beside its name, at most: the length of the name and
 /// the value, each as a variable-length integer.
@@ -13,7 +16,28 @@ const OVERHEAD: usize = 12;
 /// Octets of a message that its frame takes, at most.
 const FRAME: usize = 32;
 
+/// How often in a second the shard is asked for counters for clients, beyond as many at once. Who asks
+/// more often is told what was asked for last, no longer ago than a part of a second by so many.
+const ASKED_PER_SECOND: u32 = 50;
+
+/// The counters as the shard told them last.
+#[derive(Debug, Default)]
+pub(crate) struct LastCounters {
+    asked: Pace,
+    told: Arc<[(String, u64)]>,
+}
+
 impl Core {
+    /// Every counter, for a client: however often clients ask, it costs the shard little.
+    pub(crate) fn counters_for_clients(&self) -> Result<Arc<[(String, u64)]>, Refusal> {
+        // Held while the shard is asked: others who ask for counters want the same answer.
+        let mut last = lock(&self.last_counters);
+        if last.asked.take(ASKED_PER_SECOND, Instant::now()) || last.told.is_empty() {
+            last.told = self.counters()?.into();
+        }
+        Ok(last.told.clone())
+    }
+
     /// Every counter, in a fixed order.
     pub(crate) fn counters(&self) -> Result<Vec<(String, u64)>, Refusal> {
         let mut all = Vec::new();
@@ -54,6 +78,7 @@ impl Core {
         all.push(("device_clients".to_owned(), prm.clients() as u64));
         all.extend(prm.held());
         all.extend(prm.refusals());
+        all.push(("requests_delayed".to_owned(), prm.requests_delayed()));
         drop(prm);
         all.push(("device_ports".to_owned(), self.ports.len() as u64));
         all
@@ -61,15 +86,16 @@ impl Core {
 }
 
 /// As many counters from number `first` on as fit one control message.
-pub(crate) fn page(all: Vec<(String, u64)>, first: u32) -> Vec<(String, u64)> {
+pub(crate) fn page(all: &[(String, u64)], first: u32) -> Vec<(String, u64)> {
     let mut room = CONTROL_MESSAGE_MAX - FRAME;
-    all.into_iter()
+    all.iter()
         .skip(first as usize)
         .take_while(|(name, _)| {
             let left = room.checked_sub(name.len() + OVERHEAD);
             room = left.unwrap_or(0);
             left.is_some()
         })
+        .cloned()
         .collect()
 }
 
@@ -87,7 +113,7 @@ mod tests {
     fn pages_together_are_all_counters_once() {
         let mut found = Vec::new();
         loop {
-            let page = page(many(), found.len() as u32);
+            let page = page(&many(), found.len() as u32);
             if page.is_empty() {
                 break;
             }
@@ -100,7 +126,7 @@ mod tests {
     fn a_page_fits_a_control_message() {
         let (ours, theirs) = rnic_ipc::transport::Channel::pair().unwrap();
         let reply: rnic_ipc::control::Reply =
-            Ok(rnic_ipc::control::Response::Counters(page(many(), 0)));
+            Ok(rnic_ipc::control::Response::Counters(page(&many(), 0)));
         ours.send(&reply, &[]).unwrap();
         let (found, _) = theirs.recv::<rnic_ipc::control::Reply>().unwrap().unwrap();
         assert_eq!(found, reply);

@@ -5,9 +5,10 @@
 //! use two is two clients. Limits are of all devices together.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rnic_ipc::control::{DeviceName, Refusal, RefusalCode};
+use rnic_prm::Credentials;
 
 use crate::books::Books;
 use crate::core::Core;
@@ -103,6 +104,16 @@ impl Devices {
                  an address of one"
             );
             refuse::refusal(code, &message)
+        })
+    }
+
+    /// How long a client of this user has to wait before its next request, which counts as made.
+    pub fn request_waits(&self, credentials: Credentials) -> Duration {
+        // The books are one for all devices.
+        let first = self.all.first();
+        first.map_or(Duration::ZERO, |device| {
+            let mut prm = device.core().prm();
+            prm.request_waits(credentials, Instant::now())
         })
     }
 

@@ -238,8 +238,8 @@ impl ClientSession {
             Request::Disconnect { qp, abort } => done(self.disconnect(qp, abort)),
             Request::QueryCounters { first } => plain(
                 self.core()
-                    .counters()
-                    .map(|all| Response::Counters(counters::page(all, first))),
+                    .counters_for_clients()
+                    .map(|all| Response::Counters(counters::page(&all, first))),
             ),
             Request::Inspect { what, after } => {
                 plain(self.inspect(what, after).map(Response::Inspected))

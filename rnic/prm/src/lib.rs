@@ -24,6 +24,7 @@ pub use grant::{
     QpUse, RegionGrant, RegionRevocation, RejectGrant, SrqGrant, SrqRemoval, SrqUse, Step,
     Teardown,
 };
-pub use limits::{Limits, Quota, Resource};
+pub use limits::{Limits, Quota, Resource, kept_for_administrators};
+pub use pace::Pace;
 pub use prm::{ListedClient, ListedQp, ListedRegion, Listing, Prm, RefusedRequest};
 pub use users::{PortRanges, UserLimits, Users};

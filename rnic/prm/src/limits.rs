@@ -3,9 +3,10 @@
 //! Every table of the RNIC is bounded by one of these; a request beyond one is refused by its
 //! name, and nothing else happens.
 
-use rnic_ipc::control::{Refusal, RefusalCode};
+use rnic_ipc::control::Refusal;
 use rnic_ipc::work::{MAX_INLINE, MAX_SGE};
 
+use crate::refusal;
 use crate::users::Users;
 
 /// All limits of a device.
@@ -142,32 +143,38 @@ impl Default for Limits {
     }
 }
 
+/// What is kept for administrators of a limit of the device: one in 64, rounded up, and never all.
+/// So whoever is to see what fills a device, and to end it, always has a place.
+pub fn kept_for_administrators(limit: u64) -> u64 {
+    const ONE_IN: u64 = 64;
+    limit.div_ceil(ONE_IN).min(limit.saturating_sub(1))
+}
+
 /// What somebody holds.
 #[derive(Debug, Default)]
 pub(crate) struct Usage([u64; Resource::ALL.len()]);
 
 impl Usage {
-    /// Whether `amount` more would stay within `quota`; `whose` goes into the refusal.
+    /// Whether `amount` more would stay within `limit`, of which `kept` are not for this client;
+    /// `whose` goes into the refusal.
     pub(crate) fn check(
         &self,
-        quota: &Quota,
+        (limit, kept): (u64, u64),
         whose: impl std::fmt::Display,
         resource: Resource,
         amount: u64,
     ) -> Result<(), Refusal> {
         let held = self.0[resource as usize];
-        let limit = quota.get(resource);
-        if held.checked_add(amount).is_some_and(|sum| sum <= limit) {
+        let most = limit.saturating_sub(kept);
+        if held.checked_add(amount).is_some_and(|sum| sum <= most) {
             return Ok(());
         }
-        Err(Refusal {
-            code: RefusalCode::Limit,
-            message: format!(
-                "{amount} more of {name} asked, but {whose} limit {name} is {limit} and {held} are \
-                 held: release some, or raise the limit",
-                name = resource.name(),
-            ),
-        })
+        Err(refusal::limit(format!(
+            "{amount} more of {name} asked, but {whose} limit {name} is {limit}{kept} and {held} are \
+             held: release some, or raise the limit",
+            name = resource.name(),
+            kept = refusal::kept(kept),
+        )))
     }
 
     /// How much of it is held.

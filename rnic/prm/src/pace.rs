@@ -9,14 +9,14 @@ const BURST: Duration = Duration::from_secs(1);
 
 /// How far somebody is ahead of the rate.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub struct Pace {
     /// When all that was done would be paid for; none: nothing was done.
     due: Option<Instant>,
 }
 
 impl Pace {
     /// Does it once more at `now`, if `rate` a second allow it; says whether they do.
-    pub(crate) fn take(&mut self, rate: u32, now: Instant) -> bool {
+    pub fn take(&mut self, rate: u32, now: Instant) -> bool {
         let Some(interval) = BURST.checked_div(rate) else {
             return false;
         };
@@ -27,6 +27,16 @@ impl Pace {
         }
         self.due = due.checked_add(interval);
         true
+    }
+
+    /// Does it once more at `now` all the same; says how long whoever does it has to wait first, so that
+    /// no more are done than `rate` a second. The least rate is 1.
+    pub fn book(&mut self, rate: u32, now: Instant) -> Duration {
+        let interval = BURST / rate.max(1);
+        let due = self.due.map_or(now, |due| due.max(now));
+        let due = due.checked_add(interval).unwrap_or(due);
+        self.due = Some(due);
+        due.saturating_duration_since(now).saturating_sub(BURST)
     }
 
     /// Something was done, perhaps long ago.

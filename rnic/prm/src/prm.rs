@@ -24,7 +24,7 @@ use rnic_ipc::id::{ClientId, ConnRequestId, ListenerId, PdId};
 use crate::administrators::Administrators;
 use crate::credentials::Credentials;
 use crate::grant::ClientGrant;
-use crate::limits::{Limits, Resource, Usage};
+use crate::limits::{Limits, Resource, Usage, kept_for_administrators};
 use crate::refusal::{self, Kind};
 use crate::refused::{Refused, Single, Whose};
 use crate::table::{Phase, Table};
@@ -46,6 +46,7 @@ pub struct Prm {
     users: HashMap<u32, User>,
     usage: Usage,
     refused: Refused,
+    requests_delayed: u64,
 }
 
 #[derive(Debug)]
@@ -114,6 +115,7 @@ impl Prm {
             users: HashMap::new(),
             usage: Usage::default(),
             refused: Refused::default(),
+            requests_delayed: 0,
             administrators: Administrators::default(),
             limits,
         }
@@ -131,12 +133,22 @@ impl Prm {
     /// `Limit` when there are as many clients, or clients of its user, as there may be.
     pub fn add_client(&mut self, credentials: Credentials) -> Result<ClientGrant, Refusal> {
         self.check_clients(credentials)?;
+        let most = self.limits.clients;
+        let kept = self.kept_from(credentials, most.into());
+        if (self.clients.len() as u64).saturating_add(kept) >= most.into() {
+            self.refused.count(Single::DeviceClients);
+            return Err(refusal::limit(format!(
+                "one more client asked, but the device's limit clients is {most}{} and {} are there: \
+                 end some, or raise the limit",
+                refusal::kept(kept),
+                self.clients.len()
+            )));
+        }
         // A client owns itself; the number is not known before it is in the table.
         let client = Client {
             credentials,
             usage: Usage::default(),
         };
-        let most = self.limits.clients;
         let Some(id) = self.clients.insert(ClientId(0), Phase::Live, client) else {
             self.refused.count(Single::DeviceClients);
             return Err(refusal::full(Kind::Client, most));
@@ -190,17 +202,24 @@ impl Prm {
         let user_quota = &self.limits.users.of(*credentials).quota;
         for &(resource, amount) in amounts {
             let mut checked = usage
-                .check(&self.limits.per_client, "this client's", resource, amount)
+                .check(
+                    (self.limits.per_client.get(resource), 0),
+                    "this client's",
+                    resource,
+                    amount,
+                )
                 .map_err(|refusal| (Whose::Client, refusal));
             if let (Ok(()), Some(held)) = (&checked, of_user) {
                 let whose = format_args!("user {}'s", credentials.uid);
                 checked = held
-                    .check(user_quota, whose, resource, amount)
+                    .check((user_quota.get(resource), 0), whose, resource, amount)
                     .map_err(|refusal| (Whose::User, refusal));
             }
             checked = checked.and_then(|()| {
+                let limit = self.limits.device.get(resource);
+                let kept = self.kept_from(*credentials, limit);
                 self.usage
-                    .check(&self.limits.device, "the device's", resource, amount)
+                    .check((limit, kept), "the device's", resource, amount)
                     .map_err(|refusal| (Whose::Device, refusal))
             });
             if let Err((whose, refusal)) = checked {
@@ -209,6 +228,15 @@ impl Prm {
             }
         }
         Ok(())
+    }
+
+    /// What is kept of a limit of the device for others than this client: for administrators.
+    fn kept_from(&self, client: Credentials, limit: u64) -> u64 {
+        if self.administrators.include(&client) {
+            0
+        } else {
+            kept_for_administrators(limit)
+        }
     }
 
     /// That `asked` is at least 1 and at most what the device allows of it.

@@ -126,6 +126,14 @@ pub(crate) fn limit(message: String) -> Refusal {
     }
 }
 
+/// For a sentence that names a limit: how much of it is not for this client.
+pub(crate) fn kept(kept: u64) -> String {
+    match kept {
+        0 => String::new(),
+        kept => format!(" ({kept} of them kept for administrators)"),
+    }
+}
+
 /// An order that is not this client's to give.
 pub(crate) fn not_permitted(who: &Credentials, group: Option<u32>) -> Refusal {
     let group = group.map_or(String::new(), |gid| format!(", or of group {gid}"));

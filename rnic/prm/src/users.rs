@@ -24,6 +24,9 @@ pub struct UserLimits {
     /// Connections that they may begin in a second, and so many at once after a second without
     /// any.
     pub connects_per_second: u32,
+    /// Requests that they may make in a second, and so many at once after a second without any.
+    /// Who makes more waits.
+    pub requests_per_second: u32,
 }
 
 impl Default for UserLimits {
@@ -33,6 +36,7 @@ impl Default for UserLimits {
             quota: Quota::PER_USER,
             listen_ports: PortRanges::unprivileged(),
             connects_per_second: 10_000,
+            requests_per_second: 2000,
         }
     }
 }

@@ -150,13 +150,21 @@ fn user(reader: &mut Reader<'_>, at: &At<'_>, limits: &mut UserLimits) {
             "connects_per_second" => {
                 set(reader, &at, &mut limits.connects_per_second, 0..=1_000_000);
             }
+            "requests_per_second" => {
+                set(reader, &at, &mut limits.requests_per_second, 1..=1_000_000);
+            }
             "listen_ports" => {
                 if let Some(ports) = ports(reader, &at) {
                     limits.listen_ports = ports;
                 }
             }
             _ => {
-                let more = ["clients", "listen_ports", "connects_per_second"];
+                let more = [
+                    "clients",
+                    "listen_ports",
+                    "connects_per_second",
+                    "requests_per_second",
+                ];
                 reader.unknown(&at, &known(&more));
             }
         }

@@ -473,6 +473,11 @@ pub(super) const DEVICE: &[Family] = &[
 
 /// What the Privileged Resource Manager counts: once for all devices of a process.
 pub(super) const BOOKS: &[Family] = &[
+    one(
+        "rnic_requests_delayed_total",
+        "Clients' requests that waited, because their user makes more than it may in a second.",
+        &[("", "requests_delayed")],
+    ),
     level(
         "rnic_clients",
         "Clients of the RNIC.",

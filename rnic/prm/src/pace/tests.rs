@@ -32,3 +32,21 @@ fn a_pace_is_idle_when_its_last_step_is_paid_for() {
     assert!(!pace.is_idle(start));
     assert!(pace.is_idle(start + BURST / 10));
 }
+
+#[test]
+fn beyond_the_rate_each_waits_for_its_turn_and_no_longer() {
+    let start = Instant::now();
+    let mut pace = Pace::default();
+    for _ in 0..10 {
+        assert_eq!(pace.book(10, start), Duration::ZERO, "a burst");
+    }
+    let interval = BURST / 10;
+    for turn in 1..=5 {
+        assert_eq!(pace.book(10, start), interval * turn, "one after the other");
+    }
+    let later = start + interval * 5;
+    assert_eq!(pace.book(10, later), interval, "as many are paid for");
+    let much_later = start + BURST * 5;
+    assert_eq!(pace.book(10, much_later), Duration::ZERO);
+    assert_eq!(Pace::default().book(0, start), Duration::ZERO);
+}

@@ -1,5 +1,6 @@
 //! The rules of the PRM, one test each.
 
+mod administrators;
 mod connections;
 mod inspect;
 mod isolation;

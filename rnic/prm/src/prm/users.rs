@@ -1,6 +1,6 @@
 //! Users: how many clients they have, what these hold together, and how often they connect.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rnic_ipc::control::Refusal;
 use rnic_ipc::id::{ClientId, QpNum};
@@ -19,9 +19,38 @@ pub(super) struct User {
     pub(super) clients: u32,
     pub(super) usage: Usage,
     pace: Pace,
+    requests: Pace,
+}
+
+impl User {
+    /// Nothing that it did matters any more.
+    fn is_idle(&self, now: Instant) -> bool {
+        self.clients == 0 && self.pace.is_idle(now) && self.requests.is_idle(now)
+    }
 }
 
 impl Prm {
+    /// How long a client of this user has to wait before its next request, by `requests_per_second`.
+    /// It counts as made. Waiting is delay and no refusal: a program that only sets up a lot goes on,
+    /// later.
+    pub fn request_waits(&mut self, credentials: Credentials, now: Instant) -> Duration {
+        let rate = self.limits.users.of(credentials).requests_per_second;
+        if !self.users.contains_key(&credentials.uid) {
+            self.users.retain(|_, user| !user.is_idle(now));
+        }
+        let user = self.users.entry(credentials.uid).or_default();
+        let wait = user.requests.book(rate, now);
+        if !wait.is_zero() {
+            self.requests_delayed += 1;
+        }
+        wait
+    }
+
+    /// How many requests have waited.
+    pub fn requests_delayed(&self) -> u64 {
+        self.requests_delayed
+    }
+
     /// Leave to connect a queue pair, at this time.
     ///
     /// # Errors
@@ -32,8 +61,7 @@ impl Prm {
         let credentials = self.known(client)?;
         let rate = self.limits.users.of(credentials).connects_per_second;
         // Here, because here the time is known, and nobody has to wait for it.
-        self.users
-            .retain(|_, user| user.clients > 0 || !user.pace.is_idle(now));
+        self.users.retain(|_, user| !user.is_idle(now));
         let user = self.users.entry(credentials.uid).or_default();
         if !user.pace.take(rate, now) {
             self.refused.count(Single::ConnectsPerSecond);
@@ -82,7 +110,7 @@ impl Prm {
             user.clients = user.clients.saturating_sub(1);
         }
         self.users
-            .retain(|_, user| user.clients > 0 || user.pace.was_used());
+            .retain(|_, user| user.clients > 0 || user.pace.was_used() || user.requests.was_used());
     }
 
     /// Who a client is.

@@ -234,3 +234,27 @@ fn every_refusal_for_a_limit_is_counted_once() {
     let expected = expected.map(|name| (format!("refused_device_{name}"), 1));
     assert_eq!(counted, expected);
 }
+
+#[test]
+fn a_users_requests_wait_for_their_turn_and_another_users_do_not() {
+    let mut prm = of_user(UserLimits {
+        requests_per_second: 4,
+        ..UserLimits::default()
+    });
+    let start = Instant::now();
+    for _ in 0..4 {
+        assert_eq!(prm.request_waits(CREDENTIALS, start), Duration::ZERO);
+    }
+    let quarter = Duration::from_millis(250);
+    for turn in 1..=2 {
+        assert_eq!(prm.request_waits(CREDENTIALS, start), quarter * turn);
+    }
+    assert_eq!(prm.request_waits(THEM, start), Duration::ZERO);
+    assert_eq!(prm.requests_delayed(), 2);
+    // Whom nobody has to remember is forgotten, with clients or without.
+    assert_eq!(prm.users.len(), 2);
+    let later = start + Duration::from_secs(3);
+    let root = Credentials { uid: 0, ..THEM };
+    assert_eq!(prm.request_waits(root, later), Duration::ZERO);
+    assert_eq!(prm.users.len(), 1);
+}
