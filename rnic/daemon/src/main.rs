@@ -13,6 +13,7 @@ mod cli;
 mod clients;
 mod config;
 mod farewell;
+mod log_limit;
 mod metrics;
 mod names;
 mod serve;
@@ -27,6 +28,7 @@ use clap::Parser;
 
 use cli::Cli;
 use config::ConfigError;
+use log_limit::Limited;
 use settings::{Settings, SettingsError};
 
 /// Exit code of a start-up that failed. Wrong arguments exit with 2.
@@ -45,7 +47,7 @@ fn main() -> ExitCode {
         let _ = write!(std::io::stdout(), "{}", check::Effective(&settings));
         return ExitCode::SUCCESS;
     }
-    env_logger::Builder::new()
+    let logger = env_logger::Builder::new()
         // All of it, so that an operator may ask for more at run time: the level is the crate's.
         .filter_level(log::LevelFilter::Trace)
         .format(|out, record| {
@@ -57,9 +59,13 @@ fn main() -> ExitCode {
                 record.args()
             )
         })
-        .init();
+        .build();
+    // Nobody else has set one.
+    let _ = log::set_boxed_logger(Box::new(Limited::new(logger)));
     log::set_max_level(settings.log);
-    match serve::serve(settings) {
+    let ended = serve::serve(settings);
+    log::logger().flush();
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // One line, also when the kernel's verifier had more to say.
