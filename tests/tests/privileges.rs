@@ -124,6 +124,39 @@ fn a_system_user_with_a_few_capabilities_can_run_it() {
     let _ = daemon_b.stop();
 }
 
+#[test]
+fn a_daemon_of_roots_that_becomes_a_user_keeps_nothing_of_root() {
+    let mut lab = Lab::new("becomes-user");
+    let (a, b) = lab.pair(&LinkOptions::default());
+    let daemon_a = Daemon::start(&lab, &a, &DaemonOptions::default());
+    let options = DaemonOptions {
+        arguments: vec!["--user".to_owned(), USER.to_string()],
+        ..DaemonOptions::default()
+    };
+    let daemon_b = Daemon::start(&lab, &b, &options);
+    assert_ping_works(&daemon_a, &daemon_b, &b);
+    let user = USER.to_string();
+    for (name, status) in threads(daemon_b.id()) {
+        // Real, effective, saved, and of file systems.
+        for ids in ["Uid:", "Gid:"] {
+            let line = status.lines().find_map(|line| line.strip_prefix(ids));
+            let found: Vec<_> = line.unwrap_or_default().split_whitespace().collect();
+            assert_eq!(found, [&user; 4], "{name}: {ids}");
+        }
+        let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"));
+        assert_eq!(groups.map(str::trim), Some(""), "{name}");
+        assert_eq!(field(&status, "NoNewPrivs:"), 1, "{name}");
+        for set in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
+            let held = field(&status, set);
+            assert_eq!(held & !NEEDED, 0, "{name} has {set} {held:x}");
+        }
+    }
+    let refused = b.namespace.command(binary::path("rnicd"));
+    let refused = refused.args(["--interface", INTERFACE, "--user", "root"]);
+    let error = refused.run().failure();
+    assert!(error.contains("user root is root"), "{error}");
+}
+
 /// A user that no host has.
 const USER: u32 = 64_715;
 /// The capabilities that the systemd unit gives, as setpriv(1) wants them.

@@ -19,11 +19,14 @@ impl Display for Effective<'_> {
             metrics,
             log,
             drain,
+            user: account,
             devices,
         } = self.0;
         let Some(device) = devices.first() else {
             return Ok(());
         };
+        let account = account.map(|account| names::user(account.uid));
+        optional(f, "user", account, "whoever starts it")?;
         line(f, "socket", socket.display())?;
         line(f, "socket_mode", format_args!("{socket_mode:04o}"))?;
         let group = socket_group.map_or_else(|| "the daemon's".to_owned(), names::group);

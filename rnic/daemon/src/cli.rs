@@ -21,6 +21,11 @@ pub(crate) struct Cli {
     #[arg(long)]
     pub(crate) check: bool,
 
+    /// Become this user, by name or number, before anything is opened: of root's rights only the
+    /// capabilities are left that are needed. For who starts it as root
+    #[arg(long, value_name = "USER", value_parser = crate::names::account)]
+    pub(crate) user: Option<crate::names::Account>,
+
     #[command(flatten)]
     pub(crate) given: Given,
 }

@@ -9,6 +9,27 @@ pub(crate) fn uid(text: &str) -> Result<u32, String> {
     })
 }
 
+/// A user that the daemon may run as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Account {
+    pub(crate) uid: u32,
+    /// Its first group; of a number that the host does not know, the same number.
+    pub(crate) gid: u32,
+}
+
+/// The user that is called this, or has it for a number, and is not root.
+pub(crate) fn account(text: &str) -> Result<Account, String> {
+    let uid = uid(text)?;
+    if uid == 0 {
+        return Err(format!(
+            "user {text} is root: name one with no rights of its own, or leave --user out"
+        ));
+    }
+    let found = User::from_uid(Uid::from_raw(uid)).ok().flatten();
+    let gid = found.map_or(uid, |user| user.gid.as_raw());
+    Ok(Account { uid, gid })
+}
+
 /// The number of the group that is called this, or has it for a number.
 pub(crate) fn gid(text: &str) -> Result<u32, String> {
     number_or(text, "group", |name| {

@@ -13,6 +13,7 @@ use rustix::process::{Resource, Rlimit};
 use crate::clients::Clients;
 use crate::farewell::Farewell;
 use crate::metrics::{MetricsError, MetricsListener};
+use crate::names;
 use crate::service::Service;
 use crate::settings::Settings;
 use crate::socket::{SocketError, SocketFile};
@@ -48,6 +49,16 @@ pub(crate) enum ServeError {
         "privileges that are not needed any more were to be given up, but the kernel refused: {0}"
     )]
     Privileges(Errno),
+    /// The user.
+    #[error(
+        "to become {user} was asked, but the kernel refused: {errno}: start it as root, or leave --user out"
+    )]
+    User {
+        /// Whom.
+        user: String,
+        /// The kernel's error.
+        errno: Errno,
+    },
     /// Threads that close channels.
     #[error("surplus clients' channels were to be closed by a thread, but the kernel refused: {0}")]
     Farewell(std::io::Error),
@@ -62,6 +73,12 @@ pub(crate) fn serve(settings: Settings) -> Result<(), ServeError> {
     // it does not have.
     let signals = Signals::block().map_err(ServeError::Signals)?;
     rustix::thread::set_no_new_privs(true).map_err(ServeError::Privileges)?;
+    if let Some(user) = settings.user {
+        privileges::become_user(user.uid, user.gid).map_err(|errno| ServeError::User {
+            user: names::user(user.uid),
+            errno,
+        })?;
+    }
     rnic_ipc::shm::contain_faults().map_err(ServeError::Faults)?;
     raise_open_files();
     let farewell = Farewell::start().map_err(ServeError::Farewell)?;

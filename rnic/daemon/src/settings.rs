@@ -9,6 +9,7 @@ use rnic_device::{Administrators, DeviceConfig, KeepAlive, Limits, Polling};
 use crate::cli::{Cli, Given, LinkGiven, Mode, PollingMode};
 use crate::config::{self, ConfigError, File, InterfaceGiven};
 use crate::metrics::MetricsAddress;
+use crate::names::Account;
 
 /// Where clients connect when nothing else was said.
 const SOCKET: &str = "/run/rnicd.sock";
@@ -29,6 +30,8 @@ pub(crate) struct Settings {
     pub(crate) log: LevelFilter,
     /// How long connections may take to end in order when the daemon is told to end.
     pub(crate) drain: Duration,
+    /// Whom to become first; none: nobody else.
+    pub(crate) user: Option<Account>,
     /// One for each interface, each with the same limits.
     pub(crate) devices: Vec<DeviceConfig>,
 }
@@ -62,7 +65,12 @@ impl Settings {
     /// What the command line says, over what its file says.
     pub(crate) fn new(cli: &Cli) -> Result<Self, SettingsError> {
         let file = cli.config.as_deref().map(config::read).transpose()?;
-        Self::of(cli.given.clone(), file.unwrap_or_default())
+        let mut settings = Self::of(cli.given.clone(), file.unwrap_or_default())?;
+        settings.user = cli.user;
+        for device in &mut settings.devices {
+            device.administrators.uid = cli.user.map_or(device.administrators.uid, |user| user.uid);
+        }
+        Ok(settings)
     }
 
     fn of(said: Given, file: File) -> Result<Self, SettingsError> {
@@ -101,6 +109,7 @@ impl Settings {
             metrics: given.metrics,
             log: given.log.unwrap_or(LevelFilter::Info),
             drain: given.drain.map_or(DRAIN, Duration::from_millis),
+            user: None,
             devices,
         })
     }

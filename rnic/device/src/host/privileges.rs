@@ -4,9 +4,11 @@
 //! it: whoever wants to be rid of them does so before there are others.
 
 use rustix::io::Errno;
+use rustix::process::{Gid, Uid};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set,
     clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities,
+    set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
 /// What an open device asks of the kernel: to look for a neighbour (NET_ADMIN), to reserve a port
@@ -15,6 +17,40 @@ use rustix::thread::{
 pub const NEEDED: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::NET_BIND_SERVICE)
     .union(CapabilitySet::BPF);
+
+/// What opening devices asks of the kernel, and making the files that clients and scrapers connect to
+/// in directories of anybody's; and what [`keep`] needs.
+pub const TO_START: CapabilitySet = NEEDED
+    .union(CapabilitySet::NET_RAW)
+    .union(CapabilitySet::PERFMON)
+    .union(CapabilitySet::IPC_LOCK)
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::CHOWN)
+    .union(CapabilitySet::SETPCAP);
+
+/// Has the calling thread, and those that it starts, become another user for good, with no groups but
+/// this one and, of its capabilities, [`TO_START`]. To be called while there is no other thread.
+///
+/// # Errors
+///
+/// The kernel's: EPERM when the thread is not root's.
+pub fn become_user(uid: u32, gid: u32) -> Result<(), Errno> {
+    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+    set_keep_capabilities(true)?;
+    set_thread_groups(&[])?;
+    set_thread_res_gid(gid, gid, gid)?;
+    set_thread_res_uid(uid, uid, uid)?;
+    set_keep_capabilities(false)?;
+    // The effective ones went with uid 0.
+    let kept = capabilities(None)?.permitted & TO_START;
+    let sets = CapabilitySets {
+        effective: kept,
+        permitted: kept,
+        inheritable: CapabilitySet::empty(),
+    };
+    set_capabilities(None, sets)
+}
 
 /// Gives up, for good, all capabilities of the calling thread but these; says which are left.
 ///
