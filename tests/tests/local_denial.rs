@@ -371,3 +371,42 @@ fn a_full_device_lets_an_administrator_in() {
         "{refused:?}"
     );
 }
+
+/// How often a user's new clients are served in a second, with a little for the clock: each counts for
+/// ten requests and its Hello.
+const LIVES: f64 = 2000.0 / 11.0 * 1.2;
+const LASTS: Duration = Duration::from_secs(1);
+
+#[test]
+fn clients_that_come_and_go_in_a_loop_are_slowed_and_another_user_is_not() {
+    let mut lab = Lab::new("lives");
+    let (host, _) = lab.pair(&LinkOptions::default());
+    let daemon = Daemon::start(&lab, &host, &DaemonOptions::default());
+    open_to_all(&daemon);
+    let stop = AtomicBool::new(false);
+    let lives = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..ASKERS {
+            scope.spawn(|| {
+                run_as(ATTACKER, || {
+                    while !stop.load(Ordering::Relaxed) {
+                        // Those that have just gone may still have their places.
+                        let opened = Context::open(daemon.socket());
+                        lives.fetch_add(opened.is_ok().into(), Ordering::Relaxed);
+                    }
+                });
+            });
+        }
+        // Past the burst that everybody has.
+        std::thread::sleep(LASTS);
+        let (start, first) = (Instant::now(), lives.load(Ordering::Relaxed));
+        std::thread::sleep(LASTS);
+        let lived = lives.load(Ordering::Relaxed) - first;
+        let rate = lived as f64 / start.elapsed().as_secs_f64();
+        let waits = connect_as(VICTIM, daemon.socket());
+        stop.store(true, Ordering::Relaxed);
+        println!("{rate:.0} clients a second; another waits {waits:?}");
+        assert!(rate < LIVES, "{rate}");
+        assert!(waits.is_some());
+    });
+}

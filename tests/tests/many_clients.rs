@@ -43,6 +43,7 @@ clients = 400
 queue_pairs = 8192
 completion_queues = 8192
 listeners = 400
+requests_per_second = 1000000
 ";
 
 /// A client at each end, and the connections between the two.

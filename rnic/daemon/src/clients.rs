@@ -178,7 +178,7 @@ fn greet(
             Ok(Some(first)) => Ok(first),
             Err(error) => Err(error),
         };
-        wait_for_turn(devices, credentials);
+        std::thread::sleep(devices.request_waits(credentials));
         let answer = match &first {
             Ok((Request::ListDevices, _)) => Ok(Response::Devices(devices.interfaces())),
             Ok((Request::OpenDevice(name), _)) => devices.find(Some(name)).map(|_| {
@@ -186,6 +186,7 @@ fn greet(
                 Response::Done
             }),
             _ => {
+                std::thread::sleep(devices.client_waits(credentials));
                 let session = devices
                     .find(wanted.as_ref())
                     .and_then(|device| device.connect_client(credentials));
@@ -246,16 +247,9 @@ fn requests(
         }
         next = channel.recv::<Request>();
         if !matches!(next, Ok(None)) {
-            wait_for_turn(devices, credentials);
+            // Nothing is held meanwhile but this thread.
+            std::thread::sleep(devices.request_waits(credentials));
         }
-    }
-}
-
-/// Waits until the user may make one more request. Nothing is held meanwhile but this client's thread.
-fn wait_for_turn(devices: &Devices, credentials: Credentials) {
-    let wait = devices.request_waits(credentials);
-    if !wait.is_zero() {
-        std::thread::sleep(wait);
     }
 }
 

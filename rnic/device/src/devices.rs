@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rnic_ipc::control::{DeviceName, Refusal, RefusalCode};
-use rnic_prm::Credentials;
+use rnic_prm::{Credentials, Prm};
 
 use crate::books::Books;
 use crate::core::Core;
@@ -109,11 +109,19 @@ impl Devices {
 
     /// How long a client of this user has to wait before its next request, which counts as made.
     pub fn request_waits(&self, credentials: Credentials) -> Duration {
+        self.waits(|prm, now| prm.request_waits(credentials, now))
+    }
+
+    /// How long this user has to wait before its next client, which counts as made.
+    pub fn client_waits(&self, credentials: Credentials) -> Duration {
+        self.waits(|prm, now| prm.client_waits(credentials, now))
+    }
+
+    fn waits(&self, wait: impl FnOnce(&mut Prm, Instant) -> Duration) -> Duration {
         // The books are one for all devices.
         let first = self.all.first();
         first.map_or(Duration::ZERO, |device| {
-            let mut prm = device.core().prm();
-            prm.request_waits(credentials, Instant::now())
+            wait(&mut device.core().prm(), Instant::now())
         })
     }
 

@@ -29,10 +29,10 @@ impl Pace {
         true
     }
 
-    /// Does it once more at `now` all the same; says how long whoever does it has to wait first, so that
+    /// Does it `times` more at `now` all the same; says how long whoever does it has to wait first, so that
     /// no more are done than `rate` a second. The least rate is 1.
-    pub fn book(&mut self, rate: u32, now: Instant) -> Duration {
-        let interval = BURST / rate.max(1);
+    pub fn book(&mut self, times: u32, rate: u32, now: Instant) -> Duration {
+        let interval = (BURST / rate.max(1)).saturating_mul(times);
         let due = self.due.map_or(now, |due| due.max(now));
         let due = due.checked_add(interval).unwrap_or(due);
         self.due = Some(due);

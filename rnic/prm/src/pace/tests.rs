@@ -38,15 +38,20 @@ fn beyond_the_rate_each_waits_for_its_turn_and_no_longer() {
     let start = Instant::now();
     let mut pace = Pace::default();
     for _ in 0..10 {
-        assert_eq!(pace.book(10, start), Duration::ZERO, "a burst");
+        assert_eq!(pace.book(1, 10, start), Duration::ZERO, "a burst");
     }
     let interval = BURST / 10;
     for turn in 1..=5 {
-        assert_eq!(pace.book(10, start), interval * turn, "one after the other");
+        assert_eq!(
+            pace.book(1, 10, start),
+            interval * turn,
+            "one after the other"
+        );
     }
     let later = start + interval * 5;
-    assert_eq!(pace.book(10, later), interval, "as many are paid for");
+    assert_eq!(pace.book(1, 10, later), interval, "as many are paid for");
     let much_later = start + BURST * 5;
-    assert_eq!(pace.book(10, much_later), Duration::ZERO);
-    assert_eq!(Pace::default().book(0, start), Duration::ZERO);
+    assert_eq!(pace.book(10, 10, much_later), Duration::ZERO);
+    assert_eq!(pace.book(2, 10, much_later), interval * 2);
+    assert_eq!(Pace::default().book(1, 0, start), Duration::ZERO);
 }

@@ -29,17 +29,29 @@ impl User {
     }
 }
 
+/// Requests that a new client counts for: its thread, rings and sockets are made, and taken away.
+const NEW_CLIENT: u32 = 10;
+
 impl Prm {
+    /// As [`Self::request_waits`], of a user's new client.
+    pub fn client_waits(&mut self, credentials: Credentials, now: Instant) -> Duration {
+        self.waits(credentials, NEW_CLIENT, now)
+    }
+
     /// How long a client of this user has to wait before its next request, by `requests_per_second`.
     /// It counts as made. Waiting is delay and no refusal: a program that only sets up a lot goes on,
     /// later.
     pub fn request_waits(&mut self, credentials: Credentials, now: Instant) -> Duration {
+        self.waits(credentials, 1, now)
+    }
+
+    fn waits(&mut self, credentials: Credentials, requests: u32, now: Instant) -> Duration {
         let rate = self.limits.users.of(credentials).requests_per_second;
         if !self.users.contains_key(&credentials.uid) {
             self.users.retain(|_, user| !user.is_idle(now));
         }
         let user = self.users.entry(credentials.uid).or_default();
-        let wait = user.requests.book(rate, now);
+        let wait = user.requests.book(requests, rate, now);
         if !wait.is_zero() {
             self.requests_delayed += 1;
         }

@@ -258,3 +258,17 @@ fn a_users_requests_wait_for_their_turn_and_another_users_do_not() {
     assert_eq!(prm.request_waits(root, later), Duration::ZERO);
     assert_eq!(prm.users.len(), 1);
 }
+
+#[test]
+fn a_new_client_counts_for_ten_requests() {
+    let mut prm = of_user(UserLimits {
+        requests_per_second: 20,
+        ..UserLimits::default()
+    });
+    let start = Instant::now();
+    assert_eq!(prm.client_waits(CREDENTIALS, start), Duration::ZERO);
+    assert_eq!(prm.client_waits(CREDENTIALS, start), Duration::ZERO);
+    let half = Duration::from_millis(500);
+    assert_eq!(prm.client_waits(CREDENTIALS, start), half);
+    assert_eq!(prm.client_waits(THEM, start), Duration::ZERO);
+}
