@@ -138,8 +138,18 @@ fn credentials(channel: &Channel) -> Result<Credentials, TransportError> {
     })
 }
 
-fn serve(devices: &Devices, credentials: Credentials, channel: Arc<Channel>) {
-    let (session, first) = match greet(devices, credentials, &channel) {
+fn serve(devices: &Devices, credentials: Credentials, mut channel: Arc<Channel>) {
+    serve_until_gone(devices, credentials, &channel);
+    // Closing it may take as long as the client likes. So this thread is the last to have it, and not
+    // who has just accepted it, or hangs up.
+    while let Err(shared) = Arc::try_unwrap(channel) {
+        channel = shared;
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
+fn serve_until_gone(devices: &Devices, credentials: Credentials, channel: &Arc<Channel>) {
+    let (session, first) = match greet(devices, credentials, channel) {
         Ok(Some(greeted)) => greeted,
         Ok(None) => return log::debug!("{credentials} asked and hung up"),
         Err(reason) => return log::warn!("a client ({credentials}) is turned away: {reason}"),
@@ -154,7 +164,7 @@ fn serve(devices: &Devices, credentials: Credentials, channel: Arc<Channel>) {
         "client {} connected on {interface}: {credentials}",
         session.client()
     );
-    let end = requests(devices, credentials, &session, &channel, first);
+    let end = requests(devices, credentials, &session, channel, first);
     log::info!("client {} is gone: {end}", session.client());
 }
 
