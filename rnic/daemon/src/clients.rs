@@ -15,7 +15,7 @@ use rnic_ipc::transport::{Channel, Message, TransportError};
 use rustix::net::Shutdown;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
-use crate::farewell::Farewell;
+use crate::closer::ChannelCloser;
 
 /// Threads for clients that are being turned away, beside those of clients that are served.
 const SPARE_THREADS: usize = 64;
@@ -39,7 +39,7 @@ pub(crate) struct Clients {
     /// Each with its user.
     threads: Vec<(u32, JoinHandle<()>)>,
     /// Closes those that get no thread.
-    farewell: Farewell,
+    closer: ChannelCloser,
 }
 
 impl Clients {
@@ -48,14 +48,14 @@ impl Clients {
         devices: Devices,
         limits: Limits,
         administrators: Administrators,
-        farewell: Farewell,
+        closer: ChannelCloser,
     ) -> Self {
         Self {
             devices,
             limits,
             administrators,
             threads: Vec::new(),
-            farewell,
+            closer,
         }
     }
 
@@ -65,12 +65,12 @@ impl Clients {
             Ok(credentials) => credentials,
             Err(error) => {
                 log::warn!("a client is turned away, it can't be known: {error}");
-                return self.farewell.close(channel);
+                return self.closer.close(channel);
             }
         };
         if !self.has_thread_for(credentials) {
             log::debug!("a client ({credentials}) is closed without a word: too many come");
-            return self.farewell.close(channel);
+            return self.closer.close(channel);
         }
         let channel = Arc::new(channel);
         let (devices, its) = (self.devices.clone(), channel.clone());
@@ -82,7 +82,7 @@ impl Clients {
             Err(error) => {
                 log::error!("a client is turned away, no thread for it: {error}");
                 if let Some(channel) = Arc::into_inner(channel) {
-                    self.farewell.close(channel);
+                    self.closer.close(channel);
                 }
             }
         }

@@ -11,8 +11,8 @@
 mod check;
 mod cli;
 mod clients;
+mod closer;
 mod config;
-mod farewell;
 mod log_limit;
 mod metrics;
 mod names;

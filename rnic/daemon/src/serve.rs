@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 
 use crate::clients::Clients;
-use crate::farewell::Farewell;
+use crate::closer::ChannelCloser;
 use crate::metrics::{MetricsError, MetricsListener};
 use crate::names;
 use crate::service::Service;
@@ -61,7 +61,7 @@ pub(crate) enum ServeError {
     },
     /// Threads that close channels.
     #[error("surplus clients' channels were to be closed by a thread, but the kernel refused: {0}")]
-    Farewell(std::io::Error),
+    Closer(std::io::Error),
     /// The wait for clients.
     #[error("waiting for clients, but the kernel refused: {0}")]
     Wait(Errno),
@@ -81,7 +81,7 @@ pub(crate) fn serve(settings: Settings) -> Result<(), ServeError> {
     }
     rnic_ipc::shm::contain_faults().map_err(ServeError::Faults)?;
     raise_open_files();
-    let farewell = Farewell::start().map_err(ServeError::Farewell)?;
+    let closer = ChannelCloser::start().map_err(ServeError::Closer)?;
     let path = &settings.socket;
     SocketFile::clear(path)?;
     let service = Service::from_environment();
@@ -109,7 +109,7 @@ pub(crate) fn serve(settings: Settings) -> Result<(), ServeError> {
         devices.clone(),
         limits,
         administrators.unwrap_or_default(),
-        farewell,
+        closer,
     );
     log::info!("ready: listening on {}", path.display());
     service.ready();

@@ -30,12 +30,12 @@ const IS_ONLY_YOURS: u8 = 2;
 
 /// Closes channels.
 #[derive(Debug)]
-pub(crate) struct Farewell {
+pub(crate) struct ChannelCloser {
     /// To the threads that close them.
     channels: Channel,
 }
 
-impl Farewell {
+impl ChannelCloser {
     /// To be called early: the threads keep open what is open now, and nothing that is opened later.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl Farewell {
     pub(crate) fn start() -> std::io::Result<Self> {
         let (channels, leaving) = Channel::pair().map_err(std::io::Error::other)?;
         let (ready, is_ready) = channel();
-        thread("rnicd-farewell").spawn(move || {
+        thread("rnicd-closer").spawn(move || {
             // Its successors' tables are copies of this one, into which no channel ever comes.
             let own = own_table().and_then(|()| privileges::keep(CapabilitySet::empty()));
             let begins = own.is_ok();
@@ -110,24 +110,28 @@ fn close_by_exit(leaving: &Channel, taken: &Sender<Result<(), TransportError>>) 
 
 /// Waits for a channel, and takes those that are there as well.
 fn take(leaving: &Channel) -> Result<(), TransportError> {
-    for number in 0..BATCH {
-        let comes = if number == 0 {
+    let (mut taken, mut only_ours) = (0, true);
+    loop {
+        let message = if taken == 0 || !only_ours {
             leaving.recv::<u8>()
         } else {
             leaving.try_recv::<u8>()
         };
-        let (_, fds) = match comes {
+        let (what, fds) = match message {
             Ok(message) => message.ok_or(TransportError::Closed)?,
-            Err(TransportError::WouldBlock) => break,
+            Err(TransportError::WouldBlock) => return Ok(()),
             Err(error) => return Err(error),
         };
         // Left open, for the exit to close.
         for fd in fds {
             let _ = fd.into_raw_fd();
         }
-        leaving.recv::<u8>()?.ok_or(TransportError::Closed)?;
+        only_ours = what == IS_ONLY_YOURS;
+        taken += usize::from(what == COMES);
+        if only_ours && taken >= BATCH {
+            return Ok(());
+        }
     }
-    Ok(())
 }
 
 /// Gives the calling thread a descriptor table of its own: a copy, which ends with it.

@@ -28,7 +28,7 @@ fn lingering() -> (TcpStream, TcpListener, TcpStream) {
 
 #[test]
 fn channels_with_lingering_sockets_are_closed_and_nobody_waits() {
-    let mut farewell = Farewell::start().unwrap();
+    let mut closer = ChannelCloser::start().unwrap();
     let start = Instant::now();
     let mut others = Vec::new();
     let mut peers = Vec::new();
@@ -38,7 +38,7 @@ fn channels_with_lingering_sockets_are_closed_and_nobody_waits() {
         theirs.send(&1_u8, &[stream.as_fd()]).unwrap();
         // The channel holds the last one.
         drop(stream);
-        farewell.close(ours);
+        closer.close(ours);
         others.push(theirs);
         peers.push((listener, peer));
     }
