@@ -169,6 +169,14 @@ fn capabilities() -> String {
 }
 
 #[test]
+fn the_unit_leaves_no_core_and_gives_the_daemon_time_before_others() {
+    let unit = include_str!("../../dist/rnicd@.service");
+    for setting in ["LimitCORE=0", "Nice=-10", "CPUWeight=1000"] {
+        assert!(unit.lines().any(|line| line == setting), "no {setting}");
+    }
+}
+
+#[test]
 fn a_service_manager_hears_when_it_is_ready_alive_and_stopping() {
     let mut lab = Lab::new("notify");
     let (a, _) = lab.pair(&LinkOptions::default());
