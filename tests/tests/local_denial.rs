@@ -376,6 +376,8 @@ fn a_full_device_lets_an_administrator_in() {
 /// ten requests and its Hello.
 const LIVES: f64 = 2000.0 / 11.0 * 1.2;
 const LASTS: Duration = Duration::from_secs(1);
+/// Lines of one kind in the log: 20 a second, in some seconds.
+const LOGGED: usize = 200;
 
 #[test]
 fn clients_that_come_and_go_in_a_loop_are_slowed_and_another_user_is_not() {
@@ -409,4 +411,14 @@ fn clients_that_come_and_go_in_a_loop_are_slowed_and_another_user_is_not() {
         assert!(rate < LIVES, "{rate}");
         assert!(waits.is_some());
     });
+    // Nor do they fill the log.
+    let log = daemon.log();
+    let lines = log.lines().filter(|line| line.contains("connected on"));
+    let (logged, lived) = (lines.count(), lives.load(Ordering::Relaxed));
+    println!("{logged} lines of {lived} clients");
+    assert!(logged < LOGGED, "{logged} lines of {lived} clients");
+    assert!(
+        log.contains("more lines of one kind were left out"),
+        "{log}"
+    );
 }
