@@ -74,12 +74,6 @@ pub fn memfd(pages: usize) -> OwnedFd {
     fd
 }
 
-/// Gives all pages of the memfd back to the host.
-pub fn punch(fd: &OwnedFd, pages: usize) {
-    let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    rustix::fs::fallocate(fd, how, 0, (pages * HUGE_PAGE) as u64).expect("a hole");
-}
-
 /// Takes all huge pages that nobody has, as long as what is returned lives.
 #[must_use]
 pub fn take_all() -> OwnedFd {

@@ -113,16 +113,19 @@ impl CompletionQueue {
     /// Makes one of at least `depth` entries.
     pub fn create(context: &Context, depth: u32) -> Result<Self, Error> {
         let context = context.inner();
-        let (id, depth, fds) = match context.request(&Request::CreateCq { depth }, &[])? {
-            (Response::Cq { cq, depth }, fds) => (cq, depth, fds),
-            (other, _) => return Err(unexpected(&other)),
-        };
-        let made = descriptors::<2>(fds).and_then(|[memory, notify]| {
-            Ok((
-                CqConsumer::attach_fd(memory, depth)?,
-                WakeReceiver::from_fd(notify),
-            ))
-        });
+        let request = Request::CreateCq { depth };
+        let (id, depth, made) = context.request_rings(&request, |response, fds| {
+            let Response::Cq { cq, depth } = response else {
+                return Err(unexpected(&response));
+            };
+            let made = descriptors::<2>(fds).and_then(|[memory, notify]| {
+                Ok((
+                    CqConsumer::attach_fd(memory, depth)?,
+                    WakeReceiver::from_fd(notify),
+                ))
+            });
+            Ok((cq, depth, made))
+        })?;
         let (ring, notify) = match made {
             Ok(made) => made,
             Err(error) => {

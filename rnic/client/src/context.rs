@@ -62,6 +62,7 @@ impl Context {
             doorbells: Mutex::new(DoorbellProducer::attach_fd(doorbells, entries)?),
             kick: Kick::from_fd(kick),
             gone: AtomicBool::new(false),
+            order: Mutex::new(()),
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -148,11 +149,34 @@ pub(crate) struct Inner {
     kick: Kick,
     /// The control or event socket was found closed.
     gone: AtomicBool,
+    /// Held for a request, and until what it brought to be mapped is mapped: the RNIC takes the next
+    /// request as the word that it is, and seals it.
+    order: Mutex<()>,
 }
 
 impl Inner {
     /// Carries out a request.
     pub(crate) fn request(
+        &self,
+        request: &Request,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(Response, Vec<OwnedFd>), Error> {
+        let _order = lock(&self.order);
+        self.ask(request, fds)
+    }
+
+    /// Carries out a request that brings rings, which `map` has to map. It makes no request itself.
+    pub(crate) fn request_rings<T>(
+        &self,
+        request: &Request,
+        map: impl FnOnce(Response, Vec<OwnedFd>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let _order = lock(&self.order);
+        let (response, fds) = self.ask(request, &[])?;
+        map(response, fds)
+    }
+
+    fn ask(
         &self,
         request: &Request,
         fds: &[BorrowedFd<'_>],

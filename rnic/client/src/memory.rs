@@ -76,10 +76,14 @@ impl ProtectionDomain {
         }
     }
 
-    /// Registers `len` octets from `offset` of a memfd, of ordinary or of huge pages, that is sealed
-    /// with `F_SEAL_SHRINK`. The region is mapped anew in this process. Whoever punches a hole into the
-    /// memfd meanwhile risks the session: when the host has no page to fill it,
-    /// [`Error::SessionEnded`] follows.
+    /// Registers `len` bytes from `offset` of a memfd, of ordinary or of huge pages, that is sealed
+    /// with `F_SEAL_SHRINK` and not with `F_SEAL_SEAL`. The whole memfd is mapped in this process, once
+    /// for all its regions, and the range is given its pages.
+    ///
+    /// Registering adds `F_SEAL_FUTURE_WRITE`: mappings of the memfd that exist go on as they are, but
+    /// from then on nobody can punch holes into it, write(2) to it, or map it for writing. To register
+    /// it again later, keep one region of it until then. Of huge pages the whole memfd must have its
+    /// pages; this gives it those of the range.
     pub fn register_fd(
         &self,
         fd: impl AsFd,
@@ -87,7 +91,7 @@ impl ProtectionDomain {
         len: usize,
         access: Access,
     ) -> Result<MemoryRegion, Error> {
-        let memory = SharedMemory::map(&fd, offset, len as u64)?;
+        let memory = mapped(&fd, offset, len)?;
         self.register_mapped(memory, (&fd, offset), access, None)
     }
 
@@ -246,10 +250,18 @@ impl QueuePair {
         len: usize,
         access: Access,
     ) -> Result<MemoryRegion, Error> {
-        let memory = SharedMemory::map(&fd, offset, len as u64)?;
+        let memory = mapped(&fd, offset, len)?;
         let (stream, domain) = (Some(self.num()), self.protection_domain());
         domain.register_mapped(memory, (&fd, offset), access, stream)
     }
+}
+
+/// A program's own memfd, mapped, with a page for each byte.
+fn mapped(fd: &impl AsFd, offset: u64, len: usize) -> Result<SharedMemory, Error> {
+    let user = rustix::process::geteuid().as_raw();
+    let memory = SharedMemory::map_to_register(user, fd, offset, len as u64)?;
+    memory.populate()?;
+    Ok(memory)
 }
 
 /// Registered memory. Dropping it waits until the RNIC touches no octet of it any more.

@@ -161,25 +161,28 @@ impl QueuePair {
             max_inline: config.max_inline,
             signal_all: config.signal_all,
         });
-        let (num, sq_slots, rq_slots, fds) = match context.request(&request, &[])? {
-            (
-                Response::Qp {
-                    qp,
-                    sq_slots,
-                    rq_slots,
-                },
-                fds,
-            ) => (qp, sq_slots, rq_slots, fds),
-            (other, _) => return Err(unexpected(&other)),
-        };
+        let (num, rings) = context.request_rings(&request, |response, fds| {
+            let Response::Qp {
+                qp,
+                sq_slots,
+                rq_slots,
+            } = response
+            else {
+                return Err(unexpected(&response));
+            };
+            let rings = descriptors::<1>(fds).and_then(|[memory]| {
+                let layout = QpMemory::layout(sq_slots, rq_slots)?;
+                Ok(QpMemory::attach_fd(memory, &layout)?)
+            });
+            Ok((qp, rings))
+        })?;
         // From here on an error destroys it again.
         let handle = Handle {
             context: context.clone(),
             num,
         };
         context.events().boxes().qps.insert(num, QpBox::default());
-        let [memory] = descriptors::<1>(fds)?;
-        let (sq, rq) = QpMemory::attach_fd(memory, &QpMemory::layout(sq_slots, rq_slots)?)?;
+        let (sq, rq) = rings?;
         Ok(Self {
             handle,
             sq: Mutex::new(sq),

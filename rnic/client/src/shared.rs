@@ -63,12 +63,14 @@ impl SharedReceiveQueue {
             depth,
             max_sge,
         };
-        let (id, slots, fds) = match context.request(&request, &[])? {
-            (Response::Srq { srq, slots }, fds) => (srq, slots, fds),
-            (other, _) => return Err(unexpected(&other)),
-        };
-        let made = descriptors::<1>(fds)
-            .and_then(|[memory]| Ok(SrqMemory::attach_fd(memory, slots, max_sge)?));
+        let (id, made) = context.request_rings(&request, |response, fds| {
+            let Response::Srq { srq, slots } = response else {
+                return Err(unexpected(&response));
+            };
+            let made = descriptors::<1>(fds)
+                .and_then(|[memory]| Ok(SrqMemory::attach_fd(memory, slots, max_sge)?));
+            Ok((srq, made))
+        })?;
         let ring = match made {
             Ok(ring) => ring,
             Err(error) => {

@@ -1,11 +1,14 @@
 //! What the device keeps of a client beside the PRM's books.
 
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rnic_ipc::control::{Refusal, RefusalCode};
 use rnic_ipc::id::ClientId;
+use rnic_ipc::ring::DoorbellConsumer;
+use rnic_ipc::shm::{self, ShmError};
 use rnic_prm::Credentials;
 
 use crate::capture::LiveCapture;
@@ -48,8 +51,36 @@ pub(crate) struct Turn {
     /// What the memory of its regions is reached by, by STag, so that it is let go by the thread that
     /// deregisters and not by the shard.
     pub(crate) memory: HashMap<u32, Held>,
+    /// Rings that it was given by its last request: those of an RNIC's own memory that it maps.
+    pub(crate) rings: NewRings,
     /// The capture that it asked for.
     pub(crate) capture: Option<LiveCapture>,
+}
+
+/// Rings that the client has yet to map. Then they are sealed, so that nobody can punch holes into
+/// them: the client's next request says that it has. Until then no shard looks into them.
+#[derive(Debug, Default)]
+pub(crate) struct NewRings {
+    unsealed: Vec<OwnedFd>,
+    /// The client's doorbells, for the shard.
+    pub(crate) doorbells: Option<DoorbellConsumer>,
+}
+
+impl NewRings {
+    /// Takes a ring's memory to be sealed, and gives the descriptor back for the client.
+    pub(crate) fn share(&mut self, memory: OwnedFd) -> std::io::Result<OwnedFd> {
+        self.unsealed.push(memory.try_clone()?);
+        Ok(memory)
+    }
+
+    /// Seals all of them.
+    ///
+    /// # Errors
+    ///
+    /// That the client has put a seal on one that keeps others away.
+    pub(crate) fn seal(&mut self) -> Result<(), ShmError> {
+        self.unsealed.drain(..).try_for_each(shm::forbid_holes)
+    }
 }
 
 impl Client {

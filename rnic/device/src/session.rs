@@ -126,6 +126,7 @@ impl ClientSession {
 
     fn grant(&self, request: Request, fds: &[OwnedFd]) -> Granted {
         let mut turn = self.turn()?;
+        self.seal_rings(&mut turn)?;
         let begins = matches!(
             request,
             Request::Connect { .. } | Request::Accept { .. } | Request::Listen { .. }
@@ -154,6 +155,28 @@ impl ClientSession {
             _ => greeted(&turn)?,
         }
         self.carry_out(&mut turn, request, fds)
+    }
+
+    /// The client has mapped what it was given by the request before this one.
+    fn seal_rings(&self, turn: &mut Turn) -> Result<(), Refusal> {
+        if let Err(error) = turn.rings.seal() {
+            let refusal = refuse::refusal(
+                RefusalCode::BadMemory,
+                &format!("the memory of a ring that this client was given: {error}"),
+            );
+            self.core()
+                .condemn(&self.client, refusal.code, &refusal.message);
+            return Err(refusal);
+        }
+        match turn.rings.doorbells.take() {
+            None => Ok(()),
+            Some(doorbells) => {
+                let client = self.id();
+                self.core()
+                    .execute(Command::AddClient { client, doorbells })
+                    .map(|_| ())
+            }
+        }
     }
 
     fn carry_out(&self, turn: &mut Turn, request: Request, fds: &[OwnedFd]) -> Granted {
@@ -199,12 +222,12 @@ impl ClientSession {
             }
             Request::AllocStag { pd, kind } => plain(self.alloc_stag(pd, kind)),
             Request::DeregisterMemory { stag } => done(self.deregister_memory(turn, stag)),
-            Request::CreateCq { depth } => self.create_cq(depth),
+            Request::CreateCq { depth } => self.create_cq(turn, depth),
             Request::DestroyCq { cq } => done(self.destroy_cq(cq)),
-            Request::CreateSrq { pd, depth, max_sge } => self.create_srq(pd, depth, max_sge),
+            Request::CreateSrq { pd, depth, max_sge } => self.create_srq(turn, pd, depth, max_sge),
             Request::ArmSrq { srq, limit } => done(self.arm_srq(srq, limit)),
             Request::DestroySrq { srq } => done(self.destroy_srq(srq)),
-            Request::CreateQp(attributes) => self.create_qp(attributes),
+            Request::CreateQp(attributes) => self.create_qp(turn, attributes),
             Request::DestroyQp { qp } => done(self.destroy_qp(qp)),
             Request::QueryQp { qp } => plain(self.query_qp(qp).map(Response::QpState)),
             Request::ModifyQp { qp, state } => done(self.modify_qp(qp, state)),
@@ -288,8 +311,8 @@ impl ClientSession {
             .and_then(|watched| self.core().driver.kicks().add(self.id(), watched))
             .map_err(host("to watch for kicks"))?;
         let client = self.id();
-        self.core()
-            .execute(Command::AddClient { client, doorbells })?;
+        let memory = share(turn, memory)?;
+        turn.rings.doorbells = Some(doorbells);
         self.client.events.open(events);
         turn.greeted = true;
         let fds = vec![theirs.into_fd(), memory, kick.into_fd()];
@@ -336,6 +359,12 @@ impl Drop for ClientSession {
         self.core().take_away(&self.client);
         log::debug!("client {} is gone", self.client.id);
     }
+}
+
+/// Notes that a ring is the client's to map, and gives its descriptor back.
+fn share(turn: &mut Turn, memory: OwnedFd) -> Result<OwnedFd, Refusal> {
+    let shared = turn.rings.share(memory);
+    shared.map_err(|error| refuse::host("a descriptor of a ring", error))
 }
 
 /// That Hello was said.

@@ -5,8 +5,9 @@
 //! * a [`SharedMemory`] owns its mapping: `base..base+len` stays mapped, readable and writable until
 //!   it is dropped, and the mapping is undone exactly once;
 //! * the file below it can't shrink (`F_SEAL_SHRINK` was there before the size was read), so no
-//!   access inside the mapping runs past the end of the file; and an access to a hole that the other
-//!   process punched, and for which no page is left, is contained ([`contain_faults`]);
+//!   access inside the mapping runs past the end of the file; and what the shard reaches has no holes
+//!   ([`files`]: `F_SEAL_FUTURE_WRITE` forbids to punch any). What the host itself can't read back
+//!   faults, and the fault is contained ([`contain_faults`]);
 //! * memory of no file has no other process that could take it away ([`SharedMemory::is_private`]);
 //! * another process may write any octet at any time. So no `&` or `&mut` to these octets ever
 //!   exists, atomics excepted; octets are copied in and out through raw pointers, and whoever reads
@@ -15,9 +16,11 @@
 
 mod error;
 mod faults;
+mod files;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
@@ -28,6 +31,7 @@ use faults::Watch;
 
 pub use error::{MAPPING_MAX, OutOfBounds, ShmError};
 pub use faults::{MAPPINGS_MAX, contain_faults, count_fault, faults_contained};
+pub use files::{FILES_MAX, USER_FILES_MAX, forbid_holes};
 
 /// Octets of a huge page of [`SharedMemory::create_huge`]. There are others, and
 /// [`SharedMemory::map`] takes them.
@@ -47,10 +51,10 @@ pub struct SharedMemory {
 /// What has to be given back on drop.
 #[derive(Debug)]
 enum Backing {
-    /// Of a memfd; starts at or before `base`.
-    Mapping(Mapping),
+    /// Of a memfd; starts at or before `base`. Others may hold parts of the same mapping.
+    Mapping(Arc<Mapping>),
     /// Of no file; starts at `base`.
-    Anonymous(Pages),
+    Anonymous { _pages: Pages },
     /// From the heap.
     Heap { words: usize },
 }
@@ -60,7 +64,14 @@ enum Backing {
 struct Mapping {
     pages: Pages,
     watch: Watch,
+    /// Its entry among the files that are mapped whole.
+    file: Option<files::Key>,
 }
+
+// SAFETY: as for `SharedMemory`: an address, and nothing that belongs to a thread.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
 
 /// What mmap gave, mapped until this is dropped.
 #[derive(Debug)]
@@ -76,8 +87,10 @@ unsafe impl Send for SharedMemory {}
 unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
-    /// Makes a zeroed memfd of `len` octets, sealed against shrinking, growing and further seals,
-    /// and maps it. The descriptor is for the other process. `name` shows in `/proc/*/maps`.
+    /// Makes a zeroed memfd of `len` bytes, sealed against shrinking and growing, and maps it. The
+    /// descriptor is for the other process. `name` shows in `/proc/*/maps`.
+    ///
+    /// Once both processes have mapped it, [`forbid_holes`] is to be called.
     pub fn create(name: &str, len: usize) -> Result<(Self, OwnedFd), ShmError> {
         let fd = memfd(name, len, MemfdFlags::empty())?;
         let memory = Self::map(&fd, 0, len as u64)?;
@@ -124,7 +137,7 @@ impl SharedMemory {
         Ok(Self {
             base: pages.start,
             len,
-            backing: Backing::Anonymous(pages),
+            backing: Backing::Anonymous { _pages: pages },
         })
     }
 
@@ -135,34 +148,87 @@ impl SharedMemory {
     /// on a page boundary. The descriptor may be closed afterwards.
     pub fn map(fd: impl AsFd, offset: u64, len: u64) -> Result<Self, ShmError> {
         let fd = fd.as_fd();
-        check_len(len)?;
-        let seals = rustix::fs::fcntl_get_seals(fd).map_err(|_| ShmError::NotMemfd)?;
-        if !seals.contains(SealFlags::SHRINK) {
-            return Err(ShmError::NotSealed);
-        }
-        let stat = rustix::fs::fstat(fd).map_err(|errno| ShmError::Host {
-            call: "fstat",
-            errno,
-        })?;
-        let size = u64::try_from(stat.st_size).unwrap_or(0);
-        if offset.checked_add(len).is_none_or(|end| end > size) {
-            return Err(ShmError::TooShort { offset, len, size });
-        }
-        let page = page_size(fd)?;
-        let in_page = offset % page;
-        let whole = (in_page + len).next_multiple_of(page);
-        let (whole, in_page, len) = match (whole.try_into(), in_page.try_into(), len.try_into()) {
-            (Ok(whole), Ok(in_page), Ok(len)) => (whole, in_page, len),
-            _ => return Err(ShmError::Length { len }),
+        let file = files::Memfd::of(fd)?;
+        file.check(offset, len)?;
+        let in_page = offset % file.page;
+        let whole = (in_page + len).next_multiple_of(file.page);
+        let whole = whole.try_into().map_err(|_| ShmError::Length { len })?;
+        let mapping = Mapping::new(fd, offset - in_page, whole, None)?;
+        Self::part(Arc::new(mapping), in_page, len)
+    }
+
+    /// Maps `len` bytes from `offset` of a memfd that is to be registered, in the program that
+    /// registers it: as [`Self::map`], but the whole file, once for all registrations of it.
+    ///
+    /// A registered memfd can't be mapped for writing any more ([`Self::map_registered`]), so later
+    /// registrations of it share the mapping of those before. `user` is this process's.
+    pub fn map_to_register(
+        user: u32,
+        fd: impl AsFd,
+        offset: u64,
+        len: u64,
+    ) -> Result<Self, ShmError> {
+        let (mapping, _) = files::map(user, fd.as_fd(), offset, len)?;
+        Self::part(mapping, offset, len)
+    }
+
+    /// Maps `len` bytes from `offset` of a memfd that a client of `user` registers.
+    ///
+    /// The whole file is mapped, and the mapping is shared by all registrations of that file by
+    /// clients of that user. Then the file is sealed with `F_SEAL_FUTURE_WRITE`: nobody can punch
+    /// holes into it, write(2) to it or map it for writing any more; mappings that exist stay as they
+    /// are. And every page of the range must be there: what is not would be charged to whoever touches
+    /// it first. The memory is left out of core dumps.
+    ///
+    /// # Errors
+    ///
+    /// Beside those of [`Self::map`]: [`ShmError::NotPopulated`], [`ShmError::ReadOnly`],
+    /// [`ShmError::SealedSeals`], [`ShmError::SealedWrites`], [`ShmError::Grown`],
+    /// [`ShmError::TooManyFiles`].
+    pub fn map_registered(
+        user: u32,
+        fd: impl AsFd,
+        offset: u64,
+        len: u64,
+    ) -> Result<Self, ShmError> {
+        let fd = fd.as_fd();
+        let (mapping, file) = files::map(user, fd, offset, len)?;
+        mapping.pages.leave_out_of_dumps()?;
+        let memory = Self::part(mapping, offset, len)?;
+        // First without the seal, which can't be taken off again: then the owner may mend it.
+        file.check_populated(fd, &memory, offset)?;
+        forbid_holes(fd)?;
+        file.check_populated(fd, &memory, offset)?;
+        Ok(memory)
+    }
+
+    /// `len` bytes from `offset` of a mapping.
+    fn part(mapping: Arc<Mapping>, offset: u64, len: u64) -> Result<Self, ShmError> {
+        let (Ok(offset), Ok(len)) = (usize::try_from(offset), usize::try_from(len)) else {
+            return Err(ShmError::Length { len });
         };
-        let mapping = Mapping::new(fd, offset - offset % page, whole)?;
-        // SAFETY: `in_page < page <= whole`, so the result is inside the new mapping.
-        let base = unsafe { mapping.pages.start.add(in_page) };
+        let size = mapping.pages.len;
+        if offset.checked_add(len).is_none_or(|end| end > size) {
+            let (offset, len, size) = (offset as u64, len as u64, size as u64);
+            return Err(ShmError::Grown { offset, len, size });
+        }
+        // SAFETY: `offset <= size`, so the result is inside the mapping.
+        let base = unsafe { mapping.pages.start.add(offset) };
         Ok(Self {
             base,
             len,
             backing: Backing::Mapping(mapping),
         })
+    }
+
+    /// The pages that the memory lies in: whole ones of the smallest size.
+    fn pages(&self) -> (*mut std::ffi::c_void, usize) {
+        let page = rustix::param::page_size();
+        let before = self.base.addr().get() % page;
+        // SAFETY: mappings begin on a page, so this is inside that of `base`.
+        let start = unsafe { self.base.sub(before) };
+        let len = (before + self.len).next_multiple_of(page);
+        (start.as_ptr().cast(), len)
     }
 
     /// Zeroed memory of this process alone, for both ends in one process: simulation, tests, Miri.
@@ -183,15 +249,13 @@ impl SharedMemory {
     /// Gives every page of the memory its frame now, instead of at its first access. Kernels before
     /// 5.14 can't, and nothing is lost by that.
     pub fn populate(&self) -> Result<(), ShmError> {
-        let pages = match &self.backing {
-            Backing::Mapping(mapping) => &mapping.pages,
-            Backing::Anonymous(pages) => pages,
-            Backing::Heap { .. } => return Ok(()),
-        };
+        if matches!(self.backing, Backing::Heap { .. }) {
+            return Ok(());
+        }
         let advice = rustix::mm::Advice::LinuxPopulateWrite;
-        let start = pages.start.as_ptr().cast();
-        // SAFETY: exactly the range that mmap gave; the advice changes no octet.
-        match unsafe { rustix::mm::madvise(start, pages.len, advice) } {
+        let (start, len) = self.pages();
+        // SAFETY: pages of a mapping that this holds; the advice changes no byte.
+        match unsafe { rustix::mm::madvise(start, len, advice) } {
             Ok(()) | Err(Errno::INVAL) => Ok(()),
             Err(errno) => Err(ShmError::Host {
                 call: "madvise(MADV_POPULATE_WRITE)",
@@ -351,15 +415,23 @@ impl Drop for SharedMemory {
 }
 
 impl Mapping {
-    fn new(fd: std::os::fd::BorrowedFd<'_>, offset: u64, len: usize) -> Result<Self, ShmError> {
+    fn new(
+        fd: std::os::fd::BorrowedFd<'_>,
+        offset: u64,
+        len: usize,
+        file: Option<files::Key>,
+    ) -> Result<Self, ShmError> {
         let pages = map_shared(fd, offset, len)?;
         let watch = Watch::begin(pages.start.as_ptr(), len).ok_or(ShmError::TooMany)?;
-        Ok(Self { pages, watch })
+        Ok(Self { pages, watch, file })
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if let Some(key) = &self.file {
+            files::forget(key, self);
+        }
         // The pages are unmapped behind this.
         self.watch.end();
     }
@@ -378,6 +450,17 @@ impl Pages {
         let start = NonNull::new(mapped.map_err(refused)?.cast());
         let start = start.ok_or(refused(Errno::NOMEM))?;
         Ok(Self { start, len })
+    }
+
+    fn leave_out_of_dumps(&self) -> Result<(), ShmError> {
+        let advice = rustix::mm::Advice::LinuxDontDump;
+        // SAFETY: exactly the range that mmap gave; the advice changes no byte.
+        unsafe { rustix::mm::madvise(self.start.as_ptr().cast(), self.len, advice) }.map_err(
+            |errno| ShmError::Host {
+                call: "madvise(MADV_DONTDUMP)",
+                errno,
+            },
+        )
     }
 }
 
@@ -431,27 +514,9 @@ fn memfd(name: &str, len: usize, kind: MemfdFlags) -> Result<OwnedFd, ShmError> 
     }
     .map_err(host("memfd_create"))?;
     rustix::fs::ftruncate(&fd, len as u64).map_err(host("ftruncate"))?;
-    rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
+    rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)
         .map_err(host("fcntl(F_ADD_SEALS)"))?;
     Ok(fd)
-}
-
-/// The page size that mappings of this memfd are aligned to: its filesystem gives it as its block
-/// size.
-fn page_size(fd: std::os::fd::BorrowedFd<'_>) -> Result<u64, ShmError> {
-    const TMPFS_MAGIC: i64 = 0x0102_1994;
-    const HUGETLBFS_MAGIC: i64 = 0x9584_58f6;
-    let found = rustix::fs::fstatfs(fd).map_err(|errno| ShmError::Host {
-        call: "fstatfs",
-        errno,
-    })?;
-    if ![TMPFS_MAGIC, HUGETLBFS_MAGIC].contains(&found.f_type) {
-        return Err(ShmError::NotMemfd);
-    }
-    u64::try_from(found.f_bsize)
-        .ok()
-        .filter(|size| size.is_power_of_two())
-        .ok_or(ShmError::NotMemfd)
 }
 
 fn map_shared(fd: std::os::fd::BorrowedFd<'_>, offset: u64, len: usize) -> Result<Pages, ShmError> {

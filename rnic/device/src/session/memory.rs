@@ -47,7 +47,8 @@ impl ClientSession {
             self.core()
                 .prm()
                 .register_region(self.id(), pd, stream, access, base, length)?;
-        let added = mapped(&grant, offset, fds).and_then(|memory| self.add(&grant, memory));
+        let user = self.client.credentials.uid;
+        let added = mapped(&grant, user, offset, fds).and_then(|memory| self.add(&grant, memory));
         self.conclude(turn, grant, added, begun)
     }
 
@@ -162,11 +163,13 @@ impl ClientSession {
 
 fn mapped(
     grant: &RegionGrant,
+    user: u32,
     offset: u64,
     fds: &[OwnedFd],
 ) -> Result<(RegionMemory, Held), Refusal> {
     let fd = fds.first().ok_or_else(|| refuse::descriptors(1, 0))?;
-    let memory = SharedMemory::map(fd, offset, *grant.length()).map_err(bad_memory)?;
+    let memory = SharedMemory::map_registered(user, fd, offset, *grant.length());
+    let memory = memory.map_err(bad_memory)?;
     let memory = Arc::new(memory);
     Ok((RegionMemory::whole(memory.clone()), memory))
 }
@@ -174,6 +177,7 @@ fn mapped(
 fn bad_memory(error: ShmError) -> Refusal {
     let code = match error {
         ShmError::Host { .. } | ShmError::TooMany => RefusalCode::Host,
+        ShmError::TooManyFiles { .. } => RefusalCode::Limit,
         _ => RefusalCode::BadMemory,
     };
     refuse::refusal(code, &format!("memory to register: {error}"))

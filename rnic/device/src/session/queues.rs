@@ -8,13 +8,14 @@ use rnic_ipc::id::{CqId, QpNum};
 use rnic_ipc::ring::{CqProducer, QpLayout, QpMemory};
 use rnic_prm::{CqGrant, QpGrant};
 
-use super::{ClientSession, Granted};
+use super::{ClientSession, Granted, share};
+use crate::client::Turn;
 use crate::refuse;
 
 impl ClientSession {
-    pub(super) fn create_cq(&self, depth: u32) -> Granted {
+    pub(super) fn create_cq(&self, turn: &mut Turn, depth: u32) -> Granted {
         let grant = self.core().prm().create_cq(self.id(), depth)?;
-        match self.add_cq(&grant) {
+        match self.add_cq(turn, &grant) {
             Ok(fds) => {
                 let response = Response::Cq {
                     cq: *grant.cq(),
@@ -30,8 +31,9 @@ impl ClientSession {
         }
     }
 
-    fn add_cq(&self, grant: &CqGrant) -> Result<Vec<OwnedFd>, Refusal> {
+    fn add_cq(&self, turn: &mut Turn, grant: &CqGrant) -> Result<Vec<OwnedFd>, Refusal> {
         let (ring, memory) = CqProducer::create(*grant.depth()).map_err(refuse::ring)?;
+        let memory = share(turn, memory)?;
         let (notify, notified) = rnic_ipc::wake::pair()
             .map_err(|errno| refuse::host("a socket pair for notifications", errno))?;
         self.core().execute(Command::AddCq {
@@ -50,9 +52,9 @@ impl ClientSession {
         removed.map(|_| ())
     }
 
-    pub(super) fn create_qp(&self, attributes: QpAttributes) -> Granted {
+    pub(super) fn create_qp(&self, turn: &mut Turn, attributes: QpAttributes) -> Granted {
         let grant = self.core().prm().create_qp(self.id(), attributes)?;
-        match self.add_qp(&grant) {
+        match self.add_qp(turn, &grant) {
             Ok((layout, memory)) => {
                 let response = Response::Qp {
                     qp: *grant.qp(),
@@ -69,7 +71,7 @@ impl ClientSession {
         }
     }
 
-    fn add_qp(&self, grant: &QpGrant) -> Result<(QpLayout, OwnedFd), Refusal> {
+    fn add_qp(&self, turn: &mut Turn, grant: &QpGrant) -> Result<(QpLayout, OwnedFd), Refusal> {
         let attributes = grant.attributes();
         let slots = |depth, places| QpMemory::slots(depth, places).map_err(refuse::ring);
         let layout = QpMemory::layout(
@@ -78,6 +80,7 @@ impl ClientSession {
         )
         .map_err(refuse::ring)?;
         let (sq, rq, memory) = QpMemory::create(&layout).map_err(refuse::ring)?;
+        let memory = share(turn, memory)?;
         self.core().execute(Command::AddQp {
             client: self.id(),
             qp: *grant.qp(),

@@ -8,16 +8,23 @@ use rnic_ipc::id::{PdId, SrqId};
 use rnic_ipc::ring::{QpMemory, SrqMemory};
 use rnic_prm::SrqGrant;
 
-use super::{ClientSession, Granted};
+use super::{ClientSession, Granted, share};
+use crate::client::Turn;
 use crate::refuse;
 
 impl ClientSession {
-    pub(super) fn create_srq(&self, pd: PdId, depth: u32, max_sge: u32) -> Granted {
+    pub(super) fn create_srq(
+        &self,
+        turn: &mut Turn,
+        pd: PdId,
+        depth: u32,
+        max_sge: u32,
+    ) -> Granted {
         let grant = self
             .core()
             .prm()
             .create_srq(self.id(), pd, depth, max_sge)?;
-        match self.add_srq(&grant) {
+        match self.add_srq(turn, &grant) {
             Ok((slots, memory)) => {
                 let srq = *grant.srq();
                 self.core().prm().srq_created(grant);
@@ -30,10 +37,11 @@ impl ClientSession {
         }
     }
 
-    fn add_srq(&self, grant: &SrqGrant) -> Result<(u32, OwnedFd), Refusal> {
+    fn add_srq(&self, turn: &mut Turn, grant: &SrqGrant) -> Result<(u32, OwnedFd), Refusal> {
         let max_sge = *grant.max_sge();
         let slots = QpMemory::slots(*grant.depth(), max_sge).map_err(refuse::ring)?;
         let (ring, memory) = SrqMemory::create(slots, max_sge).map_err(refuse::ring)?;
+        let memory = share(turn, memory)?;
         self.core().execute(Command::AddSrq {
             client: self.id(),
             srq: *grant.srq(),

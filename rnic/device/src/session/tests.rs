@@ -197,7 +197,9 @@ fn qp(session: &ClientSession, pd: PdId, cq: CqId) -> QpNum {
 }
 
 fn memfd(octets: usize) -> OwnedFd {
-    SharedMemory::create("test", octets).unwrap().1
+    let (memory, fd) = SharedMemory::create("test", octets).unwrap();
+    memory.populate().unwrap();
+    fd
 }
 
 fn register(pd: PdId, length: u64) -> Request {

@@ -179,6 +179,7 @@ impl<'h> Client<'h> {
         let (sq, rq) = QpMemory::attach_fd(fds.next().unwrap(), &layout).unwrap();
 
         let (memory, fd) = SharedMemory::create("region", REGION).unwrap();
+        memory.populate().unwrap();
         let register = Request::RegisterMemory {
             pd,
             stream: None,

@@ -32,6 +32,55 @@ pub enum ShmError {
          before passing it"
     )]
     NotSealed,
+    /// The other process's fault: holes could be punched into it while we use it.
+    #[error(
+        "the memfd has F_SEAL_SEAL without F_SEAL_FUTURE_WRITE, so it can't be kept from getting holes; \
+         leave F_SEAL_SEAL out: F_SEAL_FUTURE_WRITE is added when it is registered"
+    )]
+    SealedSeals,
+    /// The other process's fault: it can't be mapped for writing.
+    #[error(
+        "the memfd is sealed against new mappings for writing (F_SEAL_WRITE or F_SEAL_FUTURE_WRITE), and \
+         none of this user's registrations has it mapped. Registering a memfd seals it so: to register \
+         it again, keep one registration of it until then, or take a new memfd"
+    )]
+    SealedWrites,
+    /// The other process's fault: it has a descriptor for reading only.
+    #[error("the memfd's descriptor is not open for reading and writing")]
+    ReadOnly,
+    /// The other process's fault: pages would be charged to whoever touches them first.
+    #[error(
+        "{missing} bytes of the memfd have no page yet, the first at offset {offset}: have them before \
+         registering, with madvise(MADV_POPULATE_WRITE) or by writing to each page"
+    )]
+    NotPopulated {
+        /// Bytes without a page, in the range or, of huge pages, in the file.
+        missing: u64,
+        /// Where the first of them is, in bytes from the file's start.
+        offset: u64,
+    },
+    /// The other process's fault: the file was mapped before it had these bytes.
+    #[error(
+        "{len} bytes from offset {offset} are wanted of a memfd that had {size} when it was registered \
+         first, and can't be mapped anew: give it its size before that"
+    )]
+    Grown {
+        /// Where the range begins.
+        offset: u64,
+        /// Its length.
+        len: u64,
+        /// Bytes that are mapped.
+        size: u64,
+    },
+    /// A bound: [`USER_FILES_MAX`](super::USER_FILES_MAX) or [`FILES_MAX`](super::FILES_MAX).
+    #[error(
+        "a memfd of {size} bytes is mapped whole, and there is no room for it among those that this user \
+         (1 TiB) or all users (64 TiB) have registered: use smaller ones"
+    )]
+    TooManyFiles {
+        /// Bytes of the file.
+        size: u64,
+    },
     /// The host's: what is asked for needs huge pages.
     #[error(
         "{pages} huge pages of 2 MiB asked, but the host has not as many free: reserve some, as root, \

@@ -1,14 +1,14 @@
 //! Faults of shared memory (SIGBUS), contained.
 //!
-//! No seal keeps the other process from punching holes into a memfd. A hole is filled at the next
-//! access, if there is a page for it: of huge pages none may be left, nor an ordinary one where
-//! `vm.overcommit_memory` is 2. Then the access faults, in whatever thread. The handler puts private
-//! zeroed memory where the mapping was and marks it as broken; the access goes on and harms nobody,
-//! and whoever made it asks [`SharedMemory::is_broken`](super::SharedMemory::is_broken) before it
-//! believes in it. A fault anywhere else ends the process, as ever.
+//! Neither registered memory nor rings can get holes ([`super::files`]). But the host may fail to read
+//! back a page that it swapped out, or find it damaged. Then the access faults, in whatever thread.
+//! The handler puts private zeroed memory where the mapping was and marks it as broken; the access goes
+//! on and harms nobody, and whoever made it asks
+//! [`SharedMemory::is_broken`](super::SharedMemory::is_broken) before it believes in it. A fault
+//! anywhere else ends the process, as ever.
 //!
 //! The handler may interrupt any instruction: it allocates nothing, takes no lock, and calls the
-//! kernel directly. A filter on system calls must allow it `mmap`, `mremap` and `rt_sigreturn`, and for
+//! kernel directly. A filter on system calls must allow it `mmap` and `rt_sigreturn`, and for
 //! the end of the process `write`, `rt_sigaction`, `getpid`, `gettid` and `tgkill`.
 //!
 //! Invariants of the `unsafe` here: an entry of [`TABLE`] is made after its mapping and ends before it
@@ -23,18 +23,13 @@ use std::sync::{Mutex, PoisonError};
 
 use nix::libc::siginfo_t;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal};
-use rustix::mm::{MapFlags, MremapFlags, ProtFlags};
+use rustix::mm::{MapFlags, ProtFlags};
 
 use super::ShmError;
 
 /// Shared mappings that a process may have; about as many as the kernel lets it have of all kinds
 /// (`vm.max_map_count`). Miri looks at the whole table for each entry.
 pub const MAPPINGS_MAX: usize = if cfg!(miri) { 1 << 6 } else { 1 << 16 };
-
-/// Octets that are taken from the reserve at a time: a huge page.
-const PIECE: usize = 2 << 20;
-/// Octets for the case that the kernel has promised all the memory that it has and promises no more.
-const RESERVE: usize = 16 * PIECE;
 
 static TABLE: [Entry; MAPPINGS_MAX] = [const { Entry::new() }; MAPPINGS_MAX];
 /// Entries that have ever been used: further ones are not looked at.
@@ -43,11 +38,6 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 static FREE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 /// Faults that were contained.
 static FAULTS: AtomicU64 = AtomicU64::new(0);
-/// What is left of the reserve: from here ...
-static RESERVE_FROM: AtomicUsize = AtomicUsize::new(0);
-/// ... to here.
-static RESERVE_TO: AtomicUsize = AtomicUsize::new(0);
-
 /// Contains faults of shared memory in all threads of this process from now on. Meant for the start
 /// of a daemon; a second call changes nothing.
 ///
@@ -60,21 +50,6 @@ pub fn contain_faults() -> Result<(), ShmError> {
     if *done {
         return Ok(());
     }
-    // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
-    let reserve = unsafe {
-        rustix::mm::mmap_anonymous(
-            ptr::null_mut(),
-            RESERVE,
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::PRIVATE,
-        )
-    }
-    .map_err(|errno| ShmError::Host {
-        call: "mmap",
-        errno,
-    })?;
-    RESERVE_TO.store(reserve.addr() + RESERVE, Ordering::Relaxed);
-    RESERVE_FROM.store(reserve.expose_provenance(), Ordering::Release);
     let action = SigAction::new(
         SigHandler::SigAction(on_sigbus),
         SaFlags::SA_SIGINFO,
@@ -212,7 +187,7 @@ fn contain(address: usize) -> bool {
         if at < len {
             entry.broken.store(true, Ordering::Relaxed);
             FAULTS.fetch_add(1, Ordering::Release);
-            return replace_all(start, len) || replace_piece(start, len, at);
+            return replace_all(start, len);
         }
     }
     false
@@ -231,28 +206,6 @@ fn replace_all(start: usize, len: usize) -> bool {
         )
     };
     replaced.is_ok()
-}
-
-/// Moves memory there that was promised at the start: that asks for no new promise.
-fn replace_piece(start: usize, len: usize, at: usize) -> bool {
-    let offset = at - at % PIECE;
-    let size = PIECE.min(len - offset);
-    let to = RESERVE_TO.load(Ordering::Relaxed);
-    let take = |from: usize| (from != 0 && from < to).then_some(from + PIECE);
-    let Ok(piece) = RESERVE_FROM.fetch_update(Ordering::AcqRel, Ordering::Acquire, take) else {
-        return false;
-    };
-    // SAFETY: the piece is ours alone, and what it replaces is as in `replace_all`.
-    let moved = unsafe {
-        rustix::mm::mremap_fixed(
-            ptr::with_exposed_provenance_mut(piece),
-            size,
-            size,
-            MremapFlags::MAYMOVE,
-            ptr::with_exposed_provenance_mut(start + offset),
-        )
-    };
-    moved.is_ok()
 }
 
 /// What would have happened without a handler, and a word about it.

@@ -207,6 +207,9 @@ fn furnish(own: &mut Objects, chance: &mut Chance) {
         &[],
     );
     if let Ok((memory, fd)) = SharedMemory::create("hostile", REGION) {
+        if !chance.one_in(8) {
+            let _ = memory.populate();
+        }
         let register = Request::RegisterMemory {
             pd,
             stream: None,

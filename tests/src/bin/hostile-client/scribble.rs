@@ -164,10 +164,12 @@ pub fn resize(chance: &mut Chance, shared: &[(OwnedFd, Arc<SharedMemory>)]) {
         return;
     };
     // Whatever of this the seals forbid fails, which is what they are for.
-    let _ = match chance.below(5) {
+    let _ = match chance.below(7) {
         0 => rustix::fs::ftruncate(fd, chance.odd() % (1 << 24)),
         1 => rustix::fs::ftruncate(fd, 0),
         2 => rustix::fs::fcntl_add_seals(fd, SealFlags::WRITE | SealFlags::FUTURE_WRITE),
+        5 => rustix::fs::fcntl_add_seals(fd, SealFlags::FUTURE_WRITE),
+        6 => rustix::fs::fcntl_add_seals(fd, SealFlags::SEAL),
         3 => {
             let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             let start = chance.below(memory.len() as u64) & !4095;

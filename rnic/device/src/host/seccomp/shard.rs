@@ -66,7 +66,7 @@ const WORK: &[libc::c_long] = &[
 ];
 
 /// What commands bring and take: rings, regions, sockets; the allocator. HashMap's seeds. Clients'
-/// memory that is not mapped; faults of what is take `mremap` and, without PROT_EXEC, `mmap`
+/// memory that is not mapped; faults of what is take `mmap`, without PROT_EXEC
 /// (`rnic_ipc::shm::contain_faults`).
 const MEMORY: &[libc::c_long] = &[
     libc::SYS_pread64,

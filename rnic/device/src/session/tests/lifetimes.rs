@@ -109,14 +109,15 @@ fn a_client_that_spoils_its_doorbell_ring_loses_all_and_nobody_else_anything() {
         };
         let (reply, fds) = session.request(hello, Vec::new());
         assert!(reply.is_ok());
+        // Before the next request, which says that it is mapped.
+        let size = rustix::fs::fstat(&fds[1]).unwrap().st_size as u64;
+        let ring = SharedMemory::map(&fds[1], 0, size).unwrap();
         let neighbour = bench.client();
         let theirs = furnish(&neighbour);
         let ours = furnish(&session);
         let (sender, removed) = mpsc::channel();
         session.on_removal(Box::new(move |reason| drop(sender.send(reason.to_owned()))));
 
-        let size = rustix::fs::fstat(&fds[1]).unwrap().st_size as u64;
-        let ring = SharedMemory::map(&fds[1], 0, size).unwrap();
         ring.fill(0, ring.len(), 0xff).unwrap();
         // A sleeping shard is kicked.
         rustix::io::write(&fds[2], &1_u64.to_ne_bytes()).unwrap();

@@ -3,7 +3,8 @@
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_linger;
 
 use super::*;
@@ -98,7 +99,63 @@ fn memory_that_could_vanish_is_refused() {
     assert_eq!(bad(OwnedFd::from(file)), RefusalCode::BadMemory);
     assert_eq!(bad(memfd(4096)), RefusalCode::BadMemory);
     rustix::fs::fcntl_add_seals(&sealed, SealFlags::SHRINK).unwrap();
-    session.request(register(pd, 8192), vec![sealed]).0.unwrap();
+    let again = || sealed.try_clone().unwrap();
+    // Its pages would be the RNIC's, and not the client's.
+    assert_eq!(bad(again()), RefusalCode::BadMemory);
+    let owner = SharedMemory::map(&sealed, 0, 8192).unwrap();
+    owner.populate().unwrap();
+    for _ in 0..2 {
+        let registered = session.request(register(pd, 8192), vec![again()]).0;
+        registered.unwrap();
+    }
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let punched = rustix::fs::fallocate(&sealed, hole, 0, 4096);
+    assert_eq!(punched, Err(Errno::PERM));
+}
+
+/// The rings that a request brings are sealed by the next one, which says that they are mapped.
+#[test]
+fn nobody_punches_holes_into_rings_once_they_are_mapped() {
+    let bench = Bench::new(Driving::Inline);
+    let session = bench.stranger();
+    let hello = Request::Hello {
+        version: PROTOCOL_VERSION,
+    };
+    let mut rings = Vec::new();
+    let mut keep = |(reply, mut fds): (Reply, Vec<OwnedFd>), ring: usize| {
+        rings.push(fds.swap_remove(ring));
+        reply.unwrap()
+    };
+    let ask_for = |request| session.request(request, Vec::new());
+    keep(ask_for(hello), 1);
+    let Response::Pd(pd) = ask(&session, Request::AllocPd).unwrap() else {
+        panic!("no domain");
+    };
+    let Response::Cq { cq, .. } = keep(ask_for(Request::CreateCq { depth: 4 }), 0) else {
+        panic!("no queue");
+    };
+    let (depth, max_sge) = (4, 1);
+    keep(ask_for(Request::CreateSrq { pd, depth, max_sge }), 0);
+    keep(ask_for(Request::CreateQp(attributes(pd, cq))), 0);
+    ask(&session, Request::QueryDevice).unwrap();
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    for (number, ring) in rings.iter().enumerate() {
+        let punched = rustix::fs::fallocate(ring, hole, 0, 4096);
+        assert_eq!(punched, Err(Errno::PERM), "ring {number}");
+    }
+}
+
+#[test]
+fn a_client_that_keeps_its_ring_from_being_sealed_is_taken_away() {
+    let bench = Bench::new(Driving::Inline);
+    let session = bench.client();
+    let (reply, fds) = session.request(Request::CreateCq { depth: 4 }, Vec::new());
+    reply.unwrap();
+    rustix::fs::fcntl_add_seals(&fds[0], SealFlags::SEAL).unwrap();
+    for _ in 0..2 {
+        let reply = ask(&session, Request::AllocPd);
+        assert_eq!(refused(reply), RefusalCode::BadMemory);
+    }
 }
 
 #[test]

@@ -6,7 +6,6 @@ use std::os::unix::process::ExitStatusExt;
 use std::ptr::NonNull;
 
 use rustix::fs::MemfdFlags;
-use rustix::process::{Resource, Rlimit};
 
 use super::super::{Backing, Mapping, SharedMemory};
 use super::*;
@@ -19,11 +18,11 @@ const VICTIM: &str = "RNIC_TEST_VICTIM";
 fn unsealed(len: usize, octet: u8) -> (SharedMemory, OwnedFd) {
     let fd = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
     rustix::fs::ftruncate(&fd, len as u64).unwrap();
-    let mapping = Mapping::new(std::os::fd::AsFd::as_fd(&fd), 0, len).unwrap();
+    let mapping = Mapping::new(std::os::fd::AsFd::as_fd(&fd), 0, len, None).unwrap();
     let memory = SharedMemory {
         base: mapping.pages.start,
         len,
-        backing: Backing::Mapping(mapping),
+        backing: Backing::Mapping(std::sync::Arc::new(mapping)),
     };
     memory.fill(0, len, octet).unwrap();
     (memory, fd)
@@ -169,44 +168,6 @@ fn a_signal_that_somebody_sends_ends_the_process() {
         ended.status.signal(),
         Some(Signal::SIGBUS as i32),
         "{ended:?}"
-    );
-}
-
-/// Here the kernel promises no more because of a limit of the process; with `vm.overcommit_memory=2`
-/// because the host's memory is promised.
-#[test]
-#[cfg_attr(miri, ignore)]
-fn a_fault_is_contained_when_the_kernel_promises_no_more_memory() {
-    let name = "a_fault_is_contained_when_the_kernel_promises_no_more_memory";
-    if !is_victim() {
-        let ended = victim(name);
-        assert!(ended.status.success(), "{ended:?}");
-        return;
-    }
-    contain_faults().unwrap();
-    let len = 2 * PIECE + PAGE;
-    let (memory, fd) = unsealed(len, 1);
-    truncate(&fd);
-    let limit = |current| {
-        let maximum = rustix::process::getrlimit(Resource::Data).maximum;
-        rustix::process::setrlimit(Resource::Data, Rlimit { current, maximum }).unwrap();
-    };
-    limit(Some(PAGE as u64));
-    let whole = replace_all(memory.as_ptr().addr(), len);
-    let last = octet(&memory, len - 1);
-    let first = octet(&memory, 0);
-    memory.write(PIECE - 2, b"over").unwrap();
-    limit(None);
-    assert!(!whole, "the limit has no effect");
-    assert_eq!((first, last), (0, 0));
-    assert!(memory.is_broken());
-    let mut out = [0; 4];
-    memory.read(PIECE - 2, &mut out).unwrap();
-    assert_eq!(&out, b"over", "the pieces are memory of their own");
-    let taken = RESERVE_FROM.load(Ordering::Relaxed);
-    assert_eq!(
-        RESERVE_TO.load(Ordering::Relaxed) - taken,
-        RESERVE - 3 * PIECE
     );
 }
 
