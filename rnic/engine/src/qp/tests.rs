@@ -12,6 +12,7 @@ mod markers;
 mod programs;
 mod registration;
 mod remote_errors;
+mod segments;
 mod shared;
 mod states;
 mod straight;

@@ -19,6 +19,7 @@ mod link;
 mod markers;
 mod moved;
 mod nudge;
+mod overflow;
 mod packets;
 mod quiet;
 #[path = "../shared/random.rs"]

@@ -66,6 +66,23 @@ fn a_narrower_path_is_taken_up_in_the_middle_of_a_transfer() {
             "{}",
             world.a_to_b.largest
         );
+        // What is posted from now on is as long as the way allows, and needs none (RFC 5041 section 3).
+        let fragments = world.a.counter("tx_fragmented");
+        let sent = world.a.counter("fpdus_sent");
+        world.a.fill(0, LEN, 4);
+        world.a.post_work(qp, WrOpcode::Write, 2, 0, (stag, 0), LEN);
+        assert!(world.run_until(PATIENCE, |w| w.a.completion(2).is_some()));
+        world.run_for(Duration::from_secs(2));
+        assert!(world.b.read(0, LEN) == pattern(LEN, 4));
+        assert_eq!(world.a.counter("tx_fragmented"), fragments);
+        let sent = world.a.counter("fpdus_sent") - sent;
+        // 1280 octets less the headers of IP and TCP, with timestamps, of the FPDU, and of the Write.
+        let payload = 1280 - if v6 { 72 } else { 52 } - 2 - 4 - 14;
+        let least = LEN.div_ceil(payload) as u64;
+        assert!(
+            (least..least + least / 20).contains(&sent),
+            "{sent} FPDUs, {least} are enough"
+        );
         world.assert_no_frame_lost();
     }
 }

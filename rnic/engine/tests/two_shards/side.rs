@@ -50,6 +50,8 @@ pub struct Side<P: Port = MemoryPort> {
     pub depth: u32,
     /// Elements that each of those may have.
     pub max_sge: u32,
+    /// Where its completions go.
+    pub cq_of_next: CqId,
     pub queues: HashMap<u32, (WorkQueueProducer, WorkQueueProducer)>,
     pub events: Vec<ShardEvent>,
     pub completions: Vec<Completion>,
@@ -189,6 +191,7 @@ impl<P: Port> Side<P> {
             _notify: ours,
             depth: DEPTH,
             max_sge: 4,
+            cq_of_next: CQ,
             queues: HashMap::new(),
             events: Vec::new(),
             completions: Vec::new(),
@@ -222,6 +225,27 @@ impl<P: Port> Side<P> {
         self.shard.execute(command, Instant::ZERO).unwrap();
     }
 
+    /// Adds another CQ, which nobody looks at, for the queue pairs that are made from now on.
+    pub fn add_cq(&mut self, cq: CqId, entries: u32) {
+        let (ring, _) = CqProducer::create(entries).unwrap();
+        let (notify, _) = rustix::net::socketpair(
+            rustix::net::AddressFamily::UNIX,
+            rustix::net::SocketType::DGRAM,
+            rustix::net::SocketFlags::empty(),
+            None,
+        )
+        .unwrap();
+        let client = CLIENT;
+        let command = Command::AddCq {
+            client,
+            cq,
+            ring,
+            notify,
+        };
+        self.shard.execute(command, Instant::ZERO).unwrap();
+        self.cq_of_next = cq;
+    }
+
     pub fn create_qp(&mut self) -> QpNum {
         self.try_create_qp().unwrap()
     }
@@ -236,8 +260,8 @@ impl<P: Port> Side<P> {
             .insert(qp.0, QpMemory::attach_fd(fd, &layout).unwrap());
         let attributes = QpAttributes {
             pd: PD,
-            send_cq: CQ,
-            recv_cq: CQ,
+            send_cq: self.cq_of_next,
+            recv_cq: self.cq_of_next,
             sq_depth: self.depth,
             rq_depth: self.depth,
             srq: None,

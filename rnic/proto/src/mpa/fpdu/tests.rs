@@ -2,8 +2,8 @@ use proptest::prelude::*;
 use rnic_crc::Words;
 
 use super::{
-    CRC_LEN, FPDU_LEN_MAX, HEADER_LEN, Layout, MULPDU_MAX, MULPDU_MIN, Writer, finish, fpdu_length,
-    locate, mulpdu, pad_length, parse, plain_length, verify, write_plain,
+    CRC_LEN, FPDU_LEN_MAX, HEADER_LEN, Layout, Writer, finish, fpdu_length, locate, mulpdu,
+    pad_length, parse, plain_length, verify, write_plain,
 };
 use crate::crc::crc_of;
 use crate::mpa::MpaError;
@@ -92,9 +92,13 @@ fn mulpdu_follows_the_formula_and_its_bounds() {
     assert_eq!(off(1460), 1454);
     assert_eq!(off(1448), 1442);
     assert_eq!(off(1463), 1454);
-    assert_eq!(off(100), MULPDU_MIN);
-    assert_eq!(off(0), MULPDU_MIN);
-    assert_eq!(off(usize::MAX), MULPDU_MAX);
+    // The bounds as section 3 has them, not as the code calls them.
+    assert_eq!((off(134), off(133), off(100), off(0)), (128, 128, 128, 128));
+    assert_eq!(off(138), 130, "EMSS mod 4 is 2");
+    assert_eq!((off(64_776), off(64_772)), (64_768, 64_766));
+    assert_eq!((off(70_000), off(usize::MAX)), (64_768, 64_768));
+    assert_eq!(mulpdu(70_000, Markers::On), 64_768);
+    assert_eq!(mulpdu(100, Markers::On), 128);
     for emss in 140..10_000 {
         assert!(fpdu_length(off(emss)) <= emss, "EMSS {emss}");
     }

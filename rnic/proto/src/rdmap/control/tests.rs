@@ -3,11 +3,29 @@ use crate::Qn;
 
 #[test]
 fn every_opcode_of_figure_4_and_of_rfc_7306_figure_2_has_its_number() {
-    for number in 0..12 {
-        assert_eq!(
-            Opcode::from_number(number).map(Opcode::number),
-            Some(number)
-        );
+    let send = |invalidate, solicited| {
+        Opcode::Send(SendKind {
+            solicited,
+            invalidate,
+        })
+    };
+    let opcodes = [
+        Opcode::Write,
+        Opcode::ReadRequest,
+        Opcode::ReadResponse,
+        send(false, false),
+        send(true, false),
+        send(false, true),
+        send(true, true),
+        Opcode::Terminate,
+        Opcode::Immediate { solicited: false },
+        Opcode::Immediate { solicited: true },
+        Opcode::AtomicRequest,
+        Opcode::AtomicResponse,
+    ];
+    for (number, opcode) in (0..).zip(opcodes) {
+        assert_eq!(opcode.number(), number, "{opcode:?}");
+        assert_eq!(Opcode::from_number(number), Some(opcode));
     }
     for number in 12..16 {
         assert_eq!(Opcode::from_number(number), None, "reserved");

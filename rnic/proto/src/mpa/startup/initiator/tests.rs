@@ -58,6 +58,23 @@ fn the_request_of_revision_2_is_enhanced() {
     assert_eq!(initiator.request().octets(), expected);
 }
 
+/// RFC 6581 section 9.2: A in the word of the IRD, and the indications that it can send beside it.
+#[test]
+fn the_request_of_the_peer_to_peer_model_has_flag_a() {
+    let words = |peer_to_peer| {
+        let options = InitiatorOptions {
+            peer_to_peer,
+            ..TWO
+        };
+        let initiator = Initiator::new(options, b"").expect("good");
+        initiator.request().octets()[20..].to_vec()
+    };
+    assert_eq!(words(RtrSet::NONE), [0x00, 16, 0x00, 8]);
+    assert_eq!(words(RtrSet::only(Rtr::Write)), [0x80, 16, 0x80, 8]);
+    assert_eq!(words(RtrSet::only(Rtr::Read)), [0x80, 16, 0x40, 8]);
+    assert_eq!(words(RtrSet::only(Rtr::Send)), [0xc0, 16, 0x00, 8]);
+}
+
 #[test]
 fn the_request_of_revision_1_is_not() {
     let options = InitiatorOptions {
@@ -226,6 +243,9 @@ fn the_reply_is_enhanced_as_the_request_was() {
     assert_eq!(answer(one, &REPLY), mismatch(false));
     let agreed = answer(one, &old).expect("unenhanced");
     assert_eq!((agreed.ird, agreed.ord, agreed.peer), (16, 8, None));
+    assert_eq!(agreed.revision, Revision::One, "what DDP is told");
+    let agreed = answer(TWO, &REPLY).expect("enhanced");
+    assert_eq!(agreed.revision, Revision::Two);
 }
 
 #[test]

@@ -164,6 +164,7 @@ fn the_reply_is_of_the_requests_kind() {
         assert_eq!(reply.octets()[16..], [0, revision.number(), 0, 0]);
         assert_eq!((agreed.ird, agreed.ord), (16, 16));
         assert_eq!((agreed.peer, agreed.rtr), (None, None));
+        assert_eq!(agreed.revision, revision, "what DDP is told");
     }
 }
 

@@ -1,7 +1,10 @@
 //! What may be placed before its turn, and what has to wait for it.
 
 use super::*;
-use crate::rdmap::segment::{READ_RESPONSE_LEN, put_read_response};
+use crate::rdmap::AtomicRequest;
+use crate::rdmap::segment::{
+    ATOMIC_REQUEST_LEN, READ_RESPONSE_LEN, put_atomic_request, put_read_response,
+};
 use crate::rdmap::stream::{Early, SENDS_AHEAD_MAX};
 
 fn early(stream: &Stream, ulpdu: &[u8]) -> Option<Early> {
@@ -104,6 +107,15 @@ fn what_came_in_order_of_a_send_is_not_placed_again() {
 fn nothing_is_placed_early_when_the_stream_is_over_and_requests_never_are() {
     let mut stream = stream();
     assert_eq!(early(&stream, &read_request(1, &READ)), None);
+    let mut atomic = vec![0; ATOMIC_REQUEST_LEN];
+    let request = AtomicRequest {
+        identifier: 1,
+        stag: Stag(7),
+        to: TaggedOffset(8),
+        operation: AtomicOperation::FetchAdd { add: 1, mask: 0 },
+    };
+    put_atomic_request(&mut atomic, Msn(1), &request);
+    assert_eq!(early(&stream, &atomic), None);
     assert!(take(&mut stream, &send(PLAIN, 9, 0, 1, true)).is_err());
     assert_eq!(early(&stream, &write(7, 9, 10, false)), None);
 }

@@ -174,12 +174,12 @@ fn a_terminate_of_the_peer_ends_the_stream() {
     let found = take(&mut stream, &terminate_ulpdu());
     assert_eq!(found, Ok(Inbound::Terminate(expected)));
     assert!(!stream.may_transmit());
+    assert_eq!(take(&mut stream, &terminate_ulpdu()), Ok(Inbound::Dropped));
     assert!(
         stream
             .terminate(DdpError::InvalidStag.into(), None)
             .is_none()
     );
-    assert_eq!(take(&mut stream, &terminate_ulpdu()), Ok(Inbound::Dropped));
 }
 
 #[test]

@@ -153,6 +153,22 @@ fn one_read_request_too_many_has_no_buffer() {
     assert_eq!(refused, Err(DdpError::NoBuffer.into()));
 }
 
+/// RFC 5042 sections 6.4.3.3 and Appendix A: one that fills its own leaves the others' as they are.
+#[test]
+fn streams_share_no_buffers_for_read_requests() {
+    let (mut greedy, mut other) = (stream(), stream());
+    for msn in 1..=2 {
+        assert!(take(&mut greedy, &read_request(msn, &READ)).is_ok());
+    }
+    for msn in 1..=2 {
+        assert!(take(&mut other, &read_request(msn, &READ)).is_ok(), "{msn}");
+    }
+    other.read_response_sent();
+    assert_eq!((greedy.inbound_reads(), other.inbound_reads()), (2, 1));
+    let refused = take(&mut greedy, &read_request(3, &READ));
+    assert_eq!(refused, Err(DdpError::NoBuffer.into()), "another's is free");
+}
+
 #[test]
 fn a_read_request_is_28_octets_in_one_segment() {
     let whole = read_request(1, &READ);
