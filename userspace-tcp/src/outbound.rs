@@ -190,7 +190,7 @@ impl<B> Outbound<B> {
         self.pipe.saturating_sub(self.left_by_duplicates)
     }
 
-    /// The sum of all DeliveredData (RFC 6937 section 3): what was sent and is neither in the network
+    /// The sum of all DeliveredData (RFC 9937): what was sent and is neither in the network
     /// nor lost.
     pub(crate) fn delivered(&self) -> u64 {
         self.next.saturating_sub(self.pipe() + self.lost_octets)
@@ -313,10 +313,10 @@ impl<B> Outbound<B> {
     }
 
     /// Octets that could be queued and sent at once with a congestion window of `cwnd`; what is lost
-    /// goes before them unless it is `held`.
-    pub(crate) fn room(&self, cwnd: u64, held: bool) -> u64 {
+    /// goes before them unless it is `held`. `waiting` more may be queued than cwnd lets go.
+    pub(crate) fn room(&self, cwnd: u64, held: bool, waiting: u64) -> u64 {
         let lost = if held { 0 } else { self.lost_octets };
-        let by_network = cwnd.saturating_sub(self.pipe() + lost);
+        let by_network = cwnd.saturating_sub(self.pipe() + lost) + waiting;
         let by_peer = (self.una + self.window).saturating_sub(self.next);
         by_network.min(by_peer).saturating_sub(self.unsent_octets())
     }

@@ -236,7 +236,8 @@ impl<B> Stack<B> {
     }
 
     /// Octets that congestion window, peer's window and queue would let go right now, minus what is
-    /// queued unsent. At least one [`Stack::mss`] while nothing is queued or in flight, so that a
+    /// queued unsent, and a segment more than the congestion window says, so that a tail loss probe has
+    /// new bytes to carry. At least one [`Stack::mss`] while nothing is queued or in flight, so that a
     /// closed window is probed with something in the queue. 0 when the queue is full or the
     /// connection can't send. [`Stack::send`] takes segments beyond it, up to the queue's bound.
     pub fn send_room(&self, conn: ConnId) -> usize {

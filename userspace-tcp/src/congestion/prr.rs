@@ -1,13 +1,14 @@
-//! Proportional Rate Reduction (RFC 6937): while the window is being reduced, what may be sent
-//! follows what was delivered, octet by octet, so that the ACK clock never stops and never bursts.
+//! Proportional Rate Reduction (RFC 9937): while the window is being reduced, what may be sent
+//! follows what was delivered, byte by byte, so that the ACK clock never stops and never bursts.
 //!
 //! Both reduction bounds are here: slow start (PRR-SSRB) while recovery goes forward, the
-//! conservative one (PRR-CRB) when an ACK shows further loss or no progress.
+//! conservative one (PRR-CRB) when an ACK shows further loss or no progress. What an ACK delivers may
+//! always be sent, also where more was sent before than was delivered.
 
 #[cfg(test)]
 mod tests;
 
-/// The state of RFC 6937 section 3, in octets; RecoverFS is 0 outside of a reduction.
+/// The state of RFC 9937, in bytes; RecoverFS is 0 outside of a reduction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Prr {
     /// prr_delivered
@@ -51,10 +52,11 @@ impl Prr {
                 .unwrap_or(u64::MAX)
                 .saturating_sub(self.out)
         } else {
+            let conservative = banked.max(octets);
             let limit = if safe {
-                banked.max(octets).saturating_add(smss)
+                conservative.saturating_add(smss)
             } else {
-                banked
+                conservative
             };
             limit.min(ssthresh - pipe)
         };

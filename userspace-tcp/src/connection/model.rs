@@ -114,6 +114,6 @@ impl<B> Connection<B> {
         let calm = self.outbound.unsent_octets() == 0 && self.outbound.lost_octets() == 0;
         let queue = self.outbound.queued_segments() < config.send_queue_segments;
         let pace = self.pacer.closed_until().is_none_or(|until| until <= now);
-        calm && queue && pace && self.outbound.room(self.congestion.cwnd(), false) >= smss
+        calm && queue && pace && self.outbound.room(self.congestion.cwnd(), false, 0) >= smss
     }
 }

@@ -84,10 +84,13 @@ impl<B> Connection<B> {
         limit.saturating_sub(self.outbound.queued_segments())
     }
 
-    /// Octets that windows would let go behind what is queued.
+    /// Octets that windows would let go behind what is queued, and one segment more if the peer's
+    /// window takes it: it waits, so that a tail loss probe has something new to carry (RFC 8985
+    /// section 7.3), whatever cwnd says.
     pub(crate) fn room_behind(&self) -> usize {
         let held = self.frto.prefers_new();
-        let room = self.outbound.room(self.congestion.cwnd(), held);
+        let cwnd = self.congestion.cwnd();
+        let room = self.outbound.room(cwnd, held, u64::from(self.emss));
         usize::try_from(room).unwrap_or(usize::MAX)
     }
 

@@ -1,6 +1,6 @@
 use super::*;
 
-/// What is sent after each of the 19 ACKs of RFC 6937 section 3.1: cwnd was 20 segments of which
+/// What is sent after each of the 19 ACKs of RFC 6937 section 3.1 (RFC 9937 has no figures): cwnd was 20 segments of which
 /// the zeroth is lost, ssthresh is 10, and limited transmit has sent two more.
 fn single_loss(smss: u64) -> Vec<u64> {
     let mut prr = Prr::begin(20 * smss);
@@ -43,7 +43,7 @@ fn whole_segments_wait_until_they_are_due() {
     );
 }
 
-/// RFC 6937 section 3.1: segments 0 to 14 of 20 are lost; what the ACKs of 17, 18 and 19 let out.
+/// RFC 6937 section 3.1 (RFC 9937 has no figures): segments 0 to 14 of 20 are lost; what the ACKs of 17, 18 and 19 let out.
 fn burst_loss(safe: bool) -> Vec<(u64, u64)> {
     let mut prr = Prr::begin(20_000);
     let mut pipe = 4000;
@@ -76,7 +76,7 @@ fn a_burst_loss_is_mended_in_slow_start_by_the_other() {
     assert_eq!(burst_loss(true), [(4, 2), (5, 2), (6, 2)]);
 }
 
-/// RFC 6937 section 4: what was not sent for want of data may be sent later.
+/// RFC 9937: what was not sent for want of data may be sent later.
 #[test]
 fn a_stall_is_caught_up() {
     let mut prr = Prr::begin(20_000);
@@ -95,7 +95,31 @@ fn a_stall_is_caught_up() {
     assert_eq!(prr.on_ack(&ack(4000), 10_000, 1000), 6000);
 }
 
-/// RFC 6937 section 4: the conservative bound never sends more than was delivered.
+/// RFC 9937: the conservative bound is the larger of what is left of all that was delivered and what
+/// this ACK delivers, so that it never adds to what is in the network, and never stops the ACK clock.
+#[test]
+fn the_conservative_bound_takes_the_larger_of_its_two_terms() {
+    let unsafe_ack = |octets| Delivery {
+        octets,
+        pipe: 10_000,
+        safe: false,
+    };
+    // More was sent than was delivered: as after a retransmission that a timer forced.
+    let mut prr = Prr::begin(50_000);
+    prr.sent(1000);
+    assert_eq!(prr.on_ack(&unsafe_ack(1000), 35_000, 1000), 1000);
+    prr.sent(1000);
+    assert_eq!(prr.on_ack(&unsafe_ack(1000), 35_000, 1000), 1000);
+    // Less was: what was left goes as well.
+    assert_eq!(prr.on_ack(&unsafe_ack(300), 35_000, 1000), 300);
+    assert_eq!(prr.on_ack(&unsafe_ack(1000), 35_000, 1000), 1300);
+    // And nothing for an ACK that delivers nothing.
+    prr.sent(1300);
+    assert_eq!(prr.on_ack(&unsafe_ack(0), 35_000, 1000), 0);
+}
+
+/// RFC 9937: what was sent beyond what was delivered stays what it was; each ACK lets out no more than
+/// it delivers.
 #[test]
 fn the_conservative_bound_conserves_packets() {
     let mut prr = Prr::begin(50_000);
@@ -112,8 +136,28 @@ fn the_conservative_bound_conserves_packets() {
         let sndcnt = prr.on_ack(&delivery, 35_000, 1000);
         prr.sent(sndcnt);
         sent += sndcnt;
-        assert!(sent <= delivered.max(1000));
+        assert!(sent <= delivered + 1000);
     }
+}
+
+/// With nothing in the network no ACK would come that lets more out: one segment always may.
+#[test]
+fn an_empty_pipe_lets_one_segment_out() {
+    let mut prr = Prr::begin(20_000);
+    prr.sent(5000);
+    let empty = |octets| Delivery {
+        octets,
+        pipe: 0,
+        safe: false,
+    };
+    assert_eq!(prr.on_ack(&empty(0), 10_000, 1000), 1000);
+    assert_eq!(prr.on_ack(&empty(300), 10_000, 1000), 1000);
+    let one = Delivery {
+        octets: 0,
+        pipe: 1,
+        safe: false,
+    };
+    assert_eq!(prr.on_ack(&one, 10_000, 1000), 0);
 }
 
 #[test]

@@ -415,3 +415,24 @@ fn a_probe_of_the_path_and_what_comes_behind_it_lose_no_octet() {
     bench.deliver();
     bench.assert_got(bench.sent);
 }
+
+/// RFC 8985 section 7.3: a tail loss probe is a new segment when there is something to send, also where
+/// the bytes wait in the layer above for the congestion window.
+#[test]
+fn a_tail_loss_probe_carries_what_was_not_sent_yet() {
+    let mut bench = Bench::new(true);
+    bench.write(30 * MSS);
+    let sent = bench.deliver().len();
+    assert!((10..29).contains(&sent), "the window is the limit: {sent}");
+    let probe = std::iter::repeat_with(|| {
+        bench.now = bench.stack.next_deadline().unwrap();
+        bench.stack.advance(bench.now);
+        bench.deliver()
+    });
+    let probe = probe.take(10).find(|sizes| !sizes.is_empty());
+    assert_eq!(probe, Some(vec![MSS]));
+    assert_eq!(bench.got.len(), (sent + 1) * MSS);
+    let info = bench.stack.info(bench.writer.conn).unwrap();
+    assert_eq!(info.counters.tail_probes, 1);
+    assert_eq!(info.counters.retransmits, 0);
+}
