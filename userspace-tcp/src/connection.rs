@@ -6,7 +6,7 @@
 mod ack;
 mod arrival;
 mod burst;
-mod clock;
+pub(crate) mod clock;
 mod ecn;
 mod handshake;
 mod icmp;

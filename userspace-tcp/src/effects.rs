@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use crate::arrivals::Arrivals;
 use crate::config::Config;
+use crate::connection::clock;
 use crate::interface::{ConnId, Counters, Event};
 use crate::limit::RateLimit;
 use crate::options::Timestamps;
@@ -37,8 +38,8 @@ pub(crate) struct Effects<B> {
     pub(crate) passed: Passed,
     /// How fast segments come to all of them.
     pub(crate) arrivals: Arrivals,
-    /// Resets and SYN cookies.
-    answers: VecDeque<(FourTuple, TcpHeader)>,
+    /// Resets and SYN cookies. Where our clock's time in one goes on, when that was read.
+    answers: VecDeque<(FourTuple, TcpHeader, Option<Instant>)>,
     limit: RateLimit,
 }
 
@@ -79,21 +80,23 @@ impl<B> Effects<B> {
             echo: theirs.value,
         });
         if header.flags.ack() {
-            self.reset(tuple, header.ack, None, timestamps);
+            self.reset(tuple, header.ack, None, timestamps, None);
         } else {
             // Truncated on purpose: sequence numbers wrap.
             let ack = header.seq.add(segment.sequence_len() as u32);
-            self.reset(tuple, SeqNum(0), Some(ack), timestamps);
+            self.reset(tuple, SeqNum(0), Some(ack), timestamps, None);
         }
     }
 
-    /// Queues a reset, by an abort of ours without any limit.
+    /// Queues a reset, by an abort of ours without any limit. `read`: when our clock was read for
+    /// `timestamps`; they say when the reset leaves (RFC 7323 section 3.2).
     pub(crate) fn reset(
         &mut self,
         tuple: FourTuple,
         seq: SeqNum,
         ack: Option<SeqNum>,
         timestamps: Option<Timestamps>,
+        read: Option<Instant>,
     ) {
         let flags = if ack.is_some() {
             Flags::RST | Flags::ACK
@@ -110,7 +113,7 @@ impl<B> Effects<B> {
         };
         header.options.timestamps = timestamps;
         self.counters.resets_sent += 1;
-        self.answers.push_back((tuple, header));
+        self.answers.push_back((tuple, header, read));
     }
 
     /// Queues a SYN-ACK that no connection stands behind; `false` when too many wait already.
@@ -118,7 +121,7 @@ impl<B> Effects<B> {
         let room = self.answers.len() < ANSWERS_WAITING_MAX;
         if room {
             self.counters.cookies_sent += 1;
-            self.answers.push_back((tuple, syn_ack));
+            self.answers.push_back((tuple, syn_ack, None));
         }
         room
     }
@@ -132,7 +135,12 @@ impl<B> Effects<B> {
         !self.answers.is_empty()
     }
 
-    pub(crate) fn take_answer(&mut self) -> Option<(FourTuple, TcpHeader)> {
-        self.answers.pop_front()
+    /// The next answer, which leaves `now`.
+    pub(crate) fn take_answer(&mut self, now: Instant) -> Option<(FourTuple, TcpHeader)> {
+        let (tuple, mut header, read) = self.answers.pop_front()?;
+        if let (Some(timestamps), Some(read)) = (&mut header.options.timestamps, read) {
+            timestamps.value = clock::later(timestamps.value, read, now);
+        }
+        Some((tuple, header))
     }
 }

@@ -34,6 +34,7 @@ impl<B> Connection<B> {
             return false;
         }
         if position < una.cast_signed() {
+            self.on_old_ack(env, segment, position);
             return true;
         }
         let ack = position.cast_unsigned();
@@ -84,6 +85,32 @@ impl<B> Connection<B> {
             self.on_fin_acknowledged(env);
         }
         true
+    }
+
+    /// Takes the SACK blocks of an ACK that a later one has overtaken: what they name has arrived all
+    /// the same (RFC 2018 section 5, RFC 6675 section 5). Its window and what else it says are old.
+    fn on_old_ack(&mut self, env: &mut Env<'_, B>, segment: &Segment<'_>, position: i64) {
+        if !self.sack || segment.header.options.sack.is_empty() {
+            return;
+        }
+        let una = self.outbound.una();
+        let ack = u64::try_from(position).unwrap_or(0);
+        let before = self.books();
+        let mut delivered = Delivered::default();
+        self.take_ack(env, segment, ack, &mut delivered);
+        let echo = segment.header.options.timestamps;
+        let news = News {
+            delivered: &delivered,
+            progress: false,
+            duplicate: false,
+            plain: false,
+            repeats: false,
+            echo: echo.filter(|_| self.clock.in_use()),
+        };
+        debug_assert_eq!(una, self.outbound.una(), "an old ACK acknowledges nothing");
+        self.after_ack(env.now, &before, &news);
+        self.respond(env.now, &before, false, false);
+        self.update_model(env.now, &before, Some(&delivered));
     }
 
     /// As [`Connection::on_ack`], of an ACK without SACK blocks or ECE in a segment with octets, where

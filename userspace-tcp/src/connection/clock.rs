@@ -85,6 +85,12 @@ impl Clock {
     }
 }
 
+/// What a clock says `now` that said `value` when it was `read`.
+pub(crate) fn later(value: u32, read: Instant, now: Instant) -> u32 {
+    // Truncated on purpose, both: the clock wraps.
+    value.wrapping_add(now.as_millis().wrapping_sub(read.as_millis()) as u32)
+}
+
 fn precedes(a: u32, b: u32) -> bool {
     a.wrapping_sub(b).cast_signed() < 0
 }

@@ -154,7 +154,9 @@ impl<B> Connection<B> {
             let ack = self.inbound.next_wire();
             let timestamps = self.clock.option(env.now);
             let seq = self.idle_seq();
-            env.effects.reset(self.tuple, seq, Some(ack), timestamps);
+            let read = Some(env.now);
+            env.effects
+                .reset(self.tuple, seq, Some(ack), timestamps, read);
         }
         self.die(env, None);
     }

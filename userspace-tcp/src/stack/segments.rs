@@ -191,7 +191,7 @@ impl<B> Stack<B> {
             }
             self.deadlines.set(index, connection.deadline());
         }
-        let (tuple, header) = self.effects.take_answer()?;
+        let (tuple, header) = self.effects.take_answer(now)?;
         Some(Transmit {
             conn: None,
             tuple,
