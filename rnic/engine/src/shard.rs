@@ -268,7 +268,7 @@ impl<P: Port> Shard<P> {
             quiet_until: None,
             link: Link::new(umem.frames(), ports.len()),
             headers: None,
-            reassembly: Reassembly::new(config.reassembly, umem.frame_capacity()),
+            reassembly: Reassembly::new(config.reassembly, umem.frame_capacity(), config.secret),
             identification: Identification::new(config.secret),
             events: VecDeque::new(),
             counters: ShardCounters::default(),

@@ -4,10 +4,16 @@
 //! So many packets at a time and no more: one more takes the place of the oldest. A packet is no
 //! larger than a frame and waits no longer than [`FRAGMENT_LIFETIME`]. Fragments that overlap spoil
 //! their packet (RFC 5722). What is lost here TCP sends again.
+//!
+//! What a fragment costs does not depend on how many packets wait: they are found by a keyed hash, so
+//! that nobody can make many of one place, and stand in the order in which they began.
 
+use std::collections::HashMap;
+use std::hash::BuildHasher;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use siphasher::sip::SipHasher13;
 use userspace_tcp::{Ecn, Instant};
 
 use super::parse::{Ip, Link, Part};
@@ -54,11 +60,17 @@ pub struct ReassemblyCounters {
 #[derive(Debug)]
 pub struct Reassembly {
     slots: Box<[Slot]>,
+    /// By packet: its slot.
+    places: HashMap<Key, usize, Keyed>,
+    /// Slots of packets that wait, those that began first in front.
+    waiting: Order,
+    /// Slots without a packet.
+    free: Vec<usize>,
     counters: ReassemblyCounters,
 }
 
 /// What all fragments of a packet have in common. The protocol is TCP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     id: u32,
     source: IpAddr,
@@ -105,11 +117,17 @@ enum Outcome {
 
 impl Reassembly {
     /// For at most `packets` packets at a time (at least 1), each in a frame of at most `frame_max`
-    /// octets. All memory is taken at once: somewhat over `packets * frame_max` octets.
-    pub fn new(packets: usize, frame_max: usize) -> Self {
+    /// octets. All memory is taken at once: somewhat over `packets * frame_max` octets. `secret` is that of
+    /// the table in which they are found.
+    pub fn new(packets: usize, frame_max: usize, secret: [u8; 16]) -> Self {
         let data_max = frame_max.saturating_sub(ETHERNET_HEADER + IPV4_HEADER);
+        let packets = packets.max(1);
         Self {
-            slots: (0..packets.max(1)).map(|_| Slot::new(data_max)).collect(),
+            slots: (0..packets).map(|_| Slot::new(data_max)).collect(),
+            // So large that it is never made anew for those that have left.
+            places: HashMap::with_capacity_and_hasher(2 * packets, Keyed(secret)),
+            waiting: Order::new(packets),
+            free: (0..packets).collect(),
             counters: ReassemblyCounters::default(),
         }
     }
@@ -147,7 +165,8 @@ impl Reassembly {
             destination: ip.destination,
             vlan: link.vlan,
         };
-        let Some(slot) = slot_for(&mut self.slots, &mut self.counters, now, key) else {
+        let index = self.slot_for(now, key);
+        let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.spoiled) else {
             return Ok(None);
         };
         let path = Path {
@@ -158,7 +177,7 @@ impl Reassembly {
             hop_limit: HOP_LIMIT,
         };
         match slot.add(&part, Header { path, ecn: ip.ecn }, data) {
-            Outcome::Complete => Ok(self.finish(key, buffer)),
+            Outcome::Complete => Ok(self.finish(index, key, buffer)),
             outcome => {
                 self.counters.count(&outcome);
                 Ok(None)
@@ -167,9 +186,10 @@ impl Reassembly {
     }
 
     /// Writes the packet that is complete, and frees its place.
-    fn finish(&mut self, key: Key, buffer: &mut [u8]) -> Option<usize> {
-        let slot = self.slots.iter_mut().find(|slot| slot.key == Some(key))?;
-        slot.key = None;
+    fn finish(&mut self, index: usize, key: Key, buffer: &mut [u8]) -> Option<usize> {
+        self.let_go(index);
+        self.free.push(index);
+        let slot = self.slots.get(index)?;
         let Some(ecn) = slot.ecn() else {
             self.counters.mixed_ecn += 1;
             return None;
@@ -180,6 +200,140 @@ impl Reassembly {
         };
         self.counters.reassembled += 1;
         Some(len)
+    }
+
+    /// The place of a packet: the one it has, or a free one, or that of the oldest.
+    fn slot_for(&mut self, now: Instant, key: Key) -> usize {
+        self.expire(now);
+        if let Some(index) = self.places.get(&key) {
+            return *index;
+        }
+        let index = self.free.pop().unwrap_or_else(|| {
+            let oldest = self.waiting.first();
+            if self.let_go(oldest) {
+                self.counters.evicted += 1;
+            }
+            oldest
+        });
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.begin(now, key);
+        }
+        self.places.insert(key, index);
+        self.waiting.push(index);
+        index
+    }
+
+    /// Gives up those that have waited too long: each once, however often this is called.
+    fn expire(&mut self, now: Instant) {
+        loop {
+            let index = self.waiting.first();
+            let late = |slot: &Slot| now.saturating_duration_since(slot.since) >= FRAGMENT_LIFETIME;
+            if !self.slots.get(index).is_some_and(late) {
+                return;
+            }
+            if self.let_go(index) {
+                self.counters.timed_out += 1;
+            }
+            self.free.push(index);
+        }
+    }
+
+    /// A packet waits no longer; whether it was still wanted.
+    fn let_go(&mut self, index: usize) -> bool {
+        self.waiting.remove(index);
+        let Some(slot) = self.slots.get_mut(index) else {
+            return false;
+        };
+        if let Some(key) = slot.key.take() {
+            self.places.remove(&key);
+        }
+        !slot.spoiled
+    }
+}
+
+/// Makes hashes that nobody can foresee who does not know the secret.
+#[derive(Clone, Copy)]
+struct Keyed([u8; 16]);
+
+impl std::fmt::Debug for Keyed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Keyed")
+    }
+}
+
+impl BuildHasher for Keyed {
+    type Hasher = SipHasher13;
+
+    fn build_hasher(&self) -> SipHasher13 {
+        SipHasher13::new_with_key(&self.0)
+    }
+}
+
+/// Slots in the order in which their packets began: a ring of links with one more, the last, that is
+/// no slot but the beginning and the end.
+#[derive(Debug)]
+struct Order(Box<[Neighbours]>);
+
+/// Itself, twice: it stands nowhere.
+#[derive(Clone, Copy, Debug)]
+struct Neighbours {
+    before: usize,
+    behind: usize,
+}
+
+impl Order {
+    fn new(slots: usize) -> Self {
+        let alone = |index| Neighbours {
+            before: index,
+            behind: index,
+        };
+        Self((0..=slots).map(alone).collect())
+    }
+
+    /// The one that stands longest; no slot when none stands.
+    fn first(&self) -> usize {
+        self.0.last().map_or(0, |ends| ends.behind)
+    }
+
+    /// Behind all others. It must stand nowhere.
+    fn push(&mut self, index: usize) {
+        let end = self.0.len() - 1;
+        let last = self.at(end).before;
+        self.set(index, last, end);
+    }
+
+    fn remove(&mut self, index: usize) {
+        let Neighbours { before, behind } = self.at(index);
+        if let Some(link) = self.0.get_mut(before) {
+            link.behind = behind;
+        }
+        if let Some(link) = self.0.get_mut(behind) {
+            link.before = before;
+        }
+        if let Some(link) = self.0.get_mut(index) {
+            (link.before, link.behind) = (index, index);
+        }
+    }
+
+    fn at(&self, index: usize) -> Neighbours {
+        let none = Neighbours {
+            before: index,
+            behind: index,
+        };
+        self.0.get(index).copied().unwrap_or(none)
+    }
+
+    /// Puts one between two that are neighbours.
+    fn set(&mut self, index: usize, before: usize, behind: usize) {
+        if let Some(link) = self.0.get_mut(index) {
+            (link.before, link.behind) = (before, behind);
+        }
+        if let Some(link) = self.0.get_mut(before) {
+            link.behind = index;
+        }
+        if let Some(link) = self.0.get_mut(behind) {
+            link.before = index;
+        }
     }
 }
 
@@ -195,35 +349,6 @@ fn is_possible(part: &Part, len: usize) -> bool {
         && len > 0
         && (!part.more || len.is_multiple_of(FRAGMENT_UNIT))
         && part.offset + len <= DATA_MAX
-}
-
-/// The place of a packet: the one it has, or a free one, or that of the oldest. None when what comes
-/// for it is not wanted.
-fn slot_for<'a>(
-    slots: &'a mut [Slot],
-    counters: &mut ReassemblyCounters,
-    now: Instant,
-    key: Key,
-) -> Option<&'a mut Slot> {
-    for slot in slots.iter_mut() {
-        let over = now.saturating_duration_since(slot.since) >= FRAGMENT_LIFETIME;
-        if slot.key.is_some() && over {
-            counters.timed_out += u64::from(!slot.spoiled);
-            slot.key = None;
-        }
-    }
-    let known = slots.iter().position(|slot| slot.key == Some(key));
-    if let Some(index) = known {
-        return slots.get_mut(index).filter(|slot| !slot.spoiled);
-    }
-    let slot = slots
-        .iter_mut()
-        .min_by_key(|slot| slot.key.map_or(Instant::ZERO, |_| slot.since))?;
-    if slot.key.is_some() {
-        counters.evicted += u64::from(!slot.spoiled);
-    }
-    slot.begin(now, key);
-    Some(slot)
 }
 
 impl Slot {

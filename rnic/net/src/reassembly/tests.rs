@@ -8,9 +8,10 @@ use crate::{IPV6_HEADER, PathDefaults, parse};
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000_000);
 const FRAME_MAX: usize = 3840;
+const SECRET: [u8; 16] = *b"no secret at all";
 
 fn table() -> Reassembly {
-    Reassembly::new(4, FRAME_MAX)
+    Reassembly::new(4, FRAME_MAX, SECRET)
 }
 
 /// Gives one frame; the packet if it is complete then.
@@ -224,7 +225,7 @@ fn a_packet_larger_than_a_frame_is_given_up() {
         );
         assert_eq!(table.counters.too_large, 1);
         // Or larger than the frame at hand.
-        let mut small = Reassembly::new(1, FRAME_MAX);
+        let mut small = Reassembly::new(1, FRAME_MAX, SECRET);
         for fragment in &fragments[..2] {
             assert_eq!(give(&mut small, NOW, fragment), None);
         }
@@ -349,6 +350,84 @@ fn a_congestion_mark_on_any_fragment_is_one_on_the_packet() {
     }
 }
 
+/// Nanoseconds that a fragment takes while so many packets wait, each of which begins another.
+fn cost(packets: usize) -> u128 {
+    let mut table = Reassembly::new(packets, 700, SECRET);
+    let (path, tuple) = (path(None), tuple(false));
+    let frame = frame_with(&path, &tuple, Ecn::NotEct, &payload(600));
+    let first = cut(&frame, &path, 576, 0).swap_remove(0);
+    let mut buffer = first.clone();
+    let rounds = 2 * 8192;
+    let mut start = std::time::Instant::now();
+    for id in 0..rounds + packets as u32 {
+        if id == packets as u32 {
+            // From here on each takes the place of the oldest.
+            start = std::time::Instant::now();
+        }
+        let [a, b] = (id as u16).to_be_bytes();
+        buffer.copy_from_slice(&first);
+        buffer[18..20].copy_from_slice(&[a, b]);
+        // Other addresses when the identification begins anew; and a checksum that is right.
+        buffer[29] = (id >> 16) as u8;
+        buffer[24..26].fill(0);
+        let sum = checksum::fold(checksum::sum(&buffer[14..34]));
+        buffer[24..26].copy_from_slice(&sum.to_be_bytes());
+        let len = buffer.len();
+        assert_eq!(table.add(NOW, &mut buffer, len), Ok(None));
+    }
+    assert_eq!(table.counters.evicted, u64::from(rounds));
+    start.elapsed().as_nanos() / u128::from(rounds)
+}
+
+#[test]
+fn what_a_fragment_costs_does_not_grow_with_the_packets_that_wait() {
+    // The least of some rounds: others may want the core.
+    let least = |packets| (0..5).map(|_| cost(packets)).min().unwrap();
+    let (few, many) = (least(8), least(4096));
+    assert!(
+        many < 10 * few,
+        "{few} ns with 8 packets, {many} ns with 4096"
+    );
+}
+
+/// What [`Reassembly`] does with whole fragments of packets of three, said in the simplest way.
+#[derive(Default)]
+struct Model {
+    /// Identification, since when, which fragments: those that began first in front.
+    waiting: Vec<(u32, Instant, [bool; 3])>,
+    evicted: u64,
+    timed_out: u64,
+    duplicates: u64,
+    reassembled: u64,
+}
+
+impl Model {
+    fn add(&mut self, now: Instant, id: u32, part: usize) -> bool {
+        let before = self.waiting.len();
+        self.waiting
+            .retain(|(_, since, _)| now.saturating_duration_since(*since) < FRAGMENT_LIFETIME);
+        self.timed_out += (before - self.waiting.len()) as u64;
+        let at = self.waiting.iter().position(|(other, ..)| *other == id);
+        let at = at.unwrap_or_else(|| {
+            if self.waiting.len() == 4 {
+                self.waiting.remove(0);
+                self.evicted += 1;
+            }
+            self.waiting.push((id, now, [false; 3]));
+            self.waiting.len() - 1
+        });
+        let parts = &mut self.waiting[at].2;
+        self.duplicates += u64::from(parts[part]);
+        parts[part] = true;
+        let complete = *parts == [true; 3];
+        if complete {
+            self.waiting.remove(at);
+            self.reassembled += 1;
+        }
+        complete
+    }
+}
+
 fn any_segment() -> impl Strategy<Value = (FourTuple, Vec<u8>, u32)> {
     (any::<bool>(), 1300..3600_usize, 576..1500_u32)
         .prop_map(|(v6, len, mtu)| (tuple(v6), payload(len), mtu))
@@ -374,7 +453,7 @@ proptest! {
         for at in (1..fragments.len()).rev() {
             fragments.swap(at, next(at + 1));
         }
-        let mut table = Reassembly::new(2, FRAME_MAX);
+        let mut table = Reassembly::new(2, FRAME_MAX, SECRET);
         let mut whole = None;
         for (at, fragment) in fragments.iter().enumerate() {
             let again = &fragments[next(at.max(1))];
@@ -432,5 +511,32 @@ proptest! {
                 prop_assert!(len <= FRAME_MAX);
             }
         }
+    }
+
+    /// Whichever fragments come when, the places are given and taken as the model says.
+    #[test]
+    fn places_are_given_and_taken_as_by_the_simplest_table(
+        steps in prop::collection::vec((0..9_u32, 0..3_usize, 0..4000_u64), 1..300)
+    ) {
+        let packets: Vec<_> = (0..9).map(|id| example(id % 2 == 0, id)).collect();
+        let (mut table, mut model, mut now) = (table(), Model::default(), NOW);
+        for (id, part, pause) in steps {
+            now += Duration::from_millis(pause);
+            let (frame, fragments) = &packets[id as usize];
+            let whole = give(&mut table, now, &fragments[part]);
+            prop_assert_eq!(whole.is_some(), model.add(now, id, part));
+            if let Some(whole) = whole {
+                prop_assert_eq!(&whole, frame);
+            }
+        }
+        let counters = table.counters();
+        let found = [counters.evicted, counters.timed_out, counters.duplicates, counters.reassembled];
+        prop_assert_eq!(
+            found,
+            [model.evicted, model.timed_out, model.duplicates, model.reassembled]
+        );
+        // Each place is free, or stands in the row and is found.
+        prop_assert_eq!(table.free.len() + table.places.len(), 4);
+        prop_assert_eq!(table.places.len(), model.waiting.len());
     }
 }
