@@ -50,7 +50,7 @@ impl Link {
             defaults: interface.defaults,
             paths: Paths::default(),
             identification: Identification::new(secret),
-            reassembly: Reassembly::new(REASSEMBLIES, umem.frame_capacity()),
+            reassembly: Reassembly::new(REASSEMBLIES, umem.frame_capacity(), secret),
             failing: false,
             stats: LinkStats::default(),
             _steering: steering,
