@@ -84,6 +84,11 @@ fn interface(f: &mut Formatter<'_>, device: &DeviceConfig) -> fmt::Result {
     }
     optional(f, "busy_poll", device.busy_poll, "none")?;
     line(f, "user_timeout", device.user_timeout.as_millis())?;
+    line(
+        f,
+        "first_byte_timeout",
+        device.first_byte_timeout.as_millis(),
+    )?;
     match device.keepalive {
         None => line(f, "keepalive_idle", "0 (idle peers are not asked)")?,
         Some(keepalive) => {

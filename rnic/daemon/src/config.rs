@@ -22,7 +22,7 @@ pub(crate) use interfaces::InterfaceGiven;
 use reader::{At, Reader};
 
 /// The keys at the top, in the order in which people are told of them.
-const KEYS: [&str; 24] = [
+const KEYS: [&str; 25] = [
     "interface",
     "socket",
     "socket_mode",
@@ -36,6 +36,7 @@ const KEYS: [&str; 24] = [
     "idle_spin",
     "busy_poll",
     "user_timeout",
+    "first_byte_timeout",
     "keepalive_idle",
     "keepalive_interval",
     "keepalive_probes",

@@ -148,6 +148,9 @@ fn device(
         user_timeout: link
             .user_timeout
             .map_or(defaults.user_timeout, Duration::from_millis),
+        first_byte_timeout: link
+            .first_byte_timeout
+            .map_or(defaults.first_byte_timeout, Duration::from_millis),
         keepalive,
         congestion: link.congestion.unwrap_or(defaults.congestion),
         limits,

@@ -43,6 +43,9 @@ pub struct DeviceConfig {
     /// 100 s, the default. At least [`DeviceConfig::USER_TIMEOUT_MIN`]; several round trips, or a
     /// retransmission is given no time.
     pub user_timeout: Duration,
+    /// How long a peer that connected to a listener may say nothing until it is reset: 2 s by default,
+    /// 10 s, which its whole MPA Request has, at most.
+    pub first_byte_timeout: Duration,
     /// Whether and when idle peers are asked if they are still there (RFC 9293 section 3.8.4); `None`,
     /// the default, never.
     pub keepalive: Option<KeepAlive>,
@@ -82,6 +85,7 @@ impl DeviceConfig {
             polling: Polling::default(),
             seccomp: false,
             user_timeout: Duration::from_secs(100),
+            first_byte_timeout: Duration::from_secs(2),
             keepalive: None,
             congestion: CongestionControl::default(),
             resolve_timeout: Duration::from_secs(3),

@@ -200,6 +200,7 @@ fn engine(
         path_defaults: interface.defaults,
         vlans: vlans.clone(),
         limits: shard_limits(&config.limits),
+        first_byte_timeout: config.first_byte_timeout,
         receive_reserve: (config.frames / 4) as usize,
         unix_time_at_zero: unix.as_nanos() as u64,
         ..ShardConfig::default()

@@ -93,6 +93,8 @@ pub(crate) enum Phase {
         listener: ListenerId,
         /// The start-up so far.
         responder: Box<Responder>,
+        /// When the whole Request must have come.
+        whole_by: Instant,
     },
     /// Passive: the application is to accept or reject.
     Requested {

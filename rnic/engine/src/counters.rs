@@ -26,8 +26,10 @@ pub struct ShardCounters {
     pub startup_failed: u64,
     /// Connections that were asked for again, without Markers, because the peer rejected.
     pub markers_refused: u64,
-    /// Passive connections reset because a listener's backlog was full.
+    /// Passive connections reset because a listener's backlog was full of Requests.
     pub backlog_full: u64,
+    /// Passive connections reset before their Request was whole, for a new one to have their place.
+    pub backlog_gave_way: u64,
     /// Connections that did not finish the MPA start-up in time.
     pub startup_timeouts: u64,
     /// Requests that the application did not answer in time.
@@ -145,6 +147,7 @@ pub(crate) fn named(
     put("startup_failed", shard.startup_failed);
     put("markers_refused", shard.markers_refused);
     put("backlog_full", shard.backlog_full);
+    put("backlog_gave_way", shard.backlog_gave_way);
     put("startup_timeouts", shard.startup_timeouts);
     put("answer_timeouts", shard.answer_timeouts);
     put("close_timeouts", shard.close_timeouts);

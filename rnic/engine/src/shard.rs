@@ -14,6 +14,7 @@
 mod ahead;
 mod alone;
 mod at_once;
+mod backlog;
 mod broken;
 mod bursts;
 mod config;
@@ -71,6 +72,7 @@ use crate::stag::StagTable;
 
 use ahead::Served;
 use alone::Rest;
+use backlog::Backlog;
 use bursts::Headers;
 pub use config::{ShardConfig, ShardLimits};
 use deadlines::Deadlines;
@@ -197,9 +199,7 @@ struct Client {
 struct Listener {
     client: ClientId,
     local: SocketAddr,
-    backlog: usize,
-    /// Connections between the TCP handshake and the application's answer.
-    waiting: usize,
+    backlog: Backlog,
 }
 
 impl<P: Port> Shard<P> {

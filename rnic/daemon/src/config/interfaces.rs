@@ -11,7 +11,7 @@ use super::reader::{At, Reader};
 use crate::cli::{self, LinkGiven, Mode, PollingMode};
 
 /// The keys of an interface's table, in the order in which people are told of them.
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "name",
     "capture",
     "queues",
@@ -21,6 +21,7 @@ const KEYS: [&str; 14] = [
     "idle_spin",
     "busy_poll",
     "user_timeout",
+    "first_byte_timeout",
     "keepalive_idle",
     "keepalive_interval",
     "keepalive_probes",
@@ -72,6 +73,9 @@ pub(super) fn link(reader: &mut Reader<'_>, at: &At<'_>, given: &mut LinkGiven) 
         "idle_spin" => given.idle_spin = reader.number(at, 0..=1_000_000),
         "busy_poll" => given.busy_poll = reader.number(at, 0..=1_000_000),
         "user_timeout" => given.user_timeout = reader.number(at, cli::USER_TIMEOUT),
+        "first_byte_timeout" => {
+            given.first_byte_timeout = reader.number(at, cli::FIRST_BYTE_TIMEOUT);
+        }
         "keepalive_idle" => given.keepalive_idle = reader.number(at, cli::KEEPALIVE_IDLE),
         "keepalive_interval" => {
             given.keepalive_interval = reader.number(at, cli::KEEPALIVE_INTERVAL);

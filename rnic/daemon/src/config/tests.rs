@@ -67,6 +67,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
         idle_spin = 7
         busy_poll = 9
         user_timeout = 5000
+        first_byte_timeout = 500
         keepalive_idle = 30
         keepalive_interval = 5
         keepalive_probes = 4
@@ -92,6 +93,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
             idle_spin: Some(7),
             busy_poll: Some(9),
             user_timeout: Some(5000),
+            first_byte_timeout: Some(500),
             keepalive_idle: Some(30),
             keepalive_interval: Some(5),
             keepalive_probes: Some(4),
@@ -284,6 +286,7 @@ fn a_value_that_can_not_be_is_told_with_what_can() {
     fault("limits = 1", "1:10", &["a table"]);
     let (least, most) = ("1000 to 86400000", "`user_timeout` is 999");
     fault("user_timeout = 999", "1:16", &[least, most]);
+    fault("first_byte_timeout = 99", "1:22", &["100 to 10000"]);
     fault("keepalive_idle = 32768", "1:18", &["0 to 32767"]);
     fault("keepalive_interval = 0", "1:22", &["1 to 32767"]);
     fault("keepalive_probes = 128", "1:20", &["1 to 127"]);

@@ -37,6 +37,7 @@ fn everything_that_was_given_reaches_the_device() {
             idle_spin: Some(7),
             busy_poll: Some(9),
             user_timeout: Some(5000),
+            first_byte_timeout: Some(500),
             keepalive_idle: Some(30),
             keepalive_interval: Some(5),
             keepalive_probes: Some(4),
@@ -75,6 +76,7 @@ fn everything_that_was_given_reaches_the_device() {
     assert_eq!(device.polling, Polling::Adaptive(Duration::from_micros(7)));
     assert_eq!(device.busy_poll, Some(9));
     assert_eq!(device.user_timeout, Duration::from_secs(5));
+    assert_eq!(device.first_byte_timeout, Duration::from_millis(500));
     let keepalive = KeepAlive {
         idle: Duration::from_secs(30),
         interval: Duration::from_secs(5),

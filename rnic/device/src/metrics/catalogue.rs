@@ -86,6 +86,7 @@ pub(super) const SHARD: &[Family] = &[
         "Connections that the RNIC reset, by what it lost patience with.",
         &[
             (r#"reason="backlog_full""#, "backlog_full"),
+            (r#"reason="backlog_gave_way""#, "backlog_gave_way"),
             (r#"reason="startup_timeout""#, "startup_timeouts"),
             (r#"reason="answer_timeout""#, "answer_timeouts"),
             (r#"reason="close_timeout""#, "close_timeouts"),

@@ -30,6 +30,9 @@ pub struct ShardConfig {
     pub reassembly: usize,
     /// How long the MPA start-up may take once TCP is established (RFC 5044 section 7.1.2).
     pub startup_timeout: Duration,
+    /// How long an initiator may say nothing once TCP is established: its first octet, or the shard
+    /// resets the connection. At most `startup_timeout`, which is for the whole Request.
+    pub first_byte_timeout: Duration,
     /// How long an application may take to accept or reject a request.
     pub answer_timeout: Duration,
     /// How long a closing connection may wait for the peer before it is reset.
@@ -50,6 +53,7 @@ impl Default for ShardConfig {
             receive_reserve: 1024,
             reassembly: 64,
             startup_timeout: Duration::from_secs(10),
+            first_byte_timeout: Duration::from_secs(2),
             answer_timeout: Duration::from_secs(60),
             close_timeout: Duration::from_secs(10),
             unix_time_at_zero: 0,

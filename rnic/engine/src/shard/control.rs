@@ -11,6 +11,7 @@ use rnic_proto::mpa::startup::{Initiator, ResponderOptions};
 use rnic_xsk::Port;
 use userspace_tcp::{ConnId, ConnOptions, ConnectError, Endpoint, FourTuple, Instant, ListenError};
 
+use super::backlog::Backlog;
 use super::startup::{depths, indications, initiator_options};
 use super::{Client, Listener, QpSlot, Shard, Tables};
 use crate::command::{Answer, Command, CommandError, ShardMetrics};
@@ -272,8 +273,7 @@ impl<P: Port> Shard<P> {
             Listener {
                 client,
                 local,
-                backlog,
-                waiting: 0,
+                backlog: Backlog::new(backlog),
             },
         );
         Ok(())
@@ -399,7 +399,7 @@ impl<P: Port> Shard<P> {
         let (reply, negotiated) = responder.accept(&options, private_data).map_err(invalid)?;
         self.qp(num)?.qp.begin_connecting().map_err(wrong_state)?;
         self.requests.remove(&request.0);
-        self.no_longer_waiting(listener);
+        self.no_longer_waiting(listener, id);
         // From here on the queue pair is told of what happens, and not the listener.
         self.conns.get_mut(id).ok_or_else(gone)?.phase = Phase::Over;
         if self.send_startup(id, reply.octets()).is_err() {

@@ -2,12 +2,13 @@
 //! to tell of the end (RFC 5040 section 6.2, RFC 5044 section 7.2).
 
 use rnic_ipc::control::{DisconnectReason, Event, RefusalCode};
-use rnic_ipc::id::{ClientId, QpNum};
+use rnic_ipc::id::{ClientId, ListenerId, QpNum};
 use rnic_proto::mpa::startup::Responder;
 use rnic_proto::rdmap::{RdmapError, TerminateError};
 use rnic_xsk::Port;
 use userspace_tcp::{ConnId, Endpoint, Event as TcpEvent, SoftError};
 
+use super::backlog::{Admission, Network};
 use super::{Shard, memory};
 use crate::command::ShardEvent;
 use crate::conn::{Conn, Memory, Phase};
@@ -69,25 +70,45 @@ impl<P: Port> Shard<P> {
             return;
         }
         let listener = self.listening.get(&local.into()).copied();
-        let entry = listener.and_then(|name| Some((name, self.listeners.get_mut(&name.0)?)));
-        let Some((listener, entry)) = entry else {
+        let (Some(listener), Some(conn)) = (listener, self.conns.get(id)) else {
             return self.abort(id, DisconnectReason::Aborted, None);
         };
-        if entry.waiting >= entry.backlog {
+        let network = Network::of(conn.tuple.remote.addr);
+        if !self.make_place(listener, network) {
             self.counters.backlog_full += 1;
             return self.abort(id, DisconnectReason::Aborted, None);
         }
-        let Some(conn) = self.conns.get_mut(id) else {
-            return;
-        };
-        entry.waiting += 1;
-        conn.phase = Phase::AwaitRequest {
-            listener,
-            responder: Box::new(Responder::new()),
-        };
+        if let Some(entry) = self.listeners.get_mut(&listener.0) {
+            entry.backlog.enter(id, network);
+        }
+        let patience = self.config.startup_timeout;
+        if let Some(conn) = self.conns.get_mut(id) {
+            conn.phase = Phase::AwaitRequest {
+                listener,
+                responder: Box::new(Responder::new()),
+                whole_by: self.now + patience,
+            };
+        }
         self.counters.passive_opens += 1;
-        self.set_deadline(id, self.config.startup_timeout);
+        self.set_deadline(id, self.config.first_byte_timeout.min(patience));
         self.deliver(id);
+    }
+
+    /// Whether a listener has a place for a connection from there, after another has given way to it
+    /// if need be.
+    fn make_place(&mut self, listener: ListenerId, network: Network) -> bool {
+        let Some(entry) = self.listeners.get(&listener.0) else {
+            return false;
+        };
+        match entry.backlog.admit(network) {
+            Admission::Free => true,
+            Admission::InPlaceOf(oldest) => {
+                self.counters.backlog_gave_way += 1;
+                self.abort(oldest, DisconnectReason::Aborted, None);
+                true
+            }
+            Admission::Full => false,
+        }
     }
 
     /// The peer sends no more, and all that it sent was delivered.
@@ -262,13 +283,13 @@ impl<P: Port> Shard<P> {
             }
             Phase::AwaitRequest { listener, .. } => {
                 self.counters.startup_failed += 1;
-                self.no_longer_waiting(listener);
+                self.no_longer_waiting(listener, id);
             }
             Phase::Requested {
                 listener, request, ..
             } => {
                 self.counters.startup_failed += 1;
-                self.no_longer_waiting(listener);
+                self.no_longer_waiting(listener, id);
                 self.requests.remove(&request.0);
                 self.events
                     .push_back(ShardEvent::RequestGone { request, reason });
@@ -290,9 +311,9 @@ impl<P: Port> Shard<P> {
     }
 
     /// A listener's backlog has room for one more.
-    pub(super) fn no_longer_waiting(&mut self, listener: rnic_ipc::id::ListenerId) {
+    pub(super) fn no_longer_waiting(&mut self, listener: ListenerId, id: ConnId) {
         if let Some(entry) = self.listeners.get_mut(&listener.0) {
-            entry.waiting = entry.waiting.saturating_sub(1);
+            entry.backlog.leave(id);
         }
     }
 
@@ -367,7 +388,14 @@ impl<P: Port> Shard<P> {
                 )),
             ),
             Phase::HalfOpen => return self.review_half_open(id),
-            Phase::AwaitRequest { .. } => (&mut self.counters.startup_timeouts, None),
+            Phase::AwaitRequest { whole_by, .. } => {
+                if conn.inbound.consumed_to() > 0 && self.now < whole_by {
+                    // It has begun to speak in time.
+                    let rest = whole_by.saturating_duration_since(self.now);
+                    return self.set_deadline(id, rest);
+                }
+                (&mut self.counters.startup_timeouts, None)
+            }
             Phase::Requested { .. } => (&mut self.counters.answer_timeouts, None),
             Phase::Rdma { .. } if conn.unheard.is_some() => return self.nudge(id),
             Phase::Over if !conn.closing => return self.close_what_was_left(id),

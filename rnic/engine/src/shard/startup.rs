@@ -311,9 +311,10 @@ impl<P: Port> Shard<P> {
                 responder,
             };
         }
-        let Some(entry) = self.listeners.get(&listener.0) else {
+        let Some(entry) = self.listeners.get_mut(&listener.0) else {
             return self.abort(id, DisconnectReason::Aborted, None);
         };
+        entry.backlog.asked(id);
         let client = entry.client;
         self.requests.insert(request.0, id);
         self.set_deadline(id, self.config.answer_timeout);
@@ -403,7 +404,7 @@ impl<P: Port> Shard<P> {
     /// 2): it is the initiator's to close. For one that does not there is a patience.
     pub(super) fn send_reject(&mut self, id: ConnId, listener: ListenerId, reply: &[u8]) {
         let sent = self.send_startup(id, reply);
-        self.no_longer_waiting(listener);
+        self.no_longer_waiting(listener, id);
         let Some(conn) = self.conns.get_mut(id) else {
             return;
         };

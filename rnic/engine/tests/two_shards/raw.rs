@@ -176,6 +176,19 @@ impl Duel {
         assert!(events.contains(&Event::Established), "{events:?}");
     }
 
+    /// One more connection of the peer's, from there.
+    pub fn connect_from(&mut self, address: &str) {
+        self.peer.address = address.parse().unwrap();
+        self.peer.events.clear();
+        self.connect();
+    }
+
+    /// Likewise of the innocent one.
+    pub fn connect_innocent_from(&mut self, address: &str) {
+        self.innocent.address = address.parse().unwrap();
+        self.connect_innocent();
+    }
+
     /// Likewise that of the innocent one.
     pub fn connect_innocent(&mut self) {
         connect(&mut self.innocent, self.side.address, self.now);
