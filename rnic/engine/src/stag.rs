@@ -12,7 +12,6 @@ use rnic_proto::rdmap::atomic::OPERAND_LEN;
 use rnic_proto::{Stag, TaggedOffset};
 
 use crate::idmap::IdMap;
-use crate::numbered::Numbered;
 use crate::region::RegionMemory;
 
 mod bind;
@@ -32,8 +31,8 @@ use streams::Link;
 /// All the STags of a shard.
 #[derive(Debug)]
 pub struct StagTable {
-    /// By the STags' indexes.
-    entries: Numbered<Entry>,
+    /// By the STags' indexes, which are random (RFC 5040 section 8.1.1).
+    entries: IdMap<u32, Entry>,
     /// Streams of each protection domain.
     streams: IdMap<u32, u32>,
     /// The first STag that is of a stream, by the queue pair's number.
@@ -195,8 +194,10 @@ impl StagTable {
     pub fn new(capacity: usize) -> Self {
         let mut first_of = IdMap::default();
         first_of.reserve(capacity);
+        let mut entries = IdMap::default();
+        entries.reserve(capacity);
         Self {
-            entries: Numbered::new(capacity),
+            entries,
             streams: IdMap::default(),
             first_of,
             next_serial: 0,
@@ -260,7 +261,7 @@ impl StagTable {
     }
 
     fn insert(&mut self, stag: Stag, entry: Entry) -> Result<(), AddRegionError> {
-        if self.entries.contains(stag.index()) {
+        if self.entries.contains_key(&stag.index()) {
             return Err(AddRegionError::InUse { stag });
         }
         if self.entries.len() >= self.capacity {
@@ -276,14 +277,14 @@ impl StagTable {
     /// any more, by nothing that was bound to it either. False when there is none.
     pub fn remove(&mut self, stag: Stag) -> bool {
         self.dissociate(stag.index());
-        self.entries.remove(stag.index()).is_some()
+        self.entries.remove(&stag.index()).is_some()
     }
 
     /// Takes the rights of all regions whose memory is gone; gives them, and their domains.
     pub fn revoke_broken(&mut self) -> Vec<(Stag, PdId)> {
-        let broken = |(index, entry): (u32, &Entry)| match &entry.memory {
+        let broken = |(index, entry): (&u32, &Entry)| match &entry.memory {
             Memory::Own(own) if own.memory.is_broken() => {
-                Some((Stag::from_parts(index, entry.key), entry.pd))
+                Some((Stag::from_parts(*index, entry.key), entry.pd))
             }
             _ => None,
         };
@@ -306,7 +307,7 @@ impl StagTable {
 
     /// What there is under an index, whatever its key is now.
     pub fn look(&self, index: u32) -> Option<StagLook> {
-        let entry = self.entries.get(index)?;
+        let entry = self.entries.get(&index)?;
         Some(StagLook {
             window: entry.is_window(),
             valid: entry.state == State::Valid,
@@ -410,7 +411,7 @@ impl StagTable {
 
     #[inline]
     fn valid(&self, stag: Stag, user: User) -> Result<&Entry, StagError> {
-        let entry = self.entries.get(stag.index());
+        let entry = self.entries.get(&stag.index());
         let entry = entry
             .filter(|entry| entry.key == stag.key())
             .ok_or(StagError::Invalid { stag })?;

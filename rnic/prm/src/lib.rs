@@ -26,5 +26,5 @@ pub use grant::{
 };
 pub use limits::{Limits, Quota, Resource, kept_for_administrators};
 pub use pace::Pace;
-pub use prm::{ListedClient, ListedQp, ListedRegion, Listing, Prm, RefusedRequest};
+pub use prm::{ListedClient, ListedQp, ListedRegion, Listing, Prm, RefusedRequest, STAGS_MAX};
 pub use users::{PortRanges, UserLimits, Users};

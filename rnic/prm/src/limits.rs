@@ -96,14 +96,14 @@ quota! {
     /// Memory regions and windows, that is STags. Each region is a mapping of the process's, as
     /// each ring is one, and Linux gives a process 65,530 (`vm.max_map_count`).
     Regions regions: u32 = 4096, 8192, 32_768;
-    at most rnic_proto::Stag::INDEX_MAX.into();
+    at most crate::STAGS_MAX.into();
     /// Octets in all memory regions.
     RegisteredOctets registered_octets: u64 = 1 << 36, 1 << 36, 1 << 38;
     at most u64::MAX;
     /// Memory regions that are not in a memfd: each access waits for its client's page faults, and the
     /// shard with it, so that only who is named may have any.
     RemoteRegions remote_regions: u32 = 0, 0, 32_768;
-    at most rnic_proto::Stag::INDEX_MAX.into();
+    at most crate::STAGS_MAX.into();
     /// Completion queues.
     CompletionQueues completion_queues: u32 = 1024, 1024, 4096;
     at most 1 << 16;

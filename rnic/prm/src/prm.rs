@@ -14,12 +14,14 @@ mod users;
 
 pub use connections::RefusedRequest;
 pub use inspect::{ListedClient, ListedQp, ListedRegion, Listing};
+pub use regions::STAGS_MAX;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use rnic_ipc::control::{QpAttributes, Refusal};
 use rnic_ipc::id::{ClientId, ConnRequestId, ListenerId, PdId};
+use rnic_proto::Stag;
 
 use crate::administrators::Administrators;
 use crate::credentials::Credentials;
@@ -38,6 +40,8 @@ pub struct Prm {
     clients: Table<Client>,
     pds: Table<Pd>,
     regions: Table<Region>,
+    /// The place in `regions` of each STag, by its index.
+    stags: HashMap<u32, u32>,
     cqs: Table<Cq>,
     srqs: Table<Srq>,
     qps: Table<Qp>,
@@ -60,7 +64,8 @@ struct Pd;
 
 #[derive(Debug)]
 struct Region {
-    key: u8,
+    /// As it was made; bindings and fast registrations change its key, never its index.
+    stag: Stag,
     pd: PdId,
     length: u64,
     /// Not in a memfd.
@@ -106,7 +111,8 @@ impl Prm {
         Self {
             clients: Table::new(limits.clients),
             pds: Table::new(limits.device.protection_domains),
-            regions: Table::new(limits.device.regions.min(rnic_proto::Stag::INDEX_MAX)),
+            regions: Table::new(limits.device.regions.min(regions::STAGS_MAX)),
+            stags: HashMap::new(),
             cqs: Table::new(limits.device.completion_queues),
             srqs: Table::new(limits.device.shared_receive_queues),
             qps: Table::new(limits.device.queue_pairs),

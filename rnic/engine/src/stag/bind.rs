@@ -159,7 +159,7 @@ impl StagTable {
 
     /// The STag of this index, whatever its key, for work of its protection domain.
     fn unkeyed(&self, stag: Stag, user: User) -> Result<&Entry, CannotBind> {
-        let entry = self.entries.get(stag.index());
+        let entry = self.entries.get(&stag.index());
         entry
             .filter(|entry| entry.pd == user.pd)
             .ok_or(CannotBind::Unfit { stag })
@@ -206,7 +206,7 @@ impl StagTable {
     ) {
         let index = stag.index();
         self.dissociate(index);
-        if let Some(entry) = self.entries.get_mut(index) {
+        if let Some(entry) = self.entries.get_mut(&index) {
             entry.key = stag.key();
             entry.key_used = true;
             entry.access = to.access;
@@ -229,7 +229,7 @@ impl StagTable {
             }
             Memory::Part { bound, .. } => bound.as_ref()?,
         };
-        let region = self.entries.get(bound.region)?;
+        let region = self.entries.get(&bound.region)?;
         match &region.memory {
             Memory::Own(own) if own.serial == bound.serial && region.state == State::Valid => {
                 Some((&own.memory, bound.start))

@@ -39,7 +39,7 @@ impl StagTable {
     pub fn stream_ended(&mut self, qp: QpNum) {
         let mut next = self.first_of.remove(&qp.0);
         while let Some(index) = next {
-            next = self.entries.get_mut(index).and_then(|entry| {
+            next = self.entries.get_mut(&index).and_then(|entry| {
                 let link = entry.stream.take();
                 entry.invalidate();
                 link?.after
@@ -50,7 +50,7 @@ impl StagTable {
     /// Nothing is reached through the STag until it is made valid again.
     pub(super) fn end_rights(&mut self, index: u32) {
         self.dissociate(index);
-        if let Some(entry) = self.entries.get_mut(index) {
+        if let Some(entry) = self.entries.get_mut(&index) {
             entry.invalidate();
         }
     }
@@ -58,7 +58,7 @@ impl StagTable {
     /// Limits an STag, which is of no stream, to one.
     pub(super) fn associate(&mut self, index: u32, qp: QpNum) {
         let after = self.first_of.insert(qp.0, index);
-        if let Some(entry) = self.entries.get_mut(index) {
+        if let Some(entry) = self.entries.get_mut(&index) {
             entry.stream = Some(Link {
                 qp,
                 before: None,
@@ -72,7 +72,7 @@ impl StagTable {
 
     /// The STag is of no stream any more.
     pub(super) fn dissociate(&mut self, index: u32) {
-        let entry = self.entries.get_mut(index);
+        let entry = self.entries.get_mut(&index);
         let Some(Link { qp, before, after }) = entry.and_then(|entry| entry.stream.take()) else {
             return;
         };
@@ -89,7 +89,7 @@ impl StagTable {
     }
 
     fn link(&mut self, index: Option<u32>) -> Option<&mut Link> {
-        self.entries.get_mut(index?)?.stream.as_mut()
+        self.entries.get_mut(&index?)?.stream.as_mut()
     }
 }
 

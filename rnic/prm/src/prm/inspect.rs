@@ -161,9 +161,9 @@ impl Prm {
         viewer: ClientId,
         after: u32,
     ) -> Result<Listing<ListedRegion>, Refusal> {
-        self.list(viewer, &self.regions, after, |index, slot| ListedRegion {
+        self.list(viewer, &self.regions, after, |_, slot| ListedRegion {
             client: slot.owner,
-            stag: Stag::from_parts(index, slot.object.key),
+            stag: slot.object.stag,
             pd: slot.object.pd,
         })
     }

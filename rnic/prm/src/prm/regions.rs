@@ -1,7 +1,8 @@
 //! Memory regions and their STags (RFC 5042 section 6.1.1, RFC 5041 section 8.3.1).
 //!
-//! An STag's index comes from the table, its key from the kernel's random numbers at each
-//! registration, so that an old STag is no key to a new region.
+//! All 32 bits of an STag are the kernel's random numbers, drawn at each registration: neither
+//! the STags of other regions nor old ones say anything about it (RFC 5040 section 8.1.1). Its index
+//! is no place in a table, so it is looked up.
 
 use rnic_ipc::control::{Access, Refusal, RefusalCode};
 use rnic_ipc::id::{ClientId, PdId, QpNum};
@@ -12,6 +13,10 @@ use crate::grant::{RegionGrant, RegionRevocation};
 use crate::limits::Resource;
 use crate::refusal::{self, Kind};
 use crate::table::Phase;
+
+/// The most STags of a device: half of the indexes, so that every second draw at least gives a free
+/// one.
+pub const STAGS_MAX: u32 = Stag::INDEX_MAX / 2;
 
 impl Prm {
     /// A new region of `length` octets in `pd`, of which the first has the tagged offset `base`; for
@@ -111,25 +116,26 @@ impl Prm {
     ) -> Result<RegionGrant, Refusal> {
         let amounts = amounts(length, remote);
         self.check_quota(client, &amounts)?;
-        let key = random_key()?;
-        let index = self
+        let stag = self.draw_stag()?;
+        let place = self
             .regions
             .insert(
                 client,
                 Phase::Coming,
                 Region {
-                    key,
+                    stag,
                     pd,
                     length,
                     remote,
                 },
             )
             .ok_or_else(|| refusal::full(Kind::Region, self.limits.device.regions))?;
+        self.stags.insert(stag.index(), place);
         self.charge(client, &amounts);
         self.use_pd(pd);
         Ok(RegionGrant {
             client,
-            stag: Stag::from_parts(index, key),
+            stag,
             pd,
             stream,
             access,
@@ -138,9 +144,20 @@ impl Prm {
         })
     }
 
+    /// An STag whose index is not in use, nor 0.
+    fn draw_stag(&self) -> Result<Stag, Refusal> {
+        loop {
+            let stag = random_stag()?;
+            if stag.index() != 0 && !self.stags.contains_key(&stag.index()) {
+                return Ok(stag);
+            }
+        }
+    }
+
     /// The shard has the region.
     pub fn region_registered(&mut self, grant: RegionGrant) {
-        if let Some(slot) = self.regions.get_mut(grant.stag.index()) {
+        let place = self.stags.get(&grant.stag.index());
+        if let Some(slot) = place.and_then(|place| self.regions.get_mut(*place)) {
             slot.phase = Phase::Live;
         }
     }
@@ -161,10 +178,10 @@ impl Prm {
         stag: u32,
     ) -> Result<RegionRevocation, Refusal> {
         let stag = Stag(stag);
-        let slot = self
-            .regions
-            .live_mut(client, stag.index())
-            .filter(|slot| slot.object.key == stag.key())
+        let place = self.stags.get(&stag.index());
+        let slot = place.and_then(|place| self.regions.live_mut(client, *place));
+        let slot = slot
+            .filter(|slot| slot.object.stag == stag)
             .ok_or_else(|| refusal::unknown(Kind::Region, stag))?;
         slot.phase = Phase::Leaving;
         Ok(RegionRevocation { stag })
@@ -176,7 +193,8 @@ impl Prm {
     }
 
     pub(super) fn forget_region(&mut self, stag: Stag) {
-        if let Some(slot) = self.regions.remove(stag.index()) {
+        let place = self.stags.remove(&stag.index());
+        if let Some(slot) = place.and_then(|place| self.regions.remove(place)) {
             self.unuse_pd(slot.object.pd);
             self.discharge(slot.owner, &amounts(slot.object.length, slot.object.remote));
         }
@@ -191,14 +209,14 @@ fn amounts(length: u64, remote: bool) -> [(Resource, u64); 3] {
     ]
 }
 
-fn random_key() -> Result<u8, Refusal> {
-    let mut key = [0; 1];
-    getrandom::fill(&mut key).map_err(|error| Refusal {
+fn random_stag() -> Result<Stag, Refusal> {
+    let mut octets = [0; 4];
+    getrandom::fill(&mut octets).map_err(|error| Refusal {
         code: RefusalCode::Host,
         message: format!(
-            "a random STag key was asked of the kernel: {error}; no region can be registered until \
-             it has one"
+            "a random STag was asked of the kernel: {error}; no region can be registered until it \
+             has one"
         ),
     })?;
-    Ok(key[0])
+    Ok(Stag(u32::from_ne_bytes(octets)))
 }

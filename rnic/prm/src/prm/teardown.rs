@@ -1,7 +1,6 @@
 //! What is to be taken away when a client goes, and in which order.
 
 use rnic_ipc::id::{ClientId, CqId, PdId, QpNum, SrqId};
-use rnic_proto::Stag;
 
 use super::Prm;
 use crate::grant::{
@@ -28,8 +27,8 @@ impl Prm {
         for (id, _) in self.qps.leave_all(client) {
             steps.push(Step::Qp(QpRemoval { qp: QpNum(id) }));
         }
-        for (id, slot) in self.regions.leave_all(client) {
-            let stag = Stag::from_parts(id, slot.object.key);
+        for (_, slot) in self.regions.leave_all(client) {
+            let stag = slot.object.stag;
             steps.push(Step::Region(RegionRevocation { stag }));
         }
         for (id, _) in self.srqs.leave_all(client) {

@@ -100,19 +100,40 @@ fn a_stag_with_the_wrong_key_names_nothing() {
     let _revocation = prm.deregister_region(us.client, us.stag.0).unwrap();
 }
 
+/// RFC 5040 section 8.1.1. Whoever has seen many STags knows nothing of the next one's index or key.
 #[test]
-fn no_stag_is_zero_and_keys_are_drawn_anew() {
+fn no_stag_is_zero_and_every_bit_of_one_is_drawn_anew() {
+    const DRAWS: u32 = 2000;
     let mut prm = prm();
     let us = client(&mut prm);
     let pd = prm.alloc_pd(us).unwrap();
-    let mut keys = std::collections::HashSet::new();
-    for _ in 0..64 {
+    let mut ones = [0; 32];
+    let mut indexes = std::collections::HashSet::new();
+    let mut steps = std::collections::HashSet::new();
+    let mut before = 0;
+    for _ in 0..DRAWS {
         let stag = region(&mut prm, us, pd, 1).unwrap();
         assert_ne!(stag.index(), 0);
-        keys.insert(stag.key());
+        for (bit, ones) in ones.iter_mut().enumerate() {
+            *ones += stag.0 >> bit & 1;
+        }
+        indexes.insert(stag.index());
+        steps.insert(stag.index().wrapping_sub(before));
+        before = stag.index();
+        // Also where it takes the place of one that is gone.
+        let revocation = prm.deregister_region(us, stag.0).unwrap();
+        prm.region_revoked(revocation);
     }
-    // 64 draws of 256: that fewer than 16 differ has a chance below 10^-40.
-    assert!(keys.len() >= 16, "{keys:?}");
+    // Ten standard deviations to each side.
+    for (bit, ones) in ones.iter().enumerate() {
+        assert!(
+            ones.abs_diff(DRAWS / 2) < 224,
+            "bit {bit} was set {ones} times"
+        );
+    }
+    // Two of 2000 indexes of 2^24 are alike 0.12 times on average.
+    assert!(indexes.len() > DRAWS as usize - 8, "{}", indexes.len());
+    assert!(steps.len() > DRAWS as usize - 8, "{}", steps.len());
 }
 
 #[test]
