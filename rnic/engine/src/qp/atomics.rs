@@ -84,7 +84,8 @@ impl Qp {
         Ok(())
     }
 
-    /// Does an operation and answers it. The memory is checked again: it may have been revoked.
+    /// Does an operation and answers it. The memory is checked again: it may have been revoked. Where
+    /// others never stop changing the word it is not done yet ([`Qp::has_more_local_work`]).
     pub(super) fn put_atomic_response(
         &mut self,
         ctx: &mut QpContext<'_>,
@@ -92,12 +93,17 @@ impl Qp {
         request: &AtomicRequest,
         ulpdu: &mut Writer<'_>,
     ) -> Result<(), Failed> {
-        let number = self.stream.as_mut().ok_or(Failed)?.begin_atomic_response();
         let target = ctx
             .stags
             .remote_atomic(request.stag, request.to, self.id.user());
         let original = match target {
-            Ok(target) => target.apply(request.operation).map_err(|_| Failed)?,
+            Ok(target) => match target.apply(request.operation).map_err(|_| Failed)? {
+                Some(original) => original,
+                None => {
+                    self.send.word_busy = true;
+                    return Err(Failed);
+                }
+            },
             Err(error) => {
                 count_refusal(ctx, error);
                 let mut octets = [0; segment::ATOMIC_REQUEST_LEN];
@@ -107,6 +113,7 @@ impl Qp {
                 return Err(Failed);
             }
         };
+        let number = self.stream.as_mut().ok_or(Failed)?.begin_atomic_response();
         let response = AtomicResponse {
             identifier: request.identifier,
             original,

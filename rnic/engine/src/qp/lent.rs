@@ -49,8 +49,8 @@ impl Lent {
     }
 }
 
-/// Requests of a peer's that wait to be answered.
-pub(super) const RESPONSES_MAX: usize = MAX_READ_DEPTH as usize;
+/// Requests of a peer's that wait to be answered: Reads, and beside them as many Atomic Operations.
+pub(super) const RESPONSES_MAX: usize = 2 * MAX_READ_DEPTH as usize;
 
 /// Memory for queues of one kind.
 #[derive(Debug)]

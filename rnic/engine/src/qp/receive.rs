@@ -395,7 +395,7 @@ impl Qp {
             self.send.respond(response, &mut ctx.lent.responses);
         } else if let Some(stream) = &mut self.stream {
             // After our FIN there is no way to answer; the peer learns it from the FIN.
-            stream.read_response_sent();
+            response.done(stream);
         }
     }
 }

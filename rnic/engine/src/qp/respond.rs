@@ -2,7 +2,7 @@
 //! section 5.4): the answers to the peer's requests of both kinds, in the order of their delivery.
 
 use rnic_proto::mpa::fpdu::Writer;
-use rnic_proto::rdmap::{AtomicRequest, Offending, ReadRequest, segment};
+use rnic_proto::rdmap::{AtomicRequest, Offending, ReadRequest, Stream, segment};
 use rnic_proto::{Msn, TaggedOffset};
 
 use super::send::{Failed, Turn};
@@ -14,6 +14,16 @@ use super::{Qp, QpContext};
 pub(super) enum Response {
     Read(ReadResponse),
     Atomic { msn: Msn, request: AtomicRequest },
+}
+
+impl Response {
+    /// The peer may send another request of this kind.
+    pub(super) fn done(&self, stream: &mut Stream) {
+        match self {
+            Self::Read(_) => stream.read_response_sent(),
+            Self::Atomic { .. } => stream.atomic_response_sent(),
+        }
+    }
 }
 
 /// An RDMA Read Request that is being answered.
@@ -97,10 +107,10 @@ impl Qp {
 
     /// The oldest request is answered.
     pub(super) fn response_done(&mut self, ctx: &mut QpContext<'_>) {
-        self.send.responses.pop_front();
+        let answered = self.send.responses.pop_front();
         ctx.lent.responses.settle(&mut self.send.responses);
-        if let Some(stream) = &mut self.stream {
-            stream.read_response_sent();
+        if let (Some(stream), Some(answered)) = (&mut self.stream, answered) {
+            answered.done(stream);
         }
         self.message_done(Turn::Responses);
     }

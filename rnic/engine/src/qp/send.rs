@@ -64,6 +64,8 @@ pub(super) struct SendSide {
     at: u64,
     /// Local work may be left that was not done for not taking too long.
     more_local: bool,
+    /// The Atomic Operation that is next was not done, because others changed its word all the time.
+    pub word_busy: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,6 +157,7 @@ impl SendSide {
             markers: Markers::Off,
             at: 0,
             more_local: false,
+            word_busy: false,
         }
     }
 
@@ -234,7 +237,7 @@ impl SendSide {
         self.ring.clear_pending();
     }
 
-    /// Queues a request; the stream has looked that there are at most IRD.
+    /// Queues a request; the stream has looked that there are at most IRD of each kind.
     pub(super) fn respond(&mut self, response: Response, lender: &mut Lender<Response>) {
         lender.push(&mut self.responses, response, RESPONSES_MAX);
     }
@@ -298,14 +301,13 @@ impl Qp {
         Some(Plan { next, layout })
     }
 
-    /// Whether there may be something to do although [`Self::plan`] said that there is nothing
-    /// to write: then ask it again soon.
+    /// Nothing was to write, but soon there may be.
     pub fn has_more_local_work(&self) -> bool {
-        self.send.more_local && !self.ending.stopped
+        (self.send.more_local || self.send.word_busy) && !self.ending.stopped
     }
 
     /// Writes the FPDU of a plan that was just made, whole, to the front of `out`: of its length unless
-    /// an error makes it a Terminate. None when `out` is too short, or an error leaves nothing to write.
+    /// an error makes it a Terminate. None when `out` is too short, or there is nothing to write after all.
     ///
     /// What was written is sent: a Send or RDMA Write completes with its last segment.
     #[inline]
@@ -341,6 +343,9 @@ impl Qp {
                 ctx.counters.fpdus_sent += 1;
                 self.send.at += layout.len() as u64;
                 return Some(ulpdu.finish());
+            }
+            if self.send.word_busy {
+                return None;
             }
             // What failed is not tried again. Its own error was told if it had one, and then this
             // one changes nothing; at most a Terminate follows.
@@ -412,6 +417,7 @@ impl Qp {
     }
 
     fn next(&mut self, ctx: &mut QpContext<'_>) -> Option<Next> {
+        self.send.word_busy = false;
         if self.ending.terminate.is_some() && self.send.may_send {
             return Some(Next::Terminate);
         }

@@ -244,11 +244,12 @@ impl Filling<'_, '_> {
         context: &mut QpContext<'_>,
     ) -> Result<Option<End>, SendError<Frame>> {
         let mulpdu = qp.mulpdu(self.posting.outlook().mss);
+        let end = |qp: &Qp| match qp.has_more_local_work() {
+            true => End::More,
+            false => End::Done,
+        };
         let Some(plan) = qp.plan(context, mulpdu) else {
-            return Ok(Some(match qp.has_more_local_work() {
-                true => End::More,
-                false => End::Done,
-            }));
+            return Ok(Some(end(qp)));
         };
         let len = plan.octets();
         let frame = match self.frame_for(len) {
@@ -258,7 +259,7 @@ impl Filling<'_, '_> {
         let posted = self.post_filled(frame, len, |out| {
             qp.fill_segment(context, First::Planned(plan), mulpdu, out)
         })?;
-        Ok((!posted).then_some(End::Done))
+        Ok((!posted).then(|| end(qp)))
     }
 
     /// A frame for a segment that begins with an FPDU of so many octets; why there is none, if so.

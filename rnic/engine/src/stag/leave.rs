@@ -9,7 +9,7 @@ use rnic_proto::{Octets, Stag, TaggedOffset};
 use super::StagError;
 use crate::region::{RegionError, RegionMemory, Stretch};
 
-/// How often an Atomic Operation is tried against a program that writes the same word.
+/// How often an Atomic Operation is tried in a row against programs that write the same word.
 const ATTEMPTS: u32 = 64;
 
 /// Leave to read a range of one region, until the table is touched again.
@@ -188,36 +188,68 @@ impl Sink<'_> {
 }
 
 impl Target<'_> {
-    /// Does the operation on the value in host order, and gives what it was before.
+    /// Does the operation on the value in host order, and gives what it was before. None, and nothing is
+    /// changed, when programs of this host changed the word [`ATTEMPTS`] times meanwhile: to be tried
+    /// again later, so that they can't hold the shard.
     ///
     /// It is one step for every other Atomic Operation of the RNIC (RFC 7306 section 5.3), and for
-    /// programs of this host that use the processor's atomics; those who write the word without end
-    /// can't hold the shard here, but then their writes may be lost.
-    pub fn apply(&self, operation: AtomicOperation) -> Result<u64, RegionError> {
-        let original = self.apply_to_word(operation);
+    /// programs of this host that use the processor's atomics. What the processor does in one instruction
+    /// never has to be tried again: additions in one field, and swaps of whole words.
+    pub fn apply(&self, operation: AtomicOperation) -> Result<Option<u64>, RegionError> {
+        let original = self.at_once(operation).or_else(|| {
+            let found = self.word.load(Ordering::Acquire);
+            modify(operation, found, |found, wanted| {
+                let (done, not) = (Ordering::AcqRel, Ordering::Acquire);
+                self.word.compare_exchange(found, wanted, done, not)
+            })
+        });
         if self.memory.is_broken() {
             return Err(RegionError::Broken);
         }
         Ok(original)
     }
 
-    fn apply_to_word(&self, operation: AtomicOperation) -> u64 {
-        let mut found = self.word.load(Ordering::Acquire);
-        for _ in 0..ATTEMPTS {
-            let wanted = operation.apply(found);
-            match self.word.compare_exchange_weak(
-                found,
-                wanted,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            ) {
-                Ok(original) => return original,
-                Err(other) => found = other,
+    /// By one instruction, if there is one for it.
+    fn at_once(&self, operation: AtomicOperation) -> Option<u64> {
+        match operation {
+            AtomicOperation::FetchAdd { add, mask: 0 } => {
+                Some(self.word.fetch_add(add, Ordering::AcqRel))
             }
+            AtomicOperation::CompareSwap {
+                swap,
+                swap_mask: u64::MAX,
+                compare,
+                compare_mask: u64::MAX,
+            } => {
+                let (done, not) = (Ordering::AcqRel, Ordering::Acquire);
+                let found = self.word.compare_exchange(compare, swap, done, not);
+                Some(found.unwrap_or_else(|found| found))
+            }
+            AtomicOperation::CompareSwap {
+                swap,
+                swap_mask: u64::MAX,
+                compare_mask: 0,
+                ..
+            } => Some(self.word.swap(swap, Ordering::AcqRel)),
+            _ => None,
         }
-        self.word.store(operation.apply(found), Ordering::Release);
-        found
     }
+}
+
+/// Does the operation on a word that was `found`, by `exchange`, which gives what it found if the word has
+/// changed. None when that happened [`ATTEMPTS`] times.
+fn modify(
+    operation: AtomicOperation,
+    mut found: u64,
+    mut exchange: impl FnMut(u64, u64) -> Result<u64, u64>,
+) -> Option<u64> {
+    for _ in 0..ATTEMPTS {
+        match exchange(found, operation.apply(found)) {
+            Ok(original) => return Some(original),
+            Err(other) => found = other,
+        }
+    }
+    None
 }
 
 impl Range<'_> {
@@ -234,5 +266,45 @@ impl Range<'_> {
             return Err(outside);
         }
         self.start.checked_add(at).ok_or(outside)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MASKED: AtomicOperation = AtomicOperation::FetchAdd {
+        add: 1,
+        mask: 1 << 31,
+    };
+
+    /// RFC 7306 section 5: nothing happens to the word between the read and the write.
+    #[test]
+    fn a_word_that_others_never_stop_changing_is_left_as_they_leave_it() {
+        let word = AtomicU64::new(0);
+        let mut tried = 0;
+        let original = modify(MASKED, 0, |found, _| {
+            tried += 1;
+            assert_eq!(word.fetch_add(1, Ordering::Relaxed), found);
+            Err(word.load(Ordering::Relaxed))
+        });
+        assert_eq!((original, tried), (None, ATTEMPTS));
+        let theirs = word.load(Ordering::Relaxed);
+        assert_eq!(theirs, u64::from(ATTEMPTS), "none of theirs is lost");
+    }
+
+    #[test]
+    fn a_word_that_others_change_for_a_while_is_changed_after_them() {
+        let mut word = 0;
+        let original = modify(MASKED, 0, |found, wanted| {
+            if found < u64::from(ATTEMPTS) - 1 {
+                word += 1;
+                return Err(word);
+            }
+            word = wanted;
+            Ok(found)
+        });
+        assert_eq!(original, Some(u64::from(ATTEMPTS) - 1));
+        assert_eq!(word, u64::from(ATTEMPTS));
     }
 }

@@ -290,6 +290,41 @@ fn an_atomic_is_aligned_by_its_memory_and_not_by_its_tagged_offset() {
     }
 }
 
+/// One instruction does what the RFC's arithmetic says.
+#[test]
+fn atomics_in_one_step_are_those_of_the_rfc() {
+    use rnic_proto::rdmap::AtomicOperation;
+
+    let shared = Arc::new(SharedMemory::private(64).unwrap());
+    let memory = RegionMemory::Shared {
+        memory: shared.clone(),
+        offset: 0,
+        len: 64,
+    };
+    let mut table = StagTable::new(1);
+    table.add(STAG, PD, ALL, TaggedOffset(0), memory).unwrap();
+    let words = [0, 7, 1 << 31, 1 << 63, u64::MAX];
+    for (original, operand) in words.iter().flat_map(|a| words.map(|b| (*a, b))) {
+        let add = words.map(|mask| AtomicOperation::FetchAdd { add: operand, mask });
+        let masks = words.iter().flat_map(|a| words.map(|b| (*a, b)));
+        let swap = masks.map(|(swap_mask, compare_mask)| AtomicOperation::CompareSwap {
+            swap: !operand,
+            swap_mask,
+            compare: operand,
+            compare_mask,
+        });
+        for operation in add.into_iter().chain(swap) {
+            shared.write(0, &original.to_ne_bytes()).unwrap();
+            let target = table.remote_atomic(STAG, TaggedOffset(0), USER).unwrap();
+            assert_eq!(target.apply(operation), Ok(Some(original)), "{operation:?}");
+            let mut word = [0; 8];
+            shared.read(0, &mut word).unwrap();
+            let wanted = operation.apply(original);
+            assert_eq!(u64::from_ne_bytes(word), wanted, "{operation:?}");
+        }
+    }
+}
+
 /// RFC 7306 section 5.3: two operations on one word are one after the other, whoever does them.
 #[test]
 fn atomics_on_one_word_from_two_threads_are_never_lost() {
@@ -310,7 +345,7 @@ fn atomics_on_one_word_from_two_threads_are_never_lost() {
                 for _ in 0..ROUNDS {
                     let target = table.remote_atomic(STAG, TaggedOffset(8), USER).unwrap();
                     let added = target.apply(AtomicOperation::FetchAdd { add, mask: 1 << 31 });
-                    added.expect("the memory is there");
+                    added.expect("the memory is there").expect("two write it");
                 }
             });
         }

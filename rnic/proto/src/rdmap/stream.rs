@@ -28,11 +28,11 @@ use crate::{MessageOffset, Msn, Stag, TaggedOffset};
 /// What was agreed for a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamConfig {
-    /// Inbound RDMA Read Requests and Atomic Requests that may be unanswered, together at most
-    /// [`MAX_READ_DEPTH`].
+    /// Inbound RDMA Read Requests that may be unanswered, at most [`MAX_READ_DEPTH`], and beside them
+    /// as many Atomic Requests (RFC 7306 section 5.2.2, rule 4).
     pub ird: u16,
     /// Outbound RDMA Reads and Atomic Operations that may be outstanding, together at most
-    /// [`MAX_READ_DEPTH`].
+    /// [`MAX_READ_DEPTH`]: a peer that counts them together has room for them, too.
     pub ord: u16,
     /// The responder's side: the Ready-to-Receive message that the peer will open with. Only that
     /// by Send changes what is classified: it becomes [`Inbound::Rtr`].
@@ -51,6 +51,7 @@ pub struct Stream {
     /// Octets so far of the RDMA Write under way.
     write_octets: u32,
     inbound_reads: u16,
+    inbound_atomics: u16,
     ird: u16,
     outbound_reads: OutstandingReads,
     next_send: Msn,
@@ -73,6 +74,7 @@ impl Stream {
             send_under_way: None,
             write_octets: 0,
             inbound_reads: 0,
+            inbound_atomics: 0,
             ird: config.ird.min(MAX_READ_DEPTH),
             outbound_reads: OutstandingReads::new(config.ord.min(MAX_READ_DEPTH)),
             next_send: Msn::FIRST,
@@ -84,16 +86,26 @@ impl Stream {
         }
     }
 
-    /// The response to the oldest inbound request is handed to the LLP, all of it: that to an RDMA
-    /// Read Request, or the one that took its number from [`Stream::begin_atomic_response`].
+    /// The response to the oldest inbound RDMA Read Request is handed to the LLP, all of it.
     pub fn read_response_sent(&mut self) {
         debug_assert!(self.inbound_reads > 0, "one call for each request");
         self.inbound_reads = self.inbound_reads.saturating_sub(1);
     }
 
-    /// Inbound RDMA Read Requests and Atomic Requests that are unanswered.
+    /// The response that took its number from [`Stream::begin_atomic_response`] is handed to the LLP.
+    pub fn atomic_response_sent(&mut self) {
+        debug_assert!(self.inbound_atomics > 0, "one call for each request");
+        self.inbound_atomics = self.inbound_atomics.saturating_sub(1);
+    }
+
+    /// Inbound RDMA Read Requests that are unanswered.
     pub fn inbound_reads(&self) -> u16 {
         self.inbound_reads
+    }
+
+    /// Inbound Atomic Requests that are unanswered.
+    pub fn inbound_atomics(&self) -> u16 {
+        self.inbound_atomics
     }
 
     /// The number of the next Atomic Response. Responses are to be transmitted in the order of the

@@ -204,28 +204,15 @@ impl Stream {
         header: &Untagged,
         payload: &impl Octets<'a>,
     ) -> Result<Inbound, TerminateError> {
-        let request = self.take_request(header, payload, |octets: &[u8; read_request::LEN]| {
-            Ok(ReadRequest::from_octets(octets))
-        })?;
-        let msn = header.msn;
-        Ok(Inbound::ReadRequest { msn, request })
-    }
-
-    /// A request takes one of the IRD buffers, which Read Requests and Atomic Requests share (RFC 7306
-    /// section 5.2).
-    fn take_request<'a, const LEN: usize, R>(
-        &mut self,
-        header: &Untagged,
-        payload: &impl Octets<'a>,
-        parse: impl FnOnce(&[u8; LEN]) -> Result<R, RdmapError>,
-    ) -> Result<R, TerminateError> {
         if self.inbound_reads >= self.ird {
             return Err(DdpError::NoBuffer.into());
         }
-        let request = parse(&whole(header, payload)?)?;
-        self.read_requests.advance(LEN as u32, true);
+        let octets = whole::<{ read_request::LEN }>(header, payload)?;
+        let request = ReadRequest::from_octets(&octets);
+        self.read_requests.advance(read_request::LEN as u32, true);
         self.inbound_reads += 1;
-        Ok(request)
+        let msn = header.msn;
+        Ok(Inbound::ReadRequest { msn, request })
     }
 
     /// One message of the row of the Sends, of one segment (RFC 7306 section 6.3). In the middle of
@@ -252,16 +239,21 @@ impl Stream {
         })
     }
 
+    /// Shares queue 1 with the Read Requests; its buffers are beside theirs (RFC 7306 section 5.2.2,
+    /// rule 4).
     fn atomic_request<'a>(
         &mut self,
         header: &Untagged,
         payload: &impl Octets<'a>,
     ) -> Result<Inbound, TerminateError> {
-        let request =
-            self.take_request(header, payload, |octets: &[u8; atomic::REQUEST_LEN]| {
-                // An operation that does not exist is surfaced as an error (RFC 7306 section 5.2.1, 4).
-                AtomicRequest::from_octets(octets).ok_or(RdmapError::UnexpectedOpcode)
-            })?;
+        if self.inbound_atomics >= self.ird {
+            return Err(DdpError::NoBuffer.into());
+        }
+        let octets = whole::<{ atomic::REQUEST_LEN }>(header, payload)?;
+        // An operation that does not exist is surfaced as an error (RFC 7306 section 5.2.1, 4).
+        let request = AtomicRequest::from_octets(&octets).ok_or(RdmapError::UnexpectedOpcode)?;
+        self.read_requests.advance(atomic::REQUEST_LEN as u32, true);
+        self.inbound_atomics += 1;
         let msn = header.msn;
         Ok(Inbound::AtomicRequest { msn, request })
     }

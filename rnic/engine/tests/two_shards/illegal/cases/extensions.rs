@@ -33,7 +33,7 @@ pub fn cases(side: &Side) -> Vec<Case> {
     let to = |code, stag, to| atomic(1, code, (stag, to));
     let fine = header(FETCH_ADD, (NARROW, narrow));
     let on = |rdmap, place, payload: &[u8]| untagged(UNTAGGED | LAST, rdmap, place, payload);
-    let reads = (1..=u32::from(IRD)).map(|msn| read(msn, 8, (NARROW, narrow)));
+    let atomics = (1..=u32::from(IRD)).map(|msn| atomic(msn, FETCH_ADD, (NARROW, narrow)));
     let mut all = vec![
         case(
             "an Atomic on nobody's STag",
@@ -77,9 +77,9 @@ pub fn cases(side: &Side) -> Vec<Case> {
             to(3, NARROW, narrow),
         ),
         behind(
-            reads.collect(),
+            atomics.collect(),
             case(
-                "an Atomic behind as many Reads as there may be",
+                "an Atomic behind as many as there may be",
                 0x1202,
                 atomic(u32::from(IRD) + 1, FETCH_ADD, (NARROW, narrow)),
             ),

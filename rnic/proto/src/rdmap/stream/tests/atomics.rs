@@ -43,9 +43,9 @@ fn adding() -> (Stream, u32) {
     (stream, request.identifier)
 }
 
-/// RFC 7306 section 5.2: queue 1, whose numbers and IRD buffers are those of the Read Requests.
+/// RFC 7306 section 5.2: queue 1, whose numbers are those of the Read Requests.
 #[test]
-fn an_atomic_request_is_numbered_and_counted_with_the_read_requests() {
+fn an_atomic_request_is_numbered_with_the_read_requests() {
     let mut stream = stream();
     assert!(take(&mut stream, &read_request(1, &READ)).is_ok());
     let expected = Inbound::AtomicRequest {
@@ -53,23 +53,51 @@ fn an_atomic_request_is_numbered_and_counted_with_the_read_requests() {
         request: REQUEST,
     };
     assert_eq!(take(&mut stream, &request(2)), Ok(expected));
-    assert_eq!(stream.inbound_reads(), 2);
-    assert_eq!(
-        take(&mut stream, &request(3)),
-        Err(DdpError::NoBuffer.into()),
-        "IRD is 2"
-    );
+    assert_eq!((stream.inbound_reads(), stream.inbound_atomics()), (1, 1));
+}
+
+/// As many requests of both kinds as there are buffers for: IRD is 2.
+fn full() -> Stream {
+    let mut stream = stream();
+    for msn in [1, 2] {
+        assert!(take(&mut stream, &read_request(msn, &READ)).is_ok());
+    }
+    for msn in [3, 4] {
+        assert!(take(&mut stream, &request(msn)).is_ok());
+    }
+    stream
+}
+
+/// RFC 7306 section 5.2.2, rule 4.
+#[test]
+fn atomic_requests_have_buffers_beside_those_of_the_read_requests() {
+    let no_buffer = Err(DdpError::NoBuffer.into());
+    assert_eq!(take(&mut full(), &request(5)), no_buffer);
+    assert_eq!(take(&mut full(), &read_request(5, &READ)), no_buffer);
 }
 
 #[test]
-fn an_answered_atomic_request_makes_room_for_a_read_request() {
-    let mut stream = stream();
-    assert!(take(&mut stream, &request(1)).is_ok());
-    assert!(take(&mut stream, &request(2)).is_ok());
-    assert_eq!(stream.begin_atomic_response(), Msn(1));
-    stream.read_response_sent();
-    assert!(take(&mut stream, &read_request(3, &READ)).is_ok());
-    assert_eq!(stream.begin_atomic_response(), Msn(2));
+fn an_answered_request_makes_room_for_one_of_its_kind() {
+    let no_buffer = Err(DdpError::NoBuffer.into());
+    let read_answered = || {
+        let mut stream = full();
+        stream.read_response_sent();
+        stream
+    };
+    let atomic_answered = || {
+        let mut stream = full();
+        assert_eq!(stream.begin_atomic_response(), Msn(1));
+        stream.atomic_response_sent();
+        assert_eq!(stream.begin_atomic_response(), Msn(2));
+        stream
+    };
+    assert!(take(&mut read_answered(), &read_request(5, &READ)).is_ok());
+    assert_eq!(take(&mut read_answered(), &request(5)), no_buffer);
+    assert!(take(&mut atomic_answered(), &request(5)).is_ok());
+    assert_eq!(
+        take(&mut atomic_answered(), &read_request(5, &READ)),
+        no_buffer
+    );
 }
 
 /// RFC 7306 section 5.2.1, rule 4.
