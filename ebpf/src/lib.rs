@@ -6,6 +6,9 @@
 //! process ends, in whatever way. A [`Tap`] takes every frame of an interface, for programs that
 //! are the interface's only user.
 //!
+//! Segments of flows that nobody entered ([`KnownFlows`]) are limited ([`FloodLimits`]), so that a flood
+//! of them does not reach the socket.
+//!
 //! Later fragments of a packet go where its first one went, because only that one has the port. ICMP
 //! errors stay with the kernel; [`Steering::icmp_errors`] gives copies of those about what is claimed.
 //!
@@ -22,6 +25,7 @@
 mod attach;
 mod claim;
 mod error;
+mod flood;
 mod icmp;
 mod load;
 mod program;
@@ -34,6 +38,7 @@ mod tap;
 pub use attach::{Mode, ModePreference};
 pub use claim::{MAX_CLAIMS, Protocol};
 pub use error::SteeringError;
+pub use flood::{FloodLimits, KnownFlows, Rate};
 pub use icmp::IpVersion;
 pub use program::MAX_QUEUES;
 pub use queues::number_of_rx_queues;

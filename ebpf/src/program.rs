@@ -1,13 +1,14 @@
 //! The steering program and its maps, as loaded into the kernel.
 
 use std::net::IpAddr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
-use aya::maps::{HashMap, MapData, PerCpuArray, XskMap};
+use aya::maps::{HashMap, Map, MapData, PerCpuArray, XskMap};
 use aya::{Ebpf, EbpfLoader};
 
 use crate::claim::{self, KEY_LEN, MAX_CLAIMS, Protocol};
 use crate::error::{SteeringError, find_errno};
+use crate::flood::{FloodLimits, HashKey, KnownFlows};
 use crate::icmp::IpVersion;
 use crate::load::{self, Loadable, Variant};
 
@@ -19,7 +20,7 @@ use ports::Ports;
 pub const MAX_QUEUES: u32 = 256;
 
 /// Names of the program's counters: `enum reason` in `steer.bpf.c`, in its order.
-pub(crate) const REASONS: [&str; 12] = [
+pub(crate) const REASONS: [&str; 15] = [
     "redirected",
     "redirected_fragment",
     "pass_not_ip",
@@ -32,6 +33,9 @@ pub(crate) const REASONS: [&str; 12] = [
     "pass_not_claimed",
     "pass_no_socket",
     "icmp_taken",
+    "drop_syn",
+    "drop_stranger",
+    "drop_fragment",
 ];
 
 /// Both variants of the program, compiled by build.rs.
@@ -58,17 +62,28 @@ pub(crate) struct Program {
     ports: Ports,
     sockets: XskMap<MapData>,
     counters: PerCpuArray<MapData, u64>,
+    /// `FLOWS`, and the key of its hash.
+    flows: Map,
+    hash_key: HashKey,
     /// For messages.
     interface: String,
 }
 
 impl Program {
     /// Makes the maps and reads both variants; loads neither.
-    pub(crate) fn open(interface: &str) -> Result<Program, SteeringError> {
+    pub(crate) fn open(interface: &str, limits: &FloodLimits) -> Result<Program, SteeringError> {
         let failed = |error: &(dyn std::error::Error + 'static)| {
             SteeringError::from_aya(interface, "make the maps of the steering program", error)
         };
+        let hash_key = random_key().map_err(|source| SteeringError::Kernel {
+            interface: interface.to_owned(),
+            asked: "random numbers",
+            source,
+        })?;
+        let rates = limits.words();
         let mut ebpf = EbpfLoader::new()
+            .override_global("HASH_KEY", &hash_key, true)
+            .override_global("RATES", &rates, true)
             .load(OBJECT)
             .map_err(|error| failed(&error))?;
         let mut map = |name: &'static str| {
@@ -78,6 +93,7 @@ impl Program {
             })
         };
         let (claims, sockets, counters) = (map("CLAIMS")?, map("SOCKETS")?, map("COUNTERS")?);
+        let flows = map("FLOWS")?;
         let ports = map("PORTS")?
             .try_into()
             .map_err(|error: aya::maps::MapError| failed(&error))?;
@@ -92,8 +108,25 @@ impl Program {
             counters: counters
                 .try_into()
                 .map_err(|error: aya::maps::MapError| failed(&error))?,
+            flows,
+            hash_key,
             ebpf,
             interface: interface.to_owned(),
+        })
+    }
+
+    /// The flows that are not limited: none so far.
+    pub(crate) fn known_flows(&self) -> Result<KnownFlows, SteeringError> {
+        let Map::Array(map) = &self.flows else {
+            return Err(SteeringError::Load {
+                interface: self.interface.clone(),
+                reason: "its map FLOWS is no array".to_owned(),
+            });
+        };
+        KnownFlows::new(map.fd().as_fd(), self.hash_key).map_err(|source| SteeringError::Kernel {
+            interface: self.interface.clone(),
+            asked: "map the table of known flows",
+            source,
         })
     }
 
@@ -192,6 +225,16 @@ impl Program {
         }
         all
     }
+}
+
+fn random_key() -> std::io::Result<HashKey> {
+    let mut key = HashKey::default();
+    for word in &mut key {
+        let mut octets = [0; 8];
+        getrandom::fill(&mut octets).map_err(std::io::Error::other)?;
+        *word = u64::from_ne_bytes(octets);
+    }
+    Ok(key)
 }
 
 #[cfg(test)]

@@ -6,6 +6,9 @@
  * Only the first fragment of a packet has the port. When it is claimed, the later ones of that
  * packet are taken too; those that come before it pass.
  *
+ * Strangers are limited (flood.bpf.h): SYNs, fragments, and segments of flows that the shard does not
+ * know. What is beyond a limit is dropped.
+ *
  * Two entry points, because only kernels since 5.18 know frames of several buffers: `steer_frags`
  * (xdp.frags) and `steer` (xdp).
  *
@@ -160,7 +163,10 @@ struct packet {
 	__u8 destination[16];
 };
 
-/* When the claimed first fragment of a packet was taken. A flood of them pushes the oldest out. */
+/*
+ * When the claimed first fragment of a packet was taken; bit 0: its flow is known. A flood of them
+ * pushes the oldest out.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -182,6 +188,9 @@ enum reason {
 	PASS_NOT_CLAIMED,
 	PASS_NO_SOCKET,
 	ICMP_TAKEN,
+	DROP_SYN,
+	DROP_STRANGER,
+	DROP_FRAGMENT,
 	REASONS,
 };
 
@@ -209,6 +218,9 @@ struct found {
 	__be32 id;
 	/* The local one, in the host's order; not of later fragments. */
 	__u32 port;
+	/* Both, as they are in the frame, and the flags; not of later fragments. */
+	__u32 ports;
+	__u32 flags;
 };
 
 /* The transport header of a packet or first fragment: where it is and how long it may be. */
@@ -230,6 +242,8 @@ struct frame {
  * that are written here the kernel's verifier does not.
  */
 #define keep(number) __asm__ volatile("" : "+r"(number))
+
+#include "flood.bpf.h"
 
 /* Whether the frame has so many octets from `at` on, which is in its first buffer. */
 static __always_inline int has(const struct frame *frame, void *at, __u32 octets)
@@ -381,6 +395,8 @@ static __always_inline enum reason parse(const struct frame *frame, struct found
 	if (header < sizeof(*tcp) || header > transport.length)
 		return PASS_MALFORMED;
 	found->port = be16(tcp->destination);
+	found->ports = *(__u32 *)tcp;
+	found->flags = tcp->flags;
 	return REDIRECTED;
 }
 
@@ -445,11 +461,21 @@ static __always_inline enum reason fragment(enum reason reason, const struct fou
 	if (found->part == LATER_FRAGMENT) {
 		__u64 *taken = bpf_map_lookup_elem(&FRAGMENTED, &packet);
 
-		return taken && now - *taken < FRAGMENT_LIFETIME ? REDIRECTED_FRAGMENT
-								 : PASS_FRAGMENT;
+		if (taken && now - *taken < FRAGMENT_LIFETIME)
+			return *taken & 1 ? REDIRECTED_FRAGMENT : limit_fragment(now);
+		/* The kernel has no use for what is left of a packet that was dropped here. */
+		return was_dropped(hash(found, found->id, PACKET_HASH), now) ? DROP_FRAGMENT
+									      : PASS_FRAGMENT;
 	}
 	if (reason == REDIRECTED && in_claims(found)) {
-		bpf_map_update_elem(&FRAGMENTED, &packet, &now, BPF_ANY);
+		__u64 known = is_known(hash(found, found->ports, FLOW_HASH));
+		__u64 taken = (now & ~1ULL) | known;
+
+		if (!known && limit_fragment(now) == DROP_FRAGMENT) {
+			comes_again(hash(found, found->id, PACKET_HASH), now);
+			return DROP_FRAGMENT;
+		}
+		bpf_map_update_elem(&FRAGMENTED, &packet, &taken, BPF_ANY);
 		return REDIRECTED_FRAGMENT;
 	}
 	/* An earlier packet of the same identification may have been ours. */
@@ -466,8 +492,10 @@ static __always_inline int decide(struct xdp_md *ctx, int several)
 
 	if (found.part != WHOLE)
 		reason = fragment(reason, &found);
-	else if (reason == REDIRECTED && !is_claimed(&found))
-		reason = PASS_NOT_CLAIMED;
+	else if (reason == REDIRECTED)
+		reason = is_claimed(&found) ? limit(&found) : PASS_NOT_CLAIMED;
+	if (reason >= DROP_SYN)
+		action = XDP_DROP;
 	if (reason == REDIRECTED || reason == REDIRECTED_FRAGMENT) {
 		action = bpf_redirect_map(&SOCKETS, ctx->rx_queue_index, XDP_PASS);
 		if (action != XDP_REDIRECT)

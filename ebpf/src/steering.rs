@@ -7,6 +7,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use crate::attach::{self, Mode, ModePreference};
 use crate::claim::Protocol;
 use crate::error::SteeringError;
+use crate::flood::{FloodLimits, KnownFlows};
 use crate::icmp::{self, IpVersion};
 use crate::program::Program;
 
@@ -22,15 +23,20 @@ pub struct Steering {
 
 impl Steering {
     /// Attaches the program to an interface of the calling thread's network namespace. It takes
-    /// nothing until a queue has a socket and a triple is claimed. One line in the log says which
+    /// nothing until a queue has a socket and a triple is claimed, and drops what is claimed and beyond
+    /// `limits`. One line in the log says which
     /// mode it runs in and, if that is not the best one, why.
     ///
     /// # Errors
     ///
     /// [`SteeringError`] when the interface, its driver or the process's privileges do not allow
     /// any of the modes asked for.
-    pub fn attach(interface: &str, preference: ModePreference) -> Result<Steering, SteeringError> {
-        let mut program = Program::open(interface)?;
+    pub fn attach(
+        interface: &str,
+        preference: ModePreference,
+        limits: &FloodLimits,
+    ) -> Result<Steering, SteeringError> {
+        let mut program = Program::open(interface, limits)?;
         let (link, mode) = attach::attach(&mut program, interface, preference)?;
         Ok(Steering {
             program,
@@ -100,8 +106,18 @@ impl Steering {
         icmp::open(&mut self.program, &self.interface, version)
     }
 
-    /// How many frames were taken, and how many passed for which reason, since attaching; and how
-    /// many ICMP errors were taken.
+    /// The table of flows that are not limited, for the one who knows them. It is empty, and stays
+    /// usable, without effect, when the program is gone.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel does not map it.
+    pub fn known_flows(&self) -> Result<KnownFlows, SteeringError> {
+        self.program.known_flows()
+    }
+
+    /// How many frames were taken, how many passed and how many were dropped, for which reason, since
+    /// attaching; and how many ICMP errors were taken.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         self.program.counters()
     }

@@ -7,6 +7,8 @@
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// `BPF_LINK_CREATE` of `enum bpf_cmd` in linux/bpf.h.
 const BPF_LINK_CREATE: libc::c_int = 28;
@@ -129,4 +131,62 @@ fn datagram_socket() -> io::Result<OwnedFd> {
     }
     // SAFETY: the kernel has just made this descriptor for us.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The memory of a BPF array, which programs read while we write: by octets, each of them whole.
+#[derive(Debug)]
+pub(crate) struct SharedBytes {
+    start: NonNull<AtomicU8>,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to no thread, and is only accessed atomically.
+unsafe impl Send for SharedBytes {}
+
+impl SharedBytes {
+    /// Maps the first `len` octets of a map that was made with `BPF_F_MMAPABLE`. The kernel refuses
+    /// more than there are.
+    pub(crate) fn map(map: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
+        // SAFETY: a new mapping, at a place of the kernel's choice, touches no memory of ours.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                map.as_raw_fd(),
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { start, len })
+    }
+
+    /// One octet; 0 beyond the last.
+    pub(crate) fn get(&self, at: usize) -> u8 {
+        self.at(at).map_or(0, |octet| octet.load(Ordering::Relaxed))
+    }
+
+    /// Sets one octet; beyond the last nothing.
+    pub(crate) fn set(&self, at: usize, value: u8) {
+        if let Some(octet) = self.at(at) {
+            octet.store(value, Ordering::Relaxed);
+        }
+    }
+
+    fn at(&self, at: usize) -> Option<&AtomicU8> {
+        // SAFETY: it is within the mapping, which lasts as long as `self`; an array's memory can't
+        // become shorter, and all our accesses are atomic.
+        (at < self.len).then(|| unsafe { self.start.add(at).as_ref() })
+    }
+}
+
+impl Drop for SharedBytes {
+    fn drop(&mut self) {
+        // SAFETY: we made this mapping, and nobody has a reference into it that outlives `self`.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
 }

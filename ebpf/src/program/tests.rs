@@ -9,6 +9,7 @@ use rustix::net::{AddressFamily, SocketType};
 
 use super::*;
 
+mod flood;
 mod fragments;
 mod icmp;
 mod limits;
@@ -27,6 +28,7 @@ const ETHERNET: usize = 14;
 const IPV4: usize = 20;
 const IPV6: usize = 40;
 
+const XDP_DROP: u32 = 1;
 const XDP_PASS: u32 = 2;
 const XDP_REDIRECT: u32 = 4;
 
@@ -39,11 +41,15 @@ struct Bench {
 impl Bench {
     /// A loaded program with one socket, and `OURS`:`PORT` claimed in both families.
     fn new(variant: Variant) -> Bench {
+        Bench::limited(variant, &FloodLimits::NONE)
+    }
+
+    fn limited(variant: Variant, limits: &FloodLimits) -> Bench {
         assert!(
             rustix::process::geteuid().is_root(),
             "this test loads a BPF program: run it as root"
         );
-        let mut program = Program::open("test").unwrap();
+        let mut program = Program::open("test", limits).unwrap();
         program.load(variant).unwrap();
         let socket = rustix::net::socket(AddressFamily::XDP, SocketType::RAW, None).unwrap();
         program.set_queue(0, socket.as_fd()).unwrap();
@@ -79,6 +85,8 @@ impl Bench {
         assert!(counted.next().is_none(), "one reason for one frame");
         let expected = if is.0.starts_with("redirected") {
             XDP_REDIRECT
+        } else if is.0.starts_with("drop") {
+            XDP_DROP
         } else {
             XDP_PASS
         };

@@ -112,6 +112,19 @@ pub(crate) struct LinkGiven {
     #[arg(long, value_name = "US")]
     pub(crate) busy_poll: Option<u32>,
 
+    /// SYNs in a second that reach the shard; a flood's others are dropped; 0 for no limit
+    /// [default: 20000]
+    #[arg(long, value_name = "N")]
+    pub(crate) syn_rate: Option<u32>,
+
+    /// Segments of no connection that there is, in a second; 0 for no limit [default: 20000]
+    #[arg(long, value_name = "N")]
+    pub(crate) stranger_rate: Option<u32>,
+
+    /// Fragments of no connection that there is, in a second; 0 for no limit [default: 1000]
+    #[arg(long, value_name = "N")]
+    pub(crate) fragment_rate: Option<u32>,
+
     /// Milliseconds after which a peer is given up that acknowledges nothing, or owes an answer and is
     /// silent: the user timeout of RFC 9293 section 3.8.3, 1000 at least [default: 100000]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(USER_TIMEOUT))]
@@ -188,6 +201,9 @@ impl LinkGiven {
             polling: self.polling.or(below.polling),
             idle_spin: self.idle_spin.or(below.idle_spin),
             busy_poll: self.busy_poll.or(below.busy_poll),
+            syn_rate: self.syn_rate.or(below.syn_rate),
+            stranger_rate: self.stranger_rate.or(below.stranger_rate),
+            fragment_rate: self.fragment_rate.or(below.fragment_rate),
             user_timeout: self.user_timeout.or(below.user_timeout),
             first_byte_timeout: self.first_byte_timeout.or(below.first_byte_timeout),
             keepalive_idle: self.keepalive_idle.or(below.keepalive_idle),

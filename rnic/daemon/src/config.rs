@@ -22,7 +22,7 @@ pub(crate) use interfaces::InterfaceGiven;
 use reader::{At, Reader};
 
 /// The keys at the top, in the order in which people are told of them.
-const KEYS: [&str; 25] = [
+const KEYS: [&str; 28] = [
     "interface",
     "socket",
     "socket_mode",
@@ -35,6 +35,9 @@ const KEYS: [&str; 25] = [
     "polling",
     "idle_spin",
     "busy_poll",
+    "syn_rate",
+    "stranger_rate",
+    "fragment_rate",
     "user_timeout",
     "first_byte_timeout",
     "keepalive_idle",

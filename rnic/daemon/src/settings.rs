@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use log::LevelFilter;
-use rnic_device::{Administrators, DeviceConfig, KeepAlive, Limits, Polling};
+use rnic_device::{Administrators, DeviceConfig, FloodLimits, KeepAlive, Limits, Polling, Rate};
 
 use crate::cli::{Cli, Given, LinkGiven, Mode, PollingMode};
 use crate::config::{self, ConfigError, File, InterfaceGiven};
@@ -138,11 +138,13 @@ fn device(
     let keepalive = keepalive(&interface, &link)?;
     let defaults = DeviceConfig::new(interface);
     let polling = polling(&link, defaults.polling);
+    let flood_limits = flood_limits(&link, defaults.flood_limits);
     Ok(DeviceConfig {
         queues: link.queues,
         capture: link.capture,
         mode: link.mode.unwrap_or(Mode::Auto).into(),
         busy_poll: link.busy_poll,
+        flood_limits,
         polling,
         frames: link.frames.unwrap_or(defaults.frames),
         user_timeout: link
@@ -156,6 +158,15 @@ fn device(
         limits,
         ..defaults
     })
+}
+
+/// How many frames of strangers reach the shard.
+fn flood_limits(link: &LinkGiven, defaults: FloodLimits) -> FloodLimits {
+    FloodLimits {
+        syns: link.syn_rate.map_or(defaults.syns, Rate::of),
+        strangers: link.stranger_rate.map_or(defaults.strangers, Rate::of),
+        fragments: link.fragment_rate.map_or(defaults.fragments, Rate::of),
+    }
 }
 
 /// What the shard does without work. How long it spins is said for adaptive polling only.

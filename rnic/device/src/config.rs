@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rnic_prm::{Administrators, Limits};
+use rnic_steering::FloodLimits;
 use userspace_tcp::{CongestionControl, KeepAlive};
 
 use crate::VlanConfig;
@@ -25,6 +26,9 @@ pub struct DeviceConfig {
     /// Microseconds that one look at a queue may poll its driver (`SO_BUSY_POLL`, with
     /// `SO_PREFER_BUSY_POLL`). `None` leaves packets to interrupts. Without effect on veth.
     pub busy_poll: Option<u32>,
+    /// How many frames of strangers reach the shard, of all queues together: the rest of a flood is
+    /// dropped before, and counted.
+    pub flood_limits: FloodLimits,
     /// UMEM frames (packet buffers) for the whole device.
     pub frames: u32,
     /// What each client, and all together, may hold.
@@ -75,6 +79,7 @@ impl DeviceConfig {
             mode: XdpMode::Auto,
             capture: None,
             busy_poll: None,
+            flood_limits: FloodLimits::DEFAULT,
             frames: 4096,
             limits: Limits::default(),
             administrators: Administrators {

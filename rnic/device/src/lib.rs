@@ -38,5 +38,6 @@ pub use rnic_net::{NoPrefix, Prefix, VlanId, Vlans};
 pub use rnic_prm::{
     Administrators, Credentials, Limits, PortRanges, Quota, Resource, UserLimits, Users,
 };
+pub use rnic_steering::{FloodLimits, Rate};
 pub use session::ClientSession;
 pub use userspace_tcp::{CongestionControl, KeepAlive, NoCongestionControl};

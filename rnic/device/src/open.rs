@@ -6,7 +6,9 @@ use rnic_engine::command::Command;
 use rnic_engine::shard::{Shard, ShardConfig, ShardLimits};
 use rnic_ipc::capture::Filter;
 use rnic_net::Vlans;
+use rnic_steering::KnownFlows;
 use rnic_xsk::{FramePool, XskPort};
+use userspace_tcp::FourTuple;
 
 use crate::capture::{CaptureFile, FILE_NUMBER, Tap};
 use crate::core::Parts;
@@ -16,6 +18,7 @@ use crate::host::address::addresses;
 use crate::host::icmp::IcmpSocket;
 use crate::host::interface::Interface;
 use crate::host::netlink::Netlink;
+use crate::host::sockets::steering_error;
 use crate::host::{Sockets, SocketsConfig, attach};
 use crate::lans::Lan;
 use crate::{DeviceConfig, DeviceError, Driving, Limits};
@@ -46,7 +49,11 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Parts, DeviceError
     check_frames(&config, queues)?;
     check_user_timeout(&config)?;
 
-    let mut steering = attach(&interface, config.mode)?;
+    let mut steering = attach(
+        &interface,
+        config.mode,
+        &config.flood_limits.shared_by(queues),
+    )?;
     let sockets_config = SocketsConfig {
         frames: config.frames,
         rx_ring: RING,
@@ -65,7 +72,11 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Parts, DeviceError
         capture = Some(file);
         tap = Some(end);
     }
-    let engine = engine(&config, (shard, &vlans), &interface, pool, ports, tap)?;
+    let flows = steering
+        .known_flows()
+        .map_err(|error| steering_error(&interface, error))?;
+    let sockets = (pool, ports);
+    let engine = engine(&config, (shard, &vlans), &interface, sockets, flows, tap)?;
     let driver = match config.driving {
         Driving::Threaded => Driver::threaded(engine, config.polling, config.seccomp),
         Driving::Inline => Driver::inline(Box::new(engine)),
@@ -174,8 +185,8 @@ fn engine(
     config: &DeviceConfig,
     (shard, vlans): (u8, &Vlans),
     interface: &Interface,
-    pool: FramePool,
-    ports: Vec<XskPort>,
+    (pool, ports): (FramePool, Vec<XskPort>),
+    flows: KnownFlows,
     tap: Option<Tap>,
 ) -> Result<Engine<XskPort>, DeviceError> {
     let mut secret = [0; 16];
@@ -205,7 +216,8 @@ fn engine(
         unix_time_at_zero: unix.as_nanos() as u64,
         ..ShardConfig::default()
     };
-    let shard = Shard::new(shard_config, pool, ports, userspace_tcp::Instant::ZERO);
+    let mut shard = Shard::new(shard_config, pool, ports, userspace_tcp::Instant::ZERO);
+    shard.tell_flows(Box::new(Flows(flows)));
     let mut engine = Engine::new(shard, zero);
     if let Some(tap) = tap {
         let show = Command::AddCapture {
@@ -222,6 +234,24 @@ fn engine(
         })?;
     }
     Ok(engine)
+}
+
+/// The steering program's table, in the shard's hands.
+#[derive(Debug)]
+struct Flows(KnownFlows);
+
+impl rnic_engine::shard::KnownFlows for Flows {
+    fn enter(&mut self, tuple: &FourTuple) {
+        let FourTuple { local, remote } = tuple;
+        self.0
+            .enter((local.addr, local.port), (remote.addr, remote.port));
+    }
+
+    fn leave(&mut self, tuple: &FourTuple) {
+        let FourTuple { local, remote } = tuple;
+        self.0
+            .leave((local.addr, local.port), (remote.addr, remote.port));
+    }
 }
 
 /// The shard's tables hold what the PRM may grant.

@@ -23,6 +23,7 @@ pub(crate) use held::HeldFrames;
 use inbound::OutsideWindow;
 pub(crate) use inbound::{Inbound, Memory, NewRange, SLICES_MAX};
 pub(crate) use table::ConnTable;
+pub use table::KnownFlows;
 
 /// One TCP connection and what it is for, in whole cache lines.
 #[derive(Debug)]
@@ -50,6 +51,8 @@ pub(crate) struct Conn {
     pub deadline: Option<Instant>,
     /// We opened it with a Ready-to-Receive indication and may have to repeat that.
     pub unheard: Option<Unheard>,
+    /// Its flow was entered in [`KnownFlows`].
+    pub known: bool,
     /// It is in the shard's ready list.
     pub ready: bool,
     /// FIN was asked of TCP.
@@ -137,6 +140,7 @@ impl Conn {
             phase,
             deadline: None,
             unheard: None,
+            known: false,
             ready: false,
             closing: false,
             close_by: None,

@@ -60,6 +60,7 @@ use crate::capture::Captures;
 #[cfg(doc)]
 use crate::command::Command;
 use crate::command::ShardEvent;
+pub use crate::conn::KnownFlows;
 use crate::conn::{ConnTable, HeldFrames};
 use crate::counters::{Levels, ShardCounters};
 use crate::cq::CqTable;
@@ -286,6 +287,11 @@ impl<P: Port> Shard<P> {
             umem,
             pool,
         }
+    }
+
+    /// Whom to tell which flows are known: before the first command.
+    pub fn tell_flows(&mut self, flows: Box<dyn KnownFlows>) {
+        self.conns.tell_flows(flows);
     }
 
     /// Does what there is to do now, within bounds, and says whether there was anything: then poll

@@ -10,7 +10,7 @@ use rnic_device::host::{
     find_way,
 };
 use rnic_net::{Path, TCP_HEADER, ip_header_len};
-use rnic_steering::Protocol;
+use rnic_steering::{FloodLimits, Protocol};
 use userspace_tcp::{Config, FourTuple, Instant, KeepAlive};
 
 use super::error::PipeError;
@@ -69,7 +69,7 @@ pub(super) fn open(settings: &Settings) -> Result<Opened, PipeError> {
 
     let reservation = Reservation::take(local, interface.index)?;
     let local = reservation.local();
-    let mut steering = attach(&interface, settings.mode)?;
+    let mut steering = attach(&interface, settings.mode, &FloodLimits::NONE)?;
     let mode = steering.mode().to_string();
     // Half of a UMEM with wide frames is for receiving; the other half has as many wide ones.
     let factor = match Sockets::chunk(&interface)?.chunks() as u32 {

@@ -5,7 +5,7 @@ use super::*;
 const ID: u32 = 0x1234;
 
 /// A fragment from offset `offset` of a packet with identification `id`; `last` or not.
-fn fragment(v6: bool, id: u32, offset: u16, last: bool) -> Vec<u8> {
+pub(super) fn fragment(v6: bool, id: u32, offset: u16, last: bool) -> Vec<u8> {
     if v6 {
         with(with_extension(44), |frame| {
             let at = ETHERNET + IPV6;

@@ -13,7 +13,11 @@ fn keep(bench: &mut Bench, version: IpVersion, message: &[u8]) -> bool {
         IpVersion::V4 => "icmp",
         IpVersion::V6 => "icmpv6",
     };
-    let taken = |bench: &Bench| bench.program.counters().last().map(|(_, count)| *count);
+    let taken = |bench: &Bench| {
+        let counters = bench.program.counters();
+        let found = counters.iter().find(|(name, _)| *name == "icmp_taken");
+        found.map(|(_, count)| *count)
+    };
     let before = taken(bench).unwrap();
     load::load_filter(&mut bench.program.ebpf, "test", name).unwrap();
     let program: &mut SocketFilter = bench

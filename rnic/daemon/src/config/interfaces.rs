@@ -11,7 +11,7 @@ use super::reader::{At, Reader};
 use crate::cli::{self, LinkGiven, Mode, PollingMode};
 
 /// The keys of an interface's table, in the order in which people are told of them.
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 18] = [
     "name",
     "capture",
     "queues",
@@ -20,6 +20,9 @@ const KEYS: [&str; 15] = [
     "polling",
     "idle_spin",
     "busy_poll",
+    "syn_rate",
+    "stranger_rate",
+    "fragment_rate",
     "user_timeout",
     "first_byte_timeout",
     "keepalive_idle",
@@ -72,6 +75,9 @@ pub(super) fn link(reader: &mut Reader<'_>, at: &At<'_>, given: &mut LinkGiven) 
         "polling" => given.polling = reader.parsed(at, polling),
         "idle_spin" => given.idle_spin = reader.number(at, 0..=1_000_000),
         "busy_poll" => given.busy_poll = reader.number(at, 0..=1_000_000),
+        "syn_rate" => given.syn_rate = reader.number(at, 0..=u32::MAX),
+        "stranger_rate" => given.stranger_rate = reader.number(at, 0..=u32::MAX),
+        "fragment_rate" => given.fragment_rate = reader.number(at, 0..=u32::MAX),
         "user_timeout" => given.user_timeout = reader.number(at, cli::USER_TIMEOUT),
         "first_byte_timeout" => {
             given.first_byte_timeout = reader.number(at, cli::FIRST_BYTE_TIMEOUT);

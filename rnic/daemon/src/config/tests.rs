@@ -66,6 +66,9 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
         polling = "adaptive"
         idle_spin = 7
         busy_poll = 9
+        syn_rate = 3
+        stranger_rate = 2
+        fragment_rate = 0
         user_timeout = 5000
         first_byte_timeout = 500
         keepalive_idle = 30
@@ -92,6 +95,9 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
             polling: Some(PollingMode::Adaptive),
             idle_spin: Some(7),
             busy_poll: Some(9),
+            syn_rate: Some(3),
+            stranger_rate: Some(2),
+            fragment_rate: Some(0),
             user_timeout: Some(5000),
             first_byte_timeout: Some(500),
             keepalive_idle: Some(30),

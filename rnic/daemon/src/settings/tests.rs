@@ -1,5 +1,5 @@
 use super::*;
-use rnic_device::{CongestionControl, Polling, XdpMode};
+use rnic_device::{CongestionControl, FloodLimits, Polling, Rate, XdpMode};
 
 fn given() -> Given {
     Given {
@@ -36,6 +36,9 @@ fn everything_that_was_given_reaches_the_device() {
             polling: None,
             idle_spin: Some(7),
             busy_poll: Some(9),
+            syn_rate: Some(3),
+            stranger_rate: Some(2),
+            fragment_rate: Some(0),
             user_timeout: Some(5000),
             first_byte_timeout: Some(500),
             keepalive_idle: Some(30),
@@ -75,6 +78,12 @@ fn everything_that_was_given_reaches_the_device() {
     assert_eq!(device.frames, 8192);
     assert_eq!(device.polling, Polling::Adaptive(Duration::from_micros(7)));
     assert_eq!(device.busy_poll, Some(9));
+    let rates = FloodLimits {
+        syns: Rate::of(3),
+        strangers: Rate::of(2),
+        fragments: Rate::NONE,
+    };
+    assert_eq!(device.flood_limits, rates);
     assert_eq!(device.user_timeout, Duration::from_secs(5));
     assert_eq!(device.first_byte_timeout, Duration::from_millis(500));
     let keepalive = KeepAlive {

@@ -1,6 +1,6 @@
 //! An interface's queues as AF_XDP sockets on one UMEM, and the steering program that fills them.
 
-use rnic_steering::{ModePreference, Steering, SteeringError};
+use rnic_steering::{FloodLimits, ModePreference, Steering, SteeringError};
 use rnic_xsk::{
     BusyPoll, ChunkSize, FramePool, Umem, UmemConfig, XskError, XskPort, XskPortConfig,
 };
@@ -35,18 +35,24 @@ pub struct Sockets {
     pub ports: Vec<XskPort>,
 }
 
-/// Attaches the steering program to an interface of the calling thread's network namespace.
+/// Attaches the steering program to an interface of the calling thread's network namespace. Of what is
+/// claimed it lets no more through of strangers than `limits`.
 ///
 /// # Errors
 ///
 /// When the interface, its driver or the process's privileges don't allow it.
-pub fn attach(interface: &Interface, mode: XdpMode) -> Result<Steering, DeviceError> {
+pub fn attach(
+    interface: &Interface,
+    mode: XdpMode,
+    limits: &FloodLimits,
+) -> Result<Steering, DeviceError> {
     let preference = match mode {
         XdpMode::Auto => ModePreference::NativeThenGeneric,
         XdpMode::Native => ModePreference::NativeOnly,
         XdpMode::Generic => ModePreference::GenericOnly,
     };
-    Steering::attach(&interface.name, preference).map_err(|error| steering_error(interface, error))
+    Steering::attach(&interface.name, preference, limits)
+        .map_err(|error| steering_error(interface, error))
 }
 
 impl Sockets {
@@ -115,7 +121,7 @@ impl Sockets {
     }
 }
 
-pub(super) fn steering_error(interface: &Interface, error: SteeringError) -> DeviceError {
+pub(crate) fn steering_error(interface: &Interface, error: SteeringError) -> DeviceError {
     match error {
         SteeringError::NoPrivilege { asked, .. } => DeviceError::NoPrivilege {
             interface: interface.name.clone(),

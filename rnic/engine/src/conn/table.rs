@@ -1,14 +1,26 @@
 //! The connections of a shard, by TCP's names.
 
-use userspace_tcp::ConnId;
+use std::fmt;
 
-use super::Conn;
+use userspace_tcp::{ConnId, FourTuple};
+
+use super::{Conn, Phase};
+
+/// The flows whose segments the link is to bring whatever it holds back of strangers'. The calls come
+/// from the shard's thread and are no system calls.
+pub trait KnownFlows: fmt::Debug + Send {
+    /// A connection that we open, or that is established.
+    fn enter(&mut self, tuple: &FourTuple);
+    /// It is over. Once for each [`Self::enter`].
+    fn leave(&mut self, tuple: &FourTuple);
+}
 
 /// As many slots as TCP has; TCP's index names the slot, its whole name the connection.
 #[derive(Debug)]
 pub(crate) struct ConnTable {
     slots: Vec<Option<Conn>>,
     count: usize,
+    flows: Option<Box<dyn KnownFlows>>,
 }
 
 impl ConnTable {
@@ -17,6 +29,23 @@ impl ConnTable {
         Self {
             slots: Vec::with_capacity(capacity),
             count: 0,
+            flows: None,
+        }
+    }
+
+    /// Whom to tell which flows are known; before the first connection.
+    pub fn tell_flows(&mut self, flows: Box<dyn KnownFlows>) {
+        self.flows = Some(flows);
+    }
+
+    /// The peer of this connection has shown that it has the address that its SYN came from. Before,
+    /// its flow is anybody's who sends a SYN.
+    pub fn established(&mut self, id: ConnId) {
+        let Some(conn) = self.slots.get_mut(id.index()).and_then(Option::as_mut) else {
+            return;
+        };
+        if conn.id == id && !conn.known {
+            enter(&mut self.flows, conn);
         }
     }
 
@@ -58,14 +87,18 @@ impl ConnTable {
 
     /// Adds a connection. What TCP forgot in its slot without a word (half-open connections) comes
     /// back.
-    pub fn insert(&mut self, conn: Conn) -> Option<Conn> {
+    pub fn insert(&mut self, mut conn: Conn) -> Option<Conn> {
         let index = conn.id.index();
         if index >= self.slots.len() {
             self.slots.resize_with(index + 1, || None);
         }
+        if !matches!(conn.phase, Phase::HalfOpen) {
+            enter(&mut self.flows, &mut conn);
+        }
         let before = self.slots[index].replace(conn);
-        if before.is_none() {
-            self.count += 1;
+        match &before {
+            Some(before) => leave(&mut self.flows, before),
+            None => self.count += 1,
         }
         before
     }
@@ -88,6 +121,22 @@ impl ConnTable {
         let slot = self.slots.get_mut(id.index())?;
         let conn = slot.take_if(|conn| conn.id == id)?;
         self.count -= 1;
+        leave(&mut self.flows, &conn);
         Some(conn)
+    }
+}
+
+fn enter(flows: &mut Option<Box<dyn KnownFlows>>, conn: &mut Conn) {
+    if let Some(flows) = flows {
+        flows.enter(&conn.tuple);
+        conn.known = true;
+    }
+}
+
+fn leave(flows: &mut Option<Box<dyn KnownFlows>>, conn: &Conn) {
+    if let Some(flows) = flows
+        && conn.known
+    {
+        flows.leave(&conn.tuple);
     }
 }

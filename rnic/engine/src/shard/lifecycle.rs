@@ -66,6 +66,7 @@ impl<P: Port> Shard<P> {
     }
 
     fn incoming(&mut self, id: ConnId, local: Endpoint) {
+        self.conns.established(id);
         if !self.segments_suit(id) {
             return;
         }

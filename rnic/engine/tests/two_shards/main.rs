@@ -15,6 +15,7 @@ mod illegal;
 mod impairment;
 mod in_turn;
 mod jumbo;
+mod known_flows;
 mod link;
 mod markers;
 mod moved;

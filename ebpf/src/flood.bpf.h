@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Limits for strangers. A flood of segments that belong to no connection would take the time of the
+ * one thread that serves all connections; here it costs a fraction of that.
+ *
+ * Segments of flows that the shard knows pass without a limit, but for SYNs. All others, and their
+ * fragments, take a token each from a bucket of their kind and processor. A segment that finds the
+ * bucket empty is dropped and remembered. When it comes again as a TCP retransmits (not sooner than
+ * AGAIN_MIN after the one before), it takes a token from a second bucket. A flood from random sources
+ * does not come again, so a new connection is delayed by one retransmission, and not kept out.
+ */
+
+#define TCP_SYN 0x02
+#define TCP_ACK 0x10
+
+/* `Rate` in flood.rs. */
+struct rate {
+	/* Nanoseconds between tokens; 0: no limit. */
+	__u64 interval;
+	/* Nanoseconds in which an empty bucket fills. */
+	__u64 depth;
+};
+
+enum kind { SYNS, STRANGERS, FRAGMENTS, KINDS };
+
+/* Set before loading, in the order of `enum kind`. */
+volatile const struct rate RATES[KINDS];
+
+/* 64-bit words of the hash's key. */
+#define HASH_KEY_WORDS 11
+
+/* Random, set before loading: an attacker can't aim at the place of another's flow. */
+volatile const __u64 HASH_KEY[HASH_KEY_WORDS];
+
+/*
+ * By kind, then by kind for what comes again: when the bucket will be full, in nanoseconds. The place
+ * of the processor is its own, and this program is not interrupted by itself.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2 * KINDS);
+	__type(key, __u32);
+	__type(value, __u64);
+} BUCKETS SEC(".maps");
+
+/* `PLACES` in flood.rs. */
+#define FLOW_PLACES (1 << 20)
+
+/* By a flow's hash: how many flows that the shard knows have this place. The shard alone writes it. */
+struct flows {
+	__u8 places[FLOW_PLACES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct flows);
+} FLOWS SEC(".maps");
+
+#define DROPPED_PLACES (1 << 19)
+#define TICKS (DROPPED_PLACES - 1)
+/* 2^24 ns: 17 ms. */
+#define TICK_SHIFT 24
+/* 0.7 s: less than the first retransmission timeout of a SYN, a second (RFC 6298 section 2). */
+#define AGAIN_MIN 42
+/* 10 s. */
+#define AGAIN_MAX 596
+
+/*
+ * By the low bits of a hash, two that were dropped: the hash's other bits above the tick in which it
+ * happened. The older gives way. Processors may write over each other: then one is forgotten.
+ */
+struct dropped {
+	__u32 mark[2];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, DROPPED_PLACES);
+	__type(key, __u32);
+	__type(value, struct dropped);
+} DROPPED SEC(".maps");
+
+/* What a hash is of: the addresses with both ports, or with an identification. */
+#define FLOW_HASH 0
+#define PACKET_HASH 1
+
+/*
+ * The upper half of Multilinear-HM (Lemire, Kaser: Strongly universal string hashing is fast), so
+ * that two tuples have the same place by chance only, whoever chose them. `hash` in flood.rs.
+ */
+static __always_inline __u32 hash(const struct found *found, __u32 last, __u64 what)
+{
+	__u64 sum = HASH_KEY[0];
+
+	if (found->version == 4) {
+		struct ipv4 *ip = found->ip;
+
+		sum += (HASH_KEY[1] + ip->source) * (HASH_KEY[2] + ip->destination);
+	} else {
+		struct ipv6 *ip = found->ip;
+
+		sum += (HASH_KEY[3] + ip->source[0]) * (HASH_KEY[4] + ip->source[1]);
+		sum += (HASH_KEY[5] + ip->source[2]) * (HASH_KEY[6] + ip->source[3]);
+		sum += (HASH_KEY[7] + ip->destination[0]) * (HASH_KEY[8] + ip->destination[1]);
+		sum += (HASH_KEY[1] + ip->destination[2]) * (HASH_KEY[2] + ip->destination[3]);
+	}
+	sum += (HASH_KEY[9] + last) * (HASH_KEY[10] + what);
+	return sum >> 32;
+}
+
+/* Whether the shard knows the flow. By chance some that it doesn't know have the place of one. */
+static __always_inline int is_known(__u32 hash)
+{
+	__u32 zero = 0;
+	struct flows *flows = bpf_map_lookup_elem(&FLOWS, &zero);
+
+	return flows && flows->places[hash & (FLOW_PLACES - 1)];
+}
+
+/* Takes a token, if there is one. */
+static __always_inline int take(__u32 bucket, __u64 interval, __u64 depth, __u64 now)
+{
+	__u64 *full = bpf_map_lookup_elem(&BUCKETS, &bucket);
+
+	if (!full)
+		return 0;
+	__u64 at = *full > now ? *full : now;
+
+	if (at + interval > now + depth)
+		return 0;
+	*full = at + interval;
+	return 1;
+}
+
+/* The ticks since a mark was made. */
+static __always_inline __u32 age(__u32 mark, __u64 now)
+{
+	return ((__u32)(now >> TICK_SHIFT) - mark) & TICKS;
+}
+
+static __always_inline struct dropped *dropped_at(__u32 hash)
+{
+	__u32 place = hash & TICKS;
+
+	return bpf_map_lookup_elem(&DROPPED, &place);
+}
+
+/* Remembers what is about to be dropped. Whether it was dropped before, as long ago as it should be. */
+static __always_inline int comes_again(__u32 hash, __u64 now)
+{
+	struct dropped *dropped = dropped_at(hash);
+
+	if (!dropped)
+		return 0;
+	__u32 mark = (hash & ~TICKS) | ((__u32)(now >> TICK_SHIFT) & TICKS);
+	__u32 first = dropped->mark[0], second = dropped->mark[1];
+	__u32 old = age(first, now), older = age(second, now);
+
+	if (!((first ^ mark) & ~TICKS)) {
+		dropped->mark[0] = mark;
+		return old >= AGAIN_MIN && old <= AGAIN_MAX;
+	}
+	if (!((second ^ mark) & ~TICKS)) {
+		dropped->mark[1] = mark;
+		return older >= AGAIN_MIN && older <= AGAIN_MAX;
+	}
+	if (old > older)
+		dropped->mark[0] = mark;
+	else
+		dropped->mark[1] = mark;
+	return 0;
+}
+
+static __always_inline int was_dropped(__u32 hash, __u64 now)
+{
+	struct dropped *dropped = dropped_at(hash);
+
+	if (!dropped)
+		return 0;
+	__u32 first = dropped->mark[0], second = dropped->mark[1];
+
+	return (!((first ^ hash) & ~TICKS) && age(first, now) <= AGAIN_MAX) ||
+	       (!((second ^ hash) & ~TICKS) && age(second, now) <= AGAIN_MAX);
+}
+
+static __always_inline enum reason limit_fragment(__u64 now)
+{
+	__u64 interval = RATES[FRAGMENTS].interval;
+
+	if (!interval || take(FRAGMENTS, interval, RATES[FRAGMENTS].depth, now))
+		return REDIRECTED_FRAGMENT;
+	return DROP_FRAGMENT;
+}
+
+/* What to do with a claimed segment that is whole. */
+static __always_inline enum reason limit(const struct found *found)
+{
+	__u32 flow = hash(found, found->ports, FLOW_HASH);
+	int syn = (found->flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
+
+	/* A SYN to a connection that there is has to be rare (RFC 5961 section 4). */
+	if (!syn && is_known(flow))
+		return REDIRECTED;
+	__u32 kind = syn ? SYNS : STRANGERS;
+	__u64 interval = syn ? RATES[SYNS].interval : RATES[STRANGERS].interval;
+	__u64 depth = syn ? RATES[SYNS].depth : RATES[STRANGERS].depth;
+
+	if (!interval)
+		return REDIRECTED;
+	__u64 now = bpf_ktime_get_ns();
+
+	if (take(kind, interval, depth, now))
+		return REDIRECTED;
+	if (comes_again(syn ? ~flow : flow, now) && take(KINDS + kind, interval, depth, now))
+		return REDIRECTED;
+	return syn ? DROP_SYN : DROP_STRANGER;
+}

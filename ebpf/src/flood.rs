@@ -1,0 +1,183 @@
+//! Limits for strangers: how many segments of no known flow the steering program lets through, and
+//! which flows are known. The other half is `flood.bpf.h`.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+
+use crate::sys::SharedBytes;
+
+/// Words of the hash's key (`HASH_KEY_WORDS`).
+const KEY_WORDS: usize = 11;
+/// Places for flows (`FLOW_PLACES`). Of so many places a thousand flows have one in a thousand, and of
+/// the strangers' segments as many are taken for theirs.
+const PLACES: usize = 1 << 20;
+/// `FLOW_HASH`.
+const FLOW_HASH: u64 = 0;
+
+/// How many of a kind of frames the program lets through on each processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// Frames in a second in the long run; 0: no limit.
+    pub per_second: u32,
+    /// Frames at once after a while without any; 1 at least.
+    pub burst: u32,
+}
+
+impl Rate {
+    /// No limit.
+    pub const NONE: Self = Self::of(0);
+
+    /// So many in a second, and as many at once after a second without any.
+    pub const fn of(per_second: u32) -> Self {
+        Self {
+            per_second,
+            burst: per_second,
+        }
+    }
+
+    /// `struct rate` in `flood.bpf.h`.
+    fn words(self) -> [u64; 2] {
+        let interval = match self.per_second {
+            0 => 0,
+            rate => (1_000_000_000 / u64::from(rate)).max(1),
+        };
+        [interval, interval * u64::from(self.burst.max(1))]
+    }
+}
+
+/// How many frames of strangers the program lets through on each processor: of flows that are not in
+/// [`KnownFlows`]. What is beyond is dropped and counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FloodLimits {
+    /// SYNs, of whatever flow.
+    pub syns: Rate,
+    /// All other segments of strangers.
+    pub strangers: Rate,
+    /// Fragments of strangers' segments.
+    pub fragments: Rate,
+}
+
+impl FloodLimits {
+    /// What suits most interfaces. A shard answers so many SYNs in some percent of its time; ten thousand
+    /// connections that one host begins at once wait for nothing; and no path cuts what a sender with path
+    /// MTU discovery sends but while it learns.
+    pub const DEFAULT: Self = Self {
+        syns: Rate::of(20_000),
+        strangers: Rate::of(20_000),
+        fragments: Rate::of(1_000),
+    };
+
+    /// No limits: for programs that enter no flows.
+    pub const NONE: Self = Self {
+        syns: Rate::NONE,
+        strangers: Rate::NONE,
+        fragments: Rate::NONE,
+    };
+
+    /// The same for an interface whose queues several processors serve: together they let no more
+    /// through in the long run. At once each may let the whole burst through, because a peer's frames
+    /// may all come in on one.
+    pub fn shared_by(self, queues: u32) -> Self {
+        let share = |rate: Rate| Rate {
+            // A limit stays one.
+            per_second: match rate.per_second {
+                0 => 0,
+                all => (all / queues.max(1)).max(1),
+            },
+            ..rate
+        };
+        Self {
+            syns: share(self.syns),
+            strangers: share(self.strangers),
+            fragments: share(self.fragments),
+        }
+    }
+
+    /// `RATES` in `flood.bpf.h`.
+    pub(crate) fn words(&self) -> [[u64; 2]; 3] {
+        [self.syns, self.strangers, self.fragments].map(Rate::words)
+    }
+}
+
+/// The key of the program's hash: random, and never told.
+pub(crate) type HashKey = [u64; KEY_WORDS];
+
+/// The flows whose segments the program takes without a limit. It is memory that the program reads, so
+/// that to enter a flow is no system call.
+///
+/// A place may be that of several flows and counts them; one that has counted 255 stays.
+#[derive(Debug)]
+pub struct KnownFlows {
+    places: SharedBytes,
+    key: HashKey,
+}
+
+impl KnownFlows {
+    /// Maps the program's `FLOWS`.
+    pub(crate) fn new(map: BorrowedFd<'_>, key: HashKey) -> io::Result<Self> {
+        let places = SharedBytes::map(map, PLACES)?;
+        Ok(Self { places, key })
+    }
+
+    /// The segments from `remote` to `local` are known. To be left as often as it was entered.
+    pub fn enter(&mut self, local: (IpAddr, u16), remote: (IpAddr, u16)) {
+        let place = self.place(local, remote);
+        self.places
+            .set(place, self.places.get(place).saturating_add(1));
+    }
+
+    /// They are so no more.
+    pub fn leave(&mut self, local: (IpAddr, u16), remote: (IpAddr, u16)) {
+        let place = self.place(local, remote);
+        match self.places.get(place) {
+            0 | u8::MAX => {}
+            count => self.places.set(place, count - 1),
+        }
+    }
+
+    fn place(&self, local: (IpAddr, u16), remote: (IpAddr, u16)) -> usize {
+        hash(&self.key, local, remote) as usize % PLACES
+    }
+}
+
+/// `hash` in `flood.bpf.h`, of a frame from `remote` to `local`.
+fn hash(key: &HashKey, local: (IpAddr, u16), remote: (IpAddr, u16)) -> u32 {
+    let term = |at: usize, a: u32, second: usize, b: u64| {
+        let a = key[at].wrapping_add(a.into());
+        a.wrapping_mul(key[second].wrapping_add(b))
+    };
+    let mut sum = key[0];
+    match (remote.0, local.0) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            let [source, destination] =
+                [source, destination].map(|address| u32::from_ne_bytes(address.octets()));
+            sum = sum.wrapping_add(term(1, source, 2, destination.into()));
+        }
+        (source, destination) => {
+            let source = words(source);
+            let destination = words(destination);
+            for (at, second, [a, b]) in [
+                (3, 4, [source[0], source[1]]),
+                (5, 6, [source[2], source[3]]),
+                (7, 8, [destination[0], destination[1]]),
+                (1, 2, [destination[2], destination[3]]),
+            ] {
+                sum = sum.wrapping_add(term(at, a, second, b.into()));
+            }
+        }
+    }
+    let ([a, b], [c, d]) = (remote.1.to_be_bytes(), local.1.to_be_bytes());
+    let ports = u32::from_ne_bytes([a, b, c, d]);
+    (sum.wrapping_add(term(9, ports, 10, FLOW_HASH)) >> 32) as u32
+}
+
+/// An IPv6 address as it is in a frame.
+fn words(address: IpAddr) -> [u32; 4] {
+    let octets = match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    };
+    let (words, _) = octets.as_chunks::<4>();
+    std::array::from_fn(|at| words.get(at).map_or(0, |word| u32::from_ne_bytes(*word)))
+}

@@ -1,0 +1,83 @@
+//! Which flows the shard says it knows: those whose peer has shown that it has its address, until they
+//! are over.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rnic_engine::command::Command;
+use rnic_engine::shard::KnownFlows;
+use rnic_ipc::control::{MpaOptions, QpState};
+use userspace_tcp::FourTuple;
+
+use crate::impairment::Impairment;
+use crate::side::Side;
+use crate::world::World;
+
+/// How often each flow was entered and not left.
+#[derive(Clone, Debug, Default)]
+struct Told(Arc<Mutex<HashMap<FourTuple, i32>>>);
+
+impl Told {
+    fn by(side: &mut Side) -> Self {
+        let told = Self::default();
+        side.shard.tell_flows(Box::new(told.clone()));
+        told
+    }
+
+    fn count(&self) -> usize {
+        let flows = self.0.lock().unwrap();
+        assert!(flows.values().all(|count| *count == 1), "{flows:?}");
+        flows.len()
+    }
+
+    fn change(&mut self, tuple: &FourTuple, by: i32) {
+        let mut flows = self.0.lock().unwrap();
+        let count = flows.entry(*tuple).or_default();
+        *count += by;
+        if *count == 0 {
+            flows.remove(tuple);
+        }
+    }
+}
+
+impl KnownFlows for Told {
+    fn enter(&mut self, tuple: &FourTuple) {
+        self.change(tuple, 1);
+    }
+
+    fn leave(&mut self, tuple: &FourTuple) {
+        self.change(tuple, -1);
+    }
+}
+
+#[test]
+fn a_flow_is_known_from_its_beginning_here_or_its_handshake_there_to_its_end() {
+    let mut world = World::new(1, Impairment::NONE);
+    let (a, b) = (Told::by(&mut world.a), Told::by(&mut world.b));
+    world.b.listen(8, world.now);
+    world.start_connect(MpaOptions::default(), &[]);
+    // Its SYN-ACK is awaited.
+    assert_eq!((a.count(), b.count()), (1, 0));
+    while world.b.counter("passive_opens") == 0 {
+        assert_eq!(b.count(), 0, "a SYN alone makes no flow known");
+        world.step();
+    }
+    assert_eq!((a.count(), b.count()), (1, 1));
+
+    let mut world = World::new(2, Impairment::NONE);
+    let (a, b) = (Told::by(&mut world.a), Told::by(&mut world.b));
+    for known in 1..=3 {
+        world.connect();
+        assert_eq!((a.count(), b.count()), (known, known));
+    }
+    let (qp, _) = world.connect();
+    let state = QpState::Closing;
+    let closing = Command::ModifyQp { qp, state };
+    world.a.shard.execute(closing, world.now).unwrap();
+    world.run_for(Duration::from_secs(1));
+    assert_eq!(b.count(), 3);
+    // Behind TIME-WAIT.
+    world.run_for(Duration::from_secs(120));
+    assert_eq!((a.count(), b.count()), (3, 3));
+}
