@@ -196,9 +196,9 @@ impl SharedMemory {
         mapping.pages.leave_out_of_dumps()?;
         let memory = Self::part(mapping, offset, len)?;
         // First without the seal, which can't be taken off again: then the owner may mend it.
-        file.check_populated(fd, &memory, offset)?;
+        file.check_populated(fd, offset, len)?;
         forbid_holes(fd)?;
-        file.check_populated(fd, &memory, offset)?;
+        file.check_populated(fd, offset, len)?;
         Ok(memory)
     }
 

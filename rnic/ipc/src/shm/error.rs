@@ -50,13 +50,13 @@ pub enum ShmError {
     ReadOnly,
     /// The other process's fault: pages would be charged to whoever touches them first.
     #[error(
-        "{missing} bytes of the memfd have no page yet, the first at offset {offset}: have them before \
+        "{missing} bytes of the memfd have no page yet, at offset {offset}: have them all before \
          registering, with madvise(MADV_POPULATE_WRITE) or by writing to each page"
     )]
     NotPopulated {
-        /// Bytes without a page, in the range or, of huge pages, in the file.
+        /// Bytes without a page: of the first hole in the range or, of huge pages, in all of the file.
         missing: u64,
-        /// Where the first of them is, in bytes from the file's start.
+        /// Where the hole is, in bytes from the file's start.
         offset: u64,
     },
     /// The other process's fault: the file was mapped before it had these bytes.

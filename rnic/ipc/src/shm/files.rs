@@ -12,18 +12,15 @@ use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use rustix::fs::{OFlags, SealFlags};
+use rustix::fs::{OFlags, SealFlags, SeekFrom};
 use rustix::io::Errno;
 
-use super::{Mapping, SharedMemory, ShmError, check_len};
+use super::{Mapping, ShmError, check_len};
 
 /// The most bytes of files that one user's registrations map (1 TiB): address space, not memory.
 pub const USER_FILES_MAX: u64 = 1 << 40;
 /// The most of all users together (64 TiB): half of what a process of x86-64 can address.
 pub const FILES_MAX: u64 = 1 << 46;
-
-/// Pages that are looked at in one call.
-const LOOK: usize = 4096;
 
 /// A file, as one user's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -85,17 +82,20 @@ impl Memfd {
         Ok(())
     }
 
-    /// That each page of `memory`, which begins at `offset`, is there. Of a file that is sealed by
+    /// That each page of the `len` bytes from `offset` is there. Of a file that is sealed by
     /// [`forbid_holes`] it then stays.
+    ///
+    /// The file is asked, and not mincore(2): that says of the file of another user who forbids writing
+    /// (fchmod(2)) that all pages are there, and of pages in swap that they are not. It moves the
+    /// descriptor's position, which mappings have no use for.
     pub(super) fn check_populated(
         &self,
         fd: BorrowedFd<'_>,
-        memory: &SharedMemory,
         offset: u64,
+        len: u64,
     ) -> Result<(), ShmError> {
         if self.huge {
-            // Of huge pages mincore(2) knows only those that this process has touched. Pages may have
-            // come since this was read, but none can have gone.
+            // hugetlbfs knows no holes. Pages may have come since this was read, but none can have gone.
             let allocated = Self::of(fd)?.allocated.max(self.allocated);
             if allocated < self.size {
                 let (missing, offset) = (self.size - allocated, 0);
@@ -103,39 +103,29 @@ impl Memfd {
             }
             return Ok(());
         }
-        let page = rustix::param::page_size();
-        let (start, len) = memory.pages();
-        let (mut missing, mut first) = (0, None);
-        let mut present = [0_u8; LOOK];
-        for from in (0..len).step_by(LOOK * page) {
-            let count = (len - from).div_ceil(page).min(LOOK);
-            // SAFETY: pages of a mapping that `memory` holds, and as many bytes as pages are asked for.
-            let looked = unsafe {
-                nix::libc::mincore(
-                    start.byte_add(from),
-                    count * page,
-                    present.as_mut_ptr().cast(),
-                )
-            };
-            if looked != 0 {
-                let errno = std::io::Error::last_os_error();
-                let errno = Errno::from_io_error(&errno).unwrap_or(Errno::IO);
-                return Err(host("mincore")(errno));
-            }
-            for (index, state) in present.iter().take(count).enumerate() {
-                if state & 1 == 0 {
-                    missing += page as u64;
-                    first.get_or_insert(from + index * page);
-                }
-            }
+        let end = offset.saturating_add(len);
+        // Two calls where all is well, three where not, however many holes there are.
+        let first = match seek(fd, SeekFrom::Data(offset))? {
+            Some(data) if data == offset => seek(fd, SeekFrom::Hole(offset))?.unwrap_or(offset),
+            _ => offset,
+        };
+        if first >= end {
+            return Ok(());
         }
-        match first {
-            None => Ok(()),
-            Some(first) => Err(ShmError::NotPopulated {
-                missing,
-                offset: (offset - offset % page as u64) + first as u64,
-            }),
-        }
+        let until = seek(fd, SeekFrom::Data(first))?.map_or(end, |data| data.min(end));
+        Err(ShmError::NotPopulated {
+            missing: until.saturating_sub(first),
+            offset: first,
+        })
+    }
+}
+
+/// Where data or a hole is next; none when there is no more.
+fn seek(fd: BorrowedFd<'_>, to: SeekFrom) -> Result<Option<u64>, ShmError> {
+    match rustix::fs::seek(fd, to) {
+        Ok(found) => Ok(Some(found)),
+        Err(Errno::NXIO) => Ok(None),
+        Err(errno) => Err(host("lseek")(errno)),
     }
 }
 

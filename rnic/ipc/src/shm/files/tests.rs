@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode};
 
+use super::super::SharedMemory;
 use super::*;
 
 const PAGE: usize = 4096;
@@ -100,7 +101,7 @@ fn pages_that_are_not_there_are_named_and_may_still_come() {
     let ShmError::NotPopulated { missing, offset } = error else {
         panic!("{error}");
     };
-    assert_eq!((missing, offset), (3 * PAGE as u64, 5 * PAGE as u64));
+    assert_eq!((missing, offset), (PAGE as u64, 5 * PAGE as u64));
     let across = SharedMemory::map_registered(USER, &fd, 5 * PAGE as u64 - 1, 2).unwrap_err();
     assert!(
         matches!(across, ShmError::NotPopulated { offset: 20480, .. }),
@@ -108,6 +109,34 @@ fn pages_that_are_not_there_are_named_and_may_still_come() {
     );
     owner.populate().unwrap();
     assert!(register(&fd, 0, 9000).is_ok());
+}
+
+/// Of another's file that forbids writing mincore(2) says that all pages are there. Needs root.
+#[test]
+#[cfg_attr(miri, ignore)]
+fn a_file_whose_mode_forbids_all_hides_no_missing_pages() {
+    let fd = sparse(16 * PAGE as u64);
+    rustix::fs::fchmod(&fd, Mode::empty()).unwrap();
+    let registered = std::thread::scope(|scope| {
+        let daemon = scope.spawn(|| {
+            // Of this thread alone, which with that has no capabilities.
+            rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(65534))
+                .expect("root may");
+            register(&fd, 0, 16)
+        });
+        daemon.join().expect("it ends well")
+    });
+    let error = registered.expect_err("no page is there");
+    assert!(
+        matches!(
+            error,
+            ShmError::NotPopulated {
+                missing: 65536,
+                offset: 0
+            }
+        ),
+        "{error}"
+    );
 }
 
 /// Else the memory would be the daemon's, and not its owner's.
