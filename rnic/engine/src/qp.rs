@@ -94,6 +94,11 @@ pub enum CloseKind {
         /// As above.
         control: u16,
     },
+    /// What the peer sent is in error, and no Terminate may say so (RFC 5044 section 7.1.2): RST.
+    PeerFault {
+        /// As above.
+        control: u16,
+    },
     /// Nothing can be told to the peer any more: RST.
     AbortNow,
 }

@@ -501,7 +501,8 @@ pub enum DisconnectReason {
     Refused,
     /// The peer stopped answering.
     TimedOut,
-    /// What came is not MPA, or MPA that we can't speak.
+    /// What came is not MPA, or MPA that we can't speak; or the peer's FPDU was in error (a wrong CRC or
+    /// Marker in its first one) where no Terminate may answer.
     NotMpa,
     /// The peer closed before or in the middle of a message.
     PeerClosed,

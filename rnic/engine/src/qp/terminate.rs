@@ -58,7 +58,12 @@ impl Qp {
         log::debug!("queue pair {}: ending the stream: {error}", self.id.num);
         self.ending.stop();
         if self.state != QpState::Rts || !self.send.may_send() {
-            self.ending.close = Some(CloseKind::AbortNow);
+            let control = error.control();
+            let ours = error == RdmapError::LocalCatastrophic.into();
+            self.ending.close = Some(match ours || error == DdpError::LocalCatastrophic.into() {
+                true => CloseKind::AbortNow,
+                false => CloseKind::PeerFault { control },
+            });
             return;
         }
         self.state = QpState::Terminate;

@@ -168,6 +168,7 @@ impl<P: Port> Shard<P> {
                 Some(CloseKind::TerminateReceived { control }) => {
                     self.close(id, DisconnectReason::TerminateReceived { control });
                 }
+                Some(CloseKind::PeerFault { control }) => self.peer_fault(id, control),
                 Some(CloseKind::AbortNow) => {
                     self.abort(id, DisconnectReason::LocalError, None);
                 }
@@ -181,6 +182,22 @@ impl<P: Port> Shard<P> {
             let message = format!("a work queue of queue pair {num}: {fault}");
             self.client_fault(client, RefusalCode::Malformed, message);
         }
+    }
+
+    /// The peer sent what is in error, and can't be told by a Terminate: its own log, if it has one, says
+    /// nothing, so ours does.
+    fn peer_fault(&mut self, id: ConnId, control: u16) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        let error = TerminateError::from_control(control);
+        let message = format!(
+            "{} sent an FPDU in error ({error}), where no Terminate may answer: the connection was reset",
+            conn.tuple.remote
+        );
+        log::info!("{message}");
+        conn.ending = Some(DisconnectReason::NotMpa);
+        self.abort(id, DisconnectReason::NotMpa, Some(message));
     }
 
     /// FIN after what is queued.

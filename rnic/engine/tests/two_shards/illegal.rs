@@ -8,7 +8,7 @@ mod scene;
 use std::time::Duration;
 
 use rnic_engine::command::Command;
-use rnic_ipc::control::{DisconnectReason, QpState};
+use rnic_ipc::control::{DisconnectReason, Event, QpState};
 use rnic_ipc::work::{WcStatus, WrOpcode};
 use rnic_proto::Stag;
 use rnic_proto::crc::Crc32c;
@@ -139,7 +139,7 @@ fn an_illegal_first_fpdu_ends_its_stream_and_the_other_goes_on() {
             wrong_crc,
             vec![],
             TcpEvent::Reset,
-            DisconnectReason::LocalError,
+            DisconnectReason::NotMpa,
         ),
         (
             "a wrong queue",
@@ -163,6 +163,49 @@ fn an_illegal_first_fpdu_ends_its_stream_and_the_other_goes_on() {
         assert!(scene.has_event(&event), "{name}");
         scene.assert_ended(reason, name);
         scene.assert_innocent_unharmed(name);
+    }
+}
+
+/// What the passive program is told names the peer's mistake, where no Terminate does.
+#[test]
+fn a_wrong_crc_or_marker_in_the_first_fpdu_is_reported_as_the_peers() {
+    for markers in [false, true] {
+        let mut scene = Scene::new(markers);
+        let stag = scene.duel.side.stag.0;
+        let write = tagged(0xc1, WRITE, stag, BASE, &[0xee; 9]);
+        let (mut octets, named) = match markers {
+            false => (fpdu(&write), "CRC"),
+            true => (fpdu_at(&write, Markers::On, 0), "Marker"),
+        };
+        match markers {
+            false => octets[12] ^= 1,
+            true => {
+                // The Marker of the first octet, and a CRC that is right for it.
+                octets[3] ^= 4;
+                let end = octets.len() - 4;
+                let crc = Crc32c::new().over(&octets[..end]).octets();
+                octets[end..].copy_from_slice(&crc);
+            }
+        }
+        let from = scene.heard();
+        scene.send(&octets);
+        assert!(scene.duel.peer.received[from..].is_empty(), "{named}");
+        let told = scene
+            .duel
+            .side
+            .client_events()
+            .find_map(|event| match event {
+                Event::Disconnected {
+                    qp,
+                    reason,
+                    message,
+                } if *qp == scene.hostile => Some((*reason, message.clone())),
+                _ => None,
+            });
+        let (reason, message) = told.expect("the connection has ended");
+        assert_eq!(reason, DisconnectReason::NotMpa, "{named}");
+        assert!(message.contains(named), "{message}");
+        assert!(message.contains("sent an FPDU in error"), "{message}");
     }
 }
 

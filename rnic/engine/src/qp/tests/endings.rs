@@ -134,7 +134,10 @@ fn an_error_after_our_fin_is_a_reset_because_no_terminate_can_follow() {
     assert_eq!(a.qp.wants_close(), Some(CloseKind::Graceful));
     b.post_send(&send(3, &[sge(SOURCE, 8)]));
     pump(&mut a, &mut b);
-    assert_eq!(a.qp.wants_close(), Some(CloseKind::AbortNow));
+    assert_eq!(
+        a.qp.wants_close(),
+        Some(CloseKind::PeerFault { control: 0x1202 })
+    );
     assert!(a.produce(MULPDU).is_none());
 }
 

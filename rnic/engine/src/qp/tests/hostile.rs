@@ -87,7 +87,8 @@ fn a_responder_answers_a_first_fpdu_that_is_not_valid_with_a_reset() {
     b.post_send(&send(1, &[sge(SINK, 8)]));
     b.receive(&wrong);
     assert!(b.produce(MULPDU).is_none());
-    assert_eq!(b.qp.wants_close(), Some(CloseKind::AbortNow));
+    let control = control(MpaError::CrcMismatch);
+    assert_eq!(b.qp.wants_close(), Some(CloseKind::PeerFault { control }));
     assert_eq!((b.counters.crc_errors, b.counters.fpdus_received), (1, 0));
     assert_eq!(b.read(BASE, LEN), vec![0; LEN]);
 }
