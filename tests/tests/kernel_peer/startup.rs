@@ -1,6 +1,5 @@
 //! The MPA start-up in both roles, both revisions and all flags.
 
-use std::net::Shutdown;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -98,13 +97,11 @@ fn our_rejection_reaches_a_kernel_peer_with_private_data_and_fin() {
                 (reply.revision, reply.split().2),
                 (revision, &b"not today"[..])
             );
-            // MPA leaves the connection open: the peer closes it, or the RNIC's patience ends.
+            // Nothing is left to be said: the RNIC closes, whatever the peer does.
             let since = Instant::now();
-            if revision == 2 {
-                peer.stream.shutdown(Shutdown::Write).unwrap();
-            }
             assert_eq!(peer.take_end(), End::Fin);
-            assert!(revision == 2 || since.elapsed() > Duration::from_secs(1));
+            let took = since.elapsed();
+            assert!(took < Duration::from_secs(5), "closed after {took:?}");
         });
     }
 }

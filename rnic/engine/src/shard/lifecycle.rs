@@ -129,12 +129,7 @@ impl<P: Port> Shard<P> {
                 self.make_ready(id);
                 self.settle(qp);
             }
-            Phase::Over => {
-                if !conn.closing {
-                    conn.closing = true;
-                    self.stack.close(id);
-                }
-            }
+            Phase::Over => {}
             _ => {
                 let message = "the peer closed the connection during the MPA start-up";
                 self.abort(id, DisconnectReason::PeerClosed, Some(message.to_string()));
@@ -416,7 +411,6 @@ impl<P: Port> Shard<P> {
             }
             Phase::Requested { .. } => (&mut self.counters.answer_timeouts, None),
             Phase::Rdma { .. } if conn.unheard.is_some() => return self.nudge(id),
-            Phase::Over if !conn.closing => return self.close_what_was_left(id),
             Phase::Rdma { .. } | Phase::Over if conn.close_by.is_some() => {
                 return self.review_close(id);
             }
@@ -425,15 +419,6 @@ impl<P: Port> Shard<P> {
         };
         *count += 1;
         self.abort(id, DisconnectReason::TimedOut, message);
-    }
-
-    /// The peer was rejected, MPA has left the connection open for it, and it did not close.
-    fn close_what_was_left(&mut self, id: ConnId) {
-        if let Some(conn) = self.conns.get_mut(id) {
-            conn.deadline = None;
-            conn.close_by = None;
-        }
-        self.close(id, DisconnectReason::Graceful);
     }
 
     /// TCP has its own patience with half-open connections, and gives them up without a word.

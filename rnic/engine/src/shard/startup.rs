@@ -400,20 +400,12 @@ impl<P: Port> Shard<P> {
         self.end_queue_pair(qp, reason, event);
     }
 
-    /// Sends a Reply that rejects, and leaves MPA and the connection open (RFC 5044 section 7.1.2, rule
-    /// 2): it is the initiator's to close. For one that does not there is a patience.
+    /// Sends a Reply that rejects, and leaves MPA. What stands above it has no use for the connection, and
+    /// closes it at once (RFC 5044 section 7.1.2, rules 2 and 3).
     pub(super) fn send_reject(&mut self, id: ConnId, listener: ListenerId, reply: &[u8]) {
         let sent = self.send_startup(id, reply);
         self.no_longer_waiting(listener, id);
-        let Some(conn) = self.conns.get_mut(id) else {
-            return;
-        };
-        conn.phase = Phase::Over;
-        conn.deadline = None;
-        match sent {
-            Ok(()) => self.limit_close(id),
-            Err(NotSent) => self.abort(id, DisconnectReason::LocalError, None),
-        }
+        self.let_go(id, sent);
     }
 
     /// After the last word of a start-up that failed: FIN behind it, or RST if it was not sent.
