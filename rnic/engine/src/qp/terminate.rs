@@ -177,3 +177,27 @@ pub(super) fn count_refusal(ctx: &mut QpContext<'_>, error: StagError) {
     };
     *counter += 1;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the requester's completion says of a Terminate: protection errors of RDMAP and of DDP's tagged
+    /// buffers are the STag's, all else is the operation's.
+    #[test]
+    fn a_protection_error_of_either_layer_is_one_of_access() {
+        for (control, status) in [
+            (0x0100, WcStatus::RemoteAccess),
+            (0x0102, WcStatus::RemoteAccess),
+            (0x1100, WcStatus::RemoteAccess),
+            (0x1101, WcStatus::RemoteAccess),
+            (0x1202, WcStatus::RemoteOperation),
+            (0x0206, WcStatus::RemoteOperation),
+            (0x1000, WcStatus::RemoteOperation),
+            (0x2002, WcStatus::RemoteOperation),
+        ] {
+            let error = TerminateError::from_control(control);
+            assert_eq!(remote_status(error), status, "{control:#06x}");
+        }
+    }
+}

@@ -354,3 +354,24 @@ fn atomics_on_one_word_from_two_threads_are_never_lost() {
     shared.read(8, &mut word).unwrap();
     assert_eq!(u64::from_ne_bytes(word), ROUNDS << 32 | ROUNDS);
 }
+
+/// RFC 7306 section 8.2: the right to Atomic Operations is one of its own.
+#[test]
+fn the_right_to_atomics_is_not_that_to_write() {
+    let atomic = Access {
+        remote_atomic: true,
+        ..READ
+    };
+    let refused = StagError::AccessRights { stag: STAG };
+    let to = TaggedOffset(BASE);
+    for (access, may_write) in [(WRITE, true), (atomic, false)] {
+        let table = table(access);
+        let write = table.remote_write(STAG, to, 8, USER).map(|_| ());
+        let operation = table.remote_atomic(STAG, to, USER).map(|_| ());
+        let (given, other) = match may_write {
+            true => (write, operation),
+            false => (operation, write),
+        };
+        assert_eq!((given, other), (Ok(()), Err(refused)), "{access:?}");
+    }
+}

@@ -62,6 +62,7 @@ fn both_revisions_carry_private_data_and_agree_on_depths() {
         let (mpa_b, data_b) = agreed(&world.b);
         assert_eq!(data_a, b"welcome");
         assert!(data_b.is_empty());
+        assert_eq!((mpa_a.revision, mpa_b.revision), (revision, revision));
         assert!(mpa_a.crc && mpa_b.crc, "one side asked for CRCs");
         let markers = (mpa_a.markers, mpa_b.markers);
         assert_eq!(markers, (MarkerUse::Require, MarkerUse::Off));

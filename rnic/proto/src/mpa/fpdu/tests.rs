@@ -98,6 +98,7 @@ fn mulpdu_follows_the_formula_and_its_bounds() {
     assert_eq!((off(64_776), off(64_772)), (64_768, 64_766));
     assert_eq!((off(70_000), off(usize::MAX)), (64_768, 64_768));
     assert_eq!(mulpdu(70_000, Markers::On), 64_768);
+    assert_eq!((off(65_535), off(70_000)), (64_768, 64_768));
     assert_eq!(mulpdu(100, Markers::On), 128);
     for emss in 140..10_000 {
         assert!(fpdu_length(off(emss)) <= emss, "EMSS {emss}");

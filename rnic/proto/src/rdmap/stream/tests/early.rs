@@ -119,3 +119,15 @@ fn nothing_is_placed_early_when_the_stream_is_over_and_requests_never_are() {
     assert!(take(&mut stream, &send(PLAIN, 9, 0, 1, true)).is_err());
     assert_eq!(early(&stream, &write(7, 9, 10, false)), None);
 }
+
+/// A Send is one on queue 0; on any other it is an error, which its turn shows.
+#[test]
+fn a_send_on_another_queue_is_not_placed_early() {
+    let stream = stream();
+    let mut ulpdu = send(PLAIN, 1, 0, 10, true);
+    assert!(early(&stream, &ulpdu).is_some());
+    for qn in [1, 2, 3, 4, 0xff] {
+        ulpdu[9] = qn;
+        assert_eq!(early(&stream, &ulpdu), None, "queue {qn}");
+    }
+}
