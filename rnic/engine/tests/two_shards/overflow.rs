@@ -37,3 +37,22 @@ fn a_cq_that_overflows_leaves_streams_of_other_cqs_alone() {
         assert_eq!(done, Some(WcStatus::Success as u8), "{id}");
     }
 }
+
+/// RFC 5040 section 8.1.1: all streams that use it end, those too which were at rest.
+#[test]
+fn a_cq_that_overflows_ends_every_stream_that_uses_it() {
+    let mut world = World::new(1, Impairment::NONE);
+    let small = CqId(2);
+    world.a.add_cq(small, 8);
+    let streams = [world.connect().0, world.connect().0, world.connect().0];
+    let to = (world.b.stag, 0);
+    for id in 0..20 {
+        world.a.post_work(streams[1], WrOpcode::Write, id, 0, to, 8);
+    }
+    world.run_for(Duration::from_secs(1));
+    for qp in streams {
+        let reason = world.a.disconnected(qp);
+        assert_eq!(reason, Some(DisconnectReason::LocalError), "{qp}");
+        assert_eq!(world.a.state(qp), QpState::Error, "{qp}");
+    }
+}
