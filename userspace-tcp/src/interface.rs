@@ -157,7 +157,8 @@ pub struct Outlook {
     pub queued: usize,
     /// [`crate::Stack::mss`], in octets.
     pub mss: usize,
-    /// [`crate::Stack::send_room`], in octets.
+    /// [`crate::Stack::send_room`], in octets, without the segment that may wait beyond the congestion
+    /// window.
     pub room: usize,
 }
 

@@ -57,7 +57,8 @@ impl<B> Connection<B> {
 
     /// See [`crate::Stack::send_room`].
     pub(crate) fn send_room(&self, config: &Config) -> usize {
-        self.outlook(config).room
+        let room = self.room_with(u64::from(self.emss));
+        self.outlook_with(room, self.places(config)).room
     }
 
     /// See [`crate::Stack::outlook`].
@@ -84,13 +85,16 @@ impl<B> Connection<B> {
         limit.saturating_sub(self.outbound.queued_segments())
     }
 
-    /// Octets that windows would let go behind what is queued, and one segment more if the peer's
-    /// window takes it: it waits, so that a tail loss probe has something new to carry (RFC 8985
-    /// section 7.3), whatever cwnd says.
+    /// Octets that windows would let go behind what is queued.
     pub(crate) fn room_behind(&self) -> usize {
+        self.room_with(0)
+    }
+
+    /// The same, and `waiting` bytes more than cwnd says, if the peer's window takes them.
+    fn room_with(&self, waiting: u64) -> usize {
         let held = self.frto.prefers_new();
         let cwnd = self.congestion.cwnd();
-        let room = self.outbound.room(cwnd, held, u64::from(self.emss));
+        let room = self.outbound.room(cwnd, held, waiting);
         usize::try_from(room).unwrap_or(usize::MAX)
     }
 

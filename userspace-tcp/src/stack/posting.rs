@@ -64,7 +64,8 @@ impl<B> Stack<B> {
         self.post(conn, now, |posting| posting.send(segment))
     }
 
-    /// [`Stack::queued_segments`], [`Stack::mss`] and [`Stack::send_room`] by one look.
+    /// [`Stack::queued_segments`], [`Stack::mss`] and, but for the segment that may wait,
+    /// [`Stack::send_room`] by one look.
     pub fn outlook(&self, conn: ConnId) -> Outlook {
         let connection = self.connections.get(conn);
         connection.map_or_else(Outlook::default, |connection| {
