@@ -101,8 +101,6 @@ pub(crate) struct Connection<B> {
     last_data_at: Instant,
     /// One lost segment may go whatever cwnd says.
     force_lost: bool,
-    /// One unsent segment may go whatever the windows say.
-    force_unsent: bool,
     probe_due: bool,
     /// A tail loss probe has to go out, whatever cwnd says.
     tail_probe_due: bool,
@@ -181,7 +179,6 @@ impl<B> Connection<B> {
             syn_sent_at: now,
             last_data_at: now,
             force_lost: false,
-            force_unsent: false,
             probe_due: false,
             tail_probe_due: false,
             probes: 0,

@@ -52,7 +52,9 @@ pub(crate) struct Outbound<B> {
     tail: Position,
     /// SND.WND, in octets.
     window: u64,
+    /// The greatest ever (MAX.SND.WND), and the greatest since nothing was queued.
     window_max: u64,
+    window_offered: u64,
     /// SND.WL1 (of the peer's space) and SND.WL2.
     window_seq: i64,
     window_ack: Position,
@@ -118,6 +120,7 @@ impl<B> Outbound<B> {
             tail: 1,
             window: 0,
             window_max: 0,
+            window_offered: 0,
             window_seq: 0,
             window_ack: 0,
             fin: Fin::default(),
@@ -179,6 +182,17 @@ impl<B> Outbound<B> {
 
     pub(crate) fn window_max(&self) -> u64 {
         self.window_max
+    }
+
+    /// The largest segment that the peer's window is going to take, as far as is known: one that is
+    /// larger would wait for as long as the peer does not offer more.
+    #[inline]
+    pub(crate) fn largest_fit(&self) -> u64 {
+        match (self.window_offered, self.window_max) {
+            (0, 0) => u64::MAX,
+            (0, ever) => ever,
+            (offered, _) => offered,
+        }
     }
 
     pub(crate) fn queued_segments(&self) -> usize {
@@ -283,6 +297,10 @@ impl<B> Outbound<B> {
         if newer {
             self.window = window;
             self.window_max = self.window_max.max(window);
+            self.window_offered = match self.ring.len() {
+                0 => window,
+                _ => self.window_offered.max(window),
+            };
             self.window_seq = seq;
             self.window_ack = ack;
         }

@@ -144,7 +144,7 @@ impl<B> Connection<B> {
                 | State::Closing
                 | State::LastAck
         );
-        let due = self.inbound.pure_ack_due() || self.tail_probe_due || self.force_unsent;
+        let due = self.inbound.pure_ack_due() || self.tail_probe_due;
         let closed = self.pacer.closed_until().is_some();
         let repairs = !self.frto.is_off() || self.outbound.next_lost_len().is_some();
         let reduced = self.ecn.sends_capable() && self.congestion.owes_cwr();

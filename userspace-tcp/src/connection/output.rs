@@ -55,7 +55,6 @@ impl<B> Connection<B> {
             self.congestion.resumed(now, idle > self.rtt.rto(config));
             self.restart_model(now);
         }
-        self.force_unsent = false;
         self.probe_due = false;
         self.note_first_outstanding(now);
         let outgo = self.outbound.take_unsent(now)?;
@@ -161,7 +160,7 @@ impl<B> Connection<B> {
     /// 6.1.6); with DCTCP the SYN is too (RFC 8257 section 3.6).
     fn ecn_field(&self, action: Action, config: &Config) -> Ecn {
         let capable = match action {
-            Action::Unsent => self.ecn.sends_capable() && !self.force_unsent,
+            Action::Unsent => self.ecn.sends_capable(),
             Action::Syn => {
                 let dctcp = config.congestion == CongestionControl::Dctcp;
                 dctcp && self.syn_timeouts == 0 && self.ecn.may_be_offered()
@@ -238,7 +237,6 @@ impl<B> Connection<B> {
             return ((fits && paced) || self.force_lost).then_some(Action::Lost);
         }
         match unsent_fits_window {
-            Some(_) if self.force_unsent => Some(Action::Unsent),
             Some(true) if paced && self.outbound.unsent_fits_cwnd(cwnd) => Some(Action::Unsent),
             Some(_) => self.probe_due.then_some(Action::Probe),
             None if self.outbound.fin.due() => Some(Action::Fin),

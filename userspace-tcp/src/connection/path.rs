@@ -24,9 +24,12 @@ impl<B> Connection<B> {
         self.path = PathMtu::new(config, self.emss + self.overhead(), v4);
     }
 
-    /// The most octets that the next segment may have: a probe's, while one is wanted.
+    /// The most bytes that the next segment may have: a probe's, while one is wanted, but no more than
+    /// the peer's window takes.
     pub(crate) fn mss(&self) -> usize {
-        self.path.postable().saturating_sub(self.overhead()) as usize
+        let passes = self.path.postable().saturating_sub(self.overhead());
+        // No more than the first of the two.
+        u64::from(passes).min(self.outbound.largest_fit()) as usize
     }
 
     /// See [`crate::Stack::wants_probe`].

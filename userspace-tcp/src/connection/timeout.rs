@@ -17,10 +17,6 @@ const LINK_RETRY: Duration = Duration::from_millis(10);
 /// R1 of RFC 9293 section 3.8.3: after so many timeouts in a row it may be the path.
 const R1: u32 = 3;
 
-/// After so many probes of a window that is open, but too small for the next segment, the segment
-/// goes out as it is: a receiver that never opens wider takes the part that it has room for.
-const PROBES_BEFORE_OVERRUN: u32 = 2;
-
 /// What a connection waits for, at most one thing at a time; delayed ACKs come on top.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Timer {
@@ -231,11 +227,7 @@ impl<B> Connection<B> {
         }
         self.counters.probes += 1;
         self.probes = self.probes.saturating_add(1);
-        if self.outbound.window() > 0 && self.probes > PROBES_BEFORE_OVERRUN {
-            self.force_unsent = true;
-        } else {
-            self.probe_due = true;
-        }
+        self.probe_due = true;
         self.arm_persist(env.now, env.config);
     }
 }

@@ -98,22 +98,3 @@ fn a_burst_takes_the_place_of_a_window_probe() {
     both.acknowledge(1000, 0);
     assert_eq!(both.send(), "");
 }
-
-/// A segment that was to go whatever the window says goes as one that fits it, when it opens before.
-#[test]
-fn a_burst_leaves_alone_what_goes_whatever_the_window_says() {
-    let mut both = Both::new(&Config {
-        ecn: true,
-        ..without_timestamps()
-    });
-    both.acknowledge(0, 500);
-    both.post(3);
-    for _ in 0..2 {
-        assert_eq!(both.send(), "");
-        both.wait();
-        assert_eq!(both.send().lines().count(), 1);
-    }
-    both.wait();
-    both.acknowledge(0, 1000);
-    assert_eq!(both.send().lines().count(), 1);
-}

@@ -61,33 +61,57 @@ fn a_window_may_stay_closed_as_long_as_the_peer_answers() {
     panic!("still there");
 }
 
-/// A segment can't be split: when the window stays open, but too small, the segment goes out whole
-/// at last, and the peer takes the part that it has room for.
+/// Nothing goes beyond what the peer offers: a window that is open, but too small for a segment that
+/// is queued, is asked about like a closed one, and the connection stays for as long as it answers.
 #[test]
-fn a_window_smaller_than_a_segment_is_overrun_at_last() {
+fn a_window_smaller_than_a_segment_is_never_overrun() {
     let mut script = Script::active(plain());
-    script.give_window(1, 300);
+    script.send_thousands(3);
+    // It waits for the link when the window shrinks.
     script.send(1000).unwrap();
-    for _ in 0..2 {
+    script.give_window(3001, 300);
+    assert_eq!(script.out(), []);
+    for _ in 0..50 {
         script.wait_for_timer();
-        assert_eq!(script.one().seq, 0);
-        script.give_window(1, 300);
+        let probe = script.one();
+        assert_eq!((probe.seq, probe.len), (3000, 0));
+        script.give_window(3001, 300);
     }
-    script.wait_for_timer();
-    let whole = script.one();
-    assert_eq!((whole.seq, whole.len), (1, 1000));
-    // The rest of it goes by retransmission of the same segment.
-    script.give_window(301, 300);
-    script.wait_for_timer();
-    assert_eq!(script.one(), whole);
-    script.give_window(601, 300);
-    script.wait_for_timer();
-    assert_eq!(script.one(), whole);
-    script.give_window(1001, 300);
+    assert_eq!(script.events(), []);
+    script.give_window(3001, 1000);
     assert_eq!(
-        (script.released(), script.stack.next_deadline()),
-        (vec![0], None)
+        (script.one().seq, script.info().counters.timeouts),
+        (3001, 0)
     );
+}
+
+/// RFC 5044 section 4.5, RFC 9293 section 3.8.6.2.1: where the peer offers less than a full segment,
+/// segments are as small as what it offers, and go at once.
+#[test]
+fn segments_are_no_larger_than_what_the_peer_offers() {
+    let mut script = Script::active(plain());
+    script.give_window(1, 1024);
+    assert_eq!(script.mss(), 1024);
+    let refused = script.send(1025);
+    assert_eq!(
+        refused,
+        Err(userspace_tcp::SendRefusal::Length {
+            len: 1025,
+            mss: 1024
+        })
+    );
+    for round in 0..5 {
+        let at = 1 + 1024 * round;
+        script.send(1024).unwrap();
+        let out = script.one();
+        assert_eq!((out.seq, out.len), (at, 1024), "at once");
+        script.give_window(at + 1024, 1024);
+    }
+    // A closed window says nothing of how wide it is going to be.
+    script.give_window(5121, 0);
+    assert_eq!(script.mss(), 1460);
+    script.give_window(5121, 60_000);
+    assert_eq!(script.mss(), 1460);
 }
 
 #[test]

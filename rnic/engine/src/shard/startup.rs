@@ -126,18 +126,27 @@ impl<P: Port> Shard<P> {
     }
 
     /// Takes over what TCP agreed on at its establishment. False, and the connection is ended, when
-    /// a segment is too small for the smallest FPDU of full size (RFC 5044 section 4.5): one FPDU
-    /// is one segment here, never more.
+    /// a segment is too small for the smallest FPDU of full size (RFC 5044 section 4.5), or the peer's
+    /// window is: one FPDU is one segment here, never more, and none goes beyond the window.
     pub(super) fn segments_suit(&mut self, id: ConnId) -> bool {
         let (Some(conn), Some(info)) = (self.conns.get_mut(id), self.stack.info(id)) else {
             return false;
         };
         conn.timestamps = info.timestamps;
-        if info.mss >= EMSS_MIN {
+        let remote = conn.tuple.remote;
+        let fits = self.stack.mss(id);
+        if fits >= EMSS_MIN {
             return true;
         }
-        let mss = info.mss;
-        let message = format!("the peer's TCP segments hold {mss} octets; MPA needs {EMSS_MIN}");
+        let what = match info.mss < EMSS_MIN {
+            true => "TCP segments hold",
+            false => "TCP window takes",
+        };
+        let message = format!(
+            "{remote}: the peer's {what} {fits} bytes, and the smallest FPDU needs {EMSS_MIN}: \
+             raise the peer's MSS or receive buffer"
+        );
+        log::debug!("{message}");
         self.abort(id, DisconnectReason::NotMpa, Some(message));
         false
     }
@@ -218,6 +227,10 @@ impl<P: Port> Shard<P> {
         let Phase::Requesting { qp, .. } = conn.phase else {
             return;
         };
+        // Now the peer has acknowledged something, and offers what it is going to offer.
+        if !self.segments_suit(id) {
+            return;
+        }
         self.enter_rdma_mode(id, qp, negotiated, true, data);
         self.expect_responder(id, negotiated);
     }
@@ -295,6 +308,9 @@ impl<P: Port> Shard<P> {
 
     /// A whole MPA Request: the application decides.
     fn requested(&mut self, id: ConnId, mpa: MpaOptions, private_data: Vec<u8>) {
+        if !self.segments_suit(id) {
+            return;
+        }
         let request = self.name_request();
         let Some(conn) = self.conns.get_mut(id) else {
             return;

@@ -28,6 +28,12 @@ pub fn in_rdma_mode(config: SideConfig, segment: usize) -> (Duel, QpNum) {
 /// The same, where the queue pair wants Markers or not.
 pub fn in_rdma_mode_by(config: SideConfig, segment: usize, markers: MarkerUse) -> (Duel, QpNum) {
     let mut duel = Duel::new(config);
+    let qp = accept(&mut duel, segment, markers);
+    (duel, qp)
+}
+
+/// The raw peer connects, asks and is accepted.
+pub fn accept(duel: &mut Duel, segment: usize, markers: MarkerUse) -> QpNum {
     duel.side.listen(4, duel.now);
     duel.connect();
     duel.send(&request(0, b"raw"), segment);
@@ -46,7 +52,7 @@ pub fn in_rdma_mode_by(config: SideConfig, segment: usize, markers: MarkerUse) -
     duel.side.shard.execute(command, duel.now).unwrap();
     duel.pump();
     assert!(duel.peer.received.starts_with(b"MPA ID Rep Frame"));
-    (duel, qp)
+    qp
 }
 
 fn assert_no_frame_lost(duel: &Duel) {

@@ -30,6 +30,7 @@ mod recognised;
 mod registration;
 mod side;
 mod silence;
+mod small_peers;
 mod startup;
 mod states;
 mod transfer;

@@ -10,7 +10,7 @@ use rnic_net::{Path, PathDefaults, Payload};
 use rnic_proto::mpa::fpdu::{self as framing, Layout};
 use rnic_proto::mpa::marker::Markers;
 use userspace_tcp::{
-    Config, ConnId, ConnOptions, Ecn, Event, FourTuple, Instant, Outgoing, Segment, Stack,
+    Config, ConnId, ConnOptions, Ecn, Event, FourTuple, Instant, Outgoing, Segment, SeqNum, Stack,
     TcpHeader, Transmit, checksum,
 };
 
@@ -24,6 +24,11 @@ pub struct Peer {
     /// What the shard sent on the connection, in order.
     pub received: Vec<u8>,
     parked: BTreeMap<u64, Vec<u8>>,
+    /// Most that it says in its window field, and the end of the window that it offered last.
+    offers: u16,
+    edge: Option<SeqNum>,
+    /// Bytes by which the shard has sent beyond it, at most.
+    pub beyond: u32,
     address: SocketAddr,
     path: Path,
 }
@@ -53,6 +58,9 @@ impl Peer {
             events: Vec::new(),
             received: Vec::new(),
             parked: BTreeMap::new(),
+            offers: u16::MAX,
+            edge: None,
+            beyond: 0,
             address: address.parse().unwrap(),
             path: Path {
                 src_mac: [2, 0, 0, 0, 0, number],
@@ -87,7 +95,11 @@ impl Peer {
     /// What its TCP sends now.
     fn frames(&mut self, now: Instant) -> Vec<Vec<u8>> {
         let mut out = Vec::new();
-        while let Some(segment) = self.stack.poll_transmit(now) {
+        while let Some(mut segment) = self.stack.poll_transmit(now) {
+            let header = &mut segment.header;
+            header.window = header.window.min(self.offers);
+            self.edge = (self.offers < u16::MAX && header.flags.ack())
+                .then(|| header.ack.add(header.window.into()));
             out.push(self.frame_of(&segment));
             if let (Some(conn), Some(payload)) = (segment.conn, segment.payload) {
                 let _ = self.stack.transmitted(conn, payload.id, payload.buf);
@@ -99,6 +111,10 @@ impl Peer {
 
     /// Takes a segment that the shard sent.
     fn take(&mut self, tuple: FourTuple, segment: &Segment<'_>, now: Instant) {
+        if let (Some(edge), false) = (self.edge, segment.payload.is_empty()) {
+            let end = segment.header.seq.add(segment.payload.len() as u32);
+            self.beyond = self.beyond.max(end.distance(edge).max(0).cast_unsigned());
+        }
         let received = self.stack.receive(now, tuple, segment, self.options());
         while let Some((conn, event)) = self.stack.poll_event() {
             if matches!(event, Event::Incoming { .. }) {
@@ -156,6 +172,18 @@ impl Duel {
             resets_to_lose: 0,
             now,
         }
+    }
+
+    /// The same, where the peer never offers a window of more than so many bytes.
+    pub fn offering(config: SideConfig, window: u16) -> Self {
+        let mut duel = Self::new(config);
+        let config = Config {
+            window_scale: false,
+            ..duel.peer.stack.config().clone()
+        };
+        duel.peer.stack = Stack::new(config, [3; 16], duel.now);
+        duel.peer.offers = window;
+        duel
     }
 
     /// The way from the side under test to the peer.
