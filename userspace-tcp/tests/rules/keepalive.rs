@@ -172,3 +172,17 @@ fn a_connection_attempt_lasts_three_minutes_unless_told_otherwise() {
     assert!(attempt(None) >= 180 * SEC);
     assert_eq!(attempt(Some(5 * SEC)), 5 * SEC);
 }
+
+/// RFC 9293 section 3.8.3 (SHLD-11): R2 is 100 seconds where nobody says otherwise.
+#[test]
+fn the_user_timeout_is_a_hundred_seconds_by_default() {
+    let mut script = Script::active(plain());
+    script.send_thousands(1);
+    let start = script.now;
+    while !script.events().contains(&Event::TimedOut) {
+        script.wait_for_timer();
+        script.out();
+    }
+    let after = script.now.saturating_duration_since(start);
+    assert_eq!(after, 100 * SEC);
+}

@@ -53,8 +53,9 @@ pub fn run(path: &Path) -> Result<Vec<String>, String> {
     }
 }
 
-/// Runs every script of an area, and fails with the reports of all that don't hold.
-pub fn run_area(area: &str) {
+/// Runs every script of an area, of which there are so many, and fails with the reports of all that
+/// don't hold.
+pub fn run_area(area: &str, scripts: usize) {
     let only = std::env::var(ONLY).ok();
     let mut failed = Vec::new();
     let mut ran = 0;
@@ -74,5 +75,9 @@ pub fn run_area(area: &str) {
         }
     }
     println!("{area}: {ran} scripts ran, {} failed", failed.len());
+    assert!(
+        only.is_some() || ran == scripts,
+        "{area}: {ran} scripts ran; `areas!` in main.rs says {scripts}"
+    );
     assert!(failed.is_empty(), "\n\n{}", failed.join("\n"));
 }

@@ -14,71 +14,68 @@ mod report;
 mod syntax;
 mod wire;
 
-/// One test for each directory of scripts.
+/// One test for each directory of scripts, which has so many: none goes missing, and none is left
+/// out, unseen.
 macro_rules! areas {
-    ($($area:ident),+ $(,)?) => {
+    ($($area:ident: $scripts:literal,)+) => {
         const AREAS: &[&str] = &[$(stringify!($area)),+];
 
-        $(#[test]
-        fn $area() {
-            files::run_area(stringify!($area));
-        })+
+        $(
+            #[test]
+            fn $area() {
+                files::run_area(stringify!($area), $scripts);
+            }
+        )+
     };
 }
 
 areas! {
-    closed,
-    listen,
-    syn_sent,
-    syn_received,
-    established,
-    fin_wait_1,
-    fin_wait_2,
-    closing,
-    time_wait,
-    close_wait,
-    last_ack,
-    opening,
-    ending,
-    timestamps,
-    paws,
-    blind_attacks,
-    window,
-    delayed_ack,
-    sack_blocks,
-    dsack,
-    rto,
-    user_timeout,
-    newreno,
-    slow_start,
-    ecn,
-    dctcp,
-    cubic,
-    rack,
-    prr,
-    tlp,
-    frto,
-    pacing,
-    icmp,
-    pmtu,
-    cookies,
-    bounds,
-    keepalive,
-    urgent,
-    wrap,
-    combinations,
+    closed: 9,
+    listen: 12,
+    syn_sent: 14,
+    syn_received: 15,
+    established: 26,
+    fin_wait_1: 18,
+    fin_wait_2: 16,
+    closing: 17,
+    time_wait: 16,
+    close_wait: 16,
+    last_ack: 17,
+    opening: 33,
+    ending: 10,
+    timestamps: 12,
+    paws: 12,
+    blind_attacks: 11,
+    window: 18,
+    delayed_ack: 11,
+    sack_blocks: 7,
+    dsack: 9,
+    rto: 15,
+    user_timeout: 7,
+    newreno: 10,
+    slow_start: 9,
+    ecn: 22,
+    dctcp: 7,
+    cubic: 6,
+    rack: 24,
+    prr: 4,
+    tlp: 18,
+    frto: 10,
+    pacing: 5,
+    icmp: 6,
+    pmtu: 19,
+    cookies: 19,
+    bounds: 4,
+    keepalive: 11,
+    urgent: 7,
+    wrap: 6,
+    combinations: 23,
 }
 
-/// Fewer scripts than this and some have been lost.
-const SCRIPTS_MIN: usize = 150;
-
 #[test]
-fn every_script_is_in_an_area_and_names_its_rfc() {
-    let mut count = 0;
+fn every_script_names_its_rfc() {
     for area in AREAS {
-        let scripts = files::scripts_of(area);
-        assert!(!scripts.is_empty(), "{area} has no script");
-        for script in &scripts {
+        for script in &files::scripts_of(area) {
             let text = files::read(script);
             let head: Vec<&str> = text
                 .lines()
@@ -91,10 +88,7 @@ fn every_script_is_in_an_area_and_names_its_rfc() {
                 "{name} does not begin with its rule and RFC section"
             );
         }
-        count += scripts.len();
     }
-    println!("{count} scripts in {} areas", AREAS.len());
-    assert!(count >= SCRIPTS_MIN, "only {count} scripts");
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod required;
 mod rows;
 mod rules;
 mod sources;
+mod tcp;
 
 use std::path::{Path, PathBuf};
 
@@ -87,5 +88,14 @@ fn every_number_of_a_terminate_has_its_row_and_its_test() {
     let name = "conformance/errors.md";
     let tests = sources::tests_of(&root());
     let complaints = errors::complaints(&document(name), &tests);
+    assert!(complaints.is_empty(), "{name}: {complaints:#?}");
+}
+
+#[test]
+fn every_requirement_of_tcp_has_its_row_and_what_shows_it() {
+    let name = "tcp.md";
+    let tests = sources::tests_of(&root());
+    let scripts = root().join("userspace-tcp/tests/scripts");
+    let complaints = tcp::complaints(&document(name), &tests, &scripts);
     assert!(complaints.is_empty(), "{name}: {complaints:#?}");
 }
