@@ -2,12 +2,15 @@
 //! over our TCP, and what they share.
 
 #![forbid(unsafe_code)]
+// They panic when nobody reads: see `out`.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod ctl;
 pub mod door;
 pub mod endpoint;
 pub mod linksim;
 pub mod mpa;
+pub mod out;
 pub mod pattern;
 pub mod perf;
 pub mod ping;

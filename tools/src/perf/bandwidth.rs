@@ -216,7 +216,7 @@ pub(super) fn serve_one_sided(
     region: &MemoryRegion,
     plan: &Plan,
 ) -> Result<Note, ToolError> {
-    let messages = match notes.listen(end)? {
+    let messages = match notes.await_end(end)? {
         Note::Done { messages } => messages,
         other => return Err(unexpected(other)),
     };

@@ -130,6 +130,17 @@ impl Notes {
         Ok(Some(note))
     }
 
+    /// Waits for a note for as long as the connection is there: while the peer Writes or Reads, nothing
+    /// else is heard of it.
+    pub fn await_end(&self, end: &mut Endpoint) -> Result<Note, ToolError> {
+        loop {
+            match self.listen(end) {
+                Err(ToolError::Rnic(rnic::Error::Timeout { .. })) => {}
+                other => return other,
+            }
+        }
+    }
+
     /// Waits for a note, over completions of other work.
     pub fn listen(&self, end: &mut Endpoint) -> Result<Note, ToolError> {
         loop {

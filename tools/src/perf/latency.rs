@@ -200,7 +200,7 @@ pub(super) fn serve_one_sided(
     plan: &Plan,
 ) -> Result<Note, ToolError> {
     if plan.operation == Operation::Read {
-        notes.listen(end)?;
+        notes.await_end(end)?;
         return Ok(Note::Finished);
     }
     for round in 0.. {

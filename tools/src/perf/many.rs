@@ -119,7 +119,7 @@ pub fn serve(
         }
     }
     let Some(mut all) = all else { return Ok(()) };
-    match all.notes.listen(&mut all.end)? {
+    match all.notes.await_end(&mut all.end)? {
         Note::Done { .. } => all.notes.say(&all.end, Note::Finished)?,
         other => return Err(unexpected(other)),
     }

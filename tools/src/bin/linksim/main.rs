@@ -1,6 +1,8 @@
 //! `linksim`: joins two interfaces and makes the link between them as bad as one likes.
 
 #![forbid(unsafe_code)]
+// They panic when nobody reads: see `rnic_tools::out`.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -106,7 +108,7 @@ fn main() -> ExitCode {
     match serve(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("linksim: {error}");
+            rnic_tools::errln!("linksim: {error}");
             ExitCode::FAILURE
         }
     }
@@ -126,10 +128,10 @@ fn serve(cli: Cli) -> Result<(), Error> {
     let seed = cli.seed.or(file.seed).unwrap_or(1);
     let config = Config::new(seed, &[file.layer(), command_line], &changes)?;
     if cli.check {
-        let show = |name: &str, settings: &Settings| println!("{name}: {settings:#?}");
+        let show = |name: &str, settings: &Settings| rnic_tools::outln!("{name}: {settings:#?}");
         show("to right", &config.settings[0]);
         show("to left", &config.settings[1]);
-        println!("changes: {:#?}", config.changes);
+        rnic_tools::outln!("changes: {:#?}", config.changes);
         return Ok(());
     }
     let carrier = CarrierOptions {

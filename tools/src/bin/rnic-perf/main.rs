@@ -1,6 +1,8 @@
 //! `rnic-perf`: goodput and latency of RDMA Write, Send and Read between two RNICs.
 
 #![forbid(unsafe_code)]
+// They panic when nobody reads: see `rnic_tools::out`.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod many;
 mod raw;
@@ -59,7 +61,8 @@ struct Server {
     /// Never sleep while a client is served: with --embedded for a core of its own.
     #[arg(long)]
     busy: bool,
-    /// How long nothing may happen on a connection.
+    /// How long nothing may happen on a connection. While the client Writes or Reads nothing does here:
+    /// the end of that is waited for as long as the connection is there.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = size::duration)]
     timeout: Duration,
 }
@@ -105,8 +108,10 @@ struct Client {
     /// is ahead that does not count, for caches to fill.
     #[arg(long, value_name = "TIME", value_parser = size::duration, conflicts_with_all = ["latency", "bytes", "iterations"])]
     turn: Option<Duration>,
-    /// Let the receiving end compare every octet with what was sent.
-    #[arg(long)]
+    /// Let the receiving end compare octets with what was sent: every one of Sends, and of Writes and
+    /// Reads with --bytes or --iterations. With --duration these go round in memory, which is compared
+    /// once, at the end. The result says how many octets were compared.
+    #[arg(long, conflicts_with = "latency")]
     verify: bool,
     /// Print the result as JSON.
     #[arg(long)]
@@ -131,7 +136,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("rnic-perf: {error}");
+            rnic_tools::errln!("rnic-perf: {error}");
             ExitCode::from(client::exit_status(&error))
         }
     }
@@ -141,7 +146,7 @@ fn serve(options: &Server) -> Result<(), ToolError> {
     let context = options
         .door
         .open(DeviceName::Address(options.listen.ip()))?;
-    let told = |line: String| println!("{line}");
+    let told = |line: String| rnic_tools::outln!("{line}");
     server::run(
         &context,
         options.listen,
@@ -189,13 +194,13 @@ fn measure(options: &Client) -> Result<(), ToolError> {
         plan.operation, plan.size, plan.depth
     );
     if let Some(goodput) = outcome.goodput {
-        println!("{head}: {goodput}");
+        rnic_tools::outln!("{head}: {goodput}");
     }
     if let Some(latency) = outcome.latency {
-        println!("{head}: {latency}");
+        rnic_tools::outln!("{head}: {latency}");
     }
     if let Some(octets) = outcome.verified_octets {
-        println!("{head}: {} verified equal", size::show(octets));
+        rnic_tools::outln!("{head}: {} verified equal", size::show(octets));
     }
     Ok(())
 }
@@ -206,7 +211,7 @@ fn print_json(result: &impl Serialize) -> Result<(), ToolError> {
         what: "writing the result as JSON".into(),
         source: error.into(),
     })?;
-    println!("{text}");
+    rnic_tools::outln!("{text}");
     Ok(())
 }
 

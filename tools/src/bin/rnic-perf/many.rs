@@ -60,7 +60,7 @@ enum Role {
 }
 
 pub(crate) fn run(options: &Many) -> Result<(), ToolError> {
-    let told = |line: String| eprintln!("{line}");
+    let told = |line: String| rnic_tools::errln!("{line}");
     match options.role {
         Role::Server { listen } => {
             let queue_pairs = options.queue_pairs;

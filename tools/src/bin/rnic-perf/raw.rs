@@ -128,7 +128,7 @@ pub(crate) fn run(options: &Raw) -> Result<(), ToolError> {
             print_json(&sent)
         }
         Role::Receive if options.least => {
-            println!("listening on {}", options.interface);
+            rnic_tools::outln!("listening on {}", options.interface);
             print_json(&least::receive(&mut wire, options.timeout)?)
         }
         Role::Send(Send { paced, turn }) => {
@@ -136,7 +136,7 @@ pub(crate) fn run(options: &Raw) -> Result<(), ToolError> {
             print_json(&rate::send(&mut wire, octets, duration, turn, paced)?)
         }
         Role::Receive => {
-            println!("listening on {}", options.interface);
+            rnic_tools::outln!("listening on {}", options.interface);
             print_json(&rate::receive(&mut wire, options.timeout)?)
         }
         Role::Ping(Echo { code }) => {
@@ -145,7 +145,7 @@ pub(crate) fn run(options: &Raw) -> Result<(), ToolError> {
             print_json(&latency)
         }
         Role::Pong(Echo { code }) => {
-            println!("listening on {}", options.interface);
+            rnic_tools::outln!("listening on {}", options.interface);
             echo::pong(&mut wire, code, options.timeout)
         }
     }

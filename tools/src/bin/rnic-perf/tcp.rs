@@ -56,7 +56,7 @@ pub(crate) fn run(options: &Tcp) -> Result<(), ToolError> {
             print_json(&latency)
         }
         Role::Pong { listen } => {
-            let told = |line: String| println!("{line}");
+            let told = |line: String| rnic_tools::outln!("{line}");
             tcp::pong(listen, options.size, options.timeout, told)
         }
     }

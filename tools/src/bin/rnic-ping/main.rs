@@ -2,6 +2,8 @@
 //! Writes it back, the client compares.
 
 #![forbid(unsafe_code)]
+// They panic when nobody reads: see `rnic_tools::out`.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -94,7 +96,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("rnic-ping: {error}");
+            rnic_tools::errln!("rnic-ping: {error}");
             ExitCode::from(rnic_tools::perf::client::exit_status(&error))
         }
     }
@@ -105,7 +107,7 @@ fn serve(options: &Server) -> Result<(), ToolError> {
         .door
         .open(DeviceName::Address(options.listen.ip()))?;
     let listener = Listener::bind(&context, options.listen, 16)?;
-    println!("listening on {}", listener.local_addr());
+    rnic_tools::outln!("listening on {}", listener.local_addr());
     loop {
         // What ends the listener ends the server; what ends one connection need not.
         let request = match listener.accept_request(Duration::from_secs(3600)) {
@@ -114,7 +116,7 @@ fn serve(options: &Server) -> Result<(), ToolError> {
         };
         let remote = request.remote();
         match serve_one(&context, request, options) {
-            Ok(rounds) => println!("{remote}: {rounds} rounds"),
+            Ok(rounds) => rnic_tools::outln!("{remote}: {rounds} rounds"),
             Err(error) if options.persistent => log::warn!("{remote}: {error}"),
             Err(error) => return Err(error),
         }
@@ -170,14 +172,15 @@ fn ping(options: &Client) -> Result<(), ToolError> {
         let text = serde_json::to_string(&outcome).map_err(|error| {
             ToolError::Peer(format!("the result can't be written as JSON: {error}"))
         })?;
-        println!("{text}");
+        rnic_tools::outln!("{text}");
     } else {
-        println!(
+        rnic_tools::outln!(
             "{} rounds of {} octets, all equal",
-            outcome.rounds, outcome.size
+            outcome.rounds,
+            outcome.size
         );
         if let Some(latency) = &outcome.latency {
-            println!("round: {latency}");
+            rnic_tools::outln!("round: {latency}");
         }
     }
     Ok(())

@@ -76,7 +76,7 @@ pub(crate) fn answer(context: &Context, options: &Options, as_json: bool) -> Res
     let snap = filter.snap.unwrap_or(0);
     let mut trace = Trace::begin(&options.file, ring, &interface, snap)
         .map_err(|error| usage(error.to_string()))?;
-    eprintln!("capturing, end with Ctrl-C");
+    rnic_tools::errln!("capturing, end with Ctrl-C");
     let written = write(&mut capture, &mut trace, options, &signals);
     // The file is to be whole in any case.
     let ended = trace.end(capture.lost());
@@ -142,11 +142,11 @@ fn report(trace: &Trace, lost: u64, as_json: bool) {
         .collect();
     if as_json {
         let report = json!({ "frames": frames, "lost": lost, "octets": octets, "files": files });
-        println!("{report}");
+        rnic_tools::outln!("{report}");
     } else {
         let octets = size::show(octets);
-        println!("{frames} frames written ({octets}), {lost} lost");
-        files.iter().for_each(|file| println!("{file}"));
+        rnic_tools::outln!("{frames} frames written ({octets}), {lost} lost");
+        files.iter().for_each(|file| rnic_tools::outln!("{file}"));
     }
 }
 

@@ -65,10 +65,10 @@ fn once(devices: &Devices, options: &Options, as_json: bool) -> Result<(), ToolE
     counters.retain(|(_, count)| *count != 0 || !options.nonzero);
     if as_json {
         let object: BTreeMap<String, u64> = counters.into_iter().collect();
-        println!("{}", json!(object));
+        rnic_tools::outln!("{}", json!(object));
     } else {
         for (name, count) in counters {
-            println!("{name:40} {count}");
+            rnic_tools::outln!("{name:40} {count}");
         }
     }
     Ok(())
@@ -93,9 +93,9 @@ fn watch(
             found.retain(|rate| rate.per_second.is_none_or(|rate| rate != 0.0) && rate.value != 0);
         }
         if as_json {
-            println!("{}", line(&found, between));
+            rnic_tools::outln!("{}", line(&found, between));
         } else {
-            println!("{}", table(&found));
+            rnic_tools::outln!("{}", table(&found));
         }
         before = now;
         times += 1;

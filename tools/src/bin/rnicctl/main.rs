@@ -4,6 +4,8 @@
 //! everything, everybody else what his own programs have.
 
 #![forbid(unsafe_code)]
+// They panic when nobody reads: see `rnic_tools::out`.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod capture;
 mod counters;
@@ -106,7 +108,7 @@ fn main() -> ExitCode {
     match answer(&Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("rnicctl: {error}");
+            rnic_tools::errln!("rnicctl: {error}");
             ExitCode::FAILURE
         }
     }
@@ -149,7 +151,7 @@ fn first(door: &Door) -> Result<Context, ToolError> {
 fn device(door: &Door, as_json: bool) -> Result<(), ToolError> {
     let device = first(door)?.device_info()?;
     if as_json {
-        println!("{}", info(&device));
+        rnic_tools::outln!("{}", info(&device));
     } else {
         tell(&device);
     }
@@ -163,12 +165,12 @@ fn devices(door: &Door, as_json: bool) -> Result<(), ToolError> {
     }
     if as_json {
         let list: Vec<Value> = found.iter().map(info).collect();
-        println!("{}", Value::from(list));
+        rnic_tools::outln!("{}", Value::from(list));
         return Ok(());
     }
     for (number, device) in found.iter().enumerate() {
         if number > 0 {
-            println!();
+            rnic_tools::outln!("");
         }
         tell(device);
     }
@@ -190,14 +192,14 @@ fn info(device: &DeviceInfo) -> Value {
 
 fn tell(device: &DeviceInfo) {
     let addresses: Vec<String> = device.addresses.iter().map(ToString::to_string).collect();
-    println!("interface    {}", device.interface);
-    println!("XDP mode     {}", device.xdp_mode);
-    println!("addresses    {}", addresses.join(", "));
-    println!("MTU          {} octets", device.mtu);
-    println!("RX queues    {}", device.queues);
-    println!("elements     {} a work request", device.max_sge);
-    println!("inline       {} octets a work request", device.max_inline);
-    println!("queue depth  {} work requests", device.max_queue_depth);
+    rnic_tools::outln!("interface    {}", device.interface);
+    rnic_tools::outln!("XDP mode     {}", device.xdp_mode);
+    rnic_tools::outln!("addresses    {}", addresses.join(", "));
+    rnic_tools::outln!("MTU          {} octets", device.mtu);
+    rnic_tools::outln!("RX queues    {}", device.queues);
+    rnic_tools::outln!("elements     {} a work request", device.max_sge);
+    rnic_tools::outln!("inline       {} octets a work request", device.max_inline);
+    rnic_tools::outln!("queue depth  {} work requests", device.max_queue_depth);
 }
 
 /// The objects of one kind of all devices, one device after the other: this client shows among them.
@@ -238,14 +240,14 @@ fn list(door: &Door, kind: Kind, which: &Which, as_json: bool) -> Result<(), Too
     }
     if as_json {
         let list: Vec<Value> = objects.iter().map(show::json).collect();
-        println!("{}", Value::from(list));
+        rnic_tools::outln!("{}", Value::from(list));
         return Ok(());
     }
     let programs = match kind {
         Kind::Clients => Programs::of(&objects),
         _ => Programs::of(&self::objects(door, Kind::Clients)?),
     };
-    print!("{}", show::table(kind, &objects, &programs));
+    rnic_tools::out!("{}", show::table(kind, &objects, &programs));
     Ok(())
 }
 
@@ -274,18 +276,18 @@ fn details(value: &Value, before: &str) {
             for (name, value) in fields {
                 match value {
                     Value::Object(_) | Value::Array(_) => {
-                        println!("{before}{name}");
+                        rnic_tools::outln!("{before}{name}");
                         details(value, &format!("{before}  "));
                     }
-                    Value::String(text) => println!("{before}{name:22} {text}"),
-                    Value::Null => println!("{before}{name:22} -"),
-                    other => println!("{before}{name:22} {other}"),
+                    Value::String(text) => rnic_tools::outln!("{before}{name:22} {text}"),
+                    Value::Null => rnic_tools::outln!("{before}{name:22} -"),
+                    other => rnic_tools::outln!("{before}{name:22} {other}"),
                 }
             }
         }
         Value::Array(values) => values.iter().for_each(|value| details(value, before)),
-        Value::String(text) => println!("{before}{text}"),
-        other => println!("{before}{other}"),
+        Value::String(text) => rnic_tools::outln!("{before}{text}"),
+        other => rnic_tools::outln!("{before}{other}"),
     }
 }
 
@@ -333,7 +335,7 @@ fn ends_of_connection(
 
 fn done(as_json: bool) {
     if as_json {
-        println!("{}", json!({ "done": true }));
+        rnic_tools::outln!("{}", json!({ "done": true }));
     }
 }
 

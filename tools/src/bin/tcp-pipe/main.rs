@@ -1,6 +1,8 @@
 //! `tcp-pipe`: netcat over the userspace TCP, on an interface by AF_XDP.
 
 #![forbid(unsafe_code)]
+// They panic when nobody reads: see `rnic_tools::out`.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -111,14 +113,14 @@ fn main() -> ExitCode {
     match run(&cli) {
         Ok(Outcome::Closed) => ExitCode::SUCCESS,
         Ok(Outcome::Signalled(signal)) => {
-            eprintln!(
+            rnic_tools::errln!(
                 "tcp-pipe: {} came: the connection was reset",
                 signal.as_str()
             );
             ExitCode::from(128 + signal as u8)
         }
         Err(error) => {
-            eprintln!("tcp-pipe: {error}");
+            rnic_tools::errln!("tcp-pipe: {error}");
             ExitCode::FAILURE
         }
     }
@@ -127,7 +129,7 @@ fn main() -> ExitCode {
 fn run(cli: &Cli) -> Result<Outcome, PipeError> {
     let mut relay = Relay::open(settings(cli))?;
     if cli.listen.is_some() {
-        eprintln!("tcp-pipe: listening on {}", relay.local());
+        rnic_tools::errln!("tcp-pipe: listening on {}", relay.local());
     }
     let outcome = relay.run();
     let closed = matches!(outcome, Ok(Outcome::Closed));
@@ -139,7 +141,7 @@ fn run(cli: &Cli) -> Result<Outcome, PipeError> {
         Err(error) if closed => Err(error),
         Err(error) => {
             // How the run ended is what matters more.
-            eprintln!("tcp-pipe: {error}");
+            rnic_tools::errln!("tcp-pipe: {error}");
             outcome
         }
         Ok(()) => outcome,
