@@ -12,6 +12,24 @@ fn kernels() -> impl Iterator<Item = Kernel> {
         .filter(|kernel| kernel.is_available())
 }
 
+/// Which kernels the other tests have not run: nextest shows what this prints (`.config/nextest.toml`).
+#[test]
+fn kernels_that_this_processor_lacks_are_named() {
+    let lacks: Vec<_> = Kernel::ALL
+        .into_iter()
+        .filter(|kernel| !kernel.is_available())
+        .map(Kernel::name)
+        .collect();
+    assert!(kernels().any(|kernel| kernel == Kernel::Portable));
+    match lacks.is_empty() {
+        true => println!("all CRC kernels were tested"),
+        false => println!(
+            "NOT TESTED, this processor lacks them: {}",
+            lacks.join(", ")
+        ),
+    }
+}
+
 fn octets(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
