@@ -21,7 +21,9 @@ const FRAGMENTS: u64 = 500;
 fn flood(pair: &Pair, kind: &str) -> Process {
     let to = pair.b.address(Family::V4, PORT).to_string();
     let command = pair.a.namespace.command(binary::path("flood"));
-    let command = command.args(["--to", &to, "--kind", kind, "--rate", "500000"]);
+    let rate = std::env::var("RNIC_TEST_FLOOD_RATE");
+    let rate = rate.as_deref().unwrap_or("500000");
+    let command = command.args(["--to", &to, "--kind", kind, "--rate", rate]);
     command
         .args(["--seconds", &SECONDS.to_string(), "--sources", "random"])
         .spawn()
