@@ -28,11 +28,11 @@ impl Rate {
     /// No limit.
     pub const NONE: Self = Self::of(0);
 
-    /// So many in a second, and as many at once after a second without any.
+    /// So many in a second, and as many as in ten seconds at once after ten seconds without any.
     pub const fn of(per_second: u32) -> Self {
         Self {
             per_second,
-            burst: per_second,
+            burst: per_second.saturating_mul(10),
         }
     }
 
@@ -59,13 +59,14 @@ pub struct FloodLimits {
 }
 
 impl FloodLimits {
-    /// What suits most interfaces. A shard answers so many SYNs in some percent of its time; ten thousand
-    /// connections that one host begins at once wait for nothing; and no path cuts what a sender with path
-    /// MTU discovery sends but while it learns.
+    /// What suits most interfaces. So many in the long run take little of a shard's time, and of its
+    /// receive ring's places when it has to wait for its core; ten thousand connections that one host
+    /// begins at once wait for nothing; and no path cuts what a sender with path MTU discovery sends but
+    /// while it learns.
     pub const DEFAULT: Self = Self {
-        syns: Rate::of(20_000),
-        strangers: Rate::of(20_000),
-        fragments: Rate::of(1_000),
+        syns: Rate::of(2_000),
+        strangers: Rate::of(2_000),
+        fragments: Rate::of(200),
     };
 
     /// No limits: for programs that enter no flows.

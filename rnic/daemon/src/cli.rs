@@ -113,15 +113,15 @@ pub(crate) struct LinkGiven {
     pub(crate) busy_poll: Option<u32>,
 
     /// SYNs in a second that reach the shard; a flood's others are dropped; 0 for no limit
-    /// [default: 20000]
+    /// [default: 2000]
     #[arg(long, value_name = "N")]
     pub(crate) syn_rate: Option<u32>,
 
-    /// Segments of no connection that there is, in a second; 0 for no limit [default: 20000]
+    /// Segments of no connection that there is, in a second; 0 for no limit [default: 2000]
     #[arg(long, value_name = "N")]
     pub(crate) stranger_rate: Option<u32>,
 
-    /// Fragments of no connection that there is, in a second; 0 for no limit [default: 1000]
+    /// Fragments of no connection that there is, in a second; 0 for no limit [default: 200]
     #[arg(long, value_name = "N")]
     pub(crate) fragment_rate: Option<u32>,
 
