@@ -30,6 +30,8 @@ pub struct ShardCounters {
     pub backlog_full: u64,
     /// Passive connections reset before their Request was whole, for a new one to have their place.
     pub backlog_gave_way: u64,
+    /// Passive connections reset because the peer's streams ended by invalid STags, again and again.
+    pub stag_guesses_paused: u64,
     /// Connections that did not finish the MPA start-up in time.
     pub startup_timeouts: u64,
     /// Requests that the application did not answer in time.
@@ -148,6 +150,7 @@ pub(crate) fn named(
     put("markers_refused", shard.markers_refused);
     put("backlog_full", shard.backlog_full);
     put("backlog_gave_way", shard.backlog_gave_way);
+    put("stag_guesses_paused", shard.stag_guesses_paused);
     put("startup_timeouts", shard.startup_timeouts);
     put("answer_timeouts", shard.answer_timeouts);
     put("close_timeouts", shard.close_timeouts);

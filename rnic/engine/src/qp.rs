@@ -448,6 +448,11 @@ impl Qp {
         self.ending.close.take()
     }
 
+    /// Whether the stream was ended by an STag that there is not, once.
+    pub(crate) fn take_invalid_stag(&mut self) -> bool {
+        std::mem::take(&mut self.ending.invalid_stag)
+    }
+
     /// The connection is gone, or did not come about. All work is flushed; the state is Error.
     /// No memory is touched any more.
     pub fn connection_ended(&mut self, ctx: &mut QpContext<'_>, reason: DisconnectReason) {

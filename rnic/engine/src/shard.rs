@@ -21,6 +21,7 @@ mod config;
 mod control;
 mod deadlines;
 mod fragments;
+mod guesses;
 mod in_turn;
 mod inspect;
 mod lifecycle;
@@ -77,6 +78,7 @@ use backlog::Backlog;
 use bursts::Headers;
 pub use config::{ShardConfig, ShardLimits};
 use deadlines::Deadlines;
+use guesses::Guesses;
 use link::Link;
 use macroflow::Macroflows;
 use share::Share;
@@ -138,6 +140,8 @@ pub struct Shard<P> {
     /// Of packets that are sent in fragments.
     identification: Identification,
     events: VecDeque<ShardEvent>,
+    /// Peers that try STags.
+    guesses: Guesses,
     counters: ShardCounters,
     /// From the command to connect to RDMA mode.
     connect_times: Histogram,
@@ -271,6 +275,7 @@ impl<P: Port> Shard<P> {
             headers: None,
             reassembly: Reassembly::new(config.reassembly, umem.frame_capacity(), config.secret),
             identification: Identification::new(config.secret),
+            guesses: Guesses::new(),
             events: VecDeque::new(),
             counters: ShardCounters::default(),
             connect_times: Histogram::default(),

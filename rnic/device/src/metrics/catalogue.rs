@@ -87,6 +87,7 @@ pub(super) const SHARD: &[Family] = &[
         &[
             (r#"reason="backlog_full""#, "backlog_full"),
             (r#"reason="backlog_gave_way""#, "backlog_gave_way"),
+            (r#"reason="stag_guesses""#, "stag_guesses_paused"),
             (r#"reason="startup_timeout""#, "startup_timeouts"),
             (r#"reason="answer_timeout""#, "answer_timeouts"),
             (r#"reason="close_timeout""#, "close_timeouts"),

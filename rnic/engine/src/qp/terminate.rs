@@ -22,6 +22,8 @@ pub(super) struct Ending {
     pub stopped: bool,
     /// The Terminate that is to be sent next.
     pub terminate: Option<(TerminateMessage, u16)>,
+    /// The peer used an STag that there is not, until told.
+    pub invalid_stag: bool,
     /// How the connection is to be ended, until told.
     pub close: Option<CloseKind>,
 }
@@ -57,6 +59,10 @@ impl Qp {
         }
         log::debug!("queue pair {}: ending the stream: {error}", self.id.num);
         self.ending.stop();
+        self.ending.invalid_stag = error == DdpError::InvalidStag.into()
+            || [RdmapError::InvalidStag, RdmapError::CannotInvalidate]
+                .iter()
+                .any(|named| error == (*named).into());
         if self.state != QpState::Rts || !self.send.may_send() {
             let control = error.control();
             let ours = error == RdmapError::LocalCatastrophic.into();

@@ -74,7 +74,12 @@ impl<P: Port> Shard<P> {
         let (Some(listener), Some(conn)) = (listener, self.conns.get(id)) else {
             return self.abort(id, DisconnectReason::Aborted, None);
         };
-        let network = Network::of(conn.tuple.remote.addr);
+        let peer = conn.tuple.remote.addr;
+        if self.guesses.pauses(peer, self.now) {
+            self.counters.stag_guesses_paused += 1;
+            return self.abort(id, DisconnectReason::Aborted, None);
+        }
+        let network = Network::of(peer);
         if !self.make_place(listener, network) {
             self.counters.backlog_full += 1;
             return self.abort(id, DisconnectReason::Aborted, None);
@@ -151,10 +156,14 @@ impl<P: Port> Shard<P> {
         };
         let (conn, client) = (slot.conn, slot.qp.client());
         let fault = slot.qp.take_fault();
+        let guessed = slot.qp.take_invalid_stag();
         let close = slot.qp.wants_close();
         let awaits_peer = slot.qp.awaits_peer();
         let terminating = slot.qp.state() == rnic_ipc::control::QpState::Terminate;
         if let Some(id) = conn {
+            if guessed && let Some(conn) = self.conns.get(id) {
+                self.guesses.note(conn.tuple.remote.addr, self.now);
+            }
             match close {
                 Some(CloseKind::Graceful) => self.close(id, DisconnectReason::Graceful),
                 Some(CloseKind::AfterTerminateSent { control }) => {

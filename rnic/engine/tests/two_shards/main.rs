@@ -9,6 +9,7 @@ mod at_once;
 mod clock;
 mod crowd;
 mod fairness;
+mod guessing;
 mod hostile;
 mod illegal;
 #[path = "../shared/impairment.rs"]

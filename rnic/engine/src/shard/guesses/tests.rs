@@ -1,0 +1,49 @@
+//! Who has to wait, and for how long.
+
+use std::net::Ipv4Addr;
+
+use super::*;
+
+fn address(number: u32) -> IpAddr {
+    Ipv4Addr::from_bits(0xc612_0000 + number).into()
+}
+
+fn after(milliseconds: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(milliseconds)
+}
+
+#[test]
+fn mistakes_cost_nothing_and_guesses_more_and_more() {
+    let mut guesses = Guesses::new();
+    let (peer, other) = (address(1), address(2));
+    for _ in 1..FREE {
+        guesses.note(peer, after(0));
+        assert!(!guesses.pauses(peer, after(0)));
+    }
+    let mut now = 0;
+    for pause in [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000] {
+        guesses.note(peer, after(now));
+        assert!(guesses.pauses(peer, after(now + pause - 1)), "{pause}");
+        assert!(!guesses.pauses(peer, after(now + pause)), "{pause}");
+        assert!(!guesses.pauses(other, after(now)));
+        now += pause;
+    }
+    // A minute's rest, and it begins anew.
+    now += 60_000;
+    guesses.note(peer, after(now));
+    assert!(!guesses.pauses(peer, after(now)));
+}
+
+#[test]
+fn no_more_addresses_are_remembered_than_there_is_room_for() {
+    let mut guesses = Guesses::new();
+    for number in 0..3 * PEERS as u32 {
+        for _ in 0..FREE {
+            guesses.note(address(number), after(u64::from(number)));
+        }
+        assert!(guesses.peers.len() <= PEERS);
+    }
+    let last = 3 * PEERS as u32 - 1;
+    assert!(guesses.pauses(address(last), after(u64::from(last))));
+    assert!(!guesses.pauses(address(0), after(0)));
+}
