@@ -105,6 +105,8 @@ struct End {
     recv_cq: CqConsumer,
     /// Gets an octet when the armed send CQ has something.
     woken: OwnedFd,
+    /// Likewise of the receives' CQ.
+    recv_woken: OwnedFd,
     memory: Arc<SharedMemory>,
     small: [Arc<SharedMemory>; 3],
     /// The memory of both work queues.
@@ -173,7 +175,7 @@ impl End {
         ];
         let mut cqs = CqTable::new(4);
         let (send_cq, woken) = cq(&mut cqs, SEND_CQ, cq_depth);
-        let (recv_cq, _) = cq(&mut cqs, RECV_CQ, cq_depth);
+        let (recv_cq, recv_woken) = cq(&mut cqs, RECV_CQ, cq_depth);
         let places = attributes.send_places().max(MAX_SGE);
         let slots = QpMemory::slots(DEPTH * 2, places).unwrap();
         let layout = QpMemory::layout(slots, slots).unwrap();
@@ -195,6 +197,7 @@ impl End {
             send_cq,
             recv_cq,
             woken,
+            recv_woken,
             memory,
             small,
             queues,

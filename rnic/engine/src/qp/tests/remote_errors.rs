@@ -134,6 +134,36 @@ fn a_read_under_a_wrong_number_is_known_by_its_sink() {
     }
 }
 
+/// Then its sink goes on where the first part of the response ended. A Terminate shows the request as it
+/// came (siw), or what was left of it.
+#[test]
+fn a_read_that_is_half_answered_is_known_by_its_sink_too() {
+    /// Of the headers that a Terminate shows, behind the first 26 octets.
+    const MSN: std::ops::Range<usize> = 36..40;
+    const SINK_TO: std::ops::Range<usize> = 48..56;
+    const SIZE: std::ops::Range<usize> = 56..60;
+    for as_it_came in [false, true] {
+        let (mut a, mut b) = joined_with(&Negotiated {
+            crc: false,
+            ..negotiated(None)
+        });
+        a.post_send(&read(1, sge(SINK, 5000), SOURCE));
+        b.receive(&a.produce(MULPDU).unwrap());
+        a.receive(&b.produce(MULPDU).unwrap());
+        assert!(b.stags.remove(STAG));
+        let mut terminate = b.produce(MULPDU).unwrap();
+        assert_eq!(terminate[MSN], 1_u32.to_be_bytes());
+        // The number of no message: the size of the Read, as siw has it.
+        terminate[MSN].copy_from_slice(&5000_u32.to_be_bytes());
+        if as_it_came {
+            terminate[SINK_TO].copy_from_slice(&SINK.to_be_bytes());
+            terminate[SIZE].copy_from_slice(&5000_u32.to_be_bytes());
+        }
+        a.receive(&terminate);
+        assert_eq!(statuses(&a.sends()), [(1, WcStatus::RemoteAccess)]);
+    }
+}
+
 #[test]
 fn a_source_that_is_revoked_while_it_is_read_ends_the_response() {
     let (mut a, mut b) = joined();

@@ -120,14 +120,24 @@ fn a_zero_length_write_or_read_does_not_look_at_the_stag() {
 }
 
 #[test]
-fn a_solicited_send_says_so() {
+fn a_solicited_send_says_so_and_wakes_who_waits_for_no_other() {
     let (mut a, mut b) = joined();
     b.post_recv(1, &[sge(SINK, 8)]);
+    b.post_recv(2, &[sge(SINK, 8)]);
+    b.recv_cq.arm(true);
+    let mut wakeups = |b: &mut End, request: &WorkRequest| {
+        a.post_send(request);
+        pump(&mut a, b);
+        b.cqs.flush_wakeups();
+        let flags = rustix::net::RecvFlags::DONTWAIT;
+        rustix::net::recv(&b.recv_woken, &mut [0; 8], flags).map_or(0, |(count, _)| count)
+    };
+    assert_eq!(wakeups(&mut b, &send(4, &[sge(SOURCE, 8)])), 0);
     let mut solicited = send(5, &[sge(SOURCE, 8)]);
     solicited.slot.flags |= WR_SOLICITED;
-    a.post_send(&solicited);
-    pump(&mut a, &mut b);
-    assert_eq!(b.recvs()[0].flags, WC_SOLICITED);
+    assert_eq!(wakeups(&mut b, &solicited), 1);
+    let flags: Vec<_> = b.recvs().iter().map(|done| done.flags).collect();
+    assert_eq!(flags, [0, WC_SOLICITED]);
 }
 
 #[test]
