@@ -26,7 +26,7 @@ pub use mpa::{MarkerUse, MpaOptions, PeerDepths, RtrModes};
 
 /// Version of the control messages and of the shared-memory layouts. Both ends must agree. It is
 /// raised with each change of either; `tests/layout.rs` of this crate sees to that.
-pub const PROTOCOL_VERSION: u32 = 12;
+pub const PROTOCOL_VERSION: u32 = 13;
 
 /// The longest private data that one side may give, in octets (RFC 5044 section 7.1.1).
 pub const PRIVATE_DATA_MAX: usize = 512;
@@ -501,8 +501,7 @@ pub enum DisconnectReason {
     Refused,
     /// The peer stopped answering.
     TimedOut,
-    /// What came is not MPA, or MPA that we can't speak; or the peer's FPDU was in error (a wrong CRC or
-    /// Marker in its first one) where no Terminate may answer.
+    /// What came is not MPA, or MPA that we can't speak.
     NotMpa,
     /// The peer closed before or in the middle of a message.
     PeerClosed,
@@ -523,4 +522,10 @@ pub enum DisconnectReason {
     ShuttingDown,
     /// The interface was taken away from the host.
     InterfaceGone,
+    /// We found an error in what the peer sent where no Terminate may say so: in its first FPDU (RFC 5044
+    /// section 7.1.2), or after our FIN. The connection was reset.
+    PeerFault {
+        /// As above.
+        control: u16,
+    },
 }

@@ -200,8 +200,9 @@ impl<P: Port> Shard<P> {
             conn.tuple.remote
         );
         log::info!("{message}");
-        conn.ending = Some(DisconnectReason::NotMpa);
-        self.abort(id, DisconnectReason::NotMpa, Some(message));
+        let reason = DisconnectReason::PeerFault { control };
+        conn.ending = Some(reason);
+        self.abort(id, reason, Some(message));
     }
 
     /// FIN after what is queued.

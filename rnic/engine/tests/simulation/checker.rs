@@ -367,8 +367,15 @@ impl Simulation {
             .iter()
             .any(|c| c.reasons[party.end].contains(&reason));
         let blurred = !self.calm || stream.causes.len() > 1;
+        // After a FIN no Terminate says what it would have said.
+        let untold = match reason {
+            DisconnectReason::PeerFault { control } => stream.causes.iter().any(|cause| {
+                cause.reasons[party.end].contains(&DisconnectReason::TerminateSent { control })
+            }),
+            _ => false,
+        };
         assert!(
-            vague || named || blurred && BESIDES.contains(&reason),
+            vague || named || blurred && (untold || BESIDES.contains(&reason)),
             "{party:?}: ended by {reason:?}; {:?}",
             stream.causes
         );

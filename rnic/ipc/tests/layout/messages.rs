@@ -346,6 +346,7 @@ fn reasons() -> Vec<DisconnectReason> {
         DisconnectReason::LocalError,
         DisconnectReason::ShuttingDown,
         DisconnectReason::InterfaceGone,
+        DisconnectReason::PeerFault { control: 0x2002 },
     ]
 }
 
