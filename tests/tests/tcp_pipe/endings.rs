@@ -137,6 +137,29 @@ fn a_peer_that_closes_early_ends_us() {
     });
 }
 
+/// Only an answer to a question tells a peer that closed both ways from one that goes on reading.
+#[test]
+fn a_peer_that_closed_both_ways_ends_us_while_standard_input_is_open() {
+    let (_lab, us, them) = hosts("pipe-both-ways");
+    // How long Linux answers for a program that is gone.
+    them.namespace.sysctl("net.ipv4.tcp_fin_timeout", "1");
+    for role in Role::BOTH {
+        let more = ["--keepalive", "1s"];
+        let (mut pipe, mut stream) = joined(&us, &them, Family::V4, role, &more);
+        pipe.write(b"all of it");
+        stream.read_exact(&mut [0; 9]).unwrap();
+        stream.write_all(b"last words").unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(pipe.read_to_end(), b"last words");
+        // It has closed one way only, and we go on.
+        std::thread::sleep(Duration::from_secs(3));
+        pipe.write(b"more");
+        stream.read_exact(&mut [0; 4]).unwrap();
+        drop(stream);
+        let _ = pipe.finish().success();
+    }
+}
+
 #[test]
 fn a_signal_resets_the_connection_and_leaves_nothing() {
     let (_lab, us, them) = hosts("pipe-signal");

@@ -50,6 +50,8 @@ pub(super) struct Tcp {
     reader: ByteReader<Frame>,
     mss: u16,
     pub(super) peer_closed: bool,
+    /// Behind the peer's end something of ours was not acknowledged when a packet came last.
+    owing: bool,
     /// The peer leaves segments unanswered, for whatever reason.
     pub(super) unanswered: bool,
     nodelay: bool,
@@ -76,6 +78,7 @@ impl Tcp {
             writer: None,
             reader: ByteReader::new(window, pieces),
             peer_closed: false,
+            owing: false,
             unanswered: false,
             nodelay,
             stats: TcpStats::default(),
@@ -130,6 +133,10 @@ impl Tcp {
             path.mtu = path.mtu.min(host.mtu(now, &parsed.tuple));
         }
         let options = self.options(&path, &parsed.tuple);
+        if self.peer_closed {
+            let info = self.conn.and_then(|conn| self.stack.info(conn));
+            self.owing = info.is_some_and(|info| info.queued_segments > 0);
+        }
         let received = self.stack.receive(now, parsed.tuple, &segment, options);
         let payload_at = parsed.tcp.end - segment.payload.len();
         self.take_events(frames, paths);
@@ -179,6 +186,8 @@ impl Tcp {
                     self.established(conn, frames, paths)
                 }
                 Event::PeerClosed => self.peer_closed = true,
+                // Behind its own end and all of ours, a reset says only that nobody reads any more.
+                Event::Reset if self.peer_closed && !self.owing => self.stage = Stage::Closed,
                 Event::Reset => self.stage = Stage::Reset,
                 Event::Refused => self.stage = Stage::Refused,
                 Event::TimedOut => self.stage = Stage::TimedOut,

@@ -20,7 +20,9 @@ use userspace_tcp::CongestionControl;
 /// Joins standard input and output to one TCP connection of this project's TCP.
 ///
 /// The end of standard input closes our direction; the program ends when the peer has closed its
-/// own. Exit status: 0 when both directions were closed in order, 1 on errors, 128 + N when signal N
+/// own too. While standard input is open it ends when the peer has closed both ways: TCP tells that
+/// only when the peer is asked (--keepalive), and Linux answers with a reset from a minute after its
+/// program closed. Exit status: 0 when both directions were closed in order, 1 on errors, 128 + N when signal N
 /// ended it (the connection is reset then).
 #[derive(Debug, Parser)]
 #[command(version)]
@@ -80,8 +82,8 @@ struct Cli {
     #[arg(long, value_name = "TIME", default_value = "100s", value_parser = size::duration)]
     user_timeout: Duration,
     /// Ask a silent peer after this time whether it is still there, three times; give up then.
-    #[arg(long, value_name = "TIME", value_parser = size::duration)]
-    keepalive: Option<Duration>,
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = size::duration)]
+    keepalive: Duration,
     /// Write figures of the run to this file at the end, as JSON; - is standard error.
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
@@ -180,7 +182,7 @@ fn settings(cli: &Cli) -> Settings {
         nodelay: cli.nodelay,
         connect_timeout: cli.connect_timeout,
         user_timeout: cli.user_timeout,
-        keepalive: cli.keepalive,
+        keepalive: Some(cli.keepalive),
         busy: cli.busy,
     }
 }
