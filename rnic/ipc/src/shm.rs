@@ -6,7 +6,7 @@
 //!   it is dropped, and the mapping is undone exactly once;
 //! * the file below it can't shrink (`F_SEAL_SHRINK` was there before the size was read), so no
 //!   access inside the mapping runs past the end of the file; and what the shard reaches has no holes
-//!   ([`files`]: `F_SEAL_FUTURE_WRITE` forbids to punch any). What the host itself can't read back
+//!   (`shm/files.rs`: `F_SEAL_FUTURE_WRITE` forbids to punch any). What the host itself can't read back
 //!   faults, and the fault is contained ([`contain_faults`]);
 //! * memory of no file has no other process that could take it away ([`SharedMemory::is_private`]);
 //! * another process may write any octet at any time. So no `&` or `&mut` to these octets ever

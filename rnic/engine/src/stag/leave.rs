@@ -189,7 +189,7 @@ impl Sink<'_> {
 
 impl Target<'_> {
     /// Does the operation on the value in host order, and gives what it was before. None, and nothing is
-    /// changed, when programs of this host changed the word [`ATTEMPTS`] times meanwhile: to be tried
+    /// changed, when programs of this host changed the word 64 times meanwhile: to be tried
     /// again later, so that they can't hold the shard.
     ///
     /// It is one step for every other Atomic Operation of the RNIC (RFC 7306 section 5.3), and for

@@ -1,6 +1,6 @@
 //! Faults of shared memory (SIGBUS), contained.
 //!
-//! Neither registered memory nor rings can get holes ([`super::files`]). But the host may fail to read
+//! Neither registered memory nor rings can get holes (`shm/files.rs`). But the host may fail to read
 //! back a page that it swapped out, or find it damaged. Then the access faults, in whatever thread.
 //! The handler puts private zeroed memory where the mapping was and marks it as broken; the access goes
 //! on and harms nobody, and whoever made it asks
