@@ -269,60 +269,6 @@ fn silence_in_the_startup_does_not_hold_a_connection() {
 }
 
 #[test]
-fn who_says_nothing_is_reset_long_before_who_says_half_a_request() {
-    let mut duel = Duel::new(SideConfig::default());
-    duel.side.listen(4, duel.now);
-    duel.connect();
-    duel.run_for(Duration::from_millis(1900));
-    assert_eq!(duel.side.shard.levels().connections, 1);
-    duel.run_for(Duration::from_millis(200));
-    assert_eq!(duel.side.shard.levels().connections, 0);
-    duel.connect_from("198.18.0.9:5001");
-    duel.send(&request(0, b"")[..1], 1448);
-    duel.run_for(Duration::from_millis(9900));
-    assert_eq!(duel.side.shard.levels().connections, 1);
-    duel.run_for(Duration::from_millis(200));
-    assert_eq!(duel.side.shard.levels().connections, 0);
-    assert_eq!(duel.side.counter("startup_timeouts"), 2);
-}
-
-#[test]
-fn silent_connections_do_not_close_a_listener_to_a_neighbour() {
-    let mut duel = Duel::new(SideConfig::default());
-    duel.side.listen(8, duel.now);
-    for number in 0..100 {
-        duel.connect_from(&format!("198.18.0.9:{}", 5000 + number));
-    }
-    duel.connect_innocent();
-    duel.send_innocent(&request(0, b"honest"));
-    let (_, _, data) = duel.side.take_request().expect("a request");
-    assert_eq!(data, b"honest");
-    assert_eq!(duel.side.counter("backlog_gave_way"), 93);
-    assert_eq!(duel.side.counter("backlog_full"), 0);
-}
-
-#[test]
-fn a_flood_from_one_network_takes_no_place_of_another() {
-    let mut duel = Duel::new(SideConfig::default());
-    duel.side.listen(8, duel.now);
-    let flood = |duel: &mut Duel, ports: std::ops::Range<u16>| {
-        // With a first octet of a Request too: that alone keeps no place.
-        for port in ports {
-            duel.connect_from(&format!("198.18.0.{}:{port}", port % 200 + 1));
-            duel.send(b"M", 1);
-        }
-    };
-    flood(&mut duel, 5000..5100);
-    // The oldest of all when the second half of the flood comes.
-    duel.connect_innocent_from("198.18.7.10:5000");
-    flood(&mut duel, 5100..5200);
-    duel.send_innocent(&request(0, b"honest"));
-    let (_, _, data) = duel.side.take_request().expect("a request");
-    assert_eq!(data, b"honest");
-    assert_eq!(duel.side.counter("backlog_full"), 0);
-}
-
-#[test]
 fn a_responder_that_is_not_mpa_fails_the_connect_with_a_reason() {
     let mut duel = Duel::new(SideConfig::default());
     let peer: std::net::SocketAddr = PEER.parse().unwrap();

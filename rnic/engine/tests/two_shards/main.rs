@@ -6,6 +6,7 @@
 mod allocations;
 mod alone;
 mod at_once;
+mod backlog;
 mod clock;
 mod crowd;
 mod fairness;
