@@ -100,7 +100,7 @@ fn a_flow_lives_through_floods_of_syns_and_of_fragments_and_a_connection_comes_a
 }
 
 /// A flow beside a flood of another interface, whose host drops it, and beside the same flood of its own.
-/// `RNIC_BIN_DIR=target/release cargo nextest run -p rnic-tests --test flood --run-ignored only
+/// `RNIC_BIN_DIR=$PWD/target/release cargo nextest run -p rnic-tests --test flood --run-ignored only
 /// --no-capture`
 #[test]
 #[ignore = "a measurement, of use only with programs of a release build"]
