@@ -159,24 +159,28 @@ impl ClientSession {
 
     /// The client has mapped what it was given by the request before this one.
     fn seal_rings(&self, turn: &mut Turn) -> Result<(), Refusal> {
-        if let Err(error) = turn.rings.seal() {
-            let refusal = refuse::refusal(
+        let sealed = turn.rings.seal().map_err(|error| {
+            refuse::refusal(
                 RefusalCode::BadMemory,
                 &format!("the memory of a ring that this client was given: {error}"),
-            );
-            self.core()
-                .condemn(&self.client, refusal.code, &refusal.message);
-            return Err(refusal);
-        }
-        match turn.rings.doorbells.take() {
+            )
+        });
+        let doorbells = turn.rings.doorbells.take();
+        let known = sealed.and_then(|()| match doorbells {
             None => Ok(()),
             Some(doorbells) => {
                 let client = self.id();
-                self.core()
-                    .execute(Command::AddClient { client, doorbells })
-                    .map(|_| ())
+                let added = self
+                    .core()
+                    .execute(Command::AddClient { client, doorbells });
+                added.map(|_| ())
             }
-        }
+        });
+        // Without its rings it would wait for ever for what nobody looks at.
+        known.inspect_err(|refusal| {
+            self.core()
+                .condemn(&self.client, refusal.code, &refusal.message);
+        })
     }
 
     fn carry_out(&self, turn: &mut Turn, request: Request, fds: &[OwnedFd]) -> Granted {
