@@ -41,6 +41,7 @@ impl<P: Port> Shard<P> {
                 self.clients.retain(|entry| entry.id != client);
                 found(self.clients.len() < before, "client")?;
                 self.tables.tallies.remove(client);
+                self.guesses.forget(client);
             }
             Command::AddRegion {
                 stag,

@@ -1,8 +1,10 @@
 //! Peers whose streams end by invalid STags (RFC 5040 section 8.1.1): a growing pause before their next
-//! connection is taken, so that an STag can't be found by trying.
+//! connection to the same client is taken, so that an STag can't be found by trying.
 //!
 //! A program's own mistake costs it nothing: only from the [`FREE`]th stream on that ends so within
-//! [`FORGOTTEN_AFTER`] of the one before are connections from that address reset for a while.
+//! [`FORGOTTEN_AFTER`] of the one before are connections from that address to that client reset for a
+//! while. Other clients' STags are in other protection domains, which such a stream does not reach: that
+//! somebody guesses at one client keeps nobody at the same address from another.
 
 #[cfg(test)]
 mod tests;
@@ -11,9 +13,11 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use rnic_ipc::id::ClientId;
 use userspace_tcp::Instant;
 
-/// Addresses that are remembered. When there are more, the one that was quiet for longest is forgotten.
+/// Pairs of address and client that are remembered. When there are more, the one that was quiet for
+/// longest is forgotten.
 const PEERS: usize = 1024;
 /// Streams that may end so before there is a pause.
 const FREE: u32 = 16;
@@ -21,13 +25,13 @@ const FREE: u32 = 16;
 const FIRST: Duration = Duration::from_millis(100);
 /// The longest.
 const LONGEST: Duration = Duration::from_secs(10);
-/// An address is forgotten when it was quiet for so long.
+/// A pair is forgotten when it was quiet for so long.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
 /// What is remembered of peers.
 #[derive(Debug)]
 pub(super) struct Guesses {
-    peers: HashMap<IpAddr, Peer>,
+    peers: HashMap<(IpAddr, ClientId), Peer>,
 }
 
 #[derive(Debug)]
@@ -43,12 +47,12 @@ impl Guesses {
         }
     }
 
-    /// A stream of this peer's ended by an invalid STag.
-    pub fn note(&mut self, peer: IpAddr, now: Instant) {
+    /// A stream between these ended by an invalid STag of the peer's.
+    pub fn note(&mut self, peer: (IpAddr, ClientId), now: Instant) {
         if self.peers.len() >= PEERS && !self.peers.contains_key(&peer) {
             let quietest = self.peers.iter().min_by_key(|(_, known)| known.last);
-            if let Some(address) = quietest.map(|(address, _)| *address) {
-                self.peers.remove(&address);
+            if let Some(pair) = quietest.map(|(pair, _)| *pair) {
+                self.peers.remove(&pair);
             }
         }
         let known = self.peers.entry(peer).or_insert(Peer {
@@ -62,8 +66,13 @@ impl Guesses {
         known.last = now;
     }
 
-    /// Whether a connection from there comes too soon.
-    pub fn pauses(&self, peer: IpAddr, now: Instant) -> bool {
+    /// The client is gone, and its number may become another's.
+    pub fn forget(&mut self, client: ClientId) {
+        self.peers.retain(|(_, of), _| *of != client);
+    }
+
+    /// Whether a connection from this address to this client comes too soon.
+    pub fn pauses(&self, peer: (IpAddr, ClientId), now: Instant) -> bool {
         let Some(known) = self.peers.get(&peer) else {
             return false;
         };

@@ -75,7 +75,8 @@ impl<P: Port> Shard<P> {
             return self.abort(id, DisconnectReason::Aborted, None);
         };
         let peer = conn.tuple.remote.addr;
-        if self.guesses.pauses(peer, self.now) {
+        let client = self.listeners.get(&listener.0).map(|entry| entry.client);
+        if client.is_some_and(|client| self.guesses.pauses((peer, client), self.now)) {
             self.counters.stag_guesses_paused += 1;
             return self.abort(id, DisconnectReason::Aborted, None);
         }
@@ -162,7 +163,8 @@ impl<P: Port> Shard<P> {
         let terminating = slot.qp.state() == rnic_ipc::control::QpState::Terminate;
         if let Some(id) = conn {
             if guessed && let Some(conn) = self.conns.get(id) {
-                self.guesses.note(conn.tuple.remote.addr, self.now);
+                self.guesses
+                    .note((conn.tuple.remote.addr, client), self.now);
             }
             match close {
                 Some(CloseKind::Graceful) => self.close(id, DisconnectReason::Graceful),

@@ -4,8 +4,10 @@ use std::net::Ipv4Addr;
 
 use super::*;
 
-fn address(number: u32) -> IpAddr {
-    Ipv4Addr::from_bits(0xc612_0000 + number).into()
+const CLIENT: ClientId = ClientId(1);
+
+fn address(number: u32) -> (IpAddr, ClientId) {
+    (Ipv4Addr::from_bits(0xc612_0000 + number).into(), CLIENT)
 }
 
 fn after(milliseconds: u64) -> Instant {
@@ -26,6 +28,7 @@ fn mistakes_cost_nothing_and_guesses_more_and_more() {
         assert!(guesses.pauses(peer, after(now + pause - 1)), "{pause}");
         assert!(!guesses.pauses(peer, after(now + pause)), "{pause}");
         assert!(!guesses.pauses(other, after(now)));
+        assert!(!guesses.pauses((peer.0, ClientId(2)), after(now)));
         now += pause;
     }
     // A minute's rest, and it begins anew.
@@ -46,4 +49,16 @@ fn no_more_addresses_are_remembered_than_there_is_room_for() {
     let last = 3 * PEERS as u32 - 1;
     assert!(guesses.pauses(address(last), after(u64::from(last))));
     assert!(!guesses.pauses(address(0), after(0)));
+}
+
+#[test]
+fn a_client_that_is_gone_leaves_no_pause_behind() {
+    let mut guesses = Guesses::new();
+    for _ in 0..FREE {
+        guesses.note(address(1), after(0));
+    }
+    guesses.forget(ClientId(2));
+    assert!(guesses.pauses(address(1), after(0)));
+    guesses.forget(CLIENT);
+    assert!(!guesses.pauses(address(1), after(0)));
 }
