@@ -226,36 +226,30 @@ impl Inbound {
         // A FIN is acknowledged at once, also one that has waited for these octets.
         let plain = !(fin || accepted.closed || accepted.out_of_order || had_hole);
         if plain && again.is_none() && !mark_changed && self.next > before {
-            self.acknowledge_in_order(now, &text, ack_delay);
+            self.acknowledge_new(now, &text, ack_delay);
         } else {
             self.ack_at_once();
         }
         accepted
     }
 
-    /// Takes octets that are the next in order ([`Inbound::is_next`]), within the window
-    /// ([`Inbound::room`]), while no marks are echoed; gives the place of the first. It is what
-    /// [`Inbound::accept`] does with them at once, [`Inbound::took_next`] is all else.
+    /// Takes bytes that are the next in order ([`Inbound::is_next`]), within the window
+    /// ([`Inbound::room`]), of segments without marks: what [`Inbound::accept`] does with them but for
+    /// [`Inbound::acknowledge_new`].
     #[inline]
-    pub(crate) fn take_next(&mut self, octets: u32) -> StreamOffset {
-        let offset = self.next - 1;
-        self.next += u64::from(octets);
-        offset
+    pub(crate) fn take_next(&mut self, bytes: u32) {
+        self.next += u64::from(bytes);
     }
 
-    /// Has octets acknowledged that [`Inbound::take_next`] took, unless what went out since has done it.
-    pub(crate) fn took_next(&mut self, now: Instant, text: &Text, ack_delay: Duration) {
+    /// Has bytes acknowledged that came in order, unless what went out since has done it.
+    pub(crate) fn acknowledge_new(&mut self, now: Instant, text: &Text, ack_delay: Duration) {
         let end = text.start + i64::from(text.len);
         if self.last_ack_sent.cast_signed() < end {
-            self.acknowledge_in_order(now, text, ack_delay);
+            let most = self.window.limit() / ACK_SHARE;
+            self.due.in_order(now, text, ack_delay, most);
         } else {
             self.due.saw(text);
         }
-    }
-
-    fn acknowledge_in_order(&mut self, now: Instant, text: &Text, ack_delay: Duration) {
-        let most = self.window.limit() / ACK_SHARE;
-        self.due.in_order(now, text, ack_delay, most);
     }
 
     /// Whether the next acknowledgment says that a packet was marked.

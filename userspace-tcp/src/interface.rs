@@ -338,38 +338,60 @@ pub struct Received {
     pub in_order_to: StreamOffset,
 }
 
-/// Of which connection a segment is the next in order, as [`crate::Stack::expects_octets`] says.
+/// A segment that is the next in order of an established connection and says nothing else but an
+/// acknowledgment, as [`crate::Stack::in_order`] found: a ticket for [`crate::Stack::commit`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Expected {
-    /// The connection.
-    pub conn: ConnId,
-    /// The position of its first octet.
-    pub offset: StreamOffset,
-    /// So many octets from there on are within the receive window.
-    pub room: u32,
-}
-
-/// All that is left to be done of a segment whose octets were taken already
-/// ([`crate::Stack::receive_octets`]), its acknowledgment first of all: for
-/// [`crate::Stack::take_owed`].
-#[derive(Debug, PartialEq, Eq)]
-#[must_use = "without it nothing is ever acknowledged"]
-pub struct Owed {
+pub struct InOrder {
     pub(crate) conn: ConnId,
-    /// Its first octet's place in the stream, and how many it had.
     pub(crate) offset: StreamOffset,
-    pub(crate) octets: u32,
-    /// In so many segments of the peer's, and how many octets the longest of them has.
-    pub(crate) segments: u32,
-    pub(crate) longest: u32,
+    pub(crate) room: u32,
     pub(crate) ack: SeqNum,
     pub(crate) window: u16,
     pub(crate) timestamps: Option<Timestamps>,
+}
+
+impl InOrder {
+    /// The connection.
+    pub const fn conn(&self) -> ConnId {
+        self.conn
+    }
+
+    /// The position of its first byte.
+    pub const fn offset(&self) -> StreamOffset {
+        self.offset
+    }
+
+    /// So many bytes from there on are within the receive window.
+    pub const fn room(&self) -> u32 {
+        self.room
+    }
+}
+
+/// The bytes that are taken of a segment that is [in order](InOrder), and of those behind it that [only
+/// continue it](crate::TcpHeader::only_continues).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentRun {
+    /// Bytes.
+    pub bytes: u32,
+    /// In so many segments of the peer's.
+    pub segments: u32,
+    /// Bytes of the longest of them.
+    pub longest: u32,
+}
+
+/// All that is left to be done of segments whose bytes are taken ([`crate::Stack::commit`]): their
+/// acknowledgment of what was sent, the one that they are due, timers and counters. For
+/// [`crate::Stack::finish`].
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "without it nothing is ever acknowledged"]
+pub struct DeferredAck {
+    pub(crate) in_order: InOrder,
+    pub(crate) run: SegmentRun,
     /// Whether it measures a round trip.
     pub(crate) measures: bool,
 }
 
-impl Owed {
+impl DeferredAck {
     /// The same of a segment of which it is not known well enough when it came to measure a round trip.
     pub fn unmeasured(self) -> Self {
         Self {
@@ -380,26 +402,26 @@ impl Owed {
 
     /// Whose it is.
     pub const fn conn(&self) -> ConnId {
-        self.conn
+        self.in_order.conn
     }
 
-    /// Where the segment's first octet stands in the stream: all of its octets are new and in order.
-    pub const fn offset(&self) -> StreamOffset {
-        self.offset
+    /// Where the bytes end in the stream.
+    pub fn end(&self) -> StreamOffset {
+        self.in_order.offset + u64::from(self.run.bytes)
     }
 
-    /// What [`crate::Stack::receive`] would have said of the segment.
+    /// What [`crate::Stack::receive`] says of the segments.
     pub fn received(&self) -> Received {
         let mut new = NewRanges::default();
         new.push(NewRange {
-            offset: self.offset,
+            offset: self.in_order.offset,
             skip: 0,
-            len: self.octets,
+            len: self.run.bytes,
         });
         Received {
-            conn: Some(self.conn),
+            conn: Some(self.in_order.conn),
             new,
-            in_order_to: self.offset + u64::from(self.octets),
+            in_order_to: self.end(),
         }
     }
 }

@@ -98,9 +98,9 @@ pub use config::{Config, CongestionControl, ConnOptions, KeepAlive, NoCongestion
 pub use ecn::Ecn;
 pub use holdings::Holdings;
 pub use interface::{
-    ConnCounters, ConnId, ConnectError, Counters, Event, Expected, IcmpError, Info, Likely,
-    ListenError, NEW_RANGES_MAX, NewRange, NewRanges, Outgoing, Outlook, Owed, Payload, Received,
-    SegmentId, SendError, SendRefusal, SoftError, State, Transmit,
+    ConnCounters, ConnId, ConnectError, Counters, DeferredAck, Event, IcmpError, InOrder, Info,
+    Likely, ListenError, NEW_RANGES_MAX, NewRange, NewRanges, Outgoing, Outlook, Payload, Received,
+    SegmentId, SegmentRun, SendError, SendRefusal, SoftError, State, Transmit,
 };
 pub use options::{
     OPTIONS_MAX, Options, SACK_BLOCKS_MAX, SackBlock, SackBlocks, TIMESTAMPS_LEN, Timestamps,

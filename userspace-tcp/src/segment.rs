@@ -11,6 +11,7 @@ use std::ops::{BitOr, BitOrAssign};
 
 use crate::checksum::PartialSum;
 use crate::ecn::Ecn;
+use crate::interface::SegmentRun;
 use crate::options::Options;
 use crate::seq::SeqNum;
 
@@ -285,21 +286,20 @@ impl<'a> Segment<'a> {
         Self { following, ..self }
     }
 
-    /// Segments that it stands for.
-    pub(crate) fn segments(&self) -> u64 {
-        1 + u64::from(self.following.segments)
-    }
-
     /// Octets of payload, of those that follow too.
     pub(crate) fn text_len(&self) -> u32 {
         // Of one IP packet, and of some more.
         self.payload.len() as u32 + self.following.octets
     }
 
-    /// Octets of the longest of the segments that it stands for.
-    pub(crate) fn longest(&self) -> u32 {
-        // Of what is shown, one IP packet's worth at most.
-        self.following.longest.max(self.payload.len() as u32)
+    /// The segments that it stands for.
+    pub(crate) fn run(&self) -> SegmentRun {
+        SegmentRun {
+            bytes: self.text_len(),
+            segments: 1 + self.following.segments,
+            // Of what is shown, one IP packet's worth at most.
+            longest: self.following.longest.max(self.payload.len() as u32),
+        }
     }
 
     /// Sequence numbers it takes: payload, SYN and FIN.

@@ -22,7 +22,7 @@ use crate::effects::{Effects, Env};
 use crate::flow_table::FlowTable;
 use crate::holdings::Holdings;
 use crate::interface::{
-    ConnCounters, ConnId, ConnectError, Counters, Event, IcmpError, Info, ListenError, Owed,
+    ConnCounters, ConnId, ConnectError, Counters, DeferredAck, Event, IcmpError, Info, ListenError,
     SegmentId, State,
 };
 use crate::keyed::Secret;
@@ -246,11 +246,12 @@ impl<B> Stack<B> {
             .map_or(0, |connection| connection.send_room(&self.config))
     }
 
-    /// Segments in the send queue, if the peer has acknowledged all of them, by `owed` at the latest.
-    pub fn acknowledged(&self, conn: ConnId, owed: Option<&Owed>) -> Option<usize> {
+    /// Segments in the send queue, if the peer has acknowledged all of them, by `deferred` at the latest.
+    pub fn acknowledged(&self, conn: ConnId, deferred: Option<&DeferredAck>) -> Option<usize> {
         let connection = self.connections.get(conn)?;
-        let owed = owed.filter(|owed| owed.conn == conn).map(|owed| owed.ack);
-        connection.acknowledged(owed)
+        let deferred = deferred.map(|deferred| &deferred.in_order);
+        let ack = deferred.filter(|of| of.conn == conn).map(|of| of.ack);
+        connection.acknowledged(ack)
     }
 
     /// Segments in the send queue, sent and unsent: as many buffers of the layer above. 0 when the

@@ -126,9 +126,8 @@ fn octets_that_are_expected_are_taken_as_far_as_there_is_room() {
     while !shut {
         let header = header(Flags::ACK, peer_seq(at), end.ours);
         let first = Segment::new(header, &[0; 100]);
-        let likely = Likely::default();
-        let expected = end.stack.expects_octets(end.now, &tuple(), likely, &first);
-        let room = expected.unwrap().room;
+        let in_order = end.stack.in_order(end.now, end.conn, &first);
+        let room = in_order.unwrap().room();
         // The last time one octet more than there is room for.
         shut = room < 100_000;
         let len = if shut { room + 1 } else { 50_000 };

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::congestion::{Phase, Progress};
 use crate::effects::Env;
-use crate::interface::{Event, State};
+use crate::interface::{Event, InOrder, State};
+use crate::options::{SackBlock, Timestamps};
 use crate::outbound::Delivered;
 use crate::segment::{Flags, Segment};
 use crate::seq::{Position, SeqNum};
@@ -15,17 +16,57 @@ use super::Connection;
 use super::recovery::News;
 use super::timeout::Timer;
 
+/// What a segment says of what this end sent.
+pub(super) struct Ack<'a> {
+    number: SeqNum,
+    window: u16,
+    ece: bool,
+    sack: &'a [SackBlock],
+    timestamps: Option<Timestamps>,
+    /// The segment takes sequence numbers itself.
+    takes_sequence: bool,
+}
+
+impl<'a> Ack<'a> {
+    pub(super) fn of(segment: &'a Segment<'_>) -> Self {
+        let header = &segment.header;
+        Self {
+            number: header.ack,
+            window: header.window,
+            ece: header.flags.contains(Flags::ECE),
+            sack: header.options.sack.as_slice(),
+            timestamps: header.options.timestamps,
+            takes_sequence: segment.sequence_len() > 0,
+        }
+    }
+
+    /// Of segments that are in order.
+    pub(super) fn in_order(in_order: &InOrder) -> Self {
+        Self {
+            number: in_order.ack,
+            window: in_order.window,
+            ece: false,
+            sack: &[],
+            timestamps: in_order.timestamps,
+            takes_sequence: true,
+        }
+    }
+}
+
 impl<B> Connection<B> {
     /// Takes the ACK of an acceptable segment at `start`; `false` drops the segment. `measures`: it came
     /// about now, so that it tells a round trip.
     pub(super) fn on_ack(
         &mut self,
         env: &mut Env<'_, B>,
-        segment: &Segment<'_>,
+        says: &Ack<'_>,
         start: i64,
         measures: bool,
     ) -> bool {
-        let position = self.outbound.position(segment.header.ack);
+        if self.takes_idle_ack(says, start) {
+            return true;
+        }
+        let position = self.outbound.position(says.number);
         let una = self.outbound.una();
         // RFC 5961 section 5.2.
         let oldest = una.cast_signed() - self.outbound.window_max().cast_signed();
@@ -34,24 +75,24 @@ impl<B> Connection<B> {
             return false;
         }
         if position < una.cast_signed() {
-            self.on_old_ack(env, segment, position);
+            self.on_old_ack(env, says, position);
             return true;
         }
         let ack = position.cast_unsigned();
-        let window = u64::from(segment.header.window) << self.peer_shift;
-        let ece = self.ecn.sends_capable() && segment.header.flags.contains(Flags::ECE);
-        let repeats = ack == una && self.repeats(segment, window);
+        let window = u64::from(says.window) << self.peer_shift;
+        let ece = self.ecn.sends_capable() && says.ece;
+        let repeats = ack == una && self.repeats(says, window);
         let duplicate = repeats && self.outbound.outstanding();
-        let without_sack = segment.header.options.sack.is_empty();
+        let without_sack = says.sack.is_empty();
         let plain = duplicate && without_sack;
         let flight = self.outbound.flight();
         self.note_starved(env.now, env.config);
         let mut before = self.books();
         let mut delivered = Delivered::default();
-        self.take_ack(env, segment, ack, &mut delivered);
+        self.take_ack(env, says, ack, &mut delivered);
         before.lost = before.lost.min(self.outbound.lost_octets());
         let rtt = match measures {
-            true => self.measure(env, segment, &delivered),
+            true => self.measure(env, says, &delivered),
             false => None,
         };
         if ack > una {
@@ -66,7 +107,7 @@ impl<B> Connection<B> {
             self.progress_at = env.now;
             self.path.answered();
         }
-        let echo = segment.header.options.timestamps;
+        let echo = says.timestamps;
         let news = News {
             delivered: &delivered,
             progress: ack > una,
@@ -89,16 +130,16 @@ impl<B> Connection<B> {
 
     /// Takes the SACK blocks of an ACK that a later one has overtaken: what they name has arrived all
     /// the same (RFC 2018 section 5, RFC 6675 section 5). Its window and what else it says are old.
-    fn on_old_ack(&mut self, env: &mut Env<'_, B>, segment: &Segment<'_>, position: i64) {
-        if !self.sack || segment.header.options.sack.is_empty() {
+    fn on_old_ack(&mut self, env: &mut Env<'_, B>, says: &Ack<'_>, position: i64) {
+        if !self.sack || says.sack.is_empty() {
             return;
         }
         let una = self.outbound.una();
         let ack = u64::try_from(position).unwrap_or(0);
         let before = self.books();
         let mut delivered = Delivered::default();
-        self.take_ack(env, segment, ack, &mut delivered);
-        let echo = segment.header.options.timestamps;
+        self.take_ack(env, says, ack, &mut delivered);
+        let echo = says.timestamps;
         let news = News {
             delivered: &delivered,
             progress: false,
@@ -113,24 +154,26 @@ impl<B> Connection<B> {
         self.update_model(env.now, &before, Some(&delivered));
     }
 
-    /// As [`Connection::on_ack`], of an ACK without SACK blocks or ECE in a segment with octets, where
-    /// nothing waits to be acknowledged or sent: then all that it can say is how far the window is open.
-    /// `false`, and nothing is done, where there is more to it.
-    ///
-    /// So it is with each ACK of a peer that sends, to a connection that only receives.
-    pub(super) fn takes_idle_ack(&mut self, ack: SeqNum, window: u16, start: i64) -> bool {
+    /// The early exit for a connection that only receives: nothing waits to be acknowledged or sent, so
+    /// that an ACK in a segment with data can only say how far the window is open. `false`, and nothing
+    /// is done, where there is more to it.
+    #[inline]
+    fn takes_idle_ack(&mut self, says: &Ack<'_>, start: i64) -> bool {
         let una = self.outbound.una();
-        let idle = self.outbound.queued_segments() == 0
+        let idle = says.takes_sequence
+            && !says.ece
+            && says.sack.is_empty()
+            && self.outbound.queued_segments() == 0
             && una == self.outbound.next()
-            && ack == self.outbound.wire(una)
+            && says.number == self.outbound.wire(una)
             && self.congestion.phase() == Phase::Open
             && self.path.probe().is_none()
             // A model of the path wants to know what could have been sent.
             && self.outbound.rate_mut().is_none()
             // A window that is shut is the peer's answer to those who ask.
-            && window > 0;
+            && says.window > 0;
         if idle {
-            let window = u64::from(window) << self.peer_shift;
+            let window = u64::from(says.window) << self.peer_shift;
             self.outbound.update_window(start, una, window);
         }
         idle
@@ -140,15 +183,14 @@ impl<B> Connection<B> {
     fn take_ack(
         &mut self,
         env: &mut Env<'_, B>,
-        segment: &Segment<'_>,
+        says: &Ack<'_>,
         ack: Position,
         delivered: &mut Delivered,
     ) {
-        let options = &segment.header.options;
         let now = env.now;
         let min_rtt = self.rack.min_rtt();
         let clock = &self.clock;
-        let echo = options.timestamps.filter(|_| clock.in_use());
+        let echo = says.timestamps.filter(|_| clock.in_use());
         // RFC 8985 section 6.2, step 2.
         let answers = |sent_at| {
             echo.is_none_or(|echo| clock.is_since(echo, Some(sent_at)))
@@ -162,26 +204,19 @@ impl<B> Connection<B> {
                     released.push_back(buf)
                 });
         }
-        if self.sack && !options.sack.is_empty() {
+        if self.sack && !says.sack.is_empty() {
             self.outbound
-                .note_sacked(options.sack.as_slice(), ack, answers, delivered);
+                .note_sacked(says.sack, ack, answers, delivered);
         }
     }
 
     /// RFC 6298 section 3, also for what is acknowledged selectively. Nanoseconds.
-    fn measure(
-        &mut self,
-        env: &Env<'_, B>,
-        segment: &Segment<'_>,
-        delivered: &Delivered,
-    ) -> Option<u64> {
+    fn measure(&mut self, env: &Env<'_, B>, says: &Ack<'_>, delivered: &Delivered) -> Option<u64> {
         let rtt = match delivered.sample() {
             Some(sent_at) => Some(env.now.nanos_since(sent_at)),
             // RFC 7323 section 4: an echo says which transmission is answered. But a peer that had
             // all of it before echoes an earlier one, whose own answer was lost long ago.
-            None if delivered.octets > 0 => segment
-                .header
-                .options
+            None if delivered.octets > 0 => says
                 .timestamps
                 .filter(|_| self.clock.in_use())
                 .filter(|echo| self.clock.is_since(*echo, delivered.resent_at))
@@ -243,8 +278,8 @@ impl<B> Connection<B> {
 
     /// Whether an ACK of SND.UNA says nothing that is new but by SACK blocks: with something
     /// outstanding it is a duplicate ACK (RFC 5681 section 2).
-    fn repeats(&self, segment: &Segment<'_>, window: u64) -> bool {
-        segment.sequence_len() == 0 && window == self.outbound.window()
+    fn repeats(&self, says: &Ack<'_>, window: u64) -> bool {
+        !says.takes_sequence && window == self.outbound.window()
     }
 
     fn on_fin_acknowledged(&mut self, env: &mut Env<'_, B>) {

@@ -7,13 +7,14 @@ use crate::config::Config;
 use crate::ecn::Ecn;
 use crate::effects::Env;
 use crate::inbound::Text;
-use crate::interface::{Event, Expected, Owed, Received, State};
-use crate::options::{Options, Timestamps};
-use crate::segment::{Flags, Following, Segment, TcpHeader};
+use crate::interface::{DeferredAck, Event, InOrder, Received, SegmentRun, State};
+use crate::options::Timestamps;
+use crate::segment::{Flags, Segment};
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
 use super::Connection;
+use super::ack::Ack;
 use super::handshake::BEHIND_SYN;
 use super::timeout::Timer;
 
@@ -32,8 +33,15 @@ fn ack_delay(config: &Config) -> Duration {
 impl<B> Connection<B> {
     /// Takes a segment.
     pub(crate) fn on_segment(&mut self, env: &mut Env<'_, B>, segment: &Segment<'_>) -> Received {
-        self.counters.segments_in += segment.segments();
-        self.pacer.advance(env.now);
+        let run = segment.run();
+        // Most segments with data are of this kind.
+        if let Some(in_order) = self.in_order(env.now, segment)
+            && let Some(deferred) = self.commit(env.now, &in_order, run)
+        {
+            self.finish(env, &deferred);
+            return deferred.received();
+        }
+        self.begin(env.now, run.segments);
         let mut received = Received {
             conn: Some(self.id),
             ..Received::default()
@@ -46,6 +54,97 @@ impl<B> Connection<B> {
         received.in_order_to = self.inbound.in_order_to();
         self.refresh_timer(env.now, env.config);
         received
+    }
+
+    /// What is done for all segments.
+    fn begin(&mut self, now: Instant, segments: u32) {
+        self.counters.segments_in += u64::from(segments);
+        self.pacer.advance(now);
+    }
+
+    /// Whether [`Connection::on_synchronized`] would do no more with a segment than take its bytes and an
+    /// ACK that it accepts: header prediction.
+    // So that what a segment says is looked at where it is made, mostly in registers.
+    #[inline(always)]
+    pub(crate) fn in_order(&self, now: Instant, segment: &Segment<'_>) -> Option<InOrder> {
+        let header = &segment.header;
+        let timestamps = match header.options.timestamps {
+            Some(timestamps) => self.clock.in_use() && !self.clock.is_old(now, timestamps),
+            None => !self.clock.in_use(),
+        };
+        let ack = self.outbound.position(header.ack);
+        let plain = self.state == State::Established
+            && header.flags | Flags::PSH == Flags::ACK | Flags::PSH
+            && header.options.sack.is_empty()
+            && segment.text_len() > 0
+            && self.inbound.is_next(header.seq)
+            && timestamps
+            && ack >= self.outbound.una().cast_signed()
+            && ack <= self.outbound.next().cast_signed()
+            && segment.ecn != Ecn::Ce
+            && !self.inbound.echoes_marks();
+        plain.then(|| InOrder {
+            conn: self.id,
+            offset: self.inbound.in_order_to(),
+            room: self.inbound.room(),
+            ack: header.ack,
+            window: header.window,
+            timestamps: header.options.timestamps,
+        })
+    }
+
+    /// Takes bytes that are in order: RCV.NXT moves, and the next segment that goes out acknowledges
+    /// them. All else is for [`Connection::finish`]. `None`, and nothing is done: they are beyond the
+    /// window, or something came since.
+    #[inline(always)]
+    pub(crate) fn commit(
+        &mut self,
+        now: Instant,
+        in_order: &InOrder,
+        run: SegmentRun,
+    ) -> Option<DeferredAck> {
+        if run.bytes > in_order.room || self.inbound.in_order_to() != in_order.offset {
+            return None;
+        }
+        let start = self.inbound.next().cast_signed();
+        self.note_timestamps(now, in_order.timestamps, start);
+        self.inbound.take_next(run.bytes);
+        Some(DeferredAck {
+            in_order: *in_order,
+            run,
+            measures: true,
+        })
+    }
+
+    /// Does all that [`Connection::commit`] left of segments.
+    pub(crate) fn finish(&mut self, env: &mut Env<'_, B>, deferred: &DeferredAck) {
+        let DeferredAck { in_order, run, .. } = deferred;
+        self.begin(env.now, run.segments);
+        self.counters.octets_in += u64::from(run.bytes);
+        self.heard(env.now);
+        // Behind the SYN.
+        let start = (in_order.offset + 1).cast_signed();
+        let text = Self::text(env, start, *run);
+        self.inbound
+            .acknowledge_new(env.now, &text, ack_delay(env.config));
+        let ack = Ack::in_order(in_order);
+        self.on_ack(env, &ack, start, deferred.measures);
+        self.refresh_timer(env.now, env.config);
+    }
+
+    /// The bytes of segments that begin at `start`, which say nothing else.
+    fn text(env: &mut Env<'_, B>, start: i64, run: SegmentRun) -> Text {
+        let arrivals = &mut env.effects.arrivals;
+        Text {
+            start,
+            len: run.bytes,
+            segments: run.segments,
+            in_fast_stream: run.bytes > 0 && arrivals.are_fast_with(env.now, run.segments),
+            longest: run.longest,
+            fin: false,
+            ce: false,
+            cwr: false,
+        }
     }
 
     fn on_synchronized(
@@ -88,20 +187,20 @@ impl<B> Connection<B> {
         if self.state == State::SynReceived && !self.complete_open(env, segment) {
             return;
         }
-        if !self.on_ack(env, segment, start, true) || self.gone {
+        if !self.on_ack(env, &Ack::of(segment), start, true) || self.gone {
             return;
         }
-        self.note_heard(env.now, segment, start);
+        // Before, a blind attacker could move TS.Recent.
+        self.note_timestamps(env.now, segment.header.options.timestamps, start);
+        self.heard(env.now);
         if self.state == State::FinWait2 {
             self.timer = self.fin_wait_2_timer(env);
         }
         self.on_text(env, segment, start, received);
     }
 
-    /// An acceptable segment came whose ACK is one that the peer may send: before, a blind attacker
-    /// could move TS.Recent.
-    fn note_heard(&mut self, now: Instant, segment: &Segment<'_>, start: i64) {
-        self.note_timestamps(now, segment.header.options.timestamps, start);
+    /// An acceptable segment came whose ACK is one that the peer may send.
+    fn heard(&mut self, now: Instant) {
         self.keepalive.heard(now);
         self.unanswered = 0;
     }
@@ -114,108 +213,6 @@ impl<B> Connection<B> {
         {
             self.clock.take(now, timestamps);
         }
-    }
-
-    /// Takes the octets of a segment that is the next in order, fits the window, and says nothing else
-    /// but an acknowledgment: what the next segment that goes out must say of it. All else is for
-    /// [`Connection::on_owed`]. Of any other segment none, and nothing is done.
-    #[inline(always)]
-    pub(crate) fn on_octets(&mut self, now: Instant, segment: &Segment<'_>) -> Option<Owed> {
-        let octets = segment.text_len();
-        let plain = segment.ecn != Ecn::Ce && !self.inbound.echoes_marks();
-        if !plain || octets > self.inbound.room() || !self.brings_only_octets(now, segment) {
-            return None;
-        }
-        let start = self.inbound.next().cast_signed();
-        self.note_timestamps(now, segment.header.options.timestamps, start);
-        Some(Owed {
-            conn: self.id,
-            offset: self.inbound.take_next(octets),
-            octets,
-            segments: 1 + segment.following.segments,
-            longest: segment.longest(),
-            ack: segment.header.ack,
-            window: segment.header.window,
-            timestamps: segment.header.options.timestamps,
-            measures: true,
-        })
-    }
-
-    /// See [`crate::Stack::expects_octets`].
-    pub(crate) fn expects_octets(&self, now: Instant, segment: &Segment<'_>) -> Option<Expected> {
-        self.brings_only_octets(now, segment).then(|| Expected {
-            conn: self.id,
-            offset: self.inbound.in_order_to(),
-            room: self.inbound.room(),
-        })
-    }
-
-    /// Whether [`Connection::on_synchronized`] would do no more with a segment than take its octets
-    /// and an ACK that it accepts.
-    // So that what a segment says is looked at where it is made, mostly in registers.
-    #[inline(always)]
-    fn brings_only_octets(&self, now: Instant, segment: &Segment<'_>) -> bool {
-        let header = &segment.header;
-        let timestamps = match header.options.timestamps {
-            Some(timestamps) => self.clock.in_use() && !self.clock.is_old(now, timestamps),
-            None => !self.clock.in_use(),
-        };
-        let ack = self.outbound.position(header.ack);
-        self.state == State::Established
-            && header.flags | Flags::PSH == Flags::ACK | Flags::PSH
-            && header.options.sack.is_empty()
-            && segment.text_len() > 0
-            && self.inbound.is_next(header.seq)
-            && timestamps
-            && ack >= self.outbound.una().cast_signed()
-            && ack <= self.outbound.next().cast_signed()
-    }
-
-    /// Takes all that [`Connection::on_octets`] left of a segment.
-    pub(crate) fn on_owed(&mut self, env: &mut Env<'_, B>, owed: &Owed) {
-        self.pacer.advance(env.now);
-        self.counters.segments_in += u64::from(owed.segments);
-        self.counters.octets_in += u64::from(owed.octets);
-        self.keepalive.heard(env.now);
-        self.unanswered = 0;
-        // Behind the SYN.
-        let start = (owed.offset + 1).cast_signed();
-        let text = Text {
-            start,
-            len: owed.octets,
-            segments: owed.segments,
-            in_fast_stream: env.effects.arrivals.are_fast_with(env.now, owed.segments),
-            longest: owed.longest,
-            fin: false,
-            ce: false,
-            cwr: false,
-        };
-        self.inbound
-            .took_next(env.now, &text, ack_delay(env.config));
-        if !self.takes_idle_ack(owed.ack, owed.window, start) {
-            self.on_owed_ack(env, owed, start);
-        }
-        self.refresh_timer(env.now, env.config);
-    }
-
-    /// The acknowledgment of what is owed.
-    fn on_owed_ack(&mut self, env: &mut Env<'_, B>, owed: &Owed, start: i64) {
-        let header = TcpHeader {
-            ack: owed.ack,
-            flags: Flags::ACK,
-            window: owed.window,
-            options: Options {
-                timestamps: owed.timestamps,
-                ..Options::default()
-            },
-            ..TcpHeader::default()
-        };
-        // It had octets, so it is no duplicate ACK.
-        let segment = Segment::new(header, &[]).with_following(Following {
-            octets: owed.octets,
-            ..Following::default()
-        });
-        self.on_ack(env, &segment, start, owed.measures);
     }
 
     /// The peer has not got our SYN's acknowledgment, or it opens at the same time as we do.
@@ -267,13 +264,13 @@ impl<B> Connection<B> {
             return;
         }
         if self.is_news_from_behind(segment, start) {
-            self.on_ack(env, segment, start, true);
+            self.on_ack(env, &Ack::of(segment), start, true);
             if self.gone {
                 return;
             }
         }
         if !segment.payload.is_empty() {
-            self.counters.duplicates += segment.segments();
+            self.counters.duplicates += u64::from(segment.run().segments);
         }
         if !flags.syn() {
             self.inbound.came_again(start, segment.sequence_len());
@@ -341,20 +338,12 @@ impl<B> Connection<B> {
             }
         }
         self.on_urgent(env, segment);
-        let len = segment.text_len();
-        let fin = segment.header.flags.fin();
-        let segments = 1 + segment.following.segments;
-        let arrivals = &mut env.effects.arrivals;
-        let in_fast_stream = len > 0 && arrivals.are_fast_with(env.now, segments);
+        let run = segment.run();
         let text = Text {
-            start,
-            len,
-            segments,
-            in_fast_stream,
-            longest: segment.longest(),
-            fin,
+            fin: segment.header.flags.fin(),
             ce: segment.ecn == Ecn::Ce,
             cwr: segment.header.flags.contains(Flags::CWR),
+            ..Self::text(env, start, run)
         };
         let ack_delay = ack_delay(env.config);
         let ranges = &mut env.pools.ranges;
@@ -362,8 +351,8 @@ impl<B> Connection<B> {
         received.new = accepted.new;
         let octets: u64 = accepted.new.iter().map(|range| u64::from(range.len)).sum();
         self.counters.octets_in += octets;
-        if len > 0 {
-            let segments = |when: bool| if when { segment.segments() } else { 0 };
+        if run.bytes > 0 {
+            let segments = |when: bool| u64::from(if when { run.segments } else { 0 });
             self.counters.marked_in += segments(text.ce);
             self.counters.out_of_order += segments(accepted.out_of_order && octets > 0);
             self.counters.ranges_full += segments(accepted.full);

@@ -4,11 +4,13 @@ use crate::config::ConnOptions;
 use crate::connection::Connection;
 use crate::ecn::Ecn;
 use crate::effects::Env;
-use crate::interface::{ConnId, Expected, Likely, Owed, Received, State, Transmit, Whereabouts};
+use crate::interface::{
+    ConnId, DeferredAck, InOrder, Likely, Received, SegmentRun, State, Transmit, Whereabouts,
+};
 use crate::segment::Segment;
 #[cfg(doc)]
 use crate::segment::TcpHeader;
-use crate::seq::{SeqNum, StreamOffset};
+use crate::seq::SeqNum;
 use crate::slab::Named;
 use crate::syn_cookie;
 use crate::time::Instant;
@@ -69,33 +71,44 @@ impl<B> Stack<B> {
         received
     }
 
-    /// Takes the octets of a segment that is the next in order of an established connection, has room
-    /// for all of them, and says nothing else but an acknowledgment. That is owed, and so is all that is
-    /// to be noted of the octets but that they have come: [`Stack::take_owed`], soon, and before
-    /// anything else of the connection is received. It is as if the peer had sent two segments, the
-    /// octets with the acknowledgment that it had sent before, and the new one behind them; so whoever
-    /// the octets are for can have them, and even answer, while TCP still does its books. `now` may be
-    /// a little before the segment came: nothing is measured by it.
-    /// `id` is the connection of its flow ([`Stack::connection_at`]).
-    ///
-    /// `None`: it is another kind of segment, nothing was done, and [`Stack::receive`] is to take it.
-    // What is owed stays in registers until it is kept.
+    /// Whether a segment is the next in order of an established connection and says nothing else but an
+    /// acknowledgment that is acceptable. Its bytes, and those of segments behind it that [only continue
+    /// it](TcpHeader::only_continues), may then be used before TCP takes them, as far as there is
+    /// [room](InOrder::room): [`Stack::commit`] is to follow at once. Other segments are for
+    /// [`Stack::receive_at`], and so may these be. `id` is the connection of the segment's flow
+    /// ([`Stack::connection_at`]). `now` may be a little before the segment came: nothing is measured by
+    /// it.
     #[inline(always)]
-    pub fn receive_octets(
-        &mut self,
-        now: Instant,
-        id: ConnId,
-        segment: &Segment<'_>,
-    ) -> Option<Owed> {
-        self.now = now;
-        self.connections.get_mut(id)?.on_octets(now, segment)
+    pub fn in_order(&self, now: Instant, id: ConnId, segment: &Segment<'_>) -> Option<InOrder> {
+        self.connections.get(id)?.in_order(now, segment)
     }
 
-    /// Takes what is owed of a segment whose octets [`Stack::receive_octets`] took, as if it came `now`,
-    /// which is no time before the segment did: a round trip would seem shorter than its path. Of a
-    /// connection that is gone nothing is left to be done.
-    pub fn take_owed(&mut self, now: Instant, owed: Owed) {
-        let Some(connection) = self.connections.get_mut(owed.conn) else {
+    /// Takes the bytes of a segment that is in order, and of those that only continue it: the next segment
+    /// that goes out acknowledges them. All that is left to be done is for [`Stack::finish`], soon, and
+    /// before anything else of the connection is received. It is as if the peer had sent two segments, the
+    /// bytes with the acknowledgment that it had sent before, and the new one behind them; so whoever the
+    /// bytes are for can have them, and even answer, while TCP still does its bookkeeping.
+    ///
+    /// `None`, and nothing is done: there are more bytes than there is room for, or something of the
+    /// connection was received since the segment was found to be in order.
+    #[inline(always)]
+    pub fn commit(
+        &mut self,
+        now: Instant,
+        in_order: &InOrder,
+        run: SegmentRun,
+    ) -> Option<DeferredAck> {
+        self.now = now;
+        self.connections
+            .get_mut(in_order.conn)?
+            .commit(now, in_order, run)
+    }
+
+    /// Does what is left of segments whose bytes are taken, as if they came `now`, which is no time before
+    /// they did: a round trip would seem shorter than its path. Of a connection that is gone nothing is
+    /// left to be done.
+    pub fn finish(&mut self, now: Instant, deferred: &DeferredAck) {
+        let Some(connection) = self.connections.get_mut(deferred.conn()) else {
             return;
         };
         let mut env = Env {
@@ -104,38 +117,8 @@ impl<B> Stack<B> {
             effects: &mut self.effects,
             pools: &mut self.pools,
         };
-        connection.on_owed(&mut env, &owed);
-        self.settle_received(owed.conn, now);
-    }
-
-    /// Takes a segment that is [expected](Stack::expects_octets), with those behind it that [only
-    /// continue it](TcpHeader::only_continues) and for which there is room, of which nothing is needed any
-    /// more: what [`Stack::receive_at`] and [`Stack::consumed`] do together. Gives the place behind the
-    /// last octet in order. `None`: there is no such connection.
-    pub fn receive_consumed(
-        &mut self,
-        now: Instant,
-        id: ConnId,
-        segment: &Segment<'_>,
-    ) -> Option<StreamOffset> {
-        let Some(owed) = self.receive_octets(now, id, segment) else {
-            // It is marked, or an earlier one was.
-            let end = self.receive_for(now, id, segment).in_order_to;
-            self.consumed(id, end);
-            return self.connections.get(id).map(|_| end);
-        };
-        let connection = self.connections.get_mut(id)?;
-        let mut env = Env {
-            now,
-            config: &self.config,
-            effects: &mut self.effects,
-            pools: &mut self.pools,
-        };
-        let end = owed.offset() + u64::from(owed.octets);
-        connection.on_owed(&mut env, &owed);
-        connection.consumed(end);
-        self.settle_received(id, now);
-        Some(end)
+        connection.finish(&mut env, deferred);
+        self.settle_received(deferred.conn(), now);
     }
 
     /// Whether segments of this flow that follow one another from `seq` on, each of which only
@@ -146,22 +129,6 @@ impl<B> Stack<B> {
         let id = self.connection_at(tuple, likely);
         let connection = id.and_then(|id| self.connections.get(id));
         connection.is_some_and(|connection| connection.expects(seq))
-    }
-
-    /// Whether a segment is the next in order of an established connection and says nothing else but
-    /// an acknowledgment that is acceptable. Then [`Stack::receive_at`] at the same time would find
-    /// all of its octets new, and those of segments behind it that [only continue
-    /// it](TcpHeader::only_continues), as far as there is room: so they may be used before it is asked.
-    /// `likely` as for [`Stack::receive_at`].
-    pub fn expects_octets(
-        &self,
-        now: Instant,
-        tuple: &FourTuple,
-        likely: Likely,
-        segment: &Segment<'_>,
-    ) -> Option<Expected> {
-        let id = self.connection_at(tuple, likely)?;
-        self.connections.get(id)?.expects_octets(now, segment)
     }
 
     /// Whether [`Stack::poll_transmit`] may have something to give: cheaper to ask.

@@ -176,9 +176,9 @@ fn connections_send_in_turns_of_several_segments() {
     );
 }
 
-/// An octet of the peer's in order, for each of these connections; who acknowledges what it got before
-/// the next one comes. By the way of [`Stack::receive`], or of octets first.
-fn acknowledged(stack: &mut Stack<u32>, ids: &[ConnId], first: bool, now: Instant) -> Vec<ConnId> {
+/// A byte of the peer's in order, for each of these connections; who acknowledges what it got before
+/// the next one comes.
+fn acknowledged(stack: &mut Stack<u32>, ids: &[ConnId], now: Instant) -> Vec<ConnId> {
     let mut who = Vec::new();
     for id in ids {
         let connection = stack.connections.get(*id).expect("it is there");
@@ -191,15 +191,8 @@ fn acknowledged(stack: &mut Stack<u32>, ids: &[ConnId], first: bool, now: Instan
             ..TcpHeader::default()
         };
         let segment = Segment::new(header, &[7]);
-        if first {
-            let taken = stack.receive_octets(now, *id, &segment);
-            let owed = taken.expect("it is the next in order");
-            assert_eq!(owed.received().new.len(), 1);
-            stack.take_owed(now, owed);
-        } else {
-            let received = stack.receive(now, tuple, &segment, ConnOptions { mss: 1460 });
-            assert_eq!(received.new.len(), 1);
-        }
+        let received = stack.receive(now, tuple, &segment, ConnOptions { mss: 1460 });
+        assert_eq!(received.new.len(), 1);
         while let Some(transmit) = stack.poll_transmit(now) {
             who.extend(transmit.conn);
         }
@@ -211,26 +204,24 @@ fn acknowledged(stack: &mut Stack<u32>, ids: &[ConnId], first: bool, now: Instan
 /// for so many others.
 #[test]
 fn of_too_many_delayed_acknowledgments_the_oldest_goes_out() {
-    for first in [false, true] {
-        let now = Instant::ZERO + std::time::Duration::from_secs(1);
-        let config = Config {
-            delayed_acks: 3,
-            ..Config::default()
-        };
-        let delay = config.ack_delay;
-        let mut stack = Stack::new(config, [7; 16], now);
-        let local = Endpoint::new(Ipv4Addr::new(198, 18, 0, 1).into(), 7000);
-        assert!(stack.listen(local, 8).is_ok());
-        let ids = [1, 2, 3, 4, 5].map(|port| established(&mut stack, port, now));
-        assert_eq!(acknowledged(&mut stack, &ids, first, now), ids[..2]);
-        stack.advance(now + delay);
-        let mut late = Vec::new();
-        while let Some(transmit) = stack.poll_transmit(now + delay) {
-            late.extend(transmit.conn);
-        }
-        late.sort_by_key(|id| id.index());
-        assert_eq!(late, ids[2..], "they wait their time");
+    let now = Instant::ZERO + std::time::Duration::from_secs(1);
+    let config = Config {
+        delayed_acks: 3,
+        ..Config::default()
+    };
+    let delay = config.ack_delay;
+    let mut stack = Stack::new(config, [7; 16], now);
+    let local = Endpoint::new(Ipv4Addr::new(198, 18, 0, 1).into(), 7000);
+    assert!(stack.listen(local, 8).is_ok());
+    let ids = [1, 2, 3, 4, 5].map(|port| established(&mut stack, port, now));
+    assert_eq!(acknowledged(&mut stack, &ids, now), ids[..2]);
+    stack.advance(now + delay);
+    let mut late = Vec::new();
+    while let Some(transmit) = stack.poll_transmit(now + delay) {
+        late.extend(transmit.conn);
     }
+    late.sort_by_key(|id| id.index());
+    assert_eq!(late, ids[2..], "they wait their time");
 }
 
 /// What went out by itself, or with octets, is not acknowledged once more.
@@ -245,7 +236,7 @@ fn a_delayed_acknowledgment_that_went_out_does_not_go_for_another() {
     let local = Endpoint::new(Ipv4Addr::new(198, 18, 0, 1).into(), 7000);
     assert!(stack.listen(local, 8).is_ok());
     let ids = [1, 2].map(|port| established(&mut stack, port, now));
-    assert_eq!(acknowledged(&mut stack, &ids[..1], false, now), []);
+    assert_eq!(acknowledged(&mut stack, &ids[..1], now), []);
     let outgoing = Outgoing {
         buf: 1,
         len: 100,
@@ -254,7 +245,7 @@ fn a_delayed_acknowledgment_that_went_out_does_not_go_for_another() {
     assert!(stack.send(ids[0], now, outgoing).is_ok());
     let answer = stack.poll_transmit(now).expect("octets go out");
     assert_eq!(answer.header.ack, SeqNum(2));
-    assert_eq!(acknowledged(&mut stack, &ids[1..], false, now), []);
+    assert_eq!(acknowledged(&mut stack, &ids[1..], now), []);
 }
 
 /// Of many connections that share a fast stream none is fast by itself.

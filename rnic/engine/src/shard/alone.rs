@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rnic_net::Recognised;
 use rnic_xsk::{Frame, Packet, Port};
-use userspace_tcp::{ConnId, Instant, Owed, Segment};
+use userspace_tcp::{ConnId, DeferredAck, Instant, Segment, SegmentRun, Stack};
 
 use super::Shard;
 use super::in_turn::{is_sound, tagged_fpdu};
@@ -21,7 +21,7 @@ use crate::qp::Piece;
 /// the octets, and the peer that waits for the answer, don't wait for that.
 #[derive(Debug, Default)]
 pub(super) struct Rest {
-    owed: Option<Owed>,
+    owed: Option<DeferredAck>,
     frame: Option<Frame>,
     /// When the poll began that found the segment.
     since: Instant,
@@ -35,14 +35,14 @@ impl Rest {
 
     /// So much is left of a segment whose octets are in their place.
     #[inline]
-    fn leave(&mut self, owed: Owed, frame: Frame, now: Instant) {
+    fn leave(&mut self, owed: DeferredAck, frame: Frame, now: Instant) {
         self.owed = Some(owed);
         self.frame = Some(frame);
         self.since = now;
     }
 
     /// What TCP still has to do of it, if there is any.
-    pub(super) fn owed(&self) -> Option<&Owed> {
+    pub(super) fn owed(&self) -> Option<&DeferredAck> {
         self.owed.as_ref()
     }
 
@@ -95,14 +95,15 @@ impl<P: Port> Shard<P> {
         let Some(id) = known.likely.conn() else {
             return false;
         };
-        let Some(owed) = self.stack.receive_octets(self.now, id, &segment) else {
+        let Some(owed) = commit_one(&mut self.stack, self.now, id, &segment) else {
             return false;
         };
         let Some(packet) = self.batch.pop() else {
             return false;
         };
         let Recognised { payload, .. } = like.says;
-        let run = self.place_pieces(owed.conn(), owed.offset(), port, |umem| {
+        let offset = owed.end() - payload.len() as u64;
+        let run = self.place_pieces(owed.conn(), offset, port, |umem| {
             let octets = umem.bytes(packet.first()).get(payload.clone());
             octets.into_iter().map(|octets| Piece {
                 octets,
@@ -120,7 +121,13 @@ impl<P: Port> Shard<P> {
 
     /// The octets of a packet alone that is sound, of which all else is owed, to whoever they are for.
     #[cold]
-    fn pass_on_alone(&mut self, packet: Packet, payload: Range<usize>, port: usize, owed: Owed) {
+    fn pass_on_alone(
+        &mut self,
+        packet: Packet,
+        payload: Range<usize>,
+        port: usize,
+        owed: DeferredAck,
+    ) {
         let mut train = self.train.take().unwrap_or_default();
         match packet.into_single() {
             Ok(frame) => {
@@ -173,7 +180,7 @@ impl<P: Port> Shard<P> {
         {
             let segment = Segment::new(header, payload).with_ecn(known.ecn);
             let id = self.stack.connection_at(&known.tuple, known.likely);
-            let owed = id.and_then(|id| self.stack.receive_octets(self.now, id, &segment));
+            let owed = id.and_then(|id| commit_one(&mut self.stack, self.now, id, &segment));
             if let Some(owed) = owed {
                 let car = self.car(packet, &found, sound)?;
                 self.octets_first(port, car, train.cars(), owed);
@@ -192,7 +199,8 @@ impl<P: Port> Shard<P> {
         };
         let segment = Segment::new(head.header, car.payload(&self.umem)).with_ecn(head.ecn);
         let id = self.stack.connection_at(&head.tuple, head.likely);
-        let Some(owed) = id.and_then(|id| self.stack.receive_octets(self.now, id, &segment)) else {
+        let Some(owed) = id.and_then(|id| commit_one(&mut self.stack, self.now, id, &segment))
+        else {
             return false;
         };
         if let Some(car) = cars.pop_front() {
@@ -203,7 +211,7 @@ impl<P: Port> Shard<P> {
 
     /// The octets of a car, of an established connection, of which all else is owed. It was the first of
     /// `cars`, and is again when it must wait.
-    fn octets_first(&mut self, port: usize, car: Car, cars: &mut VecDeque<Car>, owed: Owed) {
+    fn octets_first(&mut self, port: usize, car: Car, cars: &mut VecDeque<Car>, owed: DeferredAck) {
         let id = owed.conn();
         if let Some(conn) = self.conns.get_mut(id) {
             conn.port = port;
@@ -227,7 +235,7 @@ impl<P: Port> Shard<P> {
     /// Does the rest that was left of the last segment that was received; says whether there was any.
     #[inline]
     pub(super) fn do_rest(&mut self) -> bool {
-        let rest = self.rest.owed.as_ref().map(Owed::conn);
+        let rest = self.rest.owed.as_ref().map(DeferredAck::conn);
         // Most looks find none, and cost no more than that.
         rest.is_some_and(|id| self.do_rest_of(id))
     }
@@ -253,8 +261,27 @@ impl<P: Port> Shard<P> {
             // Whoever drives the shard may have stayed away since, which is no part of a round trip; or
             // the poll was interrupted before it found the segment, and all of it is.
             let owed = if late { owed.unmeasured() } else { owed };
-            self.stack.take_owed(self.now, owed);
+            self.stack.finish(self.now, &owed);
             self.introduce();
         }
     }
+}
+
+/// Has TCP take the bytes of a segment that is in order, if it is and they fit the window.
+#[inline(always)]
+fn commit_one(
+    stack: &mut Stack<Frame>,
+    now: Instant,
+    id: ConnId,
+    segment: &Segment<'_>,
+) -> Option<DeferredAck> {
+    let in_order = stack.in_order(now, id, segment)?;
+    // Of one IP packet.
+    let bytes = segment.payload.len() as u32;
+    let run = SegmentRun {
+        bytes,
+        segments: 1,
+        longest: bytes,
+    };
+    stack.commit(now, &in_order, run)
 }

@@ -3,7 +3,7 @@
 //! near; and all that does not hang on a single one, TCP's books included, is done once for all of them.
 //!
 //! What decides is what decides of other segments: [`KnownHeaders`], TCP
-//! ([`userspace_tcp::Stack::expects_octets`]), the queue pair. What is anything else is left to them: at
+//! ([`userspace_tcp::Stack::in_order`]), the queue pair. What is anything else is left to them: at
 //! the first segment that is not the next in order, or not sound, or no Write that may be placed, it is
 //! over.
 
@@ -13,7 +13,7 @@ use rnic_ipc::control::DisconnectReason;
 use rnic_net::{KnownHeaders, Like};
 use rnic_proto::crc::RESIDUE;
 use rnic_xsk::{Packet, Port, Umem};
-use userspace_tcp::{ConnId, Expected, Following, Segment, SeqNum, StreamOffset, TcpHeader};
+use userspace_tcp::{ConnId, InOrder, Segment, SegmentRun, SeqNum, StreamOffset, TcpHeader};
 
 use super::Shard;
 use super::train::{Head, Train};
@@ -136,35 +136,35 @@ impl<P: Port> Shard<P> {
         }
         let head = known.saying(&says);
         self.do_rest();
-        let Some(expected) = self.expects(&head, batch, first.clone()) else {
+        let Some(expected) = self.expects(&head, batch, first) else {
             return 0;
         };
         let run = self.place_in_turn(&expected, batch, &head, headers);
         if run.pieces > 0 {
-            self.account_for(&head, batch, first, &expected, &run);
+            self.account_for(&head, &expected, &run);
         }
         run.pieces
     }
 
     /// Whether TCP expects the octets of the first segment, whose payload is there.
-    fn expects(&self, head: &Head, batch: &[Packet], payload: Range<usize>) -> Option<Expected> {
+    fn expects(&self, head: &Head, batch: &[Packet], payload: Range<usize>) -> Option<InOrder> {
         let octets = self.umem.bytes(batch.first()?.first()).get(payload)?;
         let segment = Segment::new(head.header, octets).with_ecn(head.ecn);
-        self.stack
-            .expects_octets(self.now, &head.tuple, head.likely, &segment)
+        let id = self.stack.connection_at(&head.tuple, head.likely)?;
+        self.stack.in_order(self.now, id, &segment)
     }
 
     /// Shows the octets that TCP expects to their queue pair, if there is one that takes them where they
     /// lie.
     fn place_in_turn(
         &mut self,
-        expected: &Expected,
+        expected: &InOrder,
         batch: &[Packet],
         head: &Head,
         headers: &KnownHeaders,
     ) -> Run {
-        self.place_pieces(expected.conn, expected.offset, head.port, |umem| {
-            Sound::new(batch, umem, headers, head.header, expected.room)
+        self.place_pieces(expected.conn(), expected.offset(), head.port, |umem| {
+            Sound::new(batch, umem, headers, head.header, expected.room())
         })
     }
 
@@ -200,36 +200,24 @@ impl<P: Port> Shard<P> {
         run
     }
 
-    /// Gives TCP the segments whose octets are in their place, as one; the payload of the first is there.
-    fn account_for(
-        &mut self,
-        head: &Head,
-        batch: &[Packet],
-        payload: Range<usize>,
-        expected: &Expected,
-        run: &Run,
-    ) {
-        let (id, end) = (expected.conn, expected.offset + run.octets as u64);
-        let first = batch.first().map(|packet| self.umem.bytes(packet.first()));
-        let octets = first.and_then(|frame| frame.get(payload)).unwrap_or(&[]);
-        let behind = run.octets.saturating_sub(octets.len());
-        let following = Following {
-            segments: run.pieces as u32 - 1,
-            octets: behind as u32,
-            longest: run.longest.min(behind) as u32,
+    /// Gives TCP the segments whose bytes are in their place.
+    fn account_for(&mut self, head: &Head, in_order: &InOrder, run: &Run) {
+        let id = in_order.conn();
+        let run = SegmentRun {
+            bytes: run.octets as u32,
+            segments: run.pieces as u32,
+            longest: run.longest as u32,
         };
-        let segment = Segment::new(head.header, octets)
-            .with_ecn(head.ecn)
-            .with_following(following);
-        let taken_to = self.stack.receive_consumed(self.now, id, &segment);
-        self.introduce();
-        if taken_to != Some(end) {
+        let Some(deferred) = self.stack.commit(self.now, in_order, run) else {
             log::error!(
                 "TCP expected octets on {} and did not take them",
                 head.tuple
             );
             return self.abort(id, DisconnectReason::LocalError, None);
-        }
+        };
+        self.stack.finish(self.now, &deferred);
+        self.stack.consumed(id, deferred.end());
+        self.introduce();
         self.settle_conn(id);
         self.conclude();
         self.make_ready(id);
