@@ -1,11 +1,18 @@
 //! A look at every frame that a shard receives or sends. Frames that XDP takes never reach the
 //! kernel's packet sockets, so this is the only place where they can be seen.
 //!
-//! While nobody looks the data path pays a comparison a frame. A capture must not hold it: what
-//! takes frames drops and counts what it has no room for.
+//! Captures are a tap, in two places: where a batch of frames comes from a port, before anything
+//! decides on one of them, and where a frame is handed to a port ([`Tap`]). Nothing else asks whether
+//! there is a capture, so with one the same code handles each segment as without.
+//!
+//! Without a capture the data path pays a comparison for each batch that is received and each frame
+//! that is sent. A capture must not hold it: what takes frames drops and counts what it has no room
+//! for.
 
 use rnic_ipc::capture::{Direction, Filter};
 use rnic_net::Flow;
+use rnic_xsk::{CHUNKS_MAX, Frame, Packet, Umem};
+use userspace_tcp::Instant;
 
 /// Takes copies of frames. Called on the shard's core: it must not block.
 pub trait Capture: Send + std::fmt::Debug {
@@ -30,6 +37,8 @@ pub struct SeenFrame<'a> {
 #[derive(Debug)]
 pub(crate) struct Captures {
     running: Vec<Running>,
+    /// Nanoseconds since 1970-01-01 UTC at the shard's time zero.
+    unix_time_at_zero: u64,
     /// Where the octets of a packet in several frames come together.
     whole: Vec<u8>,
 }
@@ -50,9 +59,10 @@ impl Captures {
     }
 
     /// Captures of frames of at most so many octets.
-    pub(crate) fn new(frame_capacity: usize) -> Self {
+    pub(crate) fn new(frame_capacity: usize, unix_time_at_zero: u64) -> Self {
         Self {
             running: Vec::new(),
+            unix_time_at_zero,
             whole: Vec::with_capacity(frame_capacity),
         }
     }
@@ -73,10 +83,21 @@ impl Captures {
         Some(self.running.swap_remove(place).sink)
     }
 
+    /// Shows received packets, as they came from a port at this time.
+    #[cold]
+    pub(crate) fn received(&mut self, now: Instant, umem: &Umem, packets: &[Packet]) {
+        for packet in packets {
+            let mut slices = [&[][..]; CHUNKS_MAX];
+            let octets = packet.slices(umem, &mut slices);
+            self.show(now, Direction::In, octets);
+        }
+    }
+
     /// Shows a frame, whose octets lie in one slice or several, to those who want it.
     #[cold]
-    pub(crate) fn show(&mut self, unix_ns: u64, direction: Direction, octets: &[&[u8]]) {
-        let Self { running, whole } = self;
+    fn show(&mut self, now: Instant, direction: Direction, octets: &[&[u8]]) {
+        let unix_ns = self.unix_time_at_zero.saturating_add(now.as_nanos());
+        let Self { running, whole, .. } = self;
         let frame = match octets {
             [octets] => octets,
             _ => {
@@ -95,6 +116,24 @@ impl Captures {
                     original: frame.len(),
                 });
             }
+        }
+    }
+}
+
+/// Where frames are seen that are handed to a port.
+pub(crate) struct Tap<'a> {
+    pub(crate) captures: &'a mut Captures,
+    pub(crate) umem: &'a Umem,
+    pub(crate) now: Instant,
+}
+
+impl Tap<'_> {
+    /// A frame is about to be handed to a port.
+    #[inline(always)]
+    pub(crate) fn sent(&mut self, frame: &Frame) {
+        if !self.captures.is_empty() {
+            let octets = self.umem.bytes(frame);
+            self.captures.show(self.now, Direction::Out, &[octets]);
         }
     }
 }

@@ -279,7 +279,7 @@ impl<P: Port> Shard<P> {
             events: VecDeque::new(),
             counters: ShardCounters::default(),
             connect_times: Histogram::default(),
-            captures: Captures::new(umem.frame_capacity()),
+            captures: Captures::new(umem.frame_capacity(), config.unix_time_at_zero),
             endings: VecDeque::new(),
             rung: Vec::with_capacity(DOORBELLS_PER_CLIENT),
             batch: Vec::with_capacity(RECEIVE_BATCH),
@@ -485,12 +485,6 @@ impl<P: Port> Shard<P> {
     /// What the shard counted.
     pub fn counters(&self) -> &ShardCounters {
         &self.counters
-    }
-
-    /// The time of the last poll or command, in nanoseconds since 1970-01-01 UTC.
-    fn unix_now(&self) -> u64 {
-        let zero = self.config.unix_time_at_zero;
-        zero.saturating_add(self.now.as_nanos())
     }
 
     fn take_doorbells(&mut self) -> bool {

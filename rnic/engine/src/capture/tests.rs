@@ -153,7 +153,7 @@ impl Capture for Tape {
 #[test]
 fn a_snap_keeps_the_first_octets_and_says_how_many_there_were() {
     let tape = Arc::default();
-    let mut captures = Captures::new(1514);
+    let mut captures = Captures::new(1514, 0);
     assert!(captures.is_empty());
     let snap = Some(54);
     let filter = Filter {
@@ -161,8 +161,8 @@ fn a_snap_keeps_the_first_octets_and_says_how_many_there_were() {
         ..Filter::default()
     };
     captures.add(1, filter, Box::new(Tape(Arc::clone(&tape))));
-    captures.show(0, Direction::In, &[&[0; 1500]]);
-    captures.show(0, Direction::In, &[&[0; 10], &[0; 30]]);
+    captures.show(Instant::ZERO, Direction::In, &[&[0; 1500]]);
+    captures.show(Instant::ZERO, Direction::In, &[&[0; 10], &[0; 30]]);
     assert_eq!(*tape.lock().unwrap(), [(54, 1500), (40, 40)]);
     assert!(captures.remove(2).is_none());
     assert!(captures.remove(1).is_some());

@@ -74,7 +74,7 @@ impl<P: Port> Shard<P> {
     // By itself its code lies together.
     #[inline(never)]
     fn take_write(&mut self, port: usize) -> bool {
-        if !self.segments_are_fpdus || !self.captures.is_empty() {
+        if !self.segments_are_fpdus {
             return false;
         }
         let (Some(packet), Some(train)) = (self.batch.first(), self.train.as_deref()) else {
@@ -149,7 +149,7 @@ impl<P: Port> Shard<P> {
     #[inline(never)]
     fn take_other(&mut self, port: usize, clock: &impl Fn() -> Instant) {
         let single = self.batch.first().is_some_and(Packet::is_single);
-        if !single || !self.captures.is_empty() {
+        if !single {
             self.advance(clock());
             return self.take_batch(port);
         }

@@ -7,11 +7,12 @@
 use std::net::IpAddr;
 
 use rnic_net::{Differing, HeaderTemplate, Path};
-use rnic_xsk::{Frame, Port, Umem};
+use rnic_xsk::{Frame, Port};
 use userspace_tcp::{BurstHead, BurstLink, BurstSegment, ConnId, Flags, FourTuple};
 
 use super::Shard;
 use super::link::Link;
+use crate::capture::Tap;
 use crate::conn::ConnTable;
 use crate::counters::ShardCounters;
 
@@ -30,7 +31,7 @@ pub(super) struct Headers {
 pub(super) struct Burst<'a, P> {
     pub(super) conns: &'a ConnTable,
     pub(super) ports: &'a mut [P],
-    pub(super) umem: &'a Umem,
+    pub(super) tap: Tap<'a>,
     pub(super) link: &'a mut Link,
     pub(super) headers: &'a mut Option<Headers>,
     pub(super) counters: &'a mut ShardCounters,
@@ -49,7 +50,11 @@ macro_rules! burst {
         Burst {
             conns: &$shard.conns,
             ports: &mut $shard.ports,
-            umem: &$shard.umem,
+            tap: Tap {
+                captures: &mut $shard.captures,
+                umem: &$shard.umem,
+                now: $shard.now,
+            },
             link: &mut $shard.link,
             headers: &mut $shard.headers,
             counters: &mut $shard.counters,
@@ -67,15 +72,13 @@ impl<P: Port> Shard<P> {
     /// Sends what TCP has to send next, up to so many segments where these are a burst, to ports that
     /// have room for as many; false when there is nothing.
     pub(super) fn send_next(&mut self, most: usize) -> bool {
-        // Captures are shown one frame after the other.
-        let burst = self.captures.is_empty() && self.send_burst(most, false);
-        burst || self.send_other()
+        self.send_burst(most, false) || self.send_other()
     }
 
     /// As [`Self::send_next`], of one segment, and has the ports send it: before TCP does its books, if it
     /// is as most are.
     pub(super) fn send_alone(&mut self) {
-        if !self.captures.is_empty() || !self.send_burst(1, true) {
+        if !self.send_burst(1, true) {
             self.send_other();
             self.flush();
         }
@@ -140,13 +143,16 @@ impl<P: Port> BurstLink<Frame> for Burst<'_, P> {
         let mut frame = segment.buf;
         // The payload must lie where the headers end.
         let fits = template.headers_len() + len as usize == frame.len() && self.set_for.is_some();
-        let octets = self.umem.bytes_mut(&mut frame);
+        let octets = self.tap.umem.bytes_mut(&mut frame);
         if !fits || template.write(segment.seq, segment.sum, octets).is_none() {
             self.counters.unsendable += 1;
             return Some(frame);
         }
         let owner = self.conn.map(|conn| (conn, segment.id));
-        let refused = match self.link.hand_over(self.ports, port, frame, owner) {
+        let refused = match self
+            .link
+            .hand_over(&mut self.tap, self.ports, port, frame, owner)
+        {
             Ok(()) => None,
             Err(frame) => {
                 self.counters.transmit_full += 1;

@@ -120,7 +120,7 @@ impl<P: Port> Shard<P> {
     /// Takes in the segments at the front of a batch from a port that are Writes in turn; says how many.
     pub(super) fn take_in_turn(&mut self, batch: &[Packet], train: &Train, port: usize) -> usize {
         // One alone is taken before its acknowledgment.
-        if batch.len() < 2 || !self.segments_are_fpdus || !self.captures.is_empty() {
+        if batch.len() < 2 || !self.segments_are_fpdus {
             return 0;
         }
         let (Some((known, headers)), Some(first)) = (train.known(port), batch.first()) else {

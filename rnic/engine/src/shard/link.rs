@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use rnic_ipc::capture::Direction;
 use rnic_net::{Path, Payload};
 use rnic_xsk::{Frame, Port, Umem, XskError};
 use userspace_tcp::{ConnId, Ecn, FourTuple, SegmentId, TcpHeader, Transmit};
 
 use super::Shard;
 use super::fragments::Whole;
+use crate::capture::Tap;
 use crate::counters::ShardCounters;
 
 /// Ways back that are remembered for segments of no connection. More than one batch of frames can
@@ -118,10 +118,12 @@ impl Link {
         *failing = !*failing;
     }
 
-    /// Gives a frame to a port. It comes back when there is no such port, or the port has no room.
+    /// Gives a frame to a port, as captures see it. It comes back when there is no such port, or the
+    /// port has no room.
     #[inline]
     pub fn hand_over<P: Port>(
         &mut self,
+        tap: &mut Tap<'_>,
         ports: &mut [P],
         port: usize,
         frame: Frame,
@@ -131,6 +133,7 @@ impl Link {
         let Some(port) = ports.get_mut(port) else {
             return Err(frame);
         };
+        tap.sent(&frame);
         port.transmit(frame, index as u64)?;
         self.in_flight[index] = owner;
         self.count += 1;
@@ -315,12 +318,13 @@ impl<P: Port> Shard<P> {
         owner: Option<(ConnId, SegmentId)>,
         port: usize,
     ) {
-        if !self.captures.is_empty() {
-            let time = self.unix_now();
-            self.captures
-                .show(time, Direction::Out, &[self.umem.bytes(&frame)]);
-        }
-        if let Err(frame) = self.link.hand_over(&mut self.ports, port, frame, owner) {
+        let mut tap = Tap {
+            captures: &mut self.captures,
+            umem: &self.umem,
+            now: self.now,
+        };
+        let (link, ports) = (&mut self.link, &mut self.ports);
+        if let Err(frame) = link.hand_over(&mut tap, ports, port, frame, owner) {
             // Room was asked for before; TCP's timers repair what is lost here.
             self.counters.transmit_full += 1;
             self.give_back(frame, owner);

@@ -11,6 +11,7 @@ use userspace_tcp::{ConnId, Outgoing, Outlook};
 use super::Shard;
 use super::bursts::{Burst, burst};
 use super::turn::{Allowed, COST_MIN, End, Turn};
+use crate::capture::Tap;
 use crate::conn::Phase;
 
 impl<P: Port> Shard<P> {
@@ -19,8 +20,8 @@ impl<P: Port> Shard<P> {
     // By itself, so that its code lies together.
     #[inline(never)]
     pub(super) fn send_lone(&mut self, id: ConnId, allowed: Allowed) -> Option<Turn> {
-        // Captures are shown one frame after the other, fragments go before all else.
-        if !self.captures.is_empty() || self.link.waiting.is_some() || allowed.credit == 0 {
+        // Fragments go before all else.
+        if self.link.waiting.is_some() || allowed.credit == 0 {
             return None;
         }
         let conn = self.conns.get(id)?;

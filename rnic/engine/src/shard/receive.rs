@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 
-use rnic_ipc::capture::Direction;
 use rnic_net::{KnownHeaders, Recognised, Unusable};
 use rnic_proto::crc::RESIDUE;
 use rnic_xsk::{CHUNKS_MAX, Packet, Port};
@@ -49,6 +48,11 @@ impl<P: Port> Shard<P> {
                     break;
                 }
                 worked = true;
+                if !self.captures.is_empty() {
+                    // By a look of its own at the clock: there may be none for a frame alone.
+                    let now = clock().max(self.now);
+                    self.captures.received(now, &self.umem, &self.batch);
+                }
                 if count == 1 && !self.rest.is_waiting() {
                     self.take_alone(index, clock);
                 } else {
@@ -75,23 +79,12 @@ impl<P: Port> Shard<P> {
             if let Some(later) = packets.as_slice().get(HEADERS_AHEAD) {
                 fetch_line(self.umem.bytes(later.first()).as_ptr());
             }
-            if !self.captures.is_empty() {
-                self.capture(&packet);
-            }
             self.couple(&mut train, packet, port);
         }
         drop(packets);
         self.pass_on(&mut train);
         self.batch = batch;
         self.train = Some(train);
-    }
-
-    #[cold]
-    fn capture(&mut self, packet: &Packet) {
-        let time = self.unix_now();
-        let mut slices = [&[][..]; CHUNKS_MAX];
-        let octets = packet.slices(&self.umem, &mut slices);
-        self.captures.show(time, Direction::In, octets);
     }
 
     /// Puts a packet's segment behind those before it, when it belongs to them; else they are passed

@@ -43,6 +43,8 @@ pub struct Link {
     pub fragment_to: Option<u32>,
     /// The last fragment of each packet is lost.
     pub lose_last_fragments: bool,
+    /// If they are kept: the frames that went in, and those that came out.
+    pub kept: Option<[Vec<Vec<u8>>; 2]>,
 }
 
 impl Link {
@@ -59,6 +61,7 @@ impl Link {
             mute: Vec::new(),
             fragment_to: None,
             lose_last_fragments: false,
+            kept: None,
         }
     }
 
@@ -71,6 +74,7 @@ impl Link {
             (self.digest, now, &frame).hash(&mut hasher);
             self.digest = hasher.finish();
             self.largest = self.largest.max(frame.len());
+            self.keep(0, &frame);
             let port = u16::from_be_bytes([frame[36], frame[37]]);
             if self.cut || self.mute.contains(&port) {
                 continue;
@@ -117,7 +121,15 @@ impl Link {
             if *at > now || !wire.push(frame) {
                 return;
             }
-            self.flying.pop();
+            if let Some(Reverse((_, _, frame))) = self.flying.pop() {
+                self.keep(1, &frame);
+            }
+        }
+    }
+
+    fn keep(&mut self, end: usize, frame: &[u8]) {
+        if let Some(kept) = &mut self.kept {
+            kept[end].push(frame.to_vec());
         }
     }
 

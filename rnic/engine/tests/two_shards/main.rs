@@ -7,6 +7,7 @@ mod allocations;
 mod alone;
 mod at_once;
 mod backlog;
+mod capture;
 mod clock;
 mod crowd;
 mod fairness;

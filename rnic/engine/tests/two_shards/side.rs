@@ -110,11 +110,23 @@ impl SideConfig {
 impl Side {
     /// Side number `number` with a port of its own, whose far end is the test's.
     pub fn new(number: u8, address: SocketAddr, config: SideConfig) -> Self {
+        Self::through(number, address, config, |port| port)
+    }
+}
+
+impl<P: Port> Side<P> {
+    /// As [`Side::new`], with what `wrap` makes of its port.
+    pub fn through(
+        number: u8,
+        address: SocketAddr,
+        config: SideConfig,
+        wrap: impl FnOnce(MemoryPort) -> P,
+    ) -> Self {
         let chunk = ChunkSize::for_mtu(config.shard.path_defaults.mtu).unwrap();
         let (umem, pool) = Umem::heap(config.frames, chunk);
         let (port, wire) = MemoryPort::intercepted(&umem, config.wire_depth);
         let mtu = config.shard.path_defaults.mtu;
-        let shard = Shard::new(config.shard, pool, vec![port], Instant::ZERO);
+        let shard = Shard::new(config.shard, pool, vec![wrap(port)], Instant::ZERO);
         Self {
             mtu,
             ..Self::over(
@@ -127,9 +139,7 @@ impl Side {
             )
         }
     }
-}
 
-impl<P: Port> Side<P> {
     /// Side number `number` over a shard.
     pub fn over(
         number: u8,

@@ -6,16 +6,18 @@ use std::time::Duration;
 use rnic_engine::command::Command;
 use rnic_ipc::control::{MarkerUse, MpaOptions};
 use rnic_ipc::id::QpNum;
+use rnic_xsk::{MemoryPort, Port};
 use userspace_tcp::Instant;
 
 use crate::allocations::counted;
+use crate::capture::looked_at_clock;
 use crate::impairment::Impairment;
 use crate::link::Link;
 use crate::side::{Side, SideConfig};
 
-pub struct World {
-    pub a: Side,
-    pub b: Side,
+pub struct World<P: Port = MemoryPort> {
+    pub a: Side<P>,
+    pub b: Side<P>,
     pub a_to_b: Link,
     pub b_to_a: Link,
     pub now: Instant,
@@ -48,6 +50,20 @@ impl World {
     }
 
     pub fn with(seed: u64, impairment: Impairment, a: SideConfig, b: SideConfig, v6: bool) -> Self {
+        Self::through(seed, impairment, a, b, v6, |port| port)
+    }
+}
+
+impl<P: Port> World<P> {
+    /// As [`World::with`], with what `wrap` makes of the hosts' ports.
+    pub fn through(
+        seed: u64,
+        impairment: Impairment,
+        a: SideConfig,
+        b: SideConfig,
+        v6: bool,
+        wrap: impl Fn(MemoryPort) -> P,
+    ) -> Self {
         let address = |last: u8| -> SocketAddr {
             let host = if v6 {
                 format!("[2001:db8::{last}]")
@@ -57,8 +73,8 @@ impl World {
             format!("{host}:{PORT}").parse().unwrap()
         };
         Self {
-            a: Side::new(1, address(1), a),
-            b: Side::new(2, address(2), b),
+            a: Side::through(1, address(1), a, &wrap),
+            b: Side::through(2, address(2), b, &wrap),
             a_to_b: Link::new(seed * 2, impairment),
             b_to_a: Link::new(seed * 2 + 1, impairment),
             now: Instant::from_nanos(1_000_000),
@@ -123,7 +139,7 @@ impl World {
     }
 
     /// Runs until `done`, for at most `limit` of virtual time.
-    pub fn run_until(&mut self, limit: Duration, mut done: impl FnMut(&mut World) -> bool) -> bool {
+    pub fn run_until(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) -> bool {
         let end = self.now + limit;
         self.settle();
         while !done(self) {
@@ -206,11 +222,17 @@ impl World {
 }
 
 /// One look of a host at its link and its work.
-fn work(side: &mut Side, out: &mut Link, inward: &mut Link, now: Instant, watched: bool) -> bool {
+fn work<P: Port>(
+    side: &mut Side<P>,
+    out: &mut Link,
+    inward: &mut Link,
+    now: Instant,
+    watched: bool,
+) -> bool {
     let mut worked = false;
     if let Some(wire) = &side.wire {
         inward.give(wire, now);
-        worked = counted(watched, || side.shard.poll(now));
+        worked = counted(watched, || side.shard.poll_by(|| looked_at_clock(now)));
         out.take(wire, now);
     }
     side.collect();
