@@ -414,11 +414,6 @@ impl Congestion {
         std::mem::take(&mut self.cwr_due)
     }
 
-    /// Whether [`Congestion::take_cwr`] would say so.
-    pub(crate) fn owes_cwr(&self) -> bool {
-        self.cwr_due
-    }
-
     /// Whether `flight` octets out show that cwnd holds the sender back: what was not used must not
     /// grow (RFC 5681 section 3.1, RFC 9438 section 5.8). In slow start half of it is enough.
     fn is_limiting(&self, flight: u64) -> bool {

@@ -5,7 +5,6 @@
 
 mod ack;
 mod arrival;
-mod burst;
 pub(crate) mod clock;
 mod ecn;
 mod handshake;

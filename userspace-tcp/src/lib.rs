@@ -13,9 +13,8 @@
 //! 3. Give work to connections: [`Stack::send`] as [`Stack::send_room`] allows, or [`Stack::post`], by
 //!    which several segments of one cost less. Room opens only in `receive`; look at the connection it
 //!    names.
-//! 4. [`Stack::poll_transmit`] until `None` (or until the link is full: what is not asked for waits
+//! 4. [`Stack::transmit`] until it gives nothing (or until the link is full: what is not asked for waits
 //!    without harm). Doing this after the layer above has answered lets ACKs ride on its segments.
-//!    [`Stack::poll_burst`] before each gives most of them for less.
 //! 5. [`Stack::transmitted`] for each payload buffer that the link is done with, sent or not, and
 //!    [`Stack::poll_released`] until empty, for buffers nobody needs any more.
 //!
@@ -54,7 +53,6 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
-mod burst;
 pub mod checksum;
 mod config;
 mod congestion;
@@ -68,6 +66,7 @@ mod inbound;
 mod interface;
 mod keyed;
 mod limit;
+mod link;
 mod links;
 mod locals;
 mod min_rtt;
@@ -93,7 +92,6 @@ mod tlp;
 mod tuple;
 mod wheel;
 
-pub use burst::{BurstHead, BurstLink, BurstSegment};
 pub use config::{Config, CongestionControl, ConnOptions, KeepAlive, NoCongestionControl};
 pub use ecn::Ecn;
 pub use holdings::Holdings;
@@ -102,6 +100,7 @@ pub use interface::{
     Likely, ListenError, NEW_RANGES_MAX, NewRange, NewRanges, Outgoing, Outlook, Payload, Received,
     SegmentId, SegmentRun, SendError, SendRefusal, SoftError, State, Transmit,
 };
+pub use link::{BurstHead, BurstSegment, Link};
 pub use options::{
     OPTIONS_MAX, Options, SACK_BLOCKS_MAX, SackBlock, SackBlocks, TIMESTAMPS_LEN, Timestamps,
 };

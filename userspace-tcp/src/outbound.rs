@@ -349,22 +349,6 @@ impl<B> Outbound<B> {
         self.una < self.next
     }
 
-    /// Whether no segment waits for being sent for the first time.
-    #[inline]
-    pub(crate) fn all_sent(&self) -> bool {
-        self.sent == self.ring.len()
-    }
-
-    /// Takes the first unsent segment out to the link.
-    #[inline(always)]
-    pub(crate) fn take_unsent(&mut self, now: Instant) -> Option<Outgo<B>> {
-        let outgo = self.take(self.sent, now)?;
-        self.sent += 1;
-        let end = outgo.start + u64::from(outgo.payload.len);
-        self.next = self.next.max(end);
-        Some(outgo)
-    }
-
     /// Takes the segment at this place of the queue.
     // Moved as a whole it would take longer than all that is done with it.
     #[inline(always)]

@@ -4,7 +4,6 @@
 //! deadline in a timing wheel. What a segment, a request or a timeout costs does not depend on how
 //! many connections there are.
 
-mod bursts;
 mod delayed_acks;
 mod posting;
 mod segments;

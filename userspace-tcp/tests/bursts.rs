@@ -1,6 +1,6 @@
-//! What goes out in bursts ([`userspace_tcp::Stack::poll_burst`]) is what goes out one by one, and leaves
-//! the stack as that does, and so it is with what is posted in rows ([`userspace_tcp::Stack::post`]):
-//! neither the peer nor the layer above can tell.
+//! What goes out in bursts ([`userspace_tcp::Stack::transmit`]) is what goes out one by one, and leaves the
+//! stack as that does, and so it is with what is posted in rows ([`userspace_tcp::Stack::post`]): neither
+//! the peer nor the layer above can tell.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -13,13 +13,12 @@ use std::net::Ipv4Addr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use harness::bursts::transmit_of;
-use harness::{Link, Network, Plan, Random};
+use harness::{Network, Plan, Random};
 use userspace_tcp::checksum::PartialSum;
 use userspace_tcp::{
-    BurstHead, BurstLink, BurstSegment, Config, CongestionControl, ConnId, ConnOptions, Ecn,
-    Endpoint, Event, Flags, FourTuple, IcmpError, Instant, KeepAlive, Outgoing, Outlook, SackBlock,
-    Segment, SegmentId, SendError, SeqNum, Stack, TcpHeader, Timestamps, Transmit,
+    BurstHead, BurstSegment, Config, CongestionControl, ConnId, ConnOptions, Ecn, Endpoint, Event,
+    Flags, FourTuple, IcmpError, Instant, KeepAlive, Link, Outgoing, Outlook, SackBlock, Segment,
+    SegmentId, SendError, SeqNum, Stack, TcpHeader, Timestamps, Transmit,
 };
 
 const CONTROLS: [CongestionControl; 4] = [
@@ -56,7 +55,7 @@ fn a_transfer_by_bursts_is_the_same_to_the_last_packet() {
             ..Plan::default()
         };
         let mut often = |bound| random.below(2) * random.below(bound);
-        let link = Link {
+        let link = harness::Link {
             lose_per_mille: often(40),
             duplicate_per_mille: often(20),
             delay_per_mille: often(300),
@@ -66,7 +65,7 @@ fn a_transfer_by_bursts_is_the_same_to_the_last_packet() {
             refuse_per_mille: often(50),
             hold: Duration::from_micros(often(3000)),
             mtu: 600 + often(1200) as usize,
-            ..Link::default()
+            ..harness::Link::default()
         };
         let said = |burst| {
             let mut network = Network::one_way(config.clone(), plan.clone(), link.clone(), seed);
@@ -114,8 +113,6 @@ struct Host {
     /// Segments that went out as part of a burst.
     burst: u64,
     bursts: u64,
-    /// Those that left before they were queued.
-    alone: u64,
 }
 
 struct Conn {
@@ -184,7 +181,6 @@ impl Host {
             in_bursts,
             burst: 0,
             bursts: 0,
-            alone: 0,
         }
     }
 
@@ -247,80 +243,35 @@ impl Host {
         told
     }
 
-    /// Posts a segment and sends all there is, the first alone, and before it is queued if it is this one
-    /// and `offers`; and says all that can be seen.
-    fn posts_and_sends(&mut self, peer: usize, len: u32, offers: bool, refuses: usize) -> String {
-        let Conn { id, posted, .. } = self.conns[peer];
-        let outgoing = Outgoing {
-            buf: posted,
-            len,
-            payload_sum: PartialSum::from_folded(len as u16),
-        };
-        let mut seen = String::new();
-        if self.in_bursts {
-            let mut link = Refusing {
-                head: None,
-                sent: 0,
-                refuses,
-                out: &mut self.out,
-                seen: &mut seen,
-            };
-            let fits = |outlook: Outlook| offers && len as usize <= outlook.room;
-            let sent = self
-                .stack
-                .send_alone(id, self.now, &mut link, |outlook| {
-                    fits(outlook).then_some(outgoing)
-                })
-                .unwrap();
-            if sent {
-                self.conns[peer].posted += len;
-                self.alone += 1;
-                return seen + &self.sends(usize::MAX, usize::MAX, usize::MAX);
-            }
-            assert!(seen.is_empty(), "nothing was done");
-        }
-        self.post(peer, len);
-        let first = self.sends(1, 1, refuses);
-        first + &self.sends(usize::MAX, usize::MAX, usize::MAX)
-    }
-
     /// Sends up to `limit` segments, in bursts of up to `most`, to a link that refuses what it takes each
     /// `refuses`-th; and says all that can be seen.
     fn sends(&mut self, limit: usize, most: usize, refuses: usize) -> String {
         let mut seen = String::new();
+        let most = if self.in_bursts { most } else { 1 };
         let mut sent = 0;
         while sent < limit {
-            if self.in_bursts {
-                let mut link = Refusing {
-                    head: None,
-                    sent,
-                    refuses,
-                    out: &mut self.out,
-                    seen: &mut seen,
-                };
-                let count = self
-                    .stack
-                    .poll_burst(self.now, most.min(limit - sent), &mut link);
-                self.bursts += u64::from(count > 0);
-                self.burst += count as u64;
-                sent += count;
-                if count > 0 {
-                    continue;
-                }
-            }
-            let Some(transmit) = self.stack.poll_transmit(self.now) else {
-                break;
+            let mut link = Refusing {
+                head: None,
+                sent,
+                refuses,
+                out: &mut self.out,
+                seen: &mut seen,
+                refused: None,
             };
-            seen += &looks(&transmit);
-            if let (Some(id), Some(payload)) = (transmit.conn, transmit.payload) {
-                if is_refused(sent, refuses) {
-                    let back = self.stack.transmitted(id, payload.id, payload.buf);
-                    assert_eq!(back, None);
-                } else {
-                    self.out.push((id, payload.id, payload.buf));
-                }
+            let count = self
+                .stack
+                .transmit(self.now, most.min(limit - sent), &mut link);
+            if count == 0 {
+                break;
             }
-            sent += 1;
+            if link.head.is_some() {
+                self.bursts += 1;
+                self.burst += count as u64;
+            }
+            if let Some((conn, id, buf)) = link.refused {
+                assert_eq!(self.stack.transmitted(conn, id, buf), None);
+            }
+            sent += count;
         }
         seen
     }
@@ -351,13 +302,11 @@ struct Refusing<'a> {
     refuses: usize,
     out: &'a mut Vec<(ConnId, SegmentId, u32)>,
     seen: &'a mut String,
+    /// Of what was not of a burst.
+    refused: Option<(ConnId, SegmentId, u32)>,
 }
 
-impl BurstLink<u32> for Refusing<'_> {
-    fn takes(&mut self, _: ConnId) -> bool {
-        true
-    }
-
+impl Link<u32> for Refusing<'_> {
     fn begin(&mut self, tuple: &FourTuple, head: &BurstHead) {
         self.head = Some((*tuple, *head));
     }
@@ -365,7 +314,7 @@ impl BurstLink<u32> for Refusing<'_> {
     fn put(&mut self, segment: BurstSegment<u32>) -> Option<u32> {
         let (tuple, head) = self.head.unwrap();
         let (id, buf) = (segment.id, segment.buf);
-        *self.seen += &looks(&transmit_of(tuple, &head, segment));
+        *self.seen += &looks(&segment.with(&tuple, &head));
         let refused = is_refused(self.sent, self.refuses);
         self.sent += 1;
         if refused {
@@ -373,6 +322,18 @@ impl BurstLink<u32> for Refusing<'_> {
         }
         self.out.push((head.conn, id, buf));
         None
+    }
+
+    fn send(&mut self, transmit: Transmit<u32>) {
+        *self.seen += &looks(&transmit);
+        if let (Some(id), Some(payload)) = (transmit.conn, transmit.payload) {
+            let buffer = (id, payload.id, payload.buf);
+            if is_refused(self.sent, self.refuses) {
+                self.refused = Some(buffer);
+            } else {
+                self.out.push(buffer);
+            }
+        }
     }
 }
 
@@ -427,7 +388,7 @@ fn said(
 /// become narrower, ends; several connections, and a link that takes what it likes.
 #[test]
 fn whatever_happens_rows_and_bursts_send_what_goes_out_one_by_one() {
-    let (mut in_bursts, mut bursts, mut alone) = (0, 0, 0);
+    let (mut in_bursts, mut bursts) = (0, 0);
     let (mut retransmits, mut probes) = (0, 0);
     for seed in 0..1200_u64 {
         let mut random = Random::new(seed);
@@ -516,16 +477,6 @@ fn whatever_happens_rows_and_bursts_send_what_goes_out_one_by_one() {
                 "seed {seed}"
             );
             assert_eq!(one.looks(), other.looks(), "seed {seed}");
-            if random.chance(500) {
-                let len = 1 + random.below(2) * random.below(1500);
-                let (offers, refuses) = (random.chance(800), 1 + random.below(10) as usize);
-                let [one, other] = hosts
-                    .each_mut()
-                    .map(|host| host.posts_and_sends(peer, len as u32, offers, refuses));
-                assert_eq!(one, other, "seed {seed}");
-                let [one, other] = hosts.each_mut().map(Host::looks);
-                assert_eq!(one, other, "seed {seed}");
-            }
             let back = random.next();
             for host in &mut hosts {
                 let mut back = Random::new(back);
@@ -543,12 +494,10 @@ fn whatever_happens_rows_and_bursts_send_what_goes_out_one_by_one() {
         assert_eq!(one.stack.totals(), other.stack.totals(), "seed {seed}");
         in_bursts += other.burst;
         bursts += other.bursts;
-        alone += other.alone;
         retransmits += other.stack.totals().retransmits;
         probes += other.stack.totals().tail_probes;
     }
-    let figures = format!("{in_bursts} in {bursts}, {alone} alone, {retransmits}, {probes}");
-    assert!(alone > 300, "{figures}");
+    let figures = format!("{in_bursts} in {bursts}, {retransmits}, {probes}");
     assert!(in_bursts > 4 * bursts && bursts > 2000, "{figures}");
     assert!(retransmits > 1000 && probes > 100, "{figures}");
 }

@@ -26,7 +26,6 @@ mod in_turn;
 mod inspect;
 mod lifecycle;
 mod link;
-mod lone;
 mod macroflow;
 mod markers;
 mod modify;

@@ -5,6 +5,7 @@ use crate::congestion::Congestion;
 use crate::effects::Env;
 use crate::inbound::{EchoMode, Inbound, WINDOW_SHIFT_MAX};
 use crate::interface::{Event, Received, State};
+use crate::link::One;
 use crate::options::Options;
 use crate::segment::Segment;
 use crate::seq::SeqNum;
@@ -58,7 +59,7 @@ impl<B> Connection<B> {
         segment: &Segment<'_>,
     ) -> Self {
         let mut connection = Self::passive(seed, config, now, listener, segment);
-        connection.transmit(now, config);
+        connection.transmit(now, config, 1, &mut One::default());
         // As if it was sent more than once: no round trip is measured by it.
         connection.syns = 0;
         connection

@@ -1,10 +1,11 @@
-//! The next segment to send (RFC 9293 section 3.7, RFC 6675 section 5).
+//! The next segments to send (RFC 9293 section 3.7, RFC 6675 section 5).
 
 use crate::config::{Config, CongestionControl};
 use crate::ecn::Ecn;
 use crate::interface::{Payload, State, Transmit};
-use crate::options::{Options, Timestamps};
-use crate::outbound::Outgo;
+use crate::link::{BurstHead, Link};
+use crate::options::Timestamps;
+use crate::outbound::{Given, Limits, Outgo};
 use crate::resent::Cause;
 use crate::segment::{Flags, TcpHeader};
 use crate::seq::SeqNum;
@@ -35,43 +36,134 @@ impl<B> Connection<B> {
         self.next_action().is_some()
     }
 
-    /// Gives the next segment.
+    /// Gives the next segment, and those behind it that say as little, up to `most`; how many it gave.
     #[inline]
-    pub(crate) fn transmit(&mut self, now: Instant, config: &Config) -> Option<Transmit<B>> {
+    pub(crate) fn transmit(
+        &mut self,
+        now: Instant,
+        config: &Config,
+        most: usize,
+        link: &mut impl Link<B>,
+    ) -> usize {
         self.pacer.advance(now);
-        match self.next_action()? {
-            Action::Unsent => self.transmit_unsent(now, config),
-            other => self.transmit_other(other, now, config),
+        match self.next_action() {
+            Some(Action::Unsent) => self.transmit_unsent(now, config, most, link),
+            Some(other) => match self.transmit_other(other, now, config) {
+                Some(segment) => {
+                    link.send(segment);
+                    1
+                }
+                None => 0,
+            },
+            None => 0,
         }
     }
 
-    /// Gives the next segment that was never sent. Apart from all others, because nearly every
-    /// segment is one: its header is made where it is to be, and not moved.
+    /// Gives segments that were never sent: what is the same for all of them is decided, written down and
+    /// timed once. One that says more than its data goes alone.
     #[inline]
-    fn transmit_unsent(&mut self, now: Instant, config: &Config) -> Option<Transmit<B>> {
-        let ecn = self.ecn_field(Action::Unsent, config);
-        let idle = now.saturating_duration_since(self.last_data_at);
+    fn transmit_unsent(
+        &mut self,
+        now: Instant,
+        config: &Config,
+        most: usize,
+        link: &mut impl Link<B>,
+    ) -> usize {
         if !self.outbound.outstanding() {
+            // RFC 5681 section 4.1.
+            let idle = now.saturating_duration_since(self.last_data_at);
             self.congestion.resumed(now, idle > self.rtt.rto(config));
             self.restart_model(now);
+            // From here on the peer owes an acknowledgment.
+            self.progress_at = now;
         }
         self.probe_due = false;
-        self.note_first_outstanding(now);
-        let outgo = self.outbound.take_unsent(now)?;
-        self.counters.octets_out += u64::from(outgo.payload.len);
-        self.on_sent(now, u64::from(outgo.payload.len));
+        let limits = Limits {
+            cwnd: self.congestion.cwnd(),
+            len: self.path.passes().saturating_sub(self.overhead()),
+        };
+        let tail_probe = std::mem::take(&mut self.tail_probe_due);
+        let cwr = self.ecn.sends_capable() && self.congestion.take_cwr();
+        let says_more = tail_probe || cwr || !self.frto.is_off() || self.is_urgent();
+        let (segments, bytes) = match says_more || !self.outbound.next_fits(&limits) {
+            true => self.transmit_one_unsent(now, cwr, link),
+            false => self.transmit_burst(now, &limits, most, link),
+        };
+        self.congestion.sent(bytes);
+        self.counters.octets_out += bytes;
+        self.counters.segments_out += segments as u64;
+        self.last_data_at = now;
         self.frto.sent_new();
-        if std::mem::take(&mut self.tail_probe_due) {
+        if tail_probe {
             self.on_probe_sent(false);
         } else {
             self.schedule_probe(now);
         }
-        let cwr = self.ecn.sends_capable() && self.congestion.take_cwr();
-        let (mut header, payload) = self.with_payload(now, outgo);
-        if cwr {
-            header.flags |= Flags::CWR;
+        self.refresh_timer(now, config);
+        segments
+    }
+
+    /// Gives unsent segments as long as the next fits all windows; how many, and how many bytes.
+    #[inline]
+    fn transmit_burst(
+        &mut self,
+        now: Instant,
+        limits: &Limits,
+        most: usize,
+        link: &mut impl Link<B>,
+    ) -> (usize, u64) {
+        let head = self.head(now, self.first_time_ecn());
+        link.begin(&self.tuple, &head);
+        let pace = self.congestion.pace(self.rtt.srtt_nanos());
+        let mut left = most;
+        let pacer = &mut self.pacer;
+        let (sent, bytes) = self.outbound.take_burst(now, limits, |segment| {
+            left = left.saturating_sub(1);
+            if pace.is_some() {
+                pacer.sent(now, u64::from(segment.len), pace.as_ref());
+            }
+            Given {
+                back: link.put(segment),
+                goes_on: left > 0 && pacer.closed_until().is_none(),
+            }
+        });
+        if pace.is_none() {
+            self.pacer.sent(now, bytes, None);
         }
-        Some(self.depart(now, config, ecn, header, payload))
+        (sent, bytes)
+    }
+
+    /// Gives an unsent segment that says more than its data, or is too long for the path by now.
+    #[cold]
+    fn transmit_one_unsent(
+        &mut self,
+        now: Instant,
+        cwr: bool,
+        link: &mut impl Link<B>,
+    ) -> (usize, u64) {
+        let mut taken = None;
+        let (sent, bytes) = self.outbound.take_burst(now, &Limits::NONE, |segment| {
+            taken = Some(segment);
+            Given {
+                back: None,
+                goes_on: false,
+            }
+        });
+        if let Some(segment) = taken {
+            let pace = self.congestion.pace(self.rtt.srtt_nanos());
+            self.pacer.sent(now, bytes, pace.as_ref());
+            let mut head = self.head(now, self.first_time_ecn());
+            if cwr {
+                head.flags |= Flags::CWR;
+            }
+            let mut transmit = segment.with(&self.tuple, &head);
+            self.mark_urgent(&mut transmit.header);
+            let payload = transmit.payload.as_ref();
+            let seq = transmit.header.seq;
+            transmit.fragment_to = payload.and_then(|payload| self.fragment_to(now, seq, payload));
+            link.send(transmit);
+        }
+        (sent, bytes)
     }
 
     #[inline(never)]
@@ -81,9 +173,13 @@ impl<B> Connection<B> {
         now: Instant,
         config: &Config,
     ) -> Option<Transmit<B>> {
-        let ecn = self.ecn_field(action, config);
+        let ecn = match action {
+            Action::Syn => self.syn_ecn(config),
+            _ => Ecn::NotEct,
+        };
         let (header, payload) = match action {
-            Action::Unsent => return self.transmit_unsent(now, config),
+            // See above.
+            Action::Unsent => return None,
             Action::Syn => (self.syn(now, config), None),
             Action::Ack => {
                 let mut header = self.header(now, self.idle_seq(), Flags::ACK);
@@ -156,18 +252,23 @@ impl<B> Connection<B> {
         }
     }
 
-    /// Only what is sent for the first time is ECN-capable (RFC 3168 sections 6.1.1, 6.1.4 to
-    /// 6.1.6); with DCTCP the SYN is too (RFC 8257 section 3.6).
-    fn ecn_field(&self, action: Action, config: &Config) -> Ecn {
-        let capable = match action {
-            Action::Unsent => self.ecn.sends_capable(),
-            Action::Syn => {
-                let dctcp = config.congestion == CongestionControl::Dctcp;
-                dctcp && self.syn_timeouts == 0 && self.ecn.may_be_offered()
-            }
-            Action::Ack | Action::Probe | Action::Lost | Action::Tail | Action::Fin => false,
-        };
-        if capable { Ecn::Ect0 } else { Ecn::NotEct }
+    /// Only what is sent for the first time is ECN-capable (RFC 3168 sections 6.1.1, 6.1.4 to 6.1.6).
+    fn first_time_ecn(&self) -> Ecn {
+        if self.ecn.sends_capable() {
+            Ecn::Ect0
+        } else {
+            Ecn::NotEct
+        }
+    }
+
+    /// With DCTCP the SYN is ECN-capable too (RFC 8257 section 3.6).
+    fn syn_ecn(&self, config: &Config) -> Ecn {
+        let dctcp = config.congestion == CongestionControl::Dctcp;
+        if dctcp && self.syn_timeouts == 0 && self.ecn.may_be_offered() {
+            Ecn::Ect0
+        } else {
+            Ecn::NotEct
+        }
     }
 
     /// So many octets of payload go out.
@@ -275,29 +376,38 @@ impl<B> Connection<B> {
         self.outbound.idle_seq((1 << self.peer_shift) - 1)
     }
 
-    /// A segment behind the handshake: it carries the ACK that may be due, and the window.
-    #[inline]
-    fn header(&mut self, now: Instant, seq: SeqNum, flags: Flags) -> TcpHeader {
+    /// What segments behind the handshake say: the ACK that may be due, and the window.
+    // What it gives stays in registers.
+    #[inline(always)]
+    fn head(&mut self, now: Instant, ecn: Ecn) -> BurstHead {
         let acknowledgment = self.inbound.acknowledge();
         let echo = if acknowledgment.ece {
             Flags::ECE
         } else {
             Flags::default()
         };
-        let (urg, urgent) = self.urgent_mark(seq);
-        TcpHeader {
-            source_port: self.tuple.local.port,
-            destination_port: self.tuple.remote.port,
-            seq,
+        BurstHead {
+            conn: self.id,
             ack: acknowledgment.number,
-            flags: flags | echo | urg,
+            flags: Flags::ACK | echo,
             window: acknowledgment.window,
-            urgent,
-            options: Options {
-                timestamps: self.clock.option(now),
-                ..Options::default()
-            },
+            timestamps: self.clock.option(now),
+            ecn,
         }
+    }
+
+    /// The header of a segment behind the handshake.
+    fn header(&mut self, now: Instant, seq: SeqNum, flags: Flags) -> TcpHeader {
+        let head = self.head(now, Ecn::NotEct);
+        let mut header = head.header(&self.tuple, seq, flags);
+        self.mark_urgent(&mut header);
+        header
+    }
+
+    fn mark_urgent(&self, header: &mut TcpHeader) {
+        let (flag, pointer) = self.urgent_mark(header.seq);
+        header.flags |= flag;
+        header.urgent = pointer;
     }
 
     /// Our SYN, with the ACK of the peer's if that is here.

@@ -1,14 +1,13 @@
 //! Unsent segments that go out one behind the other: each is looked at where it is, once, and what they
 //! change together is written down behind the last.
 
-use crate::burst::BurstSegment;
 use crate::checksum::PartialSum;
-use crate::interface::{Outgoing, SegmentId};
-use crate::pool::QueuePool;
+use crate::interface::SegmentId;
+use crate::link::BurstSegment;
 use crate::seq::Position;
 use crate::time::Instant;
 
-use super::slot::{Slot, SlotState};
+use super::slot::Slot;
 use super::{Outbound, fits_beside};
 
 /// What the next segment must fit to go out as others do; the peer's window comes on top.
@@ -20,6 +19,12 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
+    /// The peer's window alone.
+    pub(crate) const NONE: Self = Self {
+        cwnd: u64::MAX,
+        len: u32::MAX,
+    };
+
     /// Whether a segment fits, where the peer's window ends at `edge` and so many octets are in the
     /// network.
     #[inline]
@@ -45,53 +50,6 @@ impl<B> Outbound<B> {
         let edge = self.una + self.window;
         let slot = self.ring.at(self.sent);
         slot.is_some_and(|slot| limits.let_go(slot, edge, self.pipe()))
-    }
-
-    /// Octets that fit all windows now, where none waits to be sent: a segment of so many would be
-    /// [let go](Limits::let_go).
-    #[inline]
-    pub(crate) fn fits_now(&self, cwnd: u64) -> u64 {
-        let pipe = self.pipe();
-        let by_network = match pipe {
-            0 => u64::MAX,
-            _ => cwnd.saturating_sub(pipe),
-        };
-        let by_peer = (self.una + self.window).saturating_sub(self.tail);
-        by_network.min(by_peer)
-    }
-
-    /// Gives a segment to the link that is queued, as one that was sent, only then; all before it were
-    /// sent.
-    #[inline(always)]
-    pub(crate) fn send_alone(
-        &mut self,
-        now: Instant,
-        outgoing: Outgoing<B>,
-        pool: &mut QueuePool<Slot<B>>,
-        give: impl FnOnce(BurstSegment<B>) -> Option<B>,
-    ) {
-        let (start, len) = (self.tail, outgoing.len);
-        let back = give(BurstSegment {
-            id: SegmentId(self.ring.name(self.sent)),
-            buf: outgoing.buf,
-            len,
-            sum: outgoing.payload_sum,
-            seq: self.space.wire(start),
-            push: true,
-        });
-        let inflight = self.pipe();
-        let mut slot = Slot::new(start, len, outgoing.payload_sum, back);
-        slot.state = SlotState::InFlight;
-        slot.sent_at = now;
-        slot.transmitted = true;
-        if let Some(rate) = &mut self.rate {
-            slot.stamp = rate.sent(now, len, inflight);
-        }
-        self.ring.push(slot, pool);
-        self.sent += 1;
-        self.tail += u64::from(len);
-        self.pipe += u64::from(len);
-        self.next = self.next.max(self.tail);
     }
 
     /// Takes unsent segments out to the link as a burst, as long as the next one fits all windows and the

@@ -2,6 +2,7 @@
 //! step every number and list is what a look at all segments says.
 
 use super::*;
+use crate::link::BurstSegment;
 use crate::options::SackBlock;
 use crate::rack::Rack;
 
@@ -65,8 +66,8 @@ impl World {
         self.buffers += 1;
         self.peer.push(false);
         self.outbound.push(outgoing, &mut self.pool);
-        let outgo = self.outbound.take_unsent(self.now).expect("it is unsent");
-        self.with_link.push((outgo.payload.id, outgo.payload.buf));
+        let sent = take_unsent(&mut self.outbound, self.now).expect("it is unsent");
+        self.with_link.push((sent.id, sent.buf));
     }
 
     fn resend(&mut self) {
@@ -355,7 +356,7 @@ fn originals_taken_together_say_what_they_say_one_by_one() {
             );
             // Two at a time.
             let sent_at = Instant::from_nanos(u64::from(1 + number / 2));
-            let _ = out.take_unsent(sent_at).unwrap();
+            let _ = take_unsent(&mut out, sent_at).unwrap();
             if number < at_once {
                 end += u64::from(len);
                 let arrived = Arrived::from(out.ring.at(number as usize).unwrap());
@@ -372,4 +373,18 @@ fn originals_taken_together_say_what_they_say_one_by_one() {
         assert_eq!(out.sent as u32, count - at_once);
         assert_eq!(out.originals, out.ring.front_name());
     }
+}
+
+/// Takes the first unsent segment out to the link; the peer's window is as large as need be.
+fn take_unsent<B>(outbound: &mut Outbound<B>, now: Instant) -> Option<BurstSegment<B>> {
+    let mut taken = None;
+    outbound.window = 1 << 40;
+    outbound.take_burst(now, &Limits::NONE, |segment| {
+        taken = Some(segment);
+        Given {
+            back: None,
+            goes_on: false,
+        }
+    });
+    taken
 }

@@ -7,6 +7,7 @@ use crate::effects::Env;
 use crate::interface::{
     ConnId, DeferredAck, InOrder, Likely, Received, SegmentRun, State, Transmit, Whereabouts,
 };
+use crate::link::{Link, One};
 use crate::segment::Segment;
 #[cfg(doc)]
 use crate::segment::TcpHeader;
@@ -131,42 +132,63 @@ impl<B> Stack<B> {
         connection.is_some_and(|connection| connection.expects(seq))
     }
 
-    /// Whether [`Stack::poll_transmit`] may have something to give: cheaper to ask.
+    /// Whether [`Stack::transmit`] may have something to give: cheaper to ask.
     pub fn wants_transmit(&self) -> bool {
         let ready = self.sending.is_some() || self.ready.first().is_some();
         ready || self.effects.has_answers()
     }
 
-    /// The next segment to put on the link now; fetch until `None`. Connections take turns of up to
-    /// 16 segments.
-    // Where it is called the segment need not be moved: it is larger than all that is done with it.
-    #[inline(always)]
-    pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<B>> {
+    /// Gives `link` what is to go out next: up to `most` segments of one connection that were never sent
+    /// before, or one of any other kind; how many it gave. 0: there is nothing. Connections take turns of
+    /// up to 16 segments.
+    #[inline]
+    pub fn transmit(&mut self, now: Instant, most: usize, link: &mut impl Link<B>) -> usize {
+        if most == 0 {
+            return 0;
+        }
         while let Some(index) = self.next_to_send() {
             let Some(connection) = self.connections.at_mut(index) else {
                 continue;
             };
+            let turn = match self.ready.len() {
+                0 => usize::MAX,
+                _ => SEGMENTS_PER_TURN.saturating_sub(self.turn).max(1) as usize,
+            };
             let id = connection.id();
-            if let Some(transmit) = connection.transmit(now, &self.config) {
-                self.turn = self.turn.saturating_add(1);
+            let sent = connection.transmit(now, &self.config, most.min(turn), link);
+            if sent > 0 {
+                self.turn = self
+                    .turn
+                    .saturating_add(u32::try_from(sent).unwrap_or(u32::MAX));
                 if self.goes_on() {
                     self.sending = Some(index);
                 } else {
                     self.settle(id);
                 }
-                return Some(transmit);
+                return sent;
             }
             self.deadlines.set(index, connection.deadline());
         }
-        let (tuple, header) = self.effects.take_answer(now)?;
-        Some(Transmit {
+        let Some((tuple, header)) = self.effects.take_answer(now) else {
+            return 0;
+        };
+        link.send(Transmit {
             conn: None,
             tuple,
             header,
             payload: None,
             ecn: Ecn::NotEct,
             fragment_to: None,
-        })
+        });
+        1
+    }
+
+    /// The next segment to put on the link now, for a link that sends them one by one; fetch until
+    /// `None`.
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<B>> {
+        let mut one = One::default();
+        self.transmit(now, 1, &mut one);
+        one.segment
     }
 
     /// The connection whose turn to send it is, which stands nowhere then.

@@ -4,6 +4,7 @@
 use crate::config::{Config, ConnOptions};
 use crate::connection::{Connection, Seed, peer_mss};
 use crate::interface::{ConnId, Received, State};
+use crate::link::One;
 use crate::segment::{Segment, TcpHeader};
 use crate::syn_cookie::{self, Cookie};
 use crate::time::Instant;
@@ -103,7 +104,9 @@ impl<B> Stack<B> {
         };
         let segment = Segment::new(cookie.syn, &[]);
         let mut moment = Connection::<B>::passive(&seed, config, now, local, &segment);
-        let Some(mut syn_ack) = moment.transmit(now, config).map(|syn_ack| syn_ack.header) else {
+        let mut syn_ack = One::default();
+        moment.transmit(now, config, 1, &mut syn_ack);
+        let Some(mut syn_ack) = syn_ack.segment.map(|syn_ack| syn_ack.header) else {
             return;
         };
         cookie.mark(&mut syn_ack);

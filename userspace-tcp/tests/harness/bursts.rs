@@ -1,21 +1,14 @@
-//! What a stack has to send, by bursts where it gives some.
+//! What a stack has to send, in bursts where it gives some.
 
-use userspace_tcp::{
-    BurstHead, BurstLink, BurstSegment, ConnId, Flags, FourTuple, Instant, Options, Payload, Stack,
-    TcpHeader, Transmit,
-};
+use userspace_tcp::{BurstHead, BurstSegment, FourTuple, Instant, Link, Stack, Transmit};
 
-/// A link that makes of each segment of a burst what [`Stack::poll_transmit`] gives.
+/// A link that gathers what it is given.
 struct Gathering<B> {
     head: Option<(FourTuple, BurstHead)>,
     segments: Vec<Transmit<B>>,
 }
 
-impl<B> BurstLink<B> for Gathering<B> {
-    fn takes(&mut self, _: ConnId) -> bool {
-        true
-    }
-
+impl<B> Link<B> for Gathering<B> {
     fn begin(&mut self, tuple: &FourTuple, head: &BurstHead) {
         let before = self.head.replace((*tuple, *head));
         assert!(before.is_none(), "one head for a burst");
@@ -23,44 +16,13 @@ impl<B> BurstLink<B> for Gathering<B> {
 
     fn put(&mut self, segment: BurstSegment<B>) -> Option<B> {
         let (tuple, head) = self.head.as_ref().expect("the head comes first");
-        self.segments.push(transmit_of(*tuple, head, segment));
+        self.segments.push(segment.with(tuple, head));
         None
     }
-}
 
-/// A segment of a burst with all that it says.
-pub fn transmit_of<B>(tuple: FourTuple, head: &BurstHead, segment: BurstSegment<B>) -> Transmit<B> {
-    let push = if segment.push {
-        Flags::PSH
-    } else {
-        Flags::default()
-    };
-    Transmit {
-        conn: Some(head.conn),
-        tuple,
-        header: TcpHeader {
-            source_port: tuple.local.port,
-            destination_port: tuple.remote.port,
-            seq: segment.seq,
-            ack: head.ack,
-            flags: head.flags | push,
-            window: head.window,
-            urgent: 0,
-            options: Options {
-                timestamps: head.timestamps,
-                ..Options::default()
-            },
-        },
-        payload: Some(Payload {
-            id: segment.id,
-            buf: segment.buf,
-            len: segment.len,
-            sum: segment.sum,
-            retransmission: false,
-            lost: None,
-        }),
-        ecn: head.ecn,
-        fragment_to: None,
+    fn send(&mut self, segment: Transmit<B>) {
+        assert!(self.head.is_none() && self.segments.is_empty());
+        self.segments.push(segment);
     }
 }
 
@@ -70,11 +32,8 @@ pub fn next_segments<B>(stack: &mut Stack<B>, now: Instant, most: usize) -> Vec<
         head: None,
         segments: Vec::new(),
     };
-    let sent = stack.poll_burst(now, most, &mut link);
+    let sent = stack.transmit(now, most, &mut link);
     assert_eq!(sent, link.segments.len());
-    assert!(sent <= most && link.head.is_some() == (sent > 0));
-    if sent == 0 {
-        link.segments.extend(stack.poll_transmit(now));
-    }
+    assert!(sent <= most);
     link.segments
 }

@@ -82,13 +82,6 @@ impl Qp {
         Some(written)
     }
 
-    /// Whether the message that [`Self::next_whole`] has just given is all that is posted, as far as it
-    /// looked.
-    #[inline]
-    pub(crate) fn whole_is_last(&self) -> bool {
-        self.send.ring.has_one()
-    }
-
     /// The octets of the message that [`Self::next_whole`] has just given: if they go out,
     /// [`Self::whole_sent`] is next.
     #[inline(always)]

@@ -76,17 +76,10 @@ impl<P: Port> Shard<P> {
     /// accounted for, so that the peer has it meanwhile.
     fn turn_alone(&mut self, id: ConnId, client: ClientId, allowed: Allowed) -> bool {
         let room = self.room();
-        let lone = match room {
-            0 => None,
-            _ => self.send_lone(id, allowed),
-        };
-        let turn = lone.unwrap_or_else(|| {
-            let turn = self.turn(id, allowed, room);
-            if turn.is_short() {
-                self.transmit_next();
-            }
-            turn
-        });
+        let turn = self.turn(id, allowed, room);
+        if turn.is_short() {
+            self.transmit_next();
+        }
         self.share.spend_alone(client, turn.cost);
         self.turn_over(id, client);
         self.settle_conn(id);

@@ -1,4 +1,5 @@
-//! TCP's bursts on their way to the link: segments of one connection that go out for the first time.
+//! What TCP sends, on its way to the link; of it, bursts: segments of one connection that go out for the
+//! first time.
 //!
 //! What all of a burst have in common is put into the headers of the connection that sent last, which
 //! are kept, and a segment's own into its frame. All other segments are
@@ -8,7 +9,7 @@ use std::net::IpAddr;
 
 use rnic_net::{Differing, HeaderTemplate, Path};
 use rnic_xsk::{Frame, Port};
-use userspace_tcp::{BurstHead, BurstLink, BurstSegment, ConnId, Flags, FourTuple};
+use userspace_tcp::{BurstHead, BurstSegment, ConnId, Flags, FourTuple, Transmit};
 
 use super::Shard;
 use super::link::Link;
@@ -28,86 +29,66 @@ pub(super) struct Headers {
 }
 
 /// A burst's way to the link.
-pub(super) struct Burst<'a, P> {
-    pub(super) conns: &'a ConnTable,
-    pub(super) ports: &'a mut [P],
-    pub(super) tap: Tap<'a>,
-    pub(super) link: &'a mut Link,
-    pub(super) headers: &'a mut Option<Headers>,
-    pub(super) counters: &'a mut ShardCounters,
-    /// What it is given leaves at once, before TCP does its books.
-    pub(super) hastens: bool,
-    pub(super) conn: Option<ConnId>,
-    pub(super) way: Option<(&'a Path, usize)>,
-    pub(super) says: Differing,
+struct Burst<'a, P> {
+    conns: &'a ConnTable,
+    ports: &'a mut [P],
+    tap: Tap<'a>,
+    link: &'a mut Link,
+    headers: &'a mut Option<Headers>,
+    counters: &'a mut ShardCounters,
+    /// What it is given leaves at once, before TCP does its bookkeeping.
+    hastens: bool,
+    conn: Option<ConnId>,
+    way: Option<(&'a Path, usize)>,
+    says: Differing,
     /// What the headers are set for: octets of payload, and whether PSH is set.
-    pub(super) set_for: Option<(u32, bool)>,
+    set_for: Option<(u32, bool)>,
+    /// A segment of no burst, which needs more than is here.
+    other: Option<Transmit<Frame>>,
 }
 
-/// A burst of whatever TCP gives.
-macro_rules! burst {
-    ($shard:expr, $hastens:expr) => {
-        Burst {
-            conns: &$shard.conns,
-            ports: &mut $shard.ports,
+impl<P: Port> Shard<P> {
+    /// Sends what TCP has to send next, up to so many segments where these are a burst, to ports that
+    /// have room for as many; false when there is nothing. `hastens`: the ports send it before TCP does its
+    /// bookkeeping.
+    #[inline(never)]
+    pub(super) fn send_next(&mut self, most: usize, hastens: bool) -> bool {
+        let mut burst = Burst {
+            conns: &self.conns,
+            ports: &mut self.ports,
             tap: Tap {
-                captures: &mut $shard.captures,
-                umem: &$shard.umem,
-                now: $shard.now,
+                captures: &mut self.captures,
+                umem: &self.umem,
+                now: self.now,
             },
-            link: &mut $shard.link,
-            headers: &mut $shard.headers,
-            counters: &mut $shard.counters,
-            hastens: $hastens,
+            link: &mut self.link,
+            headers: &mut self.headers,
+            counters: &mut self.counters,
+            hastens,
             conn: None,
             way: None,
             says: Differing::default(),
             set_for: None,
+            other: None,
+        };
+        let sent = self.stack.transmit(self.now, most, &mut burst);
+        if let Some(segment) = burst.other.take() {
+            self.send_segment(segment);
+            if hastens {
+                self.flush();
+            }
         }
-    };
-}
-pub(super) use burst;
-
-impl<P: Port> Shard<P> {
-    /// Sends what TCP has to send next, up to so many segments where these are a burst, to ports that
-    /// have room for as many; false when there is nothing.
-    pub(super) fn send_next(&mut self, most: usize) -> bool {
-        self.send_burst(most, false) || self.send_other()
-    }
-
-    /// As [`Self::send_next`], of one segment, and has the ports send it: before TCP does its books, if it
-    /// is as most are.
-    pub(super) fn send_alone(&mut self) {
-        if !self.send_burst(1, true) {
-            self.send_other();
-            self.flush();
-        }
-    }
-
-    #[inline(never)]
-    fn send_burst(&mut self, most: usize, hastens: bool) -> bool {
-        let mut burst = burst!(self, hastens);
-        self.stack.poll_burst(self.now, most, &mut burst) > 0
-    }
-
-    #[inline(never)]
-    fn send_other(&mut self) -> bool {
-        let next = self.stack.poll_transmit(self.now);
-        next.map(|segment| self.send_segment(segment)).is_some()
+        sent > 0
     }
 }
 
-impl<P: Port> BurstLink<Frame> for Burst<'_, P> {
-    #[inline]
-    fn takes(&mut self, conn: ConnId) -> bool {
-        self.conn = Some(conn);
-        self.way = self.conns.get(conn).map(|conn| (&conn.path, conn.port));
-        self.way.is_some()
-    }
-
+impl<P: Port> userspace_tcp::Link<Frame> for Burst<'_, P> {
     // So that what the burst says needs not be put into memory, and be fetched from there as other words.
     #[inline(always)]
     fn begin(&mut self, tuple: &FourTuple, head: &BurstHead) {
+        let conn = self.conns.get(head.conn);
+        self.conn = Some(head.conn);
+        self.way = conn.map(|conn| (&conn.path, conn.port));
         self.set_for = None;
         self.says = Differing {
             ack: head.ack,
@@ -163,6 +144,10 @@ impl<P: Port> BurstLink<Frame> for Burst<'_, P> {
             self.link.flush(self.ports, self.counters);
         }
         refused
+    }
+
+    fn send(&mut self, segment: Transmit<Frame>) {
+        self.other = Some(segment);
     }
 }
 

@@ -210,7 +210,7 @@ impl<P: Port> Shard<P> {
             && self.pool.available() > 0
         {
             let room = self.room();
-            if room == 0 || !self.send_next(room) {
+            if room == 0 || !self.send_next(room, false) {
                 break;
             }
             worked = true;
@@ -224,7 +224,7 @@ impl<P: Port> Shard<P> {
     pub(super) fn transmit_next(&mut self) {
         // Fragments go before all else, and what has no payload needs a frame.
         if self.link.waiting.is_none() && self.pool.available() > 0 {
-            self.send_alone();
+            self.send_next(1, true);
         }
     }
 
