@@ -33,7 +33,6 @@ mod modify;
 mod names;
 mod nudge;
 mod octets;
-mod parts;
 mod path;
 mod produce;
 mod receive;

@@ -128,43 +128,25 @@ impl KnownHeaders {
         })
     }
 
-    /// What a frame says that has these headers, if its checksums are right. `sum` gives the one's
-    /// complement sum of its payload, as [`rnic_crc::sum`] does.
+    /// What a frame says that has these headers, if its checksums are right. It begins in `first`, with
+    /// all headers, and goes on in the slices of `rest`, if there are any; places are counted from its
+    /// beginning. `sum` gives the one's complement sum of each part of its payload, in turn, as
+    /// [`rnic_crc::sum`] does.
     #[inline]
-    pub fn recognise(&self, frame: &[u8], sum: impl FnOnce(&[u8]) -> u16) -> Option<Recognised> {
-        self.recognise_by(frame, |payload| frame.get(payload).map(sum))
-    }
-
-    /// The same of a frame that begins in `first` and goes on in the slices of `rest`: `sum` is asked for
-    /// each part of its payload in turn, and places are counted from the frame's beginning.
-    #[inline]
-    pub fn recognise_parts(
+    pub fn recognise(
         &self,
         first: &[u8],
         rest: &[&[u8]],
         sum: impl FnMut(&[u8]) -> u16,
     ) -> Option<Recognised> {
-        let of = |payload: Range<usize>| {
-            let beyond = payload.end.checked_sub(first.len())?;
-            if beyond > rest.iter().map(|part| part.len()).sum() {
-                return None;
-            }
-            let part = first.get(payload.start..)?;
-            Some(sum_parts(part, within(rest, beyond), sum).folded())
-        };
-        self.recognise_by(first, of)
-    }
-
-    /// As above, of a frame with these octets at its beginning; `sum` says where its payload is to be,
-    /// and gives none when it isn't.
-    #[inline(always)]
-    fn recognise_by(
-        &self,
-        frame: &[u8],
-        sum: impl FnOnce(Range<usize>) -> Option<u16>,
-    ) -> Option<Recognised> {
-        let like = self.compare(frame)?;
-        let payload = sum(like.says.payload.clone())?;
+        let like = self.compare(first)?;
+        let Range { start, end } = like.says.payload;
+        let part = first.get(start..end.min(first.len()))?;
+        let beyond = end.saturating_sub(first.len());
+        if beyond > rest.iter().map(|part| part.len()).sum() {
+            return None;
+        }
+        let payload = sum_parts(part, within(rest, beyond), sum).folded();
         like.is_right_with(payload).then_some(like.says)
     }
 

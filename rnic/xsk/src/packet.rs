@@ -96,11 +96,16 @@ impl Packet {
     }
 
     /// Its octets as one slice for each frame: as many of `out` as it has frames.
+    #[inline]
     pub fn slices<'a, 'out>(
         &'a self,
         umem: &'a Umem,
         out: &'out mut [&'a [u8]; CHUNKS_MAX],
     ) -> &'out [&'a [u8]] {
+        if self.is_single() {
+            out[0] = umem.bytes(&self.first);
+            return &out[..1];
+        }
         let mut count = 0;
         for (slot, frame) in out.iter_mut().zip(self.frames()) {
             *slot = umem.bytes(frame);

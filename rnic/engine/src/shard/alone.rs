@@ -3,7 +3,6 @@
 //! what decides whether they may be placed, and for nothing else: the rest ([`Rest`]) is done behind.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::time::Duration;
 
 use rnic_net::Recognised;
@@ -12,7 +11,7 @@ use userspace_tcp::{ConnId, DeferredAck, Instant, Segment, SegmentRun, Stack};
 
 use super::Shard;
 use super::in_turn::{is_sound, tagged_fpdu};
-use super::train::{Car, Head, Train};
+use super::train::{Car, Head, Headers, RxSegment, Train};
 use crate::prefetch::fetch_first;
 use crate::qp::Piece;
 
@@ -112,37 +111,33 @@ impl<P: Port> Shard<P> {
         });
         // A Write is an FPDU by itself: of its octets all are taken, or none.
         if run.pieces == 0 {
-            self.pass_on_alone(packet, payload, port, owed);
+            self.pass_on_write(RxSegment::new(packet, &payload, true), port, owed);
         } else if let Ok(frame) = packet.into_single() {
             self.rest.leave(owed, frame, self.now);
         }
         true
     }
 
-    /// The octets of a packet alone that is sound, of which all else is owed, to whoever they are for.
+    /// The octets of a segment that [`Self::take_write`] did not place.
     #[cold]
+    fn pass_on_write(&mut self, segment: RxSegment, port: usize, owed: DeferredAck) {
+        let mut train = self.train.take().unwrap_or_default();
+        self.pass_on_alone(segment, port, train.cars(), owed);
+        self.train = Some(train);
+    }
+
+    /// The octets of a segment alone, of which all else is owed, to whoever they are for.
     fn pass_on_alone(
         &mut self,
-        packet: Packet,
-        payload: Range<usize>,
+        segment: RxSegment,
         port: usize,
+        cars: &mut VecDeque<Car>,
         owed: DeferredAck,
     ) {
-        let mut train = self.train.take().unwrap_or_default();
-        match packet.into_single() {
-            Ok(frame) => {
-                let car = Car {
-                    frame,
-                    start: payload.start,
-                    len: payload.len(),
-                    sound: true,
-                    goes_on: false,
-                };
-                self.octets_first(port, car, train.cars(), owed);
-            }
+        match segment.into_car() {
+            Ok(car) => self.octets_first(port, car, cars, owed),
             Err(packet) => self.pool.free_packet(packet),
         }
-        self.train = Some(train);
     }
 
     /// Takes in a batch of one packet of any other kind.
@@ -169,7 +164,7 @@ impl<P: Port> Shard<P> {
     /// rest is waiting.
     fn take_first(&mut self, train: &mut Train, packet: Packet, port: usize) -> Option<Head> {
         let Some((found, sound)) = self.recognise(train, &packet, port) else {
-            self.couple_parsed(train, packet, port);
+            self.take_parsed(train, packet, port);
             let (head, cars) = train.take()?;
             return (!self.take_octets_first(&head, cars)).then_some(head);
         };
@@ -182,12 +177,13 @@ impl<P: Port> Shard<P> {
             let id = self.stack.connection_at(&known.tuple, known.likely);
             let owed = id.and_then(|id| commit_one(&mut self.stack, self.now, id, &segment));
             if let Some(owed) = owed {
-                let car = self.car(packet, &found, sound)?;
-                self.octets_first(port, car, train.cars(), owed);
+                let segment = RxSegment::new(packet, &found.payload, sound);
+                self.pass_on_alone(segment, port, train.cars(), owed);
                 return None;
             }
         }
-        self.couple_recognised(train, packet, &found, sound);
+        let segment = RxSegment::new(packet, &found.payload, sound);
+        self.couple(train, Headers::Recognised(&found), segment);
         train.take().map(|(head, _)| head)
     }
 

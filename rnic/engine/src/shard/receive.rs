@@ -2,13 +2,14 @@
 //! that it finds new to whoever they are for (`octets`).
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use rnic_net::{KnownHeaders, Recognised, Unusable};
 use rnic_proto::crc::RESIDUE;
 use rnic_xsk::{CHUNKS_MAX, Packet, Port};
 use userspace_tcp::{ConnOptions, Instant, Likely, Segment};
 
-use super::train::{self, Car, Head, Parts, Train};
+use super::train::{self, Car, Head, Headers, RxSegment, Train};
 use super::{RECEIVE_BATCH, Shard};
 use crate::conn::{Conn, Phase};
 use crate::prefetch::fetch_line;
@@ -79,7 +80,7 @@ impl<P: Port> Shard<P> {
             if let Some(later) = packets.as_slice().get(HEADERS_AHEAD) {
                 fetch_line(self.umem.bytes(later.first()).as_ptr());
             }
-            self.couple(&mut train, packet, port);
+            self.take_packet(&mut train, packet, port);
         }
         drop(packets);
         self.pass_on(&mut train);
@@ -89,20 +90,18 @@ impl<P: Port> Shard<P> {
 
     /// Puts a packet's segment behind those before it, when it belongs to them; else they are passed
     /// on, and it begins anew.
-    fn couple(&mut self, train: &mut Train, packet: Packet, port: usize) {
-        if !packet.is_single()
-            && let Some((found, sound)) = self.recognise_parts(train, &packet, port)
-        {
-            return self.couple_recognised_parts(train, packet, &found, sound);
-        }
+    fn take_packet(&mut self, train: &mut Train, packet: Packet, port: usize) {
         match self.recognise(train, &packet, port) {
-            Some((found, sound)) => self.couple_recognised(train, packet, &found, sound),
-            None => self.couple_parsed(train, packet, port),
+            Some((found, sound)) => {
+                let segment = RxSegment::new(packet, &found.payload, sound);
+                self.couple(train, Headers::Recognised(&found), segment);
+            }
+            None => self.take_parsed(train, packet, port),
         }
     }
 
-    /// What a packet says that lies in one frame and whose headers are known, and whether its payload
-    /// was found to end with the CRC of what is before.
+    /// What a packet says whose headers are known, and whether its payload was found to end with the CRC
+    /// of what is before: where segments have been FPDUs, that is taken with the checksum.
     #[inline]
     pub(super) fn recognise(
         &self,
@@ -110,65 +109,29 @@ impl<P: Port> Shard<P> {
         packet: &Packet,
         port: usize,
     ) -> Option<(Recognised, bool)> {
-        if !packet.is_single() {
-            return None;
-        }
-        let octets = self.umem.bytes(packet.first());
-        let (takes_crc, mut sound) = (self.segments_are_fpdus, false);
-        let found = train.recognise(octets, port, |payload| {
+        let (takes_crc, mut crc) = (self.segments_are_fpdus, 0);
+        let found = train.recognise(packet, &self.umem, port, |part| {
             if !takes_crc {
-                return rnic_crc::sum(payload);
+                return rnic_crc::sum(part);
             }
-            let checks = rnic_crc::check(0, payload);
-            sound = checks.crc == RESIDUE;
+            let checks = rnic_crc::check(crc, part);
+            crc = checks.crc;
             checks.sum
         })?;
-        Some((found, sound))
+        Some((found, takes_crc && crc == RESIDUE))
     }
 
-    /// As [`Self::couple`], of a packet whose headers are not known.
-    pub(super) fn couple_parsed(&mut self, train: &mut Train, packet: Packet, port: usize) {
+    /// As [`Self::take_packet`], of one whose headers are not known.
+    pub(super) fn take_parsed(&mut self, train: &mut Train, packet: Packet, port: usize) {
         match self.segment(&packet, port) {
-            Ok((mut head, start, len)) => {
-                let frame = match packet.into_single() {
-                    Ok(frame) => frame,
-                    Err(packet) => {
-                        let parts = Parts {
-                            packet,
-                            start,
-                            len,
-                            sound: false,
-                        };
-                        return self.couple_parts(train, head, parts);
-                    }
-                };
-                let car = Car {
-                    frame,
-                    start,
-                    len,
-                    sound: false,
-                    goes_on: false,
-                };
-                if train.is_empty() {
-                    head.likely = self.fetch_flow(&head.tuple, len);
-                }
-                if let Err(car) = train.couple(&head, car) {
-                    head.likely = self.fetch_flow(&head.tuple, len);
-                    self.pass_on(train);
-                    // An empty one takes any.
-                    if let Err(car) = train.couple(&head, car) {
-                        self.pool.free(car.frame);
-                    }
-                }
-                train.know(
-                    |frame, payload| KnownHeaders::of(self.umem.bytes(frame), payload),
-                    |head| self.stack.surely(&head.tuple, head.likely),
-                );
+            Ok((mut head, payload)) => {
+                let segment = RxSegment::new(packet, &payload, false);
+                self.couple(train, Headers::Parsed(&mut head), segment);
             }
             Err(Some(Unusable::Fragment)) => {
                 if let Some(whole) = self.fragment(packet) {
                     // It is no fragment any more.
-                    self.couple(train, whole.into(), port);
+                    self.take_packet(train, whole.into(), port);
                 }
             }
             Err(reason) => {
@@ -180,59 +143,43 @@ impl<P: Port> Shard<P> {
         }
     }
 
-    /// As [`Self::couple`], of a packet that lies in one frame and whose headers are known.
-    pub(super) fn couple_recognised(
+    /// Puts a segment behind those before it, if it only continues them; else they are passed on, and it
+    /// begins anew.
+    #[inline]
+    pub(super) fn couple(
         &mut self,
         train: &mut Train,
-        packet: Packet,
-        found: &Recognised,
-        sound: bool,
+        mut headers: Headers<'_>,
+        segment: RxSegment,
     ) {
-        let Some(car) = self.car(packet, found, sound) else {
-            return;
-        };
-        if let Err(car) = train.couple_recognised(found, car) {
+        if !train.is_continued_by(&headers, &segment) {
+            if let Headers::Parsed(head) = &mut headers {
+                // It comes while those before are taken in.
+                head.likely = self.fetch_flow(&head.tuple, segment.len);
+            }
             self.pass_on(train);
-            // An empty one takes any.
-            if let Err(car) = train.couple_recognised(found, car) {
-                self.pool.free(car.frame);
+            if !train.begin(&headers) {
+                return self.pool.free_packet(segment.packet);
             }
         }
+        train.push(segment);
+        train.know(
+            |frame, payload| KnownHeaders::of(self.umem.bytes(frame), payload),
+            |head| self.stack.surely(&head.tuple, head.likely),
+        );
     }
 
-    /// The frame of a packet that lies in one, and was recognised.
-    pub(super) fn car(&mut self, packet: Packet, found: &Recognised, sound: bool) -> Option<Car> {
-        match packet.into_single() {
-            Ok(frame) => Some(Car {
-                frame,
-                start: found.payload.start,
-                len: found.payload.len(),
-                sound,
-                goes_on: false,
-            }),
-            Err(packet) => {
-                self.pool.free_packet(packet);
-                None
-            }
-        }
-    }
-
-    /// The segment in a packet, and where its payload is: it begins in the first frame. What is of no
-    /// use is counted here, if it has no reason that says more.
+    /// What the headers of a packet's segment say, and where its payload is, counted from the packet's
+    /// beginning: it begins in the first frame. What is of no use is counted here, if it has no reason
+    /// that says more.
     fn segment(
         &mut self,
         packet: &Packet,
         port: usize,
-    ) -> Result<(Head, usize, usize), Option<Unusable>> {
-        let octets = self.umem.bytes(packet.first());
+    ) -> Result<(Head, Range<usize>), Option<Unusable>> {
         let mut slices = [&[][..]; CHUNKS_MAX];
-        let rest = match packet.is_single() {
-            true => &[],
-            false => packet
-                .slices(&self.umem, &mut slices)
-                .get(1..)
-                .unwrap_or(&[]),
-        };
+        let slices = packet.slices(&self.umem, &mut slices);
+        let (octets, rest) = slices.split_first().ok_or(Unusable::Truncated)?;
         let mut parsed = rnic_net::parse_parts(octets, rest, &self.config.path_defaults)?;
         let local = parsed.tuple.local.addr;
         let Some(tag) = self.config.vlans.way_back(local, parsed.path.vlan) else {
@@ -257,7 +204,7 @@ impl<P: Port> Shard<P> {
             header: segment.header,
         };
         let len = segment.payload.len() + beyond;
-        Ok((head, parsed.tcp.end - len, len))
+        Ok((head, parsed.tcp.end - len..parsed.tcp.end))
     }
 
     /// Gives the segments of a train to TCP, as one if it takes them so.

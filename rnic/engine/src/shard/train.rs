@@ -1,18 +1,40 @@
 //! Trains: segments of one flow that come one behind the other in a batch of frames and say nothing
 //! but their octets. TCP takes them as one when they are the next in order, as it would from an adapter
-//! with large receive offload, so that what a segment costs is paid once for all of them. Segments in
-//! several frames go in them too ([`parts`]).
+//! with large receive offload, so that what a segment costs is paid once for all of them.
+//!
+//! A segment lies in one frame or in several; it makes no difference but for the cars that it takes.
 
-mod parts;
 #[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
-pub(super) use parts::Parts;
 use rnic_net::{KnownHeaders, Path, Recognised};
-use rnic_xsk::{Frame, Umem};
+use rnic_xsk::{CHUNKS_MAX, Frame, Packet, Umem};
 use userspace_tcp::{Ecn, Flags, Following, FourTuple, Likely, NewRange, SeqNum, TcpHeader};
+
+/// A received segment.
+#[derive(Debug)]
+pub(super) struct RxSegment {
+    /// One frame or several.
+    pub packet: Packet,
+    /// Where its payload begins in the first frame.
+    pub start: usize,
+    /// Octets of payload in all frames.
+    pub len: usize,
+    /// The payload was found to end with the CRC32C of what is before.
+    pub sound: bool,
+}
+
+/// What the headers of a segment say.
+#[derive(Debug)]
+pub(super) enum Headers<'a> {
+    /// They were parsed.
+    Parsed(&'a mut Head),
+    /// They were [recognised](Train::recognise): they are the known ones, but for this.
+    Recognised(&'a Recognised),
+}
 
 /// So many segments of one flow in a row, each by itself, make its headers worth knowing: to learn them
 /// takes as long as to parse two or three. The flow that is known is worth it at once.
@@ -90,21 +112,47 @@ impl Train {
         }
     }
 
-    /// Takes a segment; back comes one that does not belong to this train.
-    pub fn couple(&mut self, head: &Head, car: Car) -> Result<(), Car> {
-        if !self.admits(head, car.len, 1) {
-            return Err(car);
-        }
-        self.push(car);
-        Ok(())
+    /// Whether a segment belongs to this train, which is not empty: it only continues the one before.
+    #[inline(always)]
+    pub fn is_continued_by(&self, headers: &Headers<'_>, segment: &RxSegment) -> bool {
+        let Some(first) = &self.head else {
+            return false;
+        };
+        let frames = match segment.packet.is_single() {
+            true => 1,
+            false => segment.packet.frames().count(),
+        };
+        self.has_place(segment.len, frames)
+            && match headers {
+                // All else is as it was known.
+                Headers::Recognised(found) => {
+                    self.is_known
+                        && found.seq == self.behind(first)
+                        && first
+                            .header
+                            .is_only_continued(found.ack, found.window, found.flags)
+                }
+                Headers::Parsed(next) => {
+                    next.header
+                        .only_continues(&first.header, self.behind(first))
+                        && (next.tuple, next.ecn) == (first.tuple, first.ecn)
+                        && (next.port, next.path) == (first.port, first.path)
+                }
+            }
     }
 
-    /// Whether a segment of so many octets in so many frames belongs to this train, which is then of its
-    /// flow.
-    fn admits(&mut self, head: &Head, len: usize, frames: usize) -> bool {
-        match &self.head {
-            None => {
-                self.head = Some(*head);
+    /// Begins anew, with a segment that has these headers; the train is empty. False when they were
+    /// recognised, and what is known was forgotten since.
+    pub fn begin(&mut self, headers: &Headers<'_>) -> bool {
+        let head = match headers {
+            Headers::Recognised(found) => {
+                let Some((known, _)) = &self.known else {
+                    return false;
+                };
+                self.is_known = true;
+                known.saying(found)
+            }
+            Headers::Parsed(head) => {
                 self.is_known = false;
                 let known = self.known.as_ref();
                 self.row = match self.row {
@@ -115,59 +163,37 @@ impl Train {
                     Some((flow, count)) if flow == head.tuple => Some((flow, count + 1)),
                     _ => Some((head.tuple, 1)),
                 };
+                **head
             }
-            Some(first) => return self.is_continued(first, head, len, frames),
-        }
-        true
-    }
-
-    /// Takes a segment that was [recognised](Self::recognise); back comes one that does not belong
-    /// to this train.
-    pub fn couple_recognised(&mut self, found: &Recognised, car: Car) -> Result<(), Car> {
-        if !self.admits_recognised(found, car.len, 1) {
-            return Err(car);
-        }
-        self.push(car);
-        Ok(())
-    }
-
-    /// As [`Self::admits`], of one that was recognised.
-    #[inline(always)]
-    fn admits_recognised(&mut self, found: &Recognised, len: usize, frames: usize) -> bool {
-        let Some((known, _)) = &self.known else {
-            return false;
         };
-        match &self.head {
-            None => {
-                self.head = Some(known.saying(found));
-                self.is_known = true;
-            }
-            // All else is as it was known.
-            Some(first) => {
-                return self.is_known
-                    && self.has_place(len, frames)
-                    && found.seq == self.behind(first)
-                    && first
-                        .header
-                        .is_only_continued(found.ack, found.window, found.flags);
-            }
-        }
+        self.head = Some(head);
         true
     }
 
-    fn push(&mut self, car: Car) {
-        self.octets += car.len;
-        self.segments += usize::from(!car.goes_on);
-        self.cars.push_back(car);
-    }
-
-    fn is_continued(&self, first: &Head, next: &Head, len: usize, frames: usize) -> bool {
-        self.has_place(len, frames)
-            && next
-                .header
-                .only_continues(&first.header, self.behind(first))
-            && (next.tuple, next.ecn) == (first.tuple, first.ecn)
-            && (next.port, next.path) == (first.port, first.path)
+    /// Takes a segment that the train was [begun](Self::begin) with, or that
+    /// [continues](Self::is_continued_by) it.
+    #[inline]
+    pub fn push(&mut self, segment: RxSegment) {
+        let RxSegment {
+            packet,
+            mut start,
+            len: mut left,
+            sound,
+        } = segment;
+        self.octets += left;
+        self.segments += 1;
+        let mut frames = packet.into_frames().peekable();
+        while let Some(frame) = frames.next() {
+            let len = left.min(frame.len().saturating_sub(start));
+            self.cars.push_back(Car {
+                goes_on: frames.peek().is_some(),
+                frame,
+                start,
+                len,
+                sound,
+            });
+            (start, left) = (0, left - len);
+        }
     }
 
     /// Whether a segment with so many octets in so many frames may belong to this train. One without
@@ -181,16 +207,21 @@ impl Train {
         first.header.seq.add(self.octets as u32)
     }
 
-    /// What a frame says that came by `port`, if its flow is the known one. `sum` is as for
+    /// What a packet says that came by `port`, if its flow is the known one. `sum` is as for
     /// [`KnownHeaders::recognise`].
     pub fn recognise(
         &self,
-        frame: &[u8],
+        packet: &Packet,
+        umem: &Umem,
         port: usize,
-        sum: impl FnOnce(&[u8]) -> u16,
+        sum: impl FnMut(&[u8]) -> u16,
     ) -> Option<Recognised> {
         let (head, headers) = self.known.as_ref()?;
-        headers.recognise(frame, sum).filter(|_| head.port == port)
+        let mut slices = [&[][..]; CHUNKS_MAX];
+        let (first, rest) = packet.slices(umem, &mut slices).split_first()?;
+        headers
+            .recognise(first, rest, sum)
+            .filter(|_| head.port == port)
     }
 
     /// What is known of a segment that was [recognised](Self::recognise), and its header, for one that
@@ -239,11 +270,6 @@ impl Train {
         self.is_known = false;
     }
 
-    /// Whether it takes any segment.
-    pub fn is_empty(&self) -> bool {
-        self.head.is_none()
-    }
-
     /// The train is over: what its segments have in common, and the segments, which are to be taken
     /// out.
     pub fn take(&mut self) -> Option<(Head, &mut VecDeque<Car>)> {
@@ -261,6 +287,34 @@ fn header_of(known: &Head, found: &Recognised) -> TcpHeader {
         window: found.window,
         flags: found.flags,
         ..known.header
+    }
+}
+
+impl RxSegment {
+    /// A segment whose payload is there, counted from the packet's beginning.
+    #[inline]
+    pub fn new(packet: Packet, payload: &Range<usize>, sound: bool) -> Self {
+        Self {
+            packet,
+            start: payload.start,
+            len: payload.len(),
+            sound,
+        }
+    }
+
+    /// Its car, if it lies in one frame.
+    ///
+    /// # Errors
+    ///
+    /// Its packet, if it lies in several.
+    pub fn into_car(self) -> Result<Car, Packet> {
+        Ok(Car {
+            frame: self.packet.into_single()?,
+            start: self.start,
+            len: self.len,
+            sound: self.sound,
+            goes_on: false,
+        })
     }
 }
 

@@ -1,16 +1,93 @@
 use std::net::Ipv4Addr;
 
 use rnic_net::{PathDefaults, Payload, parse, write_segment};
-use rnic_xsk::{ChunkSize, FramePool, Umem};
+use rnic_xsk::{ChunkSize, FramePool, MemoryPort, MemoryWire, Port, Umem};
 use userspace_tcp::{Endpoint, Flags, Likely, Segment, SeqNum, Timestamps, checksum};
 
 use super::*;
 
-fn pool() -> FramePool {
-    Umem::heap(64, ChunkSize::for_mtu(1500).unwrap()).1
+/// An MTU of which a packet takes up to three frames, and the octets of a payload that does.
+const JUMBO: u32 = 9000;
+const LONG: usize = 8940;
+
+/// A host's end of a link.
+struct Receiver {
+    umem: Umem,
+    pool: FramePool,
+    port: MemoryPort,
+    wire: MemoryWire,
+    mtu: u32,
 }
 
-pub(super) fn head(seq: u32) -> Head {
+impl Receiver {
+    fn new(mtu: u32) -> Self {
+        let (umem, pool) = Umem::heap(256, ChunkSize::for_mtu(mtu).unwrap());
+        let (port, wire) = MemoryPort::intercepted(&umem, 4);
+        Self {
+            umem,
+            pool,
+            port,
+            wire,
+            mtu,
+        }
+    }
+
+    fn receive(&mut self, octets: &[u8]) -> Packet {
+        let mut packets = Vec::new();
+        assert!(self.wire.push(octets));
+        self.port.receive(&mut self.pool, &mut packets, 1);
+        packets.pop().unwrap()
+    }
+
+    /// A segment with so many octets of payload behind the headers that they say.
+    fn segment(&mut self, head: &Head, len: usize) -> RxSegment {
+        let octets = frame_of(head, len);
+        let payload = octets.len() - len..octets.len();
+        RxSegment::new(self.receive(&octets), &payload, false)
+    }
+
+    /// What parsing makes of a packet.
+    fn parsed(&self, packet: &Packet, port: usize) -> Head {
+        let mut slices = [&[][..]; CHUNKS_MAX];
+        let octets = packet.slices(&self.umem, &mut slices).concat();
+        let found = parse(&octets, &PathDefaults::new(self.mtu)).unwrap();
+        let segment = Segment::parse(&octets[found.tcp.clone()]).unwrap();
+        Head {
+            tuple: found.tuple,
+            likely: Likely::default(),
+            path: found.path,
+            port,
+            ecn: found.ecn,
+            header: segment.header,
+        }
+    }
+
+    /// Learns a flow's headers from the train, as the shard does.
+    fn know(&self, train: &mut Train) {
+        train.know(
+            |frame, payload| KnownHeaders::of(self.umem.bytes(frame), payload),
+            |head| head.likely,
+        );
+    }
+
+    fn free(&mut self, cars: &mut VecDeque<Car>) {
+        cars.drain(..).for_each(|car| self.pool.free(car.frame));
+    }
+}
+
+/// Takes a segment; back comes one that does not belong to this train.
+fn couple(train: &mut Train, headers: &Headers<'_>, segment: RxSegment) -> Result<(), RxSegment> {
+    if !train.is_continued_by(headers, &segment) {
+        if train.head.is_some() {
+            return Err(segment);
+        }
+        assert!(train.begin(headers));
+    }
+    train.push(segment);
+    Ok(())
+}
+
+fn head(seq: u32) -> Head {
     let end = |last| Endpoint::new(Ipv4Addr::new(198, 18, 0, last).into(), 7174);
     let defaults = PathDefaults::new(1500);
     Head {
@@ -35,23 +112,13 @@ pub(super) fn head(seq: u32) -> Head {
 
 #[test]
 fn a_train_is_of_one_flow_without_a_gap_and_no_longer_than_its_bound() {
-    let mut pool = pool();
+    let mut receiver = Receiver::new(1500);
     let mut train = Train::new();
     let mut couple = |head: &Head, len| {
-        let frame = pool.alloc().unwrap();
-        let start = 66;
-        train
-            .couple(
-                head,
-                Car {
-                    frame,
-                    start,
-                    len,
-                    sound: false,
-                    goes_on: false,
-                },
-            )
-            .is_ok()
+        let segment = receiver.segment(head, len);
+        let coupled = couple(&mut train, &Headers::Parsed(&mut head.clone()), segment);
+        let coupled = coupled.map_err(|segment| receiver.pool.free_packet(segment.packet));
+        coupled.is_ok()
     };
     // Numbers wrap.
     let first = head(u32::MAX - 50);
@@ -98,15 +165,9 @@ fn a_train_is_of_one_flow_without_a_gap_and_no_longer_than_its_bound() {
 
 #[test]
 fn new_octets_are_found_in_the_cars_that_they_lie_in() {
-    let frame = pool().alloc().unwrap();
-    let (start, len) = (66, 100);
-    let car = Car {
-        frame,
-        start,
-        len,
-        sound: false,
-        goes_on: false,
-    };
+    let mut segment = Receiver::new(1500).segment(&head(0), 100);
+    segment.start = 66;
+    let car = segment.into_car().unwrap();
     let new = |skip, len| NewRange {
         offset: 0,
         skip,
@@ -127,7 +188,7 @@ fn new_octets_are_found_in_the_cars_that_they_lie_in() {
 }
 
 /// A frame of a flow, as the head says.
-pub(super) fn frame_of(head: &Head, len: usize) -> Vec<u8> {
+fn frame_of(head: &Head, len: usize) -> Vec<u8> {
     let payload = vec![7; len];
     let sum = checksum::sum(&payload);
     let (path, tuple) = (&head.path, &head.tuple);
@@ -150,13 +211,18 @@ pub(super) fn frame_of(head: &Head, len: usize) -> Vec<u8> {
     out
 }
 
-/// Some frames that go on, and some that do not for each reason there is.
+/// Some segments that go on, and some that do not for each reason there is, in one frame or several.
 #[test]
 fn a_train_is_the_same_of_segments_that_are_recognised_and_that_are_parsed() {
-    let mut pool = pool();
+    for (mtu, len, steps) in [(1500, 100, 20_000), (JUMBO, LONG, 4000)] {
+        assert_the_same(Receiver::new(mtu), len, steps);
+    }
+}
+
+fn assert_the_same(mut receiver: Receiver, full: usize, steps: usize) {
     let (mut parsed, mut recognising) = (Train::new(), Train::new());
     let (mut state, mut recognised, mut seq) = (1_u64, 0, 0_u32);
-    for step in 0..20_000 {
+    for step in 0..steps {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
@@ -164,7 +230,7 @@ fn a_train_is_the_same_of_segments_that_are_recognised_and_that_are_parsed() {
         let len = if kind == 0 {
             0
         } else {
-            100 - (state >> 50 & 1) as usize
+            full - (state >> 50 & 1) as usize
         };
         let mut head = head(seq);
         head.port = usize::from(kind == 1);
@@ -181,110 +247,75 @@ fn a_train_is_the_same_of_segments_that_are_recognised_and_that_are_parsed() {
             _ => {}
         }
         seq = seq.wrapping_add(len as u32);
-        let octets = frame_of(&head, len);
-        let found = parse(&octets, &PathDefaults::new(1500)).unwrap();
-        let segment = Segment::parse(&octets[found.tcp.clone()]).unwrap();
-        let (start, port) = (octets.len() - len, head.port);
-        let head = Head {
-            tuple: found.tuple,
-            likely: Likely::default(),
-            path: found.path,
-            port,
-            ecn: found.ecn,
-            header: segment.header,
+        let [one, other] = [(); 2].map(|()| receiver.segment(&head, len));
+        let port = head.port;
+        let mut head = receiver.parsed(&one.packet, port);
+        let by_parsing = couple(&mut parsed, &Headers::Parsed(&mut head.clone()), one);
+        let mut seen = Vec::new();
+        let known = recognising.recognise(&other.packet, &receiver.umem, port, |part| {
+            seen.extend_from_slice(part);
+            rnic_crc::sum(part)
+        });
+        let headers = match &known {
+            Some(found) => {
+                assert!(seen == vec![7; len], "each octet of the payload once");
+                Headers::Recognised(found)
+            }
+            None => Headers::Parsed(&mut head),
         };
-        let mut car = || Car {
-            frame: pool.alloc().unwrap(),
-            start,
-            len,
-            sound: false,
-            goes_on: false,
-        };
-        let by_parsing = parsed
-            .couple(&head, car())
-            .map_err(|car| pool.free(car.frame));
-        let mut car = || Car {
-            frame: pool.alloc().unwrap(),
-            start,
-            len,
-            sound: false,
-            goes_on: false,
-        };
-        let known = recognising.recognise(&octets, port, rnic_crc::sum);
-        let couple = |train: &mut Train, car: Car| match &known {
-            Some(found) => train.couple_recognised(found, car),
-            None => train.couple(&head, car),
-        };
-        recognised += u32::from(known.is_some());
-        let by_recognising = couple(&mut recognising, car());
-        let by_recognising = by_recognising.map_err(|car| pool.free(car.frame));
-        assert_eq!(by_parsing, by_recognising, "step {step}, kind {kind}");
-        if by_parsing.is_err() {
-            let (of_parsed, of_recognising) = (parsed.take(), recognising.take());
-            let (Some((one, cars)), Some((other, others))) = (of_parsed, of_recognising) else {
+        recognised += usize::from(known.is_some());
+        let by_recognising = couple(&mut recognising, &headers, other);
+        assert_eq!(
+            by_parsing.is_err(),
+            by_recognising.is_err(),
+            "step {step}, kind {kind}"
+        );
+        if let (Err(one), Err(other)) = (by_parsing, by_recognising) {
+            let of_both = (parsed.take(), recognising.take());
+            let (Some((head, cars)), Some((same, others))) = of_both else {
                 panic!("both have cars");
             };
-            assert_eq!(format!("{one:?}"), format!("{other:?}"), "step {step}");
-            assert_eq!(cars.len(), others.len());
-            for car in cars.drain(..).chain(others.drain(..)) {
-                pool.free(car.frame);
-            }
-            let mut car = || Car {
-                frame: pool.alloc().unwrap(),
-                start,
-                len,
-                sound: false,
-                goes_on: false,
+            assert_eq!(format!("{head:?}"), format!("{same:?}"), "step {step}");
+            let shape = |cars: &VecDeque<Car>| -> Vec<_> {
+                let shape = |car: &Car| (car.start, car.len, car.goes_on);
+                cars.iter().map(shape).collect()
             };
-            parsed.couple(&head, car()).unwrap();
-            couple(&mut recognising, car()).unwrap();
+            assert_eq!(shape(cars), shape(others));
+            receiver.free(cars);
+            receiver.free(others);
+            let mut head = receiver.parsed(&one.packet, port);
+            couple(&mut parsed, &Headers::Parsed(&mut head), one).unwrap();
+            couple(&mut recognising, &headers, other).unwrap();
         }
-        recognising.know(
-            |_, payload| {
-                assert_eq!(payload, start);
-                KnownHeaders::of(&octets, payload)
-            },
-            |head| head.likely,
-        );
+        receiver.know(&mut recognising);
     }
-    assert!(recognised > 5_000, "only {recognised} were");
+    assert!(recognised > steps / 4, "only {recognised} were");
 }
 
 /// Takes in a segment that comes by itself; says whether it was recognised.
-fn take_in(pool: &mut FramePool, train: &mut Train, head: &Head) -> bool {
-    let octets = frame_of(head, 64);
-    let known = train.recognise(&octets, 0, rnic_crc::sum);
-    let start = octets.len() - 64;
-    let frame = pool.alloc().unwrap();
-    let car = Car {
-        frame,
-        start,
-        len: 64,
-        sound: false,
-        goes_on: false,
+fn take_in(receiver: &mut Receiver, train: &mut Train, head: &Head) -> bool {
+    let segment = receiver.segment(head, 64);
+    let known = train.recognise(&segment.packet, &receiver.umem, 0, rnic_crc::sum);
+    let headers = match &known {
+        Some(found) => Headers::Recognised(found),
+        None => Headers::Parsed(&mut head.clone()),
     };
-    match &known {
-        Some(found) => train.couple_recognised(found, car).unwrap(),
-        None => train.couple(head, car).unwrap(),
-    }
-    train.know(
-        |_, payload| KnownHeaders::of(&octets, payload),
-        |head| head.likely,
-    );
+    couple(train, &headers, segment).unwrap();
+    receiver.know(train);
     let (_, cars) = train.take().unwrap();
-    pool.free(cars.pop_front().unwrap().frame);
+    receiver.free(cars);
     known.is_some()
 }
 
 /// Segments that come by themselves are recognised too, when enough of one flow came in a row.
 #[test]
 fn a_flow_of_single_segments_is_known_after_some_in_a_row() {
-    let mut pool = pool();
+    let mut receiver = Receiver::new(1500);
     let mut train = Train::new();
     let mut take_in = |train: &mut Train, port: u16, seq: u32| {
         let mut head = head(seq);
         head.tuple.remote.port = port;
-        take_in(&mut pool, train, &head)
+        take_in(&mut receiver, train, &head)
     };
     for number in 0..100 {
         assert!(!take_in(&mut train, 1 + number % 2, 1), "two take turns");
@@ -302,7 +333,7 @@ fn a_flow_of_single_segments_is_known_after_some_in_a_row() {
 /// Of a flow that is known one segment is parsed when the time of its timestamps goes on.
 #[test]
 fn a_known_flow_is_known_again_by_its_next_segment() {
-    let (mut pool, mut train) = (pool(), Train::new());
+    let (mut receiver, mut train) = (Receiver::new(1500), Train::new());
     let at = |seq, value| {
         let mut head = head(seq);
         let echo = value / 2;
@@ -310,22 +341,22 @@ fn a_known_flow_is_known_again_by_its_next_segment() {
         head
     };
     for number in 0..ROW_MIN {
-        assert!(!take_in(&mut pool, &mut train, &at(number, 7)));
+        assert!(!take_in(&mut receiver, &mut train, &at(number, 7)));
     }
     for value in 8..100 {
-        assert!(!take_in(&mut pool, &mut train, &at(value, value)));
-        assert!(take_in(&mut pool, &mut train, &at(value + 1, value)));
+        assert!(!take_in(&mut receiver, &mut train, &at(value, value)));
+        assert!(take_in(&mut receiver, &mut train, &at(value + 1, value)));
     }
     // What says something else is not what will come next.
     let mut other = at(200, 99);
     other.header.flags |= Flags::ECE;
-    assert!(!take_in(&mut pool, &mut train, &other));
-    assert!(take_in(&mut pool, &mut train, &at(201, 99)));
+    assert!(!take_in(&mut receiver, &mut train, &other));
+    assert!(take_in(&mut receiver, &mut train, &at(201, 99)));
 }
 
 #[test]
 fn what_follows_is_counted_by_segments_and_not_by_cars() {
-    let mut pool = pool();
+    let (_, mut pool) = Umem::heap(64, ChunkSize::for_mtu(1500).unwrap());
     let lens = [
         (100, true),
         (50, false),
@@ -354,4 +385,27 @@ fn what_follows_is_counted_by_segments_and_not_by_cars() {
     assert_eq!(behind(1), (0, 0, 100));
     assert_eq!(cars_of_first(&cars), 2);
     assert_eq!(cars_of_first(&cars.into_iter().skip(2).collect()), 1);
+}
+
+#[test]
+fn a_train_of_segments_in_several_frames_has_no_more_cars_than_others() {
+    let mut receiver = Receiver::new(JUMBO);
+    let mut train = Train::new();
+    let headers = |number: u32| head(number * LONG as u32);
+    for number in 0..CARS_MAX as u32 / 3 {
+        let mut head = headers(number);
+        let segment = receiver.segment(&head, LONG);
+        assert_eq!(segment.packet.frames().count(), 3);
+        couple(&mut train, &Headers::Parsed(&mut head), segment).unwrap();
+    }
+    let mut head = headers(CARS_MAX as u32 / 3);
+    let segment = receiver.segment(&head, LONG);
+    assert!(couple(&mut train, &Headers::Parsed(&mut head), segment).is_err());
+    let (_, cars) = train.take().unwrap();
+    assert_eq!(cars.len(), CARS_MAX / 3 * 3);
+    for (at, car) in cars.iter().enumerate() {
+        assert_eq!(car.goes_on, at % 3 < 2);
+    }
+    let octets: usize = cars.iter().map(|car| car.len).sum();
+    assert_eq!(octets, CARS_MAX / 3 * LONG);
 }
