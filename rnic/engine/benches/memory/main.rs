@@ -14,6 +14,7 @@
 #![allow(clippy::unwrap_used, clippy::too_many_arguments, missing_docs)]
 
 mod bare;
+mod interleaver;
 mod options;
 mod pair;
 #[expect(dead_code, reason = "tests use more of it")]

@@ -8,7 +8,8 @@ use rnic_ipc::work::WrOpcode;
 pub const SPAN: usize = 1 << 20;
 
 pub const USAGE: &str = "use: memory engine|idle|bare|verified [--operation write|send|read] [--octets N] \
-    [--mtu N] [--in-flight N] [--queue-pairs N] [--markers] [--no-crc] [--seconds N | --messages N]";
+    [--mtu N] [--in-flight N] [--queue-pairs N] [--markers] [--no-crc] [--interleave N] [--window N] \
+    [--warm-up N] [--seconds N | --messages N]";
 
 pub enum Case {
     Engine,
@@ -24,8 +25,14 @@ pub struct Options {
     /// Work requests under way on each queue pair.
     pub in_flight: u64,
     pub queue_pairs: usize,
+    /// Segments of one connection that reach the receiver before those of the next do.
+    pub interleave: Option<usize>,
+    /// Receive window of each connection, in octets.
+    pub window: Option<u32>,
     pub markers: bool,
     pub crc: bool,
+    /// Messages before anything is counted.
+    pub warm_up: u64,
     pub until: Until,
 }
 
@@ -54,8 +61,11 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<(Case, Options), Str
         mtu: 1500,
         in_flight: 8,
         queue_pairs: 1,
+        interleave: None,
+        window: None,
         markers: false,
         crc: true,
+        warm_up: 4,
         until: Until::Lasted(Duration::from_secs(1)),
     };
     while let Some(word) = words.next() {
@@ -70,6 +80,9 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<(Case, Options), Str
             "--mtu" => options.mtu = number()? as u32,
             "--in-flight" => options.in_flight = number()?.max(1),
             "--queue-pairs" => options.queue_pairs = number()?.max(1) as usize,
+            "--interleave" => options.interleave = Some(number()?.max(1) as usize),
+            "--window" => options.window = Some(number()?.max(1) as u32),
+            "--warm-up" => options.warm_up = number()?,
             "--seconds" => {
                 let seconds = words.next().and_then(|word| word.parse().ok());
                 let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());

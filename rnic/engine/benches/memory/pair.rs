@@ -13,6 +13,7 @@ use rnic_ipc::work::WrOpcode;
 use rnic_xsk::{ChunkSize, MemoryPort, Umem};
 use userspace_tcp::Instant;
 
+use crate::interleaver::Interleaver;
 use crate::options::{Options, SPAN, Until};
 use crate::side::{DEPTH, MEMORY, Rings, Side, SideConfig};
 use crate::timed_port::{TimedPort, look};
@@ -20,8 +21,8 @@ use crate::timed_port::{TimedPort, look};
 /// Frames of each host, and on the wire each way.
 const FRAMES: u32 = 2048;
 const WIRE: usize = 256;
-/// Messages before anything is counted.
-const WARM_UP: u64 = 4;
+/// The source port of the first connection; the others have those after it.
+const FIRST_PORT: u16 = 20_000;
 /// Polls, of a virtual microsecond each, until what was delayed has been sent.
 const QUIET_AFTER: u32 = 100_000;
 /// Polls with nothing to do before the time is looked at.
@@ -31,6 +32,8 @@ pub struct Pair {
     a: Side<TimedPort>,
     b: Side<TimedPort>,
     link: [Rc<Cell<Duration>>; 2],
+    /// What is between their ports, if those are not joined directly.
+    interleaver: Option<Interleaver>,
     clock: Clock,
     qps: Vec<(QpNum, QpNum)>,
 }
@@ -86,13 +89,16 @@ type Poll = fn(&mut Side<TimedPort>, Instant);
 
 pub fn run(options: &Options) {
     let mut pair = Pair::new(options);
-    pair.work(options, Until::Done(WARM_UP), [poll_uncounted; 2]);
+    pair.work(options, Until::Done(options.warm_up), [poll_uncounted; 2]);
     for spent in &pair.link {
         spent.set(Duration::ZERO);
     }
     let start = std::time::Instant::now();
     let (done, spent) = pair.work(options, options.until, [poll_sender, poll_receiver]);
     let nanoseconds = start.elapsed().as_nanos();
+    if let Some(interleaver) = &pair.interleaver {
+        interleaver.assert_took_turns();
+    }
     let [link_a, link_b] = [0, 1].map(|of| pair.link[of].get());
     println!(
         "{{\"case\":\"engine\",\"octets\":{},\"messages\":{done},\"nanoseconds\":{nanoseconds},\
@@ -106,7 +112,7 @@ pub fn run(options: &Options) {
 /// Polls of hosts that are connected and have nothing to do: each counts as a message.
 pub fn run_idle(options: &Options) {
     let mut pair = Pair::new(options);
-    pair.work(options, Until::Done(WARM_UP), [poll_uncounted; 2]);
+    pair.work(options, Until::Done(options.warm_up), [poll_uncounted; 2]);
     for _ in 0..QUIET_AFTER {
         let now = pair.now();
         poll_uncounted(&mut pair.a, now);
@@ -163,13 +169,27 @@ impl Pair {
         let chunk = ChunkSize::for_mtu(options.mtu).unwrap();
         let (umem_a, pool_a) = Umem::heap(FRAMES, chunk);
         let (umem_b, pool_b) = Umem::heap(FRAMES, chunk);
-        let (port_a, port_b) = MemoryPort::pair(&umem_a, &umem_b, WIRE);
+        let (port_a, port_b, interleaver) = match options.interleave {
+            Some(segments) => {
+                let umems = [&umem_a, &umem_b];
+                let (a, b, between) =
+                    Interleaver::new(umems, WIRE, segments, FIRST_PORT, options.queue_pairs);
+                (a, b, Some(between))
+            }
+            None => {
+                let (a, b) = MemoryPort::pair(&umem_a, &umem_b, WIRE);
+                (a, b, None)
+            }
+        };
         let frames = umem_a.frames();
         let rings = rings_for(options);
         let mut link = Vec::new();
         let mut host = |number: u8, port: MemoryPort, pool| {
             let mut config = SideConfig::default().shard;
             config.tcp.timestamps = false;
+            if let Some(window) = options.window {
+                config.tcp.receive_window = window;
+            }
             config.path_defaults = rnic_net::PathDefaults::new(options.mtu);
             config.limits.connections = options.queue_pairs + 64;
             config.limits.queue_pairs = options.queue_pairs + 16;
@@ -187,6 +207,7 @@ impl Pair {
             a,
             b,
             link: [Rc::clone(&link[0]), Rc::clone(&link[1])],
+            interleaver,
             clock: match options.until {
                 Until::Lasted(_) => Clock::Real(std::time::Instant::now()),
                 Until::Done(_) => Clock::Virtual(Cell::new(0)),
@@ -214,10 +235,22 @@ impl Pair {
         self.clock.now()
     }
 
+    fn carry_out(&mut self) {
+        if let Some(interleaver) = &mut self.interleaver {
+            interleaver.carry_out();
+        }
+    }
+
+    fn carry_back(&mut self) {
+        if let Some(interleaver) = &mut self.interleaver {
+            interleaver.carry_back();
+        }
+    }
+
     fn connect(&mut self, number: usize, mpa: MpaOptions) {
         let (qp_a, qp_b) = (self.a.create_qp(), self.b.create_qp());
         let path = self.a.path_to(&self.b);
-        let port = 20_000 + number as u16;
+        let port = FIRST_PORT + number as u16;
         let (remote, now) = (self.b.address, self.now());
         self.a
             .connect(qp_a, port, remote, path, mpa, b"", now)
@@ -225,8 +258,10 @@ impl Pair {
         let (mut established, mut accepted) = (false, false);
         while !established || !accepted {
             let now = self.now();
-            self.a.shard.poll(now);
-            self.b.shard.poll(now);
+            poll_uncounted(&mut self.a, now);
+            self.carry_out();
+            poll_uncounted(&mut self.b, now);
+            self.carry_back();
             self.a.collect();
             self.b.collect();
             if let Some((request, _, _)) = self.b.take_request() {
@@ -291,12 +326,13 @@ impl Pair {
                 let begin = std::time::Instant::now();
                 let now = self.now();
                 poll_a(&mut self.a, now);
-                let middle = std::time::Instant::now();
-                poll_b(&mut self.b, now);
-                let end = std::time::Instant::now();
                 // A look at the clock is no work of the engine's.
-                spent.sender += (middle - begin).saturating_sub(look);
-                spent.receiver += (end - middle).saturating_sub(look);
+                spent.sender += begin.elapsed().saturating_sub(look);
+                self.carry_out();
+                let begin = std::time::Instant::now();
+                poll_b(&mut self.b, now);
+                spent.receiver += begin.elapsed().saturating_sub(look);
+                self.carry_back();
             }
             self.a.collect();
             self.b.collect();
