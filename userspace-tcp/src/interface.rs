@@ -30,9 +30,9 @@ impl ConnId {
 }
 
 /// Where the connection of a flow may be, by a look at the flow's hash alone
-/// ([`crate::Stack::likely`]). It goes stale, and is never trusted: whoever is given it looks.
+/// ([`crate::Stack::flow_hint`]). It goes stale, and is never trusted: whoever is given it looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Likely(pub(crate) Whereabouts);
+pub struct FlowHint(pub(crate) Whereabouts);
 
 /// What is known of where a flow's connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -46,7 +46,7 @@ pub(crate) enum Whereabouts {
     Is(ConnId),
 }
 
-impl Likely {
+impl FlowHint {
     /// What [`ConnId::index`] would be; `None`: there is no connection.
     pub fn index(self) -> Option<usize> {
         match self.0 {
@@ -56,12 +56,9 @@ impl Likely {
         }
     }
 
-    /// The connection's name, when that is known ([`crate::Stack::surely`]); it may be gone.
-    pub const fn conn(self) -> Option<ConnId> {
-        match self.0 {
-            Whereabouts::Is(id) => Some(id),
-            Whereabouts::Nowhere | Whereabouts::At(_) => None,
-        }
+    /// It is this connection, if it still lives, and no other has the flow as long as it does.
+    pub const fn of(id: ConnId) -> Self {
+        Self(Whereabouts::Is(id))
     }
 }
 

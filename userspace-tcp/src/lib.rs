@@ -96,8 +96,8 @@ pub use config::{Config, CongestionControl, ConnOptions, KeepAlive, NoCongestion
 pub use ecn::Ecn;
 pub use holdings::Holdings;
 pub use interface::{
-    ConnCounters, ConnId, ConnectError, Counters, DeferredAck, Event, IcmpError, InOrder, Info,
-    Likely, ListenError, NEW_RANGES_MAX, NewRange, NewRanges, Outgoing, Outlook, Payload, Received,
+    ConnCounters, ConnId, ConnectError, Counters, DeferredAck, Event, FlowHint, IcmpError, InOrder,
+    Info, ListenError, NEW_RANGES_MAX, NewRange, NewRanges, Outgoing, Outlook, Payload, Received,
     SegmentId, SegmentRun, SendError, SendRefusal, SoftError, State, Transmit,
 };
 pub use link::{BurstHead, BurstSegment, Link};

@@ -293,7 +293,7 @@ impl<'a> Segment<'a> {
     }
 
     /// The segments that it stands for.
-    pub(crate) fn run(&self) -> SegmentRun {
+    pub fn run(&self) -> SegmentRun {
         SegmentRun {
             bytes: self.text_len(),
             segments: 1 + self.following.segments,

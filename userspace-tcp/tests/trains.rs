@@ -6,7 +6,7 @@
 mod harness;
 
 use harness::passive::{Passive, header, peer_seq, tuple};
-use userspace_tcp::{Flags, Following, Likely, Options, SackBlock, Segment, SeqNum, TcpHeader};
+use userspace_tcp::{Flags, FlowHint, Following, Options, SackBlock, Segment, SeqNum, TcpHeader};
 
 /// Octets of the segments, in turn. Those with Markers differ by a few (RFC 5044 section 4.3).
 const LENS: [u32; 7] = [100, 536, 1, 1456, 1460, 1460, 300];
@@ -39,7 +39,7 @@ impl Passive {
         let shown = |number| len(number).div_ceil(part);
         if self
             .stack
-            .takes_together(&tuple(), Likely::default(), seq(first))
+            .takes_together(&tuple(), FlowHint::default(), seq(first))
         {
             return self.take_showing(first, more, shown(first));
         }

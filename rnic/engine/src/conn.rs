@@ -7,6 +7,7 @@ mod held;
 mod inbound;
 mod list;
 mod pieces;
+mod prediction;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ pub(crate) use held::HeldFrames;
 #[cfg(test)]
 use inbound::OutsideWindow;
 pub(crate) use inbound::{Inbound, Memory, NewRange, SLICES_MAX};
+pub(crate) use prediction::{Learnt, Parsed, Prediction};
 pub(crate) use table::ConnTable;
 pub use table::KnownFlows;
 
@@ -36,13 +38,13 @@ pub(crate) struct Conn {
     /// How frames get to the peer.
     pub path: Path,
     /// The port that its frames came from last.
-    pub port: usize,
+    port: u32,
     /// Both sides send timestamps.
     pub timestamps: bool,
     /// What came and is not consumed.
     pub inbound: Inbound,
-    /// When we were told to open it.
-    pub opened: Option<Instant>,
+    /// What its next segments are likely to say, in RDMA mode.
+    pub prediction: Option<Box<Prediction>>,
     /// Octets that came before others ahead of them.
     pub octets_out_of_order: u64,
     /// What it is for at present.
@@ -85,6 +87,8 @@ pub(crate) enum Phase {
         qp: QpNum,
         /// The start-up so far.
         initiator: Box<Initiator>,
+        /// When we were told to open it.
+        opened: Instant,
         /// What to ask if the peer rejects and it may be for the Markers.
         unmarked: Option<Box<Initiator>>,
     },
@@ -131,11 +135,11 @@ impl Conn {
             id,
             tuple,
             path,
-            port,
+            port: port as u32,
             timestamps: false,
             // TCP has room for two segments in any case.
             inbound: Inbound::new(window.max(2 * u32::from(path.mss(tuple.remote.addr)))),
-            opened: None,
+            prediction: None,
             octets_out_of_order: 0,
             phase,
             deadline: None,
@@ -146,6 +150,16 @@ impl Conn {
             close_by: None,
             ending: None,
         }
+    }
+
+    /// The port that its frames came from last.
+    pub const fn port(&self) -> usize {
+        self.port as usize
+    }
+
+    /// A frame came from this port, of the few that a shard has.
+    pub fn came_from(&mut self, port: usize) {
+        self.port = port as u32;
     }
 
     /// Octets of all headers in front of a segment's payload.

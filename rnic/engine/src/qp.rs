@@ -55,9 +55,9 @@ pub use times::{WorkClass, WorkTimes};
 use receives::ReceiveSide;
 pub(crate) use send::{Filled, First};
 use send::{ORIGINS, SendSide};
-pub(crate) use sound::Sound;
+pub(crate) use sound::CrcVerified;
 use terminate::Ending;
-pub(crate) use writes::{Piece, Run, is_tagged};
+pub(crate) use writes::{Piece, Run, is_write};
 
 /// What a queue pair needs of its shard, lent for each call.
 #[derive(Debug)]
@@ -326,7 +326,7 @@ impl Qp {
     /// The rest is to come again, with more behind it. Once the stream has ended everything is
     /// used, and dropped (RFC 5041 section 7.1).
     pub fn receive(&mut self, ctx: &mut QpContext<'_>, pieces: &[&[u8]]) -> usize {
-        self.receive_checked(ctx, pieces, &Sound::NONE)
+        self.receive_checked(ctx, pieces, &CrcVerified::NONE)
     }
 
     /// As [`Self::receive`]; what is said to be `sound` and turns out to be an FPDU needs no look at its
@@ -335,7 +335,7 @@ impl Qp {
         &mut self,
         ctx: &mut QpContext<'_>,
         pieces: &[&[u8]],
-        checked: &Sound,
+        checked: &CrcVerified,
     ) -> usize {
         let mut sound = checked.alone;
         let (mut rest, mut skip, mut used) = (pieces, 0, 0);
@@ -349,10 +349,13 @@ impl Qp {
                 sound >>= 1;
             }
             let known = sound & 1 == 1 || !self.crc;
-            if skip == 0 && known && rest.first().is_some_and(|octets| is_tagged(octets)) {
+            if skip == 0 && known && rest.first().is_some_and(|octets| is_write(octets)) {
                 let bits = (0..).map(|at| sound.checked_shr(at).unwrap_or(0) & 1 == 1);
                 let writes = rest.iter().zip(bits);
-                let writes = writes.map(|(octets, sound)| Piece { octets, sound });
+                let writes = writes.map(|(octets, sound)| Piece {
+                    octets,
+                    crc_verified: sound,
+                });
                 let Run { pieces, octets, .. } = self.receive_writes(ctx, writes);
                 if pieces > 0 {
                     (rest, used) = (rest.get(pieces..).unwrap_or(&[]), used + octets);
@@ -379,7 +382,7 @@ impl Qp {
         &mut self,
         ctx: &mut QpContext<'_>,
         (all, rest, skip): (&[&[u8]], &[&[u8]], usize),
-        checked: &Sound,
+        checked: &CrcVerified,
     ) -> Option<usize> {
         let segment = checked.segment(all.len() - rest.len());
         if let Some(parts) = rest.get(..segment)

@@ -12,7 +12,6 @@
 //! what is to be done besides is done while the peer has the answer.
 
 mod ahead;
-mod alone;
 mod at_once;
 mod backlog;
 mod broken;
@@ -22,7 +21,6 @@ mod control;
 mod deadlines;
 mod fragments;
 mod guesses;
-mod in_turn;
 mod inspect;
 mod lifecycle;
 mod link;
@@ -32,15 +30,13 @@ mod modify;
 #[cfg(test)]
 mod names;
 mod nudge;
-mod octets;
 mod path;
 mod produce;
-mod receive;
+mod rx;
 mod share;
 mod silence;
 mod startup;
 mod tallies;
-mod train;
 mod turn;
 
 use std::collections::{HashMap, VecDeque};
@@ -52,7 +48,7 @@ use rnic_ipc::control::RefusalCode;
 use rnic_ipc::id::{ClientId, ListenerId, QpNum};
 use rnic_ipc::ring::DoorbellConsumer;
 use rnic_net::{Identification, Reassembly};
-use rnic_xsk::{Frame, FramePool, Packet, Port, Umem};
+use rnic_xsk::{Frame, FramePool, Port, Umem};
 use userspace_tcp::{ConnId, Event as TcpEvent, Instant, Stack};
 
 use crate::capture::Captures;
@@ -71,7 +67,6 @@ use crate::srq::SrqTable;
 use crate::stag::StagTable;
 
 use ahead::Served;
-use alone::Rest;
 use backlog::Backlog;
 use bursts::Headers;
 pub use config::{ShardConfig, ShardLimits};
@@ -79,9 +74,9 @@ use deadlines::Deadlines;
 use guesses::Guesses;
 use link::Link;
 use macroflow::Macroflows;
+use rx::{DeferredRx, Rx};
 use share::Share;
 use tallies::Tallies;
-use train::Train;
 
 /// Frames taken from a port at a time.
 const RECEIVE_BATCH: usize = 64;
@@ -124,7 +119,7 @@ pub struct Shard<P> {
     starved: bool,
     deadlines: Deadlines,
     /// Of what was received last, until the next poll has looked for an answer to it.
-    rest: Rest,
+    deferred: DeferredRx,
     /// Something came, or time passed, since what there was to transmit was transmitted.
     to_transmit: bool,
     /// The last poll found nothing to do: until then only what [`Self::is_quiet`] looks at brings
@@ -148,13 +143,7 @@ pub struct Shard<P> {
     endings: VecDeque<(ConnId, TcpEvent)>,
     /// Doorbells of one client; empty between polls.
     rung: Vec<QpNum>,
-    /// Received packets of one batch; empty between polls.
-    batch: Vec<Packet>,
-    /// Segments of it that go to TCP together; empty between polls, and out while a batch is taken in.
-    train: Option<Box<Train>>,
-    /// Of the last octets that passed through, each segment was an FPDU with a CRC: those that follow
-    /// are checked for it in the pass that takes the checksum.
-    segments_are_fpdus: bool,
+    rx: Rx,
     /// Faults of shared memory in this process that were looked into.
     faults_seen: u64,
     /// The time of the last poll or command.
@@ -266,7 +255,7 @@ impl<P: Port> Shard<P> {
             macroflows: Macroflows::new(limits.connections, umem.frames()),
             starved: false,
             deadlines: Deadlines::new(limits.connections),
-            rest: Rest::default(),
+            deferred: DeferredRx::default(),
             to_transmit: false,
             quiet_until: None,
             link: Link::new(umem.frames(), ports.len()),
@@ -280,9 +269,7 @@ impl<P: Port> Shard<P> {
             captures: Captures::new(umem.frame_capacity(), config.unix_time_at_zero),
             endings: VecDeque::new(),
             rung: Vec::with_capacity(DOORBELLS_PER_CLIENT),
-            batch: Vec::with_capacity(RECEIVE_BATCH),
-            train: Some(Box::new(Train::new())),
-            segments_are_fpdus: false,
+            rx: Rx::new(),
             faults_seen: 0,
             now,
             config,
@@ -328,15 +315,15 @@ impl<P: Port> Shard<P> {
     // By itself, so that what a poll takes that finds nothing lies together.
     #[inline(never)]
     fn work(&mut self) -> bool {
-        let mut rested = self.rest.is_late(self.now) && self.do_rest();
+        let mut rested = self.deferred.is_late(self.now) && self.run_deferred();
         let mut worked = self.take_doorbells();
         if !worked {
             // Nothing answers what came, or not yet.
-            rested |= self.do_rest();
+            rested |= self.run_deferred();
         }
         worked |= self.produce();
         worked |= self.transmit();
-        self.to_transmit = self.do_rest();
+        self.to_transmit = self.run_deferred();
         worked |= self.take_completed() | rested;
         self.to_transmit |= self.run_timers();
         self.refill();
@@ -383,7 +370,8 @@ impl<P: Port> Shard<P> {
     fn stays_quiet_until(&mut self) -> Option<Instant> {
         let waits = self.link.count() > 0 || self.link.waiting.is_some();
         let idle = self.share.is_idle() && self.macroflows.is_idle();
-        let left = self.rest.is_waiting() || self.stack.wants_transmit() || self.tables.have_news();
+        let left =
+            self.deferred.is_waiting() || self.stack.wants_transmit() || self.tables.have_news();
         if waits || !idle || left {
             return None;
         }
@@ -410,7 +398,7 @@ impl<P: Port> Shard<P> {
     /// When [`Self::poll`] must be called next even if nothing comes; none when nothing is waited
     /// for.
     pub fn next_deadline(&mut self) -> Option<Instant> {
-        if self.rest.is_waiting() {
+        if self.deferred.is_waiting() {
             // By the time of the next poll: the last one's may be before the segment came.
             return Some(self.now);
         }

@@ -137,16 +137,21 @@ impl KnownHeaders {
         &self,
         first: &[u8],
         rest: &[&[u8]],
-        sum: impl FnMut(&[u8]) -> u16,
+        mut sum: impl FnMut(&[u8]) -> u16,
     ) -> Option<Recognised> {
         let like = self.compare(first)?;
         let Range { start, end } = like.says.payload;
-        let part = first.get(start..end.min(first.len()))?;
-        let beyond = end.saturating_sub(first.len());
-        if beyond > rest.iter().map(|part| part.len()).sum() {
-            return None;
-        }
-        let payload = sum_parts(part, within(rest, beyond), sum).folded();
+        let payload = match rest {
+            [] => sum(first.get(start..end)?),
+            _ => {
+                let beyond = end.saturating_sub(first.len());
+                if beyond > rest.iter().map(|part| part.len()).sum() {
+                    return None;
+                }
+                let part = first.get(start..end.min(first.len()))?;
+                sum_parts(part, within(rest, beyond), sum).folded()
+            }
+        };
         like.is_right_with(payload).then_some(like.says)
     }
 

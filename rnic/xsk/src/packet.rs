@@ -96,22 +96,31 @@ impl Packet {
     }
 
     /// Its octets as one slice for each frame: as many of `out` as it has frames.
-    #[inline]
     pub fn slices<'a, 'out>(
         &'a self,
         umem: &'a Umem,
         out: &'out mut [&'a [u8]; CHUNKS_MAX],
     ) -> &'out [&'a [u8]] {
-        if self.is_single() {
-            out[0] = umem.bytes(&self.first);
-            return &out[..1];
-        }
         let mut count = 0;
         for (slot, frame) in out.iter_mut().zip(self.frames()) {
             *slot = umem.bytes(frame);
             count += 1;
         }
         &out[..count]
+    }
+
+    /// The octets of the frame that it begins in, and of each frame behind it.
+    #[inline]
+    pub fn first_and_rest<'a, 'out>(
+        &'a self,
+        umem: &'a Umem,
+        out: &'out mut [&'a [u8]; CHUNKS_MAX],
+    ) -> (&'a [u8], &'out [&'a [u8]]) {
+        let rest = match self.is_single() {
+            true => &[],
+            false => &self.slices(umem, out)[1..],
+        };
+        (umem.bytes(&self.first), rest)
     }
 
     /// All octets in one frame: its own, or a wide one that they are copied into. `None`, and its

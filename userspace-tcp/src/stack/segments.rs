@@ -5,7 +5,7 @@ use crate::connection::Connection;
 use crate::ecn::Ecn;
 use crate::effects::Env;
 use crate::interface::{
-    ConnId, DeferredAck, InOrder, Likely, Received, SegmentRun, State, Transmit, Whereabouts,
+    ConnId, DeferredAck, FlowHint, InOrder, Received, SegmentRun, State, Transmit, Whereabouts,
 };
 use crate::link::{Link, One};
 use crate::segment::Segment;
@@ -34,7 +34,7 @@ impl<B> Stack<B> {
         segment: &Segment<'_>,
         options: ConnOptions,
     ) -> Received {
-        self.receive_at(now, tuple, Likely::default(), segment, options)
+        self.receive_at(now, tuple, FlowHint::default(), segment, options)
     }
 
     /// As [`Stack::receive`], for who has asked where the connection is likely to be.
@@ -42,12 +42,12 @@ impl<B> Stack<B> {
         &mut self,
         now: Instant,
         tuple: FourTuple,
-        likely: Likely,
+        hint: FlowHint,
         segment: &Segment<'_>,
         options: ConnOptions,
     ) -> Received {
         self.now = now;
-        let Some(id) = self.connection_at(&tuple, likely) else {
+        let Some(id) = self.connection_at(&tuple, hint) else {
             return self.receive_stranger(now, tuple, segment, options);
         };
         if let Some(valid) = self.cookie_for_another(now, &tuple, id, segment) {
@@ -125,9 +125,9 @@ impl<B> Stack<B> {
     /// Whether segments of this flow that follow one another from `seq` on, each of which only
     /// continues the first ([`TcpHeader::only_continues`]), may be received as one
     /// ([`Segment::with_following`]): when they are the next in order. Others are acknowledged one by
-    /// one (RFC 5681 section 4.2). `likely` as for [`Stack::receive_at`].
-    pub fn takes_together(&self, tuple: &FourTuple, likely: Likely, seq: SeqNum) -> bool {
-        let id = self.connection_at(tuple, likely);
+    /// one (RFC 5681 section 4.2). `hint` as for [`Stack::receive_at`].
+    pub fn takes_together(&self, tuple: &FourTuple, hint: FlowHint, seq: SeqNum) -> bool {
+        let id = self.connection_at(tuple, hint);
         let connection = id.and_then(|id| self.connections.get(id));
         connection.is_some_and(|connection| connection.expects(seq))
     }
@@ -208,22 +208,15 @@ impl<B> Stack<B> {
 
     /// Where the connection of a flow is likely to be. It is not looked at, so that its memory can be
     /// fetched ([`Stack::memory_at`]) while something else is done.
-    pub fn likely(&self, tuple: &FourTuple) -> Likely {
+    pub fn flow_hint(&self, tuple: &FourTuple) -> FlowHint {
         let place = self.flows.find(self.secret.flow(tuple), |_| true);
-        Likely(place.map_or(Whereabouts::Nowhere, Whereabouts::At))
-    }
-
-    /// The same by the connection's name, if there is one, so that it is found at once as long as it
-    /// lives: for a flow that will be asked for again and again. Only for this flow.
-    pub fn surely(&self, tuple: &FourTuple, likely: Likely) -> Likely {
-        let id = self.connection_at(tuple, likely);
-        id.map_or(likely, |id| Likely(Whereabouts::Is(id)))
+        FlowHint(place.map_or(Whereabouts::Nowhere, Whereabouts::At))
     }
 
     /// The connection of a flow, which is likely to be there. As long as the connection lives its name is
     /// that of no other flow's.
-    pub fn connection_at(&self, tuple: &FourTuple, likely: Likely) -> Option<ConnId> {
-        let found = match likely.0 {
+    pub fn connection_at(&self, tuple: &FourTuple, hint: FlowHint) -> Option<ConnId> {
+        let found = match hint.0 {
             Whereabouts::Nowhere => None,
             Whereabouts::At(index) => self.connections.at(index).filter(|at| at.tuple() == *tuple),
             Whereabouts::Is(id) => self.connections.get(id),

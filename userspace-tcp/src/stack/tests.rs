@@ -105,11 +105,11 @@ fn a_segment_reaches_its_own_connection_wherever_it_was_thought_to_be() {
     let [one, other] = [999, 1000].map(|port| established(&mut stack, port, now));
     let tuple_of = |stack: &Stack<u32>, id| stack.info(id).map(|info| info.tuple).expect("it is");
     let (first, second) = (tuple_of(&stack, one), tuple_of(&stack, other));
-    let (of_one, of_other) = (stack.likely(&first), stack.likely(&second));
+    let (of_one, of_other) = (stack.flow_hint(&first), stack.flow_hint(&second));
     assert_eq!(of_one.index(), Some(one.index()));
     assert_eq!(of_other.index(), Some(other.index()));
     let mut seq = 1;
-    let mut octet_for_first = |stack: &mut Stack<u32>, likely| {
+    let mut octet_for_first = |stack: &mut Stack<u32>, hint| {
         let ack = stack.connections.get(one).map(Connection::sent_to);
         let header = TcpHeader {
             seq: SeqNum(seq),
@@ -120,26 +120,25 @@ fn a_segment_reaches_its_own_connection_wherever_it_was_thought_to_be() {
         };
         let options = ConnOptions { mss: 1460 };
         assert!(
-            stack.connections.get(one).is_none()
-                || stack.takes_together(&first, likely, SeqNum(seq))
+            stack.connections.get(one).is_none() || stack.takes_together(&first, hint, SeqNum(seq))
         );
         seq += 1;
-        stack.receive_at(now, first, likely, &Segment::new(header, &[7]), options)
+        stack.receive_at(now, first, hint, &Segment::new(header, &[7]), options)
     };
-    let nowhere = crate::Likely(Whereabouts::At(u32::MAX));
-    let surely = stack.surely(&first, of_other);
-    assert_eq!(surely.index(), Some(one.index()));
-    for likely in [of_one, of_other, surely, nowhere, crate::Likely::default()] {
-        let received = octet_for_first(&mut stack, likely);
-        assert_eq!(received.conn, Some(one), "{likely:?}");
-        assert_eq!(received.new.len(), 1, "{likely:?}");
+    let nowhere = crate::FlowHint(Whereabouts::At(u32::MAX));
+    let named = crate::FlowHint::of(one);
+    assert_eq!(named.index(), Some(one.index()));
+    for hint in [of_one, of_other, named, nowhere, crate::FlowHint::default()] {
+        let received = octet_for_first(&mut stack, hint);
+        assert_eq!(received.conn, Some(one), "{hint:?}");
+        assert_eq!(received.new.len(), 1, "{hint:?}");
     }
     assert!(stack.abort(one));
-    for likely in [of_one, of_other, surely] {
+    for hint in [of_one, of_other, named] {
         assert_eq!(
-            octet_for_first(&mut stack, likely).conn,
+            octet_for_first(&mut stack, hint).conn,
             None,
-            "{likely:?}: it is gone"
+            "{hint:?}: it is gone"
         );
     }
 }

@@ -108,6 +108,13 @@ impl ConnTable {
         self.slots.iter().flatten()
     }
 
+    /// Learns anew what the headers of all connections' segments are like.
+    pub fn forget_predictions(&mut self) {
+        let conns = self.slots.iter_mut().flatten();
+        let predictions = conns.filter_map(|conn| conn.prediction.as_deref_mut());
+        predictions.for_each(super::Prediction::forget);
+    }
+
     /// The names of the connections for which this holds.
     pub fn ids_where(&self, holds: impl Fn(&Conn) -> bool) -> Vec<ConnId> {
         self.iter()

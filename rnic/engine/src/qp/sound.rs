@@ -2,14 +2,14 @@
 
 /// A bit for each piece, the lowest for the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sound {
+pub(crate) struct CrcVerified {
     /// The piece is a segment, which ends with the CRC of what is before.
     pub alone: u64,
     /// The piece and the next one are of such a segment.
     pub joined: u64,
 }
 
-impl Sound {
+impl CrcVerified {
     /// Nothing is known.
     pub const NONE: Self = Self {
         alone: 0,
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn a_segment_in_several_pieces_is_known_where_it_begins() {
-        let mut sound = Sound::NONE;
+        let mut sound = CrcVerified::NONE;
         // One in a piece; one in three; one that is not sound, in two; one in two; one in a piece.
         sound.add(0, true, false);
         sound.add(1, true, true);

@@ -22,7 +22,7 @@ use crate::stag::{Row, Writer};
 pub(crate) struct Piece<'a> {
     pub octets: &'a [u8],
     /// They end with the CRC of what is before.
-    pub sound: bool,
+    pub crc_verified: bool,
 }
 
 /// How much of a stream was taken in.
@@ -102,7 +102,7 @@ impl Qp {
         let mut row: Option<Row<'_>> = None;
         let (mut placed, mut writes, mut failed) = (0, 0, None);
         for piece in pieces {
-            if crc && !piece.sound {
+            if crc && !piece.crc_verified {
                 break;
             }
             let at = self.receive.at.wrapping_add(run.octets as u64);
@@ -154,17 +154,23 @@ impl Qp {
     }
 }
 
-/// Whether octets that begin an FPDU may be a Write's. To find out with all else that they are a Send's
-/// takes longer.
+/// Whether octets that begin an FPDU may be a Write's. To find out with all else that they are of
+/// something else takes longer.
 #[inline]
-pub(crate) fn is_tagged(octets: &[u8]) -> bool {
-    let control = match octets.get(fpdu::HEADER_LEN) {
+pub(crate) fn is_write(octets: &[u8]) -> bool {
+    let control = |at: usize| {
+        octets
+            .get(at..)
+            .and_then(|behind| behind.first_chunk::<2>())
+    };
+    let control = match control(fpdu::HEADER_LEN) {
         // No DDP segment of our version begins so, but a Marker before an FPDU does, behind what is
         // reserved of it: it points zero octets back.
-        Some(0) => octets.get(MARKER_LEN + fpdu::HEADER_LEN),
+        Some([0, _]) => control(MARKER_LEN + fpdu::HEADER_LEN),
         control => control,
     };
-    control.is_some_and(|octet| Control::from_octet(*octet).tagged)
+    control
+        .is_some_and(|[ddp, rdmap]| Control::from_octet(*ddp).tagged && control::is_write(*rdmap))
 }
 
 /// Where the parts of an FPDU lie, at `at` of the stream, if it is all of the octets.

@@ -3,7 +3,7 @@
 
 use rnic_ipc::id::{ClientId, QpNum};
 use rnic_xsk::Port;
-use userspace_tcp::{ConnId, FourTuple, Likely};
+use userspace_tcp::{ConnId, FlowHint, FourTuple};
 
 use super::Shard;
 use crate::prefetch::{fetch, fetch_line};
@@ -39,16 +39,16 @@ impl Served {
 
 impl<P: Port> Shard<P> {
     /// A segment of this flow with so many octets was received; others before it are to be taken in first.
-    pub(super) fn fetch_flow(&self, tuple: &FourTuple, octets: usize) -> Likely {
-        let likely = self.stack.likely(tuple);
-        match likely.index() {
+    pub(super) fn fetch_flow(&self, tuple: &FourTuple, octets: usize) -> FlowHint {
+        let hint = self.stack.flow_hint(tuple);
+        match hint.index() {
             Some(place) if octets > 0 => self.fetch_conn(place),
             // An acknowledgment is TCP's alone where a queue pair waits for other connections, as most
             // do where there are many.
             Some(place) => self.fetch_tcp(place),
             None => {}
         }
-        likely
+        hint
     }
 
     /// What there is of the connection at this place of the tables.

@@ -30,7 +30,7 @@ impl<P: Port> Shard<P> {
         };
         self.advance(clock());
         self.quiet_until = None;
-        if self.rest.is_late(self.now) {
+        if self.deferred.is_late(self.now) {
             return false;
         }
         if !self.turn_alone(id, client, allowed) {
@@ -56,7 +56,7 @@ impl<P: Port> Shard<P> {
         }
         let id = slot.conn?;
         let alone = self.share.alone(client)?;
-        let queued = self.stack.acknowledged(id, self.rest.owed())?;
+        let queued = self.stack.acknowledged(id, self.deferred.ack())?;
         let idle = alone.frames == queued && alone.allowed.held.is_none();
         (idle && !slot.qp.has_nothing_to_send()).then_some((id, alone.allowed))
     }

@@ -88,7 +88,7 @@ impl<P: Port> userspace_tcp::Link<Frame> for Burst<'_, P> {
     fn begin(&mut self, tuple: &FourTuple, head: &BurstHead) {
         let conn = self.conns.get(head.conn);
         self.conn = Some(head.conn);
-        self.way = conn.map(|conn| (&conn.path, conn.port));
+        self.way = conn.map(|conn| (&conn.path, conn.port()));
         self.set_for = None;
         self.says = Differing {
             ack: head.ack,

@@ -25,7 +25,7 @@ impl<P: Port> Shard<P> {
     pub fn execute(&mut self, command: Command, now: Instant) -> Result<Answer, CommandError> {
         self.now = self.now.max(now);
         self.quiet_until = None;
-        self.do_rest();
+        self.run_deferred();
         match command {
             Command::AddClient { client, doorbells } => {
                 limit("clients", self.clients.len(), self.config.limits.clients)?;
@@ -350,11 +350,11 @@ impl<P: Port> Shard<P> {
         let phase = Phase::Requesting {
             qp: num,
             initiator,
+            opened: self.now,
             unmarked,
         };
         let window = self.config.tcp.receive_window;
-        let mut conn = Conn::new(id, tuple, path, 0, window, phase);
-        conn.opened = Some(self.now);
+        let conn = Conn::new(id, tuple, path, 0, window, phase);
         self.adopt(conn);
         self.counters.active_opens += 1;
         Ok(())

@@ -349,7 +349,7 @@ impl<P: Port> Shard<P> {
         };
         conn.inbound.clear(&mut memory!(self));
         // Its RST may still have to find the way.
-        self.link.remember(conn.tuple, conn.path, conn.port);
+        self.link.remember(conn.tuple, conn.path, conn.port());
         self.release(conn.tuple.local);
     }
 

@@ -271,7 +271,7 @@ impl<P: Port> Shard<P> {
         };
         let back;
         let way = match conn.and_then(|id| self.conns.get(id)) {
-            Some(conn) => Some((&conn.path, conn.port)),
+            Some(conn) => Some((&conn.path, conn.port())),
             None => {
                 back = self.link.way_back(&tuple);
                 back.as_ref().map(|(path, port)| (path, *port))

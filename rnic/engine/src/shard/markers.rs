@@ -29,13 +29,13 @@ impl<P: Port> Shard<P> {
         before.inbound.clear(&mut memory!(self));
         self.share.let_go(rejected);
         self.stack.abort(rejected);
+        let port = before.port();
         let Conn {
-            tuple,
-            path,
-            port,
-            opened,
-            ..
+            tuple, path, phase, ..
         } = before;
+        let Phase::Requesting { opened, .. } = phase else {
+            return;
+        };
         self.link.remember(tuple, path, port);
         // The reset leaves ahead of the SYN: behind it, the peer would take the SYN for one of the
         // connection that is over.
@@ -51,11 +51,11 @@ impl<P: Port> Shard<P> {
         let phase = Phase::Requesting {
             qp,
             initiator,
+            opened,
             unmarked: None,
         };
         let window = self.config.tcp.receive_window;
-        let mut conn = Conn::new(id, tuple, path, port, window, phase);
-        conn.opened = opened;
+        let conn = Conn::new(id, tuple, path, port, window, phase);
         if let Some(slot) = self.qps.get_mut(qp.0) {
             slot.conn = Some(id);
         }

@@ -35,9 +35,8 @@ impl<P: Port> Shard<P> {
             .unwrap_or(0)
             .saturating_sub(ETHERNET_HEADER + VLAN_TAG);
         let most = u32::try_from(most).unwrap_or(u32::MAX);
-        if let Some(train) = &mut self.train {
-            train.forget();
-        }
+        // They say no more what parsing would.
+        self.conns.forget_predictions();
         self.config.path_defaults = PathDefaults {
             mtu: defaults.mtu.min(most),
             ..defaults

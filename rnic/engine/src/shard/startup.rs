@@ -250,10 +250,11 @@ impl<P: Port> Shard<P> {
         let Some(conn) = self.conns.get_mut(id) else {
             return;
         };
-        conn.phase = Phase::Rdma { qp };
+        let before = std::mem::replace(&mut conn.phase, Phase::Rdma { qp });
+        conn.prediction = Some(Box::default());
         self.served.note(id, qp, slot.qp.client());
         conn.deadline = None;
-        if let Some(opened) = conn.opened.take() {
+        if let Phase::Requesting { opened, .. } = before {
             let took = self.now.saturating_duration_since(opened);
             self.connect_times.record(took);
         }

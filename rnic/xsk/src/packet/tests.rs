@@ -20,6 +20,8 @@ fn a_packet_shows_the_octets_of_its_frames_in_order() {
     let packet = packet(&umem, &mut pool, &[b"one", b"", b"three"]);
     assert_eq!((packet.len(), packet.is_single()), (8, false));
     let mut out = [&[][..]; CHUNKS_MAX];
+    let (first, rest) = packet.first_and_rest(&umem, &mut out);
+    assert_eq!((first, rest), (&b"one"[..], &[&b""[..], b"three"][..]));
     assert_eq!(packet.slices(&umem, &mut out), [&b"one"[..], b"", b"three"]);
 }
 

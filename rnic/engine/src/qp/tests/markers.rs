@@ -83,9 +83,9 @@ fn outcome(at: u64, pieces: &[&[u8]], sound: bool) -> (End, String) {
     b.qp.enter_rdma_mode(&terms, true);
     b.qp.receive.at = at;
     b.post_recv(1, &[sge(SINK, 100), sge(SINK + 100, 2000)]);
-    let sound = Sound {
+    let sound = CrcVerified {
         alone: u64::from(sound),
-        ..Sound::NONE
+        ..CrcVerified::NONE
     };
     let used = b.with_ctx(|qp, ctx| qp.receive_checked(ctx, pieces, &sound));
     assert_eq!(used, pieces.concat().len());

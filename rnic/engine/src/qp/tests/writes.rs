@@ -182,11 +182,11 @@ fn cut<'a>(random: &mut Random, segment: &'a [u8], most: u64) -> Vec<&'a [u8]> {
 
 /// The sound segments at the front, as the shard shows them that come in turn.
 fn in_turn(segments: &[Vec<u8>]) -> impl Iterator<Item = Piece<'_>> {
-    let sound = |octets: &&[u8]| rnic_crc::check(0, octets).crc == RESIDUE && is_tagged(octets);
+    let sound = |octets: &&[u8]| rnic_crc::check(0, octets).crc == RESIDUE && is_write(octets);
     let segments = segments.iter().map(Vec::as_slice);
     segments.take_while(sound).map(|octets| Piece {
         octets,
-        sound: true,
+        crc_verified: true,
     })
 }
 
@@ -207,7 +207,7 @@ fn give(
         }
         _ => Run::default(),
     };
-    let (mut pieces, mut sound) = (Vec::new(), Sound::NONE);
+    let (mut pieces, mut sound) = (Vec::new(), CrcVerified::NONE);
     let rest = segments[run.pieces..].iter().map(Vec::as_slice);
     for segment in left.into_iter().chain(rest) {
         let whole = rnic_crc::check(0, segment).crc == RESIDUE;
@@ -278,7 +278,7 @@ fn a_piece_is_not_believed_because_its_segment_is_sound() {
     segment.extend(crc);
     for cut in [first - 4, first, first + 4] {
         let pieces = [&segment[..cut], &segment[cut..]];
-        let mut sound = Sound::NONE;
+        let mut sound = CrcVerified::NONE;
         sound.add(0, true, true);
         sound.add(1, false, false);
         let mut end = receiver(Markers::Off, 0);
@@ -401,7 +401,7 @@ fn a_row_of_writes_goes_on_wherever_their_markers_are_and_ends_at_one_that_is_wr
         for (number, len) in [1200, 9, 1200, 30].into_iter().enumerate() {
             let header = tagged(Opcode::Write, STAG, BASE + 1200 * number as u64);
             let fpdu = marked(&header.to_octets(), &payload[..len], place);
-            assert!(is_tagged(&fpdu), "{len} octets at {place}");
+            assert!(is_write(&fpdu), "{len} octets at {place}");
             place += fpdu.len() as u64;
             row.push(fpdu);
         }
@@ -455,7 +455,7 @@ fn a_send_is_told_from_a_write_wherever_its_markers_are() {
                 last,
                 ..hostile::untagged(hostile::SEND, Qn::SEND, 1, 0)
             };
-            assert!(!is_tagged(&marked(&header.to_octets(), &[0x80; 600], at)));
+            assert!(!is_write(&marked(&header.to_octets(), &[0x80; 600], at)));
         }
     }
 }

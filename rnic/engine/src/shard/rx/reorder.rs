@@ -1,57 +1,24 @@
-//! New octets of a connection: to whoever they are for, where they lie when it is their turn, and kept
-//! until then when it is not.
+//! New bytes of a connection that are not delivered where they lie: parked until it is their turn, and of
+//! them what may be placed early.
 
 use std::collections::VecDeque;
 
 use rnic_ipc::control::DisconnectReason;
 use rnic_proto::mpa::startup::FRAME_LEN_MAX;
 use rnic_xsk::Port;
-use userspace_tcp::{ConnId, NEW_RANGES_MAX, NewRange as NewOctets, Received};
+use userspace_tcp::{ConnId, NEW_RANGES_MAX, Received};
 
-use super::train::{CARS_MAX, Car};
-use super::{Shard, memory};
+use super::super::{Shard, memory};
+use super::gro::Frag;
 use crate::conn::{Memory, NewRange, Phase, Placed, SLICES_MAX};
-use crate::prefetch::fetch_line;
-use crate::qp::{FpduSign, PLACED_AT_ONCE, PlacedFpdu, Sound};
+use crate::qp::{FpduSign, PLACED_AT_ONCE, PlacedFpdu};
 
 impl<P: Port> Shard<P> {
-    pub(super) fn drop_cars(&mut self, cars: &mut VecDeque<Car>, count: usize) {
-        for car in cars.drain(..count) {
-            self.pool.free(car.frame);
-        }
-    }
-
-    /// New octets of a connection, in order or not.
-    pub(super) fn take_octets(
+    /// Parks new bytes, and delivers what is in order.
+    pub(super) fn park(
         &mut self,
         id: ConnId,
-        cars: &mut VecDeque<Car>,
-        (count, chained): (usize, bool),
-        received: &Received,
-    ) {
-        let mut left = *received;
-        let passed = match &mut *left.new {
-            [range] => {
-                let cars = cars.iter().take(count);
-                self.pass_through::<CARS_MAX>(id, cars, range, left.in_order_to)
-            }
-            _ => false,
-        };
-        if passed {
-            if let Some(conn) = self.conns.get(id) {
-                self.stack.consumed(id, conn.inbound.consumed_to());
-            }
-            self.drop_cars(cars, count);
-            return self.settle_conn(id);
-        }
-        self.hold_octets(id, cars, (count, chained), &left);
-    }
-
-    /// Those of them that the queue pair did not take where they lie.
-    pub(super) fn hold_octets(
-        &mut self,
-        id: ConnId,
-        cars: &mut VecDeque<Car>,
+        frags: &mut VecDeque<Frag>,
         (count, chained): (usize, bool),
         &Received {
             new,
@@ -65,11 +32,11 @@ impl<P: Port> Shard<P> {
         let end = new.iter().map(|range| (range.skip + range.len) as usize);
         let end = end.max().unwrap_or(0);
         let mut before = 0;
-        for car in cars.drain(..count) {
+        for frag in frags.drain(..count) {
             let mut ranges = [NewRange::default(); NEW_RANGES_MAX];
             let mut filled = 0;
             for range in new.iter() {
-                let (start, len) = car.part(before, range);
+                let (start, len) = frag.part(before, range);
                 if let Some(place) = ranges.get_mut(filled).filter(|_| len > 0) {
                     let ahead = before.saturating_sub(range.skip as usize) as u64;
                     let offset = range.offset + ahead;
@@ -77,16 +44,16 @@ impl<P: Port> Shard<P> {
                     filled += 1;
                 }
             }
-            before += car.len;
+            before += frag.len;
             let ranges = ranges.get(..filled).unwrap_or(&[]);
             match ranges.last() {
                 // What is behind is not here yet.
                 Some(last) if before < end => {
                     let here = last.offset + last.len as u64;
-                    self.hold(id, car, ranges, in_order.min(here), chained);
+                    self.hold(id, frag, ranges, in_order.min(here), chained);
                 }
-                Some(_) => self.hold(id, car, ranges, in_order, chained),
-                None => self.pool.free(car.frame),
+                Some(_) => self.hold(id, frag, ranges, in_order, chained),
+                None => self.pool.free(frag.frame),
             }
         }
         if chained {
@@ -98,70 +65,10 @@ impl<P: Port> Shard<P> {
         }
     }
 
-    /// The common case: nothing is held, and the next octets in order are in these frames. They are
-    /// shown to the queue pair where they lie; `new` is then what it did not take, which is all when it
-    /// isn't the common case. Says whether nothing is left. TCP is to be told what is consumed. There are
-    /// `N` frames at most.
-    pub(super) fn pass_through<'a, const N: usize>(
-        &mut self,
-        id: ConnId,
-        cars: impl Iterator<Item = &'a Car>,
-        new: &mut NewOctets,
-        in_order: u64,
-    ) -> bool {
-        let Some(conn) = self.conns.get_mut(id) else {
-            return false;
-        };
-        let Phase::Rdma { qp } = conn.phase else {
-            return false;
-        };
-        let next = conn.inbound.consumed_to();
-        if !conn.inbound.is_empty() || new.offset != next || in_order != next + u64::from(new.len) {
-            return false;
-        }
-        let Some(slot) = self.qps.get_mut(qp.0) else {
-            return false;
-        };
-        // When they are taken it is asked whether it has something to send.
-        fetch_line(slot.qp.posted_at());
-        let mut slices: [&[u8]; N] = [&[]; N];
-        let (mut before, mut filled, mut sound) = (0, 0, Sound::NONE);
-        let (mut segments, mut begins) = (0, true);
-        for (car, slice) in cars.zip(&mut slices) {
-            let (start, len) = car.part(before, new);
-            if car.sound && len == car.len {
-                sound.add(filled, begins, car.goes_on);
-            }
-            let octets = self.umem.bytes(&car.frame);
-            *slice = octets.get(start..start + len).unwrap_or(&[]);
-            before += car.len;
-            filled += 1;
-            begins = !car.goes_on;
-            segments += u64::from(begins);
-        }
-        if new.skip > 0 || new.len as usize != before {
-            // Of a segment in several cars some may not be new.
-            sound.joined = 0;
-        }
-        let slices = slices.get(..filled).unwrap_or(&[]);
-        let context = &mut self.tables.context(slot.tally, self.now);
-        let fpdus = context.counters.fpdus_received;
-        let taken = slot.qp.receive_checked(context, slices, &sound);
-        let fpdus = context.counters.fpdus_received - fpdus;
-        self.segments_are_fpdus = fpdus == segments && slot.qp.checks_crc();
-        // No more than there was, of which there were less than 2^32.
-        let taken = taken.min(new.len as usize) as u32;
-        conn.inbound.pass(taken as usize);
-        new.offset += u64::from(taken);
-        new.skip += taken;
-        new.len -= taken;
-        new.len == 0
-    }
-
     /// Keeps the new octets of a frame until their turn has come, which may be now; `chained` when
     /// its segment goes on in other frames.
-    fn hold(&mut self, id: ConnId, car: Car, ranges: &[NewRange], in_order: u64, chained: bool) {
-        let Car { frame, start, .. } = car;
+    fn hold(&mut self, id: ConnId, frag: Frag, ranges: &[NewRange], in_order: u64, chained: bool) {
+        let Frag { frame, start, .. } = frag;
         let Some(conn) = self.conns.get_mut(id) else {
             return self.pool.free(frame);
         };
@@ -199,7 +106,7 @@ impl<P: Port> Shard<P> {
     }
 
     /// Gives what is in order to whoever it is for.
-    pub(super) fn deliver(&mut self, id: ConnId) {
+    pub(in super::super) fn deliver(&mut self, id: ConnId) {
         let Some(conn) = self.conns.get_mut(id) else {
             return;
         };

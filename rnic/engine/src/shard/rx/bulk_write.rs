@@ -1,0 +1,164 @@
+//! Bulk receive of Writes: consecutive segments of a connection whose headers are predicted, the next in
+//! order, each the FPDU of a Write, are verified and placed one after the other, each while its bytes are
+//! still near; and all that does not hang on a single one, TCP's bookkeeping included, is done once for all
+//! of them.
+//!
+//! What decides is what decides of other segments: header prediction, TCP
+//! ([`userspace_tcp::Stack::in_order`]), the queue pair. What is anything else is left to them: at the first
+//! segment that is not the next in order, or not sound, or no Write that may be placed, it is over.
+
+use rnic_net::Like;
+use rnic_proto::crc::RESIDUE;
+use rnic_xsk::{Packet, Port, Umem};
+use userspace_tcp::{ConnId, Segment, SegmentRun, SeqNum, TcpHeader};
+
+use super::super::Shard;
+use crate::conn::{Learnt, Phase, Prediction};
+use crate::prefetch::{fetch_first, fetch_line};
+use crate::qp::{Piece, Run, is_write};
+
+/// Lines of the next frame that are fetched while one is looked at: its headers, and as many as it takes
+/// until the processor sees by itself that bytes are read in their order.
+const FETCHED_AHEAD: usize = 3;
+
+/// The payloads of segments that only continue each other, each found sound, and none looked at before it
+/// is asked for.
+struct Verified<'a> {
+    /// The octets of the next one's frame, if there is one that lies in one frame.
+    next: Option<&'a [u8]>,
+    /// Those behind it.
+    packets: std::slice::Iter<'a, Packet>,
+    umem: &'a Umem,
+    learnt: &'a Learnt,
+    port: usize,
+    /// The header of the first.
+    first: TcpHeader,
+    /// Where the next one begins.
+    seq: SeqNum,
+    /// So many bytes may still come.
+    room: u32,
+}
+
+impl<'a> Verified<'a> {
+    /// The octets of the next frame, whose first lines are fetched, if its packet has no other.
+    #[inline(always)]
+    fn next_frame(&mut self) -> Option<&'a [u8]> {
+        let packet = self.packets.next().filter(|packet| packet.is_single())?;
+        let octets = self.umem.bytes(packet.first());
+        fetch_first::<FETCHED_AHEAD>(octets);
+        Some(octets)
+    }
+}
+
+impl<'a> Iterator for Verified<'a> {
+    type Item = Piece<'a>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Piece<'a>> {
+        let frame = self.next?;
+        self.next = self.next_frame();
+        let like = self.learnt.compare(frame, self.port)?;
+        let octets = frame.get(like.says.payload.clone())?;
+        let says = &like.says;
+        // A packet has less than 65536.
+        let len = octets.len() as u32;
+        let continues = says.seq == self.seq
+            && self
+                .first
+                .is_only_continued(says.ack, says.window, says.flags);
+        if !is_write(octets) || !continues || len > self.room || !is_sound(&like, octets) {
+            return None;
+        }
+        self.seq = self.seq.add(len);
+        self.room -= len;
+        Some(Piece {
+            octets,
+            crc_verified: true,
+        })
+    }
+}
+
+/// Whether a frame's checksum is right, and its payload ends with the CRC of what is before.
+#[inline(always)]
+fn is_sound(like: &Like, payload: &[u8]) -> bool {
+    let checks = rnic_crc::check(0, payload);
+    checks.crc == RESIDUE && like.is_right_with(checks.sum)
+}
+
+impl<P: Port> Shard<P> {
+    /// Places the Writes at the front of packets from a port, of which the first has the headers of this
+    /// connection's segments; says how many. What is left to be done of them is deferred; nothing else is.
+    // By itself its code lies together.
+    #[inline(never)]
+    pub(super) fn receive_writes(&mut self, id: ConnId, packets: &[Packet], port: usize) -> usize {
+        self.run_deferred();
+        let Some(conn) = self.conns.get_mut(id) else {
+            return 0;
+        };
+        let learnt = conn.prediction.as_deref().and_then(Prediction::learnt);
+        let (&Phase::Rdma { qp }, Some(learnt)) = (&conn.phase, learnt) else {
+            return 0;
+        };
+        let Some(slot) = self.qps.get_mut(qp.0) else {
+            return 0;
+        };
+        let first = packets
+            .first()
+            .map(|packet| self.umem.bytes(packet.first()));
+        let like = first.and_then(|frame| Some((frame, learnt.compare(frame, port)?)));
+        let Some((frame, like)) = like else {
+            return 0;
+        };
+        let header = learnt.header(&like.says);
+        let payload = frame.get(like.says.payload).unwrap_or(&[]);
+        let segment = Segment::new(header, payload).with_ecn(learnt.ecn);
+        let Some(in_order) = self.stack.in_order(self.now, id, &segment) else {
+            return 0;
+        };
+        let next = conn.inbound.is_empty() && conn.inbound.consumed_to() == in_order.offset();
+        if !next || !slot.qp.checks_crc() {
+            return 0;
+        }
+        // When they are taken it is asked whether it has something to send.
+        fetch_line(slot.qp.posted_at());
+        let mut pieces = Verified {
+            next: None,
+            packets: packets.iter(),
+            umem: &self.umem,
+            learnt,
+            port,
+            seq: header.seq,
+            first: header,
+            room: in_order.room(),
+        };
+        pieces.next = pieces.next_frame();
+        let context = &mut self.tables.context(slot.tally, self.now);
+        let run: Run = slot.qp.receive_in_turn(context, pieces);
+        if run.pieces == 0 {
+            return 0;
+        }
+        conn.inbound.pass(run.octets);
+        conn.came_from(port);
+        let taken = SegmentRun {
+            bytes: run.octets as u32,
+            segments: run.pieces as u32,
+            longest: run.longest as u32,
+        };
+        match self.stack.commit(self.now, &in_order, taken) {
+            Some(deferred) => self.deferred.leave(deferred, self.now),
+            // It was in order, and nothing has come between.
+            None => debug_assert!(false, "TCP did not take what was in order"),
+        }
+        run.pieces
+    }
+
+    /// The frames of Writes that were placed: that of one alone is freed with what is deferred of it.
+    pub(super) fn defer_writes(&mut self, mut packets: impl Iterator<Item = Packet>, count: usize) {
+        if count == 1 {
+            let frame = packets.next().and_then(|packet| packet.into_single().ok());
+            return self.deferred.keep(frame);
+        }
+        self.pool.free_singles(packets);
+        self.run_deferred();
+    }
+}

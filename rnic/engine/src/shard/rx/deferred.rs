@@ -1,0 +1,89 @@
+//! Deferred work of a received segment: its bytes are where they belong before anything else is done that
+//! it brings with it. Whoever waits for them, and the peer that waits for the reply, wait for what decides
+//! whether they may be placed, and for nothing else: the rest is done after the reply, if there is one.
+
+use std::time::Duration;
+
+use rnic_xsk::{Frame, Port};
+use userspace_tcp::{ConnId, DeferredAck, Instant};
+
+use super::super::Shard;
+
+/// What is left to be done of the last segment that was received, whose bytes are where they belong: the
+/// acknowledgment that it brought, what its queue pair asks for, and its frame.
+#[derive(Debug, Default)]
+pub(in super::super) struct DeferredRx {
+    ack: Option<DeferredAck>,
+    frame: Option<Frame>,
+    /// When the poll began that found the segment.
+    since: Instant,
+}
+
+/// For so long it waits for a reply: no time for TCP, whose clock runs on.
+const PATIENCE: Duration = Duration::from_micros(100);
+
+impl DeferredRx {
+    /// Whether the segment came longer ago than its deferred work may wait for a reply.
+    pub fn is_late(&self, now: Instant) -> bool {
+        self.is_waiting() && now.saturating_duration_since(self.since) > PATIENCE
+    }
+
+    /// So much is left of a segment whose bytes are in their place.
+    #[inline]
+    pub(super) fn leave(&mut self, ack: DeferredAck, now: Instant) {
+        self.ack = Some(ack);
+        self.since = now;
+    }
+
+    /// Its frame is freed with it.
+    #[inline]
+    pub(super) fn keep(&mut self, frame: Option<Frame>) {
+        self.frame = frame;
+    }
+
+    /// What TCP still has to do, if there is any.
+    pub fn ack(&self) -> Option<&DeferredAck> {
+        self.ack.as_ref()
+    }
+
+    /// Whether there is any.
+    pub fn is_waiting(&self) -> bool {
+        self.ack.is_some()
+    }
+}
+
+impl<P: Port> Shard<P> {
+    /// Does what was deferred; says whether there was anything.
+    #[inline]
+    pub(in super::super) fn run_deferred(&mut self) -> bool {
+        let conn = self.deferred.ack.as_ref().map(DeferredAck::conn);
+        // Most calls find none, and cost no more than that.
+        conn.is_some_and(|id| self.run_deferred_of(id))
+    }
+
+    #[inline(never)]
+    fn run_deferred_of(&mut self, id: ConnId) -> bool {
+        if let Some(frame) = self.deferred.frame.take() {
+            self.pool.free(frame);
+        }
+        self.finish_ack();
+        if let Some(conn) = self.conns.get(id) {
+            self.stack.consumed(id, conn.inbound.consumed_to());
+        }
+        self.settle_conn(id);
+        self.conclude();
+        self.make_ready(id);
+        true
+    }
+
+    fn finish_ack(&mut self) {
+        let late = self.deferred.is_late(self.now);
+        if let Some(ack) = self.deferred.ack.take() {
+            // Whoever drives the shard may have stayed away since, which is no part of a round trip; or
+            // the poll was interrupted before it found the segment, and all of it is.
+            let ack = if late { ack.unmeasured() } else { ack };
+            self.stack.finish(self.now, &ack);
+            self.introduce();
+        }
+    }
+}

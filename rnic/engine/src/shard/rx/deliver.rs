@@ -1,0 +1,252 @@
+//! Segments to TCP, and their bytes to whoever they are for: where they lie when they are in order and a
+//! queue pair takes them, else parked ([`super::reorder`]).
+
+use std::collections::VecDeque;
+
+use rnic_xsk::{Port, Umem};
+use userspace_tcp::{ConnId, ConnOptions, NewRange as NewBytes, Received, Segment};
+
+use super::super::Shard;
+use super::LateClock;
+use super::gro::{self, FRAGS_MAX, Frag, GroBatch, Head};
+use crate::conn::{Conn, Phase};
+use crate::prefetch::fetch_line;
+use crate::qp::CrcVerified;
+
+impl<P: Port> Shard<P> {
+    /// Gives the segments of a batch to TCP, as one if it takes them so.
+    pub(super) fn flush_gro(&mut self, gro: &mut GroBatch, clock: LateClock<'_>) {
+        let Some((mut head, predicted, frags)) = gro.take() else {
+            return;
+        };
+        self.run_deferred();
+        let id = self.stack.connection_at(&head.tuple, head.hint);
+        let several = frags.len() > gro::frags_of_first(frags);
+        if let (Some(id), Some(first), false) = (id, frags.front(), predicted) {
+            self.learn(id, &head, first, several);
+        }
+        let all = frags.len();
+        if let Some(id) = id
+            && self.deliver_in_order(id, &head, frags, all)
+        {
+            return;
+        }
+        if let Some(clock) = clock {
+            self.advance(clock());
+        }
+        let together = several
+            && self
+                .stack
+                .takes_together(&head.tuple, head.hint, head.header.seq);
+        while !frags.is_empty() {
+            let count = match together {
+                true => frags.len(),
+                false => gro::frags_of_first(frags),
+            };
+            let bytes: usize = frags.iter().take(count).map(|frag| frag.len).sum();
+            self.deliver_any(&head, frags, count);
+            // The segments behind are of one flow without a gap.
+            head.header.seq = head.header.seq.add(bytes as u32);
+        }
+    }
+
+    /// Delivers segments that are the next in order and say nothing else but an acknowledgment, before
+    /// TCP takes that. False, and nothing is done: they are for [`Self::deliver_any`]. Nothing is deferred.
+    fn deliver_in_order(
+        &mut self,
+        id: ConnId,
+        head: &Head,
+        frags: &mut VecDeque<Frag>,
+        count: usize,
+    ) -> bool {
+        let (segment, chained) = segment(&self.umem, head, frags, count);
+        let run = segment.run();
+        let Some(in_order) = self.stack.in_order(self.now, id, &segment) else {
+            return false;
+        };
+        let Some(deferred) = self.stack.commit(self.now, &in_order, run) else {
+            return false;
+        };
+        let Some(conn) = self.conns.get_mut(id) else {
+            return false;
+        };
+        conn.came_from(head.port);
+        let mut received = deferred.received();
+        self.deferred.leave(deferred, self.now);
+        let delivered = match &mut *received.new {
+            [range] => {
+                self.deliver_in_place(id, frags.iter().take(count), range, received.in_order_to)
+            }
+            _ => false,
+        };
+        if delivered {
+            if count == 1 {
+                self.deferred.keep(frags.pop_front().map(|frag| frag.frame));
+                return true;
+            }
+            self.free_frags(frags, count);
+        } else {
+            self.park(id, frags, (count, chained), &received);
+            self.conclude();
+            self.make_ready(id);
+        }
+        if count > 1 {
+            self.run_deferred();
+        }
+        true
+    }
+
+    /// Delivers the first `count` fragments as TCP receives their segments, taken as one. Nothing is
+    /// deferred.
+    fn deliver_any(&mut self, head: &Head, frags: &mut VecDeque<Frag>, count: usize) {
+        let &Head {
+            tuple,
+            hint,
+            path,
+            port,
+            ..
+        } = head;
+        let (segment, chained) = segment(&self.umem, head, frags, count);
+        let options = ConnOptions {
+            mss: path.mss(tuple.remote.addr),
+        };
+        let received = self
+            .stack
+            .receive_at(self.now, tuple, hint, &segment, options);
+        match received.conn {
+            Some(id) => {
+                if self.conns.get(id).is_none() {
+                    let window = self.config.tcp.receive_window;
+                    let conn = Conn::new(id, tuple, path, port, window, Phase::HalfOpen);
+                    self.adopt(conn);
+                    self.set_deadline(id, self.config.startup_timeout);
+                }
+                if let Some(conn) = self.conns.get_mut(id) {
+                    conn.came_from(port);
+                }
+            }
+            None => self.link.remember(tuple, path, port),
+        }
+        // An event may introduce the connection whose octets came with it (the ACK that completes a
+        // passive open), but the peer's FIN comes after the octets in its segment: the layer above
+        // is told of it once they are delivered.
+        self.introduce();
+        match received.conn {
+            Some(id) if !received.new.is_empty() => {
+                self.deliver_new(id, frags, (count, chained), &received);
+            }
+            _ => self.free_frags(frags, count),
+        }
+        self.conclude();
+        if let Some(id) = received.conn {
+            // What was acknowledged may have opened room to send.
+            self.make_ready(id);
+        }
+    }
+
+    pub(super) fn free_frags(&mut self, frags: &mut VecDeque<Frag>, count: usize) {
+        for frag in frags.drain(..count) {
+            self.pool.free(frag.frame);
+        }
+    }
+
+    /// New bytes of a connection, in order or not.
+    fn deliver_new(
+        &mut self,
+        id: ConnId,
+        frags: &mut VecDeque<Frag>,
+        (count, chained): (usize, bool),
+        received: &Received,
+    ) {
+        let mut left = *received;
+        let delivered = match &mut *left.new {
+            [range] => self.deliver_in_place(id, frags.iter().take(count), range, left.in_order_to),
+            _ => false,
+        };
+        if !delivered {
+            return self.park(id, frags, (count, chained), &left);
+        }
+        if let Some(conn) = self.conns.get(id) {
+            self.stack.consumed(id, conn.inbound.consumed_to());
+        }
+        self.free_frags(frags, count);
+        self.settle_conn(id);
+    }
+
+    /// The common case: nothing is parked, and the next bytes in order are in these frames. They are
+    /// shown to the queue pair where they lie; `new` is then what it did not take, which is all when it
+    /// isn't the common case. Says whether nothing is left. TCP is to be told what is consumed.
+    fn deliver_in_place<'a>(
+        &mut self,
+        id: ConnId,
+        frags: impl Iterator<Item = &'a Frag>,
+        new: &mut NewBytes,
+        in_order: u64,
+    ) -> bool {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return false;
+        };
+        let Phase::Rdma { qp } = conn.phase else {
+            return false;
+        };
+        let next = conn.inbound.consumed_to();
+        if !conn.inbound.is_empty() || new.offset != next || in_order != next + u64::from(new.len) {
+            return false;
+        }
+        let Some(slot) = self.qps.get_mut(qp.0) else {
+            return false;
+        };
+        // When they are taken it is asked whether it has something to send.
+        fetch_line(slot.qp.posted_at());
+        let mut slices: [&[u8]; FRAGS_MAX] = [&[]; FRAGS_MAX];
+        let (mut before, mut filled, mut verified) = (0, 0, CrcVerified::NONE);
+        let (mut segments, mut begins) = (0, true);
+        for (frag, slice) in frags.zip(&mut slices) {
+            let (start, len) = frag.part(before, new);
+            if frag.crc_verified && len == frag.len {
+                verified.add(filled, begins, frag.goes_on);
+            }
+            let octets = self.umem.bytes(&frag.frame);
+            *slice = octets.get(start..start + len).unwrap_or(&[]);
+            before += frag.len;
+            filled += 1;
+            begins = !frag.goes_on;
+            segments += u64::from(begins);
+        }
+        if new.skip > 0 || new.len as usize != before {
+            // Of a segment in several frames some may not be new.
+            verified.joined = 0;
+        }
+        let slices = slices.get(..filled).unwrap_or(&[]);
+        let context = &mut self.tables.context(slot.tally, self.now);
+        let fpdus = context.counters.fpdus_received;
+        let taken = slot.qp.receive_checked(context, slices, &verified);
+        let fpdus = context.counters.fpdus_received - fpdus;
+        if let Some(prediction) = &mut conn.prediction {
+            prediction.segments_are_fpdus = fpdus == segments && slot.qp.checks_crc();
+        }
+        // No more than there was, of which there were less than 2^32.
+        let taken = taken.min(new.len as usize) as u32;
+        conn.inbound.pass(taken as usize);
+        new.offset += u64::from(taken);
+        new.skip += taken;
+        new.len -= taken;
+        new.len == 0
+    }
+}
+
+/// The segments of the first `count` fragments as one, and whether some segment has several fragments.
+fn segment<'a>(
+    umem: &'a Umem,
+    head: &Head,
+    frags: &'a VecDeque<Frag>,
+    count: usize,
+) -> (Segment<'a>, bool) {
+    let first = frags.front().map_or(&[][..], |frag| frag.payload(umem));
+    let following = gro::following(frags.iter().take(count));
+    let chained = following.segments as usize + 1 < count;
+    let segment = Segment::new(head.header, first)
+        .with_ecn(head.ecn)
+        .with_following(following);
+    (segment, chained)
+}

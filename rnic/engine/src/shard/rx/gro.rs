@@ -1,0 +1,247 @@
+//! GRO: segments of one flow that come one behind the other in a batch of frames and say nothing
+//! but their octets. TCP takes them as one when they are the next in order, as it would from an adapter
+//! with large receive offload, so that what a segment costs is paid once for all of them.
+//!
+//! A segment lies in one frame or in several; it makes no difference but for the frags that it takes.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use rnic_net::Path;
+use rnic_xsk::{Frame, Packet, Umem};
+use userspace_tcp::{Ecn, FlowHint, Following, FourTuple, NewRange, SeqNum, TcpHeader};
+
+/// A received segment.
+#[derive(Debug)]
+pub(super) struct RxSegment {
+    /// One frame or several.
+    pub packet: Packet,
+    /// Where its payload begins in the first frame.
+    pub start: usize,
+    /// Octets of payload in all frames.
+    pub len: usize,
+    /// The payload was found to end with the CRC32C of what is before.
+    pub crc_verified: bool,
+}
+
+/// What the headers of a segment say.
+#[derive(Debug)]
+pub(super) enum Headers<'a> {
+    /// They were parsed.
+    Parsed(&'a mut Head),
+    /// They were predicted.
+    Predicted(&'a Head),
+}
+
+/// Fragments of a batch at most: as many segments, where each has one frame.
+pub(super) const FRAGS_MAX: usize = 16;
+
+/// Segments that wait for the next one.
+#[derive(Debug, Default)]
+pub(super) struct GroBatch {
+    head: Option<Head>,
+    frags: VecDeque<Frag>,
+    bytes: usize,
+    /// Its headers were predicted.
+    predicted: bool,
+}
+
+/// What all segments of a batch have in common: all that the first one says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Head {
+    pub tuple: FourTuple,
+    /// Where TCP has the connection.
+    pub hint: FlowHint,
+    pub path: Path,
+    pub port: usize,
+    pub ecn: Ecn,
+    pub header: TcpHeader,
+}
+
+/// The frame of one segment, or of a part of one, and where its payload lies.
+#[derive(Debug)]
+pub(super) struct Frag {
+    pub frame: Frame,
+    pub start: usize,
+    pub len: usize,
+    /// Its segment's payload was found to end with the CRC32C of what is before.
+    pub crc_verified: bool,
+    /// Its segment goes on in the next frag.
+    pub goes_on: bool,
+}
+
+impl GroBatch {
+    pub fn new() -> Self {
+        Self {
+            frags: VecDeque::with_capacity(FRAGS_MAX),
+            ..Self::default()
+        }
+    }
+
+    /// Whether a segment belongs to this batch, which is not empty: it only continues the one before.
+    #[inline(always)]
+    pub fn is_continued_by(&self, headers: &Headers<'_>, segment: &RxSegment) -> bool {
+        let Some(first) = &self.head else {
+            return false;
+        };
+        let frames = match segment.packet.is_single() {
+            true => 1,
+            false => segment.packet.frames().count(),
+        };
+        self.has_place(segment.len, frames)
+            && match headers {
+                // Predicted headers of one connection differ in nothing else.
+                Headers::Predicted(next) => {
+                    let header = &next.header;
+                    self.predicted
+                        && next.tuple == first.tuple
+                        && header.seq == self.behind(first)
+                        && first
+                            .header
+                            .is_only_continued(header.ack, header.window, header.flags)
+                }
+                Headers::Parsed(next) => {
+                    !self.predicted
+                        && next
+                            .header
+                            .only_continues(&first.header, self.behind(first))
+                        && (next.tuple, next.ecn) == (first.tuple, first.ecn)
+                        && (next.port, next.path) == (first.port, first.path)
+                }
+            }
+    }
+
+    /// Begins anew, with a segment that has these headers; the batch is empty.
+    pub fn begin(&mut self, headers: &Headers<'_>) {
+        let (head, predicted) = match headers {
+            Headers::Predicted(head) => (**head, true),
+            Headers::Parsed(head) => (**head, false),
+        };
+        self.head = Some(head);
+        self.predicted = predicted;
+    }
+
+    /// Takes a segment that the batch was [begun](Self::begin) with, or that
+    /// [continues](Self::is_continued_by) it.
+    #[inline]
+    pub fn push(&mut self, segment: RxSegment) {
+        self.bytes += segment.len;
+        let segment = match segment.into_frag() {
+            Ok(frag) => return self.frags.push_back(frag),
+            Err(segment) => segment,
+        };
+        let (mut start, mut left) = (segment.start, segment.len);
+        let crc_verified = segment.crc_verified;
+        let mut frames = segment.packet.into_frames().peekable();
+        while let Some(frame) = frames.next() {
+            let len = left.min(frame.len().saturating_sub(start));
+            self.frags.push_back(Frag {
+                goes_on: frames.peek().is_some(),
+                frame,
+                start,
+                len,
+                crc_verified,
+            });
+            (start, left) = (0, left - len);
+        }
+    }
+
+    /// Whether a segment with so many octets in so many frames may belong to this batch. One without
+    /// any octets says something else, whichever of the two it is.
+    fn has_place(&self, len: usize, frames: usize) -> bool {
+        self.frags.len() + frames <= FRAGS_MAX && self.bytes > 0 && len > 0
+    }
+
+    /// Where the next segment begins.
+    fn behind(&self, first: &Head) -> SeqNum {
+        first.header.seq.add(self.bytes as u32)
+    }
+
+    /// The batch is over: what its segments have in common, and the segments, which are to be taken
+    /// out.
+    pub fn take(&mut self) -> Option<(Head, bool, &mut VecDeque<Frag>)> {
+        self.bytes = 0;
+        Some((self.head.take()?, self.predicted, &mut self.frags))
+    }
+}
+
+impl RxSegment {
+    /// A segment whose payload is there, counted from the packet's beginning.
+    #[inline]
+    pub fn new(packet: Packet, payload: &Range<usize>, crc_verified: bool) -> Self {
+        Self {
+            packet,
+            start: payload.start,
+            len: payload.len(),
+            crc_verified,
+        }
+    }
+
+    /// Its only fragment.
+    ///
+    /// # Errors
+    ///
+    /// The segment itself, if it lies in several frames.
+    #[inline]
+    fn into_frag(self) -> Result<Frag, Self> {
+        match self.packet.into_single() {
+            Ok(frame) => Ok(Frag {
+                frame,
+                start: self.start,
+                len: self.len,
+                crc_verified: self.crc_verified,
+                goes_on: false,
+            }),
+            Err(packet) => Err(Self { packet, ..self }),
+        }
+    }
+}
+
+impl Frag {
+    /// The octets of its segment.
+    pub fn payload<'a>(&'a self, umem: &'a Umem) -> &'a [u8] {
+        let octets = umem.bytes(&self.frame);
+        octets.get(self.start..self.start + self.len).unwrap_or(&[])
+    }
+
+    /// What of new octets, of all frags taken together, lies in this frag, which begins `before` octets
+    /// behind the first: where in its frame, and how many octets.
+    pub fn part(&self, before: usize, new: &NewRange) -> (usize, usize) {
+        let (skip, len) = (new.skip as usize, new.len as usize);
+        let from = skip.clamp(before, before + self.len);
+        let to = (skip + len).clamp(from, before + self.len);
+        (self.start + (from - before), to - from)
+    }
+}
+
+/// What follows the first frag of some segments.
+pub(super) fn following<'a>(mut frags: impl Iterator<Item = &'a Frag>) -> Following {
+    let Some(first) = frags.next() else {
+        return Following::default();
+    };
+    let mut behind = Following {
+        longest: first.len as u32,
+        ..Following::default()
+    };
+    let (mut len, mut goes_on) = (first.len as u32, first.goes_on);
+    for frag in frags {
+        if !goes_on {
+            behind.segments += 1;
+            len = 0;
+        }
+        len += frag.len as u32;
+        behind.octets += frag.len as u32;
+        behind.longest = behind.longest.max(len);
+        goes_on = frag.goes_on;
+    }
+    behind
+}
+
+/// Of some segments' frags, how many are the first one's.
+pub(super) fn frags_of_first(frags: &VecDeque<Frag>) -> usize {
+    let more = frags.iter().take_while(|frag| frag.goes_on);
+    (more.count() + 1).min(frags.len())
+}
