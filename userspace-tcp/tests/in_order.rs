@@ -214,7 +214,7 @@ fn what_was_in_order_is_not_taken_twice() {
     let in_order = end.in_order(&segment).unwrap();
     let first = end.stack.commit(end.now, &in_order, run).unwrap();
     assert_eq!(end.stack.commit(end.now, &in_order, run), None);
-    end.stack.finish(end.now, &first);
+    end.stack.finish(end.now, &first, 0);
     let info = end.stack.info(end.conn).unwrap();
     assert_eq!((info.counters.segments_in, info.counters.octets_in), (3, 1));
 }
@@ -236,7 +236,7 @@ fn an_answer_goes_before_the_acknowledgment_that_came_is_processed() {
     assert_eq!(answer.header.ack, peer_seq(64));
     assert_eq!(end.stack.queued_segments(end.conn), 2);
     assert_eq!(deferred.conn(), end.conn);
-    end.stack.finish(end.now, &deferred);
+    end.stack.finish(end.now, &deferred, 0);
     assert_eq!(
         end.stack.queued_segments(end.conn),
         1,
@@ -266,7 +266,7 @@ fn bytes_are_taken_up_to_the_edge_of_the_window() {
         }
         // Nobody consumes them.
         let deferred = end.commit(&segment).unwrap();
-        end.stack.finish(end.now, &deferred);
+        end.stack.finish(end.now, &deferred, 0);
         at += 30_000;
     };
     let header = header(Flags::ACK, peer_seq(at), end.ours);
@@ -283,7 +283,7 @@ fn of_a_connection_that_is_gone_nothing_is_left_to_be_done() {
     let deferred = end.commit(&Segment::new(header, &[0; 64])).unwrap();
     assert!(end.stack.abort(end.conn));
     while end.stack.poll_transmit(end.now).is_some() {}
-    end.stack.finish(end.now, &deferred);
+    end.stack.finish(end.now, &deferred, 0);
     assert!(end.stack.info(end.conn).is_none());
     assert_eq!(end.stack.next_deadline(), None);
 }

@@ -46,6 +46,30 @@ pub struct Like {
 }
 
 impl Like {
+    /// What it says, if the checksum is right; the frame is as for [`KnownHeaders::recognise`], and so is
+    /// `sum`.
+    #[inline]
+    pub fn verified(
+        self,
+        first: &[u8],
+        rest: &[&[u8]],
+        mut sum: impl FnMut(&[u8]) -> u16,
+    ) -> Option<Recognised> {
+        let Range { start, end } = self.says.payload;
+        let payload = match rest {
+            [] => sum(first.get(start..end)?),
+            _ => {
+                let beyond = end.saturating_sub(first.len());
+                if beyond > rest.iter().map(|part| part.len()).sum() {
+                    return None;
+                }
+                let part = first.get(start..end.min(first.len()))?;
+                sum_parts(part, within(rest, beyond), sum).folded()
+            }
+        };
+        self.is_right_with(payload).then_some(self.says)
+    }
+
     /// Whether TCP's checksum is right when the payload's one's complement sum, as [`rnic_crc::sum`]
     /// gives it, is this.
     #[inline]
@@ -137,22 +161,9 @@ impl KnownHeaders {
         &self,
         first: &[u8],
         rest: &[&[u8]],
-        mut sum: impl FnMut(&[u8]) -> u16,
+        sum: impl FnMut(&[u8]) -> u16,
     ) -> Option<Recognised> {
-        let like = self.compare(first)?;
-        let Range { start, end } = like.says.payload;
-        let payload = match rest {
-            [] => sum(first.get(start..end)?),
-            _ => {
-                let beyond = end.saturating_sub(first.len());
-                if beyond > rest.iter().map(|part| part.len()).sum() {
-                    return None;
-                }
-                let part = first.get(start..end.min(first.len()))?;
-                sum_parts(part, within(rest, beyond), sum).folded()
-            }
-        };
-        like.is_right_with(payload).then_some(like.says)
+        self.compare(first)?.verified(first, rest, sum)
     }
 
     /// What a frame says that begins with these headers, before its payload is looked at, which may not

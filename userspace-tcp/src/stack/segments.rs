@@ -11,7 +11,7 @@ use crate::link::{Link, One};
 use crate::segment::Segment;
 #[cfg(doc)]
 use crate::segment::TcpHeader;
-use crate::seq::SeqNum;
+use crate::seq::{SeqNum, StreamOffset};
 use crate::slab::Named;
 use crate::syn_cookie;
 use crate::time::Instant;
@@ -106,9 +106,9 @@ impl<B> Stack<B> {
     }
 
     /// Does what is left of segments whose bytes are taken, as if they came `now`, which is no time before
-    /// they did: a round trip would seem shorter than its path. Of a connection that is gone nothing is
-    /// left to be done.
-    pub fn finish(&mut self, now: Instant, deferred: &DeferredAck) {
+    /// they did: a round trip would seem shorter than its path. `consumed` is as for [`Stack::consumed`]. Of
+    /// a connection that is gone nothing is left to be done.
+    pub fn finish(&mut self, now: Instant, deferred: &DeferredAck, consumed: StreamOffset) {
         let Some(connection) = self.connections.get_mut(deferred.conn()) else {
             return;
         };
@@ -119,6 +119,7 @@ impl<B> Stack<B> {
             pools: &mut self.pools,
         };
         connection.finish(&mut env, deferred);
+        connection.consumed(consumed);
         self.settle_received(deferred.conn(), now);
     }
 
@@ -160,10 +161,13 @@ impl<B> Stack<B> {
                 self.turn = self
                     .turn
                     .saturating_add(u32::try_from(sent).unwrap_or(u32::MAX));
-                if self.goes_on() {
+                let goes_on = self.turn < SEGMENTS_PER_TURN || self.ready.len() == 0;
+                if !goes_on {
+                    self.settle(id);
+                } else if connection.wants_transmit() {
                     self.sending = Some(index);
                 } else {
-                    self.settle(id);
+                    self.deadlines.set(index, connection.deadline());
                 }
                 return sent;
             }
@@ -198,12 +202,6 @@ impl<B> Stack<B> {
             self.turn = 0;
             self.ready.pop(&mut self.ready_links)
         })
-    }
-
-    /// Whether the connection that has just sent may send more before the next.
-    #[inline]
-    pub(super) fn goes_on(&self) -> bool {
-        self.turn < SEGMENTS_PER_TURN || self.ready.len() == 0
     }
 
     /// Where the connection of a flow is likely to be. It is not looked at, so that its memory can be

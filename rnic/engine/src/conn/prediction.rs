@@ -41,18 +41,6 @@ impl Learnt {
         self.headers.compare(frame).filter(|_| self.port == port)
     }
 
-    /// The same of a packet whose checksum is right; see [`KnownHeaders::recognise`].
-    pub fn recognise(
-        &self,
-        first: &[u8],
-        rest: &[&[u8]],
-        port: usize,
-        sum: impl FnMut(&[u8]) -> u16,
-    ) -> Option<Recognised> {
-        let says = self.headers.recognise(first, rest, sum);
-        says.filter(|_| self.port == port)
-    }
-
     /// The TCP header of a segment that says this.
     #[inline]
     pub fn header(&self, says: &Recognised) -> TcpHeader {

@@ -20,7 +20,7 @@ pub(super) use deferred::DeferredRx;
 
 use super::{RECEIVE_BATCH, Shard};
 use crate::prefetch::{fetch_first, fetch_line};
-use classify::Class;
+use classify::Predicted;
 use gro::{GroBatch, Headers, RxSegment};
 
 /// Batches taken from one port before the next gets its turn: as many as a receive ring has frames.
@@ -117,10 +117,10 @@ impl<P: Port> Shard<P> {
         }
         let mut packets = batch.drain(..);
         while let Some(packet) = packets.as_slice().first() {
-            let class = self.classify(packet, port);
-            if let Class::Write(id) = class {
+            let predicted = self.classify(packet, port);
+            if let Some(predicted) = predicted.as_ref().filter(|of| self.is_write(of, packet)) {
                 self.flush_gro(&mut gro, clock);
-                let placed = self.receive_writes(id, packets.as_slice(), port);
+                let placed = self.receive_writes(predicted, packets.as_slice(), port);
                 if placed > 0 {
                     self.defer_writes(packets.by_ref().take(placed), placed);
                     continue;
@@ -132,7 +132,7 @@ impl<P: Port> Shard<P> {
             if let Some(later) = packets.as_slice().get(HEADERS_AHEAD) {
                 fetch_line(self.umem.bytes(later.first()).as_ptr());
             }
-            self.receive_packet(&mut gro, packet, class, port, clock);
+            self.receive_packet(&mut gro, packet, predicted, port, clock);
         }
         drop(packets);
         self.flush_gro(&mut gro, clock);
@@ -141,21 +141,20 @@ impl<P: Port> Shard<P> {
     }
 
     /// Puts a packet's segment behind those before it, if it only continues them.
+    #[inline(never)]
     fn receive_packet(
         &mut self,
         gro: &mut GroBatch,
         packet: Packet,
-        class: Class,
+        predicted: Option<Predicted>,
         port: usize,
         clock: LateClock<'_>,
     ) {
-        let predicted = match class {
-            Class::Write(id) | Class::Predicted(id) => self.verify(id, &packet, port),
-            Class::Unknown => None,
-        };
-        if let Some((head, payload, crc_verified)) = predicted {
-            let segment = RxSegment::new(packet, &payload, crc_verified);
-            return self.merge(gro, Headers::Predicted(&head), segment, clock);
+        let id = predicted.as_ref().map(|predicted| predicted.id);
+        let verified = predicted.and_then(|predicted| self.verify(predicted, &packet));
+        if let (Some(id), Some((says, crc_verified))) = (id, verified) {
+            let segment = RxSegment::new(packet, &says.payload, crc_verified);
+            return self.merge(gro, Headers::Predicted(id, &says), segment, clock);
         }
         if let Some((mut head, segment)) = self.parse(packet, port) {
             self.merge(gro, Headers::Parsed(&mut head), segment, clock);
@@ -178,7 +177,17 @@ impl<P: Port> Shard<P> {
                 head.hint = self.fetch_flow(&head.tuple, segment.len);
             }
             self.flush_gro(gro, clock);
-            gro.begin(&headers);
+            let head = match headers {
+                Headers::Predicted(id, says) => {
+                    self.predicted_head(id, says).map(|head| (head, Some(id)))
+                }
+                Headers::Parsed(head) => Some((*head, None)),
+            };
+            let Some((head, predicted)) = head else {
+                // The connection ended with what came before.
+                return self.pool.free_packet(segment.packet);
+            };
+            gro.begin(head, predicted);
         }
         gro.push(segment);
     }

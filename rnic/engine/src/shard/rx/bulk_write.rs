@@ -10,9 +10,10 @@
 use rnic_net::Like;
 use rnic_proto::crc::RESIDUE;
 use rnic_xsk::{Packet, Port, Umem};
-use userspace_tcp::{ConnId, Segment, SegmentRun, SeqNum, TcpHeader};
+use userspace_tcp::{Segment, SegmentRun, SeqNum, TcpHeader};
 
 use super::super::Shard;
+use super::classify::Predicted;
 use crate::conn::{Learnt, Phase, Prediction};
 use crate::prefetch::{fetch_first, fetch_line};
 use crate::qp::{Piece, Run, is_write};
@@ -31,8 +32,10 @@ struct Verified<'a> {
     umem: &'a Umem,
     learnt: &'a Learnt,
     port: usize,
+    /// What the next one says, if that is known.
+    like: Option<Like>,
     /// The header of the first.
-    first: TcpHeader,
+    first: &'a TcpHeader,
     /// Where the next one begins.
     seq: SeqNum,
     /// So many bytes may still come.
@@ -57,7 +60,10 @@ impl<'a> Iterator for Verified<'a> {
     fn next(&mut self) -> Option<Piece<'a>> {
         let frame = self.next?;
         self.next = self.next_frame();
-        let like = self.learnt.compare(frame, self.port)?;
+        let like = match self.like.take() {
+            Some(like) => like,
+            None => self.learnt.compare(frame, self.port)?,
+        };
         let octets = frame.get(like.says.payload.clone())?;
         let says = &like.says;
         // A packet has less than 65536.
@@ -86,11 +92,25 @@ fn is_sound(like: &Like, payload: &[u8]) -> bool {
 }
 
 impl<P: Port> Shard<P> {
-    /// Places the Writes at the front of packets from a port, of which the first has the headers of this
-    /// connection's segments; says how many. What is left to be done of them is deferred; nothing else is.
+    /// Whether a predicted packet looks like a Write's that may be [received so](Self::receive_writes).
+    #[inline]
+    pub(super) fn is_write(&self, predicted: &Predicted, packet: &Packet) -> bool {
+        let says = &predicted.like.says;
+        let payload = || self.umem.bytes(packet.first()).get(says.payload.clone());
+        predicted.segments_are_fpdus && packet.is_single() && payload().is_some_and(is_write)
+    }
+
+    /// Places the Writes at the front of packets from a port, of which the first is predicted; says how
+    /// many. What is left to be done of them is deferred; nothing else is.
     // By itself its code lies together.
     #[inline(never)]
-    pub(super) fn receive_writes(&mut self, id: ConnId, packets: &[Packet], port: usize) -> usize {
+    pub(super) fn receive_writes(
+        &mut self,
+        predicted: &Predicted,
+        packets: &[Packet],
+        port: usize,
+    ) -> usize {
+        let (id, like) = (predicted.id, &predicted.like);
         self.run_deferred();
         let Some(conn) = self.conns.get_mut(id) else {
             return 0;
@@ -102,16 +122,12 @@ impl<P: Port> Shard<P> {
         let Some(slot) = self.qps.get_mut(qp.0) else {
             return 0;
         };
-        let first = packets
+        let frame = packets
             .first()
             .map(|packet| self.umem.bytes(packet.first()));
-        let like = first.and_then(|frame| Some((frame, learnt.compare(frame, port)?)));
-        let Some((frame, like)) = like else {
-            return 0;
-        };
-        let header = learnt.header(&like.says);
-        let payload = frame.get(like.says.payload).unwrap_or(&[]);
-        let segment = Segment::new(header, payload).with_ecn(learnt.ecn);
+        let payload = frame.and_then(|frame| frame.get(like.says.payload.clone()));
+        let payload = payload.unwrap_or(&[]);
+        let segment = Segment::new(learnt.header(&like.says), payload).with_ecn(learnt.ecn);
         let Some(in_order) = self.stack.in_order(self.now, id, &segment) else {
             return 0;
         };
@@ -127,8 +143,9 @@ impl<P: Port> Shard<P> {
             umem: &self.umem,
             learnt,
             port,
-            seq: header.seq,
-            first: header,
+            like: Some(like.clone()),
+            seq: like.says.seq,
+            first: &segment.header,
             room: in_order.room(),
         };
         pieces.next = pieces.next_frame();

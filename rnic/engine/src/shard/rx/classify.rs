@@ -3,87 +3,71 @@
 
 use std::ops::Range;
 
-use rnic_net::{KnownHeaders, Like, Unusable};
+use rnic_net::{KnownHeaders, Like, Recognised, Unusable};
 use rnic_proto::crc::RESIDUE;
 use rnic_xsk::{CHUNKS_MAX, Packet, Port};
 use userspace_tcp::{ConnId, Endpoint, FlowHint, FourTuple, Segment};
 
 use super::super::Shard;
 use super::gro::{Frag, Head, RxSegment};
-use crate::conn::{Parsed, Prediction};
-use crate::qp::is_write;
+use crate::conn::Parsed;
 
-/// How a packet is to be received.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Class {
-    /// It has the headers of this connection's segments, and its payload looks like the FPDU of a Write.
-    Write(ConnId),
-    /// It has the headers of this connection's segments.
-    Predicted(ConnId),
-    /// It is to be parsed.
-    Unknown,
+/// A packet with the headers of a connection's segments. Nothing that it says is to be believed before its
+/// checksum is found right.
+#[derive(Debug)]
+pub(super) struct Predicted {
+    pub id: ConnId,
+    pub like: Like,
+    /// The connection's segments were FPDUs with a CRC.
+    pub segments_are_fpdus: bool,
 }
 
 impl<P: Port> Shard<P> {
-    /// Whose headers a packet has. Nothing of it is to be believed before its checksum is found right.
+    /// Whose headers a packet has.
     #[inline]
-    pub(super) fn classify(&mut self, packet: &Packet, port: usize) -> Class {
+    pub(super) fn classify(&mut self, packet: &Packet, port: usize) -> Option<Predicted> {
         let frame = self.umem.bytes(packet.first());
-        let last = self.rx.last.and_then(|id| Some((id, self.prediction(id)?)));
-        let found = last.and_then(|(id, prediction)| {
-            let like = prediction.learnt()?.compare(frame, port)?;
-            Some((id, prediction.segments_are_fpdus, like))
-        });
-        let Some((id, segments_are_fpdus, like)) = found.or_else(|| self.look_up(frame, port))
-        else {
-            return Class::Unknown;
-        };
-        self.rx.last = Some(id);
-        let write = segments_are_fpdus && packet.is_single();
-        match frame.get(like.says.payload).filter(|_| write) {
-            Some(payload) if is_write(payload) => Class::Write(id),
-            _ => Class::Predicted(id),
-        }
+        let last = self.rx.last.and_then(|id| self.predicted(id, frame, port));
+        let predicted = last.or_else(|| self.look_up(frame, port))?;
+        self.rx.last = Some(predicted.id);
+        Some(predicted)
     }
 
-    fn prediction(&self, id: ConnId) -> Option<&Prediction> {
-        self.conns.get(id)?.prediction.as_deref()
+    #[inline(always)]
+    fn predicted(&self, id: ConnId, frame: &[u8], port: usize) -> Option<Predicted> {
+        let prediction = self.conns.get(id)?.prediction.as_deref()?;
+        Some(Predicted {
+            id,
+            like: prediction.learnt()?.compare(frame, port)?,
+            segments_are_fpdus: prediction.segments_are_fpdus,
+        })
     }
 
     /// The same by a look at the flow's own connection.
     #[inline(never)]
-    fn look_up(&self, frame: &[u8], port: usize) -> Option<(ConnId, bool, Like)> {
+    fn look_up(&self, frame: &[u8], port: usize) -> Option<Predicted> {
         let flow = rnic_net::flow(frame)?;
         let (source, destination) = flow.ports?;
         let tuple = FourTuple {
             local: Endpoint::new(flow.destination, destination),
             remote: Endpoint::new(flow.source, source),
         };
-        let id = self
-            .stack
-            .connection_at(&tuple, self.stack.flow_hint(&tuple))?;
-        let prediction = self.prediction(id)?;
-        let like = prediction.learnt()?.compare(frame, port)?;
-        Some((id, prediction.segments_are_fpdus, like))
+        let hint = self.stack.flow_hint(&tuple);
+        self.predicted(self.stack.connection_at(&tuple, hint)?, frame, port)
     }
 
-    /// What a packet says that has the headers of a connection's segments, if its checksum is right: its
-    /// headers, where its payload is, and whether that ends with the CRC of what is before. Where segments
-    /// have been FPDUs, that is taken with the checksum.
+    /// What a predicted packet says if its checksum is right, and whether its payload ends with the CRC of
+    /// what is before. Where segments have been FPDUs, that is taken with the checksum.
     #[inline]
     pub(super) fn verify(
         &self,
-        id: ConnId,
+        predicted: Predicted,
         packet: &Packet,
-        port: usize,
-    ) -> Option<(Head, Range<usize>, bool)> {
-        let conn = self.conns.get(id)?;
-        let prediction = conn.prediction.as_deref()?;
-        let learnt = prediction.learnt()?;
+    ) -> Option<(Recognised, bool)> {
         let mut slices = [&[][..]; CHUNKS_MAX];
         let (first, rest) = packet.first_and_rest(&self.umem, &mut slices);
-        let (takes_crc, mut crc) = (prediction.segments_are_fpdus, 0);
-        let says = learnt.recognise(first, rest, port, |part| {
+        let (takes_crc, mut crc) = (predicted.segments_are_fpdus, 0);
+        let says = predicted.like.verified(first, rest, |part| {
             if !takes_crc {
                 return rnic_crc::sum(part);
             }
@@ -91,15 +75,21 @@ impl<P: Port> Shard<P> {
             crc = checks.crc;
             checks.sum
         })?;
-        let head = Head {
+        Some((says, takes_crc && crc == RESIDUE))
+    }
+
+    /// All that a predicted segment's headers say.
+    pub(super) fn predicted_head(&self, id: ConnId, says: &Recognised) -> Option<Head> {
+        let conn = self.conns.get(id)?;
+        let learnt = conn.prediction.as_deref()?.learnt()?;
+        Some(Head {
             tuple: conn.tuple,
             hint: FlowHint::of(id),
             path: learnt.path,
-            port,
+            port: learnt.port,
             ecn: learnt.ecn,
-            header: learnt.header(&says),
-        };
-        Some((head, says.payload, takes_crc && crc == RESIDUE))
+            header: learnt.header(says),
+        })
     }
 
     /// Parses a packet; one that is of no use is counted and freed. Of fragments, the packet that they

@@ -66,23 +66,22 @@ impl<P: Port> Shard<P> {
         if let Some(frame) = self.deferred.frame.take() {
             self.pool.free(frame);
         }
-        self.finish_ack();
-        if let Some(conn) = self.conns.get(id) {
-            self.stack.consumed(id, conn.inbound.consumed_to());
-        }
+        self.finish_ack(id);
         self.settle_conn(id);
         self.conclude();
         self.make_ready(id);
         true
     }
 
-    fn finish_ack(&mut self) {
+    fn finish_ack(&mut self, id: ConnId) {
         let late = self.deferred.is_late(self.now);
         if let Some(ack) = self.deferred.ack.take() {
             // Whoever drives the shard may have stayed away since, which is no part of a round trip; or
             // the poll was interrupted before it found the segment, and all of it is.
             let ack = if late { ack.unmeasured() } else { ack };
-            self.stack.finish(self.now, &ack);
+            let conn = self.conns.get(id);
+            let consumed = conn.map_or(0, |conn| conn.inbound.consumed_to());
+            self.stack.finish(self.now, &ack, consumed);
             self.introduce();
         }
     }

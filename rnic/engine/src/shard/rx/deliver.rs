@@ -14,8 +14,16 @@ use crate::prefetch::fetch_line;
 use crate::qp::CrcVerified;
 
 impl<P: Port> Shard<P> {
-    /// Gives the segments of a batch to TCP, as one if it takes them so.
+    /// Gives the segments of a batch, if there are any, to TCP, as one if it takes them so.
+    #[inline]
     pub(super) fn flush_gro(&mut self, gro: &mut GroBatch, clock: LateClock<'_>) {
+        if !gro.is_empty() {
+            self.deliver_batch(gro, clock);
+        }
+    }
+
+    #[inline(never)]
+    fn deliver_batch(&mut self, gro: &mut GroBatch, clock: LateClock<'_>) {
         let Some((mut head, predicted, frags)) = gro.take() else {
             return;
         };

@@ -10,9 +10,9 @@ mod tests;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use rnic_net::Path;
+use rnic_net::{Path, Recognised};
 use rnic_xsk::{Frame, Packet, Umem};
-use userspace_tcp::{Ecn, FlowHint, Following, FourTuple, NewRange, SeqNum, TcpHeader};
+use userspace_tcp::{ConnId, Ecn, FlowHint, Following, FourTuple, NewRange, SeqNum, TcpHeader};
 
 /// A received segment.
 #[derive(Debug)]
@@ -32,8 +32,8 @@ pub(super) struct RxSegment {
 pub(super) enum Headers<'a> {
     /// They were parsed.
     Parsed(&'a mut Head),
-    /// They were predicted.
-    Predicted(&'a Head),
+    /// They were predicted: they are those of this connection's segments, but for this.
+    Predicted(ConnId, &'a Recognised),
 }
 
 /// Fragments of a batch at most: as many segments, where each has one frame.
@@ -45,8 +45,8 @@ pub(super) struct GroBatch {
     head: Option<Head>,
     frags: VecDeque<Frag>,
     bytes: usize,
-    /// Its headers were predicted.
-    predicted: bool,
+    /// Whose headers it has, if they were predicted.
+    predicted: Option<ConnId>,
 }
 
 /// What all segments of a batch have in common: all that the first one says.
@@ -94,17 +94,15 @@ impl GroBatch {
         self.has_place(segment.len, frames)
             && match headers {
                 // Predicted headers of one connection differ in nothing else.
-                Headers::Predicted(next) => {
-                    let header = &next.header;
-                    self.predicted
-                        && next.tuple == first.tuple
-                        && header.seq == self.behind(first)
+                Headers::Predicted(id, says) => {
+                    self.predicted == Some(*id)
+                        && says.seq == self.behind(first)
                         && first
                             .header
-                            .is_only_continued(header.ack, header.window, header.flags)
+                            .is_only_continued(says.ack, says.window, says.flags)
                 }
                 Headers::Parsed(next) => {
-                    !self.predicted
+                    self.predicted.is_none()
                         && next
                             .header
                             .only_continues(&first.header, self.behind(first))
@@ -114,12 +112,9 @@ impl GroBatch {
             }
     }
 
-    /// Begins anew, with a segment that has these headers; the batch is empty.
-    pub fn begin(&mut self, headers: &Headers<'_>) {
-        let (head, predicted) = match headers {
-            Headers::Predicted(head) => (**head, true),
-            Headers::Parsed(head) => (**head, false),
-        };
+    /// Begins anew, with a segment that has these headers, `predicted` of this connection or parsed; the
+    /// batch is empty.
+    pub fn begin(&mut self, head: Head, predicted: Option<ConnId>) {
         self.head = Some(head);
         self.predicted = predicted;
     }
@@ -160,11 +155,16 @@ impl GroBatch {
         first.header.seq.add(self.bytes as u32)
     }
 
+    /// Whether it has no segment.
+    pub fn is_empty(&self) -> bool {
+        self.head.is_none()
+    }
+
     /// The batch is over: what its segments have in common, and the segments, which are to be taken
     /// out.
     pub fn take(&mut self) -> Option<(Head, bool, &mut VecDeque<Frag>)> {
         self.bytes = 0;
-        Some((self.head.take()?, self.predicted, &mut self.frags))
+        Some((self.head.take()?, self.predicted.is_some(), &mut self.frags))
     }
 }
 

@@ -2,7 +2,9 @@ use std::net::Ipv4Addr;
 
 use rnic_net::{PathDefaults, Payload, write_segment};
 use rnic_xsk::{ChunkSize, FramePool, MemoryPort, MemoryWire, Port, Umem};
-use userspace_tcp::{Endpoint, Flags, FlowHint, SeqNum, checksum};
+use userspace_tcp::{
+    Config, ConnOptions, Endpoint, Flags, FlowHint, Instant, SeqNum, Stack, checksum,
+};
 
 use super::*;
 
@@ -49,7 +51,10 @@ fn couple(
         if batch.head.is_some() {
             return Err(segment);
         }
-        batch.begin(headers);
+        match headers {
+            Headers::Parsed(head) => batch.begin(**head, None),
+            Headers::Predicted(..) => unreachable!("not in these tests"),
+        }
     }
     batch.push(segment);
     Ok(())
@@ -237,73 +242,81 @@ fn a_batch_of_segments_in_several_frames_has_no_more_fragments_than_others() {
     assert_eq!(octets, FRAGS_MAX / 3 * LONG);
 }
 
+/// What a predicted segment says that has such a head.
+fn says(head: &Head, len: usize) -> Recognised {
+    Recognised {
+        seq: head.header.seq,
+        ack: head.header.ack,
+        window: head.header.window,
+        flags: head.header.flags,
+        payload: 54..54 + len,
+    }
+}
+
 /// A segment whose headers were predicted has the path, port and ECN field of its connection's others, but
 /// one that was parsed may have none of them.
 #[test]
-fn predicted_and_parsed_segments_go_in_batches_of_their_own() {
+fn a_predicted_segment_continues_predicted_ones_of_its_connection_and_a_parsed_one_others() {
     let mut receiver = Receiver::new(1500);
-    for (predicted, next_predicted) in [(true, true), (true, false), (false, true), (false, false)]
-    {
-        let mut batch = GroBatch::new();
-        let (mut first, mut next) = (head(0), head(100));
-        let mut couple = |head: &mut Head, predicted| {
-            let segment = receiver.segment(head, 100);
-            let headers = match predicted {
-                true => Headers::Predicted(head),
-                false => Headers::Parsed(head),
+    let [one, other] = conns();
+    for begun in [None, Some(one)] {
+        for next in [None, Some(one), Some(other)] {
+            let mut batch = GroBatch::new();
+            batch.begin(head(0), begun);
+            batch.push(receiver.segment(&head(0), 100));
+            let mut head = head(100);
+            let says = says(&head, 100);
+            let headers = match next {
+                Some(id) => Headers::Predicted(id, &says),
+                None => Headers::Parsed(&mut head),
             };
-            couple(&mut batch, &headers, segment).is_ok()
-        };
-        assert!(couple(&mut first, predicted));
-        assert_eq!(
-            couple(&mut next, next_predicted),
-            predicted == next_predicted
-        );
+            let segment = receiver.segment(&self::head(100), 100);
+            assert_eq!(batch.is_continued_by(&headers, &segment), begun == next);
+        }
     }
 }
 
 #[test]
-fn a_predicted_segment_continues_one_of_its_flow_that_says_the_same() {
+fn a_predicted_segment_continues_one_that_says_the_same() {
     let mut receiver = Receiver::new(1500);
-    let next = head(100);
+    let [id, _] = conns();
+    let mut batch = GroBatch::new();
+    batch.begin(head(0), Some(id));
+    batch.push(receiver.segment(&head(0), 100));
+    let next = says(&head(100), 100);
     let others = [
-        head(101),
-        Head {
-            tuple: FourTuple::new(next.tuple.remote, next.tuple.local),
-            ..next
+        Recognised {
+            seq: SeqNum(101),
+            ..next.clone()
         },
-        Head {
-            header: TcpHeader {
-                ack: SeqNum(1),
-                ..next.header
-            },
-            ..next
+        Recognised {
+            ack: SeqNum(1),
+            ..next.clone()
         },
-        Head {
-            header: TcpHeader {
-                window: 1,
-                ..next.header
-            },
-            ..next
+        Recognised {
+            window: 1,
+            ..next.clone()
         },
-        Head {
-            header: TcpHeader {
-                flags: Flags::ACK | Flags::FIN,
-                ..next.header
-            },
-            ..next
+        Recognised {
+            flags: Flags::ACK | Flags::FIN,
+            ..next.clone()
         },
     ];
+    let segment = receiver.segment(&head(100), 100);
     for other in others {
-        let mut batch = GroBatch::new();
-        let first = receiver.segment(&head(0), 100);
-        couple(&mut batch, &Headers::Predicted(&head(0)), first).unwrap();
-        let segment = receiver.segment(&other, 100);
-        assert!(
-            couple(&mut batch, &Headers::Predicted(&other), segment).is_err(),
-            "{other:?}"
-        );
-        let segment = receiver.segment(&next, 100);
-        couple(&mut batch, &Headers::Predicted(&next), segment).unwrap();
+        let headers = Headers::Predicted(id, &other);
+        assert!(!batch.is_continued_by(&headers, &segment), "{other:?}");
     }
+    assert!(batch.is_continued_by(&Headers::Predicted(id, &next), &segment));
+}
+
+/// The names of two connections.
+fn conns() -> [ConnId; 2] {
+    let mut stack: Stack<u32> = Stack::new(Config::default(), [7; 16], Instant::ZERO);
+    [1, 2].map(|port| {
+        let mut tuple = head(0).tuple;
+        tuple.remote.port = port;
+        let options = ConnOptions { mss: 1460 };
+        stack.connect(Instant::ZERO, tuple, options).unwrap()
+    })
 }
