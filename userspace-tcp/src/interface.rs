@@ -267,8 +267,7 @@ pub struct Payload<B> {
     pub len: u32,
     /// The checksum's partial sum over these octets.
     pub sum: PartialSum,
-    /// It was sent before: the buffer still holds the header of that transmission, which the link
-    /// may patch instead of writing a new one (RFC 1624).
+    /// It was sent before.
     pub retransmission: bool,
     /// When it went out before, if that transmission is believed to be lost by congestion. `None` for
     /// what goes out for the first time, for a tail loss probe, and for what was too large for its

@@ -68,8 +68,6 @@ pub struct ShardCounters {
     pub fragmented: u64,
     /// IP fragments sent.
     pub fragments_sent: u64,
-    /// Retransmissions for which only the header fields that changed were written (RFC 1624).
-    pub headers_rewritten: u64,
     /// Times that a port could not be flushed (interface down or gone).
     pub flush_failed: u64,
     /// Clients whose rings or memory were at fault.
@@ -176,7 +174,6 @@ pub(crate) fn named(
     for (name, value) in reassembly.named() {
         put(name, value);
     }
-    put("headers_rewritten", shard.headers_rewritten);
     put("flush_failed", shard.flush_failed);
     put("client_faults", shard.client_faults);
     put("memory_faults", shard.memory_faults);

@@ -66,7 +66,7 @@ pub struct Fragments<'a> {
 }
 
 impl<'a> Fragments<'a> {
-    /// Of the packet in `frame`, which [`super::write_segment`] or [`super::rewrite_segment`] wrote,
+    /// Of the packet in `frame`, which [`super::write_segment`] wrote,
     /// with the Ethernet header's `link_len` octets in front; each at most `mtu` octets of IP. (An
     /// MTU below what any link has, 68 or 1280 octets, counts as that.)
     ///

@@ -3,7 +3,7 @@
 //! A received frame becomes a [`Received`] once, with its IP and TCP checksums verified over the
 //! whole segment; after that no length is checked again. [`write_segment`] puts all headers in front
 //! of a payload that lies where they end, a [`HeaderTemplate`] does so for one connection's segment after
-//! segment, [`rewrite_segment`] makes them those of a retransmission.
+//! segment.
 //! [`Fragments`] and [`Reassembly`] are for paths that are narrower than a segment, [`parse_icmp`] for
 //! what routers say of them, [`flow()`] for who only looks on. [`Vlans`] says which local addresses are
 //! on which VLAN.
@@ -19,7 +19,6 @@ mod icmp;
 mod known;
 mod parse;
 mod reassembly;
-mod rewrite;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -35,7 +34,6 @@ pub use icmp::{IcmpReport, parse_icmp, parse_icmpv6};
 pub use known::{KnownHeaders, Like, Recognised};
 pub use parse::{Received, Unusable, parse, parse_parts};
 pub use reassembly::{FRAGMENT_LIFETIME, Reassembly, ReassemblyCounters};
-pub use rewrite::rewrite_segment;
 pub use template::{Differing, HeaderTemplate};
 pub use vlan::{NoPrefix, Prefix, VlanId, Vlans};
 

@@ -216,17 +216,17 @@ impl Link {
 
     fn send(&mut self, stack: &mut Stack<Frame>, frames: &mut Frames, segment: Transmit<Frame>) {
         let (tuple, header, ecn) = (&segment.tuple, &segment.header, segment.ecn);
-        let (mut frame, owner, payload, again) = match segment.payload {
+        let (mut frame, owner, payload) = match segment.payload {
             Some(payload) => {
                 let owner = segment.conn.map(|conn| (conn, payload.id));
                 let place = Payload {
                     len: payload.len as usize,
                     sum: payload.sum,
                 };
-                (payload.buf, owner, place, payload.retransmission)
+                (payload.buf, owner, place)
             }
             None => match frames.pool.alloc() {
-                Some(frame) => (frame, None, Payload::default(), false),
+                Some(frame) => (frame, None, Payload::default()),
                 // It was looked at before.
                 None => return,
             },
@@ -242,12 +242,7 @@ impl Link {
             return give_back(stack, frames, (frame, owner));
         };
         let out = frames.umem.bytes_mut(&mut frame);
-        let mut headers = None;
-        if again {
-            headers = rnic_net::rewrite_segment(&path, tuple, ecn, header, payload.len, out);
-        }
-        let headers =
-            headers.or_else(|| rnic_net::write_segment(&path, tuple, ecn, header, payload, out));
+        let headers = rnic_net::write_segment(&path, tuple, ecn, header, payload, out);
         let Some(headers) = headers else {
             self.stats.unsendable += 1;
             return give_back(stack, frames, (frame, owner));

@@ -180,11 +180,6 @@ pub(super) const SHARD: &[Family] = &[
         ],
     ),
     one(
-        "rnic_headers_rewritten_total",
-        "Retransmissions for which only the header fields that changed were written.",
-        &[("", "headers_rewritten")],
-    ),
-    one(
         "rnic_flush_failures_total",
         "Times that a port could not be flushed: its interface is down or gone.",
         &[("", "flush_failed")],

@@ -43,28 +43,20 @@ struct Head<'a> {
     tuple: &'a FourTuple,
     ecn: Ecn,
     header: &'a TcpHeader,
-    content: Content,
-}
-
-/// What a frame has already.
-#[derive(Clone, Copy, Debug, Default)]
-struct Content {
     payload: Payload,
-    /// It has the headers of an earlier transmission.
-    rewrite: bool,
 }
 
 impl Head<'_> {
     /// The frame with its headers in front of the payload; as it was when they don't fit, or the
     /// payload does not lie where they end.
     #[inline]
-    fn write(&self, umem: &Umem, mut frame: Frame, rewritten: &mut u64) -> Result<Frame, Frame> {
+    fn write(&self, umem: &Umem, mut frame: Frame) -> Result<Frame, Frame> {
         let Self {
             path,
             tuple,
             ecn,
             header,
-            content: Content { payload, rewrite },
+            payload,
         } = *self;
         let headers = path.headers_len(tuple.remote.addr) + header.header_len();
         let total = headers + payload.len;
@@ -72,11 +64,7 @@ impl Head<'_> {
             return Err(frame);
         }
         let octets = umem.bytes_mut(&mut frame);
-        if rewrite
-            && rnic_net::rewrite_segment(path, tuple, ecn, header, payload.len, octets).is_some()
-        {
-            *rewritten += 1;
-        } else if rnic_net::write_segment(path, tuple, ecn, header, payload, octets).is_none() {
+        if rnic_net::write_segment(path, tuple, ecn, header, payload, octets).is_none() {
             return Err(frame);
         }
         frame.set_len(total);
@@ -245,24 +233,18 @@ impl<P: Port> Shard<P> {
             ecn,
             fragment_to,
         } = segment;
-        let (frame, owner, content) = match payload {
+        let (frame, owner, payload) = match payload {
             Some(payload) => {
                 if let (Some(id), Some(sent)) = (conn, payload.lost) {
                     let smaller = self.macroflows.lost(id, sent, self.now);
                     self.counters.macroflow_reductions += u64::from(smaller);
                 }
-                let content = Content {
-                    payload: Payload {
-                        len: payload.len as usize,
-                        sum: payload.sum,
-                    },
-                    rewrite: payload.retransmission,
-                };
                 let owner = conn.map(|conn| (conn, payload.id));
-                (payload.buf, owner, content)
+                let (len, sum) = (payload.len as usize, payload.sum);
+                (payload.buf, owner, Payload { len, sum })
             }
             None => match self.pool.alloc() {
-                Some(frame) => (frame, None, Content::default()),
+                Some(frame) => (frame, None, Payload::default()),
                 None => {
                     self.counters.no_frame += 1;
                     return;
@@ -286,10 +268,9 @@ impl<P: Port> Shard<P> {
             tuple: &tuple,
             ecn,
             header: &header,
-            content,
+            payload,
         };
-        let rewritten = &mut self.counters.headers_rewritten;
-        match (head.write(&self.umem, frame, rewritten), fragment_to) {
+        match (head.write(&self.umem, frame), fragment_to) {
             (Ok(frame), Some(mtu)) => {
                 let path = *path;
                 let id = self

