@@ -28,6 +28,13 @@ impl Pattern {
         }
     }
 
+    /// Writes other octets than those at `position..position + out.len()`, each of them: where they lay
+    /// before, what does not arrive is seen.
+    pub fn spoil(&self, position: u64, out: &mut [u8]) {
+        self.fill(position, out);
+        out.iter_mut().for_each(|octet| *octet = !*octet);
+    }
+
     /// The first position at which `octets` differ from the sequence at `position`.
     pub fn first_difference(&self, position: u64, octets: &[u8]) -> Option<u64> {
         let mut expected = [0; 4096];
@@ -73,6 +80,20 @@ mod tests {
             pattern.fill(from as u64, &mut part);
             assert_eq!(part, whole[from..to]);
         }
+    }
+
+    #[test]
+    fn spoiled_octets_are_all_others() {
+        let pattern = Pattern::new(7);
+        let (mut right, mut wrong) = (vec![0; 1000], vec![0; 1000]);
+        pattern.fill(5, &mut right);
+        pattern.spoil(5, &mut wrong);
+        assert!(
+            right
+                .iter()
+                .zip(&wrong)
+                .all(|(right, wrong)| right != wrong)
+        );
     }
 
     #[test]

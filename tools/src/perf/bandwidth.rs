@@ -93,10 +93,13 @@ pub fn run(
         }
     };
     let goodput = Goodput::new(octets, messages, arrived);
-    let verdict = if plan.verify {
-        notes.listen(end)?
-    } else {
-        Note::Finished
+    if !plan.verify {
+        return Ok((goodput, Note::Finished));
+    }
+    let verdict = match (plan.operation, notes.listen(end)?) {
+        // What was Read is compared here.
+        (Operation::Read, Note::Verified { .. }) => check(region, plan, sender.octets)?,
+        (_, verdict) => verdict,
     };
     Ok((goodput, verdict))
 }
@@ -249,7 +252,7 @@ pub(super) fn serve_sends(
             continue;
         }
         if done.solicited {
-            let Note::Done { .. } = inbox.note(&done)? else {
+            let Note::Done { messages: sent } = inbox.note(&done)? else {
                 return Err(ToolError::Peer(
                     "the client said what only a server says".into(),
                 ));
@@ -258,6 +261,10 @@ pub(super) fn serve_sends(
                 return Ok(Note::Finished);
             }
             notes.say(end, Note::Finished)?;
+            let missing = (sent != messages).then(|| Note::Corrupt {
+                position: plan.place(messages).0,
+            });
+            let verdict = verdict.or(missing);
             return Ok(verdict.unwrap_or(Note::Verified { octets: verified }));
         }
         let (position, len) = plan.place(messages);
@@ -270,6 +277,7 @@ pub(super) fn serve_sends(
                 .map(|position| Note::Corrupt { position });
             verified += u64::from(len);
         }
+        inbox.spoil(plan, messages + inbox.count())?;
         messages += 1;
         again += 1;
         inbox.expect(end, done.wr_id)?;

@@ -9,7 +9,7 @@ use super::bandwidth::{self, Span};
 use super::control::{NOTES_IN_FLIGHT, Note, Notes};
 use super::latency;
 use super::plan::{Figure, Operation, Plan, decode_answer};
-use super::server::{check, fill};
+use super::server::{fill, spoil};
 use crate::endpoint::{Endpoint, ToolError, Waiting};
 use crate::progress::Progress;
 use crate::report::{Goodput, Latency};
@@ -63,8 +63,12 @@ pub fn run(
     if !(plan.figure == Figure::Latency && plan.operation == Operation::Send) {
         notes.expect(&end)?;
     }
-    if plan.figure == Figure::Bandwidth && plan.operation != Operation::Read {
-        fill(&region, &plan)?;
+    match plan.operation {
+        Operation::Read if plan.verify => spoil(&region, &plan)?,
+        Operation::Write | Operation::Send if plan.figure == Figure::Bandwidth => {
+            fill(&region, &plan)?;
+        }
+        Operation::Write | Operation::Read | Operation::Send => {}
     }
     let options = ConnectOptions {
         private_data: plan.encode(),
@@ -91,10 +95,7 @@ pub fn run(
             let (goodput, verdict) =
                 bandwidth::run(&mut end, &mut notes, &region, memory, &plan, span, progress)?;
             outcome.goodput = Some(goodput);
-            match (plan.operation, verdict) {
-                (Operation::Read, Note::Verified { .. }) => check(&region, &plan, goodput.octets)?,
-                (_, verdict) => verdict,
-            }
+            verdict
         }
         Figure::Latency => {
             let (samples, verdict) = latency::run(

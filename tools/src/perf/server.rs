@@ -83,8 +83,10 @@ fn serve(
     let end = Endpoint::new(context, &pd, sends, receives + NOTES_IN_FLIGHT, patience)?;
     let mut end = end.busy(busy);
     let mut notes = Notes::new(&pd)?;
-    if plan.operation == Operation::Read && plan.verify {
-        fill(&region, plan)?;
+    match plan.operation {
+        Operation::Read if plan.verify => fill(&region, plan)?,
+        Operation::Write if plan.verify => spoil(&region, plan)?,
+        Operation::Write | Operation::Read | Operation::Send => {}
     }
     let inbox = (receives > 0)
         .then(|| Inbox::new(&pd, &end, plan, receives))
@@ -116,12 +118,26 @@ fn serve(
 
 /// Writes the pattern over the whole span.
 pub(super) fn fill(region: &MemoryRegion, plan: &Plan) -> Result<(), ToolError> {
+    write_span(region, plan, Pattern::fill)
+}
+
+/// Writes anything but the pattern over the whole span, each octet of it: those that do not arrive are
+/// seen when it is compared.
+pub(super) fn spoil(region: &MemoryRegion, plan: &Plan) -> Result<(), ToolError> {
+    write_span(region, plan, Pattern::spoil)
+}
+
+fn write_span(
+    region: &MemoryRegion,
+    plan: &Plan,
+    octets: impl Fn(&Pattern, u64, &mut [u8]),
+) -> Result<(), ToolError> {
     let pattern = Pattern::new(plan.seed);
     let mut chunk = vec![0; 1 << 20];
     let mut at = 0;
     while at < plan.span {
         let len = (plan.span - at).min(chunk.len() as u64) as usize;
-        pattern.fill(at, &mut chunk[..len]);
+        octets(&pattern, at, &mut chunk[..len]);
         region.write(at as usize, &chunk[..len])?;
         at += len as u64;
     }
@@ -150,6 +166,7 @@ pub(super) fn check(region: &MemoryRegion, plan: &Plan, octets: u64) -> Result<N
 pub(super) struct Inbox {
     memory: MemoryRegion,
     each: usize,
+    count: u32,
 }
 
 impl Inbox {
@@ -168,9 +185,31 @@ impl Inbox {
         let inbox = Self {
             memory: pd.register(each * count as usize, local)?,
             each,
+            count,
         };
-        (0..u64::from(count)).try_for_each(|index| inbox.expect(end, index))?;
+        for index in 0..u64::from(count) {
+            inbox.spoil(plan, index)?;
+            inbox.expect(end, index)?;
+        }
         Ok(inbox)
+    }
+
+    /// Has the receive that message number `number` goes to hold no octet of it, when messages are
+    /// verified. Receives are posted again in the order in which they were used.
+    pub(super) fn spoil(&self, plan: &Plan, number: u64) -> Result<(), ToolError> {
+        if !plan.verify {
+            return Ok(());
+        }
+        let (position, len) = plan.place(number);
+        let mut octets = vec![0; len as usize];
+        Pattern::new(plan.seed).spoil(position, &mut octets);
+        let index = number % u64::from(self.count);
+        Ok(self.memory.write(index as usize * self.each, &octets)?)
+    }
+
+    /// How many receives there are.
+    pub(super) fn count(&self) -> u64 {
+        self.count.into()
     }
 
     /// Posts receive number `index` (again).
