@@ -7,6 +7,7 @@
 //! It reads files only: no network, no cargo, a second or two.
 
 mod errors;
+mod filters;
 mod mutable;
 mod mutants;
 mod open;
@@ -101,4 +102,11 @@ fn every_requirement_of_tcp_has_its_row_and_what_shows_it() {
     let scripts = root().join("userspace-tcp/tests/scripts");
     let complaints = tcp::complaints(&document(name), &tests, &scripts);
     assert!(complaints.is_empty(), "{name}: {complaints:#?}");
+}
+
+#[test]
+fn every_filter_of_nextest_matches_a_test() {
+    let config = read(&root().join(".config/nextest.toml"));
+    let complaints = filters::complaints(&config, &sources::tests_of(&root()));
+    assert!(complaints.is_empty(), "{complaints:#?}");
 }
