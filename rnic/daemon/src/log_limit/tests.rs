@@ -79,3 +79,26 @@ fn what_is_left_out_at_the_end_is_told_by_a_flush() {
     limited.flush();
     assert!(limited.told().is_empty());
 }
+
+/// What a thousand peers cause, each with its own address in the line, from one place in the code.
+#[test]
+fn lines_from_one_place_are_of_one_cause_whatever_they_say() {
+    log::set_max_level(log::LevelFilter::Info);
+    let (limited, begin) = (Limited::new(Kept::default()), Instant::now());
+    for port in 0..1000 {
+        log::info!(
+            logger: limited,
+            "198.18.0.9:{port} sent an FPDU in error (MPA: CRC), where no Terminate may answer"
+        );
+    }
+    limited.flush();
+    let windows = begin.elapsed().as_secs() as u32 + 1;
+    let (counts, lines): (Vec<_>, Vec<_>) = limited
+        .told()
+        .into_iter()
+        .partition(|line| line.contains("were left out"));
+    assert!(lines.len() <= (LINES * windows) as usize, "{lines:?}");
+    let left_out = counts.iter().filter_map(|line| line.split(' ').nth(1));
+    let left_out: usize = left_out.map(|count| count.parse::<usize>().unwrap()).sum();
+    assert_eq!(lines.len() + left_out, 1000, "{counts:?}");
+}

@@ -5,8 +5,10 @@
 mod cases;
 mod scene;
 
+use std::sync::Mutex;
 use std::time::Duration;
 
+use log::{Level, LevelFilter, Log, Metadata, Record};
 use rnic_engine::command::Command;
 use rnic_ipc::control::{DisconnectReason, Event, QpState};
 use rnic_ipc::work::{WcStatus, WrOpcode};
@@ -207,6 +209,61 @@ fn a_wrong_crc_or_marker_in_the_first_fpdu_is_reported_as_the_peers() {
         assert!(theirs, "{named}: {reason:?}");
         assert!(message.contains(named), "{message}");
         assert!(message.contains("sent an FPDU in error"), "{message}");
+    }
+}
+
+/// A line of the log.
+struct Line {
+    level: Level,
+    /// Module and line.
+    place: Option<(&'static str, u32)>,
+    said: String,
+}
+
+static LOGGED: Mutex<Vec<Line>> = Mutex::new(Vec::new());
+
+struct Logger;
+
+impl Log for Logger {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        LOGGED.lock().unwrap().push(Line {
+            level: record.level(),
+            place: record.module_path_static().zip(record.line()),
+            said: record.args().to_string(),
+        });
+    }
+
+    fn flush(&self) {}
+}
+
+/// The daemon bounds the lines of one place in the code (`rnicd`, `log_limit`): all of these come from one.
+#[test]
+fn peers_that_send_wrong_fpdus_in_a_loop_are_one_cause_in_the_log() {
+    log::set_logger(&Logger).expect("no other test of this process sets one");
+    log::set_max_level(LevelFilter::Info);
+    const PEERS: usize = 100;
+    for _ in 0..PEERS {
+        let mut scene = Scene::new(false);
+        let mut octets = fpdu(&tagged(
+            0xc1,
+            WRITE,
+            scene.duel.side.stag.0,
+            BASE,
+            &[0xee; 9],
+        ));
+        octets[12] ^= 1;
+        scene.send(&octets);
+    }
+    let mut logged = LOGGED.lock().unwrap();
+    logged.retain(|line| line.said.contains("sent an FPDU in error"));
+    assert_eq!(logged.len(), PEERS, "one line each");
+    assert!(logged[0].place.is_some());
+    for Line { level, place, said } in &*logged {
+        assert_eq!((*level, *place), (Level::Info, logged[0].place), "{said}");
     }
 }
 
