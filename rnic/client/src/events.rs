@@ -343,6 +343,14 @@ impl Boxes {
                 }
                 return;
             }
+            Event::RequestGone { listener, request } => {
+                if let Some(found) = self.listeners.get_mut(&listener) {
+                    found.retain(|asked| asked.request != request);
+                }
+                self.early
+                    .retain(|(of, asked)| *of != listener || asked.request != request);
+                return;
+            }
             Event::CqError { cq } => {
                 if self.cqs.contains(&cq) {
                     self.failed_cqs.insert(cq);

@@ -84,13 +84,14 @@ impl NewRings {
 }
 
 impl Client {
-    pub(crate) fn new(id: ClientId, credentials: Credentials) -> Self {
+    /// `events_max`: how many events may wait.
+    pub(crate) fn new(id: ClientId, credentials: Credentials, events_max: usize) -> Self {
         Self {
             id,
             credentials,
             program: program(credentials.pid),
             refused: AtomicU64::new(0),
-            events: EventQueue::default(),
+            events: EventQueue::new(events_max),
             turn: Mutex::new(Turn::default()),
             condemned: OnceLock::new(),
             hang_up: Mutex::new(None),

@@ -253,8 +253,10 @@ impl Core {
         match told.event {
             ShardEvent::Client { client, event } => self.client_event(client, event),
             ShardEvent::RequestGone { request, reason } => {
-                if self.prm().request_gone(request) {
+                let gone = self.prm().request_gone(request);
+                if let Some((client, listener)) = gone {
                     log::debug!("connection request {request} went away: {reason:?}");
+                    self.client_event(client, Event::RequestGone { listener, request });
                 }
             }
             ShardEvent::Released { local } => self.ports.released(local, told.stamp),

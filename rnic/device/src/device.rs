@@ -13,6 +13,7 @@ use crate::books::Books;
 use crate::client::Client;
 use crate::core::Core;
 use crate::driver::{EndProcess, Patience};
+use crate::events::events_max;
 use crate::follow::Follower;
 use crate::host::icmp::IcmpReader;
 use crate::{ClientSession, DeviceConfig, DeviceError, metrics, open, refuse};
@@ -95,7 +96,8 @@ impl Device {
             return Err(refuse::shutting_down());
         }
         let grant = self.core.prm().add_client(credentials)?;
-        let client = Arc::new(Client::new(*grant.client(), credentials));
+        let events = events_max(&self.core.config.limits.per_client);
+        let client = Arc::new(Client::new(*grant.client(), credentials, events));
         self.core.add_client(client.clone());
         let session = ClientSession::new(self.clone(), client);
         // A shutdown that began meanwhile may have looked for clients before this one was there.

@@ -26,7 +26,7 @@ pub use mpa::{MarkerUse, MpaOptions, PeerDepths, RtrModes};
 
 /// Version of the control messages and of the shared-memory layouts. Both ends must agree. It is
 /// raised with each change of either; `tests/layout.rs` of this crate sees to that.
-pub const PROTOCOL_VERSION: u32 = 13;
+pub const PROTOCOL_VERSION: u32 = 14;
 
 /// The longest private data that one side may give, in octets (RFC 5044 section 7.1.1).
 pub const PRIVATE_DATA_MAX: usize = 512;
@@ -485,6 +485,14 @@ pub enum Event {
     },
     /// The last event: the RNIC takes the client away, with all that it has.
     SessionEnded(Refusal),
+    /// A request is no more: its peer went away, it was answered too late, or another took its place. One
+    /// that the client was not told of yet goes without a word.
+    RequestGone {
+        /// Of which listener.
+        listener: ListenerId,
+        /// As [`Event::ConnectRequest`] named it.
+        request: ConnRequestId,
+    },
 }
 
 /// Why a connection ended.

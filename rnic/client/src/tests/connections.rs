@@ -346,3 +346,28 @@ fn a_change_of_state_that_is_refused_changes_nothing() {
         }
     }
 }
+
+#[test]
+fn a_request_that_is_gone_is_not_given_to_the_program() {
+    let (fake, context) = Fake::start();
+    let (listener, id) = listen(&context, &fake);
+    let (other, other_id) = listen(&context, &fake);
+    for number in 1..=3 {
+        fake.tell(&asks(id, number));
+    }
+    fake.tell(&asks(other_id, 4));
+    let gone = |listener, number| Event::RequestGone {
+        listener,
+        request: ConnRequestId(number),
+    };
+    for event in [gone(id, 1), gone(id, 3), gone(id, 3), gone(id, 4)] {
+        fake.tell(&event);
+    }
+    let request = listener.accept_request(SOON).unwrap();
+    assert_eq!(request.private_data(), 2_u32.to_be_bytes());
+    assert!(matches!(
+        listener.accept_request(NOT_AT_ALL),
+        Err(Error::Timeout { .. })
+    ));
+    assert!(other.accept_request(SOON).is_ok());
+}

@@ -333,6 +333,8 @@ impl Simulation {
             Event::SrqLimit { srq } => self.limit_reached(node, srq),
             // Looked at before the completions.
             Event::CqError { .. } => {}
+            // The device's to say, of a shard's client.
+            Event::RequestGone { request, .. } => panic!("node {node}: request {request} is gone"),
             Event::SessionEnded(why) => panic!("node {node}: {why}"),
         }
     }

@@ -329,6 +329,10 @@ fn events() -> Vec<Event> {
             code: RefusalCode::MemoryFault,
             message: "m".to_owned(),
         }),
+        Event::RequestGone {
+            listener: ListenerId(1),
+            request: ConnRequestId(2),
+        },
     ]
 }
 

@@ -127,15 +127,12 @@ impl Prm {
         Ok(())
     }
 
-    /// A request went away before it was answered. `false` when it was not known (any more).
-    pub fn request_gone(&mut self, request: ConnRequestId) -> bool {
-        match self.requests.remove(&request) {
-            Some(gone) => {
-                self.discharge(gone.client, &REQUEST);
-                true
-            }
-            None => false,
-        }
+    /// A request went away before it was answered; of whose listener it was. None when it was not known
+    /// (any more).
+    pub fn request_gone(&mut self, request: ConnRequestId) -> Option<(ClientId, ListenerId)> {
+        let Request { client, listener } = self.requests.remove(&request)?;
+        self.discharge(client, &REQUEST);
+        Some((client, listener))
     }
 
     /// Leave to accept a request with a queue pair; the request is answered by that.

@@ -62,8 +62,9 @@ fn a_request_that_went_away_is_unknown() {
     let us = household(&mut prm);
     prm.connection_requested(us.client, us.listener, REQUEST)
         .unwrap();
-    assert!(prm.request_gone(REQUEST));
-    assert!(!prm.request_gone(REQUEST));
+    let of = Some((us.client, us.listener));
+    assert_eq!(prm.request_gone(REQUEST), of);
+    assert_eq!(prm.request_gone(REQUEST), None);
     assert_eq!(
         refused(prm.accept(us.client, REQUEST, us.qp)),
         RefusalCode::UnknownObject
