@@ -93,6 +93,7 @@ fn interface(f: &mut Formatter<'_>, device: &DeviceConfig) -> fmt::Result {
         "first_byte_timeout",
         device.first_byte_timeout.as_millis(),
     )?;
+    line(f, "answer_timeout", device.answer_timeout.as_millis())?;
     match device.keepalive {
         None => line(f, "keepalive_idle", "0 (idle peers are not asked)")?,
         Some(keepalive) => {

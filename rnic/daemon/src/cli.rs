@@ -134,6 +134,10 @@ pub(crate) struct LinkGiven {
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(FIRST_BYTE_TIMEOUT))]
     pub(crate) first_byte_timeout: Option<u64>,
 
+    /// Milliseconds that a program may take to accept or reject a peer's request [default: 60000]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(ANSWER_TIMEOUT))]
+    pub(crate) answer_timeout: Option<u64>,
+
     /// Seconds of silence after which an idle peer is asked whether it is still there: keep-alive, RFC
     /// 9293 section 3.8.4; 0 for never [default: 0]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(KEEPALIVE_IDLE))]
@@ -159,6 +163,7 @@ pub(crate) struct LinkGiven {
 /// leaves no time for a retransmission.
 pub(crate) const USER_TIMEOUT: RangeInclusive<u64> = 1000..=86_400_000;
 pub(crate) const FIRST_BYTE_TIMEOUT: RangeInclusive<u64> = 100..=10_000;
+pub(crate) const ANSWER_TIMEOUT: RangeInclusive<u64> = 1000..=3_600_000;
 pub(crate) const KEEPALIVE_IDLE: RangeInclusive<u64> = 0..=32_767;
 pub(crate) const KEEPALIVE_INTERVAL: RangeInclusive<u64> = 1..=32_767;
 pub(crate) const KEEPALIVE_PROBES: RangeInclusive<u32> = 1..=127;
@@ -206,6 +211,7 @@ impl LinkGiven {
             fragment_rate: self.fragment_rate.or(below.fragment_rate),
             user_timeout: self.user_timeout.or(below.user_timeout),
             first_byte_timeout: self.first_byte_timeout.or(below.first_byte_timeout),
+            answer_timeout: self.answer_timeout.or(below.answer_timeout),
             keepalive_idle: self.keepalive_idle.or(below.keepalive_idle),
             keepalive_interval: self.keepalive_interval.or(below.keepalive_interval),
             keepalive_probes: self.keepalive_probes.or(below.keepalive_probes),

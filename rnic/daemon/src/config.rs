@@ -22,7 +22,7 @@ pub(crate) use interfaces::InterfaceGiven;
 use reader::{At, Reader};
 
 /// The keys at the top, in the order in which people are told of them.
-const KEYS: [&str; 28] = [
+const KEYS: [&str; 29] = [
     "interface",
     "socket",
     "socket_mode",
@@ -40,6 +40,7 @@ const KEYS: [&str; 28] = [
     "fragment_rate",
     "user_timeout",
     "first_byte_timeout",
+    "answer_timeout",
     "keepalive_idle",
     "keepalive_interval",
     "keepalive_probes",

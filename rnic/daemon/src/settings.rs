@@ -153,6 +153,9 @@ fn device(
         first_byte_timeout: link
             .first_byte_timeout
             .map_or(defaults.first_byte_timeout, Duration::from_millis),
+        answer_timeout: link
+            .answer_timeout
+            .map_or(defaults.answer_timeout, Duration::from_millis),
         keepalive,
         congestion: link.congestion.unwrap_or(defaults.congestion),
         limits,

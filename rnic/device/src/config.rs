@@ -50,6 +50,9 @@ pub struct DeviceConfig {
     /// How long a peer that connected to a listener may say nothing until it is reset: 2 s by default,
     /// 10 s, which its whole MPA Request has, at most.
     pub first_byte_timeout: Duration,
+    /// How long a program may take to accept or reject a peer's request until the peer is reset: 60 s by
+    /// default. So long one that does not answer keeps a place of its listener's backlog.
+    pub answer_timeout: Duration,
     /// Whether and when idle peers are asked if they are still there (RFC 9293 section 3.8.4); `None`,
     /// the default, never.
     pub keepalive: Option<KeepAlive>,
@@ -91,6 +94,7 @@ impl DeviceConfig {
             seccomp: false,
             user_timeout: Duration::from_secs(100),
             first_byte_timeout: Duration::from_secs(2),
+            answer_timeout: Duration::from_secs(60),
             keepalive: None,
             congestion: CongestionControl::default(),
             resolve_timeout: Duration::from_secs(3),

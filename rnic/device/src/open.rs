@@ -212,6 +212,7 @@ fn engine(
         vlans: vlans.clone(),
         limits: shard_limits(&config.limits),
         first_byte_timeout: config.first_byte_timeout,
+        answer_timeout: config.answer_timeout,
         receive_reserve: (config.frames / 4) as usize,
         unix_time_at_zero: unix.as_nanos() as u64,
         ..ShardConfig::default()

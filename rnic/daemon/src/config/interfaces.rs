@@ -11,7 +11,7 @@ use super::reader::{At, Reader};
 use crate::cli::{self, LinkGiven, Mode, PollingMode};
 
 /// The keys of an interface's table, in the order in which people are told of them.
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
     "name",
     "capture",
     "queues",
@@ -25,6 +25,7 @@ const KEYS: [&str; 18] = [
     "fragment_rate",
     "user_timeout",
     "first_byte_timeout",
+    "answer_timeout",
     "keepalive_idle",
     "keepalive_interval",
     "keepalive_probes",
@@ -82,6 +83,7 @@ pub(super) fn link(reader: &mut Reader<'_>, at: &At<'_>, given: &mut LinkGiven) 
         "first_byte_timeout" => {
             given.first_byte_timeout = reader.number(at, cli::FIRST_BYTE_TIMEOUT);
         }
+        "answer_timeout" => given.answer_timeout = reader.number(at, cli::ANSWER_TIMEOUT),
         "keepalive_idle" => given.keepalive_idle = reader.number(at, cli::KEEPALIVE_IDLE),
         "keepalive_interval" => {
             given.keepalive_interval = reader.number(at, cli::KEEPALIVE_INTERVAL);

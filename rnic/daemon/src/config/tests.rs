@@ -71,6 +71,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
         fragment_rate = 0
         user_timeout = 5000
         first_byte_timeout = 500
+        answer_timeout = 7000
         keepalive_idle = 30
         keepalive_interval = 5
         keepalive_probes = 4
@@ -100,6 +101,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
             fragment_rate: Some(0),
             user_timeout: Some(5000),
             first_byte_timeout: Some(500),
+            answer_timeout: Some(7000),
             keepalive_idle: Some(30),
             keepalive_interval: Some(5),
             keepalive_probes: Some(4),
@@ -293,6 +295,7 @@ fn a_value_that_can_not_be_is_told_with_what_can() {
     let (least, most) = ("1000 to 86400000", "`user_timeout` is 999");
     fault("user_timeout = 999", "1:16", &[least, most]);
     fault("first_byte_timeout = 99", "1:22", &["100 to 10000"]);
+    fault("answer_timeout = 999", "1:18", &["1000 to 3600000"]);
     fault("keepalive_idle = 32768", "1:18", &["0 to 32767"]);
     fault("keepalive_interval = 0", "1:22", &["1 to 32767"]);
     fault("keepalive_probes = 128", "1:20", &["1 to 127"]);

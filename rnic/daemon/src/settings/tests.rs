@@ -41,6 +41,7 @@ fn everything_that_was_given_reaches_the_device() {
             fragment_rate: Some(0),
             user_timeout: Some(5000),
             first_byte_timeout: Some(500),
+            answer_timeout: Some(7000),
             keepalive_idle: Some(30),
             keepalive_interval: Some(5),
             keepalive_probes: Some(4),
@@ -86,6 +87,7 @@ fn everything_that_was_given_reaches_the_device() {
     assert_eq!(device.flood_limits, rates);
     assert_eq!(device.user_timeout, Duration::from_secs(5));
     assert_eq!(device.first_byte_timeout, Duration::from_millis(500));
+    assert_eq!(device.answer_timeout, Duration::from_secs(7));
     let keepalive = KeepAlive {
         idle: Duration::from_secs(30),
         interval: Duration::from_secs(5),

@@ -58,3 +58,21 @@ fn a_flood_from_one_network_takes_no_place_of_another() {
     assert_eq!(data, b"honest");
     assert_eq!(duel.side.counter("backlog_full"), 0);
 }
+
+/// Nobody answers: the program looks at nothing.
+#[test]
+fn requests_of_one_network_do_not_close_a_listener_to_another() {
+    let mut duel = Duel::new(SideConfig::default());
+    duel.side.listen(8, duel.now);
+    for port in 5000..5100 {
+        duel.connect_from(&format!("198.18.0.{}:{port}", port % 200 + 1));
+        duel.send(&request(0, b"flood"), 1448);
+    }
+    assert_eq!(duel.side.counter("backlog_full"), 92);
+    duel.connect_innocent_from("198.18.7.10:5000");
+    duel.send_innocent(&request(0, b"honest"));
+    let mut asked = std::iter::from_fn(|| duel.side.take_request());
+    assert!(asked.any(|(_, _, data)| data == b"honest"));
+    assert_eq!(duel.side.counter("backlog_gave_way"), 1);
+    assert_eq!(duel.side.counter("backlog_full"), 92);
+}
