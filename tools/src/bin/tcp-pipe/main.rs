@@ -81,7 +81,7 @@ struct Cli {
     /// Give the connection up when the peer has acknowledged nothing for this time.
     #[arg(long, value_name = "TIME", default_value = "100s", value_parser = size::duration)]
     user_timeout: Duration,
-    /// Ask a silent peer after this time whether it is still there, three times; give up then.
+    /// Ask a silent peer after this time whether it is still there, three times; give up then. 0 for never.
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = size::duration)]
     keepalive: Duration,
     /// Write figures of the run to this file at the end, as JSON; - is standard error.
@@ -182,7 +182,7 @@ fn settings(cli: &Cli) -> Settings {
         nodelay: cli.nodelay,
         connect_timeout: cli.connect_timeout,
         user_timeout: cli.user_timeout,
-        keepalive: Some(cli.keepalive),
+        keepalive: Some(cli.keepalive).filter(|idle| !idle.is_zero()),
         busy: cli.busy,
     }
 }
