@@ -28,7 +28,8 @@ pub struct ShardCounters {
     pub markers_refused: u64,
     /// Passive connections reset because a listener's backlog was full of Requests.
     pub backlog_full: u64,
-    /// Passive connections reset before their Request was whole, for a new one to have their place.
+    /// Connections reset before their Request was whole, or behind a rejection, for a new one to have
+    /// their place.
     pub backlog_gave_way: u64,
     /// Passive connections reset because the peer's streams ended by invalid STags, again and again.
     pub stag_guesses_paused: u64,

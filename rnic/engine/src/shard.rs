@@ -38,6 +38,7 @@ mod silence;
 mod startup;
 mod tallies;
 mod turn;
+mod unowned;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -77,6 +78,7 @@ use macroflow::Macroflows;
 use rx::{DeferredRx, Rx};
 use share::Share;
 use tallies::Tallies;
+use unowned::Unowned;
 
 /// Frames taken from a port at a time.
 const RECEIVE_BATCH: usize = 64;
@@ -135,6 +137,8 @@ pub struct Shard<P> {
     events: VecDeque<ShardEvent>,
     /// Peers that try STags.
     guesses: Guesses,
+    /// Connections that only their peers have.
+    unowned: Unowned,
     counters: ShardCounters,
     /// From the command to connect to RDMA mode.
     connect_times: Histogram,
@@ -263,6 +267,7 @@ impl<P: Port> Shard<P> {
             reassembly: Reassembly::new(config.reassembly, umem.frame_capacity(), config.secret),
             identification: Identification::new(config.secret),
             guesses: Guesses::new(),
+            unowned: Unowned::new(limits.connections),
             events: VecDeque::new(),
             counters: ShardCounters::default(),
             connect_times: Histogram::default(),

@@ -80,6 +80,7 @@ impl<P: Port> Shard<P> {
             self.counters.stag_guesses_paused += 1;
             return self.abort(id, DisconnectReason::Aborted, None);
         }
+        self.keep_places();
         let network = Network::of(peer);
         if !self.make_place(listener, network) {
             self.counters.backlog_full += 1;
@@ -96,9 +97,28 @@ impl<P: Port> Shard<P> {
                 whole_by: self.now + patience,
             };
         }
+        self.note_unowned(id);
         self.counters.passive_opens += 1;
         self.set_deadline(id, self.config.first_byte_timeout.min(patience));
         self.deliver(id);
+    }
+
+    /// Only the peer has this connection now.
+    pub(super) fn note_unowned(&mut self, id: ConnId) {
+        let conns = &self.conns;
+        self.unowned.enter(id, |id| is_unowned(conns.get(id)));
+    }
+
+    /// When few places are left in the table of connections, the oldest that only its peer has gives way.
+    fn keep_places(&mut self) {
+        let conns = &self.conns;
+        let surplus = self
+            .unowned
+            .surplus(conns.len(), |id| is_unowned(conns.get(id)));
+        if let Some(oldest) = surplus {
+            self.counters.backlog_gave_way += 1;
+            self.abort(oldest, DisconnectReason::Aborted, None);
+        }
     }
 
     /// Whether a listener has a place for a connection from there, after another has given way to it
@@ -489,6 +509,15 @@ impl<P: Port> Shard<P> {
             }
         }
     }
+}
+
+/// Its MPA Request has not come whole, or it was let go.
+fn is_unowned(conn: Option<&Conn>) -> bool {
+    conn.is_some_and(|conn| match conn.phase {
+        Phase::AwaitRequest { .. } => true,
+        Phase::Over => conn.closing,
+        _ => false,
+    })
 }
 
 /// Why a connection ends with a Terminate of ours. A local catastrophic error (RFC 5040 section 4.8)

@@ -439,6 +439,7 @@ impl<P: Port> Shard<P> {
         conn.closing = true;
         self.stack.close(id);
         self.limit_close(id);
+        self.note_unowned(id);
     }
 }
 

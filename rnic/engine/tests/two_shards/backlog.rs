@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use rnic_engine::command::Command;
+
 use crate::raw::{Duel, request};
 use crate::side::SideConfig;
 
@@ -75,4 +77,44 @@ fn requests_of_one_network_do_not_close_a_listener_to_another() {
     assert!(asked.any(|(_, _, data)| data == b"honest"));
     assert_eq!(duel.side.counter("backlog_gave_way"), 1);
     assert_eq!(duel.side.counter("backlog_full"), 92);
+}
+
+/// An innocent peer connects and asks, while others have filled the table of connections, which has 64
+/// places.
+fn assert_innocent_is_heard(duel: &mut Duel) {
+    duel.connect_innocent_from("198.18.7.10:5000");
+    duel.send_innocent(&request(0, b"honest"));
+    let mut asked = std::iter::from_fn(|| duel.side.take_request());
+    assert!(asked.any(|(_, _, data)| data == b"honest"));
+    assert!(duel.side.counter("backlog_gave_way") > 100);
+    assert!(duel.side.shard.levels().connections < 64);
+}
+
+#[test]
+fn rejected_peers_that_never_close_keep_no_place_that_others_want() {
+    let mut duel = Duel::new(SideConfig::default());
+    duel.side.listen(8, duel.now);
+    for port in 5000..5200 {
+        duel.connect_from(&format!("198.18.0.9:{port}"));
+        duel.send(&request(0, b""), 1448);
+        let (request, ..) = duel.side.take_request().expect("a request");
+        let private_data = Vec::new();
+        let reject = Command::Reject {
+            request,
+            private_data,
+        };
+        duel.side.shard.execute(reject, duel.now).unwrap();
+        duel.pump();
+    }
+    assert_innocent_is_heard(&mut duel);
+}
+
+#[test]
+fn a_backlog_of_more_places_than_there_are_connections_is_not_closed_by_silent_ones() {
+    let mut duel = Duel::new(SideConfig::default());
+    duel.side.listen(1000, duel.now);
+    for port in 5000..5200 {
+        duel.connect_from(&format!("198.18.0.9:{port}"));
+    }
+    assert_innocent_is_heard(&mut duel);
 }
