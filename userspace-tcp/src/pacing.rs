@@ -18,6 +18,9 @@ const QUANTUM_TIME: Duration = Duration::from_millis(1);
 /// Least segments of a quantum: the initial window goes at once.
 const QUANTUM_SEGMENTS: u64 = 10;
 
+/// Of the time that a timer comes late, so much is made good at most.
+const LATE_MAX: Duration = Duration::from_millis(10);
+
 /// Where a rate is asked for, a quantum is what goes in so many nanoseconds, two segments at least and
 /// [`RATE_QUANTUM_MAX`] octets at most (draft-ietf-ccwg-bbr-06 section 5.6.3, which has a millisecond
 /// and recommends less where it can be had).
@@ -45,6 +48,10 @@ pub(crate) struct Pacer {
     /// Octets left of the present quantum.
     left: u32,
     closed: bool,
+    /// While it is closed: something waits for nothing but the pace.
+    held: bool,
+    /// How late it was opened then, in microseconds, until that is made good.
+    late: u16,
 }
 
 impl Pacer {
@@ -55,7 +62,20 @@ impl Pacer {
 
     /// Time has come to `now`.
     pub(crate) fn advance(&mut self, now: Instant) {
-        self.closed &= now < self.next;
+        if self.closed && now >= self.next {
+            self.closed = false;
+            let late = now.saturating_duration_since(self.next).min(LATE_MAX);
+            self.late = if self.held {
+                late.as_micros() as u16
+            } else {
+                0
+            };
+        }
+    }
+
+    /// Whether something waits for nothing but the pace, where that is closed.
+    pub(crate) fn holds(&mut self, held: bool) {
+        self.held = held;
     }
 
     /// So many octets were sent at `now`; without `pace` as fast as they can.
@@ -71,11 +91,16 @@ impl Pacer {
         // A timer that comes late must not make it slower; but what was not sent for want of octets
         // is not sent in a burst later.
         let late = now.saturating_duration_since(self.next);
-        self.next += late.saturating_sub(pace.time_of(quantum) / 2);
+        let made_good = pace.time_of(quantum) / 2;
+        let made_good = made_good.max(Duration::from_micros(self.late.into()));
+        self.next += late.saturating_sub(made_good);
         let octets_now = u32::try_from(octets).unwrap_or(u32::MAX);
         self.left = self.left.saturating_sub(octets_now);
         self.next += pace.time_of(octets);
-        self.closed = self.left == 0 && now < self.next;
+        if now < self.next {
+            self.closed = self.left == 0;
+            self.late = 0;
+        }
     }
 }
 

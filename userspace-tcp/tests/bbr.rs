@@ -175,6 +175,26 @@ fn cubic_beside_it_has_its_share_and_the_other_way_round() {
     }
 }
 
+/// The pace is kept by a program that has its core for a part of the time only: else what it measures is
+/// its own lateness, which it then takes for the path's rate.
+#[test]
+fn a_sender_whose_core_others_have_too_finds_the_rate() {
+    let ms = Duration::from_millis;
+    let link = Bottleneck {
+        delay: ms(5),
+        queue: 1_250_000,
+        ..LAN
+    };
+    for (loss, seed) in [(0, 1), (10_000, 1), (10_000, 2), (10_000, 3)] {
+        let link = Bottleneck { loss, ..link };
+        let mut dumbbell = Dumbbell::new(link, config(Bbr), &[Duration::ZERO], seed);
+        dumbbell.away = Some((ms(8), ms(5)));
+        dumbbell.run(ms(400));
+        let octets = dumbbell.flows[0].delivered;
+        assert!(octets > 8 << 20, "{loss}, {seed}: {octets} in 400 ms");
+    }
+}
+
 /// A peer that acknowledges now and then, as after ACKs were lost or put together.
 #[test]
 fn few_acks_make_it_neither_stall_nor_flood() {

@@ -94,6 +94,7 @@ impl<B> Connection<B> {
         self.counters.segments_out += segments as u64;
         self.last_data_at = now;
         self.frto.sent_new();
+        self.note_pace();
         if tail_probe {
             self.on_probe_sent(false);
         } else {
@@ -240,6 +241,7 @@ impl<B> Connection<B> {
         self.counters.segments_out += 1;
         if payload.is_some() {
             self.last_data_at = now;
+            self.note_pace();
         }
         self.refresh_timer(now, config);
         Transmit {
@@ -276,6 +278,23 @@ impl<B> Connection<B> {
         self.congestion.sent(octets);
         let pace = self.congestion.pace(self.rtt.srtt_nanos());
         self.pacer.sent(now, octets, pace.as_ref());
+    }
+
+    /// After something was sent: whether it is the pace that holds back what is next. Only then is the
+    /// time lost by which that is let go too late.
+    #[inline]
+    fn note_pace(&mut self) {
+        if self.pacer.closed_until().is_some() {
+            let cwnd = self.congestion.cwnd();
+            let held = match self.outbound.next_lost_len() {
+                Some(len) => self.outbound.fits_cwnd(len, cwnd) && !self.frto.holds_lost(),
+                None => {
+                    self.outbound.unsent_fits_window() == Some(true)
+                        && self.outbound.unsent_fits_cwnd(cwnd)
+                }
+            };
+            self.pacer.holds(held);
+        }
     }
 
     /// A segment goes out again.

@@ -88,6 +88,45 @@ fn late_timers_make_no_drift() {
     assert!((99_900..=100_100).contains(&segments), "{segments}");
 }
 
+/// Segments sent in a second by a sender that runs for 3 of 8 ms.
+fn sent_in_three_eighths_of_a_second(held: bool) -> u64 {
+    let mut pacer = Pacer::default();
+    let mut segments = 0;
+    for us_now in (1_000_000..2_000_000).filter(|at| at % 8000 >= 5000) {
+        segments += burst(&mut pacer, us(us_now), &PACE);
+        pacer.holds(held);
+    }
+    segments
+}
+
+/// As on a core that others use as well: what waited for nothing but the pace is sent later.
+#[test]
+fn the_rate_is_kept_by_a_sender_that_runs_now_and_then() {
+    let segments = sent_in_three_eighths_of_a_second(true);
+    // 10 MB/s.
+    assert!((9_900..=10_000).contains(&segments), "{segments}");
+    let segments = sent_in_three_eighths_of_a_second(false);
+    assert!(segments < 6_000, "{segments}: nothing waited");
+}
+
+#[test]
+fn no_more_than_ten_milliseconds_are_made_good() {
+    let mut pacer = Pacer::default();
+    burst(&mut pacer, us(1_000_000), &PACE);
+    pacer.holds(true);
+    let until = pacer.closed_until().unwrap();
+    let late = until + Duration::from_millis(50);
+    // What they are worth, and the present quantum.
+    assert_eq!(burst(&mut pacer, late, &PACE), 100 + 10);
+    pacer.holds(true);
+    let until = pacer.closed_until().unwrap();
+    assert_eq!(
+        burst(&mut pacer, until, &PACE),
+        10,
+        "they are made good once"
+    );
+}
+
 #[test]
 fn acknowledgments_that_trickle_in_do_not_exceed_the_rate() {
     let mut pacer = Pacer::default();

@@ -60,6 +60,8 @@ pub struct Flow {
 pub struct Dumbbell {
     pub now: Instant,
     pub link: Bottleneck,
+    /// Of each first duration the senders don't run for the second: others have their core.
+    pub away: Option<(Duration, Duration)>,
     pub flows: Vec<Flow>,
     pub drops: u64,
     pub losses: u64,
@@ -104,6 +106,7 @@ impl Dumbbell {
         let mut dumbbell = Self {
             now: Instant::ZERO + Duration::from_secs(1),
             link,
+            away: None,
             flows: Vec::new(),
             drops: 0,
             losses: 0,
@@ -142,16 +145,20 @@ impl Dumbbell {
         loop {
             self.settle();
             let happening = self.to_come.keys().next().map(|&(at, _)| at);
-            let stacks = self.senders.iter().chain([&self.receivers]);
-            let deadlines = stacks.filter_map(Stack::next_deadline);
-            let next = deadlines.chain(happening).min();
+            let senders = self.senders.iter().filter_map(Stack::next_deadline);
+            let senders = senders.map(|at| self.awake(at.max(self.now)));
+            let deadlines = senders.chain(self.receivers.next_deadline());
+            let back = Some(self.awake(self.now)).filter(|back| *back > self.now);
+            let next = deadlines.chain(happening).chain(back).min();
             let Some(next) = next.filter(|&next| next <= end) else {
                 self.now = end;
                 return;
             };
             self.now = self.now.max(next);
-            for sender in &mut self.senders {
-                sender.advance(self.now);
+            if self.awake(self.now) == self.now {
+                for sender in &mut self.senders {
+                    sender.advance(self.now);
+                }
             }
             self.receivers.advance(self.now);
             while let Some(entry) = self.to_come.first_entry() {
@@ -162,6 +169,16 @@ impl Dumbbell {
                 self.happen(happening);
             }
         }
+    }
+
+    /// When the senders run, from `at` on.
+    fn awake(&self, at: Instant) -> Instant {
+        let Some((each, away)) = self.away else {
+            return at;
+        };
+        let since = at.saturating_duration_since(Instant::ZERO).as_nanos() % each.as_nanos();
+        let left = away.saturating_sub(Duration::from_nanos(since as u64));
+        at + left
     }
 
     pub fn info(&self, flow: usize) -> Info {
@@ -267,9 +284,12 @@ impl Dumbbell {
         for stack in self.senders.iter_mut().chain([&mut self.receivers]) {
             while stack.poll_event().is_some() {}
         }
+        let awake = self.awake(self.now) == self.now;
         let count = self.senders.len();
         for (index, flow) in self.flows.iter().enumerate() {
-            let Some(conn) = flow.conn else { continue };
+            let Some(conn) = flow.conn.filter(|_| awake) else {
+                continue;
+            };
             let sender = &mut self.senders[index % count];
             let mss = sender.mss(conn);
             while sender.send_room(conn) >= mss {
@@ -283,7 +303,7 @@ impl Dumbbell {
                 }
             }
         }
-        for index in 0..count {
+        for index in (0..count).filter(|_| awake) {
             while let Some(transmit) = self.senders[index].poll_transmit(self.now) {
                 let packet = self.packet(index, transmit);
                 self.enqueue(packet);
@@ -300,6 +320,7 @@ impl Dumbbell {
             // A little noise, or flows fall into step; but nothing overtakes.
             let noise = Duration::from_nanos(self.random.below(20_000));
             let at = self.last_ack_at.max(self.now + self.link.delay + noise);
+            let at = self.awake(at);
             self.last_ack_at = at;
             if self.link.ack_loss == 0 || self.random.below(1_000_000) >= self.link.ack_loss {
                 self.schedule(at, Happening::Ack(packet));
