@@ -1,6 +1,7 @@
 //! Peers whose segments or windows are small (RFC 5044 section 4.5): FPDUs are as small as what they
 //! take, and a peer that takes no smallest FPDU is refused by name.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use rnic_ipc::control::{DisconnectReason, Event as ClientEvent, MarkerUse, MpaOptions};
@@ -9,7 +10,7 @@ use userspace_tcp::Event;
 
 use crate::hostile::accept;
 use crate::impairment::Impairment;
-use crate::raw::{Duel, request, write_fpdu};
+use crate::raw::{Duel, PEER, request, write_fpdu};
 use crate::side::{BASE, SideConfig, pattern};
 use crate::world::World;
 
@@ -83,6 +84,55 @@ fn a_peer_whose_window_takes_no_smallest_fpdu_is_refused() {
     assert!(duel.peer.events.contains(&Event::Reset));
     let mut duel = asked_by_a_peer_that_offers(SMALLEST as u16);
     assert!(duel.side.take_request().is_some());
+}
+
+/// The side under test asks a raw peer that offers so much.
+fn asks_a_peer_that_offers(window: u16) -> Duel {
+    let mut duel = Duel::offering(SideConfig::default(), window);
+    let peer: SocketAddr = PEER.parse().unwrap();
+    duel.peer.stack.listen(peer.into(), 4).unwrap();
+    let qp = duel.side.create_qp();
+    let (now, path, mpa) = (duel.now, Duel::path(), MpaOptions::default());
+    duel.side
+        .connect(qp, 40_000, peer, path, mpa, b"", now)
+        .unwrap();
+    duel.pump();
+    duel
+}
+
+/// Why the side under test did not connect.
+fn why(duel: &Duel) -> Option<(DisconnectReason, String)> {
+    duel.side.client_events().find_map(|event| match event {
+        ClientEvent::ConnectFailed {
+            reason, message, ..
+        } => Some((*reason, message.clone())),
+        _ => None,
+    })
+}
+
+/// By what a responder offers with its SYN-ACK, and by what it offers once it has the Request.
+#[test]
+fn an_initiator_says_that_the_window_takes_no_smallest_fpdu() {
+    let small = SMALLEST as u16 - 1;
+    let duel = asks_a_peer_that_offers(small);
+    let (reason, message) = why(&duel).unwrap();
+    assert_eq!(reason, DisconnectReason::NotMpa, "{message}");
+    assert!(message.contains("TCP window takes 135 bytes"), "{message}");
+    assert!(duel.peer.received.is_empty(), "no Request went out");
+    assert_eq!(
+        duel.peer.conn, None,
+        "it was reset before it was established"
+    );
+
+    let mut duel = asks_a_peer_that_offers(SMALLEST as u16);
+    assert_eq!(why(&duel), None);
+    duel.send(b"MPA ID Rep Frame\x50\x02\x00\x04\x80\x10\x80\x10", 1448);
+    assert_eq!(why(&duel), None);
+    assert!(
+        duel.side
+            .client_events()
+            .any(|event| matches!(event, ClientEvent::Established { .. }))
+    );
 }
 
 /// Before FPDUs were made for the window each waited for two window probes, and went beyond it then.
