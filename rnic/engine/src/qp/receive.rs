@@ -196,6 +196,7 @@ impl Qp {
     /// What the peer answers can't be placed: the client's own fault.
     pub(super) fn fail_response(&mut self, ctx: &mut QpContext<'_>, token: u64) {
         ctx.counters.local_errors += 1;
+        self.ending.own_fault = true;
         let outcome = Outcome {
             status: WcStatus::LocalProtection,
             byte_len: 0,

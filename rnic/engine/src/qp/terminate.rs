@@ -24,6 +24,8 @@ pub(super) struct Ending {
     pub terminate: Option<(TerminateMessage, u16)>,
     /// The peer used an STag that there is not, until told.
     pub invalid_stag: bool,
+    /// An answer of the peer's can't be placed where this end had asked for it: not the peer's fault.
+    pub own_fault: bool,
     /// How the connection is to be ended, until told.
     pub close: Option<CloseKind>,
 }
@@ -59,10 +61,11 @@ impl Qp {
         }
         log::debug!("queue pair {}: ending the stream: {error}", self.id.num);
         self.ending.stop();
-        self.ending.invalid_stag = error == DdpError::InvalidStag.into()
+        let invalid_stag = error == DdpError::InvalidStag.into()
             || [RdmapError::InvalidStag, RdmapError::CannotInvalidate]
                 .iter()
                 .any(|named| error == (*named).into());
+        self.ending.invalid_stag = invalid_stag && !self.ending.own_fault;
         if self.state != QpState::Rts || !self.send.may_send() {
             let control = error.control();
             let ours = error == RdmapError::LocalCatastrophic.into();
