@@ -341,6 +341,37 @@ fn after_idle_time_the_window_restarts() {
     }
 }
 
+/// CUBIC's window after a round trip that follows on so long a time without anything to send, of which
+/// congestion control is told or not.
+fn cubics_window_after(idle: Duration, told: bool) -> u64 {
+    const ROUND: Duration = Duration::from_millis(100);
+    let mut c = with(CongestionControl::Cubic);
+    (c.cwnd, c.ssthresh, c.limit) = (100_000, 100_000, 10_000_000);
+    let mut now = Instant::ZERO;
+    for (una, wait) in [(100_000, Duration::ZERO), (200_000, idle)] {
+        now += wait;
+        if told {
+            c.resumed(now, false);
+        }
+        now += ROUND;
+        c.acknowledged(&Progress {
+            now,
+            srtt: Some(ROUND.as_nanos() as u64),
+            ..progress(100_000, una, c.cwnd())
+        });
+    }
+    c.cwnd()
+}
+
+/// RFC 9438 section 5.8.
+#[test]
+fn idle_time_too_short_for_a_restart_does_not_count_for_cubic() {
+    let long = Duration::from_secs(5);
+    let busy = cubics_window_after(Duration::ZERO, true);
+    assert_eq!(cubics_window_after(long, true), busy);
+    assert!(cubics_window_after(long, false) > busy + 10 * SMSS);
+}
+
 #[test]
 fn a_lossy_handshake_leaves_one_segment() {
     let mut c = reno();
