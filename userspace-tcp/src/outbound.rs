@@ -486,6 +486,22 @@ impl<B> Outbound<B> {
         }
     }
 
+    /// Segments that wait for being sent for the first time.
+    pub(crate) fn unsent_segments(&self) -> usize {
+        self.ring.len().saturating_sub(self.sent)
+    }
+
+    /// Lets our FIN go with a segment that was taken, if that is the last of the queue and the peer's
+    /// window takes the FIN too; whether it does.
+    pub(crate) fn take_riding_fin(&mut self, last: bool, now: Instant) -> bool {
+        let rides = last && self.fin.may_ride() && self.tail < self.una + self.window;
+        if rides {
+            self.fin.ride();
+            self.take_fin(now);
+        }
+        rides
+    }
+
     /// A FIN goes out (again); the sequence number it takes.
     pub(crate) fn take_fin(&mut self, now: Instant) -> SeqNum {
         let at = self.fin.sent(self.tail, now);

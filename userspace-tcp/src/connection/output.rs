@@ -84,10 +84,16 @@ impl<B> Connection<B> {
         };
         let tail_probe = std::mem::take(&mut self.tail_probe_due);
         let cwr = self.ecn.sends_capable() && self.congestion.take_cwr();
-        let says_more = tail_probe || cwr || !self.frto.is_off() || self.is_urgent();
+        // The last one may have FIN with it, and then goes alone.
+        let before_fin = match self.outbound.fin.due() {
+            true => self.outbound.unsent_segments().saturating_sub(1),
+            false => most,
+        };
+        let says_more =
+            tail_probe || cwr || !self.frto.is_off() || self.is_urgent() || before_fin == 0;
         let (segments, bytes) = match says_more || !self.outbound.next_fits(&limits) {
             true => self.transmit_one_unsent(now, cwr, link),
-            false => self.transmit_burst(now, &limits, most, link),
+            false => self.transmit_burst(now, &limits, most.min(before_fin), link),
         };
         self.congestion.sent(bytes);
         self.counters.octets_out += bytes;
@@ -157,6 +163,10 @@ impl<B> Connection<B> {
             if cwr {
                 head.flags |= Flags::CWR;
             }
+            let last = self.outbound.unsent_segments() == 0;
+            if self.outbound.take_riding_fin(last, now) {
+                head.flags |= Flags::FIN;
+            }
             let mut transmit = segment.with(&self.tuple, &head);
             self.mark_urgent(&mut transmit.header);
             let payload = transmit.payload.as_ref();
@@ -201,15 +211,17 @@ impl<B> Connection<B> {
                 }
                 let outgo = self.outbound.take_lost(now)?;
                 self.on_resent(now, &outgo);
-                self.with_payload(now, outgo)
+                let fin = self.outbound.take_riding_fin(outgo.last, now);
+                self.with_payload(now, outgo, fin)
             }
             Action::Tail => {
                 self.tail_probe_due = false;
                 let outgo = self.outbound.take_tail(now)?;
                 self.resent.begin(self.outbound.una(), Cause::Probe);
                 self.on_resent(now, &outgo);
+                let fin = self.outbound.take_riding_fin(outgo.last, now);
                 self.on_probe_sent(true);
-                self.with_payload(now, outgo)
+                self.with_payload(now, outgo, fin)
             }
             Action::Fin => {
                 self.note_first_outstanding(now);
@@ -366,7 +378,7 @@ impl<B> Connection<B> {
 
     /// The last segment that was sent, again.
     fn tail(&self) -> Option<Action> {
-        if self.outbound.fin_out() {
+        if self.outbound.fin_out_alone() {
             Some(Action::Fin)
         } else {
             self.outbound.tail_here().then_some(Action::Tail)
@@ -381,13 +393,20 @@ impl<B> Connection<B> {
     }
 
     #[inline]
-    fn with_payload(&mut self, now: Instant, outgo: Outgo<B>) -> (TcpHeader, Option<Payload<B>>) {
-        let push = if outgo.last {
-            Flags::ACK | Flags::PSH
-        } else {
-            Flags::ACK
-        };
-        (self.header(now, outgo.seq, push), Some(outgo.payload))
+    fn with_payload(
+        &mut self,
+        now: Instant,
+        outgo: Outgo<B>,
+        fin: bool,
+    ) -> (TcpHeader, Option<Payload<B>>) {
+        let mut flags = Flags::ACK;
+        if outgo.last {
+            flags |= Flags::PSH;
+        }
+        if fin {
+            flags |= Flags::FIN;
+        }
+        (self.header(now, outgo.seq, flags), Some(outgo.payload))
     }
 
     pub(super) fn idle_seq(&self) -> SeqNum {

@@ -1,4 +1,5 @@
-//! Our FIN: a segment of its own behind the queue.
+//! Our FIN, behind the queue: it goes with the last segment when that is sent, and by itself else. What
+//! becomes of it is known apart from that segment.
 
 use super::delivered::Arrived;
 use crate::rack::Rack;
@@ -14,6 +15,8 @@ pub(crate) struct Fin {
     /// It was sent more than once.
     retransmitted: bool,
     at: Option<Position>,
+    /// It goes with the last segment.
+    rides: bool,
     pub(super) sent_at: Instant,
     lost: bool,
     sacked: bool,
@@ -28,6 +31,23 @@ impl Fin {
     /// Whether it has to go out, once all octets are.
     pub(crate) fn due(&self) -> bool {
         self.wanted && !self.acknowledged && (self.at.is_none() || self.lost)
+    }
+
+    /// Whether it goes with the last segment, now that this is sent: it never went before, or went so, and
+    /// the peer is not known to have it.
+    pub(super) fn may_ride(&self) -> bool {
+        let together = self.at.is_none() || self.rides;
+        self.wanted && together && !self.acknowledged && !self.sacked
+    }
+
+    /// It went with the last segment.
+    pub(super) fn rides(&self) -> bool {
+        self.rides
+    }
+
+    /// It goes with the last segment.
+    pub(super) fn ride(&mut self) {
+        self.rides = true;
     }
 
     /// Where it is, once it was sent.

@@ -206,16 +206,18 @@ impl<B> Outbound<B> {
     /// Whether the last segment that was sent can be sent again: our FIN, or one whose buffer is
     /// here.
     pub(crate) fn tail_here(&self) -> bool {
-        self.fin.is_out()
-            || self
-                .sent
-                .checked_sub(1)
-                .is_some_and(|place| self.in_flight(place))
+        self.fin.is_out() || self.last_in_flight()
     }
 
-    /// Whether our FIN is out.
-    pub(crate) fn fin_out(&self) -> bool {
-        self.fin.is_out()
+    /// Whether the last segment that was sent is in flight, and its buffer here.
+    fn last_in_flight(&self) -> bool {
+        let last = self.sent.checked_sub(1);
+        last.is_some_and(|place| self.in_flight(place))
+    }
+
+    /// Whether our FIN is out, and to be sent again by itself.
+    pub(crate) fn fin_out_alone(&self) -> bool {
+        self.fin.is_out() && !(self.fin.rides() && self.last_in_flight())
     }
 
     fn in_flight(&self, place: usize) -> bool {
