@@ -110,7 +110,7 @@ fn why(duel: &Duel) -> Option<(DisconnectReason, String)> {
     })
 }
 
-/// By what a responder offers with its SYN-ACK, and by what it offers once it has the Request.
+/// What a responder offers with its SYN-ACK decides.
 #[test]
 fn an_initiator_says_that_the_window_takes_no_smallest_fpdu() {
     let small = SMALLEST as u16 - 1;
