@@ -86,8 +86,9 @@ impl Memfd {
     /// [`forbid_holes`] it then stays.
     ///
     /// The file is asked, and not mincore(2): that says of the file of another user who forbids writing
-    /// (fchmod(2)) that all pages are there, and of pages in swap that they are not. It moves the
-    /// descriptor's position, which mappings have no use for.
+    /// (fchmod(2)) that all pages are there, and of pages in swap that they are not. The descriptor's
+    /// position, which it has in common with its owner's, is put back; a program that uses it in that
+    /// moment may find it elsewhere.
     pub(super) fn check_populated(
         &self,
         fd: BorrowedFd<'_>,
@@ -103,21 +104,29 @@ impl Memfd {
             }
             return Ok(());
         }
-        let end = offset.saturating_add(len);
-        // Two calls where all is well, three where not, however many holes there are.
-        let first = match seek(fd, SeekFrom::Data(offset))? {
-            Some(data) if data == offset => seek(fd, SeekFrom::Hole(offset))?.unwrap_or(offset),
-            _ => offset,
-        };
-        if first >= end {
-            return Ok(());
-        }
-        let until = seek(fd, SeekFrom::Data(first))?.map_or(end, |data| data.min(end));
-        Err(ShmError::NotPopulated {
-            missing: until.saturating_sub(first),
-            offset: first,
-        })
+        let position = rustix::fs::tell(fd).map_err(host("lseek"))?;
+        let checked = check_pages(fd, offset, len);
+        rustix::fs::seek(fd, SeekFrom::Start(position)).map_err(host("lseek"))?;
+        checked
     }
+}
+
+/// That ordinary pages are there. Two calls where all is well, three where not, however many holes
+/// there are.
+fn check_pages(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<(), ShmError> {
+    let end = offset.saturating_add(len);
+    let first = match seek(fd, SeekFrom::Data(offset))? {
+        Some(data) if data == offset => seek(fd, SeekFrom::Hole(offset))?.unwrap_or(offset),
+        _ => offset,
+    };
+    if first >= end {
+        return Ok(());
+    }
+    let until = seek(fd, SeekFrom::Data(first))?.map_or(end, |data| data.min(end));
+    Err(ShmError::NotPopulated {
+        missing: until.saturating_sub(first),
+        offset: first,
+    })
 }
 
 /// Where data or a hole is next; none when there is no more.

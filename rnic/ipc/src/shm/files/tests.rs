@@ -54,6 +54,20 @@ fn nobody_punches_a_hole_into_registered_memory() {
 
 #[test]
 #[cfg_attr(miri, ignore)]
+fn registering_leaves_the_position_of_the_owners_descriptor_where_it_is() {
+    let (_owner, fd) = memfd(4);
+    rustix::fs::seek(&fd, SeekFrom::Start(7)).unwrap();
+    let registered = register(&fd, 1, 3).unwrap();
+    assert_eq!(rustix::fs::tell(&fd), Ok(7));
+    drop(registered);
+    let sparse = sparse(4 * PAGE as u64);
+    rustix::fs::seek(&sparse, SeekFrom::Start(9)).unwrap();
+    register(&sparse, 0, 1).unwrap_err();
+    assert_eq!(rustix::fs::tell(&sparse), Ok(9));
+}
+
+#[test]
+#[cfg_attr(miri, ignore)]
 fn registrations_of_a_file_share_one_mapping_as_long_as_there_is_one() {
     let (_owner, fd) = memfd(4);
     let first = register(&fd, 0, 1).unwrap();
