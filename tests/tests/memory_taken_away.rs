@@ -18,8 +18,19 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 
 const PORT: u16 = 18515;
-/// Bytes of a memfd in which a hole would take its time: 0.1 s and more.
+/// Bytes of a memfd without pages.
 const LARGE: usize = 512 << 20;
+/// Bytes of a memfd in which a hole would take its time: half a second.
+const PUNCHED: usize = 1 << 30;
+/// Bytes at its end that a peer writes and reads.
+const PIECE: usize = 4096;
+/// How often it is tried.
+const PUNCHES: usize = 5;
+/// Between two times.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long a neighbour's Write and Read may take at the worst. Without the seal each hole keeps the
+/// shard, and so the neighbour, longer than that.
+const LONGEST: Duration = Duration::from_millis(300);
 
 /// Says that it is over, also when what it stands beside panics.
 struct Over<'a>(&'a AtomicBool);
@@ -64,50 +75,75 @@ fn sparse(len: usize) -> OwnedFd {
     fd
 }
 
+/// Punches a hole of all of a memfd, which has all pages when that begins, again and again; what each
+/// time came of it.
+fn punch(memfd: &OwnedFd, len: usize) -> Vec<Result<(), Errno>> {
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let again = |_| {
+        std::thread::sleep(PAUSE);
+        let punched = rustix::fs::fallocate(memfd, hole, 0, len as u64);
+        if punched.is_ok() {
+            let pages = FallocateFlags::KEEP_SIZE;
+            rustix::fs::fallocate(memfd, pages, 0, len as u64).expect("pages");
+        }
+        punched
+    };
+    (0..PUNCHES).map(again).collect()
+}
+
 #[test]
 fn nobody_punches_holes_into_registered_memory_of_any_pages() {
     const HUGE: usize = 2 * HUGE_PAGE;
     let pair = Pair::new("taken-away");
     let _more = HugePages::more(4);
     let over = AtomicBool::new(false);
+    let memfds = [
+        (sparse(PUNCHED), PUNCHED),
+        (huge_pages::memfd(HUGE / HUGE_PAGE), HUGE),
+    ];
+    let (mut punched, mut sound) = (Vec::new(), true);
     let (transfers, longest) = std::thread::scope(|scope| {
         let neighbour = scope.spawn(|| transfer(&pair, PORT + 99, &over));
         let end = Over(&over);
-        for (number, (memfd, len)) in [
-            (sparse(LARGE), LARGE),
-            (huge_pages::memfd(HUGE / HUGE_PAGE), HUGE),
-        ]
-        .into_iter()
-        .enumerate()
-        {
+        for (number, &(ref memfd, len)) in memfds.iter().enumerate() {
             let owner = Endpoint::new(&pair.daemon_b, 64);
-            let region = owner.pd.register_fd(&memfd, 0, len, FULL_ACCESS);
+            let region = owner.pd.register_fd(memfd, 0, len, FULL_ACCESS);
             let region = region.expect("a sealed memfd is memory, whatever its pages are");
-            let peer = Endpoint::new(&pair.daemon_a, 1 << 20);
+            let peer = Endpoint::new(&pair.daemon_a, PIECE);
             connect(
                 &peer,
                 &owner,
                 pair.b.address(Family::V4, PORT + number as u16),
             );
             peer.fill(1);
-            let all = [peer.element(0..1 << 20)];
-            let remote = region.remote(0..1 << 20).expect("all of it");
-            for _ in 0..20 {
-                let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                let punched = rustix::fs::fallocate(&memfd, hole, 0, len as u64);
-                assert_eq!(punched, Err(Errno::PERM), "of {len} bytes");
+            let all = [peer.element(0..PIECE)];
+            // The last page that a hole takes.
+            let remote = region.remote(len - PIECE..len).expect("the end");
+            let puncher = scope.spawn(move || punch(memfd, len));
+            loop {
+                let last = puncher.is_finished();
                 peer.post(WorkRequest::write(1, &all, remote));
                 assert_eq!(peer.completion().status, WcStatus::Success);
                 peer.post(WorkRequest::read(2, &all, remote));
                 assert_eq!(peer.completion().status, WcStatus::Success);
+                if last {
+                    break;
+                }
             }
-            assert!(peer.holds(1));
+            sound &= peer.holds(1);
+            punched.push(puncher.join().expect("no panic"));
         }
         drop(end);
         neighbour.join().expect("the neighbour is well")
     });
     println!("{transfers} transfers beside it, the longest of {longest:?}");
     assert!(transfers > 0);
+    assert!(
+        longest < LONGEST,
+        "the longest of {transfers} took {longest:?}"
+    );
+    assert!(sound, "what was written was not read");
+    assert_eq!(punched, vec![vec![Err(Errno::PERM); PUNCHES]; 2]);
     let _ = pair.daemon_b.stop();
 }
 
