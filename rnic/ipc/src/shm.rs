@@ -97,7 +97,17 @@ impl SharedMemory {
         Ok((memory, fd))
     }
 
-    /// The same of huge pages ([`HUGE_PAGE`]), as many as `len` octets need.
+    /// The same for a ring, which is left out of core dumps: it carries inline data, and addresses
+    /// of the client's.
+    pub fn create_ring(name: &str, len: usize) -> Result<(Self, OwnedFd), ShmError> {
+        let (memory, fd) = Self::create(name, len)?;
+        if let Backing::Mapping(mapping) = &memory.backing {
+            mapping.pages.leave_out_of_dumps()?;
+        }
+        Ok((memory, fd))
+    }
+
+    /// As [`Self::create`], of huge pages ([`HUGE_PAGE`]), as many as `len` octets need.
     ///
     /// # Errors
     ///

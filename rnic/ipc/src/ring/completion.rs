@@ -52,7 +52,7 @@ impl CqProducer {
 
     /// Makes a CQ of `depth` entries in new shared memory; the descriptor is for the client.
     pub fn create(depth: u32) -> Result<(Self, OwnedFd), RingError> {
-        let (memory, fd) = SharedMemory::create("rnic-cq", Self::memory_size(depth)?)?;
+        let (memory, fd) = SharedMemory::create_ring("rnic-cq", Self::memory_size(depth)?)?;
         Ok((Self::create_in(Arc::new(memory), depth)?, fd))
     }
 

@@ -75,7 +75,7 @@ impl DoorbellConsumer {
     /// entries as the client may have queue pairs it never fills, because each queue pair is in it
     /// at most once.
     pub fn create(entries: u32) -> Result<(Self, OwnedFd), RingError> {
-        let (memory, fd) = SharedMemory::create("rnic-doorbell", Self::memory_size(entries)?)?;
+        let (memory, fd) = SharedMemory::create_ring("rnic-doorbell", Self::memory_size(entries)?)?;
         Ok((Self::create_in(Arc::new(memory), entries)?, fd))
     }
 

@@ -37,6 +37,11 @@ impl SharedMemory {
     }
 
     /// There are no descriptors in a model.
+    pub fn create_ring(_name: &str, _len: usize) -> Result<(Self, OwnedFd), ShmError> {
+        Err(ShmError::NotMemfd)
+    }
+
+    /// There are no descriptors in a model.
     pub fn map(_fd: impl AsFd, _offset: u64, _len: u64) -> Result<Self, ShmError> {
         Err(ShmError::NotMemfd)
     }

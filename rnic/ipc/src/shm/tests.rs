@@ -179,3 +179,26 @@ fn populated_memory_has_its_pages_before_the_first_access() {
     memory.populate().expect("pages can be had");
     assert_eq!(blocks() * 512, len as i64);
 }
+
+/// The flags of the mapping that begins there (proc_pid_smaps(5)).
+fn flags_of(memory: &SharedMemory) -> String {
+    let start = format!("{:x}-", memory.as_ptr().addr());
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut lines = smaps.lines().skip_while(|line| !line.starts_with(&start));
+    let flags = lines.find_map(|line| line.strip_prefix("VmFlags: "));
+    flags.unwrap().to_owned()
+}
+
+#[test]
+#[cfg_attr(miri, ignore)]
+fn rings_and_registered_memory_are_in_no_core_dump() {
+    let left_out = |memory: &SharedMemory| flags_of(memory).split(' ').any(|flag| flag == "dd");
+    let (ring, _fd) = SharedMemory::create_ring("test", 4096).unwrap();
+    assert!(left_out(&ring));
+    let (own, fd) = SharedMemory::create("test", 4096).unwrap();
+    assert!(!left_out(&own), "a program's own dump has its memory");
+    own.populate().unwrap();
+    assert!(left_out(
+        &SharedMemory::map_registered(0, &fd, 0, 4096).unwrap()
+    ));
+}

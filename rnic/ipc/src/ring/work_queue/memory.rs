@@ -56,7 +56,7 @@ impl QpMemory {
     pub fn create(
         layout: &QpLayout,
     ) -> Result<(WorkQueueConsumer, WorkQueueConsumer, OwnedFd), RingError> {
-        let (memory, fd) = SharedMemory::create("rnic-qp", layout.size)?;
+        let (memory, fd) = SharedMemory::create_ring("rnic-qp", layout.size)?;
         let (sq, rq) = Self::create_in(Arc::new(memory), layout)?;
         Ok((sq, rq, fd))
     }
@@ -117,7 +117,7 @@ impl SrqMemory {
     /// Makes a queue of receives with up to `max_sge` elements in new shared memory: the engine's
     /// end, and the descriptor for the client.
     pub fn create(slots: u32, max_sge: u32) -> Result<(WorkQueueConsumer, OwnedFd), RingError> {
-        let (memory, fd) = SharedMemory::create("rnic-srq", Self::size(slots)?)?;
+        let (memory, fd) = SharedMemory::create_ring("rnic-srq", Self::size(slots)?)?;
         Ok((Self::create_in(Arc::new(memory), slots, max_sge)?, fd))
     }
 
