@@ -11,6 +11,7 @@
 pub mod bench;
 pub mod binary;
 pub mod cases;
+pub mod cgroup;
 pub mod contest;
 pub mod daemon;
 pub mod huge_pages;

@@ -1,11 +1,14 @@
 //! A daemon that the host gives no more memory refuses what needs some, and goes on.
 
+use std::any::Any;
+use std::net::SocketAddr;
+
 use rnic::{
-    CompletionQueue, Context, Error, ProtectionDomain, QpConfig, QueuePair, RefusalCode,
+    CompletionQueue, Context, Error, Listener, ProtectionDomain, QpConfig, QueuePair, RefusalCode,
     SharedReceiveQueue, SrqConfig,
 };
-use rnic_tests::daemon::Daemon;
-use rnic_tests::lab::Family;
+use rnic_tests::daemon::{Daemon, DaemonOptions};
+use rnic_tests::lab::{Family, LinkOptions};
 use rnic_tests::pair::Pair;
 use rnic_tests::verbs::{Endpoint, FULL_ACCESS, LIMIT, connect};
 use rnic_tests::wait;
@@ -19,14 +22,24 @@ const MANY: usize = 4000;
 
 /// Bytes of addresses that the daemon has.
 fn addresses(daemon: &Daemon) -> u64 {
+    in_status(daemon, "VmSize:")
+}
+
+/// Bytes that the daemon's status in /proc says under a name.
+fn in_status(daemon: &Daemon, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.id()));
     let status = status.expect("the daemon runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmSize:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
     let kilobytes = line.and_then(|line| line.split_whitespace().next());
     kilobytes
         .and_then(|text| text.parse::<u64>().ok())
         .expect("a number")
         << 10
+}
+
+/// Whether it says that memory, or anything else, is used up.
+fn is_by_name(refusal: &rnic::Refusal) -> bool {
+    matches!(refusal.code, RefusalCode::Host | RefusalCode::Limit)
 }
 
 /// Takes so many, or as many as there is room for, and gives them back; whether one was refused.
@@ -36,8 +49,7 @@ fn take<T>(what: &str, mut one: impl FnMut() -> Result<T, Error>) -> bool {
         match one() {
             Ok(more) => kept.push(more),
             Err(Error::Refused(refusal)) => {
-                let by_name = matches!(refusal.code, RefusalCode::Host | RefusalCode::Limit);
-                assert!(by_name, "{what}: {refusal}");
+                assert!(is_by_name(&refusal), "{what}: {refusal}");
                 return true;
             }
             // A client for which there is no thread is told by its channel's end.
@@ -112,4 +124,148 @@ fn a_limit_of_addresses_refuses_requests_and_ends_nothing() {
     });
     pd.register(4 << 20, FULL_ACCESS)
         .expect("there is memory again");
+}
+
+/// Requests as fast as they are answered.
+const UNPACED: &str = "[limits.user]\nrequests_per_second = 1000000\n";
+/// Clients that want as much as they can get, at the same time.
+const GREEDY: usize = 4;
+/// Of each kind, what one of them asks for in a round.
+const EACH: usize = 60;
+/// Bytes that the daemon may have beyond those that it has, in one round after the other: also such
+/// that there is room for a part of what a new thread needs.
+const ROOMS: [u64; 16] = [
+    0,
+    64 << 10,
+    256 << 10,
+    1 << 20,
+    (2 << 20) - (64 << 10),
+    2 << 20,
+    (2 << 20) + (4 << 10),
+    (2 << 20) + (8 << 10),
+    (2 << 20) + (12 << 10),
+    (2 << 20) + (16 << 10),
+    (2 << 20) + (64 << 10),
+    3 << 20,
+    6 << 20,
+    12 << 20,
+    20 << 20,
+    40 << 20,
+];
+
+/// As many of each kind as it gets, held until it returns; how often it was refused.
+fn take_all_kinds(socket: &std::path::Path, at: SocketAddr) -> usize {
+    let mut taken: Vec<Box<dyn Any>> = Vec::new();
+    let mut refused = 0;
+    let mut note = |made: Result<Box<dyn Any>, Error>| match made {
+        Ok(one) => taken.push(one),
+        Err(Error::Refused(refusal)) => {
+            assert!(is_by_name(&refusal), "{refusal}");
+            refused += 1;
+        }
+        Err(Error::DaemonGone) => refused += 1,
+        Err(error) => panic!("{error}"),
+    };
+    fn any<T: 'static>(one: T) -> Box<dyn Any> {
+        Box::new(one)
+    }
+    for _ in 0..EACH / 4 {
+        note(Context::open(socket).map(any));
+    }
+    let Ok(context) = Context::open(socket) else {
+        return refused + 1;
+    };
+    let Ok(pd) = ProtectionDomain::alloc(&context) else {
+        return refused + 1;
+    };
+    let depth = 4096;
+    let deep = QpConfig {
+        sq_depth: depth,
+        rq_depth: depth,
+        ..QpConfig::default()
+    };
+    for _ in 0..EACH {
+        note(ProtectionDomain::alloc(&context).map(any));
+        note(pd.register(4096, FULL_ACCESS).map(any));
+        note(pd.register(1 << 20, FULL_ACCESS).map(any));
+        let at = SocketAddr::new(at.ip(), 0);
+        note(Listener::bind(&context, at, 4).map(any));
+        note(SharedReceiveQueue::create(&pd, SrqConfig { depth, max_sge: 4 }).map(any));
+        note(CompletionQueue::create(&context, 1).map(any));
+        match CompletionQueue::create(&context, depth) {
+            Ok(cq) => note(QueuePair::create(&pd, &cq, &cq, deep).map(any)),
+            Err(error) => note(Err(error)),
+        }
+    }
+    refused
+}
+
+#[test]
+fn clients_that_take_all_that_limits_allow_end_no_daemon() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("rnicd.toml");
+    std::fs::write(&file, UNPACED).expect("the directory is ours");
+    let unpaced = DaemonOptions {
+        arguments: vec!["--config".to_owned(), file.display().to_string()],
+        ..DaemonOptions::default()
+    };
+    let mut pair = Pair::with("memory-limits", &LinkOptions::default(), &unpaced);
+    let a = Endpoint::new(&pair.daemon_a, 50_000);
+    let b = Endpoint::new(&pair.daemon_b, 50_000);
+    connect(&a, &b, pair.b.address(Family::V4, PORT));
+    let pid = Pid::from_raw(pair.daemon_a.id().cast_signed());
+    let local = pair.a.address(Family::V4, 0);
+    for (what, resource, name) in [
+        ("addresses", Resource::As, "VmSize:"),
+        ("data", Resource::Data, "VmData:"),
+    ] {
+        let limit = |current| {
+            let maximum = None;
+            prlimit(pid, resource, Rlimit { current, maximum }).expect("root may");
+        };
+        let mut refused = 0;
+        for (round, room) in ROOMS.into_iter().enumerate() {
+            limit(Some(in_status(&pair.daemon_a, name) + room));
+            std::thread::scope(|scope| {
+                let greedy = || take_all_kinds(pair.daemon_a.socket(), local);
+                let all: Vec<_> = (0..GREEDY).map(|_| scope.spawn(greedy)).collect();
+                // What there is goes on.
+                for seed in 0..5 {
+                    a.fill(seed);
+                    let all = [a.element(0..50_000)];
+                    a.post(rnic::WorkRequest::write(1, &all, b.remote()));
+                    assert_eq!(a.completion().status, rnic::WcStatus::Success);
+                    // What it reads is what was placed before.
+                    a.post(rnic::WorkRequest::read(2, &all, b.remote()));
+                    assert_eq!(a.completion().status, rnic::WcStatus::Success);
+                    assert!(a.holds(seed) && b.holds(seed), "{what}, round {round}");
+                }
+                refused += all
+                    .into_iter()
+                    .map(|one| one.join().expect("refused by name"))
+                    .sum::<usize>();
+            });
+            pair.daemon_a.assert_alive();
+            limit(None);
+            // What they had is given back, and there is memory again for whoever asks.
+            wait::until("a client is served again", LIMIT, || {
+                let context = Context::open(pair.daemon_a.socket()).ok()?;
+                let pd = ProtectionDomain::alloc(&context).ok()?;
+                pd.register(1 << 20, FULL_ACCESS).ok()
+            });
+            wait::until("all is given back", LIMIT, || {
+                (pair.daemon_a.counter("regions") == 1).then_some(())
+            });
+        }
+        println!(
+            "{refused} requests refused with {} limits of {what}",
+            ROOMS.len()
+        );
+        assert!(refused > 0);
+    }
+    println!(
+        "the reserve was used {} times",
+        pair.daemon_a.counter("memory_reserve_used")
+    );
+    assert!(pair.daemon_a.counter("memory_reserve_used") > 0);
 }

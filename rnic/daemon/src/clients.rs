@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rnic_device::{Administrators, ClientSession, Credentials, Devices, Limits};
 use rnic_ipc::control::{Refusal, RefusalCode, Reply, Request, Response};
+use rnic_ipc::heap;
 use rnic_ipc::transport::{Channel, Message, TransportError};
 use rustix::net::Shutdown;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -74,9 +75,8 @@ impl Clients {
         }
         let channel = Arc::new(channel);
         let (devices, its) = (self.devices.clone(), channel.clone());
-        let thread = std::thread::Builder::new()
-            .name("rnicd-client".to_owned())
-            .spawn(move || serve(&devices, credentials, its));
+        let serve = move || serve(&devices, credentials, its);
+        let thread = heap::start_thread("rnicd-client", heap::STACK, serve);
         match thread {
             Ok(thread) => self.threads.push((credentials.uid, thread)),
             Err(error) => {

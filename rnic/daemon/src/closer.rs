@@ -13,7 +13,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use rnic_device::host::privileges;
+use rnic_ipc::heap;
 use rnic_ipc::transport::{Channel, TransportError};
+use rustix::net::Shutdown;
 use rustix::thread::{CapabilitySet, UnshareFlags};
 
 /// The most channels that one thread closes.
@@ -44,7 +46,7 @@ impl ChannelCloser {
     pub(crate) fn start() -> std::io::Result<Self> {
         let (channels, leaving) = Channel::pair().map_err(std::io::Error::other)?;
         let (ready, is_ready) = channel();
-        thread("rnicd-closer").spawn(move || {
+        heap::start_thread("rnicd-closer", STACK, move || {
             // Its successors' tables are copies of this one, into which no channel ever comes.
             let own = own_table().and_then(|()| privileges::keep(CapabilitySet::empty()));
             let begins = own.is_ok();
@@ -57,12 +59,15 @@ impl ChannelCloser {
         Ok(Self { channels })
     }
 
-    /// Closes a channel. Never waits for a client.
+    /// Closes a channel. Never waits for a client; nor does the client wait until it is closed, which
+    /// may take a while where there is no memory for a thread.
     pub(crate) fn close(&mut self, channel: Channel) {
+        // One that hung up has no other end.
+        let _ = rustix::net::shutdown(&channel, Shutdown::Both);
         if let Err(error) = self.channels.send(&COMES, &[channel.as_fd()]) {
             log::error!("a client's channel is closed by a thread of its own: {error}");
             // Without one it is closed here.
-            let _ = thread("rnicd-close").spawn(move || drop(channel));
+            let _ = heap::start_thread("rnicd-close", STACK, move || drop(channel));
             return;
         }
         drop(channel);
@@ -72,19 +77,14 @@ impl ChannelCloser {
     }
 }
 
-fn thread(name: &str) -> std::thread::Builder {
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .stack_size(STACK)
-}
-
 /// Has one thread after the other close what comes.
 fn dispatch(leaving: Channel) {
     let leaving = Arc::new(leaving);
     loop {
         let (taken, has_taken) = channel();
         let from = leaving.clone();
-        let closer = thread("rnicd-close").spawn(move || close_by_exit(&from, &taken));
+        let work = move || close_by_exit(&from, &taken);
+        let closer = heap::start_thread("rnicd-close", STACK, work);
         let error = match closer.map(|_| has_taken.recv()) {
             Ok(Ok(Ok(()))) => continue,
             Ok(Ok(Err(TransportError::Closed))) => return,

@@ -29,7 +29,12 @@ use clap::Parser;
 use cli::Cli;
 use config::ConfigError;
 use log_limit::Limited;
+use rnic_ipc::heap::Heap;
 use settings::{Settings, SettingsError};
+
+/// An allocation that fails costs requests, and not the daemon.
+#[global_allocator]
+static HEAP: Heap = Heap;
 
 /// Exit code of a start-up that failed. Wrong arguments exit with 2.
 const EXIT_FAILED: u8 = 1;

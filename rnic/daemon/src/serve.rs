@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use rnic_device::host::{Signals, privileges};
 use rnic_device::{DeviceError, Devices, Limits};
+use rnic_ipc::heap;
 use rnic_ipc::shm::ShmError;
 use rnic_ipc::transport::TransportError;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -81,6 +82,9 @@ pub(crate) fn serve(settings: Settings) -> Result<(), ServeError> {
     }
     rnic_ipc::shm::contain_faults().map_err(ServeError::Faults)?;
     raise_open_files();
+    if !heap::keep_reserves() {
+        log::warn!("the host has no memory for what is to be kept in reserve: clients are refused");
+    }
     let closer = ChannelCloser::start().map_err(ServeError::Closer)?;
     let path = &settings.socket;
     SocketFile::clear(path)?;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rnic_engine::command::{Answer, Command, ShardEvent};
 use rnic_ipc::control::{Event, QpState, Refusal, RefusalCode};
+use rnic_ipc::heap;
 use rnic_ipc::id::{ClientId, QpNum};
 use rnic_net::Vlans;
 use rnic_prm::{Prm, Step};
@@ -348,10 +349,7 @@ impl Core {
             condemned.hang_up();
             core.take_away(&condemned);
         };
-        if let Err(error) = std::thread::Builder::new()
-            .name("rnic-reaper".to_owned())
-            .spawn(reaper)
-        {
+        if let Err(error) = heap::start_thread("rnic-reaper", heap::STACK, reaper) {
             log::error!(
                 "no thread to take client {} away, it goes when it hangs up: {error}",
                 client.id

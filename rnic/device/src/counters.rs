@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use rnic_engine::command::{Answer, Command};
 use rnic_ipc::control::{CONTROL_MESSAGE_MAX, Refusal};
+use rnic_ipc::heap;
 use rnic_prm::Pace;
 
 use crate::core::{Core, lock};
@@ -80,6 +81,9 @@ impl Core {
         all.extend(prm.refusals());
         all.push(("requests_delayed".to_owned(), prm.requests_delayed()));
         drop(prm);
+        all.push(("memory_reserve_used".to_owned(), heap::times_given_back()));
+        let refused = self.books().refused_for_memory();
+        all.push(("refused_for_memory".to_owned(), refused));
         all.push(("device_ports".to_owned(), self.ports.len() as u64));
         all
     }

@@ -4,6 +4,7 @@
 //! Nothing here is on the data path. Waiting is done by the thread that asked, without any lock.
 
 pub(crate) mod address;
+pub(crate) mod cgroup;
 pub(crate) mod changes;
 pub(crate) mod icmp;
 pub(crate) mod interface;

@@ -25,6 +25,7 @@ mod metrics;
 mod open;
 pub mod pcapng;
 mod refuse;
+mod room;
 mod session;
 
 pub use config::{DeviceConfig, Driving, Polling, XdpMode};

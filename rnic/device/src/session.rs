@@ -154,6 +154,8 @@ impl ClientSession {
             Request::Hello { .. } => {}
             _ => greeted(&turn)?,
         }
+        let books = self.core().books();
+        let _room = books.room_for(&request)?;
         self.carry_out(&mut turn, request, fds)
     }
 

@@ -2,13 +2,15 @@
 //! shared memory.
 //!
 //! Everything here that comes from the other side is hostile until it was copied and checked.
-//! `unsafe` lives in [`shm`] (mappings and raw copies) and in the private `ring::raw` (ring words);
-//! nowhere else. With `--cfg loom` memory and atomics are a model's (`scripts/loom`).
+//! `unsafe` lives in [`shm`] (mappings and raw copies), in [`heap`] (the allocator) and in the private
+//! `ring::raw` (ring words); nowhere else. With `--cfg loom` memory and atomics are a model's (`scripts/loom`).
 
 #![deny(unsafe_code)]
 
 pub mod capture;
 pub mod control;
+#[cfg(not(loom))]
+pub mod heap;
 pub mod id;
 pub mod inspect;
 pub mod kick;

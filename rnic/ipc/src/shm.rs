@@ -26,6 +26,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
+use crate::heap;
 use crate::sync::{AtomicU32, AtomicU64};
 use faults::Watch;
 
@@ -140,6 +141,7 @@ impl SharedMemory {
     fn anonymous_of(len: usize, whole: usize, flags: MapFlags) -> Result<Self, ShmError> {
         check_len(len as u64)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
+        let _others = heap::mapping();
         // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
         let mapped =
             unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), whole, access, flags) };
@@ -530,6 +532,7 @@ fn memfd(name: &str, len: usize, kind: MemfdFlags) -> Result<OwnedFd, ShmError> 
 }
 
 fn map_shared(fd: std::os::fd::BorrowedFd<'_>, offset: u64, len: usize) -> Result<Pages, ShmError> {
+    let _others = heap::mapping();
     // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
     let mapped = unsafe {
         rustix::mm::mmap(

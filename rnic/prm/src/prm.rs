@@ -188,6 +188,11 @@ impl Prm {
         })
     }
 
+    /// What all clients hold together of one of these.
+    pub fn held_of(&self, resource: Resource) -> u64 {
+        self.usage.held(resource)
+    }
+
     /// How many requests each limit has refused, by the name of the counter, in a fixed order.
     pub fn refusals(&self) -> Vec<(String, u64)> {
         self.refused.named().collect()

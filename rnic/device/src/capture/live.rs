@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use rnic_ipc::capture::RecordHeader;
+use rnic_ipc::heap;
 
 use super::tap::{self, BUFFERS, Captured, Counts, Sink, Tap};
 use crate::host::privileges;
@@ -61,16 +62,15 @@ impl Prepared {
             stream: BufWriter::with_capacity(BATCH, ours),
             last: 0,
         };
-        let writer = std::thread::Builder::new()
-            .name("rnic-capture".to_owned())
-            .spawn(move || {
-                privileges::renounce("rnic-capture");
-                if let Err(error) = queue.write_to(&mut sink) {
-                    log::debug!("capture {number} ends: {error}");
-                    // What is left in the buffer would be waited for.
-                    let _ = sink.stream.into_parts();
-                }
-            })?;
+        let write = move || {
+            privileges::renounce("rnic-capture");
+            if let Err(error) = queue.write_to(&mut sink) {
+                log::debug!("capture {number} ends: {error}");
+                // What is left in the buffer would be waited for.
+                let _ = sink.stream.into_parts();
+            }
+        };
+        let writer = heap::start_thread("rnic-capture", heap::STACK, write)?;
         let live = LiveCapture {
             number,
             stopped: false,

@@ -475,6 +475,16 @@ pub(super) const BOOKS: &[Family] = &[
         "Clients' requests that waited, because their user makes more than it may in a second.",
         &[("", "requests_delayed")],
     ),
+    one(
+        "rnic_memory_refusals_total",
+        "Requests refused because the process had no memory left for them.",
+        &[("", "refused_for_memory")],
+    ),
+    one(
+        "rnic_memory_reserve_used_total",
+        "Times that an allocation failed and was given what the heap keeps in reserve.",
+        &[("", "memory_reserve_used")],
+    ),
     level(
         "rnic_clients",
         "Clients of the RNIC.",

@@ -1,0 +1,149 @@
+//! Whether the process has memory for one more object, before anything is done for it.
+//!
+//! Where it has not (a limit of addresses or of data, a cgroup's limit) the request is refused, and
+//! what there is goes on. The heap's reserve ([`heap`]) is for what can't be refused: so of requests
+//! that take much at most one is carried out at a time, and none once the reserve was used, until it
+//! could be taken again. A cgroup's limit gives no warning, its processes are killed; so room for all
+//! that may still be charged has to be there.
+
+use std::sync::MutexGuard;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use rnic_ipc::control::{QpAttributes, Refusal, RefusalCode, Request};
+use rnic_ipc::heap;
+use rnic_ipc::work::SLOT_SIZE;
+use rnic_prm::{Prm, Resource};
+
+use crate::host::cgroup::Groups;
+use crate::refuse;
+
+/// Bytes that a request may take beside those of its rings, and that threads and sockets of the
+/// kernel's take meanwhile.
+const MARGIN: u64 = heap::HEAP_RESERVE as u64;
+/// Bytes of registered memory for each byte of the page tables that reach it: 8 for 4 KiB.
+const BYTES_PER_TABLE_BYTE: u64 = 512;
+/// Bytes of the shard's tables for each work request that a queue pair may have outstanding, rounded
+/// up. A table is in one piece.
+const PENDING_BYTES: usize = 256;
+
+/// What is known of the process's memory.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    groups: Groups,
+    /// The last request found none.
+    short: AtomicBool,
+    /// Requests that were refused.
+    refused: AtomicU64,
+}
+
+/// Held while a request that takes much is carried out.
+pub(crate) type Alone = Option<MutexGuard<'static, ()>>;
+
+/// What a request takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Takes {
+    /// Next to nothing, or nothing that it does not give back.
+    Nothing,
+    /// A few hundred bytes of tables, or what only an administrator may ask for.
+    Little,
+    /// Rings, and so many bytes of the heap in one piece.
+    Much { heap: usize },
+}
+
+impl Takes {
+    fn of(request: &Request) -> Self {
+        match request {
+            Request::AllocPd
+            | Request::RegisterMemory { .. }
+            | Request::RegisterRemote { .. }
+            | Request::AllocStag { .. }
+            | Request::Listen { .. }
+            | Request::Connect { .. }
+            | Request::StartCapture(_) => Self::Little,
+            Request::Hello { .. } | Request::CreateCq { .. } | Request::CreateSrq { .. } => {
+                Self::Much { heap: 0 }
+            }
+            Request::CreateQp(QpAttributes { sq_depth, .. }) => {
+                let depth = sq_depth.checked_next_power_of_two().unwrap_or(u32::MAX);
+                Self::Much {
+                    heap: (depth as usize).saturating_mul(PENDING_BYTES),
+                }
+            }
+            _ => Self::Nothing,
+        }
+    }
+}
+
+impl Room {
+    /// For a process that is in its cgroups already.
+    pub(crate) fn new() -> Self {
+        Self {
+            groups: Groups::find(),
+            ..Self::default()
+        }
+    }
+
+    /// That there is memory for what is asked. What is returned is to be held until it is done.
+    pub(crate) fn check(
+        &self,
+        request: &Request,
+        prm: impl FnOnce() -> u64,
+    ) -> Result<Alone, Refusal> {
+        let takes = Takes::of(request);
+        // An embedded program's memory is its own.
+        if takes == Takes::Nothing || !heap::is_kept() {
+            return Ok(None);
+        }
+        let (alone, heap) = match takes {
+            Takes::Much { heap } => (Some(heap::take_large()), heap),
+            _ => (None, 0),
+        };
+        let found = if !heap::keep_reserves() || !heap::has(heap) {
+            Err(
+                "the host gives it no more (see `ulimit -v`, `ulimit -d`, vm.overcommit_memory)"
+                    .to_owned(),
+            )
+        } else {
+            self.groups.check(prm().saturating_add(MARGIN))
+        };
+        match found {
+            Ok(()) => {
+                if self.short.swap(false, Ordering::Relaxed) {
+                    log::info!("there is memory again: requests are carried out");
+                }
+                Ok(alone)
+            }
+            Err(why) => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                if !self.short.swap(true, Ordering::Relaxed) {
+                    log::warn!("memory is short, requests that take some are refused: {why}");
+                }
+                Err(refuse::refusal(
+                    RefusalCode::Host,
+                    &format!(
+                        "the RNIC has no memory left for it (ENOMEM): {why}; release something, or \
+                         raise the limit of the RNIC's process"
+                    ),
+                ))
+            }
+        }
+    }
+
+    /// Requests that were refused because there was none.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+}
+
+/// Bytes that may still be charged to the process for what clients have: pages of their rings that
+/// nobody has touched, and page tables of registered memory.
+pub(crate) fn to_come(prm: &Prm) -> u64 {
+    let rings = prm
+        .held_of(Resource::RingEntries)
+        .saturating_mul(SLOT_SIZE as u64);
+    let tables = prm.held_of(Resource::RegisteredOctets) / BYTES_PER_TABLE_BYTE;
+    rings.saturating_add(tables)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::*;
+
+#[global_allocator]
+static OURS: Heap = Heap;
+
+/// Lets this process have so many bytes of addresses beyond those that it has.
+struct Limit(Rlimit);
+
+impl Limit {
+    fn to(more: u64) -> Self {
+        let before = getrlimit(Resource::As);
+        let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+        let pages: u64 = status.split(' ').next().unwrap().parse().unwrap();
+        let current = Some(pages * rustix::param::page_size() as u64 + more);
+        let maximum = before.maximum;
+        setrlimit(Resource::As, Rlimit { current, maximum }).unwrap();
+        Self(before)
+    }
+}
+
+impl Drop for Limit {
+    fn drop(&mut self) {
+        setrlimit(Resource::As, self.0).unwrap();
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no limits")]
+fn an_allocation_that_fails_gets_the_reserve_and_it_is_taken_again_when_there_is_memory() {
+    const BLOCK: usize = 1 << 20;
+    assert!(keep_reserves());
+    let mut blocks: Vec<Vec<u8>> = Vec::with_capacity(128);
+    let limit = Limit::to(BLOCK as u64 / 2);
+    // What the heap has left of its own.
+    while has(BLOCK) {
+        blocks.push(vec![1; BLOCK]);
+    }
+    assert_eq!(times_given_back(), 0, "who only asks does not use it");
+    for _ in 0..HEAP_RESERVE / BLOCK / 2 {
+        blocks.push(vec![1; BLOCK]);
+    }
+    assert_eq!(times_given_back(), 1);
+    assert!(!keep_reserves(), "it is in use");
+    blocks.clear();
+    drop(limit);
+    assert!(keep_reserves());
+    assert!(has(BLOCK));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no limits")]
+fn a_thread_begins_or_is_refused_wherever_the_limit_is() {
+    assert!(keep_reserves());
+    let (mut begun, mut refused) = (0, 0);
+    // The first limits leave room for the reserve alone, and all of it is used; then there is none.
+    let mut threads = Vec::with_capacity(256);
+    let (end, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Arc::new(std::sync::Mutex::new(wait));
+    for step in 0..64 {
+        let _limit = Limit::to(step * 4096);
+        // A size of its own, for which glibc keeps no stack.
+        let stack = STACK + step as usize * 4096;
+        let wait = wait.clone();
+        match start_thread("test", stack, move || wait.lock().unwrap().recv().is_err()) {
+            Ok(thread) => {
+                begun += 1;
+                threads.push(thread);
+            }
+            Err(error) => {
+                assert_eq!(error.raw_os_error(), Some(Errno::NOMEM.raw_os_error()));
+                refused += 1;
+            }
+        }
+    }
+    assert!(begun > 0 && refused > 0, "{begun} and {refused}");
+    drop(end);
+    for thread in threads {
+        assert!(thread.join().unwrap());
+    }
+}
