@@ -2,7 +2,7 @@
 //! service).
 
 use std::io::Write;
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rnic::{CompletionQueue, Context, ProtectionDomain, QpConfig, QueuePair};
+use rnic::{CompletionQueue, Context, Listener, ProtectionDomain, QpConfig, QueuePair};
 use rnic_ipc::control::{PROTOCOL_VERSION, Reply, Request};
 use rnic_ipc::id::PdId;
 use rnic_ipc::transport::Channel;
 use rnic_tests::daemon::{Daemon, DaemonOptions};
-use rnic_tests::lab::{Family, Lab, LinkOptions};
+use rnic_tests::lab::{Family, INTERFACE, Lab, LinkOptions};
 use rnic_tests::pair::Pair;
 use rnic_tests::user::{open_to_all, run_as};
 use rnic_tests::verbs::FULL_ACCESS;
@@ -421,4 +421,58 @@ fn clients_that_come_and_go_in_a_loop_are_slowed_and_another_user_is_not() {
         log.contains("more lines of one kind were left out"),
         "{log}"
     );
+}
+
+#[test]
+fn what_clients_take_of_open_files_is_within_what_the_daemon_counts_on() {
+    let mut lab = Lab::new("open-files");
+    let (a, b) = lab.pair(&LinkOptions::default());
+    let socket = lab.directory().join("few.sock");
+    // Fewer than clients may take: the daemon says so when it starts.
+    let few = a
+        .namespace
+        .command("prlimit")
+        .label("rnicd")
+        .arg("--nofile=4000:4000")
+        .arg(binary::path("rnicd"))
+        .args(["--interface", INTERFACE, "--socket"])
+        .arg(&socket);
+    let daemon = Daemon::started(few, &a.namespace, &socket, None);
+    let other = Daemon::start(&lab, &b, &DaemonOptions::default());
+    let warning = "4000 open files are allowed, but clients may take";
+    assert!(daemon.log().contains(warning), "{}", daemon.log());
+    assert!(!other.log().contains("open files"), "{}", other.log());
+
+    let mut before = daemon.open_files();
+    let mut took = |what, most: usize| {
+        let now = daemon.open_files();
+        let more = now.saturating_sub(before);
+        println!("{what}: {more}");
+        assert!(
+            more <= most,
+            "{what} took {more} open files, and not {most}"
+        );
+        before = now;
+    };
+    let context = Context::open(daemon.socket()).expect("it serves");
+    let pd = ProtectionDomain::alloc(&context).expect("a domain");
+    took("a client", 12);
+    let cqs: Vec<_> = (0..20)
+        .map(|_| CompletionQueue::create(&context, 16).expect("a queue"))
+        .collect();
+    // Memory of the last one, and of what the client got before, waits to be sealed.
+    took("20 completion queues", 24);
+    let _qps: Vec<_> = (0..20)
+        .map(|_| QueuePair::create(&pd, &cqs[0], &cqs[0], QpConfig::default()).expect("a pair"))
+        .collect();
+    took("20 queue pairs", 1);
+    let _regions: Vec<_> = (0..20)
+        .map(|_| pd.register(4096, FULL_ACCESS).expect("a region"))
+        .collect();
+    took("20 regions", 0);
+    let at = |port| SocketAddr::new(a.address(Family::V4, PORT).ip(), port);
+    let _listeners: Vec<_> = (0..20)
+        .map(|_| Listener::bind(&context, at(0), 4).expect("a port"))
+        .collect();
+    took("20 listeners", 20);
 }

@@ -24,6 +24,8 @@ const SPARE_THREADS: usize = 64;
 const SPARE_THREADS_OF_USER: usize = 4;
 /// Threads beyond these, that only administrators' clients may have.
 const KEPT_THREADS: usize = 16;
+/// The most threads beside those of clients that are served.
+pub(crate) const THREADS_BESIDE: usize = SPARE_THREADS + KEPT_THREADS;
 /// How long a client may take to say Hello: until then it only keeps others out.
 const HELLO: Duration = Duration::from_secs(5);
 /// What it may say before that, of which device it means.

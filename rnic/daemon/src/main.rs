@@ -16,6 +16,7 @@ mod config;
 mod log_limit;
 mod metrics;
 mod names;
+mod open_files;
 mod serve;
 mod service;
 mod settings;

@@ -9,12 +9,12 @@ use rnic_ipc::shm::ShmError;
 use rnic_ipc::transport::TransportError;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit};
 
 use crate::clients::Clients;
 use crate::closer::ChannelCloser;
 use crate::metrics::{MetricsError, MetricsListener};
 use crate::names;
+use crate::open_files;
 use crate::service::Service;
 use crate::settings::Settings;
 use crate::socket::{SocketError, SocketFile};
@@ -81,7 +81,6 @@ pub(crate) fn serve(settings: Settings) -> Result<(), ServeError> {
         })?;
     }
     rnic_ipc::shm::contain_faults().map_err(ServeError::Faults)?;
-    raise_open_files();
     if !heap::keep_reserves() {
         log::warn!("the host has no memory for what is to be kept in reserve: clients are refused");
     }
@@ -92,6 +91,7 @@ pub(crate) fn serve(settings: Settings) -> Result<(), ServeError> {
     let first = settings.devices.first();
     let limits = first.map_or_else(Limits::default, |device| device.limits.clone());
     let administrators = first.map(|device| device.administrators);
+    open_files::raise(&limits);
     let (devices, (socket, metrics)) = Devices::open_then(settings.devices, || {
         // While their directories can be written to, and the first be given to a group.
         let socket = SocketFile::bind(path, settings.socket_mode, settings.socket_group)?;
@@ -149,22 +149,6 @@ pub(crate) fn serve(settings: Settings) -> Result<(), ServeError> {
     devices.shutdown();
     clients.join(FAREWELL);
     ended
-}
-
-/// Takes all the open files that the host allows: each completion queue, port and client takes some,
-/// and the usual limit is for programs that use select(2).
-fn raise_open_files() {
-    let allowed = rustix::process::getrlimit(Resource::Nofile);
-    let wanted = Rlimit {
-        current: allowed.maximum,
-        maximum: allowed.maximum,
-    };
-    if let Err(errno) = rustix::process::setrlimit(Resource::Nofile, wanted) {
-        log::warn!(
-            "the limit of open files stays at {:?}: {errno}",
-            allowed.current
-        );
-    }
 }
 
 /// Keeps what an open device needs, and nothing else.
