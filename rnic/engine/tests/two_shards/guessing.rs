@@ -18,16 +18,8 @@ const UNKNOWN: u32 = 0x1234_5678;
 fn accepted(duel: &mut Duel, port: u16) -> QpNum {
     duel.connect_from(&format!("198.18.0.9:{port}"));
     duel.send(&request(0, b""), 1448);
-    let (request, mpa, _) = duel.side.take_request().expect("a request");
     let qp = duel.side.create_qp();
-    let command = Command::Accept {
-        request,
-        qp,
-        mpa: MpaOptions { ord: 1, ..mpa },
-        private_data: Vec::new(),
-    };
-    duel.side.shard.execute(command, duel.now).unwrap();
-    duel.pump();
+    duel.accept(qp, |asked| MpaOptions { ord: 1, ..asked });
     qp
 }
 

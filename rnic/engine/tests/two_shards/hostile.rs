@@ -37,20 +37,12 @@ pub fn accept(duel: &mut Duel, segment: usize, markers: MarkerUse) -> QpNum {
     duel.side.listen(4, duel.now);
     duel.connect();
     duel.send(&request(0, b"raw"), segment);
-    let (request, mpa, data) = duel.side.take_request().expect("a request");
-    assert_eq!(
-        (mpa.revision, mpa.crc, data.as_slice()),
-        (1, true, b"raw".as_slice())
-    );
     let qp = duel.side.create_qp();
-    let command = Command::Accept {
-        request,
-        qp,
-        mpa: MpaOptions { markers, ..mpa },
-        private_data: Vec::new(),
-    };
-    duel.side.shard.execute(command, duel.now).unwrap();
-    duel.pump();
+    let data = duel.accept(qp, |asked| {
+        assert_eq!((asked.revision, asked.crc), (1, true));
+        MpaOptions { markers, ..asked }
+    });
+    assert_eq!(data, b"raw");
     assert!(duel.peer.received.starts_with(b"MPA ID Rep Frame"));
     qp
 }

@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use rnic_engine::command::Command;
+use rnic_ipc::control::MpaOptions;
+use rnic_ipc::id::QpNum;
 use rnic_net::{Path, PathDefaults, Payload};
 use rnic_proto::mpa::fpdu::{self as framing, Layout};
 use rnic_proto::mpa::marker::Markers;
@@ -223,6 +226,21 @@ impl Duel {
         self.pump();
         let events = &self.innocent.events;
         assert!(events.contains(&Event::Established), "{events:?}");
+    }
+
+    /// Has the side accept the request that waits by a queue pair, with the options that `agreed` makes
+    /// of those that were asked for. What private data came with it.
+    pub fn accept(&mut self, qp: QpNum, agreed: impl FnOnce(MpaOptions) -> MpaOptions) -> Vec<u8> {
+        let (request, asked, data) = self.side.take_request().expect("a request");
+        let command = Command::Accept {
+            request,
+            qp,
+            mpa: agreed(asked),
+            private_data: Vec::new(),
+        };
+        self.side.shard.execute(command, self.now).unwrap();
+        self.pump();
+        data
     }
 
     /// Sends octets in segments of at most `size`.

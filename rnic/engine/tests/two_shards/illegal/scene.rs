@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use rnic_engine::command::Command;
 use rnic_ipc::control::{Access, DisconnectReason, MarkerUse, MpaOptions, QpState};
 use rnic_ipc::id::{PdId, QpNum};
 use rnic_ipc::work::{WcStatus, WrOpcode};
@@ -171,23 +170,14 @@ impl Scene {
 
 /// Accepts the request that waits, with a receive posted.
 fn accept(duel: &mut Duel, markers: bool, wr_id: u64, receive: (usize, usize)) -> QpNum {
-    let (request, mpa, _) = duel.side.take_request().expect("a request");
-    let mpa = MpaOptions {
+    let qp = duel.side.create_qp();
+    duel.side.post_recv(qp, wr_id, receive.0, receive.1);
+    duel.accept(qp, |asked| MpaOptions {
         markers: MarkerUse::of_flag(markers),
         ird: IRD,
         ord: 4,
-        ..mpa
-    };
-    let qp = duel.side.create_qp();
-    duel.side.post_recv(qp, wr_id, receive.0, receive.1);
-    let command = Command::Accept {
-        request,
-        qp,
-        mpa,
-        private_data: Vec::new(),
-    };
-    duel.side.shard.execute(command, duel.now).unwrap();
-    duel.pump();
+        ..asked
+    });
     qp
 }
 
