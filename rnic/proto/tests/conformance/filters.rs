@@ -45,6 +45,7 @@ fn complaints_of(filter: &str, tests: &Tests) -> Vec<String> {
 enum Term<'a> {
     All,
     Package(&'a str),
+    Binary(&'a str),
     Test(&'a str),
 }
 
@@ -52,25 +53,26 @@ impl<'a> Term<'a> {
     fn new(text: &'a str) -> Result<Self, String> {
         let text = text.trim();
         let inner = |name: &str| text.strip_prefix(name)?.strip_suffix(')');
-        match (inner("all("), inner("package("), inner("test(=")) {
-            (Some(""), ..) => Ok(Self::All),
-            (_, Some(name), _) => Ok(Self::Package(name)),
-            (_, _, Some(name)) => Ok(Self::Test(name)),
-            _ => Err(format!(
-                "`{text}` is nothing that tests/conformance/filters.rs knows: teach it"
-            )),
+        if inner("all(") == Some("") {
+            return Ok(Self::All);
         }
+        let package = inner("package(").map(Self::Package);
+        let named = package.or_else(|| inner("binary(").map(Self::Binary));
+        let named = named.or_else(|| inner("test(=").map(Self::Test));
+        named.ok_or_else(|| {
+            format!("`{text}` is nothing that tests/conformance/filters.rs knows: teach it")
+        })
     }
 
     /// By the name that nextest gives: `package::binary module::test`.
     fn matches(&self, name: &str) -> bool {
         let (binary, test) = name.split_once(' ').unwrap_or((name, ""));
-        let package = binary
-            .split_once("::")
-            .map_or(binary, |(package, _)| package);
+        // A library's is called as its package.
+        let (package, binary) = binary.split_once("::").unwrap_or((binary, binary));
         match self {
             Self::All => true,
             Self::Package(wanted) => package == *wanted,
+            Self::Binary(wanted) => binary.trim_start_matches("bin/") == *wanted,
             Self::Test(wanted) => test == *wanted,
         }
     }
@@ -93,6 +95,9 @@ fn a_filter_that_matches_nothing_is_told() {
         "package(p) | package(q)",
         "package(p) & test(=tests::a)",
         "test(=b)",
+        "package(p) & binary(p)",
+        "package(q) & binary(tool)",
+        "binary(more) & test(=c)",
     ] {
         assert_eq!(of(right), [""; 0], "{right}");
     }
@@ -101,6 +106,7 @@ fn a_filter_that_matches_nothing_is_told() {
         ("package(p) | package(r)", "`package(r)` matches no test"),
         ("package(q) & test(=tests::a)", "matches no test"),
         ("test(=a)", "matches no test"),
+        ("package(p) & binary(more)", "matches no test"),
         ("kind(bin)", "teach it"),
     ] {
         let found = of(wrong);
