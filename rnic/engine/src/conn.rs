@@ -3,11 +3,11 @@
 
 mod bounce;
 mod early;
-mod held;
 mod inbound;
 mod list;
-mod pieces;
+mod parked_frames;
 mod prediction;
+mod reorder_queue;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -19,10 +19,10 @@ use rnic_proto::mpa::startup::{Initiator, Responder};
 use userspace_tcp::{ConnId, FourTuple, Instant, TIMESTAMPS_LEN};
 
 pub(crate) use early::{DDP_HEADER_MAX, FPDU_MIN, Placed};
-pub(crate) use held::HeldFrames;
 #[cfg(test)]
 use inbound::OutsideWindow;
 pub(crate) use inbound::{Inbound, Memory, NewRange, SLICES_MAX};
+pub(crate) use parked_frames::ParkedFrames;
 pub(crate) use prediction::{Learnt, Parsed, Prediction};
 pub(crate) use table::ConnTable;
 pub use table::KnownFlows;

@@ -11,8 +11,8 @@ use rnic_ipc::id::{ClientId, CqId};
 use rnic_ipc::ring::{CqProducer, CqPushError};
 use rnic_ipc::work::Completion;
 
-use crate::numbered::Numbered;
 use crate::prefetch::fetch_line;
+use crate::slot_table::SlotTable;
 
 #[cfg(test)]
 mod tests;
@@ -20,7 +20,7 @@ mod tests;
 /// All the CQs of a shard.
 #[derive(Debug, Default)]
 pub struct CqTable {
-    queues: Numbered<Cq>,
+    queues: SlotTable<Cq>,
     /// CQs that got completions since the last flush; each at most once.
     dirty: Vec<CqId>,
     /// CQs that died and that nobody was told of yet; each at most once.
@@ -60,7 +60,7 @@ impl CqTable {
     /// An empty table that tells of up to `capacity` CQs without allocating.
     pub fn new(capacity: usize) -> Self {
         Self {
-            queues: Numbered::new(capacity),
+            queues: SlotTable::new(capacity),
             dirty: Vec::with_capacity(capacity),
             failed: Vec::with_capacity(capacity),
         }

@@ -15,7 +15,6 @@ pub mod counters;
 pub mod cq;
 pub mod histogram;
 pub mod idmap;
-mod numbered;
 mod prefetch;
 pub mod qp;
 #[cfg(test)]
@@ -23,5 +22,6 @@ pub mod qp;
 mod random;
 pub mod region;
 pub mod shard;
+mod slot_table;
 pub mod srq;
 pub mod stag;

@@ -9,19 +9,19 @@
 mod atomics;
 mod complete;
 mod counters;
+mod crc_verified;
 mod early;
 mod elements;
 mod immediate;
-mod lent;
 mod local;
 mod modify;
 mod pending;
+mod queue_pool;
+mod read_response;
 mod receive;
-mod receives;
-mod respond;
+mod recv_queue;
 mod row;
 mod send;
-mod sound;
 mod terminate;
 #[cfg(test)]
 mod tests;
@@ -47,15 +47,15 @@ use crate::stag::{StagTable, User};
 
 pub use counters::QpCounters;
 pub(crate) use early::{FpduSign, PLACED_AT_ONCE, PlacedFpdu};
-pub use lent::Lent;
 pub use modify::NoSuchTransition;
+pub use queue_pool::Lent;
 pub use send::Plan;
 pub use times::{WorkClass, WorkTimes};
 
-use receives::ReceiveSide;
+pub(crate) use crc_verified::CrcVerified;
+use recv_queue::ReceiveSide;
 pub(crate) use send::{Filled, First};
 use send::{ORIGINS, SendSide};
-pub(crate) use sound::CrcVerified;
 use terminate::Ending;
 pub(crate) use writes::{Piece, Run, is_write};
 

@@ -11,34 +11,11 @@
 //! has come with nothing between, what it answers goes out first in the next poll, with the ACK, and
 //! what is to be done besides is done while the peer has the answer.
 
-mod ahead;
-mod at_once;
-mod backlog;
-mod broken;
-mod bursts;
 mod config;
-mod control;
-mod deadlines;
-mod fragments;
-mod guesses;
-mod inspect;
-mod lifecycle;
-mod link;
-mod macroflow;
-mod markers;
-mod modify;
-#[cfg(test)]
-mod names;
-mod nudge;
-mod path;
-mod produce;
+mod ctl;
+mod prefetch;
 mod rx;
-mod share;
-mod silence;
-mod startup;
-mod tallies;
-mod turn;
-mod unowned;
+mod tx;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -57,28 +34,28 @@ use crate::capture::Captures;
 use crate::command::Command;
 use crate::command::ShardEvent;
 pub use crate::conn::KnownFlows;
-use crate::conn::{ConnTable, HeldFrames};
+use crate::conn::{ConnTable, ParkedFrames};
 use crate::counters::{Levels, ShardCounters};
 use crate::cq::CqTable;
 use crate::histogram::Histogram;
 use crate::idmap::IdMap;
-use crate::numbered::Numbered;
 use crate::qp::{Lent, Qp, QpContext, QpCounters};
+use crate::slot_table::SlotTable;
 use crate::srq::SrqTable;
 use crate::stag::StagTable;
 
-use ahead::Served;
-use backlog::Backlog;
-use bursts::Headers;
 pub use config::{ShardConfig, ShardLimits};
-use deadlines::Deadlines;
-use guesses::Guesses;
-use link::Link;
-use macroflow::Macroflows;
+use ctl::backlog::Backlog;
+use ctl::client_stats::ClientStats;
+use ctl::deadlines::Deadlines;
+use ctl::guesses::Guesses;
+use ctl::unowned::Unowned;
+use prefetch::ConnQpMap;
 use rx::{DeferredRx, Rx};
-use share::Share;
-use tallies::Tallies;
-use unowned::Unowned;
+use tx::drr_scheduler::DrrScheduler;
+use tx::header_cache::Headers;
+use tx::link::Link;
+use tx::macroflow::Macroflows;
 
 /// Frames taken from a port at a time.
 const RECEIVE_BATCH: usize = 64;
@@ -97,14 +74,14 @@ pub struct Shard<P> {
     ports: Vec<P>,
     umem: Umem,
     pool: FramePool,
-    held: HeldFrames,
+    held: ParkedFrames,
     /// Received frames that connections may hold, all together.
     parking: usize,
     reserve: Reserve,
     stack: Stack<Frame>,
     conns: ConnTable,
-    qps: Numbered<Box<QpSlot>>,
-    served: Served,
+    qps: SlotTable<Box<QpSlot>>,
+    served: ConnQpMap,
     tables: Tables,
     clients: Vec<Client>,
     listeners: IdMap<u32, Listener>,
@@ -113,7 +90,7 @@ pub struct Shard<P> {
     requests: IdMap<u32, ConnId>,
     next_request: u32,
     /// Connections whose queue pair may have something to send.
-    share: Share,
+    share: DrrScheduler,
     /// What connections to the same peer may have under way together.
     macroflows: Macroflows,
     /// Producing stopped for want of a free frame or of room on the link: only a received frame, the
@@ -160,7 +137,7 @@ struct Tables {
     stags: StagTable,
     cqs: CqTable,
     srqs: SrqTable,
-    tallies: Tallies,
+    tallies: ClientStats,
     lent: Lent,
 }
 
@@ -233,7 +210,7 @@ impl<P: Port> Shard<P> {
         // What a connection's path allows is the limit, not a figure for all of them.
         tcp.mss = u16::MAX;
         Self {
-            held: HeldFrames::new(umem.frames(), config.tcp.receive_window as usize),
+            held: ParkedFrames::new(umem.frames(), config.tcp.receive_window as usize),
             parking,
             reserve: Reserve {
                 single: config.receive_reserve,
@@ -241,13 +218,13 @@ impl<P: Port> Shard<P> {
             },
             stack: Stack::new(tcp, config.secret, now),
             conns: ConnTable::new(limits.connections),
-            qps: Numbered::new(limits.queue_pairs),
-            served: Served::new(limits.connections),
+            qps: SlotTable::new(limits.queue_pairs),
+            served: ConnQpMap::new(limits.connections),
             tables: Tables {
                 stags: StagTable::new(limits.regions),
                 cqs: CqTable::new(limits.cqs),
                 srqs: SrqTable::new(limits.srqs),
-                tallies: Tallies::new(limits.clients),
+                tallies: ClientStats::new(limits.clients),
                 lent: Lent::default(),
             },
             clients: Vec::with_capacity(limits.clients),
@@ -255,7 +232,7 @@ impl<P: Port> Shard<P> {
             listening: HashMap::new(),
             requests: IdMap::default(),
             next_request: 0,
-            share: Share::new(limits.clients, limits.connections),
+            share: DrrScheduler::new(limits.clients, limits.connections),
             macroflows: Macroflows::new(limits.connections, umem.frames()),
             starved: false,
             deadlines: Deadlines::new(limits.connections),

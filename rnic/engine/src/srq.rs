@@ -8,7 +8,7 @@
 use rnic_ipc::id::{ClientId, SrqId};
 use rnic_ipc::ring::{RingFault, WorkQueueConsumer, WorkRequest};
 
-use crate::numbered::Numbered;
+use crate::slot_table::SlotTable;
 
 #[cfg(test)]
 mod tests;
@@ -16,7 +16,7 @@ mod tests;
 /// All the shared receive queues of a shard.
 #[derive(Debug, Default)]
 pub struct SrqTable {
-    queues: Numbered<Srq>,
+    queues: SlotTable<Srq>,
     /// Queues that fell below their limit since the owner asked last; each at most once.
     reached: Vec<SrqId>,
 }
@@ -36,7 +36,7 @@ impl SrqTable {
     /// An empty table that tells of up to `capacity` queues without allocating.
     pub fn new(capacity: usize) -> Self {
         Self {
-            queues: Numbered::new(capacity),
+            queues: SlotTable::new(capacity),
             reached: Vec::with_capacity(capacity),
         }
     }

@@ -15,17 +15,17 @@ use crate::idmap::IdMap;
 use crate::region::RegionMemory;
 
 mod bind;
-mod leave;
+mod grant;
 mod streams;
 #[cfg(test)]
 mod tests;
 
 pub use bind::{Binding, CannotBind};
-pub(crate) use leave::Row;
-pub use leave::{Sink, Source, Target, Writer};
+pub(crate) use grant::Row;
+pub use grant::{Sink, Source, Target, Writer};
 
 use bind::Bound;
-use leave::{Range, Reach};
+use grant::{Range, Reach};
 use streams::Link;
 
 /// All the STags of a shard.

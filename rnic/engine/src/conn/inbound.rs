@@ -11,8 +11,8 @@ use rnic_xsk::{Frame, FramePool, Umem};
 
 use super::bounce::Bounce;
 use super::early::{Placed, PlacedList};
-use super::held::HeldFrames;
-use super::pieces::{Piece, PieceList};
+use super::parked_frames::ParkedFrames;
+use super::reorder_queue::{Piece, PieceList};
 use crate::qp::PLACED_AT_ONCE;
 
 /// Pieces of frames that one connection may hold: a window of 1 MiB in segments of 1460 octets,
@@ -107,7 +107,7 @@ impl Inbound {
         offset: u64,
         back: usize,
         umem: &'a Umem,
-        held: &'a HeldFrames,
+        held: &'a ParkedFrames,
         out: &mut [&'a [u8]; SLICES_MAX],
     ) -> Option<(u64, usize)> {
         if self.bounce.is_active() || !self.placed.has_room(&held.placed, PLACED_AT_ONCE) {
@@ -129,7 +129,7 @@ impl Inbound {
     }
 
     /// Whether an FPDU begins at `offset`, because one that was placed ends there.
-    pub fn begins_at(&self, held: &HeldFrames, offset: u64) -> bool {
+    pub fn begins_at(&self, held: &ParkedFrames, offset: u64) -> bool {
         self.placed.ends_at(&held.placed, offset)
     }
 
@@ -230,7 +230,7 @@ impl Inbound {
     pub fn slices<'a>(
         &'a self,
         umem: &'a Umem,
-        held: &'a HeldFrames,
+        held: &'a ParkedFrames,
         out: &mut [&'a [u8]; SLICES_MAX],
     ) -> usize {
         if self.bounce.is_active() {
@@ -300,7 +300,7 @@ pub(crate) struct Memory<'a> {
     /// The octets.
     pub umem: &'a Umem,
     /// Frames that connections hold.
-    pub held: &'a mut HeldFrames,
+    pub held: &'a mut ParkedFrames,
     /// Free frames.
     pub pool: &'a mut FramePool,
 }

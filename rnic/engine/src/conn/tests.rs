@@ -9,7 +9,7 @@ const WINDOW: u32 = 4096;
 struct Bench {
     umem: Umem,
     pool: FramePool,
-    held: HeldFrames,
+    held: ParkedFrames,
     inbound: Inbound,
     frames: usize,
 }
@@ -17,7 +17,7 @@ struct Bench {
 impl Bench {
     fn new(frames: u32) -> Self {
         let (umem, pool) = Umem::heap(frames, ChunkSize::Octets2048);
-        let held = HeldFrames::new(umem.frames(), WINDOW as usize);
+        let held = ParkedFrames::new(umem.frames(), WINDOW as usize);
         Self {
             umem,
             pool,

@@ -10,7 +10,7 @@ use rnic_proto::rdmap::{
 use rnic_proto::{Msn, Qn, Stag, TaggedOffset};
 
 use super::pending::Ticket;
-use super::respond::Response;
+use super::read_response::Response;
 use super::send::{Failed, Turn};
 use super::terminate::{count_refusal, source_error};
 use super::work::Work;

@@ -11,7 +11,7 @@ use rnic_proto::rdmap::{Inbound, Offending, RdmapError, ReadRequest, SendKind, T
 use rnic_proto::{MessageOffset, Msn, Octets, Stag, TaggedOffset};
 
 use super::pending::{Outcome, Ticket};
-use super::respond::{ReadResponse, Response};
+use super::read_response::{ReadResponse, Response};
 use super::send::RTR_TOKEN;
 use super::terminate::{count_refusal, source_error, tagged_error};
 use super::{Qp, QpContext, QpCounters, elements};

@@ -12,7 +12,7 @@ use rnic_proto::mpa::marker::Markers;
 use rnic_proto::rdmap::segment;
 use rnic_proto::{MessageOffset, TaggedOffset};
 
-use super::respond::Response;
+use super::read_response::Response;
 use super::send::{FPDU_LEN_MIN, Turn};
 use super::whole::{SEND_WORDS, WRITE_WORDS};
 use super::work::{Kind, Work};

@@ -15,9 +15,9 @@ use rnic_proto::rdmap::{RdmapError, segment, terminate};
 
 use userspace_tcp::checksum::PartialSum;
 
-use super::lent::{Lender, RESPONSES_MAX};
 use super::pending::Pending;
-use super::respond::Response;
+use super::queue_pool::{Lender, RESPONSES_MAX};
+use super::read_response::Response;
 use super::whole::Whole;
 use super::work::{Kind, Work};
 use super::{CloseKind, Qp, QpContext};

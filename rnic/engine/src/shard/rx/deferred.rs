@@ -67,8 +67,8 @@ impl<P: Port> Shard<P> {
             self.pool.free(frame);
         }
         self.finish_ack(id);
-        self.settle_conn(id);
-        self.conclude();
+        self.update_conn(id);
+        self.handle_close_events();
         self.make_ready(id);
         true
     }
@@ -82,7 +82,7 @@ impl<P: Port> Shard<P> {
             let conn = self.conns.get(id);
             let consumed = conn.map_or(0, |conn| conn.inbound.consumed_to());
             self.stack.finish(self.now, &ack, consumed);
-            self.introduce();
+            self.handle_open_events();
         }
     }
 }

@@ -95,7 +95,7 @@ impl<P: Port> Shard<P> {
             self.free_frags(frags, count);
         } else {
             self.park(id, frags, (count, chained), &received);
-            self.conclude();
+            self.handle_close_events();
             self.make_ready(id);
         }
         if count > 1 {
@@ -138,14 +138,14 @@ impl<P: Port> Shard<P> {
         // An event may introduce the connection whose octets came with it (the ACK that completes a
         // passive open), but the peer's FIN comes after the octets in its segment: the layer above
         // is told of it once they are delivered.
-        self.introduce();
+        self.handle_open_events();
         match received.conn {
             Some(id) if !received.new.is_empty() => {
                 self.deliver_new(id, frags, (count, chained), &received);
             }
             _ => self.free_frags(frags, count),
         }
-        self.conclude();
+        self.handle_close_events();
         if let Some(id) = received.conn {
             // What was acknowledged may have opened room to send.
             self.make_ready(id);
@@ -178,7 +178,7 @@ impl<P: Port> Shard<P> {
             self.stack.consumed(id, conn.inbound.consumed_to());
         }
         self.free_frags(frags, count);
-        self.settle_conn(id);
+        self.update_conn(id);
     }
 
     /// The common case: nothing is parked, and the next bytes in order are in these frames. They are

@@ -118,7 +118,7 @@ impl<P: Port> Shard<P> {
             }
             Phase::Rdma { qp } => {
                 while self.deliver_fpdus(id, qp.0) {}
-                self.settle_conn(id);
+                self.update_conn(id);
             }
             Phase::Over => {
                 while conn.inbound.available() > 0 || conn.inbound.next_placed().is_some() {

@@ -1,0 +1,148 @@
+//! Pieces of received frames, in the order of the stream. There are at most [`NEW_RANGES_MAX`] for
+//! each frame of the UMEM when it comes, and one more for each FPDU that is placed early in the
+//! middle of one, so their table is made once.
+
+use rnic_xsk::Umem;
+#[cfg(doc)]
+use userspace_tcp::NEW_RANGES_MAX;
+
+use super::list::{List, NONE, Nodes};
+use super::parked_frames::ParkedFrames;
+
+/// Octets of the stream that lie in a held frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    /// Place of the first octet in the stream.
+    pub offset: u64,
+    /// The frame's name.
+    pub held: u32,
+    /// Place of the first octet in the frame.
+    pub start: u32,
+    pub len: u32,
+}
+
+impl Piece {
+    /// Behind its last octet.
+    pub(super) fn end(&self) -> u64 {
+        self.offset + u64::from(self.len)
+    }
+
+    pub(super) fn octets<'a>(&self, umem: &'a Umem, held: &'a ParkedFrames) -> &'a [u8] {
+        let start = self.start as usize;
+        let octets = held.bytes(umem, self.held);
+        octets.get(start..start + self.len as usize).unwrap_or(&[])
+    }
+
+    /// What of it lies before `offset`.
+    fn before(&self, offset: u64) -> Option<Self> {
+        let len = offset.min(self.end()).checked_sub(self.offset)? as u32;
+        (len > 0).then_some(Self { len, ..*self })
+    }
+
+    /// What of it lies at `offset` and behind.
+    fn from(&self, offset: u64) -> Option<Self> {
+        let cut = offset.saturating_sub(self.offset);
+        let len = u64::from(self.len)
+            .checked_sub(cut)
+            .filter(|&len| len > 0)?;
+        Some(Self {
+            offset: self.offset + cut,
+            start: self.start + cut as u32,
+            len: len as u32,
+            ..*self
+        })
+    }
+}
+
+/// The pieces of one connection, in the order of the stream.
+#[derive(Debug, Default)]
+pub(super) struct PieceList {
+    list: List,
+}
+
+impl PieceList {
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Puts a piece where it belongs; most belong at the end.
+    pub(super) fn insert(&mut self, pieces: &mut Nodes<Piece>, piece: Piece) {
+        let previous = self.last_before(pieces, piece.offset);
+        self.list.insert_behind(pieces, previous, piece);
+    }
+
+    /// The last piece that begins at `offset` or before.
+    fn last_before(&self, pieces: &Nodes<Piece>, offset: u64) -> u32 {
+        self.list.last_that(pieces, |piece| piece.offset <= offset)
+    }
+
+    /// The pieces from the one at `offset` on, and at most `back` before it that lead to it without
+    /// a gap.
+    pub(super) fn run<'a>(
+        &self,
+        pieces: &'a Nodes<Piece>,
+        offset: u64,
+        back: usize,
+    ) -> impl Iterator<Item = &'a Piece> {
+        let mut first = self.last_before(pieces, offset);
+        for _ in 0..back {
+            let before = pieces.before(first);
+            let leads = match (pieces.get(before), pieces.get(first)) {
+                (Some(before), Some(this)) => before.end() == this.offset,
+                _ => false,
+            };
+            if !leads {
+                break;
+            }
+            first = before;
+        }
+        pieces.from(first)
+    }
+
+    /// Takes the octets from `start` to `end` out; `release` is told of each frame that holds none
+    /// of a piece any more.
+    pub(super) fn cut_out(
+        &mut self,
+        held: &mut ParkedFrames,
+        start: u64,
+        end: u64,
+        mut release: impl FnMut(&mut ParkedFrames, u32),
+    ) {
+        let mut index = self.last_before(&held.pieces, end.saturating_sub(1));
+        while index != NONE {
+            let previous = held.pieces.before(index);
+            let Some(slot) = held.pieces.get_mut(index) else {
+                return;
+            };
+            let piece = *slot;
+            if piece.end() <= start {
+                return;
+            }
+            match (piece.before(start), piece.from(end)) {
+                (None, None) => {
+                    self.list.remove(&mut held.pieces, index);
+                    release(held, piece.held);
+                }
+                (Some(rest), None) | (None, Some(rest)) => *slot = rest,
+                (Some(before), Some(behind)) => {
+                    *slot = before;
+                    self.list.insert_behind(&mut held.pieces, index, behind);
+                    held.share(piece.held);
+                }
+            }
+            index = previous;
+        }
+    }
+
+    pub(super) fn front_mut<'a>(&self, pieces: &'a mut Nodes<Piece>) -> Option<&'a mut Piece> {
+        pieces.get_mut(self.list.first())
+    }
+
+    pub(super) fn pop_front(&mut self, pieces: &mut Nodes<Piece>) -> Option<Piece> {
+        self.list.remove(pieces, self.list.first())
+    }
+
+    pub(super) fn iter<'a>(&self, pieces: &'a Nodes<Piece>) -> impl Iterator<Item = &'a Piece> {
+        pieces.from(self.list.first())
+    }
+}

@@ -1,0 +1,276 @@
+//! Memory of queues that are empty most of the time: lent to a queue pair while it has something in
+//! them, so that one at rest holds none. For each queue pair there is one from when it is made, up to
+//! a bound; beyond it memory is allocated when more queues than ever before have something at once,
+//! and used again ever after.
+
+use std::collections::VecDeque;
+
+use rnic_ipc::ring::WorkRequest;
+use rnic_proto::mpa::startup::MAX_READ_DEPTH;
+
+use super::pending::Entry;
+use super::read_response::Response;
+
+/// The most queues without a user whose memory is kept for the next one.
+const SPARE_MAX: usize = 1024;
+
+/// The most elements that the memory so kept may have room for, all together: long queues whose
+/// client is gone leave no more than that behind (some 25 MB for pending work).
+const SPARE_ELEMENTS_MAX: usize = 1 << 18;
+
+/// Sizes of queues: the powers of two.
+const SIZES: usize = usize::BITS as usize;
+
+/// What the queue pairs of a shard are lent.
+#[derive(Debug, Default)]
+pub struct Lent {
+    pub(super) pending: Lender<Entry>,
+    pub(super) responses: Lender<Response>,
+    /// A receive that is looked at and not taken.
+    pub(super) receive: WorkRequest,
+}
+
+impl Lent {
+    /// A queue pair was made whose send queue has `sq_depth` work requests at most.
+    pub(super) fn queue_pair_added(&mut self, sq_depth: usize) {
+        self.pending.expect(sq_depth);
+        self.responses.expect(RESPONSES_MAX);
+    }
+
+    /// Queues whose memory is lent.
+    pub fn count(&self) -> usize {
+        self.pending.out + self.responses.out
+    }
+
+    /// One of these is gone.
+    pub(super) fn queue_pair_removed(&mut self, sq_depth: usize) {
+        self.pending.forget(sq_depth);
+        self.responses.forget(RESPONSES_MAX);
+    }
+}
+
+/// Requests of a peer's that wait to be answered: Reads, and beside them as many Atomic Operations.
+pub(super) const RESPONSES_MAX: usize = 2 * MAX_READ_DEPTH as usize;
+
+/// Memory for queues of one kind.
+#[derive(Debug)]
+pub(super) struct Lender<T> {
+    /// By the exponent of their size.
+    sizes: [Size<T>; SIZES],
+    /// Spare queues of all sizes.
+    spare: usize,
+    /// Elements that those have room for.
+    room: usize,
+    /// Queues that have memory.
+    out: usize,
+}
+
+/// Queues of one size.
+#[derive(Debug)]
+struct Size<T> {
+    spare: Vec<VecDeque<T>>,
+    /// Queues that there are, lent or not.
+    made: usize,
+    /// Queue pairs that may need one.
+    users: usize,
+}
+
+impl<T> Default for Size<T> {
+    fn default() -> Self {
+        Self {
+            spare: Vec::new(),
+            made: 0,
+            users: 0,
+        }
+    }
+}
+
+impl<T> Default for Lender<T> {
+    fn default() -> Self {
+        Self {
+            sizes: std::array::from_fn(|_| Size::default()),
+            spare: 0,
+            room: 0,
+            out: 0,
+        }
+    }
+}
+
+/// The exponent of the size of a queue that never has more than `most`.
+fn exponent(most: usize) -> usize {
+    let most = most.clamp(1, 1 << (SIZES - 1));
+    most.next_power_of_two().trailing_zeros() as usize
+}
+
+impl<T> Size<T> {
+    /// One more of room for `2^exponent`; giving it back must not allocate.
+    fn make(&mut self, exponent: usize) -> VecDeque<T> {
+        self.made += 1;
+        self.spare.reserve(self.made - self.spare.len());
+        VecDeque::with_capacity(1 << exponent)
+    }
+}
+
+impl<T> Lender<T> {
+    /// There is one user more of queues that never have more than `most`.
+    fn expect(&mut self, most: usize) {
+        let exponent = exponent(most);
+        let may_keep = self.may_keep(1 << exponent);
+        let size = &mut self.sizes[exponent];
+        size.users += 1;
+        if may_keep && size.made < size.users {
+            let queue = size.make(exponent);
+            self.keep(queue);
+        }
+    }
+
+    /// There is one user less.
+    fn forget(&mut self, most: usize) {
+        let size = &mut self.sizes[exponent(most)];
+        size.users = size.users.saturating_sub(1);
+        if size.made > size.users
+            && let Some(queue) = size.spare.pop()
+        {
+            size.made -= 1;
+            self.spare -= 1;
+            self.room -= queue.capacity();
+        }
+    }
+
+    /// Puts an element into a queue that never has more than `most`.
+    pub(super) fn push(&mut self, queue: &mut VecDeque<T>, element: T, most: usize) {
+        if queue.capacity() == 0 {
+            self.out += 1;
+            let exponent = exponent(most);
+            let size = &mut self.sizes[exponent];
+            *queue = match size.spare.pop() {
+                Some(spare) => {
+                    self.spare -= 1;
+                    self.room -= spare.capacity();
+                    spare
+                }
+                None => size.make(exponent),
+            };
+        }
+        queue.push_back(element);
+    }
+
+    /// Takes the memory of a queue back if nothing is in it.
+    pub(super) fn settle(&mut self, queue: &mut VecDeque<T>) {
+        if queue.is_empty() && queue.capacity() > 0 {
+            self.out = self.out.saturating_sub(1);
+            let memory = std::mem::take(queue);
+            if self.may_keep(memory.capacity()) {
+                self.keep(memory);
+            } else {
+                self.sizes[memory.capacity().ilog2() as usize].made -= 1;
+            }
+        }
+    }
+
+    fn may_keep(&self, capacity: usize) -> bool {
+        self.spare < SPARE_MAX && self.room + capacity <= SPARE_ELEMENTS_MAX
+    }
+
+    fn keep(&mut self, memory: VecDeque<T>) {
+        self.spare += 1;
+        self.room += memory.capacity();
+        // It may have room for more than was asked for, but not for twice as many.
+        self.sizes[memory.capacity().ilog2() as usize]
+            .spare
+            .push(memory);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_used_again_and_an_empty_queue_has_none() {
+        let mut lender = Lender::default();
+        let mut queues = [VecDeque::new(), VecDeque::new()];
+        for round in 0..3 {
+            for queue in &mut queues {
+                lender.push(queue, round, 8);
+                lender.push(queue, round, 8);
+                assert!(queue.capacity() >= 8);
+                queue.pop_front();
+                lender.settle(queue);
+                assert_eq!(queue.len(), 1, "what is in use stays");
+                queue.pop_front();
+                lender.settle(queue);
+                assert_eq!(queue.capacity(), 0);
+                lender.settle(queue);
+            }
+            assert_eq!(lender.spare, 1, "one at a time needs one");
+            assert_eq!(lender.out, 0);
+        }
+    }
+
+    #[test]
+    fn no_more_is_kept_than_the_most() {
+        let mut lender = Lender::default();
+        let mut queues: Vec<VecDeque<u8>> = Vec::new();
+        queues.resize_with(SPARE_MAX + 1, VecDeque::new);
+        for queue in &mut queues {
+            lender.push(queue, 0, 1);
+        }
+        for queue in &mut queues {
+            queue.clear();
+            lender.settle(queue);
+        }
+        assert_eq!(lender.spare, SPARE_MAX);
+        assert_eq!(lender.sizes[0].spare.len(), SPARE_MAX);
+    }
+
+    /// A client with many long queues can't leave their memory behind in the daemon.
+    #[test]
+    fn long_queues_leave_no_more_behind_than_is_allowed() {
+        let mut lender = Lender::default();
+        let mut queues: Vec<VecDeque<u8>> = Vec::new();
+        queues.resize_with(100, VecDeque::new);
+        for queue in &mut queues {
+            lender.push(queue, 0, 16_384);
+        }
+        for queue in &mut queues {
+            queue.clear();
+            lender.settle(queue);
+        }
+        let kept = |lender: &Lender<u8>| {
+            let spare = lender.sizes.iter().flat_map(|size| &size.spare);
+            spare.map(VecDeque::capacity).sum::<usize>()
+        };
+        assert_eq!(lender.spare, 16);
+        assert_eq!(kept(&lender), lender.room);
+        assert!(kept(&lender) <= SPARE_ELEMENTS_MAX);
+        lender.push(&mut queues[0], 0, 8);
+        assert_eq!(kept(&lender), lender.room);
+    }
+
+    #[test]
+    fn for_each_queue_pair_there_is_memory_before_it_needs_any() {
+        let mut lender = Lender::default();
+        let mut queues = [VecDeque::new(), VecDeque::new(), VecDeque::new()];
+        for _ in &queues {
+            lender.expect(100);
+        }
+        assert_eq!((lender.spare, lender.room), (3, 3 * 128));
+        for queue in &mut queues {
+            lender.push(queue, 1, 100);
+        }
+        assert_eq!((lender.spare, lender.sizes[7].made), (0, 3));
+        for queue in &mut queues {
+            queue.clear();
+            lender.settle(queue);
+            lender.forget(100);
+        }
+        assert_eq!((lender.spare, lender.room), (0, 0), "it goes with them");
+        for _ in 0..SPARE_MAX + 1 {
+            lender.expect(1);
+        }
+        assert_eq!(lender.spare, SPARE_MAX);
+        lender.expect(usize::MAX);
+        lender.forget(usize::MAX);
+    }
+}

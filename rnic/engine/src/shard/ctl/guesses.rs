@@ -1,0 +1,86 @@
+//! Peers whose streams end by invalid STags (RFC 5040 section 8.1.1): a growing pause before their next
+//! connection to the same client is taken, so that an STag can't be found by trying.
+//!
+//! A program's own mistake costs it nothing: only from the [`FREE`]th stream on that ends so within
+//! [`FORGOTTEN_AFTER`] of the one before are connections from that address to that client reset for a
+//! while. Other clients' STags are in other protection domains, which such a stream does not reach: that
+//! somebody guesses at one client keeps nobody at the same address from another.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use rnic_ipc::id::ClientId;
+use userspace_tcp::Instant;
+
+/// Pairs of address and client that are remembered. When there are more, the one that was quiet for
+/// longest is forgotten.
+const PEERS: usize = 1024;
+/// Streams that may end so before there is a pause.
+const FREE: u32 = 16;
+/// The first pause; each is twice the one before.
+const FIRST: Duration = Duration::from_millis(100);
+/// The longest.
+const LONGEST: Duration = Duration::from_secs(10);
+/// A pair is forgotten when it was quiet for so long.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
+
+/// What is remembered of peers.
+#[derive(Debug)]
+pub(in crate::shard) struct Guesses {
+    peers: HashMap<(IpAddr, ClientId), Peer>,
+}
+
+#[derive(Debug)]
+struct Peer {
+    streams: u32,
+    last: Instant,
+}
+
+impl Guesses {
+    pub fn new() -> Self {
+        Self {
+            peers: HashMap::with_capacity(PEERS),
+        }
+    }
+
+    /// A stream between these ended by an invalid STag of the peer's.
+    pub fn note(&mut self, peer: (IpAddr, ClientId), now: Instant) {
+        if self.peers.len() >= PEERS && !self.peers.contains_key(&peer) {
+            let quietest = self.peers.iter().min_by_key(|(_, known)| known.last);
+            if let Some(pair) = quietest.map(|(pair, _)| *pair) {
+                self.peers.remove(&pair);
+            }
+        }
+        let known = self.peers.entry(peer).or_insert(Peer {
+            streams: 0,
+            last: now,
+        });
+        if now.saturating_duration_since(known.last) >= FORGOTTEN_AFTER {
+            known.streams = 0;
+        }
+        known.streams = known.streams.saturating_add(1);
+        known.last = now;
+    }
+
+    /// The client is gone, and its number may become another's.
+    pub fn forget(&mut self, client: ClientId) {
+        self.peers.retain(|(_, of), _| *of != client);
+    }
+
+    /// Whether a connection from this address to this client comes too soon.
+    pub fn pauses(&self, peer: (IpAddr, ClientId), now: Instant) -> bool {
+        let Some(known) = self.peers.get(&peer) else {
+            return false;
+        };
+        let Some(more) = known.streams.checked_sub(FREE) else {
+            return false;
+        };
+        // 2^7 times the first is beyond the longest.
+        let pause = (FIRST * (1 << more.min(7))).min(LONGEST);
+        now.saturating_duration_since(known.last) < pause
+    }
+}

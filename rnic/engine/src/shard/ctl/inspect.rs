@@ -1,0 +1,156 @@
+//! What a shard shows of its connections, queue pairs and STags when it is asked: snapshots of a
+//! bounded number, so that nobody's traffic waits for long.
+
+use std::net::SocketAddr;
+
+use rnic_ipc::control::DisconnectReason;
+use rnic_ipc::id::{ClientId, QpNum};
+use rnic_ipc::inspect::{ConnectionInfo, Stage};
+use rnic_proto::Stag;
+use rnic_xsk::Port;
+use userspace_tcp::{FourTuple, State};
+
+use crate::command::{Answer, CommandError, QpLook};
+use crate::conn::{Conn, Phase};
+use crate::shard::Shard;
+use crate::shard::ctl::control::unknown;
+
+/// Places of the connection table that one look goes over.
+const LOOKS: usize = 256;
+/// Connections that one look gives: as many as may fit a message, and not many more.
+const FOUND: usize = 64;
+
+impl<P: Port> Shard<P> {
+    /// The connections from place `after` of the table on.
+    pub(in crate::shard) fn look_at_connections(&self, after: u32) -> Answer {
+        let mut found = Vec::new();
+        let first = after as usize;
+        let end = first.saturating_add(LOOKS).min(self.conns.places());
+        for place in first..end {
+            let Some(conn) = self.conns.at(place) else {
+                continue;
+            };
+            found.extend(self.show(place, conn));
+            if found.len() == FOUND {
+                let next = Some(place as u32 + 1);
+                return Answer::Connections { found, next };
+            }
+        }
+        let next = (end < self.conns.places()).then_some(end as u32);
+        Answer::Connections { found, next }
+    }
+
+    /// These queue pairs; those that are not there are left out.
+    pub(in crate::shard) fn look_at_queue_pairs(&self, qps: &[QpNum]) -> Answer {
+        let look = |qp: &QpNum| {
+            let slot = self.qps.get(qp.0)?;
+            let conn = slot.conn.and_then(|id| self.conns.get(id));
+            Some(QpLook {
+                qp: *qp,
+                state: slot.qp.state(),
+                connection: conn.map(|conn| ends(&conn.tuple)),
+            })
+        };
+        Answer::QueuePairs(qps.iter().filter_map(look).collect())
+    }
+
+    /// The STags with these indexes, whatever their keys are; those that are not there are left out.
+    pub(in crate::shard) fn look_at_stags(&self, stags: &[Stag]) -> Answer {
+        let stags = stags.iter().filter_map(|stag| {
+            let look = self.tables.stags.look(stag.index())?;
+            Some((stag.index(), look))
+        });
+        Answer::Stags(stags.collect())
+    }
+
+    /// Resets the connection at this place of the table, if it has these ends and belongs to this
+    /// client, or nobody.
+    pub(in crate::shard) fn drop_connection(
+        &mut self,
+        connection: u32,
+        (local, remote): (SocketAddr, SocketAddr),
+        owner: Option<ClientId>,
+    ) -> Result<(), CommandError> {
+        let place = (connection as usize).checked_sub(1);
+        let found = place.and_then(|place| self.conns.at(place));
+        let found = found.filter(|conn| ends(&conn.tuple) == (local, remote));
+        let conn = found.ok_or(unknown("connection"))?;
+        if self.owner(conn) != owner {
+            return Err(unknown("connection"));
+        }
+        let id = conn.id;
+        let message = format!("an operator dropped the connection to {remote}");
+        self.abort(id, DisconnectReason::Aborted, Some(message));
+        Ok(())
+    }
+
+    /// Whose a connection is, when it is somebody's.
+    fn owner(&self, conn: &Conn) -> Option<ClientId> {
+        match &conn.phase {
+            Phase::Requesting { qp, .. } | Phase::Rdma { qp } => {
+                self.qps.get(qp.0).map(|slot| slot.qp.client())
+            }
+            Phase::AwaitRequest { listener, .. } | Phase::Requested { listener, .. } => self
+                .listeners
+                .get(&listener.0)
+                .map(|listener| listener.client),
+            Phase::HalfOpen | Phase::Over => None,
+        }
+    }
+
+    fn show(&self, place: usize, conn: &Conn) -> Option<ConnectionInfo> {
+        let info = self.stack.info(conn.id)?;
+        let (local, remote) = ends(&conn.tuple);
+        // Durations that TCP measures are minutes at most.
+        let micros = |duration: std::time::Duration| duration.as_micros() as u64;
+        Some(ConnectionInfo {
+            connection: place as u32 + 1,
+            client: self.owner(conn),
+            qp: conn.qp(),
+            local,
+            remote,
+            stage: stage(&conn.phase),
+            tcp_state: tcp_state(info.state).to_owned(),
+            rtt_us: info.srtt.map(micros),
+            rtt_deviation_us: micros(info.rttvar),
+            mss: info.mss as u32,
+            cwnd: info.cwnd,
+            in_flight: info.pipe,
+            octets_in: info.counters.octets_in,
+            octets_out: info.counters.octets_out,
+            retransmits: info.counters.retransmits,
+            timeouts: info.counters.timeouts,
+            octets_out_of_order: conn.octets_out_of_order,
+        })
+    }
+}
+
+fn ends(tuple: &FourTuple) -> (SocketAddr, SocketAddr) {
+    (tuple.local.into(), tuple.remote.into())
+}
+
+fn stage(phase: &Phase) -> Stage {
+    match phase {
+        Phase::Requesting { .. } => Stage::Requesting,
+        Phase::HalfOpen => Stage::HalfOpen,
+        Phase::AwaitRequest { .. } => Stage::AwaitingRequest,
+        Phase::Requested { .. } => Stage::Requested,
+        Phase::Rdma { .. } => Stage::Rdma,
+        Phase::Over => Stage::Over,
+    }
+}
+
+/// As RFC 9293 section 3.3.2 writes it.
+fn tcp_state(state: State) -> &'static str {
+    match state {
+        State::SynSent => "SYN-SENT",
+        State::SynReceived => "SYN-RECEIVED",
+        State::Established => "ESTABLISHED",
+        State::FinWait1 => "FIN-WAIT-1",
+        State::FinWait2 => "FIN-WAIT-2",
+        State::Closing => "CLOSING",
+        State::TimeWait => "TIME-WAIT",
+        State::CloseWait => "CLOSE-WAIT",
+        State::LastAck => "LAST-ACK",
+    }
+}

@@ -1,0 +1,66 @@
+//! An initiator that would rather have Markers, and a responder that rejects who asks for them.
+//!
+//! A responder has to send Markers to who asks (RFC 5044 section 4.3), but Linux's siw has none: it
+//! answers such a request with a rejection before any application sees it. The RFC has no word for
+//! why a request is rejected, so one without private data is taken for a lack of Markers, and the
+//! queue pair connects once more without; with private data it is an application's. The TCP
+//! connection is of no use to either end by then, so it is reset, and the new one has the same ends:
+//! what the host has reserved for this queue pair stays what it is.
+
+use rnic_ipc::id::QpNum;
+use rnic_proto::mpa::startup::Initiator;
+use rnic_xsk::Port;
+use userspace_tcp::{ConnId, ConnOptions};
+
+use crate::conn::{Conn, Memory, Phase};
+use crate::shard::{Shard, memory};
+
+impl<P: Port> Shard<P> {
+    /// Begins a queue pair's start-up anew, as this initiator.
+    pub(in crate::shard) fn ask_without_markers(
+        &mut self,
+        rejected: ConnId,
+        qp: QpNum,
+        initiator: Box<Initiator>,
+    ) {
+        let Some(mut before) = self.conns.remove(rejected) else {
+            return;
+        };
+        before.inbound.clear(&mut memory!(self));
+        self.share.let_go(rejected);
+        self.stack.abort(rejected);
+        let port = before.port();
+        let Conn {
+            tuple, path, phase, ..
+        } = before;
+        let Phase::Requesting { opened, .. } = phase else {
+            return;
+        };
+        self.link.remember(tuple, path, port);
+        // The reset leaves ahead of the SYN: behind it, the peer would take the SYN for one of the
+        // connection that is over.
+        self.transmit();
+        let options = ConnOptions {
+            mss: path.mss(tuple.remote.addr),
+        };
+        let Ok(id) = self.stack.connect(self.now, tuple, options) else {
+            self.release(tuple.local);
+            return self.tell_rejected(qp, None, Vec::new());
+        };
+        log::debug!("{} rejects: asking it without Markers", tuple.remote);
+        let phase = Phase::Requesting {
+            qp,
+            initiator,
+            opened,
+            unmarked: None,
+        };
+        let window = self.config.tcp.receive_window;
+        let conn = Conn::new(id, tuple, path, port, window, phase);
+        if let Some(slot) = self.qps.get_mut(qp.0) {
+            slot.conn = Some(id);
+        }
+        self.adopt(conn);
+        self.counters.active_opens += 1;
+        self.counters.markers_refused += 1;
+    }
+}

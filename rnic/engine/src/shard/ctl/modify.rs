@@ -1,0 +1,69 @@
+//! Changes of a queue pair's state that a client asks for.
+
+use rnic_ipc::control::{DisconnectReason, QpState};
+use rnic_ipc::id::QpNum;
+use rnic_xsk::Port;
+
+use crate::command::CommandError;
+use crate::qp::NoSuchTransition;
+use crate::shard::Shard;
+use crate::shard::ctl::control::sound_cqs;
+
+impl<P: Port> Shard<P> {
+    /// Makes of a queue pair what the client wants, where the states allow it.
+    pub(in crate::shard) fn modify_qp(
+        &mut self,
+        num: QpNum,
+        wanted: QpState,
+    ) -> Result<(), CommandError> {
+        let slot = self.qp(num)?;
+        slot.qp.may_become(wanted).map_err(refused)?;
+        let conn = slot.conn;
+        match wanted {
+            QpState::Closing => self.disconnect(num, false)?,
+            QpState::Terminate => {
+                slot.qp.terminate();
+                if let Some(id) = conn {
+                    if let Some(conn) = self.conns.get_mut(id) {
+                        conn.ending.get_or_insert(DisconnectReason::Aborted);
+                    }
+                    self.make_ready(id);
+                }
+                self.settle(num);
+            }
+            QpState::Error => match conn {
+                Some(id) => self.abort(id, DisconnectReason::Aborted, None),
+                None => {
+                    let slot = self.qps.get_mut(num.0);
+                    if let Some(slot) = slot.filter(|slot| slot.qp.state() != QpState::Error) {
+                        let reason = DisconnectReason::Aborted;
+                        slot.qp.connection_ended(
+                            &mut self.tables.context(slot.tally, self.now),
+                            reason,
+                        );
+                    }
+                    self.settle(num);
+                }
+            },
+            QpState::Idle => {
+                if let Some(slot) = self.qps.get_mut(num.0) {
+                    sound_cqs(&slot.qp, &self.tables)?;
+                    slot.qp
+                        .reset(&mut self.tables.context(slot.tally, self.now));
+                }
+                self.settle(num);
+            }
+            // Refused above.
+            QpState::Connecting | QpState::Rts => {}
+        }
+        Ok(())
+    }
+}
+
+fn refused(error: NoSuchTransition) -> CommandError {
+    CommandError::WrongState {
+        what: "queue pair",
+        found: format!("{:?}", error.found),
+        wanted: error.needed,
+    }
+}

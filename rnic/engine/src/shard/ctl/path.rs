@@ -1,0 +1,124 @@
+//! What is learnt of the paths to the peers while connections use them: ICMP errors, and the segment
+//! size that follows (RFC 1191, RFC 8201, RFC 8899); where the host's routes and neighbours lead.
+
+use std::net::IpAddr;
+
+use rnic_net::{ETHERNET_HEADER, IcmpReport, Path, PathDefaults, VLAN_TAG};
+use rnic_xsk::Port;
+use userspace_tcp::ConnId;
+
+use crate::command::{CommandError, PathInUse, ShardEvent};
+use crate::conn::Conn;
+use crate::shard::Shard;
+
+/// The least IP MTU, in octets, over which connections are made: that of IPv4 hosts (RFC 791).
+const MTU_MIN: u32 = 576;
+
+impl<P: Port> Shard<P> {
+    /// Errors about segments that we sent, or that somebody says we sent.
+    pub(in crate::shard) fn icmp_errors(&mut self, reports: &[IcmpReport]) {
+        for report in reports {
+            let IcmpReport { tuple, seq, error } = *report;
+            self.counters.icmp_errors += 1;
+            if !self.stack.icmp(self.now, tuple, seq, error) {
+                self.counters.icmp_ignored += 1;
+            }
+        }
+        self.handle_open_events();
+        self.handle_close_events();
+    }
+
+    /// What passive connections begin with. Their segments have to fit into frames that are there.
+    pub(in crate::shard) fn set_path_defaults(&mut self, defaults: PathDefaults) {
+        let capacity = self.ports.iter().map(Port::frame_capacity).min();
+        let most = capacity
+            .unwrap_or(0)
+            .saturating_sub(ETHERNET_HEADER + VLAN_TAG);
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        // They say no more what parsing would.
+        self.conns.forget_predictions();
+        self.config.path_defaults = PathDefaults {
+            mtu: defaults.mtu.min(most),
+            ..defaults
+        };
+    }
+
+    /// That packets of the path's MTU are none that IP hosts need not take, and fit into frames.
+    pub(in crate::shard) fn check_mtu(
+        &self,
+        path: &Path,
+        remote: IpAddr,
+    ) -> Result<(), CommandError> {
+        let capacity = self.ports.iter().map(Port::frame_capacity).min();
+        let most = capacity.unwrap_or(0).saturating_sub(path.link_len());
+        if path.mtu < MTU_MIN || path.mtu as usize > most {
+            return Err(CommandError::Invalid(format!(
+                "an IP MTU of {} octets to {remote}; {MTU_MIN} to {most} are supported",
+                path.mtu
+            )));
+        }
+        Ok(())
+    }
+
+    /// The ways that connections use.
+    pub(in crate::shard) fn paths_in_use(&self) -> Vec<PathInUse> {
+        let mut paths: Vec<_> = self.conns.iter().map(path_in_use).collect();
+        // Connections of one peer come together, so those that are alike do.
+        paths.sort_unstable_by_key(|it| (it.local, it.remote, it.path.vlan));
+        paths.dedup();
+        paths
+    }
+
+    /// Has the connections between two addresses, of one VLAN, use another path.
+    pub(in crate::shard) fn move_path(
+        &mut self,
+        local: IpAddr,
+        remote: IpAddr,
+        path: Path,
+    ) -> Result<(), CommandError> {
+        self.check_mtu(&path, remote)?;
+        let moved = self.conns.ids_where(|conn| {
+            let ends = (conn.tuple.local.addr, conn.tuple.remote.addr);
+            ends == (local, remote) && conn.path.vlan == path.vlan && conn.path != path
+        });
+        for id in moved {
+            let Some(conn) = self.conns.get_mut(id) else {
+                continue;
+            };
+            conn.path = path;
+            self.counters.path_moves += 1;
+            self.stack.link_mtu(id, self.now, path.mtu);
+        }
+        self.handle_open_events();
+        self.handle_close_events();
+        Ok(())
+    }
+
+    /// The peer is silent: whoever knows of routes and neighbours is to look whether it moved.
+    pub(in crate::shard) fn doubt_path(&mut self, id: ConnId) {
+        if let Some(conn) = self.conns.get(id) {
+            self.events.push_back(ShardEvent::PathDoubtful {
+                local: conn.tuple.local.addr,
+                remote: conn.tuple.remote.addr,
+            });
+        }
+    }
+
+    /// Segments of other sizes from now on. Producing asks for the size of each segment; what was
+    /// posted before stays as it is.
+    pub(in crate::shard) fn mss_changed(&mut self, id: ConnId, mss: usize) {
+        self.counters.mss_changes += 1;
+        if let Some(conn) = self.conns.get(id) {
+            log::debug!("{}: segments of {mss} octets from now on", conn.tuple);
+        }
+        self.make_ready(id);
+    }
+}
+
+fn path_in_use(conn: &Conn) -> PathInUse {
+    PathInUse {
+        local: conn.tuple.local.addr,
+        remote: conn.tuple.remote.addr,
+        path: conn.path,
+    }
+}

@@ -1,0 +1,99 @@
+//! A peer that is waited for and falls silent.
+//!
+//! TCP gives a peer up that acknowledges nothing for the user timeout (RFC 9293 section 3.8.3). It
+//! counts only while something is unacknowledged: a peer that vanishes between its acknowledgment of a
+//! Read Request and its Response, or of our FIN and its own, would be waited for for ever. So the same
+//! time counts here from when it was last heard of, as long as it owes an answer. One that owes none
+//! may be silent as long as it likes; whether it is still there only keep-alive asks (section 3.8.4).
+
+use std::fmt::Write;
+
+use rnic_ipc::control::DisconnectReason;
+use rnic_xsk::Port;
+use userspace_tcp::{ConnId, Endpoint, Instant};
+
+use crate::conn::Conn;
+use crate::shard::Shard;
+
+impl<P: Port> Shard<P> {
+    /// The queue pair of this connection waits for its peer. A connection has one deadline; one for
+    /// something else comes first, and then this.
+    pub(in crate::shard) fn await_peer(&mut self, id: ConnId) {
+        let idle = |conn: &Conn| conn.deadline.is_none() && !conn.closing;
+        if self.conns.get(id).is_some_and(idle) {
+            self.set_deadline(id, self.config.tcp.user_timeout);
+        }
+    }
+
+    /// The user timeout is over since the peer was first waited for, perhaps for something else.
+    pub(in crate::shard) fn review_silence(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        conn.deadline = None;
+        let remote = conn.tuple.remote;
+        let qp = conn.qp().and_then(|qp| self.qps.get(qp.0));
+        if !qp.is_some_and(|slot| slot.qp.awaits_peer()) {
+            return;
+        }
+        match self.given_up_at(id) {
+            Some(at) if at > self.now => {
+                self.set_deadline(id, at.saturating_duration_since(self.now))
+            }
+            _ => {
+                self.counters.silence_timeouts += 1;
+                let message = self.describe_timeout(&remote);
+                self.abort(id, DisconnectReason::TimedOut, Some(message));
+            }
+        }
+    }
+
+    /// A closing connection: the peer took too long, or is silent, or has some time left.
+    pub(in crate::shard) fn review_close(&mut self, id: ConnId) {
+        let by = self.conns.get(id).and_then(|conn| conn.close_by);
+        let silent_at = self.given_up_at(id).unwrap_or(self.now);
+        let at = by.map_or(self.now, |by| by.min(silent_at));
+        if at > self.now {
+            return self.set_deadline(id, at.saturating_duration_since(self.now));
+        }
+        self.counters.close_timeouts += 1;
+        let message = self.conns.get(id).map(|conn| {
+            let remote = conn.tuple.remote;
+            match by > Some(silent_at) {
+                true => self.describe_timeout(&remote),
+                false => format!(
+                    "{remote} did not close its half of the connection within {:?}: what it \
+                     acknowledged may not have been delivered",
+                    self.config.close_timeout
+                ),
+            }
+        });
+        self.abort(id, DisconnectReason::TimedOut, message);
+    }
+
+    /// When its peer will have been silent for the user timeout. While something is unacknowledged that
+    /// is for TCP to say, and not before this time has passed from now.
+    fn given_up_at(&self, id: ConnId) -> Option<Instant> {
+        let info = self.stack.info(id)?;
+        let since = if info.awaits_ack {
+            self.now
+        } else {
+            info.heard_at
+        };
+        Some(since + self.config.tcp.user_timeout)
+    }
+
+    /// For people.
+    pub(in crate::shard) fn describe_timeout(&self, peer: &Endpoint) -> String {
+        let tcp = &self.config.tcp;
+        let mut text = format!(
+            "{peer} was waited for and silent for {:?} (user_timeout)",
+            tcp.user_timeout
+        );
+        if let Some(keepalive) = tcp.keepalive {
+            let probes = keepalive.probes;
+            let _ = write!(text, ", or answered none of {probes} keep-alive probes");
+        }
+        text + ": it is gone, or the way to it is cut; connect again when it is back"
+    }
+}

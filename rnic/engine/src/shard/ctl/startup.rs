@@ -1,0 +1,524 @@
+//! The MPA start-up over a TCP connection, as initiator and as responder (RFC 5044 section 7.1,
+//! RFC 6581). No octet of it touches application memory.
+
+use rnic_ipc::control::{DisconnectReason, Event, MarkerUse, MpaOptions, PeerDepths, RtrModes};
+use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
+use rnic_proto::mpa::MpaError;
+use rnic_proto::mpa::fpdu::{self, Layout, Writer};
+use rnic_proto::mpa::marker::{MARKER_LEN, Markers};
+use rnic_proto::mpa::startup::frame::FrameKind;
+use rnic_proto::mpa::startup::{
+    InitiatorOptions, InitiatorProgress, Negotiated, ReadDepths, ResponderProgress, Revision,
+    RtrSet, StartupError,
+};
+use rnic_proto::rdmap::{TerminateError, TerminateMessage, terminate};
+use rnic_xsk::Port;
+use userspace_tcp::{ConnId, Outgoing, checksum};
+
+use crate::command::ShardEvent;
+use crate::conn::{Conn, Memory, Phase, SLICES_MAX};
+use crate::shard::{Shard, memory};
+
+/// Connection requests of one shard: what is left of their name beside the shard's number.
+const REQUEST_MASK: u32 = (1 << 24) - 1;
+
+/// The least EMSS, in octets: an FPDU of the smallest MULPDU.
+const EMSS_MIN: usize = fpdu::fpdu_length(fpdu::MULPDU_MIN);
+
+/// What the peer's octets amounted to.
+enum Outcome {
+    NeedMore,
+    Accepted {
+        negotiated: Negotiated,
+        private_data: Vec<u8>,
+    },
+    Rejected {
+        peer: Option<ReadDepths>,
+        private_data: Vec<u8>,
+    },
+    Request {
+        mpa: MpaOptions,
+        private_data: Vec<u8>,
+    },
+    Failed {
+        error: StartupError,
+    },
+}
+
+/// What to ask of a responder.
+pub(in crate::shard) fn initiator_options(
+    mpa: &MpaOptions,
+    markers: bool,
+) -> Result<InitiatorOptions, StartupError> {
+    let revision = Revision::from_number(mpa.revision)?;
+    let peer_to_peer = match revision {
+        Revision::One => RtrSet::NONE,
+        Revision::Two => indications(mpa.rtr),
+    };
+    Ok(InitiatorOptions {
+        revision,
+        crc: mpa.crc,
+        markers,
+        aligned: mpa.aligned,
+        depths: depths(mpa),
+        peer_to_peer,
+    })
+}
+
+/// What a client says of indications, as the start-up has it.
+pub(in crate::shard) fn indications(modes: RtrModes) -> RtrSet {
+    let RtrModes { write, read, send } = modes;
+    RtrSet { write, read, send }
+}
+
+/// The other way round.
+fn modes(indications: RtrSet) -> RtrModes {
+    let RtrSet { write, read, send } = indications;
+    RtrModes { write, read, send }
+}
+
+pub(in crate::shard) fn depths(mpa: &MpaOptions) -> ReadDepths {
+    ReadDepths {
+        ird: mpa.ird,
+        ord: mpa.ord,
+    }
+}
+
+/// What was agreed, for the application.
+pub(in crate::shard) fn agreed(negotiated: &Negotiated) -> MpaOptions {
+    MpaOptions {
+        revision: negotiated.revision.number(),
+        crc: negotiated.crc,
+        markers: MarkerUse::of_flag(negotiated.markers_in.are_on()),
+        aligned: negotiated.aligned,
+        rtr: modes(negotiated.rtr.map_or(RtrSet::NONE, RtrSet::only)),
+        ird: negotiated.ird,
+        ord: negotiated.ord,
+    }
+}
+
+/// What the peer said of its depths, for the application.
+fn said(depths: ReadDepths) -> PeerDepths {
+    PeerDepths {
+        ird: depths.ird,
+        ord: depths.ord,
+    }
+}
+
+impl<P: Port> Shard<P> {
+    /// TCP is established on the initiator's side.
+    pub(in crate::shard) fn send_request(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        let Phase::Requesting { initiator, .. } = &conn.phase else {
+            return;
+        };
+        let request = initiator.request().clone();
+        if !self.segments_suit(id) {
+            return;
+        }
+        self.set_deadline(id, self.config.startup_timeout);
+        if self.send_startup(id, request.octets()).is_err() {
+            return self.abort(id, DisconnectReason::LocalError, None);
+        }
+        self.deliver(id);
+    }
+
+    /// Takes over what TCP agreed on at its establishment. False, and the connection is ended, when
+    /// a segment is too small for the smallest FPDU of full size (RFC 5044 section 4.5), or the peer's
+    /// window is: one FPDU is one segment here, never more, and none goes beyond the window.
+    pub(in crate::shard) fn segments_suit(&mut self, id: ConnId) -> bool {
+        let (Some(conn), Some(info)) = (self.conns.get_mut(id), self.stack.info(id)) else {
+            return false;
+        };
+        conn.timestamps = info.timestamps;
+        let remote = conn.tuple.remote;
+        let fits = self.stack.mss(id);
+        if fits >= EMSS_MIN {
+            return true;
+        }
+        let what = match info.mss < EMSS_MIN {
+            true => "TCP segments hold",
+            false => "TCP window takes",
+        };
+        let message = format!(
+            "{remote}: the peer's {what} {fits} bytes, and the smallest FPDU needs {EMSS_MIN}: \
+             raise the peer's MSS or receive buffer"
+        );
+        log::debug!("{message}");
+        self.abort(id, DisconnectReason::NotMpa, Some(message));
+        false
+    }
+
+    /// Sends a start-up frame, in one segment when it fits (some peers want that).
+    pub(in crate::shard) fn send_startup(
+        &mut self,
+        id: ConnId,
+        octets: &[u8],
+    ) -> Result<(), NotSent> {
+        let at = self.conns.get(id).map(Conn::header_room).ok_or(NotSent)?;
+        for part in octets.chunks(self.stack.mss(id).max(1)) {
+            let mut frame = self.pool.alloc_for(at + part.len()).ok_or(NotSent)?;
+            let Some(place) = self.umem.bytes_mut(&mut frame).get_mut(at..at + part.len()) else {
+                self.pool.free(frame);
+                return Err(NotSent);
+            };
+            place.copy_from_slice(part);
+            frame.set_len(at + part.len());
+            let len = part.len() as u32;
+            let outgoing = Outgoing {
+                buf: frame,
+                len,
+                payload_sum: checksum::sum(part),
+            };
+            if let Err(refused) = self.stack.send(id, self.now, outgoing) {
+                self.pool.free(refused.buf);
+                return Err(NotSent);
+            }
+        }
+        Ok(())
+    }
+
+    /// Octets of a connection in its start-up.
+    pub(in crate::shard) fn deliver_startup(&mut self, id: ConnId) {
+        loop {
+            let Some(conn) = self.conns.get_mut(id) else {
+                return;
+            };
+            if conn.inbound.available() == 0 {
+                return;
+            }
+            let outcome = {
+                let Conn { phase, inbound, .. } = conn;
+                let mut slices: [&[u8]; SLICES_MAX] = [&[]; SLICES_MAX];
+                let filled = inbound.slices(&self.umem, &self.held, &mut slices);
+                let slices = slices.get(..filled).unwrap_or(&[]);
+                let total: usize = slices.iter().map(|slice| slice.len()).sum();
+                let outcome = feed(phase, slices);
+                inbound.consume(total, &mut memory!(self));
+                self.stack.consumed(id, inbound.consumed_to());
+                outcome
+            };
+            match outcome {
+                Outcome::NeedMore => {}
+                Outcome::Accepted {
+                    negotiated,
+                    private_data,
+                } => {
+                    return self.initiator_established(id, &negotiated, private_data);
+                }
+                Outcome::Rejected { peer, private_data } => {
+                    return self.rejected(id, peer, private_data);
+                }
+                Outcome::Request { mpa, private_data } => {
+                    self.requested(id, mpa, private_data);
+                }
+                Outcome::Failed { error } => return self.startup_failed(id, &error),
+            }
+        }
+    }
+
+    fn initiator_established(&mut self, id: ConnId, negotiated: &Negotiated, data: Vec<u8>) {
+        let Some(conn) = self.conns.get(id) else {
+            return;
+        };
+        if conn.inbound.available() > 0 {
+            // A responder sends no FPDU before the initiator's first (RFC 5044 section 7.1.2).
+            let message = "the peer sent octets behind its MPA Reply before our first FPDU";
+            return self.abort(id, DisconnectReason::NotMpa, Some(message.to_string()));
+        }
+        let Phase::Requesting { qp, .. } = conn.phase else {
+            return;
+        };
+        // Now the peer has acknowledged something, and offers what it is going to offer.
+        if !self.segments_suit(id) {
+            return;
+        }
+        self.enter_rdma_mode(id, qp, negotiated, true, data);
+        self.expect_responder(id, negotiated);
+    }
+
+    /// The start-up is done on this side.
+    pub(in crate::shard) fn enter_rdma_mode(
+        &mut self,
+        id: ConnId,
+        qp: QpNum,
+        negotiated: &Negotiated,
+        initiator: bool,
+        private_data: Vec<u8>,
+    ) {
+        let Some(slot) = self.qps.get_mut(qp.0) else {
+            return;
+        };
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        let before = std::mem::replace(&mut conn.phase, Phase::Rdma { qp });
+        conn.prediction = Some(Box::default());
+        self.served.note(id, qp, slot.qp.client());
+        conn.deadline = None;
+        if let Phase::Requesting { opened, .. } = before {
+            let took = self.now.saturating_duration_since(opened);
+            self.connect_times.record(took);
+        }
+        slot.conn = Some(id);
+        slot.qp.enter_rdma_mode(negotiated, initiator);
+        slot.qp
+            .doorbell(&mut self.tables.context(slot.tally, self.now));
+        let client = slot.qp.client();
+        self.macroflows.join(id, client, conn.tuple.remote.addr);
+        self.counters.established += 1;
+        let event = Event::Established {
+            qp,
+            mpa: agreed(negotiated),
+            peer: negotiated.peer.map(said),
+            private_data,
+        };
+        self.events.push_back(ShardEvent::Client { client, event });
+        self.make_ready(id);
+        self.settle(qp);
+    }
+
+    fn rejected(&mut self, id: ConnId, peer: Option<ReadDepths>, private_data: Vec<u8>) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        let Phase::Requesting { qp, unmarked, .. } = &mut conn.phase else {
+            return;
+        };
+        let (qp, unmarked) = (*qp, unmarked.take());
+        if let Some(initiator) = unmarked.filter(|_| private_data.is_empty()) {
+            return self.ask_without_markers(id, qp, initiator);
+        }
+        self.let_go(id, Ok(()));
+        self.tell_rejected(qp, peer, private_data);
+    }
+
+    /// A queue pair is not to be connected.
+    pub(in crate::shard) fn tell_rejected(
+        &mut self,
+        qp: QpNum,
+        peer: Option<ReadDepths>,
+        private_data: Vec<u8>,
+    ) {
+        self.counters.startup_failed += 1;
+        let event = Event::Rejected {
+            qp,
+            peer: peer.map(said),
+            private_data,
+        };
+        self.end_queue_pair(qp, DisconnectReason::Refused, event);
+    }
+
+    /// A whole MPA Request: the application decides.
+    fn requested(&mut self, id: ConnId, mpa: MpaOptions, private_data: Vec<u8>) {
+        if !self.segments_suit(id) {
+            return;
+        }
+        let request = self.name_request();
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        let Phase::AwaitRequest { listener, .. } = conn.phase else {
+            return;
+        };
+        let (local, remote) = (conn.tuple.local.into(), conn.tuple.remote.into());
+        let before = std::mem::replace(&mut conn.phase, Phase::Over);
+        if let Phase::AwaitRequest { responder, .. } = before {
+            conn.phase = Phase::Requested {
+                listener,
+                request,
+                responder,
+            };
+        }
+        let Some(entry) = self.listeners.get_mut(&listener.0) else {
+            return self.abort(id, DisconnectReason::Aborted, None);
+        };
+        entry.backlog.asked(id);
+        let client = entry.client;
+        self.requests.insert(request.0, id);
+        self.set_deadline(id, self.config.answer_timeout);
+        let event = Event::ConnectRequest {
+            listener,
+            request,
+            local,
+            remote,
+            mpa,
+            private_data,
+        };
+        self.events.push_back(ShardEvent::Client { client, event });
+    }
+
+    /// A name that no waiting request has.
+    fn name_request(&mut self) -> ConnRequestId {
+        loop {
+            self.next_request = (self.next_request + 1) & REQUEST_MASK;
+            let name = u32::from(self.config.shard) << 24 | self.next_request;
+            if !self.requests.contains_key(&name) {
+                return ConnRequestId(name);
+            }
+        }
+    }
+
+    /// Octets came, out of order, where no start-up frame reaches. A peer that nobody has accepted
+    /// yet holds no memory with them.
+    pub(in crate::shard) fn startup_overrun(&mut self, id: ConnId) {
+        let kind = match self.conns.get(id).map(|conn| &conn.phase) {
+            Some(Phase::Requesting { .. }) => FrameKind::Reply,
+            _ => FrameKind::Request,
+        };
+        self.startup_failed(id, &StartupError::OctetsBehindFrame { kind, extra: 1 });
+    }
+
+    fn startup_failed(&mut self, id: ConnId, error: &StartupError) {
+        let Some(conn) = self.conns.get(id) else {
+            return;
+        };
+        let remote = conn.tuple.remote;
+        log::debug!("MPA start-up with {remote}: {error}");
+        let message = format!("MPA start-up with {remote}: {error}");
+        if let (Phase::Requesting { qp, initiator, .. }, Some(error)) =
+            (&conn.phase, error.wants_terminate())
+        {
+            let (qp, markers) = (*qp, initiator.markers_out());
+            return self.terminate_startup(id, qp, markers, error, message);
+        }
+        self.abort(id, DisconnectReason::NotMpa, Some(message));
+    }
+
+    /// Tells a responder why its Reply is not good enough (RFC 6581 section 9), and lets the
+    /// connection go.
+    fn terminate_startup(
+        &mut self,
+        id: ConnId,
+        qp: QpNum,
+        markers: Markers,
+        error: MpaError,
+        message: String,
+    ) {
+        let error = TerminateError::from(error);
+        let terminate = TerminateMessage::new(error, None);
+        let ulpdu = terminate.octets();
+        let mut octets = [0; fpdu::fpdu_length(terminate::ULPDU_LEN_MAX) + MARKER_LEN];
+        // The first FPDU of this direction.
+        let layout = Layout::new(markers, 0, ulpdu.len());
+        // A right CRC is right also where none is checked.
+        let mut fpdu = Writer::new(&mut octets, layout, true);
+        fpdu.put(0, ulpdu);
+        let len = fpdu.finish().len;
+        let sent = self.send_startup(id, &octets[..len]);
+        self.counters.startup_failed += 1;
+        self.let_go(id, sent);
+        let reason = DisconnectReason::TerminateSent {
+            control: error.control(),
+        };
+        let event = Event::ConnectFailed {
+            qp,
+            reason,
+            message,
+        };
+        self.end_queue_pair(qp, reason, event);
+    }
+
+    /// Sends a Reply that rejects, and leaves MPA. What stands above it has no use for the connection, and
+    /// closes it at once (RFC 5044 section 7.1.2, rules 2 and 3).
+    pub(in crate::shard) fn send_reject(&mut self, id: ConnId, listener: ListenerId, reply: &[u8]) {
+        let sent = self.send_startup(id, reply);
+        self.no_longer_waiting(listener, id);
+        self.let_go(id, sent);
+    }
+
+    /// After the last word of a start-up that failed: FIN behind it, or RST if it was not sent.
+    /// Nobody is told.
+    fn let_go(&mut self, id: ConnId, sent: Result<(), NotSent>) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        conn.phase = Phase::Over;
+        conn.deadline = None;
+        if sent.is_err() {
+            return self.abort(id, DisconnectReason::LocalError, None);
+        }
+        conn.closing = true;
+        self.stack.close(id);
+        self.limit_close(id);
+        self.note_unowned(id);
+    }
+}
+
+/// A start-up frame could not be given to TCP: no frame is free, or the connection is gone.
+#[derive(Debug)]
+pub(in crate::shard) struct NotSent;
+
+/// Feeds the phase's state machine with octets in order; all of them are used.
+fn feed(phase: &mut Phase, slices: &[&[u8]]) -> Outcome {
+    let mut outcome = Outcome::NeedMore;
+    for slice in slices {
+        // What comes behind a whole frame: the responder finds that itself.
+        if let Outcome::Accepted { .. } = outcome {
+            let (kind, extra) = (FrameKind::Reply, slice.len());
+            return Outcome::Failed {
+                error: StartupError::OctetsBehindFrame { kind, extra },
+            };
+        }
+        let next = match phase {
+            Phase::Requesting { initiator, .. } => match initiator.on_octets(slice) {
+                Ok(InitiatorProgress::NeedMore) => Outcome::NeedMore,
+                Ok(InitiatorProgress::Accepted {
+                    negotiated,
+                    private_data,
+                    ..
+                }) => Outcome::Accepted {
+                    negotiated,
+                    private_data: private_data.to_vec(),
+                },
+                Ok(InitiatorProgress::Rejected {
+                    peer, private_data, ..
+                }) => {
+                    return Outcome::Rejected {
+                        peer,
+                        private_data: private_data.to_vec(),
+                    };
+                }
+                Err(error) => return Outcome::Failed { error },
+            },
+            Phase::AwaitRequest { responder, .. } | Phase::Requested { responder, .. } => {
+                match responder.on_octets(slice) {
+                    Ok(ResponderProgress::NeedMore) => Outcome::NeedMore,
+                    Ok(ResponderProgress::Request {
+                        revision,
+                        crc_wanted,
+                        markers_wanted,
+                        aligned_wanted,
+                        peer,
+                        peer_to_peer,
+                        private_data,
+                        ..
+                    }) => {
+                        let peer = peer.unwrap_or_default();
+                        let mpa = MpaOptions {
+                            revision: revision.number(),
+                            crc: crc_wanted,
+                            markers: MarkerUse::of_flag(markers_wanted),
+                            aligned: aligned_wanted,
+                            rtr: modes(peer_to_peer.unwrap_or_default()),
+                            ird: peer.ird,
+                            ord: peer.ord,
+                        };
+                        Outcome::Request {
+                            mpa,
+                            private_data: private_data.to_vec(),
+                        }
+                    }
+                    Err(error) => return Outcome::Failed { error },
+                }
+            }
+            _ => Outcome::NeedMore,
+        };
+        if !matches!(next, Outcome::NeedMore) {
+            outcome = next;
+        }
+    }
+    outcome
+}

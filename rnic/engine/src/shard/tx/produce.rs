@@ -1,0 +1,270 @@
+//! Queue pairs produce FPDUs as TCP, the frames, the link and the window of all connections to the
+//! same peer ([`Macroflows`](crate::shard::tx::macroflow::Macroflows)) allow: each client in its turn, and of a
+//! client each connection ([`DrrScheduler`](crate::shard::tx::drr_scheduler::DrrScheduler)).
+//!
+//! What is produced goes out in the same poll. Nothing is produced for a link that is full: in TCP's
+//! queues it would wait in the order of connections, where whoever has more of them has more of the
+//! link.
+
+use rnic_ipc::id::{ClientId, QpNum};
+use rnic_xsk::Port;
+use userspace_tcp::ConnId;
+
+use crate::conn::Phase;
+use crate::shard::Shard;
+use crate::shard::tx::quantum::{Allowed, StopReason};
+
+/// FPDUs that a poll produces at least when a client alone has so much to send: round after round, though
+/// one may be all that it has in its turn. What a poll takes by itself, on both ends, is paid once
+/// for all of them, and a system call sends as many frames.
+const FPDUS_PER_POLL: usize = 32;
+/// Connections that have waited for their macroflow's window, and go on in one poll.
+const CALLS_PER_POLL: usize = 64;
+
+/// FPDUs of those that it called, behind which a poll calls no more for a client alone. Else it would
+/// produce as much as is acknowledged while it sends, which is soon all of the window each time: more
+/// frames than a core's own caches hold, where those just acknowledged could be written again. Fewer
+/// would wake the program for few completions at a time.
+const FPDUS_CALLED: usize = 64;
+
+/// So many doorbells ahead the state of a queue pair is fetched into the cache: each takes less time
+/// than that.
+const FETCHED_AHEAD: usize = 4;
+
+/// What one poll produces.
+struct Produced {
+    /// Segments that the link still takes.
+    room: usize,
+    /// FPDUs so far.
+    fpdus: usize,
+}
+
+impl<P: Port> Shard<P> {
+    /// The client posted work to these queue pairs, or says so.
+    pub(in crate::shard) fn doorbells(&mut self, client: ClientId, rung: &[QpNum]) {
+        if let [qp] = rung {
+            if let Some(id) = self.doorbell(client, *qp) {
+                self.transmit_immediately(id, client);
+            }
+            return;
+        }
+        for (at, qp) in rung.iter().enumerate() {
+            if let Some(later) = rung.get(at + FETCHED_AHEAD) {
+                self.fetch_qp(*later);
+            }
+            if let Some(next) = rung.get(at + 1) {
+                self.fetch_rung(*next);
+            }
+            if let Some(id) = self.doorbell(client, *qp) {
+                self.give_turn(id);
+            }
+        }
+    }
+
+    /// The client posted work to this queue pair, or says so; the connection that is to have a turn for
+    /// it.
+    fn doorbell(&mut self, client: ClientId, num: QpNum) -> Option<ConnId> {
+        let slot = self.qps.get_mut(num.0)?;
+        // A client may write any number; only its own queue pairs hear it.
+        if slot.qp.client() != client {
+            return None;
+        }
+        let flushed = slot
+            .qp
+            .doorbell(&mut self.tables.context(slot.tally, self.now));
+        let conn = slot.conn.filter(|_| !slot.qp.has_nothing_to_send());
+        if flushed {
+            self.settle(num);
+        }
+        conn
+    }
+
+    /// Segments that the link takes now.
+    pub(in crate::shard) fn room(&mut self) -> usize {
+        let room = self.ports.iter_mut().map(Port::transmit_room).min();
+        room.unwrap_or(0)
+    }
+
+    /// Gives a connection its turn in the next round, and counts what it holds: for after its queue in
+    /// TCP has changed.
+    pub(in crate::shard) fn make_ready(&mut self, id: ConnId) {
+        let Some(Phase::Rdma { .. }) = self.conns.get(id).map(|conn| &conn.phase) else {
+            return;
+        };
+        // First, so that it need not wait for room that it has just made itself. The queue pair is not
+        // looked at for it: of one that waits nothing is needed yet.
+        if let Some(client) = self.served.client(id) {
+            self.count_held(id, client);
+        }
+        self.give_turn(id);
+    }
+
+    /// Gives a connection its turn in the next round, if it has a queue pair that may have something to
+    /// send.
+    pub(in crate::shard) fn give_turn(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        let Phase::Rdma { qp } = conn.phase else {
+            return;
+        };
+        if conn.ready {
+            return;
+        }
+        let Some(slot) = self.qps.get(qp.0) else {
+            return;
+        };
+        let qp = &slot.qp;
+        if !qp.has_nothing_to_send() {
+            conn.ready = true;
+            // A turn would find that it has to wait, and bring all of it into the cache for that.
+            if self.macroflows.must_wait(id) && qp.would_send() {
+                self.counters.macroflow_waits += 1;
+                self.macroflows.wait(id);
+            } else {
+                self.share.push(qp.client(), id);
+            }
+        }
+    }
+
+    /// Counts what a connection of the client's holds: frames, and segments under way.
+    fn count_held(&mut self, id: ConnId, client: ClientId) {
+        let queued = self.stack.queued_segments(id);
+        self.share.hold(id, client, queued);
+        self.macroflows.under_way(id, queued);
+    }
+
+    /// One turn for each client that has something to send, as long as the link takes it, and more of them
+    /// for a client alone; and then for connections that have waited for others to the same peer.
+    pub(in crate::shard) fn produce(&mut self) -> bool {
+        self.starved = false;
+        if self.share.is_idle() && self.macroflows.is_idle() {
+            return false;
+        }
+        let mut produced = Produced {
+            room: self.room(),
+            fpdus: 0,
+        };
+        let mut worked = self.rounds(&mut produced);
+        // Not where there are several clients: others may produce as much in each round, and who waits
+        // would not be called.
+        let most = match self.share.is_shared() {
+            true => usize::MAX,
+            false => produced.fpdus + FPDUS_CALLED,
+        };
+        // Each is called while the one before it has still to take its turn: its state is under way to
+        // the cache meanwhile.
+        let mut called = None;
+        for _ in 0..CALLS_PER_POLL {
+            // Where there is no room none is called: its turn would come to nothing, and the call with it.
+            if self.starved || produced.fpdus >= most {
+                break;
+            }
+            let next = called.take();
+            let Some((id, client)) = next.or_else(|| self.call()) else {
+                break;
+            };
+            self.fetch_work(id);
+            self.share.go_on(client, id);
+            called = self.call();
+            worked |= self.round(&mut produced);
+        }
+        if let Some((id, client)) = called {
+            self.share.go_on(client, id);
+        }
+        worked
+    }
+
+    /// A connection that has waited for others to the same peer and may go on.
+    fn call(&mut self) -> Option<(ConnId, ClientId)> {
+        let called = self.macroflows.call()?;
+        self.fetch_conn(called.0.index());
+        Some(called)
+    }
+
+    /// One turn for each client, and more of them for a client alone until enough was produced.
+    fn rounds(&mut self, produced: &mut Produced) -> bool {
+        let mut worked = false;
+        loop {
+            let before = produced.fpdus;
+            worked |= self.round(produced);
+            let goes_on = before < produced.fpdus && produced.fpdus < FPDUS_PER_POLL;
+            // A message of another client's, which may come meanwhile, would wait for all of it.
+            if !goes_on || self.starved || self.share.is_idle() || self.share.is_shared() {
+                return worked;
+            }
+        }
+    }
+
+    /// One turn for each client, while the link has room.
+    fn round(&mut self, produced: &mut Produced) -> bool {
+        let mut worked = false;
+        for _ in 0..self.share.active() {
+            let Some(client) = self.share.begin() else {
+                break;
+            };
+            let mut waits = false;
+            while let Some((id, credit)) = self.share.next(client)
+                && !waits
+            {
+                let [next, next_but_one] = self.share.coming(client);
+                if let Some(next) = next {
+                    self.fetch_work(next);
+                }
+                if let Some(next) = next_but_one {
+                    self.fetch_conn(next.index());
+                }
+                let held = self.share.held_beside_others(client);
+                let turn = self.turn(id, Allowed { credit, held }, produced.room);
+                if turn.is_short() && self.share.is_last(client) {
+                    // Nothing else is to go with it: it leaves before it is accounted for, so that the
+                    // peer has it meanwhile.
+                    self.transmit_next();
+                }
+                self.turn_over(id, client);
+                produced.room = produced.room.saturating_sub(turn.segments);
+                produced.fpdus += turn.fpdus;
+                worked |= turn.cost > 0;
+                self.share.spend(client, turn.cost);
+                let stuck = matches!(turn.end, StopReason::NoFrame | StopReason::LinkFull);
+                waits = matches!(turn.end, StopReason::ClientsFrames);
+                if let Some(conn) = self.conns.get_mut(id) {
+                    conn.ready = !matches!(turn.end, StopReason::Done);
+                    match turn.end {
+                        StopReason::Done => {}
+                        StopReason::More => self.share.again(client, id),
+                        StopReason::Macroflow => {
+                            self.counters.macroflow_waits += 1;
+                            self.macroflows.wait(id);
+                        }
+                        _ => self.share.put_back(client, id),
+                    }
+                    self.update_conn(id);
+                }
+                if stuck {
+                    self.counters.no_frame += u64::from(matches!(turn.end, StopReason::NoFrame));
+                    self.starved = true;
+                    return worked;
+                }
+            }
+            if waits {
+                self.share.wait_for_frames(client);
+            } else {
+                self.share.end(client);
+            }
+        }
+        worked
+    }
+
+    /// A connection's turn is over: what it sent completes, and what it holds is counted.
+    pub(in crate::shard) fn turn_over(&mut self, id: ConnId, client: ClientId) {
+        let Some(conn) = self.conns.get(id) else {
+            return;
+        };
+        if let Some(slot) = conn.qp().and_then(|qp| self.qps.get_mut(qp.0)) {
+            slot.qp
+                .turn_over(&mut self.tables.context(slot.tally, self.now));
+        }
+        self.count_held(id, client);
+    }
+}
