@@ -198,17 +198,18 @@ static __always_inline enum reason limit_fragment(__u64 now)
 /* What to do with a claimed segment that is whole. */
 static __always_inline enum reason limit(const struct found *found)
 {
-	__u32 flow = hash(found, found->ports, FLOW_HASH);
 	int syn = (found->flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
-
-	/* A SYN to a connection that there is has to be rare (RFC 5961 section 4). */
-	if (!syn && is_known(flow))
-		return REDIRECTED;
 	__u32 kind = syn ? SYNS : STRANGERS;
 	__u64 interval = syn ? RATES[SYNS].interval : RATES[STRANGERS].interval;
 	__u64 depth = syn ? RATES[SYNS].depth : RATES[STRANGERS].depth;
 
+	/* Where there is no limit, whether the flow is known costs nothing either. */
 	if (!interval)
+		return REDIRECTED;
+	__u32 flow = hash(found, found->ports, FLOW_HASH);
+
+	/* A SYN to a connection that there is has to be rare (RFC 5961 section 4). */
+	if (!syn && is_known(flow))
 		return REDIRECTED;
 	__u64 now = bpf_ktime_get_ns();
 

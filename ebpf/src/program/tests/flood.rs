@@ -24,6 +24,14 @@ fn limits(kind: &str) -> FloodLimits {
     limits
 }
 
+fn limits_of_all() -> FloodLimits {
+    FloodLimits {
+        syns: SLOW,
+        strangers: SLOW,
+        fragments: SLOW,
+    }
+}
+
 /// A whole segment from a port, with flags.
 fn segment(v6: bool, from: u16, flags: u8) -> Vec<u8> {
     let (frame, at) = if v6 {
@@ -92,9 +100,7 @@ fn strangers_of_a_kind_are_dropped_when_there_are_too_many() {
 fn flows_that_are_known_have_no_limit_but_for_their_syns() {
     for variant in [Variant::Frags, Variant::Plain] {
         for v6 in [false, true] {
-            let mut all = limits("syn");
-            (all.strangers, all.fragments) = (SLOW, SLOW);
-            let mut bench = Bench::limited(variant, &all);
+            let mut bench = Bench::limited(variant, &limits_of_all());
             let mut flows = bench.program.known_flows().unwrap();
             let (local, remote) = ends(v6, PEER_PORT);
             flows.enter(local, remote);
@@ -193,5 +199,31 @@ fn later_fragments_of_a_stranger_are_limited_too() {
         let next = |_| fragment(v6, 7, 8, false);
         let taken = taken_before(&mut bench, next, "drop_fragment");
         assert!(taken >= BURST - 1, "{taken}");
+    }
+}
+
+/// `cargo nextest run -p rnic-steering --run-ignored only --no-capture`
+#[test]
+#[ignore = "a measurement: what it prints is in docs/performance.md"]
+fn what_the_limits_cost_a_frame() {
+    println!("a frame: nanoseconds of the program without limits, with limits");
+    for v6 in [false, true] {
+        for (what, flags, from) in [
+            ("segment of a connection", ACK, PEER_PORT),
+            ("stranger's segment, dropped", ACK, PEER_PORT + 1),
+            ("SYN, dropped", SYN, PEER_PORT + 1),
+        ] {
+            let times = [FloodLimits::NONE, limits_of_all()].map(|limits| {
+                let mut bench = Bench::limited(Variant::Frags, &limits);
+                let mut flows = bench.program.known_flows().unwrap();
+                let (local, remote) = ends(v6, PEER_PORT);
+                flows.enter(local, remote);
+                let frame = segment(v6, from, flags);
+                let mut times: Vec<u128> = (0..7).map(|_| bench.time(&frame)).collect();
+                times.sort_unstable();
+                times[times.len() / 2]
+            });
+            println!("IPv{}, {what}: {times:?}", if v6 { 6 } else { 4 });
+        }
     }
 }
