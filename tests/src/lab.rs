@@ -52,19 +52,24 @@ pub struct Host {
 }
 
 impl Host {
-    /// Tells this host the other's link address, for links over which the kernels can't ask.
-    pub fn knows(&self, other: &Host) {
-        let link = other
-            .namespace
-            .ip(&["-o", "link", "show", "dev", INTERFACE]);
+    /// Its link address, as `ip link` writes it.
+    #[must_use]
+    pub fn mac(&self) -> String {
+        let link = self.namespace.ip(&["-o", "link", "show", "dev", INTERFACE]);
         let mac = link
             .split("link/ether ")
             .nth(1)
             .and_then(|rest| rest.split(' ').next());
-        let mac = mac.unwrap_or_else(|| panic!("no link address in {link}"));
+        mac.map(str::to_owned)
+            .unwrap_or_else(|| panic!("no link address in {link}"))
+    }
+
+    /// Tells this host the other's link address, for links over which the kernels can't ask.
+    pub fn knows(&self, other: &Host) {
+        let mac = other.mac();
         for address in [other.v4.to_string(), other.v6.to_string()] {
             let arguments = [
-                "neigh", "replace", &address, "lladdr", mac, "dev", INTERFACE,
+                "neigh", "replace", &address, "lladdr", &mac, "dev", INTERFACE,
             ];
             self.namespace.ip(&arguments);
         }

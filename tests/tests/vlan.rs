@@ -148,11 +148,8 @@ fn the_kernels_interface_of_a_vlan_says_which_way_its_frames_go() {
     let near = ["link", "add", LAN, "type", "veth"];
     a.namespace.ip(&[&near[..], &far].concat());
     for (host, address) in [(&a, "198.18.77.1/24"), (&b, "198.18.77.2/24")] {
-        let link = host.namespace.ip(&["-o", "link", "show", "dev", INTERFACE]);
-        let mac = link.split("link/ether ").nth(1).unwrap_or_default();
-        let mac = mac.split(' ').next().unwrap_or_default();
         // A VLAN's interface has the Ethernet address of the one that it is on.
-        let set = ["link", "set", "dev", LAN, "address", mac, "up"];
+        let set = ["link", "set", "dev", LAN, "address", &host.mac(), "up"];
         host.namespace.ip(&set);
         host.namespace.ip(&["addr", "add", address, "dev", LAN]);
     }

@@ -1,31 +1,47 @@
-//! A flood of strangers' segments, by a raw IPv4 socket: what somebody on the network can send who has
-//! no connection. For the lab; it needs CAP_NET_RAW, and ends by itself.
+//! A flood of strangers' segments, made in the kernel by an XDP program (`flood.bpf.c`): what somebody
+//! on the network can send who has no connection. For the lab; it needs root and Linux 5.18, and ends
+//! by itself. The interface's other end has to take frames without socket buffers: it has an XDP
+//! program.
 //!
-//! `flood --to 198.18.0.2:18515 --kind syn --rate 500000 --seconds 5 --sources random`
+//! `flood --interface rnic0 --mac 02:00:00:00:00:02 --to 198.18.0.2:18515 --kind syn --rate 500000`
 #![forbid(unsafe_code)]
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+mod frame;
+
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use aya::programs::{TestRun, TestRunAttrs, TestRunOptions, Xdp, XdpMode};
+use aya::{Ebpf, EbpfLoader};
 use clap::{Parser, ValueEnum};
-use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto};
-use userspace_tcp::checksum;
+use rustix::net::{AddressFamily, SocketType};
 
-/// Octets of an IPv4 header, and of a TCP header, without options.
-const HEADER: usize = 20;
-/// Packets between two looks at the clock.
-const BATCH: u64 = 32;
-const SYN: u8 = 0x02;
-const RST: u8 = 0x04;
-const PSH: u8 = 0x08;
-const ACK: u8 = 0x10;
+use crate::frame::Frame;
+
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/flood.bpf.o"));
+
+/// Frames that the kernel makes before it hands them over: a veth's ring has 256 places, which the
+/// flood has to share.
+const BATCH: u32 = 64;
+/// Between two runs of the program.
+const PAUSE: Duration = Duration::from_micros(500);
+/// What was missed for longer, because the machine was busy, is not made up.
+const MISSED: Duration = Duration::from_millis(20);
+/// How long it may take until the kernel has detached the program of a flood that was killed.
+const DETACHED: Duration = Duration::from_secs(5);
 
 #[derive(Parser)]
 #[command(about = "Floods a TCP port with segments of no connection")]
 struct Options {
+    /// The interface that sends
+    #[arg(long)]
+    interface: String,
+    /// The link address of whom to flood
+    #[arg(long, value_parser = frame::mac)]
+    mac: [u8; 6],
     /// Whom to flood
     #[arg(long)]
-    to: SocketAddrV4,
+    to: SocketAddr,
     /// With what
     #[arg(long, value_enum)]
     kind: Kind,
@@ -38,9 +54,6 @@ struct Options {
     /// From whom it seems to come
     #[arg(long, value_enum, default_value = "random")]
     sources: Sources,
-    /// The one source
-    #[arg(long, default_value = "198.19.0.1")]
-    from: Ipv4Addr,
     /// Of what is drawn by chance
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -56,7 +69,7 @@ enum Kind {
     Ack,
     /// RSTs
     Rst,
-    /// Segments with 512 octets of payload
+    /// Segments with 512 bytes of payload
     Data,
     /// A TCP header and payload drawn by chance but for the port
     Junk,
@@ -64,121 +77,76 @@ enum Kind {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Sources {
-    /// One address, every port
+    /// One address, 32768 ports
     One,
-    /// Addresses of 198.19.0.0/16, every port
+    /// 65536 addresses, 32768 ports: of 198.19.0.0/16, or of 2001:db8:ffff::/112
     Random,
 }
 
-/// splitmix64.
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
+/// The program, told where the fields of its frames are.
+fn load(options: &Options, frame: &Frame) -> Ebpf {
+    let any = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None);
+    let out = any.and_then(|any| rustix::net::netdevice::name_to_index(any, &options.interface));
+    let out = out.unwrap_or_else(|error| panic!("interface {}: {error}", options.interface));
+    let source = match options.sources {
+        Sources::One => 0,
+        Sources::Random => frame.source,
+    };
+    EbpfLoader::new()
+        .override_global("OUT", &out, true)
+        .override_global("SOURCE", &source, true)
+        .override_global("V4_ID", &frame.v4_id, true)
+        .override_global("V4_CHECKSUM", &frame.v4_checksum, true)
+        .override_global("V6_ID", &frame.v6_id, true)
+        .override_global("TCP", &frame.tcp, true)
+        .override_global("JUNK", &frame.junk, true)
+        .override_global("CHANCE", &options.seed, true)
+        .load(OBJECT)
+        .unwrap_or_else(|error| panic!("the program's maps: {error}; run it as root"))
 }
 
-/// An IPv4 packet for a raw socket: the kernel fills in its length and header checksum.
-struct Packet {
-    octets: Vec<u8>,
-    kind: Kind,
-    to: SocketAddrV4,
-}
-
-impl Packet {
-    fn new(kind: Kind, to: SocketAddrV4) -> Self {
-        let payload = match kind {
-            Kind::Data => 512,
-            Kind::Fragment => 8,
-            Kind::Junk => 64,
-            Kind::Syn | Kind::Ack | Kind::Rst => 0,
-        };
-        let mut octets = vec![0; 2 * HEADER + payload];
-        octets[0] = 0x45;
-        if kind == Kind::Fragment {
-            // More fragments.
-            octets[6] = 0x20;
-        }
-        octets[8] = 64;
-        octets[9] = 6;
-        octets[16..20].copy_from_slice(&to.ip().octets());
-        let tcp = &mut octets[HEADER..];
-        tcp[2..4].copy_from_slice(&to.port().to_be_bytes());
-        tcp[12] = 5 << 4;
-        tcp[13] = match kind {
-            Kind::Syn | Kind::Fragment => SYN,
-            Kind::Rst => RST,
-            Kind::Data => PSH | ACK,
-            Kind::Ack | Kind::Junk => ACK,
-        };
-        tcp[14..16].copy_from_slice(&0xffff_u16.to_be_bytes());
-        Self { octets, kind, to }
-    }
-
-    /// Makes it the next one, from this address.
-    fn draw(&mut self, from: Ipv4Addr, chance: &mut Chance) {
-        let [word, other] = [chance.next(), chance.next()].map(u64::to_be_bytes);
-        self.octets[4..6].copy_from_slice(&other[4..6]);
-        self.octets[12..16].copy_from_slice(&from.octets());
-        let tcp = &mut self.octets[HEADER..];
-        tcp[4..12].copy_from_slice(&word);
-        if self.kind == Kind::Junk {
-            tcp[12..20].copy_from_slice(&chance.next().to_be_bytes());
-            for eight in tcp[HEADER..].as_chunks_mut::<8>().0 {
-                *eight = chance.next().to_be_bytes();
-            }
-        }
-        // A source port that is none of a well-known service.
-        tcp[0] = other[0] | 0x80;
-        tcp[1] = other[1];
-        tcp[16..18].fill(0);
-        let sum = checksum::pseudo_v4(from, *self.to.ip(), tcp.len()) + checksum::sum(tcp);
-        tcp[16..18].copy_from_slice(&checksum::fold(sum).to_be_bytes());
+/// Attaches the program to the loopback interface, where nothing goes. The kernel keeps attached programs
+/// at hand; for another one it would begin and end each run with an RCU grace period, in which nothing is
+/// sent.
+fn keep_at_hand(program: &mut Xdp) {
+    let start = Instant::now();
+    while let Err(error) = program.attach("lo", XdpMode::Skb) {
+        assert!(start.elapsed() < DETACHED, "attach the program: {error}");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
 fn main() {
     let options = Options::parse();
-    let socket = rustix::net::socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::RAW))
-        .unwrap_or_else(|error| panic!("a raw socket: {error}; run it as root"));
-    let to = SocketAddr::new(IpAddr::V4(*options.to.ip()), 0);
-    let mut chance = Chance(options.seed);
-    let mut packet = Packet::new(options.kind, options.to);
+    let frame = Frame::new(options.kind, options.to, options.mac);
+    let mut ebpf = load(&options, &frame);
+    let program = ebpf.program_mut("flood").expect("the object has it");
+    let program: &mut Xdp = program.try_into().expect("it is an XDP program");
+    let loaded = program.load();
+    loaded.unwrap_or_else(|error| panic!("load the program: {error}; run it as root"));
+    keep_at_hand(program);
+
     let limit = Duration::from_secs(options.seconds);
-    let (start, mut sent, mut refused) = (Instant::now(), 0_u64, 0_u64);
-    loop {
-        let elapsed = start.elapsed();
-        if elapsed >= limit {
-            break;
+    let frames_of = |time: Duration| time.as_micros() as u64 * options.rate / 1_000_000;
+    let (start, mut sent, mut missed) = (Instant::now(), 0, 0);
+    let mut elapsed = Duration::ZERO;
+    while elapsed < limit {
+        let due = frames_of(elapsed) - sent - missed;
+        let now = due.min(frames_of(MISSED).max(1));
+        missed += due - now;
+        if now > 0 {
+            let mut run = TestRunOptions::new();
+            run.data_in = Some(&frame.bytes);
+            run.repeat = now as u32;
+            run.attrs = TestRunAttrs::new().xdp_live_frames(BATCH);
+            let ran = program.test_run(run);
+            ran.unwrap_or_else(|error| panic!("run the program: {error}; it needs Linux 5.18"));
+            sent += now;
         }
-        let due = elapsed.as_nanos() as u64 / 1000 * options.rate / 1_000_000;
-        if sent + refused >= due {
-            std::hint::spin_loop();
-            continue;
-        }
-        for _ in 0..BATCH {
-            let from = match options.sources {
-                Sources::One => options.from,
-                Sources::Random => {
-                    let [a, b, ..] = chance.next().to_be_bytes();
-                    Ipv4Addr::new(198, 19, a, b)
-                }
-            };
-            packet.draw(from, &mut chance);
-            match rustix::net::sendto(&socket, &packet.octets, SendFlags::empty(), &to) {
-                Ok(_) => sent += 1,
-                Err(_) => refused += 1,
-            }
-        }
+        std::thread::sleep(PAUSE);
+        elapsed = start.elapsed();
     }
-    let seconds = start.elapsed().as_secs_f64();
+    let seconds = elapsed.as_secs_f64();
     let rate = sent as f64 / seconds;
-    println!(
-        "{{\"sent\":{sent},\"refused\":{refused},\"seconds\":{seconds:.3},\"rate\":{rate:.0}}}"
-    );
+    println!("{{\"sent\":{sent},\"seconds\":{seconds:.3},\"rate\":{rate:.0}}}");
 }
