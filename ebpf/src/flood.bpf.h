@@ -59,7 +59,7 @@ struct {
 	__type(value, struct flows);
 } FLOWS SEC(".maps");
 
-#define DROPPED_PLACES (1 << 19)
+#define DROPPED_PLACES (1 << 21)
 #define TICKS (DROPPED_PLACES - 1)
 /* 2^24 ns: 17 ms. */
 #define TICK_SHIFT 24

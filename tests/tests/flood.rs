@@ -91,7 +91,7 @@ fn held_back(counters: &BTreeMap<String, u64>) -> u64 {
 fn a_flow_lives_through_floods_of_each_kind_and_a_connection_comes_about() {
     /// Frames in a second: few, as befits programs without optimization.
     const LIMIT: u64 = 200;
-    const RATE: u64 = 500_000;
+    const RATE: u64 = 100_000;
     let limits = DaemonOptions {
         arguments: ["syn", "stranger", "fragment"]
             .map(|kind| format!("--{kind}-rate={LIMIT}"))
@@ -144,7 +144,7 @@ fn a_flow_lives_through_floods_of_each_kind_and_a_connection_comes_about() {
         // again by chance.
         let most = 2 * LIMIT * (10 + 2 * (took.as_secs() + 1));
         assert!(reached <= most, "{reached} reached the shard");
-        assert!(held_back > 2 * most, "{held_back} in {took:?} are no flood");
+        assert!(held_back > most, "{held_back} in {took:?} are no flood");
     }
 }
 
