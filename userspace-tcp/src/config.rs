@@ -73,6 +73,9 @@ pub struct Config {
     /// Spread what the congestion window lets out over the round trip, where that takes a
     /// millisecond or more. [`CongestionControl::Bbr`] has a pace of its own in any case.
     pub pacing: bool,
+    /// Send FIN in a segment of its own. Else it goes with the last data if that is sent after the close.
+    /// An end in the kernel may be told of a FIN before the data of its segment.
+    pub fin_alone: bool,
 }
 
 /// Which congestion control algorithm decides how much may be in the network.
@@ -188,6 +191,7 @@ impl Default for Config {
             syn_cookies: true,
             congestion: CongestionControl::Cubic,
             pacing: true,
+            fin_alone: false,
         }
     }
 }

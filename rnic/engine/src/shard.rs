@@ -209,6 +209,9 @@ impl<P: Port> Shard<P> {
         tcp.connections = limits.connections;
         // What a connection's path allows is the limit, not a figure for all of them.
         tcp.mss = u16::MAX;
+        // Linux tells siw of a FIN before the data of its segment: a rejection's private data, and a
+        // Terminate, would be lost on it.
+        tcp.fin_alone = true;
         Self {
             held: ParkedFrames::new(umem.frames(), config.tcp.receive_window as usize),
             parking,

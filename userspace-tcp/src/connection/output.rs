@@ -85,7 +85,7 @@ impl<B> Connection<B> {
         let tail_probe = std::mem::take(&mut self.tail_probe_due);
         let cwr = self.ecn.sends_capable() && self.congestion.take_cwr();
         // The last one may have FIN with it, and then goes alone.
-        let before_fin = match self.outbound.fin.due() {
+        let before_fin = match self.outbound.fin.due() && self.outbound.fin.may_ride() {
             true => self.outbound.unsent_segments().saturating_sub(1),
             false => most,
         };

@@ -145,6 +145,7 @@ impl<B> Connection<B> {
             _ => return,
         }
         self.outbound.fin.wanted = true;
+        self.outbound.fin.alone = env.config.fin_alone;
     }
 
     /// See [`crate::Stack::abort`].

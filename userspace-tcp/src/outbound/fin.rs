@@ -12,6 +12,8 @@ use crate::time::Instant;
 pub(crate) struct Fin {
     /// The layer above has closed.
     pub(crate) wanted: bool,
+    /// It goes in a segment of its own.
+    pub(crate) alone: bool,
     /// It was sent more than once.
     retransmitted: bool,
     at: Option<Position>,
@@ -35,9 +37,9 @@ impl Fin {
 
     /// Whether it goes with the last segment, now that this is sent: it never went before, or went so, and
     /// the peer is not known to have it.
-    pub(super) fn may_ride(&self) -> bool {
+    pub(crate) fn may_ride(&self) -> bool {
         let together = self.at.is_none() || self.rides;
-        self.wanted && together && !self.acknowledged && !self.sacked
+        self.wanted && !self.alone && together && !self.acknowledged && !self.sacked
     }
 
     /// It went with the last segment.

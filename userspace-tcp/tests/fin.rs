@@ -1,0 +1,49 @@
+//! Where FIN goes: with the last data, or in a segment of its own
+//! ([`userspace_tcp::Config::fin_alone`]).
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod harness;
+
+use harness::passive::Passive;
+use userspace_tcp::Config;
+
+/// Bytes and whether FIN is set, of each segment that goes out.
+fn sent(end: &mut Passive) -> Vec<(u32, bool)> {
+    let mut sent = Vec::new();
+    while let Some(out) = end.stack.poll_transmit(end.now) {
+        let bytes = out.payload.as_ref().map_or(0, |payload| payload.len);
+        sent.push((bytes, out.header.flags.fin()));
+        if let Some(payload) = out.payload {
+            let _ = end.stack.transmitted(end.conn, payload.id, payload.buf);
+        }
+    }
+    sent
+}
+
+#[test]
+fn fin_goes_with_the_last_data_or_in_a_segment_of_its_own_as_configured() {
+    for fin_alone in [false, true] {
+        let mut end = Passive::open_as(Config {
+            fin_alone,
+            ..Config::default()
+        });
+        end.post(100);
+        end.post(50);
+        assert!(end.stack.close(end.conn));
+        let first = sent(&mut end);
+        match fin_alone {
+            false => assert_eq!(first, [(100, false), (50, true)]),
+            true => assert_eq!(first, [(100, false), (50, false), (0, true)]),
+        }
+        // And so it is when it is sent again.
+        let mut again = Vec::new();
+        for _ in 0..8 {
+            end.now = end.stack.next_deadline().unwrap();
+            end.stack.advance(end.now);
+            again.extend(sent(&mut end));
+        }
+        let with_data = |(bytes, fin): &(u32, bool)| *bytes > 0 && *fin;
+        assert_eq!(again.iter().any(with_data), !fin_alone, "{again:?}");
+    }
+}
