@@ -2,7 +2,7 @@
 //! kernel's packet sockets, so this is the only place where they can be seen.
 //!
 //! Captures are a tap, in two places: where a batch of frames comes from a port, before anything
-//! decides on one of them, and where a frame is handed to a port ([`Tap`]). Nothing else asks whether
+//! decides on one of them, and where a frame is handed to a port (`Tap`). Nothing else asks whether
 //! there is a capture, so with one the same code handles each segment as without.
 //!
 //! Without a capture the data path pays a comparison for each batch that is received and each frame

@@ -8,7 +8,7 @@
 //!
 //! An allocation that does not fail costs a comparison with null, and no other thread.
 //!
-//! Invariants of the `unsafe` here: an address in a [`Reserve`]'s state is that of a private mapping of
+//! Invariants of the `unsafe` here: an address in a `Reserve`'s state is that of a private mapping of
 //! its size which nothing else uses, and whoever exchanges it for another state, and nobody else,
 //! unmaps it; all blocks are those of [`System`], from its allocation to its deallocation.
 #![allow(unsafe_code)]
