@@ -119,7 +119,11 @@ impl<P: Port> Shard<P> {
         while let Some(packet) = packets.as_slice().first() {
             let predicted = self.classify(packet, port);
             if let Some(predicted) = predicted.as_ref().filter(|of| self.is_write(of, packet)) {
-                self.flush_gro(&mut gro, clock);
+                if !gro.is_empty() {
+                    self.flush_gro(&mut gro, clock);
+                    // What came before may have changed what its headers are like.
+                    continue;
+                }
                 let placed = self.receive_writes(predicted, packets.as_slice(), port);
                 if placed > 0 {
                     self.defer_writes(packets.by_ref().take(placed), placed);
@@ -172,19 +176,20 @@ impl<P: Port> Shard<P> {
         clock: LateClock<'_>,
     ) {
         if !gro.is_continued_by(&headers, &segment) {
-            if let Headers::Parsed(head) = &mut headers {
-                // It comes while those before are taken in.
-                head.hint = self.fetch_flow(&head.tuple, segment.len);
-            }
-            self.flush_gro(gro, clock);
-            let head = match headers {
+            // What came before may change what is predicted, or end the connection: TCP judges that.
+            let head = match &mut headers {
                 Headers::Predicted(id, says) => {
-                    self.predicted_head(id, says).map(|head| (head, Some(id)))
+                    self.predicted_head(*id, says).map(|head| (head, Some(*id)))
                 }
-                Headers::Parsed(head) => Some((*head, None)),
+                Headers::Parsed(head) => {
+                    // It comes while those before are taken in.
+                    head.hint = self.fetch_flow(&head.tuple, segment.len);
+                    Some((**head, None))
+                }
             };
+            self.flush_gro(gro, clock);
             let Some((head, predicted)) = head else {
-                // The connection ended with what came before.
+                // Its connection was there when it was verified.
                 return self.pool.free_packet(segment.packet);
             };
             gro.begin(head, predicted);

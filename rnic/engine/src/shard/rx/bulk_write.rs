@@ -7,6 +7,7 @@
 //! ([`userspace_tcp::Stack::in_order`]), the queue pair. What is anything else is left to them: at the first
 //! segment that is not the next in order, or not sound, or no Write that may be placed, it is over.
 
+use rnic_ipc::control::DisconnectReason;
 use rnic_net::Like;
 use rnic_proto::crc::RESIDUE;
 use rnic_xsk::{Packet, Port, Umem};
@@ -163,15 +164,18 @@ impl<P: Port> Shard<P> {
         };
         match self.stack.commit(self.now, &in_order, taken) {
             Some(deferred) => self.deferred.leave(deferred, self.now),
-            // It was in order, and nothing has come between.
-            None => debug_assert!(false, "TCP did not take what was in order"),
+            // Nothing has come since it said that they are in order.
+            None => {
+                log::error!("TCP did not take Writes in order on {}", conn.tuple);
+                self.abort(id, DisconnectReason::LocalError, None);
+            }
         }
         run.pieces
     }
 
     /// The frames of Writes that were placed: that of one alone is freed with what is deferred of it.
     pub(super) fn defer_writes(&mut self, mut packets: impl Iterator<Item = Packet>, count: usize) {
-        if count == 1 {
+        if count == 1 && self.deferred.is_waiting() {
             let frame = packets.next().and_then(|packet| packet.into_single().ok());
             return self.deferred.keep(frame);
         }

@@ -72,10 +72,10 @@ impl<P: Port> Shard<P> {
         let Some(in_order) = self.stack.in_order(self.now, id, &segment) else {
             return false;
         };
-        let Some(deferred) = self.stack.commit(self.now, &in_order, run) else {
+        let Some(conn) = self.conns.get_mut(id) else {
             return false;
         };
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(deferred) = self.stack.commit(self.now, &in_order, run) else {
             return false;
         };
         conn.came_from(head.port);
