@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
  * A flood's frames. `flood` is run by BPF_PROG_RUN with BPF_F_TEST_XDP_LIVE_FRAMES: each run makes the
- * next frame of the one that is there and sends it, without a socket buffer. `drop` is for the other
- * end of a link that nobody serves: it drops all that comes, as cheaply as may be.
+ * next frame of the one that is there and sends it, without a socket buffer. `pass` is for the other
+ * end of a link that no RNIC serves, which has to have a program to take such frames: its kernel gets
+ * all of them.
  *
  * The kernel gives the pages of frames that have been received to later runs as they are, so checksums
  * are brought up to date from what the frame has (RFC 1624 section 3).
