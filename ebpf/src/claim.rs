@@ -7,7 +7,7 @@ use crate::error::SteeringError;
 /// The most claims at a time (`max_entries` of the program's table).
 pub const MAX_CLAIMS: u32 = 65536;
 
-/// Octets of `struct claim` in `steer.bpf.c`.
+/// Bytes of `struct claim` in `steer.bpf.c`.
 pub(crate) const KEY_LEN: usize = 20;
 
 /// The transport protocol of a claim.

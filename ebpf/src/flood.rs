@@ -175,10 +175,10 @@ fn hash(key: &HashKey, local: (IpAddr, u16), remote: (IpAddr, u16)) -> u32 {
 
 /// An IPv6 address as it is in a frame.
 fn words(address: IpAddr) -> [u32; 4] {
-    let octets = match address {
+    let bytes = match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
         IpAddr::V6(v6) => v6.octets(),
     };
-    let (words, _) = octets.as_chunks::<4>();
+    let (words, _) = bytes.as_chunks::<4>();
     std::array::from_fn(|at| words.get(at).map_or(0, |word| u32::from_ne_bytes(*word)))
 }

@@ -11,7 +11,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto};
 use crate::error::SteeringError;
 use crate::program::Program;
 
-/// Octets that may wait in a socket, by the kernel's count, which has much overhead for small
+/// Bytes that may wait in a socket, by the kernel's count, which has much overhead for small
 /// messages: some hundred errors.
 const QUEUE: usize = 128 << 10;
 

@@ -13,7 +13,7 @@
 //! errors stay with the kernel; [`Steering::icmp_errors`] gives copies of those about what is claimed.
 //!
 //! What the sender's end of a veth does matters, when a kernel sends:
-//! - A VLAN tag is looked for in the frame's octets only. Where the kernel carries the tag beside
+//! - A VLAN tag is looked for in the frame's bytes only. Where the kernel carries the tag beside
 //!   the frame (VLAN offload), the frame looks untagged to the program and to the AF_XDP socket:
 //!   `ethtool -K DEV txvlan off` on the sender, `rxvlan off` on the receiver.
 //! - In generic mode the sender goes on sending unsplit segments of up to 64 KiB, which do not fit

@@ -230,9 +230,9 @@ impl Program {
 fn random_key() -> std::io::Result<HashKey> {
     let mut key = HashKey::default();
     for word in &mut key {
-        let mut octets = [0; 8];
-        getrandom::fill(&mut octets).map_err(std::io::Error::other)?;
-        *word = u64::from_ne_bytes(octets);
+        let mut bytes = [0; 8];
+        getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+        *word = u64::from_ne_bytes(bytes);
     }
     Ok(key)
 }

@@ -39,7 +39,7 @@ static __u64 (*bpf_ktime_get_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
 static long (*bpf_redirect_map)(void *map, __u64 key, __u64 flags) = (void *)BPF_FUNC_redirect_map;
 static __u64 (*bpf_xdp_get_buff_len)(struct xdp_md *ctx) = (void *)BPF_FUNC_xdp_get_buff_len;
 
-/* linux/if_vlan.h, linux/ip.h, linux/ipv6.h and linux/tcp.h, by octets: bit-fields need no care. */
+/* linux/if_vlan.h, linux/ip.h, linux/ipv6.h and linux/tcp.h, by bytes: bit-fields need no care. */
 
 struct vlan {
 	__be16 tci;
@@ -245,18 +245,18 @@ struct frame {
 
 #include "flood.bpf.h"
 
-/* Whether the frame has so many octets from `at` on, which is in its first buffer. */
-static __always_inline int has(const struct frame *frame, void *at, __u32 octets)
+/* Whether the frame has so many bytes from `at` on, which is in its first buffer. */
+static __always_inline int has(const struct frame *frame, void *at, __u32 bytes)
 {
 	__u64 here = frame->end - at;
 
-	if (octets <= here)
+	if (bytes <= here)
 		return 1;
 	if (!frame->several)
 		return 0;
 	void *begin = (void *)(long)frame->ctx->data;
 
-	return (__u64)(at - begin) + octets <= bpf_xdp_get_buff_len(frame->ctx);
+	return (__u64)(at - begin) + bytes <= bpf_xdp_get_buff_len(frame->ctx);
 }
 
 /* Fills all but the port. REDIRECTED means: look further. */

@@ -60,7 +60,7 @@ pub(crate) fn attach_xdp(
         attach_type: BPF_XDP,
         flags: flag as u32,
     };
-    // SAFETY: the kernel reads `size_of::<LinkCreate>()` octets of `attributes`, which has no
+    // SAFETY: the kernel reads `size_of::<LinkCreate>()` bytes of `attributes`, which has no
     // padding, and writes none.
     let result = unsafe {
         libc::syscall(
@@ -133,7 +133,7 @@ fn datagram_socket() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The memory of a BPF array, which programs read while we write: by octets, each of them whole.
+/// The memory of a BPF array, which programs read while we write: by bytes, each of them whole.
 #[derive(Debug)]
 pub(crate) struct SharedBytes {
     start: NonNull<AtomicU8>,
@@ -144,7 +144,7 @@ pub(crate) struct SharedBytes {
 unsafe impl Send for SharedBytes {}
 
 impl SharedBytes {
-    /// Maps the first `len` octets of a map that was made with `BPF_F_MMAPABLE`. The kernel refuses
+    /// Maps the first `len` bytes of a map that was made with `BPF_F_MMAPABLE`. The kernel refuses
     /// more than there are.
     pub(crate) fn map(map: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
         // SAFETY: a new mapping, at a place of the kernel's choice, touches no memory of ours.
@@ -165,15 +165,15 @@ impl SharedBytes {
         Ok(Self { start, len })
     }
 
-    /// One octet; 0 beyond the last.
+    /// One byte; 0 beyond the last.
     pub(crate) fn get(&self, at: usize) -> u8 {
-        self.at(at).map_or(0, |octet| octet.load(Ordering::Relaxed))
+        self.at(at).map_or(0, |byte| byte.load(Ordering::Relaxed))
     }
 
-    /// Sets one octet; beyond the last nothing.
+    /// Sets one byte; beyond the last nothing.
     pub(crate) fn set(&self, at: usize, value: u8) {
-        if let Some(octet) = self.at(at) {
-            octet.store(value, Ordering::Relaxed);
+        if let Some(byte) = self.at(at) {
+            byte.store(value, Ordering::Relaxed);
         }
     }
 

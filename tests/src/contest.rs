@@ -1,7 +1,7 @@
 //! Our TCP against the kernel's, over the same links: who moves a byte stream faster, and whether
-//! every octet arrives.
+//! every byte arrives.
 //!
-//! Octets go from the left host to the right one. A [`Cell`] is a link; on it compete the kernel on
+//! Bytes go from the left host to the right one. A [`Cell`] is a link; on it compete the kernel on
 //! both ends, ours sending to the kernel, and the kernel sending to ours. The link has a rate that
 //! is its bottleneck, whoever is at its ends.
 
@@ -37,7 +37,7 @@ impl Contestant {
 /// One transfer.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// From the first moment of the connection to the last octet, at the kernel's receiving end if
+    /// From the first moment of the connection to the last byte, at the kernel's receiving end if
     /// there is one.
     pub received: Option<Duration>,
     /// From the first moment of the connection to the receiver's end of stream, at the kernel's
@@ -88,16 +88,16 @@ impl Arena {
         &self.lab
     }
 
-    /// Moves `octets` octets over a link of its own. Panics when they do not arrive as they were.
+    /// Moves `bytes` bytes over a link of its own. Panics when they do not arrive as they were.
     pub fn run(
         &mut self,
         cell: &Cell,
         contestant: Contestant,
         family: Family,
-        octets: u64,
+        bytes: u64,
         seed: u64,
     ) -> Outcome {
-        let stream = kernel::Stream { seed, octets };
+        let stream = kernel::Stream { seed, bytes };
         let expected = self.digest(stream);
         for host in [&self.left, &self.right] {
             kernel::forget(&host.namespace);
@@ -105,7 +105,7 @@ impl Arena {
         // A port for each, so that no connection in TIME-WAIT is in the way.
         self.next_port += 1;
         let at = self.right.address(family, self.next_port);
-        let options = cell.options(octets, seed);
+        let options = cell.options(bytes, seed);
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
         let link = Linksim::start(&self.middle, &options);
         let damaged = || kernel::checksum_errors(&self.right.namespace);
@@ -114,19 +114,19 @@ impl Arena {
         let (mut received, mut sent, mut ours) = (None, None, None);
         match contestant {
             Contestant::Kernel => {
-                let receiver = kernel::receive(right, at, octets);
+                let receiver = kernel::receive(right, at, bytes);
                 sent = Some(kernel::send(left, at, stream));
                 received = Some(receiver.finish());
             }
             Contestant::OursSends => {
-                let receiver = kernel::receive(right, at, octets);
+                let receiver = kernel::receive(right, at, bytes);
                 ours = Some(ours::send(left, self.lab.directory(), at, stream));
                 received = Some(receiver.finish());
             }
             Contestant::OursReceives => {
                 let receiver = ours::receive(right, self.lab.directory(), at);
                 sent = Some(kernel::send(left, at, stream));
-                let (done, counters) = receiver.finish(octets);
+                let (done, counters) = receiver.finish(bytes);
                 assert_eq!(done, expected, "the stream changed on its way to ours");
                 ours = Some(counters);
             }

@@ -147,9 +147,9 @@ impl Daemon {
         all.iter().filter(lives).count()
     }
 
-    /// Octets of memory that it has touched and that are its (resident set size).
+    /// Bytes of memory that it has touched and that are its (resident set size).
     #[must_use]
-    pub fn resident_octets(&self) -> u64 {
+    pub fn resident_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()));
         let status = status.unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 
-/// Octets of one.
+/// Bytes of one.
 pub const HUGE_PAGE: usize = 2 << 20;
 
 const NUMBER: &str = "/proc/sys/vm/nr_hugepages";

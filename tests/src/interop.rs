@@ -5,7 +5,7 @@ use crate::lab::{Host, INTERFACE, Lab, Outlet, Signal, Wiring};
 use crate::linksim::Linksim;
 use crate::peer::{Peer, PeerOptions};
 
-/// IP MTU of the cable, in octets.
+/// IP MTU of the cable, in bytes.
 const MTU: u32 = 1500;
 
 /// A host with a daemon, and a peer. Fields are dropped in this order.

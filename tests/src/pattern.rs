@@ -1,6 +1,6 @@
-//! Octets that look random and are known to whoever knows the seed: the content of test transfers.
+//! Bytes that look random and are known to whoever knows the seed: the content of test transfers.
 
-/// A pseudo-random sequence of octets (SplitMix64), the same for the same seed on every machine.
+/// A pseudo-random sequence of bytes (SplitMix64), the same for the same seed on every machine.
 #[derive(Clone, Debug)]
 pub struct Pattern(u64);
 
@@ -20,18 +20,18 @@ impl Pattern {
         z ^ (z >> 31)
     }
 
-    /// Fills a buffer with the next octets; a part of a word that is left over is not used later.
+    /// Fills a buffer with the next bytes; a part of a word that is left over is not used later.
     pub fn fill(&mut self, buffer: &mut [u8]) {
         for chunk in buffer.chunks_mut(8) {
             chunk.copy_from_slice(&self.next_u64().to_le_bytes()[..chunk.len()]);
         }
     }
 
-    /// The first `length` octets of a seed.
+    /// The first `length` bytes of a seed.
     #[must_use]
-    pub fn octets(seed: u64, length: usize) -> Vec<u8> {
-        let mut octets = vec![0; length];
-        Self::new(seed).fill(&mut octets);
-        octets
+    pub fn bytes(seed: u64, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        Self::new(seed).fill(&mut bytes);
+        bytes
     }
 }

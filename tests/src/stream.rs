@@ -1,5 +1,5 @@
 //! Ordinary host traffic: a byte stream between two kernel TCP sockets, both ways at once, with
-//! every octet compared.
+//! every byte compared.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -10,10 +10,10 @@ use crate::pattern::Pattern;
 
 /// Longest silence on the stream before the test fails.
 const SILENCE: Duration = Duration::from_secs(30);
-/// Octets of a write, odd so that segments don't line up with anything.
+/// Bytes of a write, odd so that segments don't line up with anything.
 const CHUNK: usize = 7919;
 
-/// Moves `length` octets each way between kernel sockets of two hosts and compares them.
+/// Moves `length` bytes each way between kernel sockets of two hosts and compares them.
 pub fn exchange(a: &Host, b: &Host, family: Family, length: usize) {
     let at = b.address(family, 0);
     let listener = b
@@ -22,7 +22,7 @@ pub fn exchange(a: &Host, b: &Host, family: Family, length: usize) {
     let at = listener
         .local_addr()
         .expect("a bound socket has an address");
-    let (to_b, to_a) = (Pattern::octets(1, length), Pattern::octets(2, length));
+    let (to_b, to_a) = (Pattern::bytes(1, length), Pattern::bytes(2, length));
     std::thread::scope(|scope| {
         let server = scope.spawn(|| {
             let (stream, _) = listener.accept().expect("the client connects");
@@ -53,14 +53,14 @@ pub fn both_ways(stream: TcpStream, send: &[u8], expect: &[u8]) {
             for chunk in send.chunks(CHUNK) {
                 writer
                     .write_all(chunk)
-                    .expect("the kernel's stream takes octets");
+                    .expect("the kernel's stream takes bytes");
             }
             writer.shutdown(Shutdown::Write).expect("the stream ends");
         });
         let mut got = Vec::with_capacity(expect.len());
         (&stream)
             .read_to_end(&mut got)
-            .expect("the kernel's stream gives octets");
+            .expect("the kernel's stream gives bytes");
         assert!(got == expect, "the kernel's byte stream changed on its way");
     });
 }

@@ -145,14 +145,14 @@ fn attribute<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     None
 }
 
-/// Writes a copy of a pcapng file in which one octet of one frame is inverted.
+/// Writes a copy of a pcapng file in which one byte of one frame is inverted.
 pub fn damaged_copy(from: &Path, to: &Path, frame: u64, offset: usize) {
     const ENHANCED_PACKET_BLOCK: u32 = 6;
     const PACKET_DATA: usize = 28;
     let mut file = std::fs::read(from).expect("the capture can be read");
     let word = |file: &[u8], at: usize| {
-        let octets = file[at..at + 4].try_into().expect("four octets");
-        u32::from_le_bytes(octets)
+        let bytes = file[at..at + 4].try_into().expect("four bytes");
+        u32::from_le_bytes(bytes)
     };
     let (mut at, mut number) = (0, 0);
     while at + 8 <= file.len() {

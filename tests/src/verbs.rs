@@ -39,20 +39,20 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint that is not connected, of a new client, with so many octets of memory.
+    /// An endpoint that is not connected, of a new client, with so many bytes of memory.
     #[must_use]
-    pub fn new(daemon: &Daemon, octets: usize) -> Self {
+    pub fn new(daemon: &Daemon, bytes: usize) -> Self {
         let context = Context::open(daemon.socket()).expect("the daemon serves");
-        Self::of(context, octets)
+        Self::of(context, bytes)
     }
 
-    /// An endpoint that is not connected, with so many octets of memory.
+    /// An endpoint that is not connected, with so many bytes of memory.
     #[must_use]
-    pub fn of(context: Context, octets: usize) -> Self {
+    pub fn of(context: Context, bytes: usize) -> Self {
         let pd = ProtectionDomain::alloc(&context).expect("a protection domain");
         let cq = CompletionQueue::create(&context, 256).expect("a completion queue");
         let qp = QueuePair::create(&pd, &cq, &cq, QpConfig::default()).expect("a queue pair");
-        let region = pd.register(octets, FULL_ACCESS).expect("a region");
+        let region = pd.register(bytes, FULL_ACCESS).expect("a region");
         Self {
             qp,
             cq,
@@ -78,19 +78,19 @@ impl Endpoint {
 
     /// Fills the region with the pattern of a seed.
     pub fn fill(&self, seed: u64) {
-        let octets = Pattern::octets(seed, self.region.len());
+        let bytes = Pattern::bytes(seed, self.region.len());
         self.region
-            .write(0, &octets)
-            .expect("as many octets as the region has");
+            .write(0, &bytes)
+            .expect("as many bytes as the region has");
     }
 
     /// Whether the region holds the pattern of a seed.
     #[must_use]
     pub fn holds(&self, seed: u64) -> bool {
-        self.content() == Pattern::octets(seed, self.region.len())
+        self.content() == Pattern::bytes(seed, self.region.len())
     }
 
-    /// All octets of the region.
+    /// All bytes of the region.
     #[must_use]
     pub fn content(&self) -> Vec<u8> {
         self.region

@@ -1,4 +1,4 @@
-//! Our TCP and the kernel's, either way, over bad links: every octet arrives as it was sent, and
+//! Our TCP and the kernel's, either way, over bad links: every byte arrives as it was sent, and
 //! ours does not fall far behind. How fast it is in earnest, `scripts/tcp-table` tells.
 
 use rnic_tests::contest::cell::Cell;
@@ -7,10 +7,10 @@ use rnic_tests::contest::{Arena, Contestant, Outcome};
 use rnic_tests::lab::Family;
 use rnic_tests::linksim::count;
 
-/// Octets of each transfer: some thousands of segments.
-const OCTETS: u64 = 8 << 20;
+/// Bytes of each transfer: some thousands of segments.
+const BYTES: u64 = 8 << 20;
 /// And on a link on which the kernel does not reach ten megabits a second.
-const FEW_OCTETS: u64 = 2 << 20;
+const FEW_BYTES: u64 = 2 << 20;
 /// What ours must reach of the kernel's goodput: programs without optimization on a busy machine
 /// have a hard time.
 const LEAST: f64 = 0.2;
@@ -20,19 +20,19 @@ const ATTEMPTS: usize = 3;
 /// Both roles of ours and the kernel's own over both versions of IP; streams are compared within.
 fn contest(name: &str, mut look: impl FnMut(Contestant, &Outcome)) {
     let cell = Cell::named(name).expect("there is such a link");
-    let octets = if name == "loss-5" { FEW_OCTETS } else { OCTETS };
+    let bytes = if name == "loss-5" { FEW_BYTES } else { BYTES };
     let mut arena = Arena::new(name);
     for family in Family::ALL {
         let mut kernel = None;
         for contestant in Contestant::ALL {
             let keeps_up = (0..ATTEMPTS).any(|_| {
-                let outcome = arena.run(&cell, contestant, family, octets, 7);
+                let outcome = arena.run(&cell, contestant, family, bytes, 7);
                 look(contestant, &outcome);
                 let took = outcome
                     .received
                     .or(outcome.sent)
                     .expect("one end is the kernel's");
-                let goodput = mbit(octets, took);
+                let goodput = mbit(bytes, took);
                 println!("{name} {family:?} {contestant:?}: {goodput:.1} Mbit/s");
                 let least = LEAST * *kernel.get_or_insert(goodput);
                 if goodput <= least {
@@ -118,11 +118,11 @@ fn a_link_whose_mtu_shrinks_in_mid_stream_and_nobody_is_told() {
     let cell = Cell::SILENT;
     let mut arena = Arena::new(cell.name);
     for family in Family::ALL {
-        let outcome = arena.run(&cell, Contestant::OursSends, family, OCTETS, 7);
+        let outcome = arena.run(&cell, Contestant::OursSends, family, BYTES, 7);
         assert_eq!(both(&outcome, "changes"), 1);
         assert!(both(&outcome, "too_big") > 0, "{}", outcome.link);
         assert_eq!(both(&outcome, "icmp_sent"), 0, "{}", outcome.link);
-        let goodput = mbit(OCTETS, outcome.received.expect("the kernel receives"));
+        let goodput = mbit(BYTES, outcome.received.expect("the kernel receives"));
         println!("{} {family:?}: {goodput:.1} Mbit/s", cell.name);
     }
 }

@@ -58,7 +58,7 @@ fn every_message_of_a_ping_is_dissected(family: Family, mpa: &[&str]) {
         nothing_is_wrong(&found);
         assert_eq!((found.requests, found.replies), (1, 1), "{found:?}");
         assert_eq!(found.opcode("Read Request"), ROUNDS, "{found:?}");
-        // 4096 octets are three DDP segments at an MTU of 1500.
+        // 4096 bytes are three DDP segments at an MTU of 1500.
         assert_eq!(found.opcode("Read Response"), 3 * ROUNDS, "{found:?}");
         assert!(found.opcode("Write") >= 3 * ROUNDS, "{found:?}");
         assert!(found.opcode("Send") >= 2 * ROUNDS, "{found:?}");
@@ -91,10 +91,10 @@ fn tshark_dissects_every_message_of_a_ping_over_ipv6() {
 }
 
 #[test]
-fn an_octet_changed_in_the_capture_is_found() {
+fn a_byte_changed_in_the_capture_is_found() {
     capture_ping(Family::V4, &[], |capture| {
         let whole = Dissection::of(capture);
-        // The octet before the CRC of an FPDU in the middle: payload or pad, covered by the CRC.
+        // The byte before the CRC of an FPDU in the middle: payload or pad, covered by the CRC.
         let (frame, crc) = whole.crc_positions[whole.crc_positions.len() / 2];
         let damaged = capture.with_extension("damaged.pcapng");
         damaged_copy(capture, &damaged, frame, crc - 1);

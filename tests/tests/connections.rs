@@ -19,7 +19,7 @@ fn private_data_arrives_both_ways_in_both_revisions() {
     for (revision, most) in [(1, 512), (2, 508)] {
         let lengths = [0, 1, 256, most];
         for (length, family) in lengths.into_iter().zip(Family::ALL.into_iter().cycle()) {
-            let (asked, answered) = (Pattern::octets(1, length), Pattern::octets(2, length));
+            let (asked, answered) = (Pattern::bytes(1, length), Pattern::bytes(2, length));
             let mpa = MpaOptions {
                 revision,
                 ..MpaOptions::default()
@@ -75,7 +75,7 @@ fn a_rejection_arrives_with_its_private_data_and_the_listener_goes_on() {
         (2, 508),
     ];
     for (revision, length) in lengths {
-        let reason = Pattern::octets(3, length);
+        let reason = Pattern::bytes(3, length);
         let a = Endpoint::new(&pair.daemon_a, 64);
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -150,15 +150,15 @@ fn an_abort_flushes_what_was_posted_and_the_peer_hears_of_it() {
 }
 
 #[test]
-fn octets_of_many_connections_of_one_program_do_not_mix() {
+fn bytes_of_many_connections_of_one_program_do_not_mix() {
     const CONNECTIONS: usize = 24;
-    const OCTETS: usize = 50_000;
+    const BYTES: usize = 50_000;
     let pair = Pair::new("many");
     let ends: Vec<(Endpoint, Endpoint)> = (0..CONNECTIONS)
         .map(|number| {
             let family = Family::ALL[number % 2];
-            let a = Endpoint::new(&pair.daemon_a, OCTETS);
-            let b = Endpoint::new(&pair.daemon_b, OCTETS);
+            let a = Endpoint::new(&pair.daemon_a, BYTES);
+            let b = Endpoint::new(&pair.daemon_b, BYTES);
             let port = PORT + u16::try_from(number).unwrap();
             connect(&a, &b, pair.b.address(family, port));
             a.fill(number as u64);
@@ -167,8 +167,8 @@ fn octets_of_many_connections_of_one_program_do_not_mix() {
         .collect();
     for (a, b) in &ends {
         b.post_recv(1, 0..1);
-        let octets = [a.element(0..OCTETS)];
-        a.post(WorkRequest::write(2, &octets, b.remote()));
+        let bytes = [a.element(0..BYTES)];
+        a.post(WorkRequest::write(2, &bytes, b.remote()));
         // A Send behind the Write: when it is delivered, all of the Write was placed.
         a.post(WorkRequest::send(3, &[]));
     }

@@ -45,8 +45,8 @@ fn everything_works(a: &Host, at: SocketAddr) {
             .args(more)
             .run()
             .success();
-        let octets = tool::report(&done)["verified_octets"].as_u64();
-        assert_eq!(octets, Some(20_000 * 500), "{op}");
+        let bytes = tool::report(&done)["verified_bytes"].as_u64();
+        assert_eq!(bytes, Some(20_000 * 500), "{op}");
     }
     let _ = embedded(a, "rnic-perf", "client")
         .args(["--connect", &at.to_string(), "--op", "write", "--latency"])
@@ -149,7 +149,7 @@ fn an_embedded_rnic_on_an_unknown_interface_is_a_named_error() {
     );
 }
 
-const OCTETS: usize = 100_000;
+const BYTES: usize = 100_000;
 
 /// An endpoint whose RNIC is in this process, connected to one of a daemon's client.
 struct Own {
@@ -166,8 +166,8 @@ fn with_own_rnic(name: &str, test: impl FnOnce(Own) + Send) {
     here.namespace.in_thread(|| {
         let device = Device::open(DeviceConfig::new(INTERFACE)).expect("the interface is there");
         let context = Context::embedded(&device).expect("an RNIC of our own");
-        let a = Endpoint::of(context, OCTETS);
-        let b = Endpoint::new(&daemon, OCTETS);
+        let a = Endpoint::of(context, BYTES);
+        let b = Endpoint::new(&daemon, BYTES);
         connect(&a, &b, there.address(Family::V4, PORT));
         test(Own { device, a, b });
     });
@@ -205,7 +205,7 @@ fn memory_that_a_program_shares_with_its_own_rnic_is_placed_into_as_it_is() {
         let line = mapping(b.region.addr());
         assert!(line.contains(" rw-s ") && line.contains("memfd:"), "{line}");
 
-        let all = 0..OCTETS;
+        let all = 0..BYTES;
         a.fill(1);
         done(
             &a,
@@ -249,14 +249,14 @@ fn a_peer_that_leaves_a_programs_own_memory_changes_nothing() {
     with_own_rnic("own-bounds", |Own { a, b, .. }| {
         a.fill(1);
         b.fill(2);
-        let beyond = a.remote().offset(OCTETS as u64 - 99);
+        let beyond = a.remote().offset(BYTES as u64 - 99);
         b.post(WorkRequest::write(1, &[b.element(0..100)], beyond));
         // RFC 5041 section 8.1: tagged buffer, base or bounds violation.
         let control = 0x1101;
         assert_eq!(a.ending(), DisconnectReason::TerminateSent { control });
         assert_eq!(b.ending(), DisconnectReason::TerminateReceived { control });
-        assert!(a.holds(1), "an octet was changed");
-        let outside = a.region.write(OCTETS - 99, &[0; 100]);
+        assert!(a.holds(1), "a byte was changed");
+        let outside = a.region.write(BYTES - 99, &[0; 100]);
         assert!(outside.is_err() && a.holds(1), "by the program itself");
     });
 }
@@ -264,8 +264,8 @@ fn a_peer_that_leaves_a_programs_own_memory_changes_nothing() {
 #[test]
 fn a_programs_own_memory_is_out_of_a_peers_reach_once_it_is_deregistered() {
     with_own_rnic("own-revoked", |Own { device, a, b }| {
-        let kept = a.pd.register(OCTETS, FULL_ACCESS).expect("a region");
-        let gone = a.pd.register(OCTETS, FULL_ACCESS).expect("a region");
+        let kept = a.pd.register(BYTES, FULL_ACCESS).expect("a region");
+        let gone = a.pd.register(BYTES, FULL_ACCESS).expect("a region");
         let remote = gone.remote(0..100).expect("inside");
         done(&b, WorkRequest::write(1, &[b.element(0..100)], remote));
         let address = gone.addr();
@@ -290,14 +290,14 @@ fn a_programs_own_memory_may_be_of_huge_pages() {
     with_own_rnic("own-huge", |Own { a, b, .. }| {
         // The RNICs have theirs already.
         let _more = HugePages::more(4);
-        let len = HUGE_PAGE + OCTETS;
+        let len = HUGE_PAGE + BYTES;
         let huge =
             a.pd.register_huge(len, FULL_ACCESS)
                 .expect("there are pages");
         assert_eq!((huge.len(), huge.addr() % HUGE_PAGE as u64), (len, 0));
         b.fill(1);
         let remote = huge.remote(HUGE_PAGE..len).expect("inside");
-        done(&b, WorkRequest::write(1, &[b.element(0..OCTETS)], remote));
+        done(&b, WorkRequest::write(1, &[b.element(0..BYTES)], remote));
         done(&b, WorkRequest::read(2, &[b.element(0..1)], remote));
         assert_eq!(huge.to_vec(HUGE_PAGE..len).expect("inside"), b.content());
         drop(huge);

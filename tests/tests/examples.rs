@@ -69,17 +69,17 @@ fn what_is_put_into_kv_store_is_read_by_others() {
         done.success().stdout
     };
     assert_eq!(client(&["get", "colour"]), "colour is not there\n");
-    let before = pair.daemon_b.counter("octets_placed");
+    let before = pair.daemon_b.counter("bytes_placed");
     let words = [
         "put", "colour", "blue", "put", "colour", "red", "put", "x", "",
     ];
     assert_eq!(client(&words), "");
-    assert!(pair.daemon_b.counter("octets_placed") > before);
+    assert!(pair.daemon_b.counter("bytes_placed") > before);
     let found = client(&["get", "colour", "get", "x", "get", "y"]);
     assert_eq!(found, "colour: red\nx: \ny is not there\n");
     let more = ["client", &at, "put", "long", &"x".repeat(300)];
     let refused = example(&pair.a, "kv_store", place(&pair.daemon_a), &more);
-    assert!(refused.run().failure().contains("octets"));
+    assert!(refused.run().failure().contains("bytes"));
     assert!(server.running(), "{}", server.stderr());
 }
 
@@ -95,15 +95,15 @@ fn kv_store_works_embedded_on_both_sides() {
 }
 
 #[test]
-fn file_copy_copies_every_octet_and_shows_its_progress() {
+fn file_copy_copies_every_byte_and_shows_its_progress() {
     let mut lab = Lab::new("example-file");
     let (a, b) = lab.pair(&LinkOptions::default());
     let daemon = Daemon::start(&lab, &a, &DaemonOptions::default());
     let (from, to) = (lab.directory().join("file"), lab.directory().join("copy"));
     // Many times round all chunks and a little; nothing at all; less than a chunk.
     for (number, length) in [(16 << 20) + 12_345, 0, 1].into_iter().enumerate() {
-        let octets = Pattern::octets(number as u64, length);
-        std::fs::write(&from, &octets).expect("the lab's directory takes a file");
+        let bytes = Pattern::bytes(number as u64, length);
+        std::fs::write(&from, &bytes).expect("the lab's directory takes a file");
         let at = b.address(Family::V4, PORT + number as u16).to_string();
         let names = [&to, &from].map(|path| path.to_str().expect("a path of ASCII letters"));
         let receiver = example(&b, "file_copy", &embedded(), &["receive", &at, names[0]]);
@@ -112,18 +112,18 @@ fn file_copy_copies_every_octet_and_shows_its_progress() {
         let sent = sender.run().success();
         let received = receiver.finish(tool::LISTEN_LIMIT).success();
         assert!(
-            std::fs::read(&to).expect("a copy") == octets,
-            "{length}: other octets"
+            std::fs::read(&to).expect("a copy") == bytes,
+            "{length}: other bytes"
         );
         assert!(sent.stderr.contains("100 %"), "{sent}");
         assert!(
-            sent.stdout.contains(&format!("sent {length} octets")),
+            sent.stdout.contains(&format!("sent {length} bytes")),
             "{sent}"
         );
         assert!(
             received
                 .stdout
-                .contains(&format!("received {length} octets"))
+                .contains(&format!("received {length} bytes"))
         );
     }
 }

@@ -22,11 +22,11 @@ const SINK: u64 = 4096;
 const FIRST: u64 = 0xfedc_ba98_7654_3210;
 
 fn word(end: &Endpoint, offset: usize) -> u64 {
-    let octets = end
+    let bytes = end
         .region
         .to_vec(offset..offset + 8)
         .expect("in the region");
-    u64::from_ne_bytes(octets.try_into().expect("eight octets"))
+    u64::from_ne_bytes(bytes.try_into().expect("eight bytes"))
 }
 
 /// The next completion, which is a success.
@@ -69,9 +69,9 @@ fn request_everything(end: &Endpoint, peer: RemoteMemory) {
     end.region
         .write(100, b"before the immediate data")
         .expect("room");
-    let octets = [end.element(100..125)];
+    let bytes = [end.element(100..125)];
     let sink = peer.offset(SINK);
-    end.post(WorkRequest::write_with_immediate(6, &octets, sink, 77));
+    end.post(WorkRequest::write_with_immediate(6, &bytes, sink, 77));
     assert_eq!(success(end).opcode, WrOpcode::WriteImmediate);
     end.post(WorkRequest::immediate(7, u64::MAX).solicited());
     assert_eq!(success(end).opcode, WrOpcode::Immediate);
@@ -138,9 +138,9 @@ fn immediate_data_and_atomics_work_through_daemons() {
 }
 
 /// A client of an RNIC in this process.
-fn embedded(octets: usize) -> Endpoint {
+fn embedded(bytes: usize) -> Endpoint {
     let device = Device::open(DeviceConfig::new(INTERFACE)).expect("the interface");
-    Endpoint::of(Context::embedded(&device).expect("a client"), octets)
+    Endpoint::of(Context::embedded(&device).expect("a client"), bytes)
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn atomics_of_two_streams_on_one_word_are_never_lost() {
 }
 
 /// tshark 4.0 knows Atomic Requests and Responses with every field. Of Immediate Data it knows neither
-/// the name nor the eight octets: only the opcode's number and the queue are checked here.
+/// the name nor the eight bytes: only the opcode's number and the queue are checked here.
 #[test]
 fn tshark_reads_every_field_of_the_extensions_as_it_was_sent() {
     let options = DaemonOptions {

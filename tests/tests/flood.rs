@@ -125,15 +125,15 @@ fn a_flow_lives_through_floods_of_each_kind_and_a_connection_comes_about() {
         let (after, took) = (pair.daemon_b.counters(), begin.elapsed());
         drop(under_way);
 
-        let verified = tool::report(&done)["verified_octets"].as_u64();
-        let octets = after["tcp_octets_in"] - before["tcp_octets_in"];
+        let verified = tool::report(&done)["verified_bytes"].as_u64();
+        let bytes = after["tcp_bytes_in"] - before["tcp_bytes_in"];
         let reached = flood.reached(&after) - flood.reached(&before);
         let held_back = held_back(&after) - held_back(&before);
         println!(
-            "{family:?}, {flood:?}: {held_back} held back, {reached} reached the shard, {octets} octets of the flow came, a connection after {new:?}"
+            "{family:?}, {flood:?}: {held_back} held back, {reached} reached the shard, {bytes} bytes of the flow came, a connection after {new:?}"
         );
         assert!(
-            octets >= 1 << 20 && verified >= Some(1 << 20),
+            bytes >= 1 << 20 && verified >= Some(1 << 20),
             "{verified:?}"
         );
         assert!(
@@ -160,16 +160,16 @@ struct Beside {
 /// Measures the flow of a pair beside a flood, of which `arrived` counts the packets.
 fn measure(pair: &Pair, arrived: impl Fn() -> u64) -> Beside {
     let sample = || {
-        let octets = pair.daemon_b.counter("tcp_octets_in");
-        (Instant::now(), octets, arrived())
+        let bytes = pair.daemon_b.counter("tcp_bytes_in");
+        (Instant::now(), bytes, arrived())
     };
     std::thread::sleep(Duration::from_millis(200));
-    let (begin, octets, packets) = sample();
+    let (begin, bytes, packets) = sample();
     std::thread::sleep(Duration::from_millis(600));
-    let (end, octets_then, packets_then) = sample();
+    let (end, bytes_then, packets_then) = sample();
     let seconds = (end - begin).as_secs_f64();
     Beside {
-        goodput: (octets_then - octets) as f64 * 8e-9 / seconds,
+        goodput: (bytes_then - bytes) as f64 * 8e-9 / seconds,
         packets: (packets_then - packets) as f64 / seconds,
     }
 }

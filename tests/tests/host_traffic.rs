@@ -9,7 +9,7 @@ use rnic_tests::snmp::TcpCounters;
 use rnic_tests::{stream, tool};
 
 const PORT: u16 = 18515;
-/// Octets of each round of kernel TCP, each way.
+/// Bytes of each round of kernel TCP, each way.
 const STREAM: usize = 3_000_000;
 
 /// Flushes what the host knows of its neighbours, and pings: ARP and neighbour discovery have to
@@ -107,7 +107,7 @@ fn host_traffic_works_beside_a_transfer_with_the_hosts_offloads_on() {
 }
 
 #[test]
-fn no_rdma_octet_goes_through_the_kernels_tcp() {
+fn no_rdma_byte_goes_through_the_kernels_tcp() {
     let pair = Pair::new("kernel-counters");
     let read = || [&pair.a, &pair.b].map(|host| TcpCounters::read(&host.namespace));
     let before = read();
@@ -123,7 +123,7 @@ fn no_rdma_octet_goes_through_the_kernels_tcp() {
                 .success();
         }
     }
-    // Two families, three operations, 4 MiB each, in segments of at most 1460 octets.
+    // Two families, three operations, 4 MiB each, in segments of at most 1460 bytes.
     assert!(pair.daemon_a.counter("tcp_segments_out") > 2 * 2 * 2900);
     assert!(pair.daemon_b.counter("tcp_segments_out") > 2 * 2900);
     assert_eq!(

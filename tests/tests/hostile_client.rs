@@ -72,9 +72,9 @@ fn garbage_and_strange_descriptors_leave_nothing_behind() {
     for round in 0..100_u32 {
         // Not even a Hello.
         let channel = Channel::connect(pair.daemon_a.socket()).unwrap();
-        let octets: Vec<u8> = (0..round * 50).map(|n| (n * 37 + round) as u8).collect();
-        let sent = rustix::net::send(&channel, &octets, SendFlags::NOSIGNAL);
-        assert_eq!(sent, Ok(octets.len()));
+        let bytes: Vec<u8> = (0..round * 50).map(|n| (n * 37 + round) as u8).collect();
+        let sent = rustix::net::send(&channel, &bytes, SendFlags::NOSIGNAL);
+        assert_eq!(sent, Ok(bytes.len()));
 
         let (channel, _fds) = greeted(&pair.daemon_a);
         channel.send(&Request::AllocPd, &strange).unwrap();

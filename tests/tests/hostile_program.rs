@@ -1,5 +1,5 @@
 //! A program that keeps to no rule runs beside one that does: what is shared is scribbled over,
-//! resized, closed, inherited and raced for, and the neighbour's octets are right all along.
+//! resized, closed, inherited and raced for, and the neighbour's bytes are right all along.
 
 use std::time::Duration;
 
@@ -91,7 +91,7 @@ fn attackers(pair: &Pair, seed: u64) -> Process {
 }
 
 #[test]
-fn a_neighbour_of_hostile_programs_has_all_its_octets_right() {
+fn a_neighbour_of_hostile_programs_has_all_its_bytes_right() {
     // Memory in no memfd is allowed, so that the attackers come that far.
     let directory = tempfile::tempdir().expect("a directory");
     let config = directory.path().join("rnicd.toml");
@@ -114,19 +114,19 @@ fn a_neighbour_of_hostile_programs_has_all_its_octets_right() {
     let before = [Levels::of(&pair.daemon_a), Levels::of(&pair.daemon_b)];
 
     let mut attackers = attackers(&pair, seed);
-    let (mut transfers, mut octets, mut remote) = (0, 0, 0);
+    let (mut transfers, mut bytes, mut remote) = (0, 0, 0);
     while attackers.running() || transfers < 3 {
         let op = ["write", "send", "read"][transfers % 3];
         let length = ["--size", "20000", "--depth", "8", "--iterations", "200"];
         let client = tool::client(&pair.daemon_a, "rnic-perf", at, &["--op", op, "--verify"]);
         let report = tool::report(&client.args(length).run().success());
-        octets += report["verified_octets"].as_u64().expect("a number");
+        bytes += report["verified_bytes"].as_u64().expect("a number");
         transfers += 1;
         remote += pair.daemon_b.counter("held_remote_regions");
         pair.daemon_a.assert_alive();
         pair.daemon_b.assert_alive();
     }
-    assert_eq!(octets, transfers as u64 * 200 * 20_000);
+    assert_eq!(bytes, transfers as u64 * 200 * 20_000);
     let ended = attackers.finish(SOON).success();
     println!(
         "{transfers} transfers of a neighbour's verified; {}",

@@ -9,7 +9,7 @@ use rnic_tests::linksim::{Linksim, count};
 use rnic_tests::{stream, tshark};
 use serde_json::Value;
 
-/// Octets of each stream, each way.
+/// Bytes of each stream, each way.
 const STREAM: usize = 2_000_000;
 
 fn hosts(name: &str) -> (Lab, Host, Namespace, Host) {
@@ -84,8 +84,8 @@ fn a_clean_link_loses_and_changes_nothing() {
     for direction in ["to_right", "to_left"] {
         let of = |name: &str| count(&report, &format!("{direction}.{name}"));
         assert_eq!(of("arrived"), of("forwarded"));
-        assert_eq!(of("arrived_octets"), of("forwarded_octets"));
-        assert!(of("arrived_octets") > 8 * STREAM as u64);
+        assert_eq!(of("arrived_bytes"), of("forwarded_bytes"));
+        assert!(of("arrived_bytes") > 8 * STREAM as u64);
     }
 }
 
@@ -153,14 +153,11 @@ fn a_rate_is_kept_and_a_full_queue_drops() {
     stream::exchange(&a, &b, Family::V4, 2 * STREAM);
     let seconds = begin.elapsed().as_secs_f64();
     let report = link.stop();
-    let octets =
-        count(&report, "to_right.forwarded_octets") + 24 * count(&report, "to_right.forwarded");
+    let bytes =
+        count(&report, "to_right.forwarded_bytes") + 24 * count(&report, "to_right.forwarded");
     let most = 50e6 / 8.0 * (seconds + 0.05);
-    assert!((octets as f64) < most, "{octets} octets in {seconds} s");
-    assert!(
-        (octets as f64) > 0.05 * most,
-        "{octets} octets in {seconds} s"
-    );
+    assert!((bytes as f64) < most, "{bytes} bytes in {seconds} s");
+    assert!((bytes as f64) > 0.05 * most, "{bytes} bytes in {seconds} s");
     assert!(both(&report, "queue_full") > 0, "{report}");
     assert_eq!(count(&report, "carrier_lost"), 0, "{report}");
 }

@@ -18,7 +18,7 @@ use rnic_tests::wait;
 use serde_json::Value;
 
 const PORT: u16 = 18530;
-const OCTETS: usize = 64 * 1024;
+const BYTES: usize = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A user of whom the host need not know.
 const USER: &str = "64322";
@@ -35,8 +35,8 @@ fn pair(name: &str) -> Pair {
 }
 
 fn connected(pair: &Pair, port: u16) -> (Endpoint, Endpoint) {
-    let a = Endpoint::new(&pair.daemon_a, OCTETS);
-    let b = Endpoint::new(&pair.daemon_b, OCTETS);
+    let a = Endpoint::new(&pair.daemon_a, BYTES);
+    let b = Endpoint::new(&pair.daemon_b, BYTES);
     a.fill(u64::from(port));
     connect(&a, &b, pair.b.address(Family::V4, port));
     (a, b)
@@ -48,7 +48,7 @@ fn transfer((a, b): &(Endpoint, Endpoint), times: u64) {
     for id in 0..times {
         a.post(WorkRequest::write(
             id,
-            &[a.element(0..OCTETS)],
+            &[a.element(0..BYTES)],
             b.remote().offset(0),
         ));
         assert_eq!(a.completion().wr_id, id);
@@ -213,7 +213,7 @@ fn a_ring_of_files_stays_within_its_limit_and_a_count_ends_it() {
     let files = ended["files"].as_array().expect("a list").clone();
     assert_eq!(files.len(), 2, "{ended}");
     // More than two were begun.
-    assert!(ended["octets"].as_u64() > Some(3 * 128 * 1024), "{ended}");
+    assert!(ended["bytes"].as_u64() > Some(3 * 128 * 1024), "{ended}");
     let entries = fs::read_dir(pair.lab.directory()).expect("the lab's directory");
     let left = entries.filter(|entry| {
         let name = entry.as_ref().expect("an entry").file_name();
@@ -222,8 +222,8 @@ fn a_ring_of_files_stays_within_its_limit_and_a_count_ends_it() {
     assert_eq!(left.count(), 2);
     for file in &files {
         let file = Path::new(file.as_str().expect("a path"));
-        let octets = file.metadata().expect("it is there").len();
-        assert!(octets <= 128 * 1024, "{octets}");
+        let bytes = file.metadata().expect("it is there").len();
+        assert!(bytes <= 128 * 1024, "{bytes}");
         assert!(Dissection::of(file).frames > 0);
     }
     let file = path(&pair, "count.pcapng");
@@ -277,14 +277,14 @@ fn a_capture_that_is_stopped_or_killed_holds_nothing_up() {
 fn statistics(file: &Path) -> Vec<u64> {
     const INTERFACE_STATISTICS: u32 = 5;
     const OPTION_LENGTH: u16 = 8;
-    let octets = fs::read(file).expect("the capture can be read");
-    let at = octets.len() - 52;
-    assert_eq!(octets[at..at + 4], INTERFACE_STATISTICS.to_le_bytes());
-    let options = octets[at + 20..at + 44].chunks(12);
+    let bytes = fs::read(file).expect("the capture can be read");
+    let at = bytes.len() - 52;
+    assert_eq!(bytes[at..at + 4], INTERFACE_STATISTICS.to_le_bytes());
+    let options = bytes[at + 20..at + 44].chunks(12);
     options
         .map(|option| {
             assert_eq!(option[2..4], OPTION_LENGTH.to_le_bytes());
-            u64::from_le_bytes(option[4..].try_into().expect("eight octets"))
+            u64::from_le_bytes(option[4..].try_into().expect("eight bytes"))
         })
         .collect()
 }

@@ -23,7 +23,7 @@ const PORT: u16 = 20_000;
 /// Without `RNIC_TEST_CLIENTS`.
 const CLIENTS: usize = 32;
 const QUEUE_PAIRS: usize = 16;
-/// Octets of a message of so many connections.
+/// Bytes of a message of so many connections.
 const MESSAGE: usize = 64 << 10;
 const MANY_CONNECTIONS: usize = 1024;
 const SMALL_MESSAGE: usize = 4 << 10;
@@ -51,7 +51,7 @@ struct Couple {
     near: End,
     far: End,
     message: usize,
-    octets: u64,
+    bytes: u64,
 }
 
 struct End {
@@ -107,7 +107,7 @@ impl Couple {
             near,
             far,
             message,
-            octets: 0,
+            bytes: 0,
         }
     }
 
@@ -125,7 +125,7 @@ impl Couple {
         let count = self.near.cq.poll(&mut out).expect("a sound CQ");
         for completion in &out[..count] {
             assert_eq!(completion.status, WcStatus::Success);
-            self.octets += self.message as u64;
+            self.bytes += self.message as u64;
             self.post(completion.wr_id as usize);
         }
         count
@@ -161,7 +161,7 @@ fn many_clients_with_16_queue_pairs_each_are_set_up_served_evenly_and_torn_down(
     };
     let near = Daemon::start(&lab, &a, &options);
     let far = Daemon::start(&lab, &b, &options);
-    let empty = near.resident_octets();
+    let empty = near.resident_bytes();
 
     let connections = clients * QUEUE_PAIRS;
     let message = match connections {
@@ -182,7 +182,7 @@ fn many_clients_with_16_queue_pairs_each_are_set_up_served_evenly_and_torn_down(
         }
     });
     let set_up = start.elapsed();
-    let full = near.resident_octets();
+    let full = near.resident_bytes();
     assert_eq!(near.counter("queue_pairs"), connections as u64);
 
     let start = Instant::now();
@@ -202,7 +202,7 @@ fn many_clients_with_16_queue_pairs_each_are_set_up_served_evenly_and_torn_down(
         }
     });
     let sending = start.elapsed();
-    let octets: Vec<u64> = couples.iter().map(|couple| couple.octets).collect();
+    let bytes: Vec<u64> = couples.iter().map(|couple| couple.bytes).collect();
     let sent = near.counter("tcp_segments_out");
     let again = near.counter("tcp_retransmits");
 
@@ -220,12 +220,12 @@ fn many_clients_with_16_queue_pairs_each_are_set_up_served_evenly_and_torn_down(
     });
     let torn_down = start.elapsed();
 
-    let sum: u64 = octets.iter().sum();
-    let mean = sum as f64 / octets.len() as f64;
-    let squares: f64 = octets.iter().map(|own| (*own as f64).powi(2)).sum();
-    let jain = (sum as f64).powi(2) / (octets.len() as f64 * squares);
-    let least = octets.iter().copied().min().unwrap_or(0) as f64;
-    let most = octets.iter().copied().max().unwrap_or(0) as f64;
+    let sum: u64 = bytes.iter().sum();
+    let mean = sum as f64 / bytes.len() as f64;
+    let squares: f64 = bytes.iter().map(|own| (*own as f64).powi(2)).sum();
+    let jain = (sum as f64).powi(2) / (bytes.len() as f64 * squares);
+    let least = bytes.iter().copied().min().unwrap_or(0) as f64;
+    let most = bytes.iter().copied().max().unwrap_or(0) as f64;
     println!("{clients} clients with {QUEUE_PAIRS} queue pairs each:");
     println!(
         "set up in {:.2} s ({:.2} ms a connection), torn down in {:.2} s",
@@ -250,7 +250,7 @@ fn many_clients_with_16_queue_pairs_each_are_set_up_served_evenly_and_torn_down(
         least / mean,
         most / mean,
     );
-    assert!(jain > 0.8 && least > 0.3 * mean, "{octets:?}");
+    assert!(jain > 0.8 && least > 0.3 * mean, "{bytes:?}");
 }
 
 /// Each client has some, and the usual limit is for programs that use select(2).

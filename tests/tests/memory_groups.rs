@@ -44,7 +44,7 @@ fn a_client_pays_for_its_memory_with_its_own_group() {
     let (host, _) = lab.pair(&LinkOptions::default());
     let mut daemon = daemon_inside(&of_daemon, &lab, &host.namespace);
     of_client.limit(CLIENT);
-    let (charged, resident) = (of_daemon.usage(), daemon.resident_octets());
+    let (charged, resident) = (of_daemon.usage(), daemon.resident_bytes());
     let client = inside(&of_client, &host.namespace, "memory-client")
         .arg("sparse")
         .arg(daemon.socket());
@@ -61,7 +61,7 @@ fn a_client_pays_for_its_memory_with_its_own_group() {
     assert!(!ended.status.success(), "{ended}");
     daemon.assert_alive();
     let charged = of_daemon.usage().saturating_sub(charged);
-    let resident = daemon.resident_octets().saturating_sub(resident);
+    let resident = daemon.resident_bytes().saturating_sub(resident);
     println!("the daemon's group is charged {charged} bytes more; {resident} more are resident");
     assert!(
         charged < 4 * MIB && resident < 4 * MIB,

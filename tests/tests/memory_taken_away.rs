@@ -171,7 +171,7 @@ fn memory_without_pages_is_refused_and_costs_the_daemon_nothing() {
         offset: 0,
         length: LARGE as u64,
     };
-    let before = daemon.resident_octets();
+    let before = daemon.resident_bytes();
     let refusal = ask(&register, &[memfd.as_fd()]).expect_err("no page is there");
     assert_eq!(refusal.code, RefusalCode::BadMemory);
     assert!(
@@ -190,7 +190,7 @@ fn memory_without_pages_is_refused_and_costs_the_daemon_nothing() {
     assert!(refusal.message.contains("at offset 536866816"), "{refusal}");
     owner.populate().expect("pages");
     ask(&register, &[memfd.as_fd()]).expect("all is there");
-    let grown = daemon.resident_octets().saturating_sub(before);
+    let grown = daemon.resident_bytes().saturating_sub(before);
     assert!(grown < 1 << 20, "the daemon has {grown} bytes more");
 }
 

@@ -18,7 +18,7 @@ use rnic_tests::wait;
 use serde_json::Value;
 
 const PORT: u16 = 18520;
-const OCTETS: usize = 64 * 1024;
+const BYTES: usize = 64 * 1024;
 /// A user of whom the host need not know.
 const USER: &str = "64321";
 
@@ -31,8 +31,8 @@ fn pair(name: &str) -> Pair {
 }
 
 fn connected(pair: &Pair) -> (Endpoint, Endpoint) {
-    let a = Endpoint::new(&pair.daemon_a, OCTETS);
-    let b = Endpoint::new(&pair.daemon_b, OCTETS);
+    let a = Endpoint::new(&pair.daemon_a, BYTES);
+    let b = Endpoint::new(&pair.daemon_b, BYTES);
     a.fill(1);
     connect(&a, &b, pair.b.address(Family::V4, PORT));
     (a, b)
@@ -94,13 +94,13 @@ fn an_operator_sees_who_is_connected_to_whom_and_ends_it() {
     assert_eq!(connection["stage"], "rdma");
     assert_eq!(connection["tcp_state"], "ESTABLISHED");
     assert_eq!(connection["qp"], a.qp.num().0);
-    assert!(connection["octets_out"].as_u64() >= Some(1000));
+    assert!(connection["bytes_out"].as_u64() >= Some(1000));
     assert!(connection["rtt_us"].as_u64().is_some());
     let qps = list(ask(&pair.daemon_a, &["qps"]));
     assert_eq!(qps[0]["state"], "Rts");
     assert_eq!(qps[0]["connection"][1], remote);
     let regions = list(ask(&pair.daemon_a, &["regions"]));
-    assert_eq!(regions[0]["octets"], OCTETS);
+    assert_eq!(regions[0]["bytes"], BYTES);
     assert!(regions[0].get("key").is_none() && regions[0].get("stag").is_none());
     // This test's and rnicctl's own.
     let clients = list(ask(&pair.daemon_a, &["clients"]));

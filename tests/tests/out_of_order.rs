@@ -10,8 +10,8 @@ use rnic_tests::linksim::{Linksim, count};
 use rnic_tests::tool;
 
 const PORT: u16 = 18516;
-/// Octets that each run moves.
-const OCTETS: &str = "12m";
+/// Bytes that each run moves.
+const BYTES: &str = "12m";
 /// What moves them: a few long messages in flight, and of Sends many short ones.
 const LONG: [&str; 2] = ["--size=64k", "--depth=16"];
 const SHORT: [&str; 2] = ["--size=1k", "--depth=128"];
@@ -66,18 +66,18 @@ impl Net {
         }
     }
 
-    /// Moves octets from the client to the server (`write`, `send`) or back (`read`), verified.
+    /// Moves bytes from the client to the server (`write`, `send`) or back (`read`), verified.
     fn run(&self, family: Family, port: u16, op: &str, mpa: &[&str]) -> Run {
         let (sink, shape) = match op {
             "read" => (&self.sender, LONG),
             "send" => (&self.receiver, SHORT),
             _ => (&self.receiver, LONG),
         };
-        let names = ["octets_out_of_order", "octets_placed_early", "bounced"];
+        let names = ["bytes_out_of_order", "bytes_placed_early", "bounced"];
         let before = names.map(|name| sink.counter(name));
         let at = self.to.address(family, port);
         let _server = tool::server(&self.receiver, "rnic-perf", at, mpa);
-        let plan = ["--op", op, "--bytes", OCTETS, "--verify"];
+        let plan = ["--op", op, "--bytes", BYTES, "--verify"];
         let more = [&plan[..], &shape, mpa].concat();
         let client = tool::client(&self.sender, "rnic-perf", at, &more);
         let finished = client.limit(LIMIT).run().success();
@@ -103,7 +103,7 @@ impl Net {
     }
 }
 
-/// Over 99 % of what comes out of order, and no octet is copied anywhere before it is placed.
+/// Over 99 % of what comes out of order, and no byte is copied anywhere before it is placed.
 fn what_comes_out_of_order_is_placed(name: &str, family: Family) {
     let net = Net::new(name, 1);
     for op in ["write", "read", "send"] {

@@ -133,8 +133,8 @@ fn a_flood_of_forged_icmp_errors_does_nothing() {
         };
         let sent = far.a.namespace.start_thread(flood).join().unwrap();
         let done = client.finish(Duration::from_secs(60)).success();
-        let octets = tool::report(&done)["verified_octets"].as_u64();
-        assert!(octets >= Some(1 << 20), "{family:?}: {octets:?}");
+        let bytes = tool::report(&done)["verified_bytes"].as_u64();
+        assert!(bytes >= Some(1 << 20), "{family:?}: {bytes:?}");
         let [taken, received, errors, ignored, changes] = [
             "steering_icmp_taken",
             "icmp_received",
@@ -173,7 +173,7 @@ fn in_the_middle_of_a_transfer(name: &str, change: impl Fn(&Far), counted: &[&st
         let before = far.daemon_a.counter("tcp_segments_out");
         // One that went on sending to nobody would not end in time.
         let done = client.finish(Duration::from_secs(60)).success();
-        assert!(tool::report(&done)["verified_octets"].as_u64() > Some(0));
+        assert!(tool::report(&done)["verified_bytes"].as_u64() > Some(0));
         assert!(far.daemon_a.counter("tcp_segments_out") > before + 500);
     }
 }

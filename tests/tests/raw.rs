@@ -14,7 +14,7 @@ fn raw(host: &Host, role: &str, options: &[&str]) -> Command {
 }
 
 #[test]
-fn the_least_transport_moves_all_octets_in_order_over_a_link_that_loses_and_damages() {
+fn the_least_transport_moves_all_bytes_in_order_over_a_link_that_loses_and_damages() {
     let mut lab = Lab::new("raw-least");
     let (a, middle, b) = lab.over(&LinkOptions::default());
     let harm = [
@@ -37,9 +37,9 @@ fn the_least_transport_moves_all_octets_in_order_over_a_link_that_loses_and_dama
     let frames = sent["frames"].as_u64().expect("a number");
     assert!(frames > 1000, "{sent}");
     assert_eq!(received["frames"], sent["frames"], "{received}");
-    let octets = received["payload_octets"].as_u64().expect("a number");
-    assert!(octets > frames / 735 * (1 << 20), "{received}");
-    assert!(octets <= frames * 1428, "{received}");
+    let bytes = received["payload_bytes"].as_u64().expect("a number");
+    assert!(bytes > frames / 735 * (1 << 20), "{received}");
+    assert!(bytes <= frames * 1428, "{received}");
     assert!(sent["again"].as_u64() > Some(0), "{sent}");
     assert!(count(&link, "to_right.lost") > 0, "{link}");
 }

@@ -54,7 +54,7 @@ fn memory_outside_of_memfds_takes_and_gives_what_any_does() {
     peer.post(WorkRequest::read(2, &all, remote));
     assert_eq!(peer.completion().status, WcStatus::Success);
     assert!(peer.holds(1));
-    assert!(region.to_vec(0..LEN).expect("all") == Pattern::octets(1, LEN));
+    assert!(region.to_vec(0..LEN).expect("all") == Pattern::bytes(1, LEN));
 
     peer.fill(3);
     let place = [region.slice(0..LEN).expect("all")];
@@ -65,10 +65,10 @@ fn memory_outside_of_memfds_takes_and_gives_what_any_does() {
     peer.post(WorkRequest::send(3, &all));
     assert_eq!(peer.completion().status, WcStatus::Success);
     assert_eq!(owner.completion().status, WcStatus::Success);
-    assert!(region.to_vec(0..LEN).expect("all") == Pattern::octets(3, LEN));
+    assert!(region.to_vec(0..LEN).expect("all") == Pattern::bytes(3, LEN));
 
-    let octets = Pattern::octets(4, LEN);
-    region.write(0, &octets).expect("all");
+    let bytes = Pattern::bytes(4, LEN);
+    region.write(0, &bytes).expect("all");
     owner.post(WorkRequest::write(4, &place, peer.remote()));
     assert_eq!(owner.completion().status, WcStatus::Success);
     // The peer knows when it has its answer.

@@ -16,7 +16,7 @@ use rnic_tests::{binary, tool};
 use serde_json::Value;
 
 const PORT: u16 = 18530;
-const OCTETS: usize = 1 << 20;
+const BYTES: usize = 1 << 20;
 
 /// A daemon with two interfaces, and two with one each at their other ends. Dropped in this order.
 struct Fork {
@@ -67,8 +67,8 @@ impl Fork {
 
     /// Both ends of a connection over one of the interfaces, begun by the host that has two.
     fn connection(&self, device: usize, port: u16) -> (Endpoint, Endpoint) {
-        let near = Endpoint::of(self.context(device), OCTETS);
-        let far = Endpoint::new(&self.far[device], OCTETS);
+        let near = Endpoint::of(self.context(device), BYTES);
+        let far = Endpoint::new(&self.far[device], BYTES);
         connect(
             &near,
             &far,
@@ -92,7 +92,7 @@ fn moves(from: &Endpoint, to: &Endpoint, seed: u64) {
     from.fill(seed);
     to.post_recv(1, 0..0);
     let remote = to.remote();
-    from.post(WorkRequest::write(2, &[from.element(0..OCTETS)], remote).unsignaled());
+    from.post(WorkRequest::write(2, &[from.element(0..BYTES)], remote).unsignaled());
     from.post(WorkRequest::send(3, &[]));
     let done = from.completion();
     assert_eq!((done.wr_id, done.status), (3, WcStatus::Success));

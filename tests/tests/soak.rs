@@ -92,9 +92,9 @@ fn daemons_hold_after_a_soak_what_they_held_before() {
         } else {
             let report = tool::report(&client.run().success());
             assert!(
-                report["verified_octets"]
+                report["verified_bytes"]
                     .as_u64()
-                    .is_some_and(|octets| octets > 0)
+                    .is_some_and(|bytes| bytes > 0)
             );
             verified += 1;
         }

@@ -1,4 +1,4 @@
-//! Octets arrive as they were sent: every kind of message, over every kind of link.
+//! Bytes arrive as they were sent: every kind of message, over every kind of link.
 
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ fn messages_arrive_in_frames_of_several_buffers() {
 
 #[test]
 fn segments_are_as_large_as_the_mtu_allows() {
-    const OCTETS: u64 = 1 << 20;
+    const BYTES: u64 = 1 << 20;
     // IPv4, TCP with timestamps, and an FPDU's length, DDP header and CRC.
     const HEADERS: u64 = 20 + 32 + 2 + 14 + 4;
     for mtu in [1500, 3506, 9000] {
@@ -103,7 +103,7 @@ fn segments_are_as_large_as_the_mtu_allows() {
         let pair = Pair::with("full", &link, &DaemonOptions::default());
         let at = pair.b.address(Family::V4, PORT);
         let _server = tool::server(&pair.daemon_b, "rnic-perf", at, &[]);
-        let size = OCTETS.to_string();
+        let size = BYTES.to_string();
         let more = [
             "--op",
             "write",
@@ -118,7 +118,7 @@ fn segments_are_as_large_as_the_mtu_allows() {
             .success();
         let fpdus = pair.daemon_a.counter("fpdus_sent");
         // A few for the pad, and for what the tool says beside the Write.
-        let fewest = OCTETS.div_ceil(u64::from(mtu) - HEADERS);
+        let fewest = BYTES.div_ceil(u64::from(mtu) - HEADERS);
         assert!(
             (fewest..fewest + 10).contains(&fpdus),
             "{fpdus} FPDUs at an MTU of {mtu}"

@@ -70,10 +70,10 @@ impl Scene {
         self.victim.remote()
     }
 
-    /// The victim has its octets, and its peer Reads them.
+    /// The victim has its bytes, and its peer Reads them.
     #[track_caller]
     fn is_unharmed(&self) {
-        assert!(self.victim.holds(SEED), "other octets");
+        assert!(self.victim.holds(SEED), "other bytes");
         self.peer.fill(0);
         // The side that was connected to works after the other has.
         self.peer.post_recv(1, 0..8);
@@ -85,7 +85,7 @@ impl Scene {
         self.peer
             .post(WorkRequest::read(2, &all, self.victim.remote()));
         assert_eq!(self.peer.completion().status, WcStatus::Success);
-        assert!(self.peer.holds(SEED), "other octets came");
+        assert!(self.peer.holds(SEED), "other bytes came");
     }
 }
 
@@ -265,7 +265,7 @@ fn no_memory_of_another_user_can_be_read() {
     accomplice.post_recv(1, 0..LEN);
     attacker.post(WorkRequest::send(1, &[prey]));
     assert_eq!(attacker.completion().status, WcStatus::LocalProtection);
-    assert!(accomplice.content().iter().all(|octet| *octet == 0));
+    assert!(accomplice.content().iter().all(|byte| *byte == 0));
     // By a peer, over a connection of the attacker's.
     let (attacker, accomplice) = scene.accomplices();
     attacker.post(WorkRequest::write(
@@ -404,7 +404,7 @@ fn what_one_user_takes_is_not_missed_by_another() {
     // The same memory again and again, so that it costs little of it.
     let large = 1 << 28;
     let (_, fd) = SharedMemory::create("large", large).expect("a memfd");
-    let regions = take_all("octets", || pd.register_fd(&fd, 0, large, Access::ALL));
+    let regions = take_all("bytes", || pd.register_fd(&fd, 0, large, Access::ALL));
     println!(
         "{} clients, {} queue pairs, {} completion queues, {} shared queues, {} regions",
         contexts.len(),
@@ -431,7 +431,7 @@ fn what_one_user_takes_is_not_missed_by_another() {
         peer.remote(),
     ));
     assert_eq!(another.completion().status, WcStatus::Success);
-    rnic_tests::wait::until("the octets are there", rnic_tests::verbs::LIMIT, || {
+    rnic_tests::wait::until("the bytes are there", rnic_tests::verbs::LIMIT, || {
         peer.holds(SEED).then_some(())
     });
 }

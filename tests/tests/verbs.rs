@@ -1,4 +1,4 @@
-//! What a program may post: many elements, its octets inline, work that completes silently,
+//! What a program may post: many elements, its bytes inline, work that completes silently,
 //! receives for several queue pairs, wake-ups, and the states of a queue pair.
 
 use std::time::Duration;
@@ -15,13 +15,13 @@ use rnic_tests::verbs::{Endpoint, FULL_ACCESS, LIMIT, connect};
 use rustix::event::{PollFd, PollFlags, poll};
 
 const PORT: u16 = 18515;
-const OCTETS: usize = 64 * 1024;
+const BYTES: usize = 64 * 1024;
 
 /// Two endpoints whose queue pairs are made to a measure, connected; `a` has the pattern of seed 1,
 /// `b` that of seed 2.
 fn endpoints(pair: &Pair, config: QpConfig) -> (Endpoint, Endpoint) {
     let end = |daemon, seed| {
-        let mut end = Endpoint::new(daemon, OCTETS);
+        let mut end = Endpoint::new(daemon, BYTES);
         end.qp = QueuePair::create(&end.pd, &end.cq, &end.cq, config).expect("a queue pair");
         end.fill(seed);
         end
@@ -42,14 +42,14 @@ fn many(end: &Endpoint) -> Vec<Sge> {
         .collect()
 }
 
-/// The octets of elements, one after the other.
+/// The bytes of elements, one after the other.
 fn gathered(end: &Endpoint, sges: &[Sge]) -> Vec<u8> {
     let content = end.content();
-    let octets = sges.iter().flat_map(|sge| {
+    let bytes = sges.iter().flat_map(|sge| {
         let at = (sge.addr - end.region.addr()) as usize;
         content[at..at + sge.length as usize].to_vec()
     });
-    octets.collect()
+    bytes.collect()
 }
 
 #[test]
@@ -61,14 +61,14 @@ fn sends_receives_writes_and_reads_take_as_many_elements_as_there_can_be() {
     };
     let (a, b) = endpoints(&pair, config);
     let (ours, theirs) = (many(&a), many(&b));
-    let octets = gathered(&a, &ours);
+    let bytes = gathered(&a, &ours);
 
     b.qp.post_recv(WorkRequest::recv(1, &theirs)).expect("room");
     a.post(WorkRequest::send(2, &ours));
     assert_eq!(a.completion().status, WcStatus::Success);
     let received = b.completion();
-    assert_eq!(received.byte_len as usize, octets.len());
-    assert_eq!(gathered(&b, &theirs), octets);
+    assert_eq!(received.byte_len as usize, bytes.len());
+    assert_eq!(gathered(&b, &theirs), bytes);
 
     a.post(WorkRequest::write(3, &ours, b.remote().offset(40_000)));
     // Behind the Write: it brings what the Write placed.
@@ -78,16 +78,16 @@ fn sends_receives_writes_and_reads_take_as_many_elements_as_there_can_be() {
     let read = a.completion();
     assert_eq!(
         (read.wr_id, read.status, read.byte_len as usize),
-        (4, WcStatus::Success, octets.len())
+        (4, WcStatus::Success, bytes.len())
     );
     assert_eq!(
         gathered(&a, &ours),
-        b.content()[40_000..40_000 + octets.len()]
+        b.content()[40_000..40_000 + bytes.len()]
     );
 }
 
 #[test]
-fn inline_octets_go_without_registered_memory_and_their_place_is_free_at_once() {
+fn inline_bytes_go_without_registered_memory_and_their_place_is_free_at_once() {
     let pair = Pair::new("inline");
     let config = QpConfig {
         max_inline: MAX_INLINE as u32,
@@ -98,13 +98,13 @@ fn inline_octets_go_without_registered_memory_and_their_place_is_free_at_once() 
         a.context.device_info().expect("it answers").max_inline as usize,
         MAX_INLINE
     );
-    let mut octets = vec![0; MAX_INLINE];
+    let mut bytes = vec![0; MAX_INLINE];
     for len in [0, 1, 33, MAX_INLINE] {
         b.post_recv(1, 0..1000);
-        octets.fill(len as u8 ^ 0x5a);
-        a.post(WorkRequest::send(2, &[]).inline(&octets[..len]));
-        a.post(WorkRequest::write(3, &[], b.remote().offset(2000)).inline(&octets[..len]));
-        octets.fill(0);
+        bytes.fill(len as u8 ^ 0x5a);
+        a.post(WorkRequest::send(2, &[]).inline(&bytes[..len]));
+        a.post(WorkRequest::write(3, &[], b.remote().offset(2000)).inline(&bytes[..len]));
+        bytes.fill(0);
         assert_eq!(a.completion().wr_id, 2);
         assert_eq!(a.completion().wr_id, 3);
         let received = b.completion();
@@ -126,7 +126,7 @@ fn inline_octets_go_without_registered_memory_and_their_place_is_free_at_once() 
         ..QpConfig::default()
     };
     let refused = QueuePair::create(&a.pd, &a.cq, &a.cq, config).expect_err("too much");
-    assert!(refused.to_string().contains("inline_octets"), "{refused}");
+    assert!(refused.to_string().contains("inline_bytes"), "{refused}");
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn unsignalled_work_completes_silently_and_what_is_behind_it_tells() {
         );
     }
     // An error is told, signalled or not, and so is what is flushed behind it.
-    let wrong = b.remote().offset(OCTETS as u64 - 10);
+    let wrong = b.remote().offset(BYTES as u64 - 10);
     let sges = [a.element(0..1000)];
     a.post(WorkRequest::write(1, &sges, wrong).unsignaled());
     a.post(WorkRequest::read(2, &sges, b.remote()).unsignaled());
@@ -221,8 +221,8 @@ fn queue_pairs_share_receives_and_the_limit_is_told_before_they_run_out() {
         );
         assert_eq!(received.qp, theirs.qp.num(), "whoever took it completes it");
         taken.push(received.wr_id as usize);
-        let octets = region.to_vec(n * EACH..(n + 1) * EACH).expect("in it");
-        assert_eq!(octets, ours.content());
+        let bytes = region.to_vec(n * EACH..(n + 1) * EACH).expect("in it");
+        assert_eq!(bytes, ours.content());
     }
     assert_eq!(taken, (0..RECEIVES).collect::<Vec<_>>(), "oldest first");
 
@@ -329,7 +329,7 @@ fn an_embedded_rnic_does_it_all_too() {
         };
         let device = Device::open(config).expect("the interface is there");
         let context = Context::embedded(&device).expect("an RNIC of our own");
-        let mut a = Endpoint::of(context, OCTETS);
+        let mut a = Endpoint::of(context, BYTES);
         let srq = SharedReceiveQueue::create(&a.pd, SrqConfig::default()).expect("a queue");
         let config = QpConfig {
             max_sge: MAX_SGE as u32,
@@ -337,11 +337,11 @@ fn an_embedded_rnic_does_it_all_too() {
             ..QpConfig::default()
         };
         a.qp = QueuePair::create_shared(&a.pd, &a.cq, &a.cq, &srq, config).expect("a queue pair");
-        let b = Endpoint::new(&daemon, OCTETS);
+        let b = Endpoint::new(&daemon, BYTES);
         b.fill(2);
         connect(&a, &b, there.address(Family::V4, PORT));
 
-        // The initiator speaks first: octets of its own, behind silent work.
+        // The initiator speaks first: bytes of its own, behind silent work.
         b.post_recv(1, 0..100);
         a.post(
             WorkRequest::write(1, &[], b.remote().offset(1000))
@@ -358,8 +358,8 @@ fn an_embedded_rnic_does_it_all_too() {
         a.post(WorkRequest::read(3, &sges, b.remote().offset(2000)));
         let read = a.completion();
         assert_eq!((read.wr_id, read.status), (3, WcStatus::Success));
-        let octets = gathered(&a, &sges);
-        assert_eq!(octets, b.content()[2000..2000 + octets.len()]);
+        let bytes = gathered(&a, &sges);
+        assert_eq!(bytes, b.content()[2000..2000 + bytes.len()]);
 
         srq.arm_limit(1).expect("it is there");
         srq.wait_limit(LIMIT).expect("none waits");

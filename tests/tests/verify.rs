@@ -141,7 +141,7 @@ fn a_wrong_byte_that_is_sent_or_written_is_reported_with_its_place() {
     let context = Context::open(pair.daemon_a.socket()).expect("the daemon serves");
     for operation in [Operation::Write, Operation::Send] {
         let plan = plan(operation);
-        let all = Note::Verified { octets: BYTES };
+        let all = Note::Verified { bytes: BYTES };
         assert_eq!(verdict(&context, at, &plan, None), all);
         for position in PLACES {
             let found = verdict(&context, at, &plan, Some(position));
@@ -188,7 +188,7 @@ fn serve(context: &Context, listener: &Listener, wrong: Option<u64>) {
     let done = liar.notes.await_end(&mut liar.end);
     let messages = plan.slots();
     assert_eq!(done.expect("the client's word"), Note::Done { messages });
-    for note in [Note::Finished, Note::Verified { octets: 0 }] {
+    for note in [Note::Finished, Note::Verified { bytes: 0 }] {
         liar.notes.say(&liar.end, note).expect("a connection");
     }
     liar.end.wait_closed().expect("an end in order");
@@ -212,10 +212,10 @@ fn a_wrong_byte_that_is_read_is_reported_with_its_place() {
         })
     };
     let report = tool::report(&read(None).success());
-    assert_eq!(report["verified_octets"], BYTES, "{report}");
+    assert_eq!(report["verified_bytes"], BYTES, "{report}");
     for position in PLACES {
         let told = read(Some(position)).failure();
-        let expected = format!("octet {position} of the transfer differs from what was sent");
+        let expected = format!("byte {position} of the transfer differs from what was sent");
         assert!(told.contains(&expected), "{told}");
     }
 }

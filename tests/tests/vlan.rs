@@ -35,7 +35,7 @@ fn all_of(host: &Host, id: u16) -> String {
     )
 }
 
-/// Moves and verifies octets by a connection that `from` begins.
+/// Moves and verifies bytes by a connection that `from` begins.
 #[track_caller]
 fn moves(from: &Daemon, to: (&Daemon, std::net::SocketAddr)) {
     let (server, at) = to;

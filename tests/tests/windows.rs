@@ -170,7 +170,7 @@ fn a_window_of_type_1_is_for_all_peers_of_its_domain() {
 }
 
 /// A region that work registers for one stream, which its peer invalidates, and which is registered
-/// again with other octets; then the same with a region's own memory.
+/// again with other bytes; then the same with a region's own memory.
 #[test]
 fn what_a_peer_invalidated_is_registered_again_by_work() {
     let world = Triangle::new("fastreg");

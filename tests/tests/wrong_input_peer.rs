@@ -13,15 +13,15 @@ const PORT: u16 = 18515;
 /// Longest wait for a peer's answer; the RNIC gives up on a silent one before that.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Sends octets from a kernel socket to an RNIC and gives what came back until the connection
+/// Sends bytes from a kernel socket to an RNIC and gives what came back until the connection
 /// ended, one way or the other. Panics when it does not end.
-fn tell(from: &Host, to: SocketAddr, octets: &[u8]) -> Vec<u8> {
+fn tell(from: &Host, to: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let connect = || TcpStream::connect_timeout(&to, SILENCE);
     let mut stream = from.namespace.in_thread(connect).expect("the RNIC listens");
     stream
         .set_read_timeout(Some(SILENCE))
         .expect("a time-out above 0");
-    let _ = stream.write_all(octets);
+    let _ = stream.write_all(bytes);
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {
         Ok(_) => {}
@@ -49,15 +49,15 @@ fn a_client_that_does_not_speak_mpa_is_cut_off_and_the_listener_goes_on() {
         let _server = tool::server(&pair.daemon_b, "rnic-ping", at, &[]);
         let garbage = [
             b"GET / HTTP/1.1\r\nHost: example.com\r\n\r\n".to_vec(),
-            Pattern::octets(7, 100_000),
+            Pattern::bytes(7, 100_000),
             b"MPA ID Rep Frame\x40\x01\0\0".to_vec(),
             request(CRC, 9, 0, &[]),
             request(CRC, 1, 513, &[0; 513]),
             request(CRC, 1, u16::MAX, &[0; 600]),
             [request(CRC, 1, 0, &[]), vec![0xff; 64]].concat(),
         ];
-        for octets in &garbage {
-            let answer = tell(&pair.a, at, octets);
+        for bytes in &garbage {
+            let answer = tell(&pair.a, at, bytes);
             assert!(!answer.starts_with(b"MPA ID Req"), "{answer:?}");
             pair.daemon_b.assert_alive();
         }
@@ -90,7 +90,7 @@ fn a_server_that_does_not_speak_mpa_is_named() {
             let (mut stream, _) = listener.accept().unwrap();
             stream.set_read_timeout(Some(SILENCE)).unwrap();
             stream
-                .write_all(b"SSH-2.0-OpenSSH_9.2 and some more octets\r\n")
+                .write_all(b"SSH-2.0-OpenSSH_9.2 and some more bytes\r\n")
                 .unwrap();
             let mut request = Vec::new();
             let _ = stream.read_to_end(&mut request);

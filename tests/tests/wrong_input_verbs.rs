@@ -1,4 +1,4 @@
-//! A peer or a program that reaches for what it was not given gets a named error, changes no octet,
+//! A peer or a program that reaches for what it was not given gets a named error, changes no byte,
 //! and takes nobody else along.
 //!
 //! A Terminate's control field is its layer, error type and error code: RFC 5040 section 4.8 for
@@ -44,7 +44,7 @@ impl Case {
         }
     }
 
-    /// Both ends were told the same reason, it was counted once, no octet of `b` changed, and the
+    /// Both ends were told the same reason, it was counted once, no byte of `b` changed, and the
     /// others go on.
     #[track_caller]
     fn ends_with(mut self, control: u16, counter: &str) {
@@ -83,16 +83,16 @@ impl Case {
             (completion.wr_id, completion.status),
             (2, WcStatus::Success)
         );
-        assert!(self.other_a.holds(3), "the bystander's octets changed");
+        assert!(self.other_a.holds(3), "the bystander's bytes changed");
     }
 
-    /// A Write of 100 octets from `a`.
+    /// A Write of 100 bytes from `a`.
     fn write(&self, to: RemoteMemory) {
         self.a
             .post(WorkRequest::write(7, &[self.a.element(0..100)], to));
     }
 
-    /// A Read of 100 octets by `a`, which has to fail.
+    /// A Read of 100 bytes by `a`, which has to fail.
     #[track_caller]
     fn read(&self, from: RemoteMemory) {
         self.a
@@ -103,7 +103,7 @@ impl Case {
             (8, WcStatus::RemoteAccess)
         );
         assert!(
-            self.a.content().iter().all(|octet| *octet == 0),
+            self.a.content().iter().all(|byte| *byte == 0),
             "a refused Read changed the sink"
         );
     }
@@ -241,7 +241,7 @@ fn a_send_longer_than_the_receive_ends_the_stream() {
     assert_eq!(
         small.to_vec(99..100).unwrap(),
         [0],
-        "an octet beyond the receive was written"
+        "a byte beyond the receive was written"
     );
     case.ends_with(0x1205, "refused_send_too_long");
 }

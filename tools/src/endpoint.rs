@@ -50,8 +50,8 @@ pub enum ToolError {
         /// What became of the connection.
         detail: Option<String>,
     },
-    /// The octets that arrived are not those that were sent.
-    #[error("octet {position} of the transfer differs from what was sent")]
+    /// The bytes that arrived are not those that were sent.
+    #[error("byte {position} of the transfer differs from what was sent")]
     Corrupt {
         /// The first that differs.
         position: u64,

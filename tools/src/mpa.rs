@@ -24,7 +24,7 @@ pub struct Mpa {
     /// Ask for no CRCs; they are left out only when neither end asks for them.
     #[arg(long)]
     no_crc: bool,
-    /// The client's first messages, of no octets, that may be agreed on: those that it can send, or
+    /// The client's first messages, of no bytes, that may be agreed on: those that it can send, or
     /// that the server takes.
     #[arg(long, value_name = "MESSAGE,...", value_delimiter = ',')]
     rtr: Vec<Rtr>,

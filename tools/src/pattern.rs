@@ -1,7 +1,7 @@
-//! Octets that both ends can compute from a seed and a position, so that every octet of a transfer
+//! Bytes that both ends can compute from a seed and a position, so that every byte of a transfer
 //! can be checked without sending it twice.
 
-/// A seeded sequence of octets.
+/// A seeded sequence of bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Pattern {
     seed: u64,
@@ -13,7 +13,7 @@ impl Pattern {
         Self { seed }
     }
 
-    /// Writes the octets at `position..position + out.len()`.
+    /// Writes the bytes at `position..position + out.len()`.
     pub fn fill(&self, position: u64, out: &mut [u8]) {
         let mut at = position;
         let mut rest = out;
@@ -28,18 +28,18 @@ impl Pattern {
         }
     }
 
-    /// Writes other octets than those at `position..position + out.len()`, each of them: where they lay
+    /// Writes other bytes than those at `position..position + out.len()`, each of them: where they lay
     /// before, what does not arrive is seen.
     pub fn spoil(&self, position: u64, out: &mut [u8]) {
         self.fill(position, out);
-        out.iter_mut().for_each(|octet| *octet = !*octet);
+        out.iter_mut().for_each(|byte| *byte = !*byte);
     }
 
-    /// The first position at which `octets` differ from the sequence at `position`.
-    pub fn first_difference(&self, position: u64, octets: &[u8]) -> Option<u64> {
+    /// The first position at which `bytes` differ from the sequence at `position`.
+    pub fn first_difference(&self, position: u64, bytes: &[u8]) -> Option<u64> {
         let mut expected = [0; 4096];
         let mut at = position;
-        for chunk in octets.chunks(expected.len()) {
+        for chunk in bytes.chunks(expected.len()) {
             let expected = &mut expected[..chunk.len()];
             self.fill(at, expected);
             if chunk != expected {
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_cut_of_the_sequence_is_the_same_octets() {
+    fn any_cut_of_the_sequence_is_the_same_bytes() {
         let pattern = Pattern::new(7);
         let mut whole = vec![0; 1000];
         pattern.fill(0, &mut whole);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn spoiled_octets_are_all_others() {
+    fn spoiled_bytes_are_all_others() {
         let pattern = Pattern::new(7);
         let (mut right, mut wrong) = (vec![0; 1000], vec![0; 1000]);
         pattern.fill(5, &mut right);
@@ -97,12 +97,12 @@ mod tests {
     }
 
     #[test]
-    fn a_single_wrong_octet_is_found_where_it_is() {
+    fn a_single_wrong_byte_is_found_where_it_is() {
         let pattern = Pattern::new(1);
-        let mut octets = vec![0; 10_000];
-        pattern.fill(13, &mut octets);
-        assert_eq!(pattern.first_difference(13, &octets), None);
-        octets[9_876] ^= 1;
-        assert_eq!(pattern.first_difference(13, &octets), Some(13 + 9_876));
+        let mut bytes = vec![0; 10_000];
+        pattern.fill(13, &mut bytes);
+        assert_eq!(pattern.first_difference(13, &bytes), None);
+        bytes[9_876] ^= 1;
+        assert_eq!(pattern.first_difference(13, &bytes), Some(13 + 9_876));
     }
 }

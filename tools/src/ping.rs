@@ -1,6 +1,6 @@
 //! The protocol of rping: the client advertises a buffer by a Send, the server Reads it, says so,
 //! the client advertises a second buffer, the server Writes the data there and says so, and the
-//! client compares. Each Send is 16 octets in network order: address, STag, length.
+//! client compares. Each Send is 16 bytes in network order: address, STag, length.
 
 use std::time::{Duration, Instant};
 
@@ -62,7 +62,7 @@ impl Side {
         let done = self.until(WrOpcode::Recv)?;
         if done as usize != INFO {
             return Err(ToolError::Peer(format!(
-                "the peer sent {done} octets where rping's protocol has {INFO}: is it rping or \
+                "the peer sent {done} bytes where rping's protocol has {INFO}: is it rping or \
                  rnic-ping?"
             )));
         }
@@ -157,7 +157,7 @@ impl Server {
             };
             if source.len > u64::from(SIZE_MAX) {
                 return Err(ToolError::Peer(format!(
-                    "the client advertised {} octets; at most {SIZE_MAX} are served",
+                    "the client advertised {} bytes; at most {SIZE_MAX} are served",
                     source.len
                 )));
             }

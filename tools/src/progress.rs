@@ -12,13 +12,13 @@ pub struct Progress {
     goal: Option<u64>,
     started: Instant,
     shown: Instant,
-    shown_octets: u64,
+    shown_bytes: u64,
     terminal: bool,
     quiet: bool,
 }
 
 impl Progress {
-    /// `goal` is the number of octets to come, when it is known.
+    /// `goal` is the number of bytes to come, when it is known.
     pub fn new(what: impl Into<String>, goal: Option<u64>, quiet: bool) -> Self {
         let now = Instant::now();
         let terminal = stderr().is_terminal();
@@ -27,14 +27,14 @@ impl Progress {
             goal,
             started: now,
             shown: now,
-            shown_octets: 0,
+            shown_bytes: 0,
             terminal,
             quiet,
         }
     }
 
-    /// Tells the octets done so far; cheap enough for every batch of completions.
-    pub fn update(&mut self, octets: u64) {
+    /// Tells the bytes done so far; cheap enough for every batch of completions.
+    pub fn update(&mut self, bytes: u64) {
         if self.quiet {
             return;
         }
@@ -44,10 +44,10 @@ impl Progress {
         if since < every {
             return;
         }
-        let gbits = (octets - self.shown_octets) as f64 * 8e-9 / since.as_secs_f64();
+        let gbits = (bytes - self.shown_bytes) as f64 * 8e-9 / since.as_secs_f64();
         let elapsed = (now - self.started).as_secs_f64();
         let part = match self.goal {
-            Some(goal) if goal > 0 => format!(" {:5.1} %", 100.0 * octets as f64 / goal as f64),
+            Some(goal) if goal > 0 => format!(" {:5.1} %", 100.0 * bytes as f64 / goal as f64),
             _ => String::new(),
         };
         let (begin, end) = if self.terminal {
@@ -60,11 +60,11 @@ impl Progress {
             stderr(),
             "{begin}{}: {elapsed:5.1} s{part} {:>10} {gbits:6.2} Gbit/s{end}",
             self.what,
-            size::show(octets),
+            size::show(bytes),
         );
         let _ = stderr().flush();
         self.shown = now;
-        self.shown_octets = octets;
+        self.shown_bytes = bytes;
     }
 
     /// Clears the line on a terminal.

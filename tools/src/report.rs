@@ -1,5 +1,5 @@
 //! The figures that a run ends with, as a table line or as JSON. Times are microseconds, rates are
-//! of payload octets (goodput).
+//! of payload bytes (goodput).
 
 use std::time::Duration;
 
@@ -71,11 +71,11 @@ impl std::fmt::Display for Latency {
     }
 }
 
-/// Payload octets in a time.
+/// Payload bytes in a time.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Goodput {
-    /// Payload octets moved.
-    pub octets: u64,
+    /// Payload bytes moved.
+    pub bytes: u64,
     /// Messages moved.
     pub messages: u64,
     /// How long it took.
@@ -88,13 +88,13 @@ pub struct Goodput {
 
 impl Goodput {
     /// From totals.
-    pub fn new(octets: u64, messages: u64, elapsed: Duration) -> Self {
+    pub fn new(bytes: u64, messages: u64, elapsed: Duration) -> Self {
         let seconds = elapsed.as_secs_f64().max(1e-9);
         Self {
-            octets,
+            bytes,
             messages,
             seconds,
-            gbit_per_second: octets as f64 * 8e-9 / seconds,
+            gbit_per_second: bytes as f64 * 8e-9 / seconds,
             messages_per_second: messages as f64 / seconds,
         }
     }
@@ -105,7 +105,7 @@ impl std::fmt::Display for Goodput {
         write!(
             f,
             "{} in {} messages, {:.3} s: {:.2} Gbit/s, {:.0} messages/s",
-            crate::size::show(self.octets),
+            crate::size::show(self.bytes),
             self.messages,
             self.seconds,
             self.gbit_per_second,

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Parses a number of octets. `k`, `M`, `G` (also with `i`, `B`, `iB`) are powers of 1024.
-pub fn octets(text: &str) -> Result<u64, String> {
+/// Parses a number of bytes. `k`, `M`, `G` (also with `i`, `B`, `iB`) are powers of 1024.
+pub fn bytes(text: &str) -> Result<u64, String> {
     let split = text
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());
@@ -24,13 +24,13 @@ pub fn octets(text: &str) -> Result<u64, String> {
         .map_err(|_| format!("'{text}' does not begin with a whole number"))?;
     number
         .checked_mul(1 << shift)
-        .ok_or_else(|| format!("'{text}' is more octets than 64 bits can count"))
+        .ok_or_else(|| format!("'{text}' is more bytes than 64 bits can count"))
 }
 
-/// Parses a size of one message: at most 2^32 - 1 octets (RFC 5040 section 5.1).
-pub fn message_octets(text: &str) -> Result<u32, String> {
-    u32::try_from(octets(text)?)
-        .map_err(|_| format!("'{text}': a message has at most {} octets", u32::MAX))
+/// Parses a size of one message: at most 2^32 - 1 bytes (RFC 5040 section 5.1).
+pub fn message_bytes(text: &str) -> Result<u32, String> {
+    u32::try_from(bytes(text)?)
+        .map_err(|_| format!("'{text}': a message has at most {} bytes", u32::MAX))
 }
 
 /// Parses seconds: `10`, `0.5`, `10s`, `250ms`.
@@ -46,12 +46,12 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         .map_err(|_| format!("'{text}': a duration must be positive and finite"))
 }
 
-/// A number of octets as people read it.
-pub fn show(octets: u64) -> String {
+/// A number of bytes as people read it.
+pub fn show(bytes: u64) -> String {
     for (shift, unit) in [(30, "GiB"), (20, "MiB"), (10, "KiB")] {
-        if octets >= 1 << shift {
-            let whole = octets as f64 / (1u64 << shift) as f64;
-            let digits = if octets.is_multiple_of(1 << shift) {
+        if bytes >= 1 << shift {
+            let whole = bytes as f64 / (1u64 << shift) as f64;
+            let digits = if bytes.is_multiple_of(1 << shift) {
                 0
             } else {
                 1
@@ -59,7 +59,7 @@ pub fn show(octets: u64) -> String {
             return format!("{whole:.digits$} {unit}");
         }
     }
-    format!("{octets} B")
+    format!("{bytes} B")
 }
 
 #[cfg(test)]
@@ -68,10 +68,10 @@ mod tests {
 
     #[test]
     fn units_are_powers_of_1024() {
-        assert_eq!(octets("64"), Ok(64));
-        assert_eq!(octets("4k"), Ok(4096));
-        assert_eq!(octets("1MiB"), Ok(1 << 20));
-        assert_eq!(octets("2GB"), Ok(2 << 30));
+        assert_eq!(bytes("64"), Ok(64));
+        assert_eq!(bytes("4k"), Ok(4096));
+        assert_eq!(bytes("1MiB"), Ok(1 << 20));
+        assert_eq!(bytes("2GB"), Ok(2 << 30));
     }
 
     #[test]
@@ -84,9 +84,9 @@ mod tests {
             "99999999999999999999",
             "18446744073709551615k",
         ] {
-            assert!(octets(text).is_err_and(|e| e.contains(text)), "{text}");
+            assert!(bytes(text).is_err_and(|e| e.contains(text)), "{text}");
         }
-        assert!(message_octets("4G").is_err());
+        assert!(message_bytes("4G").is_err());
         assert!(duration("-1").is_err());
     }
 

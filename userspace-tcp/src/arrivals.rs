@@ -1,4 +1,4 @@
-//! How fast segments with octets come, to all connections together: what decides whether an
+//! How fast segments with bytes come, to all connections together: what decides whether an
 //! acknowledgment that is due may wait for company. It is not asked by connection, because of many that
 //! share a host's link none is fast by itself, and together they bring as many acknowledgments.
 

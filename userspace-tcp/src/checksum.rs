@@ -34,7 +34,7 @@ impl PartialSum {
         self.0
     }
 
-    /// The sum of the same octets when an odd number of others is before them (RFC 1071 section 2
+    /// The sum of the same bytes when an odd number of others is before them (RFC 1071 section 2
     /// (B)).
     pub const fn behind_odd(self) -> Self {
         Self(self.0.swap_bytes())
@@ -56,7 +56,7 @@ impl AddAssign for PartialSum {
     }
 }
 
-/// The sum of `bytes`, read as big-endian words; an odd last octet is padded with zero.
+/// The sum of `bytes`, read as big-endian words; an odd last byte is padded with zero.
 pub fn sum(bytes: &[u8]) -> PartialSum {
     // RFC 1071 section 2 (B): the sum may be taken in the machine's byte order and swapped once;
     // and (C): in words of any size. Two sums of 128 bits are two chains of additions with carry.

@@ -7,15 +7,15 @@ use std::time::Duration;
 /// Settings of a whole [`crate::Stack`]. Times are upper bounds on what a peer can make it wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Largest TCP payload plus TCP options, in octets (MTU - IP header - 20), for connections
+    /// Largest TCP payload plus TCP options, in bytes (MTU - IP header - 20), for connections
     /// whose [`ConnOptions`] say nothing smaller. Announced as the MSS option.
     pub mss: u16,
-    /// Receive window of each connection, in octets: what may be beyond the last
+    /// Receive window of each connection, in bytes: what may be beyond the last
     /// [`crate::Stack::consumed`] position. At most 1 GiB (RFC 7323 section 2.3), more is cut; at
     /// least two segments, less is raised.
     pub receive_window: u32,
     /// Most segments that one connection's send queue holds, sent and unsent together. A
-    /// connection takes memory for them only while some are queued, some 64 octets for each.
+    /// connection takes memory for them only while some are queued, some 64 bytes for each.
     pub send_queue_segments: usize,
     /// Most full segments that a congestion window is worth which grows until something is lost: more
     /// than a peer's receive ring has places only wait somewhere. [`CongestionControl::Bbr`] does not
@@ -27,7 +27,7 @@ pub struct Config {
     pub timestamps: bool,
     /// Offer and accept selective acknowledgment (RFC 2018).
     pub sack: bool,
-    /// Offer and accept window scaling (RFC 7323). Without it the window is at most 65535 octets.
+    /// Offer and accept window scaling (RFC 7323). Without it the window is at most 65535 bytes.
     pub window_scale: bool,
     /// Offer and accept explicit congestion notification (RFC 3168). [`CongestionControl::Dctcp`]
     /// does in any case, [`CongestionControl::Bbr`] in none.
@@ -60,7 +60,7 @@ pub struct Config {
     /// Find out the path's MTU also where ICMP errors are filtered: by timeouts, and by segments of
     /// more than is known to pass (RFC 4821, RFC 8899).
     pub path_mtu_probing: bool,
-    /// The least path MTU over IPv4 that makes segments smaller, in octets of an IP packet; on a
+    /// The least path MTU over IPv4 that makes segments smaller, in bytes of an IP packet; on a
     /// narrower path they go as IP fragments. With IPv6 it is 1280 (RFC 8201).
     pub min_path_mtu: u16,
     /// Most segments per second that answer flows that are not there (RST).
@@ -199,7 +199,7 @@ impl Default for Config {
 /// Settings of one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnOptions {
-    /// Largest TCP payload plus TCP options on this path, in octets (MTU - IP header - 20): what is
+    /// Largest TCP payload plus TCP options on this path, in bytes (MTU - IP header - 20): what is
     /// announced in the MSS option and the limit of what is sent. [`Config::mss`] limits it further.
     pub mss: u16,
 }

@@ -1,9 +1,9 @@
-//! How many octets may be in the network (RFC 5681), by one of three algorithms: CUBIC, NewReno or
+//! How many bytes may be in the network (RFC 5681), by one of three algorithms: CUBIC, NewReno or
 //! DCTCP; or by BBR, which has a model of the path in place of them and only the phases in common.
-//! Which octets are lost or in the network is the send queue's business.
+//! Which bytes are lost or in the network is the send queue's business.
 //!
 //! A value without a clock: who calls it says what was acknowledged, lost or marked, and when.
-//! However often congestion shows within one window of octets, the window is reduced once.
+//! However often congestion shows within one window of bytes, the window is reduced once.
 
 mod bbr;
 mod cubic;
@@ -50,7 +50,7 @@ pub(crate) enum Phase {
     Loss,
 }
 
-/// cwnd, ssthresh and the recovery point. All sizes in octets.
+/// cwnd, ssthresh and the recovery point. All sizes in bytes.
 #[derive(Debug)]
 pub(crate) struct Congestion {
     cwnd: u64,
@@ -98,8 +98,8 @@ struct Undo {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Progress {
     pub(crate) now: Instant,
-    /// Octets newly acknowledged.
-    pub(crate) octets: u64,
+    /// Bytes newly acknowledged.
+    pub(crate) bytes: u64,
     /// SND.UNA and SND.NXT after it.
     pub(crate) una: Position,
     pub(crate) next: Position,
@@ -238,7 +238,7 @@ impl Congestion {
         }
     }
 
-    /// How fast octets may go out; `None`: as fast as they can. Faster than the window goes round, so
+    /// How fast bytes may go out; `None`: as fast as they can. Faster than the window goes round, so
     /// that it is the window that decides how many: twice in slow start, six fifths otherwise. `srtt` in
     /// nanoseconds.
     pub(crate) fn pace(&self, srtt: Option<u64>) -> Option<Pace> {
@@ -247,19 +247,19 @@ impl Congestion {
         }
         let per = srtt.filter(|srtt| self.pacing && *srtt >= PACED_RTT_MIN)?;
         let per = Duration::from_nanos(per);
-        let octets = match self.phase {
+        let bytes = match self.phase {
             // cwnd is only what one ACK lets out.
             Phase::Cwr | Phase::Recovery => self.cwnd.max(self.ssthresh) / 5 * 6,
             Phase::Open | Phase::Loss if self.in_slow_start() => self.cwnd.saturating_mul(2),
             Phase::Open | Phase::Loss => self.cwnd / 5 * 6,
         };
-        Some(Pace::of_window(octets, per, self.smss))
+        Some(Pace::of_window(bytes, per, self.smss))
     }
 
     /// SND.UNA moved.
     pub(crate) fn acknowledged(&mut self, ack: &Progress) {
         if let Control::Window(Algorithm::Dctcp(dctcp)) = &mut self.control {
-            dctcp.observe(ack.octets, ack.ece, ack.una, ack.next);
+            dctcp.observe(ack.bytes, ack.ece, ack.una, ack.next);
         }
         if self.is_limiting(ack.flight) {
             self.limited_to = ack.next;
@@ -299,16 +299,16 @@ impl Congestion {
         }
     }
 
-    /// Segments have another size from now on. cwnd stays: it is in octets.
+    /// Segments have another size from now on. cwnd stays: it is in bytes.
     pub(crate) fn mss_changed(&mut self, smss: u64) {
         self.smss = smss;
         self.cwnd = self.cwnd.max(smss).min(self.limit.max(smss));
         self.with_bbr(|bbr| bbr.mss_changed(smss));
     }
 
-    /// So many octets were sent, for the first time or again.
-    pub(crate) fn sent(&mut self, octets: u64) {
-        self.prr.sent(octets);
+    /// So many bytes were sent, for the first time or again.
+    pub(crate) fn sent(&mut self, bytes: u64) {
+        self.prr.sent(bytes);
     }
 
     /// Fast retransmit (RFC 5681 section 3.2). [`Congestion::delivered`] has to follow.
@@ -408,13 +408,13 @@ impl Congestion {
         true
     }
 
-    /// Whether the next segment of new octets has to carry CWR, because cwnd was reduced (RFC 3168
+    /// Whether the next segment of new bytes has to carry CWR, because cwnd was reduced (RFC 3168
     /// section 6.1.2). Asks once for each reduction.
     pub(crate) fn take_cwr(&mut self) -> bool {
         std::mem::take(&mut self.cwr_due)
     }
 
-    /// Whether `flight` octets out show that cwnd holds the sender back: what was not used must not
+    /// Whether `flight` bytes out show that cwnd holds the sender back: what was not used must not
     /// grow (RFC 5681 section 3.1, RFC 9438 section 5.8). In slow start half of it is enough.
     fn is_limiting(&self, flight: u64) -> bool {
         if self.in_slow_start() {
@@ -431,7 +431,7 @@ impl Congestion {
             _ if self.pace(ack.srtt).is_some() => u64::MAX,
             _ => SLOW_START_LIMIT,
         };
-        let growth = ack.octets.min(segments.saturating_mul(self.smss));
+        let growth = ack.bytes.min(segments.saturating_mul(self.smss));
         if self.ssthresh != u64::MAX {
             // Up to ssthresh: what is beyond is congestion avoidance's.
             return self.cwnd.saturating_add(growth).min(self.ssthresh);
@@ -440,9 +440,9 @@ impl Congestion {
             .hystart
             .acknowledged(growth, ack.rtt, ack.una, ack.next);
         match growth {
-            Growth::By(octets) => self.cwnd.saturating_add(octets),
-            Growth::Last(octets) => {
-                let cwnd = self.cwnd.saturating_add(octets);
+            Growth::By(bytes) => self.cwnd.saturating_add(bytes),
+            Growth::Last(bytes) => {
+                let cwnd = self.cwnd.saturating_add(bytes);
                 self.ssthresh = cwnd;
                 cwnd
             }
@@ -481,8 +481,8 @@ impl Congestion {
         self.set_ssthresh(ssthresh);
     }
 
-    fn set_ssthresh(&mut self, octets: u64) {
-        self.ssthresh = octets.max(2 * self.smss);
+    fn set_ssthresh(&mut self, bytes: u64) {
+        self.ssthresh = bytes.max(2 * self.smss);
         self.cwr_due = true;
     }
 }
@@ -496,16 +496,16 @@ impl Algorithm {
                 &cubic::Step {
                     now: ack.now,
                     srtt: Duration::from_nanos(ack.srtt.unwrap_or_default()),
-                    octets: ack.octets,
+                    bytes: ack.bytes,
                     smss,
                 },
             ),
-            Self::NewReno(reno) => reno.grow(cwnd, smss, ack.octets),
-            Self::Dctcp(dctcp) => dctcp.reno.grow(cwnd, smss, ack.octets),
+            Self::NewReno(reno) => reno.grow(cwnd, smss, ack.bytes),
+            Self::Dctcp(dctcp) => dctcp.reno.grow(cwnd, smss, ack.bytes),
         }
     }
 
-    /// Until `now` the window did not grow for want of octets to send.
+    /// Until `now` the window did not grow for want of bytes to send.
     fn pause(&mut self, now: Instant) {
         if let Self::Cubic(cubic) = self {
             cubic.pause(now);

@@ -46,7 +46,7 @@ use timeout::Timer;
 use urgent::Urgent;
 
 /// The least MSS that is believed (with options): a peer that announces less gets segments of this
-/// size, so that it can't make us send a packet per octet.
+/// size, so that it can't make us send a packet per byte.
 const MSS_MIN: u16 = 88;
 
 /// A transmission control block, in whole cache lines.
@@ -71,7 +71,7 @@ pub(crate) struct Connection<B> {
     plan: WindowPlan,
     /// What we announce as MSS.
     mss: u16,
-    /// Payload octets of a full segment.
+    /// Payload bytes of a full segment.
     emss: u32,
     path: PathMtu,
     /// Both ends scale their windows; the peer's by `peer_shift`.
@@ -227,7 +227,7 @@ impl<B> Connection<B> {
         left.min((2 * self.rtt.rto(config)).saturating_sub(since))
     }
 
-    /// Both sides have closed, and each has every octet of the other's: what may still be said changes
+    /// Both sides have closed, and each has every byte of the other's: what may still be said changes
     /// nothing for either.
     fn lacks_only_ack_of_fin(&self) -> bool {
         matches!(self.state, State::Closing | State::LastAck) && self.queued_segments() == 0
@@ -250,7 +250,7 @@ impl<B> Connection<B> {
             peer_window: self.outbound.window(),
             urgent_to: self.urgent_to(),
             queued_segments: self.queued_segments(),
-            awaits_ack: self.outbound.outstanding() || self.outbound.unsent_octets() > 0,
+            awaits_ack: self.outbound.outstanding() || self.outbound.unsent_bytes() > 0,
             heard_at: self.keepalive.heard_at(),
             counters: self.counters,
         }
@@ -261,7 +261,7 @@ impl<B> Connection<B> {
         self.counters
     }
 
-    /// Payload octets of a full segment, when the peer announces `peer_mss` (RFC 6691).
+    /// Payload bytes of a full segment, when the peer announces `peer_mss` (RFC 6691).
     fn effective_mss(&self, peer_mss: u16) -> u32 {
         let options = if self.clock.in_use() {
             TIMESTAMPS_LEN as u32

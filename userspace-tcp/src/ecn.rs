@@ -15,9 +15,9 @@ pub enum Ecn {
 }
 
 impl Ecn {
-    /// From the two low bits of the IPv4 TOS octet or the IPv6 traffic class; the others are ignored.
-    pub const fn from_bits(octet: u8) -> Self {
-        match octet & 0b11 {
+    /// From the two low bits of the IPv4 TOS byte or the IPv6 traffic class; the others are ignored.
+    pub const fn from_bits(byte: u8) -> Self {
+        match byte & 0b11 {
             0b00 => Self::NotEct,
             0b01 => Self::Ect1,
             0b10 => Self::Ect0,
@@ -25,7 +25,7 @@ impl Ecn {
         }
     }
 
-    /// The two low bits of the IPv4 TOS octet or the IPv6 traffic class.
+    /// The two low bits of the IPv4 TOS byte or the IPv6 traffic class.
     pub const fn bits(self) -> u8 {
         match self {
             Self::NotEct => 0b00,

@@ -8,8 +8,8 @@ use crate::config::Config;
 use crate::connection::clock;
 use crate::interface::{ConnId, Counters, Event};
 use crate::limit::RateLimit;
+use crate::mtu_evidence::MtuEvidence;
 use crate::options::Timestamps;
-use crate::passed::Passed;
 use crate::pool::Pools;
 use crate::segment::{Flags, Segment, TcpHeader};
 use crate::seq::SeqNum;
@@ -35,7 +35,7 @@ pub(crate) struct Effects<B> {
     pub(crate) released: VecDeque<B>,
     pub(crate) counters: Counters,
     /// What connections learn of each other's paths.
-    pub(crate) passed: Passed,
+    pub(crate) mtu_evidence: MtuEvidence,
     /// How fast segments come to all of them.
     pub(crate) arrivals: Arrivals,
     /// Resets and SYN cookies. Where our clock's time in one goes on, when that was read.
@@ -57,7 +57,7 @@ impl<B> Effects<B> {
             events: VecDeque::with_capacity(EVENTS_ROOM),
             released: VecDeque::with_capacity(RELEASED_ROOM),
             counters: Counters::default(),
-            passed: Passed::new(),
+            mtu_evidence: MtuEvidence::new(),
             arrivals: Arrivals::default(),
             answers: VecDeque::new(),
             limit: RateLimit::new(config.resets_per_second),

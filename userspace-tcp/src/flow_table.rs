@@ -3,7 +3,7 @@
 //! A lookup reads one bucket and the connection that it names; the connection knows its flow. A
 //! bucket counts the flows that had to go past it, so that a lookup knows where to stop and a
 //! removal leaves nothing behind: no churn ever makes lookups slower. The table never grows: it is
-//! made for [`crate::Config::connections`], because a bucket's eleven octets for each of them are
+//! made for [`crate::Config::connections`], because a bucket's eleven bytes for each of them are
 //! cheap, and moving to a larger table would be a pause in the middle of traffic. The hash must be
 //! keyed (SipHash): whoever could choose colliding flows could make every lookup long.
 

@@ -1,7 +1,7 @@
 //! The receiving half of a connection: what has come (RFC 9293 section 3.10.7.4), the window, and
 //! the acknowledgments.
 //!
-//! It keeps no octet, only which ones have come; each is new to the layer above once.
+//! It keeps no byte, only which ones have come; each is new to the layer above once.
 
 mod due;
 mod echo;
@@ -34,9 +34,9 @@ const ACK_SHARE: u32 = 4;
 pub(crate) struct Text {
     /// Its position; negative: before the SYN.
     pub(crate) start: i64,
-    /// Octets of payload.
+    /// Bytes of payload.
     pub(crate) len: u32,
-    /// In so many segments of the peer's, and how many octets the longest of them has.
+    /// In so many segments of the peer's, and how many bytes the longest of them has.
     pub(crate) segments: u32,
     pub(crate) longest: u32,
     /// It came in a fast stream of segments, this connection's or of several.
@@ -48,7 +48,7 @@ pub(crate) struct Text {
     pub(crate) cwr: bool,
 }
 
-/// What a segment's octets did.
+/// What a segment's bytes did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Accepted {
     pub(crate) new: NewRanges,
@@ -122,7 +122,7 @@ impl Inbound {
         self.next
     }
 
-    /// Every octet before this was received.
+    /// Every byte before this was received.
     pub(crate) fn in_order_to(&self) -> StreamOffset {
         self.next - 1 - u64::from(self.fin_taken)
     }
@@ -145,7 +145,7 @@ impl Inbound {
     ///
     /// RFC 9293 section 3.10.7.4 but for one thing: a segment that begins exactly at the right edge
     /// is let in, because a peer that has filled the window sends its pure ACKs there, and a window
-    /// probe begins there. Octets beyond the edge are cut off in [`Inbound::accept`].
+    /// probe begins there. Bytes beyond the edge are cut off in [`Inbound::accept`].
     pub(crate) fn acceptable(&self, start: i64, len: u64) -> bool {
         let next = self.next.cast_signed();
         let end = start + len.cast_signed();
@@ -153,7 +153,7 @@ impl Inbound {
         reaches && start <= self.window.edge().max(self.next).cast_signed()
     }
 
-    /// Octets from RCV.NXT on that are within the window.
+    /// Bytes from RCV.NXT on that are within the window.
     pub(crate) fn room(&self) -> u32 {
         let room = self.window.edge().saturating_sub(self.next);
         u32::try_from(room).unwrap_or(u32::MAX)
@@ -165,7 +165,7 @@ impl Inbound {
         start >= self.next.cast_signed() && start < edge.cast_signed()
     }
 
-    /// Takes the octets of an acceptable segment, and its FIN.
+    /// Takes the bytes of an acceptable segment, and its FIN.
     pub(crate) fn accept(
         &mut self,
         now: Instant,
@@ -223,7 +223,7 @@ impl Inbound {
         }
         accepted.closed = self.take_fin();
         self.report_again(again.as_ref());
-        // A FIN is acknowledged at once, also one that has waited for these octets.
+        // A FIN is acknowledged at once, also one that has waited for these bytes.
         let plain = !(fin || accepted.closed || accepted.out_of_order || had_hole);
         if plain && again.is_none() && !mark_changed && self.next > before {
             self.acknowledge_new(now, &text, ack_delay);
@@ -343,9 +343,9 @@ impl Inbound {
         self.reports.nothing_held();
     }
 
-    /// The first octets from `start` up to `stop` that had come before.
+    /// The first bytes from `start` up to `stop` that had come before.
     fn first_again(&self, start: i64, stop: Position) -> Option<Range<Position>> {
-        // No octet stands before 1, where the SYN is.
+        // No byte stands before 1, where the SYN is.
         let start = start.max(1).cast_unsigned();
         let known = if start < self.next {
             start..self.next

@@ -84,13 +84,13 @@ pub enum Event {
         /// What [`crate::Stack::mss`] says.
         mss: usize,
     },
-    /// The peer calls octets urgent that are not consumed yet, or more of them than before
+    /// The peer calls bytes urgent that are not consumed yet, or more of them than before
     /// (RFC 9293 section 3.8.5). They stay in their place; [`Info::urgent_to`] says how far they
     /// reach.
     Urgent,
     /// The connection is in trouble, and goes on.
     SoftError(SoftError),
-    /// The peer sends no more: its FIN and every octet before it are here.
+    /// The peer sends no more: its FIN and every byte before it are here.
     PeerClosed,
     /// The peer reset the connection, which is gone.
     Reset,
@@ -125,7 +125,7 @@ pub enum SoftError {
 pub enum IcmpError {
     /// Fragmentation needed (RFC 1191), packet too big (RFC 8201).
     PacketTooBig {
-        /// MTU of the next hop, in octets of an IP packet; 0 when an old router did not say.
+        /// MTU of the next hop, in bytes of an IP packet; 0 when an old router did not say.
         mtu: u32,
     },
     /// The destination can't be reached.
@@ -141,20 +141,20 @@ pub struct Outgoing<B> {
     /// The caller's buffer. It goes out with each [`Transmit`] and comes back by
     /// [`crate::Stack::transmitted`].
     pub buf: B,
-    /// Octets of payload in it: 1 to [`crate::Stack::mss`].
+    /// Bytes of payload in it: 1 to [`crate::Stack::mss`].
     pub len: u32,
-    /// The checksum's partial sum over these octets.
+    /// The checksum's partial sum over these bytes.
     pub payload_sum: PartialSum,
 }
 
 /// What [`crate::Stack::send`] may be given now; nothing when the connection is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Outlook {
+pub struct SendCapacity {
     /// [`crate::Stack::queued_segments`].
     pub queued: usize,
-    /// [`crate::Stack::mss`], in octets.
+    /// [`crate::Stack::mss`], in bytes.
     pub mss: usize,
-    /// [`crate::Stack::send_room`], in octets, without the segment that may wait beyond the congestion
+    /// [`crate::Stack::send_room`], in bytes, without the segment that may wait beyond the congestion
     /// window.
     pub room: usize,
 }
@@ -195,9 +195,9 @@ pub enum SendRefusal {
         limit: usize,
     },
     /// Empty, or longer than one segment.
-    #[error("{len} octets can't be one segment; it has 1 to {mss} octets on this connection")]
+    #[error("{len} bytes can't be one segment; it has 1 to {mss} bytes on this connection")]
     Length {
-        /// Octets asked for.
+        /// Bytes asked for.
         len: u32,
         /// The most that a segment takes.
         mss: usize,
@@ -215,7 +215,7 @@ pub enum ConnectError {
     },
     /// The ends are of different address families, or one has port or address zero.
     #[error("{tuple} can't be the ends of a TCP connection")]
-    Unusable {
+    DropReason {
         /// The pair.
         tuple: FourTuple,
     },
@@ -252,7 +252,7 @@ pub struct Transmit<B> {
     /// The ECN field for the IP header.
     pub ecn: Ecn,
     /// `None`: one packet, with DF set. Otherwise the path has become too narrow for this segment
-    /// after it was posted: it goes out as IP fragments of at most so many octets each.
+    /// after it was posted: it goes out as IP fragments of at most so many bytes each.
     pub fragment_to: Option<u32>,
 }
 
@@ -263,9 +263,9 @@ pub struct Payload<B> {
     pub id: SegmentId,
     /// The buffer.
     pub buf: B,
-    /// Octets of payload in it.
+    /// Bytes of payload in it.
     pub len: u32,
-    /// The checksum's partial sum over these octets.
+    /// The checksum's partial sum over these bytes.
     pub sum: PartialSum,
     /// It was sent before.
     pub retransmission: bool,
@@ -275,15 +275,15 @@ pub struct Payload<B> {
     pub lost: Option<Instant>,
 }
 
-/// Most ranges of new octets that one segment can bring.
+/// Most ranges of new bytes that one segment can bring.
 pub const NEW_RANGES_MAX: usize = 4;
 
-/// Octets of a received segment that never came before.
+/// Bytes of a received segment that never came before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NewRange {
     /// Where they belong in the stream.
     pub offset: StreamOffset,
-    /// Where they begin within this segment's payload, in octets.
+    /// Where they begin within this segment's payload, in bytes.
     pub skip: u32,
     /// How many they are; never 0.
     pub len: u32,
@@ -326,11 +326,11 @@ impl DerefMut for NewRanges {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Received {
     /// The connection it belongs to, if there is one (still). The segment may have made it: look
-    /// at the events before the octets.
+    /// at the events before the bytes.
     pub conn: Option<ConnId>,
-    /// Octets never seen before, in order or not. Keep the buffer while any is needed.
+    /// Bytes never seen before, in order or not. Keep the buffer while any is needed.
     pub new: NewRanges,
-    /// Every octet before this position has been received.
+    /// Every byte before this position has been received.
     pub in_order_to: StreamOffset,
 }
 
@@ -452,9 +452,9 @@ pub struct Info {
     pub tuple: FourTuple,
     /// Its state.
     pub state: State,
-    /// Payload octets of a full segment (EMSS).
+    /// Payload bytes of a full segment (EMSS).
     pub mss: usize,
-    /// The largest IP packet that is believed to pass, in octets (PLPMTU of RFC 8899).
+    /// The largest IP packet that is believed to pass, in bytes (PLPMTU of RFC 8899).
     pub path_mtu: u32,
     /// Segments carry timestamps (RFC 7323 section 3): known once it is established.
     pub timestamps: bool,
@@ -466,15 +466,15 @@ pub struct Info {
     pub rttvar: Duration,
     /// The retransmission timeout, back-off included.
     pub rto: Duration,
-    /// Congestion window, in octets.
+    /// Congestion window, in bytes.
     pub cwnd: u64,
-    /// Slow start threshold, in octets.
+    /// Slow start threshold, in bytes.
     pub ssthresh: u64,
-    /// Octets believed to be in the network.
+    /// Bytes believed to be in the network.
     pub pipe: u64,
-    /// The peer's receive window, in octets.
+    /// The peer's receive window, in bytes.
     pub peer_window: u64,
-    /// Where the peer's urgent octets end; `None` when all of them are consumed.
+    /// Where the peer's urgent bytes end; `None` when all of them are consumed.
     pub urgent_to: Option<StreamOffset>,
     /// Segments in the send queue, sent or not.
     pub queued_segments: usize,
@@ -493,17 +493,17 @@ pub struct ConnCounters {
     pub segments_in: u64,
     /// Segments sent, of any kind, retransmissions included.
     pub segments_out: u64,
-    /// Octets of payload received for the first time.
-    pub octets_in: u64,
-    /// Octets of payload sent for the first time.
-    pub octets_out: u64,
+    /// Bytes of payload received for the first time.
+    pub bytes_in: u64,
+    /// Bytes of payload sent for the first time.
+    pub bytes_out: u64,
     /// Segments with payload sent again.
     pub retransmits: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
     /// Times that fast recovery began.
     pub fast_recoveries: u64,
-    /// Tail loss probes sent (RFC 8985 section 7), of new octets or again.
+    /// Tail loss probes sent (RFC 8985 section 7), of new bytes or again.
     pub tail_probes: u64,
     /// Fast recoveries that turned out to be needless, because segments were only late.
     pub needless_recoveries: u64,
@@ -533,8 +533,8 @@ impl AddAssign for ConnCounters {
     fn add_assign(&mut self, other: Self) {
         self.segments_in += other.segments_in;
         self.segments_out += other.segments_out;
-        self.octets_in += other.octets_in;
-        self.octets_out += other.octets_out;
+        self.bytes_in += other.bytes_in;
+        self.bytes_out += other.bytes_out;
         self.retransmits += other.retransmits;
         self.timeouts += other.timeouts;
         self.fast_recoveries += other.fast_recoveries;

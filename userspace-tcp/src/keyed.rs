@@ -79,10 +79,10 @@ impl Secret {
         mss: u8,
         bits: Option<u8>,
     ) -> u64 {
-        let (octets, len) = tuple.octets();
+        let (bytes, len) = tuple.bytes();
         let mut hasher = SipHasher24::new_with_key(&self.key);
         hasher.write(b"syn");
-        hasher.write(&octets[..len]);
+        hasher.write(&bytes[..len]);
         hasher.write_u32(irs.0);
         hasher.write_u64(period);
         hasher.write_u8(mss);
@@ -91,10 +91,10 @@ impl Secret {
     }
 
     fn hash(&self, tuple: &FourTuple, purpose: &[u8; 3]) -> u64 {
-        let (octets, len) = tuple.octets();
+        let (bytes, len) = tuple.bytes();
         let mut hasher = SipHasher24::new_with_key(&self.key);
         hasher.write(purpose);
-        hasher.write(&octets[..len]);
+        hasher.write(&bytes[..len]);
         hasher.finish()
     }
 }

@@ -1,12 +1,12 @@
 //! Sans-I/O, segment-preserving TCP (RFC 9293) that shows out-of-order segments to the layer above.
 //!
 //! A [`Stack`] is a value: segments, requests and `now` go in; segments, events and the next
-//! deadline come out. There is no socket, clock, thread or global in it, and no octet of payload is
+//! deadline come out. There is no socket, clock, thread or global in it, and no byte of payload is
 //! copied or kept: `B` is the caller's handle of a buffer.
 //!
 //! # The loop around it
 //! 1. [`Stack::receive`] for each segment, then [`Stack::poll_event`] until empty, *then* act on
-//!    [`Received::new`]: the segment that completes a passive open may carry octets, and
+//!    [`Received::new`]: the segment that completes a passive open may carry bytes, and
 //!    [`Event::Incoming`] introduces its connection.
 //! 2. [`Stack::advance`] when [`Stack::next_deadline`] has come (it may come a little early for
 //!    nothing; calling `advance` at any time is harmless).
@@ -22,8 +22,8 @@
 //! - One [`Stack::send`] is exactly one TCP segment, in every transmission of it; never split, never
 //!   joined with another.
 //! - The payload of a [`Transmit`] always has the same header length on one connection, whether it
-//!   is a retransmission or not: 20 octets, or 32 with timestamps.
-//! - [`Received::new`] names each octet of the stream exactly once, as soon as it is here.
+//!   is a retransmission or not: 20 bytes, or 32 with timestamps.
+//! - [`Received::new`] names each byte of the stream exactly once, as soon as it is here.
 //! - A segment that has become too large for the path after it was taken goes out as IP fragments
 //!   ([`Transmit::fragment_to`]). [`Stack::mss`] says what the next one may have.
 //! - [`Stack::send_room`] is at least one [`Stack::mss`] when nothing is queued or in flight, even
@@ -34,8 +34,8 @@
 //!   [`Event::Closed`] without TIME-WAIT, the [`ConnId`] is dead: calls with it do nothing, say so,
 //!   and `transmitted` hands the buffer straight back.
 //!
-//! A layer above that has octets instead of segments uses [`stream`]: a sender that puts small
-//! writes together, and a reader that puts early octets in order.
+//! A layer above that has bytes instead of segments uses [`stream`]: a sender that puts small
+//! writes together, and a reader that puts early bytes in order.
 //!
 //! # Bounds
 //! Connections: [`Config::connections`] (then the oldest in TIME-WAIT gives way, then one that is
@@ -48,7 +48,7 @@
 //! segments that only provoke: ten a second of each connection. Events: a few for each call.
 //!
 //! # Not done
-//! Fast Open, and octets on a SYN that does not establish the connection (the peer sends them
+//! Fast Open, and bytes on a SYN that does not establish the connection (the peer sends them
 //! again). A reset in TIME-WAIT is ignored (RFC 1337), not obeyed.
 #![forbid(unsafe_code)]
 
@@ -61,7 +61,6 @@ mod ecn;
 mod effects;
 mod flow_table;
 mod frto;
-mod holdings;
 mod inbound;
 mod interface;
 mod keyed;
@@ -70,16 +69,17 @@ mod link;
 mod links;
 mod locals;
 mod min_rtt;
+mod mtu_evidence;
 mod options;
 mod outbound;
 mod pacing;
-mod passed;
 mod pmtu;
 mod pool;
 mod rack;
 mod ranges;
 mod rate;
 mod resent;
+mod resource_usage;
 mod rtt;
 pub mod segment;
 pub mod seq;
@@ -94,17 +94,17 @@ mod wheel;
 
 pub use config::{Config, CongestionControl, ConnOptions, KeepAlive, NoCongestionControl};
 pub use ecn::Ecn;
-pub use holdings::Holdings;
 pub use interface::{
     ConnCounters, ConnId, ConnectError, Counters, DeferredAck, Event, FlowHint, IcmpError, InOrder,
-    Info, ListenError, NEW_RANGES_MAX, NewRange, NewRanges, Outgoing, Outlook, Payload, Received,
-    SegmentId, SegmentRun, SendError, SendRefusal, SoftError, State, Transmit,
+    Info, ListenError, NEW_RANGES_MAX, NewRange, NewRanges, Outgoing, Payload, Received, SegmentId,
+    SegmentRun, SendCapacity, SendError, SendRefusal, SoftError, State, Transmit,
 };
 pub use link::{BurstHead, BurstSegment, Link};
 pub use options::{
     OPTIONS_MAX, Options, SACK_BLOCKS_MAX, SackBlock, SackBlocks, TIMESTAMPS_LEN, Timestamps,
 };
-pub use segment::{Flags, Following, ParseError, Segment, TcpHeader};
+pub use resource_usage::ResourceUsage;
+pub use segment::{CoalescedInfo, Flags, ParseError, Segment, TcpHeader};
 pub use seq::{SeqNum, StreamOffset};
 pub use stack::{Posting, Stack};
 pub use time::Instant;

@@ -84,9 +84,9 @@ pub struct BurstSegment<B> {
     pub id: SegmentId,
     /// The buffer.
     pub buf: B,
-    /// Octets of payload in it.
+    /// Bytes of payload in it.
     pub len: u32,
-    /// The checksum's partial sum over these octets.
+    /// The checksum's partial sum over these bytes.
     pub sum: PartialSum,
     /// The first of them.
     pub seq: SeqNum,

@@ -6,13 +6,13 @@
 use crate::checksum::{self, PartialSum};
 use crate::seq::SeqNum;
 
-/// Most SACK blocks that fit the 40 option octets (RFC 2018 section 3).
+/// Most SACK blocks that fit the 40 option bytes (RFC 2018 section 3).
 pub const SACK_BLOCKS_MAX: usize = 4;
 
-/// Octets of option space in a TCP header.
+/// Bytes of option space in a TCP header.
 pub const OPTIONS_MAX: usize = 40;
 
-/// Octets that the timestamps option takes in every segment, with padding.
+/// Bytes that the timestamps option takes in every segment, with padding.
 pub const TIMESTAMPS_LEN: usize = 12;
 
 const END: u8 = 0;
@@ -34,7 +34,7 @@ pub struct Timestamps {
     pub echo: u32,
 }
 
-/// One SACK block: octets from `left` up to, not including, `right` were received.
+/// One SACK block: bytes from `left` up to, not including, `right` were received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SackBlock {
     /// First sequence number of the block.
@@ -73,7 +73,7 @@ impl SackBlocks {
 /// The options of one segment that this stack knows; others are skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// Maximum segment size, in octets.
+    /// Maximum segment size, in bytes.
     pub mss: Option<u16>,
     /// Window scale shift count, as sent (a value over 14 is used as 14).
     pub window_scale: Option<u8>,
@@ -86,7 +86,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Reads the option octets of a header. `None`: an option's length is illegal.
+    /// Reads the option bytes of a header. `None`: an option's length is illegal.
     pub(crate) fn parse(mut bytes: &[u8]) -> Option<Self> {
         let mut options = Self::default();
         while let Some((&kind, rest)) = bytes.split_first() {
@@ -126,7 +126,7 @@ impl Options {
         Some(options)
     }
 
-    /// Length in octets, a multiple of four and at most [`OPTIONS_MAX`]: SACK blocks that don't fit
+    /// Length in bytes, a multiple of four and at most [`OPTIONS_MAX`]: SACK blocks that don't fit
     /// are left out.
     #[inline]
     pub fn len(&self) -> usize {
@@ -166,7 +166,7 @@ impl Options {
         &blocks[..blocks.len().min(self.sack_room())]
     }
 
-    /// As [`Options::emit`]; returns how many octets it wrote, and their sum.
+    /// As [`Options::emit`]; returns how many bytes it wrote, and their sum.
     #[inline]
     pub(crate) fn emit_summed(&self, out: &mut [u8]) -> (usize, PartialSum) {
         if let Self {
@@ -191,7 +191,7 @@ impl Options {
         (len, checksum::sum(&out[..len]))
     }
 
-    /// Writes [`Options::len`] octets to the start of `out`.
+    /// Writes [`Options::len`] bytes to the start of `out`.
     ///
     /// # Panics
     /// When `out` is shorter.
@@ -223,7 +223,7 @@ impl Options {
         }
         let blocks = self.sack_blocks_that_fit();
         if !blocks.is_empty() {
-            // At most four blocks: 34 octets.
+            // At most four blocks: 34 bytes.
             put(&[NOP, NOP, SACK, 2 + 8 * blocks.len() as u8]);
             for block in blocks {
                 put(&block.left.0.to_be_bytes());

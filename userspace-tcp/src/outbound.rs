@@ -10,10 +10,10 @@
 
 mod burst;
 mod delivered;
-mod excused;
 mod fin;
 mod list;
 mod loss;
+mod mtu_losses;
 mod ring;
 mod sack;
 mod slot;
@@ -48,9 +48,9 @@ pub(crate) struct Outbound<B> {
     una: Position,
     /// SND.NXT.
     next: Position,
-    /// Behind the last octet queued.
+    /// Behind the last byte queued.
     tail: Position,
-    /// SND.WND, in octets.
+    /// SND.WND, in bytes.
     window: u64,
     /// The greatest ever (MAX.SND.WND), and the greatest since nothing was queued.
     window_max: u64,
@@ -59,14 +59,14 @@ pub(crate) struct Outbound<B> {
     window_seq: i64,
     window_ack: Position,
     pub(crate) fin: Fin,
-    /// Octets believed to be in the network.
+    /// Bytes believed to be in the network.
     pipe: u64,
-    /// Octets lost and not sent again yet.
-    lost_octets: u64,
+    /// Bytes lost and not sent again yet.
+    lost_bytes: u64,
     /// Those of them that are no sign of congestion.
-    excused_octets: u64,
-    /// Octets and segments that the peer has by its SACK blocks (RACK.segs_sacked).
-    sacked_octets: u64,
+    excused_bytes: u64,
+    /// Bytes and segments that the peer has by its SACK blocks (RACK.segs_sacked).
+    sacked_bytes: u64,
     segs_sacked: u32,
     /// Originals in flight are here or behind it; they were sent in the order of the stream.
     originals: u32,
@@ -76,7 +76,7 @@ pub(crate) struct Outbound<B> {
     lost: List,
     lost_again: List,
     sack_cache: SackCache,
-    /// Without SACK: octets that must have left the network by the count of duplicate ACKs.
+    /// Without SACK: bytes that must have left the network by the count of duplicate ACKs.
     left_by_duplicates: u64,
     /// Measures for a congestion control that goes by it.
     rate: Option<Box<RateSampler>>,
@@ -91,7 +91,7 @@ pub(crate) struct Outgo<B> {
     pub(crate) last: bool,
 }
 
-/// Whether a segment of `len` octets fits `cwnd` beside `pipe` octets in the network. One alone always
+/// Whether a segment of `len` bytes fits `cwnd` beside `pipe` bytes in the network. One alone always
 /// does: it may have been posted when the path took more.
 #[inline]
 fn fits_beside(pipe: u64, len: u64, cwnd: u64) -> bool {
@@ -125,9 +125,9 @@ impl<B> Outbound<B> {
             window_ack: 0,
             fin: Fin::default(),
             pipe: 0,
-            lost_octets: 0,
-            excused_octets: 0,
-            sacked_octets: 0,
+            lost_bytes: 0,
+            excused_bytes: 0,
+            sacked_bytes: 0,
             segs_sacked: 0,
             originals: 0,
             again: List::default(),
@@ -166,7 +166,7 @@ impl<B> Outbound<B> {
         self.next
     }
 
-    /// Behind the last octet queued.
+    /// Behind the last byte queued.
     pub(crate) fn tail(&self) -> Position {
         self.tail
     }
@@ -199,7 +199,7 @@ impl<B> Outbound<B> {
         self.ring.len()
     }
 
-    /// Octets in the network (RFC 6675 section 4).
+    /// Bytes in the network (RFC 6675 section 4).
     pub(crate) fn pipe(&self) -> u64 {
         self.pipe.saturating_sub(self.left_by_duplicates)
     }
@@ -207,11 +207,11 @@ impl<B> Outbound<B> {
     /// The sum of all DeliveredData (RFC 9937): what was sent and is neither in the network
     /// nor lost.
     pub(crate) fn delivered(&self) -> u64 {
-        self.next.saturating_sub(self.pipe() + self.lost_octets)
+        self.next.saturating_sub(self.pipe() + self.lost_bytes)
     }
 
-    pub(crate) fn lost_octets(&self) -> u64 {
-        self.lost_octets
+    pub(crate) fn lost_bytes(&self) -> u64 {
+        self.lost_bytes
     }
 
     /// FlightSize of RFC 5681: sent and not cumulatively acknowledged.
@@ -224,8 +224,8 @@ impl<B> Outbound<B> {
         self.segs_sacked
     }
 
-    /// Octets queued that no segment carried yet.
-    pub(crate) fn unsent_octets(&self) -> u64 {
+    /// Bytes queued that no segment carried yet.
+    pub(crate) fn unsent_bytes(&self) -> u64 {
         self.ring
             .at(self.sent)
             .map_or(0, |slot| self.tail - slot.start)
@@ -313,7 +313,7 @@ impl<B> Outbound<B> {
     }
 
     /// Whether the peer's window has no room for the first segment that is not acknowledged. What
-    /// lies behind it says nothing: it may wait for octets in flight that never arrive.
+    /// lies behind it says nothing: it may wait for bytes in flight that never arrive.
     pub(crate) fn is_shut_out(&self) -> bool {
         let first = self.ring.front();
         self.window == 0 || first.is_some_and(|slot| slot.end() > self.una + self.window)
@@ -325,18 +325,18 @@ impl<B> Outbound<B> {
         self.fits_cwnd(u64::from(len), cwnd)
     }
 
-    /// Whether a segment of `len` octets fits `cwnd`.
+    /// Whether a segment of `len` bytes fits `cwnd`.
     pub(crate) fn fits_cwnd(&self, len: u64, cwnd: u64) -> bool {
         fits_beside(self.pipe(), len, cwnd)
     }
 
-    /// Octets that could be queued and sent at once with a congestion window of `cwnd`; what is lost
+    /// Bytes that could be queued and sent at once with a congestion window of `cwnd`; what is lost
     /// goes before them unless it is `held`. `waiting` more may be queued than cwnd lets go.
     pub(crate) fn room(&self, cwnd: u64, held: bool, waiting: u64) -> u64 {
-        let lost = if held { 0 } else { self.lost_octets };
+        let lost = if held { 0 } else { self.lost_bytes };
         let by_network = cwnd.saturating_sub(self.pipe() + lost) + waiting;
         let by_peer = (self.una + self.window).saturating_sub(self.next);
-        by_network.min(by_peer).saturating_sub(self.unsent_octets())
+        by_network.min(by_peer).saturating_sub(self.unsent_bytes())
     }
 
     /// Whether only one segment is out.
@@ -388,7 +388,7 @@ impl<B> Outbound<B> {
         delivered: &mut Delivered,
         mut release: impl FnMut(B),
     ) {
-        delivered.octets = ack.saturating_sub(self.una);
+        delivered.bytes = ack.saturating_sub(self.una);
         // The first segment is what duplicate ACKs ask for; those behind it they stand for.
         let asked_for = self.ring.front().map_or(0, |slot| u64::from(slot.len));
         self.una = self.una.max(ack);
@@ -399,7 +399,7 @@ impl<B> Outbound<B> {
             delivered.largest = delivered.largest.max(slot.len);
             let (name, len, state) = (self.ring.front_name(), u64::from(slot.len), slot.state);
             if state == SlotState::Sacked {
-                self.sacked_octets -= len;
+                self.sacked_bytes -= len;
                 self.segs_sacked -= 1;
             } else {
                 delivered.first_sent.get_or_insert(arrived.sent_at);
@@ -418,7 +418,7 @@ impl<B> Outbound<B> {
             }
         }
         self.ring.settle(pool);
-        self.stand_in(delivered.octets.saturating_sub(asked_for));
+        self.stand_in(delivered.bytes.saturating_sub(asked_for));
         if self.fin.acknowledge(ack) {
             let arrived = self.fin.arrived(ack);
             delivered.first_sent.get_or_insert(arrived.sent_at);
@@ -449,17 +449,17 @@ impl<B> Outbound<B> {
         delivered.first_sent.get_or_insert(first.sent_at);
         delivered.add(&first, answers);
         let front = self.ring.front_name();
-        let (mut octets, mut last) = (0, first);
+        let (mut bytes, mut last) = (0, first);
         while let Some(slot) = self.ring.front().filter(is_one) {
             delivered.largest = delivered.largest.max(slot.len);
-            octets += u64::from(slot.len);
+            bytes += u64::from(slot.len);
             last = Arrived::from(slot);
             if let Some(buf) = self.ring.pop().and_then(|slot| slot.buf) {
                 release(buf);
             }
         }
         delivered.add(&last, answers);
-        self.pipe -= octets;
+        self.pipe -= bytes;
         let behind = self.ring.front_name();
         let count = behind.wrapping_sub(front);
         self.sent -= count as usize;
@@ -478,7 +478,7 @@ impl<B> Outbound<B> {
                 }
             }
             SlotState::Lost => {
-                self.lost_octets -= len;
+                self.lost_bytes -= len;
                 self.forget_excuse(name);
                 self.unlist_lost(name);
             }
@@ -519,9 +519,9 @@ impl<B> Outbound<B> {
         self.ring.settle(pool);
         self.sent = 0;
         self.pipe = 0;
-        self.lost_octets = 0;
-        self.excused_octets = 0;
-        self.sacked_octets = 0;
+        self.lost_bytes = 0;
+        self.excused_bytes = 0;
+        self.sacked_bytes = 0;
         self.segs_sacked = 0;
         self.left_by_duplicates = 0;
         self.again = List::default();

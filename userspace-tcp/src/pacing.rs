@@ -1,7 +1,7 @@
 //! Pacing: what the congestion window lets out is spread over the round trip, so that a window that
 //! opens at once does not overflow a queue on the path (RFC 9406 section 4.2, RFC 6928 section 5).
 //!
-//! Octets go in quanta, and each quantum has to wait for the time that the one before was worth. It
+//! Bytes go in quanta, and each quantum has to wait for the time that the one before was worth. It
 //! never decides how much may be sent. What paces a window never keeps anything waiting longer than a
 //! round trip.
 
@@ -22,7 +22,7 @@ const QUANTUM_SEGMENTS: u64 = 10;
 const LATE_MAX: Duration = Duration::from_millis(10);
 
 /// Where a rate is asked for, a quantum is what goes in so many nanoseconds, two segments at least and
-/// [`RATE_QUANTUM_MAX`] octets at most (draft-ietf-ccwg-bbr-06 section 5.6.3, which has a millisecond
+/// [`RATE_QUANTUM_MAX`] bytes at most (draft-ietf-ccwg-bbr-06 section 5.6.3, which has a millisecond
 /// and recommends less where it can be had).
 const RATE_QUANTUM_NANOS: u64 = 250_000;
 
@@ -32,11 +32,11 @@ const RATE_QUANTUM_MAX: u64 = 1 << 16;
 /// The speed of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pace {
-    /// So many octets, never 0,
-    pub(crate) octets: u64,
+    /// So many bytes, never 0,
+    pub(crate) bytes: u64,
     /// in this time.
     pub(crate) per: Duration,
-    /// Octets that go at once.
+    /// Bytes that go at once.
     quantum: u64,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Pace {
 pub(crate) struct Pacer {
     /// When everything that was sent has taken its time.
     next: Instant,
-    /// Octets left of the present quantum.
+    /// Bytes left of the present quantum.
     left: u32,
     closed: bool,
     /// While it is closed: something waits for nothing but the pace.
@@ -78,8 +78,8 @@ impl Pacer {
         self.held = held;
     }
 
-    /// So many octets were sent at `now`; without `pace` as fast as they can.
-    pub(crate) fn sent(&mut self, now: Instant, octets: u64, pace: Option<&Pace>) {
+    /// So many bytes were sent at `now`; without `pace` as fast as they can.
+    pub(crate) fn sent(&mut self, now: Instant, bytes: u64, pace: Option<&Pace>) {
         let Some(pace) = pace else {
             *self = Self::default();
             return;
@@ -88,15 +88,15 @@ impl Pacer {
         if self.left == 0 {
             self.left = u32::try_from(quantum).unwrap_or(u32::MAX);
         }
-        // A timer that comes late must not make it slower; but what was not sent for want of octets
+        // A timer that comes late must not make it slower; but what was not sent for want of bytes
         // is not sent in a burst later.
         let late = now.saturating_duration_since(self.next);
         let made_good = pace.time_of(quantum) / 2;
         let made_good = made_good.max(Duration::from_micros(self.late.into()));
         self.next += late.saturating_sub(made_good);
-        let octets_now = u32::try_from(octets).unwrap_or(u32::MAX);
-        self.left = self.left.saturating_sub(octets_now);
-        self.next += pace.time_of(octets);
+        let bytes_now = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.left = self.left.saturating_sub(bytes_now);
+        self.next += pace.time_of(bytes);
         if now < self.next {
             self.closed = self.left == 0;
             self.late = 0;
@@ -105,33 +105,33 @@ impl Pacer {
 }
 
 impl Pace {
-    /// So many octets, never 0, in this time; a full segment has `smss`.
-    pub(crate) fn of_window(octets: u64, per: Duration, smss: u64) -> Self {
-        let in_time = octets.saturating_mul(nanos(QUANTUM_TIME)) / nanos(per).max(1);
+    /// So many bytes, never 0, in this time; a full segment has `smss`.
+    pub(crate) fn of_window(bytes: u64, per: Duration, smss: u64) -> Self {
+        let in_time = bytes.saturating_mul(nanos(QUANTUM_TIME)) / nanos(per).max(1);
         Self {
-            octets,
+            bytes,
             per,
             quantum: in_time.max(QUANTUM_SEGMENTS * smss),
         }
     }
 
-    /// So many octets a second, never 0.
-    pub(crate) fn of_rate(octets: u64, smss: u64) -> Self {
-        let in_time = octets / (1_000_000_000 / RATE_QUANTUM_NANOS);
+    /// So many bytes a second, never 0.
+    pub(crate) fn of_rate(bytes: u64, smss: u64) -> Self {
+        let in_time = bytes / (1_000_000_000 / RATE_QUANTUM_NANOS);
         Self {
-            octets,
+            bytes,
             per: Duration::from_secs(1),
             quantum: in_time.min(RATE_QUANTUM_MAX).max(2 * smss),
         }
     }
 
-    /// The send quantum, in octets.
+    /// The send quantum, in bytes.
     pub(crate) fn quantum(&self) -> u64 {
         self.quantum
     }
 
-    fn time_of(&self, octets: u64) -> Duration {
-        let time = nanos(self.per).saturating_mul(octets) / self.octets.max(1);
+    fn time_of(&self, bytes: u64) -> Duration {
+        let time = nanos(self.per).saturating_mul(bytes) / self.bytes.max(1);
         Duration::from_nanos(time)
     }
 }

@@ -1,7 +1,7 @@
 //! What one connection knows of its path's MTU: by ICMP (RFC 1191, RFC 8201), and where ICMP is
 //! filtered by timeouts and by probes that are segments of the stream (RFC 4821, RFC 8899).
 //!
-//! Sizes are whole IP packets, in octets. It sends nothing and never cuts a segment: what was posted
+//! Sizes are whole IP packets, in bytes. It sends nothing and never cuts a segment: what was posted
 //! before the path became narrow goes out as IP fragments.
 
 #[cfg(test)]
@@ -86,16 +86,16 @@ enum Search {
 /// A segment that is larger than what is known to pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Probe {
-    /// Its first octet.
+    /// Its first byte.
     pub(crate) start: Position,
     /// Behind its last.
     pub(crate) end: Position,
-    /// Of the packet, in octets.
+    /// Of the packet, in bytes.
     size: u32,
 }
 
 impl PathMtu {
-    /// At first the path takes what the first link takes: `max` octets, with IPv4 or IPv6.
+    /// At first the path takes what the first link takes: `max` bytes, with IPv4 or IPv6.
     pub(crate) fn new(config: &Config, max: u32, v4: bool) -> Self {
         let min = if v4 {
             u32::from(config.min_path_mtu).max(LEAST_V4)
@@ -129,7 +129,7 @@ impl PathMtu {
         }
     }
 
-    /// How a packet of `size` octets goes out.
+    /// How a packet of `size` bytes goes out.
     pub(crate) fn fragment_to(&self, size: u32) -> Option<u32> {
         let passes = self.passes();
         (size > passes).then_some(passes)
@@ -140,7 +140,7 @@ impl PathMtu {
         self.plpmtu.min(self.fragment)
     }
 
-    /// The segment from `start` up to `end`, a packet of `size` octets, was posted.
+    /// The segment from `start` up to `end`, a packet of `size` bytes, was posted.
     pub(crate) fn posted(&mut self, start: Position, end: Position, size: u32) {
         if self.wanted && size > self.plpmtu {
             self.wanted = false;
@@ -215,7 +215,7 @@ impl PathMtu {
     }
 
     /// A router said that no packet larger than `mtu` passes (0: it named none), about one of `size`
-    /// octets; `probe`: that was the probe. `None`: it can't be so.
+    /// bytes; `probe`: that was the probe. `None`: it can't be so.
     pub(crate) fn too_big(
         &mut self,
         now: Instant,
@@ -254,7 +254,7 @@ impl PathMtu {
         })
     }
 
-    /// The first link of the path takes `mtu` octets from now on. A wider one is not used: what the
+    /// The first link of the path takes `mtu` bytes from now on. A wider one is not used: what the
     /// rest of the path takes was found out below the old width.
     pub(crate) fn first_link(&mut self, mtu: u32) -> bool {
         let least = if self.v4 { LEAST_V4 } else { MIN_V6 };
@@ -275,7 +275,7 @@ impl PathMtu {
         self.timeouts = 0;
     }
 
-    /// The retransmission timer ran out for a packet of `size` octets. `passes`: meanwhile the host has
+    /// The retransmission timer ran out for a packet of `size` bytes. `passes`: meanwhile the host has
     /// got one as large from another connection, so that it takes more to blame the path: some paths
     /// to a host may be narrower than others.
     pub(crate) fn timed_out(&mut self, size: u32, passes: bool) -> bool {

@@ -60,7 +60,7 @@ impl RangeSet {
         self.ranges.iter()
     }
 
-    /// Behind the last octet of the last range.
+    /// Behind the last byte of the last range.
     pub(crate) fn end(&self) -> Option<Position> {
         self.ranges.back().map(|range| range.end)
     }
@@ -70,7 +70,7 @@ impl RangeSet {
         self.overlapping(position..position + 1)
     }
 
-    /// The first range that has octets of `part`.
+    /// The first range that has bytes of `part`.
     pub(crate) fn overlapping(&self, part: Range<Position>) -> Option<Range<Position>> {
         let index = self.ranges.partition_point(|range| range.end <= part.start);
         self.ranges

@@ -1,7 +1,7 @@
 //! Delivery rate samples (draft-ietf-ccwg-bbr-06 section 4.1): how fast the network delivers, by what
 //! was delivered between two ACKs a round trip apart, and what was lost meanwhile.
 //!
-//! Each segment bears the mark of the [`Era`] in which it went out, in five octets. Eras are few and
+//! Each segment bears the mark of the [`Era`] in which it went out, in five bytes. Eras are few and
 //! as long as a sixteenth of what is in flight takes; a segment whose era is forgotten gives no
 //! sample. Nothing here grows, and no number from the peer can exceed what was sent.
 
@@ -26,7 +26,7 @@ pub(crate) const LOSS_THRESH: u64 = 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(Rust, packed)]
 pub(crate) struct Stamp {
-    /// P.tx_in_flight: octets in flight with it; 0 without a sampler.
+    /// P.tx_in_flight: bytes in flight with it; 0 without a sampler.
     inflight: u32,
     era: u8,
 }
@@ -48,7 +48,7 @@ struct Era {
     first_send_time: Instant,
 }
 
-/// The per-connection state of section 4.1.2.1, in octets.
+/// The per-connection state of section 4.1.2.1, in bytes.
 #[derive(Debug)]
 pub(crate) struct RateSampler {
     /// C.delivered
@@ -85,7 +85,7 @@ pub(crate) struct RateSample {
     pub(crate) prior_delivered: u64,
     /// RS.delivered
     pub(crate) delivered: u64,
-    /// RS.delivery_rate in octets a second; 0 when it can't be told.
+    /// RS.delivery_rate in bytes a second; 0 when it can't be told.
     pub(crate) delivery_rate: u64,
     /// RS.is_app_limited
     pub(crate) app_limited: bool,
@@ -117,7 +117,7 @@ pub(crate) struct Excess {
 }
 
 impl RateSampler {
-    /// `delivered` octets were delivered so far.
+    /// `delivered` bytes were delivered so far.
     pub(crate) fn new(delivered: u64, selective: bool) -> Self {
         Self {
             delivered,
@@ -134,7 +134,7 @@ impl RateSampler {
         }
     }
 
-    /// OnPacketSent() of section 4.1.2.2: `len` octets go out while `inflight` are in the network.
+    /// OnPacketSent() of section 4.1.2.2: `len` bytes go out while `inflight` are in the network.
     pub(crate) fn sent(&mut self, now: Instant, len: u32, inflight: u64) -> Stamp {
         if inflight == 0 {
             self.first_send_time = now;
@@ -177,7 +177,7 @@ impl RateSampler {
         Some(self.era(stamp.era)).filter(|era| era.name == stamp.era && stamp.inflight > 0)
     }
 
-    /// MarkConnectionAppLimited() of section 4.1.2.4, with so many octets in the network.
+    /// MarkConnectionAppLimited() of section 4.1.2.4, with so many bytes in the network.
     pub(crate) fn mark_app_limited(&mut self, inflight: u64) {
         self.app_limited = self.delivered.saturating_add(inflight).max(1);
     }
@@ -228,7 +228,7 @@ impl RateSampler {
         self.delivered
     }
 
-    /// An ACK, after which `total` octets are delivered (sections 4.1.2.3, UpdateRateSample() and
+    /// An ACK, after which `total` bytes are delivered (sections 4.1.2.3, UpdateRateSample() and
     /// GenerateRateSample()). `None`: nothing was delivered of which it is known when it went out.
     pub(crate) fn acknowledged(
         &mut self,
@@ -288,7 +288,7 @@ fn is_too_high(lost: u64, inflight: u64, selective: bool) -> bool {
     lost.saturating_mul(100) > tolerated
 }
 
-/// With how much of a segment of `len` octets the losses became too many, when `lost` were lost,
+/// With how much of a segment of `len` bytes the losses became too many, when `lost` were lost,
 /// the segment included, of `inflight`.
 fn inflight_at_loss(inflight: u64, lost: u64, len: u64) -> u64 {
     let before = inflight.saturating_sub(len);
@@ -298,8 +298,8 @@ fn inflight_at_loss(inflight: u64, lost: u64, len: u64) -> u64 {
     before.saturating_add(prefix.min(len))
 }
 
-/// Octets a second.
-fn rate(octets: u64, nanos: u64) -> u64 {
-    let rate = u128::from(octets) * 1_000_000_000 / u128::from(nanos.max(1));
+/// Bytes a second.
+fn rate(bytes: u64, nanos: u64) -> u64 {
+    let rate = u128::from(bytes) * 1_000_000_000 / u128::from(nanos.max(1));
     u64::try_from(rate).unwrap_or(u64::MAX)
 }

@@ -28,7 +28,7 @@ pub(crate) struct Resent {
     ranges: Ranges,
     /// Those of the recovery before: reports of them come late.
     before: Ranges,
-    /// Octets sent again, less those that came twice.
+    /// Bytes sent again, less those that came twice.
     needed: u64,
     /// When the first went out.
     since: Option<Instant>,
@@ -72,7 +72,7 @@ impl Resent {
         self.ranges.add(start, end);
     }
 
-    /// The peer has got these octets twice. Returns whether a retransmission may be the cause, and
+    /// The peer has got these bytes twice. Returns whether a retransmission may be the cause, and
     /// not the network.
     pub(crate) fn came_twice(&mut self, left: Position, right: Position) -> bool {
         if self.ranges.contain(left, right) {

@@ -1,6 +1,6 @@
 //! Round trip time and retransmission timeout (RFC 6298).
 //!
-//! Each acknowledgment of new octets measures, so SRTT follows the path within a fraction of a
+//! Each acknowledgment of new bytes measures, so SRTT follows the path within a fraction of a
 //! round trip, and RTTVAR falls as fast: on a calm path to nothing. So that the first jitter after
 //! that is no timeout, it counts as an eighth of SRTT at least.
 

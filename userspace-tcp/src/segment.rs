@@ -1,4 +1,4 @@
-//! The TCP header (RFC 9293 section 3.1): octets to a typed value once, and back.
+//! The TCP header (RFC 9293 section 3.1): bytes to a typed value once, and back.
 //!
 //! A [`Segment`] that exists has a sound header; nothing behind this module checks a length again.
 //! The checksum is not looked at here (see [`crate::checksum`]): a link may have done it.
@@ -15,10 +15,10 @@ use crate::interface::SegmentRun;
 use crate::options::Options;
 use crate::seq::SeqNum;
 
-/// Octets of a header without options.
+/// Bytes of a header without options.
 pub const HEADER_MIN: usize = 20;
 
-/// Octets of a header with the most options.
+/// Bytes of a header with the most options.
 pub const HEADER_MAX: usize = 60;
 
 /// Where the checksum stands in a header.
@@ -104,7 +104,7 @@ pub struct TcpHeader {
     pub source_port: u16,
     /// Port of the receiver.
     pub destination_port: u16,
-    /// Sequence number of the first octet (of the SYN, if it is set).
+    /// Sequence number of the first byte (of the SYN, if it is set).
     pub seq: SeqNum,
     /// The next sequence number that is expected; counts when ACK is set.
     pub ack: SeqNum,
@@ -120,7 +120,7 @@ pub struct TcpHeader {
 
 impl TcpHeader {
     /// Whether a segment with this header that begins at `seq`, right behind one with the header
-    /// `first`, has nothing to say but its octets.
+    /// `first`, has nothing to say but its bytes.
     #[inline]
     pub fn only_continues(&self, first: &Self, seq: SeqNum) -> bool {
         self.seq == seq
@@ -129,7 +129,7 @@ impl TcpHeader {
     }
 
     /// Whether the next segment of the same flow, which has the same options and these fields, has
-    /// nothing to say but its octets.
+    /// nothing to say but its bytes.
     #[inline]
     pub fn is_only_continued(&self, ack: SeqNum, window: u16, flags: Flags) -> bool {
         let plain = |flags: Flags| flags | Flags::PSH == Flags::ACK | Flags::PSH;
@@ -139,7 +139,7 @@ impl TcpHeader {
             && self.options.sack.is_empty()
     }
 
-    /// Octets that [`TcpHeader::emit`] writes: 20 to 60.
+    /// Bytes that [`TcpHeader::emit`] writes: 20 to 60.
     #[inline]
     pub fn header_len(&self) -> usize {
         HEADER_MIN + self.options.len()
@@ -155,7 +155,7 @@ impl TcpHeader {
     }
 
     /// As [`TcpHeader::emit`]; returns the header's length and its sum as well, taken of the fields.
-    /// Octets that were just written, and in other sizes, take the processor longer to read again
+    /// Bytes that were just written, and in other sizes, take the processor longer to read again
     /// than all the rest takes.
     ///
     /// # Panics
@@ -187,23 +187,23 @@ impl TcpHeader {
 pub struct Segment<'a> {
     /// The header.
     pub header: TcpHeader,
-    /// The octets behind the header.
+    /// The bytes behind the header.
     pub payload: &'a [u8],
     /// The ECN field of the packet that brought it.
     pub ecn: Ecn,
     /// What is taken together with it.
-    pub following: Following,
+    pub following: CoalescedInfo,
 }
 
 /// Segments that follow another one without a gap, and of which each [`TcpHeader::only_continues`] it:
-/// TCP takes all of them as one. And what of the first one's octets lies elsewhere.
+/// TCP takes all of them as one. And what of the first one's bytes lies elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Following {
+pub struct CoalescedInfo {
     /// How many they are.
     pub segments: u32,
-    /// Octets of their payloads, and of the first one's what is not in [`Segment::payload`].
-    pub octets: u32,
-    /// Octets of the longest of all, the first among them. What [`Segment::payload`] shows of that one
+    /// Bytes of their payloads, and of the first one's what is not in [`Segment::payload`].
+    pub bytes: u32,
+    /// Bytes of the longest of all, the first among them. What [`Segment::payload`] shows of that one
     /// may be left out of the comparison.
     pub longest: u32,
 }
@@ -267,9 +267,9 @@ impl<'a> Segment<'a> {
             header,
             payload,
             ecn: Ecn::NotEct,
-            following: Following {
+            following: CoalescedInfo {
                 segments: 0,
-                octets: 0,
+                bytes: 0,
                 longest: 0,
             },
         }
@@ -282,14 +282,14 @@ impl<'a> Segment<'a> {
 
     /// The same with those that follow it, which TCP must be willing to take so
     /// ([`crate::Stack::takes_together`]).
-    pub const fn with_following(self, following: Following) -> Self {
+    pub const fn with_coalesced(self, following: CoalescedInfo) -> Self {
         Self { following, ..self }
     }
 
-    /// Octets of payload, of those that follow too.
+    /// Bytes of payload, of those that follow too.
     pub(crate) fn text_len(&self) -> u32 {
         // Of one IP packet, and of some more.
-        self.payload.len() as u32 + self.following.octets
+        self.payload.len() as u32 + self.following.bytes
     }
 
     /// The segments that it stands for.
@@ -309,21 +309,21 @@ impl<'a> Segment<'a> {
     }
 }
 
-/// Why octets are not a TCP segment. The sender's fault, always.
+/// Why bytes are not a TCP segment. The sender's fault, always.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// Shorter than a header.
-    #[error("{len} octets are too few for a TCP header; it has at least {HEADER_MIN}")]
+    #[error("{len} bytes are too few for a TCP header; it has at least {HEADER_MIN}")]
     TooShort {
         /// How many there are.
         len: usize,
     },
     /// The header ends before its own minimum or behind the segment.
-    #[error("data offset of {offset} octets in a segment of {len} octets")]
+    #[error("data offset of {offset} bytes in a segment of {len} bytes")]
     DataOffset {
         /// The header length that the segment claims.
         offset: usize,
-        /// Octets of the segment.
+        /// Bytes of the segment.
         len: usize,
     },
     /// An option with an illegal length.

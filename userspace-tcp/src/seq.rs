@@ -11,10 +11,10 @@ mod tests;
 pub struct SeqNum(pub u32);
 
 impl SeqNum {
-    /// The number `octets` further on.
+    /// The number `bytes` further on.
     #[allow(clippy::should_implement_trait)]
-    pub const fn add(self, octets: u32) -> Self {
-        Self(self.0.wrapping_add(octets))
+    pub const fn add(self, bytes: u32) -> Self {
+        Self(self.0.wrapping_add(bytes))
     }
 
     /// Signed distance from `other` to `self`: positive when `self` is later.
@@ -28,11 +28,11 @@ impl SeqNum {
     }
 }
 
-/// A position in the octet stream: 0 is the first octet after the SYN.
+/// A position in the byte stream: 0 is the first byte after the SYN.
 pub type StreamOffset = u64;
 
-/// A position in the sequence space of one direction: 0 is the SYN, 1 the first octet, and the FIN
-/// stands behind the last octet.
+/// A position in the sequence space of one direction: 0 is the SYN, 1 the first byte, and the FIN
+/// stands behind the last byte.
 pub(crate) type Position = u64;
 
 /// The sequence space of one direction of one connection.

@@ -5,9 +5,9 @@
 //! many connections there are.
 
 mod delayed_acks;
+mod no_connection;
 mod posting;
 mod segments;
-mod strangers;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +19,6 @@ use crate::config::{Config, ConnOptions, KeepAlive};
 use crate::connection::{Connection, Seed};
 use crate::effects::{Effects, Env};
 use crate::flow_table::FlowTable;
-use crate::holdings::Holdings;
 use crate::interface::{
     ConnCounters, ConnId, ConnectError, Counters, DeferredAck, Event, IcmpError, Info, ListenError,
     SegmentId, State,
@@ -29,6 +28,7 @@ use crate::links::{Links, Queue};
 use crate::locals::Locals;
 use crate::outbound::Returned;
 use crate::pool::Pools;
+use crate::resource_usage::ResourceUsage;
 use crate::seq::SeqNum;
 use crate::slab::{Named, Slab};
 use crate::time::{Instant, earlier};
@@ -163,7 +163,7 @@ impl<B> Stack<B> {
     ) -> Result<ConnId, ConnectError> {
         let one_family = tuple.local.addr.is_ipv4() == tuple.remote.addr.is_ipv4();
         if !one_family || !is_unicast(tuple.local) || !is_unicast(tuple.remote) {
-            return Err(ConnectError::Unusable { tuple });
+            return Err(ConnectError::DropReason { tuple });
         }
         if self.find(&tuple).is_some() {
             return Err(ConnectError::InUse { tuple });
@@ -234,7 +234,7 @@ impl<B> Stack<B> {
         }
     }
 
-    /// Octets that congestion window, peer's window and queue would let go right now, minus what is
+    /// Bytes that congestion window, peer's window and queue would let go right now, minus what is
     /// queued unsent, and a segment more than the congestion window says, so that a tail loss probe has
     /// new bytes to carry. At least one [`Stack::mss`] while nothing is queued or in flight, so that a
     /// closed window is probed with something in the queue. 0 when the queue is full or the
@@ -261,7 +261,7 @@ impl<B> Stack<B> {
             .map_or(0, Connection::queued_segments)
     }
 
-    /// The most octets that the next [`Stack::send`] may take; 0 when the connection is gone. It
+    /// The most bytes that the next [`Stack::send`] may take; 0 when the connection is gone. It
     /// follows the path (RFC 8899): ask before each segment. While a probe of a larger size is
     /// wanted it is that size, until one segment of more than the proven size was taken. That
     /// segment is the probe; if it is lost it goes out again as IP fragments, and nothing else
@@ -270,7 +270,7 @@ impl<B> Stack<B> {
         self.connections.get(conn).map_or(0, Connection::mss)
     }
 
-    /// How many octets the next segment should have for a layer above that may cut where it likes:
+    /// How many bytes the next segment should have for a layer above that may cut where it likes:
     /// [`Stack::mss`], or half of the greatest window that the peer ever offered where that is less
     /// (RFC 9293 section 3.8.6.2.1). 0 when the connection is gone.
     pub fn cut(&self, conn: ConnId) -> usize {
@@ -293,8 +293,8 @@ impl<B> Stack<B> {
         }
     }
 
-    /// What is queued so far is urgent, up to its last octet (RFC 9293 section 3.8.5): the peer is
-    /// told at once, even if its window is closed. The octets keep their place in the stream.
+    /// What is queued so far is urgent, up to its last byte (RFC 9293 section 3.8.5): the peer is
+    /// told at once, even if its window is closed. The bytes keep their place in the stream.
     /// `false` when nothing is queued or in flight, or the connection is closed for sending or gone.
     pub fn urge(&mut self, conn: ConnId) -> bool {
         let mut urged = false;
@@ -349,7 +349,7 @@ impl<B> Stack<B> {
         valid
     }
 
-    /// Packets to the connection's peer begin their way over a link that takes `mtu` octets of IP
+    /// Packets to the connection's peer begin their way over a link that takes `mtu` bytes of IP
     /// packet at most. When that is less than before, what was posted goes out as IP fragments, and
     /// what is posted next is smaller ([`Event::MssChanged`]). `false` when the connection is gone.
     pub fn link_mtu(&mut self, conn: ConnId, now: Instant, mtu: u32) -> bool {
@@ -398,8 +398,8 @@ impl<B> Stack<B> {
 
     /// What the stack holds at this moment, for whoever looks for leaks. It walks through all
     /// tables: not for the data path.
-    pub fn holdings(&self) -> Holdings {
-        Holdings {
+    pub fn resource_usage(&self) -> ResourceUsage {
+        ResourceUsage {
             connections: self.connections.iter().count(),
             flows: self.flows.marks(),
             local_ends: self.locals.marks(),

@@ -31,7 +31,7 @@ pub(crate) struct Tlp {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Answer {
     pub(crate) ack: Position,
-    /// End of the octets that it reports to have come twice.
+    /// End of the bytes that it reports to have come twice.
     pub(crate) duplicate_end: Option<Position>,
     /// A duplicate ACK without any SACK block.
     pub(crate) plain_duplicate: bool,

@@ -58,7 +58,7 @@ pub struct FourTuple {
 }
 
 /// Both addresses of IPv6 and both ports.
-const OCTETS_MAX: usize = 2 * 16 + 2 * 2;
+const BYTES_MAX: usize = 2 * 16 + 2 * 2;
 
 impl FourTuple {
     /// From anything that is an [`Endpoint`].
@@ -70,8 +70,8 @@ impl FourTuple {
     }
 
     /// All that tells one flow from another, in one piece, and its length.
-    pub(crate) fn octets(&self) -> ([u8; OCTETS_MAX], usize) {
-        let mut out = [0; OCTETS_MAX];
+    pub(crate) fn bytes(&self) -> ([u8; BYTES_MAX], usize) {
+        let mut out = [0; BYTES_MAX];
         let mut len = 0;
         let mut put = |part: &[u8]| {
             out[len..len + part.len()].copy_from_slice(part);

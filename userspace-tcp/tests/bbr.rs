@@ -44,8 +44,8 @@ fn alone(link: Bottleneck, congestion: CongestionControl, duration: Duration) ->
     let mut dumbbell = Dumbbell::new(link, config(congestion), &[Duration::ZERO], 1);
     dumbbell.run(SEC);
     dumbbell.reset_queue_statistics();
-    let octets = dumbbell.measure(duration)[0];
-    let share = dumbbell.utilization(octets, duration);
+    let bytes = dumbbell.measure(duration)[0];
+    let share = dumbbell.utilization(bytes, duration);
     (dumbbell, share)
 }
 
@@ -54,8 +54,8 @@ fn together(link: Bottleneck, both: [CongestionControl; 2]) -> [f64; 2] {
     let configs = both.map(config);
     let mut dumbbell = Dumbbell::of_several(link, &configs, &[Duration::ZERO, SEC], 1);
     dumbbell.run(3 * SEC);
-    let octets = dumbbell.measure(20 * SEC);
-    [octets[0], octets[1]].map(|octets| dumbbell.utilization(octets, 20 * SEC))
+    let bytes = dumbbell.measure(20 * SEC);
+    [bytes[0], bytes[1]].map(|bytes| dumbbell.utilization(bytes, 20 * SEC))
 }
 
 use CongestionControl::{Bbr, Cubic};
@@ -67,7 +67,7 @@ fn a_flow_alone_fills_the_link_with_a_short_queue() {
         assert!(share > 0.97, "{share}");
         let bdp = link.rate as f64 / 8.0 * 2.0 * link.delay.as_secs_f64();
         let mean = dumbbell.queue_mean();
-        assert!(mean < bdp / 4.0, "{mean} octets wait, the path holds {bdp}");
+        assert!(mean < bdp / 4.0, "{mean} bytes wait, the path holds {bdp}");
         assert_eq!(dumbbell.info(0).counters.timeouts, 0);
         let (mut dumbbell, _) = alone(link, Cubic, 8 * SEC);
         let cubic = dumbbell.queue_mean();
@@ -125,8 +125,8 @@ fn a_queue_as_it_is_by_default_goes_on_behind_a_hole() {
     };
     let mut dumbbell = Dumbbell::new(link, config, &[Duration::ZERO], 1);
     dumbbell.run(SEC);
-    let octets = dumbbell.measure(8 * SEC)[0];
-    let share = dumbbell.utilization(octets, 8 * SEC);
+    let bytes = dumbbell.measure(8 * SEC)[0];
+    let share = dumbbell.utilization(bytes, 8 * SEC);
     assert!(share > 0.93, "{share}");
 }
 
@@ -190,8 +190,8 @@ fn a_sender_whose_core_others_have_too_finds_the_rate() {
         let mut dumbbell = Dumbbell::new(link, config(Bbr), &[Duration::ZERO], seed);
         dumbbell.away = Some((ms(8), ms(5)));
         dumbbell.run(ms(400));
-        let octets = dumbbell.flows[0].delivered;
-        assert!(octets > 8 << 20, "{loss}, {seed}: {octets} in 400 ms");
+        let bytes = dumbbell.flows[0].delivered;
+        assert!(bytes > 8 << 20, "{loss}, {seed}: {bytes} in 400 ms");
     }
 }
 
@@ -204,13 +204,13 @@ fn few_acks_make_it_neither_stall_nor_flood() {
         dumbbell.link.ack_loss = ack_loss;
         dumbbell.run(SEC);
         dumbbell.reset_queue_statistics();
-        let octets = dumbbell.measure(5 * SEC)[0];
-        let share = dumbbell.utilization(octets, 5 * SEC);
+        let bytes = dumbbell.measure(5 * SEC)[0];
+        let share = dumbbell.utilization(bytes, 5 * SEC);
         assert!(share > 0.97, "{ack_loss}: {share}");
         assert_eq!(dumbbell.info(0).counters.timeouts, 0);
         assert_eq!(dumbbell.drops, 0);
         let mean = dumbbell.queue_mean();
-        assert!(mean < 125_000.0, "{ack_loss}: {mean} octets wait");
+        assert!(mean < 125_000.0, "{ack_loss}: {mean} bytes wait");
     }
 }
 
@@ -225,16 +225,16 @@ fn it_follows_a_path_that_changes() {
     dumbbell.run(2 * SEC);
     dumbbell.link.rate = LAN.rate;
     dumbbell.run(2 * SEC);
-    let octets = dumbbell.measure(2 * SEC)[0];
-    let share = dumbbell.utilization(octets, 2 * SEC);
+    let bytes = dumbbell.measure(2 * SEC)[0];
+    let share = dumbbell.utilization(bytes, 2 * SEC);
     assert!(share > 0.95, "{share}");
     // Two times until bandwidth is probed for, each of 63 round trips with the queue in them.
     dumbbell.link.rate = LAN.rate / 10;
     dumbbell.run(8 * SEC);
     dumbbell.reset_queue_statistics();
-    let octets = dumbbell.measure(2 * SEC)[0];
-    let share = dumbbell.utilization(octets, 2 * SEC);
+    let bytes = dumbbell.measure(2 * SEC)[0];
+    let share = dumbbell.utilization(bytes, 2 * SEC);
     assert!(share > 0.95, "{share}");
     let mean = dumbbell.queue_mean();
-    assert!(mean < 100_000.0, "{mean} octets wait");
+    assert!(mean < 100_000.0, "{mean} bytes wait");
 }

@@ -31,7 +31,7 @@ fn config(congestion: CongestionControl) -> Config {
     }
 }
 
-/// How fairly octets are shared: 1 is equal, 1/n is all to one.
+/// How fairly bytes are shared: 1 is equal, 1/n is all to one.
 fn jain(shares: &[u64]) -> f64 {
     let sum: f64 = shares.iter().map(|share| *share as f64).sum();
     let squares: f64 = shares.iter().map(|share| (*share as f64).powi(2)).sum();
@@ -40,8 +40,8 @@ fn jain(shares: &[u64]) -> f64 {
 
 fn run_one(link: Bottleneck, config: Config, duration: Duration) -> (Dumbbell, f64) {
     let mut dumbbell = Dumbbell::new(link, config, &[Duration::ZERO], 1);
-    let octets = dumbbell.measure(duration)[0];
-    let utilization = dumbbell.utilization(octets, duration);
+    let bytes = dumbbell.measure(duration)[0];
+    let utilization = dumbbell.utilization(bytes, duration);
     (dumbbell, utilization)
 }
 
@@ -167,8 +167,8 @@ fn marks_take_the_place_of_losses() {
     };
     let (mut dumbbell, _) = run_one(link, config, 5 * SEC);
     let drops = dumbbell.drops;
-    let octets = dumbbell.measure(10 * SEC)[0];
-    let utilization = dumbbell.utilization(octets, 10 * SEC);
+    let bytes = dumbbell.measure(10 * SEC)[0];
+    let utilization = dumbbell.utilization(bytes, 10 * SEC);
     assert!(utilization > 0.8, "{utilization}");
     assert_eq!(dumbbell.drops, drops);
     assert!(dumbbell.info(0).counters.ecn_reductions > 0);

@@ -17,8 +17,8 @@ use harness::{Network, Plan, Random};
 use userspace_tcp::checksum::PartialSum;
 use userspace_tcp::{
     BurstHead, BurstSegment, Config, CongestionControl, ConnId, ConnOptions, Ecn, Endpoint, Event,
-    Flags, FourTuple, IcmpError, Instant, KeepAlive, Link, Outgoing, Outlook, SackBlock, Segment,
-    SegmentId, SendError, SeqNum, Stack, TcpHeader, Timestamps, Transmit,
+    Flags, FourTuple, IcmpError, Instant, KeepAlive, Link, Outgoing, SackBlock, Segment, SegmentId,
+    SendCapacity, SendError, SeqNum, Stack, TcpHeader, Timestamps, Transmit,
 };
 
 const CONTROLS: [CongestionControl; 4] = [
@@ -51,7 +51,7 @@ fn a_transfer_by_bursts_is_the_same_to_the_last_packet() {
             ..config(&mut random)
         };
         let plan = Plan {
-            octets: random.within(20_000, 400_000),
+            bytes: random.within(20_000, 400_000),
             ..Plan::default()
         };
         let mut often = |bound| random.below(2) * random.below(bound);
@@ -118,9 +118,9 @@ struct Host {
 struct Conn {
     id: ConnId,
     tuple: FourTuple,
-    /// The number of the first octet that it sends.
+    /// The number of the first byte that it sends.
     ours: SeqNum,
-    /// Octets that were posted to it.
+    /// Bytes that were posted to it.
     posted: u32,
 }
 
@@ -200,8 +200,8 @@ impl Host {
     /// it is told before each.
     fn post_row(&mut self, peer: usize, count: u64, mut sizes: Random) -> String {
         let Conn { id, posted, .. } = self.conns[peer];
-        let mut next = |outlook: Outlook, buf: u32| {
-            let mss = outlook.mss.max(1) as u64;
+        let mut next = |send_capacity: SendCapacity, buf: u32| {
+            let mss = send_capacity.mss.max(1) as u64;
             let len = match sizes.below(40) {
                 // None, or one too many.
                 0 => sizes.below(2) * (mss + 1),
@@ -215,8 +215,8 @@ impl Host {
             }
         };
         let (mut posted, mut told) = (posted, String::new());
-        let mut note = |outlook: Outlook, len: u32, sent: Result<(), SendError<u32>>| {
-            told += &format!("{outlook:?} {len} {sent:?}\n");
+        let mut note = |send_capacity: SendCapacity, len: u32, sent: Result<(), SendError<u32>>| {
+            told += &format!("{send_capacity:?} {len} {sent:?}\n");
             if sent.is_ok() {
                 posted += len;
             }
@@ -226,17 +226,17 @@ impl Host {
         if self.in_bursts {
             self.stack.post(id, self.now, |posting| {
                 for _ in 0..count {
-                    let outlook = posting.outlook();
-                    let outgoing = next(outlook, buf);
-                    buf = note(outlook, outgoing.len, posting.send(outgoing));
+                    let send_capacity = posting.send_capacity();
+                    let outgoing = next(send_capacity, buf);
+                    buf = note(send_capacity, outgoing.len, posting.send(outgoing));
                 }
             });
         } else {
             for _ in 0..count {
-                let outlook = self.stack.outlook(id);
-                let outgoing = next(outlook, buf);
+                let send_capacity = self.stack.send_capacity(id);
+                let outgoing = next(send_capacity, buf);
                 let len = outgoing.len;
-                buf = note(outlook, len, self.stack.send(id, self.now, outgoing));
+                buf = note(send_capacity, len, self.stack.send(id, self.now, outgoing));
             }
         }
         self.conns[peer].posted = buf;
@@ -282,7 +282,10 @@ impl Host {
         let infos = self.conns.iter().map(|conn| self.stack.info(conn.id));
         let infos: Vec<_> = infos.collect();
         let next = self.stack.next_deadline();
-        let outlooks = self.conns.iter().map(|conn| self.stack.outlook(conn.id));
+        let outlooks = self
+            .conns
+            .iter()
+            .map(|conn| self.stack.send_capacity(conn.id));
         let outlooks: Vec<_> = outlooks.collect();
         format!("{events:?} {released:?} {infos:?} {next:?} {outlooks:?}")
     }
@@ -384,7 +387,7 @@ fn said(
     }
 }
 
-/// Acknowledgments of all kinds, windows that close, marks, urgent octets, time that passes, paths that
+/// Acknowledgments of all kinds, windows that close, marks, urgent bytes, time that passes, paths that
 /// become narrower, ends; several connections, and a link that takes what it likes.
 #[test]
 fn whatever_happens_rows_and_bursts_send_what_goes_out_one_by_one() {
@@ -403,7 +406,7 @@ fn whatever_happens_rows_and_bursts_send_what_goes_out_one_by_one() {
             ..config(&mut random)
         };
         let mut hosts = [false, true].map(|in_bursts| Host::new(&config, in_bursts));
-        // The peers' octets so far.
+        // The peers' bytes so far.
         let mut came = [0_u32; PEERS as usize];
         for _ in 0..100 {
             let scale = [1000, 300_000, 4_000_000, 900_000_000][random.below(4) as usize];

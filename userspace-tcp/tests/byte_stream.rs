@@ -1,4 +1,4 @@
-//! What byte streams cost: small writes become few segments. That every octet comes in order is in
+//! What byte streams cost: small writes become few segments. That every byte comes in order is in
 //! `simulation`.
 #![allow(clippy::unwrap_used)]
 
@@ -15,8 +15,8 @@ use userspace_tcp::Config;
 fn small_writes_over_a_slow_network_become_few_segments() {
     let segments = |nodelay| {
         let writer = Plan {
-            octets: 1000,
-            bytes: Some(BytePlan {
+            bytes: 1000,
+            stream: Some(BytePlan {
                 write_max: 1,
                 read_max: 1000,
                 push_per_mille: 1000,
@@ -40,7 +40,7 @@ fn small_writes_over_a_slow_network_become_few_segments() {
         network.ends[0].app.last_info.unwrap().counters.segments_out
     };
     assert!(segments(true) > 900);
-    // An octet each millisecond, a segment each round trip of 50 ms and a delayed acknowledgment.
+    // A byte each millisecond, a segment each round trip of 50 ms and a delayed acknowledgment.
     let coalesced = segments(false);
     assert!((15..30).contains(&coalesced), "{coalesced}");
 }

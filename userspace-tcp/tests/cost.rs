@@ -241,7 +241,7 @@ fn both_ends() {
     let mut b: Stack<u32> = Stack::new(Config::default(), [2; 16], now);
     b.listen(there.local, 1).unwrap();
     let conn = a.connect(now, here, OPTIONS).unwrap();
-    let octets = vec![0; SMSS as usize];
+    let bytes = vec![0; SMSS as usize];
     let chunk = 4000;
     let (mut sent, mut received) = (0_u32, 0_u32);
     let mut peer = None;
@@ -269,7 +269,7 @@ fn both_ends() {
             let payload = match transmit.payload {
                 Some(payload) => {
                     assert!(a.transmitted(conn, payload.id, payload.buf).is_none());
-                    &octets[..payload.len as usize]
+                    &bytes[..payload.len as usize]
                 }
                 None => &[],
             };

@@ -42,7 +42,7 @@ fn give_stray_syn(network: &mut Network, random: &mut Random) {
 fn transfer_in_a_flood(config: &Config) -> Network {
     let end = |side| {
         let plan = Plan {
-            octets: 3_000_000,
+            bytes: 3_000_000,
             ..Plan::default()
         };
         Endpoint::new(side, config.clone(), plan)

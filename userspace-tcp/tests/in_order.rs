@@ -23,7 +23,7 @@ impl Passive {
     fn commit(&mut self, segment: &Segment<'_>) -> Option<DeferredAck> {
         let in_order = self.in_order(segment)?;
         let run = SegmentRun {
-            bytes: segment.payload.len() as u32 + segment.following.octets,
+            bytes: segment.payload.len() as u32 + segment.following.bytes,
             segments: 1 + segment.following.segments,
             longest: segment.following.longest.max(segment.payload.len() as u32),
         };
@@ -216,7 +216,7 @@ fn what_was_in_order_is_not_taken_twice() {
     assert_eq!(end.stack.commit(end.now, &in_order, run), None);
     end.stack.finish(end.now, &first, 0);
     let info = end.stack.info(end.conn).unwrap();
-    assert_eq!((info.counters.segments_in, info.counters.octets_in), (3, 1));
+    assert_eq!((info.counters.segments_in, info.counters.bytes_in), (3, 1));
 }
 
 /// The answer may go before that: it carries the acknowledgment of the bytes, and nothing is sent twice

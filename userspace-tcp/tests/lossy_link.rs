@@ -20,7 +20,7 @@ fn a_good_link_needs_no_timer() {
             ..Config::default()
         };
         let plan = Plan {
-            octets: 3_000_000,
+            bytes: 3_000_000,
             ..Plan::default()
         };
         let mut network = Network::one_way(config, plan, Link::default(), 1);
@@ -47,7 +47,7 @@ fn small_segments_do_not_wait_for_delayed_acknowledgments() {
         ..Config::default()
     };
     let plan = Plan {
-        octets: 100_000,
+        bytes: 100_000,
         segment_max: 60,
         ..Plan::default()
     };
@@ -71,7 +71,7 @@ fn one_loss_is_mended_without_a_timeout() {
                 ..Config::default()
             };
             let plan = Plan {
-                octets: 300_000,
+                bytes: 300_000,
                 ..Plan::default()
             };
             let mut network = Network::one_way(config, plan, Link::default(), 1);
@@ -103,7 +103,7 @@ fn several_losses_of_a_flight_are_one_recovery() {
             ..Config::default()
         };
         let plan = Plan {
-            octets: 300_000,
+            bytes: 300_000,
             ..Plan::default()
         };
         let mut network = Network::one_way(config, plan, Link::default(), 1);

@@ -1,4 +1,4 @@
-//! A link that takes no large packets, with and without ICMP errors: every octet comes, and the
+//! A link that takes no large packets, with and without ICMP errors: every byte comes, and the
 //! segments find the size that passes.
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 use harness::{Endpoint, Link, Network, Plan};
 use userspace_tcp::{Config, Event, Info};
 
-const OCTETS: u64 = 3_000_000;
+const BYTES: u64 = 3_000_000;
 
 fn config(mss: u16) -> Config {
     Config {
@@ -21,7 +21,7 @@ fn config(mss: u16) -> Config {
 /// Side 0 sends to side 1 over a link that delays each packet for `delay`.
 fn transfer(mss: u16, delay: Duration) -> Network {
     let plan = Plan {
-        octets: OCTETS,
+        bytes: BYTES,
         ..Plan::default()
     };
     let link = Link {
@@ -34,9 +34,9 @@ fn transfer(mss: u16, delay: Duration) -> Network {
     network
 }
 
-/// Runs until side 0 has sent `octets`, and returns what it looks like then.
-fn run_until_sent(network: &mut Network, octets: u64) -> Info {
-    while network.ends[0].app.sent < octets {
+/// Runs until side 0 has sent `bytes`, and returns what it looks like then.
+fn run_until_sent(network: &mut Network, bytes: u64) -> Info {
+    while network.ends[0].app.sent < bytes {
         network.run_until(network.now + Duration::from_micros(100));
     }
     network.ends[0].app.last_info.unwrap()
@@ -65,7 +65,7 @@ fn a_path_that_is_narrow_from_the_start_is_learnt_by_one_error() {
     for mss in [1460, 8960] {
         let mut network = transfer(mss, Duration::from_micros(100));
         network.link.mtu = 1400;
-        run_until_sent(&mut network, OCTETS / 2);
+        run_until_sent(&mut network, BYTES / 2);
         assert_eq!(mss_changes(&network), [1348]);
         let info = finish(network);
         assert_eq!((info.path_mtu, info.counters.timeouts), (1400, 0));
@@ -76,7 +76,7 @@ fn a_path_that_is_narrow_from_the_start_is_learnt_by_one_error() {
 #[test]
 fn a_path_that_becomes_narrow_costs_one_flight_and_no_timeout() {
     let mut network = transfer(8960, Duration::from_millis(5));
-    let before = run_until_sent(&mut network, OCTETS / 2);
+    let before = run_until_sent(&mut network, BYTES / 2);
     network.link.mtu = 1500;
     let info = finish(network);
     let flight = before.cwnd / 8948 + 1;
@@ -90,7 +90,7 @@ fn a_path_that_becomes_narrow_costs_one_flight_and_no_timeout() {
 fn a_path_may_become_narrow_more_than_once() {
     let mut network = transfer(8960, Duration::from_micros(100));
     for (part, mtu) in [(1, 4352), (2, 1500), (3, 700), (4, 400)] {
-        run_until_sent(&mut network, OCTETS / 5 * part);
+        run_until_sent(&mut network, BYTES / 5 * part);
         network.link.mtu = mtu;
     }
     let info = finish(network);
@@ -103,7 +103,7 @@ fn a_black_hole_is_found_and_what_passes_is_searched_for() {
     for (mtu, expected) in [(1500, 1500), (1480, 1472), (9000, 9000), (700, 552)] {
         let mut network = transfer(8960, Duration::from_micros(100));
         network.link.icmp_per_mille = 0;
-        run_until_sent(&mut network, OCTETS / 10);
+        run_until_sent(&mut network, BYTES / 10);
         network.link.mtu = mtu;
         let info = finish(network);
         assert_eq!(info.path_mtu, expected);
@@ -117,7 +117,7 @@ fn a_black_hole_from_the_start_is_survived() {
         let mut network = transfer(1460, Duration::from_micros(100));
         network.ends = [0, 1].map(|side| {
             let plan = Plan {
-                octets: 200_000,
+                bytes: 200_000,
                 ..Plan::default()
             };
             let config = Config {
@@ -138,7 +138,7 @@ fn a_black_hole_from_the_start_is_survived() {
 #[test]
 fn an_outage_does_not_make_segments_small_for_long() {
     let mut network = transfer(8960, Duration::from_micros(100));
-    run_until_sent(&mut network, OCTETS / 2);
+    run_until_sent(&mut network, BYTES / 2);
     network.link.lose_per_mille = 1000;
     network.run_until(network.now + Duration::from_secs(1));
     assert_eq!(network.ends[0].app.last_info.unwrap().mss, 1148);
@@ -151,14 +151,14 @@ fn an_outage_does_not_make_segments_small_for_long() {
 #[test]
 fn a_path_that_becomes_wide_again_is_used() {
     let mut network = transfer(8960, Duration::from_micros(100));
-    network.ends[0].app.plan.octets = OCTETS / 4;
+    network.ends[0].app.plan.bytes = BYTES / 4;
     network.ends[0].app.plan.close_after_peer = true;
     network.link.mtu = 1500;
-    assert_eq!(run_until_sent(&mut network, OCTETS / 4).path_mtu, 1500);
+    assert_eq!(run_until_sent(&mut network, BYTES / 4).path_mtu, 1500);
     network.link.mtu = usize::MAX;
     network.run_until(network.now + Duration::from_secs(600));
     network.now += Duration::from_secs(600);
-    network.ends[0].app.plan.octets = OCTETS;
+    network.ends[0].app.plan.bytes = BYTES;
     network.ends[0].app.plan.close_after_peer = false;
     let info = finish(network);
     assert_eq!((info.mss, info.path_mtu), (8948, 9000));

@@ -19,7 +19,7 @@ fn transfer(delay: Duration, timestamps: bool, seed: u64) -> Info {
         ..Config::default()
     };
     let plan = Plan {
-        octets: SEGMENTS * 1448,
+        bytes: SEGMENTS * 1448,
         ..Plan::default()
     };
     let link = Link {

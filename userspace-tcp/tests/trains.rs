@@ -6,25 +6,27 @@
 mod harness;
 
 use harness::passive::{Passive, header, peer_seq, tuple};
-use userspace_tcp::{Flags, FlowHint, Following, Options, SackBlock, Segment, SeqNum, TcpHeader};
+use userspace_tcp::{
+    CoalescedInfo, Flags, FlowHint, Options, SackBlock, Segment, SeqNum, TcpHeader,
+};
 
-/// Octets of the segments, in turn. Those with Markers differ by a few (RFC 5044 section 4.3).
+/// Bytes of the segments, in turn. Those with Markers differ by a few (RFC 5044 section 4.3).
 const LENS: [u32; 7] = [100, 536, 1, 1456, 1460, 1460, 300];
 
 impl Passive {
-    /// Segments number `first` and the `more` behind it, as one; the octets that are new.
+    /// Segments number `first` and the `more` behind it, as one; the bytes that are new.
     fn take(&mut self, first: u32, more: u32) -> Vec<(u64, u32)> {
         self.take_showing(first, more, len(first))
     }
 
-    /// The same, and the first segment's payload is shown as far as `shown` octets of it.
+    /// The same, and the first segment's payload is shown as far as `shown` bytes of it.
     fn take_showing(&mut self, first: u32, more: u32, shown: u32) -> Vec<(u64, u32)> {
         let header = header(Flags::ACK, seq(first), self.ours);
         let payload = vec![0; shown as usize];
         let all = || (first..=first + more).map(len);
-        let segment = Segment::new(header, &payload).with_following(Following {
+        let segment = Segment::new(header, &payload).with_coalesced(CoalescedInfo {
             segments: more,
-            octets: all().sum::<u32>() - shown,
+            bytes: all().sum::<u32>() - shown,
             longest: all().max().unwrap_or(0),
         });
         let received = self.receive(&segment);
@@ -56,7 +58,7 @@ impl Passive {
     }
 }
 
-/// Octets of a segment.
+/// Bytes of a segment.
 fn len(number: u32) -> u32 {
     LENS[number as usize % LENS.len()]
 }
@@ -108,19 +110,19 @@ fn segments_taken_as_one_are_acknowledged_as_if_each_had_come_by_itself() {
             assert_eq!(joined(together.take_train(first, more, part)), singles);
             assert_eq!(one_by_one.told(), together.told());
             let info = together.stack.info(together.conn).unwrap();
-            while u64::from(begins(next + 1)) <= info.counters.octets_in {
+            while u64::from(begins(next + 1)) <= info.counters.bytes_in {
                 next += 1;
             }
         }
         let [one, other] = [&one_by_one, &together].map(|r| r.stack.info(r.conn).unwrap());
         assert_eq!(one.counters.segments_in, other.counters.segments_in);
-        assert_eq!(one.counters.octets_in, other.counters.octets_in);
+        assert_eq!(one.counters.bytes_in, other.counters.bytes_in);
     }
 }
 
-/// What is promised of octets before they are given is kept, up to the window's edge.
+/// What is promised of bytes before they are given is kept, up to the window's edge.
 #[test]
-fn octets_that_are_expected_are_taken_as_far_as_there_is_room() {
+fn bytes_that_are_expected_are_taken_as_far_as_there_is_room() {
     let mut end = Passive::open(false);
     let (mut at, mut shut) = (0_u32, false);
     while !shut {
@@ -128,15 +130,15 @@ fn octets_that_are_expected_are_taken_as_far_as_there_is_room() {
         let first = Segment::new(header, &[0; 100]);
         let in_order = end.stack.in_order(end.now, end.conn, &first);
         let room = in_order.unwrap().room();
-        // The last time one octet more than there is room for.
+        // The last time one byte more than there is room for.
         shut = room < 100_000;
         let len = if shut { room + 1 } else { 50_000 };
-        let following = Following {
+        let following = CoalescedInfo {
             segments: 9,
-            octets: len - 100,
+            bytes: len - 100,
             longest: 30_000,
         };
-        let received = end.receive(&first.with_following(following));
+        let received = end.receive(&first.with_coalesced(following));
         let taken = u64::from(len.min(room));
         assert_eq!(received.in_order_to, u64::from(at) + taken);
         at += len;

@@ -10,7 +10,7 @@ use aya::maps::{Array, MapData, MapError};
 
 use crate::claim::KEY_LEN;
 
-/// Octets of `struct port` in `steer.bpf.c`: an IPv4 and an IPv6 address, zeros where there is none.
+/// Bytes of `struct port` in `steer.bpf.c`: an IPv4 and an IPv6 address, zeros where there is none.
 const ENTRY_LEN: usize = 20;
 
 type Entry = [u8; ENTRY_LEN];
@@ -27,12 +27,12 @@ impl Ports {
 
     /// Puts a claim here, unless another has its place.
     ///
-    /// The kernel writes an entry octet by octet. What the program may see of that is an address
-    /// whose other octets are still zeros: no other claim's, because a place is empty before.
+    /// The kernel writes an entry byte by byte. What the program may see of that is an address
+    /// whose other bytes are still zeros: no other claim's, because a place is empty before.
     pub(super) fn enter(&mut self, key: &[u8; KEY_LEN]) -> Result<(), MapError> {
         let (port, place, address) = parts(key);
         let mut entry = self.map.get(&port, 0)?;
-        if entry[place.clone()].iter().any(|octet| *octet != 0) {
+        if entry[place.clone()].iter().any(|byte| *byte != 0) {
             return Ok(());
         }
         entry[place].copy_from_slice(address);

@@ -128,11 +128,11 @@ fn tcp_v6() -> Vec<u8> {
 
 /// Puts tags between the addresses and the type.
 fn tagged(mut frame: Vec<u8>, tags: &[u16]) -> Vec<u8> {
-    let octets: Vec<u8> = tags
+    let bytes: Vec<u8> = tags
         .iter()
         .flat_map(|tpid| [(tpid >> 8) as u8, *tpid as u8, 0, 5])
         .collect();
-    frame.splice(12..12, octets);
+    frame.splice(12..12, bytes);
     frame
 }
 
@@ -141,7 +141,7 @@ fn with(mut frame: Vec<u8>, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     frame
 }
 
-/// Puts an extension header of 8 octets before TCP.
+/// Puts an extension header of 8 bytes before TCP.
 fn with_extension(header: u8) -> Vec<u8> {
     with(tcp_v6(), |frame| {
         let tcp = frame[ETHERNET + 6];
@@ -436,7 +436,7 @@ fn passed() -> Vec<(&'static str, &'static str, Vec<u8>)> {
             v6(&|f| f[ETHERNET] = 0x40),
         ),
         (
-            "IPv4 header of 16 octets",
+            "IPv4 header of 16 bytes",
             "pass_malformed",
             v4(&|f| f[ETHERNET] = 0x44),
         ),
@@ -461,7 +461,7 @@ fn passed() -> Vec<(&'static str, &'static str, Vec<u8>)> {
             v6(&|f| set_u16(f, ETHERNET + 4, 19)),
         ),
         (
-            "TCP header of 16 octets",
+            "TCP header of 16 bytes",
             "pass_malformed",
             v4(&|f| f[v4_tcp + 12] = 0x40),
         ),
@@ -501,7 +501,7 @@ fn no_prefix_of_a_claimed_frame_is_taken() {
             assert_ne!(
                 bench.run(&frame[..len]),
                 "redirected",
-                "{name}, {len} octets"
+                "{name}, {len} bytes"
             );
         }
     }

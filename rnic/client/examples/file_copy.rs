@@ -7,7 +7,7 @@
 //!
 //! The receiver advertises a few chunks of memory. The sender Writes one after the other with
 //! Immediate Data, which says how long the chunk is, and may use a chunk again when the receiver has
-//! said, by Immediate Data too, that it is in the file. A chunk of no octets ends the file; the
+//! said, by Immediate Data too, that it is in the file. A chunk of no bytes ends the file; the
 //! receiver answers it with the hash of what it wrote.
 
 use std::collections::VecDeque;
@@ -31,7 +31,7 @@ use common::open::{Failure, open, succeeded};
 
 /// Chunks that may be under way.
 const CHUNKS: usize = 16;
-/// Octets of each.
+/// Bytes of each.
 const CHUNK: usize = 128 << 10;
 /// Cells of the progress bar.
 const BAR: u64 = 30;
@@ -70,7 +70,7 @@ async fn receive(context: &Context, address: SocketAddr, mut file: File) -> Resu
     };
     request.accept_async(&end.qp, options).await?;
 
-    let (mut octets, mut hash) = (0, Fnv::default());
+    let (mut bytes, mut hash) = (0, Fnv::default());
     for number in 0.. {
         let length = end.word().await?;
         let length = usize::try_from(length).ok().filter(|len| *len <= CHUNK);
@@ -81,14 +81,14 @@ async fn receive(context: &Context, address: SocketAddr, mut file: File) -> Resu
         let chunk = end.region.to_vec(part(number, length))?;
         file.write_all(&chunk)?;
         hash.add(&chunk);
-        octets += length;
+        bytes += length;
         end.post_receive()?;
         end.qp
             .post_send(WorkRequest::immediate(0, 0).unsignaled())?;
     }
     file.sync_all()?;
     end.qp.post_send(WorkRequest::immediate(0, hash.0))?;
-    println!("received {octets} octets, hash {:016x}", hash.0);
+    println!("received {bytes} bytes, hash {:016x}", hash.0);
     end.qp.disconnected().await?;
     Ok(())
 }
@@ -109,10 +109,10 @@ async fn send(context: &Context, address: SocketAddr, mut file: File) -> Result<
     let (mut hash, mut free) = (Fnv::default(), CHUNKS);
     // Lengths of the chunks that the receiver has not answered yet.
     let mut under_way = VecDeque::new();
-    let mut octets = vec![0; CHUNK];
+    let mut bytes = vec![0; CHUNK];
     for number in 0.. {
-        let length = read_full(&mut file, &mut octets)?;
-        hash.add(&octets[..length]);
+        let length = read_full(&mut file, &mut bytes)?;
+        hash.add(&bytes[..length]);
         if length == 0 {
             end.qp
                 .post_send(WorkRequest::immediate(0, 0).unsignaled())?;
@@ -122,7 +122,7 @@ async fn send(context: &Context, address: SocketAddr, mut file: File) -> Result<
             free += end.answer(&mut under_way, &mut bar).await?;
         }
         let range = part(number, length);
-        end.region.write(range.start, &octets[..length])?;
+        end.region.write(range.start, &bytes[..length])?;
         let elements = [end.region.slice(range.clone())?];
         let to = remote.offset(range.start as u64);
         let work = WorkRequest::write_with_immediate(0, &elements, to, length as u64);
@@ -134,15 +134,15 @@ async fn send(context: &Context, address: SocketAddr, mut file: File) -> Result<
         end.answer(&mut under_way, &mut bar).await?;
     }
     if end.word().await? != hash.0 {
-        return Err("the receiver wrote other octets than were sent".into());
+        return Err("the receiver wrote other bytes than were sent".into());
     }
     bar.finish();
-    println!("sent {} octets, hash {:016x}", bar.done, hash.0);
+    println!("sent {} bytes, hash {:016x}", bar.done, hash.0);
     end.qp.disconnect_async().await?;
     Ok(())
 }
 
-/// The part of both regions in which so many octets of a chunk lie.
+/// The part of both regions in which so many bytes of a chunk lie.
 fn part(number: usize, length: usize) -> Range<usize> {
     let start = number % CHUNKS * CHUNK;
     start..start + length
@@ -190,7 +190,7 @@ impl End {
         loop {
             let done = succeeded(self.cq.next().await?)?;
             if done.opcode == WrOpcode::Recv {
-                return Ok(done.immediate.ok_or("the peer sent octets instead")?);
+                return Ok(done.immediate.ok_or("the peer sent bytes instead")?);
             }
         }
     }
@@ -224,11 +224,11 @@ impl Bar {
         bar
     }
 
-    fn add(&mut self, octets: u64) {
-        self.done += octets;
+    fn add(&mut self, bytes: u64) {
+        self.done += bytes;
         let percent = match self.total {
             0 => 100,
-            // A file that grows while it is sent has more octets than it had.
+            // A file that grows while it is sent has more bytes than it had.
             total => (self.done * 100 / total).min(100),
         };
         if self.shown.replace(percent) == Some(percent) {

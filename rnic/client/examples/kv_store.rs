@@ -8,7 +8,7 @@
 //! The server's table is registered memory with the right to be Read and no other. A client that
 //! puts Sends key and value, and the server, the only one who writes the table, answers. A client
 //! that gets Reads the slots where the key may lie. The RNIC knows of no slots, so a Read may bring
-//! parts of two versions: a slot carries a hash of its octets, and a client that finds a wrong one
+//! parts of two versions: a slot carries a hash of its bytes, and a client that finds a wrong one
 //! Reads again.
 
 use std::net::SocketAddr;
@@ -31,10 +31,10 @@ use common::open::{Failure, open, succeeded};
 const SLOTS: usize = 4096;
 /// Slots, from the one of its hash on, in which a key may lie.
 const REACH: usize = 8;
-/// Octets of a slot: hash, length of the key, length of the value, key, value.
+/// Bytes of a slot: hash, length of the key, length of the value, key, value.
 const SLOT: usize = 256;
 const HEAD: usize = 12;
-/// Octets of the longest key and value together.
+/// Bytes of the longest key and value together.
 const ENTRY_MAX: usize = SLOT - HEAD;
 /// The table goes on behind its last slot for keys whose hash is near the end.
 const TABLE: usize = (SLOTS + REACH) * SLOT;
@@ -134,34 +134,34 @@ enum Slot {
 
 impl Slot {
     fn encode(key: &[u8], value: &[u8]) -> Vec<u8> {
-        let mut octets = vec![0; 8];
-        octets.extend((key.len() as u16).to_be_bytes());
-        octets.extend((value.len() as u16).to_be_bytes());
-        octets.extend(key);
-        octets.extend(value);
+        let mut bytes = vec![0; 8];
+        bytes.extend((key.len() as u16).to_be_bytes());
+        bytes.extend((value.len() as u16).to_be_bytes());
+        bytes.extend(key);
+        bytes.extend(value);
         let mut hash = Fnv::default();
-        hash.add(&octets[8..]);
-        octets[..8].copy_from_slice(&hash.0.to_be_bytes());
-        octets
+        hash.add(&bytes[8..]);
+        bytes[..8].copy_from_slice(&hash.0.to_be_bytes());
+        bytes
     }
 
-    fn decode(octets: &[u8]) -> Self {
-        if octets[..HEAD].iter().all(|octet| *octet == 0) {
+    fn decode(bytes: &[u8]) -> Self {
+        if bytes[..HEAD].iter().all(|byte| *byte == 0) {
             return Self::Free;
         }
-        let length = |at| usize::from(u16::from_be_bytes([octets[at], octets[at + 1]]));
+        let length = |at| usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
         let (key_end, end) = (HEAD + length(8), HEAD + length(8) + length(10));
         let mut hash = Fnv::default();
-        match octets.get(8..end) {
+        match bytes.get(8..end) {
             Some(hashed) => hash.add(hashed),
             None => return Self::Torn,
         }
-        if octets[..8] != hash.0.to_be_bytes() {
+        if bytes[..8] != hash.0.to_be_bytes() {
             return Self::Torn;
         }
         Self::Entry {
-            key: octets[HEAD..key_end].into(),
-            value: octets[key_end..end].into(),
+            key: bytes[HEAD..key_end].into(),
+            value: bytes[key_end..end].into(),
         }
     }
 }
@@ -216,7 +216,7 @@ impl Client {
 
     fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
         if key.is_empty() || key.len() + value.len() > ENTRY_MAX {
-            return Err(format!("key and value have 1 to {ENTRY_MAX} octets").into());
+            return Err(format!("key and value have 1 to {ENTRY_MAX} bytes").into());
         }
         self.end.post_receive()?;
         self.end.send(&Slot::encode(key, value))?;
@@ -233,9 +233,9 @@ impl Client {
             let from = self.table.offset((first * SLOT) as u64);
             self.end.qp.post_read(0, &into, from)?;
             self.end.wait_for(WrOpcode::Read)?;
-            let octets = self.end.region.to_vec(0..REACH * SLOT)?;
+            let bytes = self.end.region.to_vec(0..REACH * SLOT)?;
             let mut torn = false;
-            for slot in octets.chunks(SLOT) {
+            for slot in bytes.chunks(SLOT) {
                 match Slot::decode(slot) {
                     Slot::Entry { key: found, value } if found == key => return Ok(Some(value)),
                     Slot::Entry { .. } | Slot::Free => {}
@@ -298,9 +298,9 @@ impl End {
         Ok(self.region.to_vec(0..done.byte_len as usize)?)
     }
 
-    fn send(&self, octets: &[u8]) -> Result<(), Failure> {
-        self.region.write(Self::HALF, octets)?;
-        let element = self.region.slice(Self::HALF..Self::HALF + octets.len())?;
+    fn send(&self, bytes: &[u8]) -> Result<(), Failure> {
+        self.region.write(Self::HALF, bytes)?;
+        let element = self.region.slice(Self::HALF..Self::HALF + bytes.len())?;
         // One message is under way at a time, so its completion need not be waited for.
         Ok(self
             .qp

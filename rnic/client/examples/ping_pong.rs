@@ -19,7 +19,7 @@ mod common {
 use common::open::{Failure, open, succeeded};
 
 const ROUNDS: u64 = 1000;
-const OCTETS: usize = 64;
+const BYTES: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn main() -> Result<(), Failure> {
@@ -53,7 +53,7 @@ fn serve(context: &Context, end: &End, address: SocketAddr) -> Result<(), Failur
         if round + 1 < ROUNDS {
             end.post_recv()?;
         }
-        end.region.write(OCTETS, &end.region.to_vec(0..OCTETS)?)?;
+        end.region.write(BYTES, &end.region.to_vec(0..BYTES)?)?;
         end.send()?;
     }
     end.qp.wait_disconnected(PATIENCE)?;
@@ -64,12 +64,12 @@ fn ping(end: &End, address: SocketAddr) -> Result<(), Failure> {
     end.qp.connect(address, ConnectOptions::default())?;
     let started = Instant::now();
     for round in 0..ROUNDS {
-        end.region.fill(OCTETS..2 * OCTETS, round as u8)?;
+        end.region.fill(BYTES..2 * BYTES, round as u8)?;
         end.post_recv()?;
         end.send()?;
         end.wait_for(WrOpcode::Recv)?;
-        if end.region.to_vec(0..OCTETS)? != [round as u8; OCTETS] {
-            return Err(format!("round {round} brought other octets back").into());
+        if end.region.to_vec(0..BYTES)? != [round as u8; BYTES] {
+            return Err(format!("round {round} brought other bytes back").into());
         }
     }
     println!("{:?} a round", started.elapsed() / ROUNDS as u32);
@@ -87,7 +87,7 @@ struct End {
 impl End {
     fn new(context: &Context) -> Result<Self, rnic::Error> {
         let pd = ProtectionDomain::alloc(context)?;
-        let region = pd.register(2 * OCTETS, Access::LOCAL)?;
+        let region = pd.register(2 * BYTES, Access::LOCAL)?;
         let cq = CompletionQueue::create(context, 16)?;
         let config = QpConfig {
             sq_depth: 8,
@@ -100,13 +100,13 @@ impl End {
 
     fn post_recv(&self) -> Result<(), rnic::Error> {
         self.qp
-            .post_recv(WorkRequest::recv(0, &[self.region.slice(0..OCTETS)?]))
+            .post_recv(WorkRequest::recv(0, &[self.region.slice(0..BYTES)?]))
     }
 
     fn send(&self) -> Result<(), rnic::Error> {
         self.qp.post_send(WorkRequest::send(
             0,
-            &[self.region.slice(OCTETS..2 * OCTETS)?],
+            &[self.region.slice(BYTES..2 * BYTES)?],
         ))
     }
 

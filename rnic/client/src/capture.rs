@@ -13,7 +13,7 @@ use crate::context::{Context, Inner};
 use crate::error::Error;
 use crate::link::{descriptors, unexpected};
 
-/// Octets that are taken off the stream at once, at most.
+/// Bytes that are taken off the stream at once, at most.
 const CHUNK: usize = 1 << 18;
 
 /// A capture of the RNIC's frames, for administrators. It runs until [`Capture::stop`], or until it is
@@ -38,10 +38,10 @@ pub struct CapturedFrame<'a> {
     pub unix_ns: u64,
     /// Whether it was received or sent.
     pub direction: Direction,
-    /// Octets that it had.
+    /// Bytes that it had.
     pub original: u32,
     /// The first of them, from the Ethernet header on; all that the filter keeps.
-    pub octets: &'a [u8],
+    pub bytes: &'a [u8],
 }
 
 impl Context {
@@ -104,7 +104,7 @@ impl Capture {
             unix_ns: header.unix_ns,
             direction: header.direction,
             original: header.original,
-            octets: &self.buffer[from..self.begin],
+            bytes: &self.buffer[from..self.begin],
         }))
     }
 
@@ -134,10 +134,10 @@ impl Capture {
     /// The header of the next record, when all of it was taken off the stream.
     fn whole_record(&self) -> Result<Option<RecordHeader>, Error> {
         let taken = &self.buffer[self.begin..self.end];
-        let Some((octets, rest)) = taken.split_first_chunk::<RECORD_HEADER>() else {
+        let Some((bytes, rest)) = taken.split_first_chunk::<RECORD_HEADER>() else {
             return Ok(None);
         };
-        let header = RecordHeader::from_octets(octets)
+        let header = RecordHeader::from_bytes(bytes)
             .ok_or_else(|| Error::protocol("a captured frame of impossible length"))?;
         Ok((rest.len() >= header.kept as usize).then_some(header))
     }

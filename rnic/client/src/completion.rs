@@ -39,7 +39,7 @@ pub struct WorkCompletion {
     pub status: WcStatus,
     /// What completed.
     pub opcode: WrOpcode,
-    /// Receives, Reads and atomics: octets placed.
+    /// Receives, Reads and atomics: bytes placed.
     pub byte_len: u32,
     /// Receives: the STag that the peer's Send invalidated.
     pub invalidated: Option<u32>,

@@ -60,7 +60,7 @@ pub enum Error {
         after: Duration,
     },
     /// The peer rejected the connection. The queue pair can't be used again.
-    #[error("the peer rejected the connection, with {} octets of private data", private_data.len())]
+    #[error("the peer rejected the connection, with {} bytes of private data", private_data.len())]
     Rejected {
         /// What it said of RDMA Reads, which may be why; none when it spoke revision 1.
         peer: Option<PeerDepths>,
@@ -94,28 +94,28 @@ pub enum Error {
         /// Elements that the queue takes.
         max: usize,
     },
-    /// More inline octets than the queue pair was made for.
+    /// More inline bytes than the queue pair was made for.
     #[error(
-        "{found} octets inline on a queue pair made for {max}: raise max_inline, or send them from \
+        "{found} bytes inline on a queue pair made for {max}: raise max_inline, or send them from \
          registered memory"
     )]
     InlineTooLong {
-        /// Octets of the work request.
+        /// Bytes of the work request.
         found: usize,
-        /// Octets that the queue pair takes.
+        /// Bytes that the queue pair takes.
         max: usize,
     },
     /// The place of an atomic's original value is not of its size.
-    #[error("an atomic's original value was given a place of {found} octets: it is 8 octets long")]
+    #[error("an atomic's original value was given a place of {found} bytes: it is 8 bytes long")]
     AtomicLength {
-        /// Octets of the element.
+        /// Bytes of the element.
         found: u32,
     },
-    /// Inline octets of what brings octets (a Read, an atomic, a receive) or has none (Immediate Data
+    /// Inline bytes of what brings bytes (a Read, an atomic, a receive) or has none (Immediate Data
     /// alone, a binding, an invalidation).
     #[error(
-        "only Sends and RDMA Writes carry octets inline: name registered memory for what brings \
-         octets, and no octets for what has none"
+        "only Sends and RDMA Writes carry bytes inline: name registered memory for what brings \
+         bytes, and no bytes for what has none"
     )]
     NotInline,
     /// A receive on the send queue, or the other way round.
@@ -135,13 +135,13 @@ pub enum Error {
     )]
     CqOverflow,
     /// A range outside a memory region, or none.
-    #[error("the range {offset}..{end} has no octet or is not inside the region's {len} octets")]
+    #[error("the range {offset}..{end} has no byte or is not inside the region's {len} bytes")]
     Range {
         /// Where it begins.
         offset: usize,
         /// Where it ends.
         end: usize,
-        /// Octets of the region.
+        /// Bytes of the region.
         len: usize,
     },
     /// A window or a fast region and the region that it was to be part of are of different protection

@@ -31,16 +31,16 @@
 //!
 //! # Memory that the RNIC is writing
 //!
-//! A region's octets are the RNIC's, and the peer's, as long as the region is registered: a peer with
+//! A region's bytes are the RNIC's, and the peer's, as long as the region is registered: a peer with
 //! the right to may write them at any moment. So there is no way to a `&[u8]` of them, and a program
 //! needs no `unsafe`: [`MemoryRegion::write`] and [`MemoryRegion::read`] copy in and out, and what is
-//! read while the RNIC writes is a mixture of old and new octets, no more. Work that is under way
+//! read while the RNIC writes is a mixture of old and new bytes, no more. Work that is under way
 //! doesn't borrow its region either. A region that is dropped waits in `drop` until the RNIC has let
 //! go of it; work that names it afterwards completes with an error, and nobody touches memory that was
 //! given back.
 //!
 //! ```compile_fail
-//! fn octets(region: &rnic::MemoryRegion) -> &[u8] {
+//! fn bytes(region: &rnic::MemoryRegion) -> &[u8] {
 //!     region.as_ref()
 //! }
 //! ```

@@ -91,7 +91,7 @@ impl Drop for Listener {
 /// How to accept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcceptOptions {
-    /// For the peer: at most 512 octets, 4 less with MPA revision 2.
+    /// For the peer: at most 512 bytes, 4 less with MPA revision 2.
     pub private_data: Vec<u8>,
     /// Our limits.
     pub mpa: MpaOptions,

@@ -1,6 +1,6 @@
 //! Protection domains and registered memory.
 //!
-//! A region's octets lie in a sealed memfd that the daemon maps too; of an RNIC in this process they
+//! A region's bytes lie in a sealed memfd that the daemon maps too; of an RNIC in this process they
 //! are pages of the process, which it places data into as they are. A peer with the right to may
 //! write them at any time, so no reference to them is ever given out: they are copied in and out.
 
@@ -50,7 +50,7 @@ impl ProtectionDomain {
         }
     }
 
-    /// Makes and registers `len` octets of zeroed memory. Of an RNIC in this process
+    /// Makes and registers `len` bytes of zeroed memory. Of an RNIC in this process
     /// ([`Context::embedded`]) it is this process's alone: a child that is forked has a copy which the
     /// RNIC knows nothing of. Memory that other processes are to have too is [`Self::register_fd`]'s.
     pub fn register(&self, len: usize, access: Access) -> Result<MemoryRegion, Error> {
@@ -95,7 +95,7 @@ impl ProtectionDomain {
         self.register_mapped(memory, (&fd, offset), access, None)
     }
 
-    /// Makes and registers `len` octets of zeroed memory of this process's heap, which the RNIC reaches
+    /// Makes and registers `len` bytes of zeroed memory of this process's heap, which the RNIC reaches
     /// by a descriptor of `/proc/self/mem` instead of a mapping of its own. That is slower, there are
     /// no Atomic Operations on it, and the daemon must allow it (`remote_regions`). A fork of this
     /// process has a copy which the RNIC knows nothing of.
@@ -264,7 +264,7 @@ fn mapped(fd: &impl AsFd, offset: u64, len: usize) -> Result<SharedMemory, Error
     Ok(memory)
 }
 
-/// Registered memory. Dropping it waits until the RNIC touches no octet of it any more.
+/// Registered memory. Dropping it waits until the RNIC touches no byte of it any more.
 #[derive(Debug)]
 pub struct MemoryRegion {
     /// Before `memory`: fields are dropped in order, and it is unmapped after deregistration.
@@ -324,7 +324,7 @@ impl MemoryRegion {
     /// [`Self::stag`], [`Self::slice`] and [`Self::remote`] give the STag with the key of this work.
     ///
     /// # Errors
-    /// [`Error::Range`], also for no octet. That it is still valid is told by the work's completion.
+    /// [`Error::Range`], also for no byte. That it is still valid is told by the work's completion.
     pub fn reregister(
         &self,
         wr_id: u64,
@@ -348,17 +348,17 @@ impl MemoryRegion {
         self.stag()
     }
 
-    /// The tagged offset of the first octet: its address in this process.
+    /// The tagged offset of the first byte: its address in this process.
     pub fn addr(&self) -> u64 {
         self.memory.as_ptr().addr() as u64
     }
 
-    /// Octets.
+    /// Bytes.
     pub fn len(&self) -> usize {
         self.memory.len()
     }
 
-    /// Never: a region has at least one octet.
+    /// Never: a region has at least one byte.
     pub fn is_empty(&self) -> bool {
         self.memory.is_empty()
     }
@@ -368,34 +368,34 @@ impl MemoryRegion {
         &self.registration.pd
     }
 
-    /// The first octet, for programs that do their own raw copies. The RNIC and peers may write
+    /// The first byte, for programs that do their own raw copies. The RNIC and peers may write
     /// there at any time, so no reference may be made from it.
     pub fn as_ptr(&self) -> *mut u8 {
         self.memory.as_ptr()
     }
 
-    /// Copies octets out, from `offset` on.
+    /// Copies bytes out, from `offset` on.
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), Error> {
         Ok(self.memory.read(offset, into)?)
     }
 
-    /// Copies octets in, from `offset` on.
+    /// Copies bytes in, from `offset` on.
     pub fn write(&self, offset: usize, from: &[u8]) -> Result<(), Error> {
         Ok(self.memory.write(offset, from)?)
     }
 
-    /// Sets the octets of `range` to `value`.
+    /// Sets the bytes of `range` to `value`.
     pub fn fill(&self, range: Range<usize>, value: u8) -> Result<(), Error> {
         self.check(&range)?;
         Ok(self.memory.fill(range.start, range.len(), value)?)
     }
 
-    /// A copy of the octets of `range`.
+    /// A copy of the bytes of `range`.
     pub fn to_vec(&self, range: Range<usize>) -> Result<Vec<u8>, Error> {
         self.check(&range)?;
-        let mut octets = vec![0; range.len()];
-        self.read(range.start, &mut octets)?;
-        Ok(octets)
+        let mut bytes = vec![0; range.len()];
+        self.read(range.start, &mut bytes)?;
+        Ok(bytes)
     }
 
     /// An element for work requests: `range` of this region, less than 4 GiB.
@@ -419,7 +419,7 @@ impl MemoryRegion {
         })
     }
 
-    /// As [`Self::remote`], for a range that has an octet.
+    /// As [`Self::remote`], for a range that has a byte.
     pub(crate) fn part(&self, range: &Range<usize>) -> Result<RemoteMemory, Error> {
         if range.is_empty() {
             return Err(self.range_error(range));
@@ -448,14 +448,14 @@ impl MemoryRegion {
 pub struct RemoteMemory {
     /// The STag.
     pub stag: u32,
-    /// The tagged offset of its first octet.
+    /// The tagged offset of its first byte.
     pub addr: u64,
-    /// Octets. For the program's own use: the peer's RNIC checks the bounds.
+    /// Bytes. For the program's own use: the peer's RNIC checks the bounds.
     pub len: u64,
 }
 
 impl RemoteMemory {
-    /// Octets of its encoding.
+    /// Bytes of its encoding.
     pub const ENCODED: usize = 20;
 
     /// The part from `offset` on.

@@ -30,7 +30,7 @@ pub struct QpConfig {
     pub rq_depth: u32,
     /// Elements that a work request may have, at most [`MAX_SGE`].
     pub max_sge: u32,
-    /// Octets that a Send or RDMA Write may carry itself ([`WorkRequest::inline`]), at most the
+    /// Bytes that a Send or RDMA Write may carry itself ([`WorkRequest::inline`]), at most the
     /// device's `max_inline`; 0 for none.
     pub max_inline: u32,
     /// Completions for every send-queue work request, not only the signalled ones.
@@ -52,7 +52,7 @@ impl Default for QpConfig {
 /// How to connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectOptions {
-    /// For the peer: at most 512 octets, 4 less with MPA revision 2.
+    /// For the peer: at most 512 bytes, 4 less with MPA revision 2.
     pub private_data: Vec<u8>,
     /// What to ask of the peer in the MPA start-up.
     pub mpa: MpaOptions,

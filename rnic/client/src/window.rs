@@ -58,7 +58,7 @@ impl MemoryWindow {
     /// a region that may be written locally.
     ///
     /// # Errors
-    /// [`Error::Range`], also for no octet; [`Error::WrongPd`]. That one of type 2B is bound already,
+    /// [`Error::Range`], also for no byte; [`Error::WrongPd`]. That one of type 2B is bound already,
     /// that the region may not be written locally, or that the queue pair which the work is posted to
     /// is of another protection domain, is told by the work's completion, and ends the connection.
     pub fn bind(
@@ -74,7 +74,7 @@ impl MemoryWindow {
         Ok((work, RemoteMemory { stag, ..part }))
     }
 
-    /// The work that ends its binding: for type 1 a binding to no octet, for type 2B a Local
+    /// The work that ends its binding: for type 1 a binding to no byte, for type 2B a Local
     /// Invalidate, which is an error when the window is not bound.
     pub fn unbind(&self, wr_id: u64) -> WorkRequest<'static> {
         let stag = self.stag();
@@ -95,7 +95,7 @@ impl MemoryWindow {
 
 /// A region that is registered by work of a queue pair (fast registration) and not by a call: part of
 /// a [`MemoryRegion`], for local work and for peers, until it is invalidated; then it can be
-/// registered again, with other octets of any region of its protection domain and other rights. It
+/// registered again, with other bytes of any region of its protection domain and other rights. It
 /// goes when it is dropped, and stops giving rights when the region goes or is invalidated.
 #[derive(Debug)]
 pub struct FastRegion {
@@ -120,7 +120,7 @@ impl FastRegion {
     /// region that may be written locally. See also [`WorkRequest::of_one_stream`].
     ///
     /// # Errors
-    /// [`Error::Range`], also for no octet; [`Error::WrongPd`]. That it is registered already, that the
+    /// [`Error::Range`], also for no byte; [`Error::WrongPd`]. That it is registered already, that the
     /// region may not be written locally, or that the queue pair which the work is posted to is of
     /// another protection domain, is told by the work's completion, and ends the connection.
     pub fn register(

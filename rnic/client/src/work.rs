@@ -9,18 +9,18 @@ use crate::memory::RemoteMemory;
 
 /// A piece of work for a queue pair.
 ///
-/// Its memory (the elements' octets) belongs to the RNIC until the work completes: what is written
-/// there before then may or may not be sent. Inline octets are copied when the work is posted.
+/// Its memory (the elements' bytes) belongs to the RNIC until the work completes: what is written
+/// there before then may or may not be sent. Inline bytes are copied when the work is posted.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkRequest<'a> {
     slot: WorkSlot,
-    octets: Octets<'a>,
+    bytes: Bytes<'a>,
     operands: Operands,
 }
 
-/// Where a work request's octets come from or go to.
+/// Where a work request's bytes come from or go to.
 #[derive(Clone, Copy, Debug)]
-enum Octets<'a> {
+enum Bytes<'a> {
     /// Registered memory.
     Elements(&'a [Sge]),
     /// The work request itself.
@@ -28,7 +28,7 @@ enum Octets<'a> {
 }
 
 impl<'a> WorkRequest<'a> {
-    /// A Send (RFC 5040 section 5.3) of the elements' octets, one after the other.
+    /// A Send (RFC 5040 section 5.3) of the elements' bytes, one after the other.
     pub fn send(wr_id: u64, sges: &'a [Sge]) -> Self {
         Self::new(WrOpcode::Send, wr_id, sges)
     }
@@ -45,13 +45,13 @@ impl<'a> WorkRequest<'a> {
         Self::new(WrOpcode::Write, wr_id, sges).to(remote)
     }
 
-    /// An RDMA Read (RFC 5040 section 5.2) from the start of `remote`, as many octets as the
+    /// An RDMA Read (RFC 5040 section 5.2) from the start of `remote`, as many bytes as the
     /// elements hold.
     pub fn read(wr_id: u64, sges: &'a [Sge], remote: RemoteMemory) -> Self {
         Self::new(WrOpcode::Read, wr_id, sges).to(remote)
     }
 
-    /// Immediate Data (RFC 7306 section 6): eight octets that the peer finds in the completion of a
+    /// Immediate Data (RFC 7306 section 6): eight bytes that the peer finds in the completion of a
     /// receive.
     pub fn immediate(wr_id: u64, data: u64) -> Self {
         let mut work = Self::new(WrOpcode::Immediate, wr_id, &[]);
@@ -60,7 +60,7 @@ impl<'a> WorkRequest<'a> {
     }
 
     /// An RDMA Write and then Immediate Data: the peer learns from a receive's completion that the
-    /// octets are there (RFC 7306 section 6). One completion here for both.
+    /// bytes are there (RFC 7306 section 6). One completion here for both.
     pub fn write_with_immediate(
         wr_id: u64,
         sges: &'a [Sge],
@@ -74,7 +74,7 @@ impl<'a> WorkRequest<'a> {
 
     /// Adds to the 64 bits at the start of `remote`, as one step for all other atomics of the peer's
     /// RNIC (RFC 7306 section 5.1.1). Their address at the peer must be a multiple of 8, and `original`
-    /// is 8 octets, which take the value from before. Both are numbers in the order of their host.
+    /// is 8 bytes, which take the value from before. Both are numbers in the order of their host.
     pub fn atomic_fetch_add(wr_id: u64, original: &'a Sge, remote: RemoteMemory, add: u64) -> Self {
         Self::masked_fetch_add(wr_id, original, remote, add, 0)
     }
@@ -163,7 +163,7 @@ impl<'a> WorkRequest<'a> {
         };
         Self {
             slot,
-            octets: Octets::Elements(sges),
+            bytes: Bytes::Elements(sges),
             operands: Operands::default(),
         }
     }
@@ -205,28 +205,28 @@ impl<'a> WorkRequest<'a> {
         self
     }
 
-    /// Sends and RDMA Writes: carries these octets itself, instead of elements. They need not be
+    /// Sends and RDMA Writes: carries these bytes itself, instead of elements. They need not be
     /// registered, and their memory may be used again as soon as the work is posted.
-    pub fn inline(mut self, octets: &'a [u8]) -> Self {
-        self.octets = Octets::Inline(octets);
+    pub fn inline(mut self, bytes: &'a [u8]) -> Self {
+        self.bytes = Bytes::Inline(bytes);
         self
     }
 
-    /// That a queue made for `max_sge` elements and `max_inline` octets takes this work.
+    /// That a queue made for `max_sge` elements and `max_inline` bytes takes this work.
     fn check(&self, max_sge: usize, max_inline: usize) -> Result<(), Error> {
-        match self.octets {
-            Octets::Elements(sges) if sges.len() > max_sge => Err(Error::TooManySges {
+        match self.bytes {
+            Bytes::Elements(sges) if sges.len() > max_sge => Err(Error::TooManySges {
                 found: sges.len(),
                 max: max_sge,
             }),
-            Octets::Elements([original]) if self.is_atomic() && original.length != 8 => {
+            Bytes::Elements([original]) if self.is_atomic() && original.length != 8 => {
                 Err(Error::AtomicLength {
                     found: original.length,
                 })
             }
-            Octets::Inline(_) if !self.may_be_inline() => Err(Error::NotInline),
-            Octets::Inline(octets) if octets.len() > max_inline => Err(Error::InlineTooLong {
-                found: octets.len(),
+            Bytes::Inline(_) if !self.may_be_inline() => Err(Error::NotInline),
+            Bytes::Inline(bytes) if bytes.len() > max_inline => Err(Error::InlineTooLong {
+                found: bytes.len(),
                 max: max_inline,
             }),
             _ => Ok(()),
@@ -235,9 +235,9 @@ impl<'a> WorkRequest<'a> {
 
     /// Puts it on a queue.
     fn push(&self, queue: &mut WorkQueueProducer) -> Result<(), RingFull> {
-        match self.octets {
-            Octets::Elements(sges) => queue.push_parts(&self.slot, sges, &self.operands),
-            Octets::Inline(octets) => queue.push_inline(&self.slot, octets, &self.operands),
+        match self.bytes {
+            Bytes::Elements(sges) => queue.push_parts(&self.slot, sges, &self.operands),
+            Bytes::Inline(bytes) => queue.push_inline(&self.slot, bytes, &self.operands),
         }
     }
 
@@ -266,7 +266,7 @@ impl<'a> WorkRequest<'a> {
     }
 }
 
-/// Puts as much of `work` as fits on a queue made for `max_sge` elements and `max_inline` octets, in
+/// Puts as much of `work` as fits on a queue made for `max_sge` elements and `max_inline` bytes, in
 /// order, and says how much. When the queue doesn't take one piece of it, nothing is put.
 pub(crate) fn push_batch(
     queue: &mut WorkQueueProducer,

@@ -6,10 +6,10 @@
 /// The polynomial of CRC32C without its highest power (RFC 3385 section 6), bits reversed.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// The multipliers that carry the earlier and the later half of a vector of 128 bits over `octets`
-/// octets.
-pub(crate) const fn fold_by(octets: u32) -> [u64; 2] {
-    let bits = octets * 8;
+/// The multipliers that carry the earlier and the later half of a vector of 128 bits over `bytes`
+/// bytes.
+pub(crate) const fn fold_by(bytes: u32) -> [u64; 2] {
+    let bits = bytes * 8;
     [power(bits + 31) as u64, power(bits - 33) as u64]
 }
 
@@ -24,6 +24,6 @@ const fn power(exponent: u32) -> u32 {
     value
 }
 
-// Against the published constants of folding by 16 and by 64 octets.
+// Against the published constants of folding by 16 and by 64 bytes.
 const _: () = assert!(fold_by(16)[0] == 0xf20c_0dfe && fold_by(16)[1] == 0x493c_7d27);
 const _: () = assert!(fold_by(64)[0] == 0x740e_ef02 && fold_by(64)[1] == 0x9e4a_ddf8);

@@ -36,7 +36,7 @@ impl Kernel {
     /// The fastest that this processor has.
     #[inline]
     pub fn best() -> Self {
-        // One look at one word, which is asked for each time that octets are.
+        // One look at one word, which is asked for each time that bytes are.
         static BEST: OnceLock<Kernel> = OnceLock::new();
         *BEST.get_or_init(Self::detect)
     }
@@ -89,13 +89,13 @@ impl Kernel {
     }
 
     /// [`append`](crate::append) in this way; in the portable one where this is not available.
-    pub fn append(self, crc: u32, octets: &[u8]) -> u32 {
-        self.usable().append(crc, octets)
+    pub fn append(self, crc: u32, bytes: &[u8]) -> u32 {
+        self.usable().append(crc, bytes)
     }
 
     /// [`check`](crate::check) in this way; in the portable one where this is not available.
-    pub fn check(self, crc: u32, octets: &[u8]) -> Checks {
-        self.usable().check(crc, octets)
+    pub fn check(self, crc: u32, bytes: &[u8]) -> Checks {
+        self.usable().check(crc, bytes)
     }
 
     /// [`check_words`](crate::check_words) in this way; in the portable one where this is not available.
@@ -117,7 +117,7 @@ impl Kernel {
     ///
     /// # Safety
     ///
-    /// `to.len()` octets, `words` not counted, are readable at `from`, and none of them is of `to`.
+    /// `to.len()` bytes, `words` not counted, are readable at `from`, and none of them is of `to`.
     pub unsafe fn copy_from(
         self,
         crc: u32,
@@ -131,7 +131,7 @@ impl Kernel {
 }
 
 /// A way for which this processor has what it takes, which is found out when one is made, and not again
-/// for all octets that it is used for.
+/// for all bytes that it is used for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usable(Kernel);
 
@@ -143,20 +143,20 @@ impl Usable {
     }
 
     /// [`append`](crate::append) in this way.
-    pub fn append(self, crc: u32, octets: &[u8]) -> u32 {
-        // SAFETY: a kernel that doesn't copy reads so many octets, and writes none.
+    pub fn append(self, crc: u32, bytes: &[u8]) -> u32 {
+        // SAFETY: a kernel that doesn't copy reads so many bytes, and writes none.
         let (crc, _) = unsafe {
-            self.run::<false, false>(crc, octets.as_ptr(), std::ptr::null_mut(), octets.len())
+            self.run::<false, false>(crc, bytes.as_ptr(), std::ptr::null_mut(), bytes.len())
         };
         crc
     }
 
     /// [`check`](crate::check) in this way.
     #[inline]
-    pub fn check(self, crc: u32, octets: &[u8]) -> Checks {
-        // SAFETY: a kernel that doesn't copy reads so many octets, and writes none.
+    pub fn check(self, crc: u32, bytes: &[u8]) -> Checks {
+        // SAFETY: a kernel that doesn't copy reads so many bytes, and writes none.
         let (crc, words) = unsafe {
-            self.run::<true, false>(crc, octets.as_ptr(), std::ptr::null_mut(), octets.len())
+            self.run::<true, false>(crc, bytes.as_ptr(), std::ptr::null_mut(), bytes.len())
         };
         Checks::new(crc, words)
     }
@@ -170,8 +170,8 @@ impl Usable {
             // SAFETY: who has the faster way has what this one takes.
             return Checks::new(!unsafe { pclmulqdq::words(!crc, words) }, sum);
         }
-        let octets = words.map(u32::to_be_bytes);
-        Checks::new(crc32c::crc32c_append(crc, octets.as_flattened()), sum)
+        let bytes = words.map(u32::to_be_bytes);
+        Checks::new(crc32c::crc32c_append(crc, bytes.as_flattened()), sum)
     }
 
     /// [`copy`](crate::copy) in this way.
@@ -182,9 +182,9 @@ impl Usable {
 
     /// [`copy_among`](crate::copy_among) in this way.
     pub fn copy_among(self, crc: u32, from: &[u8], to: &mut [u8], words: Words) -> Checks {
-        let needed = words.octets_of(to.len());
-        assert!(needed <= from.len(), "{needed} octets of {}", from.len());
-        // SAFETY: so many octets are readable, and a shared slice is no part of an exclusive one.
+        let needed = words.bytes_of(to.len());
+        assert!(needed <= from.len(), "{needed} bytes of {}", from.len());
+        // SAFETY: so many bytes are readable, and a shared slice is no part of an exclusive one.
         unsafe { self.copy_from(crc, from.as_ptr(), to, words) }
     }
 
@@ -192,7 +192,7 @@ impl Usable {
     ///
     /// # Safety
     ///
-    /// `to.len()` octets, `words` not counted, are readable at `from`, and none of them is of `to`.
+    /// `to.len()` bytes, `words` not counted, are readable at `from`, and none of them is of `to`.
     #[inline]
     pub unsafe fn copy_from(
         self,
@@ -235,10 +235,10 @@ impl Usable {
             return Checks::new(!crc, sum);
         }
         let (mut checks, mut from) = (Checks { crc, sum: 0 }, from);
-        for (octets, word) in words.stretches(to.len()) {
-            let (begin, end) = (octets.start, octets.end);
-            let place = &mut to[octets];
-            // SAFETY: the caller's promise: so many octets are behind those of the stretches before, and
+        for (bytes, word) in words.stretches(to.len()) {
+            let (begin, end) = (bytes.start, bytes.end);
+            let place = &mut to[bytes];
+            // SAFETY: the caller's promise: so many bytes are behind those of the stretches before, and
             // the place is writable.
             let (crc, sum) = unsafe {
                 self.run::<true, true>(checks.crc, from, place.as_mut_ptr(), place.len())
@@ -252,11 +252,11 @@ impl Usable {
         checks
     }
 
-    /// The CRC, and if `SUM` the sum of the octets as words of 32 bits of this machine.
+    /// The CRC, and if `SUM` the sum of the bytes as words of 32 bits of this machine.
     ///
     /// # Safety
     ///
-    /// `len` octets are readable at `from`; for a copy `len` octets are writable at `to`, and none
+    /// `len` bytes are readable at `from`; for a copy `len` bytes are writable at `to`, and none
     /// of them is of those at `from`.
     #[inline]
     unsafe fn run<const SUM: bool, const COPY: bool>(
@@ -301,11 +301,11 @@ impl Checks {
         }
     }
 
-    /// The checks of so many octets and of those behind them, which are `next`'s, whose CRC is of both.
+    /// The checks of so many bytes and of those behind them, which are `next`'s, whose CRC is of both.
     #[inline]
-    pub fn then(self, octets: usize, next: Self) -> Self {
-        // RFC 1071 section 2 (B): behind an odd number of octets all words lie the other way round.
-        let sum = if octets.is_multiple_of(2) {
+    pub fn then(self, bytes: usize, next: Self) -> Self {
+        // RFC 1071 section 2 (B): behind an odd number of bytes all words lie the other way round.
+        let sum = if bytes.is_multiple_of(2) {
             next.sum
         } else {
             next.sum.swap_bytes()

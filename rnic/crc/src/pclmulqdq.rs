@@ -1,7 +1,7 @@
-//! The kernel of 128-bit vectors: four of them are folded over 64 octets at a time by carry-less
-//! multiplication, then into one, and the last octets go through the CRC32C instruction.
+//! The kernel of 128-bit vectors: four of them are folded over 64 bytes at a time by carry-less
+//! multiplication, then into one, and the last bytes go through the CRC32C instruction.
 //!
-//! Every octet is loaded once, into a register that is then stored, summed and folded.
+//! Every byte is loaded once, into a register that is then stored, summed and folded.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::{
@@ -13,7 +13,7 @@ use std::arch::x86_64::{
 
 use crate::constants::fold_by;
 
-/// Octets that are left, where they go, and their sum so far.
+/// Bytes that are left, where they go, and their sum so far.
 pub(crate) struct Way<const SUM: bool, const COPY: bool> {
     from: *const u8,
     to: *mut u8,
@@ -24,11 +24,11 @@ pub(crate) struct Way<const SUM: bool, const COPY: bool> {
     pub(crate) halves: __m128i,
 }
 
-/// The CRC state (not inverted) after `len` octets, and if `SUM` their sum as words of 32 bits.
+/// The CRC state (not inverted) after `len` bytes, and if `SUM` their sum as words of 32 bits.
 ///
 /// # Safety
 ///
-/// `len` octets are readable at `from`; for a copy `len` octets are writable at `to`, and none of
+/// `len` bytes are readable at `from`; for a copy `len` bytes are writable at `to`, and none of
 /// them is of those at `from`.
 #[target_feature(enable = "sse4.2,pclmulqdq")]
 pub(crate) unsafe fn run<const SUM: bool, const COPY: bool>(
@@ -77,11 +77,11 @@ pub(crate) fn words<const N: usize>(crc: u32, words: [u32; N]) -> u32 {
     crc
 }
 
-/// A vector carried over `OCTETS` octets.
+/// A vector carried over `BYTES` bytes.
 #[inline]
 #[target_feature(enable = "sse4.2,pclmulqdq")]
-pub(crate) fn fold<const OCTETS: u32>(vector: __m128i) -> __m128i {
-    let by = const { fold_by(OCTETS) };
+pub(crate) fn fold<const BYTES: u32>(vector: __m128i) -> __m128i {
+    let by = const { fold_by(BYTES) };
     let by = _mm_set_epi64x(by[1] as i64, by[0] as i64);
     _mm_xor_si128(
         _mm_clmulepi64_si128::<0x00>(vector, by),
@@ -89,7 +89,7 @@ pub(crate) fn fold<const OCTETS: u32>(vector: __m128i) -> __m128i {
     )
 }
 
-/// Each method is for a processor with what [`run`] takes, and for as many octets as are left.
+/// Each method is for a processor with what [`run`] takes, and for as many bytes as are left.
 impl<const SUM: bool, const COPY: bool> Way<SUM, COPY> {
     #[inline]
     #[target_feature(enable = "sse4.2,pclmulqdq")]
@@ -103,24 +103,24 @@ impl<const SUM: bool, const COPY: bool> Way<SUM, COPY> {
         }
     }
 
-    /// Goes over `octets` octets that were loaded and stored already.
+    /// Goes over `bytes` bytes that were loaded and stored already.
     ///
     /// # Safety
     ///
     /// So many are left.
     #[inline]
-    unsafe fn skip(&mut self, octets: usize) {
-        self.left -= octets;
+    unsafe fn skip(&mut self, bytes: usize) {
+        self.left -= bytes;
         // SAFETY: within what `from` and `to` were promised for.
         unsafe {
-            self.from = self.from.add(octets);
+            self.from = self.from.add(bytes);
             if COPY {
-                self.to = self.to.add(octets);
+                self.to = self.to.add(bytes);
             }
         }
     }
 
-    /// The next 16 octets.
+    /// The next 16 bytes.
     ///
     /// # Safety
     ///
@@ -143,11 +143,11 @@ impl<const SUM: bool, const COPY: bool> Way<SUM, COPY> {
         }
     }
 
-    /// The end of it, with all octets so far in one vector.
+    /// The end of it, with all bytes so far in one vector.
     ///
     /// # Safety
     ///
-    /// As many octets are left as `left` says.
+    /// As many bytes are left as `left` says.
     #[inline]
     #[target_feature(enable = "sse4.2,pclmulqdq")]
     pub(crate) unsafe fn finish(mut self, mut vector: __m128i) -> (u32, u64) {
@@ -162,11 +162,11 @@ impl<const SUM: bool, const COPY: bool> Way<SUM, COPY> {
         }
     }
 
-    /// The last octets, fewer than 16.
+    /// The last bytes, fewer than 16.
     ///
     /// # Safety
     ///
-    /// As many octets are left as `left` says.
+    /// As many bytes are left as `left` says.
     #[inline]
     #[target_feature(enable = "sse4.2,pclmulqdq")]
     unsafe fn tail(mut self, mut crc: u32) -> (u32, u64) {
@@ -189,9 +189,9 @@ impl<const SUM: bool, const COPY: bool> Way<SUM, COPY> {
                 words += u64::from(word);
             }
             if self.left >= 1 {
-                let octet: u8 = self.word();
-                crc = _mm_crc32_u8(crc, octet);
-                words += u64::from(octet);
+                let byte: u8 = self.word();
+                crc = _mm_crc32_u8(crc, byte);
+                words += u64::from(byte);
             }
         }
         if !SUM {
@@ -204,7 +204,7 @@ impl<const SUM: bool, const COPY: bool> Way<SUM, COPY> {
         (crc, words + low + _mm_extract_epi64::<1>(sums) as u64)
     }
 
-    /// The next octets as a number of this machine.
+    /// The next bytes as a number of this machine.
     ///
     /// # Safety
     ///

@@ -2,11 +2,11 @@
 //! processor's CRC32C instruction where there is one, and tables elsewhere.
 #![allow(unsafe_code)]
 
-/// The CRC, and if `SUM` the sum of the octets as words of 32 bits of this machine.
+/// The CRC, and if `SUM` the sum of the bytes as words of 32 bits of this machine.
 ///
 /// # Safety
 ///
-/// `len` octets are readable at `from`; for a copy `len` octets are writable at `to`, and none of
+/// `len` bytes are readable at `from`; for a copy `len` bytes are writable at `to`, and none of
 /// them is of those at `from`.
 #[inline(never)]
 pub(crate) unsafe fn run<const SUM: bool, const COPY: bool>(
@@ -15,23 +15,23 @@ pub(crate) unsafe fn run<const SUM: bool, const COPY: bool>(
     to: *mut u8,
     len: usize,
 ) -> (u32, u64) {
-    let octets = if COPY {
+    let bytes = if COPY {
         // SAFETY: the caller's promise.
         unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
         // SAFETY: just written, and nobody else's. What is checked is what was loaded.
         unsafe { std::slice::from_raw_parts(to, len) }
     } else {
-        // SAFETY: the caller's promise; without a copy the octets are this process's own.
+        // SAFETY: the caller's promise; without a copy the bytes are this process's own.
         unsafe { std::slice::from_raw_parts(from, len) }
     };
-    let sum = if SUM { words(octets) } else { 0 };
-    (crc32c::crc32c_append(crc, octets), sum)
+    let sum = if SUM { words(bytes) } else { 0 };
+    (crc32c::crc32c_append(crc, bytes), sum)
 }
 
-/// The sum of the octets as words of 32 bits of this machine.
+/// The sum of the bytes as words of 32 bits of this machine.
 #[inline(always)]
-pub(crate) fn words(octets: &[u8]) -> u64 {
-    let (words, rest) = octets.as_chunks::<4>();
+pub(crate) fn words(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<4>();
     let whole = words
         .iter()
         .map(|word| u64::from(u32::from_ne_bytes(*word)));

@@ -30,7 +30,7 @@ fn kernels_that_this_processor_lacks_are_named() {
     }
 }
 
-fn octets(len: usize) -> Vec<u8> {
+fn bytes(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
         state ^= state << 13;
@@ -42,8 +42,8 @@ fn octets(len: usize) -> Vec<u8> {
 }
 
 /// RFC 1071 section 1, to the letter.
-fn sum(octets: &[u8]) -> u16 {
-    let words = octets.chunks(2).map(|pair| {
+fn sum(bytes: &[u8]) -> u16 {
+    let words = bytes.chunks(2).map(|pair| {
         let low = pair.get(1).copied().unwrap_or(0);
         u32::from(u16::from_be_bytes([pair[0], low]))
     });
@@ -68,7 +68,7 @@ fn known_values() {
 #[test]
 #[cfg_attr(miri, ignore)]
 fn every_length_at_every_alignment() {
-    let all = octets(LEN_MAX + 64);
+    let all = bytes(LEN_MAX + 64);
     let mut place = vec![0; LEN_MAX + 64];
     for len in 0..=LEN_MAX {
         // All alignments of the short ones; of the others one each, all in turn.
@@ -112,7 +112,7 @@ fn every_length_at_every_alignment() {
 #[test]
 #[cfg_attr(miri, ignore)]
 fn every_alignment_of_long_ones() {
-    let all = octets(LEN_MAX + 64);
+    let all = bytes(LEN_MAX + 64);
     for len in [1460, 3440, 4096, 8960, LEN_MAX] {
         for shift in 0..64 {
             let from = &all[shift..shift + len];
@@ -127,17 +127,17 @@ fn every_alignment_of_long_ones() {
 #[test]
 #[cfg_attr(miri, ignore)]
 fn nothing_beside_the_copy_is_touched() {
-    let from = octets(700);
+    let from = bytes(700);
     for kernel in kernels() {
         for len in 0..700 {
             let mut place = [0xa5; 900];
             kernel.copy(0, &from[..len], &mut place[100..]);
             assert!(
-                place[..100].iter().all(|&octet| octet == 0xa5),
+                place[..100].iter().all(|&byte| byte == 0xa5),
                 "{kernel:?} {len}"
             );
             assert!(
-                place[100 + len..].iter().all(|&octet| octet == 0xa5),
+                place[100 + len..].iter().all(|&byte| byte == 0xa5),
                 "{kernel:?} {len}"
             );
         }
@@ -147,7 +147,7 @@ fn nothing_beside_the_copy_is_touched() {
 /// Few enough for Miri, which has the instructions that this processor may lack.
 #[test]
 fn where_a_kernel_takes_another_way() {
-    let from = octets(1460);
+    let from = bytes(1460);
     let mut to = vec![0; 1460];
     for len in [
         0, 1, 7, 15, 16, 63, 64, 65, 511, 512, 575, 576, 767, 768, 1030, 1460,
@@ -174,7 +174,7 @@ fn where_a_kernel_takes_another_way() {
 
 #[test]
 fn a_copy_is_as_long_as_the_shorter_side() {
-    let from = octets(100);
+    let from = bytes(100);
     let mut to = [0; 40];
     let checks = crate::copy(0, &from, &mut to);
     assert_eq!(to, from[..40]);
@@ -197,7 +197,7 @@ fn sums_of_extremes() {
     }
 }
 
-/// So many octets with words among them, one octet after the other.
+/// So many bytes with words among them, one byte after the other.
 fn among(
     from: &[u8],
     len: usize,
@@ -206,14 +206,14 @@ fn among(
     step: u32,
 ) -> Vec<u8> {
     let mut from = from.iter();
-    let octet = |at: usize| {
+    let byte = |at: usize| {
         let behind = at.checked_sub(first)?;
         let times = (behind / every) as u32;
         let word = value.wrapping_add(step.wrapping_mul(times)).to_be_bytes();
         word.get(behind % every).copied()
     };
     (0..len)
-        .map(|at| octet(at).unwrap_or_else(|| *from.next().unwrap()))
+        .map(|at| byte(at).unwrap_or_else(|| *from.next().unwrap()))
         .collect()
 }
 
@@ -225,8 +225,8 @@ fn look_among(from: &[u8], len: usize, (first, every): (usize, usize)) {
         crc: crc32c::crc32c_append(7, &expected),
         sum: sum(&expected),
     };
-    // Not one octet more is there to be read.
-    let from = from[..words.octets_of(len)].to_vec();
+    // Not one byte more is there to be read.
+    let from = from[..words.bytes_of(len)].to_vec();
     for kernel in kernels() {
         let mut place = vec![0xa5; len + 128];
         let to = &mut place[64..64 + len];
@@ -234,14 +234,14 @@ fn look_among(from: &[u8], len: usize, (first, every): (usize, usize)) {
         assert!(to == expected, "{kernel:?} {len} {words:?}");
         assert_eq!(found, checks, "{kernel:?} {len} {words:?}");
         place.drain(64..64 + len);
-        assert!(place.iter().all(|&octet| octet == 0xa5), "{kernel:?} {len}");
+        assert!(place.iter().all(|&byte| byte == 0xa5), "{kernel:?} {len}");
     }
 }
 
 #[test]
 #[cfg_attr(miri, ignore)]
-fn words_among_octets_wherever_they_fall() {
-    let from = octets(4000);
+fn words_among_bytes_wherever_they_fall() {
+    let from = bytes(4000);
     for first in 0..=600 {
         for len in [first, first + 1, first + 4, 1416, 1419, 3404] {
             look_among(&from, len, (first, 512));
@@ -259,7 +259,7 @@ fn words_among_octets_wherever_they_fall() {
 /// Few enough for Miri: in what is ahead of vectors, at both ends of a vector, and at the end of all.
 #[test]
 fn words_where_a_kernel_takes_another_way() {
-    let from = octets(800);
+    let from = bytes(800);
     for (len, first) in [
         (600, 0),
         (600, 20),
@@ -298,24 +298,24 @@ proptest! {
 /// Nothing in it touches memory.
 #[test]
 #[cfg_attr(miri, ignore)]
-fn words_by_their_values_as_their_octets() {
-    fn look<const N: usize>(octets: &[u8]) {
+fn words_by_their_values_as_their_bytes() {
+    fn look<const N: usize>(bytes: &[u8]) {
         let words: [u32; N] = std::array::from_fn(|at| {
             let at = 4 * at;
-            u32::from_be_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]])
+            u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
         });
-        let octets = &octets[..4 * N];
+        let bytes = &bytes[..4 * N];
         for crc in [0, 0x1234_5678, u32::MAX] {
             let expected = Checks {
-                crc: crc32c::crc32c_append(crc, octets),
-                sum: sum(octets),
+                crc: crc32c::crc32c_append(crc, bytes),
+                sum: sum(bytes),
             };
             for kernel in kernels() {
                 assert_eq!(kernel.check_words(crc, words), expected, "{kernel:?} {N}");
             }
         }
     }
-    let all = octets(64 + 200);
+    let all = bytes(64 + 200);
     for from in 0..200 {
         look::<0>(&all[from..]);
         look::<1>(&all[from..]);

@@ -1,10 +1,10 @@
-//! The kernel of 512-bit vectors: four of them are folded over 256 octets at a time by carry-less
+//! The kernel of 512-bit vectors: four of them are folded over 256 bytes at a time by carry-less
 //! multiplication, and in the end all their quarters into one vector of 128 bits.
 //!
-//! What is ahead of whole vectors goes into one by itself, behind zeros: octets of zero ahead of all
+//! What is ahead of whole vectors goes into one by itself, behind zeros: bytes of zero ahead of all
 //! others change neither a CRC whose state is none nor a sum. So nothing is left behind the last vector.
 //!
-//! A vector with a word among octets that are copied is loaded in two: what is before the word, and,
+//! A vector with a word among bytes that are copied is loaded in two: what is before the word, and,
 //! from a word earlier, what is behind it.
 #![allow(unsafe_code)]
 
@@ -21,17 +21,17 @@ use std::arch::x86_64::{
 use crate::constants::fold_by;
 use crate::{Words, pclmulqdq};
 
-/// Octets of a vector.
+/// Bytes of a vector.
 pub(crate) const VECTOR: usize = 64;
-/// Octets of four vectors.
+/// Bytes of four vectors.
 const TURN: u32 = 4 * VECTOR as u32;
 
-/// The CRC state (not inverted) after `len` octets, and if `SUM` their sum as words of 32 bits, or
+/// The CRC state (not inverted) after `len` bytes, and if `SUM` their sum as words of 32 bits, or
 /// another number with the same [`fold`](crate::kernel::fold).
 ///
 /// # Safety
 ///
-/// `len` octets are readable at `from`; for a copy `len` octets are writable at `to`, and none of
+/// `len` bytes are readable at `from`; for a copy `len` bytes are writable at `to`, and none of
 /// them is of those at `from`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,vpclmulqdq,sse4.2,pclmulqdq")]
 pub(crate) unsafe fn run<const SUM: bool, const COPY: bool>(
@@ -48,12 +48,12 @@ pub(crate) unsafe fn run<const SUM: bool, const COPY: bool>(
     unsafe { Way::<SUM, COPY, false>::new(from, to, len, Words::NONE).run(crc) }
 }
 
-/// As [`run`] for a copy, of `len` octets of which `words` are some: the CRC state and the sum behind all.
+/// As [`run`] for a copy, of `len` bytes of which `words` are some: the CRC state and the sum behind all.
 ///
 /// # Safety
 ///
-/// `len` octets, [`VECTOR`] or more, are writable at `to`, each of `words` is a whole number of words of
-/// 32 bits from their end ([`Words::are_even_to`]) and `VECTOR` or more from the next one; the octets of
+/// `len` bytes, [`VECTOR`] or more, are writable at `to`, each of `words` is a whole number of words of
+/// 32 bits from their end ([`Words::are_even_to`]) and `VECTOR` or more from the next one; the bytes of
 /// `len` that are not of `words` are readable at `from`, and none is of those at `to`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,vpclmulqdq,sse4.2,pclmulqdq")]
 pub(crate) unsafe fn run_among(
@@ -67,9 +67,9 @@ pub(crate) unsafe fn run_among(
     unsafe { Way::<true, true, true>::new(from, to, len, words).run(crc) }
 }
 
-/// Octets, where they go, how many are done, and their sum so far.
+/// Bytes, where they go, how many are done, and their sum so far.
 struct Way<const SUM: bool, const COPY: bool, const WORDS: bool> {
-    /// Where the first octet would be, were there no words before those that are left.
+    /// Where the first byte would be, were there no words before those that are left.
     from: *const u8,
     to: *mut u8,
     len: usize,
@@ -109,7 +109,7 @@ impl<const SUM: bool, const COPY: bool, const WORDS: bool> Way<SUM, COPY, WORDS>
         let way = &mut self;
         let len = way.len;
         let zero = _mm512_setzero_si512();
-        // SAFETY: `len` octets are the first ones and `len / VECTOR` vectors, one at least.
+        // SAFETY: `len` bytes are the first ones and `len / VECTOR` vectors, one at least.
         unsafe {
             let (first, second) = way.begin(crc);
             let [mut a, mut b, mut c, mut d] = match len / VECTOR % 4 {
@@ -140,22 +140,22 @@ impl<const SUM: bool, const COPY: bool, const WORDS: bool> Way<SUM, COPY, WORDS>
     unsafe fn begin(&mut self, crc: u32) -> (__m512i, __m512i) {
         let ahead = self.len % VECTOR;
         let wanted = (1_u64 << ahead) - 1;
-        // SAFETY: as many octets are there; an unwanted one is neither read nor written.
-        let octets = unsafe {
-            let octets = if WORDS && self.words_among.are_in(ahead) {
+        // SAFETY: as many bytes are there; an unwanted one is neither read nor written.
+        let bytes = unsafe {
+            let bytes = if WORDS && self.words_among.are_in(ahead) {
                 self.with_word((1 << (ahead / 4)) - 1)
             } else {
                 _mm512_maskz_loadu_epi8(wanted, self.from.cast())
             };
             if COPY {
-                _mm512_mask_storeu_epi8(self.to.cast(), wanted, octets);
+                _mm512_mask_storeu_epi8(self.to.cast(), wanted, bytes);
             }
-            octets
+            bytes
         };
         self.at = ahead;
-        let first = at_end(octets, ahead);
+        let first = at_end(bytes, ahead);
         self.add(first);
-        // The state is of the first four octets, which may lie in both vectors.
+        // The state is of the first four bytes, which may lie in both vectors.
         let state = |crc: u32| _mm512_zextsi128_si512(_mm_cvtsi32_si128(crc as i32));
         let here = at_end(state(crc), ahead);
         let there = state(crc.checked_shr(8 * ahead as u32).unwrap_or(0));
@@ -171,7 +171,7 @@ impl<const SUM: bool, const COPY: bool, const WORDS: bool> Way<SUM, COPY, WORDS>
     ///
     /// # Safety
     ///
-    /// As many octets are not done.
+    /// As many bytes are not done.
     #[inline]
     #[target_feature(enable = "avx512f")]
     unsafe fn vector(&mut self) -> __m512i {
@@ -196,7 +196,7 @@ impl<const SUM: bool, const COPY: bool, const WORDS: bool> Way<SUM, COPY, WORDS>
     ///
     /// # Safety
     ///
-    /// As many octets are not done, and the word is the next one, among them.
+    /// As many bytes are not done, and the word is the next one, among them.
     #[inline]
     #[target_feature(enable = "avx512f")]
     unsafe fn with_word(&mut self, wanted: __mmask16) -> __m512i {
@@ -232,7 +232,7 @@ impl<const SUM: bool, const COPY: bool, const WORDS: bool> Way<SUM, COPY, WORDS>
         // Without the later halves, what is left are the earlier ones, and nothing was carried out.
         let earlier = _mm512_sub_epi64(self.words, _mm512_slli_epi64::<32>(self.halves));
         let sum = _mm512_reduce_add_epi64(_mm512_add_epi64(earlier, self.halves)) as u64;
-        // By an odd number of octets ahead of vectors, each stands in the other half of its word of 16
+        // By an odd number of bytes ahead of vectors, each stands in the other half of its word of 16
         // bits (RFC 1071 section 2, B).
         match self.len % 2 {
             0 => sum,
@@ -241,19 +241,19 @@ impl<const SUM: bool, const COPY: bool, const WORDS: bool> Way<SUM, COPY, WORDS>
     }
 }
 
-/// The first octets of a vector, fewer than all, at its end behind zeros.
+/// The first bytes of a vector, fewer than all, at its end behind zeros.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2")]
-fn at_end(vector: __m512i, octets: usize) -> __m512i {
+fn at_end(vector: __m512i, bytes: usize) -> __m512i {
     #[cfg(not(miri))]
-    return std::arch::x86_64::_mm512_maskz_expand_epi8(!(!0 >> octets), vector);
+    return std::arch::x86_64::_mm512_maskz_expand_epi8(!(!0 >> bytes), vector);
     // It does not know this instruction.
     #[cfg(miri)]
     {
         let mut places = [0_u8; 2 * VECTOR];
-        // SAFETY: a vector is as many octets, and the places are more.
+        // SAFETY: a vector is as many bytes, and the places are more.
         unsafe {
-            _mm512_storeu_si512(places[VECTOR - octets..].as_mut_ptr().cast(), vector);
+            _mm512_storeu_si512(places[VECTOR - bytes..].as_mut_ptr().cast(), vector);
             _mm512_loadu_si512(places.as_ptr().cast())
         }
     }
@@ -273,27 +273,27 @@ fn carried(vector: __m512i, times: __m512i, there: __m512i) -> __m512i {
     )
 }
 
-/// What carries all quarters over `OCTETS` octets.
+/// What carries all quarters over `BYTES` bytes.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn times<const OCTETS: u32>() -> __m512i {
-    let [low, high] = const { fold_by(OCTETS) };
+fn times<const BYTES: u32>() -> __m512i {
+    let [low, high] = const { fold_by(BYTES) };
     multipliers(&[low, high, low, high, low, high, low, high])
 }
 
-/// What carries each quarter over `OCTETS` octets and to where the last one stands.
+/// What carries each quarter over `BYTES` bytes and to where the last one stands.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn times_to_last<const OCTETS: u32>() -> __m512i {
+fn times_to_last<const BYTES: u32>() -> __m512i {
     multipliers(
         const {
             let mut all = [0; 8];
             let mut quarter = 0;
             while quarter < 4 {
-                let octets = OCTETS + 16 * (3 - quarter as u32);
+                let bytes = BYTES + 16 * (3 - quarter as u32);
                 // Over none it is not carried, but kept as it is.
-                if octets > 0 {
-                    [all[2 * quarter], all[2 * quarter + 1]] = fold_by(octets);
+                if bytes > 0 {
+                    [all[2 * quarter], all[2 * quarter + 1]] = fold_by(bytes);
                 }
                 quarter += 1;
             }
@@ -305,7 +305,7 @@ fn times_to_last<const OCTETS: u32>() -> __m512i {
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn multipliers(all: &[u64; 8]) -> __m512i {
-    // SAFETY: as many octets as a vector has.
+    // SAFETY: as many bytes as a vector has.
     unsafe { _mm512_loadu_si512(all.as_ptr().cast()) }
 }
 

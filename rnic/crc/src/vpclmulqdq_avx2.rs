@@ -1,8 +1,8 @@
 //! The kernel of 256-bit vectors, for processors that multiply these without carry and have no vectors
-//! of 512 bits: four of them are folded over 128 octets at a time, then into one of 128 bits, from where
+//! of 512 bits: four of them are folded over 128 bytes at a time, then into one of 128 bits, from where
 //! on it is [`pclmulqdq`]'s.
 //!
-//! Every octet is loaded once, into a register that is then stored, summed and folded.
+//! Every byte is loaded once, into a register that is then stored, summed and folded.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::{
@@ -15,22 +15,22 @@ use std::arch::x86_64::{
 use crate::constants::fold_by;
 use crate::pclmulqdq::{self, fold};
 
-/// Octets of a vector.
+/// Bytes of a vector.
 const VECTOR: usize = 32;
-/// Octets of four vectors.
+/// Bytes of four vectors.
 const TURN: usize = 4 * VECTOR;
 
-/// The sums of octets so far, as [`pclmulqdq::Way`] has them.
+/// The sums of bytes so far, as [`pclmulqdq::Way`] has them.
 struct Sums {
     words: __m256i,
     halves: __m256i,
 }
 
-/// The CRC state (not inverted) after `len` octets, and if `SUM` their sum as words of 32 bits.
+/// The CRC state (not inverted) after `len` bytes, and if `SUM` their sum as words of 32 bits.
 ///
 /// # Safety
 ///
-/// `len` octets are readable at `from`; for a copy `len` octets are writable at `to`, and none of
+/// `len` bytes are readable at `from`; for a copy `len` bytes are writable at `to`, and none of
 /// them is of those at `from`.
 #[target_feature(enable = "avx2,vpclmulqdq,sse4.2,pclmulqdq")]
 pub(crate) unsafe fn run<const SUM: bool, const COPY: bool>(
@@ -49,7 +49,7 @@ pub(crate) unsafe fn run<const SUM: bool, const COPY: bool>(
     };
     let mut at = 0;
     let mut next = || {
-        // SAFETY: it is asked for only while as many octets are left; any alignment will do.
+        // SAFETY: it is asked for only while as many bytes are left; any alignment will do.
         let vector = unsafe { vector::<COPY>(from.add(at), to.wrapping_add(at)) };
         if SUM {
             sums.add(vector);
@@ -73,14 +73,14 @@ pub(crate) unsafe fn run<const SUM: bool, const COPY: bool>(
     }
     let [first, second] = halves(all);
     let vector = _mm_xor_si128(fold::<16>(first), second);
-    // SAFETY: the octets behind those that are done are within the caller's promise.
+    // SAFETY: the bytes behind those that are done are within the caller's promise.
     let mut way =
         unsafe { pclmulqdq::Way::<SUM, COPY>::new(from.add(at), to.wrapping_add(at), len - at) };
     let [low, high] = halves(sums.words);
     way.words = _mm_add_epi64(low, high);
     let [low, high] = halves(sums.halves);
     way.halves = _mm_add_epi64(low, high);
-    // SAFETY: as many octets are left as it was made for.
+    // SAFETY: as many bytes are left as it was made for.
     unsafe { way.finish(vector) }
 }
 
@@ -93,11 +93,11 @@ impl Sums {
     }
 }
 
-/// A vector of octets, which are copied on the way if `COPY`.
+/// A vector of bytes, which are copied on the way if `COPY`.
 ///
 /// # Safety
 ///
-/// As many octets are readable at `from`, and for a copy writable at `to`.
+/// As many bytes are readable at `from`, and for a copy writable at `to`.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn vector<const COPY: bool>(from: *const u8, to: *mut u8) -> __m256i {
@@ -111,11 +111,11 @@ unsafe fn vector<const COPY: bool>(from: *const u8, to: *mut u8) -> __m256i {
     }
 }
 
-/// The halves of a vector, each carried over `OCTETS` octets, onto what lies there.
+/// The halves of a vector, each carried over `BYTES` bytes, onto what lies there.
 #[inline]
 #[target_feature(enable = "avx2,vpclmulqdq")]
-fn carried<const OCTETS: u32>(vector: __m256i, there: __m256i) -> __m256i {
-    let [low, high] = const { fold_by(OCTETS) };
+fn carried<const BYTES: u32>(vector: __m256i, there: __m256i) -> __m256i {
+    let [low, high] = const { fold_by(BYTES) };
     let (low, high) = (low as i64, high as i64);
     let times = _mm256_set_epi64x(high, low, high, low);
     let earlier = _mm256_clmulepi64_epi128::<0x00>(vector, times);

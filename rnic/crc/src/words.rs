@@ -1,12 +1,12 @@
-//! Words among octets that are copied: there are more octets behind the copy than before it.
+//! Words among bytes that are copied: there are more bytes behind the copy than before it.
 
 use std::ops::Range;
 
-/// Octets of a word.
+/// Bytes of a word.
 const LEN: usize = 4;
 
-/// Words of 32 bits, big-endian, that a copy puts among the octets it copies: one behind the first
-/// `first`, and then one at every `every` octets of the copy, each with a value that is greater by
+/// Words of 32 bits, big-endian, that a copy puts among the bytes it copies: one behind the first
+/// `first`, and then one at every `every` bytes of the copy, each with a value that is greater by
 /// `step` than the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Words {
@@ -21,7 +21,7 @@ impl Words {
     /// No words at all.
     pub const NONE: Self = Self::new(usize::MAX, 1 << (usize::BITS - 1), 0, 0);
 
-    /// Words at octets `first`, `first + every` and so on of what is copied to.
+    /// Words at bytes `first`, `first + every` and so on of what is copied to.
     ///
     /// # Panics
     /// When `every` is no power of two, or less than a word.
@@ -39,9 +39,9 @@ impl Words {
         }
     }
 
-    /// How many of the first `len` octets of the copy are of no word.
+    /// How many of the first `len` bytes of the copy are of no word.
     #[inline]
-    pub const fn octets_of(&self, len: usize) -> usize {
+    pub const fn bytes_of(&self, len: usize) -> usize {
         if !self.are_in(len) {
             return len;
         }
@@ -51,13 +51,13 @@ impl Words {
         len - words - if last < LEN { last } else { LEN }
     }
 
-    /// Whether one begins in the first `len` octets of the copy.
+    /// Whether one begins in the first `len` bytes of the copy.
     #[inline]
     pub(crate) const fn are_in(&self, len: usize) -> bool {
         self.first < len
     }
 
-    /// Whether all of them are a whole number of words from the end of `len` octets, each of them whole.
+    /// Whether all of them are a whole number of words from the end of `len` bytes, each of them whole.
     #[inline]
     pub(crate) const fn are_even_to(&self, len: usize) -> bool {
         (len | self.first | self.every).is_multiple_of(LEN)
@@ -70,7 +70,7 @@ impl Words {
         self.value = self.value.wrapping_add(self.step);
     }
 
-    /// What the first `len` octets of the copy are: octets that are copied, and the word behind
+    /// What the first `len` bytes of the copy are: bytes that are copied, and the word behind
     /// them if there is room for any of it.
     #[inline]
     pub fn stretches(mut self, len: usize) -> impl Iterator<Item = (Range<usize>, Word)> {
@@ -79,14 +79,14 @@ impl Words {
             if at >= len {
                 return None;
             }
-            let octets = at..self.first.min(len);
+            let bytes = at..self.first.min(len);
             let word = Word {
-                octets: self.value.to_be_bytes(),
-                len: LEN.min(len - octets.end),
+                bytes: self.value.to_be_bytes(),
+                len: LEN.min(len - bytes.end),
             };
-            at = octets.end + word.len;
+            at = bytes.end + word.len;
             self.advance();
-            Some((octets, word))
+            Some((bytes, word))
         })
     }
 }
@@ -94,7 +94,7 @@ impl Words {
 /// A word, or as much of it as there is room for: nothing where there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word {
-    octets: [u8; LEN],
+    bytes: [u8; LEN],
     len: usize,
 }
 
@@ -103,6 +103,6 @@ impl std::ops::Deref for Word {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        &self.octets[..self.len]
+        &self.bytes[..self.len]
     }
 }

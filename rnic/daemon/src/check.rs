@@ -48,7 +48,7 @@ impl Display for Effective<'_> {
         line(f, "queue_depth", limits.queue_depth)?;
         line(f, "cq_depth", limits.cq_depth)?;
         line(f, "sges", limits.sges)?;
-        line(f, "inline_octets", limits.inline_octets)?;
+        line(f, "inline_bytes", limits.inline_bytes)?;
         line(f, "backlog", limits.backlog)?;
         writeln!(f, "\neach client:")?;
         quota(f, &limits.per_client)?;

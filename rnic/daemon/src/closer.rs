@@ -20,7 +20,7 @@ use rustix::thread::{CapabilitySet, UnshareFlags};
 
 /// The most channels that one thread closes.
 const BATCH: usize = 64;
-/// Octets of such a thread's stack.
+/// Bytes of such a thread's stack.
 const STACK: usize = 128 << 10;
 /// Before it is tried again, when there was no thread or no descriptor.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(20);

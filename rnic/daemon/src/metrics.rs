@@ -24,7 +24,7 @@ use request::Request;
 
 /// Scrapers at a time; one more takes the place of the oldest.
 const SCRAPERS: usize = 8;
-/// How long one may take, from its connection to the last octet of the answer.
+/// How long one may take, from its connection to the last byte of the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How old the text may be.
 const FRESH: Duration = Duration::from_millis(200);
@@ -200,17 +200,17 @@ impl AsFd for Stream {
 }
 
 impl Stream {
-    fn read(&mut self, octets: &mut [u8]) -> std::io::Result<usize> {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
         match self {
-            Self::Unix(stream) => stream.read(octets),
-            Self::Tcp(stream) => stream.read(octets),
+            Self::Unix(stream) => stream.read(bytes),
+            Self::Tcp(stream) => stream.read(bytes),
         }
     }
 
-    fn write(&mut self, octets: &[u8]) -> std::io::Result<usize> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         match self {
-            Self::Unix(stream) => stream.write(octets),
-            Self::Tcp(stream) => stream.write(octets),
+            Self::Unix(stream) => stream.write(bytes),
+            Self::Tcp(stream) => stream.write(bytes),
         }
     }
 }
@@ -311,11 +311,11 @@ impl Server {
     /// Reads or writes what is possible without waiting: once, so that nobody keeps the others.
     fn turn(&mut self, scraper: &mut Scraper) -> Next {
         if let Stage::Asking(request) = &mut scraper.stage {
-            let mut octets = [0; 1024];
-            match scraper.stream.read(&mut octets) {
+            let mut bytes = [0; 1024];
+            match scraper.stream.read(&mut bytes) {
                 Ok(0) => return Next::Close,
                 Ok(count) => {
-                    let Some(asked) = request.take(octets.get(..count).unwrap_or(&[])) else {
+                    let Some(asked) = request.take(bytes.get(..count).unwrap_or(&[])) else {
                         return Next::Wait;
                     };
                     scraper.stage = Stage::Answered(self.answer(asked), 0);

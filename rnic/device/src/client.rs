@@ -1,4 +1,4 @@
-//! What the device keeps of a client beside the PRM's books.
+//! What the device keeps of a client beside the PRM.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -14,7 +14,7 @@ use rnic_prm::Credentials;
 use crate::capture::LiveCapture;
 use crate::events::EventQueue;
 
-/// Octets of a program's name (the kernel's TASK_COMM_LEN, less its end).
+/// Bytes of a program's name (the kernel's TASK_COMM_LEN, less its end).
 const PROGRAM_MAX: usize = 15;
 
 /// Called once when the device takes a client away by itself; with the reason.
@@ -155,13 +155,13 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// The name of a process, as the kernel has it: 15 octets of the program's own choice, of which
+/// The name of a process, as the kernel has it: 15 bytes of the program's own choice, of which
 /// nothing is left that a terminal or a log could take for something else. It says nothing that
 /// rights could depend on.
 fn program(pid: u32) -> String {
     let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
-    let shown = |octet: &u8| match octet {
-        b'!'..=b'~' if !matches!(octet, b'"' | b'\\') => char::from(*octet),
+    let shown = |byte: &u8| match byte {
+        b'!'..=b'~' if !matches!(byte, b'"' | b'\\') => char::from(*byte),
         _ => '?',
     };
     let name = name.strip_suffix(b"\n").unwrap_or(&name);

@@ -14,19 +14,19 @@ use rnic_prm::{Prm, Step};
 use rnic_steering::{Protocol, Steering};
 
 use crate::DeviceConfig;
-use crate::books::Books;
 use crate::capture::{CaptureFile, Captures};
 use crate::client::{Client, Turn};
 use crate::counters::LastCounters;
 use crate::driver::{Driver, Told};
-use crate::follow::Doubts;
 use crate::host::icmp::{IcmpCounts, IcmpReader, IcmpSocket};
 use crate::host::interface::Interface;
 use crate::host::netlink::Netlink;
 use crate::host::ports::{Claims, Ports, Stamp};
-use crate::lans::Lan;
 use crate::metrics::RequestMetrics;
 use crate::refuse;
+use crate::route_monitor::StaleNeighbors;
+use crate::shared_prm::SharedPrm;
+use crate::vlan::Lan;
 
 /// What all parts of an open device share.
 ///
@@ -45,17 +45,17 @@ pub(crate) struct Core {
     pub(crate) ports: Ports<Claimed>,
     pub(crate) driver: Driver,
     pub(crate) icmp: Arc<IcmpCounts>,
-    /// Peers that don't answer, for the [`Follower`](crate::follow::Follower).
-    pub(crate) doubts: Arc<Doubts>,
+    /// Peers that don't answer, for the [`RouteMonitor`](crate::route_monitor::RouteMonitor).
+    pub(crate) stale_neighbors: Arc<StaleNeighbors>,
     /// Until the thread that reads them takes them.
     icmp_sockets: Mutex<Vec<IcmpSocket>>,
     pub(crate) request_metrics: RequestMetrics,
     pub(crate) last_counters: Mutex<LastCounters>,
-    books: Arc<Books>,
+    shared_prm: Arc<SharedPrm>,
     clients: Mutex<HashMap<ClientId, Arc<Client>>>,
     captures: Mutex<Captures>,
-    /// The most octets that a frame can have.
-    pub(crate) frame_octets: usize,
+    /// The most bytes that a frame can have.
+    pub(crate) frame_bytes: usize,
     /// Nothing begins any more, and what is there may end.
     draining: AtomicBool,
     closing: AtomicBool,
@@ -96,20 +96,20 @@ pub(crate) struct Parts {
     pub(crate) xdp_mode: String,
     pub(crate) queues: u32,
     pub(crate) netlink: Netlink,
-    pub(crate) doubts: Doubts,
+    pub(crate) stale_neighbors: StaleNeighbors,
     pub(crate) steering: Option<Steering>,
     pub(crate) driver: Driver,
     pub(crate) capture: Option<CaptureFile>,
-    pub(crate) frame_octets: usize,
+    pub(crate) frame_bytes: usize,
     pub(crate) icmp: Vec<IcmpSocket>,
 }
 
 impl Core {
-    pub(crate) fn new(parts: Parts, books: Arc<Books>) -> Self {
+    pub(crate) fn new(parts: Parts, shared_prm: Arc<SharedPrm>) -> Self {
         Self {
             request_metrics: RequestMetrics::default(),
             last_counters: Mutex::default(),
-            books,
+            shared_prm,
             config: parts.config,
             lans: Mutex::new(parts.lans),
             vlans: parts.vlans,
@@ -119,11 +119,11 @@ impl Core {
             ports: Ports::new(Claimed(parts.steering)),
             driver: parts.driver,
             icmp: Arc::default(),
-            doubts: Arc::new(parts.doubts),
+            stale_neighbors: Arc::new(parts.stale_neighbors),
             icmp_sockets: Mutex::new(parts.icmp),
             clients: Mutex::new(HashMap::new()),
             captures: Mutex::new(Captures::new(parts.capture)),
-            frame_octets: parts.frame_octets,
+            frame_bytes: parts.frame_bytes,
             draining: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             gone: AtomicBool::new(false),
@@ -131,14 +131,14 @@ impl Core {
         }
     }
 
-    /// The books. Not to be held while waiting for anything.
+    /// The PRM. Not to be held while waiting for anything.
     pub(crate) fn prm(&self) -> MutexGuard<'_, Prm> {
-        self.books.prm()
+        self.shared_prm.prm()
     }
 
     /// What this device has in common with others.
-    pub(crate) fn books(&self) -> &Books {
-        &self.books
+    pub(crate) fn shared_prm(&self) -> &SharedPrm {
+        &self.shared_prm
     }
 
     pub(crate) fn captures(&self) -> MutexGuard<'_, Captures> {
@@ -261,7 +261,7 @@ impl Core {
                 }
             }
             ShardEvent::Released { local } => self.ports.released(local, told.stamp),
-            ShardEvent::PathDoubtful { local, remote } => self.doubts.add(local, remote),
+            ShardEvent::PathDoubtful { local, remote } => self.stale_neighbors.add(local, remote),
             ShardEvent::ClientFault {
                 client,
                 code,
@@ -415,7 +415,7 @@ impl Core {
     }
 }
 
-/// The shard's own books differ from the PRM's: a bug, or the shard has ended.
+/// The shard's own tables differ from the PRM's: a bug, or the shard has ended.
 fn log_refusal<T>(what: &str, result: Result<T, Refusal>) {
     if let Err(refusal) = result {
         log::debug!("{what} could not be taken away: {refusal}");

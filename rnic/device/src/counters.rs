@@ -11,10 +11,10 @@ use rnic_prm::Pace;
 
 use crate::core::{Core, lock};
 
-/// Octets that a counter takes in a message beside its name, at most: the length of the name and
+/// Bytes that a counter takes in a message beside its name, at most: the length of the name and
 /// the value, each as a variable-length integer.
 const OVERHEAD: usize = 12;
-/// Octets of a message that its frame takes, at most.
+/// Bytes of a message that its frame takes, at most.
 const FRAME: usize = 32;
 
 /// How often in a second the shard is asked for counters for clients, beyond as many at once. Who asks
@@ -82,7 +82,7 @@ impl Core {
         all.push(("requests_delayed".to_owned(), prm.requests_delayed()));
         drop(prm);
         all.push(("memory_reserve_used".to_owned(), heap::times_given_back()));
-        let refused = self.books().refused_for_memory();
+        let refused = self.shared_prm().refused_for_memory();
         all.push(("refused_for_memory".to_owned(), refused));
         all.push(("device_ports".to_owned(), self.ports.len() as u64));
         all

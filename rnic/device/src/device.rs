@@ -9,13 +9,13 @@ use rnic_engine::command::Command;
 use rnic_ipc::control::{DisconnectReason, Event, QpState, Refusal, RefusalCode};
 use rnic_prm::Credentials;
 
-use crate::books::Books;
 use crate::client::Client;
 use crate::core::Core;
 use crate::driver::{EndProcess, Patience};
 use crate::events::events_max;
-use crate::follow::Follower;
 use crate::host::icmp::IcmpReader;
+use crate::route_monitor::RouteMonitor;
+use crate::shared_prm::SharedPrm;
 use crate::{ClientSession, DeviceConfig, DeviceError, metrics, open, refuse};
 
 /// How often events that wait behind a full socket are tried again.
@@ -32,7 +32,7 @@ pub struct Device {
     /// Handles what the shard tells, with threaded driving.
     teller: Mutex<Option<JoinHandle<()>>>,
     icmp: Mutex<Option<IcmpReader>>,
-    follower: Mutex<Option<Follower>>,
+    follower: Mutex<Option<RouteMonitor>>,
 }
 
 impl Device {
@@ -44,8 +44,8 @@ impl Device {
     /// [`DeviceError`], each variant with its advice.
     pub fn open(config: DeviceConfig) -> Result<Arc<Self>, DeviceError> {
         let (limits, administrators) = (config.limits.clone(), config.administrators);
-        let books = Books::new(limits, administrators, vec![config.interface.clone()]);
-        let core = Core::new(open::open(config, 0)?, Arc::new(books));
+        let shared_prm = SharedPrm::new(limits, administrators, vec![config.interface.clone()]);
+        let core = Core::new(open::open(config, 0)?, Arc::new(shared_prm));
         Self::start(Arc::new(core))
     }
 
@@ -71,7 +71,7 @@ impl Device {
             what: "a thread for ICMP errors",
             source,
         })?;
-        let follower = Follower::start(core.clone()).map_err(|source| DeviceError::Host {
+        let follower = RouteMonitor::start(core.clone()).map_err(|source| DeviceError::Host {
             what: "a thread that follows routes and neighbours",
             source,
         })?;

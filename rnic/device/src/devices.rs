@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use rnic_ipc::control::{DeviceName, Refusal, RefusalCode};
 use rnic_prm::{Credentials, Prm};
 
-use crate::books::Books;
 use crate::core::Core;
 use crate::device::drain;
+use crate::shared_prm::SharedPrm;
 use crate::{Device, DeviceConfig, DeviceError, metrics, open, refuse};
 
 /// The most interfaces of one process: connection requests' names have so many numbers of shards.
@@ -48,12 +48,12 @@ impl Devices {
             config.limits = first.limits.clone();
             config.administrators = first.administrators;
         }
-        let books = Books::new(first.limits, first.administrators, interfaces);
-        let books = Arc::new(books);
+        let shared_prm = SharedPrm::new(first.limits, first.administrators, interfaces);
+        let shared_prm = Arc::new(shared_prm);
         let mut cores = Vec::new();
         for (shard, config) in (0..=u8::MAX).zip(configs) {
             let parts = open::open(config, shard)?;
-            cores.push(Arc::new(Core::new(parts, books.clone())));
+            cores.push(Arc::new(Core::new(parts, shared_prm.clone())));
         }
         // The threads of the shards and of captures are there, and have given up all of their own.
         let opened = opened()?;
@@ -118,7 +118,7 @@ impl Devices {
     }
 
     fn waits(&self, wait: impl FnOnce(&mut Prm, Instant) -> Duration) -> Duration {
-        // The books are one for all devices.
+        // The PRM is one for all devices.
         let first = self.all.first();
         first.map_or(Duration::ZERO, |device| {
             wait(&mut device.core().prm(), Instant::now())

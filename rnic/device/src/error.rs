@@ -50,15 +50,15 @@ pub enum DeviceError {
     },
     /// Frames of the MTU don't fit UMEM frames.
     #[error(
-        "interface {interface} has an MTU of {mtu} octets, but at most {most} fit the packet \
+        "interface {interface} has an MTU of {mtu} bytes, but at most {most} fit the packet \
          buffers of a frame: `ip link set dev {interface} mtu {most}` on both ends, or less"
     )]
     MtuTooLarge {
         /// Its name.
         interface: String,
-        /// What it has, octets.
+        /// What it has, bytes.
         mtu: u32,
-        /// What it may have, octets.
+        /// What it may have, bytes.
         most: u32,
     },
     /// The number of queues is wrong.

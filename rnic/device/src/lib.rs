@@ -7,7 +7,6 @@
 
 #![deny(unsafe_code)]
 
-mod books;
 mod capture;
 mod client;
 mod config;
@@ -18,21 +17,21 @@ mod devices;
 mod driver;
 mod error;
 mod events;
-mod follow;
 pub mod host;
-mod lans;
 mod metrics;
 mod open;
 pub mod pcapng;
 mod refuse;
 mod room;
+mod route_monitor;
 mod session;
+mod shared_prm;
+mod vlan;
 
 pub use config::{DeviceConfig, Driving, Polling, XdpMode};
 pub use device::Device;
 pub use devices::Devices;
 pub use error::DeviceError;
-pub use lans::VlanConfig;
 pub use metrics::{MetricKind, metric_names};
 pub use rnic_ipc::control::DeviceName;
 pub use rnic_net::{NoPrefix, Prefix, VlanId, Vlans};
@@ -42,3 +41,4 @@ pub use rnic_prm::{
 pub use rnic_steering::{FloodLimits, Rate};
 pub use session::ClientSession;
 pub use userspace_tcp::{CongestionControl, KeepAlive, NoCongestionControl};
+pub use vlan::VlanConfig;

@@ -22,7 +22,7 @@ use rnic_prm::Credentials;
 
 use crate::client::Client;
 use crate::core::{Core, lock};
-use catalogue::{BOOKS, DEVICE, Family, LIMITS, PORT, SHARD, STEERING};
+use catalogue::{DEVICE, Family, LIMITS, PORT, PRM, SHARD, STEERING};
 pub use text::MetricKind;
 use text::{Text, labels};
 
@@ -113,7 +113,7 @@ const CLIENT_REFUSED: Head = (
 );
 const CLIENT_BYTES: Head = (
     "rnic_client_memory_bytes_total",
-    "Octets placed in a client's memory, or gathered from it.",
+    "Bytes placed in a client's memory, or gathered from it.",
     MetricKind::Counter,
 );
 const CLIENT_WORK: Head = (
@@ -129,7 +129,7 @@ const CLIENT_ACCESSES: Head = (
 
 /// Every metric there can be, by name.
 pub fn metric_names() -> Vec<(&'static str, MetricKind)> {
-    let counters = [SHARD, DEVICE, BOOKS, PORT].into_iter().flatten();
+    let counters = [SHARD, DEVICE, PRM, PORT].into_iter().flatten();
     let counters = counters.map(|family| (family.name, family.kind));
     let heads = [
         INFO,
@@ -160,7 +160,7 @@ struct Look<'a> {
     of_interface: String,
 }
 
-/// Everything that the devices of a process measure: those that share their books.
+/// Everything that the devices of a process measure: those that share a PRM.
 ///
 /// # Errors
 ///
@@ -193,15 +193,15 @@ pub(crate) fn of(cores: &[&Core]) -> Result<String, Refusal> {
     }
     families(&mut text, SHARD, &looks, |look| &look.of_shard);
     families(&mut text, DEVICE, &looks, |look| &look.of_interface);
-    // What is in the books is not each device's own.
-    let books = looks.get(..1).unwrap_or(&[]);
-    families(&mut text, BOOKS, books, |_| "");
+    // What the PRM counts is not each device's own.
+    let prm = looks.get(..1).unwrap_or(&[]);
+    families(&mut text, PRM, prm, |_| "");
     ports(&mut text, &looks);
     let verdict = |name: &str| labels(&[("verdict", name)]);
     prefixed(&mut text, STEERING, &looks, "steering_", |look, name| {
         joined(&look.of_interface, &verdict(name))
     });
-    prefixed(&mut text, LIMITS, books, "refused_", |_, name| {
+    prefixed(&mut text, LIMITS, prm, "refused_", |_, name| {
         let (scope, limit) = name.split_once('_').unwrap_or((name, ""));
         labels(&[("scope", scope), ("limit", limit)])
     });
@@ -280,12 +280,12 @@ fn clients(text: &mut Text, looks: &[Look<'_>]) {
     };
     head(text, CLIENT_BYTES);
     for (who, counters) in counted() {
-        for (direction, octets) in [
-            ("placed", counters.octets_placed),
-            ("gathered", counters.octets_gathered),
+        for (direction, bytes) in [
+            ("placed", counters.bytes_placed),
+            ("gathered", counters.bytes_gathered),
         ] {
             let labels = format!("{who},direction=\"{direction}\"");
-            text.sample(CLIENT_BYTES.0, &labels, octets);
+            text.sample(CLIENT_BYTES.0, &labels, bytes);
         }
     }
     head(text, CLIENT_WORK);

@@ -13,14 +13,14 @@ use userspace_tcp::FourTuple;
 use crate::capture::{CaptureFile, FILE_NUMBER, Tap};
 use crate::core::Parts;
 use crate::driver::{Drive, Driver, Engine};
-use crate::follow::Doubts;
 use crate::host::address::addresses;
 use crate::host::icmp::IcmpSocket;
 use crate::host::interface::Interface;
 use crate::host::netlink::Netlink;
 use crate::host::sockets::steering_error;
 use crate::host::{Sockets, SocketsConfig, attach};
-use crate::lans::Lan;
+use crate::route_monitor::StaleNeighbors;
+use crate::vlan::Lan;
 use crate::{DeviceConfig, DeviceError, Driving, Limits};
 
 /// Entries of each ring of each queue.
@@ -83,11 +83,11 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Parts, DeviceError
     }
     .map_err(host("a thread for the shard"))?;
     log::info!(
-        "interface {}: XDP in {xdp_mode} mode, {queues} queue(s), MTU {}, {} frames of {} octets",
+        "interface {}: XDP in {xdp_mode} mode, {queues} queue(s), MTU {}, {} frames of {} bytes",
         interface.name,
         interface.defaults.mtu,
         umem.frames(),
-        chunk.octets()
+        chunk.bytes()
     );
     let steering = Some(steering);
     Ok(Parts {
@@ -97,11 +97,11 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Parts, DeviceError
         xdp_mode,
         queues,
         netlink,
-        doubts: Doubts::new().map_err(host("an eventfd"))?,
+        stale_neighbors: StaleNeighbors::new().map_err(host("an eventfd"))?,
         steering,
         driver,
         capture,
-        frame_octets: umem.frame_capacity(),
+        frame_bytes: umem.frame_capacity(),
         icmp,
     })
 }

@@ -17,29 +17,29 @@ use pcap_file::pcapng::blocks::interface_statistics::{
 use pcap_file::{DataLink, PcapError};
 use rnic_ipc::capture::Direction;
 
-/// Octets of a frame's block beside the frame: its fields, the pad, the direction.
+/// Bytes of a frame's block beside the frame: its fields, the pad, the direction.
 pub const FRAME_OVERHEAD: u64 = 48;
-/// Octets of the block at the end.
-pub const END_OCTETS: u64 = 52;
+/// Bytes of the block at the end.
+pub const END_BYTES: u64 = 52;
 /// Resolution of timestamps: 10^-9 s (pcapng's if_tsresol).
 const NANOSECONDS: u8 = 9;
 /// Direction in pcapng's epb_flags.
 const INBOUND: u32 = 1;
 const OUTBOUND: u32 = 2;
-/// Octets of the section's header.
+/// Bytes of the section's header.
 const SECTION_HEADER: u64 = 28;
 
 /// A pcapng file that is being written.
 #[expect(missing_debug_implementations, reason = "the writer within has none")]
 pub struct PcapngFile<W: Write> {
     writer: PcapNgWriter<W>,
-    octets: u64,
+    bytes: u64,
     /// Of the last frame, since 1970-01-01 UTC.
     last: u64,
 }
 
 impl<W: Write> PcapngFile<W> {
-    /// Begins a file of frames of this interface, of which at most `snap` octets are kept (0: all).
+    /// Begins a file of frames of this interface, of which at most `snap` bytes are kept (0: all).
     ///
     /// # Errors
     ///
@@ -60,12 +60,12 @@ impl<W: Write> PcapngFile<W> {
         });
         Ok(Self {
             writer,
-            octets: SECTION_HEADER + described.map_err(io_error)? as u64,
+            bytes: SECTION_HEADER + described.map_err(io_error)? as u64,
             last: 0,
         })
     }
 
-    /// Writes what was kept of a frame of `original` octets, seen `unix_ns` nanoseconds after
+    /// Writes what was kept of a frame of `original` bytes, seen `unix_ns` nanoseconds after
     /// 1970-01-01 UTC.
     ///
     /// # Errors
@@ -89,15 +89,15 @@ impl<W: Write> PcapngFile<W> {
             data: Cow::Borrowed(kept),
             options: vec![EnhancedPacketOption::Flags(flags)],
         });
-        self.octets += written.map_err(io_error)? as u64;
+        self.bytes += written.map_err(io_error)? as u64;
         self.last = unix_ns;
         Ok(())
     }
 
-    /// Octets written until now.
+    /// Bytes written until now.
     #[must_use]
-    pub fn octets(&self) -> u64 {
-        self.octets
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Hands on what the writer keeps back.
@@ -123,12 +123,12 @@ impl<W: Write> PcapngFile<W> {
                 InterfaceStatisticsOption::IsbIfDrop(lost),
             ],
         });
-        self.octets += written.map_err(io_error)? as u64;
+        self.bytes += written.map_err(io_error)? as u64;
         self.flush()
     }
 }
 
-/// The upper half of a timestamp comes first in the file, whatever the order of octets is; the
+/// The upper half of a timestamp comes first in the file, whatever the order of bytes is; the
 /// writer, which knows that for packets, does not know it for statistics.
 fn halves_for_writer(timestamp: u64) -> u64 {
     if cfg!(target_endian = "little") {

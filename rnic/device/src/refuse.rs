@@ -6,9 +6,9 @@ use rnic_ipc::ring::RingError;
 
 use crate::driver::Stopped;
 
-/// Octets of private data that MPA revision 2 takes for itself (RFC 6581 section 4.1).
+/// Bytes of private data that MPA revision 2 takes for itself (RFC 6581 section 4.1).
 const ENHANCED_WORDS: usize = 4;
-/// Octets of a refusal's message.
+/// Bytes of a refusal's message.
 const MESSAGE_MAX: usize = CONTROL_MESSAGE_MAX / 2;
 
 pub(crate) fn shutting_down() -> Refusal {
@@ -96,7 +96,7 @@ pub(crate) fn check_private_data(private_data: &[u8], most: usize) -> Result<(),
     Err(refusal(
         RefusalCode::Malformed,
         &format!(
-            "{} octets of private data given, but at most {most} fit: send the rest in a Send",
+            "{} bytes of private data given, but at most {most} fit: send the rest in a Send",
             private_data.len()
         ),
     ))

@@ -141,7 +141,7 @@ pub(crate) fn to_come(prm: &Prm) -> u64 {
     let rings = prm
         .held_of(Resource::RingEntries)
         .saturating_mul(SLOT_SIZE as u64);
-    let tables = prm.held_of(Resource::RegisteredOctets) / BYTES_PER_TABLE_BYTE;
+    let tables = prm.held_of(Resource::RegisteredBytes) / BYTES_PER_TABLE_BYTE;
     rings.saturating_add(tables)
 }
 

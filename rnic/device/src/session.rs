@@ -154,8 +154,8 @@ impl ClientSession {
             Request::Hello { .. } => {}
             _ => greeted(&turn)?,
         }
-        let books = self.core().books();
-        let _room = books.room_for(&request)?;
+        let shared_prm = self.core().shared_prm();
+        let _room = shared_prm.room_for(&request)?;
         self.carry_out(&mut turn, request, fds)
     }
 
@@ -277,7 +277,7 @@ impl ClientSession {
             Request::StartCapture(filter) => self.start_capture(turn, filter),
             Request::StopCapture => done(self.stop_capture(turn)),
             Request::ListDevices => plain(Ok(Response::Devices(
-                self.core().books().interfaces().to_vec(),
+                self.core().shared_prm().interfaces().to_vec(),
             ))),
             Request::OpenDevice(name) => Err(refuse::refusal(
                 RefusalCode::WrongState,
@@ -346,7 +346,7 @@ impl ClientSession {
             mtu: interface.defaults.mtu,
             queues: core.queues,
             max_sge: limits.sges,
-            max_inline: limits.inline_octets,
+            max_inline: limits.inline_bytes,
             max_queue_depth: limits.queue_depth,
         }))
     }

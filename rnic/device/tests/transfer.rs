@@ -47,8 +47,8 @@ fn transfer(hosts: &[Host; 2], address: fn(&Host) -> IpAddr, driving: Driving) {
     let received = them.completion();
     assert_eq!((received.wr_id, received.byte_len), (1, 16));
     assert_eq!(received.status, WcStatus::Success as u8);
-    assert!(them.octets(0, half) == data, "what was written differs");
-    assert_eq!(them.octets(half, 16), data[..16]);
+    assert!(them.bytes(0, half) == data, "what was written differs");
+    assert_eq!(them.bytes(half, 16), data[..16]);
     for wr_id in [2, 3] {
         let done = us.completion();
         assert_eq!((done.wr_id, done.status), (wr_id, WcStatus::Success as u8));
@@ -58,7 +58,7 @@ fn transfer(hosts: &[Host; 2], address: fn(&Host) -> IpAddr, driving: Driving) {
     us.post(WrOpcode::Read, 4, other_half, (them.stag, 0));
     let read = us.completion();
     assert_eq!((read.wr_id, read.status), (4, WcStatus::Success as u8));
-    assert!(us.octets(half, half) == data, "what was read differs");
+    assert!(us.bytes(half, half) == data, "what was read differs");
 
     us.ask(Request::Disconnect {
         qp: us.qp,

@@ -27,9 +27,9 @@ pub struct SeenFrame<'a> {
     pub unix_ns: u64,
     /// Whether it was received or sent.
     pub direction: Direction,
-    /// Its octets from the first, as many as are wanted.
-    pub octets: &'a [u8],
-    /// Octets that it has.
+    /// Its bytes from the first, as many as are wanted.
+    pub bytes: &'a [u8],
+    /// Bytes that it has.
     pub original: usize,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Captures {
     running: Vec<Running>,
     /// Nanoseconds since 1970-01-01 UTC at the shard's time zero.
     unix_time_at_zero: u64,
-    /// Where the octets of a packet in several frames come together.
+    /// Where the bytes of a packet in several frames come together.
     whole: Vec<u8>,
 }
 
@@ -58,7 +58,7 @@ impl Captures {
         self.running.is_empty()
     }
 
-    /// Captures of frames of at most so many octets.
+    /// Captures of frames of at most so many bytes.
     pub(crate) fn new(frame_capacity: usize, unix_time_at_zero: u64) -> Self {
         Self {
             running: Vec::new(),
@@ -88,21 +88,21 @@ impl Captures {
     pub(crate) fn received(&mut self, now: Instant, umem: &Umem, packets: &[Packet]) {
         for packet in packets {
             let mut slices = [&[][..]; CHUNKS_MAX];
-            let octets = packet.slices(umem, &mut slices);
-            self.show(now, Direction::In, octets);
+            let bytes = packet.slices(umem, &mut slices);
+            self.show(now, Direction::In, bytes);
         }
     }
 
-    /// Shows a frame, whose octets lie in one slice or several, to those who want it.
+    /// Shows a frame, whose bytes lie in one slice or several, to those who want it.
     #[cold]
-    fn show(&mut self, now: Instant, direction: Direction, octets: &[&[u8]]) {
+    fn show(&mut self, now: Instant, direction: Direction, bytes: &[&[u8]]) {
         let unix_ns = self.unix_time_at_zero.saturating_add(now.as_nanos());
         let Self { running, whole, .. } = self;
-        let frame = match octets {
-            [octets] => octets,
+        let frame = match bytes {
+            [bytes] => bytes,
             _ => {
                 whole.clear();
-                octets.iter().for_each(|part| whole.extend_from_slice(part));
+                bytes.iter().for_each(|part| whole.extend_from_slice(part));
                 whole.as_slice()
             }
         };
@@ -112,7 +112,7 @@ impl Captures {
                 sink.frame(&SeenFrame {
                     unix_ns,
                     direction,
-                    octets: frame.get(..kept).unwrap_or(frame),
+                    bytes: frame.get(..kept).unwrap_or(frame),
                     original: frame.len(),
                 });
             }
@@ -132,8 +132,8 @@ impl Tap<'_> {
     #[inline(always)]
     pub(crate) fn sent(&mut self, frame: &Frame) {
         if !self.captures.is_empty() {
-            let octets = self.umem.bytes(frame);
-            self.captures.show(self.now, Direction::Out, &[octets]);
+            let bytes = self.umem.bytes(frame);
+            self.captures.show(self.now, Direction::Out, &[bytes]);
         }
     }
 }

@@ -47,9 +47,9 @@ pub enum Command {
         stream: Option<QpNum>,
         /// What local work and remote peers may do.
         access: Access,
-        /// Tagged offset of the first octet.
+        /// Tagged offset of the first byte.
         base: u64,
-        /// The octets.
+        /// The bytes.
         memory: RegionMemory,
     },
     /// An STag without memory, which work makes valid.
@@ -61,7 +61,7 @@ pub enum Command {
         /// What it is for.
         kind: StagKind,
     },
-    /// Revokes an STag. After the answer no octet of its memory is touched.
+    /// Revokes an STag. After the answer no byte of its memory is touched.
     RemoveRegion {
         /// Which.
         stag: Stag,
@@ -74,7 +74,7 @@ pub enum Command {
         cq: CqId,
         /// The engine's end.
         ring: CqProducer,
-        /// A socket to which one octet is sent, without blocking, when an armed CQ gets a
+        /// A socket to which one byte is sent, without blocking, when an armed CQ gets a
         /// completion.
         notify: OwnedFd,
     },

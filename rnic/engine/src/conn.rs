@@ -45,8 +45,8 @@ pub(crate) struct Conn {
     pub inbound: Inbound,
     /// What its next segments are likely to say, in RDMA mode.
     pub prediction: Option<Box<Prediction>>,
-    /// Octets that came before others ahead of them.
-    pub octets_out_of_order: u64,
+    /// Bytes that came before others ahead of them.
+    pub bytes_out_of_order: u64,
     /// What it is for at present.
     pub phase: Phase,
     /// When the shard loses patience with this phase.
@@ -140,7 +140,7 @@ impl Conn {
             // TCP has room for two segments in any case.
             inbound: Inbound::new(window.max(2 * u32::from(path.mss(tuple.remote.addr)))),
             prediction: None,
-            octets_out_of_order: 0,
+            bytes_out_of_order: 0,
             phase,
             deadline: None,
             unheard: None,
@@ -162,7 +162,7 @@ impl Conn {
         self.port = port as u32;
     }
 
-    /// Octets of all headers in front of a segment's payload.
+    /// Bytes of all headers in front of a segment's payload.
     pub fn header_room(&self) -> usize {
         let options = if self.timestamps { TIMESTAMPS_LEN } else { 0 };
         self.path.headers_len(self.tuple.remote.addr) + TCP_HEADER + options

@@ -1,7 +1,7 @@
 //! What a shard counts, under the names that operators see. The order is fixed: a counter keeps
 //! its place while the program runs.
 
-use rnic_net::{ReassemblyCounters, Unusable};
+use rnic_net::{DropReason, ReassemblyCounters};
 use rnic_xsk::PortStatistics;
 use userspace_tcp::{ConnCounters, Counters as TcpCounters};
 
@@ -41,12 +41,12 @@ pub struct ShardCounters {
     pub close_timeouts: u64,
     /// Connections that were reset because the peer owed an answer and was silent.
     pub silence_timeouts: u64,
-    /// Segments whose octets were copied to a bounce ring.
+    /// Segments whose bytes were copied to a bounce ring.
     pub bounced: u64,
-    /// Octets of FPDUs' streams that came before others ahead of them.
-    pub octets_out_of_order: u64,
-    /// Octets of those that were part of an FPDU which was placed before its turn.
-    pub octets_placed_early: u64,
+    /// Bytes of FPDUs' streams that came before others ahead of them.
+    pub bytes_out_of_order: u64,
+    /// Bytes of those that were part of an FPDU which was placed before its turn.
+    pub bytes_placed_early: u64,
     /// Times that sending waited for a free frame.
     pub no_frame: u64,
     /// Times that a connection had to wait because those to its peer had as much under way as they may.
@@ -78,19 +78,19 @@ pub struct ShardCounters {
 }
 
 /// Each reason for which a frame is dropped, and its counter's name.
-const UNUSABLE: [(Unusable, &str); 7] = [
-    (Unusable::Truncated, "rx_truncated"),
-    (Unusable::NotIp, "rx_not_ip"),
-    (Unusable::IpHeader, "rx_bad_ip_header"),
-    (Unusable::IpChecksum, "rx_bad_ip_checksum"),
-    (Unusable::NotTcp, "rx_not_tcp"),
-    (Unusable::GroupAddress, "rx_group_address"),
-    (Unusable::TcpChecksum, "rx_bad_tcp_checksum"),
+const UNUSABLE: [(DropReason, &str); 7] = [
+    (DropReason::Truncated, "rx_truncated"),
+    (DropReason::NotIp, "rx_not_ip"),
+    (DropReason::IpHeader, "rx_bad_ip_header"),
+    (DropReason::IpChecksum, "rx_bad_ip_checksum"),
+    (DropReason::NotTcp, "rx_not_tcp"),
+    (DropReason::GroupAddress, "rx_group_address"),
+    (DropReason::TcpChecksum, "rx_bad_tcp_checksum"),
 ];
 
 impl ShardCounters {
     /// Counts a dropped frame.
-    pub fn count_unusable(&mut self, reason: Unusable) {
+    pub fn count_unusable(&mut self, reason: DropReason) {
         for ((known, _), count) in UNUSABLE.iter().zip(&mut self.unusable) {
             if *known == reason {
                 *count += 1;
@@ -99,7 +99,7 @@ impl ShardCounters {
     }
 
     /// How many frames were dropped for this reason.
-    pub fn unusable(&self, reason: Unusable) -> u64 {
+    pub fn unusable(&self, reason: DropReason) -> u64 {
         let mut both = UNUSABLE.iter().zip(&self.unusable);
         both.find(|((known, _), _)| *known == reason)
             .map_or(0, |(_, count)| *count)
@@ -154,12 +154,12 @@ pub(crate) fn named(
     put("answer_timeouts", shard.answer_timeouts);
     put("close_timeouts", shard.close_timeouts);
     put("silence_timeouts", shard.silence_timeouts);
-    put("octets_out_of_order", shard.octets_out_of_order);
-    put("octets_placed_early", shard.octets_placed_early);
+    put("bytes_out_of_order", shard.bytes_out_of_order);
+    put("bytes_placed_early", shard.bytes_placed_early);
     let parked = shard
-        .octets_out_of_order
-        .saturating_sub(shard.octets_placed_early);
-    put("octets_parked", parked);
+        .bytes_out_of_order
+        .saturating_sub(shard.bytes_placed_early);
+    put("bytes_parked", parked);
     put("bounced", shard.bounced);
     put("no_frame", shard.no_frame);
     put("macroflow_waits", shard.macroflow_waits);
@@ -196,8 +196,8 @@ pub(crate) fn named(
     put("tcp_time_wait_evicted", tcp.time_wait_evicted);
     put("tcp_segments_in", streams.segments_in);
     put("tcp_segments_out", streams.segments_out);
-    put("tcp_octets_in", streams.octets_in);
-    put("tcp_octets_out", streams.octets_out);
+    put("tcp_bytes_in", streams.bytes_in);
+    put("tcp_bytes_out", streams.bytes_out);
     put("tcp_retransmits", streams.retransmits);
     put("tcp_timeouts", streams.timeouts);
     put("tcp_fast_recoveries", streams.fast_recoveries);

@@ -66,7 +66,7 @@ impl CqTable {
         }
     }
 
-    /// Adds a CQ. `notify` gets one octet, without blocking, when the armed CQ gets a completion.
+    /// Adds a CQ. `notify` gets one byte, without blocking, when the armed CQ gets a completion.
     /// False, and nothing done, when there is one of this name already.
     pub fn add(&mut self, client: ClientId, cq: CqId, ring: CqProducer, notify: OwnedFd) -> bool {
         if self.queues.contains(cq.0) {
@@ -178,7 +178,7 @@ impl CqTable {
     }
 }
 
-/// One octet is enough, and a full socket means that one is there already; whoever closed the
+/// One byte is enough, and a full socket means that one is there already; whoever closed the
 /// other end waits for nothing. So the outcome does not matter.
 fn wake(notify: &OwnedFd) {
     let flags = rustix::net::SendFlags::DONTWAIT | rustix::net::SendFlags::NOSIGNAL;

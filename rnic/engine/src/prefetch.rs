@@ -21,9 +21,9 @@ pub(crate) fn fetch<T>(value: Option<&T>) {
     }
 }
 
-/// As [`fetch`], of so many lines from where some octets begin, whether they have as many or not: to
+/// As [`fetch`], of so many lines from where some bytes begin, whether they have as many or not: to
 /// look would take longer.
 #[inline]
-pub(crate) fn fetch_first<const LINES: usize>(octets: &[u8]) {
-    fetch_lines::<LINES>(octets.as_ptr());
+pub(crate) fn fetch_first<const LINES: usize>(bytes: &[u8]) {
+    fetch_lines::<LINES>(bytes.as_ptr());
 }

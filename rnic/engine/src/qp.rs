@@ -1,10 +1,10 @@
 //! A queue pair: work requests become FPDUs, FPDUs become placements and completions (RFC 5040,
 //! RFC 5041, RFC 5044 section 4, RFC 7306).
 //!
-//! It knows no socket, no connection and no clock: its owner feeds it the octets of the stream in
+//! It knows no socket, no connection and no clock: its owner feeds it the bytes of the stream in
 //! order and asks it for the next FPDU when the connection has room. Memory is touched only through
 //! what [`StagTable`] granted for this very segment. Nothing that a client posts or a
-//! peer sends can make it panic or, after RDMA mode was entered, allocate beyond what is [`Lent`].
+//! peer sends can make it panic or, after RDMA mode was entered, allocate beyond what is [`QueuePool`].
 
 mod atomics;
 mod complete;
@@ -37,7 +37,7 @@ use rnic_proto::mpa::fpdu;
 use rnic_proto::mpa::startup::Negotiated;
 use rnic_proto::rdmap::Stream;
 use rnic_proto::rdmap::stream::StreamConfig;
-use rnic_proto::{Gather, Octets};
+use rnic_proto::{Bytes, Gather};
 
 use userspace_tcp::Instant;
 
@@ -48,7 +48,7 @@ use crate::stag::{StagTable, User};
 pub use counters::QpCounters;
 pub(crate) use early::{FpduSign, PLACED_AT_ONCE, PlacedFpdu};
 pub use modify::NoSuchTransition;
-pub use queue_pool::Lent;
+pub use queue_pool::QueuePool;
 pub use send::Plan;
 pub use times::{WorkClass, WorkTimes};
 
@@ -73,7 +73,7 @@ pub struct QpContext<'a> {
     /// How long work takes.
     pub times: &'a mut WorkTimes,
     /// Memory for what is under way.
-    pub lent: &'a mut Lent,
+    pub queue_pool: &'a mut QueuePool,
     /// The time, as the owner knows it without asking.
     pub now: Instant,
 }
@@ -133,7 +133,7 @@ struct Identity {
     send_cq: CqId,
     recv_cq: CqId,
     max_sge: usize,
-    /// Octets that a work request of the send queue may carry itself.
+    /// Bytes that a work request of the send queue may carry itself.
     max_inline: u32,
     signal_all: bool,
 }
@@ -197,8 +197,8 @@ impl Qp {
 
     /// Memory that it will need is laid by, so that its work allocates none. Whoever adds it to a
     /// shard calls this once.
-    pub fn provide(&self, lent: &mut Lent) {
-        lent.queue_pair_added(self.send.pending.depth());
+    pub fn provide(&self, queue_pool: &mut QueuePool) {
+        queue_pool.queue_pair_added(self.send.pending.depth());
     }
 
     /// Its number.
@@ -322,7 +322,7 @@ impl Qp {
         self.send.would_send()
     }
 
-    /// Takes in the octets of the stream, in order; gives how many were used, always whole FPDUs.
+    /// Takes in the bytes of the stream, in order; gives how many were used, always whole FPDUs.
     /// The rest is to come again, with more behind it. Once the stream has ended everything is
     /// used, and dropped (RFC 5041 section 7.1).
     pub fn receive(&mut self, ctx: &mut QpContext<'_>, pieces: &[&[u8]]) -> usize {
@@ -349,16 +349,16 @@ impl Qp {
                 sound >>= 1;
             }
             let known = sound & 1 == 1 || !self.crc;
-            if skip == 0 && known && rest.first().is_some_and(|octets| is_write(octets)) {
+            if skip == 0 && known && rest.first().is_some_and(|bytes| is_write(bytes)) {
                 let bits = (0..).map(|at| sound.checked_shr(at).unwrap_or(0) & 1 == 1);
                 let writes = rest.iter().zip(bits);
-                let writes = writes.map(|(octets, sound)| Piece {
-                    octets,
+                let writes = writes.map(|(bytes, sound)| Piece {
+                    bytes,
                     crc_verified: sound,
                 });
-                let Run { pieces, octets, .. } = self.receive_writes(ctx, writes);
+                let Run { pieces, bytes, .. } = self.receive_writes(ctx, writes);
                 if pieces > 0 {
-                    (rest, used) = (rest.get(pieces..).unwrap_or(&[]), used + octets);
+                    (rest, used) = (rest.get(pieces..).unwrap_or(&[]), used + bytes);
                     sound = sound.checked_shr(pieces as u32).unwrap_or(0);
                     continue;
                 }
@@ -377,7 +377,7 @@ impl Qp {
         Gather::new(pieces).len()
     }
 
-    /// As [`Self::take_fpdu`], of the octets from `skip` on of the rest of all pieces.
+    /// As [`Self::take_fpdu`], of the bytes from `skip` on of the rest of all pieces.
     fn take_gathered(
         &mut self,
         ctx: &mut QpContext<'_>,
@@ -402,24 +402,24 @@ impl Qp {
         self.crc
     }
 
-    /// Takes in the FPDU at the front of the octets; gives its length if all of it is there.
+    /// Takes in the FPDU at the front of the bytes; gives its length if all of it is there.
     #[inline]
     fn take_fpdu<'a>(
         &mut self,
         ctx: &mut QpContext<'_>,
-        octets: &impl Octets<'a>,
+        bytes: &impl Bytes<'a>,
         sound: bool,
     ) -> Option<usize> {
-        let layout = fpdu::parse(octets, self.receive.markers, self.receive.at)?;
+        let layout = fpdu::parse(bytes, self.receive.markers, self.receive.at)?;
         let len = layout.len();
-        let fpdu = octets.sub(0, len)?;
+        let fpdu = bytes.sub(0, len)?;
         self.receive.at += len as u64;
-        let crc = self.crc && !(sound && len == octets.len());
+        let crc = self.crc && !(sound && len == bytes.len());
         self.receive_fpdu(ctx, &fpdu, &layout, crc);
         Some(len)
     }
 
-    /// The longest ULPDU that may be sent when a TCP segment takes `emss` octets of payload.
+    /// The longest ULPDU that may be sent when a TCP segment takes `emss` bytes of payload.
     pub fn mulpdu(&self, emss: usize) -> usize {
         fpdu::mulpdu(emss, self.send.markers)
     }
@@ -436,7 +436,7 @@ impl Qp {
         self.state == QpState::Rts && (self.ending.wanted || !self.send.pending.is_empty())
     }
 
-    /// The peer's FIN came; all octets before it were received. `mid_fpdu`: some of them are an
+    /// The peer's FIN came; all bytes before it were received. `mid_fpdu`: some of them are an
     /// FPDU without its end.
     pub fn peer_closed(&mut self, mid_fpdu: bool) {
         self.ending.peer_closed(mid_fpdu);
@@ -476,12 +476,12 @@ impl Qp {
 
     /// The queue pair is taken away: what it was lent goes back, and what [`Self::provide`] laid by is
     /// not needed. It is of no use any more.
-    pub fn give_back(&mut self, lent: &mut Lent) {
+    pub fn give_back(&mut self, queue_pool: &mut QueuePool) {
         while self.send.pending.pop().is_some() {}
-        self.send.pending.settle(&mut lent.pending);
+        self.send.pending.settle(&mut queue_pool.pending);
         self.send.responses.clear();
-        lent.responses.settle(&mut self.send.responses);
-        lent.queue_pair_removed(self.send.pending.depth());
+        queue_pool.responses.settle(&mut self.send.responses);
+        queue_pool.queue_pair_removed(self.send.pending.depth());
     }
 
     fn is_receiving(&self) -> bool {

@@ -1,12 +1,12 @@
 //! The memory behind an STag, reached by raw copies and, word by word, by the processor's atomics.
 //!
 //! The application's memory belongs to somebody else: another process, or another part of this one, may
-//! write it at any moment. Each octet is copied once by value, by [`SharedMemory`] or with its checks.
+//! write it at any moment. Each byte is copied once by value, by [`SharedMemory`] or with its checks.
 //! References into it exist only to aligned words, as atomics, for Atomic Operations (RFC 7306), and
 //! nothing here gives out its address.
 //!
 //! Invariant of the `unsafe` in this module: every copy is checked against the region's bounds and the
-//! memory's before it starts, or is within a `Stretch` that was, and the memory stays mapped while the
+//! memory's before it starts, or is within a `MappedSlice` that was, and the memory stays mapped while the
 //! region holds it, which a stretch borrows.
 #![allow(unsafe_code)]
 
@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicU64;
 
 use rnic_crc::{Checks, Words};
 use rnic_ipc::shm::SharedMemory;
-use rnic_proto::Octets;
+use rnic_proto::Bytes;
 
 mod remote;
 #[cfg(test)]
@@ -31,9 +31,9 @@ pub enum RegionMemory {
     Shared {
         /// The mapping.
         memory: Arc<SharedMemory>,
-        /// Where the region begins in it, in octets.
+        /// Where the region begins in it, in bytes.
         offset: usize,
-        /// The region's length in octets.
+        /// The region's length in bytes.
         len: usize,
     },
     /// Any other memory of a client's, by its own descriptor of its address space.
@@ -44,9 +44,9 @@ pub enum RegionMemory {
     Local(Arc<SharedMemory>),
 }
 
-/// Octets of a region that were found to be there. Not to be shown: addresses are given to nobody.
+/// Bytes of a region that were found to be there. Not to be shown: addresses are given to nobody.
 #[derive(Clone, Copy)]
-pub(crate) struct Stretch<'a> {
+pub(crate) struct MappedSlice<'a> {
     place: Place<'a>,
     len: usize,
 }
@@ -63,11 +63,11 @@ enum Place<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegionError {
     /// It would have left its region.
-    #[error("{len} octets at offset {offset} are not within the region's {region} octets")]
+    #[error("{len} bytes at offset {offset} are not within the region's {region} bytes")]
     Outside {
         /// Where the copy was to begin.
         offset: u64,
-        /// How many octets it was to be.
+        /// How many bytes it was to be.
         len: usize,
         /// The region's length.
         region: u64,
@@ -79,7 +79,7 @@ pub enum RegionError {
 }
 
 impl RegionMemory {
-    /// All octets of a memory, by the accessor that suits it.
+    /// All bytes of a memory, by the accessor that suits it.
     pub fn whole(memory: Arc<SharedMemory>) -> Self {
         if memory.is_private() {
             return Self::Local(memory);
@@ -91,7 +91,7 @@ impl RegionMemory {
         }
     }
 
-    /// Length in octets.
+    /// Length in bytes.
     #[inline]
     pub fn len(&self) -> u64 {
         match self {
@@ -101,7 +101,7 @@ impl RegionMemory {
         }
     }
 
-    /// Has it no octets at all?
+    /// Has it no bytes at all?
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -109,33 +109,29 @@ impl RegionMemory {
     /// Copies `bytes` into the region, all or nothing; of memory that is broken nobody knows.
     #[inline]
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), RegionError> {
-        self.write_octets(offset, &bytes)
+        self.write_bytes(offset, &bytes)
     }
 
-    /// Copies octets that may lie in pieces into the region, as [`Self::write`] does.
+    /// Copies bytes that may lie in pieces into the region, as [`Self::write`] does.
     #[inline]
-    pub fn write_octets<'a>(
-        &self,
-        offset: u64,
-        octets: &impl Octets<'a>,
-    ) -> Result<(), RegionError> {
-        let len = octets.len();
+    pub fn write_bytes<'a>(&self, offset: u64, bytes: &impl Bytes<'a>) -> Result<(), RegionError> {
+        let len = bytes.len();
         let at = self.check(offset, len)?;
         match self {
             Self::Shared { memory, offset, .. } => {
                 memory
-                    .write_pieces(offset.saturating_add(at), len, octets.chunks())
+                    .write_pieces(offset.saturating_add(at), len, bytes.chunks())
                     .map_err(|_| self.outside(at, len))?;
                 sound(memory)
             }
-            Self::Remote(remote) => remote.write_pieces(at as u64, octets.chunks()),
+            Self::Remote(remote) => remote.write_pieces(at as u64, bytes.chunks()),
             Self::Local(memory) => memory
-                .write_pieces(at, len, octets.chunks())
+                .write_pieces(at, len, bytes.chunks())
                 .map_err(|_| self.outside(at, len)),
         }
     }
 
-    /// Copies octets of the region into `out`, all of it or nothing; what came of memory that is broken
+    /// Copies bytes of the region into `out`, all of it or nothing; what came of memory that is broken
     /// is not to be used.
     pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), RegionError> {
         let at = self.check(offset, out.len())?;
@@ -162,7 +158,7 @@ impl RegionMemory {
         out: &mut [u8],
         words: Words,
     ) -> Result<Checks, RegionError> {
-        let len = words.octets_of(out.len());
+        let len = words.bytes_of(out.len());
         let at = self.check(offset, len)?;
         let (memory, at) = match self {
             Self::Shared { memory, offset, .. } => (memory, offset.saturating_add(at)),
@@ -174,28 +170,28 @@ impl RegionMemory {
         };
         let start = memory.start_of(at, len);
         let start = start.map_err(|_| self.outside(at, len))?;
-        // SAFETY: as many octets are mapped there, of memory to which references exist only to words,
+        // SAFETY: as many bytes are mapped there, of memory to which references exist only to words,
         // as atomics: `out` is no part of it.
         let checks = unsafe { rnic_crc::copy_from(crc, start.as_ptr(), out, words) };
         sound(memory).map(|()| checks)
     }
 
-    /// `len` octets of the region, for whoever reads them piece by piece.
+    /// `len` bytes of the region, for whoever reads them piece by piece.
     #[inline]
-    pub(crate) fn stretch(&self, offset: u64, len: usize) -> Result<Stretch<'_>, RegionError> {
+    pub(crate) fn stretch(&self, offset: u64, len: usize) -> Result<MappedSlice<'_>, RegionError> {
         let at = self.check(offset, len)?;
         let (memory, at) = match self {
             Self::Shared { memory, offset, .. } => (memory, offset.saturating_add(at)),
             Self::Remote(remote) => {
                 let place = Place::Remote(remote, at as u64);
-                return Ok(Stretch { place, len });
+                return Ok(MappedSlice { place, len });
             }
             Self::Local(memory) => (memory, at),
         };
         let start = memory.start_of(at, len);
         let start = start.map_err(|_| self.outside(at, len))?;
         let place = Place::Mapped(memory, start);
-        Ok(Stretch { place, len })
+        Ok(MappedSlice { place, len })
     }
 
     /// The word of 64 bits at `offset`; none when it is not within the region, its address is not
@@ -244,8 +240,8 @@ impl RegionMemory {
     }
 }
 
-impl Stretch<'_> {
-    /// As [`RegionMemory::read_checked`], of octets from `offset` within the stretch on.
+impl MappedSlice<'_> {
+    /// As [`RegionMemory::read_checked`], of bytes from `offset` within the stretch on.
     #[inline(always)]
     pub fn read_checked(
         &self,
@@ -254,7 +250,7 @@ impl Stretch<'_> {
         out: &mut [u8],
         words: Words,
     ) -> Result<Checks, RegionError> {
-        let len = words.octets_of(out.len());
+        let len = words.bytes_of(out.len());
         if offset > self.len || len > self.len - offset {
             return Err(self.outside(offset, len));
         }
@@ -265,34 +261,34 @@ impl Stretch<'_> {
                 return Ok(rnic_crc::check(crc, out));
             }
         };
-        // SAFETY: so many octets from `offset` on are within the stretch, all of which is mapped
+        // SAFETY: so many bytes from `offset` on are within the stretch, all of which is mapped
         // (`RegionMemory::stretch`), of memory to which references exist only to words, as atomics: `out`
         // is no part of it.
         let checks = unsafe { rnic_crc::copy_from(crc, start.as_ptr().add(offset), out, words) };
         sound(memory).map(|()| checks)
     }
 
-    /// As [`RegionMemory::write_octets`], from `offset` within the stretch on.
+    /// As [`RegionMemory::write_bytes`], from `offset` within the stretch on.
     #[inline(always)]
-    pub fn write_octets<'a>(
+    pub fn write_bytes<'a>(
         &self,
         offset: usize,
-        octets: &impl Octets<'a>,
+        bytes: &impl Bytes<'a>,
     ) -> Result<(), RegionError> {
-        let len = octets.len();
+        let len = bytes.len();
         if offset > self.len || len > self.len - offset {
             return Err(self.outside(offset, len));
         }
         let (memory, start) = match self.place {
             Place::Mapped(memory, start) => (memory, start),
             Place::Remote(remote, at) => {
-                return remote.write_pieces(at.saturating_add(offset as u64), octets.chunks());
+                return remote.write_pieces(at.saturating_add(offset as u64), bytes.chunks());
             }
         };
         let mut written = 0;
-        octets.chunks().for_each(|chunk| {
+        bytes.chunks().for_each(|chunk| {
             let count = chunk.len().min(len - written);
-            // SAFETY: `len` octets from `offset` on are within the stretch, all of which is mapped
+            // SAFETY: `len` bytes from `offset` on are within the stretch, all of which is mapped
             // (`RegionMemory::stretch`), and no more of them are written; to that memory references exist
             // only to words, as atomics, so `chunk` is elsewhere.
             unsafe {
@@ -314,10 +310,10 @@ impl Stretch<'_> {
     }
 }
 
-impl std::fmt::Debug for Stretch<'_> {
+impl std::fmt::Debug for MappedSlice<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { len, .. } = self;
-        f.debug_struct("Stretch")
+        f.debug_struct("MappedSlice")
             .field("len", len)
             .finish_non_exhaustive()
     }

@@ -39,7 +39,7 @@ use crate::counters::{Levels, ShardCounters};
 use crate::cq::CqTable;
 use crate::histogram::Histogram;
 use crate::idmap::IdMap;
-use crate::qp::{Lent, Qp, QpContext, QpCounters};
+use crate::qp::{Qp, QpContext, QpCounters, QueuePool};
 use crate::slot_table::SlotTable;
 use crate::srq::SrqTable;
 use crate::stag::StagTable;
@@ -120,7 +120,7 @@ pub struct Shard<P> {
     /// From the command to connect to RDMA mode.
     connect_times: Histogram,
     captures: Captures,
-    /// TCP's events that wait until the octets before them are delivered; empty between polls.
+    /// TCP's events that wait until the bytes before them are delivered; empty between polls.
     endings: VecDeque<(ConnId, TcpEvent)>,
     /// Doorbells of one client; empty between polls.
     rung: Vec<QpNum>,
@@ -137,8 +137,8 @@ struct Tables {
     stags: StagTable,
     cqs: CqTable,
     srqs: SrqTable,
-    tallies: ClientStats,
-    lent: Lent,
+    client_stats: ClientStats,
+    queue_pool: QueuePool,
 }
 
 /// Free frames that are not for sending: without any to receive into, nothing would ever be
@@ -227,8 +227,8 @@ impl<P: Port> Shard<P> {
                 stags: StagTable::new(limits.regions),
                 cqs: CqTable::new(limits.cqs),
                 srqs: SrqTable::new(limits.srqs),
-                tallies: ClientStats::new(limits.clients),
-                lent: Lent::default(),
+                client_stats: ClientStats::new(limits.clients),
+                queue_pool: QueuePool::default(),
             },
             clients: Vec::with_capacity(limits.clients),
             listeners: IdMap::default(),
@@ -441,7 +441,7 @@ impl<P: Port> Shard<P> {
             connections: self.conns.len(),
             queue_pairs: self.qps.len(),
             regions: self.tables.stags.len(),
-            queues_lent: self.tables.lent.count(),
+            queues_lent: self.tables.queue_pool.count(),
             frames_free: self.pool.free_chunks(),
             frames_held: self.held.count(),
             frames_on_link: self.link.count(),
@@ -450,7 +450,7 @@ impl<P: Port> Shard<P> {
 
     /// What queue pairs counted.
     pub fn qp_counters(&self) -> QpCounters {
-        self.tables.tallies.total()
+        self.tables.client_stats.total()
     }
 
     /// What the shard counted.
@@ -494,28 +494,28 @@ impl Tables {
 
     /// What a queue pair that counts at this place works with at this time.
     fn context(&mut self, tally: usize, now: Instant) -> QpContext<'_> {
-        let (counters, times) = self.tallies.at(tally);
+        let (counters, times) = self.client_stats.at(tally);
         QpContext {
             stags: &mut self.stags,
             cqs: &mut self.cqs,
             srqs: &mut self.srqs,
             counters,
             times,
-            lent: &mut self.lent,
+            queue_pool: &mut self.queue_pool,
             now,
         }
     }
 }
 
 impl Reserve {
-    /// How many free frames, of the kind that so many octets take, sending may use.
+    /// How many free frames, of the kind that so many bytes take, sending may use.
     #[inline]
-    fn spare(&self, pool: &FramePool, octets: usize) -> usize {
-        let reserve = match pool.is_wide(octets) {
+    fn spare(&self, pool: &FramePool, bytes: usize) -> usize {
+        let reserve = match pool.is_wide(bytes) {
             true => self.wide,
             false => self.single,
         };
-        pool.available_for(octets).saturating_sub(reserve)
+        pool.available_for(bytes).saturating_sub(reserve)
     }
 }
 

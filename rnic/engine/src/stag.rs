@@ -70,7 +70,7 @@ struct Entry {
 /// What an STag gives access to.
 #[derive(Debug)]
 enum Memory {
-    /// Octets that were registered by a command.
+    /// Bytes that were registered by a command.
     Own(Registered),
     /// Part of a region, when it is bound to one.
     Part {
@@ -85,7 +85,7 @@ struct Registered {
     memory: RegionMemory,
     /// The present registration, or the last.
     serial: u64,
-    /// Tagged offset of its first octet.
+    /// Tagged offset of its first byte.
     base: TaggedOffset,
     /// The rights that the command gave.
     access: Access,
@@ -120,23 +120,23 @@ pub enum StagError {
         stag: Stag,
     },
     /// The tagged offset plus the length leaves the 64-bit space.
-    #[error("{len} octets at {to} wrap around the tagged offsets of {stag}")]
+    #[error("{len} bytes at {to} wrap around the tagged offsets of {stag}")]
     Wrap {
         /// The STag.
         stag: Stag,
-        /// The first octet.
+        /// The first byte.
         to: TaggedOffset,
-        /// Octets.
+        /// Bytes.
         len: u32,
     },
-    /// Before the region's first octet or after its last.
-    #[error("{len} octets at {to} are not within the bounds of {stag}")]
+    /// Before the region's first byte or after its last.
+    #[error("{len} bytes at {to} are not within the bounds of {stag}")]
     Bounds {
         /// The STag.
         stag: Stag,
-        /// The first octet.
+        /// The first byte.
         to: TaggedOffset,
-        /// Octets.
+        /// Bytes.
         len: u32,
     },
     /// The memory of an Atomic Operation is not aligned to 64 bits.
@@ -144,7 +144,7 @@ pub enum StagError {
     Misaligned {
         /// The STag.
         stag: Stag,
-        /// The first octet.
+        /// The first byte.
         to: TaggedOffset,
     },
 }
@@ -164,10 +164,10 @@ pub enum AddRegionError {
         /// The STag.
         stag: Stag,
     },
-    /// The region's last octet would have no tagged offset.
-    #[error("a region of {len} octets at {base} wraps around the tagged offsets")]
+    /// The region's last byte would have no tagged offset.
+    #[error("a region of {len} bytes at {base} wraps around the tagged offsets")]
     Wrap {
-        /// Its first octet.
+        /// Its first byte.
         base: TaggedOffset,
         /// Its length.
         len: u64,
@@ -185,7 +185,7 @@ pub struct StagLook {
     pub qp: Option<QpNum>,
     /// Its rights.
     pub access: Access,
-    /// Its octets.
+    /// Its bytes.
     pub len: u64,
 }
 
@@ -273,7 +273,7 @@ impl StagTable {
         Ok(())
     }
 
-    /// Revokes an STag, whatever its key is now. When this returns no octet of its memory is touched
+    /// Revokes an STag, whatever its key is now. When this returns no byte of its memory is touched
     /// any more, by nothing that was bound to it either. False when there is none.
     pub fn remove(&mut self, stag: Stag) -> bool {
         self.dissociate(stag.index());
@@ -317,7 +317,7 @@ impl StagTable {
         })
     }
 
-    /// Checks a peer's RDMA Read of `len` octets at `to`. Zero octets are no access and not to be
+    /// Checks a peer's RDMA Read of `len` bytes at `to`. Zero bytes are no access and not to be
     /// asked for (RFC 5040 section 5.2.1).
     pub fn remote_read(
         &self,
@@ -331,7 +331,7 @@ impl StagTable {
             .map(Source)
     }
 
-    /// Checks a peer's RDMA Write of `len` octets to `to`. Zero octets are no access and not to be
+    /// Checks a peer's RDMA Write of `len` bytes to `to`. Zero bytes are no access and not to be
     /// asked for (RFC 5041 section 7.1).
     pub fn remote_write(
         &self,
@@ -368,7 +368,7 @@ impl StagTable {
         Ok(Target { word, memory })
     }
 
-    /// Checks the octets that a Send or an RDMA Write takes. Every region allows it, no window does.
+    /// Checks the bytes that a Send or an RDMA Write takes. Every region allows it, no window does.
     #[inline]
     pub fn local_read(&self, sge: &Sge, user: User) -> Result<Source<'_>, StagError> {
         let stag = Stag(sge.lkey);

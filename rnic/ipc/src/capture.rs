@@ -1,7 +1,7 @@
 //! A capture that a client asks for: which frames, and how they come to it.
 //!
 //! They come as a stream of records over a socket that goes one way. A record is [`RECORD_HEADER`]
-//! octets and then what was kept of the frame. The number of frames that were lost until then is in
+//! bytes and then what was kept of the frame. The number of frames that were lost until then is in
 //! each of them, and in the last one, which is of no frame. Numbers are little-endian.
 
 use std::net::{IpAddr, SocketAddr};
@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 #[cfg(test)]
 mod tests;
 
-/// Octets of a record before its frame's.
+/// Bytes of a record before its frame's.
 pub const RECORD_HEADER: usize = 24;
 
-/// The most octets of a frame in a record: more than any interface's MTU.
+/// The most bytes of a frame in a record: more than any interface's MTU.
 pub const KEPT_MAX: usize = 1 << 16;
 
 /// Set in the last field of a frame that was sent.
@@ -32,7 +32,7 @@ pub struct Filter {
     pub ends: Option<(SocketAddr, SocketAddr)>,
     /// Only what is received, or only what is sent.
     pub direction: Option<Direction>,
-    /// The most octets to keep of each frame; all without it.
+    /// The most bytes to keep of each frame; all without it.
     pub snap: Option<u32>,
 }
 
@@ -52,9 +52,9 @@ pub struct RecordHeader {
     pub unix_ns: u64,
     /// Frames that were lost since the capture began, because whoever reads was too slow.
     pub lost: u64,
-    /// Octets of the frame; 0 in the last record, which is of no frame.
+    /// Bytes of the frame; 0 in the last record, which is of no frame.
     pub original: u32,
-    /// Octets of it that follow.
+    /// Bytes of it that follow.
     pub kept: u32,
     /// Whether it was received or sent.
     pub direction: Direction,
@@ -81,25 +81,25 @@ impl RecordHeader {
 
     /// As it is on the stream.
     #[must_use]
-    pub fn to_octets(&self) -> [u8; RECORD_HEADER] {
+    pub fn to_bytes(&self) -> [u8; RECORD_HEADER] {
         let outbound = match self.direction {
             Direction::In => 0,
             Direction::Out => OUTBOUND,
         };
-        let mut octets = [0; RECORD_HEADER];
-        octets[..8].copy_from_slice(&self.unix_ns.to_le_bytes());
-        octets[8..16].copy_from_slice(&self.lost.to_le_bytes());
-        octets[16..20].copy_from_slice(&self.original.to_le_bytes());
-        octets[20..].copy_from_slice(&(self.kept | outbound).to_le_bytes());
-        octets
+        let mut bytes = [0; RECORD_HEADER];
+        bytes[..8].copy_from_slice(&self.unix_ns.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.lost.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.original.to_le_bytes());
+        bytes[20..].copy_from_slice(&(self.kept | outbound).to_le_bytes());
+        bytes
     }
 
-    /// What these octets say; none when more than [`KEPT_MAX`] octets would follow, or more than the
+    /// What these bytes say; none when more than [`KEPT_MAX`] bytes would follow, or more than the
     /// frame has.
     #[must_use]
-    pub fn from_octets(octets: &[u8; RECORD_HEADER]) -> Option<Self> {
+    pub fn from_bytes(bytes: &[u8; RECORD_HEADER]) -> Option<Self> {
         let word = |at: usize| {
-            let word = octets.get(at..).and_then(|rest| rest.first_chunk::<4>());
+            let word = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>());
             word.copied().map_or(0, u32::from_le_bytes)
         };
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;

@@ -28,10 +28,10 @@ pub use mpa::{MarkerUse, MpaOptions, PeerDepths, RtrModes};
 /// raised with each change of either; `tests/layout.rs` of this crate sees to that.
 pub const PROTOCOL_VERSION: u32 = 14;
 
-/// The longest private data that one side may give, in octets (RFC 5044 section 7.1.1).
+/// The longest private data that one side may give, in bytes (RFC 5044 section 7.1.1).
 pub const PRIVATE_DATA_MAX: usize = 512;
 
-/// The longest encoded control message, in octets.
+/// The longest encoded control message, in bytes.
 pub const CONTROL_MESSAGE_MAX: usize = 4096;
 
 /// The most addresses of an interface that a [`DeviceInfo`] tells, so that it fits a message.
@@ -66,11 +66,11 @@ pub enum Request {
         stream: Option<QpNum>,
         /// What local work and remote peers may do.
         access: Access,
-        /// The tagged offset of the region's first octet; by convention its address in the client.
+        /// The tagged offset of the region's first byte; by convention its address in the client.
         base: u64,
-        /// Where the region begins in the memfd, in octets.
+        /// Where the region begins in the memfd, in bytes.
         offset: u64,
-        /// Its length in octets, at least 1.
+        /// Its length in bytes, at least 1.
         length: u64,
     },
     /// Registers memory of the client's address space that is in no memfd, for those who may
@@ -83,9 +83,9 @@ pub enum Request {
         stream: Option<QpNum>,
         /// What local work and remote peers may do.
         access: Access,
-        /// Address of the first octet, and its tagged offset.
+        /// Address of the first byte, and its tagged offset.
         address: u64,
-        /// Its length in octets, at least 1.
+        /// Its length in bytes, at least 1.
         length: u64,
     },
     /// An STag without memory, which work makes valid. It goes by [`Request::DeregisterMemory`].
@@ -96,7 +96,7 @@ pub enum Request {
         /// What it is for.
         kind: StagKind,
     },
-    /// When the reply comes, no octet of the region changes any more, through nothing that was bound
+    /// When the reply comes, no byte of the region changes any more, through nothing that was bound
     /// to it either (RFC 5041 section 8.3.1). Reply: [`Response::Done`].
     DeregisterMemory {
         /// As it was given, whatever keys it had since.
@@ -186,7 +186,7 @@ pub enum Request {
         local: Option<IpAddr>,
         /// What to ask of the peer.
         mpa: MpaOptions,
-        /// At most [`PRIVATE_DATA_MAX`] octets, less 4 with revision 2.
+        /// At most [`PRIVATE_DATA_MAX`] bytes, less 4 with revision 2.
         private_data: Vec<u8>,
     },
     /// Ends in [`Event::Established`] or [`Event::ConnectFailed`]. Reply: [`Response::Done`].
@@ -380,7 +380,7 @@ pub struct QpAttributes {
     pub srq: Option<SrqId>,
     /// Scatter/gather elements a work request may have.
     pub max_sge: u32,
-    /// Octets that a work request of the send queue may carry itself; 0 for none.
+    /// Bytes that a work request of the send queue may carry itself; 0 for none.
     pub max_inline: u32,
     /// Completions for every send-queue work request, not only the signalled ones.
     pub signal_all: bool,

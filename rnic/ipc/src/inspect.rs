@@ -14,7 +14,7 @@ use crate::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};
 #[cfg(test)]
 mod tests;
 
-/// Octets of a message that the page's frame takes, at most.
+/// Bytes of a message that the page's frame takes, at most.
 const FRAME: usize = 32;
 
 /// A kind of objects that can be looked at.
@@ -56,8 +56,8 @@ impl Page {
         let mut room = CONTROL_MESSAGE_MAX - FRAME;
         let mut last = None;
         for (number, object) in objects {
-            let octets = postcard::to_stdvec(&object).map_or(usize::MAX, |octets| octets.len());
-            match room.checked_sub(octets) {
+            let bytes = postcard::to_stdvec(&object).map_or(usize::MAX, |bytes| bytes.len());
+            match room.checked_sub(bytes) {
                 Some(left) => room = left,
                 None if last.is_some() => {
                     page.next = last;
@@ -143,22 +143,22 @@ pub struct ConnectionInfo {
     pub rtt_us: Option<u64>,
     /// Its mean deviation in microseconds.
     pub rtt_deviation_us: u64,
-    /// Payload octets of a full segment.
+    /// Payload bytes of a full segment.
     pub mss: u32,
-    /// Congestion window in octets.
+    /// Congestion window in bytes.
     pub cwnd: u64,
-    /// Octets believed to be in the network.
+    /// Bytes believed to be in the network.
     pub in_flight: u64,
-    /// Payload octets received for the first time.
-    pub octets_in: u64,
-    /// Payload octets sent for the first time.
-    pub octets_out: u64,
+    /// Payload bytes received for the first time.
+    pub bytes_in: u64,
+    /// Payload bytes sent for the first time.
+    pub bytes_out: u64,
     /// Segments sent again.
     pub retransmits: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
-    /// Octets that came before others ahead of them.
-    pub octets_out_of_order: u64,
+    /// Bytes that came before others ahead of them.
+    pub bytes_out_of_order: u64,
 }
 
 /// The stages of a connection's life (RFC 5044 section 7).
@@ -248,8 +248,8 @@ pub struct RegionInfo {
     pub qp: Option<QpNum>,
     /// Its rights.
     pub access: Access,
-    /// Its length in octets; 0 for a window that is not bound.
-    pub octets: u64,
+    /// Its length in bytes; 0 for a window that is not bound.
+    pub bytes: u64,
 }
 
 /// A listener.

@@ -9,8 +9,8 @@
 //!   (`shm/files.rs`: `F_SEAL_FUTURE_WRITE` forbids to punch any). What the host itself can't read back
 //!   faults, and the fault is contained ([`contain_faults`]);
 //! * memory of no file has no other process that could take it away ([`SharedMemory::is_private`]);
-//! * another process may write any octet at any time. So no `&` or `&mut` to these octets ever
-//!   exists, atomics excepted; octets are copied in and out through raw pointers, and whoever reads
+//! * another process may write any byte at any time. So no `&` or `&mut` to these bytes ever
+//!   exists, atomics excepted; bytes are copied in and out through raw pointers, and whoever reads
 //!   a value copies it once and then checks the copy.
 #![allow(unsafe_code)]
 
@@ -34,14 +34,14 @@ pub use error::{MAPPING_MAX, OutOfBounds, ShmError};
 pub use faults::{MAPPINGS_MAX, contain_faults, count_fault, faults_contained};
 pub use files::{FILES_MAX, USER_FILES_MAX, forbid_holes};
 
-/// Octets of a huge page of [`SharedMemory::create_huge`]. There are others, and
+/// Bytes of a huge page of [`SharedMemory::create_huge`]. There are others, and
 /// [`SharedMemory::map`] takes them.
 pub const HUGE_PAGE: usize = 2 << 20;
 
 /// A mapped piece of memory that another process may map too.
 ///
 /// All access is by copies with bounds checks, or by atomics. What a concurrent writer leaves is
-/// any mixture of old and new octets.
+/// any mixture of old and new bytes.
 #[derive(Debug)]
 pub struct SharedMemory {
     base: NonNull<u8>,
@@ -108,7 +108,7 @@ impl SharedMemory {
         Ok((memory, fd))
     }
 
-    /// As [`Self::create`], of huge pages ([`HUGE_PAGE`]), as many as `len` octets need.
+    /// As [`Self::create`], of huge pages ([`HUGE_PAGE`]), as many as `len` bytes need.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl SharedMemory {
         Self::anonymous_of(len, len, MapFlags::PRIVATE)
     }
 
-    /// The same of huge pages ([`HUGE_PAGE`]), as many as `len` octets need.
+    /// The same of huge pages ([`HUGE_PAGE`]), as many as `len` bytes need.
     ///
     /// # Errors
     ///
@@ -153,7 +153,7 @@ impl SharedMemory {
         })
     }
 
-    /// Maps `len` octets from `offset` of a descriptor that came from another process.
+    /// Maps `len` bytes from `offset` of a descriptor that came from another process.
     ///
     /// It must be a memfd, of ordinary or of huge pages, sealed with `F_SEAL_SHRINK` and long enough;
     /// anything else is refused, because its owner could make our accesses fault. `offset` need not be
@@ -244,7 +244,7 @@ impl SharedMemory {
     }
 
     /// Zeroed memory of this process alone, for both ends in one process: simulation, tests, Miri.
-    /// Aligned to 64 octets.
+    /// Aligned to 64 bytes.
     pub fn private(len: usize) -> Result<Self, ShmError> {
         check_len(len as u64)?;
         let words = len.div_ceil(size_of::<Line>());
@@ -290,24 +290,24 @@ impl SharedMemory {
             && matches!(&self.backing, Backing::Mapping(mapping) if mapping.watch.is_broken())
     }
 
-    /// Octets.
+    /// Bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Never: a mapping has at least one octet.
+    /// Never: a mapping has at least one byte.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Where the `len` octets from `offset` on begin, for copies that the caller fuses with other work.
+    /// Where the `len` bytes from `offset` on begin, for copies that the caller fuses with other work.
     /// Valid for so many while `self` lives; others may write there at any time, so make no reference
     /// from it.
     pub fn start_of(&self, offset: usize, len: usize) -> Result<NonNull<u8>, OutOfBounds> {
         self.at(offset, len)
     }
 
-    /// The first octet. Valid for `len()` octets while `self` lives, as above.
+    /// The first byte. Valid for `len()` bytes while `self` lives, as above.
     pub fn as_ptr(&self) -> *mut u8 {
         self.base.as_ptr()
     }
@@ -317,7 +317,7 @@ impl SharedMemory {
         self.base
     }
 
-    /// Copies `into.len()` octets from `offset` on.
+    /// Copies `into.len()` bytes from `offset` on.
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), OutOfBounds> {
         let from = self.at(offset, into.len())?;
         // SAFETY: `at` checked that the source lies in the mapping; `into` is ours alone and, being
@@ -331,7 +331,7 @@ impl SharedMemory {
         self.write_pieces(offset, from.len(), std::iter::once(from))
     }
 
-    /// Copies octets that lie in pieces, `len` in all, to `offset`, one piece behind the other; what is
+    /// Copies bytes that lie in pieces, `len` in all, to `offset`, one piece behind the other; what is
     /// beyond `len` is left out.
     #[inline]
     pub fn write_pieces<'a>(
@@ -355,7 +355,7 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// Sets `len` octets from `offset` on to `value`.
+    /// Sets `len` bytes from `offset` on to `value`.
     pub fn fill(&self, offset: usize, len: usize, value: u8) -> Result<(), OutOfBounds> {
         let to = self.at(offset, len)?;
         // SAFETY: `at` checked that the destination lies in the mapping.
@@ -384,7 +384,7 @@ impl SharedMemory {
         Ok(at.cast())
     }
 
-    /// The octet at `offset` when `len` octets from there are in the mapping.
+    /// The byte at `offset` when `len` bytes from there are in the mapping.
     #[inline]
     fn at(&self, offset: usize, len: usize) -> Result<NonNull<u8>, OutOfBounds> {
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
@@ -484,12 +484,12 @@ impl Drop for Pages {
     }
 }
 
-/// The unit of private memory: rings want 64-octet alignment.
+/// The unit of private memory: rings want 64-byte alignment.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
-/// Octets of the huge pages that so many octets need.
+/// Bytes of the huge pages that so many bytes need.
 fn whole_huge_pages(len: usize) -> usize {
     len.div_ceil(HUGE_PAGE).saturating_mul(HUGE_PAGE)
 }
@@ -514,7 +514,7 @@ fn check_len(len: u64) -> Result<(), ShmError> {
     Ok(())
 }
 
-/// A sealed memfd of `len` octets.
+/// A sealed memfd of `len` bytes.
 fn memfd(name: &str, len: usize, kind: MemfdFlags) -> Result<OwnedFd, ShmError> {
     check_len(len as u64)?;
     let host = |call| move |errno| ShmError::Host { call, errno };

@@ -1,7 +1,7 @@
 //! The control channel: messages and descriptors over a Unix `SOCK_SEQPACKET` socket.
 //!
-//! One datagram is one message in postcard's encoding, at most [`CONTROL_MESSAGE_MAX`] octets, with
-//! at most [`DESCRIPTORS_MAX`] descriptors beside it. Anything cut short, undecodable or with octets
+//! One datagram is one message in postcard's encoding, at most [`CONTROL_MESSAGE_MAX`] bytes, with
+//! at most [`DESCRIPTORS_MAX`] descriptors beside it. Anything cut short, undecodable or with bytes
 //! left over is an error of the sender's.
 
 use std::io::{IoSlice, IoSliceMut};
@@ -178,7 +178,7 @@ impl Channel {
         }
         let (message, rest) = postcard::take_from_bytes(bytes).map_err(TransportError::Decode)?;
         if !rest.is_empty() {
-            return Err(TransportError::Trailing { octets: rest.len() });
+            return Err(TransportError::Trailing { bytes: rest.len() });
         }
         Ok(Some((message, fds)))
     }
@@ -298,7 +298,7 @@ pub enum TransportError {
         errno: Errno,
     },
     /// The sender's fault: longer than [`CONTROL_MESSAGE_MAX`].
-    #[error("a control message of more than {CONTROL_MESSAGE_MAX} octets came")]
+    #[error("a control message of more than {CONTROL_MESSAGE_MAX} bytes came")]
     TooLong,
     /// The sender's fault: more than [`DESCRIPTORS_MAX`], or this process can't open more.
     #[error(
@@ -309,17 +309,17 @@ pub enum TransportError {
         /// At least so many.
         count: usize,
     },
-    /// The message does not fit [`CONTROL_MESSAGE_MAX`] octets.
-    #[error("can't encode a control message into {CONTROL_MESSAGE_MAX} octets: {0}")]
+    /// The message does not fit [`CONTROL_MESSAGE_MAX`] bytes.
+    #[error("can't encode a control message into {CONTROL_MESSAGE_MAX} bytes: {0}")]
     Encode(postcard::Error),
     /// The sender's fault, or another version.
     #[error("can't decode a control message: {0}; are both ends of one version?")]
     Decode(postcard::Error),
     /// The sender's fault, or another version.
-    #[error("{octets} octets too many after a control message; are both ends of one version?")]
+    #[error("{bytes} bytes too many after a control message; are both ends of one version?")]
     Trailing {
-        /// Octets left over.
-        octets: usize,
+        /// Bytes left over.
+        bytes: usize,
     },
     /// The host's refusal.
     #[error("{call} on a control socket failed: {errno}")]

@@ -1,4 +1,4 @@
-//! Wake-ups from the engine to a client: one octet on a socket, sent without ever blocking.
+//! Wake-ups from the engine to a client: one byte on a socket, sent without ever blocking.
 //!
 //! A socket, not an eventfd: the other process shares the eventfd's open file description, could
 //! clear `O_NONBLOCK` on it and fill its counter, and so block the sender for ever. A socket takes
@@ -49,7 +49,7 @@ impl WakeSender {
             &[1],
             SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
         ) {
-            // Out of memory for one more octet: as good as a full socket, the next call tries again.
+            // Out of memory for one more byte: as good as a full socket, the next call tries again.
             Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::NOMEM) => Woken::Yes,
             Err(_) => Woken::Gone,
         }
@@ -94,8 +94,8 @@ impl WakeReceiver {
     pub fn drain(&self) -> Drained {
         let mut found = Drained::Quiet;
         for _ in 0..DRAIN_MAX {
-            let mut octet = [0; 1];
-            match rustix::net::recv(&self.socket, &mut octet, RecvFlags::DONTWAIT) {
+            let mut byte = [0; 1];
+            match rustix::net::recv(&self.socket, &mut byte, RecvFlags::DONTWAIT) {
                 Ok((_, 0)) if found == Drained::Quiet => return Drained::Gone,
                 Ok((_, 0)) | Err(Errno::AGAIN) => break,
                 Ok(_) => found = Drained::Woken,

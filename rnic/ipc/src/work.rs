@@ -1,13 +1,13 @@
 //! Work requests and completions as they lie in shared memory.
 //!
-//! A work queue is a ring of 64-octet slots. A work request takes one slot, or several when it has
+//! A work queue is a ring of 64-byte slots. A work request takes one slot, or several when it has
 //! more scatter/gather elements than fit the first: slot 0 carries the header and two elements,
-//! each further slot four more. An inline work request has its octets in the places of elements,
-//! [`INLINE_PER_SGE`] in each. Behind the elements or the octets come the operands that some opcodes have,
+//! each further slot four more. An inline work request has its bytes in the places of elements,
+//! [`INLINE_PER_SGE`] in each. Behind the elements or the bytes come the operands that some opcodes have,
 //! two in the place of each element. All integers are in host order: both ends are on one machine.
 //! Whoever reads a slot copies it once and then checks the copy.
 
-/// Octets of a work-queue slot.
+/// Bytes of a work-queue slot.
 pub const SLOT_SIZE: usize = 64;
 /// Elements in a work request's first slot.
 pub const SGES_IN_FIRST_SLOT: usize = 2;
@@ -15,39 +15,39 @@ pub const SGES_IN_FIRST_SLOT: usize = 2;
 pub const SGES_IN_NEXT_SLOT: usize = 4;
 /// The most elements that the layout can carry.
 pub const MAX_SGE: usize = 32;
-/// Octets of inline data that take the place of one element.
+/// Bytes of inline data that take the place of one element.
 pub const INLINE_PER_SGE: usize = size_of::<Sge>();
-/// The most octets of inline data that the layout can carry.
+/// The most bytes of inline data that the layout can carry.
 pub const MAX_INLINE: usize = MAX_SGE * INLINE_PER_SGE;
 /// The most places of elements, behind the elements, that a work request's operands take.
 pub const OPERAND_PLACES: usize = 2;
 /// The most places of elements that a work request takes, elements and operands.
 pub const MAX_PLACES: usize = MAX_SGE + OPERAND_PLACES;
 
-/// Places of elements that so many octets of inline data take.
-pub const fn sges_for_inline(octets: usize) -> usize {
-    octets.div_ceil(INLINE_PER_SGE)
+/// Places of elements that so many bytes of inline data take.
+pub const fn sges_for_inline(bytes: usize) -> usize {
+    bytes.div_ceil(INLINE_PER_SGE)
 }
 
 /// A piece of registered memory named by a work request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Sge {
-    /// Tagged offset of the first octet (the address in the client, by convention).
+    /// Tagged offset of the first byte (the address in the client, by convention).
     pub addr: u64,
-    /// Octets.
+    /// Bytes.
     pub length: u32,
     /// The region's STag.
     pub lkey: u32,
 }
 
 impl Sge {
-    /// The element in whose place up to [`INLINE_PER_SGE`] octets of inline data lie.
-    pub(crate) fn from_inline(octets: &[u8]) -> Self {
-        let (first, second) = octets.split_at(octets.len().min(size_of::<u64>()));
-        let word = |octets: &[u8]| {
+    /// The element in whose place up to [`INLINE_PER_SGE`] bytes of inline data lie.
+    pub(crate) fn from_inline(bytes: &[u8]) -> Self {
+        let (first, second) = bytes.split_at(bytes.len().min(size_of::<u64>()));
+        let word = |bytes: &[u8]| {
             let mut all = [0; size_of::<u64>()];
-            all[..octets.len()].copy_from_slice(octets);
+            all[..bytes.len()].copy_from_slice(bytes);
             u64::from_ne_bytes(all)
         };
         Self::from_words([word(first), word(second)])
@@ -72,7 +72,7 @@ impl Sge {
         }
     }
 
-    /// The octets of inline data that lie in its place.
+    /// The bytes of inline data that lie in its place.
     pub(crate) fn to_inline(self) -> [u8; INLINE_PER_SGE] {
         let mut all = [0; INLINE_PER_SGE];
         all[..8].copy_from_slice(&self.addr.to_ne_bytes());
@@ -101,7 +101,7 @@ pub struct WorkSlot {
     /// Places of elements that are taken: by elements or by inline data, at most [`MAX_SGE`], and by
     /// the operands behind them, at most [`OPERAND_PLACES`].
     pub num_sge: u16,
-    /// Octets of inline data, at most [`MAX_INLINE`].
+    /// Bytes of inline data, at most [`MAX_INLINE`].
     pub inline_len: u32,
     /// Zero.
     pub reserved: u32,
@@ -114,7 +114,7 @@ pub const WR_SIGNALED: u8 = 1;
 /// Send and Immediate Data: raise the peer's solicited event (RFC 5040 section 4.3, RFC 7306
 /// section 6).
 pub const WR_SOLICITED: u8 = 2;
-/// Send and Write: the work request carries its octets itself and names no memory.
+/// Send and Write: the work request carries its bytes itself and names no memory.
 pub const WR_INLINE: u8 = 4;
 
 /// Fast registration: only the stream of the queue pair that does it may use the region.
@@ -160,7 +160,7 @@ numbered! {
         Immediate = 5,
         /// RDMA Write, then Immediate Data. Operand: the data.
         WriteImmediate = 6,
-        /// FetchAdd (RFC 7306 section 5.1.1). Operands: add data, add mask. One element of 8 octets
+        /// FetchAdd (RFC 7306 section 5.1.1). Operands: add data, add mask. One element of 8 bytes
         /// takes the original value, in host order.
         AtomicFetchAdd = 7,
         /// CmpSwap (RFC 7306 section 5.1.2). Operands: swap data, swap mask, compare data, compare
@@ -169,9 +169,9 @@ numbered! {
         /// Ends the rights of an STag, `rkey`, when what was posted before is done.
         LocalInvalidate = 9,
         /// Binds a memory window when what was posted before is done. `rkey`: the window's STag with
-        /// its new key; `remote_addr`: tagged offset of the first octet in the region and in the
+        /// its new key; `remote_addr`: tagged offset of the first byte in the region and in the
         /// window. Operands: its length, then the region's STag and, 32 bits higher, its rights
-        /// ([`crate::control::Access::bits`]). Without an octet it ends the binding of a window of
+        /// ([`crate::control::Access::bits`]). Without a byte it ends the binding of a window of
         /// type 1.
         BindWindow = 10,
         /// Registers a region that is not valid when what was posted before is done. The parts are as
@@ -215,7 +215,7 @@ pub struct Completion {
     pub wr_id: u64,
     /// The queue pair's number.
     pub qp: u32,
-    /// Receive, Read and atomics: octets placed.
+    /// Receive, Read and atomics: bytes placed.
     pub byte_len: u32,
     /// A [`WcStatus`].
     pub status: u8,
@@ -225,7 +225,7 @@ pub struct Completion {
     pub flags: u16,
     /// Receive of a Send with Invalidate: the STag that was invalidated.
     pub invalidated: u32,
-    /// Receive of Immediate Data: the data, the first octet on the wire the most significant.
+    /// Receive of Immediate Data: the data, the first byte on the wire the most significant.
     pub immediate: u64,
 }
 

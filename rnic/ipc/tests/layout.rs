@@ -1,4 +1,4 @@
-//! Every control message, and all that lies in shared memory, octet by octet beside the version that
+//! Every control message, and all that lies in shared memory, byte by byte beside the version that
 //! both ends compare. A daemon and a client of different builds must find out by the number that they
 //! don't understand each other, and not by taking one request for another.
 
@@ -13,7 +13,7 @@ use std::path::Path;
 use rnic_ipc::control::PROTOCOL_VERSION;
 
 const GOLDEN: &str = "tests/layout/golden.txt";
-/// Set, it has the golden octets written, if the version was raised.
+/// Set, it has the golden bytes written, if the version was raised.
 const WRITE: &str = "RNIC_WRITE_LAYOUT";
 
 #[test]
@@ -37,15 +37,15 @@ fn what_both_ends_share_changes_with_the_version_only() {
     let was = of(&golden);
     let raised = PROTOCOL_VERSION > was;
     if raised && std::env::var_os(WRITE).is_some() {
-        std::fs::write(&path, found).expect("the golden octets can be written");
+        std::fs::write(&path, found).expect("the golden bytes can be written");
         return;
     }
     let todo = if raised {
-        format!("write the golden octets: {WRITE}=1 cargo test -p rnic-ipc --test layout")
+        format!("write the golden bytes: {WRITE}=1 cargo test -p rnic-ipc --test layout")
     } else {
         format!(
             "raise PROTOCOL_VERSION in rnic/ipc/src/control.rs above {was}, with this same change, then \
-             write the golden octets: {WRITE}=1 cargo test -p rnic-ipc --test layout"
+             write the golden bytes: {WRITE}=1 cargo test -p rnic-ipc --test layout"
         )
     };
     let gone = golden

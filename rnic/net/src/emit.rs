@@ -14,14 +14,14 @@ use super::{
 /// The payload of a segment whose headers are to be written: it lies behind them already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Payload {
-    /// Octets.
+    /// Bytes.
     pub len: usize,
     /// The checksum's partial sum over them.
     pub sum: PartialSum,
 }
 
 /// Writes all headers of a segment, checksums included, to the beginning of `out`; returns how many
-/// octets they are: [`Path::headers_len`] and [`TcpHeader::header_len`]. The payload itself is not
+/// bytes they are: [`Path::headers_len`] and [`TcpHeader::header_len`]. The payload itself is not
 /// looked at. None as in [`emit`].
 pub fn write_segment(
     path: &Path,
@@ -42,8 +42,8 @@ pub fn write_segment(
     Some(before + tcp_len)
 }
 
-/// Writes the Ethernet and IP headers in front of a TCP segment of `segment_len` octets (header
-/// and payload) to the beginning of `out`; returns how many octets they are, [`Path::headers_len`].
+/// Writes the Ethernet and IP headers in front of a TCP segment of `segment_len` bytes (header
+/// and payload) to the beginning of `out`; returns how many bytes they are, [`Path::headers_len`].
 ///
 /// IPv4 goes with Don't Fragment and identification 0 (RFC 6864 section 4.1). None when `out` is
 /// too short, the segment is longer than an IP packet can be, or the two addresses are of
@@ -107,7 +107,7 @@ pub fn emit(
     Some(len)
 }
 
-fn put(out: &mut [u8], at: usize, octets: &[u8]) -> Option<()> {
-    out.get_mut(at..at + octets.len())?.copy_from_slice(octets);
+fn put(out: &mut [u8], at: usize, bytes: &[u8]) -> Option<()> {
+    out.get_mut(at..at + bytes.len())?.copy_from_slice(bytes);
     Some(())
 }

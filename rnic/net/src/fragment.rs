@@ -57,9 +57,9 @@ pub struct Fragments<'a> {
     link: &'a [u8],
     ip: &'a [u8],
     data: &'a [u8],
-    /// Octets of `data` that were written.
+    /// Bytes of `data` that were written.
     done: usize,
-    /// Octets of `data` in each fragment but the last; never 0.
+    /// Bytes of `data` in each fragment but the last; never 0.
     step: usize,
     id: u32,
     v6: bool,
@@ -67,8 +67,8 @@ pub struct Fragments<'a> {
 
 impl<'a> Fragments<'a> {
     /// Of the packet in `frame`, which [`super::write_segment`] wrote,
-    /// with the Ethernet header's `link_len` octets in front; each at most `mtu` octets of IP. (An
-    /// MTU below what any link has, 68 or 1280 octets, counts as that.)
+    /// with the Ethernet header's `link_len` bytes in front; each at most `mtu` bytes of IP. (An
+    /// MTU below what any link has, 68 or 1280 bytes, counts as that.)
     ///
     /// None when the packet is not larger than that, or no such packet.
     pub fn new(frame: &'a [u8], link_len: usize, mtu: u32, id: u32) -> Option<Self> {
@@ -105,7 +105,7 @@ impl<'a> Fragments<'a> {
     }
 
     /// Writes the next fragment, a whole Ethernet frame, to the beginning of `out`; returns how many
-    /// octets it has. None after the last one, or when `out` is too short.
+    /// bytes it has. None after the last one, or when `out` is too short.
     pub fn write_next(&mut self, out: &mut [u8]) -> Option<usize> {
         let rest = self.data.get(self.done..)?;
         let part = rest.get(..self.step).unwrap_or(rest);
@@ -150,10 +150,10 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn put(&mut self, octets: &[u8]) -> Option<()> {
-        let place = self.out.get_mut(self.at..self.at + octets.len())?;
-        place.copy_from_slice(octets);
-        self.at += octets.len();
+    fn put(&mut self, bytes: &[u8]) -> Option<()> {
+        let place = self.out.get_mut(self.at..self.at + bytes.len())?;
+        place.copy_from_slice(bytes);
+        self.at += bytes.len();
         Some(())
     }
 }

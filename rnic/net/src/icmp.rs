@@ -18,7 +18,7 @@ mod tests;
 
 const PROTOCOL_ICMP: u8 = 1;
 
-/// Octets before what is quoted, in both versions.
+/// Bytes before what is quoted, in both versions.
 const ICMP_HEADER: usize = 8;
 
 /// Types of ICMP (RFC 792).
@@ -128,7 +128,7 @@ pub fn parse_icmpv6(message: &[u8]) -> Option<IcmpReport> {
     )
 }
 
-/// Of the first eight octets of a segment, which every error quotes (RFC 792).
+/// Of the first eight bytes of a segment, which every error quotes (RFC 792).
 fn report(local: IpAddr, remote: IpAddr, tcp: &[u8], error: IcmpError) -> Option<IcmpReport> {
     let local = Endpoint::new(local, u16::from_be_bytes(array(tcp, 0)?));
     let remote = Endpoint::new(remote, u16::from_be_bytes(array(tcp, 2)?));
@@ -169,6 +169,6 @@ impl V4 {
     }
 }
 
-fn array<const N: usize>(octets: &[u8], at: usize) -> Option<[u8; N]> {
-    octets.get(at..)?.first_chunk::<N>().copied()
+fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk::<N>().copied()
 }

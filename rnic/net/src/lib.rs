@@ -16,8 +16,8 @@ mod emit;
 mod flow;
 mod fragment;
 mod icmp;
-mod known;
 mod parse;
+mod prediction;
 mod reassembly;
 mod template;
 #[cfg(test)]
@@ -31,21 +31,21 @@ pub use emit::{Payload, emit, write_segment};
 pub use flow::{Flow, flow};
 pub use fragment::{Fragments, Identification};
 pub use icmp::{IcmpReport, parse_icmp, parse_icmpv6};
-pub use known::{KnownHeaders, Like, Recognised};
-pub use parse::{Received, Unusable, parse, parse_parts};
+pub use parse::{DropReason, Received, parse, parse_parts};
+pub use prediction::{HeaderPrediction, Match, PredictedFields};
 pub use reassembly::{FRAGMENT_LIFETIME, Reassembly, ReassemblyCounters};
-pub use template::{Differing, HeaderTemplate};
+pub use template::{HeaderTemplate, VariableFields};
 pub use vlan::{NoPrefix, Prefix, VlanId, Vlans};
 
-/// Octets of an Ethernet header without a VLAN tag.
+/// Bytes of an Ethernet header without a VLAN tag.
 pub const ETHERNET_HEADER: usize = 14;
-/// Octets that a VLAN tag adds.
+/// Bytes that a VLAN tag adds.
 pub const VLAN_TAG: usize = 4;
-/// Octets of an IPv4 header without options.
+/// Bytes of an IPv4 header without options.
 pub const IPV4_HEADER: usize = 20;
-/// Octets of an IPv6 header without extension headers.
+/// Bytes of an IPv6 header without extension headers.
 pub const IPV6_HEADER: usize = 40;
-/// Octets of a TCP header without options.
+/// Bytes of a TCP header without options.
 pub const TCP_HEADER: usize = 20;
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
@@ -54,9 +54,9 @@ const ETHERTYPE_VLAN: u16 = 0x8100;
 const PROTOCOL_TCP: u8 = 6;
 /// The next header of IPv6 that says: a Fragment header follows (RFC 8200 section 4.5).
 const PROTOCOL_FRAGMENT: u8 = 44;
-/// Octets of IPv6's Fragment header.
+/// Bytes of IPv6's Fragment header.
 const FRAGMENT_HEADER: usize = 8;
-/// Octets that fragment offsets count, and that all fragments but the last have a multiple of.
+/// Bytes that fragment offsets count, and that all fragments but the last have a multiple of.
 const FRAGMENT_UNIT: usize = 8;
 /// The hop limit of hosts that don't say (RFC 1700's recommended default).
 const HOP_LIMIT: u8 = 64;
@@ -77,7 +77,7 @@ pub struct Path {
     pub dst_mac: [u8; 6],
     /// The Tag Control Information of the one VLAN tag, when there is one.
     pub vlan: Option<u16>,
-    /// Largest IP packet, in octets.
+    /// Largest IP packet, in bytes.
     pub mtu: u32,
     /// The Time to Live or Hop Limit that packets leave with (RFC 9293 section 3.9.2, MUST-49).
     pub hop_limit: u8,
@@ -94,7 +94,7 @@ impl fmt::Display for Path {
 /// What a path has when nobody asked the routes about it: the interface's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathDefaults {
-    /// Largest IP packet, in octets.
+    /// Largest IP packet, in bytes.
     pub mtu: u32,
     /// The Time to Live of IPv4 packets.
     pub hop_limit_v4: u8,
@@ -124,27 +124,27 @@ impl PathDefaults {
 }
 
 impl Path {
-    /// Octets of the Ethernet and IP headers in front of a TCP segment to `remote`.
+    /// Bytes of the Ethernet and IP headers in front of a TCP segment to `remote`.
     #[inline]
     pub fn headers_len(&self, remote: IpAddr) -> usize {
         self.link_len() + ip_header_len(remote)
     }
 
-    /// Octets of the Ethernet header, VLAN tag included.
+    /// Bytes of the Ethernet header, VLAN tag included.
     #[inline]
     pub fn link_len(&self) -> usize {
         ETHERNET_HEADER + if self.vlan.is_some() { VLAN_TAG } else { 0 }
     }
 
-    /// The most TCP payload and options of one segment to `remote`, in octets: the MTU less IP and
+    /// The most TCP payload and options of one segment to `remote`, in bytes: the MTU less IP and
     /// TCP headers (RFC 9293 section 3.7.1, RFC 6691).
     pub fn mss(&self, remote: IpAddr) -> u16 {
-        let octets = (self.mtu as usize).saturating_sub(ip_header_len(remote) + TCP_HEADER);
-        u16::try_from(octets).unwrap_or(u16::MAX)
+        let bytes = (self.mtu as usize).saturating_sub(ip_header_len(remote) + TCP_HEADER);
+        u16::try_from(bytes).unwrap_or(u16::MAX)
     }
 }
 
-/// Octets of the IP header that we send to this address.
+/// Bytes of the IP header that we send to this address.
 pub fn ip_header_len(remote: IpAddr) -> usize {
     if remote.is_ipv4() {
         IPV4_HEADER

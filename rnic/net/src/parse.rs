@@ -27,7 +27,7 @@ pub struct Received {
 
 /// Why a frame is dropped. Each has its counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unusable {
+pub enum DropReason {
     /// The frame ends before its headers do, or before its IP length says.
     #[error("truncated")]
     Truncated,
@@ -58,8 +58,8 @@ pub enum Unusable {
 /// the MTU of the way back nor how long it is.
 ///
 /// # Errors
-/// Why the frame is to be dropped; [`Unusable::Fragment`] is for [`crate::Reassembly`] first.
-pub fn parse(frame: &[u8], defaults: &PathDefaults) -> Result<Received, Unusable> {
+/// Why the frame is to be dropped; [`DropReason::Fragment`] is for [`crate::Reassembly`] first.
+pub fn parse(frame: &[u8], defaults: &PathDefaults) -> Result<Received, DropReason> {
     parse_parts(frame, &[], defaults)
 }
 
@@ -72,23 +72,23 @@ pub fn parse_parts(
     first: &[u8],
     rest: &[&[u8]],
     defaults: &PathDefaults,
-) -> Result<Received, Unusable> {
+) -> Result<Received, DropReason> {
     let len = first.len() + rest.iter().map(|part| part.len()).sum::<usize>();
     let link = Link::parse(first)?;
     let ip = Ip::parse(first, &link, len)?;
     if ip.part.is_some() {
-        return Err(Unusable::Fragment);
+        return Err(DropReason::Fragment);
     }
     let end = ip.data.end.min(first.len());
-    let segment = first.get(ip.data.start..end).ok_or(Unusable::Truncated)?;
+    let segment = first.get(ip.data.start..end).ok_or(DropReason::Truncated)?;
     if segment.len() < TCP_HEADER {
-        return Err(Unusable::Truncated);
+        return Err(DropReason::Truncated);
     }
     let rest = within(rest, ip.data.end - end);
     let sum = checksum::pseudo(ip.source, ip.destination, ip.data.len())
         + sum_parts(segment, rest, rnic_crc::sum);
     if sum.folded() != u16::MAX {
-        return Err(Unusable::TcpChecksum);
+        return Err(DropReason::TcpChecksum);
     }
     let source_port = u16::from_be_bytes(array(segment, 0)?);
     let destination_port = u16::from_be_bytes(array(segment, 2)?);
@@ -109,7 +109,7 @@ pub fn parse_parts(
     })
 }
 
-/// The one's complement sum of octets in several slices, of which `sum` gives each one's, in turn.
+/// The one's complement sum of bytes in several slices, of which `sum` gives each one's, in turn.
 #[inline]
 pub(crate) fn sum_parts<'a>(
     first: &[u8],
@@ -126,7 +126,7 @@ pub(crate) fn sum_parts<'a>(
     all
 }
 
-/// The first `len` octets of several slices.
+/// The first `len` bytes of several slices.
 pub(crate) fn within<'a>(parts: &[&'a [u8]], len: usize) -> impl Iterator<Item = &'a [u8]> {
     parts.iter().scan(len, |left, part| {
         let (of_it, _) = part.split_at((*left).min(part.len()));
@@ -145,7 +145,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn parse(frame: &[u8]) -> Result<Self, Unusable> {
+    pub(crate) fn parse(frame: &[u8]) -> Result<Self, DropReason> {
         let mut link = Self {
             destination: array(frame, 0)?,
             source: array(frame, 6)?,
@@ -154,7 +154,7 @@ impl Link {
             len: ETHERNET_HEADER,
         };
         if link.destination[0] & 1 == 1 || link.source[0] & 1 == 1 {
-            return Err(Unusable::GroupAddress);
+            return Err(DropReason::GroupAddress);
         }
         if link.ethertype == ETHERTYPE_VLAN {
             link.vlan = Some(u16::from_be_bytes(array(frame, 14)?));
@@ -180,33 +180,33 @@ pub(crate) struct Ip {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) id: u32,
-    /// Where it begins in what is behind the packet's headers, in octets.
+    /// Where it begins in what is behind the packet's headers, in bytes.
     pub(crate) offset: usize,
     /// It is not the last one.
     pub(crate) more: bool,
 }
 
 impl Ip {
-    /// `frame` is the beginning of a frame of `len` octets, with all headers.
-    pub(crate) fn parse(frame: &[u8], link: &Link, len: usize) -> Result<Self, Unusable> {
-        let packet = frame.get(link.len..).ok_or(Unusable::Truncated)?;
+    /// `frame` is the beginning of a frame of `len` bytes, with all headers.
+    pub(crate) fn parse(frame: &[u8], link: &Link, len: usize) -> Result<Self, DropReason> {
+        let packet = frame.get(link.len..).ok_or(DropReason::Truncated)?;
         let left = len.saturating_sub(link.len);
         let mut ip = match link.ethertype {
             ETHERTYPE_IPV4 => Self::v4(packet, left)?,
             ETHERTYPE_IPV6 => Self::v6(packet, left)?,
-            _ => return Err(Unusable::NotIp),
+            _ => return Err(DropReason::NotIp),
         };
         if is_group(ip.source) || is_group(ip.destination) {
-            return Err(Unusable::GroupAddress);
+            return Err(DropReason::GroupAddress);
         }
         ip.data = link.len + ip.data.start..link.len + ip.data.end;
         Ok(ip)
     }
 
-    fn v4(packet: &[u8], left: usize) -> Result<Self, Unusable> {
+    fn v4(packet: &[u8], left: usize) -> Result<Self, DropReason> {
         let fixed = packet
             .first_chunk::<IPV4_HEADER>()
-            .ok_or(Unusable::Truncated)?;
+            .ok_or(DropReason::Truncated)?;
         let &[
             version_length,
             class,
@@ -232,17 +232,17 @@ impl Ip {
         let header = usize::from(version_length & 0x0f) * 4;
         let total = usize::from(u16::from_be_bytes([t0, t1]));
         if version_length >> 4 != 4 || header < IPV4_HEADER || total < header {
-            return Err(Unusable::IpHeader);
+            return Err(DropReason::IpHeader);
         }
-        let header_octets = packet.get(..header).ok_or(Unusable::Truncated)?;
-        if checksum::sum(header_octets).folded() != u16::MAX {
-            return Err(Unusable::IpChecksum);
+        let header_bytes = packet.get(..header).ok_or(DropReason::Truncated)?;
+        if checksum::sum(header_bytes).folded() != u16::MAX {
+            return Err(DropReason::IpChecksum);
         }
         if total > left {
-            return Err(Unusable::Truncated);
+            return Err(DropReason::Truncated);
         }
         if protocol != PROTOCOL_TCP {
-            return Err(Unusable::NotTcp);
+            return Err(DropReason::NotTcp);
         }
         let field = u16::from_be_bytes([f0, f1]) & (IPV4_MORE | IPV4_OFFSET);
         let part = Part {
@@ -259,31 +259,31 @@ impl Ip {
         })
     }
 
-    fn v6(packet: &[u8], left: usize) -> Result<Self, Unusable> {
+    fn v6(packet: &[u8], left: usize) -> Result<Self, DropReason> {
         if array::<1>(packet, 0)?[0] >> 4 != 6 {
-            return Err(Unusable::IpHeader);
+            return Err(DropReason::IpHeader);
         }
         let total = IPV6_HEADER + usize::from(u16::from_be_bytes(array(packet, 4)?));
         if total > left {
-            return Err(Unusable::Truncated);
+            return Err(DropReason::Truncated);
         }
         let (mut protocol, mut header) = (array::<1>(packet, 6)?[0], IPV6_HEADER);
         let mut part = None;
         if protocol == PROTOCOL_FRAGMENT {
             header += FRAGMENT_HEADER;
             if header > total {
-                return Err(Unusable::IpHeader);
+                return Err(DropReason::IpHeader);
             }
             protocol = array::<1>(packet, IPV6_HEADER)?[0];
             let field = u16::from_be_bytes(array(packet, IPV6_HEADER + 2)?);
             let id = u32::from_be_bytes(array(packet, IPV6_HEADER + 4)?);
-            // The offset in units of eight octets is three bits up: it is one in octets.
+            // The offset in units of eight bytes is three bits up: it is one in bytes.
             let (offset, more) = (usize::from(field & IPV6_OFFSET), field & IPV6_MORE != 0);
             // One that is all of its packet stands for itself (RFC 6946).
             part = (offset > 0 || more).then_some(Part { id, offset, more });
         }
         if protocol != PROTOCOL_TCP {
-            return Err(Unusable::NotTcp);
+            return Err(DropReason::NotTcp);
         }
         Ok(Self {
             source: Ipv6Addr::from(array::<16>(packet, 8)?).into(),
@@ -304,10 +304,10 @@ fn is_group(address: IpAddr) -> bool {
 }
 
 #[inline]
-pub(crate) fn array<const N: usize>(octets: &[u8], at: usize) -> Result<[u8; N], Unusable> {
-    octets
+pub(crate) fn array<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], DropReason> {
+    bytes
         .get(at..)
         .and_then(|rest| rest.first_chunk::<N>())
         .copied()
-        .ok_or(Unusable::Truncated)
+        .ok_or(DropReason::Truncated)
 }

@@ -18,7 +18,7 @@ use userspace_tcp::{Ecn, Instant};
 
 use super::parse::{Ip, Link, Part};
 use super::{
-    ETHERNET_HEADER, FRAGMENT_UNIT, HOP_LIMIT, IPV4_HEADER, Path, TCP_HEADER, Unusable, emit,
+    DropReason, ETHERNET_HEADER, FRAGMENT_UNIT, HOP_LIMIT, IPV4_HEADER, Path, TCP_HEADER, emit,
 };
 
 #[cfg(test)]
@@ -28,7 +28,7 @@ mod tests;
 /// long (`FRAGMENT_LIFETIME` in `steer.bpf.c`).
 pub const FRAGMENT_LIFETIME: Duration = Duration::from_secs(10);
 
-/// The most octets behind the headers of an IP packet: where a fragment ends.
+/// The most bytes behind the headers of an IP packet: where a fragment ends.
 const DATA_MAX: usize = 65_535;
 
 /// What a [`Reassembly`] counted.
@@ -38,9 +38,9 @@ pub struct ReassemblyCounters {
     pub fragments: u64,
     /// Packets put together.
     pub reassembled: u64,
-    /// Fragments that came twice, octet for octet.
+    /// Fragments that came twice, byte for byte.
     pub duplicates: u64,
-    /// Fragments that no sender makes: empty, or not the last and no multiple of 8 octets, or beyond
+    /// Fragments that no sender makes: empty, or not the last and no multiple of 8 bytes, or beyond
     /// what a packet can have, or a first one without a TCP header.
     pub malformed: u64,
     /// Packets given up because fragments overlapped, or disagreed about its end.
@@ -86,9 +86,9 @@ struct Slot {
     since: Instant,
     /// Nothing that comes for it counts any more.
     spoiled: bool,
-    /// Octets of data, once the last fragment is here.
+    /// Bytes of data, once the last fragment is here.
     total: Option<usize>,
-    /// Octets of data that are here.
+    /// Bytes of data that are here.
     have: usize,
     /// A bit for each [`FRAGMENT_UNIT`] of data that is here.
     units: Box<[u64]>,
@@ -117,7 +117,7 @@ enum Outcome {
 
 impl Reassembly {
     /// For at most `packets` packets at a time (at least 1), each in a frame of at most `frame_max`
-    /// octets. All memory is taken at once: somewhat over `packets * frame_max` octets. `secret` is that of
+    /// bytes. All memory is taken at once: somewhat over `packets * frame_max` bytes. `secret` is that of
     /// the table in which they are found.
     pub fn new(packets: usize, frame_max: usize, secret: [u8; 16]) -> Self {
         let data_max = frame_max.saturating_sub(ETHERNET_HEADER + IPV4_HEADER);
@@ -137,8 +137,8 @@ impl Reassembly {
         &self.counters
     }
 
-    /// Takes the fragment that is the first `len` octets of `buffer`. When it was the one that its
-    /// packet waited for, the whole packet is in `buffer` then, as a frame of so many octets, ready
+    /// Takes the fragment that is the first `len` bytes of `buffer`. When it was the one that its
+    /// packet waited for, the whole packet is in `buffer` then, as a frame of so many bytes, ready
     /// for [`crate::parse`], with an IP header that stands for those of its fragments.
     ///
     /// # Errors
@@ -148,12 +148,12 @@ impl Reassembly {
         now: Instant,
         buffer: &mut [u8],
         len: usize,
-    ) -> Result<Option<usize>, Unusable> {
-        let frame = buffer.get(..len).ok_or(Unusable::Truncated)?;
+    ) -> Result<Option<usize>, DropReason> {
+        let frame = buffer.get(..len).ok_or(DropReason::Truncated)?;
         let link = Link::parse(frame)?;
         let ip = Ip::parse(frame, &link, len)?;
-        let part = ip.part.ok_or(Unusable::IpHeader)?;
-        let data = frame.get(ip.data.clone()).ok_or(Unusable::Truncated)?;
+        let part = ip.part.ok_or(DropReason::IpHeader)?;
+        let data = frame.get(ip.data.clone()).ok_or(DropReason::Truncated)?;
         self.counters.fragments += 1;
         if !is_possible(&part, data.len()) {
             self.counters.malformed += 1;
@@ -426,7 +426,7 @@ impl Slot {
         }
     }
 
-    /// Behind the furthest octet that is here, up to a unit.
+    /// Behind the furthest byte that is here, up to a unit.
     fn reach(&self) -> usize {
         let word = self.units.iter().rposition(|word| *word != 0);
         word.map_or(0, |index| {

@@ -8,7 +8,7 @@ use userspace_tcp::{Ecn, Flags, FourTuple, Options, SeqNum, TcpHeader, Timestamp
 
 use super::{IPV4_HEADER, Path, Payload, TCP_HEADER, write_segment};
 
-/// The most octets of headers: Ethernet with a tag, IPv6, TCP with timestamps.
+/// The most bytes of headers: Ethernet with a tag, IPv6, TCP with timestamps.
 const HEADERS_MAX: usize = 96;
 /// Half of it: two stretches of this length, from both ends, are all of any headers.
 const HALF: usize = HEADERS_MAX / 2;
@@ -16,10 +16,10 @@ const HALF: usize = HEADERS_MAX / 2;
 /// Headers of segments that have no other options than timestamps, or none, and are not urgent.
 #[derive(Clone, Debug)]
 pub struct HeaderTemplate {
-    /// The first octets, and the last: they overlap.
+    /// The first bytes, and the last: they overlap.
     first: [u8; HALF],
     last: [u8; HALF],
-    /// Octets of all headers.
+    /// Bytes of all headers.
     len: usize,
     /// Where the IP header begins.
     ip: usize,
@@ -37,7 +37,7 @@ pub struct HeaderTemplate {
 
 /// What segments say that others of their connection may not, but for their sequence numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Differing {
+pub struct VariableFields {
     /// Acknowledgment number.
     pub ack: SeqNum,
     /// Control bits.
@@ -68,7 +68,7 @@ struct Alike {
 enum AlikeIp {
     /// The first word, and the checksum.
     V4(u32, u16),
-    /// The second octet, and the length.
+    /// The second byte, and the length.
     V6(u8, u16),
 }
 
@@ -85,13 +85,13 @@ impl HeaderTemplate {
             },
             ..TcpHeader::default()
         };
-        let mut octets = [0; HEADERS_MAX];
+        let mut bytes = [0; HEADERS_MAX];
         let payload = Payload::default();
-        let len = write_segment(path, tuple, Ecn::NotEct, &header, payload, &mut octets)?;
+        let len = write_segment(path, tuple, Ecn::NotEct, &header, payload, &mut bytes)?;
         let (ip, tcp) = (path.link_len(), path.headers_len(tuple.remote.addr));
         let v4 = tuple.remote.addr.is_ipv4();
         // What is zero adds nothing: the lengths, and the checksums themselves.
-        let mut summed = octets;
+        let mut summed = bytes;
         if v4 {
             summed.get_mut(ip + 2..ip + 4)?.fill(0);
             summed.get_mut(ip + 10..ip + 12)?.fill(0);
@@ -100,7 +100,7 @@ impl HeaderTemplate {
         summed.get_mut(tcp + 12..tcp + 14)?.fill(0);
         summed.get_mut(tcp + 16..tcp + 18)?.fill(0);
         let pseudo = checksum::pseudo(tuple.local.addr, tuple.remote.addr, 0);
-        let written = octets.get(..len)?;
+        let written = bytes.get(..len)?;
         let mut template = Self {
             first: *written.first_chunk()?,
             last: *written.last_chunk()?,
@@ -119,9 +119,9 @@ impl HeaderTemplate {
                 tcp_sum: 0,
             },
         };
-        let says = Differing {
+        let says = VariableFields {
             timestamps: timestamps.then(Timestamps::default),
-            ..Differing::default()
+            ..VariableFields::default()
         };
         template.set(&says, 0)?;
         Some(template)
@@ -134,17 +134,17 @@ impl HeaderTemplate {
         self.ports = ports(tuple);
     }
 
-    /// Octets of all headers.
+    /// Bytes of all headers.
     #[inline]
     pub fn headers_len(&self) -> usize {
         self.len
     }
 
-    /// Puts in what segments have alike that have so many octets of payload. None when they would be
+    /// Puts in what segments have alike that have so many bytes of payload. None when they would be
     /// longer than an IP packet can be, or have timestamps and the template has not, or the other way
     /// round: then nothing is to be written before they are others.
     #[inline]
-    pub fn set(&mut self, says: &Differing, len: usize) -> Option<()> {
+    pub fn set(&mut self, says: &VariableFields, len: usize) -> Option<()> {
         if says.timestamps.is_some() != self.timestamps {
             return None;
         }
@@ -159,7 +159,7 @@ impl HeaderTemplate {
             }
             None => AlikeIp::V6(says.ecn.bits() << 4, u16::try_from(segment_len).ok()?),
         };
-        // At most 32 octets: the data offset fits its four bits.
+        // At most 32 bytes: the data offset fits its four bits.
         let offset = (tcp_len as u32 / 4) << 28;
         let control = offset | u32::from(says.flags.0) << 16 | u32::from(says.window);
         let mut sum = u64::from(self.tcp_sum.folded()) + u64::from(self.ports);
@@ -177,7 +177,7 @@ impl HeaderTemplate {
 
     /// Writes the headers of one of the segments that were last [set](Self::set) to the beginning of
     /// `out`, for its sequence number and the sum of its payload, which is not looked at; returns how many
-    /// octets they are. None when `out` is too short: then nothing was written that may be sent.
+    /// bytes they are. None when `out` is too short: then nothing was written that may be sent.
     #[inline]
     pub fn write(&self, seq: SeqNum, sum: PartialSum, out: &mut [u8]) -> Option<usize> {
         let out = out.get_mut(..self.len)?;
@@ -214,10 +214,10 @@ fn ports(tuple: &FourTuple) -> u32 {
     u32::from(tuple.local.port) << 16 | u32::from(tuple.remote.port)
 }
 
-/// Octets at a place where they fit.
+/// Bytes at a place where they fit.
 #[inline(always)]
-fn put<const N: usize>(out: &mut [u8], at: usize, octets: [u8; N]) {
-    out[at..at + N].copy_from_slice(&octets);
+fn put<const N: usize>(out: &mut [u8], at: usize, bytes: [u8; N]) {
+    out[at..at + N].copy_from_slice(&bytes);
 }
 
 #[cfg(test)]

@@ -79,30 +79,30 @@ fn a_frame_in_parts_parses_as_the_whole_does_wherever_it_is_cut() {
     for v6 in [false, true] {
         let (path, tuple) = (path(None), tuple(v6));
         let payload: Vec<u8> = (0..90).map(|at| at * 2 + 1).collect();
-        let mut octets = frame(&path, &tuple, &payload);
-        let headers = octets.len() - payload.len();
+        let mut bytes = frame(&path, &tuple, &payload);
+        let headers = bytes.len() - payload.len();
         // Ethernet padding is no part of the segment, whichever part it is in.
-        octets.extend([0xff; 3]);
-        let whole = parse(&octets, &defaults);
+        bytes.extend([0xff; 3]);
+        let whole = parse(&bytes, &defaults);
         assert!(whole.is_ok());
-        for cut in headers..=octets.len() {
-            let (first, rest) = octets.split_at(cut);
+        for cut in headers..=bytes.len() {
+            let (first, rest) = bytes.split_at(cut);
             for second in 0..=rest.len() {
                 let (a, b) = rest.split_at(second);
                 assert_eq!(parse_parts(first, &[a, b], &defaults), whole);
             }
             if let Some((_, short)) = rest.split_first().filter(|_| rest.len() > 3) {
                 let found = parse_parts(first, &[short], &defaults);
-                assert!(found.is_err(), "an octet is missing");
+                assert!(found.is_err(), "a byte is missing");
                 let mut wrong = rest.to_vec();
                 wrong[0] ^= 1;
                 let found = parse_parts(first, &[&wrong], &defaults);
-                assert_eq!(found, Err(Unusable::TcpChecksum));
+                assert_eq!(found, Err(DropReason::TcpChecksum));
             }
         }
-        let (first, rest) = octets.split_at(headers - 1);
+        let (first, rest) = bytes.split_at(headers - 1);
         let found = parse_parts(first, &[rest], &defaults);
-        assert_eq!(found, Err(Unusable::Truncated), "headers in two parts");
+        assert_eq!(found, Err(DropReason::Truncated), "headers in two parts");
     }
 }
 
@@ -157,8 +157,8 @@ fn every_cut_and_every_flipped_bit_is_refused_or_harmless() {
         for len in 0..whole.len() {
             assert_eq!(
                 parse(&whole[..len], &PathDefaults::new(1500)),
-                Err(Unusable::Truncated),
-                "{len} octets"
+                Err(DropReason::Truncated),
+                "{len} bytes"
             );
         }
         for bit in 0..whole.len() * 8 {
@@ -185,7 +185,7 @@ fn fragments_are_left_to_the_kernel() {
         frame[24..26].copy_from_slice(&sum.to_be_bytes());
         assert_eq!(
             parse(&frame, &PathDefaults::new(1500)),
-            Err(Unusable::Fragment)
+            Err(DropReason::Fragment)
         );
     }
 }
@@ -196,13 +196,13 @@ fn group_addresses_have_no_connections() {
     to_group[0] |= 1;
     assert_eq!(
         parse(&to_group, &PathDefaults::new(1500)),
-        Err(Unusable::GroupAddress)
+        Err(DropReason::GroupAddress)
     );
     let mut tuple = tuple(false);
     tuple.local.addr = [224, 0, 0, 1].into();
     assert_eq!(
         parse(&frame(&path(None), &tuple, b"x"), &PathDefaults::new(1500)),
-        Err(Unusable::GroupAddress)
+        Err(DropReason::GroupAddress)
     );
 }
 
@@ -210,10 +210,16 @@ fn group_addresses_have_no_connections() {
 fn other_protocols_are_not_ours() {
     let mut arp = frame(&path(None), &tuple(false), b"x");
     arp[12..14].copy_from_slice(&[0x08, 0x06]);
-    assert_eq!(parse(&arp, &PathDefaults::new(1500)), Err(Unusable::NotIp));
+    assert_eq!(
+        parse(&arp, &PathDefaults::new(1500)),
+        Err(DropReason::NotIp)
+    );
     let mut udp = frame(&path(None), &tuple(true), b"x");
     udp[20] = 17;
-    assert_eq!(parse(&udp, &PathDefaults::new(1500)), Err(Unusable::NotTcp));
+    assert_eq!(
+        parse(&udp, &PathDefaults::new(1500)),
+        Err(DropReason::NotTcp)
+    );
 }
 
 #[test]

@@ -43,9 +43,9 @@ grants! {
         stream: Option<QpNum>,
         /// Its rights.
         access: Access,
-        /// Tagged offset of its first octet.
+        /// Tagged offset of its first byte.
         base: u64,
-        /// Octets; `base + length` does not wrap.
+        /// Bytes; `base + length` does not wrap.
         length: u64,
     }
     /// A region that is to be revoked.

@@ -26,8 +26,8 @@ pub struct Limits {
     pub cq_depth: u32,
     /// Scatter/gather elements of one work request, at most [`MAX_SGE`].
     pub sges: u32,
-    /// Octets that one work request may carry itself, at most [`MAX_INLINE`].
-    pub inline_octets: u32,
+    /// Bytes that one work request may carry itself, at most [`MAX_INLINE`].
+    pub inline_bytes: u32,
     /// Connection requests that may wait at one listener.
     pub backlog: u32,
 }
@@ -97,8 +97,8 @@ quota! {
     /// each ring is one, and Linux gives a process 65,530 (`vm.max_map_count`).
     Regions regions: u32 = 4096, 8192, 32_768;
     at most crate::STAGS_MAX.into();
-    /// Octets in all memory regions.
-    RegisteredOctets registered_octets: u64 = 1 << 36, 1 << 36, 1 << 38;
+    /// Bytes in all memory regions.
+    RegisteredBytes registered_bytes: u64 = 1 << 36, 1 << 36, 1 << 38;
     at most u64::MAX;
     /// Memory regions that are not in a memfd: each access waits for its client's page faults, and the
     /// shard with it, so that only who is named may have any.
@@ -137,7 +137,7 @@ impl Default for Limits {
             queue_depth: 16_384,
             cq_depth: 65_536,
             sges: MAX_SGE as u32,
-            inline_octets: MAX_INLINE as u32,
+            inline_bytes: MAX_INLINE as u32,
             backlog: 1024,
         }
     }

@@ -269,7 +269,7 @@ impl Prm {
         Err(refusal::out_of_range(what, asked, limit.name(), most))
     }
 
-    /// All whose books have to say of this client.
+    /// All that is known of this client.
     fn each_usage(&mut self, client: ClientId, mut change: impl FnMut(&mut Usage)) {
         change(&mut self.usage);
         let Some(slot) = self.clients.get_mut(client.0) else {

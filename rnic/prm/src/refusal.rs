@@ -114,7 +114,7 @@ pub(crate) fn too_much(what: &str, asked: u64, name: &str, limit: u64) -> Refusa
     Refusal {
         code: RefusalCode::Limit,
         message: format!(
-            "{asked} octets of {what} asked, but at most {limit} ({name}) are possible: ask for less"
+            "{asked} bytes of {what} asked, but at most {limit} ({name}) are possible: ask for less"
         ),
     }
 }

@@ -20,7 +20,7 @@ pub(crate) enum Single {
     QueueDepth,
     CqDepth,
     Sges,
-    InlineOctets,
+    InlineBytes,
     Backlog,
 }
 
@@ -33,7 +33,7 @@ impl Single {
         Self::QueueDepth,
         Self::CqDepth,
         Self::Sges,
-        Self::InlineOctets,
+        Self::InlineBytes,
         Self::Backlog,
     ];
 
@@ -46,7 +46,7 @@ impl Single {
             Self::QueueDepth => "queue_depth",
             Self::CqDepth => "cq_depth",
             Self::Sges => "sges",
-            Self::InlineOctets => "inline_octets",
+            Self::InlineBytes => "inline_bytes",
             Self::Backlog => "backlog",
         }
     }

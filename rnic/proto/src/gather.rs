@@ -1,26 +1,26 @@
-//! A view over octets that lie in several pieces, as an FPDU does when TCP segments or UMEM frames
+//! A view over bytes that lie in several pieces, as an FPDU does when TCP segments or UMEM frames
 //! end within it. Headers are read by value from it, payload is walked chunk by chunk; nothing is
 //! ever joined by copying. Reads outside it give `None`, never a panic.
 
 #[cfg(test)]
 mod tests;
 
-/// Octets to be looked at, in one slice or over several ([`Gather`]). Nearly all FPDUs lie in one, and
+/// Bytes to be looked at, in one slice or over several ([`Gather`]). Nearly all FPDUs lie in one, and
 /// what is compiled for that needs no more than an address and a length.
-pub trait Octets<'a>: Copy {
+pub trait Bytes<'a>: Copy {
     /// How many.
     fn len(&self) -> usize;
 
-    /// The `len` octets from `offset` on, or none when there are less.
+    /// The `len` bytes from `offset` on, or none when there are less.
     fn sub(&self, offset: usize, len: usize) -> Option<Self>;
 
-    /// `N` octets at `offset` by value, or none when there are less.
+    /// `N` bytes at `offset` by value, or none when there are less.
     fn array<const N: usize>(&self, offset: usize) -> Option<[u8; N]>;
 
-    /// The octets as slices, in order, none of them empty.
+    /// The bytes as slices, in order, none of them empty.
     fn chunks(self) -> impl Iterator<Item = &'a [u8]>;
 
-    /// Copies octets from `offset` on until `out` is full; none when they end before.
+    /// Copies bytes from `offset` on until `out` is full; none when they end before.
     fn copy_to(&self, offset: usize, out: &mut [u8]) -> Option<()> {
         let mut rest = out;
         for chunk in self.sub(offset, rest.len())?.chunks() {
@@ -37,14 +37,14 @@ pub trait Octets<'a>: Copy {
         self.len() == 0
     }
 
-    /// All octets from `offset` on, or none when there are less.
+    /// All bytes from `offset` on, or none when there are less.
     #[inline]
     fn tail(&self, offset: usize) -> Option<Self> {
         self.sub(offset, self.len().checked_sub(offset)?)
     }
 }
 
-impl<'a> Octets<'a> for &'a [u8] {
+impl<'a> Bytes<'a> for &'a [u8] {
     #[inline]
     fn len(&self) -> usize {
         <[u8]>::len(self)
@@ -66,17 +66,17 @@ impl<'a> Octets<'a> for &'a [u8] {
     }
 }
 
-/// A run of octets over one or more slices.
+/// A run of bytes over one or more slices.
 #[derive(Clone, Copy, Debug)]
 pub struct Gather<'a> {
     pieces: &'a [&'a [u8]],
-    /// Octets of the first pieces that come before the view.
+    /// Bytes of the first pieces that come before the view.
     skip: usize,
     len: usize,
 }
 
 impl<'a> Gather<'a> {
-    /// A view of all the octets of all the pieces, in order. Pieces may be empty.
+    /// A view of all the bytes of all the pieces, in order. Pieces may be empty.
     #[inline]
     pub fn new(pieces: &'a [&'a [u8]]) -> Self {
         let len = pieces.iter().map(|piece| piece.len()).sum();
@@ -88,7 +88,7 @@ impl<'a> Gather<'a> {
     }
 }
 
-impl<'a> Octets<'a> for Gather<'a> {
+impl<'a> Bytes<'a> for Gather<'a> {
     #[inline]
     fn len(&self) -> usize {
         self.len
@@ -117,8 +117,8 @@ impl<'a> Octets<'a> for Gather<'a> {
         }
         // Nearly all that is ever asked for lies in the first piece.
         let first = self.pieces.first()?.get(self.skip + offset..);
-        if let Some(octets) = first.and_then(|octets| octets.first_chunk()) {
-            return Some(*octets);
+        if let Some(bytes) = first.and_then(|bytes| bytes.first_chunk()) {
+            return Some(*bytes);
         }
         let mut out = [0; N];
         self.copy_to(offset, &mut out)?;

@@ -1,9 +1,9 @@
 //! MPA, DDP and RDMAP: codecs and state machines, sans-I/O (RFC 5044, 6581, 5041, 5040,
 //! 7306).
 //!
-//! Octets and requests go in; headers, placements, deliveries and errors come out. There is no
+//! Bytes and requests go in; headers, placements, deliveries and errors come out. There is no
 //! socket, clock or thread in here, no memory of the application, and after start-up no
-//! allocation. Octets from a peer are hostile: no sequence of them may make this crate panic.
+//! allocation. Bytes from a peer are hostile: no sequence of them may make this crate panic.
 //!
 //! - [`mpa::startup`] agrees on the connection's parameters, [`mpa::fpdu`] frames ULPDUs.
 //! - [`ddp`] has the segment headers, the order within untagged queues, and DDP's errors.
@@ -15,10 +15,10 @@ pub mod ddp;
 pub mod mpa;
 pub mod rdmap;
 
+mod bytes;
 mod gather;
 mod names;
 mod numbers;
-mod octets;
 
-pub use gather::{Gather, Octets};
+pub use gather::{Bytes, Gather};
 pub use names::{MessageOffset, Msn, Qn, Stag, TaggedOffset};

@@ -43,14 +43,14 @@ impl fmt::Display for Stag {
     }
 }
 
-/// Tagged Offset: an octet's place in the memory that an STag names.
+/// Tagged Offset: a byte's place in the memory that an STag names.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TaggedOffset(pub u64);
 
 impl TaggedOffset {
-    /// The offset `octets` further on, or none when the 64-bit space ends before.
-    pub const fn checked_add(self, octets: u64) -> Option<Self> {
-        match self.0.checked_add(octets) {
+    /// The offset `bytes` further on, or none when the 64-bit space ends before.
+    pub const fn checked_add(self, bytes: u64) -> Option<Self> {
+        match self.0.checked_add(bytes) {
             Some(sum) => Some(Self(sum)),
             None => None,
         }
@@ -116,7 +116,7 @@ impl fmt::Display for Msn {
     }
 }
 
-/// Message Offset: an octet's place in an untagged DDP message.
+/// Message Offset: a byte's place in an untagged DDP message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MessageOffset(pub u32);
 

@@ -97,13 +97,13 @@ pub enum XskError {
     },
     /// A frame of the interface's MTU does not fit as many chunks as one may take.
     #[error(
-        "an MTU of {mtu} octets needs more UMEM chunks than a frame may take: at most {most}; \
+        "an MTU of {mtu} bytes needs more UMEM chunks than a frame may take: at most {most}; \
          lower the interface's MTU"
     )]
     MtuTooLarge {
-        /// The interface's MTU, octets.
+        /// The interface's MTU, bytes.
         mtu: u32,
-        /// The largest that can be carried, octets.
+        /// The largest that can be carried, bytes.
         most: u32,
     },
     /// Anything else.

@@ -8,9 +8,9 @@ use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
 
 /// One chunk of a [`Umem`](crate::Umem), owned; or, as a wide frame, several neighbouring ones, which
-/// carry one stretch of octets that is larger than a chunk.
+/// carry one stretch of bytes that is larger than a chunk.
 ///
-/// Its octets are read and written through [`Umem::bytes`](crate::Umem::bytes) and
+/// Its bytes are read and written through [`Umem::bytes`](crate::Umem::bytes) and
 /// [`Umem::bytes_mut`](crate::Umem::bytes_mut). A frame that is dropped rather than given back to
 /// a [`FramePool`](crate::FramePool) is lost until its UMEM goes.
 ///
@@ -23,7 +23,7 @@ pub struct Frame {
     /// Which UMEM (the high half), and which chunk of it, the first of a wide frame.
     place: NonZeroU64,
     /// From the lowest 16 bits up: where the data begins, how much there is, and where it must end;
-    /// octets, the first and the last from the chunk's start. `start + len <= limit` always.
+    /// bytes, the first and the last from the chunk's start. `start + len <= limit` always.
     extent: u64,
 }
 
@@ -41,7 +41,7 @@ impl Frame {
         }
     }
 
-    /// Octets of data in the frame.
+    /// Bytes of data in the frame.
     #[inline]
     pub fn len(&self) -> usize {
         usize::from((self.extent >> LEN_SHIFT) as u16)
@@ -53,7 +53,7 @@ impl Frame {
         self.len() == 0
     }
 
-    /// The most octets of data that the frame can have from where its data begins.
+    /// The most bytes of data that the frame can have from where its data begins.
     #[inline]
     pub fn capacity(&self) -> usize {
         usize::from(self.limit() - self.start())
@@ -66,7 +66,7 @@ impl Frame {
         self.place.get() as u32 as usize
     }
 
-    /// Says how many octets, from the start of the data, are data.
+    /// Says how many bytes, from the start of the data, are data.
     ///
     /// # Panics
     ///
@@ -76,7 +76,7 @@ impl Frame {
         let capacity = self.capacity();
         assert!(
             len <= capacity,
-            "{len} octets do not fit a frame of {capacity}"
+            "{len} bytes do not fit a frame of {capacity}"
         );
         self.set_data(self.start(), len as u16);
     }
@@ -87,13 +87,13 @@ impl Frame {
         (self.place.get() >> u32::BITS) as u32 == umem.get()
     }
 
-    /// Where the data begins, octets from the chunk's start.
+    /// Where the data begins, bytes from the chunk's start.
     #[inline]
     pub(crate) fn start(&self) -> u16 {
         self.extent as u16
     }
 
-    /// Where data must end, octets from the chunk's start.
+    /// Where data must end, bytes from the chunk's start.
     #[inline]
     pub(crate) fn limit(&self) -> u16 {
         (self.extent >> LIMIT_SHIFT) as u16
@@ -104,7 +104,7 @@ impl Frame {
     pub(crate) fn set_data(&mut self, start: u16, len: u16) {
         debug_assert!(
             u32::from(start) + u32::from(len) <= u32::from(self.limit()),
-            "{len} octets from {start} on end behind {}",
+            "{len} bytes from {start} on end behind {}",
             self.limit()
         );
         let limit = self.extent >> LIMIT_SHIFT << LIMIT_SHIFT;

@@ -1,8 +1,8 @@
 //! AF_XDP: UMEM, owned frames, rings, and the port that the engine drives.
 //!
 //! A [`Frame`] is a value that is moved: from a [`FramePool`] into a ring, back out of it, back to
-//! the pool. Whoever has the `Frame` has the octets; using a frame twice does not compile. An Ethernet
-//! frame that is larger than a chunk is sent from a wide `Frame`, one stretch of octets over several
+//! the pool. Whoever has the `Frame` has the bytes; using a frame twice does not compile. An Ethernet
+//! frame that is larger than a chunk is sent from a wide `Frame`, one stretch of bytes over several
 //! chunks, and received as a [`Packet`] of several `Frame`s. A [`Port`] is one interface queue ([`XskPort`]) or one end of a link in memory ([`MemoryPort`]).
 //!
 //! `unsafe` is allowed only in `umem`, in `prefetch` and in `xsk_port`'s `open`, `options` and `rings`,

@@ -117,10 +117,10 @@ impl Port for MemoryPort {
             let umem = &self.umem;
             let mut packet = None;
             self.inbound
-                .pop(|octets| packet = received(umem, pool, octets));
+                .pop(|bytes| packet = received(umem, pool, bytes));
             let Some(packet) = packet else { break };
             self.statistics.received += 1;
-            self.statistics.received_octets += len as u64;
+            self.statistics.received_bytes += len as u64;
             out.push(packet);
             count += 1;
         }
@@ -140,7 +140,7 @@ impl Port for MemoryPort {
             return Err(frame);
         }
         self.statistics.transmitted += 1;
-        self.statistics.transmitted_octets += frame.len() as u64;
+        self.statistics.transmitted_bytes += frame.len() as u64;
         self.queued.push_back((frame, cookie));
         Ok(())
     }
@@ -187,8 +187,8 @@ impl Port for MemoryPort {
     }
 }
 
-/// Octets from the wire in as many frames as they take; `None` when that many are not free.
-fn received(umem: &Umem, pool: &mut FramePool, octets: &[u8]) -> Option<Packet> {
+/// Bytes from the wire in as many frames as they take; `None` when that many are not free.
+fn received(umem: &Umem, pool: &mut FramePool, bytes: &[u8]) -> Option<Packet> {
     let most = umem.chunk().chunk_capacity();
     let mut frame_of = |part: &[u8]| {
         let mut frame = pool.alloc()?;
@@ -196,7 +196,7 @@ fn received(umem: &Umem, pool: &mut FramePool, octets: &[u8]) -> Option<Packet> 
         frame.set_len(part.len());
         Some(frame)
     };
-    let (first, rest) = octets.split_at(octets.len().min(most));
+    let (first, rest) = bytes.split_at(bytes.len().min(most));
     let mut packet = Packet::from(frame_of(first)?);
     for part in rest.chunks(most) {
         // A wire carries nothing larger than the UMEM's frames, which take no more.

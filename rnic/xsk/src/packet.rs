@@ -5,7 +5,7 @@ use crate::pool::FramePool;
 use crate::umem::{CHUNKS_MAX, Umem};
 
 /// One Ethernet frame as it was received: in one [`Frame`], or, when it is larger than a chunk
-/// takes, in several, each with the octets that follow those of the one before.
+/// takes, in several, each with the bytes that follow those of the one before.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "frames that are dropped are lost: give them back to a pool"]
 pub struct Packet {
@@ -23,7 +23,7 @@ impl From<Frame> for Packet {
 }
 
 impl Packet {
-    /// Adds the frame with the octets that follow.
+    /// Adds the frame with the bytes that follow.
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl Packet {
         (self.first, single)
     }
 
-    /// Octets.
+    /// Bytes.
     #[inline]
     pub fn len(&self) -> usize {
         if self.is_single() {
@@ -80,22 +80,22 @@ impl Packet {
         self.frames().map(Frame::len).sum()
     }
 
-    /// Whether it has no octets.
+    /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Its frames, in the order of its octets.
+    /// Its frames, in the order of its bytes.
     pub fn frames(&self) -> impl Iterator<Item = &Frame> {
         std::iter::once(&self.first).chain(self.rest.iter().flatten())
     }
 
-    /// Its frames, in the order of its octets.
+    /// Its frames, in the order of its bytes.
     pub fn into_frames(self) -> impl Iterator<Item = Frame> {
         std::iter::once(self.first).chain(self.rest.into_iter().flatten())
     }
 
-    /// Its octets as one slice for each frame: as many of `out` as it has frames.
+    /// Its bytes as one slice for each frame: as many of `out` as it has frames.
     pub fn slices<'a, 'out>(
         &'a self,
         umem: &'a Umem,
@@ -109,7 +109,7 @@ impl Packet {
         &out[..count]
     }
 
-    /// The octets of the frame that it begins in, and of each frame behind it.
+    /// The bytes of the frame that it begins in, and of each frame behind it.
     #[inline]
     pub fn first_and_rest<'a, 'out>(
         &'a self,
@@ -123,7 +123,7 @@ impl Packet {
         (umem.bytes(&self.first), rest)
     }
 
-    /// All octets in one frame: its own, or a wide one that they are copied into. `None`, and its
+    /// All bytes in one frame: its own, or a wide one that they are copied into. `None`, and its
     /// frames are free again, when there is no such frame.
     pub fn into_frame(self, umem: &Umem, pool: &mut FramePool) -> Option<Frame> {
         if self.is_single() {
@@ -132,7 +132,7 @@ impl Packet {
         self.copied(umem, pool)
     }
 
-    /// All octets in one frame of the largest kind that the UMEM has: its own, or one that they are
+    /// All bytes in one frame of the largest kind that the UMEM has: its own, or one that they are
     /// copied into. `None`, and its frames are free again, when there is no such frame.
     pub fn into_widest(self, umem: &Umem, pool: &mut FramePool) -> Option<Frame> {
         if umem.chunk().chunks() == 1 {
@@ -145,9 +145,9 @@ impl Packet {
         let mut widest = pool.alloc_for(umem.frame_capacity());
         if let Some(widest) = &mut widest {
             let mut at = 0;
-            let octets = umem.bytes_mut(widest);
+            let bytes = umem.bytes_mut(widest);
             for frame in self.frames() {
-                octets[at..at + frame.len()].copy_from_slice(umem.bytes(frame));
+                bytes[at..at + frame.len()].copy_from_slice(umem.bytes(frame));
                 at += frame.len();
             }
             widest.set_len(at);

@@ -12,7 +12,7 @@ use crate::umem::{CHUNK_HEADROOM, ChunkSize};
 pub struct FramePool {
     umem: NonZeroU32,
     chunk: ChunkSize,
-    /// More octets than these take a wide frame; as many as there can be where there are none.
+    /// More bytes than these take a wide frame; as many as there can be where there are none.
     narrow: usize,
     single: Vec<Frame>,
     wide: Vec<Frame>,
@@ -44,20 +44,20 @@ impl FramePool {
         self.single.pop().map(emptied)
     }
 
-    /// Takes an empty frame for so many octets: a wide one when they don't fit a chunk and the UMEM
+    /// Takes an empty frame for so many bytes: a wide one when they don't fit a chunk and the UMEM
     /// has wide ones. `None` when all of that kind are in use.
     #[inline]
-    pub fn alloc_for(&mut self, octets: usize) -> Option<Frame> {
-        if self.is_wide(octets) {
+    pub fn alloc_for(&mut self, bytes: usize) -> Option<Frame> {
+        if self.is_wide(bytes) {
             return self.wide.pop().map(emptied);
         }
         self.alloc()
     }
 
-    /// Whether a wide frame is what so many octets take.
+    /// Whether a wide frame is what so many bytes take.
     #[inline]
-    pub fn is_wide(&self, octets: usize) -> bool {
-        octets > self.narrow
+    pub fn is_wide(&self, bytes: usize) -> bool {
+        bytes > self.narrow
     }
 
     /// Gives a frame back.
@@ -68,7 +68,7 @@ impl FramePool {
     #[inline]
     pub fn free(&mut self, frame: Frame) {
         assert!(frame.is_of(self.umem), "a frame of another UMEM");
-        if usize::from(frame.limit()) > self.chunk.octets() {
+        if usize::from(frame.limit()) > self.chunk.bytes() {
             self.wide.push(frame);
         } else {
             self.single.push(frame);
@@ -95,7 +95,7 @@ impl FramePool {
     /// As [`Self::free`], and when one has more.
     #[inline]
     pub fn free_singles(&mut self, packets: impl Iterator<Item = Packet>) {
-        let (umem, chunk) = (self.umem, self.chunk.octets());
+        let (umem, chunk) = (self.umem, self.chunk.bytes());
         self.single.extend(packets.map(|packet| {
             let (first, single) = packet.into_first();
             assert!(first.is_of(umem), "a frame of another UMEM");
@@ -116,10 +116,10 @@ impl FramePool {
         self.single.len()
     }
 
-    /// How many frames are free of the kind that [`Self::alloc_for`] takes for so many octets.
+    /// How many frames are free of the kind that [`Self::alloc_for`] takes for so many bytes.
     #[inline]
-    pub fn available_for(&self, octets: usize) -> usize {
-        if self.is_wide(octets) {
+    pub fn available_for(&self, bytes: usize) -> usize {
+        if self.is_wide(bytes) {
             return self.wide.len();
         }
         self.available()

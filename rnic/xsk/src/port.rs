@@ -69,7 +69,7 @@ pub trait Port {
     /// Readable when there is something to receive; `None` when the port must be polled.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// The most octets of one Ethernet frame, without FCS.
+    /// The most bytes of one Ethernet frame, without FCS.
     fn frame_capacity(&self) -> usize;
 
     /// What was counted so far.
@@ -81,12 +81,12 @@ pub trait Port {
 pub struct PortStatistics {
     /// Packets given to the caller.
     pub received: u64,
-    /// Octets in them.
-    pub received_octets: u64,
+    /// Bytes in them.
+    pub received_bytes: u64,
     /// Frames taken by `transmit`.
     pub transmitted: u64,
-    /// Octets in them.
-    pub transmitted_octets: u64,
+    /// Bytes in them.
+    pub transmitted_bytes: u64,
     /// Frames given back by `completed`.
     pub completed: u64,
     /// System calls made to send.
@@ -125,9 +125,9 @@ impl PortStatistics {
     pub fn named(&self) -> [(&'static str, u64); 19] {
         [
             ("received", self.received),
-            ("received_octets", self.received_octets),
+            ("received_bytes", self.received_bytes),
             ("transmitted", self.transmitted),
-            ("transmitted_octets", self.transmitted_octets),
+            ("transmitted_bytes", self.transmitted_bytes),
             ("completed", self.completed),
             ("send_calls", self.send_calls),
             ("send_busy", self.send_busy),

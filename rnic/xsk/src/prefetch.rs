@@ -2,7 +2,7 @@
 //!
 //! Invariant: nothing here reads or writes memory as far as the program can tell.
 
-/// Octets of a cache line.
+/// Bytes of a cache line.
 pub const LINE: usize = 64;
 
 /// Asks for so many lines from an address on, which may be any. Nothing waits for them.

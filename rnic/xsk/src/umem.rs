@@ -1,13 +1,13 @@
 //! The UMEM: one stretch of memory cut into chunks, each owned by a [`Frame`].
 //!
 //! Where frames of several chunks are wanted, the chunks behind the first half make up wide
-//! [`Frame`]s of so many neighbours, which are one stretch of octets to whoever writes them.
+//! [`Frame`]s of so many neighbours, which are one stretch of bytes to whoever writes them.
 //!
 //! Invariants that the `unsafe` here rests on:
-//! - `base` points to `frames * chunk` octets that live as long as the `Umem` does (`backing`).
+//! - `base` points to `frames * chunk` bytes that live as long as the `Umem` does (`backing`).
 //! - For each (UMEM id, index) at most one `Frame` exists: all are made in `assemble`, none is
 //!   `Clone`, and no other module makes any. A wide one has its own chunks, which no other has. So
-//!   `&Frame` is a shared and `&mut Frame` an exclusive borrow of its chunks' octets.
+//!   `&Frame` is a shared and `&mut Frame` an exclusive borrow of its chunks' bytes.
 //! - While the kernel has a chunk its `Frame` lies in a ring's table (`xsk_port::rings`), where
 //!   nobody borrows it.
 //! - A `Frame`'s `index`, `start`, `len` and `limit` stay inside its chunks: they are set here, by
@@ -76,9 +76,9 @@ impl Umem {
         let request = || Request {
             place: None,
             asked: format!(
-                "a UMEM of {} frames of {} octets, fill ring {}, completion ring {}",
+                "a UMEM of {} frames of {} bytes, fill ring {}, completion ring {}",
                 config.frames,
-                config.chunk.octets(),
+                config.chunk.bytes(),
                 config.fill_ring,
                 config.completion_ring
             ),
@@ -94,9 +94,9 @@ impl Umem {
             pages,
         } = kernel::register(config, request)?;
         log::info!(
-            "UMEM: {} frames of {} octets in {pages}",
+            "UMEM: {} frames of {} bytes in {pages}",
             descriptors.len(),
-            config.chunk.octets()
+            config.chunk.bytes()
         );
         let frames = descriptors.len() as u32;
         let kernel = KernelSide {
@@ -124,7 +124,7 @@ impl Umem {
             (1..=MAX_FRAMES).contains(&frames),
             "{frames} frames: 1 to {MAX_FRAMES}"
         );
-        let heap = backing::Heap::new(frames as usize * chunk.octets());
+        let heap = backing::Heap::new(frames as usize * chunk.bytes());
         let base = heap.as_ptr();
         Self::assemble(base, frames, chunk, PageKind::Heap, Backing::Heap(heap))
     }
@@ -151,7 +151,7 @@ impl Umem {
         let frame = |index, limit: usize| Frame::new(id, index, CHUNK_HEADROOM, limit as u16);
         let narrow = chunk.narrow(frames);
         // Lowest index on top of the stack.
-        let single = (0..narrow).rev().map(|index| frame(index, chunk.octets()));
+        let single = (0..narrow).rev().map(|index| frame(index, chunk.bytes()));
         let wide = (narrow..frames)
             .step_by(chunk.chunks())
             .map(|index| frame(index, usize::from(CHUNK_HEADROOM) + chunk.frame_capacity()));
@@ -174,7 +174,7 @@ impl Umem {
         self.inner.chunk
     }
 
-    /// The most octets of one Ethernet frame that the largest frame carries.
+    /// The most bytes of one Ethernet frame that the largest frame carries.
     pub fn frame_capacity(&self) -> usize {
         self.inner.chunk.frame_capacity()
     }
@@ -184,7 +184,7 @@ impl Umem {
         self.inner.pages
     }
 
-    /// The frame's data: `frame.len()` octets.
+    /// The frame's data: `frame.len()` bytes.
     ///
     /// # Panics
     ///
@@ -192,13 +192,13 @@ impl Umem {
     #[inline]
     pub fn bytes<'a>(&'a self, frame: &'a Frame) -> &'a [u8] {
         let data = self.data(frame);
-        // SAFETY: `data` points to at least `limit - start >= len` octets of the frame's chunks
+        // SAFETY: `data` points to at least `limit - start >= len` bytes of the frame's chunks
         // (`data`), which live as long as `self`; `frame` is borrowed as long as the slice, so
         // nobody has the chunks mutably and the kernel does not have them.
         unsafe { std::slice::from_raw_parts(data, frame.len()) }
     }
 
-    /// The whole area for data, whatever the frame's length is: `frame.capacity()` octets. What is
+    /// The whole area for data, whatever the frame's length is: `frame.capacity()` bytes. What is
     /// beyond the length is left over from an earlier use.
     ///
     /// # Panics
@@ -211,25 +211,25 @@ impl Umem {
         unsafe { std::slice::from_raw_parts_mut(data, frame.capacity()) }
     }
 
-    /// Where the frame's data begins; `frame.capacity()` octets from there are its chunks'.
+    /// Where the frame's data begins; `frame.capacity()` bytes from there are its chunks'.
     #[inline]
     fn data(&self, frame: &Frame) -> *mut u8 {
         assert!(frame.is_of(self.inner.id), "a frame of another UMEM");
-        let offset = frame.index() * self.inner.chunk.octets() + usize::from(frame.start());
+        let offset = frame.index() * self.inner.chunk.bytes() + usize::from(frame.start());
         // SAFETY: a frame of this UMEM has `index < frames` and `start <= limit`, which is no more
         // than its chunks have, so the offset is inside the memory that `base` points to, or at
         // its end for an empty rest.
         unsafe { self.inner.base.add(offset) }
     }
 
-    /// Asks the processor for the cache lines of headers and a short message that begin so many octets
+    /// Asks the processor for the cache lines of headers and a short message that begin so many bytes
     /// from the UMEM's beginning, wherever that is. Nothing waits for them.
     #[inline]
     pub(crate) fn fetch(&self, at: usize) {
         fetch_lines::<3>(self.inner.base.wrapping_add(at));
     }
 
-    /// Moves the frame's data so that it begins `start` octets into the chunk.
+    /// Moves the frame's data so that it begins `start` bytes into the chunk.
     ///
     /// # Panics
     ///
@@ -244,7 +244,7 @@ impl Umem {
             "the data fits from {start} on"
         );
         let first = old.min(start);
-        // `len` octets end before the limit from either place on.
+        // `len` bytes end before the limit from either place on.
         frame.set_data(first, len as u16);
         let from = usize::from(old - first);
         self.bytes_mut(frame)
@@ -284,7 +284,7 @@ impl Umem {
         frame.len().div_ceil(most)
     }
 
-    /// Of `len` octets of data, how many lie in one of the chunks once they are spread.
+    /// Of `len` bytes of data, how many lie in one of the chunks once they are spread.
     pub(crate) fn part_len(&self, len: usize, part: usize) -> usize {
         let most = self.inner.chunk.chunk_capacity();
         len.saturating_sub(part * most).min(most)
@@ -296,11 +296,11 @@ impl Umem {
         let headroom = usize::from(CHUNK_HEADROOM);
         (
             headroom + part * chunk.chunk_capacity(),
-            headroom + part * chunk.octets(),
+            headroom + part * chunk.bytes(),
         )
     }
 
-    /// All octets of a wide frame's chunks.
+    /// All bytes of a wide frame's chunks.
     fn wide_mut<'a>(&'a self, frame: &'a mut Frame) -> &'a mut [u8] {
         assert!(frame.is_of(self.inner.id), "a frame of another UMEM");
         let chunk = self.inner.chunk;
@@ -309,8 +309,8 @@ impl Umem {
         // SAFETY: a frame's chunks are within the memory that `base` points to (`assemble`), which
         // lives as long as `self`; nobody else has them while `frame` is borrowed mutably.
         unsafe {
-            let first = self.inner.base.add(frame.index() * chunk.octets());
-            std::slice::from_raw_parts_mut(first, chunks * chunk.octets())
+            let first = self.inner.base.add(frame.index() * chunk.bytes());
+            std::slice::from_raw_parts_mut(first, chunks * chunk.bytes())
         }
     }
 

@@ -14,8 +14,8 @@ use crate::pool::FramePool;
 use crate::port::{Port, PortStatistics};
 use crate::umem::Umem;
 
+mod adaptive_fill;
 mod chains;
-mod level;
 #[allow(unsafe_code)]
 mod open;
 #[allow(unsafe_code)]
@@ -81,7 +81,7 @@ impl XskPortConfig {
 const BUSY_PATIENCE: Duration = Duration::from_millis(500);
 /// How long to wait before asking again.
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
-/// Octets of an Ethernet header: the kernel has no use for a shorter frame.
+/// Bytes of an Ethernet header: the kernel has no use for a shorter frame.
 const ETHERNET_HEADER: usize = 14;
 
 /// An AF_XDP socket bound to one queue of one interface.
@@ -214,14 +214,14 @@ impl Port for XskPort {
 
     fn transmit(&mut self, frame: Frame, cookie: u64) -> Result<(), Frame> {
         let len = frame.len();
-        assert!(len >= ETHERNET_HEADER, "{len} octets are no Ethernet frame");
+        assert!(len >= ETHERNET_HEADER, "{len} bytes are no Ethernet frame");
         let taken = match self.umem.kernel_side() {
             Some(kernel) => self.transmit.stage(&self.umem, kernel, frame, cookie),
             None => Err(frame),
         };
         if taken.is_ok() {
             self.statistics.transmitted += 1;
-            self.statistics.transmitted_octets += len as u64;
+            self.statistics.transmitted_bytes += len as u64;
         } else {
             self.statistics.transmit_ring_full += 1;
         }

@@ -24,9 +24,9 @@ const IN_FLIGHT: usize = 200;
 
 const BATCH: usize = 32;
 
-fn rate(preference: ModePreference, octets: usize) -> f64 {
+fn rate(preference: ModePreference, bytes: usize) -> f64 {
     let pair = VethPair::new(1, 1);
-    let mtu = (octets as u32 - 14).max(1500);
+    let mtu = (bytes as u32 - 14).max(1500);
     let mtu_text = mtu.to_string();
     pair.ip_left(&["link", "set", "dev", LEFT, "mtu", &mtu_text]);
     pair.ip_right(&["link", "set", "dev", RIGHT, "mtu", &mtu_text]);
@@ -54,7 +54,7 @@ fn rate(preference: ModePreference, octets: usize) -> f64 {
     PacketBuilder::ethernet2(LEFT_MAC, RIGHT_MAC)
         .ipv4(v4(LEFT_V4), v4(RIGHT_V4), 64)
         .tcp(PORT, PORT, 1, 1000)
-        .write(&mut segment, &vec![1; octets - 54])
+        .write(&mut segment, &vec![1; bytes - 54])
         .unwrap();
 
     let mut packets: Vec<Packet> = Vec::with_capacity(BATCH);
@@ -63,7 +63,7 @@ fn rate(preference: ModePreference, octets: usize) -> f64 {
     while started.elapsed() < Duration::from_secs(2) {
         let room = left.transmit_room().min(BATCH).min(IN_FLIGHT - in_flight);
         for _ in 0..room {
-            let mut frame = pool_l.alloc_for(octets).unwrap();
+            let mut frame = pool_l.alloc_for(bytes).unwrap();
             // Headers only: the payload of each frame was written by its first use.
             umem_l.bytes_mut(&mut frame)[..54].copy_from_slice(&segment[..54]);
             frame.set_len(segment.len());
@@ -90,9 +90,9 @@ fn rate(preference: ModePreference, octets: usize) -> f64 {
     received += packets.len() as u64;
     let statistics = left.statistics();
     println!(
-        "{octets:5} octets, {preference:?} ({}): {rate:.0} kpps, {:.1} Gbit/s, lost {}, {:.1} frames a call, {}",
+        "{bytes:5} bytes, {preference:?} ({}): {rate:.0} kpps, {:.1} Gbit/s, lost {}, {:.1} frames a call, {}",
         steering.mode(),
-        rate * octets as f64 * 8.0 / 1e6,
+        rate * bytes as f64 * 8.0 / 1e6,
         statistics.transmitted - left.unsent() as u64 - received,
         statistics.transmitted as f64 / statistics.send_calls as f64,
         umem_l.pages(),
@@ -103,9 +103,9 @@ fn rate(preference: ModePreference, octets: usize) -> f64 {
 #[test]
 #[ignore = "a measurement, of use only in a release build"]
 fn frames_per_second() {
-    for octets in [64, 1514, 3520, 9014] {
+    for bytes in [64, 1514, 3520, 9014] {
         for preference in [ModePreference::NativeOnly, ModePreference::GenericOnly] {
-            assert!(rate(preference, octets) > 0.0);
+            assert!(rate(preference, bytes) > 0.0);
         }
     }
 }

@@ -68,18 +68,18 @@ impl End {
         End::open(RIGHT, RIGHT_V4, queues, &UmemConfig::default())
     }
 
-    /// Sends octets; the cookie is the frame's index.
-    fn send(&mut self, queue: usize, octets: &[u8]) {
+    /// Sends bytes; the cookie is the frame's index.
+    fn send(&mut self, queue: usize, bytes: &[u8]) {
         let deadline = Instant::now() + PATIENCE;
         let mut frame = loop {
-            match self.pool.alloc_for(octets.len()) {
+            match self.pool.alloc_for(bytes.len()) {
                 Some(frame) => break frame,
                 None => self.reclaim(),
             }
             assert!(Instant::now() < deadline, "no frame comes back");
         };
-        self.umem.bytes_mut(&mut frame)[..octets.len()].copy_from_slice(octets);
-        frame.set_len(octets.len());
+        self.umem.bytes_mut(&mut frame)[..bytes.len()].copy_from_slice(bytes);
+        frame.set_len(bytes.len());
         let cookie = frame.index() as u64;
         while let Err(back) = self.ports[queue].transmit(frame, cookie) {
             frame = back;
@@ -113,23 +113,23 @@ impl End {
     /// Receives `count` frames from a queue, copied out.
     fn receive(&mut self, queue: usize, count: usize) -> Vec<Vec<u8>> {
         let deadline = Instant::now() + PATIENCE;
-        let mut octets = Vec::new();
+        let mut bytes = Vec::new();
         let mut packets: Vec<Packet> = Vec::with_capacity(64);
-        while octets.len() < count {
+        while bytes.len() < count {
             self.ports[queue].receive(&mut self.pool, &mut packets, 64);
             for packet in packets.drain(..) {
                 let mut slices = [&[][..]; CHUNKS_MAX];
-                octets.push(packet.slices(&self.umem, &mut slices).concat());
+                bytes.push(packet.slices(&self.umem, &mut slices).concat());
                 self.pool.free_packet(packet);
             }
             self.ports[queue].refill(&mut self.pool);
             assert!(
                 Instant::now() < deadline,
                 "{} frames of {count} came",
-                octets.len()
+                bytes.len()
             );
         }
-        octets
+        bytes
     }
 
     fn poll_readable(&self, queue: usize, timeout_ms: u64) -> bool {
@@ -156,14 +156,14 @@ fn segment(to_right: bool, number: u32, payload: usize) -> Vec<u8> {
         (RIGHT_V4, LEFT_V4)
     };
     let v4 = |address: &str| address.parse::<std::net::Ipv4Addr>().unwrap().octets();
-    let octets: Vec<u8> = (0..payload as u32)
+    let bytes: Vec<u8> = (0..payload as u32)
         .map(|at| number.wrapping_mul(31).wrapping_add(at) as u8)
         .collect();
     let mut frame = Vec::new();
     PacketBuilder::ethernet2(macs.0, macs.1)
         .ipv4(v4(addresses.0), v4(addresses.1), 64)
         .tcp(PORT, PORT, number, 1000)
-        .write(&mut frame, &octets)
+        .write(&mut frame, &bytes)
         .unwrap();
     frame
 }
@@ -178,9 +178,9 @@ fn frames_arrive_whole_and_in_order_both_ways() {
         let frame = |to_right, n: u32| segment(to_right, round * 100 + n, sizes[n as usize % 5]);
         let to_right: Vec<_> = (0..100).map(|n| frame(true, n)).collect();
         let to_left: Vec<_> = (0..100).map(|n| frame(false, n)).collect();
-        to_right.iter().for_each(|octets| left.send(0, octets));
+        to_right.iter().for_each(|bytes| left.send(0, bytes));
         left.flush(0);
-        to_left.iter().for_each(|octets| right.send(0, octets));
+        to_left.iter().for_each(|bytes| right.send(0, bytes));
         right.flush(0);
         assert_eq!(right.receive(0, 100), to_right);
         assert_eq!(left.receive(0, 100), to_left);
@@ -213,7 +213,7 @@ fn a_flush_sends_more_than_the_kernel_takes_in_one_call() {
     let pair = VethPair::new(1, 1);
     let (mut left, mut right) = (End::left(&pair, 1), End::right(&pair, 1));
     let frames: Vec<_> = (0..200).map(|n| segment(true, n, 100)).collect();
-    frames.iter().for_each(|octets| left.send(0, octets));
+    frames.iter().for_each(|bytes| left.send(0, bytes));
     left.flush(0);
     assert_eq!(right.receive(0, 200), frames);
     assert!(left.ports[0].statistics().send_calls >= 200 / 32);
@@ -246,7 +246,7 @@ fn few_frames_wait_for_packets_one_by_one_and_all_for_bursts() {
     assert!(right.pool.available() > free + 256, "few are out");
     right.ports[0].prepare_sleep(&mut right.pool);
     assert_eq!(right.pool.available(), free, "all are out again");
-    frames.iter().for_each(|octets| left.send(0, octets));
+    frames.iter().for_each(|bytes| left.send(0, bytes));
     left.flush(0);
     assert_eq!(right.receive(0, 200), frames);
     left.reclaim();
@@ -255,7 +255,7 @@ fn few_frames_wait_for_packets_one_by_one_and_all_for_bursts() {
     assert!(right.pool.available() > free + 256, "few are out");
     // As many as are there for sure, and the rest once they have been seen.
     for frames in [&frames[..32], &frames[32..]] {
-        frames.iter().for_each(|octets| left.send(0, octets));
+        frames.iter().for_each(|bytes| left.send(0, bytes));
         left.flush(0);
         assert_eq!(right.receive(0, frames.len()), frames);
         left.reclaim();
@@ -271,7 +271,7 @@ fn a_flush_sends_whatever_the_last_batch_has() {
     let (mut left, mut right) = (End::left(&pair, 1), End::right(&pair, 1));
     for count in [1, 63, 64, 65, 128] {
         let frames: Vec<_> = (0..count).map(|n| segment(true, n, 100)).collect();
-        frames.iter().for_each(|octets| left.send(0, octets));
+        frames.iter().for_each(|bytes| left.send(0, bytes));
         left.flush(0);
         assert_eq!(right.receive(0, count as usize), frames);
         assert_eq!(left.ports[0].unsent(), 0);
@@ -320,10 +320,10 @@ fn one_umem_serves_both_ends_in_two_namespaces() {
     steering.set_queue(0, receiver.fd()).unwrap();
     receiver.refill(&mut pool);
 
-    let octets = segment(true, 1, 1000);
+    let bytes = segment(true, 1, 1000);
     let mut frame = pool.alloc().unwrap();
-    umem.bytes_mut(&mut frame)[..octets.len()].copy_from_slice(&octets);
-    frame.set_len(octets.len());
+    umem.bytes_mut(&mut frame)[..bytes.len()].copy_from_slice(&bytes);
+    frame.set_len(bytes.len());
     sender.transmit(frame, 9).unwrap();
     sender.flush().unwrap();
     let mut out = Vec::new();
@@ -331,7 +331,7 @@ fn one_umem_serves_both_ends_in_two_namespaces() {
     while receiver.receive(&mut pool, &mut out, 1) == 0 {
         assert!(Instant::now() < deadline, "the frame does not come");
     }
-    assert_eq!(umem.bytes(out[0].first()), octets);
+    assert_eq!(umem.bytes(out[0].first()), bytes);
     // A received frame can be sent on as it is.
     let frame = out.remove(0).into_frame(&umem, &mut pool).unwrap();
     sender.transmit(frame, 10).unwrap();
@@ -339,7 +339,7 @@ fn one_umem_serves_both_ends_in_two_namespaces() {
     while receiver.receive(&mut pool, &mut out, 1) == 0 {
         assert!(Instant::now() < deadline, "the frame does not come again");
     }
-    assert_eq!(umem.bytes(out[0].first()), octets);
+    assert_eq!(umem.bytes(out[0].first()), bytes);
 }
 
 #[test]
@@ -368,7 +368,7 @@ fn large_frames_fit_large_chunks() {
     pair.enter_right();
     let mut right = End::open(RIGHT, RIGHT_V4, 1, &config);
     let frames: Vec<_> = (0..50).map(|n| segment(true, n, 3460)).collect();
-    frames.iter().for_each(|octets| left.send(0, octets));
+    frames.iter().for_each(|bytes| left.send(0, bytes));
     left.flush(0);
     assert_eq!(right.receive(0, 50), frames);
 }
@@ -398,9 +398,9 @@ fn frames_of_several_chunks_arrive_whole_and_in_order_both_ways() {
         // So many that a send of 32 descriptors ends within a frame, and fewer than veth's ring.
         let to_right: Vec<_> = (0..60).map(|n| frame(true, n)).collect();
         let to_left: Vec<_> = (0..60).map(|n| frame(false, n)).collect();
-        to_right.iter().for_each(|octets| left.send(0, octets));
+        to_right.iter().for_each(|bytes| left.send(0, bytes));
         left.flush(0);
-        to_left.iter().for_each(|octets| right.send(0, octets));
+        to_left.iter().for_each(|bytes| right.send(0, bytes));
         right.flush(0);
         assert_eq!(right.receive(0, 60), to_right);
         assert_eq!(left.receive(0, 60), to_left);
@@ -430,12 +430,12 @@ fn a_full_ring_takes_all_of_a_frame_or_none_and_a_sent_frame_is_as_it_was() {
     let mut taken = Vec::new();
     let refused = loop {
         let number = taken.len() as u32;
-        let octets = segment(true, number, 8960);
-        let mut frame = left.pool.alloc_for(octets.len()).unwrap();
-        left.umem.bytes_mut(&mut frame)[..octets.len()].copy_from_slice(&octets);
-        frame.set_len(octets.len());
+        let bytes = segment(true, number, 8960);
+        let mut frame = left.pool.alloc_for(bytes.len()).unwrap();
+        left.umem.bytes_mut(&mut frame)[..bytes.len()].copy_from_slice(&bytes);
+        frame.set_len(bytes.len());
         match left.ports[0].transmit(frame, u64::from(number)) {
-            Ok(()) => taken.push(octets),
+            Ok(()) => taken.push(bytes),
             Err(frame) => break frame,
         }
     };
@@ -533,7 +533,7 @@ fn wrong_places_are_named_errors() {
         ..XskPortConfig::new(LEFT, 0)
     });
     assert!(matches!(error, XskError::NotSupported { .. }), "{error}");
-    let (heap, _pool) = Umem::heap(16, ChunkSize::Octets2048);
+    let (heap, _pool) = Umem::heap(16, ChunkSize::Bytes2048);
     let error = XskPort::open(&heap, XskPortConfig::new(LEFT, 0)).unwrap_err();
     assert!(matches!(error, XskError::Invalid { .. }), "{error}");
 

@@ -4,9 +4,9 @@
  * a line, which begins with `ok`, or with `failed` and a sentence. Queue pairs (Q) and memories (M)
  * have numbers below 16. Numbers are decimal; private data is in hexadecimal, `-` when there is none.
  *
- *   memory M OCTETS ACCESS         -> ok RKEY ADDRESS    ACCESS: letters of l(ocal write), r(ead), w(rite)
- *   fill M SEED POSITION AT OCTETS -> ok
- *   check M SEED POSITION AT OCTETS-> ok, or failed with where it differs from the pattern
+ *   memory M BYTES ACCESS         -> ok RKEY ADDRESS    ACCESS: letters of l(ocal write), r(ead), w(rite)
+ *   fill M SEED POSITION AT BYTES -> ok
+ *   check M SEED POSITION AT BYTES-> ok, or failed with where it differs from the pattern
  *   listen ADDRESS PORT            -> ok
  *   request Q                      -> ok IRD ORD PRIVATE of the peer
  *   resolve Q ADDRESS PORT         -> ok
@@ -14,10 +14,10 @@
  *   accept Q IRD ORD PRIVATE       -> ok
  *   reject Q PRIVATE               -> ok
  *   connect Q IRD ORD PRIVATE      -> ok IRD ORD PRIVATE of the peer; or failed, EVENT, and ` said PRIVATE`
- *   receive Q ID M AT OCTETS       -> ok
- *   send|solicit Q ID M AT OCTETS  -> ok
- *   write|read Q ID M AT OCTETS RKEY ADDRESS -> ok
- *   done Q                         -> ok ID OPCODE STATUS OCTETS
+ *   receive Q ID M AT BYTES       -> ok
+ *   send|solicit Q ID M AT BYTES  -> ok
+ *   write|read Q ID M AT BYTES RKEY ADDRESS -> ok
+ *   done Q                         -> ok ID OPCODE STATUS BYTES
  *   event Q                        -> ok EVENT
  *   disconnect Q                   -> ok
  *   destroy Q                      -> ok
@@ -58,13 +58,13 @@ static struct memory *memory_at(const char *word)
 	return &memories[number(word) % OBJECTS];
 }
 
-/* Whether octets AT, OCTETS (two words) are in a memory that is there. */
+/* Whether bytes AT, BYTES (two words) are in a memory that is there. */
 static int within(const struct memory *memory, char **words)
 {
-	uint64_t at = number(words[0]), octets = number(words[1]);
+	uint64_t at = number(words[0]), bytes = number(words[1]);
 
-	if (!memory->mr || at > memory->length || octets > memory->length - at)
-		return failed("no such octets");
+	if (!memory->mr || at > memory->length || bytes > memory->length - at)
+		return failed("no such bytes");
 	return 0;
 }
 
@@ -99,7 +99,7 @@ static int read_private(const char *word, struct terms *terms)
 	size_t length = strcmp(word, "-") ? strlen(word) / 2 : 0;
 
 	if (length > sizeof(terms->private_data))
-		return failed("librdmacm takes %zu octets of private data",
+		return failed("librdmacm takes %zu bytes of private data",
 			      sizeof(terms->private_data));
 	terms->length = (uint8_t)length;
 	for (size_t i = 0; i < length; i++)
@@ -127,7 +127,7 @@ static int do_memory(char **words)
 	drop_memory(memory);
 	if (make_memory(memory, pd, number(words[2]), access))
 		return -1;
-	answer("ok %u %llu", memory->mr->rkey, (unsigned long long)(uintptr_t)memory->octets);
+	answer("ok %u %llu", memory->mr->rkey, (unsigned long long)(uintptr_t)memory->bytes);
 	return 0;
 }
 
@@ -137,7 +137,7 @@ static int do_fill(char **words)
 
 	if (within(memory, words + 4))
 		return -1;
-	pattern_fill(number(words[2]), number(words[3]), memory->octets + number(words[4]),
+	pattern_fill(number(words[2]), number(words[3]), memory->bytes + number(words[4]),
 		     number(words[5]));
 	return 0;
 }
@@ -149,9 +149,9 @@ static int do_check(char **words)
 	if (within(memory, words + 4))
 		return -1;
 	int64_t differs = pattern_differs(number(words[2]), number(words[3]),
-					  memory->octets + number(words[4]), number(words[5]));
+					  memory->bytes + number(words[4]), number(words[5]));
 
-	return differs < 0 ? 0 : failed("octet %lld differs", (long long)differs);
+	return differs < 0 ? 0 : failed("byte %lld differs", (long long)differs);
 }
 
 static int do_listen(char **words)

@@ -1,5 +1,5 @@
 /* rnic-perf's protocol, both roles, for bandwidth: what tools/src/perf/plan.rs says in the private
- * data (in postcard's encoding: numbers of seven bits an octet) and control.rs in Sends. */
+ * data (in postcard's encoding: numbers of seven bits a byte) and control.rs in Sends. */
 #include "verbs.h"
 
 #include <endian.h>
@@ -46,7 +46,7 @@ static size_t put(uint8_t *at, uint64_t value)
 	return length;
 }
 
-/* Reads so many numbers behind the version's octet. */
+/* Reads so many numbers behind the version's byte. */
 static int get(const struct terms *from, uint64_t *values, int count)
 {
 	size_t at = 1;
@@ -116,9 +116,9 @@ static int say(struct run *run, enum kind kind, uint64_t value)
 	uint64_t index = run->notes_out++ % NOTES, big = htobe64(value);
 	size_t at = (NOTES + index) * NOTE;
 
-	memset(run->notes.octets + at, 0, NOTE);
-	run->notes.octets[at] = (char)kind;
-	memcpy(run->notes.octets + at + 1, &big, 8);
+	memset(run->notes.bytes + at, 0, NOTE);
+	run->notes.bytes[at] = (char)kind;
+	memcpy(run->notes.bytes + at + 1, &big, 8);
 	return post_send(&run->end, NOTE_OUT | index, IBV_WR_SEND, IBV_SEND_SOLICITED, &run->notes,
 			 at, NOTE, 0, 0);
 }
@@ -152,8 +152,8 @@ static int heard(struct run *run, const struct ibv_wc *done, struct note *note)
 	uint64_t index = done->wr_id & (NOTES - 1);
 
 	if (done->byte_len != NOTE)
-		return failed("a note of %u octets", done->byte_len);
-	*note = read_note(run->notes.octets + index * NOTE);
+		return failed("a note of %u bytes", done->byte_len);
+	*note = read_note(run->notes.bytes + index * NOTE);
 	return expect_note(run, index) ? -1 : 1;
 }
 
@@ -214,14 +214,14 @@ static int receive_all(struct run *run, struct note *verdict)
 			return -1;
 		if (done.opcode != IBV_WC_RECV)
 			continue;
-		const char *octets = run->inbox.octets + done.wr_id * each(&run->plan);
-		struct note note = read_note(octets);
+		const char *bytes = run->inbox.bytes + done.wr_id * each(&run->plan);
+		struct note note = read_note(bytes);
 		uint64_t length, position = place(&run->plan, messages, &length);
 
 		if (done.byte_len == NOTE && note.kind == DONE && note.value == messages)
 			break;
 		if (run->plan.verify && verdict->kind == VERIFIED) {
-			int64_t differs = pattern_differs(run->plan.seed, position, octets,
+			int64_t differs = pattern_differs(run->plan.seed, position, bytes,
 							  done.byte_len);
 
 			if (differs >= 0 || done.byte_len != length)
@@ -261,12 +261,12 @@ static int wait_and_compare(struct run *run, struct note *verdict)
 		return -1;
 	verdict->kind = VERIFIED;
 	if (run->plan.operation == WRITE) {
-		uint64_t octets = note.value * run->plan.size;
+		uint64_t bytes = note.value * run->plan.size;
 
-		octets = octets < run->plan.span ? octets : run->plan.span;
-		int64_t differs = pattern_differs(run->plan.seed, 0, run->span.octets, octets);
+		bytes = bytes < run->plan.span ? bytes : run->plan.span;
+		int64_t differs = pattern_differs(run->plan.seed, 0, run->span.bytes, bytes);
 
-		*verdict = differs < 0 ? (struct note){ VERIFIED, octets } :
+		*verdict = differs < 0 ? (struct note){ VERIFIED, bytes } :
 					 (struct note){ CORRUPT, (uint64_t)differs };
 	}
 	return 0;
@@ -282,13 +282,13 @@ static int serve(struct run *run)
 	    make_queues(&run->end, run->pd, (unsigned)plan->depth + NOTES, receives + NOTES))
 		return -1;
 	if (plan->operation == READ && plan->verify)
-		pattern_fill(plan->seed, 0, run->span.octets, plan->span);
+		pattern_fill(plan->seed, 0, run->span.bytes, plan->span);
 	for (uint64_t index = 0; index < receives; index++)
 		if (expect_message(run, index))
 			return -1;
 	if (!receives && expect_notes(run))
 		return -1;
-	uint64_t memory[] = { run->span.mr->rkey, (uintptr_t)run->span.octets };
+	uint64_t memory[] = { run->span.mr->rkey, (uintptr_t)run->span.bytes };
 	struct terms answer = terms_of(memory, 2);
 
 	if (accept_with(&run->end, &answer) ||
@@ -397,9 +397,9 @@ static int measure(struct run *run, const char *address, const char *port, uint6
 	    expect_notes(run))
 		return -1;
 	if (plan->operation != READ)
-		pattern_fill(plan->seed, 0, run->span.octets, plan->span);
+		pattern_fill(plan->seed, 0, run->span.bytes, plan->span);
 	plan->stag = run->span.mr->rkey;
-	plan->address = (uintptr_t)run->span.octets;
+	plan->address = (uintptr_t)run->span.bytes;
 	asks = terms_of(&plan->operation, 9);
 	if (connect_with(&run->end, &asks, &answer) || get(&answer, memory, 2) ||
 	    send_all(run, count, (uint32_t)memory[0], memory[1]) || say(run, DONE, count))
@@ -412,10 +412,10 @@ static int measure(struct run *run, const char *address, const char *port, uint6
 		return failed("the server's verdict is %d: %llu", note.kind,
 			      (unsigned long long)note.value);
 	if (plan->operation == READ) {
-		int64_t differs = pattern_differs(plan->seed, 0, run->span.octets, plan->span);
+		int64_t differs = pattern_differs(plan->seed, 0, run->span.bytes, plan->span);
 
 		if (differs >= 0)
-			return failed("octet %lld differs", (long long)differs);
+			return failed("byte %lld differs", (long long)differs);
 	}
 	rdma_disconnect(run->end.id);
 	return 0;
@@ -435,7 +435,7 @@ int run_perf(char **words)
 	if (error)
 		fprintf(stderr, "siw-verbs: %s\n", problem);
 	else
-		printf("%llu messages of %llu octets verified\n", (unsigned long long)count,
+		printf("%llu messages of %llu bytes verified\n", (unsigned long long)count,
 		       (unsigned long long)run.plan.size);
 	finish(&run);
 	return error ? 1 : 0;

@@ -262,10 +262,10 @@ int make_memory(struct memory *memory, struct ibv_pd *pd, size_t length, int acc
 {
 	memory->length = length;
 	/* No registration is empty. */
-	memory->octets = calloc(1, length ? length : 1);
-	if (!memory->octets)
-		return failed("no memory for %zu octets", length);
-	memory->mr = ibv_reg_mr(pd, memory->octets, length ? length : 1, access);
+	memory->bytes = calloc(1, length ? length : 1);
+	if (!memory->bytes)
+		return failed("no memory for %zu bytes", length);
+	memory->mr = ibv_reg_mr(pd, memory->bytes, length ? length : 1, access);
 	return memory->mr ? 0 : failed_call("ibv_reg_mr");
 }
 
@@ -273,14 +273,14 @@ void drop_memory(struct memory *memory)
 {
 	if (memory->mr)
 		ibv_dereg_mr(memory->mr);
-	free(memory->octets);
+	free(memory->bytes);
 	memset(memory, 0, sizeof(*memory));
 }
 
 static struct ibv_sge element(const struct memory *memory, size_t at, size_t length)
 {
 	return (struct ibv_sge){
-		.addr = (uintptr_t)(memory->octets + at),
+		.addr = (uintptr_t)(memory->bytes + at),
 		.length = (uint32_t)length,
 		.lkey = memory->mr->lkey,
 	};
@@ -321,36 +321,36 @@ static uint64_t word(uint64_t seed, uint64_t index)
 	return z ^ (z >> 31);
 }
 
-/* How many octets of the word at a position there are, at most `most`; and where they begin in it. */
+/* How many bytes of the word at a position there are, at most `most`; and where they begin in it. */
 static size_t part(uint64_t position, size_t most, size_t *skip)
 {
 	*skip = position % 8;
 	return 8 - *skip < most ? 8 - *skip : most;
 }
 
-void pattern_fill(uint64_t seed, uint64_t position, char *octets, size_t length)
+void pattern_fill(uint64_t seed, uint64_t position, char *bytes, size_t length)
 {
 	for (size_t at = 0, skip, take; at < length; at += take) {
 		uint64_t now = word(seed, (position + at) / 8);
 
 		take = part(position + at, length - at, &skip);
 		if (take == 8)
-			memcpy(octets + at, &now, 8);
+			memcpy(bytes + at, &now, 8);
 		else
-			memcpy(octets + at, (char *)&now + skip, take);
+			memcpy(bytes + at, (char *)&now + skip, take);
 	}
 }
 
-int64_t pattern_differs(uint64_t seed, uint64_t position, const char *octets, size_t length)
+int64_t pattern_differs(uint64_t seed, uint64_t position, const char *bytes, size_t length)
 {
 	for (size_t at = 0, skip, take; at < length; at += take) {
 		uint64_t now = word(seed, (position + at) / 8);
 
 		take = part(position + at, length - at, &skip);
-		if (take == 8 && !memcmp(&now, octets + at, 8))
+		if (take == 8 && !memcmp(&now, bytes + at, 8))
 			continue;
 		for (size_t i = 0; i < take; i++)
-			if (((char *)&now)[skip + i] != octets[at + i])
+			if (((char *)&now)[skip + i] != bytes[at + i])
 				return (int64_t)(at + i);
 	}
 	return -1;

@@ -26,7 +26,7 @@ struct end {
 
 /* Registered memory. */
 struct memory {
-	char *octets;
+	char *bytes;
 	size_t length;
 	struct ibv_mr *mr;
 };
@@ -64,10 +64,10 @@ int post_receive(struct end *end, uint64_t id, const struct memory *to, size_t a
 int post_send(struct end *end, uint64_t id, enum ibv_wr_opcode opcode, unsigned flags,
 	      const struct memory *memory, size_t at, size_t length, uint32_t rkey, uint64_t remote);
 
-/* The octets of a seed from a position on, as tools/src/pattern.rs has them. */
-void pattern_fill(uint64_t seed, uint64_t position, char *octets, size_t length);
+/* The bytes of a seed from a position on, as tools/src/pattern.rs has them. */
+void pattern_fill(uint64_t seed, uint64_t position, char *bytes, size_t length);
 /* The first place that differs from the pattern, or -1. */
-int64_t pattern_differs(uint64_t seed, uint64_t position, const char *octets, size_t length);
+int64_t pattern_differs(uint64_t seed, uint64_t position, const char *bytes, size_t length);
 
 /* The ways to use it. */
 int serve_control(const char *port);

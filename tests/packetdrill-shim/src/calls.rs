@@ -117,24 +117,24 @@ fn refuse<T: From<i8>>(number: c_int) -> T {
 }
 
 /// A count as a system call returns it.
-fn count(octets: usize) -> Result<ssize_t> {
-    ssize_t::try_from(octets).or(fail(libc::EOVERFLOW))
+fn count(bytes: usize) -> Result<ssize_t> {
+    ssize_t::try_from(bytes).or(fail(libc::EOVERFLOW))
 }
 
 fn receive(shim: &Shim, fd: c_int, most: usize, flags: c_int) -> Result<Vec<u8>> {
     let nonblocking = flags & libc::MSG_DONTWAIT != 0;
     shim.call(fd, nonblocking, |world| {
-        world.receive_octets(fd, most, flags)
+        world.receive_bytes(fd, most, flags)
     })
 }
 
-fn transmit(shim: &Shim, fd: c_int, octets: &[u8], flags: c_int) -> Result<ssize_t> {
+fn transmit(shim: &Shim, fd: c_int, bytes: &[u8], flags: c_int) -> Result<ssize_t> {
     let nonblocking = flags & libc::MSG_DONTWAIT != 0;
     let mut done = 0;
     let sent = shim.call(fd, nonblocking, |world| {
-        done += world.send_octets(fd, &octets[done..], flags)?;
+        done += world.send_bytes(fd, &bytes[done..], flags)?;
         // The others when there is room for them.
-        if done < octets.len() {
+        if done < bytes.len() {
             Err(Errno::AGAIN)
         } else {
             Ok(())
@@ -221,9 +221,9 @@ unsafe extern "C" fn readv(
 ) -> ssize_t {
     answer(data, |shim| {
         let vector = parts(vector, usize::try_from(parts_count).unwrap_or(usize::MAX))?;
-        let octets = receive(shim, fd, room(&vector), 0)?;
-        scatter(&octets, &vector)?;
-        count(octets.len())
+        let bytes = receive(shim, fd, room(&vector), 0)?;
+        scatter(&bytes, &vector)?;
+        count(bytes.len())
     })
 }
 
@@ -235,16 +235,16 @@ unsafe extern "C" fn recv(
     flags: c_int,
 ) -> ssize_t {
     answer(data, |shim| {
-        // Octets that could not be given out would be lost.
+        // Bytes that could not be given out would be lost.
         let lost = flags & libc::MSG_TRUNC != 0;
         if to.is_null() && most > 0 && !lost {
             return fail(libc::EFAULT);
         }
-        let octets = receive(shim, fd, most, flags)?;
+        let bytes = receive(shim, fd, most, flags)?;
         if !lost {
-            copy_out(&octets, to, most)?;
+            copy_out(&bytes, to, most)?;
         }
-        count(octets.len())
+        count(bytes.len())
     })
 }
 
@@ -257,7 +257,7 @@ unsafe extern "C" fn recvfrom(
     _: *mut sockaddr,
     len: *mut socklen_t,
 ) -> ssize_t {
-    // A stream's octets have no address of their own.
+    // A stream's bytes have no address of their own.
     put(0, len);
     // SAFETY: the same contract.
     unsafe { recv(data, fd, to, most, flags) }
@@ -272,13 +272,13 @@ unsafe extern "C" fn recvmsg(
     answer(data, |shim| {
         let mut header = value(message)?;
         let vector = parts(header.msg_iov, header.msg_iovlen)?;
-        let octets = receive(shim, fd, room(&vector), flags)?;
-        scatter(&octets, &vector)?;
+        let bytes = receive(shim, fd, room(&vector), flags)?;
+        scatter(&bytes, &vector)?;
         header.msg_namelen = 0;
         header.msg_controllen = 0;
         header.msg_flags = 0;
         put(header, message);
-        count(octets.len())
+        count(bytes.len())
     })
 }
 
@@ -360,8 +360,8 @@ unsafe extern "C" fn ioctl(
 ) -> c_int {
     answer(data, |shim| {
         // Only requests that have an int to fill in come back.
-        let octets = shim.now(|world| world.waiting(fd, request))?;
-        put(octets, to);
+        let bytes = shim.now(|world| world.waiting(fd, request))?;
+        put(bytes, to);
         Ok(0)
     })
 }
@@ -386,8 +386,8 @@ unsafe extern "C" fn getsockopt(
 ) -> c_int {
     answer(data, |shim| {
         let room = value(len)? as usize;
-        let octets = shim.now(|world| world.option(fd, level, name))?;
-        put(copy_out(&octets, to, room)? as socklen_t, len);
+        let bytes = shim.now(|world| world.option(fd, level, name))?;
+        put(copy_out(&bytes, to, room)? as socklen_t, len);
         Ok(0)
     })
 }
@@ -401,8 +401,8 @@ unsafe extern "C" fn setsockopt(
     len: socklen_t,
 ) -> c_int {
     answer(data, |shim| {
-        let octets = copy_in(from, len as usize)?;
-        shim.now(|world| world.set_option(fd, level, name, &octets))
+        let bytes = copy_in(from, len as usize)?;
+        shim.now(|world| world.set_option(fd, level, name, &bytes))
             .map(|()| 0)
     })
 }

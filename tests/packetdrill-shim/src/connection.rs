@@ -7,10 +7,10 @@ use userspace_tcp::{ConnId, Event, FourTuple, Instant, Received, SoftError, Stac
 
 use crate::errno::Errno;
 
-/// The stack's buffers: octets on the heap.
+/// The stack's buffers: bytes on the heap.
 pub(crate) type Buffer = Vec<u8>;
 
-/// Octets that a socket takes to send before it blocks, sent and unsent together.
+/// Bytes that a socket takes to send before it blocks, sent and unsent together.
 pub(crate) const SEND_BUFFER: usize = 256 << 10;
 /// Buffers that a reader holds before it copies.
 const PIECES: usize = 4096;
@@ -18,7 +18,7 @@ const PIECES: usize = 4096;
 /// Where buffers come from.
 #[derive(Debug)]
 pub(crate) struct Heap {
-    /// Octets of payload that one takes.
+    /// Bytes of payload that one takes.
     pub(crate) size: usize,
 }
 
@@ -29,7 +29,7 @@ impl Memory<Buffer> for Heap {
 
     fn free(&mut self, _: Buffer) {}
 
-    fn octets<'a>(&'a self, buf: &'a Buffer) -> &'a [u8] {
+    fn bytes<'a>(&'a self, buf: &'a Buffer) -> &'a [u8] {
         buf
     }
 
@@ -87,7 +87,7 @@ pub(crate) struct Connection {
     pub(crate) orphan: bool,
     /// The last write said that more comes.
     pub(crate) more: bool,
-    /// Octets that the stack has not taken yet.
+    /// Bytes that the stack has not taken yet.
     unsent: VecDeque<u8>,
     writer: ByteWriter<Buffer>,
     reader: ByteReader<Buffer>,
@@ -144,7 +144,7 @@ impl Connection {
         self.writer.release(heap);
     }
 
-    /// Octets that a write would take now.
+    /// Bytes that a write would take now.
     pub(crate) fn room(&self, stack: &Stack<Buffer>) -> usize {
         if self.stage != Stage::Open {
             return 0;
@@ -155,14 +155,14 @@ impl Connection {
             .saturating_sub(self.unsent.len() + in_stack)
     }
 
-    /// Takes octets to send, as many as there is room for.
-    pub(crate) fn take(&mut self, stack: &Stack<Buffer>, octets: &[u8]) -> usize {
-        let taken = octets.len().min(self.room(stack));
-        self.unsent.extend(&octets[..taken]);
+    /// Takes bytes to send, as many as there is room for.
+    pub(crate) fn take(&mut self, stack: &Stack<Buffer>, bytes: &[u8]) -> usize {
+        let taken = bytes.len().min(self.room(stack));
+        self.unsent.extend(&bytes[..taken]);
         taken
     }
 
-    /// Octets written that the stack has not sent yet.
+    /// Bytes written that the stack has not sent yet.
     pub(crate) fn unsent(&self) -> usize {
         self.unsent.len() + self.writer.held()
     }
@@ -173,8 +173,8 @@ impl Connection {
             return;
         }
         while !self.unsent.is_empty() {
-            let (octets, _) = self.unsent.as_slices();
-            let taken = self.writer.write(stack, now, heap, octets);
+            let (bytes, _) = self.unsent.as_slices();
+            let taken = self.writer.write(stack, now, heap, bytes);
             if taken == 0 {
                 break;
             }
@@ -205,12 +205,12 @@ impl Connection {
         self.reader.arrived(heap, payload.to_vec(), 0, received);
     }
 
-    /// Octets that can be read now.
+    /// Bytes that can be read now.
     pub(crate) fn available(&self) -> usize {
         self.reader.available()
     }
 
-    /// Reads up to `most` octets; with `peek` they stay.
+    /// Reads up to `most` bytes; with `peek` they stay.
     pub(crate) fn read(
         &mut self,
         stack: &mut Stack<Buffer>,
@@ -218,22 +218,22 @@ impl Connection {
         most: usize,
         peek: bool,
     ) -> Vec<u8> {
-        let mut octets = Vec::new();
+        let mut bytes = Vec::new();
         // More slices may follow behind those that were consumed.
         loop {
-            let begun = octets.len();
+            let begun = bytes.len();
             let mut slices: [&[u8]; 64] = [&[]; 64];
             let filled = self.reader.slices(heap, &mut slices);
             for slice in &slices[..filled] {
-                let wanted = (most - octets.len()).min(slice.len());
-                octets.extend_from_slice(&slice[..wanted]);
+                let wanted = (most - bytes.len()).min(slice.len());
+                bytes.extend_from_slice(&slice[..wanted]);
             }
             if !peek {
-                let to = self.reader.consume(heap, octets.len() - begun);
+                let to = self.reader.consume(heap, bytes.len() - begun);
                 stack.consumed(self.id, to);
             }
-            if peek || octets.len() == begun {
-                return octets;
+            if peek || bytes.len() == begun {
+                return bytes;
             }
         }
     }

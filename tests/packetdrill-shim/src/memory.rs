@@ -16,7 +16,7 @@ use crate::errno::{Result, fail};
 /// Most parts of a vector (IOV_MAX), and descriptors of one poll.
 pub(crate) const PARTS_MAX: usize = 1024;
 
-/// The caller's octets, copied.
+/// The caller's bytes, copied.
 pub(crate) fn copy_in(from: *const c_void, len: usize) -> Result<Vec<u8>> {
     if len == 0 {
         return Ok(Vec::new());
@@ -24,21 +24,21 @@ pub(crate) fn copy_in(from: *const c_void, len: usize) -> Result<Vec<u8>> {
     if from.is_null() || isize::try_from(len).is_err() {
         return fail(libc::EFAULT);
     }
-    let mut octets = vec![0; len];
-    // SAFETY: `from` is to `len` octets of the caller's, `octets` has as many.
-    unsafe { std::ptr::copy_nonoverlapping(from.cast(), octets.as_mut_ptr(), len) };
-    Ok(octets)
+    let mut bytes = vec![0; len];
+    // SAFETY: `from` is to `len` bytes of the caller's, `bytes` has as many.
+    unsafe { std::ptr::copy_nonoverlapping(from.cast(), bytes.as_mut_ptr(), len) };
+    Ok(bytes)
 }
 
-/// To the caller's memory of `room` octets; says how many there was room for.
-pub(crate) fn copy_out(octets: &[u8], to: *mut c_void, room: usize) -> Result<usize> {
-    let len = octets.len().min(room);
+/// To the caller's memory of `room` bytes; says how many there was room for.
+pub(crate) fn copy_out(bytes: &[u8], to: *mut c_void, room: usize) -> Result<usize> {
+    let len = bytes.len().min(room);
     if len > 0 {
         if to.is_null() {
             return fail(libc::EFAULT);
         }
-        // SAFETY: `to` is to `room` octets of the caller's, which is at least `len`.
-        unsafe { std::ptr::copy_nonoverlapping(octets.as_ptr(), to.cast(), len) };
+        // SAFETY: `to` is to `room` bytes of the caller's, which is at least `len`.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.cast(), len) };
     }
     Ok(len)
 }
@@ -71,23 +71,23 @@ pub(crate) fn parts(vector: *const iovec, count: usize) -> Result<Vec<iovec>> {
 }
 
 pub(crate) fn gather(vector: &[iovec]) -> Result<Vec<u8>> {
-    let mut octets = Vec::new();
+    let mut bytes = Vec::new();
     for part in vector {
-        octets.extend(copy_in(part.iov_base, part.iov_len)?);
+        bytes.extend(copy_in(part.iov_base, part.iov_len)?);
     }
-    Ok(octets)
+    Ok(bytes)
 }
 
-/// Octets that the parts have room for.
+/// Bytes that the parts have room for.
 pub(crate) fn room(vector: &[iovec]) -> usize {
     vector
         .iter()
         .fold(0, |room, part| room.saturating_add(part.iov_len))
 }
 
-pub(crate) fn scatter(mut octets: &[u8], vector: &[iovec]) -> Result<()> {
+pub(crate) fn scatter(mut bytes: &[u8], vector: &[iovec]) -> Result<()> {
     for part in vector {
-        octets = &octets[copy_out(octets, part.iov_base, part.iov_len)?..];
+        bytes = &bytes[copy_out(bytes, part.iov_base, part.iov_len)?..];
     }
     Ok(())
 }
@@ -129,25 +129,25 @@ pub(crate) fn put_endpoint(
     }
     let room = value(len)? as usize;
     let port = endpoint.port.to_be();
-    let mut octets = Vec::with_capacity(size_of::<sockaddr_in6>());
-    octets.extend((domain as libc::sa_family_t).to_ne_bytes());
-    octets.extend(port.to_ne_bytes());
+    let mut bytes = Vec::with_capacity(size_of::<sockaddr_in6>());
+    bytes.extend((domain as libc::sa_family_t).to_ne_bytes());
+    bytes.extend(port.to_ne_bytes());
     match endpoint.addr {
         IpAddr::V4(v4) if domain == libc::AF_INET => {
-            octets.extend(v4.octets());
-            octets.resize(size_of::<sockaddr_in>(), 0);
+            bytes.extend(v4.octets());
+            bytes.resize(size_of::<sockaddr_in>(), 0);
         }
         addr => {
             let v6 = match addr {
                 IpAddr::V4(v4) => v4.to_ipv6_mapped(),
                 IpAddr::V6(v6) => v6,
             };
-            octets.extend([0; 4]); // flow information
-            octets.extend(v6.octets());
-            octets.resize(size_of::<sockaddr_in6>(), 0);
+            bytes.extend([0; 4]); // flow information
+            bytes.extend(v6.octets());
+            bytes.resize(size_of::<sockaddr_in6>(), 0);
         }
     }
-    copy_out(&octets, to.cast(), room)?;
-    put(octets.len() as socklen_t, len);
+    copy_out(&bytes, to.cast(), room)?;
+    put(bytes.len() as socklen_t, len);
     Ok(())
 }

@@ -25,8 +25,8 @@ impl World {
             (libc::SOL_SOCKET, libc::SO_REUSEADDR | libc::SO_REUSEPORT) => integer(value).map(drop),
             (libc::SOL_SOCKET, libc::SO_SNDBUF) => {
                 // Doubled, as Linux does (socket(7)).
-                let octets = integer(value)?.max(1024).saturating_mul(2);
-                self.choose(fd, |choices| choices.send_buffer = octets as usize)
+                let bytes = integer(value)?.max(1024).saturating_mul(2);
+                self.choose(fd, |choices| choices.send_buffer = bytes as usize)
             }
             (libc::SOL_SOCKET, libc::SO_LINGER) => {
                 let on = integer(value)? != 0;
@@ -104,7 +104,7 @@ impl World {
             (libc::IPPROTO_TCP, libc::TCP_INFO) => {
                 let id = self.connection(fd)?.id;
                 let info = self.stack.info(id);
-                return Ok(tcp_info::octets(info.as_ref(), self.connection(fd)?));
+                return Ok(tcp_info::bytes(info.as_ref(), self.connection(fd)?));
             }
             _ => return fail(libc::ENOPROTOOPT),
         };
@@ -130,11 +130,11 @@ impl World {
         }
     }
 
-    /// ioctl(2): how many octets wait.
+    /// ioctl(2): how many bytes wait.
     pub(crate) fn waiting(&mut self, fd: c_int, request: c_ulong) -> Result<c_int> {
         let connection = self.connection(fd)?;
         let id = connection.id;
-        let octets = match request {
+        let bytes = match request {
             libc::FIONREAD => connection.available(),
             libc::TIOCOUTQ => {
                 let unsent = connection.unsent();
@@ -142,7 +142,7 @@ impl World {
             }
             _ => return fail(libc::ENOTTY),
         };
-        Ok(c_int::try_from(octets).unwrap_or(c_int::MAX))
+        Ok(c_int::try_from(bytes).unwrap_or(c_int::MAX))
     }
 
     /// Of the socket, and of its connection if it has one.
@@ -173,7 +173,7 @@ impl World {
 
 fn integer(value: &[u8]) -> Result<c_int> {
     match value.first_chunk() {
-        Some(octets) => Ok(c_int::from_ne_bytes(*octets)),
+        Some(bytes) => Ok(c_int::from_ne_bytes(*bytes)),
         None => fail(libc::EINVAL),
     }
 }

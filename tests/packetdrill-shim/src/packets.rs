@@ -7,7 +7,7 @@ use userspace_tcp::Transmit;
 /// Ethernet types of IPv4 and IPv6.
 const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xdd];
-/// Octets of an IPv6 header, and its next header for ICMPv6 (RFC 4443).
+/// Bytes of an IPv6 header, and its next header for ICMPv6 (RFC 4443).
 const IPV6_HEADER: usize = 40;
 const ICMPV6: u8 = 58;
 
@@ -37,17 +37,17 @@ pub(crate) fn datagrams(
     segment: &Transmit<Vec<u8>>,
 ) -> Vec<Vec<u8>> {
     let tuple = &segment.tuple;
-    let octets = match &segment.payload {
+    let bytes = match &segment.payload {
         Some(payload) => &payload.buf[..payload.len as usize],
         None => &[],
     };
     let place = rnic_net::Payload {
-        len: octets.len(),
+        len: bytes.len(),
         sum: segment.payload.as_ref().map(|p| p.sum).unwrap_or_default(),
     };
     let headers = path.headers_len(tuple.remote.addr) + segment.header.header_len();
-    let mut frame = vec![0; headers + octets.len()];
-    frame[headers..].copy_from_slice(octets);
+    let mut frame = vec![0; headers + bytes.len()];
+    frame[headers..].copy_from_slice(bytes);
     let header = &segment.header;
     if rnic_net::write_segment(path, tuple, segment.ecn, header, place, &mut frame).is_none() {
         // The stack makes no segment that is longer than a datagram.
@@ -70,5 +70,5 @@ pub(crate) fn datagrams(
 }
 
 fn is_v6(datagram: &[u8]) -> bool {
-    datagram.first().is_some_and(|octet| octet >> 4 == 6)
+    datagram.first().is_some_and(|byte| byte >> 4 == 6)
 }

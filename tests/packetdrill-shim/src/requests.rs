@@ -117,7 +117,7 @@ impl World {
                     return Ok(());
                 }
                 Err(ConnectError::InUse { .. }) => {}
-                Err(ConnectError::Unusable { .. }) => return fail(libc::ENETUNREACH),
+                Err(ConnectError::DropReason { .. }) => return fail(libc::ENETUNREACH),
                 Err(ConnectError::TooMany { .. }) => return fail(libc::ENOBUFS),
             }
         }
@@ -135,8 +135,8 @@ impl World {
         }
     }
 
-    /// Reads up to `most` octets; none of them at the end of the stream.
-    pub(crate) fn receive_octets(
+    /// Reads up to `most` bytes; none of them at the end of the stream.
+    pub(crate) fn receive_bytes(
         &mut self,
         fd: c_int,
         most: usize,
@@ -161,8 +161,8 @@ impl World {
         }
     }
 
-    /// Takes octets to send, as many as there is room for.
-    pub(crate) fn send_octets(&mut self, fd: c_int, octets: &[u8], flags: c_int) -> Result<usize> {
+    /// Takes bytes to send, as many as there is room for.
+    pub(crate) fn send_bytes(&mut self, fd: c_int, bytes: &[u8], flags: c_int) -> Result<usize> {
         if flags & !SEND_FLAGS != 0 {
             return fail(libc::EOPNOTSUPP);
         }
@@ -177,11 +177,11 @@ impl World {
         if connection.closing {
             return fail(libc::EPIPE);
         }
-        let taken = connection.take(&self.stack, octets);
+        let taken = connection.take(&self.stack, bytes);
         if taken > 0 {
             connection.more = flags & libc::MSG_MORE != 0;
         }
-        if taken == 0 && (!octets.is_empty() || connection.stage == Stage::Opening) {
+        if taken == 0 && (!bytes.is_empty() || connection.stage == Stage::Opening) {
             return Err(Errno::AGAIN);
         }
         Ok(taken)
@@ -222,7 +222,7 @@ impl World {
                 };
                 connection.closing = true;
                 connection.orphan = true;
-                // The peer is told that octets of its are lost (RFC 2525 section 2.17).
+                // The peer is told that bytes of its are lost (RFC 2525 section 2.17).
                 let abort = connection.choices.linger_zero || connection.available() > 0;
                 if abort {
                     self.stack.abort(id);

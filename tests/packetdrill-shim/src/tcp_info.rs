@@ -10,11 +10,11 @@ use crate::connection::Connection;
 const TIMESTAMPS: u8 = 1;
 const ECN: u8 = 8;
 
-/// Octets of the structure as it is in Linux 6.
+/// Bytes of the structure as it is in Linux 6.
 const LEN: usize = 240;
 
 /// The structure of a connection; `info` is `None` when it is gone.
-pub(crate) fn octets(info: Option<&Info>, connection: &Connection) -> Vec<u8> {
+pub(crate) fn bytes(info: Option<&Info>, connection: &Connection) -> Vec<u8> {
     let mut out = Vec::with_capacity(LEN);
     let Some(info) = info else {
         out.push(state(None));
@@ -26,7 +26,7 @@ pub(crate) fn octets(info: Option<&Info>, connection: &Connection) -> Vec<u8> {
     options |= if info.ecn { ECN } else { 0 };
     out.extend([state(Some(info.state)), 0, 0, 0, 0, options, 0, 0]);
     let mss = info.mss.max(1) as u64;
-    let segments = |octets: u64| octets.div_ceil(mss);
+    let segments = |bytes: u64| bytes.div_ceil(mss);
     let counters = &info.counters;
     for field in [
         micros(info.rto),
@@ -56,8 +56,8 @@ pub(crate) fn octets(info: Option<&Info>, connection: &Connection) -> Vec<u8> {
     ] {
         out.extend(u32::try_from(field).unwrap_or(u32::MAX).to_ne_bytes());
     }
-    // Pacing rates and octets acknowledged are not known.
-    for field in [0, 0, 0, counters.octets_in] {
+    // Pacing rates and bytes acknowledged are not known.
+    for field in [0, 0, 0, counters.bytes_in] {
         out.extend(field.to_ne_bytes());
     }
     for field in [

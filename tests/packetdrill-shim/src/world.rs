@@ -159,13 +159,13 @@ impl World {
     fn receive_segment(&mut self, tuple: FourTuple, segment: &Segment<'_>) {
         let options = self.options_at(tuple);
         let received = self.stack.receive(self.now, tuple, segment, options);
-        // They introduce the connection that the octets are of.
+        // They introduce the connection that the bytes are of.
         self.take_events();
         let Some(id) = received.conn.filter(|_| !received.new.is_empty()) else {
             return;
         };
         match self.connections.get_mut(&id) {
-            // Octets that nobody will ever read (RFC 2525 section 2.17).
+            // Bytes that nobody will ever read (RFC 2525 section 2.17).
             Some(connection) if connection.orphan => {
                 self.stack.abort(id);
                 self.connections.remove(&id);

@@ -111,7 +111,7 @@ impl Bench {
     }
 
     /// The peer sends a segment.
-    fn inject(&self, flags: Flags, options: Options, octets: &[u8]) {
+    fn inject(&self, flags: Flags, options: Options, bytes: &[u8]) {
         let header = TcpHeader {
             source_port: 5555,
             destination_port: PORT,
@@ -124,10 +124,10 @@ impl Bench {
         };
         let headers = PATH.headers_len(LOCAL.into()) + header.header_len();
         let mut frame = vec![0; headers];
-        frame.extend_from_slice(octets);
+        frame.extend_from_slice(bytes);
         let payload = Payload {
-            len: octets.len(),
-            sum: checksum::sum(octets),
+            len: bytes.len(),
+            sum: checksum::sum(bytes),
         };
         rnic_net::write_segment(
             &PATH,
@@ -139,14 +139,13 @@ impl Bench {
         )
         .unwrap();
         let datagram = &frame[ETHERNET_HEADER..];
-        // SAFETY: as many octets as are said.
+        // SAFETY: as many bytes as are said.
         let sent = unsafe {
             (self.table.netdev_send)(self.data(), datagram.as_ptr().cast(), datagram.len())
         };
         assert_eq!(sent, 0);
         let phantom = u32::from(flags.syn()) + u32::from(flags.fin());
-        self.theirs
-            .fetch_add(octets.len() as u32 + phantom, Relaxed);
+        self.theirs.fetch_add(bytes.len() as u32 + phantom, Relaxed);
     }
 
     /// What the stack sends next; `None` when nothing comes any more.
@@ -190,17 +189,17 @@ impl Bench {
         self.inject(Flags::ACK, Options::default(), &[]);
     }
 
-    fn write(&self, fd: c_int, octets: &[u8]) -> isize {
-        // SAFETY: as many octets as are said.
-        unsafe { (self.table.write)(self.data(), fd, octets.as_ptr().cast(), octets.len()) }
+    fn write(&self, fd: c_int, bytes: &[u8]) -> isize {
+        // SAFETY: as many bytes as are said.
+        unsafe { (self.table.write)(self.data(), fd, bytes.as_ptr().cast(), bytes.len()) }
     }
 
     fn read(&self, fd: c_int, most: usize) -> Result<Vec<u8>, c_int> {
-        let mut octets = vec![0; most];
+        let mut bytes = vec![0; most];
         // SAFETY: as much room as is said.
-        let read = unsafe { (self.table.read)(self.data(), fd, octets.as_mut_ptr().cast(), most) };
-        octets.truncate(usize::try_from(read).map_err(|_| errno())?);
-        Ok(octets)
+        let read = unsafe { (self.table.read)(self.data(), fd, bytes.as_mut_ptr().cast(), most) };
+        bytes.truncate(usize::try_from(read).map_err(|_| errno())?);
+        Ok(bytes)
     }
 
     fn close(&self, fd: c_int) -> c_int {
@@ -237,7 +236,7 @@ fn errno() -> c_int {
 }
 
 #[test]
-fn octets_go_both_ways_and_both_ends_close() {
+fn bytes_go_both_ways_and_both_ends_close() {
     let bench = Bench::new("timestamps=off");
     let listener = bench.listener();
     bench.handshake();

@@ -11,7 +11,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::{interrupt, stats};
 
-/// Octets that a look copies again and again: they and their copy fit the first cache.
+/// Bytes that a look copies again and again: they and their copy fit the first cache.
 const BLOCK: usize = 16 << 10;
 /// Copies that are timed together.
 const COPIES: usize = 64;

@@ -23,7 +23,7 @@ pub enum Work {
     Many(ManyRun),
     /// A stream over the kernel's TCP.
     KernelStream(Stream),
-    /// 64 octets at a time over the kernel's TCP, both ends spinning.
+    /// 64 bytes at a time over the kernel's TCP, both ends spinning.
     KernelPing,
     /// No kernel at all.
     Memory(MemoryRun),

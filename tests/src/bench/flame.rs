@@ -10,7 +10,7 @@ use super::{Contestant, Ground};
 
 /// Samples of each core a second: no divisor of what else happens regularly.
 const RATE: &str = "997";
-/// What is kept of each stack, in octets, to find the callers in.
+/// What is kept of each stack, in bytes, to find the callers in.
 const STACK: &str = "dwarf,8192";
 
 const WIDTH: f64 = 1400.0;

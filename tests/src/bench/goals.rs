@@ -232,13 +232,13 @@ fn streams() -> Vec<Goal> {
                 of("raw"),
             ),
             Goal::ratio(
-                what("raw AF_XDP with octets copied, verified and copied / without"),
+                what("raw AF_XDP with bytes copied, verified and copied / without"),
                 Bound::None,
                 of("raw-verified"),
                 of("raw"),
             ),
             Goal::ratio(
-                what("RDMA Write, 1 MiB / raw AF_XDP with octets copied, verified and copied"),
+                what("RDMA Write, 1 MiB / raw AF_XDP with bytes copied, verified and copied"),
                 Bound::None,
                 of("write-1M-embedded"),
                 of("raw-verified"),
@@ -296,13 +296,13 @@ fn pings() -> Vec<Goal> {
     let code = |figure| Side::of("raw-ping-code-16k@1500-inline", figure);
     vec![
         Goal::ratio(
-            "Write ping-pong, 64 octets, embedded, p50 / raw AF_XDP with frames as long",
+            "Write ping-pong, 64 bytes, embedded, p50 / raw AF_XDP with frames as long",
             Bound::AtMost(1.25),
             ours(P50),
             Side::of("raw-ping@1500-inline", P50),
         ),
         Goal::ratio(
-            "Write ping-pong, 64 octets, embedded, p50 / raw AF_XDP with frames of 64 octets",
+            "Write ping-pong, 64 bytes, embedded, p50 / raw AF_XDP with frames of 64 bytes",
             Bound::None,
             ours(P50),
             Side::of("raw-ping-64@1500-inline", P50),
@@ -315,19 +315,19 @@ fn pings() -> Vec<Goal> {
             Side::of("raw-ping@1500-inline", P50),
         ),
         Goal::ratio(
-            "Write ping-pong, 64 octets, embedded, p50 / raw AF_XDP with 16 KiB of other code",
+            "Write ping-pong, 64 bytes, embedded, p50 / raw AF_XDP with 16 KiB of other code",
             Bound::None,
             ours(P50),
             code(P50),
         ),
         Goal::ratio(
-            "Write ping-pong, 64 octets, embedded, p50 / kernel TCP",
+            "Write ping-pong, 64 bytes, embedded, p50 / kernel TCP",
             Bound::AtMost(0.6),
             ours(P50),
             kernel(P50),
         ),
         Goal::ratio(
-            "Write ping-pong, 64 octets, embedded, p99 / kernel TCP",
+            "Write ping-pong, 64 bytes, embedded, p99 / kernel TCP",
             Bound::AtMost(1.0),
             ours(P99),
             kernel(P99),
@@ -371,13 +371,13 @@ fn many() -> Vec<Goal> {
 
 fn memory() -> Vec<Goal> {
     let engine = |mtu: u32| Side::of(format!("memory-engine-1M@{mtu}"), GBIT);
-    let of = |case: &str, (mtu, octets): (u32, u32)| {
-        Side::of(format!("memory-{case}-{octets}@{mtu}"), GBIT)
+    let of = |case: &str, (mtu, bytes): (u32, u32)| {
+        Side::of(format!("memory-{case}-{bytes}@{mtu}"), GBIT)
     };
     // What was wrong is not to be placed, so that a receiver goes over it twice, and over the TCP
     // checksum too: the second and third figure say what that alone leaves of the first.
     let receive = |size: (u32, u32), bound| {
-        let what = |what: &str| format!("memory only, FPDUs of {} octets, {what}", size.1);
+        let what = |what: &str| format!("memory only, FPDUs of {} bytes, {what}", size.1);
         [
             Goal::ratio(
                 what("receive side / bare CRC and copy"),
@@ -402,7 +402,7 @@ fn memory() -> Vec<Goal> {
     let mut goals = Vec::from(receive((1500, 1460), 0.6));
     goals.extend(receive((3506, 3466), 0.8));
     goals.push(Goal {
-        what: "memory only, messages of 64 octets a second, both sides on one core".into(),
+        what: "memory only, messages of 64 bytes a second, both sides on one core".into(),
         bound: Bound::AtLeast(5e6),
         above: Side::of("memory-engine-64@1500", MESSAGES),
         below: None,

@@ -46,7 +46,7 @@ const SETTLED: Duration = Duration::from_secs(3);
 /// What they do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
-    /// RDMA Writes of so many octets each.
+    /// RDMA Writes of so many bytes each.
     Writes(u32),
     /// Nothing.
     None,

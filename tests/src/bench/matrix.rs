@@ -13,11 +13,11 @@ use super::{Contestant, Work};
 const MTUS: [u32; 2] = [1500, 3506];
 /// An MTU whose frames need several buffers each.
 const JUMBO: u32 = 9000;
-/// Octets of messages whose goodput is plotted.
+/// Bytes of messages whose goodput is plotted.
 const SIZES: [u32; 8] = [64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1 << 20];
 /// How many queue pairs there are.
 const QUEUE_PAIRS: [u32; 5] = [1, 16, 100, 1000, 10_000];
-/// Octets of their messages.
+/// Bytes of their messages.
 const MANY_SIZE: u32 = 16_384;
 /// Of ten thousand packets so many are lost.
 const LOSSES: [u16; 2] = [10, 100];
@@ -125,7 +125,7 @@ fn streams(place: Place) -> Vec<Contestant> {
     let mut all = vec![raw(place, Load::Nothing)];
     // Of frames in one buffer each.
     if place.mtu != JUMBO {
-        all.extend([Load::Octets, Load::Writes].map(|load| raw(place, load)));
+        all.extend([Load::Bytes, Load::Writes].map(|load| raw(place, load)));
     }
     all.extend([rdma(place, write), Contestant::new(place, kernel(true))]);
     // A NAPI that has a thread is GRO's.

@@ -37,9 +37,9 @@ impl Case {
 pub struct MemoryRun {
     /// Engines or bare work.
     pub case: Case,
-    /// Octets of a message, or of a payload of the bare work.
+    /// Bytes of a message, or of a payload of the bare work.
     pub size: u32,
-    /// IP MTU in octets.
+    /// IP MTU in bytes.
     pub mtu: u32,
 }
 
@@ -55,7 +55,7 @@ impl MemoryRun {
 /// What runs of one kind did.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Done {
-    octets: f64,
+    bytes: f64,
     messages: f64,
     /// Nanoseconds that the receiving engine worked.
     receiving: f64,
@@ -67,7 +67,7 @@ impl Done {
     /// With what was done besides.
     pub(super) fn and(self, other: Self) -> Self {
         Self {
-            octets: self.octets + other.octets,
+            bytes: self.bytes + other.bytes,
             messages: self.messages + other.messages,
             receiving: self.receiving + other.receiving,
             all: self.all + other.all,
@@ -79,7 +79,7 @@ impl Done {
     /// its time.
     pub(super) fn figures(self) -> Figures {
         Figures::from([
-            (GBIT, self.octets * 8.0 / self.receiving.max(1.0)),
+            (GBIT, self.bytes * 8.0 / self.receiving.max(1.0)),
             (MESSAGES, self.messages * 1e9 / self.all.max(1.0)),
         ])
     }
@@ -94,7 +94,7 @@ pub(super) fn run(ground: &Ground, run: &MemoryRun, duration: Duration) -> Resul
     let mut command = Command::new(program);
     command
         .arg(run.case.name())
-        .args(["--octets", &run.size.to_string()])
+        .args(["--bytes", &run.size.to_string()])
         .args(["--mtu", &run.mtu.to_string()])
         .args(["--seconds", &duration.as_secs_f64().to_string()]);
     if run.case == Case::Engine {
@@ -114,7 +114,7 @@ pub(super) fn run(ground: &Ground, run: &MemoryRun, duration: Duration) -> Resul
         Case::Bare | Case::Verified => (number("nanoseconds")?, number("nanoseconds")?),
     };
     Ok(Done {
-        octets: number("octets")?,
+        bytes: number("bytes")?,
         messages: number("messages")?,
         receiving,
         all,

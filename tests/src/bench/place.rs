@@ -75,7 +75,7 @@ impl Link {
 /// Where something runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// IP MTU in octets.
+    /// IP MTU in bytes.
     pub mtu: u32,
     /// Where packets are received.
     pub napi: Napi,

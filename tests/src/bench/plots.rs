@@ -49,7 +49,7 @@ fn by_size(results: &Results) -> Plot {
     lines.retain(|line| line.points.len() > 1);
     Plot {
         title: "Goodput by size of message".into(),
-        labels: ["octets of a message".into(), "Gbit/s".into()],
+        labels: ["bytes of a message".into(), "Gbit/s".into()],
         scales: [Scale::Logarithmic, Scale::Linear],
         marks: sizes
             .iter()
@@ -71,7 +71,7 @@ fn by_queue_pairs(results: &Results) -> Plot {
             continue;
         };
         let name = format!(
-            "Write, {size} octets, {}, MTU {}",
+            "Write, {size} bytes, {}, MTU {}",
             run.door.name(),
             place.mtu
         );
@@ -108,7 +108,7 @@ fn latency(results: &Results) -> Plot {
     }
     let marks = percentiles.iter().enumerate();
     Plot {
-        title: "64 octets there and back".into(),
+        title: "64 bytes there and back".into(),
         labels: ["percentile".into(), "microseconds".into()],
         scales: [Scale::Linear, Scale::Logarithmic],
         marks: marks

@@ -10,32 +10,29 @@ use super::{Figures, GBIT, Ground, MESSAGES};
 use crate::lab::{Command, Finished, INTERFACE};
 use crate::tool;
 
-/// Octets of an Ethernet header.
+/// Bytes of an Ethernet header.
 const ETHERNET: u32 = 14;
-/// Octets of the frame of an RDMA Write of 64 octets: Ethernet, IPv4, TCP with timestamps, the ULPDU's
-/// length, the tagged header, the octets, the CRC.
+/// Bytes of the frame of an RDMA Write of 64 bytes: Ethernet, IPv4, TCP with timestamps, the ULPDU's
+/// length, the tagged header, the bytes, the CRC.
 const WRITE_64: u32 = ETHERNET + 20 + 32 + 2 + 14 + 64 + 4;
 
 /// A frame that goes there and back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawPing {
-    /// Its octets, without FCS.
-    octets: u32,
+    /// Its bytes, without FCS.
+    bytes: u32,
     /// KiB of other code that are run through behind each.
     code: u32,
 }
 
 impl RawPing {
-    /// A frame as long as that of an RDMA Write of 64 octets: the limit of those.
+    /// A frame as long as that of an RDMA Write of 64 bytes: the limit of those.
     pub const AS_WRITE: Self = Self {
-        octets: WRITE_64,
+        bytes: WRITE_64,
         code: 0,
     };
-    /// A frame of 64 octets, which has no room for the headers of any such message.
-    pub const SHORT: Self = Self {
-        octets: 64,
-        code: 0,
-    };
+    /// A frame of 64 bytes, which has no room for the headers of any such message.
+    pub const SHORT: Self = Self { bytes: 64, code: 0 };
     /// As the first. More than half of a first instruction cache is displaced; more code displaces no
     /// more.
     pub const DISPLACING: Self = Self {
@@ -46,10 +43,10 @@ impl RawPing {
     /// In names of contestants.
     #[must_use]
     pub fn name(self) -> String {
-        match (self.octets, self.code) {
+        match (self.bytes, self.code) {
             (WRITE_64, 0) => "raw-ping".into(),
             (WRITE_64, code) => format!("raw-ping-code-{code}k"),
-            (octets, _) => format!("raw-ping-{octets}"),
+            (bytes, _) => format!("raw-ping-{bytes}"),
         }
     }
 }
@@ -59,22 +56,22 @@ impl RawPing {
 pub enum Load {
     /// What nobody writes or reads.
     Nothing,
-    /// An application's octets, verified before they are copied out.
-    Octets,
+    /// An application's bytes, verified before they are copied out.
+    Bytes,
     /// The segments of RDMA Writes: the least that a transport of these must do.
     Writes,
 }
 
 impl Load {
     /// All.
-    pub const ALL: [Self; 3] = [Self::Nothing, Self::Octets, Self::Writes];
+    pub const ALL: [Self; 3] = [Self::Nothing, Self::Bytes, Self::Writes];
 
     /// In names of contestants.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Nothing => "raw",
-            Self::Octets => "raw-verified",
+            Self::Bytes => "raw-verified",
             Self::Writes => "raw-least",
         }
     }
@@ -82,7 +79,7 @@ impl Load {
     fn option(self) -> Option<&'static str> {
         match self {
             Self::Nothing => None,
-            Self::Octets => Some("--verified"),
+            Self::Bytes => Some("--verified"),
             Self::Writes => Some("--least"),
         }
     }
@@ -95,8 +92,8 @@ pub(super) fn rate(
     load: Load,
     span: Span,
 ) -> Result<Running, String> {
-    let octets = ETHERNET + place.mtu;
-    let command = |end, role| command(ground, place, end, role, octets).args(load.option());
+    let bytes = ETHERNET + place.mtu;
+    let command = |end, role| command(ground, place, end, role, bytes).args(load.option());
     let receiver = started(command(End::B, "receive"), "listening")?;
     let mut sender = command(End::A, "send").args(span.options());
     // Elsewhere little is lost, and a word of the receiver's now and then costs more than that. What is
@@ -117,7 +114,7 @@ fn rates(sender: &Finished, receiver: &Finished) -> Result<Figures, String> {
     let share = number(&sent, "counted")? / number(&sent, "frames")?.max(1.0);
     let seconds = number(&sent, "seconds")? / share;
     Ok(Figures::from([
-        (GBIT, number(&received, "payload_octets")? * 8e-9 / seconds),
+        (GBIT, number(&received, "payload_bytes")? * 8e-9 / seconds),
         (MESSAGES, number(&received, "frames")? / seconds),
         ("lost", number(&received, "lost")?),
     ]))
@@ -127,11 +124,11 @@ fn rates(sender: &Finished, receiver: &Finished) -> Result<Figures, String> {
 pub(super) fn ping(
     ground: &Ground,
     place: Place,
-    RawPing { octets, code }: RawPing,
+    RawPing { bytes, code }: RawPing,
     span: Span,
 ) -> Result<Running, String> {
     let end = |end, role| {
-        command(ground, place, end, role, octets)
+        command(ground, place, end, role, bytes)
             .args(span.options())
             .args(["--code", &code.to_string()])
     };
@@ -142,7 +139,7 @@ pub(super) fn ping(
     }))
 }
 
-fn command(ground: &Ground, place: Place, end: End, role: &str, octets: u32) -> Command {
+fn command(ground: &Ground, place: Place, end: End, role: &str, bytes: u32) -> Command {
     // A receive path on the receiver's core needs that core, but for a single frame not for long.
     let alone = matches!(role, "ping" | "pong");
     let waiting = match (place.napi, alone) {
@@ -153,5 +150,5 @@ fn command(ground: &Ground, place: Place, end: End, role: &str, octets: u32) -> 
         .command(place, end, "rnic-perf")
         .args(["raw", role, "--interface", INTERFACE])
         .args(["--mode", place.napi.xdp_mode(), "--waiting", waiting])
-        .args(["--octets", &octets.to_string(), "--timeout", "10s"])
+        .args(["--bytes", &bytes.to_string(), "--timeout", "10s"])
 }

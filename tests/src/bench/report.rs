@@ -167,7 +167,7 @@ impl Report<'_> {
     fn latency(&self, out: &mut String) -> std::fmt::Result {
         writeln!(
             out,
-            "## 64 octets there and back, microseconds\n\n\
+            "## 64 bytes there and back, microseconds\n\n\
              | contestant | p50 | p90 | p99 | p99.9 |\n|---|---|---|---|---|"
         )?;
         for row in &self.results.rows {

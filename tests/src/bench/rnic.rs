@@ -98,7 +98,7 @@ impl Operation {
     }
 }
 
-/// Octets of messages that goals are about.
+/// Bytes of messages that goals are about.
 pub(super) const MEBI: u32 = 1 << 20;
 /// And others.
 pub(super) const KIBI_64: u32 = 65_536;
@@ -108,20 +108,20 @@ pub(super) const KIBI_64: u32 = 65_536;
 pub struct RnicRun {
     /// What is moved.
     pub operation: Operation,
-    /// Octets of a message.
+    /// Bytes of a message.
     pub size: u32,
     /// Where the RNICs are.
     pub door: Door,
     /// With MPA Markers, both ways.
     pub markers: bool,
-    /// One message at a time, and its time; else as many octets as possible.
+    /// One message at a time, and its time; else as many bytes as possible.
     pub latency: bool,
     /// With BBR in place of CUBIC; only where the RNICs are embedded.
     pub bbr: bool,
 }
 
 impl RnicRun {
-    /// As many octets as possible, without Markers.
+    /// As many bytes as possible, without Markers.
     #[must_use]
     pub fn bandwidth(operation: Operation, size: u32, door: Door) -> Self {
         Self {
@@ -201,13 +201,13 @@ impl RnicRun {
     }
 }
 
-/// A size in octets as `--only` takes it: 64, 4k, 1M.
+/// A size in bytes as `--only` takes it: 64, 4k, 1M.
 #[must_use]
-pub fn size_name(octets: u32) -> String {
-    match octets {
-        octets if octets >= 1 << 20 && octets % (1 << 20) == 0 => format!("{}M", octets >> 20),
-        octets if octets >= 1 << 10 && octets % (1 << 10) == 0 => format!("{}k", octets >> 10),
-        octets => octets.to_string(),
+pub fn size_name(bytes: u32) -> String {
+    match bytes {
+        bytes if bytes >= 1 << 20 && bytes % (1 << 20) == 0 => format!("{}M", bytes >> 20),
+        bytes if bytes >= 1 << 10 && bytes % (1 << 10) == 0 => format!("{}k", bytes >> 10),
+        bytes => bytes.to_string(),
     }
 }
 

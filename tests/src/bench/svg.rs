@@ -217,7 +217,7 @@ mod tests {
     fn plot(points: Vec<(f64, f64)>) -> Plot {
         Plot {
             title: "a < b".into(),
-            labels: ["octets".into(), "Gbit/s".into()],
+            labels: ["bytes".into(), "Gbit/s".into()],
             scales: [Scale::Logarithmic, Scale::Linear],
             marks: vec![(64.0, "64".into()), (4096.0, "4k".into())],
             lines: vec![Line {

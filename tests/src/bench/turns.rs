@@ -23,7 +23,7 @@ pub enum Turns {
     Streams(Place),
     /// What needs no network: run again for each turn.
     Memory {
-        /// IP MTU in octets.
+        /// IP MTU in bytes.
         mtu: u32,
     },
 }

@@ -75,16 +75,16 @@ fn main() -> ExitCode {
 }
 
 fn compete(cli: &Cli, cells: &[Cell], families: &[Family], contestants: &[Contestant]) -> Table {
-    let octets = cli.mib << 20;
+    let bytes = cli.mib << 20;
     let mut arena = Arena::new("table");
-    let mut table = Table::new(octets);
+    let mut table = Table::new(bytes);
     let total = cli.rounds as usize * cells.len() * families.len() * contestants.len();
     let (begin, mut done) = (Instant::now(), 0);
     for round in 1..=cli.rounds {
         for cell in cells {
             for &family in families {
                 for &contestant in contestants {
-                    let outcome = arena.run(cell, contestant, family, octets, cli.seed);
+                    let outcome = arena.run(cell, contestant, family, bytes, cli.seed);
                     table.add(cell, contestant, family, &outcome);
                     done += 1;
                     let took = outcome.received.or(outcome.sent).unwrap_or_default();
@@ -93,7 +93,7 @@ fn compete(cli: &Cli, cells: &[Cell], families: &[Family], contestants: &[Contes
                          {:8.1} Mbit/s",
                         begin.elapsed().as_secs_f64(),
                         cell.name,
-                        mbit(octets, took),
+                        mbit(bytes, took),
                         contestant = contestant,
                     );
                     if cli.counters {

@@ -9,7 +9,7 @@ pub struct Cell {
     pub what: &'static str,
     /// What the link does beside its rate and queue.
     impairments: &'static [&'static str],
-    /// Whether its MTU changes when half of the octets have passed.
+    /// Whether its MTU changes when half of the bytes have passed.
     changes_mtu: bool,
 }
 
@@ -21,7 +21,7 @@ const RATE: &[&str] = &["--rate=300Mbit", "--queue=400p"];
 const DELAY: &str = "--delay=500us";
 /// The MTU after the change in mid-stream; it is 1500 before.
 const SMALLER_MTU: u16 = 1400;
-/// Octets of payload in a packet of 1500 octets.
+/// Bytes of payload in a packet of 1500 bytes.
 const PAYLOAD: u64 = 1448;
 
 const fn cell(
@@ -89,9 +89,9 @@ impl Cell {
         Self::ALL.into_iter().find(|cell| cell.name == name)
     }
 
-    /// linksim's options for a transfer of `octets`.
+    /// linksim's options for a transfer of `bytes`.
     #[must_use]
-    pub fn options(&self, octets: u64, seed: u64) -> Vec<String> {
+    pub fn options(&self, bytes: u64, seed: u64) -> Vec<String> {
         let fixed = RATE.iter().chain(self.impairments);
         let mut options: Vec<String> = fixed.map(ToString::to_string).collect();
         if !options.iter().any(|option| option.starts_with("--delay")) {
@@ -99,7 +99,7 @@ impl Cell {
         }
         options.push(format!("--seed={seed}"));
         if self.changes_mtu {
-            let half = octets / 2 / PAYLOAD;
+            let half = bytes / 2 / PAYLOAD;
             options.push(format!(
                 "--change=after={half},toward=right,mtu={SMALLER_MTU}"
             ));

@@ -14,7 +14,7 @@ use crate::pattern::Pattern;
 /// SHA-256 of a stream.
 pub type Digest = [u8; 32];
 
-/// Octets of a read or write.
+/// Bytes of a read or write.
 const CHUNK: usize = 128 * 1024;
 /// Longest silence before a transfer has failed: a few retransmission time-outs in a row.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -22,17 +22,17 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// What Linux does by default, whatever this machine's default is.
 const CONGESTION_CONTROL: &str = "cubic";
 
-/// A stream of octets, told by two numbers.
+/// A stream of bytes, told by two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream {
-    /// What its octets come from.
+    /// What its bytes come from.
     pub seed: u64,
     /// How many there are.
-    pub octets: u64,
+    pub bytes: u64,
 }
 
 impl Stream {
-    /// Calls `take` with all octets, in order, until it fails.
+    /// Calls `take` with all bytes, in order, until it fails.
     ///
     /// # Errors
     ///
@@ -40,7 +40,7 @@ impl Stream {
     pub fn write(self, mut take: impl FnMut(&[u8]) -> std::io::Result<()>) -> std::io::Result<()> {
         let mut pattern = Pattern::new(self.seed);
         let mut chunk = vec![0; CHUNK];
-        let mut left = self.octets;
+        let mut left = self.bytes;
         while left > 0 {
             let length = left.min(CHUNK as u64) as usize;
             pattern.fill(&mut chunk[..length]);
@@ -54,8 +54,8 @@ impl Stream {
     #[must_use]
     pub fn digest(self) -> Digest {
         let mut hash = Sha256::new();
-        let hashed = self.write(|octets| {
-            hash.update(octets);
+        let hashed = self.write(|bytes| {
+            hash.update(bytes);
             Ok(())
         });
         hashed.expect("hashing does not fail");
@@ -63,7 +63,7 @@ impl Stream {
     }
 }
 
-/// Reads a stream to its end; its hash and its octets.
+/// Reads a stream to its end; its hash and its bytes.
 ///
 /// # Errors
 ///
@@ -71,13 +71,13 @@ impl Stream {
 pub fn hash(mut from: impl Read) -> std::io::Result<(Digest, u64)> {
     let mut hash = Sha256::new();
     let mut chunk = vec![0; CHUNK];
-    let mut octets = 0;
+    let mut bytes = 0;
     loop {
         match from.read(&mut chunk)? {
-            0 => return Ok((hash.finalize().into(), octets)),
+            0 => return Ok((hash.finalize().into(), bytes)),
             length => {
                 hash.update(&chunk[..length]);
-                octets += length as u64;
+                bytes += length as u64;
             }
         }
     }
@@ -134,15 +134,15 @@ impl Receiver {
 }
 
 /// Listens on a host, then receives one stream in a thread.
-pub(super) fn receive(host: &Namespace, at: SocketAddr, octets: u64) -> Receiver {
+pub(super) fn receive(host: &Namespace, at: SocketAddr, bytes: u64) -> Receiver {
     let listener = host.in_thread(|| TcpListener::bind(at).expect("a free port"));
     let thread = std::thread::spawn(move || {
         let (stream, _) = listener.accept().expect("the sender connects");
         let begin = Instant::now();
         patience(&stream);
-        let (digest, got) = hash(&stream).expect("the kernel's stream gives octets");
+        let (digest, got) = hash(&stream).expect("the kernel's stream gives bytes");
         let took = begin.elapsed();
-        assert_eq!(got, octets, "the stream ended early");
+        assert_eq!(got, bytes, "the stream ended early");
         Received { digest, took }
     });
     Receiver { thread }
@@ -158,8 +158,8 @@ pub(super) fn send(host: &Namespace, to: SocketAddr, stream: Stream) -> Duration
     rustix::net::sockopt::set_tcp_congestion(&socket, CONGESTION_CONTROL)
         .unwrap_or_else(|error| panic!("the kernel has no {CONGESTION_CONTROL}: {error}"));
     stream
-        .write(|octets| socket.write_all(octets))
-        .expect("the kernel's stream takes octets");
+        .write(|bytes| socket.write_all(bytes))
+        .expect("the kernel's stream takes bytes");
     socket.shutdown(Shutdown::Write).expect("the stream ends");
     let more = socket.read(&mut [0]).expect("the receiver ends its stream");
     assert_eq!(more, 0, "the receiver only receives");

@@ -74,11 +74,11 @@ pub(super) fn send(host: &Namespace, directory: &Path, to: SocketAddr, stream: S
     let to = to.to_string();
     let mut pipe = Pipe::start(host, directory, &["--send-only", "--connect", &to]);
     let mut input = pipe.child.stdin.take().expect("it is piped");
-    let written = stream.write(|octets| input.write_all(octets));
+    let written = stream.write(|bytes| input.write_all(bytes));
     drop(input);
     // An end before the stream's end is told better by what it said.
     let stats = pipe.finish();
-    written.expect("tcp-pipe takes all octets");
+    written.expect("tcp-pipe takes all bytes");
     stats
 }
 
@@ -90,14 +90,14 @@ pub(super) struct Receiver {
 
 impl Receiver {
     /// The stream's hash, and what `tcp-pipe` counted.
-    pub fn finish(self, octets: u64) -> (Digest, Value) {
+    pub fn finish(self, bytes: u64) -> (Digest, Value) {
         let stats = self.pipe.finish();
         let hashed = self
             .hash
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        let (digest, got) = hashed.expect("tcp-pipe gives octets");
-        assert_eq!(got, octets, "the stream ended early");
+        let (digest, got) = hashed.expect("tcp-pipe gives bytes");
+        assert_eq!(got, bytes, "the stream ended early");
         (digest, stats)
     }
 }

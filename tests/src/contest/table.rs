@@ -16,7 +16,7 @@ const LEAST: f64 = 0.8;
 /// Goodputs of many transfers of the same length.
 #[derive(Clone, Debug)]
 pub struct Table {
-    octets: u64,
+    bytes: u64,
     /// By link, version of IP (4 or 6) and contestant: goodput at the receiving and at the sending
     /// end, Mbit/s.
     goodput: BTreeMap<(usize, u8, Contestant), [Vec<f64>; 2]>,
@@ -30,11 +30,11 @@ enum End {
 }
 
 impl Table {
-    /// For transfers of so many octets.
+    /// For transfers of so many bytes.
     #[must_use]
-    pub fn new(octets: u64) -> Self {
+    pub fn new(bytes: u64) -> Self {
         Self {
-            octets,
+            bytes,
             goodput: BTreeMap::new(),
         }
     }
@@ -46,7 +46,7 @@ impl Table {
             .entry((place(cell), number(family), contestant));
         let goodputs = entry.or_default();
         for (all, took) in goodputs.iter_mut().zip([outcome.received, outcome.sent]) {
-            all.extend(took.map(|took| mbit(self.octets, took)));
+            all.extend(took.map(|took| mbit(self.bytes, took)));
         }
     }
 
@@ -144,8 +144,8 @@ impl Table {
 
 /// 10^6 bits of payload a second.
 #[must_use]
-pub fn mbit(octets: u64, took: Duration) -> f64 {
-    octets as f64 * 8e-6 / took.as_secs_f64().max(1e-9)
+pub fn mbit(bytes: u64, took: Duration) -> f64 {
+    bytes as f64 * 8e-6 / took.as_secs_f64().max(1e-9)
 }
 
 fn place(cell: &Cell) -> usize {

@@ -12,7 +12,7 @@ static __u32 (*const random)(void) = (void *)BPF_FUNC_get_prandom_u32;
 static long (*const load)(const void *, __u32, void *, __u32) = (void *)BPF_FUNC_skb_load_bytes;
 
 #ifdef BARE_ACKS
-// An IPv4 packet whose TCP segment says nothing but an acknowledgment, by a header of so many octets at
+// An IPv4 packet whose TCP segment says nothing but an acknowledgment, by a header of so many bytes at
 // most.
 static int is_bare_ack(struct __sk_buff *skb)
 {

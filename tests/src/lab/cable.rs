@@ -23,9 +23,9 @@ pub enum Cable {
 /// The two ends of a cable in its namespace, the first host's and the second host's.
 pub const ENDS: [&str; 2] = ["end1", "end2"];
 
-/// Octets of a TCP header with as many options as there may be.
+/// Bytes of a TCP header with as many options as there may be.
 const TCP_HEADER_MAX: u8 = 60;
-/// Octets of a TCP header with timestamps and no other option.
+/// Bytes of a TCP header with timestamps and no other option.
 const TCP_HEADER_TIMESTAMPS: u8 = 32;
 
 impl Cable {

@@ -9,7 +9,7 @@ pub const INTERFACE: &str = "rnic0";
 /// How two hosts are joined.
 #[derive(Clone, Debug)]
 pub struct LinkOptions {
-    /// IP MTU in octets. Above 3506, native XDP on veth needs a program that takes frames of several
+    /// IP MTU in bytes. Above 3506, native XDP on veth needs a program that takes frames of several
     /// buffers.
     pub mtu: u32,
     /// RX and TX queues of each end, at least 1.

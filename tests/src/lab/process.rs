@@ -326,6 +326,6 @@ impl std::fmt::Display for Finished {
 fn read(path: &Path) -> String {
     std::fs::read(path).map_or_else(
         |error| format!("({}: {error})", path.display()),
-        |octets| String::from_utf8_lossy(&octets).into_owned(),
+        |bytes| String::from_utf8_lossy(&bytes).into_owned(),
     )
 }

@@ -38,7 +38,7 @@ pub struct Outlet {
     pub v4: Ipv4Addr,
     /// The address that the machine is to have, of the host's /64.
     pub v6: Ipv6Addr,
-    /// MTU of the whole cable, in octets of IP.
+    /// MTU of the whole cable, in bytes of IP.
     pub mtu: u32,
     /// The namespace that has [`ENDS`], with [`Wiring::Over`].
     pub middle: Option<Namespace>,

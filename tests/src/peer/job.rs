@@ -98,8 +98,8 @@ impl Job {
     }
 
     fn text(&self, name: &str) -> String {
-        let octets = fs::read(self.directory.join(name)).unwrap_or_default();
-        String::from_utf8_lossy(&octets).into_owned()
+        let bytes = fs::read(self.directory.join(name)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 }
 

@@ -19,7 +19,7 @@ pub struct Said {
     pub ird: u8,
     /// Outbound RDMA Reads at a time.
     pub ord: u8,
-    /// Private data, at most 255 octets.
+    /// Private data, at most 255 bytes.
     pub private_data: Vec<u8>,
 }
 
@@ -32,19 +32,19 @@ pub struct Done {
     pub opcode: String,
     /// As `ibv_wc_status_str` has it, with hyphens.
     pub status: String,
-    /// Octets received, or Read.
-    pub octets: u32,
+    /// Bytes received, or Read.
+    pub bytes: u32,
 }
 
 impl Done {
-    /// A completion without an error; only receives tell their octets.
+    /// A completion without an error; only receives tell their bytes.
     #[must_use]
-    pub fn success(id: u64, opcode: &str, octets: u32) -> Self {
+    pub fn success(id: u64, opcode: &str, bytes: u32) -> Self {
         Self {
             id,
             opcode: opcode.into(),
             status: "success".into(),
-            octets,
+            bytes,
         }
     }
 }
@@ -108,24 +108,24 @@ impl Verbs {
 
     /// Registers memory with the rights `l`, `r` and `w`.
     #[track_caller]
-    pub fn memory(&mut self, number: u8, octets: usize, access: &str) -> RemoteMemory {
-        let said = self.order(&format!("memory {number} {octets} {access}"));
+    pub fn memory(&mut self, number: u8, bytes: usize, access: &str) -> RemoteMemory {
+        let said = self.order(&format!("memory {number} {bytes} {access}"));
         let (stag, addr) = said.split_once(' ').expect("STag and address");
         RemoteMemory {
             stag: stag.parse().expect("an STag"),
             addr: addr.parse().expect("an address"),
-            len: octets as u64,
+            len: bytes as u64,
         }
     }
 
-    /// Fills a range of a memory with the same octets of
-    /// [`Pattern::octets`](crate::pattern::Pattern::octets) of a seed.
+    /// Fills a range of a memory with the same bytes of
+    /// [`Pattern::bytes`](crate::pattern::Pattern::bytes) of a seed.
     #[track_caller]
     pub fn fill(&mut self, number: u8, seed: u64, range: Range<usize>) {
         self.over(&format!("fill {number} {seed}"), range);
     }
 
-    /// Panics unless a range of a memory holds the same octets of a seed.
+    /// Panics unless a range of a memory holds the same bytes of a seed.
     #[track_caller]
     pub fn check(&mut self, number: u8, seed: u64, range: Range<usize>) {
         self.over(&format!("check {number} {seed}"), range);
@@ -133,8 +133,8 @@ impl Verbs {
 
     #[track_caller]
     fn over(&mut self, order: &str, range: Range<usize>) {
-        let (at, octets) = (range.start, range.len());
-        self.order(&format!("{order} {} {at} {octets}", at + SHIFT));
+        let (at, bytes) = (range.start, range.len());
+        self.order(&format!("{order} {} {at} {bytes}", at + SHIFT));
     }
 
     /// The next completion of a queue pair.
@@ -142,14 +142,14 @@ impl Verbs {
     pub fn done(&mut self, qp: u8) -> Done {
         let said = self.order(&format!("done {qp}"));
         let words: Vec<&str> = said.split(' ').collect();
-        let [id, opcode, status, octets] = words[..] else {
+        let [id, opcode, status, bytes] = words[..] else {
             panic!("no completion: {said}");
         };
         Done {
             id: id.parse().expect("a number"),
             opcode: opcode.into(),
             status: status.into(),
-            octets: octets.parse().expect("a number"),
+            bytes: bytes.parse().expect("a number"),
         }
     }
 
@@ -199,23 +199,23 @@ impl Said {
 
 /// Private data in an order.
 #[must_use]
-pub fn hex(octets: &[u8]) -> String {
-    if octets.is_empty() {
+pub fn hex(bytes: &[u8]) -> String {
+    if bytes.is_empty() {
         return "-".into();
     }
-    octets.iter().map(|octet| format!("{octet:02x}")).collect()
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Private data in an answer.
 #[must_use]
 pub fn unhex(text: &str) -> Vec<u8> {
     let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
-    let octet = |pair: &[u8]| {
+    let byte = |pair: &[u8]| {
         let pair = std::str::from_utf8(pair).ok()?;
         u8::from_str_radix(pair, 16).ok()
     };
     digits
         .chunks(2)
-        .map(|pair| octet(pair).expect("hexadecimal"))
+        .map(|pair| byte(pair).expect("hexadecimal"))
         .collect()
 }

@@ -76,7 +76,7 @@ fn talk(random: &mut Pattern, stream: &mut TcpStream, told: &Told) -> std::io::R
         }
         1 => {
             let len = below(random, 4000) as usize;
-            return stream.write_all(&Pattern::octets(random.next_u64(), len));
+            return stream.write_all(&Pattern::bytes(random.next_u64(), len));
         }
         _ => {}
     }
@@ -92,20 +92,20 @@ fn talk(random: &mut Pattern, stream: &mut TcpStream, told: &Told) -> std::io::R
     };
     let mut msns = [1, 1, 1];
     for _ in 0..1 + below(random, 40) {
-        let mut octets = fpdu(random, &given, &mut msns);
+        let mut bytes = fpdu(random, &given, &mut msns);
         match below(random, 30) {
-            0 => octets.truncate(below(random, octets.len() as u64) as usize),
-            1 => flip(random, &mut octets),
-            2 => octets.extend(Pattern::octets(random.next_u64(), 7)),
+            0 => bytes.truncate(below(random, bytes.len() as u64) as usize),
+            1 => flip(random, &mut bytes),
+            2 => bytes.extend(Pattern::bytes(random.next_u64(), 7)),
             3 => {
-                let at = below(random, octets.len() as u64) as usize;
-                stream.write_all(&octets[..at])?;
+                let at = below(random, bytes.len() as u64) as usize;
+                stream.write_all(&bytes[..at])?;
                 pause(random);
-                octets.drain(..at);
+                bytes.drain(..at);
             }
             _ => {}
         }
-        stream.write_all(&octets)?;
+        stream.write_all(&bytes)?;
         told.fpdus.fetch_add(1, Ordering::Relaxed);
     }
     let mut rest = vec![0; 1 << 16];
@@ -172,7 +172,7 @@ fn fpdu(random: &mut Pattern, given: &Given, msns: &mut [u32; 3]) -> Vec<u8> {
         (true, 2) => u64::MAX - below(random, 2000),
         _ => given.to + below(random, given.len - len as u64),
     };
-    let mut payload = Pattern::octets(random.next_u64(), len);
+    let mut payload = Pattern::bytes(random.next_u64(), len);
     let header = match below(random, 6) {
         0..=2 => Header::Tagged {
             last: below(random, 3) > 0,
@@ -237,9 +237,9 @@ fn fpdu(random: &mut Pattern, given: &Given, msns: &mut [u32; 3]) -> Vec<u8> {
     wire::fpdu(&header, &payload, true)
 }
 
-fn flip(random: &mut Pattern, octets: &mut [u8]) {
-    if let Some(at) = octets.len().checked_sub(1) {
+fn flip(random: &mut Pattern, bytes: &mut [u8]) {
+    if let Some(at) = bytes.len().checked_sub(1) {
         let at = below(random, at as u64 + 1) as usize;
-        octets[at] ^= 1 << below(random, 8);
+        bytes[at] ^= 1 << below(random, 8);
     }
 }

@@ -118,7 +118,7 @@ fn peers_that_keep_to_no_rule_reach_nothing_and_nobody() {
             let length = ["--size", "20000", "--depth", "8", "--iterations", "200"];
             let client = tool::client(&pair.daemon_a, "rnic-perf", at, &["--op", op, "--verify"]);
             let report = tool::report(&client.args(length).run().success());
-            assert_eq!(report["verified_octets"], 200 * 20_000);
+            assert_eq!(report["verified_bytes"], 200 * 20_000);
             transfers += 1;
             pair.daemon_b.assert_alive();
         }

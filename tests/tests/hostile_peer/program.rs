@@ -60,7 +60,7 @@ impl Program {
         let qp = QueuePair::create(&pd, &cq, &cq, QpConfig::default()).unwrap();
         let given = pd.register(REGION, FULL_ACCESS).unwrap();
         let kept = pd.register(REGION, Access::LOCAL).unwrap();
-        kept.write(0, &Pattern::octets(1, REGION)).unwrap();
+        kept.write(0, &Pattern::bytes(1, REGION)).unwrap();
         for number in 0..RECEIVES {
             let from = number * RECEIVE;
             let place = [given.slice(from..from + RECEIVE).unwrap()];
@@ -90,7 +90,7 @@ impl Program {
         }
         let found = kept.to_vec(0..REGION).unwrap();
         assert!(
-            found == Pattern::octets(1, REGION),
+            found == Pattern::bytes(1, REGION),
             "a peer reached kept memory"
         );
     }

@@ -24,7 +24,7 @@ const LIMITS: [&str; 8] = [
 const PATIENCE: &str = "120s";
 /// How soon they must have said so, on cores that others use too.
 const NOTICE: Duration = Duration::from_secs(30);
-/// Octets of each rping's buffer, and what has to pass before a transfer is well under way.
+/// Bytes of each rping's buffer, and what has to pass before a transfer is well under way.
 const SIZE: &str = "65000";
 const UNDER_WAY: u64 = 1_000_000;
 
@@ -51,7 +51,7 @@ fn endless(stand: &Interop, port: u16, we_connect: bool) -> (Process, Job) {
     })
 }
 
-/// Which way the octets of a long transfer go.
+/// Which way the bytes of a long transfer go.
 #[derive(Clone, Copy, Debug)]
 enum From {
     Siw,
@@ -89,10 +89,10 @@ fn one_way(stand: &Interop, port: u16, we_connect: bool, from: From) -> (Process
     })
 }
 
-/// Both ends of a transfer, once they are connected and octets move.
+/// Both ends of a transfer, once they are connected and bytes move.
 fn under_way(stand: &Interop, begin: impl FnOnce() -> (Process, Job)) -> (Process, Job) {
     let count = |name: &str| stand.daemon.counter(name);
-    let moved = || count("tcp_octets_in") + count("tcp_octets_out");
+    let moved = || count("tcp_bytes_in") + count("tcp_bytes_out");
     let before = count("established");
     let ends = begin();
     wait::until("both ends are connected", NOTICE, || {
@@ -105,7 +105,7 @@ fn under_way(stand: &Interop, begin: impl FnOnce() -> (Process, Job)) -> (Proces
     ends
 }
 
-/// Panics unless connections come about in both directions, and carry octets.
+/// Panics unless connections come about in both directions, and carry bytes.
 fn the_next_work(stand: &Interop, port: u16) {
     for (port, we_connect) in [(port, true), (port + 1, false)] {
         let _ = endless(stand, port, we_connect);

@@ -10,7 +10,7 @@ use rnic_tests::lab::{Family, Wiring};
 use rnic_tests::peer::PeerOptions;
 use rnic_tests::tool;
 
-/// Octets of rping's buffer.
+/// Bytes of rping's buffer.
 const SIZES: [u32; 4] = [4, 64, 1000, 65_000];
 /// rping as a client takes no buffer that is too short for its text.
 const RPING_SIZE_MIN: u32 = 23;
@@ -97,7 +97,7 @@ fn both_roles(stand: &Interop, cases: &mut Cases, sizes: &[u32], crcs: &[Crc]) {
         for family in Family::ALL {
             for &size in sizes {
                 port += 2;
-                let name = format!("{size} octets, {family:?}, CRC {crc:?}");
+                let name = format!("{size} bytes, {family:?}, CRC {crc:?}");
                 cases.run(format!("to siw, {name}"), || {
                     to_siw(stand, family, port, size, crc);
                 });

@@ -15,11 +15,11 @@ use rnic_tests::wait;
 use crate::stand::{Initiator, Joined, Stand};
 
 pub const MEMORY: usize = 1 << 16;
-/// Octets of the message that is at fault.
+/// Bytes of the message that is at fault.
 const SIZE: usize = 64;
 /// Its id.
 const FAULT: u64 = 99;
-/// Those of receives that wait at both ends, for Sends of up to 4 octets.
+/// Those of receives that wait at both ends, for Sends of up to 4 bytes.
 const WAITING: [u64; 2] = [500, 501];
 
 /// Something that one end does wrong.
@@ -158,19 +158,19 @@ fn wrong_index(memory: RemoteMemory) -> RemoteMemory {
     RemoteMemory { stag, ..memory }
 }
 
-/// The last octet is one too many.
+/// The last byte is one too many.
 fn beyond(memory: RemoteMemory) -> RemoteMemory {
     memory.offset((MEMORY - SIZE + 1) as u64)
 }
 
 fn we_write(joined: &mut Joined, to: RemoteMemory) {
-    let octets = [joined.from(0..SIZE)];
-    joined.ours.post(WorkRequest::write(FAULT, &octets, to));
+    let bytes = [joined.from(0..SIZE)];
+    joined.ours.post(WorkRequest::write(FAULT, &bytes, to));
 }
 
 fn we_read(joined: &mut Joined, from: RemoteMemory) {
-    let octets = [joined.ours.element(0..SIZE)];
-    joined.ours.post(WorkRequest::read(FAULT, &octets, from));
+    let bytes = [joined.ours.element(0..SIZE)];
+    joined.ours.post(WorkRequest::read(FAULT, &bytes, from));
 }
 
 fn siw_does(joined: &mut Joined, verb: &str, remote: RemoteMemory) {
@@ -282,7 +282,7 @@ fn siw_hesitates(mut joined: Joined) {
 
 /// Reads that are posted at once, more than either end's IRD.
 const READS: u64 = 8;
-/// Octets of each, so that the first is not answered before the next ones come.
+/// Bytes of each, so that the first is not answered before the next ones come.
 const LONG: usize = 8 << 20;
 /// What the initiator of revision 1 asks for is told to nobody (RFC 6581 is why there is another).
 const UNTOLD: MpaOptions = MpaOptions {
@@ -311,9 +311,9 @@ fn untold(stand: &Stand) -> Joined {
 
 fn we_read_beyond_ird(stand: &Stand) {
     let joined = untold(stand);
-    let octets = [joined.ours.element(0..LONG)];
+    let bytes = [joined.ours.element(0..LONG)];
     let reads: Vec<_> = (0..READS)
-        .map(|id| WorkRequest::read(id, &octets, joined.their_source))
+        .map(|id| WorkRequest::read(id, &bytes, joined.their_source))
         .collect();
     // At once: siw writes its Terminate without waiting, and not at all where its socket is full of what
     // answers the first.

@@ -1,4 +1,4 @@
-//! Every message that both have, from each side: octets arrive as they were sent, and no others
+//! Every message that both have, from each side: bytes arrive as they were sent, and no others
 //! change. Sizes are those at which something changes: none, the pad, one FPDU or two.
 
 use rnic::{DisconnectReason, MpaOptions, WorkRequest, WrOpcode};
@@ -12,7 +12,7 @@ const SIZES: [usize; 13] = [
 ];
 /// Where each message begins in source and sink: nothing is aligned.
 const AT: usize = 3;
-/// Octets behind a message that stay as they were.
+/// Bytes behind a message that stay as they were.
 const GUARD: usize = 16;
 const MEMORY: usize = 1 << 20;
 
@@ -51,7 +51,7 @@ pub fn run(stand: &Stand, cases: &mut Cases) {
                 };
                 let mut joined = stand.join(initiator, mpa, MEMORY);
                 for size in SIZES {
-                    eprintln!("  {size} octets");
+                    eprintln!("  {size} bytes");
                     joined.ready(size);
                     message(&mut joined, size);
                 }
@@ -96,7 +96,7 @@ impl Joined {
         self.theirs.check(0, BEFORE, AT + size..AT + size + GUARD);
     }
 
-    /// A Send by us without an octet: what was sent before it has arrived when it has.
+    /// A Send by us without a byte: what was sent before it has arrived when it has.
     fn flush_to_siw(&mut self) {
         self.theirs.order("receive 0 77 0 0 0");
         self.ours.post(WorkRequest::send(77, &[]));
@@ -155,8 +155,8 @@ fn send_by_us(joined: &mut Joined, size: usize, solicit: bool) {
         .ours
         .post(if solicit { send.solicited() } else { send });
     let _ = joined.success(WrOpcode::Send);
-    let octets = u32::try_from(size).expect("a size");
-    assert_eq!(joined.theirs.done(0), Done::success(5, "receive", octets));
+    let bytes = u32::try_from(size).expect("a size");
+    assert_eq!(joined.theirs.done(0), Done::success(5, "receive", bytes));
     joined.check_theirs(size);
 }
 

@@ -1,5 +1,5 @@
 //! `rnic-perf` against `siw-verbs`, which speaks its protocol, both roles: large messages, many
-//! small ones, several connections at once; whoever receives compares every octet.
+//! small ones, several connections at once; whoever receives compares every byte.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ pub fn many(stand: &Stand, cases: &mut Cases) {
     for initiator in Initiator::BOTH {
         let port = servers.port(initiator);
         for operation in OPERATIONS {
-            let title = format!("10 000 of 16 octets: {operation}, {initiator:?} connecting");
+            let title = format!("10 000 of 16 bytes: {operation}, {initiator:?} connecting");
             cases.run(title, || moves(stand, initiator, port, MANY, &[operation]));
         }
         let title = format!("six connections at once, {initiator:?} connecting");
@@ -129,7 +129,7 @@ fn moves(stand: &Stand, initiator: Initiator, port: u16, load: Load, operations:
             for client in clients {
                 let report = tool::report(&client.finish(LIMIT).success());
                 let verified = u64::from(size) * u64::from(messages);
-                assert_eq!(report["verified_octets"], verified, "{report}");
+                assert_eq!(report["verified_bytes"], verified, "{report}");
             }
         }
         Initiator::Siw => {

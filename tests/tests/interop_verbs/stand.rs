@@ -73,14 +73,14 @@ impl Stand {
         Verbs::new(&self.interop.host.namespace, at)
     }
 
-    /// A connection that works, with so many octets of memory at each end.
-    pub fn join(&self, initiator: Initiator, mpa: MpaOptions, octets: usize) -> Joined {
+    /// A connection that works, with so many bytes of memory at each end.
+    pub fn join(&self, initiator: Initiator, mpa: MpaOptions, bytes: usize) -> Joined {
         let said = Said {
             ird: READS,
             ord: READS,
             private_data: Vec::new(),
         };
-        let mut joined = Joined::new(self, octets);
+        let mut joined = Joined::new(self, bytes);
         joined
             .connect(self, initiator, mpa, &[], &said)
             .expect("a connection");
@@ -150,13 +150,13 @@ pub struct Joined {
 
 impl Joined {
     /// Two ends that are not connected.
-    pub fn new(stand: &Stand, octets: usize) -> Self {
-        let ours = Endpoint::new(&stand.interop.daemon, octets);
-        let source = ours.pd.register(octets, FULL_ACCESS).expect("a region");
+    pub fn new(stand: &Stand, bytes: usize) -> Self {
+        let ours = Endpoint::new(&stand.interop.daemon, bytes);
+        let source = ours.pd.register(bytes, FULL_ACCESS).expect("a region");
         let mut theirs = stand.verbs();
         Self {
-            their_sink: theirs.memory(0, octets, "lrw"),
-            their_source: theirs.memory(1, octets, "lrw"),
+            their_sink: theirs.memory(0, bytes, "lrw"),
+            their_source: theirs.memory(1, bytes, "lrw"),
             ours,
             source,
             spare: Vec::new(),
@@ -271,19 +271,19 @@ impl Joined {
     }
 }
 
-/// Fills a region, or a part of it, with its own octets of a seed.
+/// Fills a region, or a part of it, with its own bytes of a seed.
 pub fn fill(region: &MemoryRegion, seed: u64, range: Range<usize>) {
-    let octets = Pattern::octets(seed, range.end);
+    let bytes = Pattern::bytes(seed, range.end);
     region
-        .write(range.start, &octets[range])
+        .write(range.start, &bytes[range])
         .expect("a range of the region");
 }
 
-/// Panics unless a part of a region holds its own octets of a seed.
+/// Panics unless a part of a region holds its own bytes of a seed.
 #[track_caller]
 pub fn check(region: &MemoryRegion, seed: u64, range: Range<usize>) {
     let found = region.to_vec(range.clone()).expect("a range of the region");
-    let wanted = &Pattern::octets(seed, range.end)[range];
+    let wanted = &Pattern::bytes(seed, range.end)[range];
     let differs = found.iter().zip(wanted).position(|(a, b)| a != b);
-    assert_eq!(differs, None, "an octet of ours differs from seed {seed}");
+    assert_eq!(differs, None, "a byte of ours differs from seed {seed}");
 }

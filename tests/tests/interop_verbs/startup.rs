@@ -16,7 +16,7 @@ const DEPTHS: [u8; 4] = [0, 1, 4, 128];
 const READS: u64 = 6;
 const READ: usize = 64;
 
-/// Of the 256 octets that siw takes, IRD and ORD are 4.
+/// Of the 256 bytes that siw takes, IRD and ORD are 4.
 const LONGEST: usize = 252;
 /// What the kernel above siw tells its applications: the length has 8 bits.
 const LONGEST_TOLD: usize = 255;
@@ -33,27 +33,27 @@ pub fn run(stand: &Stand, cases: &mut Cases) {
                 cases.run(title, || depths(stand, initiator, ird, ord));
             }
         }
-        for octets in PRIVATE {
-            let title = format!("{octets} octets of private data, {initiator:?} connecting");
-            cases.run(title, || private_data(stand, initiator, octets));
+        for bytes in PRIVATE {
+            let title = format!("{bytes} bytes of private data, {initiator:?} connecting");
+            cases.run(title, || private_data(stand, initiator, bytes));
         }
     }
-    for octets in [0, 1, LONGEST_TOLD, LONGEST_TOLD + 1] {
-        let title = format!("{octets} octets of private data with revision 1, Us connecting");
-        cases.run(title, || private_data_alone(stand, octets));
+    for bytes in [0, 1, LONGEST_TOLD, LONGEST_TOLD + 1] {
+        let title = format!("{bytes} bytes of private data with revision 1, Us connecting");
+        cases.run(title, || private_data_alone(stand, bytes));
     }
-    for (revision, octets) in [(2, LONGEST + 1), (2, 256), (2, 508), (1, 257), (1, 512)] {
-        let title = format!("{octets} octets of private data with revision {revision}: siw resets");
+    for (revision, bytes) in [(2, LONGEST + 1), (2, 256), (2, 508), (1, 257), (1, 512)] {
+        let title = format!("{bytes} bytes of private data with revision {revision}: siw resets");
         cases.run(title, || {
-            more_private_data_than_siw_takes(stand, revision, octets);
+            more_private_data_than_siw_takes(stand, revision, bytes);
         });
     }
-    for octets in [0, 1, 100, LONGEST_OF_SIW] {
-        cases.run(format!("siw rejects with {octets} octets"), || {
-            siw_rejects(stand, octets);
+    for bytes in [0, 1, 100, LONGEST_OF_SIW] {
+        cases.run(format!("siw rejects with {bytes} bytes"), || {
+            siw_rejects(stand, bytes);
         });
-        cases.run(format!("we reject with {octets} octets"), || {
-            we_reject(stand, octets);
+        cases.run(format!("we reject with {bytes} bytes"), || {
+            we_reject(stand, bytes);
         });
     }
     cases.run("siw holds nothing after start-ups", || {
@@ -84,10 +84,10 @@ fn depths(stand: &Stand, initiator: Initiator, ird: u8, ord: u8) {
     joined.greet(initiator);
     if agreed.mpa.ord > 0 {
         for id in 0..READS {
-            let octets = [joined.ours.element(0..READ)];
+            let bytes = [joined.ours.element(0..READ)];
             joined
                 .ours
-                .post(WorkRequest::read(id, &octets, joined.their_source));
+                .post(WorkRequest::read(id, &bytes, joined.their_source));
         }
         for _ in 0..READS {
             let _ = joined.success(WrOpcode::Read);
@@ -107,13 +107,13 @@ fn depths(stand: &Stand, initiator: Initiator, ird: u8, ord: u8) {
     joined.part();
 }
 
-/// Octets of which no two near each other are alike.
-fn octets(first: u8, count: usize) -> Vec<u8> {
+/// Bytes of which no two near each other are alike.
+fn bytes(first: u8, count: usize) -> Vec<u8> {
     (0..count).map(|at| first.wrapping_add(at as u8)).collect()
 }
 
 fn private_data(stand: &Stand, initiator: Initiator, count: usize) {
-    let (of_us, of_siw) = (octets(7, count), octets(99, count.min(LONGEST_OF_SIW)));
+    let (of_us, of_siw) = (bytes(7, count), bytes(99, count.min(LONGEST_OF_SIW)));
     let siw = Said {
         private_data: of_siw.clone(),
         ..said(4, 4)
@@ -138,10 +138,10 @@ fn of_revision(revision: u8) -> MpaOptions {
     }
 }
 
-/// Without IRD and ORD there is room for 256 octets; siw takes them, but its applications are told
+/// Without IRD and ORD there is room for 256 bytes; siw takes them, but its applications are told
 /// of none then.
 fn private_data_alone(stand: &Stand, count: usize) {
-    let of_us = octets(7, count);
+    let of_us = bytes(7, count);
     let mut joined = Joined::new(stand, MEMORY);
     let mpa = of_revision(1);
     let agreed = joined
@@ -165,13 +165,13 @@ fn more_private_data_than_siw_takes(stand: &Stand, revision: u8, count: usize) {
     let at = stand.interop.peer.address(Family::V4, port);
     joined.theirs.order(&format!("listen {} {port}", at.ip()));
     let options = ConnectOptions {
-        private_data: octets(1, count),
+        private_data: bytes(1, count),
         mpa: of_revision(revision),
         timeout: LIMIT,
         ..ConnectOptions::default()
     };
     let refused = joined.ours.qp.connect(at, options);
-    let refused = refused.expect_err("siw takes no more than 256 octets");
+    let refused = refused.expect_err("siw takes no more than 256 bytes");
     assert!(matches!(refused, Error::ConnectFailed { .. }), "{refused}");
     drop(joined);
     let mpa = MpaOptions::default();
@@ -184,7 +184,7 @@ fn siw_rejects(stand: &Stand, count: usize) {
     let port = stand.port();
     let at = stand.interop.peer.address(Family::V4, port);
     theirs.order(&format!("listen {} {port}", at.ip()));
-    let word = octets(50, count);
+    let word = bytes(50, count);
     let answer = thread::scope(|scope| {
         let options = ConnectOptions {
             timeout: LIMIT,
@@ -211,7 +211,7 @@ fn we_reject(stand: &Stand, count: usize) {
     let order = "connect 0 4 4 -";
     theirs.begin(order);
     let request = listener.accept_request(LIMIT).expect("a request");
-    let word = octets(70, count);
+    let word = bytes(70, count);
     request.reject(&word).expect("a request that waits");
     let answer = theirs.end(order).expect_err("a rejection");
     let said = format!("said {}", hex(&word));

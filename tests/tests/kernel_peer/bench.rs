@@ -196,9 +196,9 @@ impl Bench {
         self.kernel.namespace.in_thread(connect)
     }
 
-    /// A connection without private data, between a new endpoint with so many octets and a peer.
-    pub fn connected(&self, terms: Terms, octets: usize) -> (Peer, Endpoint) {
-        let end = Endpoint::new(&self.daemon, octets);
+    /// A connection without private data, between a new endpoint with so many bytes and a peer.
+    pub fn connected(&self, terms: Terms, bytes: usize) -> (Peer, Endpoint) {
+        let end = Endpoint::new(&self.daemon, bytes);
         let peer = self.start(&terms, &end, [&[], &[]]);
         (peer, end)
     }
@@ -253,9 +253,9 @@ impl Bench {
 
     fn we_connect(&self, terms: &Terms, end: &Endpoint, asks: &[u8], answers: &[u8]) -> Peer {
         let (listener, at) = self.kernel_listener(terms.family);
-        if let Some(octets) = terms.receive_buffer {
+        if let Some(bytes) = terms.receive_buffer {
             // Accepted sockets inherit it.
-            set_socket_recv_buffer_size(&listener, octets).unwrap();
+            set_socket_recv_buffer_size(&listener, bytes).unwrap();
         }
         thread::scope(|scope| {
             let peer = scope.spawn(|| {
@@ -343,8 +343,8 @@ fn indicate(peer: &mut Peer, indication: Indication) {
                 source_to: 0,
             };
             peer.read_request(&request);
-            let octets = peer.take_tagged(wire::READ_RESPONSE, 0x77, 5);
-            assert!(octets.is_empty());
+            let bytes = peer.take_tagged(wire::READ_RESPONSE, 0x77, 5);
+            assert!(bytes.is_empty());
         }
     }
 }

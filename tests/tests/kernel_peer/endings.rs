@@ -70,12 +70,12 @@ fn our_disconnect_sends_everything_and_then_fin() {
     let bench = Bench::new("kernel-our-fin");
     for family in Family::ALL {
         let (mut peer, end) = waiting(&bench, family);
-        let octets = Pattern::octets(3, 8 * SIZE);
-        end.region.write(0, &octets).unwrap();
+        let bytes = Pattern::bytes(3, 8 * SIZE);
+        end.region.write(0, &bytes).unwrap();
         end.post(WorkRequest::write(1, &[end.element(0..8 * SIZE)], REMOTE));
         thread::scope(|scope| {
             scope.spawn(|| end.qp.disconnect(LIMIT).unwrap());
-            assert!(peer.take_tagged(wire::WRITE, REMOTE.stag, 0) == octets);
+            assert!(peer.take_tagged(wire::WRITE, REMOTE.stag, 0) == bytes);
             assert_eq!(peer.take_end(), End::Fin);
             drop(peer);
         });
@@ -85,10 +85,10 @@ fn our_disconnect_sends_everything_and_then_fin() {
 #[test]
 fn a_kernel_peers_fin_inside_of_a_message_or_an_fpdu_is_told_apart_from_a_graceful_end() {
     let mut bench = Bench::new("kernel-early-fin");
-    let octets = Pattern::octets(1, SIZE);
+    let bytes = Pattern::bytes(1, SIZE);
     for cut_behind in [2, 700, 1460, 1461, 20_000] {
         let (mut peer, end) = waiting(&bench, Family::V4);
-        let fpdus = peer.tagged(wire::WRITE, end.region.stag(), end.region.addr(), &octets);
+        let fpdus = peer.tagged(wire::WRITE, end.region.stag(), end.region.addr(), &bytes);
         peer.write(&fpdus.concat()[..cut_behind]);
         drop(peer);
         ended(&mut bench, &end, DisconnectReason::PeerClosed);
@@ -98,11 +98,11 @@ fn a_kernel_peers_fin_inside_of_a_message_or_an_fpdu_is_told_apart_from_a_gracef
 #[test]
 fn a_kernel_peers_reset_in_its_own_transfer_is_a_reset() {
     let mut bench = Bench::new("kernel-rst-in");
-    let octets = Pattern::octets(1, 4 * SIZE);
+    let bytes = Pattern::bytes(1, 4 * SIZE);
     for family in Family::ALL {
         let (mut peer, end) = waiting(&bench, family);
-        peer.rdma_write(end.region.stag(), end.region.addr(), &octets);
-        let fpdus = peer.tagged(wire::WRITE, end.region.stag(), end.region.addr(), &octets);
+        peer.rdma_write(end.region.stag(), end.region.addr(), &bytes);
+        let fpdus = peer.tagged(wire::WRITE, end.region.stag(), end.region.addr(), &bytes);
         peer.write(&fpdus.concat()[..SIZE / 2 + 1]);
         reset(peer);
         ended(&mut bench, &end, DisconnectReason::Reset);
@@ -125,7 +125,7 @@ fn a_kernel_peers_reset_in_our_transfer_is_a_reset() {
             if with_linger {
                 reset(peer);
             } else {
-                // Linux answers so too when a socket with unread octets is closed.
+                // Linux answers so too when a socket with unread bytes is closed.
                 drop(peer);
             }
             assert_eq!(end.ending(), DisconnectReason::Reset);
@@ -208,13 +208,13 @@ fn the_process_that_gets_killed() {
     peer.write(&request.encode(REQUEST_KEY));
     let reply = peer.start_frame(REPLY_KEY).private_data;
     let memory = RemoteMemory::from_bytes(reply.try_into().unwrap());
-    let octets = Pattern::octets(1, usize::try_from(memory.len).unwrap());
+    let bytes = Pattern::bytes(1, usize::try_from(memory.len).unwrap());
     peer.cut = Cut::Together;
-    peer.rdma_write(memory.stag, memory.addr, &octets);
+    peer.rdma_write(memory.stag, memory.addr, &bytes);
     peer.send(&[]);
     let begin = Instant::now();
     while begin.elapsed() < LIMIT {
-        peer.rdma_write(memory.stag, memory.addr, &octets);
+        peer.rdma_write(memory.stag, memory.addr, &bytes);
     }
 }
 
@@ -222,7 +222,7 @@ fn the_process_that_gets_killed() {
 fn what_a_peer_does_wrong_is_named_in_a_terminate_and_then_fin_follows() {
     let mut bench = Bench::new("kernel-terminate");
     let wrong = 0xdead_0000;
-    // What is done, the control octets (RFC 5040 section 4.8), and the octets of the headers that
+    // What is done, the control bytes (RFC 5040 section 4.8), and the bytes of the headers that
     // come back: none, DDP's, or DDP's and RDMAP's.
     type Wrong = fn(&mut Peer, &Endpoint, u32) -> Vec<u8>;
     let cases: [(&str, Wrong, [u8; 2], usize); 8] = [
@@ -328,7 +328,7 @@ fn what_a_peer_does_wrong_is_named_in_a_terminate_and_then_fin_follows() {
     }
 }
 
-/// The FPDU of an RDMA Read Request of 9 octets.
+/// The FPDU of an RDMA Read Request of 9 bytes.
 fn request(peer: &mut Peer, source_stag: u32, source_to: u64) -> Vec<u8> {
     let request = ReadRequest {
         sink_stag: 1,
@@ -348,9 +348,9 @@ fn a_kernel_peers_terminate_reaches_our_program() {
     let _ = peer.take_tagged(wire::WRITE, REMOTE.stag, 0);
     let _ = end.completion();
     // An unknown STag; the length of our segment and its header: tagged, last, version 1, Write.
-    let mut octets = vec![0x11, 0x00, 0xc0, 0x00, 0, 23, 0xc1, 0x40];
-    octets.extend(REMOTE.stag.to_be_bytes());
-    octets.extend(REMOTE.addr.to_be_bytes());
+    let mut bytes = vec![0x11, 0x00, 0xc0, 0x00, 0, 23, 0xc1, 0x40];
+    bytes.extend(REMOTE.stag.to_be_bytes());
+    bytes.extend(REMOTE.addr.to_be_bytes());
     let header = Header::Untagged {
         last: true,
         opcode: wire::TERMINATE,
@@ -359,7 +359,7 @@ fn a_kernel_peers_terminate_reaches_our_program() {
         msn: 1,
         mo: 0,
     };
-    peer.put(&[wire::fpdu(&header, &octets, true)]);
+    peer.put(&[wire::fpdu(&header, &bytes, true)]);
     assert_eq!(peer.take_end(), End::Fin);
     drop(peer);
     ended(

@@ -1,4 +1,4 @@
-//! Every kind of message in each direction, with all octets compared.
+//! Every kind of message in each direction, with all bytes compared.
 
 use rnic::{RemoteMemory, WcStatus, WorkRequest, WrOpcode};
 use rnic_tests::pattern::Pattern;
@@ -20,30 +20,27 @@ pub fn completed(end: &Endpoint, wr_id: u64, opcode: WrOpcode) -> rnic::WorkComp
     completion
 }
 
-/// The peer Sends, Writes and Reads a message of so many octets.
+/// The peer Sends, Writes and Reads a message of so many bytes.
 pub fn theirs(peer: &mut Peer, end: &Endpoint, size: usize) {
-    let octets = Pattern::octets(1, size);
+    let bytes = Pattern::bytes(1, size);
     end.post_recv(1, 0..size);
-    peer.send(&octets);
+    peer.send(&bytes);
     let received = completed(end, 1, WrOpcode::Recv);
     assert_eq!(
         (received.byte_len as usize, received.solicited),
         (size, false)
     );
-    assert!(end.region.to_vec(0..size).unwrap() == octets, "Send {size}");
+    assert!(end.region.to_vec(0..size).unwrap() == bytes, "Send {size}");
 
-    let octets = Pattern::octets(2, size);
+    let bytes = Pattern::bytes(2, size);
     end.post_recv(2, 0..0);
     let fpdus = [
-        peer.tagged(wire::WRITE, end.region.stag(), end.region.addr(), &octets),
+        peer.tagged(wire::WRITE, end.region.stag(), end.region.addr(), &bytes),
         peer.untagged(wire::SEND_SOLICITED, 0, &[]),
     ];
     peer.put(&fpdus.concat());
     assert!(completed(end, 2, WrOpcode::Recv).solicited);
-    assert!(
-        end.region.to_vec(0..size).unwrap() == octets,
-        "Write {size}"
-    );
+    assert!(end.region.to_vec(0..size).unwrap() == bytes, "Write {size}");
 
     // As many as the peer may have outstanding, the last of them the whole.
     let requests = [size / 3, 0, size / 2, size].map(|size| ReadRequest {
@@ -58,14 +55,14 @@ pub fn theirs(peer: &mut Peer, end: &Endpoint, size: usize) {
         .for_each(|request| peer.read_request(request));
     for request in requests {
         let response = peer.take_tagged(wire::READ_RESPONSE, PEER_STAG, PEER_TO);
-        assert!(response == octets[..request.size as usize], "Read {size}");
+        assert!(response == bytes[..request.size as usize], "Read {size}");
     }
 }
 
-/// We Send, Write and Read a message of so many octets.
+/// We Send, Write and Read a message of so many bytes.
 pub fn ours(peer: &mut Peer, end: &Endpoint, size: usize) {
-    let octets = Pattern::octets(3, size);
-    end.region.write(0, &octets).unwrap();
+    let bytes = Pattern::bytes(3, size);
+    end.region.write(0, &bytes).unwrap();
     let element = [end.element(0..size)];
     let remote = RemoteMemory {
         stag: PEER_STAG,
@@ -76,10 +73,10 @@ pub fn ours(peer: &mut Peer, end: &Endpoint, size: usize) {
     end.post(WorkRequest::write(4, &element, remote));
     end.post(WorkRequest::send(5, &element).solicited());
     end.post(WorkRequest::send_with_invalidate(6, &element, PEER_STAG));
-    assert!(peer.take_send(wire::SEND) == (octets.clone(), 0));
-    assert!(peer.take_tagged(wire::WRITE, PEER_STAG, PEER_TO) == octets);
-    assert!(peer.take_send(wire::SEND_SOLICITED) == (octets.clone(), 0));
-    assert!(peer.take_send(wire::SEND_INVALIDATE) == (octets, PEER_STAG));
+    assert!(peer.take_send(wire::SEND) == (bytes.clone(), 0));
+    assert!(peer.take_tagged(wire::WRITE, PEER_STAG, PEER_TO) == bytes);
+    assert!(peer.take_send(wire::SEND_SOLICITED) == (bytes.clone(), 0));
+    assert!(peer.take_send(wire::SEND_INVALIDATE) == (bytes, PEER_STAG));
     for (wr_id, opcode) in [
         (3, WrOpcode::Send),
         (4, WrOpcode::Write),
@@ -90,7 +87,7 @@ pub fn ours(peer: &mut Peer, end: &Endpoint, size: usize) {
     }
 
     // Two outstanding, answered with one stream of FPDUs.
-    let octets = Pattern::octets(4, size);
+    let bytes = Pattern::bytes(4, size);
     let half = size / 2;
     end.post(WorkRequest::read(7, &[end.element(0..half)], remote));
     let rest = [end.element(half..size)];
@@ -102,7 +99,7 @@ pub fn ours(peer: &mut Peer, end: &Endpoint, size: usize) {
         assert_eq!(from, (PEER_STAG, PEER_TO + at as u64));
         assert_eq!(request.size as usize, length);
         let (stag, to) = (request.sink_stag, request.sink_to);
-        let part = &octets[at..at + length];
+        let part = &bytes[at..at + length];
         fpdus.extend(peer.tagged(wire::READ_RESPONSE, stag, to, part));
     }
     peer.put(&fpdus);
@@ -110,5 +107,5 @@ pub fn ours(peer: &mut Peer, end: &Endpoint, size: usize) {
         let read = completed(end, wr_id, WrOpcode::Read);
         assert_eq!(read.byte_len as usize, length);
     }
-    assert!(end.region.to_vec(0..size).unwrap() == octets, "Read {size}");
+    assert!(end.region.to_vec(0..size).unwrap() == bytes, "Read {size}");
 }

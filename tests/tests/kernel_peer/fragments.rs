@@ -20,13 +20,13 @@ fn segments_that_a_router_fragments_arrive_whole() {
         let (mut peer, end) = bench.connected(Terms::new(initiator, 2), LENGTH);
         routers.set_mtu(if name == "narrow" { 1300 } else { 600 });
         peer.cut = Cut::Together;
-        let octets = Pattern::octets(11, LENGTH);
+        let bytes = Pattern::bytes(11, LENGTH);
         end.post_recv(1, 0..0);
         let (stag, base) = (end.region.stag(), end.region.addr());
-        peer.rdma_write(stag, base, &octets);
+        peer.rdma_write(stag, base, &bytes);
         peer.send(&[]);
         let _ = completed(&end, 1, WrOpcode::Recv);
-        assert!(end.content() == octets, "{name}: the Write changed");
+        assert!(end.content() == bytes, "{name}: the Write changed");
         let whole = bench.daemon.counter("rx_reassembled") - before;
         assert!(
             whole > (LENGTH / 1460 / 2) as u64,

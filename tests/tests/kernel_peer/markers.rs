@@ -1,6 +1,6 @@
-//! Markers in a stream of FPDUs (RFC 5044 section 4.3), by counting octets.
+//! Markers in a stream of FPDUs (RFC 5044 section 4.3), by counting bytes.
 
-/// Octets from one Marker to the next.
+/// Bytes from one Marker to the next.
 const INTERVAL: usize = 512;
 
 /// One direction of a connection.
@@ -8,7 +8,7 @@ const INTERVAL: usize = 512;
 pub struct Markers {
     /// The receiver wants them.
     pub on: bool,
-    /// Octets behind the start-up.
+    /// Bytes behind the start-up.
     count: usize,
 }
 
@@ -24,10 +24,10 @@ impl Markers {
         }
         let (covered, sum) = fpdu.split_at(fpdu.len() - 4);
         let (mut out, mut header) = (Vec::new(), None);
-        for octet in covered {
+        for byte in covered {
             out.extend(self.marker(header).into_iter().flatten());
             header.get_or_insert(self.count);
-            out.push(*octet);
+            out.push(*byte);
             self.count += 1;
         }
         // A Marker before the CRC is covered by it.
@@ -50,7 +50,7 @@ impl Markers {
     }
 
     /// Reads an FPDU, and gives it without its Markers, which are checked. `read` fills what it is
-    /// given, `length` tells the whole FPDU's octets from the first two.
+    /// given, `length` tells the whole FPDU's bytes from the first two.
     pub fn take<E>(
         &mut self,
         crc: bool,

@@ -16,7 +16,7 @@ pub enum Cut {
     Each,
     /// All FPDUs of a message in one write.
     Together,
-    /// Pieces of 1 to so many octets, wherever that cuts.
+    /// Pieces of 1 to so many bytes, wherever that cuts.
     Pieces(usize),
     /// An FPDU per write, but its CRC in a write of its own, as siw does.
     CrcApart,
@@ -27,7 +27,7 @@ pub enum Cut {
 pub struct Message {
     /// The header of its first segment, which also says `last`.
     pub header: Header,
-    pub octets: Vec<u8>,
+    pub bytes: Vec<u8>,
 }
 
 /// How a connection ended.
@@ -82,8 +82,8 @@ impl Peer {
         }
     }
 
-    pub fn write(&mut self, octets: &[u8]) {
-        self.stream.write_all(octets).expect("the RNIC takes them");
+    pub fn write(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).expect("the RNIC takes them");
     }
 
     /// Reads a start-up frame.
@@ -102,8 +102,8 @@ impl Peer {
     }
 
     /// The FPDUs of a tagged message.
-    pub fn tagged(&self, opcode: u8, stag: u32, to: u64, octets: &[u8]) -> Vec<Vec<u8>> {
-        self.segments(octets, self.mulpdu - 14, |last, at| Header::Tagged {
+    pub fn tagged(&self, opcode: u8, stag: u32, to: u64, bytes: &[u8]) -> Vec<Vec<u8>> {
+        self.segments(bytes, self.mulpdu - 14, |last, at| Header::Tagged {
             last,
             opcode,
             stag,
@@ -112,10 +112,10 @@ impl Peer {
     }
 
     /// The FPDUs of the next message on the Send queue.
-    pub fn untagged(&mut self, opcode: u8, invalidate: u32, octets: &[u8]) -> Vec<Vec<u8>> {
+    pub fn untagged(&mut self, opcode: u8, invalidate: u32, bytes: &[u8]) -> Vec<Vec<u8>> {
         let msn = self.sends;
         self.sends += 1;
-        self.segments(octets, self.mulpdu - 18, |last, at| Header::Untagged {
+        self.segments(bytes, self.mulpdu - 18, |last, at| Header::Untagged {
             last,
             opcode,
             invalidate,
@@ -127,15 +127,15 @@ impl Peer {
 
     fn segments(
         &self,
-        octets: &[u8],
+        bytes: &[u8],
         most: usize,
         header: impl Fn(bool, usize) -> Header,
     ) -> Vec<Vec<u8>> {
-        if octets.is_empty() {
+        if bytes.is_empty() {
             return vec![wire::fpdu(&header(true, 0), &[], self.crc)];
         }
-        let count = octets.len().div_ceil(most);
-        let parts = octets.chunks(most).enumerate();
+        let count = bytes.len().div_ceil(most);
+        let parts = bytes.chunks(most).enumerate();
         parts
             .map(|(index, part)| {
                 let header = header(index + 1 == count, index * most);
@@ -171,22 +171,22 @@ impl Peer {
         }
     }
 
-    pub fn send(&mut self, octets: &[u8]) {
-        let fpdus = self.untagged(wire::SEND, 0, octets);
+    pub fn send(&mut self, bytes: &[u8]) {
+        let fpdus = self.untagged(wire::SEND, 0, bytes);
         self.put(&fpdus);
     }
 
-    pub fn rdma_write(&mut self, stag: u32, to: u64, octets: &[u8]) {
-        let fpdus = self.tagged(wire::WRITE, stag, to, octets);
+    pub fn rdma_write(&mut self, stag: u32, to: u64, bytes: &[u8]) {
+        let fpdus = self.tagged(wire::WRITE, stag, to, bytes);
         self.put(&fpdus);
     }
 
-    pub fn read_response(&mut self, request: &ReadRequest, octets: &[u8]) {
+    pub fn read_response(&mut self, request: &ReadRequest, bytes: &[u8]) {
         let fpdus = self.tagged(
             wire::READ_RESPONSE,
             request.sink_stag,
             request.sink_to,
-            octets,
+            bytes,
         );
         self.put(&fpdus);
     }
@@ -219,12 +219,12 @@ impl Peer {
             let length = wire::fpdu_length(start);
             assert!(
                 length <= largest,
-                "an FPDU of {length} octets does not fit a segment"
+                "an FPDU of {length} bytes does not fit a segment"
             );
             length
         };
-        self.markers_in.take(self.crc, length, |octets| {
-            match reader.read_exact(octets) {
+        self.markers_in.take(self.crc, length, |bytes| {
+            match reader.read_exact(bytes) {
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return Err(End::Reset),
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof && !begun => {
                     return Err(End::Fin);
@@ -252,22 +252,22 @@ impl Peer {
     pub fn any_message(&mut self) -> Result<Message, End> {
         let fpdu = self.fpdu()?;
         let (first, payload) = wire::open(&fpdu, self.crc);
-        let mut octets = payload.to_vec();
+        let mut bytes = payload.to_vec();
         let mut done = is_last(&first);
         while !done {
             let fpdu = self.fpdu()?;
             let (header, payload) = wire::open(&fpdu, self.crc);
             done = is_last(&header);
-            assert_eq!(header, follows(&first, octets.len(), done));
-            octets.extend(payload);
+            assert_eq!(header, follows(&first, bytes.len(), done));
+            bytes.extend(payload);
         }
         Ok(Message {
             header: first,
-            octets,
+            bytes,
         })
     }
 
-    /// The octets of the Send that must come next, and the STag that it invalidates.
+    /// The bytes of the Send that must come next, and the STag that it invalidates.
     #[track_caller]
     pub fn take_send(&mut self, with_opcode: u8) -> (Vec<u8>, u32) {
         let message = self.message().expect("a Send");
@@ -284,17 +284,17 @@ impl Peer {
         };
         assert_eq!((opcode, msn), (with_opcode, self.sends_seen));
         self.sends_seen += 1;
-        (message.octets, invalidate)
+        (message.bytes, invalidate)
     }
 
-    /// The octets of the tagged message that must come next.
+    /// The bytes of the tagged message that must come next.
     #[track_caller]
     pub fn take_tagged(&mut self, with_opcode: u8, with_stag: u32, with_to: u64) -> Vec<u8> {
         let message = self.message().expect("a tagged message");
         match message.header {
             Header::Tagged {
                 opcode, stag, to, ..
-            } if (opcode, stag, to) == (with_opcode, with_stag, with_to) => message.octets,
+            } if (opcode, stag, to) == (with_opcode, with_stag, with_to) => message.bytes,
             other => panic!("not {with_opcode} to {with_stag:#x}, {with_to:#x}: {other:?}"),
         }
     }
@@ -313,10 +313,10 @@ impl Peer {
         };
         assert_eq!(message.header, expected);
         self.reads_seen += 1;
-        ReadRequest::decode(&message.octets)
+        ReadRequest::decode(&message.bytes)
     }
 
-    /// The Terminate that must come next, from its control octets on, and the end behind it.
+    /// The Terminate that must come next, from its control bytes on, and the end behind it.
     #[track_caller]
     pub fn take_terminate(&mut self) -> Vec<u8> {
         let message = self.message().expect("a Terminate");
@@ -329,7 +329,7 @@ impl Peer {
             mo: 0,
         };
         assert_eq!(message.header, expected);
-        message.octets
+        message.bytes
     }
 
     /// The end that must come next.
@@ -341,7 +341,7 @@ impl Peer {
 
 /// A zero-length RDMA Write that names no memory.
 pub fn is_indication(message: &Message) -> bool {
-    message.octets.is_empty()
+    message.bytes.is_empty()
         && matches!(
             message.header,
             Header::Tagged {
@@ -359,7 +359,7 @@ fn is_last(header: &Header) -> bool {
     }
 }
 
-/// What the header of the segment must be that begins `at` octets behind the first of a message.
+/// What the header of the segment must be that begins `at` bytes behind the first of a message.
 fn follows(first: &Header, at: usize, is_last: bool) -> Header {
     let mut next = *first;
     match &mut next {

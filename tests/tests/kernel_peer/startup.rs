@@ -37,7 +37,7 @@ fn private_data_of_every_length_passes_between_kernel_and_rnic() {
     for initiator in [Initiator::Peer, Initiator::Us] {
         for (revision, most) in [(1, 512), (2, 508)] {
             for length in [1, 256, most] {
-                let (asks, answers) = (Pattern::octets(1, length), Pattern::octets(2, length));
+                let (asks, answers) = (Pattern::bytes(1, length), Pattern::bytes(2, length));
                 let end = Endpoint::new(&bench.daemon, 64);
                 let terms = Terms::new(initiator, revision);
                 bench.start(&terms, &end, [&asks, &answers]);
@@ -63,8 +63,8 @@ fn a_start_up_frame_in_pieces_is_put_together() {
             revision: 1,
             private_data: b"in pieces".to_vec(),
         };
-        for octet in request.encode(REQUEST_KEY) {
-            peer.write(&[octet]);
+        for byte in request.encode(REQUEST_KEY) {
+            peer.write(&[byte]);
             thread::sleep(Duration::from_millis(2));
         }
         let reply = peer.start_frame(REPLY_KEY);
@@ -138,7 +138,7 @@ fn our_indication_is_repeated_to_a_responder_that_stays_quiet_and_to_no_other() 
         while is_indication(&peer.any_message().unwrap()) {
             repeated += 1;
         }
-        // The other's first octets may take longer than the first two intervals, of 10 and 100 ms.
+        // The other's first bytes may take longer than the first two intervals, of 10 and 100 ms.
         let expected = if quiet { 3..=3 } else { 0..=2 };
         assert!(
             expected.contains(&repeated),

@@ -1,4 +1,4 @@
-//! Octets through Linux's TCP and ours, however they are cut and however slowly they are read.
+//! Bytes through Linux's TCP and ours, however they are cut and however slowly they are read.
 
 use std::thread;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::exchange::{completed, ours, theirs};
 use crate::peer::{Cut, Peer};
 use crate::wire;
 
-/// Octets of a long transfer, and of each message of those that we send.
+/// Bytes of a long transfer, and of each message of those that we send.
 const LARGE: usize = 64 << 20;
 const MESSAGE: usize = 1 << 20;
 const REMOTE: RemoteMemory = RemoteMemory {
@@ -38,7 +38,7 @@ fn fpdus_arrive_however_the_stream_is_cut() {
             Cut::Pieces(50),
             Cut::Pieces(3000),
         ] {
-            // The least ULPDU that carries an octet, odd ones, and one of many segments.
+            // The least ULPDU that carries a byte, odd ones, and one of many segments.
             for mulpdu in [19, 57, 1441, 9000, 65_535] {
                 let terms = Terms {
                     family,
@@ -75,17 +75,17 @@ fn a_long_write_of_a_kernel_peer_arrives_whole() {
     }
 }
 
-/// The peer Writes [`LARGE`] octets and says so by a Send.
+/// The peer Writes [`LARGE`] bytes and says so by a Send.
 fn write_in(peer: &mut Peer, end: &Endpoint) {
-    let octets = Pattern::octets(5, LARGE);
+    let bytes = Pattern::bytes(5, LARGE);
     end.post_recv(1, 0..0);
     let (stag, base) = (end.region.stag(), end.region.addr());
-    for (index, part) in octets.chunks(MESSAGE).enumerate() {
+    for (index, part) in bytes.chunks(MESSAGE).enumerate() {
         peer.rdma_write(stag, base + (index * MESSAGE) as u64, part);
     }
     peer.send(&[]);
     let _ = completed(end, 1, WrOpcode::Recv);
-    assert!(end.content() == octets, "the Writes changed on their way");
+    assert!(end.content() == bytes, "the Writes changed on their way");
 }
 
 #[test]
@@ -101,11 +101,11 @@ fn a_long_write_to_a_kernel_peer_arrives_whole() {
     }
 }
 
-/// We Write so many octets; the peer compares them as they come, after `pause` before each message.
+/// We Write so many bytes; the peer compares them as they come, after `pause` before each message.
 fn write_out(peer: &mut Peer, end: &Endpoint, length: usize, pause: impl Fn(usize)) {
-    let octets = Pattern::octets(6, length);
-    end.region.write(0, &octets).unwrap();
-    let parts = octets.chunks(MESSAGE).enumerate();
+    let bytes = Pattern::bytes(6, length);
+    end.region.write(0, &bytes).unwrap();
+    let parts = bytes.chunks(MESSAGE).enumerate();
     for (index, part) in parts.clone() {
         let at = index * MESSAGE;
         let element = [end.element(at..at + part.len())];
@@ -164,12 +164,12 @@ fn long_transfers_pass_in_both_directions_at_once() {
     let bench = Bench::new("kernel-both-ways");
     let (mut peer, end) = bench.connected(Terms::new(Initiator::Peer, 1), 2 * LENGTH);
     peer.cut = Cut::Together;
-    let (in_octets, out_octets) = (Pattern::octets(7, LENGTH), Pattern::octets(8, LENGTH));
-    end.region.write(LENGTH, &out_octets).unwrap();
+    let (in_bytes, out_bytes) = (Pattern::bytes(7, LENGTH), Pattern::bytes(8, LENGTH));
+    end.region.write(LENGTH, &out_bytes).unwrap();
     end.post_recv(1, 0..0);
     // A revision 1 responder waits for the initiator's first FPDU.
     let (stag, base) = (end.region.stag(), end.region.addr());
-    let writes = peer.tagged(wire::WRITE, stag, base, &in_octets);
+    let writes = peer.tagged(wire::WRITE, stag, base, &in_bytes);
     let mut writer = Peer::new(peer.stream.try_clone().unwrap());
     writer.cut = Cut::Pieces(20_000);
     thread::scope(|scope| {
@@ -180,13 +180,13 @@ fn long_transfers_pass_in_both_directions_at_once() {
             REMOTE,
         ));
         let got = peer.take_tagged(wire::WRITE, REMOTE.stag, REMOTE.addr);
-        assert!(got == out_octets, "what we sent changed on its way");
+        assert!(got == out_bytes, "what we sent changed on its way");
     });
     let _ = completed(&end, 2, WrOpcode::Write);
     peer.send(&[]);
     let _ = completed(&end, 1, WrOpcode::Recv);
     let got = end.region.to_vec(0..LENGTH).unwrap();
-    assert!(got == in_octets, "what the peer sent changed on its way");
+    assert!(got == in_bytes, "what the peer sent changed on its way");
 }
 
 #[test]

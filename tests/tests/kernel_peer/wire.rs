@@ -39,15 +39,15 @@ pub struct StartFrame {
 
 impl StartFrame {
     pub fn encode(&self, key: &[u8; 16]) -> Vec<u8> {
-        let mut octets = key.to_vec();
-        octets.extend([self.flags, self.revision]);
-        octets.extend(
+        let mut bytes = key.to_vec();
+        bytes.extend([self.flags, self.revision]);
+        bytes.extend(
             u16::try_from(self.private_data.len())
                 .unwrap()
                 .to_be_bytes(),
         );
-        octets.extend(&self.private_data);
-        octets
+        bytes.extend(&self.private_data);
+        bytes
     }
 
     /// IRD and ORD with the flags in their words (A and B, C and D), and the application's part.
@@ -66,7 +66,7 @@ pub fn enhanced(ird: u16, ord: u16, private_data: &[u8]) -> Vec<u8> {
     [&ird.to_be_bytes()[..], &ord.to_be_bytes(), private_data].concat()
 }
 
-/// The header of a DDP segment with RDMAP's control octet (RFC 5041 section 4, RFC 5040
+/// The header of a DDP segment with RDMAP's control byte (RFC 5041 section 4, RFC 5040
 /// section 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
@@ -100,10 +100,10 @@ impl Header {
                 stag,
                 to,
             } => {
-                let mut octets = vec![TAGGED | last(l) | DDP_VERSION, RDMAP_VERSION | opcode];
-                octets.extend(stag.to_be_bytes());
-                octets.extend(to.to_be_bytes());
-                octets
+                let mut bytes = vec![TAGGED | last(l) | DDP_VERSION, RDMAP_VERSION | opcode];
+                bytes.extend(stag.to_be_bytes());
+                bytes.extend(to.to_be_bytes());
+                bytes
             }
             Self::Untagged {
                 last: l,
@@ -113,11 +113,11 @@ impl Header {
                 msn,
                 mo,
             } => {
-                let mut octets = vec![last(l) | DDP_VERSION, RDMAP_VERSION | opcode];
+                let mut bytes = vec![last(l) | DDP_VERSION, RDMAP_VERSION | opcode];
                 for word in [invalidate, qn, msn, mo] {
-                    octets.extend(word.to_be_bytes());
+                    bytes.extend(word.to_be_bytes());
                 }
-                octets
+                bytes
             }
         }
     }
@@ -153,16 +153,16 @@ impl Header {
 pub fn fpdu(header: &Header, payload: &[u8], crc: bool) -> Vec<u8> {
     let header = header.encode();
     let length = u16::try_from(header.len() + payload.len()).expect("a ULPDU below 64 KiB");
-    let mut octets = length.to_be_bytes().to_vec();
-    octets.extend(header);
-    octets.extend(payload);
-    octets.resize(octets.len().next_multiple_of(4), 0);
-    let sum = if crc { crc32c::crc32c(&octets) } else { 0 };
-    octets.extend(sum.to_le_bytes());
-    octets
+    let mut bytes = length.to_be_bytes().to_vec();
+    bytes.extend(header);
+    bytes.extend(payload);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    let sum = if crc { crc32c::crc32c(&bytes) } else { 0 };
+    bytes.extend(sum.to_le_bytes());
+    bytes
 }
 
-/// Octets of the FPDU that begins with these two.
+/// Bytes of the FPDU that begins with these two.
 pub fn fpdu_length(start: [u8; 2]) -> usize {
     (2 + usize::from(u16::from_be_bytes(start))).next_multiple_of(4) + 4
 }
@@ -175,7 +175,7 @@ pub fn open(fpdu: &[u8], crc: bool) -> (Header, &[u8]) {
         assert_eq!(sum, crc32c::crc32c(covered).to_le_bytes(), "wrong CRC");
     }
     let (ulpdu, pad) = covered[2..].split_at(be16(fpdu, 0).into());
-    assert!(pad.iter().all(|octet| *octet == 0), "pad {pad:?}");
+    assert!(pad.iter().all(|byte| *byte == 0), "pad {pad:?}");
     Header::decode(ulpdu)
 }
 
@@ -191,34 +191,34 @@ pub struct ReadRequest {
 
 impl ReadRequest {
     pub fn encode(&self) -> Vec<u8> {
-        let mut octets = self.sink_stag.to_be_bytes().to_vec();
-        octets.extend(self.sink_to.to_be_bytes());
-        octets.extend(self.size.to_be_bytes());
-        octets.extend(self.source_stag.to_be_bytes());
-        octets.extend(self.source_to.to_be_bytes());
-        octets
+        let mut bytes = self.sink_stag.to_be_bytes().to_vec();
+        bytes.extend(self.sink_to.to_be_bytes());
+        bytes.extend(self.size.to_be_bytes());
+        bytes.extend(self.source_stag.to_be_bytes());
+        bytes.extend(self.source_to.to_be_bytes());
+        bytes
     }
 
-    pub fn decode(octets: &[u8]) -> Self {
-        assert_eq!(octets.len(), 28, "an RDMA Read Request has 28 octets");
+    pub fn decode(bytes: &[u8]) -> Self {
+        assert_eq!(bytes.len(), 28, "an RDMA Read Request has 28 bytes");
         Self {
-            sink_stag: be32(octets, 0),
-            sink_to: be64(octets, 4),
-            size: be32(octets, 12),
-            source_stag: be32(octets, 16),
-            source_to: be64(octets, 20),
+            sink_stag: be32(bytes, 0),
+            sink_to: be64(bytes, 4),
+            size: be32(bytes, 12),
+            source_stag: be32(bytes, 16),
+            source_to: be64(bytes, 20),
         }
     }
 }
 
-fn be16(octets: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes(octets[at..at + 2].try_into().unwrap())
+fn be16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes(bytes[at..at + 2].try_into().unwrap())
 }
 
-fn be32(octets: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes(octets[at..at + 4].try_into().unwrap())
+fn be32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap())
 }
 
-fn be64(octets: &[u8], at: usize) -> u64 {
-    u64::from_be_bytes(octets[at..at + 8].try_into().unwrap())
+fn be64(bytes: &[u8], at: usize) -> u64 {
+    u64::from_be_bytes(bytes[at..at + 8].try_into().unwrap())
 }

@@ -120,8 +120,8 @@ impl Pipe {
         }
     }
 
-    pub fn write(&mut self, octets: &[u8]) {
-        self.stdin.as_mut().unwrap().write_all(octets).unwrap();
+    pub fn write(&mut self, bytes: &[u8]) {
+        self.stdin.as_mut().unwrap().write_all(bytes).unwrap();
     }
 
     /// The end of standard input.
@@ -129,8 +129,8 @@ impl Pipe {
         self.stdin = None;
     }
 
-    pub fn read_exact(&mut self, octets: usize) -> Vec<u8> {
-        let mut found = vec![0; octets];
+    pub fn read_exact(&mut self, bytes: usize) -> Vec<u8> {
+        let mut found = vec![0; bytes];
         self.stdout
             .as_mut()
             .unwrap()

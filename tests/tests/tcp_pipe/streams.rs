@@ -1,4 +1,4 @@
-//! Octets both ways, small and large, and the ends of each direction.
+//! Bytes both ways, small and large, and the ends of each direction.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -10,7 +10,7 @@ use rnic_tests::stream;
 
 use crate::pipe::{PORT, Role, hosts, hosts_of_mtu, joined, listen};
 
-/// Octets each way.
+/// Bytes each way.
 const LENGTH: usize = 5_000_011;
 
 #[test]
@@ -21,47 +21,47 @@ fn both_directions_arrive_whole_in_both_roles_over_both_families() {
             let stats = lab.directory().join("stats.json");
             let more = ["--stats", stats.to_str().unwrap()];
             let (mut pipe, stream) = joined(&us, &them, family, role, &more);
-            let (from_us, to_us) = (Pattern::octets(1, LENGTH), Pattern::octets(2, LENGTH));
+            let (from_us, to_us) = (Pattern::bytes(1, LENGTH), Pattern::bytes(2, LENGTH));
             std::thread::scope(|scope| {
                 scope.spawn(|| stream::both_ways(stream, &to_us, &from_us));
                 let got = pipe.both_ways(&from_us);
                 assert!(
                     got == to_us,
-                    "{family:?} {role:?}: octets changed on their way"
+                    "{family:?} {role:?}: bytes changed on their way"
                 );
             });
             let _ = pipe.finish().success();
             let text = std::fs::read_to_string(&stats).unwrap();
             let stats: serde_json::Value = serde_json::from_str(&text).unwrap();
             assert_eq!(stats["ok"], true, "{text}");
-            assert_eq!(stats["octets_sent"], LENGTH, "{text}");
-            assert_eq!(stats["octets_received"], LENGTH, "{text}");
+            assert_eq!(stats["bytes_sent"], LENGTH, "{text}");
+            assert_eq!(stats["bytes_received"], LENGTH, "{text}");
             assert!(stats["tcp"]["segments_out"].as_u64() > Some(3000), "{text}");
         }
     }
 }
 
 #[test]
-fn generic_mode_moves_octets_too() {
+fn generic_mode_moves_bytes_too() {
     let (_lab, us, them) = hosts("pipe-generic");
     moves_both_ways(&us, &them, &["--mode", "skb"]);
 }
 
 #[test]
-fn large_frames_move_octets_too() {
+fn large_frames_move_bytes_too() {
     let (_lab, us, them) = hosts_of_mtu("pipe-jumbo", 9000);
     moves_both_ways(&us, &them, &[]);
 }
 
 #[test]
-fn octets_move_by_bbr_too() {
+fn bytes_move_by_bbr_too() {
     let (_lab, us, them) = hosts("pipe-bbr");
     moves_both_ways(&us, &them, &["--congestion", "bbr"]);
 }
 
 fn moves_both_ways(us: &Host, them: &Host, more: &[&str]) {
     let (mut pipe, stream) = joined(us, them, Family::V4, Role::Connects, more);
-    let (from_us, to_us) = (Pattern::octets(1, LENGTH), Pattern::octets(2, LENGTH));
+    let (from_us, to_us) = (Pattern::bytes(1, LENGTH), Pattern::bytes(2, LENGTH));
     std::thread::scope(|scope| {
         scope.spawn(|| stream::both_ways(stream, &to_us, &from_us));
         assert!(pipe.both_ways(&from_us) == to_us);
@@ -78,7 +78,7 @@ fn the_end_of_standard_input_leaves_the_other_direction_open() {
     let mut question = Vec::new();
     stream.read_to_end(&mut question).unwrap();
     assert_eq!(question, b"a question");
-    let answer = Pattern::octets(3, 1_000_000);
+    let answer = Pattern::bytes(3, 1_000_000);
     std::thread::sleep(Duration::from_millis(200));
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -97,16 +97,16 @@ fn the_peers_end_leaves_our_direction_open() {
     stream.write_all(b"all I have").unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
     assert_eq!(pipe.read_to_end(), b"all I have", "standard output ends");
-    let octets = Pattern::octets(4, 1_000_000);
+    let bytes = Pattern::bytes(4, 1_000_000);
     std::thread::sleep(Duration::from_millis(200));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            pipe.write(&octets);
+            pipe.write(&bytes);
             pipe.end();
         });
         let mut found = Vec::new();
         stream.read_to_end(&mut found).unwrap();
-        assert!(found == octets);
+        assert!(found == bytes);
     });
     let _ = pipe.finish().success();
 }
@@ -148,11 +148,11 @@ fn an_answer_to_a_small_write_comes_at_once() {
 #[test]
 fn one_direction_alone() {
     let (_lab, us, them) = hosts("pipe-one-way");
-    let octets = Pattern::octets(5, 300_000);
+    let bytes = Pattern::bytes(5, 300_000);
     let (mut pipe, mut stream) = joined(&us, &them, Family::V4, Role::Connects, &["--recv-only"]);
-    stream.write_all(&octets).unwrap();
+    stream.write_all(&bytes).unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
-    assert!(pipe.read_to_end() == octets);
+    assert!(pipe.read_to_end() == bytes);
     let mut nothing = Vec::new();
     stream.read_to_end(&mut nothing).unwrap();
     assert_eq!(nothing, b"");
@@ -162,11 +162,11 @@ fn one_direction_alone() {
     std::thread::scope(|scope| {
         let mut other = stream.try_clone().unwrap();
         scope.spawn(move || other.write_all(&[0x55; 300_000]).unwrap());
-        pipe.write(&octets);
+        pipe.write(&bytes);
         pipe.end();
         let mut found = Vec::new();
         stream.read_to_end(&mut found).unwrap();
-        assert!(found == octets);
+        assert!(found == bytes);
     });
     drop(stream);
     assert_eq!(pipe.read_to_end(), b"");

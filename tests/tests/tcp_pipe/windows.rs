@@ -11,10 +11,10 @@ use rnic_tests::wait;
 
 use crate::pipe::{LIMIT, Pipe, Role, connect, hosts, joined, kernel_listener};
 
-/// A connection whose kernel end has a receive buffer of so many octets.
-fn with_buffer(us: &Host, them: &Host, octets: usize) -> (Pipe, TcpStream) {
+/// A connection whose kernel end has a receive buffer of so many bytes.
+fn with_buffer(us: &Host, them: &Host, bytes: usize) -> (Pipe, TcpStream) {
     let listener = kernel_listener(them, Family::V4);
-    rustix::net::sockopt::set_socket_recv_buffer_size(&listener, octets).unwrap();
+    rustix::net::sockopt::set_socket_recv_buffer_size(&listener, bytes).unwrap();
     let pipe = connect(us, listener.local_addr().unwrap(), &[]);
     (pipe, listener.accept().unwrap().0)
 }
@@ -25,15 +25,15 @@ fn a_tiny_window_slows_down_and_breaks_nothing() {
     // The kernel makes the least that it allows of 1.
     for buffer in [1, 4000, 20_000] {
         let (mut pipe, mut stream) = with_buffer(&us, &them, buffer);
-        let octets = Pattern::octets(6, 200_000);
+        let bytes = Pattern::bytes(6, 200_000);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                pipe.write(&octets);
+                pipe.write(&bytes);
                 pipe.end();
             });
             let mut found = Vec::new();
             stream.read_to_end(&mut found).unwrap();
-            assert!(found == octets, "buffer of {buffer}");
+            assert!(found == bytes, "buffer of {buffer}");
         });
         drop(stream);
         let _ = pipe.finish().success();
@@ -45,10 +45,10 @@ fn a_peer_that_reads_slowly_gets_everything() {
     let (_lab, us, them) = hosts("pipe-slow");
     for buffer in [1, 60_000] {
         let (mut pipe, mut stream) = with_buffer(&us, &them, buffer);
-        let octets = Pattern::octets(7, 60_000);
+        let bytes = Pattern::bytes(7, 60_000);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                pipe.write(&octets);
+                pipe.write(&bytes);
                 pipe.end();
             });
             std::thread::sleep(Duration::from_millis(1500));
@@ -62,7 +62,7 @@ fn a_peer_that_reads_slowly_gets_everything() {
                 }
                 std::thread::sleep(Duration::from_millis(2));
             }
-            assert!(found == octets, "buffer of {buffer}");
+            assert!(found == bytes, "buffer of {buffer}");
         });
         drop(stream);
         let _ = pipe.finish().success();
@@ -74,11 +74,11 @@ fn a_slow_reader_of_standard_output_holds_the_peer_back() {
     let (_lab, us, them) = hosts("pipe-backpressure");
     let more = ["--window", "100k"];
     let (mut pipe, mut stream) = joined(&us, &them, Family::V4, Role::Connects, &more);
-    let octets = Pattern::octets(8, 40_000_000);
+    let bytes = Pattern::bytes(8, 40_000_000);
     stream.set_nonblocking(true).unwrap();
     let mut sent = 0;
     for _ in 0..100 {
-        match stream.write(&octets[sent..]) {
+        match stream.write(&bytes[sent..]) {
             Ok(length) => sent += length,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 std::thread::sleep(Duration::from_millis(10));
@@ -86,14 +86,14 @@ fn a_slow_reader_of_standard_output_holds_the_peer_back() {
             Err(error) => panic!("{error}"),
         }
     }
-    assert!(sent < octets.len(), "{sent} octets went nowhere");
+    assert!(sent < bytes.len(), "{sent} bytes went nowhere");
     stream.set_nonblocking(false).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            stream.write_all(&octets[sent..]).unwrap();
+            stream.write_all(&bytes[sent..]).unwrap();
             stream.shutdown(Shutdown::Write).unwrap();
         });
-        assert!(pipe.read_to_end() == octets);
+        assert!(pipe.read_to_end() == bytes);
     });
     pipe.end();
     let _ = pipe.finish().success();
@@ -106,17 +106,17 @@ fn a_slow_reader_holds_small_writes_of_the_peer_back_too() {
     let (mut pipe, mut stream) = joined(&us, &them, Family::V4, Role::Listens, &more);
     stream.set_nodelay(true).unwrap();
     rustix::net::sockopt::set_socket_send_buffer_size(&stream, 50_000).unwrap();
-    let octets = Pattern::octets(9, 2_000_000);
+    let bytes = Pattern::bytes(9, 2_000_000);
     let written = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            for crumb in octets.chunks(40) {
+            for crumb in bytes.chunks(40) {
                 stream.write_all(crumb).unwrap();
                 written.fetch_add(crumb.len(), Relaxed);
             }
             stream.shutdown(Shutdown::Write).unwrap();
         });
-        // Until a pipe, the window and the peer's buffer are full, nothing is read. How many octets
+        // Until a pipe, the window and the peer's buffer are full, nothing is read. How many bytes
         // that takes depends on how the crumbs fall into the pages of the pipe.
         let (mut before, mut still) = (0, 0);
         wait::until("the peer is held back", LIMIT, || {
@@ -129,8 +129,8 @@ fn a_slow_reader_holds_small_writes_of_the_peer_back_too() {
             };
             (now > 0 && still >= 4).then_some(())
         });
-        assert!(before < octets.len(), "{before} octets went nowhere");
-        assert!(pipe.read_to_end() == octets);
+        assert!(before < bytes.len(), "{before} bytes went nowhere");
+        assert!(pipe.read_to_end() == bytes);
     });
     pipe.end();
     let _ = pipe.finish().success();

@@ -109,7 +109,7 @@ pub fn table(kind: Kind, objects: &[Shown], programs: &Programs) -> Table {
 fn columns(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Clients => &[
-            "client", "pid", "uid", "gid", "program", "QPs", "regions", "octets", "refused",
+            "client", "pid", "uid", "gid", "program", "QPs", "regions", "bytes", "refused",
         ],
         Kind::Connections => &[
             "no.",
@@ -122,8 +122,8 @@ fn columns(kind: Kind) -> &'static [&'static str] {
             "RTT us",
             "cwnd",
             "in flight",
-            "octets in",
-            "octets out",
+            "bytes in",
+            "bytes out",
             "sent again",
             "out of order",
         ],
@@ -144,7 +144,7 @@ fn columns(kind: Kind) -> &'static [&'static str] {
             "state",
             "PD",
             "rights",
-            "octets",
+            "bytes",
             "QP",
             "client",
         ],
@@ -170,7 +170,7 @@ fn row(object: &Object, programs: &Programs) -> Vec<String> {
                 one.program.clone(),
                 held("queue_pairs"),
                 held("regions"),
-                held("registered_octets"),
+                held("registered_bytes"),
                 one.refused.to_string(),
             ]
         }
@@ -185,10 +185,10 @@ fn row(object: &Object, programs: &Programs) -> Vec<String> {
             maybe(one.rtt_us),
             one.cwnd.to_string(),
             one.in_flight.to_string(),
-            one.octets_in.to_string(),
-            one.octets_out.to_string(),
+            one.bytes_in.to_string(),
+            one.bytes_out.to_string(),
             one.retransmits.to_string(),
-            one.octets_out_of_order.to_string(),
+            one.bytes_out_of_order.to_string(),
         ],
         Object::QueuePair(one) => vec![
             one.qp.to_string(),
@@ -218,7 +218,7 @@ fn row(object: &Object, programs: &Programs) -> Vec<String> {
             .to_owned(),
             one.pd.to_string(),
             rights(one.access),
-            one.octets.to_string(),
+            one.bytes.to_string(),
             maybe(one.qp),
             programs.owner(Some(one.client)),
         ],

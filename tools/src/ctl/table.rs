@@ -72,10 +72,10 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_and_numbers_stand_to_the_right() {
-        let mut table = Table::new(&["QP", "state", "octets"]);
+        let mut table = Table::new(&["QP", "state", "bytes"]);
         table.push(vec!["7".into(), "Rts".into(), "123456789".into()]);
         table.push(vec!["1000".into(), "Connecting".into(), "-".into()]);
-        let expected = "  QP  state          octets\n   7  Rts         123456789\n1000  Connecting          -\n";
+        let expected = "  QP  state           bytes\n   7  Rts         123456789\n1000  Connecting          -\n";
         assert_eq!(table.to_string(), expected);
     }
 }

@@ -9,9 +9,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rnic::CapturedFrame;
-use rnic_device::pcapng::{END_OCTETS, FRAME_OVERHEAD, PcapngFile};
+use rnic_device::pcapng::{END_BYTES, FRAME_OVERHEAD, PcapngFile};
 
-/// The smallest size of a file in a ring, in octets: the largest frame fits it.
+/// The smallest size of a file in a ring, in bytes: the largest frame fits it.
 pub const SIZE_MIN: u64 = 128 << 10;
 /// Read and written by the owner.
 const MODE: u32 = 0o600;
@@ -19,7 +19,7 @@ const MODE: u32 = 0o600;
 /// How files follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
-    /// The most octets of a file, at least [`SIZE_MIN`].
+    /// The most bytes of a file, at least [`SIZE_MIN`].
     pub size: u64,
     /// The most files, at least 1.
     pub files: usize,
@@ -48,12 +48,12 @@ pub struct Trace {
     /// How many were begun.
     begun: u64,
     frames: u64,
-    octets_before: u64,
+    bytes_before: u64,
 }
 
 impl Trace {
     /// Begins the first file: `base` itself, or with a ring `base` with a number before its
-    /// extension. `snap` is the most octets of a frame, 0 for all.
+    /// extension. `snap` is the most bytes of a frame, 0 for all.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl Trace {
             paths: VecDeque::from([path]),
             begun: 1,
             frames: 0,
-            octets_before: 0,
+            bytes_before: 0,
         })
     }
 
@@ -87,8 +87,8 @@ impl Trace {
     ///
     /// When a file can't be written, made or removed.
     pub fn frame(&mut self, frame: &CapturedFrame<'_>, lost: u64) -> Result<(), TraceError> {
-        let octets = FRAME_OVERHEAD + frame.octets.len() as u64 + END_OCTETS;
-        let full = |ring: Ring| self.file.octets() + octets > ring.size;
+        let bytes = FRAME_OVERHEAD + frame.bytes.len() as u64 + END_BYTES;
+        let full = |ring: Ring| self.file.bytes() + bytes > ring.size;
         if let Some(ring) = self.ring
             && full(ring)
         {
@@ -96,7 +96,7 @@ impl Trace {
         }
         let written = self
             .file
-            .frame(frame.unix_ns, frame.direction, frame.octets, frame.original);
+            .frame(frame.unix_ns, frame.direction, frame.bytes, frame.original);
         written.map_err(|source| self.failed(source))?;
         self.frames += 1;
         Ok(())
@@ -127,10 +127,10 @@ impl Trace {
         self.frames
     }
 
-    /// Octets written, also to files that are gone.
+    /// Bytes written, also to files that are gone.
     #[must_use]
-    pub fn octets(&self) -> u64 {
-        self.octets_before + self.file.octets()
+    pub fn bytes(&self) -> u64 {
+        self.bytes_before + self.file.bytes()
     }
 
     /// The files that are there, the oldest first.
@@ -141,7 +141,7 @@ impl Trace {
     /// Ends a file and begins the next, for which the oldest may have to go.
     fn turn(&mut self, ring: Ring, lost: u64) -> Result<(), TraceError> {
         self.end(lost)?;
-        self.octets_before += self.file.octets();
+        self.bytes_before += self.file.bytes();
         while self.paths.len() >= ring.files {
             let Some(path) = self.paths.pop_front() else {
                 break;

@@ -15,7 +15,7 @@ pub enum Passage {
     Full,
     /// It has left at this time.
     Through {
-        /// When its last octet is on the wire.
+        /// When its last byte is on the wire.
         leaves: Duration,
         /// More than the ECN threshold waits in front of it.
         mark: bool,
@@ -25,10 +25,10 @@ pub enum Passage {
 /// A rate limit with a queue.
 #[derive(Debug, Default)]
 pub struct Bottleneck {
-    /// When each packet in the queue leaves, and its octets.
+    /// When each packet in the queue leaves, and its bytes.
     waiting: VecDeque<(Duration, u32)>,
-    /// Octets of these.
-    octets: u64,
+    /// Bytes of these.
+    bytes: u64,
     /// When the wire is free again.
     free_at: Duration,
     /// What the last packet's time lacks to the next nanosecond, in bits times 10^9.
@@ -36,8 +36,8 @@ pub struct Bottleneck {
 }
 
 impl Bottleneck {
-    /// Queues a packet of `octets` octets, if there is room.
-    pub fn offer(&mut self, now: Duration, octets: usize, settings: &Settings) -> Passage {
+    /// Queues a packet of `bytes` bytes, if there is room.
+    pub fn offer(&mut self, now: Duration, bytes: usize, settings: &Settings) -> Passage {
         self.advance(now);
         let Some(rate) = settings.rate.bits() else {
             return Passage::Through {
@@ -45,8 +45,8 @@ impl Bottleneck {
                 mark: false,
             };
         };
-        let (packets, queued) = (self.waiting.len(), self.octets);
-        if !settings.queue.holds(packets + 1, queued + octets as u64) {
+        let (packets, queued) = (self.waiting.len(), self.bytes);
+        if !settings.queue.holds(packets + 1, queued + bytes as u64) {
             return Passage::Full;
         }
         let begin = if self.free_at > now {
@@ -55,31 +55,31 @@ impl Bottleneck {
             self.rest = 0;
             now
         };
-        let bits = 8 * (octets as u64 + u64::from(settings.overhead));
+        let bits = 8 * (bytes as u64 + u64::from(settings.overhead));
         let scaled = bits.saturating_mul(1_000_000_000).saturating_add(self.rest);
         self.rest = scaled % rate;
         let leaves = begin.saturating_add(Duration::from_nanos(scaled / rate));
         self.free_at = leaves;
-        self.waiting.push_back((leaves, octets as u32));
-        self.octets += octets as u64;
+        self.waiting.push_back((leaves, bytes as u32));
+        self.bytes += bytes as u64;
         Passage::Through {
             leaves,
             mark: !settings.ecn.holds(packets, queued),
         }
     }
 
-    /// Packets and octets that have not left at this time.
+    /// Packets and bytes that have not left at this time.
     pub fn queued(&mut self, now: Duration) -> (usize, u64) {
         self.advance(now);
-        (self.waiting.len(), self.octets)
+        (self.waiting.len(), self.bytes)
     }
 
     fn advance(&mut self, now: Duration) {
-        while let Some(&(leaves, octets)) = self.waiting.front()
+        while let Some(&(leaves, bytes)) = self.waiting.front()
             && leaves <= now
         {
             self.waiting.pop_front();
-            self.octets -= u64::from(octets);
+            self.bytes -= u64::from(bytes);
         }
     }
 }

@@ -59,9 +59,9 @@ impl<P: Port> Bridge<P> {
                 busy |= port.receive(pool, &mut self.received, BATCH) > 0;
                 port.refill(pool);
                 for packet in self.received.drain(..) {
-                    let octets = packet.len();
+                    let bytes = packet.len();
                     let Some(frame) = self.buffers.whole(packet) else {
-                        self.directions[side].lack(octets);
+                        self.directions[side].lack(bytes);
                         continue;
                     };
                     self.directions[side].arrive(
@@ -157,7 +157,7 @@ impl<P: Port> Bridge<P> {
         {
             sent = true;
             if let Err(frame) = port.transmit(frame, 0) {
-                unreachable!("a ring with room refused a frame of {} octets", frame.len());
+                unreachable!("a ring with room refused a frame of {} bytes", frame.len());
             }
         }
         if sent || port.unsent() > 0 {

@@ -14,12 +14,12 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// The frame's octets.
+    /// The frame's bytes.
     pub fn bytes<'a>(&'a self, frame: &'a Frame) -> &'a [u8] {
         self.umem.bytes(frame)
     }
 
-    /// The frame's octets, to be changed in place.
+    /// The frame's bytes, to be changed in place.
     pub fn bytes_mut<'a>(&'a self, frame: &'a mut Frame) -> &'a mut [u8] {
         let length = frame.len();
         &mut self.umem.bytes_mut(frame)[..length]
@@ -36,7 +36,7 @@ impl Buffers {
         self.pool.available() > self.reserve
     }
 
-    /// A frame of `length` octets, if one is free and large enough; what is in it is left over.
+    /// A frame of `length` bytes, if one is free and large enough; what is in it is left over.
     pub fn alloc(&mut self, length: usize) -> Option<Frame> {
         if !self.plenty() {
             return None;
@@ -50,10 +50,10 @@ impl Buffers {
         Some(frame)
     }
 
-    /// A new frame with these octets, if one is free and large enough.
-    pub fn frame(&mut self, octets: &[u8]) -> Option<Frame> {
-        let mut frame = self.alloc(octets.len())?;
-        self.bytes_mut(&mut frame).copy_from_slice(octets);
+    /// A new frame with these bytes, if one is free and large enough.
+    pub fn frame(&mut self, bytes: &[u8]) -> Option<Frame> {
+        let mut frame = self.alloc(bytes.len())?;
+        self.bytes_mut(&mut frame).copy_from_slice(bytes);
         Some(frame)
     }
 

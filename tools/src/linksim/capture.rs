@@ -27,7 +27,7 @@ const NANOSECONDS: u8 = 9;
 pub struct Capture {
     path: PathBuf,
     writer: PcapNgWriter<BufWriter<File>>,
-    /// The most octets kept of a frame.
+    /// The most bytes kept of a frame.
     snap: usize,
     /// When the link's time began, since 1970.
     epoch: Duration,
@@ -91,7 +91,7 @@ impl Capture {
         self.failed.map_or(Ok(()), Err)
     }
 
-    fn write(&mut self, now: Duration, interface: usize, octets: &[u8], comment: Option<&str>) {
+    fn write(&mut self, now: Duration, interface: usize, bytes: &[u8], comment: Option<&str>) {
         if self.failed.is_some() {
             return;
         }
@@ -99,8 +99,8 @@ impl Capture {
         let block = EnhancedPacketBlock {
             interface_id: interface as u32,
             timestamp: self.epoch + now,
-            original_len: octets.len() as u32,
-            data: Cow::Borrowed(&octets[..octets.len().min(self.snap)]),
+            original_len: bytes.len() as u32,
+            data: Cow::Borrowed(&bytes[..bytes.len().min(self.snap)]),
             options: comment.into_iter().collect(),
         };
         if let Err(error) = self.writer.write_pcapng_block(block) {
@@ -116,12 +116,12 @@ impl Capture {
 }
 
 impl Watch for Capture {
-    fn dropped(&mut self, now: Duration, direction: usize, fate: Fate, octets: &[u8]) {
+    fn dropped(&mut self, now: Duration, direction: usize, fate: Fate, bytes: &[u8]) {
         let comment = format!("dropped: {}", fate.name());
-        self.write(now, direction, octets, Some(&comment));
+        self.write(now, direction, bytes, Some(&comment));
     }
 
-    fn forwarded(&mut self, now: Duration, direction: usize, octets: &[u8]) {
-        self.write(now, direction, octets, None);
+    fn forwarded(&mut self, now: Duration, direction: usize, bytes: &[u8]) {
+        self.write(now, direction, bytes, None);
     }
 }

@@ -78,7 +78,7 @@ impl Carrier {
         let chunk = names.iter().filter_map(|name| mtu(name)).max();
         let chunk = match chunk {
             Some(mtu) => ChunkSize::for_mtu(mtu)?,
-            None => ChunkSize::Octets4096,
+            None => ChunkSize::Bytes4096,
         };
         let (umem, mut pool, reserve) = memory(options, chunk, queues.iter().sum())?;
         let [left_name, right_name] = names;

@@ -37,8 +37,8 @@ pub(super) fn set_tcp(frame: &mut [u8], packet: &Packet, tcp: &Tcp) {
 /// The sum of the pseudo-header of a packet's addresses (RFC 9293 section 3.1, RFC 8200 section
 /// 8.1).
 pub(super) fn pseudo(frame: &[u8], packet: &Packet, protocol: u8, length: usize) -> PartialSum {
-    let (at, octets) = packet.addresses();
-    // A packet has at most 65535 octets.
+    let (at, bytes) = packet.addresses();
+    // A packet has at most 65535 bytes.
     let rest = [length as u16, u16::from(protocol)].map(PartialSum::from_folded);
-    sum(&frame[at..at + 2 * octets]) + rest[0] + rest[1]
+    sum(&frame[at..at + 2 * bytes]) + rest[0] + rest[1]
 }

@@ -29,7 +29,7 @@ impl Fate {
 
 macro_rules! counters {
     ($($(#[$doc:meta])+ $name:ident),+ $(,)?) => {
-        /// Packets of one direction, but for the two that count octets.
+        /// Packets of one direction, but for the two that count bytes.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
         pub struct Counters {
             $($(#[$doc])+ pub $name: u64,)+
@@ -47,12 +47,12 @@ macro_rules! counters {
 counters! {
     /// Frames that came in.
     arrived,
-    /// Octets in them.
-    arrived_octets,
+    /// Bytes in them.
+    arrived_bytes,
     /// Frames that left.
     forwarded,
-    /// Octets in them.
-    forwarded_octets,
+    /// Bytes in them.
+    forwarded_bytes,
     /// Lost at random or in a burst.
     lost,
     /// Of these, lost by the burst loss.

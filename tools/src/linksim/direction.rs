@@ -25,10 +25,10 @@ use super::settings::Settings;
 /// Sees every frame that is dropped or leaves.
 pub trait Watch {
     /// A frame of direction 0 or 1 was dropped.
-    fn dropped(&mut self, now: Duration, direction: usize, fate: Fate, octets: &[u8]);
+    fn dropped(&mut self, now: Duration, direction: usize, fate: Fate, bytes: &[u8]);
     /// A frame left. One that the link itself made, as an answer, counts for the direction in which
     /// it goes.
-    fn forwarded(&mut self, now: Duration, direction: usize, octets: &[u8]);
+    fn forwarded(&mut self, now: Duration, direction: usize, bytes: &[u8]);
 }
 
 /// Nobody watches.
@@ -89,7 +89,7 @@ impl Direction {
         self.advance(now, buffers, watch);
         let number = self.counters.arrived;
         self.counters.arrived += 1;
-        self.counters.arrived_octets += frame.len() as u64;
+        self.counters.arrived_bytes += frame.len() as u64;
         self.change(now);
         if !buffers.plenty() {
             self.drop(now, Fate::NoFrame, frame, buffers, watch);
@@ -112,10 +112,10 @@ impl Direction {
         }
     }
 
-    /// There was no frame for a packet of so many octets.
-    pub fn lack(&mut self, octets: usize) {
+    /// There was no frame for a packet of so many bytes.
+    pub fn lack(&mut self, bytes: usize) {
         self.counters.arrived += 1;
-        self.counters.arrived_octets += octets as u64;
+        self.counters.arrived_bytes += bytes as u64;
         self.counters.dropped(Fate::NoFrame);
     }
 
@@ -130,7 +130,7 @@ impl Direction {
         let (frame, overtaken) = self.schedule.pop(now)?;
         self.counters.reordered += u64::from(overtaken);
         self.counters.forwarded += 1;
-        self.counters.forwarded_octets += frame.len() as u64;
+        self.counters.forwarded_bytes += frame.len() as u64;
         watch.forwarded(now, self.index, buffers.bytes(&frame));
         Some(frame)
     }
@@ -283,8 +283,8 @@ impl Direction {
 
     fn damage(&mut self, frame: &mut Frame, number: u64, buffers: &mut Buffers) {
         if self.decide(self.settings.corrupt, number, Purpose::Corrupt) {
-            let octets = buffers.bytes_mut(frame);
-            let damaged = corrupt(octets, &self.settings, self.dice, number);
+            let bytes = buffers.bytes_mut(frame);
+            let damaged = corrupt(bytes, &self.settings, self.dice, number);
             self.counters.corrupted += u64::from(damaged);
         }
     }
@@ -312,12 +312,12 @@ fn mark_congestion(frame: &mut [u8]) -> bool {
     let Some(packet) = Packet::parse(frame) else {
         return false;
     };
-    let (octet, shift) = if packet.version == 4 { (1, 0) } else { (1, 4) };
-    let octet = &mut frame[packet.ip + octet];
-    if *octet >> shift & 3 == 0 {
+    let (byte, shift) = if packet.version == 4 { (1, 0) } else { (1, 4) };
+    let byte = &mut frame[packet.ip + byte];
+    if *byte >> shift & 3 == 0 {
         return false;
     }
-    *octet |= 3 << shift;
+    *byte |= 3 << shift;
     checksum::set_ip(frame, &packet);
     true
 }

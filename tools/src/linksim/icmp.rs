@@ -13,9 +13,9 @@ use super::packet::{IPV4_HEADER, IPV6_HEADER, Packet, put_u16, put_u32};
 
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
-/// Type, code, checksum, and four octets that hold the MTU.
+/// Type, code, checksum, and four bytes that hold the MTU.
 const HEADER: usize = 8;
-/// The most octets of an ICMP error: RFC 1812 section 4.3.2.3.
+/// The most bytes of an ICMP error: RFC 1812 section 4.3.2.3.
 const IPV4_MOST: usize = 576;
 /// And of an ICMPv6 error: the least MTU of IPv6.
 const IPV6_MOST: usize = 1280;
@@ -46,26 +46,26 @@ pub(super) fn too_big(
     let umem = &buffers.umem;
     let original = umem.bytes(frame);
     let length = answer.len();
-    let octets = &mut umem.bytes_mut(&mut answer)[..length];
-    octets[..packet.ip].copy_from_slice(&original[..packet.ip]);
-    octets[..6].copy_from_slice(&original[6..12]);
-    octets[6..12].copy_from_slice(&original[..6]);
+    let bytes = &mut umem.bytes_mut(&mut answer)[..length];
+    bytes[..packet.ip].copy_from_slice(&original[..packet.ip]);
+    bytes[..6].copy_from_slice(&original[6..12]);
+    bytes[6..12].copy_from_slice(&original[..6]);
     let quote = &original[packet.ip..packet.ip + quoted];
-    octets[packet.ip + header + HEADER..].copy_from_slice(quote);
+    bytes[packet.ip + header + HEADER..].copy_from_slice(quote);
     let message = packet.ip + header;
-    octets[message..message + HEADER].fill(0);
+    bytes[message..message + HEADER].fill(0);
     if packet.version == 4 {
-        ipv4(octets, packet, original, mtu);
+        ipv4(bytes, packet, original, mtu);
     } else {
-        ipv6(octets, packet, original, mtu);
+        ipv6(bytes, packet, original, mtu);
     }
     Some(answer)
 }
 
-fn ipv4(octets: &mut [u8], packet: &Packet, original: &[u8], mtu: u16) {
+fn ipv4(bytes: &mut [u8], packet: &Packet, original: &[u8], mtu: u16) {
     let (ip, message) = (packet.ip, packet.ip + IPV4_HEADER);
-    let length = octets.len() - ip;
-    let header = &mut octets[ip..message];
+    let length = bytes.len() - ip;
+    let header = &mut bytes[ip..message];
     header.fill(0);
     header[0] = 0x45;
     // Precedence 6, internetwork control (RFC 1812 section 4.3.2.5).
@@ -77,16 +77,16 @@ fn ipv4(octets: &mut [u8], packet: &Packet, original: &[u8], mtu: u16) {
     header[16..20].copy_from_slice(&original[ip + 12..ip + 16]);
     let header_sum = fold(sum(header));
     put_u16(header, 10, header_sum);
-    octets[message..message + 2].copy_from_slice(&IPV4_TYPE_CODE);
-    put_u16(octets, message + 6, mtu);
-    let checksum = fold(sum(&octets[message..]));
-    put_u16(octets, message + 2, checksum);
+    bytes[message..message + 2].copy_from_slice(&IPV4_TYPE_CODE);
+    put_u16(bytes, message + 6, mtu);
+    let checksum = fold(sum(&bytes[message..]));
+    put_u16(bytes, message + 2, checksum);
 }
 
-fn ipv6(octets: &mut [u8], packet: &Packet, original: &[u8], mtu: u16) {
+fn ipv6(bytes: &mut [u8], packet: &Packet, original: &[u8], mtu: u16) {
     let (ip, message) = (packet.ip, packet.ip + IPV6_HEADER);
-    let length = octets.len() - message;
-    let header = &mut octets[ip..message];
+    let length = bytes.len() - message;
+    let header = &mut bytes[ip..message];
     header.fill(0);
     header[0] = 0x60;
     put_u16(header, 4, length as u16);
@@ -94,10 +94,10 @@ fn ipv6(octets: &mut [u8], packet: &Packet, original: &[u8], mtu: u16) {
     header[7] = HOPS;
     header[8..24].copy_from_slice(&original[ip + 24..ip + 40]);
     header[24..40].copy_from_slice(&original[ip + 8..ip + 24]);
-    octets[message..message + 2].copy_from_slice(&IPV6_TYPE_CODE);
-    put_u32(octets, message + 4, u32::from(mtu));
-    let total = checksum::pseudo(octets, packet, ICMPV6, length) + sum(&octets[message..]);
-    put_u16(octets, message + 2, fold(total));
+    bytes[message..message + 2].copy_from_slice(&IPV6_TYPE_CODE);
+    put_u32(bytes, message + 4, u32::from(mtu));
+    let total = checksum::pseudo(bytes, packet, ICMPV6, length) + sum(&bytes[message..]);
+    put_u16(bytes, message + 2, fold(total));
 }
 
 fn may_be_answered(frame: &[u8], packet: &Packet) -> bool {
@@ -105,9 +105,9 @@ fn may_be_answered(frame: &[u8], packet: &Packet) -> bool {
     if frame[0] & 1 == 1 {
         return false;
     }
-    let (at, octets) = packet.addresses();
-    let source = &frame[at..at + octets];
-    let unspecified = source.iter().all(|octet| *octet == 0);
+    let (at, bytes) = packet.addresses();
+    let source = &frame[at..at + bytes];
+    let unspecified = source.iter().all(|byte| *byte == 0);
     let group = match packet.version {
         4 => source[0] >= 224,
         _ => source[0] == 0xff,

@@ -27,7 +27,7 @@ pub(super) enum Clamped {
 
 /// Applies the MTU to a frame.
 pub(super) fn clamp(frame: Frame, settings: &Settings, buffers: &mut Buffers) -> Clamped {
-    let Some(mtu) = settings.mtu.octets() else {
+    let Some(mtu) = settings.mtu.bytes() else {
         return Clamped::Fits(frame);
     };
     let Some(packet) = Packet::parse(buffers.bytes(&frame)) else {
@@ -59,7 +59,7 @@ pub(super) fn clamp(frame: Frame, settings: &Settings, buffers: &mut Buffers) ->
     Clamped::Dropped { frame, answer }
 }
 
-/// The packet in pieces of at most `mtu` octets (RFC 791 section 3.2); `None` when frames run out.
+/// The packet in pieces of at most `mtu` bytes (RFC 791 section 3.2); `None` when frames run out.
 fn fragments(
     frame: &Frame,
     packet: &Packet,
@@ -79,9 +79,9 @@ fn fragments(
         };
         let umem = &buffers.umem;
         let original = umem.bytes(frame);
-        let octets = &mut umem.bytes_mut(&mut piece)[..data + length];
-        octets[..data].copy_from_slice(&original[..data]);
-        octets[data..].copy_from_slice(&original[data + begin..data + begin + length]);
+        let bytes = &mut umem.bytes_mut(&mut piece)[..data + length];
+        bytes[..data].copy_from_slice(&original[..data]);
+        bytes[data..].copy_from_slice(&original[data + begin..data + begin + length]);
         let last = begin + length == payload;
         let more = if last {
             flags & MORE_FRAGMENTS
@@ -89,9 +89,9 @@ fn fragments(
             MORE_FRAGMENTS
         };
         let offset = packet.offset + (begin / 8) as u16;
-        put_u16(octets, packet.ip + 2, (IPV4_HEADER + length) as u16);
-        put_u16(octets, packet.ip + 6, more | offset);
-        checksum::set_ip(octets, packet);
+        put_u16(bytes, packet.ip + 2, (IPV4_HEADER + length) as u16);
+        put_u16(bytes, packet.ip + 6, more | offset);
+        checksum::set_ip(bytes, packet);
         all.push(piece);
     }
     Some(all)

@@ -22,11 +22,11 @@ const DONT_FRAGMENT: u16 = 0x4000;
 pub(super) struct Packet {
     /// Where it begins.
     pub ip: usize,
-    /// Octets of it; behind it there may be padding.
+    /// Bytes of it; behind it there may be padding.
     pub length: usize,
     /// 4 or 6.
     pub version: u8,
-    /// Octets of the IP header.
+    /// Bytes of the IP header.
     pub header: usize,
     /// What follows the IP header: TCP, ICMP, or an IPv6 extension header.
     pub protocol: u8,
@@ -34,7 +34,7 @@ pub(super) struct Packet {
     pub whole: bool,
     /// Is a fragment of a packet, or its beginning.
     pub fragment: bool,
-    /// Where in that packet it belongs, in units of eight octets.
+    /// Where in that packet it belongs, in units of eight bytes.
     pub offset: u16,
 }
 
@@ -43,9 +43,9 @@ pub(super) struct Packet {
 pub(super) struct Tcp {
     /// Where it begins in the frame.
     pub at: usize,
-    /// Octets of its header.
+    /// Bytes of its header.
     pub header: usize,
-    /// Octets of its payload.
+    /// Bytes of its payload.
     pub payload: usize,
 }
 
@@ -61,20 +61,20 @@ impl Packet {
         }
         let kind = u16_at(frame, at)?;
         let ip = at + 2;
-        let octets = frame.get(ip..)?;
-        let version = octets.first()? >> 4;
+        let bytes = frame.get(ip..)?;
+        let version = bytes.first()? >> 4;
         match (kind, version) {
-            (0x0800, 4) => Self::ipv4(ip, octets),
-            (0x86dd, 6) => Self::ipv6(ip, octets),
+            (0x0800, 4) => Self::ipv4(ip, bytes),
+            (0x86dd, 6) => Self::ipv6(ip, bytes),
             _ => None,
         }
     }
 
-    fn ipv4(ip: usize, octets: &[u8]) -> Option<Self> {
-        let header = usize::from(octets[0] & 0xf) * 4;
-        let length = usize::from(u16_at(octets, 2)?);
-        let flags = u16_at(octets, 6)?;
-        if header < IPV4_HEADER || length < header || length > octets.len() {
+    fn ipv4(ip: usize, bytes: &[u8]) -> Option<Self> {
+        let header = usize::from(bytes[0] & 0xf) * 4;
+        let length = usize::from(u16_at(bytes, 2)?);
+        let flags = u16_at(bytes, 6)?;
+        if header < IPV4_HEADER || length < header || length > bytes.len() {
             return None;
         }
         Some(Self {
@@ -82,16 +82,16 @@ impl Packet {
             length,
             version: 4,
             header,
-            protocol: octets[9],
+            protocol: bytes[9],
             whole: flags & DONT_FRAGMENT != 0,
             fragment: flags & FRAGMENT != 0,
             offset: flags & OFFSET,
         })
     }
 
-    fn ipv6(ip: usize, octets: &[u8]) -> Option<Self> {
-        let length = IPV6_HEADER + usize::from(u16_at(octets, 4)?);
-        if length > octets.len() {
+    fn ipv6(ip: usize, bytes: &[u8]) -> Option<Self> {
+        let length = IPV6_HEADER + usize::from(u16_at(bytes, 4)?);
+        if length > bytes.len() {
             return None;
         }
         Some(Self {
@@ -99,7 +99,7 @@ impl Packet {
             length,
             version: 6,
             header: IPV6_HEADER,
-            protocol: octets[6],
+            protocol: bytes[6],
             whole: true,
             fragment: false,
             offset: 0,
@@ -117,22 +117,22 @@ impl Packet {
             return None;
         }
         let at = self.ip + self.header;
-        let octets = frame.get(at..self.end())?;
-        if octets.len() < TCP_HEADER {
+        let bytes = frame.get(at..self.end())?;
+        if bytes.len() < TCP_HEADER {
             return None;
         }
-        let header = usize::from(octets[12] >> 4) * 4;
-        if header < TCP_HEADER || header > octets.len() {
+        let header = usize::from(bytes[12] >> 4) * 4;
+        if header < TCP_HEADER || header > bytes.len() {
             return None;
         }
         Some(Tcp {
             at,
             header,
-            payload: octets.len() - header,
+            payload: bytes.len() - header,
         })
     }
 
-    /// Where source and destination address are, and the octets of each.
+    /// Where source and destination address are, and the bytes of each.
     pub fn addresses(&self) -> (usize, usize) {
         if self.version == 4 {
             (self.ip + 12, 4)
@@ -142,24 +142,24 @@ impl Packet {
     }
 }
 
-/// A big-endian number of two octets.
-pub(super) fn u16_at(octets: &[u8], at: usize) -> Option<u16> {
-    let two = octets.get(at..)?.first_chunk::<2>()?;
+/// A big-endian number of two bytes.
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    let two = bytes.get(at..)?.first_chunk::<2>()?;
     Some(u16::from_be_bytes(*two))
 }
 
-/// A big-endian number of four octets.
-pub(super) fn u32_at(octets: &[u8], at: usize) -> Option<u32> {
-    let four = octets.get(at..)?.first_chunk::<4>()?;
+/// A big-endian number of four bytes.
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    let four = bytes.get(at..)?.first_chunk::<4>()?;
     Some(u32::from_be_bytes(*four))
 }
 
-/// Writes a big-endian number of two octets.
-pub(super) fn put_u16(octets: &mut [u8], at: usize, value: u16) {
-    octets[at..at + 2].copy_from_slice(&value.to_be_bytes());
+/// Writes a big-endian number of two bytes.
+pub(super) fn put_u16(bytes: &mut [u8], at: usize, value: u16) {
+    bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
-/// Writes a big-endian number of four octets.
-pub(super) fn put_u32(octets: &mut [u8], at: usize, value: u32) {
-    octets[at..at + 4].copy_from_slice(&value.to_be_bytes());
+/// Writes a big-endian number of four bytes.
+pub(super) fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
+    bytes[at..at + 4].copy_from_slice(&value.to_be_bytes());
 }

@@ -1,6 +1,6 @@
 //! Other boundaries for TCP's payload, as a middlebox, a proxy or a NIC would make them.
 //!
-//! Payload octets, their sequence numbers, flags and options stay as they are; only where one
+//! Payload bytes, their sequence numbers, flags and options stay as they are; only where one
 //! segment ends and the next begins changes. Two segments are joined only if their headers differ
 //! in nothing but sequence number, acknowledgement, window, PSH and checksum, as in a receiver's
 //! generic receive offload. A segment whose checksum is wrong is never touched: it would be
@@ -82,8 +82,8 @@ impl Resegmenter {
         self.longest = self.longest.max(packet.length);
         let cut = |n| dice.nth(number, Purpose::Cut, n);
         if let Some(waiting) = self.waiting.take() {
-            let octets = (buffers.bytes(&waiting.frame), buffers.bytes(&frame));
-            if follows(&waiting, octets.0, &packet, &tcp, octets.1) {
+            let bytes = (buffers.bytes(&waiting.frame), buffers.bytes(&frame));
+            if follows(&waiting, bytes.0, &packet, &tcp, bytes.1) {
                 let most = self.longest - packet.header - tcp.header;
                 let sizes = sizes_joined(waiting.tcp.payload + tcp.payload, most, cut(0));
                 let payload = [
@@ -94,7 +94,7 @@ impl Resegmenter {
                     ),
                     (&frame, tcp.at + tcp.header, tcp.payload),
                 ];
-                let first = u32_at(octets.0, waiting.tcp.at + SEQUENCE).unwrap_or(0);
+                let first = u32_at(bytes.0, waiting.tcp.at + SEQUENCE).unwrap_or(0);
                 let pieces = pieces(&frame, &packet, &tcp, first, &payload, &sizes, buffers);
                 if let Some(pieces) = pieces {
                     let became = (2, pieces.len());
@@ -174,7 +174,7 @@ fn follows(first: &Waiting, one: &[u8], packet: &Packet, tcp: &Tcp, two: &[u8]) 
     if !same_place {
         return false;
     }
-    let (addresses, octets) = packet.addresses();
+    let (addresses, bytes) = packet.addresses();
     let (at, options) = (tcp.at, tcp.at + 20..tcp.at + tcp.header);
     let same = |range: std::ops::Range<usize>| one.get(range.clone()) == two.get(range);
     let sequence = |frame| u32_at(frame, at + SEQUENCE);
@@ -184,13 +184,13 @@ fn follows(first: &Waiting, one: &[u8], packet: &Packet, tcp: &Tcp, two: &[u8]) 
     // Ethernet and tags, traffic class and ECN, addresses, ports, options.
     contiguous
         && same(0..packet.ip + 2)
-        && same(addresses..addresses + 2 * octets)
+        && same(addresses..addresses + 2 * bytes)
         && same(at..at + 4)
         && same(options)
         && (one[at + FLAGS] ^ two[at + FLAGS]) & !(PSH | FIN) == 0
 }
 
-/// Where a payload is cut: at least two pieces, at most `pieces`, each of one octet at least.
+/// Where a payload is cut: at least two pieces, at most `pieces`, each of one byte at least.
 fn sizes_split(payload: usize, pieces: u32, cut: impl Fn(u64) -> u64) -> Vec<usize> {
     let most = u64::from(pieces).min(payload as u64);
     let count = 2 + below(cut(0), most - 1);
@@ -244,28 +244,28 @@ fn pieces(
             return None;
         };
         let umem = &buffers.umem;
-        let octets = &mut umem.bytes_mut(&mut piece)[..data + size];
-        octets[..data].copy_from_slice(&umem.bytes(like)[..data]);
-        gather(umem, payload, begin, &mut octets[data..]);
-        let flags = &mut octets[tcp.at + FLAGS];
+        let bytes = &mut umem.bytes_mut(&mut piece)[..data + size];
+        bytes[..data].copy_from_slice(&umem.bytes(like)[..data]);
+        gather(umem, payload, begin, &mut bytes[data..]);
+        let flags = &mut bytes[tcp.at + FLAGS];
         if index + 1 < sizes.len() {
             *flags &= !(PSH | FIN);
         }
         if index > 0 {
             *flags &= !CWR;
         }
-        put_u32(octets, tcp.at + SEQUENCE, first.wrapping_add(begin as u32));
+        put_u32(bytes, tcp.at + SEQUENCE, first.wrapping_add(begin as u32));
         let length = packet.header + tcp.header + size;
         if packet.version == 4 {
-            put_u16(octets, packet.ip + 2, length as u16);
-            let id = u16_at(octets, packet.ip + 4)?.wrapping_add(index as u16);
-            put_u16(octets, packet.ip + 4, id);
+            put_u16(bytes, packet.ip + 2, length as u16);
+            let id = u16_at(bytes, packet.ip + 4)?.wrapping_add(index as u16);
+            put_u16(bytes, packet.ip + 4, id);
         } else {
-            put_u16(octets, packet.ip + 4, (length - packet.header) as u16);
+            put_u16(bytes, packet.ip + 4, (length - packet.header) as u16);
         }
         let whole = Packet { length, ..*packet };
-        checksum::set_ip(octets, &whole);
-        checksum::set_tcp(octets, &whole, tcp);
+        checksum::set_ip(bytes, &whole);
+        checksum::set_tcp(bytes, &whole, tcp);
         begin += size;
         all.push(piece);
     }

@@ -36,7 +36,7 @@ pub struct RunOptions {
     pub format: Format,
     /// No progress.
     pub quiet: bool,
-    /// Writes a capture, with at most so many octets of each frame.
+    /// Writes a capture, with at most so many bytes of each frame.
     pub capture: Option<(PathBuf, usize)>,
 }
 
@@ -157,16 +157,16 @@ impl Link<'_> {
             self.reports = Some((due + interval).max(now));
         }
         if self.progress.next <= now {
-            let octets = self
+            let bytes = self
                 .carrier
                 .bridge
                 .directions()
                 .each_ref()
                 .map(|direction| {
                     let counters = direction.counters();
-                    (counters.forwarded, counters.forwarded_octets)
+                    (counters.forwarded, counters.forwarded_bytes)
                 });
-            self.progress.show(now, octets);
+            self.progress.show(now, bytes);
         }
     }
 
@@ -236,10 +236,10 @@ impl Progress {
         }
         let seconds = (now - before).as_secs_f64();
         let mut line = format!("{:7.1} s", now.as_secs_f64());
-        for (toward, ((packets, octets), (packets_were, octets_were))) in
+        for (toward, ((packets, bytes), (packets_were, bytes_were))) in
             ["right", "left"].iter().zip(forwarded.iter().zip(was))
         {
-            let rate = (octets - octets_were) as f64 * 8e-6 / seconds;
+            let rate = (bytes - bytes_were) as f64 * 8e-6 / seconds;
             let packets = (packets - packets_were) as f64 / seconds;
             line += &format!("  to {toward} {rate:8.2} Mbit/s {packets:8.0} packets/s");
         }

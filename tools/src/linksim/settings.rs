@@ -39,7 +39,7 @@ pub struct Impairments {
     /// Share of packets sent twice
     #[arg(long, value_name = "SHARE", help_heading = "Impairments")]
     pub duplicate: Option<Share>,
-    /// Share of IP packets damaged, in octets that a checksum of IP, TCP, UDP or ICMPv6 covers
+    /// Share of IP packets damaged, in bytes that a checksum of IP, TCP, UDP or ICMPv6 covers
     #[arg(long, value_name = "SHARE", help_heading = "Impairments")]
     pub corrupt: Option<Share>,
     /// How many bits are flipped in a damaged packet (default 1); several can escape a 16-bit checksum
@@ -63,14 +63,14 @@ pub struct Impairments {
     /// Up to this much more delay, uniformly random; order is kept
     #[arg(long, value_name = "TIME", help_heading = "Impairments")]
     pub jitter: Option<Span>,
-    /// Bits (or octets) a second of wire: 500Mbit, 62.5MB, none
+    /// Bits (or bytes) a second of wire: 500Mbit, 62.5MB, none
     #[arg(long, value_name = "RATE", help_heading = "Impairments")]
     pub rate: Option<Rate>,
-    /// Octets that each frame takes on the wire beside its own, from the destination address to
+    /// Bytes that each frame takes on the wire beside its own, from the destination address to
     /// the end of the payload (default 24: preamble, FCS and gap)
-    #[arg(long, value_name = "OCTETS", value_parser = clap::value_parser!(u32).range(0..=1000), help_heading = "Impairments")]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(0..=1000), help_heading = "Impairments")]
     pub overhead: Option<u32>,
-    /// What the queue in front of the rate limit holds, as 256p (packets) or 64KiB (octets), none
+    /// What the queue in front of the rate limit holds, as 256p (packets) or 64KiB (bytes), none
     /// for as much as there are frames for (default 1000p); what does not fit is dropped
     #[arg(long, value_name = "AMOUNT", help_heading = "Impairments")]
     pub queue: Option<Limit>,
@@ -78,8 +78,8 @@ pub struct Impairments {
     /// (default none)
     #[arg(long, value_name = "AMOUNT", help_heading = "Impairments")]
     pub ecn: Option<Limit>,
-    /// Most octets of an IP packet, or none
-    #[arg(long, value_name = "OCTETS", help_heading = "Impairments")]
+    /// Most bytes of an IP packet, or none
+    #[arg(long, value_name = "BYTES", help_heading = "Impairments")]
     pub mtu: Option<Mtu>,
     /// What happens to larger packets (default answer)
     #[arg(long, value_enum, value_name = "HOW", help_heading = "Impairments")]

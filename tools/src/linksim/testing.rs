@@ -18,7 +18,7 @@ pub(super) const RIGHT_V6: [u8; 16] = [0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0,
 pub(super) const VERSIONS: [u8; 2] = [4, 6];
 
 pub(super) fn buffers(frames: u32) -> Buffers {
-    let (umem, pool) = Umem::heap(frames, ChunkSize::Octets2048);
+    let (umem, pool) = Umem::heap(frames, ChunkSize::Bytes2048);
     Buffers {
         umem,
         pool,
@@ -53,7 +53,7 @@ pub(super) fn segment(version: u8, sequence: u32, payload: &[u8]) -> Vec<u8> {
             etherparse::TcpOptionElement::Noop,
             etherparse::TcpOptionElement::Timestamp(5, 6),
         ])
-        .expect("12 octets of options fit");
+        .expect("12 bytes of options fit");
     let mut frame = Vec::new();
     tcp.write(&mut frame, payload).expect("a vector takes all");
     frame
@@ -121,7 +121,7 @@ pub(super) fn checksums_are_right(frame: &[u8]) -> bool {
     }
 }
 
-/// What left: when, and its octets.
+/// What left: when, and its bytes.
 pub(super) type Left = Vec<(Duration, Vec<u8>)>;
 
 /// Sends frames through a direction, one each `gap`, and gives what leaves and what goes back.
@@ -167,14 +167,14 @@ fn drain(
     }
 }
 
-/// The first four octets of a UDP payload: what [`numbered`] put there.
+/// The first four bytes of a UDP payload: what [`numbered`] put there.
 pub(super) fn number(frame: &[u8]) -> u32 {
     let packet = SlicedPacket::from_ethernet(frame).expect("a whole frame");
     let Some(TransportSlice::Udp(udp)) = packet.transport else {
         panic!("not UDP");
     };
-    let octets = udp.payload().first_chunk().expect("a number");
-    u32::from_be_bytes(*octets)
+    let bytes = udp.payload().first_chunk().expect("a number");
+    u32::from_be_bytes(*bytes)
 }
 
 /// UDP packets with numbers from 0 on.

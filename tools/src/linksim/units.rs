@@ -81,7 +81,7 @@ impl FromStr for Share {
     }
 }
 
-/// Bits a second, or no limit: `500Mbit`, `62.5MB` (octets), `none`.
+/// Bits a second, or no limit: `500Mbit`, `62.5MB` (bytes), `none`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Text")]
 pub struct Rate(Option<u64>);
@@ -102,7 +102,7 @@ impl FromStr for Rate {
         }
         let wrong = || {
             format!(
-                "'{text}' is not a rate: write 500Mbit (bits a second) or 62.5MB (octets a second), \
+                "'{text}' is not a rate: write 500Mbit (bits a second) or 62.5MB (bytes a second), \
                  with k, M, G for powers of 1000, or none"
             )
         };
@@ -128,7 +128,7 @@ impl FromStr for Rate {
     }
 }
 
-/// How much a queue may hold: `256p` (packets), `64KiB` (octets), `none`.
+/// How much a queue may hold: `256p` (packets), `64KiB` (bytes), `none`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Text")]
 pub enum Limit {
@@ -136,17 +136,17 @@ pub enum Limit {
     None,
     /// So many packets.
     Packets(u32),
-    /// So many octets.
-    Octets(u64),
+    /// So many bytes.
+    Bytes(u64),
 }
 
 impl Limit {
     /// Whether a queue that holds this much is within the limit.
-    pub fn holds(self, packets: usize, octets: u64) -> bool {
+    pub fn holds(self, packets: usize, bytes: u64) -> bool {
         match self {
             Limit::None => true,
             Limit::Packets(most) => packets <= most as usize,
-            Limit::Octets(most) => octets <= most,
+            Limit::Bytes(most) => bytes <= most,
         }
     }
 }
@@ -159,15 +159,15 @@ impl FromStr for Limit {
             return Ok(Self::None);
         }
         let wrong =
-            || format!("'{text}' is not an amount: write 256p (packets), 64KiB (octets) or none");
+            || format!("'{text}' is not an amount: write 256p (packets), 64KiB (bytes) or none");
         if let Some(packets) = text.strip_suffix('p') {
             return packets.parse().map(Self::Packets).map_err(|_| wrong());
         }
         if text.ends_with(|c: char| c.is_ascii_digit()) {
             return Err(wrong());
         }
-        crate::size::octets(text)
-            .map(Self::Octets)
+        crate::size::bytes(text)
+            .map(Self::Bytes)
             .map_err(|_| wrong())
     }
 }
@@ -200,7 +200,7 @@ impl FromStr for Span {
     }
 }
 
-/// The most octets of an IP packet, or no limit: `1400`, `none`.
+/// The most bytes of an IP packet, or no limit: `1400`, `none`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Text")]
 pub struct Mtu(Option<u16>);
@@ -209,8 +209,8 @@ impl Mtu {
     /// The least MTU of IPv4 (RFC 791).
     const LEAST: u16 = 68;
 
-    /// Octets; `None` when there is no limit.
-    pub fn octets(self) -> Option<u16> {
+    /// Bytes; `None` when there is no limit.
+    pub fn bytes(self) -> Option<u16> {
         self.0
     }
 }
@@ -223,9 +223,9 @@ impl FromStr for Mtu {
             return Ok(Self(None));
         }
         match text.parse() {
-            Ok(octets) if octets >= Self::LEAST => Ok(Self(Some(octets))),
+            Ok(bytes) if bytes >= Self::LEAST => Ok(Self(Some(bytes))),
             _ => Err(format!(
-                "'{text}' is not an MTU: write octets of an IP packet, 68 to 65535, or none"
+                "'{text}' is not an MTU: write bytes of an IP packet, 68 to 65535, or none"
             )),
         }
     }

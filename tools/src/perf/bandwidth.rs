@@ -1,4 +1,4 @@
-//! Many messages outstanding: how many octets of payload a second.
+//! Many messages outstanding: how many bytes of payload a second.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ pub struct Span {
     pub turn: Option<Duration>,
 }
 
-/// Octets of messages between two looks at the clock, which costs as much as a short message.
+/// Bytes of messages between two looks at the clock, which costs as much as a short message.
 const UNTIMED: u32 = 65_536;
 /// And messages, at the most.
 const UNTIMED_MESSAGES: u32 = 16;
@@ -53,7 +53,7 @@ pub fn run(
         remote,
         posted: 0,
         completed: 0,
-        octets: 0,
+        bytes: 0,
         credits: if plan.operation == Operation::Send {
             2 * u64::from(plan.depth)
         } else {
@@ -61,12 +61,12 @@ pub fn run(
         },
     };
     let mut turns = Turns::begin(span.turn)?;
-    let (mut octets, mut messages) = (0, 0);
+    let (mut bytes, mut messages) = (0, 0);
     loop {
-        let before = (sender.octets, sender.posted);
+        let before = (sender.bytes, sender.posted);
         let over = sender.take_turn(end, notes, region, span.until, &turns, progress)?;
         if turns.counts() {
-            octets += sender.octets - before.0;
+            bytes += sender.bytes - before.0;
             messages += sender.posted - before.1;
         }
         if over {
@@ -92,13 +92,13 @@ pub fn run(
             Some(other) => return Err(unexpected(other)),
         }
     };
-    let goodput = Goodput::new(octets, messages, arrived);
+    let goodput = Goodput::new(bytes, messages, arrived);
     if !plan.verify {
         return Ok((goodput, Note::Finished));
     }
     let verdict = match (plan.operation, notes.listen(end)?) {
         // What was Read is compared here.
-        (Operation::Read, Note::Verified { .. }) => check(region, plan, sender.octets)?,
+        (Operation::Read, Note::Verified { .. }) => check(region, plan, sender.bytes)?,
         (_, verdict) => verdict,
     };
     Ok((goodput, verdict))
@@ -116,7 +116,7 @@ struct Sender {
     remote: RemoteMemory,
     posted: u64,
     completed: u64,
-    octets: u64,
+    bytes: u64,
     /// Receives that the server is known to have.
     credits: u64,
 }
@@ -143,7 +143,7 @@ impl Sender {
             }
             let done = end.completion()?;
             self.completed(end, notes, &done)?;
-            progress.update(self.octets);
+            progress.update(self.bytes);
         }
         Ok(over)
     }
@@ -205,7 +205,7 @@ impl Sender {
             None if is_own_note(done) || done.opcode == WrOpcode::Recv => {}
             None => {
                 self.completed += 1;
-                self.octets += u64::from(self.plan.place(done.wr_id).1);
+                self.bytes += u64::from(self.plan.place(done.wr_id).1);
             }
         }
         Ok(())
@@ -230,7 +230,7 @@ pub(super) fn serve_one_sided(
     match plan.operation {
         Operation::Write => check(region, plan, messages.saturating_mul(u64::from(plan.size))),
         // The client compares what it Read.
-        Operation::Read | Operation::Send => Ok(Note::Verified { octets: 0 }),
+        Operation::Read | Operation::Send => Ok(Note::Verified { bytes: 0 }),
     }
 }
 
@@ -242,7 +242,7 @@ pub(super) fn serve_sends(
     plan: &Plan,
 ) -> Result<Note, ToolError> {
     let pattern = Pattern::new(plan.seed);
-    let mut octets = vec![0; plan.size as usize];
+    let mut bytes = vec![0; plan.size as usize];
     let (mut messages, mut again) = (0, 0);
     let mut verdict = None;
     let mut verified = 0;
@@ -265,13 +265,13 @@ pub(super) fn serve_sends(
                 position: plan.place(messages).0,
             });
             let verdict = verdict.or(missing);
-            return Ok(verdict.unwrap_or(Note::Verified { octets: verified }));
+            return Ok(verdict.unwrap_or(Note::Verified { bytes: verified }));
         }
         let (position, len) = plan.place(messages);
         if plan.verify && verdict.is_none() {
-            let octets = &mut octets[..len as usize];
-            inbox.read(&done, octets)?;
-            let bad = pattern.first_difference(position, octets);
+            let bytes = &mut bytes[..len as usize];
+            inbox.read(&done, bytes)?;
+            let bad = pattern.first_difference(position, bytes);
             verdict = bad
                 .or((done.byte_len != len).then_some(position))
                 .map(|position| Note::Corrupt { position });

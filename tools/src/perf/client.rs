@@ -21,7 +21,7 @@ pub struct Outcome {
     pub operation: Operation,
     /// What was measured.
     pub figure: Figure,
-    /// Octets of a message.
+    /// Bytes of a message.
     pub size: u32,
     /// Messages outstanding.
     pub depth: u32,
@@ -31,9 +31,9 @@ pub struct Outcome {
     /// With [`Figure::Latency`], in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
-    /// Octets that the receiving end compared with the pattern, all equal.
+    /// Bytes that the receiving end compared with the pattern, all equal.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub verified_octets: Option<u64>,
+    pub verified_bytes: Option<u64>,
 }
 
 /// Connects to `remote` and runs `plan` there.
@@ -88,7 +88,7 @@ pub fn run(
         depth: plan.depth,
         goodput: None,
         latency: None,
-        verified_octets: None,
+        verified_bytes: None,
     };
     let verdict = match plan.figure {
         Figure::Bandwidth => {
@@ -108,7 +108,7 @@ pub fn run(
     progress.finish();
     end.disconnect()?;
     match verdict {
-        Note::Verified { octets } => outcome.verified_octets = Some(octets),
+        Note::Verified { bytes } => outcome.verified_bytes = Some(bytes),
         Note::Finished => {}
         Note::Corrupt { position } => return Err(ToolError::Corrupt { position }),
         other => return Err(ToolError::Peer(format!("the server ended with {other:?}"))),

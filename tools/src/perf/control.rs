@@ -6,7 +6,7 @@ use rnic::{
 
 use crate::endpoint::{Endpoint, ToolError};
 
-/// Octets of a note.
+/// Bytes of a note.
 pub const NOTE: usize = 17;
 
 /// Notes that may be on their way to one end at a time: receives posted for them.
@@ -30,12 +30,12 @@ pub enum Note {
         /// How many.
         messages: u64,
     },
-    /// Server: every octet was compared.
+    /// Server: every byte was compared.
     Verified {
-        /// How many octets.
-        octets: u64,
+        /// How many bytes.
+        bytes: u64,
     },
-    /// Server: an octet is not what it should be.
+    /// Server: a byte is not what it should be.
     Corrupt {
         /// Where.
         position: u64,
@@ -49,23 +49,23 @@ impl Note {
         let (kind, value) = match self {
             Self::Done { messages } => (1, messages),
             Self::Credit { messages } => (2, messages),
-            Self::Verified { octets } => (3, octets),
+            Self::Verified { bytes } => (3, bytes),
             Self::Corrupt { position } => (4, position),
             Self::Finished => (5, 0),
         };
-        let mut octets = [0; NOTE];
-        octets[0] = kind;
-        octets[1..9].copy_from_slice(&u64::to_be_bytes(value));
-        octets
+        let mut bytes = [0; NOTE];
+        bytes[0] = kind;
+        bytes[1..9].copy_from_slice(&u64::to_be_bytes(value));
+        bytes
     }
 
-    fn decode(octets: [u8; NOTE]) -> Option<Self> {
-        let [kind, v0, v1, v2, v3, v4, v5, v6, v7, ..] = octets;
+    fn decode(bytes: [u8; NOTE]) -> Option<Self> {
+        let [kind, v0, v1, v2, v3, v4, v5, v6, v7, ..] = bytes;
         let value = u64::from_be_bytes([v0, v1, v2, v3, v4, v5, v6, v7]);
         Some(match kind {
             1 => Self::Done { messages: value },
             2 => Self::Credit { messages: value },
-            3 => Self::Verified { octets: value },
+            3 => Self::Verified { bytes: value },
             4 => Self::Corrupt { position: value },
             5 => Self::Finished,
             _ => return None,
@@ -159,13 +159,13 @@ pub fn is_own_note(done: &WorkCompletion) -> bool {
 
 /// The note that a receive at `at` of `memory` completed with.
 pub fn read(memory: &MemoryRegion, at: usize, done: &WorkCompletion) -> Result<Note, ToolError> {
-    let mut octets = [0; NOTE];
+    let mut bytes = [0; NOTE];
     if done.status == WcStatus::Success && done.byte_len as usize == NOTE {
-        memory.read(at, &mut octets)?;
+        memory.read(at, &mut bytes)?;
     }
-    Note::decode(octets).ok_or_else(|| {
+    Note::decode(bytes).ok_or_else(|| {
         ToolError::Peer(format!(
-            "the peer sent {} octets that are no note of rnic-perf",
+            "the peer sent {} bytes that are no note of rnic-perf",
             done.byte_len
         ))
     })
@@ -180,7 +180,7 @@ mod tests {
         for note in [
             Note::Done { messages: 1 },
             Note::Credit { messages: 2 },
-            Note::Verified { octets: u64::MAX },
+            Note::Verified { bytes: u64::MAX },
             Note::Corrupt { position: 3 },
             Note::Finished,
         ] {

@@ -16,7 +16,7 @@ use crate::report::Samples;
 /// Rounds before the first that counts.
 const WARM_UP: u64 = 100;
 
-/// How often a spinning end looks for completions, beside the octet that it waits for.
+/// How often a spinning end looks for completions, beside the byte that it waits for.
 const LOOK_EVERY: u32 = 64;
 
 /// How often it lets others have its core, at first before it has waited at all: where daemons and
@@ -75,7 +75,7 @@ pub fn run(
     }
 }
 
-/// The octet that says which round's message arrived: its last one. Never 0, which is what the
+/// The byte that says which round's message arrived: its last one. Never 0, which is what the
 /// memory holds at first.
 fn mark(round: u64) -> u8 {
     (round % 255) as u8 + 1
@@ -117,8 +117,8 @@ fn write_mark(
         .post_send(WorkRequest::write(round, &[sge], remote))?)
 }
 
-/// Spins until the round's octet is there. What completed before is looked for while the peer works,
-/// and not when the octet is there, which the peer waits for. `heard` is shown each completion; true
+/// Spins until the round's byte is there. What completed before is looked for while the peer works,
+/// and not when the byte is there, which the peer waits for. `heard` is shown each completion; true
 /// ends the wait.
 fn await_mark(
     end: &mut Endpoint,
@@ -129,10 +129,10 @@ fn await_mark(
 ) -> Result<bool, ToolError> {
     let last = plan.size as usize - 1;
     let mut spins = 0u32;
-    let mut octet = [0];
+    let mut byte = [0];
     loop {
         // Polling also drives an engine that lives in this process, so it must not be rare there: it
-        // sends what was posted, and brings the octet.
+        // sends what was posted, and brings the byte.
         if spins.is_multiple_of(LOOK_EVERY) || end.is_inline() {
             while let Some(done) = end.poll()? {
                 if heard(end, &done)? {
@@ -140,8 +140,8 @@ fn await_mark(
                 }
             }
         }
-        region.read(last, &mut octet)?;
-        if octet[0] == mark(round) {
+        region.read(last, &mut byte)?;
+        if byte[0] == mark(round) {
             return Ok(false);
         }
         // Who drives the engine looks for frames all the while: a pause would only keep it from that.

@@ -1,8 +1,8 @@
-//! Writes over many queue pairs of one program: whether a thousand connections move as many octets a
+//! Writes over many queue pairs of one program: whether a thousand connections move as many bytes a
 //! second as one, and what they cost while they move none.
 //!
 //! All queue pairs of an end share a protection domain, a completion queue and a region of memory. The
-//! first one also carries the ends' notes. An octet is known to have arrived when an RDMA Read behind
+//! first one also carries the ends' notes. A byte is known to have arrived when an RDMA Read behind
 //! it has been answered (RFC 5040 section 5.5: a Read is answered after the Writes before it were
 //! placed), so the receiving end has nothing to do.
 //!
@@ -24,9 +24,9 @@ use super::plan::{Figure, Operation, Plan, decode_answer, encode_answer};
 use crate::endpoint::{Endpoint, ToolError};
 use crate::report::Goodput;
 
-/// Octets of memory that messages go round in, unless one needs more.
+/// Bytes of memory that messages go round in, unless one needs more.
 const SPAN: u64 = 1 << 20;
-/// Octets of the Read that shows that all Writes before it have arrived.
+/// Bytes of the Read that shows that all Writes before it have arrived.
 const PROOF: usize = 1;
 /// `wr_id`s of these Reads begin here; the number of the queue pair follows, as it does in a Write's.
 const PROOF_WR: u64 = 1 << 40;
@@ -39,7 +39,7 @@ const TURN: Duration = Duration::from_millis(100);
 pub struct Load {
     /// How many queue pairs there are, at least 1.
     pub queue_pairs: u32,
-    /// Octets of a message.
+    /// Bytes of a message.
     pub size: u32,
     /// Messages outstanding on each queue pair; 0 only holds the connections.
     pub depth: u32,
@@ -202,8 +202,8 @@ impl Measured {
     }
 
     fn goodput(self, size: u32) -> Goodput {
-        let octets = self.messages * u64::from(size);
-        Goodput::new(octets, self.messages, self.elapsed)
+        let bytes = self.messages * u64::from(size);
+        Goodput::new(bytes, self.messages, self.elapsed)
     }
 }
 
@@ -214,7 +214,7 @@ struct Active {
     others: Vec<QueuePair>,
     memory: MemoryRegion,
     remote: RemoteMemory,
-    /// Messages that were posted, and their octets.
+    /// Messages that were posted, and their bytes.
     posted: u64,
     size: u32,
     slots: u64,
@@ -374,7 +374,7 @@ impl Active {
     fn post(&mut self, number: u64) -> Result<(), ToolError> {
         let at = (self.posted % self.slots) * u64::from(self.size);
         let from = at as usize;
-        // The last message of the span may be cut short: the same octets go instead.
+        // The last message of the span may be cut short: the same bytes go instead.
         let from = from.min(self.memory.len() - PROOF - self.size as usize);
         let sge = [self.memory.slice(from..from + self.size as usize)?];
         let work = WorkRequest::write(number, &sge, self.remote.offset(from as u64));

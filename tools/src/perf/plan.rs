@@ -25,7 +25,7 @@ pub enum Operation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Figure {
-    /// Payload octets a second, many messages outstanding.
+    /// Payload bytes a second, many messages outstanding.
     Bandwidth,
     /// Time of one message there (and, but for Read, one back), one at a time.
     Latency,
@@ -39,14 +39,14 @@ pub struct Plan {
     pub operation: Operation,
     /// What is measured.
     pub figure: Figure,
-    /// Octets of a message.
+    /// Bytes of a message.
     pub size: u32,
     /// Messages outstanding.
     pub depth: u32,
-    /// Octets of memory that the messages go round in, a whole number of messages but for the
+    /// Bytes of memory that the messages go round in, a whole number of messages but for the
     /// last one's end.
     pub span: u64,
-    /// Check every octet.
+    /// Check every byte.
     pub verify: bool,
     /// Of the pattern that both ends compute.
     pub seed: u64,
@@ -54,7 +54,7 @@ pub struct Plan {
     addr: u64,
 }
 
-/// The most memory that a client may make the server register for messages, in octets.
+/// The most memory that a client may make the server register for messages, in bytes.
 pub const SPAN_MAX: u64 = 8 << 30;
 /// The most messages outstanding.
 pub const DEPTH_MAX: u32 = 4096;
@@ -70,7 +70,7 @@ struct Answer {
 /// Private data that is not a plan of this version.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the private data ({found} octets) is not rnic-perf's of version {VERSION}: is the other end \
+    "the private data ({found} bytes) is not rnic-perf's of version {VERSION}: is the other end \
      rnic-perf of the same version?"
 )]
 pub struct NotAPlan {
@@ -119,7 +119,7 @@ impl Plan {
         }
     }
 
-    /// Where message number `index` lies in the span: offset and octets.
+    /// Where message number `index` lies in the span: offset and bytes.
     pub fn place(&self, index: u64) -> (u64, u32) {
         let offset = (index % self.slots()) * u64::from(self.size);
         let rest = self.span.saturating_sub(offset);
@@ -158,7 +158,7 @@ impl Plan {
         }
         if self.figure == Figure::Latency && self.operation == Operation::Write && self.size == 0 {
             return Err(
-                "the latency of Writes is seen by their last octet changing: --size must be at \
+                "the latency of Writes is seen by their last byte changing: --size must be at \
                  least 1"
                     .into(),
             );
@@ -172,13 +172,11 @@ impl Plan {
     }
 
     /// From a MPA request.
-    pub fn decode(octets: &[u8]) -> Result<Self, NotAPlan> {
-        postcard::from_bytes(octets)
+    pub fn decode(bytes: &[u8]) -> Result<Self, NotAPlan> {
+        postcard::from_bytes(bytes)
             .ok()
             .filter(|plan: &Self| plan.version == VERSION)
-            .ok_or(NotAPlan {
-                found: octets.len(),
-            })
+            .ok_or(NotAPlan { found: bytes.len() })
     }
 }
 
@@ -193,8 +191,8 @@ pub fn encode_answer(memory: RemoteMemory) -> Vec<u8> {
 }
 
 /// The server's memory, of the plan's span.
-pub fn decode_answer(octets: &[u8], span: u64) -> Result<RemoteMemory, NotAPlan> {
-    postcard::from_bytes(octets)
+pub fn decode_answer(bytes: &[u8], span: u64) -> Result<RemoteMemory, NotAPlan> {
+    postcard::from_bytes(bytes)
         .ok()
         .filter(|answer: &Answer| answer.version == VERSION)
         .map(|answer| RemoteMemory {
@@ -202,9 +200,7 @@ pub fn decode_answer(octets: &[u8], span: u64) -> Result<RemoteMemory, NotAPlan>
             addr: answer.addr,
             len: span,
         })
-        .ok_or(NotAPlan {
-            found: octets.len(),
-        })
+        .ok_or(NotAPlan { found: bytes.len() })
 }
 
 #[cfg(test)]
@@ -242,7 +238,7 @@ mod tests {
         assert_eq!(write(64, 1, 192), Ok(()));
         assert!(
             write(0, 1, 1).is_err(),
-            "no octet whose change could be seen"
+            "no byte whose change could be seen"
         );
         assert!(write(64, 0, 192).is_err());
         assert!(write(64, DEPTH_MAX + 1, 192).is_err());

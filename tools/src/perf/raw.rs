@@ -7,15 +7,15 @@
 //! at that.
 //!
 //! A frame is an Ethernet header (to everybody, EtherType 0x88B5, which IEEE 802 leaves to local
-//! experiments), one octet that says what it is for, seven of padding, and a number. What is behind
-//! that is neither written nor read, or an application's octets (`octets`); or all of it is the segments
+//! experiments), one byte that says what it is for, seven of padding, and a number. What is behind
+//! that is neither written nor read, or an application's bytes (`bytes`); or all of it is the segments
 //! of a transport that does no more than it must ([`least`]). The interface is taken whole, and its
 //! kernel hears nothing of it.
 
+mod bytes;
 pub mod code;
 pub mod echo;
 pub mod least;
-mod octets;
 pub mod rate;
 
 use std::time::{Duration, Instant};
@@ -24,10 +24,10 @@ use rnic_steering::{ModePreference, Tap};
 use rnic_xsk::{ChunkSize, FramePool, Packet, Port, Umem, UmemConfig, XskPort, XskPortConfig};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use self::octets::Octets;
+use self::bytes::Bytes;
 use crate::endpoint::ToolError;
 
-/// Octets of an Ethernet frame that this needs.
+/// Bytes of an Ethernet frame that this needs.
 pub const LEAST_FRAME: usize = 60;
 
 /// Frames that are sent and not completed, at most: a veth's ring has 256 places, and what does not
@@ -38,9 +38,9 @@ pub const IN_FLIGHT: usize = 200;
 const FRAMES: u32 = 1024;
 /// Frames of a batch.
 const BATCH: usize = 32;
-/// Octets of an Ethernet header.
+/// Bytes of an Ethernet header.
 const ETHERNET: usize = 14;
-/// Octets of all headers.
+/// Bytes of all headers.
 const HEADERS: usize = ETHERNET + 16;
 const ETHER_TYPE: [u8; 2] = [0x88, 0xb5];
 
@@ -66,7 +66,7 @@ impl Kind {
         matches!(self, Self::Data | Self::Paced)
     }
 
-    fn of(octet: u8) -> Option<Self> {
+    fn of(byte: u8) -> Option<Self> {
         [
             Self::Data,
             Self::End,
@@ -76,7 +76,7 @@ impl Kind {
             Self::Seen,
         ]
         .into_iter()
-        .find(|kind| *kind as u8 == octet)
+        .find(|kind| *kind as u8 == byte)
     }
 }
 
@@ -85,8 +85,8 @@ impl Kind {
 pub enum Load {
     /// What nobody writes or reads.
     Nothing,
-    /// An application's octets, which are copied into them, verified, and copied out.
-    Octets,
+    /// An application's bytes, which are copied into them, verified, and copied out.
+    Bytes,
     /// Segments of RDMA Writes ([`least`]).
     Writes,
 }
@@ -111,27 +111,27 @@ pub struct Wire {
     in_flight: usize,
     waiting: Waiting,
     /// What frames that count carry, if anything.
-    octets: Option<Octets>,
+    bytes: Option<Bytes>,
     /// Attached as long as this lives.
     _tap: Tap,
 }
 
 impl Wire {
-    /// Takes an interface for frames of up to `octets` octets.
+    /// Takes an interface for frames of up to `bytes` bytes.
     pub fn open(
         interface: &str,
-        octets: usize,
+        bytes: usize,
         mode: ModePreference,
         waiting: Waiting,
         load: Load,
     ) -> Result<Self, ToolError> {
-        let mtu = u32::try_from(octets.saturating_sub(ETHERNET)).unwrap_or(u32::MAX);
+        let mtu = u32::try_from(bytes.saturating_sub(ETHERNET)).unwrap_or(u32::MAX);
         let chunk = ChunkSize::for_mtu(mtu)?;
         if load != Load::Nothing && chunk.chunks() > 1 {
             return Err(ToolError::Usage(format!(
-                "--verified and --least are for frames that fit one buffer, of {} octets at most: \
-                 {octets} do not",
-                ChunkSize::Octets4096.chunk_capacity()
+                "--verified and --least are for frames that fit one buffer, of {} bytes at most: \
+                 {bytes} do not",
+                ChunkSize::Bytes4096.chunk_capacity()
             )));
         }
         let (umem, mut pool) = Umem::new(&UmemConfig {
@@ -151,25 +151,25 @@ impl Wire {
             received: Vec::with_capacity(BATCH),
             in_flight: 0,
             waiting,
-            octets: (load == Load::Octets).then(Octets::new),
+            bytes: (load == Load::Bytes).then(Bytes::new),
             _tap: tap,
         })
     }
 
-    /// Queues a frame of `octets` octets; false when there is no room for it now.
-    fn queue(&mut self, kind: Kind, number: u64, octets: usize) -> bool {
+    /// Queues a frame of `bytes` bytes; false when there is no room for it now.
+    fn queue(&mut self, kind: Kind, number: u64, bytes: usize) -> bool {
         if self.in_flight >= IN_FLIGHT {
             return false;
         }
-        let Some(mut frame) = self.pool.alloc_for(octets) else {
+        let Some(mut frame) = self.pool.alloc_for(bytes) else {
             return false;
         };
         let into = self.umem.bytes_mut(&mut frame);
         write_header(into, kind, number);
-        if let Some(all) = self.octets.as_mut().filter(|_| kind.counts()) {
-            all.load(&mut into[..octets]);
+        if let Some(all) = self.bytes.as_mut().filter(|_| kind.counts()) {
+            all.load(&mut into[..bytes]);
         }
-        frame.set_len(octets);
+        frame.set_len(bytes);
         match self.port.transmit(frame, 0) {
             Ok(()) => {
                 self.in_flight += 1;
@@ -193,17 +193,17 @@ impl Wire {
     }
 
     /// Sends one frame now, waiting for room.
-    fn send(&mut self, kind: Kind, number: u64, octets: usize) -> Result<(), ToolError> {
-        while !self.queue(kind, number, octets) {
+    fn send(&mut self, kind: Kind, number: u64, bytes: usize) -> Result<(), ToolError> {
+        while !self.queue(kind, number, bytes) {
             self.flush()?;
         }
         self.flush()
     }
 
-    /// Octets of a frame that are no payload.
+    /// Bytes of a frame that are no payload.
     const fn overhead(&self) -> usize {
-        match self.octets {
-            Some(_) => octets::OVERHEAD,
+        match self.bytes {
+            Some(_) => bytes::OVERHEAD,
             None => ETHERNET,
         }
     }
@@ -231,8 +231,8 @@ impl Wire {
         for packet in self.received.drain(..) {
             let frame = self.umem.bytes(packet.first());
             if let Some((kind, number)) = read_header(frame) {
-                let mut octets = self.octets.as_mut().filter(|_| kind.counts());
-                if octets.as_mut().is_none_or(|all| all.place(frame)) {
+                let mut bytes = self.bytes.as_mut().filter(|_| kind.counts());
+                if bytes.as_mut().is_none_or(|all| all.place(frame)) {
                     seen(kind, number, packet.len());
                 }
             }
@@ -306,10 +306,10 @@ fn write_header(into: &mut [u8], kind: Kind, number: u64) {
 }
 
 /// What a frame says, if it is one of ours.
-fn read_header(octets: &[u8]) -> Option<(Kind, u64)> {
-    let octets: &[u8; HEADERS] = octets.first_chunk()?;
-    let number = *octets.last_chunk()?;
-    let kind = Kind::of(octets[ETHERNET]).filter(|_| octets[12..ETHERNET] == ETHER_TYPE)?;
+fn read_header(bytes: &[u8]) -> Option<(Kind, u64)> {
+    let bytes: &[u8; HEADERS] = bytes.first_chunk()?;
+    let number = *bytes.last_chunk()?;
+    let kind = Kind::of(bytes[ETHERNET]).filter(|_| bytes[12..ETHERNET] == ETHER_TYPE)?;
     Some((kind, u64::from_be_bytes(number)))
 }
 
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_header_is_read_as_it_was_written_and_nothing_else_is_one() {
-        let mut octets = [0xaa; LEAST_FRAME];
+        let mut bytes = [0xaa; LEAST_FRAME];
         for kind in [
             Kind::Data,
             Kind::End,
@@ -328,14 +328,14 @@ mod tests {
             Kind::Seen,
             Kind::Ping,
         ] {
-            write_header(&mut octets, kind, 7 << 40);
-            assert_eq!(read_header(&octets), Some((kind, 7 << 40)));
+            write_header(&mut bytes, kind, 7 << 40);
+            assert_eq!(read_header(&bytes), Some((kind, 7 << 40)));
         }
-        assert_eq!(read_header(&octets[..HEADERS - 1]), None, "cut off");
-        octets[ETHERNET] = 9;
-        assert_eq!(read_header(&octets), None, "of no known kind");
-        write_header(&mut octets, Kind::End, 1);
-        octets[12] = 8;
-        assert_eq!(read_header(&octets), None, "of another protocol");
+        assert_eq!(read_header(&bytes[..HEADERS - 1]), None, "cut off");
+        bytes[ETHERNET] = 9;
+        assert_eq!(read_header(&bytes), None, "of no known kind");
+        write_header(&mut bytes, Kind::End, 1);
+        bytes[12] = 8;
+        assert_eq!(read_header(&bytes), None, "of another protocol");
     }
 }

@@ -46,7 +46,7 @@ pub fn run(
                 continue;
             }
         };
-        let what = format!("{remote}: {:?} of {} octets", plan.operation, plan.size);
+        let what = format!("{remote}: {:?} of {} bytes", plan.operation, plan.size);
         let context = context.clone();
         let serve = move || serve(&context, request, mpa, &plan, waiting);
         if once {
@@ -121,7 +121,7 @@ pub(super) fn fill(region: &MemoryRegion, plan: &Plan) -> Result<(), ToolError> 
     write_span(region, plan, Pattern::fill)
 }
 
-/// Writes anything but the pattern over the whole span, each octet of it: those that do not arrive are
+/// Writes anything but the pattern over the whole span, each byte of it: those that do not arrive are
 /// seen when it is compared.
 pub(super) fn spoil(region: &MemoryRegion, plan: &Plan) -> Result<(), ToolError> {
     write_span(region, plan, Pattern::spoil)
@@ -130,35 +130,35 @@ pub(super) fn spoil(region: &MemoryRegion, plan: &Plan) -> Result<(), ToolError>
 fn write_span(
     region: &MemoryRegion,
     plan: &Plan,
-    octets: impl Fn(&Pattern, u64, &mut [u8]),
+    bytes: impl Fn(&Pattern, u64, &mut [u8]),
 ) -> Result<(), ToolError> {
     let pattern = Pattern::new(plan.seed);
     let mut chunk = vec![0; 1 << 20];
     let mut at = 0;
     while at < plan.span {
         let len = (plan.span - at).min(chunk.len() as u64) as usize;
-        octets(&pattern, at, &mut chunk[..len]);
+        bytes(&pattern, at, &mut chunk[..len]);
         region.write(at as usize, &chunk[..len])?;
         at += len as u64;
     }
     Ok(())
 }
 
-/// Compares the first `octets` of the span with the pattern.
-pub(super) fn check(region: &MemoryRegion, plan: &Plan, octets: u64) -> Result<Note, ToolError> {
+/// Compares the first `bytes` of the span with the pattern.
+pub(super) fn check(region: &MemoryRegion, plan: &Plan, bytes: u64) -> Result<Note, ToolError> {
     let pattern = Pattern::new(plan.seed);
-    let octets = octets.min(plan.span);
+    let bytes = bytes.min(plan.span);
     let mut chunk = vec![0; 1 << 20];
     let mut at = 0;
-    while at < octets {
-        let len = (octets - at).min(chunk.len() as u64) as usize;
+    while at < bytes {
+        let len = (bytes - at).min(chunk.len() as u64) as usize;
         region.read(at as usize, &mut chunk[..len])?;
         if let Some(position) = pattern.first_difference(at, &chunk[..len]) {
             return Ok(Note::Corrupt { position });
         }
         at += len as u64;
     }
-    Ok(Note::Verified { octets })
+    Ok(Note::Verified { bytes })
 }
 
 /// Receives for messages and notes alike, since either may meet any of them.
@@ -194,17 +194,17 @@ impl Inbox {
         Ok(inbox)
     }
 
-    /// Has the receive that message number `number` goes to hold no octet of it, when messages are
+    /// Has the receive that message number `number` goes to hold no byte of it, when messages are
     /// verified. Receives are posted again in the order in which they were used.
     pub(super) fn spoil(&self, plan: &Plan, number: u64) -> Result<(), ToolError> {
         if !plan.verify {
             return Ok(());
         }
         let (position, len) = plan.place(number);
-        let mut octets = vec![0; len as usize];
-        Pattern::new(plan.seed).spoil(position, &mut octets);
+        let mut bytes = vec![0; len as usize];
+        Pattern::new(plan.seed).spoil(position, &mut bytes);
         let index = number % u64::from(self.count);
-        Ok(self.memory.write(index as usize * self.each, &octets)?)
+        Ok(self.memory.write(index as usize * self.each, &bytes)?)
     }
 
     /// How many receives there are.
@@ -224,7 +224,7 @@ impl Inbox {
         control::read(&self.memory, done.wr_id as usize * self.each, done)
     }
 
-    /// The octets that receive number `index` completed with.
+    /// The bytes that receive number `index` completed with.
     pub(super) fn read(
         &self,
         done: &rnic::WorkCompletion,
@@ -233,7 +233,7 @@ impl Inbox {
         Ok(self.memory.read(done.wr_id as usize * self.each, into)?)
     }
 
-    /// Its first octets as a Send back.
+    /// Its first bytes as a Send back.
     pub(super) fn slice(&self, index: u64, len: u32) -> Result<rnic::Sge, ToolError> {
         let at = index as usize * self.each;
         Ok(self.memory.slice(at..at + len as usize)?)

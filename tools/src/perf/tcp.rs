@@ -13,17 +13,17 @@ const WARM_UP: u64 = 100;
 /// How often an end that waits looks at the clock.
 const CLOCK_EVERY: u32 = 4096;
 
-/// Sends `octets` octets, each time when as many have come back, for so long; the time of both ways.
+/// Sends `bytes` bytes, each time when as many have come back, for so long; the time of both ways.
 pub fn ping(
     to: SocketAddr,
-    octets: usize,
+    bytes: usize,
     duration: Duration,
     patience: Duration,
 ) -> Result<Latency, ToolError> {
     let stream = TcpStream::connect_timeout(&to, patience)
         .map_err(|source| io(format!("connecting to {to}"), source))?;
     let mut end = End::new(stream, patience)?;
-    let mut message = vec![0; octets];
+    let mut message = vec![0; bytes];
     let mut samples = Samples::default();
     let mut counted = Instant::now();
     for round in 0.. {
@@ -49,11 +49,11 @@ pub fn ping(
     })
 }
 
-/// Takes one connection, and sends back each `octets` octets until its peer closes it. `told` hears
+/// Takes one connection, and sends back each `bytes` bytes until its peer closes it. `told` hears
 /// that it listens.
 pub fn pong(
     at: SocketAddr,
-    octets: usize,
+    bytes: usize,
     patience: Duration,
     told: impl FnOnce(String),
 ) -> Result<(), ToolError> {
@@ -65,7 +65,7 @@ pub fn pong(
     ));
     let (stream, _) = listener.accept().map_err(failed)?;
     let mut end = End::new(stream, patience)?;
-    let mut message = vec![0; octets];
+    let mut message = vec![0; bytes];
     while end.receive(&mut message)? {
         end.send(&message)?;
     }
@@ -87,23 +87,23 @@ impl End {
         Ok(Self { stream, patience })
     }
 
-    fn send(&mut self, mut octets: &[u8]) -> Result<(), ToolError> {
+    fn send(&mut self, mut bytes: &[u8]) -> Result<(), ToolError> {
         let mut waits = Waits::new(self.patience);
-        while !octets.is_empty() {
-            match self.stream.write(octets) {
-                Ok(sent) => octets = &octets[sent..],
+        while !bytes.is_empty() {
+            match self.stream.write(bytes) {
+                Ok(sent) => bytes = &bytes[sent..],
                 Err(error) => waits.again("sending", error)?,
             }
         }
         Ok(())
     }
 
-    /// Fills `octets`; false when the peer has closed the connection instead.
-    fn receive(&mut self, octets: &mut [u8]) -> Result<bool, ToolError> {
+    /// Fills `bytes`; false when the peer has closed the connection instead.
+    fn receive(&mut self, bytes: &mut [u8]) -> Result<bool, ToolError> {
         let mut waits = Waits::new(self.patience);
         let mut filled = 0;
-        while filled < octets.len() {
-            match self.stream.read(&mut octets[filled..]) {
+        while filled < bytes.len() {
+            match self.stream.read(&mut bytes[filled..]) {
                 Ok(0) => return Ok(false),
                 Ok(read) => filled += read,
                 Err(error) => waits.again("receiving", error)?,

@@ -26,11 +26,11 @@ pub enum PipeError {
     },
     /// The sizes asked for don't fit packet memory.
     #[error(
-        "a window of {window} octets and {segments} queued segments take {frames} packet buffers, \
+        "a window of {window} bytes and {segments} queued segments take {frames} packet buffers, \
          but at most {most} can be had: ask for a smaller --window or --queue-segments"
     )]
     TooLarge {
-        /// Octets.
+        /// Bytes.
         window: u32,
         /// Segments.
         segments: usize,
@@ -64,41 +64,41 @@ pub enum PipeError {
     },
     /// The peer reset the connection.
     #[error(
-        "{tuple}: the peer reset the connection ({sent} octets sent, {received} received): it ended \
+        "{tuple}: the peer reset the connection ({sent} bytes sent, {received} received): it ended \
          or was ended without reading everything"
     )]
     Reset {
         /// Both ends.
         tuple: FourTuple,
-        /// Octets given to TCP.
+        /// Bytes given to TCP.
         sent: u64,
-        /// Octets written to standard output.
+        /// Bytes written to standard output.
         received: u64,
     },
     /// The peer went silent.
     #[error(
-        "{tuple}: the peer acknowledged nothing for too long ({sent} octets sent, {received} \
+        "{tuple}: the peer acknowledged nothing for too long ({sent} bytes sent, {received} \
          received): is the path still there? (--user-timeout says how long)"
     )]
     Silent {
         /// Both ends.
         tuple: FourTuple,
-        /// Octets given to TCP.
+        /// Bytes given to TCP.
         sent: u64,
-        /// Octets written to standard output.
+        /// Bytes written to standard output.
         received: u64,
     },
     /// The peer went silent, and so did the neighbour that its frames go through.
     #[error(
-        "{tuple}: the peer acknowledged nothing for too long ({sent} octets sent, {received} \
+        "{tuple}: the peer acknowledged nothing for too long ({sent} bytes sent, {received} \
          received), and there is no way to it: {refusal}"
     )]
     Cut {
         /// Both ends.
         tuple: FourTuple,
-        /// Octets given to TCP.
+        /// Bytes given to TCP.
         sent: u64,
-        /// Octets written to standard output.
+        /// Bytes written to standard output.
         received: u64,
         /// Who does not answer.
         refusal: Refusal,

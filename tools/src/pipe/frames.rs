@@ -8,7 +8,7 @@ use userspace_tcp::stream::Memory;
 pub(super) struct Frames {
     pub(super) umem: Umem,
     pub(super) pool: FramePool,
-    /// Octets of all headers in front of a payload that we send.
+    /// Bytes of all headers in front of a payload that we send.
     pub(super) header_room: usize,
 }
 
@@ -21,12 +21,12 @@ impl Memory<Frame> for Frames {
         self.pool.free(frame);
     }
 
-    fn octets<'a>(&'a self, frame: &'a Frame) -> &'a [u8] {
+    fn bytes<'a>(&'a self, frame: &'a Frame) -> &'a [u8] {
         self.umem.bytes(frame)
     }
 
     fn payload_mut<'a>(&'a self, frame: &'a mut Frame) -> &'a mut [u8] {
-        let octets = self.umem.bytes_mut(frame);
-        octets.get_mut(self.header_room..).unwrap_or(&mut [])
+        let bytes = self.umem.bytes_mut(frame);
+        bytes.get_mut(self.header_room..).unwrap_or(&mut [])
     }
 }

@@ -33,7 +33,7 @@ impl Host {
         }
     }
 
-    /// The MTU of the route from `tuple.local` to `tuple.remote`, in octets of an IP packet; the
+    /// The MTU of the route from `tuple.local` to `tuple.remote`, in bytes of an IP packet; the
     /// interface's when the kernel does not say.
     pub(super) fn mtu(&mut self, now: Instant, tuple: &FourTuple) -> u32 {
         match self.last {

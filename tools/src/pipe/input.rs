@@ -1,4 +1,4 @@
-//! Standard input: read straight to where its octets are sent from.
+//! Standard input: read straight to where its bytes are sent from.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -44,7 +44,7 @@ impl Input {
         }
     }
 
-    /// Fills the places with what there is; says how many octets that were. None when there is
+    /// Fills the places with what there is; says how many bytes that were. None when there is
     /// nothing now ([`Input::waits`]) or never any more ([`Input::ended`]).
     pub(super) fn read(&mut self, places: &mut [&mut [u8]]) -> io::Result<usize> {
         let idle = self.ended || self.waiting;
@@ -63,10 +63,10 @@ impl Input {
         }
         match rustix::io::readv(fd, &mut vector[..count]) {
             Ok(0) => self.ended = true,
-            Ok(octets) => {
+            Ok(bytes) => {
                 // All that there was: whether there is more is for poll(2) to say.
-                self.waiting = octets < wanted;
-                return Ok(octets);
+                self.waiting = bytes < wanted;
+                return Ok(bytes);
             }
             Err(Errno::AGAIN | Errno::INTR) => self.waiting = true,
             Err(errno) => return Err(errno.into()),

@@ -2,7 +2,7 @@
 //! ones are parsed and, if they were fragments, put together.
 
 use rnic_device::host::{Interface, Sockets};
-use rnic_net::{Fragments, Identification, Path, PathDefaults, Payload, Reassembly, Unusable};
+use rnic_net::{DropReason, Fragments, Identification, Path, PathDefaults, Payload, Reassembly};
 use rnic_steering::Steering;
 use rnic_xsk::{Frame, Packet, Port, PortStatistics, XskPort};
 use userspace_tcp::stream::Memory;
@@ -152,7 +152,7 @@ impl Link {
         mut frame: Frame,
     ) -> Option<(Frame, rnic_net::Received)> {
         let mut parsed = rnic_net::parse(frames.umem.bytes(&frame), &self.defaults);
-        if let Err(Unusable::Fragment) = parsed {
+        if let Err(DropReason::Fragment) = parsed {
             frame = Packet::from(frame).into_widest(&frames.umem, &mut frames.pool)?;
             let len = frame.len();
             let buffer = frames.umem.bytes_mut(&mut frame);
@@ -172,7 +172,9 @@ impl Link {
             Ok(parsed) => Some((frame, parsed)),
             Err(reason) => {
                 match reason {
-                    Unusable::TcpChecksum | Unusable::IpChecksum => self.stats.bad_checksums += 1,
+                    DropReason::TcpChecksum | DropReason::IpChecksum => {
+                        self.stats.bad_checksums += 1
+                    }
                     _ => self.stats.unusable += 1,
                 }
                 frames.free(frame);
@@ -259,7 +261,7 @@ impl Link {
         }
     }
 
-    /// Sends copies of a packet in fragments of at most `mtu` octets; in one piece when it is not
+    /// Sends copies of a packet in fragments of at most `mtu` bytes; in one piece when it is not
     /// larger. The frame itself goes back to TCP's send queue.
     fn send_fragments(
         &mut self,

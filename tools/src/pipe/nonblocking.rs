@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{FileType, Mode, OFlags};
 
-/// Octets of a pipe that we ask for, instead of 64 KiB: fewer and larger turns.
-const PIPE_OCTETS: usize = 1 << 20;
+/// Bytes of a pipe that we ask for, instead of 64 KiB: fewer and larger turns.
+const PIPE_BYTES: usize = 1 << 20;
 
 /// A descriptor that does not block.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl NonBlocking {
         let kind = FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode);
         if kind == FileType::Fifo {
             // As much as the host allows; any size works.
-            let _ = rustix::pipe::fcntl_setpipe_size(fd, PIPE_OCTETS);
+            let _ = rustix::pipe::fcntl_setpipe_size(fd, PIPE_BYTES);
         }
         if matches!(kind, FileType::Fifo | FileType::CharacterDevice) {
             let name = format!("/proc/self/fd/{number}");

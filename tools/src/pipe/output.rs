@@ -11,7 +11,7 @@ use super::nonblocking::NonBlocking;
 /// Slices given out in one system call.
 pub(super) const SLICES: usize = 128;
 
-/// Where received octets go.
+/// Where received bytes go.
 #[derive(Debug)]
 pub(super) struct Output {
     /// `None`: closed, or everything is thrown away.
@@ -40,7 +40,7 @@ impl Output {
         }
     }
 
-    /// Writes what it can; says how many octets that were.
+    /// Writes what it can; says how many bytes that were.
     pub(super) fn write(&mut self, slices: &[&[u8]]) -> io::Result<usize> {
         let Some(fd) = &self.fd else {
             return Ok(slices.iter().map(|slice| slice.len()).sum());
@@ -54,7 +54,7 @@ impl Output {
             *place = IoSlice::new(slice);
         }
         match rustix::io::writev(fd, &vector[..count]) {
-            Ok(octets) => Ok(octets),
+            Ok(bytes) => Ok(bytes),
             Err(Errno::AGAIN | Errno::INTR) => {
                 self.waiting = true;
                 Ok(0)

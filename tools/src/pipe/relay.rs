@@ -1,4 +1,4 @@
-//! The loop: frames in, octets out, octets in, frames out; and sleep when there is nothing to do.
+//! The loop: frames in, bytes out, bytes in, frames out; and sleep when there is nothing to do.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -15,7 +15,7 @@ use super::stats::Stats;
 use super::tcp::Stage;
 use super::wait::{Waits, wait};
 
-/// Octets read from standard input in one turn, so that frames don't wait for long.
+/// Bytes read from standard input in one turn, so that frames don't wait for long.
 const INPUT_PER_TURN: usize = 512 << 10;
 /// How often figures that vary are noted.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -117,11 +117,11 @@ impl Relay {
         let established = self.established.unwrap_or(self.begun);
         let ended = self.ended.unwrap_or_else(Instant::now);
         let seconds = (ended - established).as_secs_f64();
-        let rate = |octets: u64| octets as f64 * 8e-9 / seconds.max(1e-9);
+        let rate = |bytes: u64| bytes as f64 * 8e-9 / seconds.max(1e-9);
         Stats {
             ok,
-            octets_sent: tcp.sent(),
-            octets_received: tcp.received(),
+            bytes_sent: tcp.sent(),
+            bytes_received: tcp.received(),
             seconds,
             gbit_per_second_sent: rate(tcp.sent()),
             gbit_per_second_received: rate(tcp.received()),
@@ -224,15 +224,15 @@ impl Relay {
         tcp.settle(now, frames);
         let mut taken = 0;
         while tcp.room() > 0 && taken < INPUT_PER_TURN {
-            let octets = tcp
+            let bytes = tcp
                 .write(now, frames, &mut self.input)
                 .map_err(PipeError::Input)?;
-            taken += octets;
+            taken += bytes;
             if self.input.waits().is_some() {
                 // What there is goes; it is the last for now.
                 tcp.push(now, frames);
             }
-            if octets == 0 || self.input.waits().is_some() {
+            if bytes == 0 || self.input.waits().is_some() {
                 break;
             }
         }
@@ -351,7 +351,7 @@ impl Relay {
     fn wait(&mut self, patience: Option<Duration>) -> Result<(), PipeError> {
         let unsent = self.parts.link.unsent();
         let tcp = &self.parts.tcp;
-        // Octets that nobody has room for are not waited for.
+        // Bytes that nobody has room for are not waited for.
         let wanted = tcp.stage == Stage::Open && tcp.room() > 0;
         let quiet = Instant::now() < self.icmp_after;
         let waits = Waits {

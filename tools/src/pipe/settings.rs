@@ -15,13 +15,13 @@ pub struct Settings {
     pub mode: XdpMode,
     /// Which end of the connection we are.
     pub role: Role,
-    /// Which ways octets go.
+    /// Which ways bytes go.
     pub direction: Direction,
-    /// Receive window, in octets.
+    /// Receive window, in bytes.
     pub window: u32,
     /// Segments that may be in flight or wait to be; by the window when nothing is said.
     pub queue_segments: Option<usize>,
-    /// Most octets of TCP payload and options of a segment; by the MTU when nothing is said.
+    /// Most bytes of TCP payload and options of a segment; by the MTU when nothing is said.
     pub mss: Option<u16>,
     /// Congestion control.
     pub congestion: CongestionControl,
@@ -55,7 +55,7 @@ pub enum Role {
     },
 }
 
-/// Which ways octets go.
+/// Which ways bytes go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
     /// Both.

@@ -31,7 +31,7 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// For `queues` queues and segments of `mss` octets of payload and options.
+    /// For `queues` queues and segments of `mss` bytes of payload and options.
     pub(super) fn of(settings: &Settings, mss: u16, queues: u32) -> Result<Self, PipeError> {
         let payload = usize::from(mss).saturating_sub(TIMESTAMPS_LEN).max(1);
         let window_segments = settings.window as usize / payload + 1;

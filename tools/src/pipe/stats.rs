@@ -6,15 +6,15 @@ use rnic_xsk::Frame;
 use serde::Serialize;
 use userspace_tcp::{ConnCounters, Info, Stack};
 
-/// The figures of one run. Times are seconds, rates are of payload octets.
+/// The figures of one run. Times are seconds, rates are of payload bytes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Stats {
     /// The run ended in order.
     pub ok: bool,
-    /// Octets of standard input that TCP took.
-    pub octets_sent: u64,
-    /// Octets that went to standard output.
-    pub octets_received: u64,
+    /// Bytes of standard input that TCP took.
+    pub bytes_sent: u64,
+    /// Bytes that went to standard output.
+    pub bytes_received: u64,
     /// From the established connection to its end.
     pub seconds: f64,
     /// 10^9 bits a second, sent.
@@ -34,7 +34,7 @@ pub struct Stats {
 /// TCP's figures, those of the connection's end where they vary.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct TcpStats {
-    /// Payload octets of a full segment.
+    /// Payload bytes of a full segment.
     pub mss: usize,
     /// Smoothed round trip time, microseconds.
     pub srtt_microseconds: f64,
@@ -42,13 +42,13 @@ pub struct TcpStats {
     pub rttvar_microseconds: f64,
     /// Retransmission timeout, microseconds.
     pub rto_microseconds: f64,
-    /// Congestion window, octets.
+    /// Congestion window, bytes.
     pub cwnd: u64,
     /// Greatest congestion window that was seen.
     pub cwnd_max: u64,
-    /// Slow start threshold, octets.
+    /// Slow start threshold, bytes.
     pub ssthresh: u64,
-    /// The peer's receive window, octets.
+    /// The peer's receive window, bytes.
     pub peer_window: u64,
     /// Segments received.
     pub segments_in: u64,

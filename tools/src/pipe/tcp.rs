@@ -120,8 +120,8 @@ impl Tcp {
         frame: Frame,
         parsed: &rnic_net::Received,
     ) {
-        let octets = frames.umem.bytes(&frame);
-        let tcp = octets.get(parsed.tcp.clone()).unwrap_or(&[]);
+        let bytes = frames.umem.bytes(&frame);
+        let tcp = bytes.get(parsed.tcp.clone()).unwrap_or(&[]);
         let Ok(segment) = Segment::parse(tcp) else {
             frames.pool.free(frame);
             return;
@@ -240,14 +240,14 @@ impl Tcp {
         self.stats.count(&self.stack);
     }
 
-    /// Octets that [`Tcp::write`] would take now.
+    /// Bytes that [`Tcp::write`] would take now.
     pub(super) fn room(&self) -> usize {
         self.writer
             .as_ref()
             .map_or(0, |writer| writer.room(&self.stack))
     }
 
-    /// Takes octets from `input` to send; says how many.
+    /// Takes bytes from `input` to send; says how many.
     pub(super) fn write(
         &mut self,
         now: Instant,
@@ -283,12 +283,12 @@ impl Tcp {
         }
     }
 
-    /// Octets that wait to be read.
+    /// Bytes that wait to be read.
     pub(super) fn available(&self) -> usize {
         self.reader.available()
     }
 
-    /// Gives octets to `output`; says how many it took.
+    /// Gives bytes to `output`; says how many it took.
     pub(super) fn read(
         &mut self,
         frames: &mut Frames,
@@ -316,12 +316,12 @@ impl Tcp {
         }
     }
 
-    /// Octets taken so far to send.
+    /// Bytes taken so far to send.
     pub(super) fn sent(&self) -> u64 {
-        self.writer.as_ref().map_or(0, ByteWriter::octets)
+        self.writer.as_ref().map_or(0, ByteWriter::bytes)
     }
 
-    /// Octets read so far.
+    /// Bytes read so far.
     pub(super) fn received(&self) -> u64 {
         self.reader.consumed_to()
     }

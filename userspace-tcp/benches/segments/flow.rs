@@ -17,7 +17,7 @@ static PAYLOAD: [u8; 1448] = [0; 1448];
 struct Peer {
     tuple: FourTuple,
     conn: ConnId,
-    /// The next octet to send, counted from the first.
+    /// The next byte to send, counted from the first.
     sent: u64,
     /// The next sequence number of ours.
     ours: SeqNum,
@@ -36,7 +36,7 @@ pub struct Flow {
     stack: Stack<u32>,
     now: Instant,
     peers: Vec<Peer>,
-    /// Octets of ours that are sent and not acknowledged.
+    /// Bytes of ours that are sent and not acknowledged.
     outstanding: u32,
 }
 
@@ -122,7 +122,7 @@ impl Flow {
         }
     }
 
-    /// A segment of the peer at an octet of its stream.
+    /// A segment of the peer at a byte of its stream.
     pub fn data_header(&self, offset: u64) -> TcpHeader {
         self.header(0, offset, Flags::ACK)
     }
@@ -148,7 +148,7 @@ impl Flow {
         }
     }
 
-    /// The next octets of random peers, `len` of each.
+    /// The next bytes of random peers, `len` of each.
     pub fn arrivals(
         &mut self,
         count: usize,
@@ -203,7 +203,7 @@ impl Flow {
         });
     }
 
-    /// Octets somewhere behind those that came in order.
+    /// Bytes somewhere behind those that came in order.
     pub fn receive_at(&mut self, ahead: u64, len: usize) {
         self.now += Duration::from_micros(1);
         let header = self.header(0, self.peers[0].sent + ahead, Flags::ACK);
@@ -243,10 +243,10 @@ impl Flow {
         self.outstanding += len;
     }
 
-    /// The peer acknowledges so many octets more.
-    pub fn acknowledge(&mut self, octets: u32) {
+    /// The peer acknowledges so many bytes more.
+    pub fn acknowledge(&mut self, bytes: u32) {
         self.now += Duration::from_micros(1);
-        self.outstanding -= octets;
+        self.outstanding -= bytes;
         self.give_ack(None);
         while self.stack.poll_released().is_some() {}
     }
@@ -256,7 +256,7 @@ impl Flow {
         self.drain();
     }
 
-    /// The peer has nothing new in order, and octets `from`..`to` behind that.
+    /// The peer has nothing new in order, and bytes `from`..`to` behind that.
     pub fn selectively_acknowledge(&mut self, from: u32, to: u32) {
         self.now += Duration::from_micros(1);
         let una = self.peers[0].ours.0.wrapping_sub(self.outstanding);

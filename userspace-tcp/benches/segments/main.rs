@@ -31,7 +31,7 @@ fn main() {
     lookup(&bench);
 }
 
-/// Header octets to a value, and a value to octets.
+/// Header bytes to a value, and a value to bytes.
 fn parse(bench: &Bench) {
     let flow = Flow::open();
     let header = flow.data_header(0);
@@ -53,10 +53,10 @@ fn parse(bench: &Bench) {
     });
 }
 
-/// 1448 octets in order; every second segment is answered.
+/// 1448 bytes in order; every second segment is answered.
 fn in_order(bench: &Bench) {
     let mut flow = Flow::open();
-    bench.run("receive 1448 octets in order, ACKs out", ROUND, |timer| {
+    bench.run("receive 1448 bytes in order, ACKs out", ROUND, |timer| {
         for _ in 0..ROUND / BATCH {
             timer.time(|| {
                 for _ in 0..BATCH {
@@ -90,7 +90,7 @@ fn out_of_order(bench: &Bench) {
 fn send(bench: &Bench) {
     let mut flow = Flow::open();
     flow.widen(8192);
-    bench.run("send 1448 octets to the link and back", ROUND, |timer| {
+    bench.run("send 1448 bytes to the link and back", ROUND, |timer| {
         for _ in 0..ROUND / BATCH {
             timer.time(|| {
                 for _ in 0..BATCH {
@@ -149,7 +149,7 @@ fn selective_acks(bench: &Bench) {
 }
 
 /// One connection of many, in random order: only found (a second connection between the same ends is
-/// refused after that), found and its segment dropped after the first checks, or taken with octets.
+/// refused after that), found and its segment dropped after the first checks, or taken with bytes.
 /// The segments themselves are there already, as a link would have brought them.
 fn lookup(bench: &Bench) {
     for flows in FLOWS {
@@ -180,7 +180,7 @@ fn lookup(bench: &Bench) {
             });
             all.drain();
         });
-        let name = format!("100 octets in order to one of {flows} connections, ACKs out");
+        let name = format!("100 bytes in order to one of {flows} connections, ACKs out");
         bench.run(&name, ROUND, |timer| {
             let flags = Flags::ACK | Flags::PSH;
             let arrivals = all.arrivals(ROUND, 100, flags, &mut random);

@@ -5,4 +5,4 @@
 #[path = "../../tests/fuzzing/body/mod.rs"]
 mod body;
 
-libfuzzer_sys::fuzz_target!(|octets: &[u8]| body::parsers::options(octets));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| body::parsers::options(bytes));

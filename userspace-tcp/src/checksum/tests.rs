@@ -28,9 +28,9 @@ fn plain(bytes: &[u8]) -> u16 {
 
 #[test]
 fn wide_words_make_the_same_sum_as_narrow_ones() {
-    let octets = |at: usize| [0xff, (at * 37 + at / 251) as u8, 0];
+    let bytes = |at: usize| [0xff, (at * 37 + at / 251) as u8, 0];
     for kind in 0..3 {
-        let bytes: Vec<u8> = (0..65_535).map(|at| octets(at)[kind]).collect();
+        let bytes: Vec<u8> = (0..65_535).map(|at| bytes(at)[kind]).collect();
         for len in (0..200).chain([1448, 1460, 8999, 65_535]) {
             for start in 0..4.min(bytes.len() - len + 1) {
                 let part = &bytes[start..start + len];

@@ -3,7 +3,7 @@
 //! the model only as far as it says something of the path: what is lost by chance costs what was
 //! lost, and no more.
 //!
-//! Names and sections are the draft's. Sizes are octets, rates octets a second, gains hundredths.
+//! Names and sections are the draft's. Sizes are bytes, rates bytes a second, gains hundredths.
 //! [`u64::MAX`] is its Infinity. The modules are parts of one algorithm: the model ([`bounds`],
 //! [`filter`], [`full_pipe`]), the states ([`probe_bw`], [`probe_rtt`]) and what they set
 //! ([`control`]).
@@ -123,7 +123,7 @@ pub(crate) struct Ack<'a> {
     pub(crate) sample: &'a RateSample,
     /// The sample shows more loss than is well.
     pub(crate) too_high: bool,
-    /// Octets in the network before the ACK, and after it.
+    /// Bytes in the network before the ACK, and after it.
     pub(crate) inflight_before: u64,
     pub(crate) inflight: u64,
     /// SND.UNA and SND.NXT.
@@ -172,7 +172,7 @@ impl Bbr {
         self.cwnd
     }
 
-    /// How fast, and in which quanta, octets go out.
+    /// How fast, and in which quanta, bytes go out.
     pub(crate) fn pace(&self) -> Pace {
         Pace::of_rate(self.pacing_rate, self.smss)
     }

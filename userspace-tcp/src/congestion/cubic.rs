@@ -1,7 +1,7 @@
 //! CUBIC (RFC 9438): the window is a cubic function of the time since congestion avoidance began,
 //! with a plateau where congestion was met the last time, and never less than what Reno would have.
 //!
-//! Windows are octets here and segments in the RFC; C is scaled by SMSS. Time in which the window
+//! Windows are bytes here and segments in the RFC; C is scaled by SMSS. Time in which the window
 //! was not the limit does not count (RFC 9438 section 5.8).
 
 #[cfg(test)]
@@ -28,9 +28,9 @@ const FAST_CONVERGENCE: f64 = (1.0 + BETA) / 2.0;
 /// W_max, cwnd_prior and the present stage of congestion avoidance.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Cubic {
-    /// W_max in octets; 0: unknown.
+    /// W_max in bytes; 0: unknown.
     w_max: f64,
-    /// cwnd before the last reduction, in octets.
+    /// cwnd before the last reduction, in bytes.
     cwnd_prior: f64,
     /// `None` outside of congestion avoidance.
     epoch: Option<Epoch>,
@@ -45,9 +45,9 @@ struct Epoch {
     counted_to: Instant,
     /// K in seconds.
     k: f32,
-    /// Part of an octet by which cwnd should be greater.
+    /// Part of a byte by which cwnd should be greater.
     rest: f32,
-    /// W_est in octets.
+    /// W_est in bytes.
     w_est: f64,
 }
 
@@ -57,8 +57,8 @@ pub(crate) struct Step {
     pub(crate) now: Instant,
     /// Smoothed round trip time.
     pub(crate) srtt: Duration,
-    /// Octets newly acknowledged.
-    pub(crate) octets: u64,
+    /// Bytes newly acknowledged.
+    pub(crate) bytes: u64,
     pub(crate) smss: u64,
 }
 
@@ -72,7 +72,7 @@ impl Cubic {
             .epoch
             .get_or_insert_with(|| Epoch::begin(w, w_max, smss, step.now));
         epoch.count(step.now);
-        let share = step.octets as f64 / w.max(1.0);
+        let share = step.bytes as f64 / w.max(1.0);
 
         let alpha = if epoch.w_est < self.cwnd_prior {
             ALPHA
@@ -101,7 +101,7 @@ impl Cubic {
         }
     }
 
-    /// Congestion with a window of `cwnd` octets of which `flight` are used: ssthresh (sections 4.6
+    /// Congestion with a window of `cwnd` bytes of which `flight` are used: ssthresh (sections 4.6
     /// and 4.7).
     pub(crate) fn reduce(&mut self, cwnd: u64, flight: u64) -> u64 {
         let w = cwnd as f64;
@@ -147,7 +147,7 @@ impl Epoch {
         self.counted_to = now;
     }
 
-    /// W_cubic(t) of equation 1, in octets.
+    /// W_cubic(t) of equation 1, in bytes.
     fn w_cubic(&self, t: f64, w_max: f64, smss: f64) -> f64 {
         C * (t - f64::from(self.k)).powi(3) * smss + w_max
     }

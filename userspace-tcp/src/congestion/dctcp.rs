@@ -1,4 +1,4 @@
-//! DCTCP (RFC 8257): the window shrinks with the share of octets that met congestion, not by half.
+//! DCTCP (RFC 8257): the window shrinks with the share of bytes that met congestion, not by half.
 //! It grows, and answers loss, as NewReno.
 
 #[cfg(test)]
@@ -35,12 +35,12 @@ impl Dctcp {
         }
     }
 
-    /// Section 3.3: `octets` were acknowledged, up to `una`, with ECE or without; `next` is the
+    /// Section 3.3: `bytes` were acknowledged, up to `una`, with ECE or without; `next` is the
     /// highest position sent.
-    pub(crate) fn observe(&mut self, octets: u64, ece: bool, una: Position, next: Position) {
-        self.acked = self.acked.saturating_add(octets);
+    pub(crate) fn observe(&mut self, bytes: u64, ece: bool, una: Position, next: Position) {
+        self.acked = self.acked.saturating_add(bytes);
         if ece {
-            self.marked = self.marked.saturating_add(octets);
+            self.marked = self.marked.saturating_add(bytes);
         }
         if una <= self.window_end {
             return;

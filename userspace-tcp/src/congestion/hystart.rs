@@ -50,7 +50,7 @@ struct Css {
 /// What an acknowledgment is worth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Growth {
-    /// The window grows by so many octets.
+    /// The window grows by so many bytes.
     By(u64),
     /// It grows, and slow start is over.
     Last(u64),
@@ -67,7 +67,7 @@ impl HyStart {
         }
     }
 
-    /// An acknowledgment up to `una`, which would let the window grow by `growth` octets and brought
+    /// An acknowledgment up to `una`, which would let the window grow by `growth` bytes and brought
     /// the sample `rtt`; `next` is the highest position sent.
     pub(crate) fn acknowledged(
         &mut self,

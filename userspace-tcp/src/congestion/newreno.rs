@@ -1,4 +1,4 @@
-//! NewReno (RFC 5681, RFC 6582): half on congestion, one segment more per window of octets
+//! NewReno (RFC 5681, RFC 6582): half on congestion, one segment more per window of bytes
 //! acknowledged (appropriate byte counting, RFC 3465).
 
 #[cfg(test)]
@@ -7,14 +7,14 @@ mod tests;
 /// Congestion avoidance by additive increase, multiplicative decrease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct NewReno {
-    /// Octets acknowledged since cwnd grew.
+    /// Bytes acknowledged since cwnd grew.
     acked: u64,
 }
 
 impl NewReno {
-    /// RFC 3465 section 2.1: cwnd after `octets` more were acknowledged.
-    pub(crate) fn grow(&mut self, cwnd: u64, smss: u64, octets: u64) -> u64 {
-        self.acked = self.acked.saturating_add(octets);
+    /// RFC 3465 section 2.1: cwnd after `bytes` more were acknowledged.
+    pub(crate) fn grow(&mut self, cwnd: u64, smss: u64, bytes: u64) -> u64 {
+        self.acked = self.acked.saturating_add(bytes);
         if self.acked < cwnd {
             return cwnd;
         }
@@ -23,7 +23,7 @@ impl NewReno {
         cwnd + smss
     }
 
-    /// RFC 5681 section 3.1, equation 4: ssthresh after congestion with `flight` octets out.
+    /// RFC 5681 section 3.1, equation 4: ssthresh after congestion with `flight` bytes out.
     pub(crate) fn reduce(&mut self, flight: u64) -> u64 {
         self.acked = 0;
         flight / 2

@@ -22,16 +22,16 @@ pub(crate) struct Prr {
 /// What an ACK in recovery says.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Delivery {
-    /// DeliveredData: octets acknowledged or selectively acknowledged for the first time.
-    pub(crate) octets: u64,
-    /// Octets in the network, after all that the ACK says.
+    /// DeliveredData: bytes acknowledged or selectively acknowledged for the first time.
+    pub(crate) bytes: u64,
+    /// Bytes in the network, after all that the ACK says.
     pub(crate) pipe: u64,
     /// SND.UNA moved, and nothing more was found lost: the slow start bound is safe.
     pub(crate) safe: bool,
 }
 
 impl Prr {
-    /// A reduction begins, with `flight` octets that will be delivered or lost until it ends.
+    /// A reduction begins, with `flight` bytes that will be delivered or lost until it ends.
     pub(crate) fn begin(flight: u64) -> Self {
         Self {
             delivered: 0,
@@ -40,10 +40,10 @@ impl Prr {
         }
     }
 
-    /// sndcnt: how many octets may be sent in answer to an ACK.
+    /// sndcnt: how many bytes may be sent in answer to an ACK.
     pub(crate) fn on_ack(&mut self, delivery: &Delivery, ssthresh: u64, smss: u64) -> u64 {
-        let Delivery { octets, pipe, safe } = *delivery;
-        self.delivered = self.delivered.saturating_add(octets);
+        let Delivery { bytes, pipe, safe } = *delivery;
+        self.delivered = self.delivered.saturating_add(bytes);
         let banked = self.delivered.saturating_sub(self.out);
         let sndcnt = if pipe > ssthresh {
             let share = u128::from(self.delivered) * u128::from(ssthresh);
@@ -52,7 +52,7 @@ impl Prr {
                 .unwrap_or(u64::MAX)
                 .saturating_sub(self.out)
         } else {
-            let conservative = banked.max(octets);
+            let conservative = banked.max(bytes);
             let limit = if safe {
                 conservative.saturating_add(smss)
             } else {
@@ -69,8 +69,8 @@ impl Prr {
         }
     }
 
-    /// So many octets were sent, for the first time or again.
-    pub(crate) fn sent(&mut self, octets: u64) {
-        self.out = self.out.saturating_add(octets);
+    /// So many bytes were sent, for the first time or again.
+    pub(crate) fn sent(&mut self, bytes: u64) {
+        self.out = self.out.saturating_add(bytes);
     }
 }

@@ -28,13 +28,13 @@ fn out(flight: u64, next: Position) -> Outstanding {
     }
 }
 
-/// An ACK for `octets` up to `una`, with `flight` octets out before and so many behind it sent.
-fn progress(octets: u64, una: Position, flight: u64) -> Progress {
+/// An ACK for `bytes` up to `una`, with `flight` bytes out before and so many behind it sent.
+fn progress(bytes: u64, una: Position, flight: u64) -> Progress {
     Progress {
         now: Instant::ZERO,
-        octets,
+        bytes,
         una,
-        next: una.saturating_add(flight.saturating_sub(octets)),
+        next: una.saturating_add(flight.saturating_sub(bytes)),
         flight,
         ece: false,
         rtt: None,
@@ -42,8 +42,8 @@ fn progress(octets: u64, una: Position, flight: u64) -> Progress {
     }
 }
 
-fn acknowledged(c: &mut Congestion, octets: u64, una: Position, flight: u64) {
-    c.acknowledged(&progress(octets, una, flight));
+fn acknowledged(c: &mut Congestion, bytes: u64, una: Position, flight: u64) {
+    c.acknowledged(&progress(bytes, una, flight));
 }
 
 #[test]
@@ -52,16 +52,16 @@ fn the_pace_is_twice_the_window_in_slow_start_and_six_fifths_later() {
     let srtt = Some(10_000_000);
     assert_eq!(c.pace(None), None);
     assert_eq!(c.pace(Some(999_999)), None);
-    assert_eq!(c.pace(srtt).unwrap().octets, 20_000);
+    assert_eq!(c.pace(srtt).unwrap().bytes, 20_000);
     c.enter_recovery(&out(10_000, 10_000));
     c.delivered(&Delivery {
-        octets: 0,
+        bytes: 0,
         pipe: 1000,
         safe: false,
     });
-    assert_eq!(c.pace(srtt).unwrap().octets, 6000, "what it recovers to");
+    assert_eq!(c.pace(srtt).unwrap().bytes, 6000, "what it recovers to");
     acknowledged(&mut c, 10_000, 10_000, 10_000);
-    assert_eq!(c.pace(srtt).unwrap().octets, 6000);
+    assert_eq!(c.pace(srtt).unwrap().bytes, 6000);
     c.pacing = false;
     assert_eq!(c.pace(srtt), None);
 }
@@ -74,7 +74,7 @@ fn it_is_small() {
 }
 
 #[test]
-fn the_initial_window_is_ten_segments_or_14600_octets() {
+fn the_initial_window_is_ten_segments_or_14600_bytes() {
     for (smss, window) in [(1000, 10_000), (8960, 17_920), (1460, 14_600)] {
         let c = Congestion::new(&Config::default(), smss, 1_000_000);
         assert_eq!(c.cwnd(), window);
@@ -171,7 +171,7 @@ fn recovery_leaves_half_or_seven_tenths() {
 }
 
 #[test]
-fn the_window_is_reduced_once_per_window_of_octets() {
+fn the_window_is_reduced_once_per_window_of_bytes() {
     let mut c = reno();
     c.cwnd = 100_000;
     assert!(c.marked(&out(99_999, 100_000)));
@@ -208,7 +208,7 @@ fn prr_says_what_may_be_sent_in_recovery() {
     c.cwnd = 20_000;
     c.enter_recovery(&out(20_000, 20_000));
     let delivery = |pipe| Delivery {
-        octets: 1000,
+        bytes: 1000,
         pipe,
         safe: false,
     };
@@ -218,7 +218,7 @@ fn prr_says_what_may_be_sent_in_recovery() {
     c.delivered(&delivery(18_000));
     assert_eq!(c.cwnd(), 18_000, "not yet");
     c.delivered(&delivery(17_000));
-    assert_eq!(c.cwnd(), 17_500, "octet by octet");
+    assert_eq!(c.cwnd(), 17_500, "byte by byte");
     c.delivered(&delivery(16_000));
     assert_eq!(c.cwnd(), 17_000);
 }
@@ -409,7 +409,7 @@ fn no_number_is_too_great() {
                 });
                 c.enter_recovery(&out(a, b));
                 c.delivered(&Delivery {
-                    octets: a,
+                    bytes: a,
                     pipe: b,
                     safe: true,
                 });

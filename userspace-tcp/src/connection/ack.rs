@@ -87,10 +87,10 @@ impl<B> Connection<B> {
         let plain = duplicate && without_sack;
         let flight = self.outbound.flight();
         self.note_starved(env.now, env.config);
-        let mut before = self.books();
+        let mut before = self.queue_totals();
         let mut delivered = Delivered::default();
         self.take_ack(env, says, ack, &mut delivered);
-        before.lost = before.lost.min(self.outbound.lost_octets());
+        before.lost = before.lost.min(self.outbound.lost_bytes());
         let rtt = match measures {
             true => self.measure(env, says, &delivered),
             false => None,
@@ -136,7 +136,7 @@ impl<B> Connection<B> {
         }
         let una = self.outbound.una();
         let ack = u64::try_from(position).unwrap_or(0);
-        let before = self.books();
+        let before = self.queue_totals();
         let mut delivered = Delivered::default();
         self.take_ack(env, says, ack, &mut delivered);
         let echo = says.timestamps;
@@ -216,7 +216,7 @@ impl<B> Connection<B> {
             Some(sent_at) => Some(env.now.nanos_since(sent_at)),
             // RFC 7323 section 4: an echo says which transmission is answered. But a peer that had
             // all of it before echoes an earlier one, whose own answer was lost long ago.
-            None if delivered.octets > 0 => says
+            None if delivered.bytes > 0 => says
                 .timestamps
                 .filter(|_| self.clock.in_use())
                 .filter(|echo| self.clock.is_since(*echo, delivered.resent_at))
@@ -247,7 +247,7 @@ impl<B> Connection<B> {
         let before = self.congestion.phase();
         self.congestion.acknowledged(&Progress {
             now: env.now,
-            octets: delivered.octets,
+            bytes: delivered.bytes,
             una: self.outbound.una(),
             next: self.outbound.next(),
             flight,

@@ -120,7 +120,7 @@ impl<B> Connection<B> {
     pub(crate) fn finish(&mut self, env: &mut Env<'_, B>, deferred: &DeferredAck) {
         let DeferredAck { in_order, run, .. } = deferred;
         self.begin(env.now, run.segments);
-        self.counters.octets_in += u64::from(run.bytes);
+        self.counters.bytes_in += u64::from(run.bytes);
         self.heard(env.now);
         // Behind the SYN.
         let start = (in_order.offset + 1).cast_signed();
@@ -319,7 +319,7 @@ impl<B> Connection<B> {
         }
     }
 
-    /// Octets and FIN.
+    /// Bytes and FIN.
     pub(super) fn on_text(
         &mut self,
         env: &mut Env<'_, B>,
@@ -349,14 +349,14 @@ impl<B> Connection<B> {
         let ranges = &mut env.pools.ranges;
         let accepted = self.inbound.accept(env.now, text, ack_delay, ranges);
         received.new = accepted.new;
-        let octets: u64 = accepted.new.iter().map(|range| u64::from(range.len)).sum();
-        self.counters.octets_in += octets;
+        let bytes: u64 = accepted.new.iter().map(|range| u64::from(range.len)).sum();
+        self.counters.bytes_in += bytes;
         if run.bytes > 0 {
             let segments = |when: bool| u64::from(if when { run.segments } else { 0 });
             self.counters.marked_in += segments(text.ce);
-            self.counters.out_of_order += segments(accepted.out_of_order && octets > 0);
+            self.counters.out_of_order += segments(accepted.out_of_order && bytes > 0);
             self.counters.ranges_full += segments(accepted.full);
-            self.counters.duplicates += segments(octets == 0 && !accepted.full);
+            self.counters.duplicates += segments(bytes == 0 && !accepted.full);
         }
         if accepted.closed {
             env.effects.events.push_back((self.id, Event::PeerClosed));

@@ -15,7 +15,7 @@ use crate::tuple::{Endpoint, FourTuple};
 use super::timeout::Timer;
 use super::{Connection, Seed};
 
-/// Where the octets begin that come with a SYN.
+/// Where the bytes begin that come with a SYN.
 pub(super) const BEHIND_SYN: i64 = 1;
 
 /// The peer's MSS when it says nothing (RFC 9293 section 3.7.1).

@@ -8,10 +8,10 @@ use crate::outbound::Delivered;
 use crate::time::Instant;
 
 use super::Connection;
-use super::recovery::Books;
+use super::recovery::QueueTotals;
 
 /// This part of a round trip may pass until the layer above has used the room that an ACK made:
-/// whoever polls gives ACKs in batches, and octets after them.
+/// whoever polls gives ACKs in batches, and bytes after them.
 const PATIENCE: u64 = 8;
 
 impl<B> Connection<B> {
@@ -26,7 +26,7 @@ impl<B> Connection<B> {
     pub(super) fn update_model(
         &mut self,
         now: Instant,
-        before: &Books,
+        before: &QueueTotals,
         delivered: Option<&Delivered>,
     ) {
         let total = self.outbound.delivered();
@@ -111,7 +111,7 @@ impl<B> Connection<B> {
     /// again, and windows, queue and pace have room.
     fn has_room(&self, now: Instant, config: &Config) -> bool {
         let smss = u64::from(self.emss);
-        let calm = self.outbound.unsent_octets() == 0 && self.outbound.lost_octets() == 0;
+        let calm = self.outbound.unsent_bytes() == 0 && self.outbound.lost_bytes() == 0;
         let queue = self.outbound.queued_segments() < config.send_queue_segments;
         let pace = self.pacer.closed_until().is_none_or(|until| until <= now);
         calm && queue && pace && self.outbound.room(self.congestion.cwnd(), false, 0) >= smss

@@ -96,7 +96,7 @@ impl<B> Connection<B> {
             false => self.transmit_burst(now, &limits, most.min(before_fin), link),
         };
         self.congestion.sent(bytes);
-        self.counters.octets_out += bytes;
+        self.counters.bytes_out += bytes;
         self.counters.segments_out += segments as u64;
         self.last_data_at = now;
         self.frto.sent_new();
@@ -285,11 +285,11 @@ impl<B> Connection<B> {
         }
     }
 
-    /// So many octets of payload go out.
-    fn on_sent(&mut self, now: Instant, octets: u64) {
-        self.congestion.sent(octets);
+    /// So many bytes of payload go out.
+    fn on_sent(&mut self, now: Instant, bytes: u64) {
+        self.congestion.sent(bytes);
         let pace = self.congestion.pace(self.rtt.srtt_nanos());
-        self.pacer.sent(now, octets, pace.as_ref());
+        self.pacer.sent(now, bytes, pace.as_ref());
     }
 
     /// After something was sent: whether it is the pace that holds back what is next. Only then is the

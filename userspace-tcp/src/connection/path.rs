@@ -13,12 +13,12 @@ use crate::time::Instant;
 
 use super::Connection;
 
-/// Octets of an IP header without options.
+/// Bytes of an IP header without options.
 const IPV4_HEADER: u32 = 20;
 const IPV6_HEADER: u32 = 40;
 
 impl<B> Connection<B> {
-    /// The path is not known yet: it takes segments of `emss` octets.
+    /// The path is not known yet: it takes segments of `emss` bytes.
     pub(super) fn begin_path(&mut self, config: &Config) {
         let v4 = self.tuple.remote.addr.is_ipv4();
         self.path = PathMtu::new(config, self.emss + self.overhead(), v4);
@@ -37,7 +37,7 @@ impl<B> Connection<B> {
         self.mss() > self.emss as usize
     }
 
-    /// Octets of a packet around the payload.
+    /// Bytes of a packet around the payload.
     pub(super) fn overhead(&self) -> u32 {
         let ip = if self.tuple.remote.addr.is_ipv4() {
             IPV4_HEADER
@@ -52,7 +52,7 @@ impl<B> Connection<B> {
         ip + (HEADER_MIN + options) as u32
     }
 
-    /// A segment of `len` octets was put at the end of the queue.
+    /// A segment of `len` bytes was put at the end of the queue.
     pub(super) fn note_posted(&mut self, len: u32) {
         if self.is_oversized(len) {
             let end = self.outbound.tail();
@@ -61,7 +61,7 @@ impl<B> Connection<B> {
         }
     }
 
-    /// Whether a segment of `len` octets may be a probe of the path, behind which others have to be smaller.
+    /// Whether a segment of `len` bytes may be a probe of the path, behind which others have to be smaller.
     #[inline]
     pub(crate) fn is_oversized(&self, len: u32) -> bool {
         len > self.emss
@@ -87,13 +87,13 @@ impl<B> Connection<B> {
         self.path.fragment_to(size)
     }
 
-    /// The largest segment that an ACK acknowledged has `len` octets: the other connections to this
+    /// The largest segment that an ACK acknowledged has `len` bytes: the other connections to this
     /// host may know, if it was a full one, to the last whole word, and went in one piece.
     pub(super) fn tell_what_passes(&self, env: &mut Env<'_, B>, len: u32) {
         if len <= self.emss && len + 3 >= self.emss {
             let size = len + self.overhead();
             env.effects
-                .passed
+                .mtu_evidence
                 .note(self.tuple.remote.addr, size, env.now);
         }
     }
@@ -177,7 +177,10 @@ impl<B> Connection<B> {
         };
         let size = len + self.overhead();
         let host = self.tuple.remote.addr;
-        let passes = env.effects.passed.since(host, size, self.last_data_at);
+        let passes = env
+            .effects
+            .mtu_evidence
+            .since(host, size, self.last_data_at);
         if self.path.timed_out(size, passes) {
             self.path_changed(env);
         }

@@ -12,9 +12,9 @@ use crate::tlp::{Answer, Verdict};
 
 use super::Connection;
 
-/// What the books of the queue said before something happened.
-pub(super) struct Books {
-    /// All octets that were delivered so far.
+/// What the queue had counted before something happened.
+pub(super) struct QueueTotals {
+    /// All bytes that were delivered so far.
     pub(super) delivered: u64,
     pub(super) lost: u64,
 }
@@ -34,15 +34,15 @@ pub(super) struct News<'a> {
 }
 
 impl<B> Connection<B> {
-    pub(super) fn books(&self) -> Books {
-        Books {
+    pub(super) fn queue_totals(&self) -> QueueTotals {
+        QueueTotals {
             delivered: self.outbound.delivered(),
-            lost: self.outbound.lost_octets(),
+            lost: self.outbound.lost_bytes(),
         }
     }
 
     /// An acknowledgment was taken.
-    pub(super) fn after_ack(&mut self, now: Instant, before: &Books, news: &News<'_>) {
+    pub(super) fn after_ack(&mut self, now: Instant, before: &QueueTotals, news: &News<'_>) {
         if self.sack {
             self.rack.delivered(now, news.delivered);
             self.judge_probe(before, news);
@@ -58,7 +58,7 @@ impl<B> Connection<B> {
 
     /// What an ACK says of a tail loss probe, and of what was sent again (RFC 8985 section 6.2,
     /// step 4, and section 7.4).
-    fn judge_probe(&mut self, before: &Books, news: &News<'_>) {
+    fn judge_probe(&mut self, before: &QueueTotals, news: &News<'_>) {
         let duplicate = news.delivered.duplicate;
         let una = self.outbound.una();
         let verdict = self.tlp.acknowledged(&Answer {
@@ -162,7 +162,7 @@ impl<B> Connection<B> {
 
     /// The reordering timer (RFC 8985 section 5.4) has come.
     pub(super) fn on_reordering_timeout(&mut self, now: Instant) {
-        let before = self.books();
+        let before = self.queue_totals();
         self.detect_losses(now);
         self.respond(now, &before, false, false);
         self.update_model(now, &before, None);
@@ -196,7 +196,13 @@ impl<B> Connection<B> {
 
     /// What congestion control makes of what has happened since `before`: an ACK that moved SND.UNA
     /// or not, with ECE or not, or no ACK at all.
-    pub(super) fn respond(&mut self, now: Instant, before: &Books, progress: bool, ece: bool) {
+    pub(super) fn respond(
+        &mut self,
+        now: Instant,
+        before: &QueueTotals,
+        progress: bool,
+        ece: bool,
+    ) {
         self.excuse_probe(now);
         if ece && self.congestion.marked(&self.outstanding(before.delivered)) {
             self.counters.ecn_reductions += 1;
@@ -212,9 +218,9 @@ impl<B> Connection<B> {
             self.force_lost = true;
         }
         self.congestion.delivered(&Delivery {
-            octets: self.outbound.delivered().saturating_sub(before.delivered),
+            bytes: self.outbound.delivered().saturating_sub(before.delivered),
             pipe: self.outbound.pipe(),
-            safe: progress && self.outbound.lost_octets() <= before.lost,
+            safe: progress && self.outbound.lost_bytes() <= before.lost,
         });
     }
 

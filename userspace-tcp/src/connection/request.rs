@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::effects::Env;
-use crate::interface::{Outgoing, Outlook, SegmentId, SendRefusal, State};
+use crate::interface::{Outgoing, SegmentId, SendCapacity, SendRefusal, State};
 use crate::outbound::Returned;
 use crate::seq::{SeqNum, StreamOffset};
 
@@ -36,7 +36,7 @@ impl<B> Connection<B> {
         self.refresh_timer(env.now, env.config);
     }
 
-    /// Why a segment of so many octets can't be queued, if so.
+    /// Why a segment of so many bytes can't be queued, if so.
     pub(crate) fn refusal(&self, config: &Config, len: u32) -> Option<SendRefusal> {
         let limit = config.send_queue_segments;
         match self.state {
@@ -61,21 +61,21 @@ impl<B> Connection<B> {
         self.outlook_with(room, self.places(config)).room
     }
 
-    /// See [`crate::Stack::outlook`].
-    pub(crate) fn outlook(&self, config: &Config) -> Outlook {
+    /// See [`crate::Stack::send_capacity`].
+    pub(crate) fn send_capacity(&self, config: &Config) -> SendCapacity {
         self.outlook_with(self.room_behind(), self.places(config))
     }
 
-    /// The same, by octets that windows would let go and segments that the queue takes.
+    /// The same, by bytes that windows would let go and segments that the queue takes.
     #[inline]
-    pub(crate) fn outlook_with(&self, room: usize, places: usize) -> Outlook {
+    pub(crate) fn outlook_with(&self, room: usize, places: usize) -> SendCapacity {
         let (queued, mss) = (self.outbound.queued_segments(), self.mss());
         let room = match (queued, places) {
             (_, 0) => 0,
             (0, _) => room.max(mss),
             _ => room,
         };
-        Outlook { queued, mss, room }
+        SendCapacity { queued, mss, room }
     }
 
     /// Segments that the queue takes.
@@ -85,7 +85,7 @@ impl<B> Connection<B> {
         limit.saturating_sub(self.outbound.queued_segments())
     }
 
-    /// Octets that windows would let go behind what is queued.
+    /// Bytes that windows would let go behind what is queued.
     pub(crate) fn room_behind(&self) -> usize {
         self.room_with(0)
     }
@@ -150,7 +150,7 @@ impl<B> Connection<B> {
 
     /// See [`crate::Stack::abort`].
     pub(crate) fn abort(&mut self, env: &mut Env<'_, B>) {
-        // When both sides have closed the peer needs to know only of octets that it won't get.
+        // When both sides have closed the peer needs to know only of bytes that it won't get.
         let silent = match self.state {
             State::SynSent | State::TimeWait => true,
             _ => self.lacks_only_ack_of_fin(),

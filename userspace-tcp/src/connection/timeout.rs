@@ -47,7 +47,7 @@ impl Timer {
 impl<B> Connection<B> {
     /// When [`Connection::advance`] has something to do.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let waits = self.outbound.unsent_octets() > 0 || self.outbound.lost_octets() > 0;
+        let waits = self.outbound.unsent_bytes() > 0 || self.outbound.lost_bytes() > 0;
         let paced = self.pacer.closed_until().filter(|_| waits);
         let timer = earlier(self.timer.at(), self.inbound.ack_deadline());
         let loss = earlier(self.reorder_at, self.probe_at);

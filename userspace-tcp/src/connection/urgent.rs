@@ -1,4 +1,4 @@
-//! Urgent octets (RFC 9293 section 3.8.5), as little as must be: they stay in their place in the
+//! Urgent bytes (RFC 9293 section 3.8.5), as little as must be: they stay in their place in the
 //! stream, and the layer above is told how far they reach.
 
 use crate::effects::Env;
@@ -8,12 +8,12 @@ use crate::seq::{Position, SeqNum, StreamOffset};
 
 use super::Connection;
 
-/// How far urgent octets reach in either direction; 0: there were none.
+/// How far urgent bytes reach in either direction; 0: there were none.
 #[derive(Debug, Default)]
 pub(super) struct Urgent {
-    /// SND.UP: behind the last octet that the layer above called urgent.
+    /// SND.UP: behind the last byte that the layer above called urgent.
     ours: Position,
-    /// RCV.UP: behind the last octet that the peer called urgent.
+    /// RCV.UP: behind the last byte that the peer called urgent.
     peers: Position,
 }
 
@@ -36,7 +36,7 @@ impl<B> Connection<B> {
         self.outbound.una() < self.urgent.ours
     }
 
-    /// The flag and the pointer of a segment that goes out at `seq` while urgent octets are not
+    /// The flag and the pointer of a segment that goes out at `seq` while urgent bytes are not
     /// acknowledged.
     #[inline]
     pub(super) fn urgent_mark(&self, seq: SeqNum) -> (Flags, u16) {
@@ -52,7 +52,7 @@ impl<B> Connection<B> {
         (Flags::URG, u16::try_from(ahead).unwrap_or(u16::MAX))
     }
 
-    /// An acceptable segment may say how far urgent octets reach (section 3.10.7.4, sixth).
+    /// An acceptable segment may say how far urgent bytes reach (section 3.10.7.4, sixth).
     pub(super) fn on_urgent(&mut self, env: &mut Env<'_, B>, segment: &Segment<'_>) {
         if !segment.header.flags.contains(Flags::URG) {
             return;
@@ -66,7 +66,7 @@ impl<B> Connection<B> {
         }
     }
 
-    /// Where the peer's urgent octets end, unless all of them are consumed.
+    /// Where the peer's urgent bytes end, unless all of them are consumed.
     pub(super) fn urgent_to(&self) -> Option<StreamOffset> {
         let end = self.urgent.peers;
         (end > self.inbound.consumed()).then(|| end - 1)

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Segments of 1000 octets: ten were out from 1 when the first timed out.
+/// Segments of 1000 bytes: ten were out from 1 when the first timed out.
 fn timed_out() -> Frto {
     let mut frto = Frto::default();
     frto.timed_out(1001, 10_001, false);

@@ -35,7 +35,7 @@ const FULL_SEGMENT_MIN: u16 = 536;
 pub(super) struct AckDue {
     when: When,
     /// What it is of.
-    octets: u32,
+    bytes: u32,
     segments: u16,
     /// The peer's full segment, as far as it was seen.
     full_segment: u16,
@@ -53,30 +53,30 @@ impl Default for AckDue {
         Self {
             when: When::Never,
             full_segment: FULL_SEGMENT_MIN,
-            octets: 0,
+            bytes: 0,
             segments: 0,
         }
     }
 }
 
 impl AckDue {
-    /// Octets came in order; the acknowledgment may wait for `delay`, and for no more than `most` octets.
+    /// Bytes came in order; the acknowledgment may wait for `delay`, and for no more than `most` bytes.
     pub(super) fn in_order(&mut self, now: Instant, text: &Text, delay: Duration, most: u32) {
         self.saw(text);
         let segments = short(text.segments);
-        self.octets = self.octets.saturating_add(text.len);
+        self.bytes = self.bytes.saturating_add(text.len);
         self.segments = self.segments.saturating_add(segments);
         let many = self.segments >= ACK_EVERY_SEGMENTS;
-        if !many && self.octets <= u32::from(self.full_segment) {
+        if !many && self.bytes <= u32::from(self.full_segment) {
             self.wait_until(now + delay);
-        } else if text.in_fast_stream && self.segments < STRETCH_SEGMENTS && self.octets <= most {
+        } else if text.in_fast_stream && self.segments < STRETCH_SEGMENTS && self.bytes <= most {
             self.wait_until(now + STRETCH.min(delay));
         } else {
             self.when = When::Now;
         }
     }
 
-    /// Octets came in order, of which an acknowledgment has gone out.
+    /// Bytes came in order, of which an acknowledgment has gone out.
     pub(super) fn saw(&mut self, text: &Text) {
         self.full_segment = self.full_segment.max(short(text.longest));
     }
@@ -124,7 +124,7 @@ impl AckDue {
     /// It has gone out.
     pub(super) fn sent(&mut self) {
         self.when = When::Never;
-        self.octets = 0;
+        self.bytes = 0;
         self.segments = 0;
     }
 }

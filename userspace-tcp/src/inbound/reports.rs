@@ -119,7 +119,7 @@ impl Reports {
         }
     }
 
-    /// Octets from `left` up to `right` came again.
+    /// Bytes from `left` up to `right` came again.
     pub(super) fn duplicate(&mut self, left: SeqNum, right: SeqNum) {
         if !self.sack {
             return;

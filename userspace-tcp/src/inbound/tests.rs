@@ -93,7 +93,7 @@ fn accept(inbound: &mut Half, start: i64, len: u32) -> Vec<(u64, u32, u32)> {
 }
 
 #[test]
-fn each_octet_is_new_once() {
+fn each_byte_is_new_once() {
     let mut inbound = inbound(100_000);
     assert_eq!(accept(&mut inbound, 1, 1000), [(0, 0, 1000)]);
     assert_eq!(accept(&mut inbound, 2001, 1000), [(2000, 0, 1000)]);
@@ -280,7 +280,7 @@ fn without_sack_each_segment_out_of_order_owes_a_duplicate_acknowledgment() {
 }
 
 #[test]
-fn octets_beyond_the_window_are_cut_off() {
+fn bytes_beyond_the_window_are_cut_off() {
     let mut inbound = inbound(10_000);
     assert_eq!(accept(&mut inbound, 9_901, 200), [(9_900, 0, 100)]);
     assert!(inbound.acceptable(10_001, 0));
@@ -345,7 +345,7 @@ fn a_fin_counts_when_everything_before_it_is_here() {
     assert!(!early.closed);
     assert!(inbound.take(1, 100, false).closed);
     assert_eq!((inbound.in_order_to(), inbound.next()), (200, 202));
-    // Octets behind the FIN are no part of the stream.
+    // Bytes behind the FIN are no part of the stream.
     assert!(inbound.take(150, 300, false).new.is_empty());
 }
 
@@ -359,7 +359,7 @@ fn a_fin_that_waited_alone_is_acknowledged_at_once() {
 }
 
 #[test]
-fn a_fin_before_octets_that_came_already_is_ignored() {
+fn a_fin_before_bytes_that_came_already_is_ignored() {
     let mut inbound = inbound(10_000);
     accept(&mut inbound, 101, 100);
     assert!(!inbound.take(1, 50, true).closed);
@@ -371,7 +371,7 @@ fn a_fin_before_octets_that_came_already_is_ignored() {
 mod duplicates {
     use super::*;
 
-    /// Everything up to `to` has come, in segments of 500 octets, and is acknowledged.
+    /// Everything up to `to` has come, in segments of 500 bytes, and is acknowledged.
     fn up_to(to: i64) -> Half {
         let mut inbound = inbound(100_000);
         for start in (0..to).step_by(500) {
@@ -483,7 +483,7 @@ mod duplicates {
     }
 }
 
-/// Whatever comes in whatever pieces: each octet is new once, and what acknowledgments say is true.
+/// Whatever comes in whatever pieces: each byte is new once, and what acknowledgments say is true.
 #[test]
 fn a_receiver_agrees_with_a_bitmap() {
     let mut random = 0x2545_f491_u64;
@@ -513,7 +513,7 @@ fn a_receiver_agrees_with_a_bitmap() {
                     let at = range.offset as usize;
                     assert_eq!(start + i64::from(range.skip), 1 + at as i64);
                     for bit in &mut bitmap[at..at + range.len as usize] {
-                        assert!(!*bit, "round {round}: an octet is new twice");
+                        assert!(!*bit, "round {round}: a byte is new twice");
                         *bit = true;
                     }
                 }
@@ -540,10 +540,10 @@ fn a_receiver_agrees_with_a_bitmap() {
     }
 }
 
-/// What is taken ahead of its books is acknowledged as all that is in order, unless what went out
+/// What is taken before TCP accounts for it is acknowledged as all that is in order, unless what went out
 /// meanwhile has done it.
 #[test]
-fn octets_taken_first_are_acknowledged_once() {
+fn bytes_taken_first_are_acknowledged_once() {
     let text = |start, len| Text {
         start,
         len,

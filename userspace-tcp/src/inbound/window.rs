@@ -9,7 +9,7 @@ use crate::seq::Position;
 /// RFC 7323 section 2.3.
 pub(crate) const WINDOW_SHIFT_MAX: u8 = 14;
 
-/// RFC 7323 section 2.3: the window must stay below 2^30 octets.
+/// RFC 7323 section 2.3: the window must stay below 2^30 bytes.
 const WINDOW_MAX: u32 = 1 << 30;
 
 /// How a receive window is announced.
@@ -77,7 +77,7 @@ impl Window {
         }
     }
 
-    /// Its octets when nothing is held.
+    /// Its bytes when nothing is held.
     pub(super) fn limit(&self) -> u32 {
         self.plan.limit
     }

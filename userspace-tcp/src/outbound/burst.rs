@@ -12,9 +12,9 @@ use super::{Outbound, fits_beside};
 
 /// What the next segment must fit to go out as others do; the peer's window comes on top.
 pub(crate) struct Limits {
-    /// The congestion window, in octets.
+    /// The congestion window, in bytes.
     pub(crate) cwnd: u64,
-    /// Octets of the largest segment.
+    /// Bytes of the largest segment.
     pub(crate) len: u32,
 }
 
@@ -25,7 +25,7 @@ impl Limits {
         len: u32::MAX,
     };
 
-    /// Whether a segment fits, where the peer's window ends at `edge` and so many octets are in the
+    /// Whether a segment fits, where the peer's window ends at `edge` and so many bytes are in the
     /// network.
     #[inline]
     fn let_go<B>(&self, slot: &Slot<B>, edge: Position, pipe: u64) -> bool {
@@ -53,7 +53,7 @@ impl<B> Outbound<B> {
     }
 
     /// Takes unsent segments out to the link as a burst, as long as the next one fits all windows and the
-    /// last one given lets it go on; how many segments, and how many octets.
+    /// last one given lets it go on; how many segments, and how many bytes.
     #[inline(always)]
     pub(crate) fn take_burst(
         &mut self,
@@ -63,10 +63,10 @@ impl<B> Outbound<B> {
     ) -> (usize, u64) {
         let edge = self.una + self.window;
         let count = self.ring.len();
-        let (mut place, mut octets, mut end) = (self.sent, 0, self.next);
+        let (mut place, mut bytes, mut end) = (self.sent, 0, self.next);
         let first = self.ring.name(place);
         while let Some(slot) = self.ring.at_mut(place) {
-            let inflight = (self.pipe + octets).saturating_sub(self.left_by_duplicates);
+            let inflight = (self.pipe + bytes).saturating_sub(self.left_by_duplicates);
             if !limits.let_go(slot, edge, inflight) {
                 break;
             }
@@ -77,7 +77,7 @@ impl<B> Outbound<B> {
                 slot.stamp = rate.sent(now, slot.len, inflight);
             }
             slot.transmitted = true;
-            octets += u64::from(slot.len);
+            bytes += u64::from(slot.len);
             end = slot.end();
             let id = SegmentId(first.wrapping_add((place - self.sent) as u32));
             place += 1;
@@ -99,8 +99,8 @@ impl<B> Outbound<B> {
         }
         let sent = place - self.sent;
         self.sent = place;
-        self.pipe += octets;
+        self.pipe += bytes;
         self.next = self.next.max(end);
-        (sent, octets)
+        (sent, bytes)
     }
 }

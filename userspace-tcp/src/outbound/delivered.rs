@@ -10,8 +10,8 @@ use crate::time::Instant;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Delivered {
     /// Sequence numbers newly acknowledged cumulatively.
-    pub(crate) octets: u64,
-    /// Cumulatively: octets of the largest segment.
+    pub(crate) bytes: u64,
+    /// Cumulatively: bytes of the largest segment.
     pub(crate) largest: u32,
     /// Something was newly acknowledged selectively.
     pub(crate) sacked: bool,
@@ -32,14 +32,14 @@ pub(crate) struct Delivered {
     stamp: Stamp,
     /// Behind the highest of them.
     pub(crate) highest: Position,
-    /// The peer has got these octets more than once (RFC 2883).
+    /// The peer has got these bytes more than once (RFC 2883).
     pub(crate) duplicate: Option<(Position, Position)>,
 }
 
 impl Default for Delivered {
     fn default() -> Self {
         Self {
-            octets: 0,
+            bytes: 0,
             largest: 0,
             sacked: false,
             first_sent: None,

@@ -30,7 +30,7 @@ impl Fin {
         self.acknowledged
     }
 
-    /// Whether it has to go out, once all octets are.
+    /// Whether it has to go out, once all bytes are.
     pub(crate) fn due(&self) -> bool {
         self.wanted && !self.acknowledged && (self.at.is_none() || self.lost)
     }

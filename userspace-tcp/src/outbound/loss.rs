@@ -125,10 +125,10 @@ impl<B> Outbound<B> {
                 && slot.state == SlotState::Sacked
             {
                 slot.state = SlotState::Lost;
-                self.lost_octets += u64::from(slot.len);
+                self.lost_bytes += u64::from(slot.len);
             }
         }
-        self.sacked_octets = 0;
+        self.sacked_bytes = 0;
         self.segs_sacked = 0;
         self.sack_cache.clear();
         self.fin.forget_sack();
@@ -144,7 +144,7 @@ impl<B> Outbound<B> {
             rate.lost(slot.stamp, slot.len, slot.end());
         }
         self.pipe -= u64::from(slot.len);
-        self.lost_octets += u64::from(slot.len);
+        self.lost_bytes += u64::from(slot.len);
         if slot.retransmitted {
             self.again.remove(&mut self.ring, name);
         }
@@ -181,7 +181,7 @@ impl<B> Outbound<B> {
             .min_by_key(|&name| self.ring.place(name))
     }
 
-    /// Octets of the lost segment to be sent next.
+    /// Bytes of the lost segment to be sent next.
     pub(crate) fn next_lost_len(&self) -> Option<u64> {
         let slot = self.ring.get(self.next_lost()?)?;
         Some(u64::from(slot.len))
@@ -197,7 +197,7 @@ impl<B> Outbound<B> {
         outgo.payload.lost = lost;
         let slot = self.ring.get_mut(name)?;
         slot.retransmitted = true;
-        self.lost_octets -= u64::from(slot.len);
+        self.lost_bytes -= u64::from(slot.len);
         self.forget_excuse(name);
         self.again.push(&mut self.ring, name);
         Some(outgo)
@@ -259,7 +259,7 @@ impl<B> Outbound<B> {
                 }
                 slot.state = SlotState::InFlight;
                 self.pipe += u64::from(slot.len);
-                self.lost_octets -= u64::from(slot.len);
+                self.lost_bytes -= u64::from(slot.len);
                 if slot.retransmitted {
                     self.again.insert(&mut self.ring, name, near);
                     near = Some(name);
@@ -299,11 +299,11 @@ impl<B> Outbound<B> {
         self.stand_in(0);
     }
 
-    /// So many octets are acknowledged for which duplicate ACKs stood.
-    pub(super) fn stand_in(&mut self, octets: u64) {
+    /// So many bytes are acknowledged for which duplicate ACKs stood.
+    pub(super) fn stand_in(&mut self, bytes: u64) {
         let asked_for = self.ring.front().map_or(0, |slot| u64::from(slot.len));
         let most = self.pipe.saturating_sub(asked_for);
-        self.left_by_duplicates = self.left_by_duplicates.saturating_sub(octets).min(most);
+        self.left_by_duplicates = self.left_by_duplicates.saturating_sub(bytes).min(most);
     }
 
     /// Recovery is over.

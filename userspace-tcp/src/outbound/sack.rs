@@ -130,7 +130,7 @@ impl<B> Outbound<B> {
                 slot.state = SlotState::Sacked;
                 slot.next = behind;
             }
-            self.sacked_octets += len;
+            self.sacked_bytes += len;
             self.segs_sacked += 1;
             if !arrived.retransmitted {
                 delivered.first_sacked = match delivered.first_sacked {

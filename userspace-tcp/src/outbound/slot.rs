@@ -10,7 +10,7 @@ use crate::time::Instant;
 pub(crate) struct Slot<B> {
     /// `None` while it is with the link.
     pub(super) buf: Option<B>,
-    /// Its first octet.
+    /// Its first byte.
     pub(super) start: Position,
     /// Segment.xmit_ts of RFC 8985: when it went out the last time.
     pub(super) sent_at: Instant,
@@ -52,7 +52,7 @@ impl<B> Slot<B> {
         }
     }
 
-    /// Behind its last octet.
+    /// Behind its last byte.
     pub(super) fn end(&self) -> Position {
         self.start + u64::from(self.len)
     }

@@ -153,9 +153,9 @@ impl World {
                 SlotState::Queued => {}
             }
         }
-        assert_eq!((out.pipe, out.lost_octets), (pipe, lost));
+        assert_eq!((out.pipe, out.lost_bytes), (pipe, lost));
         assert_eq!(out.segs_sacked, sacked);
-        assert_eq!(out.sacked_octets, u64::from(sacked * LEN));
+        assert_eq!(out.sacked_bytes, u64::from(sacked * LEN));
         for (list, mut names) in [out.again, out.lost, out.lost_again].iter().zip(lists) {
             let mut listed = list_names(list, &out.ring);
             listed.sort_unstable();
@@ -365,7 +365,7 @@ fn originals_taken_together_say_what_they_say_one_by_one() {
                 expected.largest = expected.largest.max(len);
             }
         }
-        expected.octets = end - 1;
+        expected.bytes = end - 1;
         let (mut delivered, before) = (Delivered::default(), out.pipe());
         out.acknowledge(end, |_| true, &mut pool, &mut delivered, |_| {});
         assert_eq!(format!("{delivered:?}"), format!("{expected:?}"));

@@ -2,9 +2,9 @@ use super::*;
 
 const SMSS: u64 = 1000;
 
-/// 10 octets each microsecond: a segment takes 100 us, a quantum of ten segments 1 ms.
+/// 10 bytes each microsecond: a segment takes 100 us, a quantum of ten segments 1 ms.
 const PACE: Pace = Pace {
-    octets: 500_000,
+    bytes: 500_000,
     per: Duration::from_millis(50),
     quantum: 10 * SMSS,
 };
@@ -34,7 +34,7 @@ fn without_a_pace_nothing_waits() {
 }
 
 #[test]
-fn octets_go_in_quanta() {
+fn bytes_go_in_quanta() {
     let mut pacer = Pacer::default();
     let start = us(1_000_000);
     // The first one makes good half a quantum of the time before.
@@ -55,7 +55,7 @@ fn a_fast_path_has_quanta_of_a_millisecond() {
 
 #[test]
 fn a_window_has_quanta_of_ten_segments_at_least() {
-    let pace = Pace::of_window(PACE.octets, PACE.per, SMSS);
+    let pace = Pace::of_window(PACE.bytes, PACE.per, SMSS);
     assert_eq!(pace, PACE);
 }
 
@@ -187,15 +187,15 @@ fn nothing_waits_longer_than_a_round_trip() {
 
 #[test]
 fn no_number_is_too_great() {
-    for octets in [0, 1, u64::MAX] {
+    for bytes in [0, 1, u64::MAX] {
         for per in [Duration::ZERO, Duration::MAX] {
             for pace in [
-                Pace::of_window(octets, per, 65_535),
-                Pace::of_rate(octets, 65_535),
+                Pace::of_window(bytes, per, 65_535),
+                Pace::of_rate(bytes, 65_535),
             ] {
                 let mut pacer = Pacer::default();
                 for now in [0, 1, u64::MAX] {
-                    pacer.sent(Instant::from_nanos(now), octets, Some(&pace));
+                    pacer.sent(Instant::from_nanos(now), bytes, Some(&pace));
                     pacer.advance(Instant::from_nanos(now));
                 }
             }

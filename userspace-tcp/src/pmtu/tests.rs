@@ -7,7 +7,7 @@ fn path() -> PathMtu {
     PathMtu::new(&Config::default(), 9000, true)
 }
 
-/// A probe goes out and arrives if it has at most `passes` octets; its size.
+/// A probe goes out and arrives if it has at most `passes` bytes; its size.
 fn probe(path: &mut PathMtu, now: Instant, passes: u32) -> Option<u32> {
     path.progress(now, true);
     let size = path.postable();

@@ -210,7 +210,7 @@ fn unknown_options_are_skipped() {
 
 /// One header of each kind of segment, and all fields at their limits.
 #[test]
-fn the_sum_of_the_fields_is_that_of_the_octets() {
+fn the_sum_of_the_fields_is_that_of_the_bytes() {
     let mut random = 1_u64;
     let mut next = move || {
         random = random
@@ -248,12 +248,12 @@ fn the_sum_of_the_fields_is_that_of_the_octets() {
             urgent: next() as u16,
             options,
         };
-        let mut octets = [0xaa; HEADER_MAX];
-        let (len, sum) = header.emit_summed(&mut octets);
+        let mut bytes = [0xaa; HEADER_MAX];
+        let (len, sum) = header.emit_summed(&mut bytes);
         assert_eq!(len, header.header_len());
-        assert_eq!(sum, checksum::sum(&octets[..len]), "{header:?}");
-        assert!(octets[len..].iter().all(|octet| *octet == 0xaa));
-        let read = Segment::parse(&octets[..len]).unwrap().header;
+        assert_eq!(sum, checksum::sum(&bytes[..len]), "{header:?}");
+        assert!(bytes[len..].iter().all(|byte| *byte == 0xaa));
+        let read = Segment::parse(&bytes[..len]).unwrap().header;
         assert_eq!(read.options.timestamps, header.options.timestamps);
         // SACK blocks may not all fit.
         let bare = |header: TcpHeader| TcpHeader {

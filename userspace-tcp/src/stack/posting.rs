@@ -2,7 +2,7 @@
 
 use crate::connection::Connection;
 use crate::effects::Env;
-use crate::interface::{ConnId, Outgoing, Outlook, SendError, SendRefusal};
+use crate::interface::{ConnId, Outgoing, SendCapacity, SendError, SendRefusal};
 use crate::time::Instant;
 
 use super::Stack;
@@ -12,8 +12,8 @@ pub struct Posting<'a, B> {
     /// `None`: it is gone.
     connection: Option<&'a mut Connection<B>>,
     env: Env<'a, B>,
-    outlook: Outlook,
-    /// Octets that windows let go behind what is queued.
+    send_capacity: SendCapacity,
+    /// Bytes that windows let go behind what is queued.
     room: usize,
     /// Segments that the queue takes.
     places: usize,
@@ -22,7 +22,7 @@ pub struct Posting<'a, B> {
 
 impl<B> Stack<B> {
     /// Has `posts` queue segments of this connection. What it tells of itself meanwhile
-    /// ([`Posting::outlook`]) is as if each of them were a [`Stack::send`] by itself, and so is what comes
+    /// ([`Posting::send_capacity`]) is as if each of them were a [`Stack::send`] by itself, and so is what comes
     /// of them.
     #[inline]
     pub fn post<R>(
@@ -66,10 +66,10 @@ impl<B> Stack<B> {
 
     /// [`Stack::queued_segments`], [`Stack::mss`] and, but for the segment that may wait,
     /// [`Stack::send_room`] by one look.
-    pub fn outlook(&self, conn: ConnId) -> Outlook {
+    pub fn send_capacity(&self, conn: ConnId) -> SendCapacity {
         let connection = self.connections.get(conn);
-        connection.map_or_else(Outlook::default, |connection| {
-            connection.outlook(&self.config)
+        connection.map_or_else(SendCapacity::default, |connection| {
+            connection.send_capacity(&self.config)
         })
     }
 }
@@ -80,7 +80,7 @@ impl<'a, B> Posting<'a, B> {
         let mut posting = Self {
             connection,
             env,
-            outlook: Outlook::default(),
+            send_capacity: SendCapacity::default(),
             room: 0,
             places: 0,
             posted: false,
@@ -91,8 +91,8 @@ impl<'a, B> Posting<'a, B> {
 
     /// What [`Posting::send`] may be given now; nothing when the connection is gone.
     #[inline]
-    pub fn outlook(&self) -> Outlook {
-        self.outlook
+    pub fn send_capacity(&self) -> SendCapacity {
+        self.send_capacity
     }
 
     /// As [`Stack::send`].
@@ -102,7 +102,7 @@ impl<'a, B> Posting<'a, B> {
     #[inline(always)]
     pub fn send(&mut self, segment: Outgoing<B>) -> Result<(), SendError<B>> {
         let len = segment.len as usize;
-        let fits = (1..=self.outlook.mss).contains(&len) && self.places > 0;
+        let fits = (1..=self.send_capacity.mss).contains(&len) && self.places > 0;
         let Some(connection) = self.connection.as_deref_mut().filter(|_| fits) else {
             return Err(self.refuse(segment));
         };
@@ -113,12 +113,12 @@ impl<'a, B> Posting<'a, B> {
         connection.post(&mut self.env, segment);
         self.places -= 1;
         self.room = self.room.saturating_sub(len);
-        self.outlook.queued += 1;
-        self.outlook.room = if self.places > 0 { self.room } else { 0 };
+        self.send_capacity.queued += 1;
+        self.send_capacity.room = if self.places > 0 { self.room } else { 0 };
         if connection.is_oversized(len as u32) {
             self.look_again();
         }
-        debug_assert_eq!(self.outlook, self.seen(), "as a look would find it");
+        debug_assert_eq!(self.send_capacity, self.seen(), "as a look would find it");
         Ok(())
     }
 
@@ -128,7 +128,7 @@ impl<'a, B> Posting<'a, B> {
         if let Some(connection) = self.connection.as_deref() {
             self.room = connection.room_behind();
             self.places = connection.places(self.env.config);
-            self.outlook = connection.outlook_with(self.room, self.places);
+            self.send_capacity = connection.outlook_with(self.room, self.places);
         }
     }
 
@@ -137,10 +137,10 @@ impl<'a, B> Posting<'a, B> {
         self.look();
     }
 
-    fn seen(&self) -> Outlook {
+    fn seen(&self) -> SendCapacity {
         let connection = self.connection.as_deref();
-        connection.map_or_else(Outlook::default, |connection| {
-            connection.outlook(self.env.config)
+        connection.map_or_else(SendCapacity::default, |connection| {
+            connection.send_capacity(self.env.config)
         })
     }
 

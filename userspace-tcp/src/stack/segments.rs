@@ -52,7 +52,7 @@ impl<B> Stack<B> {
         };
         if let Some(valid) = self.cookie_for_another(now, &tuple, id, segment) {
             if !valid {
-                // As without the half-open connection: the octets that bring the cookie follow.
+                // As without the half-open connection: the bytes that bring the cookie follow.
                 self.effects.counters.cookies_rejected += 1;
                 return Received::default();
             }
@@ -125,7 +125,7 @@ impl<B> Stack<B> {
 
     /// Whether segments of this flow that follow one another from `seq` on, each of which only
     /// continues the first ([`TcpHeader::only_continues`]), may be received as one
-    /// ([`Segment::with_following`]): when they are the next in order. Others are acknowledged one by
+    /// ([`Segment::with_coalesced`]): when they are the next in order. Others are acknowledged one by
     /// one (RFC 5681 section 4.2). `hint` as for [`Stack::receive_at`].
     pub fn takes_together(&self, tuple: &FourTuple, hint: FlowHint, seq: SeqNum) -> bool {
         let id = self.connection_at(tuple, hint);

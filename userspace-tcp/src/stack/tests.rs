@@ -109,7 +109,7 @@ fn a_segment_reaches_its_own_connection_wherever_it_was_thought_to_be() {
     assert_eq!(of_one.index(), Some(one.index()));
     assert_eq!(of_other.index(), Some(other.index()));
     let mut seq = 1;
-    let mut octet_for_first = |stack: &mut Stack<u32>, hint| {
+    let mut byte_for_first = |stack: &mut Stack<u32>, hint| {
         let ack = stack.connections.get(one).map(Connection::sent_to);
         let header = TcpHeader {
             seq: SeqNum(seq),
@@ -129,14 +129,14 @@ fn a_segment_reaches_its_own_connection_wherever_it_was_thought_to_be() {
     let named = crate::FlowHint::of(one);
     assert_eq!(named.index(), Some(one.index()));
     for hint in [of_one, of_other, named, nowhere, crate::FlowHint::default()] {
-        let received = octet_for_first(&mut stack, hint);
+        let received = byte_for_first(&mut stack, hint);
         assert_eq!(received.conn, Some(one), "{hint:?}");
         assert_eq!(received.new.len(), 1, "{hint:?}");
     }
     assert!(stack.abort(one));
     for hint in [of_one, of_other, named] {
         assert_eq!(
-            octet_for_first(&mut stack, hint).conn,
+            byte_for_first(&mut stack, hint).conn,
             None,
             "{hint:?}: it is gone"
         );
@@ -223,7 +223,7 @@ fn of_too_many_delayed_acknowledgments_the_oldest_goes_out() {
     assert_eq!(late, ids[2..], "they wait their time");
 }
 
-/// What went out by itself, or with octets, is not acknowledged once more.
+/// What went out by itself, or with bytes, is not acknowledged once more.
 #[test]
 fn a_delayed_acknowledgment_that_went_out_does_not_go_for_another() {
     let now = Instant::ZERO + std::time::Duration::from_secs(1);
@@ -242,7 +242,7 @@ fn a_delayed_acknowledgment_that_went_out_does_not_go_for_another() {
         payload_sum: crate::checksum::PartialSum::default(),
     };
     assert!(stack.send(ids[0], now, outgoing).is_ok());
-    let answer = stack.poll_transmit(now).expect("octets go out");
+    let answer = stack.poll_transmit(now).expect("bytes go out");
     assert_eq!(answer.header.ack, SeqNum(2));
     assert_eq!(acknowledged(&mut stack, &ids[1..], now), []);
 }

@@ -1,7 +1,7 @@
-//! The in-order reader: keeps received buffers until the octets in them have their turn.
+//! The in-order reader: keeps received buffers until the bytes in them have their turn.
 //!
 //! It holds the buffers that segments came in, and copies only where those would be too many: a
-//! peer that sends tiny segments could otherwise hold a buffer for each octet of the window. Beyond
+//! peer that sends tiny segments could otherwise hold a buffer for each byte of the window. Beyond
 //! the bound everything held is copied to a ring of the window's size, until that is empty again.
 
 #[cfg(test)]
@@ -14,26 +14,26 @@ use super::ring::Ring;
 use crate::interface::Received;
 use crate::seq::StreamOffset;
 
-/// Puts the octets that one connection receives in order.
+/// Puts the bytes that one connection receives in order.
 #[derive(Debug)]
 pub struct ByteReader<B> {
     /// Everything before this was read.
     consumed: StreamOffset,
     /// Everything before this is here.
     in_order: StreamOffset,
-    /// Behind the last octet that is here, in order or not.
+    /// Behind the last byte that is here, in order or not.
     furthest: StreamOffset,
     /// In ascending order, without overlap; empty while `ring` is in use.
     pieces: VecDeque<Piece>,
     held: Held<B>,
     ring: Ring,
     copying: bool,
-    /// Octets that may lie beyond `consumed`.
+    /// Bytes that may lie beyond `consumed`.
     window: usize,
     pieces_max: usize,
 }
 
-/// Octets of the stream within one buffer.
+/// Bytes of the stream within one buffer.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
     offset: StreamOffset,
@@ -60,7 +60,7 @@ impl<B> ByteReader<B> {
         }
     }
 
-    /// Octets that can be read now.
+    /// Bytes that can be read now.
     pub fn available(&self) -> usize {
         (self.in_order - self.consumed) as usize
     }
@@ -75,15 +75,15 @@ impl<B> ByteReader<B> {
         self.held.count
     }
 
-    /// Whether octets are copied at present instead of held in their buffers.
+    /// Whether bytes are copied at present instead of held in their buffers.
     pub fn is_copying(&self) -> bool {
         self.copying
     }
 
     /// Takes what a segment brought, in the buffer that it came in; its payload begins `payload_at`
-    /// octets into [`Memory::octets`]. The buffer goes back to `memory` when nobody needs it.
+    /// bytes into [`Memory::bytes`]. The buffer goes back to `memory` when nobody needs it.
     ///
-    /// False when the octets are not those of a segment that the connection's stack has just
+    /// False when the bytes are not those of a segment that the connection's stack has just
     /// received: then nothing was taken.
     pub fn arrived(
         &mut self,
@@ -93,7 +93,7 @@ impl<B> ByteReader<B> {
         received: &Received,
     ) -> bool {
         let edge = self.consumed + self.window as u64;
-        let whole = memory.octets(&buf).len();
+        let whole = memory.bytes(&buf).len();
         let sane = received.new.iter().all(|range| {
             let end = range.offset.saturating_add(range.len.into());
             let stop = payload_at + range.skip as usize + range.len as usize;
@@ -111,11 +111,11 @@ impl<B> ByteReader<B> {
             self.copy(memory);
         }
         if self.copying {
-            let octets = memory.octets(&buf);
+            let bytes = memory.bytes(&buf);
             for range in received.new.iter() {
                 let start = payload_at + range.skip as usize;
                 self.ring
-                    .put(range.offset, &octets[start..start + range.len as usize]);
+                    .put(range.offset, &bytes[start..start + range.len as usize]);
             }
             memory.free(buf);
             return true;
@@ -132,15 +132,15 @@ impl<B> ByteReader<B> {
         true
     }
 
-    /// The octets that can be read now, as slices in order; says how many slices were filled. More
+    /// The bytes that can be read now, as slices in order; says how many slices were filled. More
     /// may follow behind them once they are [`ByteReader::consume`]d.
     pub fn slices<'a>(&'a self, memory: &'a impl Memory<B>, out: &mut [&'a [u8]]) -> usize {
         let mut filled = 0;
-        let mut put = |octets: &'a [u8]| {
+        let mut put = |bytes: &'a [u8]| {
             let Some(place) = out.get_mut(filled) else {
                 return false;
             };
-            *place = octets;
+            *place = bytes;
             filled += 1;
             true
         };
@@ -157,17 +157,17 @@ impl<B> ByteReader<B> {
                 break;
             };
             let start = piece.start as usize;
-            if !put(&memory.octets(buf)[start..start + piece.len as usize]) {
+            if !put(&memory.bytes(buf)[start..start + piece.len as usize]) {
                 break;
             }
         }
         filled
     }
 
-    /// The first `octets` of those that can be read were read. Tell [`crate::Stack::consumed`] the
+    /// The first `bytes` of those that can be read were read. Tell [`crate::Stack::consumed`] the
     /// position that comes out: only that lets the peer send more.
-    pub fn consume(&mut self, memory: &mut impl Memory<B>, octets: usize) -> StreamOffset {
-        self.consumed += octets.min(self.available()) as u64;
+    pub fn consume(&mut self, memory: &mut impl Memory<B>, bytes: usize) -> StreamOffset {
+        self.consumed += bytes.min(self.available()) as u64;
         while let Some(piece) = self.pieces.front_mut() {
             let read = self.consumed.saturating_sub(piece.offset);
             if read < u64::from(piece.len) {
@@ -218,8 +218,8 @@ impl<B> ByteReader<B> {
         while let Some(piece) = self.pieces.pop_front() {
             if let Some(buf) = self.held.get(piece.buffer) {
                 let start = piece.start as usize;
-                let octets = &memory.octets(buf)[start..start + piece.len as usize];
-                self.ring.put(piece.offset, octets);
+                let bytes = &memory.bytes(buf)[start..start + piece.len as usize];
+                self.ring.put(piece.offset, bytes);
             }
             if let Some(buf) = self.held.release(piece.buffer) {
                 memory.free(buf);

@@ -1,34 +1,34 @@
-//! Octets of a stream by their position, copied: for a reader that can't keep the buffers.
+//! Bytes of a stream by their position, copied: for a reader that can't keep the buffers.
 
 use crate::seq::StreamOffset;
 
 /// A ring of a receive window's size. Allocated only when it is first used.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
-    octets: Box<[u8]>,
+    bytes: Box<[u8]>,
 }
 
 impl Ring {
-    /// Makes room for `window` octets.
+    /// Makes room for `window` bytes.
     pub(super) fn open(&mut self, window: usize) {
-        if self.octets.is_empty() {
-            self.octets = vec![0; window.max(1)].into_boxed_slice();
+        if self.bytes.is_empty() {
+            self.bytes = vec![0; window.max(1)].into_boxed_slice();
         }
     }
 
-    /// Copies octets to their place. They lie within a window's length of every other octet that is
+    /// Copies bytes to their place. They lie within a window's length of every other byte that is
     /// still needed.
-    pub(super) fn put(&mut self, offset: StreamOffset, octets: &[u8]) {
-        let (first, second) = self.halves(offset, octets.len());
-        let (a, b) = octets.split_at(first.len());
-        self.octets[first].copy_from_slice(a);
-        self.octets[second].copy_from_slice(b);
+    pub(super) fn put(&mut self, offset: StreamOffset, bytes: &[u8]) {
+        let (first, second) = self.halves(offset, bytes.len());
+        let (a, b) = bytes.split_at(first.len());
+        self.bytes[first].copy_from_slice(a);
+        self.bytes[second].copy_from_slice(b);
     }
 
-    /// `len` octets from `offset` on, which may wrap around.
+    /// `len` bytes from `offset` on, which may wrap around.
     pub(super) fn get(&self, offset: StreamOffset, len: usize) -> [&[u8]; 2] {
         let (first, second) = self.halves(offset, len);
-        [&self.octets[first], &self.octets[second]]
+        [&self.bytes[first], &self.bytes[second]]
     }
 
     fn halves(
@@ -36,7 +36,7 @@ impl Ring {
         offset: StreamOffset,
         len: usize,
     ) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
-        let size = self.octets.len();
+        let size = self.bytes.len();
         let at = (offset % size as u64) as usize;
         let first = len.min(size - at);
         (at..at + first, 0..len - first)

@@ -2,7 +2,7 @@
 
 use super::Memory;
 
-/// Octets in front of the payload, as headers would be.
+/// Bytes in front of the payload, as headers would be.
 pub(super) const HEADROOM: usize = 3;
 
 #[derive(Debug)]
@@ -11,7 +11,7 @@ pub(super) struct Heap {
     pub(super) alive: usize,
     /// The most that may be.
     pub(super) limit: usize,
-    /// Octets of payload that fit one.
+    /// Bytes of payload that fit one.
     pub(super) size: usize,
 }
 
@@ -43,7 +43,7 @@ impl Memory<Vec<u8>> for Heap {
         self.alive -= 1;
     }
 
-    fn octets<'a>(&'a self, buf: &'a Vec<u8>) -> &'a [u8] {
+    fn bytes<'a>(&'a self, buf: &'a Vec<u8>) -> &'a [u8] {
         buf
     }
 

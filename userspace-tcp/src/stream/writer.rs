@@ -1,8 +1,8 @@
-//! The coalescing sender: octets become segments as large as they may be.
+//! The coalescing sender: bytes become segments as large as they may be.
 //!
 //! Up to 64 segments are filled at a time. The last one is held back here; the others are in the
 //! stack's queue, if that has the room that it said. A small segment waits while more may join it:
-//! until its octets are pushed, and then by Nagle's rule (RFC 9293 section 3.7.4) in the form of its
+//! until its bytes are pushed, and then by Nagle's rule (RFC 9293 section 3.7.4) in the form of its
 //! appendix A.3, which lets the small end of a large write go at once, but never a second small
 //! segment before the first one is acknowledged.
 
@@ -21,7 +21,7 @@ use crate::time::Instant;
 /// Segments that are filled at a time, at most.
 const PLACES: usize = 64;
 
-/// Sends the octets of one connection. It must be the only one that calls [`Stack::send`] and
+/// Sends the bytes of one connection. It must be the only one that calls [`Stack::send`] and
 /// [`Stack::close`] for it.
 #[derive(Debug)]
 pub struct ByteWriter<B> {
@@ -36,7 +36,7 @@ pub struct ByteWriter<B> {
     posted: u64,
     /// `posted` as it was behind the last small segment.
     small: u64,
-    octets: u64,
+    bytes: u64,
 }
 
 /// A segment that is held back.
@@ -49,7 +49,7 @@ struct Filling<B> {
 /// What a segment that is not full waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Urgency {
-    /// More octets.
+    /// More bytes.
     Unpushed,
     /// What Nagle's rule says.
     Pushed,
@@ -75,11 +75,11 @@ impl<B> ByteWriter<B> {
             end: End::Open,
             posted: 0,
             small: 0,
-            octets: 0,
+            bytes: 0,
         }
     }
 
-    /// Octets that [`ByteWriter::write`] would take now, more or less: 0 when it would take none.
+    /// Bytes that [`ByteWriter::write`] would take now, more or less: 0 when it would take none.
     pub fn room(&self, stack: &Stack<B>) -> usize {
         if self.end != End::Open {
             return 0;
@@ -88,17 +88,17 @@ impl<B> ByteWriter<B> {
         most.saturating_sub(self.held())
     }
 
-    /// Octets that are held back because their segment is not full or there is no room for it.
+    /// Bytes that are held back because their segment is not full or there is no room for it.
     pub fn held(&self) -> usize {
         self.held.iter().map(|filling| filling.len).sum()
     }
 
-    /// Octets taken so far.
-    pub fn octets(&self) -> u64 {
-        self.octets
+    /// Bytes taken so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
-    /// Takes octets as far as the windows, the queue and `memory` have room; says how many. The
+    /// Takes bytes as far as the windows, the queue and `memory` have room; says how many. The
     /// last ones wait for company until they are pushed. Takes nothing before the connection is
     /// established, after [`ByteWriter::close`], and when it is gone.
     pub fn write(
@@ -106,15 +106,15 @@ impl<B> ByteWriter<B> {
         stack: &mut Stack<B>,
         now: Instant,
         memory: &mut impl Memory<B>,
-        octets: &[u8],
+        bytes: &[u8],
     ) -> usize {
-        let mut rest = octets;
+        let mut rest = bytes;
         while !rest.is_empty() {
             let copied = self.fill(stack, now, memory, |places| {
                 let begin = rest.len();
                 for place in places {
-                    let (octets, behind) = rest.split_at(place.len().min(rest.len()));
-                    place[..octets.len()].copy_from_slice(octets);
+                    let (bytes, behind) = rest.split_at(place.len().min(rest.len()));
+                    place[..bytes.len()].copy_from_slice(bytes);
                     rest = behind;
                 }
                 Ok::<_, Infallible>(begin - rest.len())
@@ -123,10 +123,10 @@ impl<B> ByteWriter<B> {
                 break;
             }
         }
-        octets.len() - rest.len()
+        bytes.len() - rest.len()
     }
 
-    /// Takes octets as [`ByteWriter::write`] does, but from a `source` that puts them where the
+    /// Takes bytes as [`ByteWriter::write`] does, but from a `source` that puts them where the
     /// segments are going to be: into the slices that it is given, in order and without a gap, as
     /// many as it has. It says how many those were.
     ///
@@ -153,10 +153,10 @@ impl<B> ByteWriter<B> {
         let filled = source(&mut places[..count]);
         let mut left = *filled.as_ref().unwrap_or(&0);
         for filling in &mut self.held {
-            let octets = left.min(filling.place(memory, cut).len());
-            filling.len += octets;
-            left -= octets;
-            self.octets += octets as u64;
+            let bytes = left.min(filling.place(memory, cut).len());
+            filling.len += bytes;
+            left -= bytes;
+            self.bytes += bytes as u64;
         }
         while let Some(empty) = self.held.pop_back_if(|filling| filling.len == 0) {
             memory.free(empty.buf);
@@ -169,7 +169,7 @@ impl<B> ByteWriter<B> {
         filled
     }
 
-    /// No more octets come for now: what was written goes as soon as Nagle's rule lets it.
+    /// No more bytes come for now: what was written goes as soon as Nagle's rule lets it.
     pub fn push(&mut self, stack: &mut Stack<B>, now: Instant, memory: &mut impl Memory<B>) {
         self.hurry(Urgency::Pushed);
         self.settle(stack, now, memory);
@@ -181,7 +181,7 @@ impl<B> ByteWriter<B> {
         self.settle(stack, now, memory);
     }
 
-    /// Sends FIN behind the last octet written; nothing more can be written.
+    /// Sends FIN behind the last byte written; nothing more can be written.
     pub fn close(&mut self, stack: &mut Stack<B>, now: Instant, memory: &mut impl Memory<B>) {
         if self.end == End::Open {
             self.end = End::Wanted;
@@ -222,7 +222,7 @@ impl<B> ByteWriter<B> {
         }
     }
 
-    /// Whether a segment that is not full may go, as far as the octets behind it are concerned.
+    /// Whether a segment that is not full may go, as far as the bytes behind it are concerned.
     fn may_go_small(&self, stack: &Stack<B>) -> bool {
         match self.urgency {
             Urgency::Unpushed => false,
@@ -237,8 +237,8 @@ impl<B> ByteWriter<B> {
         self.posted.saturating_sub(queued) >= self.small
     }
 
-    /// Has buffers for as many segments of `cut` octets as can go now, and one to hold back. False
-    /// when there is no place for another octet.
+    /// Has buffers for as many segments of `cut` bytes as can go now, and one to hold back. False
+    /// when there is no place for another byte.
     fn make_places(&mut self, stack: &Stack<B>, memory: &mut impl Memory<B>, cut: usize) -> bool {
         let full = |filling: &Filling<B>| filling.len >= cut;
         let backed_up = self.held.len() > 1 || self.held.front().is_some_and(full);
@@ -320,14 +320,14 @@ impl<B> ByteWriter<B> {
 }
 
 impl<B> Filling<B> {
-    /// Where more octets can be put, up to `cut` in all.
+    /// Where more bytes can be put, up to `cut` in all.
     fn place<'a>(&'a mut self, memory: &'a impl Memory<B>, cut: usize) -> &'a mut [u8] {
         let place = memory.payload_mut(&mut self.buf);
         let most = cut.min(place.len());
         place.get_mut(self.len..most).unwrap_or_default()
     }
 
-    /// Moves what is behind the first `len` octets to a segment of its own.
+    /// Moves what is behind the first `len` bytes to a segment of its own.
     fn cut_off(&mut self, memory: &mut impl Memory<B>, len: usize) -> Option<Self> {
         let mut buf = memory.alloc()?;
         let behind = &memory.payload_mut(&mut self.buf)[len..self.len];

@@ -10,11 +10,11 @@ impl Both {
         Self([false, true].map(|in_bursts| Host::new(config, in_bursts)))
     }
 
-    /// The first peer acknowledges so many octets and announces this window.
-    fn acknowledge(&mut self, octets: u32, window: u16) {
+    /// The first peer acknowledges so many bytes and announces this window.
+    fn acknowledge(&mut self, bytes: u32, window: u16) {
         for host in &mut self.0 {
             let Conn { tuple, ours, .. } = host.conns[0];
-            let mut ack = header(tuple, Flags::ACK, IRS.add(1), ours.add(octets));
+            let mut ack = header(tuple, Flags::ACK, IRS.add(1), ours.add(bytes));
             ack.window = window;
             let segment = Segment::new(ack, &[]);
             host.stack.receive(host.now, tuple, &segment, OPTIONS);
@@ -81,7 +81,7 @@ fn a_burst_behind_an_idle_time_fits_the_window_that_it_begins_with() {
     both.later(Duration::from_secs(10));
     both.post(40);
     let sent = both.send().lines().count();
-    assert_eq!(sent, 14, "14 600 octets, RFC 6928");
+    assert_eq!(sent, 14, "14 600 bytes, RFC 6928");
 }
 
 /// A window opens when its probe is due but has not left: none is left to be sent later.

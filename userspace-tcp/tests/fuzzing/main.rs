@@ -1,4 +1,4 @@
-//! The bodies of the fuzz targets under `fuzz/`, with random octets and with the corpora that are
+//! The bodies of the fuzz targets under `fuzz/`, with random bytes and with the corpora that are
 //! kept there. `RNIC_TEST_SEEDS` says how many seeds, `RNIC_TEST_FIRST_SEED` where they begin.
 #![allow(dead_code, clippy::unwrap_used)]
 
@@ -15,7 +15,7 @@ use seeds::{Replay, seeds};
 
 const SEEDS: u64 = 3000;
 
-fn with_random_octets(body: fn(&[u8]), most: u64) {
+fn with_random_bytes(body: fn(&[u8]), most: u64) {
     for seed in seeds(SEEDS) {
         let _replay = Replay {
             seed,
@@ -23,8 +23,8 @@ fn with_random_octets(body: fn(&[u8]), most: u64) {
         };
         let mut random = Random::new(seed ^ 0xf0_22);
         let len = random.within(1, most);
-        let octets: Vec<u8> = (0..len).map(|_| random.next().to_le_bytes()[3]).collect();
-        body(&octets);
+        let bytes: Vec<u8> = (0..len).map(|_| random.next().to_le_bytes()[3]).collect();
+        body(&bytes);
     }
 }
 
@@ -43,18 +43,18 @@ fn with_corpus(body: fn(&[u8]), target: &str) {
 }
 
 #[test]
-fn segments_of_random_octets() {
-    with_random_octets(body::parsers::segment, 100);
+fn segments_of_random_bytes() {
+    with_random_bytes(body::parsers::segment, 100);
 }
 
 #[test]
-fn options_of_random_octets() {
-    with_random_octets(body::parsers::options, 40);
+fn options_of_random_bytes() {
+    with_random_bytes(body::parsers::options, 40);
 }
 
 #[test]
 fn a_connection_survives_everything() {
-    with_random_octets(body::stateful::run, 2000);
+    with_random_bytes(body::stateful::run, 2000);
 }
 
 #[test]

@@ -6,14 +6,14 @@ use userspace_tcp::{
     ConnId, Event, Info, Instant, Outgoing, Received, SoftError, Stack, StreamOffset, checksum,
 };
 
-use super::octets::octets;
-use super::{Buf, Buffers, BytePlan, Bytes, Random, Seen};
+use super::pattern::pattern;
+use super::{Buf, Buffers, BytePlan, ByteStream, Random, Seen};
 
 /// What the application does.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Octets to send.
-    pub octets: u64,
+    /// Bytes to send.
+    pub bytes: u64,
     /// Close only when the peer has.
     pub close_after_peer: bool,
     /// Largest segment asked for (0: as large as they may be).
@@ -21,12 +21,12 @@ pub struct Plan {
     /// In how many of 1000 wake-ups the reader reads nothing, and for how long it sleeps then.
     pub lazy_per_mille: u64,
     pub lazy_for: Duration,
-    /// Octets consumed between two sleeps, at most (0: as many as there are).
+    /// Bytes consumed between two sleeps, at most (0: as many as there are).
     pub sip: u64,
     /// Queue more than there is room for.
     pub greedy: bool,
-    /// Octets are written and read as a byte stream.
-    pub bytes: Option<BytePlan>,
+    /// Bytes are written and read as a byte stream.
+    pub stream: Option<BytePlan>,
     /// In how many of 1000 writes the writer sleeps, and for how long.
     pub pause_per_mille: u64,
     pub pause_for: Duration,
@@ -37,14 +37,14 @@ pub struct Plan {
 impl Default for Plan {
     fn default() -> Self {
         Self {
-            octets: 100_000,
+            bytes: 100_000,
             close_after_peer: false,
             segment_max: 0,
             lazy_per_mille: 0,
             lazy_for: Duration::ZERO,
             sip: 0,
             greedy: false,
-            bytes: None,
+            stream: None,
             pause_per_mille: 0,
             pause_for: Duration::ZERO,
             urgent_per_mille: 0,
@@ -71,7 +71,7 @@ pub struct Application {
     /// The writer sleeps.
     pub pausing_until: Option<Instant>,
     pub last_info: Option<Info>,
-    bytes: Option<Bytes>,
+    stream: Option<ByteStream>,
 }
 
 impl Application {
@@ -93,7 +93,7 @@ impl Application {
             asleep_until: None,
             pausing_until: None,
             last_info: None,
-            bytes: None,
+            stream: None,
         }
     }
 
@@ -138,20 +138,20 @@ impl Application {
             assert!(len > 0, "an empty range");
             assert!(
                 start + len <= self.consumed + window as u64,
-                "octets up to {} are beyond the window",
+                "bytes up to {} are beyond the window",
                 start + len
             );
             self.seen.add(start, start + len);
             let brought = &payload[range.skip as usize..][..range.len as usize];
-            let expected = octets(self.ear, start, len);
-            assert!(brought == expected, "octets {start} + {len} are wrong");
+            let expected = pattern(self.ear, start, len);
+            assert!(brought == expected, "bytes {start} + {len} are wrong");
         }
         assert!(received.in_order_to >= self.in_order_to, "went back");
         self.in_order_to = received.in_order_to;
         assert_eq!(self.in_order_to, self.seen.first_gap(), "what is in order");
-        if self.plan.bytes.is_some() {
-            let bytes = self.bytes(stack);
-            bytes.arrived(buffers, payload, received);
+        if self.plan.stream.is_some() {
+            let stream = self.stream(stack);
+            stream.arrived(buffers, payload, received);
         }
     }
 
@@ -173,10 +173,10 @@ impl Application {
         self.read(now, conn, stack, buffers, random);
         self.write(now, conn, stack, buffers, random);
         let may_close = !self.plan.close_after_peer || self.peer_closed;
-        if self.sent == self.plan.octets && may_close && !self.closed {
+        if self.sent == self.plan.bytes && may_close && !self.closed {
             self.closed = true;
-            match &mut self.bytes {
-                Some(bytes) => bytes.writer.close(stack, now, buffers),
+            match &mut self.stream {
+                Some(stream) => stream.writer.close(stack, now, buffers),
                 None => assert!(stack.close(conn)),
             }
         }
@@ -191,10 +191,10 @@ impl Application {
     pub fn assert_complete(&self, peer: &Self) {
         let events = &self.events;
         assert_eq!(
-            self.in_order_to, peer.plan.octets,
+            self.in_order_to, peer.plan.bytes,
             "not all came: {events:?}"
         );
-        assert_eq!(self.seen.octets(), peer.plan.octets, "more than there is");
+        assert_eq!(self.seen.bytes(), peer.plan.bytes, "more than there is");
         for event in [Event::PeerClosed, Event::Closed] {
             assert!(events.contains(&event), "no {event:?}: {events:?}");
         }
@@ -202,16 +202,16 @@ impl Application {
 
     /// Gives up buffers that it holds. What came before can't be read any more.
     pub fn forget(&mut self, buffers: &mut Buffers) {
-        if let Some(bytes) = self.bytes.take() {
-            bytes.free(buffers);
+        if let Some(stream) = self.stream.take() {
+            stream.free(buffers);
         }
     }
 
-    fn bytes(&mut self, stack: &Stack<Buf>) -> &mut Bytes {
+    fn stream(&mut self, stack: &Stack<Buf>) -> &mut ByteStream {
         let conn = self.conn.expect("there is a connection");
-        let plan = self.plan.bytes.as_ref().expect("it is a byte stream");
-        self.bytes
-            .get_or_insert_with(|| Bytes::new(plan.clone(), conn, window(stack)))
+        let plan = self.plan.stream.as_ref().expect("it is a byte stream");
+        self.stream
+            .get_or_insert_with(|| ByteStream::new(plan.clone(), conn, window(stack)))
     }
 
     fn read(
@@ -252,13 +252,13 @@ impl Application {
 
     /// One read; says where it ended. A byte stream may be read a little beyond `end`.
     fn read_some(&mut self, end: u64, buffers: &mut Buffers, random: &mut Random) -> u64 {
-        let Some(bytes) = &mut self.bytes else {
+        let Some(stream) = &mut self.stream else {
             return end;
         };
         let ear = self.ear;
-        let read = bytes.read(buffers, random, |at, read| {
-            let expected = octets(ear, at, read.len() as u64);
-            assert!(read == expected, "octets from {at} on are read wrong");
+        let read = stream.read(buffers, random, |at, read| {
+            let expected = pattern(ear, at, read.len() as u64);
+            assert!(read == expected, "bytes from {at} on are read wrong");
         });
         assert!(read > 0, "what is in order can be read");
         self.consumed + read
@@ -272,20 +272,20 @@ impl Application {
         buffers: &mut Buffers,
         random: &mut Random,
     ) {
-        if self.plan.bytes.is_some() {
-            let bytes = self.bytes(stack);
-            bytes.writer.settle(stack, now, buffers);
+        if self.plan.stream.is_some() {
+            let stream = self.stream(stack);
+            stream.writer.settle(stack, now, buffers);
         }
         if self.pausing_until.is_some_and(|until| now < until) {
             return;
         }
         self.pausing_until = None;
-        while self.sent < self.plan.octets {
-            let taken = match &mut self.bytes {
-                Some(bytes) => {
-                    let (voice, ends) = (self.voice, (self.sent, self.plan.octets));
+        while self.sent < self.plan.bytes {
+            let taken = match &mut self.stream {
+                Some(stream) => {
+                    let (voice, ends) = (self.voice, (self.sent, self.plan.bytes));
                     let layers = (&mut *stack, &mut *buffers, now);
-                    bytes.write(layers, random, ends, |at, len| octets(voice, at, len))
+                    stream.write(layers, random, ends, |at, len| pattern(voice, at, len))
                 }
                 None => self.post(now, conn, stack, buffers, random),
             };
@@ -303,7 +303,7 @@ impl Application {
         }
     }
 
-    /// Posts one segment; says how many octets it has, 0 when there is no room.
+    /// Posts one segment; says how many bytes it has, 0 when there is no room.
     fn post(
         &mut self,
         now: Instant,
@@ -312,23 +312,23 @@ impl Application {
         buffers: &mut Buffers,
         random: &mut Random,
     ) -> u64 {
-        let outlook = stack.outlook(conn);
+        let send_capacity = stack.send_capacity(conn);
         let asked = (stack.queued_segments(conn), stack.mss(conn));
-        assert_eq!((outlook.queued, outlook.mss), asked);
+        assert_eq!((send_capacity.queued, send_capacity.mss), asked);
         // One segment more may wait.
-        assert!(outlook.room <= stack.send_room(conn));
-        let mss = outlook.mss as u64;
+        assert!(send_capacity.room <= stack.send_room(conn));
+        let mss = send_capacity.mss as u64;
         let len = match self.plan.segment_max {
             0 => mss,
             most => random.within(1, most.min(mss)),
         };
-        let len = len.min(self.plan.octets - self.sent);
+        let len = len.min(self.plan.bytes - self.sent);
         if !self.plan.greedy && (stack.send_room(conn) as u64) < len {
             return 0;
         }
-        let octets = octets(self.voice, self.sent, len).to_vec();
-        let payload_sum = checksum::sum(&octets);
-        let buf = buffers.fill(octets);
+        let bytes = pattern(self.voice, self.sent, len).to_vec();
+        let payload_sum = checksum::sum(&bytes);
+        let buf = buffers.fill(bytes);
         let outgoing = Outgoing {
             buf,
             len: len as u32,

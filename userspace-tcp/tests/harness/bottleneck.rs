@@ -12,7 +12,7 @@ use userspace_tcp::{
 
 use super::Random;
 
-/// Octets of link and IP headers of each packet.
+/// Bytes of link and IP headers of each packet.
 const OVERHEAD: u64 = 14 + 20;
 
 /// The link in the middle.
@@ -22,13 +22,13 @@ pub struct Bottleneck {
     pub rate: u64,
     /// Propagation, each way.
     pub delay: Duration,
-    /// Octets that may wait; what comes then is dropped.
+    /// Bytes that may wait; what comes then is dropped.
     pub queue: u64,
-    /// Octets from which on packets that can be marked are.
+    /// Bytes from which on packets that can be marked are.
     pub mark: Option<u64>,
-    /// Of a million packets with octets, so many are lost by chance, behind the queue.
+    /// Of a million packets with bytes, so many are lost by chance, behind the queue.
     pub loss: u64,
-    /// Of a million packets with octets, so many are overtaken by five, behind the queue.
+    /// Of a million packets with bytes, so many are overtaken by five, behind the queue.
     pub reorder: u64,
     /// Of a million ACKs, so many are lost.
     pub ack_loss: u64,
@@ -53,7 +53,7 @@ enum Happening {
 #[derive(Debug, Clone)]
 pub struct Flow {
     pub conn: Option<ConnId>,
-    /// Octets that have come in order.
+    /// Bytes that have come in order.
     pub delivered: u64,
 }
 
@@ -67,7 +67,7 @@ pub struct Dumbbell {
     pub losses: u64,
     pub marks: u64,
     pub queue_max: u64,
-    /// Sum of octets in the queue times nanoseconds, since [`Dumbbell::reset_queue_statistics`].
+    /// Sum of bytes in the queue times nanoseconds, since [`Dumbbell::reset_queue_statistics`].
     area: u128,
     area_from: Instant,
     area_to: Instant,
@@ -192,7 +192,7 @@ impl Dumbbell {
         &mut self.senders[index]
     }
 
-    /// Octets delivered in `duration` from now on, by each flow.
+    /// Bytes delivered in `duration` from now on, by each flow.
     pub fn measure(&mut self, duration: Duration) -> Vec<u64> {
         let before: Vec<u64> = self.flows.iter().map(|flow| flow.delivered).collect();
         self.run(duration);
@@ -202,12 +202,12 @@ impl Dumbbell {
             .collect()
     }
 
-    /// Share of the link that `octets` of payload in `duration` fill.
-    pub fn utilization(&self, octets: u64, duration: Duration) -> f64 {
+    /// Share of the link that `bytes` of payload in `duration` fill.
+    pub fn utilization(&self, bytes: u64, duration: Duration) -> f64 {
         // Payload that a full packet carries.
         let full = f64::from(MSS - 12);
         let packet = full + 32.0 + OVERHEAD as f64;
-        octets as f64 * 8.0 / self.link.rate as f64 / duration.as_secs_f64() * packet / full
+        bytes as f64 * 8.0 / self.link.rate as f64 / duration.as_secs_f64() * packet / full
     }
 
     pub fn reset_queue_statistics(&mut self) {
@@ -217,7 +217,7 @@ impl Dumbbell {
         self.queue_max = self.queued;
     }
 
-    /// Octets in the queue, averaged over time.
+    /// Bytes in the queue, averaged over time.
     pub fn queue_mean(&mut self) -> f64 {
         self.account();
         let time = self.now.saturating_duration_since(self.area_from);
@@ -242,14 +242,14 @@ impl Dumbbell {
             Happening::Departure => {
                 self.account();
                 let packet = self.queue.pop_front().unwrap();
-                self.queued -= octets(&packet);
+                self.queued -= bytes(&packet);
                 if self.link.loss > 0 && self.random.below(1_000_000) < self.link.loss {
                     self.losses += 1;
                 } else {
                     let overtaken =
                         self.link.reorder > 0 && self.random.below(1_000_000) < self.link.reorder;
                     let late = if overtaken {
-                        5 * self.time_of(octets(&packet))
+                        5 * self.time_of(bytes(&packet))
                     } else {
                         Duration::ZERO
                     };
@@ -344,7 +344,7 @@ impl Dumbbell {
 
     fn enqueue(&mut self, mut packet: Packet) {
         self.account();
-        if self.queued + octets(&packet) > self.link.queue {
+        if self.queued + bytes(&packet) > self.link.queue {
             self.drops += 1;
             return;
         }
@@ -352,7 +352,7 @@ impl Dumbbell {
             packet.ecn = Ecn::Ce;
             self.marks += 1;
         }
-        self.queued += octets(&packet);
+        self.queued += bytes(&packet);
         self.queue_max = self.queue_max.max(self.queued);
         self.queue.push_back(packet);
         if self.queue.len() == 1 {
@@ -362,14 +362,14 @@ impl Dumbbell {
 
     fn depart(&mut self) {
         if let Some(packet) = self.queue.front() {
-            let at = self.now + self.time_of(octets(packet));
+            let at = self.now + self.time_of(bytes(packet));
             self.schedule(at, Happening::Departure);
         }
     }
 
-    /// What so many octets take on the link.
-    fn time_of(&self, octets: u64) -> Duration {
-        Duration::from_nanos(octets * 8 * 1_000_000_000 / self.link.rate)
+    /// What so many bytes take on the link.
+    fn time_of(&self, bytes: u64) -> Duration {
+        Duration::from_nanos(bytes * 8 * 1_000_000_000 / self.link.rate)
     }
 
     fn schedule(&mut self, at: Instant, happening: Happening) {
@@ -378,7 +378,7 @@ impl Dumbbell {
     }
 }
 
-fn octets(packet: &Packet) -> u64 {
+fn bytes(packet: &Packet) -> u64 {
     OVERHEAD + packet.header.header_len() as u64 + u64::from(packet.len)
 }
 

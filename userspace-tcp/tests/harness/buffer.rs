@@ -4,28 +4,28 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 #[derive(Debug, Default)]
-struct Books {
+struct Counts {
     alive: Cell<i64>,
     dropped: Cell<u64>,
 }
 
 /// Hands out buffers and counts them.
 #[derive(Debug, Clone, Default)]
-pub struct Buffers(Rc<Books>);
+pub struct Buffers(Rc<Counts>);
 
 #[derive(Debug)]
 pub struct Buf {
-    pub octets: Vec<u8>,
-    books: Rc<Books>,
+    pub bytes: Vec<u8>,
+    counts: Rc<Counts>,
     freed: bool,
 }
 
 impl Buffers {
-    pub fn fill(&self, octets: Vec<u8>) -> Buf {
+    pub fn fill(&self, bytes: Vec<u8>) -> Buf {
         self.0.alive.set(self.0.alive.get() + 1);
         Buf {
-            octets,
-            books: self.0.clone(),
+            bytes,
+            counts: self.0.clone(),
             freed: false,
         }
     }
@@ -47,7 +47,7 @@ impl Buffers {
 impl Drop for Buf {
     fn drop(&mut self) {
         if !self.freed {
-            self.books.dropped.set(self.books.dropped.get() + 1);
+            self.counts.dropped.set(self.counts.dropped.get() + 1);
         }
     }
 }

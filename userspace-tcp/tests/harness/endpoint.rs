@@ -28,7 +28,7 @@ impl Endpoint {
         Ipv4Addr::new(198, 18, 0, 1 + side as u8)
     }
 
-    /// Takes the TCP octets of a packet.
+    /// Takes the TCP bytes of a packet.
     pub fn receive(&mut self, now: Instant, tuple: FourTuple, bytes: &[u8]) {
         assert!(checksum::verify(tuple.remote.addr, tuple.local.addr, bytes));
         let segment = Segment::parse(bytes).unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use userspace_tcp::{
-    Config, ConnId, FourTuple, Holdings, IcmpError, Instant, SegmentId, SeqNum, Transmit,
+    Config, ConnId, FourTuple, IcmpError, Instant, ResourceUsage, SegmentId, SeqNum, Transmit,
 };
 
 use super::{Buf, Endpoint, Plan, Random, bursts, packet};
@@ -26,7 +26,7 @@ pub struct Link {
     pub hold: Duration,
     /// Time between two packets of one side.
     pub spacing: Duration,
-    /// The largest IP packet that passes, in octets.
+    /// The largest IP packet that passes, in bytes.
     pub mtu: usize,
     /// Of packets that are too large: how many bring an ICMP error.
     pub icmp_per_mille: u64,
@@ -50,7 +50,7 @@ impl Default for Link {
     }
 }
 
-/// Side, header and octets of payload.
+/// Side, header and bytes of payload.
 pub type Filter = Box<dyn FnMut(usize, &userspace_tcp::TcpHeader, usize) -> bool>;
 
 enum Happening {
@@ -76,7 +76,7 @@ enum Happening {
     },
 }
 
-/// Octets of an IPv4 header.
+/// Bytes of an IPv4 header.
 const IPV4_HEADER: usize = 20;
 
 pub struct Network {
@@ -116,7 +116,7 @@ impl Network {
     /// Side 0 carries out `plan`; side 1 sends nothing, and closes behind it.
     pub fn one_way(config: Config, plan: Plan, link: Link, seed: u64) -> Self {
         let back = Plan {
-            octets: 0,
+            bytes: 0,
             close_after_peer: true,
             ..plan.clone()
         };
@@ -347,7 +347,11 @@ impl Network {
     pub fn assert_complete(&self) {
         for (side, end) in self.ends.iter().enumerate() {
             end.app.assert_complete(&self.ends[1 - side].app);
-            assert_eq!(end.stack.holdings(), Holdings::default(), "side {side}");
+            assert_eq!(
+                end.stack.resource_usage(),
+                ResourceUsage::default(),
+                "side {side}"
+            );
             assert_eq!(end.buffers.alive(), 0, "side {side}: buffers are left");
             assert_eq!(
                 end.buffers.dropped(),

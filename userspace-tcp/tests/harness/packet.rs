@@ -1,17 +1,17 @@
-//! Segments as octets on a link.
+//! Segments as bytes on a link.
 
 use userspace_tcp::{Flags, FourTuple, Segment, Transmit, checksum, segment};
 
 use super::Buf;
 
-/// The octets of a segment, with its checksum.
+/// The bytes of a segment, with its checksum.
 pub fn emit(transmit: &Transmit<Buf>) -> Vec<u8> {
     let Transmit { tuple, header, .. } = transmit;
     let mut bytes = vec![0; header.header_len()];
     header.emit(&mut bytes);
     let mut total = checksum::sum(&bytes);
     if let Some(payload) = &transmit.payload {
-        bytes.extend_from_slice(&payload.buf.octets[..payload.len as usize]);
+        bytes.extend_from_slice(&payload.buf.bytes[..payload.len as usize]);
         total += payload.sum;
     }
     total += checksum::pseudo(tuple.local.addr, tuple.remote.addr, bytes.len());
@@ -19,7 +19,7 @@ pub fn emit(transmit: &Transmit<Buf>) -> Vec<u8> {
     bytes
 }
 
-/// A segment as two, cut so that the second one has what is behind octet `at`.
+/// A segment as two, cut so that the second one has what is behind byte `at`.
 pub fn split(tuple: FourTuple, bytes: &[u8], at: usize) -> [Vec<u8>; 2] {
     let segment = Segment::parse(bytes).unwrap();
     let header_len = segment.header.header_len();

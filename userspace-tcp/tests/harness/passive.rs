@@ -16,10 +16,10 @@ const OPTIONS: ConnOptions = ConnOptions { mss: 1460 };
 pub struct Passive {
     pub stack: Stack<u32>,
     pub conn: ConnId,
-    /// The number of the first octet that it sends.
+    /// The number of the first byte that it sends.
     pub ours: SeqNum,
     pub now: Instant,
-    /// Octets that were posted to it.
+    /// Bytes that were posted to it.
     pub sent: u32,
 }
 
@@ -42,9 +42,9 @@ pub fn header(flags: Flags, seq: SeqNum, ack: SeqNum) -> TcpHeader {
     }
 }
 
-/// The number of an octet that the peer sends.
-pub fn peer_seq(octet: u32) -> SeqNum {
-    IRS.add(1).add(octet)
+/// The number of a byte that the peer sends.
+pub fn peer_seq(byte: u32) -> SeqNum {
+    IRS.add(1).add(byte)
 }
 
 impl Passive {
@@ -89,15 +89,15 @@ impl Passive {
         }
     }
 
-    /// Has it send so many octets, if its queue takes them.
-    pub fn post(&mut self, octets: u32) {
+    /// Has it send so many bytes, if its queue takes them.
+    pub fn post(&mut self, bytes: u32) {
         let outgoing = Outgoing {
             buf: self.sent,
-            len: octets,
+            len: bytes,
             payload_sum: PartialSum::ZERO,
         };
         if self.stack.send(self.conn, self.now, outgoing).is_ok() {
-            self.sent += octets;
+            self.sent += bytes;
         }
     }
 

@@ -1,4 +1,4 @@
-//! Which octets of a stream were shown.
+//! Which bytes of a stream were shown.
 
 /// Ranges that neither touch nor overlap, in ascending order.
 #[derive(Debug, Default)]
@@ -11,14 +11,14 @@ impl Seen {
         let mut joined = (start, end);
         let mut until = at;
         while let Some(&(a, b)) = self.0.get(until).filter(|range| range.0 <= end) {
-            assert!(b <= start || a >= end, "octets {start}..{end} came twice");
+            assert!(b <= start || a >= end, "bytes {start}..{end} came twice");
             joined = (joined.0.min(a), joined.1.max(b));
             until += 1;
         }
         self.0.splice(at..until, [joined]);
     }
 
-    /// Behind the last octet that has all before it.
+    /// Behind the last byte that has all before it.
     pub fn first_gap(&self) -> u64 {
         match self.0.first() {
             Some(&(0, end)) => end,
@@ -26,8 +26,8 @@ impl Seen {
         }
     }
 
-    /// How many octets there are.
-    pub fn octets(&self) -> u64 {
+    /// How many bytes there are.
+    pub fn bytes(&self) -> u64 {
         self.0.iter().map(|(start, end)| end - start).sum()
     }
 }

@@ -13,7 +13,7 @@ use userspace_tcp::Config;
 
 const CONNECTIONS: usize = 10_000;
 
-/// Octets for each idle connection.
+/// Bytes for each idle connection.
 const EACH: isize = 2048;
 
 fn config() -> Config {
@@ -26,9 +26,9 @@ fn config() -> Config {
 /// Each of the two stacks, everything that it allocated and has not freed.
 fn assert_small(pair: &Pair) {
     for meter in &pair.meters {
-        let each = meter.octets / CONNECTIONS as isize;
-        println!("{each} octets for each connection");
-        assert!(each <= EACH, "{each} octets for each connection");
+        let each = meter.bytes / CONNECTIONS as isize;
+        println!("{each} bytes for each connection");
+        assert!(each <= EACH, "{each} bytes for each connection");
     }
 }
 
@@ -88,22 +88,22 @@ fn connections_that_come_and_go_take_no_more_than_those_that_stay() {
         ..Config::default()
     });
     pair.churn(100);
-    let before = pair.meters.each_ref().map(|meter| meter.octets);
+    let before = pair.meters.each_ref().map(|meter| meter.bytes);
     for _ in 0..20 {
         pair.churn(100);
     }
-    let after = pair.meters.each_ref().map(|meter| meter.octets);
+    let after = pair.meters.each_ref().map(|meter| meter.bytes);
     assert_eq!(before, after);
 }
 
 #[test]
 fn a_flood_of_syns_takes_no_more_than_the_backlog() {
     let mut pair = Pair::new(config());
-    let before = pair.meters[1].octets;
+    let before = pair.meters[1].bytes;
     for source in 0..100_000 {
         pair.stray_syn(source);
     }
-    let Meter { octets, .. } = pair.meters[1];
+    let Meter { bytes, .. } = pair.meters[1];
     let most = (pair::BACKLOG + 64) as isize * EACH;
-    assert!(octets - before < most, "{} octets", octets - before);
+    assert!(bytes - before < most, "{} bytes", bytes - before);
 }

@@ -9,13 +9,13 @@ struct Counting;
 static ALLOCATOR: Counting = Counting;
 
 thread_local! {
-    static OCTETS: Cell<isize> = const { Cell::new(0) };
+    static BYTES: Cell<isize> = const { Cell::new(0) };
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-fn count(octets: isize, allocations: usize) {
+fn count(bytes: isize, allocations: usize) {
     // A thread that ends frees after its counters are gone.
-    let _ = OCTETS.try_with(|cell| cell.set(cell.get() + octets));
+    let _ = BYTES.try_with(|cell| cell.set(cell.get() + bytes));
     let _ = ALLOCATIONS.try_with(|cell| cell.set(cell.get() + allocations));
 }
 
@@ -43,17 +43,17 @@ unsafe impl GlobalAlloc for Counting {
 /// What was allocated while it ran.
 #[derive(Debug, Default)]
 pub struct Meter {
-    /// Octets allocated and not freed.
-    pub octets: isize,
+    /// Bytes allocated and not freed.
+    pub bytes: isize,
     /// Times that something was allocated.
     pub allocations: usize,
 }
 
 impl Meter {
     pub fn run<T>(&mut self, what: impl FnOnce() -> T) -> T {
-        let (octets, allocations) = (OCTETS.get(), ALLOCATIONS.get());
+        let (bytes, allocations) = (BYTES.get(), ALLOCATIONS.get());
         let result = what();
-        self.octets += OCTETS.get() - octets;
+        self.bytes += BYTES.get() - bytes;
         self.allocations += ALLOCATIONS.get() - allocations;
         result
     }

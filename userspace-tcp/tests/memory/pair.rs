@@ -15,7 +15,7 @@ pub const BACKLOG: usize = 64;
 
 const OPTIONS: ConnOptions = ConnOptions { mss: 1460 };
 
-/// Octets of each segment.
+/// Bytes of each segment.
 const LEN: usize = 200;
 
 pub struct Pair {

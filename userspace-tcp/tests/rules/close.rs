@@ -87,7 +87,7 @@ fn a_fin_that_acknowledges_ours_goes_straight_to_time_wait() {
 }
 
 #[test]
-fn a_fin_waits_for_every_octet_before_it() {
+fn a_fin_waits_for_every_byte_before_it() {
     let mut script = Script::active(plain());
     script.give(FIN, 101, 1, 100);
     assert_eq!((script.events(), script.one().ack), (vec![], 1));
@@ -281,30 +281,30 @@ fn abort_resets_and_gives_every_buffer_back() {
 
 /// RFC 9293 section 3.10.7.4: in CLOSING and LAST-ACK nobody is told of a reset. It is what a host says
 /// whose program got everything and is gone, when our FIN comes again because its last ACK was lost.
-/// But octets that nobody acknowledged may be lost (MUST-12).
+/// But bytes that nobody acknowledged may be lost (MUST-12).
 #[test]
-fn a_reset_behind_both_closes_is_an_end_in_order_unless_octets_may_be_lost() {
+fn a_reset_behind_both_closes_is_an_end_in_order_unless_bytes_may_be_lost() {
     for peer_first in [false, true] {
-        for octets in [false, true] {
-            let mut script = closed_by_both(peer_first, octets);
+        for bytes in [false, true] {
+            let mut script = closed_by_both(peer_first, bytes);
             script.wait_for_timer();
             script.out();
             script.give(Flags::RST, 2, 0, 0);
-            let end = if octets { Event::Reset } else { Event::Closed };
+            let end = if bytes { Event::Reset } else { Event::Closed };
             assert_eq!(script.events(), [Event::PeerClosed, end]);
             assert!(script.is_gone() && script.out().is_empty());
         }
     }
 }
 
-/// In LAST-ACK or CLOSING; `octets`: of ours, too, nothing is acknowledged.
-fn closed_by_both(peer_first: bool, octets: bool) -> Script {
+/// In LAST-ACK or CLOSING; `bytes`: of ours, too, nothing is acknowledged.
+fn closed_by_both(peer_first: bool, bytes: bool) -> Script {
     let mut script = Script::active(plain());
     if peer_first {
         script.give(FIN, 1, 1, 0);
         script.one();
     }
-    if octets {
+    if bytes {
         script.send_thousands(1);
     }
     script.close();
@@ -323,15 +323,15 @@ fn closed_by_both(peer_first: bool, octets: bool) -> Script {
 }
 
 /// RFC 9293 section 3.10.5: in CLOSING and LAST-ACK the connection is just forgotten. But a peer
-/// that won't get all octets has to know (SHLD-3).
+/// that won't get all bytes has to know (SHLD-3).
 #[test]
-fn abort_behind_both_closes_resets_only_if_octets_are_lost() {
+fn abort_behind_both_closes_resets_only_if_bytes_are_lost() {
     for peer_first in [false, true] {
-        for octets in [false, true] {
-            let mut script = closed_by_both(peer_first, octets);
+        for bytes in [false, true] {
+            let mut script = closed_by_both(peer_first, bytes);
             assert!(script.stack.abort(script.conn()));
             let resets = script.out().iter().filter(|out| out.flags.rst()).count();
-            assert_eq!(resets, usize::from(octets));
+            assert_eq!(resets, usize::from(bytes));
             assert!(script.is_gone());
         }
     }

@@ -98,7 +98,7 @@ fn a_cookie_opens_the_connection_that_the_syn_asked_for() {
             (info.state, info.mss, info.timestamps, info.ecn),
             (info.peer_window, info.cwnd),
         ));
-        // Octets both ways.
+        // Bytes both ways.
         let received = script.give_options(ACK, 1, 1, 100, echo(&syn_ack));
         assert_eq!(received.in_order_to, 100);
         script.send(1000).unwrap();
@@ -109,7 +109,7 @@ fn a_cookie_opens_the_connection_that_the_syn_asked_for() {
 }
 
 #[test]
-fn octets_and_fin_with_the_ack_that_brings_the_cookie_count() {
+fn bytes_and_fin_with_the_ack_that_brings_the_cookie_count() {
     let mut script = full(plain());
     script.give(Flags::SYN, 0, 0, 0);
     script.one();
@@ -140,7 +140,7 @@ fn a_forged_cookie_is_dropped_and_a_stale_one_reset() {
     assert_eq!(script.events(), []);
 }
 
-/// The ACK and the first octets are lost; what comes first is the second segment.
+/// The ACK and the first bytes are lost; what comes first is the second segment.
 #[test]
 fn a_later_segment_of_an_honest_peer_does_not_reset_it() {
     let mut script = full(plain());
@@ -174,17 +174,17 @@ fn a_cookie_counts_although_a_copy_of_the_syn_has_made_a_half_open_connection() 
     let received = script.give(ACK, 1, 1, 100);
     assert!(matches!(script.events()[..], [Event::Incoming { .. }]));
     assert_eq!((received.new[0].offset, received.new[0].len), (0, 100));
-    assert_eq!(script.stack.holdings().half_open, 0);
+    assert_eq!(script.stack.resource_usage().half_open, 0);
     assert_eq!(cookies(&script), [1, 1, 0]);
 }
 
-/// The octets that bring the cookie are overtaken: a reset would end an honest peer's connection.
+/// The bytes that bring the cookie are overtaken: a reset would end an honest peer's connection.
 #[test]
 fn a_half_open_connection_resets_no_peer_whose_cookie_is_on_its_way() {
     let mut script = doubled_syn();
     script.give(ACK, 101, 1, 100);
     assert_eq!(script.out(), []);
-    assert_eq!(script.stack.holdings().half_open, 1);
+    assert_eq!(script.stack.resource_usage().half_open, 1);
     script.give(ACK, 1, 1, 100);
     assert!(matches!(script.events()[..], [Event::Incoming { .. }]));
     assert_eq!(cookies(&script), [1, 1, 1]);

@@ -38,7 +38,7 @@ fn active(config: Config) -> Script {
     script
 }
 
-/// A segment of 1000 octets from the peer in a packet with this ECN field.
+/// A segment of 1000 bytes from the peer in a packet with this ECN field.
 fn give_marked(script: &mut Script, seq: i64, ecn: Ecn) {
     script.peer_ecn = ecn;
     script.give(ACK, seq, 1, 1000);

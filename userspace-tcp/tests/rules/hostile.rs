@@ -1,4 +1,4 @@
-//! Whatever octets come, nothing panics, nothing grows without bound, and no octet is shown twice.
+//! Whatever bytes come, nothing panics, nothing grows without bound, and no byte is shown twice.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -101,7 +101,7 @@ fn storm(seed: u64, config: Config) {
         for range in received.new.iter() {
             assert!(range.len > 0 && (range.skip + range.len) as usize <= len);
             for at in range.offset..range.offset + u64::from(range.len) {
-                assert!(shown.insert(at), "seed {seed}: octet {at} was shown twice");
+                assert!(shown.insert(at), "seed {seed}: byte {at} was shown twice");
             }
         }
         if received.conn == script.conn && script.conn.is_some() {
@@ -206,7 +206,7 @@ fn a_peer_that_acknowledges_too_early_gets_no_more_than_the_queue_holds() {
 }
 
 #[test]
-fn random_octets_never_panic_the_parser() {
+fn random_bytes_never_panic_the_parser() {
     let mut random = Random(99);
     let mut sound = 0;
     for _ in 0..50_000 {

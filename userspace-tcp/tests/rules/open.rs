@@ -47,7 +47,7 @@ fn a_syn_ack_offers_only_what_the_peer_has_offered() {
 }
 
 #[test]
-fn timestamps_take_twelve_octets_of_each_segment() {
+fn timestamps_take_twelve_bytes_of_each_segment() {
     let script = Script::active(Config {
         sack: false,
         ..Config::default()
@@ -245,7 +245,7 @@ fn half_open_connections_do_not_keep_the_table_from_an_active_open() {
 }
 
 #[test]
-fn octets_with_the_last_ack_of_the_handshake_count() {
+fn bytes_with_the_last_ack_of_the_handshake_count() {
     let mut script = Script::new(plain());
     script.stack.listen(local(), 1).unwrap();
     script.give(Flags::SYN, 0, 0, 0);
@@ -378,7 +378,7 @@ fn connect_names_what_is_wrong() {
         },
     );
     let unusable = script.stack.connect(now, zero, OPTIONS);
-    assert_eq!(unusable, Err(ConnectError::Unusable { tuple: zero }));
+    assert_eq!(unusable, Err(ConnectError::DropReason { tuple: zero }));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::script::*;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Octets of IPv4 and TCP headers.
+/// Bytes of IPv4 and TCP headers.
 const HEADERS: u32 = 40;
 
 fn with_sack() -> Config {
@@ -20,7 +20,7 @@ fn with_sack() -> Config {
     }
 }
 
-/// Posts and sends `count` segments of 1460 octets.
+/// Posts and sends `count` segments of 1460 bytes.
 fn send_large(script: &mut Script, count: usize) -> Vec<Out> {
     for _ in 0..count {
         script.send(1460).unwrap();
@@ -30,7 +30,7 @@ fn send_large(script: &mut Script, count: usize) -> Vec<Out> {
 
 /// The peer has all that was sent.
 fn give_ack(script: &mut Script) {
-    let sent = script.info().counters.octets_out;
+    let sent = script.info().counters.bytes_out;
     script.give(ACK, 1, sent as i64 + 1, 0);
 }
 
@@ -169,7 +169,7 @@ fn small_segments_that_vanish_say_nothing_about_the_path() {
     assert_eq!(script.mss(), 1460);
 }
 
-/// An established connection that has fallen to 1200 octets, with everything acknowledged.
+/// An established connection that has fallen to 1200 bytes, with everything acknowledged.
 fn fallen(config: Config) -> Script {
     let mut script = Script::active(config);
     send_large(&mut script, 1);
@@ -333,7 +333,7 @@ fn without_probing_vanished_segments_say_nothing() {
 
 /// RFC 8201 section 4.
 #[test]
-fn an_ipv6_path_takes_1280_octets_whatever_a_router_says() {
+fn an_ipv6_path_takes_1280_bytes_whatever_a_router_says() {
     let mut script = Script::new(with_sack());
     let end = |last, port| {
         Endpoint::new(

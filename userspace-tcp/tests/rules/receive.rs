@@ -3,7 +3,7 @@ use userspace_tcp::{Config, Options, Timestamps};
 use crate::script::*;
 
 #[test]
-fn out_of_order_octets_are_shown_at_once_and_only_once() {
+fn out_of_order_bytes_are_shown_at_once_and_only_once() {
     let mut script = Script::active(plain());
     let received = script.give(ACK, 1001, 1, 500);
     assert_eq!(
@@ -95,7 +95,7 @@ fn too_many_holes_drop_the_segment() {
     assert_eq!(script.give(ACK, 21, 1, 20).in_order_to, 50);
 }
 
-/// RFC 2883 section 4, for octets below RCV.NXT and beyond it.
+/// RFC 2883 section 4, for bytes below RCV.NXT and beyond it.
 #[test]
 fn what_comes_twice_is_reported_by_a_d_sack_block() {
     let config = Config {
@@ -127,7 +127,7 @@ fn what_comes_twice_is_reported_by_a_d_sack_block() {
     // Each duplicate is told once.
     script.give(ACK, 1001, 1, 500);
     assert_eq!(blocks(&mut script), (3001, vec![]));
-    assert_eq!(script.info().counters.octets_in, 3000);
+    assert_eq!(script.info().counters.bytes_in, 3000);
 }
 
 /// RFC 2883 section 4.3: the original that comes behind its retransmission is refused by PAWS, and

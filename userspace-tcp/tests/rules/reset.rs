@@ -47,7 +47,7 @@ fn challenges_are_rate_limited() {
 }
 
 #[test]
-fn a_syn_with_octets_is_challenged_no_more_often() {
+fn a_syn_with_bytes_is_challenged_no_more_often() {
     let mut script = Script::active(plain());
     for _ in 0..10 {
         assert!(script.give(Flags::SYN, 500, 0, 100).new.is_empty());

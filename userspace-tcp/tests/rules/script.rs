@@ -226,7 +226,7 @@ impl Script {
         events
     }
 
-    /// The peer sends `len` octets at `seq`.
+    /// The peer sends `len` bytes at `seq`.
     pub fn give(&mut self, flags: Flags, seq: i64, ack: i64, len: usize) -> Received {
         self.give_options(flags, seq, ack, len, Options::default())
     }
@@ -290,7 +290,7 @@ impl Script {
         self.stack.receive(self.now, self.tuple, &segment, OPTIONS)
     }
 
-    /// A router has dropped the segment at `seq`: the next link takes `mtu` octets.
+    /// A router has dropped the segment at `seq`: the next link takes `mtu` bytes.
     pub fn too_big(&mut self, seq: u32, mtu: u32) -> bool {
         let error = IcmpError::PacketTooBig { mtu };
         let seq = self.iss.add(seq);
@@ -315,7 +315,7 @@ impl Script {
             .map_err(|error| error.reason)
     }
 
-    /// Queues and sends `count` segments of 1000 octets.
+    /// Queues and sends `count` segments of 1000 bytes.
     pub fn send_thousands(&mut self, count: usize) {
         for _ in 0..count {
             self.send(1000).unwrap();

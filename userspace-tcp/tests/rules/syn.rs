@@ -10,7 +10,7 @@ const FIN: Flags = Flags::FIN;
 
 /// The listener has no place for them before the handshake is over.
 #[test]
-fn octets_and_a_fin_on_a_syn_are_left_for_the_peer_to_send_again() {
+fn bytes_and_a_fin_on_a_syn_are_left_for_the_peer_to_send_again() {
     let mut script = Script::new(plain());
     script.stack.listen(local(), 1).unwrap();
     let received = script.give(SYN | FIN, 0, 0, 100);
@@ -28,7 +28,7 @@ fn octets_and_a_fin_on_a_syn_are_left_for_the_peer_to_send_again() {
 
 /// Section 3.10.7.3, fourth: processing goes on at the sixth step.
 #[test]
-fn octets_and_a_fin_on_the_syn_ack_count() {
+fn bytes_and_a_fin_on_the_syn_ack_count() {
     let mut script = Script::new(plain());
     script.connect();
     script.one();
@@ -51,7 +51,7 @@ fn octets_and_a_fin_on_the_syn_ack_count() {
 }
 
 #[test]
-fn octets_in_a_simultaneous_open_count_once_our_syn_is_acknowledged() {
+fn bytes_in_a_simultaneous_open_count_once_our_syn_is_acknowledged() {
     let mut script = Script::new(plain());
     script.connect();
     script.one();

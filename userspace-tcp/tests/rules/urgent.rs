@@ -1,4 +1,4 @@
-//! The urgent pointer (RFC 9293 section 3.8.5): octets stay in line, the layer above is told.
+//! The urgent pointer (RFC 9293 section 3.8.5): bytes stay in line, the layer above is told.
 
 use userspace_tcp::{Event, Flags, Options, State};
 
@@ -12,12 +12,12 @@ fn give_urgent(script: &mut Script, seq: i64, urgent: u16, len: usize) {
 }
 
 #[test]
-fn urgent_octets_stay_in_line_and_the_layer_above_is_told() {
+fn urgent_bytes_stay_in_line_and_the_layer_above_is_told() {
     let mut script = Script::active(plain());
     give_urgent(&mut script, 1, 60, 100);
     assert_eq!(script.events(), [Event::Urgent]);
     let info = script.info();
-    assert_eq!((info.urgent_to, info.counters.octets_in), (Some(60), 100));
+    assert_eq!((info.urgent_to, info.counters.bytes_in), (Some(60), 100));
     let conn = script.conn();
     script.stack.consumed(conn, 59);
     assert_eq!(script.info().urgent_to, Some(60));
@@ -29,7 +29,7 @@ fn urgent_octets_stay_in_line_and_the_layer_above_is_told() {
 #[test]
 fn it_is_told_again_only_when_the_pointer_moves_on() {
     let mut script = Script::active(plain());
-    // Before the octets, as from a sender whose peer's window is closed.
+    // Before the bytes, as from a sender whose peer's window is closed.
     give_urgent(&mut script, 1, 500, 0);
     assert_eq!(
         (script.events(), script.info().urgent_to),
@@ -86,7 +86,7 @@ fn what_is_queued_can_be_called_urgent() {
         .iter()
         .map(|out| (out.seq, out.flags.contains(Flags::URG), out.urgent))
         .collect();
-    // The segment that begins where the urgent octets end says so, too.
+    // The segment that begins where the urgent bytes end says so, too.
     assert_eq!(
         pointers,
         [
@@ -129,7 +129,7 @@ fn an_end_too_far_for_the_field_is_told_by_later_segments() {
     script.stack.urge(conn);
     assert_eq!(script.out()[0].urgent, u16::MAX);
     loop {
-        let sent = script.info().counters.octets_out;
+        let sent = script.info().counters.bytes_out;
         script.give(ACK, 1, sent as i64 + 1, 0);
         let out = script.out();
         assert!(!out.is_empty(), "never told");

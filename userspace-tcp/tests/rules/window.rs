@@ -172,7 +172,7 @@ fn an_old_acknowledgment_does_not_bring_an_old_window_back() {
     assert_eq!(script.info().peer_window, 1000);
 }
 
-/// RFC 9293 section 3.10.7.4 (MUST-66): a closed window shuts out octets only.
+/// RFC 9293 section 3.10.7.4 (MUST-66): a closed window shuts out bytes only.
 #[test]
 fn a_closed_window_lets_acks_urgent_pointers_and_resets_in() {
     let config = Config {

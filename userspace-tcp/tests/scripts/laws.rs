@@ -1,4 +1,4 @@
-//! What holds on any connection whatever a script is about: each segment out and each octet in is
+//! What holds on any connection whatever a script is about: each segment out and each byte in is
 //! held against it.
 
 #[cfg(test)]
@@ -20,7 +20,7 @@ pub struct Laws {
     /// Posted segments in order: where each begins and how long it is.
     posted: BTreeMap<i64, u32>,
     posted_end: i64,
-    /// Where each of the octets shown to the layer above begins: as ranges that don't touch.
+    /// Where each of the bytes shown to the layer above begins: as ranges that don't touch.
     shown: BTreeSet<(u64, u64)>,
     in_order: u64,
     ack: Option<i64>,
@@ -61,7 +61,7 @@ impl Laws {
         let seq = relative(wire.seq, iss);
         if wire.len > 0 && self.posted.get(&seq) != Some(&wire.len) {
             return Err(format!(
-                "{} octets at {seq} are no segment that was posted: one is split or joined",
+                "{} bytes at {seq} are no segment that was posted: one is split or joined",
                 wire.len
             ));
         }
@@ -115,7 +115,7 @@ impl Laws {
         Ok(())
     }
 
-    /// The layer above gets octets of a segment; `in_order_to`: what it is told, if the connection
+    /// The layer above gets bytes of a segment; `in_order_to`: what it is told, if the connection
     /// is still there.
     pub fn received(
         &mut self,
@@ -130,9 +130,9 @@ impl Laws {
                 return Err(format!("{range:?} lies outside of the segment"));
             }
             let at = absolute(start.cast_signed() + 1 - i64::from(range.skip), irs);
-            // The octets of a SYN stand behind it.
+            // The bytes of a SYN stand behind it.
             if at != wire.seq.wrapping_add(u32::from(wire.syn())) {
-                return Err(format!("{range:?} names other octets than the segment's"));
+                return Err(format!("{range:?} names other bytes than the segment's"));
             }
             if self.shown.iter().any(|&(a, b)| a < end && start < b) {
                 return Err(format!("{range:?} was shown before, at least a part of it"));
@@ -148,14 +148,14 @@ impl Laws {
         }
         if let Some(told) = in_order_to.filter(|&told| told != in_order) {
             return Err(format!(
-                "{in_order} octets are here in order, but in_order_to is {told}"
+                "{in_order} bytes are here in order, but in_order_to is {told}"
             ));
         }
         self.in_order = in_order;
         Ok(())
     }
 
-    /// Octets that came in order.
+    /// Bytes that came in order.
     pub fn in_order(&self) -> u64 {
         self.in_order
     }

@@ -22,7 +22,7 @@ pub struct Settings {
     /// The peer's.
     pub irs: u32,
     pub ipv6: bool,
-    /// The layer above needs every octet at once no more.
+    /// The layer above needs every byte at once no more.
     pub consumes: bool,
     /// The window field of segments that don't say one.
     pub peer_window: u16,

@@ -1,4 +1,4 @@
-//! Segments as octets and as tcpdump prints them. Written apart from the crate's own codec, so that
+//! Segments as bytes and as tcpdump prints them. Written apart from the crate's own codec, so that
 //! the two check each other (RFC 9293 section 3.1).
 
 use std::fmt::Write as _;
@@ -32,7 +32,7 @@ pub enum Tlv {
     SackPermitted,
     Timestamps(u32, u32),
     Sack(Vec<(u32, u32)>),
-    /// The octets as they are.
+    /// The bytes as they are.
     Raw(Vec<u8>),
 }
 
@@ -52,7 +52,7 @@ impl Wire {
         })
     }
 
-    /// Header and `len` octets of payload.
+    /// Header and `len` bytes of payload.
     pub fn encode(&self) -> Vec<u8> {
         let mut options = Vec::new();
         for option in &self.options {
@@ -62,7 +62,7 @@ impl Wire {
             options.push(0);
         }
         let words = (20 + options.len()) / 4;
-        let offset = u8::try_from(words << 4).expect("a script's options fit 40 octets");
+        let offset = u8::try_from(words << 4).expect("a script's options fit 40 bytes");
         let mut out = Vec::new();
         out.extend(self.ports.0.to_be_bytes());
         out.extend(self.ports.1.to_be_bytes());
@@ -149,7 +149,7 @@ impl Tlv {
                     out.extend(right.to_be_bytes());
                 }
             }
-            Self::Raw(octets) => out.extend(octets),
+            Self::Raw(bytes) => out.extend(bytes),
         }
     }
 
@@ -171,8 +171,8 @@ impl Tlv {
 
     fn one(option: &[u8]) -> Self {
         let long = |at: usize| {
-            let octets = option[at..at + 4].try_into().expect("four octets");
-            u32::from_be_bytes(octets)
+            let bytes = option[at..at + 4].try_into().expect("four bytes");
+            u32::from_be_bytes(bytes)
         };
         match (option[0], option.len()) {
             (2, 4) => Self::Mss(u16::from_be_bytes([option[2], option[3]])),
@@ -203,7 +203,7 @@ impl Tlv {
                     .collect();
                 format!("sack{}", blocks.concat())
             }
-            Self::Raw(octets) => format!("unknown {octets:02x?}"),
+            Self::Raw(bytes) => format!("unknown {bytes:02x?}"),
         }
     }
 }

@@ -76,7 +76,7 @@ impl Flow {
         for (app, peer) in [(first, second), (second, first)] {
             let events = &app.events;
             assert!(app.in_order_to <= peer.sent, "more than was sent");
-            assert!(app.seen.octets() <= peer.sent, "more than was sent");
+            assert!(app.seen.bytes() <= peer.sent, "more than was sent");
             assert!(
                 app.over || app.conn.is_none(),
                 "{:?}: no end: {events:?}",

@@ -9,7 +9,7 @@ use userspace_tcp::{ConnId, SegmentId, SeqNum, TcpHeader};
 struct Line {
     /// What each segment of the send queue was when it went out the first time.
     segments: HashMap<SegmentId, (SeqNum, u32)>,
-    /// Octets of header of segments with payload.
+    /// Bytes of header of segments with payload.
     header: Option<usize>,
     /// Acknowledged.
     ack: Option<SeqNum>,
@@ -31,8 +31,8 @@ impl Laws {
             assert!(len > 0, "a payload of nothing");
             let first = *line.segments.entry(id).or_insert((header.seq, len));
             assert_eq!(first, (header.seq, len), "a segment was cut again");
-            let octets = header.header_len();
-            assert_eq!(*line.header.get_or_insert(octets), octets, "header length");
+            let bytes = header.header_len();
+            assert_eq!(*line.header.get_or_insert(bytes), bytes, "header length");
         }
         if header.flags.rst() || header.flags.syn() || !header.flags.ack() {
             return;

@@ -1,5 +1,5 @@
 //! Deterministic simulation: several engines with connections between them, on a network that does
-//! to their packets whatever a seed says, under virtual time. After each run every octet has come
+//! to their packets whatever a seed says, under virtual time. After each run every byte has come
 //! once and is right, no timer, frame or connection is left, and all memory is back.
 //!
 //! `RNIC_TEST_SEEDS` says how many seeds, `RNIC_TEST_FIRST_SEED` where they begin,
@@ -54,7 +54,7 @@ fn run(seed: u64) -> Tally {
 
 fn run_hand(hand: u64) {
     let mut tally = Tally::default();
-    harness::make_octets();
+    harness::make_pattern();
     let mut count = 0;
     for seed in seeds(SEEDS).filter(|seed| seed % HANDS == hand) {
         let _replay = Replay {
@@ -65,7 +65,7 @@ fn run_hand(hand: u64) {
         tally.join(&meter.run(|| run(seed)));
         // What is told takes memory, too.
         if !*TRACED {
-            assert_eq!(meter.octets, 0, "memory that did not come back");
+            assert_eq!(meter.bytes, 0, "memory that did not come back");
         }
         count += 1;
     }

@@ -16,10 +16,10 @@ pub struct Packet {
     /// As the sender sees it.
     pub tuple: FourTuple,
     pub bytes: Vec<u8>,
-    /// Octets in front of the payload.
+    /// Bytes in front of the payload.
     pub header_len: usize,
     pub ecn: Ecn,
-    /// One octet is wrong.
+    /// One byte is wrong.
     pub corrupted: bool,
 }
 

@@ -70,7 +70,7 @@ pub struct Weather {
     pub way: Duration,
     /// Segments that are cut in two.
     pub split: u64,
-    /// Packets with one wrong octet.
+    /// Packets with one wrong byte.
     pub corrupt: u64,
     /// ECN-capable packets that get a congestion mark.
     pub mark: u64,
@@ -80,7 +80,7 @@ pub struct Weather {
     pub hold: Duration,
     /// Time between two packets of one path.
     pub spacing: Duration,
-    /// The largest IP packet that passes, in octets.
+    /// The largest IP packet that passes, in bytes.
     pub mtu: usize,
     /// Packets that are too large and bring an ICMP error.
     pub icmp: u64,
@@ -280,7 +280,7 @@ fn flow(random: &mut Random, engines: &[EnginePlan], v6: bool) -> FlowPlan {
 }
 
 fn plan(random: &mut Random) -> Plan {
-    let bytes = random.chance(400).then(|| BytePlan {
+    let stream = random.chance(400).then(|| BytePlan {
         write_max: pick(random, &[1, 40, 1460, 5000, 100_000]),
         read_max: pick(random, &[1000, 100_000]),
         push_per_mille: pick(random, &[0, 100, 1000]),
@@ -288,24 +288,24 @@ fn plan(random: &mut Random) -> Plan {
         nodelay: random.chance(200),
         pieces_max: pick(random, &[2, 20, 4096]),
     });
-    let octets = match bytes.as_ref().map(|bytes| bytes.write_max) {
+    let bytes = match stream.as_ref().map(|stream| stream.write_max) {
         Some(1) => pick(random, &[0, 1, 300]),
         Some(40) => pick(random, &[0, 1, 3000]),
         _ => pick(random, &[0, 1, 100, 3000, 3000, 15_000, 15_000, 60_000]),
     };
-    let segment_max = match octets {
+    let segment_max = match bytes {
         15_000.. => pick(random, &[0, 0, 0, 700, 3000]),
         _ => pick(random, &[0, 0, 100, 3000]),
     };
     Plan {
-        octets,
+        bytes,
         close_after_peer: false,
         segment_max,
         lazy_per_mille: pick(random, &[0, 0, 30, 200]),
         lazy_for: Duration::from_millis(random.within(1, 1000)),
         sip: pick(random, &[0, 0, 0, 700, 2000]),
         greedy: random.chance(300),
-        bytes,
+        stream,
         pause_per_mille: pick(random, &[0, 0, 100]),
         pause_for: Duration::from_micros(random.within(10, 50_000)),
         urgent_per_mille: pick(random, &[0, 0, 0, 100]),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use userspace_tcp::{
-    ConnId, ConnectError, Endpoint, Event, FourTuple, Holdings, IcmpError, Instant, KeepAlive,
+    ConnId, ConnectError, Endpoint, Event, FourTuple, IcmpError, Instant, KeepAlive, ResourceUsage,
     Segment, SegmentId, SeqNum, Transmit, checksum,
 };
 
@@ -251,7 +251,7 @@ impl World {
             Fate::Whole | Fate::Refused | Fate::Squeezed => {}
             Fate::Stop { side, .. } => {
                 let app = &mut flow.apps[side];
-                app.plan.octets = app.sent;
+                app.plan.bytes = app.sent;
                 self.dirty[flow.plan.ends[side]] = true;
             }
             Fate::Abort { side, .. } => {
@@ -565,7 +565,11 @@ impl World {
         }
         for (index, engine) in self.engines.iter().enumerate() {
             let stack = &engine.stack;
-            assert_eq!(stack.holdings(), Holdings::default(), "engine {index}");
+            assert_eq!(
+                stack.resource_usage(),
+                ResourceUsage::default(),
+                "engine {index}"
+            );
             assert_eq!(stack.next_deadline(), None, "engine {index}: a timer");
             assert_eq!(engine.buffers.alive(), 0, "engine {index}: lost frames");
             assert_eq!(

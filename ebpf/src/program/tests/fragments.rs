@@ -38,7 +38,7 @@ fn later_fragments_go_where_the_first_one_went() {
             assert_eq!(bench.run(&fragment(v6, ID, 24, true)), "pass_fragment");
             let first = fragment(v6, ID, 0, false);
             assert_eq!(bench.run(&first), "redirected_fragment");
-            // Whatever the octets are at the place of the port.
+            // Whatever the bytes are at the place of the port.
             let middle = to_port(fragment(v6, ID, 8, false), v6, PORT + 1);
             assert_eq!(bench.run(&middle), "redirected_fragment");
             assert_eq!(
@@ -66,7 +66,7 @@ fn fragments_of_another_packet_pass() {
         let (source, destination) = if v6 { (23, 39) } else { (15, 19) };
         for at in [source, destination] {
             let other = with(fragment(v6, ID, 8, true), |f| f[ETHERNET + at] ^= 0x40);
-            assert_eq!(bench.run(&other), "pass_fragment", "address octet {at}");
+            assert_eq!(bench.run(&other), "pass_fragment", "address byte {at}");
         }
         let protocol = if v6 { IPV6 } else { 9 };
         let other = with(fragment(v6, ID, 8, true), |f| f[ETHERNET + protocol] = 17);

@@ -1,10 +1,10 @@
-//! Which ICMP messages the filters let through. The octets are what a raw socket sees.
+//! Which ICMP messages the filters let through. The bytes are what a raw socket sees.
 
 use aya::programs::SocketFilter;
 
 use super::*;
 
-/// Octets of an ICMP header, in both versions.
+/// Bytes of an ICMP header, in both versions.
 const ICMP: usize = 8;
 
 /// What a filter says of a message.
@@ -119,7 +119,7 @@ fn an_error_that_ends_before_the_port_is_left() {
         // The kernel's test runs want an IPv4 header at least.
         for len in IPV4..whole.len() {
             let kept = keep(&mut bench, version(v6), &whole[..len]);
-            assert_eq!(kept, len >= port + 2, "{len} octets, v6 {v6}");
+            assert_eq!(kept, len >= port + 2, "{len} bytes, v6 {v6}");
         }
     }
 }

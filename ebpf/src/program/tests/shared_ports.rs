@@ -7,9 +7,9 @@ use super::*;
 /// The local address of the test's frames that ends so.
 fn address(v6: bool, last: u8) -> IpAddr {
     if v6 {
-        let mut octets = OURS_V6;
-        octets[15] = last;
-        octets.into()
+        let mut bytes = OURS_V6;
+        bytes[15] = last;
+        bytes.into()
     } else {
         let [a, b, c, _] = OURS_V4;
         [a, b, c, last].into()
@@ -95,7 +95,7 @@ fn parts_of_a_claimed_address_are_not_enough() {
         assert_eq!(
             bench.run(&frame_to(v6.into(), PORT)),
             "pass_not_claimed",
-            "octet {at}"
+            "byte {at}"
         );
     }
     for at in 0..4 {
@@ -104,7 +104,7 @@ fn parts_of_a_claimed_address_are_not_enough() {
         assert_eq!(
             bench.run(&frame_to(v4.into(), PORT)),
             "pass_not_claimed",
-            "octet {at}"
+            "byte {at}"
         );
     }
 }

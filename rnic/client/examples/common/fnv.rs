@@ -1,6 +1,6 @@
 //! A hash for the examples.
 
-/// FNV-1a, 64 bits: finds octets of two versions, and lost ones; no protection from forgers.
+/// FNV-1a, 64 bits: finds bytes of two versions, and lost ones; no protection from forgers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fnv(pub u64);
 
@@ -11,9 +11,9 @@ impl Default for Fnv {
 }
 
 impl Fnv {
-    pub fn add(&mut self, octets: &[u8]) {
-        for octet in octets {
-            self.0 = (self.0 ^ u64::from(*octet)).wrapping_mul(0x0000_0100_0000_01b3);
+    pub fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
         }
     }
 }

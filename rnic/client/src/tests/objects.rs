@@ -63,13 +63,13 @@ fn a_region_is_one_memory_on_both_sides() {
     let pd = ProtectionDomain::alloc(&context).unwrap();
     let region = pd.register(10_000, Access::ALL).unwrap();
     region.write(9_000, b"from us").unwrap();
-    let mut octets = [0; 7];
+    let mut bytes = [0; 7];
     fake.with(|state| {
         let theirs = &state.regions[&region.stag()];
-        theirs.read(9_000, &mut octets).unwrap();
+        theirs.read(9_000, &mut bytes).unwrap();
         theirs.write(0, b"from the peer").unwrap();
     });
-    assert_eq!(&octets, b"from us");
+    assert_eq!(&bytes, b"from us");
     assert_eq!(region.to_vec(0..13).unwrap(), b"from the peer");
     region.fill(0..4, b'x').unwrap();
     assert_eq!(region.to_vec(0..8).unwrap(), b"xxxx the");
@@ -167,13 +167,13 @@ fn posted_work_reaches_the_engine_as_written() {
 }
 
 #[test]
-fn inline_octets_are_copied_when_the_work_is_posted() {
+fn inline_bytes_are_copied_when_the_work_is_posted() {
     let (fake, context) = Fake::start();
     let (qp, _cq) = queue_pair(&context);
-    let mut octets = *b"thirty-two octets go into a slot";
-    qp.post_send(WorkRequest::send(1, &[]).inline(&octets))
+    let mut bytes = *b"thirty-two bytes go in one slot.";
+    qp.post_send(WorkRequest::send(1, &[]).inline(&bytes))
         .unwrap();
-    octets.fill(0);
+    bytes.fill(0);
     let remote = RemoteMemory {
         stag: 77,
         addr: 88,
@@ -184,19 +184,19 @@ fn inline_octets_are_copied_when_the_work_is_posted() {
     let work = fake.take_send(qp.num()).unwrap();
     assert_eq!(work.slot.flags, WR_SIGNALED | WR_INLINE);
     assert_eq!((work.total_length(), work.num_sge()), (32, 2));
-    work.copy_inline(0, &mut octets);
-    assert_eq!(octets, *b"thirty-two octets go into a slot");
+    work.copy_inline(0, &mut bytes);
+    assert_eq!(bytes, *b"thirty-two bytes go in one slot.");
     let work = fake.take_send(qp.num()).unwrap();
     assert_eq!((work.total_length(), work.num_sge()), (0, 0));
     assert!(work.is_inline());
 }
 
 #[test]
-fn inline_octets_that_a_queue_pair_cannot_take_are_refused_at_once() {
+fn inline_bytes_that_a_queue_pair_cannot_take_are_refused_at_once() {
     let (fake, context) = Fake::start();
     let (qp, _cq) = queue_pair(&context);
-    let octets = [0; 33];
-    let long = WorkRequest::send(1, &[]).inline(&octets);
+    let bytes = [0; 33];
+    let long = WorkRequest::send(1, &[]).inline(&bytes);
     assert!(matches!(
         qp.post_send(long),
         Err(Error::InlineTooLong { found: 33, max: 32 })
@@ -206,9 +206,9 @@ fn inline_octets_that_a_queue_pair_cannot_take_are_refused_at_once() {
         addr: 88,
         len: 99,
     };
-    let read = WorkRequest::read(1, &[], remote).inline(&octets[..8]);
+    let read = WorkRequest::read(1, &[], remote).inline(&bytes[..8]);
     assert!(matches!(qp.post_send(read), Err(Error::NotInline)));
-    let recv = WorkRequest::recv(1, &[]).inline(&octets[..8]);
+    let recv = WorkRequest::recv(1, &[]).inline(&bytes[..8]);
     assert!(matches!(qp.post_recv(recv), Err(Error::NotInline)));
     assert!(fake.take_send(qp.num()).is_none());
 }
@@ -407,7 +407,7 @@ fn operands_of_immediate_data_and_atomics_reach_the_engine_as_written() {
             (swap, [8, all, 0, 0]),
         ),
         (
-            WorkRequest::write_with_immediate(9, &[], remote, 2).inline(b"seventeen octets."),
+            WorkRequest::write_with_immediate(9, &[], remote, 2).inline(b"seventeen bytes.."),
             written,
         ),
     ];
@@ -417,9 +417,9 @@ fn operands_of_immediate_data_and_atomics_reach_the_engine_as_written() {
         assert_eq!(found.opcode(), Some(opcode));
         assert_eq!(found.operands(), Some(operands), "{opcode:?}");
         if found.is_inline() {
-            let mut octets = [0; 17];
-            found.copy_inline(0, &mut octets);
-            assert_eq!(&octets, b"seventeen octets.");
+            let mut bytes = [0; 17];
+            found.copy_inline(0, &mut bytes);
+            assert_eq!(&bytes, b"seventeen bytes..");
         } else if opcode != WrOpcode::Immediate {
             assert_eq!(found.sges(), [place]);
             assert_eq!((found.slot.rkey, found.slot.remote_addr), (77, 88));

@@ -13,7 +13,7 @@ const LINGER: Duration = Duration::from_secs(20);
 /// How long the test takes at the most.
 const SOON: Duration = Duration::from_secs(5);
 
-/// A TCP connection with octets that nobody takes: the end that closes it last waits for them.
+/// A TCP connection with bytes that nobody takes: the end that closes it last waits for them.
 fn lingering() -> (TcpStream, TcpListener, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     set_socket_recv_buffer_size(&listener, 4096).unwrap();

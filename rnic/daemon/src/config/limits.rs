@@ -99,7 +99,7 @@ fn device(reader: &mut Reader<'_>, table: &DeTable<'_>, limits: &mut Limits) {
             "queue_depth" => (&mut limits.queue_depth, 1..=DEPTH_MOST),
             "cq_depth" => (&mut limits.cq_depth, 1..=DEPTH_MOST),
             "sges" => (&mut limits.sges, 1..=MAX_SGE as u32),
-            "inline_octets" => (&mut limits.inline_octets, 0..=MAX_INLINE as u32),
+            "inline_bytes" => (&mut limits.inline_bytes, 0..=MAX_INLINE as u32),
             "backlog" => (&mut limits.backlog, 1..=CLIENTS_MOST),
             "client" => {
                 client(reader, &at, &mut limits.per_client);
@@ -115,7 +115,7 @@ fn device(reader: &mut Reader<'_>, table: &DeTable<'_>, limits: &mut Limits) {
                     "queue_depth",
                     "cq_depth",
                     "sges",
-                    "inline_octets",
+                    "inline_bytes",
                     "backlog",
                     "client",
                     "user",

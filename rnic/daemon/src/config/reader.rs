@@ -58,7 +58,7 @@ impl<'a> Reader<'a> {
         self.faults
     }
 
-    /// Something is wrong at these octets of the text.
+    /// Something is wrong at these bytes of the text.
     pub(super) fn fault(&mut self, span: Range<usize>, message: String) {
         let start = self.text.floor_char_boundary(span.start);
         let before = &self.text[..start];

@@ -176,7 +176,7 @@ fn every_limit_can_be_set_for_the_device_a_client_and_a_user() {
         assert_eq!(limits.users.others.quota.get(resource), 2, "{resource:?}");
     }
     let limits = sound(
-        "[limits]\nclients = 9\nqueue_depth = 8\ncq_depth = 7\nsges = 6\ninline_octets = 5\n\
+        "[limits]\nclients = 9\nqueue_depth = 8\ncq_depth = 7\nsges = 6\ninline_bytes = 5\n\
          backlog = 4\n",
     )
     .limits;
@@ -185,7 +185,7 @@ fn every_limit_can_be_set_for_the_device_a_client_and_a_user() {
         limits.queue_depth,
         limits.cq_depth,
         limits.sges,
-        limits.inline_octets,
+        limits.inline_bytes,
         limits.backlog,
     ];
     assert_eq!(found, [9, 8, 7, 6, 5, 4]);

@@ -1,6 +1,6 @@
 //! As much of HTTP/1.1 as a scraper needs (RFC 9112): `GET /metrics`, answered once.
 
-/// Octets of a request's line and headers.
+/// Bytes of a request's line and headers.
 const REQUEST_MAX: usize = 4096;
 
 /// What came of a request so far.
@@ -18,12 +18,12 @@ pub(super) enum Asked {
 }
 
 impl Request {
-    /// Takes octets in; what was asked, when that is known.
-    pub(super) fn take(&mut self, octets: &[u8]) -> Option<Asked> {
-        if self.0.len() + octets.len() > REQUEST_MAX {
+    /// Takes bytes in; what was asked, when that is known.
+    pub(super) fn take(&mut self, bytes: &[u8]) -> Option<Asked> {
+        if self.0.len() + bytes.len() > REQUEST_MAX {
             return Some(Asked::TooMuch);
         }
-        self.0.extend_from_slice(octets);
+        self.0.extend_from_slice(bytes);
         let whole = [&b"\r\n\r\n"[..], b"\n\n"]
             .into_iter()
             .any(|end| self.0.windows(end.len()).any(|found| found == end));
@@ -31,7 +31,7 @@ impl Request {
     }
 
     fn asked(&self) -> Asked {
-        let line = self.0.split(|octet| *octet == b'\n').next().unwrap_or(&[]);
+        let line = self.0.split(|byte| *byte == b'\n').next().unwrap_or(&[]);
         let Ok(line) = std::str::from_utf8(line) else {
             return Asked::Nonsense;
         };
@@ -61,7 +61,7 @@ impl Asked {
             Self::Nonsense => ("400 Bad Request", "This is no HTTP/1.1."),
             Self::TooMuch => (
                 "431 Request Header Fields Too Large",
-                "4096 octets are enough to ask.",
+                "4096 bytes are enough to ask.",
             ),
         };
         Self::refused(status, text)

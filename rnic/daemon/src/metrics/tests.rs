@@ -51,7 +51,7 @@ impl Bench {
 
 fn answer(stream: &mut UnixStream) -> String {
     let mut answer = String::new();
-    // A connection that is closed with octets unread ends in ECONNRESET behind the answer.
+    // A connection that is closed with bytes unread ends in ECONNRESET behind the answer.
     match stream.read_to_string(&mut answer) {
         Ok(_) => answer,
         Err(error) if error.kind() == ErrorKind::ConnectionReset => answer,
@@ -99,11 +99,11 @@ fn everything_else_is_refused_by_its_status() {
 }
 
 #[test]
-fn a_request_may_come_octet_by_octet() {
+fn a_request_may_come_byte_by_byte() {
     let bench = Bench::new(LIMIT);
     let mut stream = bench.connect();
-    for octet in b"GET /metrics?x=1 HTTP/1.0\n\n" {
-        stream.write_all(&[*octet]).unwrap();
+    for byte in b"GET /metrics?x=1 HTTP/1.0\n\n" {
+        stream.write_all(&[*byte]).unwrap();
     }
     assert!(answer(&mut stream).ends_with(TEXT));
 }

@@ -22,7 +22,7 @@ pub(crate) struct CaptureFile {
 }
 
 impl CaptureFile {
-    /// Begins a file, and gives the end that takes frames of at most `frame_size` octets. The
+    /// Begins a file, and gives the end that takes frames of at most `frame_size` bytes. The
     /// capture ends when that end, with all its clones, is dropped.
     pub(crate) fn create(
         path: &Path,
@@ -94,9 +94,9 @@ impl Sink for PcapngFile<BufWriter<File>> {
             unix_ns,
             direction,
             original,
-            octets,
+            bytes,
         } = captured;
-        self.frame(*unix_ns, *direction, octets, *original as u32)
+        self.frame(*unix_ns, *direction, bytes, *original as u32)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {

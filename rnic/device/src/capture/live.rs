@@ -16,7 +16,7 @@ use rnic_ipc::heap;
 use super::tap::{self, BUFFERS, Captured, Counts, Sink, Tap};
 use crate::host::privileges;
 
-/// Octets that are collected before they are sent.
+/// Bytes that are collected before they are sent.
 const BATCH: usize = 1 << 16;
 
 /// A capture for a client. Dropping it ends the thread, whatever is not sent yet.
@@ -39,9 +39,9 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Buffers for as many octets of each frame.
-    pub(crate) fn new(octets: usize) -> Self {
-        let (tap, queue) = tap::queue(BUFFERS, octets);
+    /// Buffers for as many bytes of each frame.
+    pub(crate) fn new(bytes: usize) -> Self {
+        let (tap, queue) = tap::queue(BUFFERS, bytes);
         Self { queue, tap }
     }
 
@@ -109,11 +109,11 @@ impl Sink for Records {
             unix_ns: captured.unix_ns,
             lost,
             original: captured.original as u32,
-            kept: captured.octets.len() as u32,
+            kept: captured.bytes.len() as u32,
             direction: captured.direction,
         };
-        self.stream.write_all(&header.to_octets())?;
-        self.stream.write_all(&captured.octets)
+        self.stream.write_all(&header.to_bytes())?;
+        self.stream.write_all(&captured.bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -122,7 +122,7 @@ impl Sink for Records {
 
     fn end(&mut self, counts: &Counts) -> io::Result<()> {
         let header = RecordHeader::last(self.last, counts.lost());
-        self.stream.write_all(&header.to_octets())?;
+        self.stream.write_all(&header.to_bytes())?;
         self.stream.flush()?;
         self.stream.get_ref().shutdown(Shutdown::Write)
     }

@@ -39,7 +39,7 @@ pub(super) struct Captured {
     pub(super) unix_ns: u64,
     pub(super) direction: Direction,
     pub(super) original: usize,
-    pub(super) octets: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
 }
 
 /// A shard's end.
@@ -59,8 +59,8 @@ impl Capture for Tap {
         captured.unix_ns = frame.unix_ns;
         captured.direction = frame.direction;
         captured.original = frame.original;
-        captured.octets.clear();
-        captured.octets.extend_from_slice(frame.octets);
+        captured.bytes.clear();
+        captured.bytes.extend_from_slice(frame.bytes);
         match self.full.try_send(captured) {
             Ok(()) => self.counts.taken.fetch_add(1, Ordering::Relaxed),
             // The thread has ended: the disk is full, the client gone, or the like.
@@ -87,8 +87,8 @@ pub(super) trait Sink {
     fn end(&mut self, counts: &Counts) -> std::io::Result<()>;
 }
 
-/// Both ends, with `buffers` for as many octets of a frame.
-pub(super) fn queue(buffers: usize, octets: usize) -> (Tap, Queue) {
+/// Both ends, with `buffers` for as many bytes of a frame.
+pub(super) fn queue(buffers: usize, bytes: usize) -> (Tap, Queue) {
     let (full_sender, full) = crossbeam::channel::bounded(buffers);
     let (empty_sender, empty) = crossbeam::channel::bounded(buffers);
     for _ in 0..buffers {
@@ -96,7 +96,7 @@ pub(super) fn queue(buffers: usize, octets: usize) -> (Tap, Queue) {
             unix_ns: 0,
             direction: Direction::In,
             original: 0,
-            octets: Vec::with_capacity(octets),
+            bytes: Vec::with_capacity(bytes),
         };
         // The channel was made for as many.
         let _ = empty_sender.try_send(captured);

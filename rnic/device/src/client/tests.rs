@@ -5,7 +5,7 @@ use super::program;
 fn a_program_s_name_is_printable_and_short() {
     let name = program(std::process::id());
     assert!(!name.is_empty() && name.len() <= super::PROGRAM_MAX);
-    assert!(name.bytes().all(|octet| octet.is_ascii_graphic()), "{name}");
+    assert!(name.bytes().all(|byte| byte.is_ascii_graphic()), "{name}");
     assert_eq!(program(0), "");
 }
 

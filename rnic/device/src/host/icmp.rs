@@ -26,7 +26,7 @@ use crate::DeviceError;
 const BATCH: usize = 16;
 /// ... with at least this pause before the next: 6400 a second at most.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Octets of a message that are read: more than any router quotes (RFC 1812 section 4.3.2.3: 576,
+/// Bytes of a message that are read: more than any router quotes (RFC 1812 section 4.3.2.3: 576,
 /// RFC 4443 section 2.4: 1280).
 const MESSAGE_MAX: usize = 2048;
 

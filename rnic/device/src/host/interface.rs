@@ -63,7 +63,7 @@ impl Interface {
             .attributes
             .iter()
             .find_map(|attribute| match attribute {
-                LinkAttribute::Address(octets) => <[u8; 6]>::try_from(octets.as_slice()).ok(),
+                LinkAttribute::Address(bytes) => <[u8; 6]>::try_from(bytes.as_slice()).ok(),
                 _ => None,
             });
         let mtu = link

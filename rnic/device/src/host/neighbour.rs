@@ -105,8 +105,8 @@ fn read(found: &NeighbourMessage) -> Entry {
         .attributes
         .iter()
         .find_map(|attribute| match attribute {
-            NeighbourAttribute::LinkLayerAddress(octets) => {
-                <[u8; 6]>::try_from(octets.as_slice()).ok()
+            NeighbourAttribute::LinkLayerAddress(bytes) => {
+                <[u8; 6]>::try_from(bytes.as_slice()).ok()
             }
             _ => None,
         });

@@ -176,7 +176,7 @@ fn receive(
         while !rest.is_empty() {
             let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
                 .map_err(|error| other(asked, &format!("an answer that can't be read: {error}")))?;
-            // Messages are padded to 4 octets, the last one perhaps not.
+            // Messages are padded to 4 bytes, the last one perhaps not.
             let length = (message.header.length as usize).next_multiple_of(4);
             rest = rest.get(length.max(4)..).unwrap_or(&[]);
             if message.header.sequence_number != sequence {

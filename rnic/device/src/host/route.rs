@@ -18,7 +18,7 @@ pub(crate) struct Route {
     pub(crate) next_hop: IpAddr,
     /// Our address, unless another was asked for.
     pub(crate) source: IpAddr,
-    /// Largest IP packet, octets.
+    /// Largest IP packet, bytes.
     pub(crate) mtu: u32,
     /// How many routers may be on it: the route's own, or else the interface's.
     pub(crate) hop_limit: u8,

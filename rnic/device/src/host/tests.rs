@@ -231,7 +231,7 @@ fn an_unknown_neighbour_is_looked_for_and_found() {
     for peer in ["198.18.0.2", "2001:db8::2"] {
         for _ in 0..2 {
             let mac = neighbour::resolve(&netlink, &interface, address(peer), patience).unwrap();
-            let mac = mac.map(|octet| format!("{octet:02x}")).join(":");
+            let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
             assert!(text.contains(&mac), "{peer} is at {mac}, but {text}");
         }
     }

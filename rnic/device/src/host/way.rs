@@ -43,7 +43,7 @@ pub fn find_way(
     Ok((route.source, path))
 }
 
-/// The MTU of the route to `remote` from `local` (or an address of the kernel's choice), in octets
+/// The MTU of the route to `remote` from `local` (or an address of the kernel's choice), in bytes
 /// of an IP packet.
 ///
 /// # Errors

@@ -96,17 +96,17 @@ pub(super) const SHARD: &[Family] = &[
     ),
     one(
         "rnic_out_of_order_bytes_total",
-        "Octets of FPDUs' streams that came before others ahead of them.",
-        &[("", "octets_out_of_order")],
+        "Bytes of FPDUs' streams that came before others ahead of them.",
+        &[("", "bytes_out_of_order")],
     ),
     one(
         "rnic_placed_early_bytes_total",
-        "Octets that were placed in the application's memory before their turn.",
-        &[("", "octets_placed_early")],
+        "Bytes that were placed in the application's memory before their turn.",
+        &[("", "bytes_placed_early")],
     ),
     one(
         "rnic_bounced_segments_total",
-        "Segments whose octets were copied to a bounce ring, because frames ran low or pieces were many.",
+        "Segments whose bytes were copied to a bounce ring, because frames ran low or pieces were many.",
         &[("", "bounced")],
     ),
     one(
@@ -262,10 +262,10 @@ pub(super) const SHARD: &[Family] = &[
     ),
     one(
         "rnic_tcp_payload_bytes_total",
-        "Octets of TCP payload received or sent for the first time.",
+        "Bytes of TCP payload received or sent for the first time.",
         &[
-            (r#"direction="received""#, "tcp_octets_in"),
-            (r#"direction="sent""#, "tcp_octets_out"),
+            (r#"direction="received""#, "tcp_bytes_in"),
+            (r#"direction="sent""#, "tcp_bytes_out"),
         ],
     ),
     one(
@@ -329,10 +329,10 @@ pub(super) const SHARD: &[Family] = &[
     ),
     one(
         "rnic_memory_bytes_total",
-        "Octets placed in applications' memory, or gathered from it.",
+        "Bytes placed in applications' memory, or gathered from it.",
         &[
-            (r#"direction="placed""#, "octets_placed"),
-            (r#"direction="gathered""#, "octets_gathered"),
+            (r#"direction="placed""#, "bytes_placed"),
+            (r#"direction="gathered""#, "bytes_gathered"),
         ],
     ),
     one(
@@ -469,7 +469,7 @@ pub(super) const DEVICE: &[Family] = &[
 ];
 
 /// What the Privileged Resource Manager counts: once for all devices of a process.
-pub(super) const BOOKS: &[Family] = &[
+pub(super) const PRM: &[Family] = &[
     one(
         "rnic_requests_delayed_total",
         "Clients' requests that waited, because their user makes more than it may in a second.",
@@ -499,7 +499,7 @@ pub(super) const BOOKS: &[Family] = &[
                 "held_protection_domains",
             ),
             (r#"resource="regions""#, "held_regions"),
-            (r#"resource="registered_octets""#, "held_registered_octets"),
+            (r#"resource="registered_bytes""#, "held_registered_bytes"),
             (r#"resource="remote_regions""#, "held_remote_regions"),
             (r#"resource="completion_queues""#, "held_completion_queues"),
             (
@@ -531,10 +531,10 @@ pub(super) const PORT: &[Family] = &[
     ),
     one(
         "rnic_port_bytes_total",
-        "Octets of the frames received from the link and handed to it.",
+        "Bytes of the frames received from the link and handed to it.",
         &[
-            (r#"direction="received""#, "received_octets"),
-            (r#"direction="sent""#, "transmitted_octets"),
+            (r#"direction="received""#, "received_bytes"),
+            (r#"direction="sent""#, "transmitted_bytes"),
         ],
     ),
     one(

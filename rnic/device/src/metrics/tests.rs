@@ -5,7 +5,7 @@ use crate::Driving;
 use crate::session::tests::Bench;
 
 /// Counters that others tell already.
-const DERIVED: [&str; 1] = ["octets_parked"];
+const DERIVED: [&str; 1] = ["bytes_parked"];
 
 /// A small strict reader of the text format: families by name, with their kinds and samples.
 struct Scrape {
@@ -68,7 +68,7 @@ impl Scrape {
             assert!(
                 label
                     .bytes()
-                    .all(|octet| octet.is_ascii_lowercase() || octet == b'_'),
+                    .all(|byte| byte.is_ascii_lowercase() || byte == b'_'),
                 "{line}"
             );
             assert!(value.len() >= 2 && value.starts_with('"') && value.ends_with('"'));
@@ -122,7 +122,7 @@ fn every_counter_of_the_device_is_in_the_catalogue_and_no_other() {
         .map(|(name, _)| name)
         .collect();
     let mut catalogue = BTreeSet::new();
-    for family in SHARD.iter().chain(DEVICE).chain(BOOKS) {
+    for family in SHARD.iter().chain(DEVICE).chain(PRM) {
         for (_, counter) in family.members {
             assert!(
                 catalogue.insert((*counter).to_owned()),

@@ -14,11 +14,11 @@ fn two_frames() -> PcapngFile<Vec<u8>> {
 }
 
 #[test]
-fn frames_come_out_with_time_direction_and_octets() {
+fn frames_come_out_with_time_direction_and_bytes() {
     let mut file = two_frames();
     file.end(2, 5).unwrap();
-    let octets = file.writer.into_inner();
-    let mut reader = PcapNgReader::new(&octets[..]).unwrap();
+    let bytes = file.writer.into_inner();
+    let mut reader = PcapNgReader::new(&bytes[..]).unwrap();
     let (mut frames, mut statistics) = (Vec::new(), None);
     while let Some(block) = reader.next_block() {
         match block.unwrap() {
@@ -47,17 +47,17 @@ fn frames_come_out_with_time_direction_and_octets() {
 }
 
 #[test]
-fn the_octets_of_a_file_are_known_before_they_are_written() {
+fn the_bytes_of_a_file_are_known_before_they_are_written() {
     let mut file = two_frames();
-    assert_eq!(file.octets(), file.writer.get_ref().len() as u64);
+    assert_eq!(file.bytes(), file.writer.get_ref().len() as u64);
     for kept in 0..5 {
-        let before = file.octets();
+        let before = file.bytes();
         file.frame(0, Direction::In, &vec![0; kept], 9).unwrap();
-        let grown = file.octets() - before;
+        let grown = file.bytes() - before;
         assert!(grown <= FRAME_OVERHEAD + kept as u64, "{kept}: {grown}");
     }
-    let before = file.octets();
+    let before = file.bytes();
     file.end(7, 0).unwrap();
-    assert_eq!(file.octets() - before, END_OCTETS);
-    assert_eq!(file.octets(), file.writer.get_ref().len() as u64);
+    assert_eq!(file.bytes() - before, END_BYTES);
+    assert_eq!(file.bytes(), file.writer.get_ref().len() as u64);
 }

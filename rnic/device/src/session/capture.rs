@@ -26,7 +26,7 @@ impl ClientSession {
         }
         // One that was stopped, and whose rest nobody read.
         core.end_capture(turn);
-        let most = core.frame_octets.min(KEPT_MAX);
+        let most = core.frame_bytes.min(KEPT_MAX);
         let kept = filter.snap.map_or(most, |snap| most.min(snap as usize));
         let filter = Filter {
             snap: u32::try_from(kept).ok(),

@@ -10,8 +10,8 @@ use rnic_prm::ListenGrant;
 
 use super::ClientSession;
 use crate::host::ports::{Reserved, Stamp};
-use crate::lans::Way;
 use crate::refuse;
+use crate::vlan::Route;
 
 /// How a client wants to be connected.
 pub(super) struct Wanted {
@@ -85,7 +85,7 @@ impl ClientSession {
         let core = self.core();
         let granted = core.prm().connect(self.id(), qp, Instant::now())?;
         let patience = core.config.resolve_timeout;
-        let Way { local, path, scope } = core.way(wanted.remote.ip(), wanted.local, patience)?;
+        let Route { local, path, scope } = core.way(wanted.remote.ip(), wanted.local, patience)?;
         let reserved = core.ports.connect(local, scope)?;
         let connecting = core.execute(Command::Connect {
             qp: *granted.qp(),
@@ -144,7 +144,7 @@ impl ClientSession {
             .map(|_| ())
     }
 
-    /// Books how the shard took the use of a port.
+    /// SharedPrm how the shard took the use of a port.
     fn settle<T>(
         &self,
         reserved: Reserved,

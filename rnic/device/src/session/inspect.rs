@@ -50,7 +50,7 @@ impl ClientSession {
         }
     }
 
-    /// Whether a client is one of this device: the PRM's books are of all.
+    /// Whether a client is one of this device: the PRM is of all devices.
     fn is_here(&self, client: ClientId) -> bool {
         self.core().client(client).is_some()
     }
@@ -210,7 +210,7 @@ impl ClientSession {
                 valid: look.valid,
                 qp: look.qp,
                 access: look.access,
-                octets: look.len,
+                bytes: look.len,
             }))
         };
         Ok(page(listing, show))

@@ -25,13 +25,13 @@ use rnic_ipc::shm::SharedMemory;
 use rnic_net::{PathDefaults, Vlans};
 use rnic_xsk::{ChunkSize, MemoryPort, MemoryWire, Umem};
 
-use crate::books::Books;
 use crate::core::{Core, Parts};
 use crate::driver::{Driver, Engine};
-use crate::follow::Doubts;
 use crate::host::interface::Interface;
 use crate::host::netlink::Netlink;
-use crate::lans::Lan;
+use crate::route_monitor::StaleNeighbors;
+use crate::shared_prm::SharedPrm;
+use crate::vlan::Lan;
 use crate::{ClientSession, Credentials, Device, DeviceConfig, Driving, Limits};
 
 const CREDENTIALS: Credentials = Credentials {
@@ -53,7 +53,7 @@ impl Bench {
     }
 
     fn with_limits(driving: Driving, limits: Limits) -> Self {
-        let (umem, pool) = Umem::heap(2048, ChunkSize::Octets2048);
+        let (umem, pool) = Umem::heap(2048, ChunkSize::Bytes2048);
         let (port, wire) = MemoryPort::intercepted(&umem, 64);
         let zero = userspace_tcp::Instant::ZERO;
         let shard = Shard::new(ShardConfig::default(), pool, vec![port], zero);
@@ -66,7 +66,7 @@ impl Bench {
             Driving::Inline => Driver::inline(Box::new(engine)),
         };
         let name = "lo".to_owned();
-        let books = Books::new(
+        let shared_prm = SharedPrm::new(
             config.limits.clone(),
             config.administrators,
             vec![config.interface.clone()],
@@ -86,14 +86,14 @@ impl Bench {
             xdp_mode: "generic".to_owned(),
             queues: 1,
             netlink: Netlink::open().unwrap(),
-            doubts: Doubts::new().unwrap(),
+            stale_neighbors: StaleNeighbors::new().unwrap(),
             steering: None,
             driver: driver.unwrap(),
             capture: None,
-            frame_octets: 2048,
+            frame_bytes: 2048,
             icmp: Vec::new(),
         };
-        let core = Core::new(parts, Arc::new(books));
+        let core = Core::new(parts, Arc::new(shared_prm));
         Self {
             device: Device::start(Arc::new(core)).unwrap(),
             wire,
@@ -196,8 +196,8 @@ fn qp(session: &ClientSession, pd: PdId, cq: CqId) -> QpNum {
     }
 }
 
-fn memfd(octets: usize) -> OwnedFd {
-    let (memory, fd) = SharedMemory::create("test", octets).unwrap();
+fn memfd(bytes: usize) -> OwnedFd {
+    let (memory, fd) = SharedMemory::create("test", bytes).unwrap();
     memory.populate().unwrap();
     fd
 }

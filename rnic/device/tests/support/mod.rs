@@ -22,7 +22,7 @@ use rustix::thread::LinkNameSpaceType;
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Octets of each client's region.
+/// Bytes of each client's region.
 pub const REGION: usize = 4 << 20;
 
 /// A namespace, removed when dropped.
@@ -324,10 +324,10 @@ impl<'h> Client<'h> {
         std::thread::sleep(Duration::from_micros(100));
     }
 
-    pub fn octets(&self, at: usize, length: usize) -> Vec<u8> {
-        let mut octets = vec![0; length];
-        self.memory.read(at, &mut octets).unwrap();
-        octets
+    pub fn bytes(&self, at: usize, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        self.memory.read(at, &mut bytes).unwrap();
+        bytes
     }
 }
 

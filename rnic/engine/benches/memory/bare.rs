@@ -11,13 +11,13 @@ use crate::options::{Options, SPAN, Until};
 
 /// Frames that are under way at a time.
 const FRAMES: u32 = 256;
-/// Octets of headers ahead of a payload.
+/// Bytes of headers ahead of a payload.
 const HEADERS: usize = 70;
 
 /// CRC and copy.
 pub fn run(options: &Options) {
-    work("bare", options, |octets| {
-        black_box(crc_of([octets]).value());
+    work("bare", options, |bytes| {
+        black_box(crc_of([bytes]).value());
         true
     });
 }
@@ -25,33 +25,33 @@ pub fn run(options: &Options) {
 /// TCP's checksum and the CRC, in one pass, and only when both are right (RFC 9293 section 3.1, RFC 5044
 /// section 6) the copy.
 pub fn run_verified(options: &Options) {
-    let mut octets = vec![0x5a; options.octets];
-    end_with_crc(&mut octets);
-    let sum = rnic_crc::sum(&octets);
-    work("verified", options, |octets| {
-        let checks = rnic_crc::check(0, octets);
+    let mut bytes = vec![0x5a; options.bytes];
+    end_with_crc(&mut bytes);
+    let sum = rnic_crc::sum(&bytes);
+    work("verified", options, |bytes| {
+        let checks = rnic_crc::check(0, bytes);
         (checks.crc, checks.sum) == (RESIDUE, sum)
     });
 }
 
-/// The last octets become the CRC of the others, as an FPDU's do.
-fn end_with_crc(octets: &mut [u8]) {
-    if let Some((octets, crc)) = octets.split_last_chunk_mut() {
-        *crc = crc_of([&*octets]).octets();
+/// The last bytes become the CRC of the others, as an FPDU's do.
+fn end_with_crc(bytes: &mut [u8]) {
+    if let Some((bytes, crc)) = bytes.split_last_chunk_mut() {
+        *crc = crc_of([&*bytes]).bytes();
     }
 }
 
-/// Has the octets in each frame looked at, and copies those that are sound: all.
+/// Has the bytes in each frame looked at, and copies those that are sound: all.
 fn work(case: &str, options: &Options, is_sound: impl Fn(&[u8]) -> bool) {
     let chunk = ChunkSize::for_mtu(options.mtu).unwrap();
     let (umem, mut pool) = Umem::heap(FRAMES, chunk);
     let mut frames: Vec<_> = std::iter::from_fn(|| pool.alloc()).collect();
     for frame in &mut frames {
-        let octets = umem.bytes_mut(frame);
-        octets.fill(0x5a);
-        end_with_crc(&mut octets[HEADERS..HEADERS + options.octets]);
+        let bytes = umem.bytes_mut(frame);
+        bytes.fill(0x5a);
+        end_with_crc(&mut bytes[HEADERS..HEADERS + options.bytes]);
     }
-    let len = options.octets;
+    let len = options.bytes;
     // Written once, so that all of its pages are there.
     let mut memory = vec![0x5a_u8; SPAN];
     let start = Instant::now();
@@ -62,8 +62,8 @@ fn work(case: &str, options: &Options, is_sound: impl Fn(&[u8]) -> bool) {
     };
     while !over(done) {
         for frame in &mut frames {
-            let octets = umem.bytes_mut(frame);
-            let payload = &octets[HEADERS..HEADERS + len];
+            let bytes = umem.bytes_mut(frame);
+            let payload = &bytes[HEADERS..HEADERS + len];
             assert!(is_sound(payload));
             if at + len > memory.len() {
                 at = 0;
@@ -76,7 +76,7 @@ fn work(case: &str, options: &Options, is_sound: impl Fn(&[u8]) -> bool) {
     }
     let nanoseconds = start.elapsed().as_nanos();
     println!(
-        "{{\"case\":\"{case}\",\"octets\":{},\"messages\":{done},\"nanoseconds\":{nanoseconds}}}",
+        "{{\"case\":\"{case}\",\"bytes\":{},\"messages\":{done},\"nanoseconds\":{nanoseconds}}}",
         done * len as u64,
     );
 }

@@ -2,10 +2,10 @@
 //! memory, and beside them what the processor needs for the CRC and the copy alone, without and with
 //! the checksum.
 //!
-//!     memory engine --operation write --octets 1048576 --mtu 1500 --seconds 2
+//!     memory engine --operation write --bytes 1048576 --mtu 1500 --seconds 2
 //!     memory idle   --seconds 2
-//!     memory bare   --octets 1460 --seconds 2
-//!     memory verified --octets 1460 --seconds 2
+//!     memory bare   --bytes 1460 --seconds 2
+//!     memory verified --bytes 1460 --seconds 2
 //!
 //! One line of JSON comes out. `--messages N` in place of `--seconds S` does a fixed amount of work:
 //! `scripts/instructions` counts its instructions, those of [`pair::poll_sender`] and of

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use rnic_ipc::work::WrOpcode;
 
-/// Octets of memory that messages go round in, as those of `rnic-perf` do, and bare copies too.
+/// Bytes of memory that messages go round in, as those of `rnic-perf` do, and bare copies too.
 pub const SPAN: usize = 1 << 20;
 
-pub const USAGE: &str = "use: memory engine|idle|bare|verified [--operation write|send|read] [--octets N] \
+pub const USAGE: &str = "use: memory engine|idle|bare|verified [--operation write|send|read] [--bytes N] \
     [--mtu N] [--in-flight N] [--queue-pairs N] [--markers] [--no-crc] [--interleave N] [--window N] \
     [--warm-up N] [--seconds N | --messages N]";
 
@@ -20,14 +20,14 @@ pub enum Case {
 
 pub struct Options {
     pub operation: WrOpcode,
-    pub octets: usize,
+    pub bytes: usize,
     pub mtu: u32,
     /// Work requests under way on each queue pair.
     pub in_flight: u64,
     pub queue_pairs: usize,
     /// Segments of one connection that reach the receiver before those of the next do.
     pub interleave: Option<usize>,
-    /// Receive window of each connection, in octets.
+    /// Receive window of each connection, in bytes.
     pub window: Option<u32>,
     pub markers: bool,
     pub crc: bool,
@@ -57,7 +57,7 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<(Case, Options), Str
     };
     let mut options = Options {
         operation: WrOpcode::Write,
-        octets: 1 << 20,
+        bytes: 1 << 20,
         mtu: 1500,
         in_flight: 8,
         queue_pairs: 1,
@@ -76,7 +76,7 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<(Case, Options), Str
                 .map_err(|_| format!("{word} wants a number, not {value}"))
         };
         match word.as_str() {
-            "--octets" => options.octets = number()? as usize,
+            "--bytes" => options.bytes = number()? as usize,
             "--mtu" => options.mtu = number()? as u32,
             "--in-flight" => options.in_flight = number()?.max(1),
             "--queue-pairs" => options.queue_pairs = number()?.max(1) as usize,

@@ -101,9 +101,9 @@ pub fn run(options: &Options) {
     }
     let [link_a, link_b] = [0, 1].map(|of| pair.link[of].get());
     println!(
-        "{{\"case\":\"engine\",\"octets\":{},\"messages\":{done},\"nanoseconds\":{nanoseconds},\
+        "{{\"case\":\"engine\",\"bytes\":{},\"messages\":{done},\"nanoseconds\":{nanoseconds},\
         \"sender_nanoseconds\":{},\"receiver_nanoseconds\":{}}}",
-        done * options.octets as u64,
+        done * options.bytes as u64,
         spent.sender.saturating_sub(link_a).as_nanos(),
         spent.receiver.saturating_sub(link_b).as_nanos(),
     );
@@ -137,7 +137,7 @@ pub fn run_idle(options: &Options) {
         polls += IDLE_BATCH;
     }
     println!(
-        "{{\"case\":\"idle\",\"octets\":0,\"messages\":{polls},\"nanoseconds\":{},\
+        "{{\"case\":\"idle\",\"bytes\":0,\"messages\":{polls},\"nanoseconds\":{},\
         \"sender_nanoseconds\":{},\"receiver_nanoseconds\":{}}}",
         start.elapsed().as_nanos(),
         spent.sender.as_nanos(),
@@ -289,7 +289,7 @@ impl Pair {
         [poll_a, poll_b]: [Poll; 2],
     ) -> (u64, Spent) {
         let in_flight = depth(options);
-        let places = (SPAN / options.octets.max(1)).max(1) as u64;
+        let places = (SPAN / options.bytes.max(1)).max(1) as u64;
         let start = std::time::Instant::now();
         let (mut spent, mut done, look) = (Spent::default(), 0, look());
         let mut posted = vec![0; self.qps.len()];
@@ -311,14 +311,14 @@ impl Pair {
                 && let Some(of) = free.pop_front()
             {
                 let (qp_a, qp_b) = self.qps[of];
-                let at = (posted[of] % places) as usize * options.octets;
+                let at = (posted[of] % places) as usize * options.bytes;
                 if options.operation == WrOpcode::Send {
-                    self.b.post_recv(qp_b, of as u64, at, options.octets);
+                    self.b.post_recv(qp_b, of as u64, at, options.bytes);
                 }
                 let remote = (self.b.stag, at);
-                let octets = options.octets;
+                let bytes = options.bytes;
                 self.a
-                    .post_work(qp_a, options.operation, of as u64, at, remote, octets);
+                    .post_work(qp_a, options.operation, of as u64, at, remote, bytes);
                 posted[of] += 1;
                 total += 1;
             }

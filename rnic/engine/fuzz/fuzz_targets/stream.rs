@@ -6,4 +6,4 @@
 #[path = "../../tests/fuzzing/body/mod.rs"]
 mod body;
 
-libfuzzer_sys::fuzz_target!(|octets: &[u8]| body::stream::run(octets));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| body::stream::run(bytes));

@@ -36,12 +36,12 @@ fn frame(from: &str, to: &str, payload: usize) -> Vec<u8> {
         destination_port: to.port(),
         ..TcpHeader::default()
     };
-    let octets = vec![0; payload];
-    let (len, sum) = (payload, checksum::sum(&octets));
+    let bytes = vec![0; payload];
+    let (len, sum) = (payload, checksum::sum(&bytes));
     let mut out = vec![0; path().headers_len(to.ip()) + TCP_HEADER];
     let payload = Payload { len, sum };
     write_segment(&path(), &tuple, Ecn::NotEct, &header, payload, &mut out).unwrap();
-    out.extend(octets);
+    out.extend(bytes);
     out
 }
 
@@ -146,12 +146,12 @@ impl Capture for Tape {
         self.0
             .lock()
             .unwrap()
-            .push((frame.octets.len(), frame.original));
+            .push((frame.bytes.len(), frame.original));
     }
 }
 
 #[test]
-fn a_snap_keeps_the_first_octets_and_says_how_many_there_were() {
+fn a_snap_keeps_the_first_bytes_and_says_how_many_there_were() {
     let tape = Arc::default();
     let mut captures = Captures::new(1514, 0);
     assert!(captures.is_empty());

@@ -12,40 +12,40 @@ const RINGS_MADE: usize = 2;
 #[derive(Debug)]
 pub(super) struct BounceRings {
     spare: Vec<Box<[u8]>>,
-    octets: usize,
+    bytes: usize,
 }
 
-/// Octet `o` of the stream lies at `o % ring.len()`.
+/// Byte `o` of the stream lies at `o % ring.len()`.
 #[derive(Debug, Default)]
 pub(super) struct Bounce {
     ring: Option<Box<[u8]>>,
 }
 
 impl BounceRings {
-    /// Rings of so many octets.
-    pub(super) fn new(octets: usize) -> Self {
+    /// Rings of so many bytes.
+    pub(super) fn new(bytes: usize) -> Self {
         let mut spare = Vec::with_capacity(RINGS_KEPT);
-        spare.resize_with(RINGS_MADE, || new_ring(octets));
-        Self { spare, octets }
+        spare.resize_with(RINGS_MADE, || new_ring(bytes));
+        Self { spare, bytes }
     }
 
-    /// A ring of at least so many octets.
-    fn take(&mut self, octets: usize) -> Box<[u8]> {
-        match self.spare.pop_if(|ring| ring.len() >= octets) {
+    /// A ring of at least so many bytes.
+    fn take(&mut self, bytes: usize) -> Box<[u8]> {
+        match self.spare.pop_if(|ring| ring.len() >= bytes) {
             Some(ring) => ring,
-            None => new_ring(octets.max(self.octets)),
+            None => new_ring(bytes.max(self.bytes)),
         }
     }
 
     fn give(&mut self, ring: Box<[u8]>) {
-        if self.spare.len() < RINGS_KEPT && ring.len() == self.octets {
+        if self.spare.len() < RINGS_KEPT && ring.len() == self.bytes {
             self.spare.push(ring);
         }
     }
 }
 
-fn new_ring(octets: usize) -> Box<[u8]> {
-    vec![0; octets.max(1)].into_boxed_slice()
+fn new_ring(bytes: usize) -> Box<[u8]> {
+    vec![0; bytes.max(1)].into_boxed_slice()
 }
 
 impl Bounce {
@@ -54,7 +54,7 @@ impl Bounce {
         self.ring.is_some()
     }
 
-    /// What comes from now on is copied, at most `window` octets at a time.
+    /// What comes from now on is copied, at most `window` bytes at a time.
     pub(super) fn start(&mut self, rings: &mut BounceRings, window: usize) {
         if self.ring.is_none() {
             self.ring = Some(rings.take(window));
@@ -68,14 +68,14 @@ impl Bounce {
         }
     }
 
-    pub(super) fn put(&mut self, offset: u64, octets: &[u8]) {
+    pub(super) fn put(&mut self, offset: u64, bytes: &[u8]) {
         let Some(ring) = &mut self.ring else {
             return;
         };
         let size = ring.len();
         let at = (offset % size as u64) as usize;
-        let first = octets.len().min(size - at);
-        let (a, b) = octets.split_at(first);
+        let first = bytes.len().min(size - at);
+        let (a, b) = bytes.split_at(first);
         ring[at..at + first].copy_from_slice(a);
         ring[..b.len()].copy_from_slice(b);
     }

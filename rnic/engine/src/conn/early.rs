@@ -1,16 +1,16 @@
 //! FPDUs that were placed before those ahead of them in the stream had come. Their frames are free
 //! again; what is left of each is what delivering it takes.
 //!
-//! Bounded by the receive window (an FPDU that is placed early takes its octets of it until it is
-//! delivered, and the smallest is [`FPDU_MIN`] octets long), by [`PLACED_MAX`], and by the table
+//! Bounded by the receive window (an FPDU that is placed early takes its bytes of it until it is
+//! delivered, and the smallest is [`FPDU_MIN`] bytes long), by [`PLACED_MAX`], and by the table
 //! that all connections of a shard share.
 
 use super::list::{List, Nodes};
 
-/// Octets of a DDP Segment's header: the longer of the two.
+/// Bytes of a DDP Segment's header: the longer of the two.
 pub(crate) const DDP_HEADER_MAX: usize = 18;
 
-/// Octets of the shortest FPDU that is worth a note: a tagged header and one octet.
+/// Bytes of the shortest FPDU that is worth a note: a tagged header and one byte.
 pub(crate) const FPDU_MIN: usize = 24;
 
 /// FPDUs of one connection that may be noted at a time; those beyond wait in their frames.
@@ -19,13 +19,13 @@ const PLACED_MAX: usize = 4096;
 /// An FPDU whose payload is where it belongs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed {
-    /// Its first octet in the stream.
+    /// Its first byte in the stream.
     pub start: u64,
-    /// Behind its last octet.
+    /// Behind its last byte.
     pub end: u64,
     /// Its DDP Segment's header, and what is behind it.
     pub header: [u8; DDP_HEADER_MAX],
-    /// Octets of its ULPDU.
+    /// Bytes of its ULPDU.
     pub ulpdu_len: u16,
 }
 

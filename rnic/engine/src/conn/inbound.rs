@@ -1,11 +1,11 @@
 //! What a connection received and its layer above has not consumed: frames, parked uncopied.
 //!
 //! Pieces of frames lie sorted by their place in the stream; those before `in_order` are
-//! contiguous. A peer that sends tiny segments could hold a whole frame with each octet, so a
+//! contiguous. A peer that sends tiny segments could hold a whole frame with each byte, so a
 //! connection that holds too many pieces, or one for which the shard has no frames to spare, copies
 //! into a bounce ring of the receive window's size instead, until the ring has run empty.
 //!
-//! Never holds more than [`PIECES_MAX`] pieces and one window of octets.
+//! Never holds more than [`PIECES_MAX`] pieces and one window of bytes.
 
 use rnic_xsk::{Frame, FramePool, Umem};
 
@@ -15,47 +15,47 @@ use super::parked_frames::ParkedFrames;
 use super::reorder_queue::{Piece, PieceList};
 use crate::qp::PLACED_AT_ONCE;
 
-/// Pieces of frames that one connection may hold: a window of 1 MiB in segments of 1460 octets,
+/// Pieces of frames that one connection may hold: a window of 1 MiB in segments of 1460 bytes,
 /// and some.
 pub(crate) const PIECES_MAX: usize = 1024;
 
 /// Slices that the layer above is given at a time. An FPDU that lies in more pieces is bounced.
 pub(crate) const SLICES_MAX: usize = 64;
 
-/// A part of a received frame that holds octets never seen before.
+/// A part of a received frame that holds bytes never seen before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NewRange {
-    /// Place of the first octet in the stream.
+    /// Place of the first byte in the stream.
     pub offset: u64,
-    /// Place of the first octet in the frame.
+    /// Place of the first byte in the frame.
     pub start: usize,
-    /// Octets.
+    /// Bytes.
     pub len: usize,
 }
 
-/// The stream octets that are held for one connection.
+/// The stream bytes that are held for one connection.
 #[derive(Debug)]
 pub(crate) struct Inbound {
     /// Everything before this was consumed.
     consumed: u64,
     /// Everything before this has arrived.
     in_order: u64,
-    /// One past the furthest octet that has arrived.
+    /// One past the furthest byte that has arrived.
     furthest: u64,
     pieces: PieceList,
-    /// What was placed ahead of its turn: no pieces any more, but octets of the stream.
+    /// What was placed ahead of its turn: no pieces any more, but bytes of the stream.
     placed: PlacedList,
     bounce: Bounce,
     window: usize,
 }
 
-/// TCP gave octets that lie outside the window it was configured with: our own fault, and the
+/// TCP gave bytes that lie outside the window it was configured with: our own fault, and the
 /// connection can't go on.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct OutsideWindow;
 
 impl Inbound {
-    /// Nothing received yet, and no memory taken yet. `window` is the receive window in octets.
+    /// Nothing received yet, and no memory taken yet. `window` is the receive window in bytes.
     pub fn new(window: u32) -> Self {
         Self {
             consumed: 0,
@@ -68,7 +68,7 @@ impl Inbound {
         }
     }
 
-    /// Octets in order that are not consumed, up to those that were placed ahead of their turn.
+    /// Bytes in order that are not consumed, up to those that were placed ahead of their turn.
     pub fn available(&self) -> usize {
         let placed = self.placed.first().map_or(u64::MAX, |placed| placed.start);
         (self.in_order.min(placed).saturating_sub(self.consumed)) as usize
@@ -80,7 +80,7 @@ impl Inbound {
         first.filter(|placed| placed.start == self.consumed && placed.end <= self.in_order)
     }
 
-    /// Whether octets that were placed ahead of their turn are in order now: what is
+    /// Whether bytes that were placed ahead of their turn are in order now: what is
     /// [`Self::available`] before them must be whole FPDUs.
     pub fn reaches_placed(&self) -> bool {
         let first = self.placed.first();
@@ -99,7 +99,7 @@ impl Inbound {
         }
     }
 
-    /// The octets around `offset`, from at most `back` pieces before it, out of order and without a
+    /// The bytes around `offset`, from at most `back` pieces before it, out of order and without a
     /// gap, as slices; where they begin, and how many slices were filled. None when they were copied,
     /// or may not be placed early.
     pub fn run<'a>(
@@ -120,7 +120,7 @@ impl Inbound {
                 break;
             }
             start.get_or_insert(piece.offset);
-            *slot = piece.octets(umem, held);
+            *slot = piece.bytes(umem, held);
             next = piece.end();
             filled += 1;
         }
@@ -154,22 +154,22 @@ impl Inbound {
         self.pieces.len()
     }
 
-    /// Whether received octets are copied at present.
+    /// Whether received bytes are copied at present.
     pub fn is_bouncing(&self) -> bool {
         self.bounce.is_active()
     }
 
-    /// Whether nothing at all is held, so that in-order octets may be shown to the layer above
+    /// Whether nothing at all is held, so that in-order bytes may be shown to the layer above
     /// straight from their frame ([`Self::pass`]).
     pub fn is_empty(&self) -> bool {
         self.furthest == self.consumed
     }
 
-    /// Octets that were consumed from their frame without ever being held. Only when
+    /// Bytes that were consumed from their frame without ever being held. Only when
     /// [`Self::is_empty`].
-    pub fn pass(&mut self, octets: usize) {
+    pub fn pass(&mut self, bytes: usize) {
         debug_assert!(self.is_empty());
-        self.consumed += octets as u64;
+        self.consumed += bytes as u64;
         self.in_order = self.consumed;
         self.furthest = self.consumed;
     }
@@ -204,9 +204,9 @@ impl Inbound {
             self.start_bouncing(memory);
         }
         if self.bounce.is_active() {
-            let octets = memory.umem.bytes(&frame);
+            let bytes = memory.umem.bytes(&frame);
             for range in ranges {
-                if let Some(source) = octets.get(range.start..range.start + range.len) {
+                if let Some(source) = bytes.get(range.start..range.start + range.len) {
                     self.bounce.put(range.offset, source);
                 }
             }
@@ -226,7 +226,7 @@ impl Inbound {
         Ok(())
     }
 
-    /// The octets in order, as slices; says how many slices were filled.
+    /// The bytes in order, as slices; says how many slices were filled.
     pub fn slices<'a>(
         &'a self,
         umem: &'a Umem,
@@ -246,16 +246,16 @@ impl Inbound {
             if piece.offset >= end {
                 break;
             }
-            *slot = piece.octets(umem, held);
+            *slot = piece.bytes(umem, held);
             filled += 1;
         }
         filled
     }
 
-    /// The layer above needs the first `octets` in order no more.
-    pub fn consume(&mut self, octets: usize, memory: &mut Memory<'_>) {
-        let octets = octets.min(self.available());
-        self.consumed += octets as u64;
+    /// The layer above needs the first `bytes` in order no more.
+    pub fn consume(&mut self, bytes: usize, memory: &mut Memory<'_>) {
+        let bytes = bytes.min(self.available());
+        self.consumed += bytes as u64;
         while let Some(piece) = self.pieces.front_mut(&mut memory.held.pieces) {
             let before = self.consumed.saturating_sub(piece.offset);
             if before < u64::from(piece.len) {
@@ -277,8 +277,8 @@ impl Inbound {
     pub fn start_bouncing(&mut self, memory: &mut Memory<'_>) {
         self.bounce.start(&mut memory.held.rings, self.window);
         while let Some(piece) = self.pieces.pop_front(&mut memory.held.pieces) {
-            let octets = piece.octets(memory.umem, memory.held);
-            self.bounce.put(piece.offset, octets);
+            let bytes = piece.bytes(memory.umem, memory.held);
+            self.bounce.put(piece.offset, bytes);
             memory.held.release(piece.held, memory.pool);
         }
     }
@@ -297,7 +297,7 @@ impl Inbound {
 
 /// Where the frames of a connection come from and go to.
 pub(crate) struct Memory<'a> {
-    /// The octets.
+    /// The bytes.
     pub umem: &'a Umem,
     /// Frames that connections hold.
     pub held: &'a mut ParkedFrames,

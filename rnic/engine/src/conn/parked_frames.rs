@@ -36,7 +36,7 @@ struct Held {
 
 impl ParkedFrames {
     /// Room for every frame of a UMEM of `frames` frames, for connections whose receive windows are
-    /// `window` octets as a rule.
+    /// `window` bytes as a rule.
     pub fn new(frames: usize, window: usize) -> Self {
         let placed = frames.saturating_mul(PLACED_PER_FRAME);
         let pieces = frames.saturating_mul(NEW_RANGES_MAX);
@@ -70,7 +70,7 @@ impl ParkedFrames {
         }
     }
 
-    /// The octets of a held frame; empty when the name is not held.
+    /// The bytes of a held frame; empty when the name is not held.
     pub fn bytes<'a>(&'a self, umem: &'a Umem, held: u32) -> &'a [u8] {
         match self.slots.get(held as usize) {
             Some(Some(slot)) => umem.bytes(&slot.frame),

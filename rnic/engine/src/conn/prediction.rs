@@ -2,7 +2,7 @@
 //! Such a one is recognised by comparing its headers with those of an earlier one, and only what differs
 //! is read.
 
-use rnic_net::{KnownHeaders, Like, Path, Recognised};
+use rnic_net::{HeaderPrediction, Match, Path, PredictedFields};
 use userspace_tcp::{Ecn, Flags, TcpHeader};
 
 /// So many segments that were parsed, each by itself, make their headers worth learning: that takes as
@@ -31,19 +31,19 @@ pub(crate) struct Learnt {
     /// The ECN field.
     pub ecn: Ecn,
     header: TcpHeader,
-    headers: KnownHeaders,
+    headers: HeaderPrediction,
 }
 
 impl Learnt {
     /// What a frame says that came by `port`, if it has these headers. Its payload is not looked at.
     #[inline(always)]
-    pub fn compare(&self, frame: &[u8], port: usize) -> Option<Like> {
+    pub fn compare(&self, frame: &[u8], port: usize) -> Option<Match> {
         self.headers.compare(frame).filter(|_| self.port == port)
     }
 
     /// The TCP header of a segment that says this.
     #[inline]
-    pub fn header(&self, says: &Recognised) -> TcpHeader {
+    pub fn header(&self, says: &PredictedFields) -> TcpHeader {
         TcpHeader {
             seq: says.seq,
             ack: says.ack,
@@ -75,7 +75,11 @@ impl Prediction {
     /// A segment was parsed: its headers are learnt when more of them are to be expected, which is when it
     /// says no more than most do, and it is the first of several, or comes after others, or is as those
     /// before but for the time of its timestamps, which goes on each millisecond. `headers` gives them.
-    pub fn parsed(&mut self, segment: &Parsed<'_>, headers: impl FnOnce() -> Option<KnownHeaders>) {
+    pub fn parsed(
+        &mut self,
+        segment: &Parsed<'_>,
+        headers: impl FnOnce() -> Option<HeaderPrediction>,
+    ) {
         let Parsed {
             path,
             port,
@@ -179,7 +183,7 @@ mod tests {
             header,
             several,
         };
-        prediction.parsed(&segment, || KnownHeaders::of(&frame, payload));
+        prediction.parsed(&segment, || HeaderPrediction::of(&frame, payload));
         false
     }
 

@@ -9,28 +9,28 @@ use userspace_tcp::NEW_RANGES_MAX;
 use super::list::{List, NONE, Nodes};
 use super::parked_frames::ParkedFrames;
 
-/// Octets of the stream that lie in a held frame.
+/// Bytes of the stream that lie in a held frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
-    /// Place of the first octet in the stream.
+    /// Place of the first byte in the stream.
     pub offset: u64,
     /// The frame's name.
     pub held: u32,
-    /// Place of the first octet in the frame.
+    /// Place of the first byte in the frame.
     pub start: u32,
     pub len: u32,
 }
 
 impl Piece {
-    /// Behind its last octet.
+    /// Behind its last byte.
     pub(super) fn end(&self) -> u64 {
         self.offset + u64::from(self.len)
     }
 
-    pub(super) fn octets<'a>(&self, umem: &'a Umem, held: &'a ParkedFrames) -> &'a [u8] {
+    pub(super) fn bytes<'a>(&self, umem: &'a Umem, held: &'a ParkedFrames) -> &'a [u8] {
         let start = self.start as usize;
-        let octets = held.bytes(umem, self.held);
-        octets.get(start..start + self.len as usize).unwrap_or(&[])
+        let bytes = held.bytes(umem, self.held);
+        bytes.get(start..start + self.len as usize).unwrap_or(&[])
     }
 
     /// What of it lies before `offset`.
@@ -99,7 +99,7 @@ impl PieceList {
         pieces.from(first)
     }
 
-    /// Takes the octets from `start` to `end` out; `release` is told of each frame that holds none
+    /// Takes the bytes from `start` to `end` out; `release` is told of each frame that holds none
     /// of a piece any more.
     pub(super) fn cut_out(
         &mut self,

@@ -16,7 +16,7 @@ struct Bench {
 
 impl Bench {
     fn new(frames: u32) -> Self {
-        let (umem, pool) = Umem::heap(frames, ChunkSize::Octets2048);
+        let (umem, pool) = Umem::heap(frames, ChunkSize::Bytes2048);
         let held = ParkedFrames::new(umem.frames(), WINDOW as usize);
         Self {
             umem,
@@ -27,18 +27,18 @@ impl Bench {
         }
     }
 
-    /// Octet `o` of the stream.
-    fn octet(o: u64) -> u8 {
+    /// Byte `o` of the stream.
+    fn byte(o: u64) -> u8 {
         (o % 251) as u8
     }
 
     fn frame(&mut self, ranges: &[NewRange]) -> Frame {
         let mut frame = self.pool.alloc().unwrap();
-        let octets = self.umem.bytes_mut(&mut frame);
+        let bytes = self.umem.bytes_mut(&mut frame);
         let mut end = 0;
         for range in ranges {
             for i in 0..range.len {
-                octets[range.start + i] = Self::octet(range.offset + i as u64);
+                bytes[range.start + i] = Self::byte(range.offset + i as u64);
             }
             end = end.max(range.start + range.len);
         }
@@ -58,27 +58,27 @@ impl Bench {
             .unwrap();
     }
 
-    /// Checks and consumes everything in order; says how many octets.
+    /// Checks and consumes everything in order; says how many bytes.
     fn drain(&mut self) -> usize {
         let mut total = 0;
         loop {
             let mut slices: [&[u8]; SLICES_MAX] = [&[]; SLICES_MAX];
             let filled = self.inbound.slices(&self.umem, &self.held, &mut slices);
-            let octets = slices[..filled].concat();
-            if octets.is_empty() {
+            let bytes = slices[..filled].concat();
+            if bytes.is_empty() {
                 return total;
             }
             let from = self.inbound.consumed_to();
-            for (i, octet) in octets.iter().enumerate() {
-                assert_eq!(*octet, Self::octet(from + i as u64));
+            for (i, byte) in bytes.iter().enumerate() {
+                assert_eq!(*byte, Self::byte(from + i as u64));
             }
-            total += octets.len();
+            total += bytes.len();
             let mut memory = Memory {
                 umem: &self.umem,
                 held: &mut self.held,
                 pool: &mut self.pool,
             };
-            self.inbound.consume(octets.len(), &mut memory);
+            self.inbound.consume(bytes.len(), &mut memory);
         }
     }
 
@@ -93,7 +93,7 @@ fn range(offset: u64, start: usize, len: usize) -> NewRange {
 }
 
 #[test]
-fn octets_out_of_order_park_in_their_frames_and_come_out_in_order() {
+fn bytes_out_of_order_park_in_their_frames_and_come_out_in_order() {
     let mut bench = Bench::new(8);
     bench.arrive(&[range(200, 66, 100)], 0, true);
     bench.arrive(&[range(100, 66, 100)], 0, true);
@@ -115,7 +115,7 @@ fn a_frame_with_several_pieces_is_free_after_the_last() {
 }
 
 #[test]
-fn without_spare_frames_octets_are_bounced_and_none_is_lost() {
+fn without_spare_frames_bytes_are_bounced_and_none_is_lost() {
     let mut bench = Bench::new(8);
     let mut offset = 0;
     for round in 0..50 {
@@ -129,7 +129,7 @@ fn without_spare_frames_octets_are_bounced_and_none_is_lost() {
 }
 
 #[test]
-fn pieces_in_frames_are_bounced_with_their_octets() {
+fn pieces_in_frames_are_bounced_with_their_bytes() {
     let mut bench = Bench::new(128);
     for i in 0..100 {
         bench.arrive(&[range(i * 3, 54, 3)], i * 3 + 3, true);
@@ -146,7 +146,7 @@ fn pieces_in_frames_are_bounced_with_their_octets() {
 }
 
 #[test]
-fn octets_outside_the_window_are_our_own_fault_and_refused() {
+fn bytes_outside_the_window_are_our_own_fault_and_refused() {
     let mut bench = Bench::new(8);
     for outside in [
         range(u64::from(WINDOW) - 10, 0, 11),
@@ -206,17 +206,17 @@ impl Bench {
         self.inbound.consume_placed(&mut memory);
     }
 
-    /// The octets around `offset` without a gap: from where, and how many.
+    /// The bytes around `offset` without a gap: from where, and how many.
     fn run(&self, offset: u64) -> Option<(u64, usize)> {
         let mut slices: [&[u8]; SLICES_MAX] = [&[]; SLICES_MAX];
         let (start, filled) =
             self.inbound
                 .run(offset, SLICES_MAX / 2, &self.umem, &self.held, &mut slices)?;
-        let octets = slices[..filled].concat();
-        for (i, octet) in octets.iter().enumerate() {
-            assert_eq!(*octet, Self::octet(start + i as u64));
+        let bytes = slices[..filled].concat();
+        for (i, byte) in bytes.iter().enumerate() {
+            assert_eq!(*byte, Self::byte(start + i as u64));
         }
-        Some((start, octets.len()))
+        Some((start, bytes.len()))
     }
 }
 
@@ -245,7 +245,7 @@ fn what_is_placed_early_leaves_its_neighbours_and_frees_its_frames() {
     bench.consume_placed();
     assert!(
         bench.inbound.next_placed().is_none(),
-        "100 octets come before"
+        "100 bytes come before"
     );
     assert_eq!(bench.drain(), 100);
     bench.consume_placed();

@@ -37,10 +37,10 @@ fn setup(depth: u32) -> Setup {
     }
 }
 
-/// Octets that wait in the notification socket.
+/// Bytes that wait in the notification socket.
 fn wakeups(woken: impl AsFd) -> usize {
-    let mut octets = [0; 64];
-    rustix::net::recv(woken, &mut octets, RecvFlags::DONTWAIT).map_or(0, |(count, _)| count)
+    let mut bytes = [0; 64];
+    rustix::net::recv(woken, &mut bytes, RecvFlags::DONTWAIT).map_or(0, |(count, _)| count)
 }
 
 fn completion(wr_id: u64) -> Completion {

@@ -28,9 +28,9 @@ impl Qp {
         let stream = self.stream.as_mut().ok_or(Failed)?;
         let begun = stream.begin_atomic(work.ticket.0, stag, to, operation);
         let (msn, request) = begun.ok_or(Failed)?;
-        let mut octets = [0; segment::ATOMIC_REQUEST_LEN];
-        segment::put_atomic_request(&mut octets, msn, &request);
-        ulpdu.put(0, &octets);
+        let mut bytes = [0; segment::ATOMIC_REQUEST_LEN];
+        segment::put_atomic_request(&mut bytes, msn, &request);
+        ulpdu.put(0, &bytes);
         self.name_message(work.ticket, Qn::READ_REQUEST, msn);
         ctx.counters.atomic_requests_sent += 1;
         self.message_done(Turn::Work);
@@ -57,7 +57,7 @@ impl Qp {
             self.fail_response(ctx, token);
             return Err(RdmapError::LocalCatastrophic.into());
         }
-        ctx.counters.octets_placed += u64::from(OPERAND_LEN);
+        ctx.counters.bytes_placed += u64::from(OPERAND_LEN);
         Ok(())
     }
 
@@ -106,9 +106,9 @@ impl Qp {
             },
             Err(error) => {
                 count_refusal(ctx, error);
-                let mut octets = [0; segment::ATOMIC_REQUEST_LEN];
-                segment::put_atomic_request(&mut octets, msn, request);
-                let offending = Offending::of(&&octets[..]);
+                let mut bytes = [0; segment::ATOMIC_REQUEST_LEN];
+                segment::put_atomic_request(&mut bytes, msn, request);
+                let offending = Offending::of(&&bytes[..]);
                 self.fail(source_error(error), Some(&offending));
                 return Err(Failed);
             }
@@ -118,9 +118,9 @@ impl Qp {
             identifier: request.identifier,
             original,
         };
-        let mut octets = [0; segment::ATOMIC_RESPONSE_LEN];
-        segment::put_atomic_response(&mut octets, number, &response);
-        ulpdu.put(0, &octets);
+        let mut bytes = [0; segment::ATOMIC_RESPONSE_LEN];
+        segment::put_atomic_response(&mut bytes, number, &response);
+        ulpdu.put(0, &bytes);
         ctx.counters.atomic_responses_sent += 1;
         self.response_done(ctx);
         Ok(())

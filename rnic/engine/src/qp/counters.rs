@@ -32,10 +32,10 @@ counters! {
     crc_errors
     /// FPDUs with a Marker that points elsewhere than their start (RFC 5044 section 8).
     marker_errors
-    /// Octets placed into the application's memory.
-    octets_placed
-    /// Octets taken from the application's memory.
-    octets_gathered
+    /// Bytes placed into the application's memory.
+    bytes_placed
+    /// Bytes taken from the application's memory.
+    bytes_gathered
     /// RDMA Writes received whole.
     writes_received
     /// RDMA Writes sent whole.

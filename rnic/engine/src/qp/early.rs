@@ -6,7 +6,7 @@
 use rnic_proto::mpa::MpaError;
 use rnic_proto::mpa::fpdu::{self, Layout};
 use rnic_proto::rdmap::stream::Early;
-use rnic_proto::{Gather, Msn, Octets};
+use rnic_proto::{Bytes, Gather, Msn};
 
 use super::receive::{copy_in, read_sink, scatter};
 use super::{Qp, QpContext};
@@ -18,7 +18,7 @@ pub(crate) const PLACED_AT_ONCE: usize = 8;
 /// What stands for payload that lies where it belongs already.
 static PLACED_PAYLOAD: [u8; u16::MAX as usize] = [0; u16::MAX as usize];
 
-/// An FPDU that was placed: its place in the octets that were shown.
+/// An FPDU that was placed: its place in the bytes that were shown.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PlacedFpdu {
     pub from: usize,
@@ -27,7 +27,7 @@ pub(crate) struct PlacedFpdu {
     pub ulpdu_len: u16,
 }
 
-/// What tells where an FPDU begins among octets that come out of order.
+/// What tells where an FPDU begins among bytes that come out of order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FpduSign {
     /// They can't be placed.
@@ -48,7 +48,7 @@ impl Qp {
         }
     }
 
-    /// Places what can be placed of octets that are out of order. They lie `ahead` octets ahead of
+    /// Places what can be placed of bytes that are out of order. They lie `ahead` bytes ahead of
     /// the next in order; `aligned` says that an FPDU begins with them. Gives how many FPDUs were
     /// placed and noted in `placed`, in their order.
     pub(crate) fn place_early(
@@ -59,18 +59,18 @@ impl Qp {
         aligned: bool,
         placed: &mut [PlacedFpdu; PLACED_AT_ONCE],
     ) -> usize {
-        let octets = Gather::new(pieces);
+        let bytes = Gather::new(pieces);
         let at = self.receive.at.wrapping_add(ahead);
         let begins = if aligned {
             Some(0)
         } else {
-            fpdu::locate(&octets, at)
+            fpdu::locate(&bytes, at)
         };
         let (Some(mut from), mut count) = (begins, 0) else {
             return 0;
         };
         while let Some(slot) = placed.get_mut(count) {
-            let whole = octets.tail(from).and_then(|rest| {
+            let whole = bytes.tail(from).and_then(|rest| {
                 let at = at.wrapping_add(from as u64);
                 let layout = fpdu::parse(&rest, self.receive.markers, at)?;
                 Some((rest.sub(0, layout.len())?, layout))
@@ -95,7 +95,7 @@ impl Qp {
         count
     }
 
-    /// An FPDU that `place_early` placed is the next in order: `len` octets with this header.
+    /// An FPDU that `place_early` placed is the next in order: `len` bytes with this header.
     pub fn deliver_placed(
         &mut self,
         ctx: &mut QpContext<'_>,
@@ -162,7 +162,7 @@ impl Qp {
                 self.look_for_receive(ctx, msn, ahead)?;
                 let receive = match self.receive.is_for(msn) {
                     true => &self.receive.request,
-                    false => &ctx.lent.receive,
+                    false => &ctx.queue_pool.receive,
                 };
                 let end = u64::from(mo.0) + u64::from(len);
                 if end > receive.total_length() {
@@ -172,19 +172,21 @@ impl Qp {
                 scatter(ctx.stags, user, sges, (mo, len), Some(&payload)).ok()?;
             }
         }
-        ctx.counters.octets_placed += payload.len() as u64;
+        ctx.counters.bytes_placed += payload.len() as u64;
         Some(header)
     }
 
     /// Looks for the receive of a Send that is `ahead` messages ahead of the next: it is in hand
-    /// then, or a copy of it lent. It is taken in its turn; only that of a shared queue is taken at
+    /// then, or a copy of it queue_pool. It is taken in its turn; only that of a shared queue is taken at
     /// once, so that no other Send gets it. None when it is not posted.
     fn look_for_receive(&mut self, ctx: &mut QpContext<'_>, msn: Msn, ahead: u32) -> Option<()> {
         if self.receive.is_for(msn) {
             return Some(());
         }
         if self.receive.is_own() {
-            let found = self.receive.look_ahead(msn, ahead, &mut ctx.lent.receive);
+            let found = self
+                .receive
+                .look_ahead(msn, ahead, &mut ctx.queue_pool.receive);
             return found.then_some(());
         }
         if ahead > 0 || self.receive.has_none(ctx.srqs) {

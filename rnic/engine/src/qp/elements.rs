@@ -1,8 +1,8 @@
-//! The scatter/gather elements of a work request as one run of octets.
+//! The scatter/gather elements of a work request as one run of bytes.
 
 use rnic_ipc::work::Sge;
 
-/// The pieces of elements that hold the `len` octets at `offset` of the run, in order, none of
+/// The pieces of elements that hold the `len` bytes at `offset` of the run, in order, none of
 /// them empty. Shorter in all when the elements end before.
 pub(super) fn pieces(sges: &[Sge], offset: u64, len: u32) -> impl Iterator<Item = Sge> {
     let (mut skip, mut left) = (offset, len);

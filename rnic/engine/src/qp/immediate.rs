@@ -1,4 +1,4 @@
-//! Immediate Data (RFC 7306 section 6): eight octets that consume a receive as a Send does and lie
+//! Immediate Data (RFC 7306 section 6): eight bytes that consume a receive as a Send does and lie
 //! in its completion; none of the receive's memory is touched.
 
 use rnic_ipc::work::{Completion, WC_SOLICITED, WC_WITH_IMMEDIATE, WcStatus};
@@ -26,9 +26,9 @@ impl Qp {
         ulpdu: &mut Writer<'_>,
     ) -> Result<(), Failed> {
         let msn = self.stream.as_mut().ok_or(Failed)?.begin_send();
-        let mut octets = [0; segment::IMMEDIATE_LEN];
-        segment::put_immediate(&mut octets, immediate.solicited, msn, immediate.data);
-        ulpdu.put(0, &octets);
+        let mut bytes = [0; segment::IMMEDIATE_LEN];
+        segment::put_immediate(&mut bytes, immediate.solicited, msn, immediate.data);
+        ulpdu.put(0, &bytes);
         self.name_message(work.ticket, Qn::SEND, msn);
         ctx.counters.immediates_sent += 1;
         self.message_done(Turn::Work);

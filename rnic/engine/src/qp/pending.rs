@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use super::queue_pool::Lender;
+use super::queue_pool::Spares;
 use rnic_ipc::work::{Sge, WcStatus};
 use rnic_proto::{Msn, Qn};
 use userspace_tcp::Instant;
@@ -46,7 +46,7 @@ pub(super) struct Posted {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     posted: Posted,
-    /// Octets that a Read or an atomic brings.
+    /// Bytes that a Read or an atomic brings.
     pub read_len: u32,
     /// Where an atomic's original value goes.
     pub sink: Option<Sge>,
@@ -99,7 +99,7 @@ impl Messages {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub status: WcStatus,
-    /// Octets read.
+    /// Bytes read.
     pub byte_len: u32,
 }
 
@@ -154,16 +154,16 @@ impl Pending {
     }
 
     /// Appends a work request; the caller has looked that there is room.
-    pub(super) fn push(&mut self, entry: Entry, lender: &mut Lender<Entry>) -> Ticket {
+    pub(super) fn push(&mut self, entry: Entry, spares: &mut Spares<Entry>) -> Ticket {
         debug_assert!(!self.is_full());
         let ticket = Ticket(self.first.wrapping_add(self.entries.len() as u64));
-        lender.push(&mut self.entries, entry, self.depth);
+        spares.push(&mut self.entries, entry, self.depth);
         ticket
     }
 
     /// Gives its memory back if nothing is pending.
-    pub(super) fn settle(&mut self, lender: &mut Lender<Entry>) {
-        lender.settle(&mut self.entries);
+    pub(super) fn settle(&mut self, spares: &mut Spares<Entry>) {
+        spares.settle(&mut self.entries);
     }
 
     /// Work requests that may be pending.
@@ -282,9 +282,9 @@ mod tests {
     #[test]
     fn work_completes_in_the_order_of_posting() {
         let mut pending = Pending::new(2);
-        let lender = &mut Lender::default();
-        let first = pending.push(entry(1), lender);
-        let second = pending.push(entry(2), lender);
+        let spares = &mut Spares::default();
+        let first = pending.push(entry(1), spares);
+        let second = pending.push(entry(2), spares);
         assert!(pending.is_full());
         pending.end(second, DONE);
         assert!(pending.pop_ended().is_none());
@@ -300,9 +300,9 @@ mod tests {
             status,
             byte_len: 0,
         };
-        let lender = &mut Lender::default();
+        let spares = &mut Spares::default();
         let mut pending = Pending::new(8);
-        let tickets: Vec<_> = (0..6).map(|id| pending.push(entry(id), lender)).collect();
+        let tickets: Vec<_> = (0..6).map(|id| pending.push(entry(id), spares)).collect();
         for index in [0, 2, 4] {
             pending.end(tickets[index], DONE);
         }
@@ -322,7 +322,7 @@ mod tests {
         let (last, outcome) = pending.pop().unwrap();
         assert_eq!((last.wr_id, outcome.status), (5, flushed));
         pending.reset();
-        let ticket = pending.push(entry(6), lender);
+        let ticket = pending.push(entry(6), spares);
         pending.end(ticket, DONE);
         assert_eq!(pending.pop_ended().unwrap().1, DONE);
     }
@@ -330,11 +330,11 @@ mod tests {
     #[test]
     fn what_was_sent_comes_first_and_takes_a_place() {
         let mut pending = Pending::new(2);
-        let lender = &mut Lender::default();
+        let spares = &mut Spares::default();
         assert!(pending.push_sent(posted(1)));
         assert!(!pending.is_empty());
         assert!(!pending.push_sent(posted(2)), "one is enough");
-        let second = pending.push(entry(2), lender);
+        let second = pending.push(entry(2), spares);
         assert!(pending.is_full());
         assert_eq!(pending.pop_ended().map(|(sent, _)| sent.wr_id), Some(1));
         assert!(pending.pop_ended().is_none());
@@ -347,10 +347,10 @@ mod tests {
     #[test]
     fn a_ticket_of_work_that_is_gone_names_nothing() {
         let mut pending = Pending::new(2);
-        let lender = &mut Lender::default();
-        let first = pending.push(entry(1), lender);
+        let spares = &mut Spares::default();
+        let first = pending.push(entry(1), spares);
         pending.pop();
-        pending.push(entry(2), lender);
+        pending.push(entry(2), spares);
         pending.end(first, DONE);
         assert!(pending.pop_ended().is_none());
     }

@@ -21,23 +21,23 @@ const SPARE_ELEMENTS_MAX: usize = 1 << 18;
 /// Sizes of queues: the powers of two.
 const SIZES: usize = usize::BITS as usize;
 
-/// What the queue pairs of a shard are lent.
+/// What the queue pairs of a shard are queue_pool.
 #[derive(Debug, Default)]
-pub struct Lent {
-    pub(super) pending: Lender<Entry>,
-    pub(super) responses: Lender<Response>,
+pub struct QueuePool {
+    pub(super) pending: Spares<Entry>,
+    pub(super) responses: Spares<Response>,
     /// A receive that is looked at and not taken.
     pub(super) receive: WorkRequest,
 }
 
-impl Lent {
+impl QueuePool {
     /// A queue pair was made whose send queue has `sq_depth` work requests at most.
     pub(super) fn queue_pair_added(&mut self, sq_depth: usize) {
         self.pending.expect(sq_depth);
         self.responses.expect(RESPONSES_MAX);
     }
 
-    /// Queues whose memory is lent.
+    /// Queues whose memory is queue_pool.
     pub fn count(&self) -> usize {
         self.pending.out + self.responses.out
     }
@@ -54,7 +54,7 @@ pub(super) const RESPONSES_MAX: usize = 2 * MAX_READ_DEPTH as usize;
 
 /// Memory for queues of one kind.
 #[derive(Debug)]
-pub(super) struct Lender<T> {
+pub(super) struct Spares<T> {
     /// By the exponent of their size.
     sizes: [Size<T>; SIZES],
     /// Spare queues of all sizes.
@@ -85,7 +85,7 @@ impl<T> Default for Size<T> {
     }
 }
 
-impl<T> Default for Lender<T> {
+impl<T> Default for Spares<T> {
     fn default() -> Self {
         Self {
             sizes: std::array::from_fn(|_| Size::default()),
@@ -111,7 +111,7 @@ impl<T> Size<T> {
     }
 }
 
-impl<T> Lender<T> {
+impl<T> Spares<T> {
     /// There is one user more of queues that never have more than `most`.
     fn expect(&mut self, most: usize) {
         let exponent = exponent(most);
@@ -188,89 +188,89 @@ mod tests {
 
     #[test]
     fn memory_is_used_again_and_an_empty_queue_has_none() {
-        let mut lender = Lender::default();
+        let mut spares = Spares::default();
         let mut queues = [VecDeque::new(), VecDeque::new()];
         for round in 0..3 {
             for queue in &mut queues {
-                lender.push(queue, round, 8);
-                lender.push(queue, round, 8);
+                spares.push(queue, round, 8);
+                spares.push(queue, round, 8);
                 assert!(queue.capacity() >= 8);
                 queue.pop_front();
-                lender.settle(queue);
+                spares.settle(queue);
                 assert_eq!(queue.len(), 1, "what is in use stays");
                 queue.pop_front();
-                lender.settle(queue);
+                spares.settle(queue);
                 assert_eq!(queue.capacity(), 0);
-                lender.settle(queue);
+                spares.settle(queue);
             }
-            assert_eq!(lender.spare, 1, "one at a time needs one");
-            assert_eq!(lender.out, 0);
+            assert_eq!(spares.spare, 1, "one at a time needs one");
+            assert_eq!(spares.out, 0);
         }
     }
 
     #[test]
     fn no_more_is_kept_than_the_most() {
-        let mut lender = Lender::default();
+        let mut spares = Spares::default();
         let mut queues: Vec<VecDeque<u8>> = Vec::new();
         queues.resize_with(SPARE_MAX + 1, VecDeque::new);
         for queue in &mut queues {
-            lender.push(queue, 0, 1);
+            spares.push(queue, 0, 1);
         }
         for queue in &mut queues {
             queue.clear();
-            lender.settle(queue);
+            spares.settle(queue);
         }
-        assert_eq!(lender.spare, SPARE_MAX);
-        assert_eq!(lender.sizes[0].spare.len(), SPARE_MAX);
+        assert_eq!(spares.spare, SPARE_MAX);
+        assert_eq!(spares.sizes[0].spare.len(), SPARE_MAX);
     }
 
     /// A client with many long queues can't leave their memory behind in the daemon.
     #[test]
     fn long_queues_leave_no_more_behind_than_is_allowed() {
-        let mut lender = Lender::default();
+        let mut spares = Spares::default();
         let mut queues: Vec<VecDeque<u8>> = Vec::new();
         queues.resize_with(100, VecDeque::new);
         for queue in &mut queues {
-            lender.push(queue, 0, 16_384);
+            spares.push(queue, 0, 16_384);
         }
         for queue in &mut queues {
             queue.clear();
-            lender.settle(queue);
+            spares.settle(queue);
         }
-        let kept = |lender: &Lender<u8>| {
-            let spare = lender.sizes.iter().flat_map(|size| &size.spare);
+        let kept = |spares: &Spares<u8>| {
+            let spare = spares.sizes.iter().flat_map(|size| &size.spare);
             spare.map(VecDeque::capacity).sum::<usize>()
         };
-        assert_eq!(lender.spare, 16);
-        assert_eq!(kept(&lender), lender.room);
-        assert!(kept(&lender) <= SPARE_ELEMENTS_MAX);
-        lender.push(&mut queues[0], 0, 8);
-        assert_eq!(kept(&lender), lender.room);
+        assert_eq!(spares.spare, 16);
+        assert_eq!(kept(&spares), spares.room);
+        assert!(kept(&spares) <= SPARE_ELEMENTS_MAX);
+        spares.push(&mut queues[0], 0, 8);
+        assert_eq!(kept(&spares), spares.room);
     }
 
     #[test]
     fn for_each_queue_pair_there_is_memory_before_it_needs_any() {
-        let mut lender = Lender::default();
+        let mut spares = Spares::default();
         let mut queues = [VecDeque::new(), VecDeque::new(), VecDeque::new()];
         for _ in &queues {
-            lender.expect(100);
+            spares.expect(100);
         }
-        assert_eq!((lender.spare, lender.room), (3, 3 * 128));
+        assert_eq!((spares.spare, spares.room), (3, 3 * 128));
         for queue in &mut queues {
-            lender.push(queue, 1, 100);
+            spares.push(queue, 1, 100);
         }
-        assert_eq!((lender.spare, lender.sizes[7].made), (0, 3));
+        assert_eq!((spares.spare, spares.sizes[7].made), (0, 3));
         for queue in &mut queues {
             queue.clear();
-            lender.settle(queue);
-            lender.forget(100);
+            spares.settle(queue);
+            spares.forget(100);
         }
-        assert_eq!((lender.spare, lender.room), (0, 0), "it goes with them");
+        assert_eq!((spares.spare, spares.room), (0, 0), "it goes with them");
         for _ in 0..SPARE_MAX + 1 {
-            lender.expect(1);
+            spares.expect(1);
         }
-        assert_eq!(lender.spare, SPARE_MAX);
-        lender.expect(usize::MAX);
-        lender.forget(usize::MAX);
+        assert_eq!(spares.spare, SPARE_MAX);
+        spares.expect(usize::MAX);
+        spares.forget(usize::MAX);
     }
 }

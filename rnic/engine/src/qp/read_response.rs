@@ -31,7 +31,7 @@ impl Response {
 pub(super) struct ReadResponse {
     pub msn: Msn,
     pub request: ReadRequest,
-    /// Octets sent.
+    /// Bytes sent.
     pub sent: u32,
 }
 
@@ -84,14 +84,14 @@ impl Qp {
                 }
                 Err(error) => {
                     count_refusal(ctx, error);
-                    let mut octets = [0; segment::READ_REQUEST_LEN];
-                    segment::put_read_request(&mut octets, response.msn, &rest);
-                    let offending = Offending::of(&&octets[..]);
+                    let mut bytes = [0; segment::READ_REQUEST_LEN];
+                    segment::put_read_request(&mut bytes, response.msn, &rest);
+                    let offending = Offending::of(&&bytes[..]);
                     self.fail(source_error(error), Some(&offending));
                     return Err(Failed);
                 }
             }
-            ctx.counters.octets_gathered += u64::from(len);
+            ctx.counters.bytes_gathered += u64::from(len);
         }
         if !last {
             if let Some(Response::Read(front)) = self.send.responses.front_mut() {
@@ -108,7 +108,7 @@ impl Qp {
     /// The oldest request is answered.
     pub(super) fn response_done(&mut self, ctx: &mut QpContext<'_>) {
         let answered = self.send.responses.pop_front();
-        ctx.lent.responses.settle(&mut self.send.responses);
+        ctx.queue_pool.responses.settle(&mut self.send.responses);
         if let (Some(stream), Some(answered)) = (&mut self.stream, answered) {
             answered.done(stream);
         }

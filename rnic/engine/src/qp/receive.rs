@@ -8,7 +8,7 @@ use rnic_proto::ddp::{DdpError, Header};
 use rnic_proto::mpa::MpaError;
 use rnic_proto::mpa::fpdu::{self, Layout};
 use rnic_proto::rdmap::{Inbound, Offending, RdmapError, ReadRequest, SendKind, TerminateError};
-use rnic_proto::{MessageOffset, Msn, Octets, Stag, TaggedOffset};
+use rnic_proto::{Bytes, MessageOffset, Msn, Stag, TaggedOffset};
 
 use super::pending::{Outcome, Ticket};
 use super::read_response::{ReadResponse, Response};
@@ -23,7 +23,7 @@ impl Qp {
     pub(super) fn receive_fpdu<'a>(
         &mut self,
         ctx: &mut QpContext<'_>,
-        fpdu: &impl Octets<'a>,
+        fpdu: &impl Bytes<'a>,
         layout: &Layout,
         crc: bool,
     ) {
@@ -43,7 +43,7 @@ impl Qp {
     fn receive_marked<'a>(
         &mut self,
         ctx: &mut QpContext<'_>,
-        fpdu: &impl Octets<'a>,
+        fpdu: &impl Bytes<'a>,
         layout: &Layout,
         crc: bool,
     ) {
@@ -64,7 +64,7 @@ impl Qp {
 
     /// Takes in the ULPDU of an FPDU that was found sound.
     #[inline(always)]
-    fn receive_ulpdu<'a>(&mut self, ctx: &mut QpContext<'_>, ulpdu: &impl Octets<'a>) {
+    fn receive_ulpdu<'a>(&mut self, ctx: &mut QpContext<'_>, ulpdu: &impl Bytes<'a>) {
         ctx.counters.fpdus_received += 1;
         self.send.allow();
         let Some(stream) = self.stream.as_mut() else {
@@ -88,7 +88,7 @@ impl Qp {
     }
 
     /// Takes in a ULPDU that has no payload to be placed, most likely.
-    fn receive_other<'a>(&mut self, ctx: &mut QpContext<'_>, ulpdu: &impl Octets<'a>) {
+    fn receive_other<'a>(&mut self, ctx: &mut QpContext<'_>, ulpdu: &impl Bytes<'a>) {
         let Some(stream) = self.stream.as_mut() else {
             return;
         };
@@ -105,8 +105,8 @@ impl Qp {
     pub(super) fn take_in<'a>(
         &mut self,
         ctx: &mut QpContext<'_>,
-        ulpdu: &impl Octets<'a>,
-        payload: Option<&impl Octets<'a>>,
+        ulpdu: &impl Bytes<'a>,
+        payload: Option<&impl Bytes<'a>>,
         inbound: Result<Inbound, TerminateError>,
     ) {
         // Not by closures, which stay functions of their own: that took 70 instructions more.
@@ -132,7 +132,7 @@ impl Qp {
         &mut self,
         ctx: &mut QpContext<'_>,
         inbound: &Inbound,
-        payload: Option<&impl Octets<'a>>,
+        payload: Option<&impl Bytes<'a>>,
     ) -> Result<(), TerminateError> {
         match *inbound {
             Inbound::Write { stag, to, len, .. } if len > 0 => {
@@ -161,7 +161,7 @@ impl Qp {
         stag: Stag,
         to: TaggedOffset,
         len: u32,
-        payload: Option<&impl Octets<'a>>,
+        payload: Option<&impl Bytes<'a>>,
     ) -> Result<(), TerminateError> {
         match ctx.stags.remote_write(stag, to, len, self.id.user()) {
             Ok(sink) => put(&sink, payload, ctx.counters),
@@ -181,7 +181,7 @@ impl Qp {
         stag: Stag,
         to: TaggedOffset,
         len: u32,
-        payload: Option<&impl Octets<'a>>,
+        payload: Option<&impl Bytes<'a>>,
     ) -> Result<(), TerminateError> {
         let sink = read_sink(stag, to, len);
         match ctx.stags.local_write(&sink, self.id.user()) {
@@ -211,7 +211,7 @@ impl Qp {
         msn: Msn,
         mo: MessageOffset,
         len: u32,
-        payload: Option<&impl Octets<'a>>,
+        payload: Option<&impl Bytes<'a>>,
     ) -> Result<(), TerminateError> {
         self.hold_receive(ctx, msn, mo, len)?;
         let sges = self.receive.request.sges();
@@ -221,7 +221,7 @@ impl Qp {
             return Err(RdmapError::LocalCatastrophic.into());
         }
         if payload.is_some() {
-            ctx.counters.octets_placed += u64::from(len);
+            ctx.counters.bytes_placed += u64::from(len);
         }
         Ok(())
     }
@@ -393,7 +393,7 @@ impl Qp {
 
     pub(super) fn respond(&mut self, ctx: &mut QpContext<'_>, response: Response) {
         if self.state == QpState::Rts {
-            self.send.respond(response, &mut ctx.lent.responses);
+            self.send.respond(response, &mut ctx.queue_pool.responses);
         } else if let Some(stream) = &mut self.stream {
             // After our FIN there is no way to answer; the peer learns it from the FIN.
             response.done(stream);
@@ -417,7 +417,7 @@ pub(super) fn scatter<'a>(
     user: User,
     sges: &[Sge],
     (mo, len): (MessageOffset, u32),
-    payload: Option<&impl Octets<'a>>,
+    payload: Option<&impl Bytes<'a>>,
 ) -> Result<(), TerminateError> {
     let catastrophic = RdmapError::LocalCatastrophic;
     let mut from = 0;
@@ -436,23 +436,20 @@ pub(super) fn scatter<'a>(
 #[inline]
 fn put<'a>(
     sink: &Sink<'_>,
-    payload: Option<&impl Octets<'a>>,
+    payload: Option<&impl Bytes<'a>>,
     counters: &mut QpCounters,
 ) -> Result<(), TerminateError> {
     if let Some(payload) = payload {
         copy_in(sink, payload)?;
-        counters.octets_placed += payload.len() as u64;
+        counters.bytes_placed += payload.len() as u64;
     }
     Ok(())
 }
 
 /// Copies a whole payload to its sink.
 #[inline]
-pub(super) fn copy_in<'a>(
-    sink: &Sink<'_>,
-    payload: &impl Octets<'a>,
-) -> Result<(), TerminateError> {
-    let copied = sink.write_octets(payload);
+pub(super) fn copy_in<'a>(sink: &Sink<'_>, payload: &impl Bytes<'a>) -> Result<(), TerminateError> {
+    let copied = sink.write_bytes(payload);
     copied.map_err(|_| DdpError::LocalCatastrophic.into())
 }
 

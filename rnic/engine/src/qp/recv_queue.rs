@@ -27,7 +27,7 @@ pub(super) struct ReceiveSide {
     pub markers: Markers,
     /// TCP segments begin with FPDUs.
     pub aligned: bool,
-    /// Where the next FPDU begins, counted from the first octet behind the start-up.
+    /// Where the next FPDU begins, counted from the first byte behind the start-up.
     pub at: u64,
     /// The place of the receive that was looked at last, and the Send that it is for.
     seen: Option<(Msn, Place)>,

@@ -17,21 +17,21 @@ use super::send::{FPDU_LEN_MIN, Turn};
 use super::whole::{SEND_WORDS, WRITE_WORDS};
 use super::work::{Kind, Work};
 use super::{Qp, QpContext, elements};
-use crate::region::{RegionError, Stretch};
+use crate::region::{MappedSlice, RegionError};
 use crate::stag::{Source, StagTable};
 
 /// Segments that may be written in a row. While this lives the STag table is borrowed, so that none of
 /// what was found changes.
 pub(crate) struct Row<'a> {
-    /// The octets of all of them.
-    octets: Stretch<'a>,
+    /// The bytes of all of them.
+    bytes: MappedSlice<'a>,
     /// The next one's header.
     head: Head,
     markers: Markers,
     crc: bool,
     /// Where the next FPDU begins in the stream.
     at: u64,
-    /// Octets of payload of each.
+    /// Bytes of payload of each.
     payload: usize,
     /// How many there may be.
     most: usize,
@@ -57,7 +57,7 @@ enum Head {
 
 impl Qp {
     /// The segments that come next of the message under way, at most so many, where a TCP segment takes
-    /// `emss` octets of payload; none where it has none but its last, or they can't be written in a row.
+    /// `emss` bytes of payload; none where it has none but its last, or they can't be written in a row.
     #[inline]
     pub(crate) fn row<'a>(
         &self,
@@ -88,7 +88,7 @@ impl Qp {
             Turn::Responses => self.source_of_response(stags, payload, most)?,
         };
         Some(Row {
-            octets: source.stretch().ok()?,
+            bytes: source.stretch().ok()?,
             head,
             markers,
             crc: self.crc,
@@ -103,25 +103,25 @@ impl Qp {
     #[inline]
     pub(crate) fn row_written(&mut self, ctx: &mut QpContext<'_>, row: InRow) {
         // Less than a message has.
-        let octets = (row.segments * row.payload) as u32;
+        let bytes = (row.segments * row.payload) as u32;
         match self.send.in_message {
             Some(Turn::Work) => {
                 if let Some(work) = &mut self.send.work {
-                    work.sent = work.sent.saturating_add(octets);
+                    work.sent = work.sent.saturating_add(bytes);
                 }
             }
             _ => {
                 if let Some(Response::Read(response)) = self.send.responses.front_mut() {
-                    response.sent = response.sent.saturating_add(octets);
+                    response.sent = response.sent.saturating_add(bytes);
                 }
             }
         }
         self.send.goes_on_at(row.at);
         ctx.counters.fpdus_sent += row.segments as u64;
-        ctx.counters.octets_gathered += u64::from(octets);
+        ctx.counters.bytes_gathered += u64::from(bytes);
     }
 
-    /// The header of the next segment of the work under way, and how many octets are left.
+    /// The header of the next segment of the work under way, and how many bytes are left.
     fn work_under_way(&self) -> Option<(Head, u32)> {
         let Work {
             kind, total, sent, ..
@@ -159,7 +159,7 @@ impl Qp {
         no_work.then_some((Head::Tagged(head), rest.size))
     }
 
-    /// The octets of so many segments of the work under way, and how many there are in one element.
+    /// The bytes of so many segments of the work under way, and how many there are in one element.
     fn source_of_work<'a>(
         &self,
         stags: &'a StagTable,
@@ -168,7 +168,7 @@ impl Qp {
     ) -> Option<(Source<'a>, usize)> {
         let request = &self.send.request;
         let sent = self.send.work.as_ref()?.sent;
-        // Both fit: a message has fewer octets.
+        // Both fit: a message has fewer bytes.
         let wanted = (most * payload) as u32;
         let next = elements::pieces(request.sges(), u64::from(sent), wanted).next()?;
         let most = most.min(next.length as usize / payload);
@@ -200,7 +200,7 @@ impl Qp {
 }
 
 impl Row<'_> {
-    /// Octets of the next FPDU; none when there is none.
+    /// Bytes of the next FPDU; none when there is none.
     #[inline]
     pub fn next_len(&self) -> Option<usize> {
         (self.written < self.most).then(|| match self.markers {
@@ -210,7 +210,7 @@ impl Row<'_> {
     }
 
     /// Writes the next FPDU, whose length [`Self::next_len`] has just told, to the front of `out`; none when
-    /// that has no room, or its octets can't be had.
+    /// that has no room, or its bytes can't be had.
     #[inline]
     pub fn write(&mut self, len: usize, out: &mut [u8]) -> Option<Written> {
         debug_assert_eq!(self.next_len(), Some(len));
@@ -249,7 +249,7 @@ impl Row<'_> {
             return self.put_marked(header, from, out);
         }
         write_plain(out, header, self.payload, self.crc, |crc, place| {
-            self.octets.read_checked(from, crc, place, Words::NONE)
+            self.bytes.read_checked(from, crc, place, Words::NONE)
         })
     }
 
@@ -264,7 +264,7 @@ impl Row<'_> {
         let mut ulpdu = Writer::new(out, self.layout(), self.crc);
         ulpdu.begin(header);
         ulpdu.copy(self.head.len(), self.payload, |crc, place, markers| {
-            self.octets.read_checked(from, crc, place, markers)
+            self.bytes.read_checked(from, crc, place, markers)
         })?;
         Ok(ulpdu.finish())
     }
@@ -275,7 +275,7 @@ impl Row<'_> {
 }
 
 impl Head {
-    /// Its octets.
+    /// Its bytes.
     #[inline]
     fn len(&self) -> usize {
         4 * self.words() - HEADER_LEN

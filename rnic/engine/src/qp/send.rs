@@ -16,7 +16,7 @@ use rnic_proto::rdmap::{RdmapError, segment, terminate};
 use userspace_tcp::checksum::PartialSum;
 
 use super::pending::Pending;
-use super::queue_pool::{Lender, RESPONSES_MAX};
+use super::queue_pool::{RESPONSES_MAX, Spares};
 use super::read_response::Response;
 use super::whole::Whole;
 use super::work::{Kind, Work};
@@ -26,10 +26,10 @@ use crate::stag::Source;
 /// The token of the Ready-to-Receive Read, which is no work request's ticket.
 pub(super) const RTR_TOKEN: u64 = u64::MAX;
 
-/// Octets of the shortest FPDU that is ever sent: an RDMA Write without payload.
+/// Bytes of the shortest FPDU that is ever sent: an RDMA Write without payload.
 pub(super) const FPDU_LEN_MIN: usize = fpdu::fpdu_length(segment::WRITE_LEN);
 
-/// Octets from which on it pays to check them while they are copied. What is shorter is checked with
+/// Bytes from which on it pays to check them while they are copied. What is shorter is checked with
 /// what is around it.
 const CHECKED_COPY_MIN: usize = 256;
 
@@ -60,7 +60,7 @@ pub(super) struct SendSide {
     pub ord: u16,
     /// Markers in what goes.
     pub markers: Markers,
-    /// Where the next FPDU begins, counted from the first octet behind the start-up.
+    /// Where the next FPDU begins, counted from the first byte behind the start-up.
     at: u64,
     /// Local work may be left that was not done for not taking too long.
     more_local: bool,
@@ -132,9 +132,9 @@ pub(crate) enum First<'a> {
 /// What one TCP segment was filled with.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Filled {
-    pub octets: usize,
+    pub bytes: usize,
     pub fpdus: usize,
-    /// The checksum's partial sum over the octets.
+    /// The checksum's partial sum over the bytes.
     pub sum: PartialSum,
 }
 
@@ -194,7 +194,7 @@ impl SendSide {
         self.may_send && self.rtr.is_none()
     }
 
-    /// Where the next FPDU begins, counted from the first octet behind the start-up.
+    /// Where the next FPDU begins, counted from the first byte behind the start-up.
     #[inline]
     pub(super) fn at(&self) -> u64 {
         self.at
@@ -207,10 +207,10 @@ impl SendSide {
         self.more_local = false;
     }
 
-    /// An FPDU of so many octets is written, a message of the send queue's.
+    /// An FPDU of so many bytes is written, a message of the send queue's.
     #[inline]
-    pub(super) fn sent_whole(&mut self, octets: usize) {
-        self.at += octets as u64;
+    pub(super) fn sent_whole(&mut self, bytes: usize) {
+        self.at += bytes as u64;
         self.more_local = false;
     }
 
@@ -238,8 +238,8 @@ impl SendSide {
     }
 
     /// Queues a request; the stream has looked that there are at most IRD of each kind.
-    pub(super) fn respond(&mut self, response: Response, lender: &mut Lender<Response>) {
-        lender.push(&mut self.responses, response, RESPONSES_MAX);
+    pub(super) fn respond(&mut self, response: Response, spares: &mut Spares<Response>) {
+        spares.push(&mut self.responses, response, RESPONSES_MAX);
     }
 
     /// See [`Qp::would_send`].
@@ -269,9 +269,9 @@ impl SendSide {
 }
 
 impl Plan {
-    /// Octets of the FPDU.
+    /// Bytes of the FPDU.
     #[inline]
-    pub fn octets(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.layout.len()
     }
 }
@@ -288,7 +288,7 @@ impl Qp {
         }
     }
 
-    /// The next FPDU; none when there is nothing to write. `mulpdu` is the longest ULPDU, in octets.
+    /// The next FPDU; none when there is nothing to write. `mulpdu` is the longest ULPDU, in bytes.
     #[inline]
     pub fn plan(&mut self, ctx: &mut QpContext<'_>, mulpdu: usize) -> Option<Plan> {
         let next = self.next(ctx)?;
@@ -377,11 +377,11 @@ impl Qp {
             First::Whole(whole) => self.write_whole(ctx, whole, out),
         };
         while let Some(fpdu) = written {
-            filled.octets += fpdu.len;
+            filled.bytes += fpdu.len;
             filled.fpdus += 1;
-            // Every FPDU is of an even number of octets.
+            // Every FPDU is of an even number of bytes.
             filled.sum += PartialSum::from_folded(fpdu.sum);
-            written = match out.get_mut(filled.octets..) {
+            written = match out.get_mut(filled.bytes..) {
                 Some(rest)
                     if rest.len() >= FPDU_LEN_MIN
                         && filled.fpdus < most
@@ -473,7 +473,7 @@ impl Qp {
         match next {
             Next::Terminate => {
                 let terminate = self.ending.terminate.as_ref();
-                terminate.map_or(0, |(message, _)| message.octets().len())
+                terminate.map_or(0, |(message, _)| message.bytes().len())
             }
             Next::Rtr(Rtr::Write) => segment::WRITE_LEN,
             Next::Rtr(Rtr::Send) => segment::SEND_LEN,
@@ -540,14 +540,14 @@ impl Qp {
 
     fn put_terminate(&mut self, ctx: &mut QpContext<'_>, ulpdu: &mut Writer<'_>) {
         if let Some((message, control)) = self.ending.terminate.take() {
-            ulpdu.put(0, message.octets());
+            ulpdu.put(0, message.bytes());
             self.ending.close = Some(CloseKind::AfterTerminateSent { control });
             ctx.counters.terminates_sent += 1;
         }
     }
 
     /// Repeats an initiator's Ready-to-Receive indication, as the one that stands for no message: an
-    /// RDMA Write without octets. In the middle of a message there is no need, and no place.
+    /// RDMA Write without bytes. In the middle of a message there is no need, and no place.
     pub(crate) fn indicate_again(&mut self) {
         if self.state == QpState::Rts && self.send.in_message.is_none() {
             self.send.rtr.get_or_insert(Rtr::Write);
@@ -557,16 +557,16 @@ impl Qp {
     fn put_rtr(&mut self, rtr: Rtr, ulpdu: &mut Writer<'_>) -> Result<(), Failed> {
         self.send.rtr = None;
         let stream = self.stream.as_mut().ok_or(Failed)?;
-        let mut octets = [0; MULPDU_MIN];
-        let Some(len) = stream.put_rtr(rtr, RTR_TOKEN, &mut octets) else {
+        let mut bytes = [0; MULPDU_MIN];
+        let Some(len) = stream.put_rtr(rtr, RTR_TOKEN, &mut bytes) else {
             self.fail(MpaError::NoMatchingRtr.into(), None);
             return Err(Failed);
         };
-        ulpdu.put(0, &octets[..len]);
+        ulpdu.put(0, &bytes[..len]);
         Ok(())
     }
 
-    /// Copies `len` octets of the application to the ULPDU's octets from `from` on.
+    /// Copies `len` bytes of the application to the ULPDU's bytes from `from` on.
     pub(super) fn copy_out(
         source: &Source<'_>,
         ulpdu: &mut Writer<'_>,

@@ -84,8 +84,8 @@ const BARE: Access = Access {
 
 const MULPDU: usize = 1442;
 
-/// Any octets.
-fn octets(random: &mut Random, len: usize) -> Vec<u8> {
+/// Any bytes.
+fn bytes(random: &mut Random, len: usize) -> Vec<u8> {
     (0..len).map(|_| random.next() as u8).collect()
 }
 
@@ -97,13 +97,13 @@ struct End {
     counters: QpCounters,
     times: WorkTimes,
     now: Instant,
-    lent: Lent,
+    queue_pool: QueuePool,
     qp: Qp,
     sq: WorkQueueProducer,
     rq: WorkQueueProducer,
     send_cq: CqConsumer,
     recv_cq: CqConsumer,
-    /// Gets an octet when the armed send CQ has something.
+    /// Gets a byte when the armed send CQ has something.
     woken: OwnedFd,
     /// Likewise of the receives' CQ.
     recv_woken: OwnedFd,
@@ -111,7 +111,7 @@ struct End {
     small: [Arc<SharedMemory>; 3],
     /// The memory of both work queues.
     queues: Arc<SharedMemory>,
-    /// Octets that came and were not used yet.
+    /// Bytes that came and were not used yet.
     stream: Vec<u8>,
 }
 
@@ -190,7 +190,7 @@ impl End {
             counters: QpCounters::default(),
             times: WorkTimes::default(),
             now: Instant::ZERO,
-            lent: Lent::default(),
+            queue_pool: QueuePool::default(),
             qp,
             sq,
             rq,
@@ -213,7 +213,7 @@ impl End {
             counters: &mut self.counters,
             times: &mut self.times,
             now: self.now,
-            lent: &mut self.lent,
+            queue_pool: &mut self.queue_pool,
         };
         act(&mut self.qp, ctx)
     }
@@ -237,7 +237,7 @@ impl End {
         let markers = mulpdu.div_ceil(MARKER_SPACING) + 1;
         let mut out = vec![0xee; mulpdu + 10 + MARKER_LEN * markers];
         let plan = self.with_ctx(|qp, ctx| qp.plan(ctx, mulpdu));
-        let announced = plan.map(|plan| plan.octets());
+        let announced = plan.map(|plan| plan.bytes());
         let written = self.with_ctx(|qp, ctx| qp.produce(ctx, plan?, mulpdu, &mut out));
         let len = written.map(|written| written.len);
         if self.qp.state() == QpState::Rts {
@@ -249,8 +249,8 @@ impl End {
         Some(out)
     }
 
-    fn receive(&mut self, octets: &[u8]) {
-        self.stream.extend_from_slice(octets);
+    fn receive(&mut self, bytes: &[u8]) {
+        self.stream.extend_from_slice(bytes);
         let stream = std::mem::take(&mut self.stream);
         let used = self.with_ctx(|qp, ctx| qp.receive(ctx, &[&stream]));
         self.stream = stream[used..].to_vec();
@@ -283,8 +283,8 @@ impl End {
         poll(&mut self.recv_cq)
     }
 
-    fn fill(&self, at: u64, octets: &[u8]) {
-        self.memory.write((at - BASE) as usize, octets).unwrap();
+    fn fill(&self, at: u64, bytes: &[u8]) {
+        self.memory.write((at - BASE) as usize, bytes).unwrap();
     }
 
     fn set_word(&self, at: u64, value: u64) {
@@ -292,8 +292,8 @@ impl End {
     }
 
     fn word(&self, at: u64) -> u64 {
-        let octets = self.read(at, 8);
-        u64::from_ne_bytes(octets.try_into().unwrap())
+        let bytes = self.read(at, 8);
+        u64::from_ne_bytes(bytes.try_into().unwrap())
     }
 
     fn read(&self, at: u64, len: usize) -> Vec<u8> {
@@ -307,7 +307,7 @@ impl End {
         for memory in &self.small {
             let mut out = vec![0; SMALL_LEN];
             memory.read(0, &mut out).unwrap();
-            assert!(out.iter().all(|octet| *octet == 0));
+            assert!(out.iter().all(|byte| *byte == 0));
         }
     }
 }

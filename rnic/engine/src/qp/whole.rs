@@ -1,7 +1,7 @@
-//! Messages that are one FPDU: from the work request in its queue to octets in one go.
+//! Messages that are one FPDU: from the work request in its queue to bytes in one go.
 //!
 //! What is written is what [`Qp::plan`] and [`Qp::produce`] would make of the same work request, and what
-//! is left behind too. That holds for Sends and RDMA Writes of one element whose octets are there to be
+//! is left behind too. That holds for Sends and RDMA Writes of one element whose bytes are there to be
 //! taken; all others, and all that goes wrong, are left to them as they are.
 
 use rnic_crc::Words;
@@ -27,14 +27,14 @@ pub(crate) struct Whole {
     /// A copy that nobody else can write.
     slot: WorkSlot,
     opcode: WrOpcode,
-    /// Octets of the FPDU.
+    /// Bytes of the FPDU.
     len: usize,
 }
 
 impl Whole {
-    /// Octets of its FPDU.
+    /// Bytes of its FPDU.
     #[inline]
-    pub fn octets(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.len
     }
 }
@@ -77,15 +77,15 @@ impl Qp {
         whole: &Whole,
         out: &mut [u8],
     ) -> Option<Written> {
-        let written = self.write_octets(ctx.stags, whole, out)?;
+        let written = self.write_bytes(ctx.stags, whole, out)?;
         self.whole_sent(ctx, whole);
         Some(written)
     }
 
-    /// The octets of the message that [`Self::next_whole`] has just given: if they go out,
+    /// The bytes of the message that [`Self::next_whole`] has just given: if they go out,
     /// [`Self::whole_sent`] is next.
     #[inline(always)]
-    pub(crate) fn write_octets(
+    pub(crate) fn write_bytes(
         &self,
         stags: &StagTable,
         whole: &Whole,
@@ -110,7 +110,7 @@ impl Qp {
         self.write_single(stags, out, header, sge)
     }
 
-    /// The octets of [`Self::write_octets`] are on their way.
+    /// The bytes of [`Self::write_bytes`] are on their way.
     #[inline(always)]
     pub(crate) fn whole_sent(&mut self, ctx: &mut QpContext<'_>, whole: &Whole) {
         let Whole { slot, opcode, len } = whole;
@@ -126,7 +126,7 @@ impl Qp {
         self.send.sent_whole(*len);
         self.message_done(Turn::Work);
         ctx.counters.fpdus_sent += 1;
-        ctx.counters.octets_gathered += u64::from(slot.sge[0].length);
+        ctx.counters.bytes_gathered += u64::from(slot.sge[0].length);
     }
 
     /// A work request was taken and sent: it completes behind those before it.
@@ -138,11 +138,11 @@ impl Qp {
             if let Some(msn) = number {
                 entry.became(Qn::SEND, msn);
             }
-            self.send.pending.push(entry, &mut ctx.lent.pending);
+            self.send.pending.push(entry, &mut ctx.queue_pool.pending);
         }
     }
 
-    /// The FPDU of a message's header and the octets of its only element; none when `out` is too short, or
+    /// The FPDU of a message's header and the bytes of its only element; none when `out` is too short, or
     /// they can't be had.
     #[inline]
     fn write_single<const WORDS: usize>(

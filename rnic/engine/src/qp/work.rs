@@ -24,9 +24,9 @@ use crate::stag::Binding;
 pub(super) struct Work {
     pub ticket: Ticket,
     pub kind: Kind,
-    /// Octets of the message's payload.
+    /// Bytes of the message's payload.
     pub total: u32,
-    /// Octets of it that were sent.
+    /// Bytes of it that were sent.
     pub sent: u32,
 }
 
@@ -44,8 +44,8 @@ pub(super) enum Kind {
         /// What follows it as a message of its own.
         immediate: Option<Immediate>,
     },
-    /// One RDMA Read Request for each element that has octets, because a Request names one sink
-    /// (RFC 5040 section 4.4); `sent` counts the octets that were asked for.
+    /// One RDMA Read Request for each element that has bytes, because a Request names one sink
+    /// (RFC 5040 section 4.4); `sent` counts the bytes that were asked for.
     Read {
         stag: Stag,
         from: TaggedOffset,
@@ -84,14 +84,14 @@ impl Qp {
         }
         match self.send.ring.pop(&mut self.send.request) {
             Ok(true) => {}
-            Ok(false) => return self.send.pending.settle(&mut ctx.lent.pending),
+            Ok(false) => return self.send.pending.settle(&mut ctx.queue_pool.pending),
             Err(fault) => return self.ring_fault(fault),
         }
         let posted = self.posted(&self.send.request.slot, ctx.now);
         let ticket = self
             .send
             .pending
-            .push(Entry::new(posted), &mut ctx.lent.pending);
+            .push(Entry::new(posted), &mut ctx.queue_pool.pending);
         match self.check_work(ctx) {
             Ok((kind, total)) => {
                 self.note_answers(ticket, &kind, total);
@@ -154,7 +154,7 @@ impl Qp {
         if !fits {
             return Err(impossible);
         }
-        // A message is shorter than 2^32 octets (RFC 5041 section 5.2).
+        // A message is shorter than 2^32 bytes (RFC 5041 section 5.2).
         let total = u32::try_from(request.total_length()).map_err(|_| impossible)?;
         let to = TaggedOffset(slot.remote_addr);
         let opcode = request.opcode().ok_or(impossible)?;
@@ -249,9 +249,9 @@ impl Qp {
         Ok((kind, total))
     }
 
-    /// The RDMA Read Request for a Read's next element that has octets; for the only one, or none,
+    /// The RDMA Read Request for a Read's next element that has bytes; for the only one, or none,
     /// when no element has. The responses come in the order of the Requests (RFC 5040 section 5.5),
-    /// so the Read has all its octets with the last response.
+    /// so the Read has all its bytes with the last response.
     pub(super) fn put_read_request(
         &mut self,
         ctx: &mut QpContext<'_>,
@@ -276,9 +276,9 @@ impl Qp {
         };
         let stream = self.stream.as_mut().ok_or(Failed)?;
         let msn = stream.begin_read(work.ticket.0, &request).ok_or(Failed)?;
-        let mut octets = [0; segment::READ_REQUEST_LEN];
-        segment::put_read_request(&mut octets, msn, &request);
-        ulpdu.put(0, &octets);
+        let mut bytes = [0; segment::READ_REQUEST_LEN];
+        segment::put_read_request(&mut bytes, msn, &request);
+        ulpdu.put(0, &bytes);
         self.name_message(work.ticket, Qn::READ_REQUEST, msn);
         ctx.counters.read_requests_sent += 1;
         self.message_done(Turn::Work);
@@ -340,7 +340,7 @@ impl Qp {
             self.fail_work(ctx, ticket, WcStatus::LocalProtection);
             return Err(Failed);
         }
-        ctx.counters.octets_gathered += u64::from(len);
+        ctx.counters.bytes_gathered += u64::from(len);
         if !last {
             self.send.in_message = Some(Turn::Work);
             return Ok(());
@@ -369,7 +369,7 @@ impl Qp {
         self.send.pending.end(ticket, Outcome::SENT);
     }
 
-    /// Copies the work request's octets from `offset` on to the ULPDU's from `from` on.
+    /// Copies the work request's bytes from `offset` on to the ULPDU's from `from` on.
     fn gather(
         &self,
         ctx: &QpContext<'_>,

@@ -6,7 +6,7 @@
 //!
 //! [`Stream::classify_write`]: rnic_proto::rdmap::Stream::classify_write
 
-use rnic_proto::Octets;
+use rnic_proto::Bytes;
 use rnic_proto::ddp::DdpError;
 use rnic_proto::ddp::header::{Control, Header, TAGGED_LEN, Tagged};
 use rnic_proto::mpa::fpdu::{self, Layout};
@@ -17,10 +17,10 @@ use rnic_proto::rdmap::control;
 use super::{Qp, QpContext};
 use crate::stag::{Row, Writer};
 
-/// Octets of the stream that lie together.
+/// Bytes of the stream that lie together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece<'a> {
-    pub octets: &'a [u8],
+    pub bytes: &'a [u8],
     /// They end with the CRC of what is before.
     pub crc_verified: bool,
 }
@@ -29,8 +29,8 @@ pub(crate) struct Piece<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Run {
     pub pieces: usize,
-    pub octets: usize,
-    /// Octets of the longest piece.
+    pub bytes: usize,
+    /// Bytes of the longest piece.
     pub longest: usize,
 }
 
@@ -42,7 +42,7 @@ struct WriteSegment<O> {
 }
 
 impl Qp {
-    /// As [`Qp::receive`], of octets that are in their place, and as far as they are Writes. What is
+    /// As [`Qp::receive`], of bytes that are in their place, and as far as they are Writes. What is
     /// behind one is not looked at before it has been placed.
     pub(crate) fn receive_in_turn<'a>(
         &mut self,
@@ -63,9 +63,9 @@ impl Qp {
         pieces: impl Iterator<Item = Piece<'a>>,
     ) -> Run {
         match self.receive.markers {
-            Markers::Off => self.receive_row(ctx, pieces, |octets, _| {
-                let layout = whole(octets, Markers::Off, 0)?;
-                fpdu::ulpdu(&octets, &layout)
+            Markers::Off => self.receive_row(ctx, pieces, |bytes, _| {
+                let layout = whole(bytes, Markers::Off, 0)?;
+                fpdu::ulpdu(&bytes, &layout)
             }),
             Markers::On => self.receive_marked_writes(ctx, pieces),
         }
@@ -78,16 +78,16 @@ impl Qp {
         ctx: &mut QpContext<'_>,
         pieces: impl Iterator<Item = Piece<'a>>,
     ) -> Run {
-        self.receive_row(ctx, pieces, |octets, at| {
-            let layout = whole(octets, Markers::On, at)?;
-            fpdu::unmarked(&octets, &layout).ok()
+        self.receive_row(ctx, pieces, |bytes, at| {
+            let layout = whole(bytes, Markers::On, at)?;
+            fpdu::unmarked(&bytes, &layout).ok()
         })
     }
 
-    /// As [`Self::receive_writes`], with what gives the ULPDU of octets if they are one FPDU, at their
+    /// As [`Self::receive_writes`], with what gives the ULPDU of bytes if they are one FPDU, at their
     /// place in the stream.
     #[inline(always)]
-    fn receive_row<'a, O: Octets<'a>>(
+    fn receive_row<'a, O: Bytes<'a>>(
         &mut self,
         ctx: &mut QpContext<'_>,
         pieces: impl Iterator<Item = Piece<'a>>,
@@ -105,8 +105,8 @@ impl Qp {
             if crc && !piece.crc_verified {
                 break;
             }
-            let at = self.receive.at.wrapping_add(run.octets as u64);
-            let segment = ulpdu_of(piece.octets, at).and_then(WriteSegment::parse);
+            let at = self.receive.at.wrapping_add(run.bytes as u64);
+            let segment = ulpdu_of(piece.bytes, at).and_then(WriteSegment::parse);
             let Some(WriteSegment {
                 header,
                 ulpdu,
@@ -130,9 +130,9 @@ impl Qp {
                 break;
             };
             run.pieces += 1;
-            run.octets += piece.octets.len();
-            run.longest = run.longest.max(piece.octets.len());
-            if of.write_octets(to, &payload).is_err() {
+            run.bytes += piece.bytes.len();
+            run.longest = run.longest.max(piece.bytes.len());
+            if of.write_bytes(to, &payload).is_err() {
                 failed = Some((ulpdu, DdpError::LocalCatastrophic.into()));
                 break;
             }
@@ -143,9 +143,9 @@ impl Qp {
             return run;
         }
         self.send.allow();
-        self.receive.at += run.octets as u64;
+        self.receive.at += run.bytes as u64;
         ctx.counters.fpdus_received += run.pieces as u64;
-        ctx.counters.octets_placed += placed;
+        ctx.counters.bytes_placed += placed;
         ctx.counters.writes_received += writes;
         if let Some((ulpdu, error)) = failed {
             self.fail(error, Some(&Offending::of(&ulpdu)));
@@ -154,33 +154,28 @@ impl Qp {
     }
 }
 
-/// Whether octets that begin an FPDU may be a Write's. To find out with all else that they are of
+/// Whether bytes that begin an FPDU may be a Write's. To find out with all else that they are of
 /// something else takes longer.
 #[inline]
-pub(crate) fn is_write(octets: &[u8]) -> bool {
-    let control = |at: usize| {
-        octets
-            .get(at..)
-            .and_then(|behind| behind.first_chunk::<2>())
-    };
+pub(crate) fn is_write(bytes: &[u8]) -> bool {
+    let control = |at: usize| bytes.get(at..).and_then(|behind| behind.first_chunk::<2>());
     let control = match control(fpdu::HEADER_LEN) {
         // No DDP segment of our version begins so, but a Marker before an FPDU does, behind what is
-        // reserved of it: it points zero octets back.
+        // reserved of it: it points zero bytes back.
         Some([0, _]) => control(MARKER_LEN + fpdu::HEADER_LEN),
         control => control,
     };
-    control
-        .is_some_and(|[ddp, rdmap]| Control::from_octet(*ddp).tagged && control::is_write(*rdmap))
+    control.is_some_and(|[ddp, rdmap]| Control::from_byte(*ddp).tagged && control::is_write(*rdmap))
 }
 
-/// Where the parts of an FPDU lie, at `at` of the stream, if it is all of the octets.
+/// Where the parts of an FPDU lie, at `at` of the stream, if it is all of the bytes.
 #[inline]
-fn whole(octets: &[u8], markers: Markers, at: u64) -> Option<Layout> {
-    let layout = fpdu::parse(&octets, markers, at)?;
-    (layout.len() == octets.len()).then_some(layout)
+fn whole(bytes: &[u8], markers: Markers, at: u64) -> Option<Layout> {
+    let layout = fpdu::parse(&bytes, markers, at)?;
+    (layout.len() == bytes.len()).then_some(layout)
 }
 
-impl<'a, O: Octets<'a>> WriteSegment<O> {
+impl<'a, O: Bytes<'a>> WriteSegment<O> {
     /// What a ULPDU is if it is of a Write with payload.
     #[inline]
     fn parse(ulpdu: O) -> Option<Self> {

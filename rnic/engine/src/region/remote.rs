@@ -6,7 +6,7 @@
 //! STag's rights are all that limits a peer.
 //!
 //! An access is a system call, and takes as long as the client's page faults do; who may have that is
-//! for the PRM to say (`remote_regions`). The octets of an FPDU go in one call.
+//! for the PRM to say (`remote_regions`). The bytes of an FPDU go in one call.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -31,7 +31,7 @@ pub struct RemoteMemory {
 }
 
 impl RemoteMemory {
-    /// The `len` octets from address `start` on, in the address space of a `/proc/self/mem`.
+    /// The `len` bytes from address `start` on, in the address space of a `/proc/self/mem`.
     pub fn new(memory: Arc<OwnedFd>, start: u64, len: u64) -> Self {
         Self {
             memory,
@@ -41,7 +41,7 @@ impl RemoteMemory {
         }
     }
 
-    /// Octets.
+    /// Bytes.
     pub(super) fn len(&self) -> u64 {
         self.len
     }
@@ -51,14 +51,14 @@ impl RemoteMemory {
         self.broken.load(Ordering::Relaxed)
     }
 
-    /// Octets from `at` on, which are within.
+    /// Bytes from `at` on, which are within.
     pub(super) fn read(&self, at: u64, out: &mut [u8]) -> Result<(), RegionError> {
         let wanted = out.len();
         let read = || rustix::io::pread(&*self.memory, out, self.address(at)?);
         self.judge(read(), wanted)
     }
 
-    /// As [`Self::read`], with `words` among the octets.
+    /// As [`Self::read`], with `words` among the bytes.
     pub(super) fn read_among(
         &self,
         at: u64,
@@ -66,28 +66,28 @@ impl RemoteMemory {
         words: Words,
     ) -> Result<(), RegionError> {
         let mut at = at;
-        for (octets, word) in words.stretches(out.len()) {
-            let (begin, end) = (octets.start, octets.end);
-            self.read(at, &mut out[octets])?;
+        for (bytes, word) in words.stretches(out.len()) {
+            let (begin, end) = (bytes.start, bytes.end);
+            self.read(at, &mut out[bytes])?;
             at = at.saturating_add((end - begin) as u64);
             out[end..end + word.len()].copy_from_slice(&word);
         }
         Ok(())
     }
 
-    /// Puts octets that may lie in pieces at `at`, where there is room for them.
+    /// Puts bytes that may lie in pieces at `at`, where there is room for them.
     // Not where mapped memory is written, of which there is more.
     #[inline(never)]
     pub(super) fn write_pieces<'a>(
         &self,
         at: u64,
-        mut octets: impl Iterator<Item = &'a [u8]>,
+        mut bytes: impl Iterator<Item = &'a [u8]>,
     ) -> Result<(), RegionError> {
         let mut at = at;
         loop {
             let mut pieces = [IoSlice::new(&[]); PIECES];
             let (mut count, mut len) = (0, 0);
-            for (piece, chunk) in pieces.iter_mut().zip(&mut octets) {
+            for (piece, chunk) in pieces.iter_mut().zip(&mut bytes) {
                 *piece = IoSlice::new(chunk);
                 count += 1;
                 len += chunk.len();

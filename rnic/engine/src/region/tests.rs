@@ -5,7 +5,7 @@ use rnic_ipc::shm::SharedMemory;
 
 use super::*;
 
-/// The same octets by each accessor of memory that is mapped here.
+/// The same bytes by each accessor of memory that is mapped here.
 fn both_kinds(len: usize) -> [RegionMemory; 2] {
     let memory = Arc::new(SharedMemory::private(len + 4).unwrap());
     let shared = RegionMemory::Shared {
@@ -36,7 +36,7 @@ fn what_is_written_is_read_back() {
 }
 
 #[test]
-fn words_are_put_among_what_is_read_and_are_no_octets_of_the_region() {
+fn words_are_put_among_what_is_read_and_are_no_bytes_of_the_region() {
     for region in both_kinds(16) {
         region.write(0, b"0123456789abcdef").unwrap();
         let words = Words::new(2, 8, 0x7778_797a, 0);
@@ -74,11 +74,11 @@ fn a_stretch_is_written_in_pieces_and_no_further() {
     for region in both_kinds(16) {
         region.write(0, b"0123456789abcdef").unwrap();
         let stretch = region.stretch(2, 12).unwrap();
-        stretch.write_octets(8, &&b"WXYZ"[..]).unwrap();
-        stretch.write_octets(0, &&b"S"[..]).unwrap();
-        stretch.write_octets(12, &&b""[..]).unwrap();
+        stretch.write_bytes(8, &&b"WXYZ"[..]).unwrap();
+        stretch.write_bytes(0, &&b"S"[..]).unwrap();
+        stretch.write_bytes(12, &&b""[..]).unwrap();
         for at in [9, 12, 13, usize::MAX - 1] {
-            assert!(stretch.write_octets(at, &&b"none"[..]).is_err());
+            assert!(stretch.write_bytes(at, &&b"none"[..]).is_err());
         }
         let mut all = [0; 16];
         region.read(0, &mut all).unwrap();
@@ -87,7 +87,7 @@ fn a_stretch_is_written_in_pieces_and_no_further() {
 }
 
 #[test]
-fn the_last_octet_is_inside_and_the_next_is_not() {
+fn the_last_byte_is_inside_and_the_next_is_not() {
     for region in both_kinds(16) {
         region.write(15, b"x").unwrap();
         region.write(16, b"").unwrap();

@@ -30,7 +30,7 @@ pub struct ShardConfig {
     pub reassembly: usize,
     /// How long the MPA start-up may take once TCP is established (RFC 5044 section 7.1.2).
     pub startup_timeout: Duration,
-    /// How long an initiator may say nothing once TCP is established: its first octet, or the shard
+    /// How long an initiator may say nothing once TCP is established: its first byte, or the shard
     /// resets the connection. At most `startup_timeout`, which is for the whole Request.
     pub first_byte_timeout: Duration,
     /// How long an application may take to accept or reject a request.

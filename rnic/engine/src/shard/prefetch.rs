@@ -38,11 +38,11 @@ impl ConnQpMap {
 }
 
 impl<P: Port> Shard<P> {
-    /// A segment of this flow with so many octets was received; others before it are to be taken in first.
-    pub(super) fn fetch_flow(&self, tuple: &FourTuple, octets: usize) -> FlowHint {
+    /// A segment of this flow with so many bytes was received; others before it are to be taken in first.
+    pub(super) fn fetch_flow(&self, tuple: &FourTuple, bytes: usize) -> FlowHint {
         let hint = self.stack.flow_hint(tuple);
         match hint.index() {
-            Some(place) if octets > 0 => self.fetch_conn(place),
+            Some(place) if bytes > 0 => self.fetch_conn(place),
             // An acknowledgment is TCP's alone where a queue pair waits for other connections, as most
             // do where there are many.
             Some(place) => self.fetch_tcp(place),

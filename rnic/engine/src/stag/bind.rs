@@ -19,7 +19,7 @@ pub(super) struct Bound {
     region: u32,
     /// The registration that the region had.
     serial: u64,
-    /// Where the part begins in the region's memory, in octets.
+    /// Where the part begins in the region's memory, in bytes.
     start: u64,
 }
 
@@ -28,9 +28,9 @@ pub(super) struct Bound {
 pub struct Binding {
     /// The region.
     pub region: Stag,
-    /// Tagged offset of the first octet, in the region and in the STag.
+    /// Tagged offset of the first byte, in the region and in the STag.
     pub base: TaggedOffset,
-    /// Length in octets.
+    /// Length in bytes.
     pub len: u64,
     /// What a peer may do, and for a fast region what local work may.
     pub access: Access,
@@ -60,14 +60,14 @@ pub enum CannotBind {
     /// The STag that it is to be bound to is not that of a region that may be used so.
     #[error(transparent)]
     Region(#[from] StagError),
-    /// Not within the region, or without an octet.
-    #[error("{len} octets at {base} are no part of {region}")]
+    /// Not within the region, or without a byte.
+    #[error("{len} bytes at {base} are no part of {region}")]
     Range {
         /// The region.
         region: Stag,
-        /// The first octet.
+        /// The first byte.
         base: TaggedOffset,
-        /// Octets.
+        /// Bytes.
         len: u64,
     },
     /// The region can't be written locally, so no right to write can be given.
@@ -101,7 +101,7 @@ impl StagTable {
     }
 
     /// Binds a window; the key of `window` is the one that it gets. One of type 1 may be bound
-    /// before, and is not any more when the binding has no octet.
+    /// before, and is not any more when the binding has no byte.
     pub fn bind(&mut self, window: Stag, user: User, to: &Binding) -> Result<(), CannotBind> {
         let entry = self.unkeyed(window, user)?;
         let stream = match entry.kind() {
@@ -220,7 +220,7 @@ impl StagTable {
         }
     }
 
-    /// Where an STag's octets are: the region, and the offset in its memory of the STag's first octet.
+    /// Where an STag's bytes are: the region, and the offset in its memory of the STag's first byte.
     #[inline]
     pub(super) fn memory<'a>(&'a self, entry: &'a Entry) -> Option<(&'a RegionMemory, u64)> {
         let bound = match &entry.memory {
@@ -263,7 +263,7 @@ impl Entry {
     }
 }
 
-/// That it has an octet, and all of them are among the `len` from `base` on.
+/// That it has a byte, and all of them are among the `len` from `base` on.
 fn within(to: &Binding, base: TaggedOffset, len: u64) -> Result<(), CannotBind> {
     let outside = CannotBind::Range {
         region: to.region,

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rnic_crc::{Checks, Words};
 use rnic_proto::rdmap::atomic::AtomicOperation;
-use rnic_proto::{Octets, Stag, TaggedOffset};
+use rnic_proto::{Bytes, Stag, TaggedOffset};
 
 use super::StagError;
-use crate::region::{RegionError, RegionMemory, Stretch};
+use crate::region::{MappedSlice, RegionError, RegionMemory};
 
 /// How often an Atomic Operation is tried in a row against programs that write the same word.
 const ATTEMPTS: u32 = 64;
@@ -29,7 +29,7 @@ pub struct Writer<'a>(pub(super) Reach<'a>);
 #[derive(Debug)]
 pub(crate) struct Row<'a> {
     reach: Reach<'a>,
-    octets: Stretch<'a>,
+    bytes: MappedSlice<'a>,
 }
 
 /// Leave to do one Atomic Operation on a word of one region, until the table is touched again.
@@ -45,12 +45,12 @@ pub(super) struct Reach<'a> {
     pub(super) stag: Stag,
     pub(super) base: TaggedOffset,
     pub(super) len: u64,
-    /// The region, and the offset in its memory of the STag's first octet; none when what the STag was
+    /// The region, and the offset in its memory of the STag's first byte; none when what the STag was
     /// bound to is gone.
     pub(super) memory: Option<(&'a RegionMemory, u64)>,
 }
 
-/// Octets of one region.
+/// Bytes of one region.
 #[derive(Debug)]
 pub(super) struct Range<'a> {
     pub(super) memory: &'a RegionMemory,
@@ -60,7 +60,7 @@ pub(super) struct Range<'a> {
 }
 
 impl<'a> Reach<'a> {
-    /// How far from its first octet `to` is, if all octets from there on are within reach.
+    /// How far from its first byte `to` is, if all bytes from there on are within reach.
     #[inline]
     fn offset(&self, to: TaggedOffset, len: u32) -> Result<u64, StagError> {
         let stag = self.stag;
@@ -76,7 +76,7 @@ impl<'a> Reach<'a> {
         Ok(at)
     }
 
-    /// The octets from `to` on, if all of them are within reach.
+    /// The bytes from `to` on, if all of them are within reach.
     #[inline]
     pub(super) fn range(&self, to: TaggedOffset, len: u32) -> Result<Range<'a>, StagError> {
         let at = self.offset(to, len)?;
@@ -101,7 +101,7 @@ impl<'a> Writer<'a> {
         self.0.stag
     }
 
-    /// Checks a Write of `len` octets to `to`, as [`super::StagTable::remote_write`] does.
+    /// Checks a Write of `len` bytes to `to`, as [`super::StagTable::remote_write`] does.
     #[inline]
     pub fn sink(&self, to: TaggedOffset, len: u32) -> Result<Sink<'a>, StagError> {
         self.0.range(to, len).map(Sink)
@@ -114,9 +114,9 @@ impl<'a> Writer<'a> {
         let (memory, start) = reach.memory()?;
         // More than an address space has nothing reaches.
         let len = usize::try_from(reach.len).unwrap_or(usize::MAX);
-        let octets = memory.stretch(start, len);
-        let octets = octets.map_err(|_| StagError::Invalid { stag: reach.stag })?;
-        Ok(Row { reach, octets })
+        let bytes = memory.stretch(start, len);
+        let bytes = bytes.map_err(|_| StagError::Invalid { stag: reach.stag })?;
+        Ok(Row { reach, bytes })
     }
 }
 
@@ -127,22 +127,22 @@ impl Row<'_> {
         self.reach.stag
     }
 
-    /// Checks a Write of `len` octets to `to`, as [`Writer::sink`] does: at which octet it begins.
+    /// Checks a Write of `len` bytes to `to`, as [`Writer::sink`] does: at which byte it begins.
     #[inline]
     pub fn offset(&self, to: TaggedOffset, len: u32) -> Result<u64, StagError> {
         self.reach.offset(to, len)
     }
 
-    /// Places octets that may lie in pieces at one that was checked.
+    /// Places bytes that may lie in pieces at one that was checked.
     #[inline]
-    pub fn write_octets<'a>(&self, at: u64, octets: &impl Octets<'a>) -> Result<(), RegionError> {
+    pub fn write_bytes<'a>(&self, at: u64, bytes: &impl Bytes<'a>) -> Result<(), RegionError> {
         // It is within a stretch, and so within an address space.
-        self.octets.write_octets(at as usize, octets)
+        self.bytes.write_bytes(at as usize, bytes)
     }
 }
 
 impl Source<'_> {
-    /// Takes octets from `at` octets into the range.
+    /// Takes bytes from `at` bytes into the range.
     pub fn read(&self, at: u64, out: &mut [u8]) -> Result<(), RegionError> {
         self.0.memory.read(self.0.within(at, out.len())?, out)
     }
@@ -156,15 +156,15 @@ impl Source<'_> {
         out: &mut [u8],
         words: Words,
     ) -> Result<Checks, RegionError> {
-        let at = self.0.within(at, words.octets_of(out.len()))?;
+        let at = self.0.within(at, words.bytes_of(out.len()))?;
         self.0.memory.read_checked(at, crc, out, words)
     }
 }
 
 impl<'a> Source<'a> {
-    /// All octets of it, for whoever takes them piece by piece.
+    /// All bytes of it, for whoever takes them piece by piece.
     #[inline]
-    pub(crate) fn stretch(&self) -> Result<Stretch<'a>, RegionError> {
+    pub(crate) fn stretch(&self) -> Result<MappedSlice<'a>, RegionError> {
         // No more than a message has.
         let len = self.0.len as usize;
         self.0.memory.stretch(self.0.start, len)
@@ -172,18 +172,16 @@ impl<'a> Source<'a> {
 }
 
 impl Sink<'_> {
-    /// Places `octets` at `at` octets into the range.
-    pub fn write(&self, at: u64, octets: &[u8]) -> Result<(), RegionError> {
-        self.0
-            .memory
-            .write(self.0.within(at, octets.len())?, octets)
+    /// Places `bytes` at `at` bytes into the range.
+    pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), RegionError> {
+        self.0.memory.write(self.0.within(at, bytes.len())?, bytes)
     }
 
-    /// Places octets that may lie in pieces at the front of the range.
+    /// Places bytes that may lie in pieces at the front of the range.
     #[inline]
-    pub fn write_octets<'a>(&self, octets: &impl Octets<'a>) -> Result<(), RegionError> {
-        let at = self.0.within(0, octets.len())?;
-        self.0.memory.write_octets(at, octets)
+    pub fn write_bytes<'a>(&self, bytes: &impl Bytes<'a>) -> Result<(), RegionError> {
+        let at = self.0.within(0, bytes.len())?;
+        self.0.memory.write_bytes(at, bytes)
     }
 }
 
@@ -253,7 +251,7 @@ fn modify(
 }
 
 impl Range<'_> {
-    /// The offset in the region of `len` octets at `at` in the range.
+    /// The offset in the region of `len` bytes at `at` in the range.
     #[inline]
     fn within(&self, at: u64, len: usize) -> Result<u64, RegionError> {
         let outside = RegionError::Outside {

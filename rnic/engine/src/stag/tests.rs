@@ -63,7 +63,7 @@ fn table(access: Access) -> StagTable {
     table
 }
 
-/// The second to the third eight octets of the region.
+/// The second to the third eight bytes of the region.
 fn part(access: Access) -> Binding {
     Binding {
         region: STAG,

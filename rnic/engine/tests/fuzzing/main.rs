@@ -1,4 +1,4 @@
-//! The body of the fuzz target under `fuzz/`, with random octets and with the corpus that is kept
+//! The body of the fuzz target under `fuzz/`, with random bytes and with the corpus that is kept
 //! there. `RNIC_TEST_SEEDS` says how many seeds, `RNIC_TEST_FIRST_SEED` where they begin.
 #![allow(dead_code, clippy::unwrap_used, missing_docs)]
 
@@ -11,7 +11,7 @@ use std::path::Path;
 use random::Random;
 
 const SEEDS: u64 = 1000;
-/// The longest input, in octets.
+/// The longest input, in bytes.
 const LONGEST: u64 = 2000;
 
 struct Named(String);
@@ -32,8 +32,8 @@ fn a_stream_of_anything_changes_nothing_that_it_may_not() {
         ));
         let mut random = Random::new(seed ^ 0xf0_22);
         let len = 1 + random.below(LONGEST);
-        let octets: Vec<u8> = (0..len).map(|_| random.next().to_le_bytes()[3]).collect();
-        body::stream::run(&octets);
+        let bytes: Vec<u8> = (0..len).map(|_| random.next().to_le_bytes()[3]).collect();
+        body::stream::run(&bytes);
     }
 }
 

@@ -21,13 +21,13 @@ use rnic_proto::Stag;
 use rnic_xsk::{ChunkSize, MemoryPort, MemoryWire, Umem};
 use userspace_tcp::Instant;
 
-/// Octets of a node's memory, registered or not.
+/// Bytes of a node's memory, registered or not.
 pub const ARENA: usize = 64 << 10;
 /// Work requests of each queue.
 pub const DEPTH: u32 = 32;
 /// The most elements of a work request.
 pub const MAX_SGE: u32 = 32;
-/// Octets that work may carry itself.
+/// Bytes that work may carry itself.
 pub const MAX_INLINE: u32 = 80;
 /// Completion queues of a node, which its queue pairs share.
 pub const CQS: u32 = 2;
@@ -160,7 +160,7 @@ impl Node {
         self.shard.execute(command, now)
     }
 
-    /// Registers octets of the arena.
+    /// Registers bytes of the arena.
     pub fn register(
         &mut self,
         stag: Stag,
@@ -252,14 +252,14 @@ impl Node {
         }
     }
 
-    /// `inline`: octets that the request carries instead of elements.
+    /// `inline`: bytes that the request carries instead of elements.
     pub fn post_send(&mut self, qp: QpNum, request: &WorkRequest, inline: Option<&[u8]>) {
         let queues = self.queues.get_mut(&qp.0).unwrap();
         match inline {
-            Some(octets) => {
+            Some(bytes) => {
                 let operands = request.operands().unwrap();
                 let queue = &mut queues.0;
-                queue.push_inline(&request.slot, octets, &operands).unwrap();
+                queue.push_inline(&request.slot, bytes, &operands).unwrap();
             }
             None => queues.0.push(request).unwrap(),
         }
@@ -307,10 +307,10 @@ impl Node {
     /// How often the client of a CQ was woken since the last call.
     pub fn wake_ups(&mut self, cq: CqId) -> usize {
         let notices = &self.woken[cq.0 as usize];
-        let mut octets = [0; 4];
+        let mut bytes = [0; 4];
         let flags = rustix::net::RecvFlags::DONTWAIT;
         let mut count = 0;
-        while rustix::net::recv(notices, &mut octets, flags).is_ok() {
+        while rustix::net::recv(notices, &mut bytes, flags).is_ok() {
             count += 1;
         }
         count

@@ -23,7 +23,7 @@ impl Simulation {
     pub fn observe(&mut self, node: usize) {
         while let Some(port) = self.network.take_damaged() {
             let stream = self.streams.iter().position(|stream| stream.port == port);
-            self.doom_somehow(stream.unwrap(), "octets damaged");
+            self.doom_somehow(stream.unwrap(), "bytes damaged");
         }
         let was_dead = self.dead_cqs[node];
         let completions = self.nodes[node].completions();
@@ -239,7 +239,7 @@ impl Simulation {
         }
         self.memories[node].placed(send.id);
         if srq.is_some() {
-            self.memories[node].filled(receive.id, &sent.octets);
+            self.memories[node].filled(receive.id, &sent.bytes);
             self.count("shared_receives_taken");
         } else {
             assert_eq!(sent.receive, Some(receive.id), "{completion:?}");
@@ -250,7 +250,7 @@ impl Simulation {
     fn check_delivery(&mut self, node: usize, sent: &Sent, completion: &Completion) {
         assert_eq!(
             completion.byte_len as usize,
-            sent.octets.len(),
+            sent.bytes.len(),
             "{completion:?}"
         );
         let solicited = completion.flags & WC_SOLICITED != 0;

@@ -29,7 +29,7 @@ impl Simulation {
         self.expect_send(party, nothing, receive, &[]);
         Sent {
             receive,
-            octets: Vec::new(),
+            bytes: Vec::new(),
             solicited,
             invalidate: None,
             immediate: Some(data),

@@ -2,7 +2,7 @@
 //! loses, doubles, reorders, damages and re-segments, under virtual time, against a simple model of
 //! memory and completions.
 //!
-//! The model knows RFC 5040 section 5.5 and nothing of the engine: which octets an operation may
+//! The model knows RFC 5040 section 5.5 and nothing of the engine: which bytes an operation may
 //! change and when it must have changed them, which completions come and in which order, and for
 //! which reasons a stream may end. `RNIC_TEST_SEEDS` says how many seeds, `RNIC_TEST_FIRST_SEED`
 //! where they begin, and `RNIC_TEST_TRACE` shows what happens.
@@ -95,10 +95,10 @@ parts! {
 
 /// What the programs are to reach, by the counters of those who notice.
 const REACHED: [&str; 37] = [
-    "octets_placed",
-    "octets_placed_early",
-    "octets_parked",
-    "octets_gathered",
+    "bytes_placed",
+    "bytes_placed_early",
+    "bytes_parked",
+    "bytes_gathered",
     "writes_received",
     "sends_received",
     "read_responses_received",

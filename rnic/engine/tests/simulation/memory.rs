@@ -1,5 +1,5 @@
-//! What a node's memory must hold (RFC 5040 section 5.5): octets that are settled, and touches,
-//! which are octets that an operation may place at any moment until it is known to have placed them,
+//! What a node's memory must hold (RFC 5040 section 5.5): bytes that are settled, and touches,
+//! which are bytes that an operation may place at any moment until it is known to have placed them,
 //! and what it placed stays. Nothing else may ever change.
 
 use std::ops::Range;
@@ -11,7 +11,7 @@ use rnic_proto::rdmap::AtomicOperation;
 use crate::node::ARENA;
 use crate::words::{WORD, Words};
 
-/// Who changes or reads octets.
+/// Who changes or reads bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Party {
     pub stream: usize,
@@ -19,16 +19,16 @@ pub struct Party {
     pub end: usize,
 }
 
-/// Octets that an operation is to place.
+/// Bytes that an operation is to place.
 #[derive(Clone, Debug)]
 struct Touch {
     op: u64,
     by: Party,
     at: usize,
-    octets: Vec<u8>,
-    /// Octets that it may bring instead: those of a Write behind the Read (rule 12).
+    bytes: Vec<u8>,
+    /// Bytes that it may bring instead: those of a Write behind the Read (rule 12).
     or: Option<Vec<u8>>,
-    /// Another touch may come before or after it: either's octets may stay (rule 3).
+    /// Another touch may come before or after it: either's bytes may stay (rule 3).
     contested: bool,
     /// Nobody can know what it brings: an original value, or whichever Send comes.
     any: bool,
@@ -36,7 +36,7 @@ struct Touch {
     via: usize,
 }
 
-/// Why octets may not be changed by others.
+/// Why bytes may not be changed by others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// Work of this node sends them.
@@ -47,7 +47,7 @@ pub enum Use {
     Receive,
 }
 
-/// Octets that are in use.
+/// Bytes that are in use.
 #[derive(Clone, Debug)]
 struct Lock {
     op: u64,
@@ -68,16 +68,16 @@ pub struct Memory {
 
 impl Touch {
     fn range(&self) -> Range<usize> {
-        self.at..self.at + self.octets.len()
+        self.at..self.at + self.bytes.len()
     }
 
-    /// Whether it may have left this octet at this place.
-    fn allows(&self, at: usize, octet: u8) -> bool {
+    /// Whether it may have left this byte at this place.
+    fn allows(&self, at: usize, byte: u8) -> bool {
         self.range().contains(&at) && {
             let index = at - self.at;
             self.any
-                || self.octets[index] == octet
-                || self.or.as_ref().is_some_and(|or| or[index] == octet)
+                || self.bytes[index] == byte
+                || self.or.as_ref().is_some_and(|or| or[index] == byte)
         }
     }
 }
@@ -99,9 +99,9 @@ impl Memory {
 
     /// What a word is at this moment.
     pub fn word(&self, at: usize) -> u64 {
-        let mut octets = [0; WORD];
-        self.arena.read(at, &mut octets).unwrap();
-        u64::from_ne_bytes(octets)
+        let mut bytes = [0; WORD];
+        self.arena.read(at, &mut bytes).unwrap();
+        u64::from_ne_bytes(bytes)
     }
 
     fn read(&self, range: Range<usize>) -> Vec<u8> {
@@ -111,9 +111,9 @@ impl Memory {
     }
 
     /// The application writes.
-    pub fn fill(&mut self, at: usize, octets: &[u8]) {
-        self.arena.write(at, octets).unwrap();
-        self.settled[at..at + octets.len()].copy_from_slice(octets);
+    pub fn fill(&mut self, at: usize, bytes: &[u8]) {
+        self.arena.write(at, bytes).unwrap();
+        self.settled[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
     pub fn lock(&mut self, op: u64, by: Party, (range, via): (Range<usize>, usize), used: Use) {
@@ -139,12 +139,12 @@ impl Memory {
             .retain(|lock| lock.used != Use::ReadSource || lock.by != by);
     }
 
-    /// Nobody changes these octets, and nobody uses them.
+    /// Nobody changes these bytes, and nobody uses them.
     pub fn is_free(&self, range: &Range<usize>) -> bool {
         self.is_stable(range) && self.is_unlocked(range)
     }
 
-    /// Nobody changes these octets.
+    /// Nobody changes these bytes.
     pub fn is_stable(&self, range: &Range<usize>) -> bool {
         !self.touches.iter().any(|t| overlap(&t.range(), range))
             && !self.has_receive(range)
@@ -156,12 +156,12 @@ impl Memory {
         locks.any(|lock| lock.used == Use::Receive && overlap(&lock.range, range))
     }
 
-    /// Nobody sends, reads, receives into or does operations on these octets.
+    /// Nobody sends, reads, receives into or does operations on these bytes.
     pub fn is_unlocked(&self, range: &Range<usize>) -> bool {
         !self.locks.iter().any(|lock| overlap(&lock.range, range)) && !self.words.is_over(range)
     }
 
-    /// Who has to do with these octets.
+    /// Who has to do with these bytes.
     pub fn users(&self, range: &Range<usize>) -> Vec<Party> {
         let touching = self.touches.iter().filter(|t| overlap(&t.range(), range));
         let locking = self.locks.iter().filter(|l| overlap(&l.range, range));
@@ -216,7 +216,7 @@ impl Memory {
             }
             let common = touch.at.max(range.start)..touch.range().end.min(range.end);
             out[common.start - range.start..common.end - range.start]
-                .copy_from_slice(&touch.octets[common.start - touch.at..common.end - touch.at]);
+                .copy_from_slice(&touch.bytes[common.start - touch.at..common.end - touch.at]);
         }
         for at in self.words.places_over(range) {
             // Reads and operations of one stream are answered in its order (RFC 7306 section 5.4).
@@ -249,7 +249,7 @@ impl Memory {
         self.words.expect((op, by, via), at, value, operation);
     }
 
-    /// An operation has octets to place that are not settled.
+    /// An operation has bytes to place that are not settled.
     pub fn expects(&self, op: u64) -> bool {
         self.touches.iter().any(|touch| touch.op == op)
     }
@@ -269,24 +269,24 @@ impl Memory {
         }
     }
 
-    /// An operation is to place octets here. `any_order`: it may do so before or after others that
+    /// An operation is to place bytes here. `any_order`: it may do so before or after others that
     /// are under way here.
     pub fn expect(
         &mut self,
         op: u64,
         by: Party,
         (at, via): (usize, usize),
-        octets: Vec<u8>,
+        bytes: Vec<u8>,
         any_order: bool,
     ) {
-        if octets.is_empty() {
+        if bytes.is_empty() {
             return;
         }
         let mut touch = Touch {
             op,
             by,
             at,
-            octets,
+            bytes,
             or: None,
             contested: false,
             any: false,
@@ -305,7 +305,7 @@ impl Memory {
         self.touches.push(touch);
     }
 
-    /// An operation is to place octets here that nobody can know; nobody else does.
+    /// An operation is to place bytes here that nobody can know; nobody else does.
     pub fn expect_anything(&mut self, op: u64, by: Party, (at, via): (usize, usize), len: usize) {
         self.expect(op, by, (at, via), vec![0; len], false);
         for touch in self.touches.iter_mut().filter(|t| t.op == op) {
@@ -313,42 +313,42 @@ impl Memory {
         }
     }
 
-    /// A Read may bring this octets instead of what it was to bring: those at `at` of its first sink.
-    pub fn or_else(&mut self, op: u64, skip: usize, octets: &[u8]) {
+    /// A Read may bring this bytes instead of what it was to bring: those at `at` of its first sink.
+    pub fn or_else(&mut self, op: u64, skip: usize, bytes: &[u8]) {
         let mut skip = skip;
-        let mut rest = octets;
+        let mut rest = bytes;
         for touch in self.touches.iter_mut().filter(|t| t.op == op) {
-            let len = touch.octets.len();
+            let len = touch.bytes.len();
             if skip >= len {
                 skip -= len;
                 continue;
             }
             let count = rest.len().min(len - skip);
-            let or = touch.or.get_or_insert_with(|| touch.octets.clone());
+            let or = touch.or.get_or_insert_with(|| touch.bytes.clone());
             or[skip..skip + count].copy_from_slice(&rest[..count]);
             rest = &rest[count..];
             skip = 0;
         }
     }
 
-    /// Whether an operation's octets may still come in two forms.
+    /// Whether an operation's bytes may still come in two forms.
     pub fn is_undecided(&self, op: u64) -> bool {
         self.touches.iter().any(|t| t.op == op && t.or.is_some())
     }
 
-    /// The operation is known to have placed all its octets.
+    /// The operation is known to have placed all its bytes.
     pub fn placed(&mut self, op: u64) {
         self.settle(|touch| touch.op == op, true);
     }
 
-    /// What was to be any octets is these, and behind them what was there before.
-    pub fn filled(&mut self, op: u64, octets: &[u8]) {
-        let mut rest = octets;
+    /// What was to be any bytes is these, and behind them what was there before.
+    pub fn filled(&mut self, op: u64, bytes: &[u8]) {
+        let mut rest = bytes;
         for touch in self.touches.iter_mut().filter(|touch| touch.op == op) {
             let range = touch.range();
             let (now, later) = rest.split_at(range.len().min(rest.len()));
-            touch.octets.copy_from_slice(&self.settled[range]);
-            touch.octets[..now.len()].copy_from_slice(now);
+            touch.bytes.copy_from_slice(&self.settled[range]);
+            touch.bytes[..now.len()].copy_from_slice(now);
             touch.any = false;
             rest = later;
         }
@@ -362,7 +362,7 @@ impl Memory {
         self.words.give_up(op);
     }
 
-    /// No octet here may change any more: their STag is revoked.
+    /// No byte here may change any more: their STag is revoked.
     pub fn freeze(&mut self, range: &Range<usize>) {
         self.settle(|touch| overlap(&touch.range(), range), false);
         self.look_at_words();
@@ -381,14 +381,14 @@ impl Memory {
             let touch = self.touches.remove(index);
             let range = touch.range();
             let found = self.read(range.clone());
-            for (at, &octet) in range.clone().zip(&found) {
+            for (at, &byte) in range.clone().zip(&found) {
                 let before = !must || touch.contested;
-                let allowed = touch.allows(at, octet)
-                    || before && self.settled[at] == octet
-                    || self.touches.iter().any(|other| other.allows(at, octet));
+                let allowed = touch.allows(at, byte)
+                    || before && self.settled[at] == byte
+                    || self.touches.iter().any(|other| other.allows(at, byte));
                 assert!(
                     allowed,
-                    "octet {at} is {octet:#04x} when it is settled (must {must}); it was {:#04x}; \
+                    "byte {at} is {byte:#04x} when it is settled (must {must}); it was {:#04x}; \
                      {}",
                     self.settled[at],
                     show(&touch)
@@ -398,7 +398,7 @@ impl Memory {
         }
     }
 
-    /// Every octet is what it must be, or what it may be at this moment.
+    /// Every byte is what it must be, or what it may be at this moment.
     pub fn check(&mut self, who: usize) {
         self.look_at_words();
         let found = self.read(0..ARENA);
@@ -412,11 +412,11 @@ impl Memory {
     }
 
     fn check_stretch(&self, who: usize, from: usize, found: &[u8]) {
-        for (at, &octet) in (from..).zip(found) {
+        for (at, &byte) in (from..).zip(found) {
             let settled = self.settled[at];
             assert!(
-                octet == settled || self.touches.iter().any(|touch| touch.allows(at, octet)),
-                "node {who}: octet {at} is {octet:#04x} and must be {settled:#04x}; {:?}",
+                byte == settled || self.touches.iter().any(|touch| touch.allows(at, byte)),
+                "node {who}: byte {at} is {byte:#04x} and must be {settled:#04x}; {:?}",
                 self.touches
                     .iter()
                     .filter(|touch| touch.range().contains(&at))

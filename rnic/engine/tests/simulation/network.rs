@@ -58,7 +58,7 @@ impl Network {
         }
     }
 
-    /// From here on this stream's octets are FPDUs with CRCs.
+    /// From here on this stream's bytes are FPDUs with CRCs.
     pub fn guard(&mut self, port: u16) {
         self.guarded.insert(port);
     }

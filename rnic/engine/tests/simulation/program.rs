@@ -25,7 +25,7 @@ impl Piece {
         self.at..self.at + self.len
     }
 
-    /// Its octets, and through what.
+    /// Its bytes, and through what.
     pub fn place(&self) -> (std::ops::Range<usize>, usize) {
         (self.range(), self.region)
     }
@@ -113,7 +113,7 @@ impl Simulation {
         suitable.get(chosen).copied()
     }
 
-    /// A piece of a region that is valid for this end, up to so many octets.
+    /// A piece of a region that is valid for this end, up to so many bytes.
     pub fn piece(
         &mut self,
         party: Party,
@@ -167,7 +167,7 @@ impl Simulation {
         })
     }
 
-    /// Pieces with so many octets in all, or fewer, each of which passes `fits`, and none of which
+    /// Pieces with so many bytes in all, or fewer, each of which passes `fits`, and none of which
     /// overlaps another.
     pub fn pieces(
         &mut self,
@@ -196,13 +196,13 @@ impl Simulation {
         out
     }
 
-    /// What work of this end sends: pieces that nobody changes meanwhile, and their octets.
+    /// What work of this end sends: pieces that nobody changes meanwhile, and their bytes.
     pub fn payload(&mut self, party: Party, len: usize) -> (Vec<Piece>, Vec<u8>) {
         let stable =
             |it: &Self, node: usize, piece: &Piece| it.memories[node].is_stable(&piece.range());
         let pieces = self.pieces(party, len, |_| true, stable);
-        let octets = self.gather(party, &pieces);
-        (pieces, octets)
+        let bytes = self.gather(party, &pieces);
+        (pieces, bytes)
     }
 
     fn gather(&self, party: Party, pieces: &[Piece]) -> Vec<u8> {
@@ -272,10 +272,10 @@ impl Simulation {
         self.end_of(party).is_alive() && self.end_of(Self::peer(party)).is_alive()
     }
 
-    /// Whether work is to carry these octets itself.
-    fn carried(&mut self, octets: &[u8]) -> Option<Vec<u8>> {
-        let fits = octets.len() <= MAX_INLINE as usize;
-        (fits && self.random.chance(300)).then(|| octets.to_vec())
+    /// Whether work is to carry these bytes itself.
+    fn carried(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let fits = bytes.len() <= MAX_INLINE as usize;
+        (fits && self.random.chance(300)).then(|| bytes.to_vec())
     }
 
     fn lock_payload(&mut self, party: Party, id: u64, pieces: &[Piece]) {
@@ -295,15 +295,15 @@ impl Simulation {
             return;
         }
         let len = self.length();
-        let (pieces, octets) = self.payload(party, len);
+        let (pieces, bytes) = self.payload(party, len);
         let peer = Self::peer(party);
-        let Some(sink) = self.target(peer, octets.len(), |access| access.remote_write) else {
+        let Some(sink) = self.target(peer, bytes.len(), |access| access.remote_write) else {
             return;
         };
         let node = self.end_of(peer).node;
         let mut sges = self.sges(&pieces);
         let mut remote = self.sge(&sink);
-        if octets.is_empty() && self.random.chance(500) {
+        if bytes.is_empty() && self.random.chance(500) {
             // Neither STag nor offset of a Write of nothing is looked at (RFC 5041 section 5.2).
             remote = Sge {
                 addr: self.random.next(),
@@ -312,10 +312,10 @@ impl Simulation {
             };
             sges.clear();
         }
-        if sink.len < octets.len() || !self.memories[node].takes_write(party, &sink.range()) {
+        if sink.len < bytes.len() || !self.memories[node].takes_write(party, &sink.range()) {
             return;
         }
-        let inline = self.carried(&octets);
+        let inline = self.carried(&bytes);
         if inline.is_some() {
             sges.clear();
         }
@@ -330,19 +330,19 @@ impl Simulation {
             let sources = self.memories[node].sources(&sink.range());
             for (read, source) in sources {
                 let from = source.start.max(sink.at);
-                let end = source.end.min(sink.at + octets.len());
+                let end = source.end.min(sink.at + bytes.len());
                 let reader = self.end_of(party).node;
                 if self.memories[reader].is_undecided(read) {
                     return;
                 }
-                let part = &octets[from - sink.at..end - sink.at];
+                let part = &bytes[from - sink.at..end - sink.at];
                 self.memories[reader].or_else(read, from - source.start, part);
             }
             // Nothing is placed out of order without Markers or the extension.
             let mpa = self.end_of(peer).mpa;
             let any_order = mpa.markers != MarkerUse::Off || mpa.aligned;
             let at = (sink.at, sink.region);
-            self.memories[node].expect(id, party, at, octets, any_order);
+            self.memories[node].expect(id, party, at, bytes, any_order);
         }
         if inline.is_none() {
             self.lock_payload(party, id, &pieces);
@@ -376,10 +376,10 @@ impl Simulation {
             return;
         };
         let node = self.end_of(peer).node;
-        let Some(octets) = self.memories[node].certain(party, &source.range()) else {
+        let Some(bytes) = self.memories[node].certain(party, &source.range()) else {
             return;
         };
-        if octets.len() < len {
+        if bytes.len() < len {
             return;
         }
         let own = self.end_of(party).node;
@@ -390,7 +390,7 @@ impl Simulation {
         let id = request.slot.wr_id;
         if self.arrives(party) {
             self.memories[node].lock(id, party, source.place(), Use::ReadSource);
-            let mut rest = &octets[..];
+            let mut rest = &bytes[..];
             for sink in &sinks {
                 let (now, later) = rest.split_at(sink.len);
                 let at = (sink.at, sink.region);
@@ -446,12 +446,12 @@ impl Simulation {
             return;
         };
         let len = self.length().min(room);
-        let (pieces, octets) = self.payload(party, len);
+        let (pieces, bytes) = self.payload(party, len);
         let opcode = match invalidate {
             Some(_) => WrOpcode::SendInvalidate,
             None => WrOpcode::Send,
         };
-        let inline = self.carried(&octets);
+        let inline = self.carried(&bytes);
         let sges = match inline {
             Some(_) => Vec::new(),
             None => self.sges(&pieces),
@@ -464,13 +464,13 @@ impl Simulation {
         let stag = invalidate.map(|region| self.regions[region].stag);
         request.slot.rkey = stag.map_or(0, |stag| stag.0);
         let id = request.slot.wr_id;
-        self.expect_send(party, id, receive, &octets);
+        self.expect_send(party, id, receive, &bytes);
         if inline.is_none() {
             self.lock_payload(party, id, &pieces);
         }
         let sent = Sent {
             receive,
-            octets,
+            bytes,
             solicited,
             invalidate: stag,
             immediate: None,
@@ -480,7 +480,7 @@ impl Simulation {
 
     /// A Send is to fill a receive, as far as there is room; any of a shared receive queue may be
     /// filled anyway.
-    pub fn expect_send(&mut self, party: Party, id: u64, receive: Option<u64>, octets: &[u8]) {
+    pub fn expect_send(&mut self, party: Party, id: u64, receive: Option<u64>, bytes: &[u8]) {
         let Some(receive) = receive else {
             return;
         };
@@ -489,7 +489,7 @@ impl Simulation {
         let receive = end.rq.iter_mut().find(|r| r.id == receive).unwrap();
         receive.send = Some(id);
         let places = receive.places.clone();
-        let mut rest = octets;
+        let mut rest = bytes;
         for place in places {
             let (now, later) = rest.split_at(place.len.min(rest.len()));
             let at = (place.at, place.region);
@@ -498,7 +498,7 @@ impl Simulation {
         }
     }
 
-    /// The application writes octets that are not in use.
+    /// The application writes bytes that are not in use.
     fn rewrite(&mut self, party: Party) {
         let len = self.length();
         let Some(piece) = self.piece(party, len, |_| true) else {
@@ -506,8 +506,8 @@ impl Simulation {
         };
         let node = self.end_of(party).node;
         if self.memories[node].is_free(&piece.range()) {
-            let octets = self.octets(piece.len);
-            self.memories[node].fill(piece.at, &octets);
+            let bytes = self.bytes(piece.len);
+            self.memories[node].fill(piece.at, &bytes);
         }
     }
 

@@ -18,7 +18,7 @@ pub struct SharedQueue {
     pd: PdId,
     pub id: SrqId,
     max_sge: usize,
-    /// Octets that each of its receives has room for.
+    /// Bytes that each of its receives has room for.
     room: usize,
     /// Those that have not completed.
     receives: VecDeque<Receive>,
@@ -140,7 +140,7 @@ impl Simulation {
             self.nodes[node].execute(command, self.now).unwrap();
             for receive in queue.receives {
                 self.memories[node].unlock(receive.id);
-                // Not one octet was placed.
+                // Not one byte was placed.
                 self.memories[node].filled(receive.id, &[]);
             }
         }

@@ -53,7 +53,7 @@ pub struct Region {
     pub stag: Stag,
     pub pd: PdId,
     pub access: Access,
-    /// Tagged offset of its first octet.
+    /// Tagged offset of its first byte.
     pub base: u64,
     /// Where it begins in the node's memory.
     pub at: usize,
@@ -65,7 +65,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// Behind its last octet in the memory.
+    /// Behind its last byte in the memory.
     pub fn end(&self) -> usize {
         self.at + self.len
     }
@@ -188,8 +188,8 @@ impl Simulation {
         let at = place * PLACE + margin;
         let base = self.random.next() >> 1;
         let stag = self.fresh_stag();
-        let octets = self.octets(len);
-        self.memories[node].fill(at, &octets);
+        let bytes = self.bytes(len);
+        self.memories[node].fill(at, &bytes);
         self.nodes[node].register(stag, pd, access, base, (at, len));
         self.note(|| format!("node {node} registers {stag} {at}..{} {access:?}", at + len));
         self.regions.push(Region {
@@ -207,7 +207,7 @@ impl Simulation {
         Some(self.regions.len() - 1)
     }
 
-    pub fn octets(&mut self, len: usize) -> Vec<u8> {
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         let mut out = Vec::with_capacity(len + 8);
         while out.len() < len {
             out.extend_from_slice(&self.random.next().to_le_bytes());

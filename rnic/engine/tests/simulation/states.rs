@@ -222,7 +222,7 @@ impl Simulation {
         self.expect_send(party, request.slot.wr_id, receive, &[]);
         let sent = Sent {
             receive,
-            octets: Vec::new(),
+            bytes: Vec::new(),
             solicited: false,
             invalidate: None,
             immediate: None,

@@ -16,7 +16,7 @@ pub struct Posted {
     pub id: u64,
     pub opcode: WrOpcode,
     pub signaled: bool,
-    /// Octets that a Read or an Atomic Operation brings.
+    /// Bytes that a Read or an Atomic Operation brings.
     pub len: u32,
     /// Where an Atomic Operation's original value goes in the memory.
     pub sink: Option<usize>,
@@ -77,7 +77,7 @@ pub enum What {
 pub struct Sent {
     /// The receive that it takes; none when it takes any of a shared receive queue.
     pub receive: Option<u64>,
-    pub octets: Vec<u8>,
+    pub bytes: Vec<u8>,
     pub solicited: bool,
     pub invalidate: Option<Stag>,
     /// It is Immediate Data, and this the data.

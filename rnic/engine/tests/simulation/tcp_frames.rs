@@ -134,10 +134,10 @@ pub fn damage(frame: &mut [u8], at: usize, guarded: &BTreeSet<u16>) -> Damage {
     }
     let (one, other) = (at % words, at / words % words);
     let mut differ = false;
-    for octet in 0..2 {
+    for byte in 0..2 {
         let (a, b) = (
-            parts.payload_at + 2 * one + octet,
-            parts.payload_at + 2 * other + octet,
+            parts.payload_at + 2 * one + byte,
+            parts.payload_at + 2 * other + byte,
         );
         differ |= frame[a] != frame[b];
         frame.swap(a, b);

@@ -35,7 +35,7 @@ enum Wrong {
     Alignment,
 }
 
-/// Octets of what must not be placed: one segment, over any path.
+/// Bytes of what must not be placed: one segment, over any path.
 const FEW: usize = 300;
 
 impl Simulation {
@@ -91,7 +91,7 @@ impl Simulation {
         self.doom(party.stream, Cause { what, reasons });
     }
 
-    /// Memory of the peer that may not be touched so, by an element of `len` octets, and the errors
+    /// Memory of the peer that may not be touched so, by an element of `len` bytes, and the errors
     /// for a Read and for a Write.
     fn forbidden(
         &mut self,
@@ -157,7 +157,7 @@ impl Simulation {
                 let off = 1 + self.random.below(7);
                 (sge(base + aligned as u64 + off), MISALIGNED, MISALIGNED)
             }
-            // One octet too many, or one too early.
+            // One byte too many, or one too early.
             _ if self.random.chance(500) => (
                 sge((base + room + 1).saturating_sub(len as u64)),
                 READ_BOUNDS,
@@ -273,21 +273,21 @@ impl Simulation {
 
     fn send_too_long(&mut self, party: Party) {
         let peer = Self::peer(party);
-        let (pieces, octets) = self.payload(party, 2000);
+        let (pieces, bytes) = self.payload(party, 2000);
         if !self.arrives(party) {
             return;
         }
         let Some(receive) = self.end_mut(peer).receive_without_send() else {
             return;
         };
-        if octets.len() <= receive.room() {
+        if bytes.len() <= receive.room() {
             return;
         }
         receive.errors = vec![WcStatus::LocalLength];
         let receive = receive.id;
         self.send_fatally(party, WrOpcode::Send, &pieces, 0, TOO_LONG);
         let id = self.end_of(party).sq.back().unwrap().id;
-        self.expect_send(party, id, Some(receive), &octets);
+        self.expect_send(party, id, Some(receive), &bytes);
     }
 
     fn send_without_receive(&mut self, party: Party) {
@@ -314,7 +314,7 @@ impl Simulation {
             return;
         };
         let (receive, room) = (receive.id, receive.room());
-        let (pieces, octets) = self.payload(party, room);
+        let (pieces, bytes) = self.payload(party, room);
         let stag = self.fresh_stag().0;
         self.send_fatally(
             party,
@@ -324,7 +324,7 @@ impl Simulation {
             CANNOT_INVALIDATE,
         );
         let id = self.end_of(party).sq.back().unwrap().id;
-        self.expect_send(party, id, Some(receive), &octets);
+        self.expect_send(party, id, Some(receive), &bytes);
     }
 
     /// A Send that ends the stream. Its payload is of regions that stay.

@@ -350,7 +350,7 @@ impl Simulation {
         }
     }
 
-    /// Takes away an STag that is in use: from the answer on no octet of it changes, and the streams
+    /// Takes away an STag that is in use: from the answer on no byte of it changes, and the streams
     /// that use it may end.
     pub fn revoke_in_use(&mut self, party: Party) {
         let node = self.end_of(party).node;

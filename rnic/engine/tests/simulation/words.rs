@@ -10,7 +10,7 @@ use rnic_proto::rdmap::AtomicOperation;
 
 use crate::memory::Party;
 
-/// Octets of a word.
+/// Bytes of a word.
 pub const WORD: usize = 8;
 /// Operations that may be under way on one word: no more orders than can be looked at.
 const MOST: usize = 5;
@@ -236,7 +236,7 @@ impl Words {
         self.tidy(at);
     }
 
-    /// The same for all operations on these octets, or those through this region or window.
+    /// The same for all operations on these bytes, or those through this region or window.
     pub fn give_up_all(&mut self, range: &Range<usize>, via: Option<usize>) {
         let through = |pending: &&Pending| via.is_none_or(|via| pending.via == via);
         let ops: Vec<u64> = self
@@ -261,7 +261,7 @@ impl Words {
         Some(left.fold(world.value, |value, next| outcome(next.operation, value)))
     }
 
-    /// The words over these octets.
+    /// The words over these bytes.
     pub fn places_over(&self, range: &Range<usize>) -> Vec<usize> {
         self.over(range).map(|(at, _)| *at).collect()
     }

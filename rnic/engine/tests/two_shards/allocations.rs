@@ -199,10 +199,10 @@ fn work_over_a_bad_link_allocates_nothing() {
             let mut world = Steady::new(world, opcode, 5000, 2).assert_no_allocation(BAD);
             let sides = [&mut world.a, &mut world.b];
             let early: u64 = sides
-                .map(|side| side.counter("octets_placed_early"))
+                .map(|side| side.counter("bytes_placed_early"))
                 .iter()
                 .sum();
-            assert_eq!(early > 0, markers, "{early} octets placed early");
+            assert_eq!(early > 0, markers, "{early} bytes placed early");
         }
     }
 }
@@ -218,7 +218,7 @@ fn work_in_frames_of_several_chunks_allocates_nothing() {
 
 /// Where frames are so few that what waits is copied.
 #[test]
-fn the_first_octets_that_bounce_allocate_nothing() {
+fn the_first_bytes_that_bounce_allocate_nothing() {
     let few = || {
         let mut side = SideConfig {
             frames: 96,

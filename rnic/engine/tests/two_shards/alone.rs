@@ -16,7 +16,7 @@ use crate::world::World;
 
 const LEN: usize = 64;
 
-/// What a frame says: octets of its payload, sequence and acknowledgment number.
+/// What a frame says: bytes of its payload, sequence and acknowledgment number.
 struct Said {
     len: u32,
     seq: u32,
@@ -96,10 +96,10 @@ fn with_a_segment_to_come() -> World {
     world
 }
 
-/// Nobody who waits for octets waits for the clock, which is asked again by the next poll: what is
+/// Nobody who waits for bytes waits for the clock, which is asked again by the next poll: what is
 /// measured of the segment is measured then.
 #[test]
-fn octets_alone_are_there_without_another_look_at_the_clock() {
+fn bytes_alone_are_there_without_another_look_at_the_clock() {
     let mut world = with_a_segment_to_come();
     let looks = Cell::new(0);
     let now = world.now;
@@ -134,9 +134,9 @@ fn round_trip(side: &mut Side) -> u64 {
     }
 }
 
-/// A program that drives the shard itself has its octets, and may then be away for as long as it likes.
+/// A program that drives the shard itself has its bytes, and may then be away for as long as it likes.
 #[test]
-fn who_stays_away_behind_octets_has_measured_no_longer_round_trip() {
+fn who_stays_away_behind_bytes_has_measured_no_longer_round_trip() {
     let mut world = World::new(1, Impairment::NONE);
     let (qp_a, qp_b) = world.connect();
     world.run_for(Duration::from_secs(1));

@@ -18,7 +18,7 @@ use crate::world::World;
 const LEN: usize = 64;
 /// The longest message: more segments than a turn has.
 const LONGEST: u64 = 40_000;
-/// Octets of a piece: less than a segment has, and so many pieces that no work request has more.
+/// Bytes of a piece: less than a segment has, and so many pieces that no work request has more.
 const PIECE: usize = 1_300;
 const PIECES: u32 = 32;
 
@@ -29,7 +29,7 @@ enum Posting {
     AtOnce,
 }
 
-/// In which elements a message's octets are posted.
+/// In which elements a message's bytes are posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Elements {
     /// All in one.

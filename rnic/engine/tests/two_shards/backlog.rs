@@ -45,7 +45,7 @@ fn a_flood_from_one_network_takes_no_place_of_another() {
     let mut duel = Duel::new(SideConfig::default());
     duel.side.listen(8, duel.now);
     let flood = |duel: &mut Duel, ports: std::ops::Range<u16>| {
-        // With a first octet of a Request too: that alone keeps no place.
+        // With a first byte of a Request too: that alone keeps no place.
         for port in ports {
             duel.connect_from(&format!("198.18.0.{}:{port}", port % 200 + 1));
             duel.send(b"M", 1);

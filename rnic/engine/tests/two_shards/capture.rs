@@ -54,7 +54,7 @@ pub fn looked_at_clock(now: Instant) -> Instant {
 struct Shown {
     host: usize,
     direction: Direction,
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -64,11 +64,11 @@ struct Sink {
 
 impl Capture for Sink {
     fn frame(&mut self, frame: &SeenFrame<'_>) {
-        assert_eq!(frame.octets.len(), frame.original);
+        assert_eq!(frame.bytes.len(), frame.original);
         let shown = Shown {
             host: self.host,
             direction: frame.direction,
-            octets: frame.octets.to_vec(),
+            bytes: frame.bytes.to_vec(),
         };
         SHOWN.with_borrow_mut(|all| all.push(shown));
         // A capture looks at the clock once for a batch of frames, when they have come.
@@ -329,8 +329,8 @@ fn assert_shown(link: &mut Link, [from, to]: [usize; 2]) {
     let [sent, received] = link.kept.take().unwrap();
     let shown = |of, wanted| -> Vec<Vec<u8>> {
         let mine = |shown: &&Shown| shown.host == of && shown.direction == wanted;
-        let octets = |shown: &Shown| shown.octets.clone();
-        SHOWN.with_borrow(|all| all.iter().filter(mine).map(octets).collect())
+        let bytes = |shown: &Shown| shown.bytes.clone();
+        SHOWN.with_borrow(|all| all.iter().filter(mine).map(bytes).collect())
     };
     assert!(sent.len() > 5, "{}", sent.len());
     assert!(shown(from, Direction::Out) == sent, "what was sent");

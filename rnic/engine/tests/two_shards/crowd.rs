@@ -28,13 +28,13 @@ struct Outcome {
     /// Frames that the first host sent, and those that the other's ring had no place for.
     sent: u64,
     dropped: u64,
-    /// Octets of TCP that came to the other.
-    octets: u64,
+    /// Bytes of TCP that came to the other.
+    bytes: u64,
     /// Messages of each client.
     messages: Vec<u64>,
 }
 
-/// Clients with as many queue pairs each, and on each two messages of so many octets under way.
+/// Clients with as many queue pairs each, and on each two messages of so many bytes under way.
 fn work(clients: u32, queue_pairs: u16, message: usize) -> Outcome {
     let config = || {
         let mut side = SideConfig {
@@ -60,7 +60,7 @@ fn work(clients: u32, queue_pairs: u16, message: usize) -> Outcome {
         }
         tenants.push(tenant);
     }
-    let before = world.b.counter("tcp_octets_in");
+    let before = world.b.counter("tcp_bytes_in");
     let (mut sent, mut dropped) = (0, 0);
     for tick in 0..TICKS {
         if (tick / SLICE).is_multiple_of(2) {
@@ -82,7 +82,7 @@ fn work(clients: u32, queue_pairs: u16, message: usize) -> Outcome {
     Outcome {
         sent,
         dropped,
-        octets: world.b.counter("tcp_octets_in") - before,
+        bytes: world.b.counter("tcp_bytes_in") - before,
         messages: tenants.iter().map(|tenant| tenant.done).collect(),
     }
 }
@@ -108,9 +108,9 @@ fn hundreds_of_connections_to_one_host_lose_little_and_share_evenly() {
     let jain = (sum as f64).powi(2) / (many.messages.len() as f64 * squares);
     let least = many.messages.iter().copied().min().unwrap_or(0) as f64;
     println!(
-        "{} octets, one connection {}; {} of {} frames lost; least {:.2} of the mean, Jain {jain:.3}",
-        many.octets,
-        one.octets,
+        "{} bytes, one connection {}; {} of {} frames lost; least {:.2} of the mean, Jain {jain:.3}",
+        many.bytes,
+        one.bytes,
         many.dropped,
         many.sent,
         least / mean,
@@ -123,10 +123,10 @@ fn hundreds_of_connections_to_one_host_lose_little_and_share_evenly() {
     );
     assert!(jain > 0.95 && least > 0.7 * mean, "{:?}", many.messages);
     assert!(
-        many.octets * 10 > one.octets * 9,
+        many.bytes * 10 > one.bytes * 9,
         "{} of {}",
-        many.octets,
-        one.octets
+        many.bytes,
+        one.bytes
     );
 }
 

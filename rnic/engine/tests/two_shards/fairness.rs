@@ -38,7 +38,7 @@ pub struct Tenant {
     _notify: OwnedFd,
     /// By number, with the number of work requests under way.
     queues: Vec<(QpNum, WorkQueueProducer, u32)>,
-    /// Octets of each message, and how many of them are always under way on each queue pair.
+    /// Bytes of each message, and how many of them are always under way on each queue pair.
     message: usize,
     depth: u32,
     /// Messages that were completed.
@@ -167,10 +167,10 @@ impl Tenant {
     }
 }
 
-/// Lets the tenants of `a` send to `b` for so long; gives the octets that the link took for each, and
+/// Lets the tenants of `a` send to `b` for so long; gives the bytes that the link took for each, and
 /// panics unless it was busy.
 fn contend(world: &mut World, tenants: &mut [Tenant], ticks: usize) -> Vec<u64> {
-    let mut octets: HashMap<u16, u64> = HashMap::new();
+    let mut bytes: HashMap<u16, u64> = HashMap::new();
     let mut back: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
     let mut frame = Vec::new();
     let (mut busy, mut measured) = (0, 0);
@@ -193,7 +193,7 @@ fn contend(world: &mut World, tenants: &mut [Tenant], ticks: usize) -> Vec<u64> 
             let port = u16::from_be_bytes([frame[34], frame[35]]);
             // The beginning is slow start.
             if tick >= ticks / 4 {
-                *octets.entry(port).or_default() += frame.len() as u64;
+                *bytes.entry(port).or_default() += frame.len() as u64;
             }
             world.b.wire.as_ref().unwrap().push(&frame);
         }
@@ -216,7 +216,7 @@ fn contend(world: &mut World, tenants: &mut [Tenant], ticks: usize) -> Vec<u64> 
         .map(|tenant| {
             tenant
                 .ports()
-                .map(|port| octets.get(&port).copied().unwrap_or(0))
+                .map(|port| bytes.get(&port).copied().unwrap_or(0))
                 .sum()
         })
         .collect()
@@ -240,9 +240,9 @@ fn world(queue_pairs: usize, clients: usize) -> World {
     world
 }
 
-fn shares(octets: &[u64]) -> Vec<f64> {
-    let sum: u64 = octets.iter().sum();
-    octets.iter().map(|own| *own as f64 / sum as f64).collect()
+fn shares(bytes: &[u64]) -> Vec<f64> {
+    let sum: u64 = bytes.iter().sum();
+    bytes.iter().map(|own| *own as f64 / sum as f64).collect()
 }
 
 #[test]
@@ -255,8 +255,8 @@ fn one_queue_pair_with_small_messages_has_its_share_beside_32_with_large_ones() 
     let mut small = Tenant::new(&mut world.a, 102, 4096, DEPTH);
     small.connect(&mut world, FIRST_PORT + 100);
     let mut tenants = [bulk, small];
-    let octets = contend(&mut world, &mut tenants, 4000);
-    let shares = shares(&octets);
+    let bytes = contend(&mut world, &mut tenants, 4000);
+    let shares = shares(&bytes);
     println!(
         "32 queue pairs: {:.3}, 1 queue pair: {:.3}",
         shares[0], shares[1]
@@ -276,8 +276,8 @@ fn eight_clients_with_one_to_eight_queue_pairs_share_evenly() {
         }
         tenants.push(tenant);
     }
-    let octets = contend(&mut world, &mut tenants, 6000);
-    let shares = shares(&octets);
+    let bytes = contend(&mut world, &mut tenants, 6000);
+    let shares = shares(&bytes);
     println!("1 to 8 queue pairs: {shares:.3?}");
     let fair = 1.0 / shares.len() as f64;
     for share in &shares {
@@ -310,8 +310,8 @@ fn sent_in_a_poll(mtu: u32, alone: bool) -> u64 {
     let remote = (world.b.stag, 0);
     // The congestion window opens.
     for wr_id in 0..8 {
-        let (a, octets) = (&mut world.a, 1 << 19);
-        a.post_work(qp, WrOpcode::Write, wr_id, 0, remote, octets);
+        let (a, bytes) = (&mut world.a, 1 << 19);
+        a.post_work(qp, WrOpcode::Write, wr_id, 0, remote, bytes);
     }
     let limit = Duration::from_secs(10);
     assert!(world.run_until(limit, |world| world.a.completions.len() == 8));
@@ -355,8 +355,8 @@ fn a_client_whose_messages_fill_the_link_leaves_its_share_to_one_that_waits() {
     // As many segments as the link takes in a tick.
     let mut fitting = Tenant::new(&mut world.a, 102, FRAMES_PER_TICK * 1400, 1);
     fitting.connect(&mut world, FIRST_PORT + 100);
-    let octets = contend(&mut world, &mut [bulk, fitting], 4000);
-    let shares = shares(&octets);
+    let bytes = contend(&mut world, &mut [bulk, fitting], 4000);
+    let shares = shares(&bytes);
     println!("waiting: {:.3}, fitting: {:.3}", shares[0], shares[1]);
     // A turn of the one is 32 KiB, 23 segments; the other has no more than a message of 8 for its own.
     assert!(shares[0] > 0.65 && shares[1] > 0.2, "{shares:?}");

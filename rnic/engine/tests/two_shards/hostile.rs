@@ -57,9 +57,9 @@ fn fpdus_in_segments_of_any_size_and_order_are_placed() {
     for (size, swapped) in [(1, false), (2, true), (7, true), (100, true), (1448, true)] {
         let (mut duel, _) = in_rdma_mode(SideConfig::default(), size.max(3));
         let stag = duel.side.stag.0;
-        let octets = pattern(5000, size as u64);
+        let bytes = pattern(5000, size as u64);
         let mut stream = Vec::new();
-        for (index, part) in octets.chunks(1250).enumerate() {
+        for (index, part) in bytes.chunks(1250).enumerate() {
             stream.extend(write_fpdu(stag, BASE + 1250 * index as u64, part));
         }
         if swapped {
@@ -68,12 +68,12 @@ fn fpdus_in_segments_of_any_size_and_order_are_placed() {
             duel.send(&stream, size);
         }
         duel.run_for(Duration::from_secs(5));
-        assert!(duel.side.read(0, 5000) == octets, "segments of {size}");
+        assert!(duel.side.read(0, 5000) == bytes, "segments of {size}");
         assert_no_frame_lost(&duel);
         if size == 1 {
             assert!(
                 duel.side.counter("bounced") > 0,
-                "no FPDU holds a frame for each octet"
+                "no FPDU holds a frame for each byte"
             );
         }
     }
@@ -88,7 +88,7 @@ fn tiny_segments_do_not_use_up_the_frames() {
     };
     let (mut duel, _) = in_rdma_mode(config, 100);
     let fpdu = write_fpdu(duel.side.stag.0, BASE, &pattern(1000, 5));
-    // All but the first octet of the FPDU, in segments of one octet.
+    // All but the first byte of the FPDU, in segments of one byte.
     let levels = |duel: &Duel| duel.side.shard.levels();
     duel.send(&fpdu[..fpdu.len() - 1], 1);
     assert!(levels(&duel).frames_free > 100, "{:?}", levels(&duel));
@@ -99,11 +99,11 @@ fn tiny_segments_do_not_use_up_the_frames() {
 }
 
 #[test]
-fn octets_beyond_any_start_up_frame_are_not_kept() {
+fn bytes_beyond_any_start_up_frame_are_not_kept() {
     let mut duel = Duel::new(SideConfig::default());
     duel.side.listen(4, duel.now);
     duel.connect();
-    // The longest frame is 20 + 512 octets.
+    // The longest frame is 20 + 512 bytes.
     duel.send_behind_a_hole(&request(0, &[0; 512]), 100);
     let levels = duel.side.shard.levels();
     assert!((1..6).contains(&levels.frames_held), "{levels:?}");
@@ -115,15 +115,15 @@ fn octets_beyond_any_start_up_frame_are_not_kept() {
 }
 
 #[test]
-fn a_peer_parks_no_more_frames_than_it_leaves_to_others_and_loses_no_octet() {
+fn a_peer_parks_no_more_frames_than_it_leaves_to_others_and_loses_no_byte() {
     let config = SideConfig {
         frames: 600,
         ..SideConfig::default()
     };
     let (mut duel, _) = in_rdma_mode(config, 1448);
     let stag = duel.side.stag.0;
-    let octets = pattern(400_000, 9);
-    let parts = octets.chunks(1000).enumerate();
+    let bytes = pattern(400_000, 9);
+    let parts = bytes.chunks(1000).enumerate();
     let stream: Vec<u8> = parts
         .flat_map(|(index, part)| write_fpdu(stag, BASE + 1000 * index as u64, part))
         .collect();
@@ -133,7 +133,7 @@ fn a_peer_parks_no_more_frames_than_it_leaves_to_others_and_loses_no_octet() {
     assert!(levels.frames_held <= 86, "{levels:?}");
     assert!(levels.frames_free >= 600 - 86, "{levels:?}");
     duel.send_frame(withheld);
-    assert!(duel.side.read(0, octets.len()) == octets);
+    assert!(duel.side.read(0, bytes.len()) == bytes);
     assert_no_frame_lost(&duel);
 }
 
@@ -203,15 +203,15 @@ fn a_fin_inside_an_fpdu_is_told_as_such() {
 }
 
 #[test]
-fn octets_that_are_no_mpa_request_end_the_connection() {
+fn bytes_that_are_no_mpa_request_end_the_connection() {
     let garbage = b"GET / HTTP/1.1\r\nHost: example\r\n\r\n".to_vec();
     let mut behind = request(0, b"");
     behind.push(0);
-    for octets in [garbage, behind] {
+    for bytes in [garbage, behind] {
         let mut duel = Duel::new(SideConfig::default());
         duel.side.listen(4, duel.now);
         duel.connect();
-        duel.send(&octets, 1448);
+        duel.send(&bytes, 1448);
         duel.run_for(Duration::from_secs(1));
         assert!(
             duel.peer.events.contains(&userspace_tcp::Event::Reset),
@@ -225,7 +225,7 @@ fn octets_that_are_no_mpa_request_end_the_connection() {
 }
 
 #[test]
-fn octets_before_the_reply_end_the_request() {
+fn bytes_before_the_reply_end_the_request() {
     let mut duel = Duel::new(SideConfig::default());
     duel.side.listen(4, duel.now);
     duel.connect();
@@ -312,7 +312,7 @@ fn a_reply_that_the_initiator_cannot_live_with_is_answered_with_a_terminate() {
         reply.extend_from_slice(&words);
         duel.send(&reply, 1448);
         let terminate = &duel.peer.received[request..];
-        // 22 octets: an untagged header for queue 2, and LLP, MPA, the error code.
+        // 22 bytes: an untagged header for queue 2, and LLP, MPA, the error code.
         assert_eq!(terminate.len(), 28, "{terminate:x?}");
         assert_eq!(terminate[..4], [0, 22, 0x41, 0x47]);
         assert_eq!(terminate[20..22], u16::to_be_bytes(control));
@@ -407,7 +407,7 @@ type Frames = Vec<(bool, Vec<u8>)>;
 impl Capture for Tape {
     fn frame(&mut self, frame: &SeenFrame<'_>) {
         let outbound = frame.direction == Direction::Out;
-        let seen = (outbound, frame.octets.to_vec());
+        let seen = (outbound, frame.bytes.to_vec());
         self.0.lock().unwrap().push(seen);
     }
 }
@@ -480,12 +480,12 @@ fn a_client_that_unmaps_what_a_peer_writes_to_is_reported_and_its_stream_ends() 
     const LARGE: usize = 64 << 20;
     let mut world = World::new(1, Impairment::NONE);
     let (qp_a, qp_b) = world.connect();
-    let octets = vec![0_u8; LARGE];
+    let bytes = vec![0_u8; LARGE];
     let mut both_ways = std::fs::File::options();
     both_ways.read(true).write(true);
     let own = both_ways.open("/proc/self/mem").unwrap();
     let own = Arc::new(own.into());
-    let address = octets.as_ptr().expose_provenance() as u64;
+    let address = bytes.as_ptr().expose_provenance() as u64;
     let memory = RemoteMemory::new(own, address, LARGE as u64);
     let stag = Stag(0x7700);
     let command = Command::AddRegion {
@@ -506,8 +506,8 @@ fn a_client_that_unmaps_what_a_peer_writes_to_is_reported_and_its_stream_ends() 
     world.a.fill(0, 100_000, 7);
     write(&mut world, 1);
     world.run_for(Duration::from_millis(100));
-    assert!(octets[LARGE / 2..][..100_000] == pattern(100_000, 7));
-    drop(octets);
+    assert!(bytes[LARGE / 2..][..100_000] == pattern(100_000, 7));
+    drop(bytes);
     write(&mut world, 2);
     assert!(world.run_until(Duration::from_secs(1), |w| w.a.disconnected(qp_a).is_some()));
     assert!(world.b.disconnected(qp_b).is_some());

@@ -1,5 +1,5 @@
 //! A hostile peer beside an innocent one on the same shard: each thing that is not allowed gets the
-//! RFC's error, compared octet by octet with the headers that the Terminate must carry, nothing of
+//! RFC's error, compared byte by byte with the headers that the Terminate must carry, nothing of
 //! it is placed, and the innocent peer's transfer goes on as if nothing had been.
 
 mod cases;
@@ -33,15 +33,15 @@ fn each_illegal_segment_gets_its_terminate_and_the_other_stream_goes_on() {
         scene.open();
         scene.read_if(&case);
         let from = scene.heard();
-        let mut octets: Vec<u8> = case.before.iter().flat_map(|ulpdu| fpdu(ulpdu)).collect();
-        octets.extend(fpdu(&case.fault));
+        let mut bytes: Vec<u8> = case.before.iter().flat_map(|ulpdu| fpdu(ulpdu)).collect();
+        bytes.extend(fpdu(&case.fault));
         if case.damaged {
-            let at = octets.len() - 10;
-            octets[at] ^= 4;
+            let at = bytes.len() - 10;
+            bytes[at] ^= 4;
         }
         // A second thing that is wrong, right behind: only the first is told (RFC 5040 section 7.1).
-        octets.extend(fpdu(&untagged(UNTAGGED | LAST, SEND, [9, 1, 0], &[])));
-        scene.send(&octets);
+        bytes.extend(fpdu(&untagged(UNTAGGED | LAST, SEND, [9, 1, 0], &[])));
+        scene.send(&bytes);
         let expected = terminate(case.control, case.shown, &case.fault);
         let found = &scene.duel.peer.received[from..];
         assert!(
@@ -75,26 +75,26 @@ fn each_illegal_segment_that_comes_too_early_is_judged_in_its_turn() {
         let mut at = opening.len() as u64;
         let filler = (600..1200).find_map(|len| {
             let write = tagged(0xc1, WRITE, stag, BASE, &vec![0; len]);
-            let octets = fpdu_at(&write, Markers::On, at);
-            (at as usize + octets.len())
+            let bytes = fpdu_at(&write, Markers::On, at);
+            (at as usize + bytes.len())
                 .is_multiple_of(512)
-                .then_some(octets)
+                .then_some(bytes)
         });
-        let mut octets = filler.expect("one of 512");
-        let size = octets.len();
+        let mut bytes = filler.expect("one of 512");
+        let size = bytes.len();
         at += size as u64;
         let ulpdus = case.before.iter().chain([&case.fault]);
         for ulpdu in ulpdus {
             let next = fpdu_at(ulpdu, Markers::On, at);
             at += next.len() as u64;
-            octets.extend(next);
+            bytes.extend(next);
         }
         if case.damaged {
-            let last = octets.len() - 10;
-            octets[last] ^= 4;
+            let last = bytes.len() - 10;
+            bytes[last] ^= 4;
         }
         let from = scene.heard();
-        scene.duel.send_first_last(&octets, size);
+        scene.duel.send_first_last(&bytes, size);
         scene.duel.run_for(Duration::from_millis(100));
         // FPDUPTR can't point as far back as the longest FPDUs are long.
         let (control, shown) = match case.fault.len() {
@@ -107,7 +107,7 @@ fn each_illegal_segment_that_comes_too_early_is_judged_in_its_turn() {
             found == expected,
             "{name}: {found:02x?} instead of {expected:02x?}"
         );
-        early += scene.duel.side.counter("octets_placed_early");
+        early += scene.duel.side.counter("bytes_placed_early");
         scene.assert_ended(DisconnectReason::TerminateSent { control }, name);
         scene.assert_innocent_unharmed(name);
     }
@@ -119,9 +119,9 @@ fn each_illegal_segment_that_comes_too_early_is_judged_in_its_turn() {
 #[test]
 fn an_illegal_first_fpdu_ends_its_stream_and_the_other_goes_on() {
     let wrong_crc = {
-        let mut octets = write_fpdu(NARROW, BASE + PLACES[2] as u64, &[0xee; 9]);
-        octets[12] ^= 1;
-        octets
+        let mut bytes = write_fpdu(NARROW, BASE + PLACES[2] as u64, &[0xee; 9]);
+        bytes[12] ^= 1;
+        bytes
     };
     let version = fpdu(&tagged(
         0xc0,
@@ -135,7 +135,7 @@ fn an_illegal_first_fpdu_ends_its_stream_and_the_other_goes_on() {
     let said = terminate(0x1201, Shown::Header, &queue[2..29]);
     let told = |control| DisconnectReason::TerminateSent { control };
     let said_too = terminate(0x1104, Shown::Header, &version[2..25]);
-    for (name, octets, heard, event, reason) in [
+    for (name, bytes, heard, event, reason) in [
         (
             "a wrong CRC",
             wrong_crc,
@@ -160,7 +160,7 @@ fn an_illegal_first_fpdu_ends_its_stream_and_the_other_goes_on() {
     ] {
         let mut scene = Scene::new(false);
         let from = scene.heard();
-        scene.send(&octets);
+        scene.send(&bytes);
         assert!(scene.duel.peer.received[from..] == heard, "{name}");
         assert!(scene.has_event(&event), "{name}");
         scene.assert_ended(reason, name);
@@ -175,22 +175,22 @@ fn a_wrong_crc_or_marker_in_the_first_fpdu_is_reported_as_the_peers() {
         let mut scene = Scene::new(markers);
         let stag = scene.duel.side.stag.0;
         let write = tagged(0xc1, WRITE, stag, BASE, &[0xee; 9]);
-        let (mut octets, named) = match markers {
+        let (mut bytes, named) = match markers {
             false => (fpdu(&write), "CRC"),
             true => (fpdu_at(&write, Markers::On, 0), "Marker"),
         };
         match markers {
-            false => octets[12] ^= 1,
+            false => bytes[12] ^= 1,
             true => {
-                // The Marker of the first octet, and a CRC that is right for it.
-                octets[3] ^= 4;
-                let end = octets.len() - 4;
-                let crc = Crc32c::new().over(&octets[..end]).octets();
-                octets[end..].copy_from_slice(&crc);
+                // The Marker of the first byte, and a CRC that is right for it.
+                bytes[3] ^= 4;
+                let end = bytes.len() - 4;
+                let crc = Crc32c::new().over(&bytes[..end]).bytes();
+                bytes[end..].copy_from_slice(&crc);
             }
         }
         let from = scene.heard();
-        scene.send(&octets);
+        scene.send(&bytes);
         assert!(scene.duel.peer.received[from..].is_empty(), "{named}");
         let told = scene
             .duel
@@ -248,15 +248,15 @@ fn peers_that_send_wrong_fpdus_in_a_loop_are_one_cause_in_the_log() {
     const PEERS: usize = 100;
     for _ in 0..PEERS {
         let mut scene = Scene::new(false);
-        let mut octets = fpdu(&tagged(
+        let mut bytes = fpdu(&tagged(
             0xc1,
             WRITE,
             scene.duel.side.stag.0,
             BASE,
             &[0xee; 9],
         ));
-        octets[12] ^= 1;
-        scene.send(&octets);
+        bytes[12] ^= 1;
+        scene.send(&bytes);
     }
     let mut logged = LOGGED.lock().unwrap();
     logged.retain(|line| line.said.contains("sent an FPDU in error"));
@@ -276,17 +276,17 @@ fn a_marker_that_points_astray_gets_its_terminate_and_the_other_stream_goes_on()
         let opening = fpdu_at(&tagged(0xc1, WRITE, stag, BASE, &[]), Markers::On, 0);
         scene.send(&opening);
         let write = tagged(0xc1, WRITE, NARROW, BASE + PLACES[2] as u64, &[0xee; 700]);
-        let mut octets = fpdu_at(&write, Markers::On, opening.len() as u64);
+        let mut bytes = fpdu_at(&write, Markers::On, opening.len() as u64);
         let marker = 512 - opening.len();
-        let right = u16::from_be_bytes([octets[marker + 2], octets[marker + 3]]);
+        let right = u16::from_be_bytes([bytes[marker + 2], bytes[marker + 3]]);
         assert_eq!(usize::from(right), marker, "it is the FPDU's first one");
         let pointer = right.wrapping_add(wrong).to_be_bytes();
-        octets[marker + 2..marker + 4].copy_from_slice(&pointer);
-        let end = octets.len() - 4;
-        let crc = Crc32c::new().over(&octets[..end]).octets();
-        octets[end..].copy_from_slice(&crc);
+        bytes[marker + 2..marker + 4].copy_from_slice(&pointer);
+        let end = bytes.len() - 4;
+        let crc = Crc32c::new().over(&bytes[..end]).bytes();
+        bytes[end..].copy_from_slice(&crc);
         let from = scene.heard();
-        scene.send(&octets);
+        scene.send(&bytes);
         let found = &scene.duel.peer.received[from..];
         assert_eq!(found, terminate(0x2003, Shown::Nothing, &[]), "{wrong}");
         let reason = DisconnectReason::TerminateSent { control: 0x2003 };
@@ -303,9 +303,9 @@ fn what_the_rfcs_say_to_ignore_is_ignored() {
     let place = BASE + PLACES[2] as u64;
     let mut padded = fpdu(&tagged(0xc1, WRITE, NARROW, place, &[1; 1]));
     let end = padded.len() - 4;
-    // Three octets of pad behind a ULPDU of 15.
+    // Three bytes of pad behind a ULPDU of 15.
     padded[end - 3..end].fill(0xff);
-    let crc = Crc32c::new().over(&padded[..end]).octets();
+    let crc = Crc32c::new().over(&padded[..end]).bytes();
     padded[end..].copy_from_slice(&crc);
     let word = [
         &[0x41, SEND, 0xde, 0xad, 0xbe, 0xef][..],
@@ -329,15 +329,15 @@ fn what_the_rfcs_say_to_ignore_is_ignored() {
         ),
         ("an STag where none is invalidated", fpdu(&word.concat())),
         (
-            "a Write without octets, anywhere",
+            "a Write without bytes, anywhere",
             fpdu(&tagged(0xc1, WRITE, 0, u64::MAX, &[])),
         ),
     ];
-    for (name, octets) in legal {
+    for (name, bytes) in legal {
         let mut scene = Scene::new(false);
         scene.open();
         let from = scene.heard();
-        scene.send(&octets);
+        scene.send(&bytes);
         assert_eq!(scene.heard(), from, "{name}");
         let hostile = scene.hostile;
         assert_eq!(scene.duel.side.state(hostile), QpState::Rts, "{name}");
@@ -351,13 +351,13 @@ fn what_the_rfcs_say_to_ignore_is_ignored() {
 fn reserved_bits_of_a_marker_are_ignored() {
     let mut scene = Scene::new(true);
     let stag = scene.duel.side.stag.0;
-    let mut octets = fpdu_at(&tagged(0xc1, WRITE, stag, BASE, &[0; 40]), Markers::On, 0);
-    octets[..4].copy_from_slice(&[0xff, 0xff, 0, 3]);
-    let end = octets.len() - 4;
-    let crc = Crc32c::new().over(&octets[..end]).octets();
-    octets[end..].copy_from_slice(&crc);
+    let mut bytes = fpdu_at(&tagged(0xc1, WRITE, stag, BASE, &[0; 40]), Markers::On, 0);
+    bytes[..4].copy_from_slice(&[0xff, 0xff, 0, 3]);
+    let end = bytes.len() - 4;
+    let crc = Crc32c::new().over(&bytes[..end]).bytes();
+    bytes[end..].copy_from_slice(&crc);
     let from = scene.heard();
-    scene.send(&octets);
+    scene.send(&bytes);
     assert_eq!(scene.heard(), from);
     let hostile = scene.hostile;
     assert_eq!(scene.duel.side.state(hostile), QpState::Rts);
@@ -380,7 +380,7 @@ fn a_terminate_in_every_state_ends_its_stream_only() {
     let wrong = untagged(0x41, SEND, [4, 1, 0], &[]);
     let after_ours = with_terminate(fpdu(&wrong));
     let ours = DisconnectReason::TerminateSent { control: 0x1201 };
-    // Name, whether the stream was opened before, octets, what is heard, the reason.
+    // Name, whether the stream was opened before, bytes, what is heard, the reason.
     let cases = [
         (
             "as the first message",
@@ -412,13 +412,13 @@ fn a_terminate_in_every_state_ends_its_stream_only() {
             ours,
         ),
     ];
-    for (name, opened, octets, heard, reason) in cases {
+    for (name, opened, bytes, heard, reason) in cases {
         let mut scene = Scene::new(false);
         if opened {
             scene.open();
         }
         let from = scene.heard();
-        scene.send(&octets);
+        scene.send(&bytes);
         assert!(scene.duel.peer.received[from..] == heard, "{name}");
         assert!(
             scene.has_event(&TcpEvent::PeerClosed),
@@ -475,12 +475,12 @@ fn each_illegal_start_up_is_reset_and_the_other_stream_goes_on() {
         ("revision 0", frame(ours, 0x40, 0, 0, b"")),
         ("revision 3", frame(ours, 0x40, 3, 0, b"")),
         (
-            "513 octets of private data",
+            "513 bytes of private data",
             frame(ours, 0x40, 1, 513, &[0; 513]),
         ),
-        ("S without its octets", frame(ours, 0x50, 2, 3, &[0; 3])),
+        ("S without its bytes", frame(ours, 0x50, 2, 3, &[0; 3])),
         (
-            "more octets than announced",
+            "more bytes than announced",
             frame(ours, 0x40, 1, 3, &[0; 4]),
         ),
         (
@@ -488,7 +488,7 @@ fn each_illegal_start_up_is_reset_and_the_other_stream_goes_on() {
             [request(0, b""), write_fpdu(1, 0, &[])].concat(),
         ),
     ];
-    for (name, octets) in cases {
+    for (name, bytes) in cases {
         // Beside a hostile peer that behaves, a third connection.
         let mut scene = Scene::new(false);
         let conn = scene.duel.peer.conn.unwrap();
@@ -497,7 +497,7 @@ fn each_illegal_start_up_is_reset_and_the_other_stream_goes_on() {
         scene.duel.peer.received.clear();
         scene.duel.peer.events.clear();
         scene.duel.connect();
-        scene.send(&octets);
+        scene.send(&bytes);
         assert!(scene.has_event(&TcpEvent::Reset), "{name}");
         assert!(scene.duel.peer.received.is_empty(), "{name}");
         assert_eq!(scene.duel.side.counter("startup_failed"), 1, "{name}");

@@ -14,15 +14,15 @@ use crate::raw::fpdu_at;
 use crate::recognised::{Outcome, outcome_of};
 use crate::side::{BASE, MEMORY, SideConfig};
 
-/// Octets of the payload of a full segment.
+/// Bytes of the payload of a full segment.
 const SEGMENT: usize = 1448;
-/// Octets of a tagged DDP header.
+/// Bytes of a tagged DDP header.
 const HEADER: usize = 14;
 /// FPDUs ahead of the first that may be wrong: more than make a flow known.
 const AHEAD: usize = 12;
 /// FPDUs of a script, at most.
 const FPDUS_MAX: usize = AHEAD + 38;
-/// Octets of memory that Writes go to.
+/// Bytes of memory that Writes go to.
 const PLACE: usize = FPDUS_MAX * SEGMENT;
 /// The STag of a side's memory.
 const STAG: Stag = Stag(0x0000_0207);
@@ -39,7 +39,7 @@ enum Wrong {
     Length,
     /// Its STag.
     Stag,
-    /// Its tagged offset: no octet or not all of it is within the memory.
+    /// Its tagged offset: no byte or not all of it is within the memory.
     Bounds,
     /// The version of DDP.
     Version,
@@ -114,8 +114,8 @@ fn fpdu(random: &mut Random, wrong: Wrong, ulpdu: &[u8], markers: Markers, at: u
         Wrong::Bit => {
             // The length might say that there is more than ever comes.
             let behind = layout.header_at() + 2;
-            let octet = behind + random.below((out.len() - behind) as u64) as usize;
-            out[octet] ^= 1 << random.below(8);
+            let byte = behind + random.below((out.len() - behind) as u64) as usize;
+            out[byte] ^= 1 << random.below(8);
             return out;
         }
         Wrong::Marker => {
@@ -129,7 +129,7 @@ fn fpdu(random: &mut Random, wrong: Wrong, ulpdu: &[u8], markers: Markers, at: u
         _ => return out,
     }
     let (covered, crc) = out.split_at_mut(layout.len() - CRC_LEN);
-    crc.copy_from_slice(&crc_of([&*covered]).octets());
+    crc.copy_from_slice(&crc_of([&*covered]).bytes());
     out
 }
 
@@ -203,7 +203,7 @@ fn outcome(
     for (number, group) in script.groups.iter().enumerate() {
         match &mut together {
             Some(change) => duel.send_segments(group, change),
-            None => group.iter().for_each(|octets| duel.send(octets, SEGMENT)),
+            None => group.iter().for_each(|bytes| duel.send(bytes, SEGMENT)),
         }
         if script.revoked == Some(number) {
             let command = Command::RemoveRegion { stag: STAG };
@@ -268,8 +268,8 @@ fn damage(random: &mut Random, frames: &mut Vec<Vec<u8>>) {
     match random.below(4) {
         0 => drop(frames.remove(which)),
         1 => {
-            let octet = random.below(frames[which].len() as u64) as usize;
-            frames[which][octet] ^= 1 << random.below(8);
+            let byte = random.below(frames[which].len() as u64) as usize;
+            frames[which][byte] ^= 1 << random.below(8);
         }
         2 => frames.insert(which, frames[which].clone()),
         _ => frames[which..].rotate_left(1),

@@ -51,7 +51,7 @@ fn stream(stag: u32, payload: &[u8]) -> Vec<Vec<u8>> {
     fpdus
 }
 
-/// Octets of their payloads: FPDUs that fill a segment, that end with a chunk nearly full, that have the
+/// Bytes of their payloads: FPDUs that fill a segment, that end with a chunk nearly full, that have the
 /// end of a chunk within their CRC, and shorter ones.
 const LENS: [usize; 10] = [
     PAYLOAD, PAYLOAD, 7592, 3752, PAYLOAD, 3756, 7596, 5001, 60, PAYLOAD,
@@ -98,23 +98,23 @@ fn a_wrong_crc_is_found_in_whichever_frame_it_is_wrong() {
                 fpdu[at] ^= 4;
             };
             let (together, alone) = (outcome(true, change), outcome(false, change));
-            assert!(together == alone, "FPDU {number}, octet {at}");
+            assert!(together == alone, "FPDU {number}, byte {at}");
             let (placed, _, told, counters) = together;
             let before: usize = LENS.iter().cycle().take(number + 1).sum();
             let fpdus = number as u64 + 1;
-            assert_eq!(counters, [1, fpdus, before as u64, fpdus], "octet {at}");
+            assert_eq!(counters, [1, fpdus, before as u64, fpdus], "byte {at}");
             // LLP (layer 2), MPA (type 0), CRC error (2): RFC 5044 section 8.2.
             let reason = DisconnectReason::TerminateSent { control: 0x2002 };
-            assert_eq!(told, Some(reason), "octet {at}");
+            assert_eq!(told, Some(reason), "byte {at}");
             assert!(placed[..before] == pattern(placed.len(), 3)[..before]);
-            assert!(placed[before..].iter().all(|&octet| octet == 0));
+            assert!(placed[before..].iter().all(|&byte| byte == 0));
         }
     }
 }
 
 #[test]
 fn a_wrong_checksum_is_found_in_whichever_frame_it_is_wrong() {
-    // Of the TCP header: the window; of the payload: octets in each chunk, that its CRC is for.
+    // Of the TCP header: the window; of the payload: bytes in each chunk, that its CRC is for.
     for at in [48, 500, 3839, 3840, 7679, 7680, 9000] {
         let (mut duel, _) = in_rdma_mode(SideConfig::of_mtu(9000), SEGMENT);
         let total: usize = LENS.iter().cycle().take(FPDUS).sum();
@@ -124,13 +124,13 @@ fn a_wrong_checksum_is_found_in_whichever_frame_it_is_wrong() {
         duel.send_segments(ahead, |_| ());
         duel.send_segments(behind, |frames| frames[2][at] ^= 0x10);
         duel.run_for(Duration::from_secs(5));
-        assert_eq!(duel.side.counter("rx_bad_tcp_checksum"), 1, "octet {at}");
-        assert_eq!(duel.side.counter("crc_errors"), 0, "octet {at}");
-        assert!(duel.side.read(0, total) == payload, "octet {at}");
+        assert_eq!(duel.side.counter("rx_bad_tcp_checksum"), 1, "byte {at}");
+        assert_eq!(duel.side.counter("crc_errors"), 0, "byte {at}");
+        assert!(duel.side.read(0, total) == payload, "byte {at}");
     }
 }
 
-/// The CRC that a segment ends with is of all of it. Of one that begins with octets which are known
+/// The CRC that a segment ends with is of all of it. Of one that begins with bytes which are known
 /// already, that says nothing of what is new, where it goes on in another frame either.
 #[test]
 fn the_crc_of_a_segment_that_is_only_partly_new_is_no_fpdus() {
@@ -154,7 +154,7 @@ fn the_crc_of_a_segment_that_is_only_partly_new_is_no_fpdus() {
         assert_eq!(OLD + fills.len(), FIRST);
         if wrong {
             let end = last.len() - 4;
-            let crc = crc_of([&old[but..], &fills, &last[..end]]).octets();
+            let crc = crc_of([&old[but..], &fills, &last[..end]]).bytes();
             last[end..].copy_from_slice(&crc);
         }
         duel.send_segments(&ahead, |_| ());
@@ -166,7 +166,7 @@ fn the_crc_of_a_segment_that_is_only_partly_new_is_no_fpdus() {
         };
         assert_eq!(counters, [u64::from(wrong), fpdus, whole as u64, fpdus]);
         assert!(placed[..whole] == payload[..whole]);
-        assert!(placed[whole..].iter().all(|&octet| octet == 0));
+        assert!(placed[whole..].iter().all(|&byte| byte == 0));
         assert_eq!(told.is_some(), wrong);
     }
 }

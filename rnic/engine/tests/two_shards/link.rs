@@ -31,9 +31,9 @@ pub struct Link {
     sent: u64,
     /// Frames that went in.
     pub frames: u64,
-    /// Of their octets and times, and their order.
+    /// Of their bytes and times, and their order.
     pub digest: u64,
-    /// Octets of the largest of them.
+    /// Bytes of the largest of them.
     pub largest: usize,
     /// Nothing gets through.
     pub cut: bool,

@@ -76,7 +76,7 @@ fn a_narrower_path_is_taken_up_in_the_middle_of_a_transfer() {
         assert!(world.b.read(0, LEN) == pattern(LEN, 4));
         assert_eq!(world.a.counter("tx_fragmented"), fragments);
         let sent = world.a.counter("fpdus_sent") - sent;
-        // 1280 octets less the headers of IP and TCP, with timestamps, of the FPDU, and of the Write.
+        // 1280 bytes less the headers of IP and TCP, with timestamps, of the FPDU, and of the Write.
         let payload = 1280 - if v6 { 72 } else { 52 } - 2 - 4 - 14;
         let least = LEN.div_ceil(payload) as u64;
         assert!(

@@ -9,10 +9,10 @@ use rnic_ipc::id::QpNum;
 use crate::raw::{Duel, PEER, write_fpdu};
 use crate::side::SideConfig;
 
-/// The octets of an indication: an RDMA Write of nothing.
+/// The bytes of an indication: an RDMA Write of nothing.
 const INDICATION: usize = 20;
 
-/// An initiator whose peer has answered with revision 2 and RTR by Write, and the octets that it
+/// An initiator whose peer has answered with revision 2 and RTR by Write, and the bytes that it
 /// sent until then.
 fn opened() -> (Duel, QpNum, usize) {
     opened_with(SideConfig::default())

@@ -142,7 +142,7 @@ fn what_comes_to_a_quiet_shard_is_found_by_the_next_poll() {
 fn what_waits_in_a_port_leaves_as_soon_as_the_link_has_room() {
     const DEPTH: usize = 8;
     // More segments than the link takes, and no more than a new connection sends at once.
-    const OCTETS: usize = 10 * 1400;
+    const BYTES: usize = 10 * 1400;
     let narrow = SideConfig {
         wire_depth: DEPTH,
         ..SideConfig::default()
@@ -151,7 +151,7 @@ fn what_waits_in_a_port_leaves_as_soon_as_the_link_has_room() {
     let (qp, _) = world.connect();
     world.run_for(Duration::from_secs(1));
     let (a, now) = (&mut world.a, world.now);
-    a.push_work(qp, WrOpcode::Write, 1, 0, (world.b.stag, 0), OCTETS);
+    a.push_work(qp, WrOpcode::Write, 1, 0, (world.b.stag, 0), BYTES);
     a.ring(qp);
     while a.shard.poll(now) {}
     let wire = a.wire.as_ref().unwrap();

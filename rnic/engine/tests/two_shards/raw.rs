@@ -1,4 +1,4 @@
-//! A peer that speaks TCP well and says whatever the test wants: every octet that it sends is
+//! A peer that speaks TCP well and says whatever the test wants: every byte that it sends is
 //! chosen, and every cut between segments.
 
 use std::cell::Cell;
@@ -129,11 +129,11 @@ impl Peer {
         }
         for range in received.new.iter() {
             let at = range.skip as usize;
-            let octets = segment.payload[at..at + range.len as usize].to_vec();
-            self.parked.insert(range.offset, octets);
+            let bytes = segment.payload[at..at + range.len as usize].to_vec();
+            self.parked.insert(range.offset, bytes);
         }
-        while let Some(octets) = self.parked.remove(&(self.received.len() as u64)) {
-            self.received.extend_from_slice(&octets);
+        while let Some(bytes) = self.parked.remove(&(self.received.len() as u64)) {
+            self.received.extend_from_slice(&bytes);
         }
         if let Some(conn) = self.conn {
             self.stack.consumed(conn, self.received.len() as u64);
@@ -243,9 +243,9 @@ impl Duel {
         data
     }
 
-    /// Sends octets in segments of at most `size`.
-    pub fn send(&mut self, octets: &[u8], size: usize) {
-        for part in octets.chunks(size) {
+    /// Sends bytes in segments of at most `size`.
+    pub fn send(&mut self, bytes: &[u8], size: usize) {
+        for part in bytes.chunks(size) {
             self.peer.send_segment(part, self.now);
             if self.peer.is_crowded() {
                 self.pump();
@@ -254,17 +254,17 @@ impl Duel {
         self.pump();
     }
 
-    /// Sends octets of the innocent peer, in segments of a usual size.
-    pub fn send_innocent(&mut self, octets: &[u8]) {
-        for part in octets.chunks(1448) {
+    /// Sends bytes of the innocent peer, in segments of a usual size.
+    pub fn send_innocent(&mut self, bytes: &[u8]) {
+        for part in bytes.chunks(1448) {
             self.innocent.send_segment(part, self.now);
         }
         self.pump();
     }
 
-    /// Sends octets with every second segment before the one before it.
-    pub fn send_swapped(&mut self, octets: &[u8], size: usize) {
-        for pair in octets.chunks(2 * size) {
+    /// Sends bytes with every second segment before the one before it.
+    pub fn send_swapped(&mut self, bytes: &[u8], size: usize) {
+        for pair in bytes.chunks(2 * size) {
             for part in pair.chunks(size) {
                 self.peer.send_segment(part, self.now);
             }
@@ -276,14 +276,14 @@ impl Duel {
         self.pump();
     }
 
-    /// Sends octets in segments of `size`, which come together, as frames that `change` has changed.
+    /// Sends bytes in segments of `size`, which come together, as frames that `change` has changed.
     pub fn send_changed(
         &mut self,
-        octets: &[u8],
+        bytes: &[u8],
         size: usize,
         change: impl FnOnce(&mut Vec<Vec<u8>>),
     ) {
-        let segments: Vec<Vec<u8>> = octets.chunks(size).map(<[u8]>::to_vec).collect();
+        let segments: Vec<Vec<u8>> = bytes.chunks(size).map(<[u8]>::to_vec).collect();
         self.send_segments(&segments, change);
     }
 
@@ -299,7 +299,7 @@ impl Duel {
         self.pump();
     }
 
-    /// Sends a segment, and behind it one of which octets are new behind those of the first, but for so
+    /// Sends a segment, and behind it one of which bytes are new behind those of the first, but for so
     /// many, which it has again.
     pub fn send_again_with(&mut self, first: &[u8], but: usize, new: &[u8]) {
         let mut made = Vec::new();
@@ -328,9 +328,9 @@ impl Duel {
         self.pump();
     }
 
-    /// Sends octets in segments of `size`, the first of which arrives last.
-    pub fn send_first_last(&mut self, octets: &[u8], size: usize) {
-        for part in octets.chunks(size) {
+    /// Sends bytes in segments of `size`, the first of which arrives last.
+    pub fn send_first_last(&mut self, bytes: &[u8], size: usize) {
+        for part in bytes.chunks(size) {
             self.peer.send_segment(part, self.now);
         }
         let mut frames = self.peer.frames(self.now);
@@ -341,10 +341,10 @@ impl Duel {
         self.pump();
     }
 
-    /// Sends octets in segments of `size`, whatever TCP's windows say, but for the first segment,
+    /// Sends bytes in segments of `size`, whatever TCP's windows say, but for the first segment,
     /// which comes back as a frame.
-    pub fn send_behind_a_hole(&mut self, octets: &[u8], size: usize) -> Vec<u8> {
-        let mut frames = self.whatever_windows_say(octets, size);
+    pub fn send_behind_a_hole(&mut self, bytes: &[u8], size: usize) -> Vec<u8> {
+        let mut frames = self.whatever_windows_say(bytes, size);
         let withheld = frames.remove(0);
         for frame in frames {
             self.give(&[frame]);
@@ -353,16 +353,16 @@ impl Duel {
         withheld
     }
 
-    /// Sends octets in segments of `size`, which come together, whatever TCP's windows say.
-    pub fn send_beyond_the_window(&mut self, octets: &[u8], size: usize) {
-        let frames = self.whatever_windows_say(octets, size);
+    /// Sends bytes in segments of `size`, which come together, whatever TCP's windows say.
+    pub fn send_beyond_the_window(&mut self, bytes: &[u8], size: usize) {
+        let frames = self.whatever_windows_say(bytes, size);
         self.give(&frames);
         self.side_works();
     }
 
-    /// Frames of octets in segments of `size`, of which the peer's TCP knows of the first.
-    fn whatever_windows_say(&mut self, octets: &[u8], size: usize) -> Vec<Vec<u8>> {
-        let (first, rest) = octets.split_at(size.min(octets.len()));
+    /// Frames of bytes in segments of `size`, of which the peer's TCP knows of the first.
+    fn whatever_windows_say(&mut self, bytes: &[u8], size: usize) -> Vec<Vec<u8>> {
+        let (first, rest) = bytes.split_at(size.min(bytes.len()));
         self.peer.send_segment(first, self.now);
         let mut frames = self.peer.frames(self.now);
         let first = frames.last().unwrap();

@@ -13,7 +13,7 @@ use crate::hostile::in_rdma_mode;
 use crate::raw::{Duel, write_fpdu};
 use crate::side::{BASE, SideConfig, pattern};
 
-/// Octets of a payload, and of the FPDU and the segment around it.
+/// Bytes of a payload, and of the FPDU and the segment around it.
 const PAYLOAD: usize = 1000;
 const SEGMENT: usize = 1020;
 /// FPDUs ahead of those that a test is about: as many as make a flow known.
@@ -30,36 +30,31 @@ fn stream(stag: u32, payload: &[u8]) -> Vec<u8> {
 /// What came of Writes: what was placed, what the peer was told, what the client, and what was counted.
 pub type Outcome = (Vec<u8>, Vec<u8>, Option<DisconnectReason>, [u64; 4]);
 
-/// What came of those of the peer's in a while, so many octets in all.
-pub fn outcome_of(mut duel: Duel, qp: QpNum, octets: usize) -> Outcome {
+/// What came of those of the peer's in a while, so many bytes in all.
+pub fn outcome_of(mut duel: Duel, qp: QpNum, bytes: usize) -> Outcome {
     duel.run_for(Duration::from_secs(30));
     let counters = [
         "crc_errors",
         "fpdus_received",
-        "octets_placed",
+        "bytes_placed",
         "writes_received",
     ];
     let counters = counters.map(|name| duel.side.counter(name));
     let told = duel.side.disconnected(qp);
     let levels = duel.side.shard.levels();
     assert_eq!(levels.frames_free, duel.side.frames, "{levels:?}");
-    (
-        duel.side.read(0, octets),
-        duel.peer.received,
-        told,
-        counters,
-    )
+    (duel.side.read(0, bytes), duel.peer.received, told, counters)
 }
 
 /// What came of a stream that `change` has changed, each segment an FPDU.
 fn outcome(together: bool, change: impl Fn(&mut [u8])) -> Outcome {
     let (mut duel, qp) = in_rdma_mode(SideConfig::default(), SEGMENT);
-    let mut octets = stream(duel.side.stag.0, &pattern(FPDUS * PAYLOAD, 3));
-    change(&mut octets);
+    let mut bytes = stream(duel.side.stag.0, &pattern(FPDUS * PAYLOAD, 3));
+    change(&mut bytes);
     if together {
-        duel.send(&octets, SEGMENT);
+        duel.send(&bytes, SEGMENT);
     } else {
-        for fpdu in octets.chunks(SEGMENT) {
+        for fpdu in bytes.chunks(SEGMENT) {
             duel.send(fpdu, SEGMENT);
         }
     }
@@ -71,19 +66,19 @@ fn a_wrong_crc_is_found_in_recognised_segments_as_in_parsed_ones() {
     let wrong = (AHEAD + 3) * SEGMENT;
     // Of its length one that makes it shorter, and one longer; STag, payload, CRC.
     for (at, bit) in [(1, 4), (1, 8), (3, 1), (500, 1), (SEGMENT - 1, 0x80)] {
-        let change = |octets: &mut [u8]| octets[wrong + at] ^= bit;
+        let change = |bytes: &mut [u8]| bytes[wrong + at] ^= bit;
         let (together, alone) = (outcome(true, change), outcome(false, change));
-        assert_eq!(together, alone, "octet {at}");
+        assert_eq!(together, alone, "byte {at}");
         let (placed, _, told, counters) = together;
         let before = (AHEAD + 3) as u64;
         assert_eq!(counters, [1, before, before * PAYLOAD as u64, before]);
         // LLP (layer 2), MPA (type 0), CRC error (2): RFC 5044 section 8.2.
         let reason = DisconnectReason::TerminateSent { control: 0x2002 };
-        assert_eq!(told, Some(reason), "octet {at}");
+        assert_eq!(told, Some(reason), "byte {at}");
         assert!(
             placed[(AHEAD + 3) * PAYLOAD..]
                 .iter()
-                .all(|&octet| octet == 0)
+                .all(|&byte| byte == 0)
         );
     }
     let sound = outcome(true, |_| ());
@@ -95,9 +90,9 @@ fn a_wrong_crc_is_found_in_recognised_segments_as_in_parsed_ones() {
 fn a_segment_that_ends_with_the_crc_of_all_of_it_is_not_believed_to_be_an_fpdu() {
     let begin = (AHEAD + 3) * SEGMENT;
     // Its FPDU is shorter, and what is behind that makes the segment's CRC right.
-    let change = |octets: &mut [u8]| {
-        octets[begin + 1] ^= 4;
-        with_right_crc(octets, begin);
+    let change = |bytes: &mut [u8]| {
+        bytes[begin + 1] ^= 4;
+        with_right_crc(bytes, begin);
     };
     let (together, alone) = (outcome(true, change), outcome(false, change));
     assert_eq!(together, alone);
@@ -105,9 +100,9 @@ fn a_segment_that_ends_with_the_crc_of_all_of_it_is_not_believed_to_be_an_fpdu()
 }
 
 /// The FPDU of a segment that begins there has its right CRC again.
-fn with_right_crc(octets: &mut [u8], begin: usize) {
-    let segment = &mut octets[begin..begin + SEGMENT];
-    let crc = crc_of([&segment[..SEGMENT - 4]]).octets();
+fn with_right_crc(bytes: &mut [u8], begin: usize) {
+    let segment = &mut bytes[begin..begin + SEGMENT];
+    let crc = crc_of([&segment[..SEGMENT - 4]]).bytes();
     segment[SEGMENT - 4..].copy_from_slice(&crc);
 }
 
@@ -126,17 +121,17 @@ fn what_is_no_write_that_may_be_placed_ends_a_row_of_them_as_it_would_alone() {
         (15, 0x01),
     ];
     for (at, bit) in changes {
-        let change = |octets: &mut [u8]| {
-            octets[number * SEGMENT + at] ^= bit;
-            with_right_crc(octets, number * SEGMENT);
+        let change = |bytes: &mut [u8]| {
+            bytes[number * SEGMENT + at] ^= bit;
+            with_right_crc(bytes, number * SEGMENT);
         };
         let (together, alone) = (outcome(true, change), outcome(false, change));
-        assert_eq!(together, alone, "octet {at}, bits {bit:#x}");
+        assert_eq!(together, alone, "byte {at}, bits {bit:#x}");
         let [crc_errors, fpdus, ..] = together.3;
         let legal = matches!((at, bit), (2, 0x40) | (15, 0x01));
         let wanted = if legal { FPDUS } else { number + 1 };
-        assert_eq!((crc_errors, fpdus), (0, wanted as u64), "octet {at}");
-        assert_eq!(together.2.is_none(), legal, "octet {at}");
+        assert_eq!((crc_errors, fpdus), (0, wanted as u64), "byte {at}");
+        assert_eq!(together.2.is_none(), legal, "byte {at}");
     }
 }
 
@@ -151,8 +146,8 @@ fn segments_that_are_lost_or_overtaken_end_a_row_and_come_to_their_places_all_th
     ];
     for (number, change) in changes.into_iter().enumerate() {
         let (mut duel, qp) = in_rdma_mode(SideConfig::default(), SEGMENT);
-        let octets = stream(duel.side.stag.0, &payload);
-        let (ahead, behind) = octets.split_at(AHEAD * SEGMENT);
+        let bytes = stream(duel.side.stag.0, &payload);
+        let (ahead, behind) = bytes.split_at(AHEAD * SEGMENT);
         duel.send(ahead, SEGMENT);
         duel.send_changed(behind, SEGMENT, change);
         duel.run_for(Duration::from_secs(5));
@@ -174,8 +169,8 @@ fn what_is_beyond_the_window_is_not_placed_whatever_comes_before_it_in_a_row() {
     config.shard.tcp.receive_window = (WINDOW * SEGMENT + SEGMENT / 2) as u32;
     let (mut duel, qp) = in_rdma_mode(config, SEGMENT);
     let payload = pattern(FPDUS * PAYLOAD, 3);
-    let octets = stream(duel.side.stag.0, &payload);
-    let (ahead, behind) = octets.split_at(AHEAD * SEGMENT);
+    let bytes = stream(duel.side.stag.0, &payload);
+    let (ahead, behind) = bytes.split_at(AHEAD * SEGMENT);
     duel.send(ahead, SEGMENT);
     assert_eq!(duel.side.counter("fpdus_received"), AHEAD as u64);
     duel.send_beyond_the_window(behind, SEGMENT);
@@ -183,25 +178,25 @@ fn what_is_beyond_the_window_is_not_placed_whatever_comes_before_it_in_a_row() {
     assert_eq!(duel.side.counter("fpdus_received"), taken as u64);
     let placed = duel.side.read(0, payload.len());
     assert!(placed[..taken * PAYLOAD] == payload[..taken * PAYLOAD]);
-    assert!(placed[taken * PAYLOAD..].iter().all(|&octet| octet == 0));
+    assert!(placed[taken * PAYLOAD..].iter().all(|&byte| byte == 0));
     assert_eq!(duel.side.disconnected(qp), None);
 }
 
 #[test]
 fn a_wrong_checksum_is_found_in_recognised_segments() {
     // Of the TCP header: the window, and the checksum itself, by which alone it is found; of the payload: an
-    // octet that its CRC is for.
+    // byte that its CRC is for.
     for at in [48, 51, 500] {
         let (mut duel, _) = in_rdma_mode(SideConfig::default(), SEGMENT);
         let payload = pattern(FPDUS * PAYLOAD, 3);
-        let octets = stream(duel.side.stag.0, &payload);
-        let (ahead, behind) = octets.split_at(AHEAD * SEGMENT);
+        let bytes = stream(duel.side.stag.0, &payload);
+        let (ahead, behind) = bytes.split_at(AHEAD * SEGMENT);
         duel.send(ahead, SEGMENT);
         duel.send_changed(behind, SEGMENT, |frames| frames[3][at] ^= 0x10);
         duel.run_for(Duration::from_secs(5));
-        assert_eq!(duel.side.counter("rx_bad_tcp_checksum"), 1, "octet {at}");
-        assert_eq!(duel.side.counter("crc_errors"), 0, "octet {at}");
-        assert!(duel.side.read(0, FPDUS * PAYLOAD) == payload, "octet {at}");
+        assert_eq!(duel.side.counter("rx_bad_tcp_checksum"), 1, "byte {at}");
+        assert_eq!(duel.side.counter("crc_errors"), 0, "byte {at}");
+        assert!(duel.side.read(0, FPDUS * PAYLOAD) == payload, "byte {at}");
     }
 }
 
@@ -219,9 +214,9 @@ fn hop_limit_of_reset(duel: &mut Duel, segment: &[u8]) -> u8 {
 #[test]
 fn what_is_known_of_a_flow_is_forgotten_when_paths_get_other_defaults() {
     let (mut duel, _) = in_rdma_mode(SideConfig::default(), SEGMENT);
-    let octets = stream(duel.side.stag.0, &pattern(FPDUS * PAYLOAD, 3));
+    let bytes = stream(duel.side.stag.0, &pattern(FPDUS * PAYLOAD, 3));
     let mut late = Vec::new();
-    duel.send_changed(&octets, SEGMENT, |frames| late = frames[2].clone());
+    duel.send_changed(&bytes, SEGMENT, |frames| late = frames[2].clone());
     duel.peer.stack.abort(duel.peer.conn.unwrap());
     duel.pump();
     assert_eq!(duel.side.shard.levels().connections, 0);

@@ -25,9 +25,9 @@ pub const CLIENT: ClientId = ClientId(1);
 pub const PD: PdId = PdId(1);
 pub const CQ: CqId = CqId(1);
 pub const LISTENER: ListenerId = ListenerId(1);
-/// Octets of each side's registered memory.
+/// Bytes of each side's registered memory.
 pub const MEMORY: usize = 8 << 20;
-/// Tagged offset of its first octet.
+/// Tagged offset of its first byte.
 pub const BASE: u64 = 0x7000_0000_0000;
 pub const DEPTH: u32 = 128;
 
@@ -428,7 +428,7 @@ impl<P: Port> Side<P> {
         self.ring(qp);
     }
 
-    /// A signalled Write, Read or Send of `len` octets; `remote` is the peer's STag and offset.
+    /// A signalled Write, Read or Send of `len` bytes; `remote` is the peer's STag and offset.
     pub fn post_work(
         &mut self,
         qp: QpNum,

@@ -1,4 +1,4 @@
-//! RDMA Write, RDMA Read and Send move the right octets to the right place, whatever the link does.
+//! RDMA Write, RDMA Read and Send move the right bytes to the right place, whatever the link does.
 
 use std::time::Duration;
 
@@ -112,7 +112,7 @@ fn every_operation_of_every_size_arrives_in_frames_of_several_chunks() {
                 let mut world = World::of_mtu(u64::from(mtu), impairment, mtu);
                 world.markers = markers;
                 let mut world = every_size(world);
-                // FPDUs are multiples of four octets.
+                // FPDUs are multiples of four bytes.
                 let full = mtu as usize + 14;
                 assert!((full - 3..=full).contains(&world.a_to_b.largest));
                 assert_eq!(world.b.counter("rx_tcp_malformed"), 0);
@@ -157,10 +157,10 @@ fn loss_reordering_duplication_and_corruption_change_nothing() {
     }
 }
 
-/// Octets that come behind a gap are placed as they come when their FPDU is whole, and the frames
+/// Bytes that come behind a gap are placed as they come when their FPDU is whole, and the frames
 /// are free again, by Markers or by the extension; without either none of them are.
 #[test]
-fn with_markers_or_aligned_almost_every_octet_out_of_order_is_placed_on_arrival() {
+fn with_markers_or_aligned_almost_every_byte_out_of_order_is_placed_on_arrival() {
     let impairment = Impairment {
         loss: 10,
         reorder: 50,
@@ -200,8 +200,8 @@ fn with_markers_or_aligned_almost_every_octet_out_of_order_is_placed_on_arrival(
             &mut world.b
         };
         assert!(sink.read(4 << 20, len) == pattern(len, 1), "{opcode:?}");
-        let early = sink.counter("octets_placed_early");
-        let late = sink.counter("octets_parked");
+        let early = sink.counter("bytes_placed_early");
+        let late = sink.counter("bytes_parked");
         println!(
             "{opcode:?}, markers {markers}, aligned {aligned}, MTU {mtu}: {early} placed early, \
              {late} parked"
@@ -220,7 +220,7 @@ fn with_markers_or_aligned_almost_every_octet_out_of_order_is_placed_on_arrival(
 /// Many Sends are in flight, and each goes to the receive of its number whatever is missing before
 /// it; the completions come in order all the same.
 #[test]
-fn of_many_small_sends_almost_every_octet_out_of_order_is_placed_on_arrival() {
+fn of_many_small_sends_almost_every_byte_out_of_order_is_placed_on_arrival() {
     const SENDS: u64 = 2000;
     const LEN: usize = 700;
     const SLOTS: u64 = 100;
@@ -237,7 +237,7 @@ fn of_many_small_sends_almost_every_octet_out_of_order_is_placed_on_arrival() {
         let (qp_a, qp_b) = world.connect();
         let stag = world.b.stag;
         world.a.fill(0, SENDS as usize + LEN, 5);
-        let octets = pattern(SENDS as usize + LEN, 5);
+        let bytes = pattern(SENDS as usize + LEN, 5);
         let (mut posted, mut received) = (0, 0);
         let at = |wr_id: u64| (4 << 20) + (wr_id % SLOTS) as usize * LEN;
         for wr_id in 0..SLOTS {
@@ -249,7 +249,7 @@ fn of_many_small_sends_almost_every_octet_out_of_order_is_placed_on_arrival() {
                 assert_eq!((completion.wr_id, completion.status), (wr_id, 0));
                 let from = wr_id as usize;
                 let found = w.b.read(at(wr_id), LEN);
-                assert!(found == octets[from..from + LEN], "Send {wr_id}");
+                assert!(found == bytes[from..from + LEN], "Send {wr_id}");
                 w.b.post_recv(qp_b, wr_id + SLOTS, at(wr_id), LEN);
                 received += 1;
             }
@@ -263,8 +263,8 @@ fn of_many_small_sends_almost_every_octet_out_of_order_is_placed_on_arrival() {
             received == SENDS
         };
         assert!(world.run_until(PATIENCE, done), "{:?}", world.b.events);
-        let early = world.b.counter("octets_placed_early");
-        let late = world.b.counter("octets_parked");
+        let early = world.b.counter("bytes_placed_early");
+        let late = world.b.counter("bytes_parked");
         println!("markers {markers}, aligned {aligned}: {early} placed early, {late} parked");
         if markers || aligned {
             assert!(early > 100_000, "{early} placed early");
@@ -274,7 +274,7 @@ fn of_many_small_sends_almost_every_octet_out_of_order_is_placed_on_arrival() {
             assert!(late > 100_000);
         }
         assert_eq!(world.b.counter("bounced"), 0);
-        assert_eq!(world.b.counter("octets_placed"), SENDS * LEN as u64);
+        assert_eq!(world.b.counter("bytes_placed"), SENDS * LEN as u64);
         world.run_for(Duration::from_secs(2));
         world.assert_no_frame_lost();
     }
@@ -373,8 +373,8 @@ fn work_at_random(seed: u64, mut world: World) {
             (them, sink[them])
         };
         sink[gets] += len;
-        let octets = expected[1 - gets][source..source + len].to_vec();
-        expected[gets][at..at + len].copy_from_slice(&octets);
+        let bytes = expected[1 - gets][source..source + len].to_vec();
+        expected[gets][at..at + len].copy_from_slice(&bytes);
         let (side, qp) = if from_a {
             (&mut world.a, qp_a)
         } else {
@@ -447,7 +447,7 @@ fn small_messages_that_are_posted_together_share_segments() {
         assert!(world.run_until(PATIENCE, |w| w.a.completions.len() == 100));
         world.run_for(Duration::from_secs(1));
         assert!(world.b.read(0, 100 * 64) == pattern(100 * 64, 7));
-        // An FPDU is of 84 octets, so 17 of them fill a segment of 1460; with Markers each has its own.
+        // An FPDU is of 84 bytes, so 17 of them fill a segment of 1460; with Markers each has its own.
         let segments = world.a.counter("tcp_segments_out") - before;
         let expected = if markers { 100..=110 } else { 6..=10 };
         assert!(

@@ -10,22 +10,22 @@ fn a_record_header_is_read_as_it_was_written() {
             kept: 96,
             direction,
         };
-        assert_eq!(RecordHeader::from_octets(&header.to_octets()), Some(header));
+        assert_eq!(RecordHeader::from_bytes(&header.to_bytes()), Some(header));
         assert!(!header.is_last());
     }
     let last = RecordHeader::last(7, 8);
-    assert_eq!(RecordHeader::from_octets(&last.to_octets()), Some(last));
+    assert_eq!(RecordHeader::from_bytes(&last.to_bytes()), Some(last));
     assert!(last.is_last());
 }
 
 #[test]
-fn a_record_that_would_have_more_octets_than_possible_is_none() {
+fn a_record_that_would_have_more_bytes_than_possible_is_none() {
     let header = |original, kept| RecordHeader {
         original,
         kept,
         ..RecordHeader::last(0, 0)
     };
-    let read = |header: RecordHeader| RecordHeader::from_octets(&header.to_octets());
+    let read = |header: RecordHeader| RecordHeader::from_bytes(&header.to_bytes());
     assert_eq!(read(header(60, 61)), None);
     let most = KEPT_MAX as u32;
     assert!(read(header(most, most)).is_some());

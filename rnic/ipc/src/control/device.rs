@@ -52,13 +52,13 @@ pub struct DeviceInfo {
     pub xdp_mode: String,
     /// Its IP addresses, at most [`ADDRESSES_MAX`] of them.
     pub addresses: Vec<IpAddr>,
-    /// Its IP MTU in octets.
+    /// Its IP MTU in bytes.
     pub mtu: u32,
     /// RX queues served.
     pub queues: u32,
     /// Most scatter/gather elements of a work request.
     pub max_sge: u32,
-    /// Most octets that a work request may carry itself.
+    /// Most bytes that a work request may carry itself.
     pub max_inline: u32,
     /// Deepest work queue, in work requests of few elements. Of those that may have many, or much
     /// inline data, a queue holds fewer; the refusal of a deeper one says how many.

@@ -64,7 +64,7 @@ impl MarkerUse {
     }
 }
 
-/// Ready-to-Receive indications (RFC 6581 section 9.2): messages of no octets by which an initiator
+/// Ready-to-Receive indications (RFC 6581 section 9.2): messages of no bytes by which an initiator
 /// of revision 2 lets the responder's application send first. The start-up agrees on one that the
 /// initiator can send and the responder takes: on the Write where it may, else on the Read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

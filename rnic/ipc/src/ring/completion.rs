@@ -45,7 +45,7 @@ pub enum CqPushError {
 }
 
 impl CqProducer {
-    /// Octets of memory that a CQ of `depth` entries (a power of two) needs.
+    /// Bytes of memory that a CQ of `depth` entries (a power of two) needs.
     pub fn memory_size(depth: u32) -> Result<usize, RingError> {
         raw::size(depth, size_of::<Completion>())
     }

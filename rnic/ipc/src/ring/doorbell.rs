@@ -66,7 +66,7 @@ pub struct DoorbellConsumer {
 }
 
 impl DoorbellConsumer {
-    /// Octets of memory that a ring of `entries` (a power of two) needs.
+    /// Bytes of memory that a ring of `entries` (a power of two) needs.
     pub fn memory_size(entries: u32) -> Result<usize, RingError> {
         raw::size(entries, size_of::<u64>())
     }

@@ -1,6 +1,6 @@
 //! The words of a ring in shared memory, and nothing about what its entries mean.
 //!
-//! Layout from the ring's offset on, each line 64 octets: header, producer index, consumer index,
+//! Layout from the ring's offset on, each line 64 bytes: header, producer index, consumer index,
 //! flag word, then the entries. Indices count entries for ever, modulo 2^32; the slot is the index
 //! masked. An entry is written before the producer index is released and read after it was
 //! acquired. Entries are moved as relaxed 64-bit atomics, so that a racing writer gives nonsense
@@ -20,7 +20,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 /// The most entries of a ring.
 pub const RING_SLOTS_MAX: u32 = 65536;
 
-/// Octets of a cache line; the two ends' words don't share one.
+/// Bytes of a cache line; the two ends' words don't share one.
 const LINE: usize = 64;
 const PRODUCER: usize = LINE;
 const CONSUMER: usize = 2 * LINE;
@@ -31,10 +31,10 @@ const WORD: usize = size_of::<u64>();
 /// `RNIC` as a number: no ring without it.
 const MAGIC: u32 = 0x524e_4943;
 
-/// The header's words: magic, version, entry size in octets, capacity in entries.
+/// The header's words: magic, version, entry size in bytes, capacity in entries.
 const HEADER_WORDS: usize = 4;
 
-/// Octets that a ring needs.
+/// Bytes that a ring needs.
 pub(super) fn size(capacity: u32, entry_size: usize) -> Result<usize, RingError> {
     check_capacity(capacity)?;
     Ok(ENTRIES + capacity as usize * entry_size)

@@ -131,7 +131,7 @@ impl WorkRequest {
         self.opcode().map_or(0, WrOpcode::operand_places)
     }
 
-    /// Octets of the work: those that it carries, or the sum of the elements' lengths.
+    /// Bytes of the work: those that it carries, or the sum of the elements' lengths.
     pub fn total_length(&self) -> u64 {
         if self.is_inline() {
             return self.slot.inline_len.into();
@@ -139,19 +139,19 @@ impl WorkRequest {
         self.sges().iter().map(|sge| u64::from(sge.length)).sum()
     }
 
-    /// Whether it carries its octets itself, as the client says.
+    /// Whether it carries its bytes itself, as the client says.
     pub fn is_inline(&self) -> bool {
         self.slot.flags & WR_INLINE != 0
     }
 
-    /// Copies octets that it carries, from the one at `at` on. Beyond its elements' places all are 0.
+    /// Copies bytes that it carries, from the one at `at` on. Beyond its elements' places all are 0.
     pub fn copy_inline(&self, at: usize, out: &mut [u8]) {
         let mut done = 0;
         while done < out.len() {
             let (index, from) = ((at + done) / INLINE_PER_SGE, (at + done) % INLINE_PER_SGE);
-            let octets = self.sges().get(index).copied().unwrap_or_default();
+            let bytes = self.sges().get(index).copied().unwrap_or_default();
             let count = (INLINE_PER_SGE - from).min(out.len() - done);
-            out[done..done + count].copy_from_slice(&octets.to_inline()[from..from + count]);
+            out[done..done + count].copy_from_slice(&bytes.to_inline()[from..from + count]);
             done += count;
         }
     }

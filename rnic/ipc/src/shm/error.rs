@@ -2,18 +2,18 @@
 
 use rustix::io::Errno;
 
-/// The longest mapping, in octets (1 TiB): keeps every sum of offsets far from overflow.
+/// The longest mapping, in bytes (1 TiB): keeps every sum of offsets far from overflow.
 pub const MAPPING_MAX: u64 = 1 << 40;
 
 /// An access beyond the memory's end, or to a word that isn't aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{len} octets at offset {offset} are not inside the memory of {memory} octets, aligned")]
+#[error("{len} bytes at offset {offset} are not inside the memory of {memory} bytes, aligned")]
 pub struct OutOfBounds {
-    /// Where, in octets.
+    /// Where, in bytes.
     pub offset: usize,
-    /// How much, in octets.
+    /// How much, in bytes.
     pub len: usize,
-    /// Octets of the memory.
+    /// Bytes of the memory.
     pub memory: usize,
 }
 
@@ -97,21 +97,21 @@ pub enum ShmError {
     #[error("this process has as many shared mappings as it may have: unmap some")]
     TooMany,
     /// The other process's fault.
-    #[error("the memfd has {size} octets, but {len} from offset {offset} on are wanted")]
+    #[error("the memfd has {size} bytes, but {len} from offset {offset} on are wanted")]
     TooShort {
         /// Where the range begins.
         offset: u64,
         /// Its length.
         len: u64,
-        /// Octets of the memfd.
+        /// Bytes of the memfd.
         size: u64,
     },
     /// The caller's fault.
     #[error(
-        "a shared memory of {len} octets can't be made: between 1 and {MAPPING_MAX} are possible"
+        "a shared memory of {len} bytes can't be made: between 1 and {MAPPING_MAX} are possible"
     )]
     Length {
-        /// Octets asked for.
+        /// Bytes asked for.
         len: u64,
     },
     /// The host's refusal.

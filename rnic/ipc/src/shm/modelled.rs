@@ -1,4 +1,4 @@
-//! Shared memory in a model: loom's atomics instead of octets, and no other process.
+//! Shared memory in a model: loom's atomics instead of bytes, and no other process.
 //!
 //! Compiled with `--cfg loom` only. Each 32-bit and each 64-bit word has an atomic of its own; no
 //! ring reads a word in both sizes.
@@ -51,7 +51,7 @@ impl SharedMemory {
         false
     }
 
-    /// Octets.
+    /// Bytes.
     pub fn len(&self) -> usize {
         self.len
     }

@@ -16,9 +16,9 @@ fn memfd(len: u64, flags: MemfdFlags, seals: SealFlags) -> OwnedFd {
 #[cfg_attr(miri, ignore)]
 fn created_memory_is_zero_and_neither_shrinks_nor_grows() {
     let (memory, fd) = SharedMemory::create("test", 5000).unwrap();
-    let mut octets = vec![1; 5000];
-    memory.read(0, &mut octets).unwrap();
-    assert_eq!(octets, vec![0; 5000]);
+    let mut bytes = vec![1; 5000];
+    memory.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, vec![0; 5000]);
     assert!(rustix::fs::fcntl_get_seals(&fd).unwrap().contains(SEALS));
     assert_eq!(rustix::fs::ftruncate(&fd, 4096), Err(Errno::PERM));
     assert_eq!(rustix::fs::ftruncate(&fd, 8192), Err(Errno::PERM));
@@ -31,12 +31,12 @@ fn two_mappings_are_one_memory() {
     let theirs = SharedMemory::map(&fd, 0, 4096).unwrap();
     drop(fd);
     ours.write(17, b"hello").unwrap();
-    let mut octets = [0; 5];
-    theirs.read(17, &mut octets).unwrap();
-    assert_eq!(&octets, b"hello");
+    let mut bytes = [0; 5];
+    theirs.read(17, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"hello");
     theirs.fill(17, 2, b'x').unwrap();
-    ours.read(17, &mut octets).unwrap();
-    assert_eq!(&octets, b"xxllo");
+    ours.read(17, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"xxllo");
 }
 
 #[test]
@@ -47,11 +47,11 @@ fn a_range_off_page_boundaries_keeps_its_place() {
     assert_eq!(part.len(), 5000);
     whole.write(4000, b"first").unwrap();
     whole.write(8999, b"!").unwrap();
-    let mut octets = [0; 5];
-    part.read(0, &mut octets).unwrap();
-    assert_eq!(&octets, b"first");
-    part.read(4999, &mut octets[..1]).unwrap();
-    assert_eq!(octets[0], b'!');
+    let mut bytes = [0; 5];
+    part.read(0, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"first");
+    part.read(4999, &mut bytes[..1]).unwrap();
+    assert_eq!(bytes[0], b'!');
 }
 
 #[test]
@@ -105,17 +105,17 @@ fn a_range_that_the_memfd_does_not_have_is_refused() {
 fn no_copy_leaves_the_memory() {
     for memory in [SharedMemory::private(100), SharedMemory::anonymous(100)] {
         let memory = memory.unwrap();
-        let mut octets = [1; 10];
-        memory.read(90, &mut octets).unwrap();
-        assert_eq!(octets, [0; 10]);
+        let mut bytes = [1; 10];
+        memory.read(90, &mut bytes).unwrap();
+        assert_eq!(bytes, [0; 10]);
         for offset in [91, 100, 101, usize::MAX, usize::MAX - 5] {
-            assert!(memory.read(offset, &mut octets).is_err(), "{offset}");
-            assert!(memory.write(offset, &octets).is_err(), "{offset}");
+            assert!(memory.read(offset, &mut bytes).is_err(), "{offset}");
+            assert!(memory.write(offset, &bytes).is_err(), "{offset}");
             assert!(memory.fill(offset, 10, 1).is_err(), "{offset}");
         }
         memory.write(90, &[7; 10]).unwrap();
-        memory.read(90, &mut octets).unwrap();
-        assert_eq!(octets, [7; 10]);
+        memory.read(90, &mut bytes).unwrap();
+        assert_eq!(bytes, [7; 10]);
         memory.read(100, &mut []).unwrap();
     }
 }
@@ -145,12 +145,12 @@ fn pages_of_no_file_are_this_processs_alone() {
 #[cfg_attr(miri, ignore)]
 fn more_huge_pages_than_there_are_is_an_error_that_says_how_many() {
     // As much as no host has.
-    let octets = 1 << 39;
+    let bytes = 1 << 39;
     for error in [
-        SharedMemory::anonymous_huge(octets).unwrap_err(),
-        SharedMemory::create_huge("test", octets).unwrap_err(),
+        SharedMemory::anonymous_huge(bytes).unwrap_err(),
+        SharedMemory::create_huge("test", bytes).unwrap_err(),
     ] {
-        let pages = octets / HUGE_PAGE;
+        let pages = bytes / HUGE_PAGE;
         assert!(
             matches!(error, ShmError::NoHugePages { pages: found } if found == pages),
             "{error}"

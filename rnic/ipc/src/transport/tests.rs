@@ -80,8 +80,8 @@ fn a_closed_channel_is_no_error_to_the_reader_and_one_to_the_writer() {
 #[test]
 fn what_does_not_decode_is_the_senders_fault_and_the_next_message_is_fine() {
     let (a, b) = Channel::pair().unwrap();
-    let raw = |octets: &[u8]| {
-        rustix::net::send(&a, octets, SendFlags::empty()).unwrap();
+    let raw = |bytes: &[u8]| {
+        rustix::net::send(&a, bytes, SendFlags::empty()).unwrap();
     };
     raw(&[0xff; 10]);
     assert!(matches!(
@@ -93,7 +93,7 @@ fn what_does_not_decode_is_the_senders_fault_and_the_next_message_is_fine() {
     raw(&two);
     assert!(matches!(
         b.recv::<Request>(),
-        Err(TransportError::Trailing { octets: 1 })
+        Err(TransportError::Trailing { bytes: 1 })
     ));
     raw(&[0; CONTROL_MESSAGE_MAX + 1]);
     assert!(matches!(b.recv::<Request>(), Err(TransportError::TooLong)));

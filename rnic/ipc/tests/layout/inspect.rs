@@ -53,11 +53,11 @@ pub fn objects() -> Vec<Object> {
             mss: 8,
             cwnd: 9,
             in_flight: 10,
-            octets_in: 11,
-            octets_out: 12,
+            bytes_in: 11,
+            bytes_out: 12,
             retransmits: 13,
             timeouts: 14,
-            octets_out_of_order: 15,
+            bytes_out_of_order: 15,
         }),
         Object::QueuePair(QpInfo {
             qp: QpNum(1),
@@ -85,7 +85,7 @@ pub fn objects() -> Vec<Object> {
             valid: true,
             qp: Some(QpNum(4)),
             access: Access::LOCAL,
-            octets: 5,
+            bytes: 5,
         }),
         Object::Listener(ListenerInfo {
             listener: ListenerId(1),

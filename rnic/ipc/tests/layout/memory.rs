@@ -54,7 +54,7 @@ fn numbers() -> Vec<String> {
     lines
 }
 
-/// Each integer of an entry has its own octets, so that two that changed places are seen.
+/// Each integer of an entry has its own bytes, so that two that changed places are seen.
 fn slot(opcode: WrOpcode) -> WorkSlot {
     WorkSlot {
         wr_id: 0x0101_0101_0101_0101,
@@ -140,14 +140,14 @@ fn private(len: usize) -> Arc<SharedMemory> {
     Arc::new(SharedMemory::private(len).expect("memory"))
 }
 
-/// The octets that are not 0, in rows of 16.
+/// The bytes that are not 0, in rows of 16.
 fn dump(of: &str, memory: &SharedMemory) -> Vec<String> {
-    let mut octets = vec![0; memory.len()];
-    memory.read(0, &mut octets).expect("all of it");
-    let rows = octets.chunks(16).enumerate();
-    rows.filter(|(_, row)| row.iter().any(|octet| *octet != 0))
+    let mut bytes = vec![0; memory.len()];
+    memory.read(0, &mut bytes).expect("all of it");
+    let rows = bytes.chunks(16).enumerate();
+    rows.filter(|(_, row)| row.iter().any(|byte| *byte != 0))
         .map(|(number, row)| {
-            let row: Vec<_> = row.iter().map(|octet| format!("{octet:02x}")).collect();
+            let row: Vec<_> = row.iter().map(|byte| format!("{byte:02x}")).collect();
             format!("{of} {:04x}: {}", number * 16, row.join(" "))
         })
         .collect()

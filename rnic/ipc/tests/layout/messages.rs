@@ -55,7 +55,7 @@ fn record() -> String {
         kept: 4,
         direction: Direction::Out,
     };
-    format!("RecordHeader: {:02x?}", header.to_octets())
+    format!("RecordHeader: {:02x?}", header.to_bytes())
 }
 
 /// A line for each variant. That none is missing is seen by a number behind the last, which must not
@@ -66,16 +66,16 @@ fn every<M: Serialize + DeserializeOwned + Debug>(of: &str, samples: &[M]) -> Ve
         panic!("{of} has a variant without a sample in tests/layout/messages.rs, like {other:?}");
     }
     let line = |(number, sample): (usize, &M)| {
-        let octets = postcard::to_stdvec(sample).expect("encodes");
+        let bytes = postcard::to_stdvec(sample).expect("encodes");
         assert_eq!(
-            usize::from(octets[0]),
+            usize::from(bytes[0]),
             number,
             "in the order of the variants: {sample:?}"
         );
-        let octets: Vec<_> = octets.iter().map(|octet| format!("{octet:02x}")).collect();
+        let bytes: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let name = format!("{sample:?}");
         let name = name.split([' ', '(']).next().unwrap_or_default();
-        format!("{of} {name}: {}", octets.join(" "))
+        format!("{of} {name}: {}", bytes.join(" "))
     };
     samples.iter().enumerate().map(line).collect()
 }

@@ -62,7 +62,7 @@ fn an_independent_reassembly_gets_the_segment_back() {
                 whole = pool.process_sliced_packet(&sliced, (), ()).unwrap();
             }
             let segment = &frame[path.headers_len(tuple.remote.addr)..];
-            assert_eq!(whole.unwrap().payload, segment, "{len} octets, MTU {mtu}");
+            assert_eq!(whole.unwrap().payload, segment, "{len} bytes, MTU {mtu}");
         }
     }
 }

@@ -90,7 +90,7 @@ fn a_packet_too_big_names_the_segment_and_the_mtu() {
 }
 
 #[test]
-fn eight_octets_of_the_segment_are_enough_and_seven_are_not() {
+fn eight_bytes_of_the_segment_are_enough_and_seven_are_not() {
     for (len, enough) in [
         (28, true),
         (27, false),
@@ -99,7 +99,7 @@ fn eight_octets_of_the_segment_are_enough_and_seven_are_not() {
         (0, false),
     ] {
         let packet = error_v4(too_big_v4(1400), &sent_v4()[..len]);
-        assert_eq!(parse_icmp(&packet).is_some(), enough, "{len} octets");
+        assert_eq!(parse_icmp(&packet).is_some(), enough, "{len} bytes");
     }
     let kind = Icmpv6Type::PacketTooBig { mtu: 1400 };
     for (len, enough) in [
@@ -110,7 +110,7 @@ fn eight_octets_of_the_segment_are_enough_and_seven_are_not() {
         (0, false),
     ] {
         let message = error_v6(kind, &sent_v6()[..len]);
-        assert_eq!(parse_icmpv6(&message).is_some(), enough, "{len} octets");
+        assert_eq!(parse_icmpv6(&message).is_some(), enough, "{len} bytes");
     }
 }
 
@@ -222,24 +222,24 @@ fn any_flipped_bit_of_an_icmp_message_is_seen() {
 
 proptest! {
     #[test]
-    fn no_octets_do_harm(mut octets in prop::collection::vec(any::<u8>(), 0..200), v4 in any::<bool>()) {
-        if let Some(first) = octets.first_mut() {
+    fn no_bytes_do_harm(mut bytes in prop::collection::vec(any::<u8>(), 0..200), v4 in any::<bool>()) {
+        if let Some(first) = bytes.first_mut() {
             *first = if v4 { 0x40 | (*first & 0x0f) } else { *first % 5 };
         }
-        let _ = parse_icmp(&octets);
-        let _ = parse_icmpv6(&octets);
+        let _ = parse_icmp(&bytes);
+        let _ = parse_icmpv6(&bytes);
     }
 
     #[test]
-    fn no_cut_and_no_changed_octet_makes_it_read_beyond(
-        at in 0..140_usize, octet in any::<u8>(), len in 0..170_usize,
+    fn no_cut_and_no_changed_byte_makes_it_read_beyond(
+        at in 0..140_usize, byte in any::<u8>(), len in 0..170_usize,
     ) {
         let mut packet = error_v4(too_big_v4(1400), &sent_v4());
-        packet[at] = octet;
+        packet[at] = byte;
         packet.truncate(len);
         let _ = parse_icmp(&packet);
         let mut message = error_v6(Icmpv6Type::PacketTooBig { mtu: 1400 }, &sent_v6());
-        message[at] = octet;
+        message[at] = byte;
         message.truncate(len);
         let _ = parse_icmpv6(&message);
     }

@@ -35,7 +35,7 @@ fn give_all<'a>(
     whole
 }
 
-/// A frame of 3000 octets of payload, and its fragments.
+/// A frame of 3000 bytes of payload, and its fragments.
 fn example(v6: bool, id: u32) -> (Vec<u8>, Vec<Vec<u8>>) {
     let (path, tuple) = (path(None), tuple(v6));
     let frame = frame_with(&path, &tuple, Ecn::NotEct, &payload(3000));
@@ -44,13 +44,13 @@ fn example(v6: bool, id: u32) -> (Vec<u8>, Vec<Vec<u8>>) {
     (frame, fragments)
 }
 
-/// The octets behind the IP headers.
+/// The bytes behind the IP headers.
 fn data_at(frame: &[u8]) -> usize {
     if frame[12..14] == [0x08, 0] { 34 } else { 62 }
 }
 
-/// Changes the octet at `at` of an IPv4 header, or of IPv6's headers, and makes the checksum right.
-fn with_octet(frame: &[u8], at: usize, change: impl Fn(u8) -> u8) -> Vec<u8> {
+/// Changes the byte at `at` of an IPv4 header, or of IPv6's headers, and makes the checksum right.
+fn with_byte(frame: &[u8], at: usize, change: impl Fn(u8) -> u8) -> Vec<u8> {
     let mut frame = frame.to_vec();
     frame[14 + at] = change(frame[14 + at]);
     if frame[12..14] == [0x08, 0] {
@@ -61,7 +61,7 @@ fn with_octet(frame: &[u8], at: usize, change: impl Fn(u8) -> u8) -> Vec<u8> {
     frame
 }
 
-/// A fragment moved to another offset, in octets, with more to come or not.
+/// A fragment moved to another offset, in bytes, with more to come or not.
 fn moved(frame: &[u8], offset: u16, more: bool) -> Vec<u8> {
     let (at, field) = if frame[12..14] == [0x08, 0] {
         (6, offset / 8 + if more { 0x2000 } else { 0 })
@@ -69,16 +69,16 @@ fn moved(frame: &[u8], offset: u16, more: bool) -> Vec<u8> {
         (IPV6_HEADER + 2, offset + u16::from(more))
     };
     let [high, low] = field.to_be_bytes();
-    with_octet(&with_octet(frame, at, |_| high), at + 1, |_| low)
+    with_byte(&with_byte(frame, at, |_| high), at + 1, |_| low)
 }
 
-/// A fragment cut short to `len` octets of data.
+/// A fragment cut short to `len` bytes of data.
 fn shortened(frame: &[u8], len: usize) -> Vec<u8> {
     let data = data_at(frame);
     let v4 = data == 34;
     let (at, total) = if v4 { (2, 20 + len) } else { (4, 8 + len) };
     let [high, low] = (total as u16).to_be_bytes();
-    let frame = with_octet(&with_octet(frame, at, |_| high), at + 1, |_| low);
+    let frame = with_byte(&with_byte(frame, at, |_| high), at + 1, |_| low);
     frame[..data + len].to_vec()
 }
 
@@ -105,7 +105,7 @@ fn fragments_in_any_order_are_the_packet_again() {
             ] {
                 let mut table = table();
                 let whole = give_all(&mut table, order.map(|at| &fragments[at])).unwrap();
-                // What was sent in one piece, to the octet.
+                // What was sent in one piece, to the byte.
                 assert_eq!(whole, frame, "{order:?}");
                 assert_eq!(table.counters.reassembled, 1);
                 assert_eq!(table.counters.fragments, 3);
@@ -155,7 +155,7 @@ fn fragments_that_overlap_spoil_their_packet_for_good() {
         let mut changed = fragments[1].clone();
         *changed.last_mut().unwrap() ^= 1;
         let bad = [
-            ("other octets", changed),
+            ("other bytes", changed),
             ("begins earlier", moved(&fragments[1], offset - 8, true)),
             ("begins later", moved(&fragments[1], offset + 8, true)),
             (
@@ -279,16 +279,16 @@ fn what_is_no_fragment_is_refused() {
             .unwrap_err()
     };
     let (frame, fragments) = example(false, 1);
-    assert_eq!(refuse(&frame), Unusable::IpHeader);
-    assert_eq!(refuse(&fragments[0][..100]), Unusable::Truncated);
+    assert_eq!(refuse(&frame), DropReason::IpHeader);
+    assert_eq!(refuse(&fragments[0][..100]), DropReason::Truncated);
     assert_eq!(
-        refuse(&with_octet(&fragments[0], 9, |_| 17)),
-        Unusable::NotTcp
+        refuse(&with_byte(&fragments[0], 9, |_| 17)),
+        DropReason::NotTcp
     );
     let mut broken = fragments[0].clone();
     broken[20] ^= 1;
-    assert_eq!(refuse(&broken), Unusable::IpChecksum);
-    assert_eq!(table.add(NOW, &mut [0; 10], 20), Err(Unusable::Truncated));
+    assert_eq!(refuse(&broken), DropReason::IpChecksum);
+    assert_eq!(table.add(NOW, &mut [0; 10], 20), Err(DropReason::Truncated));
     assert_eq!(table.counters.fragments, 0);
 }
 
@@ -327,7 +327,7 @@ fn a_congestion_mark_on_any_fragment_is_one_on_the_packet() {
         let frame = frame_with(&path, &tuple, Ecn::Ect0, &payload(3000));
         let fragments = cut(&frame, &path, 1280, 7);
         let mark = |fragment: &[u8], ecn: Ecn| {
-            with_octet(
+            with_byte(
                 fragment,
                 1,
                 |_| if v6 { ecn.bits() << 4 } else { ecn.bits() },
@@ -492,7 +492,7 @@ proptest! {
     }
 
     #[test]
-    fn no_octets_do_harm(frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..20)) {
+    fn no_bytes_do_harm(frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..20)) {
         let mut table = table();
         for (at, mut frame) in frames.into_iter().enumerate() {
             // Half of them look like fragments.

@@ -24,7 +24,7 @@ fn written(
     path: &Path,
     tuple: &FourTuple,
     seq: SeqNum,
-    says: &Differing,
+    says: &VariableFields,
     payload: Payload,
 ) -> Option<Vec<u8>> {
     let header = TcpHeader {
@@ -61,7 +61,7 @@ fn a_template_writes_what_is_written_from_nothing() {
                 tuple.remote.port = numbers.next() as u16;
                 template.set_ports(&tuple);
             }
-            let says = Differing {
+            let says = VariableFields {
                 ack: SeqNum(numbers.next()),
                 flags: Flags(numbers.next() as u8),
                 window: numbers.next() as u16,
@@ -97,7 +97,7 @@ fn a_template_writes_what_is_written_from_nothing() {
 fn nothing_is_written_where_the_headers_do_not_fit_or_have_another_length() {
     let (path, tuple) = (path(None), tuple(false));
     let mut template = HeaderTemplate::new(&path, &tuple, true).unwrap();
-    let mut says = Differing {
+    let mut says = VariableFields {
         ack: SeqNum(2),
         flags: Flags::ACK,
         window: 3,

@@ -2,7 +2,7 @@
 //! everybody else what clients of his own user hold. Nothing tells of others' objects, not even that
 //! there are some.
 //!
-//! A look goes over a bounded number of slots, so that the books are not held for long.
+//! A look goes over a bounded number of slots, so that the lock is not held for long.
 
 use std::net::SocketAddr;
 
@@ -116,7 +116,7 @@ impl Prm {
         self.list(viewer, &self.clients, after, |_, slot| ListedClient {
             client: slot.owner,
             credentials: slot.object.credentials,
-            holds: holdings(&slot.object.usage, &self.limits.per_client),
+            holds: resource_usage(&slot.object.usage, &self.limits.per_client),
         })
     }
 
@@ -221,7 +221,7 @@ impl Prm {
         let allowed = limits.users.of(who);
         let clients = (clients, allowed.clients);
         quota(&mut list, Scope::User, clients, usage, &allowed.quota);
-        let per_client = holdings(&nothing, &limits.per_client).into_iter();
+        let per_client = resource_usage(&nothing, &limits.per_client).into_iter();
         list.extend(per_client.map(|one| limit(Scope::Client, &one.name, None, one.limit)));
         for one in list
             .iter_mut()
@@ -233,7 +233,7 @@ impl Prm {
             ("queue_depth", limits.queue_depth),
             ("cq_depth", limits.cq_depth),
             ("sges", limits.sges),
-            ("inline_octets", limits.inline_octets),
+            ("inline_bytes", limits.inline_bytes),
             ("backlog", limits.backlog),
         ] {
             list.push(limit(Scope::Object, name, None, most.into()));
@@ -244,12 +244,12 @@ impl Prm {
     /// What a client holds of what it may; none when it is gone.
     pub fn holdings_of(&self, client: ClientId) -> Option<Vec<Holding>> {
         let slot = self.clients.live(client, client.0)?;
-        Some(holdings(&slot.object.usage, &self.limits.per_client))
+        Some(resource_usage(&slot.object.usage, &self.limits.per_client))
     }
 
     /// What each client may hold.
     pub fn client_limits(&self) -> Vec<Holding> {
-        holdings(&Usage::default(), &self.limits.per_client)
+        resource_usage(&Usage::default(), &self.limits.per_client)
     }
 
     fn list<T, L>(
@@ -296,7 +296,7 @@ fn quota(
         held: clients,
         limit: most.into(),
     };
-    let all = std::iter::once(clients).chain(holdings(usage, quota));
+    let all = std::iter::once(clients).chain(resource_usage(usage, quota));
     list.extend(all.map(|one| LimitInfo {
         scope,
         name: one.name,
@@ -305,7 +305,7 @@ fn quota(
     }));
 }
 
-fn holdings(usage: &Usage, quota: &Quota) -> Vec<Holding> {
+fn resource_usage(usage: &Usage, quota: &Quota) -> Vec<Holding> {
     Resource::ALL
         .into_iter()
         .map(|resource| Holding {

@@ -104,9 +104,9 @@ impl Prm {
         ] {
             self.check_range(what, asked, limit)?;
         }
-        let most = self.limits.inline_octets;
+        let most = self.limits.inline_bytes;
         if attributes.max_inline > most {
-            let (limit, asked) = (Single::InlineOctets, attributes.max_inline);
+            let (limit, asked) = (Single::InlineBytes, attributes.max_inline);
             self.refused.count(limit);
             return Err(refusal::too_much(
                 "inline data",

@@ -19,7 +19,7 @@ use crate::table::Phase;
 pub const STAGS_MAX: u32 = Stag::INDEX_MAX / 2;
 
 impl Prm {
-    /// A new region of `length` octets in `pd`, of which the first has the tagged offset `base`; for
+    /// A new region of `length` bytes in `pd`, of which the first has the tagged offset `base`; for
     /// the stream of one queue pair of that domain if there is a `stream`. Whether there is such
     /// memory is for the caller to check.
     ///
@@ -76,15 +76,15 @@ impl Prm {
         }
         if length == 0 || base.checked_add(length).is_none() {
             return Err(refusal::malformed(format!(
-                "a region of {length} octets from tagged offset {base:#x} asked: it must have an \
-                 octet and end below 2^64"
+                "a region of {length} bytes from tagged offset {base:#x} asked: it must have an \
+                 byte and end below 2^64"
             )));
         }
         self.grant_region(client, (pd, stream), access, (base, length), remote)
     }
 
     /// A new STag in `pd` for a memory window or a fast registration, which counts as a region. It
-    /// has no octet of its own.
+    /// has no byte of its own.
     ///
     /// # Errors
     ///
@@ -187,7 +187,7 @@ impl Prm {
         Ok(RegionRevocation { stag })
     }
 
-    /// The shard touches no octet of the region any more: its index may be used again.
+    /// The shard touches no byte of the region any more: its index may be used again.
     pub fn region_revoked(&mut self, revocation: RegionRevocation) {
         self.forget_region(revocation.stag);
     }
@@ -204,19 +204,19 @@ impl Prm {
 fn amounts(length: u64, remote: bool) -> [(Resource, u64); 3] {
     [
         (Resource::Regions, 1),
-        (Resource::RegisteredOctets, length),
+        (Resource::RegisteredBytes, length),
         (Resource::RemoteRegions, u64::from(remote)),
     ]
 }
 
 fn random_stag() -> Result<Stag, Refusal> {
-    let mut octets = [0; 4];
-    getrandom::fill(&mut octets).map_err(|error| Refusal {
+    let mut bytes = [0; 4];
+    getrandom::fill(&mut bytes).map_err(|error| Refusal {
         code: RefusalCode::Host,
         message: format!(
             "a random STag was asked of the kernel: {error}; no region can be registered until it \
              has one"
         ),
     })?;
-    Ok(Stag(u32::from_ne_bytes(octets)))
+    Ok(Stag(u32::from_ne_bytes(bytes)))
 }

@@ -16,7 +16,7 @@ pub enum DdpError {
     /// No such STag.
     #[error("tagged segment: invalid STag")]
     InvalidStag,
-    /// The octets don't lie in the STag's memory.
+    /// The bytes don't lie in the STag's memory.
     #[error("tagged segment: base or bounds violation")]
     BaseOrBounds,
     /// The STag is of another protection domain or stream.
@@ -37,10 +37,10 @@ pub enum DdpError {
     /// Not a message that may come now.
     #[error("untagged segment: invalid MSN, out of range")]
     MsnRange,
-    /// Not the next octet of the message.
+    /// Not the next byte of the message.
     #[error("untagged segment: invalid MO")]
     InvalidMo,
-    /// More octets than the buffer has.
+    /// More bytes than the buffer has.
     #[error("untagged segment: DDP Message too long for the available buffer")]
     MessageTooLong,
     /// DV is not 1, in an untagged segment.

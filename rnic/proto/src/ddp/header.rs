@@ -10,14 +10,14 @@
 #[cfg(test)]
 mod tests;
 
-use crate::octets::{long, word};
-use crate::{MessageOffset, Msn, Octets, Qn, Stag, TaggedOffset};
+use crate::bytes::{long, word};
+use crate::{Bytes, MessageOffset, Msn, Qn, Stag, TaggedOffset};
 
 /// The DDP version that this crate speaks.
 pub const VERSION: u8 = 1;
-/// Octets of a tagged header.
+/// Bytes of a tagged header.
 pub const TAGGED_LEN: usize = 14;
-/// Octets of an untagged header.
+/// Bytes of an untagged header.
 pub const UNTAGGED_LEN: usize = 18;
 
 const TAGGED: u8 = 0x80;
@@ -36,18 +36,18 @@ pub struct Control {
 }
 
 impl Control {
-    /// The field from its octet; reserved bits are not looked at.
+    /// The field from its byte; reserved bits are not looked at.
     #[inline]
-    pub const fn from_octet(octet: u8) -> Self {
+    pub const fn from_byte(byte: u8) -> Self {
         Self {
-            tagged: octet & TAGGED != 0,
-            last: octet & LAST != 0,
-            version: octet & VERSION_MASK,
+            tagged: byte & TAGGED != 0,
+            last: byte & LAST != 0,
+            version: byte & VERSION_MASK,
         }
     }
 
-    /// The field as its octet, reserved bits zero.
-    pub const fn octet(self) -> u8 {
+    /// The field as its byte, reserved bits zero.
+    pub const fn byte(self) -> u8 {
         (if self.tagged { TAGGED } else { 0 })
             | (if self.last { LAST } else { 0 })
             | (self.version & VERSION_MASK)
@@ -65,7 +65,7 @@ pub struct Tagged {
     pub ulp: u8,
     /// The memory.
     pub stag: Stag,
-    /// The payload's first octet in it.
+    /// The payload's first byte in it.
     pub to: TaggedOffset,
 }
 
@@ -76,15 +76,15 @@ pub struct Untagged {
     pub last: bool,
     /// DV.
     pub version: u8,
-    /// The first octet of RsvdULP: RDMAP's control field.
+    /// The first byte of RsvdULP: RDMAP's control field.
     pub ulp: u8,
-    /// The other four octets of RsvdULP: RDMAP's Invalidate STag.
+    /// The other four bytes of RsvdULP: RDMAP's Invalidate STag.
     pub ulp_word: u32,
     /// The queue.
     pub qn: Qn,
     /// The message in the queue.
     pub msn: Msn,
-    /// The payload's first octet in the message.
+    /// The payload's first byte in the message.
     pub mo: MessageOffset,
 }
 
@@ -100,17 +100,17 @@ pub enum Header {
 impl Header {
     /// The header at the front of a segment; none when the segment is too short for it.
     #[inline]
-    pub fn parse<'a>(segment: &impl Octets<'a>) -> Option<Self> {
-        let [octet] = segment.array(0)?;
-        let control = Control::from_octet(octet);
+    pub fn parse<'a>(segment: &impl Bytes<'a>) -> Option<Self> {
+        let [byte] = segment.array(0)?;
+        let control = Control::from_byte(byte);
         Some(if control.tagged {
-            Self::Tagged(Tagged::from_octets(segment.array(0)?))
+            Self::Tagged(Tagged::from_bytes(segment.array(0)?))
         } else {
-            Self::Untagged(Untagged::from_octets(segment.array(0)?))
+            Self::Untagged(Untagged::from_bytes(segment.array(0)?))
         })
     }
 
-    /// Where the payload begins in the segment: the header's octets.
+    /// Where the payload begins in the segment: the header's bytes.
     pub const fn payload_offset(&self) -> usize {
         match self {
             Self::Tagged(_) => TAGGED_LEN,
@@ -118,7 +118,7 @@ impl Header {
         }
     }
 
-    /// The first octet of RsvdULP.
+    /// The first byte of RsvdULP.
     pub const fn ulp(&self) -> u8 {
         match self {
             Self::Tagged(header) => header.ulp,
@@ -129,23 +129,23 @@ impl Header {
 
 impl Tagged {
     #[inline]
-    fn from_octets(octets: [u8; TAGGED_LEN]) -> Self {
-        let control = Control::from_octet(octets[0]);
+    fn from_bytes(bytes: [u8; TAGGED_LEN]) -> Self {
+        let control = Control::from_byte(bytes[0]);
         Self {
             last: control.last,
             version: control.version,
-            ulp: octets[1],
-            stag: Stag(word(&octets, 2)),
-            to: TaggedOffset(long(&octets, 6)),
+            ulp: bytes[1],
+            stag: Stag(word(&bytes, 2)),
+            to: TaggedOffset(long(&bytes, 6)),
         }
     }
 
     /// The header on the wire.
-    pub fn to_octets(&self) -> [u8; TAGGED_LEN] {
-        octets_of(self.to_words())
+    pub fn to_bytes(&self) -> [u8; TAGGED_LEN] {
+        bytes_of(self.to_words())
     }
 
-    /// The header on the wire, as the words that it makes together with two octets before it, which
+    /// The header on the wire, as the words that it makes together with two bytes before it, which
     /// are zero here: MPA's ULPDU_Length.
     #[inline]
     pub fn to_words(&self) -> [u32; words_for(TAGGED_LEN)] {
@@ -154,7 +154,7 @@ impl Tagged {
             last: self.last,
             version: self.version,
         };
-        let first = u32::from(control.octet()) << 8 | u32::from(self.ulp);
+        let first = u32::from(control.byte()) << 8 | u32::from(self.ulp);
         let (high, low) = ((self.to.0 >> 32) as u32, self.to.0 as u32);
         [first, self.stag.0, high, low]
     }
@@ -162,25 +162,25 @@ impl Tagged {
 
 impl Untagged {
     #[inline]
-    fn from_octets(octets: [u8; UNTAGGED_LEN]) -> Self {
-        let control = Control::from_octet(octets[0]);
+    fn from_bytes(bytes: [u8; UNTAGGED_LEN]) -> Self {
+        let control = Control::from_byte(bytes[0]);
         Self {
             last: control.last,
             version: control.version,
-            ulp: octets[1],
-            ulp_word: word(&octets, 2),
-            qn: Qn(word(&octets, 6)),
-            msn: Msn(word(&octets, 10)),
-            mo: MessageOffset(word(&octets, 14)),
+            ulp: bytes[1],
+            ulp_word: word(&bytes, 2),
+            qn: Qn(word(&bytes, 6)),
+            msn: Msn(word(&bytes, 10)),
+            mo: MessageOffset(word(&bytes, 14)),
         }
     }
 
     /// The header on the wire.
-    pub fn to_octets(&self) -> [u8; UNTAGGED_LEN] {
-        octets_of(self.to_words())
+    pub fn to_bytes(&self) -> [u8; UNTAGGED_LEN] {
+        bytes_of(self.to_words())
     }
 
-    /// The header on the wire, as the words that it makes together with two octets before it, which
+    /// The header on the wire, as the words that it makes together with two bytes before it, which
     /// are zero here: MPA's ULPDU_Length.
     #[inline]
     pub fn to_words(&self) -> [u32; words_for(UNTAGGED_LEN)] {
@@ -189,20 +189,20 @@ impl Untagged {
             last: self.last,
             version: self.version,
         };
-        let first = u32::from(control.octet()) << 8 | u32::from(self.ulp);
+        let first = u32::from(control.byte()) << 8 | u32::from(self.ulp);
         [first, self.ulp_word, self.qn.0, self.msn.0, self.mo.0]
     }
 }
 
-/// Words of a header of so many octets and the two before it.
-const fn words_for(octets: usize) -> usize {
-    (2 + octets) / 4
+/// Words of a header of so many bytes and the two before it.
+const fn words_for(bytes: usize) -> usize {
+    (2 + bytes) / 4
 }
 
-/// The octets of words, but for the first two.
-fn octets_of<const WORDS: usize, const OCTETS: usize>(words: [u32; WORDS]) -> [u8; OCTETS] {
-    const { assert!(4 * WORDS == 2 + OCTETS) };
-    let mut out = [0; OCTETS];
+/// The bytes of words, but for the first two.
+fn bytes_of<const WORDS: usize, const BYTES: usize>(words: [u32; WORDS]) -> [u8; BYTES] {
+    const { assert!(4 * WORDS == 2 + BYTES) };
+    let mut out = [0; BYTES];
     out.copy_from_slice(&words.map(u32::to_be_bytes).as_flattened()[2..]);
     out
 }

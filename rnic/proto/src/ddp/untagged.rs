@@ -1,9 +1,9 @@
-//! The receive side of one untagged queue: which message and which octet of it may come (RFC 5041
+//! The receive side of one untagged queue: which message and which byte of it may come (RFC 5041
 //! sections 4.3, 5.3 and 7.1).
 //!
 //! Placement and Delivery are two steps. [`InboundQueue::check_placement`] judges a segment without
 //! changing anything; [`InboundQueue::advance`] is called for segments in the LLP's order and says
-//! what is delivered. A segment is checked right before it advances, so only the next octet passes;
+//! what is delivered. A segment is checked right before it advances, so only the next byte passes;
 //! what comes before its turn is looked at elsewhere, and judged here when that has come.
 
 #[cfg(test)]
@@ -16,7 +16,7 @@ use crate::{MessageOffset, Msn};
 #[derive(Clone, Debug)]
 pub struct InboundQueue {
     msn: Msn,
-    /// The octet of the message `msn` that comes next.
+    /// The byte of the message `msn` that comes next.
     mo: u32,
 }
 
@@ -27,7 +27,7 @@ pub enum Progress {
     Partial,
     /// The message is whole.
     Complete {
-        /// The message's length in octets.
+        /// The message's length in bytes.
         length: u32,
     },
 }
@@ -47,12 +47,12 @@ impl InboundQueue {
         self.msn
     }
 
-    /// The octet of that message which comes next.
+    /// The byte of that message which comes next.
     pub fn mo(&self) -> MessageOffset {
         MessageOffset(self.mo)
     }
 
-    /// Judges whether a segment with `len` octets of payload may be placed.
+    /// Judges whether a segment with `len` bytes of payload may be placed.
     pub fn check_placement(&self, msn: Msn, mo: MessageOffset, len: u32) -> Result<(), DdpError> {
         if msn != self.msn {
             return Err(DdpError::MsnRange);

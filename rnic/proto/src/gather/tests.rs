@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::{Gather, Octets};
+use super::{Bytes, Gather};
 
 #[test]
 fn a_header_that_straddles_pieces_is_read_by_value() {
@@ -25,7 +25,7 @@ fn nothing_is_read_behind_the_end() {
 
 proptest! {
     #[test]
-    fn a_view_equals_the_joined_octets(
+    fn a_view_equals_the_joined_bytes(
         pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..5), 0..6),
         offset in 0usize..30,
         len in 0usize..30,

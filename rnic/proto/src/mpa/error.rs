@@ -9,8 +9,8 @@ pub enum MpaError {
     /// Closed, reset or timed out.
     #[error("the TCP connection is closed, terminated or lost")]
     ConnectionLost,
-    /// The FPDU's octets are not what the sender framed.
-    #[error("an FPDU's CRC does not match its octets")]
+    /// The FPDU's bytes are not what the sender framed.
+    #[error("an FPDU's CRC does not match its bytes")]
     CrcMismatch,
     /// The two ways of finding an FPDU's start disagree.
     #[error("an MPA Marker and the ULPDU Length fields disagree on an FPDU's start")]

@@ -1,5 +1,5 @@
 //! Atomic Operations (RFC 7306 section 5): the Atomic Request and Atomic Response headers, and what
-//! each operation makes of a value. Any octets but those of a reserved Atomic Operation Code are a
+//! each operation makes of a value. Any bytes but those of a reserved Atomic Operation Code are a
 //! header; where the value lies, and whether it may be touched, is the engine's to judge.
 //!
 //! A Swap is a Compare and Swap whose compare mask is zero: RFC 7306 has no code of its own for it.
@@ -7,14 +7,14 @@
 #[cfg(test)]
 mod tests;
 
-use crate::octets::{long, word};
+use crate::bytes::{long, word};
 use crate::{Stag, TaggedOffset};
 
-/// Octets of the Atomic Request header.
+/// Bytes of the Atomic Request header.
 pub const REQUEST_LEN: usize = 52;
-/// Octets of the Atomic Response header.
+/// Bytes of the Atomic Response header.
 pub const RESPONSE_LEN: usize = 12;
-/// Octets of memory that an Atomic Operation works on, and their alignment.
+/// Bytes of memory that an Atomic Operation works on, and their alignment.
 pub const OPERAND_LEN: u32 = 8;
 
 /// Atomic Operation Codes (RFC 7306 section 10.1); 1 is reserved, the others are unassigned.
@@ -80,17 +80,17 @@ pub struct AtomicRequest {
     pub identifier: u32,
     /// Remote STag.
     pub stag: Stag,
-    /// Remote Tagged Offset of the value's first octet.
+    /// Remote Tagged Offset of the value's first byte.
     pub to: TaggedOffset,
     /// What is done.
     pub operation: AtomicOperation,
 }
 
 impl AtomicRequest {
-    /// The header from its octets; none for an Atomic Operation Code that does not exist.
-    pub fn from_octets(octets: &[u8; REQUEST_LEN]) -> Option<Self> {
-        let word = |n: usize| word(octets, n);
-        let long = |n: usize| long(octets, n);
+    /// The header from its bytes; none for an Atomic Operation Code that does not exist.
+    pub fn from_bytes(bytes: &[u8; REQUEST_LEN]) -> Option<Self> {
+        let word = |n: usize| word(bytes, n);
+        let long = |n: usize| long(bytes, n);
         let operation = match word(0) & CODE_MASK {
             FETCH_ADD => AtomicOperation::FetchAdd {
                 add: long(20),
@@ -114,7 +114,7 @@ impl AtomicRequest {
 
     /// The header on the wire. Fields that the operation does not have are as section 5.2.1 wants
     /// them: compare data zero, compare mask all ones.
-    pub fn to_octets(&self) -> [u8; REQUEST_LEN] {
+    pub fn to_bytes(&self) -> [u8; REQUEST_LEN] {
         let (code, data, mask, compare, compare_mask) = match self.operation {
             AtomicOperation::FetchAdd { add, mask } => (FETCH_ADD, add, mask, 0, u64::MAX),
             AtomicOperation::CompareSwap {
@@ -146,16 +146,16 @@ pub struct AtomicResponse {
 }
 
 impl AtomicResponse {
-    /// The header from its octets. Any octets are a header.
-    pub fn from_octets(octets: &[u8; RESPONSE_LEN]) -> Self {
+    /// The header from its bytes. Any bytes are a header.
+    pub fn from_bytes(bytes: &[u8; RESPONSE_LEN]) -> Self {
         Self {
-            identifier: word(octets, 0),
-            original: long(octets, 4),
+            identifier: word(bytes, 0),
+            original: long(bytes, 4),
         }
     }
 
     /// The header on the wire.
-    pub fn to_octets(&self) -> [u8; RESPONSE_LEN] {
+    pub fn to_bytes(&self) -> [u8; RESPONSE_LEN] {
         let mut out = [0; RESPONSE_LEN];
         out[..4].copy_from_slice(&self.identifier.to_be_bytes());
         out[4..].copy_from_slice(&self.original.to_be_bytes());

@@ -1,4 +1,4 @@
-//! The RDMAP Control Field: version and opcode, in the first octet of DDP's RsvdULP (RFC 5040
+//! The RDMAP Control Field: version and opcode, in the first byte of DDP's RsvdULP (RFC 5040
 //! section 4.1), with the opcodes of RFC 7306.
 //!
 //! ```text
@@ -80,25 +80,25 @@ impl Opcode {
 
     /// The control field of our version with this opcode.
     #[inline]
-    pub const fn control_octet(self) -> u8 {
+    pub const fn control_byte(self) -> u8 {
         VERSION << 6 | self.number()
     }
 }
 
 /// Whether a control field is that of an RDMA Write of our version; reserved bits are not looked at.
 #[inline]
-pub const fn is_write(octet: u8) -> bool {
-    octet & !RESERVED == Opcode::Write.control_octet()
+pub const fn is_write(byte: u8) -> bool {
+    byte & !RESERVED == Opcode::Write.control_byte()
 }
 
 /// RV, two bits, of a control field.
 #[inline]
-pub const fn version(octet: u8) -> u8 {
-    octet >> 6
+pub const fn version(byte: u8) -> u8 {
+    byte >> 6
 }
 
 /// The opcode of a control field; reserved bits are not looked at.
 #[inline]
-pub const fn opcode(octet: u8) -> Option<Opcode> {
-    Opcode::from_number(octet & 0x0f)
+pub const fn opcode(byte: u8) -> Option<Opcode> {
+    Opcode::from_number(byte & 0x0f)
 }

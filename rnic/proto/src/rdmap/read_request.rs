@@ -3,10 +3,10 @@
 #[cfg(test)]
 mod tests;
 
-use crate::octets::{long, word};
+use crate::bytes::{long, word};
 use crate::{Stag, TaggedOffset};
 
-/// Octets of the header.
+/// Bytes of the header.
 pub const LEN: usize = 28;
 
 /// What an RDMA Read Request asks for.
@@ -16,7 +16,7 @@ pub struct ReadRequest {
     pub sink_stag: Stag,
     /// Data Sink Tagged Offset.
     pub sink_to: TaggedOffset,
-    /// RDMA Read Message Size, in octets. When zero, neither STag is checked.
+    /// RDMA Read Message Size, in bytes. When zero, neither STag is checked.
     pub size: u32,
     /// Data Source STag.
     pub source_stag: Stag,
@@ -25,19 +25,19 @@ pub struct ReadRequest {
 }
 
 impl ReadRequest {
-    /// The header from its octets. Any octets are a header.
-    pub fn from_octets(octets: &[u8; LEN]) -> Self {
+    /// The header from its bytes. Any bytes are a header.
+    pub fn from_bytes(bytes: &[u8; LEN]) -> Self {
         Self {
-            sink_stag: Stag(word(octets, 0)),
-            sink_to: TaggedOffset(long(octets, 4)),
-            size: word(octets, 12),
-            source_stag: Stag(word(octets, 16)),
-            source_to: TaggedOffset(long(octets, 20)),
+            sink_stag: Stag(word(bytes, 0)),
+            sink_to: TaggedOffset(long(bytes, 4)),
+            size: word(bytes, 12),
+            source_stag: Stag(word(bytes, 16)),
+            source_to: TaggedOffset(long(bytes, 20)),
         }
     }
 
     /// The header on the wire.
-    pub fn to_octets(&self) -> [u8; LEN] {
+    pub fn to_bytes(&self) -> [u8; LEN] {
         let mut out = [0; LEN];
         out[0..4].copy_from_slice(&self.sink_stag.0.to_be_bytes());
         out[4..12].copy_from_slice(&self.sink_to.0.to_be_bytes());

@@ -1,6 +1,6 @@
 //! One end of an RDMAP Stream (RFC 5040): checks and classifies each inbound DDP Segment, numbers
 //! outbound messages, and keeps the RDMA Reads and Atomic Operations (RFC 7306) that are
-//! outstanding in both directions. Placing octets and judging STags is the engine's job, and so is
+//! outstanding in both directions. Placing bytes and judging STags is the engine's job, and so is
 //! the order: segments come here in the LLP's order. After an error or a Terminate nothing more is
 //! delivered (RFC 5041 section 7.1).
 
@@ -48,8 +48,8 @@ pub struct Stream {
     atomic_responses: InboundQueue,
     /// The opcode of the Send under way: the same in all its segments.
     send_under_way: Option<SendKind>,
-    /// Octets so far of the RDMA Write under way.
-    write_octets: u32,
+    /// Bytes so far of the RDMA Write under way.
+    write_bytes: u32,
     inbound_reads: u16,
     inbound_atomics: u16,
     ird: u16,
@@ -72,7 +72,7 @@ impl Stream {
             terminates: InboundQueue::default(),
             atomic_responses: InboundQueue::default(),
             send_under_way: None,
-            write_octets: 0,
+            write_bytes: 0,
             inbound_reads: 0,
             inbound_atomics: 0,
             ird: config.ird.min(MAX_READ_DEPTH),
@@ -182,7 +182,7 @@ impl Stream {
     }
 
     /// Writes the ULPDU of the initiator's Ready-to-Receive message to the front of `out` and gives
-    /// its length in octets: a zero-length Write, Read or Send (RFC 6581 section 9.2). It must be
+    /// its length in bytes: a zero-length Write, Read or Send (RFC 6581 section 9.2). It must be
     /// the first ULPDU. None when it can't be sent: a Read with an ORD of zero. The Read's response
     /// comes with `token`.
     ///

@@ -16,10 +16,10 @@ use super::control::{self, Opcode};
 use super::errors::TerminateError;
 use super::read_request::{self, ReadRequest};
 use super::segment;
-use crate::Octets;
+use crate::Bytes;
 use crate::ddp::header::{Header, UNTAGGED_LEN};
 
-/// M, D and R in the third octet of the control word.
+/// M, D and R in the third byte of the control word.
 const SEGMENT_LENGTH: u8 = 0x80;
 const DDP_HEADER: u8 = 0x40;
 const RDMA_HEADER: u8 = 0x20;
@@ -29,7 +29,7 @@ const SWAPPED_FLAGS: u8 = 0x07;
 const CONTROL_LEN: usize = 4;
 const SEGMENT_LENGTH_LEN: usize = 2;
 
-/// The longest Terminate as a ULPDU, in octets.
+/// The longest Terminate as a ULPDU, in bytes.
 pub const ULPDU_LEN_MAX: usize =
     UNTAGGED_LEN + CONTROL_LEN + SEGMENT_LENGTH_LEN + UNTAGGED_LEN + read_request::LEN;
 
@@ -38,7 +38,7 @@ pub const ULPDU_LEN_MAX: usize =
 pub struct Terminate {
     /// What the peer found.
     pub error: TerminateError,
-    /// DDP Segment Length, in octets; siw counts the payload only.
+    /// DDP Segment Length, in bytes; siw counts the payload only.
     pub segment_length: Option<u16>,
     /// The header of our segment that the peer found at fault.
     pub ddp_header: Option<Header>,
@@ -49,7 +49,7 @@ pub struct Terminate {
 impl Terminate {
     /// The Terminate in a message's payload; none when that is shorter than the control word.
     /// Headers that it announces but does not carry are left out.
-    pub fn parse<'a>(payload: &impl Octets<'a>) -> Option<Self> {
+    pub fn parse<'a>(payload: &impl Bytes<'a>) -> Option<Self> {
         let [nibbles, code, flags, _] = payload.array::<CONTROL_LEN>(0)?;
         let (nibbles, flags) = rfc_form(nibbles, code, flags);
         let error = TerminateError::from_control(u16::from_be_bytes([nibbles, code]));
@@ -76,14 +76,14 @@ impl Terminate {
         if flags & RDMA_HEADER != 0
             && let (Some(headers), Some(ddp_header)) = (headers, terminate.ddp_header)
         {
-            let octets = headers.array(ddp_header.payload_offset());
-            terminate.read_request = octets.as_ref().map(ReadRequest::from_octets);
+            let bytes = headers.array(ddp_header.payload_offset());
+            terminate.read_request = bytes.as_ref().map(ReadRequest::from_bytes);
         }
         Some(terminate)
     }
 }
 
-/// The first and third octet in the RFC's form, whichever they came in.
+/// The first and third byte in the RFC's form, whichever they came in.
 fn rfc_form(nibbles: u8, code: u8, flags: u8) -> (u8, u8) {
     let known = |nibbles| {
         let control = u16::from_be_bytes([nibbles, code]);
@@ -106,18 +106,18 @@ fn rfc_form(nibbles: u8, code: u8, flags: u8) -> (u8, u8) {
 /// What a Terminate may show of the segment (the ULPDU) that an error was found in.
 #[derive(Clone, Copy, Debug)]
 pub struct Offending {
-    /// Octets of the segment.
+    /// Bytes of the segment.
     len: usize,
     /// Its first ones, as many as there are.
     front: [u8; OFFENDING_LEN],
 }
 
-/// Octets of the longest headers that are shown.
+/// Bytes of the longest headers that are shown.
 const OFFENDING_LEN: usize = UNTAGGED_LEN + read_request::LEN;
 
 impl Offending {
     /// What may be shown of this segment.
-    pub fn of<'a>(segment: &impl Octets<'a>) -> Self {
+    pub fn of<'a>(segment: &impl Bytes<'a>) -> Self {
         let (len, mut front) = (segment.len(), [0; OFFENDING_LEN]);
         let known = len.min(front.len());
         // There are as many.
@@ -133,7 +133,7 @@ impl Offending {
 /// A Terminate to send: one ULPDU, whole.
 #[derive(Clone, Copy, Debug)]
 pub struct TerminateMessage {
-    octets: [u8; ULPDU_LEN_MAX],
+    bytes: [u8; ULPDU_LEN_MAX],
     len: usize,
 }
 
@@ -144,10 +144,10 @@ impl TerminateMessage {
     /// [`segment::put_read_request`] and give that.
     pub fn new(error: TerminateError, offending: Option<&Offending>) -> Self {
         let mut message = Self {
-            octets: [0; ULPDU_LEN_MAX],
+            bytes: [0; ULPDU_LEN_MAX],
             len: 0,
         };
-        message.len = segment::put_terminate(&mut message.octets);
+        message.len = segment::put_terminate(&mut message.bytes);
         let flags_at = message.len + 2;
         message.put(&error.control().to_be_bytes());
         message.put(&[0, 0]);
@@ -163,30 +163,30 @@ impl TerminateMessage {
             return message;
         };
         let mut flags = SEGMENT_LENGTH | DDP_HEADER;
-        // A ULPDU is at most 65535 octets long: its length came in 16 bits.
+        // A ULPDU is at most 65535 bytes long: its length came in 16 bits.
         let length = u16::try_from(segment.len).unwrap_or(u16::MAX);
         message.put(&length.to_be_bytes());
         message.put(shown);
         let of_read = control::opcode(header.ulp()) == Some(Opcode::ReadRequest);
         if error.shows_read_request()
             && of_read
-            && let Some(octets) = behind.array::<{ read_request::LEN }>(0)
+            && let Some(bytes) = behind.array::<{ read_request::LEN }>(0)
         {
             flags |= RDMA_HEADER;
-            message.put(&octets);
+            message.put(&bytes);
         }
-        message.octets[flags_at] = flags;
+        message.bytes[flags_at] = flags;
         message
     }
 
     /// The ULPDU.
-    pub fn octets(&self) -> &[u8] {
-        &self.octets[..self.len]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
     }
 
-    fn put(&mut self, octets: &[u8]) {
-        let end = self.len + octets.len();
-        self.octets[self.len..end].copy_from_slice(octets);
+    fn put(&mut self, bytes: &[u8]) {
+        let end = self.len + bytes.len();
+        self.bytes[self.len..end].copy_from_slice(bytes);
         self.len = end;
     }
 }

@@ -1,17 +1,17 @@
 use super::*;
 use crate::ChunkSize;
 
-fn frame_of(umem: &Umem, pool: &mut FramePool, octets: &[u8]) -> Frame {
+fn frame_of(umem: &Umem, pool: &mut FramePool, bytes: &[u8]) -> Frame {
     let mut frame = pool.alloc().unwrap();
-    umem.bytes_mut(&mut frame)[..octets.len()].copy_from_slice(octets);
-    frame.set_len(octets.len());
+    umem.bytes_mut(&mut frame)[..bytes.len()].copy_from_slice(bytes);
+    frame.set_len(bytes.len());
     frame
 }
 
 #[test]
-fn frames_arrive_in_order_with_their_octets_and_come_back_with_their_cookies() {
-    let (umem_a, mut pool_a) = Umem::heap(8, ChunkSize::Octets2048);
-    let (umem_b, mut pool_b) = Umem::heap(8, ChunkSize::Octets2048);
+fn frames_arrive_in_order_with_their_bytes_and_come_back_with_their_cookies() {
+    let (umem_a, mut pool_a) = Umem::heap(8, ChunkSize::Bytes2048);
+    let (umem_b, mut pool_b) = Umem::heap(8, ChunkSize::Bytes2048);
     let (mut a, mut b) = MemoryPort::pair(&umem_a, &umem_b, 8);
     for number in 0..5_u8 {
         let frame = frame_of(&umem_a, &mut pool_a, &[number; 60]);
@@ -42,12 +42,12 @@ fn frames_arrive_in_order_with_their_octets_and_come_back_with_their_cookies() {
         (a.statistics().transmitted, b.statistics().received),
         (5, 5)
     );
-    assert_eq!(b.statistics().received_octets, 300);
+    assert_eq!(b.statistics().received_bytes, 300);
 }
 
 #[test]
 fn a_full_wire_holds_frames_back_and_loses_none() {
-    let (umem, mut pool) = Umem::heap(16, ChunkSize::Octets2048);
+    let (umem, mut pool) = Umem::heap(16, ChunkSize::Bytes2048);
     let (mut a, mut b) = MemoryPort::pair(&umem, &umem, 2);
     let send = |a: &mut MemoryPort, pool: &mut FramePool, number: u8| {
         let frame = frame_of(&umem, pool, &[number; 60]);
@@ -85,8 +85,8 @@ fn a_full_wire_holds_frames_back_and_loses_none() {
 
 #[test]
 fn without_a_free_frame_nothing_is_received_and_nothing_is_lost() {
-    let (umem_a, mut pool_a) = Umem::heap(2, ChunkSize::Octets2048);
-    let (umem_b, mut pool_b) = Umem::heap(1, ChunkSize::Octets2048);
+    let (umem_a, mut pool_a) = Umem::heap(2, ChunkSize::Bytes2048);
+    let (umem_b, mut pool_b) = Umem::heap(1, ChunkSize::Bytes2048);
     let (mut a, mut b) = MemoryPort::pair(&umem_a, &umem_b, 4);
     a.transmit(frame_of(&umem_a, &mut pool_a, &[1; 60]), 0)
         .unwrap();
@@ -101,8 +101,8 @@ fn without_a_free_frame_nothing_is_received_and_nothing_is_lost() {
 
 #[test]
 fn a_frame_too_large_for_the_other_end_is_lost_as_on_any_link() {
-    let (umem_a, mut pool_a) = Umem::heap(2, ChunkSize::Octets4096);
-    let (umem_b, mut pool_b) = Umem::heap(2, ChunkSize::Octets2048);
+    let (umem_a, mut pool_a) = Umem::heap(2, ChunkSize::Bytes4096);
+    let (umem_b, mut pool_b) = Umem::heap(2, ChunkSize::Bytes2048);
     let (mut a, mut b) = MemoryPort::pair(&umem_a, &umem_b, 4);
     a.transmit(frame_of(&umem_a, &mut pool_a, &[1; 3000]), 7)
         .unwrap();
@@ -124,9 +124,9 @@ fn large_frames_arrive_in_as_many_chunks_as_they_take() {
     let (mut a, mut b) = MemoryPort::pair(&umem_a, &umem_b, 8);
     let all = pool_b.available();
     for len in [3840, 3841, 9014, 11520] {
-        let octets: Vec<u8> = (0..len).map(|at| (at % 253) as u8).collect();
+        let bytes: Vec<u8> = (0..len).map(|at| (at % 253) as u8).collect();
         let mut frame = pool_a.alloc_for(len).unwrap();
-        umem_a.bytes_mut(&mut frame)[..len].copy_from_slice(&octets);
+        umem_a.bytes_mut(&mut frame)[..len].copy_from_slice(&bytes);
         frame.set_len(len);
         a.transmit(frame, 1).unwrap();
         a.flush().unwrap();
@@ -149,7 +149,7 @@ fn large_frames_arrive_in_as_many_chunks_as_they_take() {
         let packet = out.remove(0);
         assert_eq!(packet.frames().count(), missing + 1);
         let mut slices = [&[][..]; crate::CHUNKS_MAX];
-        assert_eq!(packet.slices(&umem_b, &mut slices).concat(), octets);
+        assert_eq!(packet.slices(&umem_b, &mut slices).concat(), bytes);
         pool_b.free_packet(packet);
         assert_eq!(pool_b.available(), all);
     }
@@ -157,16 +157,16 @@ fn large_frames_arrive_in_as_many_chunks_as_they_take() {
 
 #[test]
 fn a_test_stands_between_a_port_and_the_world() {
-    let (umem, mut pool) = Umem::heap(4, ChunkSize::Octets2048);
+    let (umem, mut pool) = Umem::heap(4, ChunkSize::Bytes2048);
     let (mut port, wire) = MemoryPort::intercepted(&umem, 2);
-    let mut octets = Vec::new();
-    assert!(!wire.take(&mut octets));
+    let mut bytes = Vec::new();
+    assert!(!wire.take(&mut bytes));
     port.transmit(frame_of(&umem, &mut pool, b"an outgoing frame"), 0)
         .unwrap();
     port.flush().unwrap();
     assert_eq!(wire.waiting(), 1);
-    assert!(wire.take(&mut octets));
-    assert_eq!(octets, b"an outgoing frame");
+    assert!(wire.take(&mut bytes));
+    assert_eq!(bytes, b"an outgoing frame");
 
     assert!(wire.push(b"first"));
     assert!(wire.push(b"second"));
@@ -180,8 +180,8 @@ fn a_test_stands_between_a_port_and_the_world() {
 #[test]
 #[should_panic = "a frame of another UMEM"]
 fn a_port_takes_no_frame_of_another_umem() {
-    let (umem, _pool) = Umem::heap(1, ChunkSize::Octets2048);
-    let (_other, mut pool) = Umem::heap(1, ChunkSize::Octets2048);
+    let (umem, _pool) = Umem::heap(1, ChunkSize::Bytes2048);
+    let (_other, mut pool) = Umem::heap(1, ChunkSize::Bytes2048);
     let (mut port, _wire) = MemoryPort::intercepted(&umem, 2);
     let _ = port.transmit(pool.alloc().unwrap(), 0);
 }

@@ -12,9 +12,9 @@ pub(super) struct Wire {
 
 #[derive(Debug)]
 struct Cells {
-    /// `depth * frame_capacity` octets.
+    /// `depth * frame_capacity` bytes.
     memory: Box<[u8]>,
-    /// By cell: octets of the frame in it.
+    /// By cell: bytes of the frame in it.
     lens: Box<[usize]>,
     /// The oldest frame's cell.
     first: usize,
@@ -54,7 +54,7 @@ impl Wire {
         self.lock().used
     }
 
-    /// Octets of the oldest frame; `None` when there is none.
+    /// Bytes of the oldest frame; `None` when there is none.
     pub(super) fn next_len(&self) -> Option<usize> {
         let cells = self.lock();
         (cells.used > 0).then(|| cells.lens[cells.first])

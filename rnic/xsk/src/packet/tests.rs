@@ -1,7 +1,7 @@
 use super::*;
 use crate::ChunkSize;
 
-/// A packet of frames with these octets, each a frame's.
+/// A packet of frames with these bytes, each a frame's.
 fn packet(umem: &Umem, pool: &mut FramePool, parts: &[&[u8]]) -> Packet {
     let mut frames = parts.iter().map(|part| {
         let mut frame = pool.alloc().unwrap();
@@ -15,7 +15,7 @@ fn packet(umem: &Umem, pool: &mut FramePool, parts: &[&[u8]]) -> Packet {
 }
 
 #[test]
-fn a_packet_shows_the_octets_of_its_frames_in_order() {
+fn a_packet_shows_the_bytes_of_its_frames_in_order() {
     let (umem, mut pool) = Umem::heap(24, ChunkSize::ThreeOf4096);
     let packet = packet(&umem, &mut pool, &[b"one", b"", b"three"]);
     assert_eq!((packet.len(), packet.is_single()), (8, false));

@@ -2,7 +2,7 @@ use crate::{ChunkSize, Packet, Umem};
 
 #[test]
 fn the_frame_used_last_is_given_first() {
-    let (_umem, mut pool) = Umem::heap(4, ChunkSize::Octets2048);
+    let (_umem, mut pool) = Umem::heap(4, ChunkSize::Bytes2048);
     let (a, b) = (pool.alloc().unwrap(), pool.alloc().unwrap());
     let last = a.index();
     pool.free(b);
@@ -12,7 +12,7 @@ fn the_frame_used_last_is_given_first() {
 
 #[test]
 fn every_frame_is_given_once_and_comes_back_empty() {
-    let (umem, mut pool) = Umem::heap(8, ChunkSize::Octets2048);
+    let (umem, mut pool) = Umem::heap(8, ChunkSize::Bytes2048);
     let mut frames: Vec<_> = std::iter::from_fn(|| pool.alloc()).collect();
     assert_eq!(frames.len(), umem.frames());
     let mut indexes: Vec<_> = frames.iter().map(|frame| frame.index()).collect();
@@ -26,7 +26,7 @@ fn every_frame_is_given_once_and_comes_back_empty() {
 
 #[test]
 fn a_split_pool_shares_no_frame() {
-    let (umem, mut pool) = Umem::heap(8, ChunkSize::Octets2048);
+    let (umem, mut pool) = Umem::heap(8, ChunkSize::Bytes2048);
     let mut other = pool.split(3);
     assert_eq!((pool.available(), other.available()), (5, 3));
     let all = std::iter::from_fn(|| pool.alloc()).chain(std::iter::from_fn(|| other.alloc()));
@@ -39,14 +39,14 @@ fn a_split_pool_shares_no_frame() {
 #[test]
 #[should_panic = "a frame of another UMEM"]
 fn a_pool_takes_no_frame_of_another_umem() {
-    let (_a, mut pool) = Umem::heap(1, ChunkSize::Octets2048);
-    let (_b, mut other) = Umem::heap(1, ChunkSize::Octets2048);
+    let (_a, mut pool) = Umem::heap(1, ChunkSize::Bytes2048);
+    let (_b, mut other) = Umem::heap(1, ChunkSize::Bytes2048);
     pool.free(other.alloc().unwrap());
 }
 
 #[test]
 fn packets_of_one_chunk_come_back_together() {
-    let (_umem, mut pool) = Umem::heap(4, ChunkSize::Octets2048);
+    let (_umem, mut pool) = Umem::heap(4, ChunkSize::Bytes2048);
     let mut frames: Vec<_> = std::iter::from_fn(|| pool.alloc()).collect();
     frames[0].set_len(100);
     let last = frames[3].index();
@@ -60,15 +60,15 @@ fn packets_of_one_chunk_come_back_together() {
 #[test]
 #[should_panic = "a frame of another UMEM"]
 fn nor_packets_of_another_one() {
-    let (_a, mut pool) = Umem::heap(1, ChunkSize::Octets2048);
-    let (_b, mut other) = Umem::heap(1, ChunkSize::Octets2048);
+    let (_a, mut pool) = Umem::heap(1, ChunkSize::Bytes2048);
+    let (_b, mut other) = Umem::heap(1, ChunkSize::Bytes2048);
     pool.free_singles(other.alloc().map(Packet::from).into_iter());
 }
 
 #[test]
 #[should_panic = "a packet of one chunk"]
 fn a_packet_of_several_frames_is_none_of_one() {
-    let (_umem, mut pool) = Umem::heap(2, ChunkSize::Octets2048);
+    let (_umem, mut pool) = Umem::heap(2, ChunkSize::Bytes2048);
     let mut packet = Packet::from(pool.alloc().unwrap());
     packet.push(pool.alloc().unwrap()).unwrap();
     pool.free_singles(std::iter::once(packet));

@@ -41,11 +41,11 @@ pub(super) struct Heap {
 }
 
 impl Heap {
-    /// `octets` is not 0.
-    pub(super) fn new(octets: usize) -> Heap {
-        let layout = Layout::from_size_align(octets, ALIGN)
+    /// `bytes` is not 0.
+    pub(super) fn new(bytes: usize) -> Heap {
+        let layout = Layout::from_size_align(bytes, ALIGN)
             .expect("at most MAX_FRAMES chunks: far below isize::MAX");
-        assert!(octets > 0);
+        assert!(bytes > 0);
         // SAFETY: the layout's size is not zero.
         let memory = unsafe { alloc_zeroed(layout) };
         if memory.is_null() {

@@ -4,48 +4,48 @@ use std::fmt;
 
 use crate::error::XskError;
 
-/// Octets before the data of a frame (`XDP_PACKET_HEADROOM`): the kernel puts received data there
+/// Bytes before the data of a frame (`XDP_PACKET_HEADROOM`): the kernel puts received data there
 /// too.
 pub const CHUNK_HEADROOM: u16 = 256;
 
-/// The most frames of one UMEM: 2 GiB of chunks of 4096 octets.
+/// The most frames of one UMEM: 2 GiB of chunks of 4096 bytes.
 pub const MAX_FRAMES: u32 = 1 << 19;
 
 /// The largest ring the kernel is asked for, entries.
 pub(crate) const MAX_RING: u32 = 1 << 15;
 
-/// Octets of an Ethernet header with one VLAN tag.
+/// Bytes of an Ethernet header with one VLAN tag.
 const LINK_HEADER: u32 = 14 + 4;
 
 /// The most chunks that one Ethernet frame lies in.
 pub const CHUNKS_MAX: usize = 3;
 
-/// How a UMEM is cut: octets of a chunk, of which the kernel takes two, and how many chunks the
+/// How a UMEM is cut: bytes of a chunk, of which the kernel takes two, and how many chunks the
 /// largest Ethernet frame lies in (multi-buffer when more than one).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ChunkSize {
-    /// 2048 octets: carries frames of up to 1792.
+    /// 2048 bytes: carries frames of up to 1792.
     #[default]
-    Octets2048,
-    /// 4096 octets: carries frames of up to 3840.
-    Octets4096,
-    /// 4096 octets, frames in one or two of them: up to 7680.
+    Bytes2048,
+    /// 4096 bytes: carries frames of up to 3840.
+    Bytes4096,
+    /// 4096 bytes, frames in one or two of them: up to 7680.
     TwoOf4096,
-    /// 4096 octets, frames in one to three of them: up to 11520.
+    /// 4096 bytes, frames in one to three of them: up to 11520.
     ThreeOf4096,
 }
 
 impl ChunkSize {
-    /// The smallest that carries frames of an interface with this MTU (octets of IP), with a VLAN
+    /// The smallest that carries frames of an interface with this MTU (bytes of IP), with a VLAN
     /// tag.
     ///
     /// # Errors
     ///
-    /// [`XskError::MtuTooLarge`] above 11502 octets.
+    /// [`XskError::MtuTooLarge`] above 11502 bytes.
     pub fn for_mtu(mtu: u32) -> Result<ChunkSize, XskError> {
         [
-            ChunkSize::Octets2048,
-            ChunkSize::Octets4096,
+            ChunkSize::Bytes2048,
+            ChunkSize::Bytes4096,
             ChunkSize::TwoOf4096,
             ChunkSize::ThreeOf4096,
         ]
@@ -57,29 +57,29 @@ impl ChunkSize {
         })
     }
 
-    /// Octets of a chunk.
-    pub const fn octets(self) -> usize {
+    /// Bytes of a chunk.
+    pub const fn bytes(self) -> usize {
         match self {
-            ChunkSize::Octets2048 => 2048,
-            ChunkSize::Octets4096 | ChunkSize::TwoOf4096 | ChunkSize::ThreeOf4096 => 4096,
+            ChunkSize::Bytes2048 => 2048,
+            ChunkSize::Bytes4096 | ChunkSize::TwoOf4096 | ChunkSize::ThreeOf4096 => 4096,
         }
     }
 
     /// How many chunks the largest frame lies in, at most [`CHUNKS_MAX`].
     pub const fn chunks(self) -> usize {
         match self {
-            ChunkSize::Octets2048 | ChunkSize::Octets4096 => 1,
+            ChunkSize::Bytes2048 | ChunkSize::Bytes4096 => 1,
             ChunkSize::TwoOf4096 => 2,
             ChunkSize::ThreeOf4096 => 3,
         }
     }
 
-    /// The most octets of a frame that lie in one chunk.
+    /// The most bytes of a frame that lie in one chunk.
     pub const fn chunk_capacity(self) -> usize {
-        self.octets() - CHUNK_HEADROOM as usize
+        self.bytes() - CHUNK_HEADROOM as usize
     }
 
-    /// The most octets of one Ethernet frame, without FCS.
+    /// The most bytes of one Ethernet frame, without FCS.
     pub const fn frame_capacity(self) -> usize {
         self.chunks() * self.chunk_capacity()
     }
@@ -135,7 +135,7 @@ impl fmt::Display for PageKind {
 pub struct UmemConfig {
     /// How many chunks. With huge pages it is rounded up to fill them.
     pub frames: u32,
-    /// Octets of each, and how many a frame may take.
+    /// Bytes of each, and how many a frame may take.
     pub chunk: ChunkSize,
     /// Entries of each queue's fill ring: a power of two. This many frames wait for reception on
     /// each queue. Small rings keep the working set in cache.
@@ -147,7 +147,7 @@ pub struct UmemConfig {
 }
 
 impl Default for UmemConfig {
-    /// 4096 frames of 2048 octets, rings of 512.
+    /// 4096 frames of 2048 bytes, rings of 512.
     fn default() -> Self {
         Self {
             frames: 4096,

@@ -11,7 +11,7 @@ use xsk_rs::umem::frame::FrameDesc;
 use super::config::{CHUNK_HEADROOM, HugePages, MAX_FRAMES, PageKind, UmemConfig};
 use crate::error::{Request, XskError, refusal};
 
-/// Octets of a huge page. Other sizes exist, but this is the one that an unqualified MAP_HUGETLB
+/// Bytes of a huge page. Other sizes exist, but this is the one that an unqualified MAP_HUGETLB
 /// gives on x86-64 and arm64 with 4 KiB pages.
 const HUGE_PAGE: u32 = 2 << 20;
 
@@ -29,7 +29,7 @@ pub(super) fn register(
     request: impl Fn() -> Request,
 ) -> Result<Registered, XskError> {
     if config.huge_pages == HugePages::Prefer {
-        let per_page = HUGE_PAGE / config.chunk.octets() as u32;
+        let per_page = HUGE_PAGE / config.chunk.bytes() as u32;
         let rounded = config.frames.next_multiple_of(per_page).min(MAX_FRAMES);
         match create(config, rounded, true, &request) {
             Ok((umem, descriptors)) => {
@@ -53,8 +53,8 @@ fn create(
         request: request(),
         hint,
     };
-    let frame_size = FrameSize::new(config.chunk.octets() as u32)
-        .map_err(|_| invalid("chunks of 2048 or 4096 octets"))?;
+    let frame_size = FrameSize::new(config.chunk.bytes() as u32)
+        .map_err(|_| invalid("chunks of 2048 or 4096 bytes"))?;
     let ring = |entries| QueueSize::new(entries).map_err(|_| invalid("rings of a power of two"));
     let xsk_config = XskUmemConfig::builder()
         .frame_size(frame_size)
@@ -62,7 +62,7 @@ fn create(
         .comp_queue_size(ring(config.completion_ring)?)
         .frame_headroom(0)
         .build()
-        .map_err(|_| invalid("chunks of 2048 or 4096 octets"))?;
+        .map_err(|_| invalid("chunks of 2048 or 4096 bytes"))?;
     let frames = NonZeroU32::new(frames).ok_or_else(|| invalid("at least one frame"))?;
     xsk_rs::Umem::new(xsk_config, frames, huge).map_err(|error| refusal(request(), &error))
 }
@@ -75,7 +75,7 @@ fn finish(
     request: impl Fn() -> Request,
 ) -> Result<Registered, XskError> {
     let layout_is_ours = descriptors.iter().enumerate().all(|(index, descriptor)| {
-        descriptor.addr() == index * config.chunk.octets() + usize::from(CHUNK_HEADROOM)
+        descriptor.addr() == index * config.chunk.bytes() + usize::from(CHUNK_HEADROOM)
     });
     let Some(first) = descriptors.first_mut().filter(|_| layout_is_ours) else {
         let hint = "xsk-rs lays chunks out in another way than this crate expects";

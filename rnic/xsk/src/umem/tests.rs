@@ -2,8 +2,8 @@ use super::*;
 use crate::XskError;
 
 #[test]
-fn octets_of_one_frame_are_not_those_of_another() {
-    let (umem, mut pool) = Umem::heap(16, ChunkSize::Octets4096);
+fn bytes_of_one_frame_are_not_those_of_another() {
+    let (umem, mut pool) = Umem::heap(16, ChunkSize::Bytes4096);
     let mut frames: Vec<Frame> = std::iter::from_fn(|| pool.alloc()).collect();
     for frame in &mut frames {
         let mark = frame.index() as u8;
@@ -15,14 +15,14 @@ fn octets_of_one_frame_are_not_those_of_another() {
         assert!(
             umem.bytes(frame)
                 .iter()
-                .all(|&octet| octet == frame.index() as u8)
+                .all(|&byte| byte == frame.index() as u8)
         );
     }
 }
 
 #[test]
-fn a_frame_shows_as_many_octets_as_it_says() {
-    let (umem, mut pool) = Umem::heap(1, ChunkSize::Octets2048);
+fn a_frame_shows_as_many_bytes_as_it_says() {
+    let (umem, mut pool) = Umem::heap(1, ChunkSize::Bytes2048);
     let mut frame = pool.alloc().unwrap();
     assert_eq!(umem.bytes(&frame), &[]);
     umem.bytes_mut(&mut frame)[..3].copy_from_slice(b"abc");
@@ -33,21 +33,21 @@ fn a_frame_shows_as_many_octets_as_it_says() {
 #[test]
 #[should_panic = "do not fit"]
 fn a_frame_can_not_be_longer_than_its_chunk() {
-    let (umem, mut pool) = Umem::heap(1, ChunkSize::Octets2048);
+    let (umem, mut pool) = Umem::heap(1, ChunkSize::Bytes2048);
     pool.alloc().unwrap().set_len(umem.frame_capacity() + 1);
 }
 
 #[test]
 #[should_panic = "a frame of another UMEM"]
 fn a_umem_shows_no_frame_of_another() {
-    let (umem, _pool) = Umem::heap(1, ChunkSize::Octets2048);
-    let (_other, mut pool) = Umem::heap(1, ChunkSize::Octets2048);
+    let (umem, _pool) = Umem::heap(1, ChunkSize::Bytes2048);
+    let (_other, mut pool) = Umem::heap(1, ChunkSize::Bytes2048);
     umem.bytes(&pool.alloc().unwrap());
 }
 
 #[test]
 fn data_moves_within_its_chunk_in_both_directions() {
-    let (umem, mut pool) = Umem::heap(2, ChunkSize::Octets2048);
+    let (umem, mut pool) = Umem::heap(2, ChunkSize::Bytes2048);
     let mut frame = pool.alloc().unwrap();
     umem.bytes_mut(&mut frame)[..5].copy_from_slice(b"hello");
     frame.set_len(5);
@@ -60,7 +60,7 @@ fn data_moves_within_its_chunk_in_both_directions() {
 
 #[test]
 fn frames_of_two_threads_are_used_at_the_same_time() {
-    let (umem, mut pool) = Umem::heap(64, ChunkSize::Octets2048);
+    let (umem, mut pool) = Umem::heap(64, ChunkSize::Bytes2048);
     let mut halves = [pool.split(32), pool];
     std::thread::scope(|scope| {
         for (mark, pool) in (1..).zip(&mut halves) {
@@ -69,7 +69,7 @@ fn frames_of_two_threads_are_used_at_the_same_time() {
                 while let Some(mut frame) = pool.alloc() {
                     umem.bytes_mut(&mut frame).fill(mark);
                     frame.set_len(frame.capacity());
-                    assert!(umem.bytes(&frame).iter().all(|&octet| octet == mark));
+                    assert!(umem.bytes(&frame).iter().all(|&byte| byte == mark));
                 }
             });
         }
@@ -78,10 +78,10 @@ fn frames_of_two_threads_are_used_at_the_same_time() {
 
 #[test]
 fn chunks_hold_a_frame_of_the_mtu_with_a_vlan_tag() {
-    assert_eq!(ChunkSize::for_mtu(1500).unwrap(), ChunkSize::Octets2048);
-    assert_eq!(ChunkSize::for_mtu(1774).unwrap(), ChunkSize::Octets2048);
-    assert_eq!(ChunkSize::for_mtu(1775).unwrap(), ChunkSize::Octets4096);
-    assert_eq!(ChunkSize::for_mtu(3822).unwrap(), ChunkSize::Octets4096);
+    assert_eq!(ChunkSize::for_mtu(1500).unwrap(), ChunkSize::Bytes2048);
+    assert_eq!(ChunkSize::for_mtu(1774).unwrap(), ChunkSize::Bytes2048);
+    assert_eq!(ChunkSize::for_mtu(1775).unwrap(), ChunkSize::Bytes4096);
+    assert_eq!(ChunkSize::for_mtu(3822).unwrap(), ChunkSize::Bytes4096);
     assert_eq!(ChunkSize::for_mtu(3823).unwrap(), ChunkSize::TwoOf4096);
     assert_eq!(ChunkSize::for_mtu(7662).unwrap(), ChunkSize::TwoOf4096);
     assert_eq!(ChunkSize::for_mtu(7663).unwrap(), ChunkSize::ThreeOf4096);
@@ -93,8 +93,8 @@ fn chunks_hold_a_frame_of_the_mtu_with_a_vlan_tag() {
             most: 11502
         })
     ));
-    assert_eq!(ChunkSize::Octets2048.frame_capacity(), 1792);
-    assert_eq!(ChunkSize::Octets4096.frame_capacity(), 3840);
+    assert_eq!(ChunkSize::Bytes2048.frame_capacity(), 1792);
+    assert_eq!(ChunkSize::Bytes4096.frame_capacity(), 3840);
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn wide_frames_have_their_chunks_for_themselves() {
             umem.gather(frame);
         }
         for (mark, frame) in (1..).zip(&frames) {
-            assert!(umem.bytes(frame).iter().all(|&octet| octet == mark));
+            assert!(umem.bytes(frame).iter().all(|&byte| byte == mark));
         }
         assert_eq!(frames[single].len(), umem.frame_capacity());
     }
@@ -159,8 +159,8 @@ fn spread_data_lies_behind_each_headroom_and_comes_together_again() {
     let (umem, mut pool) = Umem::heap(8, ChunkSize::ThreeOf4096);
     for len in [3841, 7680, 7681, 9014, 11520] {
         let mut frame = pool.alloc_for(len).unwrap();
-        let octets: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
-        umem.bytes_mut(&mut frame)[..len].copy_from_slice(&octets);
+        let bytes: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+        umem.bytes_mut(&mut frame)[..len].copy_from_slice(&bytes);
         frame.set_len(len);
         let parts = umem.spread(&mut frame);
         assert_eq!(parts, len.div_ceil(3840));
@@ -168,9 +168,9 @@ fn spread_data_lies_behind_each_headroom_and_comes_together_again() {
         let spread: Vec<&[u8]> = (0..parts)
             .map(|part| &memory[part * 4096 + 256..][..umem.part_len(len, part)])
             .collect();
-        assert_eq!(spread.concat(), octets);
+        assert_eq!(spread.concat(), bytes);
         umem.gather(&mut frame);
-        assert_eq!(umem.bytes(&frame), octets);
+        assert_eq!(umem.bytes(&frame), bytes);
         pool.free(frame);
     }
 }

@@ -17,8 +17,8 @@ use rustix::io::Errno;
 use xsk_rs::socket::Fd;
 use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, TxQueue};
 
+use super::adaptive_fill::AdaptiveFill;
 use super::chains::{Done, Gathered, Gathering, Parts, XDP_PKT_CONTD};
-use super::level::Level;
 use crate::frame::Frame;
 use crate::packet::Packet;
 use crate::pool::FramePool;
@@ -42,7 +42,7 @@ pub(super) struct ReceiveSide {
     /// How many of them there are.
     outstanding: usize,
     /// How many there should be.
-    level: Level,
+    level: AdaptiveFill,
     /// A packet of several chunks that is not all here.
     gathering: Gathering,
     batch: [FrameDesc; BATCH],
@@ -56,7 +56,7 @@ impl ReceiveSide {
             rx,
             posted: empty_table(frames),
             outstanding: 0,
-            level: Level::new(entries),
+            level: AdaptiveFill::new(entries),
             gathering: Gathering::default(),
             batch: [FrameDesc::default(); BATCH],
         }
@@ -120,7 +120,7 @@ impl ReceiveSide {
         (max, mut looks): (usize, u32),
         statistics: &mut PortStatistics,
     ) -> usize {
-        let chunk = umem.chunk().octets();
+        let chunk = umem.chunk().bytes();
         let mut given = 0;
         while given < max {
             let wanted = (max - given).min(BATCH);
@@ -144,7 +144,7 @@ impl ReceiveSide {
                     },
                 };
                 statistics.received += 1;
-                statistics.received_octets += packet.len() as u64;
+                statistics.received_bytes += packet.len() as u64;
                 out.push(packet);
                 given += 1;
             }
@@ -377,7 +377,7 @@ impl TransmitSide {
         umem: &Umem,
         statistics: &mut PortStatistics,
     ) -> Option<(Frame, u64)> {
-        let chunk = umem.chunk().octets();
+        let chunk = umem.chunk().bytes();
         loop {
             if self.done_next == self.done_count {
                 self.done_next = 0;
@@ -423,12 +423,12 @@ fn with_data(
     Some(frame)
 }
 
-/// Where in its chunk the data of a descriptor begins, and its octets, if it lies there.
+/// Where in its chunk the data of a descriptor begins, and its bytes, if it lies there.
 #[inline]
 fn data_of(desc: &FrameDesc, chunk: usize) -> Option<(u16, u16)> {
     let (start, len) = (desc.addr() % chunk, desc.lengths().data());
     let fits = start >= usize::from(CHUNK_HEADROOM) && len <= chunk - start;
-    // Both are at most the chunk's 4096 octets.
+    // Both are at most the chunk's 4096 bytes.
     fits.then_some((start as u16, len as u16))
 }
 

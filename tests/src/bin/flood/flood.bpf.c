@@ -63,8 +63,8 @@ static __always_inline void correct(void *at, __u32 change)
 	*checksum = ~sum;
 }
 
-/* Whether the frame has so many octets; the verifier takes note. */
-#define has(frame, octets) ((frame) + (octets) <= (void *)(long)ctx->data_end)
+/* Whether the frame has so many bytes; the verifier takes note. */
+#define has(frame, bytes) ((frame) + (bytes) <= (void *)(long)ctx->data_end)
 
 SEC("xdp")
 int flood(struct xdp_md *ctx)

@@ -68,10 +68,10 @@ impl Chance {
         }
     }
 
-    pub fn octets(&mut self, most: u64) -> Vec<u8> {
+    pub fn bytes(&mut self, most: u64) -> Vec<u8> {
         let length = self.below(most + 1) as usize;
-        let mut octets = vec![0; length];
-        self.0.fill(&mut octets);
-        octets
+        let mut bytes = vec![0; length];
+        self.0.fill(&mut bytes);
+        bytes
     }
 }

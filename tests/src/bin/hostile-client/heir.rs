@@ -60,10 +60,10 @@ pub fn inherit(mut chance: Chance) {
             0 => scribble::resize(&mut chance, &shared),
             // Between the requests of the first, whose replies go to whoever reads them.
             1 => {
-                let octets = chance.octets(64);
+                let bytes = chance.bytes(64);
                 if let Some(fd) = all.first() {
                     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-                    let _ = rustix::net::send(fd, &octets, flags);
+                    let _ = rustix::net::send(fd, &bytes, flags);
                 }
             }
             2 => std::thread::sleep(Duration::from_millis(1)),

@@ -17,7 +17,7 @@ use crate::chance::Chance;
 use crate::objects::Objects;
 use crate::{heir, remote, requests, scribble};
 
-/// Octets of a region that is made to be used.
+/// Bytes of a region that is made to be used.
 pub const REGION: usize = 1 << 16;
 /// How long a connection request is waited for.
 const SOON: Duration = Duration::from_millis(300);

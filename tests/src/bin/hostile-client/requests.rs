@@ -98,17 +98,17 @@ pub fn any(chance: &mut Chance, own: &Objects, address: SocketAddr) -> Request {
             remote: local(chance, address),
             local: None,
             mpa: mpa(chance),
-            private_data: chance.octets(600),
+            private_data: chance.bytes(600),
         },
         21 => Request::Accept {
             request,
             qp,
             mpa: mpa(chance),
-            private_data: chance.octets(600),
+            private_data: chance.bytes(600),
         },
         22 => Request::Reject {
             request,
-            private_data: chance.octets(600),
+            private_data: chance.bytes(600),
         },
         23 | 24 => Request::Disconnect {
             qp,
@@ -169,41 +169,41 @@ pub fn ask_any(chance: &mut Chance, own: &mut Objects, address: SocketAddr) -> b
     goes_on
 }
 
-/// A message that is none: random octets, or a request that was damaged on its way.
+/// A message that is none: random bytes, or a request that was damaged on its way.
 pub fn garbage(chance: &mut Chance, own: &mut Objects, address: SocketAddr) -> bool {
-    let octets = if chance.one_in(2) {
-        chance.octets(5000)
+    let bytes = if chance.one_in(2) {
+        chance.bytes(5000)
     } else {
         let request = any(chance, own, address);
         damaged(chance, &request).unwrap_or_default()
     };
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    match rustix::net::send(&own.control, &octets, flags) {
+    match rustix::net::send(&own.control, &bytes, flags) {
         Ok(_) => own.take_reply(),
         Err(errno) => errno == rustix::io::Errno::AGAIN || errno == rustix::io::Errno::MSGSIZE,
     }
 }
 
-/// A request's encoding with some octets changed, cut short or made longer.
+/// A request's encoding with some bytes changed, cut short or made longer.
 fn damaged(chance: &mut Chance, request: &Request) -> Option<Vec<u8>> {
     let (from, to) = Channel::pair().ok()?;
     from.send(request, &[]).ok()?;
-    let mut octets = vec![0; 8192];
-    let (length, _) = rustix::net::recv(&to, &mut octets[..], RecvFlags::empty()).ok()?;
-    octets.truncate(length);
+    let mut bytes = vec![0; 8192];
+    let (length, _) = rustix::net::recv(&to, &mut bytes[..], RecvFlags::empty()).ok()?;
+    bytes.truncate(length);
     for _ in 0..=chance.below(3) {
         match chance.below(3) {
-            0 => octets.truncate(chance.below(octets.len() as u64 + 1) as usize),
-            1 => octets.extend(chance.octets(20)),
+            0 => bytes.truncate(chance.below(bytes.len() as u64 + 1) as usize),
+            1 => bytes.extend(chance.bytes(20)),
             _ => {
-                let at = chance.below(octets.len().max(1) as u64) as usize;
-                if let Some(octet) = octets.get_mut(at) {
-                    *octet = chance.odd() as u8;
+                let at = chance.below(bytes.len().max(1) as u64) as usize;
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte = chance.odd() as u8;
                 }
             }
         }
     }
-    Some(octets)
+    Some(bytes)
 }
 
 fn state(chance: &mut Chance) -> QpState {

@@ -17,9 +17,9 @@ use crate::life::REGION;
 use crate::objects::Objects;
 use crate::remote;
 
-/// Octets of a ring before its entries: header, both indices, flag, a line each.
+/// Bytes of a ring before its entries: header, both indices, flag, a line each.
 const HEAD: u64 = 256;
-/// Octets of a line.
+/// Bytes of a line.
 const LINE: u64 = 64;
 
 /// Writes to a few places of a shared memory, mostly to the words that steer a ring.
@@ -34,9 +34,9 @@ pub fn memory(chance: &mut Chance, memory: &SharedMemory) {
         };
         match chance.below(3) {
             0 => {
-                let octets = chance.octets(200);
+                let bytes = chance.bytes(200);
                 // Beyond the end it is refused, by ourselves.
-                let _ = memory.write(offset as usize, &octets);
+                let _ = memory.write(offset as usize, &bytes);
             }
             _ => {
                 if let Ok(word) = memory.atomic_u32(offset as usize) {
@@ -57,9 +57,9 @@ pub fn memory(chance: &mut Chance, memory: &SharedMemory) {
 pub fn entries(chance: &mut Chance, memory: &SharedMemory) {
     let len = memory.len() as u64;
     for _ in 0..=chance.below(16) {
-        let octets = chance.odd().to_ne_bytes();
+        let bytes = chance.odd().to_ne_bytes();
         let offset = HEAD + chance.below(len.saturating_sub(HEAD).max(1));
-        let _ = memory.write((offset & !7) as usize, &octets);
+        let _ = memory.write((offset & !7) as usize, &bytes);
     }
 }
 
@@ -119,7 +119,7 @@ fn work(chance: &mut Chance, stags: &[u32]) -> WorkRequest {
     work.slot.inline_len = chance.odd32();
     work.slot.rkey = chance.name(stags);
     work.slot.remote_addr = address(chance);
-    // For work that binds: octets, then rights and the STag that they are of.
+    // For work that binds: bytes, then rights and the STag that they are of.
     let rights = u64::from(chance.odd32()) << 32;
     let operands = [
         chance.below(2 * REGION as u64),
@@ -194,12 +194,12 @@ pub fn descriptors(chance: &mut Chance, own: &mut Objects) {
             }
         }
         1 => {
-            let octets = chance.octets(5000);
+            let bytes = chance.bytes(5000);
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
             for fd in own.notices.iter().chain([&own.kick]) {
-                let _ = rustix::net::send(fd, &octets, flags);
+                let _ = rustix::net::send(fd, &bytes, flags);
             }
-            let _ = rustix::net::send(&own.events, &octets, flags);
+            let _ = rustix::net::send(&own.events, &bytes, flags);
         }
         2 => drop(own.notices.pop()),
         3 => {

@@ -21,7 +21,7 @@ use rnic_tools::xdp::Mode;
 /// ends must compute their own checksums and segments: `ethtool -K DEV tx off` there.
 ///
 /// Shares are written 1% or 0.01; times 50ms, 200us or 1.5s; rates 500Mbit (bits a second) or
-/// 62.5MB (octets a second), in powers of 1000; amounts 256p (packets) or 64KiB (octets, in powers
+/// 62.5MB (bytes a second), in powers of 1000; amounts 256p (packets) or 64KiB (bytes, in powers
 /// of 1024).
 #[derive(Debug, Parser)]
 #[command(version, name = "linksim", after_help = AFTER)]
@@ -65,8 +65,8 @@ struct Cli {
     /// Write what is forwarded and dropped to a pcapng file; dropped packets have a comment
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
-    /// Octets of each packet that go to the file
-    #[arg(long, value_name = "OCTETS", default_value_t = 65535)]
+    /// Bytes of each packet that go to the file
+    #[arg(long, value_name = "BYTES", default_value_t = 65535)]
     pcap_snap: usize,
     /// Packets that queues and delays can hold: at least rate times delay
     #[arg(long, value_name = "NUMBER", default_value_t = 16384, value_parser = clap::value_parser!(u32).range(1024..=400_000))]

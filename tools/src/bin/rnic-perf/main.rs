@@ -79,14 +79,14 @@ struct Client {
     /// What to move.
     #[arg(long, value_enum, default_value = "write")]
     op: Operation,
-    /// Measure octets a second (the default).
+    /// Measure bytes a second (the default).
     #[arg(long, conflicts_with = "latency")]
     bandwidth: bool,
     /// Measure the time of one message.
     #[arg(long)]
     latency: bool,
-    /// Octets of a message.
-    #[arg(long, default_value = "64k", value_parser = size::message_octets)]
+    /// Bytes of a message.
+    #[arg(long, default_value = "64k", value_parser = size::message_bytes)]
     size: u32,
     /// Messages outstanding; 1 when latency is measured.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=i64::from(DEPTH_MAX)))]
@@ -94,8 +94,8 @@ struct Client {
     /// How long to measure.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = size::duration)]
     duration: Duration,
-    /// How many octets to move, instead of a time.
-    #[arg(long, value_name = "OCTETS", value_parser = size::octets, conflicts_with = "iterations")]
+    /// How many bytes to move, instead of a time.
+    #[arg(long, value_name = "BYTES", value_parser = size::bytes, conflicts_with = "iterations")]
     bytes: Option<u64>,
     /// How many messages to move, instead of a time.
     #[arg(long, value_name = "NUMBER")]
@@ -103,14 +103,14 @@ struct Client {
     /// Never sleep while it is measured: with --embedded for a core of its own.
     #[arg(long)]
     busy: bool,
-    /// Measure octets a second in turns of so long, for others that have the machine in between: before
+    /// Measure bytes a second in turns of so long, for others that have the machine in between: before
     /// each, and once all has arrived, it stops itself (SIGSTOP) until SIGCONT comes; then a third as much
     /// is ahead that does not count, for caches to fill.
     #[arg(long, value_name = "TIME", value_parser = size::duration, conflicts_with_all = ["latency", "bytes", "iterations"])]
     turn: Option<Duration>,
-    /// Let the receiving end compare octets with what was sent: every one of Sends, and of Writes and
+    /// Let the receiving end compare bytes with what was sent: every one of Sends, and of Writes and
     /// Reads with --bytes or --iterations. With --duration these go round in memory, which is compared
-    /// once, at the end. The result says how many octets were compared.
+    /// once, at the end. The result says how many bytes were compared.
     #[arg(long, conflicts_with = "latency")]
     verify: bool,
     /// Print the result as JSON.
@@ -190,7 +190,7 @@ fn measure(options: &Client) -> Result<(), ToolError> {
         return print_json(&outcome);
     }
     let head = format!(
-        "{:?}, {} octets, depth {}",
+        "{:?}, {} bytes, depth {}",
         plan.operation, plan.size, plan.depth
     );
     if let Some(goodput) = outcome.goodput {
@@ -199,8 +199,8 @@ fn measure(options: &Client) -> Result<(), ToolError> {
     if let Some(latency) = outcome.latency {
         rnic_tools::outln!("{head}: {latency}");
     }
-    if let Some(octets) = outcome.verified_octets {
-        rnic_tools::outln!("{head}: {} verified equal", size::show(octets));
+    if let Some(bytes) = outcome.verified_bytes {
+        rnic_tools::outln!("{head}: {} verified equal", size::show(bytes));
     }
     Ok(())
 }
@@ -215,8 +215,8 @@ fn print_json(result: &impl Serialize) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// The memory that messages go round in when nothing asks for more, in octets: small enough to stay in
-/// a cache. Those that are outstanding together may have the same octets, as in other such programs:
+/// The memory that messages go round in when nothing asks for more, in bytes: small enough to stay in
+/// a cache. Those that are outstanding together may have the same bytes, as in other such programs:
 /// how far memory is behind the caches is not what is measured.
 const SPAN: u64 = 1 << 20;
 
@@ -235,7 +235,7 @@ fn plan(options: &Client) -> (Plan, Until) {
     let span = match (figure, messages) {
         // Source, sink and one more of each message.
         (Figure::Latency, _) => size * 3,
-        // Every octet of the transfer has a place of its own, so that each is compared.
+        // Every byte of the transfer has a place of its own, so that each is compared.
         (Figure::Bandwidth, Some(messages)) if options.verify => options
             .bytes
             .unwrap_or_else(|| messages.saturating_mul(size)),

@@ -42,8 +42,8 @@ enum Role {
         /// The server's address and port.
         #[arg(long, value_name = "ADDRESS:PORT")]
         connect: SocketAddr,
-        /// Octets of a message.
-        #[arg(long, default_value = "64k", value_parser = size::message_octets)]
+        /// Bytes of a message.
+        #[arg(long, default_value = "64k", value_parser = size::message_bytes)]
         size: u32,
         /// Messages outstanding on each queue pair; with 0 the connections only are there.
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=i64::from(DEPTH_MAX)))]

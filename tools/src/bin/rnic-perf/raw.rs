@@ -26,7 +26,7 @@ pub(crate) struct Raw {
     /// How to wait for frames.
     #[arg(long, global = true, value_enum, default_value = "spin")]
     waiting: Waiting,
-    /// Have frames that are sent or received in numbers carry an application's octets, at both ends:
+    /// Have frames that are sent or received in numbers carry an application's bytes, at both ends:
     /// copied into each with a checksum and a CRC, verified, and copied out: what a protocol that moves
     /// them does at the least.
     #[arg(long, global = true)]
@@ -35,10 +35,10 @@ pub(crate) struct Raw {
     /// lost, and nothing that such a transport could do without.
     #[arg(long, global = true, conflicts_with = "verified")]
     least: bool,
-    /// Octets of a frame with its Ethernet header: of those that are sent, or the most that are
+    /// Bytes of a frame with its Ethernet header: of those that are sent, or the most that are
     /// received.
-    #[arg(long, global = true, value_name = "OCTETS", default_value = "1514", value_parser = frame_octets)]
-    octets: usize,
+    #[arg(long, global = true, value_name = "BYTES", default_value = "1514", value_parser = frame_bytes)]
+    bytes: usize,
     /// How long to measure.
     #[arg(long, global = true, value_name = "TIME", default_value = "5s", value_parser = size::duration)]
     duration: Duration,
@@ -85,12 +85,12 @@ fn kib_of_code(text: &str) -> Result<usize, String> {
     kib.ok_or_else(|| format!("give 0 to {CODE_MAX} KiB"))
 }
 
-fn frame_octets(text: &str) -> Result<usize, String> {
-    let octets = size::octets(text)? as usize;
-    if octets < LEAST_FRAME {
-        return Err(format!("a frame has at least {LEAST_FRAME} octets"));
+fn frame_bytes(text: &str) -> Result<usize, String> {
+    let bytes = size::bytes(text)? as usize;
+    if bytes < LEAST_FRAME {
+        return Err(format!("a frame has at least {LEAST_FRAME} bytes"));
     }
-    Ok(octets)
+    Ok(bytes)
 }
 
 pub(crate) fn run(options: &Raw) -> Result<(), ToolError> {
@@ -101,7 +101,7 @@ pub(crate) fn run(options: &Raw) -> Result<(), ToolError> {
     }
     let load = match (options.least, options.verified) {
         (true, _) => Load::Writes,
-        (_, true) => Load::Octets,
+        (_, true) => Load::Bytes,
         _ => Load::Nothing,
     };
     if options.least
@@ -116,15 +116,15 @@ pub(crate) fn run(options: &Raw) -> Result<(), ToolError> {
     }
     let mut wire = Wire::open(
         &options.interface,
-        options.octets,
+        options.bytes,
         options.mode.into(),
         options.waiting,
         load,
     )?;
     match options.role {
         Role::Send(Send { turn, .. }) if options.least => {
-            let (octets, duration) = (options.octets, options.duration);
-            let sent = least::send(&mut wire, octets, duration, turn, options.timeout)?;
+            let (bytes, duration) = (options.bytes, options.duration);
+            let sent = least::send(&mut wire, bytes, duration, turn, options.timeout)?;
             print_json(&sent)
         }
         Role::Receive if options.least => {
@@ -132,16 +132,16 @@ pub(crate) fn run(options: &Raw) -> Result<(), ToolError> {
             print_json(&least::receive(&mut wire, options.timeout)?)
         }
         Role::Send(Send { paced, turn }) => {
-            let (octets, duration) = (options.octets, options.duration);
-            print_json(&rate::send(&mut wire, octets, duration, turn, paced)?)
+            let (bytes, duration) = (options.bytes, options.duration);
+            print_json(&rate::send(&mut wire, bytes, duration, turn, paced)?)
         }
         Role::Receive => {
             rnic_tools::outln!("listening on {}", options.interface);
             print_json(&rate::receive(&mut wire, options.timeout)?)
         }
         Role::Ping(Echo { code }) => {
-            let (octets, duration) = (options.octets, options.duration);
-            let latency = echo::ping(&mut wire, octets, code, duration, options.timeout)?;
+            let (bytes, duration) = (options.bytes, options.duration);
+            let latency = echo::ping(&mut wire, bytes, code, duration, options.timeout)?;
             print_json(&latency)
         }
         Role::Pong(Echo { code }) => {

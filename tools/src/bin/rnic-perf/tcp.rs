@@ -15,8 +15,8 @@ use crate::print_json;
 pub(crate) struct Tcp {
     #[command(subcommand)]
     role: Role,
-    /// Octets of a message, the same at both ends.
-    #[arg(long, global = true, default_value = "64", value_parser = message_octets)]
+    /// Bytes of a message, the same at both ends.
+    #[arg(long, global = true, default_value = "64", value_parser = message_bytes)]
     size: usize,
     /// How long to measure.
     #[arg(long, global = true, value_name = "TIME", default_value = "5s", value_parser = size::duration)]
@@ -42,10 +42,10 @@ enum Role {
     },
 }
 
-fn message_octets(text: &str) -> Result<usize, String> {
-    match size::message_octets(text)? {
-        0 => Err("a message that is waited for has at least 1 octet".to_owned()),
-        octets => Ok(octets as usize),
+fn message_bytes(text: &str) -> Result<usize, String> {
+    match size::message_bytes(text)? {
+        0 => Err("a message that is waited for has at least 1 byte".to_owned()),
+        bytes => Ok(bytes as usize),
     }
 }
 

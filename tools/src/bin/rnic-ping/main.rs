@@ -61,7 +61,7 @@ struct Client {
     /// The server's address and port.
     #[arg(long, value_name = "ADDRESS:PORT")]
     connect: SocketAddr,
-    /// Octets of the buffer, 4 to 65536.
+    /// Bytes of the buffer, 4 to 65536.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(i64::from(ping::SIZE_MIN)..=i64::from(ping::SIZE_MAX)))]
     size: u32,
     /// Rounds.
@@ -175,7 +175,7 @@ fn ping(options: &Client) -> Result<(), ToolError> {
         rnic_tools::outln!("{text}");
     } else {
         rnic_tools::outln!(
-            "{} rounds of {} octets, all equal",
+            "{} rounds of {} bytes, all equal",
             outcome.rounds,
             outcome.size
         );

@@ -44,11 +44,11 @@ pub(crate) struct Options {
     /// Only what is sent
     #[arg(long = "out")]
     outbound: bool,
-    /// Keep at most so many octets of each frame
-    #[arg(long, value_name = "OCTETS", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Keep at most so many bytes of each frame
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
     snap: Option<u32>,
     /// Begin another file when one would be larger than this (such as 10M)
-    #[arg(long, value_name = "OCTETS", value_parser = file_size)]
+    #[arg(long, value_name = "BYTES", value_parser = file_size)]
     size: Option<u64>,
     /// Keep so many files, the oldest go [default: 2]
     #[arg(long, value_name = "NUMBER", requires = "size", value_parser = files)]
@@ -135,17 +135,17 @@ fn write(
 }
 
 fn report(trace: &Trace, lost: u64, as_json: bool) {
-    let (frames, octets) = (trace.frames(), trace.octets());
+    let (frames, bytes) = (trace.frames(), trace.bytes());
     let files: Vec<String> = trace
         .paths()
         .map(|path| path.display().to_string())
         .collect();
     if as_json {
-        let report = json!({ "frames": frames, "lost": lost, "octets": octets, "files": files });
+        let report = json!({ "frames": frames, "lost": lost, "bytes": bytes, "files": files });
         rnic_tools::outln!("{report}");
     } else {
-        let octets = size::show(octets);
-        rnic_tools::outln!("{frames} frames written ({octets}), {lost} lost");
+        let bytes = size::show(bytes);
+        rnic_tools::outln!("{frames} frames written ({bytes}), {lost} lost");
         files.iter().for_each(|file| rnic_tools::outln!("{file}"));
     }
 }
@@ -187,11 +187,11 @@ fn ends_of_qp(context: &Context, number: u32) -> Result<(SocketAddr, SocketAddr)
 }
 
 fn file_size(text: &str) -> Result<u64, String> {
-    let octets = size::octets(text)?;
-    if octets < SIZE_MIN {
-        return Err(format!("a file has at least {SIZE_MIN} octets"));
+    let bytes = size::bytes(text)?;
+    if bytes < SIZE_MIN {
+        return Err(format!("a file has at least {SIZE_MIN} bytes"));
     }
-    Ok(octets)
+    Ok(bytes)
 }
 
 fn files(text: &str) -> Result<usize, String> {

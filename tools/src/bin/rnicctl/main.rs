@@ -48,7 +48,7 @@ enum Question {
     Qps(Which),
     /// Completion queues
     Cqs(Which),
-    /// Memory regions and windows: the STag's index (never its key), rights, octets
+    /// Memory regions and windows: the STag's index (never its key), rights, bytes
     Regions(Which),
     /// Where programs listen
     Listeners(Which),
@@ -195,10 +195,10 @@ fn tell(device: &DeviceInfo) {
     rnic_tools::outln!("interface    {}", device.interface);
     rnic_tools::outln!("XDP mode     {}", device.xdp_mode);
     rnic_tools::outln!("addresses    {}", addresses.join(", "));
-    rnic_tools::outln!("MTU          {} octets", device.mtu);
+    rnic_tools::outln!("MTU          {} bytes", device.mtu);
     rnic_tools::outln!("RX queues    {}", device.queues);
     rnic_tools::outln!("elements     {} a work request", device.max_sge);
-    rnic_tools::outln!("inline       {} octets a work request", device.max_inline);
+    rnic_tools::outln!("inline       {} bytes a work request", device.max_inline);
     rnic_tools::outln!("queue depth  {} work requests", device.max_queue_depth);
 }
 

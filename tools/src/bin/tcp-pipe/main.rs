@@ -50,8 +50,8 @@ struct Cli {
     /// Read nothing from standard input; our direction is closed when the peer closes its own.
     #[arg(long)]
     recv_only: bool,
-    /// Receive window, in octets: as much as a peer may send within one round trip.
-    #[arg(long, value_name = "OCTETS", default_value = "16M", value_parser = size::octets)]
+    /// Receive window, in bytes: as much as a peer may send within one round trip.
+    #[arg(long, value_name = "BYTES", default_value = "16M", value_parser = size::bytes)]
     window: u64,
     /// Segments in flight or waiting to be; as many as fill the window, when not said.
     #[arg(
@@ -72,8 +72,8 @@ struct Cli {
     /// Send small segments at once, against Nagle's rule.
     #[arg(long)]
     nodelay: bool,
-    /// Most octets of payload and options in a segment, below what the MTU allows.
-    #[arg(long, value_name = "OCTETS", value_parser = clap::value_parser!(u16).range(88..))]
+    /// Most bytes of payload and options in a segment, below what the MTU allows.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(88..))]
     mss: Option<u16>,
     /// Give up connecting after this time.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = size::duration)]

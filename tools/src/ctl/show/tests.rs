@@ -92,7 +92,7 @@ fn a_region_is_shown_by_its_index_and_has_no_key() {
         valid: true,
         qp: None,
         access: Access::LOCAL,
-        octets: 8192,
+        bytes: 8192,
     }));
     assert!(json(&region).get("key").is_none() && json(&region).get("stag").is_none());
     let shown = table(

@@ -4,12 +4,12 @@ use rnic::Direction;
 
 use super::*;
 
-fn frame(octets: &[u8]) -> CapturedFrame<'_> {
+fn frame(bytes: &[u8]) -> CapturedFrame<'_> {
     CapturedFrame {
         unix_ns: 1,
         direction: Direction::Out,
-        original: octets.len() as u32,
-        octets,
+        original: bytes.len() as u32,
+        bytes,
     }
 }
 
@@ -46,7 +46,7 @@ fn a_ring_keeps_the_last_files_none_of_which_is_larger_than_asked() {
         .collect();
     assert_eq!(found, paths);
     assert_eq!(found.len(), 3);
-    // 1000 blocks of 1548 octets, 84 in a file: it was not ended before it was full.
+    // 1000 blocks of 1548 bytes, 84 in a file: it was not ended before it was full.
     assert_eq!(found[2], "a.b-00012.pcapng");
     let mut all = 0;
     for path in trace.paths() {
@@ -55,7 +55,7 @@ fn a_ring_keeps_the_last_files_none_of_which_is_larger_than_asked() {
         all += size;
     }
     assert!(all > 2 * (SIZE_MIN - 2000));
-    assert!(trace.octets() > 1_500_000);
+    assert!(trace.bytes() > 1_500_000);
     assert_eq!(trace.frames(), 1000);
 }
 
@@ -86,7 +86,7 @@ fn without_a_ring_there_is_one_file_for_its_owner_only() {
     trace.end(0).unwrap();
     assert_eq!(names(directory.path()), ["a.b.pcapng"]);
     let metadata = trace.paths().next().unwrap().metadata().unwrap();
-    assert_eq!(metadata.len(), trace.octets());
+    assert_eq!(metadata.len(), trace.bytes());
     assert_eq!(metadata.permissions().mode() & 0o777, MODE);
 }
 

@@ -19,13 +19,13 @@ fn packets_leave_one_after_the_other_at_the_rate_of_the_wire() {
     let settings = settings(&["rate=100Mbit", "overhead=24", "queue=none"]);
     let mut bottleneck = Bottleneck::default();
     let start = Duration::from_secs(1);
-    // 1226 + 24 octets are 10,000 bits: 100 us.
+    // 1226 + 24 bytes are 10,000 bits: 100 us.
     for n in 1..=50 {
         let leaves = leaves(bottleneck.offer(start, 1226, &settings));
         assert_eq!(leaves - start, Duration::from_micros(100 * n));
     }
-    let (packets, octets) = bottleneck.queued(start + Duration::from_micros(100 * 48));
-    assert_eq!((packets, octets), (2, 2 * 1226));
+    let (packets, bytes) = bottleneck.queued(start + Duration::from_micros(100 * 48));
+    assert_eq!((packets, bytes), (2, 2 * 1226));
     let later = start + Duration::from_secs(1);
     assert_eq!(
         leaves(bottleneck.offer(later, 1226, &settings)) - later,
@@ -42,7 +42,7 @@ fn nanoseconds_that_do_not_divide_are_not_lost() {
         last = leaves(bottleneck.offer(last, 60, &settings));
         bottleneck.free_at = last;
     }
-    // 84 octets are 96 ns at 7 Gbit/s.
+    // 84 bytes are 96 ns at 7 Gbit/s.
     assert_eq!(last, Duration::from_nanos(96 * 7_000_000));
 }
 

@@ -8,7 +8,7 @@ use crate::linksim::{Impairments, Layer};
 
 /// A bridge and the far ends of its two ports.
 fn bridge(pairs: &[&str]) -> (Bridge<MemoryPort>, [MemoryWire; 2]) {
-    let (umem, pool) = Umem::heap(256, ChunkSize::Octets2048);
+    let (umem, pool) = Umem::heap(256, ChunkSize::Bytes2048);
     let (left, left_wire) = MemoryPort::intercepted(&umem, 64);
     let (right, right_wire) = MemoryPort::intercepted(&umem, 64);
     let both = Impairments::from_pairs(pairs.iter().copied()).unwrap();
@@ -33,7 +33,7 @@ fn frames_pass_both_ways_and_none_is_lost_for_good() {
     let (mut bridge, [left, right]) = bridge(&["delay=1ms"]);
     let free = bridge.free_frames();
     let mut now = Duration::ZERO;
-    let mut octets = Vec::new();
+    let mut bytes = Vec::new();
     for _ in 0..10 {
         for frame in numbered(40) {
             assert!(left.push(&frame) && right.push(&frame));
@@ -45,10 +45,10 @@ fn frames_pass_both_ways_and_none_is_lost_for_good() {
         assert!(bridge.turn(now, &mut ()).unwrap());
         for wire in [&left, &right] {
             for expected in 0..40 {
-                assert!(wire.take(&mut octets));
-                assert_eq!(number(&octets), expected);
+                assert!(wire.take(&mut bytes));
+                assert_eq!(number(&bytes), expected);
             }
-            assert!(!wire.take(&mut octets));
+            assert!(!wire.take(&mut bytes));
         }
     }
     bridge.turn(now, &mut ()).unwrap();
@@ -62,10 +62,10 @@ fn an_answer_goes_back_to_where_the_packet_came_from() {
     for (from, to) in [(0, 1), (1, 0)] {
         assert!(wires[from].push(&segment(6, 1, &[7; 1000])));
         bridge.turn(Duration::ZERO, &mut ()).unwrap();
-        let mut octets = Vec::new();
-        assert!(!wires[to].take(&mut octets));
-        assert!(wires[from].take(&mut octets));
-        assert_eq!(octets[14 + 6], 58, "ICMPv6");
+        let mut bytes = Vec::new();
+        assert!(!wires[to].take(&mut bytes));
+        assert!(wires[from].take(&mut bytes));
+        assert_eq!(bytes[14 + 6], 58, "ICMPv6");
     }
 }
 
@@ -81,11 +81,11 @@ fn a_port_without_room_keeps_frames_in_the_link_and_in_order() {
         sent += frames.len();
     }
     assert_eq!(sent, 180);
-    let mut octets = Vec::new();
+    let mut bytes = Vec::new();
     let mut expected = 0;
     while expected < 180 {
-        while right.take(&mut octets) {
-            assert_eq!(number(&octets), expected);
+        while right.take(&mut bytes) {
+            assert_eq!(number(&bytes), expected);
             expected += 1;
         }
         bridge.turn(Duration::ZERO, &mut ()).unwrap();

@@ -49,7 +49,7 @@ fn a_file_says_all_that_the_command_line_can() {
     assert_eq!(config.changes.each_ref().map(Vec::len), [2, 1]);
     assert_eq!(config.changes[0][0].when, When::At(Duration::from_secs(2)));
     let mtu = config.changes[0][0].set.mtu;
-    assert_eq!(mtu.and_then(Mtu::octets), Some(1400));
+    assert_eq!(mtu.and_then(Mtu::bytes), Some(1400));
     assert_eq!(config.changes[1][0].when, When::After(1000));
 }
 

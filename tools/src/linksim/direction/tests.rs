@@ -27,7 +27,7 @@ fn a_link_without_impairments_changes_nothing() {
     let mut direction = direction(1, &[]);
     let frames: Vec<Vec<u8>> = VERSIONS
         .iter()
-        .flat_map(|&version| [segment(version, 9, b"octets"), udp(version, b"more")])
+        .flat_map(|&version| [segment(version, 9, b"bytes"), udp(version, b"more")])
         .chain([vec![0xff; 60]])
         .collect();
     let (left, answers) = pass(&mut direction, &mut buffers, &frames, GAP, &mut ());
@@ -204,7 +204,7 @@ fn damaged_packets_differ_in_as_many_bits_as_were_asked_for_and_no_checksum_is_r
 
 #[test]
 fn a_rate_spaces_packets_and_a_full_queue_drops_them() {
-    // 46 octets and 24 of overhead are 560 bits: 56 us at 10 Mbit/s.
+    // 46 bytes and 24 of overhead are 560 bits: 56 us at 10 Mbit/s.
     let pairs = ["rate=10Mbit", "queue=8p"];
     let mut direction = direction(1, &pairs);
     let mut buffers = buffers(64);
@@ -227,7 +227,7 @@ fn a_rate_spaces_packets_and_a_full_queue_drops_them() {
 fn only_packets_of_an_ecn_capable_transport_are_marked_and_stay_well_formed() {
     for version in VERSIONS {
         for (codepoint, marked) in [(0, 0), (1, 3), (2, 3), (3, 3)] {
-            let mut frame = segment(version, 1, b"octets");
+            let mut frame = segment(version, 1, b"bytes");
             let shift = if version == 4 { 0 } else { 4 };
             frame[15] |= codepoint << shift;
             let packet = Packet::parse(&frame).unwrap();

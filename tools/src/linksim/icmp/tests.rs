@@ -8,7 +8,7 @@ use crate::linksim::testing::{
     checksums_are_right, direction, pass, segment, udp,
 };
 
-/// What comes back, and what is counted, when a frame meets an MTU of 600 octets.
+/// What comes back, and what is counted, when a frame meets an MTU of 600 bytes.
 fn answer(frame: Vec<u8>) -> (Vec<Vec<u8>>, u64) {
     let mut direction = direction(1, &["mtu=600"]);
     let (left, answers) = pass(
@@ -35,19 +35,19 @@ fn ipv4_with_df_is_answered_with_fragmentation_needed() {
     let frame = whole(segment(4, 0x1234_5678, &[7; 1000]));
     let (answers, sent) = answer(frame.clone());
     assert_eq!((answers.len(), sent), (1, 1));
-    let octets = &answers[0];
-    assert!(checksums_are_right(octets));
+    let bytes = &answers[0];
+    assert!(checksums_are_right(bytes));
     assert_eq!(
-        (&octets[..6], &octets[6..12]),
+        (&bytes[..6], &bytes[6..12]),
         (&LEFT_MAC[..], &RIGHT_MAC[..])
     );
-    let packet = SlicedPacket::from_ethernet(octets).unwrap();
+    let packet = SlicedPacket::from_ethernet(bytes).unwrap();
     let Some(NetSlice::Ipv4(ip)) = &packet.net else {
         panic!("not IPv4");
     };
     assert_eq!(ip.header().source(), RIGHT_V4);
     assert_eq!(ip.header().destination(), LEFT_V4);
-    assert_eq!(octets.len() - 14, 576);
+    assert_eq!(bytes.len() - 14, 576);
     let Some(TransportSlice::Icmpv4(icmp)) = &packet.transport else {
         panic!("not ICMP");
     };
@@ -66,15 +66,15 @@ fn ipv6_is_answered_with_packet_too_big() {
     let frame = segment(6, 0x1234_5678, &[7; 1400]);
     let (answers, sent) = answer(frame.clone());
     assert_eq!((answers.len(), sent), (1, 1));
-    let octets = &answers[0];
-    assert!(checksums_are_right(octets));
-    let packet = SlicedPacket::from_ethernet(octets).unwrap();
+    let bytes = &answers[0];
+    assert!(checksums_are_right(bytes));
+    let packet = SlicedPacket::from_ethernet(bytes).unwrap();
     let Some(NetSlice::Ipv6(ip)) = &packet.net else {
         panic!("not IPv6");
     };
     assert_eq!(ip.header().source(), RIGHT_V6);
     assert_eq!(ip.header().destination(), LEFT_V6);
-    assert_eq!(octets.len() - 14, 1280);
+    assert_eq!(bytes.len() - 14, 1280);
     let Some(TransportSlice::Icmpv6(icmp)) = &packet.transport else {
         panic!("not ICMPv6");
     };

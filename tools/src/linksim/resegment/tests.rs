@@ -18,30 +18,30 @@ fn parts(frame: &[u8]) -> (u32, bool, Vec<u8>) {
     (tcp.sequence_number(), tcp.psh(), tcp.payload().to_vec())
 }
 
-/// `count` segments of a stream whose octets tell their place, beginning close to the wrap of
+/// `count` segments of a stream whose bytes tell their place, beginning close to the wrap of
 /// sequence numbers.
 fn stream(version: u8, first: u32, sizes: &[usize]) -> (Vec<Vec<u8>>, Vec<u8>) {
-    let mut octets = Vec::new();
+    let mut bytes = Vec::new();
     let frames = sizes
         .iter()
         .map(|&size| {
-            let begin = octets.len();
-            octets.extend((begin..begin + size).map(|at| (at * 31 + at / 251) as u8));
-            segment(version, first.wrapping_add(begin as u32), &octets[begin..])
+            let begin = bytes.len();
+            bytes.extend((begin..begin + size).map(|at| (at * 31 + at / 251) as u8));
+            segment(version, first.wrapping_add(begin as u32), &bytes[begin..])
         })
         .collect();
-    (frames, octets)
+    (frames, bytes)
 }
 
 fn reassemble(first: u32, frames: &[(Duration, Vec<u8>)]) -> Vec<u8> {
-    let mut octets = Vec::new();
+    let mut bytes = Vec::new();
     for (_, frame) in frames {
         assert!(checksums_are_right(frame), "{frame:02x?}");
         let (sequence, _, payload) = parts(frame);
-        assert_eq!(sequence, first.wrapping_add(octets.len() as u32));
-        octets.extend(payload);
+        assert_eq!(sequence, first.wrapping_add(bytes.len() as u32));
+        bytes.extend(payload);
     }
-    octets
+    bytes
 }
 
 #[test]
@@ -55,12 +55,12 @@ fn any_segmentation_is_the_same_stream_with_right_checksums() {
             &["join=30%", "split=30%", "join-wait=1ms"],
         ] {
             let sizes: Vec<usize> = (0..300).map(|n| [1400, 1400, 2, 1, 700][n % 5]).collect();
-            let (frames, octets) = stream(version, first, &sizes);
+            let (frames, bytes) = stream(version, first, &sizes);
             let mut direction = direction(9, pairs);
             let mut buffers = buffers(256);
             let gap = Duration::from_micros(10);
             let (left, _) = pass(&mut direction, &mut buffers, &frames, gap, &mut ());
-            assert_eq!(reassemble(first, &left), octets, "{version} {pairs:?}");
+            assert_eq!(reassemble(first, &left), bytes, "{version} {pairs:?}");
             let counters = direction.counters();
             assert!(counters.resegmented > 50, "{pairs:?} {counters:?}");
             assert!(counters.balanced(0), "{counters:?}");
@@ -92,7 +92,7 @@ fn psh_stays_on_the_last_piece_only() {
 fn a_segment_that_waits_in_vain_leaves_in_time_and_before_what_comes_after_it() {
     let mut direction = direction(1, &["join=100%", "join-wait=300us"]);
     let mut buffers = buffers(16);
-    let (frames, octets) = stream(4, 1, &[100]);
+    let (frames, bytes) = stream(4, 1, &[100]);
     let (left, _) = pass(
         &mut direction,
         &mut buffers,
@@ -101,7 +101,7 @@ fn a_segment_that_waits_in_vain_leaves_in_time_and_before_what_comes_after_it() 
         &mut (),
     );
     assert_eq!(left[0].0, Duration::from_micros(300));
-    assert_eq!(reassemble(1, &left), octets);
+    assert_eq!(reassemble(1, &left), bytes);
 
     // Another packet lets it go at once, and so does a segment that does not follow it.
     for other in [udp(4, b"other"), segment(4, 9_999, b"far away")] {

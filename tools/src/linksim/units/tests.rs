@@ -8,7 +8,7 @@ fn values_are_read_as_they_are_written() {
     assert_eq!("62.5MB/s".parse(), Ok(Rate(Some(500_000_000))));
     assert_eq!("none".parse(), Ok(Rate(None)));
     assert_eq!("256p".parse(), Ok(Limit::Packets(256)));
-    assert_eq!("64KiB".parse(), Ok(Limit::Octets(65536)));
+    assert_eq!("64KiB".parse(), Ok(Limit::Bytes(65536)));
     assert_eq!("50ms".parse(), Ok(Span(Duration::from_millis(50))));
     assert_eq!("1.5s".parse(), Ok(Span(Duration::from_millis(1500))));
     assert_eq!("200us".parse(), Ok(Span(Duration::from_micros(200))));

@@ -9,7 +9,7 @@ use std::hint::black_box;
 /// The most that can be run through, in KiB.
 pub const CODE_MAX: usize = 64;
 
-/// Some twenty octets of code for each number, one instruction behind the other.
+/// Some twenty bytes of code for each number, one instruction behind the other.
 macro_rules! straight {
     ($long:ident, $short:ident, $seed:ident: $($number:literal)*) => {
         $(

@@ -10,12 +10,12 @@ use crate::report::{Latency, Samples};
 /// Rounds before the first that counts.
 const WARM_UP: u64 = 100;
 
-/// Sends frames of `octets` octets, each when the one before has come back, for so long; the time of
+/// Sends frames of `bytes` bytes, each when the one before has come back, for so long; the time of
 /// both ways. Waits `patience` for each. Behind each it runs through `code` KiB of other code, while the
 /// peer has it.
 pub fn ping(
     wire: &mut Wire,
-    octets: usize,
+    bytes: usize,
     code: usize,
     duration: Duration,
     patience: Duration,
@@ -30,7 +30,7 @@ pub fn ping(
             break;
         }
         let started = Instant::now();
-        wire.send(Kind::Ping, round, octets)?;
+        wire.send(Kind::Ping, round, bytes)?;
         run_through(code);
         let silence = Silence::new(patience);
         let mut back = false;
@@ -46,7 +46,7 @@ pub fn ping(
             samples.record(started.elapsed());
         }
     }
-    wire.send(Kind::End, 0, octets)?;
+    wire.send(Kind::End, 0, bytes)?;
     samples.latency().ok_or_else(|| {
         ToolError::Usage("no time for a single frame: give a longer --duration".into())
     })
@@ -58,13 +58,13 @@ pub fn pong(wire: &mut Wire, code: usize, patience: Duration) -> Result<(), Tool
     let mut silence = Silence::new(patience);
     loop {
         let (mut asked, mut over) = (None, false);
-        let any = wire.receive(patience, |kind, number, octets| match kind {
-            Kind::Ping => asked = Some((number, octets)),
+        let any = wire.receive(patience, |kind, number, bytes| match kind {
+            Kind::Ping => asked = Some((number, bytes)),
             Kind::End => over = true,
             Kind::Data | Kind::Pong | Kind::Paced | Kind::Seen => {}
         })?;
-        if let Some((number, octets)) = asked {
-            wire.send(Kind::Pong, number, octets)?;
+        if let Some((number, bytes)) = asked {
+            wire.send(Kind::Pong, number, bytes)?;
             run_through(code);
         }
         if over {

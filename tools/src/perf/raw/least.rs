@@ -4,7 +4,7 @@
 //! One Write of 1 MiB after the other, out of one application's memory into another's. Each segment has
 //! all its headers and is one FPDU: Ethernet, IPv4, TCP with timestamps, MPA without Markers, DDP's
 //! tagged header, the CRC. The sink compares headers, verifies the checksums and the CRC, and only then
-//! places the octets; it acknowledges them cumulatively. The source keeps each frame until that; when
+//! places the bytes; it acknowledges them cumulatively. The source keeps each frame until that; when
 //! one is missing it sends it and all behind it again (go-back-N).
 //!
 //! Left out is whatever a transport has beside: the beginning and the end of a connection, more than one
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 pub use receiver::receive;
 pub use sender::send;
 
-/// Octets of a message.
+/// Bytes of a message.
 const MESSAGE: usize = 1 << 20;
 /// Segments that are not acknowledged, at most: a receiver's rings have 512 places.
 const WINDOW: usize = 384;

@@ -35,8 +35,8 @@ pub struct Sent {
     pub frames: u64,
     /// Of these, those that went out in the time that counts.
     pub counted: u64,
-    /// Octets of each, without FCS.
-    pub octets_of_frame: usize,
+    /// Bytes of each, without FCS.
+    pub bytes_of_frame: usize,
     /// How long it took until the receiver had seen what was not lost.
     pub seconds: f64,
     /// Frames that were sent more than once.
@@ -51,30 +51,30 @@ pub struct Received {
     /// Frames that did not, or not as they were sent; by `--least` those that came and were not the next
     /// sound segment.
     pub lost: u64,
-    /// Octets behind the Ethernet headers, the payload of no protocol, or those of an application.
-    pub payload_octets: u64,
+    /// Bytes behind the Ethernet headers, the payload of no protocol, or those of an application.
+    pub payload_bytes: u64,
     /// From the first that was seen to the last. What a receiver finds waiting when it gets its core
     /// it sees at once, and a sender may have turns: rates go by the sender's time.
     pub seconds: f64,
 }
 
-/// Sends frames of `octets` octets for so long, in turns of `turn` if that is given; `paced`: never
+/// Sends frames of `bytes` bytes for so long, in turns of `turn` if that is given; `paced`: never
 /// further ahead of the receiver than its rings are long.
 pub fn send(
     wire: &mut Wire,
-    octets: usize,
+    bytes: usize,
     duration: Duration,
     turn: Option<Duration>,
     paced: bool,
 ) -> Result<Sent, ToolError> {
     let mut turns = Turns::begin(turn)?;
     let (mut frames, mut before, mut counted) = (0, 0, 0);
-    let mut pace = paced.then(|| Pace::new(octets, Instant::now()));
+    let mut pace = paced.then(|| Pace::new(bytes, Instant::now()));
     let kind = if paced { Kind::Paced } else { Kind::Data };
     let seconds = loop {
         let allowed = pace.as_ref().map_or(u64::MAX, |pace| pace.allowed(frames));
         for _ in 0..allowed.min(BATCH as u64) {
-            if !wire.queue(kind, frames, octets) {
+            if !wire.queue(kind, frames, bytes) {
                 break;
             }
             frames += 1;
@@ -104,13 +104,13 @@ pub fn send(
     for _ in 0..ENDS {
         wire.drain(DRAIN)?;
         std::thread::sleep(END_PAUSE);
-        wire.send(Kind::End, frames, octets)?;
+        wire.send(Kind::End, frames, bytes)?;
     }
     wire.drain(DRAIN)?;
     Ok(Sent {
         frames,
         counted,
-        octets_of_frame: octets,
+        bytes_of_frame: bytes,
         seconds,
         again: 0,
     })
@@ -162,9 +162,9 @@ struct Pace {
 }
 
 impl Pace {
-    fn new(octets: usize, at: Instant) -> Self {
+    fn new(bytes: usize, at: Instant) -> Self {
         Self {
-            window: window(octets),
+            window: window(bytes),
             seen: 0,
             at,
         }
@@ -186,9 +186,9 @@ impl Pace {
     }
 }
 
-/// How many frames of so many octets a receiver's rings hold.
-fn window(octets: usize) -> u64 {
-    let chunks = octets.div_ceil(ChunkSize::Octets4096.chunk_capacity());
+/// How many frames of so many bytes a receiver's rings hold.
+fn window(bytes: usize) -> u64 {
+    let chunks = bytes.div_ceil(ChunkSize::Bytes4096.chunk_capacity());
     CHUNKS / chunks.max(1) as u64
 }
 
@@ -204,12 +204,12 @@ pub fn receive(wire: &mut Wire, patience: Duration) -> Result<Received, ToolErro
     let mut times: Option<(Instant, Instant)> = None;
     loop {
         let before = frames;
-        let any = wire.receive(patience, |kind, number, octets| match kind {
+        let any = wire.receive(patience, |kind, number, bytes| match kind {
             Kind::Data | Kind::Paced => {
                 frames += 1;
-                payload += octets.saturating_sub(overhead) as u64;
+                payload += bytes.saturating_sub(overhead) as u64;
                 if kind == Kind::Paced {
-                    (seen, pause) = (number.saturating_add(1), window(octets) / WORDS);
+                    (seen, pause) = (number.saturating_add(1), window(bytes) / WORDS);
                 }
             }
             Kind::End => sent = Some(number),
@@ -232,7 +232,7 @@ pub fn receive(wire: &mut Wire, patience: Duration) -> Result<Received, ToolErro
             return Ok(Received {
                 frames,
                 lost: sent.saturating_sub(frames),
-                payload_octets: payload,
+                payload_bytes: payload,
                 seconds: took.as_secs_f64(),
             });
         }
@@ -272,13 +272,13 @@ mod tests {
 
     #[test]
     fn a_receiver_speaks_several_times_in_a_window_of_frames_of_any_size() {
-        for (octets, frames) in [
+        for (bytes, frames) in [
             (60, CHUNKS),
             (3840, CHUNKS),
             (3841, CHUNKS / 2),
             (9014, CHUNKS / 3),
         ] {
-            assert_eq!(window(octets), frames, "{octets} octets");
+            assert_eq!(window(bytes), frames, "{bytes} bytes");
         }
         assert!(window(11_520) / WORDS > 0);
     }

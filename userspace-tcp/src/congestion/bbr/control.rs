@@ -65,7 +65,7 @@ impl Bbr {
         if self.round_trips.min == INFINITY {
             return self.initial_cwnd;
         }
-        share(octets_in(bw, self.round_trips.min), gain)
+        share(bytes_in(bw, self.round_trips.min), gain)
     }
 
     /// Inflight()
@@ -155,8 +155,8 @@ fn share(value: u64, hundredths: u64) -> u64 {
     u64::try_from(share).unwrap_or(u64::MAX)
 }
 
-/// Octets that go in so many nanoseconds at a rate of octets a second.
-pub(super) fn octets_in(rate: u64, nanos: u64) -> u64 {
-    let octets = u128::from(rate) * u128::from(nanos) / 1_000_000_000;
-    u64::try_from(octets).unwrap_or(u64::MAX)
+/// Bytes that go in so many nanoseconds at a rate of bytes a second.
+pub(super) fn bytes_in(rate: u64, nanos: u64) -> u64 {
+    let bytes = u128::from(rate) * u128::from(nanos) / 1_000_000_000;
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }

@@ -91,7 +91,7 @@ impl Bbr {
             }
         }
         let interval = ack.now.nanos_since(own.start);
-        let mut expected = super::control::octets_in(self.bw, interval);
+        let mut expected = super::control::bytes_in(self.bw, interval);
         if own.delivered <= expected {
             own.delivered = 0;
             own.start = ack.now;

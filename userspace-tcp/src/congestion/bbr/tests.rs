@@ -54,19 +54,19 @@ impl World {
     fn rounds(&mut self, rounds: u64) {
         for _ in 0..rounds {
             self.now += self.rtt;
-            let octets = control::octets_in(self.rate, self.rtt.as_nanos() as u64);
+            let bytes = control::bytes_in(self.rate, self.rtt.as_nanos() as u64);
             let sample = RateSample {
-                newly_acked: octets,
-                total: self.delivered + octets,
+                newly_acked: bytes,
+                total: self.delivered + bytes,
                 prior_delivered: self.delivered,
-                delivered: octets,
+                delivered: bytes,
                 delivery_rate: self.rate,
                 app_limited: self.app_limited,
                 tx_in_flight: self.tx_in_flight,
                 lost: 0,
                 rtt: Some(self.rtt.as_nanos() as u64),
             };
-            self.delivered += octets;
+            self.delivered += bytes;
             self.bbr.acknowledged(&Ack {
                 now: self.now,
                 sample: &sample,

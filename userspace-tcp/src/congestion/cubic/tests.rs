@@ -7,11 +7,11 @@ fn at(seconds: f64) -> Instant {
     Instant::ZERO + Duration::from_secs_f64(seconds)
 }
 
-fn step(now: Instant, octets: u64) -> Step {
+fn step(now: Instant, bytes: u64) -> Step {
     Step {
         now,
         srtt: RTT,
-        octets,
+        bytes,
         smss: SMSS,
     }
 }
@@ -203,7 +203,7 @@ fn a_round_trip_is_worth_half_a_window_at_most() {
 #[test]
 fn no_number_is_too_great() {
     for cwnd in [0, 1, SMSS, 1 << 40, u64::MAX] {
-        for octets in [0, 1, u64::MAX] {
+        for bytes in [0, 1, u64::MAX] {
             for smss in [0, 1, 65_535] {
                 let mut cubic = Cubic::default();
                 for now in [at(0.0), at(1e9), Instant::from_nanos(u64::MAX)] {
@@ -211,11 +211,11 @@ fn no_number_is_too_great() {
                     let step = Step {
                         now,
                         srtt,
-                        octets,
+                        bytes,
                         smss,
                     };
                     assert!(cubic.grow(cwnd, &step) >= cwnd);
-                    cubic.reduce(cwnd, octets);
+                    cubic.reduce(cwnd, bytes);
                     assert!(cubic.grow(cwnd, &step) >= cwnd);
                 }
             }

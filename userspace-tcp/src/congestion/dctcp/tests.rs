@@ -4,7 +4,7 @@ use super::*;
 fn window(dctcp: &mut Dctcp, una: &mut Position, marked: u64) {
     for i in 0..10 {
         *una += 1000;
-        // All of the next window was sent when its first octet is acknowledged.
+        // All of the next window was sent when its first byte is acknowledged.
         dctcp.observe(1000, i < marked, *una, *una + 9000);
     }
 }
@@ -44,7 +44,7 @@ fn alpha_decays_by_a_sixteenth_in_each_window_without_marks() {
 }
 
 #[test]
-fn alpha_goes_to_the_share_of_marked_octets() {
+fn alpha_goes_to_the_share_of_marked_bytes() {
     let (mut dctcp, mut una) = settled(0.0);
     // The first observation ends with the first segment behind the window's end.
     window(&mut dctcp, &mut una, 10);
@@ -74,7 +74,7 @@ fn the_window_shrinks_by_half_of_alpha() {
 }
 
 #[test]
-fn no_count_of_octets_is_too_great() {
+fn no_count_of_bytes_is_too_great() {
     let mut dctcp = Dctcp::new();
     dctcp.observe(u64::MAX, true, 0, u64::MAX);
     dctcp.observe(u64::MAX, true, u64::MAX, u64::MAX);

@@ -24,9 +24,9 @@ impl Path {
         for _ in 0..segments {
             self.una += MSS;
             match self.hystart.acknowledged(MSS, Some(rtt), self.una, next) {
-                Growth::By(octets) => grown += octets,
-                Growth::Last(octets) => {
-                    grown += octets;
+                Growth::By(bytes) => grown += bytes,
+                Growth::Last(bytes) => {
+                    grown += bytes;
                     self.over = true;
                 }
             }

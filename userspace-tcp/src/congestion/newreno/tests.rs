@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_window_of_octets_is_worth_one_segment_however_it_is_acknowledged() {
+fn a_window_of_bytes_is_worth_one_segment_however_it_is_acknowledged() {
     for step in [500, 1000, 2000] {
         let mut reno = NewReno::default();
         let mut cwnd = 10_000;

@@ -13,7 +13,7 @@ fn single_loss(smss: u64) -> Vec<u64> {
             pipe -= smss;
         }
         let delivery = Delivery {
-            octets: smss,
+            bytes: smss,
             pipe,
             safe: false,
         };
@@ -25,7 +25,7 @@ fn single_loss(smss: u64) -> Vec<u64> {
     sent
 }
 
-/// The figure of the RFC counts segments, as if they were octets. It ends with a pipe of ssthresh.
+/// The figure of the RFC counts segments, as if they were bytes. It ends with a pipe of ssthresh.
 #[test]
 fn a_single_loss_sends_at_every_second_ack() {
     assert_eq!(
@@ -53,7 +53,7 @@ fn burst_loss(safe: bool) -> Vec<(u64, u64)> {
                 pipe -= 1000;
             }
             let delivery = Delivery {
-                octets: 1000,
+                bytes: 1000,
                 pipe,
                 safe,
             };
@@ -81,7 +81,7 @@ fn a_burst_loss_is_mended_in_slow_start_by_the_other() {
 fn a_stall_is_caught_up() {
     let mut prr = Prr::begin(20_000);
     let ack = |pipe| Delivery {
-        octets: 1000,
+        bytes: 1000,
         pipe,
         safe: true,
     };
@@ -99,8 +99,8 @@ fn a_stall_is_caught_up() {
 /// this ACK delivers, so that it never adds to what is in the network, and never stops the ACK clock.
 #[test]
 fn the_conservative_bound_takes_the_larger_of_its_two_terms() {
-    let unsafe_ack = |octets| Delivery {
-        octets,
+    let unsafe_ack = |bytes| Delivery {
+        bytes,
         pipe: 10_000,
         safe: false,
     };
@@ -126,10 +126,10 @@ fn the_conservative_bound_conserves_packets() {
     prr.sent(1000);
     let (mut delivered, mut sent) = (0, 1000);
     for i in 0..40 {
-        let octets = [300, 1000, 2900][i % 3];
-        delivered += octets;
+        let bytes = [300, 1000, 2900][i % 3];
+        delivered += bytes;
         let delivery = Delivery {
-            octets,
+            bytes,
             pipe: 10_000,
             safe: false,
         };
@@ -145,15 +145,15 @@ fn the_conservative_bound_conserves_packets() {
 fn an_empty_pipe_lets_one_segment_out() {
     let mut prr = Prr::begin(20_000);
     prr.sent(5000);
-    let empty = |octets| Delivery {
-        octets,
+    let empty = |bytes| Delivery {
+        bytes,
         pipe: 0,
         safe: false,
     };
     assert_eq!(prr.on_ack(&empty(0), 10_000, 1000), 1000);
     assert_eq!(prr.on_ack(&empty(300), 10_000, 1000), 1000);
     let one = Delivery {
-        octets: 0,
+        bytes: 0,
         pipe: 1,
         safe: false,
     };
@@ -164,7 +164,7 @@ fn an_empty_pipe_lets_one_segment_out() {
 fn the_first_retransmission_is_always_allowed() {
     let mut prr = Prr::begin(20_000);
     let nothing = Delivery {
-        octets: 0,
+        bytes: 0,
         pipe: 19_000,
         safe: false,
     };
@@ -177,7 +177,7 @@ fn the_first_retransmission_is_always_allowed() {
 fn no_number_is_too_great() {
     let mut prr = Prr::begin(0);
     let delivery = Delivery {
-        octets: u64::MAX,
+        bytes: u64::MAX,
         pipe: u64::MAX,
         safe: true,
     };

@@ -4,8 +4,8 @@ use crate::interface::{NewRange, NewRanges};
 
 const WINDOW: usize = 1000;
 
-/// The octet at a position.
-fn octet(at: u64) -> u8 {
+/// The byte at a position.
+fn byte(at: u64) -> u8 {
     (at % 251) as u8
 }
 
@@ -28,7 +28,7 @@ impl Bench {
 
     /// A segment at `start` of which `ranges` (offset, length) are new.
     fn arrive(&mut self, start: u64, len: u64, ranges: &[(u64, u64)], in_order: u64) -> bool {
-        let payload: Vec<u8> = (start..start + len).map(octet).collect();
+        let payload: Vec<u8> = (start..start + len).map(byte).collect();
         let mut new = NewRanges::default();
         for &(offset, len) in ranges {
             assert!(new.push(NewRange {
@@ -53,19 +53,19 @@ impl Bench {
         assert!(self.arrive(start, len, &[(start, len)], in_order));
     }
 
-    /// Reads `most` octets and compares them.
+    /// Reads `most` bytes and compares them.
     fn read(&mut self, most: usize) -> usize {
         let mut slices: [&[u8]; 8] = [&[]; 8];
         let filled = self.reader.slices(&self.heap, &mut slices);
-        let mut octets = slices[..filled].concat();
-        octets.truncate(most);
-        for (at, found) in (self.read..).zip(&octets) {
-            assert_eq!(*found, octet(at), "octet {at}");
+        let mut bytes = slices[..filled].concat();
+        bytes.truncate(most);
+        for (at, found) in (self.read..).zip(&bytes) {
+            assert_eq!(*found, byte(at), "byte {at}");
         }
-        self.read += octets.len() as u64;
-        let to = self.reader.consume(&mut self.heap, octets.len());
+        self.read += bytes.len() as u64;
+        let to = self.reader.consume(&mut self.heap, bytes.len());
         assert_eq!(to, self.read);
-        octets.len()
+        bytes.len()
     }
 
     fn read_all(&mut self) {
@@ -76,7 +76,7 @@ impl Bench {
 }
 
 #[test]
-fn octets_in_order_are_read_where_they_lie() {
+fn bytes_in_order_are_read_where_they_lie() {
     let mut bench = Bench::new(16);
     bench.whole(0, 100, 100);
     bench.whole(100, 50, 150);
@@ -127,7 +127,7 @@ fn several_new_ranges_of_one_segment_share_its_buffer() {
 }
 
 #[test]
-fn old_octets_in_front_are_skipped() {
+fn old_bytes_in_front_are_skipped() {
     let mut bench = Bench::new(16);
     bench.whole(0, 60, 60);
     bench.read_all();

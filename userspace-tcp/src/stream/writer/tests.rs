@@ -9,7 +9,7 @@ use crate::interface::{Event, IcmpError};
 use crate::segment::Segment;
 use crate::tuple::{Endpoint, FourTuple};
 
-/// Full segment of the connection: 1000 octets of payload, and timestamps.
+/// Full segment of the connection: 1000 bytes of payload, and timestamps.
 const MSS: usize = 1000;
 
 /// A writer, and a peer that acknowledges when it is told to.
@@ -27,7 +27,7 @@ struct Bench {
     peer_offers: u16,
 }
 
-fn octet(at: u64) -> u8 {
+fn byte(at: u64) -> u8 {
     (at % 251) as u8
 }
 
@@ -73,10 +73,10 @@ impl Bench {
     }
 
     fn write(&mut self, len: usize) -> usize {
-        let octets: Vec<u8> = (self.sent..self.sent + len as u64).map(octet).collect();
+        let bytes: Vec<u8> = (self.sent..self.sent + len as u64).map(byte).collect();
         let taken = self
             .writer
-            .write(&mut self.stack, self.now, &mut self.heap, &octets);
+            .write(&mut self.stack, self.now, &mut self.heap, &bytes);
         self.sent += taken as u64;
         taken
     }
@@ -93,10 +93,10 @@ impl Bench {
             transmit.header.emit(&mut bytes);
             self.fin |= transmit.header.flags.fin();
             if let Some(payload) = transmit.payload {
-                let octets = &payload.buf[HEADROOM..HEADROOM + payload.len as usize];
-                assert_eq!(checksum::sum(octets), payload.sum);
-                bytes.extend_from_slice(octets);
-                sizes.push(octets.len());
+                let data = &payload.buf[HEADROOM..HEADROOM + payload.len as usize];
+                assert_eq!(checksum::sum(data), payload.sum);
+                bytes.extend_from_slice(data);
+                sizes.push(data.len());
                 let conn = transmit.conn.unwrap();
                 if let Some(buf) = self.stack.transmitted(conn, payload.id, payload.buf) {
                     self.heap.free(buf);
@@ -139,9 +139,9 @@ impl Bench {
             .settle(&mut self.stack, self.now, &mut self.heap);
     }
 
-    fn assert_got(&self, octets: u64) {
-        assert_eq!(self.got.len() as u64, octets);
-        assert!((0..).zip(&self.got).all(|(at, found)| *found == octet(at)));
+    fn assert_got(&self, bytes: u64) {
+        assert_eq!(self.got.len() as u64, bytes);
+        assert!((0..).zip(&self.got).all(|(at, found)| *found == byte(at)));
     }
 }
 
@@ -229,7 +229,7 @@ fn a_flush_does_not_wait() {
 }
 
 #[test]
-fn the_end_goes_behind_the_last_octet_at_once() {
+fn the_end_goes_behind_the_last_byte_at_once() {
     let mut bench = Bench::new(false);
     bench.write(10);
     bench.push();
@@ -317,7 +317,7 @@ fn a_gone_connection_takes_nothing() {
 }
 
 #[test]
-fn a_source_puts_octets_where_they_are_sent_from() {
+fn a_source_puts_bytes_where_they_are_sent_from() {
     let mut bench = Bench::new(false);
     bench.write(300);
     let mut lens = Vec::new();
@@ -328,7 +328,7 @@ fn a_source_puts_octets_where_they_are_sent_from() {
             let mut left = 2345;
             for place in places {
                 for place in place.iter_mut().take(left) {
-                    *place = octet(bench.sent);
+                    *place = byte(bench.sent);
                     bench.sent += 1;
                     left -= 1;
                 }
@@ -356,8 +356,8 @@ fn a_source_in_error_takes_no_buffer_along() {
         ..
     } = &mut bench;
     assert_eq!(
-        writer.fill(stack, *now, heap, |_| Err("no octets")),
-        Err("no octets")
+        writer.fill(stack, *now, heap, |_| Err("no bytes")),
+        Err("no bytes")
     );
     assert_eq!(writer.fill(stack, *now, heap, |_| Ok::<_, ()>(0)), Ok(0));
     assert_eq!((writer.held(), heap.alive), (0, 0));
@@ -382,9 +382,9 @@ fn what_comes_behind_a_pushed_segment_waits_for_its_own_push() {
 }
 
 #[test]
-fn a_probe_of_the_path_and_what_comes_behind_it_lose_no_octet() {
+fn a_probe_of_the_path_and_what_comes_behind_it_lose_no_byte() {
     let mut bench = Bench::new(false);
-    // A router that lets 700 octets pass makes segments smaller, and ten minutes later something
+    // A router that lets 700 bytes pass makes segments smaller, and ten minutes later something
     // larger is tried.
     bench.write(MSS);
     let sent = bench.stack.poll_transmit(bench.now).unwrap();

@@ -10,7 +10,7 @@ pub struct EcnLaws {
     peer_willing: bool,
     /// Some segment came with a congestion mark.
     marked: bool,
-    /// Octets with a mark were taken, and no CWR came since.
+    /// Bytes with a mark were taken, and no CWR came since.
     owes_echo: bool,
     established: bool,
 }

@@ -1,10 +1,10 @@
-//! Octets read as decisions. Behind the end everything is 0, so that every input means something.
+//! Bytes read as decisions. Behind the end everything is 0, so that every input means something.
 
 pub struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
-    pub fn new(octets: &'a [u8]) -> Self {
-        Self(octets)
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
     }
 
     pub fn is_empty(&self) -> bool {

@@ -1,5 +1,5 @@
-//! What the fuzz targets do with octets. The targets of `fuzz/` call it, and so does an ordinary
-//! test, with random octets and with the corpus.
+//! What the fuzz targets do with bytes. The targets of `fuzz/` call it, and so does an ordinary
+//! test, with random bytes and with the corpus.
 
 mod ecn;
 mod input;

@@ -12,7 +12,7 @@ pub struct Model {
     /// Our initial sequence number, once a SYN of ours was seen.
     pub iss: Option<SeqNum>,
     pub irs: SeqNum,
-    /// Behind the last octet that the peer has sent, counted from its first.
+    /// Behind the last byte that the peer has sent, counted from its first.
     pub peer_sent: u64,
     pub in_order: u64,
     pub consumed: u64,
@@ -35,9 +35,9 @@ pub struct Model {
     fin_sent: bool,
     /// The congestion control is DCTCP.
     pub dctcp: bool,
-    /// What we have acknowledged, counted from the peer's first octet.
+    /// What we have acknowledged, counted from the peer's first byte.
     acked_to: i64,
-    /// The right edge of the receive window, counted from the peer's first octet.
+    /// The right edge of the receive window, counted from the peer's first byte.
     edge: i64,
     seen: Seen,
 }
@@ -58,7 +58,7 @@ impl Posted {
 }
 
 impl Model {
-    /// The sequence number of an octet of the peer.
+    /// The sequence number of a byte of the peer.
     pub fn peer_seq(&self, offset: u64) -> u32 {
         self.irs.0.wrapping_add(1).wrapping_add(offset as u32)
     }
@@ -112,7 +112,7 @@ impl Model {
         for range in received.new.iter() {
             assert!(range.len > 0, "an empty range");
             let end = range.skip as usize + range.len as usize;
-            assert!(end <= segment.payload.len(), "octets that are not there");
+            assert!(end <= segment.payload.len(), "bytes that are not there");
             let seq = segment.header.seq.0.wrapping_add(syn + range.skip);
             assert_eq!(seq, self.peer_seq(range.offset), "at another place");
             let last = range.offset + u64::from(range.len);
@@ -179,7 +179,7 @@ impl Model {
         let shift = if header.flags.syn() { 0 } else { self.shift };
         let ahead = header.ack.0.wrapping_sub(self.peer_seq(self.in_order));
         let position = self.in_order.cast_signed() + i64::from(ahead.cast_signed());
-        // The FIN takes a sequence number behind the last octet. DCTCP acknowledges what came before
+        // The FIN takes a sequence number behind the last byte. DCTCP acknowledges what came before
         // a mark by itself (RFC 8257 section 3.2).
         let least = if self.dctcp {
             self.acked_to

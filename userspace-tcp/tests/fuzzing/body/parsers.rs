@@ -1,14 +1,14 @@
-//! Octets as a segment, and as the options of one.
+//! Bytes as a segment, and as the options of one.
 
 use userspace_tcp::segment::{HEADER_MAX, HEADER_MIN};
 use userspace_tcp::{OPTIONS_MAX, Segment, TcpHeader};
 
-/// Octets of the network. What is read can be written, and reads the same again.
-pub fn segment(octets: &[u8]) {
-    let Ok(segment) = Segment::parse(octets) else {
+/// Bytes of the network. What is read can be written, and reads the same again.
+pub fn segment(bytes: &[u8]) {
+    let Ok(segment) = Segment::parse(bytes) else {
         return;
     };
-    assert!(segment.payload.len() + HEADER_MIN <= octets.len());
+    assert!(segment.payload.len() + HEADER_MIN <= bytes.len());
     assert!(segment.sequence_len() >= segment.payload.len() as u64);
     let (again, payload) = write_and_read(&segment.header, segment.payload);
     assert_eq!(payload, segment.payload);
@@ -18,15 +18,15 @@ pub fn segment(octets: &[u8]) {
     assert_eq!(third, again);
 }
 
-/// Octets of the option field only, so that all of the input is options.
-pub fn options(octets: &[u8]) {
-    let octets = &octets[..octets.len().min(OPTIONS_MAX)];
-    let len = octets.len().next_multiple_of(4);
-    let mut bytes = vec![0; HEADER_MIN + len];
-    TcpHeader::default().emit(&mut bytes);
-    bytes[12] = (((HEADER_MIN + len) / 4) << 4) as u8;
-    bytes[HEADER_MIN..HEADER_MIN + octets.len()].copy_from_slice(octets);
-    segment(&bytes);
+/// Bytes of the option field only, so that all of the input is options.
+pub fn options(bytes: &[u8]) {
+    let bytes = &bytes[..bytes.len().min(OPTIONS_MAX)];
+    let len = bytes.len().next_multiple_of(4);
+    let mut whole = vec![0; HEADER_MIN + len];
+    TcpHeader::default().emit(&mut whole);
+    whole[12] = (((HEADER_MIN + len) / 4) << 4) as u8;
+    whole[HEADER_MIN..HEADER_MIN + bytes.len()].copy_from_slice(bytes);
+    segment(&whole);
 }
 
 fn write_and_read(header: &TcpHeader, payload: &[u8]) -> (TcpHeader, Vec<u8>) {

@@ -54,7 +54,7 @@ fn timestamps(model: &Model) -> Timestamps {
     }
 }
 
-/// The next octets in order, perhaps some that were sent before.
+/// The next bytes in order, perhaps some that were sent before.
 pub fn data(input: &mut Input<'_>, model: &mut Model) -> Draft {
     let mut header = sound(model);
     header.ack = SeqNum(some_ack(input, model));
@@ -63,7 +63,7 @@ pub fn data(input: &mut Input<'_>, model: &mut Model) -> Draft {
     draft(input, model, header, len)
 }
 
-/// Octets beyond a gap, or over what is there already.
+/// Bytes beyond a gap, or over what is there already.
 pub fn stray_data(input: &mut Input<'_>, model: &mut Model) -> Draft {
     let mut header = sound(model);
     header.ack = SeqNum(some_ack(input, model));

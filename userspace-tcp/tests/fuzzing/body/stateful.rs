@@ -21,14 +21,14 @@ use super::trace;
 /// More is not looked at: an input that goes on for ever finds nothing more.
 const STEPS_MAX: usize = 600;
 
-/// Octets of an IPv4 header.
+/// Bytes of an IPv4 header.
 const IPV4_HEADER: usize = 20;
 
 static PAYLOAD: [u8; 9000] = [0x5a; 9000];
 
-/// Runs a connection as `octets` say, and checks all the while that the stack keeps its word.
-pub fn run(octets: &[u8]) {
-    let mut world = World::new(Input::new(octets));
+/// Runs a connection as `bytes` say, and checks all the while that the stack keeps its word.
+pub fn run(bytes: &[u8]) {
+    let mut world = World::new(Input::new(bytes));
     world.open();
     let mut steps = 0;
     while !world.input.is_empty() && steps < STEPS_MAX {
@@ -55,7 +55,7 @@ struct World<'a> {
     given_up: bool,
     /// Everybody's connections.
     known: Vec<ConnId>,
-    /// The largest packet that comes through, in octets.
+    /// The largest packet that comes through, in bytes.
     path: usize,
     /// No router says so.
     silent: bool,
@@ -230,8 +230,8 @@ impl<'a> World<'a> {
             29 => self.end_or_set_something(),
             30 => self.stranger(),
             _ => {
-                let octets = self.input.take(80);
-                if let Ok(segment) = Segment::parse(octets) {
+                let bytes = self.input.take(80);
+                if let Ok(segment) = Segment::parse(bytes) {
                     self.model.odd = true;
                     self.give(segment.header, segment.payload.len(), segment.ecn);
                 }
@@ -265,7 +265,7 @@ impl<'a> World<'a> {
             let window = window(&self.config);
             self.model.take(&received, &segment, window);
         } else if received.conn.is_none() {
-            assert!(received.new.is_empty(), "octets of no connection");
+            assert!(received.new.is_empty(), "bytes of no connection");
         }
     }
 

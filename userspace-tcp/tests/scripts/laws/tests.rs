@@ -81,7 +81,7 @@ fn acknowledgment_and_right_edge_never_go_back() {
         "right edge goes back",
     );
     laws.scale(3, 0);
-    // 899 octets can't be named in units of 8.
+    // 899 bytes can't be named in units of 8.
     assert_eq!(
         laws.sent(NOW, &segment(1, 201, 112, 0), numbers(false)),
         Ok(())
@@ -108,7 +108,7 @@ fn timestamps_are_in_every_segment_and_never_go_back() {
 }
 
 #[test]
-fn octets_are_shown_once_and_where_they_belong() {
+fn bytes_are_shown_once_and_where_they_belong() {
     let wire = segment(1001, 1, 100, 500);
     let range = |offset, skip, len| NewRange { offset, skip, len };
     let mut laws = Laws::default();
@@ -117,7 +117,7 @@ fn octets_are_shown_once_and_where_they_belong() {
     for (range, why) in [
         (range(1199, 199, 2), "shown before"),
         (range(1050, 50, 51), "shown before"),
-        (range(1200, 100, 50), "other octets"),
+        (range(1200, 100, 50), "other bytes"),
         (range(1400, 400, 101), "outside"),
         (range(1400, 400, 0), "outside"),
     ] {
@@ -125,5 +125,5 @@ fn octets_are_shown_once_and_where_they_belong() {
         assert!(broken.contains(why), "{broken}");
     }
     let broken = show(range(1000, 0, 100), 1200).expect_err("a hole");
-    assert!(broken.contains("0 octets are here in order"), "{broken}");
+    assert!(broken.contains("0 bytes are here in order"), "{broken}");
 }

@@ -70,7 +70,7 @@ impl Machine<'_> {
                 let result = self.stack.connect(self.now, ends, options);
                 let got = result.as_ref().err().map(|error| match error {
                     ConnectError::InUse { .. } => "in_use",
-                    ConnectError::Unusable { .. } => "unusable",
+                    ConnectError::DropReason { .. } => "unusable",
                     ConnectError::TooMany { .. } => "too_many",
                 });
                 if let Ok(conn) = result {
@@ -176,13 +176,13 @@ impl Machine<'_> {
             fragment_to,
         } = transmit;
         let number = tuple.remote.port.wrapping_sub(40_000);
-        let mut octets = [0; 60];
-        let len = header.emit(&mut octets);
+        let mut bytes = [0; 60];
+        let len = header.emit(&mut bytes);
         let payload_len = payload.as_ref().map_or(0, |payload| payload.len);
         let wire = Wire {
             ecn,
             fragment: fragment_to,
-            ..Wire::decode(&octets[..len], payload_len)
+            ..Wire::decode(&bytes[..len], payload_len)
         };
         if tuple != super::tuple(&self.script.settings, number) {
             self.broken
@@ -197,7 +197,7 @@ impl Machine<'_> {
                 Some(conn) => self.with_link.push((conn, payload)),
                 None => {
                     self.broken
-                        .get_or_insert("octets of no connection".to_owned());
+                        .get_or_insert("bytes of no connection".to_owned());
                 }
             }
             if !self.link_holds {
@@ -291,7 +291,7 @@ fn to_tlv(option: &Opt, peer: &Peer, iss: u32) -> Option<Tlv> {
             let edge = |edge: i64| absolute(edge, iss);
             Tlv::Sack(blocks.iter().map(|&(a, b)| (edge(a), edge(b))).collect())
         }
-        Opt::Raw(octets) => Tlv::Raw(octets.clone()),
+        Opt::Raw(bytes) => Tlv::Raw(bytes.clone()),
         _ => return None,
     })
 }

@@ -101,7 +101,7 @@ fn from_tlv(option: &Tlv, clock: u32, irs: u32) -> Opt {
             let edges = |&(a, b): &(u32, u32)| (relative(a, irs), relative(b, irs));
             Opt::Sack(blocks.iter().map(edges).collect())
         }
-        Tlv::Raw(octets) => Opt::Raw(octets.clone()),
+        Tlv::Raw(bytes) => Opt::Raw(bytes.clone()),
     }
 }
 

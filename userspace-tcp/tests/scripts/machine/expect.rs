@@ -101,12 +101,12 @@ impl Machine<'_> {
             .map(|range| (range.offset + 1, range.offset + 1 + u64::from(range.len)))
             .collect();
         if shown.new.as_ref().is_some_and(|wanted| *wanted != new) {
-            let expected = format!("new octets {:?}", shown.new.as_deref().unwrap_or_default());
+            let expected = format!("new bytes {:?}", shown.new.as_deref().unwrap_or_default());
             return Err((expected, format!("{new:?}")));
         }
         let in_order = self.peer(peer).laws.in_order() + 1;
         if shown.in_order.is_some_and(|wanted| wanted != in_order) {
-            let expected = format!("octets in order up to {}", shown.in_order.unwrap_or(0));
+            let expected = format!("bytes in order up to {}", shown.in_order.unwrap_or(0));
             return Err((expected, format!("up to {in_order}")));
         }
         Ok(())

@@ -12,7 +12,7 @@ pub(super) fn call(cursor: &mut Cursor<'_>) -> Parsed<Call> {
     match cursor.word(expected)? {
         "connect" => Ok(Call::Connect {
             mss: if cursor.eat("mss=") {
-                cursor.number("octets")?
+                cursor.number("bytes")?
             } else {
                 u16::MAX
             },
@@ -27,9 +27,9 @@ pub(super) fn call(cursor: &mut Cursor<'_>) -> Parsed<Call> {
         }),
         "unlisten" => Ok(Call::Unlisten),
         "send" => {
-            let first = cursor.number::<u32>("the number of octets")?;
+            let first = cursor.number::<u32>("the number of bytes")?;
             let (count, len) = if cursor.eat("x") {
-                (first as usize, cursor.number("the number of octets")?)
+                (first as usize, cursor.number("the number of bytes")?)
             } else {
                 (1, first)
             };
@@ -85,7 +85,7 @@ fn icmp(cursor: &mut Cursor<'_>) -> Parsed<Call> {
     let here = *cursor;
     let error = match cursor.word("an error")? {
         "too_big" => IcmpError::PacketTooBig {
-            mtu: cursor.number("the MTU, in octets")?,
+            mtu: cursor.number("the MTU, in bytes")?,
         },
         "unreachable_hard" => IcmpError::Unreachable { hard: true },
         "unreachable_soft" => IcmpError::Unreachable { hard: false },

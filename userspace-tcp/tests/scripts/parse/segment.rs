@@ -41,7 +41,7 @@ pub fn segments(cursor: &mut Cursor<'_>) -> Parsed<Vec<SegmentLine>> {
         } else if cursor.eat("ecn=") {
             line.ecn = Some(codepoint(cursor)?);
         } else if cursor.eat_word("frag") {
-            line.fragment = Some(cursor.number("the most octets of a fragment")?);
+            line.fragment = Some(cursor.number("the most bytes of a fragment")?);
         } else {
             break;
         }
@@ -84,11 +84,11 @@ pub fn field<T: std::str::FromStr>(cursor: &mut Cursor<'_>, expected: &str) -> P
 fn extent(cursor: &mut Cursor<'_>, start: Field<i64>) -> Parsed<(Field<u32>, u32)> {
     cursor.expect(":")?;
     let here = *cursor;
-    let end = field::<i64>(cursor, "the sequence number behind the last octet")?;
+    let end = field::<i64>(cursor, "the sequence number behind the last byte")?;
     cursor.expect("(")?;
-    let first = field::<u32>(cursor, "the number of octets")?;
+    let first = field::<u32>(cursor, "the number of bytes")?;
     let (len, count) = match first {
-        Field::Is(count) if cursor.eat("x") => (field(cursor, "the number of octets")?, count),
+        Field::Is(count) if cursor.eat("x") => (field(cursor, "the number of bytes")?, count),
         len => (len, 1),
     };
     cursor.expect(")")?;
@@ -96,7 +96,7 @@ fn extent(cursor: &mut Cursor<'_>, start: Field<i64>) -> Parsed<(Field<u32>, u32
         && start + i64::from(len) * i64::from(count) != end
     {
         let right = start + i64::from(len) * i64::from(count);
-        return Err(here.wrong(&format!("`{right}` behind {count} times {len} octets")));
+        return Err(here.wrong(&format!("`{right}` behind {count} times {len} bytes")));
     }
     Ok((len, count))
 }
@@ -124,7 +124,7 @@ fn options(cursor: &mut Cursor<'_>) -> Parsed<OptionsLine> {
 
 fn option(cursor: &mut Cursor<'_>) -> Parsed<Opt> {
     if cursor.eat_word("mss") {
-        return field(cursor, "octets").map(Opt::Mss);
+        return field(cursor, "bytes").map(Opt::Mss);
     }
     if cursor.eat_word("wscale") {
         return field(cursor, "the shift").map(Opt::WindowScale);
@@ -153,15 +153,15 @@ fn option(cursor: &mut Cursor<'_>) -> Parsed<Opt> {
     }
     if cursor.eat_word("raw") {
         let here = *cursor;
-        let digits = cursor.word("hexadecimal octets")?;
-        let octets = (0..digits.len()).step_by(2).map(|at| {
+        let digits = cursor.word("hexadecimal bytes")?;
+        let bytes = (0..digits.len()).step_by(2).map(|at| {
             let pair = digits.get(at..at + 2)?;
             u8::from_str_radix(pair, 16).ok()
         });
-        let octets: Option<Vec<u8>> = octets.collect();
-        return octets
+        let bytes: Option<Vec<u8>> = bytes.collect();
+        return bytes
             .map(Opt::Raw)
-            .ok_or_else(|| here.wrong("hexadecimal octets"));
+            .ok_or_else(|| here.wrong("hexadecimal bytes"));
     }
     Err(cursor.wrong("an option: mss, wscale, sackOK, TS, sack, nop, eol, raw, nots or *"))
 }

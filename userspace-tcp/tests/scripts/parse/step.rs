@@ -191,9 +191,9 @@ fn shown(cursor: &mut Cursor<'_>) -> Parsed<Shown> {
         if !cursor.eat_word("none") {
             while ranges.is_empty() || cursor.remaining().starts_with(|c: char| c.is_ascii_digit())
             {
-                let start = cursor.number("where the octets begin, or `none`")?;
+                let start = cursor.number("where the bytes begin, or `none`")?;
                 cursor.expect(":")?;
-                ranges.push((start, cursor.number("where the octets end")?));
+                ranges.push((start, cursor.number("where the bytes end")?));
             }
         }
         shown.new = Some(ranges);

@@ -22,14 +22,14 @@ fn a_file_has_every_frame_when_it_is_closed() {
         tap.frame(&SeenFrame {
             unix_ns: number,
             direction: Direction::In,
-            octets: &[0x5a; 60],
+            bytes: &[0x5a; 60],
             original: 60,
         });
     }
     drop(tap);
     file.close();
-    let octets = std::fs::read(&path).unwrap();
-    let found = octets.windows(60).filter(|window| *window == [0x5a; 60]);
+    let bytes = std::fs::read(&path).unwrap();
+    let found = bytes.windows(60).filter(|window| *window == [0x5a; 60]);
     assert_eq!(found.count(), 3);
 }
 

@@ -1,11 +1,11 @@
 use super::*;
 
-fn frame(octets: &[u8]) -> SeenFrame<'_> {
+fn frame(bytes: &[u8]) -> SeenFrame<'_> {
     SeenFrame {
         unix_ns: 1,
         direction: Direction::Out,
-        octets,
-        original: octets.len(),
+        bytes,
+        original: bytes.len(),
     }
 }
 
@@ -15,7 +15,7 @@ struct Notes(Vec<(usize, u64)>, Option<(u64, u64)>);
 
 impl Sink for Notes {
     fn frame(&mut self, captured: &Captured, lost: u64) -> std::io::Result<()> {
-        self.0.push((captured.octets.len(), lost));
+        self.0.push((captured.bytes.len(), lost));
         Ok(())
     }
 
@@ -48,8 +48,8 @@ fn buffers_go_round_without_growing() {
     for _ in 0..100 {
         tap.frame(&frame(&[7; 64]));
         let captured = queue.full.try_recv().unwrap();
-        assert_eq!(captured.octets, [7; 64]);
-        assert_eq!(captured.octets.capacity(), 64);
+        assert_eq!(captured.bytes, [7; 64]);
+        assert_eq!(captured.bytes.capacity(), 64);
         queue.empty.try_send(captured).unwrap();
     }
     assert_eq!((queue.counts.taken(), queue.counts.lost()), (100, 0));

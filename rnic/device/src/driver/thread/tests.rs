@@ -26,7 +26,7 @@ impl Capture for Bug {
 
 /// A shard that meets a bug at its first frame; whoever commands it waits.
 fn meet_a_bug() {
-    let (umem, pool) = Umem::heap(2048, ChunkSize::Octets2048);
+    let (umem, pool) = Umem::heap(2048, ChunkSize::Bytes2048);
     let (port, wire) = MemoryPort::intercepted(&umem, 64);
     let zero = userspace_tcp::Instant::ZERO;
     let shard = Shard::new(ShardConfig::default(), pool, vec![port], zero);

@@ -46,11 +46,11 @@ extern "C" fn end(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_vo
     message.text(b", which its seccomp filter does not allow: ending the process. `ausyscall ");
     message.number(found.syscall.unsigned_abs());
     message.text(b"` names it; --no-seccomp does without the filter\n");
-    // SAFETY: these octets are there; what becomes of them changes nothing.
+    // SAFETY: these bytes are there; what becomes of them changes nothing.
     let _ = unsafe {
         libc::write(
             libc::STDERR_FILENO,
-            message.octets.as_ptr().cast(),
+            message.bytes.as_ptr().cast(),
             message.len,
         )
     };
@@ -60,14 +60,14 @@ extern "C" fn end(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_vo
 
 /// Text in a place of its own: a handler can't allocate.
 struct Message {
-    octets: [u8; MESSAGE_MAX],
+    bytes: [u8; MESSAGE_MAX],
     len: usize,
 }
 
 impl Default for Message {
     fn default() -> Self {
         Self {
-            octets: [0; MESSAGE_MAX],
+            bytes: [0; MESSAGE_MAX],
             len: 0,
         }
     }
@@ -75,9 +75,9 @@ impl Default for Message {
 
 impl Message {
     fn text(&mut self, text: &[u8]) {
-        for octet in text {
-            if let Some(place) = self.octets.get_mut(self.len) {
-                *place = *octet;
+        for byte in text {
+            if let Some(place) = self.bytes.get_mut(self.len) {
+                *place = *byte;
                 self.len += 1;
             }
         }

@@ -20,7 +20,7 @@ fn start(session: &ClientSession, filter: Filter) -> UnixStream {
     }
 }
 
-/// All records until the last one: what each says, and its octets.
+/// All records until the last one: what each says, and its bytes.
 fn records(mut stream: UnixStream) -> (Vec<(RecordHeader, Vec<u8>)>, RecordHeader) {
     let patience = Some(Duration::from_secs(30));
     stream.set_read_timeout(patience).unwrap();
@@ -28,14 +28,14 @@ fn records(mut stream: UnixStream) -> (Vec<(RecordHeader, Vec<u8>)>, RecordHeade
     loop {
         let mut header = [0; RECORD_HEADER];
         stream.read_exact(&mut header).unwrap();
-        let header = RecordHeader::from_octets(&header).unwrap();
+        let header = RecordHeader::from_bytes(&header).unwrap();
         if header.is_last() {
             assert_eq!(stream.read(&mut [0]).unwrap(), 0, "the end");
             return (found, header);
         }
-        let mut octets = vec![0; header.kept as usize];
-        stream.read_exact(&mut octets).unwrap();
-        found.push((header, octets));
+        let mut bytes = vec![0; header.kept as usize];
+        stream.read_exact(&mut bytes).unwrap();
+        found.push((header, bytes));
     }
 }
 
@@ -57,8 +57,8 @@ fn an_administrator_gets_every_frame_and_how_many_were_lost() {
         push(&bench, 3);
         assert_eq!(ask(&session, Request::StopCapture), Ok(Response::Done));
         let (found, last) = records(stream);
-        let octets: Vec<_> = found.iter().map(|(_, octets)| octets.clone()).collect();
-        assert_eq!(octets, [[0; 60], [1; 60], [2; 60]]);
+        let bytes: Vec<_> = found.iter().map(|(_, bytes)| bytes.clone()).collect();
+        assert_eq!(bytes, [[0; 60], [1; 60], [2; 60]]);
         let inbound = |(header, _): &(RecordHeader, _)| header.direction == Direction::In;
         assert!(found.iter().all(inbound));
         assert_eq!(last.lost, 0);

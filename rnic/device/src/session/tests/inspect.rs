@@ -77,9 +77,9 @@ fn a_client_sees_what_it_made_with_what_the_shard_knows_of_it() {
         else {
             panic!("two regions");
         };
-        assert_eq!((first.index, first.octets), (stag >> 8, 8192));
+        assert_eq!((first.index, first.bytes), (stag >> 8, 8192));
         assert!(first.valid && !first.window && first.access.remote_write);
-        assert_eq!((second.index, second.octets), (window >> 8, 0));
+        assert_eq!((second.index, second.bytes), (window >> 8, 0));
         assert!(second.window && !second.valid);
         let [Object::Listener(listener)] = &look(&session, Kind::Listeners)[..] else {
             panic!("one listener");
@@ -95,7 +95,7 @@ fn a_client_sees_what_it_made_with_what_the_shard_knows_of_it() {
         assert_eq!((client.uid, client.pid), (CREDENTIALS.uid, CREDENTIALS.pid));
         let held = |name: &str| client.holds.iter().find(|one| one.name == name).unwrap();
         assert_eq!(held("regions").held, 2);
-        assert_eq!(held("registered_octets").held, 8192);
+        assert_eq!(held("registered_bytes").held, 8192);
     }
 }
 

@@ -124,13 +124,13 @@ fn private_data_and_revision_are_checked_before_anything_is_done() {
     let pd = pd(&session);
     let cq = cq(&session);
     let qp = qp(&session, pd, cq);
-    let connect = |revision, octets| {
+    let connect = |revision, bytes| {
         let mpa = MpaOptions {
             revision,
             ..MpaOptions::default()
         };
         let remote = "127.0.0.1:7471".parse().unwrap();
-        let private_data = vec![0; octets];
+        let private_data = vec![0; bytes];
         refused(ask(
             &session,
             Request::Connect {

@@ -183,8 +183,8 @@ fn another_clients_domain_and_stag_are_unknown() {
 }
 
 /// Memory of this process, and who else holds it.
-fn own(octets: usize) -> Arc<SharedMemory> {
-    Arc::new(SharedMemory::anonymous(octets).unwrap())
+fn own(bytes: usize) -> Arc<SharedMemory> {
+    Arc::new(SharedMemory::anonymous(bytes).unwrap())
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn memory_of_this_process_is_held_until_it_is_deregistered() {
         let Ok(Response::Region { stag }) = reply else {
             panic!("{reply:?}");
         };
-        // The shard has it, and the client's books have it.
+        // The shard has it, and the PRM counts it.
         assert_eq!(Arc::strong_count(&memory), 3);
         assert_eq!(bench.level("regions"), 1);
         ask(&session, Request::DeregisterMemory { stag }).unwrap();
@@ -234,7 +234,7 @@ fn a_client_that_ends_lets_memory_of_this_process_go() {
 #[test]
 fn memory_of_this_process_is_registered_by_the_same_rules_as_any() {
     let mut limits = Limits::default();
-    limits.per_client.registered_octets = 10_000;
+    limits.per_client.registered_bytes = 10_000;
     let bench = Bench::with_limits(Driving::Inline, limits);
     let (us, them) = (bench.client(), bench.client());
     let (ours, theirs) = (pd(&us), pd(&them));

@@ -35,15 +35,15 @@ fn remote(pd: PdId, access: Access, address: u64) -> Request {
     }
 }
 
-fn address(octets: &[u8]) -> u64 {
-    assert_eq!(octets.len() as u64, LEN);
-    octets.as_ptr().addr() as u64
+fn address(bytes: &[u8]) -> u64 {
+    assert_eq!(bytes.len() as u64, LEN);
+    bytes.as_ptr().addr() as u64
 }
 
 #[test]
 fn only_who_may_has_regions_outside_of_memfds() {
-    let octets = vec![0; LEN as usize];
-    let request = |pd| remote(pd, Access::LOCAL, address(&octets));
+    let bytes = vec![0; LEN as usize];
+    let request = |pd| remote(pd, Access::LOCAL, address(&bytes));
     let bench = bench(2);
     let session = bench.client();
     let pd = pd(&session);
@@ -73,7 +73,7 @@ fn only_who_may_has_regions_outside_of_memfds() {
 /// With our rights some files of procfs would take what the client could not write itself.
 #[test]
 fn nothing_but_memory_passes_for_memory() {
-    let octets = vec![0; LEN as usize];
+    let bytes = vec![0; LEN as usize];
     let bench = bench(9);
     let session = bench.client();
     let pd = pd(&session);
@@ -91,7 +91,7 @@ fn nothing_but_memory_passes_for_memory() {
     ];
     for fd in others {
         let name = format!("{fd:?}");
-        let (reply, _) = session.request(remote(pd, Access::LOCAL, address(&octets)), vec![fd]);
+        let (reply, _) = session.request(remote(pd, Access::LOCAL, address(&bytes)), vec![fd]);
         assert_eq!(refused(reply), RefusalCode::BadMemory, "{name}");
     }
     assert_eq!(bench.level("held_remote_regions"), 0);
@@ -99,14 +99,14 @@ fn nothing_but_memory_passes_for_memory() {
 
 #[test]
 fn a_region_has_no_right_that_its_descriptor_has_not() {
-    let octets = vec![0; LEN as usize];
+    let bytes = vec![0; LEN as usize];
     let bench = bench(9);
     let session = bench.client();
     let pd = pd(&session);
     let to_read = || File::open("/proc/self/mem").unwrap().into();
     let ask = |access, fd| {
         session
-            .request(remote(pd, access, address(&octets)), vec![fd])
+            .request(remote(pd, access, address(&bytes)), vec![fd])
             .0
     };
     let reading = Access {

@@ -8,7 +8,7 @@ const WORD: u64 = BASE + 0x200;
 const SINK: u64 = BASE + 0x2_0000;
 const ADD_ONE: AtomicOperation = AtomicOperation::FetchAdd { add: 1, mask: 0 };
 
-/// RFC 7306 section 5.1.1: the original value comes back, both in the order of the host's octets.
+/// RFC 7306 section 5.1.1: the original value comes back, both in the order of the host's bytes.
 #[test]
 fn a_fetch_add_changes_the_remote_word_and_brings_its_original_value() {
     let (mut a, mut b) = joined();

@@ -10,10 +10,10 @@ const SINK: u64 = BASE + 0x2_0000;
 const OK: WcStatus = WcStatus::Success;
 const FLUSHED: WcStatus = WcStatus::WorkRequestFlushed;
 
-/// Octets between what is next in order and what comes early; any number will do.
+/// Bytes between what is next in order and what comes early; any number will do.
 const AHEAD: u64 = 5000;
 
-/// The FPDUs of Sends 1, 2, ... of these many octets, each octet the Send's number.
+/// The FPDUs of Sends 1, 2, ... of these many bytes, each byte the Send's number.
 fn sends(lens: &[u32]) -> (End, Vec<Vec<u8>>) {
     let (mut a, _) = joined_with(&negotiated(None));
     let mut fpdus = Vec::new();
@@ -84,7 +84,7 @@ fn a_send_before_its_turn_goes_to_the_receive_of_its_number() {
             [vec![number as u8; len], vec![0]].concat()
         );
     }
-    assert_eq!(b.counters.octets_placed, 2408);
+    assert_eq!(b.counters.bytes_placed, 2408);
     assert_eq!(b.rq.free_slots(), posted, "nothing is consumed");
     assert!(b.recvs().is_empty());
     b.receive(&fpdus[0]);
@@ -96,7 +96,7 @@ fn a_send_before_its_turn_goes_to_the_receive_of_its_number() {
     assert_eq!(statuses(&completions), [(2, OK), (3, OK), (4, OK)]);
     let found: Vec<_> = completions.iter().map(|raw| raw.byte_len).collect();
     assert_eq!(found, lens[1..]);
-    assert_eq!(b.counters.octets_placed, 2708, "each octet is placed once");
+    assert_eq!(b.counters.bytes_placed, 2708, "each byte is placed once");
     assert_eq!(b.counters.sends_received, 4);
 }
 

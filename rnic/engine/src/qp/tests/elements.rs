@@ -44,8 +44,8 @@ fn total(sges: &[Sge]) -> usize {
     sges.iter().map(|sge| sge.length as usize).sum()
 }
 
-fn fill(end: &End, sges: &[Sge], octets: &[u8]) {
-    let mut rest = octets;
+fn fill(end: &End, sges: &[Sge], bytes: &[u8]) {
+    let mut rest = bytes;
     for sge in sges {
         let (part, later) = rest.split_at(sge.length as usize);
         end.fill(sge.addr, part);
@@ -64,13 +64,13 @@ fn content(end: &End, sges: &[Sge]) -> Vec<u8> {
 fn a_send_gathers_and_a_receive_scatters_as_many_elements_as_there_can_be() {
     let (mut a, mut b) = wide(4);
     let (from, to) = (most(SOURCE, true), most(SINK, false));
-    let octets = octets(&mut Random::new(7), total(&from));
-    fill(&a, &from, &octets);
+    let bytes = bytes(&mut Random::new(7), total(&from));
+    fill(&a, &from, &bytes);
     b.post_recv(1, &to);
     a.post_send(&send(2, &from));
     pump(&mut a, &mut b);
-    assert_eq!(content(&b, &to), octets);
-    assert_eq!(b.recvs()[0].byte_len as usize, octets.len());
+    assert_eq!(content(&b, &to), bytes);
+    assert_eq!(b.recvs()[0].byte_len as usize, bytes.len());
     assert_eq!(statuses(&a.sends()), [(2, WcStatus::Success)]);
     assert_eq!(
         b.read(SINK + 1, 199),
@@ -83,11 +83,11 @@ fn a_send_gathers_and_a_receive_scatters_as_many_elements_as_there_can_be() {
 fn a_write_gathers_as_many_elements_as_there_can_be() {
     let (mut a, mut b) = wide(4);
     let from = most(SOURCE, true);
-    let octets = octets(&mut Random::new(8), total(&from));
-    fill(&a, &from, &octets);
+    let bytes = bytes(&mut Random::new(8), total(&from));
+    fill(&a, &from, &bytes);
     a.post_send(&write(2, &from, SINK));
     pump(&mut a, &mut b);
-    assert_eq!(b.read(SINK, octets.len()), octets);
+    assert_eq!(b.read(SINK, bytes.len()), bytes);
 }
 
 /// A Read Request names one sink (RFC 5040 section 4.4), so there is one for each element.
@@ -96,8 +96,8 @@ fn a_read_of_many_elements_is_as_many_read_requests_and_one_completion() {
     for ord in [1, 3, 64] {
         let (mut a, mut b) = wide(ord);
         let to = most(SINK, true);
-        let octets = octets(&mut Random::new(9), total(&to));
-        b.fill(SOURCE, &octets);
+        let bytes = bytes(&mut Random::new(9), total(&to));
+        b.fill(SOURCE, &bytes);
         a.post_send(&remote(WrOpcode::Read, 1, &to, STAG, SOURCE));
         a.post_send(&write(2, &[sge(SOURCE, 8)], SINK + 0x8000));
         while let Some(fpdu) = a.produce(MULPDU) {
@@ -108,16 +108,16 @@ fn a_read_of_many_elements_is_as_many_read_requests_and_one_completion() {
         assert!(a.sends().is_empty());
         pump(&mut a, &mut b);
         assert_eq!(a.counters.read_requests_sent, MOST as u64);
-        assert_eq!(content(&a, &to), octets);
+        assert_eq!(content(&a, &to), bytes);
         let done = a.sends();
         let ok = WcStatus::Success;
         assert_eq!(statuses(&done), [(1, ok), (2, ok)]);
-        assert_eq!(done[0].byte_len as usize, octets.len());
+        assert_eq!(done[0].byte_len as usize, bytes.len());
     }
 }
 
 #[test]
-fn elements_without_octets_cost_a_read_no_request() {
+fn elements_without_bytes_cost_a_read_no_request() {
     let (mut a, mut b) = wide(4);
     b.fill(SOURCE, b"abcdef");
     let empty = Sge::default();
@@ -125,10 +125,7 @@ fn elements_without_octets_cost_a_read_no_request() {
     a.post_send(&remote(WrOpcode::Read, 1, &to, STAG, SOURCE));
     a.post_send(&remote(WrOpcode::Read, 2, &[empty; 3], STAG, SOURCE));
     pump(&mut a, &mut b);
-    assert_eq!(
-        a.counters.read_requests_sent, 3,
-        "two, and one of no octets"
-    );
+    assert_eq!(a.counters.read_requests_sent, 3, "two, and one of no bytes");
     assert_eq!(a.read(SINK, 12), b"ab\0\0\0\0\0\0cdef");
     let ok = WcStatus::Success;
     assert_eq!(statuses(&a.sends()), [(1, ok), (2, ok)]);

@@ -245,7 +245,7 @@ fn a_buffer_too_short_for_the_fpdu_loses_nothing() {
     let written = a.with_ctx(|qp, ctx| qp.produce(ctx, plan, MULPDU, &mut short));
     assert_eq!(written, None);
     let again = a.with_ctx(|qp, ctx| qp.plan(ctx, MULPDU)).unwrap();
-    assert_eq!((plan.octets(), again.octets()), (28, 28));
+    assert_eq!((plan.bytes(), again.bytes()), (28, 28));
     pump(&mut a, &mut b);
     assert_eq!(b.read(SINK, 8), b"12345678");
 }

@@ -28,7 +28,7 @@ pub(super) fn fpdu(header: &[u8], payload: &[u8]) -> Vec<u8> {
 }
 
 pub(super) fn tagged(opcode: Opcode, stag: Stag, to: u64) -> Tagged {
-    let ulp = opcode.control_octet();
+    let ulp = opcode.control_byte();
     Tagged {
         last: true,
         version: 1,
@@ -42,7 +42,7 @@ pub(super) fn untagged(opcode: Opcode, qn: Qn, msn: u32, mo: u32) -> Untagged {
     Untagged {
         last: true,
         version: 1,
-        ulp: opcode.control_octet(),
+        ulp: opcode.control_byte(),
         ulp_word: 0,
         qn,
         msn: Msn(msn),
@@ -66,8 +66,8 @@ fn verdict(fpdu: &[u8]) -> (End, u16) {
 
 #[test]
 fn a_wrong_crc_is_found_before_anything_is_placed() {
-    let write = fpdu(&tagged(Opcode::Write, STAG, SINK).to_octets(), b"12345678");
-    let empty = fpdu(&tagged(Opcode::Write, STAG, SINK).to_octets(), b"");
+    let write = fpdu(&tagged(Opcode::Write, STAG, SINK).to_bytes(), b"12345678");
+    let empty = fpdu(&tagged(Opcode::Write, STAG, SINK).to_bytes(), b"");
     for at in 2..write.len() {
         let mut wrong = write.clone();
         wrong[at] ^= 0x10;
@@ -81,7 +81,7 @@ fn a_wrong_crc_is_found_before_anything_is_placed() {
 /// Terminate is one.
 #[test]
 fn a_responder_answers_a_first_fpdu_that_is_not_valid_with_a_reset() {
-    let mut wrong = fpdu(&tagged(Opcode::Write, STAG, SINK).to_octets(), b"12345678");
+    let mut wrong = fpdu(&tagged(Opcode::Write, STAG, SINK).to_bytes(), b"12345678");
     wrong[20] ^= 1;
     let (_, mut b) = joined_with(&negotiated(None));
     b.post_send(&send(1, &[sge(SINK, 8)]));
@@ -110,17 +110,17 @@ fn each_wrong_field_has_its_number() {
                     version: 0,
                     ..write
                 }
-                .to_octets(),
+                .to_bytes(),
                 b"1",
             ),
             DdpError::TaggedVersion.into(),
         ),
         (
-            fpdu(&Untagged { version: 2, ..send }.to_octets(), b"1"),
+            fpdu(&Untagged { version: 2, ..send }.to_bytes(), b"1"),
             DdpError::UntaggedVersion.into(),
         ),
         (
-            fpdu(&Tagged { ulp: 0, ..write }.to_octets(), b"1"),
+            fpdu(&Tagged { ulp: 0, ..write }.to_bytes(), b"1"),
             RdmapError::InvalidVersion.into(),
         ),
         (
@@ -129,38 +129,38 @@ fn each_wrong_field_has_its_number() {
                     ulp: reserved(write.ulp),
                     ..write
                 }
-                .to_octets(),
+                .to_bytes(),
                 b"1",
             ),
             RdmapError::UnexpectedOpcode.into(),
         ),
         (
-            fpdu(&tagged(Opcode::Write, STAG, u64::MAX).to_octets(), b"12"),
+            fpdu(&tagged(Opcode::Write, STAG, u64::MAX).to_bytes(), b"12"),
             DdpError::ToWrap.into(),
         ),
         (
-            fpdu(&untagged(SEND, Qn(4), 1, 0).to_octets(), b"1"),
+            fpdu(&untagged(SEND, Qn(4), 1, 0).to_bytes(), b"1"),
             DdpError::InvalidQn.into(),
         ),
         (
-            fpdu(&untagged(SEND, Qn::SEND, 2, 0).to_octets(), b"1"),
+            fpdu(&untagged(SEND, Qn::SEND, 2, 0).to_bytes(), b"1"),
             DdpError::MsnRange.into(),
         ),
         (
-            fpdu(&untagged(SEND, Qn::SEND, 1, 1).to_octets(), b"1"),
+            fpdu(&untagged(SEND, Qn::SEND, 1, 1).to_bytes(), b"1"),
             DdpError::InvalidMo.into(),
         ),
         (
-            fpdu(&untagged(SEND, Qn::READ_REQUEST, 1, 0).to_octets(), b"1"),
+            fpdu(&untagged(SEND, Qn::READ_REQUEST, 1, 0).to_bytes(), b"1"),
             RdmapError::UnexpectedOpcode.into(),
         ),
         (
-            fpdu(&tagged(Opcode::ReadRequest, STAG, SINK).to_octets(), b"1"),
+            fpdu(&tagged(Opcode::ReadRequest, STAG, SINK).to_bytes(), b"1"),
             RdmapError::UnexpectedOpcode.into(),
         ),
     ];
-    for (octets, error) in cases {
-        let (b, found) = verdict(&octets);
+    for (bytes, error) in cases {
+        let (b, found) = verdict(&bytes);
         assert_eq!(found, control(error), "{error}");
         assert_eq!(b.counters.refused_protocol, 1);
     }
@@ -169,7 +169,7 @@ fn each_wrong_field_has_its_number() {
 #[test]
 fn a_read_response_that_nobody_asked_for_places_nothing() {
     let response = fpdu(
-        &tagged(Opcode::ReadResponse, STAG, SINK).to_octets(),
+        &tagged(Opcode::ReadResponse, STAG, SINK).to_bytes(),
         b"12345678",
     );
     verdict(&response);
@@ -187,7 +187,7 @@ fn read_requests_beyond_the_ird_have_no_buffer() {
     };
     for msn in 1..=5 {
         let header = untagged(Opcode::ReadRequest, Qn::READ_REQUEST, msn, 0);
-        b.receive(&fpdu(&header.to_octets(), &request.to_octets()));
+        b.receive(&fpdu(&header.to_bytes(), &request.to_bytes()));
     }
     assert_eq!(b.counters.read_requests_received, 4);
     assert_eq!(b.counters.refused_ird_exceeded, 1);
@@ -210,7 +210,7 @@ fn a_read_request_whose_sink_wraps_is_the_peers_own_trouble() {
         source_to: TaggedOffset(SINK),
     };
     let header = untagged(Opcode::ReadRequest, Qn::READ_REQUEST, 1, 0);
-    b.receive(&fpdu(&header.to_octets(), &request.to_octets()));
+    b.receive(&fpdu(&header.to_bytes(), &request.to_bytes()));
     for _ in 0..3 {
         assert!(b.produce(MULPDU).is_some());
     }
@@ -227,17 +227,17 @@ fn a_send_in_endless_empty_segments_takes_one_receive() {
         ..untagged(SEND, Qn::SEND, 1, 0)
     };
     for _ in 0..1000 {
-        b.receive(&fpdu(&more.to_octets(), &[]));
+        b.receive(&fpdu(&more.to_bytes(), &[]));
     }
-    b.receive(&fpdu(&untagged(SEND, Qn::SEND, 1, 0).to_octets(), b"end"));
+    b.receive(&fpdu(&untagged(SEND, Qn::SEND, 1, 0).to_bytes(), b"end"));
     assert_eq!(statuses(&b.recvs()), [(4, WcStatus::Success)]);
     assert_eq!(b.read(SINK, 3), b"end");
 }
 
 #[test]
 fn after_an_error_everything_is_used_and_nothing_done() {
-    let bad = fpdu(&untagged(SEND, Qn(4), 1, 0).to_octets(), b"1");
-    let good = fpdu(&tagged(Opcode::Write, STAG, SINK).to_octets(), b"12345678");
+    let bad = fpdu(&untagged(SEND, Qn(4), 1, 0).to_bytes(), b"1");
+    let good = fpdu(&tagged(Opcode::Write, STAG, SINK).to_bytes(), b"12345678");
     let (_, mut b) = joined_with(&negotiated(None));
     b.receive(&[&bad[..], &good, &good[..5]].concat());
     assert!(b.stream.is_empty());
@@ -270,13 +270,13 @@ fn random_segments_never_panic_and_never_touch_what_was_not_given() {
                 .wrapping_add(random.below(64))
                 .wrapping_sub(random.below(8));
             let len = random.below(80) as usize;
-            let octets = octets(random, len);
+            let bytes = bytes(random, len);
             let ulp = 0x40 | random.below(9) as u8;
             let header = if random.below(2) == 0 {
                 let mut header = tagged(Opcode::Write, stag, to);
                 header.ulp = ulp;
                 header.last = random.below(2) == 0;
-                header.to_octets().to_vec()
+                header.to_bytes().to_vec()
             } else {
                 let queue = random.below(3) as usize;
                 let mut header = untagged(SEND, Qn(queue as u32), msn[queue], 0);
@@ -284,14 +284,14 @@ fn random_segments_never_panic_and_never_touch_what_was_not_given() {
                 header.ulp = ulp;
                 header.ulp_word = stag.0;
                 header.last = random.below(4) != 0;
-                header.to_octets().to_vec()
+                header.to_bytes().to_vec()
             };
-            let mut octets = fpdu(&header, &octets);
+            let mut bytes = fpdu(&header, &bytes);
             if random.below(10) == 0 {
-                let at = random.below(octets.len() as u64) as usize;
-                octets[at] ^= 1_u8 << random.below(8);
+                let at = random.below(bytes.len() as u64) as usize;
+                bytes[at] ^= 1_u8 << random.below(8);
             }
-            b.stream.extend_from_slice(&octets);
+            b.stream.extend_from_slice(&bytes);
             b.receive_cut(random);
             while let Some(answer) = b.produce(MULPDU) {
                 a.receive(&answer);
@@ -315,22 +315,22 @@ fn an_fpdu_is_placed_early_where_it_may_be_and_waits_where_it_may_not() {
         ..negotiated(None)
     };
     let (_, mut b) = joined_with(&terms);
-    let first = marked(&tagged(Opcode::Write, STAG, SINK).to_octets(), &[1; 600], 0);
+    let first = marked(&tagged(Opcode::Write, STAG, SINK).to_bytes(), &[1; 600], 0);
     let at = first.len() as u64;
     let good = marked(
-        &tagged(Opcode::Write, STAG, SINK + 600).to_octets(),
+        &tagged(Opcode::Write, STAG, SINK + 600).to_bytes(),
         &[2; 600],
         at,
     );
     let behind = at + good.len() as u64;
     let forbidden = marked(
-        &tagged(Opcode::Write, Stag(0xdead_0000), 0).to_octets(),
+        &tagged(Opcode::Write, Stag(0xdead_0000), 0).to_bytes(),
         &[3; 600],
         behind,
     );
-    let octets = [&good[..], &forbidden].concat();
+    let bytes = [&good[..], &forbidden].concat();
     let mut placed = [PlacedFpdu::default(); PLACED_AT_ONCE];
-    let count = b.with_ctx(|qp, ctx| qp.place_early(ctx, &[&octets], at, false, &mut placed));
+    let count = b.with_ctx(|qp, ctx| qp.place_early(ctx, &[&bytes], at, false, &mut placed));
     assert_eq!(count, 1, "the second names no memory");
     assert_eq!((placed[0].from, placed[0].len), (0, good.len()));
     assert_eq!(b.read(SINK + 600, 600), [2; 600]);
@@ -351,23 +351,23 @@ fn an_fpdu_is_placed_early_where_it_may_be_and_waits_where_it_may_not() {
     assert_eq!(terminate[20..22], control.to_be_bytes());
 }
 
-/// FPDUs of Writes and Sends as a peer sends them, some with octets of their headers changed.
+/// FPDUs of Writes and Sends as a peer sends them, some with bytes of their headers changed.
 fn some_wrong(random: &mut Random) -> Vec<u8> {
     let (mut stream, mut msn, mut mo) = (Vec::new(), 1, 0);
     for _ in 0..=random.below(8) {
         let last = random.below(2) == 0;
         let len = random.below(40) as usize;
-        let payload = octets(random, len);
+        let payload = bytes(random, len);
         let mut header = if random.below(2) == 0 {
             let write = tagged(Opcode::Write, STAG, SINK + random.below(2000));
-            Tagged { last, ..write }.to_octets().to_vec()
+            Tagged { last, ..write }.to_bytes().to_vec()
         } else {
             let send = untagged(SEND, Qn::SEND, msn, mo);
             (msn, mo) = match last {
                 true => (msn + 1, 0),
                 false => (msn, mo + len as u32),
             };
-            Untagged { last, ..send }.to_octets().to_vec()
+            Untagged { last, ..send }.to_bytes().to_vec()
         };
         if random.below(6) == 0 {
             let at = random.below(header.len() as u64) as usize;
@@ -408,7 +408,7 @@ fn an_fpdu_is_judged_alike_in_one_piece_and_in_several() {
             (counters, terminate, memory, left)
         };
         let (whole, cut) = (outcome(None), outcome(Some(&mut random)));
-        assert!(whole.2 == cut.2, "seed {seed}: other octets were placed");
+        assert!(whole.2 == cut.2, "seed {seed}: other bytes were placed");
         assert_eq!(
             (whole.0, whole.1, whole.3),
             (cut.0, cut.1, cut.3),

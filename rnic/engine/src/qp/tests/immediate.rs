@@ -9,7 +9,7 @@ const SOURCE: u64 = BASE + 0x100;
 const SINK: u64 = BASE + 0x2_0000;
 const DATA: u64 = 0x0102_0304_0506_0708;
 
-/// RFC 7306 section 6.3: it consumes one receive; section 6.1: the receiver gets the 8 octets.
+/// RFC 7306 section 6.3: it consumes one receive; section 6.1: the receiver gets the 8 bytes.
 #[test]
 fn immediate_data_takes_a_receive_and_lies_in_its_completion() {
     let (mut a, mut b) = joined();
@@ -66,8 +66,8 @@ fn a_write_with_immediate_is_placed_before_the_immediate_data_completes() {
     let mut random = Random::new(4);
     for len in [0, 1, 8, 5000] {
         let (mut a, mut b) = joined();
-        let octets = octets(&mut random, len as usize);
-        a.fill(SOURCE, &octets);
+        let bytes = bytes(&mut random, len as usize);
+        a.fill(SOURCE, &bytes);
         b.post_recv(1, &[]);
         let sges = [sge(SOURCE, len)];
         a.post_send(&immediate(WrOpcode::WriteImmediate, 5, &sges, SINK, DATA));
@@ -80,7 +80,7 @@ fn a_write_with_immediate_is_placed_before_the_immediate_data_completes() {
             b.receive(fpdu);
         }
         assert!(b.recvs().is_empty(), "a Write completes nothing");
-        assert_eq!(b.read(SINK, len as usize), octets);
+        assert_eq!(b.read(SINK, len as usize), bytes);
         b.receive(last);
         assert_eq!(b.recvs()[0].immediate, DATA);
         let done = a.sends();
@@ -116,11 +116,11 @@ fn a_read_behind_immediate_data_is_answered_behind_its_completion() {
 }
 
 #[test]
-fn immediate_data_has_no_elements_with_octets_and_one_operand() {
-    let with_octets = immediate(WrOpcode::Immediate, 1, &[sge(SOURCE, 1)], 0, DATA);
+fn immediate_data_has_no_elements_with_bytes_and_one_operand() {
+    let with_bytes = immediate(WrOpcode::Immediate, 1, &[sge(SOURCE, 1)], 0, DATA);
     let mut without_operand = request(WrOpcode::Send, 1, &[]);
     without_operand.slot.opcode = WrOpcode::Immediate as u8;
-    for work in [with_octets, without_operand] {
+    for work in [with_bytes, without_operand] {
         let (mut a, mut b) = joined();
         a.post_send(&work);
         pump(&mut a, &mut b);

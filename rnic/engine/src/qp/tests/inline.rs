@@ -1,4 +1,4 @@
-//! Work that carries its octets itself.
+//! Work that carries its bytes itself.
 
 use rnic_ipc::work::{MAX_INLINE, WR_INLINE};
 
@@ -7,7 +7,7 @@ use super::*;
 const SOURCE: u64 = BASE + 0x100;
 const SINK: u64 = BASE + 0x2_0000;
 
-/// Two ends; the first takes so many octets inline.
+/// Two ends; the first takes so many bytes inline.
 fn carrying(max_inline: usize) -> (End, End) {
     let attributes = QpAttributes {
         max_inline: max_inline as u32,
@@ -19,29 +19,27 @@ fn carrying(max_inline: usize) -> (End, End) {
     (a, b)
 }
 
-fn post_inline(end: &mut End, request: &WorkRequest, octets: &[u8]) {
+fn post_inline(end: &mut End, request: &WorkRequest, bytes: &[u8]) {
     let operands = request.operands().unwrap();
-    end.sq
-        .push_inline(&request.slot, octets, &operands)
-        .unwrap();
+    end.sq.push_inline(&request.slot, bytes, &operands).unwrap();
     end.doorbell();
 }
 
 #[test]
-fn inline_octets_are_sent_and_written_whatever_the_segments() {
-    let octets = octets(&mut Random::new(4), MAX_INLINE);
+fn inline_bytes_are_sent_and_written_whatever_the_segments() {
+    let bytes = bytes(&mut Random::new(4), MAX_INLINE);
     for len in [0, 1, 15, 16, 17, 33, 100, 200, MAX_INLINE] {
         // The smallest MULPDU makes several segments of it.
         for mulpdu in [128, MULPDU] {
             let (mut a, mut b) = carrying(MAX_INLINE);
             b.post_recv(1, &[sge(SINK, 600)]);
-            post_inline(&mut a, &send(2, &[]), &octets[..len]);
-            post_inline(&mut a, &write(3, &[], SINK + 0x1000), &octets[..len]);
+            post_inline(&mut a, &send(2, &[]), &bytes[..len]);
+            post_inline(&mut a, &write(3, &[], SINK + 0x1000), &bytes[..len]);
             while let Some(fpdu) = a.produce(mulpdu) {
                 b.receive(&fpdu);
             }
-            assert_eq!(b.read(SINK, len), octets[..len]);
-            assert_eq!(b.read(SINK + 0x1000, len), octets[..len]);
+            assert_eq!(b.read(SINK, len), bytes[..len]);
+            assert_eq!(b.read(SINK + 0x1000, len), bytes[..len]);
             assert_eq!(b.recvs()[0].byte_len as usize, len);
             let ok = WcStatus::Success;
             assert_eq!(statuses(&a.sends()), [(2, ok), (3, ok)]);
@@ -72,7 +70,7 @@ fn assert_impossible(mut a: End, request: &WorkRequest) {
         [(request.slot.wr_id, WcStatus::LocalQpOperation)],
         "{request:?}"
     );
-    assert_eq!(b.counters.octets_placed, 0);
+    assert_eq!(b.counters.bytes_placed, 0);
 }
 
 /// What the client library refuses a client can still write.
@@ -91,9 +89,9 @@ fn inline_work_that_cannot_be_is_an_operation_error() {
         hostile(send(2, &places(4)), 65),
         hostile(send(2, &places(4)), u32::MAX),
         hostile(send(2, &places(0)), 16),
-        // More places than octets.
+        // More places than bytes.
         hostile(send(2, &places(4)), 48),
-        // What brings octets can't carry them.
+        // What brings bytes can't carry them.
         hostile(read(2, Sge::default(), SOURCE), 16),
         hostile(request(WrOpcode::Recv, 2, &places(1)), 16),
         // A Write that wraps.

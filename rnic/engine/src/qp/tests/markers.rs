@@ -29,8 +29,8 @@ pub(super) fn marked(header: &[u8], payload: &[u8], at: u64) -> Vec<u8> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wrong {
     Nothing,
-    /// An octet, and so the CRC.
-    Octet,
+    /// A byte, and so the CRC.
+    Byte,
     /// The pointer of its last Marker, which the CRC covers.
     Marker,
     /// The STag or the queue, which the CRC covers.
@@ -48,14 +48,14 @@ fn some_fpdu(
     let beside = u32::from(wrong == Wrong::Header);
     let header = match write {
         true => tagged(Opcode::Write, Stag(STAG.0 ^ beside << 16), SINK)
-            .to_octets()
+            .to_bytes()
             .to_vec(),
-        false => untagged(SEND, Qn(beside * 7), 1, 0).to_octets().to_vec(),
+        false => untagged(SEND, Qn(beside * 7), 1, 0).to_bytes().to_vec(),
     };
     let mut fpdu = marked(&header, payload, at);
     match wrong {
         Wrong::Nothing | Wrong::Header => {}
-        Wrong::Octet => {
+        Wrong::Byte => {
             // Not of the length: what it says might not be there.
             let behind = random.below(fpdu.len() as u64 - 8) as usize + 8;
             fpdu[behind] ^= 1 << random.below(8);
@@ -65,7 +65,7 @@ fn some_fpdu(
             let (marker, _) = layout.markers().last()?;
             fpdu[marker + 3] ^= 4 << random.below(6);
             let (covered, crc) = fpdu.split_at_mut(layout.len() - CRC_LEN);
-            crc.copy_from_slice(&crc_of([&*covered]).octets());
+            crc.copy_from_slice(&crc_of([&*covered]).bytes());
         }
     }
     Some(fpdu)
@@ -106,22 +106,22 @@ fn wherever_its_markers_are_an_fpdu_is_judged_alike_in_one_piece_and_in_several(
     for at in (0..MARKER_INTERVAL as u64).step_by(4) {
         let mut random = Random::new(at);
         for (write, len) in kinds {
-            let payload: Vec<u8> = octets(&mut random, len)
+            let payload: Vec<u8> = bytes(&mut random, len)
                 .iter()
-                .map(|octet| octet | 1)
+                .map(|byte| byte | 1)
                 .collect();
-            for wrong in [Wrong::Nothing, Wrong::Octet, Wrong::Marker, Wrong::Header] {
+            for wrong in [Wrong::Nothing, Wrong::Byte, Wrong::Marker, Wrong::Header] {
                 let Some(fpdu) = some_fpdu(&mut random, write, &payload, at, wrong) else {
                     continue;
                 };
-                let what = format!("{len} octets at {at}, wrong: {wrong:?}");
+                let what = format!("{len} bytes at {at}, wrong: {wrong:?}");
                 let (b, told) = outcome(at, &[&fpdu], false);
                 let placed = b.read(SINK, len);
                 assert_eq!(placed == payload, wrong == Wrong::Nothing, "{what}");
                 assert_eq!(b.read(SINK + len as u64, 64), [0; 64], "{what}: too much");
                 let errors = (b.counters.crc_errors, b.counters.marker_errors);
                 let expected = match wrong {
-                    Wrong::Octet => (1, 0),
+                    Wrong::Byte => (1, 0),
                     Wrong::Marker => (0, 1),
                     _ => (0, 0),
                 };
@@ -133,7 +133,7 @@ fn wherever_its_markers_are_an_fpdu_is_judged_alike_in_one_piece_and_in_several(
                 let (cut, told_of_cut) = outcome(at, &cut, false);
                 assert_eq!(told, told_of_cut, "{what}");
                 assert!(b.read(BASE, LEN) == cut.read(BASE, LEN), "{what}");
-                if wrong != Wrong::Octet {
+                if wrong != Wrong::Byte {
                     let (sound, told_of_sound) = outcome(at, &[&fpdu], true);
                     assert_eq!(told, told_of_sound, "{what}");
                     assert!(b.read(BASE, LEN) == sound.read(BASE, LEN), "{what}");
@@ -154,7 +154,7 @@ fn a_marker_that_leads_elsewhere_than_the_order_ends_the_stream() {
     let (_, mut b) = joined_with(&terms);
     // Before the initiator's first FPDU a responder sends nothing, and so no Terminate.
     b.receive(&marked(
-        &tagged(Opcode::Write, STAG, SINK).to_octets(),
+        &tagged(Opcode::Write, STAG, SINK).to_bytes(),
         &[1; 8],
         0,
     ));

@@ -1,9 +1,9 @@
-//! Random programs of verbs against a model: every octet arrives where it should and nowhere else,
+//! Random programs of verbs against a model: every byte arrives where it should and nowhere else,
 //! however the stream is cut, and completions come in the order of posting.
 
 use super::*;
 
-/// Octets that are only read, then octets that are only written, each written once.
+/// Bytes that are only read, then bytes that are only written, each written once.
 const SINKS: u64 = BASE + (LEN as u64) / 2;
 const LONGEST: u64 = 6000;
 /// The first sinks are words for Atomic Operations.
@@ -24,7 +24,7 @@ struct Model {
 impl Model {
     fn new(random: &mut Random) -> Self {
         let end = End::new();
-        let source = octets(random, LEN / 2);
+        let source = bytes(random, LEN / 2);
         end.fill(BASE, &source);
         Self {
             end,
@@ -37,7 +37,7 @@ impl Model {
         }
     }
 
-    /// A place for `len` octets that nothing else is placed at.
+    /// A place for `len` bytes that nothing else is placed at.
     fn sink(&mut self, len: u32) -> Option<u64> {
         let at = self.next_sink;
         let end = at + u64::from(len) + 3;
@@ -48,9 +48,9 @@ impl Model {
         Some(at)
     }
 
-    fn expect(&mut self, at: u64, octets: &[u8]) {
+    fn expect(&mut self, at: u64, bytes: &[u8]) {
         let from = (at - SINKS) as usize;
-        self.sinks[from..from + octets.len()].copy_from_slice(octets);
+        self.sinks[from..from + bytes.len()].copy_from_slice(bytes);
     }
 
     fn gather(&self, sges: &[Sge]) -> Vec<u8> {
@@ -114,27 +114,27 @@ fn post(from: &mut Model, to: &mut Model, random: &mut Random) -> Option<()> {
         }
         6 => {
             let sges = sources(random);
-            let octets = from.gather(&sges);
-            let at = to.sink(octets.len() as u32)?;
+            let bytes = from.gather(&sges);
+            let at = to.sink(bytes.len() as u32)?;
             to.receives.pop_front()?;
-            to.expect(at, &octets);
+            to.expect(at, &bytes);
             let opcode = WrOpcode::WriteImmediate;
             let work = immediate(opcode, from.posted, &sges, at, from.posted);
             from.end.post_send(&work);
         }
         0 => {
             let sges = sources(random);
-            let octets = from.gather(&sges);
-            let at = to.sink(octets.len() as u32)?;
-            to.expect(at, &octets);
+            let bytes = from.gather(&sges);
+            let at = to.sink(bytes.len() as u32)?;
+            to.expect(at, &bytes);
             from.end.post_send(&write(from.posted, &sges, at));
         }
         1 => {
             let len = random.below(LONGEST) as u32;
             let source = sge(BASE + random.below(LEN as u64 / 2 - LONGEST), len);
-            let octets = to.gather(&[source]);
+            let bytes = to.gather(&[source]);
             let at = from.sink(len)?;
-            from.expect(at, &octets);
+            from.expect(at, &bytes);
             from.end
                 .post_send(&read(from.posted, sge(at, len), source.addr));
         }
@@ -145,8 +145,8 @@ fn post(from: &mut Model, to: &mut Model, random: &mut Random) -> Option<()> {
             while sges.iter().map(|sge| u64::from(sge.length)).sum::<u64>() > room {
                 sges.pop();
             }
-            let octets = from.gather(&sges);
-            let mut rest = &octets[..];
+            let bytes = from.gather(&sges);
+            let mut rest = &bytes[..];
             for piece in &receive {
                 let (now, later) = rest.split_at(rest.len().min(piece.length as usize));
                 to.expect(piece.addr, now);
@@ -188,7 +188,7 @@ fn program(seed: u64) {
     open(&mut a.end, &mut b.end, &terms);
     let mut completed = [[0u64; 2]; 2];
     let mut quiet = 0;
-    // A few idle rounds show that nothing is left: each may take in no octet by chance.
+    // A few idle rounds show that nothing is left: each may take in no byte by chance.
     while quiet < 200 {
         quiet += 1;
         for (side, completed) in completed.iter_mut().enumerate() {
@@ -247,7 +247,7 @@ fn program(seed: u64) {
 }
 
 #[test]
-fn random_programs_move_every_octet_to_its_place_in_order() {
+fn random_programs_move_every_byte_to_its_place_in_order() {
     for seed in seeds(50) {
         program(seed);
     }

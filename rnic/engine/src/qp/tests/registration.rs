@@ -16,7 +16,7 @@ fn keyed(stag: Stag, key: u8) -> Stag {
     Stag::from_parts(stag.index(), key)
 }
 
-/// Work that makes `stag` stand for `len` octets of `region` from [`SINK`] on.
+/// Work that makes `stag` stand for `len` bytes of `region` from [`SINK`] on.
 fn bind(opcode: WrOpcode, wr_id: u64, stag: Stag, region: Stag, len: u64) -> WorkRequest {
     let mut work = remote(opcode, wr_id, &[], stag, SINK);
     let operand = u64::from(ALL.bits()) << 32 | u64::from(region.0);

@@ -69,7 +69,7 @@ fn a_write_is_refused_under_the_name_of_what_is_wrong() {
         a.post_send(&remote(WrOpcode::Write, 1, &[sge(SOURCE, 8)], stag, to));
         let (_, b) = assert_refused(a, b, error);
         assert_eq!(counter(&b.counters), 1);
-        assert_eq!(b.counters.octets_placed, 0);
+        assert_eq!(b.counters.bytes_placed, 0);
     }
 }
 
@@ -138,7 +138,7 @@ fn a_read_under_a_wrong_number_is_known_by_its_sink() {
 /// came (siw), or what was left of it.
 #[test]
 fn a_read_that_is_half_answered_is_known_by_its_sink_too() {
-    /// Of the headers that a Terminate shows, behind the first 26 octets.
+    /// Of the headers that a Terminate shows, behind the first 26 bytes.
     const MSN: std::ops::Range<usize> = 36..40;
     const SINK_TO: std::ops::Range<usize> = 48..56;
     const SIZE: std::ops::Range<usize> = 56..60;

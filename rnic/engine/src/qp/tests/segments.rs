@@ -7,7 +7,7 @@ use super::*;
 
 const SOURCE: u64 = BASE + 0x100;
 const SINK: u64 = BASE + 0x2_0000;
-/// Octets of a message of four segments.
+/// Bytes of a message of four segments.
 const LONG: u32 = 5000;
 
 /// Where TO or MO begins, and the payload behind it, in a ULPDU.
@@ -39,12 +39,12 @@ fn ulpdus(end: &mut End) -> Vec<Vec<u8>> {
         .collect()
 }
 
-fn number(octets: &[u8]) -> u64 {
-    octets.iter().fold(0, |n, octet| n << 8 | u64::from(*octet))
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |n, byte| n << 8 | u64::from(*byte))
 }
 
-/// That the ULPDUs are one message of these octets, whose first one is at `first`.
-fn assert_is_one_message(ulpdus: &[Vec<u8>], fields: Fields, first: u64, octets: &[u8]) {
+/// That the ULPDUs are one message of these bytes, whose first one is at `first`.
+fn assert_is_one_message(ulpdus: &[Vec<u8>], fields: Fields, first: u64, bytes: &[u8]) {
     let Fields { offset, payload } = fields;
     let (head, mut sent) = (&ulpdus[0], 0);
     for (index, ulpdu) in ulpdus.iter().enumerate() {
@@ -54,32 +54,32 @@ fn assert_is_one_message(ulpdus: &[Vec<u8>], fields: Fields, first: u64, octets:
         assert_eq!(ulpdu[1..offset], head[1..offset], "RsvdULP and the name");
         assert_eq!(number(&ulpdu[offset..payload]), first + sent as u64);
         let end = sent + ulpdu.len() - payload;
-        assert_eq!(ulpdu[payload..], octets[sent..end]);
+        assert_eq!(ulpdu[payload..], bytes[sent..end]);
         sent = end;
     }
-    assert_eq!(sent, octets.len());
+    assert_eq!(sent, bytes.len());
 }
 
 /// RFC 5041 sections 4.2 and 5.2.
 #[test]
 fn the_segments_of_a_write_differ_in_l_and_to_only() {
     let (mut a, _) = joined();
-    let octets = octets(&mut Random::new(1), LONG as usize);
-    a.fill(SOURCE, &octets);
+    let bytes = bytes(&mut Random::new(1), LONG as usize);
+    a.fill(SOURCE, &bytes);
     a.post_send(&write(1, &[sge(SOURCE, LONG)], SINK));
     let ulpdus = ulpdus(&mut a);
     assert_eq!(ulpdus.len(), 4);
     assert_eq!(ulpdus[0][..2], [0x81, 0x40]);
     assert_eq!(number(&ulpdus[0][2..6]), u64::from(STAG.0));
-    assert_is_one_message(&ulpdus, TAGGED, SINK, &octets);
+    assert_is_one_message(&ulpdus, TAGGED, SINK, &bytes);
 }
 
 /// RFC 5041 sections 4.3 and 5.2.
 #[test]
 fn the_segments_of_a_send_differ_in_l_and_mo_only() {
     let (mut a, _) = joined();
-    let octets = octets(&mut Random::new(2), LONG as usize);
-    a.fill(SOURCE, &octets);
+    let bytes = bytes(&mut Random::new(2), LONG as usize);
+    a.fill(SOURCE, &bytes);
     for msn in 1..=2 {
         a.post_send(&send(1, &[sge(SOURCE, LONG)]));
         let ulpdus = ulpdus(&mut a);
@@ -87,7 +87,7 @@ fn the_segments_of_a_send_differ_in_l_and_mo_only() {
         assert_eq!(ulpdus[0][..6], [0x01, 0x43, 0, 0, 0, 0]);
         assert_eq!(number(&ulpdus[0][6..10]), 0, "QN");
         assert_eq!(number(&ulpdus[0][10..14]), msn, "MSN");
-        assert_is_one_message(&ulpdus, UNTAGGED, 0, &octets);
+        assert_is_one_message(&ulpdus, UNTAGGED, 0, &bytes);
     }
 }
 
@@ -95,20 +95,20 @@ fn the_segments_of_a_send_differ_in_l_and_mo_only() {
 #[test]
 fn the_segments_of_a_read_response_differ_in_l_and_to_only() {
     let (mut a, mut b) = joined();
-    let octets = octets(&mut Random::new(3), LONG as usize);
-    b.fill(SOURCE, &octets);
+    let bytes = bytes(&mut Random::new(3), LONG as usize);
+    b.fill(SOURCE, &bytes);
     a.post_send(&read(1, sge(SINK, LONG), SOURCE));
     b.receive(&a.produce(MULPDU).unwrap());
     let ulpdus = ulpdus(&mut b);
     assert_eq!(ulpdus.len(), 4);
     assert_eq!(ulpdus[0][..2], [0x81, 0x42]);
     assert_eq!(number(&ulpdus[0][2..6]), u64::from(STAG.0));
-    assert_is_one_message(&ulpdus, TAGGED, SINK, &octets);
+    assert_is_one_message(&ulpdus, TAGGED, SINK, &bytes);
 }
 
 /// RFC 5041 section 5.2.
 #[test]
-fn a_message_without_octets_is_one_segment() {
+fn a_message_without_bytes_is_one_segment() {
     for (work, fields) in [
         (write(1, &[], SINK), TAGGED),
         (send(1, &[]), UNTAGGED),
@@ -163,7 +163,7 @@ fn with_crc_agreed_each_end_sends_and_checks_them() {
         from.post_send(&write(1, &[sge(SOURCE, 8)], SINK));
         let mut fpdu = from.produce(MULPDU).unwrap();
         let crc = fpdu.len() - 4;
-        assert_eq!(fpdu[crc..], crc_of([&fpdu[..crc]]).octets());
+        assert_eq!(fpdu[crc..], crc_of([&fpdu[..crc]]).bytes());
         fpdu[crc] ^= 1;
         to.receive(&fpdu);
         assert_eq!(to.counters.crc_errors, 1, "{initiator_writes}");

@@ -100,8 +100,8 @@ fn each_send_takes_the_oldest_receive_whichever_queue_pair_it_comes_to() {
     for wr_id in 0..4 {
         shared.post(wr_id, &[sge(SINK + wr_id * 8, 8)]);
     }
-    for (peer, octets) in [(0, b"aaaaaaaa"), (1, b"bbbbbbbb")] {
-        shared.peers[peer].fill(SOURCE, octets);
+    for (peer, bytes) in [(0, b"aaaaaaaa"), (1, b"bbbbbbbb")] {
+        shared.peers[peer].fill(SOURCE, bytes);
         for wr_id in 0..2 {
             shared.peers[peer].post_send(&send(wr_id, &[sge(SOURCE, 8)]));
         }

@@ -231,7 +231,7 @@ fn a_queue_pair_with_broken_rings_stays_in_error() {
 /// Beside what TCP keeps of its connection, and the elements that its work may have.
 #[test]
 fn a_queue_pair_at_rest_holds_little() {
-    assert!(size_of::<Qp>() <= 1024, "{} octets", size_of::<Qp>());
+    assert!(size_of::<Qp>() <= 1024, "{} bytes", size_of::<Qp>());
     let (mut a, mut b) = joined();
     for end in [&mut a, &mut b] {
         end.post_recv(1, &[sge(SINK, 5000)]);
@@ -255,8 +255,8 @@ fn a_queue_pair_that_is_taken_away_gives_back_what_it_was_lent() {
         b.receive(&fpdu);
     }
     for end in [&mut a, &mut b] {
-        assert_eq!(end.lent.count(), 1, "a Read, or its response");
-        end.with_ctx(|qp, ctx| qp.give_back(ctx.lent));
-        assert_eq!(end.lent.count(), 0);
+        assert_eq!(end.queue_pool.count(), 1, "a Read, or its response");
+        end.with_ctx(|qp, ctx| qp.give_back(ctx.queue_pool));
+        assert_eq!(end.queue_pool.count(), 0);
     }
 }

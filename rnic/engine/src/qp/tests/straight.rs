@@ -1,4 +1,4 @@
-//! What is written in a row, or as a whole message, is what is written by plan: octets, completions and
+//! What is written in a row, or as a whole message, is what is written by plan: bytes, completions and
 //! counters.
 
 use rnic_proto::Msn;
@@ -18,7 +18,7 @@ struct Twins {
     planned: End,
     straight: End,
     random: Random,
-    /// Octets of an element at most.
+    /// Bytes of an element at most.
     longest: u64,
     reads: u32,
 }
@@ -47,8 +47,8 @@ impl Twins {
             let mut end = End::with(attributes.clone(), CQ_DEPTH);
             end.qp.begin_connecting().unwrap();
             end.qp.enter_rdma_mode(&terms, true);
-            let octets: Vec<u8> = (0..LEN).map(|at| (at * 7 + at / 251) as u8).collect();
-            end.fill(BASE, &octets);
+            let bytes: Vec<u8> = (0..LEN).map(|at| (at * 7 + at / 251) as u8).collect();
+            end.fill(BASE, &bytes);
             end
         };
         Self {
@@ -122,7 +122,7 @@ impl Twins {
         });
     }
 
-    /// The peer asks for octets, which it may have or not.
+    /// The peer asks for bytes, which it may have or not.
     fn ask(&mut self) {
         self.reads += 1;
         let size = self.random.below(30_000) as u32;
@@ -137,10 +137,10 @@ impl Twins {
             source_stag,
             source_to: TaggedOffset(BASE + self.random.below(LEN as u64 - 30_000)),
         };
-        let mut octets = [0; segment::READ_REQUEST_LEN];
-        segment::put_read_request(&mut octets, Msn(self.reads), &request);
-        let octets = fpdu(&octets, &[]);
-        self.both(|end| end.receive(&octets));
+        let mut bytes = [0; segment::READ_REQUEST_LEN];
+        segment::put_read_request(&mut bytes, Msn(self.reads), &request);
+        let bytes = fpdu(&bytes, &[]);
+        self.both(|end| end.receive(&bytes));
     }
 
     /// Writes FPDUs of the one as it may be, and as many of the other by plan.
@@ -176,7 +176,7 @@ impl Twins {
 }
 
 impl End {
-    /// FPDUs as a turn has them written, the first one in so much room; how many, and their octets.
+    /// FPDUs as a turn has them written, the first one in so much room; how many, and their bytes.
     fn write_straight(
         &mut self,
         emss: usize,
@@ -186,7 +186,7 @@ impl End {
     ) -> (usize, Vec<u8>) {
         let mut out = vec![0xee; room];
         let mulpdu = self.qp.mulpdu(emss);
-        let (mut octets, mut written) = (Vec::new(), 0);
+        let (mut bytes, mut written) = (Vec::new(), 0);
         self.with_ctx(|qp, ctx| {
             let responds = qp.send.in_message == Some(Turn::Responses);
             let Some(mut row) = qp.row(ctx.stags, emss, most) else {
@@ -197,7 +197,7 @@ impl End {
             {
                 assert_eq!(len, fpdu.len);
                 assert_eq!(checksum::sum(&out[..len]).folded(), fpdu.sum);
-                octets.extend_from_slice(&out[..len]);
+                bytes.extend_from_slice(&out[..len]);
                 written += 1;
             }
             assert!(written <= most);
@@ -209,12 +209,12 @@ impl End {
             } += written;
         });
         if written > 0 {
-            return (written, octets);
+            return (written, bytes);
         }
         let whole = self.with_ctx(|qp, ctx| {
             let whole = qp.next_whole(mulpdu)?;
             let written = qp.write_whole(ctx, &whole, &mut out);
-            assert!(written.is_none_or(|written| written.len == whole.octets()));
+            assert!(written.is_none_or(|written| written.len == whole.bytes()));
             written
         });
         if let Some(fpdu) = whole {
@@ -224,7 +224,7 @@ impl End {
         }
         match self.produce(mulpdu) {
             Some(fpdu) => (1, fpdu),
-            None => (0, octets),
+            None => (0, bytes),
         }
     }
 }

@@ -9,21 +9,21 @@ const SINK: u64 = BASE + 0x2_0000;
 const LENGTHS: [u32; 12] = [0, 1, 3, 4, 5, 1023, 1424, 1425, 1428, 1429, 5000, 65537];
 
 #[test]
-fn a_write_places_its_octets_and_nothing_beside_them() {
+fn a_write_places_its_bytes_and_nothing_beside_them() {
     let mut random = Random::new(1);
     for len in LENGTHS {
         let (mut a, mut b) = joined();
-        let octets = octets(&mut random, len as usize);
-        a.fill(SOURCE, &octets);
+        let bytes = bytes(&mut random, len as usize);
+        a.fill(SOURCE, &bytes);
         a.post_send(&write(9, &[sge(SOURCE, len)], SINK));
         pump(&mut a, &mut b);
-        assert_eq!(b.read(SINK, len as usize), octets);
+        assert_eq!(b.read(SINK, len as usize), bytes);
         assert_eq!(b.read(SINK - 8, 8), [0; 8]);
         assert_eq!(b.read(SINK + u64::from(len), 8), [0; 8]);
         assert_eq!(statuses(&a.sends()), [(9, WcStatus::Success)]);
         assert!(b.recvs().is_empty(), "a Write is not delivered");
-        assert_eq!(b.counters.octets_placed, u64::from(len));
-        assert_eq!(a.counters.octets_gathered, u64::from(len));
+        assert_eq!(b.counters.bytes_placed, u64::from(len));
+        assert_eq!(a.counters.bytes_gathered, u64::from(len));
         assert_eq!((a.counters.writes_sent, b.counters.writes_received), (1, 1));
     }
 }
@@ -33,13 +33,13 @@ fn a_send_takes_the_oldest_receive_and_tells_its_length() {
     let mut random = Random::new(2);
     for len in LENGTHS {
         let (mut a, mut b) = joined();
-        let octets = octets(&mut random, len as usize);
-        a.fill(SOURCE, &octets);
+        let bytes = bytes(&mut random, len as usize);
+        a.fill(SOURCE, &bytes);
         b.post_recv(1, &[sge(SINK, 70_000)]);
         b.post_recv(2, &[sge(SINK, 70_000)]);
         a.post_send(&send(5, &[sge(SOURCE, len)]));
         pump(&mut a, &mut b);
-        assert_eq!(b.read(SINK, len as usize), octets);
+        assert_eq!(b.read(SINK, len as usize), bytes);
         let received = b.recvs();
         assert_eq!(statuses(&received), [(1, WcStatus::Success)]);
         assert_eq!(
@@ -51,19 +51,19 @@ fn a_send_takes_the_oldest_receive_and_tells_its_length() {
 }
 
 #[test]
-fn a_read_brings_the_remote_octets_and_completes_when_they_are_all_there() {
+fn a_read_brings_the_remote_bytes_and_completes_when_they_are_all_there() {
     let mut random = Random::new(3);
     for len in LENGTHS {
         let (mut a, mut b) = joined();
-        let octets = octets(&mut random, len as usize);
-        b.fill(SOURCE, &octets);
+        let bytes = bytes(&mut random, len as usize);
+        b.fill(SOURCE, &bytes);
         a.post_send(&read(5, sge(SINK, len), SOURCE));
         let request = a.produce(MULPDU).unwrap();
         assert!(a.produce(MULPDU).is_none());
         assert!(a.sends().is_empty());
         b.receive(&request);
         pump(&mut a, &mut b);
-        assert_eq!(a.read(SINK, len as usize), octets);
+        assert_eq!(a.read(SINK, len as usize), bytes);
         let done = a.sends();
         assert_eq!(statuses(&done), [(5, WcStatus::Success)]);
         assert_eq!(done[0].byte_len, len);
@@ -231,7 +231,7 @@ fn a_message_that_was_begun_is_finished_before_another_begins() {
     let (mut a, mut b) = joined();
     b.post_send(&write(1, &[sge(SOURCE, 8)], SINK));
     b.post_send(&write(2, &[sge(SOURCE, 3000)], SINK));
-    let opcode = |fpdu: Option<Vec<u8>>| fpdu.map(|octets| octets[3] & 0xf);
+    let opcode = |fpdu: Option<Vec<u8>>| fpdu.map(|bytes| bytes[3] & 0xf);
     let (write, response) = (Some(0), Some(2));
     assert_eq!(opcode(b.produce(MULPDU)), write);
     assert_eq!(opcode(b.produce(MULPDU)), write);
@@ -303,8 +303,8 @@ fn a_full_memory_of_pending_work_holds_the_send_queue_back() {
 fn small_messages_that_wait_share_a_segment_and_none_is_cut_for_it() {
     let (mut a, mut b) = joined();
     let lengths = [64, 64, 1000, 2000, 64];
-    let octets = octets(&mut Random::new(4), 3192);
-    a.fill(SOURCE, &octets);
+    let bytes = bytes(&mut Random::new(4), 3192);
+    a.fill(SOURCE, &bytes);
     let mut at = 0;
     for (id, len) in lengths.into_iter().enumerate() {
         a.post_send(&write(id as u64, &[sge(SOURCE + at, len)], SINK + at));
@@ -318,14 +318,14 @@ fn small_messages_that_wait_share_a_segment_and_none_is_cut_for_it() {
         };
         let segment =
             a.with_ctx(|qp, ctx| qp.fill_segment(ctx, First::Planned(plan), MULPDU, &mut out));
-        b.receive(&out[..segment.octets]);
+        b.receive(&out[..segment.bytes]);
         filled.push(segment.fpdus);
     }
-    // Of the Write of 2000 octets, a segment's worth, and the rest.
+    // Of the Write of 2000 bytes, a segment's worth, and the rest.
     assert_eq!(filled, [3, 1, 2]);
     assert!(a.sends().is_empty(), "nobody waits for that first");
     a.with_ctx(|qp, ctx| qp.turn_over(ctx));
-    assert_eq!(b.read(SINK, octets.len()), octets);
+    assert_eq!(b.read(SINK, bytes.len()), bytes);
     assert_eq!(b.counters.writes_received, 5);
     assert_eq!(a.sends().len(), 5);
 }

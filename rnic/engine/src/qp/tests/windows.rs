@@ -9,7 +9,7 @@ const SOURCE: u64 = BASE + 0x100;
 const SINK: u64 = BASE + 0x2_0000;
 const WINDOW: Stag = Stag(0x0000_7700);
 
-/// Binds the window, under this key, to 64 octets from [`SINK`] on.
+/// Binds the window, under this key, to 64 bytes from [`SINK`] on.
 fn bind(wr_id: u64, key: u8, access: Access) -> WorkRequest {
     let stag = Stag(WINDOW.0 | u32::from(key));
     let mut work = remote(WrOpcode::BindWindow, wr_id, &[], stag, SINK);
@@ -145,7 +145,7 @@ fn local_work_that_cannot_be_done_is_a_protection_error() {
 }
 
 #[test]
-fn local_work_has_no_elements_with_octets() {
+fn local_work_has_no_elements_with_bytes() {
     let (mut a, mut b) = with_window();
     b.post_send(&remote(
         WrOpcode::LocalInvalidate,

@@ -1,5 +1,5 @@
-//! What comes in whole FPDUs that are known to be sound, with Markers or without, ends as what comes octet
-//! by octet, and nobody knows anything of.
+//! What comes in whole FPDUs that are known to be sound, with Markers or without, ends as what comes byte
+//! by byte, and nobody knows anything of.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ struct Sender {
     markers: Markers,
     /// Where the next one begins.
     at: u64,
-    /// Octets of Writes so far.
+    /// Bytes of Writes so far.
     written: u64,
     sends: u32,
 }
@@ -72,7 +72,7 @@ impl Sender {
 /// The CRC of an FPDU is right again.
 fn with_right_crc(fpdu: &mut [u8]) {
     let (covered, crc) = fpdu.split_at_mut(fpdu.len() - CRC_LEN);
-    crc.copy_from_slice(&crc_of([&*covered]).octets());
+    crc.copy_from_slice(&crc_of([&*covered]).bytes());
 }
 
 /// An FPDU: a Write as a rule, to where it may be or not, and seldom anything else.
@@ -95,7 +95,7 @@ fn any_fpdu(random: &mut Random, sender: &mut Sender) -> Vec<u8> {
         _ => 1 + random.below(300) as usize,
     };
     sender.written += len as u64;
-    let payload = octets(random, if kind == 5 { len.min(64) } else { len });
+    let payload = bytes(random, if kind == 5 { len.min(64) } else { len });
     let header = if kind == 5 {
         let invalidate = random.below(2) == 0;
         let opcode = Opcode::Send(SendKind {
@@ -106,26 +106,26 @@ fn any_fpdu(random: &mut Random, sender: &mut Sender) -> Vec<u8> {
         let header = Untagged {
             last: true,
             version: 1,
-            ulp: opcode.control_octet(),
+            ulp: opcode.control_byte(),
             ulp_word: if invalidate { stag.0 } else { 0 },
             qn: Qn::SEND,
             msn: Msn(sender.sends),
             mo: MessageOffset(0),
         };
-        header.to_octets().to_vec()
+        header.to_bytes().to_vec()
     } else {
         let header = Tagged {
             last: random.below(4) == 0,
             version: 1,
-            ulp: Opcode::Write.control_octet(),
+            ulp: Opcode::Write.control_byte(),
             stag,
             to: TaggedOffset(to),
         };
-        let mut octets = header.to_octets().to_vec();
+        let mut bytes = header.to_bytes().to_vec();
         if kind == 6 {
-            octets[random.below(2) as usize] ^= 1 << random.below(8);
+            bytes[random.below(2) as usize] ^= 1 << random.below(8);
         }
-        octets
+        bytes
     };
     let mut out = sender.framed(&header, &payload);
     let layout = sender.layout_of(header.len() + payload.len());
@@ -154,7 +154,7 @@ fn any_fpdu(random: &mut Random, sender: &mut Sender) -> Vec<u8> {
     out
 }
 
-/// Octets as segments: one for each FPDU, but for some that have two.
+/// Bytes as segments: one for each FPDU, but for some that have two.
 fn segments(random: &mut Random, fpdus: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let mut segments: Vec<Vec<u8>> = Vec::new();
     for fpdu in fpdus {
@@ -182,10 +182,10 @@ fn cut<'a>(random: &mut Random, segment: &'a [u8], most: u64) -> Vec<&'a [u8]> {
 
 /// The sound segments at the front, as the shard shows them that come in turn.
 fn in_turn(segments: &[Vec<u8>]) -> impl Iterator<Item = Piece<'_>> {
-    let sound = |octets: &&[u8]| rnic_crc::check(0, octets).crc == RESIDUE && is_write(octets);
+    let sound = |bytes: &&[u8]| rnic_crc::check(0, bytes).crc == RESIDUE && is_write(bytes);
     let segments = segments.iter().map(Vec::as_slice);
-    segments.take_while(sound).map(|octets| Piece {
-        octets,
+    segments.take_while(sound).map(|bytes| Piece {
+        bytes,
         crc_verified: true,
     })
 }
@@ -222,8 +222,8 @@ fn give(
     }
     let used = known.with_ctx(|qp, ctx| qp.receive_checked(ctx, &pieces, &sound));
     known.stream = pieces.concat()[used..].to_vec();
-    for octet in segments.concat() {
-        unknown.receive(&[octet]);
+    for byte in segments.concat() {
+        unknown.receive(&[byte]);
     }
     run.pieces
 }
@@ -232,10 +232,10 @@ fn assert_same(known: &mut End, unknown: &mut End) {
     assert_eq!(known.counters, unknown.counters);
     assert_eq!(known.read(BASE, LEN), unknown.read(BASE, LEN));
     for (one, other) in known.small.iter().zip(&unknown.small) {
-        let (mut octets, mut others) = (vec![0; SMALL_LEN], vec![0; SMALL_LEN]);
-        one.read(0, &mut octets).unwrap();
+        let (mut bytes, mut others) = (vec![0; SMALL_LEN], vec![0; SMALL_LEN]);
+        one.read(0, &mut bytes).unwrap();
         other.read(0, &mut others).unwrap();
-        assert_eq!(octets, others);
+        assert_eq!(bytes, others);
     }
     assert_eq!(known.recvs(), unknown.recvs());
     assert_eq!(known.qp.state(), unknown.qp.state());
@@ -250,12 +250,12 @@ fn writes_in_a_row_end_as_each_alone() {
 }
 
 #[test]
-fn writes_with_markers_in_a_row_end_as_each_octet_alone() {
+fn writes_with_markers_in_a_row_end_as_each_byte_alone() {
     end_as_each_alone(Markers::On, 1);
 }
 
 #[test]
-fn segments_in_several_pieces_end_as_each_octet_alone() {
+fn segments_in_several_pieces_end_as_each_byte_alone() {
     end_as_each_alone(Markers::Off, 4);
     end_as_each_alone(Markers::On, 4);
 }
@@ -266,15 +266,15 @@ fn a_piece_is_not_believed_because_its_segment_is_sound() {
     let header = Tagged {
         last: true,
         version: 1,
-        ulp: Opcode::Write.control_octet(),
+        ulp: Opcode::Write.control_byte(),
         stag: STAG,
         to: TaggedOffset(BASE),
     };
-    let mut segment = hostile::fpdu(&header.to_octets(), &[7; 40]);
+    let mut segment = hostile::fpdu(&header.to_bytes(), &[7; 40]);
     let first = segment.len();
     segment[first - 1] ^= 1;
     segment.extend([0; 20]);
-    let crc = crc_of([segment.as_slice()]).octets();
+    let crc = crc_of([segment.as_slice()]).bytes();
     segment.extend(crc);
     for cut in [first - 4, first, first + 4] {
         let pieces = [&segment[..cut], &segment[cut..]];
@@ -284,7 +284,7 @@ fn a_piece_is_not_believed_because_its_segment_is_sound() {
         let mut end = receiver(Markers::Off, 0);
         end.with_ctx(|qp, ctx| qp.receive_checked(ctx, &pieces, &sound));
         let counters = end.counters;
-        assert_eq!((counters.crc_errors, counters.octets_placed), (1, 0));
+        assert_eq!((counters.crc_errors, counters.bytes_placed), (1, 0));
         assert_eq!(end.read(BASE, 40), [0; 40]);
     }
 }
@@ -351,11 +351,11 @@ fn an_stag_that_is_invalidated_in_a_train_is_refused_behind_it() {
             let header = Tagged {
                 last: true,
                 version: 1,
-                ulp: Opcode::Write.control_octet(),
+                ulp: Opcode::Write.control_byte(),
                 stag,
                 to: TaggedOffset(to),
             };
-            hostile::fpdu(&header.to_octets(), &[7; 16])
+            hostile::fpdu(&header.to_bytes(), &[7; 16])
         };
         let opcode = Opcode::Send(SendKind {
             solicited: false,
@@ -364,13 +364,13 @@ fn an_stag_that_is_invalidated_in_a_train_is_refused_behind_it() {
         let send = Untagged {
             last: true,
             version: 1,
-            ulp: opcode.control_octet(),
+            ulp: opcode.control_byte(),
             ulp_word: STAG.0,
             qn: Qn::SEND,
             msn: Msn(1),
             mo: MessageOffset(0),
         };
-        let send = hostile::fpdu(&send.to_octets(), &[]);
+        let send = hostile::fpdu(&send.to_bytes(), &[]);
         let (mut known, mut unknown) = (receiver(Markers::Off, 0), receiver(Markers::Off, 0));
         let train = [
             write(STAG, BASE),
@@ -383,9 +383,9 @@ fn an_stag_that_is_invalidated_in_a_train_is_refused_behind_it() {
         assert_same(&mut known, &mut unknown);
         let counters = known.counters;
         if stag == SECOND {
-            assert_eq!((counters.fpdus_received, counters.octets_placed), (5, 64));
+            assert_eq!((counters.fpdus_received, counters.bytes_placed), (5, 64));
         } else {
-            assert_eq!((counters.fpdus_received, counters.octets_placed), (4, 32));
+            assert_eq!((counters.fpdus_received, counters.bytes_placed), (4, 32));
             assert_eq!(known.read(BASE + 200, 200), [0; 200]);
             assert_eq!(known.qp.state(), QpState::Terminate);
         }
@@ -400,8 +400,8 @@ fn a_row_of_writes_goes_on_wherever_their_markers_are_and_ends_at_one_that_is_wr
         let (mut place, mut row) = (at, Vec::new());
         for (number, len) in [1200, 9, 1200, 30].into_iter().enumerate() {
             let header = tagged(Opcode::Write, STAG, BASE + 1200 * number as u64);
-            let fpdu = marked(&header.to_octets(), &payload[..len], place);
-            assert!(is_write(&fpdu), "{len} octets at {place}");
+            let fpdu = marked(&header.to_bytes(), &payload[..len], place);
+            assert!(is_write(&fpdu), "{len} bytes at {place}");
             place += fpdu.len() as u64;
             row.push(fpdu);
         }
@@ -410,7 +410,7 @@ fn a_row_of_writes_goes_on_wherever_their_markers_are_and_ends_at_one_that_is_wr
         let run_of = |row: &[Vec<u8>]| {
             let mut end = receiver(Markers::On, at);
             let run = end.with_ctx(|qp, ctx| qp.receive_in_turn(ctx, in_turn(row)));
-            assert_eq!(end.qp.receive.at, at + run.octets as u64);
+            assert_eq!(end.qp.receive.at, at + run.bytes as u64);
             assert_eq!(end.counters.fpdus_received, run.pieces as u64);
             assert_eq!(end.counters.marker_errors, 0);
             (run.pieces, end.read(BASE, 4 * 1200))
@@ -423,25 +423,25 @@ fn a_row_of_writes_goes_on_wherever_their_markers_are_and_ends_at_one_that_is_wr
             assert!(
                 there[len..1200.min(there.len())]
                     .iter()
-                    .all(|octet| *octet == 0)
+                    .all(|byte| *byte == 0)
             );
         }
         for (marker, back) in layout.markers() {
             let mut row = row.clone();
             let right: [u8; 4] = row[2][marker..marker + 4].try_into().unwrap();
             assert_eq!(fpdu_pointer(right), back);
-            for (octet, bit, taken) in [(3, 4, 2), (2, 0x40, 2), (3, 3, 4), (0, 0xff, 4)] {
+            for (byte, bit, taken) in [(3, 4, 2), (2, 0x40, 2), (3, 3, 4), (0, 0xff, 4)] {
                 row[2][marker..marker + 4].copy_from_slice(&right);
-                row[2][marker + octet] ^= bit;
+                row[2][marker + byte] ^= bit;
                 with_right_crc(&mut row[2]);
                 let (pieces, placed) = run_of(&row);
                 assert_eq!(
                     pieces, taken,
-                    "Marker at {marker} from {at}: {octet}, {bit:#x}"
+                    "Marker at {marker} from {at}: {byte}, {bit:#x}"
                 );
                 let third = &placed[2 * 1200..3 * 1200];
                 assert_eq!(third == payload, taken == 4);
-                assert!(taken == 4 || third.iter().all(|octet| *octet == 0));
+                assert!(taken == 4 || third.iter().all(|byte| *byte == 0));
             }
         }
     }
@@ -455,7 +455,7 @@ fn a_send_is_told_from_a_write_wherever_its_markers_are() {
                 last,
                 ..hostile::untagged(hostile::SEND, Qn::SEND, 1, 0)
             };
-            assert!(!is_write(&marked(&header.to_octets(), &[0x80; 600], at)));
+            assert!(!is_write(&marked(&header.to_bytes(), &[0x80; 600], at)));
         }
     }
 }

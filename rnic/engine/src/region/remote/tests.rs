@@ -16,21 +16,21 @@ fn memory_of(process: impl std::fmt::Display) -> Arc<OwnedFd> {
     Arc::new(file.unwrap().into())
 }
 
-fn region(octets: &[u8]) -> RegionMemory {
-    let start = octets.as_ptr().expose_provenance() as u64;
-    let memory = RemoteMemory::new(memory_of("self"), start, octets.len() as u64);
+fn region(bytes: &[u8]) -> RegionMemory {
+    let start = bytes.as_ptr().expose_provenance() as u64;
+    let memory = RemoteMemory::new(memory_of("self"), start, bytes.len() as u64);
     RegionMemory::Remote(memory)
 }
 
 #[test]
 fn what_is_written_is_there_and_is_read_back() {
-    let octets = vec![0_u8; 3 * 4096];
-    let remote = region(&octets);
+    let bytes = vec![0_u8; 3 * 4096];
+    let remote = region(&bytes);
     remote
         .write(4000, b"over a page's end, more than once")
         .unwrap();
     let pieces: Vec<&[u8]> = std::iter::repeat_n(&b"abc"[..], 150).collect();
-    remote.write_octets(5000, &Gather::new(&pieces)).unwrap();
+    remote.write_bytes(5000, &Gather::new(&pieces)).unwrap();
     let mut out = [0; 33];
     remote.read(4000, &mut out).unwrap();
     assert_eq!(&out, b"over a page's end, more than once");
@@ -40,13 +40,13 @@ fn what_is_written_is_there_and_is_read_back() {
     assert_eq!(&out[..], &wanted[..]);
     assert!(!remote.is_broken());
     // As far as the compiler knows nobody has written to it.
-    assert_eq!(std::hint::black_box(&octets)[4000], b'o');
+    assert_eq!(std::hint::black_box(&bytes)[4000], b'o');
 }
 
 #[test]
 fn words_are_put_among_what_is_read() {
-    let octets = b"0123456789abcdef".to_vec();
-    let remote = region(&octets);
+    let bytes = b"0123456789abcdef".to_vec();
+    let remote = region(&bytes);
     let words = Words::new(2, 8, 0x7778_797a, 0);
     let mut out = [0; 24];
     let checks = remote.read_checked(2, 5, &mut out, words).unwrap();
@@ -58,14 +58,14 @@ fn words_are_put_among_what_is_read() {
 
 #[test]
 fn nothing_outside_is_reached() {
-    let octets = vec![0_u8; 8192];
-    let remote = region(&octets[1000..2000]);
+    let bytes = vec![0_u8; 8192];
+    let remote = region(&bytes[1000..2000]);
     for (at, len) in [(0, 1001), (999, 2), (1000, 1), (u64::MAX, 1)] {
         assert!(remote.read(at, &mut vec![0; len]).is_err(), "{at} {len}");
         assert!(remote.write(at, &vec![0; len]).is_err(), "{at} {len}");
         let pieces = [&vec![0; len][..]];
         let gather = Gather::new(&pieces);
-        assert!(remote.write_octets(at, &gather).is_err(), "{at} {len}");
+        assert!(remote.write_bytes(at, &gather).is_err(), "{at} {len}");
     }
     assert!(!remote.is_broken());
     assert!(remote.word(0).is_none(), "no atomics over a descriptor");
@@ -73,12 +73,12 @@ fn nothing_outside_is_reached() {
 
 #[test]
 fn memory_that_was_unmapped_is_found_to_be_gone() {
-    let octets = vec![1_u8; LARGE];
-    let remote = region(&octets);
+    let bytes = vec![1_u8; LARGE];
+    let remote = region(&bytes);
     let mut out = [0; 5000];
     remote.read(LARGE as u64 / 2, &mut out).unwrap();
     let faults = rnic_ipc::shm::faults_contained();
-    drop(octets);
+    drop(bytes);
     assert_eq!(
         remote.read(LARGE as u64 / 2, &mut out),
         Err(RegionError::Broken)

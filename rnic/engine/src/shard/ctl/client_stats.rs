@@ -100,35 +100,35 @@ mod tests {
 
     #[test]
     fn the_whole_keeps_what_clients_that_are_gone_have_counted() {
-        let mut tallies = ClientStats::new(2);
+        let mut client_stats = ClientStats::new(2);
         for client in [1, 2] {
-            tallies.add(ClientId(client));
-            let place = tallies.place_of(ClientId(client));
-            tallies.at(place).0.sends_sent = client.into();
+            client_stats.add(ClientId(client));
+            let place = client_stats.place_of(ClientId(client));
+            client_stats.at(place).0.sends_sent = client.into();
         }
-        tallies.remove(ClientId(1));
-        tallies.add(ClientId(3));
-        let place = tallies.place_of(ClientId(3));
-        assert_eq!(tallies.at(place).0.sends_sent, 0);
-        tallies.at(place).0.sends_sent = 10;
-        assert_eq!(tallies.total().sends_sent, 13);
-        let found: Vec<_> = tallies
+        client_stats.remove(ClientId(1));
+        client_stats.add(ClientId(3));
+        let place = client_stats.place_of(ClientId(3));
+        assert_eq!(client_stats.at(place).0.sends_sent, 0);
+        client_stats.at(place).0.sends_sent = 10;
+        assert_eq!(client_stats.total().sends_sent, 13);
+        let found: Vec<_> = client_stats
             .by_client()
             .into_iter()
             .map(|(client, counters)| (client.0, counters.sends_sent))
             .collect();
         assert_eq!(found, [(3, 10), (2, 2)]);
-        assert_eq!(tallies.places.len(), 3);
+        assert_eq!(client_stats.places.len(), 3);
     }
 
     #[test]
     fn what_belongs_to_no_client_counts_in_the_whole() {
-        let mut tallies = ClientStats::new(0);
-        let place = tallies.place_of(ClientId(9));
-        tallies.at(place).0.crc_errors += 1;
-        tallies.at(usize::MAX).0.crc_errors += 1;
-        tallies.remove(ClientId(9));
-        assert_eq!(tallies.total().crc_errors, 2);
-        assert!(tallies.by_client().is_empty());
+        let mut client_stats = ClientStats::new(0);
+        let place = client_stats.place_of(ClientId(9));
+        client_stats.at(place).0.crc_errors += 1;
+        client_stats.at(usize::MAX).0.crc_errors += 1;
+        client_stats.remove(ClientId(9));
+        assert_eq!(client_stats.total().crc_errors, 2);
+        assert!(client_stats.by_client().is_empty());
     }
 }

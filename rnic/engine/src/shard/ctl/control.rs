@@ -29,7 +29,7 @@ impl<P: Port> Shard<P> {
         match command {
             Command::AddClient { client, doorbells } => {
                 limit("clients", self.clients.len(), self.config.limits.clients)?;
-                self.tables.tallies.add(client);
+                self.tables.client_stats.add(client);
                 self.clients.push(Client {
                     id: client,
                     doorbells,
@@ -40,7 +40,7 @@ impl<P: Port> Shard<P> {
                 let before = self.clients.len();
                 self.clients.retain(|entry| entry.id != client);
                 found(self.clients.len() < before, "client")?;
-                self.tables.tallies.remove(client);
+                self.tables.client_stats.remove(client);
                 self.guesses.forget(client);
             }
             Command::AddRegion {
@@ -183,8 +183,8 @@ impl<P: Port> Shard<P> {
     fn metrics(&self) -> ShardMetrics {
         ShardMetrics {
             counters: self.named_counters(),
-            clients: self.tables.tallies.by_client(),
-            work: self.tables.tallies.times,
+            clients: self.tables.client_stats.by_client(),
+            work: self.tables.client_stats.times,
             connect: self.connect_times,
         }
     }
@@ -193,7 +193,7 @@ impl<P: Port> Shard<P> {
         counters::named(
             &self.counters,
             self.reassembly.counters(),
-            &self.tables.tallies.total(),
+            &self.tables.client_stats.total(),
             &self.stack.counters(),
             &self.stack.totals(),
             &self.levels(),
@@ -229,16 +229,16 @@ impl<P: Port> Shard<P> {
         }
         sound_cqs(&qp, &self.tables)?;
         self.share.queue_pair_added(client);
-        qp.provide(&mut self.tables.lent);
+        qp.provide(&mut self.tables.queue_pool);
         self.tables.stags.stream_added(qp.user());
-        let tally = self.tables.tallies.place_of(client);
+        let tally = self.tables.client_stats.place_of(client);
         self.qps.insert(num.0, Box::new(QpSlot::new(qp, tally)));
         Ok(())
     }
 
     fn remove_qp(&mut self, qp: QpNum) -> Result<(), CommandError> {
         let mut slot = self.qps.remove(qp.0).ok_or(unknown("queue pair"))?;
-        slot.qp.give_back(&mut self.tables.lent);
+        slot.qp.give_back(&mut self.tables.queue_pool);
         self.tables.stags.stream_removed(slot.qp.user());
         if let Some(id) = slot.conn {
             // With the queue pair gone the end of its connection is told to nobody.
@@ -342,7 +342,7 @@ impl<P: Port> Shard<P> {
                 ConnectError::InUse { .. } => CommandError::InUse {
                     local: tuple.local.into(),
                 },
-                ConnectError::Unusable { .. } => invalid(error),
+                ConnectError::DropReason { .. } => invalid(error),
             })?;
         let slot = self.qp(num)?;
         slot.qp.begin_connecting().map_err(wrong_state)?;
@@ -403,7 +403,7 @@ impl<P: Port> Shard<P> {
         self.no_longer_waiting(listener, id);
         // From here on the queue pair is told of what happens, and not the listener.
         self.conns.get_mut(id).ok_or_else(gone)?.phase = Phase::Over;
-        if self.send_startup(id, reply.octets()).is_err() {
+        if self.send_startup(id, reply.bytes()).is_err() {
             let (qp, reason) = (num, DisconnectReason::LocalError);
             let message = format!("the MPA Reply to {remote} could not be sent: no frame is free");
             self.abort(id, reason, None);
@@ -437,7 +437,7 @@ impl<P: Port> Shard<P> {
         let listener = *listener;
         let reply = responder.reject(private_data).map_err(invalid)?;
         self.requests.remove(&request.0);
-        self.send_reject(id, listener, reply.octets());
+        self.send_reject(id, listener, reply.bytes());
         Ok(())
     }
 

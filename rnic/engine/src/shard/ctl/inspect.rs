@@ -116,11 +116,11 @@ impl<P: Port> Shard<P> {
             mss: info.mss as u32,
             cwnd: info.cwnd,
             in_flight: info.pipe,
-            octets_in: info.counters.octets_in,
-            octets_out: info.counters.octets_out,
+            bytes_in: info.counters.bytes_in,
+            bytes_out: info.counters.bytes_out,
             retransmits: info.counters.retransmits,
             timeouts: info.counters.timeouts,
-            octets_out_of_order: conn.octets_out_of_order,
+            bytes_out_of_order: conn.bytes_out_of_order,
         })
     }
 }

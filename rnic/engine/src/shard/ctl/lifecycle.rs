@@ -28,7 +28,7 @@ impl<P: Port> Shard<P> {
     }
 
     /// The events that introduce a connection; the others wait for [`Self::handle_close_events`], so that the
-    /// octets of the segment that caused them are delivered before.
+    /// bytes of the segment that caused them are delivered before.
     pub(in crate::shard) fn handle_open_events(&mut self) {
         while let Some((id, event)) = self.stack.poll_event() {
             match event {
@@ -45,7 +45,7 @@ impl<P: Port> Shard<P> {
             match event {
                 TcpEvent::Incoming { .. } | TcpEvent::Established => {}
                 TcpEvent::MssChanged { mss } => self.mss_changed(id, mss),
-                // MPA knows of no octets that are more urgent than others.
+                // MPA knows of no bytes that are more urgent than others.
                 TcpEvent::Urgent => {}
                 TcpEvent::SoftError(SoftError::NoAnswer) => self.doubt_path(id),
                 TcpEvent::SoftError(SoftError::Unreachable { .. }) => {}

@@ -11,7 +11,7 @@ use crate::command::{CommandError, PathInUse, ShardEvent};
 use crate::conn::Conn;
 use crate::shard::Shard;
 
-/// The least IP MTU, in octets, over which connections are made: that of IPv4 hosts (RFC 791).
+/// The least IP MTU, in bytes, over which connections are made: that of IPv4 hosts (RFC 791).
 const MTU_MIN: u32 = 576;
 
 impl<P: Port> Shard<P> {
@@ -53,7 +53,7 @@ impl<P: Port> Shard<P> {
         let most = capacity.unwrap_or(0).saturating_sub(path.link_len());
         if path.mtu < MTU_MIN || path.mtu as usize > most {
             return Err(CommandError::Invalid(format!(
-                "an IP MTU of {} octets to {remote}; {MTU_MIN} to {most} are supported",
+                "an IP MTU of {} bytes to {remote}; {MTU_MIN} to {most} are supported",
                 path.mtu
             )));
         }
@@ -109,7 +109,7 @@ impl<P: Port> Shard<P> {
     pub(in crate::shard) fn mss_changed(&mut self, id: ConnId, mss: usize) {
         self.counters.mss_changes += 1;
         if let Some(conn) = self.conns.get(id) {
-            log::debug!("{}: segments of {mss} octets from now on", conn.tuple);
+            log::debug!("{}: segments of {mss} bytes from now on", conn.tuple);
         }
         self.make_ready(id);
     }

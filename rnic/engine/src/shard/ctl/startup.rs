@@ -1,5 +1,5 @@
 //! The MPA start-up over a TCP connection, as initiator and as responder (RFC 5044 section 7.1,
-//! RFC 6581). No octet of it touches application memory.
+//! RFC 6581). No byte of it touches application memory.
 
 use rnic_ipc::control::{DisconnectReason, Event, MarkerUse, MpaOptions, PeerDepths, RtrModes};
 use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
@@ -22,10 +22,10 @@ use crate::shard::{Shard, memory};
 /// Connection requests of one shard: what is left of their name beside the shard's number.
 const REQUEST_MASK: u32 = (1 << 24) - 1;
 
-/// The least EMSS, in octets: an FPDU of the smallest MULPDU.
+/// The least EMSS, in bytes: an FPDU of the smallest MULPDU.
 const EMSS_MIN: usize = fpdu::fpdu_length(fpdu::MULPDU_MIN);
 
-/// What the peer's octets amounted to.
+/// What the peer's bytes amounted to.
 enum Outcome {
     NeedMore,
     Accepted {
@@ -119,7 +119,7 @@ impl<P: Port> Shard<P> {
             return;
         }
         self.set_deadline(id, self.config.startup_timeout);
-        if self.send_startup(id, request.octets()).is_err() {
+        if self.send_startup(id, request.bytes()).is_err() {
             return self.abort(id, DisconnectReason::LocalError, None);
         }
         self.deliver(id);
@@ -155,10 +155,10 @@ impl<P: Port> Shard<P> {
     pub(in crate::shard) fn send_startup(
         &mut self,
         id: ConnId,
-        octets: &[u8],
+        bytes: &[u8],
     ) -> Result<(), NotSent> {
         let at = self.conns.get(id).map(Conn::header_room).ok_or(NotSent)?;
-        for part in octets.chunks(self.stack.mss(id).max(1)) {
+        for part in bytes.chunks(self.stack.mss(id).max(1)) {
             let mut frame = self.pool.alloc_for(at + part.len()).ok_or(NotSent)?;
             let Some(place) = self.umem.bytes_mut(&mut frame).get_mut(at..at + part.len()) else {
                 self.pool.free(frame);
@@ -180,7 +180,7 @@ impl<P: Port> Shard<P> {
         Ok(())
     }
 
-    /// Octets of a connection in its start-up.
+    /// Bytes of a connection in its start-up.
     pub(in crate::shard) fn deliver_startup(&mut self, id: ConnId) {
         loop {
             let Some(conn) = self.conns.get_mut(id) else {
@@ -225,7 +225,7 @@ impl<P: Port> Shard<P> {
         };
         if conn.inbound.available() > 0 {
             // A responder sends no FPDU before the initiator's first (RFC 5044 section 7.1.2).
-            let message = "the peer sent octets behind its MPA Reply before our first FPDU";
+            let message = "the peer sent bytes behind its MPA Reply before our first FPDU";
             return self.abort(id, DisconnectReason::NotMpa, Some(message.to_string()));
         }
         let Phase::Requesting { qp, .. } = conn.phase else {
@@ -361,14 +361,14 @@ impl<P: Port> Shard<P> {
         }
     }
 
-    /// Octets came, out of order, where no start-up frame reaches. A peer that nobody has accepted
+    /// Bytes came, out of order, where no start-up frame reaches. A peer that nobody has accepted
     /// yet holds no memory with them.
     pub(in crate::shard) fn startup_overrun(&mut self, id: ConnId) {
         let kind = match self.conns.get(id).map(|conn| &conn.phase) {
             Some(Phase::Requesting { .. }) => FrameKind::Reply,
             _ => FrameKind::Request,
         };
-        self.startup_failed(id, &StartupError::OctetsBehindFrame { kind, extra: 1 });
+        self.startup_failed(id, &StartupError::BytesBehindFrame { kind, extra: 1 });
     }
 
     fn startup_failed(&mut self, id: ConnId, error: &StartupError) {
@@ -399,15 +399,15 @@ impl<P: Port> Shard<P> {
     ) {
         let error = TerminateError::from(error);
         let terminate = TerminateMessage::new(error, None);
-        let ulpdu = terminate.octets();
-        let mut octets = [0; fpdu::fpdu_length(terminate::ULPDU_LEN_MAX) + MARKER_LEN];
+        let ulpdu = terminate.bytes();
+        let mut bytes = [0; fpdu::fpdu_length(terminate::ULPDU_LEN_MAX) + MARKER_LEN];
         // The first FPDU of this direction.
         let layout = Layout::new(markers, 0, ulpdu.len());
         // A right CRC is right also where none is checked.
-        let mut fpdu = Writer::new(&mut octets, layout, true);
+        let mut fpdu = Writer::new(&mut bytes, layout, true);
         fpdu.put(0, ulpdu);
         let len = fpdu.finish().len;
-        let sent = self.send_startup(id, &octets[..len]);
+        let sent = self.send_startup(id, &bytes[..len]);
         self.counters.startup_failed += 1;
         self.let_go(id, sent);
         let reason = DisconnectReason::TerminateSent {
@@ -451,7 +451,7 @@ impl<P: Port> Shard<P> {
 #[derive(Debug)]
 pub(in crate::shard) struct NotSent;
 
-/// Feeds the phase's state machine with octets in order; all of them are used.
+/// Feeds the phase's state machine with bytes in order; all of them are used.
 fn feed(phase: &mut Phase, slices: &[&[u8]]) -> Outcome {
     let mut outcome = Outcome::NeedMore;
     for slice in slices {
@@ -459,11 +459,11 @@ fn feed(phase: &mut Phase, slices: &[&[u8]]) -> Outcome {
         if let Outcome::Accepted { .. } = outcome {
             let (kind, extra) = (FrameKind::Reply, slice.len());
             return Outcome::Failed {
-                error: StartupError::OctetsBehindFrame { kind, extra },
+                error: StartupError::BytesBehindFrame { kind, extra },
             };
         }
         let next = match phase {
-            Phase::Requesting { initiator, .. } => match initiator.on_octets(slice) {
+            Phase::Requesting { initiator, .. } => match initiator.on_bytes(slice) {
                 Ok(InitiatorProgress::NeedMore) => Outcome::NeedMore,
                 Ok(InitiatorProgress::Accepted {
                     negotiated,
@@ -484,7 +484,7 @@ fn feed(phase: &mut Phase, slices: &[&[u8]]) -> Outcome {
                 Err(error) => return Outcome::Failed { error },
             },
             Phase::AwaitRequest { responder, .. } | Phase::Requested { responder, .. } => {
-                match responder.on_octets(slice) {
+                match responder.on_bytes(slice) {
                     Ok(ResponderProgress::NeedMore) => Outcome::NeedMore,
                     Ok(ResponderProgress::Request {
                         revision,

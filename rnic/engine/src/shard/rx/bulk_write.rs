@@ -8,7 +8,7 @@
 //! segment that is not the next in order, or not sound, or no Write that may be placed, it is over.
 
 use rnic_ipc::control::DisconnectReason;
-use rnic_net::Like;
+use rnic_net::Match;
 use rnic_proto::crc::RESIDUE;
 use rnic_xsk::{Packet, Port, Umem};
 use userspace_tcp::{Segment, SegmentRun, SeqNum, TcpHeader};
@@ -26,7 +26,7 @@ const FETCHED_AHEAD: usize = 3;
 /// The payloads of segments that only continue each other, each found sound, and none looked at before it
 /// is asked for.
 struct Verified<'a> {
-    /// The octets of the next one's frame, if there is one that lies in one frame.
+    /// The bytes of the next one's frame, if there is one that lies in one frame.
     next: Option<&'a [u8]>,
     /// Those behind it.
     packets: std::slice::Iter<'a, Packet>,
@@ -34,7 +34,7 @@ struct Verified<'a> {
     learnt: &'a Learnt,
     port: usize,
     /// What the next one says, if that is known.
-    like: Option<Like>,
+    like: Option<Match>,
     /// The header of the first.
     first: &'a TcpHeader,
     /// Where the next one begins.
@@ -44,13 +44,13 @@ struct Verified<'a> {
 }
 
 impl<'a> Verified<'a> {
-    /// The octets of the next frame, whose first lines are fetched, if its packet has no other.
+    /// The bytes of the next frame, whose first lines are fetched, if its packet has no other.
     #[inline(always)]
     fn next_frame(&mut self) -> Option<&'a [u8]> {
         let packet = self.packets.next().filter(|packet| packet.is_single())?;
-        let octets = self.umem.bytes(packet.first());
-        fetch_first::<FETCHED_AHEAD>(octets);
-        Some(octets)
+        let bytes = self.umem.bytes(packet.first());
+        fetch_first::<FETCHED_AHEAD>(bytes);
+        Some(bytes)
     }
 }
 
@@ -65,21 +65,21 @@ impl<'a> Iterator for Verified<'a> {
             Some(like) => like,
             None => self.learnt.compare(frame, self.port)?,
         };
-        let octets = frame.get(like.says.payload.clone())?;
+        let bytes = frame.get(like.says.payload.clone())?;
         let says = &like.says;
         // A packet has less than 65536.
-        let len = octets.len() as u32;
+        let len = bytes.len() as u32;
         let continues = says.seq == self.seq
             && self
                 .first
                 .is_only_continued(says.ack, says.window, says.flags);
-        if !is_write(octets) || !continues || len > self.room || !is_sound(&like, octets) {
+        if !is_write(bytes) || !continues || len > self.room || !is_sound(&like, bytes) {
             return None;
         }
         self.seq = self.seq.add(len);
         self.room -= len;
         Some(Piece {
-            octets,
+            bytes,
             crc_verified: true,
         })
     }
@@ -87,7 +87,7 @@ impl<'a> Iterator for Verified<'a> {
 
 /// Whether a frame's checksum is right, and its payload ends with the CRC of what is before.
 #[inline(always)]
-fn is_sound(like: &Like, payload: &[u8]) -> bool {
+fn is_sound(like: &Match, payload: &[u8]) -> bool {
     let checks = rnic_crc::check(0, payload);
     checks.crc == RESIDUE && like.is_right_with(checks.sum)
 }
@@ -155,10 +155,10 @@ impl<P: Port> Shard<P> {
         if run.pieces == 0 {
             return 0;
         }
-        conn.inbound.pass(run.octets);
+        conn.inbound.pass(run.bytes);
         conn.came_from(port);
         let taken = SegmentRun {
-            bytes: run.octets as u32,
+            bytes: run.bytes as u32,
             segments: run.pieces as u32,
             longest: run.longest as u32,
         };

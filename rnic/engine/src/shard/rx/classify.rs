@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use rnic_net::{KnownHeaders, Like, Recognised, Unusable};
+use rnic_net::{DropReason, HeaderPrediction, Match, PredictedFields};
 use rnic_proto::crc::RESIDUE;
 use rnic_xsk::{CHUNKS_MAX, Packet, Port};
 use userspace_tcp::{ConnId, Endpoint, FlowHint, FourTuple, Segment};
@@ -17,7 +17,7 @@ use crate::conn::Parsed;
 #[derive(Debug)]
 pub(super) struct Predicted {
     pub id: ConnId,
-    pub like: Like,
+    pub like: Match,
     /// The connection's segments were FPDUs with a CRC.
     pub segments_are_fpdus: bool,
 }
@@ -63,7 +63,7 @@ impl<P: Port> Shard<P> {
         &self,
         predicted: Predicted,
         packet: &Packet,
-    ) -> Option<(Recognised, bool)> {
+    ) -> Option<(PredictedFields, bool)> {
         let mut slices = [&[][..]; CHUNKS_MAX];
         let (first, rest) = packet.first_and_rest(&self.umem, &mut slices);
         let (takes_crc, mut crc) = (predicted.segments_are_fpdus, 0);
@@ -79,7 +79,7 @@ impl<P: Port> Shard<P> {
     }
 
     /// All that a predicted segment's headers say.
-    pub(super) fn predicted_head(&self, id: ConnId, says: &Recognised) -> Option<Head> {
+    pub(super) fn predicted_head(&self, id: ConnId, says: &PredictedFields) -> Option<Head> {
         let conn = self.conns.get(id)?;
         let learnt = conn.prediction.as_deref()?.learnt()?;
         Some(Head {
@@ -102,7 +102,7 @@ impl<P: Port> Shard<P> {
                     return Some((head, RxSegment::new(packet, &payload, false)));
                 }
                 // What is put together is no fragment any more.
-                Err(Some(Unusable::Fragment)) => {
+                Err(Some(DropReason::Fragment)) => {
                     packet = self.fragment(packet)?.into();
                     continue;
                 }
@@ -123,10 +123,10 @@ impl<P: Port> Shard<P> {
         &mut self,
         packet: &Packet,
         port: usize,
-    ) -> Result<(Head, Range<usize>), Option<Unusable>> {
+    ) -> Result<(Head, Range<usize>), Option<DropReason>> {
         let mut slices = [&[][..]; CHUNKS_MAX];
-        let (octets, rest) = packet.first_and_rest(&self.umem, &mut slices);
-        let mut parsed = rnic_net::parse_parts(octets, rest, &self.config.path_defaults)?;
+        let (bytes, rest) = packet.first_and_rest(&self.umem, &mut slices);
+        let mut parsed = rnic_net::parse_parts(bytes, rest, &self.config.path_defaults)?;
         let local = parsed.tuple.local.addr;
         let Some(tag) = self.config.vlans.way_back(local, parsed.path.vlan) else {
             self.counters.wrong_vlan += 1;
@@ -134,9 +134,9 @@ impl<P: Port> Shard<P> {
         };
         parsed.path.vlan = tag;
         // `parse_parts` checked that the range lies within the packet.
-        let first = parsed.tcp.start..parsed.tcp.end.min(octets.len());
+        let first = parsed.tcp.start..parsed.tcp.end.min(bytes.len());
         let beyond = parsed.tcp.end - first.end;
-        let tcp = octets.get(first).unwrap_or(&[]);
+        let tcp = bytes.get(first).unwrap_or(&[]);
         let Ok(segment) = Segment::parse(tcp) else {
             self.counters.tcp_malformed += 1;
             return Err(None);
@@ -164,8 +164,8 @@ impl<P: Port> Shard<P> {
                 header: &head.header,
                 several,
             };
-            let octets = self.umem.bytes(&first.frame);
-            prediction.parsed(&parsed, || KnownHeaders::of(octets, first.start));
+            let bytes = self.umem.bytes(&first.frame);
+            prediction.parsed(&parsed, || HeaderPrediction::of(bytes, first.start));
         }
     }
 }

@@ -135,8 +135,8 @@ impl<P: Port> Shard<P> {
             }
             None => self.link.remember(tuple, path, port),
         }
-        // An event may introduce the connection whose octets came with it (the ACK that completes a
-        // passive open), but the peer's FIN comes after the octets in its segment: the layer above
+        // An event may introduce the connection whose bytes came with it (the ACK that completes a
+        // passive open), but the peer's FIN comes after the bytes in its segment: the layer above
         // is told of it once they are delivered.
         self.handle_open_events();
         match received.conn {
@@ -214,8 +214,8 @@ impl<P: Port> Shard<P> {
             if frag.crc_verified && len == frag.len {
                 verified.add(filled, begins, frag.goes_on);
             }
-            let octets = self.umem.bytes(&frag.frame);
-            *slice = octets.get(start..start + len).unwrap_or(&[]);
+            let bytes = self.umem.bytes(&frag.frame);
+            *slice = bytes.get(start..start + len).unwrap_or(&[]);
             before += frag.len;
             filled += 1;
             begins = !frag.goes_on;
@@ -255,6 +255,6 @@ fn segment<'a>(
     let chained = following.segments as usize + 1 < count;
     let segment = Segment::new(head.header, first)
         .with_ecn(head.ecn)
-        .with_following(following);
+        .with_coalesced(following);
     (segment, chained)
 }

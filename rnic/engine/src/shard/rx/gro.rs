@@ -1,5 +1,5 @@
 //! GRO: segments of one flow that come one behind the other in a batch of frames and say nothing
-//! but their octets. TCP takes them as one when they are the next in order, as it would from an adapter
+//! but their bytes. TCP takes them as one when they are the next in order, as it would from an adapter
 //! with large receive offload, so that what a segment costs is paid once for all of them.
 //!
 //! A segment lies in one frame or in several; it makes no difference but for the frags that it takes.
@@ -10,9 +10,9 @@ mod tests;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use rnic_net::{Path, Recognised};
+use rnic_net::{Path, PredictedFields};
 use rnic_xsk::{Frame, Packet, Umem};
-use userspace_tcp::{ConnId, Ecn, FlowHint, Following, FourTuple, NewRange, SeqNum, TcpHeader};
+use userspace_tcp::{CoalescedInfo, ConnId, Ecn, FlowHint, FourTuple, NewRange, SeqNum, TcpHeader};
 
 /// A received segment.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(super) struct RxSegment {
     pub packet: Packet,
     /// Where its payload begins in the first frame.
     pub start: usize,
-    /// Octets of payload in all frames.
+    /// Bytes of payload in all frames.
     pub len: usize,
     /// The payload was found to end with the CRC32C of what is before.
     pub crc_verified: bool,
@@ -33,7 +33,7 @@ pub(super) enum Headers<'a> {
     /// They were parsed.
     Parsed(&'a mut Head),
     /// They were predicted: they are those of this connection's segments, but for this.
-    Predicted(ConnId, &'a Recognised),
+    Predicted(ConnId, &'a PredictedFields),
 }
 
 /// Fragments of a batch at most: as many segments, where each has one frame.
@@ -144,8 +144,8 @@ impl GroBatch {
         }
     }
 
-    /// Whether a segment with so many octets in so many frames may belong to this batch. One without
-    /// any octets says something else, whichever of the two it is.
+    /// Whether a segment with so many bytes in so many frames may belong to this batch. One without
+    /// any bytes says something else, whichever of the two it is.
     fn has_place(&self, len: usize, frames: usize) -> bool {
         self.frags.len() + frames <= FRAGS_MAX && self.bytes > 0 && len > 0
     }
@@ -201,14 +201,14 @@ impl RxSegment {
 }
 
 impl Frag {
-    /// The octets of its segment.
+    /// The bytes of its segment.
     pub fn payload<'a>(&'a self, umem: &'a Umem) -> &'a [u8] {
-        let octets = umem.bytes(&self.frame);
-        octets.get(self.start..self.start + self.len).unwrap_or(&[])
+        let bytes = umem.bytes(&self.frame);
+        bytes.get(self.start..self.start + self.len).unwrap_or(&[])
     }
 
-    /// What of new octets, of all frags taken together, lies in this frag, which begins `before` octets
-    /// behind the first: where in its frame, and how many octets.
+    /// What of new bytes, of all frags taken together, lies in this frag, which begins `before` bytes
+    /// behind the first: where in its frame, and how many bytes.
     pub fn part(&self, before: usize, new: &NewRange) -> (usize, usize) {
         let (skip, len) = (new.skip as usize, new.len as usize);
         let from = skip.clamp(before, before + self.len);
@@ -218,13 +218,13 @@ impl Frag {
 }
 
 /// What follows the first frag of some segments.
-pub(super) fn following<'a>(mut frags: impl Iterator<Item = &'a Frag>) -> Following {
+pub(super) fn following<'a>(mut frags: impl Iterator<Item = &'a Frag>) -> CoalescedInfo {
     let Some(first) = frags.next() else {
-        return Following::default();
+        return CoalescedInfo::default();
     };
-    let mut behind = Following {
+    let mut behind = CoalescedInfo {
         longest: first.len as u32,
-        ..Following::default()
+        ..CoalescedInfo::default()
     };
     let (mut len, mut goes_on) = (first.len as u32, first.goes_on);
     for frag in frags {
@@ -233,7 +233,7 @@ pub(super) fn following<'a>(mut frags: impl Iterator<Item = &'a Frag>) -> Follow
             len = 0;
         }
         len += frag.len as u32;
-        behind.octets += frag.len as u32;
+        behind.bytes += frag.len as u32;
         behind.longest = behind.longest.max(len);
         goes_on = frag.goes_on;
     }

@@ -65,7 +65,7 @@ impl<P: Port> Shard<P> {
         }
     }
 
-    /// Keeps the new octets of a frame until their turn has come, which may be now; `chained` when
+    /// Keeps the new bytes of a frame until their turn has come, which may be now; `chained` when
     /// its segment goes on in other frames.
     fn hold(&mut self, id: ConnId, frag: Frag, ranges: &[NewRange], in_order: u64, chained: bool) {
         let Frag { frame, start, .. } = frag;
@@ -89,13 +89,13 @@ impl<P: Port> Shard<P> {
             self.counters.bounced += 1;
         }
         if arrived.is_err() {
-            log::error!("TCP gave octets outside its own window on {}", conn.tuple);
+            log::error!("TCP gave bytes outside its own window on {}", conn.tuple);
             return self.abort(id, DisconnectReason::LocalError, None);
         }
         for range in ranges.iter().filter(|range| range.offset > in_order) {
-            self.counters.octets_out_of_order += range.len as u64;
+            self.counters.bytes_out_of_order += range.len as u64;
             if let Some(conn) = self.conns.get_mut(id) {
-                conn.octets_out_of_order += range.len as u64;
+                conn.bytes_out_of_order += range.len as u64;
             }
             let segment = (range.start == start).then_some(range.len);
             while !chained && self.place_early(id, range.offset, segment) {}
@@ -131,8 +131,8 @@ impl<P: Port> Shard<P> {
         }
     }
 
-    /// Places FPDUs that are whole although octets before them are missing, from around `offset` of
-    /// the stream, where a TCP segment of so many octets begins or does not; true when there may be
+    /// Places FPDUs that are whole although bytes before them are missing, from around `offset` of
+    /// the stream, where a TCP segment of so many bytes begins or does not; true when there may be
     /// more of them there.
     fn place_early(&mut self, id: ConnId, offset: u64, segment: Option<usize>) -> bool {
         let Some(conn) = self.conns.get_mut(id) else {
@@ -145,7 +145,7 @@ impl<P: Port> Shard<P> {
             return false;
         };
         // A segment stands for itself; by Markers, what came around it may make an FPDU whole.
-        let (back, octets) = match (slot.qp.fpdu_sign(), segment) {
+        let (back, bytes) = match (slot.qp.fpdu_sign(), segment) {
             (FpduSign::Markers, _) => (SLICES_MAX / 2, None),
             (FpduSign::Segments, Some(len)) => (0, Some(len)),
             (FpduSign::Segments, None) | (FpduSign::Nothing, _) => return false,
@@ -159,13 +159,13 @@ impl<P: Port> Shard<P> {
             let Some((start, filled)) = run else {
                 return false;
             };
-            if octets.is_some() && start != offset {
+            if bytes.is_some() && start != offset {
                 return false;
             }
             let slices = slices.get(..filled).unwrap_or(&[]);
-            let slices = octets.map_or(slices, |octets| up_to(slices, octets));
+            let slices = bytes.map_or(slices, |bytes| up_to(slices, bytes));
             let ahead = start - conn.inbound.consumed_to();
-            let aligned = octets.is_some() || conn.inbound.begins_at(&self.held, start);
+            let aligned = bytes.is_some() || conn.inbound.begins_at(&self.held, start);
             let context = &mut self.tables.context(slot.tally, self.now);
             let count = slot
                 .qp
@@ -181,12 +181,12 @@ impl<P: Port> Shard<P> {
                 ulpdu_len: fpdu.ulpdu_len,
             };
             conn.inbound.placed(placed, &mut memory!(self));
-            self.counters.octets_placed_early += fpdu.len as u64;
+            self.counters.bytes_placed_early += fpdu.len as u64;
         }
         count == PLACED_AT_ONCE
     }
 
-    /// One round of octets for a queue pair; true when there may be another.
+    /// One round of bytes for a queue pair; true when there may be another.
     fn deliver_fpdus(&mut self, id: ConnId, qp: u32) -> bool {
         let Some(conn) = self.conns.get_mut(id) else {
             return false;
@@ -231,9 +231,9 @@ impl<P: Port> Shard<P> {
     }
 }
 
-/// The first of the slices that have so many octets together.
-fn up_to<'a, 'b>(slices: &'b [&'a [u8]], octets: usize) -> &'b [&'a [u8]] {
-    let mut left = octets;
+/// The first of the slices that have so many bytes together.
+fn up_to<'a, 'b>(slices: &'b [&'a [u8]], bytes: usize) -> &'b [&'a [u8]] {
+    let mut left = bytes;
     let count = slices.iter().take_while(|slice| {
         let wanted = left > 0;
         left = left.saturating_sub(slice.len());

@@ -1,7 +1,7 @@
 //! Whose turn it is to send: each client in its turn, and of a client each of its connections
 //! (deficit round robin, after Shreedhar and Varghese).
 //!
-//! Clients that want as much as they can get get the same number of octets, however many queue
+//! Clients that want as much as they can get get the same number of bytes, however many queue
 //! pairs they have and however long their messages are; and of the frames none holds more than it
 //! leaves to the others. Every step takes the same time for one client and for all that there may
 //! be, and allocates nothing: what a client's queue pairs may need is reserved with them.
@@ -14,7 +14,7 @@ use userspace_tcp::ConnId;
 use crate::shard::tx::quantum::Allowed;
 use crate::slot_table::SlotTable;
 
-/// Octets that a client may send before the next gets its turn.
+/// Bytes that a client may send before the next gets its turn.
 const QUANTUM: i64 = 32 << 10;
 
 /// The clients' shares.
@@ -39,7 +39,7 @@ struct Account {
     active: bool,
     /// Its turn has begun.
     begun: bool,
-    /// Octets that it may still send in its turn; below 0 what it sent beyond.
+    /// Bytes that it may still send in its turn; below 0 what it sent beyond.
     credit: i64,
     /// Frames that wait in TCP for being sent or acknowledged.
     frames: usize,
@@ -136,9 +136,9 @@ impl DrrScheduler {
     }
 
     /// It has sent so many of these; as [`Self::spend`] and [`Self::end`].
-    pub fn spend_alone(&mut self, client: ClientId, octets: usize) {
+    pub fn spend_alone(&mut self, client: ClientId, bytes: usize) {
         if let Some(account) = self.accounts.get_mut(client.0) {
-            account.credit = spent(account.credit.saturating_add(QUANTUM), octets).min(0);
+            account.credit = spent(account.credit.saturating_add(QUANTUM), bytes).min(0);
         }
     }
 
@@ -154,7 +154,7 @@ impl DrrScheduler {
         Some(client)
     }
 
-    /// The client's next connection, with the octets that it may send; none when the client has had
+    /// The client's next connection, with the bytes that it may send; none when the client has had
     /// its share.
     pub fn next(&mut self, client: ClientId) -> Option<(ConnId, usize)> {
         let account = self.accounts.get(client.0)?;
@@ -174,10 +174,10 @@ impl DrrScheduler {
         self.held.get(place)
     }
 
-    /// The client sent so many octets.
-    pub fn spend(&mut self, client: ClientId, octets: usize) {
+    /// The client sent so many bytes.
+    pub fn spend(&mut self, client: ClientId, bytes: usize) {
         if let Some(account) = self.accounts.get_mut(client.0) {
-            account.credit = spent(account.credit, octets);
+            account.credit = spent(account.credit, bytes);
         }
     }
 
@@ -285,9 +285,9 @@ impl DrrScheduler {
     }
 }
 
-/// What is left of a credit when so many octets were sent.
-fn spent(credit: i64, octets: usize) -> i64 {
-    credit.saturating_sub(i64::try_from(octets).unwrap_or(i64::MAX))
+/// What is left of a credit when so many bytes were sent.
+fn spent(credit: i64, bytes: usize) -> i64 {
+    credit.saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ pub(in crate::shard) struct Whole {
     pub owner: Option<(ConnId, SegmentId)>,
     pub path: Path,
     pub port: usize,
-    /// Octets of a fragment at most.
+    /// Bytes of a fragment at most.
     pub mtu: u32,
     /// The identification of the packet.
     pub id: u32,

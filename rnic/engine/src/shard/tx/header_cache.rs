@@ -7,7 +7,7 @@
 
 use std::net::IpAddr;
 
-use rnic_net::{Differing, HeaderTemplate, Path};
+use rnic_net::{HeaderTemplate, Path, VariableFields};
 use rnic_xsk::{Frame, Port};
 use userspace_tcp::{BurstHead, BurstSegment, ConnId, Flags, FourTuple, Transmit};
 
@@ -40,8 +40,8 @@ struct Burst<'a, P> {
     hastens: bool,
     conn: Option<ConnId>,
     way: Option<(&'a Path, usize)>,
-    says: Differing,
-    /// What the headers are set for: octets of payload, and whether PSH is set.
+    says: VariableFields,
+    /// What the headers are set for: bytes of payload, and whether PSH is set.
     set_for: Option<(u32, bool)>,
     /// A segment of no burst, which needs more than is here.
     other: Option<Transmit<Frame>>,
@@ -67,7 +67,7 @@ impl<P: Port> Shard<P> {
             hastens,
             conn: None,
             way: None,
-            says: Differing::default(),
+            says: VariableFields::default(),
             set_for: None,
             other: None,
         };
@@ -90,7 +90,7 @@ impl<P: Port> userspace_tcp::Link<Frame> for Burst<'_, P> {
         self.conn = Some(head.conn);
         self.way = conn.map(|conn| (&conn.path, conn.port()));
         self.set_for = None;
-        self.says = Differing {
+        self.says = VariableFields {
             ack: head.ack,
             flags: head.flags,
             window: head.window,
@@ -124,8 +124,8 @@ impl<P: Port> userspace_tcp::Link<Frame> for Burst<'_, P> {
         let mut frame = segment.buf;
         // The payload must lie where the headers end.
         let fits = template.headers_len() + len as usize == frame.len() && self.set_for.is_some();
-        let octets = self.tap.umem.bytes_mut(&mut frame);
-        if !fits || template.write(segment.seq, segment.sum, octets).is_none() {
+        let bytes = self.tap.umem.bytes_mut(&mut frame);
+        if !fits || template.write(segment.seq, segment.sum, bytes).is_none() {
             self.counters.unsendable += 1;
             return Some(frame);
         }
@@ -204,9 +204,9 @@ mod tests {
     }
 
     fn written(headers: &mut Headers, head: &BurstHead) -> Vec<u8> {
-        let says = Differing {
+        let says = VariableFields {
             timestamps: head.timestamps,
-            ..Differing::default()
+            ..VariableFields::default()
         };
         headers.template.set(&says, 100).unwrap();
         let mut out = vec![0; headers.template.headers_len()];

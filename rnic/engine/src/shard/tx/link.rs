@@ -63,8 +63,8 @@ impl Head<'_> {
         if total > frame.capacity() || (payload.len > 0 && total != frame.len()) {
             return Err(frame);
         }
-        let octets = umem.bytes_mut(&mut frame);
-        if rnic_net::write_segment(path, tuple, ecn, header, payload, octets).is_none() {
+        let bytes = umem.bytes_mut(&mut frame);
+        if rnic_net::write_segment(path, tuple, ecn, header, payload, bytes).is_none() {
             return Err(frame);
         }
         frame.set_len(total);
@@ -179,7 +179,7 @@ impl<P: Port> Shard<P> {
         worked
     }
 
-    /// Frees frames whose octets were acknowledged, or whose connection is gone.
+    /// Frees frames whose bytes were acknowledged, or whose connection is gone.
     pub(in crate::shard) fn take_released(&mut self) {
         while let Some(frame) = self.stack.poll_released() {
             self.pool.free(frame);

@@ -16,13 +16,13 @@ use crate::shard::{Reserve, Shard};
 
 /// Segments of one connection before its client's next gets its turn.
 pub(in crate::shard) const SEGMENTS_PER_TURN: usize = 16;
-/// Octets that an FPDU, or work that sends nothing, counts for at least: small ones take as long.
+/// Bytes that an FPDU, or work that sends nothing, counts for at least: small ones take as long.
 pub(in crate::shard) const COST_MIN: usize = 512;
 
 /// What a connection's turn may be.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::shard) struct Allowed {
-    /// What its client may still send, in octets.
+    /// What its client may still send, in bytes.
     pub credit: usize,
     /// Frames that its client holds, where others want some too: it may hold as many as it leaves.
     pub held: Option<usize>,
@@ -34,7 +34,7 @@ pub(in crate::shard) struct TxQuantum {
     pub segments: usize,
     /// FPDUs in them.
     pub fpdus: usize,
-    /// What it counts for, in octets.
+    /// What it counts for, in bytes.
     pub cost: usize,
     pub end: StopReason,
 }
@@ -65,7 +65,7 @@ struct Filling<'a, 's> {
     pool: &'a mut FramePool,
     umem: &'a Umem,
     reserve: &'a Reserve,
-    /// Octets of a frame that are kept for headers.
+    /// Bytes of a frame that are kept for headers.
     headers: usize,
     allowed: Allowed,
     /// Segments that the link takes.
@@ -186,7 +186,7 @@ impl Filling<'_, '_> {
         qp: &mut Qp,
         context: &mut QpContext<'_>,
     ) -> Result<bool, SendError<Frame>> {
-        let emss = self.posting.outlook().mss;
+        let emss = self.posting.send_capacity().mss;
         let most = SEGMENTS_PER_TURN - self.segments;
         let Some(mut row) = qp.row(context.stags, emss, most) else {
             return Ok(false);
@@ -196,11 +196,11 @@ impl Filling<'_, '_> {
         while let Some(len) = row.next_len()
             && self.cost < self.allowed.credit
             // Each may be the one that probes the path with another size (RFC 8899).
-            && self.posting.outlook().mss == emss
+            && self.posting.send_capacity().mss == emss
             && let Ok(mut frame) = self.frame_for(len)
         {
-            let octets = self.umem.bytes_mut(&mut frame);
-            let written = octets
+            let bytes = self.umem.bytes_mut(&mut frame);
+            let written = bytes
                 .get_mut(self.headers..)
                 .and_then(|out| row.write(len, out));
             let Some(written) = written else {
@@ -208,7 +208,7 @@ impl Filling<'_, '_> {
                 break;
             };
             let filled = Filled {
-                octets: written.len,
+                bytes: written.len,
                 fpdus: 1,
                 sum: PartialSum::from_folded(written.sum),
             };
@@ -229,13 +229,13 @@ impl Filling<'_, '_> {
         qp: &mut Qp,
         context: &mut QpContext<'_>,
     ) -> Result<bool, SendError<Frame>> {
-        let mulpdu = qp.mulpdu(self.posting.outlook().mss);
+        let mulpdu = qp.mulpdu(self.posting.send_capacity().mss);
         // It stays where it is: moved, it would wait for what was stored of it to leave the processor.
         let next = qp.next_whole(mulpdu);
         let Some(whole) = &next else {
             return Ok(false);
         };
-        let len = whole.octets();
+        let len = whole.bytes();
         let Ok(frame) = self.frame_for(len) else {
             return Ok(false);
         };
@@ -252,7 +252,7 @@ impl Filling<'_, '_> {
         qp: &mut Qp,
         context: &mut QpContext<'_>,
     ) -> Result<Option<StopReason>, SendError<Frame>> {
-        let mulpdu = qp.mulpdu(self.posting.outlook().mss);
+        let mulpdu = qp.mulpdu(self.posting.send_capacity().mss);
         let end = |qp: &Qp| match qp.has_more_local_work() {
             true => StopReason::More,
             false => StopReason::Done,
@@ -260,7 +260,7 @@ impl Filling<'_, '_> {
         let Some(plan) = qp.plan(context, mulpdu) else {
             return Ok(Some(end(qp)));
         };
-        let len = plan.octets();
+        let len = plan.bytes();
         let frame = match self.frame_for(len) {
             Ok(frame) => frame,
             Err(end) => return Ok(Some(end)),
@@ -271,11 +271,11 @@ impl Filling<'_, '_> {
         Ok((!posted).then(|| end(qp)))
     }
 
-    /// A frame for a segment that begins with an FPDU of so many octets; why there is none, if so.
+    /// A frame for a segment that begins with an FPDU of so many bytes; why there is none, if so.
     #[inline]
     fn frame_for(&mut self, len: usize) -> Result<Frame, StopReason> {
-        let outlook = self.posting.outlook();
-        if outlook.room < len {
+        let send_capacity = self.posting.send_capacity();
+        if send_capacity.room < len {
             return Err(StopReason::Done);
         }
         if self.segments >= self.room {
@@ -290,7 +290,7 @@ impl Filling<'_, '_> {
         }
         // It holds no more frames than it leaves to the others, so that peers which acknowledge
         // nothing don't hold them all. It has some, so an acknowledgment makes it ready again.
-        if outlook.queued >= spare {
+        if send_capacity.queued >= spare {
             return Err(StopReason::Done);
         }
         // The same for its client.
@@ -303,7 +303,7 @@ impl Filling<'_, '_> {
             .ok_or(StopReason::NoFrame)
     }
 
-    /// Posts a segment that begins with an FPDU of so many octets, unless nothing comes of it.
+    /// Posts a segment that begins with an FPDU of so many bytes, unless nothing comes of it.
     #[inline]
     fn post_filled(
         &mut self,
@@ -313,13 +313,13 @@ impl Filling<'_, '_> {
     ) -> Result<bool, SendError<Frame>> {
         // What the smallest MULPDU needs may be more than the EMSS; TCP judges that. And where a
         // segment may need a wide frame, this FPDU may have one of a chunk.
-        let outlook = self.posting.outlook();
-        let most = outlook.mss.min(outlook.room).max(len);
+        let send_capacity = self.posting.send_capacity();
+        let most = send_capacity.mss.min(send_capacity.room).max(len);
         let end = (self.headers + most).min(frame.capacity());
-        let octets = self.umem.bytes_mut(&mut frame);
-        let filled = octets.get_mut(self.headers..end).map(fill);
+        let bytes = self.umem.bytes_mut(&mut frame);
+        let filled = bytes.get_mut(self.headers..end).map(fill);
         let filled = filled.unwrap_or_default();
-        if filled.octets == 0 {
+        if filled.bytes == 0 {
             self.pool.free(frame);
             return Ok(false);
         }
@@ -329,16 +329,16 @@ impl Filling<'_, '_> {
     /// Hands a segment to TCP.
     #[inline(always)]
     fn post(&mut self, mut frame: Frame, filled: Filled) -> Result<(), SendError<Frame>> {
-        frame.set_len(self.headers + filled.octets);
+        frame.set_len(self.headers + filled.bytes);
         let outgoing = Outgoing {
             buf: frame,
-            len: filled.octets as u32,
+            len: filled.bytes as u32,
             payload_sum: filled.sum,
         };
         self.posting.send(outgoing)?;
         self.segments += 1;
         self.fpdus += filled.fpdus;
-        self.cost += filled.octets.max(filled.fpdus * COST_MIN);
+        self.cost += filled.bytes.max(filled.fpdus * COST_MIN);
         Ok(())
     }
 }

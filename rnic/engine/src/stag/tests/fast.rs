@@ -23,7 +23,7 @@ fn own(key: u8, base: u64, len: u64, access: Access) -> (Stag, Binding) {
     (again(key), to)
 }
 
-/// A table with a region and a fast region of its second to third eight octets.
+/// A table with a region and a fast region of its second to third eight bytes.
 fn registered(access: Access) -> StagTable {
     let mut table = table(ALL);
     table.add_unbound(FAST, PD, StagKind::FastRegion).unwrap();

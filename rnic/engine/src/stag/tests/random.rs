@@ -1,4 +1,4 @@
-//! Any work of any client, in any order: no octet that was not granted changes, and none after it was
+//! Any work of any client, in any order: no byte that was not granted changes, and none after it was
 //! revoked.
 
 use super::*;
@@ -49,9 +49,9 @@ struct Granted {
 
 impl Granted {
     fn content(&self) -> [u8; LEN] {
-        let mut octets = [0; LEN];
-        self.memory.read(0, &mut octets).unwrap();
-        octets
+        let mut bytes = [0; LEN];
+        self.memory.read(0, &mut bytes).unwrap();
+        bytes
     }
 }
 
@@ -136,8 +136,8 @@ fn whatever_work_asks_for_only_what_was_granted_changes() {
                         _ => table.local_write(&sge, user),
                     };
                     if let Ok(sink) = sink {
-                        let octets = vec![random.below(255) as u8 + 1; len as usize];
-                        sink.write(0, &octets).unwrap();
+                        let bytes = vec![random.below(255) as u8 + 1; len as usize];
+                        sink.write(0, &bytes).unwrap();
                         written += 1;
                     }
                 }

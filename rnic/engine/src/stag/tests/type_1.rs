@@ -86,7 +86,7 @@ fn it_is_bound_anew_in_one_step_under_another_key() {
 }
 
 #[test]
-fn binding_it_to_no_octet_ends_it_and_its_key() {
+fn binding_it_to_no_byte_ends_it_and_its_key() {
     let mut table = bound(READ);
     let foreign = table.bind(keyed(2), OTHER_USER, &NOTHING);
     assert_eq!(foreign, Err(CannotBind::Unfit { stag: keyed(2) }));

@@ -9,7 +9,7 @@ fn keyed(key: u8) -> Stag {
     Stag::from_parts(WINDOW.index(), key)
 }
 
-/// A table with a window of the second to the third eight octets of the region, for [`USER`].
+/// A table with a window of the second to the third eight bytes of the region, for [`USER`].
 fn bound(access: Access) -> StagTable {
     let mut table = table(ALL);
     table.add_unbound(WINDOW, PD, KIND).unwrap();

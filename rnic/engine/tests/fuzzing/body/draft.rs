@@ -16,9 +16,9 @@ pub struct Numbers {
     offset: [u32; 4],
 }
 
-/// A ULPDU in its FPDU, whose first octet is number `at` of the stream.
+/// A ULPDU in its FPDU, whose first byte is number `at` of the stream.
 pub fn fpdu(ulpdu: &[u8], markers: Markers, at: u64, crc: bool) -> Vec<u8> {
-    // Every FPDU is a multiple of four octets long; what is behind raw octets is lost anyway.
+    // Every FPDU is a multiple of four bytes long; what is behind raw bytes is lost anyway.
     let layout = Layout::new(markers, at & !3, ulpdu.len());
     let mut out = vec![0; layout.len()];
     let mut rest = ulpdu;
@@ -132,7 +132,7 @@ fn atomic_request(input: &mut Input<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// 64 bits of few octets of input.
+/// 64 bits of few bytes of input.
 fn few(input: &mut Input<'_>) -> u64 {
     match input.byte() % 4 {
         0 => 0,

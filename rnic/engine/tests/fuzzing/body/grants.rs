@@ -23,7 +23,7 @@ pub const WINDOW: u32 = 0x0707;
 pub const THROUGH_WINDOW: u64 = u64::MAX;
 /// Not valid: another key, and nothing that ever was.
 pub const OTHER_STAGS: [u32; 3] = [0x0102, 0x0001, 0xffff_ffff];
-/// Tagged offsets of the regions' first octets. One region ends where offsets end.
+/// Tagged offsets of the regions' first bytes. One region ends where offsets end.
 pub const BASES: [u64; REGIONS] = [
     0x1000,
     0x7000_0000_0000,
@@ -32,11 +32,11 @@ pub const BASES: [u64; REGIONS] = [
     u64::MAX - REGION as u64,
     0x4000,
 ];
-/// Octets of a region.
+/// Bytes of a region.
 pub const REGION: usize = 4000;
 /// Where the regions begin in the memory: the last one between two words.
 const PLACES: [usize; REGIONS] = [1000, 8000, 16_000, 24_000, 32_000, 40_003];
-/// Octets of a word.
+/// Bytes of a word.
 const WORD: usize = 8;
 
 pub struct Grants {
@@ -49,7 +49,7 @@ pub struct Grants {
     open: Vec<(u64, Range<usize>)>,
 }
 
-/// Where an octet of a region lies in the memory.
+/// Where a byte of a region lies in the memory.
 pub fn place(region: usize, skip: usize) -> usize {
     PLACES[region] + skip
 }
@@ -69,8 +69,8 @@ impl Grants {
             (false, true, false),
             (true, false, false),
         ];
-        let octets: Vec<u8> = (0..ARENA).map(|at| (at % 251) as u8).collect();
-        node.arena.write(0, &octets).unwrap();
+        let bytes: Vec<u8> = (0..ARENA).map(|at| (at % 251) as u8).collect();
+        node.arena.write(0, &bytes).unwrap();
         for (region, (local_write, remote_read, remote_write)) in rights.into_iter().enumerate() {
             let access = Access {
                 local_write,
@@ -93,7 +93,7 @@ impl Grants {
         Self {
             valid: [true; REGIONS],
             there: [true; REGIONS],
-            settled: octets,
+            settled: bytes,
             open: vec![(0, place(0, 0)..place(0, REGION)), (0, words)],
         }
     }
@@ -110,7 +110,7 @@ impl Grants {
             .map(|(stag, _)| Stag(stag))
     }
 
-    /// Work may change octets from here on.
+    /// Work may change bytes from here on.
     pub fn open(&mut self, work: u64, range: Range<usize>) {
         self.open.push((work, range));
     }
@@ -165,7 +165,7 @@ impl Grants {
         }
         if found != expected {
             let at = found.iter().zip(&expected).position(|(a, b)| a != b);
-            panic!("octet {at:?} of the memory changed, and nobody may change it");
+            panic!("byte {at:?} of the memory changed, and nobody may change it");
         }
     }
 

@@ -1,5 +1,5 @@
-//! What the fuzz target does with octets. The target of `fuzz/` calls it, and so does an ordinary
-//! test, with random octets and with the corpus.
+//! What the fuzz target does with bytes. The target of `fuzz/` calls it, and so does an ordinary
+//! test, with random bytes and with the corpus.
 
 mod draft;
 mod grants;

@@ -1,4 +1,4 @@
-//! A peer that speaks as little TCP as will do: it presents any octets of its stream in any order,
+//! A peer that speaks as little TCP as will do: it presents any bytes of its stream in any order,
 //! and acknowledges what it gets.
 
 use std::net::SocketAddr;
@@ -49,10 +49,10 @@ impl Peer {
         self.next.is_some()
     }
 
-    /// The segment with these octets of our stream, the first of which is number `at`.
-    pub fn segment(&self, at: usize, octets: &[u8]) -> Vec<u8> {
+    /// The segment with these bytes of our stream, the first of which is number `at`.
+    pub fn segment(&self, at: usize, bytes: &[u8]) -> Vec<u8> {
         let seq = FIRST.add(1 + at as u32);
-        self.frame(seq, Flags::ACK, Options::default(), octets)
+        self.frame(seq, Flags::ACK, Options::default(), bytes)
     }
 
     /// The end of our stream, at number `at`.

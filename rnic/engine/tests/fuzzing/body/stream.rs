@@ -1,7 +1,7 @@
 //! A queue pair with memory, receives and Reads, and a peer whose stream is anything, cut anywhere
 //! and presented in any order.
 //!
-//! Whatever comes: no octet changes that nobody may change; each piece of work completes once; the
+//! Whatever comes: no byte changes that nobody may change; each piece of work completes once; the
 //! first error is the only one, with at most one Terminate, and after it nothing changes and nothing
 //! is sent; and in the end every frame is back. And as long as there is no error it makes no difference
 //! whether segments come one behind the other, so that the shard takes them as trains, or each alone.
@@ -31,11 +31,11 @@ const STEPS_MAX: usize = 300;
 /// Work requests of each queue that are outstanding at most.
 const WORK_MAX: usize = 20;
 
-/// Runs a stream as `octets` say, its segments together and then each alone, and checks all the while
+/// Runs a stream as `bytes` say, its segments together and then each alone, and checks all the while
 /// that the engine keeps its word.
-pub fn run(octets: &[u8]) {
-    let together = run_once(octets, false);
-    let alone = run_once(octets, true);
+pub fn run(bytes: &[u8]) {
+    let together = run_once(bytes, false);
+    let alone = run_once(bytes, true);
     for (step, (together, alone)) in together.0.iter().zip(&alone.0).enumerate() {
         assert_eq!(together, alone, "trains make a difference at step {step}");
     }
@@ -52,10 +52,10 @@ struct Look {
     counters: Vec<(&'static str, u64)>,
 }
 
-/// The looks, and what was wrong with the stream's octets; not where more came than may wait for an
+/// The looks, and what was wrong with the stream's bytes; not where more came than may wait for an
 /// answer, which trains may be the cause of.
-fn run_once(octets: &[u8], alone: bool) -> (Vec<Look>, Option<[u64; 2]>) {
-    let mut world = World::new(Input::new(octets), alone);
+fn run_once(bytes: &[u8], alone: bool) -> (Vec<Look>, Option<[u64; 2]>) {
+    let mut world = World::new(Input::new(bytes), alone);
     if world.connect() {
         let mut steps = 0;
         while !world.input.is_empty() && steps < STEPS_MAX {
@@ -84,7 +84,7 @@ struct World<'a> {
     now: Instant,
     /// What the peer sends behind the start-up.
     stream: Vec<u8>,
-    /// Octets of the start-up.
+    /// Bytes of the start-up.
     startup: usize,
     /// How much of the stream was presented in order.
     presented: usize,
@@ -206,8 +206,8 @@ impl<'a> World<'a> {
         match self.input.byte() % 16 {
             0 => {
                 let len = self.input.below(64);
-                let octets = self.input.take(len);
-                self.stream.extend_from_slice(octets);
+                let bytes = self.input.take(len);
+                self.stream.extend_from_slice(bytes);
             }
             1 => {
                 let len = self.input.below(100);
@@ -243,10 +243,10 @@ impl<'a> World<'a> {
         let size = 1 + self.input.below(1448);
         let frames: Vec<_> = self.stream[self.presented..]
             .chunks(size.max(64))
-            .scan(self.presented, |at, octets| {
+            .scan(self.presented, |at, bytes| {
                 let from = *at;
-                *at += octets.len();
-                Some(self.peer.segment(self.startup + from, octets))
+                *at += bytes.len();
+                Some(self.peer.segment(self.startup + from, bytes))
             })
             .collect();
         self.presented = self.stream.len();
@@ -269,8 +269,8 @@ impl<'a> World<'a> {
         if from <= self.presented {
             self.presented = self.presented.max(from + len);
         }
-        let octets = &self.stream[from..from + len];
-        self.peer.segment(self.startup + from, octets)
+        let bytes = &self.stream[from..from + len];
+        self.peer.segment(self.startup + from, bytes)
     }
 
     /// A bit of what was not presented in order yet is another.

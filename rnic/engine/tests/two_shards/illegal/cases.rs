@@ -1,5 +1,5 @@
 //! The table: what a peer may not send, and what RFC 5040 Figure 9, RFC 5041 section 7.2 and RFC
-//! 5044 section 8 call it. Octets are written by hand, not by the codecs under test.
+//! 5044 section 8 call it. Bytes are written by hand, not by the codecs under test.
 
 mod extensions;
 
@@ -11,7 +11,7 @@ const UNKNOWN: u32 = 0x00ab_cd01;
 pub const BARE: u32 = 0x0000_3001;
 /// Of another protection domain.
 pub const FOREIGN: u32 = 0x0000_3102;
-/// Everything is allowed, within [`SMALL`] octets.
+/// Everything is allowed, within [`SMALL`] bytes.
 pub const NARROW: u32 = 0x0000_3203;
 /// Where those three begin in the side's memory, and their length.
 pub const PLACES: [usize; 3] = [0x1_0000, 0x1_8000, 0x2_0000];
@@ -23,7 +23,7 @@ pub const SINK: (usize, usize) = (0x4_0000, 100);
 /// Reads that the hostile peer may have outstanding.
 pub const IRD: u16 = 4;
 
-/// First octets of DDP and RDMAP.
+/// First bytes of DDP and RDMAP.
 pub const TAGGED: u8 = 0x81;
 pub const UNTAGGED: u8 = 0x01;
 pub const LAST: u8 = 0x40;
@@ -53,7 +53,7 @@ pub struct Case {
     pub before: Vec<Vec<u8>>,
     /// The ULPDU at fault.
     pub fault: Vec<u8>,
-    /// An octet of its FPDU is damaged.
+    /// A byte of its FPDU is damaged.
     pub damaged: bool,
     /// The side has a Read outstanding, with its sink at [`SINK`].
     pub reads: bool,
@@ -149,15 +149,15 @@ fn framing() -> Vec<Case> {
                 write(NARROW, BASE + PLACES[2] as u64, 40),
             )
         },
-        unshown("no octets", 0x02ff, vec![]),
-        unshown("one octet", 0x02ff, vec![TAGGED | LAST]),
+        unshown("no bytes", 0x02ff, vec![]),
+        unshown("one byte", 0x02ff, vec![TAGGED | LAST]),
         unshown(
-            "13 octets, tagged",
+            "13 bytes, tagged",
             0x02ff,
             write(NARROW, 0, 0)[..13].to_vec(),
         ),
         unshown(
-            "17 octets, untagged",
+            "17 bytes, untagged",
             0x02ff,
             send([0, 1, 0], 0)[..17].to_vec(),
         ),
@@ -184,8 +184,8 @@ fn tagged_segments(side: &Side) -> Vec<Case> {
         case("a wrong key", 0x1100, write(side.stag.0 ^ 1, narrow, 8)),
         case("another domain's STag", 0x1102, write(FOREIGN, foreign, 8)),
         case("no right to write", 0x0102, write(BARE, bare, 8)),
-        case("one octet before", 0x1101, write(NARROW, narrow - 1, 8)),
-        case("one octet behind", 0x1101, write(NARROW, end - 7, 8)),
+        case("one byte before", 0x1101, write(NARROW, narrow - 1, 8)),
+        case("one byte behind", 0x1101, write(NARROW, end - 7, 8)),
         case("TO 0", 0x1101, write(NARROW, 0, 8)),
         case("a TO that wraps", 0x1103, write(NARROW, u64::MAX - 6, 8)),
         case(
@@ -281,7 +281,7 @@ fn untagged_segments() -> Vec<Case> {
             send([0, 1, 0], 65535 - 18),
         ),
         case(
-            "a Send one octet too long",
+            "a Send one byte too long",
             0x1205,
             send([0, 1, 0], RECEIVE.1 + 1),
         ),
@@ -340,7 +340,7 @@ fn read_requests(side: &Side) -> Vec<Case> {
         refused("a Read from before", 0x0101, 8, (NARROW, narrow - 1)),
         refused("a Read beyond the end", 0x0101, 8, (NARROW, end - 7)),
         refused(
-            "a Read of 2^32 - 1 octets",
+            "a Read of 2^32 - 1 bytes",
             0x0101,
             u32::MAX,
             (NARROW, narrow),

@@ -78,8 +78,8 @@ impl Scene {
         }
     }
 
-    pub fn send(&mut self, octets: &[u8]) {
-        self.duel.send(octets, 1448);
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.duel.send(bytes, 1448);
     }
 
     /// The first FPDU, which allows the side to speak.

@@ -9,7 +9,7 @@ use crate::ring::{
 };
 use crate::work::{Completion, MAX_PLACES, MAX_SGE, WorkSlot};
 
-/// Octet offsets in a ring's memory (see the head of `ring::raw`).
+/// Byte offsets in a ring's memory (see the head of `ring::raw`).
 const PRODUCER: usize = 64;
 const CONSUMER: usize = 128;
 const FIRST_ENTRY: usize = 256;
@@ -132,7 +132,7 @@ fn a_work_request_whose_elements_cannot_be_is_a_fault() {
             .store(2, Ordering::Relaxed);
         (memory, engine)
     };
-    // The element count lies in the last two octets of the slot's third word.
+    // The element count lies in the last two bytes of the slot's third word.
     let count_at = FIRST_ENTRY + 22;
     for num_sge in [MAX_PLACES as u16 + 1, u16::MAX] {
         let (memory, mut engine) = ring();
@@ -153,20 +153,20 @@ fn a_work_request_whose_elements_cannot_be_is_a_fault() {
 }
 
 #[test]
-fn random_octets_give_requests_or_faults_and_nothing_else() {
+fn random_bytes_give_requests_or_faults_and_nothing_else() {
     let layout = QpMemory::layout(16, 16).unwrap();
     let memory = private(layout.size);
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut octets = vec![0; layout.size];
+    let mut bytes = vec![0; layout.size];
     for _ in 0..if cfg!(miri) { 5 } else { 2000 } {
         let (mut sq, mut rq) = QpMemory::create_in(memory.clone(), &layout).unwrap();
-        for octet in &mut octets {
+        for byte in &mut bytes {
             seed ^= seed << 13;
             seed ^= seed >> 7;
             seed ^= seed << 17;
-            *octet = seed as u8;
+            *byte = seed as u8;
         }
-        memory.write(0, &octets).unwrap();
+        memory.write(0, &bytes).unwrap();
         // An index that is believed leads on to the entries.
         memory
             .atomic_u32(PRODUCER)

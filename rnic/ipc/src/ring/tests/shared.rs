@@ -10,7 +10,7 @@ use crate::ring::{
 use crate::shm::SharedMemory;
 use crate::work::{MAX_SGE, Sge, WrOpcode};
 
-/// Octet offset of the producer's index (see the head of `ring::raw`).
+/// Byte offset of the producer's index (see the head of `ring::raw`).
 const PRODUCER: usize = 64;
 
 fn queue(slots: u32, max_sge: u32) -> (WorkQueueConsumer, WorkQueueProducer, Arc<SharedMemory>) {
@@ -73,7 +73,7 @@ fn as_many_receives_fit_as_were_asked_for() {
 fn a_receive_longer_than_all_are_and_one_that_is_not_whole_are_faults() {
     let (mut engine, mut client, memory) = queue(16, 4);
     client.push(&receive(1, 2)).unwrap();
-    // The element count lies in the last two octets of the first entry's third word.
+    // The element count lies in the last two bytes of the first entry's third word.
     memory.write(256 + 22, &7_u16.to_ne_bytes()).unwrap();
     let fault = RingFault::TooLong { needed: 3, most: 2 };
     assert_eq!(engine.pop(&mut WorkRequest::default()), Err(fault));

@@ -103,13 +103,13 @@ fn a_request_of_one_element_can_be_looked_at_before_it_is_taken() {
 }
 
 #[test]
-fn inline_octets_arrive_whole_whatever_their_number() {
+fn inline_bytes_arrive_whole_whatever_their_number() {
     let mut qp = qp(16, 4);
-    let octets: Vec<u8> = (0..MAX_INLINE).map(|n| (n * 7 + n / 256) as u8).collect();
+    let bytes: Vec<u8> = (0..MAX_INLINE).map(|n| (n * 7 + n / 256) as u8).collect();
     let mut found = WorkRequest::default();
     for len in (0..=MAX_INLINE).step_by(if cfg!(miri) { 31 } else { 1 }) {
         let slot = request(len as u64, 0).slot;
-        qp.sq.push_inline(&slot, &octets[..len], &NONE).unwrap();
+        qp.sq.push_inline(&slot, &bytes[..len], &NONE).unwrap();
         assert!(qp.engine_sq.pop(&mut found).unwrap());
         assert!(found.is_inline());
         assert_eq!(found.slot.wr_id, len as u64);
@@ -118,7 +118,7 @@ fn inline_octets_arrive_whole_whatever_their_number() {
         for at in [0, 1, 15, 16, 17, len / 2].map(|at| at.min(len)) {
             let mut part = vec![0xee; len - at];
             found.copy_inline(at, &mut part);
-            assert_eq!(part, octets[at..len], "{len} from {at}");
+            assert_eq!(part, bytes[at..len], "{len} from {at}");
         }
         let mut beyond = [0xee; 40];
         found.copy_inline(MAX_INLINE - 8, &mut beyond);
@@ -251,7 +251,7 @@ fn both_ends_work_over_a_descriptor() {
 }
 
 #[test]
-fn operands_arrive_behind_any_number_of_elements_or_inline_octets() {
+fn operands_arrive_behind_any_number_of_elements_or_inline_bytes() {
     let mut qp = qp(64, 4);
     let mut found = WorkRequest::default();
     let operands = [1, u64::MAX, 3 << 40, 4];
@@ -281,9 +281,9 @@ fn operands_arrive_behind_any_number_of_elements_or_inline_octets() {
                 );
             }
         }
-        let octets = [0xee; 17];
+        let bytes = [0xee; 17];
         let slot = WorkRequest::new(opcode, 7).slot;
-        qp.sq.push_inline(&slot, &octets, &operands).unwrap();
+        qp.sq.push_inline(&slot, &bytes, &operands).unwrap();
         assert!(qp.engine_sq.pop(&mut found).unwrap());
         assert_eq!((found.num_sge(), found.total_length()), (2, 17));
         assert_eq!(found.operands(), Some(wanted));

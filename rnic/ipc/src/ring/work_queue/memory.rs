@@ -16,7 +16,7 @@ pub struct QpLayout {
     pub sq_slots: u32,
     /// Slots of the receive queue.
     pub rq_slots: u32,
-    /// Octets of the whole.
+    /// Bytes of the whole.
     pub size: usize,
     rq_offset: usize,
 }
@@ -109,7 +109,7 @@ impl QpMemory {
 pub struct SrqMemory;
 
 impl SrqMemory {
-    /// Octets of memory that a queue of so many slots (a power of two) needs.
+    /// Bytes of memory that a queue of so many slots (a power of two) needs.
     pub fn size(slots: u32) -> Result<usize, RingError> {
         raw::size(slots, SLOT_SIZE)
     }

@@ -67,21 +67,21 @@ impl WorkQueueProducer {
         self.push_with(slot, operands, sges.len(), |index| sges[index])
     }
 
-    /// Puts a work request that carries its octets; more than [`crate::work::MAX_INLINE`] never
+    /// Puts a work request that carries its bytes; more than [`crate::work::MAX_INLINE`] never
     /// fit. They are copied: their place may be used again at once.
     pub fn push_inline(
         &mut self,
         slot: &WorkSlot,
-        octets: &[u8],
+        bytes: &[u8],
         operands: &Operands,
     ) -> Result<(), RingFull> {
         let slot = WorkSlot {
             flags: slot.flags | WR_INLINE,
-            inline_len: u32::try_from(octets.len()).map_err(|_| RingFull)?,
+            inline_len: u32::try_from(bytes.len()).map_err(|_| RingFull)?,
             ..*slot
         };
-        self.push_with(&slot, operands, sges_for_inline(octets.len()), |index| {
-            let rest = &octets[index * INLINE_PER_SGE..];
+        self.push_with(&slot, operands, sges_for_inline(bytes.len()), |index| {
+            let rest = &bytes[index * INLINE_PER_SGE..];
             Sge::from_inline(&rest[..rest.len().min(INLINE_PER_SGE)])
         })
     }

@@ -14,10 +14,10 @@ const PAGE: usize = 4096;
 /// Set, a test is its own victim.
 const VICTIM: &str = "RNIC_TEST_VICTIM";
 
-/// A mapping of `len` octets that are all `octet`, of a file that can be truncated.
-fn unsealed(len: usize, octet: u8) -> (SharedMemory, OwnedFd) {
+/// A mapping of `len` bytes that are all `byte`, of a file that can be truncated.
+fn unsealed(len: usize, byte: u8) -> (SharedMemory, OwnedFd) {
     let (memory, fd) = unsealed_of(MemfdFlags::empty(), len).unwrap();
-    memory.fill(0, len, octet).unwrap();
+    memory.fill(0, len, byte).unwrap();
     (memory, fd)
 }
 
@@ -57,7 +57,7 @@ fn truncate(fd: &OwnedFd) {
     rustix::fs::ftruncate(fd, 0).unwrap();
 }
 
-fn octet(memory: &SharedMemory, at: usize) -> u8 {
+fn byte(memory: &SharedMemory, at: usize) -> u8 {
     let mut out = [0xff];
     memory.read(at, &mut out).unwrap();
     out[0]
@@ -86,15 +86,15 @@ fn a_fault_breaks_its_mapping_and_no_other() {
     let contained = faults_contained();
     truncate(&fd);
     assert!(!memory.is_broken(), "nothing was touched yet");
-    assert_eq!(octet(&memory, PAGE + 5), 0);
+    assert_eq!(byte(&memory, PAGE + 5), 0);
     assert!(memory.is_broken());
     assert!(faults_contained() > contained);
     memory.write(2 * PAGE, b"to nowhere").unwrap();
     memory.atomic_u64(0).unwrap().store(1, Ordering::Relaxed);
-    for (neighbour, octets) in [(before, 1), (behind, 3)] {
+    for (neighbour, bytes) in [(before, 1), (behind, 3)] {
         assert!(!neighbour.is_broken());
         for page in 0..3 {
-            assert_eq!(octet(&neighbour, page * PAGE), octets);
+            assert_eq!(byte(&neighbour, page * PAGE), bytes);
         }
     }
 }
@@ -137,10 +137,10 @@ fn faults_of_huge_pages_are_contained_as_others_are() {
             continue;
         };
         memory.write(size - 1, &[7]).unwrap();
-        assert_eq!(octet(&memory, size - 1), 7);
+        assert_eq!(byte(&memory, size - 1), 7);
         truncate(&fd);
         assert!(!memory.is_broken(), "nothing was touched yet");
-        assert_eq!(octet(&memory, size - 1), 0);
+        assert_eq!(byte(&memory, size - 1), 0);
         assert!(memory.is_broken());
         memory.write(size / 2, b"to nowhere").unwrap();
         drop(memory);
@@ -156,7 +156,7 @@ fn a_mapping_in_the_place_of_a_broken_one_is_whole() {
         let (memory, fd) = unsealed(PAGE, 1);
         assert!(!memory.is_broken());
         truncate(&fd);
-        assert_eq!(octet(&memory, 0), 0);
+        assert_eq!(byte(&memory, 0), 0);
         assert!(memory.is_broken());
     }
 }
@@ -175,7 +175,7 @@ fn faults_keep_to_their_mappings_while_others_come_and_go() {
                     let kept: Vec<_> = (1..=5).map(|n| unsealed(n * PAGE, number)).collect();
                     for (memory, _) in &kept {
                         assert!(!memory.is_broken());
-                        assert_eq!(octet(memory, memory.len() - 1), number);
+                        assert_eq!(byte(memory, memory.len() - 1), number);
                     }
                 }
             });
@@ -183,7 +183,7 @@ fn faults_keep_to_their_mappings_while_others_come_and_go() {
         for _ in 0..300 {
             let (memory, fd) = unsealed(2 * PAGE, 9);
             truncate(&fd);
-            assert_eq!(octet(&memory, PAGE), 0);
+            assert_eq!(byte(&memory, PAGE), 0);
             assert!(memory.is_broken());
         }
         over.store(true, Ordering::Relaxed);
@@ -230,8 +230,8 @@ fn a_signal_that_somebody_sends_ends_the_process() {
 
 #[test]
 fn a_full_table_takes_no_more_and_its_places_are_used_again() {
-    let mut octets = [0_u8; 16];
-    let start = NonNull::from(&mut octets[0]).as_ptr();
+    let mut bytes = [0_u8; 16];
+    let start = NonNull::from(&mut bytes[0]).as_ptr();
     let mut watches: Vec<_> = std::iter::from_fn(|| Watch::begin(start, 0)).collect();
     assert!(watches.len() > MAPPINGS_MAX / 2);
     assert!(Watch::begin(start, 0).is_none());

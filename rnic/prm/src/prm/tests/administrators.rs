@@ -47,7 +47,7 @@ fn take(prm: &mut Prm, client: ClientId, what: Resource, number: u32) -> Result<
     let access = Access::default();
     match what {
         Resource::ProtectionDomains => prm.alloc_pd(client).map(drop),
-        Resource::Regions | Resource::RegisteredOctets => {
+        Resource::Regions | Resource::RegisteredBytes => {
             let pd = pd_of(prm, client);
             region(prm, client, pd, 4096).map(drop)
         }
@@ -83,7 +83,7 @@ fn pd_of(prm: &mut Prm, client: ClientId) -> PdId {
 /// What [`take`] takes of it.
 fn taken(what: Resource) -> u64 {
     match what {
-        Resource::RegisteredOctets => 4096,
+        Resource::RegisteredBytes => 4096,
         Resource::RingEntries => 16,
         Resource::OutstandingWork => 32,
         _ => 1,

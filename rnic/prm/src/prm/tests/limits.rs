@@ -7,7 +7,7 @@ fn tight() -> Limits {
     let quota = Quota {
         protection_domains: 1,
         regions: 2,
-        registered_octets: 4096,
+        registered_bytes: 4096,
         remote_regions: 0,
         completion_queues: 2,
         shared_receive_queues: 1,
@@ -35,7 +35,7 @@ fn each_limit_of_a_client_holds_and_is_named() {
     let us = household(&mut prm);
     let (pd, cq_) = (us.pd, us.cq);
     names(prm.alloc_pd(us.client), "protection_domains");
-    names(region(&mut prm, us.client, pd, 4097), "registered_octets");
+    names(region(&mut prm, us.client, pd, 4097), "registered_bytes");
     names(prm.listen(us.client, 7471, 1), "listeners");
     names(
         prm.create_qp(us.client, attributes(pd, cq_, cq_)),
@@ -51,12 +51,12 @@ fn each_limit_of_a_client_holds_and_is_named() {
 }
 
 #[test]
-fn octets_and_ring_entries_are_counted_together() {
+fn bytes_and_ring_entries_are_counted_together() {
     let mut prm = Prm::new(tight());
     let us = client(&mut prm);
     let pd = prm.alloc_pd(us).unwrap();
     region(&mut prm, us, pd, 4056).unwrap();
-    names(region(&mut prm, us, pd, 41), "registered_octets");
+    names(region(&mut prm, us, pd, 41), "registered_bytes");
     let stag = region(&mut prm, us, pd, 40).unwrap();
     names(region(&mut prm, us, pd, 1), "regions");
     let revocation = prm.deregister_region(us, stag.0).unwrap();
@@ -148,7 +148,7 @@ fn depths_are_checked() {
         ),
         (
             QpAttributes {
-                max_inline: limits.inline_octets + 1,
+                max_inline: limits.inline_bytes + 1,
                 ..good.clone()
             },
             RefusalCode::Limit,
@@ -168,7 +168,7 @@ fn depths_are_checked() {
 }
 
 #[test]
-fn a_region_has_an_octet_and_does_not_wrap() {
+fn a_region_has_a_byte_and_does_not_wrap() {
     let mut prm = prm();
     let us = household(&mut prm);
     let access = Access::default();
@@ -240,7 +240,7 @@ fn a_queue_that_no_ring_holds_is_refused_in_the_clients_own_numbers() {
         ..good.clone()
     };
     refuse(sends, ["a send queue", "max_sge 32", "at most 7281"]);
-    // 512 octets take 32 places.
+    // 512 bytes take 32 places.
     let inline = QpAttributes {
         sq_depth: depth,
         max_inline: 512,

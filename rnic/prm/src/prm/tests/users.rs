@@ -208,7 +208,7 @@ fn every_refusal_for_a_limit_is_counted_once() {
         ..good.clone()
     };
     let inline = QpAttributes {
-        max_inline: limits.inline_octets + 1,
+        max_inline: limits.inline_bytes + 1,
         ..good
     };
     for attributes in [deep, wide, inline] {
@@ -224,13 +224,7 @@ fn every_refusal_for_a_limit_is_counted_once() {
         .into_iter()
         .filter(|(_, count)| *count > 0)
         .collect();
-    let expected = [
-        "queue_depth",
-        "cq_depth",
-        "sges",
-        "inline_octets",
-        "backlog",
-    ];
+    let expected = ["queue_depth", "cq_depth", "sges", "inline_bytes", "backlog"];
     let expected = expected.map(|name| (format!("refused_device_{name}"), 1));
     assert_eq!(counted, expected);
 }

@@ -19,7 +19,7 @@ fn the_first_message_is_number_one() {
 }
 
 #[test]
-fn octets_come_in_order_and_the_last_segment_tells_the_length() {
+fn bytes_come_in_order_and_the_last_segment_tells_the_length() {
     let mut queue = InboundQueue::default();
     assert_eq!(queue.advance(1482, false), Progress::Partial);
     assert_eq!(
@@ -43,7 +43,7 @@ fn octets_come_in_order_and_the_last_segment_tells_the_length() {
 
 /// RFC 5041 section 5.2: the ULP Message Length is less than 2^32.
 #[test]
-fn a_message_of_2_to_the_32_octets_is_too_long() {
+fn a_message_of_2_to_the_32_bytes_is_too_long() {
     let mut queue = InboundQueue::default();
     assert_eq!(queue.advance(u32::MAX, false), Progress::Partial);
     let end = MessageOffset(u32::MAX);

@@ -1,6 +1,6 @@
 //! Where the parts of one FPDU lie, with Markers between them.
 //!
-//! Everything in a stream of FPDUs is a multiple of four octets, so that a Marker never falls into
+//! Everything in a stream of FPDUs is a multiple of four bytes, so that a Marker never falls into
 //! an FPDU's length or CRC.
 
 use std::ops::Range;
@@ -11,22 +11,22 @@ use super::super::marker::{self, MARKER_INTERVAL, Markers};
 use super::places::Places;
 use super::{CRC_LEN, HEADER_LEN, fpdu_length, pad_length};
 
-/// Where the parts of an FPDU lie; places count from its first octet, which is a Marker's when one
+/// Where the parts of an FPDU lie; places count from its first byte, which is a Marker's when one
 /// falls between it and the FPDU before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     ulpdu_len: usize,
     places: Places,
-    /// All its octets.
+    /// All its bytes.
     len: usize,
 }
 
 impl Layout {
-    /// The FPDU around `ulpdu_len` octets at `at` of its direction's stream, counted from the first
-    /// octet behind the start-up.
+    /// The FPDU around `ulpdu_len` bytes at `at` of its direction's stream, counted from the first
+    /// byte behind the start-up.
     ///
     /// # Panics
-    /// When the ULPDU is longer than 65535 octets.
+    /// When the ULPDU is longer than 65535 bytes.
     #[inline]
     pub const fn new(markers: Markers, at: u64, ulpdu_len: usize) -> Self {
         assert!(
@@ -42,13 +42,13 @@ impl Layout {
         }
     }
 
-    /// Octets of the ULPDU.
+    /// Bytes of the ULPDU.
     #[inline]
     pub const fn ulpdu_len(&self) -> usize {
         self.ulpdu_len
     }
 
-    /// Octets of the whole FPDU, Markers included.
+    /// Bytes of the whole FPDU, Markers included.
     #[allow(clippy::len_without_is_empty)]
     #[inline]
     pub const fn len(&self) -> usize {
@@ -74,14 +74,14 @@ impl Layout {
         (self.ulpdu_len as u16).to_be_bytes()
     }
 
-    /// Where the CRC field begins; the CRC covers all octets before.
+    /// Where the CRC field begins; the CRC covers all bytes before.
     #[inline]
     pub(super) const fn crc_at(&self) -> usize {
-        // Everything is a multiple of four octets: no Marker is within the CRC.
+        // Everything is a multiple of four bytes: no Marker is within the CRC.
         self.len - CRC_LEN
     }
 
-    /// Where `len` octets of the ULPDU from its octet `from` on lie, in order, none of the ranges
+    /// Where `len` bytes of the ULPDU from its byte `from` on lie, in order, none of the ranges
     /// empty. What goes beyond the ULPDU is left out.
     #[inline]
     pub fn ulpdu(&self, from: usize, len: usize) -> impl Iterator<Item = Range<usize>> + use<> {
@@ -90,7 +90,7 @@ impl Layout {
         self.spans(HEADER_LEN + from, len)
     }
 
-    /// From where to where the same octets lie, and the Markers between them, whose places count from there.
+    /// From where to where the same bytes lie, and the Markers between them, whose places count from there.
     #[inline]
     pub(super) fn stretch(&self, from: usize, len: usize) -> (Range<usize>, Words) {
         let first = HEADER_LEN + from.min(self.ulpdu_len);
@@ -125,14 +125,14 @@ impl Layout {
         self.places.first() < self.len
     }
 
-    /// Whether its first octets, so many, are the ULPDU_Length field and the beginning of the ULPDU with
+    /// Whether its first bytes, so many, are the ULPDU_Length field and the beginning of the ULPDU with
     /// no Marker before or between them.
     #[inline]
-    pub(super) const fn is_plain_to(&self, octets: usize) -> bool {
-        octets <= self.places.first() && octets <= HEADER_LEN + self.ulpdu_len
+    pub(super) const fn is_plain_to(&self, bytes: usize) -> bool {
+        bytes <= self.places.first() && bytes <= HEADER_LEN + self.ulpdu_len
     }
 
-    /// Its Markers: where each begins, and how many octets before it the ULPDU_Length field does.
+    /// Its Markers: where each begins, and how many bytes before it the ULPDU_Length field does.
     #[inline]
     pub fn markers(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (len, header) = (self.len(), self.header_at());

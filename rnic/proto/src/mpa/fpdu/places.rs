@@ -1,4 +1,4 @@
-//! Octets with Markers among them, by two counts: a plain place counts the octets that are no Marker's,
+//! Bytes with Markers among them, by two counts: a plain place counts the bytes that are no Marker's,
 //! a real one all of them.
 
 use super::super::marker::{MARKER_INTERVAL, MARKER_LEN, MARKER_SPACING, Markers};
@@ -6,12 +6,12 @@ use super::super::marker::{MARKER_INTERVAL, MARKER_LEN, MARKER_SPACING, Markers}
 /// Where the Markers are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Places {
-    /// Octets before the first one.
+    /// Bytes before the first one.
     first: usize,
 }
 
 impl Places {
-    /// Of octets at `at` of their direction's stream, counted from the first octet behind the start-up.
+    /// Of bytes at `at` of their direction's stream, counted from the first byte behind the start-up.
     #[inline]
     pub(super) const fn new(markers: Markers, at: u64) -> Self {
         let first = match markers.next(at) {
@@ -21,13 +21,13 @@ impl Places {
         Self { first }
     }
 
-    /// Where the first Marker begins, if the octets go on for so long.
+    /// Where the first Marker begins, if the bytes go on for so long.
     #[inline]
     pub(super) const fn first(self) -> usize {
         self.first
     }
 
-    /// The same Markers, counted from the octet at this plain place on, which becomes the first.
+    /// The same Markers, counted from the byte at this plain place on, which becomes the first.
     #[inline]
     pub(super) const fn from(self, plain: usize) -> Self {
         Self {
@@ -42,13 +42,13 @@ impl Places {
             .saturating_add(MARKER_SPACING * self.up_to(plain))
     }
 
-    /// Where the octet at this plain place really is.
+    /// Where the byte at this plain place really is.
     #[inline]
     pub(super) const fn real(self, plain: usize) -> usize {
         plain + MARKER_LEN * self.up_to(plain)
     }
 
-    /// Markers before the octet at this plain place.
+    /// Markers before the byte at this plain place.
     #[inline]
     const fn up_to(self, plain: usize) -> usize {
         if plain >= self.first {
@@ -58,7 +58,7 @@ impl Places {
         }
     }
 
-    /// The runs of real places between Markers, of octets of which the first is no Marker's and which
+    /// The runs of real places between Markers, of bytes of which the first is no Marker's and which
     /// end at `end`.
     #[inline]
     pub(super) fn runs(self, end: usize) -> impl Iterator<Item = std::ops::Range<usize>> {

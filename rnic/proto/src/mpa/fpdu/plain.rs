@@ -7,14 +7,14 @@ use super::{CRC_LEN, HEADER_LEN, Written, fpdu_length};
 
 /// Writes the FPDU to the front of `out`: the ULPDU is the header, which makes so many words together with
 /// the ULPDU_Length field before it, for which the first one's high half is left, and behind it `payload`
-/// octets. `copy` puts those in their place, which it is given with the CRC of what is before, and says
+/// bytes. `copy` puts those in their place, which it is given with the CRC of what is before, and says
 /// what it finds of them. Without `crc` the CRC field will be zero.
 ///
 /// # Errors
 /// Those of `copy`; then nothing of `out` means anything.
 ///
 /// # Panics
-/// When `out` is shorter than the FPDU, or the ULPDU is longer than 65535 octets.
+/// When `out` is shorter than the FPDU, or the ULPDU is longer than 65535 bytes.
 #[inline]
 pub fn write_plain<const WORDS: usize, E>(
     out: &mut [u8],
@@ -35,15 +35,15 @@ pub fn write_plain<const WORDS: usize, E>(
     }
     let of_head = rnic_crc::check_words(0, header);
     let (rest, field) = rest.split_at_mut(rest.len() - CRC_LEN);
-    let (octets, pad) = rest.split_at_mut(payload);
-    let mut checks = of_head.then(head.len(), copy(of_head.crc, octets)?);
+    let (bytes, pad) = rest.split_at_mut(payload);
+    let mut checks = of_head.then(head.len(), copy(of_head.crc, bytes)?);
     if !pad.is_empty() {
         pad.fill(0);
         checks.crc = rnic_crc::append(checks.crc, pad);
     }
-    let octets = if crc { checks.crc } else { 0 }.to_le_bytes();
-    field.copy_from_slice(&octets);
-    let [a, b, c, d] = octets;
+    let bytes = if crc { checks.crc } else { 0 }.to_le_bytes();
+    field.copy_from_slice(&bytes);
+    let [a, b, c, d] = bytes;
     let sum = rnic_crc::add_sums(checks.sum, u16::from_be_bytes([a, b]));
     Ok(Written {
         len: head.len() + rest.len() + CRC_LEN,
@@ -51,7 +51,7 @@ pub fn write_plain<const WORDS: usize, E>(
     })
 }
 
-/// Octets of the FPDU that [`write_plain`] writes.
+/// Bytes of the FPDU that [`write_plain`] writes.
 #[inline]
 pub const fn plain_length(words: usize, payload: usize) -> usize {
     fpdu_length(ulpdu_len_of(words, payload))

@@ -8,7 +8,7 @@ use super::{
 use crate::crc::crc_of;
 use crate::mpa::MpaError;
 use crate::mpa::marker::Markers;
-use crate::{Gather, Octets};
+use crate::{Bytes, Gather};
 
 /// An FPDU at `at` of its stream.
 pub(super) fn framed(ulpdu: &[u8], crc: bool, markers: Markers, at: u64) -> Vec<u8> {
@@ -31,14 +31,14 @@ fn fpdu(ulpdu: &[u8], crc: bool) -> Vec<u8> {
 
 /// The ULPDU of an FPDU that lies in `pieces` at `at` of its stream.
 fn unframed(pieces: &[&[u8]], crc: bool, markers: Markers, at: u64) -> Result<Vec<u8>, MpaError> {
-    let octets = Gather::new(pieces);
-    let layout = parse(&octets, markers, at).ok_or(MpaError::CrcMismatch)?;
-    let ulpdu = verify(&octets, &layout, crc)?;
+    let bytes = Gather::new(pieces);
+    let layout = parse(&bytes, markers, at).ok_or(MpaError::CrcMismatch)?;
+    let ulpdu = verify(&bytes, &layout, crc)?;
     Ok(ulpdu.chunks().collect::<Vec<_>>().concat())
 }
 
-/// A stream of FPDUs as section 4.3 tells it: octet by octet, with a Marker wherever the count of
-/// octets is a multiple of 512.
+/// A stream of FPDUs as section 4.3 tells it: byte by byte, with a Marker wherever the count of
+/// bytes is a multiple of 512.
 fn stream_with_markers(ulpdus: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut count = 0_usize;
     let mut fpdus = Vec::new();
@@ -47,8 +47,8 @@ fn stream_with_markers(ulpdus: &[Vec<u8>]) -> Vec<Vec<u8>> {
         plain.extend_from_slice(ulpdu);
         plain.resize(plain.len() + pad_length(ulpdu.len()), 0);
         let (mut out, mut header) = (Vec::new(), None);
-        let mut put = |octets: &[u8], out: &mut Vec<u8>| {
-            for octet in octets {
+        let mut put = |bytes: &[u8], out: &mut Vec<u8>| {
+            for byte in bytes {
                 if count.is_multiple_of(512) {
                     let back = header.map_or(0, |header| count - header) as u16;
                     out.extend_from_slice(&[0, 0]);
@@ -56,7 +56,7 @@ fn stream_with_markers(ulpdus: &[Vec<u8>]) -> Vec<Vec<u8>> {
                     count += 4;
                 }
                 header.get_or_insert(count);
-                out.push(*octet);
+                out.push(*byte);
                 count += 1;
             }
         };
@@ -64,7 +64,7 @@ fn stream_with_markers(ulpdus: &[Vec<u8>]) -> Vec<Vec<u8>> {
         // The Marker that may stand before the CRC is covered by it.
         put(&[0], &mut out);
         out.pop();
-        let crc = crc_of([&out[..]]).octets();
+        let crc = crc_of([&out[..]]).bytes();
         out.extend_from_slice(&crc);
         count += 3;
         fpdus.push(out);
@@ -73,7 +73,7 @@ fn stream_with_markers(ulpdus: &[Vec<u8>]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn an_fpdu_is_a_multiple_of_four_octets() {
+fn an_fpdu_is_a_multiple_of_four_bytes() {
     assert_eq!(fpdu_length(0), 8);
     assert_eq!(fpdu_length(2), 8);
     assert_eq!(fpdu_length(3), 12);
@@ -113,7 +113,7 @@ fn a_send_of_24_zeros_is_framed_as_the_rfc_has_it_without_marker() {
     let framed = fpdu(&ulpdu, true);
     assert_eq!(framed[..4], [0x00, 0x2a, 0x41, 0x43]);
     assert_eq!(framed.len(), 48);
-    // The example's Marker is four zero octets, which do change a CRC; without it the CRC differs.
+    // The example's Marker is four zero bytes, which do change a CRC; without it the CRC differs.
     assert_ne!(framed[44..], [0x52, 0x23, 0x99, 0x83]);
     assert_eq!(
         unframed(&[&framed], true, Markers::Off, 0).as_deref(),
@@ -136,7 +136,7 @@ fn an_fpdu_of_another_length_than_it_says_is_invalid() {
     let framed = fpdu(&[7; 20], true);
     for len in 0..framed.len() {
         let cut = unframed(&[&framed[..len]], false, Markers::Off, 0);
-        assert!(cut.is_err(), "{len} octets");
+        assert!(cut.is_err(), "{len} bytes");
     }
     let pieces = [&framed[..], &[0, 0, 0, 0]];
     assert!(unframed(&pieces, false, Markers::Off, 0).is_err());
@@ -176,9 +176,9 @@ proptest! {
         prop_assert!(unframed(&[&framed], true, markers, 0).is_err());
     }
 
-    /// RFC 5044 section 4.3, against a writer that counts octets.
+    /// RFC 5044 section 4.3, against a writer that counts bytes.
     #[test]
-    fn markers_stand_at_every_512th_octet(lens in prop::collection::vec(0_usize..2000, 1..12)) {
+    fn markers_stand_at_every_512th_byte(lens in prop::collection::vec(0_usize..2000, 1..12)) {
         let ulpdus: Vec<Vec<u8>> = lens.iter().map(|&len| vec![len as u8 | 1; len]).collect();
         let mut at = 0;
         for (ulpdu, expected) in ulpdus.iter().zip(stream_with_markers(&ulpdus)) {
@@ -189,14 +189,14 @@ proptest! {
     }
 
     #[test]
-    fn no_octets_make_verify_panic(
-        octets in prop::collection::vec(any::<u8>(), 0..70),
+    fn no_bytes_make_verify_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..70),
         crc: bool,
         markers in any::<bool>().prop_map(Markers::when),
         at in (0_u64..200).prop_map(|words| 4 * words),
     ) {
-        if let Ok(ulpdu) = unframed(&[&octets], crc, markers, at) {
-            prop_assert!(ulpdu.len() + HEADER_LEN + CRC_LEN <= octets.len());
+        if let Ok(ulpdu) = unframed(&[&bytes], crc, markers, at) {
+            prop_assert!(ulpdu.len() + HEADER_LEN + CRC_LEN <= bytes.len());
         }
     }
 }
@@ -249,7 +249,7 @@ fn a_marker_that_points_astray_is_found_behind_a_right_crc() {
         let mut fpdu = framed(&ulpdu, false, Markers::On, 0);
         fpdu[at + 3] ^= 4;
         let covered = fpdu.len() - CRC_LEN;
-        let crc = crc_of([&fpdu[..covered]]).octets();
+        let crc = crc_of([&fpdu[..covered]]).bytes();
         fpdu[covered..].copy_from_slice(&crc);
         let found = unframed(&[&fpdu], true, Markers::On, 0);
         assert_eq!(found, Err(MpaError::MarkerMismatch), "Marker at {at}");
@@ -267,7 +267,7 @@ fn a_marker_that_points_astray_is_found_behind_a_right_crc() {
 /// RFC 5044 section 6, rule 2: from any place in the stream on, the FPDU that a Marker points to is
 /// found, and its start is a start.
 #[test]
-fn an_fpdu_is_found_by_the_markers_behind_any_octet() {
+fn an_fpdu_is_found_by_the_markers_behind_any_byte() {
     let ulpdus: Vec<Vec<u8>> = [1442, 20, 0, 490, 1300, 3, 700, 2000]
         .map(|len: usize| vec![len as u8; len])
         .to_vec();
@@ -299,9 +299,9 @@ fn an_fpdu_is_found_by_the_markers_behind_any_octet() {
 }
 
 proptest! {
-    /// A header that is written by its words, and so maybe checked by its values, or by its octets.
+    /// A header that is written by its words, and so maybe checked by its values, or by its bytes.
     #[test]
-    fn a_header_is_the_same_by_words_and_by_octets(
+    fn a_header_is_the_same_by_words_and_by_bytes(
         words in proptest::array::uniform5(any::<u32>()),
         payload in proptest::collection::vec(any::<u8>(), 0..1600),
         at in (0_u64..600).prop_map(|at| 4 * at),
@@ -325,10 +325,10 @@ proptest! {
             true => writer.begin([words[0], words[1], words[2], words[3]]),
             false => writer.begin(words),
         });
-        let octets = words.map(u32::to_be_bytes);
-        let header = &octets.as_flattened()[HEADER_LEN..HEADER_LEN + header_len];
-        let by_octets = write(&mut |writer| writer.put(0, header));
-        prop_assert_eq!(by_words, by_octets);
+        let bytes = words.map(u32::to_be_bytes);
+        let header = &bytes.as_flattened()[HEADER_LEN..HEADER_LEN + header_len];
+        let by_bytes = write(&mut |writer| writer.put(0, header));
+        prop_assert_eq!(by_words, by_bytes);
     }
 
     /// Payload that is checked while it is copied, Markers being put among it meanwhile, or where it lies.
@@ -353,13 +353,13 @@ proptest! {
             let written = writer.finish();
             (written, out)
         };
-        let in_two = write(&mut |writer, from, octets| writer.put(from, octets));
-        let in_one = write(&mut |writer, from, octets| {
+        let in_two = write(&mut |writer, from, bytes| writer.put(from, bytes));
+        let in_one = write(&mut |writer, from, bytes| {
             let copy = |crc, place: &mut [u8], words: Words| {
-                assert_eq!(words.octets_of(place.len()), octets.len());
-                Ok::<_, ()>(rnic_crc::copy_among(crc, octets, place, words))
+                assert_eq!(words.bytes_of(place.len()), bytes.len());
+                Ok::<_, ()>(rnic_crc::copy_among(crc, bytes, place, words))
             };
-            writer.copy(from, octets.len(), copy).unwrap();
+            writer.copy(from, bytes.len(), copy).unwrap();
         });
         prop_assert_eq!(in_two, in_one);
     }

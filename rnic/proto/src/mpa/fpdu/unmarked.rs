@@ -5,24 +5,24 @@ mod tests;
 
 use super::places::Places;
 use super::{HEADER_LEN, Layout};
-use crate::Octets;
+use crate::Bytes;
 
-/// A ULPDU, or a part of one, that lies as its FPDU came: its octets, Markers among them left out.
+/// A ULPDU, or a part of one, that lies as its FPDU came: its bytes, Markers among them left out.
 #[derive(Clone, Copy, Debug)]
 pub struct Unmarked<O> {
-    /// From the first octet to where the one behind the last would be: a Marker may be between these.
-    octets: O,
+    /// From the first byte to where the one behind the last would be: a Marker may be between these.
+    bytes: O,
     places: Places,
-    /// Octets without Markers.
+    /// Bytes without Markers.
     len: usize,
 }
 
-impl<'a, O: Octets<'a>> Unmarked<O> {
+impl<'a, O: Bytes<'a>> Unmarked<O> {
     /// The ULPDU of a whole FPDU.
     #[inline]
     pub(super) fn ulpdu(fpdu: &O, layout: &Layout) -> Option<Self> {
         let whole = Self {
-            octets: *fpdu,
+            bytes: *fpdu,
             places: layout.places(),
             len: layout.ulpdu_len() + HEADER_LEN,
         };
@@ -30,7 +30,7 @@ impl<'a, O: Octets<'a>> Unmarked<O> {
     }
 }
 
-impl<'a, O: Octets<'a>> Octets<'a> for Unmarked<O> {
+impl<'a, O: Bytes<'a>> Bytes<'a> for Unmarked<O> {
     #[inline]
     fn len(&self) -> usize {
         self.len
@@ -40,9 +40,9 @@ impl<'a, O: Octets<'a>> Octets<'a> for Unmarked<O> {
     fn sub(&self, offset: usize, len: usize) -> Option<Self> {
         let end = offset.checked_add(len).filter(|&end| end <= self.len)?;
         let start = self.places.real(offset);
-        let octets = self.octets.sub(start, self.places.real(end) - start)?;
+        let bytes = self.bytes.sub(start, self.places.real(end) - start)?;
         Some(Self {
-            octets,
+            bytes,
             places: self.places.from(offset),
             len,
         })
@@ -52,7 +52,7 @@ impl<'a, O: Octets<'a>> Octets<'a> for Unmarked<O> {
     fn array<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
         let end = offset.checked_add(N).filter(|&end| end <= self.len)?;
         if end <= self.places.next(offset) {
-            return self.octets.array(self.places.real(offset));
+            return self.bytes.array(self.places.real(offset));
         }
         let mut out = [0; N];
         self.copy_to(offset, &mut out)?;
@@ -61,10 +61,10 @@ impl<'a, O: Octets<'a>> Octets<'a> for Unmarked<O> {
 
     #[inline]
     fn chunks(self) -> impl Iterator<Item = &'a [u8]> {
-        let octets = self.octets;
+        let bytes = self.bytes;
         self.places
-            .runs(octets.len())
-            .filter_map(move |run| octets.sub(run.start, run.len()))
+            .runs(bytes.len())
+            .filter_map(move |run| bytes.sub(run.start, run.len()))
             .flat_map(O::chunks)
     }
 }

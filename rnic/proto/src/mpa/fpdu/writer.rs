@@ -14,7 +14,7 @@ pub struct Writer<'a> {
     layout: Layout,
     /// The CRC field is used.
     crc: bool,
-    /// Octets from the front that are in `checks`.
+    /// Bytes from the front that are in `checks`.
     checked: usize,
     checks: Checks,
 }
@@ -22,7 +22,7 @@ pub struct Writer<'a> {
 /// An FPDU that is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Its octets.
+    /// Its bytes.
     pub len: usize,
     /// Their one's complement sum as big-endian words of 16 bits, not complemented.
     pub sum: u16,
@@ -54,13 +54,13 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Octets of the ULPDU.
+    /// Bytes of the ULPDU.
     #[inline]
     pub fn ulpdu_len(&self) -> usize {
         self.layout.ulpdu_len()
     }
 
-    /// Writes the first octets of the ULPDU, a header that makes so many words together with the
+    /// Writes the first bytes of the ULPDU, a header that makes so many words together with the
     /// ULPDU_Length field before it, for which the first one's high half is left. Nothing was put
     /// before.
     ///
@@ -70,8 +70,8 @@ impl<'a> Writer<'a> {
         let whole = self.layout.is_plain_to(4 * WORDS);
         let places = self.out.as_chunks_mut::<4>().0.get_mut(..WORDS);
         let Some(places) = places.filter(|_| whole && self.checked == 0) else {
-            let octets = header.map(u32::to_be_bytes);
-            return self.put(0, &octets.as_flattened()[HEADER_LEN..]);
+            let bytes = header.map(u32::to_be_bytes);
+            return self.put(0, &bytes.as_flattened()[HEADER_LEN..]);
         };
         let [high, low] = self.layout.length_field();
         header[0] |= u32::from_be_bytes([high, low, 0, 0]);
@@ -82,17 +82,17 @@ impl<'a> Writer<'a> {
         self.checked = 4 * WORDS;
     }
 
-    /// Writes octets of the ULPDU from its octet `from` on.
-    pub fn put(&mut self, from: usize, octets: &[u8]) {
-        let mut rest = octets;
-        for span in self.layout.ulpdu(from, octets.len()) {
+    /// Writes bytes of the ULPDU from its byte `from` on.
+    pub fn put(&mut self, from: usize, bytes: &[u8]) {
+        let mut rest = bytes;
+        for span in self.layout.ulpdu(from, bytes.len()) {
             let (now, later) = rest.split_at(span.len());
             self.out[span].copy_from_slice(now);
             rest = later;
         }
     }
 
-    /// Has `len` octets of the ULPDU from its octet `from` on written by `write`, in order: it is
+    /// Has `len` bytes of the ULPDU from its byte `from` on written by `write`, in order: it is
     /// given how many of them were written before, and the place of the next.
     pub fn fill<E>(
         &mut self,
@@ -102,14 +102,14 @@ impl<'a> Writer<'a> {
     ) -> Result<(), E> {
         let mut done = 0;
         for span in self.layout.ulpdu(from, len) {
-            let octets = span.len();
+            let bytes = span.len();
             write(done, &mut self.out[span])?;
-            done += octets;
+            done += bytes;
         }
         Ok(())
     }
 
-    /// Has `len` octets of the ULPDU from its octet `from` on written by `copy`, which is given the CRC
+    /// Has `len` bytes of the ULPDU from its byte `from` on written by `copy`, which is given the CRC
     /// so far, their place, and the Markers that are to be among them, and says what it finds of all that
     /// is there then.
     #[inline]
@@ -122,9 +122,9 @@ impl<'a> Writer<'a> {
         let (stretch, markers) = self.layout.stretch(from, len);
         self.check_to(stretch.start);
         let place = &mut self.out[stretch];
-        let octets = place.len();
+        let bytes = place.len();
         let checks = copy(self.checks.crc, place, markers)?;
-        self.add(checks, octets);
+        self.add(checks, bytes);
         Ok(())
     }
 
@@ -134,9 +134,9 @@ impl<'a> Writer<'a> {
         let crc_at = self.layout.crc_at();
         self.check_to(crc_at);
         let crc = if self.crc { self.checks.crc } else { 0 };
-        let octets = crc.to_le_bytes();
-        self.out[crc_at..crc_at + CRC_LEN].copy_from_slice(&octets);
-        let [a, b, c, d] = octets;
+        let bytes = crc.to_le_bytes();
+        self.out[crc_at..crc_at + CRC_LEN].copy_from_slice(&bytes);
+        let [a, b, c, d] = bytes;
         let sum = rnic_crc::add_sums(self.checks.sum, u16::from_be_bytes([a, b]));
         Written {
             len: self.out.len(),
@@ -148,16 +148,16 @@ impl<'a> Writer<'a> {
     #[inline]
     fn check_to(&mut self, end: usize) {
         if end > self.checked {
-            let octets = &self.out[self.checked..end];
-            let checks = rnic_crc::check(self.checks.crc, octets);
-            self.add(checks, octets.len());
+            let bytes = &self.out[self.checked..end];
+            let checks = rnic_crc::check(self.checks.crc, bytes);
+            self.add(checks, bytes.len());
         }
     }
 
-    /// Adds the checks of the next `octets`.
+    /// Adds the checks of the next `bytes`.
     #[inline]
-    fn add(&mut self, checks: Checks, octets: usize) {
+    fn add(&mut self, checks: Checks, bytes: usize) {
         self.checks = self.checks.then(self.checked, checks);
-        self.checked += octets;
+        self.checked += bytes;
     }
 }

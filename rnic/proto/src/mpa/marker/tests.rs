@@ -10,7 +10,7 @@ fn the_next_marker_is_at_the_next_multiple_of_512() {
     assert_eq!(Markers::On.next(u64::MAX), Some(1));
 }
 
-/// RFC 5044 section 4.3: the bottom two bits count as zero, the first two octets not at all.
+/// RFC 5044 section 4.3: the bottom two bits count as zero, the first two bytes not at all.
 #[test]
 fn a_marker_says_how_far_back_its_fpdu_begins() {
     assert_eq!(marker(0x14), [0, 0, 0, 0x14]);

@@ -14,7 +14,7 @@ use crate::mpa::MpaError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum StartupError {
     /// The peer does not speak MPA.
-    #[error("the octets received are not an MPA {wanted} Frame: the peer does not speak MPA here")]
+    #[error("the bytes received are not an MPA {wanted} Frame: the peer does not speak MPA here")]
     NotMpa {
         /// What was waited for.
         wanted: FrameKind,
@@ -32,12 +32,12 @@ pub enum StartupError {
         found: u8,
     },
     /// PD_Length is over the limit.
-    #[error("the peer announces {found} octets of private data; at most 512 are allowed")]
+    #[error("the peer announces {found} bytes of private data; at most 512 are allowed")]
     PdLength {
         /// The peer's PD_Length.
         found: u16,
     },
-    /// The S flag without the four octets that it announces.
+    /// The S flag without the four bytes that it announces.
     #[error("the S flag is set but PD_Length is {found}, too short for the IRD and ORD words")]
     EnhancedDataMissing {
         /// The peer's PD_Length.
@@ -54,11 +54,11 @@ pub enum StartupError {
         asked: bool,
     },
     /// The peer sent FPDUs, or anything, too early.
-    #[error("{extra} octets behind the MPA {kind} Frame, where none may be")]
-    OctetsBehindFrame {
+    #[error("{extra} bytes behind the MPA {kind} Frame, where none may be")]
+    BytesBehindFrame {
         /// The frame.
         kind: FrameKind,
-        /// How many octets.
+        /// How many bytes.
         extra: usize,
     },
     /// The responder wants more RDMA Reads than we can serve.
@@ -71,11 +71,11 @@ pub enum StartupError {
     #[error("the responder takes no Ready-to-Receive indication that was offered")]
     NoMatchingRtr,
     /// More private data than a frame takes.
-    #[error("{len} octets of private data given; this connection allows {limit}")]
+    #[error("{len} bytes of private data given; this connection allows {limit}")]
     PrivateDataTooLong {
-        /// Octets given.
+        /// Bytes given.
         len: usize,
-        /// Octets allowed: 512, or 508 beside enhanced data.
+        /// Bytes allowed: 512, or 508 beside enhanced data.
         limit: usize,
     },
     /// An own IRD or ORD over the limit.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! | Key 16 | M C R S, Res 4 bits | Rev 1 | PD_Length 2 | Private Data 0-512 |
-//! enhanced data, the first four octets of private data when S is set:
+//! enhanced data, the first four bytes of private data when S is set:
 //! | A | B | IRD 14 bits | C | D | ORD 14 bits |
 //! ```
 //!
@@ -19,13 +19,13 @@ use std::fmt;
 
 use super::{ReadDepths, RtrSet, StartupError};
 
-/// The most private data of a frame, in octets, enhanced data included.
+/// The most private data of a frame, in bytes, enhanced data included.
 pub const PRIVATE_DATA_MAX: usize = 512;
-/// Octets ahead of the private data.
+/// Bytes ahead of the private data.
 pub const HEADER_LEN: usize = 20;
-/// The longest frame, in octets.
+/// The longest frame, in bytes.
 pub const FRAME_LEN_MAX: usize = HEADER_LEN + PRIVATE_DATA_MAX;
-/// Octets of enhanced data.
+/// Bytes of enhanced data.
 pub const ENHANCED_LEN: usize = 4;
 
 pub(super) const KEY_LEN: usize = 16;
@@ -129,8 +129,8 @@ pub struct Enhanced {
 }
 
 impl Enhanced {
-    /// The data from its octets.
-    pub fn from_octets([a, b, c, d]: [u8; ENHANCED_LEN]) -> Self {
+    /// The data from its bytes.
+    pub fn from_bytes([a, b, c, d]: [u8; ENHANCED_LEN]) -> Self {
         let (ird, ord) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
         let rtr = RtrSet {
             send: ird & LOWER_FLAG != 0,
@@ -148,7 +148,7 @@ impl Enhanced {
     }
 
     /// The data on the wire.
-    pub fn to_octets(self) -> [u8; ENHANCED_LEN] {
+    pub fn to_bytes(self) -> [u8; ENHANCED_LEN] {
         let flag = |set: bool, flag: u16| if set { flag } else { 0 };
         let rtr = self.peer_to_peer.unwrap_or_default();
         let ird = self.depths.ird & DEPTH_MASK
@@ -181,7 +181,7 @@ pub struct FrameHeader {
 /// A frame to send.
 #[derive(Clone)]
 pub struct StartupFrame {
-    octets: [u8; FRAME_LEN_MAX],
+    bytes: [u8; FRAME_LEN_MAX],
     len: usize,
 }
 
@@ -192,8 +192,8 @@ impl StartupFrame {
         header: &FrameHeader,
         private_data: &[u8],
     ) -> Result<Self, StartupError> {
-        let enhanced = header.enhanced.map(Enhanced::to_octets);
-        let enhanced = enhanced.as_ref().map_or(&[][..], |octets| &octets[..]);
+        let enhanced = header.enhanced.map(Enhanced::to_bytes);
+        let enhanced = enhanced.as_ref().map_or(&[][..], |bytes| &bytes[..]);
         let limit = PRIVATE_DATA_MAX - enhanced.len();
         let len = private_data.len();
         if len > limit {
@@ -202,7 +202,7 @@ impl StartupFrame {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let pd_length = (enhanced.len() + len) as u16;
         let mut frame = Self {
-            octets: [0; FRAME_LEN_MAX],
+            bytes: [0; FRAME_LEN_MAX],
             len: 0,
         };
         frame.put(kind.key());
@@ -220,26 +220,26 @@ impl StartupFrame {
         Ok(frame)
     }
 
-    /// Its octets.
-    pub fn octets(&self) -> &[u8] {
-        &self.octets[..self.len]
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
     }
 
-    fn put(&mut self, octets: &[u8]) {
-        let end = self.len + octets.len();
-        self.octets[self.len..end].copy_from_slice(octets);
+    fn put(&mut self, bytes: &[u8]) {
+        let end = self.len + bytes.len();
+        self.bytes[self.len..end].copy_from_slice(bytes);
         self.len = end;
     }
 }
 
 impl AsRef<[u8]> for StartupFrame {
     fn as_ref(&self) -> &[u8] {
-        self.octets()
+        self.bytes()
     }
 }
 
 impl fmt::Debug for StartupFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("StartupFrame").field(&self.octets()).finish()
+        f.debug_tuple("StartupFrame").field(&self.bytes()).finish()
     }
 }

@@ -37,14 +37,14 @@ pub struct Initiator {
     markers_out: Markers,
 }
 
-/// What came of the octets so far.
+/// What came of the bytes so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InitiatorProgress<'a> {
-    /// The Reply isn't whole; all octets were taken.
+    /// The Reply isn't whole; all bytes were taken.
     NeedMore,
-    /// Full Operation begins behind the octets that were consumed.
+    /// Full Operation begins behind the bytes that were consumed.
     Accepted {
-        /// Octets of this input that belong to the Reply: all of them.
+        /// Bytes of this input that belong to the Reply: all of them.
         consumed: usize,
         /// What was agreed.
         negotiated: Negotiated,
@@ -53,7 +53,7 @@ pub enum InitiatorProgress<'a> {
     },
     /// The responder rejected the connection.
     Rejected {
-        /// Octets of this input that belong to the Reply.
+        /// Bytes of this input that belong to the Reply.
         consumed: usize,
         /// What the responder said of its depths, for the application.
         peer: Option<ReadDepths>,
@@ -111,9 +111,9 @@ impl Initiator {
         self.markers_out
     }
 
-    /// Takes the connection's next octets. After [`InitiatorProgress::Accepted`],
+    /// Takes the connection's next bytes. After [`InitiatorProgress::Accepted`],
     /// [`InitiatorProgress::Rejected`] or an error it is done with.
-    pub fn on_octets(&mut self, input: &[u8]) -> Result<InitiatorProgress<'_>, StartupError> {
+    pub fn on_bytes(&mut self, input: &[u8]) -> Result<InitiatorProgress<'_>, StartupError> {
         let Some(reply) = self.reply.take(input)? else {
             return Ok(InitiatorProgress::NeedMore);
         };
@@ -132,7 +132,7 @@ impl Initiator {
         }
         let extra = input.len() - consumed;
         if extra > 0 {
-            return Err(StartupError::OctetsBehindFrame {
+            return Err(StartupError::BytesBehindFrame {
                 kind: FrameKind::Reply,
                 extra,
             });

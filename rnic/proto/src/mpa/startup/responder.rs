@@ -33,14 +33,14 @@ pub struct Responder {
     collected: Option<Collected>,
 }
 
-/// What came of the octets so far.
+/// What came of the bytes so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponderProgress<'a> {
-    /// The Request isn't whole; all octets were taken.
+    /// The Request isn't whole; all bytes were taken.
     NeedMore,
     /// To be answered by [`Responder::accept`] or [`Responder::reject`].
     Request {
-        /// Octets of this input that belong to the Request: all of them.
+        /// Bytes of this input that belong to the Request: all of them.
         consumed: usize,
         /// The Request's revision.
         revision: Revision,
@@ -74,9 +74,9 @@ impl Responder {
         }
     }
 
-    /// Takes the connection's next octets. Also to be called with what comes before the Request is
+    /// Takes the connection's next bytes. Also to be called with what comes before the Request is
     /// answered: nothing may, so it is an error.
-    pub fn on_octets(&mut self, input: &[u8]) -> Result<ResponderProgress<'_>, StartupError> {
+    pub fn on_bytes(&mut self, input: &[u8]) -> Result<ResponderProgress<'_>, StartupError> {
         if self.collected.is_some() {
             return match input.len() {
                 0 => Ok(ResponderProgress::NeedMore),
@@ -196,7 +196,7 @@ fn choose_rtr(offered: RtrSet, taken: RtrSet) -> Rtr {
 }
 
 fn behind_request(extra: usize) -> StartupError {
-    StartupError::OctetsBehindFrame {
+    StartupError::BytesBehindFrame {
         kind: FrameKind::Request,
         extra,
     }

@@ -3,17 +3,17 @@ use proptest::prelude::*;
 use super::{AtomicOperation, AtomicRequest, AtomicResponse, REQUEST_LEN, RESPONSE_LEN};
 use crate::{Stag, TaggedOffset};
 
-/// Octets whose every field differs, with an Atomic Operation Code.
-fn octets(code: u8) -> [u8; REQUEST_LEN] {
-    let mut octets: [u8; REQUEST_LEN] = std::array::from_fn(|n| n as u8);
-    octets[..4].copy_from_slice(&[0, 0, 0, code]);
-    octets
+/// Bytes whose every field differs, with an Atomic Operation Code.
+fn bytes(code: u8) -> [u8; REQUEST_LEN] {
+    let mut bytes: [u8; REQUEST_LEN] = std::array::from_fn(|n| n as u8);
+    bytes[..4].copy_from_slice(&[0, 0, 0, code]);
+    bytes
 }
 
 /// RFC 7306 Figure 4, Figure 5.
 #[test]
 fn the_fields_of_a_compare_and_swap_are_where_figure_4_has_them() {
-    let request = AtomicRequest::from_octets(&octets(2)).expect("2 is CmpSwap");
+    let request = AtomicRequest::from_bytes(&bytes(2)).expect("2 is CmpSwap");
     let expected = AtomicRequest {
         identifier: 0x0405_0607,
         stag: Stag(0x0809_0a0b),
@@ -26,53 +26,53 @@ fn the_fields_of_a_compare_and_swap_are_where_figure_4_has_them() {
         },
     };
     assert_eq!(request, expected);
-    assert_eq!(request.to_octets(), octets(2));
+    assert_eq!(request.to_bytes(), bytes(2));
 }
 
 /// RFC 7306 section 5.2.1: a FetchAdd's compare data is zero and its compare mask all ones on
 /// transmit, and both are ignored by the receiver.
 #[test]
 fn a_fetch_add_has_no_compare_fields() {
-    let request = AtomicRequest::from_octets(&octets(0)).expect("0 is FetchAdd");
+    let request = AtomicRequest::from_bytes(&bytes(0)).expect("0 is FetchAdd");
     let operation = AtomicOperation::FetchAdd {
         add: 0x1415_1617_1819_1a1b,
         mask: 0x1c1d_1e1f_2021_2223,
     };
     assert_eq!(request.operation, operation);
-    let mut sent = octets(0);
+    let mut sent = bytes(0);
     sent[36..44].fill(0);
     sent[44..].fill(0xff);
-    assert_eq!(request.to_octets(), sent);
+    assert_eq!(request.to_bytes(), sent);
 }
 
 /// RFC 7306 section 5.2.1: 28 reserved bits are ignored on receive, zero on transmit.
 #[test]
 fn reserved_bits_of_the_first_word_are_ignored() {
-    let mut reserved = octets(2);
+    let mut reserved = bytes(2);
     reserved[..4].copy_from_slice(&[0xff, 0xff, 0xff, 0xf2]);
-    let request = AtomicRequest::from_octets(&reserved).expect("2 is CmpSwap");
-    assert_eq!(request.to_octets(), octets(2));
+    let request = AtomicRequest::from_bytes(&reserved).expect("2 is CmpSwap");
+    assert_eq!(request.to_bytes(), bytes(2));
 }
 
 /// RFC 7306 section 10.1: 1 is reserved, 3 to 15 are unassigned.
 #[test]
 fn other_operation_codes_are_no_request() {
     for code in (0..16).filter(|code| ![0, 2].contains(code)) {
-        assert_eq!(AtomicRequest::from_octets(&octets(code)), None, "{code}");
+        assert_eq!(AtomicRequest::from_bytes(&bytes(code)), None, "{code}");
     }
 }
 
 /// RFC 7306 Figure 6.
 #[test]
 fn the_fields_of_a_response_are_where_figure_6_has_them() {
-    let octets: [u8; RESPONSE_LEN] = std::array::from_fn(|n| n as u8);
-    let response = AtomicResponse::from_octets(&octets);
+    let bytes: [u8; RESPONSE_LEN] = std::array::from_fn(|n| n as u8);
+    let response = AtomicResponse::from_bytes(&bytes);
     let expected = AtomicResponse {
         identifier: 0x0001_0203,
         original: 0x0405_0607_0809_0a0b,
     };
     assert_eq!(response, expected);
-    assert_eq!(response.to_octets(), octets);
+    assert_eq!(response.to_bytes(), bytes);
 }
 
 /// The pseudocode of RFC 7306 section 5.1.1, line by line.
@@ -145,6 +145,6 @@ proptest! {
         };
         let (stag, to) = (Stag(stag), TaggedOffset(to));
         let request = AtomicRequest { identifier, stag, to, operation };
-        prop_assert_eq!(AtomicRequest::from_octets(&request.to_octets()), Some(request));
+        prop_assert_eq!(AtomicRequest::from_bytes(&request.to_bytes()), Some(request));
     }
 }

@@ -35,23 +35,23 @@ fn every_opcode_of_figure_4_and_of_rfc_7306_figure_2_has_its_number() {
 #[test]
 fn the_version_is_01b_and_reserved_bits_are_ignored() {
     let send = Opcode::Send(SendKind::default());
-    assert_eq!(send.control_octet(), 0x43);
+    assert_eq!(send.control_byte(), 0x43);
     assert_eq!(version(0x43), VERSION);
     assert_eq!(opcode(0x43 | 0x30), Some(send));
     assert_eq!(version(0x83), 2);
 }
 
-/// RFC 7306 Figure 2: the opcodes of the extensions, as octets on the wire.
+/// RFC 7306 Figure 2: the opcodes of the extensions, as bytes on the wire.
 #[test]
 fn the_opcodes_of_the_extensions_are_those_of_the_registry() {
-    let octets = [
+    let bytes = [
         (Opcode::Immediate { solicited: false }, 0x48),
         (Opcode::Immediate { solicited: true }, 0x49),
         (Opcode::AtomicRequest, 0x4a),
         (Opcode::AtomicResponse, 0x4b),
     ];
-    for (opcode, octet) in octets {
-        assert_eq!(opcode.control_octet(), octet);
+    for (opcode, byte) in bytes {
+        assert_eq!(opcode.control_byte(), byte);
     }
 }
 

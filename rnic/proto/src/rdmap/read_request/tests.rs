@@ -3,8 +3,8 @@ use crate::{Stag, TaggedOffset};
 
 #[test]
 fn the_fields_are_where_figure_6_has_them() {
-    let octets: [u8; LEN] = std::array::from_fn(|n| n as u8);
-    let request = ReadRequest::from_octets(&octets);
+    let bytes: [u8; LEN] = std::array::from_fn(|n| n as u8);
+    let request = ReadRequest::from_bytes(&bytes);
     assert_eq!(
         request,
         ReadRequest {
@@ -15,5 +15,5 @@ fn the_fields_are_where_figure_6_has_them() {
             source_to: TaggedOffset(0x1415_1617_1819_1a1b),
         }
     );
-    assert_eq!(request.to_octets(), octets);
+    assert_eq!(request.to_bytes(), bytes);
 }

@@ -79,12 +79,12 @@ fn a_read_request_is_one_segment_on_queue_one() {
         out[..18],
         [0x41, 0x41, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 6, 0, 0, 0, 0]
     );
-    assert_eq!(out[18..], request.to_octets());
+    assert_eq!(out[18..], request.to_bytes());
 }
 
 /// RFC 7306 Appendix A.3, and section 4.1: the Invalidate STag is zero.
 #[test]
-fn immediate_data_is_one_segment_of_eight_octets_on_queue_zero() {
+fn immediate_data_is_one_segment_of_eight_bytes_on_queue_zero() {
     for (solicited, opcode) in [(false, 0x48), (true, 0x49)] {
         let mut out = [0xee; IMMEDIATE_LEN];
         let len = put_immediate(&mut out, solicited, Msn(3), 0x0102_0304_0506_0708);
@@ -111,7 +111,7 @@ fn an_atomic_request_is_one_segment_on_queue_one() {
         out[..18],
         [0x41, 0x4a, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 6, 0, 0, 0, 0]
     );
-    assert_eq!(out[18..], request.to_octets());
+    assert_eq!(out[18..], request.to_bytes());
 }
 
 /// RFC 7306 Appendix A.2.
@@ -128,5 +128,5 @@ fn an_atomic_response_is_one_segment_on_queue_three() {
         out[..18],
         [0x41, 0x4b, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 6, 0, 0, 0, 0]
     );
-    assert_eq!(out[18..], response.to_octets());
+    assert_eq!(out[18..], response.to_bytes());
 }

@@ -4,7 +4,7 @@
 use super::Stream;
 use crate::ddp::header::{self, Header, Tagged, Untagged};
 use crate::rdmap::control::{self, Opcode};
-use crate::{MessageOffset, Msn, Octets, Qn, Stag, TaggedOffset};
+use crate::{Bytes, MessageOffset, Msn, Qn, Stag, TaggedOffset};
 
 /// Messages of the row of the Sends that one which is placed may be ahead of the next in order.
 pub const SENDS_AHEAD_MAX: u32 = 1024;
@@ -18,7 +18,7 @@ pub enum Early {
         stag: Stag,
         /// The payload's place in it.
         to: TaggedOffset,
-        /// Octets of payload, at least one.
+        /// Bytes of payload, at least one.
         len: u32,
     },
     /// A segment of the response to a Read that is outstanding, within its sink.
@@ -27,7 +27,7 @@ pub enum Early {
         stag: Stag,
         /// The payload's place in it.
         to: TaggedOffset,
-        /// Octets of payload, at least one.
+        /// Bytes of payload, at least one.
         len: u32,
     },
     /// A segment of a Send.
@@ -39,13 +39,13 @@ pub enum Early {
         ahead: u32,
         /// The payload's place in the message.
         mo: MessageOffset,
-        /// Octets of payload, at least one.
+        /// Bytes of payload, at least one.
         len: u32,
     },
 }
 
 impl Early {
-    /// Where the payload begins in the ULPDU, in octets.
+    /// Where the payload begins in the ULPDU, in bytes.
     pub const fn payload_offset(&self) -> usize {
         match self {
             Self::Write { .. } | Self::ReadResponse { .. } => header::TAGGED_LEN,
@@ -57,13 +57,13 @@ impl Early {
 impl Stream {
     /// What may be placed of a ULPDU that is not the next in the LLP's order. The stream does not
     /// change; when its turn has come the ULPDU goes to [`Stream::classify`] as ever.
-    pub fn early<'a>(&self, ulpdu: &impl Octets<'a>) -> Option<Early> {
+    pub fn early<'a>(&self, ulpdu: &impl Bytes<'a>) -> Option<Early> {
         if !self.receiving {
             return None;
         }
         let header = Header::parse(ulpdu)?;
-        let octets = ulpdu.len().checked_sub(header.payload_offset())?;
-        let len = u32::try_from(octets).ok().filter(|&len| len > 0)?;
+        let bytes = ulpdu.len().checked_sub(header.payload_offset())?;
+        let len = u32::try_from(bytes).ok().filter(|&len| len > 0)?;
         let ulp = header.ulp();
         let opcode = control::opcode(ulp).filter(|_| control::version(ulp) == control::VERSION)?;
         match header {
@@ -96,7 +96,7 @@ impl Stream {
         } = header;
         let next = &self.sends;
         let ahead = msn.0.wrapping_sub(next.msn().0);
-        // Octets that came in order are not written again by what is behind them in the stream.
+        // Bytes that came in order are not written again by what is behind them in the stream.
         let in_room = ahead < SENDS_AHEAD_MAX && (ahead > 0 || mo.0 >= next.mo().0);
         let sound = version == header::VERSION
             && qn == Qn::SEND

@@ -4,7 +4,7 @@ use crate::ddp::header;
 use crate::rdmap::{AtomicRequest, ReadRequest, SendKind, Terminate};
 use crate::{MessageOffset, Msn, Stag, TaggedOffset};
 
-/// What an inbound DDP Segment is. Its payload is `len` octets at [`Inbound::payload_offset`] of
+/// What an inbound DDP Segment is. Its payload is `len` bytes at [`Inbound::payload_offset`] of
 /// the ULPDU. Where `len` is zero the STag and TO beside it must not be checked (RFC 5041 section
 /// 5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum Inbound {
         stag: Stag,
         /// The payload's place in it.
         to: TaggedOffset,
-        /// Octets of payload.
+        /// Bytes of payload.
         len: u32,
         /// The message ends here.
         last: bool,
@@ -28,7 +28,7 @@ pub enum Inbound {
         stag: Stag,
         /// The payload's place in it.
         to: TaggedOffset,
-        /// Octets of payload.
+        /// Bytes of payload.
         len: u32,
         /// The Read ends here.
         last: bool,
@@ -43,9 +43,9 @@ pub enum Inbound {
         msn: Msn,
         /// The payload's place in the message.
         mo: MessageOffset,
-        /// Octets of payload.
+        /// Bytes of payload.
         len: u32,
-        /// The message ends here, `mo` + `len` octets long.
+        /// The message ends here, `mo` + `len` bytes long.
         last: bool,
     },
     /// Answer it, after those before it, then call
@@ -62,7 +62,7 @@ pub enum Inbound {
         solicited: bool,
         /// The message's number, of the same row as the Sends'.
         msn: Msn,
-        /// The eight octets, the first of them the most significant.
+        /// The eight bytes, the first of them the most significant.
         data: u64,
     },
     /// Do it and answer it, after the requests before it, under the number that
@@ -90,7 +90,7 @@ pub enum Inbound {
 }
 
 impl Inbound {
-    /// Where the payload begins in the ULPDU, in octets.
+    /// Where the payload begins in the ULPDU, in bytes.
     pub const fn payload_offset(&self) -> usize {
         match self {
             Self::Write { .. } | Self::ReadResponse { .. } => header::TAGGED_LEN,

@@ -1,6 +1,6 @@
 //! The RDMA Reads and Atomic Operations that this end has outstanding, in order: at most ORD of
 //! them together (RFC 5040 sections 5.2 and 6.1, RFC 7306 section 5.2). A response is only taken for
-//! the oldest, octet after octet.
+//! the oldest, byte after byte.
 
 use std::collections::VecDeque;
 
@@ -27,7 +27,7 @@ struct Outstanding {
 #[derive(Debug)]
 enum Awaited {
     /// An RDMA Read Response.
-    Octets(Sink),
+    Bytes(Sink),
     /// An Atomic Response with this identifier.
     Original { identifier: u32 },
 }
@@ -35,9 +35,9 @@ enum Awaited {
 #[derive(Debug)]
 struct Sink {
     stag: Stag,
-    /// Where the response's next octet goes.
+    /// Where the response's next byte goes.
     next_to: u64,
-    /// Octets that are still to come.
+    /// Bytes that are still to come.
     left: u32,
 }
 
@@ -65,7 +65,7 @@ impl OutstandingReads {
             next_to: request.sink_to.0,
             left: request.size,
         };
-        self.push(token, Awaited::Octets(sink))
+        self.push(token, Awaited::Bytes(sink))
     }
 
     /// Adds an Atomic Operation; false when ORD requests are outstanding.
@@ -91,7 +91,7 @@ impl OutstandingReads {
     ) -> Result<u64, TerminateError> {
         let Some(Outstanding {
             token,
-            awaited: Awaited::Octets(read),
+            awaited: Awaited::Bytes(read),
         }) = self.reads.front_mut()
         else {
             return Err(RdmapError::UnexpectedOpcode.into());
@@ -136,11 +136,11 @@ impl OutstandingReads {
         Ok(token)
     }
 
-    /// The tokens of Reads whose next octet goes where this request, or what was left of it, has its
+    /// The tokens of Reads whose next byte goes where this request, or what was left of it, has its
     /// sink; oldest first.
     pub(super) fn with_sink(&self, request: ReadRequest) -> impl Iterator<Item = u64> + '_ {
         self.reads.iter().filter_map(move |outstanding| {
-            let Awaited::Octets(read) = &outstanding.awaited else {
+            let Awaited::Bytes(read) = &outstanding.awaited else {
                 return None;
             };
             let into = read.next_to.checked_sub(request.sink_to.0);
@@ -149,10 +149,10 @@ impl OutstandingReads {
         })
     }
 
-    /// Whether an outstanding Read still waits for all of these octets, which don't wrap.
+    /// Whether an outstanding Read still waits for all of these bytes, which don't wrap.
     pub(super) fn cover(&self, stag: Stag, to: TaggedOffset, len: u32) -> bool {
         self.reads.iter().any(|read| {
-            let Awaited::Octets(read) = &read.awaited else {
+            let Awaited::Bytes(read) = &read.awaited else {
                 return false;
             };
             let from = to.0.checked_sub(read.next_to);

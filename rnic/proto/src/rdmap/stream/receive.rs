@@ -11,12 +11,12 @@ use crate::rdmap::errors::{RdmapError, TerminateError};
 use crate::rdmap::read_request::{self, ReadRequest};
 use crate::rdmap::segment::IMMEDIATE_DATA_LEN;
 use crate::rdmap::{SendKind, Terminate};
-use crate::{Octets, Qn, Stag};
+use crate::{Bytes, Qn, Stag};
 
 impl Stream {
     /// Checks and classifies the next ULPDU in the LLP's order. On an error the stream is over:
-    /// hand it with the same octets to [`Stream::terminate`] and send what that gives.
-    pub fn classify<'a>(&mut self, ulpdu: &impl Octets<'a>) -> Result<Inbound, TerminateError> {
+    /// hand it with the same bytes to [`Stream::terminate`] and send what that gives.
+    pub fn classify<'a>(&mut self, ulpdu: &impl Bytes<'a>) -> Result<Inbound, TerminateError> {
         if !self.receiving {
             return Ok(Inbound::Dropped);
         }
@@ -29,7 +29,7 @@ impl Stream {
         inbound
     }
 
-    /// [`Stream::classify`] of a tagged segment with this header and so many octets of payload.
+    /// [`Stream::classify`] of a tagged segment with this header and so many bytes of payload.
     ///
     /// This and [`Stream::classify_send`] are for the many segments that have payload: inlined, what
     /// comes out is taken apart in registers. Through memory it would be read back in other pieces
@@ -39,45 +39,45 @@ impl Stream {
     pub fn classify_tagged(
         &mut self,
         header: &Tagged,
-        octets: usize,
+        bytes: usize,
     ) -> Result<Inbound, TerminateError> {
         if !self.receiving {
             return Ok(Inbound::Dropped);
         }
-        let inbound = self.tagged(header, octets);
+        let inbound = self.tagged(header, bytes);
         self.receiving = inbound.is_ok();
         inbound
     }
 
-    /// [`Stream::classify`] of a segment of a Write with this header and so many octets of payload:
+    /// [`Stream::classify`] of a segment of a Write with this header and so many bytes of payload:
     /// whether it is the last of its message. None, and nothing has changed, when that is for
     /// [`Stream::classify`], whatever it is.
     #[inline(always)]
-    pub fn classify_write(&mut self, header: &Tagged, octets: usize) -> Option<bool> {
+    pub fn classify_write(&mut self, header: &Tagged, bytes: usize) -> Option<bool> {
         if !self.receiving || !control::is_write(header.ulp) {
             return None;
         }
         // What is wrong with a Write changes nothing.
-        match self.tagged(header, octets) {
+        match self.tagged(header, bytes) {
             Ok(Inbound::Write { last, .. }) => Some(last),
             _ => None,
         }
     }
 
-    /// [`Stream::classify`] of a segment of a Send with this header and so many octets of payload;
+    /// [`Stream::classify`] of a segment of a Send with this header and so many bytes of payload;
     /// none when that is for [`Stream::classify`], whatever it is.
     #[inline(always)]
-    pub fn classify_send(&mut self, header: &Untagged, octets: usize) -> Option<Inbound> {
+    pub fn classify_send(&mut self, header: &Untagged, bytes: usize) -> Option<Inbound> {
         if !self.receiving {
             return None;
         }
-        match self.untagged_opcode(header, octets) {
+        match self.untagged_opcode(header, bytes) {
             Ok((Opcode::Send(kind), len)) => self.send(kind, header, len).ok(),
             _ => None,
         }
     }
 
-    fn classify_open<'a>(&mut self, ulpdu: &impl Octets<'a>) -> Result<Inbound, TerminateError> {
+    fn classify_open<'a>(&mut self, ulpdu: &impl Bytes<'a>) -> Result<Inbound, TerminateError> {
         // DDP has no number for a segment that is shorter than its header.
         let header = Header::parse(ulpdu).ok_or(RdmapError::OperationUnspecified)?;
         let payload = ulpdu
@@ -90,11 +90,11 @@ impl Stream {
     }
 
     #[inline(always)]
-    fn tagged(&mut self, header: &Tagged, octets: usize) -> Result<Inbound, TerminateError> {
+    fn tagged(&mut self, header: &Tagged, bytes: usize) -> Result<Inbound, TerminateError> {
         if header.version != header::VERSION {
             return Err(DdpError::TaggedVersion.into());
         }
-        let len = u32::try_from(octets).map_err(|_| DdpError::BaseOrBounds)?;
+        let len = u32::try_from(bytes).map_err(|_| DdpError::BaseOrBounds)?;
         let &Tagged { stag, to, last, .. } = header;
         if len > 0 && to.checked_add(u64::from(len)).is_none() {
             return Err(DdpError::ToWrap.into());
@@ -102,11 +102,11 @@ impl Stream {
         match checked_opcode(header.ulp)? {
             Opcode::Write => {
                 // The ULP Message Length is less than 2^32 (RFC 5041 section 5.2).
-                let octets = self
-                    .write_octets
+                let bytes = self
+                    .write_bytes
                     .checked_add(len)
                     .ok_or(DdpError::BaseOrBounds)?;
-                self.write_octets = if last { 0 } else { octets };
+                self.write_bytes = if last { 0 } else { bytes };
                 Ok(Inbound::Write {
                     stag,
                     to,
@@ -131,7 +131,7 @@ impl Stream {
     fn untagged<'a>(
         &mut self,
         header: &Untagged,
-        payload: &impl Octets<'a>,
+        payload: &impl Bytes<'a>,
     ) -> Result<Inbound, TerminateError> {
         let (opcode, len) = self.untagged_opcode(header, payload.len())?;
         match opcode {
@@ -144,12 +144,12 @@ impl Stream {
         }
     }
 
-    /// What all untagged segments are checked for; the opcode, and the octets of payload.
+    /// What all untagged segments are checked for; the opcode, and the bytes of payload.
     #[inline(always)]
     fn untagged_opcode(
         &self,
         header: &Untagged,
-        octets: usize,
+        bytes: usize,
     ) -> Result<(Opcode, u32), TerminateError> {
         if header.version != header::VERSION {
             return Err(DdpError::UntaggedVersion.into());
@@ -161,7 +161,7 @@ impl Stream {
             Qn::ATOMIC_RESPONSE => &self.atomic_responses,
             _ => return Err(DdpError::InvalidQn.into()),
         };
-        let len = u32::try_from(octets).map_err(|_| DdpError::MessageTooLong)?;
+        let len = u32::try_from(bytes).map_err(|_| DdpError::MessageTooLong)?;
         queue.check_placement(header.msn, header.mo, len)?;
         let opcode = checked_opcode(header.ulp)?;
         if opcode.queue() != Some(header.qn) {
@@ -202,13 +202,13 @@ impl Stream {
     fn read_request<'a>(
         &mut self,
         header: &Untagged,
-        payload: &impl Octets<'a>,
+        payload: &impl Bytes<'a>,
     ) -> Result<Inbound, TerminateError> {
         if self.inbound_reads >= self.ird {
             return Err(DdpError::NoBuffer.into());
         }
-        let octets = whole::<{ read_request::LEN }>(header, payload)?;
-        let request = ReadRequest::from_octets(&octets);
+        let bytes = whole::<{ read_request::LEN }>(header, payload)?;
+        let request = ReadRequest::from_bytes(&bytes);
         self.read_requests.advance(read_request::LEN as u32, true);
         self.inbound_reads += 1;
         let msn = header.msn;
@@ -221,21 +221,21 @@ impl Stream {
         &mut self,
         solicited: bool,
         header: &Untagged,
-        payload: &impl Octets<'a>,
+        payload: &impl Bytes<'a>,
     ) -> Result<Inbound, TerminateError> {
         if self.send_under_way.is_some() {
             return Err(RdmapError::UnexpectedOpcode.into());
         }
-        // Nothing is too long for a receive that no octet goes into: RDMAP checks the length.
+        // Nothing is too long for a receive that no byte goes into: RDMAP checks the length.
         let sized = header.last && payload.len() == IMMEDIATE_DATA_LEN;
-        let octets = payload.array(0).filter(|_| sized);
-        let octets = octets.ok_or(RdmapError::OperationUnspecified)?;
+        let bytes = payload.array(0).filter(|_| sized);
+        let bytes = bytes.ok_or(RdmapError::OperationUnspecified)?;
         self.sends.advance(IMMEDIATE_DATA_LEN as u32, true);
         self.expect_rtr = false;
         Ok(Inbound::Immediate {
             solicited,
             msn: header.msn,
-            data: u64::from_be_bytes(octets),
+            data: u64::from_be_bytes(bytes),
         })
     }
 
@@ -244,14 +244,14 @@ impl Stream {
     fn atomic_request<'a>(
         &mut self,
         header: &Untagged,
-        payload: &impl Octets<'a>,
+        payload: &impl Bytes<'a>,
     ) -> Result<Inbound, TerminateError> {
         if self.inbound_atomics >= self.ird {
             return Err(DdpError::NoBuffer.into());
         }
-        let octets = whole::<{ atomic::REQUEST_LEN }>(header, payload)?;
+        let bytes = whole::<{ atomic::REQUEST_LEN }>(header, payload)?;
         // An operation that does not exist is surfaced as an error (RFC 7306 section 5.2.1, 4).
-        let request = AtomicRequest::from_octets(&octets).ok_or(RdmapError::UnexpectedOpcode)?;
+        let request = AtomicRequest::from_bytes(&bytes).ok_or(RdmapError::UnexpectedOpcode)?;
         self.read_requests.advance(atomic::REQUEST_LEN as u32, true);
         self.inbound_atomics += 1;
         let msn = header.msn;
@@ -262,13 +262,13 @@ impl Stream {
     fn atomic_response<'a>(
         &mut self,
         header: &Untagged,
-        payload: &impl Octets<'a>,
+        payload: &impl Bytes<'a>,
     ) -> Result<Inbound, TerminateError> {
         if self.outbound_reads.is_empty() {
             return Err(DdpError::NoBuffer.into());
         }
-        let octets = whole(header, payload)?;
-        let response = AtomicResponse::from_octets(&octets);
+        let bytes = whole(header, payload)?;
+        let response = AtomicResponse::from_bytes(&bytes);
         let token = self.outbound_reads.respond_atomic(&response)?;
         self.atomic_responses
             .advance(atomic::RESPONSE_LEN as u32, true);
@@ -279,7 +279,7 @@ impl Stream {
     fn peer_terminate<'a>(
         &mut self,
         header: &Untagged,
-        payload: &impl Octets<'a>,
+        payload: &impl Bytes<'a>,
     ) -> Result<Inbound, TerminateError> {
         let terminate = Terminate::parse(payload);
         let terminate = terminate.filter(|_| header.last);
@@ -289,16 +289,16 @@ impl Stream {
     }
 }
 
-/// The octets of a message of fixed length: shorter than any MULPDU, so one segment, always.
+/// The bytes of a message of fixed length: shorter than any MULPDU, so one segment, always.
 fn whole<'a, const LEN: usize>(
     header: &Untagged,
-    payload: &impl Octets<'a>,
+    payload: &impl Bytes<'a>,
 ) -> Result<[u8; LEN], TerminateError> {
     if payload.len() > LEN {
         return Err(DdpError::MessageTooLong.into());
     }
-    let octets = payload.array(0).filter(|_| header.last);
-    octets.ok_or(RdmapError::OperationUnspecified.into())
+    let bytes = payload.array(0).filter(|_| header.last);
+    bytes.ok_or(RdmapError::OperationUnspecified.into())
 }
 
 /// The opcode of an RDMAP Control Field of our version.

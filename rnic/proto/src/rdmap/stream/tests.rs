@@ -148,9 +148,9 @@ fn the_to_of_a_zero_length_write_is_not_checked() {
 
 #[test]
 fn a_header_in_pieces_is_understood() {
-    let octets = send(PLAIN, 1, 0, 5, true);
-    let (whole, mut cut) = (take(&mut stream(), &octets), stream());
-    let pieces: Vec<&[u8]> = octets.chunks(1).collect();
+    let bytes = send(PLAIN, 1, 0, 5, true);
+    let (whole, mut cut) = (take(&mut stream(), &bytes), stream());
+    let pieces: Vec<&[u8]> = bytes.chunks(1).collect();
     assert_eq!(cut.classify(&Gather::new(&pieces)), whole);
 }
 
@@ -181,7 +181,7 @@ fn an_awaited_indication_by_send_is_not_a_send() {
 }
 
 #[test]
-fn a_first_send_with_octets_is_no_indication() {
+fn a_first_send_with_bytes_is_no_indication() {
     let config = StreamConfig {
         expect_rtr: Some(Rtr::Send),
         ..StreamConfig::default()
@@ -225,7 +225,7 @@ fn our_indications_are_zero_length_messages() {
 
 proptest! {
     #[test]
-    fn no_octets_make_the_stream_panic(
+    fn no_bytes_make_the_stream_panic(
         ulpdus in prop::collection::vec(
             (0u8..4, 0u8..16, 0u32..5, 1u32..3, prop::collection::vec(any::<u8>(), 0..60)),
             1..20,
@@ -239,17 +239,17 @@ proptest! {
         });
         stream.begin_read(1, &READ);
         let mut over = false;
-        for (flags, opcode, qn, msn, mut octets) in ulpdus {
+        for (flags, opcode, qn, msn, mut bytes) in ulpdus {
             // Headers that get past the first checks, most of the time.
-            if let Some(control) = octets.first_chunk_mut::<2>() {
+            if let Some(control) = bytes.first_chunk_mut::<2>() {
                 *control = [flags << 6 | 1, 0x40 | opcode];
             }
-            if flags & 2 == 0 && octets.len() >= SEND_LEN && octets[SEND_LEN - 1] & 1 == 0 {
-                octets[6..10].copy_from_slice(&qn.to_be_bytes());
-                octets[10..14].copy_from_slice(&msn.to_be_bytes());
-                octets[14..18].copy_from_slice(&[0; 4]);
+            if flags & 2 == 0 && bytes.len() >= SEND_LEN && bytes[SEND_LEN - 1] & 1 == 0 {
+                bytes[6..10].copy_from_slice(&qn.to_be_bytes());
+                bytes[10..14].copy_from_slice(&msn.to_be_bytes());
+                bytes[14..18].copy_from_slice(&[0; 4]);
             }
-            let pieces = [&octets[..]];
+            let pieces = [&bytes[..]];
             let view = Gather::new(&pieces);
             let inbound = stream.classify(&view);
             prop_assert_eq!(inbound == Ok(Inbound::Dropped), over);
@@ -293,20 +293,20 @@ proptest! {
     }
 }
 
-/// What a segment with payload is by its parsed header, and any other by all its octets.
+/// What a segment with payload is by its parsed header, and any other by all its bytes.
 fn take_by_header(stream: &mut Stream, ulpdu: &[u8]) -> Result<Inbound, TerminateError> {
     let header = Header::parse(&ulpdu);
     let payload = header.and_then(|header| ulpdu.len().checked_sub(header.payload_offset()));
     match (header, payload) {
-        (Some(Header::Tagged(header)), Some(octets)) => {
-            let write = stream.classify_write(&header, octets);
+        (Some(Header::Tagged(header)), Some(bytes)) => {
+            let write = stream.classify_write(&header, bytes);
             let write = write.map(|last| Inbound::Write {
                 stag: header.stag,
                 to: header.to,
-                len: octets as u32,
+                len: bytes as u32,
                 last,
             });
-            write.map_or_else(|| stream.classify_tagged(&header, octets), Ok)
+            write.map_or_else(|| stream.classify_tagged(&header, bytes), Ok)
         }
         (Some(Header::Untagged(header)), Some(len)) => match stream.classify_send(&header, len) {
             Some(inbound) => Ok(inbound),
@@ -318,7 +318,7 @@ fn take_by_header(stream: &mut Stream, ulpdu: &[u8]) -> Result<Inbound, Terminat
 
 proptest! {
     #[test]
-    fn a_segment_is_the_same_by_its_header_and_by_its_octets(
+    fn a_segment_is_the_same_by_its_header_and_by_its_bytes(
         segments in prop::collection::vec((0..5_usize, any::<bool>(), 0..30_usize), 1..12),
         changed in prop::option::weighted(0.7, (0..12_usize, 0..46_usize, 0..8)),
         expect_rtr in any::<bool>(),
@@ -328,8 +328,8 @@ proptest! {
             ord: 2,
             expect_rtr: expect_rtr.then_some(Rtr::Send),
         };
-        let (mut by_octets, mut by_header) = (Stream::new(config), Stream::new(config));
-        for stream in [&mut by_octets, &mut by_header] {
+        let (mut by_bytes, mut by_header) = (Stream::new(config), Stream::new(config));
+        for stream in [&mut by_bytes, &mut by_header] {
             stream.begin_read(9, &READ);
         }
         let (mut msn, mut mo) = (1, 0);
@@ -346,8 +346,8 @@ proptest! {
             if let Some((which, at, bit)) = changed && which == number && at < ulpdu.len() {
                 ulpdu[at] ^= 1_u8 << bit;
             }
-            prop_assert_eq!(take_by_header(&mut by_header, &ulpdu), take(&mut by_octets, &ulpdu));
-            prop_assert_eq!(format!("{by_header:?}"), format!("{by_octets:?}"));
+            prop_assert_eq!(take_by_header(&mut by_header, &ulpdu), take(&mut by_bytes, &ulpdu));
+            prop_assert_eq!(format!("{by_header:?}"), format!("{by_bytes:?}"));
         }
     }
 }

@@ -32,8 +32,8 @@ fn read_segment() -> Vec<u8> {
 /// The payload of the Terminate for an error in this segment.
 fn payload(error: TerminateError, segment: &[u8]) -> Vec<u8> {
     let message = TerminateMessage::new(error, Some(&Offending::of(&segment)));
-    assert_eq!(message.octets()[..18], HEADER);
-    message.octets()[18..].to_vec()
+    assert_eq!(message.bytes()[..18], HEADER);
+    message.bytes()[18..].to_vec()
 }
 
 fn parse(payload: &[u8]) -> Option<Terminate> {
@@ -70,7 +70,7 @@ fn an_llp_error_shows_nothing() {
     let out = payload(MpaError::CrcMismatch.into(), &write_segment());
     assert_eq!(out, [0x20, 0x02, 0x00, 0x00]);
     let alone = TerminateMessage::new(RdmapError::LocalCatastrophic.into(), None);
-    assert_eq!(alone.octets()[18..], [0, 0, 0, 0]);
+    assert_eq!(alone.bytes()[18..], [0, 0, 0, 0]);
 }
 
 #[test]
@@ -121,8 +121,8 @@ fn the_terminates_of_siw_are_understood() {
         } else {
             write_segment()[..14].to_vec()
         };
-        let octets = [&control[..], &[0, 28], &segment].concat();
-        let terminate = parse(&octets).expect("whole");
+        let bytes = [&control[..], &[0, 28], &segment].concat();
+        let terminate = parse(&bytes).expect("whole");
         assert_eq!(terminate.error, error, "{control:x?}");
         assert_eq!(terminate.segment_length, Some(28));
         assert!(terminate.ddp_header.is_some());
@@ -132,7 +132,7 @@ fn the_terminates_of_siw_are_understood() {
 
 #[test]
 fn without_header_bits_the_numbers_tell_the_form() {
-    let error = |octets: [u8; 4]| parse(&octets).map(|terminate| terminate.error);
+    let error = |bytes: [u8; 4]| parse(&bytes).map(|terminate| terminate.error);
     let crc = Some(MpaError::CrcMismatch.into());
     assert_eq!(error([0x20, 0x02, 0, 0]), crc, "the RFC's form");
     assert_eq!(
@@ -159,7 +159,7 @@ fn headers_that_are_announced_but_missing_are_left_out() {
     let whole = payload(RdmapError::InvalidStag.into(), &read_segment());
     for len in 0..whole.len() {
         match parse(&whole[..len]) {
-            None => assert!(len < 4, "{len} octets"),
+            None => assert!(len < 4, "{len} bytes"),
             Some(terminate) => {
                 assert_eq!(terminate.error, RdmapError::InvalidStag.into());
                 assert_eq!(terminate.segment_length.is_some(), len >= 6);
@@ -172,16 +172,16 @@ fn headers_that_are_announced_but_missing_are_left_out() {
 
 proptest! {
     #[test]
-    fn no_octets_make_the_parser_panic(octets in prop::collection::vec(any::<u8>(), 0..80)) {
-        prop_assert_eq!(parse(&octets).is_some(), octets.len() >= 4);
+    fn no_bytes_make_the_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+        prop_assert_eq!(parse(&bytes).is_some(), bytes.len() >= 4);
     }
 
     #[test]
-    fn no_offending_octets_make_the_writer_panic(
+    fn no_offending_bytes_make_the_writer_panic(
         control: u16,
-        octets in prop::collection::vec(any::<u8>(), 0..80),
+        bytes in prop::collection::vec(any::<u8>(), 0..80),
     ) {
-        let out = payload(TerminateError::from_control(control), &octets);
+        let out = payload(TerminateError::from_control(control), &bytes);
         prop_assert!(parse(&out).is_some());
     }
 }

@@ -3,7 +3,7 @@ use crate::{ChunkSize, XskPort};
 
 #[test]
 fn the_kernel_can_return_only_what_is_out_and_only_once() {
-    let (_umem, mut pool) = Umem::heap(2, ChunkSize::Octets2048);
+    let (_umem, mut pool) = Umem::heap(2, ChunkSize::Bytes2048);
     let mut table = empty_table(2);
     let frame = pool.alloc().unwrap();
     let index = frame.index();

@@ -11,8 +11,8 @@ pub(super) struct Segment {
     /// None while the link has it.
     frame: Option<Frame>,
     seq: SeqNum,
-    /// Octets behind its headers, and their sum.
-    octets: usize,
+    /// Bytes behind its headers, and their sum.
+    bytes: usize,
     sum: u16,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct Outgoing {
     pub(super) number: u64,
     pub(super) frame: Frame,
     pub(super) seq: SeqNum,
-    pub(super) octets: usize,
+    pub(super) bytes: usize,
     pub(super) sum: u16,
 }
 
@@ -77,15 +77,15 @@ impl Kept {
 
     /// One more, behind all others.
     #[inline]
-    pub(super) fn push(&mut self, frame: Frame, octets: usize, sum: u16) {
+    pub(super) fn push(&mut self, frame: Frame, bytes: usize, sum: u16) {
         self.segments.push_back(Segment {
             frame: Some(frame),
             seq: self.next,
-            octets,
+            bytes,
             sum,
         });
-        // A frame's octets are far below 2^32.
-        self.next = self.next.add(octets as u32);
+        // A frame's bytes are far below 2^32.
+        self.next = self.next.add(bytes as u32);
     }
 
     /// The next to be sent; none when all are sent, or the link has it yet.
@@ -96,7 +96,7 @@ impl Kept {
             number: self.first + self.sent as u64,
             frame: segment.frame.take()?,
             seq: segment.seq,
-            octets: segment.octets,
+            bytes: segment.bytes,
             sum: segment.sum,
         };
         self.sent += 1;
@@ -129,7 +129,7 @@ impl Kept {
             1.. if self.next.distance(ack) >= 0 => {}
             _ => return News::None,
         }
-        let end = |segment: &Segment| segment.seq.add(segment.octets as u32);
+        let end = |segment: &Segment| segment.seq.add(segment.bytes as u32);
         while let Some(segment) = self.segments.pop_front_if(|first| !ack.before(end(first))) {
             if let Some(frame) = segment.frame {
                 free(frame);

@@ -41,7 +41,7 @@ pub fn receive(wire: &mut Wire, patience: Duration) -> Result<Received, ToolErro
     Ok(Received {
         frames: receiver.frames,
         lost: receiver.unfit,
-        payload_octets: receiver.octets,
+        payload_bytes: receiver.bytes,
         seconds: took.as_secs_f64(),
     })
 }
@@ -57,9 +57,9 @@ struct Receiver {
     unacknowledged: usize,
     /// One came that was not next: the sender is to hear of it.
     not_next: bool,
-    /// Segments that were placed, and octets of their payload.
+    /// Segments that were placed, and bytes of their payload.
     frames: u64,
-    octets: u64,
+    bytes: u64,
     /// Frames that were not sound, or not next.
     unfit: u64,
     over: bool,
@@ -76,7 +76,7 @@ impl Receiver {
             unacknowledged: 0,
             not_next: false,
             frames: 0,
-            octets: 0,
+            bytes: 0,
             unfit: 0,
             over: false,
             started: Instant::now(),
@@ -106,15 +106,15 @@ impl Receiver {
             self.unfit += 1;
             return;
         }
-        let Some((to, octets)) = read_fpdu(read.octets).filter(|_| read.crc) else {
+        let Some((to, bytes)) = read_fpdu(read.bytes).filter(|_| read.crc) else {
             self.unfit += 1;
             return;
         };
-        self.memory[to..to + octets.len()].copy_from_slice(octets);
-        self.next = self.next.add(read.octets.len() as u32);
+        self.memory[to..to + bytes.len()].copy_from_slice(bytes);
+        self.next = self.next.add(read.bytes.len() as u32);
         self.unacknowledged += 1;
         self.frames += 1;
-        self.octets += octets.len() as u64;
+        self.bytes += bytes.len() as u64;
     }
 
     /// What is no sound segment may say that it is over.

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use rnic_net::{
-    ETHERNET_HEADER, IPV4_HEADER, KnownHeaders, Path, PathDefaults, Payload, TCP_HEADER,
+    ETHERNET_HEADER, HeaderPrediction, IPV4_HEADER, Path, PathDefaults, Payload, TCP_HEADER,
     write_segment,
 };
 use rnic_proto::crc::RESIDUE;
@@ -22,11 +22,11 @@ use super::MESSAGE;
 
 const TCP: usize = ETHERNET_HEADER + IPV4_HEADER;
 const OPTIONS: usize = TCP + TCP_HEADER;
-/// Octets ahead of an FPDU.
+/// Bytes ahead of an FPDU.
 pub(super) const HEADERS: usize = OPTIONS + TIMESTAMPS_LEN;
-/// Octets of an FPDU that are ahead of its payload.
+/// Bytes of an FPDU that are ahead of its payload.
 const FPDU_AHEAD: usize = fpdu::HEADER_LEN + TAGGED_LEN;
-/// Octets of a segment that are no payload. FPDUs have no padding here: payloads are of whole words.
+/// Bytes of a segment that are no payload. FPDUs have no padding here: payloads are of whole words.
 pub(super) const OVERHEAD: usize = HEADERS + FPDU_AHEAD + fpdu::CRC_LEN;
 
 /// The memory that is written to.
@@ -70,7 +70,7 @@ impl End {
     }
 }
 
-/// Octets of payload in the longest segment of a frame of so many octets.
+/// Bytes of payload in the longest segment of a frame of so many bytes.
 pub(super) fn payload_of(frame: usize) -> Option<usize> {
     let emss = frame.checked_sub(HEADERS)?;
     let payload = fpdu::mulpdu(emss, Markers::Off).checked_sub(TAGGED_LEN)?;
@@ -85,16 +85,16 @@ pub(super) struct Fields {
     pub(super) times: Timestamps,
 }
 
-/// The headers of all segments that one end sends with so many octets behind them.
+/// The headers of all segments that one end sends with so many bytes behind them.
 #[derive(Debug)]
 pub(super) struct Template {
-    octets: [u8; HEADERS],
+    bytes: [u8; HEADERS],
     /// Of the pseudo-header and TCP's, without what differs.
     sum: PartialSum,
 }
 
 impl Template {
-    pub(super) fn new(end: End, octets: usize) -> Self {
+    pub(super) fn new(end: End, bytes: usize) -> Self {
         let path = Path {
             src_mac: end.mac(),
             dst_mac: end.other().mac(),
@@ -114,7 +114,7 @@ impl Template {
             ..TcpHeader::default()
         };
         let payload = Payload {
-            len: octets,
+            len: bytes,
             sum: PartialSum::ZERO,
         };
         let mut out = [0; HEADERS];
@@ -124,7 +124,7 @@ impl Template {
         let sum = !u16::from_be_bytes([out[TCP + 16], out[TCP + 17]]);
         out[TCP + 16..TCP + 18].fill(0);
         Self {
-            octets: out,
+            bytes: out,
             sum: PartialSum::from_folded(sum),
         }
     }
@@ -139,7 +139,7 @@ impl Template {
         let out: &mut [u8; HEADERS] = out
             .first_chunk_mut()
             .expect("a frame has room for its headers");
-        *out = self.octets;
+        *out = self.bytes;
         let mut put = |at: usize, word: u32| out[at..at + 4].copy_from_slice(&word.to_be_bytes());
         put(TCP + 4, seq.0);
         put(TCP + 8, ack.0);
@@ -149,7 +149,7 @@ impl Template {
     }
 }
 
-/// Writes an FPDU with these octets of a message, which are to be placed at `to`, and gives its sum.
+/// Writes an FPDU with these bytes of a message, which are to be placed at `to`, and gives its sum.
 #[inline]
 pub(super) fn write_fpdu(out: &mut [u8], from: &[u8], to: usize, last: bool) -> u16 {
     let (head, rest) = out.split_at_mut(FPDU_AHEAD);
@@ -161,9 +161,9 @@ pub(super) fn write_fpdu(out: &mut [u8], from: &[u8], to: usize, last: bool) -> 
     }
     let ahead = rnic_crc::check_words(0, words);
     let all = rnic_crc::copy(ahead.crc, from, payload);
-    let octets = all.crc.to_le_bytes();
-    crc.copy_from_slice(&octets);
-    let sums = [all.sum, rnic_crc::sum(&octets)];
+    let bytes = all.crc.to_le_bytes();
+    crc.copy_from_slice(&bytes);
+    let sums = [all.sum, rnic_crc::sum(&bytes)];
     sums.into_iter().fold(ahead.sum, rnic_crc::add_sums)
 }
 
@@ -171,7 +171,7 @@ pub(super) fn write_fpdu(out: &mut [u8], from: &[u8], to: usize, last: bool) -> 
 #[derive(Debug)]
 pub(super) struct Reader {
     end: End,
-    known: Option<KnownHeaders>,
+    known: Option<HeaderPrediction>,
     /// The last timestamp, which is to be echoed.
     time: u32,
 }
@@ -182,8 +182,8 @@ pub(super) struct Read<'a> {
     pub(super) seq: SeqNum,
     pub(super) ack: SeqNum,
     /// What is behind its headers.
-    pub(super) octets: &'a [u8],
-    /// Whether the octets are an FPDU whose CRC is right.
+    pub(super) bytes: &'a [u8],
+    /// Whether the bytes are an FPDU whose CRC is right.
     pub(super) crc: bool,
 }
 
@@ -208,19 +208,19 @@ impl Reader {
             Some(like) => like,
             None => self.learn(frame)?.compare(frame)?,
         };
-        let octets = frame.get(like.says.payload.clone())?;
-        let checks = rnic_crc::check(0, octets);
+        let bytes = frame.get(like.says.payload.clone())?;
+        let checks = rnic_crc::check(0, bytes);
         like.is_right_with(checks.sum).then_some(Read {
             seq: like.says.seq,
             ack: like.says.ack,
-            octets,
+            bytes,
             crc: checks.crc == RESIDUE,
         })
     }
 
     /// Takes a frame apart whose headers are unlike the last one's: its timestamps are, as a rule.
     #[cold]
-    fn learn(&mut self, frame: &[u8]) -> Option<&KnownHeaders> {
+    fn learn(&mut self, frame: &[u8]) -> Option<&HeaderPrediction> {
         let parsed = rnic_net::parse(frame, &PathDefaults::new(MTU)).ok()?;
         let segment = Segment::parse(frame.get(parsed.tcp.clone())?).ok()?;
         let time = segment.header.options.timestamps?.value;
@@ -230,15 +230,15 @@ impl Reader {
             return None;
         }
         self.time = time;
-        self.known = KnownHeaders::of(frame, parsed.tcp.end - segment.payload.len());
+        self.known = HeaderPrediction::of(frame, parsed.tcp.end - segment.payload.len());
         self.known.as_ref()
     }
 }
 
-/// Where the octets of an FPDU go whose CRC is right, and which they are, if that is memory of ours.
+/// Where the bytes of an FPDU go whose CRC is right, and which they are, if that is memory of ours.
 #[inline]
-pub(super) fn read_fpdu(octets: &[u8]) -> Option<(usize, &[u8])> {
-    let (head, rest) = octets.split_first_chunk::<FPDU_AHEAD>()?;
+pub(super) fn read_fpdu(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let (head, rest) = bytes.split_first_chunk::<FPDU_AHEAD>()?;
     let payload = rest.get(..rest.len().checked_sub(fpdu::CRC_LEN)?)?;
     let word = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     let mut same = write(STAG, TaggedOffset(0), false).to_words();

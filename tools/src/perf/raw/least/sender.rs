@@ -16,16 +16,16 @@ use crate::perf::turns::Turns;
 /// How long nothing may be acknowledged until all is sent again.
 const TIMEOUT: Duration = Duration::from_millis(50);
 
-/// Sends frames of up to `octets` octets for so long, in turns of `turn` if that is given, and until all
+/// Sends frames of up to `bytes` bytes for so long, in turns of `turn` if that is given, and until all
 /// of them have arrived. Waits `patience` for each acknowledgment.
 pub fn send(
     wire: &mut Wire,
-    octets: usize,
+    bytes: usize,
     duration: Duration,
     turn: Option<Duration>,
     patience: Duration,
 ) -> Result<Sent, ToolError> {
-    let mut sender = Sender::new(octets)?;
+    let mut sender = Sender::new(bytes)?;
     let mut turns = Turns::begin(turn)?;
     let (mut before, mut counted) = (0, 0);
     let mut heard = Instant::now();
@@ -72,7 +72,7 @@ pub fn send(
     Ok(Sent {
         frames,
         counted,
-        octets_of_frame: octets,
+        bytes_of_frame: bytes,
         seconds,
         again: sender.again,
     })
@@ -83,7 +83,7 @@ struct Sender {
     memory: Vec<u8>,
     /// Where in the message the next segment begins.
     at: usize,
-    /// Octets of a full segment's payload.
+    /// Bytes of a full segment's payload.
     payload: usize,
     /// Headers of a full segment, and of a message's last one.
     templates: [Template; 2],
@@ -104,11 +104,11 @@ struct Sender {
 }
 
 impl Sender {
-    fn new(octets: usize) -> Result<Self, ToolError> {
-        let payload = payload_of(octets).filter(|payload| *payload <= MESSAGE);
+    fn new(bytes: usize) -> Result<Self, ToolError> {
+        let payload = payload_of(bytes).filter(|payload| *payload <= MESSAGE);
         let payload = payload.ok_or_else(|| {
             ToolError::Usage(format!(
-                "--least: no segment of a Write fits a frame of {octets} octets"
+                "--least: no segment of a Write fits a frame of {bytes} bytes"
             ))
         })?;
         let template = |payload| Template::new(End::Source, payload + OVERHEAD - HEADERS);
@@ -160,7 +160,7 @@ impl Sender {
                 ack: SeqNum(0),
                 times,
             };
-            let template = &self.templates[usize::from(next.octets != full)];
+            let template = &self.templates[usize::from(next.bytes != full)];
             template.write(wire.umem.bytes_mut(&mut next.frame), &fields, next.sum);
             if let Err(frame) = wire.port.transmit(next.frame, next.number) {
                 return self.kept.refused(frame);
@@ -179,11 +179,11 @@ impl Sender {
         };
         let end = (self.at + self.payload).min(MESSAGE);
         let from = &self.memory[self.at..end];
-        let octets = from.len() + OVERHEAD - HEADERS;
-        frame.set_len(HEADERS + octets);
-        let fpdu = &mut umem.bytes_mut(&mut frame)[HEADERS..HEADERS + octets];
+        let bytes = from.len() + OVERHEAD - HEADERS;
+        frame.set_len(HEADERS + bytes);
+        let fpdu = &mut umem.bytes_mut(&mut frame)[HEADERS..HEADERS + bytes];
         let sum = write_fpdu(fpdu, from, self.at, end == MESSAGE);
-        self.kept.push(frame, octets, sum);
+        self.kept.push(frame, bytes, sum);
         self.at = if end == MESSAGE { 0 } else { end };
         true
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use userspace_tcp::{ConnId, Ecn, Holdings, SeqNum, State};
+use userspace_tcp::{ConnId, Ecn, ResourceUsage, SeqNum, State};
 
 use super::super::peer;
 use super::{World, local};
@@ -25,11 +25,14 @@ impl World<'_> {
             self.stack.abort(conn);
         }
         self.drain();
-        let holdings = self.stack.holdings();
-        assert_eq!(holdings.connections, holdings.half_open, "who is that?");
+        let resource_usage = self.stack.resource_usage();
+        assert_eq!(
+            resource_usage.connections, resource_usage.half_open,
+            "who is that?"
+        );
         self.stack.unlisten(local());
         self.drain();
-        assert_eq!(self.stack.holdings(), Holdings::default());
+        assert_eq!(self.stack.resource_usage(), ResourceUsage::default());
         assert_eq!(self.buffers.alive(), 0, "a buffer is missing");
         assert_eq!(self.buffers.dropped(), 0, "a buffer was dropped");
     }

@@ -8,7 +8,7 @@ use userspace_tcp::{
 
 use super::*;
 
-/// An MTU of which a packet takes up to three frames, and the octets of a payload that does.
+/// An MTU of which a packet takes up to three frames, and the bytes of a payload that does.
 const JUMBO: u32 = 9000;
 const LONG: usize = 8940;
 
@@ -26,18 +26,18 @@ impl Receiver {
         Self { pool, port, wire }
     }
 
-    fn receive(&mut self, octets: &[u8]) -> Packet {
+    fn receive(&mut self, bytes: &[u8]) -> Packet {
         let mut packets = Vec::new();
-        assert!(self.wire.push(octets));
+        assert!(self.wire.push(bytes));
         self.port.receive(&mut self.pool, &mut packets, 1);
         packets.pop().unwrap()
     }
 
-    /// A segment with so many octets of payload behind the headers that they say.
+    /// A segment with so many bytes of payload behind the headers that they say.
     fn segment(&mut self, head: &Head, len: usize) -> RxSegment {
-        let octets = frame_of(head, len);
-        let payload = octets.len() - len..octets.len();
-        RxSegment::new(self.receive(&octets), &payload, false)
+        let bytes = frame_of(head, len);
+        let payload = bytes.len() - len..bytes.len();
+        RxSegment::new(self.receive(&bytes), &payload, false)
     }
 }
 
@@ -129,7 +129,7 @@ fn a_batch_is_of_one_flow_without_a_gap_and_no_longer_than_its_bound() {
     assert_eq!(taken.header, first.header);
     let behind = following(frags.iter());
     assert_eq!(
-        (behind.segments, behind.octets, behind.longest),
+        (behind.segments, behind.bytes, behind.longest),
         (15, 1501, 101)
     );
     frags.clear();
@@ -137,7 +137,7 @@ fn a_batch_is_of_one_flow_without_a_gap_and_no_longer_than_its_bound() {
 }
 
 #[test]
-fn new_octets_are_found_in_the_fragments_that_they_lie_in() {
+fn new_bytes_are_found_in_the_fragments_that_they_lie_in() {
     let mut segment = Receiver::new(1500).segment(&head(0), 100);
     (segment.start, segment.len) = (54, 100);
     let mut batch = GroBatch::new();
@@ -148,7 +148,7 @@ fn new_octets_are_found_in_the_fragments_that_they_lie_in() {
         skip,
         len,
     };
-    // The frag has octets 200 to 300 of its batch.
+    // The frag has bytes 200 to 300 of its batch.
     let cases = [
         (new(0, 1000), (54, 100)),
         (new(250, 1000), (104, 50)),
@@ -209,7 +209,7 @@ fn what_follows_is_counted_by_segments_and_not_by_fragments() {
         .collect();
     let behind = |count| {
         let behind = following(frags.iter().take(count));
-        (behind.segments, behind.octets, behind.longest)
+        (behind.segments, behind.bytes, behind.longest)
     };
     assert_eq!(behind(6), (2, 225, 150));
     assert_eq!(behind(3), (1, 190, 150));
@@ -238,13 +238,13 @@ fn a_batch_of_segments_in_several_frames_has_no_more_fragments_than_others() {
     for (at, frag) in frags.iter().enumerate() {
         assert_eq!(frag.goes_on, at % 3 < 2);
     }
-    let octets: usize = frags.iter().map(|frag| frag.len).sum();
-    assert_eq!(octets, FRAGS_MAX / 3 * LONG);
+    let bytes: usize = frags.iter().map(|frag| frag.len).sum();
+    assert_eq!(bytes, FRAGS_MAX / 3 * LONG);
 }
 
 /// What a predicted segment says that has such a head.
-fn says(head: &Head, len: usize) -> Recognised {
-    Recognised {
+fn says(head: &Head, len: usize) -> PredictedFields {
+    PredictedFields {
         seq: head.header.seq,
         ack: head.header.ack,
         window: head.header.window,
@@ -285,19 +285,19 @@ fn a_predicted_segment_continues_one_that_says_the_same() {
     batch.push(receiver.segment(&head(0), 100));
     let next = says(&head(100), 100);
     let others = [
-        Recognised {
+        PredictedFields {
             seq: SeqNum(101),
             ..next.clone()
         },
-        Recognised {
+        PredictedFields {
             ack: SeqNum(1),
             ..next.clone()
         },
-        Recognised {
+        PredictedFields {
             window: 1,
             ..next.clone()
         },
-        Recognised {
+        PredictedFields {
             flags: Flags::ACK | Flags::FIN,
             ..next.clone()
         },

@@ -42,7 +42,7 @@ fn only_the_last_of_all_that_wait_is_the_last() {
 
 /// Whoever sends much at once pays for it in its next turns.
 #[test]
-fn clients_get_as_many_octets_whatever_they_send_at_once() {
+fn clients_get_as_many_bytes_whatever_they_send_at_once() {
     let ids = names(2);
     let mut share = share(1);
     let mut sent = [0, 0];
@@ -50,15 +50,15 @@ fn clients_get_as_many_octets_whatever_they_send_at_once() {
     share.push(OTHER, ids[1]);
     for _ in 0..1000 {
         let client = share.begin().unwrap();
-        let (at, octets) = if client == ONE {
+        let (at, bytes) = if client == ONE {
             (0, 100_000)
         } else {
             (1, 1000)
         };
         while let Some((id, credit)) = share.next(client) {
             assert!(credit > 0);
-            share.spend(client, octets);
-            sent[at] += octets;
+            share.spend(client, bytes);
+            sent[at] += bytes;
             share.again(client, id);
         }
         share.end(client);

@@ -85,12 +85,12 @@ pub fn cases(side: &Side) -> Vec<Case> {
             ),
         ),
         case(
-            "51 octets of an Atomic",
+            "51 bytes of an Atomic",
             0x02ff,
             on(ATOMIC_REQUEST, [1, 1, 0], &fine[..51]),
         ),
         case(
-            "53 octets of an Atomic",
+            "53 bytes of an Atomic",
             0x1205,
             on(ATOMIC_REQUEST, [1, 1, 0], &[&fine[..], &[0]].concat()),
         ),
@@ -110,12 +110,12 @@ pub fn cases(side: &Side) -> Vec<Case> {
             on(ATOMIC_RESPONSE, [0, 1, 0], &[0; 12]),
         ),
         case(
-            "seven octets of Immediate Data",
+            "seven bytes of Immediate Data",
             0x02ff,
             on(IMMEDIATE, [0, 1, 0], &[0; 7]),
         ),
         case(
-            "nine octets",
+            "nine bytes",
             0x02ff,
             on(IMMEDIATE_SOLICITED, [0, 1, 0], &[0; 9]),
         ),

@@ -4,14 +4,14 @@ use super::super::tests::framed;
 use super::super::{HEADER_LEN, parse, verify};
 use crate::mpa::MpaError;
 use crate::mpa::marker::{MARKER_INTERVAL, MARKER_LEN, Markers};
-use crate::{Gather, Octets};
+use crate::{Bytes, Gather};
 
 fn ulpdu(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 256) as u8).collect()
 }
 
 /// Everything that may be asked of `view` is as it is of `expected`.
-fn assert_same<'a>(view: &impl Octets<'a>, expected: &[u8], what: &str) {
+fn assert_same<'a>(view: &impl Bytes<'a>, expected: &[u8], what: &str) {
     assert_eq!(view.len(), expected.len(), "{what}");
     let len = expected.len();
     let near = |place: usize| place.saturating_sub(3)..(place + 4).min(len + 2);
@@ -21,10 +21,10 @@ fn assert_same<'a>(view: &impl Octets<'a>, expected: &[u8], what: &str) {
         assert_eq!(view.array::<1>(offset), expected.array(offset), "{what}");
         assert_eq!(view.array::<14>(offset), expected.array(offset), "{what}");
         assert_eq!(view.array::<18>(offset), expected.array(offset), "{what}");
-        for octets in [0, 1, 3, 14, 507, 508, 509, 1100] {
-            let (found, model) = (view.sub(offset, octets), expected.sub(offset, octets));
+        for bytes in [0, 1, 3, 14, 507, 508, 509, 1100] {
+            let (found, model) = (view.sub(offset, bytes), expected.sub(offset, bytes));
             let found = found.map(|part| part.chunks().collect::<Vec<_>>().concat());
-            assert_eq!(found.as_deref(), model, "{what}: {octets} from {offset}");
+            assert_eq!(found.as_deref(), model, "{what}: {bytes} from {offset}");
         }
         let rest = view.tail(offset).map(|rest| rest.tail(2));
         let rest = rest.map(|rest| rest.map(|rest| rest.chunks().collect::<Vec<_>>().concat()));
@@ -47,12 +47,12 @@ fn it_is_the_ulpdu_wherever_the_markers_are() {
             let fpdu = framed(&ulpdu, true, Markers::On, at);
             let layout = parse(&&fpdu[..], Markers::On, at).unwrap();
             let whole = verify(&&fpdu[..], &layout, true).unwrap();
-            assert_same(&whole, &ulpdu, &format!("{len} octets at {at}"));
+            assert_same(&whole, &ulpdu, &format!("{len} bytes at {at}"));
             if at % 64 == 4 * (len as u64 % 16) {
                 let (first, rest) = fpdu.split_at(fpdu.len() / 3);
                 let pieces = [first, &[], &rest[..1], &rest[1..]];
                 let cut = verify(&Gather::new(&pieces), &layout, true).unwrap();
-                assert_same(&cut, &ulpdu, &format!("{len} octets at {at}, cut"));
+                assert_same(&cut, &ulpdu, &format!("{len} bytes at {at}, cut"));
             }
         }
     }
@@ -67,9 +67,9 @@ fn without_markers_it_is_the_ulpdu_too() {
     assert_same(&found, &ulpdu, "no Markers");
 }
 
-/// RFC 5044 section 8: what is found wrong of an FPDU, of which each octet in turn was changed.
+/// RFC 5044 section 8: what is found wrong of an FPDU, of which each byte in turn was changed.
 #[test]
-fn each_octet_that_was_changed_is_found_for_what_it_is() {
+fn each_byte_that_was_changed_is_found_for_what_it_is() {
     let ulpdu = ulpdu(600);
     for at in (0..MARKER_INTERVAL as u64).step_by(4) {
         let sent = framed(&ulpdu, true, Markers::On, at);
@@ -78,7 +78,7 @@ fn each_octet_that_was_changed_is_found_for_what_it_is() {
             let mut fpdu = sent.clone();
             fpdu[changed] ^= 0x14;
             let found = verify(&&fpdu[..], &layout, true).map(|_| ());
-            assert_eq!(found, Err(MpaError::CrcMismatch), "octet {changed} at {at}");
+            assert_eq!(found, Err(MpaError::CrcMismatch), "byte {changed} at {at}");
             // Where nobody looks at the CRC, only a Marker's pointer tells.
             let of_marker = layout.markers().find(|(marker, _)| {
                 (*marker..marker + MARKER_LEN).contains(&changed) && changed - marker >= 2
@@ -88,7 +88,7 @@ fn each_octet_that_was_changed_is_found_for_what_it_is() {
             let found = verify(&&fpdu[..], &layout, false);
             match of_marker {
                 Some(_) => assert_eq!(found.map(|_| ()), Err(MpaError::MarkerMismatch)),
-                None => assert!(found.is_ok() || of_length, "octet {changed} at {at}"),
+                None => assert!(found.is_ok() || of_length, "byte {changed} at {at}"),
             }
         }
     }

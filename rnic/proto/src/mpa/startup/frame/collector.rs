@@ -1,5 +1,5 @@
-//! Collects a frame from octets that come in any cuts. What can be told from the front of a frame
-//! is told at once: a peer that does not speak MPA is found by its first wrong octet.
+//! Collects a frame from bytes that come in any cuts. What can be told from the front of a frame
+//! is told at once: a peer that does not speak MPA is found by its first wrong byte.
 
 use super::{
     ALIGNED_BITS, CRC, ENHANCED, ENHANCED_LEN, Enhanced, FRAME_LEN_MAX, FrameHeader, FrameKind,
@@ -7,11 +7,11 @@ use super::{
 };
 use crate::mpa::startup::StartupError;
 
-/// The octets of one frame, as far as they have come.
+/// The bytes of one frame, as far as they have come.
 #[derive(Debug)]
 pub(in crate::mpa::startup) struct Collector {
     kind: FrameKind,
-    octets: [u8; FRAME_LEN_MAX],
+    bytes: [u8; FRAME_LEN_MAX],
     len: usize,
 }
 
@@ -19,7 +19,7 @@ pub(in crate::mpa::startup) struct Collector {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::mpa::startup) struct Collected {
     pub(in crate::mpa::startup) header: FrameHeader,
-    /// Octets of the last input that belong to the frame.
+    /// Bytes of the last input that belong to the frame.
     pub(in crate::mpa::startup) consumed: usize,
     /// Where the application's private data ends in the frame.
     pub(in crate::mpa::startup) end: usize,
@@ -29,12 +29,12 @@ impl Collector {
     pub(in crate::mpa::startup) fn new(kind: FrameKind) -> Self {
         Self {
             kind,
-            octets: [0; FRAME_LEN_MAX],
+            bytes: [0; FRAME_LEN_MAX],
             len: 0,
         }
     }
 
-    /// Takes octets up to the frame's end; the frame, when it is whole.
+    /// Takes bytes up to the frame's end; the frame, when it is whole.
     pub(in crate::mpa::startup) fn take(
         &mut self,
         input: &[u8],
@@ -44,13 +44,13 @@ impl Collector {
         if self.len < HEADER_LEN {
             return Ok(None);
         }
-        let revision = Revision::from_number(self.octets[KEY_LEN + 1])?;
-        let found = u16::from_be_bytes([self.octets[KEY_LEN + 2], self.octets[KEY_LEN + 3]]);
+        let revision = Revision::from_number(self.bytes[KEY_LEN + 1])?;
+        let found = u16::from_be_bytes([self.bytes[KEY_LEN + 2], self.bytes[KEY_LEN + 3]]);
         let pd_length = usize::from(found);
         if pd_length > PRIVATE_DATA_MAX {
             return Err(StartupError::PdLength { found });
         }
-        let flags = self.octets[KEY_LEN];
+        let flags = self.bytes[KEY_LEN];
         // In revision 1 the bit is reserved, and not checked.
         let enhanced = flags & ENHANCED != 0 && revision == Revision::Two;
         if enhanced && pd_length < ENHANCED_LEN {
@@ -61,7 +61,7 @@ impl Collector {
         if self.len < end {
             return Ok(None);
         }
-        let words = self.octets[HEADER_LEN..]
+        let words = self.bytes[HEADER_LEN..]
             .first_chunk()
             .copied()
             .filter(|_| enhanced);
@@ -71,7 +71,7 @@ impl Collector {
             aligned: flags & ALIGNED_BITS == self.kind.aligned(),
             rejected: flags & REJECTED != 0,
             revision,
-            enhanced: words.map(Enhanced::from_octets),
+            enhanced: words.map(Enhanced::from_bytes),
         };
         Ok(Some(Collected {
             header,
@@ -87,19 +87,19 @@ impl Collector {
         } else {
             0
         };
-        &self.octets[HEADER_LEN + enhanced..frame.end]
+        &self.bytes[HEADER_LEN + enhanced..frame.end]
     }
 
-    /// Fills up to `end` from the front of `input`; gives the octets used.
+    /// Fills up to `end` from the front of `input`; gives the bytes used.
     fn fill(&mut self, end: usize, input: &[u8]) -> usize {
         let take = end.saturating_sub(self.len).min(input.len());
-        self.octets[self.len..self.len + take].copy_from_slice(&input[..take]);
+        self.bytes[self.len..self.len + take].copy_from_slice(&input[..take]);
         self.len += take;
         take
     }
 
     fn check_key(&self) -> Result<(), StartupError> {
-        let found = &self.octets[..self.len.min(KEY_LEN)];
+        let found = &self.bytes[..self.len.min(KEY_LEN)];
         let (wanted, len) = (self.kind, found.len());
         if found == &wanted.key()[..len] {
             Ok(())

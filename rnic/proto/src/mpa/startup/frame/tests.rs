@@ -15,19 +15,19 @@ const PLAIN: FrameHeader = FrameHeader {
     enhanced: None,
 };
 
-fn request(octets: &[u8]) -> Result<Option<FrameHeader>, StartupError> {
+fn request(bytes: &[u8]) -> Result<Option<FrameHeader>, StartupError> {
     Ok(Collector::new(FrameKind::Request)
-        .take(octets)?
+        .take(bytes)?
         .map(|frame| frame.header))
 }
 
-/// A Request with these flags, revision and PD_Length, and that many octets of 7.
+/// A Request with these flags, revision and PD_Length, and that many bytes of 7.
 fn raw(flags: u8, revision: u8, pd_length: u16) -> Vec<u8> {
-    let mut octets = b"MPA ID Req Frame".to_vec();
-    octets.extend([flags, revision]);
-    octets.extend(pd_length.to_be_bytes());
-    octets.resize(octets.len() + usize::from(pd_length), 7);
-    octets
+    let mut bytes = b"MPA ID Req Frame".to_vec();
+    bytes.extend([flags, revision]);
+    bytes.extend(pd_length.to_be_bytes());
+    bytes.resize(bytes.len() + usize::from(pd_length), 7);
+    bytes
 }
 
 /// RFC 5044 Figure 8.
@@ -40,7 +40,7 @@ fn a_revision_1_frame_is_key_flags_revision_and_length() {
         ..PLAIN
     };
     let frame = StartupFrame::new(FrameKind::Reply, &header, b"hi").expect("short");
-    assert_eq!(frame.octets(), b"MPA ID Rep Frame\xe0\x01\x00\x02hi");
+    assert_eq!(frame.bytes(), b"MPA ID Rep Frame\xe0\x01\x00\x02hi");
 }
 
 /// What Linux siw sends: S only, IRD and ORD ahead of the private data, PD_Length counts both.
@@ -61,7 +61,7 @@ fn an_enhanced_frame_has_the_words_ahead_of_private_data() {
     };
     let frame = StartupFrame::new(FrameKind::Request, &header, b"hi").expect("short");
     assert_eq!(
-        frame.octets(),
+        frame.bytes(),
         b"MPA ID Req Frame\x10\x02\x00\x06\x01\x02\x03\x04hi"
     );
 }
@@ -69,41 +69,41 @@ fn an_enhanced_frame_has_the_words_ahead_of_private_data() {
 /// RFC 6581 section 9: A and B stand beside IRD, C and D beside ORD.
 #[test]
 fn each_control_flag_has_its_bit() {
-    let octets = |rtr| {
+    let bytes = |rtr| {
         Enhanced {
             depths: ReadDepths::default(),
             peer_to_peer: rtr,
         }
-        .to_octets()
+        .to_bytes()
     };
-    assert_eq!(octets(Some(RtrSet::NONE)), [0x80, 0, 0, 0]);
+    assert_eq!(bytes(Some(RtrSet::NONE)), [0x80, 0, 0, 0]);
     assert_eq!(
-        octets(Some(RtrSet {
+        bytes(Some(RtrSet {
             send: true,
             ..RtrSet::NONE
         })),
         [0xc0, 0, 0, 0]
     );
     assert_eq!(
-        octets(Some(RtrSet {
+        bytes(Some(RtrSet {
             write: true,
             ..RtrSet::NONE
         })),
         [0x80, 0, 0x80, 0]
     );
     assert_eq!(
-        octets(Some(RtrSet {
+        bytes(Some(RtrSet {
             read: true,
             ..RtrSet::NONE
         })),
         [0x80, 0, 0x40, 0]
     );
-    assert_eq!(octets(None), [0; 4]);
+    assert_eq!(bytes(None), [0; 4]);
 }
 
 #[test]
 fn without_flag_a_the_others_are_ignored() {
-    let enhanced = Enhanced::from_octets([0x40, 1, 0xc0, 2]);
+    let enhanced = Enhanced::from_bytes([0x40, 1, 0xc0, 2]);
     assert_eq!(enhanced.peer_to_peer, None);
     assert_eq!(enhanced.depths, ReadDepths { ird: 1, ord: 2 });
 }
@@ -133,7 +133,7 @@ fn private_data_over_the_limit_is_refused_by_name() {
 }
 
 #[test]
-fn a_peer_that_is_not_mpa_is_known_by_its_first_wrong_octet() {
+fn a_peer_that_is_not_mpa_is_known_by_its_first_wrong_byte() {
     let wanted = FrameKind::Request;
     assert_eq!(request(b"G"), Err(StartupError::NotMpa { wanted }));
     assert_eq!(request(b"MPA ID ReX"), Err(StartupError::NotMpa { wanted }));
@@ -154,17 +154,17 @@ fn revisions_other_than_1_and_2_are_refused() {
 }
 
 #[test]
-fn pd_length_is_limited_before_its_octets_come() {
+fn pd_length_is_limited_before_its_bytes_come() {
     assert!(request(&raw(0, 1, 512)).is_ok_and(|header| header.is_some()));
-    let octets = raw(0, 1, 513);
+    let bytes = raw(0, 1, 513);
     assert_eq!(
-        request(&octets[..HEADER_LEN]),
+        request(&bytes[..HEADER_LEN]),
         Err(StartupError::PdLength { found: 513 })
     );
 }
 
 #[test]
-fn the_s_flag_needs_its_four_octets() {
+fn the_s_flag_needs_its_four_bytes() {
     for found in 0..4 {
         let refused = Err(StartupError::EnhancedDataMissing { found });
         assert_eq!(request(&raw(0x10, 2, found)), refused);
@@ -218,20 +218,20 @@ proptest! {
         extra in 0usize..4,
     ) {
         let frame = StartupFrame::new(FrameKind::Reply, &header, &data).expect("short enough");
-        prop_assert!(frame.octets().len() <= FRAME_LEN_MAX);
-        let mut octets = frame.octets().to_vec();
-        let (cut, len) = (cut.index(octets.len()), octets.len());
-        octets.resize(len + extra, 0);
+        prop_assert!(frame.bytes().len() <= FRAME_LEN_MAX);
+        let mut bytes = frame.bytes().to_vec();
+        let (cut, len) = (cut.index(bytes.len()), bytes.len());
+        bytes.resize(len + extra, 0);
         let mut collector = Collector::new(FrameKind::Reply);
-        prop_assert!(collector.take(&octets[..cut]).expect("valid").is_none());
-        let found = collector.take(&octets[cut..]).expect("valid").expect("whole");
+        prop_assert!(collector.take(&bytes[..cut]).expect("valid").is_none());
+        let found = collector.take(&bytes[cut..]).expect("valid").expect("whole");
         prop_assert_eq!(found.header, header);
         prop_assert_eq!(found.consumed, len - cut);
         prop_assert_eq!(collector.private_data(&found), &data[..]);
     }
 
     #[test]
-    fn no_octets_make_the_collector_panic(
+    fn no_bytes_make_the_collector_panic(
         head in prop::collection::vec(any::<u8>(), 0..40),
         pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..600), 0..3),
         keyed: bool,

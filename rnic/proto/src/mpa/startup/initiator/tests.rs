@@ -38,13 +38,13 @@ fn with_depths(ird: u16, ord: u16, peer_to_peer: Option<RtrSet>) -> FrameHeader 
 fn answer(options: InitiatorOptions, reply: &FrameHeader) -> Result<Negotiated, StartupError> {
     let mut initiator = Initiator::new(options, b"").expect("good options");
     let frame = StartupFrame::new(FrameKind::Reply, reply, b"pd").expect("short");
-    match initiator.on_octets(frame.octets())? {
+    match initiator.on_bytes(frame.bytes())? {
         InitiatorProgress::Accepted {
             consumed,
             negotiated,
             private_data,
         } => {
-            assert_eq!((consumed, private_data), (frame.octets().len(), &b"pd"[..]));
+            assert_eq!((consumed, private_data), (frame.bytes().len(), &b"pd"[..]));
             Ok(negotiated)
         }
         other => panic!("{other:?}"),
@@ -55,7 +55,7 @@ fn answer(options: InitiatorOptions, reply: &FrameHeader) -> Result<Negotiated, 
 fn the_request_of_revision_2_is_enhanced() {
     let initiator = Initiator::new(InitiatorOptions { crc: true, ..TWO }, b"x").expect("good");
     let expected = b"MPA ID Req Frame\x50\x02\x00\x05\x00\x10\x00\x08x";
-    assert_eq!(initiator.request().octets(), expected);
+    assert_eq!(initiator.request().bytes(), expected);
 }
 
 /// RFC 6581 section 9.2: A in the word of the IRD, and the indications that it can send beside it.
@@ -67,7 +67,7 @@ fn the_request_of_the_peer_to_peer_model_has_flag_a() {
             ..TWO
         };
         let initiator = Initiator::new(options, b"").expect("good");
-        initiator.request().octets()[20..].to_vec()
+        initiator.request().bytes()[20..].to_vec()
     };
     assert_eq!(words(RtrSet::NONE), [0x00, 16, 0x00, 8]);
     assert_eq!(words(RtrSet::only(Rtr::Write)), [0x80, 16, 0x80, 8]);
@@ -83,7 +83,7 @@ fn the_request_of_revision_1_is_not() {
     };
     let initiator = Initiator::new(options, b"x").expect("good");
     assert_eq!(
-        initiator.request().octets(),
+        initiator.request().bytes(),
         b"MPA ID Req Frame\x00\x01\x00\x01x"
     );
 }
@@ -142,14 +142,13 @@ fn a_reply_made_from_the_request_does_not_grant_alignment() {
         ..TWO
     };
     let initiator = Initiator::new(options, b"").expect("good options");
-    assert_eq!(initiator.request().octets()[16] & 0x0f, 2);
+    assert_eq!(initiator.request().bytes()[16] & 0x0f, 2);
     for reserved in 0..16 {
         let mut initiator = Initiator::new(options, b"").expect("good options");
         let frame = StartupFrame::new(FrameKind::Reply, &REPLY, b"").expect("short");
-        let mut octets = frame.octets().to_vec();
-        octets[16] = octets[16] & 0xf0 | reserved;
-        let Ok(InitiatorProgress::Accepted { negotiated, .. }) = initiator.on_octets(&octets)
-        else {
+        let mut bytes = frame.bytes().to_vec();
+        bytes[16] = bytes[16] & 0xf0 | reserved;
+        let Ok(InitiatorProgress::Accepted { negotiated, .. }) = initiator.on_bytes(&bytes) else {
             panic!("reserved bits {reserved:#x}");
         };
         assert_eq!(negotiated.aligned, reserved & 3 == 1, "{reserved:#x}");
@@ -260,7 +259,7 @@ fn a_rejection_comes_with_private_data() {
     let frame = StartupFrame::new(FrameKind::Reply, &reply, b"no").expect("short");
     let peer = Some(ReadDepths { ird: 8, ord: 16 });
     assert_eq!(
-        initiator.on_octets(frame.octets()),
+        initiator.on_bytes(frame.bytes()),
         Ok(InitiatorProgress::Rejected {
             consumed: 26,
             peer,
@@ -278,7 +277,7 @@ fn markers_are_agreed_for_each_direction_by_itself() {
             ..TWO
         };
         let initiator = Initiator::new(options, b"").expect("good");
-        assert_eq!(initiator.request().octets()[16] & 0x80 != 0, ours);
+        assert_eq!(initiator.request().bytes()[16] & 0x80 != 0, ours);
         let reply = FrameHeader {
             markers: theirs,
             ..REPLY
@@ -291,17 +290,17 @@ fn markers_are_agreed_for_each_direction_by_itself() {
 
 /// RFC 5044 section 7.1.2 rule 4: the responder sends no FPDU before it has received one.
 #[test]
-fn octets_behind_the_reply_are_an_error() {
+fn bytes_behind_the_reply_are_an_error() {
     let mut initiator = Initiator::new(TWO, b"").expect("good");
     let frame = StartupFrame::new(FrameKind::Reply, &REPLY, b"").expect("short");
-    let (head, tail) = frame.octets().split_at(10);
-    assert_eq!(initiator.on_octets(head), Ok(InitiatorProgress::NeedMore));
-    let octets = [tail, &[0, 0, 0]].concat();
-    let error = StartupError::OctetsBehindFrame {
+    let (head, tail) = frame.bytes().split_at(10);
+    assert_eq!(initiator.on_bytes(head), Ok(InitiatorProgress::NeedMore));
+    let bytes = [tail, &[0, 0, 0]].concat();
+    let error = StartupError::BytesBehindFrame {
         kind: FrameKind::Reply,
         extra: 3,
     };
-    assert_eq!(initiator.on_octets(&octets), Err(error));
+    assert_eq!(initiator.on_bytes(&bytes), Err(error));
 }
 
 #[test]
@@ -311,5 +310,5 @@ fn two_initiators_find_out() {
     let error = StartupError::SameRole {
         wanted: FrameKind::Reply,
     };
-    assert_eq!(initiator.on_octets(other.request().octets()), Err(error));
+    assert_eq!(initiator.on_bytes(other.request().bytes()), Err(error));
 }

@@ -45,7 +45,7 @@ fn frame(header: &FrameHeader) -> StartupFrame {
 fn asked(header: &FrameHeader) -> Responder {
     let mut responder = Responder::new();
     let frame = frame(header);
-    let consumed = match responder.on_octets(frame.octets()) {
+    let consumed = match responder.on_bytes(frame.bytes()) {
         Ok(ResponderProgress::Request {
             consumed,
             private_data,
@@ -56,16 +56,16 @@ fn asked(header: &FrameHeader) -> Responder {
         }
         other => panic!("{other:?}"),
     };
-    assert_eq!(consumed, frame.octets().len());
+    assert_eq!(consumed, frame.bytes().len());
     responder
 }
 
 /// The enhanced words of the Reply, and what was agreed.
 fn accept(header: &FrameHeader, options: &ResponderOptions) -> ([u8; 4], Negotiated) {
     let (reply, agreed) = asked(header).accept(options, b"").expect("acceptable");
-    let octets = reply.octets();
-    assert_eq!(&octets[..16], b"MPA ID Rep Frame");
-    (octets[20..24].try_into().expect("four"), agreed)
+    let bytes = reply.bytes();
+    assert_eq!(&bytes[..16], b"MPA ID Rep Frame");
+    (bytes[20..24].try_into().expect("four"), agreed)
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn the_request_tells_what_the_initiator_asks() {
     };
     let frame = frame(&header);
     assert_eq!(
-        responder.on_octets(frame.octets()),
+        responder.on_bytes(frame.bytes()),
         Ok(ResponderProgress::Request {
             consumed: 26,
             revision: Revision::Two,
@@ -161,7 +161,7 @@ fn the_reply_is_of_the_requests_kind() {
         let (reply, agreed) = asked(&plain(revision))
             .accept(&OPTIONS, b"")
             .expect("acceptable");
-        assert_eq!(reply.octets()[16..], [0, revision.number(), 0, 0]);
+        assert_eq!(reply.bytes()[16..], [0, revision.number(), 0, 0]);
         assert_eq!((agreed.ird, agreed.ord), (16, 16));
         assert_eq!((agreed.peer, agreed.rtr), (None, None));
         assert_eq!(agreed.revision, revision, "what DDP is told");
@@ -181,7 +181,7 @@ fn crc_is_on_when_either_side_asks() {
         };
         let (reply, agreed) = asked(&header).accept(&options, b"").expect("acceptable");
         assert_eq!(agreed.crc, ours || theirs);
-        assert_eq!(reply.octets()[16] & 0x40 != 0, agreed.crc);
+        assert_eq!(reply.bytes()[16] & 0x40 != 0, agreed.crc);
     }
 }
 
@@ -201,10 +201,7 @@ fn alignment_is_granted_to_who_asks_for_it_and_has_crcs() {
         };
         let (reply, agreed) = asked(&header).accept(&options, b"").expect("acceptable");
         assert_eq!(agreed.aligned, ours && theirs && crc);
-        assert_eq!(
-            reply.octets()[16] & 0x0f,
-            if agreed.aligned { 1 } else { 0 }
-        );
+        assert_eq!(reply.bytes()[16] & 0x0f, if agreed.aligned { 1 } else { 0 });
     }
 }
 
@@ -223,7 +220,7 @@ fn markers_are_agreed_for_each_direction_by_itself() {
         let (reply, agreed) = asked(&header).accept(&options, b"").expect("acceptable");
         assert_eq!(agreed.markers_in.are_on(), ours);
         assert_eq!(agreed.markers_out.are_on(), theirs);
-        assert_eq!(reply.octets()[16] & 0x80 != 0, ours);
+        assert_eq!(reply.bytes()[16] & 0x80 != 0, ours);
     }
 }
 
@@ -233,40 +230,37 @@ fn a_reject_of_an_enhanced_request_is_enhanced() {
     let reply = asked(&request(5, 6, None))
         .reject(b"no")
         .expect("a Request");
-    assert_eq!(
-        reply.octets()[16..],
-        [0x30, 2, 0, 6, 0, 6, 0, 5, b'n', b'o']
-    );
+    assert_eq!(reply.bytes()[16..], [0x30, 2, 0, 6, 0, 6, 0, 5, b'n', b'o']);
 }
 
 #[test]
 fn nothing_is_answered_before_it_is_asked() {
     let mut responder = Responder::new();
     let frame = frame(&plain(Revision::One));
-    let (head, tail) = frame.octets().split_at(20);
-    assert_eq!(responder.on_octets(head), Ok(ResponderProgress::NeedMore));
+    let (head, tail) = frame.bytes().split_at(20);
+    assert_eq!(responder.on_bytes(head), Ok(ResponderProgress::NeedMore));
     assert_eq!(
         responder.accept(&OPTIONS, b"").err(),
         Some(StartupError::NoRequest)
     );
     assert_eq!(responder.reject(b"").err(), Some(StartupError::NoRequest));
-    assert!(responder.on_octets(tail).is_ok());
+    assert!(responder.on_bytes(tail).is_ok());
     assert!(responder.accept(&OPTIONS, b"").is_ok());
 }
 
 #[test]
-fn octets_behind_the_request_are_an_error() {
+fn bytes_behind_the_request_are_an_error() {
     let error = |extra| {
-        Err(StartupError::OctetsBehindFrame {
+        Err(StartupError::BytesBehindFrame {
             kind: FrameKind::Request,
             extra,
         })
     };
-    let octets = [frame(&plain(Revision::One)).octets(), &[1]].concat();
-    assert_eq!(Responder::new().on_octets(&octets), error(1));
+    let bytes = [frame(&plain(Revision::One)).bytes(), &[1]].concat();
+    assert_eq!(Responder::new().on_bytes(&bytes), error(1));
     let mut responder = asked(&plain(Revision::One));
-    assert_eq!(responder.on_octets(&[]), Ok(ResponderProgress::NeedMore));
-    assert_eq!(responder.on_octets(&[1, 2]), error(2));
+    assert_eq!(responder.on_bytes(&[]), Ok(ResponderProgress::NeedMore));
+    assert_eq!(responder.on_bytes(&[1, 2]), error(2));
 }
 
 #[test]
@@ -321,7 +315,7 @@ proptest! {
         };
         let mut initiator = Initiator::new(options, b"hello").expect("good options");
         let mut responder = Responder::new();
-        responder.on_octets(initiator.request().octets()).expect("a Request");
+        responder.on_bytes(initiator.request().bytes()).expect("a Request");
         let options = ResponderOptions {
             crc: crc.1,
             markers: markers.1,
@@ -330,7 +324,7 @@ proptest! {
             rtr: taken,
         };
         let (reply, theirs) = responder.accept(&options, b"welcome").expect("acceptable");
-        match initiator.on_octets(reply.octets()) {
+        match initiator.on_bytes(reply.bytes()) {
             Ok(InitiatorProgress::Accepted { negotiated: ours, private_data, .. }) => {
                 prop_assert_eq!(private_data, b"welcome");
                 prop_assert_eq!((ours.crc, ours.rtr), (theirs.crc, theirs.rtr));

@@ -112,9 +112,9 @@ fn an_operation_code_that_does_not_exist_is_an_unexpected_opcode() {
 }
 
 #[test]
-fn an_atomic_request_is_52_octets_in_one_segment() {
+fn an_atomic_request_is_52_bytes_in_one_segment() {
     let whole = request(1);
-    let error = |octets: &[u8]| take(&mut stream(), octets).err();
+    let error = |bytes: &[u8]| take(&mut stream(), bytes).err();
     let unspecified = Some(RdmapError::OperationUnspecified.into());
     for len in SEND_LEN..ATOMIC_REQUEST_LEN {
         assert_eq!(error(&whole[..len]), unspecified, "{len}");
@@ -198,13 +198,13 @@ fn a_response_does_not_overtake_that_of_another_kind() {
     assert_eq!(found, Err(unexpected));
     let (mut adding, _) = adding();
     adding.begin_read(8, &READ).expect("ORD is 2");
-    let mut octets = [0; WRITE_LEN];
-    put_read_response(&mut octets, READ.sink_stag, READ.sink_to, false);
-    assert_eq!(take(&mut adding, &octets), Err(unexpected));
+    let mut bytes = [0; WRITE_LEN];
+    put_read_response(&mut bytes, READ.sink_stag, READ.sink_to, false);
+    assert_eq!(take(&mut adding, &bytes), Err(unexpected));
 }
 
 #[test]
-fn a_response_is_12_octets_in_one_segment() {
+fn a_response_is_12_bytes_in_one_segment() {
     let refused = |change: fn(&mut Vec<u8>)| {
         let (mut stream, identifier) = adding();
         let mut ulpdu = response(1, identifier);
@@ -231,10 +231,10 @@ fn a_terminate_shows_the_ddp_header_of_an_atomic_request() {
     let message = stream()
         .terminate(RdmapError::InvalidStag.into(), Some(&offending))
         .expect("the first");
-    let octets = &message.octets()[SEND_LEN..];
-    assert_eq!(octets[2], 0xc0, "M and D, not R");
-    assert_eq!(octets[4..6], [0, ATOMIC_REQUEST_LEN as u8]);
-    assert_eq!(octets[6..], ulpdu[..SEND_LEN]);
+    let bytes = &message.bytes()[SEND_LEN..];
+    assert_eq!(bytes[2], 0xc0, "M and D, not R");
+    assert_eq!(bytes[4..6], [0, ATOMIC_REQUEST_LEN as u8]);
+    assert_eq!(bytes[6..], ulpdu[..SEND_LEN]);
 }
 
 #[test]

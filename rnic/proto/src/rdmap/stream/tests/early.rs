@@ -18,7 +18,7 @@ fn response(stag: u32, to: u64, len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_write_may_always_be_placed_if_it_has_octets_and_does_not_wrap() {
+fn a_write_may_always_be_placed_if_it_has_bytes_and_does_not_wrap() {
     let stream = stream();
     let expected = Early::Write {
         stag: Stag(7),
@@ -35,9 +35,9 @@ fn a_write_may_always_be_placed_if_it_has_octets_and_does_not_wrap() {
         assert_eq!(early(&stream, &wrong), None);
     }
     // Another RDMAP version, and an opcode that is none.
-    for octet in [0x80, 0x4f] {
+    for byte in [0x80, 0x4f] {
         let mut wrong = write(7, 9, 10, false);
-        wrong[1] = octet;
+        wrong[1] = byte;
         assert_eq!(early(&stream, &wrong), None);
     }
 }
@@ -55,7 +55,7 @@ fn a_read_response_is_placed_only_within_a_sink_that_waits_for_it() {
         (u64::MAX - 5, 5, false),
     ] {
         let found = early(&stream, &response(0x100, to, len));
-        assert_eq!(found.is_some(), inside, "{len} octets to {to:#x}");
+        assert_eq!(found.is_some(), inside, "{len} bytes to {to:#x}");
     }
     assert_eq!(early(&stream, &response(0x101, 0x1000, 10)), None);
     // What has come in order is waited for no more.

@@ -7,9 +7,9 @@ fn error(ulpdu: &[u8]) -> Option<TerminateError> {
     take(&mut stream(), ulpdu).err()
 }
 
-/// `ulpdu` with one octet replaced.
-fn with(mut ulpdu: Vec<u8>, at: usize, octet: u8) -> Vec<u8> {
-    ulpdu[at] = octet;
+/// `ulpdu` with one byte replaced.
+fn with(mut ulpdu: Vec<u8>, at: usize, byte: u8) -> Vec<u8> {
+    ulpdu[at] = byte;
     ulpdu
 }
 
@@ -17,7 +17,7 @@ fn terminate_ulpdu() -> Vec<u8> {
     let message = stream()
         .terminate(DdpError::InvalidStag.into(), None)
         .expect("the first");
-    message.octets().to_vec()
+    message.bytes().to_vec()
 }
 
 /// RFC 5041 section 4.1: DV is one.
@@ -67,7 +67,7 @@ fn only_queues_0_to_3_exist() {
 }
 
 #[test]
-fn messages_and_octets_come_in_order() {
+fn messages_and_bytes_come_in_order() {
     assert_eq!(
         error(&send(PLAIN, 0, 0, 1, true)),
         Some(DdpError::MsnRange.into())
@@ -110,9 +110,9 @@ fn a_tagged_offset_that_wraps_is_refused() {
 
 /// RFC 5041 section 5.2: the ULP Message Length is less than 2^32.
 #[test]
-fn a_write_of_2_to_the_32_octets_is_refused() {
+fn a_write_of_2_to_the_32_bytes_is_refused() {
     let mut stream = stream();
-    stream.write_octets = u32::MAX - 1;
+    stream.write_bytes = u32::MAX - 1;
     assert!(take(&mut stream, &write(1, 0, 1, false)).is_ok());
     let refused = take(&mut stream, &write(1, 1, 1, false));
     assert_eq!(refused, Err(DdpError::BaseOrBounds.into()));
@@ -184,11 +184,11 @@ fn a_terminate_of_the_peer_ends_the_stream() {
 
 #[test]
 fn a_terminate_without_a_control_word_is_refused() {
-    let octets = terminate_ulpdu();
+    let bytes = terminate_ulpdu();
     let unspecified = Some(RdmapError::OperationUnspecified.into());
-    assert_eq!(error(&octets[..21]), unspecified);
+    assert_eq!(error(&bytes[..21]), unspecified);
     assert_eq!(
-        error(&with(octets, 0, 0x01)),
+        error(&with(bytes, 0, 0x01)),
         unspecified,
         "not the last segment"
     );

@@ -29,7 +29,7 @@ fn immediate_data_is_numbered_with_the_sends() {
     assert_eq!(again, Err(DdpError::MsnRange.into()));
 }
 
-/// RFC 7306 section 6.3: exactly 8 octets, which the remote peer checks.
+/// RFC 7306 section 6.3: exactly 8 bytes, which the remote peer checks.
 #[test]
 fn immediate_data_of_another_length_is_refused() {
     let unspecified = Err(RdmapError::OperationUnspecified.into());
@@ -89,6 +89,6 @@ fn immediate_data_is_no_indication_by_send() {
 /// Out of order nothing of it is placed: it waits for its turn.
 #[test]
 fn immediate_data_is_not_placed_early() {
-    let octets = immediate(false, 1);
-    assert_eq!(stream().early(&Gather::new(&[&octets])), None);
+    let bytes = immediate(false, 1);
+    assert_eq!(stream().early(&Gather::new(&[&bytes])), None);
 }

@@ -170,9 +170,9 @@ fn streams_share_no_buffers_for_read_requests() {
 }
 
 #[test]
-fn a_read_request_is_28_octets_in_one_segment() {
+fn a_read_request_is_28_bytes_in_one_segment() {
     let whole = read_request(1, &READ);
-    let error = |octets: &[u8]| take(&mut stream(), octets).err();
+    let error = |bytes: &[u8]| take(&mut stream(), bytes).err();
     let unspecified = Some(RdmapError::OperationUnspecified.into());
     assert_eq!(error(&whole[..45]), unspecified);
     let mut not_last = whole.clone();

@@ -2,7 +2,7 @@ use rnic_xsk::{FramePool, Umem, UmemConfig};
 
 use super::*;
 
-const OCTETS: usize = 100;
+const BYTES: usize = 100;
 
 fn pool() -> FramePool {
     let config = UmemConfig {
@@ -17,7 +17,7 @@ fn sent(pool: &mut FramePool, count: usize) -> (Kept, Vec<Outgoing>) {
     let mut kept = Kept::new(count);
     let mut out = Vec::new();
     for _ in 0..count {
-        kept.push(pool.alloc().expect("there are enough"), OCTETS, 0);
+        kept.push(pool.alloc().expect("there are enough"), BYTES, 0);
         out.push(kept.take_next().expect("it is here"));
     }
     (kept, out)
@@ -30,7 +30,7 @@ fn give_back(kept: &mut Kept, outgoing: Vec<Outgoing>) {
 }
 
 fn ack(segments: u32) -> SeqNum {
-    SeqNum(segments * OCTETS as u32)
+    SeqNum(segments * BYTES as u32)
 }
 
 #[test]

@@ -19,13 +19,13 @@ fn memory() -> Vec<u8> {
     (0..MESSAGE).map(|at| (at * 7 + at / 256) as u8).collect()
 }
 
-/// A frame with so many octets of a message from `at` on.
+/// A frame with so many bytes of a message from `at` on.
 fn sent(fields: &Fields, at: usize, payload: usize) -> Vec<u8> {
-    let octets = payload + OVERHEAD - HEADERS;
-    let mut frame = vec![0xee; HEADERS + octets];
+    let bytes = payload + OVERHEAD - HEADERS;
+    let mut frame = vec![0xee; HEADERS + bytes];
     let from = &memory()[at..at + payload];
     let sum = write_fpdu(&mut frame[HEADERS..], from, at, at + payload == MESSAGE);
-    Template::new(End::Source, octets).write(&mut frame, fields, sum);
+    Template::new(End::Source, bytes).write(&mut frame, fields, sum);
     frame
 }
 
@@ -106,7 +106,7 @@ fn a_segment_is_as_long_as_a_write_has_it() {
     assert_eq!(payload_of(60), None);
     for frame in 60..400 {
         let fits = payload_of(frame).is_none_or(|payload| payload + OVERHEAD <= frame);
-        assert!(fits, "{frame} octets");
+        assert!(fits, "{frame} bytes");
     }
 }
 
@@ -130,7 +130,7 @@ fn what_is_written_is_read() {
             (fields.seq, fields.ack, true)
         );
         assert_eq!(
-            read_fpdu(read.octets),
+            read_fpdu(read.bytes),
             Some((at, &memory()[at..at + payload]))
         );
         assert_eq!(reader.time(), fields.times.value);
@@ -138,7 +138,7 @@ fn what_is_written_is_read() {
     let mut reader = Reader::new(End::Source);
     let frame = acknowledgment(&FIELDS);
     let read = reader.read(&frame).expect("it is sound");
-    assert_eq!((read.ack, read.octets.len()), (FIELDS.ack, 0));
+    assert_eq!((read.ack, read.bytes.len()), (FIELDS.ack, 0));
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn an_fpdu_is_placed_only_where_memory_is() {
         write_fpdu(&mut out, &[1; 64], to, false);
         out
     };
-    let place = |fpdu: &[u8]| read_fpdu(fpdu).map(|(to, octets)| (to, octets.len()));
+    let place = |fpdu: &[u8]| read_fpdu(fpdu).map(|(to, bytes)| (to, bytes.len()));
     assert_eq!(place(&fpdu(MESSAGE - 64)), Some((MESSAGE - 64, 64)));
     assert_eq!(place(&fpdu(MESSAGE - 63)), None, "beyond its end");
     assert_eq!(place(&fpdu(usize::MAX)), None);
@@ -201,6 +201,6 @@ fn an_fpdu_is_placed_only_where_memory_is() {
     for at in 0..8 {
         let mut changed = sound;
         changed[at] ^= 0x80;
-        assert_eq!(place(&changed), None, "octet {at}");
+        assert_eq!(place(&changed), None, "byte {at}");
     }
 }

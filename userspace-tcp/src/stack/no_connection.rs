@@ -133,7 +133,7 @@ impl<B> Stack<B> {
     ) -> Received {
         let header = &segment.header;
         let Some(syn) = syn_cookie::check(&self.secret, &self.config, now, &tuple, header) else {
-            // No reset: it may be what an honest peer sends behind octets that are lost or late,
+            // No reset: it may be what an honest peer sends behind bytes that are lost or late,
             // or its ACK of a second SYN-ACK. It will send the first of them again, with the cookie.
             self.effects.counters.cookies_rejected += 1;
             return Received::default();

@@ -20,7 +20,7 @@ const ROW: usize = 1024;
 
 /// How many frames the kernel is to have.
 #[derive(Debug)]
-pub(super) struct Level {
+pub(super) struct AdaptiveFill {
     /// All that its ring takes.
     all: usize,
     /// How many it has while packets come in small numbers.
@@ -29,7 +29,7 @@ pub(super) struct Level {
     row: usize,
 }
 
-impl Level {
+impl AdaptiveFill {
     /// For a fill ring of so many entries.
     pub(super) fn new(all: usize) -> Self {
         let few = all.min(FEW);
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn few_frames_are_out_while_packets_come_one_by_one_and_all_at_once_when_they_do_not() {
-        let mut level = Level::new(512);
+        let mut level = AdaptiveFill::new(512);
         for _ in 0..ROW - 1 {
             level.found(1);
             level.found(0);
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn who_will_be_late_has_all_frames_out() {
-        let mut level = Level::new(256);
+        let mut level = AdaptiveFill::new(256);
         (0..ROW).for_each(|_| level.found(1));
         assert_eq!(level.frames(), FEW);
         level.expect_many();
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_driver_that_takes_frames_ahead_has_all_of_them() {
-        let mut level = Level::new(512);
+        let mut level = AdaptiveFill::new(512);
         level.keep_all();
         (0..ROW).for_each(|_| level.found(1));
         assert_eq!(level.frames(), 512);
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_short_ring_is_not_given_more_than_it_takes() {
-        let mut level = Level::new(32);
+        let mut level = AdaptiveFill::new(32);
         (0..ROW).for_each(|_| level.found(1));
         assert_eq!(level.frames(), 32);
     }

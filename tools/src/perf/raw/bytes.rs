@@ -1,4 +1,4 @@
-//! An application's octets in frames: what no protocol that moves them safely can do without.
+//! An application's bytes in frames: what no protocol that moves them safely can do without.
 //!
 //! The sender copies them into a frame, with TCP's checksum (RFC 9293 section 3.1) and the CRC32c of an
 //! FPDU (RFC 5044 section 4.4) in the same pass; the receiver verifies both, and only when both are
@@ -9,26 +9,26 @@ use rnic_proto::crc::RESIDUE;
 
 use super::ETHERNET;
 
-/// Octets of an RDMA Write that are ahead of its payload: Ethernet, IPv4, TCP with timestamps, the
+/// Bytes of an RDMA Write that are ahead of its payload: Ethernet, IPv4, TCP with timestamps, the
 /// ULPDU's length and the tagged header.
 const AHEAD: usize = ETHERNET + 20 + 32 + 2 + 14;
-/// Octets of the CRC, at the end.
+/// Bytes of the CRC, at the end.
 const CRC: usize = 4;
-/// Octets of a frame that are not an application's.
+/// Bytes of a frame that are not an application's.
 pub(super) const OVERHEAD: usize = AHEAD + CRC;
 /// Where the checksum is: in the padding of a frame's header.
 const SUM: std::ops::Range<usize> = ETHERNET + 2..ETHERNET + 4;
-/// Octets of an application: a message of 1 MiB.
+/// Bytes of an application: a message of 1 MiB.
 const MEMORY: usize = 1 << 20;
 
 /// What an application sends, or what it receives into.
 #[derive(Debug)]
-pub(super) struct Octets {
+pub(super) struct Bytes {
     memory: Vec<u8>,
     at: usize,
 }
 
-impl Octets {
+impl Bytes {
     pub(super) fn new() -> Self {
         Self {
             memory: vec![0x5a; MEMORY],
@@ -51,24 +51,24 @@ impl Octets {
 
     /// Takes out of a frame what was put into it; false when it is not what it was.
     pub(super) fn place(&mut self, frame: &[u8]) -> bool {
-        let Some(octets) = frame.get(AHEAD..).filter(|rest| rest.len() >= CRC) else {
+        let Some(bytes) = frame.get(AHEAD..).filter(|rest| rest.len() >= CRC) else {
             return true;
         };
-        let checks = rnic_crc::check(0, octets);
+        let checks = rnic_crc::check(0, bytes);
         if checks.crc != RESIDUE || frame[SUM] != checks.sum.to_be_bytes() {
             return false;
         }
-        let into = self.next(octets.len() - CRC);
-        self.memory[into].copy_from_slice(&octets[..octets.len() - CRC]);
+        let into = self.next(bytes.len() - CRC);
+        self.memory[into].copy_from_slice(&bytes[..bytes.len() - CRC]);
         true
     }
 
     /// The next so many.
-    fn next(&mut self, octets: usize) -> std::ops::Range<usize> {
-        if self.memory.len() - self.at < octets {
+    fn next(&mut self, bytes: usize) -> std::ops::Range<usize> {
+        if self.memory.len() - self.at < bytes {
             self.at = 0;
         }
-        let range = self.at..self.at + octets;
+        let range = self.at..self.at + bytes;
         self.at = range.end;
         range
     }
@@ -81,22 +81,22 @@ mod tests {
     const FRAME: usize = 1514;
 
     fn sent(number: u8) -> Vec<u8> {
-        let mut octets = Octets::new();
-        octets.memory.fill(number);
+        let mut bytes = Bytes::new();
+        bytes.memory.fill(number);
         let mut frame = vec![0; FRAME];
-        octets.load(&mut frame);
+        bytes.load(&mut frame);
         frame
     }
 
     #[test]
     fn what_is_put_into_frames_is_taken_out_one_behind_the_other() {
-        let mut octets = Octets::new();
-        assert!(octets.place(&sent(1)) && octets.place(&sent(2)));
+        let mut bytes = Bytes::new();
+        assert!(bytes.place(&sent(1)) && bytes.place(&sent(2)));
         let each = FRAME - OVERHEAD;
         assert_eq!(each, 1428, "as many as an RDMA Write has");
-        assert_eq!(octets.memory[..each], vec![1; each]);
-        assert_eq!(octets.memory[each..2 * each], vec![2; each]);
-        assert_eq!(octets.memory[2 * each], 0x5a);
+        assert_eq!(bytes.memory[..each], vec![1; each]);
+        assert_eq!(bytes.memory[each..2 * each], vec![2; each]);
+        assert_eq!(bytes.memory[2 * each], 0x5a);
     }
 
     #[test]
@@ -104,26 +104,26 @@ mod tests {
         for at in [SUM.start, AHEAD, AHEAD + 700, FRAME - CRC, FRAME - 1] {
             let mut frame = sent(1);
             frame[at] ^= 1;
-            let mut octets = Octets::new();
-            assert!(!octets.place(&frame), "octet {at}");
-            assert_eq!(octets.memory, vec![0x5a; MEMORY]);
+            let mut bytes = Bytes::new();
+            assert!(!bytes.place(&frame), "byte {at}");
+            assert_eq!(bytes.memory, vec![0x5a; MEMORY]);
         }
     }
 
     #[test]
     fn a_frame_without_room_carries_nothing() {
         let mut frame = [0; 60];
-        Octets::new().load(&mut frame);
+        Bytes::new().load(&mut frame);
         assert_eq!(frame, [0; 60]);
-        assert!(Octets::new().place(&frame));
+        assert!(Bytes::new().place(&frame));
     }
 
     #[test]
     fn memory_is_gone_through_again_and_again() {
-        let mut octets = Octets::new();
+        let mut bytes = Bytes::new();
         for _ in 0..2 * MEMORY / (FRAME - OVERHEAD) {
-            assert!(octets.place(&sent(3)));
+            assert!(bytes.place(&sent(3)));
         }
-        assert!(octets.at <= MEMORY);
+        assert!(bytes.at <= MEMORY);
     }
 }

@@ -8,9 +8,9 @@ use super::{Buf, Buffers, Random};
 /// How it writes and reads.
 #[derive(Debug, Clone)]
 pub struct BytePlan {
-    /// Octets of one write, at most.
+    /// Bytes of one write, at most.
     pub write_max: u64,
-    /// Octets of one read, at most.
+    /// Bytes of one read, at most.
     pub read_max: u64,
     /// Writes of 1000 that are pushed.
     pub push_per_mille: u64,
@@ -21,13 +21,13 @@ pub struct BytePlan {
     pub pieces_max: usize,
 }
 
-pub struct Bytes {
+pub struct ByteStream {
     pub plan: BytePlan,
     pub writer: ByteWriter<Buf>,
     pub reader: ByteReader<Buf>,
 }
 
-/// Octets of payload that fit a buffer.
+/// Bytes of payload that fit a buffer.
 const BUFFER: usize = 9000;
 
 impl Memory<Buf> for Buffers {
@@ -39,16 +39,16 @@ impl Memory<Buf> for Buffers {
         Self::free(self, buf);
     }
 
-    fn octets<'a>(&'a self, buf: &'a Buf) -> &'a [u8] {
-        &buf.octets
+    fn bytes<'a>(&'a self, buf: &'a Buf) -> &'a [u8] {
+        &buf.bytes
     }
 
     fn payload_mut<'a>(&'a self, buf: &'a mut Buf) -> &'a mut [u8] {
-        &mut buf.octets
+        &mut buf.bytes
     }
 }
 
-impl Bytes {
+impl ByteStream {
     pub fn new(plan: BytePlan, conn: ConnId, window: usize) -> Self {
         Self {
             writer: ByteWriter::new(conn, plan.nodelay),
@@ -58,7 +58,7 @@ impl Bytes {
     }
 
     pub fn arrived(&mut self, buffers: &mut Buffers, payload: &[u8], received: &Received) {
-        // Some octets of headers in front.
+        // Some bytes of headers in front.
         let buf = buffers.fill([&[0; 5], payload].concat());
         assert!(self.reader.arrived(buffers, buf, 5, received));
     }
@@ -69,7 +69,7 @@ impl Bytes {
         self.reader.clear(buffers);
     }
 
-    /// One read; says how many octets it took. `check` sees them, with their place.
+    /// One read; says how many bytes it took. `check` sees them, with their place.
     pub fn read(
         &mut self,
         buffers: &mut Buffers,
@@ -78,24 +78,24 @@ impl Bytes {
     ) -> u64 {
         let mut slices: [&[u8]; 3] = [&[]; 3];
         let filled = self.reader.slices(buffers, &mut slices);
-        let octets = slices[..filled].concat();
+        let bytes = slices[..filled].concat();
         let most = random.within(1, self.plan.read_max) as usize;
-        let octets = &octets[..octets.len().min(most)];
-        check(self.reader.consumed_to(), octets);
-        self.reader.consume(buffers, octets.len());
-        octets.len() as u64
+        let bytes = &bytes[..bytes.len().min(most)];
+        check(self.reader.consumed_to(), bytes);
+        self.reader.consume(buffers, bytes.len());
+        bytes.len() as u64
     }
 
-    /// One write of what `octets` says, from `from` to at most `end`; says how many octets it took.
+    /// One write of what `chunk` says, from `from` to at most `end`; says how many bytes it took.
     pub fn write(
         &mut self,
         (stack, buffers, now): (&mut Stack<Buf>, &mut Buffers, Instant),
         random: &mut Random,
         (from, end): (u64, u64),
-        octets: impl Fn(u64, u64) -> &'static [u8],
+        chunk: impl Fn(u64, u64) -> &'static [u8],
     ) -> u64 {
         let len = random.within(1, self.plan.write_max).min(end - from);
-        let taken = self.writer.write(stack, now, buffers, octets(from, len));
+        let taken = self.writer.write(stack, now, buffers, chunk(from, len));
         if random.chance(self.plan.flush_per_mille) {
             self.writer.flush(stack, now, buffers);
         } else if random.chance(self.plan.push_per_mille) {

@@ -19,7 +19,7 @@ use crate::DeviceError;
 use crate::core::Core;
 use crate::host::changes::Changes;
 use crate::host::interface::Interface;
-use crate::lans::{Lan, Way};
+use crate::vlan::{Lan, Route};
 
 /// Between a change and the look at it: changes come in swarms.
 const GATHERING: Duration = Duration::from_millis(50);
@@ -29,7 +29,7 @@ const DOUBTS_MAX: usize = 1024;
 
 /// Peers that don't answer, each with our address.
 #[derive(Debug)]
-pub(crate) struct Doubts {
+pub(crate) struct StaleNeighbors {
     peers: Mutex<Pending>,
     wake: OwnedFd,
 }
@@ -40,7 +40,7 @@ struct Pending {
     stopped: bool,
 }
 
-impl Doubts {
+impl StaleNeighbors {
     /// None yet.
     ///
     /// # Errors
@@ -83,14 +83,14 @@ impl Doubts {
     }
 }
 
-/// The thread. It ends with [`Follower::stop`].
+/// The thread. It ends with [`RouteMonitor::stop`].
 #[derive(Debug)]
-pub(crate) struct Follower {
-    doubts: Arc<Doubts>,
+pub(crate) struct RouteMonitor {
+    stale_neighbors: Arc<StaleNeighbors>,
     thread: JoinHandle<()>,
 }
 
-impl Follower {
+impl RouteMonitor {
     /// Starts it, in the calling thread's network namespace.
     ///
     /// # Errors
@@ -98,16 +98,19 @@ impl Follower {
     /// The kernel's.
     pub(crate) fn start(core: Arc<Core>) -> io::Result<Self> {
         let changes = Changes::open()?;
-        let doubts = core.doubts.clone();
+        let stale_neighbors = core.stale_neighbors.clone();
         let thread = std::thread::Builder::new()
             .name("rnic-host".to_owned())
             .spawn(move || follow(&core, &changes))?;
-        Ok(Self { doubts, thread })
+        Ok(Self {
+            stale_neighbors,
+            thread,
+        })
     }
 
     /// Ends the thread.
     pub(crate) fn stop(self) {
-        self.doubts.stop();
+        self.stale_neighbors.stop();
         if self.thread.join().is_err() {
             log::error!("the thread that follows the host panicked");
         }
@@ -116,7 +119,7 @@ impl Follower {
 
 fn follow(core: &Core, changes: &Changes) {
     loop {
-        let wake = &core.doubts.wake;
+        let wake = &core.stale_neighbors.wake;
         let mut both = [
             PollFd::new(wake, PollFlags::IN),
             PollFd::new(changes, PollFlags::IN),
@@ -125,7 +128,7 @@ fn follow(core: &Core, changes: &Changes) {
         let _ = rustix::event::poll(&mut both, None);
         let mut gathering = [PollFd::new(wake, PollFlags::IN)];
         let _ = rustix::event::poll(&mut gathering, GATHERING.try_into().ok().as_ref());
-        let Some(silent) = core.doubts.take() else {
+        let Some(silent) = core.stale_neighbors.take() else {
             return;
         };
         let lans = core.lans();
@@ -192,8 +195,8 @@ fn look(core: &Core, lans: &[Lan]) {
         }
         match core.way(remote, Some(local), Duration::ZERO) {
             // A tag that is not of the address's VLAN came with the peer's frames.
-            Ok(Way { path, .. }) if path == used || path.vlan != used.vlan => {}
-            Ok(Way { path, .. }) => match core.execute(Command::MovePath {
+            Ok(Route { path, .. }) if path == used || path.vlan != used.vlan => {}
+            Ok(Route { path, .. }) => match core.execute(Command::MovePath {
                 local,
                 remote,
                 path,

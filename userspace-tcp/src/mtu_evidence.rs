@@ -15,30 +15,30 @@ const PLACES: usize = 256;
 
 /// The latest packet that arrived, by host.
 #[derive(Debug)]
-pub(crate) struct Passed(Box<[Option<Packet>]>);
+pub(crate) struct MtuEvidence(Box<[Option<Packet>]>);
 
 #[derive(Debug, Clone, Copy)]
 struct Packet {
     host: IpAddr,
-    /// Octets of the IP packet.
+    /// Bytes of the IP packet.
     size: u32,
     /// When its acknowledgment came.
     at: Instant,
 }
 
-impl Passed {
+impl MtuEvidence {
     pub(crate) fn new() -> Self {
         Self(vec![None; PLACES].into_boxed_slice())
     }
 
-    /// A packet of `size` octets, in one piece, was acknowledged by `host`.
+    /// A packet of `size` bytes, in one piece, was acknowledged by `host`.
     pub(crate) fn note(&mut self, host: IpAddr, size: u32, at: Instant) {
         if let Some(place) = self.0.get_mut(place_of(host)) {
             *place = Some(Packet { host, size, at });
         }
     }
 
-    /// Whether the latest was acknowledged at `since` or later, and had `size` octets at least.
+    /// Whether the latest was acknowledged at `since` or later, and had `size` bytes at least.
     pub(crate) fn since(&self, host: IpAddr, size: u32, since: Instant) -> bool {
         let packet = self.0.get(place_of(host)).copied().flatten();
         packet
@@ -47,12 +47,12 @@ impl Passed {
 }
 
 fn place_of(host: IpAddr) -> usize {
-    let octets = match host {
+    let bytes = match host {
         IpAddr::V4(host) => host.to_bits(),
         IpAddr::V6(host) => {
             let bits = host.to_bits();
             (bits ^ (bits >> 64)) as u32 ^ (bits >> 32) as u32
         }
     };
-    (octets ^ (octets >> 8) ^ (octets >> 16) ^ (octets >> 24)) as usize % PLACES
+    (bytes ^ (bytes >> 8) ^ (bytes >> 16) ^ (bytes >> 24)) as usize % PLACES
 }

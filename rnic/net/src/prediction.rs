@@ -1,7 +1,7 @@
-//! Headers that are known: those of a flow's segments differ in few octets, so that one which is like
+//! Headers that are known: those of a flow's segments differ in few bytes, so that one which is like
 //! another that was parsed is recognised by comparing them, and only what differs is read.
 //!
-//! What [`KnownHeaders::recognise`] says is what [`parse`](crate::parse()) and
+//! What [`HeaderPrediction::recognise`] says is what [`parse`](crate::parse()) and
 //! [`Segment::parse`](userspace_tcp::Segment::parse) would say; where it says nothing, they decide. All
 //! checksums are verified.
 
@@ -13,15 +13,15 @@ use userspace_tcp::{Flags, SeqNum};
 use super::parse::{Ip, Link, array, sum_parts, within};
 use super::{ETHERNET_HEADER, IPV4_HEADER, IPV6_HEADER, TCP_HEADER, VLAN_TAG};
 
-/// The most octets of headers that can be known: Ethernet with a tag, IPv6, TCP with timestamps.
+/// The most bytes of headers that can be known: Ethernet with a tag, IPv6, TCP with timestamps.
 const HEADERS_MAX: usize = 96;
 
 /// Headers that a segment came with.
 #[derive(Clone, Debug)]
-pub struct KnownHeaders {
-    /// The octets; those that may differ, and those behind the headers, are zero.
-    octets: [u8; HEADERS_MAX],
-    /// Ones where octets must be as they were.
+pub struct HeaderPrediction {
+    /// The bytes; those that may differ, and those behind the headers, are zero.
+    bytes: [u8; HEADERS_MAX],
+    /// Ones where bytes must be as they were.
     mask: [u8; HEADERS_MAX],
     /// Where the IP header begins.
     ip: usize,
@@ -38,15 +38,15 @@ pub struct KnownHeaders {
 /// What a segment with known headers says that another one didn't. Nothing of it is to be believed
 /// before the checksum is found right.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Like {
+pub struct Match {
     /// What it says.
-    pub says: Recognised,
+    pub says: PredictedFields,
     /// TCP's checksum so far, as a sum of words: all but the payload.
     sum: u64,
 }
 
-impl Like {
-    /// What it says, if the checksum is right; the frame is as for [`KnownHeaders::recognise`], and so is
+impl Match {
+    /// What it says, if the checksum is right; the frame is as for [`HeaderPrediction::recognise`], and so is
     /// `sum`.
     #[inline]
     pub fn verified(
@@ -54,7 +54,7 @@ impl Like {
         first: &[u8],
         rest: &[&[u8]],
         mut sum: impl FnMut(&[u8]) -> u16,
-    ) -> Option<Recognised> {
+    ) -> Option<PredictedFields> {
         let Range { start, end } = self.says.payload;
         let payload = match rest {
             [] => sum(first.get(start..end)?),
@@ -87,7 +87,7 @@ fn is_right(sum: u64) -> bool {
 
 /// What a segment with known headers says that another one didn't.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recognised {
+pub struct PredictedFields {
     /// Sequence number.
     pub seq: SeqNum,
     /// Acknowledgment number.
@@ -100,7 +100,7 @@ pub struct Recognised {
     pub payload: Range<usize>,
 }
 
-impl KnownHeaders {
+impl HeaderPrediction {
     /// The headers of a frame that was parsed, and its payload found to begin at `payload`; it may go on
     /// elsewhere behind them. None when they are too long, or IPv6's with extensions.
     pub fn of(frame: &[u8], payload: usize) -> Option<Self> {
@@ -116,8 +116,8 @@ impl KnownHeaders {
         if !sound || !v4 && tcp - ip != IPV6_HEADER {
             return None;
         }
-        let mut octets = [0; HEADERS_MAX];
-        let headers = octets.get_mut(..payload)?;
+        let mut bytes = [0; HEADERS_MAX];
+        let headers = bytes.get_mut(..payload)?;
         headers.copy_from_slice(frame.get(..payload)?);
         let mut mask = [0; HEADERS_MAX];
         mask.get_mut(..payload)?.fill(0xff);
@@ -134,15 +134,15 @@ impl KnownHeaders {
             mask.get_mut(range)?.fill(0);
         }
         *mask.get_mut(tcp + 13)? = !Flags::PSH.0;
-        for (octet, mask) in octets.iter_mut().zip(mask) {
-            *octet &= mask;
+        for (byte, mask) in bytes.iter_mut().zip(mask) {
+            *byte &= mask;
         }
         // The flags are summed as they come, with the header's length.
-        let mut summed = octets;
+        let mut summed = bytes;
         summed.get_mut(tcp + 12..tcp + 14)?.fill(0);
         let pseudo = checksum::pseudo(found.source, found.destination, 0);
         Some(Self {
-            octets,
+            bytes,
             mask,
             ip,
             tcp,
@@ -162,7 +162,7 @@ impl KnownHeaders {
         first: &[u8],
         rest: &[&[u8]],
         sum: impl FnMut(&[u8]) -> u16,
-    ) -> Option<Recognised> {
+    ) -> Option<PredictedFields> {
         self.compare(first)?.verified(first, rest, sum)
     }
 
@@ -170,10 +170,10 @@ impl KnownHeaders {
     /// be there: all but TCP's checksum is right.
     // What it says is taken apart in registers, for each of thousands of segments.
     #[inline(always)]
-    pub fn compare(&self, frame: &[u8]) -> Option<Like> {
+    pub fn compare(&self, frame: &[u8]) -> Option<Match> {
         // All but acknowledgments and the shortest messages are so long.
         let differs = match frame.first_chunk() {
-            Some(octets) => self.differ_from(octets),
+            Some(bytes) => self.differ_from(bytes),
             None => self.differ_from_short(frame),
         };
         if differs {
@@ -203,7 +203,7 @@ impl KnownHeaders {
         let tcp: &[u8; TCP_HEADER] = frame.get(self.tcp..)?.first_chunk()?;
         let word = |at: usize| u32::from_be_bytes([tcp[at], tcp[at + 1], tcp[at + 2], tcp[at + 3]]);
         let (seq, ack, control, sum) = (word(4), word(8), word(12), word(16));
-        // The last two octets are the urgent pointer, which does not differ.
+        // The last two bytes are the urgent pointer, which does not differ.
         let differ = [
             seq,
             ack,
@@ -212,7 +212,7 @@ impl KnownHeaders {
             (end - self.tcp) as u32,
         ];
         let differ: u64 = differ.iter().map(|word| u64::from(*word)).sum();
-        let says = Recognised {
+        let says = PredictedFields {
             seq: SeqNum(seq),
             ack: SeqNum(ack),
             window: control as u16,
@@ -220,29 +220,29 @@ impl KnownHeaders {
             payload: self.payload..end,
         };
         let sum = u64::from(self.tcp_sum) + differ;
-        Some(Like { says, sum })
+        Some(Match { says, sum })
     }
 
-    /// Whether a frame that begins with these octets has other headers. As many are compared whatever
+    /// Whether a frame that begins with these bytes has other headers. As many are compared whatever
     /// the headers' length, so that it is done in a few vectors and no loop.
     #[inline(always)]
-    fn differ_from(&self, octets: &[u8; HEADERS_MAX]) -> bool {
-        let known = self.octets.iter().zip(&self.mask);
-        let differs = octets.iter().zip(known).fold(0, |differs, (octet, known)| {
-            differs | ((octet & known.1) ^ known.0)
+    fn differ_from(&self, bytes: &[u8; HEADERS_MAX]) -> bool {
+        let known = self.bytes.iter().zip(&self.mask);
+        let differs = bytes.iter().zip(known).fold(0, |differs, (byte, known)| {
+            differs | ((byte & known.1) ^ known.0)
         });
         differs != 0
     }
 
-    /// The same of a frame with fewer octets.
+    /// The same of a frame with fewer bytes.
     #[inline(never)]
     fn differ_from_short(&self, frame: &[u8]) -> bool {
-        let mut octets = [0; HEADERS_MAX];
-        match octets.get_mut(..frame.len()) {
+        let mut bytes = [0; HEADERS_MAX];
+        match bytes.get_mut(..frame.len()) {
             Some(place) if frame.len() >= self.payload => place.copy_from_slice(frame),
             _ => return true,
         }
-        self.differ_from(&octets)
+        self.differ_from(&bytes)
     }
 }
 

@@ -11,14 +11,14 @@ use crate::room::{Alone, Room, to_come};
 
 /// What the devices of one process have in common.
 #[derive(Debug)]
-pub(crate) struct Books {
+pub(crate) struct SharedPrm {
     prm: Mutex<Prm>,
     room: Room,
     /// The names of their interfaces, in their order.
     interfaces: Vec<String>,
 }
 
-impl Books {
+impl SharedPrm {
     /// For devices with these interfaces; no clients yet.
     pub(crate) fn new(
         limits: Limits,

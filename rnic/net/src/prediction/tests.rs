@@ -31,11 +31,11 @@ fn frame(path: &Path, tuple: &FourTuple, header: &TcpHeader, payload: &[u8]) -> 
     out
 }
 
-fn known(frame: &[u8]) -> (KnownHeaders, Received, TcpHeader) {
+fn known(frame: &[u8]) -> (HeaderPrediction, Received, TcpHeader) {
     let received = parse(frame, &DEFAULTS).unwrap();
     let header = Segment::parse(&frame[received.tcp.clone()]).unwrap().header;
     let payload = received.tcp.start + header.header_len();
-    let known = KnownHeaders::of(frame, payload).unwrap();
+    let known = HeaderPrediction::of(frame, payload).unwrap();
     (known, received, header)
 }
 
@@ -84,8 +84,8 @@ proptest! {
         let mut next = frame(&path, &tuple, &header(&tuple, seqs.1, timestamps), &vec![2; lens.1]);
         next.resize(next.len() + padding, 0);
         for &(at, bit) in &changes {
-            if let Some(octet) = next.get_mut(at) {
-                *octet ^= 1_u8 << bit;
+            if let Some(byte) = next.get_mut(at) {
+                *byte ^= 1_u8 << bit;
             }
         }
         if right {
@@ -127,7 +127,7 @@ proptest! {
 fn a_wrong_checksum_is_not_recognised() {
     for v6 in [false, true] {
         let (path, tuple) = (path(None), tuple(v6));
-        let right = frame(&path, &tuple, &header(&tuple, 5, false), b"some octets");
+        let right = frame(&path, &tuple, &header(&tuple, 5, false), b"some bytes");
         let (known, ..) = known(&right);
         assert!(known.recognise(&right, &[], rnic_crc::sum).is_some());
         for at in 0..right.len() {
@@ -136,13 +136,13 @@ fn a_wrong_checksum_is_not_recognised() {
             assert_eq!(
                 known.recognise(&wrong, &[], rnic_crc::sum),
                 None,
-                "octet {at}"
+                "byte {at}"
             );
             for cut in known.payload..=wrong.len() {
                 let (first, rest) = wrong.split_at(cut);
                 let (second, third) = rest.split_at(rest.len() / 2);
                 let found = known.recognise(first, &[second, third], rnic_crc::sum);
-                assert_eq!(found, None, "octet {at}, cut at {cut}");
+                assert_eq!(found, None, "byte {at}, cut at {cut}");
             }
         }
     }

@@ -36,7 +36,7 @@ pub(crate) struct Lan {
 
 /// A way to a peer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Way {
+pub(crate) struct Route {
     /// Our address.
     pub(crate) local: IpAddr,
     pub(crate) path: Path,
@@ -77,14 +77,14 @@ impl Core {
         remote: IpAddr,
         local: Option<IpAddr>,
         timeout: Duration,
-    ) -> Result<Way, Refusal> {
+    ) -> Result<Route, Refusal> {
         let lan = match local {
             Some(local) => self.lan_of(local),
             None => self.lan_where(|lan| leads_over(&self.netlink, &lan.interface, remote)),
         };
         let (local, path) = find_way(&self.netlink, &lan.interface, remote, local, timeout)?;
         let vlan = lan.vlan.or_else(|| self.vlans.of(local));
-        Ok(Way {
+        Ok(Route {
             local,
             path: Path {
                 vlan: vlan.map(VlanId::tag),

@@ -4,7 +4,7 @@
 /// What a [`crate::Stack`] holds. With nothing connected, and everything fetched that there was to
 /// fetch, every number is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Holdings {
+pub struct ResourceUsage {
     /// Connections, those in TIME-WAIT included.
     pub connections: usize,
     /// Entries of the flow table, and marks of flows that stand behind their place.

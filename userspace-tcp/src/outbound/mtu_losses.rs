@@ -5,7 +5,7 @@ use super::slot::SlotState;
 use crate::seq::Position;
 
 impl<B> Outbound<B> {
-    /// Octets of the segment that holds `position`, if it is there.
+    /// Bytes of the segment that holds `position`, if it is there.
     pub(crate) fn segment_at(&self, position: Position) -> Option<(Position, u32)> {
         let name = self.ring.find(position + 1).wrapping_sub(1);
         let slot = self.ring.get(name)?;
@@ -36,17 +36,17 @@ impl<B> Outbound<B> {
             return false;
         }
         slot.excused = true;
-        self.excused_octets += u64::from(slot.len);
+        self.excused_bytes += u64::from(slot.len);
         if let Some(rate) = &mut self.rate {
             rate.excused(slot.len);
         }
         true
     }
 
-    /// All segments in flight of more than `len` octets were dropped because of their size. Returns
+    /// All segments in flight of more than `len` bytes were dropped because of their size. Returns
     /// whether there is one.
     pub(crate) fn lose_larger(&mut self, len: u32) -> bool {
-        let before = self.lost_octets;
+        let before = self.lost_bytes;
         for place in 0..self.sent {
             let name = self.ring.name(place);
             let Some(slot) = self.ring.get(name) else {
@@ -58,7 +58,7 @@ impl<B> Outbound<B> {
                 self.excuse(start);
             }
         }
-        self.lost_octets > before
+        self.lost_bytes > before
     }
 
     /// The segment at `start`, if it is in flight, was dropped because of its size. Returns whether it
@@ -77,7 +77,7 @@ impl<B> Outbound<B> {
 
     /// Whether only segments are lost that are excused.
     pub(crate) fn all_lost_excused(&self) -> bool {
-        self.lost_octets == self.excused_octets
+        self.lost_bytes == self.excused_bytes
     }
 
     /// A segment is lost no more.
@@ -85,7 +85,7 @@ impl<B> Outbound<B> {
         if let Some(slot) = self.ring.get_mut(name)
             && std::mem::take(&mut slot.excused)
         {
-            self.excused_octets -= u64::from(slot.len);
+            self.excused_bytes -= u64::from(slot.len);
         }
     }
 }
