@@ -7,8 +7,8 @@ use rnic_proto::crc::crc_of;
 use rnic_xsk::Port;
 
 use crate::hostile::in_rdma_mode;
+use crate::predicted_headers::{Outcome, outcome_of};
 use crate::raw::{Duel, write_fpdu};
-use crate::recognised::{Outcome, outcome_of};
 use crate::side::{BASE, SideConfig, pattern};
 
 /// A TCP segment of a packet that takes three chunks.

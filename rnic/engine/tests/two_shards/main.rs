@@ -4,35 +4,35 @@
 #![allow(clippy::unwrap_used, clippy::too_many_arguments, missing_docs)]
 
 mod allocations;
-mod alone;
-mod at_once;
 mod backlog;
+mod bulk_write;
 mod capture;
 mod clock;
-mod crowd;
+mod deferred_ack;
 mod fairness;
 mod guessing;
 mod hostile;
+mod idle_poll;
 mod illegal;
+mod immediate_transmit;
 #[path = "../shared/impairment.rs"]
 mod impairment;
-mod in_turn;
 mod jumbo;
 mod known_flows;
 mod link;
+mod many_connections;
 mod markers;
-mod moved;
-mod nudge;
 mod overflow;
 mod packets;
-mod quiet;
+mod path_moves;
+mod peer_timeout;
+mod predicted_headers;
 #[path = "../shared/random.rs"]
 mod random;
 mod raw;
-mod recognised;
 mod registration;
+mod rtr_retry;
 mod side;
-mod silence;
 mod small_peers;
 mod startup;
 mod states;

@@ -1,5 +1,5 @@
-//! A message by itself: what came is there after one poll, its answer goes out with the next, and what
-//! is to be done besides is done behind it.
+//! A lone in-order segment: its payload is delivered in the poll that receives it, the reply leaves in
+//! the next poll and carries the ACK, and ACK processing is deferred until after the reply.
 
 use std::cell::Cell;
 use std::time::Duration;

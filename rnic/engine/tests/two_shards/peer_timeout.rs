@@ -10,8 +10,8 @@ use rnic_ipc::work::{WcStatus, WrOpcode};
 use userspace_tcp::KeepAlive;
 
 use crate::impairment::Impairment;
-use crate::nudge::opened_with;
 use crate::raw::write_fpdu;
+use crate::rtr_retry::opened_with;
 use crate::side::{Side, SideConfig};
 use crate::world::World;
 

@@ -1,5 +1,5 @@
-//! Segments whose headers are recognised, and whose CRC is taken with their checksum: whatever is wrong
-//! with one is found as in one that comes alone and is parsed.
+//! Segments whose headers were predicted, with the CRC taken in the same pass as the checksum: an error
+//! in one is found as in a segment that is parsed.
 
 use std::time::Duration;
 

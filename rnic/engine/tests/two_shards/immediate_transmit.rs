@@ -1,6 +1,5 @@
-//! What is posted while nothing else is to be done leaves in the call that posts it, and is what it
-//! would be by a doorbell; and what is written in a row, or as a whole message, is what it would be if
-//! each FPDU were planned by itself.
+//! Immediate transmit: work posted to an idle shard leaves in the call that posts it, with the same
+//! frames as after a doorbell; work that has company waits for the next poll.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Segments that only continue one another may be given to TCP as one ([`Following`]): neither the
-//! layer above nor the peer can tell.
+//! Consecutive segments may be given to TCP as one ([`CoalescedInfo`]): neither the layer above nor the
+//! peer can tell.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

@@ -1,4 +1,4 @@
-//! A poll behind one that found nothing to do looks at few things: nothing comes later for that.
+//! A poll after one that found nothing to do skips most of its work; nothing is delayed by that.
 
 use std::time::Duration;
 

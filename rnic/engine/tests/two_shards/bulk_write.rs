@@ -1,5 +1,5 @@
-//! Writes that come together, as most do, with Markers or without: whatever they are, cut or lost, ends as
-//! if each segment came alone.
+//! Bulk Writes, with Markers or without: a batch of segments has the same result as its segments one by
+//! one, whatever is cut, damaged or lost in it.
 
 use rnic_engine::command::Command;
 use rnic_ipc::control::{DisconnectReason, MarkerUse};
@@ -9,9 +9,9 @@ use rnic_proto::mpa::fpdu::{CRC_LEN, Layout, mulpdu};
 use rnic_proto::mpa::marker::Markers;
 
 use crate::hostile::in_rdma_mode_by;
+use crate::predicted_headers::{Outcome, outcome_of};
 use crate::random::{Random, seeds};
 use crate::raw::fpdu_at;
-use crate::recognised::{Outcome, outcome_of};
 use crate::side::{BASE, MEMORY, SideConfig};
 
 /// Bytes of the payload of a full segment.
