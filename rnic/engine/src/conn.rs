@@ -21,8 +21,8 @@ use userspace_tcp::{ConnId, FourTuple, Instant, TIMESTAMPS_LEN};
 pub(crate) use early::{DDP_HEADER_MAX, FPDU_MIN, Placed};
 #[cfg(test)]
 use inbound::OutsideWindow;
-pub(crate) use inbound::{Inbound, Memory, NewRange, SLICES_MAX};
-pub(crate) use parked_frames::ParkedFrames;
+pub(crate) use inbound::{Inbound, NewRange, SLICES_MAX};
+pub(crate) use parked_frames::{Frames, ParkedFrames};
 pub(crate) use prediction::{Learnt, Parsed, Prediction};
 pub(crate) use table::ConnTable;
 pub use table::KnownFlows;

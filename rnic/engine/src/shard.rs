@@ -11,8 +11,10 @@
 //! has come with nothing between, what it answers goes out first in the next poll, with the ACK, and
 //! what is to be done besides is done while the peer has the answer.
 
+mod client_stats;
 mod config;
 mod ctl;
+mod datapath;
 mod prefetch;
 mod rx;
 mod tx;
@@ -26,31 +28,26 @@ use rnic_ipc::control::RefusalCode;
 use rnic_ipc::id::{ClientId, ListenerId, QpNum};
 use rnic_ipc::ring::DoorbellConsumer;
 use rnic_net::{Identification, Reassembly};
-use rnic_xsk::{Frame, FramePool, Port, Umem};
-use userspace_tcp::{ConnId, Event as TcpEvent, Instant, Stack};
+use rnic_xsk::{FramePool, Port};
+#[cfg(doc)]
+use userspace_tcp::Stack;
+use userspace_tcp::{ConnId, Event as TcpEvent, Instant};
 
-use crate::capture::Captures;
 #[cfg(doc)]
 use crate::command::Command;
 use crate::command::ShardEvent;
 pub use crate::conn::KnownFlows;
-use crate::conn::{ConnTable, ParkedFrames};
 use crate::counters::{Levels, ShardCounters};
-use crate::cq::CqTable;
 use crate::histogram::Histogram;
 use crate::idmap::IdMap;
-use crate::qp::{Qp, QpContext, QpCounters, QueuePool};
-use crate::slot_table::SlotTable;
-use crate::srq::SrqTable;
-use crate::stag::StagTable;
+use crate::qp::QpCounters;
 
 pub use config::{ShardConfig, ShardLimits};
 use ctl::backlog::Backlog;
-use ctl::client_stats::ClientStats;
 use ctl::deadlines::Deadlines;
 use ctl::guesses::Guesses;
 use ctl::unowned::Unowned;
-use prefetch::ConnQpMap;
+use datapath::Datapath;
 use rx::{DeferredRx, Rx};
 use tx::drr_scheduler::DrrScheduler;
 use tx::header_cache::Headers;
@@ -70,19 +67,10 @@ const LINK_PATIENCE: Duration = Duration::from_millis(1);
 /// One core's share of the RNIC.
 #[derive(Debug)]
 pub struct Shard<P> {
-    config: ShardConfig,
-    ports: Vec<P>,
-    umem: Umem,
-    pool: FramePool,
-    held: ParkedFrames,
+    dp: Datapath<P>,
     /// Received frames that connections may hold, all together.
     parking: usize,
     reserve: Reserve,
-    stack: Stack<Frame>,
-    conns: ConnTable,
-    qps: SlotTable<Box<QpSlot>>,
-    served: ConnQpMap,
-    tables: Tables,
     clients: Vec<Client>,
     listeners: IdMap<u32, Listener>,
     listening: HashMap<SocketAddr, ListenerId>,
@@ -116,10 +104,8 @@ pub struct Shard<P> {
     guesses: Guesses,
     /// Connections that only their peers have.
     unowned: Unowned,
-    counters: ShardCounters,
     /// From the command to connect to RDMA mode.
     connect_times: Histogram,
-    captures: Captures,
     /// TCP's events that wait until the bytes before them are delivered; empty between polls.
     endings: VecDeque<(ConnId, TcpEvent)>,
     /// Doorbells of one client; empty between polls.
@@ -127,18 +113,6 @@ pub struct Shard<P> {
     rx: Rx,
     /// Faults of shared memory in this process that were looked into.
     faults_seen: u64,
-    /// The time of the last poll or command.
-    now: Instant,
-}
-
-/// What queue pairs work with.
-#[derive(Debug)]
-struct Tables {
-    stags: StagTable,
-    cqs: CqTable,
-    srqs: SrqTable,
-    client_stats: ClientStats,
-    queue_pool: QueuePool,
 }
 
 /// Free frames that are not for sending: without any to receive into, nothing would ever be
@@ -149,15 +123,6 @@ struct Reserve {
     single: usize,
     /// Wide frames: packets are put together from fragments in them.
     wide: usize,
-}
-
-#[derive(Debug)]
-#[repr(align(64))]
-struct QpSlot {
-    qp: Qp,
-    /// Where it counts.
-    tally: usize,
-    conn: Option<ConnId>,
 }
 
 #[derive(Debug)]
@@ -182,22 +147,9 @@ impl<P: Port> Shard<P> {
     /// # Panics
     ///
     /// When `ports` is empty.
-    pub fn new(
-        mut config: ShardConfig,
-        mut pool: FramePool,
-        mut ports: Vec<P>,
-        now: Instant,
-    ) -> Self {
-        let umem = ports
-            .first()
-            .expect("a shard has at least one port")
-            .umem()
-            .clone();
-        for port in &mut ports {
-            port.refill(&mut pool);
-        }
-        // A reserve of everything would leave nothing to send with.
-        config.receive_reserve = config.receive_reserve.min(pool.available() / 2);
+    pub fn new(config: ShardConfig, pool: FramePool, ports: Vec<P>, now: Instant) -> Self {
+        let dp = Datapath::new(config, pool, ports, now);
+        let (config, umem, pool) = (&dp.config, &dp.frames.umem, &dp.frames.pool);
         // As much for what waits to be delivered as for what waits to be acknowledged.
         let parking = (pool.available() - config.receive_reserve) / 2;
         let wide = match umem.chunk().chunks() {
@@ -205,30 +157,11 @@ impl<P: Port> Shard<P> {
             _ => pool.available_for(umem.frame_capacity()),
         };
         let limits = config.limits;
-        let mut tcp = config.tcp.clone();
-        tcp.connections = limits.connections;
-        // What a connection's path allows is the limit, not a figure for all of them.
-        tcp.mss = u16::MAX;
-        // Linux tells siw of a FIN before the data of its segment: a rejection's private data, and a
-        // Terminate, would be lost on it.
-        tcp.fin_alone = true;
         Self {
-            held: ParkedFrames::new(umem.frames(), config.tcp.receive_window as usize),
             parking,
             reserve: Reserve {
                 single: config.receive_reserve,
                 wide: wide / WIDE_RESERVE,
-            },
-            stack: Stack::new(tcp, config.secret, now),
-            conns: ConnTable::new(limits.connections),
-            qps: SlotTable::new(limits.queue_pairs),
-            served: ConnQpMap::new(limits.connections),
-            tables: Tables {
-                stags: StagTable::new(limits.regions),
-                cqs: CqTable::new(limits.cqs),
-                srqs: SrqTable::new(limits.srqs),
-                client_stats: ClientStats::new(limits.clients),
-                queue_pool: QueuePool::default(),
             },
             clients: Vec::with_capacity(limits.clients),
             listeners: IdMap::default(),
@@ -242,31 +175,25 @@ impl<P: Port> Shard<P> {
             deferred: DeferredRx::default(),
             to_transmit: false,
             quiet_until: None,
-            link: Link::new(umem.frames(), ports.len()),
+            link: Link::new(umem.frames(), dp.ports.len()),
             headers: None,
             reassembly: Reassembly::new(config.reassembly, umem.frame_capacity(), config.secret),
             identification: Identification::new(config.secret),
             guesses: Guesses::new(),
             unowned: Unowned::new(limits.connections),
             events: VecDeque::new(),
-            counters: ShardCounters::default(),
             connect_times: Histogram::default(),
-            captures: Captures::new(umem.frame_capacity(), config.unix_time_at_zero),
             endings: VecDeque::new(),
             rung: Vec::with_capacity(DOORBELLS_PER_CLIENT),
             rx: Rx::new(),
             faults_seen: 0,
-            now,
-            config,
-            ports,
-            umem,
-            pool,
+            dp,
         }
     }
 
     /// Whom to tell which flows are known: before the first command.
     pub fn tell_flows(&mut self, flows: Box<dyn KnownFlows>) {
-        self.conns.tell_flows(flows);
+        self.dp.conns.tell_flows(flows);
     }
 
     /// Does what there is to do now, within bounds, and says whether there was anything: then poll
@@ -285,7 +212,7 @@ impl<P: Port> Shard<P> {
         let received = self.receive(&clock, !worked && !self.to_transmit);
         if quiet && !received {
             // What comes may be nothing that is received, and takes frames all the same.
-            self.refill();
+            self.dp.refill();
             return false;
         }
         self.to_transmit |= received;
@@ -300,7 +227,7 @@ impl<P: Port> Shard<P> {
     // By itself, so that what a poll takes that finds nothing lies together.
     #[inline(never)]
     fn work(&mut self) -> bool {
-        let mut rested = self.deferred.is_late(self.now) && self.run_deferred();
+        let mut rested = self.deferred.is_late(self.dp.now) && self.run_deferred();
         let mut worked = self.take_doorbells();
         if !worked {
             // Nothing answers what came, or not yet.
@@ -311,24 +238,17 @@ impl<P: Port> Shard<P> {
         self.to_transmit = self.run_deferred();
         worked |= self.take_completed() | rested;
         self.to_transmit |= self.run_timers();
-        self.refill();
+        self.dp.refill();
         // Whoever waits for a frame is not to wait for this.
         self.tell_news();
         worked
-    }
-
-    /// Gives the ports frames to receive into.
-    fn refill(&mut self) {
-        for port in &mut self.ports {
-            port.refill(&mut self.pool);
-        }
     }
 
     /// Sees to queues that died, ran low, or are to be told of, and to memory that is gone, if there are
     /// any.
     #[inline]
     fn tell_news(&mut self) {
-        if self.tables.have_news() || self.has_new_faults() {
+        if self.dp.tables.have_news() || self.has_new_faults() {
             self.tell_all_news();
         }
     }
@@ -338,14 +258,14 @@ impl<P: Port> Shard<P> {
         self.fail_queue_pairs_of_dead_cqs();
         self.look_for_broken_memory();
         self.tell_srq_limits();
-        self.tables.cqs.flush_wakeups();
+        self.dp.tables.cqs.flush_wakeups();
     }
 
     /// Whether nothing but frames can have come since the last poll, which found nothing to do.
     #[inline]
     fn is_quiet(&self) -> bool {
         let silent = |client: &Client| client.faulted || client.doorbells.is_empty();
-        self.quiet_until.is_some_and(|until| self.now < until)
+        self.quiet_until.is_some_and(|until| self.dp.now < until)
             && self.clients.iter().all(silent)
             && !self.has_new_faults()
     }
@@ -355,8 +275,9 @@ impl<P: Port> Shard<P> {
     fn stays_quiet_until(&mut self) -> Option<Instant> {
         let waits = self.link.count() > 0 || self.link.waiting.is_some();
         let idle = self.share.is_idle() && self.macroflows.is_idle();
-        let left =
-            self.deferred.is_waiting() || self.stack.wants_transmit() || self.tables.have_news();
+        let left = self.deferred.is_waiting()
+            || self.dp.stack.wants_transmit()
+            || self.dp.tables.have_news();
         if waits || !idle || left {
             return None;
         }
@@ -366,8 +287,8 @@ impl<P: Port> Shard<P> {
 
     /// It is so late now, unless it was later before.
     fn advance(&mut self, now: Instant) {
-        self.now = self.now.max(now);
-        self.macroflows.advance(self.now);
+        self.dp.now = self.dp.now.max(now);
+        self.macroflows.advance(self.dp.now);
     }
 
     /// The next thing to tell. The owner takes all of them after each poll and command.
@@ -385,10 +306,10 @@ impl<P: Port> Shard<P> {
     pub fn next_deadline(&mut self) -> Option<Instant> {
         if self.deferred.is_waiting() {
             // By the time of the next poll: the last one's may be before the segment came.
-            return Some(self.now);
+            return Some(self.dp.now);
         }
-        let link = (self.link.count() > 0).then(|| self.now + LINK_PATIENCE);
-        [self.stack.next_deadline(), self.deadlines.next(), link]
+        let link = (self.link.count() > 0).then(|| self.dp.now + LINK_PATIENCE);
+        [self.dp.stack.next_deadline(), self.deadlines.next(), link]
             .into_iter()
             .flatten()
             .min()
@@ -403,8 +324,8 @@ impl<P: Port> Shard<P> {
             && !self.to_transmit
             && clients.all(|client| client.doorbells.prepare_sleep());
         if idle {
-            for port in &mut self.ports {
-                port.prepare_sleep(&mut self.pool);
+            for port in &mut self.dp.ports {
+                port.prepare_sleep(&mut self.dp.frames.pool);
             }
         } else {
             self.wake_up();
@@ -421,41 +342,41 @@ impl<P: Port> Shard<P> {
 
     /// The descriptors of the ports: readable when frames came. A port without one must be polled.
     pub fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.ports.iter().filter_map(Port::poll_fd)
+        self.dp.ports.iter().filter_map(Port::poll_fd)
     }
 
     /// The ports, for their statistics.
     pub fn ports(&self) -> &[P] {
-        &self.ports
+        &self.dp.ports
     }
 
     /// How much longer the owner should poll before it lets go of the link for good, so that no peer is
     /// left without the last acknowledgment of its end ([`Stack::linger`]).
     pub fn linger(&self, now: Instant) -> Duration {
-        self.stack.linger(now)
+        self.dp.stack.linger(now)
     }
 
     /// How much of the shard's tables and frames is in use.
     pub fn levels(&self) -> Levels {
         Levels {
-            connections: self.conns.len(),
-            queue_pairs: self.qps.len(),
-            regions: self.tables.stags.len(),
-            queues_lent: self.tables.queue_pool.count(),
-            frames_free: self.pool.free_chunks(),
-            frames_held: self.held.count(),
+            connections: self.dp.conns.len(),
+            queue_pairs: self.dp.qps.len(),
+            regions: self.dp.tables.stags.len(),
+            queues_lent: self.dp.tables.queue_pool.count(),
+            frames_free: self.dp.frames.pool.free_chunks(),
+            frames_held: self.dp.frames.held.count(),
             frames_on_link: self.link.count(),
         }
     }
 
     /// What queue pairs counted.
     pub fn qp_counters(&self) -> QpCounters {
-        self.tables.client_stats.total()
+        self.dp.tables.client_stats.total()
     }
 
     /// What the shard counted.
     pub fn counters(&self) -> &ShardCounters {
-        &self.counters
+        &self.dp.counters
     }
 
     fn take_doorbells(&mut self) -> bool {
@@ -486,27 +407,6 @@ impl<P: Port> Shard<P> {
     }
 }
 
-impl Tables {
-    /// Whether there may be something to tell of completion queues and shared receive queues.
-    fn have_news(&self) -> bool {
-        self.cqs.has_news() || self.srqs.has_news()
-    }
-
-    /// What a queue pair that counts at this place works with at this time.
-    fn context(&mut self, tally: usize, now: Instant) -> QpContext<'_> {
-        let (counters, times) = self.client_stats.at(tally);
-        QpContext {
-            stags: &mut self.stags,
-            cqs: &mut self.cqs,
-            srqs: &mut self.srqs,
-            counters,
-            times,
-            queue_pool: &mut self.queue_pool,
-            now,
-        }
-    }
-}
-
 impl Reserve {
     /// How many free frames, of the kind that so many bytes take, sending may use.
     #[inline]
@@ -518,25 +418,3 @@ impl Reserve {
         pool.available_for(bytes).saturating_sub(reserve)
     }
 }
-
-impl QpSlot {
-    fn new(qp: Qp, tally: usize) -> Self {
-        Self {
-            qp,
-            tally,
-            conn: None,
-        }
-    }
-}
-
-/// What a function of the shard that hands frames to connections needs.
-macro_rules! memory {
-    ($shard:expr) => {
-        Memory {
-            umem: &$shard.umem,
-            held: &mut $shard.held,
-            pool: &mut $shard.pool,
-        }
-    };
-}
-use memory;

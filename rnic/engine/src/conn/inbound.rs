@@ -7,11 +7,11 @@
 //!
 //! Never holds more than [`PIECES_MAX`] pieces and one window of bytes.
 
-use rnic_xsk::{Frame, FramePool, Umem};
+use rnic_xsk::{Frame, Umem};
 
 use super::bounce::Bounce;
 use super::early::{Placed, PlacedList};
-use super::parked_frames::ParkedFrames;
+use super::parked_frames::{Frames, ParkedFrames};
 use super::reorder_queue::{Piece, PieceList};
 use crate::qp::PLACED_AT_ONCE;
 
@@ -88,13 +88,13 @@ impl Inbound {
     }
 
     /// The layer above has dealt with [`Self::next_placed`].
-    pub fn consume_placed(&mut self, memory: &mut Memory<'_>) {
+    pub fn consume_placed(&mut self, frames: &mut Frames) {
         if self.next_placed().is_some()
-            && let Some(placed) = self.placed.pop_first(&mut memory.held.placed)
+            && let Some(placed) = self.placed.pop_first(&mut frames.held.placed)
         {
             self.consumed = placed.end;
             if self.is_empty() {
-                self.bounce.stop(&mut memory.held.rings);
+                self.bounce.stop(&mut frames.held.rings);
             }
         }
     }
@@ -135,8 +135,8 @@ impl Inbound {
 
     /// An FPDU out of a [`Self::run`] was placed: its pieces are needed no more. At most
     /// [`PLACED_AT_ONCE`] for each run.
-    pub fn placed(&mut self, placed: Placed, memory: &mut Memory<'_>) {
-        let Memory { held, pool, .. } = memory;
+    pub fn placed(&mut self, placed: Placed, frames: &mut Frames) {
+        let Frames { held, pool, .. } = frames;
         self.pieces
             .cut_out(held, placed.start, placed.end, |held, frame| {
                 held.release(frame, pool);
@@ -182,7 +182,7 @@ impl Inbound {
         ranges: &[NewRange],
         in_order: u64,
         spare: bool,
-        memory: &mut Memory<'_>,
+        frames: &mut Frames,
     ) -> Result<(), OutsideWindow> {
         let end = self.consumed + self.window as u64;
         let inside = ranges.iter().all(|range| {
@@ -193,7 +193,7 @@ impl Inbound {
                     .is_some_and(|last| last <= end)
         });
         if !inside || in_order < self.in_order {
-            memory.pool.free(frame);
+            frames.pool.free(frame);
             return Err(OutsideWindow);
         }
         for range in ranges {
@@ -201,19 +201,19 @@ impl Inbound {
         }
         self.in_order = in_order;
         if !self.bounce.is_active() && (!spare || self.pieces.len() + ranges.len() > PIECES_MAX) {
-            self.start_bouncing(memory);
+            self.start_bouncing(frames);
         }
         if self.bounce.is_active() {
-            let bytes = memory.umem.bytes(&frame);
+            let bytes = frames.umem.bytes(&frame);
             for range in ranges {
                 if let Some(source) = bytes.get(range.start..range.start + range.len) {
                     self.bounce.put(range.offset, source);
                 }
             }
-            memory.pool.free(frame);
+            frames.pool.free(frame);
             return Ok(());
         }
-        let held = memory.held.hold(frame, ranges.len());
+        let held = frames.held.hold(frame, ranges.len());
         for range in ranges {
             let piece = Piece {
                 offset: range.offset,
@@ -221,7 +221,7 @@ impl Inbound {
                 start: range.start as u32,
                 len: range.len as u32,
             };
-            self.pieces.insert(&mut memory.held.pieces, piece);
+            self.pieces.insert(&mut frames.held.pieces, piece);
         }
         Ok(())
     }
@@ -253,10 +253,10 @@ impl Inbound {
     }
 
     /// The layer above needs the first `bytes` in order no more.
-    pub fn consume(&mut self, bytes: usize, memory: &mut Memory<'_>) {
+    pub fn consume(&mut self, bytes: usize, frames: &mut Frames) {
         let bytes = bytes.min(self.available());
         self.consumed += bytes as u64;
-        while let Some(piece) = self.pieces.front_mut(&mut memory.held.pieces) {
+        while let Some(piece) = self.pieces.front_mut(&mut frames.held.pieces) {
             let before = self.consumed.saturating_sub(piece.offset);
             if before < u64::from(piece.len) {
                 piece.offset += before;
@@ -265,42 +265,32 @@ impl Inbound {
                 break;
             }
             let held = piece.held;
-            self.pieces.pop_front(&mut memory.held.pieces);
-            memory.held.release(held, memory.pool);
+            self.pieces.pop_front(&mut frames.held.pieces);
+            frames.held.release(held, &mut frames.pool);
         }
         if self.is_empty() {
-            self.bounce.stop(&mut memory.held.rings);
+            self.bounce.stop(&mut frames.held.rings);
         }
     }
 
     /// Copies what is held to the bounce ring, and what comes from now on.
-    pub fn start_bouncing(&mut self, memory: &mut Memory<'_>) {
-        self.bounce.start(&mut memory.held.rings, self.window);
-        while let Some(piece) = self.pieces.pop_front(&mut memory.held.pieces) {
-            let bytes = piece.bytes(memory.umem, memory.held);
+    pub fn start_bouncing(&mut self, frames: &mut Frames) {
+        self.bounce.start(&mut frames.held.rings, self.window);
+        while let Some(piece) = self.pieces.pop_front(&mut frames.held.pieces) {
+            let bytes = piece.bytes(&frames.umem, &frames.held);
             self.bounce.put(piece.offset, bytes);
-            memory.held.release(piece.held, memory.pool);
+            frames.held.release(piece.held, &mut frames.pool);
         }
     }
 
     /// Drops everything that is held; nothing more is expected.
-    pub fn clear(&mut self, memory: &mut Memory<'_>) {
-        while let Some(piece) = self.pieces.pop_front(&mut memory.held.pieces) {
-            memory.held.release(piece.held, memory.pool);
+    pub fn clear(&mut self, frames: &mut Frames) {
+        while let Some(piece) = self.pieces.pop_front(&mut frames.held.pieces) {
+            frames.held.release(piece.held, &mut frames.pool);
         }
-        self.placed.clear(&mut memory.held.placed);
+        self.placed.clear(&mut frames.held.placed);
         self.consumed = self.furthest;
         self.in_order = self.furthest;
-        self.bounce.stop(&mut memory.held.rings);
+        self.bounce.stop(&mut frames.held.rings);
     }
-}
-
-/// Where the frames of a connection come from and go to.
-pub(crate) struct Memory<'a> {
-    /// The bytes.
-    pub umem: &'a Umem,
-    /// Frames that connections hold.
-    pub held: &'a mut ParkedFrames,
-    /// Free frames.
-    pub pool: &'a mut FramePool,
 }

@@ -15,6 +15,17 @@ use super::reorder_queue::Piece;
 /// connection's window while their frames are in use again.
 const PLACED_PER_FRAME: usize = 4;
 
+/// The frames of a shard: those that are free, and those that connections hold.
+#[derive(Debug)]
+pub(crate) struct Frames {
+    /// Their bytes.
+    pub umem: Umem,
+    /// Free frames.
+    pub pool: FramePool,
+    /// Frames that connections hold.
+    pub held: ParkedFrames,
+}
+
 /// The frames that are held.
 #[derive(Debug)]
 pub(crate) struct ParkedFrames {

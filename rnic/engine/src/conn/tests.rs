@@ -1,17 +1,15 @@
 //! The received stream of a connection, whatever the order and cut of what comes.
 
-use rnic_xsk::{ChunkSize, Frame, FramePool, Umem};
+use rnic_xsk::{ChunkSize, Frame, Umem};
 
 use super::*;
 
 const WINDOW: u32 = 4096;
 
 struct Bench {
-    umem: Umem,
-    pool: FramePool,
-    held: ParkedFrames,
+    frames: Frames,
     inbound: Inbound,
-    frames: usize,
+    count: usize,
 }
 
 impl Bench {
@@ -19,11 +17,9 @@ impl Bench {
         let (umem, pool) = Umem::heap(frames, ChunkSize::Bytes2048);
         let held = ParkedFrames::new(umem.frames(), WINDOW as usize);
         Self {
-            umem,
-            pool,
-            held,
+            frames: Frames { umem, pool, held },
             inbound: Inbound::new(WINDOW),
-            frames: frames as usize,
+            count: frames as usize,
         }
     }
 
@@ -33,8 +29,8 @@ impl Bench {
     }
 
     fn frame(&mut self, ranges: &[NewRange]) -> Frame {
-        let mut frame = self.pool.alloc().unwrap();
-        let bytes = self.umem.bytes_mut(&mut frame);
+        let mut frame = self.frames.pool.alloc().unwrap();
+        let bytes = self.frames.umem.bytes_mut(&mut frame);
         let mut end = 0;
         for range in ranges {
             for i in 0..range.len {
@@ -48,13 +44,8 @@ impl Bench {
 
     fn arrive(&mut self, ranges: &[NewRange], in_order: u64, spare: bool) {
         let frame = self.frame(ranges);
-        let mut memory = Memory {
-            umem: &self.umem,
-            held: &mut self.held,
-            pool: &mut self.pool,
-        };
         self.inbound
-            .arrived(frame, ranges, in_order, spare, &mut memory)
+            .arrived(frame, ranges, in_order, spare, &mut self.frames)
             .unwrap();
     }
 
@@ -63,7 +54,9 @@ impl Bench {
         let mut total = 0;
         loop {
             let mut slices: [&[u8]; SLICES_MAX] = [&[]; SLICES_MAX];
-            let filled = self.inbound.slices(&self.umem, &self.held, &mut slices);
+            let filled = self
+                .inbound
+                .slices(&self.frames.umem, &self.frames.held, &mut slices);
             let bytes = slices[..filled].concat();
             if bytes.is_empty() {
                 return total;
@@ -73,18 +66,13 @@ impl Bench {
                 assert_eq!(*byte, Self::byte(from + i as u64));
             }
             total += bytes.len();
-            let mut memory = Memory {
-                umem: &self.umem,
-                held: &mut self.held,
-                pool: &mut self.pool,
-            };
-            self.inbound.consume(bytes.len(), &mut memory);
+            self.inbound.consume(bytes.len(), &mut self.frames);
         }
     }
 
     fn assert_nothing_held(&self) {
-        assert_eq!(self.held.count(), 0);
-        assert_eq!(self.pool.available(), self.frames);
+        assert_eq!(self.frames.held.count(), 0);
+        assert_eq!(self.frames.pool.available(), self.count);
     }
 }
 
@@ -98,7 +86,7 @@ fn bytes_out_of_order_park_in_their_frames_and_come_out_in_order() {
     bench.arrive(&[range(200, 66, 100)], 0, true);
     bench.arrive(&[range(100, 66, 100)], 0, true);
     assert_eq!(bench.drain(), 0);
-    assert_eq!(bench.held.count(), 2);
+    assert_eq!(bench.frames.held.count(), 2);
     bench.arrive(&[range(0, 66, 100)], 300, true);
     assert!(!bench.inbound.is_bouncing());
     assert_eq!(bench.drain(), 300);
@@ -134,13 +122,8 @@ fn pieces_in_frames_are_bounced_with_their_bytes() {
     for i in 0..100 {
         bench.arrive(&[range(i * 3, 54, 3)], i * 3 + 3, true);
     }
-    let mut memory = Memory {
-        umem: &bench.umem,
-        held: &mut bench.held,
-        pool: &mut bench.pool,
-    };
-    bench.inbound.consume(4, &mut memory);
-    bench.inbound.start_bouncing(&mut memory);
+    bench.inbound.consume(4, &mut bench.frames);
+    bench.inbound.start_bouncing(&mut bench.frames);
     bench.assert_nothing_held();
     assert_eq!(bench.drain(), 296);
 }
@@ -152,15 +135,10 @@ fn bytes_outside_the_window_are_our_own_fault_and_refused() {
         range(u64::from(WINDOW) - 10, 0, 11),
         range(u64::MAX - 5, 0, 1),
     ] {
-        let frame = bench.pool.alloc().unwrap();
-        let mut memory = Memory {
-            umem: &bench.umem,
-            held: &mut bench.held,
-            pool: &mut bench.pool,
-        };
+        let frame = bench.frames.pool.alloc().unwrap();
         let result = bench
             .inbound
-            .arrived(frame, &[outside], 0, true, &mut memory);
+            .arrived(frame, &[outside], 0, true, &mut bench.frames);
         assert_eq!(result, Err(OutsideWindow));
     }
     bench.assert_nothing_held();
@@ -171,12 +149,7 @@ fn clear_gives_every_frame_back() {
     let mut bench = Bench::new(8);
     bench.arrive(&[range(100, 54, 50)], 0, true);
     bench.arrive(&[range(0, 54, 20)], 20, true);
-    let mut memory = Memory {
-        umem: &bench.umem,
-        held: &mut bench.held,
-        pool: &mut bench.pool,
-    };
-    bench.inbound.clear(&mut memory);
+    bench.inbound.clear(&mut bench.frames);
     bench.assert_nothing_held();
     assert_eq!(bench.inbound.available(), 0);
 }
@@ -189,29 +162,23 @@ impl Bench {
             header: [0; DDP_HEADER_MAX],
             ulpdu_len: 0,
         };
-        let mut memory = Memory {
-            umem: &self.umem,
-            held: &mut self.held,
-            pool: &mut self.pool,
-        };
-        self.inbound.placed(placed, &mut memory);
+        self.inbound.placed(placed, &mut self.frames);
     }
 
     fn consume_placed(&mut self) {
-        let mut memory = Memory {
-            umem: &self.umem,
-            held: &mut self.held,
-            pool: &mut self.pool,
-        };
-        self.inbound.consume_placed(&mut memory);
+        self.inbound.consume_placed(&mut self.frames);
     }
 
     /// The bytes around `offset` without a gap: from where, and how many.
     fn run(&self, offset: u64) -> Option<(u64, usize)> {
         let mut slices: [&[u8]; SLICES_MAX] = [&[]; SLICES_MAX];
-        let (start, filled) =
-            self.inbound
-                .run(offset, SLICES_MAX / 2, &self.umem, &self.held, &mut slices)?;
+        let (start, filled) = self.inbound.run(
+            offset,
+            SLICES_MAX / 2,
+            &self.frames.umem,
+            &self.frames.held,
+            &mut slices,
+        )?;
         let bytes = slices[..filled].concat();
         for (i, byte) in bytes.iter().enumerate() {
             assert_eq!(*byte, Self::byte(start + i as u64));
@@ -231,9 +198,9 @@ fn what_is_placed_early_leaves_its_neighbours_and_frees_its_frames() {
     // The middle of a frame, then a whole one.
     bench.place(200, 300);
     bench.place(400, 500);
-    assert_eq!(bench.held.count(), 2);
+    assert_eq!(bench.frames.held.count(), 2);
     assert_eq!(bench.run(300), Some((300, 100)));
-    let begins = |offset| bench.inbound.begins_at(&bench.held, offset);
+    let begins = |offset| bench.inbound.begins_at(&bench.frames.held, offset);
     assert_eq!([200, 300, 400, 500].map(begins), [false, true, false, true]);
     // In order: as far as what was placed, which then has its turn.
     bench.arrive(&[range(0, 66, 100)], 500, true);
@@ -261,12 +228,7 @@ fn an_end_forgets_what_was_placed_early() {
     let mut bench = Bench::new(4);
     bench.arrive(&[range(100, 66, 300)], 0, true);
     bench.place(200, 300);
-    let mut memory = Memory {
-        umem: &bench.umem,
-        held: &mut bench.held,
-        pool: &mut bench.pool,
-    };
-    bench.inbound.clear(&mut memory);
+    bench.inbound.clear(&mut bench.frames);
     assert!(bench.inbound.is_empty() && !bench.inbound.reaches_placed());
     bench.assert_nothing_held();
 }
@@ -290,12 +252,7 @@ fn what_may_be_placed_early_is_bounded_for_all_connections_together() {
     assert!(bench.run(110).is_none());
     std::mem::swap(&mut other, &mut bench.inbound);
     assert!(bench.run(140).is_none());
-    let mut memory = Memory {
-        umem: &bench.umem,
-        held: &mut bench.held,
-        pool: &mut bench.pool,
-    };
-    bench.inbound.clear(&mut memory);
+    bench.inbound.clear(&mut bench.frames);
     std::mem::swap(&mut other, &mut bench.inbound);
     assert!(bench.run(110).is_some(), "there is room again");
 }

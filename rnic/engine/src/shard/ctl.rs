@@ -1,10 +1,9 @@
 //! What is no data path: commands ([`control`]), a connection's start-up and its end ([`startup`],
 //! [`lifecycle`], with [`markers`], [`rtr_retry`], [`peer_timeout`] and [`deadlines`]), bounds for peers
 //! ([`backlog`], [`unowned`], [`guesses`]), memory that is gone ([`memory_fault`]), and what can be looked at
-//! ([`inspect`], [`client_stats`]).
+//! ([`inspect`]).
 
 pub(super) mod backlog;
-pub(super) mod client_stats;
 pub(super) mod control;
 pub(super) mod deadlines;
 pub(super) mod guesses;

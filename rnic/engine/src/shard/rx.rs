@@ -72,24 +72,26 @@ impl<P: Port> Shard<P> {
     /// with each, but see [`LateClock`]. `idle`: there is nothing else to do.
     pub(super) fn receive(&mut self, clock: &impl Fn() -> Instant, idle: bool) -> bool {
         let mut worked = false;
-        let attempts = match self.ports.len() {
+        let attempts = match self.dp.ports.len() {
             1 if idle => ATTEMPTS_WHEN_IDLE,
             _ => 1,
         };
-        for index in 0..self.ports.len() {
+        for index in 0..self.dp.ports.len() {
             for _ in 0..BATCHES {
-                let port = &mut self.ports[index];
-                let (pool, batch) = (&mut self.pool, &mut self.rx.batch);
+                let port = &mut self.dp.ports[index];
+                let (pool, batch) = (&mut self.dp.frames.pool, &mut self.rx.batch);
                 let count = port.receive_within(attempts, pool, batch, RECEIVE_BATCH);
                 // Most attempts find nothing, and cost no more than that.
                 if count == 0 {
                     break;
                 }
                 worked = true;
-                if !self.captures.is_empty() {
+                if !self.dp.captures.is_empty() {
                     // By a look of its own at the clock: there may be none for a frame alone.
-                    let now = clock().max(self.now);
-                    self.captures.received(now, &self.umem, &self.rx.batch);
+                    let now = clock().max(self.dp.now);
+                    self.dp
+                        .captures
+                        .received(now, &self.dp.frames.umem, &self.rx.batch);
                 }
                 if count == 1 && !self.deferred.is_waiting() {
                     self.receive_batch(index, Some(clock));
@@ -100,7 +102,7 @@ impl<P: Port> Shard<P> {
                 if count < RECEIVE_BATCH {
                     break;
                 }
-                self.ports[index].refill(&mut self.pool);
+                self.dp.ports[index].refill(&mut self.dp.frames.pool);
             }
         }
         worked
@@ -113,7 +115,7 @@ impl<P: Port> Shard<P> {
         let mut gro = self.rx.gro.take().unwrap_or_default();
         if let Some(first) = batch.first() {
             // Another core wrote it: what is read of it later comes while its headers are looked at.
-            fetch_first::<LINES_AHEAD>(self.umem.bytes(first.first()));
+            fetch_first::<LINES_AHEAD>(self.dp.frames.umem.bytes(first.first()));
         }
         let mut packets = batch.drain(..);
         while let Some(packet) = packets.as_slice().first() {
@@ -134,7 +136,7 @@ impl<P: Port> Shard<P> {
                 break;
             };
             if let Some(later) = packets.as_slice().get(HEADERS_AHEAD) {
-                fetch_line(self.umem.bytes(later.first()).as_ptr());
+                fetch_line(self.dp.frames.umem.bytes(later.first()).as_ptr());
             }
             self.receive_packet(&mut gro, packet, predicted, port, clock);
         }
@@ -190,7 +192,7 @@ impl<P: Port> Shard<P> {
             self.flush_gro(gro, clock);
             let Some((head, predicted)) = head else {
                 // Its connection was there when it was verified.
-                return self.pool.free_packet(segment.packet);
+                return self.dp.frames.pool.free_packet(segment.packet);
             };
             gro.begin(head, predicted);
         }

@@ -17,19 +17,20 @@ use crate::counters;
 use crate::qp::{Qp, WrongQpState};
 use crate::shard::ctl::backlog::Backlog;
 use crate::shard::ctl::startup::{depths, indications, initiator_options};
-use crate::shard::{Client, Listener, QpSlot, Shard, Tables};
+use crate::shard::datapath::{QpSlot, Tables};
+use crate::shard::{Client, Listener, Shard};
 use crate::stag::AddRegionError;
 
 impl<P: Port> Shard<P> {
     /// Does a command.
     pub fn execute(&mut self, command: Command, now: Instant) -> Result<Answer, CommandError> {
-        self.now = self.now.max(now);
+        self.dp.now = self.dp.now.max(now);
         self.quiet_until = None;
         self.run_deferred();
         match command {
             Command::AddClient { client, doorbells } => {
-                limit("clients", self.clients.len(), self.config.limits.clients)?;
-                self.tables.client_stats.add(client);
+                limit("clients", self.clients.len(), self.dp.config.limits.clients)?;
+                self.dp.tables.client_stats.add(client);
                 self.clients.push(Client {
                     id: client,
                     doorbells,
@@ -40,7 +41,7 @@ impl<P: Port> Shard<P> {
                 let before = self.clients.len();
                 self.clients.retain(|entry| entry.id != client);
                 found(self.clients.len() < before, "client")?;
-                self.tables.client_stats.remove(client);
+                self.dp.tables.client_stats.remove(client);
                 self.guesses.forget(client);
             }
             Command::AddRegion {
@@ -53,21 +54,21 @@ impl<P: Port> Shard<P> {
             } => {
                 let base = TaggedOffset(base);
                 let added = match stream {
-                    None => self.tables.stags.add(stag, pd, access, base, memory),
+                    None => self.dp.tables.stags.add(stag, pd, access, base, memory),
                     Some(qp) => {
                         let user = self.qp(qp)?.qp.user();
-                        let stags = &mut self.tables.stags;
+                        let stags = &mut self.dp.tables.stags;
                         stags.add_for_stream(stag, user, access, base, memory)
                     }
                 };
                 added.map_err(region_refused)?;
             }
             Command::AddStag { stag, pd, kind } => {
-                let added = self.tables.stags.add_unbound(stag, pd, kind);
+                let added = self.dp.tables.stags.add_unbound(stag, pd, kind);
                 added.map_err(region_refused)?;
             }
             Command::RemoveRegion { stag } => {
-                found(self.tables.stags.remove(stag), "STag")?;
+                found(self.dp.tables.stags.remove(stag), "STag")?;
             }
             Command::AddCq {
                 client,
@@ -77,34 +78,38 @@ impl<P: Port> Shard<P> {
             } => {
                 limit(
                     "completion queues",
-                    self.tables.cqs.len(),
-                    self.config.limits.cqs,
+                    self.dp.tables.cqs.len(),
+                    self.dp.config.limits.cqs,
                 )?;
-                if !self.tables.cqs.add(client, cq, ring, notify) {
+                if !self.dp.tables.cqs.add(client, cq, ring, notify) {
                     return Err(CommandError::Invalid(format!(
                         "completion queue {cq} exists"
                     )));
                 }
             }
-            Command::RemoveCq { cq } => found(self.tables.cqs.remove(cq), "completion queue")?,
+            Command::RemoveCq { cq } => found(self.dp.tables.cqs.remove(cq), "completion queue")?,
             Command::AddSrq {
                 client,
                 srq,
                 max_sge,
                 ring,
             } => {
-                let srqs = &mut self.tables.srqs;
-                limit("shared receive queues", srqs.len(), self.config.limits.srqs)?;
+                let srqs = &mut self.dp.tables.srqs;
+                limit(
+                    "shared receive queues",
+                    srqs.len(),
+                    self.dp.config.limits.srqs,
+                )?;
                 if !srqs.add(client, srq, max_sge as usize, ring) {
                     let exists = format!("shared receive queue {srq} exists");
                     return Err(CommandError::Invalid(exists));
                 }
             }
             Command::ArmSrq { srq, limit } => {
-                found(self.tables.srqs.arm(srq, limit), "shared receive queue")?;
+                found(self.dp.tables.srqs.arm(srq, limit), "shared receive queue")?;
             }
             Command::RemoveSrq { srq } => {
-                found(self.tables.srqs.remove(srq), "shared receive queue")?;
+                found(self.dp.tables.srqs.remove(srq), "shared receive queue")?;
             }
             Command::AddQp {
                 client,
@@ -172,9 +177,9 @@ impl<P: Port> Shard<P> {
                 number,
                 filter,
                 sink,
-            } => self.captures.add(number, filter, sink),
+            } => self.dp.captures.add(number, filter, sink),
             Command::RemoveCapture { number } => {
-                return Ok(Answer::Capture(self.captures.remove(number)));
+                return Ok(Answer::Capture(self.dp.captures.remove(number)));
             }
         }
         Ok(Answer::Done)
@@ -183,26 +188,26 @@ impl<P: Port> Shard<P> {
     fn metrics(&self) -> ShardMetrics {
         ShardMetrics {
             counters: self.named_counters(),
-            clients: self.tables.client_stats.by_client(),
-            work: self.tables.client_stats.times,
+            clients: self.dp.tables.client_stats.by_client(),
+            work: self.dp.tables.client_stats.times,
             connect: self.connect_times,
         }
     }
 
     fn named_counters(&self) -> Vec<(String, u64)> {
         counters::named(
-            &self.counters,
+            &self.dp.counters,
             self.reassembly.counters(),
-            &self.tables.client_stats.total(),
-            &self.stack.counters(),
-            &self.stack.totals(),
+            &self.dp.tables.client_stats.total(),
+            &self.dp.stack.counters(),
+            &self.dp.stack.totals(),
             &self.levels(),
-            self.ports.iter().map(Port::statistics),
+            self.dp.ports.iter().map(Port::statistics),
         )
     }
 
     pub(in crate::shard) fn qp(&mut self, qp: QpNum) -> Result<&mut QpSlot, CommandError> {
-        let slot = self.qps.get_mut(qp.0).ok_or(unknown("queue pair"))?;
+        let slot = self.dp.qps.get_mut(qp.0).ok_or(unknown("queue pair"))?;
         Ok(slot)
     }
 
@@ -215,31 +220,31 @@ impl<P: Port> Shard<P> {
     ) -> Result<(), CommandError> {
         limit(
             "queue pairs",
-            self.qps.len(),
-            self.config.limits.queue_pairs,
+            self.dp.qps.len(),
+            self.dp.config.limits.queue_pairs,
         )?;
-        if self.qps.contains(num.0) {
+        if self.dp.qps.contains(num.0) {
             return Err(CommandError::Invalid(format!("queue pair {num} exists")));
         }
         let srq = attributes.srq;
         let mut qp = Qp::new(client, num, attributes, sq, rq);
         if let Some(srq) = srq {
-            let max_sge = self.tables.srqs.max_sge(srq);
+            let max_sge = self.dp.tables.srqs.max_sge(srq);
             qp.share_receives(srq, max_sge.ok_or(unknown("shared receive queue"))?);
         }
-        sound_cqs(&qp, &self.tables)?;
+        sound_cqs(&qp, &self.dp.tables)?;
         self.share.queue_pair_added(client);
-        qp.provide(&mut self.tables.queue_pool);
-        self.tables.stags.stream_added(qp.user());
-        let tally = self.tables.client_stats.place_of(client);
-        self.qps.insert(num.0, Box::new(QpSlot::new(qp, tally)));
+        qp.provide(&mut self.dp.tables.queue_pool);
+        self.dp.tables.stags.stream_added(qp.user());
+        let tally = self.dp.tables.client_stats.place_of(client);
+        self.dp.qps.insert(num.0, Box::new(QpSlot::new(qp, tally)));
         Ok(())
     }
 
     fn remove_qp(&mut self, qp: QpNum) -> Result<(), CommandError> {
-        let mut slot = self.qps.remove(qp.0).ok_or(unknown("queue pair"))?;
-        slot.qp.give_back(&mut self.tables.queue_pool);
-        self.tables.stags.stream_removed(slot.qp.user());
+        let mut slot = self.dp.qps.remove(qp.0).ok_or(unknown("queue pair"))?;
+        slot.qp.give_back(&mut self.dp.tables.queue_pool);
+        self.dp.tables.stags.stream_removed(slot.qp.user());
         if let Some(id) = slot.conn {
             // With the queue pair gone the end of its connection is told to nobody.
             self.abort(id, DisconnectReason::Aborted, None);
@@ -258,12 +263,13 @@ impl<P: Port> Shard<P> {
         limit(
             "listeners",
             self.listeners.len(),
-            self.config.limits.listeners,
+            self.dp.config.limits.listeners,
         )?;
         // Without the scope and flow label that an IPv6 address may come with.
         let local = SocketAddr::from(Endpoint::from(local));
-        let backlog = (backlog.max(1) as usize).min(self.config.limits.connections);
-        self.stack
+        let backlog = (backlog.max(1) as usize).min(self.dp.config.limits.connections);
+        self.dp
+            .stack
             .listen(local.into(), backlog)
             .map_err(|error| match error {
                 ListenError::InUse { .. } => CommandError::InUse { local },
@@ -286,8 +292,8 @@ impl<P: Port> Shard<P> {
             .remove(&listener.0)
             .ok_or(unknown("listener"))?;
         self.listening.remove(&entry.local);
-        self.stack.unlisten(entry.local.into());
-        let waiting = self.conns.ids_where(|conn| match conn.phase {
+        self.dp.stack.unlisten(entry.local.into());
+        let waiting = self.dp.conns.ids_where(|conn| match conn.phase {
             Phase::AwaitRequest { listener: of, .. } | Phase::Requested { listener: of, .. } => {
                 of == listener
             }
@@ -331,32 +337,33 @@ impl<P: Port> Shard<P> {
         let options = ConnOptions {
             mss: path.mss(tuple.remote.addr),
         };
-        let id = self
-            .stack
-            .connect(self.now, tuple, options)
-            .map_err(|error| match error {
-                ConnectError::TooMany { limit } => CommandError::Limit {
-                    what: "connections",
-                    limit,
-                },
-                ConnectError::InUse { .. } => CommandError::InUse {
-                    local: tuple.local.into(),
-                },
-                ConnectError::DropReason { .. } => invalid(error),
-            })?;
+        let id =
+            self.dp
+                .stack
+                .connect(self.dp.now, tuple, options)
+                .map_err(|error| match error {
+                    ConnectError::TooMany { limit } => CommandError::Limit {
+                        what: "connections",
+                        limit,
+                    },
+                    ConnectError::InUse { .. } => CommandError::InUse {
+                        local: tuple.local.into(),
+                    },
+                    ConnectError::DropReason { .. } => invalid(error),
+                })?;
         let slot = self.qp(num)?;
         slot.qp.begin_connecting().map_err(wrong_state)?;
         slot.conn = Some(id);
         let phase = Phase::Requesting {
             qp: num,
             initiator,
-            opened: self.now,
+            opened: self.dp.now,
             unmarked,
         };
-        let window = self.config.tcp.receive_window;
+        let window = self.dp.config.tcp.receive_window;
         let conn = Conn::new(id, tuple, path, 0, window, phase);
         self.adopt(conn);
-        self.counters.active_opens += 1;
+        self.dp.counters.active_opens += 1;
         Ok(())
     }
 
@@ -376,7 +383,7 @@ impl<P: Port> Shard<P> {
     ) -> Result<(), CommandError> {
         let id = self.waiting(request)?;
         let gone = || unknown("connection request");
-        let conn = self.conns.get(id).ok_or_else(gone)?;
+        let conn = self.dp.conns.get(id).ok_or_else(gone)?;
         let Phase::Requested {
             listener,
             responder,
@@ -402,7 +409,7 @@ impl<P: Port> Shard<P> {
         self.requests.remove(&request.0);
         self.no_longer_waiting(listener, id);
         // From here on the queue pair is told of what happens, and not the listener.
-        self.conns.get_mut(id).ok_or_else(gone)?.phase = Phase::Over;
+        self.dp.conns.get_mut(id).ok_or_else(gone)?.phase = Phase::Over;
         if self.send_startup(id, reply.bytes()).is_err() {
             let (qp, reason) = (num, DisconnectReason::LocalError);
             let message = format!("the MPA Reply to {remote} could not be sent: no frame is free");
@@ -425,7 +432,7 @@ impl<P: Port> Shard<P> {
     fn reject(&mut self, request: ConnRequestId, private_data: &[u8]) -> Result<(), CommandError> {
         let id = self.waiting(request)?;
         let gone = || unknown("connection request");
-        let conn = self.conns.get(id).ok_or_else(gone)?;
+        let conn = self.dp.conns.get(id).ok_or_else(gone)?;
         let Phase::Requested {
             listener,
             responder,
@@ -454,6 +461,7 @@ impl<P: Port> Shard<P> {
             wanted: "connected or connecting",
         })?;
         let starting = self
+            .dp
             .conns
             .get(id)
             .is_some_and(|c| matches!(c.phase, Phase::Requesting { .. }));

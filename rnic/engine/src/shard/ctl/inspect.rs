@@ -25,9 +25,9 @@ impl<P: Port> Shard<P> {
     pub(in crate::shard) fn look_at_connections(&self, after: u32) -> Answer {
         let mut found = Vec::new();
         let first = after as usize;
-        let end = first.saturating_add(LOOKS).min(self.conns.places());
+        let end = first.saturating_add(LOOKS).min(self.dp.conns.places());
         for place in first..end {
-            let Some(conn) = self.conns.at(place) else {
+            let Some(conn) = self.dp.conns.at(place) else {
                 continue;
             };
             found.extend(self.show(place, conn));
@@ -36,15 +36,15 @@ impl<P: Port> Shard<P> {
                 return Answer::Connections { found, next };
             }
         }
-        let next = (end < self.conns.places()).then_some(end as u32);
+        let next = (end < self.dp.conns.places()).then_some(end as u32);
         Answer::Connections { found, next }
     }
 
     /// These queue pairs; those that are not there are left out.
     pub(in crate::shard) fn look_at_queue_pairs(&self, qps: &[QpNum]) -> Answer {
         let look = |qp: &QpNum| {
-            let slot = self.qps.get(qp.0)?;
-            let conn = slot.conn.and_then(|id| self.conns.get(id));
+            let slot = self.dp.qps.get(qp.0)?;
+            let conn = slot.conn.and_then(|id| self.dp.conns.get(id));
             Some(QpLook {
                 qp: *qp,
                 state: slot.qp.state(),
@@ -57,7 +57,7 @@ impl<P: Port> Shard<P> {
     /// The STags with these indexes, whatever their keys are; those that are not there are left out.
     pub(in crate::shard) fn look_at_stags(&self, stags: &[Stag]) -> Answer {
         let stags = stags.iter().filter_map(|stag| {
-            let look = self.tables.stags.look(stag.index())?;
+            let look = self.dp.tables.stags.look(stag.index())?;
             Some((stag.index(), look))
         });
         Answer::Stags(stags.collect())
@@ -72,7 +72,7 @@ impl<P: Port> Shard<P> {
         owner: Option<ClientId>,
     ) -> Result<(), CommandError> {
         let place = (connection as usize).checked_sub(1);
-        let found = place.and_then(|place| self.conns.at(place));
+        let found = place.and_then(|place| self.dp.conns.at(place));
         let found = found.filter(|conn| ends(&conn.tuple) == (local, remote));
         let conn = found.ok_or(unknown("connection"))?;
         if self.owner(conn) != owner {
@@ -88,7 +88,7 @@ impl<P: Port> Shard<P> {
     fn owner(&self, conn: &Conn) -> Option<ClientId> {
         match &conn.phase {
             Phase::Requesting { qp, .. } | Phase::Rdma { qp } => {
-                self.qps.get(qp.0).map(|slot| slot.qp.client())
+                self.dp.qps.get(qp.0).map(|slot| slot.qp.client())
             }
             Phase::AwaitRequest { listener, .. } | Phase::Requested { listener, .. } => self
                 .listeners
@@ -99,7 +99,7 @@ impl<P: Port> Shard<P> {
     }
 
     fn show(&self, place: usize, conn: &Conn) -> Option<ConnectionInfo> {
-        let info = self.stack.info(conn.id)?;
+        let info = self.dp.stack.info(conn.id)?;
         let (local, remote) = ends(&conn.tuple);
         // Durations that TCP measures are minutes at most.
         let micros = |duration: std::time::Duration| duration.as_micros() as u64;

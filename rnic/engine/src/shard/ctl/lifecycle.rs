@@ -9,20 +9,20 @@ use rnic_xsk::Port;
 use userspace_tcp::{ConnId, Endpoint, Event as TcpEvent, SoftError};
 
 use crate::command::ShardEvent;
-use crate::conn::{Conn, Memory, Phase};
+use crate::conn::{Conn, Phase};
 use crate::qp::CloseKind;
+use crate::shard::Shard;
 use crate::shard::ctl::backlog::{Admission, Network};
-use crate::shard::{Shard, memory};
 
 impl<P: Port> Shard<P> {
     /// Takes up a connection that TCP has. What stood in its slot gave way to it: it was half-open
     /// or in TIME-WAIT.
     pub(in crate::shard) fn adopt(&mut self, conn: Conn) {
         let id = conn.id;
-        if let Some(mut forgotten) = self.conns.insert(conn) {
+        if let Some(mut forgotten) = self.dp.conns.insert(conn) {
             self.share.let_go(id);
             self.macroflows.leave(forgotten.id);
-            forgotten.inbound.clear(&mut memory!(self));
+            forgotten.inbound.clear(&mut self.dp.frames);
             self.release(forgotten.tuple.local);
         }
     }
@@ -30,7 +30,7 @@ impl<P: Port> Shard<P> {
     /// The events that introduce a connection; the others wait for [`Self::handle_close_events`], so that the
     /// bytes of the segment that caused them are delivered before.
     pub(in crate::shard) fn handle_open_events(&mut self) {
-        while let Some((id, event)) = self.stack.poll_event() {
+        while let Some((id, event)) = self.dp.stack.poll_event() {
             match event {
                 TcpEvent::Incoming { listener, .. } => self.incoming(id, listener),
                 TcpEvent::Established => self.send_request(id),
@@ -56,7 +56,7 @@ impl<P: Port> Shard<P> {
                 TcpEvent::Closed => {
                     self.finish(id, DisconnectReason::Graceful, None);
                     // In TIME-WAIT the way to the peer is still needed.
-                    if self.stack.info(id).is_none() {
+                    if self.dp.stack.info(id).is_none() {
                         self.forget(id);
                     }
                 }
@@ -66,57 +66,57 @@ impl<P: Port> Shard<P> {
     }
 
     fn incoming(&mut self, id: ConnId, local: Endpoint) {
-        self.conns.established(id);
+        self.dp.conns.established(id);
         if !self.segments_suit(id) {
             return;
         }
         let listener = self.listening.get(&local.into()).copied();
-        let (Some(listener), Some(conn)) = (listener, self.conns.get(id)) else {
+        let (Some(listener), Some(conn)) = (listener, self.dp.conns.get(id)) else {
             return self.abort(id, DisconnectReason::Aborted, None);
         };
         let peer = conn.tuple.remote.addr;
         let client = self.listeners.get(&listener.0).map(|entry| entry.client);
-        if client.is_some_and(|client| self.guesses.pauses((peer, client), self.now)) {
-            self.counters.stag_guesses_paused += 1;
+        if client.is_some_and(|client| self.guesses.pauses((peer, client), self.dp.now)) {
+            self.dp.counters.stag_guesses_paused += 1;
             return self.abort(id, DisconnectReason::Aborted, None);
         }
         self.keep_places();
         let network = Network::of(peer);
         if !self.make_place(listener, network) {
-            self.counters.backlog_full += 1;
+            self.dp.counters.backlog_full += 1;
             return self.abort(id, DisconnectReason::Aborted, None);
         }
         if let Some(entry) = self.listeners.get_mut(&listener.0) {
             entry.backlog.enter(id, network);
         }
-        let patience = self.config.startup_timeout;
-        if let Some(conn) = self.conns.get_mut(id) {
+        let patience = self.dp.config.startup_timeout;
+        if let Some(conn) = self.dp.conns.get_mut(id) {
             conn.phase = Phase::AwaitRequest {
                 listener,
                 responder: Box::new(Responder::new()),
-                whole_by: self.now + patience,
+                whole_by: self.dp.now + patience,
             };
         }
         self.note_unowned(id);
-        self.counters.passive_opens += 1;
-        self.set_deadline(id, self.config.first_byte_timeout.min(patience));
+        self.dp.counters.passive_opens += 1;
+        self.set_deadline(id, self.dp.config.first_byte_timeout.min(patience));
         self.deliver(id);
     }
 
     /// Only the peer has this connection now.
     pub(in crate::shard) fn note_unowned(&mut self, id: ConnId) {
-        let conns = &self.conns;
+        let conns = &self.dp.conns;
         self.unowned.enter(id, |id| is_unowned(conns.get(id)));
     }
 
     /// When few places are left in the table of connections, the oldest that only its peer has gives way.
     fn keep_places(&mut self) {
-        let conns = &self.conns;
+        let conns = &self.dp.conns;
         let surplus = self
             .unowned
             .surplus(conns.len(), |id| is_unowned(conns.get(id)));
         if let Some(oldest) = surplus {
-            self.counters.backlog_gave_way += 1;
+            self.dp.counters.backlog_gave_way += 1;
             self.abort(oldest, DisconnectReason::Aborted, None);
         }
     }
@@ -130,7 +130,7 @@ impl<P: Port> Shard<P> {
         match entry.backlog.admit(network) {
             Admission::Free => true,
             Admission::InPlaceOf(oldest) => {
-                self.counters.backlog_gave_way += 1;
+                self.dp.counters.backlog_gave_way += 1;
                 self.abort(oldest, DisconnectReason::Aborted, None);
                 true
             }
@@ -140,7 +140,7 @@ impl<P: Port> Shard<P> {
 
     /// The peer sends no more, and all that it sent was delivered.
     fn peer_closed(&mut self, id: ConnId) {
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.dp.conns.get_mut(id) else {
             return;
         };
         match conn.phase {
@@ -149,7 +149,7 @@ impl<P: Port> Shard<P> {
                 if mid_fpdu {
                     conn.ending.get_or_insert(DisconnectReason::PeerClosed);
                 }
-                if let Some(slot) = self.qps.get_mut(qp.0) {
+                if let Some(slot) = self.dp.qps.get_mut(qp.0) {
                     slot.qp.peer_closed(mid_fpdu);
                 }
                 self.make_ready(id);
@@ -165,14 +165,14 @@ impl<P: Port> Shard<P> {
 
     /// Looks what the queue pair of this connection asks for.
     pub(in crate::shard) fn update_conn(&mut self, id: ConnId) {
-        if let Some(qp) = self.conns.get(id).and_then(Conn::qp) {
+        if let Some(qp) = self.dp.conns.get(id).and_then(Conn::qp) {
             self.settle(qp);
         }
     }
 
     /// Looks what a queue pair asks for after it was called.
     pub(in crate::shard) fn settle(&mut self, num: QpNum) {
-        let Some(slot) = self.qps.get_mut(num.0) else {
+        let Some(slot) = self.dp.qps.get_mut(num.0) else {
             return;
         };
         let (conn, client) = (slot.conn, slot.qp.client());
@@ -182,9 +182,9 @@ impl<P: Port> Shard<P> {
         let awaits_peer = slot.qp.awaits_peer();
         let terminating = slot.qp.state() == rnic_ipc::control::QpState::Terminate;
         if let Some(id) = conn {
-            if guessed && let Some(conn) = self.conns.get(id) {
+            if guessed && let Some(conn) = self.dp.conns.get(id) {
                 self.guesses
-                    .note((conn.tuple.remote.addr, client), self.now);
+                    .note((conn.tuple.remote.addr, client), self.dp.now);
             }
             match close {
                 Some(CloseKind::Graceful) => self.close(id, DisconnectReason::Graceful),
@@ -213,7 +213,7 @@ impl<P: Port> Shard<P> {
     /// The peer sent what is in error, and can't be told by a Terminate: its own log, if it has one, says
     /// nothing, so ours does.
     fn peer_fault(&mut self, id: ConnId, control: u16) {
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.dp.conns.get_mut(id) else {
             return;
         };
         let error = TerminateError::from_control(control);
@@ -229,7 +229,7 @@ impl<P: Port> Shard<P> {
 
     /// FIN after what is queued.
     fn close(&mut self, id: ConnId, reason: DisconnectReason) {
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.dp.conns.get_mut(id) else {
             return;
         };
         // An error says more than the graceful end that it interrupts.
@@ -238,7 +238,7 @@ impl<P: Port> Shard<P> {
         }
         if !conn.closing {
             conn.closing = true;
-            self.stack.close(id);
+            self.dp.stack.close(id);
         }
         self.limit_close(id);
     }
@@ -246,14 +246,14 @@ impl<P: Port> Shard<P> {
     /// Whatever the peer does, this connection's end comes within the close timeout; within the user
     /// timeout when nothing is heard of it.
     pub(in crate::shard) fn limit_close(&mut self, id: ConnId) {
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.dp.conns.get_mut(id) else {
             return;
         };
         if conn.close_by.is_none() {
-            let patience = self.config.close_timeout;
+            let patience = self.dp.config.close_timeout;
             conn.unheard = None;
-            conn.close_by = Some(self.now + patience);
-            self.set_deadline(id, patience.min(self.config.tcp.user_timeout));
+            conn.close_by = Some(self.dp.now + patience);
+            self.set_deadline(id, patience.min(self.dp.config.tcp.user_timeout));
         }
     }
 
@@ -264,15 +264,15 @@ impl<P: Port> Shard<P> {
         reason: DisconnectReason,
         message: Option<String>,
     ) {
-        self.stack.abort(id);
+        self.dp.stack.abort(id);
         self.finish(id, reason, message);
         self.forget(id);
-        self.take_released();
+        self.dp.take_released();
     }
 
     /// Nothing can be sent or received any more.
     pub(in crate::shard) fn interface_gone(&mut self, interface: &str) {
-        for id in self.conns.ids_where(|_| true) {
+        for id in self.dp.conns.ids_where(|_| true) {
             let message = format!(
                 "interface {interface} was taken away from the host: connect by another, or start the \
                  RNIC again when it is back"
@@ -285,12 +285,12 @@ impl<P: Port> Shard<P> {
     fn gone(&mut self, id: ConnId, reason: DisconnectReason) {
         self.finish(id, reason, None);
         self.forget(id);
-        self.take_released();
+        self.dp.take_released();
     }
 
     /// Tells whoever is concerned that the connection is at its end, and why. Once.
     fn finish(&mut self, id: ConnId, reason: DisconnectReason, message: Option<String>) {
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.dp.conns.get_mut(id) else {
             return;
         };
         let phase = std::mem::replace(&mut conn.phase, Phase::Over);
@@ -301,7 +301,7 @@ impl<P: Port> Shard<P> {
             None | Some(DisconnectReason::Graceful) => reason,
             Some(known) => known,
         };
-        conn.inbound.clear(&mut memory!(self));
+        conn.inbound.clear(&mut self.dp.frames);
         let remote = conn.tuple.remote;
         let message = message.unwrap_or_else(|| match (reason, &phase) {
             (DisconnectReason::TimedOut, Phase::Rdma { .. }) => self.describe_timeout(&remote),
@@ -309,7 +309,7 @@ impl<P: Port> Shard<P> {
         });
         match phase {
             Phase::Requesting { qp, .. } => {
-                self.counters.startup_failed += 1;
+                self.dp.counters.startup_failed += 1;
                 self.end_queue_pair(
                     qp,
                     reason,
@@ -332,13 +332,13 @@ impl<P: Port> Shard<P> {
                 );
             }
             Phase::AwaitRequest { listener, .. } => {
-                self.counters.startup_failed += 1;
+                self.dp.counters.startup_failed += 1;
                 self.no_longer_waiting(listener, id);
             }
             Phase::Requested {
                 listener, request, ..
             } => {
-                self.counters.startup_failed += 1;
+                self.dp.counters.startup_failed += 1;
                 self.no_longer_waiting(listener, id);
                 self.requests.remove(&request.0);
                 self.events
@@ -355,12 +355,12 @@ impl<P: Port> Shard<P> {
         reason: DisconnectReason,
         event: Event,
     ) {
-        let Some(slot) = self.qps.get_mut(qp.0) else {
+        let Some(slot) = self.dp.qps.get_mut(qp.0) else {
             return;
         };
         slot.conn = None;
         slot.qp
-            .connection_ended(&mut self.tables.context(slot.tally, self.now), reason);
+            .connection_ended(&mut self.dp.tables.context(slot.tally, self.dp.now), reason);
         let client = slot.qp.client();
         self.events.push_back(ShardEvent::Client { client, event });
     }
@@ -374,10 +374,10 @@ impl<P: Port> Shard<P> {
 
     /// Drops what is left of a connection that TCP has no more.
     fn forget(&mut self, id: ConnId) {
-        let Some(mut conn) = self.conns.remove(id) else {
+        let Some(mut conn) = self.dp.conns.remove(id) else {
             return;
         };
-        conn.inbound.clear(&mut memory!(self));
+        conn.inbound.clear(&mut self.dp.frames);
         // Its RST may still have to find the way.
         self.link.remember(conn.tuple, conn.path, conn.port());
         self.release(conn.tuple.local);
@@ -386,7 +386,7 @@ impl<P: Port> Shard<P> {
     /// Says so when nothing uses a local address and port any more.
     pub(in crate::shard) fn release(&mut self, local: Endpoint) {
         let address = local.into();
-        if !self.listening.contains_key(&address) && self.stack.connections_at(local) == 0 {
+        if !self.listening.contains_key(&address) && self.dp.stack.connections_at(local) == 0 {
             self.events
                 .push_back(ShardEvent::Released { local: address });
         }
@@ -394,14 +394,14 @@ impl<P: Port> Shard<P> {
 
     pub(in crate::shard) fn set_deadline(&mut self, id: ConnId, patience: std::time::Duration) {
         if self.deadlines.is_crowded() {
-            let conns = &self.conns;
+            let conns = &self.dp.conns;
             let meant = |at, id| conns.get(id).is_some_and(|conn| conn.deadline == Some(at));
             self.deadlines.compact(meant);
         }
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.dp.conns.get_mut(id) else {
             return;
         };
-        let at = self.now + patience;
+        let at = self.dp.now + patience;
         if conn.deadline != Some(at) {
             conn.deadline = Some(at);
             self.deadlines.set(at, id);
@@ -411,14 +411,20 @@ impl<P: Port> Shard<P> {
     /// TCP's timers and our own.
     pub(in crate::shard) fn run_timers(&mut self) -> bool {
         let mut worked = false;
-        if self.stack.next_deadline().is_some_and(|at| at <= self.now) {
+        if self
+            .dp
+            .stack
+            .next_deadline()
+            .is_some_and(|at| at <= self.dp.now)
+        {
             worked = true;
-            self.stack.advance(self.now);
+            self.dp.stack.advance(self.dp.now);
             self.handle_open_events();
             self.handle_close_events();
         }
-        while let Some((at, id)) = self.deadlines.expired(self.now) {
+        while let Some((at, id)) = self.deadlines.expired(self.dp.now) {
             if self
+                .dp
                 .conns
                 .get(id)
                 .is_some_and(|conn| conn.deadline == Some(at))
@@ -431,33 +437,33 @@ impl<P: Port> Shard<P> {
     }
 
     fn out_of_patience(&mut self, id: ConnId) {
-        let Some(conn) = self.conns.get(id) else {
+        let Some(conn) = self.dp.conns.get(id) else {
             return;
         };
         let (count, message) = match conn.phase {
             Phase::Requesting { .. } => (
-                &mut self.counters.startup_timeouts,
+                &mut self.dp.counters.startup_timeouts,
                 Some(format!(
                     "no MPA Reply from {} within {:?}: it may not speak MPA on this port",
-                    conn.tuple.remote, self.config.startup_timeout
+                    conn.tuple.remote, self.dp.config.startup_timeout
                 )),
             ),
             Phase::HalfOpen => return self.review_half_open(id),
             Phase::AwaitRequest { whole_by, .. } => {
-                if conn.inbound.consumed_to() > 0 && self.now < whole_by {
+                if conn.inbound.consumed_to() > 0 && self.dp.now < whole_by {
                     // It has begun to speak in time.
-                    let rest = whole_by.saturating_duration_since(self.now);
+                    let rest = whole_by.saturating_duration_since(self.dp.now);
                     return self.set_deadline(id, rest);
                 }
-                (&mut self.counters.startup_timeouts, None)
+                (&mut self.dp.counters.startup_timeouts, None)
             }
-            Phase::Requested { .. } => (&mut self.counters.answer_timeouts, None),
+            Phase::Requested { .. } => (&mut self.dp.counters.answer_timeouts, None),
             Phase::Rdma { .. } if conn.unheard.is_some() => return self.retry_rtr(id),
             Phase::Rdma { .. } | Phase::Over if conn.close_by.is_some() => {
                 return self.review_close(id);
             }
             Phase::Rdma { .. } => return self.review_silence(id),
-            Phase::Over => (&mut self.counters.close_timeouts, None),
+            Phase::Over => (&mut self.dp.counters.close_timeouts, None),
         };
         *count += 1;
         self.abort(id, DisconnectReason::TimedOut, message);
@@ -465,10 +471,10 @@ impl<P: Port> Shard<P> {
 
     /// TCP has its own patience with half-open connections, and gives them up without a word.
     fn review_half_open(&mut self, id: ConnId) {
-        if self.stack.info(id).is_some() {
-            self.set_deadline(id, self.config.startup_timeout);
-        } else if let Some(mut conn) = self.conns.remove(id) {
-            conn.inbound.clear(&mut memory!(self));
+        if self.dp.stack.info(id).is_some() {
+            self.set_deadline(id, self.dp.config.startup_timeout);
+        } else if let Some(mut conn) = self.dp.conns.remove(id) {
+            conn.inbound.clear(&mut self.dp.frames);
         }
     }
 
@@ -485,7 +491,7 @@ impl<P: Port> Shard<P> {
             .find(|entry| entry.id == client && !entry.faulted);
         let Some(entry) = known else { return };
         entry.faulted = true;
-        self.counters.client_faults += 1;
+        self.dp.counters.client_faults += 1;
         self.events.push_back(ShardEvent::ClientFault {
             client,
             code,
@@ -495,7 +501,7 @@ impl<P: Port> Shard<P> {
 
     /// The owners of shared receive queues that fell below their limits hear of it.
     pub(in crate::shard) fn tell_srq_limits(&mut self) {
-        while let Some((client, srq)) = self.tables.srqs.poll_limit() {
+        while let Some((client, srq)) = self.dp.tables.srqs.poll_limit() {
             let event = Event::SrqLimit { srq };
             self.events.push_back(ShardEvent::Client { client, event });
         }
@@ -503,22 +509,23 @@ impl<P: Port> Shard<P> {
 
     /// A CQ that takes nothing any more takes its queue pairs with it (RFC 5040 section 8.1.1).
     pub(in crate::shard) fn fail_queue_pairs_of_dead_cqs(&mut self) {
-        while let Some(failure) = self.tables.cqs.poll_failure() {
+        while let Some(failure) = self.dp.tables.cqs.poll_failure() {
             let event = Event::CqError { cq: failure.cq };
             self.events.push_back(ShardEvent::Client {
                 client: failure.client,
                 event,
             });
             let users: Vec<QpNum> = self
+                .dp
                 .qps
                 .values()
                 .filter(|slot| slot.qp.uses_cq(failure.cq))
                 .map(|slot| slot.qp.num())
                 .collect();
             for num in users {
-                if let Some(slot) = self.qps.get_mut(num.0) {
+                if let Some(slot) = self.dp.qps.get_mut(num.0) {
                     slot.qp
-                        .cq_failed(&mut self.tables.context(slot.tally, self.now));
+                        .cq_failed(&mut self.dp.tables.context(slot.tally, self.dp.now));
                 }
                 self.settle(num);
             }

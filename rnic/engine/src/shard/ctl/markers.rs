@@ -12,8 +12,8 @@ use rnic_proto::mpa::startup::Initiator;
 use rnic_xsk::Port;
 use userspace_tcp::{ConnId, ConnOptions};
 
-use crate::conn::{Conn, Memory, Phase};
-use crate::shard::{Shard, memory};
+use crate::conn::{Conn, Phase};
+use crate::shard::Shard;
 
 impl<P: Port> Shard<P> {
     /// Begins a queue pair's start-up anew, as this initiator.
@@ -23,12 +23,12 @@ impl<P: Port> Shard<P> {
         qp: QpNum,
         initiator: Box<Initiator>,
     ) {
-        let Some(mut before) = self.conns.remove(rejected) else {
+        let Some(mut before) = self.dp.conns.remove(rejected) else {
             return;
         };
-        before.inbound.clear(&mut memory!(self));
+        before.inbound.clear(&mut self.dp.frames);
         self.share.let_go(rejected);
-        self.stack.abort(rejected);
+        self.dp.stack.abort(rejected);
         let port = before.port();
         let Conn {
             tuple, path, phase, ..
@@ -43,7 +43,7 @@ impl<P: Port> Shard<P> {
         let options = ConnOptions {
             mss: path.mss(tuple.remote.addr),
         };
-        let Ok(id) = self.stack.connect(self.now, tuple, options) else {
+        let Ok(id) = self.dp.stack.connect(self.dp.now, tuple, options) else {
             self.release(tuple.local);
             return self.tell_rejected(qp, None, Vec::new());
         };
@@ -54,13 +54,13 @@ impl<P: Port> Shard<P> {
             opened,
             unmarked: None,
         };
-        let window = self.config.tcp.receive_window;
+        let window = self.dp.config.tcp.receive_window;
         let conn = Conn::new(id, tuple, path, port, window, phase);
-        if let Some(slot) = self.qps.get_mut(qp.0) {
+        if let Some(slot) = self.dp.qps.get_mut(qp.0) {
             slot.conn = Some(id);
         }
         self.adopt(conn);
-        self.counters.active_opens += 1;
-        self.counters.markers_refused += 1;
+        self.dp.counters.active_opens += 1;
+        self.dp.counters.markers_refused += 1;
     }
 }

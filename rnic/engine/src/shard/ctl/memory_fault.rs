@@ -23,7 +23,7 @@ impl<P: Port> Shard<P> {
         }
         self.faults_seen = faults_contained();
         for (client, what) in self.broken() {
-            self.counters.memory_faults += 1;
+            self.dp.counters.memory_faults += 1;
             let message = format!(
                 "the memory of {what} is gone: it was unmapped, or a hole was punched into it and the \
                  host had no page to fill it; leave memory as it is while the RNIC has it"
@@ -37,14 +37,18 @@ impl<P: Port> Shard<P> {
         let clients = self.clients.iter().filter(|entry| !entry.faulted);
         let doorbells = clients.filter(|entry| entry.doorbells.is_broken());
         let doorbells = doorbells.map(|entry| (entry.id, "the doorbell ring".to_owned()));
-        let cqs = self.tables.cqs.broken();
+        let cqs = self.dp.tables.cqs.broken();
         let cqs = cqs.map(|(client, cq)| (client, format!("completion queue {cq}")));
-        let srqs = self.tables.srqs.broken();
+        let srqs = self.dp.tables.srqs.broken();
         let srqs = srqs.map(|(client, srq)| (client, format!("shared receive queue {srq}")));
-        let qps = self.qps.values().filter(|slot| slot.qp.has_broken_rings());
+        let qps = self
+            .dp
+            .qps
+            .values()
+            .filter(|slot| slot.qp.has_broken_rings());
         let qps = qps.map(|slot| (slot.qp.client(), format!("queue pair {}", slot.qp.num())));
         let mut broken: Vec<_> = doorbells.chain(cqs).chain(srqs).chain(qps).collect();
-        for (stag, pd) in self.tables.stags.revoke_broken() {
+        for (stag, pd) in self.dp.tables.stags.revoke_broken() {
             // Only a queue pair of the same domain can have found out.
             if let Some(client) = self.owner_of_domain(pd) {
                 broken.push((client, format!("the region with STag {stag}")));
@@ -54,7 +58,7 @@ impl<P: Port> Shard<P> {
     }
 
     fn owner_of_domain(&self, pd: PdId) -> Option<ClientId> {
-        let mut slots = self.qps.values();
+        let mut slots = self.dp.qps.values();
         let slot = slots.find(|slot| slot.qp.user().pd == pd)?;
         Some(slot.qp.client())
     }

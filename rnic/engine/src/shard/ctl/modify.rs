@@ -24,7 +24,7 @@ impl<P: Port> Shard<P> {
             QpState::Terminate => {
                 slot.qp.terminate();
                 if let Some(id) = conn {
-                    if let Some(conn) = self.conns.get_mut(id) {
+                    if let Some(conn) = self.dp.conns.get_mut(id) {
                         conn.ending.get_or_insert(DisconnectReason::Aborted);
                     }
                     self.make_ready(id);
@@ -34,11 +34,11 @@ impl<P: Port> Shard<P> {
             QpState::Error => match conn {
                 Some(id) => self.abort(id, DisconnectReason::Aborted, None),
                 None => {
-                    let slot = self.qps.get_mut(num.0);
+                    let slot = self.dp.qps.get_mut(num.0);
                     if let Some(slot) = slot.filter(|slot| slot.qp.state() != QpState::Error) {
                         let reason = DisconnectReason::Aborted;
                         slot.qp.connection_ended(
-                            &mut self.tables.context(slot.tally, self.now),
+                            &mut self.dp.tables.context(slot.tally, self.dp.now),
                             reason,
                         );
                     }
@@ -46,10 +46,10 @@ impl<P: Port> Shard<P> {
                 }
             },
             QpState::Idle => {
-                if let Some(slot) = self.qps.get_mut(num.0) {
-                    sound_cqs(&slot.qp, &self.tables)?;
+                if let Some(slot) = self.dp.qps.get_mut(num.0) {
+                    sound_cqs(&slot.qp, &self.dp.tables)?;
                     slot.qp
-                        .reset(&mut self.tables.context(slot.tally, self.now));
+                        .reset(&mut self.dp.tables.context(slot.tally, self.dp.now));
                 }
                 self.settle(num);
             }

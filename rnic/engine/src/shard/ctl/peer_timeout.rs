@@ -20,28 +20,28 @@ impl<P: Port> Shard<P> {
     /// something else comes first, and then this.
     pub(in crate::shard) fn await_peer(&mut self, id: ConnId) {
         let idle = |conn: &Conn| conn.deadline.is_none() && !conn.closing;
-        if self.conns.get(id).is_some_and(idle) {
-            self.set_deadline(id, self.config.tcp.user_timeout);
+        if self.dp.conns.get(id).is_some_and(idle) {
+            self.set_deadline(id, self.dp.config.tcp.user_timeout);
         }
     }
 
     /// The user timeout is over since the peer was first waited for, perhaps for something else.
     pub(in crate::shard) fn review_silence(&mut self, id: ConnId) {
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.dp.conns.get_mut(id) else {
             return;
         };
         conn.deadline = None;
         let remote = conn.tuple.remote;
-        let qp = conn.qp().and_then(|qp| self.qps.get(qp.0));
+        let qp = conn.qp().and_then(|qp| self.dp.qps.get(qp.0));
         if !qp.is_some_and(|slot| slot.qp.awaits_peer()) {
             return;
         }
         match self.given_up_at(id) {
-            Some(at) if at > self.now => {
-                self.set_deadline(id, at.saturating_duration_since(self.now))
+            Some(at) if at > self.dp.now => {
+                self.set_deadline(id, at.saturating_duration_since(self.dp.now))
             }
             _ => {
-                self.counters.silence_timeouts += 1;
+                self.dp.counters.silence_timeouts += 1;
                 let message = self.describe_timeout(&remote);
                 self.abort(id, DisconnectReason::TimedOut, Some(message));
             }
@@ -50,21 +50,21 @@ impl<P: Port> Shard<P> {
 
     /// A closing connection: the peer took too long, or is silent, or has some time left.
     pub(in crate::shard) fn review_close(&mut self, id: ConnId) {
-        let by = self.conns.get(id).and_then(|conn| conn.close_by);
-        let silent_at = self.given_up_at(id).unwrap_or(self.now);
-        let at = by.map_or(self.now, |by| by.min(silent_at));
-        if at > self.now {
-            return self.set_deadline(id, at.saturating_duration_since(self.now));
+        let by = self.dp.conns.get(id).and_then(|conn| conn.close_by);
+        let silent_at = self.given_up_at(id).unwrap_or(self.dp.now);
+        let at = by.map_or(self.dp.now, |by| by.min(silent_at));
+        if at > self.dp.now {
+            return self.set_deadline(id, at.saturating_duration_since(self.dp.now));
         }
-        self.counters.close_timeouts += 1;
-        let message = self.conns.get(id).map(|conn| {
+        self.dp.counters.close_timeouts += 1;
+        let message = self.dp.conns.get(id).map(|conn| {
             let remote = conn.tuple.remote;
             match by > Some(silent_at) {
                 true => self.describe_timeout(&remote),
                 false => format!(
                     "{remote} did not close its half of the connection within {:?}: what it \
                      acknowledged may not have been delivered",
-                    self.config.close_timeout
+                    self.dp.config.close_timeout
                 ),
             }
         });
@@ -74,18 +74,18 @@ impl<P: Port> Shard<P> {
     /// When its peer will have been silent for the user timeout. While something is unacknowledged that
     /// is for TCP to say, and not before this time has passed from now.
     fn given_up_at(&self, id: ConnId) -> Option<Instant> {
-        let info = self.stack.info(id)?;
+        let info = self.dp.stack.info(id)?;
         let since = if info.awaits_ack {
-            self.now
+            self.dp.now
         } else {
             info.heard_at
         };
-        Some(since + self.config.tcp.user_timeout)
+        Some(since + self.dp.config.tcp.user_timeout)
     }
 
     /// For people.
     pub(in crate::shard) fn describe_timeout(&self, peer: &Endpoint) -> String {
-        let tcp = &self.config.tcp;
+        let tcp = &self.dp.config.tcp;
         let mut text = format!(
             "{peer} was waited for and silent for {:?} (user_timeout)",
             tcp.user_timeout

@@ -26,7 +26,7 @@ impl<P: Port> Shard<P> {
     /// We are an initiator in RDMA mode. What the responder sends in the first interval makes all
     /// this unnecessary.
     pub(in crate::shard) fn expect_responder(&mut self, id: ConnId, negotiated: &Negotiated) {
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.dp.conns.get_mut(id) else {
             return;
         };
         if negotiated.rtr.is_none() || conn.closing {
@@ -40,7 +40,7 @@ impl<P: Port> Shard<P> {
     }
 
     fn wait_to_nudge(&mut self, id: ConnId) {
-        let unheard = self.conns.get(id).and_then(|conn| conn.unheard);
+        let unheard = self.dp.conns.get(id).and_then(|conn| conn.unheard);
         if let Some(interval) = unheard.and_then(|unheard| INTERVALS.get(unheard.nudges)) {
             self.set_deadline(id, *interval);
         }
@@ -53,7 +53,7 @@ impl<P: Port> Shard<P> {
     }
 
     fn indicate_again(&mut self, id: ConnId) {
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.dp.conns.get_mut(id) else {
             return;
         };
         conn.deadline = None;
@@ -61,7 +61,7 @@ impl<P: Port> Shard<P> {
             return;
         };
         let heard = conn.inbound.available() > 0 || conn.inbound.consumed_to() > unheard.reply_end;
-        let Some(slot) = self.qps.get_mut(qp.0).filter(|_| !heard) else {
+        let Some(slot) = self.dp.qps.get_mut(qp.0).filter(|_| !heard) else {
             return;
         };
         unheard.nudges += 1;

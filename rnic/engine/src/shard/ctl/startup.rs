@@ -16,8 +16,8 @@ use rnic_xsk::Port;
 use userspace_tcp::{ConnId, Outgoing, checksum};
 
 use crate::command::ShardEvent;
-use crate::conn::{Conn, Memory, Phase, SLICES_MAX};
-use crate::shard::{Shard, memory};
+use crate::conn::{Conn, Phase, SLICES_MAX};
+use crate::shard::Shard;
 
 /// Connection requests of one shard: what is left of their name beside the shard's number.
 const REQUEST_MASK: u32 = (1 << 24) - 1;
@@ -108,7 +108,7 @@ fn said(depths: ReadDepths) -> PeerDepths {
 impl<P: Port> Shard<P> {
     /// TCP is established on the initiator's side.
     pub(in crate::shard) fn send_request(&mut self, id: ConnId) {
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.dp.conns.get_mut(id) else {
             return;
         };
         let Phase::Requesting { initiator, .. } = &conn.phase else {
@@ -118,7 +118,7 @@ impl<P: Port> Shard<P> {
         if !self.segments_suit(id) {
             return;
         }
-        self.set_deadline(id, self.config.startup_timeout);
+        self.set_deadline(id, self.dp.config.startup_timeout);
         if self.send_startup(id, request.bytes()).is_err() {
             return self.abort(id, DisconnectReason::LocalError, None);
         }
@@ -129,12 +129,12 @@ impl<P: Port> Shard<P> {
     /// a segment is too small for the smallest FPDU of full size (RFC 5044 section 4.5), or the peer's
     /// window is: one FPDU is one segment here, never more, and none goes beyond the window.
     pub(in crate::shard) fn segments_suit(&mut self, id: ConnId) -> bool {
-        let (Some(conn), Some(info)) = (self.conns.get_mut(id), self.stack.info(id)) else {
+        let (Some(conn), Some(info)) = (self.dp.conns.get_mut(id), self.dp.stack.info(id)) else {
             return false;
         };
         conn.timestamps = info.timestamps;
         let remote = conn.tuple.remote;
-        let fits = self.stack.mss(id);
+        let fits = self.dp.stack.mss(id);
         if fits >= EMSS_MIN {
             return true;
         }
@@ -157,11 +157,27 @@ impl<P: Port> Shard<P> {
         id: ConnId,
         bytes: &[u8],
     ) -> Result<(), NotSent> {
-        let at = self.conns.get(id).map(Conn::header_room).ok_or(NotSent)?;
-        for part in bytes.chunks(self.stack.mss(id).max(1)) {
-            let mut frame = self.pool.alloc_for(at + part.len()).ok_or(NotSent)?;
-            let Some(place) = self.umem.bytes_mut(&mut frame).get_mut(at..at + part.len()) else {
-                self.pool.free(frame);
+        let at = self
+            .dp
+            .conns
+            .get(id)
+            .map(Conn::header_room)
+            .ok_or(NotSent)?;
+        for part in bytes.chunks(self.dp.stack.mss(id).max(1)) {
+            let mut frame = self
+                .dp
+                .frames
+                .pool
+                .alloc_for(at + part.len())
+                .ok_or(NotSent)?;
+            let Some(place) = self
+                .dp
+                .frames
+                .umem
+                .bytes_mut(&mut frame)
+                .get_mut(at..at + part.len())
+            else {
+                self.dp.frames.pool.free(frame);
                 return Err(NotSent);
             };
             place.copy_from_slice(part);
@@ -172,8 +188,8 @@ impl<P: Port> Shard<P> {
                 len,
                 payload_sum: checksum::sum(part),
             };
-            if let Err(refused) = self.stack.send(id, self.now, outgoing) {
-                self.pool.free(refused.buf);
+            if let Err(refused) = self.dp.stack.send(id, self.dp.now, outgoing) {
+                self.dp.frames.pool.free(refused.buf);
                 return Err(NotSent);
             }
         }
@@ -183,7 +199,7 @@ impl<P: Port> Shard<P> {
     /// Bytes of a connection in its start-up.
     pub(in crate::shard) fn deliver_startup(&mut self, id: ConnId) {
         loop {
-            let Some(conn) = self.conns.get_mut(id) else {
+            let Some(conn) = self.dp.conns.get_mut(id) else {
                 return;
             };
             if conn.inbound.available() == 0 {
@@ -192,12 +208,13 @@ impl<P: Port> Shard<P> {
             let outcome = {
                 let Conn { phase, inbound, .. } = conn;
                 let mut slices: [&[u8]; SLICES_MAX] = [&[]; SLICES_MAX];
-                let filled = inbound.slices(&self.umem, &self.held, &mut slices);
+                let filled =
+                    inbound.slices(&self.dp.frames.umem, &self.dp.frames.held, &mut slices);
                 let slices = slices.get(..filled).unwrap_or(&[]);
                 let total: usize = slices.iter().map(|slice| slice.len()).sum();
                 let outcome = feed(phase, slices);
-                inbound.consume(total, &mut memory!(self));
-                self.stack.consumed(id, inbound.consumed_to());
+                inbound.consume(total, &mut self.dp.frames);
+                self.dp.stack.consumed(id, inbound.consumed_to());
                 outcome
             };
             match outcome {
@@ -220,7 +237,7 @@ impl<P: Port> Shard<P> {
     }
 
     fn initiator_established(&mut self, id: ConnId, negotiated: &Negotiated, data: Vec<u8>) {
-        let Some(conn) = self.conns.get(id) else {
+        let Some(conn) = self.dp.conns.get(id) else {
             return;
         };
         if conn.inbound.available() > 0 {
@@ -248,27 +265,27 @@ impl<P: Port> Shard<P> {
         initiator: bool,
         private_data: Vec<u8>,
     ) {
-        let Some(slot) = self.qps.get_mut(qp.0) else {
+        let Some(slot) = self.dp.qps.get_mut(qp.0) else {
             return;
         };
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.dp.conns.get_mut(id) else {
             return;
         };
         let before = std::mem::replace(&mut conn.phase, Phase::Rdma { qp });
         conn.prediction = Some(Box::default());
-        self.served.note(id, qp, slot.qp.client());
+        self.dp.served.note(id, qp, slot.qp.client());
         conn.deadline = None;
         if let Phase::Requesting { opened, .. } = before {
-            let took = self.now.saturating_duration_since(opened);
+            let took = self.dp.now.saturating_duration_since(opened);
             self.connect_times.record(took);
         }
         slot.conn = Some(id);
         slot.qp.enter_rdma_mode(negotiated, initiator);
         slot.qp
-            .doorbell(&mut self.tables.context(slot.tally, self.now));
+            .doorbell(&mut self.dp.tables.context(slot.tally, self.dp.now));
         let client = slot.qp.client();
         self.macroflows.join(id, client, conn.tuple.remote.addr);
-        self.counters.established += 1;
+        self.dp.counters.established += 1;
         let event = Event::Established {
             qp,
             mpa: agreed(negotiated),
@@ -281,7 +298,7 @@ impl<P: Port> Shard<P> {
     }
 
     fn rejected(&mut self, id: ConnId, peer: Option<ReadDepths>, private_data: Vec<u8>) {
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.dp.conns.get_mut(id) else {
             return;
         };
         let Phase::Requesting { qp, unmarked, .. } = &mut conn.phase else {
@@ -302,7 +319,7 @@ impl<P: Port> Shard<P> {
         peer: Option<ReadDepths>,
         private_data: Vec<u8>,
     ) {
-        self.counters.startup_failed += 1;
+        self.dp.counters.startup_failed += 1;
         let event = Event::Rejected {
             qp,
             peer: peer.map(said),
@@ -317,7 +334,7 @@ impl<P: Port> Shard<P> {
             return;
         }
         let request = self.name_request();
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.dp.conns.get_mut(id) else {
             return;
         };
         let Phase::AwaitRequest { listener, .. } = conn.phase else {
@@ -338,7 +355,7 @@ impl<P: Port> Shard<P> {
         entry.backlog.asked(id);
         let client = entry.client;
         self.requests.insert(request.0, id);
-        self.set_deadline(id, self.config.answer_timeout);
+        self.set_deadline(id, self.dp.config.answer_timeout);
         let event = Event::ConnectRequest {
             listener,
             request,
@@ -354,7 +371,7 @@ impl<P: Port> Shard<P> {
     fn name_request(&mut self) -> ConnRequestId {
         loop {
             self.next_request = (self.next_request + 1) & REQUEST_MASK;
-            let name = u32::from(self.config.shard) << 24 | self.next_request;
+            let name = u32::from(self.dp.config.shard) << 24 | self.next_request;
             if !self.requests.contains_key(&name) {
                 return ConnRequestId(name);
             }
@@ -364,7 +381,7 @@ impl<P: Port> Shard<P> {
     /// Bytes came, out of order, where no start-up frame reaches. A peer that nobody has accepted
     /// yet holds no memory with them.
     pub(in crate::shard) fn startup_overrun(&mut self, id: ConnId) {
-        let kind = match self.conns.get(id).map(|conn| &conn.phase) {
+        let kind = match self.dp.conns.get(id).map(|conn| &conn.phase) {
             Some(Phase::Requesting { .. }) => FrameKind::Reply,
             _ => FrameKind::Request,
         };
@@ -372,7 +389,7 @@ impl<P: Port> Shard<P> {
     }
 
     fn startup_failed(&mut self, id: ConnId, error: &StartupError) {
-        let Some(conn) = self.conns.get(id) else {
+        let Some(conn) = self.dp.conns.get(id) else {
             return;
         };
         let remote = conn.tuple.remote;
@@ -408,7 +425,7 @@ impl<P: Port> Shard<P> {
         fpdu.put(0, ulpdu);
         let len = fpdu.finish().len;
         let sent = self.send_startup(id, &bytes[..len]);
-        self.counters.startup_failed += 1;
+        self.dp.counters.startup_failed += 1;
         self.let_go(id, sent);
         let reason = DisconnectReason::TerminateSent {
             control: error.control(),
@@ -432,7 +449,7 @@ impl<P: Port> Shard<P> {
     /// After the last word of a start-up that failed: FIN behind it, or RST if it was not sent.
     /// Nobody is told.
     fn let_go(&mut self, id: ConnId, sent: Result<(), NotSent>) {
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.dp.conns.get_mut(id) else {
             return;
         };
         conn.phase = Phase::Over;
@@ -441,7 +458,7 @@ impl<P: Port> Shard<P> {
             return self.abort(id, DisconnectReason::LocalError, None);
         }
         conn.closing = true;
-        self.stack.close(id);
+        self.dp.stack.close(id);
         self.limit_close(id);
         self.note_unowned(id);
     }

@@ -97,7 +97,13 @@ impl<P: Port> Shard<P> {
     #[inline]
     pub(super) fn is_write(&self, predicted: &Predicted, packet: &Packet) -> bool {
         let says = &predicted.like.says;
-        let payload = || self.umem.bytes(packet.first()).get(says.payload.clone());
+        let payload = || {
+            self.dp
+                .frames
+                .umem
+                .bytes(packet.first())
+                .get(says.payload.clone())
+        };
         predicted.segments_are_fpdus && packet.is_single() && payload().is_some_and(is_write)
     }
 
@@ -113,23 +119,23 @@ impl<P: Port> Shard<P> {
     ) -> usize {
         let (id, like) = (predicted.id, &predicted.like);
         self.run_deferred();
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.dp.conns.get_mut(id) else {
             return 0;
         };
         let learnt = conn.prediction.as_deref().and_then(Prediction::learnt);
         let (&Phase::Rdma { qp }, Some(learnt)) = (&conn.phase, learnt) else {
             return 0;
         };
-        let Some(slot) = self.qps.get_mut(qp.0) else {
+        let Some(slot) = self.dp.qps.get_mut(qp.0) else {
             return 0;
         };
         let frame = packets
             .first()
-            .map(|packet| self.umem.bytes(packet.first()));
+            .map(|packet| self.dp.frames.umem.bytes(packet.first()));
         let payload = frame.and_then(|frame| frame.get(like.says.payload.clone()));
         let payload = payload.unwrap_or(&[]);
         let segment = Segment::new(learnt.header(&like.says), payload).with_ecn(learnt.ecn);
-        let Some(in_order) = self.stack.in_order(self.now, id, &segment) else {
+        let Some(in_order) = self.dp.stack.in_order(self.dp.now, id, &segment) else {
             return 0;
         };
         let next = conn.inbound.is_empty() && conn.inbound.consumed_to() == in_order.offset();
@@ -141,7 +147,7 @@ impl<P: Port> Shard<P> {
         let mut pieces = Verified {
             next: None,
             packets: packets.iter(),
-            umem: &self.umem,
+            umem: &self.dp.frames.umem,
             learnt,
             port,
             like: Some(like.clone()),
@@ -150,7 +156,7 @@ impl<P: Port> Shard<P> {
             room: in_order.room(),
         };
         pieces.next = pieces.next_frame();
-        let context = &mut self.tables.context(slot.tally, self.now);
+        let context = &mut self.dp.tables.context(slot.tally, self.dp.now);
         let run: Run = slot.qp.receive_in_turn(context, pieces);
         if run.pieces == 0 {
             return 0;
@@ -162,8 +168,8 @@ impl<P: Port> Shard<P> {
             segments: run.pieces as u32,
             longest: run.longest as u32,
         };
-        match self.stack.commit(self.now, &in_order, taken) {
-            Some(deferred) => self.deferred.leave(deferred, self.now),
+        match self.dp.stack.commit(self.dp.now, &in_order, taken) {
+            Some(deferred) => self.deferred.leave(deferred, self.dp.now),
             // Nothing has come since it said that they are in order.
             None => {
                 log::error!("TCP did not take Writes in order on {}", conn.tuple);
@@ -179,7 +185,7 @@ impl<P: Port> Shard<P> {
             let frame = packets.next().and_then(|packet| packet.into_single().ok());
             return self.deferred.keep(frame);
         }
-        self.pool.free_singles(packets);
+        self.dp.frames.pool.free_singles(packets);
         self.run_deferred();
     }
 }

@@ -26,7 +26,7 @@ impl<P: Port> Shard<P> {
     /// Whose headers a packet has.
     #[inline]
     pub(super) fn classify(&mut self, packet: &Packet, port: usize) -> Option<Predicted> {
-        let frame = self.umem.bytes(packet.first());
+        let frame = self.dp.frames.umem.bytes(packet.first());
         let last = self.rx.last.and_then(|id| self.predicted(id, frame, port));
         let predicted = last.or_else(|| self.look_up(frame, port))?;
         self.rx.last = Some(predicted.id);
@@ -35,7 +35,7 @@ impl<P: Port> Shard<P> {
 
     #[inline(always)]
     fn predicted(&self, id: ConnId, frame: &[u8], port: usize) -> Option<Predicted> {
-        let prediction = self.conns.get(id)?.prediction.as_deref()?;
+        let prediction = self.dp.conns.get(id)?.prediction.as_deref()?;
         Some(Predicted {
             id,
             like: prediction.learnt()?.compare(frame, port)?,
@@ -52,8 +52,8 @@ impl<P: Port> Shard<P> {
             local: Endpoint::new(flow.destination, destination),
             remote: Endpoint::new(flow.source, source),
         };
-        let hint = self.stack.flow_hint(&tuple);
-        self.predicted(self.stack.connection_at(&tuple, hint)?, frame, port)
+        let hint = self.dp.stack.flow_hint(&tuple);
+        self.predicted(self.dp.stack.connection_at(&tuple, hint)?, frame, port)
     }
 
     /// What a predicted packet says if its checksum is right, and whether its payload ends with the CRC of
@@ -65,7 +65,7 @@ impl<P: Port> Shard<P> {
         packet: &Packet,
     ) -> Option<(PredictedFields, bool)> {
         let mut slices = [&[][..]; CHUNKS_MAX];
-        let (first, rest) = packet.first_and_rest(&self.umem, &mut slices);
+        let (first, rest) = packet.first_and_rest(&self.dp.frames.umem, &mut slices);
         let (takes_crc, mut crc) = (predicted.segments_are_fpdus, 0);
         let says = predicted.like.verified(first, rest, |part| {
             if !takes_crc {
@@ -80,7 +80,7 @@ impl<P: Port> Shard<P> {
 
     /// All that a predicted segment's headers say.
     pub(super) fn predicted_head(&self, id: ConnId, says: &PredictedFields) -> Option<Head> {
-        let conn = self.conns.get(id)?;
+        let conn = self.dp.conns.get(id)?;
         let learnt = conn.prediction.as_deref()?.learnt()?;
         Some(Head {
             tuple: conn.tuple,
@@ -109,9 +109,9 @@ impl<P: Port> Shard<P> {
                 Err(reason) => reason,
             };
             if let Some(reason) = reason {
-                self.counters.count_unusable(reason);
+                self.dp.counters.count_unusable(reason);
             }
-            self.pool.free_packet(packet);
+            self.dp.frames.pool.free_packet(packet);
             return None;
         }
     }
@@ -125,11 +125,11 @@ impl<P: Port> Shard<P> {
         port: usize,
     ) -> Result<(Head, Range<usize>), Option<DropReason>> {
         let mut slices = [&[][..]; CHUNKS_MAX];
-        let (bytes, rest) = packet.first_and_rest(&self.umem, &mut slices);
-        let mut parsed = rnic_net::parse_parts(bytes, rest, &self.config.path_defaults)?;
+        let (bytes, rest) = packet.first_and_rest(&self.dp.frames.umem, &mut slices);
+        let mut parsed = rnic_net::parse_parts(bytes, rest, &self.dp.config.path_defaults)?;
         let local = parsed.tuple.local.addr;
-        let Some(tag) = self.config.vlans.way_back(local, parsed.path.vlan) else {
-            self.counters.wrong_vlan += 1;
+        let Some(tag) = self.dp.config.vlans.way_back(local, parsed.path.vlan) else {
+            self.dp.counters.wrong_vlan += 1;
             return Err(None);
         };
         parsed.path.vlan = tag;
@@ -138,7 +138,7 @@ impl<P: Port> Shard<P> {
         let beyond = parsed.tcp.end - first.end;
         let tcp = bytes.get(first).unwrap_or(&[]);
         let Ok(segment) = Segment::parse(tcp) else {
-            self.counters.tcp_malformed += 1;
+            self.dp.counters.tcp_malformed += 1;
             return Err(None);
         };
         let head = Head {
@@ -155,7 +155,7 @@ impl<P: Port> Shard<P> {
 
     /// A segment of this connection was parsed, and maybe `several`, of which it is the first.
     pub(super) fn learn(&mut self, id: ConnId, head: &Head, first: &Frag, several: bool) {
-        let conn = self.conns.get_mut(id);
+        let conn = self.dp.conns.get_mut(id);
         if let Some(prediction) = conn.and_then(|conn| conn.prediction.as_deref_mut()) {
             let parsed = Parsed {
                 path: &head.path,
@@ -164,7 +164,7 @@ impl<P: Port> Shard<P> {
                 header: &head.header,
                 several,
             };
-            let bytes = self.umem.bytes(&first.frame);
+            let bytes = self.dp.frames.umem.bytes(&first.frame);
             prediction.parsed(&parsed, || HeaderPrediction::of(bytes, first.start));
         }
     }

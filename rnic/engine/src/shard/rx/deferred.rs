@@ -64,7 +64,7 @@ impl<P: Port> Shard<P> {
     #[inline(never)]
     fn run_deferred_of(&mut self, id: ConnId) -> bool {
         if let Some(frame) = self.deferred.frame.take() {
-            self.pool.free(frame);
+            self.dp.frames.pool.free(frame);
         }
         self.finish_ack(id);
         self.update_conn(id);
@@ -74,14 +74,14 @@ impl<P: Port> Shard<P> {
     }
 
     fn finish_ack(&mut self, id: ConnId) {
-        let late = self.deferred.is_late(self.now);
+        let late = self.deferred.is_late(self.dp.now);
         if let Some(ack) = self.deferred.ack.take() {
             // Whoever drives the shard may have stayed away since, which is no part of a round trip; or
             // the poll was interrupted before it found the segment, and all of it is.
             let ack = if late { ack.unmeasured() } else { ack };
-            let conn = self.conns.get(id);
+            let conn = self.dp.conns.get(id);
             let consumed = conn.map_or(0, |conn| conn.inbound.consumed_to());
-            self.stack.finish(self.now, &ack, consumed);
+            self.dp.stack.finish(self.dp.now, &ack, consumed);
             self.handle_open_events();
         }
     }

@@ -28,7 +28,7 @@ impl<P: Port> Shard<P> {
             return;
         };
         self.run_deferred();
-        let id = self.stack.connection_at(&head.tuple, head.hint);
+        let id = self.dp.stack.connection_at(&head.tuple, head.hint);
         let several = frags.len() > gro::frags_of_first(frags);
         if let (Some(id), Some(first), false) = (id, frags.front(), predicted) {
             self.learn(id, &head, first, several);
@@ -44,6 +44,7 @@ impl<P: Port> Shard<P> {
         }
         let together = several
             && self
+                .dp
                 .stack
                 .takes_together(&head.tuple, head.hint, head.header.seq);
         while !frags.is_empty() {
@@ -67,20 +68,20 @@ impl<P: Port> Shard<P> {
         frags: &mut VecDeque<Frag>,
         count: usize,
     ) -> bool {
-        let (segment, chained) = segment(&self.umem, head, frags, count);
+        let (segment, chained) = segment(&self.dp.frames.umem, head, frags, count);
         let run = segment.run();
-        let Some(in_order) = self.stack.in_order(self.now, id, &segment) else {
+        let Some(in_order) = self.dp.stack.in_order(self.dp.now, id, &segment) else {
             return false;
         };
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.dp.conns.get_mut(id) else {
             return false;
         };
-        let Some(deferred) = self.stack.commit(self.now, &in_order, run) else {
+        let Some(deferred) = self.dp.stack.commit(self.dp.now, &in_order, run) else {
             return false;
         };
         conn.came_from(head.port);
         let mut received = deferred.received();
-        self.deferred.leave(deferred, self.now);
+        self.deferred.leave(deferred, self.dp.now);
         let delivered = match &mut *received.new {
             [range] => {
                 self.deliver_in_place(id, frags.iter().take(count), range, received.in_order_to)
@@ -114,22 +115,23 @@ impl<P: Port> Shard<P> {
             port,
             ..
         } = head;
-        let (segment, chained) = segment(&self.umem, head, frags, count);
+        let (segment, chained) = segment(&self.dp.frames.umem, head, frags, count);
         let options = ConnOptions {
             mss: path.mss(tuple.remote.addr),
         };
         let received = self
+            .dp
             .stack
-            .receive_at(self.now, tuple, hint, &segment, options);
+            .receive_at(self.dp.now, tuple, hint, &segment, options);
         match received.conn {
             Some(id) => {
-                if self.conns.get(id).is_none() {
-                    let window = self.config.tcp.receive_window;
+                if self.dp.conns.get(id).is_none() {
+                    let window = self.dp.config.tcp.receive_window;
                     let conn = Conn::new(id, tuple, path, port, window, Phase::HalfOpen);
                     self.adopt(conn);
-                    self.set_deadline(id, self.config.startup_timeout);
+                    self.set_deadline(id, self.dp.config.startup_timeout);
                 }
-                if let Some(conn) = self.conns.get_mut(id) {
+                if let Some(conn) = self.dp.conns.get_mut(id) {
                     conn.came_from(port);
                 }
             }
@@ -154,7 +156,7 @@ impl<P: Port> Shard<P> {
 
     pub(super) fn free_frags(&mut self, frags: &mut VecDeque<Frag>, count: usize) {
         for frag in frags.drain(..count) {
-            self.pool.free(frag.frame);
+            self.dp.frames.pool.free(frag.frame);
         }
     }
 
@@ -174,8 +176,8 @@ impl<P: Port> Shard<P> {
         if !delivered {
             return self.park(id, frags, (count, chained), &left);
         }
-        if let Some(conn) = self.conns.get(id) {
-            self.stack.consumed(id, conn.inbound.consumed_to());
+        if let Some(conn) = self.dp.conns.get(id) {
+            self.dp.stack.consumed(id, conn.inbound.consumed_to());
         }
         self.free_frags(frags, count);
         self.update_conn(id);
@@ -191,7 +193,7 @@ impl<P: Port> Shard<P> {
         new: &mut NewBytes,
         in_order: u64,
     ) -> bool {
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.dp.conns.get_mut(id) else {
             return false;
         };
         let Phase::Rdma { qp } = conn.phase else {
@@ -201,7 +203,7 @@ impl<P: Port> Shard<P> {
         if !conn.inbound.is_empty() || new.offset != next || in_order != next + u64::from(new.len) {
             return false;
         }
-        let Some(slot) = self.qps.get_mut(qp.0) else {
+        let Some(slot) = self.dp.qps.get_mut(qp.0) else {
             return false;
         };
         // When they are taken it is asked whether it has something to send.
@@ -214,7 +216,7 @@ impl<P: Port> Shard<P> {
             if frag.crc_verified && len == frag.len {
                 verified.add(filled, begins, frag.goes_on);
             }
-            let bytes = self.umem.bytes(&frag.frame);
+            let bytes = self.dp.frames.umem.bytes(&frag.frame);
             *slice = bytes.get(start..start + len).unwrap_or(&[]);
             before += frag.len;
             filled += 1;
@@ -226,7 +228,7 @@ impl<P: Port> Shard<P> {
             verified.joined = 0;
         }
         let slices = slices.get(..filled).unwrap_or(&[]);
-        let context = &mut self.tables.context(slot.tally, self.now);
+        let context = &mut self.dp.tables.context(slot.tally, self.dp.now);
         let fpdus = context.counters.fpdus_received;
         let taken = slot.qp.receive_checked(context, slices, &verified);
         let fpdus = context.counters.fpdus_received - fpdus;

@@ -8,9 +8,9 @@ use rnic_proto::mpa::startup::FRAME_LEN_MAX;
 use rnic_xsk::Port;
 use userspace_tcp::{ConnId, NEW_RANGES_MAX, Received};
 
-use super::super::{Shard, memory};
+use super::super::Shard;
 use super::gro::Frag;
-use crate::conn::{Memory, NewRange, Phase, Placed, SLICES_MAX};
+use crate::conn::{NewRange, Phase, Placed, SLICES_MAX};
 use crate::qp::{FpduSign, PLACED_AT_ONCE, PlacedFpdu};
 
 impl<P: Port> Shard<P> {
@@ -26,8 +26,8 @@ impl<P: Port> Shard<P> {
             ..
         }: &Received,
     ) {
-        if let Some(conn) = self.conns.get(id) {
-            self.stack.consumed(id, conn.inbound.consumed_to());
+        if let Some(conn) = self.dp.conns.get(id) {
+            self.dp.stack.consumed(id, conn.inbound.consumed_to());
         }
         let end = new.iter().map(|range| (range.skip + range.len) as usize);
         let end = end.max().unwrap_or(0);
@@ -53,7 +53,7 @@ impl<P: Port> Shard<P> {
                     self.hold(id, frag, ranges, in_order.min(here), chained);
                 }
                 Some(_) => self.hold(id, frag, ranges, in_order, chained),
-                None => self.pool.free(frag.frame),
+                None => self.dp.frames.pool.free(frag.frame),
             }
         }
         if chained {
@@ -69,32 +69,32 @@ impl<P: Port> Shard<P> {
     /// its segment goes on in other frames.
     fn hold(&mut self, id: ConnId, frag: Frag, ranges: &[NewRange], in_order: u64, chained: bool) {
         let Frag { frame, start, .. } = frag;
-        let Some(conn) = self.conns.get_mut(id) else {
-            return self.pool.free(frame);
+        let Some(conn) = self.dp.conns.get_mut(id) else {
+            return self.dp.frames.pool.free(frame);
         };
         let furthest = ranges.iter().map(|range| range.offset + range.len as u64);
         if conn.is_starting() && furthest.max() > Some(in_order.max(FRAME_LEN_MAX as u64)) {
-            self.pool.free(frame);
+            self.dp.frames.pool.free(frame);
             return self.startup_overrun(id);
         }
         // A connection holds no more frames than it leaves to the others, so that no peer parks so
         // much that the next has to do without.
-        let share = self.parking.saturating_sub(self.held.count());
+        let share = self.parking.saturating_sub(self.dp.frames.held.count());
         let spare = conn.inbound.pieces() < share
-            && self.pool.available() > self.config.receive_reserve / 2;
+            && self.dp.frames.pool.available() > self.dp.config.receive_reserve / 2;
         let arrived = conn
             .inbound
-            .arrived(frame, ranges, in_order, spare, &mut memory!(self));
+            .arrived(frame, ranges, in_order, spare, &mut self.dp.frames);
         if conn.inbound.is_bouncing() {
-            self.counters.bounced += 1;
+            self.dp.counters.bounced += 1;
         }
         if arrived.is_err() {
             log::error!("TCP gave bytes outside its own window on {}", conn.tuple);
             return self.abort(id, DisconnectReason::LocalError, None);
         }
         for range in ranges.iter().filter(|range| range.offset > in_order) {
-            self.counters.bytes_out_of_order += range.len as u64;
-            if let Some(conn) = self.conns.get_mut(id) {
+            self.dp.counters.bytes_out_of_order += range.len as u64;
+            if let Some(conn) = self.dp.conns.get_mut(id) {
                 conn.bytes_out_of_order += range.len as u64;
             }
             let segment = (range.start == start).then_some(range.len);
@@ -107,7 +107,7 @@ impl<P: Port> Shard<P> {
 
     /// Gives what is in order to whoever it is for.
     pub(in super::super) fn deliver(&mut self, id: ConnId) {
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.dp.conns.get_mut(id) else {
             return;
         };
         match conn.phase {
@@ -123,10 +123,10 @@ impl<P: Port> Shard<P> {
             Phase::Over => {
                 while conn.inbound.available() > 0 || conn.inbound.next_placed().is_some() {
                     let available = conn.inbound.available();
-                    conn.inbound.consume(available, &mut memory!(self));
-                    conn.inbound.consume_placed(&mut memory!(self));
+                    conn.inbound.consume(available, &mut self.dp.frames);
+                    conn.inbound.consume_placed(&mut self.dp.frames);
                 }
-                self.stack.consumed(id, conn.inbound.consumed_to());
+                self.dp.stack.consumed(id, conn.inbound.consumed_to());
             }
         }
     }
@@ -135,13 +135,13 @@ impl<P: Port> Shard<P> {
     /// the stream, where a TCP segment of so many bytes begins or does not; true when there may be
     /// more of them there.
     fn place_early(&mut self, id: ConnId, offset: u64, segment: Option<usize>) -> bool {
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.dp.conns.get_mut(id) else {
             return false;
         };
         let Phase::Rdma { qp } = conn.phase else {
             return false;
         };
-        let Some(slot) = self.qps.get_mut(qp.0) else {
+        let Some(slot) = self.dp.qps.get_mut(qp.0) else {
             return false;
         };
         // A segment stands for itself; by Markers, what came around it may make an FPDU whole.
@@ -153,9 +153,13 @@ impl<P: Port> Shard<P> {
         let mut fpdus = [PlacedFpdu::default(); PLACED_AT_ONCE];
         let (start, count) = {
             let mut slices: [&[u8]; SLICES_MAX] = [&[]; SLICES_MAX];
-            let run = conn
-                .inbound
-                .run(offset, back, &self.umem, &self.held, &mut slices);
+            let run = conn.inbound.run(
+                offset,
+                back,
+                &self.dp.frames.umem,
+                &self.dp.frames.held,
+                &mut slices,
+            );
             let Some((start, filled)) = run else {
                 return false;
             };
@@ -165,8 +169,8 @@ impl<P: Port> Shard<P> {
             let slices = slices.get(..filled).unwrap_or(&[]);
             let slices = bytes.map_or(slices, |bytes| up_to(slices, bytes));
             let ahead = start - conn.inbound.consumed_to();
-            let aligned = bytes.is_some() || conn.inbound.begins_at(&self.held, start);
-            let context = &mut self.tables.context(slot.tally, self.now);
+            let aligned = bytes.is_some() || conn.inbound.begins_at(&self.dp.frames.held, start);
+            let context = &mut self.dp.tables.context(slot.tally, self.dp.now);
             let count = slot
                 .qp
                 .place_early(context, slices, ahead, aligned, &mut fpdus);
@@ -180,53 +184,55 @@ impl<P: Port> Shard<P> {
                 header: fpdu.header,
                 ulpdu_len: fpdu.ulpdu_len,
             };
-            conn.inbound.placed(placed, &mut memory!(self));
-            self.counters.bytes_placed_early += fpdu.len as u64;
+            conn.inbound.placed(placed, &mut self.dp.frames);
+            self.dp.counters.bytes_placed_early += fpdu.len as u64;
         }
         count == PLACED_AT_ONCE
     }
 
     /// One round of bytes for a queue pair; true when there may be another.
     fn deliver_fpdus(&mut self, id: ConnId, qp: u32) -> bool {
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.dp.conns.get_mut(id) else {
             return false;
         };
-        let Some(slot) = self.qps.get_mut(qp) else {
+        let Some(slot) = self.dp.qps.get_mut(qp) else {
             return false;
         };
         if let Some(placed) = conn.inbound.next_placed() {
-            let context = &mut self.tables.context(slot.tally, self.now);
+            let context = &mut self.dp.tables.context(slot.tally, self.dp.now);
             let len = placed.end - placed.start;
             slot.qp
                 .deliver_placed(context, len, &placed.header, placed.ulpdu_len);
-            conn.inbound.consume_placed(&mut memory!(self));
-            self.stack.consumed(id, conn.inbound.consumed_to());
+            conn.inbound.consume_placed(&mut self.dp.frames);
+            self.dp.stack.consumed(id, conn.inbound.consumed_to());
             return true;
         }
         let mut slices: [&[u8]; SLICES_MAX] = [&[]; SLICES_MAX];
-        let filled = conn.inbound.slices(&self.umem, &self.held, &mut slices);
+        let filled = conn
+            .inbound
+            .slices(&self.dp.frames.umem, &self.dp.frames.held, &mut slices);
         let slices = slices.get(..filled).unwrap_or(&[]);
         if conn.inbound.available() == 0 {
             return false;
         }
         let taken = slot
             .qp
-            .receive(&mut self.tables.context(slot.tally, self.now), slices);
+            .receive(&mut self.dp.tables.context(slot.tally, self.dp.now), slices);
         if taken == 0 && conn.inbound.reaches_placed() && filled < SLICES_MAX {
             slot.qp
-                .marker_mismatch(&mut self.tables.context(slot.tally, self.now));
+                .marker_mismatch(&mut self.dp.tables.context(slot.tally, self.dp.now));
             return true;
         }
         if taken == 0 {
             // An FPDU in more pieces than one look shows: only tiny segments do that.
             let split = filled == SLICES_MAX && !conn.inbound.is_bouncing();
             if split {
-                conn.inbound.start_bouncing(&mut memory!(self));
+                conn.inbound.start_bouncing(&mut self.dp.frames);
             }
             return split;
         }
-        conn.inbound.consume(taken, &mut memory!(self));
-        self.stack.consumed(id, conn.inbound.consumed_to());
+        conn.inbound.consume(taken, &mut self.dp.frames);
+        self.dp.stack.consumed(id, conn.inbound.consumed_to());
         true
     }
 }

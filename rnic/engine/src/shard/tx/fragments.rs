@@ -25,7 +25,7 @@ impl<P: Port> Shard<P> {
     /// back to TCP's send queue. When the link is about to have room for all of them, they wait for it,
     /// and all that TCP has to send behind them.
     pub(in crate::shard) fn send_fragments(&mut self, whole: Whole) {
-        let umem = self.umem.clone();
+        let umem = self.dp.frames.umem.clone();
         let (link, mtu) = (whole.path.link_len(), whole.mtu);
         let Some(mut fragments) = Fragments::new(umem.bytes(&whole.frame), link, mtu, whole.id)
         else {
@@ -33,47 +33,48 @@ impl<P: Port> Shard<P> {
         };
         let count = fragments.left();
         let largest = link + mtu as usize;
-        let room = self.ports.get_mut(whole.port);
+        let room = self.dp.ports.get_mut(whole.port);
         let room = room.map_or(0, Port::transmit_room);
         if count > room && self.link.count() > 0 {
             self.link.waiting = Some(whole);
             return;
         }
-        if count > room || count > self.pool.available_for(largest) {
+        if count > room || count > self.dp.frames.pool.available_for(largest) {
             // A part of a packet is no use; TCP's timers repair what is lost here.
-            self.counters.transmit_full += 1;
-            return self.give_back(whole.frame, whole.owner);
+            self.dp.counters.transmit_full += 1;
+            return self.dp.give_back(whole.frame, whole.owner);
         }
-        self.counters.fragmented += 1;
-        while let Some(mut part) = self.pool.alloc_for(largest) {
+        self.dp.counters.fragmented += 1;
+        while let Some(mut part) = self.dp.frames.pool.alloc_for(largest) {
             let Some(len) = fragments.write_next(umem.bytes_mut(&mut part)) else {
-                self.pool.free(part);
+                self.dp.frames.pool.free(part);
                 break;
             };
             part.set_len(len);
-            self.counters.fragments_sent += 1;
+            self.dp.counters.fragments_sent += 1;
             self.hand_over(part, None, whole.port);
         }
-        self.give_back(whole.frame, whole.owner);
+        self.dp.give_back(whole.frame, whole.owner);
     }
 
     /// A packet that is a fragment: kept, or the packet that it completes.
     pub(in crate::shard) fn fragment(&mut self, packet: Packet) -> Option<Frame> {
-        let Some(mut frame) = packet.into_widest(&self.umem, &mut self.pool) else {
-            self.counters.no_frame += 1;
+        let Some(mut frame) = packet.into_widest(&self.dp.frames.umem, &mut self.dp.frames.pool)
+        else {
+            self.dp.counters.no_frame += 1;
             return None;
         };
         let len = frame.len();
-        let buffer = self.umem.bytes_mut(&mut frame);
-        match self.reassembly.add(self.now, buffer, len) {
+        let buffer = self.dp.frames.umem.bytes_mut(&mut frame);
+        match self.reassembly.add(self.dp.now, buffer, len) {
             Ok(Some(len)) => {
                 frame.set_len(len);
                 return Some(frame);
             }
             Ok(None) => {}
-            Err(reason) => self.counters.count_unusable(reason),
+            Err(reason) => self.dp.counters.count_unusable(reason),
         }
-        self.pool.free(frame);
+        self.dp.frames.pool.free(frame);
         None
     }
 }

@@ -54,16 +54,16 @@ impl<P: Port> Shard<P> {
     #[inline(never)]
     pub(in crate::shard) fn send_next(&mut self, most: usize, hastens: bool) -> bool {
         let mut burst = Burst {
-            conns: &self.conns,
-            ports: &mut self.ports,
+            conns: &self.dp.conns,
+            ports: &mut self.dp.ports,
             tap: Tap {
-                captures: &mut self.captures,
-                umem: &self.umem,
-                now: self.now,
+                captures: &mut self.dp.captures,
+                umem: &self.dp.frames.umem,
+                now: self.dp.now,
             },
             link: &mut self.link,
             headers: &mut self.headers,
-            counters: &mut self.counters,
+            counters: &mut self.dp.counters,
             hastens,
             conn: None,
             way: None,
@@ -71,7 +71,7 @@ impl<P: Port> Shard<P> {
             set_for: None,
             other: None,
         };
-        let sent = self.stack.transmit(self.now, most, &mut burst);
+        let sent = self.dp.stack.transmit(self.dp.now, most, &mut burst);
         if let Some(segment) = burst.other.take() {
             self.send_segment(segment);
             if hastens {

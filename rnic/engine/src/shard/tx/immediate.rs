@@ -30,7 +30,7 @@ impl<P: Port> Shard<P> {
         };
         self.advance(clock());
         self.quiet_until = None;
-        if self.deferred.is_late(self.now) {
+        if self.deferred.is_late(self.dp.now) {
             return false;
         }
         if !self.quantum_alone(id, client, allowed) {
@@ -50,13 +50,13 @@ impl<P: Port> Shard<P> {
         if !self.clients.iter().all(quiet) || !self.macroflows.is_idle() {
             return None;
         }
-        let slot = self.qps.get(qp.0)?;
+        let slot = self.dp.qps.get(qp.0)?;
         if slot.qp.client() != client || !slot.qp.is_ready_to_send() {
             return None;
         }
         let id = slot.conn?;
         let alone = self.share.alone(client)?;
-        let queued = self.stack.acknowledged(id, self.deferred.ack())?;
+        let queued = self.dp.stack.acknowledged(id, self.deferred.ack())?;
         let idle = alone.frames == queued && alone.allowed.held.is_none();
         (idle && !slot.qp.has_nothing_to_send()).then_some((id, alone.allowed))
     }
@@ -75,7 +75,7 @@ impl<P: Port> Shard<P> {
     /// with nothing that it could send. A message that is all that there is leaves before it is
     /// accounted for, so that the peer has it meanwhile.
     fn quantum_alone(&mut self, id: ConnId, client: ClientId, allowed: Allowed) -> bool {
-        let room = self.room();
+        let room = self.dp.room();
         let turn = self.turn(id, allowed, room);
         if turn.is_short() {
             self.transmit_next();

@@ -153,7 +153,7 @@ impl<P: Port> Shard<P> {
         let mut worked = false;
         // Without any frame of ours the link can be done with none.
         let ports = if self.link.count > 0 {
-            &mut self.ports[..]
+            &mut self.dp.ports[..]
         } else {
             &mut []
         };
@@ -167,37 +167,30 @@ impl<P: Port> Shard<P> {
                     .get_mut(frame.index())
                     .and_then(Option::take);
                 let unneeded = match owner {
-                    Some((conn, segment)) => self.stack.transmitted(conn, segment, frame),
+                    Some((conn, segment)) => self.dp.stack.transmitted(conn, segment, frame),
                     None => Some(frame),
                 };
                 if let Some(frame) = unneeded {
-                    self.pool.free(frame);
+                    self.dp.frames.pool.free(frame);
                 }
             }
         }
-        self.take_released();
+        self.dp.take_released();
         worked
-    }
-
-    /// Frees frames whose bytes were acknowledged, or whose connection is gone.
-    pub(in crate::shard) fn take_released(&mut self) {
-        while let Some(frame) = self.stack.poll_released() {
-            self.pool.free(frame);
-        }
     }
 
     /// Sends what TCP has to send, as far as the ports take it.
     pub(in crate::shard) fn transmit(&mut self) -> bool {
-        self.take_released();
+        self.dp.take_released();
         let mut worked = false;
         if let Some(whole) = self.link.waiting.take() {
             self.send_fragments(whole);
         }
         while self.link.waiting.is_none()
-            && self.stack.wants_transmit()
-            && self.pool.available() > 0
+            && self.dp.stack.wants_transmit()
+            && self.dp.frames.pool.available() > 0
         {
-            let room = self.room();
+            let room = self.dp.room();
             if room == 0 || !self.send_next(room, false) {
                 break;
             }
@@ -211,7 +204,7 @@ impl<P: Port> Shard<P> {
     /// behind it is not looked for.
     pub(in crate::shard) fn transmit_next(&mut self) {
         // Fragments go before all else, and what has no payload needs a frame.
-        if self.link.waiting.is_none() && self.pool.available() > 0 {
+        if self.link.waiting.is_none() && self.dp.frames.pool.available() > 0 {
             self.send_next(1, true);
         }
     }
@@ -219,7 +212,7 @@ impl<P: Port> Shard<P> {
     /// Has the ports send what they took.
     #[inline]
     pub(in crate::shard) fn flush(&mut self) {
-        self.link.flush(&mut self.ports, &mut self.counters);
+        self.link.flush(&mut self.dp.ports, &mut self.dp.counters);
     }
 
     /// Puts a segment's headers in front of it, and gives it to the link.
@@ -236,23 +229,23 @@ impl<P: Port> Shard<P> {
         let (frame, owner, payload) = match payload {
             Some(payload) => {
                 if let (Some(id), Some(sent)) = (conn, payload.lost) {
-                    let smaller = self.macroflows.lost(id, sent, self.now);
-                    self.counters.macroflow_reductions += u64::from(smaller);
+                    let smaller = self.macroflows.lost(id, sent, self.dp.now);
+                    self.dp.counters.macroflow_reductions += u64::from(smaller);
                 }
                 let owner = conn.map(|conn| (conn, payload.id));
                 let (len, sum) = (payload.len as usize, payload.sum);
                 (payload.buf, owner, Payload { len, sum })
             }
-            None => match self.pool.alloc() {
+            None => match self.dp.frames.pool.alloc() {
                 Some(frame) => (frame, None, Payload::default()),
                 None => {
-                    self.counters.no_frame += 1;
+                    self.dp.counters.no_frame += 1;
                     return;
                 }
             },
         };
         let back;
-        let way = match conn.and_then(|id| self.conns.get(id)) {
+        let way = match conn.and_then(|id| self.dp.conns.get(id)) {
             Some(conn) => Some((&conn.path, conn.port())),
             None => {
                 back = self.link.way_back(&tuple);
@@ -260,8 +253,8 @@ impl<P: Port> Shard<P> {
             }
         };
         let Some((path, port)) = way else {
-            self.counters.unsendable += 1;
-            return self.give_back(frame, owner);
+            self.dp.counters.unsendable += 1;
+            return self.dp.give_back(frame, owner);
         };
         let head = Head {
             path,
@@ -270,7 +263,7 @@ impl<P: Port> Shard<P> {
             header: &header,
             payload,
         };
-        match (head.write(&self.umem, frame), fragment_to) {
+        match (head.write(&self.dp.frames.umem, frame), fragment_to) {
             (Ok(frame), Some(mtu)) => {
                 let path = *path;
                 let id = self
@@ -287,8 +280,8 @@ impl<P: Port> Shard<P> {
             }
             (Ok(frame), None) => self.hand_over(frame, owner, port),
             (Err(frame), _) => {
-                self.counters.unsendable += 1;
-                self.give_back(frame, owner);
+                self.dp.counters.unsendable += 1;
+                self.dp.give_back(frame, owner);
             }
         }
     }
@@ -300,26 +293,15 @@ impl<P: Port> Shard<P> {
         port: usize,
     ) {
         let mut tap = Tap {
-            captures: &mut self.captures,
-            umem: &self.umem,
-            now: self.now,
+            captures: &mut self.dp.captures,
+            umem: &self.dp.frames.umem,
+            now: self.dp.now,
         };
-        let (link, ports) = (&mut self.link, &mut self.ports);
+        let (link, ports) = (&mut self.link, &mut self.dp.ports);
         if let Err(frame) = link.hand_over(&mut tap, ports, port, frame, owner) {
             // Room was asked for before; TCP's timers repair what is lost here.
-            self.counters.transmit_full += 1;
-            self.give_back(frame, owner);
-        }
-    }
-
-    /// A frame that the link did not take.
-    pub(in crate::shard) fn give_back(&mut self, frame: Frame, owner: Option<(ConnId, SegmentId)>) {
-        let unneeded = match owner {
-            Some((conn, segment)) => self.stack.transmitted(conn, segment, frame),
-            None => Some(frame),
-        };
-        if let Some(frame) = unneeded {
-            self.pool.free(frame);
+            self.dp.counters.transmit_full += 1;
+            self.dp.give_back(frame, owner);
         }
     }
 }

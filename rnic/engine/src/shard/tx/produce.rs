@@ -64,14 +64,14 @@ impl<P: Port> Shard<P> {
     /// The client posted work to this queue pair, or says so; the connection that is to have a turn for
     /// it.
     fn doorbell(&mut self, client: ClientId, num: QpNum) -> Option<ConnId> {
-        let slot = self.qps.get_mut(num.0)?;
+        let slot = self.dp.qps.get_mut(num.0)?;
         // A client may write any number; only its own queue pairs hear it.
         if slot.qp.client() != client {
             return None;
         }
         let flushed = slot
             .qp
-            .doorbell(&mut self.tables.context(slot.tally, self.now));
+            .doorbell(&mut self.dp.tables.context(slot.tally, self.dp.now));
         let conn = slot.conn.filter(|_| !slot.qp.has_nothing_to_send());
         if flushed {
             self.settle(num);
@@ -79,21 +79,15 @@ impl<P: Port> Shard<P> {
         conn
     }
 
-    /// Segments that the link takes now.
-    pub(in crate::shard) fn room(&mut self) -> usize {
-        let room = self.ports.iter_mut().map(Port::transmit_room).min();
-        room.unwrap_or(0)
-    }
-
     /// Gives a connection its turn in the next round, and counts what it holds: for after its queue in
     /// TCP has changed.
     pub(in crate::shard) fn make_ready(&mut self, id: ConnId) {
-        let Some(Phase::Rdma { .. }) = self.conns.get(id).map(|conn| &conn.phase) else {
+        let Some(Phase::Rdma { .. }) = self.dp.conns.get(id).map(|conn| &conn.phase) else {
             return;
         };
         // First, so that it need not wait for room that it has just made itself. The queue pair is not
         // looked at for it: of one that waits nothing is needed yet.
-        if let Some(client) = self.served.client(id) {
+        if let Some(client) = self.dp.served.client(id) {
             self.count_held(id, client);
         }
         self.give_turn(id);
@@ -102,7 +96,7 @@ impl<P: Port> Shard<P> {
     /// Gives a connection its turn in the next round, if it has a queue pair that may have something to
     /// send.
     pub(in crate::shard) fn give_turn(&mut self, id: ConnId) {
-        let Some(conn) = self.conns.get_mut(id) else {
+        let Some(conn) = self.dp.conns.get_mut(id) else {
             return;
         };
         let Phase::Rdma { qp } = conn.phase else {
@@ -111,7 +105,7 @@ impl<P: Port> Shard<P> {
         if conn.ready {
             return;
         }
-        let Some(slot) = self.qps.get(qp.0) else {
+        let Some(slot) = self.dp.qps.get(qp.0) else {
             return;
         };
         let qp = &slot.qp;
@@ -119,7 +113,7 @@ impl<P: Port> Shard<P> {
             conn.ready = true;
             // A turn would find that it has to wait, and bring all of it into the cache for that.
             if self.macroflows.must_wait(id) && qp.would_send() {
-                self.counters.macroflow_waits += 1;
+                self.dp.counters.macroflow_waits += 1;
                 self.macroflows.wait(id);
             } else {
                 self.share.push(qp.client(), id);
@@ -129,7 +123,7 @@ impl<P: Port> Shard<P> {
 
     /// Counts what a connection of the client's holds: frames, and segments under way.
     fn count_held(&mut self, id: ConnId, client: ClientId) {
-        let queued = self.stack.queued_segments(id);
+        let queued = self.dp.stack.queued_segments(id);
         self.share.hold(id, client, queued);
         self.macroflows.under_way(id, queued);
     }
@@ -142,7 +136,7 @@ impl<P: Port> Shard<P> {
             return false;
         }
         let mut produced = Produced {
-            room: self.room(),
+            room: self.dp.room(),
             fpdus: 0,
         };
         let mut worked = self.rounds(&mut produced);
@@ -228,13 +222,13 @@ impl<P: Port> Shard<P> {
                 self.share.spend(client, turn.cost);
                 let stuck = matches!(turn.end, StopReason::NoFrame | StopReason::LinkFull);
                 waits = matches!(turn.end, StopReason::ClientsFrames);
-                if let Some(conn) = self.conns.get_mut(id) {
+                if let Some(conn) = self.dp.conns.get_mut(id) {
                     conn.ready = !matches!(turn.end, StopReason::Done);
                     match turn.end {
                         StopReason::Done => {}
                         StopReason::More => self.share.again(client, id),
                         StopReason::Macroflow => {
-                            self.counters.macroflow_waits += 1;
+                            self.dp.counters.macroflow_waits += 1;
                             self.macroflows.wait(id);
                         }
                         _ => self.share.put_back(client, id),
@@ -242,7 +236,7 @@ impl<P: Port> Shard<P> {
                     self.update_conn(id);
                 }
                 if stuck {
-                    self.counters.no_frame += u64::from(matches!(turn.end, StopReason::NoFrame));
+                    self.dp.counters.no_frame += u64::from(matches!(turn.end, StopReason::NoFrame));
                     self.starved = true;
                     return worked;
                 }
@@ -258,12 +252,12 @@ impl<P: Port> Shard<P> {
 
     /// A connection's turn is over: what it sent completes, and what it holds is counted.
     pub(in crate::shard) fn turn_over(&mut self, id: ConnId, client: ClientId) {
-        let Some(conn) = self.conns.get(id) else {
+        let Some(conn) = self.dp.conns.get(id) else {
             return;
         };
-        if let Some(slot) = conn.qp().and_then(|qp| self.qps.get_mut(qp.0)) {
+        if let Some(slot) = conn.qp().and_then(|qp| self.dp.qps.get_mut(qp.0)) {
             slot.qp
-                .turn_over(&mut self.tables.context(slot.tally, self.now));
+                .turn_over(&mut self.dp.tables.context(slot.tally, self.dp.now));
         }
         self.count_held(id, client);
     }

@@ -101,7 +101,7 @@ impl<P: Port> Shard<P> {
         if let Err(refused) = self.fill_turn(id, allowed, room, &mut turn) {
             // The room was asked for, so this is our own fault; the stream has a hole now.
             log::error!("TCP refused a segment: {refused}");
-            self.pool.free(refused.buf);
+            self.dp.frames.pool.free(refused.buf);
             self.abort(id, DisconnectReason::LocalError, None);
         }
         turn
@@ -115,27 +115,27 @@ impl<P: Port> Shard<P> {
         room: usize,
         turn: &mut TxQuantum,
     ) -> Result<(), SendError<Frame>> {
-        let Some(conn) = self.conns.get(id) else {
+        let Some(conn) = self.dp.conns.get(id) else {
             return Ok(());
         };
         let Phase::Rdma { qp } = conn.phase else {
             return Ok(());
         };
-        let Some(slot) = self.qps.get_mut(qp.0) else {
+        let Some(slot) = self.dp.qps.get_mut(qp.0) else {
             return Ok(());
         };
-        let mut context = self.tables.context(slot.tally, self.now);
+        let mut context = self.dp.tables.context(slot.tally, self.dp.now);
         let done_before = context.counters.local_work_done;
         let allowance = self.macroflows.allowance(id);
-        let end = self.stack.post(id, self.now, |posting| {
+        let end = self.dp.stack.post(id, self.dp.now, |posting| {
             let mut filling = Filling {
                 posting,
                 headers: conn.header_room(),
                 allowed,
                 room,
                 allowance,
-                pool: &mut self.pool,
-                umem: &self.umem,
+                pool: &mut self.dp.frames.pool,
+                umem: &self.dp.frames.umem,
                 reserve: &self.reserve,
                 segments: 0,
                 fpdus: 0,

@@ -10,10 +10,10 @@ const GONE: usize = 0;
 
 /// The counters of all clients.
 #[derive(Debug)]
-pub(in crate::shard) struct ClientStats {
+pub(super) struct ClientStats {
     /// The first is for those that are gone; places of the others are used again.
     places: Vec<Tally>,
-    pub(in crate::shard) times: WorkTimes,
+    pub(super) times: WorkTimes,
 }
 
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ struct Tally {
 
 impl ClientStats {
     /// With room for so many clients.
-    pub(in crate::shard) fn new(clients: usize) -> Self {
+    pub(super) fn new(clients: usize) -> Self {
         let mut places = Vec::with_capacity(clients.saturating_add(1));
         places.push(Tally::default());
         Self {
@@ -34,7 +34,7 @@ impl ClientStats {
     }
 
     /// A client that has counted nothing yet. The shard has looked that there is room.
-    pub(in crate::shard) fn add(&mut self, client: ClientId) {
+    pub(super) fn add(&mut self, client: ClientId) {
         let tally = Tally {
             client: Some(client),
             counters: QpCounters::default(),
@@ -47,7 +47,7 @@ impl ClientStats {
     }
 
     /// What the client counted stays part of the whole.
-    pub(in crate::shard) fn remove(&mut self, client: ClientId) {
+    pub(super) fn remove(&mut self, client: ClientId) {
         let at = self.place_of(client);
         if at == GONE {
             return;
@@ -59,7 +59,7 @@ impl ClientStats {
     }
 
     /// Where a client's queue pairs count.
-    pub(in crate::shard) fn place_of(&self, client: ClientId) -> usize {
+    pub(super) fn place_of(&self, client: ClientId) -> usize {
         let mut places = self.places.iter();
         places
             .position(|tally| tally.client == Some(client))
@@ -67,7 +67,7 @@ impl ClientStats {
     }
 
     /// The counters of a place, and the times of all.
-    pub(in crate::shard) fn at(&mut self, place: usize) -> (&mut QpCounters, &mut WorkTimes) {
+    pub(super) fn at(&mut self, place: usize) -> (&mut QpCounters, &mut WorkTimes) {
         let place = if place < self.places.len() {
             place
         } else {
@@ -77,7 +77,7 @@ impl ClientStats {
     }
 
     /// What all clients together counted, those that are gone too.
-    pub(in crate::shard) fn total(&self) -> QpCounters {
+    pub(super) fn total(&self) -> QpCounters {
         let mut total = QpCounters::default();
         for tally in &self.places {
             total += tally.counters;
@@ -86,7 +86,7 @@ impl ClientStats {
     }
 
     /// What each client that is there counted.
-    pub(in crate::shard) fn by_client(&self) -> Vec<(ClientId, QpCounters)> {
+    pub(super) fn by_client(&self) -> Vec<(ClientId, QpCounters)> {
         let places = self.places.iter();
         places
             .filter_map(|tally| Some((tally.client?, tally.counters)))

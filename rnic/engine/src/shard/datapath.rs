@@ -1,0 +1,203 @@
+//! What all sides of a shard borrow: ports and frames, TCP, connections, queue pairs and what these work
+//! with, counters, captures, the time.
+//!
+//! It decides nothing, and knows neither of the sides that use it ([`super::rx`], [`super::tx`],
+//! [`super::ctl`]).
+
+use rnic_ipc::id::{ClientId, QpNum};
+use rnic_xsk::{Frame, FramePool, Port};
+use userspace_tcp::{ConnId, Instant, SegmentId, Stack};
+
+use super::client_stats::ClientStats;
+use super::config::ShardConfig;
+use crate::capture::Captures;
+use crate::conn::{ConnTable, Frames, ParkedFrames};
+use crate::counters::ShardCounters;
+use crate::cq::CqTable;
+use crate::qp::{Qp, QpContext, QueuePool};
+use crate::slot_table::SlotTable;
+use crate::srq::SrqTable;
+use crate::stag::StagTable;
+
+/// What all sides of a shard work with.
+#[derive(Debug)]
+pub(super) struct Datapath<P> {
+    pub config: ShardConfig,
+    pub ports: Vec<P>,
+    pub frames: Frames,
+    pub stack: Stack<Frame>,
+    pub conns: ConnTable,
+    pub qps: SlotTable<Box<QpSlot>>,
+    pub served: ConnQpMap,
+    pub tables: Tables,
+    pub counters: ShardCounters,
+    pub captures: Captures,
+    /// The time of the last poll or command.
+    pub now: Instant,
+}
+
+/// What queue pairs work with.
+#[derive(Debug)]
+pub(super) struct Tables {
+    pub stags: StagTable,
+    pub cqs: CqTable,
+    pub srqs: SrqTable,
+    pub client_stats: ClientStats,
+    pub queue_pool: QueuePool,
+}
+
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct QpSlot {
+    pub qp: Qp,
+    /// Where it counts.
+    pub tally: usize,
+    pub conn: Option<ConnId>,
+}
+
+/// By connection, the queue pair that it serves or served, and the client that this is of: known without
+/// a look at either.
+#[derive(Debug)]
+pub(super) struct ConnQpMap(Box<[(QpNum, ClientId)]>);
+
+impl<P: Port> Datapath<P> {
+    /// With frames in the ports to receive into.
+    ///
+    /// # Panics
+    ///
+    /// When `ports` is empty.
+    pub fn new(
+        mut config: ShardConfig,
+        mut pool: FramePool,
+        mut ports: Vec<P>,
+        now: Instant,
+    ) -> Self {
+        let umem = ports
+            .first()
+            .expect("a shard has at least one port")
+            .umem()
+            .clone();
+        for port in &mut ports {
+            port.refill(&mut pool);
+        }
+        // A reserve of everything would leave nothing to send with.
+        config.receive_reserve = config.receive_reserve.min(pool.available() / 2);
+        let limits = config.limits;
+        let mut tcp = config.tcp.clone();
+        tcp.connections = limits.connections;
+        // What a connection's path allows is the limit, not a figure for all of them.
+        tcp.mss = u16::MAX;
+        // Linux tells siw of a FIN before the data of its segment: a rejection's private data, and a
+        // Terminate, would be lost on it.
+        tcp.fin_alone = true;
+        Self {
+            stack: Stack::new(tcp, config.secret, now),
+            conns: ConnTable::new(limits.connections),
+            qps: SlotTable::new(limits.queue_pairs),
+            served: ConnQpMap::new(limits.connections),
+            tables: Tables {
+                stags: StagTable::new(limits.regions),
+                cqs: CqTable::new(limits.cqs),
+                srqs: SrqTable::new(limits.srqs),
+                client_stats: ClientStats::new(limits.clients),
+                queue_pool: QueuePool::default(),
+            },
+            counters: ShardCounters::default(),
+            captures: Captures::new(umem.frame_capacity(), config.unix_time_at_zero),
+            now,
+            frames: Frames {
+                held: ParkedFrames::new(umem.frames(), config.tcp.receive_window as usize),
+                umem,
+                pool,
+            },
+            config,
+            ports,
+        }
+    }
+
+    /// Gives the ports frames to receive into.
+    pub fn refill(&mut self) {
+        for port in &mut self.ports {
+            port.refill(&mut self.frames.pool);
+        }
+    }
+
+    /// Segments that the link takes now.
+    pub fn room(&mut self) -> usize {
+        let room = self.ports.iter_mut().map(Port::transmit_room).min();
+        room.unwrap_or(0)
+    }
+
+    /// Frees frames whose bytes were acknowledged, or whose connection is gone.
+    pub fn take_released(&mut self) {
+        while let Some(frame) = self.stack.poll_released() {
+            self.frames.pool.free(frame);
+        }
+    }
+
+    /// A frame that the link is done with, or did not take.
+    pub fn give_back(&mut self, frame: Frame, owner: Option<(ConnId, SegmentId)>) {
+        let unneeded = match owner {
+            Some((conn, segment)) => self.stack.transmitted(conn, segment, frame),
+            None => Some(frame),
+        };
+        if let Some(frame) = unneeded {
+            self.frames.pool.free(frame);
+        }
+    }
+}
+
+impl Tables {
+    /// Whether there may be something to tell of completion queues and shared receive queues.
+    pub fn have_news(&self) -> bool {
+        self.cqs.has_news() || self.srqs.has_news()
+    }
+
+    /// What a queue pair that counts at this place works with at this time.
+    pub fn context(&mut self, tally: usize, now: Instant) -> QpContext<'_> {
+        let (counters, times) = self.client_stats.at(tally);
+        QpContext {
+            stags: &mut self.stags,
+            cqs: &mut self.cqs,
+            srqs: &mut self.srqs,
+            counters,
+            times,
+            queue_pool: &mut self.queue_pool,
+            now,
+        }
+    }
+}
+
+impl QpSlot {
+    pub fn new(qp: Qp, tally: usize) -> Self {
+        Self {
+            qp,
+            tally,
+            conn: None,
+        }
+    }
+}
+
+impl ConnQpMap {
+    fn new(connections: usize) -> Self {
+        Self(vec![(QpNum(0), ClientId(0)); connections].into_boxed_slice())
+    }
+
+    /// The connection serves this queue pair from now on.
+    pub fn note(&mut self, id: ConnId, qp: QpNum, client: ClientId) {
+        if let Some(place) = self.0.get_mut(id.index()) {
+            *place = (qp, client);
+        }
+    }
+
+    /// The client that the queue pair is of which this connection serves, while it is in
+    /// [`Phase::Rdma`](crate::conn::Phase); else it is another's.
+    pub fn client(&self, id: ConnId) -> Option<ClientId> {
+        self.0.get(id.index()).map(|(_, client)| *client)
+    }
+
+    /// The queue pair of the connection at this place of the tables.
+    pub fn qp(&self, place: usize) -> Option<QpNum> {
+        self.0.get(place).map(|(qp, _)| *qp)
+    }
+}
