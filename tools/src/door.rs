@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use rnic::{
-    CongestionControl, Context, Device, DeviceConfig, DeviceName, Driving, Limits, Resource,
+    CongestionControl, Context, Daemon, Device, DeviceConfig, DeviceName, Driving, Limits, Resource,
 };
 
 use crate::endpoint::ToolError;
@@ -13,7 +13,8 @@ use crate::xdp::Mode;
 /// The options that say so.
 #[derive(Clone, Debug, Args)]
 pub struct Door {
-    /// The daemon's socket [default: $RNIC_SOCKET, or the daemon's own default].
+    /// The daemon's socket [default: $RNIC_SOCKET, or the first of $XDG_RUNTIME_DIR/rnicd.sock and
+    /// /run/rnicd.sock that answers].
     #[arg(long, global = true, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Which of the daemon's devices, by its interface or an address of it [default: $RNIC_DEVICE, or
@@ -44,14 +45,13 @@ impl Door {
         if let Some(interface) = &self.embedded {
             return self.embedded(interface, queue_pairs);
         }
+        let daemon = self.daemon()?;
         let named = self.device.clone().or_else(Context::default_device);
-        Ok(match named {
-            Some(device) => Context::open_device(self.socket(), &device)?,
-            None if Context::devices(self.socket())?.len() > 1 => {
-                Context::open_device(self.socket(), &suits)?
-            }
-            None => Context::open(self.socket())?,
-        })
+        let device = match named {
+            None if daemon.devices()?.len() > 1 => Some(suits),
+            named => named,
+        };
+        Ok(daemon.open(device.as_ref())?)
     }
 
     /// The devices that are meant by no name, or by the one that was given.
@@ -62,7 +62,7 @@ impl Door {
         match &self.device {
             Some(device) => Ok(vec![device.clone()]),
             None => {
-                let names = Context::devices(self.socket())?;
+                let names = self.daemon()?.devices()?;
                 Ok(names.into_iter().map(DeviceName::Interface).collect())
             }
         }
@@ -72,12 +72,12 @@ impl Door {
     pub fn open_device(&self, device: &DeviceName) -> Result<Context, ToolError> {
         match &self.embedded {
             Some(interface) => self.embedded(interface, 0),
-            None => Ok(Context::open_device(self.socket(), device)?),
+            None => Ok(self.daemon()?.open(Some(device))?),
         }
     }
 
-    fn socket(&self) -> PathBuf {
-        self.socket.clone().unwrap_or_else(Context::default_socket)
+    fn daemon(&self) -> Result<Daemon, ToolError> {
+        Ok(Daemon::find(self.socket.as_deref())?)
     }
 
     fn embedded(&self, interface: &str, queue_pairs: u32) -> Result<Context, ToolError> {

@@ -1,9 +1,9 @@
 //! What can go wrong for a program that uses an RNIC, and what to do about it.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use rnic_ipc::control::{DisconnectReason, PeerDepths, Refusal};
+use rnic_ipc::find::{NotFound, Tried};
 use rnic_ipc::ring::{RingError, RingFault};
 use rnic_ipc::shm::{OutOfBounds, ShmError};
 use rnic_ipc::transport::TransportError;
@@ -13,30 +13,12 @@ use rustix::io::Errno;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Nobody listens on the daemon's socket.
-    #[error(
-        "no RNIC daemon answers at {} ({errno}): is rnicd running? Start it with `rnicd --interface \
-         <interface> --socket {}`",
-        path.display(), path.display()
-    )]
-    NoDaemon {
-        /// The socket's path.
-        path: PathBuf,
-        /// The kernel's error.
-        errno: Errno,
-    },
-    /// The socket is there but this user may not use it.
-    #[error(
-        "the RNIC daemon's socket {} may not be used by this user ({errno}): change the socket's \
-         permissions or the user's groups",
-        path.display()
-    )]
-    NotPermitted {
-        /// The socket's path.
-        path: PathBuf,
-        /// The kernel's error.
-        errno: Errno,
-    },
+    /// No daemon listens where it was looked for.
+    #[error("{0}")]
+    NoDaemon(NotFound),
+    /// No daemon could be used; the socket of one is there, but this user may not use it.
+    #[error("{0}")]
+    NotPermitted(NotFound),
     /// The daemon ended, or took this client's objects away without a word that reached it. Nothing of
     /// this context works any more: open another.
     #[error(
@@ -180,15 +162,19 @@ impl From<TransportError> for Error {
     fn from(error: TransportError) -> Self {
         match error {
             TransportError::Closed => Self::DaemonGone,
-            TransportError::Connect {
-                path,
-                errno: errno @ (Errno::ACCESS | Errno::PERM),
-            } => Self::NotPermitted { path, errno },
-            TransportError::Connect { path, errno } => Self::NoDaemon { path, errno },
             TransportError::Decode(_) | TransportError::Trailing { .. } => {
                 Self::protocol(error.to_string())
             }
             error => Self::Transport(error),
+        }
+    }
+}
+
+impl From<NotFound> for Error {
+    fn from(found: NotFound) -> Self {
+        match found.tried.iter().any(Tried::is_forbidden) {
+            true => Self::NotPermitted(found),
+            false => Self::NoDaemon(found),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The RNIC's client API: verbs in the sense of the RDMA consortium, over a daemon or in-process.
 //!
-//! A [`Context`] is the way to one RNIC: [`Context::open`] goes through the daemon's socket,
+//! A [`Context`] is the way to one RNIC: [`Context::open_default`] and [`Context::open`] go through a
+//! daemon's socket ([`Daemon::find`] says where it is looked for),
 //! [`Context::embedded`] through a device in this process; everything after that is the same. A daemon
 //! with several interfaces has a device for each ([`Context::devices`], [`Context::open_device`]); a
 //! context and all that comes from it is of one of them, as with the verbs.
@@ -134,6 +135,7 @@ pub use error::Error;
 pub use events::ConnectionEvent;
 pub use listener::{AcceptOptions, ConnectionRequest, Listener};
 pub use memory::{MemoryRegion, ProtectionDomain, RemoteMemory};
+pub use open::Daemon;
 pub use queue_pair::{ConnectOptions, Established, QpConfig, QueuePair};
 pub use shared::{SharedReceiveQueue, SrqConfig};
 pub use window::{FastRegion, MemoryWindow, WindowType};
@@ -148,9 +150,9 @@ pub use rnic_ipc::control::{
     Access, DeviceInfo, DeviceName, DisconnectReason, MarkerUse, MpaOptions, PRIVATE_DATA_MAX,
     PeerDepths, QpState, Refusal, RefusalCode, RtrModes,
 };
+pub use rnic_ipc::find::{DEFAULT_SOCKET, NotFound};
 pub use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};
 pub use rnic_ipc::inspect;
-pub use rnic_ipc::transport::DEFAULT_SOCKET;
 pub use rnic_ipc::work::{MAX_INLINE, MAX_SGE, Sge, WcStatus, WrOpcode};
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use rnic_ipc::control::{DeviceName, Request, Response};
-use rnic_ipc::transport::{Channel, DEFAULT_SOCKET};
+use rnic_ipc::find;
 
 use crate::context::Context;
 use crate::error::Error;
@@ -13,7 +13,7 @@ use crate::link::{Link, unexpected};
 impl Context {
     /// Through the daemon that listens at `socket`, to its first device.
     pub fn open(socket: impl AsRef<Path>) -> Result<Self, Error> {
-        Self::over(daemon(socket.as_ref())?)
+        Daemon::find(Some(socket.as_ref()))?.open(None)
     }
 
     /// Through the daemon that listens at `socket`, to one of its devices: named by its interface, by an
@@ -22,32 +22,18 @@ impl Context {
     /// # Errors
     /// [`Error::Refused`] when it has none such.
     pub fn open_device(socket: impl AsRef<Path>, device: &DeviceName) -> Result<Self, Error> {
-        let link = daemon(socket.as_ref())?;
-        match link.request(&Request::OpenDevice(device.clone()), &[])? {
-            (Response::Done, _) => Self::over(link),
-            (other, _) => Err(unexpected(&other)),
-        }
+        Daemon::find(Some(socket.as_ref()))?.open(Some(device))
     }
 
-    /// Through the daemon at [`Self::default_socket`], to [`Self::default_device`] or else to its first.
+    /// Through the daemon that [`Daemon::find`] finds without a name, to [`Self::default_device`] or else
+    /// to its first device.
     pub fn open_default() -> Result<Self, Error> {
-        match Self::default_device() {
-            Some(device) => Self::open_device(Self::default_socket(), &device),
-            None => Self::open(Self::default_socket()),
-        }
+        Daemon::find(None)?.open(Self::default_device().as_ref())
     }
 
     /// The devices of the daemon that listens at `socket`: the names of their interfaces.
     pub fn devices(socket: impl AsRef<Path>) -> Result<Vec<String>, Error> {
-        match daemon(socket.as_ref())?.request(&Request::ListDevices, &[])? {
-            (Response::Devices(names), _) => Ok(names),
-            (other, _) => Err(unexpected(&other)),
-        }
-    }
-
-    /// The path in the environment's `RNIC_SOCKET`, or [`DEFAULT_SOCKET`].
-    pub fn default_socket() -> PathBuf {
-        std::env::var_os("RNIC_SOCKET").map_or_else(|| DEFAULT_SOCKET.into(), PathBuf::from)
+        Daemon::find(Some(socket.as_ref()))?.devices()
     }
 
     /// The device that the environment's `RNIC_DEVICE` names, by its interface or an address of it.
@@ -58,6 +44,53 @@ impl Context {
     }
 }
 
-fn daemon(socket: &Path) -> Result<Link, Error> {
-    Ok(Link::Daemon(Mutex::new(Channel::connect(socket)?)))
+/// A daemon that answers, of which no device is open yet.
+#[derive(Debug)]
+pub struct Daemon {
+    link: Link,
+    socket: PathBuf,
+}
+
+impl Daemon {
+    /// The daemon at `socket` if that is given, or else at the path in the environment's `RNIC_SOCKET`,
+    /// and no other. Without either it is the first that answers of the user's own, at
+    /// `$XDG_RUNTIME_DIR/rnicd.sock`, and the host's, at [`crate::DEFAULT_SOCKET`].
+    ///
+    /// # Errors
+    /// [`Error::NoDaemon`] and [`Error::NotPermitted`], with each place that was tried and why it failed.
+    pub fn find(socket: Option<&Path>) -> Result<Self, Error> {
+        let (channel, socket) = find::connect(find::places(socket))?;
+        let link = Link::Daemon(Mutex::new(channel));
+        Ok(Self { link, socket })
+    }
+
+    /// The socket's path.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Its devices: the names of their interfaces.
+    pub fn devices(&self) -> Result<Vec<String>, Error> {
+        match self.link.request(&Request::ListDevices, &[])? {
+            (Response::Devices(names), _) => Ok(names),
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
+
+    /// Opens one of its devices, or the first.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when it has none such.
+    pub fn open(self, device: Option<&DeviceName>) -> Result<Context, Error> {
+        if let Some(device) = device {
+            match self
+                .link
+                .request(&Request::OpenDevice(device.clone()), &[])?
+            {
+                (Response::Done, _) => {}
+                (other, _) => return Err(unexpected(&other)),
+            }
+        }
+        Context::over(self.link)
+    }
 }

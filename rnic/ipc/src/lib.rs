@@ -9,6 +9,7 @@
 
 pub mod capture;
 pub mod control;
+pub mod find;
 #[cfg(not(loom))]
 pub mod heap;
 pub mod id;

@@ -20,9 +20,6 @@ use serde::de::DeserializeOwned;
 
 use crate::control::CONTROL_MESSAGE_MAX;
 
-/// Where the daemon listens, and clients look for it, unless told otherwise.
-pub const DEFAULT_SOCKET: &str = "/run/rnicd.sock";
-
 /// The most descriptors beside one message.
 pub const DESCRIPTORS_MAX: usize = 4;
 

@@ -15,7 +15,7 @@ use crate::{
 #[test]
 fn a_missing_daemon_is_named_with_what_to_do() {
     let error = Context::open("/nonexistent/rnicd.sock").unwrap_err();
-    assert!(matches!(error, Error::NoDaemon { .. }));
+    assert!(matches!(error, Error::NoDaemon(_)));
     let message = error.to_string();
     assert!(message.contains("rnicd --interface"), "{message}");
     assert!(

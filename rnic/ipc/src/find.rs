@@ -1,0 +1,196 @@
+//! Finding the daemon: where its socket may be, and which of these places answers.
+//!
+//! A place that the user named, by `--socket` or by `RNIC_SOCKET`, is the only one: a program that was
+//! told to use one daemon never uses another. Without a name the user's own daemon comes before that of
+//! the host.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use crate::transport::{Channel, TransportError};
+
+/// Where the daemon of the host listens, and clients look last.
+pub const DEFAULT_SOCKET: &str = "/run/rnicd.sock";
+
+/// The name of a daemon's socket in the user's runtime directory (`XDG_RUNTIME_DIR`).
+pub const SOCKET_NAME: &str = "rnicd.sock";
+
+/// The environment variable that names a daemon's socket.
+pub const SOCKET_VARIABLE: &str = "RNIC_SOCKET";
+
+/// The environment variable that names the user's runtime directory.
+pub const RUNTIME_VARIABLE: &str = "XDG_RUNTIME_DIR";
+
+/// The socket of the user's own daemon: in the runtime directory, if there is one. A relative path is
+/// none, as the XDG Base Directory Specification says.
+#[must_use]
+pub fn runtime_socket() -> Option<PathBuf> {
+    runtime_socket_of(std::env::var_os(RUNTIME_VARIABLE))
+}
+
+fn runtime_socket_of(directory: Option<OsString>) -> Option<PathBuf> {
+    let directory = PathBuf::from(directory?);
+    directory.is_absolute().then(|| directory.join(SOCKET_NAME))
+}
+
+/// The places where clients look, in order. `socket` is what the command line says.
+#[must_use]
+pub fn places(socket: Option<&Path>) -> Vec<Place> {
+    places_of(socket, |name| std::env::var_os(name))
+}
+
+fn places_of(socket: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>) -> Vec<Place> {
+    if let Some(path) = socket {
+        return vec![Place::new(path, Origin::Named)];
+    }
+    if let Some(path) = variable(SOCKET_VARIABLE).filter(|path| !path.is_empty()) {
+        return vec![Place::new(path, Origin::Variable)];
+    }
+    let own = runtime_socket_of(variable(RUNTIME_VARIABLE));
+    let own = own.map(|path| Place::new(path, Origin::Runtime));
+    let host = Place::new(DEFAULT_SOCKET, Origin::Host);
+    own.into_iter().chain([host]).collect()
+}
+
+/// Connects to the first place that answers; says which it was.
+///
+/// # Errors
+///
+/// [`NotFound`], with each place that was tried.
+pub fn connect(places: Vec<Place>) -> Result<(Channel, PathBuf), NotFound> {
+    let mut tried = Vec::with_capacity(places.len());
+    for place in places {
+        match Channel::connect(&place.path) {
+            Ok(channel) => return Ok((channel, place.path)),
+            Err(error) => tried.push(Tried {
+                place,
+                errno: errno(&error),
+            }),
+        }
+    }
+    Err(NotFound { tried })
+}
+
+/// [`Channel::connect`] fails with an error of the kernel's, and with no other.
+fn errno(error: &TransportError) -> Errno {
+    match error {
+        TransportError::Connect { errno, .. } => *errno,
+        _ => Errno::IO,
+    }
+}
+
+/// A path where a daemon may listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The socket's path.
+    pub path: PathBuf,
+    /// Why it is looked for there.
+    pub origin: Origin,
+}
+
+impl Place {
+    fn new(path: impl Into<PathBuf>, origin: Origin) -> Self {
+        let path = path.into();
+        Self { path, origin }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match self.origin {
+            Origin::Named | Origin::Host => write!(f, "{path}"),
+            Origin::Variable => write!(f, "{path} (from {SOCKET_VARIABLE})"),
+            Origin::Runtime => write!(f, "{path} (from {RUNTIME_VARIABLE})"),
+        }
+    }
+}
+
+/// Why a daemon is looked for at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The command line or the program says so.
+    Named,
+    /// `RNIC_SOCKET` says so.
+    Variable,
+    /// It is the user's own daemon's place.
+    Runtime,
+    /// It is the host's daemon's place.
+    Host,
+}
+
+/// No daemon answers at any place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotFound {
+    /// The places, in the order in which they were tried.
+    pub tried: Vec<Tried>,
+}
+
+/// A place where no daemon answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tried {
+    /// The place.
+    pub place: Place,
+    /// What the kernel said.
+    pub errno: Errno,
+}
+
+impl Tried {
+    /// Whether the socket is there, and this user may not use it.
+    #[must_use]
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self.errno, Errno::ACCESS | Errno::PERM)
+    }
+}
+
+impl fmt::Display for Tried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let found = match self.errno {
+            Errno::NOENT => "no such socket".to_owned(),
+            Errno::CONNREFUSED => "the socket is there, but no daemon listens on it".to_owned(),
+            Errno::ACCESS | Errno::PERM => "this user may not use the socket".to_owned(),
+            errno => errno.to_string(),
+        };
+        write!(f, "{}: {found}", self.place)
+    }
+}
+
+impl NotFound {
+    /// What the user can do about it.
+    fn advice(&self) -> String {
+        let named = self.tried.iter().all(|tried| {
+            let Tried { place, .. } = tried;
+            matches!(place.origin, Origin::Named | Origin::Variable)
+        });
+        match self.tried.first() {
+            Some(Tried { place, .. }) if named => format!(
+                "start it with `rnicd --interface <interface> --socket {}`, or name the socket of \
+                 another",
+                place.path.display()
+            ),
+            _ => format!(
+                "start one with `rnicd --interface <interface>`, or name its socket with `--socket` \
+                 or {SOCKET_VARIABLE}; `rnic-run` runs a program with a loopback daemon of its own"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for NotFound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tried: Vec<_> = self.tried.iter().map(Tried::to_string).collect();
+        write!(f, "no RNIC daemon answers at {}", tried.join(", nor at "))?;
+        if self.tried.iter().any(Tried::is_forbidden) {
+            write!(f, " (see the socket's mode and the user's groups)")?;
+        }
+        write!(f, "; {}", self.advice())
+    }
+}
+
+impl std::error::Error for NotFound {}
+
+#[cfg(test)]
+mod tests;
