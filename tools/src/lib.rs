@@ -1,5 +1,5 @@
-//! What the tools are made of: the two measurements, the operator's tool, the link simulator, netcat
-//! over our TCP, and what they share.
+//! What the tools are made of: the two measurements, the operator's tool, programs run with an RNIC, the
+//! link simulator, netcat over our TCP, and what they share.
 
 #![forbid(unsafe_code)]
 // They panic when nobody reads: see `out`.
@@ -17,5 +17,6 @@ pub mod ping;
 pub mod pipe;
 pub mod progress;
 pub mod report;
+pub mod run;
 pub mod size;
 pub mod xdp;

@@ -150,7 +150,7 @@ pub use rnic_ipc::control::{
     Access, DeviceInfo, DeviceName, DisconnectReason, MarkerUse, MpaOptions, PRIVATE_DATA_MAX,
     PeerDepths, QpState, Refusal, RefusalCode, RtrModes,
 };
-pub use rnic_ipc::find::{DEFAULT_SOCKET, NotFound};
+pub use rnic_ipc::find::{DEFAULT_SOCKET, NotFound, SOCKET_NAME, SOCKET_VARIABLE, runtime_socket};
 pub use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};
 pub use rnic_ipc::inspect;
 pub use rnic_ipc::work::{MAX_INLINE, MAX_SGE, Sge, WcStatus, WrOpcode};

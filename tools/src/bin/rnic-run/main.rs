@@ -1,0 +1,60 @@
+//! `rnic-run`: runs a program with an RNIC, by a private loopback daemon if there is no other.
+
+#![forbid(unsafe_code)]
+// They panic when nobody reads: see `rnic_tools::out`.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use rnic_tools::run::{Run, keeper};
+
+/// Runs a program with an RNIC.
+///
+/// If an RNIC daemon answers ($RNIC_SOCKET, $XDG_RUNTIME_DIR/rnicd.sock, /run/rnicd.sock), the program
+/// uses it. If none does, a private daemon is started, which connects the program and all that it starts to
+/// each other and to nobody else. It needs no privilege and no interface, and it ends with the program.
+///
+/// The exit status is the program's, 128 and the signal's number if a signal ended it, 127 if it was not
+/// found, 126 if it could not be run, and 125 if rnic-run itself failed.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Cli {
+    /// Start a private daemon even if another answers.
+    #[arg(long)]
+    loopback: bool,
+    /// Where this RNIC's libibverbs.so.1 is, for programs of the verbs [default: ../lib/rnic as seen from
+    /// rnic-run, or beside it, if the library is there]. It is put in front of LD_LIBRARY_PATH.
+    #[arg(long, value_name = "DIRECTORY")]
+    verbs_dir: Option<PathBuf>,
+    /// The program, and its arguments.
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments
+        .next()
+        .is_some_and(|first| first == keeper::OPTION)
+    {
+        return keeper::keep(&PathBuf::from(arguments.next().unwrap_or_default()));
+    }
+    let mut cli = Cli::parse();
+    let arguments = cli.command.split_off(1);
+    let run = Run {
+        program: cli.command.remove(0),
+        arguments,
+        private: cli.loopback,
+        verbs: cli.verbs_dir,
+    };
+    match run.run() {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            rnic_tools::errln!("rnic-run: {error}");
+            ExitCode::from(error.exit_status())
+        }
+    }
+}

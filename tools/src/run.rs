@@ -1,0 +1,221 @@
+//! `rnic-run`: a program with an RNIC. If no daemon answers, it gets a private one that serves loopback
+//! only, for as long as the program runs.
+//!
+//! Three processes: `rnic-run` waits for the program and passes signals on; its keeper
+//! ([`keeper`]), which is `rnic-run` again, starts the private `rnicd`, and ends it when `rnic-run` is
+//! gone, however it went.
+
+use std::ffi::OsString;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+use rnic::{Daemon, SOCKET_VARIABLE};
+
+pub mod keeper;
+pub mod search;
+mod signals;
+
+use keeper::Keeper;
+use signals::{Arrived, Signals};
+
+/// The variable that names a device of a daemon: another daemon's devices have other names.
+const DEVICE_VARIABLE: &str = "RNIC_DEVICE";
+
+/// The variable in which the dynamic linker looks for libraries first.
+const LIBRARY_VARIABLE: &str = "LD_LIBRARY_PATH";
+
+/// What to run, and how.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The program.
+    pub program: OsString,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// Start a private daemon even if another answers.
+    pub private: bool,
+    /// Where libibverbs.so.1 of this RNIC is, instead of beside this program.
+    pub verbs: Option<PathBuf>,
+}
+
+/// Why a program could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The daemon that the user named does not answer.
+    #[error("{0}; or give --loopback for a private daemon")]
+    Named(rnic::Error),
+    /// There is no rnicd to start.
+    #[error("no program rnicd in {}: install it there, or put its directory into PATH", show(.0))]
+    NoDaemonProgram(Vec<PathBuf>),
+    /// The keeper has said why.
+    #[error("the private RNIC daemon did not start: see above")]
+    NotStarted,
+    /// The named directory has no verbs library.
+    #[error(
+        "--verbs-dir names {}, where {} is not: name the directory of this RNIC's verbs libraries",
+        path.display(), search::VERBS_LIBRARY
+    )]
+    NoVerbs {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The program can't be started.
+    #[error("can't run {}: {source}", program.display())]
+    Program {
+        /// Its name.
+        program: OsString,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// The kernel refused something.
+    #[error("{what}: {source}")]
+    Host {
+        /// What was asked of it.
+        what: &'static str,
+        /// What it said.
+        source: std::io::Error,
+    },
+}
+
+fn show(directories: &[PathBuf]) -> String {
+    let shown: Vec<_> = directories
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    shown.join(", ")
+}
+
+fn host(what: &'static str) -> impl Fn(std::io::Error) -> RunError {
+    move |source| RunError::Host { what, source }
+}
+
+impl RunError {
+    /// The exit status that says whose fault it was, as for env(1) and timeout(1).
+    #[must_use]
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::Program { source, .. } if source.kind() == std::io::ErrorKind::NotFound => 127,
+            Self::Program { .. } => 126,
+            _ => 125,
+        }
+    }
+}
+
+impl Run {
+    /// Runs the program; the exit status to end with. Where a daemon answers already the program takes
+    /// the place of this process, and the call returns only with an error.
+    pub fn run(&self) -> Result<u8, RunError> {
+        let own = own_directory()?;
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments);
+        if let Some(verbs) = search::verbs_directory(&own, self.verbs.as_deref())? {
+            let rest = std::env::var_os(LIBRARY_VARIABLE);
+            command.env(LIBRARY_VARIABLE, search::in_front(&verbs, rest));
+        }
+        if let Some(daemon) = self.daemon()? {
+            command.env(SOCKET_VARIABLE, daemon.socket());
+            drop(daemon);
+            let source = command.exec();
+            return Err(self.not_started(source));
+        }
+        let rnicd = search::rnicd(&own, std::env::var_os("PATH"))?;
+        command.env_remove(DEVICE_VARIABLE);
+        self.with_private_daemon(command, &rnicd)
+    }
+
+    /// The daemon that answers, if it is to be used.
+    fn daemon(&self) -> Result<Option<Daemon>, RunError> {
+        if self.private {
+            return Ok(None);
+        }
+        match Daemon::find(None) {
+            Ok(daemon) => Ok(Some(daemon)),
+            // Who names a daemon wants that one.
+            Err(error) if is_named() => Err(RunError::Named(error)),
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn with_private_daemon(&self, mut command: Command, rnicd: &Path) -> Result<u8, RunError> {
+        // Before the keeper starts, so that a signal finds somebody who ends it in order.
+        let signals = Signals::block().map_err(host("signalfd"))?;
+        let keeper = Keeper::start(rnicd)?;
+        command.env(SOCKET_VARIABLE, keeper.socket());
+        if let Some(signal) = signals.ended_early().map_err(host("signalfd"))? {
+            return Ok(signal_status(signal));
+        }
+        let mut child = command.spawn().map_err(|source| self.not_started(source))?;
+        let status = loop {
+            match signals.next().map_err(host("signalfd"))? {
+                Arrived::Child => {
+                    if let Some(status) = child.try_wait().map_err(host("waitpid"))? {
+                        break status;
+                    }
+                }
+                Arrived::PassOn(signal) => signals::send(&child, signal),
+                Arrived::FromTerminal => {}
+            }
+        };
+        keeper.end();
+        Ok(exit_status(status))
+    }
+
+    fn not_started(&self, source: std::io::Error) -> RunError {
+        RunError::Program {
+            program: self.program.clone(),
+            source,
+        }
+    }
+}
+
+/// Whether the environment names a daemon's socket.
+fn is_named() -> bool {
+    std::env::var_os(SOCKET_VARIABLE).is_some_and(|path| !path.is_empty())
+}
+
+/// The directory of this program.
+fn own_directory() -> Result<PathBuf, RunError> {
+    let own = std::env::current_exe().map_err(host("/proc/self/exe"))?;
+    let own = own.parent().map(Path::to_path_buf);
+    Ok(own.unwrap_or_else(|| PathBuf::from("/")))
+}
+
+/// What a shell shows for a program that ended so.
+fn exit_status(status: ExitStatus) -> u8 {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => code as u8,
+        (None, Some(signal)) => signal_status(signal),
+        // Stopped or continued: nobody waits for that.
+        (None, None) => 125,
+    }
+}
+
+fn signal_status(signal: i32) -> u8 {
+    128_u8.saturating_add(u8::try_from(signal).unwrap_or(127))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_programs_exit_status_and_its_signal_are_passed_on_as_a_shell_does() {
+        assert_eq!(exit_status(ExitStatus::from_raw(0)), 0);
+        assert_eq!(exit_status(ExitStatus::from_raw(7 << 8)), 7);
+        assert_eq!(exit_status(ExitStatus::from_raw(255 << 8)), 255);
+        assert_eq!(exit_status(ExitStatus::from_raw(9)), 137);
+        assert_eq!(exit_status(ExitStatus::from_raw(64)), 192);
+    }
+
+    #[test]
+    fn the_exit_status_says_whether_the_program_was_missing_or_could_not_run() {
+        let failed = |kind: std::io::ErrorKind| {
+            let program = "x".into();
+            let source = kind.into();
+            RunError::Program { program, source }.exit_status()
+        };
+        assert_eq!(failed(std::io::ErrorKind::NotFound), 127);
+        assert_eq!(failed(std::io::ErrorKind::PermissionDenied), 126);
+        assert_eq!(RunError::NotStarted.exit_status(), 125);
+    }
+}
