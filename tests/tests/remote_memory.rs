@@ -21,16 +21,16 @@ fn memory_outside_of_memfds_takes_and_gives_what_any_does() {
     let (a, b) = lab.pair(&LinkOptions::default());
     let file = lab.directory().join("rnicd.toml");
     let lines = format!(
-        "interface = \"{INTERFACE}\"\n[limits.client]\nremote_regions = 4\n[limits.user]\n\
-         remote_regions = 4\n"
+        "interface = \"{INTERFACE}\"\n[limits.client]\nremote_regions = 0\n[limits.user]\n\
+         remote_regions = 0\n"
     );
     std::fs::write(&file, lines).expect("the directory is ours");
-    let allowing = DaemonOptions {
+    let forbidding = DaemonOptions {
         arguments: vec!["--config".to_owned(), file.display().to_string()],
         ..DaemonOptions::default()
     };
-    let daemon_a = Daemon::start(&lab, &a, &DaemonOptions::default());
-    let mut daemon_b = Daemon::start(&lab, &b, &allowing);
+    let daemon_a = Daemon::start(&lab, &a, &forbidding);
+    let mut daemon_b = Daemon::start(&lab, &b, &DaemonOptions::default());
     let (peer, owner) = (Endpoint::new(&daemon_a, LEN), Endpoint::new(&daemon_b, 64));
 
     let refused = peer.pd.register_remote(LEN, ACCESS).map(drop);
@@ -42,7 +42,7 @@ fn memory_outside_of_memfds_takes_and_gives_what_any_does() {
     let region = owner
         .pd
         .register_remote(LEN, ACCESS)
-        .expect("it is allowed");
+        .expect("some are allowed");
     connect(&peer, &owner, b.address(Family::V4, PORT));
     let remote = region.remote(0..LEN).expect("all of it");
     let all = [peer.element(0..LEN)];

@@ -105,7 +105,7 @@
 //! clients read by RDMA Read, past the server's processor), `file_copy` (RDMA Writes with Immediate
 //! Data, async, with a progress bar).
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod block_on;
 mod capture;

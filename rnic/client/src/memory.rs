@@ -13,7 +13,6 @@ use rnic_ipc::control::{Access, Request, Response, StagKind};
 use rnic_ipc::id::{PdId, QpNum};
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::work::{Sge, WrOpcode};
-use rustix::io::Errno;
 
 use crate::context::{Context, Inner};
 use crate::error::Error;
@@ -21,6 +20,8 @@ use crate::key::Keyed;
 use crate::link::{borrow, unexpected};
 use crate::queue_pair::QueuePair;
 use crate::work::WorkRequest;
+
+mod program;
 
 /// A protection domain: regions and queue pairs of different ones can't be used together
 /// (RFC 5042 section 2.1). Clones name the same one.
@@ -97,29 +98,13 @@ impl ProtectionDomain {
 
     /// Makes and registers `len` bytes of zeroed memory of this process's heap, which the RNIC reaches
     /// by a descriptor of `/proc/self/mem` instead of a mapping of its own. That is slower, there are
-    /// no Atomic Operations on it, and the daemon must allow it (`remote_regions`). A fork of this
+    /// no Atomic Operations on it, and the daemon allows only few of them (`remote_regions`). A fork of this
     /// process has a copy which the RNIC knows nothing of.
     ///
     /// # Errors
-    /// [`Error::Refused`] with `Limit` when the daemon does not allow it.
+    /// [`Error::Refused`] with `Limit` when the daemon allows no more of them.
     pub fn register_remote(&self, len: usize, access: Access) -> Result<MemoryRegion, Error> {
-        let memory = SharedMemory::private(len)?;
-        let own = std::fs::File::options()
-            .read(true)
-            .write(true)
-            .open("/proc/self/mem")
-            .map_err(|error| Error::Io {
-                call: "open(/proc/self/mem)",
-                errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
-            })?;
-        let request = Request::RegisterRemote {
-            pd: self.inner.id,
-            stream: None,
-            access,
-            address: memory.as_ptr().expose_provenance() as u64,
-            length: memory.len() as u64,
-        };
-        self.register_by(&request, &own, memory)
+        self.register_by_accessor(SharedMemory::private(len)?, access)
     }
 
     fn register_new(

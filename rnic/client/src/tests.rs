@@ -6,5 +6,6 @@ mod futures;
 mod gone;
 mod late;
 mod objects;
+mod program_memory;
 mod stags;
 mod waiting;

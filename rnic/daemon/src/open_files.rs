@@ -49,7 +49,7 @@ fn needed(limits: &Limits) -> u64 {
         // A port of a connection's own, and one for each listener.
         device.queue_pairs.into(),
         device.listeners.into(),
-        // The client's memory; by default nobody may have any.
+        // The client's memory.
         match limits.per_client.remote_regions {
             0 => 0,
             _ => device.remote_regions.into(),
@@ -73,6 +73,7 @@ mod tests {
     #[test]
     fn each_limit_counts() {
         let mut limits = Limits::default();
+        limits.per_client.remote_regions = 0;
         let before = needed(&limits);
         limits.clients += 10;
         limits.device.completion_queues += 1;

@@ -8,7 +8,8 @@
 //!   access inside the mapping runs past the end of the file; and what the shard reaches has no holes
 //!   (`shm/files.rs`: `F_SEAL_FUTURE_WRITE` forbids to punch any). What the host itself can't read back
 //!   faults, and the fault is contained ([`contain_faults`]);
-//! * memory of no file has no other process that could take it away ([`SharedMemory::is_private`]);
+//! * memory of no file has no other process that could take it away ([`SharedMemory::is_private`]), and
+//!   memory that is borrowed stays mapped by its owner's word ([`SharedMemory::borrowed`]);
 //! * another process may write any byte at any time. So no `&` or `&mut` to these bytes ever
 //!   exists, atomics excepted; bytes are copied in and out through raw pointers, and whoever reads
 //!   a value copies it once and then checks the copy.
@@ -58,6 +59,8 @@ enum Backing {
     Anonymous { _pages: Pages },
     /// From the heap.
     Heap { words: usize },
+    /// The caller's, who keeps it mapped.
+    Borrowed,
 }
 
 /// A mapping of a memfd, and its entry among those that may fault.
@@ -258,10 +261,27 @@ impl SharedMemory {
         })
     }
 
+    /// Memory that the program made itself, of whatever kind: mapped, on the heap, a static. It stays as
+    /// it is when this is dropped.
+    ///
+    /// # Safety
+    ///
+    /// Until this is dropped the `len` bytes from `base` on stay mapped for reading and, for whoever
+    /// calls what writes, for writing; and the program makes no access that would be a data race with
+    /// copies by this value, nor holds a reference that one would break.
+    pub unsafe fn borrowed(base: NonNull<u8>, len: usize) -> Result<Self, ShmError> {
+        check_len(len as u64)?;
+        if base.addr().checked_add(len).is_none() {
+            return Err(ShmError::Length { len: len as u64 });
+        }
+        let backing = Backing::Borrowed;
+        Ok(Self { base, len, backing })
+    }
+
     /// Gives every page of the memory its frame now, instead of at its first access. Kernels before
-    /// 5.14 can't, and nothing is lost by that.
+    /// 5.14 can't, and nothing is lost by that. Memory of the program's own is left as it is.
     pub fn populate(&self) -> Result<(), ShmError> {
-        if matches!(self.backing, Backing::Heap { .. }) {
+        if matches!(self.backing, Backing::Heap { .. } | Backing::Borrowed) {
             return Ok(());
         }
         let advice = rustix::mm::Advice::LinuxPopulateWrite;
@@ -276,7 +296,7 @@ impl SharedMemory {
         }
     }
 
-    /// Whether no other process can reach it: what is of no memfd never breaks.
+    /// Whether it is reached without a mapping of its own: what is of no memfd never breaks.
     pub fn is_private(&self) -> bool {
         !matches!(self.backing, Backing::Mapping(_))
     }

@@ -101,8 +101,8 @@ quota! {
     RegisteredBytes registered_bytes: u64 = 1 << 36, 1 << 36, 1 << 38;
     at most u64::MAX;
     /// Memory regions that are not in a memfd: each access waits for its client's page faults, and the
-    /// shard with it, so that only who is named may have any.
-    RemoteRegions remote_regions: u32 = 0, 0, 32_768;
+    /// shard with it, so that nobody has many. Each takes a descriptor.
+    RemoteRegions remote_regions: u32 = 32, 64, 1024;
     at most crate::STAGS_MAX.into();
     /// Completion queues.
     CompletionQueues completion_queues: u32 = 1024, 1024, 4096;

@@ -61,7 +61,7 @@ fn only_who_may_has_regions_outside_of_memfds() {
     drop(session);
     assert_eq!(bench.level("held_remote_regions"), 0);
 
-    let bench = Bench::with_limits(Driving::Inline, Limits::default());
+    let bench = self::bench(0);
     let session = bench.client();
     let pd = super::pd(&session);
     let (reply, _) = session.request(request(pd), vec![open("/proc/self/mem")]);

@@ -1,0 +1,67 @@
+//! Memory of the program's own making: of the heap, of a mapping, of a static.
+//!
+//! The `unsafe` here is the promise that [`ProtectionDomain::register_memory`] asks of its caller, and
+//! nothing else: what is done with the memory is `rnic-ipc`'s.
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+
+use rnic_ipc::control::{Access, Request};
+use rnic_ipc::shm::SharedMemory;
+use rustix::io::Errno;
+
+use super::{MemoryRegion, ProtectionDomain};
+use crate::error::Error;
+
+impl ProtectionDomain {
+    /// Registers `len` bytes from `ptr` on, wherever they lie: of the heap, of a mapping, of a static,
+    /// at any alignment. Addresses in work requests and of the peer's are the program's own
+    /// ([`MemoryRegion::addr`] is `ptr`).
+    ///
+    /// # Errors
+    /// [`Error::Refused`], before a byte of the memory is touched, when a limit does not allow it
+    /// (`Limit`), or when there is no memory at that address (`BadMemory`).
+    ///
+    /// # Safety
+    /// Until the region is dropped the bytes stay mapped; for reading, and with any right to write for
+    /// writing. The RNIC and peers read and write them at any time, as the rights say: the program
+    /// holds no reference that this would break (`&[u8]` to bytes that a peer may write, `&mut [u8]` to
+    /// any), and takes what it reads meanwhile for a mixture of old and new bytes.
+    pub unsafe fn register_memory(
+        &self,
+        ptr: NonNull<u8>,
+        len: usize,
+        access: Access,
+    ) -> Result<MemoryRegion, Error> {
+        // SAFETY: the caller's promise is the same.
+        let memory = unsafe { SharedMemory::borrowed(ptr, len) }?;
+        match self.inner.context.session()? {
+            Some(session) => self.register_local(session, memory, access, None),
+            None => self.register_by_accessor(memory, access),
+        }
+    }
+
+    /// Registers memory that the daemon reaches by this process's `/proc/self/mem`.
+    pub(super) fn register_by_accessor(
+        &self,
+        memory: SharedMemory,
+        access: Access,
+    ) -> Result<MemoryRegion, Error> {
+        let own = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open("/proc/self/mem")
+            .map_err(|error| Error::Io {
+                call: "open(/proc/self/mem)",
+                errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+            })?;
+        let request = Request::RegisterRemote {
+            pd: self.inner.id,
+            stream: None,
+            access,
+            address: memory.as_ptr().expose_provenance() as u64,
+            length: memory.len() as u64,
+        };
+        self.register_by(&request, &own, memory)
+    }
+}

@@ -1,0 +1,47 @@
+//! Memory that the program made itself.
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+
+use rnic_ipc::control::Request;
+use rnic_ipc::shm::MAPPING_MAX;
+
+use super::fake::Fake;
+use crate::{Access, Error, ProtectionDomain};
+
+/// Sixteen bytes among a program's data, not zero.
+static DATA: [std::sync::atomic::AtomicU64; 2] =
+    [const { std::sync::atomic::AtomicU64::new(7) }; 2];
+
+#[test]
+fn addresses_of_a_region_are_the_program_s_own() {
+    let (fake, context) = Fake::start();
+    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let start = NonNull::from(&DATA).cast::<u8>();
+    // SAFETY: a static stays, and atomics are all that is made of it.
+    let region = unsafe { pd.register_memory(start, 16, Access::LOCAL) }.unwrap();
+    let address = start.as_ptr().addr() as u64;
+    let asked = fake.asked().pop();
+    assert!(
+        matches!(asked, Some(Request::RegisterRemote { address: at, length: 16, .. }) if at == address),
+        "{asked:?}"
+    );
+    assert_eq!((region.addr(), region.len()), (address, 16));
+    assert_eq!(region.slice(8..16).unwrap().addr, address + 8);
+    assert_eq!(region.remote(4..16).unwrap().addr, address + 4);
+    assert_eq!(region.to_vec(0..8).unwrap(), 7_u64.to_ne_bytes());
+}
+
+#[test]
+fn ranges_that_can_t_be_are_refused_and_nobody_is_asked() {
+    let (fake, context) = Fake::start();
+    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let before = fake.asked().len();
+    let start = NonNull::from(&DATA).cast::<u8>();
+    for len in [0, MAPPING_MAX as usize + 1, usize::MAX] {
+        // SAFETY: no byte of it is touched.
+        let made = unsafe { pd.register_memory(start, len, Access::LOCAL) };
+        assert!(matches!(made, Err(Error::Memory(_))), "{len}: {made:?}");
+    }
+    assert_eq!(fake.asked().len(), before);
+}
