@@ -204,7 +204,7 @@ fn later_fragments_of_a_stranger_are_limited_too() {
 
 /// `cargo nextest run -p rnic-steering --run-ignored only --no-capture`
 #[test]
-#[ignore = "a measurement: what it prints is in docs/performance.md"]
+#[ignore = "a measurement: what it prints is in docs/performance/analysis.md"]
 fn what_the_limits_cost_a_frame() {
     println!("a frame: nanoseconds of the program without limits, with limits");
     for v6 in [false, true] {
