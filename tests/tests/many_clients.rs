@@ -1,6 +1,6 @@
 //! Many clients with 16 queue pairs each on one daemon: set up, all sending at once, torn down. The
 //! figures are printed. `RNIC_TEST_CLIENTS` says how many clients (32 without it). What 256 showed is
-//! in docs/operations.md.
+//! in docs/operations/configure.md.
 //!
 //! Of a thousand connections and more each gets so little in the time of the test that messages are
 //! small: of large ones most would not be done once.

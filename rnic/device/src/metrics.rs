@@ -1,8 +1,8 @@
 //! What the device measures, in Prometheus's text format.
 //!
-//! Names and meanings are in `docs/operations.md`; a test keeps both the same. Everything is a count or
-//! a level that somebody keeps anyway: to tell it takes one command to the shard, and no lock or clock
-//! on the data path.
+//! Names and meanings are in `docs/operations/metrics.md`; a test keeps both the same. Everything is a
+//! count or a level that somebody keeps anyway: to tell it takes one command to the shard, and no lock
+//! or clock on the data path.
 
 mod catalogue;
 mod text;

@@ -184,11 +184,13 @@ fn labels_are_escaped() {
     assert_eq!(labels(&[("a", "x\"y\\z\nw")]), r#"a="x\"y\\z\nw""#);
 }
 
-/// The chapter "Metrics" of docs/operations.md has a row for every metric, with its kind, and no
-/// other.
+/// docs/operations/metrics.md has a row for every metric, with its kind, and no other.
 #[test]
 fn every_metric_is_documented_and_every_documented_one_exists() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations.md");
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/operations/metrics.md"
+    );
     let text = std::fs::read_to_string(path).unwrap();
     let mut rows = BTreeMap::new();
     for line in text.lines() {
