@@ -76,10 +76,8 @@ impl Listener {
     /// # Errors
     /// [`Error::DaemonGone`].
     pub async fn next_request(&self) -> Result<ConnectionRequest, Error> {
-        let (context, id) = (self.context(), self.id());
-        let asked = context
-            .events()
-            .next(context, |boxes| boxes.listeners.get_mut(&id)?.pop_front());
+        let context = self.context();
+        let asked = context.events().next(context, |boxes| self.take(boxes));
         Ok(self.request(asked.await?))
     }
 }

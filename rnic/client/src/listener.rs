@@ -1,52 +1,143 @@
 //! Listening, and answering the peers that ask.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rnic_ipc::control::{MpaOptions, Request, Response};
+use rnic_ipc::control::{MpaOptions, Refusal, RefusalCode, Request, Response};
 use rnic_ipc::id::ListenerId;
 
 use crate::context::{Context, Inner};
 use crate::error::Error;
-use crate::events::Asked;
+use crate::events::{Asked, Boxes};
 use crate::link::unexpected;
 use crate::queue_pair::{Established, QueuePair};
 use crate::wait::Deadline;
 
-/// A local address and port on which peers may connect. Dropping it resets requests that wait.
+/// How many ports of the kernel's choice are tried on all addresses.
+const PORT_ATTEMPTS: u32 = 8;
+
+/// A local address and port on which peers may connect, or all addresses of the device with one port.
+/// Dropping it resets requests that wait.
 #[derive(Debug)]
 pub struct Listener {
     context: Arc<Inner>,
+    local: SocketAddr,
+    /// One for each address.
+    places: Vec<Place>,
+}
+
+/// An address where the RNIC listens.
+#[derive(Clone, Copy, Debug)]
+struct Place {
     id: ListenerId,
     local: SocketAddr,
 }
 
 impl Listener {
-    /// Listens on an address of the RNIC's interface (no wildcard); port 0 lets the kernel choose.
-    /// `backlog`: how many requests may wait to be answered.
+    /// Listens on an address of the device; port 0 lets the kernel choose. The address `0.0.0.0` means
+    /// each IPv4 address that the device has now, and `[::]` each address of both families: each is a
+    /// listener of its own to the RNIC and its limits. `backlog`: how many requests may wait to be
+    /// answered, for each address.
+    ///
+    /// # Errors
+    /// [`Error::Refused`]: the address is not the device's, or the port is in use.
     pub fn bind(context: &Context, local: SocketAddr, backlog: u32) -> Result<Self, Error> {
-        let context = context.inner();
-        context.events().boxes().begin_listen();
-        let reply = context.request(&Request::Listen { local, backlog }, &[]);
+        if !local.ip().is_unspecified() {
+            let mut listener = Self::nowhere(context, local);
+            listener.add(local, backlog)?;
+            listener.local = listener.places[0].local;
+            return Ok(listener);
+        }
+        let device = context.device_info()?;
+        let of_family = |address: &IpAddr| address.is_ipv4() || local.is_ipv6();
+        let addresses: Vec<_> = device.addresses.into_iter().filter(of_family).collect();
+        let mut attempts = 1;
+        loop {
+            match Self::on_all(context, local, &addresses, backlog) {
+                // The port that the kernel chose for the first address is taken on another.
+                Err(Error::Refused(refusal))
+                    if refusal.code == RefusalCode::PortInUse
+                        && local.port() == 0
+                        && attempts < PORT_ATTEMPTS =>
+                {
+                    attempts += 1;
+                }
+                Err(error) => return Err(error),
+                Ok(listener) if listener.places.is_empty() => {
+                    return Err(Error::Refused(Refusal {
+                        code: RefusalCode::AddressNotLocal,
+                        message: format!(
+                            "all addresses ({local}) asked, but interface {} has none of this family: \
+                             give it one, or name another device",
+                            device.interface
+                        ),
+                    }));
+                }
+                Ok(listener) => return Ok(listener),
+            }
+        }
+    }
+
+    /// Listens with one port on those of the addresses that can be used.
+    fn on_all(
+        context: &Context,
+        wildcard: SocketAddr,
+        addresses: &[IpAddr],
+        backlog: u32,
+    ) -> Result<Self, Error> {
+        let mut listener = Self::nowhere(context, wildcard);
+        for address in addresses {
+            match listener.add(SocketAddr::new(*address, listener.local.port()), backlog) {
+                Ok(port) => listener.local.set_port(port),
+                // It went meanwhile, or duplicate address detection is not done.
+                Err(Error::Refused(refusal)) if refusal.code == RefusalCode::AddressNotLocal => {
+                    log::warn!("not listening on {address}: {refusal}");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(listener)
+    }
+
+    fn nowhere(context: &Context, local: SocketAddr) -> Self {
+        Self {
+            context: context.inner().clone(),
+            local,
+            places: Vec::new(),
+        }
+    }
+
+    /// Listens on one more address; the port.
+    fn add(&mut self, local: SocketAddr, backlog: u32) -> Result<u16, Error> {
+        let boxes = || self.context.events().boxes();
+        boxes().begin_listen();
+        let reply = self
+            .context
+            .request(&Request::Listen { local, backlog }, &[]);
         let granted = match &reply {
             Ok((Response::Listening { listener, .. }, _)) => Some(*listener),
             _ => None,
         };
-        context.events().boxes().end_listen(granted);
+        boxes().end_listen(granted);
         match reply? {
-            (Response::Listening { listener, local }, _) => Ok(Self {
-                context: context.clone(),
-                id: listener,
-                local,
-            }),
+            (Response::Listening { listener, local }, _) => {
+                let id = listener;
+                self.places.push(Place { id, local });
+                Ok(local.port())
+            }
             (other, _) => Err(unexpected(&other)),
         }
     }
 
-    /// The address with the port that was taken.
+    /// The address that was asked for, with the port that was taken.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
+    }
+
+    /// Each address where peers may connect: one, or all of the device's.
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.places.iter().map(|place| place.local)
     }
 
     /// Waits for a peer's request. With no time at all takes one that is there.
@@ -58,9 +149,20 @@ impl Listener {
             &self.context,
             Deadline::after(timeout),
             "a connection request",
-            |boxes| boxes.listeners.get_mut(&self.id)?.pop_front(),
+            |boxes| self.take(boxes),
         )?;
         Ok(self.request(asked))
+    }
+
+    /// The request that has waited longest, on whichever address: the RNIC numbers them as they come.
+    pub(crate) fn take(&self, boxes: &mut Boxes) -> Option<Asked> {
+        let first = |id: &ListenerId| Some(boxes.listeners.get(id)?.front()?.request);
+        let waiting = self
+            .places
+            .iter()
+            .filter(|place| first(&place.id).is_some());
+        let id = waiting.min_by_key(|place| first(&place.id))?.id;
+        boxes.listeners.get_mut(&id)?.pop_front()
     }
 
     pub(crate) fn request(&self, asked: Asked) -> ConnectionRequest {
@@ -74,17 +176,14 @@ impl Listener {
     pub(crate) fn context(&self) -> &Arc<Inner> {
         &self.context
     }
-
-    pub(crate) fn id(&self) -> ListenerId {
-        self.id
-    }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.context
-            .give_back(&Request::Unlisten { listener: self.id });
-        self.context.events().boxes().listeners.remove(&self.id);
+        for Place { id, .. } in &self.places {
+            self.context.give_back(&Request::Unlisten { listener: *id });
+            self.context.events().boxes().listeners.remove(id);
+        }
     }
 }
 

@@ -5,6 +5,7 @@ mod fake;
 mod futures;
 mod gone;
 mod late;
+mod listeners;
 mod objects;
 mod program_memory;
 mod stags;

@@ -2,6 +2,7 @@
 //! asked, and lets the test play the engine.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -24,6 +25,15 @@ use crate::{CompletionQueue, Context, ProtectionDomain, QpConfig, QueuePair};
 
 /// How to refuse a request; `None` grants it.
 type Judge = Box<dyn Fn(&Request) -> Option<Refusal> + Send>;
+
+/// What port 0 becomes.
+pub(super) const CHOSEN_PORT: u16 = 40_000;
+
+/// The fake device's.
+pub(super) fn addresses() -> Vec<IpAddr> {
+    let all = ["198.18.0.1", "198.18.7.1", "2001:db8::1"];
+    all.map(|address| address.parse().unwrap()).into()
+}
 
 /// What the fake has; dropping it is the daemon's death.
 pub(super) struct State {
@@ -219,14 +229,19 @@ impl State {
                 }
             }
             Request::QueryQp { .. } => Response::QpState(QpState::Idle),
-            Request::Listen { local, .. } => Response::Listening {
-                listener: ListenerId(number),
-                local,
-            },
+            Request::Listen { mut local, .. } => {
+                if local.port() == 0 {
+                    local.set_port(CHOSEN_PORT);
+                }
+                Response::Listening {
+                    listener: ListenerId(number),
+                    local,
+                }
+            }
             Request::QueryDevice => Response::Device(DeviceInfo {
                 interface: "fake0".into(),
                 xdp_mode: "native".into(),
-                addresses: Vec::new(),
+                addresses: addresses(),
                 mtu: 1500,
                 queues: 1,
                 max_sge: 32,

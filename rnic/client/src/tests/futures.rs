@@ -9,7 +9,7 @@ use std::task::{Context as Task, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, Request};
-use rnic_ipc::id::ConnRequestId;
+use rnic_ipc::id::{ConnRequestId, ListenerId};
 
 use super::fake::{Fake, queue_pair};
 use crate::{
@@ -199,6 +199,8 @@ fn tasks_that_share_a_queue_share_its_completions() {
 fn requests_connections_and_ends_are_awaited() {
     let (fake, context) = Fake::start();
     let listener = Listener::bind(&context, somewhere(), 1).unwrap();
+    // The fake numbers what it grants.
+    let id = ListenerId(fake.asked().len() as u32);
     let (active, _cq) = queue_pair(&context);
     let (passive, _cq) = queue_pair(&context);
     let pd = ProtectionDomain::alloc(&context).unwrap();
@@ -237,7 +239,7 @@ fn requests_connections_and_ends_are_awaited() {
             asked(|request| matches!(request, Request::Connect { .. }));
             established(&fake, active.num());
             fake.tell(&Event::ConnectRequest {
-                listener: listener.id(),
+                listener: id,
                 request: ConnRequestId(1),
                 local: somewhere(),
                 remote: somewhere(),
