@@ -1,12 +1,15 @@
 //! Which RNIC a tool uses: a daemon's, or one in its own process.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
 use rnic::{
-    CongestionControl, Context, Daemon, Device, DeviceConfig, DeviceName, Driving, Limits, Resource,
+    CongestionControl, Context, Daemon, Device, DeviceConfig, DeviceName, Driving, Limits,
+    Listener, Resource,
 };
 
+use crate::address::{self, Listen};
 use crate::endpoint::ToolError;
 use crate::xdp::Mode;
 
@@ -34,22 +37,38 @@ pub struct Door {
 }
 
 impl Door {
-    /// Opens it; among several devices, of which none is named, the one that is meant by `suits`.
-    pub fn open(&self, suits: DeviceName) -> Result<Context, ToolError> {
-        self.open_for(suits, 0)
+    /// Listens: at the first of the addresses that is this host's, by the device that has it.
+    pub fn listen(
+        &self,
+        at: &Listen,
+        backlog: u32,
+        queue_pairs: u32,
+    ) -> Result<(Context, Listener), ToolError> {
+        address::first_usable(at.addresses(), |local| {
+            let context = self.open(rnic::device_of(local), queue_pairs)?;
+            let listener = Listener::bind(&context, local, backlog)?;
+            Ok((context, listener))
+        })
     }
 
-    /// The same; an RNIC in this process may have as many queue pairs as that, and as ever if those
-    /// are fewer.
-    pub fn open_for(&self, suits: DeviceName, queue_pairs: u32) -> Result<Context, ToolError> {
+    /// Opens it to connect to a peer: of several devices, of which none is named, the one that leads there.
+    pub fn open_toward(&self, peer: SocketAddr, queue_pairs: u32) -> Result<Context, ToolError> {
+        self.open(Some(rnic::device_toward(peer)), queue_pairs)
+    }
+
+    /// An RNIC in this process may have as many queue pairs as that, and as ever if those are fewer.
+    fn open(&self, suits: Option<DeviceName>, queue_pairs: u32) -> Result<Context, ToolError> {
         if let Some(interface) = &self.embedded {
             return self.embedded(interface, queue_pairs);
         }
         let daemon = self.daemon()?;
         let named = self.device.clone().or_else(Context::default_device);
-        let device = match named {
-            None if daemon.devices()?.len() > 1 => Some(suits),
-            named => named,
+        let device = match (named, suits) {
+            (Some(named), _) => Some(named),
+            // Of an address's scope, that it is not the only device's may not go unnoticed.
+            (None, Some(scope @ DeviceName::Interface(_))) => Some(scope),
+            (None, suits) if daemon.devices()?.len() > 1 => suits,
+            (None, _) => None,
         };
         Ok(daemon.open(device.as_ref())?)
     }

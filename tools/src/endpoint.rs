@@ -59,6 +59,9 @@ pub enum ToolError {
     /// The other end does not speak this tool's protocol, or broke it.
     #[error("{0}")]
     Peer(String),
+    /// None of a host's addresses can be used.
+    #[error("no address of the host can be used: {0}")]
+    NoAddress(String),
     /// The command line asks for what can't be.
     #[error("{0}")]
     Usage(String),

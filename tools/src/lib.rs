@@ -5,6 +5,7 @@
 // They panic when nobody reads: see `out`.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod address;
 pub mod ctl;
 pub mod door;
 pub mod endpoint;

@@ -1,8 +1,8 @@
 //! Copies a file to another host by RDMA Writes, with a progress bar: the async API.
 //!
 //! ```text
-//! file_copy /run/rnicd-b.sock receive 198.18.0.2:7000 COPY
-//! file_copy /run/rnicd-a.sock send    198.18.0.2:7000 FILE
+//! file_copy receive :7000 COPY                # on 198.18.0.2, by the daemon there
+//! file_copy send 198.18.0.2:7000 FILE         # on another host
 //! ```
 //!
 //! The receiver advertises a few chunks of memory. The sender Writes one after the other with
@@ -27,7 +27,7 @@ mod common {
     pub mod open;
 }
 use common::fnv::Fnv;
-use common::open::{Failure, open, succeeded};
+use common::open::{Failure, arguments, local, open, server, succeeded};
 
 /// Chunks that may be under way.
 const CHUNKS: usize = 16;
@@ -36,21 +36,23 @@ const CHUNK: usize = 128 << 10;
 /// Cells of the progress bar.
 const BAR: u64 = 30;
 
+const USAGE: &str = "usage: file_copy [<daemon socket>|embedded:<interface>] receive <address:port> \
+    <file>\nor: file_copy [<...>] send <receiver's host:port> <file>";
+
 fn main() -> Result<(), Failure> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [place, role, address, file] = arguments.as_slice() else {
-        return Err(
-            "usage: file_copy <daemon socket>|embedded:<interface> receive|send \
-                    <receiver's address:port> <file>"
-                .into(),
-        );
-    };
-    let context = open(place)?;
-    let address = address.parse()?;
-    match role.as_str() {
-        "receive" => block_on(receive(&context, address, File::create(file)?)),
-        "send" => block_on(send(&context, address, File::open(file)?)),
-        _ => Err("the role is `receive` or `send`".into()),
+    let (place, arguments) = arguments(&["receive", "send"]);
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let context = || open(place.as_deref());
+    match words.as_slice() {
+        ["receive", address, file] => {
+            let address = local(address)?;
+            block_on(receive(&context()?, address, File::create(file)?))
+        }
+        ["send", address, file] => {
+            let address = server(address)?;
+            block_on(send(&context()?, address, File::open(file)?))
+        }
+        _ => Err(USAGE.into()),
     }
 }
 

@@ -1,8 +1,8 @@
 //! A key-value store: clients get values by RDMA Read, past the server's processor.
 //!
 //! ```text
-//! kv_store /run/rnicd-a.sock server 198.18.0.1:7000
-//! kv_store /run/rnicd-b.sock client 198.18.0.1:7000 put colour blue get colour
+//! kv_store server                                          # on 198.18.0.1, by the daemon there
+//! kv_store client 198.18.0.1 put colour blue get colour    # on another host
 //! ```
 //!
 //! The server's table is registered memory with the right to be Read and no other. A client that
@@ -25,7 +25,7 @@ mod common {
     pub mod open;
 }
 use common::fnv::Fnv;
-use common::open::{Failure, open, succeeded};
+use common::open::{Failure, arguments, local, open, server, succeeded};
 
 /// Slots of the table.
 const SLOTS: usize = 4096;
@@ -40,16 +40,18 @@ const ENTRY_MAX: usize = SLOT - HEAD;
 const TABLE: usize = (SLOTS + REACH) * SLOT;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-const USAGE: &str = "usage: kv_store <daemon socket>|embedded:<interface> server <address:port>\n\
-    or: kv_store <...> client <server's address:port> [put <key> <value> | get <key>]...";
+const USAGE: &str = "usage: kv_store [<daemon socket>|embedded:<interface>] server [<address:port>]\n\
+    or: kv_store [<...>] client <host:port> [put <key> <value> | get <key>]...";
 
 fn main() -> Result<(), Failure> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (place, arguments) = arguments(&["server", "client"]);
+    let place = place.as_deref();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        [place, "server", address] => serve(&open(place)?, address.parse()?),
-        [place, "client", address, commands @ ..] => {
-            let client = Client::connect(&open(place)?, address.parse()?)?;
+        ["server"] => serve(&open(place)?, local("")?),
+        ["server", address] => serve(&open(place)?, local(address)?),
+        ["client", address, commands @ ..] => {
+            let client = Client::connect(&open(place)?, server(address)?)?;
             client.carry_out(commands)?;
             Ok(client.end.qp.disconnect(PATIENCE)?)
         }

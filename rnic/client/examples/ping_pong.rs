@@ -1,8 +1,9 @@
 //! Two programs send one message to and fro, a thousand times.
 //!
 //! ```text
-//! ping_pong /run/rnicd-a.sock server 198.18.0.1:7000
-//! ping_pong /run/rnicd-b.sock client 198.18.0.1:7000
+//! ping_pong server                                         # on 198.18.0.1, by the daemon there
+//! ping_pong client 198.18.0.1                              # on another host
+//! ping_pong /run/rnicd-b.sock client 198.18.0.1:7000       # by a certain daemon, to a certain port
 //! ```
 
 use std::net::SocketAddr;
@@ -16,28 +17,28 @@ use rnic::{
 mod common {
     pub mod open;
 }
-use common::open::{Failure, open, succeeded};
+use common::open::{Failure, arguments, local, open, server, succeeded};
 
 const ROUNDS: u64 = 1000;
 const BYTES: usize = 64;
+const USAGE: &str = "usage: ping_pong [<daemon socket>|embedded:<interface>] server [<address:port>]\n\
+    or: ping_pong [<...>] client <host:port>";
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn main() -> Result<(), Failure> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [place, role, address] = arguments.as_slice() else {
-        return Err(
-            "usage: ping_pong <daemon socket>|embedded:<interface> server|client \
-             <server's address:port>"
-                .into(),
-        );
+    let (place, arguments) = arguments(&["server", "client"]);
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (role, address) = match words.as_slice() {
+        ["server"] => ("server", local("")?),
+        ["server", address] => ("server", local(address)?),
+        ["client", address] => ("client", server(address)?),
+        _ => return Err(USAGE.into()),
     };
-    let address: SocketAddr = address.parse()?;
-    let context = open(place)?;
+    let context = open(place.as_deref())?;
     let end = End::new(&context)?;
-    match role.as_str() {
+    match role {
         "server" => serve(&context, &end, address),
-        "client" => ping(&end, address),
-        _ => Err("the role is `server` or `client`".into()),
+        _ => ping(&end, address),
     }
 }
 

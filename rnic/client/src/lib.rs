@@ -27,6 +27,7 @@
 //! | `ibv_create_qp`, `ibv_create_srq` | [`QueuePair::create`], [`SharedReceiveQueue::create`] |
 //! | `ibv_post_send`, `ibv_post_recv` | [`QueuePair::post_send`], [`QueuePair::post_recv`] with a [`WorkRequest`] |
 //! | `ibv_wc` | [`WorkCompletion`] |
+//! | `rdma_getaddrinfo` | [`peer_addresses`], [`local_addresses`] |
 //! | `rdma_listen`, `rdma_get_request`, `rdma_accept` | [`Listener::bind`], [`Listener::accept_request`], [`ConnectionRequest::accept`] |
 //! | `rdma_connect`, `rdma_disconnect` | [`QueuePair::connect`], [`QueuePair::disconnect`] |
 //!
@@ -107,6 +108,7 @@
 
 #![deny(unsafe_code)]
 
+mod address;
 mod block_on;
 mod capture;
 mod completion;
@@ -127,6 +129,9 @@ mod wait;
 mod window;
 mod work;
 
+pub use address::{
+    AddressError, DEFAULT_PORT, device_of, device_toward, local_addresses, peer_addresses,
+};
 pub use block_on::block_on;
 pub use capture::{Capture, CapturedFrame};
 pub use completion::{CompletionQueue, WorkCompletion};

@@ -21,6 +21,7 @@ use serde::Serialize;
 
 use super::control::{NOTES_IN_FLIGHT, Note, Notes};
 use super::plan::{Figure, Operation, Plan, decode_answer, encode_answer};
+use crate::address;
 use crate::endpoint::{Endpoint, ToolError};
 use crate::report::Goodput;
 
@@ -86,13 +87,12 @@ pub struct Outcome {
 /// hears that it listens.
 pub fn serve(
     context: &Context,
-    local: SocketAddr,
+    listener: &Listener,
     queue_pairs: u32,
     patience: Duration,
     told: impl FnOnce(String),
 ) -> Result<(), ToolError> {
-    let listener = Listener::bind(context, local, 128)?;
-    told(format!("listening on {}", listener.local_addr()));
+    told(address::listening(listener));
     let mut all: Option<Passive> = None;
     for _ in 0..queue_pairs.max(1) {
         let request = listener.accept_request(patience)?;

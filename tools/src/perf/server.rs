@@ -1,6 +1,5 @@
 //! The passive end: takes plans from clients and serves each on a thread of its own.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use rnic::{
@@ -11,20 +10,20 @@ use rnic::{
 use super::control::{self, NOTE, NOTES_IN_FLIGHT, Note, Notes};
 use super::plan::{Figure, Operation, Plan, encode_answer};
 use super::{bandwidth, latency};
+use crate::address;
 use crate::endpoint::{Endpoint, ToolError, Waiting};
 use crate::pattern::Pattern;
 
 /// Serves clients; with `once` just the first. `told` hears of each in a line.
 pub fn run(
     context: &Context,
-    local: SocketAddr,
+    listener: &Listener,
     mpa: MpaOptions,
     once: bool,
     waiting: Waiting,
     mut told: impl FnMut(String),
 ) -> Result<(), ToolError> {
-    let listener = Listener::bind(context, local, 64)?;
-    told(format!("listening on {}", listener.local_addr()));
+    told(address::listening(listener));
     loop {
         let request = match listener.accept_request(Duration::from_secs(3600)) {
             Ok(request) => request,

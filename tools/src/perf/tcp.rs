@@ -13,15 +13,15 @@ const WARM_UP: u64 = 100;
 /// How often an end that waits looks at the clock.
 const CLOCK_EVERY: u32 = 4096;
 
-/// Sends `bytes` bytes, each time when as many have come back, for so long; the time of both ways.
+/// Sends `bytes` bytes, each time when as many have come back, for so long; the time of both ways. The
+/// addresses are tried in order.
 pub fn ping(
-    to: SocketAddr,
+    to: &[SocketAddr],
     bytes: usize,
     duration: Duration,
     patience: Duration,
 ) -> Result<Latency, ToolError> {
-    let stream = TcpStream::connect_timeout(&to, patience)
-        .map_err(|source| io(format!("connecting to {to}"), source))?;
+    let stream = connect(to, patience)?;
     let mut end = End::new(stream, patience)?;
     let mut message = vec![0; bytes];
     let mut samples = Samples::default();
@@ -52,12 +52,12 @@ pub fn ping(
 /// Takes one connection, and sends back each `bytes` bytes until its peer closes it. `told` hears
 /// that it listens.
 pub fn pong(
-    at: SocketAddr,
+    at: &[SocketAddr],
     bytes: usize,
     patience: Duration,
     told: impl FnOnce(String),
 ) -> Result<(), ToolError> {
-    let failed = |source| io(format!("listening on {at}"), source);
+    let failed = |source| io(format!("listening on {at:?}"), source);
     let listener = TcpListener::bind(at).map_err(failed)?;
     told(format!(
         "listening on {}",
@@ -70,6 +70,18 @@ pub fn pong(
         end.send(&message)?;
     }
     Ok(())
+}
+
+/// Connects to the first address where that works.
+fn connect(to: &[SocketAddr], patience: Duration) -> Result<TcpStream, ToolError> {
+    let mut failed = None;
+    for to in to {
+        match TcpStream::connect_timeout(to, patience) {
+            Ok(stream) => return Ok(stream),
+            Err(source) => failed = Some(io(format!("connecting to {to}"), source)),
+        }
+    }
+    Err(failed.unwrap_or_else(|| ToolError::Usage("name somebody to connect to".into())))
 }
 
 /// A connection that never sleeps.
@@ -162,12 +174,14 @@ mod tests {
         let (tell, told) = mpsc::channel();
         let server = std::thread::spawn(move || {
             let at = "127.0.0.1:0".parse().expect("an address");
-            pong(at, 64, patience, |line| tell.send(line).expect("it waits"))
+            pong(&[at], 64, patience, |line| {
+                tell.send(line).expect("it waits")
+            })
         });
         let line = told.recv().expect("it listens");
         let at = line.trim_start_matches("listening on ").parse();
         let latency = ping(
-            at.expect("an address"),
+            &[at.expect("an address")],
             64,
             Duration::from_millis(50),
             patience,

@@ -1,17 +1,40 @@
-//! How the examples open their RNIC and look at completions.
+//! How the examples read their arguments, open their RNIC and look at completions.
+
+use std::net::SocketAddr;
 
 use rnic::{Context, Device, DeviceConfig, WcStatus, WorkCompletion};
 
 /// Any error; `Send`, so that threads can hand it on.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// The RNIC that the first argument names: a daemon's socket, or `embedded:INTERFACE` for one in
-/// this process, which needs the daemon's rights.
-pub fn open(place: &str) -> Result<Context, Failure> {
+/// The program's arguments from its role on, and before it what to open.
+pub fn arguments(roles: &[&str]) -> (Option<String>, Vec<String>) {
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let first = arguments.first();
+    let place = first.is_some_and(|first| !roles.contains(&first.as_str()));
+    (place.then(|| arguments.remove(0)), arguments)
+}
+
+/// The RNIC that is named: a daemon's socket, or `embedded:INTERFACE` for one in this process, which
+/// needs the daemon's rights. Without a name it is that of the daemon that is found.
+pub fn open(place: Option<&str>) -> Result<Context, Failure> {
+    let Some(place) = place else {
+        return Ok(Context::open_default()?);
+    };
     Ok(match place.strip_prefix("embedded:") {
         Some(interface) => Context::embedded(&Device::open(DeviceConfig::new(interface))?)?,
         None => Context::open(place)?,
     })
+}
+
+/// The first address of a server; 18515 is the port if none is named.
+pub fn server(text: &str) -> Result<SocketAddr, Failure> {
+    Ok(rnic::peer_addresses(text)?[0])
+}
+
+/// Where to listen: without an address on all that the RNIC has.
+pub fn local(text: &str) -> Result<SocketAddr, Failure> {
+    Ok(rnic::local_addresses(text)?[0])
 }
 
 /// The completion, when its work succeeded.

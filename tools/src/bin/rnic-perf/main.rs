@@ -8,12 +8,11 @@ mod many;
 mod raw;
 mod tcp;
 
-use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use rnic::DeviceName;
+use rnic_tools::address::{self, Connect, Listen};
 use rnic_tools::door::Door;
 use rnic_tools::endpoint::{ToolError, Waiting};
 use rnic_tools::mpa::Mpa;
@@ -52,9 +51,8 @@ struct Server {
     door: Door,
     #[command(flatten)]
     mpa: Mpa,
-    /// Address and port to listen on.
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    listen: SocketAddr,
+    #[command(flatten)]
+    at: Listen,
     /// Serve one client, then end; the exit status tells how it went.
     #[arg(long)]
     once: bool,
@@ -73,9 +71,8 @@ struct Client {
     door: Door,
     #[command(flatten)]
     mpa: Mpa,
-    /// The server's address and port.
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    connect: SocketAddr,
+    #[command(flatten)]
+    to: Connect,
     /// What to move.
     #[arg(long, value_enum, default_value = "write")]
     op: Operation,
@@ -143,13 +140,11 @@ fn main() -> ExitCode {
 }
 
 fn serve(options: &Server) -> Result<(), ToolError> {
-    let context = options
-        .door
-        .open(DeviceName::Address(options.listen.ip()))?;
+    let (context, listener) = options.door.listen(&options.at, 64, 0)?;
     let told = |line: String| rnic_tools::outln!("{line}");
     server::run(
         &context,
-        options.listen,
+        &listener,
         options.mpa.options(),
         options.once,
         Waiting {
@@ -162,30 +157,25 @@ fn serve(options: &Server) -> Result<(), ToolError> {
 
 fn measure(options: &Client) -> Result<(), ToolError> {
     let (plan, until) = plan(options);
-    let context = options
-        .door
-        .open(DeviceName::Toward(options.connect.ip()))?;
     let goal = match until {
         Until::Messages(messages) => Some(messages.saturating_mul(u64::from(plan.size))),
         Until::Elapsed(_) => None,
     };
     let what = format!("{:?} {}", plan.operation, size::show(plan.size.into()));
     let mut progress = Progress::new(what, goal, options.quiet);
-    let outcome = client::run(
-        &context,
-        options.connect,
-        options.mpa.options(),
-        plan,
-        Span {
-            until,
-            turn: options.turn,
-        },
-        Waiting {
-            patience: options.timeout,
-            busy: options.busy,
-        },
-        &mut progress,
-    )?;
+    let span = Span {
+        until,
+        turn: options.turn,
+    };
+    let waiting = Waiting {
+        patience: options.timeout,
+        busy: options.busy,
+    };
+    let outcome = address::first_usable(options.to.addresses(), |peer| {
+        let context = options.door.open_toward(peer, 0)?;
+        let mpa = options.mpa.options();
+        client::run(&context, peer, mpa, plan, span, waiting, &mut progress)
+    })?;
     if options.json {
         return print_json(&outcome);
     }

@@ -1,10 +1,9 @@
 //! `rnic-perf many`: Writes over many queue pairs of one program.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use rnic::DeviceName;
+use rnic_tools::address::{self, Connect, Listen};
 use rnic_tools::door::Door;
 use rnic_tools::endpoint::ToolError;
 use rnic_tools::perf::many::{self, Load};
@@ -12,6 +11,9 @@ use rnic_tools::perf::plan::DEPTH_MAX;
 use rnic_tools::size;
 
 use crate::print_json;
+
+/// How many requests may wait to be answered.
+const BACKLOG: u32 = 128;
 
 /// Both ends are told how many there are. The connections of all but the first are reset when the
 /// client is done.
@@ -29,19 +31,17 @@ pub(crate) struct Many {
     timeout: Duration,
 }
 
-#[derive(Clone, Copy, Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 enum Role {
     /// Takes one client's connections.
     Server {
-        /// Address and port to listen on.
-        #[arg(long, value_name = "ADDRESS:PORT")]
-        listen: SocketAddr,
+        #[command(flatten)]
+        at: Listen,
     },
     /// Connects, writes over all connections, prints JSON.
     Client {
-        /// The server's address and port.
-        #[arg(long, value_name = "ADDRESS:PORT")]
-        connect: SocketAddr,
+        #[command(flatten)]
+        to: Connect,
         /// Bytes of a message.
         #[arg(long, default_value = "64k", value_parser = size::message_bytes)]
         size: u32,
@@ -61,15 +61,14 @@ enum Role {
 
 pub(crate) fn run(options: &Many) -> Result<(), ToolError> {
     let told = |line: String| rnic_tools::errln!("{line}");
-    match options.role {
-        Role::Server { listen } => {
+    match &options.role {
+        Role::Server { at } => {
             let queue_pairs = options.queue_pairs;
-            let device = DeviceName::Address(listen.ip());
-            let context = options.door.open_for(device, queue_pairs)?;
-            many::serve(&context, listen, queue_pairs, options.timeout, told)
+            let (context, listener) = options.door.listen(at, BACKLOG, queue_pairs)?;
+            many::serve(&context, &listener, queue_pairs, options.timeout, told)
         }
         Role::Client {
-            connect,
+            to,
             size,
             depth,
             alone,
@@ -77,15 +76,16 @@ pub(crate) fn run(options: &Many) -> Result<(), ToolError> {
         } => {
             let load = Load {
                 queue_pairs: options.queue_pairs,
-                size,
-                depth,
-                alone,
-                duration,
+                size: *size,
+                depth: *depth,
+                alone: *alone,
+                duration: *duration,
             };
             load.check()?;
-            let device = DeviceName::Toward(connect.ip());
-            let context = options.door.open_for(device, options.queue_pairs)?;
-            let outcome = many::run(&context, connect, &load, options.timeout, told)?;
+            let outcome = address::first_usable(to.addresses(), |peer| {
+                let context = options.door.open_toward(peer, options.queue_pairs)?;
+                many::run(&context, peer, &load, options.timeout, told)
+            })?;
             print_json(&outcome)
         }
     }

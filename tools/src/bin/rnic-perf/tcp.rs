@@ -1,9 +1,9 @@
 //! `rnic-perf tcp`: a ping-pong over the kernel's TCP.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use rnic_tools::address::{Connect, Listen};
 use rnic_tools::endpoint::ToolError;
 use rnic_tools::perf::tcp;
 use rnic_tools::size;
@@ -26,19 +26,17 @@ pub(crate) struct Tcp {
     timeout: Duration,
 }
 
-#[derive(Clone, Copy, Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 enum Role {
     /// Sends a message and waits until it comes back, again and again; prints JSON.
     Ping {
-        /// The other end's address and port.
-        #[arg(long, value_name = "ADDRESS:PORT")]
-        connect: SocketAddr,
+        #[command(flatten)]
+        to: Connect,
     },
     /// Takes one connection and sends each message back.
     Pong {
-        /// Address and port to listen on.
-        #[arg(long, value_name = "ADDRESS:PORT")]
-        listen: SocketAddr,
+        #[command(flatten)]
+        at: Listen,
     },
 }
 
@@ -50,14 +48,14 @@ fn message_bytes(text: &str) -> Result<usize, String> {
 }
 
 pub(crate) fn run(options: &Tcp) -> Result<(), ToolError> {
-    match options.role {
-        Role::Ping { connect } => {
-            let latency = tcp::ping(connect, options.size, options.duration, options.timeout)?;
-            print_json(&latency)
+    match &options.role {
+        Role::Ping { to } => {
+            let (to, bytes) = (to.addresses(), options.size);
+            print_json(&tcp::ping(to, bytes, options.duration, options.timeout)?)
         }
-        Role::Pong { listen } => {
+        Role::Pong { at } => {
             let told = |line: String| rnic_tools::outln!("{line}");
-            tcp::pong(listen, options.size, options.timeout, told)
+            tcp::pong(at.addresses(), options.size, options.timeout, told)
         }
     }
 }

@@ -10,7 +10,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use rnic::{AcceptOptions, ConnectOptions, ConnectionRequest, Context, DeviceName, Listener};
+use rnic::{AcceptOptions, ConnectOptions, ConnectionRequest, Context};
+use rnic_tools::address::{self, Connect, Listen};
 use rnic_tools::door::Door;
 use rnic_tools::endpoint::ToolError;
 use rnic_tools::mpa::{self, Mpa};
@@ -41,9 +42,8 @@ struct Server {
     door: Door,
     #[command(flatten)]
     mpa: Mpa,
-    /// Address and port to listen on.
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    listen: SocketAddr,
+    #[command(flatten)]
+    at: Listen,
     /// Go on after the first client.
     #[arg(long)]
     persistent: bool,
@@ -58,9 +58,8 @@ struct Client {
     door: Door,
     #[command(flatten)]
     mpa: Mpa,
-    /// The server's address and port.
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    connect: SocketAddr,
+    #[command(flatten)]
+    to: Connect,
     /// Bytes of the buffer, 4 to 65536.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(i64::from(ping::SIZE_MIN)..=i64::from(ping::SIZE_MAX)))]
     size: u32,
@@ -103,11 +102,8 @@ fn main() -> ExitCode {
 }
 
 fn serve(options: &Server) -> Result<(), ToolError> {
-    let context = options
-        .door
-        .open(DeviceName::Address(options.listen.ip()))?;
-    let listener = Listener::bind(&context, options.listen, 16)?;
-    rnic_tools::outln!("listening on {}", listener.local_addr());
+    let (context, listener) = options.door.listen(&options.at, 16, 0)?;
+    rnic_tools::outln!("{}", address::listening(&listener));
     loop {
         // What ends the listener ends the server; what ends one connection need not.
         let request = match listener.accept_request(Duration::from_secs(3600)) {
@@ -141,19 +137,23 @@ fn serve_one(
     server.serve()
 }
 
-fn ping(options: &Client) -> Result<(), ToolError> {
-    let context = options
-        .door
-        .open(DeviceName::Toward(options.connect.ip()))?;
-    let mut client = ping::Client::new(&context, options.size, options.timeout)?;
+fn connect(options: &Client, peer: SocketAddr) -> Result<ping::Client, ToolError> {
+    let context = options.door.open_toward(peer, 0)?;
+    let client = ping::Client::new(&context, options.size, options.timeout)?;
     let mpa = options.mpa.options();
     let connect = ConnectOptions {
         mpa,
         timeout: options.timeout,
         ..ConnectOptions::default()
     };
-    let established = client.queue_pair().connect(options.connect, connect)?;
+    let established = client.queue_pair().connect(peer, connect)?;
     mpa::note_refused(&mpa, &established.mpa);
+    Ok(client)
+}
+
+fn ping(options: &Client) -> Result<(), ToolError> {
+    let addresses = options.to.addresses();
+    let mut client = address::first_usable(addresses, |peer| connect(options, peer))?;
     let mut samples = Samples::default();
     for round in 0..options.count {
         if round > 0 && !options.interval.is_zero() {
