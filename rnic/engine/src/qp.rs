@@ -451,6 +451,17 @@ impl Qp {
         self.ending.close.take()
     }
 
+    /// Whether one of [`Self::wants_close`], [`Self::take_fault`], [`Self::take_invalid_stag`] and
+    /// [`Self::awaits_peer`] may say something.
+    #[inline]
+    pub(crate) fn asks(&self) -> bool {
+        self.ending.close.is_some()
+            || self.ending.invalid_stag
+            || self.fault.is_some()
+            || self.awaits_peer()
+            || self.state == QpState::Terminate
+    }
+
     /// Whether the stream was ended by an STag that there is not, once.
     pub(crate) fn take_invalid_stag(&mut self) -> bool {
         std::mem::take(&mut self.ending.invalid_stag)
@@ -466,6 +477,11 @@ impl Qp {
     /// A CQ that it uses died: Error at once, and [`Self::wants_close`] says to abort.
     pub fn cq_failed(&mut self, ctx: &mut QpContext<'_>) {
         self.enter_error(ctx);
+        self.ending.close = Some(CloseKind::AbortNow);
+    }
+
+    /// TCP did not take all that was written, so the stream has a hole: [`Self::wants_close`] says to abort.
+    pub(crate) fn stream_broken(&mut self) {
         self.ending.close = Some(CloseKind::AbortNow);
     }
 

@@ -15,7 +15,9 @@ mod client_stats;
 mod config;
 mod ctl;
 mod datapath;
-mod prefetch;
+mod immediate;
+#[cfg(test)]
+mod names;
 mod rx;
 mod tx;
 
@@ -27,7 +29,7 @@ use std::time::Duration;
 use rnic_ipc::control::RefusalCode;
 use rnic_ipc::id::{ClientId, ListenerId, QpNum};
 use rnic_ipc::ring::DoorbellConsumer;
-use rnic_net::{Identification, Reassembly};
+use rnic_net::Reassembly;
 use rnic_xsk::{FramePool, Port};
 #[cfg(doc)]
 use userspace_tcp::Stack;
@@ -49,17 +51,12 @@ use ctl::guesses::Guesses;
 use ctl::unowned::Unowned;
 use datapath::Datapath;
 use rx::{DeferredRx, Rx};
-use tx::drr_scheduler::DrrScheduler;
-use tx::header_cache::Headers;
-use tx::link::Link;
-use tx::macroflow::Macroflows;
+use tx::Tx;
 
 /// Frames taken from a port at a time.
 const RECEIVE_BATCH: usize = 64;
 /// Doorbells taken from one client before the next gets its turn.
 const DOORBELLS_PER_CLIENT: usize = 64;
-/// One wide frame in so many is not for sending.
-const WIDE_RESERVE: usize = 16;
 /// While the link has frames of ours nothing wakes us when it is done with them, so a sleep is not
 /// longer than this.
 const LINK_PATIENCE: Duration = Duration::from_millis(1);
@@ -68,22 +65,15 @@ const LINK_PATIENCE: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub struct Shard<P> {
     dp: Datapath<P>,
+    tx: Tx,
     /// Received frames that connections may hold, all together.
     parking: usize,
-    reserve: Reserve,
     clients: Vec<Client>,
     listeners: IdMap<u32, Listener>,
     listening: HashMap<SocketAddr, ListenerId>,
     /// Requests that wait for the application's answer.
     requests: IdMap<u32, ConnId>,
     next_request: u32,
-    /// Connections whose queue pair may have something to send.
-    share: DrrScheduler,
-    /// What connections to the same peer may have under way together.
-    macroflows: Macroflows,
-    /// Producing stopped for want of a free frame or of room on the link: only a received frame, the
-    /// link or a timer brings one back.
-    starved: bool,
     deadlines: Deadlines,
     /// Of what was received last, until the next poll has looked for an answer to it.
     deferred: DeferredRx,
@@ -92,13 +82,8 @@ pub struct Shard<P> {
     /// The last poll found nothing to do: until then only what [`Self::is_quiet`] looks at brings
     /// anything. `None`: something was done since.
     quiet_until: Option<Instant>,
-    link: Link,
-    /// Of the connection whose burst was the last; none before.
-    headers: Option<Headers>,
     /// Packets whose fragments are awaited.
     reassembly: Reassembly,
-    /// Of packets that are sent in fragments.
-    identification: Identification,
     events: VecDeque<ShardEvent>,
     /// Peers that try STags.
     guesses: Guesses,
@@ -113,16 +98,6 @@ pub struct Shard<P> {
     rx: Rx,
     /// Faults of shared memory in this process that were looked into.
     faults_seen: u64,
-}
-
-/// Free frames that are not for sending: without any to receive into, nothing would ever be
-/// acknowledged.
-#[derive(Debug)]
-struct Reserve {
-    /// Frames of one chunk.
-    single: usize,
-    /// Wide frames: packets are put together from fragments in them.
-    wide: usize,
 }
 
 #[derive(Debug)]
@@ -152,35 +127,22 @@ impl<P: Port> Shard<P> {
         let (config, umem, pool) = (&dp.config, &dp.frames.umem, &dp.frames.pool);
         // As much for what waits to be delivered as for what waits to be acknowledged.
         let parking = (pool.available() - config.receive_reserve) / 2;
-        let wide = match umem.chunk().chunks() {
-            1 => 0,
-            _ => pool.available_for(umem.frame_capacity()),
-        };
         let limits = config.limits;
         Self {
             parking,
-            reserve: Reserve {
-                single: config.receive_reserve,
-                wide: wide / WIDE_RESERVE,
-            },
             clients: Vec::with_capacity(limits.clients),
             listeners: IdMap::default(),
             listening: HashMap::new(),
             requests: IdMap::default(),
             next_request: 0,
-            share: DrrScheduler::new(limits.clients, limits.connections),
-            macroflows: Macroflows::new(limits.connections, umem.frames()),
-            starved: false,
             deadlines: Deadlines::new(limits.connections),
             deferred: DeferredRx::default(),
             to_transmit: false,
             quiet_until: None,
-            link: Link::new(umem.frames(), dp.ports.len()),
-            headers: None,
             reassembly: Reassembly::new(config.reassembly, umem.frame_capacity(), config.secret),
-            identification: Identification::new(config.secret),
             guesses: Guesses::new(),
             unowned: Unowned::new(limits.connections),
+            tx: Tx::new(&dp),
             events: VecDeque::new(),
             connect_times: Histogram::default(),
             endings: VecDeque::new(),
@@ -206,7 +168,7 @@ impl<P: Port> Shard<P> {
     /// would seem to have come before they were there, and a round trip shorter than its path, where
     /// the thread has worked, or had to wait for its core, since it looked.
     pub fn poll_by(&mut self, clock: impl Fn() -> Instant) -> bool {
-        self.advance(clock());
+        self.dp.advance(clock());
         let quiet = self.is_quiet();
         let worked = !quiet && self.work();
         let received = self.receive(&clock, !worked && !self.to_transmit);
@@ -234,9 +196,9 @@ impl<P: Port> Shard<P> {
             rested |= self.run_deferred();
         }
         worked |= self.produce();
-        worked |= self.transmit();
+        worked |= self.tx.transmit(&mut self.dp);
         self.to_transmit = self.run_deferred();
-        worked |= self.take_completed() | rested;
+        worked |= self.tx.take_completed(&mut self.dp) | rested;
         self.to_transmit |= self.run_timers();
         self.dp.refill();
         // Whoever waits for a frame is not to wait for this.
@@ -273,8 +235,8 @@ impl<P: Port> Shard<P> {
     /// Until when a shard that has found nothing to do needs to look at nothing that only its own work,
     /// a command or time changes: as long as it might sleep, if the link has nothing of it.
     fn stays_quiet_until(&mut self) -> Option<Instant> {
-        let waits = self.link.count() > 0 || self.link.waiting.is_some();
-        let idle = self.share.is_idle() && self.macroflows.is_idle();
+        let waits = self.tx.link.count() > 0 || self.tx.link.waiting.is_some();
+        let idle = self.tx.is_idle();
         let left = self.deferred.is_waiting()
             || self.dp.stack.wants_transmit()
             || self.dp.tables.have_news();
@@ -283,12 +245,6 @@ impl<P: Port> Shard<P> {
         }
         let never = Instant::from_nanos(u64::MAX);
         Some(self.next_deadline().unwrap_or(never))
-    }
-
-    /// It is so late now, unless it was later before.
-    fn advance(&mut self, now: Instant) {
-        self.dp.now = self.dp.now.max(now);
-        self.macroflows.advance(self.dp.now);
     }
 
     /// The next thing to tell. The owner takes all of them after each poll and command.
@@ -308,7 +264,7 @@ impl<P: Port> Shard<P> {
             // By the time of the next poll: the last one's may be before the segment came.
             return Some(self.dp.now);
         }
-        let link = (self.link.count() > 0).then(|| self.dp.now + LINK_PATIENCE);
+        let link = (self.tx.link.count() > 0).then(|| self.dp.now + LINK_PATIENCE);
         [self.dp.stack.next_deadline(), self.deadlines.next(), link]
             .into_iter()
             .flatten()
@@ -319,8 +275,8 @@ impl<P: Port> Shard<P> {
     /// of sleeping.
     pub fn prepare_sleep(&mut self) -> bool {
         let mut clients = self.clients.iter_mut().filter(|client| !client.faulted);
-        let done = self.share.is_idle() && self.macroflows.is_idle();
-        let idle = (done || self.starved)
+        let done = self.tx.is_idle();
+        let idle = (done || self.tx.starved)
             && !self.to_transmit
             && clients.all(|client| client.doorbells.prepare_sleep());
         if idle {
@@ -365,7 +321,7 @@ impl<P: Port> Shard<P> {
             queues_lent: self.dp.tables.queue_pool.count(),
             frames_free: self.dp.frames.pool.free_chunks(),
             frames_held: self.dp.frames.held.count(),
-            frames_on_link: self.link.count(),
+            frames_on_link: self.tx.link.count(),
         }
     }
 
@@ -377,6 +333,13 @@ impl<P: Port> Shard<P> {
     /// What the shard counted.
     pub fn counters(&self) -> &ShardCounters {
         &self.dp.counters
+    }
+
+    /// Queue pairs produce, and what they ask for is seen to.
+    fn produce(&mut self) -> bool {
+        let worked = self.tx.produce(&mut self.dp);
+        self.settle_asking();
+        worked
     }
 
     fn take_doorbells(&mut self) -> bool {
@@ -397,24 +360,13 @@ impl<P: Port> Shard<P> {
         let id = client.id;
         let mut rung = std::mem::take(&mut self.rung);
         let taken = client.doorbells.take(DOORBELLS_PER_CLIENT, &mut rung);
-        self.doorbells(id, &rung);
+        self.tx.doorbells(&mut self.dp, id, &rung);
+        self.settle_asking();
         rung.clear();
         self.rung = rung;
         if let Err(fault) = taken {
             let message = format!("its doorbell ring: {fault}");
             self.client_fault(id, RefusalCode::Malformed, message);
         }
-    }
-}
-
-impl Reserve {
-    /// How many free frames, of the kind that so many bytes take, sending may use.
-    #[inline]
-    fn spare(&self, pool: &FramePool, bytes: usize) -> usize {
-        let reserve = match pool.is_wide(bytes) {
-            true => self.wide,
-            false => self.single,
-        };
-        pool.available_for(bytes).saturating_sub(reserve)
     }
 }

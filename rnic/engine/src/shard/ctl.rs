@@ -12,8 +12,6 @@ pub(super) mod lifecycle;
 pub(super) mod markers;
 pub(super) mod memory_fault;
 pub(super) mod modify;
-#[cfg(test)]
-pub(super) mod names;
 pub(super) mod path;
 pub(super) mod peer_timeout;
 pub(super) mod rtr_retry;

@@ -4,6 +4,8 @@
 //! It decides nothing, and knows neither of the sides that use it ([`super::rx`], [`super::tx`],
 //! [`super::ctl`]).
 
+use std::collections::VecDeque;
+
 use rnic_ipc::id::{ClientId, QpNum};
 use rnic_xsk::{Frame, FramePool, Port};
 use userspace_tcp::{ConnId, Instant, SegmentId, Stack};
@@ -29,6 +31,8 @@ pub(super) struct Datapath<P> {
     pub conns: ConnTable,
     pub qps: SlotTable<Box<QpSlot>>,
     pub served: ConnQpMap,
+    /// Queue pairs that ask for something, by which they are ended or watched: [`super::ctl`] sees to it.
+    pub asking: VecDeque<QpNum>,
     pub tables: Tables,
     pub counters: ShardCounters,
     pub captures: Captures,
@@ -53,6 +57,8 @@ pub(super) struct QpSlot {
     /// Where it counts.
     pub tally: usize,
     pub conn: Option<ConnId>,
+    /// It is in [`Datapath::asking`].
+    asking: bool,
 }
 
 /// By connection, the queue pair that it serves or served, and the client that this is of: known without
@@ -95,6 +101,7 @@ impl<P: Port> Datapath<P> {
             conns: ConnTable::new(limits.connections),
             qps: SlotTable::new(limits.queue_pairs),
             served: ConnQpMap::new(limits.connections),
+            asking: VecDeque::with_capacity(limits.queue_pairs),
             tables: Tables {
                 stags: StagTable::new(limits.regions),
                 cqs: CqTable::new(limits.cqs),
@@ -126,6 +133,20 @@ impl<P: Port> Datapath<P> {
     pub fn room(&mut self) -> usize {
         let room = self.ports.iter_mut().map(Port::transmit_room).min();
         room.unwrap_or(0)
+    }
+
+    /// The next queue pair that asks for something.
+    pub fn next_asking(&mut self) -> Option<QpNum> {
+        let num = self.asking.pop_front()?;
+        if let Some(slot) = self.qps.get_mut(num.0) {
+            slot.asking = false;
+        }
+        Some(num)
+    }
+
+    /// It is so late now, unless it was later before.
+    pub fn advance(&mut self, now: Instant) {
+        self.now = self.now.max(now);
     }
 
     /// Frees frames whose bytes were acknowledged, or whose connection is gone.
@@ -169,11 +190,21 @@ impl Tables {
 }
 
 impl QpSlot {
+    /// Has a queue pair that asks for something among those that do.
+    #[inline]
+    pub fn look_later(&mut self, asking: &mut VecDeque<QpNum>) {
+        if !self.asking && self.qp.asks() {
+            self.asking = true;
+            asking.push_back(self.qp.num());
+        }
+    }
+
     pub fn new(qp: Qp, tally: usize) -> Self {
         Self {
             qp,
             tally,
             conn: None,
+            asking: false,
         }
     }
 }

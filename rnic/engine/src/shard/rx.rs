@@ -11,6 +11,7 @@ mod classify;
 mod deferred;
 mod deliver;
 mod gro;
+mod reassembly;
 mod reorder;
 
 use rnic_xsk::{Packet, Port};
@@ -96,7 +97,7 @@ impl<P: Port> Shard<P> {
                 if count == 1 && !self.deferred.is_waiting() {
                     self.receive_batch(index, Some(clock));
                 } else {
-                    self.advance(clock());
+                    self.dp.advance(clock());
                     self.receive_batch(index, None);
                 }
                 if count < RECEIVE_BATCH {
@@ -185,7 +186,7 @@ impl<P: Port> Shard<P> {
                 }
                 Headers::Parsed(head) => {
                     // It comes while those before are taken in.
-                    head.hint = self.fetch_flow(&head.tuple, segment.len);
+                    head.hint = self.tx.fetch_flow(&self.dp, &head.tuple, segment.len);
                     Some((**head, None))
                 }
             };

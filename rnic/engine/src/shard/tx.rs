@@ -12,5 +12,86 @@ pub(super) mod header_cache;
 pub(super) mod immediate;
 pub(super) mod link;
 pub(super) mod macroflow;
+mod prefetch;
 pub(super) mod produce;
 pub(super) mod quantum;
+
+use rnic_net::Identification;
+use rnic_xsk::FramePool;
+
+use super::datapath::Datapath;
+use drr_scheduler::DrrScheduler;
+use header_cache::Headers;
+use link::Link;
+use macroflow::Macroflows;
+
+/// One wide frame in so many is not for sending.
+const WIDE_RESERVE: usize = 16;
+
+/// What the transmit path keeps from one poll to the next.
+#[derive(Debug)]
+pub(super) struct Tx {
+    /// Connections whose queue pair may have something to send.
+    pub scheduler: DrrScheduler,
+    /// What connections to the same peer may have under way together.
+    pub macroflows: Macroflows,
+    /// Producing stopped for want of a free frame or of room on the link: only a received frame, the
+    /// link or a timer brings one back.
+    pub starved: bool,
+    pub link: Link,
+    /// Of the connection whose burst was the last; none before.
+    headers: Option<Headers>,
+    /// Of packets that are sent in fragments.
+    identification: Identification,
+    reserve: Reserve,
+}
+
+/// Free frames that are not for sending: without any to receive into, nothing would ever be
+/// acknowledged.
+#[derive(Debug)]
+struct Reserve {
+    /// Frames of one chunk.
+    single: usize,
+    /// Wide frames: packets are put together from fragments in them.
+    wide: usize,
+}
+
+impl Tx {
+    pub fn new<P>(dp: &Datapath<P>) -> Self {
+        let (config, umem, pool) = (&dp.config, &dp.frames.umem, &dp.frames.pool);
+        let limits = config.limits;
+        let wide = match umem.chunk().chunks() {
+            1 => 0,
+            _ => pool.available_for(umem.frame_capacity()),
+        };
+        Self {
+            scheduler: DrrScheduler::new(limits.clients, limits.connections),
+            macroflows: Macroflows::new(limits.connections, umem.frames()),
+            starved: false,
+            link: Link::new(umem.frames(), dp.ports.len()),
+            headers: None,
+            identification: Identification::new(config.secret),
+            reserve: Reserve {
+                single: config.receive_reserve,
+                wide: wide / WIDE_RESERVE,
+            },
+        }
+    }
+
+    /// No connection waits for its turn, or for others to the same peer.
+    pub fn is_idle(&self) -> bool {
+        self.scheduler.is_idle() && self.macroflows.is_idle()
+    }
+}
+
+impl Reserve {
+    /// How many free frames, of the kind that so many bytes take, sending may use.
+    #[inline]
+    fn spare(&self, pool: &FramePool, bytes: usize) -> usize {
+        let reserve = match pool.is_wide(bytes) {
+            true => self.wide,
+            false => self.single,
+        };
+        pool.available_for(bytes).saturating_sub(reserve)
+    }
+}

@@ -233,7 +233,7 @@ impl<P: Port> Shard<P> {
             qp.share_receives(srq, max_sge.ok_or(unknown("shared receive queue"))?);
         }
         sound_cqs(&qp, &self.dp.tables)?;
-        self.share.queue_pair_added(client);
+        self.tx.scheduler.queue_pair_added(client);
         qp.provide(&mut self.dp.tables.queue_pool);
         self.dp.tables.stags.stream_added(qp.user());
         let tally = self.dp.tables.client_stats.place_of(client);
@@ -249,7 +249,7 @@ impl<P: Port> Shard<P> {
             // With the queue pair gone the end of its connection is told to nobody.
             self.abort(id, DisconnectReason::Aborted, None);
         }
-        self.share.queue_pair_removed(slot.qp.client());
+        self.tx.scheduler.queue_pair_removed(slot.qp.client());
         Ok(())
     }
 
@@ -470,7 +470,7 @@ impl<P: Port> Shard<P> {
             return Ok(());
         }
         self.qp(num)?.qp.disconnect();
-        self.make_ready(id);
+        self.tx.make_ready(&mut self.dp, id);
         self.settle(num);
         Ok(())
     }

@@ -20,8 +20,8 @@ impl<P: Port> Shard<P> {
     pub(in crate::shard) fn adopt(&mut self, conn: Conn) {
         let id = conn.id;
         if let Some(mut forgotten) = self.dp.conns.insert(conn) {
-            self.share.let_go(id);
-            self.macroflows.leave(forgotten.id);
+            self.tx.scheduler.let_go(id);
+            self.tx.macroflows.leave(forgotten.id, self.dp.now);
             forgotten.inbound.clear(&mut self.dp.frames);
             self.release(forgotten.tuple.local);
         }
@@ -152,7 +152,7 @@ impl<P: Port> Shard<P> {
                 if let Some(slot) = self.dp.qps.get_mut(qp.0) {
                     slot.qp.peer_closed(mid_fpdu);
                 }
-                self.make_ready(id);
+                self.tx.make_ready(&mut self.dp, id);
                 self.settle(qp);
             }
             Phase::Over => {}
@@ -166,6 +166,13 @@ impl<P: Port> Shard<P> {
     /// Looks what the queue pair of this connection asks for.
     pub(in crate::shard) fn update_conn(&mut self, id: ConnId) {
         if let Some(qp) = self.dp.conns.get(id).and_then(Conn::qp) {
+            self.settle(qp);
+        }
+    }
+
+    /// Looks what the queue pairs ask for that are known to ask for something.
+    pub(in crate::shard) fn settle_asking(&mut self) {
+        while let Some(qp) = self.dp.next_asking() {
             self.settle(qp);
         }
     }
@@ -295,8 +302,8 @@ impl<P: Port> Shard<P> {
         };
         let phase = std::mem::replace(&mut conn.phase, Phase::Over);
         conn.deadline = None;
-        self.share.let_go(id);
-        self.macroflows.leave(id);
+        self.tx.scheduler.let_go(id);
+        self.tx.macroflows.leave(id, self.dp.now);
         let reason = match conn.ending.take() {
             None | Some(DisconnectReason::Graceful) => reason,
             Some(known) => known,
@@ -379,7 +386,7 @@ impl<P: Port> Shard<P> {
         };
         conn.inbound.clear(&mut self.dp.frames);
         // Its RST may still have to find the way.
-        self.link.remember(conn.tuple, conn.path, conn.port());
+        self.tx.link.remember(conn.tuple, conn.path, conn.port());
         self.release(conn.tuple.local);
     }
 

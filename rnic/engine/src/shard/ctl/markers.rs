@@ -27,7 +27,7 @@ impl<P: Port> Shard<P> {
             return;
         };
         before.inbound.clear(&mut self.dp.frames);
-        self.share.let_go(rejected);
+        self.tx.scheduler.let_go(rejected);
         self.dp.stack.abort(rejected);
         let port = before.port();
         let Conn {
@@ -36,10 +36,10 @@ impl<P: Port> Shard<P> {
         let Phase::Requesting { opened, .. } = phase else {
             return;
         };
-        self.link.remember(tuple, path, port);
+        self.tx.link.remember(tuple, path, port);
         // The reset leaves ahead of the SYN: behind it, the peer would take the SYN for one of the
         // connection that is over.
-        self.transmit();
+        self.tx.transmit(&mut self.dp);
         let options = ConnOptions {
             mss: path.mss(tuple.remote.addr),
         };

@@ -27,7 +27,7 @@ impl<P: Port> Shard<P> {
                     if let Some(conn) = self.dp.conns.get_mut(id) {
                         conn.ending.get_or_insert(DisconnectReason::Aborted);
                     }
-                    self.make_ready(id);
+                    self.tx.make_ready(&mut self.dp, id);
                 }
                 self.settle(num);
             }

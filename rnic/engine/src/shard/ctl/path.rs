@@ -111,7 +111,7 @@ impl<P: Port> Shard<P> {
         if let Some(conn) = self.dp.conns.get(id) {
             log::debug!("{}: segments of {mss} bytes from now on", conn.tuple);
         }
-        self.make_ready(id);
+        self.tx.make_ready(&mut self.dp, id);
     }
 }
 

@@ -67,7 +67,7 @@ impl<P: Port> Shard<P> {
         unheard.nudges += 1;
         conn.unheard = (unheard.nudges < INTERVALS.len()).then_some(unheard);
         slot.qp.indicate_again();
-        self.make_ready(id);
+        self.tx.make_ready(&mut self.dp, id);
         self.wait_to_nudge(id);
     }
 }

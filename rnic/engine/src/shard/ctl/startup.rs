@@ -284,7 +284,7 @@ impl<P: Port> Shard<P> {
         slot.qp
             .doorbell(&mut self.dp.tables.context(slot.tally, self.dp.now));
         let client = slot.qp.client();
-        self.macroflows.join(id, client, conn.tuple.remote.addr);
+        self.tx.macroflows.join(id, client, conn.tuple.remote.addr);
         self.dp.counters.established += 1;
         let event = Event::Established {
             qp,
@@ -293,7 +293,7 @@ impl<P: Port> Shard<P> {
             private_data,
         };
         self.events.push_back(ShardEvent::Client { client, event });
-        self.make_ready(id);
+        self.tx.make_ready(&mut self.dp, id);
         self.settle(qp);
     }
 

@@ -69,7 +69,7 @@ impl<P: Port> Shard<P> {
         self.finish_ack(id);
         self.update_conn(id);
         self.handle_close_events();
-        self.make_ready(id);
+        self.tx.make_ready(&mut self.dp, id);
         true
     }
 

@@ -40,7 +40,7 @@ impl<P: Port> Shard<P> {
             return;
         }
         if let Some(clock) = clock {
-            self.advance(clock());
+            self.dp.advance(clock());
         }
         let together = several
             && self
@@ -97,7 +97,7 @@ impl<P: Port> Shard<P> {
         } else {
             self.park(id, frags, (count, chained), &received);
             self.handle_close_events();
-            self.make_ready(id);
+            self.tx.make_ready(&mut self.dp, id);
         }
         if count > 1 {
             self.run_deferred();
@@ -135,7 +135,7 @@ impl<P: Port> Shard<P> {
                     conn.came_from(port);
                 }
             }
-            None => self.link.remember(tuple, path, port),
+            None => self.tx.link.remember(tuple, path, port),
         }
         // An event may introduce the connection whose bytes came with it (the ACK that completes a
         // passive open), but the peer's FIN comes after the bytes in its segment: the layer above
@@ -150,7 +150,7 @@ impl<P: Port> Shard<P> {
         self.handle_close_events();
         if let Some(id) = received.conn {
             // What was acknowledged may have opened room to send.
-            self.make_ready(id);
+            self.tx.make_ready(&mut self.dp, id);
         }
     }
 

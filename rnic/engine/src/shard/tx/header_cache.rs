@@ -14,7 +14,8 @@ use userspace_tcp::{BurstHead, BurstSegment, ConnId, Flags, FourTuple, Transmit}
 use crate::capture::Tap;
 use crate::conn::ConnTable;
 use crate::counters::ShardCounters;
-use crate::shard::Shard;
+use crate::shard::datapath::Datapath;
+use crate::shard::tx::Tx;
 use crate::shard::tx::link::Link;
 
 /// The headers of the connection that sent last.
@@ -47,23 +48,28 @@ struct Burst<'a, P> {
     other: Option<Transmit<Frame>>,
 }
 
-impl<P: Port> Shard<P> {
+impl Tx {
     /// Sends what TCP has to send next, up to so many segments where these are a burst, to ports that
     /// have room for as many; false when there is nothing. `hastens`: the ports send it before TCP does its
     /// bookkeeping.
     #[inline(never)]
-    pub(in crate::shard) fn send_next(&mut self, most: usize, hastens: bool) -> bool {
+    pub(in crate::shard) fn send_next<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        most: usize,
+        hastens: bool,
+    ) -> bool {
         let mut burst = Burst {
-            conns: &self.dp.conns,
-            ports: &mut self.dp.ports,
+            conns: &dp.conns,
+            ports: &mut dp.ports,
             tap: Tap {
-                captures: &mut self.dp.captures,
-                umem: &self.dp.frames.umem,
-                now: self.dp.now,
+                captures: &mut dp.captures,
+                umem: &dp.frames.umem,
+                now: dp.now,
             },
             link: &mut self.link,
             headers: &mut self.headers,
-            counters: &mut self.dp.counters,
+            counters: &mut dp.counters,
             hastens,
             conn: None,
             way: None,
@@ -71,11 +77,11 @@ impl<P: Port> Shard<P> {
             set_for: None,
             other: None,
         };
-        let sent = self.dp.stack.transmit(self.dp.now, most, &mut burst);
+        let sent = dp.stack.transmit(dp.now, most, &mut burst);
         if let Some(segment) = burst.other.take() {
-            self.send_segment(segment);
+            self.send_segment(dp, segment);
             if hastens {
-                self.flush();
+                self.flush(dp);
             }
         }
         sent > 0
@@ -193,7 +199,7 @@ mod tests {
     use userspace_tcp::{Ecn, Endpoint, SeqNum, checksum::PartialSum};
 
     use super::*;
-    use crate::shard::ctl::names::names;
+    use crate::shard::names::names;
 
     fn tuple(peer: &str, port: u16) -> FourTuple {
         let end = |addr: &str, port| Endpoint::new(addr.parse().unwrap(), port);

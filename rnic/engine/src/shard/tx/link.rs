@@ -8,7 +8,8 @@ use userspace_tcp::{ConnId, Ecn, FourTuple, SegmentId, TcpHeader, Transmit};
 
 use crate::capture::Tap;
 use crate::counters::ShardCounters;
-use crate::shard::Shard;
+use crate::shard::datapath::Datapath;
+use crate::shard::tx::Tx;
 use crate::shard::tx::fragments::Whole;
 
 /// Ways back that are remembered for segments of no connection. More than one batch of frames can
@@ -147,13 +148,13 @@ impl Link {
     }
 }
 
-impl<P: Port> Shard<P> {
+impl Tx {
     /// Takes back what the link has sent.
-    pub(in crate::shard) fn take_completed(&mut self) -> bool {
+    pub(in crate::shard) fn take_completed<P: Port>(&mut self, dp: &mut Datapath<P>) -> bool {
         let mut worked = false;
         // Without any frame of ours the link can be done with none.
         let ports = if self.link.count > 0 {
-            &mut self.dp.ports[..]
+            &mut dp.ports[..]
         } else {
             &mut []
         };
@@ -167,57 +168,61 @@ impl<P: Port> Shard<P> {
                     .get_mut(frame.index())
                     .and_then(Option::take);
                 let unneeded = match owner {
-                    Some((conn, segment)) => self.dp.stack.transmitted(conn, segment, frame),
+                    Some((conn, segment)) => dp.stack.transmitted(conn, segment, frame),
                     None => Some(frame),
                 };
                 if let Some(frame) = unneeded {
-                    self.dp.frames.pool.free(frame);
+                    dp.frames.pool.free(frame);
                 }
             }
         }
-        self.dp.take_released();
+        dp.take_released();
         worked
     }
 
     /// Sends what TCP has to send, as far as the ports take it.
-    pub(in crate::shard) fn transmit(&mut self) -> bool {
-        self.dp.take_released();
+    pub(in crate::shard) fn transmit<P: Port>(&mut self, dp: &mut Datapath<P>) -> bool {
+        dp.take_released();
         let mut worked = false;
         if let Some(whole) = self.link.waiting.take() {
-            self.send_fragments(whole);
+            self.send_fragments(dp, whole);
         }
         while self.link.waiting.is_none()
-            && self.dp.stack.wants_transmit()
-            && self.dp.frames.pool.available() > 0
+            && dp.stack.wants_transmit()
+            && dp.frames.pool.available() > 0
         {
-            let room = self.dp.room();
-            if room == 0 || !self.send_next(room, false) {
+            let room = dp.room();
+            if room == 0 || !self.send_next(dp, room, false) {
                 break;
             }
             worked = true;
         }
-        self.flush();
+        self.flush(dp);
         worked
     }
 
     /// Sends the next segment of TCP's, which has one, to a link that has room for it; what may be
     /// behind it is not looked for.
-    pub(in crate::shard) fn transmit_next(&mut self) {
+    pub(in crate::shard) fn transmit_next<P: Port>(&mut self, dp: &mut Datapath<P>) {
         // Fragments go before all else, and what has no payload needs a frame.
-        if self.link.waiting.is_none() && self.dp.frames.pool.available() > 0 {
-            self.send_next(1, true);
+        if self.link.waiting.is_none() && dp.frames.pool.available() > 0 {
+            self.send_next(dp, 1, true);
         }
     }
 
     /// Has the ports send what they took.
     #[inline]
-    pub(in crate::shard) fn flush(&mut self) {
-        self.link.flush(&mut self.dp.ports, &mut self.dp.counters);
+    pub(in crate::shard) fn flush<P: Port>(&mut self, dp: &mut Datapath<P>) {
+        self.link.flush(&mut dp.ports, &mut dp.counters);
     }
 
     /// Puts a segment's headers in front of it, and gives it to the link.
     #[inline]
-    pub(in crate::shard) fn send_segment(&mut self, segment: Transmit<Frame>) {
+    pub(in crate::shard) fn send_segment<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        segment: Transmit<Frame>,
+    ) {
         let Transmit {
             conn,
             tuple,
@@ -229,23 +234,23 @@ impl<P: Port> Shard<P> {
         let (frame, owner, payload) = match payload {
             Some(payload) => {
                 if let (Some(id), Some(sent)) = (conn, payload.lost) {
-                    let smaller = self.macroflows.lost(id, sent, self.dp.now);
-                    self.dp.counters.macroflow_reductions += u64::from(smaller);
+                    let smaller = self.macroflows.lost(id, sent, dp.now);
+                    dp.counters.macroflow_reductions += u64::from(smaller);
                 }
                 let owner = conn.map(|conn| (conn, payload.id));
                 let (len, sum) = (payload.len as usize, payload.sum);
                 (payload.buf, owner, Payload { len, sum })
             }
-            None => match self.dp.frames.pool.alloc() {
+            None => match dp.frames.pool.alloc() {
                 Some(frame) => (frame, None, Payload::default()),
                 None => {
-                    self.dp.counters.no_frame += 1;
+                    dp.counters.no_frame += 1;
                     return;
                 }
             },
         };
         let back;
-        let way = match conn.and_then(|id| self.dp.conns.get(id)) {
+        let way = match conn.and_then(|id| dp.conns.get(id)) {
             Some(conn) => Some((&conn.path, conn.port())),
             None => {
                 back = self.link.way_back(&tuple);
@@ -253,8 +258,8 @@ impl<P: Port> Shard<P> {
             }
         };
         let Some((path, port)) = way else {
-            self.dp.counters.unsendable += 1;
-            return self.dp.give_back(frame, owner);
+            dp.counters.unsendable += 1;
+            return dp.give_back(frame, owner);
         };
         let head = Head {
             path,
@@ -263,45 +268,49 @@ impl<P: Port> Shard<P> {
             header: &header,
             payload,
         };
-        match (head.write(&self.dp.frames.umem, frame), fragment_to) {
+        match (head.write(&dp.frames.umem, frame), fragment_to) {
             (Ok(frame), Some(mtu)) => {
                 let path = *path;
                 let id = self
                     .identification
                     .next(tuple.local.addr, tuple.remote.addr);
-                self.send_fragments(Whole {
-                    frame,
-                    owner,
-                    path,
-                    port,
-                    mtu,
-                    id,
-                });
+                self.send_fragments(
+                    dp,
+                    Whole {
+                        frame,
+                        owner,
+                        path,
+                        port,
+                        mtu,
+                        id,
+                    },
+                );
             }
-            (Ok(frame), None) => self.hand_over(frame, owner, port),
+            (Ok(frame), None) => self.hand_over(dp, frame, owner, port),
             (Err(frame), _) => {
-                self.dp.counters.unsendable += 1;
-                self.dp.give_back(frame, owner);
+                dp.counters.unsendable += 1;
+                dp.give_back(frame, owner);
             }
         }
     }
 
-    pub(in crate::shard) fn hand_over(
+    pub(in crate::shard) fn hand_over<P: Port>(
         &mut self,
+        dp: &mut Datapath<P>,
         frame: Frame,
         owner: Option<(ConnId, SegmentId)>,
         port: usize,
     ) {
         let mut tap = Tap {
-            captures: &mut self.dp.captures,
-            umem: &self.dp.frames.umem,
-            now: self.dp.now,
+            captures: &mut dp.captures,
+            umem: &dp.frames.umem,
+            now: dp.now,
         };
-        let (link, ports) = (&mut self.link, &mut self.dp.ports);
+        let (link, ports) = (&mut self.link, &mut dp.ports);
         if let Err(frame) = link.hand_over(&mut tap, ports, port, frame, owner) {
             // Room was asked for before; TCP's timers repair what is lost here.
-            self.dp.counters.transmit_full += 1;
-            self.dp.give_back(frame, owner);
+            dp.counters.transmit_full += 1;
+            dp.give_back(frame, owner);
         }
     }
 }

@@ -43,8 +43,6 @@ pub(in crate::shard) struct Macroflows {
     open: VecDeque<usize>,
     /// The most segments that a window may allow.
     limit: usize,
-    /// The time of this poll.
-    now: Instant,
 }
 
 /// The connections to one peer.
@@ -104,13 +102,7 @@ impl Macroflows {
             members: vec![None; connections].into_boxed_slice(),
             open: VecDeque::new(),
             limit,
-            now: Instant::ZERO,
         }
-    }
-
-    /// It is so late now.
-    pub fn advance(&mut self, now: Instant) {
-        self.now = now;
     }
 
     /// A connection of the client's with this peer begins to send. No connection has had its name:
@@ -142,8 +134,8 @@ impl Macroflows {
     }
 
     /// The connection has nothing to send any more. Nothing happens when it never had.
-    pub fn leave(&mut self, id: ConnId) {
-        self.under_way(id, 0);
+    pub fn leave(&mut self, id: ConnId, now: Instant) {
+        self.under_way(id, 0, now);
         let place = self.members.get_mut(id.index());
         let Some(member) = place.and_then(|place| place.take_if(|member| member.id == id)) else {
             return;
@@ -173,7 +165,7 @@ impl Macroflows {
     }
 
     /// So many segments of the connection are posted and not acknowledged.
-    pub fn under_way(&mut self, id: ConnId, segments: usize) {
+    pub fn under_way(&mut self, id: ConnId, segments: usize, now: Instant) {
         let Some(member) = member(&mut self.members, id) else {
             return;
         };
@@ -188,12 +180,12 @@ impl Macroflows {
         macroflow.busy += usize::from(before == 0);
         macroflow.busy -= usize::from(segments == 0);
         if segments > before {
-            macroflow.window.posted(segments - before, self.now);
+            macroflow.window.posted(segments - before, now);
             if macroflow.is_free() {
                 macroflow.window.follow();
             }
         } else {
-            macroflow.window.acknowledged(before - segments, self.now);
+            macroflow.window.acknowledged(before - segments, now);
         }
         self.look(flow);
     }

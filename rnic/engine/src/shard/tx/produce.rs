@@ -11,7 +11,8 @@ use rnic_xsk::Port;
 use userspace_tcp::ConnId;
 
 use crate::conn::Phase;
-use crate::shard::Shard;
+use crate::shard::datapath::Datapath;
+use crate::shard::tx::Tx;
 use crate::shard::tx::quantum::{Allowed, StopReason};
 
 /// FPDUs that a poll produces at least when a client alone has so much to send: round after round, though
@@ -39,64 +40,72 @@ struct Produced {
     fpdus: usize,
 }
 
-impl<P: Port> Shard<P> {
+impl Tx {
     /// The client posted work to these queue pairs, or says so.
-    pub(in crate::shard) fn doorbells(&mut self, client: ClientId, rung: &[QpNum]) {
+    pub(in crate::shard) fn doorbells<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        client: ClientId,
+        rung: &[QpNum],
+    ) {
         if let [qp] = rung {
-            if let Some(id) = self.doorbell(client, *qp) {
-                self.transmit_immediately(id, client);
+            if let Some(id) = self.doorbell(dp, client, *qp) {
+                self.transmit_immediately(dp, id, client);
             }
             return;
         }
         for (at, qp) in rung.iter().enumerate() {
             if let Some(later) = rung.get(at + FETCHED_AHEAD) {
-                self.fetch_qp(*later);
+                dp.fetch_qp(*later);
             }
             if let Some(next) = rung.get(at + 1) {
-                self.fetch_rung(*next);
+                self.fetch_rung(dp, *next);
             }
-            if let Some(id) = self.doorbell(client, *qp) {
-                self.give_turn(id);
+            if let Some(id) = self.doorbell(dp, client, *qp) {
+                self.give_turn(dp, id);
             }
         }
     }
 
     /// The client posted work to this queue pair, or says so; the connection that is to have a turn for
     /// it.
-    fn doorbell(&mut self, client: ClientId, num: QpNum) -> Option<ConnId> {
-        let slot = self.dp.qps.get_mut(num.0)?;
+    fn doorbell<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        client: ClientId,
+        num: QpNum,
+    ) -> Option<ConnId> {
+        let slot = dp.qps.get_mut(num.0)?;
         // A client may write any number; only its own queue pairs hear it.
         if slot.qp.client() != client {
             return None;
         }
-        let flushed = slot
-            .qp
-            .doorbell(&mut self.dp.tables.context(slot.tally, self.dp.now));
+        let flushed = slot.qp.doorbell(&mut dp.tables.context(slot.tally, dp.now));
         let conn = slot.conn.filter(|_| !slot.qp.has_nothing_to_send());
         if flushed {
-            self.settle(num);
+            slot.look_later(&mut dp.asking);
         }
         conn
     }
 
     /// Gives a connection its turn in the next round, and counts what it holds: for after its queue in
     /// TCP has changed.
-    pub(in crate::shard) fn make_ready(&mut self, id: ConnId) {
-        let Some(Phase::Rdma { .. }) = self.dp.conns.get(id).map(|conn| &conn.phase) else {
+    pub(in crate::shard) fn make_ready<P: Port>(&mut self, dp: &mut Datapath<P>, id: ConnId) {
+        let Some(Phase::Rdma { .. }) = dp.conns.get(id).map(|conn| &conn.phase) else {
             return;
         };
         // First, so that it need not wait for room that it has just made itself. The queue pair is not
         // looked at for it: of one that waits nothing is needed yet.
-        if let Some(client) = self.dp.served.client(id) {
-            self.count_held(id, client);
+        if let Some(client) = dp.served.client(id) {
+            self.count_held(dp, id, client);
         }
-        self.give_turn(id);
+        self.give_turn(dp, id);
     }
 
     /// Gives a connection its turn in the next round, if it has a queue pair that may have something to
     /// send.
-    pub(in crate::shard) fn give_turn(&mut self, id: ConnId) {
-        let Some(conn) = self.dp.conns.get_mut(id) else {
+    pub(in crate::shard) fn give_turn<P: Port>(&mut self, dp: &mut Datapath<P>, id: ConnId) {
+        let Some(conn) = dp.conns.get_mut(id) else {
             return;
         };
         let Phase::Rdma { qp } = conn.phase else {
@@ -105,7 +114,7 @@ impl<P: Port> Shard<P> {
         if conn.ready {
             return;
         }
-        let Some(slot) = self.dp.qps.get(qp.0) else {
+        let Some(slot) = dp.qps.get(qp.0) else {
             return;
         };
         let qp = &slot.qp;
@@ -113,36 +122,36 @@ impl<P: Port> Shard<P> {
             conn.ready = true;
             // A turn would find that it has to wait, and bring all of it into the cache for that.
             if self.macroflows.must_wait(id) && qp.would_send() {
-                self.dp.counters.macroflow_waits += 1;
+                dp.counters.macroflow_waits += 1;
                 self.macroflows.wait(id);
             } else {
-                self.share.push(qp.client(), id);
+                self.scheduler.push(qp.client(), id);
             }
         }
     }
 
     /// Counts what a connection of the client's holds: frames, and segments under way.
-    fn count_held(&mut self, id: ConnId, client: ClientId) {
-        let queued = self.dp.stack.queued_segments(id);
-        self.share.hold(id, client, queued);
-        self.macroflows.under_way(id, queued);
+    fn count_held<P: Port>(&mut self, dp: &mut Datapath<P>, id: ConnId, client: ClientId) {
+        let queued = dp.stack.queued_segments(id);
+        self.scheduler.hold(id, client, queued);
+        self.macroflows.under_way(id, queued, dp.now);
     }
 
     /// One turn for each client that has something to send, as long as the link takes it, and more of them
     /// for a client alone; and then for connections that have waited for others to the same peer.
-    pub(in crate::shard) fn produce(&mut self) -> bool {
+    pub(in crate::shard) fn produce<P: Port>(&mut self, dp: &mut Datapath<P>) -> bool {
         self.starved = false;
-        if self.share.is_idle() && self.macroflows.is_idle() {
+        if self.is_idle() {
             return false;
         }
         let mut produced = Produced {
-            room: self.dp.room(),
+            room: dp.room(),
             fpdus: 0,
         };
-        let mut worked = self.rounds(&mut produced);
+        let mut worked = self.rounds(dp, &mut produced);
         // Not where there are several clients: others may produce as much in each round, and who waits
         // would not be called.
-        let most = match self.share.is_shared() {
+        let most = match self.scheduler.is_shared() {
             true => usize::MAX,
             false => produced.fpdus + FPDUS_CALLED,
         };
@@ -155,110 +164,115 @@ impl<P: Port> Shard<P> {
                 break;
             }
             let next = called.take();
-            let Some((id, client)) = next.or_else(|| self.call()) else {
+            let Some((id, client)) = next.or_else(|| self.call(dp)) else {
                 break;
             };
-            self.fetch_work(id);
-            self.share.go_on(client, id);
-            called = self.call();
-            worked |= self.round(&mut produced);
+            dp.fetch_work(id);
+            self.scheduler.go_on(client, id);
+            called = self.call(dp);
+            worked |= self.round(dp, &mut produced);
         }
         if let Some((id, client)) = called {
-            self.share.go_on(client, id);
+            self.scheduler.go_on(client, id);
         }
         worked
     }
 
     /// A connection that has waited for others to the same peer and may go on.
-    fn call(&mut self) -> Option<(ConnId, ClientId)> {
+    fn call<P: Port>(&mut self, dp: &mut Datapath<P>) -> Option<(ConnId, ClientId)> {
         let called = self.macroflows.call()?;
-        self.fetch_conn(called.0.index());
+        self.fetch_conn(dp, called.0.index());
         Some(called)
     }
 
     /// One turn for each client, and more of them for a client alone until enough was produced.
-    fn rounds(&mut self, produced: &mut Produced) -> bool {
+    fn rounds<P: Port>(&mut self, dp: &mut Datapath<P>, produced: &mut Produced) -> bool {
         let mut worked = false;
         loop {
             let before = produced.fpdus;
-            worked |= self.round(produced);
+            worked |= self.round(dp, produced);
             let goes_on = before < produced.fpdus && produced.fpdus < FPDUS_PER_POLL;
             // A message of another client's, which may come meanwhile, would wait for all of it.
-            if !goes_on || self.starved || self.share.is_idle() || self.share.is_shared() {
+            if !goes_on || self.starved || self.scheduler.is_idle() || self.scheduler.is_shared() {
                 return worked;
             }
         }
     }
 
     /// One turn for each client, while the link has room.
-    fn round(&mut self, produced: &mut Produced) -> bool {
+    fn round<P: Port>(&mut self, dp: &mut Datapath<P>, produced: &mut Produced) -> bool {
         let mut worked = false;
-        for _ in 0..self.share.active() {
-            let Some(client) = self.share.begin() else {
+        for _ in 0..self.scheduler.active() {
+            let Some(client) = self.scheduler.begin() else {
                 break;
             };
             let mut waits = false;
-            while let Some((id, credit)) = self.share.next(client)
+            while let Some((id, credit)) = self.scheduler.next(client)
                 && !waits
             {
-                let [next, next_but_one] = self.share.coming(client);
+                let [next, next_but_one] = self.scheduler.coming(client);
                 if let Some(next) = next {
-                    self.fetch_work(next);
+                    dp.fetch_work(next);
                 }
                 if let Some(next) = next_but_one {
-                    self.fetch_conn(next.index());
+                    self.fetch_conn(dp, next.index());
                 }
-                let held = self.share.held_beside_others(client);
-                let turn = self.turn(id, Allowed { credit, held }, produced.room);
-                if turn.is_short() && self.share.is_last(client) {
+                let held = self.scheduler.held_beside_others(client);
+                let turn = self.turn(dp, id, Allowed { credit, held }, produced.room);
+                if turn.is_short() && self.scheduler.is_last(client) {
                     // Nothing else is to go with it: it leaves before it is accounted for, so that the
                     // peer has it meanwhile.
-                    self.transmit_next();
+                    self.transmit_next(dp);
                 }
-                self.turn_over(id, client);
+                self.turn_over(dp, id, client);
                 produced.room = produced.room.saturating_sub(turn.segments);
                 produced.fpdus += turn.fpdus;
                 worked |= turn.cost > 0;
-                self.share.spend(client, turn.cost);
+                self.scheduler.spend(client, turn.cost);
                 let stuck = matches!(turn.end, StopReason::NoFrame | StopReason::LinkFull);
                 waits = matches!(turn.end, StopReason::ClientsFrames);
-                if let Some(conn) = self.dp.conns.get_mut(id) {
+                if let Some(conn) = dp.conns.get_mut(id) {
                     conn.ready = !matches!(turn.end, StopReason::Done);
                     match turn.end {
                         StopReason::Done => {}
-                        StopReason::More => self.share.again(client, id),
+                        StopReason::More => self.scheduler.again(client, id),
                         StopReason::Macroflow => {
-                            self.dp.counters.macroflow_waits += 1;
+                            dp.counters.macroflow_waits += 1;
                             self.macroflows.wait(id);
                         }
-                        _ => self.share.put_back(client, id),
+                        _ => self.scheduler.put_back(client, id),
                     }
-                    self.update_conn(id);
                 }
                 if stuck {
-                    self.dp.counters.no_frame += u64::from(matches!(turn.end, StopReason::NoFrame));
+                    dp.counters.no_frame += u64::from(matches!(turn.end, StopReason::NoFrame));
                     self.starved = true;
                     return worked;
                 }
             }
             if waits {
-                self.share.wait_for_frames(client);
+                self.scheduler.wait_for_frames(client);
             } else {
-                self.share.end(client);
+                self.scheduler.end(client);
             }
         }
         worked
     }
 
     /// A connection's turn is over: what it sent completes, and what it holds is counted.
-    pub(in crate::shard) fn turn_over(&mut self, id: ConnId, client: ClientId) {
-        let Some(conn) = self.dp.conns.get(id) else {
+    pub(in crate::shard) fn turn_over<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        id: ConnId,
+        client: ClientId,
+    ) {
+        let Some(conn) = dp.conns.get(id) else {
             return;
         };
-        if let Some(slot) = conn.qp().and_then(|qp| self.dp.qps.get_mut(qp.0)) {
+        if let Some(slot) = conn.qp().and_then(|qp| dp.qps.get_mut(qp.0)) {
             slot.qp
-                .turn_over(&mut self.dp.tables.context(slot.tally, self.dp.now));
+                .turn_over(&mut dp.tables.context(slot.tally, dp.now));
+            slot.look_later(&mut dp.asking);
         }
-        self.count_held(id, client);
+        self.count_held(dp, id, client);
     }
 }

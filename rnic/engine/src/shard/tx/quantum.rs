@@ -5,14 +5,14 @@
 //! written in a row, and messages of one FPDU. What these are, and in which order they come, is the queue
 //! pair's to say; whether there is room is asked in the same way for all.
 
-use rnic_ipc::control::DisconnectReason;
 use rnic_xsk::{Frame, FramePool, Port, Umem};
 use userspace_tcp::checksum::PartialSum;
 use userspace_tcp::{ConnId, Outgoing, Posting, SendError};
 
-use crate::conn::Phase;
+use crate::conn::{Conn, Phase};
 use crate::qp::{Filled, First, Qp, QpContext};
-use crate::shard::{Reserve, Shard};
+use crate::shard::datapath::Datapath;
+use crate::shard::tx::{Reserve, Tx};
 
 /// Segments of one connection before its client's next gets its turn.
 pub(in crate::shard) const SEGMENTS_PER_TURN: usize = 16;
@@ -84,10 +84,11 @@ impl TxQuantum {
     }
 }
 
-impl<P: Port> Shard<P> {
+impl Tx {
     /// As much of one connection as its client's share and the link's room (in segments) allow.
-    pub(in crate::shard) fn turn(
+    pub(in crate::shard) fn turn<P: Port>(
         &mut self,
+        dp: &mut Datapath<P>,
         id: ConnId,
         allowed: Allowed,
         room: usize,
@@ -98,44 +99,48 @@ impl<P: Port> Shard<P> {
             cost: 0,
             end: StopReason::Done,
         };
-        if let Err(refused) = self.fill_turn(id, allowed, room, &mut turn) {
+        if let Err(refused) = self.fill_turn(dp, id, allowed, room, &mut turn) {
             // The room was asked for, so this is our own fault; the stream has a hole now.
             log::error!("TCP refused a segment: {refused}");
-            self.dp.frames.pool.free(refused.buf);
-            self.abort(id, DisconnectReason::LocalError, None);
+            dp.frames.pool.free(refused.buf);
+            let qp = dp.conns.get(id).and_then(Conn::qp);
+            if let Some(slot) = qp.and_then(|qp| dp.qps.get_mut(qp.0)) {
+                slot.qp.stream_broken();
+            }
         }
         turn
     }
 
     #[inline]
-    fn fill_turn(
+    fn fill_turn<P: Port>(
         &mut self,
+        dp: &mut Datapath<P>,
         id: ConnId,
         allowed: Allowed,
         room: usize,
         turn: &mut TxQuantum,
     ) -> Result<(), SendError<Frame>> {
-        let Some(conn) = self.dp.conns.get(id) else {
+        let Some(conn) = dp.conns.get(id) else {
             return Ok(());
         };
         let Phase::Rdma { qp } = conn.phase else {
             return Ok(());
         };
-        let Some(slot) = self.dp.qps.get_mut(qp.0) else {
+        let Some(slot) = dp.qps.get_mut(qp.0) else {
             return Ok(());
         };
-        let mut context = self.dp.tables.context(slot.tally, self.dp.now);
+        let mut context = dp.tables.context(slot.tally, dp.now);
         let done_before = context.counters.local_work_done;
         let allowance = self.macroflows.allowance(id);
-        let end = self.dp.stack.post(id, self.dp.now, |posting| {
+        let end = dp.stack.post(id, dp.now, |posting| {
             let mut filling = Filling {
                 posting,
                 headers: conn.header_room(),
                 allowed,
                 room,
                 allowance,
-                pool: &mut self.dp.frames.pool,
-                umem: &self.dp.frames.umem,
+                pool: &mut dp.frames.pool,
+                umem: &dp.frames.umem,
                 reserve: &self.reserve,
                 segments: 0,
                 fpdus: 0,

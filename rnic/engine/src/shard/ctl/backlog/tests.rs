@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::{Admission, Backlog, Network};
-use crate::shard::ctl::names::names;
+use crate::shard::names::names;
 
 fn network(address: &str) -> Network {
     Network::of(address.parse::<IpAddr>().expect("an address"))

@@ -1,5 +1,5 @@
 use super::*;
-use crate::shard::ctl::names::names;
+use crate::shard::names::names;
 
 const ONE: ClientId = ClientId(1);
 const OTHER: ClientId = ClientId(2);

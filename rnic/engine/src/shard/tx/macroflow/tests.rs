@@ -2,7 +2,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::*;
-use crate::shard::ctl::names::names;
+use crate::shard::names::names;
 
 mod random;
 
@@ -19,7 +19,7 @@ fn post(flows: &mut Macroflows, ids: &[ConnId], most: usize) -> usize {
     let mut sum = 0;
     for id in ids {
         let allowed = flows.allowance(*id).min(most);
-        flows.under_way(*id, allowed);
+        flows.under_way(*id, allowed, Instant::ZERO);
         if allowed < most {
             flows.wait(*id);
         }
@@ -82,14 +82,14 @@ fn those_that_wait_go_on_in_turn_client_by_client() {
     assert_eq!(post(&mut flows, many, 1), 0);
     assert_eq!(post(&mut flows, one, 1), 0);
     for id in busy {
-        flows.under_way(*id, 4);
+        flows.under_way(*id, 4, Instant::ZERO);
     }
     let mut called = Vec::new();
     for _ in 0..4 {
         let (id, of) = flows.call().expect("there is room");
         called.push(of);
         assert!(flows.allowance(id) > 0);
-        flows.under_way(id, 1);
+        flows.under_way(id, 1, Instant::ZERO);
     }
     // The last of the busy ones had found no room, and were there first.
     assert_eq!(called, [client(1), client(2), client(3), client(1)]);
@@ -108,8 +108,8 @@ fn one_that_was_called_and_posts_nothing_leaves_its_place_to_the_next() {
     assert_eq!(post(&mut flows, &busy[..51], 10), 510);
     assert_eq!(post(&mut flows, &busy[51..52], 2), 2);
     assert_eq!(post(&mut flows, waiting, 1), 0);
-    flows.under_way(busy[0], 0);
-    flows.under_way(busy[1], 4);
+    flows.under_way(busy[0], 0, Instant::ZERO);
+    flows.under_way(busy[1], 4, Instant::ZERO);
     for expected in &waiting[..5] {
         let (id, _) = flows.call().expect("room for one");
         assert_eq!(id, *expected);
@@ -129,12 +129,12 @@ fn one_that_waits_goes_on_when_there_is_room_for_a_whole_turn() {
     assert_eq!(post(&mut flows, &ids, 10), window::INITIAL);
     let mut one_less = |of: usize, left: usize| {
         assert_eq!(flows.call(), None);
-        flows.under_way(ids[of], left);
+        flows.under_way(ids[of], left, Instant::ZERO);
     };
     (0..10).rev().for_each(|left| one_less(0, left));
     // The window has grown by one meanwhile.
     (5..10).rev().for_each(|left| one_less(1, left));
-    flows.under_way(ids[1], 4);
+    flows.under_way(ids[1], 4, Instant::ZERO);
     assert!(flows.call().is_some());
 }
 
@@ -149,13 +149,13 @@ fn those_that_left_while_they_waited_hold_up_nobody() {
     let (busy, waiting) = ids.split_at(52);
     let (gone, last) = waiting.split_at(900);
     for (before, id) in gone.iter().enumerate() {
-        flows.leave(*id);
+        flows.leave(*id, Instant::ZERO);
         let party = &flows.flows[0].as_ref().expect("it has members").parties[&1];
         let entries = party.waiting.len();
         assert!(entries <= 2 * (ids.len() - 51 - before), "{entries}");
     }
     for id in busy {
-        flows.leave(*id);
+        flows.leave(*id, Instant::ZERO);
     }
     let called: Vec<ConnId> = std::iter::from_fn(|| flows.call())
         .map(|(id, _)| id)
@@ -173,8 +173,8 @@ fn nothing_is_left_of_connections_that_are_gone() {
         }
         assert_eq!(post(&mut flows, &ids, 10), window::INITIAL);
         for id in &ids {
-            flows.leave(*id);
-            flows.leave(*id);
+            flows.leave(*id, Instant::ZERO);
+            flows.leave(*id, Instant::ZERO);
         }
         assert!(flows.is_idle() && flows.by_peer.is_empty());
         assert!(flows.flows.iter().all(Option::is_none) && flows.flows.len() == 1);
@@ -190,7 +190,7 @@ fn those_that_wait_go_on_when_the_busy_ones_end() {
     }
     assert_eq!(post(&mut flows, &ids, 10), window::INITIAL);
     for id in &ids[..52] {
-        flows.leave(*id);
+        flows.leave(*id, Instant::ZERO);
     }
     assert!(flows.call().is_some());
 }

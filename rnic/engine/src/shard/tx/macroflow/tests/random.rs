@@ -4,7 +4,7 @@ use userspace_tcp::Stack;
 
 use super::*;
 use crate::random::{Random, seeds};
-use crate::shard::ctl::names::{name, stack};
+use crate::shard::names::{name, stack};
 
 const CROWD: u16 = 120;
 const STEPS: usize = 3000;
@@ -26,6 +26,7 @@ struct Crowd {
     flows: Macroflows,
     ids: Vec<ConnId>,
     conns: Vec<Conn>,
+    now: Instant,
 }
 
 impl Crowd {
@@ -36,6 +37,7 @@ impl Crowd {
             ids: (0..CROWD).map(|number| name(&mut stack, number)).collect(),
             stack,
             conns: vec![Conn::default(); usize::from(CROWD)],
+            now: Instant::ZERO,
         }
     }
 
@@ -51,7 +53,7 @@ impl Crowd {
 
     fn leave(&mut self, of: usize) {
         let id = self.ids[of];
-        self.flows.leave(id);
+        self.flows.leave(id, self.now);
         self.conns[of] = Conn::default();
         // Another takes its place.
         assert!(self.stack.abort(id));
@@ -79,7 +81,7 @@ impl Crowd {
 
     fn set(&mut self, of: usize, segments: usize) {
         self.conns[of].segments = segments;
-        self.flows.under_way(self.ids[of], segments);
+        self.flows.under_way(self.ids[of], segments, self.now);
     }
 
     /// Those that wait and may go on are told.
@@ -146,7 +148,7 @@ fn whatever_a_crowd_does_all_go_on_in_the_end() {
         for _ in 0..STEPS {
             passed += Duration::from_micros(random.below(300));
             let now = Instant::ZERO + passed;
-            crowd.flows.advance(now);
+            crowd.now = now;
             let of = random.below(u64::from(CROWD)) as usize;
             let conn = crowd.conns[of];
             match random.below(16) {

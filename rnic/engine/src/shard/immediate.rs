@@ -1,0 +1,60 @@
+//! What is posted while nothing is under way leaves in the call that posts it, for who drives the shard
+//! in the same thread.
+
+use rnic_ipc::id::{ClientId, QpNum};
+use rnic_xsk::Port;
+use userspace_tcp::{ConnId, Instant};
+
+use super::tx::quantum::Allowed;
+use super::{Client, Shard};
+
+impl<P: Port> Shard<P> {
+    /// Sends what the client has just posted to this queue pair without a doorbell, for who drives the
+    /// shard in the same thread: the next poll, which a doorbell would wait for, has nothing else to do
+    /// before it. That is so as long as nothing of anybody's is under way, or waits. When it says false
+    /// nothing was done, and a doorbell is to be rung: then what is posted until the next poll goes
+    /// together.
+    ///
+    /// The clock is looked at as in [`Self::poll_by`].
+    pub fn send_at_once(
+        &mut self,
+        client: ClientId,
+        qp: QpNum,
+        clock: impl Fn() -> Instant,
+    ) -> bool {
+        let Some((id, allowed)) = self.next_alone(client, qp) else {
+            return false;
+        };
+        self.dp.advance(clock());
+        self.quiet_until = None;
+        if self.deferred.is_late(self.dp.now) {
+            return false;
+        }
+        if !self.tx.quantum_alone(&mut self.dp, id, client, allowed) {
+            self.tx.give_turn(&mut self.dp, id);
+        }
+        // As in a poll, for a message that is not all out yet.
+        self.produce();
+        self.tx.transmit(&mut self.dp);
+        true
+    }
+
+    /// The connection of this queue pair of the client's, and what it may send, if it has something and
+    /// the shard has nothing else to do: nobody rings or waits for a turn, and all that was sent is
+    /// acknowledged.
+    fn next_alone(&self, client: ClientId, qp: QpNum) -> Option<(ConnId, Allowed)> {
+        let quiet = |client: &Client| !client.faulted && client.doorbells.is_empty();
+        if !self.clients.iter().all(quiet) || !self.tx.macroflows.is_idle() {
+            return None;
+        }
+        let slot = self.dp.qps.get(qp.0)?;
+        if slot.qp.client() != client || !slot.qp.is_ready_to_send() {
+            return None;
+        }
+        let id = slot.conn?;
+        let alone = self.tx.scheduler.alone(client)?;
+        let queued = self.dp.stack.acknowledged(id, self.deferred.ack())?;
+        let idle = alone.frames == queued && alone.allowed.held.is_none();
+        (idle && !slot.qp.has_nothing_to_send()).then_some((id, alone.allowed))
+    }
+}
