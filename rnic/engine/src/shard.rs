@@ -21,34 +21,25 @@ mod names;
 mod rx;
 mod tx;
 
-use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use rnic_ipc::control::RefusalCode;
-use rnic_ipc::id::{ClientId, ListenerId, QpNum};
-use rnic_ipc::ring::DoorbellConsumer;
+use rnic_ipc::id::QpNum;
 use rnic_net::Reassembly;
 use rnic_xsk::{FramePool, Port};
+use userspace_tcp::Instant;
 #[cfg(doc)]
 use userspace_tcp::Stack;
-use userspace_tcp::{ConnId, Event as TcpEvent, Instant};
 
-#[cfg(doc)]
-use crate::command::Command;
-use crate::command::ShardEvent;
+use crate::command::{Answer, Command, CommandError, ShardEvent};
 pub use crate::conn::KnownFlows;
 use crate::counters::{Levels, ShardCounters};
-use crate::histogram::Histogram;
-use crate::idmap::IdMap;
 use crate::qp::QpCounters;
 
 pub use config::{ShardConfig, ShardLimits};
-use ctl::backlog::Backlog;
-use ctl::deadlines::Deadlines;
-use ctl::guesses::Guesses;
-use ctl::unowned::Unowned;
+use ctl::metrics::levels;
+use ctl::{Client, Ctl};
 use datapath::Datapath;
 use rx::{DeferredRx, Rx};
 use tx::Tx;
@@ -68,13 +59,7 @@ pub struct Shard<P> {
     tx: Tx,
     /// Received frames that connections may hold, all together.
     parking: usize,
-    clients: Vec<Client>,
-    listeners: IdMap<u32, Listener>,
-    listening: HashMap<SocketAddr, ListenerId>,
-    /// Requests that wait for the application's answer.
-    requests: IdMap<u32, ConnId>,
-    next_request: u32,
-    deadlines: Deadlines,
+    ctl: Ctl,
     /// Of what was received last, until the next poll has looked for an answer to it.
     deferred: DeferredRx,
     /// Something came, or time passed, since what there was to transmit was transmitted.
@@ -84,35 +69,9 @@ pub struct Shard<P> {
     quiet_until: Option<Instant>,
     /// Packets whose fragments are awaited.
     reassembly: Reassembly,
-    events: VecDeque<ShardEvent>,
-    /// Peers that try STags.
-    guesses: Guesses,
-    /// Connections that only their peers have.
-    unowned: Unowned,
-    /// From the command to connect to RDMA mode.
-    connect_times: Histogram,
-    /// TCP's events that wait until the bytes before them are delivered; empty between polls.
-    endings: VecDeque<(ConnId, TcpEvent)>,
+    rx: Rx,
     /// Doorbells of one client; empty between polls.
     rung: Vec<QpNum>,
-    rx: Rx,
-    /// Faults of shared memory in this process that were looked into.
-    faults_seen: u64,
-}
-
-#[derive(Debug)]
-struct Client {
-    id: ClientId,
-    doorbells: DoorbellConsumer,
-    /// It broke the rules of its rings: nothing of it is read any more.
-    faulted: bool,
-}
-
-#[derive(Debug)]
-struct Listener {
-    client: ClientId,
-    local: SocketAddr,
-    backlog: Backlog,
 }
 
 impl<P: Port> Shard<P> {
@@ -130,25 +89,14 @@ impl<P: Port> Shard<P> {
         let limits = config.limits;
         Self {
             parking,
-            clients: Vec::with_capacity(limits.clients),
-            listeners: IdMap::default(),
-            listening: HashMap::new(),
-            requests: IdMap::default(),
-            next_request: 0,
-            deadlines: Deadlines::new(limits.connections),
+            ctl: Ctl::new(limits),
             deferred: DeferredRx::default(),
             to_transmit: false,
             quiet_until: None,
             reassembly: Reassembly::new(config.reassembly, umem.frame_capacity(), config.secret),
-            guesses: Guesses::new(),
-            unowned: Unowned::new(limits.connections),
             tx: Tx::new(&dp),
-            events: VecDeque::new(),
-            connect_times: Histogram::default(),
-            endings: VecDeque::new(),
-            rung: Vec::with_capacity(DOORBELLS_PER_CLIENT),
             rx: Rx::new(),
-            faults_seen: 0,
+            rung: Vec::with_capacity(DOORBELLS_PER_CLIENT),
             dp,
         }
     }
@@ -199,7 +147,7 @@ impl<P: Port> Shard<P> {
         worked |= self.tx.transmit(&mut self.dp);
         self.to_transmit = self.run_deferred();
         worked |= self.tx.take_completed(&mut self.dp) | rested;
-        self.to_transmit |= self.run_timers();
+        self.to_transmit |= self.ctl.run_timers(&mut self.dp, &mut self.tx);
         self.dp.refill();
         // Whoever waits for a frame is not to wait for this.
         self.tell_news();
@@ -210,16 +158,17 @@ impl<P: Port> Shard<P> {
     /// any.
     #[inline]
     fn tell_news(&mut self) {
-        if self.dp.tables.have_news() || self.has_new_faults() {
+        if self.dp.tables.have_news() || self.ctl.has_new_faults() {
             self.tell_all_news();
         }
     }
 
     #[inline(never)]
     fn tell_all_news(&mut self) {
-        self.fail_queue_pairs_of_dead_cqs();
-        self.look_for_broken_memory();
-        self.tell_srq_limits();
+        self.ctl
+            .fail_queue_pairs_of_dead_cqs(&mut self.dp, &mut self.tx);
+        self.ctl.look_for_broken_memory(&mut self.dp);
+        self.ctl.tell_srq_limits(&mut self.dp);
         self.dp.tables.cqs.flush_wakeups();
     }
 
@@ -228,8 +177,8 @@ impl<P: Port> Shard<P> {
     fn is_quiet(&self) -> bool {
         let silent = |client: &Client| client.faulted || client.doorbells.is_empty();
         self.quiet_until.is_some_and(|until| self.dp.now < until)
-            && self.clients.iter().all(silent)
-            && !self.has_new_faults()
+            && self.ctl.clients.iter().all(silent)
+            && !self.ctl.has_new_faults()
     }
 
     /// Until when a shard that has found nothing to do needs to look at nothing that only its own work,
@@ -247,14 +196,24 @@ impl<P: Port> Shard<P> {
         Some(self.next_deadline().unwrap_or(never))
     }
 
+    /// Does a command.
+    pub fn execute(&mut self, command: Command, now: Instant) -> Result<Answer, CommandError> {
+        self.dp.advance(now);
+        self.quiet_until = None;
+        self.run_deferred();
+        let fragments = self.reassembly.counters();
+        self.ctl
+            .execute(&mut self.dp, &mut self.tx, fragments, command)
+    }
+
     /// The next thing to tell. The owner takes all of them after each poll and command.
     pub fn poll_event(&mut self) -> Option<ShardEvent> {
-        self.events.pop_front()
+        self.ctl.events.pop_front()
     }
 
     /// Whether [`Self::poll_event`] has something to tell.
     pub fn has_events(&self) -> bool {
-        !self.events.is_empty()
+        !self.ctl.events.is_empty()
     }
 
     /// When [`Self::poll`] must be called next even if nothing comes; none when nothing is waited
@@ -265,16 +224,20 @@ impl<P: Port> Shard<P> {
             return Some(self.dp.now);
         }
         let link = (self.tx.link.count() > 0).then(|| self.dp.now + LINK_PATIENCE);
-        [self.dp.stack.next_deadline(), self.deadlines.next(), link]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            self.dp.stack.next_deadline(),
+            self.ctl.deadlines.next(),
+            link,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Asks clients to kick when they post. False: there is work, poll again instead
     /// of sleeping.
     pub fn prepare_sleep(&mut self) -> bool {
-        let mut clients = self.clients.iter_mut().filter(|client| !client.faulted);
+        let mut clients = self.ctl.clients.iter_mut().filter(|client| !client.faulted);
         let done = self.tx.is_idle();
         let idle = (done || self.tx.starved)
             && !self.to_transmit
@@ -291,7 +254,7 @@ impl<P: Port> Shard<P> {
 
     /// Tells clients that no kick is needed, until the next [`Self::prepare_sleep`].
     pub fn wake_up(&mut self) {
-        for client in &mut self.clients {
+        for client in &mut self.ctl.clients {
             client.doorbells.wake_up();
         }
     }
@@ -314,15 +277,7 @@ impl<P: Port> Shard<P> {
 
     /// How much of the shard's tables and frames is in use.
     pub fn levels(&self) -> Levels {
-        Levels {
-            connections: self.dp.conns.len(),
-            queue_pairs: self.dp.qps.len(),
-            regions: self.dp.tables.stags.len(),
-            queues_lent: self.dp.tables.queue_pool.count(),
-            frames_free: self.dp.frames.pool.free_chunks(),
-            frames_held: self.dp.frames.held.count(),
-            frames_on_link: self.tx.link.count(),
-        }
+        levels(&self.dp, &self.tx)
     }
 
     /// What queue pairs counted.
@@ -338,14 +293,14 @@ impl<P: Port> Shard<P> {
     /// Queue pairs produce, and what they ask for is seen to.
     fn produce(&mut self) -> bool {
         let worked = self.tx.produce(&mut self.dp);
-        self.settle_asking();
+        self.ctl.settle_asking(&mut self.dp, &mut self.tx);
         worked
     }
 
     fn take_doorbells(&mut self) -> bool {
         let mut worked = false;
-        for index in 0..self.clients.len() {
-            let client = &self.clients[index];
+        for index in 0..self.ctl.clients.len() {
+            let client = &self.ctl.clients[index];
             // Most looks find none, and cost no more than that.
             if !client.faulted && !client.doorbells.is_empty() {
                 worked = true;
@@ -356,17 +311,18 @@ impl<P: Port> Shard<P> {
     }
 
     fn take_doorbells_of(&mut self, index: usize) {
-        let client = &mut self.clients[index];
+        let client = &mut self.ctl.clients[index];
         let id = client.id;
         let mut rung = std::mem::take(&mut self.rung);
         let taken = client.doorbells.take(DOORBELLS_PER_CLIENT, &mut rung);
         self.tx.doorbells(&mut self.dp, id, &rung);
-        self.settle_asking();
+        self.ctl.settle_asking(&mut self.dp, &mut self.tx);
         rung.clear();
         self.rung = rung;
         if let Err(fault) = taken {
             let message = format!("its doorbell ring: {fault}");
-            self.client_fault(id, RefusalCode::Malformed, message);
+            self.ctl
+                .client_fault(&mut self.dp, id, RefusalCode::Malformed, message);
         }
     }
 }

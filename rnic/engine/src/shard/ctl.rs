@@ -11,9 +11,87 @@ pub(super) mod inspect;
 pub(super) mod lifecycle;
 pub(super) mod markers;
 pub(super) mod memory_fault;
+pub(super) mod metrics;
 pub(super) mod modify;
+pub(super) mod mpa_options;
+pub(super) mod news;
 pub(super) mod path;
 pub(super) mod peer_timeout;
 pub(super) mod rtr_retry;
+pub(super) mod settle;
 pub(super) mod startup;
 pub(super) mod unowned;
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+
+use rnic_ipc::id::{ClientId, ListenerId};
+use rnic_ipc::ring::DoorbellConsumer;
+use userspace_tcp::{ConnId, Event as TcpEvent};
+
+use super::config::ShardLimits;
+use crate::command::ShardEvent;
+use crate::histogram::Histogram;
+use crate::idmap::IdMap;
+use backlog::Backlog;
+use deadlines::Deadlines;
+use guesses::Guesses;
+use unowned::Unowned;
+
+/// What control keeps.
+#[derive(Debug)]
+pub(super) struct Ctl {
+    pub clients: Vec<Client>,
+    listeners: IdMap<u32, Listener>,
+    listening: HashMap<SocketAddr, ListenerId>,
+    /// Requests that wait for the application's answer.
+    requests: IdMap<u32, ConnId>,
+    next_request: u32,
+    pub deadlines: Deadlines,
+    /// What the owner of the shard is to be told.
+    pub events: VecDeque<ShardEvent>,
+    /// Peers that try STags.
+    guesses: Guesses,
+    /// Connections that only their peers have.
+    unowned: Unowned,
+    /// From the command to connect to RDMA mode.
+    connect_times: Histogram,
+    /// TCP's events that wait until the bytes before them are delivered; empty between polls.
+    endings: VecDeque<(ConnId, TcpEvent)>,
+    /// Faults of shared memory in this process that were looked into.
+    faults_seen: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Client {
+    pub id: ClientId,
+    pub doorbells: DoorbellConsumer,
+    /// It broke the rules of its rings: nothing of it is read any more.
+    pub faulted: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Listener {
+    client: ClientId,
+    local: SocketAddr,
+    backlog: Backlog,
+}
+
+impl Ctl {
+    pub fn new(limits: ShardLimits) -> Self {
+        Self {
+            clients: Vec::with_capacity(limits.clients),
+            listeners: IdMap::default(),
+            listening: HashMap::new(),
+            requests: IdMap::default(),
+            next_request: 0,
+            deadlines: Deadlines::new(limits.connections),
+            events: VecDeque::new(),
+            guesses: Guesses::new(),
+            unowned: Unowned::new(limits.connections),
+            connect_times: Histogram::default(),
+            endings: VecDeque::new(),
+            faults_seen: 0,
+        }
+    }
+}

@@ -5,8 +5,9 @@ use rnic_ipc::id::{ClientId, QpNum};
 use rnic_xsk::Port;
 use userspace_tcp::{ConnId, Instant};
 
+use super::Shard;
+use super::ctl::Client;
 use super::tx::quantum::Allowed;
-use super::{Client, Shard};
 
 impl<P: Port> Shard<P> {
     /// Sends what the client has just posted to this queue pair without a doorbell, for who drives the
@@ -44,7 +45,7 @@ impl<P: Port> Shard<P> {
     /// acknowledged.
     fn next_alone(&self, client: ClientId, qp: QpNum) -> Option<(ConnId, Allowed)> {
         let quiet = |client: &Client| !client.faulted && client.doorbells.is_empty();
-        if !self.clients.iter().all(quiet) || !self.tx.macroflows.is_idle() {
+        if !self.ctl.clients.iter().all(quiet) || !self.tx.macroflows.is_idle() {
             return None;
         }
         let slot = self.dp.qps.get(qp.0)?;

@@ -12,83 +12,68 @@ use userspace_tcp::{FourTuple, State};
 
 use crate::command::{Answer, CommandError, QpLook};
 use crate::conn::{Conn, Phase};
-use crate::shard::Shard;
+use crate::shard::ctl::Ctl;
 use crate::shard::ctl::control::unknown;
+use crate::shard::datapath::Datapath;
+use crate::shard::tx::Tx;
 
 /// Places of the connection table that one look goes over.
 const LOOKS: usize = 256;
 /// Connections that one look gives: as many as may fit a message, and not many more.
 const FOUND: usize = 64;
 
-impl<P: Port> Shard<P> {
+impl Ctl {
     /// The connections from place `after` of the table on.
-    pub(in crate::shard) fn look_at_connections(&self, after: u32) -> Answer {
+    pub(in crate::shard) fn look_at_connections<P: Port>(
+        &self,
+        dp: &Datapath<P>,
+        after: u32,
+    ) -> Answer {
         let mut found = Vec::new();
         let first = after as usize;
-        let end = first.saturating_add(LOOKS).min(self.dp.conns.places());
+        let end = first.saturating_add(LOOKS).min(dp.conns.places());
         for place in first..end {
-            let Some(conn) = self.dp.conns.at(place) else {
+            let Some(conn) = dp.conns.at(place) else {
                 continue;
             };
-            found.extend(self.show(place, conn));
+            found.extend(self.show(dp, place, conn));
             if found.len() == FOUND {
                 let next = Some(place as u32 + 1);
                 return Answer::Connections { found, next };
             }
         }
-        let next = (end < self.dp.conns.places()).then_some(end as u32);
+        let next = (end < dp.conns.places()).then_some(end as u32);
         Answer::Connections { found, next }
-    }
-
-    /// These queue pairs; those that are not there are left out.
-    pub(in crate::shard) fn look_at_queue_pairs(&self, qps: &[QpNum]) -> Answer {
-        let look = |qp: &QpNum| {
-            let slot = self.dp.qps.get(qp.0)?;
-            let conn = slot.conn.and_then(|id| self.dp.conns.get(id));
-            Some(QpLook {
-                qp: *qp,
-                state: slot.qp.state(),
-                connection: conn.map(|conn| ends(&conn.tuple)),
-            })
-        };
-        Answer::QueuePairs(qps.iter().filter_map(look).collect())
-    }
-
-    /// The STags with these indexes, whatever their keys are; those that are not there are left out.
-    pub(in crate::shard) fn look_at_stags(&self, stags: &[Stag]) -> Answer {
-        let stags = stags.iter().filter_map(|stag| {
-            let look = self.dp.tables.stags.look(stag.index())?;
-            Some((stag.index(), look))
-        });
-        Answer::Stags(stags.collect())
     }
 
     /// Resets the connection at this place of the table, if it has these ends and belongs to this
     /// client, or nobody.
-    pub(in crate::shard) fn drop_connection(
+    pub(in crate::shard) fn drop_connection<P: Port>(
         &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
         connection: u32,
         (local, remote): (SocketAddr, SocketAddr),
         owner: Option<ClientId>,
     ) -> Result<(), CommandError> {
         let place = (connection as usize).checked_sub(1);
-        let found = place.and_then(|place| self.dp.conns.at(place));
+        let found = place.and_then(|place| dp.conns.at(place));
         let found = found.filter(|conn| ends(&conn.tuple) == (local, remote));
         let conn = found.ok_or(unknown("connection"))?;
-        if self.owner(conn) != owner {
+        if self.owner(dp, conn) != owner {
             return Err(unknown("connection"));
         }
         let id = conn.id;
         let message = format!("an operator dropped the connection to {remote}");
-        self.abort(id, DisconnectReason::Aborted, Some(message));
+        self.abort(dp, tx, id, DisconnectReason::Aborted, Some(message));
         Ok(())
     }
 
     /// Whose a connection is, when it is somebody's.
-    fn owner(&self, conn: &Conn) -> Option<ClientId> {
+    fn owner<P: Port>(&self, dp: &Datapath<P>, conn: &Conn) -> Option<ClientId> {
         match &conn.phase {
             Phase::Requesting { qp, .. } | Phase::Rdma { qp } => {
-                self.dp.qps.get(qp.0).map(|slot| slot.qp.client())
+                dp.qps.get(qp.0).map(|slot| slot.qp.client())
             }
             Phase::AwaitRequest { listener, .. } | Phase::Requested { listener, .. } => self
                 .listeners
@@ -98,14 +83,14 @@ impl<P: Port> Shard<P> {
         }
     }
 
-    fn show(&self, place: usize, conn: &Conn) -> Option<ConnectionInfo> {
-        let info = self.dp.stack.info(conn.id)?;
+    fn show<P: Port>(&self, dp: &Datapath<P>, place: usize, conn: &Conn) -> Option<ConnectionInfo> {
+        let info = dp.stack.info(conn.id)?;
         let (local, remote) = ends(&conn.tuple);
         // Durations that TCP measures are minutes at most.
         let micros = |duration: std::time::Duration| duration.as_micros() as u64;
         Some(ConnectionInfo {
             connection: place as u32 + 1,
-            client: self.owner(conn),
+            client: self.owner(dp, conn),
             qp: conn.qp(),
             local,
             remote,
@@ -122,6 +107,31 @@ impl<P: Port> Shard<P> {
             timeouts: info.counters.timeouts,
             bytes_out_of_order: conn.bytes_out_of_order,
         })
+    }
+}
+
+impl<P: Port> Datapath<P> {
+    /// These queue pairs; those that are not there are left out.
+    pub(in crate::shard) fn look_at_queue_pairs(&self, qps: &[QpNum]) -> Answer {
+        let look = |qp: &QpNum| {
+            let slot = self.qps.get(qp.0)?;
+            let conn = slot.conn.and_then(|id| self.conns.get(id));
+            Some(QpLook {
+                qp: *qp,
+                state: slot.qp.state(),
+                connection: conn.map(|conn| ends(&conn.tuple)),
+            })
+        };
+        Answer::QueuePairs(qps.iter().filter_map(look).collect())
+    }
+
+    /// The STags with these indexes, whatever their keys are; those that are not there are left out.
+    pub(in crate::shard) fn look_at_stags(&self, stags: &[Stag]) -> Answer {
+        let stags = stags.iter().filter_map(|stag| {
+            let look = self.tables.stags.look(stag.index())?;
+            Some((stag.index(), look))
+        });
+        Answer::Stags(stags.collect())
     }
 }
 

@@ -13,22 +13,26 @@ use rnic_xsk::Port;
 use userspace_tcp::{ConnId, ConnOptions};
 
 use crate::conn::{Conn, Phase};
-use crate::shard::Shard;
+use crate::shard::ctl::Ctl;
+use crate::shard::datapath::Datapath;
+use crate::shard::tx::Tx;
 
-impl<P: Port> Shard<P> {
+impl Ctl {
     /// Begins a queue pair's start-up anew, as this initiator.
-    pub(in crate::shard) fn ask_without_markers(
+    pub(in crate::shard) fn ask_without_markers<P: Port>(
         &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
         rejected: ConnId,
         qp: QpNum,
         initiator: Box<Initiator>,
     ) {
-        let Some(mut before) = self.dp.conns.remove(rejected) else {
+        let Some(mut before) = dp.conns.remove(rejected) else {
             return;
         };
-        before.inbound.clear(&mut self.dp.frames);
-        self.tx.scheduler.let_go(rejected);
-        self.dp.stack.abort(rejected);
+        before.inbound.clear(&mut dp.frames);
+        tx.scheduler.let_go(rejected);
+        dp.stack.abort(rejected);
         let port = before.port();
         let Conn {
             tuple, path, phase, ..
@@ -36,16 +40,16 @@ impl<P: Port> Shard<P> {
         let Phase::Requesting { opened, .. } = phase else {
             return;
         };
-        self.tx.link.remember(tuple, path, port);
+        tx.link.remember(tuple, path, port);
         // The reset leaves ahead of the SYN: behind it, the peer would take the SYN for one of the
         // connection that is over.
-        self.tx.transmit(&mut self.dp);
+        tx.transmit(dp);
         let options = ConnOptions {
             mss: path.mss(tuple.remote.addr),
         };
-        let Ok(id) = self.dp.stack.connect(self.dp.now, tuple, options) else {
-            self.release(tuple.local);
-            return self.tell_rejected(qp, None, Vec::new());
+        let Ok(id) = dp.stack.connect(dp.now, tuple, options) else {
+            self.release(dp, tuple.local);
+            return self.tell_rejected(dp, qp, None, Vec::new());
         };
         log::debug!("{} rejects: asking it without Markers", tuple.remote);
         let phase = Phase::Requesting {
@@ -54,13 +58,13 @@ impl<P: Port> Shard<P> {
             opened,
             unmarked: None,
         };
-        let window = self.dp.config.tcp.receive_window;
+        let window = dp.config.tcp.receive_window;
         let conn = Conn::new(id, tuple, path, port, window, phase);
-        if let Some(slot) = self.dp.qps.get_mut(qp.0) {
+        if let Some(slot) = dp.qps.get_mut(qp.0) {
             slot.conn = Some(id);
         }
-        self.adopt(conn);
-        self.dp.counters.active_opens += 1;
-        self.dp.counters.markers_refused += 1;
+        self.adopt(dp, tx, conn);
+        dp.counters.active_opens += 1;
+        dp.counters.markers_refused += 1;
     }
 }

@@ -7,9 +7,10 @@ use rnic_ipc::id::{ClientId, PdId};
 use rnic_ipc::shm::faults_contained;
 use rnic_xsk::Port;
 
-use crate::shard::Shard;
+use crate::shard::ctl::Ctl;
+use crate::shard::datapath::Datapath;
 
-impl<P: Port> Shard<P> {
+impl Ctl {
     /// Whether a fault was contained since that was looked into.
     #[inline]
     pub(in crate::shard) fn has_new_faults(&self) -> bool {
@@ -17,48 +18,46 @@ impl<P: Port> Shard<P> {
     }
 
     /// Looks at everything when a fault was contained since the last time, by whatever shard.
-    pub(in crate::shard) fn look_for_broken_memory(&mut self) {
+    pub(in crate::shard) fn look_for_broken_memory<P: Port>(&mut self, dp: &mut Datapath<P>) {
         if !self.has_new_faults() {
             return;
         }
         self.faults_seen = faults_contained();
-        for (client, what) in self.broken() {
-            self.dp.counters.memory_faults += 1;
+        for (client, what) in self.broken(dp) {
+            dp.counters.memory_faults += 1;
             let message = format!(
                 "the memory of {what} is gone: it was unmapped, or a hole was punched into it and the \
                  host had no page to fill it; leave memory as it is while the RNIC has it"
             );
-            self.client_fault(client, RefusalCode::MemoryFault, message);
+            self.client_fault(dp, client, RefusalCode::MemoryFault, message);
         }
     }
 
     /// What is broken, and whose it is. The rights of regions among it end.
-    fn broken(&mut self) -> Vec<(ClientId, String)> {
+    fn broken<P: Port>(&mut self, dp: &mut Datapath<P>) -> Vec<(ClientId, String)> {
         let clients = self.clients.iter().filter(|entry| !entry.faulted);
         let doorbells = clients.filter(|entry| entry.doorbells.is_broken());
         let doorbells = doorbells.map(|entry| (entry.id, "the doorbell ring".to_owned()));
-        let cqs = self.dp.tables.cqs.broken();
+        let cqs = dp.tables.cqs.broken();
         let cqs = cqs.map(|(client, cq)| (client, format!("completion queue {cq}")));
-        let srqs = self.dp.tables.srqs.broken();
+        let srqs = dp.tables.srqs.broken();
         let srqs = srqs.map(|(client, srq)| (client, format!("shared receive queue {srq}")));
-        let qps = self
-            .dp
-            .qps
-            .values()
-            .filter(|slot| slot.qp.has_broken_rings());
+        let qps = dp.qps.values().filter(|slot| slot.qp.has_broken_rings());
         let qps = qps.map(|slot| (slot.qp.client(), format!("queue pair {}", slot.qp.num())));
         let mut broken: Vec<_> = doorbells.chain(cqs).chain(srqs).chain(qps).collect();
-        for (stag, pd) in self.dp.tables.stags.revoke_broken() {
+        for (stag, pd) in dp.tables.stags.revoke_broken() {
             // Only a queue pair of the same domain can have found out.
-            if let Some(client) = self.owner_of_domain(pd) {
+            if let Some(client) = dp.owner_of_domain(pd) {
                 broken.push((client, format!("the region with STag {stag}")));
             }
         }
         broken
     }
+}
 
+impl<P: Port> Datapath<P> {
     fn owner_of_domain(&self, pd: PdId) -> Option<ClientId> {
-        let mut slots = self.dp.qps.values();
+        let mut slots = self.qps.values();
         let slot = slots.find(|slot| slot.qp.user().pd == pd)?;
         Some(slot.qp.client())
     }

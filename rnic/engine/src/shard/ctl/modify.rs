@@ -6,52 +6,53 @@ use rnic_xsk::Port;
 
 use crate::command::CommandError;
 use crate::qp::NoSuchTransition;
-use crate::shard::Shard;
+use crate::shard::ctl::Ctl;
 use crate::shard::ctl::control::sound_cqs;
+use crate::shard::datapath::Datapath;
+use crate::shard::tx::Tx;
 
-impl<P: Port> Shard<P> {
+impl Ctl {
     /// Makes of a queue pair what the client wants, where the states allow it.
-    pub(in crate::shard) fn modify_qp(
+    pub(in crate::shard) fn modify_qp<P: Port>(
         &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
         num: QpNum,
         wanted: QpState,
     ) -> Result<(), CommandError> {
-        let slot = self.qp(num)?;
+        let slot = dp.qp(num)?;
         slot.qp.may_become(wanted).map_err(refused)?;
         let conn = slot.conn;
         match wanted {
-            QpState::Closing => self.disconnect(num, false)?,
+            QpState::Closing => self.disconnect(dp, tx, num, false)?,
             QpState::Terminate => {
                 slot.qp.terminate();
                 if let Some(id) = conn {
-                    if let Some(conn) = self.dp.conns.get_mut(id) {
+                    if let Some(conn) = dp.conns.get_mut(id) {
                         conn.ending.get_or_insert(DisconnectReason::Aborted);
                     }
-                    self.tx.make_ready(&mut self.dp, id);
+                    tx.make_ready(dp, id);
                 }
-                self.settle(num);
+                self.settle(dp, tx, num);
             }
             QpState::Error => match conn {
-                Some(id) => self.abort(id, DisconnectReason::Aborted, None),
+                Some(id) => self.abort(dp, tx, id, DisconnectReason::Aborted, None),
                 None => {
-                    let slot = self.dp.qps.get_mut(num.0);
+                    let slot = dp.qps.get_mut(num.0);
                     if let Some(slot) = slot.filter(|slot| slot.qp.state() != QpState::Error) {
                         let reason = DisconnectReason::Aborted;
-                        slot.qp.connection_ended(
-                            &mut self.dp.tables.context(slot.tally, self.dp.now),
-                            reason,
-                        );
+                        slot.qp
+                            .connection_ended(&mut dp.tables.context(slot.tally, dp.now), reason);
                     }
-                    self.settle(num);
+                    self.settle(dp, tx, num);
                 }
             },
             QpState::Idle => {
-                if let Some(slot) = self.dp.qps.get_mut(num.0) {
-                    sound_cqs(&slot.qp, &self.dp.tables)?;
-                    slot.qp
-                        .reset(&mut self.dp.tables.context(slot.tally, self.dp.now));
+                if let Some(slot) = dp.qps.get_mut(num.0) {
+                    sound_cqs(&slot.qp, &dp.tables)?;
+                    slot.qp.reset(&mut dp.tables.context(slot.tally, dp.now));
                 }
-                self.settle(num);
+                self.settle(dp, tx, num);
             }
             // Refused above.
             QpState::Connecting | QpState::Rts => {}

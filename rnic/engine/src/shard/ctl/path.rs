@@ -9,35 +9,97 @@ use userspace_tcp::ConnId;
 
 use crate::command::{CommandError, PathInUse, ShardEvent};
 use crate::conn::Conn;
-use crate::shard::Shard;
+use crate::shard::ctl::Ctl;
+use crate::shard::datapath::Datapath;
+use crate::shard::tx::Tx;
 
 /// The least IP MTU, in bytes, over which connections are made: that of IPv4 hosts (RFC 791).
 const MTU_MIN: u32 = 576;
 
-impl<P: Port> Shard<P> {
+impl Ctl {
     /// Errors about segments that we sent, or that somebody says we sent.
-    pub(in crate::shard) fn icmp_errors(&mut self, reports: &[IcmpReport]) {
+    pub(in crate::shard) fn icmp_errors<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        reports: &[IcmpReport],
+    ) {
         for report in reports {
             let IcmpReport { tuple, seq, error } = *report;
-            self.dp.counters.icmp_errors += 1;
-            if !self.dp.stack.icmp(self.dp.now, tuple, seq, error) {
-                self.dp.counters.icmp_ignored += 1;
+            dp.counters.icmp_errors += 1;
+            if !dp.stack.icmp(dp.now, tuple, seq, error) {
+                dp.counters.icmp_ignored += 1;
             }
         }
-        self.handle_open_events();
-        self.handle_close_events();
+        self.handle_open_events(dp, tx);
+        self.handle_close_events(dp, tx);
     }
 
+    /// Has the connections between two addresses, of one VLAN, use another path.
+    pub(in crate::shard) fn move_path<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        local: IpAddr,
+        remote: IpAddr,
+        path: Path,
+    ) -> Result<(), CommandError> {
+        dp.check_mtu(&path, remote)?;
+        let moved = dp.conns.ids_where(|conn| {
+            let ends = (conn.tuple.local.addr, conn.tuple.remote.addr);
+            ends == (local, remote) && conn.path.vlan == path.vlan && conn.path != path
+        });
+        for id in moved {
+            let Some(conn) = dp.conns.get_mut(id) else {
+                continue;
+            };
+            conn.path = path;
+            dp.counters.path_moves += 1;
+            dp.stack.link_mtu(id, dp.now, path.mtu);
+        }
+        self.handle_open_events(dp, tx);
+        self.handle_close_events(dp, tx);
+        Ok(())
+    }
+
+    /// The peer is silent: whoever knows of routes and neighbours is to look whether it moved.
+    pub(in crate::shard) fn doubt_path<P: Port>(&mut self, dp: &mut Datapath<P>, id: ConnId) {
+        if let Some(conn) = dp.conns.get(id) {
+            self.events.push_back(ShardEvent::PathDoubtful {
+                local: conn.tuple.local.addr,
+                remote: conn.tuple.remote.addr,
+            });
+        }
+    }
+
+    /// Segments of other sizes from now on. Producing asks for the size of each segment; what was
+    /// posted before stays as it is.
+    pub(in crate::shard) fn mss_changed<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        id: ConnId,
+        mss: usize,
+    ) {
+        dp.counters.mss_changes += 1;
+        if let Some(conn) = dp.conns.get(id) {
+            log::debug!("{}: segments of {mss} bytes from now on", conn.tuple);
+        }
+        tx.make_ready(dp, id);
+    }
+}
+
+impl<P: Port> Datapath<P> {
     /// What passive connections begin with. Their segments have to fit into frames that are there.
     pub(in crate::shard) fn set_path_defaults(&mut self, defaults: PathDefaults) {
-        let capacity = self.dp.ports.iter().map(Port::frame_capacity).min();
+        let capacity = self.ports.iter().map(Port::frame_capacity).min();
         let most = capacity
             .unwrap_or(0)
             .saturating_sub(ETHERNET_HEADER + VLAN_TAG);
         let most = u32::try_from(most).unwrap_or(u32::MAX);
         // They say no more what parsing would.
-        self.dp.conns.forget_predictions();
-        self.dp.config.path_defaults = PathDefaults {
+        self.conns.forget_predictions();
+        self.config.path_defaults = PathDefaults {
             mtu: defaults.mtu.min(most),
             ..defaults
         };
@@ -49,7 +111,7 @@ impl<P: Port> Shard<P> {
         path: &Path,
         remote: IpAddr,
     ) -> Result<(), CommandError> {
-        let capacity = self.dp.ports.iter().map(Port::frame_capacity).min();
+        let capacity = self.ports.iter().map(Port::frame_capacity).min();
         let most = capacity.unwrap_or(0).saturating_sub(path.link_len());
         if path.mtu < MTU_MIN || path.mtu as usize > most {
             return Err(CommandError::Invalid(format!(
@@ -62,56 +124,11 @@ impl<P: Port> Shard<P> {
 
     /// The ways that connections use.
     pub(in crate::shard) fn paths_in_use(&self) -> Vec<PathInUse> {
-        let mut paths: Vec<_> = self.dp.conns.iter().map(path_in_use).collect();
+        let mut paths: Vec<_> = self.conns.iter().map(path_in_use).collect();
         // Connections of one peer come together, so those that are alike do.
         paths.sort_unstable_by_key(|it| (it.local, it.remote, it.path.vlan));
         paths.dedup();
         paths
-    }
-
-    /// Has the connections between two addresses, of one VLAN, use another path.
-    pub(in crate::shard) fn move_path(
-        &mut self,
-        local: IpAddr,
-        remote: IpAddr,
-        path: Path,
-    ) -> Result<(), CommandError> {
-        self.check_mtu(&path, remote)?;
-        let moved = self.dp.conns.ids_where(|conn| {
-            let ends = (conn.tuple.local.addr, conn.tuple.remote.addr);
-            ends == (local, remote) && conn.path.vlan == path.vlan && conn.path != path
-        });
-        for id in moved {
-            let Some(conn) = self.dp.conns.get_mut(id) else {
-                continue;
-            };
-            conn.path = path;
-            self.dp.counters.path_moves += 1;
-            self.dp.stack.link_mtu(id, self.dp.now, path.mtu);
-        }
-        self.handle_open_events();
-        self.handle_close_events();
-        Ok(())
-    }
-
-    /// The peer is silent: whoever knows of routes and neighbours is to look whether it moved.
-    pub(in crate::shard) fn doubt_path(&mut self, id: ConnId) {
-        if let Some(conn) = self.dp.conns.get(id) {
-            self.events.push_back(ShardEvent::PathDoubtful {
-                local: conn.tuple.local.addr,
-                remote: conn.tuple.remote.addr,
-            });
-        }
-    }
-
-    /// Segments of other sizes from now on. Producing asks for the size of each segment; what was
-    /// posted before stays as it is.
-    pub(in crate::shard) fn mss_changed(&mut self, id: ConnId, mss: usize) {
-        self.dp.counters.mss_changes += 1;
-        if let Some(conn) = self.dp.conns.get(id) {
-            log::debug!("{}: segments of {mss} bytes from now on", conn.tuple);
-        }
-        self.tx.make_ready(&mut self.dp, id);
     }
 }
 

@@ -13,79 +13,93 @@ use rnic_xsk::Port;
 use userspace_tcp::{ConnId, Endpoint, Instant};
 
 use crate::conn::Conn;
-use crate::shard::Shard;
+use crate::shard::ctl::Ctl;
+use crate::shard::datapath::Datapath;
+use crate::shard::tx::Tx;
 
-impl<P: Port> Shard<P> {
+impl Ctl {
     /// The queue pair of this connection waits for its peer. A connection has one deadline; one for
     /// something else comes first, and then this.
-    pub(in crate::shard) fn await_peer(&mut self, id: ConnId) {
+    pub(in crate::shard) fn await_peer<P: Port>(&mut self, dp: &mut Datapath<P>, id: ConnId) {
         let idle = |conn: &Conn| conn.deadline.is_none() && !conn.closing;
-        if self.dp.conns.get(id).is_some_and(idle) {
-            self.set_deadline(id, self.dp.config.tcp.user_timeout);
+        if dp.conns.get(id).is_some_and(idle) {
+            self.set_deadline(dp, id, dp.config.tcp.user_timeout);
         }
     }
 
     /// The user timeout is over since the peer was first waited for, perhaps for something else.
-    pub(in crate::shard) fn review_silence(&mut self, id: ConnId) {
-        let Some(conn) = self.dp.conns.get_mut(id) else {
+    pub(in crate::shard) fn review_silence<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        id: ConnId,
+    ) {
+        let Some(conn) = dp.conns.get_mut(id) else {
             return;
         };
         conn.deadline = None;
         let remote = conn.tuple.remote;
-        let qp = conn.qp().and_then(|qp| self.dp.qps.get(qp.0));
+        let qp = conn.qp().and_then(|qp| dp.qps.get(qp.0));
         if !qp.is_some_and(|slot| slot.qp.awaits_peer()) {
             return;
         }
-        match self.given_up_at(id) {
-            Some(at) if at > self.dp.now => {
-                self.set_deadline(id, at.saturating_duration_since(self.dp.now))
+        match dp.given_up_at(id) {
+            Some(at) if at > dp.now => {
+                self.set_deadline(dp, id, at.saturating_duration_since(dp.now))
             }
             _ => {
-                self.dp.counters.silence_timeouts += 1;
-                let message = self.describe_timeout(&remote);
-                self.abort(id, DisconnectReason::TimedOut, Some(message));
+                dp.counters.silence_timeouts += 1;
+                let message = dp.describe_timeout(&remote);
+                self.abort(dp, tx, id, DisconnectReason::TimedOut, Some(message));
             }
         }
     }
 
     /// A closing connection: the peer took too long, or is silent, or has some time left.
-    pub(in crate::shard) fn review_close(&mut self, id: ConnId) {
-        let by = self.dp.conns.get(id).and_then(|conn| conn.close_by);
-        let silent_at = self.given_up_at(id).unwrap_or(self.dp.now);
-        let at = by.map_or(self.dp.now, |by| by.min(silent_at));
-        if at > self.dp.now {
-            return self.set_deadline(id, at.saturating_duration_since(self.dp.now));
+    pub(in crate::shard) fn review_close<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        id: ConnId,
+    ) {
+        let by = dp.conns.get(id).and_then(|conn| conn.close_by);
+        let silent_at = dp.given_up_at(id).unwrap_or(dp.now);
+        let at = by.map_or(dp.now, |by| by.min(silent_at));
+        if at > dp.now {
+            return self.set_deadline(dp, id, at.saturating_duration_since(dp.now));
         }
-        self.dp.counters.close_timeouts += 1;
-        let message = self.dp.conns.get(id).map(|conn| {
+        dp.counters.close_timeouts += 1;
+        let message = dp.conns.get(id).map(|conn| {
             let remote = conn.tuple.remote;
             match by > Some(silent_at) {
-                true => self.describe_timeout(&remote),
+                true => dp.describe_timeout(&remote),
                 false => format!(
                     "{remote} did not close its half of the connection within {:?}: what it \
                      acknowledged may not have been delivered",
-                    self.dp.config.close_timeout
+                    dp.config.close_timeout
                 ),
             }
         });
-        self.abort(id, DisconnectReason::TimedOut, message);
+        self.abort(dp, tx, id, DisconnectReason::TimedOut, message);
     }
+}
 
+impl<P: Port> Datapath<P> {
     /// When its peer will have been silent for the user timeout. While something is unacknowledged that
     /// is for TCP to say, and not before this time has passed from now.
     fn given_up_at(&self, id: ConnId) -> Option<Instant> {
-        let info = self.dp.stack.info(id)?;
+        let info = self.stack.info(id)?;
         let since = if info.awaits_ack {
-            self.dp.now
+            self.now
         } else {
             info.heard_at
         };
-        Some(since + self.dp.config.tcp.user_timeout)
+        Some(since + self.config.tcp.user_timeout)
     }
 
     /// For people.
     pub(in crate::shard) fn describe_timeout(&self, peer: &Endpoint) -> String {
-        let tcp = &self.dp.config.tcp;
+        let tcp = &self.config.tcp;
         let mut text = format!(
             "{peer} was waited for and silent for {:?} (user_timeout)",
             tcp.user_timeout

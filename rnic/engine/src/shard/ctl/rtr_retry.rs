@@ -13,7 +13,9 @@ use rnic_xsk::Port;
 use userspace_tcp::ConnId;
 
 use crate::conn::{Phase, Unheard};
-use crate::shard::Shard;
+use crate::shard::ctl::Ctl;
+use crate::shard::datapath::Datapath;
+use crate::shard::tx::Tx;
 
 /// How long after the Reply, and then after each nudge, the next one comes. There are no more.
 const INTERVALS: [Duration; 3] = [
@@ -22,11 +24,16 @@ const INTERVALS: [Duration; 3] = [
     Duration::from_secs(1),
 ];
 
-impl<P: Port> Shard<P> {
+impl Ctl {
     /// We are an initiator in RDMA mode. What the responder sends in the first interval makes all
     /// this unnecessary.
-    pub(in crate::shard) fn expect_responder(&mut self, id: ConnId, negotiated: &Negotiated) {
-        let Some(conn) = self.dp.conns.get_mut(id) else {
+    pub(in crate::shard) fn expect_responder<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        id: ConnId,
+        negotiated: &Negotiated,
+    ) {
+        let Some(conn) = dp.conns.get_mut(id) else {
             return;
         };
         if negotiated.rtr.is_none() || conn.closing {
@@ -36,24 +43,29 @@ impl<P: Port> Shard<P> {
             reply_end: conn.inbound.consumed_to(),
             nudges: 0,
         });
-        self.wait_to_nudge(id);
+        self.wait_to_nudge(dp, id);
     }
 
-    fn wait_to_nudge(&mut self, id: ConnId) {
-        let unheard = self.dp.conns.get(id).and_then(|conn| conn.unheard);
+    fn wait_to_nudge<P: Port>(&mut self, dp: &mut Datapath<P>, id: ConnId) {
+        let unheard = dp.conns.get(id).and_then(|conn| conn.unheard);
         if let Some(interval) = unheard.and_then(|unheard| INTERVALS.get(unheard.nudges)) {
-            self.set_deadline(id, *interval);
+            self.set_deadline(dp, id, *interval);
         }
     }
 
     /// The time has come, unless the responder was heard.
-    pub(in crate::shard) fn retry_rtr(&mut self, id: ConnId) {
-        self.indicate_again(id);
-        self.update_conn(id);
+    pub(in crate::shard) fn retry_rtr<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        id: ConnId,
+    ) {
+        self.indicate_again(dp, tx, id);
+        self.update_conn(dp, tx, id);
     }
 
-    fn indicate_again(&mut self, id: ConnId) {
-        let Some(conn) = self.dp.conns.get_mut(id) else {
+    fn indicate_again<P: Port>(&mut self, dp: &mut Datapath<P>, tx: &mut Tx, id: ConnId) {
+        let Some(conn) = dp.conns.get_mut(id) else {
             return;
         };
         conn.deadline = None;
@@ -61,13 +73,13 @@ impl<P: Port> Shard<P> {
             return;
         };
         let heard = conn.inbound.available() > 0 || conn.inbound.consumed_to() > unheard.reply_end;
-        let Some(slot) = self.dp.qps.get_mut(qp.0).filter(|_| !heard) else {
+        let Some(slot) = dp.qps.get_mut(qp.0).filter(|_| !heard) else {
             return;
         };
         unheard.nudges += 1;
         conn.unheard = (unheard.nudges < INTERVALS.len()).then_some(unheard);
         slot.qp.indicate_again();
-        self.tx.make_ready(&mut self.dp, id);
-        self.wait_to_nudge(id);
+        tx.make_ready(dp, id);
+        self.wait_to_nudge(dp, id);
     }
 }

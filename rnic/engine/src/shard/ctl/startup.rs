@@ -1,15 +1,14 @@
 //! The MPA start-up over a TCP connection, as initiator and as responder (RFC 5044 section 7.1,
 //! RFC 6581). No byte of it touches application memory.
 
-use rnic_ipc::control::{DisconnectReason, Event, MarkerUse, MpaOptions, PeerDepths, RtrModes};
+use rnic_ipc::control::{DisconnectReason, Event, MarkerUse, MpaOptions};
 use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
 use rnic_proto::mpa::MpaError;
 use rnic_proto::mpa::fpdu::{self, Layout, Writer};
 use rnic_proto::mpa::marker::{MARKER_LEN, Markers};
 use rnic_proto::mpa::startup::frame::FrameKind;
 use rnic_proto::mpa::startup::{
-    InitiatorOptions, InitiatorProgress, Negotiated, ReadDepths, ResponderProgress, Revision,
-    RtrSet, StartupError,
+    InitiatorProgress, Negotiated, ReadDepths, ResponderProgress, StartupError,
 };
 use rnic_proto::rdmap::{TerminateError, TerminateMessage, terminate};
 use rnic_xsk::Port;
@@ -17,7 +16,10 @@ use userspace_tcp::{ConnId, Outgoing, checksum};
 
 use crate::command::ShardEvent;
 use crate::conn::{Conn, Phase, SLICES_MAX};
-use crate::shard::Shard;
+use crate::shard::ctl::Ctl;
+use crate::shard::ctl::mpa_options::{agreed, modes, said};
+use crate::shard::datapath::Datapath;
+use crate::shard::tx::Tx;
 
 /// Connection requests of one shard: what is left of their name beside the shard's number.
 const REQUEST_MASK: u32 = (1 << 24) - 1;
@@ -45,96 +47,46 @@ enum Outcome {
     },
 }
 
-/// What to ask of a responder.
-pub(in crate::shard) fn initiator_options(
-    mpa: &MpaOptions,
-    markers: bool,
-) -> Result<InitiatorOptions, StartupError> {
-    let revision = Revision::from_number(mpa.revision)?;
-    let peer_to_peer = match revision {
-        Revision::One => RtrSet::NONE,
-        Revision::Two => indications(mpa.rtr),
-    };
-    Ok(InitiatorOptions {
-        revision,
-        crc: mpa.crc,
-        markers,
-        aligned: mpa.aligned,
-        depths: depths(mpa),
-        peer_to_peer,
-    })
-}
-
-/// What a client says of indications, as the start-up has it.
-pub(in crate::shard) fn indications(modes: RtrModes) -> RtrSet {
-    let RtrModes { write, read, send } = modes;
-    RtrSet { write, read, send }
-}
-
-/// The other way round.
-fn modes(indications: RtrSet) -> RtrModes {
-    let RtrSet { write, read, send } = indications;
-    RtrModes { write, read, send }
-}
-
-pub(in crate::shard) fn depths(mpa: &MpaOptions) -> ReadDepths {
-    ReadDepths {
-        ird: mpa.ird,
-        ord: mpa.ord,
-    }
-}
-
-/// What was agreed, for the application.
-pub(in crate::shard) fn agreed(negotiated: &Negotiated) -> MpaOptions {
-    MpaOptions {
-        revision: negotiated.revision.number(),
-        crc: negotiated.crc,
-        markers: MarkerUse::of_flag(negotiated.markers_in.are_on()),
-        aligned: negotiated.aligned,
-        rtr: modes(negotiated.rtr.map_or(RtrSet::NONE, RtrSet::only)),
-        ird: negotiated.ird,
-        ord: negotiated.ord,
-    }
-}
-
-/// What the peer said of its depths, for the application.
-fn said(depths: ReadDepths) -> PeerDepths {
-    PeerDepths {
-        ird: depths.ird,
-        ord: depths.ord,
-    }
-}
-
-impl<P: Port> Shard<P> {
+impl Ctl {
     /// TCP is established on the initiator's side.
-    pub(in crate::shard) fn send_request(&mut self, id: ConnId) {
-        let Some(conn) = self.dp.conns.get_mut(id) else {
+    pub(in crate::shard) fn send_request<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        id: ConnId,
+    ) {
+        let Some(conn) = dp.conns.get_mut(id) else {
             return;
         };
         let Phase::Requesting { initiator, .. } = &conn.phase else {
             return;
         };
         let request = initiator.request().clone();
-        if !self.segments_suit(id) {
+        if !self.segments_suit(dp, tx, id) {
             return;
         }
-        self.set_deadline(id, self.dp.config.startup_timeout);
-        if self.send_startup(id, request.bytes()).is_err() {
-            return self.abort(id, DisconnectReason::LocalError, None);
+        self.set_deadline(dp, id, dp.config.startup_timeout);
+        if dp.send_startup(id, request.bytes()).is_err() {
+            return self.abort(dp, tx, id, DisconnectReason::LocalError, None);
         }
-        self.deliver(id);
+        self.deliver_startup(dp, tx, id);
     }
 
     /// Takes over what TCP agreed on at its establishment. False, and the connection is ended, when
     /// a segment is too small for the smallest FPDU of full size (RFC 5044 section 4.5), or the peer's
     /// window is: one FPDU is one segment here, never more, and none goes beyond the window.
-    pub(in crate::shard) fn segments_suit(&mut self, id: ConnId) -> bool {
-        let (Some(conn), Some(info)) = (self.dp.conns.get_mut(id), self.dp.stack.info(id)) else {
+    pub(in crate::shard) fn segments_suit<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        id: ConnId,
+    ) -> bool {
+        let (Some(conn), Some(info)) = (dp.conns.get_mut(id), dp.stack.info(id)) else {
             return false;
         };
         conn.timestamps = info.timestamps;
         let remote = conn.tuple.remote;
-        let fits = self.dp.stack.mss(id);
+        let fits = dp.stack.mss(id);
         if fits >= EMSS_MIN {
             return true;
         }
@@ -147,59 +99,19 @@ impl<P: Port> Shard<P> {
              raise the peer's MSS or receive buffer"
         );
         log::debug!("{message}");
-        self.abort(id, DisconnectReason::NotMpa, Some(message));
+        self.abort(dp, tx, id, DisconnectReason::NotMpa, Some(message));
         false
     }
 
-    /// Sends a start-up frame, in one segment when it fits (some peers want that).
-    pub(in crate::shard) fn send_startup(
-        &mut self,
-        id: ConnId,
-        bytes: &[u8],
-    ) -> Result<(), NotSent> {
-        let at = self
-            .dp
-            .conns
-            .get(id)
-            .map(Conn::header_room)
-            .ok_or(NotSent)?;
-        for part in bytes.chunks(self.dp.stack.mss(id).max(1)) {
-            let mut frame = self
-                .dp
-                .frames
-                .pool
-                .alloc_for(at + part.len())
-                .ok_or(NotSent)?;
-            let Some(place) = self
-                .dp
-                .frames
-                .umem
-                .bytes_mut(&mut frame)
-                .get_mut(at..at + part.len())
-            else {
-                self.dp.frames.pool.free(frame);
-                return Err(NotSent);
-            };
-            place.copy_from_slice(part);
-            frame.set_len(at + part.len());
-            let len = part.len() as u32;
-            let outgoing = Outgoing {
-                buf: frame,
-                len,
-                payload_sum: checksum::sum(part),
-            };
-            if let Err(refused) = self.dp.stack.send(id, self.dp.now, outgoing) {
-                self.dp.frames.pool.free(refused.buf);
-                return Err(NotSent);
-            }
-        }
-        Ok(())
-    }
-
     /// Bytes of a connection in its start-up.
-    pub(in crate::shard) fn deliver_startup(&mut self, id: ConnId) {
+    pub(in crate::shard) fn deliver_startup<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        id: ConnId,
+    ) {
         loop {
-            let Some(conn) = self.dp.conns.get_mut(id) else {
+            let Some(conn) = dp.conns.get_mut(id) else {
                 return;
             };
             if conn.inbound.available() == 0 {
@@ -208,13 +120,12 @@ impl<P: Port> Shard<P> {
             let outcome = {
                 let Conn { phase, inbound, .. } = conn;
                 let mut slices: [&[u8]; SLICES_MAX] = [&[]; SLICES_MAX];
-                let filled =
-                    inbound.slices(&self.dp.frames.umem, &self.dp.frames.held, &mut slices);
+                let filled = inbound.slices(&dp.frames.umem, &dp.frames.held, &mut slices);
                 let slices = slices.get(..filled).unwrap_or(&[]);
                 let total: usize = slices.iter().map(|slice| slice.len()).sum();
                 let outcome = feed(phase, slices);
-                inbound.consume(total, &mut self.dp.frames);
-                self.dp.stack.consumed(id, inbound.consumed_to());
+                inbound.consume(total, &mut dp.frames);
+                dp.stack.consumed(id, inbound.consumed_to());
                 outcome
             };
             match outcome {
@@ -223,69 +134,86 @@ impl<P: Port> Shard<P> {
                     negotiated,
                     private_data,
                 } => {
-                    return self.initiator_established(id, &negotiated, private_data);
+                    return self.initiator_established(dp, tx, id, &negotiated, private_data);
                 }
                 Outcome::Rejected { peer, private_data } => {
-                    return self.rejected(id, peer, private_data);
+                    return self.rejected(dp, tx, id, peer, private_data);
                 }
                 Outcome::Request { mpa, private_data } => {
-                    self.requested(id, mpa, private_data);
+                    self.requested(dp, tx, id, mpa, private_data);
                 }
-                Outcome::Failed { error } => return self.startup_failed(id, &error),
+                Outcome::Failed { error } => return self.startup_failed(dp, tx, id, &error),
             }
         }
     }
 
-    fn initiator_established(&mut self, id: ConnId, negotiated: &Negotiated, data: Vec<u8>) {
-        let Some(conn) = self.dp.conns.get(id) else {
+    fn initiator_established<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        id: ConnId,
+        negotiated: &Negotiated,
+        data: Vec<u8>,
+    ) {
+        let Some(conn) = dp.conns.get(id) else {
             return;
         };
         if conn.inbound.available() > 0 {
             // A responder sends no FPDU before the initiator's first (RFC 5044 section 7.1.2).
             let message = "the peer sent bytes behind its MPA Reply before our first FPDU";
-            return self.abort(id, DisconnectReason::NotMpa, Some(message.to_string()));
+            return self.abort(
+                dp,
+                tx,
+                id,
+                DisconnectReason::NotMpa,
+                Some(message.to_string()),
+            );
         }
         let Phase::Requesting { qp, .. } = conn.phase else {
             return;
         };
         // Now the peer has acknowledged something, and offers what it is going to offer.
-        if !self.segments_suit(id) {
+        if !self.segments_suit(dp, tx, id) {
             return;
         }
-        self.enter_rdma_mode(id, qp, negotiated, true, data);
-        self.expect_responder(id, negotiated);
+        self.enter_rdma_mode(dp, tx, id, qp, negotiated, data);
+        self.expect_responder(dp, id, negotiated);
     }
 
     /// The start-up is done on this side.
-    pub(in crate::shard) fn enter_rdma_mode(
+    pub(in crate::shard) fn enter_rdma_mode<P: Port>(
         &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
         id: ConnId,
         qp: QpNum,
         negotiated: &Negotiated,
-        initiator: bool,
         private_data: Vec<u8>,
     ) {
-        let Some(slot) = self.dp.qps.get_mut(qp.0) else {
+        let Some(slot) = dp.qps.get_mut(qp.0) else {
             return;
         };
-        let Some(conn) = self.dp.conns.get_mut(id) else {
+        let Some(conn) = dp.conns.get_mut(id) else {
             return;
         };
         let before = std::mem::replace(&mut conn.phase, Phase::Rdma { qp });
         conn.prediction = Some(Box::default());
-        self.dp.served.note(id, qp, slot.qp.client());
+        dp.served.note(id, qp, slot.qp.client());
         conn.deadline = None;
-        if let Phase::Requesting { opened, .. } = before {
-            let took = self.dp.now.saturating_duration_since(opened);
+        let opened = match before {
+            Phase::Requesting { opened, .. } => Some(opened),
+            _ => None,
+        };
+        if let Some(opened) = opened {
+            let took = dp.now.saturating_duration_since(opened);
             self.connect_times.record(took);
         }
         slot.conn = Some(id);
-        slot.qp.enter_rdma_mode(negotiated, initiator);
-        slot.qp
-            .doorbell(&mut self.dp.tables.context(slot.tally, self.dp.now));
+        slot.qp.enter_rdma_mode(negotiated, opened.is_some());
+        slot.qp.doorbell(&mut dp.tables.context(slot.tally, dp.now));
         let client = slot.qp.client();
-        self.tx.macroflows.join(id, client, conn.tuple.remote.addr);
-        self.dp.counters.established += 1;
+        tx.macroflows.join(id, client, conn.tuple.remote.addr);
+        dp.counters.established += 1;
         let event = Event::Established {
             qp,
             mpa: agreed(negotiated),
@@ -293,12 +221,19 @@ impl<P: Port> Shard<P> {
             private_data,
         };
         self.events.push_back(ShardEvent::Client { client, event });
-        self.tx.make_ready(&mut self.dp, id);
-        self.settle(qp);
+        tx.make_ready(dp, id);
+        self.settle(dp, tx, qp);
     }
 
-    fn rejected(&mut self, id: ConnId, peer: Option<ReadDepths>, private_data: Vec<u8>) {
-        let Some(conn) = self.dp.conns.get_mut(id) else {
+    fn rejected<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        id: ConnId,
+        peer: Option<ReadDepths>,
+        private_data: Vec<u8>,
+    ) {
+        let Some(conn) = dp.conns.get_mut(id) else {
             return;
         };
         let Phase::Requesting { qp, unmarked, .. } = &mut conn.phase else {
@@ -306,35 +241,43 @@ impl<P: Port> Shard<P> {
         };
         let (qp, unmarked) = (*qp, unmarked.take());
         if let Some(initiator) = unmarked.filter(|_| private_data.is_empty()) {
-            return self.ask_without_markers(id, qp, initiator);
+            return self.ask_without_markers(dp, tx, id, qp, initiator);
         }
-        self.let_go(id, Ok(()));
-        self.tell_rejected(qp, peer, private_data);
+        self.let_go(dp, tx, id, Ok(()));
+        self.tell_rejected(dp, qp, peer, private_data);
     }
 
     /// A queue pair is not to be connected.
-    pub(in crate::shard) fn tell_rejected(
+    pub(in crate::shard) fn tell_rejected<P: Port>(
         &mut self,
+        dp: &mut Datapath<P>,
         qp: QpNum,
         peer: Option<ReadDepths>,
         private_data: Vec<u8>,
     ) {
-        self.dp.counters.startup_failed += 1;
+        dp.counters.startup_failed += 1;
         let event = Event::Rejected {
             qp,
             peer: peer.map(said),
             private_data,
         };
-        self.end_queue_pair(qp, DisconnectReason::Refused, event);
+        self.end_queue_pair(dp, qp, DisconnectReason::Refused, event);
     }
 
     /// A whole MPA Request: the application decides.
-    fn requested(&mut self, id: ConnId, mpa: MpaOptions, private_data: Vec<u8>) {
-        if !self.segments_suit(id) {
+    fn requested<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        id: ConnId,
+        mpa: MpaOptions,
+        private_data: Vec<u8>,
+    ) {
+        if !self.segments_suit(dp, tx, id) {
             return;
         }
-        let request = self.name_request();
-        let Some(conn) = self.dp.conns.get_mut(id) else {
+        let request = self.name_request(dp);
+        let Some(conn) = dp.conns.get_mut(id) else {
             return;
         };
         let Phase::AwaitRequest { listener, .. } = conn.phase else {
@@ -350,12 +293,12 @@ impl<P: Port> Shard<P> {
             };
         }
         let Some(entry) = self.listeners.get_mut(&listener.0) else {
-            return self.abort(id, DisconnectReason::Aborted, None);
+            return self.abort(dp, tx, id, DisconnectReason::Aborted, None);
         };
         entry.backlog.asked(id);
         let client = entry.client;
         self.requests.insert(request.0, id);
-        self.set_deadline(id, self.dp.config.answer_timeout);
+        self.set_deadline(dp, id, dp.config.answer_timeout);
         let event = Event::ConnectRequest {
             listener,
             request,
@@ -368,10 +311,10 @@ impl<P: Port> Shard<P> {
     }
 
     /// A name that no waiting request has.
-    fn name_request(&mut self) -> ConnRequestId {
+    fn name_request<P: Port>(&mut self, dp: &mut Datapath<P>) -> ConnRequestId {
         loop {
             self.next_request = (self.next_request + 1) & REQUEST_MASK;
-            let name = u32::from(self.dp.config.shard) << 24 | self.next_request;
+            let name = u32::from(dp.config.shard) << 24 | self.next_request;
             if !self.requests.contains_key(&name) {
                 return ConnRequestId(name);
             }
@@ -380,16 +323,32 @@ impl<P: Port> Shard<P> {
 
     /// Bytes came, out of order, where no start-up frame reaches. A peer that nobody has accepted
     /// yet holds no memory with them.
-    pub(in crate::shard) fn startup_overrun(&mut self, id: ConnId) {
-        let kind = match self.dp.conns.get(id).map(|conn| &conn.phase) {
+    pub(in crate::shard) fn startup_overrun<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        id: ConnId,
+    ) {
+        let kind = match dp.conns.get(id).map(|conn| &conn.phase) {
             Some(Phase::Requesting { .. }) => FrameKind::Reply,
             _ => FrameKind::Request,
         };
-        self.startup_failed(id, &StartupError::BytesBehindFrame { kind, extra: 1 });
+        self.startup_failed(
+            dp,
+            tx,
+            id,
+            &StartupError::BytesBehindFrame { kind, extra: 1 },
+        );
     }
 
-    fn startup_failed(&mut self, id: ConnId, error: &StartupError) {
-        let Some(conn) = self.dp.conns.get(id) else {
+    fn startup_failed<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        id: ConnId,
+        error: &StartupError,
+    ) {
+        let Some(conn) = dp.conns.get(id) else {
             return;
         };
         let remote = conn.tuple.remote;
@@ -398,19 +357,20 @@ impl<P: Port> Shard<P> {
         if let (Phase::Requesting { qp, initiator, .. }, Some(error)) =
             (&conn.phase, error.wants_terminate())
         {
-            let (qp, markers) = (*qp, initiator.markers_out());
-            return self.terminate_startup(id, qp, markers, error, message);
+            let of = (*qp, initiator.markers_out());
+            return self.terminate_startup(dp, tx, id, of, error, message);
         }
-        self.abort(id, DisconnectReason::NotMpa, Some(message));
+        self.abort(dp, tx, id, DisconnectReason::NotMpa, Some(message));
     }
 
     /// Tells a responder why its Reply is not good enough (RFC 6581 section 9), and lets the
     /// connection go.
-    fn terminate_startup(
+    fn terminate_startup<P: Port>(
         &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
         id: ConnId,
-        qp: QpNum,
-        markers: Markers,
+        (qp, markers): (QpNum, Markers),
         error: MpaError,
         message: String,
     ) {
@@ -424,9 +384,9 @@ impl<P: Port> Shard<P> {
         let mut fpdu = Writer::new(&mut bytes, layout, true);
         fpdu.put(0, ulpdu);
         let len = fpdu.finish().len;
-        let sent = self.send_startup(id, &bytes[..len]);
-        self.dp.counters.startup_failed += 1;
-        self.let_go(id, sent);
+        let sent = dp.send_startup(id, &bytes[..len]);
+        dp.counters.startup_failed += 1;
+        self.let_go(dp, tx, id, sent);
         let reason = DisconnectReason::TerminateSent {
             control: error.control(),
         };
@@ -435,32 +395,81 @@ impl<P: Port> Shard<P> {
             reason,
             message,
         };
-        self.end_queue_pair(qp, reason, event);
+        self.end_queue_pair(dp, qp, reason, event);
     }
 
     /// Sends a Reply that rejects, and leaves MPA. What stands above it has no use for the connection, and
     /// closes it at once (RFC 5044 section 7.1.2, rules 2 and 3).
-    pub(in crate::shard) fn send_reject(&mut self, id: ConnId, listener: ListenerId, reply: &[u8]) {
-        let sent = self.send_startup(id, reply);
+    pub(in crate::shard) fn send_reject<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        id: ConnId,
+        listener: ListenerId,
+        reply: &[u8],
+    ) {
+        let sent = dp.send_startup(id, reply);
         self.no_longer_waiting(listener, id);
-        self.let_go(id, sent);
+        self.let_go(dp, tx, id, sent);
     }
 
     /// After the last word of a start-up that failed: FIN behind it, or RST if it was not sent.
     /// Nobody is told.
-    fn let_go(&mut self, id: ConnId, sent: Result<(), NotSent>) {
-        let Some(conn) = self.dp.conns.get_mut(id) else {
+    fn let_go<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        id: ConnId,
+        sent: Result<(), NotSent>,
+    ) {
+        let Some(conn) = dp.conns.get_mut(id) else {
             return;
         };
         conn.phase = Phase::Over;
         conn.deadline = None;
         if sent.is_err() {
-            return self.abort(id, DisconnectReason::LocalError, None);
+            return self.abort(dp, tx, id, DisconnectReason::LocalError, None);
         }
         conn.closing = true;
-        self.dp.stack.close(id);
-        self.limit_close(id);
-        self.note_unowned(id);
+        dp.stack.close(id);
+        self.limit_close(dp, id);
+        self.note_unowned(dp, id);
+    }
+}
+
+impl<P: Port> Datapath<P> {
+    /// Sends a start-up frame, in one segment when it fits (some peers want that).
+    pub(in crate::shard) fn send_startup(
+        &mut self,
+        id: ConnId,
+        bytes: &[u8],
+    ) -> Result<(), NotSent> {
+        let at = self.conns.get(id).map(Conn::header_room).ok_or(NotSent)?;
+        for part in bytes.chunks(self.stack.mss(id).max(1)) {
+            let mut frame = self.frames.pool.alloc_for(at + part.len()).ok_or(NotSent)?;
+            let Some(place) = self
+                .frames
+                .umem
+                .bytes_mut(&mut frame)
+                .get_mut(at..at + part.len())
+            else {
+                self.frames.pool.free(frame);
+                return Err(NotSent);
+            };
+            place.copy_from_slice(part);
+            frame.set_len(at + part.len());
+            let len = part.len() as u32;
+            let outgoing = Outgoing {
+                buf: frame,
+                len,
+                payload_sum: checksum::sum(part),
+            };
+            if let Err(refused) = self.stack.send(id, self.now, outgoing) {
+                self.frames.pool.free(refused.buf);
+                return Err(NotSent);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -173,7 +173,13 @@ impl<P: Port> Shard<P> {
             // Nothing has come since it said that they are in order.
             None => {
                 log::error!("TCP did not take Writes in order on {}", conn.tuple);
-                self.abort(id, DisconnectReason::LocalError, None);
+                self.ctl.abort(
+                    &mut self.dp,
+                    &mut self.tx,
+                    id,
+                    DisconnectReason::LocalError,
+                    None,
+                );
             }
         }
         run.pieces

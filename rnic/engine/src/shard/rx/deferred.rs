@@ -67,8 +67,8 @@ impl<P: Port> Shard<P> {
             self.dp.frames.pool.free(frame);
         }
         self.finish_ack(id);
-        self.update_conn(id);
-        self.handle_close_events();
+        self.ctl.update_conn(&mut self.dp, &mut self.tx, id);
+        self.ctl.handle_close_events(&mut self.dp, &mut self.tx);
         self.tx.make_ready(&mut self.dp, id);
         true
     }
@@ -82,7 +82,7 @@ impl<P: Port> Shard<P> {
             let conn = self.dp.conns.get(id);
             let consumed = conn.map_or(0, |conn| conn.inbound.consumed_to());
             self.dp.stack.finish(self.dp.now, &ack, consumed);
-            self.handle_open_events();
+            self.ctl.handle_open_events(&mut self.dp, &mut self.tx);
         }
     }
 }

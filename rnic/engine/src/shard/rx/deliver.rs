@@ -96,7 +96,7 @@ impl<P: Port> Shard<P> {
             self.free_frags(frags, count);
         } else {
             self.park(id, frags, (count, chained), &received);
-            self.handle_close_events();
+            self.ctl.handle_close_events(&mut self.dp, &mut self.tx);
             self.tx.make_ready(&mut self.dp, id);
         }
         if count > 1 {
@@ -128,8 +128,9 @@ impl<P: Port> Shard<P> {
                 if self.dp.conns.get(id).is_none() {
                     let window = self.dp.config.tcp.receive_window;
                     let conn = Conn::new(id, tuple, path, port, window, Phase::HalfOpen);
-                    self.adopt(conn);
-                    self.set_deadline(id, self.dp.config.startup_timeout);
+                    self.ctl.adopt(&mut self.dp, &mut self.tx, conn);
+                    let patience = self.dp.config.startup_timeout;
+                    self.ctl.set_deadline(&mut self.dp, id, patience);
                 }
                 if let Some(conn) = self.dp.conns.get_mut(id) {
                     conn.came_from(port);
@@ -140,14 +141,14 @@ impl<P: Port> Shard<P> {
         // An event may introduce the connection whose bytes came with it (the ACK that completes a
         // passive open), but the peer's FIN comes after the bytes in its segment: the layer above
         // is told of it once they are delivered.
-        self.handle_open_events();
+        self.ctl.handle_open_events(&mut self.dp, &mut self.tx);
         match received.conn {
             Some(id) if !received.new.is_empty() => {
                 self.deliver_new(id, frags, (count, chained), &received);
             }
             _ => self.free_frags(frags, count),
         }
-        self.handle_close_events();
+        self.ctl.handle_close_events(&mut self.dp, &mut self.tx);
         if let Some(id) = received.conn {
             // What was acknowledged may have opened room to send.
             self.tx.make_ready(&mut self.dp, id);
@@ -180,7 +181,7 @@ impl<P: Port> Shard<P> {
             self.dp.stack.consumed(id, conn.inbound.consumed_to());
         }
         self.free_frags(frags, count);
-        self.update_conn(id);
+        self.ctl.update_conn(&mut self.dp, &mut self.tx, id);
     }
 
     /// The common case: nothing is parked, and the next bytes in order are in these frames. They are

@@ -75,7 +75,7 @@ impl<P: Port> Shard<P> {
         let furthest = ranges.iter().map(|range| range.offset + range.len as u64);
         if conn.is_starting() && furthest.max() > Some(in_order.max(FRAME_LEN_MAX as u64)) {
             self.dp.frames.pool.free(frame);
-            return self.startup_overrun(id);
+            return self.ctl.startup_overrun(&mut self.dp, &mut self.tx, id);
         }
         // A connection holds no more frames than it leaves to the others, so that no peer parks so
         // much that the next has to do without.
@@ -90,7 +90,13 @@ impl<P: Port> Shard<P> {
         }
         if arrived.is_err() {
             log::error!("TCP gave bytes outside its own window on {}", conn.tuple);
-            return self.abort(id, DisconnectReason::LocalError, None);
+            return self.ctl.abort(
+                &mut self.dp,
+                &mut self.tx,
+                id,
+                DisconnectReason::LocalError,
+                None,
+            );
         }
         for range in ranges.iter().filter(|range| range.offset > in_order) {
             self.dp.counters.bytes_out_of_order += range.len as u64;
@@ -114,11 +120,11 @@ impl<P: Port> Shard<P> {
             // The event that makes a start-up of it comes first.
             Phase::HalfOpen => {}
             Phase::Requesting { .. } | Phase::AwaitRequest { .. } | Phase::Requested { .. } => {
-                self.deliver_startup(id);
+                self.ctl.deliver_startup(&mut self.dp, &mut self.tx, id);
             }
             Phase::Rdma { qp } => {
                 while self.deliver_fpdus(id, qp.0) {}
-                self.update_conn(id);
+                self.ctl.update_conn(&mut self.dp, &mut self.tx, id);
             }
             Phase::Over => {
                 while conn.inbound.available() > 0 || conn.inbound.next_placed().is_some() {

@@ -1,0 +1,56 @@
+//! What a shard counts, for who asks.
+
+use rnic_net::ReassemblyCounters;
+use rnic_xsk::Port;
+
+use crate::command::ShardMetrics;
+use crate::counters::{self, Levels};
+use crate::shard::ctl::Ctl;
+use crate::shard::datapath::Datapath;
+use crate::shard::tx::Tx;
+
+/// How much of the shard's tables and frames is in use.
+pub(in crate::shard) fn levels<P>(dp: &Datapath<P>, tx: &Tx) -> Levels {
+    Levels {
+        connections: dp.conns.len(),
+        queue_pairs: dp.qps.len(),
+        regions: dp.tables.stags.len(),
+        queues_lent: dp.tables.queue_pool.count(),
+        frames_free: dp.frames.pool.free_chunks(),
+        frames_held: dp.frames.held.count(),
+        frames_on_link: tx.link.count(),
+    }
+}
+
+impl Ctl {
+    pub(super) fn metrics<P: Port>(
+        &self,
+        dp: &Datapath<P>,
+        tx: &Tx,
+        fragments: &ReassemblyCounters,
+    ) -> ShardMetrics {
+        ShardMetrics {
+            counters: self.named_counters(dp, tx, fragments),
+            clients: dp.tables.client_stats.by_client(),
+            work: dp.tables.client_stats.times,
+            connect: self.connect_times,
+        }
+    }
+
+    pub(super) fn named_counters<P: Port>(
+        &self,
+        dp: &Datapath<P>,
+        tx: &Tx,
+        fragments: &ReassemblyCounters,
+    ) -> Vec<(String, u64)> {
+        counters::named(
+            &dp.counters,
+            fragments,
+            &dp.tables.client_stats.total(),
+            &dp.stack.counters(),
+            &dp.stack.totals(),
+            &levels(dp, tx),
+            dp.ports.iter().map(Port::statistics),
+        )
+    }
+}
