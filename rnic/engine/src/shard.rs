@@ -26,7 +26,6 @@ use std::time::Duration;
 
 use rnic_ipc::control::RefusalCode;
 use rnic_ipc::id::QpNum;
-use rnic_net::Reassembly;
 use rnic_xsk::{FramePool, Port};
 use userspace_tcp::Instant;
 #[cfg(doc)]
@@ -41,7 +40,7 @@ pub use config::{ShardConfig, ShardLimits};
 use ctl::metrics::levels;
 use ctl::{Client, Ctl};
 use datapath::Datapath;
-use rx::{DeferredRx, Rx};
+use rx::Rx;
 use tx::Tx;
 
 /// Frames taken from a port at a time.
@@ -57,18 +56,12 @@ const LINK_PATIENCE: Duration = Duration::from_millis(1);
 pub struct Shard<P> {
     dp: Datapath<P>,
     tx: Tx,
-    /// Received frames that connections may hold, all together.
-    parking: usize,
     ctl: Ctl,
-    /// Of what was received last, until the next poll has looked for an answer to it.
-    deferred: DeferredRx,
     /// Something came, or time passed, since what there was to transmit was transmitted.
     to_transmit: bool,
     /// The last poll found nothing to do: until then only what [`Self::is_quiet`] looks at brings
     /// anything. `None`: something was done since.
     quiet_until: Option<Instant>,
-    /// Packets whose fragments are awaited.
-    reassembly: Reassembly,
     rx: Rx,
     /// Doorbells of one client; empty between polls.
     rung: Vec<QpNum>,
@@ -83,19 +76,12 @@ impl<P: Port> Shard<P> {
     /// When `ports` is empty.
     pub fn new(config: ShardConfig, pool: FramePool, ports: Vec<P>, now: Instant) -> Self {
         let dp = Datapath::new(config, pool, ports, now);
-        let (config, umem, pool) = (&dp.config, &dp.frames.umem, &dp.frames.pool);
-        // As much for what waits to be delivered as for what waits to be acknowledged.
-        let parking = (pool.available() - config.receive_reserve) / 2;
-        let limits = config.limits;
         Self {
-            parking,
-            ctl: Ctl::new(limits),
-            deferred: DeferredRx::default(),
+            ctl: Ctl::new(dp.config.limits),
             to_transmit: false,
             quiet_until: None,
-            reassembly: Reassembly::new(config.reassembly, umem.frame_capacity(), config.secret),
             tx: Tx::new(&dp),
-            rx: Rx::new(),
+            rx: Rx::new(&dp),
             rung: Vec::with_capacity(DOORBELLS_PER_CLIENT),
             dp,
         }
@@ -119,7 +105,13 @@ impl<P: Port> Shard<P> {
         self.dp.advance(clock());
         let quiet = self.is_quiet();
         let worked = !quiet && self.work();
-        let received = self.receive(&clock, !worked && !self.to_transmit);
+        let received = self.rx.receive(
+            &mut self.dp,
+            &mut self.tx,
+            &mut self.ctl,
+            &clock,
+            !worked && !self.to_transmit,
+        );
         if quiet && !received {
             // What comes may be nothing that is received, and takes frames all the same.
             self.dp.refill();
@@ -137,7 +129,7 @@ impl<P: Port> Shard<P> {
     // By itself, so that what a poll takes that finds nothing lies together.
     #[inline(never)]
     fn work(&mut self) -> bool {
-        let mut rested = self.deferred.is_late(self.dp.now) && self.run_deferred();
+        let mut rested = self.rx.deferred().is_late(self.dp.now) && self.run_deferred();
         let mut worked = self.take_doorbells();
         if !worked {
             // Nothing answers what came, or not yet.
@@ -186,7 +178,7 @@ impl<P: Port> Shard<P> {
     fn stays_quiet_until(&mut self) -> Option<Instant> {
         let waits = self.tx.link.count() > 0 || self.tx.link.waiting.is_some();
         let idle = self.tx.is_idle();
-        let left = self.deferred.is_waiting()
+        let left = self.rx.deferred().is_waiting()
             || self.dp.stack.wants_transmit()
             || self.dp.tables.have_news();
         if waits || !idle || left {
@@ -201,7 +193,7 @@ impl<P: Port> Shard<P> {
         self.dp.advance(now);
         self.quiet_until = None;
         self.run_deferred();
-        let fragments = self.reassembly.counters();
+        let fragments = self.rx.fragments();
         self.ctl
             .execute(&mut self.dp, &mut self.tx, fragments, command)
     }
@@ -219,7 +211,7 @@ impl<P: Port> Shard<P> {
     /// When [`Self::poll`] must be called next even if nothing comes; none when nothing is waited
     /// for.
     pub fn next_deadline(&mut self) -> Option<Instant> {
-        if self.deferred.is_waiting() {
+        if self.rx.deferred().is_waiting() {
             // By the time of the next poll: the last one's may be before the segment came.
             return Some(self.dp.now);
         }
@@ -288,6 +280,13 @@ impl<P: Port> Shard<P> {
     /// What the shard counted.
     pub fn counters(&self) -> &ShardCounters {
         &self.dp.counters
+    }
+
+    /// Does what was deferred of what was received; says whether there was anything.
+    #[inline]
+    fn run_deferred(&mut self) -> bool {
+        self.rx
+            .run_deferred(&mut self.dp, &mut self.tx, &mut self.ctl)
     }
 
     /// Queue pairs produce, and what they ask for is seen to.

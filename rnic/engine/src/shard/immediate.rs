@@ -28,7 +28,7 @@ impl<P: Port> Shard<P> {
         };
         self.dp.advance(clock());
         self.quiet_until = None;
-        if self.deferred.is_late(self.dp.now) {
+        if self.rx.deferred().is_late(self.dp.now) {
             return false;
         }
         if !self.tx.quantum_alone(&mut self.dp, id, client, allowed) {
@@ -54,7 +54,7 @@ impl<P: Port> Shard<P> {
         }
         let id = slot.conn?;
         let alone = self.tx.scheduler.alone(client)?;
-        let queued = self.dp.stack.acknowledged(id, self.deferred.ack())?;
+        let queued = self.dp.stack.acknowledged(id, self.rx.deferred().ack())?;
         let idle = alone.frames == queued && alone.allowed.held.is_none();
         (idle && !slot.qp.has_nothing_to_send()).then_some((id, alone.allowed))
     }

@@ -13,11 +13,14 @@ use rnic_proto::crc::RESIDUE;
 use rnic_xsk::{Packet, Port, Umem};
 use userspace_tcp::{Segment, SegmentRun, SeqNum, TcpHeader};
 
-use super::super::Shard;
 use super::classify::Predicted;
+use super::deliver::Delivery;
 use crate::conn::{Learnt, Phase, Prediction};
 use crate::prefetch::{fetch_first, fetch_line};
 use crate::qp::{Piece, Run, is_write};
+use crate::shard::ctl::Ctl;
+use crate::shard::datapath::Datapath;
+use crate::shard::tx::Tx;
 
 /// Lines of the next frame that are fetched while one is looked at: its headers, and as many as it takes
 /// until the processor sees by itself that bytes are read in their order.
@@ -92,50 +95,39 @@ fn is_sound(like: &Match, payload: &[u8]) -> bool {
     checks.crc == RESIDUE && like.is_right_with(checks.sum)
 }
 
-impl<P: Port> Shard<P> {
-    /// Whether a predicted packet looks like a Write's that may be [received so](Self::receive_writes).
-    #[inline]
-    pub(super) fn is_write(&self, predicted: &Predicted, packet: &Packet) -> bool {
-        let says = &predicted.like.says;
-        let payload = || {
-            self.dp
-                .frames
-                .umem
-                .bytes(packet.first())
-                .get(says.payload.clone())
-        };
-        predicted.segments_are_fpdus && packet.is_single() && payload().is_some_and(is_write)
-    }
-
+impl Delivery {
     /// Places the Writes at the front of packets from a port, of which the first is predicted; says how
     /// many. What is left to be done of them is deferred; nothing else is.
     // By itself its code lies together.
     #[inline(never)]
-    pub(super) fn receive_writes(
+    pub(super) fn receive_writes<P: Port>(
         &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        ctl: &mut Ctl,
         predicted: &Predicted,
         packets: &[Packet],
         port: usize,
     ) -> usize {
         let (id, like) = (predicted.id, &predicted.like);
-        self.run_deferred();
-        let Some(conn) = self.dp.conns.get_mut(id) else {
+        self.deferred.run(dp, tx, ctl);
+        let Some(conn) = dp.conns.get_mut(id) else {
             return 0;
         };
         let learnt = conn.prediction.as_deref().and_then(Prediction::learnt);
         let (&Phase::Rdma { qp }, Some(learnt)) = (&conn.phase, learnt) else {
             return 0;
         };
-        let Some(slot) = self.dp.qps.get_mut(qp.0) else {
+        let Some(slot) = dp.qps.get_mut(qp.0) else {
             return 0;
         };
         let frame = packets
             .first()
-            .map(|packet| self.dp.frames.umem.bytes(packet.first()));
+            .map(|packet| dp.frames.umem.bytes(packet.first()));
         let payload = frame.and_then(|frame| frame.get(like.says.payload.clone()));
         let payload = payload.unwrap_or(&[]);
         let segment = Segment::new(learnt.header(&like.says), payload).with_ecn(learnt.ecn);
-        let Some(in_order) = self.dp.stack.in_order(self.dp.now, id, &segment) else {
+        let Some(in_order) = dp.stack.in_order(dp.now, id, &segment) else {
             return 0;
         };
         let next = conn.inbound.is_empty() && conn.inbound.consumed_to() == in_order.offset();
@@ -147,7 +139,7 @@ impl<P: Port> Shard<P> {
         let mut pieces = Verified {
             next: None,
             packets: packets.iter(),
-            umem: &self.dp.frames.umem,
+            umem: &dp.frames.umem,
             learnt,
             port,
             like: Some(like.clone()),
@@ -156,7 +148,7 @@ impl<P: Port> Shard<P> {
             room: in_order.room(),
         };
         pieces.next = pieces.next_frame();
-        let context = &mut self.dp.tables.context(slot.tally, self.dp.now);
+        let context = &mut dp.tables.context(slot.tally, dp.now);
         let run: Run = slot.qp.receive_in_turn(context, pieces);
         if run.pieces == 0 {
             return 0;
@@ -168,30 +160,46 @@ impl<P: Port> Shard<P> {
             segments: run.pieces as u32,
             longest: run.longest as u32,
         };
-        match self.dp.stack.commit(self.dp.now, &in_order, taken) {
-            Some(deferred) => self.deferred.leave(deferred, self.dp.now),
+        match dp.stack.commit(dp.now, &in_order, taken) {
+            Some(deferred) => self.deferred.leave(deferred, dp.now),
             // Nothing has come since it said that they are in order.
             None => {
                 log::error!("TCP did not take Writes in order on {}", conn.tuple);
-                self.ctl.abort(
-                    &mut self.dp,
-                    &mut self.tx,
-                    id,
-                    DisconnectReason::LocalError,
-                    None,
-                );
+                ctl.abort(dp, tx, id, DisconnectReason::LocalError, None);
             }
         }
         run.pieces
     }
 
     /// The frames of Writes that were placed: that of one alone is freed with what is deferred of it.
-    pub(super) fn defer_writes(&mut self, mut packets: impl Iterator<Item = Packet>, count: usize) {
+    pub(super) fn defer_writes<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        ctl: &mut Ctl,
+        mut packets: impl Iterator<Item = Packet>,
+        count: usize,
+    ) {
         if count == 1 && self.deferred.is_waiting() {
             let frame = packets.next().and_then(|packet| packet.into_single().ok());
             return self.deferred.keep(frame);
         }
-        self.dp.frames.pool.free_singles(packets);
-        self.run_deferred();
+        dp.frames.pool.free_singles(packets);
+        self.deferred.run(dp, tx, ctl);
+    }
+}
+
+impl<P: Port> Datapath<P> {
+    /// Whether a predicted packet looks like a Write's that may be [received so](Delivery::receive_writes).
+    #[inline]
+    pub(super) fn is_write(&self, predicted: &Predicted, packet: &Packet) -> bool {
+        let says = &predicted.like.says;
+        let payload = || {
+            self.frames
+                .umem
+                .bytes(packet.first())
+                .get(says.payload.clone())
+        };
+        predicted.segments_are_fpdus && packet.is_single() && payload().is_some_and(is_write)
     }
 }

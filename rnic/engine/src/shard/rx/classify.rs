@@ -3,14 +3,16 @@
 
 use std::ops::Range;
 
-use rnic_net::{DropReason, HeaderPrediction, Match, PredictedFields};
+use rnic_net::{
+    DropReason, HeaderPrediction, Match, PredictedFields, Reassembly, ReassemblyCounters,
+};
 use rnic_proto::crc::RESIDUE;
-use rnic_xsk::{CHUNKS_MAX, Packet, Port};
+use rnic_xsk::{CHUNKS_MAX, Frame, Packet, Port};
 use userspace_tcp::{ConnId, Endpoint, FlowHint, FourTuple, Segment};
 
-use super::super::Shard;
 use super::gro::{Frag, Head, RxSegment};
 use crate::conn::Parsed;
+use crate::shard::datapath::Datapath;
 
 /// A packet with the headers of a connection's segments. Nothing that it says is to be believed before its
 /// checksum is found right.
@@ -22,20 +24,98 @@ pub(super) struct Predicted {
     pub segments_are_fpdus: bool,
 }
 
-impl<P: Port> Shard<P> {
+/// What tells what packets are.
+#[derive(Debug)]
+pub(super) struct Classifier {
+    /// The connection whose headers were predicted last: most segments come behind others of theirs.
+    last: Option<ConnId>,
+    /// Packets whose fragments are awaited.
+    reassembly: Reassembly,
+}
+
+impl Classifier {
+    pub fn new<P>(dp: &Datapath<P>) -> Self {
+        let (config, umem) = (&dp.config, &dp.frames.umem);
+        Self {
+            last: None,
+            reassembly: Reassembly::new(config.reassembly, umem.frame_capacity(), config.secret),
+        }
+    }
+
+    /// What was counted of fragments.
+    pub fn fragments(&self) -> &ReassemblyCounters {
+        self.reassembly.counters()
+    }
+
     /// Whose headers a packet has.
     #[inline]
-    pub(super) fn classify(&mut self, packet: &Packet, port: usize) -> Option<Predicted> {
-        let frame = self.dp.frames.umem.bytes(packet.first());
-        let last = self.rx.last.and_then(|id| self.predicted(id, frame, port));
-        let predicted = last.or_else(|| self.look_up(frame, port))?;
-        self.rx.last = Some(predicted.id);
+    pub(super) fn classify<P: Port>(
+        &mut self,
+        dp: &Datapath<P>,
+        packet: &Packet,
+        port: usize,
+    ) -> Option<Predicted> {
+        let frame = dp.frames.umem.bytes(packet.first());
+        let last = self.last.and_then(|id| dp.predicted(id, frame, port));
+        let predicted = last.or_else(|| dp.look_up(frame, port))?;
+        self.last = Some(predicted.id);
         Some(predicted)
     }
 
+    /// Parses a packet; one that is of no use is counted and freed. Of fragments, the packet that they
+    /// complete.
+    pub(super) fn parse<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        packet: Packet,
+        port: usize,
+    ) -> Option<(Head, RxSegment)> {
+        let mut packet = packet;
+        loop {
+            let reason = match dp.parse_headers(&packet, port) {
+                Ok((head, payload)) => {
+                    return Some((head, RxSegment::new(packet, &payload, false)));
+                }
+                // What is put together is no fragment any more.
+                Err(Some(DropReason::Fragment)) => {
+                    packet = self.fragment(dp, packet)?.into();
+                    continue;
+                }
+                Err(reason) => reason,
+            };
+            if let Some(reason) = reason {
+                dp.counters.count_unusable(reason);
+            }
+            dp.frames.pool.free_packet(packet);
+            return None;
+        }
+    }
+
+    /// A packet that is a fragment: kept, or the packet that it completes.
+    fn fragment<P: Port>(&mut self, dp: &mut Datapath<P>, packet: Packet) -> Option<Frame> {
+        let Some(mut frame) = packet.into_widest(&dp.frames.umem, &mut dp.frames.pool) else {
+            dp.counters.no_frame += 1;
+            return None;
+        };
+        let len = frame.len();
+        let buffer = dp.frames.umem.bytes_mut(&mut frame);
+        match self.reassembly.add(dp.now, buffer, len) {
+            Ok(Some(len)) => {
+                frame.set_len(len);
+                return Some(frame);
+            }
+            Ok(None) => {}
+            Err(reason) => dp.counters.count_unusable(reason),
+        }
+        dp.frames.pool.free(frame);
+        None
+    }
+}
+
+impl<P: Port> Datapath<P> {
     #[inline(always)]
     fn predicted(&self, id: ConnId, frame: &[u8], port: usize) -> Option<Predicted> {
-        let prediction = self.dp.conns.get(id)?.prediction.as_deref()?;
+        let prediction = self.conns.get(id)?.prediction.as_deref()?;
         Some(Predicted {
             id,
             like: prediction.learnt()?.compare(frame, port)?,
@@ -52,8 +132,8 @@ impl<P: Port> Shard<P> {
             local: Endpoint::new(flow.destination, destination),
             remote: Endpoint::new(flow.source, source),
         };
-        let hint = self.dp.stack.flow_hint(&tuple);
-        self.predicted(self.dp.stack.connection_at(&tuple, hint)?, frame, port)
+        let hint = self.stack.flow_hint(&tuple);
+        self.predicted(self.stack.connection_at(&tuple, hint)?, frame, port)
     }
 
     /// What a predicted packet says if its checksum is right, and whether its payload ends with the CRC of
@@ -65,7 +145,7 @@ impl<P: Port> Shard<P> {
         packet: &Packet,
     ) -> Option<(PredictedFields, bool)> {
         let mut slices = [&[][..]; CHUNKS_MAX];
-        let (first, rest) = packet.first_and_rest(&self.dp.frames.umem, &mut slices);
+        let (first, rest) = packet.first_and_rest(&self.frames.umem, &mut slices);
         let (takes_crc, mut crc) = (predicted.segments_are_fpdus, 0);
         let says = predicted.like.verified(first, rest, |part| {
             if !takes_crc {
@@ -80,7 +160,7 @@ impl<P: Port> Shard<P> {
 
     /// All that a predicted segment's headers say.
     pub(super) fn predicted_head(&self, id: ConnId, says: &PredictedFields) -> Option<Head> {
-        let conn = self.dp.conns.get(id)?;
+        let conn = self.conns.get(id)?;
         let learnt = conn.prediction.as_deref()?.learnt()?;
         Some(Head {
             tuple: conn.tuple,
@@ -92,30 +172,6 @@ impl<P: Port> Shard<P> {
         })
     }
 
-    /// Parses a packet; one that is of no use is counted and freed. Of fragments, the packet that they
-    /// complete.
-    pub(super) fn parse(&mut self, packet: Packet, port: usize) -> Option<(Head, RxSegment)> {
-        let mut packet = packet;
-        loop {
-            let reason = match self.parse_headers(&packet, port) {
-                Ok((head, payload)) => {
-                    return Some((head, RxSegment::new(packet, &payload, false)));
-                }
-                // What is put together is no fragment any more.
-                Err(Some(DropReason::Fragment)) => {
-                    packet = self.fragment(packet)?.into();
-                    continue;
-                }
-                Err(reason) => reason,
-            };
-            if let Some(reason) = reason {
-                self.dp.counters.count_unusable(reason);
-            }
-            self.dp.frames.pool.free_packet(packet);
-            return None;
-        }
-    }
-
     /// What the headers of a packet's segment say, and where its payload is, counted from the packet's
     /// beginning: it begins in the first frame. What is of no use is counted here, if it has no reason
     /// that says more.
@@ -125,11 +181,11 @@ impl<P: Port> Shard<P> {
         port: usize,
     ) -> Result<(Head, Range<usize>), Option<DropReason>> {
         let mut slices = [&[][..]; CHUNKS_MAX];
-        let (bytes, rest) = packet.first_and_rest(&self.dp.frames.umem, &mut slices);
-        let mut parsed = rnic_net::parse_parts(bytes, rest, &self.dp.config.path_defaults)?;
+        let (bytes, rest) = packet.first_and_rest(&self.frames.umem, &mut slices);
+        let mut parsed = rnic_net::parse_parts(bytes, rest, &self.config.path_defaults)?;
         let local = parsed.tuple.local.addr;
-        let Some(tag) = self.dp.config.vlans.way_back(local, parsed.path.vlan) else {
-            self.dp.counters.wrong_vlan += 1;
+        let Some(tag) = self.config.vlans.way_back(local, parsed.path.vlan) else {
+            self.counters.wrong_vlan += 1;
             return Err(None);
         };
         parsed.path.vlan = tag;
@@ -138,7 +194,7 @@ impl<P: Port> Shard<P> {
         let beyond = parsed.tcp.end - first.end;
         let tcp = bytes.get(first).unwrap_or(&[]);
         let Ok(segment) = Segment::parse(tcp) else {
-            self.dp.counters.tcp_malformed += 1;
+            self.counters.tcp_malformed += 1;
             return Err(None);
         };
         let head = Head {
@@ -155,7 +211,7 @@ impl<P: Port> Shard<P> {
 
     /// A segment of this connection was parsed, and maybe `several`, of which it is the first.
     pub(super) fn learn(&mut self, id: ConnId, head: &Head, first: &Frag, several: bool) {
-        let conn = self.dp.conns.get_mut(id);
+        let conn = self.conns.get_mut(id);
         if let Some(prediction) = conn.and_then(|conn| conn.prediction.as_deref_mut()) {
             let parsed = Parsed {
                 path: &head.path,
@@ -164,7 +220,7 @@ impl<P: Port> Shard<P> {
                 header: &head.header,
                 several,
             };
-            let bytes = self.dp.frames.umem.bytes(&first.frame);
+            let bytes = self.frames.umem.bytes(&first.frame);
             prediction.parsed(&parsed, || HeaderPrediction::of(bytes, first.start));
         }
     }

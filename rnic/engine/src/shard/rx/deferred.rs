@@ -7,7 +7,9 @@ use std::time::Duration;
 use rnic_xsk::{Frame, Port};
 use userspace_tcp::{ConnId, DeferredAck, Instant};
 
-use super::super::Shard;
+use crate::shard::ctl::Ctl;
+use crate::shard::datapath::Datapath;
+use crate::shard::tx::Tx;
 
 /// What is left to be done of the last segment that was received, whose bytes are where they belong: the
 /// acknowledgment that it brought, what its queue pair asks for, and its frame.
@@ -52,37 +54,49 @@ impl DeferredRx {
     }
 }
 
-impl<P: Port> Shard<P> {
+impl DeferredRx {
     /// Does what was deferred; says whether there was anything.
     #[inline]
-    pub(in super::super) fn run_deferred(&mut self) -> bool {
-        let conn = self.deferred.ack.as_ref().map(DeferredAck::conn);
+    pub fn run<P: Port>(&mut self, dp: &mut Datapath<P>, tx: &mut Tx, ctl: &mut Ctl) -> bool {
+        let conn = self.ack.as_ref().map(DeferredAck::conn);
         // Most calls find none, and cost no more than that.
-        conn.is_some_and(|id| self.run_deferred_of(id))
+        conn.is_some_and(|id| self.run_of(dp, tx, ctl, id))
     }
 
     #[inline(never)]
-    fn run_deferred_of(&mut self, id: ConnId) -> bool {
-        if let Some(frame) = self.deferred.frame.take() {
-            self.dp.frames.pool.free(frame);
+    fn run_of<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        ctl: &mut Ctl,
+        id: ConnId,
+    ) -> bool {
+        if let Some(frame) = self.frame.take() {
+            dp.frames.pool.free(frame);
         }
-        self.finish_ack(id);
-        self.ctl.update_conn(&mut self.dp, &mut self.tx, id);
-        self.ctl.handle_close_events(&mut self.dp, &mut self.tx);
-        self.tx.make_ready(&mut self.dp, id);
+        self.finish_ack(dp, tx, ctl, id);
+        ctl.update_conn(dp, tx, id);
+        ctl.handle_close_events(dp, tx);
+        tx.make_ready(dp, id);
         true
     }
 
-    fn finish_ack(&mut self, id: ConnId) {
-        let late = self.deferred.is_late(self.dp.now);
-        if let Some(ack) = self.deferred.ack.take() {
+    fn finish_ack<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        ctl: &mut Ctl,
+        id: ConnId,
+    ) {
+        let late = self.is_late(dp.now);
+        if let Some(ack) = self.ack.take() {
             // Whoever drives the shard may have stayed away since, which is no part of a round trip; or
             // the poll was interrupted before it found the segment, and all of it is.
             let ack = if late { ack.unmeasured() } else { ack };
-            let conn = self.dp.conns.get(id);
+            let conn = dp.conns.get(id);
             let consumed = conn.map_or(0, |conn| conn.inbound.consumed_to());
-            self.dp.stack.finish(self.dp.now, &ack, consumed);
-            self.ctl.handle_open_events(&mut self.dp, &mut self.tx);
+            dp.stack.finish(dp.now, &ack, consumed);
+            ctl.handle_open_events(dp, tx);
         }
     }
 }

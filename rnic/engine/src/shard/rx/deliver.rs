@@ -4,47 +4,83 @@
 use std::collections::VecDeque;
 
 use rnic_xsk::{Port, Umem};
-use userspace_tcp::{ConnId, ConnOptions, NewRange as NewBytes, Received, Segment};
+use userspace_tcp::{ConnId, ConnOptions, Instant, NewRange as NewBytes, Received, Segment};
 
-use super::super::Shard;
-use super::LateClock;
+use super::deferred::DeferredRx;
 use super::gro::{self, FRAGS_MAX, Frag, GroBatch, Head};
+use super::reorder::Parking;
 use crate::conn::{Conn, Phase};
 use crate::prefetch::fetch_line;
 use crate::qp::CrcVerified;
+use crate::shard::ctl::Ctl;
+use crate::shard::datapath::Datapath;
+use crate::shard::tx::Tx;
 
-impl<P: Port> Shard<P> {
+/// How time goes on for a batch that is one frame: not at all, unless somebody asks. Whoever waits for its
+/// bytes does not wait for the clock, and what is measured of it is measured when the rest of it is done,
+/// in the next poll.
+pub(super) type LateClock<'a> = Option<&'a dyn Fn() -> Instant>;
+
+/// What segments are delivered with.
+#[derive(Debug)]
+pub(super) struct Delivery {
+    /// Of what was received last, until the next poll has looked for an answer to it.
+    pub deferred: DeferredRx,
+    parking: Parking,
+}
+
+impl Delivery {
+    pub fn new<P>(dp: &Datapath<P>) -> Self {
+        Self {
+            deferred: DeferredRx::default(),
+            parking: Parking::new(dp),
+        }
+    }
+
     /// Gives the segments of a batch, if there are any, to TCP, as one if it takes them so.
     #[inline]
-    pub(super) fn flush_gro(&mut self, gro: &mut GroBatch, clock: LateClock<'_>) {
+    pub(super) fn flush_gro<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        ctl: &mut Ctl,
+        gro: &mut GroBatch,
+        clock: LateClock<'_>,
+    ) {
         if !gro.is_empty() {
-            self.deliver_batch(gro, clock);
+            self.deliver_batch(dp, tx, ctl, gro, clock);
         }
     }
 
     #[inline(never)]
-    fn deliver_batch(&mut self, gro: &mut GroBatch, clock: LateClock<'_>) {
+    fn deliver_batch<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        ctl: &mut Ctl,
+        gro: &mut GroBatch,
+        clock: LateClock<'_>,
+    ) {
         let Some((mut head, predicted, frags)) = gro.take() else {
             return;
         };
-        self.run_deferred();
-        let id = self.dp.stack.connection_at(&head.tuple, head.hint);
+        self.deferred.run(dp, tx, ctl);
+        let id = dp.stack.connection_at(&head.tuple, head.hint);
         let several = frags.len() > gro::frags_of_first(frags);
         if let (Some(id), Some(first), false) = (id, frags.front(), predicted) {
-            self.learn(id, &head, first, several);
+            dp.learn(id, &head, first, several);
         }
         let all = frags.len();
         if let Some(id) = id
-            && self.deliver_in_order(id, &head, frags, all)
+            && self.deliver_in_order(dp, tx, ctl, id, &head, (frags, all))
         {
             return;
         }
         if let Some(clock) = clock {
-            self.dp.advance(clock());
+            dp.advance(clock());
         }
         let together = several
-            && self
-                .dp
+            && dp
                 .stack
                 .takes_together(&head.tuple, head.hint, head.header.seq);
         while !frags.is_empty() {
@@ -53,7 +89,7 @@ impl<P: Port> Shard<P> {
                 false => gro::frags_of_first(frags),
             };
             let bytes: usize = frags.iter().take(count).map(|frag| frag.len).sum();
-            self.deliver_any(&head, frags, count);
+            self.deliver_any(dp, tx, ctl, &head, frags, count);
             // The segments behind are of one flow without a gap.
             head.header.seq = head.header.seq.add(bytes as u32);
         }
@@ -61,30 +97,32 @@ impl<P: Port> Shard<P> {
 
     /// Delivers segments that are the next in order and say nothing else but an acknowledgment, before
     /// TCP takes that. False, and nothing is done: they are for [`Self::deliver_any`]. Nothing is deferred.
-    fn deliver_in_order(
+    fn deliver_in_order<P: Port>(
         &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        ctl: &mut Ctl,
         id: ConnId,
         head: &Head,
-        frags: &mut VecDeque<Frag>,
-        count: usize,
+        (frags, count): (&mut VecDeque<Frag>, usize),
     ) -> bool {
-        let (segment, chained) = segment(&self.dp.frames.umem, head, frags, count);
+        let (segment, chained) = segment(&dp.frames.umem, head, frags, count);
         let run = segment.run();
-        let Some(in_order) = self.dp.stack.in_order(self.dp.now, id, &segment) else {
+        let Some(in_order) = dp.stack.in_order(dp.now, id, &segment) else {
             return false;
         };
-        let Some(conn) = self.dp.conns.get_mut(id) else {
+        let Some(conn) = dp.conns.get_mut(id) else {
             return false;
         };
-        let Some(deferred) = self.dp.stack.commit(self.dp.now, &in_order, run) else {
+        let Some(deferred) = dp.stack.commit(dp.now, &in_order, run) else {
             return false;
         };
         conn.came_from(head.port);
         let mut received = deferred.received();
-        self.deferred.leave(deferred, self.dp.now);
+        self.deferred.leave(deferred, dp.now);
         let delivered = match &mut *received.new {
             [range] => {
-                self.deliver_in_place(id, frags.iter().take(count), range, received.in_order_to)
+                dp.deliver_in_place(id, frags.iter().take(count), range, received.in_order_to)
             }
             _ => false,
         };
@@ -93,21 +131,30 @@ impl<P: Port> Shard<P> {
                 self.deferred.keep(frags.pop_front().map(|frag| frag.frame));
                 return true;
             }
-            self.free_frags(frags, count);
+            dp.free_frags(frags, count);
         } else {
-            self.park(id, frags, (count, chained), &received);
-            self.ctl.handle_close_events(&mut self.dp, &mut self.tx);
-            self.tx.make_ready(&mut self.dp, id);
+            self.parking
+                .park(dp, tx, ctl, id, (frags, count, chained), &received);
+            ctl.handle_close_events(dp, tx);
+            tx.make_ready(dp, id);
         }
         if count > 1 {
-            self.run_deferred();
+            self.deferred.run(dp, tx, ctl);
         }
         true
     }
 
     /// Delivers the first `count` fragments as TCP receives their segments, taken as one. Nothing is
     /// deferred.
-    fn deliver_any(&mut self, head: &Head, frags: &mut VecDeque<Frag>, count: usize) {
+    fn deliver_any<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        ctl: &mut Ctl,
+        head: &Head,
+        frags: &mut VecDeque<Frag>,
+        count: usize,
+    ) {
         let &Head {
             tuple,
             hint,
@@ -115,73 +162,76 @@ impl<P: Port> Shard<P> {
             port,
             ..
         } = head;
-        let (segment, chained) = segment(&self.dp.frames.umem, head, frags, count);
+        let (segment, chained) = segment(&dp.frames.umem, head, frags, count);
         let options = ConnOptions {
             mss: path.mss(tuple.remote.addr),
         };
-        let received = self
-            .dp
-            .stack
-            .receive_at(self.dp.now, tuple, hint, &segment, options);
+        let received = dp.stack.receive_at(dp.now, tuple, hint, &segment, options);
         match received.conn {
             Some(id) => {
-                if self.dp.conns.get(id).is_none() {
-                    let window = self.dp.config.tcp.receive_window;
+                if dp.conns.get(id).is_none() {
+                    let window = dp.config.tcp.receive_window;
                     let conn = Conn::new(id, tuple, path, port, window, Phase::HalfOpen);
-                    self.ctl.adopt(&mut self.dp, &mut self.tx, conn);
-                    let patience = self.dp.config.startup_timeout;
-                    self.ctl.set_deadline(&mut self.dp, id, patience);
+                    ctl.adopt(dp, tx, conn);
+                    let patience = dp.config.startup_timeout;
+                    ctl.set_deadline(dp, id, patience);
                 }
-                if let Some(conn) = self.dp.conns.get_mut(id) {
+                if let Some(conn) = dp.conns.get_mut(id) {
                     conn.came_from(port);
                 }
             }
-            None => self.tx.link.remember(tuple, path, port),
+            None => tx.link.remember(tuple, path, port),
         }
         // An event may introduce the connection whose bytes came with it (the ACK that completes a
         // passive open), but the peer's FIN comes after the bytes in its segment: the layer above
         // is told of it once they are delivered.
-        self.ctl.handle_open_events(&mut self.dp, &mut self.tx);
+        ctl.handle_open_events(dp, tx);
         match received.conn {
             Some(id) if !received.new.is_empty() => {
-                self.deliver_new(id, frags, (count, chained), &received);
+                self.deliver_new(dp, tx, ctl, id, (frags, count, chained), &received);
             }
-            _ => self.free_frags(frags, count),
+            _ => dp.free_frags(frags, count),
         }
-        self.ctl.handle_close_events(&mut self.dp, &mut self.tx);
+        ctl.handle_close_events(dp, tx);
         if let Some(id) = received.conn {
             // What was acknowledged may have opened room to send.
-            self.tx.make_ready(&mut self.dp, id);
-        }
-    }
-
-    pub(super) fn free_frags(&mut self, frags: &mut VecDeque<Frag>, count: usize) {
-        for frag in frags.drain(..count) {
-            self.dp.frames.pool.free(frag.frame);
+            tx.make_ready(dp, id);
         }
     }
 
     /// New bytes of a connection, in order or not.
-    fn deliver_new(
+    fn deliver_new<P: Port>(
         &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        ctl: &mut Ctl,
         id: ConnId,
-        frags: &mut VecDeque<Frag>,
-        (count, chained): (usize, bool),
+        (frags, count, chained): (&mut VecDeque<Frag>, usize, bool),
         received: &Received,
     ) {
         let mut left = *received;
         let delivered = match &mut *left.new {
-            [range] => self.deliver_in_place(id, frags.iter().take(count), range, left.in_order_to),
+            [range] => dp.deliver_in_place(id, frags.iter().take(count), range, left.in_order_to),
             _ => false,
         };
         if !delivered {
-            return self.park(id, frags, (count, chained), &left);
+            return self
+                .parking
+                .park(dp, tx, ctl, id, (frags, count, chained), &left);
         }
-        if let Some(conn) = self.dp.conns.get(id) {
-            self.dp.stack.consumed(id, conn.inbound.consumed_to());
+        if let Some(conn) = dp.conns.get(id) {
+            dp.stack.consumed(id, conn.inbound.consumed_to());
         }
-        self.free_frags(frags, count);
-        self.ctl.update_conn(&mut self.dp, &mut self.tx, id);
+        dp.free_frags(frags, count);
+        ctl.update_conn(dp, tx, id);
+    }
+}
+
+impl<P: Port> Datapath<P> {
+    pub(super) fn free_frags(&mut self, frags: &mut VecDeque<Frag>, count: usize) {
+        for frag in frags.drain(..count) {
+            self.frames.pool.free(frag.frame);
+        }
     }
 
     /// The common case: nothing is parked, and the next bytes in order are in these frames. They are
@@ -194,7 +244,7 @@ impl<P: Port> Shard<P> {
         new: &mut NewBytes,
         in_order: u64,
     ) -> bool {
-        let Some(conn) = self.dp.conns.get_mut(id) else {
+        let Some(conn) = self.conns.get_mut(id) else {
             return false;
         };
         let Phase::Rdma { qp } = conn.phase else {
@@ -204,7 +254,7 @@ impl<P: Port> Shard<P> {
         if !conn.inbound.is_empty() || new.offset != next || in_order != next + u64::from(new.len) {
             return false;
         }
-        let Some(slot) = self.dp.qps.get_mut(qp.0) else {
+        let Some(slot) = self.qps.get_mut(qp.0) else {
             return false;
         };
         // When they are taken it is asked whether it has something to send.
@@ -217,7 +267,7 @@ impl<P: Port> Shard<P> {
             if frag.crc_verified && len == frag.len {
                 verified.add(filled, begins, frag.goes_on);
             }
-            let bytes = self.dp.frames.umem.bytes(&frag.frame);
+            let bytes = self.frames.umem.bytes(&frag.frame);
             *slice = bytes.get(start..start + len).unwrap_or(&[]);
             before += frag.len;
             filled += 1;
@@ -229,7 +279,7 @@ impl<P: Port> Shard<P> {
             verified.joined = 0;
         }
         let slices = slices.get(..filled).unwrap_or(&[]);
-        let context = &mut self.dp.tables.context(slot.tally, self.dp.now);
+        let context = &mut self.tables.context(slot.tally, self.now);
         let fpdus = context.counters.fpdus_received;
         let taken = slot.qp.receive_checked(context, slices, &verified);
         let fpdus = context.counters.fpdus_received - fpdus;

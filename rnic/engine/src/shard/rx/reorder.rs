@@ -8,26 +8,53 @@ use rnic_proto::mpa::startup::FRAME_LEN_MAX;
 use rnic_xsk::Port;
 use userspace_tcp::{ConnId, NEW_RANGES_MAX, Received};
 
-use super::super::Shard;
 use super::gro::Frag;
 use crate::conn::{NewRange, Phase, Placed, SLICES_MAX};
 use crate::qp::{FpduSign, PLACED_AT_ONCE, PlacedFpdu};
+use crate::shard::ctl::Ctl;
+use crate::shard::datapath::Datapath;
+use crate::shard::tx::Tx;
 
-impl<P: Port> Shard<P> {
-    /// Parks new bytes, and delivers what is in order.
-    pub(super) fn park(
-        &mut self,
+/// What connections may keep of what was received.
+#[derive(Debug)]
+pub(super) struct Parking {
+    /// Frames that connections may hold, all together.
+    most: usize,
+}
+
+/// Why a frame was not kept.
+enum NotHeld {
+    /// Its connection is no more.
+    Gone,
+    /// A peer sends more than a start-up has.
+    StartupOverrun,
+    /// TCP gave bytes outside its own window.
+    OutsideWindow,
+}
+
+impl Parking {
+    pub fn new<P>(dp: &Datapath<P>) -> Self {
+        // As much for what waits to be delivered as for what waits to be acknowledged.
+        let most = (dp.frames.pool.available() - dp.config.receive_reserve) / 2;
+        Self { most }
+    }
+
+    /// Parks new bytes, and delivers what is in order. `chained`: a segment goes on in another frame.
+    pub fn park<P: Port>(
+        &self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        ctl: &mut Ctl,
         id: ConnId,
-        frags: &mut VecDeque<Frag>,
-        (count, chained): (usize, bool),
+        (frags, count, chained): (&mut VecDeque<Frag>, usize, bool),
         &Received {
             new,
             in_order_to: in_order,
             ..
         }: &Received,
     ) {
-        if let Some(conn) = self.dp.conns.get(id) {
-            self.dp.stack.consumed(id, conn.inbound.consumed_to());
+        if let Some(conn) = dp.conns.get(id) {
+            dp.stack.consumed(id, conn.inbound.consumed_to());
         }
         let end = new.iter().map(|range| (range.skip + range.len) as usize);
         let end = end.max().unwrap_or(0);
@@ -46,108 +73,121 @@ impl<P: Port> Shard<P> {
             }
             before += frag.len;
             let ranges = ranges.get(..filled).unwrap_or(&[]);
-            match ranges.last() {
-                // What is behind is not here yet.
-                Some(last) if before < end => {
-                    let here = last.offset + last.len as u64;
-                    self.hold(id, frag, ranges, in_order.min(here), chained);
+            let Some(last) = ranges.last() else {
+                dp.frames.pool.free(frag.frame);
+                continue;
+            };
+            // What is behind is not here yet.
+            let here = match before < end {
+                true => last.offset + last.len as u64,
+                false => u64::MAX,
+            };
+            let start = frag.start;
+            match self.hold(dp, id, frag, ranges, in_order.min(here)) {
+                Ok(()) if chained => {}
+                Ok(()) => {
+                    for range in ranges
+                        .iter()
+                        .filter(|range| range.offset > in_order.min(here))
+                    {
+                        let segment = (range.start == start).then_some(range.len);
+                        while dp.place_early(id, range.offset, segment) {}
+                    }
+                    deliver(dp, tx, ctl, id);
                 }
-                Some(_) => self.hold(id, frag, ranges, in_order, chained),
-                None => self.dp.frames.pool.free(frag.frame),
+                Err(NotHeld::Gone) => {}
+                Err(NotHeld::StartupOverrun) => ctl.startup_overrun(dp, tx, id),
+                Err(NotHeld::OutsideWindow) => {
+                    ctl.abort(dp, tx, id, DisconnectReason::LocalError, None);
+                }
             }
         }
         if chained {
             for range in new.iter().filter(|range| range.offset > in_order) {
                 let segment = (range.skip == 0).then_some(range.len as usize);
-                while self.place_early(id, range.offset, segment) {}
+                while dp.place_early(id, range.offset, segment) {}
             }
-            self.deliver(id);
+            deliver(dp, tx, ctl, id);
         }
     }
 
-    /// Keeps the new bytes of a frame until their turn has come, which may be now; `chained` when
-    /// its segment goes on in other frames.
-    fn hold(&mut self, id: ConnId, frag: Frag, ranges: &[NewRange], in_order: u64, chained: bool) {
-        let Frag { frame, start, .. } = frag;
-        let Some(conn) = self.dp.conns.get_mut(id) else {
-            return self.dp.frames.pool.free(frame);
+    /// Keeps the new bytes of a frame until their turn has come, which may be now.
+    fn hold<P>(
+        &self,
+        dp: &mut Datapath<P>,
+        id: ConnId,
+        Frag { frame, .. }: Frag,
+        ranges: &[NewRange],
+        in_order: u64,
+    ) -> Result<(), NotHeld> {
+        let Some(conn) = dp.conns.get_mut(id) else {
+            dp.frames.pool.free(frame);
+            return Err(NotHeld::Gone);
         };
         let furthest = ranges.iter().map(|range| range.offset + range.len as u64);
         if conn.is_starting() && furthest.max() > Some(in_order.max(FRAME_LEN_MAX as u64)) {
-            self.dp.frames.pool.free(frame);
-            return self.ctl.startup_overrun(&mut self.dp, &mut self.tx, id);
+            dp.frames.pool.free(frame);
+            return Err(NotHeld::StartupOverrun);
         }
         // A connection holds no more frames than it leaves to the others, so that no peer parks so
         // much that the next has to do without.
-        let share = self.parking.saturating_sub(self.dp.frames.held.count());
+        let share = self.most.saturating_sub(dp.frames.held.count());
         let spare = conn.inbound.pieces() < share
-            && self.dp.frames.pool.available() > self.dp.config.receive_reserve / 2;
+            && dp.frames.pool.available() > dp.config.receive_reserve / 2;
         let arrived = conn
             .inbound
-            .arrived(frame, ranges, in_order, spare, &mut self.dp.frames);
-        if conn.inbound.is_bouncing() {
-            self.dp.counters.bounced += 1;
-        }
+            .arrived(frame, ranges, in_order, spare, &mut dp.frames);
+        dp.counters.bounced += u64::from(conn.inbound.is_bouncing());
         if arrived.is_err() {
             log::error!("TCP gave bytes outside its own window on {}", conn.tuple);
-            return self.ctl.abort(
-                &mut self.dp,
-                &mut self.tx,
-                id,
-                DisconnectReason::LocalError,
-                None,
-            );
+            return Err(NotHeld::OutsideWindow);
         }
         for range in ranges.iter().filter(|range| range.offset > in_order) {
-            self.dp.counters.bytes_out_of_order += range.len as u64;
-            if let Some(conn) = self.dp.conns.get_mut(id) {
-                conn.bytes_out_of_order += range.len as u64;
-            }
-            let segment = (range.start == start).then_some(range.len);
-            while !chained && self.place_early(id, range.offset, segment) {}
+            dp.counters.bytes_out_of_order += range.len as u64;
+            conn.bytes_out_of_order += range.len as u64;
         }
-        if !chained {
-            self.deliver(id);
+        Ok(())
+    }
+}
+
+/// Gives what is in order to whoever it is for.
+fn deliver<P: Port>(dp: &mut Datapath<P>, tx: &mut Tx, ctl: &mut Ctl, id: ConnId) {
+    let Some(conn) = dp.conns.get_mut(id) else {
+        return;
+    };
+    match conn.phase {
+        // The event that makes a start-up of it comes first.
+        Phase::HalfOpen => {}
+        Phase::Requesting { .. } | Phase::AwaitRequest { .. } | Phase::Requested { .. } => {
+            ctl.deliver_startup(dp, tx, id);
+        }
+        Phase::Rdma { qp } => {
+            while dp.deliver_fpdus(id, qp.0) {}
+            ctl.update_conn(dp, tx, id);
+        }
+        Phase::Over => {
+            while conn.inbound.available() > 0 || conn.inbound.next_placed().is_some() {
+                let available = conn.inbound.available();
+                conn.inbound.consume(available, &mut dp.frames);
+                conn.inbound.consume_placed(&mut dp.frames);
+            }
+            dp.stack.consumed(id, conn.inbound.consumed_to());
         }
     }
+}
 
-    /// Gives what is in order to whoever it is for.
-    pub(in super::super) fn deliver(&mut self, id: ConnId) {
-        let Some(conn) = self.dp.conns.get_mut(id) else {
-            return;
-        };
-        match conn.phase {
-            // The event that makes a start-up of it comes first.
-            Phase::HalfOpen => {}
-            Phase::Requesting { .. } | Phase::AwaitRequest { .. } | Phase::Requested { .. } => {
-                self.ctl.deliver_startup(&mut self.dp, &mut self.tx, id);
-            }
-            Phase::Rdma { qp } => {
-                while self.deliver_fpdus(id, qp.0) {}
-                self.ctl.update_conn(&mut self.dp, &mut self.tx, id);
-            }
-            Phase::Over => {
-                while conn.inbound.available() > 0 || conn.inbound.next_placed().is_some() {
-                    let available = conn.inbound.available();
-                    conn.inbound.consume(available, &mut self.dp.frames);
-                    conn.inbound.consume_placed(&mut self.dp.frames);
-                }
-                self.dp.stack.consumed(id, conn.inbound.consumed_to());
-            }
-        }
-    }
-
+impl<P: Port> Datapath<P> {
     /// Places FPDUs that are whole although bytes before them are missing, from around `offset` of
     /// the stream, where a TCP segment of so many bytes begins or does not; true when there may be
     /// more of them there.
     fn place_early(&mut self, id: ConnId, offset: u64, segment: Option<usize>) -> bool {
-        let Some(conn) = self.dp.conns.get_mut(id) else {
+        let Some(conn) = self.conns.get_mut(id) else {
             return false;
         };
         let Phase::Rdma { qp } = conn.phase else {
             return false;
         };
-        let Some(slot) = self.dp.qps.get_mut(qp.0) else {
+        let Some(slot) = self.qps.get_mut(qp.0) else {
             return false;
         };
         // A segment stands for itself; by Markers, what came around it may make an FPDU whole.
@@ -162,8 +202,8 @@ impl<P: Port> Shard<P> {
             let run = conn.inbound.run(
                 offset,
                 back,
-                &self.dp.frames.umem,
-                &self.dp.frames.held,
+                &self.frames.umem,
+                &self.frames.held,
                 &mut slices,
             );
             let Some((start, filled)) = run else {
@@ -175,8 +215,8 @@ impl<P: Port> Shard<P> {
             let slices = slices.get(..filled).unwrap_or(&[]);
             let slices = bytes.map_or(slices, |bytes| up_to(slices, bytes));
             let ahead = start - conn.inbound.consumed_to();
-            let aligned = bytes.is_some() || conn.inbound.begins_at(&self.dp.frames.held, start);
-            let context = &mut self.dp.tables.context(slot.tally, self.dp.now);
+            let aligned = bytes.is_some() || conn.inbound.begins_at(&self.frames.held, start);
+            let context = &mut self.tables.context(slot.tally, self.now);
             let count = slot
                 .qp
                 .place_early(context, slices, ahead, aligned, &mut fpdus);
@@ -190,55 +230,55 @@ impl<P: Port> Shard<P> {
                 header: fpdu.header,
                 ulpdu_len: fpdu.ulpdu_len,
             };
-            conn.inbound.placed(placed, &mut self.dp.frames);
-            self.dp.counters.bytes_placed_early += fpdu.len as u64;
+            conn.inbound.placed(placed, &mut self.frames);
+            self.counters.bytes_placed_early += fpdu.len as u64;
         }
         count == PLACED_AT_ONCE
     }
 
     /// One round of bytes for a queue pair; true when there may be another.
     fn deliver_fpdus(&mut self, id: ConnId, qp: u32) -> bool {
-        let Some(conn) = self.dp.conns.get_mut(id) else {
+        let Some(conn) = self.conns.get_mut(id) else {
             return false;
         };
-        let Some(slot) = self.dp.qps.get_mut(qp) else {
+        let Some(slot) = self.qps.get_mut(qp) else {
             return false;
         };
         if let Some(placed) = conn.inbound.next_placed() {
-            let context = &mut self.dp.tables.context(slot.tally, self.dp.now);
+            let context = &mut self.tables.context(slot.tally, self.now);
             let len = placed.end - placed.start;
             slot.qp
                 .deliver_placed(context, len, &placed.header, placed.ulpdu_len);
-            conn.inbound.consume_placed(&mut self.dp.frames);
-            self.dp.stack.consumed(id, conn.inbound.consumed_to());
+            conn.inbound.consume_placed(&mut self.frames);
+            self.stack.consumed(id, conn.inbound.consumed_to());
             return true;
         }
         let mut slices: [&[u8]; SLICES_MAX] = [&[]; SLICES_MAX];
         let filled = conn
             .inbound
-            .slices(&self.dp.frames.umem, &self.dp.frames.held, &mut slices);
+            .slices(&self.frames.umem, &self.frames.held, &mut slices);
         let slices = slices.get(..filled).unwrap_or(&[]);
         if conn.inbound.available() == 0 {
             return false;
         }
         let taken = slot
             .qp
-            .receive(&mut self.dp.tables.context(slot.tally, self.dp.now), slices);
+            .receive(&mut self.tables.context(slot.tally, self.now), slices);
         if taken == 0 && conn.inbound.reaches_placed() && filled < SLICES_MAX {
             slot.qp
-                .marker_mismatch(&mut self.dp.tables.context(slot.tally, self.dp.now));
+                .marker_mismatch(&mut self.tables.context(slot.tally, self.now));
             return true;
         }
         if taken == 0 {
             // An FPDU in more pieces than one look shows: only tiny segments do that.
             let split = filled == SLICES_MAX && !conn.inbound.is_bouncing();
             if split {
-                conn.inbound.start_bouncing(&mut self.dp.frames);
+                conn.inbound.start_bouncing(&mut self.frames);
             }
             return split;
         }
-        conn.inbound.consume(taken, &mut self.dp.frames);
-        self.dp.stack.consumed(id, conn.inbound.consumed_to());
+        conn.inbound.consume(taken, &mut self.frames);
+        self.stack.consumed(id, conn.inbound.consumed_to());
         true
     }
 }
