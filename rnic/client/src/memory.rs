@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use rnic_adopt::Adopted;
 use rnic_device::ClientSession;
 use rnic_ipc::control::{Access, Request, Response, StagKind};
 use rnic_ipc::id::{PdId, QpNum};
@@ -188,6 +189,7 @@ impl ProtectionDomain {
             Response::Region { stag } => Ok(MemoryRegion {
                 registration: Registration::new(self, stag),
                 memory,
+                adopted: None,
             }),
             other => Err(unexpected(&other)),
         }
@@ -256,6 +258,8 @@ pub struct MemoryRegion {
     registration: Registration,
     /// In its process an RNIC holds it too.
     memory: Arc<SharedMemory>,
+    /// Pages of the program's that were put into a memfd: private again when nobody reaches them there.
+    adopted: Option<Adopted>,
 }
 
 /// An STag's existence in the RNIC.

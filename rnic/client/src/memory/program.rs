@@ -5,8 +5,9 @@
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 
-use rnic_ipc::control::{Access, Request};
+use rnic_ipc::control::{Access, RefusalCode, Request};
 use rnic_ipc::shm::SharedMemory;
 use rustix::io::Errno;
 
@@ -17,6 +18,13 @@ impl ProtectionDomain {
     /// Registers `len` bytes from `ptr` on, wherever they lie: of the heap, of a mapping, of a static,
     /// at any alignment. Addresses in work requests and of the peer's are the program's own
     /// ([`MemoryRegion::addr`] is `ptr`).
+    ///
+    /// Over a daemon, pages of the heap and of private mappings are put into a memfd in place, whole
+    /// pages, and are private again when the last region of theirs is dropped ([`rnic_adopt`] says what
+    /// a program sees of that). A mapping of a memfd that is sealed with `F_SEAL_SHRINK`, and of which
+    /// this process has a descriptor, is used as it is, as by [`Self::register_fd`]. What is neither
+    /// (`.data`, stacks, other shared memory) the RNIC reaches by `/proc/self/mem`: more slowly, without
+    /// Atomic Operations, and only few regions (`remote_regions`).
     ///
     /// # Errors
     /// [`Error::Refused`], before a byte of the memory is touched, when a limit does not allow it
@@ -37,7 +45,47 @@ impl ProtectionDomain {
         let memory = unsafe { SharedMemory::borrowed(ptr, len) }?;
         match self.inner.context.session()? {
             Some(session) => self.register_local(session, memory, access, None),
-            None => self.register_by_accessor(memory, access),
+            None => self.register_in_place(memory, access),
+        }
+    }
+
+    /// By the memfd that the memory is in, or whose pages take its place; else by the accessor.
+    fn register_in_place(
+        &self,
+        memory: SharedMemory,
+        access: Access,
+    ) -> Result<MemoryRegion, Error> {
+        let (start, len) = (memory.as_non_null(), memory.len());
+        // SAFETY: it stays mapped until the region is dropped, which drops what was adopted.
+        let place = match unsafe { rnic_adopt::place(start.addr().get(), len) } {
+            Ok(place) => place,
+            Err(why) => {
+                log::debug!("{len} bytes at {start:p} are registered by /proc/self/mem: {why}");
+                return self.register_by_accessor(memory, access);
+            }
+        };
+        let request = Request::RegisterMemory {
+            pd: self.inner.id,
+            stream: None,
+            access,
+            base: start.as_ptr().expose_provenance() as u64,
+            offset: place.offset(),
+            length: len as u64,
+        };
+        match self.inner.context.request(&request, &[place.fd()]) {
+            Ok((response, _)) => {
+                let mut region = self.registered(response, Arc::new(memory))?;
+                region.adopted = place.into_adopted();
+                Ok(region)
+            }
+            // A memfd of the program's own that can't be mapped, for its seals or its holes.
+            Err(Error::Refused(refusal))
+                if refusal.code == RefusalCode::BadMemory && !place.is_adopted() =>
+            {
+                log::debug!("{len} bytes at {start:p} are registered by /proc/self/mem: {refusal}");
+                self.register_by_accessor(memory, access)
+            }
+            Err(error) => Err(error),
         }
     }
 

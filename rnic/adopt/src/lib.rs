@@ -1,0 +1,123 @@
+//! Memory that a program made itself, made reachable for another process: pages are *adopted*.
+//!
+//! Private anonymous pages (heap, mmap) are replaced in place by pages of a memfd with the same bytes,
+//! while other threads go on using them ([`place`]). The other process maps that memfd. When the last
+//! [`Adopted`] that covers a page is dropped, the page becomes private again, with the bytes that it
+//! has then: allocators count on what only private memory does (`MADV_DONTNEED` gives zeros, a fork
+//! has a copy).
+//!
+//! A memfd is a **window** on a part of the address space: the page at address `a` has the offset
+//! `a - base` in it. So ranges that overlap, or that meet in one page, are ranges of one file, and each
+//! is one range.
+//!
+//! # What the program sees
+//!
+//! - A thread that touches a page in the moment when it is exchanged waits for microseconds (of a large
+//!   range, piece by piece, for the time that [`PIECE`] bytes take to be copied).
+//! - A *system call* that touches one in that moment waits too, where this process may have
+//!   such page faults handled: as root, with `vm.unprivileged_userfaultfd = 1`, or with the right to
+//!   open `/dev/userfaultfd`. Elsewhere the call fails with EFAULT.
+//! - A child made by fork(2) gets private copies of the adopted pages, as of any others. What other
+//!   threads of the parent write in the moment of the fork is there or not. A child made by a bare
+//!   clone(2) without `CLONE_VM` shares the pages with its parent.
+//! - `mlock`, NUMA policy and the advice that was given for the pages before are gone.
+//!
+//! `unsafe` lives in `sys`, which makes the system calls, and in `window`, `table` and `fork`, which pass on
+//! the promise of [`place`]'s caller.
+
+#![deny(unsafe_code)]
+
+mod fork;
+mod maps;
+mod runs;
+mod sys;
+mod table;
+mod window;
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+pub use sys::PIECE;
+pub use table::{Adopted, adopted_bytes};
+
+/// Where the bytes of a program's range are for another process to map.
+#[derive(Debug)]
+pub struct Place {
+    fd: Arc<OwnedFd>,
+    offset: u64,
+    adopted: Option<Adopted>,
+}
+
+impl Place {
+    /// The memfd.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Where the range begins in it, in bytes.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Whether the pages were adopted, and not in a memfd before.
+    pub fn is_adopted(&self) -> bool {
+        self.adopted.is_some()
+    }
+
+    /// What keeps the pages in the memfd.
+    pub fn into_adopted(self) -> Option<Adopted> {
+        self.adopted
+    }
+}
+
+/// Why a range is in no memfd. Nothing of it has changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotAdopted {
+    /// A part of it is not there, or not for reading and writing.
+    #[error("not all of it is mapped for reading and writing")]
+    NotMapped,
+    /// A part of it is of a file, shared memory without a descriptor of this process's, of huge pages.
+    #[error("a part of it is {0}")]
+    Kind(&'static str),
+    /// A part of it is a stack: the thread that adopts it may stand on it.
+    #[error("a part of it is this thread's stack")]
+    Stack,
+    /// Parts of it were adopted for other ranges, into several memfds.
+    #[error("its pages are in several memfds: other ranges that are registered meet in it")]
+    Several,
+    /// This kernel can't.
+    #[error(
+        "the kernel has no userfaultfd(2) that protects shared memory from writes (Linux 5.19)"
+    )]
+    Kernel,
+    /// The kernel's refusal.
+    #[error("{call} failed: {errno}")]
+    Host {
+        /// The system call.
+        call: &'static str,
+        /// Its error.
+        errno: Errno,
+    },
+}
+
+/// Finds the memfd that the `len` bytes from `start` on are in, or puts their pages into one.
+///
+/// # Errors
+/// Why neither can be; then the range is as it was.
+///
+/// # Safety
+/// The range stays mapped as it is until this returns. Of adopted pages it does so until the last
+/// [`Adopted`] is dropped, or else nothing else of the program's is mapped at its address in the moment
+/// of that drop.
+#[allow(unsafe_code)]
+pub unsafe fn place(start: usize, len: usize) -> Result<Place, NotAdopted> {
+    // SAFETY: the caller's word.
+    unsafe { table::place(start, len) }
+}
+
+/// As `result.map_err`, with the call's name.
+fn host(call: &'static str) -> impl FnOnce(Errno) -> NotAdopted {
+    move |errno| NotAdopted::Host { call, errno }
+}

@@ -1,0 +1,403 @@
+//! Pages exchanged in place: the system calls.
+//!
+//! Invariants of the `unsafe` here:
+//! * a [`Mapping`] owns its mapping, which is undone once;
+//! * between the moment when pages are moved away from their address and the moment when others are
+//!   there, this thread touches nothing but its own stack, the moved pages and the window: no heap, no
+//!   static, for they may be what was moved. Signals are blocked, for a handler would touch them. The
+//!   table's lock is held all the time, so there is no fork(2) meanwhile;
+//! * bytes are copied by raw pointers; no reference to them exists here.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::{self, NonNull};
+
+use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
+use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
+use rustix::mm::{Advice, MapFlags, MremapFlags, ProtFlags, UserfaultfdFlags};
+
+use crate::{NotAdopted, host};
+
+/// Bytes that are exchanged in one step: who touches them waits so long.
+pub const PIECE: usize = 4 << 20;
+
+const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+
+/// A mapping of a memfd, whole.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: an address that belongs to no thread; it is used under the table's lock.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    pub(crate) fn new(fd: &OwnedFd, len: usize) -> Result<Self, NotAdopted> {
+        // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+        let mapped =
+            unsafe { rustix::mm::mmap(ptr::null_mut(), len, READ_WRITE, MapFlags::SHARED, fd, 0) };
+        let start = NonNull::new(mapped.map_err(host("mmap"))?.cast());
+        let start = start.ok_or(NotAdopted::Kind("at address 0"))?;
+        let mapping = Self { start, len };
+        mapping.advise(&(0..len), Advice::LinuxDontDump)?;
+        Ok(mapping)
+    }
+
+    /// Gives the pages their frames, so that no copy faults for want of memory.
+    pub(crate) fn populate(&self, offsets: &Range<usize>) -> Result<(), NotAdopted> {
+        self.advise(offsets, Advice::LinuxPopulateWrite)
+    }
+
+    fn advise(&self, offsets: &Range<usize>, advice: Advice) -> Result<(), NotAdopted> {
+        let start = self.at(offsets);
+        // SAFETY: `at` gives a range of this mapping; the advice changes no byte.
+        unsafe { rustix::mm::madvise(start.cast(), offsets.len(), advice) }.map_err(host("madvise"))
+    }
+
+    /// Where `offsets` begin.
+    fn at(&self, offsets: &Range<usize>) -> *mut u8 {
+        assert!(offsets.start <= offsets.end && offsets.end <= self.len);
+        // SAFETY: within the mapping, as was just asserted.
+        unsafe { self.start.as_ptr().add(offsets.start) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: exactly what mmap gave. Pages of the file that lie at other addresses stay there.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+/// A userfaultfd: who touches a page of a range that is registered with it waits.
+#[derive(Debug)]
+pub(crate) struct Faults(OwnedFd);
+
+#[repr(C)]
+struct Api {
+    api: u64,
+    features: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Stretch {
+    start: u64,
+    len: u64,
+}
+
+#[repr(C)]
+struct Register {
+    range: Stretch,
+    mode: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+struct Protect {
+    range: Stretch,
+    mode: u64,
+}
+
+const MISSING: u64 = 1;
+const WRITE_PROTECT: u64 = 2;
+
+impl Faults {
+    pub(crate) fn new() -> Result<Self, NotAdopted> {
+        const API: u64 = 0xaa;
+        const PAGEFAULT_FLAG_WP: u64 = 1;
+        const WP_HUGETLBFS_SHMEM: u64 = 1 << 12;
+        const IOCTL: Opcode = opcode::read_write::<Api>(0xaa, 0x3f);
+        let faults = Self(open()?);
+        let mut api = Api {
+            api: API,
+            features: PAGEFAULT_FLAG_WP | WP_HUGETLBFS_SHMEM,
+            ioctls: 0,
+        };
+        // SAFETY: the kernel reads and writes one `Api`.
+        let agreed = unsafe { ioctl(&faults.0, Updater::<IOCTL, _>::new(&mut api)) };
+        agreed.map_err(|_| NotAdopted::Kernel)?;
+        Ok(faults)
+    }
+
+    fn register(&self, range: &Range<usize>, mode: u64) -> Result<(), NotAdopted> {
+        const IOCTL: Opcode = opcode::read_write::<Register>(0xaa, 0x00);
+        let mut register = Register {
+            range: stretch(range),
+            mode,
+            ioctls: 0,
+        };
+        // SAFETY: the kernel reads and writes one `Register`.
+        unsafe { ioctl(&self.0, Updater::<IOCTL, _>::new(&mut register)) }
+            .map_err(host("ioctl(UFFDIO_REGISTER)"))
+    }
+
+    /// Has who writes wait, or no longer.
+    fn protect(&self, range: &Range<usize>, protected: bool) -> Result<(), NotAdopted> {
+        const IOCTL: Opcode = opcode::read_write::<Protect>(0xaa, 0x06);
+        let mut protect = Protect {
+            range: stretch(range),
+            mode: protected.into(),
+        };
+        // SAFETY: the kernel reads and writes one `Protect`.
+        unsafe { ioctl(&self.0, Updater::<IOCTL, _>::new(&mut protect)) }
+            .map_err(host("ioctl(UFFDIO_WRITEPROTECT)"))
+    }
+
+    /// Nobody waits any more.
+    fn unregister(&self, range: &Range<usize>) {
+        const IOCTL: Opcode = opcode::read::<Stretch>(0xaa, 0x01);
+        let mut range = stretch(range);
+        // SAFETY: the kernel reads one `Stretch`. It fails where nothing is registered.
+        let _ = unsafe { ioctl(&self.0, Updater::<IOCTL, _>::new(&mut range)) };
+    }
+
+    /// Who waits tries again.
+    fn wake(&self, range: &Range<usize>) {
+        const IOCTL: Opcode = opcode::read::<Stretch>(0xaa, 0x02);
+        let mut range = stretch(range);
+        // SAFETY: the kernel reads one `Stretch`. Closing the descriptor wakes all the same.
+        let _ = unsafe { ioctl(&self.0, Updater::<IOCTL, _>::new(&mut range)) };
+    }
+}
+
+/// One that has system calls wait too, where this process may have such.
+fn open() -> Result<OwnedFd, NotAdopted> {
+    const USER_MODE_ONLY: UserfaultfdFlags = UserfaultfdFlags::from_bits_retain(1);
+    for more in [UserfaultfdFlags::empty(), USER_MODE_ONLY] {
+        // SAFETY: it is used for ranges that the callers of this module answer for.
+        let opened = unsafe { rustix::mm::userfaultfd(UserfaultfdFlags::CLOEXEC | more) };
+        if let Ok(opened) = opened {
+            return Ok(opened);
+        }
+        if let Some(opened) = open_device().filter(|_| more.is_empty()) {
+            return Ok(opened);
+        }
+    }
+    Err(NotAdopted::Kernel)
+}
+
+/// By the device file, which an administrator may open to a group.
+fn open_device() -> Option<OwnedFd> {
+    let device = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/userfaultfd")
+        .ok()?;
+    // SAFETY: USERFAULTFD_IOC_NEW takes flags by value.
+    let made = unsafe { libc::ioctl(libc_fd(&device), 0xaa00, libc::O_CLOEXEC) };
+    // SAFETY: a descriptor that was just made, and is nobody else's.
+    (made >= 0).then(|| unsafe { std::os::fd::FromRawFd::from_raw_fd(made) })
+}
+
+fn libc_fd(fd: &impl AsFd) -> i32 {
+    std::os::fd::AsRawFd::as_raw_fd(&fd.as_fd())
+}
+
+fn stretch(range: &Range<usize>) -> Stretch {
+    Stretch {
+        start: range.start as u64,
+        len: range.len() as u64,
+    }
+}
+
+/// Puts the private pages of `range`, all of one mapping, into the window at `offsets`, and these at
+/// their address. The pages of the window have their frames.
+///
+/// # Safety
+/// `range` is of private anonymous memory that stays mapped meanwhile, and no memory of this thread's
+/// stack or thread-local storage.
+pub(crate) unsafe fn put_in(
+    faults: &Faults,
+    range: &Range<usize>,
+    window: &Mapping,
+    offsets: &Range<usize>,
+) -> Result<(), NotAdopted> {
+    // On this thread's stack, as is all that is used below.
+    let range = &range.clone();
+    let (to, at, len) = (window.at(offsets), address(range), range.len());
+    // The kernel takes the fifth argument of mremap(2) for a wish, and rustix passes none: so it is told
+    // where to.
+    let from = reserve(len)?;
+    let _signals = Signals::block()?;
+    let moved = faults.register(range, MISSING).and_then(|()| {
+        let flags = MremapFlags::MAYMOVE | MremapFlags::DONTUNMAP;
+        // SAFETY: moves the range's pages to addresses that were just reserved, and leaves an empty
+        // mapping behind, whose first access waits (`faults`).
+        let moved = unsafe { rustix::mm::mremap_fixed(at, len, len, flags, from) };
+        moved.map_err(host("mremap(MREMAP_DONTUNMAP)"))
+    });
+    if let Err(error) = moved {
+        faults.unregister(range);
+        // SAFETY: reserved above, and nothing is there.
+        let _ = unsafe { rustix::mm::munmap(from, len) };
+        return Err(error);
+    }
+    // SAFETY: `len` bytes that nobody else reaches, and as many of the window, which have frames.
+    unsafe { ptr::copy_nonoverlapping(from.cast(), to, len) };
+    // SAFETY: what is there is the empty mapping; the window stays mapped.
+    let put = unsafe { move_to(to.cast(), range, MremapFlags::DONTUNMAP) };
+    if put.is_ok() {
+        // SAFETY: the moved pages are this function's.
+        let _ = unsafe { rustix::mm::munmap(from, len) };
+        // SAFETY: pages of the program's, which is to have them in its core dumps; changes no byte.
+        let _ = unsafe { rustix::mm::madvise(at, len, Advice::LinuxDoDump) };
+    } else {
+        // SAFETY: what is there is the empty mapping. Without its pages the program can't go on.
+        let back = unsafe { move_to(from, range, MremapFlags::empty()) };
+        if back.is_err() {
+            std::process::abort();
+        }
+    }
+    faults.wake(range);
+    put
+}
+
+/// Puts private pages with the same bytes in the place of the window's.
+///
+/// # Safety
+/// At `range` are pages of the window's file at `offsets`, and they stay mapped meanwhile.
+pub(crate) unsafe fn take_out(
+    faults: &Faults,
+    range: &Range<usize>,
+    window: &Mapping,
+    offsets: &Range<usize>,
+) -> Result<(), NotAdopted> {
+    let (from, len) = (window.at(offsets), range.len());
+    let to = private_pages(len)?;
+    let done = {
+        let _signals = Signals::block()?;
+        let done = faults
+            .register(range, WRITE_PROTECT)
+            .and_then(|()| faults.protect(range, true))
+            .and_then(|()| {
+                // SAFETY: the window's pages, which nobody writes at `range` now, and new ones. The bytes
+                // that another process writes meanwhile are no longer the program's.
+                unsafe { ptr::copy_nonoverlapping(from, to.cast(), len) };
+                // SAFETY: the window's pages are there, by the caller's word.
+                unsafe { move_to(to, range, MremapFlags::empty()) }
+            });
+        if done.is_err() {
+            faults.unregister(range);
+        }
+        faults.wake(range);
+        done
+    };
+    if done.is_err() {
+        // SAFETY: they were not moved, and nobody has their address.
+        let _ = unsafe { rustix::mm::munmap(to, len) };
+    }
+    done
+}
+
+/// As [`take_out`], where no other thread is: in a child of fork(2).
+///
+/// # Safety
+/// At `range` are shared pages, and this thread is the only one.
+pub(crate) unsafe fn copy_in_place(range: &Range<usize>) -> Result<(), NotAdopted> {
+    let to = private_pages(range.len())?;
+    // SAFETY: mapped for reading, by the caller's word; the pages are new.
+    unsafe { ptr::copy_nonoverlapping(address(range).cast(), to.cast::<u8>(), range.len()) };
+    // SAFETY: nobody has a reference into the pages that are replaced but to the same bytes.
+    unsafe { move_to(to, range, MremapFlags::empty()) }
+}
+
+/// Addresses that nothing else is mapped at.
+fn reserve(len: usize) -> Result<*mut c_void, NotAdopted> {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+    unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), len, ProtFlags::empty(), flags) }
+        .map_err(host("mmap"))
+}
+
+fn private_pages(len: usize) -> Result<*mut c_void, NotAdopted> {
+    let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
+    // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+    unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), len, READ_WRITE, flags) }
+        .map_err(host("mmap"))
+}
+
+/// Moves a mapping to `range`, in the place of what is there.
+///
+/// # Safety
+/// What is there may be unmapped.
+unsafe fn move_to(
+    from: *mut c_void,
+    range: &Range<usize>,
+    more: MremapFlags,
+) -> Result<(), NotAdopted> {
+    let (len, flags) = (range.len(), MremapFlags::MAYMOVE | more);
+    // SAFETY: the caller's word.
+    let moved = unsafe { rustix::mm::mremap_fixed(from, len, len, flags, address(range)) };
+    moved.map(drop).map_err(host("mremap(MREMAP_FIXED)"))
+}
+
+fn address(range: &Range<usize>) -> *mut c_void {
+    ptr::with_exposed_provenance_mut(range.start)
+}
+
+/// While it lives this thread has no signal handled.
+struct Signals(SigSet);
+
+impl Signals {
+    fn block() -> Result<Self, NotAdopted> {
+        let mut before = SigSet::empty();
+        pthread_sigmask(
+            SigmaskHow::SIG_SETMASK,
+            Some(&SigSet::all()),
+            Some(&mut before),
+        )
+        .map_err(|errno| {
+            host("pthread_sigmask")(rustix::io::Errno::from_raw_os_error(errno as i32))
+        })?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        let _ = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&self.0), None);
+    }
+}
+
+/// Addresses where this thread keeps what it can't do without: its stack, and its thread-local storage.
+/// The main thread's stack is told by `/proc/self/maps`.
+pub(crate) fn own_memory() -> Vec<Range<usize>> {
+    const AROUND: usize = 64 << 10;
+    // SAFETY: gives the address of a thread-local word; it is not accessed.
+    let local = unsafe { libc::__errno_location() }.addr();
+    let mut own = Vec::new();
+    own.push(local.saturating_sub(AROUND)..local.saturating_add(AROUND));
+    if rustix::thread::gettid() == rustix::process::getpid() {
+        return own;
+    }
+    // SAFETY: all zeroes is a value of this plain struct.
+    let mut attributes: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
+    let (mut start, mut len) = (ptr::null_mut(), 0);
+    // SAFETY: the calls fill in, and then destroy, what is given to them.
+    let known = unsafe {
+        let known = libc::pthread_getattr_np(libc::pthread_self(), &mut attributes) == 0;
+        let known = known && libc::pthread_attr_getstack(&attributes, &mut start, &mut len) == 0;
+        libc::pthread_attr_destroy(&mut attributes);
+        known
+    };
+    if known {
+        own.push(start.addr()..start.addr() + len);
+    }
+    own
+}
+
+/// Has `child` called in the child of each fork(2), with `before` called first, in the parent.
+pub(crate) fn at_fork(
+    before: unsafe extern "C" fn(),
+    parent: unsafe extern "C" fn(),
+    child: unsafe extern "C" fn(),
+) {
+    // SAFETY: the functions are there as long as this library is.
+    unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) };
+}

@@ -1,0 +1,243 @@
+//! The windows of this process.
+//!
+//! The `unsafe` here passes on what [`crate::place`] asks of its caller: the range stays mapped.
+#![allow(unsafe_code)]
+
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::SealFlags;
+
+use crate::maps::{self, Part, What};
+use crate::window::{Key, Window};
+use crate::{NotAdopted, Place, fork, sys};
+
+static TABLE: Mutex<Table> = Mutex::new(Table {
+    windows: Vec::new(),
+    process: 0,
+});
+
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) windows: Vec<Window>,
+    /// Counts the forks between the first process and this one: what a parent holds is not a child's.
+    pub(crate) process: u64,
+}
+
+/// Pages of the program's that are in a memfd. Dropping it lets them be private again, unless another
+/// holds them too. Of a parent process it does nothing.
+#[derive(Debug)]
+pub struct Adopted {
+    pages: Range<usize>,
+    window: Key,
+    process: u64,
+}
+
+impl Drop for Adopted {
+    fn drop(&mut self) {
+        let mut table = lock();
+        if table.process == self.process {
+            table.release(self.window, &self.pages);
+        }
+    }
+}
+
+/// Bytes of this process that are adopted now.
+pub fn adopted_bytes() -> usize {
+    lock()
+        .windows
+        .iter()
+        .map(|window| window.runs.bytes())
+        .sum()
+}
+
+pub(crate) fn lock() -> MutexGuard<'static, Table> {
+    TABLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As [`crate::place`].
+///
+/// # Safety
+/// As there.
+pub(crate) unsafe fn place(start: usize, len: usize) -> Result<Place, NotAdopted> {
+    fork::watch();
+    let pages = pages(start, len)?;
+    let meets = |own: &Range<usize>| own.start < pages.end && pages.start < own.end;
+    if sys::own_memory().iter().any(meets) {
+        return Err(NotAdopted::Stack);
+    }
+    let mut table = lock();
+    let parts = maps::parts(&pages)?;
+    let ours = |file: &Key| table.windows.iter().any(|one| one.key() == *file);
+    if let Some(file) = shared_file(&parts).filter(|file| !ours(file)) {
+        return mapped_file(file, &parts, start - pages.start);
+    }
+    // SAFETY: the caller's word.
+    unsafe { table.adopt(&pages, &parts, start) }
+}
+
+impl Table {
+    /// # Safety
+    /// As [`crate::place`].
+    unsafe fn adopt(
+        &mut self,
+        pages: &Range<usize>,
+        parts: &[Part],
+        start: usize,
+    ) -> Result<Place, NotAdopted> {
+        let process = self.process;
+        let found = self
+            .windows
+            .iter()
+            .position(|window| window.takes(pages, parts) && !window.is_wasteful());
+        let index = match found {
+            Some(index) => index,
+            None => {
+                self.may_have_window(parts)?;
+                self.windows.push(Window::around(pages)?);
+                self.windows.len() - 1
+            }
+        };
+        let window = &mut self.windows[index];
+        // SAFETY: private parts stay mapped, by the caller's word, and are nothing of this thread's own.
+        let put = unsafe { window.put_in(parts) };
+        if put.is_ok() {
+            window.runs.hold(pages);
+        }
+        let place = Place {
+            fd: window.fd.clone(),
+            offset: window.offset_of(start),
+            adopted: put.is_ok().then(|| Adopted {
+                pages: pages.clone(),
+                window: window.key(),
+                process,
+            }),
+        };
+        self.windows.retain(|window| !window.runs.is_empty());
+        put.map(|()| place)
+    }
+
+    /// Whether a new window could take the parts: all of them are private.
+    fn may_have_window(&self, parts: &[Part]) -> Result<(), NotAdopted> {
+        for part in parts {
+            match part.what {
+                What::Private => {}
+                What::Shared { device, inode, .. } => {
+                    let ours = |window: &Window| window.key() == (device, inode);
+                    return Err(match self.windows.iter().any(ours) {
+                        true => NotAdopted::Several,
+                        false => NotAdopted::Kind("shared memory"),
+                    });
+                }
+                What::Other(what) => return Err(NotAdopted::Kind(what)),
+            }
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, key: Key, pages: &Range<usize>) {
+        let Some(window) = self.windows.iter_mut().find(|one| one.key() == key) else {
+            return;
+        };
+        for run in window.runs.release(pages) {
+            // SAFETY: it was said of this moment when the pages were adopted.
+            let private = maps::present(&run).and_then(|parts| unsafe { window.take_out(&parts) });
+            match private {
+                Ok(()) => window.runs.remove(&run),
+                Err(error) => log::warn!(
+                    "{} bytes at {:#x} stay in a memfd after they were deregistered: {error}",
+                    run.len(),
+                    run.start
+                ),
+            }
+        }
+        self.windows.retain(|window| !window.runs.is_empty());
+    }
+}
+
+/// The whole pages that the range touches.
+fn pages(start: usize, len: usize) -> Result<Range<usize>, NotAdopted> {
+    let page = rustix::param::page_size();
+    let end = start.checked_add(len).filter(|end| *end > start);
+    let end = end.and_then(|end| end.checked_next_multiple_of(page));
+    Ok(start / page * page..end.ok_or(NotAdopted::NotMapped)?)
+}
+
+/// The file that all parts are a shared mapping of, in order.
+fn shared_file(parts: &[Part]) -> Option<Key> {
+    let mut found = None;
+    for part in parts {
+        let What::Shared {
+            device,
+            inode,
+            offset,
+        } = part.what
+        else {
+            return None;
+        };
+        let begins = offset.wrapping_sub(part.range.start as u64);
+        if *found.get_or_insert((device, inode, begins)) != (device, inode, begins) {
+            return None;
+        }
+    }
+    found.map(|(device, inode, _)| (device, inode))
+}
+
+/// A memfd that the program has mapped itself, by a descriptor that it still has.
+fn mapped_file(key: Key, parts: &[Part], in_page: usize) -> Result<Place, NotAdopted> {
+    let Some(What::Shared { offset, .. }) = parts.first().map(|part| &part.what) else {
+        return Err(NotAdopted::NotMapped);
+    };
+    let fd = descriptor_of(key).ok_or(NotAdopted::Kind(
+        "shared memory of which this process has no descriptor",
+    ))?;
+    let seals = rustix::fs::fcntl_get_seals(&fd).unwrap_or(SealFlags::empty());
+    if !seals.contains(SealFlags::SHRINK) {
+        return Err(NotAdopted::Kind(
+            "shared memory that can shrink (a memfd without F_SEAL_SHRINK, or another file)",
+        ));
+    }
+    Ok(Place {
+        fd: Arc::new(fd),
+        offset: offset + in_page as u64,
+        adopted: None,
+    })
+}
+
+/// Another description of the file, so that nobody's position in it moves.
+fn descriptor_of((device, inode): Key) -> Option<OwnedFd> {
+    use std::os::unix::fs::MetadataExt;
+    let open = std::fs::read_dir("/proc/self/fd").ok()?;
+    let paths = open.flatten().map(|entry| entry.path());
+    for path in paths {
+        let same = std::fs::metadata(&path)
+            .is_ok_and(|found| (found.dev(), found.ino()) == (device, inode));
+        let open = || std::fs::File::options().read(true).write(true).open(&path);
+        if let Some(Ok(file)) = same.then(open) {
+            return Some(file.into());
+        }
+    }
+    None
+}
+
+/// In a child of fork(2), which has one thread: what its parent adopted is private from now on.
+///
+/// # Safety
+/// There is no other thread.
+pub(crate) unsafe fn leave_parent(table: &mut Table) {
+    table.process += 1;
+    for window in std::mem::take(&mut table.windows) {
+        for run in window.runs.ranges() {
+            // SAFETY: the caller's word.
+            let copied =
+                maps::present(&run).and_then(|parts| unsafe { window.copy_in_place(&parts) });
+            if let Err(error) = copied {
+                log::error!(
+                    "a child shares {} bytes with its parent: {error}",
+                    run.len()
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! A memfd that is a window on a part of the address space.
+#![allow(unsafe_code)]
+
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::Errno;
+
+use crate::maps::{Part, What};
+use crate::runs::Runs;
+use crate::sys::{self, Faults, Mapping, PIECE};
+use crate::{NotAdopted, host};
+
+/// What windows begin and end at: neighbours of a range find a place in its window.
+const ALIGNMENT: usize = 1 << 30;
+
+/// Bytes that a file may have for pages that nobody holds any more, besides as many as are held: holes
+/// can't be punched into a registered memfd.
+const SPARE: usize = 64 << 20;
+
+#[derive(Debug)]
+pub(crate) struct Window {
+    /// The address that has offset 0.
+    base: usize,
+    len: usize,
+    pub(crate) fd: Arc<OwnedFd>,
+    device: u64,
+    inode: u64,
+    mapping: Mapping,
+    /// Pages that lie in the file, by address.
+    pub(crate) runs: Runs,
+}
+
+/// A file's name.
+pub(crate) type Key = (u64, u64);
+
+impl Window {
+    /// A new one in which `range` is.
+    pub(crate) fn around(range: &Range<usize>) -> Result<Self, NotAdopted> {
+        let base = range.start / ALIGNMENT * ALIGNMENT;
+        let end = range.end.checked_next_multiple_of(ALIGNMENT);
+        let len = end.ok_or(NotAdopted::NotMapped)? - base;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        // Kernels before 6.3 don't know NOEXEC_SEAL; later ones may be set to insist on it.
+        let fd = match rustix::fs::memfd_create("rnic-adopted", flags | MemfdFlags::NOEXEC_SEAL) {
+            Err(Errno::INVAL) => rustix::fs::memfd_create("rnic-adopted", flags),
+            made => made,
+        }
+        .map_err(host("memfd_create"))?;
+        rustix::fs::ftruncate(&fd, len as u64).map_err(host("ftruncate"))?;
+        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)
+            .map_err(host("fcntl(F_ADD_SEALS)"))?;
+        let stat = rustix::fs::fstat(&fd).map_err(host("fstat"))?;
+        // Before it is registered, which forbids new mappings for writing.
+        let mapping = Mapping::new(&fd, len)?;
+        Ok(Self {
+            base,
+            len,
+            fd: Arc::new(fd),
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            mapping,
+            runs: Runs::default(),
+        })
+    }
+
+    pub(crate) fn key(&self) -> Key {
+        (self.device, self.inode)
+    }
+
+    /// The offset of an address.
+    pub(crate) fn offset_of(&self, address: usize) -> u64 {
+        (address - self.base) as u64
+    }
+
+    fn offsets(&self, range: &Range<usize>) -> Range<usize> {
+        range.start - self.base..range.end - self.base
+    }
+
+    /// Whether all parts of `range` are in the file already, or can be put into it. A part that was in it
+    /// and is not mapped from it any more can't: its pages may still be some region's.
+    pub(crate) fn takes(&self, range: &Range<usize>, parts: &[Part]) -> bool {
+        let within = self.base <= range.start && range.end <= self.base + self.len;
+        within
+            && parts.iter().all(|part| match part.what {
+                What::Private => !self.runs.meets(&part.range),
+                _ => self.is_here(part) && self.runs.gaps(&part.range).is_empty(),
+            })
+    }
+
+    /// Whether a part is mapped from the file, where it belongs.
+    fn is_here(&self, part: &Part) -> bool {
+        let Part { range, what } = part;
+        let (device, inode) = self.key();
+        let inside = self.base <= range.start && range.end <= self.base + self.len;
+        inside
+            && *what
+                == What::Shared {
+                    device,
+                    inode,
+                    offset: self.offset_of(range.start),
+                }
+    }
+
+    /// Whether it has so much memory of nobody's that no more is to be put into it.
+    pub(crate) fn is_wasteful(&self) -> bool {
+        let allocated = rustix::fs::fstat(&*self.fd).map_or(0, |stat| stat.st_blocks * 512);
+        let held = self.runs.bytes();
+        usize::try_from(allocated).unwrap_or(0) > held * 2 + SPARE
+    }
+
+    /// Puts all private parts into the file: all of them or none.
+    ///
+    /// # Safety
+    /// As [`sys::put_in`] for each of them.
+    pub(crate) unsafe fn put_in(&mut self, parts: &[Part]) -> Result<(), NotAdopted> {
+        let private = parts.iter().filter(|part| part.what == What::Private);
+        let ranges: Vec<_> = private.map(|part| part.range.clone()).collect();
+        if ranges.is_empty() {
+            return Ok(());
+        }
+        // Like all that is used while pages are away, it is on this thread's stack.
+        let faults = Faults::new()?;
+        ranges
+            .iter()
+            .try_for_each(|range| self.mapping.populate(&self.offsets(range)))?;
+        let pieces: Vec<_> = ranges.iter().flat_map(pieces).collect();
+        for (done, piece) in pieces.iter().enumerate() {
+            // SAFETY: a part of what the caller vouches for.
+            let put = unsafe { sys::put_in(&faults, piece, &self.mapping, &self.offsets(piece)) };
+            if let Err(error) = put {
+                for piece in pieces.iter().take(done) {
+                    // SAFETY: put there by this loop.
+                    let _ = unsafe { self.take_out_piece(&faults, piece) };
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the program private pages where `parts` are mapped from the file. What is not any more was
+    /// unmapped by the program, and is left alone. What can't be (the host has no memory) stays shared
+    /// until the process ends, and in `runs`.
+    ///
+    /// # Safety
+    /// The parts stay mapped meanwhile.
+    pub(crate) unsafe fn take_out(&mut self, parts: &[Part]) -> Result<(), NotAdopted> {
+        let faults = Faults::new()?;
+        let here = parts.iter().filter(|part| self.is_here(part));
+        let pieces: Vec<_> = here.flat_map(|part| pieces(&part.range)).collect();
+        for piece in pieces {
+            // SAFETY: mapped from the file, as was just read; it stays so by the caller's word.
+            unsafe { self.take_out_piece(&faults, &piece) }?;
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// As [`sys::take_out`].
+    unsafe fn take_out_piece(
+        &self,
+        faults: &Faults,
+        piece: &Range<usize>,
+    ) -> Result<(), NotAdopted> {
+        // SAFETY: the caller's word.
+        unsafe { sys::take_out(faults, piece, &self.mapping, &self.offsets(piece)) }
+    }
+
+    /// In a child of fork(2): gives it private copies of the pages.
+    ///
+    /// # Safety
+    /// This thread is the only one.
+    pub(crate) unsafe fn copy_in_place(&self, parts: &[Part]) -> Result<(), NotAdopted> {
+        for part in parts.iter().filter(|part| self.is_here(part)) {
+            // SAFETY: mapped, as was just read, and this thread is the only one.
+            unsafe { sys::copy_in_place(&part.range) }?;
+        }
+        Ok(())
+    }
+}
+
+/// Pieces that are exchanged one after the other.
+fn pieces(range: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
+    let Range { start, end } = *range;
+    (start..end)
+        .step_by(PIECE)
+        .map(move |start| start..end.min(start + PIECE))
+}

@@ -1,0 +1,381 @@
+//! Pages adopted and given back while a program uses them.
+
+#![allow(clippy::unwrap_used)]
+
+use std::ffi::c_void;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use rnic_adopt::{Adopted, NotAdopted, PIECE, Place, adopted_bytes};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+const PAGE: usize = 4096;
+const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+
+/// Private pages of the test's.
+struct Pages {
+    start: *mut c_void,
+    len: usize,
+}
+
+impl Pages {
+    fn new(len: usize) -> Self {
+        // SAFETY: replaces nothing.
+        let start = unsafe {
+            rustix::mm::mmap_anonymous(ptr::null_mut(), len, READ_WRITE, MapFlags::PRIVATE)
+        };
+        Self {
+            start: start.unwrap(),
+            len,
+        }
+    }
+
+    fn address(&self) -> usize {
+        self.start.expose_provenance()
+    }
+
+    fn words(&self) -> &[AtomicU64] {
+        // SAFETY: mapped, zeroed at first, and only atomics are made of it.
+        unsafe { std::slice::from_raw_parts(self.start.cast(), self.len / 8) }
+    }
+
+    /// Puts a part into a memfd.
+    fn place(&self, part: Range<usize>) -> Result<Place, NotAdopted> {
+        assert!(part.end <= self.len);
+        // SAFETY: the pages stay mapped as long as this lives, unless a test says otherwise.
+        unsafe { rnic_adopt::place(self.address() + part.start, part.len()) }
+    }
+
+    /// Unmaps a part, and puts fresh pages there.
+    fn map_again(&self, part: Range<usize>) {
+        // SAFETY: pages of this alone, which tests reach by atomics.
+        unsafe {
+            let start = self.start.byte_add(part.start);
+            rustix::mm::munmap(start, part.len()).unwrap();
+            let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+            rustix::mm::mmap_anonymous(start, part.len(), READ_WRITE, flags).unwrap();
+        }
+    }
+
+    fn advise(&self, part: Range<usize>, advice: Advice) {
+        // SAFETY: as above.
+        unsafe {
+            rustix::mm::madvise(self.start.byte_add(part.start), part.len(), advice).unwrap();
+        }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: what `new` mapped.
+        unsafe { rustix::mm::munmap(self.start, self.len) }.unwrap();
+    }
+}
+
+// SAFETY: an address of memory that is reached by atomics.
+unsafe impl Sync for Pages {}
+
+/// What another process sees of it: `len` bytes of the memfd.
+fn seen(place: &Place, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    let count = rustix::io::pread(place.fd(), &mut bytes[..], place.offset()).unwrap();
+    assert_eq!(count, len);
+    bytes
+}
+
+fn sum(place: &Place, len: usize) -> u64 {
+    let bytes = seen(place, len);
+    let words = bytes.chunks_exact(8);
+    words
+        .map(|word| u64::from_ne_bytes(word.try_into().unwrap()))
+        .sum()
+}
+
+fn adopted(place: Result<Place, NotAdopted>) -> (Place, u64) {
+    let place = place.unwrap();
+    assert!(place.is_adopted());
+    let offset = place.offset();
+    (place, offset)
+}
+
+#[test]
+fn threads_that_write_meanwhile_lose_nothing() {
+    const THREADS: usize = 4;
+    let len = 3 * PIECE + 5 * PAGE;
+    let pages = Pages::new(len);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writers: Vec<_> = (0..THREADS)
+            .map(|number| {
+                let (pages, stop) = (&pages, &stop);
+                scope.spawn(move || {
+                    let mut written = 0_u64;
+                    let words = pages.words().iter().skip(number).step_by(THREADS * 37);
+                    for word in words.cycle() {
+                        word.fetch_add(1, Ordering::Relaxed);
+                        written += 1;
+                        if stop.load(Ordering::Relaxed) {
+                            break;
+                        }
+                    }
+                    written
+                })
+            })
+            .collect();
+        for round in 0..20 {
+            let (place, _) = adopted(pages.place(round..len - round));
+            assert_eq!(pages.place(0..len).unwrap().offset() % PAGE as u64, 0);
+            drop(place);
+        }
+        let (place, _) = adopted(pages.place(0..len));
+        stop.store(true, Ordering::Relaxed);
+        let written: u64 = writers.into_iter().map(|one| one.join().unwrap()).sum();
+        assert!(written > 1000, "{written}");
+        assert_eq!(sum(&place, len), written, "in the memfd");
+        drop(place);
+        let there: u64 = pages
+            .words()
+            .iter()
+            .map(|word| word.load(Ordering::Relaxed))
+            .sum();
+        assert_eq!(there, written, "private again");
+    });
+}
+
+/// A system call that meets the exchange waits, or fails with EFAULT where the process may have no
+/// userfaultfd for the kernel's accesses; nothing else happens to it.
+#[test]
+fn system_calls_that_meet_an_exchange_wait_or_fail_with_efault() {
+    let len = 64 * PAGE;
+    let pages = Pages::new(len);
+    let stop = AtomicBool::new(false);
+    let zeroes = std::fs::File::open("/dev/zero").unwrap();
+    thread::scope(|scope| {
+        let (pages, stop, zeroes) = (&pages, &stop, &zeroes);
+        let caller = scope.spawn(move || {
+            let (mut read, mut faults) = (0_u64, 0_u64);
+            while !stop.load(Ordering::Relaxed) {
+                // SAFETY: as many bytes are mapped there, of which atomics only are made.
+                let into = unsafe { std::slice::from_raw_parts_mut(pages.start.cast::<u8>(), len) };
+                match rustix::io::read(zeroes, into) {
+                    Ok(_) => read += 1,
+                    Err(Errno::FAULT) => faults += 1,
+                    Err(other) => panic!("{other}"),
+                }
+            }
+            (read, faults)
+        });
+        let advisor = scope.spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                pages.advise(0..len, Advice::Normal);
+                pages.advise(PAGE..2 * PAGE, Advice::LinuxDontNeed);
+            }
+        });
+        for _ in 0..300 {
+            drop(adopted(pages.place(0..len)));
+        }
+        stop.store(true, Ordering::Relaxed);
+        let (read, faults) = caller.join().unwrap();
+        advisor.join().unwrap();
+        assert!(read > 0, "{faults} calls failed and none did not");
+        eprintln!("{read} calls, {faults} failed with EFAULT");
+    });
+}
+
+#[test]
+fn ranges_that_overlap_or_meet_in_a_page_are_of_one_file() {
+    let pages = Pages::new(64 * PAGE);
+    let (first, a) = adopted(pages.place(100..PAGE * 3 + 7));
+    let (second, b) = adopted(pages.place(PAGE * 3 + 7..PAGE * 9));
+    let (third, c) = adopted(pages.place(0..64 * PAGE));
+    let (fourth, d) = adopted(pages.place(16..32));
+    let inode = |place: &Place| rustix::fs::fstat(place.fd()).unwrap().st_ino;
+    for other in [&second, &third, &fourth] {
+        assert_eq!(inode(other), inode(&first));
+    }
+    assert_eq!((a - c, b - c, d - c), (100, PAGE as u64 * 3 + 7, 16));
+    // Each page stays as long as anybody holds it.
+    drop((third, first));
+    pages.words()[PAGE * 3 / 8].store(7, Ordering::Relaxed);
+    let bytes = seen(&fourth, 16);
+    assert_eq!(bytes, [0; 16]);
+    pages.words()[2].store(u64::MAX, Ordering::Relaxed);
+    assert_eq!(seen(&fourth, 8), [255; 8]);
+    pages.words()[PAGE].store(9, Ordering::Relaxed);
+    assert_eq!(
+        seen(&second, 8 * PAGE - PAGE * 3 - 7).len(),
+        8 * PAGE - PAGE * 3 - 7
+    );
+    drop((second, fourth));
+    assert_eq!(pages.words()[2].load(Ordering::Relaxed), u64::MAX);
+}
+
+/// What allocators count on.
+#[test]
+fn pages_that_nobody_holds_are_private_again() {
+    let pages = Pages::new(16 * PAGE);
+    pages.words()[0].store(5, Ordering::Relaxed);
+    let (place, _) = adopted(pages.place(0..16 * PAGE));
+    pages.words()[1].store(6, Ordering::Relaxed);
+    drop(place);
+    let word = |index: usize| pages.words()[index].load(Ordering::Relaxed);
+    assert_eq!((word(0), word(1)), (5, 6));
+    pages.advise(0..PAGE, Advice::LinuxDontNeed);
+    assert_eq!((word(0), word(1)), (0, 0));
+}
+
+#[test]
+fn memory_that_was_mapped_again_is_never_taken_for_the_old() {
+    let pages = Pages::new(8 * PAGE);
+    pages.words()[0].store(1, Ordering::Relaxed);
+    let (old, _) = adopted(pages.place(0..4 * PAGE));
+    pages.map_again(0..4 * PAGE);
+    pages.words()[0].store(2, Ordering::Relaxed);
+    let (new, _) = adopted(pages.place(0..4 * PAGE));
+    assert_eq!((sum(&old, 8), sum(&new, 8)), (1, 2));
+    pages.words()[0].store(3, Ordering::Relaxed);
+    assert_eq!((sum(&old, 8), sum(&new, 8)), (1, 3));
+    // What the old one holds is not at its address any more: the new pages are left alone.
+    drop(old);
+    pages.words()[0].store(4, Ordering::Relaxed);
+    assert_eq!(sum(&new, 8), 4);
+    // Pages of two files are no range of one.
+    let (_beside, _) = adopted(pages.place(5 * PAGE..6 * PAGE));
+    drop(new);
+    assert_eq!(pages.words()[0].load(Ordering::Relaxed), 4);
+}
+
+#[test]
+fn what_is_unmapped_meanwhile_stays_unmapped() {
+    let pages = Pages::new(8 * PAGE);
+    let (place, _) = adopted(pages.place(0..8 * PAGE));
+    // SAFETY: nobody uses them.
+    unsafe { rustix::mm::munmap(pages.start.byte_add(2 * PAGE), 2 * PAGE) }.unwrap();
+    drop(place);
+    let gone = pages.place(2 * PAGE..3 * PAGE);
+    assert_eq!(gone.map(drop), Err(NotAdopted::NotMapped));
+    pages.map_again(2 * PAGE..4 * PAGE);
+    adopted(pages.place(0..8 * PAGE));
+}
+
+#[test]
+fn memory_of_other_kinds_is_left_as_it_is() {
+    static DATA: [u64; 4] = [1, 2, 3, 4];
+    let place = |address: usize, len| {
+        // SAFETY: mapped, if at all, until the end of the process.
+        unsafe { rnic_adopt::place(address, len) }.map(drop)
+    };
+    assert!(matches!(
+        place(DATA.as_ptr().addr(), 32),
+        Err(NotAdopted::Kind(_))
+    ));
+    assert_eq!(place(0, 10), Err(NotAdopted::NotMapped));
+    assert_eq!(place(1 << 50, 10), Err(NotAdopted::NotMapped));
+    assert_eq!(place(usize::MAX - 10, 100), Err(NotAdopted::NotMapped));
+    assert_eq!(place(PAGE, 0), Err(NotAdopted::NotMapped));
+    // A thread's own stack: tests run in threads.
+    let here = [0_u8; 64];
+    assert_eq!(place(here.as_ptr().addr(), 64), Err(NotAdopted::Stack));
+}
+
+#[test]
+fn a_memfd_that_the_program_mapped_is_taken_as_it_is() {
+    let fd = rustix::fs::memfd_create("own", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap();
+    rustix::fs::ftruncate(&fd, 8 * PAGE as u64).unwrap();
+    let map = || {
+        // SAFETY: replaces nothing.
+        let start = unsafe {
+            let flags = MapFlags::SHARED;
+            rustix::mm::mmap(
+                ptr::null_mut(),
+                4 * PAGE,
+                READ_WRITE,
+                flags,
+                fd.as_fd(),
+                PAGE as u64,
+            )
+        };
+        Pages {
+            start: start.unwrap(),
+            len: 4 * PAGE,
+        }
+    };
+    let pages = map();
+    assert!(
+        matches!(pages.place(0..100), Err(NotAdopted::Kind(_))),
+        "it can shrink"
+    );
+    rustix::fs::fcntl_add_seals(&fd, rustix::fs::SealFlags::SHRINK).unwrap();
+    let place = pages.place(10..PAGE + 20).unwrap();
+    assert!(!place.is_adopted());
+    assert_eq!(place.offset(), PAGE as u64 + 10);
+    let inode = |fd: std::os::fd::BorrowedFd<'_>| rustix::fs::fstat(fd).unwrap().st_ino;
+    assert_eq!(inode(place.fd()), inode(fd.as_fd()));
+    assert!(place.into_adopted().is_none());
+}
+
+/// The words of a heap are used by allocators of many threads.
+#[test]
+fn parts_of_pages_of_a_heap_that_is_in_use_come_and_go() {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for seed in 0..2_usize {
+            let stop = &stop;
+            scope.spawn(move || {
+                let mut kept: Vec<Vec<u8>> = Vec::new();
+                for round in seed.. {
+                    kept.push(vec![round as u8; round % 700 + 1]);
+                    if kept.len() > 300 {
+                        let old = kept.swap_remove(round % 300);
+                        assert!(old.iter().all(|byte| *byte == old[0]));
+                    }
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+        }
+        let mut held: Vec<(Box<[u64; 8]>, Adopted)> = Vec::new();
+        for round in 0..400_u64 {
+            let memory = Box::new([round; 8]);
+            // SAFETY: the box is dropped after what was adopted.
+            let place = unsafe { rnic_adopt::place(ptr::from_ref(&*memory).addr(), 64) }.unwrap();
+            assert_eq!(seen(&place, 8), round.to_ne_bytes());
+            held.push((memory, place.into_adopted().unwrap()));
+            if held.len() > 20 {
+                let (memory, adopted) = held.swap_remove(round as usize % 20);
+                drop(adopted);
+                assert!(memory.iter().all(|word| *word == memory[0]));
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        held.into_iter().for_each(|(_, adopted)| drop(adopted));
+    });
+}
+
+#[test]
+fn a_child_has_private_copies() {
+    let pages = Pages::new(4 * PAGE);
+    pages.words()[0].store(1, Ordering::Relaxed);
+    let (place, _) = adopted(pages.place(0..4 * PAGE));
+    // SAFETY: the child does nothing that needs another thread, and ends by _exit.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        let before = pages.words()[0].swap(2, Ordering::Relaxed);
+        let left = adopted_bytes() == 0;
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(i32::from(!(before == 1 && left))) };
+    }
+    let mut status = 0;
+    // SAFETY: a child of this process.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0);
+    assert_eq!(sum(&place, 8), 1, "what the child wrote is its own");
+    pages.words()[0].store(3, Ordering::Relaxed);
+    assert_eq!(sum(&place, 8), 3, "and the parent goes on");
+}

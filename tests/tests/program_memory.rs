@@ -1,0 +1,229 @@
+//! Memory that a program made itself, of every kind, registered over a daemon.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use rnic::{Access, Error, MemoryRegion, ProtectionDomain, RefusalCode, WcStatus, WorkRequest};
+use rnic_tests::daemon::{Daemon, DaemonOptions};
+use rnic_tests::lab::{Family, Lab, LinkOptions};
+use rnic_tests::pattern::Pattern;
+use rnic_tests::verbs::{Endpoint, connect};
+
+const PORT: u16 = 18515;
+const PAGE: usize = 4096;
+const ACCESS: Access = Access {
+    local_write: true,
+    remote_read: true,
+    remote_write: true,
+    remote_atomic: false,
+};
+
+/// Among a program's data: not zero, so in no page of zeroes.
+static DATA: [AtomicU64; 8] = [const { AtomicU64::new(1) }; 8];
+
+/// Bytes of a program's that are no more than an address to this test.
+fn register(pd: &ProtectionDomain, start: *mut u8, len: usize) -> Result<MemoryRegion, Error> {
+    let start = NonNull::new(start).expect("memory");
+    // SAFETY: each test keeps its memory longer than its regions, and reaches it by raw copies, by
+    // atomics, or when nothing is under way.
+    unsafe { pd.register_memory(start, len, ACCESS) }
+}
+
+struct Pair {
+    _lab: Lab,
+    _daemon_a: Daemon,
+    daemon_b: Daemon,
+    peer: Endpoint,
+    owner: Endpoint,
+}
+
+impl Pair {
+    fn new(name: &str, len: usize) -> Self {
+        let mut lab = Lab::new(name);
+        let (a, b) = lab.pair(&LinkOptions::default());
+        let daemon_a = Daemon::start(&lab, &a, &DaemonOptions::default());
+        let daemon_b = Daemon::start(&lab, &b, &DaemonOptions::default());
+        let (peer, owner) = (Endpoint::new(&daemon_a, len), Endpoint::new(&daemon_b, 64));
+        connect(&peer, &owner, b.address(Family::V4, PORT));
+        Self {
+            _lab: lab,
+            _daemon_a: daemon_a,
+            daemon_b,
+            peer,
+            owner,
+        }
+    }
+
+    /// A Write, a Read, a Send that comes, a Write that goes.
+    #[track_caller]
+    fn everything_works(&self, region: &MemoryRegion) {
+        let (peer, owner, len) = (&self.peer, &self.owner, region.len());
+        let remote = region.remote(0..len).expect("all of it");
+        let all = [peer.element(0..len)];
+        let written = |seed: u64| Pattern::bytes(seed, peer.region.len())[..len].to_vec();
+        let there = || region.to_vec(0..len).expect("all");
+        peer.fill(1);
+        peer.post(WorkRequest::write(1, &all, remote));
+        assert_eq!(peer.completion().status, WcStatus::Success);
+        peer.fill(2);
+        peer.post(WorkRequest::read(2, &all, remote));
+        assert_eq!(peer.completion().status, WcStatus::Success);
+        assert!(peer.content()[..len] == written(1));
+        assert!(there() == written(1));
+
+        peer.fill(3);
+        let place = [region.slice(0..len).expect("all")];
+        let receive = WorkRequest::recv(3, &place);
+        owner.qp.post_recv(receive).expect("room");
+        peer.post(WorkRequest::send(3, &all));
+        assert_eq!(peer.completion().status, WcStatus::Success);
+        assert_eq!(owner.completion().status, WcStatus::Success);
+        assert!(there() == written(3));
+
+        region.write(0, &written(4)).expect("all");
+        owner.post(WorkRequest::write(4, &place, peer.remote()));
+        assert_eq!(owner.completion().status, WcStatus::Success);
+        // The peer knows when it has its answer.
+        peer.post(WorkRequest::read(5, &all[..0], remote));
+        assert_eq!(peer.completion().status, WcStatus::Success);
+        assert!(peer.content()[..len] == written(4));
+    }
+}
+
+#[test]
+fn memory_of_every_kind_takes_and_gives_at_the_program_s_addresses() {
+    const LEN: usize = 1_000_000;
+    let pair = Pair::new("program-memory", LEN);
+    let pd = &pair.owner.pd;
+    let remote_regions = || pair.daemon_b.counter("held_remote_regions");
+
+    // Odd bytes of a large allocation; a few in the middle of a page of the heap, twice; overlapping.
+    let mut large = vec![0_u8; LEN + 100];
+    let mut small = Box::new([0_u8; 300]);
+    let large_start = large.as_mut_ptr();
+    let small_start = small.as_mut_ptr();
+    let regions = [
+        register(pd, large_start.wrapping_add(33), LEN).expect("a large one"),
+        register(pd, small_start.wrapping_add(7), 64).expect("a small one"),
+        register(pd, small_start.wrapping_add(40), 100).expect("one that overlaps it"),
+        register(pd, large_start.wrapping_add(500), 100_000).expect("a part"),
+    ];
+    assert_eq!(
+        remote_regions(),
+        0,
+        "all of them have their pages in a memfd"
+    );
+    assert_eq!(regions[0].addr(), large_start.addr() as u64 + 33);
+    regions
+        .iter()
+        .for_each(|region| pair.everything_works(region));
+    drop(regions);
+    // Private again, with what came.
+    assert_eq!(large[500..700], Pattern::bytes(4, LEN)[..200]);
+
+    let data = register(pd, DATA.as_ptr().cast_mut().cast(), 64).expect("a static");
+    assert_eq!(
+        remote_regions(),
+        1,
+        "a file's pages are reached by the accessor"
+    );
+    pair.everything_works(&data);
+    let mut here = [0_u8; 256];
+    let stack = register(pd, here.as_mut_ptr(), 256).expect("a stack");
+    assert_eq!(remote_regions(), 2);
+    pair.everything_works(&stack);
+    drop((data, stack));
+    assert_eq!(remote_regions(), 0);
+    assert_eq!(pair.daemon_b.counter("memory_faults"), 0);
+}
+
+/// Threads write, read(2) into and madvise(2) pages while they are registered again and again, and a
+/// peer writes beside them.
+#[test]
+fn a_busy_program_s_memory_comes_and_goes_whole() {
+    const LEN: usize = 16 * PAGE;
+    let pair = Pair::new("busy-memory", LEN);
+    let mut memory = vec![0_u64; 4 * LEN / 8];
+    let start = memory.as_mut_ptr();
+    let words: &[AtomicU64] =
+        // SAFETY: as many words, of which nothing but atomics is made as long as these are.
+        unsafe { std::slice::from_raw_parts(start.cast(), memory.len()) };
+    let (ours, theirs) = words.split_at(2 * LEN / 8);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writers: Vec<_> = (0..2)
+            .map(|number| {
+                let (stop, words) = (&stop, &ours[number..]);
+                scope.spawn(move || {
+                    let mut count = 0_u64;
+                    for word in words.iter().step_by(2 * 61).cycle() {
+                        word.fetch_add(1, Ordering::Relaxed);
+                        count += 1;
+                        if stop.load(Ordering::Relaxed) {
+                            return count;
+                        }
+                    }
+                    count
+                })
+            })
+            .collect();
+        let caller = scope.spawn(|| {
+            let zeroes = std::fs::File::open("/dev/zero").expect("it is there");
+            while !stop.load(Ordering::Relaxed) {
+                // SAFETY: the last page but some bytes, which nobody else uses.
+                let into = unsafe {
+                    let last = theirs.as_ptr().cast_mut().cast::<u8>().add(2 * LEN - PAGE);
+                    std::slice::from_raw_parts_mut(last, PAGE - 100)
+                };
+                match rustix::io::read(&zeroes, &mut *into) {
+                    Ok(_) | Err(rustix::io::Errno::FAULT) => {}
+                    Err(other) => panic!("{other}"),
+                }
+                let page = into.as_mut_ptr().map_addr(|at| at / PAGE * PAGE).cast();
+                let advice = rustix::mm::Advice::Normal;
+                // SAFETY: changes no byte.
+                unsafe { rustix::mm::madvise(page, PAGE, advice) }.expect("mapped");
+            }
+        });
+        for round in 0..60_u64 {
+            let all = register(&pair.owner.pd, start.cast(), 4 * LEN).expect("it may be");
+            let part = theirs.as_ptr().cast_mut().cast::<u8>();
+            let part = register(&pair.owner.pd, part, LEN).expect("a part of it");
+            pair.peer.fill(round);
+            let remote = part.remote(0..LEN).expect("all");
+            let element = [pair.peer.element(0..LEN)];
+            pair.peer.post(WorkRequest::write(1, &element, remote));
+            assert_eq!(pair.peer.completion().status, WcStatus::Success);
+            pair.peer.post(WorkRequest::read(2, &element[..0], remote));
+            assert_eq!(pair.peer.completion().status, WcStatus::Success);
+            drop(all);
+            assert!(part.to_vec(0..LEN).expect("all") == Pattern::bytes(round, LEN));
+            drop(part);
+        }
+        stop.store(true, Ordering::Relaxed);
+        let written: u64 = writers
+            .into_iter()
+            .map(|one| one.join().expect("no panic"))
+            .sum();
+        caller.join().expect("no panic");
+        let there: u64 = ours.iter().map(|word| word.load(Ordering::Relaxed)).sum();
+        assert_eq!(there, written);
+    });
+    assert_eq!(pair.daemon_b.counter("memory_faults"), 0);
+}
+
+#[test]
+fn what_is_not_there_is_refused_and_nothing_else_suffers() {
+    let pair = Pair::new("no-memory", 4096);
+    for address in [16_usize, 1 << 46] {
+        let start = std::ptr::without_provenance_mut(address);
+        match register(&pair.owner.pd, start, 4096).map(drop) {
+            Err(Error::Refused(refusal)) => assert_eq!(refusal.code, RefusalCode::BadMemory),
+            other => panic!("{address:#x}: {other:?}"),
+        }
+    }
+    let mut memory = vec![0_u8; 4096];
+    let region = register(&pair.owner.pd, memory.as_mut_ptr(), 4096).expect("memory");
+    pair.everything_works(&region);
+}
