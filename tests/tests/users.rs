@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use rnic::{Context, Error};
+use rnic_ipc::transport::ChannelListener;
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{Family, Host, INTERFACE, Lab, LinkOptions};
 use rnic_tests::user::run_as;
@@ -46,6 +47,30 @@ fn the_files_permissions_and_group_say_who_may_connect() {
     let lines = format!("socket_mode = \"0660\"\nsocket_group = {NOBODY}");
     let (_lab, of_group, _) = daemon("socket-group", &lines);
     connect(&of_group).unwrap();
+}
+
+#[test]
+fn the_daemon_in_another_users_runtime_directory_is_used_only_when_it_is_named() {
+    let mut lab = Lab::new("runtime-directory");
+    let (host, _) = lab.pair(&LinkOptions::default());
+    let runtime = lab.directory().join("runtime");
+    std::fs::create_dir(&runtime).expect("the lab's directory is ours");
+    let socket = runtime.join("rnicd.sock");
+    for path in [lab.directory(), &runtime] {
+        let everybodys = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(path, everybodys).expect("it is ours");
+    }
+    let bound = run_as(NOBODY, || ChannelListener::bind(&socket, 1));
+    let _listener = bound.expect("everybody may write there");
+    let runtime = format!("XDG_RUNTIME_DIR={}", runtime.display());
+    let rnicctl = host.namespace.command("env").label("rnicctl");
+    let rnicctl = rnicctl.args(["-u", "RNIC_SOCKET", &runtime]);
+    let done = rnicctl.arg(binary::path("rnicctl")).arg("device").run();
+    let told = format!(
+        "{} (from XDG_RUNTIME_DIR): a daemon of user {NOBODY}",
+        socket.display()
+    );
+    assert!(done.failure().contains(&told));
 }
 
 #[test]

@@ -63,22 +63,40 @@ fn places_of(socket: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>)
 pub fn connect(places: Vec<Place>) -> Result<(Channel, PathBuf), NotFound> {
     let mut tried = Vec::with_capacity(places.len());
     for place in places {
-        match Channel::connect(&place.path) {
+        match connect_to(&place) {
             Ok(channel) => return Ok((channel, place.path)),
-            Err(error) => tried.push(Tried {
-                place,
-                errno: errno(&error),
-            }),
+            Err(fault) => tried.push(Tried { place, fault }),
         }
     }
     Err(NotFound { tried })
 }
 
-/// [`Channel::connect`] fails with an error of the kernel's, and with no other.
-fn errno(error: &TransportError) -> Errno {
-    match error {
-        TransportError::Connect { errno, .. } => *errno,
-        _ => Errno::IO,
+fn connect_to(place: &Place) -> Result<Channel, Fault> {
+    let channel = Channel::connect(&place.path)?;
+    if place.origin == Origin::Runtime {
+        let daemon = channel.peer_credentials()?.uid;
+        let own = rustix::process::geteuid().as_raw();
+        if !is_trusted(daemon, own) {
+            return Err(Fault::OtherUser { uid: daemon });
+        }
+    }
+    Ok(channel)
+}
+
+/// Whether a daemon that nobody named may have this user's memory. `XDG_RUNTIME_DIR` can be another
+/// user's, for instance after su(1): that user's daemon is not used.
+fn is_trusted(daemon: u32, own: u32) -> bool {
+    daemon == own || daemon == 0
+}
+
+impl From<TransportError> for Fault {
+    fn from(error: TransportError) -> Self {
+        match error {
+            TransportError::Connect { errno, .. } | TransportError::Host { errno, .. } => {
+                Self::Kernel(errno)
+            }
+            _ => Self::Kernel(Errno::IO),
+        }
     }
 }
 
@@ -134,25 +152,44 @@ pub struct NotFound {
 pub struct Tried {
     /// The place.
     pub place: Place,
-    /// What the kernel said.
-    pub errno: Errno,
+    /// What is wrong there.
+    pub fault: Fault,
+}
+
+/// Why a place can't be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The kernel said so.
+    Kernel(Errno),
+    /// The daemon in the runtime directory is another user's.
+    OtherUser {
+        /// Whose.
+        uid: u32,
+    },
 }
 
 impl Tried {
     /// Whether the socket is there, and this user may not use it.
     #[must_use]
     pub fn is_forbidden(&self) -> bool {
-        matches!(self.errno, Errno::ACCESS | Errno::PERM)
+        matches!(self.fault, Fault::Kernel(Errno::ACCESS | Errno::PERM))
     }
 }
 
 impl fmt::Display for Tried {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let found = match self.errno {
-            Errno::NOENT => "no such socket".to_owned(),
-            Errno::CONNREFUSED => "the socket is there, but no daemon listens on it".to_owned(),
-            Errno::ACCESS | Errno::PERM => "this user may not use the socket".to_owned(),
-            errno => errno.to_string(),
+        let found = match self.fault {
+            Fault::Kernel(Errno::NOENT) => "no such socket".to_owned(),
+            Fault::Kernel(Errno::CONNREFUSED) => {
+                "the socket is there, but no daemon listens on it".to_owned()
+            }
+            Fault::Kernel(Errno::ACCESS | Errno::PERM) => {
+                "this user may not use the socket".to_owned()
+            }
+            Fault::Kernel(errno) => errno.to_string(),
+            Fault::OtherUser { uid } => {
+                format!("a daemon of user {uid}, which is used only if {SOCKET_VARIABLE} names it")
+            }
         };
         write!(f, "{}: {found}", self.place)
     }

@@ -89,7 +89,7 @@ fn the_error_names_every_place_and_why_each_failed() {
 fn a_socket_that_this_user_may_not_use_is_told_apart() {
     let forbidden = Tried {
         place: Place::new("/x", Origin::Named),
-        errno: Errno::ACCESS,
+        fault: Fault::Kernel(Errno::ACCESS),
     };
     assert!(forbidden.is_forbidden());
     let tried = vec![forbidden];
@@ -98,4 +98,13 @@ fn a_socket_that_this_user_may_not_use_is_told_apart() {
         told.contains("/x: this user may not use the socket (see the socket's mode"),
         "{told}"
     );
+}
+
+#[test]
+fn a_daemon_that_nobody_named_is_this_users_or_roots() {
+    assert!(is_trusted(1000, 1000));
+    assert!(is_trusted(0, 1000));
+    assert!(is_trusted(0, 0));
+    assert!(!is_trusted(1000, 0));
+    assert!(!is_trusted(1000, 1001));
 }
