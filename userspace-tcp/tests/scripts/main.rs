@@ -54,7 +54,7 @@ areas! {
     user_timeout: 7,
     newreno: 10,
     slow_start: 9,
-    ecn: 22,
+    ecn: 23,
     dctcp: 7,
     cubic: 6,
     rack: 24,
