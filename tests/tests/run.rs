@@ -161,6 +161,21 @@ fn a_signal_to_rnic_run_reaches_the_program() {
 }
 
 #[test]
+fn the_program_has_the_signals_blocked_that_it_would_have_without_rnic_run() {
+    let bench = Bench::new("run-blocked");
+    let look = ["grep", "SigBlk", "/proc/self/status"];
+    let alone = bench.a.namespace.command(look[0]).args(&look[1..]);
+    let alone = alone.run().success().stdout;
+    let arguments = [&["--loopback"], &look[..]].concat();
+    let found = bench.run(&arguments).run().success().stdout;
+    assert_eq!(found, alone);
+    let mut process = started(bench.shell("echo there; exec sleep 60"));
+    process.signal(Signal::TERM);
+    let done = process.finish(LIMIT);
+    assert_eq!(done.status.code(), Some(128 + 15), "{done}");
+}
+
+#[test]
 fn the_private_daemon_ends_with_rnic_run_even_if_that_is_killed() {
     let bench = Bench::new("run-killed");
     let mut process = started(bench.shell("echo there; exec sleep 1.5"));

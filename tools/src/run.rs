@@ -1,7 +1,7 @@
 //! `rnic-run`: a program with an RNIC. If no daemon answers, it gets a private one that serves loopback
 //! only, for as long as the program runs.
 //!
-//! Three processes: `rnic-run` waits for the program and passes signals on; its keeper
+//! Three processes with a private daemon: `rnic-run` waits for the program and passes signals on; its keeper
 //! ([`keeper`]), which is `rnic-run` again, starts the private `rnicd`, and ends it when `rnic-run` is
 //! gone, however it went.
 
@@ -15,6 +15,7 @@ use rnic::{Daemon, SOCKET_VARIABLE};
 pub mod keeper;
 pub mod search;
 mod signals;
+pub mod start;
 
 use keeper::Keeper;
 use signals::{Arrived, Signals};
@@ -106,13 +107,17 @@ impl Run {
     /// the place of this process, and the call returns only with an error.
     pub fn run(&self) -> Result<u8, RunError> {
         let own = own_directory()?;
-        let mut command = Command::new(&self.program);
+        let daemon = self.daemon()?;
+        let mut command = match &daemon {
+            Some(_) => Command::new(&self.program),
+            None => start::command(&self.program),
+        };
         command.args(&self.arguments);
         if let Some(verbs) = search::verbs_directory(&own, self.verbs.as_deref())? {
             let rest = std::env::var_os(LIBRARY_VARIABLE);
             command.env(LIBRARY_VARIABLE, search::in_front(&verbs, rest));
         }
-        if let Some(daemon) = self.daemon()? {
+        if let Some(daemon) = daemon {
             command.env(SOCKET_VARIABLE, daemon.socket());
             drop(daemon);
             let source = command.exec();

@@ -13,13 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{SigSet, Signal};
 use rnic::{Daemon, SOCKET_NAME};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, kill_process, pidfd_open};
 use tempfile::TempDir;
 
-use super::{RunError, host};
+use super::{RunError, host, signals, start};
 
 /// The option by which `rnic-run` becomes the keeper of the `rnicd` that follows.
 pub const OPTION: &str = "--keep-private-daemon";
@@ -126,11 +125,13 @@ enum Woken {
 
 impl Private {
     fn start(rnicd: &Path) -> Result<Self, String> {
-        outlive_signals()?;
+        // The keeper ends when `rnic-run` does, and not before: a program that signals all processes of a
+        // session or a container means the others.
+        signals::block().map_err(failed("sigprocmask"))?;
         let directory = directory()?;
         let log = File::create(directory.path().join("log")).map_err(failed("its log"))?;
         let errors = log.try_clone().map_err(failed("its log"))?;
-        let daemon = Command::new(rnicd)
+        let daemon = start::command(rnicd.as_os_str())
             .arg("--loopback")
             .arg("--socket")
             .arg(directory.path().join(SOCKET_NAME))
@@ -233,22 +234,6 @@ impl Drop for Private {
 
 fn pid(child: &Child) -> Option<Pid> {
     Pid::from_raw(child.id().cast_signed())
-}
-
-/// The keeper ends when `rnic-run` does, and not before: whoever signals all processes of a session or a
-/// container means the others. The daemon has none of them blocked.
-fn outlive_signals() -> Result<(), String> {
-    let mut signals = SigSet::empty();
-    for signal in [
-        Signal::SIGHUP,
-        Signal::SIGINT,
-        Signal::SIGQUIT,
-        Signal::SIGTERM,
-    ] {
-        signals.add(signal);
-    }
-    let blocked = signals.thread_block();
-    blocked.map_err(|errno| failed("sigprocmask")(errno.into()))
 }
 
 /// A new directory of mode 0700: in the user's runtime directory, or else where temporary files are.

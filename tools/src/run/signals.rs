@@ -22,10 +22,28 @@ const PASSED_ON: [Signal; 6] = [
 /// `si_code` of a signal from the kernel itself (sigaction(2)). A terminal's Ctrl-C is one.
 const SI_KERNEL: i32 = 0x80;
 
-/// The signals, blocked for this process. Programs that it starts have none blocked.
+/// The signals, blocked for this process and for what it starts, unless that [unblocks](unblock) them.
 #[derive(Debug)]
 pub(super) struct Signals {
     fd: SignalFd,
+}
+
+fn all() -> SigSet {
+    let mut signals = SigSet::empty();
+    for signal in PASSED_ON.into_iter().chain([Signal::SIGCHLD]) {
+        signals.add(signal);
+    }
+    signals
+}
+
+/// Blocks them for a process that none of them is to end.
+pub(super) fn block() -> io::Result<()> {
+    Ok(all().thread_block()?)
+}
+
+/// Undoes it.
+pub(super) fn unblock() -> io::Result<()> {
+    Ok(all().thread_unblock()?)
 }
 
 /// What came.
@@ -41,10 +59,7 @@ pub(super) enum Arrived {
 
 impl Signals {
     pub(super) fn block() -> io::Result<Self> {
-        let mut signals = SigSet::empty();
-        for signal in PASSED_ON.into_iter().chain([Signal::SIGCHLD]) {
-            signals.add(signal);
-        }
+        let signals = all();
         signals.thread_block()?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         let fd = SignalFd::with_flags(&signals, flags)?;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use rnic_tools::run::{Run, keeper};
+use rnic_tools::run::{Run, keeper, start};
 
 /// Runs a program with an RNIC.
 ///
@@ -35,12 +35,14 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
+    // What rnic-run starts of itself.
     let mut arguments = std::env::args_os().skip(1);
-    if arguments
-        .next()
-        .is_some_and(|first| first == keeper::OPTION)
-    {
+    let first = arguments.next().unwrap_or_default();
+    if first == keeper::OPTION {
         return keeper::keep(&PathBuf::from(arguments.next().unwrap_or_default()));
+    }
+    if first == start::OPTION {
+        return start::start(arguments.next().unwrap_or_default(), arguments);
     }
     let mut cli = Cli::parse();
     let arguments = cli.command.split_off(1);
