@@ -155,7 +155,8 @@ impl CompletionQueue {
         self.inner.depth
     }
 
-    pub(crate) fn id(&self) -> CqId {
+    /// Its number, by which [`crate::EventSources`] names it.
+    pub fn id(&self) -> CqId {
         self.inner.id
     }
 
@@ -220,6 +221,28 @@ impl CompletionQueue {
             watch.wake_all();
         }
         lock(&self.inner.ring).arm(solicited_only);
+    }
+
+    /// As [`Self::arm`], and wake-ups that wait on [`Self::fd`] stay there: each is one that
+    /// [`Self::take_notification`] tells of.
+    pub fn request_notification(&self, solicited_only: bool) {
+        lock(&self.inner.ring).arm(solicited_only);
+    }
+
+    /// Takes one wake-up off [`Self::fd`], if there is one. Never blocks.
+    ///
+    /// # Errors
+    /// [`Error::DaemonGone`] when none is left and none will come any more.
+    pub fn take_notification(&self) -> Result<bool, Error> {
+        self.inner.context.drive();
+        match self.inner.notify.take() {
+            Drained::Woken => Ok(true),
+            Drained::Quiet => Ok(false),
+            Drained::Gone => {
+                self.inner.context.set_gone();
+                Err(self.inner.context.gone())
+            }
+        }
     }
 
     /// As [`Self::arm`], for a future that waits at `place`. A wake-up that it takes off the

@@ -26,6 +26,7 @@ use crate::context::Inner;
 use crate::error::Error;
 use crate::queue_pair::Established;
 use crate::reactor::{LazyWatch, Watch};
+use crate::sources::EventSource;
 use crate::wait::{Deadline, LOOK_ROUND, lock};
 
 /// What happened to a queue pair's connection.
@@ -118,6 +119,8 @@ pub(crate) struct Boxes {
     srqs: HashSet<SrqId>,
     /// Those of them that fell below their limit, until taken.
     pub(crate) low_srqs: HashSet<SrqId>,
+    /// What events were about, when somebody asks for it.
+    pub(crate) sources: Option<VecDeque<EventSource>>,
     /// A thread blocks on the socket.
     reading: bool,
     /// The other side closed the socket; nothing more comes.
@@ -311,7 +314,10 @@ impl Boxes {
         self.listens = self.listens.saturating_sub(1);
         if let Some(id) = granted {
             let early = self.early.extract_if(.., |(listener, _)| *listener == id);
-            let asked = early.map(|(_, asked)| asked).collect();
+            let asked: VecDeque<_> = early.map(|(_, asked)| asked).collect();
+            for _ in &asked {
+                self.note(EventSource::Listener(id));
+            }
             self.listeners.insert(id, asked);
         }
         if self.listens == 0 {
@@ -337,7 +343,10 @@ impl Boxes {
                     private_data,
                 };
                 match self.listeners.get_mut(&listener) {
-                    Some(found) => found.push_back(asked),
+                    Some(found) => {
+                        found.push_back(asked);
+                        self.note(EventSource::Listener(listener));
+                    }
                     None if self.listens > 0 => self.early.push((listener, asked)),
                     None => log::debug!("a request to listener {listener}, which is gone"),
                 }
@@ -354,12 +363,14 @@ impl Boxes {
             Event::CqError { cq } => {
                 if self.cqs.contains(&cq) {
                     self.failed_cqs.insert(cq);
+                    self.note(EventSource::CompletionQueue(cq));
                 }
                 return;
             }
             Event::SrqLimit { srq } => {
                 if self.srqs.contains(&srq) {
                     self.low_srqs.insert(srq);
+                    self.note(EventSource::SharedReceiveQueue(srq));
                 }
                 return;
             }
@@ -410,5 +421,12 @@ impl Boxes {
             found.ended = Some(event.clone());
         }
         found.events.push_back(event);
+        self.note(EventSource::QueuePair(qp));
+    }
+
+    fn note(&mut self, source: EventSource) {
+        if let Some(sources) = &mut self.sources {
+            sources.push_back(source);
+        }
     }
 }

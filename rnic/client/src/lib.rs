@@ -24,6 +24,8 @@
 //! | `ibv_bind_mw`, `IBV_WR_BIND_MW` | [`MemoryWindow::bind`] |
 //! | `IBV_WR_REG_MR`, `IBV_WR_LOCAL_INV` | [`FastRegion::register`], [`MemoryRegion::reregister`], [`WorkRequest::local_invalidate`] |
 //! | `ibv_create_cq`, `ibv_poll_cq`, `ibv_req_notify_cq` | [`CompletionQueue::create`], [`CompletionQueue::poll`], [`CompletionQueue::arm`] |
+//! | `ibv_get_cq_event` | [`CompletionQueue::request_notification`], [`CompletionQueue::take_notification`] |
+//! | `rdma_get_cm_event`, `ibv_get_async_event` | [`EventSources`], [`QueuePair::take_event`] and the like |
 //! | `ibv_create_qp`, `ibv_create_srq` | [`QueuePair::create`], [`SharedReceiveQueue::create`] |
 //! | `ibv_post_send`, `ibv_post_recv` | [`QueuePair::post_send`], [`QueuePair::post_recv`] with a [`WorkRequest`] |
 //! | `ibv_wc` | [`WorkCompletion`] |
@@ -124,6 +126,7 @@ mod open;
 mod queue_pair;
 mod reactor;
 mod shared;
+mod sources;
 mod spin;
 mod wait;
 mod window;
@@ -143,6 +146,7 @@ pub use memory::{MemoryRegion, ProtectionDomain, RemoteMemory};
 pub use open::Daemon;
 pub use queue_pair::{ConnectOptions, Established, QpConfig, QueuePair};
 pub use shared::{SharedReceiveQueue, SrqConfig};
+pub use sources::{EventSource, EventSources};
 pub use window::{FastRegion, MemoryWindow, WindowType};
 pub use work::WorkRequest;
 
@@ -152,8 +156,8 @@ pub use rnic_device::{
 };
 pub use rnic_ipc::capture::{Direction, Filter};
 pub use rnic_ipc::control::{
-    Access, DeviceInfo, DeviceName, DisconnectReason, MarkerUse, MpaOptions, PRIVATE_DATA_MAX,
-    PeerDepths, QpState, Refusal, RefusalCode, RtrModes,
+    Access, ClientLimits, DeviceInfo, DeviceName, DisconnectReason, MarkerUse, MpaOptions,
+    PRIVATE_DATA_MAX, PeerDepths, QpState, Refusal, RefusalCode, RtrModes,
 };
 pub use rnic_ipc::find::{DEFAULT_SOCKET, NotFound, SOCKET_NAME, SOCKET_VARIABLE, runtime_socket};
 pub use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};

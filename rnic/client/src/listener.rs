@@ -140,6 +140,11 @@ impl Listener {
         self.places.iter().map(|place| place.local)
     }
 
+    /// Their numbers, by which [`crate::EventSources`] names them.
+    pub fn ids(&self) -> impl Iterator<Item = ListenerId> + '_ {
+        self.places.iter().map(|place| place.id)
+    }
+
     /// Waits for a peer's request. With no time at all takes one that is there.
     ///
     /// # Errors

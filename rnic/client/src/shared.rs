@@ -91,7 +91,8 @@ impl SharedReceiveQueue {
         })
     }
 
-    pub(crate) fn id(&self) -> SrqId {
+    /// Its number, by which [`crate::EventSources`] names it.
+    pub fn id(&self) -> SrqId {
         self.inner.id
     }
 

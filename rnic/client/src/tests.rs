@@ -8,5 +8,6 @@ mod late;
 mod listeners;
 mod objects;
 mod program_memory;
+mod sources;
 mod stags;
 mod waiting;

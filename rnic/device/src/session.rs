@@ -17,8 +17,8 @@ use rnic_engine::command::Command;
 #[cfg(doc)]
 use rnic_engine::region::RegionMemory;
 use rnic_ipc::control::{
-    ADDRESSES_MAX, Access, DeviceInfo, PROTOCOL_VERSION, Refusal, RefusalCode, Reply, Request,
-    Response,
+    ADDRESSES_MAX, Access, ClientLimits, DeviceInfo, PROTOCOL_VERSION, Refusal, RefusalCode, Reply,
+    Request, Response,
 };
 use rnic_ipc::id::{ClientId, PdId, QpNum};
 use rnic_ipc::kick::Kick;
@@ -29,7 +29,7 @@ use rustix::net::Shutdown;
 
 use crate::client::{Client, Turn};
 use crate::core::Core;
-use crate::{Device, counters, refuse};
+use crate::{Device, Limits, counters, refuse};
 
 /// A client of the device. Dropping it takes away everything the client has: listeners are closed,
 /// connections reset, regions revoked.
@@ -348,6 +348,8 @@ impl ClientSession {
             max_sge: limits.sges,
             max_inline: limits.inline_bytes,
             max_queue_depth: limits.queue_depth,
+            mac: interface.mac,
+            limits: client_limits(&limits),
         }))
     }
 
@@ -364,6 +366,21 @@ impl Drop for ClientSession {
     fn drop(&mut self) {
         self.core().take_away(&self.client);
         log::debug!("client {} is gone", self.client.id);
+    }
+}
+
+/// What one client may have.
+fn client_limits(limits: &Limits) -> ClientLimits {
+    let one = &limits.per_client;
+    ClientLimits {
+        protection_domains: one.protection_domains,
+        regions: one.regions,
+        registered_bytes: one.registered_bytes,
+        completion_queues: one.completion_queues,
+        cq_depth: limits.cq_depth,
+        shared_receive_queues: one.shared_receive_queues,
+        queue_pairs: one.queue_pairs,
+        backlog: limits.backlog,
     }
 }
 

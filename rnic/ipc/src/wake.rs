@@ -78,12 +78,12 @@ pub struct WakeReceiver {
     socket: OwnedFd,
 }
 
-/// What [`WakeReceiver::drain`] found.
+/// What [`WakeReceiver::take`] or [`WakeReceiver::drain`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
     /// Nothing was waiting.
     Quiet,
-    /// At least one wake-up was taken.
+    /// A wake-up was taken, by [`WakeReceiver::drain`] at least one.
     Woken,
     /// The sender is gone and no wake-up is left.
     Gone,
@@ -94,17 +94,27 @@ impl WakeReceiver {
     pub fn drain(&self) -> Drained {
         let mut found = Drained::Quiet;
         for _ in 0..DRAIN_MAX {
-            let mut byte = [0; 1];
-            match rustix::net::recv(&self.socket, &mut byte, RecvFlags::DONTWAIT) {
-                Ok((_, 0)) if found == Drained::Quiet => return Drained::Gone,
-                Ok((_, 0)) | Err(Errno::AGAIN) => break,
-                Ok(_) => found = Drained::Woken,
-                Err(Errno::INTR) => {}
-                Err(_) if found == Drained::Quiet => return Drained::Gone,
-                Err(_) => break,
+            match self.take() {
+                Drained::Woken => found = Drained::Woken,
+                Drained::Gone if found == Drained::Quiet => return Drained::Gone,
+                Drained::Gone | Drained::Quiet => break,
             }
         }
         found
+    }
+
+    /// Takes the oldest wake-up that waits. Never blocks.
+    pub fn take(&self) -> Drained {
+        loop {
+            let mut byte = [0; 1];
+            match rustix::net::recv(&self.socket, &mut byte, RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => return Drained::Gone,
+                Ok(_) => return Drained::Woken,
+                Err(Errno::AGAIN) => return Drained::Quiet,
+                Err(Errno::INTR) => {}
+                Err(_) => return Drained::Gone,
+            }
+        }
     }
 
     /// Takes up the end that another process passed.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use rnic_ipc::control::{
-    DeviceInfo, Event, QpState, Refusal, RefusalCode, Reply, Request, Response,
+    ClientLimits, DeviceInfo, Event, QpState, Refusal, RefusalCode, Reply, Request, Response,
 };
 use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::kick::Kick;
@@ -247,6 +247,8 @@ impl State {
                 max_sge: 32,
                 max_inline: 512,
                 max_queue_depth: 1024,
+                mac: [0; 6],
+                limits: ClientLimits::default(),
             }),
             Request::QueryCounters { first } => {
                 let all: Vec<_> = (0..5).map(|n| (format!("counter_{n}"), n)).collect();

@@ -79,6 +79,24 @@ fn the_descriptor_is_readable_once_per_arming() {
 }
 
 #[test]
+fn a_notification_stays_until_it_is_taken_one_for_each_request() {
+    let (mut fake, context) = Fake::start();
+    let cq = CompletionQueue::create(&context, 8).unwrap();
+    for wr_id in 0..2 {
+        cq.request_notification(false);
+        fake.complete(cq.id(), wr_id);
+    }
+    cq.request_notification(false);
+    assert!(readable(&cq.fd()), "asking anew takes none off");
+    assert!(cq.take_notification().unwrap());
+    assert!(cq.take_notification().unwrap());
+    assert!(!cq.take_notification().unwrap());
+    assert!(!readable(&cq.fd()));
+    fake.kill();
+    assert!(matches!(cq.take_notification(), Err(Error::DaemonGone)));
+}
+
+#[test]
 fn an_overflow_is_told_after_the_last_completion() {
     let (fake, context) = Fake::start();
     let cq = CompletionQueue::create(&context, 2).unwrap();

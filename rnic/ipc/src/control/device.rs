@@ -63,4 +63,29 @@ pub struct DeviceInfo {
     /// Deepest work queue, in work requests of few elements. Of those that may have many, or much
     /// inline data, a queue holds fewer; the refusal of a deeper one says how many.
     pub max_queue_depth: u32,
+    /// Its interface's link address.
+    pub mac: [u8; 6],
+    /// How much of everything one client may have.
+    pub limits: ClientLimits,
+}
+
+/// How much of everything one client may have, when others leave as much.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientLimits {
+    /// Protection domains.
+    pub protection_domains: u32,
+    /// Memory regions and windows.
+    pub regions: u32,
+    /// Bytes in all memory regions.
+    pub registered_bytes: u64,
+    /// Completion queues.
+    pub completion_queues: u32,
+    /// Entries of a completion queue.
+    pub cq_depth: u32,
+    /// Shared receive queues.
+    pub shared_receive_queues: u32,
+    /// Queue pairs.
+    pub queue_pairs: u32,
+    /// Connection requests that may wait at a listener.
+    pub backlog: u32,
 }

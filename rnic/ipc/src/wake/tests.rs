@@ -13,6 +13,17 @@ fn a_wake_up_is_found_once() {
 }
 
 #[test]
+fn each_wake_up_can_be_taken_by_itself() {
+    let (sender, receiver) = pair().unwrap();
+    assert_eq!(receiver.take(), Drained::Quiet);
+    sender.wake();
+    sender.wake();
+    assert_eq!(receiver.take(), Drained::Woken);
+    assert_eq!(receiver.take(), Drained::Woken);
+    assert_eq!(receiver.take(), Drained::Quiet);
+}
+
+#[test]
 fn waking_one_who_never_listens_does_not_block() {
     let (sender, receiver) = pair().unwrap();
     for _ in 0..10_000 {

@@ -5,8 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rnic_ipc::capture::{Direction, Filter, RecordHeader};
 use rnic_ipc::control::{
-    Access, DeviceInfo, DeviceName, DisconnectReason, Event, MarkerUse, MpaOptions, PeerDepths,
-    QpAttributes, QpState, Refusal, RefusalCode, Reply, Request, Response, RtrModes, StagKind,
+    Access, ClientLimits, DeviceInfo, DeviceName, DisconnectReason, Event, MarkerUse, MpaOptions,
+    PeerDepths, QpAttributes, QpState, Refusal, RefusalCode, Reply, Request, Response, RtrModes,
+    StagKind,
 };
 use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::inspect::{Kind, Order, Page};
@@ -222,6 +223,17 @@ fn responses() -> Vec<Response> {
             max_sge: 3,
             max_inline: 4,
             max_queue_depth: 5,
+            mac: [6; 6],
+            limits: ClientLimits {
+                protection_domains: 7,
+                regions: 8,
+                registered_bytes: 9,
+                completion_queues: 10,
+                cq_depth: 11,
+                shared_receive_queues: 12,
+                queue_pairs: 13,
+                backlog: 14,
+            },
         }),
         Response::Pd(PdId(1)),
         Response::Region { stag: 1 },

@@ -1,6 +1,6 @@
 //! The first words, and what the device tells of itself.
 
-use rnic_ipc::control::{ADDRESSES_MAX, DeviceInfo};
+use rnic_ipc::control::{ADDRESSES_MAX, ClientLimits, DeviceInfo};
 use rnic_ipc::transport::Channel;
 
 use super::*;
@@ -31,6 +31,17 @@ fn what_the_host_has_too_much_of_still_fits_a_control_message() {
         max_sge: u32::MAX,
         max_inline: u32::MAX,
         max_queue_depth: u32::MAX,
+        mac: [u8::MAX; 6],
+        limits: ClientLimits {
+            protection_domains: u32::MAX,
+            regions: u32::MAX,
+            registered_bytes: u64::MAX,
+            completion_queues: u32::MAX,
+            cq_depth: u32::MAX,
+            shared_receive_queues: u32::MAX,
+            queue_pairs: u32::MAX,
+            backlog: u32::MAX,
+        },
     };
     let message = "an address, ".repeat(1000) + "\u{e9}";
     let refusal = crate::refuse::refusal(RefusalCode::AddressNotLocal, &message);

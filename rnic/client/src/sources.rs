@@ -1,0 +1,59 @@
+//! For a program that waits for the events of many objects in one place: which of them has one.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rnic_ipc::id::{CqId, ListenerId, QpNum, SrqId};
+
+use crate::context::{Context, Inner};
+use crate::error::Error;
+use crate::wait::Deadline;
+
+/// What an event is about, and where it is to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventSource {
+    /// [`crate::QueuePair::take_event`].
+    QueuePair(QpNum),
+    /// [`crate::Listener::accept_request`].
+    Listener(ListenerId),
+    /// The completion queue overflowed.
+    CompletionQueue(CqId),
+    /// [`crate::SharedReceiveQueue::take_limit_event`].
+    SharedReceiveQueue(SrqId),
+}
+
+/// Sources of events that come from here on, oldest first and one for each event. One of a context: a
+/// second one takes sources from the first.
+#[derive(Debug)]
+pub struct EventSources {
+    context: Arc<Inner>,
+}
+
+impl EventSources {
+    /// Begins to note sources. What nobody takes is kept until this is dropped.
+    pub fn begin(context: &Context) -> Self {
+        let context = context.inner().clone();
+        context.events().boxes().sources = Some(VecDeque::new());
+        Self { context }
+    }
+
+    /// Waits for the next event's source. The event itself may have been taken meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], [`Error::DaemonGone`].
+    pub fn next(&self, timeout: Duration) -> Result<EventSource, Error> {
+        self.context.events().wait(
+            &self.context,
+            Deadline::after(timeout),
+            "an event",
+            |boxes| boxes.sources.as_mut()?.pop_front(),
+        )
+    }
+}
+
+impl Drop for EventSources {
+    fn drop(&mut self) {
+        self.context.events().boxes().sources = None;
+    }
+}
