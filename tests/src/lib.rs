@@ -21,6 +21,7 @@ pub mod linksim;
 pub mod pair;
 pub mod pattern;
 pub mod peer;
+pub mod programs;
 pub mod snmp;
 pub mod stream;
 pub mod tool;

@@ -1,0 +1,84 @@
+//! Socket addresses, as C has them.
+
+use std::ffi::c_int;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6, UdpSocket};
+
+use libc::{AF_INET, AF_INET6, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage};
+use rustix::io::Errno;
+
+use crate::ffi::{Fail, Outcome, Ptr, zeroable};
+
+zeroable!(sockaddr_storage, sockaddr_in, sockaddr_in6);
+
+/// The address at `place`, whose length is that of its family.
+pub(crate) fn read_sockaddr(place: Ptr<sockaddr>) -> Outcome<SocketAddr> {
+    match c_int::from(place.cast::<sa_family_t>().read()?) {
+        AF_INET => {
+            let found = place.cast::<sockaddr_in>().read()?;
+            let address = Ipv4Addr::from(u32::from_be(found.sin_addr.s_addr));
+            Ok((address, u16::from_be(found.sin_port)).into())
+        }
+        AF_INET6 => {
+            let found = place.cast::<sockaddr_in6>().read()?;
+            let port = u16::from_be(found.sin6_port);
+            let (flow, scope) = (found.sin6_flowinfo, found.sin6_scope_id);
+            let address = found.sin6_addr.s6_addr.into();
+            Ok(SocketAddrV6::new(address, port, flow, scope).into())
+        }
+        other => Err(Fail::of(
+            Errno::AFNOSUPPORT,
+            format!("an address of family {other}: only IPv4 and IPv6 are there"),
+        )),
+    }
+}
+
+/// The same the other way round, and its length.
+pub(crate) fn to_storage(address: SocketAddr) -> (sockaddr_storage, libc::socklen_t) {
+    let mut storage: sockaddr_storage = crate::ffi::zeroed();
+    let place = Ptr::to(&mut storage);
+    let length = match address {
+        SocketAddr::V4(address) => {
+            let mut to: sockaddr_in = crate::ffi::zeroed();
+            to.sin_family = AF_INET as sa_family_t;
+            to.sin_port = address.port().to_be();
+            to.sin_addr.s_addr = u32::from(*address.ip()).to_be();
+            place.cast().write(to);
+            size_of::<sockaddr_in>()
+        }
+        SocketAddr::V6(address) => {
+            let mut to: sockaddr_in6 = crate::ffi::zeroed();
+            to.sin6_family = AF_INET6 as sa_family_t;
+            to.sin6_port = address.port().to_be();
+            to.sin6_flowinfo = address.flowinfo();
+            to.sin6_addr.s6_addr = address.ip().octets();
+            to.sin6_scope_id = address.scope_id();
+            place.cast().write(to);
+            size_of::<sockaddr_in6>()
+        }
+    };
+    (storage, length as libc::socklen_t)
+}
+
+/// An IPv4 address that came IPv6-mapped, as itself.
+pub(crate) fn unmapped(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// The address that the host's routes give to what goes to `remote`, if it is one of `own`; else the first
+/// of the same family.
+pub(crate) fn source_toward(remote: SocketAddr, own: &[IpAddr]) -> Option<IpAddr> {
+    let any: IpAddr = match remote {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let asked = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect(remote)?;
+        socket.local_addr()
+    });
+    let routed = asked.ok().map(|address| address.ip());
+    routed.filter(|address| own.contains(address)).or_else(|| {
+        own.iter()
+            .copied()
+            .find(|own| own.is_ipv4() == remote.is_ipv4())
+    })
+}

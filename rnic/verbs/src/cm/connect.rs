@@ -1,0 +1,229 @@
+//! Connecting, accepting, rejecting, disconnecting, and what comes of it.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use rnic::{AcceptOptions, ConnectOptions, ConnectionEvent, DisconnectReason, MpaOptions};
+use rustix::io::Errno;
+
+use crate::abi::{
+    IBV_QPS_ERR, IBV_QPS_RTS, RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_CONNECT_ERROR,
+    RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED,
+    RDMA_CM_EVENT_UNREACHABLE, rdma_conn_param,
+};
+use crate::cm::CmId;
+use crate::cm::event::Details;
+use crate::device::MAX_READS;
+use crate::ffi::{Fail, Outcome, Ptr};
+use crate::lock;
+use crate::qp::Qp;
+use crate::session::Session;
+
+/// Whether an event says that something did not come about.
+pub(crate) fn is_failure(event: c_int) -> bool {
+    matches!(
+        event,
+        RDMA_CM_EVENT_ADDR_ERROR
+            | RDMA_CM_EVENT_CONNECT_ERROR
+            | RDMA_CM_EVENT_UNREACHABLE
+            | RDMA_CM_EVENT_REJECTED
+    )
+}
+
+/// What a side says of itself when it connects or accepts.
+struct Parameters {
+    private_data: Vec<u8>,
+    mpa: MpaOptions,
+}
+
+impl Parameters {
+    /// Those that the program gives, or else `default` of Reads that it answers and begins.
+    fn read(param: Ptr<rdma_conn_param>, default: (u16, u16)) -> Self {
+        let mpa = |ird: u16, ord: u16| MpaOptions {
+            ird: ird.min(MAX_READS.into()),
+            ord: ord.min(MAX_READS.into()),
+            ..MpaOptions::default()
+        };
+        match param.get() {
+            None => Self {
+                private_data: Vec::new(),
+                mpa: mpa(default.0, default.1),
+            },
+            Some(param) => Self {
+                private_data: param
+                    .private_data
+                    .slice(param.private_data_len.into())
+                    .to_vec(),
+                mpa: mpa(
+                    param.responder_resources.into(),
+                    param.initiator_depth.into(),
+                ),
+            },
+        }
+    }
+}
+
+impl CmId {
+    pub(crate) fn connect(self: &Arc<Self>, param: Ptr<rdma_conn_param>) -> Outcome<()> {
+        let most = (MAX_READS.into(), MAX_READS.into());
+        let Parameters { private_data, mpa } = Parameters::read(param, most);
+        let (session, qp) = self.ready()?;
+        let (local, remote) = {
+            let state = self.state();
+            (state.local, state.remote)
+        };
+        let Some(remote) = remote else {
+            return Err(Fail::of(
+                Errno::INVAL,
+                "connecting without an address: resolve it first",
+            ));
+        };
+        let options = ConnectOptions {
+            private_data,
+            mpa,
+            local: local.map(|local| local.ip()),
+            ..ConnectOptions::default()
+        };
+        self.in_table(&session, &qp, || {
+            Ok(qp.rnic().start_connect(remote, options)?)
+        })
+    }
+
+    pub(crate) fn accept(self: &Arc<Self>, param: Ptr<rdma_conn_param>) -> Outcome<()> {
+        let (session, qp) = self.ready()?;
+        let request = self.state().request.take();
+        let Some(request) = request else {
+            return Err(Fail::of(Errno::INVAL, "accepting where no peer waits"));
+        };
+        let asked = request.mpa();
+        let Parameters { private_data, mpa } = Parameters::read(param, (asked.ord, asked.ird));
+        let options = AcceptOptions {
+            private_data,
+            mpa,
+            ..AcceptOptions::default()
+        };
+        self.in_table(&session, &qp, || {
+            Ok(request.start_accept(qp.rnic(), options)?)
+        })
+    }
+
+    pub(crate) fn reject(&self, private_data: Ptr<u8>, length: u8) -> Outcome<()> {
+        let request = self.state().request.take();
+        match request {
+            Some(request) => Ok(request.reject(private_data.slice(length.into()))?),
+            None => Err(Fail::of(Errno::INVAL, "rejecting where no peer waits")),
+        }
+    }
+
+    /// Ends the connection in order: what was posted goes out, then what was not done is flushed.
+    pub(crate) fn disconnect(&self) -> Outcome<()> {
+        // Without a queue pair it has ended.
+        let qp = self.state().qp.upgrade().ok_or(Errno::INVAL)?;
+        match qp.rnic().start_disconnect() {
+            Ok(()) => Ok(()),
+            // It has ended, which the program has been told or will be.
+            Err(rnic::Error::Refused(refusal)) => {
+                log::debug!("rdma_disconnect: {refusal}");
+                Err(Errno::INVAL.into())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The device and the queue pair that are to be connected.
+    fn ready(&self) -> Outcome<(Arc<Session>, Arc<Qp>)> {
+        let state = self.state();
+        match (&state.session, state.qp.upgrade()) {
+            (Some(session), Some(qp)) => Ok((session.clone(), qp)),
+            _ => Err(Fail::of(
+                Errno::INVAL,
+                "no queue pair: rdma_create_qp first",
+            )),
+        }
+    }
+
+    /// Begins a connection, whose events are this identifier's from the first on.
+    fn in_table(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        qp: &Arc<Qp>,
+        begin: impl FnOnce() -> Outcome<()>,
+    ) -> Outcome<()> {
+        let num = qp.rnic().num();
+        lock(&session.connections).insert(num, self.clone());
+        self.state().connection = Some(num);
+        let begun = begin();
+        if begun.is_err() {
+            lock(&session.connections).remove(&num);
+            self.state().connection = None;
+        }
+        begun
+    }
+
+    /// Tells the program what has come of its connection. The session's thread calls it.
+    pub(crate) fn take_connection_events(self: &Arc<Self>) {
+        let Some(qp) = self.state().qp.upgrade() else {
+            return;
+        };
+        while let Ok(Some(event)) = qp.rnic().take_event() {
+            let (kind, details) = translate(event);
+            let connected = kind == RDMA_CM_EVENT_ESTABLISHED;
+            qp.note_state(if connected { IBV_QPS_RTS } else { IBV_QPS_ERR });
+            self.state().connected = connected;
+            self.tell(kind, details);
+        }
+    }
+
+    /// A connection ends with its queue pair.
+    pub(crate) fn queue_pair_gone(self: &Arc<Self>) {
+        let was_connected = std::mem::take(&mut self.state().connected);
+        if was_connected {
+            self.tell(RDMA_CM_EVENT_DISCONNECTED, Details::default());
+        }
+    }
+}
+
+fn translate(event: ConnectionEvent) -> (c_int, Details) {
+    match event {
+        ConnectionEvent::Established(established) => {
+            let details = Details {
+                private_data: established.private_data,
+                responder_resources: established.mpa.ird,
+                initiator_depth: established.mpa.ord,
+                ..Details::default()
+            };
+            (RDMA_CM_EVENT_ESTABLISHED, details)
+        }
+        ConnectionEvent::Rejected { private_data, .. } => {
+            let details = Details {
+                private_data,
+                ..Details::failed(Errno::CONNREFUSED)
+            };
+            (RDMA_CM_EVENT_REJECTED, details)
+        }
+        ConnectionEvent::ConnectFailed { reason, message } => {
+            log::info!("a connection failed: {message}");
+            connect_failed(reason)
+        }
+        ConnectionEvent::Disconnected { reason, message } => {
+            if reason != DisconnectReason::Graceful {
+                log::info!("a connection ended: {message}");
+            }
+            (RDMA_CM_EVENT_DISCONNECTED, Details::default())
+        }
+    }
+}
+
+fn connect_failed(reason: DisconnectReason) -> (c_int, Details) {
+    match reason {
+        DisconnectReason::Refused => (RDMA_CM_EVENT_REJECTED, Details::failed(Errno::CONNREFUSED)),
+        DisconnectReason::Reset | DisconnectReason::PeerClosed => {
+            (RDMA_CM_EVENT_REJECTED, Details::failed(Errno::CONNRESET))
+        }
+        DisconnectReason::TimedOut => (RDMA_CM_EVENT_UNREACHABLE, Details::failed(Errno::TIMEDOUT)),
+        _ => (
+            RDMA_CM_EVENT_CONNECT_ERROR,
+            Details::failed(Errno::CONNABORTED),
+        ),
+    }
+}

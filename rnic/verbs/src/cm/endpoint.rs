@@ -1,0 +1,206 @@
+//! Endpoints: identifiers whose calls wait for what they begin, and their queue pairs and queues.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::abi::{
+    RAI_PASSIVE, RDMA_CM_EVENT_CONNECT_REQUEST, ibv_comp_channel, ibv_cq, ibv_pd, ibv_qp_init_attr,
+    rdma_addrinfo, rdma_cm_id,
+};
+use crate::cm::{CmId, read_sockaddr};
+use crate::context::Context;
+use crate::cq::{CompChannel, Cq, CqInit};
+use crate::ffi::{Fail, Object, Outcome, Ptr};
+use crate::pd::Pd;
+use crate::qp::Qp;
+
+impl CmId {
+    /// Makes the identifier's queue pair, and completion queues with a channel each where the program
+    /// names none.
+    pub(crate) fn create_qp(&self, pd: Ptr<ibv_pd>, init: &mut ibv_qp_init_attr) -> Outcome<()> {
+        if self.abi.get(|abi| abi.verbs.is_null()) {
+            return Err(Fail::of(
+                Errno::INVAL,
+                "a queue pair before the identifier has a device",
+            ));
+        }
+        if !self.abi.get(|abi| abi.qp.is_null()) {
+            return Err(Fail::of(Errno::INVAL, "the identifier has a queue pair"));
+        }
+        let pd = match pd.is_null() {
+            true => self.abi.get(|abi| abi.pd),
+            false => pd,
+        };
+        let pd = pd.share::<Pd>()?;
+        self.create_cqs(pd.context(), init)?;
+        match Qp::create(&pd, init) {
+            Ok(qp) => {
+                self.set_qp(&qp);
+                qp.hand_out();
+                Ok(())
+            }
+            Err(fail) => {
+                self.destroy_cqs()?;
+                Err(fail)
+            }
+        }
+    }
+
+    fn create_cqs(&self, context: &Arc<Context>, init: &mut ibv_qp_init_attr) -> Outcome<()> {
+        let own = self.abi_ptr().cast();
+        if init.send_cq.is_null() {
+            let (channel, cq) = create_cq(context, init.cap.max_send_wr, own)?;
+            self.abi
+                .update(|abi| (abi.send_cq_channel, abi.send_cq) = (channel, cq));
+            init.send_cq = cq;
+        }
+        if init.recv_cq.is_null() {
+            let (channel, cq) = create_cq(context, init.cap.max_recv_wr, own)?;
+            self.abi
+                .update(|abi| (abi.recv_cq_channel, abi.recv_cq) = (channel, cq));
+            init.recv_cq = cq;
+        }
+        Ok(())
+    }
+
+    /// Destroys those that the identifier made.
+    fn destroy_cqs(&self) -> Outcome<()> {
+        let (send, recv) = self.abi.get(|abi| {
+            let send = (abi.send_cq_channel, abi.send_cq);
+            (send, (abi.recv_cq_channel, abi.recv_cq))
+        });
+        for (channel, cq) in [send, recv] {
+            if !cq.is_null() {
+                Cq::destroy(cq)?;
+                CompChannel::destroy(channel)?;
+            }
+        }
+        self.abi.update(|abi| {
+            (abi.send_cq_channel, abi.send_cq) = (Ptr::NULL, Ptr::NULL);
+            (abi.recv_cq_channel, abi.recv_cq) = (Ptr::NULL, Ptr::NULL);
+        });
+        Ok(())
+    }
+
+    pub(crate) fn destroy_qp(&self) -> Outcome<()> {
+        let qp = self.abi.get(|abi| abi.qp);
+        if qp.is_null() {
+            return Ok(());
+        }
+        self.abi.update(|abi| abi.qp = Ptr::NULL);
+        Qp::destroy(qp)?;
+        self.destroy_cqs()
+    }
+
+    /// An identifier for what rdma_getaddrinfo found, bound or resolved, with a queue pair if `init` is
+    /// there.
+    pub(crate) fn create_endpoint(
+        info: &rdma_addrinfo,
+        pd: Ptr<ibv_pd>,
+        init: Ptr<ibv_qp_init_attr>,
+    ) -> Outcome<Arc<Self>> {
+        let id = Self::create(Ptr::NULL, Ptr::NULL, info.ai_port_space)?;
+        let source = match info.ai_src_addr.is_null() {
+            true => None,
+            false => Some(read_sockaddr(info.ai_src_addr)?),
+        };
+        if info.ai_flags & RAI_PASSIVE != 0 {
+            let source = source.ok_or_else(|| Fail::of(Errno::INVAL, "no address to listen at"))?;
+            id.bind(source)?;
+            let pd = match pd.is_null() {
+                true => None,
+                false => Some(pd.share::<Pd>()?),
+            };
+            let qp_type = info.ai_qp_type;
+            let init = init.get().map(|init| ibv_qp_init_attr { qp_type, ..init });
+            id.state().endpoint = init.map(|init| (pd, init));
+            return Ok(id);
+        }
+        id.resolve_addr(source, read_sockaddr(info.ai_dst_addr)?)?;
+        id.complete()?;
+        id.resolve_route()?;
+        id.complete()?;
+        if let Some(mut attr) = init.get() {
+            attr.qp_type = info.ai_qp_type;
+            id.create_qp(pd, &mut attr)?;
+            init.update(|init| init.cap = attr.cap);
+        }
+        Ok(id)
+    }
+
+    pub(crate) fn destroy_endpoint(id: Ptr<rdma_cm_id>) -> Outcome<()> {
+        id.object::<Self>()?.destroy_qp()?;
+        Self::destroy(id)
+    }
+
+    /// Waits for a peer's request: its identifier, which has the queue pair that the endpoint says.
+    pub(crate) fn get_request(&self) -> Outcome<Ptr<rdma_cm_id>> {
+        if !self.waits() {
+            return Err(Fail::of(
+                Errno::INVAL,
+                "rdma_get_request of an identifier with a channel",
+            ));
+        }
+        let channel = self.state().channel.clone();
+        let event = channel.wait()?;
+        if event.kind() != RDMA_CM_EVENT_CONNECT_REQUEST {
+            return Err(Fail::of(
+                Errno::INVAL,
+                format!("event {} came instead", event.kind()),
+            ));
+        }
+        let Some(child) = event.child().cloned() else {
+            return Err(Fail::of(Errno::INVAL, "a request without an identifier"));
+        };
+        let delivered = event.deliver();
+        child.abi.update(|abi| abi.event = delivered);
+        let endpoint = self.state().endpoint.clone();
+        if let Some((pd, mut init)) = endpoint
+            && let Err(fail) = child.create_qp(pd.map_or(Ptr::NULL, |pd| pd.abi_ptr()), &mut init)
+        {
+            Self::destroy(child.abi_ptr())?;
+            return Err(fail);
+        }
+        Ok(child.abi_ptr())
+    }
+}
+
+/// A completion queue with a channel of its own, armed.
+fn create_cq(
+    context: &Arc<Context>,
+    depth: u32,
+    cq_context: Ptr<c_void>,
+) -> Outcome<(Ptr<ibv_comp_channel>, Ptr<ibv_cq>)> {
+    let channel = CompChannel::create(context)?;
+    let init = CqInit {
+        cqe: depth.max(1),
+        cq_context,
+        channel: channel.abi_ptr(),
+    };
+    let cq = Cq::create(context, &init)?;
+    cq.rnic().request_notification(false);
+    Ok((channel.hand_out(), cq.hand_out()))
+}
+
+/// `rdma_get_src_port` and its like, in network order.
+impl CmId {
+    pub(crate) fn ports(&self) -> (u16, u16) {
+        let state = self.state();
+        let port = |address: Option<std::net::SocketAddr>| {
+            address.map_or(0, |address| address.port()).to_be()
+        };
+        (port(state.local), port(state.remote))
+    }
+
+    /// For identifiers of the program's own list of devices.
+    pub(crate) fn all_contexts() -> Outcome<Vec<Ptr<crate::abi::ibv_context>>> {
+        let sessions = crate::process::Process::current().sessions()?;
+        let context = |session: &Arc<crate::session::Session>| {
+            let (context, _) = session.shared()?;
+            Ok(context.abi_ptr())
+        };
+        sessions.iter().map(context).collect()
+    }
+}

@@ -1,0 +1,131 @@
+//! Events of the connection manager.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::abi::{RDMA_CM_EVENT_CONNECT_REQUEST, rdma_cm_event, rdma_conn_param};
+use crate::cm::CmId;
+use crate::ffi::{Object, Outcome, Ptr, Shared, zeroable};
+
+zeroable!(rdma_cm_event, rdma_conn_param);
+
+/// An event, waiting or in a program's hand.
+#[repr(C)]
+pub(crate) struct Event {
+    abi: Shared<rdma_cm_event>,
+    /// What `param.conn.private_data` points to.
+    _private_data: Vec<u8>,
+    /// Whose event it is: of a request the listener's.
+    about: Arc<CmId>,
+    /// A request's new identifier, which the program gets with the event.
+    child: Option<Arc<CmId>>,
+}
+
+// SAFETY: repr(C), and `abi` comes first.
+unsafe impl Object for Event {
+    type Abi = rdma_cm_event;
+}
+
+/// What an event says beside what it is.
+#[derive(Default)]
+pub(crate) struct Details {
+    /// 0, or a negative error's number as the kernel's connection manager gives it.
+    pub(crate) status: c_int,
+    pub(crate) private_data: Vec<u8>,
+    /// What this side may have outstanding of the peer's RDMA Reads, and of its own.
+    pub(crate) responder_resources: u16,
+    pub(crate) initiator_depth: u16,
+}
+
+impl Details {
+    pub(crate) fn failed(errno: Errno) -> Self {
+        Self {
+            status: -errno.raw_os_error(),
+            ..Self::default()
+        }
+    }
+}
+
+impl Event {
+    pub(crate) fn new(about: &Arc<CmId>, event: c_int, details: Details) -> Arc<Self> {
+        Self::made(about, None, event, details)
+    }
+
+    /// A peer's request to a listener.
+    pub(crate) fn request(listener: &Arc<CmId>, child: Arc<CmId>, details: Details) -> Arc<Self> {
+        Self::made(
+            listener,
+            Some(child),
+            RDMA_CM_EVENT_CONNECT_REQUEST,
+            details,
+        )
+    }
+
+    fn made(
+        about: &Arc<CmId>,
+        child: Option<Arc<CmId>>,
+        event: c_int,
+        details: Details,
+    ) -> Arc<Self> {
+        let data = &details.private_data;
+        let u8_of = |number: u16| u8::try_from(number).unwrap_or(u8::MAX);
+        let abi = Shared::zeroed(|abi: &mut rdma_cm_event| {
+            abi.id = child
+                .as_ref()
+                .map_or(about.abi_ptr(), |child| child.abi_ptr());
+            abi.listen_id = match child {
+                Some(_) => about.abi_ptr(),
+                None => Ptr::NULL,
+            };
+            abi.event = event;
+            abi.status = details.status;
+            abi.conn.responder_resources = u8_of(details.responder_resources);
+            abi.conn.initiator_depth = u8_of(details.initiator_depth);
+            if !data.is_empty() {
+                abi.conn.private_data = Ptr::to_const(data);
+                // The field is of 8 bits, and so programs send no more.
+                abi.conn.private_data_len = u8::try_from(data.len()).unwrap_or(u8::MAX);
+            }
+        });
+        Arc::new(Self {
+            abi,
+            _private_data: details.private_data,
+            about: about.clone(),
+            child,
+        })
+    }
+
+    pub(crate) fn is_about(&self, id: &CmId) -> bool {
+        std::ptr::eq(&*self.about, id)
+    }
+
+    pub(crate) fn child(&self) -> Option<&Arc<CmId>> {
+        self.child.as_ref()
+    }
+
+    pub(crate) fn kind(&self) -> c_int {
+        self.abi.get(|abi| abi.event)
+    }
+
+    pub(crate) fn status(&self) -> c_int {
+        self.abi.get(|abi| abi.status)
+    }
+
+    /// Gives the event to the program, and a request's identifier with it.
+    pub(crate) fn deliver(self: Arc<Self>) -> Ptr<rdma_cm_event> {
+        self.about.unacknowledged.add_one();
+        if let Some(child) = &self.child {
+            child.clone().hand_out();
+        }
+        self.hand_out()
+    }
+
+    /// The program gives it back.
+    pub(crate) fn acknowledge(event: Ptr<rdma_cm_event>) -> Outcome<()> {
+        let event = event.take_back::<Self>()?;
+        event.about.unacknowledged.acknowledge(1);
+        Ok(())
+    }
+}

@@ -1,0 +1,292 @@
+//! Identifiers: what a program connects, listens and is told by.
+//!
+//! Locks are taken in this order: a session's table of identifiers, an identifier's state, a channel's
+//! queue.
+
+use std::ffi::{c_int, c_void};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+use rnic::{ConnectionRequest, Listener, QpNum};
+use rustix::io::Errno;
+
+use crate::abi::{
+    IBV_QPS_INIT, IBV_QPT_RC, RDMA_CM_EVENT_DEVICE_REMOVAL, RDMA_PS_TCP, ibv_qp_init_attr,
+    rdma_cm_event, rdma_cm_id, rdma_event_channel,
+};
+use crate::cm::addr::to_storage;
+use crate::cm::channel::EventChannel;
+use crate::cm::event::{Details, Event};
+use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, zeroable};
+use crate::lock;
+use crate::pd::Pd;
+use crate::qp::Qp;
+use crate::session::Session;
+
+zeroable!(rdma_cm_id);
+
+#[repr(C)]
+pub(crate) struct CmId {
+    pub(crate) abi: Shared<rdma_cm_id>,
+    pub(crate) unacknowledged: crate::queue::Unacknowledged,
+    /// Has no channel of the program's: calls wait for their events.
+    waits: AtomicBool,
+    state: Mutex<State>,
+}
+
+// SAFETY: repr(C), and `abi` comes first.
+unsafe impl Object for CmId {
+    type Abi = rdma_cm_id;
+}
+
+/// What is known of an identifier.
+pub(crate) struct State {
+    pub(crate) channel: Arc<EventChannel>,
+    /// Of the device that it is bound to.
+    pub(crate) session: Option<Arc<Session>>,
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) remote: Option<SocketAddr>,
+    pub(crate) qp: Weak<Qp>,
+    /// The program was told of a connection, and not of its end.
+    pub(crate) connected: bool,
+    /// The queue pair under whose number it is in its session's table.
+    pub(crate) connection: Option<QpNum>,
+    /// A peer's that waits for an answer.
+    pub(crate) request: Option<ConnectionRequest>,
+    pub(crate) listeners: Vec<(Arc<Session>, Listener)>,
+    /// What queue pairs of a listening endpoint's requests are made with.
+    pub(crate) endpoint: Option<(Option<Arc<Pd>>, ibv_qp_init_attr)>,
+    /// IPv6 wildcards listen at IPv4 addresses too.
+    pub(crate) only_own_family: bool,
+    /// The program gave it back.
+    destroyed: bool,
+}
+
+impl CmId {
+    pub(crate) fn create(
+        channel: Ptr<rdma_event_channel>,
+        context: Ptr<c_void>,
+        port_space: c_int,
+    ) -> Outcome<Arc<Self>> {
+        if port_space != RDMA_PS_TCP {
+            return Err(Fail::unsupported(format!(
+                "port space {port_space:#x}: iWARP has RDMA_PS_TCP only"
+            )));
+        }
+        Self::made(channel, context)
+    }
+
+    fn made(channel: Ptr<rdma_event_channel>, context: Ptr<c_void>) -> Outcome<Arc<Self>> {
+        let waits = channel.is_null();
+        let channel = match waits {
+            true => EventChannel::create()?,
+            false => channel.share::<EventChannel>()?,
+        };
+        let abi = Shared::zeroed(|abi: &mut rdma_cm_id| {
+            abi.channel = channel.abi_ptr();
+            abi.context = context;
+            abi.ps = RDMA_PS_TCP;
+            abi.qp_type = IBV_QPT_RC;
+        });
+        let state = State {
+            channel,
+            session: None,
+            local: None,
+            remote: None,
+            qp: Weak::new(),
+            connection: None,
+            connected: false,
+            request: None,
+            listeners: Vec::new(),
+            endpoint: None,
+            only_own_family: false,
+            destroyed: false,
+        };
+        Ok(Arc::new(Self {
+            abi,
+            unacknowledged: crate::queue::Unacknowledged::default(),
+            waits: AtomicBool::new(waits),
+            state: Mutex::new(state),
+        }))
+    }
+
+    /// The identifier of a request to this one.
+    pub(crate) fn child(
+        &self,
+        session: &Arc<Session>,
+        request: ConnectionRequest,
+        channel: &EventChannel,
+    ) -> Outcome<Arc<Self>> {
+        let channel = match self.waits() {
+            true => Ptr::NULL,
+            false => channel.abi_ptr(),
+        };
+        let child = Self::made(channel, self.abi.get(|abi| abi.context))?;
+        let (local, remote) = (request.local(), request.remote());
+        let mut state = child.state();
+        state.request = Some(request);
+        child.bind_to(&mut state, session)?;
+        child.set_local(&mut state, local);
+        child.set_remote(&mut state, remote);
+        drop(state);
+        Ok(child)
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    pub(crate) fn waits(&self) -> bool {
+        self.waits.load(Ordering::Relaxed)
+    }
+
+    /// Makes it one of a device's: from here on `id->verbs` is there.
+    pub(crate) fn bind_to(&self, state: &mut State, session: &Arc<Session>) -> Outcome<()> {
+        let (context, pd) = session.shared()?;
+        state.session = Some(session.clone());
+        self.abi.update(|abi| {
+            abi.verbs = context.abi_ptr();
+            abi.port_num = 1;
+            if abi.pd.is_null() {
+                abi.pd = pd.abi_ptr();
+            }
+        });
+        Ok(())
+    }
+
+    pub(crate) fn set_local(&self, state: &mut State, local: SocketAddr) {
+        state.local = Some(local);
+        let (storage, _) = to_storage(local);
+        let gid = crate::device::gid(local.ip()).0;
+        self.abi.update(|abi| {
+            abi.route.addr.src_storage = storage;
+            abi.route.addr.sgid = gid;
+        });
+    }
+
+    pub(crate) fn set_remote(&self, state: &mut State, remote: SocketAddr) {
+        state.remote = Some(remote);
+        let (storage, _) = to_storage(remote);
+        let gid = crate::device::gid(remote.ip()).0;
+        self.abi.update(|abi| {
+            abi.route.addr.dst_storage = storage;
+            abi.route.addr.dgid = gid;
+        });
+    }
+
+    /// Puts an event on the channel, unless the program has given the identifier back.
+    pub(crate) fn tell(self: &Arc<Self>, event: c_int, details: Details) {
+        self.tell_event(&self.state(), Event::new(self, event, details));
+    }
+
+    pub(crate) fn tell_event(&self, state: &State, event: Arc<Event>) {
+        if !state.destroyed {
+            state.channel.events.push(event);
+        }
+    }
+
+    pub(crate) fn device_gone(self: &Arc<Self>) {
+        self.tell(RDMA_CM_EVENT_DEVICE_REMOVAL, Details::default());
+    }
+
+    /// Waits for what the last call began, when nobody else does. The event stays with the identifier
+    /// until the next one.
+    pub(crate) fn complete(&self) -> Outcome<()> {
+        if !self.waits() {
+            return Ok(());
+        }
+        self.release_event()?;
+        let channel = self.state().channel.clone();
+        let event = channel.wait()?;
+        let status = event.status();
+        let kind = event.kind();
+        let delivered = event.deliver();
+        self.abi.update(|abi| abi.event = delivered);
+        match status {
+            0 if crate::cm::connect::is_failure(kind) => Err(Errno::CONNREFUSED.into()),
+            0 => Ok(()),
+            status => Err(Errno::from_raw_os_error(status.abs()).into()),
+        }
+    }
+
+    /// Acknowledges the event of the last call that waited for one.
+    pub(crate) fn release_event(&self) -> Outcome<()> {
+        let event: Ptr<rdma_cm_event> = self.abi.get(|abi| abi.event);
+        if event.is_null() {
+            return Ok(());
+        }
+        self.abi.update(|abi| abi.event = Ptr::NULL);
+        Event::acknowledge(event)
+    }
+
+    /// Moves it to another channel, with the events that wait.
+    pub(crate) fn migrate(&self, channel: Ptr<rdma_event_channel>) -> Outcome<()> {
+        let waits = channel.is_null();
+        let to = match waits {
+            true => EventChannel::create()?,
+            false => channel.share::<EventChannel>()?,
+        };
+        let mut state = self.state();
+        let events = state.channel.events.take_back(|event| event.is_about(self));
+        for event in events {
+            to.events.push(event);
+        }
+        self.waits.store(waits, Ordering::Relaxed);
+        self.abi.update(|abi| abi.channel = to.abi_ptr());
+        state.channel = to;
+        Ok(())
+    }
+
+    pub(crate) fn destroy(id: Ptr<rdma_cm_id>) -> Outcome<()> {
+        let shared = id.share::<Self>()?;
+        shared.release_event()?;
+        shared.leave_tables();
+        let (events, listeners, request) = {
+            let mut state = shared.state();
+            state.destroyed = true;
+            let events = state
+                .channel
+                .events
+                .take_back(|event| event.is_about(&shared));
+            (
+                events,
+                std::mem::take(&mut state.listeners),
+                state.request.take(),
+            )
+        };
+        // Requests that nobody answered are rejected, and peers that still come are not heard.
+        drop((events, listeners, request));
+        shared.unacknowledged.wait_for_none();
+        drop(id.take_back::<Self>()?);
+        Ok(())
+    }
+
+    /// From here on the session's thread does not know it any more.
+    fn leave_tables(&self) {
+        let (session, connection, listeners) = {
+            let state = self.state();
+            let listeners = state.listeners.iter();
+            let listeners: Vec<_> = listeners
+                .flat_map(|(session, listener)| listener.ids().map(|id| (session.clone(), id)))
+                .collect();
+            (state.session.clone(), state.connection, listeners)
+        };
+        if let (Some(session), Some(connection)) = (session, connection) {
+            lock(&session.connections).remove(&connection);
+        }
+        for (session, listener) in listeners {
+            lock(&session.listeners).remove(&listener);
+        }
+    }
+
+    /// Takes up a queue pair that was made for it.
+    pub(crate) fn set_qp(&self, qp: &Arc<Qp>) {
+        qp.note_state(IBV_QPS_INIT);
+        self.state().qp = Arc::downgrade(qp);
+        self.abi.update(|abi| {
+            abi.qp = qp.abi_ptr();
+            abi.pd = qp.abi.get(|abi| abi.pd);
+        });
+    }
+}

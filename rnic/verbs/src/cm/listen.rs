@@ -1,0 +1,117 @@
+//! Listening, and the requests that come.
+
+use std::ffi::c_int;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rnic::{ConnectionRequest, Listener};
+use rustix::io::Errno;
+
+use crate::cm::CmId;
+use crate::cm::event::{Details, Event};
+use crate::ffi::{Fail, Outcome};
+use crate::lock;
+use crate::process::Process;
+use crate::session::Session;
+
+impl CmId {
+    /// Listens where it is bound: of a wildcard at each address that the devices have now.
+    pub(crate) fn listen(self: &Arc<Self>, backlog: c_int) -> Outcome<()> {
+        let (local, bound, only_own_family) = {
+            let state = self.state();
+            (state.local, state.session.clone(), state.only_own_family)
+        };
+        let local = local.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
+        let places = match bound {
+            Some(session) => vec![(session, local.ip())],
+            None => everywhere(local, only_own_family)?,
+        };
+        let mut port = local.port();
+        let mut refused = None;
+        for (session, address) in places {
+            match self.listen_at(&session, SocketAddr::new(address, port), backlog) {
+                Ok(taken) => port = taken,
+                // Of a wildcard, a device may have no address of its family.
+                Err(fail) if fail.errno == Errno::ADDRNOTAVAIL => refused = Some(fail),
+                Err(fail) => return Err(fail),
+            }
+        }
+        let mut state = self.state();
+        if state.listeners.is_empty() {
+            let nowhere = || Fail::of(Errno::ADDRNOTAVAIL, format!("no RNIC is at {local}"));
+            return Err(refused.unwrap_or_else(nowhere));
+        }
+        self.set_local(&mut state, SocketAddr::new(local.ip(), port));
+        Ok(())
+    }
+
+    fn listen_at(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        local: SocketAddr,
+        backlog: c_int,
+    ) -> Outcome<u16> {
+        // What children need, so that the session's thread does not have to make it.
+        session.shared()?;
+        let most = session.info()?.limits.backlog.max(1);
+        let backlog = u32::try_from(backlog).ok().filter(|wanted| *wanted > 0);
+        // No request is told of before the listener is in the table.
+        let mut listeners = lock(&session.listeners);
+        let listener = Listener::bind(session.rnic(), local, backlog.unwrap_or(most).min(most))?;
+        let port = listener.local_addr().port();
+        listeners.extend(listener.ids().map(|id| (id, self.clone())));
+        self.state().listeners.push((session.clone(), listener));
+        Ok(port)
+    }
+
+    /// Tells the program of the requests that have come. The session's thread calls it.
+    pub(crate) fn take_requests(self: &Arc<Self>) {
+        let state = self.state();
+        for (session, listener) in &state.listeners {
+            while let Ok(request) = listener.accept_request(Duration::ZERO) {
+                if let Err(fail) = self.tell_request(&state, session, request) {
+                    log::warn!("a connection request can't be told to the program: {fail:?}");
+                }
+            }
+        }
+    }
+
+    fn tell_request(
+        self: &Arc<Self>,
+        state: &crate::cm::id::State,
+        session: &Arc<Session>,
+        request: ConnectionRequest,
+    ) -> Outcome<()> {
+        let mpa = request.mpa();
+        let details = Details {
+            private_data: request.private_data().to_vec(),
+            responder_resources: mpa.ord,
+            initiator_depth: mpa.ird,
+            ..Details::default()
+        };
+        let child = self.child(session, request, &state.channel)?;
+        self.tell_event(state, Event::request(self, child, details));
+        Ok(())
+    }
+}
+
+/// The devices and addresses for which a wildcard stands: all of each device, of both families for an IPv6
+/// one, unless the program wants only that family. Then link-local addresses, which need an interface to
+/// mean something, are left out.
+fn everywhere(wildcard: SocketAddr, only_own_family: bool) -> Outcome<Vec<(Arc<Session>, IpAddr)>> {
+    let meant = |address: &IpAddr| match address {
+        IpAddr::V4(_) => false,
+        IpAddr::V6(address) => !address.is_unicast_link_local(),
+    };
+    let mut places = Vec::new();
+    for session in Process::current().sessions()? {
+        if wildcard.is_ipv6() && only_own_family {
+            let addresses = session.info()?.addresses.into_iter().filter(meant);
+            places.extend(addresses.map(|address| (session.clone(), address)));
+        } else {
+            places.push((session, wildcard.ip()));
+        }
+    }
+    Ok(places)
+}

@@ -1,0 +1,77 @@
+//! Addresses and routes of an identifier that is to connect, or to listen.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::abi::{RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED};
+use crate::cm::CmId;
+use crate::cm::addr::{source_toward, unmapped};
+use crate::cm::event::Details;
+use crate::ffi::{Fail, Outcome};
+use crate::process::Process;
+
+impl CmId {
+    /// Binds it to an address, and to the device that has it. A wildcard is of no device yet.
+    pub(crate) fn bind(&self, local: SocketAddr) -> Outcome<()> {
+        let local = match local.ip().is_unspecified() {
+            true => local,
+            false => unmapped(local),
+        };
+        let mut state = self.state();
+        if state.local.is_some() {
+            return Err(Fail::of(Errno::INVAL, "the identifier is bound already"));
+        }
+        if !local.ip().is_unspecified() {
+            let session = Process::current().session_at(local.ip())?;
+            self.bind_to(&mut state, &session)?;
+        }
+        self.set_local(&mut state, local);
+        Ok(())
+    }
+
+    /// Finds the device that leads to `remote`, and the address that it has there.
+    pub(crate) fn resolve_addr(
+        self: &Arc<Self>,
+        source: Option<SocketAddr>,
+        remote: SocketAddr,
+    ) -> Outcome<()> {
+        let remote = unmapped(remote);
+        if let Some(source) = source.filter(|source| !source.ip().is_unspecified())
+            && self.state().local.is_none()
+        {
+            self.bind(source)?;
+        }
+        let bound = self
+            .state()
+            .local
+            .filter(|local| !local.ip().is_unspecified());
+        if bound.is_none() {
+            let session = Process::current().session_toward(remote.ip())?;
+            let local = source_toward(remote, &session.info()?.addresses).ok_or_else(|| {
+                let why = format!("no address of {} leads to {remote}", session.interface());
+                Fail::of(Errno::ADDRNOTAVAIL, why)
+            })?;
+            let mut state = self.state();
+            let port = state.local.map_or(0, |local| local.port());
+            self.bind_to(&mut state, &session)?;
+            self.set_local(&mut state, SocketAddr::new(local, port));
+        }
+        self.set_remote(&mut self.state(), remote);
+        self.tell(RDMA_CM_EVENT_ADDR_RESOLVED, Details::default());
+        Ok(())
+    }
+
+    /// There is nothing to do: the daemon asks the host for the way when it connects.
+    pub(crate) fn resolve_route(self: &Arc<Self>) -> Outcome<()> {
+        if self.state().remote.is_none() {
+            return Err(Fail::of(
+                Errno::INVAL,
+                "a route without an address: rdma_resolve_addr first",
+            ));
+        }
+        self.tell(RDMA_CM_EVENT_ROUTE_RESOLVED, Details::default());
+        Ok(())
+    }
+}

@@ -1,0 +1,189 @@
+//! Devices as programs list them, and what is told of them.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::net::IpAddr;
+
+use rnic::DeviceInfo;
+use rustix::io::Errno;
+
+use crate::abi::{
+    IBV_ATOMIC_HCA, IBV_DEVICE_MEM_MGT_EXTENSIONS, IBV_DEVICE_RC_RNR_NAK_GEN,
+    IBV_LINK_LAYER_ETHERNET, IBV_NODE_RNIC, IBV_PORT_ACTIVE, IBV_PORT_IP_BASED_GIDS,
+    IBV_TRANSPORT_IWARP, PHYS_STATE_LINK_UP, ibv_device, ibv_device_attr, ibv_gid, ibv_port_attr,
+};
+use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, zeroable};
+
+zeroable!(ibv_device, ibv_device_attr, ibv_port_attr);
+
+/// What a connection may have outstanding of RDMA Reads, at most, either way: what an
+/// `rdma_conn_param` can say, rounded down.
+pub(crate) const MAX_READS: u8 = 128;
+
+/// The greatest message: what a Send or Write may be long (RFC 5040 section 5.1, RFC 5041 section 5).
+const MAX_MESSAGE: u32 = u32::MAX;
+
+#[repr(C)]
+pub(crate) struct Device {
+    abi: Shared<ibv_device>,
+    /// Providers' libraries ask what is behind the struct in their own devices, to find out whether this
+    /// is one. It is none.
+    not_a_provider: [usize; 32],
+    interface: String,
+}
+
+// SAFETY: repr(C), and `abi` comes first.
+unsafe impl Object for Device {
+    type Abi = ibv_device;
+}
+
+impl Device {
+    pub(crate) fn new(interface: &str) -> Self {
+        let name = format!("rnic_{interface}");
+        let abi = Shared::zeroed(|abi: &mut ibv_device| {
+            abi.node_type = IBV_NODE_RNIC;
+            abi.transport_type = IBV_TRANSPORT_IWARP;
+            put_text(&mut abi.name, &name);
+            put_text(&mut abi.dev_name, &name);
+            put_text(
+                &mut abi.dev_path,
+                &format!("/sys/class/infiniband_verbs/{name}"),
+            );
+            put_text(
+                &mut abi.ibdev_path,
+                &format!("/sys/class/infiniband/{name}"),
+            );
+        });
+        Self {
+            abi,
+            not_a_provider: [0; 32],
+            interface: interface.to_owned(),
+        }
+    }
+
+    pub(crate) fn interface(&self) -> &str {
+        &self.interface
+    }
+
+    /// Where the name begins, for as long as the process lives.
+    pub(crate) fn name(&self) -> Ptr<c_char> {
+        self.abi.get(|abi| Ptr::to_const(&abi.name))
+    }
+}
+
+fn put_text(place: &mut [c_char], text: &str) {
+    let room = place.len() - 1;
+    for (to, from) in place.iter_mut().zip(text.bytes().take(room)) {
+        *to = from as c_char;
+    }
+}
+
+/// The EUI-64 of an Ethernet address (RFC 4291 appendix A), as a number whose bytes in memory are in
+/// network order.
+pub(crate) fn guid(mac: [u8; 6]) -> u64 {
+    let [a, b, c, d, e, f] = mac;
+    u64::from_ne_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f])
+}
+
+/// The GID of an address: itself, or IPv4-mapped.
+pub(crate) fn gid(address: IpAddr) -> ibv_gid {
+    ibv_gid(match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    })
+}
+
+pub(crate) fn gid_at(info: &DeviceInfo, port: u8, index: usize) -> Outcome<ibv_gid> {
+    check_port(port)?;
+    match info.addresses.get(index) {
+        Some(address) => Ok(gid(*address)),
+        None => Err(Errno::INVAL.into()),
+    }
+}
+
+fn check_port(port: u8) -> Outcome<()> {
+    match port {
+        1 => Ok(()),
+        _ => Err(Fail::of(
+            Errno::INVAL,
+            format!("port {port} of a device that has port 1"),
+        )),
+    }
+}
+
+fn int(number: impl TryInto<c_int>) -> c_int {
+    number.try_into().unwrap_or(c_int::MAX)
+}
+
+pub(crate) fn attributes(info: &DeviceInfo) -> ibv_device_attr {
+    let limits = &info.limits;
+    let mut attr: ibv_device_attr = crate::ffi::zeroed();
+    put_text(&mut attr.fw_ver, env!("CARGO_PKG_VERSION"));
+    attr.node_guid = guid(info.mac);
+    attr.sys_image_guid = attr.node_guid;
+    attr.max_mr_size = limits.registered_bytes;
+    // Regions begin and end at any byte.
+    attr.page_size_cap = u64::MAX << 12;
+    attr.max_qp = int(limits.queue_pairs);
+    attr.max_qp_wr = int(info.max_queue_depth);
+    attr.device_cap_flags = IBV_DEVICE_MEM_MGT_EXTENSIONS;
+    attr.max_sge = int(info.max_sge);
+    attr.max_sge_rd = int(info.max_sge);
+    attr.max_cq = int(limits.completion_queues);
+    attr.max_cqe = int(limits.cq_depth);
+    attr.max_mr = int(limits.regions);
+    attr.max_pd = int(limits.protection_domains);
+    attr.max_qp_rd_atom = MAX_READS.into();
+    attr.max_qp_init_rd_atom = MAX_READS.into();
+    attr.max_res_rd_atom = int(limits.queue_pairs).saturating_mul(MAX_READS.into());
+    attr.atomic_cap = IBV_ATOMIC_HCA;
+    attr.max_srq = int(limits.shared_receive_queues);
+    attr.max_srq_wr = int(info.max_queue_depth);
+    attr.max_srq_sge = int(info.max_sge);
+    attr.max_pkeys = 1;
+    attr.phys_port_cnt = 1;
+    debug_assert!(attr.device_cap_flags & IBV_DEVICE_RC_RNR_NAK_GEN == 0);
+    attr
+}
+
+pub(crate) fn port_attributes(info: &DeviceInfo, port: u8) -> Outcome<ibv_port_attr> {
+    check_port(port)?;
+    let mut attr: ibv_port_attr = crate::ffi::zeroed();
+    attr.state = IBV_PORT_ACTIVE;
+    attr.max_mtu = mtu(9000);
+    attr.active_mtu = mtu(info.mtu);
+    attr.gid_tbl_len = int(info.addresses.len());
+    attr.port_cap_flags = IBV_PORT_IP_BASED_GIDS;
+    attr.max_msg_sz = MAX_MESSAGE;
+    attr.pkey_tbl_len = 1;
+    attr.phys_state = PHYS_STATE_LINK_UP;
+    attr.link_layer = IBV_LINK_LAYER_ETHERNET;
+    // An interface's speed is not known here: 1 lane of 10 Gb/s, as programs show something.
+    attr.active_width = 1;
+    attr.active_speed = 4;
+    Ok(attr)
+}
+
+/// `enum ibv_mtu`: the greatest of its steps that the link's MTU has room for.
+fn mtu(bytes: u32) -> c_int {
+    match bytes {
+        4096.. => 5,
+        2048.. => 4,
+        1024.. => 3,
+        512.. => 2,
+        _ => 1,
+    }
+}
+
+/// A file of a device's sysfs directory, as far as programs ask for one.
+pub(crate) fn sysfs_file(directory: &CStr, file: &CStr) -> Option<&'static str> {
+    directory
+        .to_str()
+        .ok()?
+        .strip_prefix("/sys/class/infiniband")?;
+    Some(match file.to_str().ok()? {
+        "node_type" => "4: RNIC",
+        "fw_ver" => env!("CARGO_PKG_VERSION"),
+        "board_id" | "hca_type" => "software RNIC",
+        _ => return None,
+    })
+}

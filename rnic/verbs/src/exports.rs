@@ -1,0 +1,10 @@
+//! Every symbol that programs may ask for, with its version.
+
+mod absent;
+mod blocking;
+mod cm;
+mod device;
+mod objects;
+pub(crate) mod ops;
+mod rsockets;
+mod strings;

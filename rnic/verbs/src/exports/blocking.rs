@@ -1,0 +1,146 @@
+//! Calls that wait on a descriptor. A thread may be cancelled there (pthread_cancel(3)), which unwinds
+//! through these functions: so they have nothing to drop while they wait, and catch nothing.
+
+use std::ffi::{c_int, c_void};
+
+use crate::abi::{
+    ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, rdma_cm_event, rdma_event_channel,
+};
+use crate::cm::EventChannel;
+use crate::context::Context;
+use crate::cq::CompChannel;
+use crate::ffi::{Object, Ptr, number};
+
+/// What the body of a call that has taken an event, or none, says.
+const NOTHING: c_int = 0;
+const TAKEN: c_int = 1;
+
+/// Declared as what unwinds when the thread is cancelled.
+mod c {
+    use std::ffi::{c_int, c_void};
+
+    unsafe extern "C-unwind" {
+        pub(super) fn read(fd: c_int, to: *mut c_void, bytes: usize) -> isize;
+        pub(super) fn poll(fds: *mut libc::pollfd, count: libc::nfds_t, timeout: c_int) -> c_int;
+    }
+}
+
+macro_rules! exported {
+    ($version:literal $name:ident) => {
+        #[cfg(not(test))]
+        std::arch::global_asm!(concat!(
+            ".symver rnic_verbs_",
+            stringify!($name),
+            ", ",
+            stringify!($name),
+            "@@",
+            $version
+        ));
+    };
+}
+
+exported!("RDMACM_1.0" rdma_get_cm_event);
+exported!("IBVERBS_1.1" ibv_get_async_event);
+exported!("IBVERBS_1.1" ibv_get_cq_event);
+
+/// Reads one count off an event queue's descriptor; whether it was there.
+unsafe fn read_count(fd: c_int) -> bool {
+    let mut count = 0_u64;
+    // SAFETY: 8 bytes of this stack, which is what an eventfd gives.
+    let read = unsafe { c::read(fd, (&raw mut count).cast::<c_void>(), size_of::<u64>()) };
+    read == 8
+}
+
+#[unsafe(export_name = "rnic_verbs_rdma_get_cm_event")]
+unsafe extern "C-unwind" fn rdma_get_cm_event(
+    channel: Ptr<rdma_event_channel>,
+    event: Ptr<Ptr<rdma_cm_event>>,
+) -> c_int {
+    loop {
+        let fd = number("rdma_get_cm_event", || {
+            Ok(channel.object::<EventChannel>()?.events.fd())
+        });
+        // SAFETY: a descriptor of the channel's.
+        if fd < 0 || !unsafe { read_count(fd) } {
+            return -1;
+        }
+        let taken = number("rdma_get_cm_event", || {
+            let Some(found) = channel.object::<EventChannel>()?.events.take() else {
+                return Ok(NOTHING);
+            };
+            event.write(found.deliver());
+            Ok(TAKEN)
+        });
+        match taken {
+            NOTHING => {}
+            TAKEN => return 0,
+            _ => return -1,
+        }
+    }
+}
+
+#[unsafe(export_name = "rnic_verbs_ibv_get_async_event")]
+unsafe extern "C-unwind" fn ibv_get_async_event(
+    context: Ptr<ibv_context>,
+    event: Ptr<ibv_async_event>,
+) -> c_int {
+    loop {
+        let fd = number("ibv_get_async_event", || {
+            Ok(context.object::<Context>()?.event_fd())
+        });
+        // SAFETY: a descriptor of the context's.
+        if fd < 0 || !unsafe { read_count(fd) } {
+            return -1;
+        }
+        let taken = number("ibv_get_async_event", || {
+            let Some(found) = context.object::<Context>()?.take_event() else {
+                return Ok(NOTHING);
+            };
+            event.write(found);
+            Ok(TAKEN)
+        });
+        match taken {
+            NOTHING => {}
+            TAKEN => return 0,
+            _ => return -1,
+        }
+    }
+}
+
+#[unsafe(export_name = "rnic_verbs_ibv_get_cq_event")]
+unsafe extern "C-unwind" fn ibv_get_cq_event(
+    channel: Ptr<ibv_comp_channel>,
+    cq: Ptr<Ptr<ibv_cq>>,
+    cq_context: Ptr<Ptr<c_void>>,
+) -> c_int {
+    loop {
+        let taken = number("ibv_get_cq_event", || {
+            let Some(found) = channel.object::<CompChannel>()?.take_event()? else {
+                return Ok(NOTHING);
+            };
+            cq.write(found.abi_ptr());
+            cq_context.write(found.cq_context());
+            Ok(TAKEN)
+        });
+        match taken {
+            NOTHING => {}
+            TAKEN => return 0,
+            _ => return -1,
+        }
+        let fd = number("ibv_get_cq_event", || {
+            channel.object::<CompChannel>()?.fd_to_wait_on()
+        });
+        if fd < 0 {
+            return -1;
+        }
+        let mut polled = libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one pollfd of this stack.
+        if unsafe { c::poll(&raw mut polled, 1, -1) } < 0 {
+            return -1;
+        }
+    }
+}

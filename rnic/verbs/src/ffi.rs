@@ -1,0 +1,466 @@
+//! The border to C: pointers that programs pass, objects that they hold, what a failure becomes, and
+//! how functions are exported.
+//!
+//! What the manual pages of the verbs demand of a program is what the `unsafe` here relies on, and it is
+//! said once: a pointer that is passed is null or points to what its type says, for as long as the call
+//! lasts; an object that was destroyed is not used again. A program that does otherwise harms itself, as
+//! with any libibverbs. No panic leaves an exported function.
+
+use std::cell::UnsafeCell;
+use std::ffi::{CStr, c_char, c_int};
+use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+/// A pointer that a program passed or that is passed to one. It comes into being by a call from C, or by
+/// one of the functions below.
+#[repr(transparent)]
+pub(crate) struct Ptr<T>(*mut T);
+
+impl<T> Clone for Ptr<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Ptr<T> {}
+
+// SAFETY: an address; who follows it answers for what it finds, on whatever thread.
+unsafe impl<T> Send for Ptr<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Ptr<T> {}
+
+impl<T> PartialEq for Ptr<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl<T> Ptr<T> {
+    pub(crate) const NULL: Self = Self(std::ptr::null_mut());
+
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    pub(crate) fn addr(self) -> usize {
+        self.0.expose_provenance()
+    }
+
+    pub(crate) fn as_non_null(self) -> Option<std::ptr::NonNull<T>> {
+        std::ptr::NonNull::new(self.0)
+    }
+
+    /// A pointer to the same as another type.
+    pub(crate) fn cast<U>(self) -> Ptr<U> {
+        Ptr(self.0.cast())
+    }
+
+    /// To what a program named by its address.
+    pub(crate) fn from_addr(addr: u64) -> Self {
+        Self(std::ptr::with_exposed_provenance_mut(addr as usize))
+    }
+
+    /// As the C library gave it.
+    pub(crate) fn from_raw(raw: *mut T) -> Self {
+        Self(raw)
+    }
+
+    /// To what the caller has.
+    pub(crate) fn to(thing: &mut T) -> Self {
+        Self(thing)
+    }
+
+    /// To what the caller has and does not change.
+    pub(crate) fn to_const(thing: &[T]) -> Self {
+        Self(thing.as_ptr().cast_mut())
+    }
+
+    /// What is there now; null has nothing.
+    pub(crate) fn read(self) -> Outcome<T>
+    where
+        T: Copy,
+    {
+        let Some(at) = self.as_non_null() else {
+            return Err(Fail::of(Errno::INVAL, "a null pointer"));
+        };
+        // SAFETY: not null, so good for the call (see the module).
+        Ok(unsafe { at.read() })
+    }
+
+    /// As [`Self::read`], and nothing for null.
+    pub(crate) fn get(self) -> Option<T>
+    where
+        T: Copy,
+    {
+        self.read().ok()
+    }
+
+    /// Puts a value there; for null nothing is done.
+    pub(crate) fn write(self, value: T) {
+        if let Some(at) = self.as_non_null() {
+            // SAFETY: as for `read`.
+            unsafe { at.write(value) };
+        }
+    }
+
+    /// Changes what is there.
+    pub(crate) fn update(self, change: impl FnOnce(&mut T)) {
+        if let Some(mut at) = self.as_non_null() {
+            // SAFETY: as for `read`; the program leaves it alone during the call.
+            change(unsafe { at.as_mut() });
+        }
+    }
+
+    /// Puts the first bytes of a value there, at most `room` of them.
+    pub(crate) fn write_start(self, value: &T, room: usize) -> usize
+    where
+        T: Copy,
+    {
+        let bytes = room.min(size_of::<T>());
+        if !self.is_null() {
+            // SAFETY: the program has room for as many bytes as it says; a value of ours is no part of it.
+            unsafe {
+                std::ptr::copy_nonoverlapping(
+                    std::ptr::from_ref(value).cast::<u8>(),
+                    self.0.cast(),
+                    bytes,
+                );
+            }
+        }
+        bytes
+    }
+
+    /// The place `index` of an array that begins here.
+    pub(crate) fn at(self, index: usize) -> Self {
+        Self(self.0.wrapping_add(index))
+    }
+
+    /// The `count` values from here on; of null none.
+    pub(crate) fn slice<'a>(self, count: usize) -> &'a [T] {
+        match self.as_non_null() {
+            // SAFETY: the program says how many there are, and leaves them alone during the call.
+            Some(at) if count > 0 => unsafe { std::slice::from_raw_parts(at.as_ptr(), count) },
+            _ => &[],
+        }
+    }
+}
+
+impl Ptr<c_char> {
+    /// The text that begins here, if there is one.
+    pub(crate) fn text<'a>(self) -> Option<&'a CStr> {
+        // SAFETY: not null, so a string that ends with a zero (see the module).
+        self.as_non_null()
+            .map(|at| unsafe { CStr::from_ptr(at.as_ptr()) })
+    }
+}
+
+/// The part of an object that programs see and may write.
+#[repr(transparent)]
+pub(crate) struct Shared<T>(UnsafeCell<T>);
+
+// SAFETY: a program's threads share it by its pointer whatever we say; here it is only read and written
+// by value, by `get` and `update`.
+unsafe impl<T> Sync for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T> Send for Shared<T> {}
+
+impl<T> Shared<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(UnsafeCell::new(value))
+    }
+
+    /// All zero but for what `set` writes. For structs for which that is a value: of numbers, pointers,
+    /// mutexes, and functions that may be absent.
+    pub(crate) fn zeroed(set: impl FnOnce(&mut T)) -> Self
+    where
+        T: Zeroed,
+    {
+        let mut value = zeroed();
+        set(&mut value);
+        Self::new(value)
+    }
+
+    /// A value of it.
+    pub(crate) fn get<V>(&self, read: impl FnOnce(&T) -> V) -> V {
+        // SAFETY: a short look; a program writes fields of its own only (see the module).
+        read(unsafe { &*self.0.get() })
+    }
+
+    /// Writes to it.
+    pub(crate) fn update(&self, write: impl FnOnce(&mut T)) {
+        // SAFETY: as for `get`; two of us never write the same field at one time, because each is
+        // written under a lock of the object's or by the one call that the program makes.
+        write(unsafe { &mut *self.0.get() });
+    }
+}
+
+/// Structs whose bytes may all be zero.
+///
+/// # Safety
+///
+/// Zero bytes are a value of the type.
+pub(crate) unsafe trait Zeroed {}
+
+macro_rules! zeroable {
+    ($($type:ty),* $(,)?) => {
+        $(
+            // SAFETY: numbers, pointers, mutexes and absent functions only.
+            unsafe impl crate::ffi::Zeroed for $type {}
+        )*
+    };
+}
+pub(crate) use zeroable;
+
+pub(crate) fn zeroed<T: Zeroed>() -> T {
+    // SAFETY: what `Zeroed` says.
+    unsafe { MaybeUninit::zeroed().assume_init() }
+}
+
+/// What a program holds by a pointer to the struct that the headers declare.
+///
+/// # Safety
+///
+/// The type is `repr(C)`, and an `Abi` is its part from [`Self::OFFSET`] on.
+pub(crate) unsafe trait Object: Sized {
+    type Abi;
+
+    /// Where the struct begins in the object.
+    const OFFSET: usize = 0;
+
+    /// Gives the program a share of it; [`Ptr::take_back`] ends that.
+    fn hand_out(self: Arc<Self>) -> Ptr<Self::Abi> {
+        let object = Arc::into_raw(self).cast_mut();
+        Ptr(object.wrapping_byte_add(Self::OFFSET).cast())
+    }
+
+    /// The pointer by which the program holds it, without a share.
+    fn abi_ptr(&self) -> Ptr<Self::Abi> {
+        let object = std::ptr::from_ref(self).cast_mut();
+        Ptr(object.wrapping_byte_add(Self::OFFSET).cast())
+    }
+}
+
+impl<T> Ptr<T> {
+    /// The object of which this is the struct.
+    pub(crate) fn object<'a, O: Object<Abi = T>>(self) -> Outcome<&'a O> {
+        match self.as_non_null() {
+            // SAFETY: a struct that `hand_out` gave, and not destroyed (see the module).
+            Some(at) => Ok(unsafe { at.byte_sub(O::OFFSET).cast().as_ref() }),
+            None => Err(Fail::of(Errno::INVAL, "a null pointer")),
+        }
+    }
+
+    /// The same, to keep.
+    pub(crate) fn share<O: Object<Abi = T>>(self) -> Outcome<Arc<O>> {
+        let object: *const O = self.object::<O>()?;
+        // SAFETY: `hand_out` made the pointer out of an `Arc`, of which the program still has its share.
+        Ok(unsafe {
+            Arc::increment_strong_count(object);
+            Arc::from_raw(object)
+        })
+    }
+
+    /// The program's share, which it gives back: it does not use the pointer again.
+    pub(crate) fn take_back<O: Object<Abi = T>>(self) -> Outcome<Arc<O>> {
+        let object: *const O = self.object::<O>()?;
+        // SAFETY: as for `share`, and the program's share is given up.
+        Ok(unsafe { Arc::from_raw(object) })
+    }
+}
+
+/// An array of the C library's, ended by a null pointer, that a program gives back with `free_array`.
+pub(crate) fn array_of<T>(items: &[Ptr<T>]) -> Outcome<Ptr<Ptr<T>>> {
+    // SAFETY: no memory is touched that calloc did not give.
+    let array = unsafe { libc::calloc(items.len() + 1, size_of::<Ptr<T>>()) };
+    let array = Ptr(array.cast::<Ptr<T>>());
+    if array.is_null() {
+        return Err(Fail::of(Errno::NOMEM, "no memory for a list"));
+    }
+    for (index, item) in items.iter().enumerate() {
+        array.at(index).write(*item);
+    }
+    Ok(array)
+}
+
+pub(crate) fn free_array<T>(array: Ptr<Ptr<T>>) {
+    // SAFETY: null, or what `array_of` gave.
+    unsafe { libc::free(array.0.cast()) };
+}
+
+/// The host's resolver. 0, or its own kind of error.
+pub(crate) fn getaddrinfo(
+    node: Ptr<c_char>,
+    service: Ptr<c_char>,
+    hints: &libc::addrinfo,
+    list: &mut Ptr<libc::addrinfo>,
+) -> c_int {
+    // SAFETY: strings of the program's or null, hints of the caller's, and a place for the list, which is
+    // a pointer as `Ptr` is one.
+    unsafe { libc::getaddrinfo(node.0, service.0, hints, std::ptr::from_mut(list).cast()) }
+}
+
+pub(crate) fn freeaddrinfo(list: Ptr<libc::addrinfo>) {
+    // SAFETY: what `getaddrinfo` gave.
+    unsafe { libc::freeaddrinfo(list.0) };
+}
+
+/// A box that a program holds, without more than its struct.
+pub(crate) fn hand_out_box<T>(value: Box<T>) -> Ptr<T> {
+    Ptr(Box::into_raw(value))
+}
+
+pub(crate) fn take_back_box<T>(value: Ptr<T>) -> Option<Box<T>> {
+    // SAFETY: null, or what `hand_out_box` gave and the program gives back.
+    value
+        .as_non_null()
+        .map(|at| unsafe { Box::from_raw(at.as_ptr()) })
+}
+
+/// Why a call failed: the number for the program, the sentence for the log.
+#[derive(Debug)]
+pub(crate) struct Fail {
+    pub(crate) errno: Errno,
+    why: Option<String>,
+}
+
+pub(crate) type Outcome<T> = Result<T, Fail>;
+
+impl Fail {
+    pub(crate) fn of(errno: Errno, why: impl Into<String>) -> Self {
+        Self {
+            errno,
+            why: Some(why.into()),
+        }
+    }
+
+    /// What an RNIC does not have.
+    pub(crate) fn unsupported(why: impl Into<String>) -> Self {
+        Self::of(Errno::OPNOTSUPP, why)
+    }
+
+    fn log(&self, call: &str) {
+        if let Some(why) = &self.why {
+            crate::logger::install();
+            log::warn!("{call}: {why}");
+        }
+    }
+}
+
+impl std::fmt::Display for Fail {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.why {
+            Some(why) => f.write_str(why),
+            None => write!(f, "{}", self.errno),
+        }
+    }
+}
+
+/// What is expected, such as a queue that is full: nothing for the log.
+impl From<Errno> for Fail {
+    fn from(errno: Errno) -> Self {
+        Self { errno, why: None }
+    }
+}
+
+impl From<rnic::Error> for Fail {
+    fn from(error: rnic::Error) -> Self {
+        use rnic::{Error, RefusalCode};
+        let errno = match &error {
+            Error::QueueFull => return Errno::NOMEM.into(),
+            Error::NoDaemon(_) => Errno::NODEV,
+            Error::NotPermitted(_) => Errno::ACCESS,
+            Error::DaemonGone | Error::SessionEnded(_) => Errno::IO,
+            Error::Timeout { .. } => Errno::TIMEDOUT,
+            Error::Refused(refusal) => match refusal.code {
+                RefusalCode::Limit => Errno::NOMEM,
+                RefusalCode::Busy => Errno::BUSY,
+                RefusalCode::PortInUse => Errno::ADDRINUSE,
+                RefusalCode::AddressNotLocal => Errno::ADDRNOTAVAIL,
+                RefusalCode::Unreachable => Errno::HOSTUNREACH,
+                RefusalCode::NotPermitted => Errno::ACCESS,
+                _ => Errno::INVAL,
+            },
+            Error::Io { errno, .. } => *errno,
+            Error::Memory(_) => Errno::NOMEM,
+            _ => Errno::INVAL,
+        };
+        Self::of(errno, error.to_string())
+    }
+}
+
+/// Sets the C library's `errno`.
+fn set_errno(errno: Errno) {
+    // SAFETY: the C library's word for this thread.
+    unsafe { *libc::__errno_location() = errno.raw_os_error() };
+}
+
+/// Runs what a call does. A panic is a bug of ours, told by the panic's own line, and an error of the
+/// call.
+fn run<T>(call: &str, body: impl FnOnce() -> Outcome<T>) -> Result<T, Errno> {
+    let ended = catch_unwind(AssertUnwindSafe(body));
+    let outcome = ended.unwrap_or_else(|_| Err(Fail::of(Errno::IO, "a bug of the RNIC's")));
+    outcome.map_err(|fail| {
+        fail.log(call);
+        set_errno(fail.errno);
+        fail.errno
+    })
+}
+
+/// The body of a verb that returns 0 or an error's number.
+pub(crate) fn verb(call: &str, body: impl FnOnce() -> Outcome<()>) -> c_int {
+    run(call, body).map_or_else(Errno::raw_os_error, |()| 0)
+}
+
+/// The body of a call that returns 0, or -1 and sets `errno`, as the connection manager's do.
+pub(crate) fn cm(call: &str, body: impl FnOnce() -> Outcome<()>) -> c_int {
+    run(call, body).map_or(-1, |()| 0)
+}
+
+/// The body of a call that returns a number, or -1 and sets `errno`.
+pub(crate) fn number(call: &str, body: impl FnOnce() -> Outcome<c_int>) -> c_int {
+    run(call, body).unwrap_or(-1)
+}
+
+/// The same of a wider number.
+pub(crate) fn long(call: &str, body: impl FnOnce() -> Outcome<isize>) -> isize {
+    run(call, body).unwrap_or(-1)
+}
+
+/// The body of a call that returns a pointer, or null and sets `errno`.
+pub(crate) fn ptr<T>(call: &str, body: impl FnOnce() -> Outcome<Ptr<T>>) -> Ptr<T> {
+    run(call, body).unwrap_or(Ptr::NULL)
+}
+
+/// The body of a call that tells nobody of its failure but the log.
+pub(crate) fn void(call: &str, body: impl FnOnce() -> Outcome<()>) {
+    let _ = run(call, body);
+}
+
+/// The body of a call that can't fail.
+pub(crate) fn plain<T: Default>(call: &str, body: impl FnOnce() -> T) -> T {
+    run(call, || Ok(body())).unwrap_or_default()
+}
+
+/// Exports functions: the version of the symbol, which of the above its body is for, the function. In
+/// tests of this crate, which are a program, nothing has a version.
+macro_rules! exports {
+    ($($(#[$about:meta])* $version:literal $kind:ident fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $ret:ty)? $body:block)*) => {
+        $(
+            const _: () = {
+                $(#[$about])*
+                #[unsafe(export_name = concat!("rnic_verbs_", stringify!($name)))]
+                unsafe extern "C-unwind" fn export($($arg: $type),*) $(-> $ret)? {
+                    crate::ffi::$kind(stringify!($name), move || $body)
+                }
+            };
+            #[cfg(not(test))]
+            std::arch::global_asm!(concat!(
+                ".symver rnic_verbs_", stringify!($name), ", ", stringify!($name), "@@", $version
+            ));
+        )*
+    };
+}
+pub(crate) use exports;

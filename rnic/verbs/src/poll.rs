@@ -1,0 +1,179 @@
+//! Completions, as programs poll them.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rnic::{WcStatus, WorkCompletion, WrOpcode};
+use rustix::io::Errno;
+
+use crate::abi::{
+    IBV_WC_BIND_MW, IBV_WC_COMP_SWAP, IBV_WC_FETCH_ADD, IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR,
+    IBV_WC_LOC_QP_OP_ERR, IBV_WC_LOCAL_INV, IBV_WC_RDMA_READ, IBV_WC_RDMA_WRITE, IBV_WC_RECV,
+    IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_OP_ERR, IBV_WC_SEND,
+    IBV_WC_SUCCESS, IBV_WC_WITH_IMM, IBV_WC_WITH_INV, IBV_WC_WR_FLUSH_ERR, ibv_wc,
+};
+use crate::cq::Cq;
+use crate::ffi::{Outcome, Ptr};
+use crate::lock;
+
+/// Completions taken at once.
+const BATCH: usize = 16;
+
+/// Moves at most `most` completions to the places from `wc` on, and says how many.
+pub(crate) fn poll(cq: &Cq, most: c_int, wc: Ptr<ibv_wc>) -> Outcome<c_int> {
+    let most = crate::pd::count(most)?;
+    let mut batch = [WorkCompletion::default(); BATCH];
+    let mut count = 0;
+    while count < most {
+        let wanted = BATCH.min(most - count);
+        let found = match cq.rnic().poll(&mut batch[..wanted]) {
+            Ok(found) => found,
+            // What was taken is told first.
+            Err(_) if count > 0 => break,
+            Err(error) => return Err(error.into()),
+        };
+        for completion in &batch[..found] {
+            wc.at(count).write(translate(completion));
+            count += 1;
+        }
+        if found < wanted {
+            break;
+        }
+    }
+    cq.polls.found(count > 0);
+    Ok(c_int::try_from(count).unwrap_or(c_int::MAX))
+}
+
+/// Polls in vain, one after the other. Programs of the verbs poll without a break. What they wait for comes
+/// from threads that poll too, the daemon's and the peer's, and on a host with fewer cores than of these a
+/// program would keep away just what it waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Polls {
+    in_vain: AtomicU32,
+}
+
+impl Polls {
+    /// After so many each lets others have the core.
+    const PATIENCE: u32 = 16;
+
+    fn found(&self, something: bool) {
+        // Counting wrongly when several threads poll does no harm, and needs no locked instruction.
+        let in_vain = self.in_vain.load(Ordering::Relaxed);
+        match (something, in_vain) {
+            (true, 0) => {}
+            (true, _) => self.in_vain.store(0, Ordering::Relaxed),
+            (false, Self::PATIENCE..) => std::thread::yield_now(),
+            (false, _) => self.in_vain.store(in_vain + 1, Ordering::Relaxed),
+        }
+    }
+}
+
+fn translate(completion: &WorkCompletion) -> ibv_wc {
+    let mut wc = ibv_wc {
+        wr_id: completion.wr_id,
+        status: status(completion.status),
+        opcode: opcode(completion.opcode),
+        byte_len: completion.byte_len,
+        qp_num: completion.qp.0,
+        ..ibv_wc::default()
+    };
+    if let Some(stag) = completion.invalidated {
+        wc.imm_data = stag;
+        wc.wc_flags = IBV_WC_WITH_INV;
+    }
+    if let Some(immediate) = completion.immediate {
+        let Immediate { data, written } = Immediate::decode(immediate);
+        wc.imm_data = data;
+        wc.wc_flags = IBV_WC_WITH_IMM;
+        wc.byte_len = written.unwrap_or(0);
+        if written.is_some() {
+            wc.opcode = IBV_WC_RECV_RDMA_WITH_IMM;
+        }
+    }
+    wc
+}
+
+/// The verbs' immediate data, 32 bits, in the 64 bits that RFC 7306 section 6 has: first the program's, as
+/// they lie in memory, then how many bytes the RDMA Write before has written, or all ones when there was
+/// none (a Send with immediate data and without payload).
+pub(crate) struct Immediate {
+    /// In network order, as the verbs have it.
+    pub(crate) data: u32,
+    pub(crate) written: Option<u32>,
+}
+
+impl Immediate {
+    const NO_WRITE: u32 = u32::MAX;
+
+    pub(crate) fn encode(&self) -> u64 {
+        let low = self.written.unwrap_or(Self::NO_WRITE);
+        u64::from(u32::from_be(self.data)) << 32 | u64::from(low)
+    }
+
+    pub(crate) fn decode(value: u64) -> Self {
+        let [d0, d1, d2, d3, w0, w1, w2, w3] = value.to_be_bytes();
+        let written = u32::from_be_bytes([w0, w1, w2, w3]);
+        Self {
+            data: u32::from_ne_bytes([d0, d1, d2, d3]),
+            written: (written != Self::NO_WRITE).then_some(written),
+        }
+    }
+}
+
+fn status(status: WcStatus) -> c_int {
+    match status {
+        WcStatus::Success => IBV_WC_SUCCESS,
+        WcStatus::LocalLength => IBV_WC_LOC_LEN_ERR,
+        WcStatus::LocalQpOperation => IBV_WC_LOC_QP_OP_ERR,
+        WcStatus::LocalProtection => IBV_WC_LOC_PROT_ERR,
+        WcStatus::WorkRequestFlushed => IBV_WC_WR_FLUSH_ERR,
+        WcStatus::RemoteAccess => IBV_WC_REM_ACCESS_ERR,
+        WcStatus::RemoteOperation => IBV_WC_REM_OP_ERR,
+    }
+}
+
+fn opcode(opcode: WrOpcode) -> c_int {
+    match opcode {
+        WrOpcode::Send | WrOpcode::SendInvalidate | WrOpcode::Immediate => IBV_WC_SEND,
+        WrOpcode::Write | WrOpcode::WriteImmediate => IBV_WC_RDMA_WRITE,
+        WrOpcode::Read => IBV_WC_RDMA_READ,
+        WrOpcode::Recv => IBV_WC_RECV,
+        WrOpcode::AtomicFetchAdd => IBV_WC_FETCH_ADD,
+        WrOpcode::AtomicCompareSwap => IBV_WC_COMP_SWAP,
+        WrOpcode::LocalInvalidate | WrOpcode::FastRegister => IBV_WC_LOCAL_INV,
+        WrOpcode::BindWindow => IBV_WC_BIND_MW,
+    }
+}
+
+/// The completion at which `ibv_start_poll` and `ibv_next_poll` have arrived.
+#[derive(Default)]
+pub(crate) struct ExPoll {
+    current: ibv_wc,
+}
+
+impl ExPoll {
+    pub(crate) fn current(cq: &Cq) -> ibv_wc {
+        lock(&cq.ex).current
+    }
+}
+
+/// Goes on to the next completion.
+///
+/// # Errors
+/// ENOENT when there is none.
+pub(crate) fn step(cq: &Cq) -> Outcome<()> {
+    let mut one = [WorkCompletion::default()];
+    let found = cq.rnic().poll(&mut one)? > 0;
+    cq.polls.found(found);
+    if !found {
+        return Err(Errno::NOENT.into());
+    }
+    let [completion] = one;
+    let current = translate(&completion);
+    lock(&cq.ex).current = current;
+    cq.abi.update(|abi| {
+        abi.status = current.status;
+        abi.wr_id = current.wr_id;
+    });
+    Ok(())
+}

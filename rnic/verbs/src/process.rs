@@ -1,0 +1,150 @@
+//! What this process has: devices, and a session for each that is used. A child after fork(2) begins
+//! with nothing: a session is of the process that opened it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex};
+
+use rnic::{Context, Daemon, DeviceConfig, DeviceName, Driving};
+use rustix::io::Errno;
+
+use crate::device::Device;
+use crate::ffi::{Fail, Outcome};
+use crate::lock;
+use crate::session::Session;
+
+/// One for each process that used the verbs, never freed.
+pub(crate) struct Process {
+    id: u32,
+    way: Way,
+    /// By interface. They stay: programs keep pointers to them.
+    devices: Mutex<HashMap<String, Arc<Device>>>,
+    sessions: Mutex<HashMap<String, Arc<Session>>>,
+}
+
+/// How an RNIC is reached.
+enum Way {
+    /// Through the daemon that the client API finds.
+    Daemon,
+    /// In this process, on this interface (`RNIC_EMBEDDED`).
+    Embedded(String),
+}
+
+static CURRENT: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
+
+impl Process {
+    pub(crate) fn current() -> &'static Self {
+        let found = CURRENT.load(Ordering::Acquire);
+        // SAFETY: null, or what is leaked below.
+        match unsafe { found.as_ref() } {
+            Some(process) if process.id == std::process::id() => process,
+            _ => Self::begin(found),
+        }
+    }
+
+    fn begin(before: *mut Self) -> &'static Self {
+        crate::logger::install();
+        let way = match std::env::var("RNIC_EMBEDDED") {
+            Ok(interface) if !interface.is_empty() => Way::Embedded(interface),
+            _ => Way::Daemon,
+        };
+        let own = Box::leak(Box::new(Self {
+            id: std::process::id(),
+            way,
+            devices: Mutex::default(),
+            sessions: Mutex::default(),
+        }));
+        let put = CURRENT.compare_exchange(before, own, Ordering::AcqRel, Ordering::Acquire);
+        match put {
+            Ok(_) => own,
+            // SAFETY: what another thread of this process leaked at the same time.
+            Err(others) => unsafe { &*others },
+        }
+    }
+
+    /// The devices that there are now.
+    pub(crate) fn devices(&self) -> Outcome<Vec<Arc<Device>>> {
+        let interfaces = match &self.way {
+            Way::Embedded(interface) => vec![interface.clone()],
+            Way::Daemon => match Context::default_device() {
+                None => Daemon::find(None)?.devices()?,
+                Some(DeviceName::Interface(name)) => vec![name],
+                Some(other) => vec![interface_of(&other)?],
+            },
+        };
+        let mut known = lock(&self.devices);
+        let device = |interface: String| {
+            let made = || Arc::new(Device::new(&interface));
+            known.entry(interface.clone()).or_insert_with(made).clone()
+        };
+        Ok(interfaces.into_iter().map(device).collect())
+    }
+
+    /// The session of a device, opened if there is none that lives.
+    pub(crate) fn session(&self, interface: &str) -> Outcome<Arc<Session>> {
+        let mut sessions = lock(&self.sessions);
+        if let Some(session) = sessions.get(interface)
+            && !session.is_gone()
+        {
+            return Ok(session.clone());
+        }
+        let context = match &self.way {
+            Way::Embedded(interface) => {
+                let device = rnic::Device::open(DeviceConfig {
+                    driving: Driving::Threaded,
+                    ..DeviceConfig::new(interface)
+                });
+                let device = device.map_err(|error| Fail::of(Errno::NODEV, error.to_string()))?;
+                Context::embedded(&device)?
+            }
+            Way::Daemon => {
+                let device = DeviceName::Interface(interface.to_owned());
+                Daemon::find(None)?.open(Some(&device))?
+            }
+        };
+        let session = Session::begin(context)?;
+        sessions.insert(interface.to_owned(), session.clone());
+        Ok(session)
+    }
+
+    /// Sessions of all devices.
+    pub(crate) fn sessions(&self) -> Outcome<Vec<Arc<Session>>> {
+        let devices = self.devices()?;
+        let session = |device: &Arc<Device>| self.session(device.interface());
+        devices.iter().map(session).collect()
+    }
+
+    /// The session of the device that has an address.
+    pub(crate) fn session_at(&self, address: std::net::IpAddr) -> Outcome<Arc<Session>> {
+        let found = self
+            .sessions()?
+            .into_iter()
+            .find(|session| session.has_address(address));
+        found.ok_or_else(|| {
+            Fail::of(
+                Errno::ADDRNOTAVAIL,
+                format!("{address} is an address of no RNIC"),
+            )
+        })
+    }
+
+    /// The session of the device that leads to an address.
+    pub(crate) fn session_toward(&self, address: std::net::IpAddr) -> Outcome<Arc<Session>> {
+        let devices = self.devices()?;
+        let interface = match (&self.way, devices.as_slice()) {
+            (_, []) => return Err(Fail::of(Errno::NODEV, "there is no RNIC")),
+            (_, [only]) => only.interface().to_owned(),
+            (Way::Daemon, _) => interface_of(&DeviceName::Toward(address))?,
+            (Way::Embedded(interface), _) => interface.clone(),
+        };
+        self.session(&interface)
+    }
+}
+
+/// The interface of a device that is named otherwise.
+fn interface_of(device: &DeviceName) -> Outcome<String> {
+    Ok(Daemon::find(None)?
+        .open(Some(device))?
+        .device_info()?
+        .interface)
+}

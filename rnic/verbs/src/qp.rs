@@ -1,0 +1,211 @@
+//! Queue pairs. They are connected by the connection manager only.
+
+use std::ffi::c_int;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rnic::{QpConfig, QpState, QueuePair};
+use rustix::io::Errno;
+
+use crate::abi::{
+    IBV_QP_STATE, IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD,
+    IBV_QPS_SQE, IBV_QPT_RC, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr,
+};
+use crate::context::Context;
+use crate::cq::Cq;
+use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, zeroable};
+use crate::lock;
+use crate::pd::{Pd, Use};
+use crate::srq::Srq;
+
+zeroable!(ibv_qp, ibv_qp_attr);
+
+/// How long the destruction of a queue pair waits for the end of its connection in order. Programs destroy
+/// it when their work has completed, which is before the peer has all of it: a reset would take that away.
+const LINGER: Duration = Duration::from_secs(2);
+
+#[repr(C)]
+pub(crate) struct Qp {
+    pub(crate) abi: Shared<ibv_qp>,
+    qp: QueuePair,
+    init: ibv_qp_init_attr,
+    pd: Arc<Pd>,
+    /// What it was made with, until it is destroyed.
+    uses: Mutex<Vec<Use>>,
+}
+
+// SAFETY: repr(C), and `abi` comes first.
+unsafe impl Object for Qp {
+    type Abi = ibv_qp;
+}
+
+impl Qp {
+    /// Makes one, and tells in `init.cap` what it has.
+    pub(crate) fn create(pd: &Arc<Pd>, init: &mut ibv_qp_init_attr) -> Outcome<Arc<Self>> {
+        if init.qp_type != IBV_QPT_RC {
+            return Err(Fail::unsupported(format!(
+                "a queue pair of type {}: iWARP has reliable connections only",
+                init.qp_type
+            )));
+        }
+        let send_cq = init.send_cq.object::<Cq>()?;
+        let recv_cq = init.recv_cq.object::<Cq>()?;
+        let srq = match init.srq.is_null() {
+            true => None,
+            false => Some(init.srq.object::<Srq>()?),
+        };
+        let cap = &mut init.cap;
+        cap.max_send_wr = cap.max_send_wr.max(1);
+        cap.max_recv_wr = cap.max_recv_wr.max(1);
+        let max_sge = cap.max_send_sge.max(cap.max_recv_sge).max(1);
+        (cap.max_send_sge, cap.max_recv_sge) = (max_sge, max_sge);
+        let config = QpConfig {
+            sq_depth: cap.max_send_wr,
+            rq_depth: cap.max_recv_wr,
+            max_sge,
+            max_inline: cap.max_inline_data,
+            signal_all: init.sq_sig_all != 0,
+        };
+        let (send, recv) = (send_cq.rnic(), recv_cq.rnic());
+        let qp = match &srq {
+            Some(srq) => QueuePair::create_shared(pd.rnic(), send, recv, srq.rnic(), config)?,
+            None => QueuePair::create(pd.rnic(), send, recv, config)?,
+        };
+        let abi = Shared::zeroed(|abi: &mut ibv_qp| {
+            abi.context = pd.context().abi_ptr();
+            abi.qp_context = init.qp_context;
+            abi.pd = pd.abi_ptr();
+            abi.send_cq = init.send_cq;
+            abi.recv_cq = init.recv_cq;
+            abi.srq = init.srq;
+            abi.handle = qp.num().0;
+            abi.qp_num = qp.num().0;
+            abi.state = IBV_QPS_RESET;
+            abi.qp_type = init.qp_type;
+        });
+        let mut uses = vec![pd.users.add(), send_cq.users.add(), recv_cq.users.add()];
+        uses.extend(srq.map(|srq| srq.users.add()));
+        Ok(Arc::new(Self {
+            abi,
+            qp,
+            init: *init,
+            pd: pd.clone(),
+            uses: Mutex::new(uses),
+        }))
+    }
+
+    pub(crate) fn destroy(qp: Ptr<ibv_qp>) -> Outcome<()> {
+        let taken = qp.take_back::<Self>()?;
+        taken.linger();
+        // From here on the session's thread does not know it any more.
+        let connections = &taken.context().session().connections;
+        if let Some(id) = lock(connections).remove(&taken.qp.num()) {
+            id.queue_pair_gone();
+        }
+        taken.context().forget(qp.addr());
+        // Another thread's call may still have its share of the queue pair.
+        lock(&taken.uses).clear();
+        Ok(())
+    }
+
+    /// Ends a connection in order, if it can be in time.
+    fn linger(&self) {
+        let ended = match self.qp.state() {
+            Ok(QpState::Rts) => self.qp.disconnect(LINGER),
+            Ok(QpState::Closing) => self.qp.wait_disconnected(LINGER),
+            Ok(_) | Err(_) => Ok(()),
+        };
+        if let Err(error) = ended {
+            log::debug!(
+                "queue pair {} is destroyed before its end: {error}",
+                self.qp.num()
+            );
+        }
+    }
+
+    pub(crate) fn rnic(&self) -> &QueuePair {
+        &self.qp
+    }
+
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        self.pd.context()
+    }
+
+    /// What `qp->state` says, where no call of the program's asks the RNIC.
+    pub(crate) fn note_state(&self, state: c_int) {
+        self.abi.update(|abi| abi.state = state);
+    }
+
+    /// The state in the verbs' words. RESET and INIT are one to the RNIC.
+    pub(crate) fn state(&self) -> Outcome<c_int> {
+        let noted = self.abi.get(|abi| abi.state);
+        let state = match self.qp.state()? {
+            QpState::Idle if noted == IBV_QPS_INIT => IBV_QPS_INIT,
+            QpState::Idle => IBV_QPS_RESET,
+            QpState::Connecting => IBV_QPS_INIT,
+            QpState::Rts => IBV_QPS_RTS,
+            QpState::Closing => IBV_QPS_SQD,
+            QpState::Terminate => IBV_QPS_SQE,
+            QpState::Error => IBV_QPS_ERR,
+        };
+        self.note_state(state);
+        Ok(state)
+    }
+
+    pub(crate) fn query(&self) -> Outcome<(ibv_qp_attr, ibv_qp_init_attr)> {
+        let state = self.state()?;
+        let attr = ibv_qp_attr {
+            qp_state: state,
+            cur_qp_state: state,
+            cap: self.init.cap,
+            port_num: 1,
+            ..ibv_qp_attr::default()
+        };
+        Ok((attr, self.init))
+    }
+
+    /// The transitions that an iWARP program may ask for. Others belong to connections that are made
+    /// without the connection manager.
+    pub(crate) fn modify(&self, attr: &ibv_qp_attr, mask: c_int) -> Outcome<()> {
+        if mask & IBV_QP_STATE == 0 {
+            // Access rights, path and timers of a queue pair: iWARP has them in regions and in TCP.
+            return Ok(());
+        }
+        let (wanted, found) = (attr.qp_state, self.state()?);
+        match (found, wanted) {
+            (_, IBV_QPS_ERR) => self.qp.fail()?,
+            (IBV_QPS_RESET | IBV_QPS_INIT, IBV_QPS_RESET | IBV_QPS_INIT) => {}
+            (IBV_QPS_ERR, IBV_QPS_RESET) => self.qp.reset()?,
+            (IBV_QPS_RTS, IBV_QPS_SQD) => self.qp.start_disconnect()?,
+            (IBV_QPS_RTS, IBV_QPS_RTS) => return Ok(()),
+            (IBV_QPS_INIT, IBV_QPS_RTR | IBV_QPS_RTS) => {
+                return Err(Fail::unsupported(
+                    "queue pairs connected by ibv_modify_qp: connect them by rdma_cm (perftest: -R)",
+                ));
+            }
+            _ => {
+                return Err(Fail::of(
+                    Errno::INVAL,
+                    format!("a queue pair in state {found} can't be put in state {wanted}"),
+                ));
+            }
+        }
+        self.note_state(wanted);
+        Ok(())
+    }
+}
+
+/// What a queue pair that is to be made by the connection manager has, if nothing else is said.
+impl Default for ibv_qp_init_attr {
+    fn default() -> Self {
+        Self {
+            qp_context: Ptr::NULL,
+            send_cq: Ptr::NULL,
+            recv_cq: Ptr::NULL,
+            srq: Ptr::NULL,
+            cap: ibv_qp_cap::default(),
+            qp_type: IBV_QPT_RC,
+            sq_sig_all: 0,
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Events that a program waits for on a descriptor: the descriptor counts what waits, a list has it.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use rustix::event::EventfdFlags;
+use rustix::io::{Errno, ReadWriteFlags};
+
+use crate::ffi::Outcome;
+use crate::lock;
+
+/// Events, and a descriptor of which each takes one read of 8 bytes.
+#[derive(Debug)]
+pub(crate) struct EventQueue<T> {
+    counter: OwnedFd,
+    events: Mutex<VecDeque<T>>,
+}
+
+impl<T> EventQueue<T> {
+    pub(crate) fn new() -> Outcome<Self> {
+        let flags = EventfdFlags::SEMAPHORE | EventfdFlags::CLOEXEC;
+        Ok(Self {
+            counter: rustix::event::eventfd(0, flags)?,
+            events: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.counter.as_raw_fd()
+    }
+
+    pub(crate) fn counter(&self) -> BorrowedFd<'_> {
+        self.counter.as_fd()
+    }
+
+    pub(crate) fn push(&self, event: T) {
+        lock(&self.events).push_back(event);
+        // It counts to 2^64 - 2.
+        if let Err(errno) = rustix::io::write(&self.counter, &1_u64.to_ne_bytes()) {
+            log::error!("an event nobody will be told of: {errno}");
+        }
+    }
+
+    /// The oldest event, for who has read the descriptor. None when it was taken back meanwhile.
+    pub(crate) fn take(&self) -> Option<T> {
+        lock(&self.events).pop_front()
+    }
+
+    /// Takes back what `is_meant` picks.
+    pub(crate) fn take_back(&self, mut is_meant: impl FnMut(&T) -> bool) -> Vec<T> {
+        let mut events = lock(&self.events);
+        let all = std::mem::take(&mut *events);
+        let (meant, others): (Vec<T>, VecDeque<T>) = {
+            let mut meant = Vec::new();
+            let mut others = VecDeque::new();
+            for event in all {
+                match is_meant(&event) {
+                    true => meant.push(event),
+                    false => others.push_back(event),
+                }
+            }
+            (meant, others)
+        };
+        *events = others;
+        for _ in &meant {
+            self.forget_one();
+        }
+        meant
+    }
+
+    /// Counts one less, unless somebody has read it already and will find nothing.
+    fn forget_one(&self) {
+        let mut count = [0; 8];
+        let mut parts = [std::io::IoSliceMut::new(&mut count)];
+        let at_no_offset = u64::MAX;
+        let read = rustix::io::preadv2(
+            &self.counter,
+            &mut parts,
+            at_no_offset,
+            ReadWriteFlags::NOWAIT,
+        );
+        if let Err(errno) = read
+            && errno != Errno::AGAIN
+        {
+            log::debug!("an event that was taken back is still counted: {errno}");
+        }
+    }
+}
+
+/// Events that a program has been told of and has not acknowledged.
+#[derive(Debug, Default)]
+pub(crate) struct Unacknowledged {
+    count: Mutex<u32>,
+    changed: Condvar,
+}
+
+impl Unacknowledged {
+    pub(crate) fn add_one(&self) {
+        *lock(&self.count) += 1;
+    }
+
+    pub(crate) fn acknowledge(&self, events: u32) {
+        let mut count = lock(&self.count);
+        *count = count.saturating_sub(events);
+        self.changed.notify_all();
+    }
+
+    /// Waits until all are acknowledged, as the destruction of what they are about does.
+    pub(crate) fn wait_for_none(&self) {
+        let count = lock(&self.count);
+        let waited = self.changed.wait_while(count, |count| *count > 0);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+}

@@ -1,0 +1,158 @@
+//! This process's session with one device, and the thread that waits for its events.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
+
+use rnic::{CqId, DeviceInfo, Error, EventSource, EventSources, ListenerId, QpNum, SrqId};
+use rustix::io::Errno;
+
+use crate::abi::{IBV_EVENT_CQ_ERR, IBV_EVENT_DEVICE_FATAL, IBV_EVENT_SRQ_LIMIT_REACHED};
+use crate::cm::CmId;
+use crate::context::Context;
+use crate::cq::Cq;
+use crate::ffi::{Fail, Object, Outcome};
+use crate::lock;
+use crate::pd::Pd;
+use crate::srq::Srq;
+
+/// Lives as long as its process, or until the device is gone.
+pub(crate) struct Session {
+    rnic: rnic::Context,
+    interface: String,
+    gone: AtomicBool,
+    /// Whose connection or listener it is. An object is here before its first event can come, and the
+    /// lock is held while an event is put on its queue.
+    pub(crate) connections: Mutex<HashMap<QpNum, Arc<CmId>>>,
+    pub(crate) listeners: Mutex<HashMap<ListenerId, Arc<CmId>>>,
+    /// The lock is held while one of them has a share more, so that who destroys it sees none.
+    pub(crate) cqs: Mutex<HashMap<CqId, Weak<Cq>>>,
+    pub(crate) srqs: Mutex<HashMap<SrqId, Weak<Srq>>>,
+    /// Contexts that programs opened.
+    contexts: Mutex<Vec<Weak<Context>>>,
+    /// What connection manager ids have in common.
+    shared: OnceLock<(Arc<Context>, Arc<Pd>)>,
+}
+
+impl Session {
+    pub(crate) fn begin(rnic: rnic::Context) -> Outcome<Arc<Self>> {
+        let sources = EventSources::begin(&rnic);
+        let session = Arc::new(Self {
+            interface: rnic.device_info()?.interface,
+            rnic,
+            gone: AtomicBool::new(false),
+            connections: Mutex::default(),
+            listeners: Mutex::default(),
+            cqs: Mutex::default(),
+            srqs: Mutex::default(),
+            contexts: Mutex::default(),
+            shared: OnceLock::new(),
+        });
+        let served = session.clone();
+        let thread = std::thread::Builder::new().name("rnic-verbs".to_owned());
+        let thread = thread.spawn(move || served.serve(&sources));
+        thread.map_err(|error| Fail::of(Errno::AGAIN, format!("no thread for events: {error}")))?;
+        Ok(session)
+    }
+
+    pub(crate) fn rnic(&self) -> &rnic::Context {
+        &self.rnic
+    }
+
+    pub(crate) fn interface(&self) -> &str {
+        &self.interface
+    }
+
+    /// What the device is now; its addresses come and go.
+    pub(crate) fn info(&self) -> Outcome<DeviceInfo> {
+        Ok(self.rnic.device_info()?)
+    }
+
+    pub(crate) fn has_address(&self, address: IpAddr) -> bool {
+        let info = self.rnic.device_info();
+        info.is_ok_and(|info| info.addresses.contains(&address))
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_context(&self, context: &Arc<Context>) {
+        let mut contexts = lock(&self.contexts);
+        contexts.retain(|context| context.strong_count() > 0);
+        contexts.push(Arc::downgrade(context));
+    }
+
+    /// The context of connection manager ids, and its protection domain.
+    pub(crate) fn shared(self: &Arc<Self>) -> Outcome<&(Arc<Context>, Arc<Pd>)> {
+        if self.shared.get().is_none() {
+            let context = Context::open(self)?;
+            let pd = Pd::alloc(&context)?;
+            // Another thread's may be there meanwhile; then this one is not used.
+            let _ = self.shared.set((context, pd));
+        }
+        self.shared
+            .get()
+            .ok_or_else(|| Fail::of(Errno::IO, "a session without a context"))
+    }
+
+    fn serve(&self, sources: &EventSources) {
+        loop {
+            match sources.next(Duration::from_secs(3600)) {
+                Ok(EventSource::QueuePair(num)) => self.tell_connection(num),
+                Ok(EventSource::Listener(id)) => self.tell_listener(id),
+                Ok(EventSource::CompletionQueue(id)) => self.tell_cq(id),
+                Ok(EventSource::SharedReceiveQueue(id)) => self.tell_srq(id),
+                Err(Error::Timeout { .. }) => {}
+                Err(error) => return self.end(&error),
+            }
+        }
+    }
+
+    fn tell_connection(&self, num: QpNum) {
+        if let Some(id) = lock(&self.connections).get(&num) {
+            id.take_connection_events();
+        }
+    }
+
+    fn tell_listener(&self, listener: ListenerId) {
+        if let Some(id) = lock(&self.listeners).get(&listener) {
+            id.take_requests();
+        }
+    }
+
+    fn tell_cq(&self, id: CqId) {
+        let cqs = lock(&self.cqs);
+        if let Some(cq) = cqs.get(&id).and_then(Weak::upgrade) {
+            let element = cq.abi_ptr().addr();
+            cq.context().tell(element, IBV_EVENT_CQ_ERR);
+        }
+    }
+
+    fn tell_srq(&self, id: SrqId) {
+        let srqs = lock(&self.srqs);
+        if let Some(srq) = srqs.get(&id).and_then(Weak::upgrade)
+            && srq.take_limit_event()
+        {
+            let element = srq.abi_ptr().addr();
+            srq.context().tell(element, IBV_EVENT_SRQ_LIMIT_REACHED);
+        }
+    }
+
+    /// The device is gone, and with it everything.
+    fn end(&self, error: &Error) {
+        log::error!("the RNIC of {} is gone: {error}", self.interface);
+        self.gone.store(true, Ordering::Relaxed);
+        for context in lock(&self.contexts).iter().filter_map(Weak::upgrade) {
+            context.tell(0, IBV_EVENT_DEVICE_FATAL);
+        }
+        for id in lock(&self.connections).values() {
+            id.device_gone();
+        }
+        for id in lock(&self.listeners).values() {
+            id.device_gone();
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Shared receive queues.
+
+use std::ffi::c_int;
+use std::sync::{Arc, Mutex};
+
+use rnic::{SharedReceiveQueue, SrqConfig};
+
+use crate::abi::{IBV_SRQ_LIMIT, IBV_SRQ_MAX_WR, ibv_srq, ibv_srq_attr, ibv_srq_init_attr};
+use crate::context::Context;
+use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, zeroable};
+use crate::lock;
+use crate::pd::{Pd, Use, Users};
+
+zeroable!(ibv_srq);
+
+#[repr(C)]
+pub(crate) struct Srq {
+    _abi: Shared<ibv_srq>,
+    srq: SharedReceiveQueue,
+    attr: Mutex<ibv_srq_attr>,
+    pd: Arc<Pd>,
+    _use: Use,
+    pub(crate) users: Users,
+}
+
+// SAFETY: repr(C), and `_abi` comes first.
+unsafe impl Object for Srq {
+    type Abi = ibv_srq;
+}
+
+impl Srq {
+    /// Makes one, and tells in `init.attr` what it has.
+    pub(crate) fn create(pd: &Arc<Pd>, init: &mut ibv_srq_init_attr) -> Outcome<Arc<Self>> {
+        init.attr.max_wr = init.attr.max_wr.max(1);
+        init.attr.max_sge = init.attr.max_sge.max(1);
+        let srq = SharedReceiveQueue::create(
+            pd.rnic(),
+            SrqConfig {
+                depth: init.attr.max_wr,
+                max_sge: init.attr.max_sge,
+            },
+        )?;
+        let abi = Shared::zeroed(|abi: &mut ibv_srq| {
+            abi.context = pd.context().abi_ptr();
+            abi.srq_context = init.srq_context;
+            abi.pd = pd.abi_ptr();
+            abi.handle = srq.id().0;
+        });
+        let id = srq.id();
+        let made = Arc::new(Self {
+            _abi: abi,
+            srq,
+            attr: Mutex::new(ibv_srq_attr {
+                srq_limit: 0,
+                ..init.attr
+            }),
+            pd: pd.clone(),
+            _use: pd.users.add(),
+            users: Users::default(),
+        });
+        lock(&pd.context().session().srqs).insert(id, Arc::downgrade(&made));
+        Ok(made)
+    }
+
+    pub(crate) fn destroy(srq: Ptr<ibv_srq>) -> Outcome<()> {
+        srq.object::<Self>()?
+            .users
+            .check_none("the shared receive queue")?;
+        let taken = srq.take_back::<Self>()?;
+        // The lock is held while the session's thread tells something of it.
+        lock(&taken.context().session().srqs).remove(&taken.srq.id());
+        taken.context().forget(srq.addr());
+        Ok(())
+    }
+
+    pub(crate) fn rnic(&self) -> &SharedReceiveQueue {
+        &self.srq
+    }
+
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        self.pd.context()
+    }
+
+    pub(crate) fn query(&self) -> ibv_srq_attr {
+        *lock(&self.attr)
+    }
+
+    pub(crate) fn modify(&self, wanted: &ibv_srq_attr, mask: c_int) -> Outcome<()> {
+        if mask & IBV_SRQ_MAX_WR != 0 && wanted.max_wr != lock(&self.attr).max_wr {
+            return Err(Fail::unsupported(
+                "a shared receive queue's depth does not change: make it deep enough",
+            ));
+        }
+        if mask & IBV_SRQ_LIMIT != 0 {
+            self.srq.arm_limit(wanted.srq_limit)?;
+            lock(&self.attr).srq_limit = wanted.srq_limit;
+        }
+        Ok(())
+    }
+
+    /// Whether the limit was reached, which disarms it.
+    pub(crate) fn take_limit_event(&self) -> bool {
+        let told = self.srq.take_limit_event().unwrap_or(false);
+        if told {
+            lock(&self.attr).srq_limit = 0;
+        }
+        told
+    }
+}

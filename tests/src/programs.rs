@@ -1,0 +1,122 @@
+//! Programs of the verbs as Debian builds them, run on the RNIC: two hosts with a daemon each, and this
+//! build's `librnic_verbs.so` under the names that programs are linked with.
+
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rnic::inspect::Kind;
+
+use crate::binary;
+use crate::daemon::{Daemon, DaemonOptions};
+use crate::lab::{Command, Finished, LinkOptions};
+use crate::pair::Pair;
+use crate::wait;
+
+/// The names of the library.
+const NAMES: [&str; 2] = ["libibverbs.so.1", "librdmacm.so.1"];
+
+/// How long a program may take until it listens.
+const LISTEN_LIMIT: Duration = Duration::from_secs(30);
+
+/// Two hosts on which programs of the verbs run.
+#[derive(Debug)]
+pub struct Programs {
+    /// The hosts and their daemons. Servers run on `b`.
+    pub pair: Pair,
+    library: PathBuf,
+}
+
+impl Programs {
+    /// The hosts, with everything at its default.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        let pair = Pair::with(name, &LinkOptions::default(), &DaemonOptions::default());
+        let library = pair.lab.directory().join("lib");
+        std::fs::create_dir(&library).expect("the lab's directory is ours");
+        for name in NAMES {
+            let file = binary::path("librnic_verbs.so");
+            symlink(file, library.join(name)).expect("the lab's directory is ours");
+        }
+        Self { pair, library }
+    }
+
+    /// A program on `a`: its name and arguments, divided by spaces.
+    #[must_use]
+    pub fn on_a(&self, line: &str) -> Command {
+        self.on(&self.pair.daemon_a, line)
+    }
+
+    /// A program on `b`.
+    #[must_use]
+    pub fn on_b(&self, line: &str) -> Command {
+        self.on(&self.pair.daemon_b, line)
+    }
+
+    fn on(&self, daemon: &Daemon, line: &str) -> Command {
+        let mut words = line.split_whitespace();
+        let program = words.next().unwrap_or_default();
+        assert!(
+            std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path)
+                .any(|directory| directory.join(program).is_file())),
+            "no program {program} here: run scripts/setup"
+        );
+        daemon
+            .namespace()
+            .command("env")
+            .label(program)
+            .arg(format!("LD_LIBRARY_PATH={}", self.library.display()))
+            .arg(format!("RNIC_SOCKET={}", daemon.socket().display()))
+            .arg(program)
+            .args(words)
+    }
+
+    /// Runs a server on `b`, and when it listens a client on `a`, to both ends.
+    #[track_caller]
+    pub fn run(&self, server: &str, client: &str) -> Both {
+        let server = self.on_b(server).spawn();
+        self.wait_for_listener();
+        let client = self.on_a(client).run();
+        let server = server.finish(Duration::from_secs(30));
+        Both { client, server }
+    }
+
+    /// Waits until somebody listens on `b`.
+    #[track_caller]
+    pub fn wait_for_listener(&self) {
+        let context = rnic::Context::open(self.pair.daemon_b.socket()).expect("the daemon serves");
+        wait::until("the server listens", LISTEN_LIMIT, || {
+            let listeners = context.inspect(Kind::Listeners).expect("the daemon tells");
+            (!listeners.is_empty()).then_some(())
+        });
+    }
+
+    /// The address of the server's host.
+    #[must_use]
+    pub fn address(&self) -> String {
+        self.pair.b.v4.to_string()
+    }
+}
+
+/// What became of a server and its client.
+#[derive(Debug)]
+pub struct Both {
+    /// The client.
+    pub client: Finished,
+    /// The server.
+    pub server: Finished,
+}
+
+impl Both {
+    /// Panics unless both ended with exit code 0.
+    #[track_caller]
+    #[must_use]
+    pub fn success(self) -> Self {
+        let Self { client, server } = self;
+        assert!(
+            client.status.success() && server.status.success(),
+            "{client}\n{server}"
+        );
+        Self { client, server }
+    }
+}
