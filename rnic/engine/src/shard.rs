@@ -18,6 +18,7 @@ mod datapath;
 mod immediate;
 #[cfg(test)]
 mod names;
+mod receive;
 mod rx;
 mod tx;
 
@@ -43,8 +44,6 @@ use datapath::Datapath;
 use rx::Rx;
 use tx::Tx;
 
-/// Frames taken from a port at a time.
-const RECEIVE_BATCH: usize = 64;
 /// Doorbells taken from one client before the next gets its turn.
 const DOORBELLS_PER_CLIENT: usize = 64;
 /// While the link has frames of ours nothing wakes us when it is done with them, so a sleep is not
@@ -105,13 +104,7 @@ impl<P: Port> Shard<P> {
         self.dp.advance(clock());
         let quiet = self.is_quiet();
         let worked = !quiet && self.work();
-        let received = self.rx.receive(
-            &mut self.dp,
-            &mut self.tx,
-            &mut self.ctl,
-            &clock,
-            !worked && !self.to_transmit,
-        );
+        let received = self.receive(&clock, !worked && !self.to_transmit);
         if quiet && !received {
             // What comes may be nothing that is received, and takes frames all the same.
             self.dp.refill();

@@ -20,6 +20,7 @@ pub(super) mod peer_timeout;
 pub(super) mod rtr_retry;
 pub(super) mod settle;
 pub(super) mod startup;
+pub(super) mod timers;
 pub(super) mod unowned;
 
 use std::collections::{HashMap, VecDeque};

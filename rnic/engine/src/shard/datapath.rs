@@ -157,6 +157,7 @@ impl<P: Port> Datapath<P> {
     }
 
     /// A frame that the link is done with, or did not take.
+    #[inline]
     pub fn give_back(&mut self, frame: Frame, owner: Option<(ConnId, SegmentId)>) {
         let unneeded = match owner {
             Some((conn, segment)) => self.stack.transmitted(conn, segment, frame),

@@ -7,7 +7,7 @@ use userspace_tcp::{ConnId, Instant};
 
 use super::Shard;
 use super::ctl::Client;
-use super::tx::quantum::Allowed;
+use super::tx::drr_scheduler::Allowed;
 
 impl<P: Port> Shard<P> {
     /// Sends what the client has just posted to this queue pair without a doorbell, for who drives the

@@ -1,6 +1,6 @@
 //! The receive path: frames from the ports, to TCP, and their bytes to whoever they are for.
 //!
-//! [`Rx::receive`] takes batches of frames. Of each, the segments are classified ([`classify`]); those
+//! [`Rx::take`] takes batches of frames. Of each, the segments are classified ([`classify`]); those
 //! of one flow that follow one another go on together ([`gro`]); and TCP and the layer above have them
 //! ([`deliver`]): where they lie when they are in order, kept until their turn when they are not
 //! ([`reorder`]). Consecutive Writes are verified and placed one by one before any of that
@@ -17,21 +17,18 @@ use rnic_net::ReassemblyCounters;
 use rnic_xsk::{Packet, Port};
 use userspace_tcp::Instant;
 
-use super::RECEIVE_BATCH;
 use super::ctl::Ctl;
 use super::datapath::Datapath;
 use super::tx::Tx;
 use crate::prefetch::{fetch_first, fetch_line};
 use classify::{Classifier, Predicted};
 use deferred::DeferredRx;
-use deliver::{Delivery, LateClock};
+use deliver::Delivery;
+pub(super) use deliver::{LateClock, RxContext};
 use gro::{GroBatch, Headers, RxSegment};
 
-/// Batches taken from one port before the next gets its turn: as many as a receive ring has frames.
-/// What a poll leaves in the ring it may find there for ever: a sender produces as much for 64 ACKs
-/// as brings it the next 64, and a ring that has once been full never has room for more than those.
-const BATCHES: usize = 8;
-
+/// Frames taken from a port at a time.
+pub(super) const RECEIVE_BATCH: usize = 64;
 /// Packets that are looked at before one whose headers are fetched into the cache: another core wrote
 /// them, and acknowledgments of many connections are each parsed.
 const HEADERS_AHEAD: usize = 2;
@@ -39,11 +36,6 @@ const HEADERS_AHEAD: usize = 2;
 /// So many cache lines of the first frame of a batch are fetched before its headers are looked at: those,
 /// and a short message.
 const LINES_AHEAD: usize = 4;
-
-/// How often the only port is asked in a poll that found nothing else to do: together as long as the
-/// rest of such a poll. What comes meanwhile is found at once, and not after half a poll on
-/// average; a doorbell is found by as much later at most.
-const ATTEMPTS_WHEN_IDLE: u32 = 32;
 
 /// What the receive path keeps from one batch to the next.
 #[derive(Debug)]
@@ -88,81 +80,50 @@ impl Rx {
         self.classifier.fragments()
     }
 
-    /// Takes batches of frames from each port, until it has no more or has had its turn. Time goes on
-    /// with each, but see [`LateClock`]. `idle`: there is nothing else to do.
-    pub(super) fn receive<P: Port>(
+    /// Takes a batch of frames from a port, and says how many; captures see them. `now`: when they came.
+    #[inline(always)]
+    pub fn take<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,
-        tx: &mut Tx,
-        ctl: &mut Ctl,
-        clock: &impl Fn() -> Instant,
-        idle: bool,
-    ) -> bool {
-        let mut worked = false;
-        let attempts = match dp.ports.len() {
-            1 if idle => ATTEMPTS_WHEN_IDLE,
-            _ => 1,
-        };
-        for index in 0..dp.ports.len() {
-            for _ in 0..BATCHES {
-                let port = &mut dp.ports[index];
-                let (pool, batch) = (&mut dp.frames.pool, &mut self.batch);
-                let count = port.receive_within(attempts, pool, batch, RECEIVE_BATCH);
-                // Most attempts find nothing, and cost no more than that.
-                if count == 0 {
-                    break;
-                }
-                worked = true;
-                if !dp.captures.is_empty() {
-                    // By a look of its own at the clock: there may be none for a frame alone.
-                    let now = clock().max(dp.now);
-                    dp.captures.received(now, &dp.frames.umem, &self.batch);
-                }
-                if count == 1 && !self.delivery.deferred.is_waiting() {
-                    self.receive_batch(dp, tx, ctl, index, Some(clock));
-                } else {
-                    dp.advance(clock());
-                    self.receive_batch(dp, tx, ctl, index, None);
-                }
-                if count < RECEIVE_BATCH {
-                    break;
-                }
-                dp.ports[index].refill(&mut dp.frames.pool);
-            }
+        port: usize,
+        attempts: u32,
+        now: impl Fn() -> Instant,
+    ) -> usize {
+        let (pool, batch) = (&mut dp.frames.pool, &mut self.batch);
+        let count = dp.ports[port].receive_within(attempts, pool, batch, RECEIVE_BATCH);
+        if count > 0 && !dp.captures.is_empty() {
+            let now = now().max(dp.now);
+            dp.captures.received(now, &dp.frames.umem, &self.batch);
         }
-        worked
+        count
     }
 
-    /// Takes in the batch that came from a port.
-    #[inline(never)]
-    fn receive_batch<P: Port>(
-        &mut self,
-        dp: &mut Datapath<P>,
-        tx: &mut Tx,
-        ctl: &mut Ctl,
-        port: usize,
-        clock: LateClock<'_>,
-    ) {
+    /// Receives the batch that was [taken](Self::take).
+    #[inline]
+    pub fn receive_batch<P: Port>(&mut self, context: &mut RxContext<'_, P>) {
         let mut batch = std::mem::take(&mut self.batch);
         if let Some(first) = batch.first() {
             // Another core wrote it: what is read of it later comes while its headers are looked at.
-            fetch_first::<LINES_AHEAD>(dp.frames.umem.bytes(first.first()));
+            fetch_first::<LINES_AHEAD>(context.dp.frames.umem.bytes(first.first()));
         }
         let mut packets = batch.drain(..);
         while let Some(packet) = packets.as_slice().first() {
-            let predicted = self.classifier.classify(dp, packet, port);
-            if let Some(predicted) = predicted.as_ref().filter(|of| dp.is_write(of, packet)) {
+            let predicted = self.classifier.classify(context.dp, packet, context.port);
+            if let Some(predicted) = predicted
+                .as_ref()
+                .filter(|of| context.dp.is_write(of, packet))
+            {
                 if !self.gro.is_empty() {
-                    self.delivery.flush_gro(dp, tx, ctl, &mut self.gro, clock);
+                    self.delivery.flush_gro(context, &mut self.gro);
                     // What came before may have changed what its headers are like.
                     continue;
                 }
-                let placed =
-                    self.delivery
-                        .receive_writes(dp, tx, ctl, predicted, packets.as_slice(), port);
+                let placed = self
+                    .delivery
+                    .receive_writes(context, predicted, packets.as_slice());
                 if placed > 0 {
                     self.delivery
-                        .defer_writes(dp, tx, ctl, packets.by_ref().take(placed), placed);
+                        .defer_writes(context, packets.by_ref().take(placed), placed);
                     continue;
                 }
             }
@@ -170,12 +131,12 @@ impl Rx {
                 break;
             };
             if let Some(later) = packets.as_slice().get(HEADERS_AHEAD) {
-                fetch_line(dp.frames.umem.bytes(later.first()).as_ptr());
+                fetch_line(context.dp.frames.umem.bytes(later.first()).as_ptr());
             }
-            self.receive_packet(dp, tx, ctl, packet, predicted, (port, clock));
+            self.receive_packet(context, packet, predicted);
         }
         drop(packets);
-        self.delivery.flush_gro(dp, tx, ctl, &mut self.gro, clock);
+        self.delivery.flush_gro(context, &mut self.gro);
         self.batch = batch;
     }
 
@@ -183,55 +144,65 @@ impl Rx {
     #[inline(never)]
     fn receive_packet<P: Port>(
         &mut self,
-        dp: &mut Datapath<P>,
-        tx: &mut Tx,
-        ctl: &mut Ctl,
+        context: &mut RxContext<'_, P>,
         packet: Packet,
         predicted: Option<Predicted>,
-        (port, clock): (usize, LateClock<'_>),
     ) {
         let id = predicted.as_ref().map(|predicted| predicted.id);
-        let verified = predicted.and_then(|predicted| dp.verify(predicted, &packet));
+        let verified = predicted.and_then(|predicted| context.dp.verify(predicted, &packet));
         if let (Some(id), Some((says, crc_verified))) = (id, verified) {
             let segment = RxSegment::new(packet, &says.payload, crc_verified);
-            return self.merge(dp, tx, ctl, Headers::Predicted(id, &says), segment, clock);
+            return self.merge(context, Headers::Predicted(id, &says), segment);
         }
-        if let Some((mut head, segment)) = self.classifier.parse(dp, packet, port) {
-            self.merge(dp, tx, ctl, Headers::Parsed(&mut head), segment, clock);
+        if let Some((mut head, segment)) = self.classifier.parse(context.dp, packet, context.port) {
+            self.merge(context, Headers::Parsed(&mut head), segment);
         }
     }
 
     /// Puts a segment behind those before it, if it only continues them; else they are passed on, and it
     /// begins anew.
-    #[inline]
+    #[inline(always)]
     fn merge<P: Port>(
         &mut self,
-        dp: &mut Datapath<P>,
-        tx: &mut Tx,
-        ctl: &mut Ctl,
-        mut headers: Headers<'_>,
+        context: &mut RxContext<'_, P>,
+        headers: Headers<'_>,
         segment: RxSegment,
-        clock: LateClock<'_>,
     ) {
-        if !self.gro.is_continued_by(&headers, &segment) {
-            // What came before may change what is predicted, or end the connection: TCP judges that.
-            let head = match &mut headers {
-                Headers::Predicted(id, says) => {
-                    dp.predicted_head(*id, says).map(|head| (head, Some(*id)))
-                }
-                Headers::Parsed(head) => {
-                    // It comes while those before are taken in.
-                    head.hint = tx.fetch_flow(dp, &head.tuple, segment.len);
-                    Some((**head, None))
-                }
-            };
-            self.delivery.flush_gro(dp, tx, ctl, &mut self.gro, clock);
-            let Some((head, predicted)) = head else {
-                // Its connection was there when it was verified.
-                return dp.frames.pool.free_packet(segment.packet);
-            };
-            self.gro.begin(head, predicted);
+        if !self.gro.is_continued_by(&headers, &segment)
+            && !self.begin(context, headers, segment.len)
+        {
+            // Its connection was there when it was verified.
+            return context.dp.frames.pool.free_packet(segment.packet);
         }
         self.gro.push(segment);
+    }
+
+    /// Passes on the segments that came before, and begins anew with one of so many bytes that has these
+    /// headers; says whether its connection is still there.
+    #[inline(never)]
+    fn begin<P: Port>(
+        &mut self,
+        context: &mut RxContext<'_, P>,
+        headers: Headers<'_>,
+        len: usize,
+    ) -> bool {
+        // What came before may change what is predicted, or end the connection: TCP judges that.
+        let head = match headers {
+            Headers::Predicted(id, says) => {
+                let head = context.dp.predicted_head(id, says);
+                head.map(|head| (head, Some(id)))
+            }
+            Headers::Parsed(head) => {
+                // It comes while those before are taken in.
+                head.hint = context.tx.fetch_flow(context.dp, &head.tuple, len);
+                Some((*head, None))
+            }
+        };
+        self.delivery.flush_gro(context, &mut self.gro);
+        let Some((head, predicted)) = head else {
+            return false;
+        };
+        self.gro.begin(head, predicted);
+        true
     }
 }

@@ -3,8 +3,8 @@
 //! Clients and their connections take turns ([`drr_scheduler`]), within the window of all connections to a
 //! peer ([`macroflow`]). In its turn a connection produces ([`produce`], [`quantum`]) as many segments as
 //! windows, frames and the link allow; one that nobody else competes with has it at once ([`immediate`]).
-//! TCP gives what may leave, as bursts behind one header ([`header_cache`]), to the ports ([`link`]); what
-//! its path has become too narrow for goes in [`fragments`].
+//! TCP gives what may leave ([`transmit`]), as bursts behind one header ([`header_cache`]), to the ports
+//! ([`link`]); what its path has become too narrow for goes in [`fragments`].
 
 pub(super) mod drr_scheduler;
 pub(super) mod fragments;
@@ -15,6 +15,7 @@ pub(super) mod macroflow;
 mod prefetch;
 pub(super) mod produce;
 pub(super) mod quantum;
+mod transmit;
 
 use rnic_net::Identification;
 use rnic_xsk::FramePool;

@@ -14,13 +14,11 @@ use rnic_xsk::{Packet, Port, Umem};
 use userspace_tcp::{Segment, SegmentRun, SeqNum, TcpHeader};
 
 use super::classify::Predicted;
-use super::deliver::Delivery;
+use super::deliver::{Delivery, RxContext};
 use crate::conn::{Learnt, Phase, Prediction};
 use crate::prefetch::{fetch_first, fetch_line};
 use crate::qp::{Piece, Run, is_write};
-use crate::shard::ctl::Ctl;
 use crate::shard::datapath::Datapath;
-use crate::shard::tx::Tx;
 
 /// Lines of the next frame that are fetched while one is looked at: its headers, and as many as it takes
 /// until the processor sees by itself that bytes are read in their order.
@@ -102,13 +100,14 @@ impl Delivery {
     #[inline(never)]
     pub(super) fn receive_writes<P: Port>(
         &mut self,
-        dp: &mut Datapath<P>,
-        tx: &mut Tx,
-        ctl: &mut Ctl,
+        context: &mut RxContext<'_, P>,
         predicted: &Predicted,
         packets: &[Packet],
-        port: usize,
     ) -> usize {
+        let RxContext {
+            dp, tx, ctl, port, ..
+        } = context;
+        let port = *port;
         let (id, like) = (predicted.id, &predicted.like);
         self.deferred.run(dp, tx, ctl);
         let Some(conn) = dp.conns.get_mut(id) else {
@@ -174,12 +173,11 @@ impl Delivery {
     /// The frames of Writes that were placed: that of one alone is freed with what is deferred of it.
     pub(super) fn defer_writes<P: Port>(
         &mut self,
-        dp: &mut Datapath<P>,
-        tx: &mut Tx,
-        ctl: &mut Ctl,
+        context: &mut RxContext<'_, P>,
         mut packets: impl Iterator<Item = Packet>,
         count: usize,
     ) {
+        let RxContext { dp, tx, ctl, .. } = context;
         if count == 1 && self.deferred.is_waiting() {
             let frame = packets.next().and_then(|packet| packet.into_single().ok());
             return self.deferred.keep(frame);

@@ -19,7 +19,17 @@ use crate::shard::tx::Tx;
 /// How time goes on for a batch that is one frame: not at all, unless somebody asks. Whoever waits for its
 /// bytes does not wait for the clock, and what is measured of it is measured when the rest of it is done,
 /// in the next poll.
-pub(super) type LateClock<'a> = Option<&'a dyn Fn() -> Instant>;
+pub(in crate::shard) type LateClock<'a> = Option<&'a dyn Fn() -> Instant>;
+
+/// What a batch of packets is received with.
+pub(in crate::shard) struct RxContext<'a, P> {
+    pub dp: &'a mut Datapath<P>,
+    pub tx: &'a mut Tx,
+    pub ctl: &'a mut Ctl,
+    /// Where the batch came from.
+    pub port: usize,
+    pub clock: LateClock<'a>,
+}
 
 /// What segments are delivered with.
 #[derive(Debug)]
@@ -41,46 +51,37 @@ impl Delivery {
     #[inline]
     pub(super) fn flush_gro<P: Port>(
         &mut self,
-        dp: &mut Datapath<P>,
-        tx: &mut Tx,
-        ctl: &mut Ctl,
+        context: &mut RxContext<'_, P>,
         gro: &mut GroBatch,
-        clock: LateClock<'_>,
     ) {
         if !gro.is_empty() {
-            self.deliver_batch(dp, tx, ctl, gro, clock);
+            self.deliver_batch(context, gro);
         }
     }
 
     #[inline(never)]
-    fn deliver_batch<P: Port>(
-        &mut self,
-        dp: &mut Datapath<P>,
-        tx: &mut Tx,
-        ctl: &mut Ctl,
-        gro: &mut GroBatch,
-        clock: LateClock<'_>,
-    ) {
+    fn deliver_batch<P: Port>(&mut self, context: &mut RxContext<'_, P>, gro: &mut GroBatch) {
         let Some((mut head, predicted, frags)) = gro.take() else {
             return;
         };
-        self.deferred.run(dp, tx, ctl);
-        let id = dp.stack.connection_at(&head.tuple, head.hint);
+        self.deferred.run(context.dp, context.tx, context.ctl);
+        let id = context.dp.stack.connection_at(&head.tuple, head.hint);
         let several = frags.len() > gro::frags_of_first(frags);
         if let (Some(id), Some(first), false) = (id, frags.front(), predicted) {
-            dp.learn(id, &head, first, several);
+            context.dp.learn(id, &head, first, several);
         }
         let all = frags.len();
         if let Some(id) = id
-            && self.deliver_in_order(dp, tx, ctl, id, &head, (frags, all))
+            && self.deliver_in_order(context, id, &head, (frags, all))
         {
             return;
         }
-        if let Some(clock) = clock {
-            dp.advance(clock());
+        if let Some(clock) = context.clock {
+            context.dp.advance(clock());
         }
         let together = several
-            && dp
+            && context
+                .dp
                 .stack
                 .takes_together(&head.tuple, head.hint, head.header.seq);
         while !frags.is_empty() {
@@ -89,7 +90,7 @@ impl Delivery {
                 false => gro::frags_of_first(frags),
             };
             let bytes: usize = frags.iter().take(count).map(|frag| frag.len).sum();
-            self.deliver_any(dp, tx, ctl, &head, frags, count);
+            self.deliver_any(context, &head, frags, count);
             // The segments behind are of one flow without a gap.
             head.header.seq = head.header.seq.add(bytes as u32);
         }
@@ -99,13 +100,12 @@ impl Delivery {
     /// TCP takes that. False, and nothing is done: they are for [`Self::deliver_any`]. Nothing is deferred.
     fn deliver_in_order<P: Port>(
         &mut self,
-        dp: &mut Datapath<P>,
-        tx: &mut Tx,
-        ctl: &mut Ctl,
+        context: &mut RxContext<'_, P>,
         id: ConnId,
         head: &Head,
         (frags, count): (&mut VecDeque<Frag>, usize),
     ) -> bool {
+        let RxContext { dp, tx, ctl, .. } = context;
         let (segment, chained) = segment(&dp.frames.umem, head, frags, count);
         let run = segment.run();
         let Some(in_order) = dp.stack.in_order(dp.now, id, &segment) else {
@@ -148,13 +148,12 @@ impl Delivery {
     /// deferred.
     fn deliver_any<P: Port>(
         &mut self,
-        dp: &mut Datapath<P>,
-        tx: &mut Tx,
-        ctl: &mut Ctl,
+        context: &mut RxContext<'_, P>,
         head: &Head,
         frags: &mut VecDeque<Frag>,
         count: usize,
     ) {
+        let RxContext { dp, tx, ctl, .. } = context;
         let &Head {
             tuple,
             hint,

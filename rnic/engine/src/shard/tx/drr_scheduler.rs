@@ -11,11 +11,21 @@ use std::collections::VecDeque;
 use rnic_ipc::id::ClientId;
 use userspace_tcp::ConnId;
 
-use crate::shard::tx::quantum::Allowed;
 use crate::slot_table::SlotTable;
 
+/// Segments of one connection before its client's next gets its turn.
+pub(in crate::shard) const SEGMENTS_PER_TURN: usize = 16;
 /// Bytes that a client may send before the next gets its turn.
 const QUANTUM: i64 = 32 << 10;
+
+/// What a connection's turn may be.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::shard) struct Allowed {
+    /// What its client may still send, in bytes.
+    pub credit: usize,
+    /// Frames that its client holds, where others want some too: it may hold as many as it leaves.
+    pub held: Option<usize>,
+}
 
 /// The clients' shares.
 #[derive(Debug)]

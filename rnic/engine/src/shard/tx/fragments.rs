@@ -1,25 +1,12 @@
 //! IP fragments: of what was posted before its path became too narrow for it (RFC 5044
 //! section A.5.1).
 
-use rnic_net::{Fragments, Path};
-use rnic_xsk::{Frame, Port};
-use userspace_tcp::{ConnId, SegmentId};
+use rnic_net::Fragments;
+use rnic_xsk::Port;
 
 use crate::shard::datapath::Datapath;
 use crate::shard::tx::Tx;
-
-/// A packet that is to go in fragments.
-#[derive(Debug)]
-pub(in crate::shard) struct Whole {
-    pub frame: Frame,
-    pub owner: Option<(ConnId, SegmentId)>,
-    pub path: Path,
-    pub port: usize,
-    /// Bytes of a fragment at most.
-    pub mtu: u32,
-    /// The identification of the packet.
-    pub id: u32,
-}
+use crate::shard::tx::link::Whole;
 
 impl Tx {
     /// Sends copies of a packet in fragments; in one piece when it is not larger. The frame itself goes

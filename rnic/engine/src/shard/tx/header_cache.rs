@@ -3,7 +3,7 @@
 //!
 //! What all of a burst have in common is put into the headers of the connection that sent last, which
 //! are kept, and a segment's own into its frame. All other segments are
-//! [`send_segment`](Shard::send_segment)'s.
+//! `Tx::send_segment`'s.
 
 use std::net::IpAddr;
 
@@ -14,8 +14,6 @@ use userspace_tcp::{BurstHead, BurstSegment, ConnId, Flags, FourTuple, Transmit}
 use crate::capture::Tap;
 use crate::conn::ConnTable;
 use crate::counters::ShardCounters;
-use crate::shard::datapath::Datapath;
-use crate::shard::tx::Tx;
 use crate::shard::tx::link::Link;
 
 /// The headers of the connection that sent last.
@@ -30,62 +28,22 @@ pub(in crate::shard) struct Headers {
 }
 
 /// A burst's way to the link.
-struct Burst<'a, P> {
-    conns: &'a ConnTable,
-    ports: &'a mut [P],
-    tap: Tap<'a>,
-    link: &'a mut Link,
-    headers: &'a mut Option<Headers>,
-    counters: &'a mut ShardCounters,
+pub(super) struct Burst<'a, P> {
+    pub conns: &'a ConnTable,
+    pub ports: &'a mut [P],
+    pub tap: Tap<'a>,
+    pub link: &'a mut Link,
+    pub headers: &'a mut Option<Headers>,
+    pub counters: &'a mut ShardCounters,
     /// What it is given leaves at once, before TCP does its bookkeeping.
-    hastens: bool,
-    conn: Option<ConnId>,
-    way: Option<(&'a Path, usize)>,
-    says: VariableFields,
+    pub hastens: bool,
+    pub conn: Option<ConnId>,
+    pub way: Option<(&'a Path, usize)>,
+    pub says: VariableFields,
     /// What the headers are set for: bytes of payload, and whether PSH is set.
-    set_for: Option<(u32, bool)>,
+    pub set_for: Option<(u32, bool)>,
     /// A segment of no burst, which needs more than is here.
-    other: Option<Transmit<Frame>>,
-}
-
-impl Tx {
-    /// Sends what TCP has to send next, up to so many segments where these are a burst, to ports that
-    /// have room for as many; false when there is nothing. `hastens`: the ports send it before TCP does its
-    /// bookkeeping.
-    #[inline(never)]
-    pub(in crate::shard) fn send_next<P: Port>(
-        &mut self,
-        dp: &mut Datapath<P>,
-        most: usize,
-        hastens: bool,
-    ) -> bool {
-        let mut burst = Burst {
-            conns: &dp.conns,
-            ports: &mut dp.ports,
-            tap: Tap {
-                captures: &mut dp.captures,
-                umem: &dp.frames.umem,
-                now: dp.now,
-            },
-            link: &mut self.link,
-            headers: &mut self.headers,
-            counters: &mut dp.counters,
-            hastens,
-            conn: None,
-            way: None,
-            says: VariableFields::default(),
-            set_for: None,
-            other: None,
-        };
-        let sent = dp.stack.transmit(dp.now, most, &mut burst);
-        if let Some(segment) = burst.other.take() {
-            self.send_segment(dp, segment);
-            if hastens {
-                self.flush(dp);
-            }
-        }
-        sent > 0
-    }
+    pub other: Option<Transmit<Frame>>,
 }
 
 impl<P: Port> userspace_tcp::Link<Frame> for Burst<'_, P> {

@@ -10,7 +10,8 @@ use userspace_tcp::ConnId;
 
 use crate::shard::datapath::Datapath;
 use crate::shard::tx::Tx;
-use crate::shard::tx::quantum::{Allowed, StopReason};
+use crate::shard::tx::drr_scheduler::Allowed;
+use crate::shard::tx::quantum::StopReason;
 
 impl Tx {
     /// Gives a connection of the client's its turn: at once when nobody else has anything to send, which

@@ -21,7 +21,7 @@ use userspace_tcp::{ConnId, Instant};
 
 use crate::idmap::IdMap;
 use crate::prefetch::fetch;
-use crate::shard::tx::quantum::SEGMENTS_PER_TURN;
+use crate::shard::tx::drr_scheduler::SEGMENTS_PER_TURN;
 use window::Window;
 
 /// So many connections with segments under way need no window in common: their initial windows

@@ -13,7 +13,8 @@ use userspace_tcp::ConnId;
 use crate::conn::Phase;
 use crate::shard::datapath::Datapath;
 use crate::shard::tx::Tx;
-use crate::shard::tx::quantum::{Allowed, StopReason};
+use crate::shard::tx::drr_scheduler::Allowed;
+use crate::shard::tx::quantum::StopReason;
 
 /// FPDUs that a poll produces at least when a client alone has so much to send: round after round, though
 /// one may be all that it has in its turn. What a poll takes by itself, on both ends, is paid once

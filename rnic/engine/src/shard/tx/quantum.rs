@@ -12,21 +12,11 @@ use userspace_tcp::{ConnId, Outgoing, Posting, SendError};
 use crate::conn::{Conn, Phase};
 use crate::qp::{Filled, First, Qp, QpContext};
 use crate::shard::datapath::Datapath;
+use crate::shard::tx::drr_scheduler::{Allowed, SEGMENTS_PER_TURN};
 use crate::shard::tx::{Reserve, Tx};
 
-/// Segments of one connection before its client's next gets its turn.
-pub(in crate::shard) const SEGMENTS_PER_TURN: usize = 16;
 /// Bytes that an FPDU, or work that sends nothing, counts for at least: small ones take as long.
 pub(in crate::shard) const COST_MIN: usize = 512;
-
-/// What a connection's turn may be.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::shard) struct Allowed {
-    /// What its client may still send, in bytes.
-    pub credit: usize,
-    /// Frames that its client holds, where others want some too: it may hold as many as it leaves.
-    pub held: Option<usize>,
-}
 
 /// How a connection's turn went.
 pub(in crate::shard) struct TxQuantum {

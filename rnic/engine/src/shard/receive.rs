@@ -1,0 +1,64 @@
+//! Frames are taken from the ports and handed to the receive path, batch by batch.
+
+use rnic_xsk::Port;
+use userspace_tcp::Instant;
+
+use super::Shard;
+use super::rx::{LateClock, RECEIVE_BATCH, RxContext};
+
+/// Batches taken from one port before the next gets its turn: as many as a receive ring has frames.
+/// What a poll leaves in the ring it may find there for ever: a sender produces as much for 64 ACKs
+/// as brings it the next 64, and a ring that has once been full never has room for more than those.
+const BATCHES: usize = 8;
+
+/// How often the only port is asked in a poll that found nothing else to do: together as long as the
+/// rest of such a poll. What comes meanwhile is found at once, and not after half a poll on
+/// average; a doorbell is found by as much later at most.
+const ATTEMPTS_WHEN_IDLE: u32 = 32;
+
+impl<P: Port> Shard<P> {
+    /// Takes batches of frames from each port, until it has no more or has had its turn. Time goes on
+    /// with each, but see [`LateClock`]. `idle`: there is nothing else to do.
+    pub(super) fn receive(&mut self, clock: &impl Fn() -> Instant, idle: bool) -> bool {
+        let mut worked = false;
+        let attempts = match self.dp.ports.len() {
+            1 if idle => ATTEMPTS_WHEN_IDLE,
+            _ => 1,
+        };
+        for index in 0..self.dp.ports.len() {
+            for _ in 0..BATCHES {
+                // By a look of its own at the clock: there may be none for a frame alone.
+                let count = self.rx.take(&mut self.dp, index, attempts, clock);
+                // Most attempts find nothing, and cost no more than that.
+                if count == 0 {
+                    break;
+                }
+                worked = true;
+                if count == 1 && !self.rx.deferred().is_waiting() {
+                    self.receive_batch(index, Some(clock));
+                } else {
+                    self.dp.advance(clock());
+                    self.receive_batch(index, None);
+                }
+                if count < RECEIVE_BATCH {
+                    break;
+                }
+                self.dp.ports[index].refill(&mut self.dp.frames.pool);
+            }
+        }
+        worked
+    }
+
+    /// Hands the batch that came from a port to the receive path.
+    // By itself, so that a poll that finds nothing has nothing of it.
+    #[inline(never)]
+    fn receive_batch(&mut self, port: usize, clock: LateClock<'_>) {
+        self.rx.receive_batch(&mut RxContext {
+            dp: &mut self.dp,
+            tx: &mut self.tx,
+            ctl: &mut self.ctl,
+            port,
+            clock,
+        });
+    }
+}
