@@ -47,6 +47,7 @@ fn register(pd: PdId) -> Request {
         base: 0,
         offset: 0,
         length: 4096,
+        adopted: false,
     }
 }
 

@@ -170,6 +170,7 @@ fn memory_without_pages_is_refused_and_costs_the_daemon_nothing() {
         base: 0,
         offset: 0,
         length: LARGE as u64,
+        adopted: false,
     };
     let before = daemon.resident_bytes();
     let refusal = ask(&register, &[memfd.as_fd()]).expect_err("no page is there");

@@ -3,8 +3,12 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
-use rnic::{Access, Error, MemoryRegion, ProtectionDomain, RefusalCode, WcStatus, WorkRequest};
+use rnic::inspect::{Kind, Object};
+use rnic::{
+    Access, Error, MemoryKind, MemoryRegion, ProtectionDomain, RefusalCode, WcStatus, WorkRequest,
+};
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{Family, Lab, LinkOptions};
 use rnic_tests::pattern::Pattern;
@@ -211,6 +215,60 @@ fn a_busy_program_s_memory_comes_and_goes_whole() {
         assert_eq!(there, written);
     });
     assert_eq!(pair.daemon_b.counter("memory_faults"), 0);
+}
+
+#[test]
+fn how_memory_is_reached_is_shown_and_a_terabyte_is_refused_at_once() {
+    const TERABYTE: usize = 1 << 40;
+    let pair = Pair::new("seen-memory", 4096);
+    let mut memory = vec![0_u8; 10_000];
+    let regions = [
+        register(&pair.owner.pd, memory.as_mut_ptr(), 10_000).expect("a heap's"),
+        register(&pair.owner.pd, DATA.as_ptr().cast_mut().cast(), 64).expect("a static's"),
+    ];
+    let kinds = || {
+        let objects = pair.owner.context.inspect(Kind::Regions).expect("our own");
+        let kind = |object| match object {
+            Object::Region(region) => Some(region.memory),
+            _ => None,
+        };
+        let mut kinds: Vec<_> = objects.into_iter().filter_map(kind).collect();
+        kinds.sort_by_key(|kind| kind.name());
+        kinds
+    };
+    // That of the endpoint is there too.
+    let all = [MemoryKind::Adopted, MemoryKind::Memfd, MemoryKind::Remote];
+    assert_eq!(kinds(), all);
+    drop(regions);
+    assert_eq!(kinds(), [MemoryKind::Memfd]);
+
+    let flags = rustix::mm::MapFlags::PRIVATE | rustix::mm::MapFlags::NORESERVE;
+    let access = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
+    // SAFETY: replaces nothing.
+    let start =
+        unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), TERABYTE, access, flags) }
+            .expect("addresses");
+    let begun = Instant::now();
+    for made in [
+        register(&pair.owner.pd, start.cast(), TERABYTE),
+        pair.owner.pd.register(TERABYTE, ACCESS),
+    ] {
+        match made.map(drop) {
+            Err(Error::Refused(refusal)) => assert_eq!(refusal.code, RefusalCode::Limit),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(
+        begun.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        begun.elapsed()
+    );
+    let touched = std::fs::read_to_string("/proc/self/status").expect("our own");
+    let resident = touched.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let resident = resident.and_then(|text| text.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    assert!(resident.expect("it is there") < 1 << 20, "{resident:?} KiB");
+    // SAFETY: mapped above.
+    unsafe { rustix::mm::munmap(start, TERABYTE) }.expect("mapped");
 }
 
 #[test]

@@ -146,6 +146,7 @@ fn register(pd: PdId, stream: Option<QpNum>) -> Request {
         base: 0,
         offset: 0,
         length: 4096,
+        adopted: false,
     }
 }
 

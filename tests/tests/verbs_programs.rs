@@ -7,7 +7,10 @@ use rnic_tests::programs::Programs;
 fn an_interface_is_a_device() {
     let programs = Programs::new("verbs-devices");
     let listed = programs.on_a("ibv_devices").run().success();
-    assert!(listed.stdout.contains(&format!("rnic_{INTERFACE}")), "{listed}");
+    assert!(
+        listed.stdout.contains(&format!("rnic_{INTERFACE}")),
+        "{listed}"
+    );
     let told = programs.on_a("ibv_devinfo -v").run().success().stdout;
     let gid = programs.pair.a.v4.to_ipv6_mapped().segments();
     let gid: Vec<_> = gid.iter().map(|part| format!("{part:04x}")).collect();

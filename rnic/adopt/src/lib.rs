@@ -29,6 +29,7 @@
 
 mod fork;
 mod maps;
+mod memory;
 mod runs;
 mod sys;
 mod table;
@@ -39,6 +40,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+pub use memory::available as available_memory;
 pub use sys::PIECE;
 pub use table::{Adopted, adopted_bytes};
 
@@ -87,6 +89,9 @@ pub enum NotAdopted {
     /// Parts of it were adopted for other ranges, into several memfds.
     #[error("its pages are in several memfds: other ranges that are registered meet in it")]
     Several,
+    /// The host has no memory left: it would end processes.
+    #[error("the host has no memory left for a copy of the pages")]
+    NoMemory,
     /// This kernel can't.
     #[error(
         "the kernel has no userfaultfd(2) that protects shared memory from writes (Linux 5.19)"

@@ -15,6 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::{self, NonNull};
 
 use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
+use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 use rustix::mm::{Advice, MapFlags, MremapFlags, ProtFlags, UserfaultfdFlags};
 
@@ -49,7 +50,13 @@ impl Mapping {
 
     /// Gives the pages their frames, so that no copy faults for want of memory.
     pub(crate) fn populate(&self, offsets: &Range<usize>) -> Result<(), NotAdopted> {
-        self.advise(offsets, Advice::LinuxPopulateWrite)
+        match self.advise(offsets, Advice::LinuxPopulateWrite) {
+            Err(NotAdopted::Host {
+                errno: Errno::NOMEM | Errno::FAULT,
+                ..
+            }) => Err(NotAdopted::NoMemory),
+            populated => populated,
+        }
     }
 
     fn advise(&self, offsets: &Range<usize>, advice: Advice) -> Result<(), NotAdopted> {
@@ -352,9 +359,7 @@ impl Signals {
             Some(&SigSet::all()),
             Some(&mut before),
         )
-        .map_err(|errno| {
-            host("pthread_sigmask")(rustix::io::Errno::from_raw_os_error(errno as i32))
-        })?;
+        .map_err(|errno| host("pthread_sigmask")(Errno::from_raw_os_error(errno as i32)))?;
         Ok(Self(before))
     }
 }

@@ -9,6 +9,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 
 use crate::maps::{Part, What};
+use crate::memory;
 use crate::runs::Runs;
 use crate::sys::{self, Faults, Mapping, PIECE};
 use crate::{NotAdopted, host};
@@ -123,13 +124,13 @@ impl Window {
         }
         // Like all that is used while pages are away, it is on this thread's stack.
         let faults = Faults::new()?;
-        ranges
-            .iter()
-            .try_for_each(|range| self.mapping.populate(&self.offsets(range)))?;
         let pieces: Vec<_> = ranges.iter().flat_map(pieces).collect();
         for (done, piece) in pieces.iter().enumerate() {
-            // SAFETY: a part of what the caller vouches for.
-            let put = unsafe { sys::put_in(&faults, piece, &self.mapping, &self.offsets(piece)) };
+            let offsets = self.offsets(piece);
+            let put = self.populate(&offsets).and_then(|()| {
+                // SAFETY: a part of what the caller vouches for.
+                unsafe { sys::put_in(&faults, piece, &self.mapping, &offsets) }
+            });
             if let Err(error) = put {
                 for piece in pieces.iter().take(done) {
                     // SAFETY: put there by this loop.
@@ -139,6 +140,14 @@ impl Window {
             }
         }
         Ok(())
+    }
+
+    /// Has the file's pages take their frames, so that no copy fails for want of memory.
+    fn populate(&self, offsets: &Range<usize>) -> Result<(), NotAdopted> {
+        if memory::available().is_some_and(|available| available < (2 * PIECE) as u64) {
+            return Err(NotAdopted::NoMemory);
+        }
+        self.mapping.populate(offsets)
     }
 
     /// Gives the program private pages where `parts` are mapped from the file. What is not any more was

@@ -156,8 +156,8 @@ pub use rnic_device::{
 };
 pub use rnic_ipc::capture::{Direction, Filter};
 pub use rnic_ipc::control::{
-    Access, ClientLimits, DeviceInfo, DeviceName, DisconnectReason, MarkerUse, MpaOptions,
-    PRIVATE_DATA_MAX, PeerDepths, QpState, Refusal, RefusalCode, RtrModes,
+    Access, ClientLimits, DeviceInfo, DeviceName, DisconnectReason, MarkerUse, MemoryKind,
+    MpaOptions, PRIVATE_DATA_MAX, PeerDepths, QpState, Refusal, RefusalCode, RtrModes,
 };
 pub use rnic_ipc::find::{DEFAULT_SOCKET, NotFound, SOCKET_NAME, SOCKET_VARIABLE, runtime_socket};
 pub use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};

@@ -12,7 +12,7 @@ use rnic_adopt::Adopted;
 use rnic_device::ClientSession;
 use rnic_ipc::control::{Access, Request, Response, StagKind};
 use rnic_ipc::id::{PdId, QpNum};
-use rnic_ipc::shm::SharedMemory;
+use rnic_ipc::shm::{SharedMemory, ShmError};
 use rnic_ipc::work::{Sge, WrOpcode};
 
 use crate::context::{Context, Inner};
@@ -23,6 +23,17 @@ use crate::queue_pair::QueuePair;
 use crate::work::WorkRequest;
 
 mod program;
+
+/// A region of so many bytes is asked for before it takes pages; one request more is nothing beside them.
+const ASK_FIRST: usize = 1 << 20;
+
+/// Whether a region's bytes have pages already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pages {
+    New,
+    /// Some or all.
+    There,
+}
 
 /// A protection domain: regions and queue pairs of different ones can't be used together
 /// (RFC 5042 section 2.1). Clones name the same one.
@@ -66,6 +77,7 @@ impl ProtectionDomain {
     /// [`Error::Memory`] that says so when the host has not as many huge pages free
     /// (`vm.nr_hugepages`).
     pub fn register_huge(&self, len: usize, access: Access) -> Result<MemoryRegion, Error> {
+        self.ask_first(len, Pages::New)?;
         match self.inner.context.session()? {
             Some(session) => {
                 let memory = SharedMemory::anonymous_huge(len)?;
@@ -93,7 +105,7 @@ impl ProtectionDomain {
         len: usize,
         access: Access,
     ) -> Result<MemoryRegion, Error> {
-        let memory = mapped(&fd, offset, len)?;
+        let memory = self.mapped(&fd, offset, len)?;
         self.register_mapped(memory, (&fd, offset), access, None)
     }
 
@@ -108,12 +120,39 @@ impl ProtectionDomain {
         self.register_by_accessor(SharedMemory::private(len)?, access)
     }
 
+    /// That a large region is within the limits of the RNIC and of the host, before it takes pages for
+    /// its bytes.
+    fn ask_first(&self, len: usize, pages: Pages) -> Result<(), Error> {
+        if len < ASK_FIRST {
+            return Ok(());
+        }
+        let (pd, length) = (self.inner.id, len as u64);
+        let asked = Request::MayRegister { pd, length };
+        self.inner.context.request_done(&asked)?;
+        match rnic_adopt::available_memory() {
+            Some(available) if pages == Pages::New && available < length => {
+                Err(Error::Memory(ShmError::NoPages))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A program's own memfd, mapped, with a page for each byte.
+    fn mapped(&self, fd: &impl AsFd, offset: u64, len: usize) -> Result<SharedMemory, Error> {
+        let user = rustix::process::geteuid().as_raw();
+        let memory = SharedMemory::map_to_register(user, fd, offset, len as u64)?;
+        self.ask_first(len, Pages::There)?;
+        memory.populate()?;
+        Ok(memory)
+    }
+
     fn register_new(
         &self,
         len: usize,
         access: Access,
         stream: Option<QpNum>,
     ) -> Result<MemoryRegion, Error> {
+        self.ask_first(len, Pages::New)?;
         match self.inner.context.session()? {
             Some(session) => {
                 let memory = SharedMemory::anonymous(len)?;
@@ -166,6 +205,7 @@ impl ProtectionDomain {
             base: memory.as_ptr().addr() as u64,
             offset,
             length: memory.len() as u64,
+            adopted: false,
         };
         self.register_by(&request, fd, memory)
     }
@@ -237,18 +277,10 @@ impl QueuePair {
         len: usize,
         access: Access,
     ) -> Result<MemoryRegion, Error> {
-        let memory = mapped(&fd, offset, len)?;
         let (stream, domain) = (Some(self.num()), self.protection_domain());
+        let memory = domain.mapped(&fd, offset, len)?;
         domain.register_mapped(memory, (&fd, offset), access, stream)
     }
-}
-
-/// A program's own memfd, mapped, with a page for each byte.
-fn mapped(fd: &impl AsFd, offset: u64, len: usize) -> Result<SharedMemory, Error> {
-    let user = rustix::process::geteuid().as_raw();
-    let memory = SharedMemory::map_to_register(user, fd, offset, len as u64)?;
-    memory.populate()?;
-    Ok(memory)
 }
 
 /// Registered memory. Dropping it waits until the RNIC touches no byte of it any more.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use rnic_engine::command::{Answer, Command, ShardMetrics};
 use rnic_engine::histogram::Histogram;
 use rnic_engine::qp::{QpCounters, WorkClass};
-use rnic_ipc::control::{Refusal, RefusalCode};
+use rnic_ipc::control::{MemoryKind, Refusal, RefusalCode};
 use rnic_ipc::id::ClientId;
 use rnic_ipc::inspect::Holding;
 use rnic_prm::Credentials;
@@ -32,6 +32,8 @@ pub(crate) struct RequestMetrics {
     refused: [AtomicU64; REFUSALS.len()],
     /// How long registrations that succeeded took.
     registrations: Mutex<Histogram>,
+    /// How many there were, as [`MemoryKind::ALL`].
+    kinds: [AtomicU64; MemoryKind::ALL.len()],
 }
 
 /// Each code of a refusal, and its name.
@@ -63,7 +65,8 @@ impl RequestMetrics {
     }
 
     /// Memory was registered.
-    pub(crate) fn registered(&self, took: Duration) {
+    pub(crate) fn registered(&self, memory: MemoryKind, took: Duration) {
+        self.kinds[memory as usize].fetch_add(1, Ordering::Relaxed);
         lock(&self.registrations).record(took);
     }
 }
@@ -95,6 +98,11 @@ const REGISTRATION: Head = (
     "rnic_registration_duration_seconds",
     "Time that registering memory took.",
     MetricKind::Histogram,
+);
+const REGISTERED: Head = (
+    "rnic_registrations_total",
+    "Memory regions that were registered, by how the RNIC reaches their memory.",
+    MetricKind::Counter,
 );
 const CLIENT_HOLDS: Head = (
     "rnic_client_holds",
@@ -136,6 +144,7 @@ pub fn metric_names() -> Vec<(&'static str, MetricKind)> {
         REFUSED,
         WORK,
         CONNECT,
+        REGISTERED,
         REGISTRATION,
         CLIENT_HOLDS,
         CLIENT_LIMITS,
@@ -218,6 +227,14 @@ fn requests(text: &mut Text, looks: &[Look<'_>]) {
         for ((_, name), count) in REFUSALS.iter().zip(refused) {
             let labels = joined(&look.of_interface, &labels(&[("reason", name)]));
             text.sample(REFUSED.0, &labels, count.load(Ordering::Relaxed));
+        }
+    }
+    head(text, REGISTERED);
+    for look in looks {
+        let kinds = &look.core.request_metrics.kinds;
+        for (kind, count) in MemoryKind::ALL.iter().zip(kinds) {
+            let labels = joined(&look.of_interface, &labels(&[("memory", kind.name())]));
+            text.sample(REGISTERED.0, &labels, count.load(Ordering::Relaxed));
         }
     }
     head(text, REGISTRATION);

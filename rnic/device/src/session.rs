@@ -191,6 +191,9 @@ impl ClientSession {
             Request::QueryDevice => plain(self.query_device()),
             Request::AllocPd => plain(self.core().prm().alloc_pd(self.id()).map(Response::Pd)),
             Request::DeallocPd { pd } => done(self.core().prm().dealloc_pd(self.id(), pd)),
+            Request::MayRegister { pd, length } => {
+                done(self.core().prm().may_register(self.id(), pd, length))
+            }
             Request::RegisterMemory {
                 pd,
                 stream,
@@ -198,6 +201,7 @@ impl ClientSession {
                 base,
                 offset,
                 length,
+                adopted,
             } => {
                 let wanted = memory::Wanted {
                     pd,
@@ -206,6 +210,7 @@ impl ClientSession {
                     base,
                     offset,
                     length,
+                    adopted,
                 };
                 plain(self.register_memory(turn, &wanted, fds))
             }
@@ -223,6 +228,7 @@ impl ClientSession {
                     base: address,
                     offset: 0,
                     length,
+                    adopted: false,
                 };
                 plain(self.register_remote(turn, &wanted, fds))
             }

@@ -21,7 +21,7 @@ mod mpa;
 mod tests;
 
 pub use device::{ClientLimits, DeviceInfo, DeviceName};
-pub use memory::{Access, StagKind};
+pub use memory::{Access, MemoryKind, StagKind};
 pub use mpa::{MarkerUse, MpaOptions, PeerDepths, RtrModes};
 
 /// Version of the control messages and of the shared-memory layouts. Both ends must agree. It is
@@ -57,6 +57,14 @@ pub enum Request {
         /// Which.
         pd: PdId,
     },
+    /// Whether a region of so many bytes would be within the limits now. Nothing is granted: a client
+    /// asks before it takes pages for a large one. Reply: [`Response::Done`].
+    MayRegister {
+        /// The region's protection domain.
+        pd: PdId,
+        /// Its length in bytes, at least 1.
+        length: u64,
+    },
     /// Registers memory. Comes with one descriptor: a memfd sealed against shrinking. Reply:
     /// [`Response::Region`].
     RegisterMemory {
@@ -72,6 +80,9 @@ pub enum Request {
         offset: u64,
         /// Its length in bytes, at least 1.
         length: u64,
+        /// The client made the memfd to put pages of its own into it that were there before
+        /// ([`MemoryKind::Adopted`]). For people: it makes no difference to the RNIC.
+        adopted: bool,
     },
     /// Registers memory of the client's address space that is in no memfd, for those who may
     /// (`remote_regions`). Comes with one descriptor: the client's `/proc/self/mem`, open for writing

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::control::{Access, CONTROL_MESSAGE_MAX, QpState};
+use crate::control::{Access, CONTROL_MESSAGE_MAX, MemoryKind, QpState};
 use crate::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};
 
 #[cfg(test)]
@@ -242,6 +242,8 @@ pub struct RegionInfo {
     pub pd: PdId,
     /// It is a memory window.
     pub window: bool,
+    /// How the RNIC reaches its memory.
+    pub memory: MemoryKind,
     /// It can be used: not invalidated, and bound if it is a window.
     pub valid: bool,
     /// The only queue pair whose stream may use it; without one all of its protection domain may.

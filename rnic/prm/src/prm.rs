@@ -19,7 +19,7 @@ pub use regions::STAGS_MAX;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use rnic_ipc::control::{QpAttributes, Refusal};
+use rnic_ipc::control::{MemoryKind, QpAttributes, Refusal};
 use rnic_ipc::id::{ClientId, ConnRequestId, ListenerId, PdId};
 use rnic_proto::Stag;
 
@@ -68,8 +68,8 @@ struct Region {
     stag: Stag,
     pd: PdId,
     length: u64,
-    /// Not in a memfd.
-    remote: bool,
+    /// How it is reached.
+    memory: MemoryKind,
 }
 
 #[derive(Debug)]

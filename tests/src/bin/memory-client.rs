@@ -64,6 +64,7 @@ impl Client {
             base: 0,
             offset: 0,
             length: PIECE as u64,
+            adopted: false,
         };
         let pieces: Vec<_> = (0..PIECES).map(|_| sparse()).collect();
         let registered = |memfd: &OwnedFd| self.ask(&register, &[memfd.as_fd()]).0;

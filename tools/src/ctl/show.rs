@@ -141,6 +141,7 @@ fn columns(kind: Kind) -> &'static [&'static str] {
         Kind::Regions => &[
             "STag index",
             "kind",
+            "memory",
             "state",
             "PD",
             "rights",
@@ -210,6 +211,7 @@ fn row(object: &Object, programs: &Programs) -> Vec<String> {
         Object::Region(one) => vec![
             format!("0x{:06x}", one.index),
             if one.window { "window" } else { "region" }.to_owned(),
+            one.memory.name().to_owned(),
             match (one.window, one.valid) {
                 (_, true) => "valid",
                 (true, false) => "unbound",

@@ -7,11 +7,12 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use rnic_adopt::NotAdopted;
 use rnic_ipc::control::{Access, RefusalCode, Request};
-use rnic_ipc::shm::SharedMemory;
+use rnic_ipc::shm::{SharedMemory, ShmError};
 use rustix::io::Errno;
 
-use super::{MemoryRegion, ProtectionDomain};
+use super::{MemoryRegion, Pages, ProtectionDomain};
 use crate::error::Error;
 
 impl ProtectionDomain {
@@ -56,9 +57,11 @@ impl ProtectionDomain {
         access: Access,
     ) -> Result<MemoryRegion, Error> {
         let (start, len) = (memory.as_non_null(), memory.len());
+        self.ask_first(len, Pages::There)?;
         // SAFETY: it stays mapped until the region is dropped, which drops what was adopted.
         let place = match unsafe { rnic_adopt::place(start.addr().get(), len) } {
             Ok(place) => place,
+            Err(NotAdopted::NoMemory) => return Err(Error::Memory(ShmError::NoPages)),
             Err(why) => {
                 log::debug!("{len} bytes at {start:p} are registered by /proc/self/mem: {why}");
                 return self.register_by_accessor(memory, access);
@@ -71,6 +74,7 @@ impl ProtectionDomain {
             base: start.as_ptr().expose_provenance() as u64,
             offset: place.offset(),
             length: len as u64,
+            adopted: place.is_adopted(),
         };
         match self.inner.context.request(&request, &[place.fd()]) {
             Ok((response, _)) => {

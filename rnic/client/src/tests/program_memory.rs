@@ -3,10 +3,10 @@
 
 use std::ptr::NonNull;
 
-use rnic_ipc::control::Request;
-use rnic_ipc::shm::MAPPING_MAX;
+use rnic_ipc::control::{RefusalCode, Request};
+use rnic_ipc::shm::{MAPPING_MAX, ShmError};
 
-use super::fake::Fake;
+use super::fake::{Fake, refusal};
 use crate::{Access, Error, ProtectionDomain};
 
 /// Sixteen bytes among a program's data, not zero.
@@ -30,6 +30,44 @@ fn addresses_of_a_region_are_the_program_s_own() {
     assert_eq!(region.slice(8..16).unwrap().addr, address + 8);
     assert_eq!(region.remote(4..16).unwrap().addr, address + 4);
     assert_eq!(region.to_vec(0..8).unwrap(), 7_u64.to_ne_bytes());
+}
+
+/// A page that is taken for a region which is then refused may be the host's last.
+#[test]
+fn a_large_region_is_asked_for_before_it_takes_pages() {
+    const LARGE: usize = 1 << 40;
+    let (fake, context) = Fake::start();
+    let pd = ProtectionDomain::alloc(&context).unwrap();
+    fake.refuse(|request| {
+        matches!(request, Request::MayRegister { length, .. } if *length > 1 << 36)
+            .then(|| refusal(RefusalCode::Limit))
+    });
+    let before = rnic_adopt::adopted_bytes();
+    let refused = [
+        pd.register(LARGE, Access::LOCAL),
+        // SAFETY: no byte of it is touched, as the test shows.
+        unsafe { pd.register_memory(NonNull::from(&DATA).cast(), LARGE, Access::LOCAL) },
+    ];
+    for made in refused {
+        assert!(matches!(made, Err(Error::Refused(_))), "{made:?}");
+    }
+    let asked = fake.asked();
+    let registered = |request: &&Request| {
+        matches!(
+            request,
+            Request::RegisterMemory { .. } | Request::RegisterRemote { .. }
+        )
+    };
+    assert_eq!(asked.iter().find(registered), None);
+    assert_eq!(rnic_adopt::adopted_bytes(), before);
+
+    // Nobody has as much, whatever the RNIC says.
+    fake.refuse(|_| None);
+    let made = pd.register(LARGE, Access::LOCAL);
+    assert!(
+        matches!(made, Err(Error::Memory(ShmError::NoPages))),
+        "{made:?}"
+    );
 }
 
 #[test]

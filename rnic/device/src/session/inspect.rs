@@ -199,7 +199,12 @@ impl ClientSession {
         if let (Answer::Stags(found), _) = self.core().execute(Command::LookAtStags { stags })? {
             looks.extend(found);
         }
-        let show = |ListedRegion { client, stag, pd }| {
+        let show = |ListedRegion {
+                        client,
+                        stag,
+                        pd,
+                        memory,
+                    }| {
             // As above.
             let look = looks.get(&stag.index())?;
             Some(Object::Region(RegionInfo {
@@ -207,6 +212,7 @@ impl ClientSession {
                 client,
                 pd,
                 window: look.window,
+                memory,
                 valid: look.valid,
                 qp: look.qp,
                 access: look.access,

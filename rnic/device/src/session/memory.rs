@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use rnic_engine::command::Command;
 use rnic_engine::region::RegionMemory;
-use rnic_ipc::control::{Access, Refusal, RefusalCode, Response, StagKind};
+use rnic_ipc::control::{Access, MemoryKind, Refusal, RefusalCode, Response, StagKind};
 use rnic_ipc::id::{PdId, QpNum};
 use rnic_ipc::shm::{SharedMemory, ShmError};
 use rnic_prm::RegionGrant;
@@ -25,6 +25,7 @@ pub(super) struct Wanted {
     pub(super) base: u64,
     pub(super) offset: u64,
     pub(super) length: u64,
+    pub(super) adopted: bool,
 }
 
 impl ClientSession {
@@ -42,14 +43,20 @@ impl ClientSession {
             base,
             offset,
             length,
+            adopted,
         } = wanted;
         let grant =
             self.core()
                 .prm()
                 .register_region(self.id(), pd, stream, access, base, length)?;
+        let memory = match adopted {
+            true => MemoryKind::Adopted,
+            false => MemoryKind::Memfd,
+        };
+        self.core().prm().note_memory(&grant, memory);
         let user = self.client.credentials.uid;
         let added = mapped(&grant, user, offset, fds).and_then(|memory| self.add(&grant, memory));
-        self.conclude(turn, grant, added, begun)
+        self.conclude(turn, (grant, memory), added, begun)
     }
 
     /// Memory that is in no memfd.
@@ -77,7 +84,7 @@ impl ClientSession {
             length,
         )?;
         let added = remote::open(&grant, fds).and_then(|memory| self.add(&grant, memory));
-        self.conclude(turn, grant, added, begun)
+        self.conclude(turn, (grant, MemoryKind::Remote), added, begun)
     }
 
     /// Memory of this process.
@@ -93,21 +100,24 @@ impl ClientSession {
             self.core()
                 .prm()
                 .register_region(self.id(), pd, stream, access, base, length)?;
+        self.core().prm().note_memory(&grant, MemoryKind::Local);
         let region = RegionMemory::whole(memory.clone());
         let added = self.add(&grant, (region, memory));
-        self.conclude(turn, grant, added, begun)
+        self.conclude(turn, (grant, MemoryKind::Local), added, begun)
     }
 
     fn conclude(
         &self,
         turn: &mut Turn,
-        grant: RegionGrant,
+        (grant, kind): (RegionGrant, MemoryKind),
         added: Result<Held, Refusal>,
         begun: Instant,
     ) -> Result<Response, Refusal> {
         match added {
             Ok(memory) => {
-                self.core().request_metrics.registered(begun.elapsed());
+                self.core()
+                    .request_metrics
+                    .registered(kind, begun.elapsed());
                 let stag = grant.stag().0;
                 turn.memory.insert(stag, memory);
                 self.core().prm().region_registered(grant);

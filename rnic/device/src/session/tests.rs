@@ -216,6 +216,7 @@ fn register(pd: PdId, length: u64) -> Request {
         base: 0x10_0000,
         offset: 0,
         length,
+        adopted: false,
     }
 }
 

@@ -192,6 +192,7 @@ impl<'h> Client<'h> {
             base: 0,
             offset: 0,
             length: REGION as u64,
+            adopted: false,
         };
         let (Response::Region { stag }, _) = ask(register, vec![fd]) else {
             panic!()

@@ -13,6 +13,44 @@ pub enum StagKind {
     FastRegion,
 }
 
+/// How the RNIC reaches a region's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryKind {
+    /// It has none of its own: a window, a fast region.
+    None,
+    /// A mapping of the client's memfd.
+    Memfd,
+    /// The same, of a memfd into which the client's library put pages that the program had made.
+    Adopted,
+    /// The client's `/proc/self/mem`: a system call for each access.
+    Remote,
+    /// It is memory of this process (embedded mode).
+    Local,
+}
+
+impl MemoryKind {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::None,
+        Self::Memfd,
+        Self::Adopted,
+        Self::Remote,
+        Self::Local,
+    ];
+
+    /// As people read it, and metrics have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Memfd => "memfd",
+            Self::Adopted => "adopted",
+            Self::Remote => "remote",
+            Self::Local => "local",
+        }
+    }
+}
+
 /// Rights of a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Access {

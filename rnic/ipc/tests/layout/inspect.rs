@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use rnic_ipc::control::{Access, QpState};
+use rnic_ipc::control::{Access, MemoryKind, QpState};
 use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::inspect::{
     ClientInfo, ConnectionInfo, CqInfo, Holding, Kind, LimitInfo, ListenerInfo, LogLevel, Object,
@@ -82,6 +82,7 @@ pub fn objects() -> Vec<Object> {
             client: ClientId(2),
             pd: PdId(3),
             window: false,
+            memory: MemoryKind::Adopted,
             valid: true,
             qp: Some(QpNum(4)),
             access: Access::LOCAL,

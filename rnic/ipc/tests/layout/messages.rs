@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rnic_ipc::capture::{Direction, Filter, RecordHeader};
 use rnic_ipc::control::{
-    Access, ClientLimits, DeviceInfo, DeviceName, DisconnectReason, Event, MarkerUse, MpaOptions,
-    PeerDepths, QpAttributes, QpState, Refusal, RefusalCode, Reply, Request, Response, RtrModes,
-    StagKind,
+    Access, ClientLimits, DeviceInfo, DeviceName, DisconnectReason, Event, MarkerUse, MemoryKind,
+    MpaOptions, PeerDepths, QpAttributes, QpState, Refusal, RefusalCode, Reply, Request, Response,
+    RtrModes, StagKind,
 };
 use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::inspect::{Kind, Order, Page};
@@ -40,6 +40,7 @@ pub fn lines() -> Vec<String> {
         every("Scope", &inspect::scopes()),
         every("LogLevel", &inspect::levels()),
         every("StagKind", &kinds()),
+        every("MemoryKind", &MemoryKind::ALL),
         every("Direction", &[Direction::In, Direction::Out]),
         vec![record()],
         every("DeviceName", &device_names()),
@@ -110,6 +111,10 @@ fn requests() -> Vec<Request> {
         Request::QueryDevice,
         Request::AllocPd,
         Request::DeallocPd { pd: PdId(1) },
+        Request::MayRegister {
+            pd: PdId(1),
+            length: 2,
+        },
         Request::RegisterMemory {
             pd: PdId(1),
             stream: Some(QpNum(5)),
@@ -117,6 +122,7 @@ fn requests() -> Vec<Request> {
             base: 2,
             offset: 3,
             length: 4,
+            adopted: true,
         },
         Request::RegisterRemote {
             pd: PdId(1),

@@ -6,7 +6,7 @@
 
 use std::net::SocketAddr;
 
-use rnic_ipc::control::{QpAttributes, Refusal};
+use rnic_ipc::control::{MemoryKind, QpAttributes, Refusal};
 use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum};
 use rnic_ipc::inspect::{CqInfo, Holding, LimitInfo, ListenerInfo, Scope};
 use rnic_proto::Stag;
@@ -63,6 +63,8 @@ pub struct ListedRegion {
     pub stag: Stag,
     /// Its protection domain.
     pub pd: PdId,
+    /// How its memory is reached.
+    pub memory: MemoryKind,
 }
 
 impl Prm {
@@ -165,6 +167,7 @@ impl Prm {
             client: slot.owner,
             stag: slot.object.stag,
             pd: slot.object.pd,
+            memory: slot.object.memory,
         })
     }
 

@@ -4,7 +4,7 @@
 //! the STags of other regions nor old ones say anything about it (RFC 5040 section 8.1.1). Its index
 //! is no place in a table, so it is looked up.
 
-use rnic_ipc::control::{Access, Refusal, RefusalCode};
+use rnic_ipc::control::{Access, MemoryKind, Refusal, RefusalCode};
 use rnic_ipc::id::{ClientId, PdId, QpNum};
 use rnic_proto::Stag;
 
@@ -36,7 +36,8 @@ impl Prm {
         base: u64,
         length: u64,
     ) -> Result<RegionGrant, Refusal> {
-        self.register(client, (pd, stream), access, (base, length), false)
+        let memory = MemoryKind::Memfd;
+        self.register(client, (pd, stream), access, (base, length), memory)
     }
 
     /// As [`Self::register_region`], of memory that is in no memfd: its address is `base`.
@@ -59,7 +60,28 @@ impl Prm {
                     .to_owned(),
             ));
         }
-        self.register(client, (pd, stream), access, (base, length), true)
+        let memory = MemoryKind::Remote;
+        self.register(client, (pd, stream), access, (base, length), memory)
+    }
+
+    /// Whether [`Self::register_region`] would grant a region of `length` bytes now.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn may_register(&mut self, client: ClientId, pd: PdId, length: u64) -> Result<(), Refusal> {
+        self.check_pd(client, pd)?;
+        self.check_quota(client, &amounts(length, MemoryKind::Memfd))
+    }
+
+    /// Notes that the region that is being made is reached in another way than by a memfd of the
+    /// client's own making. It counts as before.
+    pub fn note_memory(&mut self, grant: &RegionGrant, memory: MemoryKind) {
+        let place = self.stags.get(&grant.stag.index());
+        if let Some(slot) = place.and_then(|place| self.regions.get_mut(*place)) {
+            debug_assert!(memory != MemoryKind::Remote, "those are counted");
+            slot.object.memory = memory;
+        }
     }
 
     fn register(
@@ -68,7 +90,7 @@ impl Prm {
         (pd, stream): (PdId, Option<QpNum>),
         access: Access,
         (base, length): (u64, u64),
-        remote: bool,
+        memory: MemoryKind,
     ) -> Result<RegionGrant, Refusal> {
         self.check_pd(client, pd)?;
         if let Some(qp) = stream {
@@ -80,7 +102,7 @@ impl Prm {
                  byte and end below 2^64"
             )));
         }
-        self.grant_region(client, (pd, stream), access, (base, length), remote)
+        self.grant_region(client, (pd, stream), access, (base, length), memory)
     }
 
     /// A new STag in `pd` for a memory window or a fast registration, which counts as a region. It
@@ -91,7 +113,8 @@ impl Prm {
     /// `UnknownObject` for the PD; `Limit`; `Host` when the kernel has no random numbers.
     pub fn alloc_stag(&mut self, client: ClientId, pd: PdId) -> Result<RegionGrant, Refusal> {
         self.check_pd(client, pd)?;
-        self.grant_region(client, (pd, None), Access::default(), (0, 0), false)
+        let memory = MemoryKind::None;
+        self.grant_region(client, (pd, None), Access::default(), (0, 0), memory)
     }
 
     /// That the queue pair is there, the client's, and of the domain.
@@ -112,9 +135,9 @@ impl Prm {
         (pd, stream): (PdId, Option<QpNum>),
         access: Access,
         (base, length): (u64, u64),
-        remote: bool,
+        memory: MemoryKind,
     ) -> Result<RegionGrant, Refusal> {
-        let amounts = amounts(length, remote);
+        let amounts = amounts(length, memory);
         self.check_quota(client, &amounts)?;
         let stag = self.draw_stag()?;
         let place = self
@@ -126,7 +149,7 @@ impl Prm {
                     stag,
                     pd,
                     length,
-                    remote,
+                    memory,
                 },
             )
             .ok_or_else(|| refusal::full(Kind::Region, self.limits.device.regions))?;
@@ -196,16 +219,19 @@ impl Prm {
         let place = self.stags.remove(&stag.index());
         if let Some(slot) = place.and_then(|place| self.regions.remove(place)) {
             self.unuse_pd(slot.object.pd);
-            self.discharge(slot.owner, &amounts(slot.object.length, slot.object.remote));
+            self.discharge(slot.owner, &amounts(slot.object.length, slot.object.memory));
         }
     }
 }
 
-fn amounts(length: u64, remote: bool) -> [(Resource, u64); 3] {
+fn amounts(length: u64, memory: MemoryKind) -> [(Resource, u64); 3] {
     [
         (Resource::Regions, 1),
         (Resource::RegisteredBytes, length),
-        (Resource::RemoteRegions, u64::from(remote)),
+        (
+            Resource::RemoteRegions,
+            u64::from(memory == MemoryKind::Remote),
+        ),
     ]
 }
 

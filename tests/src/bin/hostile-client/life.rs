@@ -217,6 +217,7 @@ fn furnish(own: &mut Objects, chance: &mut Chance) {
             base: 0,
             offset: 0,
             length: REGION as u64,
+            adopted: false,
         };
         own.ask(&register, &[fd.as_fd()]);
         own.shared.push((fd, Arc::new(memory)));

@@ -51,6 +51,7 @@ pub fn any(chance: &mut Chance, own: &Objects, address: SocketAddr) -> Request {
             base: chance.odd(),
             offset: chance.odd() & !chance.odd(),
             length: chance.odd(),
+            adopted: false,
         },
         6 => Request::AllocStag {
             pd,

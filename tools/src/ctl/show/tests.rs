@@ -1,5 +1,5 @@
 use rnic::inspect::{ClientInfo, Holding, LimitInfo, QpInfo, RegionInfo};
-use rnic::{CqId, PdId, QpNum, QpState};
+use rnic::{CqId, MemoryKind, PdId, QpNum, QpState};
 
 use super::*;
 
@@ -89,6 +89,7 @@ fn a_region_is_shown_by_its_index_and_has_no_key() {
         client: ClientId(3),
         pd: PdId(1),
         window: false,
+        memory: MemoryKind::Adopted,
         valid: true,
         qp: None,
         access: Access::LOCAL,
@@ -101,6 +102,8 @@ fn a_region_is_shown_by_its_index_and_has_no_key() {
         &Programs::default(),
     );
     assert!(shown.to_string().contains("0x000012"), "{shown}");
+    assert!(shown.to_string().contains("adopted"), "{shown}");
+    assert_eq!(json(&region)["memory"], "adopted");
     assert_eq!(number(&region.object), Some(0x12));
     assert_eq!(owner(&region.object), Some(ClientId(3)));
 }

@@ -28,6 +28,33 @@ fn memory_is_registered_and_revoked() {
 }
 
 #[test]
+fn who_asks_whether_a_region_may_be_is_told_and_holds_nothing() {
+    let mut limits = Limits::default();
+    limits.per_client.registered_bytes = 10_000;
+    let bench = Bench::with_limits(Driving::Inline, limits);
+    let session = bench.client();
+    let pd = pd(&session);
+    let may = |length| ask(&session, Request::MayRegister { pd, length });
+    may(10_000).unwrap();
+    may(10_000).unwrap();
+    assert_eq!(refused(may(10_001)), RefusalCode::Limit);
+    region(&session, pd);
+    assert_eq!(refused(may(2000)), RefusalCode::Limit);
+    may(1000).unwrap();
+    assert_eq!(bench.level("held_regions"), 1);
+    ask(&session, Request::AllocPd).unwrap();
+    let other = PdId(pd.0 + 100);
+    let stranger = ask(
+        &session,
+        Request::MayRegister {
+            pd: other,
+            length: 1,
+        },
+    );
+    assert_eq!(refused(stranger), RefusalCode::UnknownObject);
+}
+
+#[test]
 fn an_stag_without_memory_is_allocated_and_goes_as_a_region_does() {
     for bench in both() {
         let session = bench.client();
