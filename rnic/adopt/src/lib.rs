@@ -16,7 +16,9 @@
 //!   range, piece by piece, for the time that [`PIECE`] bytes take to be copied).
 //! - A *system call* that touches one in that moment waits too, where this process may have
 //!   such page faults handled: as root, with `vm.unprivileged_userfaultfd = 1`, or with the right to
-//!   open `/dev/userfaultfd`. Elsewhere the call fails with EFAULT.
+//!   open `/dev/userfaultfd`. Elsewhere the call fails with EFAULT. A futex(2) that fails so ends a
+//!   program of glibc's, so a caller can have small ranges left alone ([`Neighbours::Spared`]): a lock may
+//!   lie beside them.
 //! - A child made by fork(2) gets private copies of the adopted pages, as of any others. What other
 //!   threads of the parent write in the moment of the fork is there or not. A child made by a bare
 //!   clone(2) without `CLONE_VM` shares the pages with its parent.
@@ -86,6 +88,10 @@ pub enum NotAdopted {
     /// A part of it is a stack: the thread that adopts it may stand on it.
     #[error("a part of it is this thread's stack")]
     Stack,
+    /// Other bytes are on its first or last page, other threads may have them in a system call, and this
+    /// process may not have that wait.
+    #[error("it shares pages with bytes that another thread's system call may be using")]
+    Neighbours,
     /// Parts of it were adopted for other ranges, into several memfds.
     #[error("its pages are in several memfds: other ranges that are registered meet in it")]
     Several,
@@ -107,6 +113,16 @@ pub enum NotAdopted {
     },
 }
 
+/// What is to become of system calls on bytes that share a page with the range, where they would fail
+/// while it is adopted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Neighbours {
+    /// No such page is adopted: [`NotAdopted::Neighbours`].
+    Spared,
+    /// They may fail with EFAULT in that moment, as on the range itself.
+    Exchanged,
+}
+
 /// Finds the memfd that the `len` bytes from `start` on are in, or puts their pages into one.
 ///
 /// # Errors
@@ -117,9 +133,9 @@ pub enum NotAdopted {
 /// [`Adopted`] is dropped, or else nothing else of the program's is mapped at its address in the moment
 /// of that drop.
 #[allow(unsafe_code)]
-pub unsafe fn place(start: usize, len: usize) -> Result<Place, NotAdopted> {
+pub unsafe fn place(start: usize, len: usize, neighbours: Neighbours) -> Result<Place, NotAdopted> {
     // SAFETY: the caller's word.
-    unsafe { table::place(start, len) }
+    unsafe { table::place(start, len, neighbours) }
 }
 
 /// As `result.map_err`, with the call's name.

@@ -82,7 +82,11 @@ impl Drop for Mapping {
 
 /// A userfaultfd: who touches a page of a range that is registered with it waits.
 #[derive(Debug)]
-pub(crate) struct Faults(OwnedFd);
+pub(crate) struct Faults {
+    fd: OwnedFd,
+    /// The kernel's own accesses, in system calls, wait too instead of failing.
+    of_kernel: bool,
+}
 
 #[repr(C)]
 struct Api {
@@ -120,16 +124,21 @@ impl Faults {
         const PAGEFAULT_FLAG_WP: u64 = 1;
         const WP_HUGETLBFS_SHMEM: u64 = 1 << 12;
         const IOCTL: Opcode = opcode::read_write::<Api>(0xaa, 0x3f);
-        let faults = Self(open()?);
+        let faults = open()?;
         let mut api = Api {
             api: API,
             features: PAGEFAULT_FLAG_WP | WP_HUGETLBFS_SHMEM,
             ioctls: 0,
         };
         // SAFETY: the kernel reads and writes one `Api`.
-        let agreed = unsafe { ioctl(&faults.0, Updater::<IOCTL, _>::new(&mut api)) };
+        let agreed = unsafe { ioctl(&faults.fd, Updater::<IOCTL, _>::new(&mut api)) };
         agreed.map_err(|_| NotAdopted::Kernel)?;
         Ok(faults)
+    }
+
+    /// Whether a system call on what is exchanged waits instead of failing.
+    pub(crate) fn are_of_kernel(&self) -> bool {
+        self.of_kernel
     }
 
     fn register(&self, range: &Range<usize>, mode: u64) -> Result<(), NotAdopted> {
@@ -140,7 +149,7 @@ impl Faults {
             ioctls: 0,
         };
         // SAFETY: the kernel reads and writes one `Register`.
-        unsafe { ioctl(&self.0, Updater::<IOCTL, _>::new(&mut register)) }
+        unsafe { ioctl(&self.fd, Updater::<IOCTL, _>::new(&mut register)) }
             .map_err(host("ioctl(UFFDIO_REGISTER)"))
     }
 
@@ -152,7 +161,7 @@ impl Faults {
             mode: protected.into(),
         };
         // SAFETY: the kernel reads and writes one `Protect`.
-        unsafe { ioctl(&self.0, Updater::<IOCTL, _>::new(&mut protect)) }
+        unsafe { ioctl(&self.fd, Updater::<IOCTL, _>::new(&mut protect)) }
             .map_err(host("ioctl(UFFDIO_WRITEPROTECT)"))
     }
 
@@ -161,7 +170,7 @@ impl Faults {
         const IOCTL: Opcode = opcode::read::<Stretch>(0xaa, 0x01);
         let mut range = stretch(range);
         // SAFETY: the kernel reads one `Stretch`. It fails where nothing is registered.
-        let _ = unsafe { ioctl(&self.0, Updater::<IOCTL, _>::new(&mut range)) };
+        let _ = unsafe { ioctl(&self.fd, Updater::<IOCTL, _>::new(&mut range)) };
     }
 
     /// Who waits tries again.
@@ -169,24 +178,22 @@ impl Faults {
         const IOCTL: Opcode = opcode::read::<Stretch>(0xaa, 0x02);
         let mut range = stretch(range);
         // SAFETY: the kernel reads one `Stretch`. Closing the descriptor wakes all the same.
-        let _ = unsafe { ioctl(&self.0, Updater::<IOCTL, _>::new(&mut range)) };
+        let _ = unsafe { ioctl(&self.fd, Updater::<IOCTL, _>::new(&mut range)) };
     }
 }
 
 /// One that has system calls wait too, where this process may have such.
-fn open() -> Result<OwnedFd, NotAdopted> {
+fn open() -> Result<Faults, NotAdopted> {
     const USER_MODE_ONLY: UserfaultfdFlags = UserfaultfdFlags::from_bits_retain(1);
-    for more in [UserfaultfdFlags::empty(), USER_MODE_ONLY] {
+    let by_call = |more| {
         // SAFETY: it is used for ranges that the callers of this module answer for.
-        let opened = unsafe { rustix::mm::userfaultfd(UserfaultfdFlags::CLOEXEC | more) };
-        if let Ok(opened) = opened {
-            return Ok(opened);
-        }
-        if let Some(opened) = open_device().filter(|_| more.is_empty()) {
-            return Ok(opened);
-        }
-    }
-    Err(NotAdopted::Kernel)
+        unsafe { rustix::mm::userfaultfd(UserfaultfdFlags::CLOEXEC | more) }.ok()
+    };
+    let of_all = by_call(UserfaultfdFlags::empty()).or_else(open_device);
+    let of_kernel = of_all.is_some();
+    let fd = of_all.or_else(|| by_call(USER_MODE_ONLY));
+    let fd = fd.ok_or(NotAdopted::Kernel)?;
+    Ok(Faults { fd, of_kernel })
 }
 
 /// By the device file, which an administrator may open to a group.
@@ -372,29 +379,31 @@ impl Drop for Signals {
 
 /// Addresses where this thread keeps what it can't do without: its stack, and its thread-local storage.
 /// The main thread's stack is told by `/proc/self/maps`.
-pub(crate) fn own_memory() -> Vec<Range<usize>> {
+pub(crate) fn own_memory() -> Range<usize> {
     const AROUND: usize = 64 << 10;
+    if rustix::thread::gettid() != rustix::process::getpid()
+        && let Some(stack) = own_stack()
+    {
+        return stack;
+    }
     // SAFETY: gives the address of a thread-local word; it is not accessed.
     let local = unsafe { libc::__errno_location() }.addr();
-    let mut own = Vec::new();
-    own.push(local.saturating_sub(AROUND)..local.saturating_add(AROUND));
-    if rustix::thread::gettid() == rustix::process::getpid() {
-        return own;
-    }
+    local.saturating_sub(AROUND)..local.saturating_add(AROUND)
+}
+
+/// A thread's stack, at whose end its thread-local storage is.
+fn own_stack() -> Option<Range<usize>> {
     // SAFETY: all zeroes is a value of this plain struct.
     let mut attributes: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
     let (mut start, mut len) = (ptr::null_mut(), 0);
     // SAFETY: the calls fill in, and then destroy, what is given to them.
     let known = unsafe {
-        let known = libc::pthread_getattr_np(libc::pthread_self(), &mut attributes) == 0;
-        let known = known && libc::pthread_attr_getstack(&attributes, &mut start, &mut len) == 0;
+        let known = libc::pthread_getattr_np(libc::pthread_self(), &mut attributes) == 0
+            && libc::pthread_attr_getstack(&attributes, &mut start, &mut len) == 0;
         libc::pthread_attr_destroy(&mut attributes);
         known
     };
-    if known {
-        own.push(start.addr()..start.addr() + len);
-    }
-    own
+    known.then(|| start.addr()..start.addr() + len)
 }
 
 /// Has `child` called in the child of each fork(2), with `before` called first, in the parent.

@@ -11,7 +11,7 @@ use rustix::fs::SealFlags;
 
 use crate::maps::{self, Part, What};
 use crate::window::{Key, Window};
-use crate::{NotAdopted, Place, fork, sys};
+use crate::{Neighbours, NotAdopted, Place, fork, sys};
 
 static TABLE: Mutex<Table> = Mutex::new(Table {
     windows: Vec::new(),
@@ -60,11 +60,15 @@ pub(crate) fn lock() -> MutexGuard<'static, Table> {
 ///
 /// # Safety
 /// As there.
-pub(crate) unsafe fn place(start: usize, len: usize) -> Result<Place, NotAdopted> {
+pub(crate) unsafe fn place(
+    start: usize,
+    len: usize,
+    neighbours: Neighbours,
+) -> Result<Place, NotAdopted> {
     fork::watch();
     let pages = pages(start, len)?;
-    let meets = |own: &Range<usize>| own.start < pages.end && pages.start < own.end;
-    if sys::own_memory().iter().any(meets) {
+    let own = sys::own_memory();
+    if own.start < pages.end && pages.start < own.end {
         return Err(NotAdopted::Stack);
     }
     let mut table = lock();
@@ -73,8 +77,14 @@ pub(crate) unsafe fn place(start: usize, len: usize) -> Result<Place, NotAdopted
     if let Some(file) = shared_file(&parts).filter(|file| !ours(file)) {
         return mapped_file(file, &parts, start - pages.start);
     }
+    let alone = pages == (start..start + len);
+    let neighbours = if alone {
+        Neighbours::Exchanged
+    } else {
+        neighbours
+    };
     // SAFETY: the caller's word.
-    unsafe { table.adopt(&pages, &parts, start) }
+    unsafe { table.adopt(&pages, &parts, start, neighbours) }
 }
 
 impl Table {
@@ -85,12 +95,13 @@ impl Table {
         pages: &Range<usize>,
         parts: &[Part],
         start: usize,
+        neighbours: Neighbours,
     ) -> Result<Place, NotAdopted> {
         let process = self.process;
         let found = self
             .windows
             .iter()
-            .position(|window| window.takes(pages, parts) && !window.is_wasteful());
+            .position(|window| window.takes(pages, parts));
         let index = match found {
             Some(index) => index,
             None => {
@@ -101,7 +112,7 @@ impl Table {
         };
         let window = &mut self.windows[index];
         // SAFETY: private parts stay mapped, by the caller's word, and are nothing of this thread's own.
-        let put = unsafe { window.put_in(parts) };
+        let put = unsafe { window.put_in(parts, neighbours) };
         if put.is_ok() {
             window.runs.hold(pages);
         }

@@ -12,7 +12,7 @@ use crate::maps::{Part, What};
 use crate::memory;
 use crate::runs::Runs;
 use crate::sys::{self, Faults, Mapping, PIECE};
-use crate::{NotAdopted, host};
+use crate::{Neighbours, NotAdopted, host};
 
 /// What windows begin and end at: neighbours of a range find a place in its window.
 const ALIGNMENT: usize = 1 << 30;
@@ -84,7 +84,9 @@ impl Window {
     /// and is not mapped from it any more can't: its pages may still be some region's.
     pub(crate) fn takes(&self, range: &Range<usize>, parts: &[Part]) -> bool {
         let within = self.base <= range.start && range.end <= self.base + self.len;
+        let more = parts.iter().any(|part| part.what == What::Private);
         within
+            && !(more && self.is_wasteful())
             && parts.iter().all(|part| match part.what {
                 What::Private => !self.runs.meets(&part.range),
                 _ => self.is_here(part) && self.runs.gaps(&part.range).is_empty(),
@@ -106,7 +108,7 @@ impl Window {
     }
 
     /// Whether it has so much memory of nobody's that no more is to be put into it.
-    pub(crate) fn is_wasteful(&self) -> bool {
+    fn is_wasteful(&self) -> bool {
         let allocated = rustix::fs::fstat(&*self.fd).map_or(0, |stat| stat.st_blocks * 512);
         let held = self.runs.bytes();
         usize::try_from(allocated).unwrap_or(0) > held * 2 + SPARE
@@ -116,7 +118,11 @@ impl Window {
     ///
     /// # Safety
     /// As [`sys::put_in`] for each of them.
-    pub(crate) unsafe fn put_in(&mut self, parts: &[Part]) -> Result<(), NotAdopted> {
+    pub(crate) unsafe fn put_in(
+        &mut self,
+        parts: &[Part],
+        neighbours: Neighbours,
+    ) -> Result<(), NotAdopted> {
         let private = parts.iter().filter(|part| part.what == What::Private);
         let ranges: Vec<_> = private.map(|part| part.range.clone()).collect();
         if ranges.is_empty() {
@@ -124,6 +130,9 @@ impl Window {
         }
         // Like all that is used while pages are away, it is on this thread's stack.
         let faults = Faults::new()?;
+        if neighbours == Neighbours::Spared && !faults.are_of_kernel() && has_threads() {
+            return Err(NotAdopted::Neighbours);
+        }
         let pieces: Vec<_> = ranges.iter().flat_map(pieces).collect();
         for (done, piece) in pieces.iter().enumerate() {
             let offsets = self.offsets(piece);
@@ -189,6 +198,11 @@ impl Window {
         }
         Ok(())
     }
+}
+
+/// Whether this process has another thread than this one.
+fn has_threads() -> bool {
+    std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() > 1)
 }
 
 /// Pieces that are exchanged one after the other.

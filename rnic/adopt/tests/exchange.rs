@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use rnic_adopt::{Adopted, NotAdopted, PIECE, Place, adopted_bytes};
+use rnic_adopt::{Adopted, Neighbours, NotAdopted, PIECE, Place, adopted_bytes};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
@@ -47,7 +47,13 @@ impl Pages {
     fn place(&self, part: Range<usize>) -> Result<Place, NotAdopted> {
         assert!(part.end <= self.len);
         // SAFETY: the pages stay mapped as long as this lives, unless a test says otherwise.
-        unsafe { rnic_adopt::place(self.address() + part.start, part.len()) }
+        unsafe {
+            rnic_adopt::place(
+                self.address() + part.start,
+                part.len(),
+                Neighbours::Exchanged,
+            )
+        }
     }
 
     /// Unmaps a part, and puts fresh pages there.
@@ -102,8 +108,27 @@ fn adopted(place: Result<Place, NotAdopted>) -> (Place, u64) {
     (place, offset)
 }
 
+/// From here on this thread, and those that it starts, are of a user without privilege, who has system
+/// calls on what is exchanged fail. Of the whole process it can't be said: tests share it.
+fn become_nobody() {
+    const NOBODY: libc::c_long = 65_534;
+    // SAFETY: takes plain numbers.
+    let done = unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) };
+    assert_eq!(done, 0, "this needs root");
+}
+
 #[test]
 fn threads_that_write_meanwhile_lose_nothing() {
+    writers_lose_nothing();
+}
+
+#[test]
+fn threads_that_write_meanwhile_lose_nothing_without_privilege() {
+    become_nobody();
+    writers_lose_nothing();
+}
+
+fn writers_lose_nothing() {
     const THREADS: usize = 4;
     let len = 3 * PIECE + 5 * PAGE;
     let pages = Pages::new(len);
@@ -146,10 +171,22 @@ fn threads_that_write_meanwhile_lose_nothing() {
     });
 }
 
-/// A system call that meets the exchange waits, or fails with EFAULT where the process may have no
-/// userfaultfd for the kernel's accesses; nothing else happens to it.
 #[test]
-fn system_calls_that_meet_an_exchange_wait_or_fail_with_efault() {
+fn system_calls_that_meet_an_exchange_wait() {
+    let (_, faults) = read_and_advise();
+    assert_eq!(faults, 0, "this needs root");
+}
+
+/// And nothing else happens to them, nor to the bytes.
+#[test]
+fn system_calls_that_meet_an_exchange_fail_with_efault_without_privilege() {
+    become_nobody();
+    let (read, _) = read_and_advise();
+    assert!(read > 0);
+}
+
+/// Calls that went well, and that failed with EFAULT.
+fn read_and_advise() -> (u64, u64) {
     let len = 64 * PAGE;
     let pages = Pages::new(len);
     let stop = AtomicBool::new(false);
@@ -181,9 +218,9 @@ fn system_calls_that_meet_an_exchange_wait_or_fail_with_efault() {
         stop.store(true, Ordering::Relaxed);
         let (read, faults) = caller.join().unwrap();
         advisor.join().unwrap();
-        assert!(read > 0, "{faults} calls failed and none did not");
         eprintln!("{read} calls, {faults} failed with EFAULT");
-    });
+        (read, faults)
+    })
 }
 
 #[test]
@@ -262,12 +299,68 @@ fn what_is_unmapped_meanwhile_stays_unmapped() {
     adopted(pages.place(0..8 * PAGE));
 }
 
+/// A lock may lie beside them, and a futex(2) that fails ends a program.
+#[test]
+fn bytes_beside_a_range_are_spared_where_their_system_calls_would_fail() {
+    become_nobody();
+    let pages = Pages::new(8 * PAGE);
+    let place = |part: Range<usize>| {
+        let start = pages.address() + part.start;
+        // SAFETY: the pages stay mapped.
+        unsafe { rnic_adopt::place(start, part.len(), Neighbours::Spared) }
+    };
+    for beside in [1..PAGE, 0..100, PAGE + 8..PAGE + 16, 1..3 * PAGE] {
+        assert_eq!(place(beside).map(drop), Err(NotAdopted::Neighbours));
+    }
+    let (_whole, _) = adopted(place(PAGE..2 * PAGE));
+    adopted(place(PAGE + 8..PAGE + 16));
+}
+
+/// Holes can't be punched into a memfd that is registered: what was used once is not kept for ever.
+#[test]
+fn a_file_that_keeps_too_much_of_nobody_s_gets_no_more() {
+    const STEP: usize = 16 << 20;
+    let pages = Pages::new(10 * STEP);
+    let inode = |place: &Place| rustix::fs::fstat(place.fd()).unwrap().st_ino;
+    let (kept, _) = adopted(pages.place(0..PAGE));
+    let mut files: Vec<_> = (1..10)
+        .map(|step| inode(&adopted(pages.place(step * STEP..(step + 1) * STEP)).0))
+        .collect();
+    files.dedup();
+    assert!(files.len() > 1, "{files:?}");
+    // What lies in a file already is found there as before.
+    assert_eq!(inode(&pages.place(0..PAGE).unwrap()), inode(&kept));
+}
+
+#[test]
+fn several_threads_adopt_what_overlaps() {
+    let pages = Pages::new(64 * PAGE);
+    thread::scope(|scope| {
+        for seed in 0..4_usize {
+            let pages = &pages;
+            scope.spawn(move || {
+                let word = &pages.words()[seed];
+                for round in 0..300_usize {
+                    let start = (round * 7 + seed * 13) % 50 * PAGE / 2;
+                    let (place, _) = adopted(pages.place(start..start + 9 * PAGE + seed));
+                    let (all, _) = adopted(pages.place(0..64 * PAGE));
+                    word.store(round as u64, Ordering::Relaxed);
+                    let bytes = seen(&all, 64);
+                    assert_eq!(bytes[seed * 8..][..8], round.to_ne_bytes());
+                    drop((place, all));
+                    assert_eq!(word.load(Ordering::Relaxed), round as u64);
+                }
+            });
+        }
+    });
+}
+
 #[test]
 fn memory_of_other_kinds_is_left_as_it_is() {
     static DATA: [u64; 4] = [1, 2, 3, 4];
     let place = |address: usize, len| {
         // SAFETY: mapped, if at all, until the end of the process.
-        unsafe { rnic_adopt::place(address, len) }.map(drop)
+        unsafe { rnic_adopt::place(address, len, Neighbours::Exchanged) }.map(drop)
     };
     assert!(matches!(
         place(DATA.as_ptr().addr(), 32),
@@ -342,8 +435,9 @@ fn parts_of_pages_of_a_heap_that_is_in_use_come_and_go() {
         let mut held: Vec<(Box<[u64; 8]>, Adopted)> = Vec::new();
         for round in 0..400_u64 {
             let memory = Box::new([round; 8]);
+            let start = ptr::from_ref(&*memory).expose_provenance();
             // SAFETY: the box is dropped after what was adopted.
-            let place = unsafe { rnic_adopt::place(ptr::from_ref(&*memory).addr(), 64) }.unwrap();
+            let place = unsafe { rnic_adopt::place(start, 64, Neighbours::Exchanged) }.unwrap();
             assert_eq!(seen(&place, 8), round.to_ne_bytes());
             held.push((memory, place.into_adopted().unwrap()));
             if held.len() > 20 {

@@ -117,7 +117,7 @@ impl ProtectionDomain {
     /// # Errors
     /// [`Error::Refused`] with `Limit` when the daemon allows no more of them.
     pub fn register_remote(&self, len: usize, access: Access) -> Result<MemoryRegion, Error> {
-        self.register_by_accessor(SharedMemory::private(len)?, access)
+        self.register_by_accessor(Arc::new(SharedMemory::private(len)?), access)
     }
 
     /// That a large region is within the limits of the RNIC and of the host, before it takes pages for
@@ -207,17 +207,17 @@ impl ProtectionDomain {
             length: memory.len() as u64,
             adopted: false,
         };
-        self.register_by(&request, fd, memory)
+        self.register_by(&request, fd, Arc::new(memory))
     }
 
     fn register_by(
         &self,
         request: &Request,
         fd: &impl AsFd,
-        memory: SharedMemory,
+        memory: Arc<SharedMemory>,
     ) -> Result<MemoryRegion, Error> {
         let (response, _) = self.inner.context.request(request, &borrow(fd))?;
-        self.registered(response, Arc::new(memory))
+        self.registered(response, memory)
     }
 
     fn registered(

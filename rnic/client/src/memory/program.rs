@@ -7,7 +7,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use rnic_adopt::NotAdopted;
+use rnic_adopt::{Neighbours, NotAdopted, Place};
 use rnic_ipc::control::{Access, RefusalCode, Request};
 use rnic_ipc::shm::{SharedMemory, ShmError};
 use rustix::io::Errno;
@@ -46,57 +46,65 @@ impl ProtectionDomain {
         let memory = unsafe { SharedMemory::borrowed(ptr, len) }?;
         match self.inner.context.session()? {
             Some(session) => self.register_local(session, memory, access, None),
-            None => self.register_in_place(memory, access),
+            None => self.register_in_place(Arc::new(memory), access),
         }
     }
 
     /// By the memfd that the memory is in, or whose pages take its place; else by the accessor.
     fn register_in_place(
         &self,
-        memory: SharedMemory,
+        memory: Arc<SharedMemory>,
         access: Access,
     ) -> Result<MemoryRegion, Error> {
-        let (start, len) = (memory.as_non_null(), memory.len());
-        self.ask_first(len, Pages::There)?;
-        // SAFETY: it stays mapped until the region is dropped, which drops what was adopted.
-        let place = match unsafe { rnic_adopt::place(start.addr().get(), len) } {
-            Ok(place) => place,
+        self.ask_first(memory.len(), Pages::There)?;
+        // The accessor can't do Atomic Operations.
+        let spared = memory.len() < SMALL && !access.remote_atomic;
+        let why = match place(&memory, spared) {
+            Ok(place) => return self.register_place(memory, place, access),
             Err(NotAdopted::NoMemory) => return Err(Error::Memory(ShmError::NoPages)),
-            Err(why) => {
-                log::debug!("{len} bytes at {start:p} are registered by /proc/self/mem: {why}");
-                return self.register_by_accessor(memory, access);
-            }
+            Err(why) => why,
         };
+        let (start, len) = (memory.as_ptr(), memory.len());
+        log::debug!("{len} bytes at {start:p} are registered by /proc/self/mem: {why}");
+        let by_accessor = self.register_by_accessor(memory.clone(), access);
+        if why == NotAdopted::Neighbours
+            && is_refused(&by_accessor, RefusalCode::Limit)
+            && let Ok(place) = place(&memory, false)
+        {
+            return self.register_place(memory, place, access);
+        }
+        by_accessor
+    }
+
+    fn register_place(
+        &self,
+        memory: Arc<SharedMemory>,
+        place: Place,
+        access: Access,
+    ) -> Result<MemoryRegion, Error> {
         let request = Request::RegisterMemory {
             pd: self.inner.id,
             stream: None,
             access,
-            base: start.as_ptr().expose_provenance() as u64,
+            base: memory.as_ptr().expose_provenance() as u64,
             offset: place.offset(),
-            length: len as u64,
+            length: memory.len() as u64,
             adopted: place.is_adopted(),
         };
-        match self.inner.context.request(&request, &[place.fd()]) {
-            Ok((response, _)) => {
-                let mut region = self.registered(response, Arc::new(memory))?;
-                region.adopted = place.into_adopted();
-                Ok(region)
-            }
-            // A memfd of the program's own that can't be mapped, for its seals or its holes.
-            Err(Error::Refused(refusal))
-                if refusal.code == RefusalCode::BadMemory && !place.is_adopted() =>
-            {
-                log::debug!("{len} bytes at {start:p} are registered by /proc/self/mem: {refusal}");
-                self.register_by_accessor(memory, access)
-            }
-            Err(error) => Err(error),
+        let registered = self.register_by(&request, &place.fd(), memory.clone());
+        // A memfd of the program's own that can't be mapped, for its seals or its holes.
+        if is_refused(&registered, RefusalCode::BadMemory) && !place.is_adopted() {
+            return self.register_by_accessor(memory, access);
         }
+        let mut region = registered?;
+        region.adopted = place.into_adopted();
+        Ok(region)
     }
 
     /// Registers memory that the daemon reaches by this process's `/proc/self/mem`.
     pub(super) fn register_by_accessor(
         &self,
-        memory: SharedMemory,
+        memory: Arc<SharedMemory>,
         access: Access,
     ) -> Result<MemoryRegion, Error> {
         let own = std::fs::File::options()
@@ -116,4 +124,22 @@ impl ProtectionDomain {
         };
         self.register_by(&request, &own, memory)
     }
+}
+
+/// Bytes of a region that is rather reached by the accessor than that a system call on bytes beside it
+/// fails ([`Neighbours`]).
+const SMALL: usize = 64 << 10;
+
+fn place(memory: &SharedMemory, spared: bool) -> Result<Place, NotAdopted> {
+    let (start, len) = (memory.as_ptr().expose_provenance(), memory.len());
+    let neighbours = match spared {
+        true => Neighbours::Spared,
+        false => Neighbours::Exchanged,
+    };
+    // SAFETY: the memory stays mapped until its region is dropped, which drops what was adopted.
+    unsafe { rnic_adopt::place(start, len, neighbours) }
+}
+
+fn is_refused(registered: &Result<MemoryRegion, Error>, code: RefusalCode) -> bool {
+    matches!(registered, Err(Error::Refused(refusal)) if refusal.code == code)
 }
