@@ -16,6 +16,9 @@ pub struct ShardCounters {
     pub tcp_malformed: u64,
     /// Segments to an address of a VLAN that came by another, or by none.
     pub wrong_vlan: u64,
+    /// Segments from a link with an address of this host, as no link brings them (RFC 1122 section
+    /// 3.2.1.3, RFC 4291 section 2.5.3), or for a connection of the loopback.
+    pub martians: u64,
     /// Connections accepted at TCP level.
     pub passive_opens: u64,
     /// Connections of `Connect` commands.

@@ -112,6 +112,8 @@ pub struct Qp {
     stream: Option<Stream>,
     /// CRCs are used, both ways.
     crc: bool,
+    /// What leaves is summed for TCP's checksum.
+    checks: bool,
     send: SendSide,
     receive: ReceiveSide,
     ending: Ending,
@@ -181,6 +183,7 @@ impl Qp {
             state: QpState::Idle,
             stream: None,
             crc: true,
+            checks: true,
             send: SendSide::new(sq, attributes.sq_depth, attributes.send_places() as usize),
             receive: ReceiveSide::new(rq, id.max_sge),
             ending: Ending::default(),
@@ -398,6 +401,17 @@ impl Qp {
     }
 
     /// Whether FPDUs have a CRC.
+    /// What it sends does not leave this process's memory: it is not checked as it is copied.
+    pub(crate) fn skip_checks(&mut self) {
+        self.checks = self.crc;
+    }
+
+    /// The CRC of what is before some bytes, if they are to be checked as they are copied.
+    #[inline]
+    fn checked_from(&self, crc: u32) -> Option<u32> {
+        self.checks.then_some(crc)
+    }
+
     pub(crate) fn checks_crc(&self) -> bool {
         self.crc
     }

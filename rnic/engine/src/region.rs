@@ -150,11 +150,12 @@ impl RegionMemory {
     }
 
     /// As [`Self::read`], with `words` among what was copied and the checks of all, taken in the same
-    /// pass where the memory is mapped; `crc` is the CRC of what is before it.
+    /// pass where the memory is mapped; `crc` is the CRC of what is before it. Without one nobody asks
+    /// for the checks, and they are those of nothing.
     pub fn read_checked(
         &self,
         offset: u64,
-        crc: u32,
+        crc: Option<u32>,
         out: &mut [u8],
         words: Words,
     ) -> Result<Checks, RegionError> {
@@ -164,7 +165,7 @@ impl RegionMemory {
             Self::Shared { memory, offset, .. } => (memory, offset.saturating_add(at)),
             Self::Remote(remote) => {
                 remote.read_among(at as u64, out, words)?;
-                return Ok(rnic_crc::check(crc, out));
+                return Ok(crc.map_or(NO_CHECKS, |crc| rnic_crc::check(crc, out)));
             }
             Self::Local(memory) => (memory, at),
         };
@@ -172,7 +173,7 @@ impl RegionMemory {
         let start = start.map_err(|_| self.outside(at, len))?;
         // SAFETY: as many bytes are mapped there, of memory to which references exist only to words,
         // as atomics: `out` is no part of it.
-        let checks = unsafe { rnic_crc::copy_from(crc, start.as_ptr(), out, words) };
+        let checks = unsafe { copy_from(crc, start.as_ptr(), out, words) };
         sound(memory).map(|()| checks)
     }
 
@@ -246,7 +247,7 @@ impl MappedSlice<'_> {
     pub fn read_checked(
         &self,
         offset: usize,
-        crc: u32,
+        crc: Option<u32>,
         out: &mut [u8],
         words: Words,
     ) -> Result<Checks, RegionError> {
@@ -258,13 +259,13 @@ impl MappedSlice<'_> {
             Place::Mapped(memory, start) => (memory, start),
             Place::Remote(remote, at) => {
                 remote.read_among(at.saturating_add(offset as u64), out, words)?;
-                return Ok(rnic_crc::check(crc, out));
+                return Ok(crc.map_or(NO_CHECKS, |crc| rnic_crc::check(crc, out)));
             }
         };
         // SAFETY: so many bytes from `offset` on are within the stretch, all of which is mapped
         // (`RegionMemory::stretch`), of memory to which references exist only to words, as atomics: `out`
         // is no part of it.
-        let checks = unsafe { rnic_crc::copy_from(crc, start.as_ptr().add(offset), out, words) };
+        let checks = unsafe { copy_from(crc, start.as_ptr().add(offset), out, words) };
         sound(memory).map(|()| checks)
     }
 
@@ -317,6 +318,26 @@ impl std::fmt::Debug for MappedSlice<'_> {
             .field("len", len)
             .finish_non_exhaustive()
     }
+}
+
+/// The checks of nothing.
+const NO_CHECKS: Checks = Checks { crc: 0, sum: 0 };
+
+/// Fills `out` with bytes from `from` on and with `words` among them, and gives the checks of all if
+/// somebody asks for them.
+///
+/// # Safety
+///
+/// `words.bytes_of(out.len())` bytes from `from` on can be read, and none of them is in `out`.
+#[inline(always)]
+unsafe fn copy_from(crc: Option<u32>, from: *const u8, out: &mut [u8], words: Words) -> Checks {
+    if crc.is_none() && words == Words::NONE {
+        // SAFETY: the caller's: without words as many bytes as `out` has.
+        unsafe { std::ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) };
+        return NO_CHECKS;
+    }
+    // SAFETY: the caller's.
+    unsafe { rnic_crc::copy_from(crc.unwrap_or(0), from, out, words) }
 }
 
 /// That a copy which has just been done took place.

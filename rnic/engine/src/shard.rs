@@ -16,6 +16,7 @@ mod config;
 mod ctl;
 mod datapath;
 mod immediate;
+mod loopback;
 #[cfg(test)]
 mod names;
 mod receive;
@@ -27,7 +28,7 @@ use std::time::Duration;
 
 use rnic_ipc::control::RefusalCode;
 use rnic_ipc::id::QpNum;
-use rnic_xsk::{FramePool, Port};
+use rnic_xsk::{FramePool, Port, Umem};
 use userspace_tcp::Instant;
 #[cfg(doc)]
 use userspace_tcp::Stack;
@@ -41,6 +42,7 @@ pub use config::{ShardConfig, ShardLimits};
 use ctl::metrics::levels;
 use ctl::{Client, Ctl};
 use datapath::Datapath;
+pub use loopback::loopback_mtu;
 use rx::Rx;
 use tx::Tx;
 
@@ -74,7 +76,18 @@ impl<P: Port> Shard<P> {
     ///
     /// When `ports` is empty.
     pub fn new(config: ShardConfig, pool: FramePool, ports: Vec<P>, now: Instant) -> Self {
-        let dp = Datapath::new(config, pool, ports, now);
+        let first = ports.first().expect("a shard over ports has one at least");
+        let umem = first.umem().clone();
+        Self::over(Datapath::new(config, umem, pool, ports, now))
+    }
+
+    /// A shard that reaches nothing but itself: all its connections are between addresses of this host.
+    /// `pool` has frames of `umem`.
+    pub fn loopback_only(config: ShardConfig, umem: Umem, pool: FramePool, now: Instant) -> Self {
+        Self::over(Datapath::new(config, umem, pool, Vec::new(), now))
+    }
+
+    fn over(dp: Datapath<P>) -> Self {
         Self {
             ctl: Ctl::new(dp.config.limits),
             to_transmit: false,
@@ -169,7 +182,7 @@ impl<P: Port> Shard<P> {
     /// Until when a shard that has found nothing to do needs to look at nothing that only its own work,
     /// a command or time changes: as long as it might sleep, if the link has nothing of it.
     fn stays_quiet_until(&mut self) -> Option<Instant> {
-        let waits = self.tx.link.count() > 0 || self.tx.link.waiting.is_some();
+        let waits = self.tx.link.count() > 0 || self.tx.link.waiting.is_some() || self.dp.loops();
         let idle = self.tx.is_idle();
         let left = self.rx.deferred().is_waiting()
             || self.dp.stack.wants_transmit()
@@ -226,6 +239,7 @@ impl<P: Port> Shard<P> {
         let done = self.tx.is_idle();
         let idle = (done || self.tx.starved)
             && !self.to_transmit
+            && !self.dp.loops()
             && clients.all(|client| client.doorbells.prepare_sleep());
         if idle {
             for port in &mut self.dp.ports {

@@ -31,7 +31,7 @@ pub use emit::{Payload, emit, write_segment};
 pub use flow::{Flow, flow};
 pub use fragment::{Fragments, Identification};
 pub use icmp::{IcmpReport, parse_icmp, parse_icmpv6};
-pub use parse::{DropReason, Received, parse, parse_parts};
+pub use parse::{Checksum, DropReason, Received, parse, parse_parts};
 pub use prediction::{HeaderPrediction, Match, PredictedFields};
 pub use reassembly::{FRAGMENT_LIFETIME, Reassembly, ReassemblyCounters};
 pub use template::{HeaderTemplate, VariableFields};
@@ -124,6 +124,26 @@ impl PathDefaults {
 }
 
 impl Path {
+    /// The way to the host itself: like those of the kernel's loopback interface its link addresses are
+    /// all zero, which no other interface's are.
+    #[must_use]
+    pub const fn loopback(mtu: u32) -> Self {
+        Self {
+            src_mac: [0; 6],
+            dst_mac: [0; 6],
+            vlan: None,
+            mtu,
+            hop_limit: HOP_LIMIT,
+        }
+    }
+
+    /// Whether it is a [`Self::loopback`].
+    #[inline]
+    #[must_use]
+    pub fn is_loopback(&self) -> bool {
+        (self.src_mac, self.dst_mac) == ([0; 6], [0; 6])
+    }
+
     /// Bytes of the Ethernet and IP headers in front of a TCP segment to `remote`.
     #[inline]
     pub fn headers_len(&self, remote: IpAddr) -> usize {

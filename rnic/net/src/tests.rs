@@ -89,19 +89,22 @@ fn a_frame_in_parts_parses_as_the_whole_does_wherever_it_is_cut() {
             let (first, rest) = bytes.split_at(cut);
             for second in 0..=rest.len() {
                 let (a, b) = rest.split_at(second);
-                assert_eq!(parse_parts(first, &[a, b], &defaults), whole);
+                assert_eq!(
+                    parse_parts(first, &[a, b], &defaults, Checksum::Verify),
+                    whole
+                );
             }
             if let Some((_, short)) = rest.split_first().filter(|_| rest.len() > 3) {
-                let found = parse_parts(first, &[short], &defaults);
+                let found = parse_parts(first, &[short], &defaults, Checksum::Verify);
                 assert!(found.is_err(), "a byte is missing");
                 let mut wrong = rest.to_vec();
                 wrong[0] ^= 1;
-                let found = parse_parts(first, &[&wrong], &defaults);
+                let found = parse_parts(first, &[&wrong], &defaults, Checksum::Verify);
                 assert_eq!(found, Err(DropReason::TcpChecksum));
             }
         }
         let (first, rest) = bytes.split_at(headers - 1);
-        let found = parse_parts(first, &[rest], &defaults);
+        let found = parse_parts(first, &[rest], &defaults, Checksum::Verify);
         assert_eq!(found, Err(DropReason::Truncated), "headers in two parts");
     }
 }

@@ -23,12 +23,14 @@ pub struct Frame {
     /// Which UMEM (the high half), and which chunk of it, the first of a wide frame.
     place: NonZeroU64,
     /// From the lowest 16 bits up: where the data begins, how much there is, and where it must end;
-    /// bytes, the first and the last from the chunk's start. `start + len <= limit` always.
+    /// bytes, the first and the last from the chunk's start. `start + len <= limit` always. Then one
+    /// bit: it is on loan.
     extent: u64,
 }
 
 const LEN_SHIFT: u32 = 16;
 const LIMIT_SHIFT: u32 = 32;
+const ON_LOAN: u64 = 1 << 48;
 
 impl Frame {
     /// The frame of a chunk, or of several, that may have data from `start` on and before `limit`.
@@ -79,6 +81,28 @@ impl Frame {
             "{len} bytes do not fit a frame of {capacity}"
         );
         self.set_data(self.start(), len as u16);
+    }
+
+    /// A frame that its receiver must give back to its sender, which needs its data as it is: what a
+    /// loopback link does with a transmitted frame. [`FramePool::free`](crate::FramePool::free) keeps
+    /// it for [`FramePool::take_returned`](crate::FramePool::take_returned).
+    #[inline]
+    pub fn lend(mut self) -> Self {
+        self.extent |= ON_LOAN;
+        self
+    }
+
+    /// Whether it is its sender's. Nothing may be written into it.
+    #[inline]
+    pub fn is_on_loan(&self) -> bool {
+        self.extent & ON_LOAN != 0
+    }
+
+    /// It is back in its owner's hands.
+    #[inline]
+    pub(crate) fn returned(mut self) -> Self {
+        self.extent &= !ON_LOAN;
+        self
     }
 
     /// Which UMEM's it is.

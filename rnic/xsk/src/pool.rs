@@ -16,6 +16,8 @@ pub struct FramePool {
     narrow: usize,
     single: Vec<Frame>,
     wide: Vec<Frame>,
+    /// Frames on loan that their receivers are done with: not free, but their senders'.
+    returned: Vec<Frame>,
 }
 
 impl FramePool {
@@ -26,6 +28,7 @@ impl FramePool {
         single: impl Iterator<Item = Frame>,
         wide: impl Iterator<Item = Frame>,
     ) -> Self {
+        let (single, wide): (Vec<_>, Vec<_>) = (single.collect(), wide.collect());
         Self {
             umem,
             chunk,
@@ -33,8 +36,9 @@ impl FramePool {
                 1 => usize::MAX,
                 _ => chunk.chunk_capacity(),
             },
-            single: single.collect(),
-            wide: wide.collect(),
+            returned: Vec::with_capacity(single.len() + wide.len()),
+            single,
+            wide,
         }
     }
 
@@ -60,7 +64,7 @@ impl FramePool {
         bytes > self.narrow
     }
 
-    /// Gives a frame back.
+    /// Gives a frame back; one on loan is kept for [`Self::take_returned`].
     ///
     /// # Panics
     ///
@@ -68,7 +72,9 @@ impl FramePool {
     #[inline]
     pub fn free(&mut self, frame: Frame) {
         assert!(frame.is_of(self.umem), "a frame of another UMEM");
-        if usize::from(frame.limit()) > self.chunk.bytes() {
+        if frame.is_on_loan() {
+            self.returned.push(frame);
+        } else if usize::from(frame.limit()) > self.chunk.bytes() {
             self.wide.push(frame);
         } else {
             self.single.push(frame);
@@ -88,11 +94,24 @@ impl FramePool {
         }
     }
 
-    /// Gives packets back that each lie in one frame of one chunk.
+    /// A frame that was on loan and was freed by its receiver: its sender's again, with the data that it
+    /// was sent with.
+    #[inline]
+    pub fn take_returned(&mut self) -> Option<Frame> {
+        self.returned.pop().map(Frame::returned)
+    }
+
+    /// Whether [`Self::take_returned`] has a frame.
+    #[inline]
+    pub fn has_returned(&self) -> bool {
+        !self.returned.is_empty()
+    }
+
+    /// Gives packets back that each lie in one frame of one chunk, none of them on loan.
     ///
     /// # Panics
     ///
-    /// As [`Self::free`], and when one has more.
+    /// As [`Self::free`], and when one is anything else.
     #[inline]
     pub fn free_singles(&mut self, packets: impl Iterator<Item = Packet>) {
         let (umem, chunk) = (self.umem, self.chunk.bytes());
@@ -100,7 +119,7 @@ impl FramePool {
             let (first, single) = packet.into_first();
             assert!(first.is_of(umem), "a frame of another UMEM");
             let single = single && usize::from(first.limit()) <= chunk;
-            assert!(single, "a packet of one chunk");
+            assert!(single && !first.is_on_loan(), "a packet of one chunk");
             first
         }));
     }
@@ -139,6 +158,7 @@ impl FramePool {
             narrow: self.narrow,
             single: Vec::with_capacity(self.single.capacity()),
             wide: Vec::with_capacity(self.wide.capacity()),
+            returned: Vec::with_capacity(self.returned.capacity()),
         };
         let at = (from(&self.single), from(&self.wide));
         part.single.extend(self.single.drain(at.0..));

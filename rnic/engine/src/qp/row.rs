@@ -29,6 +29,7 @@ pub(crate) struct Row<'a> {
     head: Head,
     markers: Markers,
     crc: bool,
+    checks: bool,
     /// Where the next FPDU begins in the stream.
     at: u64,
     /// Bytes of payload of each.
@@ -92,6 +93,7 @@ impl Qp {
             head,
             markers,
             crc: self.crc,
+            checks: self.checks,
             at: self.send.at(),
             payload,
             most,
@@ -249,7 +251,8 @@ impl Row<'_> {
             return self.put_marked(header, from, out);
         }
         write_plain(out, header, self.payload, self.crc, |crc, place| {
-            self.bytes.read_checked(from, crc, place, Words::NONE)
+            self.bytes
+                .read_checked(from, self.checks.then_some(crc), place, Words::NONE)
         })
     }
 
@@ -264,7 +267,8 @@ impl Row<'_> {
         let mut ulpdu = Writer::new(out, self.layout(), self.crc);
         ulpdu.begin(header);
         ulpdu.copy(self.head.len(), self.payload, |crc, place, markers| {
-            self.bytes.read_checked(from, crc, place, markers)
+            self.bytes
+                .read_checked(from, self.checks.then_some(crc), place, markers)
         })?;
         Ok(ulpdu.finish())
     }

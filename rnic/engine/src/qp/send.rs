@@ -580,7 +580,7 @@ impl Qp {
         }
         ulpdu.copy(from, len, |crc, place, markers| {
             source
-                .read_checked(0, crc, place, markers)
+                .read_checked(0, Some(crc), place, markers)
                 .map_err(|_| Failed)
         })
     }

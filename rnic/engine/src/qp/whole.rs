@@ -158,7 +158,7 @@ impl Qp {
         }
         let source = stags.local_read(sge, self.id.user()).ok()?;
         write_plain(out, header, len, self.crc, |crc, place| {
-            source.read_checked(0, crc, place, Words::NONE)
+            source.read_checked(0, self.checked_from(crc), place, Words::NONE)
         })
         .ok()
     }

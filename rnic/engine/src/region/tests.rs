@@ -28,7 +28,7 @@ fn what_is_written_is_read_back() {
         assert_eq!(&out, b"\0hello\0");
         let mut checked = [0; 7];
         let checks = region
-            .read_checked(2, 5, &mut checked, Words::NONE)
+            .read_checked(2, Some(5), &mut checked, Words::NONE)
             .unwrap();
         assert_eq!(checked, out);
         assert_eq!(checks, rnic_crc::check(5, &out));
@@ -41,11 +41,11 @@ fn words_are_put_among_what_is_read_and_are_no_bytes_of_the_region() {
         region.write(0, b"0123456789abcdef").unwrap();
         let words = Words::new(2, 8, 0x7778_797a, 0);
         let mut out = [0; 24];
-        let checks = region.read_checked(2, 5, &mut out, words).unwrap();
+        let checks = region.read_checked(2, Some(5), &mut out, words).unwrap();
         assert_eq!(&out, b"23wxyz4567wxyz89abwxyzcd");
         assert_eq!(checks, rnic_crc::check(5, &out));
-        region.read_checked(4, 5, &mut out, words).unwrap();
-        assert!(region.read_checked(5, 5, &mut out, words).is_err());
+        region.read_checked(4, Some(5), &mut out, words).unwrap();
+        assert!(region.read_checked(5, Some(5), &mut out, words).is_err());
     }
 }
 
@@ -58,12 +58,18 @@ fn a_stretch_is_read_in_pieces_and_no_further() {
         let stretch = region.stretch(2, 12).unwrap();
         let mut out = [0; 4];
         for at in 0..=8 {
-            let checks = stretch.read_checked(at, 5, &mut out, Words::NONE).unwrap();
+            let checks = stretch
+                .read_checked(at, Some(5), &mut out, Words::NONE)
+                .unwrap();
             assert_eq!(out, b"0123456789abcdef"[at + 2..][..4]);
             assert_eq!(checks, rnic_crc::check(5, &out));
         }
         for at in [9, 12, 13, usize::MAX - 1] {
-            assert!(stretch.read_checked(at, 5, &mut out, Words::NONE).is_err());
+            assert!(
+                stretch
+                    .read_checked(at, Some(5), &mut out, Words::NONE)
+                    .is_err()
+            );
         }
         assert_eq!(&out, b"abcd", "a refused copy copies nothing");
     }
@@ -96,7 +102,11 @@ fn the_last_byte_is_inside_and_the_next_is_not() {
         assert!(region.read(0, &mut [0; 17]).is_err());
         let mut out = [1; 2];
         assert!(region.read(15, &mut out).is_err());
-        assert!(region.read_checked(15, 0, &mut out, Words::NONE).is_err());
+        assert!(
+            region
+                .read_checked(15, Some(0), &mut out, Words::NONE)
+                .is_err()
+        );
         assert_eq!(out, [1, 1], "a refused copy copies nothing");
     }
 }

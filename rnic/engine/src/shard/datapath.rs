@@ -7,11 +7,12 @@
 use std::collections::VecDeque;
 
 use rnic_ipc::id::{ClientId, QpNum};
-use rnic_xsk::{Frame, FramePool, Port};
+use rnic_xsk::{Frame, FramePool, Port, Umem};
 use userspace_tcp::{ConnId, Instant, SegmentId, Stack};
 
 use super::client_stats::ClientStats;
 use super::config::ShardConfig;
+use super::loopback::Loopback;
 use crate::capture::Captures;
 use crate::conn::{ConnTable, Frames, ParkedFrames};
 use crate::counters::ShardCounters;
@@ -26,6 +27,8 @@ use crate::stag::StagTable;
 pub(super) struct Datapath<P> {
     pub config: ShardConfig,
     pub ports: Vec<P>,
+    /// One port more: this host's own addresses.
+    pub loopback: Loopback,
     pub frames: Frames,
     pub stack: Stack<Frame>,
     pub conns: ConnTable,
@@ -67,22 +70,14 @@ pub(super) struct QpSlot {
 pub(super) struct ConnQpMap(Box<[(QpNum, ClientId)]>);
 
 impl<P: Port> Datapath<P> {
-    /// With frames in the ports to receive into.
-    ///
-    /// # Panics
-    ///
-    /// When `ports` is empty.
+    /// With frames in the ports to receive into. `pool` has frames of `umem`.
     pub fn new(
         mut config: ShardConfig,
+        umem: Umem,
         mut pool: FramePool,
         mut ports: Vec<P>,
         now: Instant,
     ) -> Self {
-        let umem = ports
-            .first()
-            .expect("a shard has at least one port")
-            .umem()
-            .clone();
         for port in &mut ports {
             port.refill(&mut pool);
         }
@@ -109,6 +104,7 @@ impl<P: Port> Datapath<P> {
                 client_stats: ClientStats::new(limits.clients),
                 queue_pool: QueuePool::default(),
             },
+            loopback: Loopback::new(&umem),
             counters: ShardCounters::default(),
             captures: Captures::new(umem.frame_capacity(), config.unix_time_at_zero),
             now,
@@ -132,7 +128,12 @@ impl<P: Port> Datapath<P> {
     /// Segments that the link takes now.
     pub fn room(&mut self) -> usize {
         let room = self.ports.iter_mut().map(Port::transmit_room).min();
-        room.unwrap_or(0)
+        room.unwrap_or(usize::MAX).min(self.loopback.room())
+    }
+
+    /// Whether frames of the loopback wait to be received, or were and wait for their senders.
+    pub fn loops(&self) -> bool {
+        !self.loopback.is_empty() || self.frames.pool.has_returned()
     }
 
     /// The next queue pair that asks for something.

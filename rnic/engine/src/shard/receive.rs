@@ -4,6 +4,7 @@ use rnic_xsk::Port;
 use userspace_tcp::Instant;
 
 use super::Shard;
+use super::loopback::LOOPBACK;
 use super::rx::{LateClock, RECEIVE_BATCH, RxContext};
 
 /// Batches taken from one port before the next gets its turn: as many as a receive ring has frames.
@@ -22,10 +23,10 @@ impl<P: Port> Shard<P> {
     pub(super) fn receive(&mut self, clock: &impl Fn() -> Instant, idle: bool) -> bool {
         let mut worked = false;
         let attempts = match self.dp.ports.len() {
-            1 if idle => ATTEMPTS_WHEN_IDLE,
+            1 if idle && self.dp.loopback.is_empty() => ATTEMPTS_WHEN_IDLE,
             _ => 1,
         };
-        for index in 0..self.dp.ports.len() {
+        for index in (0..self.dp.ports.len()).chain([LOOPBACK]) {
             for _ in 0..BATCHES {
                 // By a look of its own at the clock: there may be none for a frame alone.
                 let count = self.rx.take(&mut self.dp, index, attempts, clock);
@@ -43,7 +44,9 @@ impl<P: Port> Shard<P> {
                 if count < RECEIVE_BATCH {
                     break;
                 }
-                self.dp.ports[index].refill(&mut self.dp.frames.pool);
+                if let Some(port) = self.dp.ports.get_mut(index) {
+                    port.refill(&mut self.dp.frames.pool);
+                }
             }
         }
         worked

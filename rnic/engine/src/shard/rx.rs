@@ -90,7 +90,11 @@ impl Rx {
         now: impl Fn() -> Instant,
     ) -> usize {
         let (pool, batch) = (&mut dp.frames.pool, &mut self.batch);
-        let count = dp.ports[port].receive_within(attempts, pool, batch, RECEIVE_BATCH);
+        let Some(port) = dp.ports.get_mut(port) else {
+            // What loops was seen by captures when it was transmitted.
+            return dp.loopback.receive(batch, RECEIVE_BATCH);
+        };
+        let count = port.receive_within(attempts, pool, batch, RECEIVE_BATCH);
         if count > 0 && !dp.captures.is_empty() {
             let now = now().max(dp.now);
             dp.captures.received(now, &dp.frames.umem, &self.batch);
@@ -148,8 +152,8 @@ impl Rx {
         packet: Packet,
         predicted: Option<Predicted>,
     ) {
-        let id = predicted.as_ref().map(|predicted| predicted.id);
-        let verified = predicted.and_then(|predicted| context.dp.verify(predicted, &packet));
+        let (id, port) = (predicted.as_ref().map(|of| of.id), context.port);
+        let verified = predicted.and_then(|predicted| context.dp.verify(predicted, &packet, port));
         if let (Some(id), Some((says, crc_verified))) = (id, verified) {
             let segment = RxSegment::new(packet, &says.payload, crc_verified);
             return self.merge(context, Headers::Predicted(id, &says), segment);

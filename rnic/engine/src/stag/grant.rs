@@ -152,7 +152,7 @@ impl Source<'_> {
     pub fn read_checked(
         &self,
         at: u64,
-        crc: u32,
+        crc: Option<u32>,
         out: &mut [u8],
         words: Words,
     ) -> Result<Checks, RegionError> {

@@ -47,7 +47,7 @@ fn a_flood_from_one_network_takes_no_place_of_another() {
     let flood = |duel: &mut Duel, ports: std::ops::Range<u16>| {
         // With a first byte of a Request too: that alone keeps no place.
         for port in ports {
-            duel.connect_from(&format!("198.18.0.{}:{port}", port % 200 + 1));
+            duel.connect_from(&format!("198.18.0.{}:{port}", port % 200 + 3));
             duel.send(b"M", 1);
         }
     };
@@ -67,7 +67,7 @@ fn requests_of_one_network_do_not_close_a_listener_to_another() {
     let mut duel = Duel::new(SideConfig::default());
     duel.side.listen(8, duel.now);
     for port in 5000..5100 {
-        duel.connect_from(&format!("198.18.0.{}:{port}", port % 200 + 1));
+        duel.connect_from(&format!("198.18.0.{}:{port}", port % 200 + 3));
         duel.send(&request(0, b"flood"), 1448);
     }
     assert_eq!(duel.side.counter("backlog_full"), 92);

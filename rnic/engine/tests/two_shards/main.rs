@@ -20,6 +20,7 @@ mod impairment;
 mod jumbo;
 mod known_flows;
 mod link;
+mod loopback;
 mod many_connections;
 mod markers;
 mod overflow;

@@ -33,6 +33,13 @@ pub enum ChunkSize {
     TwoOf4096,
     /// 4096 bytes, frames in one to three of them: up to 11520.
     ThreeOf4096,
+    /// 16384 bytes, for memory that the kernel does not know ([`Umem::heap`](crate::Umem::heap)):
+    /// carries frames of up to 16128.
+    Bytes16384,
+    /// The same with 8192 bytes
+    Bytes8192,
+    /// The same with 32768 bytes
+    Bytes32768,
 }
 
 impl ChunkSize {
@@ -62,13 +69,20 @@ impl ChunkSize {
         match self {
             ChunkSize::Bytes2048 => 2048,
             ChunkSize::Bytes4096 | ChunkSize::TwoOf4096 | ChunkSize::ThreeOf4096 => 4096,
+            ChunkSize::Bytes16384 => 16_384,
+            ChunkSize::Bytes8192 => 8192,
+            ChunkSize::Bytes32768 => 32768,
         }
     }
 
     /// How many chunks the largest frame lies in, at most [`CHUNKS_MAX`].
     pub const fn chunks(self) -> usize {
         match self {
-            ChunkSize::Bytes2048 | ChunkSize::Bytes4096 => 1,
+            ChunkSize::Bytes2048
+            | ChunkSize::Bytes4096
+            | ChunkSize::Bytes16384
+            | ChunkSize::Bytes8192
+            | ChunkSize::Bytes32768 => 1,
             ChunkSize::TwoOf4096 => 2,
             ChunkSize::ThreeOf4096 => 3,
         }

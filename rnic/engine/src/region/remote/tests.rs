@@ -49,10 +49,10 @@ fn words_are_put_among_what_is_read() {
     let remote = region(&bytes);
     let words = Words::new(2, 8, 0x7778_797a, 0);
     let mut out = [0; 24];
-    let checks = remote.read_checked(2, 5, &mut out, words).unwrap();
+    let checks = remote.read_checked(2, Some(5), &mut out, words).unwrap();
     assert_eq!(&out, b"23wxyz4567wxyz89abwxyzcd");
     assert_eq!(checks, rnic_crc::check(5, &out));
-    assert!(remote.read_checked(5, 5, &mut out, words).is_err());
+    assert!(remote.read_checked(5, Some(5), &mut out, words).is_err());
     assert!(!remote.is_broken());
 }
 

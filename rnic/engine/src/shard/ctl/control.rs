@@ -20,6 +20,7 @@ use crate::shard::ctl::mpa_options::{depths, indications, initiator_options};
 use crate::shard::ctl::{Client, Listener};
 use crate::shard::datapath::Datapath;
 use crate::shard::datapath::{QpSlot, Tables};
+use crate::shard::loopback;
 use crate::shard::tx::Tx;
 use crate::stag::AddRegionError;
 
@@ -303,6 +304,8 @@ impl Ctl {
         private_data: &[u8],
     ) -> Result<(), CommandError> {
         dp.check_mtu(&path, tuple.remote.addr)?;
+        let port = loopback::first_port(&path);
+        let mpa = &loopback::mpa_over(port, mpa);
         let initiator = |markers| {
             initiator_options(mpa, markers)
                 .and_then(|options| Initiator::new(options, private_data))
@@ -348,7 +351,7 @@ impl Ctl {
             unmarked,
         };
         let window = dp.config.tcp.receive_window;
-        let conn = Conn::new(id, tuple, path, 0, window, phase);
+        let conn = Conn::new(id, tuple, path, port, window, phase);
         self.adopt(dp, tx, conn);
         dp.counters.active_opens += 1;
         Ok(())
@@ -382,6 +385,7 @@ impl Ctl {
             return Err(gone());
         };
         let (listener, remote) = (*listener, conn.tuple.remote);
+        let mpa = &loopback::mpa_over(conn.port(), mpa);
         let options = ResponderOptions {
             crc: mpa.crc,
             markers: match mpa.markers {

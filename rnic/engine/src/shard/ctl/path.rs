@@ -47,7 +47,8 @@ impl Ctl {
         dp.check_mtu(&path, remote)?;
         let moved = dp.conns.ids_where(|conn| {
             let ends = (conn.tuple.local.addr, conn.tuple.remote.addr);
-            ends == (local, remote) && conn.path.vlan == path.vlan && conn.path != path
+            let moves = conn.path.vlan == path.vlan && conn.path != path;
+            ends == (local, remote) && moves && !conn.is_loopback()
         });
         for id in moved {
             let Some(conn) = dp.conns.get_mut(id) else {
@@ -64,7 +65,7 @@ impl Ctl {
 
     /// The peer is silent: whoever knows of routes and neighbours is to look whether it moved.
     pub(in crate::shard) fn doubt_path<P: Port>(&mut self, dp: &mut Datapath<P>, id: ConnId) {
-        if let Some(conn) = dp.conns.get(id) {
+        if let Some(conn) = dp.conns.get(id).filter(|conn| !conn.is_loopback()) {
             self.events.push_back(ShardEvent::PathDoubtful {
                 local: conn.tuple.local.addr,
                 remote: conn.tuple.remote.addr,
@@ -111,7 +112,10 @@ impl<P: Port> Datapath<P> {
         path: &Path,
         remote: IpAddr,
     ) -> Result<(), CommandError> {
-        let capacity = self.ports.iter().map(Port::frame_capacity).min();
+        let capacity = match path.is_loopback() {
+            true => Some(self.frames.umem.frame_capacity()),
+            false => self.ports.iter().map(Port::frame_capacity).min(),
+        };
         let most = capacity.unwrap_or(0).saturating_sub(path.link_len());
         if path.mtu < MTU_MIN || path.mtu as usize > most {
             return Err(CommandError::Invalid(format!(
@@ -122,9 +126,10 @@ impl<P: Port> Datapath<P> {
         Ok(())
     }
 
-    /// The ways that connections use.
+    /// The ways over links that connections use.
     pub(in crate::shard) fn paths_in_use(&self) -> Vec<PathInUse> {
-        let mut paths: Vec<_> = self.conns.iter().map(path_in_use).collect();
+        let over_links = self.conns.iter().filter(|conn| !conn.is_loopback());
+        let mut paths: Vec<_> = over_links.map(path_in_use).collect();
         // Connections of one peer come together, so those that are alike do.
         paths.sort_unstable_by_key(|it| (it.local, it.remote, it.path.vlan));
         paths.dedup();

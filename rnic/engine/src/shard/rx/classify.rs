@@ -4,12 +4,13 @@
 use std::ops::Range;
 
 use rnic_net::{
-    DropReason, HeaderPrediction, Match, PredictedFields, Reassembly, ReassemblyCounters,
+    Checksum, DropReason, HeaderPrediction, Match, PredictedFields, Reassembly, ReassemblyCounters,
 };
 use rnic_proto::crc::RESIDUE;
 use rnic_xsk::{CHUNKS_MAX, Frame, Packet, Port};
 use userspace_tcp::{ConnId, Endpoint, FlowHint, FourTuple, Segment};
 
+use super::super::loopback::LOOPBACK;
 use super::gro::{Frag, Head, RxSegment};
 use crate::conn::Parsed;
 use crate::shard::datapath::Datapath;
@@ -143,7 +144,11 @@ impl<P: Port> Datapath<P> {
         &self,
         predicted: Predicted,
         packet: &Packet,
+        port: usize,
     ) -> Option<(PredictedFields, bool)> {
+        if port == LOOPBACK {
+            return Some((predicted.like.says, false));
+        }
         let mut slices = [&[][..]; CHUNKS_MAX];
         let (first, rest) = packet.first_and_rest(&self.frames.umem, &mut slices);
         let (takes_crc, mut crc) = (predicted.segments_are_fpdus, 0);
@@ -182,13 +187,23 @@ impl<P: Port> Datapath<P> {
     ) -> Result<(Head, Range<usize>), Option<DropReason>> {
         let mut slices = [&[][..]; CHUNKS_MAX];
         let (bytes, rest) = packet.first_and_rest(&self.frames.umem, &mut slices);
-        let mut parsed = rnic_net::parse_parts(bytes, rest, &self.config.path_defaults)?;
-        let local = parsed.tuple.local.addr;
-        let Some(tag) = self.config.vlans.way_back(local, parsed.path.vlan) else {
-            self.counters.wrong_vlan += 1;
-            return Err(None);
+        let (defaults, checksum) = match port {
+            LOOPBACK => (self.loopback.defaults(), Checksum::Unnecessary),
+            _ => (self.config.path_defaults, Checksum::Verify),
         };
-        parsed.path.vlan = tag;
+        let mut parsed = rnic_net::parse_parts(bytes, rest, &defaults, checksum)?;
+        if port != LOOPBACK {
+            let (local, remote) = (parsed.tuple.local.addr, parsed.tuple.remote.addr);
+            if local.is_loopback() || remote.is_loopback() {
+                self.counters.martians += 1;
+                return Err(None);
+            }
+            let Some(tag) = self.config.vlans.way_back(local, parsed.path.vlan) else {
+                self.counters.wrong_vlan += 1;
+                return Err(None);
+            };
+            parsed.path.vlan = tag;
+        }
         // `parse_parts` checked that the range lies within the packet.
         let first = parsed.tcp.start..parsed.tcp.end.min(bytes.len());
         let beyond = parsed.tcp.end - first.end;

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use rnic_xsk::{Port, Umem};
 use userspace_tcp::{ConnId, ConnOptions, Instant, NewRange as NewBytes, Received, Segment};
 
+use super::super::loopback::LOOPBACK;
 use super::deferred::DeferredRx;
 use super::gro::{self, FRAGS_MAX, Frag, GroBatch, Head};
 use super::reorder::Parking;
@@ -66,6 +67,11 @@ impl Delivery {
         };
         self.deferred.run(context.dp, context.tx, context.ctl);
         let id = context.dp.stack.connection_at(&head.tuple, head.hint);
+        if !context.dp.comes_by_its_port(id, &head) {
+            context.dp.counters.martians += 1;
+            let frames = frags.drain(..).map(|frag| frag.frame);
+            return frames.for_each(|frame| context.dp.frames.pool.free(frame));
+        }
         let several = frags.len() > gro::frags_of_first(frags);
         if let (Some(id), Some(first), false) = (id, frags.front(), predicted) {
             context.dp.learn(id, &head, first, several);
@@ -292,6 +298,18 @@ impl<P: Port> Datapath<P> {
         new.skip += taken;
         new.len -= taken;
         new.len == 0
+    }
+}
+
+impl<P: Port> Datapath<P> {
+    /// Whether a segment is from where its sender must be: those of the loopback from there, and from a
+    /// link no other, and none that says that it is from the address that it is for.
+    fn comes_by_its_port(&self, id: Option<ConnId>, head: &Head) -> bool {
+        let loops = head.port == LOOPBACK;
+        match id.and_then(|id| self.conns.get(id)) {
+            Some(conn) => conn.is_loopback() == loops,
+            None => loops || head.tuple.local.addr != head.tuple.remote.addr,
+        }
     }
 }
 

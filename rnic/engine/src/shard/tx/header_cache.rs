@@ -14,6 +14,7 @@ use userspace_tcp::{BurstHead, BurstSegment, ConnId, Flags, FourTuple, Transmit}
 use crate::capture::Tap;
 use crate::conn::ConnTable;
 use crate::counters::ShardCounters;
+use crate::shard::loopback::Loopback;
 use crate::shard::tx::link::Link;
 
 /// The headers of the connection that sent last.
@@ -31,6 +32,7 @@ pub(in crate::shard) struct Headers {
 pub(super) struct Burst<'a, P> {
     pub conns: &'a ConnTable,
     pub ports: &'a mut [P],
+    pub loopback: &'a mut Loopback,
     pub tap: Tap<'a>,
     pub link: &'a mut Link,
     pub headers: &'a mut Option<Headers>,
@@ -94,9 +96,10 @@ impl<P: Port> userspace_tcp::Link<Frame> for Burst<'_, P> {
             return Some(frame);
         }
         let owner = self.conn.map(|conn| (conn, segment.id));
+        let ports = (&mut *self.ports, &mut *self.loopback);
         let refused = match self
             .link
-            .hand_over(&mut self.tap, self.ports, port, frame, owner)
+            .hand_over(&mut self.tap, ports, port, frame, owner)
         {
             Ok(()) => None,
             Err(frame) => {

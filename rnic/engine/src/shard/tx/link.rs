@@ -9,6 +9,7 @@ use userspace_tcp::{ConnId, FourTuple, SegmentId};
 
 use crate::capture::Tap;
 use crate::counters::ShardCounters;
+use crate::shard::loopback::{LOOPBACK, Loopback};
 
 /// Ways back that are remembered for segments of no connection. More than one batch of frames can
 /// cause.
@@ -88,12 +89,18 @@ impl Link {
     pub fn hand_over<P: Port>(
         &mut self,
         tap: &mut Tap<'_>,
-        ports: &mut [P],
+        (ports, loopback): (&mut [P], &mut Loopback),
         port: usize,
         frame: Frame,
         owner: Option<(ConnId, SegmentId)>,
     ) -> Result<(), Frame> {
         let index = frame.index();
+        if port == LOOPBACK {
+            tap.sent(&frame);
+            self.in_flight[index] = owner;
+            loopback.transmit(frame);
+            return Ok(());
+        }
         let Some(port) = ports.get_mut(port) else {
             return Err(frame);
         };
@@ -104,14 +111,20 @@ impl Link {
         Ok(())
     }
 
-    /// The link is done with a frame; whose payload it is.
+    /// A port is done with a frame; whose payload it is.
     #[inline]
     pub fn completed(&mut self, frame: &Frame) -> Option<(ConnId, SegmentId)> {
         self.count -= 1;
+        self.returned(frame)
+    }
+
+    /// A frame of the loopback was received and freed; whose payload it is.
+    #[inline]
+    pub fn returned(&mut self, frame: &Frame) -> Option<(ConnId, SegmentId)> {
         self.in_flight.get_mut(frame.index()).and_then(Option::take)
     }
 
-    /// Frames that the link has.
+    /// Frames that the ports have.
     pub fn count(&self) -> usize {
         self.count
     }

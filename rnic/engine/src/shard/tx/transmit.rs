@@ -60,6 +60,7 @@ impl Tx {
         let mut burst = Burst {
             conns: &dp.conns,
             ports: &mut dp.ports,
+            loopback: &mut dp.loopback,
             tap: Tap {
                 captures: &mut dp.captures,
                 umem: &dp.frames.umem,
@@ -99,6 +100,11 @@ impl Tx {
                 let owner = self.link.completed(&frame);
                 dp.give_back(frame, owner);
             }
+        }
+        while let Some(frame) = dp.frames.pool.take_returned() {
+            worked = true;
+            let owner = self.link.returned(&frame);
+            dp.give_back(frame, owner);
         }
         dp.take_released();
         worked
@@ -230,8 +236,8 @@ impl Tx {
             umem: &dp.frames.umem,
             now: dp.now,
         };
-        let (link, ports) = (&mut self.link, &mut dp.ports);
-        if let Err(frame) = link.hand_over(&mut tap, ports, port, frame, owner) {
+        let ports = (&mut dp.ports[..], &mut dp.loopback);
+        if let Err(frame) = self.link.hand_over(&mut tap, ports, port, frame, owner) {
             // Room was asked for before; TCP's timers repair what is lost here.
             dp.counters.transmit_full += 1;
             dp.give_back(frame, owner);

@@ -1,0 +1,361 @@
+//! Connections between addresses of one host: one shard is both ends, and the same frame is sent and
+//! received.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rnic_engine::command::{Command, ShardEvent};
+use rnic_engine::shard::{Shard, ShardConfig, loopback_mtu};
+use rnic_ipc::control::{DisconnectReason, Event, MarkerUse, MpaOptions, QpState};
+use rnic_ipc::id::QpNum;
+use rnic_ipc::work::{WcStatus, WrOpcode};
+use rnic_net::Path;
+use rnic_xsk::{ChunkSize, MemoryPort, Umem};
+use userspace_tcp::Instant;
+
+use crate::side::{LISTENER, Rings, Side, SideConfig, pattern};
+
+const PATIENCE: Duration = Duration::from_secs(600);
+const FRAMES: u32 = 512;
+
+/// One host, time, and no link.
+struct Host {
+    side: Side,
+    now: Instant,
+    next_port: u16,
+}
+
+fn config() -> ShardConfig {
+    let mut config = SideConfig::default().shard;
+    config.receive_reserve = FRAMES as usize / 4;
+    config
+}
+
+impl Host {
+    fn new() -> Self {
+        Self::with(config(), "127.0.0.1:7174", ChunkSize::Bytes16384)
+    }
+
+    fn with(config: ShardConfig, address: &str, chunk: ChunkSize) -> Self {
+        let (umem, pool) = Umem::heap(FRAMES, chunk);
+        let mtu = loopback_mtu(&umem);
+        let frames = umem.frames();
+        let shard = Shard::<MemoryPort>::loopback_only(config, umem, pool, Instant::ZERO);
+        let address: SocketAddr = address.parse().unwrap();
+        let mut side = Side::over(1, address, shard, None, frames, Rings::default());
+        side.mtu = mtu;
+        Self {
+            side,
+            now: Instant::from_nanos(1_000_000),
+            next_port: 40_000,
+        }
+    }
+
+    fn settle(&mut self) {
+        let now = self.now;
+        loop {
+            let worked = self.side.shard.poll(now);
+            self.side.collect();
+            if !worked {
+                return;
+            }
+        }
+    }
+
+    /// Runs until `done`, for at most `limit` of virtual time.
+    fn run_until(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) -> bool {
+        let end = self.now + limit;
+        self.settle();
+        while !done(self) {
+            let next = self.side.shard.next_deadline().unwrap_or(end);
+            if next >= end {
+                self.now = end;
+                self.settle();
+                return done(self);
+            }
+            self.now = next.max(self.now + Duration::from_nanos(1));
+            self.settle();
+        }
+        true
+    }
+
+    fn listen(&mut self) {
+        self.side.listen(16, self.now);
+    }
+
+    fn start_connect(&mut self, mpa: MpaOptions, data: &[u8]) -> QpNum {
+        let qp = self.side.create_qp();
+        self.next_port += 1;
+        let (port, remote) = (self.next_port, self.side.address);
+        let path = Path::loopback(self.side.mtu);
+        let now = self.now;
+        self.side
+            .connect(qp, port, remote, path, mpa, data, now)
+            .unwrap();
+        qp
+    }
+
+    fn connect(&mut self, ours: MpaOptions, theirs: MpaOptions) -> (QpNum, QpNum) {
+        let active = self.start_connect(ours, b"hello");
+        let passive = self.side.create_qp();
+        let connected = self.run_until(Duration::from_secs(1), |host| {
+            if let Some((request, _, data)) = host.side.take_request() {
+                assert_eq!(data, b"hello");
+                let accept = Command::Accept {
+                    request,
+                    qp: passive,
+                    mpa: theirs,
+                    private_data: b"welcome".to_vec(),
+                };
+                host.side.shard.execute(accept, host.now).unwrap();
+            }
+            host.side.is_established(active) && host.side.is_established(passive)
+        });
+        assert!(connected, "{:?}", self.side.events);
+        (active, passive)
+    }
+
+    fn expect(&self, wr_id: u64) -> u32 {
+        let completion = self.side.completion(wr_id).unwrap();
+        let status = WcStatus::from_u8(completion.status);
+        assert_eq!(status, Some(WcStatus::Success), "{completion:?}");
+        completion.byte_len
+    }
+
+    fn assert_nothing_is_left(&mut self) {
+        self.run_until(PATIENCE, |_| false);
+        let levels = self.side.shard.levels();
+        assert_eq!(levels.frames_free, self.side.frames, "{levels:?}");
+        assert_eq!(levels.frames_held, 0, "{levels:?}");
+        assert_eq!(levels.connections, 0, "{levels:?}");
+    }
+}
+
+fn every_operation(host: &mut Host, (active, passive): (QpNum, QpNum)) {
+    let stag = host.side.stag;
+    for (index, len) in [0, 1, 64, 4096, 16_000, 65_536, 1_000_001]
+        .into_iter()
+        .enumerate()
+    {
+        let id = 1000 + index as u64 * 10;
+        let side = &mut host.side;
+        side.fill(0, len, id);
+        side.post_recv(passive, id + 1, 4 << 20, 2 << 20);
+        side.post_work(active, WrOpcode::Write, id + 2, 0, (stag, 1 << 20), len);
+        side.post_work(active, WrOpcode::Send, id + 3, 0, (stag, 0), len);
+        let sent = host.run_until(PATIENCE, |host| {
+            host.side.completion(id + 1).is_some() && host.side.completion(id + 3).is_some()
+        });
+        assert!(sent, "Send of {len}: {:?}", host.side.events);
+        host.expect(id + 2);
+        host.expect(id + 3);
+        assert_eq!(host.expect(id + 1) as usize, len);
+        assert!(host.side.read(1 << 20, len) == pattern(len, id), "Write");
+        assert!(host.side.read(4 << 20, len) == pattern(len, id), "Send");
+        let (from, to) = ((stag, 1 << 20), 6 << 20);
+        host.side
+            .post_work(active, WrOpcode::Read, id + 4, to, from, len);
+        assert!(host.run_until(PATIENCE, |host| host.side.completion(id + 4).is_some()));
+        assert_eq!(host.expect(id + 4) as usize, len);
+        assert!(host.side.read(6 << 20, len) == pattern(len, id), "Read");
+    }
+}
+
+fn end(host: &mut Host, (active, passive): (QpNum, QpNum)) {
+    let disconnect = Command::Disconnect {
+        qp: active,
+        abort: false,
+    };
+    host.side.shard.execute(disconnect, host.now).unwrap();
+    assert!(host.run_until(Duration::from_secs(1), |host| {
+        host.side.disconnected(active).is_some() && host.side.disconnected(passive).is_some()
+    }));
+    for qp in [active, passive] {
+        assert_eq!(host.side.disconnected(qp), Some(DisconnectReason::Graceful));
+    }
+}
+
+#[test]
+fn over_the_loopback_every_operation_arrives_and_every_frame_comes_back() {
+    for address in ["127.0.0.1:7174", "[::1]:7174", "198.18.0.1:7174"] {
+        for markers in [MarkerUse::Off, MarkerUse::Require] {
+            let mut host = Host::with(config(), address, ChunkSize::Bytes16384);
+            host.listen();
+            let mpa = MpaOptions {
+                markers,
+                ..MpaOptions::default()
+            };
+            let qps = host.connect(mpa, mpa);
+            every_operation(&mut host, qps);
+            assert_eq!(host.side.counter("tcp_retransmits"), 0);
+            end(&mut host, qps);
+            host.assert_nothing_is_left();
+        }
+    }
+}
+
+/// The frames of an interface, wide ones among them, are the loopback's too.
+#[test]
+fn the_loopback_takes_frames_of_every_chunk_size() {
+    for chunk in [
+        ChunkSize::Bytes2048,
+        ChunkSize::Bytes4096,
+        ChunkSize::ThreeOf4096,
+    ] {
+        let mut host = Host::with(config(), "127.0.0.1:7174", chunk);
+        host.listen();
+        let qps = host.connect(MpaOptions::default(), MpaOptions::default());
+        every_operation(&mut host, qps);
+        end(&mut host, qps);
+        host.assert_nothing_is_left();
+    }
+}
+
+#[test]
+fn over_the_loopback_no_crc_is_agreed_on_whoever_asks_for_it() {
+    let mut host = Host::new();
+    host.listen();
+    let mpa = MpaOptions {
+        crc: true,
+        ..MpaOptions::default()
+    };
+    host.connect(mpa, mpa);
+    let agreed: Vec<_> = host
+        .side
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            ShardEvent::Client {
+                event: Event::Established { mpa, .. },
+                ..
+            } => Some(mpa.crc),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(agreed, [false, false]);
+}
+
+#[test]
+fn a_rejection_over_the_loopback_brings_its_private_data() {
+    let mut host = Host::new();
+    host.listen();
+    let qp = host.start_connect(MpaOptions::default(), b"please");
+    let mut told = None;
+    assert!(host.run_until(Duration::from_secs(1), |host| {
+        if let Some((request, _, data)) = host.side.take_request() {
+            assert_eq!(data, b"please");
+            let private_data = b"no".to_vec();
+            let reject = Command::Reject {
+                request,
+                private_data,
+            };
+            host.side.shard.execute(reject, host.now).unwrap();
+        }
+        told = host.side.events.iter().find_map(|event| match event {
+            ShardEvent::Client {
+                event: Event::Rejected {
+                    qp, private_data, ..
+                },
+                ..
+            } => Some((*qp, private_data.clone())),
+            _ => None,
+        });
+        told.is_some()
+    }));
+    assert_eq!(told, Some((qp, b"no".to_vec())));
+    host.assert_nothing_is_left();
+}
+
+#[test]
+fn a_connection_to_a_port_of_the_loopback_that_nobody_listens_at_is_refused_at_once() {
+    let mut host = Host::new();
+    let qp = host.start_connect(MpaOptions::default(), b"");
+    assert!(host.run_until(Duration::from_millis(1), |host| {
+        host.side.events.iter().any(|event| {
+            matches!(
+                event,
+                ShardEvent::Client {
+                    event: Event::ConnectFailed { qp: of, reason: DisconnectReason::Refused, .. },
+                    ..
+                } if *of == qp
+            )
+        })
+    }));
+    host.assert_nothing_is_left();
+}
+
+/// What the peer may not write is answered by a Terminate, as over a link.
+#[test]
+fn a_write_beyond_the_region_ends_both_ends_of_a_loopback_connection() {
+    let mut host = Host::new();
+    host.listen();
+    let (active, passive) = host.connect(MpaOptions::default(), MpaOptions::default());
+    let stag = host.side.stag;
+    let beyond = crate::side::MEMORY;
+    host.side
+        .post_work(active, WrOpcode::Write, 1, 0, (stag, beyond), 64);
+    assert!(host.run_until(Duration::from_secs(30), |host| {
+        host.side.disconnected(active).is_some() && host.side.disconnected(passive).is_some()
+    }));
+    let ended = [active, passive].map(|qp| host.side.disconnected(qp));
+    assert!(matches!(
+        ended,
+        [
+            Some(DisconnectReason::TerminateReceived { .. }),
+            Some(DisconnectReason::TerminateSent { .. })
+        ]
+    ));
+    host.assert_nothing_is_left();
+}
+
+/// Queue pairs that are destroyed in mid-transfer, each end in turn, at every number of polls.
+#[test]
+fn a_queue_pair_that_is_destroyed_in_mid_transfer_ends_the_other_and_leaves_no_frame() {
+    for polls in 0..40 {
+        for active_goes in [true, false] {
+            let mut host = Host::new();
+            host.listen();
+            let (active, passive) = host.connect(MpaOptions::default(), MpaOptions::default());
+            let stag = host.side.stag;
+            for id in 0..4 {
+                let work = |side: &mut Side, qp, opcode| {
+                    side.post_work(qp, opcode, id, 0, (stag, 1 << 20), 1 << 20);
+                };
+                work(&mut host.side, active, WrOpcode::Write);
+                work(&mut host.side, passive, WrOpcode::Read);
+            }
+            for _ in 0..polls {
+                let now = host.now;
+                host.side.shard.poll(now);
+            }
+            let (goes, stays) = match active_goes {
+                true => (active, passive),
+                false => (passive, active),
+            };
+            let remove = Command::RemoveQp { qp: goes };
+            host.side.shard.execute(remove, host.now).unwrap();
+            host.side.queues.remove(&goes.0);
+            assert!(host.run_until(Duration::from_secs(1), |host| {
+                host.side.disconnected(stays).is_some()
+            }));
+            assert_eq!(host.side.state(stays), QpState::Error);
+            host.assert_nothing_is_left();
+        }
+    }
+}
+
+#[test]
+fn a_listener_that_goes_ends_requests_that_wait_over_the_loopback() {
+    let mut host = Host::new();
+    host.listen();
+    let qp = host.start_connect(MpaOptions::default(), b"");
+    host.run_until(Duration::from_millis(10), |host| {
+        host.side.take_request().is_some()
+    });
+    let unlisten = Command::Unlisten { listener: LISTENER };
+    host.side.shard.execute(unlisten, host.now).unwrap();
+    assert!(host.run_until(Duration::from_secs(1), |host| {
+        host.side.state(qp) == QpState::Error
+    }));
+    host.assert_nothing_is_left();
+}
