@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use rnic_device::{DeviceConfig, Polling, Quota, Resource, UserLimits};
+use rnic_device::{DeviceConfig, LoopbackUse, Polling, Quota, Resource, UserLimits};
 
 use crate::names;
 use crate::settings::Settings;
@@ -68,7 +68,13 @@ impl Display for Effective<'_> {
 }
 
 fn interface(f: &mut Formatter<'_>, device: &DeviceConfig) -> fmt::Result {
-    writeln!(f, "\ninterface {}:", device.interface)?;
+    match device.loopback {
+        LoopbackUse::Only => writeln!(f, "\nloopback alone:")?,
+        LoopbackUse::Off | LoopbackUse::Beside => {
+            writeln!(f, "\ninterface {}:", device.interface)?;
+            line(f, "no_loopback", device.loopback == LoopbackUse::Off)?;
+        }
+    }
     let capture = device.capture.as_ref().map(|path| path.display());
     optional(f, "capture", capture, "none")?;
     optional(f, "queues", device.queues, "all")?;

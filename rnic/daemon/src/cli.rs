@@ -39,11 +39,21 @@ pub(crate) struct Given {
     #[arg(long, value_name = "NAME")]
     pub(crate) interface: Vec<String>,
 
-    /// The Unix socket that clients connect to [default: /run/rnicd.sock]
+    /// Open no interface: connections between addresses of this host only. It needs no privilege
+    #[arg(long)]
+    pub(crate) loopback: bool,
+
+    /// Make no connections between addresses of this host, beside those over interfaces
+    #[arg(long, conflicts_with = "loopback")]
+    pub(crate) no_loopback: bool,
+
+    /// The Unix socket that clients connect to [default: /run/rnicd.sock; with --loopback rnicd.sock in
+    /// $XDG_RUNTIME_DIR]
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
 
-    /// Who may connect: the socket file's permissions, octal [default: 0660]
+    /// Who may connect: the socket file's permissions, octal [default: 0660; with --loopback
+    /// 0600]
     #[arg(long, value_name = "MODE", value_parser = octal)]
     pub(crate) socket_mode: Option<u32>,
 
@@ -182,6 +192,8 @@ impl Given {
                 true => below.interface,
                 false => self.interface,
             },
+            loopback: self.loopback || below.loopback,
+            no_loopback: self.no_loopback || below.no_loopback,
             socket: self.socket.or(below.socket),
             socket_mode: self.socket_mode.or(below.socket_mode),
             socket_group: self.socket_group.or(below.socket_group),

@@ -22,7 +22,7 @@ pub(crate) use interfaces::InterfaceGiven;
 use reader::{At, Reader};
 
 /// The keys at the top, in the order in which people are told of them.
-const KEYS: [&str; 29] = [
+const KEYS: [&str; 31] = [
     "interface",
     "socket",
     "socket_mode",
@@ -45,6 +45,8 @@ const KEYS: [&str; 29] = [
     "keepalive_interval",
     "keepalive_probes",
     "congestion",
+    "loopback",
+    "no_loopback",
     "no_seccomp",
     "metrics",
     "drain",
@@ -142,6 +144,8 @@ fn file(reader: &mut Reader<'_>, document: &DeTable<'_>) -> File {
             "socket_mode" => given.socket_mode = reader.parsed(&at, octal),
             "admin_group" => given.admin_group = group(reader, &at),
             "socket_group" => given.socket_group = group(reader, &at),
+            "loopback" => given.loopback = reader.flag(&at).unwrap_or(false),
+            "no_loopback" => given.no_loopback = reader.flag(&at).unwrap_or(false),
             "no_seccomp" => given.no_seccomp = reader.flag(&at).unwrap_or(false),
             "metrics" => given.metrics = reader.parsed(&at, str::parse),
             "drain" => given.drain = reader.number(&at, 0..=3_600_000),

@@ -94,6 +94,6 @@ fn unsettled(error: &SettingsError) -> ExitCode {
     }
     ExitCode::from(match error {
         SettingsError::Config(_) => EXIT_FAILED,
-        SettingsError::NoInterface | SettingsError::NoKeepaliveIdle { .. } => EXIT_USAGE,
+        _ => EXIT_USAGE,
     })
 }

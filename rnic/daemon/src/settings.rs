@@ -1,10 +1,13 @@
 //! Everything that the daemon runs with: what was said, and the defaults of what was not.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use log::LevelFilter;
-use rnic_device::{Administrators, DeviceConfig, FloodLimits, KeepAlive, Limits, Polling, Rate};
+use rnic_device::{
+    Administrators, DeviceConfig, FloodLimits, KeepAlive, Limits, LoopbackUse, Polling, Rate,
+};
 
 use crate::cli::{Cli, Given, LinkGiven, Mode, PollingMode};
 use crate::config::{self, ConfigError, File, InterfaceGiven};
@@ -15,6 +18,9 @@ use crate::names::Account;
 const SOCKET: &str = "/run/rnicd.sock";
 /// Who may then.
 const SOCKET_MODE: u32 = 0o660;
+/// Of a daemon that is one user's: the socket's name in the user's directory, and who may connect.
+const SOCKET_NAME: &str = "rnicd.sock";
+const SOCKET_MODE_OF_USER: u32 = 0o600;
 /// How long connections may take to end in order then.
 const DRAIN: Duration = Duration::from_secs(2);
 
@@ -45,9 +51,33 @@ pub(crate) enum SettingsError {
     /// Nobody named an interface.
     #[error(
         "no interface to open: name one with --interface, or with `interface = \"NAME\"` in the \
-         file of --config"
+         file of --config; or say --loopback, for connections within this host alone"
     )]
     NoInterface,
+    /// Both were named.
+    #[error(
+        "--loopback, which opens no interface, and interface {interface}: leave one of them out (a daemon \
+         with an interface makes connections within this host too)"
+    )]
+    LoopbackAndInterface {
+        /// The first.
+        interface: String,
+    },
+    /// What only interfaces have.
+    #[error("--loopback opens no interface, and only interfaces have {what}: leave it out")]
+    NotOfLoopback {
+        /// The setting.
+        what: &'static str,
+    },
+    /// Both were said.
+    #[error("loopback and no_loopback: leave one of them out")]
+    LoopbackOrNot,
+    /// There is no directory of the user's own.
+    #[error(
+        "no place for the socket of --loopback: XDG_RUNTIME_DIR is not set; name one with --socket, in a \
+         directory that only you may enter"
+    )]
+    NoRuntimeDirectory,
     /// Nobody said when an idle peer is first asked.
     #[error(
         "interface {interface}: {what} without keepalive_idle, which says after how many seconds of \
@@ -80,11 +110,9 @@ impl Settings {
             limits,
         } = file;
         let interfaces = chosen(&said.interface, interfaces);
-        if interfaces.is_empty() {
-            return Err(SettingsError::NoInterface);
-        }
         let (above, below) = (said.link.clone(), in_file.link.clone());
         let given = said.over(in_file);
+        let interfaces = with_loopback(&given, interfaces)?;
         let several = interfaces.len() > 1;
         let mut devices = Vec::new();
         for InterfaceGiven { name, link, vlans } in interfaces {
@@ -100,11 +128,23 @@ impl Settings {
                 ..device.administrators
             };
             device.seccomp = !given.no_seccomp;
+            device.loopback = match (given.loopback, given.no_loopback) {
+                (true, _) => LoopbackUse::Only,
+                (_, true) => LoopbackUse::Off,
+                _ => LoopbackUse::Beside,
+            };
             devices.push(device);
         }
         Ok(Self {
-            socket: given.socket.unwrap_or_else(|| PathBuf::from(SOCKET)),
-            socket_mode: given.socket_mode.unwrap_or(SOCKET_MODE),
+            socket: match (given.socket, given.loopback) {
+                (Some(socket), _) => socket,
+                (None, true) => socket_of_user(std::env::var_os("XDG_RUNTIME_DIR"))?,
+                (None, false) => PathBuf::from(SOCKET),
+            },
+            socket_mode: given.socket_mode.unwrap_or(match given.loopback {
+                true => SOCKET_MODE_OF_USER,
+                false => SOCKET_MODE,
+            }),
             socket_group: given.socket_group,
             metrics: given.metrics,
             log: given.log.unwrap_or(LevelFilter::Info),
@@ -112,6 +152,45 @@ impl Settings {
             user: None,
             devices,
         })
+    }
+}
+
+/// The interfaces to open; of the loopback alone a device that has only its name.
+fn with_loopback(
+    given: &Given,
+    interfaces: Vec<InterfaceGiven>,
+) -> Result<Vec<InterfaceGiven>, SettingsError> {
+    let mut rest = interfaces.into_iter();
+    match rest.next() {
+        _ if given.loopback && given.no_loopback => Err(SettingsError::LoopbackOrNot),
+        Some(first) if given.loopback => Err(SettingsError::LoopbackAndInterface {
+            interface: first.name,
+        }),
+        None if given.loopback => {
+            let link = &given.link;
+            let of_interfaces = [
+                (link.queues.is_some(), "queues"),
+                (link.mode.is_some(), "a mode of XDP"),
+                (link.busy_poll.is_some(), "busy_poll"),
+            ];
+            match of_interfaces.into_iter().find(|(said, _)| *said) {
+                Some((_, what)) => Err(SettingsError::NotOfLoopback { what }),
+                None => Ok(vec![InterfaceGiven {
+                    name: DeviceConfig::loopback().interface,
+                    ..InterfaceGiven::default()
+                }]),
+            }
+        }
+        None => Err(SettingsError::NoInterface),
+        Some(first) => Ok(std::iter::once(first).chain(rest).collect()),
+    }
+}
+
+/// The socket in a user's own directory, where the tools look for it.
+fn socket_of_user(directory: Option<OsString>) -> Result<PathBuf, SettingsError> {
+    match directory.filter(|directory| !directory.is_empty()) {
+        Some(directory) => Ok(Path::new(&directory).join(SOCKET_NAME)),
+        None => Err(SettingsError::NoRuntimeDirectory),
     }
 }
 

@@ -12,8 +12,11 @@ use crate::VlanConfig;
 /// How [`crate::Device::open`] is to open an interface.
 #[derive(Clone, Debug)]
 pub struct DeviceConfig {
-    /// The interface, by name, in the network namespace of the calling thread.
+    /// The interface, by name, in the network namespace of the calling thread; the device's name when it
+    /// has none ([`LoopbackUse::Only`]).
     pub interface: String,
+    /// Whether this host's own addresses are served.
+    pub loopback: LoopbackUse,
     /// RX queues to serve. `None` takes all that the interface has, which is also the only number
     /// that leaves no claimed frame to the kernel.
     pub queues: Option<u32>,
@@ -73,10 +76,20 @@ impl DeviceConfig {
     /// first SYN, and later ones mostly sooner (RFC 6298).
     pub const USER_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
+    /// The defaults of a device that has no interface, and needs no privilege: all its connections are
+    /// between addresses of this host.
+    pub fn loopback() -> Self {
+        Self {
+            loopback: LoopbackUse::Only,
+            ..Self::new("loopback")
+        }
+    }
+
     /// The defaults for `interface`.
     pub fn new(interface: impl Into<String>) -> Self {
         Self {
             interface: interface.into(),
+            loopback: LoopbackUse::default(),
             queues: None,
             vlans: Vec::new(),
             mode: XdpMode::Auto,
@@ -102,6 +115,19 @@ impl DeviceConfig {
             linger_max: Duration::from_secs(3),
         }
     }
+}
+
+/// Whether connections between addresses of this host are made. They go over no interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LoopbackUse {
+    /// None are.
+    Off,
+    /// Those between the interface's addresses; and of 127.0.0.0/8 and ::1, on the first device of a
+    /// process.
+    #[default]
+    Beside,
+    /// Those between any addresses of this host, and no others: there is no interface.
+    Only,
 }
 
 /// What a shard thread does while it has nothing to do. A sleeping shard answers tens of microseconds

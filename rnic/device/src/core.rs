@@ -13,7 +13,6 @@ use rnic_net::Vlans;
 use rnic_prm::{Prm, Step};
 use rnic_steering::{Protocol, Steering};
 
-use crate::DeviceConfig;
 use crate::capture::{CaptureFile, Captures};
 use crate::client::{Client, Turn};
 use crate::counters::LastCounters;
@@ -21,12 +20,13 @@ use crate::driver::{Driver, Told};
 use crate::host::icmp::{IcmpCounts, IcmpReader, IcmpSocket};
 use crate::host::interface::Interface;
 use crate::host::netlink::Netlink;
-use crate::host::ports::{Claims, Ports, Stamp};
+use crate::host::ports::{Claims, PortSpace, Ports, Stamp};
 use crate::metrics::RequestMetrics;
 use crate::refuse;
 use crate::route_monitor::StaleNeighbors;
 use crate::shared_prm::SharedPrm;
 use crate::vlan::Lan;
+use crate::{DeviceConfig, LoopbackUse};
 
 /// What all parts of an open device share.
 ///
@@ -41,7 +41,8 @@ pub(crate) struct Core {
     /// `native` or `generic`.
     pub(crate) xdp_mode: String,
     pub(crate) queues: u32,
-    pub(crate) netlink: Netlink,
+    /// None where there is no interface.
+    pub(crate) netlink: Option<Netlink>,
     pub(crate) ports: Ports<Claimed>,
     pub(crate) driver: Driver,
     pub(crate) icmp: Arc<IcmpCounts>,
@@ -56,6 +57,8 @@ pub(crate) struct Core {
     captures: Mutex<Captures>,
     /// The most bytes that a frame can have.
     pub(crate) frame_bytes: usize,
+    /// 127.0.0.0/8 and ::1 are this device's, and no other's of this process.
+    pub(crate) has_loopback_addresses: bool,
     /// Nothing begins any more, and what is there may end.
     draining: AtomicBool,
     closing: AtomicBool,
@@ -71,7 +74,8 @@ pub(crate) struct Claimed(pub(crate) Option<Steering>);
 
 impl Claims for Claimed {
     fn claim(&mut self, local: SocketAddr) -> Result<(), String> {
-        let Some(steering) = &mut self.0 else {
+        let steering = self.0.as_mut().filter(|_| is_on_links(local));
+        let Some(steering) = steering else {
             return Ok(());
         };
         steering
@@ -80,10 +84,24 @@ impl Claims for Claimed {
     }
 
     fn release(&mut self, local: SocketAddr) {
-        let Some(steering) = &mut self.0 else { return };
+        let steering = self.0.as_mut().filter(|_| is_on_links(local));
+        let Some(steering) = steering else { return };
         if let Err(error) = steering.release(Protocol::Tcp, local.ip(), local.port()) {
             log::warn!("{local} stays with the steering program: {error}");
         }
+    }
+}
+
+/// Whether frames to this address may come over a link.
+fn is_on_links(local: SocketAddr) -> bool {
+    !local.ip().is_loopback()
+}
+
+/// A device without an interface shares its ports with no program of the host's.
+fn port_space(config: &DeviceConfig) -> PortSpace {
+    match config.loopback {
+        LoopbackUse::Only => PortSpace::Own,
+        LoopbackUse::Off | LoopbackUse::Beside => PortSpace::Kernel,
     }
 }
 
@@ -95,17 +113,19 @@ pub(crate) struct Parts {
     pub(crate) vlans: Vlans,
     pub(crate) xdp_mode: String,
     pub(crate) queues: u32,
-    pub(crate) netlink: Netlink,
+    pub(crate) netlink: Option<Netlink>,
     pub(crate) stale_neighbors: StaleNeighbors,
     pub(crate) steering: Option<Steering>,
     pub(crate) driver: Driver,
     pub(crate) capture: Option<CaptureFile>,
     pub(crate) frame_bytes: usize,
     pub(crate) icmp: Vec<IcmpSocket>,
+    pub(crate) has_loopback_addresses: bool,
 }
 
 impl Core {
     pub(crate) fn new(parts: Parts, shared_prm: Arc<SharedPrm>) -> Self {
+        let ports = Ports::new(Claimed(parts.steering), port_space(&parts.config));
         Self {
             request_metrics: RequestMetrics::default(),
             last_counters: Mutex::default(),
@@ -116,7 +136,7 @@ impl Core {
             xdp_mode: parts.xdp_mode,
             queues: parts.queues,
             netlink: parts.netlink,
-            ports: Ports::new(Claimed(parts.steering)),
+            ports,
             driver: parts.driver,
             icmp: Arc::default(),
             stale_neighbors: Arc::new(parts.stale_neighbors),
@@ -124,6 +144,7 @@ impl Core {
             clients: Mutex::new(HashMap::new()),
             captures: Mutex::new(Captures::new(parts.capture)),
             frame_bytes: parts.frame_bytes,
+            has_loopback_addresses: parts.has_loopback_addresses,
             draining: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             gone: AtomicBool::new(false),

@@ -71,15 +71,22 @@ impl Device {
             what: "a thread for ICMP errors",
             source,
         })?;
-        let follower = RouteMonitor::start(core.clone()).map_err(|source| DeviceError::Host {
-            what: "a thread that follows routes and neighbours",
-            source,
-        })?;
+        let follower = match core.netlink {
+            Some(_) => {
+                Some(
+                    RouteMonitor::start(core.clone()).map_err(|source| DeviceError::Host {
+                        what: "a thread that follows routes and neighbours",
+                        source,
+                    })?,
+                )
+            }
+            None => None,
+        };
         Ok(Arc::new(Self {
             core,
             teller: Mutex::new(teller),
             icmp: Mutex::new(icmp),
-            follower: Mutex::new(Some(follower)),
+            follower: Mutex::new(follower),
         }))
     }
 

@@ -18,6 +18,7 @@ mod driver;
 mod error;
 mod events;
 pub mod host;
+mod loopback;
 mod metrics;
 mod open;
 pub mod pcapng;
@@ -28,7 +29,7 @@ mod session;
 mod shared_prm;
 mod vlan;
 
-pub use config::{DeviceConfig, Driving, Polling, XdpMode};
+pub use config::{DeviceConfig, Driving, LoopbackUse, Polling, XdpMode};
 pub use device::Device;
 pub use devices::Devices;
 pub use error::DeviceError;

@@ -5,9 +5,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use rnic_engine::command::Command;
 use rnic_engine::shard::{Shard, ShardConfig, ShardLimits};
 use rnic_ipc::capture::Filter;
-use rnic_net::Vlans;
+use rnic_net::{PathDefaults, Vlans};
 use rnic_steering::KnownFlows;
-use rnic_xsk::{FramePool, XskPort};
+use rnic_xsk::Port;
 use userspace_tcp::FourTuple;
 
 use crate::capture::{CaptureFile, FILE_NUMBER, Tap};
@@ -21,7 +21,7 @@ use crate::host::sockets::steering_error;
 use crate::host::{Sockets, SocketsConfig, attach};
 use crate::route_monitor::StaleNeighbors;
 use crate::vlan::Lan;
-use crate::{DeviceConfig, DeviceError, Driving, Limits};
+use crate::{DeviceConfig, DeviceError, Driving, Limits, LoopbackUse, loopback};
 
 /// Entries of each ring of each queue.
 const RING: u32 = 512;
@@ -30,7 +30,9 @@ const FRAMES_PER_QUEUE: u32 = 4 * RING;
 
 /// Opens what `config` says, as one shard of a number of its own.
 pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Parts, DeviceError> {
-    let host = |what| move |source| DeviceError::Host { what, source };
+    if config.loopback == LoopbackUse::Only {
+        return loopback::open(config, shard);
+    }
     let netlink = Netlink::open().map_err(host("a netlink socket"))?;
     let interface = Interface::find(&netlink, &config.interface)?;
     let vlans = vlans(&config)?;
@@ -65,23 +67,14 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Parts, DeviceError
     let xdp_mode = steering.mode().to_string();
     let icmp = IcmpSocket::open_both(&interface, &mut steering)?;
 
-    let mut capture = None;
-    let mut tap = None;
-    if let Some(path) = &config.capture {
-        let (file, end) = CaptureFile::create(path, &interface, umem.frame_capacity())?;
-        capture = Some(file);
-        tap = Some(end);
-    }
+    let (capture, tap) = capture_file(&config, &interface, umem.frame_capacity())?;
     let flows = steering
         .known_flows()
         .map_err(|error| steering_error(&interface, error))?;
-    let sockets = (pool, ports);
-    let engine = engine(&config, (shard, &vlans), &interface, sockets, flows, tap)?;
-    let driver = match config.driving {
-        Driving::Threaded => Driver::threaded(engine, config.polling, config.seccomp),
-        Driving::Inline => Driver::inline(Box::new(engine)),
-    }
-    .map_err(host("a thread for the shard"))?;
+    let shard_config = shard_config(&config, (shard, &vlans), interface.defaults)?;
+    let mut shard_of = Shard::new(shard_config, pool, ports, userspace_tcp::Instant::ZERO);
+    shard_of.tell_flows(Box::new(Flows(flows)));
+    let driver = driver(&config, shard_of, tap)?;
     log::info!(
         "interface {}: XDP in {xdp_mode} mode, {queues} queue(s), MTU {}, {} frames of {} bytes",
         interface.name,
@@ -96,14 +89,35 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Parts, DeviceError
         vlans,
         xdp_mode,
         queues,
-        netlink,
+        netlink: Some(netlink),
         stale_neighbors: StaleNeighbors::new().map_err(host("an eventfd"))?,
         steering,
         driver,
         capture,
         frame_bytes: umem.frame_capacity(),
         icmp,
+        has_loopback_addresses: shard == 0,
     })
+}
+
+/// What the host refused.
+pub(crate) fn host(what: &'static str) -> impl FnOnce(std::io::Error) -> DeviceError {
+    move |source| DeviceError::Host { what, source }
+}
+
+/// The file that the configuration wants frames written to, and the end that takes them.
+pub(crate) fn capture_file(
+    config: &DeviceConfig,
+    interface: &Interface,
+    frame_bytes: usize,
+) -> Result<(Option<CaptureFile>, Option<Tap>), DeviceError> {
+    match &config.capture {
+        None => Ok((None, None)),
+        Some(path) => {
+            let (file, tap) = CaptureFile::create(path, interface, frame_bytes)?;
+            Ok((Some(file), Some(tap)))
+        }
+    }
 }
 
 /// The VLANs of local addresses.
@@ -169,7 +183,7 @@ fn check_frames(config: &DeviceConfig, queues: u32) -> Result<(), DeviceError> {
     })
 }
 
-fn check_user_timeout(config: &DeviceConfig) -> Result<(), DeviceError> {
+pub(crate) fn check_user_timeout(config: &DeviceConfig) -> Result<(), DeviceError> {
     let least = DeviceConfig::USER_TIMEOUT_MIN;
     if config.user_timeout >= least {
         return Ok(());
@@ -181,25 +195,22 @@ fn check_user_timeout(config: &DeviceConfig) -> Result<(), DeviceError> {
     })
 }
 
-fn engine(
+/// What the shard of this number is made with; passive connections begin with `path_defaults`.
+pub(crate) fn shard_config(
     config: &DeviceConfig,
     (shard, vlans): (u8, &Vlans),
-    interface: &Interface,
-    (pool, ports): (FramePool, Vec<XskPort>),
-    flows: KnownFlows,
-    tap: Option<Tap>,
-) -> Result<Engine<XskPort>, DeviceError> {
+    path_defaults: PathDefaults,
+) -> Result<ShardConfig, DeviceError> {
     let mut secret = [0; 16];
     getrandom::fill(&mut secret).map_err(|error| DeviceError::Host {
         what: "random numbers",
         source: std::io::Error::other(error),
     })?;
-    let zero = Instant::now();
     // A clock before 1970 only makes captures look odd.
     let unix = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    let shard_config = ShardConfig {
+    Ok(ShardConfig {
         tcp: userspace_tcp::Config {
             user_timeout: config.user_timeout,
             keepalive: config.keepalive,
@@ -208,7 +219,7 @@ fn engine(
         },
         secret,
         shard,
-        path_defaults: interface.defaults,
+        path_defaults,
         vlans: vlans.clone(),
         limits: shard_limits(&config.limits),
         first_byte_timeout: config.first_byte_timeout,
@@ -216,10 +227,16 @@ fn engine(
         receive_reserve: (config.frames / 4) as usize,
         unix_time_at_zero: unix.as_nanos() as u64,
         ..ShardConfig::default()
-    };
-    let mut shard = Shard::new(shard_config, pool, ports, userspace_tcp::Instant::ZERO);
-    shard.tell_flows(Box::new(Flows(flows)));
-    let mut engine = Engine::new(shard, zero);
+    })
+}
+
+/// Has the shard driven as the configuration says, from now on, its time zero; what it sees goes to `tap`.
+pub(crate) fn driver<P: Port + Send + std::fmt::Debug + 'static>(
+    config: &DeviceConfig,
+    shard: Shard<P>,
+    tap: Option<Tap>,
+) -> Result<Driver, DeviceError> {
+    let mut engine = Engine::new(shard, Instant::now());
     if let Some(tap) = tap {
         let show = Command::AddCapture {
             number: FILE_NUMBER,
@@ -234,7 +251,11 @@ fn engine(
             advice: error.to_string(),
         })?;
     }
-    Ok(engine)
+    match config.driving {
+        Driving::Threaded => Driver::threaded(engine, config.polling, config.seccomp),
+        Driving::Inline => Driver::inline(Box::new(engine)),
+    }
+    .map_err(host("a thread for the shard"))
 }
 
 /// The steering program's table, in the shard's hands.

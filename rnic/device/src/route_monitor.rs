@@ -156,7 +156,8 @@ fn look(core: &Core, lans: &[Lan]) {
     else {
         return;
     };
-    let interface = match Interface::find(&core.netlink, &known.name) {
+    let Some(netlink) = &core.netlink else { return };
+    let interface = match Interface::find(netlink, &known.name) {
         Ok(interface) if interface.index == known.index => interface,
         // Gone, or moved to another namespace; another of its name is not the one that was opened.
         Ok(_) | Err(DeviceError::UnknownInterface { .. }) => return core.interface_gone(),
@@ -175,7 +176,7 @@ fn look(core: &Core, lans: &[Lan]) {
     }
     for lan in of_vlans {
         // One that is gone or down leads nowhere until it is back.
-        if let Ok(interface) = Interface::find(&core.netlink, &lan.interface.name)
+        if let Ok(interface) = Interface::find(netlink, &lan.interface.name)
             && interface.index == lan.interface.index
         {
             core.set_interface(interface);

@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use rnic_ipc::control::Refusal;
+use rnic_ipc::control::{Refusal, RefusalCode};
 use rnic_net::{Path, Prefix, VlanId};
 
 use crate::core::Core;
@@ -13,6 +13,7 @@ use crate::host::address::addresses;
 use crate::host::interface::Interface;
 use crate::host::netlink::NetlinkError;
 use crate::host::{check_local, find_way, leads_over};
+use crate::refuse;
 
 /// A VLAN of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,19 +46,29 @@ pub(crate) struct Route {
 }
 
 impl Core {
-    /// The addresses of all of the kernel's interfaces that are this device's.
+    /// The addresses that are this device's: those of the kernel's interfaces, and of the loopback.
     pub(crate) fn addresses(&self) -> Result<Vec<IpAddr>, NetlinkError> {
+        let mut all = self.interface_addresses()?;
+        all.extend(self.loopback_addresses());
+        Ok(all)
+    }
+
+    /// The addresses of all of the kernel's interfaces that are this device's.
+    pub(crate) fn interface_addresses(&self) -> Result<Vec<IpAddr>, NetlinkError> {
         let mut all = Vec::new();
-        for lan in self.lans() {
-            all.extend(addresses(&self.netlink, lan.interface.index)?);
+        if let Some(netlink) = &self.netlink {
+            for lan in self.lans() {
+                all.extend(addresses(netlink, lan.interface.index)?);
+            }
         }
         Ok(all)
     }
 
-    /// Whether the kernel's route to `remote` is one of this device's.
+    /// Whether `remote` is an address of this device, or the kernel's route to it is one of this device's.
     pub(crate) fn leads_to(&self, remote: IpAddr) -> bool {
-        let over = |lan: &Lan| leads_over(&self.netlink, &lan.interface, remote);
-        self.lans().iter().any(over)
+        let over = |netlink| move |lan: &Lan| leads_over(netlink, &lan.interface, remote);
+        let routed = |netlink| self.lans().iter().any(over(netlink));
+        self.is_own(remote) || self.netlink.as_ref().is_some_and(routed)
     }
 
     /// The index of the kernel's interface that has a local address.
@@ -67,7 +78,13 @@ impl Core {
     /// When none of this device has it.
     pub(crate) fn home(&self, local: IpAddr) -> Result<u32, Refusal> {
         let interface = self.lan_of(local).interface;
-        check_local(&self.netlink, &interface, local)?;
+        match &self.netlink {
+            // The kernel's loopback interface, or none: neither has a scope to tell from others.
+            _ if local.is_loopback() && self.is_own(local) => {}
+            Some(netlink) => check_local(netlink, &interface, local)?,
+            None if self.is_own(local) => {}
+            None => return Err(only_loopback(local)),
+        }
         Ok(interface.index)
     }
 
@@ -78,11 +95,15 @@ impl Core {
         local: Option<IpAddr>,
         timeout: Duration,
     ) -> Result<Route, Refusal> {
+        if self.is_own(remote) {
+            return self.own_way(remote, local);
+        }
+        let netlink = self.netlink.as_ref().ok_or_else(|| only_loopback(remote))?;
         let lan = match local {
             Some(local) => self.lan_of(local),
-            None => self.lan_where(|lan| leads_over(&self.netlink, &lan.interface, remote)),
+            None => self.lan_where(|lan| leads_over(netlink, &lan.interface, remote)),
         };
-        let (local, path) = find_way(&self.netlink, &lan.interface, remote, local, timeout)?;
+        let (local, path) = find_way(netlink, &lan.interface, remote, local, timeout)?;
         let vlan = lan.vlan.or_else(|| self.vlans.of(local));
         Ok(Route {
             local,
@@ -95,8 +116,11 @@ impl Core {
     }
 
     fn lan_of(&self, local: IpAddr) -> Lan {
+        let Some(netlink) = &self.netlink else {
+            return self.lan_where(|_| true);
+        };
         self.lan_where(|lan| {
-            addresses(&self.netlink, lan.interface.index).is_ok_and(|found| found.contains(&local))
+            addresses(netlink, lan.interface.index).is_ok_and(|found| found.contains(&local))
         })
     }
 
@@ -110,4 +134,15 @@ impl Core {
         };
         lans.swap_remove(found.unwrap_or(0))
     }
+}
+
+/// A device without an interface was asked for an address that is not this host's.
+fn only_loopback(address: IpAddr) -> Refusal {
+    refuse::refusal(
+        RefusalCode::Unreachable,
+        &format!(
+            "{address} asked, but this RNIC has no interface, only the loopback, and that is no address of \
+             this host (see `ip address`): use 127.0.0.1 or ::1, or a daemon with an interface"
+        ),
+    )
 }

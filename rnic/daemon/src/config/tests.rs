@@ -76,6 +76,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
         keepalive_interval = 5
         keepalive_probes = 4
         congestion = "bbr"
+        no_loopback = true
         no_seccomp = true
         metrics = "127.0.0.1:9400"
         drain = 1500
@@ -107,6 +108,8 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
             keepalive_probes: Some(4),
             congestion: Some(CongestionControl::Bbr),
         },
+        loopback: false,
+        no_loopback: true,
         no_seccomp: true,
         metrics: Some("127.0.0.1:9400".parse().unwrap()),
         drain: Some(1500),

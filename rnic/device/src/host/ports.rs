@@ -16,6 +16,9 @@ use rnic_ipc::control::{Refusal, RefusalCode};
 
 use super::reservation::{Reservation, in_use};
 
+/// Ports of our own choice: the dynamic ones (RFC 6335 section 6).
+const DYNAMIC: std::ops::RangeInclusive<u16> = 49152..=65535;
+
 /// Orders what a shard did and said: greater is later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Stamp(pub(crate) u64);
@@ -28,6 +31,15 @@ pub(crate) trait Claims: Send {
     fn release(&mut self, local: SocketAddr);
 }
 
+/// Whom the RNIC shares its ports with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PortSpace {
+    /// The programs of the host: each port is taken in the kernel.
+    Kernel,
+    /// Nobody: no frame of another's ever comes to them.
+    Own,
+}
+
 /// All ports that the RNIC has.
 #[derive(Debug)]
 pub(crate) struct Ports<C> {
@@ -37,12 +49,16 @@ pub(crate) struct Ports<C> {
 #[derive(Debug)]
 struct Inner<C> {
     claims: C,
+    space: PortSpace,
+    /// Where the next port of our own choice is looked for first.
+    next: u16,
     entries: HashMap<SocketAddr, Entry>,
 }
 
 #[derive(Debug)]
 struct Entry {
-    _reservation: Reservation,
+    /// None of a port that is in no space but our own.
+    _reservation: Option<Reservation>,
     /// Whether a listener has it now, or only connections.
     listener: bool,
     /// Whether it was taken to listen, and not to connect from.
@@ -71,10 +87,12 @@ impl Reserved {
 }
 
 impl<C: Claims> Ports<C> {
-    pub(crate) fn new(claims: C) -> Self {
+    pub(crate) fn new(claims: C, space: PortSpace) -> Self {
         Self {
             inner: Mutex::new(Inner {
                 claims,
+                space,
+                next: *DYNAMIC.start(),
                 entries: HashMap::new(),
             }),
         }
@@ -165,8 +183,13 @@ impl<C: Claims> Ports<C> {
 
 impl<C: Claims> Inner<C> {
     fn take(&mut self, local: SocketAddr, scope: u32, listener: bool) -> Result<Reserved, Refusal> {
-        let reservation = Reservation::take(local, scope)?;
-        let local = reservation.local();
+        let (local, reservation) = match self.space {
+            PortSpace::Kernel => {
+                let reservation = Reservation::take(local, scope)?;
+                (reservation.local(), Some(reservation))
+            }
+            PortSpace::Own => (self.named(local)?, None),
+        };
         self.claims.claim(local).map_err(|found| Refusal {
             code: RefusalCode::Host,
             message: format!(
@@ -183,6 +206,24 @@ impl<C: Claims> Inner<C> {
         };
         self.entries.insert(local, entry);
         Ok(Reserved { local, listener })
+    }
+
+    /// The address with a port that nothing of ours has, if it names none.
+    fn named(&mut self, local: SocketAddr) -> Result<SocketAddr, Refusal> {
+        if local.port() != 0 {
+            return Ok(local);
+        }
+        for _ in DYNAMIC {
+            let port = SocketAddr::new(local.ip(), self.next);
+            self.next = match self.next < *DYNAMIC.end() {
+                true => self.next + 1,
+                false => *DYNAMIC.start(),
+            };
+            if !self.entries.contains_key(&port) {
+                return Ok(port);
+            }
+        }
+        Err(in_use(local, "this RNIC has no free port there"))
     }
 
     /// Gives the port back when nothing uses it, or is about to.

@@ -85,13 +85,14 @@ impl Bench {
             vlans: Vlans::default(),
             xdp_mode: "generic".to_owned(),
             queues: 1,
-            netlink: Netlink::open().unwrap(),
+            netlink: Some(Netlink::open().unwrap()),
             stale_neighbors: StaleNeighbors::new().unwrap(),
             steering: None,
             driver: driver.unwrap(),
             capture: None,
-            frame_bytes: 2048,
+            frame_bytes: ChunkSize::Bytes2048.frame_capacity(),
             icmp: Vec::new(),
+            has_loopback_addresses: true,
         };
         let core = Core::new(parts, Arc::new(shared_prm));
         Self {

@@ -31,7 +31,7 @@ impl Claims for Refusing {
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
 fn ports() -> Ports<Log> {
-    Ports::new(Log::default())
+    Ports::new(Log::default(), PortSpace::Kernel)
 }
 
 fn kernel_has(local: SocketAddr) -> bool {
@@ -96,7 +96,7 @@ fn a_refused_use_gives_the_port_back() {
 
 #[test]
 fn a_refused_claim_gives_the_port_back() {
-    let ports = Ports::new(Refusing);
+    let ports = Ports::new(Refusing, PortSpace::Kernel);
     assert_eq!(ports.listen(ANY, 0).unwrap_err().code, RefusalCode::Host);
     assert_eq!(ports.len(), 0);
 }
