@@ -99,7 +99,7 @@ fn a_connection_nowhere_is_refused_with_its_reason() {
         ("127.0.0.1:0", None, RefusalCode::Malformed),
         ("224.0.0.1:7471", None, RefusalCode::Malformed),
         ("0.0.0.0:7471", None, RefusalCode::Malformed),
-        ("127.0.0.1:7471", None, RefusalCode::Unreachable),
+        ("198.18.7.7:7471", None, RefusalCode::Unreachable),
         (
             "127.0.0.1:7471",
             Some("198.18.7.7"),
@@ -129,7 +129,7 @@ fn private_data_and_revision_are_checked_before_anything_is_done() {
             revision,
             ..MpaOptions::default()
         };
-        let remote = "127.0.0.1:7471".parse().unwrap();
+        let remote = "198.18.7.7:7471".parse().unwrap();
         let private_data = vec![0; bytes];
         refused(ask(
             &session,
