@@ -312,7 +312,9 @@ impl CompletionQueue {
         }
     }
 
-    pub(crate) fn has_completions(&self) -> Result<bool, Error> {
+    /// Whether there is a completion to poll. Never blocks, and gives an engine that lives on this crate's
+    /// calls no turn.
+    pub fn has_completions(&self) -> Result<bool, Error> {
         Ok(!self.inner.look.is_empty() && lock(&self.inner.ring).available()? > 0)
     }
 

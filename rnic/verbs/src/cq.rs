@@ -1,20 +1,14 @@
-//! Completion queues, and the channels on which programs wait for them.
-//!
-//! A channel's descriptor is an epoll instance that has the queues' own: a completion wakes the program
-//! without a thread between. What is taken off it is one wake-up, which is one event.
+//! Completion queues.
 
-use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use rnic::CompletionQueue;
-use rustix::event::Timespec;
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::abi::{ibv_comp_channel, ibv_cq, ibv_cq_ex};
+use crate::comp_channel::CompChannel;
 use crate::context::Context;
 use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, zeroable};
 use crate::lock;
@@ -25,113 +19,6 @@ use crate::queue::Unacknowledged;
 zeroable!(ibv_cq_ex);
 
 #[repr(C)]
-pub(crate) struct CompChannel {
-    abi: Shared<ibv_comp_channel>,
-    epoll: OwnedFd,
-    /// By number.
-    cqs: Mutex<HashMap<u64, Weak<Cq>>>,
-    users: Users,
-}
-
-// SAFETY: repr(C), and `abi` comes first.
-unsafe impl Object for CompChannel {
-    type Abi = ibv_comp_channel;
-}
-
-impl CompChannel {
-    pub(crate) fn create(context: &Context) -> Outcome<Arc<Self>> {
-        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let abi = ibv_comp_channel {
-            context: context.abi_ptr(),
-            fd: epoll.as_raw_fd(),
-            refcnt: 0,
-        };
-        Ok(Arc::new(Self {
-            abi: Shared::new(abi),
-            epoll,
-            cqs: Mutex::default(),
-            users: Users::default(),
-        }))
-    }
-
-    pub(crate) fn destroy(channel: Ptr<ibv_comp_channel>) -> Outcome<()> {
-        channel
-            .object::<Self>()?
-            .users
-            .check_none("the completion channel")?;
-        drop(channel.take_back::<Self>()?);
-        Ok(())
-    }
-
-    fn add(&self, cq: &Arc<Cq>) -> Outcome<()> {
-        let number = cq.number();
-        let mut cqs = lock(&self.cqs);
-        epoll::add(
-            &self.epoll,
-            cq.cq.fd(),
-            EventData::new_u64(number),
-            EventFlags::IN,
-        )?;
-        cqs.insert(number, Arc::downgrade(cq));
-        self.abi.update(|abi| abi.refcnt += 1);
-        Ok(())
-    }
-
-    fn remove(&self, cq: &Cq) {
-        let mut cqs = lock(&self.cqs);
-        cqs.remove(&cq.number());
-        if let Err(errno) = epoll::delete(&self.epoll, cq.cq.fd()) {
-            log::debug!("a completion queue that its channel had not: {errno}");
-        }
-        self.abi.update(|abi| abi.refcnt -= 1);
-    }
-
-    /// Takes an event that is there: the queue that it is of. None when there is none, or when another
-    /// thread has taken it.
-    pub(crate) fn take_event(&self) -> Outcome<Option<Arc<Cq>>> {
-        let mut found = [epoll::Event {
-            flags: EventFlags::empty(),
-            data: EventData::new_u64(0),
-        }];
-        let now = Timespec::default();
-        let count = match epoll::wait(&self.epoll, &mut found, Some(&now)) {
-            Ok(count) => count,
-            Err(Errno::INTR) => 0,
-            Err(errno) => return Err(errno.into()),
-        };
-        if count == 0 {
-            return Ok(None);
-        }
-        let [event] = found;
-        let Some(cq) = lock(&self.cqs)
-            .get(&event.data.u64())
-            .and_then(Weak::upgrade)
-        else {
-            return Ok(None);
-        };
-        let told = match cq.cq.take_notification() {
-            Ok(told) => told,
-            // The program polls, and finds that nothing works any more.
-            Err(rnic::Error::DaemonGone | rnic::Error::SessionEnded(_)) => true,
-            Err(error) => return Err(error.into()),
-        };
-        if told {
-            cq.unacknowledged.add_one();
-        }
-        Ok(told.then_some(cq))
-    }
-
-    /// The descriptor to wait on, unless the program has said that it does not wait.
-    pub(crate) fn fd_to_wait_on(&self) -> Outcome<RawFd> {
-        let flags = rustix::fs::fcntl_getfl(&self.epoll)?;
-        match flags.contains(OFlags::NONBLOCK) {
-            true => Err(Errno::AGAIN.into()),
-            false => Ok(self.epoll.as_raw_fd()),
-        }
-    }
-}
-
-#[repr(C)]
 pub(crate) struct Cq {
     pub(crate) abi: Shared<ibv_cq_ex>,
     cq: CompletionQueue,
@@ -140,6 +27,8 @@ pub(crate) struct Cq {
     pub(crate) unacknowledged: Unacknowledged,
     context: Arc<Context>,
     pub(crate) polls: Polls,
+    /// An event was asked for while completions waited, and the program has not polled since.
+    asked_late: AtomicBool,
     /// What ibv_start_poll and its like are at.
     pub(crate) ex: Mutex<ExPoll>,
 }
@@ -185,6 +74,7 @@ impl Cq {
             unacknowledged: Unacknowledged::default(),
             context: context.clone(),
             polls: Polls::default(),
+            asked_late: AtomicBool::new(false),
             ex: Mutex::default(),
         });
         if let Some((channel, _)) = &made.channel {
@@ -213,11 +103,34 @@ impl Cq {
         &self.cq
     }
 
+    /// Asks for an event.
+    pub(crate) fn request_notification(&self, solicited_only: bool) {
+        self.cq.request_notification(solicited_only);
+        if !solicited_only && self.channel.is_some() && self.has_completions() {
+            self.asked_late.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The program has polled. What it left of what was there when it asked for an event is the event.
+    pub(crate) fn polled(&self) {
+        if self.asked_late.load(Ordering::Relaxed)
+            && self.asked_late.swap(false, Ordering::Relaxed)
+            && self.has_completions()
+            && let Some((channel, _)) = &self.channel
+        {
+            channel.tell_at_once(self.number());
+        }
+    }
+
+    fn has_completions(&self) -> bool {
+        self.cq.has_completions().unwrap_or(false)
+    }
+
     pub(crate) fn context(&self) -> &Context {
         &self.context
     }
 
-    fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.cq.id().0.into()
     }
 

@@ -12,6 +12,7 @@
 
 mod abi;
 mod cm;
+mod comp_channel;
 mod context;
 mod cq;
 mod device;

@@ -41,6 +41,7 @@ pub(crate) fn poll(cq: &Cq, most: c_int, wc: Ptr<ibv_wc>) -> Outcome<c_int> {
         }
     }
     cq.polls.found(count > 0);
+    cq.polled();
     Ok(c_int::try_from(count).unwrap_or(c_int::MAX))
 }
 
@@ -166,6 +167,7 @@ pub(crate) fn step(cq: &Cq) -> Outcome<()> {
     let found = cq.rnic().poll(&mut one)? > 0;
     cq.polls.found(found);
     if !found {
+        cq.polled();
         return Err(Errno::NOENT.into());
     }
     let [completion] = one;

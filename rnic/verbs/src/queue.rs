@@ -47,6 +47,13 @@ impl<T> EventQueue<T> {
         lock(&self.events).pop_front()
     }
 
+    /// The oldest event, for who has not read the descriptor.
+    pub(crate) fn take_unread(&self) -> Option<T> {
+        let event = lock(&self.events).pop_front()?;
+        self.forget_one();
+        Some(event)
+    }
+
     /// Takes back what `is_meant` picks.
     pub(crate) fn take_back(&self, mut is_meant: impl FnMut(&T) -> bool) -> Vec<T> {
         let mut events = lock(&self.events);

@@ -2,9 +2,11 @@
 
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6, UdpSocket};
+use std::os::fd::OwnedFd;
 
 use libc::{AF_INET, AF_INET6, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage};
 use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::ffi::{Fail, Outcome, Ptr, zeroable};
 
@@ -57,6 +59,19 @@ pub(crate) fn to_storage(address: SocketAddr) -> (sockaddr_storage, libc::sockle
         }
     };
     (storage, length as libc::socklen_t)
+}
+
+/// A port of the host's choice for an address, kept from others as long as the descriptor is open.
+pub(crate) fn reserve_port(local: SocketAddr) -> Outcome<(u16, OwnedFd)> {
+    let family = match local {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    rustix::net::bind(&socket, &local)?;
+    let bound = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
+    Ok((bound.port(), socket))
 }
 
 /// An IPv4 address that came IPv6-mapped, as itself.

@@ -117,15 +117,19 @@ impl CmId {
 
     /// Ends the connection in order: what was posted goes out, then what was not done is flushed.
     pub(crate) fn disconnect(&self) -> Outcome<()> {
-        // Without a queue pair it has ended.
-        let qp = self.state().qp.upgrade().ok_or(Errno::INVAL)?;
-        match qp.rnic().start_disconnect() {
-            Ok(()) => Ok(()),
-            // It has ended, which the program has been told or will be.
-            Err(rnic::Error::Refused(refusal)) => {
-                log::debug!("rdma_disconnect: {refusal}");
-                Err(Errno::INVAL.into())
-            }
+        let (qp, begun) = {
+            let state = self.state();
+            (state.qp.upgrade(), state.connection.is_some())
+        };
+        if !begun {
+            return Err(Fail::of(
+                Errno::INVAL,
+                "disconnecting what was not connected",
+            ));
+        }
+        // What has ended, with its queue pair too, is no error: the program was told of it or will be.
+        match qp.map_or(Ok(()), |qp| qp.rnic().start_disconnect()) {
+            Ok(()) | Err(rnic::Error::Refused(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }

@@ -10,8 +10,9 @@ use crate::abi::{
     rdma_addrinfo, rdma_cm_id,
 };
 use crate::cm::{CmId, read_sockaddr};
+use crate::comp_channel::CompChannel;
 use crate::context::Context;
-use crate::cq::{CompChannel, Cq, CqInit};
+use crate::cq::{Cq, CqInit};
 use crate::ffi::{Fail, Object, Outcome, Ptr};
 use crate::pd::Pd;
 use crate::qp::Qp;
@@ -180,7 +181,7 @@ fn create_cq(
         channel: channel.abi_ptr(),
     };
     let cq = Cq::create(context, &init)?;
-    cq.rnic().request_notification(false);
+    cq.request_notification(false);
     Ok((channel.hand_out(), cq.hand_out()))
 }
 

@@ -5,6 +5,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
@@ -46,6 +47,8 @@ pub(crate) struct State {
     /// Of the device that it is bound to.
     pub(crate) session: Option<Arc<Session>>,
     pub(crate) local: Option<SocketAddr>,
+    /// Keeps the port of `local`, if the host chose it, until somebody listens there.
+    pub(crate) reserved: Option<OwnedFd>,
     pub(crate) remote: Option<SocketAddr>,
     pub(crate) qp: Weak<Qp>,
     /// The program was told of a connection, and not of its end.
@@ -93,6 +96,7 @@ impl CmId {
             channel,
             session: None,
             local: None,
+            reserved: None,
             remote: None,
             qp: Weak::new(),
             connection: None,

@@ -19,7 +19,9 @@ impl CmId {
     /// Listens where it is bound: of a wildcard at each address that the devices have now.
     pub(crate) fn listen(self: &Arc<Self>, backlog: c_int) -> Outcome<()> {
         let (local, bound, only_own_family) = {
-            let state = self.state();
+            let mut state = self.state();
+            // From here on the RNIC has the port.
+            state.reserved = None;
             (state.local, state.session.clone(), state.only_own_family)
         };
         let local = local.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use crate::abi::{RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED};
 use crate::cm::CmId;
-use crate::cm::addr::{source_toward, unmapped};
+use crate::cm::addr::{reserve_port, source_toward, unmapped};
 use crate::cm::event::Details;
 use crate::ffi::{Fail, Outcome};
 use crate::process::Process;
@@ -27,7 +27,15 @@ impl CmId {
             let session = Process::current().session_at(local.ip())?;
             self.bind_to(&mut state, &session)?;
         }
-        self.set_local(&mut state, local);
+        let port = match local.port() {
+            0 => {
+                let (port, reserved) = reserve_port(local)?;
+                state.reserved = Some(reserved);
+                port
+            }
+            port => port,
+        };
+        self.set_local(&mut state, SocketAddr::new(local.ip(), port));
         Ok(())
     }
 

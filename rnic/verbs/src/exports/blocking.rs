@@ -7,8 +7,8 @@ use crate::abi::{
     ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, rdma_cm_event, rdma_event_channel,
 };
 use crate::cm::EventChannel;
+use crate::comp_channel::CompChannel;
 use crate::context::Context;
-use crate::cq::CompChannel;
 use crate::ffi::{Object, Ptr, number};
 
 /// What the body of a call that has taken an event, or none, says.

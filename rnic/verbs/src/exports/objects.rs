@@ -6,8 +6,9 @@ use crate::abi::{
     ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, ibv_mr, ibv_pd, ibv_qp, ibv_qp_attr,
     ibv_qp_init_attr, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
 };
+use crate::comp_channel::CompChannel;
 use crate::context::Context;
-use crate::cq::{CompChannel, Cq, CqInit};
+use crate::cq::{Cq, CqInit};
 use crate::ffi::{Fail, Object, Outcome, Ptr, exports};
 use crate::pd::{Mr, Pd, Registration};
 use crate::qp::Qp;

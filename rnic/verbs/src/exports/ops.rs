@@ -72,9 +72,7 @@ unsafe extern "C-unwind" fn poll_cq(cq: Ptr<ibv_cq>, most: c_int, wc: Ptr<ibv_wc
 
 unsafe extern "C-unwind" fn req_notify_cq(cq: Ptr<ibv_cq>, solicited_only: c_int) -> c_int {
     verb("ibv_req_notify_cq", || {
-        cq.object::<Cq>()?
-            .rnic()
-            .request_notification(solicited_only != 0);
+        cq.object::<Cq>()?.request_notification(solicited_only != 0);
         Ok(())
     })
 }
