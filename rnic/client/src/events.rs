@@ -24,10 +24,32 @@ use rustix::event::{PollFd, PollFlags};
 
 use crate::context::Inner;
 use crate::error::Error;
-use crate::queue_pair::Established;
 use crate::reactor::{LazyWatch, Watch};
-use crate::sources::EventSource;
 use crate::wait::{Deadline, LOOK_ROUND, lock};
+
+/// What was agreed when a connection came about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Established {
+    /// Revision, CRC, and how many Reads may be outstanding: `ord` by us, `ird` by the peer.
+    pub mpa: MpaOptions,
+    /// What the peer itself said of RDMA Reads; none when it spoke revision 1.
+    pub peer: Option<PeerDepths>,
+    /// The responder's private data; empty on the responder's side.
+    pub private_data: Vec<u8>,
+}
+
+/// What an event is about, and where it is to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventSource {
+    /// [`crate::QueuePair::take_event`].
+    QueuePair(QpNum),
+    /// [`crate::Listener::accept_request`].
+    Listener(ListenerId),
+    /// The completion queue overflowed.
+    CompletionQueue(CqId),
+    /// [`crate::SharedReceiveQueue::take_limit_event`].
+    SharedReceiveQueue(SrqId),
+}
 
 /// What happened to a queue pair's connection.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,8 +10,9 @@ use std::task::Poll;
 
 use crate::completion::{CompletionQueue, WorkCompletion};
 use crate::error::Error;
+use crate::events::Established;
 use crate::listener::{AcceptOptions, ConnectionRequest, Listener};
-use crate::queue_pair::{ConnectOptions, Established, QueuePair, judge_end};
+use crate::queue_pair::{ConnectOptions, QueuePair, judge_end};
 use crate::shared::SharedReceiveQueue;
 
 impl CompletionQueue {

@@ -9,9 +9,9 @@ use rnic_ipc::id::ListenerId;
 
 use crate::context::{Context, Inner};
 use crate::error::Error;
-use crate::events::{Asked, Boxes};
+use crate::events::{Asked, Boxes, Established};
 use crate::link::unexpected;
-use crate::queue_pair::{Established, QueuePair};
+use crate::queue_pair::QueuePair;
 use crate::wait::Deadline;
 
 /// How many ports of the kernel's choice are tried on all addresses.

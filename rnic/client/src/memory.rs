@@ -19,7 +19,7 @@ use crate::context::{Context, Inner};
 use crate::error::Error;
 use crate::key::Keyed;
 use crate::link::{borrow, unexpected};
-use crate::queue_pair::QueuePair;
+use crate::remote_memory::RemoteMemory;
 use crate::work::WorkRequest;
 
 mod program;
@@ -105,8 +105,7 @@ impl ProtectionDomain {
         len: usize,
         access: Access,
     ) -> Result<MemoryRegion, Error> {
-        let memory = self.mapped(&fd, offset, len)?;
-        self.register_mapped(memory, (&fd, offset), access, None)
+        self.register_fd_for(fd, (offset, len), access, None)
     }
 
     /// Makes and registers `len` bytes of zeroed memory of this process's heap, which the RNIC reaches
@@ -146,7 +145,19 @@ impl ProtectionDomain {
         Ok(memory)
     }
 
-    fn register_new(
+    /// As [`Self::register_fd`], for one stream only or for all of the domain.
+    pub(crate) fn register_fd_for(
+        &self,
+        fd: impl AsFd,
+        (offset, len): (u64, usize),
+        access: Access,
+        stream: Option<QpNum>,
+    ) -> Result<MemoryRegion, Error> {
+        let memory = self.mapped(&fd, offset, len)?;
+        self.register_mapped(memory, (&fd, offset), access, stream)
+    }
+
+    pub(crate) fn register_new(
         &self,
         len: usize,
         access: Access,
@@ -257,29 +268,6 @@ impl ProtectionDomain {
 impl Drop for PdInner {
     fn drop(&mut self) {
         self.context.give_back(&Request::DeallocPd { pd: self.id });
-    }
-}
-
-impl QueuePair {
-    /// As [`ProtectionDomain::register`], for this queue pair's stream only: no other queue pair of the
-    /// domain and no other peer may use the region, and the peer may invalidate it. Its rights end with
-    /// the connection: the next one of the same queue pair is another stream.
-    pub fn register(&self, len: usize, access: Access) -> Result<MemoryRegion, Error> {
-        let stream = Some(self.num());
-        self.protection_domain().register_new(len, access, stream)
-    }
-
-    /// As [`ProtectionDomain::register_fd`], for this queue pair's stream only.
-    pub fn register_fd(
-        &self,
-        fd: impl AsFd,
-        offset: u64,
-        len: usize,
-        access: Access,
-    ) -> Result<MemoryRegion, Error> {
-        let (stream, domain) = (Some(self.num()), self.protection_domain());
-        let memory = domain.mapped(&fd, offset, len)?;
-        domain.register_mapped(memory, (&fd, offset), access, stream)
     }
 }
 
@@ -460,50 +448,6 @@ impl MemoryRegion {
             offset: range.start,
             end: range.end,
             len: self.len(),
-        }
-    }
-}
-
-/// Memory of the peer's, as the peer advertised it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RemoteMemory {
-    /// The STag.
-    pub stag: u32,
-    /// The tagged offset of its first byte.
-    pub addr: u64,
-    /// Bytes. For the program's own use: the peer's RNIC checks the bounds.
-    pub len: u64,
-}
-
-impl RemoteMemory {
-    /// Bytes of its encoding.
-    pub const ENCODED: usize = 20;
-
-    /// The part from `offset` on.
-    pub fn offset(self, offset: u64) -> Self {
-        Self {
-            addr: self.addr.wrapping_add(offset),
-            len: self.len.saturating_sub(offset),
-            ..self
-        }
-    }
-
-    /// For an advertisement: STag, offset, length, in network order.
-    pub fn to_bytes(self) -> [u8; Self::ENCODED] {
-        let mut bytes = [0; Self::ENCODED];
-        bytes[..4].copy_from_slice(&self.stag.to_be_bytes());
-        bytes[4..12].copy_from_slice(&self.addr.to_be_bytes());
-        bytes[12..].copy_from_slice(&self.len.to_be_bytes());
-        bytes
-    }
-
-    /// From an advertisement.
-    pub fn from_bytes(bytes: [u8; Self::ENCODED]) -> Self {
-        let [s0, s1, s2, s3, addr @ .., l0, l1, l2, l3, l4, l5, l6, l7] = bytes;
-        Self {
-            stag: u32::from_be_bytes([s0, s1, s2, s3]),
-            addr: u64::from_be_bytes(addr),
-            len: u64::from_be_bytes([l0, l1, l2, l3, l4, l5, l6, l7]),
         }
     }
 }

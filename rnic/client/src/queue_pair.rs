@@ -1,11 +1,12 @@
 //! Queue pairs: posting work, and their connections.
 
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rnic_ipc::control::{
-    DisconnectReason, MpaOptions, PeerDepths, QpAttributes, QpState, Request, Response,
+    Access, DisconnectReason, MpaOptions, QpAttributes, QpState, Request, Response,
 };
 use rnic_ipc::id::QpNum;
 use rnic_ipc::ring::{QpMemory, WorkQueueProducer};
@@ -14,12 +15,13 @@ use rnic_ipc::work::{MAX_INLINE, MAX_SGE, Sge};
 use crate::completion::CompletionQueue;
 use crate::context::Inner;
 use crate::error::Error;
-use crate::events::{ConnectionEvent, QpBox};
+use crate::events::{ConnectionEvent, Established, QpBox};
 use crate::link::{descriptors, unexpected};
-use crate::memory::{ProtectionDomain, RemoteMemory};
+use crate::memory::{MemoryRegion, ProtectionDomain};
+use crate::remote_memory::RemoteMemory;
 use crate::shared::SharedReceiveQueue;
 use crate::wait::{Deadline, lock};
-use crate::work::{WorkRequest, push_batch};
+use crate::work::{WorkRequest, full_if_none, push_batch};
 
 /// How large a queue pair is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,17 +73,6 @@ impl Default for ConnectOptions {
             timeout: Duration::from_secs(10),
         }
     }
-}
-
-/// What was agreed when a connection came about.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Established {
-    /// Revision, CRC, and how many Reads may be outstanding: `ord` by us, `ird` by the peer.
-    pub mpa: MpaOptions,
-    /// What the peer itself said of RDMA Reads; none when it spoke revision 1.
-    pub peer: Option<PeerDepths>,
-    /// The responder's private data; empty on the responder's side.
-    pub private_data: Vec<u8>,
 }
 
 /// A send queue, a receive queue and at most one connection at a time.
@@ -471,6 +462,26 @@ impl QueuePair {
     pub(crate) fn context(&self) -> &Arc<Inner> {
         &self.handle.context
     }
+
+    /// As [`ProtectionDomain::register`], for this queue pair's stream only: no other queue pair of the
+    /// domain and no other peer may use the region, and the peer may invalidate it. Its rights end with
+    /// the connection: the next one of the same queue pair is another stream.
+    pub fn register(&self, len: usize, access: Access) -> Result<MemoryRegion, Error> {
+        let stream = Some(self.num());
+        self.protection_domain().register_new(len, access, stream)
+    }
+
+    /// As [`ProtectionDomain::register_fd`], for this queue pair's stream only.
+    pub fn register_fd(
+        &self,
+        fd: impl AsFd,
+        offset: u64,
+        len: usize,
+        access: Access,
+    ) -> Result<MemoryRegion, Error> {
+        let (stream, domain) = (Some(self.num()), self.protection_domain());
+        domain.register_fd_for(fd, (offset, len), access, stream)
+    }
 }
 
 /// An end in order, or the error that any other end is.
@@ -481,13 +492,5 @@ pub(crate) fn judge_end(ended: ConnectionEvent) -> Result<(), Error> {
             ..
         } => Ok(()),
         ended => ended.into_result().map(|_| ()),
-    }
-}
-
-pub(crate) fn full_if_none(posted: usize) -> Result<(), Error> {
-    if posted == 0 {
-        Err(Error::QueueFull)
-    } else {
-        Ok(())
     }
 }

@@ -12,9 +12,8 @@ use crate::context::Inner;
 use crate::error::Error;
 use crate::link::{descriptors, unexpected};
 use crate::memory::ProtectionDomain;
-use crate::queue_pair::full_if_none;
 use crate::wait::{Deadline, lock};
-use crate::work::{WorkRequest, push_batch};
+use crate::work::{WorkRequest, full_if_none, push_batch};
 
 /// How large a shared receive queue is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,24 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rnic_ipc::id::{CqId, ListenerId, QpNum, SrqId};
-
 use crate::context::{Context, Inner};
 use crate::error::Error;
+use crate::events::EventSource;
 use crate::wait::Deadline;
-
-/// What an event is about, and where it is to be taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventSource {
-    /// [`crate::QueuePair::take_event`].
-    QueuePair(QpNum),
-    /// [`crate::Listener::accept_request`].
-    Listener(ListenerId),
-    /// The completion queue overflowed.
-    CompletionQueue(CqId),
-    /// [`crate::SharedReceiveQueue::take_limit_event`].
-    SharedReceiveQueue(SrqId),
-}
 
 /// Sources of events that come from here on, oldest first and one for each event. One of a context: a
 /// second one takes sources from the first.

@@ -7,7 +7,8 @@ use rnic_ipc::control::{Access, StagKind};
 use rnic_ipc::work::{Sge, WrOpcode};
 
 use crate::error::Error;
-use crate::memory::{MemoryRegion, ProtectionDomain, Registration, RemoteMemory};
+use crate::memory::{MemoryRegion, ProtectionDomain, Registration};
+use crate::remote_memory::RemoteMemory;
 use crate::work::WorkRequest;
 
 /// Whose peers a memory window is for.

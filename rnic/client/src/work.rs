@@ -5,7 +5,7 @@ use rnic_ipc::ring::{RingFull, WorkQueueProducer};
 use rnic_ipc::work::{Operands, Sge, WR_ONE_STREAM, WR_SIGNALED, WR_SOLICITED, WorkSlot, WrOpcode};
 
 use crate::error::Error;
-use crate::memory::RemoteMemory;
+use crate::remote_memory::RemoteMemory;
 
 /// A piece of work for a queue pair.
 ///
@@ -279,4 +279,13 @@ pub(crate) fn push_batch(
     }
     let put = work.iter().take_while(|work| work.push(queue).is_ok());
     Ok(put.count())
+}
+
+/// Nothing was posted: the queue is full.
+pub(crate) fn full_if_none(posted: usize) -> Result<(), Error> {
+    if posted == 0 {
+        Err(Error::QueueFull)
+    } else {
+        Ok(())
+    }
 }
