@@ -18,7 +18,7 @@ use rnic_net::{Path, TCP_HEADER};
 use rnic_proto::mpa::startup::{Initiator, Responder};
 use userspace_tcp::{ConnId, FourTuple, Instant, TIMESTAMPS_LEN};
 
-pub(crate) use early::{DDP_HEADER_MAX, FPDU_MIN, Placed};
+pub(crate) use early::{DDP_HEADER_MAX, FPDU_MIN, PLACED_AT_ONCE, Placed};
 #[cfg(test)]
 use inbound::OutsideWindow;
 pub(crate) use inbound::{Inbound, NewRange, SLICES_MAX};

@@ -46,7 +46,7 @@ use crate::srq::SrqTable;
 use crate::stag::{StagTable, User};
 
 pub use counters::QpCounters;
-pub(crate) use early::{FpduSign, PLACED_AT_ONCE, PlacedFpdu};
+pub(crate) use early::{FpduSign, PlacedFpdu};
 pub use modify::NoSuchTransition;
 pub use queue_pool::QueuePool;
 pub use send::Plan;

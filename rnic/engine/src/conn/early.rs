@@ -7,6 +7,9 @@
 
 use super::list::{List, Nodes};
 
+/// FPDUs that one look places at most.
+pub(crate) const PLACED_AT_ONCE: usize = 8;
+
 /// Bytes of a DDP Segment's header: the longer of the two.
 pub(crate) const DDP_HEADER_MAX: usize = 18;
 

@@ -10,10 +10,9 @@
 use rnic_xsk::{Frame, Umem};
 
 use super::bounce::Bounce;
-use super::early::{Placed, PlacedList};
-use super::parked_frames::{Frames, ParkedFrames};
-use super::reorder_queue::{Piece, PieceList};
-use crate::qp::PLACED_AT_ONCE;
+use super::early::{PLACED_AT_ONCE, Placed, PlacedList};
+use super::parked_frames::{Frames, ParkedFrames, Piece};
+use super::reorder_queue::PieceList;
 
 /// Pieces of frames that one connection may hold: a window of 1 MiB in segments of 1460 bytes,
 /// and some.

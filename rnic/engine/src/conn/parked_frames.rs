@@ -9,7 +9,6 @@ use userspace_tcp::NEW_RANGES_MAX;
 use super::bounce::BounceRings;
 use super::early::Placed;
 use super::list::Nodes;
-use super::reorder_queue::Piece;
 
 /// FPDUs that may be noted as placed early for each frame of the UMEM: so many small ones fit a
 /// connection's window while their frames are in use again.
@@ -43,6 +42,51 @@ pub(crate) struct ParkedFrames {
 struct Held {
     frame: Frame,
     uses: usize,
+}
+
+/// Bytes of the stream that lie in a held frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    /// Place of the first byte in the stream.
+    pub offset: u64,
+    /// The frame's name.
+    pub held: u32,
+    /// Place of the first byte in the frame.
+    pub start: u32,
+    pub len: u32,
+}
+
+impl Piece {
+    /// Behind its last byte.
+    pub(super) fn end(&self) -> u64 {
+        self.offset + u64::from(self.len)
+    }
+
+    pub(super) fn bytes<'a>(&self, umem: &'a Umem, held: &'a ParkedFrames) -> &'a [u8] {
+        let start = self.start as usize;
+        let bytes = held.bytes(umem, self.held);
+        bytes.get(start..start + self.len as usize).unwrap_or(&[])
+    }
+
+    /// What of it lies before `offset`.
+    pub(super) fn before(&self, offset: u64) -> Option<Self> {
+        let len = offset.min(self.end()).checked_sub(self.offset)? as u32;
+        (len > 0).then_some(Self { len, ..*self })
+    }
+
+    /// What of it lies at `offset` and behind.
+    pub(super) fn from(&self, offset: u64) -> Option<Self> {
+        let cut = offset.saturating_sub(self.offset);
+        let len = u64::from(self.len)
+            .checked_sub(cut)
+            .filter(|&len| len > 0)?;
+        Some(Self {
+            offset: self.offset + cut,
+            start: self.start + cut as u32,
+            len: len as u32,
+            ..*self
+        })
+    }
 }
 
 impl ParkedFrames {

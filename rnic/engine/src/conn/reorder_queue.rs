@@ -2,57 +2,11 @@
 //! each frame of the UMEM when it comes, and one more for each FPDU that is placed early in the
 //! middle of one, so their table is made once.
 
-use rnic_xsk::Umem;
 #[cfg(doc)]
 use userspace_tcp::NEW_RANGES_MAX;
 
 use super::list::{List, NONE, Nodes};
-use super::parked_frames::ParkedFrames;
-
-/// Bytes of the stream that lie in a held frame.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
-    /// Place of the first byte in the stream.
-    pub offset: u64,
-    /// The frame's name.
-    pub held: u32,
-    /// Place of the first byte in the frame.
-    pub start: u32,
-    pub len: u32,
-}
-
-impl Piece {
-    /// Behind its last byte.
-    pub(super) fn end(&self) -> u64 {
-        self.offset + u64::from(self.len)
-    }
-
-    pub(super) fn bytes<'a>(&self, umem: &'a Umem, held: &'a ParkedFrames) -> &'a [u8] {
-        let start = self.start as usize;
-        let bytes = held.bytes(umem, self.held);
-        bytes.get(start..start + self.len as usize).unwrap_or(&[])
-    }
-
-    /// What of it lies before `offset`.
-    fn before(&self, offset: u64) -> Option<Self> {
-        let len = offset.min(self.end()).checked_sub(self.offset)? as u32;
-        (len > 0).then_some(Self { len, ..*self })
-    }
-
-    /// What of it lies at `offset` and behind.
-    fn from(&self, offset: u64) -> Option<Self> {
-        let cut = offset.saturating_sub(self.offset);
-        let len = u64::from(self.len)
-            .checked_sub(cut)
-            .filter(|&len| len > 0)?;
-        Some(Self {
-            offset: self.offset + cut,
-            start: self.start + cut as u32,
-            len: len as u32,
-            ..*self
-        })
-    }
-}
+use super::parked_frames::{ParkedFrames, Piece};
 
 /// The pieces of one connection, in the order of the stream.
 #[derive(Debug, Default)]

@@ -10,10 +10,7 @@ use rnic_proto::{Bytes, Gather, Msn};
 
 use super::receive::{copy_in, read_sink, scatter};
 use super::{Qp, QpContext};
-use crate::conn::{DDP_HEADER_MAX, FPDU_MIN};
-
-/// FPDUs that one look places at most.
-pub(crate) const PLACED_AT_ONCE: usize = 8;
+use crate::conn::{DDP_HEADER_MAX, FPDU_MIN, PLACED_AT_ONCE};
 
 /// What stands for payload that lies where it belongs already.
 static PLACED_PAYLOAD: [u8; u16::MAX as usize] = [0; u16::MAX as usize];

@@ -4,6 +4,7 @@ use rnic_proto::ddp::DdpError;
 use rnic_proto::rdmap::RdmapError;
 
 use super::*;
+use crate::conn::PLACED_AT_ONCE;
 
 const SOURCE: u64 = BASE + 0x100;
 const SINK: u64 = BASE + 0x2_0000;

@@ -10,6 +10,7 @@ use rnic_proto::{MessageOffset, Msn, Qn};
 
 use super::markers::marked;
 use super::*;
+use crate::conn::PLACED_AT_ONCE;
 
 pub(super) const SINK: u64 = BASE + 0x2_0000;
 pub(super) const SEND: Opcode = Opcode::Send(SendKind {

@@ -4,6 +4,7 @@ use rnic_ipc::ring::SrqMemory;
 use rnic_proto::ddp::DdpError;
 
 use super::*;
+use crate::conn::PLACED_AT_ONCE;
 
 const SRQ: SrqId = SrqId(4);
 const SOURCE: u64 = BASE + 0x100;

@@ -9,8 +9,8 @@ use rnic_xsk::Port;
 use userspace_tcp::{ConnId, NEW_RANGES_MAX, Received};
 
 use super::gro::Frag;
-use crate::conn::{NewRange, Phase, Placed, SLICES_MAX};
-use crate::qp::{FpduSign, PLACED_AT_ONCE, PlacedFpdu};
+use crate::conn::{NewRange, PLACED_AT_ONCE, Phase, Placed, SLICES_MAX};
+use crate::qp::{FpduSign, PlacedFpdu};
 use crate::shard::ctl::Ctl;
 use crate::shard::datapath::Datapath;
 use crate::shard::tx::Tx;
