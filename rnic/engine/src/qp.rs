@@ -14,19 +14,19 @@ mod early;
 mod elements;
 mod immediate;
 mod local;
+mod message;
 mod modify;
 mod pending;
 mod queue_pool;
 mod read_response;
 mod receive;
 mod recv_queue;
-mod row;
+mod segmenter;
 mod send;
 mod terminate;
 #[cfg(test)]
 mod tests;
 mod times;
-mod whole;
 mod work;
 mod writes;
 
@@ -34,6 +34,7 @@ use rnic_ipc::control::{DisconnectReason, QpAttributes, QpState};
 use rnic_ipc::id::{ClientId, CqId, PdId, QpNum, SrqId};
 use rnic_ipc::ring::{RingFault, WorkQueueConsumer};
 use rnic_proto::mpa::fpdu;
+use rnic_proto::mpa::marker::Markers;
 use rnic_proto::mpa::startup::Negotiated;
 use rnic_proto::rdmap::Stream;
 use rnic_proto::rdmap::stream::StreamConfig;
@@ -49,13 +50,12 @@ pub use counters::QpCounters;
 pub(crate) use early::{FpduSign, PlacedFpdu};
 pub use modify::NoSuchTransition;
 pub use queue_pool::QueuePool;
-pub use send::Plan;
 pub use times::{WorkClass, WorkTimes};
 
 pub(crate) use crc_verified::CrcVerified;
 use recv_queue::ReceiveSide;
-pub(crate) use send::{Filled, First};
-use send::{ORIGINS, SendSide};
+pub(crate) use segmenter::TxSegments;
+use send::SendSide;
 use terminate::Ending;
 pub(crate) use writes::{Piece, Run, is_write};
 
@@ -83,7 +83,7 @@ pub struct QpContext<'a> {
 pub enum CloseKind {
     /// Everything posted is sent: FIN.
     Graceful,
-    /// Our Terminate was the last thing that [`Qp::produce`] wrote: FIN after it, RST if the peer
+    /// Our Terminate was the last FPDU that was written: FIN after it, RST if the peer
     /// takes too long (RFC 5040 section 6.2.1).
     AfterTerminateSent {
         /// Layer, error type and error code.
@@ -308,17 +308,6 @@ impl Qp {
         posted
     }
 
-    /// Is there something that [`Self::produce`] would write?
-    pub fn has_output(&mut self, ctx: &mut QpContext<'_>) -> bool {
-        self.plan(ctx, fpdu::MULPDU_MIN).is_some()
-    }
-
-    /// Nothing is posted, under way, or to be answered: [`Self::has_output`] would find nothing,
-    /// after more of a look. What changes that comes by a call.
-    pub fn has_nothing_to_send(&self) -> bool {
-        ORIGINS.iter().all(|origin| !self.has_of(*origin))
-    }
-
     /// Whether the next that it has to do, if there is something, is to send, as far as a look tells: local
     /// work needs no room anywhere.
     pub(crate) fn would_send(&self) -> bool {
@@ -400,18 +389,12 @@ impl Qp {
         self.take_fpdu(ctx, &Gather::new(rest).tail(skip)?, false)
     }
 
-    /// Whether FPDUs have a CRC.
-    /// What it sends does not leave this process's memory: it is not checked as it is copied.
+    /// What it sends does not leave this process's memory: its payload is summed only for a CRC.
     pub(crate) fn skip_checks(&mut self) {
         self.checks = self.crc;
     }
 
-    /// The CRC of what is before some bytes, if they are to be checked as they are copied.
-    #[inline]
-    fn checked_from(&self, crc: u32) -> Option<u32> {
-        self.checks.then_some(crc)
-    }
-
+    /// Whether FPDUs have a CRC.
     pub(crate) fn checks_crc(&self) -> bool {
         self.crc
     }
@@ -433,9 +416,9 @@ impl Qp {
         Some(len)
     }
 
-    /// The longest ULPDU that may be sent when a TCP segment takes `emss` bytes of payload.
-    pub fn mulpdu(&self, emss: usize) -> usize {
-        fpdu::mulpdu(emss, self.send.markers)
+    /// What it sends has Markers.
+    pub(crate) fn sends_markers(&self) -> Markers {
+        self.send.markers
     }
 
     /// The client asked for a graceful end: what is posted is sent, and Reads are waited for, then

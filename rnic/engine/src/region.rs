@@ -242,6 +242,12 @@ impl RegionMemory {
 }
 
 impl MappedSlice<'_> {
+    /// Length in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
     /// As [`RegionMemory::read_checked`], of bytes from `offset` within the stretch on.
     #[inline(always)]
     pub fn read_checked(

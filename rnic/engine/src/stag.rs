@@ -1,7 +1,7 @@
 //! The STag table: which memory a peer or a work request may touch (RFC 5040 section 8.1.1,
 //! RFC 5041 sections 7.1 and 8.3).
 //!
-//! Every access is checked at the moment it happens and yields a [`Source`] or a [`Sink`], the only
+//! Every access is checked at the moment it happens and yields a [`ReadGrant`] or a [`WriteGrant`], the only
 //! things that can copy. Both borrow the table, so none outlives a revocation. From one segment to the
 //! next a check is kept only in a [`Writer`], which borrows it too: while there is one, no STag changes.
 
@@ -22,7 +22,7 @@ mod tests;
 
 pub use bind::{Binding, CannotBind};
 pub(crate) use grant::Row;
-pub use grant::{Sink, Source, Target, Writer};
+pub use grant::{ReadGrant, Target, WriteGrant, Writer};
 
 use bind::Bound;
 use grant::{Range, Reach};
@@ -325,10 +325,10 @@ impl StagTable {
         to: TaggedOffset,
         len: u32,
         user: User,
-    ) -> Result<Source<'_>, StagError> {
+    ) -> Result<ReadGrant<'_>, StagError> {
         let entry = self.valid(stag, user)?;
         self.range(entry, stag, to, len, entry.access.remote_read)
-            .map(Source)
+            .map(ReadGrant)
     }
 
     /// Checks a peer's RDMA Write of `len` bytes to `to`. Zero bytes are no access and not to be
@@ -339,7 +339,7 @@ impl StagTable {
         to: TaggedOffset,
         len: u32,
         user: User,
-    ) -> Result<Sink<'_>, StagError> {
+    ) -> Result<WriteGrant<'_>, StagError> {
         self.writer(stag, user)?.sink(to, len)
     }
 
@@ -370,21 +370,21 @@ impl StagTable {
 
     /// Checks the bytes that a Send or an RDMA Write takes. Every region allows it, no window does.
     #[inline]
-    pub fn local_read(&self, sge: &Sge, user: User) -> Result<Source<'_>, StagError> {
+    pub fn local_read(&self, sge: &Sge, user: User) -> Result<ReadGrant<'_>, StagError> {
         let stag = Stag(sge.lkey);
         let entry = self.valid(stag, user)?;
         let allowed = !entry.is_window();
         self.range(entry, stag, TaggedOffset(sge.addr), sge.length, allowed)
-            .map(Source)
+            .map(ReadGrant)
     }
 
     /// Checks where a Send or an RDMA Read Response is placed.
-    pub fn local_write(&self, sge: &Sge, user: User) -> Result<Sink<'_>, StagError> {
+    pub fn local_write(&self, sge: &Sge, user: User) -> Result<WriteGrant<'_>, StagError> {
         let stag = Stag(sge.lkey);
         let entry = self.valid(stag, user)?;
         let allowed = entry.access.local_write && !entry.is_window();
         self.range(entry, stag, TaggedOffset(sge.addr), sge.length, allowed)
-            .map(Sink)
+            .map(WriteGrant)
     }
 
     /// Takes a peer's rights away on its own request (RFC 5040 section 5.3). An STag that more

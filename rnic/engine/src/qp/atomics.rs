@@ -2,16 +2,17 @@
 //! request when it is delivered, and does it when those before it are answered: not before, so that
 //! operations and Reads happen in the order of the requests, and only if it can answer.
 
-use rnic_proto::mpa::fpdu::Writer;
+use rnic_ipc::work::WrOpcode;
 use rnic_proto::rdmap::atomic::OPERAND_LEN;
 use rnic_proto::rdmap::{
     AtomicOperation, AtomicRequest, AtomicResponse, Offending, RdmapError, TerminateError, segment,
 };
 use rnic_proto::{Msn, Qn, Stag, TaggedOffset};
 
+use super::message::Failed;
 use super::pending::Ticket;
 use super::read_response::Response;
-use super::send::{Failed, Turn};
+use super::send::Turn;
 use super::terminate::{count_refusal, source_error};
 use super::work::Work;
 use super::{Qp, QpContext};
@@ -21,16 +22,27 @@ impl Qp {
         &mut self,
         ctx: &mut QpContext<'_>,
         work: &Work,
-        (stag, to): (Stag, TaggedOffset),
-        operation: AtomicOperation,
-        ulpdu: &mut Writer<'_>,
+        out: &mut [u8],
     ) -> Result<(), Failed> {
+        let request = &self.send.request;
+        let [data, mask, compare, compare_mask] = request.operands().ok_or(Failed)?;
+        let operation = match request.opcode() {
+            Some(WrOpcode::AtomicFetchAdd) => AtomicOperation::FetchAdd { add: data, mask },
+            _ => AtomicOperation::CompareSwap {
+                swap: data,
+                swap_mask: mask,
+                compare,
+                compare_mask,
+            },
+        };
+        let (stag, to) = (
+            Stag(request.slot.rkey),
+            TaggedOffset(request.slot.remote_addr),
+        );
         let stream = self.stream.as_mut().ok_or(Failed)?;
         let begun = stream.begin_atomic(work.ticket.0, stag, to, operation);
         let (msn, request) = begun.ok_or(Failed)?;
-        let mut bytes = [0; segment::ATOMIC_REQUEST_LEN];
-        segment::put_atomic_request(&mut bytes, msn, &request);
-        ulpdu.put(0, &bytes);
+        segment::put_atomic_request(out, msn, &request);
         self.name_message(work.ticket, Qn::READ_REQUEST, msn);
         ctx.counters.atomic_requests_sent += 1;
         self.message_done(Turn::Work);
@@ -91,7 +103,7 @@ impl Qp {
         ctx: &mut QpContext<'_>,
         msn: Msn,
         request: &AtomicRequest,
-        ulpdu: &mut Writer<'_>,
+        out: &mut [u8],
     ) -> Result<(), Failed> {
         let target = ctx
             .stags
@@ -118,9 +130,7 @@ impl Qp {
             identifier: request.identifier,
             original,
         };
-        let mut bytes = [0; segment::ATOMIC_RESPONSE_LEN];
-        segment::put_atomic_response(&mut bytes, number, &response);
-        ulpdu.put(0, &bytes);
+        segment::put_atomic_response(out, number, &response);
         ctx.counters.atomic_responses_sent += 1;
         self.response_done(ctx);
         Ok(())

@@ -1,34 +1,27 @@
 //! Immediate Data (RFC 7306 section 6): eight bytes that consume a receive as a Send does and lie
 //! in its completion; none of the receive's memory is touched.
 
-use rnic_ipc::work::{Completion, WC_SOLICITED, WC_WITH_IMMEDIATE, WcStatus};
-use rnic_proto::mpa::fpdu::Writer;
+use rnic_ipc::work::{Completion, WC_SOLICITED, WC_WITH_IMMEDIATE, WR_SOLICITED, WcStatus};
 use rnic_proto::rdmap::{TerminateError, segment};
 use rnic_proto::{Msn, Qn};
 
-use super::send::{Failed, Turn};
+use super::message::Failed;
+use super::send::Turn;
 use super::work::Work;
 use super::{Qp, QpContext};
-
-/// What is sent.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Immediate {
-    pub data: u64,
-    pub solicited: bool,
-}
 
 impl Qp {
     pub(super) fn put_immediate(
         &mut self,
         ctx: &mut QpContext<'_>,
         work: &Work,
-        immediate: Immediate,
-        ulpdu: &mut Writer<'_>,
+        out: &mut [u8],
     ) -> Result<(), Failed> {
+        let request = &self.send.request;
+        let solicited = request.slot.flags & WR_SOLICITED != 0;
+        let [data, ..] = request.operands().ok_or(Failed)?;
         let msn = self.stream.as_mut().ok_or(Failed)?.begin_send();
-        let mut bytes = [0; segment::IMMEDIATE_LEN];
-        segment::put_immediate(&mut bytes, immediate.solicited, msn, immediate.data);
-        ulpdu.put(0, &bytes);
+        segment::put_immediate(out, solicited, msn, data);
         self.name_message(work.ticket, Qn::SEND, msn);
         ctx.counters.immediates_sent += 1;
         self.message_done(Turn::Work);

@@ -2,8 +2,10 @@
 //! memory windows. Each is done in its turn, and waits for the answers to the Reads and atomics
 //! before it, whose memory it may be about.
 
-use rnic_ipc::work::WcStatus;
-use rnic_proto::Stag;
+use rnic_ipc::control::Access;
+use rnic_ipc::ring::WorkRequest;
+use rnic_ipc::work::{WR_ONE_STREAM, WcStatus, WrOpcode};
+use rnic_proto::{Stag, TaggedOffset};
 
 use super::work::{Kind, Work};
 use super::{Qp, QpContext};
@@ -11,7 +13,7 @@ use crate::stag::Binding;
 
 /// What is done.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Local {
+enum Local {
     Invalidate(Stag),
     Bind(Stag, Binding),
     Register {
@@ -22,12 +24,38 @@ pub(super) enum Local {
     },
 }
 
+impl Local {
+    /// What a work request asks for.
+    fn of(request: &WorkRequest) -> Option<Self> {
+        let slot = &request.slot;
+        let stag = Stag(slot.rkey);
+        let [len, word, ..] = request.operands()?;
+        let binding = Binding {
+            // The two halves of the operand.
+            region: Stag(word as u32),
+            base: TaggedOffset(slot.remote_addr),
+            len,
+            access: Access::from_bits((word >> 32) as u32),
+        };
+        match request.opcode()? {
+            WrOpcode::LocalInvalidate => Some(Self::Invalidate(stag)),
+            WrOpcode::BindWindow => Some(Self::Bind(stag, binding)),
+            WrOpcode::FastRegister => Some(Self::Register {
+                stag,
+                binding,
+                one_stream: slot.flags & WR_ONE_STREAM != 0,
+            }),
+            _ => None,
+        }
+    }
+}
+
 impl Qp {
     /// Does the work under way if it is local and its time has come.
     pub(super) fn do_local_work(&mut self, ctx: &mut QpContext<'_>) -> bool {
         let Some(Work {
             ticket,
-            kind: Kind::Local(local),
+            kind: Kind::Local,
             ..
         }) = self.send.work
         else {
@@ -38,23 +66,25 @@ impl Qp {
             return false;
         }
         let user = self.id.user();
-        let done = match local {
-            Local::Invalidate(stag) => ctx
-                .stags
-                .local_invalidate(stag, user)
-                .map_err(|error| error.to_string()),
-            Local::Bind(window, binding) => ctx
-                .stags
-                .bind(window, user, &binding)
-                .map_err(|error| error.to_string()),
-            Local::Register {
+        let done = match Local::of(&self.send.request) {
+            Some(Local::Invalidate(stag)) => {
+                let done = ctx.stags.local_invalidate(stag, user);
+                done.map_err(|error| error.to_string())
+            }
+            Some(Local::Bind(window, binding)) => {
+                let done = ctx.stags.bind(window, user, &binding);
+                done.map_err(|error| error.to_string())
+            }
+            Some(Local::Register {
                 stag,
                 binding,
                 one_stream,
-            } => ctx
-                .stags
-                .fast_register(stag, user, one_stream.then_some(user.qp), &binding)
-                .map_err(|error| error.to_string()),
+            }) => {
+                let stream = one_stream.then_some(user.qp);
+                let done = ctx.stags.fast_register(stag, user, stream, &binding);
+                done.map_err(|error| error.to_string())
+            }
+            None => Err("no local work".to_owned()),
         };
         match done {
             Ok(()) => {

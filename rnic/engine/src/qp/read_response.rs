@@ -1,13 +1,15 @@
 //! RDMA Read Responses (RFC 5040 sections 5.2.2 and 5.5, rule 20) and Atomic Responses (RFC 7306
 //! section 5.4): the answers to the peer's requests of both kinds, in the order of their delivery.
 
-use rnic_proto::mpa::fpdu::Writer;
 use rnic_proto::rdmap::{AtomicRequest, Offending, ReadRequest, Stream, segment};
 use rnic_proto::{Msn, TaggedOffset};
 
-use super::send::{Failed, Turn};
+use super::message::Failed;
+use super::segmenter::{Head, Message, Payload, Progress, Unreadable};
+use super::send::Turn;
 use super::terminate::{count_refusal, source_error};
 use super::{Qp, QpContext};
+use crate::stag::{StagError, StagTable};
 
 /// A request that is to be answered.
 #[derive(Clone, Copy, Debug)]
@@ -62,47 +64,64 @@ impl ReadResponse {
 }
 
 impl Qp {
-    /// A segment of an RDMA Read Response. The source is checked for each: it may be revoked while
-    /// the response is under way.
-    pub(super) fn put_read_response(
+    /// The oldest response, if it is to a Read. The source is checked again whenever it goes on: it may be
+    /// revoked while the response is under way.
+    pub(super) fn response_message<'a>(
+        &self,
+        stags: &'a StagTable,
+    ) -> Result<Option<Message<'a>>, StagError> {
+        let Some(Response::Read(response)) = self.send.responses.front() else {
+            return Ok(None);
+        };
+        let (request, rest) = (&response.request, response.rest());
+        let payload = match rest.size {
+            0 => Payload::Empty,
+            size => {
+                let (stag, to) = (rest.source_stag, rest.source_to);
+                let source = stags.remote_read(stag, to, size, self.id.user())?;
+                Payload::Range(source.mapped().map_err(|_| StagError::Invalid { stag })?)
+            }
+        };
+        let head = segment::read_response(request.sink_stag, request.sink_to, false);
+        Ok(Some(Message {
+            head: Head::Tagged(head),
+            payload,
+            sent: response.sent,
+            total: request.size,
+        }))
+    }
+
+    /// So much of it was written.
+    pub(super) fn response_written(
         &mut self,
         ctx: &mut QpContext<'_>,
-        response: ReadResponse,
-        ulpdu: &mut Writer<'_>,
+        progress: &Progress,
+        ran: Result<(), Unreadable>,
     ) -> Result<(), Failed> {
-        let len = (ulpdu.ulpdu_len() - segment::READ_RESPONSE_LEN) as u32;
-        let rest = response.rest();
-        let last = len >= rest.size;
-        let header = segment::read_response(rest.sink_stag, rest.sink_to, last);
-        ulpdu.begin(header.to_words());
-        if len > 0 {
-            let (stag, to) = (rest.source_stag, rest.source_to);
-            match ctx.stags.remote_read(stag, to, len, self.id.user()) {
-                Ok(source) => {
-                    let from = segment::READ_RESPONSE_LEN;
-                    Self::copy_out(&source, ulpdu, from, len as usize)?;
-                }
-                Err(error) => {
-                    count_refusal(ctx, error);
-                    let mut bytes = [0; segment::READ_REQUEST_LEN];
-                    segment::put_read_request(&mut bytes, response.msn, &rest);
-                    let offending = Offending::of(&&bytes[..]);
-                    self.fail(source_error(error), Some(&offending));
-                    return Err(Failed);
-                }
-            }
-            ctx.counters.bytes_gathered += u64::from(len);
+        if let Some(Response::Read(front)) = self.send.responses.front_mut() {
+            front.sent += progress.bytes;
         }
-        if !last {
-            if let Some(Response::Read(front)) = self.send.responses.front_mut() {
-                front.sent = front.sent.saturating_add(len);
-            }
-            self.send.in_message = Some(Turn::Responses);
-            return Ok(());
+        ran.map_err(|_| Failed)?;
+        if progress.is_whole {
+            ctx.counters.read_responses_sent += 1;
+            self.response_done(ctx);
+        } else {
+            self.message_goes_on(Turn::Responses, progress);
         }
-        ctx.counters.read_responses_sent += 1;
-        self.response_done(ctx);
         Ok(())
+    }
+
+    /// The source of the oldest response may not be read any more: the stream ends.
+    #[cold]
+    pub(super) fn refuse_source(&mut self, ctx: &mut QpContext<'_>, error: StagError) -> Failed {
+        count_refusal(ctx, error);
+        let mut bytes = [0; segment::READ_REQUEST_LEN];
+        if let Some(Response::Read(response)) = self.send.responses.front() {
+            segment::put_read_request(&mut bytes, response.msn, &response.rest());
+        }
+        let offending = Offending::of(&&bytes[..]);
+        self.fail(source_error(error), Some(&offending));
+        Failed
     }
 
     /// The oldest request is answered.

@@ -10,12 +10,12 @@ use rnic_proto::mpa::fpdu::{self, Layout};
 use rnic_proto::rdmap::{Inbound, Offending, RdmapError, ReadRequest, SendKind, TerminateError};
 use rnic_proto::{Bytes, MessageOffset, Msn, Stag, TaggedOffset};
 
+use super::message::RTR_TOKEN;
 use super::pending::{Outcome, Ticket};
 use super::read_response::{ReadResponse, Response};
-use super::send::RTR_TOKEN;
 use super::terminate::{count_refusal, source_error, tagged_error};
 use super::{Qp, QpContext, QpCounters, elements};
-use crate::stag::{Sink, StagTable, User};
+use crate::stag::{StagTable, User, WriteGrant};
 
 impl Qp {
     /// Takes in one whole FPDU, whose CRC is to be looked at or not.
@@ -435,7 +435,7 @@ pub(super) fn scatter<'a>(
 /// Copies a whole payload, if there is one, to its sink, and counts it.
 #[inline]
 fn put<'a>(
-    sink: &Sink<'_>,
+    sink: &WriteGrant<'_>,
     payload: Option<&impl Bytes<'a>>,
     counters: &mut QpCounters,
 ) -> Result<(), TerminateError> {
@@ -448,7 +448,10 @@ fn put<'a>(
 
 /// Copies a whole payload to its sink.
 #[inline]
-pub(super) fn copy_in<'a>(sink: &Sink<'_>, payload: &impl Bytes<'a>) -> Result<(), TerminateError> {
+pub(super) fn copy_in<'a>(
+    sink: &WriteGrant<'_>,
+    payload: &impl Bytes<'a>,
+) -> Result<(), TerminateError> {
     let copied = sink.write_bytes(payload);
     copied.map_err(|_| DdpError::LocalCatastrophic.into())
 }

@@ -40,12 +40,6 @@ impl Ending {
         }
     }
 
-    /// Work and responses are sent: nothing has ended, or is to be ended, the stream.
-    #[inline]
-    pub(super) fn lets_send(&self) -> bool {
-        !self.stopped && self.terminate.is_none()
-    }
-
     pub(super) fn stop(&mut self) {
         self.stopped = true;
         self.terminate = None;

@@ -15,7 +15,6 @@ mod remote_errors;
 mod segments;
 mod shared;
 mod states;
-mod straight;
 mod transfers;
 mod windows;
 mod writes;
@@ -27,7 +26,7 @@ use rnic_ipc::control::{Access, StagKind};
 use rnic_ipc::ring::{CqConsumer, CqProducer, QpMemory, WorkQueueProducer, WorkRequest};
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::work::{Completion, Sge, WR_SIGNALED, WcStatus, WrOpcode};
-use rnic_proto::mpa::marker::{MARKER_LEN, MARKER_SPACING, Markers};
+use rnic_proto::mpa::fpdu::Written;
 use rnic_proto::mpa::startup::{Revision, Rtr};
 use rnic_proto::rdmap::{AtomicOperation, TerminateError};
 use rnic_proto::{Stag, TaggedOffset};
@@ -113,6 +112,41 @@ struct End {
     queues: Arc<SharedMemory>,
     /// Bytes that came and were not used yet.
     stream: Vec<u8>,
+}
+
+/// FPDUs, each by itself.
+struct Fpdus {
+    mulpdu: usize,
+    place: usize,
+    most: usize,
+    written: Vec<Vec<u8>>,
+    next: Vec<u8>,
+}
+
+impl TxSegments for Fpdus {
+    fn has_room(&mut self) -> bool {
+        self.written.len() < self.most
+    }
+
+    fn mulpdu(&self) -> usize {
+        self.mulpdu.max(fpdu::MULPDU_MIN)
+    }
+
+    fn place(&mut self, len: usize) -> Option<&mut [u8]> {
+        if len > self.place || !self.has_room() {
+            self.most = 0;
+            return None;
+        }
+        self.next = vec![0xee; len];
+        Some(&mut self.next)
+    }
+
+    fn add(&mut self, fpdu: &Written) {
+        let bytes = std::mem::take(&mut self.next);
+        assert_eq!(fpdu.len, bytes.len());
+        assert_eq!(fpdu.sum, checksum::sum(&bytes).folded(), "{bytes:x?}");
+        self.written.push(bytes);
+    }
 }
 
 fn attributes(signal_all: bool) -> QpAttributes {
@@ -232,21 +266,25 @@ impl End {
         self.with_ctx(|qp, ctx| qp.doorbell(ctx));
     }
 
+    /// The next FPDU, if there is one.
     fn produce(&mut self, mulpdu: usize) -> Option<Vec<u8>> {
-        // An FPDU has a header, padding and a CRC beside its ULPDU, and may begin and end at a Marker.
-        let markers = mulpdu.div_ceil(MARKER_SPACING) + 1;
-        let mut out = vec![0xee; mulpdu + 10 + MARKER_LEN * markers];
-        let plan = self.with_ctx(|qp, ctx| qp.plan(ctx, mulpdu));
-        let announced = plan.map(|plan| plan.bytes());
-        let written = self.with_ctx(|qp, ctx| qp.produce(ctx, plan?, mulpdu, &mut out));
-        let len = written.map(|written| written.len);
-        if self.qp.state() == QpState::Rts {
-            assert_eq!(announced, len);
-        }
-        out.truncate(len?);
-        let sum = written.map(|written| written.sum);
-        assert_eq!(sum, Some(checksum::sum(&out).folded()), "{out:x?}");
-        Some(out)
+        self.transmit(mulpdu, usize::MAX, 1).pop()
+    }
+
+    /// So many FPDUs at most, each of which has a place of so many bytes at most.
+    fn transmit(&mut self, mulpdu: usize, place: usize, most: usize) -> Vec<Vec<u8>> {
+        let mut out = Fpdus {
+            mulpdu,
+            place,
+            most,
+            written: Vec::new(),
+            next: Vec::new(),
+        };
+        self.with_ctx(|qp, ctx| {
+            qp.transmit(ctx, &mut out);
+            qp.complete_all_ended(ctx);
+        });
+        out.written
     }
 
     fn receive(&mut self, bytes: &[u8]) {

@@ -2,22 +2,20 @@
 //! 5.3). What a client posted is checked as a whole when it is taken, and its memory again for each
 //! segment, because the client may take its regions away at any time.
 
-use rnic_ipc::control::Access;
+use rnic_ipc::ring::WorkRequest;
 use rnic_ipc::work::{
-    Sge, WR_ONE_STREAM, WR_SIGNALED, WR_SOLICITED, WcStatus, WorkSlot, WrOpcode, sges_for_inline,
+    Sge, WR_INLINE, WR_SIGNALED, WR_SOLICITED, WcStatus, WorkSlot, WrOpcode, sges_for_inline,
 };
-use rnic_proto::mpa::fpdu::Writer;
 use rnic_proto::rdmap::atomic::OPERAND_LEN;
-use rnic_proto::rdmap::{AtomicOperation, ReadRequest, SendKind, segment};
+use rnic_proto::rdmap::{ReadRequest, SendKind, Stream, segment};
 use rnic_proto::{MessageOffset, Msn, Qn, Stag, TaggedOffset};
 use userspace_tcp::Instant;
 
-use super::immediate::Immediate;
-use super::local::Local;
+use super::message::Failed;
 use super::pending::{Entry, Outcome, Posted, Ticket};
-use super::send::{Failed, Turn};
-use super::{Qp, QpContext, elements};
-use crate::stag::Binding;
+use super::segmenter::{self, Head, TxSegments};
+use super::send::Turn;
+use super::{Qp, QpContext};
 
 /// A work request that passed the checks.
 #[derive(Clone, Copy, Debug)]
@@ -30,46 +28,29 @@ pub(super) struct Work {
     pub sent: u32,
 }
 
-/// What it does.
+/// What it does. What is not said here stays in the request, which is kept as long as the work.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
-    Send {
-        kind: SendKind,
-        invalidate: Stag,
-        msn: Option<Msn>,
-    },
-    Write {
-        stag: Stag,
-        to: TaggedOffset,
-        /// What follows it as a message of its own.
-        immediate: Option<Immediate>,
-    },
+    /// A Send or an RDMA Write: the header of its first segment.
+    Payload(Head),
     /// One RDMA Read Request for each element that has bytes, because a Request names one sink
-    /// (RFC 5040 section 4.4); `sent` counts the bytes that were asked for.
-    Read {
-        stag: Stag,
-        from: TaggedOffset,
-        /// The element to look at next.
-        next: usize,
-    },
-    Immediate(Immediate),
-    Atomic {
-        stag: Stag,
-        to: TaggedOffset,
-        operation: AtomicOperation,
-    },
-    Local(Local),
+    /// (RFC 5040 section 4.4); `sent` counts the bytes that were asked for. The element to look at next.
+    Read(usize),
+    /// By itself, or behind a Write as a message of its own.
+    Immediate,
+    Atomic,
+    Local,
 }
 
 impl Work {
     /// Whether the peer answers it: at most ORD of those are outstanding.
     pub(super) fn is_request(&self) -> bool {
-        matches!(self.kind, Kind::Read { .. } | Kind::Atomic { .. })
+        matches!(self.kind, Kind::Read(_) | Kind::Atomic)
     }
 
     /// Whether it may have to wait until the peer has answered others.
     pub(super) fn waits_for_responses(&self) -> bool {
-        self.is_request() || matches!(self.kind, Kind::Local(_))
+        self.is_request() || matches!(self.kind, Kind::Local)
     }
 }
 
@@ -87,14 +68,14 @@ impl Qp {
             Ok(false) => return self.send.pending.settle(&mut ctx.queue_pool.pending),
             Err(fault) => return self.ring_fault(fault),
         }
-        let posted = self.posted(&self.send.request.slot, ctx.now);
-        let ticket = self
-            .send
-            .pending
-            .push(Entry::new(posted), &mut ctx.queue_pool.pending);
-        match self.check_work(ctx) {
+        let checked = self.check_work(ctx);
+        let mut entry = Entry::new(self.posted(&self.send.request.slot, ctx.now));
+        if let Ok((kind, total)) = &checked {
+            self.note_message(&mut entry, kind, *total);
+        }
+        let ticket = (self.send.pending).push(entry, &mut ctx.queue_pool.pending);
+        match checked {
             Ok((kind, total)) => {
-                self.note_answers(ticket, &kind, total);
                 self.send.work = Some(Work {
                     ticket,
                     kind,
@@ -117,136 +98,161 @@ impl Qp {
         }
     }
 
-    /// Notes with the work what its answers will bring, if the peer answers it.
+    /// Notes with the work what message it is, or what its answers will bring.
     #[inline]
-    fn note_answers(&mut self, ticket: Ticket, kind: &Kind, total: u32) {
-        let sges = self.send.request.sges();
-        let entry = match kind {
-            Kind::Read { .. } | Kind::Atomic { .. } => self.send.pending.get_mut(ticket),
-            _ => None,
-        };
-        let Some(entry) = entry else {
-            return;
-        };
-        if let Kind::Atomic { .. } = kind {
-            entry.read_len = OPERAND_LEN;
-            entry.sink = sges.first().copied();
-        } else {
-            let sinks = sges.iter().filter(|sge| sge.length > 0).count();
-            entry.read_len = total;
-            // At most MAX_SGE.
-            entry.reads_left = sinks.max(1) as u8;
+    fn note_message(&mut self, entry: &mut Entry, kind: &Kind, total: u32) {
+        match kind {
+            Kind::Payload(Head::Untagged(head)) => {
+                self.stream.as_mut().map(Stream::begin_send);
+                entry.became(Qn::SEND, head.msn);
+            }
+            Kind::Atomic => {
+                entry.read_len = OPERAND_LEN;
+                entry.sink = self.send.request.sges().first().copied();
+            }
+            Kind::Read(_) => {
+                let sges = self.send.request.sges();
+                let sinks = sges.iter().filter(|sge| sge.length > 0).count();
+                entry.read_len = total;
+                // At most MAX_SGE.
+                entry.reads_left = sinks.max(1) as u8;
+            }
+            _ => {}
         }
     }
 
-    /// Checks a work request as it was posted. Its memory is checked again for each segment.
+    /// Checks a work request as it was posted. Its memory is checked again when its segments are written;
+    /// of a message whose payload is one element that is the only time.
+    #[inline]
     fn check_work(&self, ctx: &QpContext<'_>) -> Result<(Kind, u32), WcStatus> {
         let impossible = WcStatus::LocalQpOperation;
         let request = &self.send.request;
-        let (slot, sges) = (&request.slot, request.sges());
-        let inline = request.is_inline();
-        let fits = if inline {
+        let (slot, sges, inline) = (&request.slot, request.sges(), request.is_inline());
+        let total = match sges {
+            [sge] if !inline && self.id.max_sge > 0 => sge.length,
+            _ => self.total_of(request).ok_or(impossible)?,
+        };
+        let opcode = request.opcode().ok_or(impossible)?;
+        if wraps(opcode, slot, total) {
+            return Err(impossible);
+        }
+        let kind = match self.payload_head(opcode, slot) {
+            Some(head) => Kind::Payload(head),
+            None => self.check_other(opcode, total).ok_or(impossible)?,
+        };
+        let is_payload = matches!(kind, Kind::Payload(_));
+        if !inline && (sges.len() != 1 || !is_payload) {
+            self.check_elements(ctx, is_payload)?;
+        }
+        Ok((kind, total))
+    }
+
+    /// The header of the first segment of what is a message with payload.
+    #[inline(always)]
+    fn payload_head(&self, opcode: WrOpcode, slot: &WorkSlot) -> Option<Head> {
+        let stag = Stag(slot.rkey);
+        match opcode {
+            WrOpcode::Send | WrOpcode::SendInvalidate => {
+                let kind = SendKind {
+                    solicited: slot.flags & WR_SOLICITED != 0,
+                    invalidate: opcode == WrOpcode::SendInvalidate,
+                };
+                let msn = self.stream.as_ref()?.next_send();
+                let mo = MessageOffset(0);
+                let head = segment::send(kind, stag, msn, mo, false);
+                Some(Head::Untagged(head))
+            }
+            WrOpcode::Write | WrOpcode::WriteImmediate => {
+                let to = TaggedOffset(slot.remote_addr);
+                Some(Head::Tagged(segment::write(stag, to, false)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Early exit of [`Self::take_work`] and all that follows: the next work request is a message of one
+    /// element and one FPDU, and nothing else is under way. It leaves nothing behind but its completion.
+    /// None, and nothing is taken, where it is not so, there is no room, or anything is wrong.
+    #[inline(always)]
+    pub(super) fn write_single(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        out: &mut impl TxSegments,
+    ) -> Option<()> {
+        let is_next = self.may_send_work() && self.send.is_between_messages();
+        if !is_next || self.send.markers.are_on() || self.send.pending.is_full() {
+            return None;
+        }
+        let slot = self.send.ring.single()?;
+        let (sge, opcode) = (&slot.sge[0], WrOpcode::from_u8(slot.opcode)?);
+        let plain = slot.flags & WR_INLINE == 0 && opcode != WrOpcode::WriteImmediate;
+        if !plain || self.id.max_sge == 0 || wraps(opcode, &slot, sge.length) {
+            return None;
+        }
+        let head = self.payload_head(opcode, &slot)?;
+        let source = ctx.stags.local_read(sge, self.id.user()).ok()?;
+        let len = sge.length as usize;
+        let written = segmenter::write_single(head, &source, len, self.framing(), out)?;
+        self.send.ring.take_single();
+        let posted = self.posted(&slot, ctx.now);
+        let mut entry = Entry::new(posted);
+        self.note_message(&mut entry, &Kind::Payload(head), sge.length);
+        if !self.send.pending.push_sent(posted) {
+            entry.outcome = Some(Outcome::SENT);
+            (self.send.pending).push(entry, &mut ctx.queue_pool.pending);
+        }
+        self.send.at += written.len as u64;
+        ctx.counters.fpdus_sent += 1;
+        ctx.counters.bytes_gathered += u64::from(sge.length);
+        self.payload_sent(ctx, &head);
+        Some(())
+    }
+
+    /// Checks the memory of a request's elements.
+    #[inline(never)]
+    fn check_elements(&self, ctx: &QpContext<'_>, is_payload: bool) -> Result<(), WcStatus> {
+        let sges = self.send.request.sges();
+        for sge in sges.iter().filter(|sge| sge.length > 0) {
+            let found = match is_payload {
+                true => ctx.stags.local_read(sge, self.id.user()).map(|_| ()),
+                false => ctx.stags.local_write(sge, self.id.user()).map(|_| ()),
+            };
+            found.map_err(|_| WcStatus::LocalProtection)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of a request's payload; none when they are too many, or in more elements than it may have.
+    fn total_of(&self, request: &WorkRequest) -> Option<u32> {
+        let slot = &request.slot;
+        let fits = if request.is_inline() {
             slot.inline_len <= self.id.max_inline
                 && sges_for_inline(slot.inline_len as usize) == request.num_sge()
         } else {
             request.num_sge() <= self.id.max_sge
         };
-        if !fits {
-            return Err(impossible);
-        }
         // A message is shorter than 2^32 bytes (RFC 5041 section 5.2).
-        let total = u32::try_from(request.total_length()).map_err(|_| impossible)?;
-        let to = TaggedOffset(slot.remote_addr);
-        let opcode = request.opcode().ok_or(impossible)?;
-        let tagged = matches!(
-            opcode,
-            WrOpcode::Write | WrOpcode::WriteImmediate | WrOpcode::Read
-        );
-        if tagged && to.checked_add(u64::from(total)).is_none() {
-            return Err(impossible);
-        }
-        let [data, mask, compare, compare_mask] = request.operands().ok_or(impossible)?;
-        let solicited = slot.flags & WR_SOLICITED != 0;
-        let stag = Stag(slot.rkey);
-        let send = |invalidate| {
-            let kind = SendKind {
-                solicited,
-                invalidate,
-            };
-            Kind::Send {
-                kind,
-                invalidate: stag,
-                msn: None,
-            }
-        };
-        let immediate = Immediate { data, solicited };
-        let binding = Binding {
-            // The two halves of the operand.
-            region: Stag(mask as u32),
-            base: to,
-            len: data,
-            access: Access::from_bits((mask >> 32) as u32),
-        };
-        let atomic = |operation| Kind::Atomic {
-            stag,
-            to,
-            operation,
-        };
+        let total = u32::try_from(request.total_length()).ok()?;
+        fits.then_some(total)
+    }
+
+    /// What work without payload is.
+    #[inline(never)]
+    fn check_other(&self, opcode: WrOpcode, total: u32) -> Option<Kind> {
+        let request = &self.send.request;
+        request.operands()?;
         // The original value has one place, of its size.
-        let one_place = sges.len() == 1 && total == OPERAND_LEN && !inline;
-        let atomic_possible = self.send.ord > 0 && one_place;
-        let kind = match opcode {
-            WrOpcode::Send => send(false),
-            WrOpcode::SendInvalidate => send(true),
-            WrOpcode::Write => Kind::Write {
-                stag,
-                to,
-                immediate: None,
-            },
-            WrOpcode::WriteImmediate => Kind::Write {
-                stag,
-                to,
-                immediate: Some(immediate),
-            },
-            WrOpcode::LocalInvalidate if total == 0 => Kind::Local(Local::Invalidate(stag)),
-            WrOpcode::BindWindow if total == 0 => Kind::Local(Local::Bind(stag, binding)),
-            WrOpcode::FastRegister if total == 0 => Kind::Local(Local::Register {
-                stag,
-                binding,
-                one_stream: slot.flags & WR_ONE_STREAM != 0,
-            }),
-            WrOpcode::Immediate if total == 0 => Kind::Immediate(immediate),
-            WrOpcode::AtomicFetchAdd if atomic_possible => {
-                atomic(AtomicOperation::FetchAdd { add: data, mask })
+        let one_place = request.sges().len() == 1 && total == OPERAND_LEN && !request.is_inline();
+        let answered = self.send.ord > 0;
+        match opcode {
+            WrOpcode::Immediate if total == 0 => Some(Kind::Immediate),
+            WrOpcode::AtomicFetchAdd | WrOpcode::AtomicCompareSwap if answered && one_place => {
+                Some(Kind::Atomic)
             }
-            WrOpcode::AtomicCompareSwap if atomic_possible => {
-                atomic(AtomicOperation::CompareSwap {
-                    swap: data,
-                    swap_mask: mask,
-                    compare,
-                    compare_mask,
-                })
-            }
-            WrOpcode::Read if self.send.ord > 0 && !inline => Kind::Read {
-                stag,
-                from: to,
-                next: 0,
-            },
-            _ => return Err(impossible),
-        };
-        if inline {
-            return Ok((kind, total));
+            WrOpcode::Read if answered && !request.is_inline() => Some(Kind::Read(0)),
+            _ if opcode.is_local() && total == 0 => Some(Kind::Local),
+            _ => None,
         }
-        for sge in sges.iter().filter(|sge| sge.length > 0) {
-            let found = match kind {
-                Kind::Read { .. } | Kind::Atomic { .. } => {
-                    ctx.stags.local_write(sge, self.id.user()).map(|_| ())
-                }
-                _ => ctx.stags.local_read(sge, self.id.user()).map(|_| ()),
-            };
-            found.map_err(|_| WcStatus::LocalProtection)?;
-        }
-        Ok((kind, total))
     }
 
     /// The RDMA Read Request for a Read's next element that has bytes; for the only one, or none,
@@ -256,11 +262,12 @@ impl Qp {
         &mut self,
         ctx: &mut QpContext<'_>,
         mut work: Work,
-        (stag, from): (Stag, TaggedOffset),
-        next: usize,
-        ulpdu: &mut Writer<'_>,
+        out: &mut [u8],
     ) -> Result<(), Failed> {
-        let sges = self.send.request.sges();
+        let Kind::Read(next) = work.kind else {
+            return Err(Failed);
+        };
+        let (slot, sges) = (&self.send.request.slot, self.send.request.sges());
         let filled = |(_, sge): &(usize, &Sge)| sge.length > 0;
         let found = sges.iter().enumerate().skip(next).find(filled);
         let (index, sink) = found
@@ -270,96 +277,19 @@ impl Qp {
             sink_stag: Stag(sink.lkey),
             sink_to: TaggedOffset(sink.addr),
             size: sink.length,
-            source_stag: stag,
+            source_stag: Stag(slot.rkey),
             // Checked when the work request was taken: the whole Read does not wrap.
-            source_to: TaggedOffset(from.0.saturating_add(u64::from(work.sent))),
+            source_to: TaggedOffset(slot.remote_addr.saturating_add(u64::from(work.sent))),
         };
         let stream = self.stream.as_mut().ok_or(Failed)?;
         let msn = stream.begin_read(work.ticket.0, &request).ok_or(Failed)?;
-        let mut bytes = [0; segment::READ_REQUEST_LEN];
-        segment::put_read_request(&mut bytes, msn, &request);
-        ulpdu.put(0, &bytes);
+        segment::put_read_request(out, msn, &request);
         self.name_message(work.ticket, Qn::READ_REQUEST, msn);
         ctx.counters.read_requests_sent += 1;
         self.message_done(Turn::Work);
         work.sent = work.sent.saturating_add(sink.length);
-        work.kind = Kind::Read {
-            stag,
-            from,
-            next: index + 1,
-        };
+        work.kind = Kind::Read(index + 1);
         self.send.work = (work.sent < work.total).then_some(work);
-        Ok(())
-    }
-
-    /// A segment of a Send or an RDMA Write.
-    pub(super) fn put_payload_segment(
-        &mut self,
-        ctx: &mut QpContext<'_>,
-        ulpdu: &mut Writer<'_>,
-    ) -> Result<(), Failed> {
-        let work = self.send.work.as_mut().ok_or(Failed)?;
-        let header_len = match work.kind {
-            Kind::Send { .. } => segment::SEND_LEN,
-            _ => segment::WRITE_LEN,
-        };
-        // No longer than the ULPDU, whose length is 16 bits.
-        let len = (ulpdu.ulpdu_len() - header_len) as u32;
-        let last = work.sent.saturating_add(len) >= work.total;
-        match &mut work.kind {
-            Kind::Send {
-                kind,
-                invalidate,
-                msn,
-            } => {
-                let number = match *msn {
-                    Some(number) => number,
-                    None => {
-                        let number = self.stream.as_mut().ok_or(Failed)?.begin_send();
-                        *msn = Some(number);
-                        if let Some(entry) = self.send.pending.get_mut(work.ticket) {
-                            entry.became(Qn::SEND, number);
-                        }
-                        number
-                    }
-                };
-                let mo = MessageOffset(work.sent);
-                let header = segment::send(*kind, *invalidate, number, mo, last);
-                ulpdu.begin(header.to_words());
-            }
-            Kind::Write { stag, to, .. } => {
-                // Checked when the work request was taken: the whole Write does not wrap.
-                let to = TaggedOffset(to.0.saturating_add(u64::from(work.sent)));
-                ulpdu.begin(segment::write(*stag, to, last).to_words());
-            }
-            _ => return Err(Failed),
-        }
-        let (ticket, sent) = (work.ticket, work.sent);
-        work.sent = sent.saturating_add(len);
-        if self.gather(ctx, sent, ulpdu, header_len).is_err() {
-            self.fail_work(ctx, ticket, WcStatus::LocalProtection);
-            return Err(Failed);
-        }
-        ctx.counters.bytes_gathered += u64::from(len);
-        if !last {
-            self.send.in_message = Some(Turn::Work);
-            return Ok(());
-        }
-        self.message_done(Turn::Work);
-        let work = self.send.work.as_mut().ok_or(Failed)?;
-        match work.kind {
-            Kind::Send { .. } => ctx.counters.sends_sent += 1,
-            _ => ctx.counters.writes_sent += 1,
-        }
-        if let Kind::Write {
-            immediate: Some(immediate),
-            ..
-        } = work.kind
-        {
-            work.kind = Kind::Immediate(immediate);
-            return Ok(());
-        }
-        self.work_sent(ticket);
         Ok(())
     }
 
@@ -369,41 +299,20 @@ impl Qp {
         self.send.pending.end(ticket, Outcome::SENT);
     }
 
-    /// Copies the work request's bytes from `offset` on to the ULPDU's from `from` on.
-    fn gather(
-        &self,
-        ctx: &QpContext<'_>,
-        offset: u32,
-        ulpdu: &mut Writer<'_>,
-        from: usize,
-    ) -> Result<(), Failed> {
-        let request = &self.send.request;
-        if request.is_inline() {
-            return ulpdu.fill(from, ulpdu.ulpdu_len() - from, |at, place| {
-                request.copy_inline(offset as usize + at, place);
-                Ok(())
-            });
-        }
-        let sges = request.sges();
-        let mut at = from;
-        for sge in elements::pieces(sges, u64::from(offset), (ulpdu.ulpdu_len() - from) as u32) {
-            let source = ctx
-                .stags
-                .local_read(&sge, self.id.user())
-                .map_err(|_| Failed)?;
-            Self::copy_out(&source, ulpdu, at, sge.length as usize)?;
-            at += sge.length as usize;
-        }
-        debug_assert!(
-            at == ulpdu.ulpdu_len(),
-            "the total is the sum of the elements"
-        );
-        Ok(())
-    }
-
     pub(super) fn name_message(&mut self, ticket: Ticket, qn: Qn, msn: Msn) {
         if let Some(entry) = self.send.pending.get_mut(ticket) {
             entry.became(qn, msn);
         }
     }
+}
+
+/// Whether what a request's message is about would wrap around the tagged offsets.
+#[inline]
+fn wraps(opcode: WrOpcode, slot: &WorkSlot, total: u32) -> bool {
+    let tagged = matches!(
+        opcode,
+        WrOpcode::Write | WrOpcode::WriteImmediate | WrOpcode::Read
+    );
+    let to = TaggedOffset(slot.remote_addr);
+    tagged && to.checked_add(u64::from(total)).is_none()
 }

@@ -14,13 +14,13 @@ const ATTEMPTS: u32 = 64;
 
 /// Leave to read a range of one region, until the table is touched again.
 #[derive(Debug)]
-pub struct Source<'a>(pub(super) Range<'a>);
+pub struct ReadGrant<'a>(pub(super) Range<'a>);
 
 /// Leave to write a range of one region, until the table is touched again.
 #[derive(Debug)]
-pub struct Sink<'a>(pub(super) Range<'a>);
+pub struct WriteGrant<'a>(pub(super) Range<'a>);
 
-/// Leave to ask for [`Sink`]s of one STag for a peer's RDMA Writes, until the table is touched again.
+/// Leave to ask for [`WriteGrant`]s of one STag for a peer's RDMA Writes, until the table is touched again.
 #[derive(Debug)]
 pub struct Writer<'a>(pub(super) Reach<'a>);
 
@@ -103,8 +103,8 @@ impl<'a> Writer<'a> {
 
     /// Checks a Write of `len` bytes to `to`, as [`super::StagTable::remote_write`] does.
     #[inline]
-    pub fn sink(&self, to: TaggedOffset, len: u32) -> Result<Sink<'a>, StagError> {
-        self.0.range(to, len).map(Sink)
+    pub fn sink(&self, to: TaggedOffset, len: u32) -> Result<WriteGrant<'a>, StagError> {
+        self.0.range(to, len).map(WriteGrant)
     }
 
     /// For several of them, one behind the other.
@@ -141,7 +141,7 @@ impl Row<'_> {
     }
 }
 
-impl Source<'_> {
+impl ReadGrant<'_> {
     /// Takes bytes from `at` bytes into the range.
     pub fn read(&self, at: u64, out: &mut [u8]) -> Result<(), RegionError> {
         self.0.memory.read(self.0.within(at, out.len())?, out)
@@ -161,17 +161,17 @@ impl Source<'_> {
     }
 }
 
-impl<'a> Source<'a> {
+impl<'a> ReadGrant<'a> {
     /// All bytes of it, for whoever takes them piece by piece.
     #[inline]
-    pub(crate) fn stretch(&self) -> Result<MappedSlice<'a>, RegionError> {
+    pub(crate) fn mapped(&self) -> Result<MappedSlice<'a>, RegionError> {
         // No more than a message has.
         let len = self.0.len as usize;
         self.0.memory.stretch(self.0.start, len)
     }
 }
 
-impl Sink<'_> {
+impl WriteGrant<'_> {
     /// Places `bytes` at `at` bytes into the range.
     pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), RegionError> {
         self.0.memory.write(self.0.within(at, bytes.len())?, bytes)

@@ -63,16 +63,19 @@ impl WorkRequest {
     }
 
     /// The opcode, if the client wrote one that exists.
+    #[inline]
     pub fn opcode(&self) -> Option<WrOpcode> {
         WrOpcode::from_u8(self.slot.opcode)
     }
 
     /// Elements that it has, also those that there was no room for.
+    #[inline]
     pub fn num_sge(&self) -> usize {
         self.places.saturating_sub(self.operand_places())
     }
 
     /// The elements that there was room for.
+    #[inline]
     pub fn sges(&self) -> &[Sge] {
         &self.sges[..self.num_sge().min(self.sges.len())]
     }
@@ -127,6 +130,7 @@ impl WorkRequest {
     }
 
     /// Places of elements that the operands of its opcode take.
+    #[inline]
     fn operand_places(&self) -> usize {
         self.opcode().map_or(0, WrOpcode::operand_places)
     }
@@ -140,6 +144,7 @@ impl WorkRequest {
     }
 
     /// Whether it carries its bytes itself, as the client says.
+    #[inline]
     pub fn is_inline(&self) -> bool {
         self.slot.flags & WR_INLINE != 0
     }

@@ -96,10 +96,7 @@ fn a_few_pieces_of_local_work_are_done_at_a_time_and_the_owner_knows_that_there_
     }
     let mut done = Vec::new();
     for (expected, more) in [(8, true), (12, false), (12, false)] {
-        assert!(
-            b.with_ctx(|qp, ctx| qp.plan(ctx, MULPDU)).is_none(),
-            "nothing goes to the peer"
-        );
+        assert_eq!(b.produce(MULPDU), None, "nothing goes to the peer");
         done.extend(statuses(&b.sends()));
         assert_eq!(done.len(), expected);
         assert_eq!(b.qp.has_more_local_work(), more);

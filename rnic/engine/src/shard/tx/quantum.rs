@@ -1,22 +1,28 @@
-//! A connection's turn: as many segments as everybody has room for who has a say, each with as many FPDUs
-//! as fit it.
+//! A transmit quantum: as many segments of a connection as the windows, the link, the frames and its client's
+//! share allow, each with as many FPDUs as fit it.
 //!
-//! Most FPDUs are of two kinds for which little is to be decided: the segments of a long message, which are
-//! written in a row, and messages of one FPDU. What these are, and in which order they come, is the queue
-//! pair's to say; whether there is room is asked in the same way for all.
+//! What comes next, and in which order, is the queue pair's to say ([`Qp::transmit`]); where it is written,
+//! and whether there is room, is said here, in the same way for all.
 
+use rnic_proto::mpa::fpdu::{self, Written};
+use rnic_proto::mpa::marker::Markers;
+use rnic_proto::rdmap::segment;
 use rnic_xsk::{Frame, FramePool, Port, Umem};
 use userspace_tcp::checksum::PartialSum;
 use userspace_tcp::{ConnId, Outgoing, Posting, SendError};
 
 use crate::conn::{Conn, Phase};
-use crate::qp::{Filled, First, Qp, QpContext};
+use crate::qp::TxSegments;
 use crate::shard::datapath::Datapath;
 use crate::shard::tx::drr_scheduler::{Allowed, SEGMENTS_PER_TURN};
 use crate::shard::tx::{Reserve, Tx};
 
 /// Bytes that an FPDU, or work that sends nothing, counts for at least: small ones take as long.
 pub(in crate::shard) const COST_MIN: usize = 512;
+/// FPDUs that share a TCP segment at most.
+const FPDUS_PER_SEGMENT: usize = 64;
+/// Bytes of the shortest FPDU that is ever sent: an RDMA Write without payload.
+const FPDU_LEN_MIN: usize = fpdu::fpdu_length(segment::WRITE_LEN);
 
 /// How a connection's turn went.
 pub(in crate::shard) struct TxQuantum {
@@ -48,7 +54,7 @@ pub(in crate::shard) enum StopReason {
     LinkFull,
 }
 
-/// A turn under way.
+/// A quantum under way.
 struct Filling<'a, 's> {
     /// What takes the segments.
     posting: &'a mut Posting<'s, Frame>,
@@ -62,9 +68,34 @@ struct Filling<'a, 's> {
     room: usize,
     /// Segments that its macroflow allows.
     allowance: usize,
+    markers: Markers,
+    /// FPDUs that a segment has at most.
+    most_fpdus: usize,
+    /// Bytes that a segment takes, and what MULPDU comes of it.
+    mss: usize,
+    mulpdu: usize,
+    /// The segment that is being filled.
+    open: Option<Frame>,
+    filled: Filled,
     segments: usize,
     fpdus: usize,
     cost: usize,
+    /// Why there is no room any more.
+    end: Option<StopReason>,
+    /// TCP took no segment.
+    refused: Option<SendError<Frame>>,
+}
+
+/// What the segment that is being filled has: the FPDUs that are there to be sent now and fit whole (RFC
+/// 5044 section 5.1). None is made shorter for that, and nothing is waited for.
+#[derive(Default)]
+struct Filled {
+    /// Bytes of payload that it may still have.
+    left: usize,
+    bytes: usize,
+    fpdus: usize,
+    /// The checksum's partial sum over the bytes.
+    sum: PartialSum,
 }
 
 impl TxQuantum {
@@ -123,151 +154,138 @@ impl Tx {
         let done_before = context.counters.local_work_done;
         let allowance = self.macroflows.allowance(id);
         let end = dp.stack.post(id, dp.now, |posting| {
+            let (mss, markers) = (posting.send_capacity().mss, slot.qp.sends_markers());
             let mut filling = Filling {
                 posting,
                 headers: conn.header_room(),
                 allowed,
                 room,
                 allowance,
+                markers,
+                mss,
+                most_fpdus: match markers {
+                    Markers::Off => FPDUS_PER_SEGMENT,
+                    // tshark 4.0 takes some Writes for Sends otherwise; others may fail so too.
+                    Markers::On => 1,
+                },
+                mulpdu: fpdu::mulpdu(mss, markers),
                 pool: &mut dp.frames.pool,
                 umem: &dp.frames.umem,
                 reserve: &self.reserve,
+                open: None,
+                filled: Filled::default(),
                 segments: 0,
                 fpdus: 0,
                 cost: 0,
+                end: None,
+                refused: None,
             };
-            let end = filling.fill(&mut slot.qp, &mut context);
+            slot.qp.transmit(&mut context, &mut filling);
+            filling.close();
             turn.segments = filling.segments;
             turn.fpdus = filling.fpdus;
             turn.cost = filling.cost;
-            end
+            match filling.refused {
+                Some(refused) => Err(refused),
+                None => Ok(filling.end),
+            }
         });
         let local = context.counters.local_work_done - done_before;
         turn.cost += COST_MIN * usize::try_from(local).unwrap_or(usize::MAX >> 16);
-        turn.end = end?;
+        turn.end = match end? {
+            Some(end) => end,
+            None if slot.qp.has_more_local_work() => StopReason::More,
+            None => StopReason::Done,
+        };
         Ok(())
     }
 }
 
+impl TxSegments for Filling<'_, '_> {
+    #[inline(always)]
+    fn has_room(&mut self) -> bool {
+        self.fits(FPDU_LEN_MIN) || self.may_begin()
+    }
+
+    #[inline(always)]
+    fn mulpdu(&self) -> usize {
+        self.mulpdu
+    }
+
+    #[inline(always)]
+    fn place(&mut self, len: usize) -> Option<&mut [u8]> {
+        if !self.fits(len) {
+            self.begin(len)?;
+        }
+        let from = self.headers + self.filled.bytes;
+        let place = (self.open.as_mut())
+            .and_then(|frame| self.umem.bytes_mut(frame).get_mut(from..from + len));
+        if place.is_none() {
+            self.end = Some(StopReason::NoFrame);
+        }
+        place
+    }
+
+    #[inline(always)]
+    fn add(&mut self, fpdu: &Written) {
+        let filled = &mut self.filled;
+        filled.left = filled.left.saturating_sub(fpdu.len);
+        filled.bytes += fpdu.len;
+        filled.fpdus += 1;
+        // Every FPDU is of an even number of bytes.
+        filled.sum += PartialSum::from_folded(fpdu.sum);
+    }
+}
+
 impl Filling<'_, '_> {
-    fn fill(
-        &mut self,
-        qp: &mut Qp,
-        context: &mut QpContext<'_>,
-    ) -> Result<StopReason, SendError<Frame>> {
-        loop {
-            if self.segments >= SEGMENTS_PER_TURN {
-                return Ok(StopReason::More);
-            }
-            if self.cost >= self.allowed.credit {
-                return Ok(StopReason::DrrScheduler);
-            }
-            if self.segments > 0 && qp.has_nothing_to_send() {
-                return Ok(StopReason::Done);
-            }
-            if self.post_row(qp, context)? || self.post_whole(qp, context)? {
-                continue;
-            }
-            if let Some(end) = self.post_planned(qp, context)? {
-                return Ok(end);
-            }
+    /// Whether the open segment has room for an FPDU of so many bytes.
+    #[inline(always)]
+    fn fits(&self, len: usize) -> bool {
+        self.filled.left >= len && self.filled.fpdus < self.most_fpdus
+    }
+
+    /// Posts the open segment; whether another one may be begun.
+    #[inline(always)]
+    fn may_begin(&mut self) -> bool {
+        self.close();
+        if self.end.is_some() {
+            return false;
         }
-    }
-
-    /// Posts segments of a long message, if they come next and there is room for some.
-    #[inline]
-    fn post_row(
-        &mut self,
-        qp: &mut Qp,
-        context: &mut QpContext<'_>,
-    ) -> Result<bool, SendError<Frame>> {
-        let emss = self.posting.send_capacity().mss;
-        let most = SEGMENTS_PER_TURN - self.segments;
-        let Some(mut row) = qp.row(context.stags, emss, most) else {
-            return Ok(false);
-        };
-        let before = self.segments;
-        let mut posted = Ok(());
-        while let Some(len) = row.next_len()
-            && self.cost < self.allowed.credit
-            // Each may be the one that probes the path with another size (RFC 8899).
-            && self.posting.send_capacity().mss == emss
-            && let Ok(mut frame) = self.frame_for(len)
-        {
-            let bytes = self.umem.bytes_mut(&mut frame);
-            let written = bytes
-                .get_mut(self.headers..)
-                .and_then(|out| row.write(len, out));
-            let Some(written) = written else {
-                self.pool.free(frame);
-                break;
-            };
-            let filled = Filled {
-                bytes: written.len,
-                fpdus: 1,
-                sum: PartialSum::from_folded(written.sum),
-            };
-            posted = self.post(frame, filled);
-            if posted.is_err() {
-                break;
-            }
+        if self.segments >= SEGMENTS_PER_TURN {
+            self.end = Some(StopReason::More);
+        } else if self.cost >= self.allowed.credit {
+            self.end = Some(StopReason::DrrScheduler);
         }
-        let written = row.written();
-        qp.row_written(context, written);
-        posted.map(|()| self.segments > before)
+        self.end.is_none()
     }
 
-    /// Posts a segment that begins with a message of one FPDU, if that comes next and there is room.
-    #[inline]
-    fn post_whole(
-        &mut self,
-        qp: &mut Qp,
-        context: &mut QpContext<'_>,
-    ) -> Result<bool, SendError<Frame>> {
-        let mulpdu = qp.mulpdu(self.posting.send_capacity().mss);
-        // It stays where it is: moved, it would wait for what was stored of it to leave the processor.
-        let next = qp.next_whole(mulpdu);
-        let Some(whole) = &next else {
-            return Ok(false);
-        };
-        let len = whole.bytes();
-        let Ok(frame) = self.frame_for(len) else {
-            return Ok(false);
-        };
-        self.post_filled(frame, len, |out| {
-            qp.fill_segment(context, First::Whole(whole), mulpdu, out)
-        })
-    }
-
-    /// Posts a segment that begins with whatever comes next; why not, if not.
-    // By itself, so that the code of the others lies together.
-    #[inline(never)]
-    fn post_planned(
-        &mut self,
-        qp: &mut Qp,
-        context: &mut QpContext<'_>,
-    ) -> Result<Option<StopReason>, SendError<Frame>> {
-        let mulpdu = qp.mulpdu(self.posting.send_capacity().mss);
-        let end = |qp: &Qp| match qp.has_more_local_work() {
-            true => StopReason::More,
-            false => StopReason::Done,
-        };
-        let Some(plan) = qp.plan(context, mulpdu) else {
-            return Ok(Some(end(qp)));
-        };
-        let len = plan.bytes();
+    /// Begins a segment with an FPDU of so many bytes. None if there is no room, or the FPDU is too long
+    /// for what the MULPDU has become.
+    #[inline(always)]
+    fn begin(&mut self, len: usize) -> Option<()> {
+        let mss = self.mss;
+        if !self.may_begin() || self.mss < mss {
+            return None;
+        }
         let frame = match self.frame_for(len) {
             Ok(frame) => frame,
-            Err(end) => return Ok(Some(end)),
+            Err(end) => {
+                self.end = Some(end);
+                return None;
+            }
         };
-        let posted = self.post_filled(frame, len, |out| {
-            qp.fill_segment(context, First::Planned(plan), mulpdu, out)
-        })?;
-        Ok((!posted).then(|| end(qp)))
+        // What the smallest MULPDU needs may be more than the EMSS; TCP judges that. And where a segment
+        // may need a wide frame, this FPDU may have one of a chunk.
+        let most = mss.min(self.posting.send_capacity().room).max(len);
+        let left = most.min(frame.capacity().saturating_sub(self.headers));
+        debug_assert!(left >= len, "a frame for {len} bytes has room for {left}");
+        self.filled.left = left;
+        self.open = Some(frame);
+        Some(())
     }
 
     /// A frame for a segment that begins with an FPDU of so many bytes; why there is none, if so.
-    #[inline]
+    #[inline(always)]
     fn frame_for(&mut self, len: usize) -> Result<Frame, StopReason> {
         let send_capacity = self.posting.send_capacity();
         if send_capacity.room < len {
@@ -298,42 +316,34 @@ impl Filling<'_, '_> {
             .ok_or(StopReason::NoFrame)
     }
 
-    /// Posts a segment that begins with an FPDU of so many bytes, unless nothing comes of it.
-    #[inline]
-    fn post_filled(
-        &mut self,
-        mut frame: Frame,
-        len: usize,
-        fill: impl FnOnce(&mut [u8]) -> Filled,
-    ) -> Result<bool, SendError<Frame>> {
-        // What the smallest MULPDU needs may be more than the EMSS; TCP judges that. And where a
-        // segment may need a wide frame, this FPDU may have one of a chunk.
-        let send_capacity = self.posting.send_capacity();
-        let most = send_capacity.mss.min(send_capacity.room).max(len);
-        let end = (self.headers + most).min(frame.capacity());
-        let bytes = self.umem.bytes_mut(&mut frame);
-        let filled = bytes.get_mut(self.headers..end).map(fill);
-        let filled = filled.unwrap_or_default();
-        if filled.bytes == 0 {
-            self.pool.free(frame);
-            return Ok(false);
-        }
-        self.post(frame, filled).map(|()| true)
-    }
-
-    /// Hands a segment to TCP.
+    /// Hands the open segment, if there is one, to TCP.
     #[inline(always)]
-    fn post(&mut self, mut frame: Frame, filled: Filled) -> Result<(), SendError<Frame>> {
+    fn close(&mut self) {
+        let Some(mut frame) = self.open.take() else {
+            return;
+        };
+        let filled = std::mem::take(&mut self.filled);
+        if filled.fpdus == 0 {
+            return self.pool.free(frame);
+        }
         frame.set_len(self.headers + filled.bytes);
         let outgoing = Outgoing {
             buf: frame,
             len: filled.bytes as u32,
             payload_sum: filled.sum,
         };
-        self.posting.send(outgoing)?;
+        if let Err(refused) = self.posting.send(outgoing) {
+            self.refused = Some(refused);
+            self.end = Some(StopReason::Done);
+            return;
+        }
         self.segments += 1;
         self.fpdus += filled.fpdus;
         self.cost += filled.bytes.max(filled.fpdus * COST_MIN);
-        Ok(())
+        // The next segment may be the one that probes the path with another size (RFC 8899).
+        let mss = self.posting.send_capacity().mss;
+        if mss != self.mss {
+            (self.mss, self.mulpdu) = (mss, fpdu::mulpdu(mss, self.markers));
+        }
     }
 }

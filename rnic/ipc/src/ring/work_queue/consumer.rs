@@ -104,12 +104,6 @@ impl WorkQueueConsumer {
         (slot.num_sge == 1).then_some(slot)
     }
 
-    /// Whether the work request that [`Self::single`] has just copied was the only one at its last look.
-    #[inline]
-    pub fn has_one(&self) -> bool {
-        self.filled == 1
-    }
-
     /// Takes the work request that [`Self::single`] has just copied, and gives its slot back to the
     /// client.
     #[inline]
@@ -168,6 +162,7 @@ impl WorkQueueConsumer {
     }
 
     /// Slots that a work request takes of which `left` are there.
+    #[inline]
     fn needed(&self, num_sge: u16, left: u32) -> Result<u32, RingFault> {
         if usize::from(num_sge) > MAX_PLACES {
             let max = MAX_PLACES;
@@ -188,6 +183,7 @@ impl WorkQueueConsumer {
 
     /// Copies the work request at `index`, where `left` slots are filled, and gives the slots that
     /// it takes.
+    #[inline(always)]
     fn copy(&self, index: u32, left: u32, into: &mut WorkRequest) -> Result<u32, RingFault> {
         let words = self.ring.load(index);
         let slot = slot_from_words(&words);
