@@ -13,7 +13,7 @@ use rnic_proto::crc::RESIDUE;
 use rnic_xsk::{Packet, Port, Umem};
 use userspace_tcp::{Segment, SegmentRun, SeqNum, TcpHeader};
 
-use super::classify::Predicted;
+use super::classify::{Predicted, only_continues};
 use super::deliver::{Delivery, RxContext};
 use crate::conn::{Learnt, Phase, Prediction};
 use crate::prefetch::{fetch_first, fetch_line};
@@ -70,10 +70,7 @@ impl<'a> Iterator for Verified<'a> {
         let says = &like.says;
         // A packet has less than 65536.
         let len = bytes.len() as u32;
-        let continues = says.seq == self.seq
-            && self
-                .first
-                .is_only_continued(says.ack, says.window, says.flags);
+        let continues = only_continues(says, self.first, self.seq);
         if !is_write(bytes) || !continues || len > self.room || !is_sound(&like, bytes) {
             return None;
         }

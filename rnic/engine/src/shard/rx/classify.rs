@@ -8,7 +8,7 @@ use rnic_net::{
 };
 use rnic_proto::crc::RESIDUE;
 use rnic_xsk::{CHUNKS_MAX, Frame, Packet, Port};
-use userspace_tcp::{ConnId, Endpoint, FlowHint, FourTuple, Segment};
+use userspace_tcp::{ConnId, Endpoint, FlowHint, FourTuple, Segment, SeqNum, TcpHeader};
 
 use super::super::loopback::LOOPBACK;
 use super::gro::{Frag, Head, RxSegment};
@@ -23,6 +23,13 @@ pub(super) struct Predicted {
     pub like: Match,
     /// The connection's segments were FPDUs with a CRC.
     pub segments_are_fpdus: bool,
+}
+
+/// Whether a predicted segment that is to begin at `seq`, behind one of its connection's with the header
+/// `first`, has nothing to say but its bytes. Predicted headers differ in nothing else.
+#[inline]
+pub(super) fn only_continues(says: &PredictedFields, first: &TcpHeader, seq: SeqNum) -> bool {
+    says.seq == seq && first.is_only_continued(says.ack, says.window, says.flags)
 }
 
 /// What tells what packets are.

@@ -14,6 +14,8 @@ use rnic_net::{Path, PredictedFields};
 use rnic_xsk::{Frame, Packet, Umem};
 use userspace_tcp::{CoalescedInfo, ConnId, Ecn, FlowHint, FourTuple, NewRange, SeqNum, TcpHeader};
 
+use super::classify::only_continues;
+
 /// A received segment.
 #[derive(Debug)]
 pub(super) struct RxSegment {
@@ -93,13 +95,9 @@ impl GroBatch {
         };
         self.has_place(segment.len, frames)
             && match headers {
-                // Predicted headers of one connection differ in nothing else.
                 Headers::Predicted(id, says) => {
                     self.predicted == Some(*id)
-                        && says.seq == self.behind(first)
-                        && first
-                            .header
-                            .is_only_continued(says.ack, says.window, says.flags)
+                        && only_continues(says, &first.header, self.behind(first))
                 }
                 Headers::Parsed(next) => {
                     self.predicted.is_none()

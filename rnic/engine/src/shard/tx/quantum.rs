@@ -229,7 +229,7 @@ impl TxSegments for Filling<'_, '_> {
     #[inline(always)]
     fn add(&mut self, fpdu: &Written) {
         let filled = &mut self.filled;
-        filled.left = filled.left.saturating_sub(fpdu.len);
+        filled.left -= fpdu.len;
         filled.bytes += fpdu.len;
         filled.fpdus += 1;
         // Every FPDU is of an even number of bytes.
