@@ -24,6 +24,27 @@
 //!   clone(2) without `CLONE_VM` shares the pages with its parent.
 //! - `mlock`, NUMA policy and the advice that was given for the pages before are gone.
 //!
+//! # What it costs
+//!
+//! The example `cost` measures it. In a busy virtual machine of two cores, in microseconds:
+//!
+//! | bytes | to adopt | to give back |
+//! |---|---|---|
+//! | 64, or a page | 70 | 60 |
+//! | 64 KiB | 115 | 100 |
+//! | 1 MiB | 790 | 690 |
+//! | 16 MiB | 29,500 | 28,400 |
+//! | 256 MiB | 614,000 | 647,000 |
+//!
+//! So no size is too small for it: an access by `/proc/self/mem` is a system call for each FPDU, and a
+//! page has paid for itself after some dozens.
+//!
+//! # What it does not take
+//!
+//! The stack of the thread that calls, and the main thread's. Memory on another thread's stack is
+//! taken: that thread waits, but a signal that comes to it in that moment finds no stack where the
+//! process may not have the kernel's page faults wait, and ends the process.
+//!
 //! `unsafe` lives in `sys`, which makes the system calls, and in `window`, `table` and `fork`, which pass on
 //! the promise of [`place`]'s caller.
 

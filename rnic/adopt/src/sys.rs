@@ -380,15 +380,21 @@ impl Drop for Signals {
 /// Addresses where this thread keeps what it can't do without: its stack, and its thread-local storage.
 /// The main thread's stack is told by `/proc/self/maps`.
 pub(crate) fn own_memory() -> Range<usize> {
-    const AROUND: usize = 64 << 10;
+    /// Bytes that the thread library keeps of a thread, behind the address that it is known by.
+    const DESCRIPTOR: usize = 2304;
     if rustix::thread::gettid() != rustix::process::getpid()
         && let Some(stack) = own_stack()
     {
         return stack;
     }
-    // SAFETY: gives the address of a thread-local word; it is not accessed.
-    let local = unsafe { libc::__errno_location() }.addr();
-    local.saturating_sub(AROUND)..local.saturating_add(AROUND)
+    // SAFETY: give addresses of this thread's, at which nothing is accessed.
+    let (local, thread) = unsafe {
+        (
+            libc::__errno_location().addr(),
+            libc::pthread_self() as usize,
+        )
+    };
+    local.min(thread)..local.max(thread) + DESCRIPTOR
 }
 
 /// A thread's stack, at whose end its thread-local storage is.
