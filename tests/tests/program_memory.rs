@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use rnic::inspect::{Kind, Object};
 use rnic::{
-    Access, Error, MemoryKind, MemoryRegion, ProtectionDomain, RefusalCode, WcStatus, WorkRequest,
+    Access, Context, Device, DeviceConfig, Error, MemoryKind, MemoryRegion, ProtectionDomain,
+    RefusalCode, WcStatus, WorkRequest,
 };
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{Family, Lab, LinkOptions};
@@ -59,40 +60,45 @@ impl Pair {
         }
     }
 
-    /// A Write, a Read, a Send that comes, a Write that goes.
     #[track_caller]
     fn everything_works(&self, region: &MemoryRegion) {
-        let (peer, owner, len) = (&self.peer, &self.owner, region.len());
-        let remote = region.remote(0..len).expect("all of it");
-        let all = [peer.element(0..len)];
-        let written = |seed: u64| Pattern::bytes(seed, peer.region.len())[..len].to_vec();
-        let there = || region.to_vec(0..len).expect("all");
-        peer.fill(1);
-        peer.post(WorkRequest::write(1, &all, remote));
-        assert_eq!(peer.completion().status, WcStatus::Success);
-        peer.fill(2);
-        peer.post(WorkRequest::read(2, &all, remote));
-        assert_eq!(peer.completion().status, WcStatus::Success);
-        assert!(peer.content()[..len] == written(1));
-        assert!(there() == written(1));
-
-        peer.fill(3);
-        let place = [region.slice(0..len).expect("all")];
-        let receive = WorkRequest::recv(3, &place);
-        owner.qp.post_recv(receive).expect("room");
-        peer.post(WorkRequest::send(3, &all));
-        assert_eq!(peer.completion().status, WcStatus::Success);
-        assert_eq!(owner.completion().status, WcStatus::Success);
-        assert!(there() == written(3));
-
-        region.write(0, &written(4)).expect("all");
-        owner.post(WorkRequest::write(4, &place, peer.remote()));
-        assert_eq!(owner.completion().status, WcStatus::Success);
-        // The peer knows when it has its answer.
-        peer.post(WorkRequest::read(5, &all[..0], remote));
-        assert_eq!(peer.completion().status, WcStatus::Success);
-        assert!(peer.content()[..len] == written(4));
+        everything_works(&self.peer, &self.owner, region);
     }
+}
+
+/// A Write, a Read, a Send that comes, a Write that goes.
+#[track_caller]
+fn everything_works(peer: &Endpoint, owner: &Endpoint, region: &MemoryRegion) {
+    let len = region.len();
+    let remote = region.remote(0..len).expect("all of it");
+    let all = [peer.element(0..len)];
+    let written = |seed: u64| Pattern::bytes(seed, peer.region.len())[..len].to_vec();
+    let there = || region.to_vec(0..len).expect("all");
+    peer.fill(1);
+    peer.post(WorkRequest::write(1, &all, remote));
+    assert_eq!(peer.completion().status, WcStatus::Success);
+    peer.fill(2);
+    peer.post(WorkRequest::read(2, &all, remote));
+    assert_eq!(peer.completion().status, WcStatus::Success);
+    assert!(peer.content()[..len] == written(1));
+    assert!(there() == written(1));
+
+    peer.fill(3);
+    let place = [region.slice(0..len).expect("all")];
+    let receive = WorkRequest::recv(3, &place);
+    owner.qp.post_recv(receive).expect("room");
+    peer.post(WorkRequest::send(3, &all));
+    assert_eq!(peer.completion().status, WcStatus::Success);
+    assert_eq!(owner.completion().status, WcStatus::Success);
+    assert!(there() == written(3));
+
+    region.write(0, &written(4)).expect("all");
+    owner.post(WorkRequest::write(4, &place, peer.remote()));
+    assert_eq!(owner.completion().status, WcStatus::Success);
+    // The peer knows when it has its answer.
+    peer.post(WorkRequest::read(5, &all[..0], remote));
+    assert_eq!(peer.completion().status, WcStatus::Success);
+    assert!(peer.content()[..len] == written(4));
 }
 
 #[test]
@@ -269,6 +275,26 @@ fn how_memory_is_reached_is_shown_and_a_terabyte_is_refused_at_once() {
     assert!(resident.expect("it is there") < 1 << 20, "{resident:?} KiB");
     // SAFETY: mapped above.
     unsafe { rustix::mm::munmap(start, TERABYTE) }.expect("mapped");
+}
+
+#[test]
+fn an_rnic_of_the_program_s_own_process_reaches_its_memory_as_it_is() {
+    const LEN: usize = 100_000;
+    let device = Device::open(DeviceConfig::loopback()).expect("it needs nothing of the host");
+    let end = |bytes| Endpoint::of(Context::embedded(&device).expect("a client"), bytes);
+    let (peer, owner) = (end(LEN), end(64));
+    connect(&peer, &owner, ([127, 0, 0, 1], PORT).into());
+    let mut large = vec![0_u8; LEN];
+    let mut here = [0_u8; 100];
+    for (start, len) in [
+        (large.as_mut_ptr().wrapping_add(11), LEN - 20),
+        (here.as_mut_ptr().wrapping_add(1), 64),
+        (DATA.as_ptr().cast_mut().cast(), 64),
+    ] {
+        let region = register(&owner.pd, start, len).expect("memory");
+        everything_works(&peer, &owner, &region);
+    }
+    assert_eq!(large[11..500], Pattern::bytes(4, LEN)[..489]);
 }
 
 #[test]

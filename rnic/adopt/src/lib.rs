@@ -22,6 +22,9 @@
 //! - A child made by fork(2) gets private copies of the adopted pages, as of any others. What other
 //!   threads of the parent write in the moment of the fork is there or not. A child made by a bare
 //!   clone(2) without `CLONE_VM` shares the pages with its parent.
+//! - Pages that the kernel holds for another purpose (buffers registered with io_uring, direct I/O under
+//!   way, devices of VFIO) are the old ones for it, in both directions of an exchange. Such a buffer is to
+//!   be registered there after it is registered here, and taken back before.
 //! - `mlock`, NUMA policy and the advice that was given for the pages before are gone.
 //!
 //! # What it costs
