@@ -1,5 +1,9 @@
-//! What adopting pages costs, and giving them back: `cargo run --release -p rnic-adopt --example cost`.
+//! What adopting pages costs, and giving them back, and what an access costs without it:
+//! `cargo run --release -p rnic-adopt --example cost`.
 
+use std::fs::File;
+use std::hint::black_box;
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use rnic_adopt::Neighbours;
@@ -24,6 +28,38 @@ fn main() {
             assert!(memory.iter().all(|byte| *byte == 1));
         }
         println!("{len:>12} {:>12} {:>12}", median(adopt), median(back));
+    }
+    accesses();
+}
+
+/// Writes into a buffer of 1 MiB: by a copy, as into adopted memory, and by `/proc/self/mem`.
+fn accesses() {
+    const COUNT: u32 = 200_000;
+    let own = File::options().write(true).open("/proc/self/mem");
+    let own = own.expect("a process may write its own memory");
+    let mut memory = vec![0_u8; 1 << 20];
+    println!("{:>12} {:>12} {:>12}", "bytes", "copy, ns", "mem, ns");
+    for len in [64, 1448, 8948] {
+        let bytes = vec![1_u8; len];
+        let place = |round: u32| round as usize * 64 % ((1 << 20) - len);
+        let begun = Instant::now();
+        for round in 0..COUNT {
+            memory[place(round)..][..len].copy_from_slice(black_box(&bytes));
+        }
+        let copied = begun.elapsed() / COUNT;
+        let start = memory.as_mut_ptr().expose_provenance();
+        let begun = Instant::now();
+        for round in 0..COUNT {
+            let at = (start + place(round)) as u64;
+            own.write_all_at(&bytes, at).expect("mapped");
+        }
+        let written = begun.elapsed() / COUNT;
+        println!(
+            "{len:>12} {:>12} {:>12}",
+            copied.as_nanos(),
+            written.as_nanos()
+        );
+        black_box(&memory);
     }
 }
 

@@ -29,18 +29,23 @@
 //!
 //! # What it costs
 //!
-//! The example `cost` measures it. In a busy virtual machine of two cores, in microseconds:
+//! The example `cost` measures it. In a busy virtual machine of two cores:
 //!
 //! | bytes | to adopt | to give back |
 //! |---|---|---|
-//! | 64, or a page | 70 | 60 |
-//! | 64 KiB | 115 | 100 |
-//! | 1 MiB | 790 | 690 |
-//! | 16 MiB | 29,500 | 28,400 |
-//! | 256 MiB | 614,000 | 647,000 |
+//! | 64, or a page | 80 us | 60 us |
+//! | 64 KiB | 140 us | 120 us |
+//! | 1 MiB | 1.2 ms | 0.7 ms |
+//! | 16 MiB | 28 ms | 32 ms |
+//! | 256 MiB | 340 ms | 370 ms |
 //!
-//! So no size is too small for it: an access by `/proc/self/mem` is a system call for each FPDU, and a
-//! page has paid for itself after some dozens.
+//! | an access of | by a copy | by `/proc/self/mem` |
+//! |---|---|---|
+//! | 64 bytes | 13 ns | 2000 ns |
+//! | 1448 bytes | 38 ns | 2000 ns |
+//! | 8948 bytes | 140 ns | 4700 ns |
+//!
+//! So no size is too small: a page has paid for itself after some seventy accesses.
 //!
 //! # What it does not take
 //!
