@@ -17,7 +17,7 @@ use std::ptr::{self, NonNull};
 use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
 use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
-use rustix::mm::{Advice, MapFlags, MremapFlags, ProtFlags, UserfaultfdFlags};
+use rustix::mm::{Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags, UserfaultfdFlags};
 
 use crate::{NotAdopted, host};
 
@@ -38,12 +38,24 @@ unsafe impl Send for Mapping {}
 
 impl Mapping {
     pub(crate) fn new(fd: &OwnedFd, len: usize) -> Result<Self, NotAdopted> {
+        // Where new mappings are locked (mlockall(2)) they are populated, and this one is long: it gets
+        // its rights when it is no longer locked.
+        let none = ProtFlags::empty();
         // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
         let mapped =
-            unsafe { rustix::mm::mmap(ptr::null_mut(), len, READ_WRITE, MapFlags::SHARED, fd, 0) };
+            unsafe { rustix::mm::mmap(ptr::null_mut(), len, none, MapFlags::SHARED, fd, 0) };
         let start = NonNull::new(mapped.map_err(host("mmap"))?.cast());
         let start = start.ok_or(NotAdopted::Kind("at address 0"))?;
         let mapping = Self { start, len };
+        let at = start.as_ptr().cast();
+        // SAFETY: exactly the new mapping.
+        unsafe { rustix::mm::munlock(at, len) }.map_err(host("munlock"))?;
+        // SAFETY: as above.
+        let rights = unsafe {
+            let rights = MprotectFlags::READ | MprotectFlags::WRITE;
+            rustix::mm::mprotect(at, len, rights)
+        };
+        rights.map_err(host("mprotect"))?;
         mapping.advise(&(0..len), Advice::LinuxDontDump)?;
         Ok(mapping)
     }

@@ -451,24 +451,43 @@ fn parts_of_pages_of_a_heap_that_is_in_use_come_and_go() {
     });
 }
 
-#[test]
-fn a_child_has_private_copies() {
-    let pages = Pages::new(4 * PAGE);
-    pages.words()[0].store(1, Ordering::Relaxed);
-    let (place, _) = adopted(pages.place(0..4 * PAGE));
-    // SAFETY: the child does nothing that needs another thread, and ends by _exit.
+/// Runs `test` in a child, which ends by `_exit`.
+fn in_child(test: impl FnOnce() -> bool) {
+    // SAFETY: the child does nothing that needs another thread.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
-        let before = pages.words()[0].swap(2, Ordering::Relaxed);
-        let left = adopted_bytes() == 0;
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(test));
         // SAFETY: ends the child at once.
-        unsafe { libc::_exit(i32::from(!(before == 1 && left))) };
+        unsafe { libc::_exit(i32::from(!done.unwrap_or(false))) };
     }
     let mut status = 0;
     // SAFETY: a child of this process.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     assert_eq!(status, 0);
+}
+
+/// mlockall(2) has new mappings populated, and a window is long.
+#[test]
+fn a_program_that_locks_its_memory_pays_for_what_it_registers_only() {
+    in_child(|| {
+        rustix::mm::mlockall(rustix::mm::MlockAllFlags::FUTURE).unwrap();
+        let pages = Pages::new(4 * PAGE);
+        let (place, _) = adopted(pages.place(0..4 * PAGE));
+        let taken = rustix::fs::fstat(place.fd()).unwrap().st_blocks * 512;
+        taken == 4 * PAGE as i64
+    });
+}
+
+#[test]
+fn a_child_has_private_copies() {
+    let pages = Pages::new(4 * PAGE);
+    pages.words()[0].store(1, Ordering::Relaxed);
+    let (place, _) = adopted(pages.place(0..4 * PAGE));
+    in_child(|| {
+        let before = pages.words()[0].swap(2, Ordering::Relaxed);
+        before == 1 && adopted_bytes() == 0
+    });
     assert_eq!(sum(&place, 8), 1, "what the child wrote is its own");
     pages.words()[0].store(3, Ordering::Relaxed);
     assert_eq!(sum(&place, 8), 3, "and the parent goes on");
