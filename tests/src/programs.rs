@@ -74,6 +74,7 @@ impl Programs {
     /// Runs a server on `b`, and when it listens a client on `a`, to both ends.
     #[track_caller]
     pub fn run(&self, server: &str, client: &str) -> Both {
+        self.wait_for_listeners("the last server is gone", |count| count == 0);
         let server = self.on_b(server).spawn();
         self.wait_for_listener();
         let client = self.on_a(client).run();
@@ -84,10 +85,15 @@ impl Programs {
     /// Waits until somebody listens on `b`.
     #[track_caller]
     pub fn wait_for_listener(&self) {
+        self.wait_for_listeners("the server listens", |count| count > 0);
+    }
+
+    #[track_caller]
+    fn wait_for_listeners(&self, what: &str, enough: impl Fn(usize) -> bool) {
         let context = rnic::Context::open(self.pair.daemon_b.socket()).expect("the daemon serves");
-        wait::until("the server listens", LISTEN_LIMIT, || {
+        wait::until(what, LISTEN_LIMIT, || {
             let listeners = context.inspect(Kind::Listeners).expect("the daemon tells");
-            (!listeners.is_empty()).then_some(())
+            enough(listeners.len()).then_some(())
         });
     }
 

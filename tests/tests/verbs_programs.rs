@@ -87,6 +87,75 @@ fn endpoints_wait_for_what_they_begin() {
     assert!(both.client.stdout.contains("end 0"), "{}", both.client);
 }
 
+/// perftest's programs, some with options: bandwidth with events, with several queue pairs, with a shared
+/// receive queue, both ways; latency with inline data and with events.
+const PERFTEST: [&str; 14] = [
+    "ib_write_bw -n 200",
+    "ib_write_bw -n 100 -q 4",
+    "ib_write_bw -n 100 -b -s 4096",
+    "ib_read_bw -n 200",
+    "ib_read_bw -n 200 -e",
+    "ib_send_bw -n 200",
+    "ib_send_bw -n 200 -e -Q 1 -s 4096",
+    "ib_send_bw -n 200 -r 16 --use-srq",
+    "ib_write_lat -n 100 -I 64",
+    "ib_read_lat -n 100 -e",
+    "ib_send_lat -n 100 -s 8192",
+    "ib_send_lat -n 100 -e",
+    "ib_atomic_bw -n 100",
+    "ib_atomic_lat -n 100 -A CMP_AND_SWAP",
+];
+
+#[test]
+fn perftest_measures_over_connections_of_rdma_cm() {
+    let programs = Programs::new("verbs-perftest");
+    for program in PERFTEST {
+        let server = format!("{program} -R -F");
+        let both = programs.run(&server, &format!("{server} {}", programs.address()));
+        let both = both.success();
+        assert!(both.client.stdout.contains("#bytes"), "{}", both.client);
+    }
+}
+
+#[test]
+fn fio_moves_data_by_each_of_its_verbs() {
+    let programs = Programs::new("verbs-fio");
+    let common = "--ioengine=rdma --port=18600 --bs=64k --size=4m --iodepth=8";
+    for verb in ["write", "read", "send"] {
+        let server = format!("fio --name=server {common} --rw=read");
+        let client = format!("fio --name=client {common} --rw=write --verb={verb}");
+        let both = programs.run(
+            &server,
+            &format!("{client} --hostname={}", programs.address()),
+        );
+        let both = both.success();
+        assert!(both.client.stdout.contains("err= 0"), "{}", both.client);
+    }
+}
+
+#[test]
+fn qperf_forks_a_server_for_each_measurement() {
+    let programs = Programs::new("verbs-qperf");
+    let mut server = programs.on_b("qperf").spawn();
+    let measurements = [
+        "rc_lat",
+        "rc_bw",
+        "rc_bi_bw",
+        "rc_rdma_read_bw",
+        "rc_rdma_write_bw",
+        "rc_rdma_write_lat",
+        "ver_rc_compare_swap",
+        "ver_rc_fetch_add",
+    ];
+    for measurement in measurements {
+        let client = format!("qperf -t 1 {} -cm 1 {measurement}", programs.address());
+        let measured = programs.on_a(&client).run().success();
+        assert!(measured.stdout.contains(" = "), "{measured}");
+    }
+    assert!(server.running());
+    server.kill();
+}
+
 #[test]
 fn many_connections_come_and_go() {
     let programs = Programs::new("verbs-many");

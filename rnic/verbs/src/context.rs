@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::abi::{ibv_async_event, ibv_context, verbs_context};
 use crate::exports::ops;
-use crate::ffi::{Object, Outcome, Ptr, Shared, zeroable};
+use crate::ffi::{Object, Outcome, Shared, zeroable};
 use crate::process::Process;
 use crate::queue::EventQueue;
 use crate::session::Session;
@@ -28,14 +28,9 @@ unsafe impl Object for Context {
 impl Context {
     pub(crate) fn open(session: &Arc<Session>) -> Outcome<Arc<Self>> {
         let asynchronous = EventQueue::new()?;
-        let devices = Process::current().devices()?;
-        let own = |device: &&Arc<crate::device::Device>| device.interface() == session.interface();
-        let device = devices
-            .iter()
-            .find(own)
-            .map_or(Ptr::NULL, |device| device.abi_ptr());
+        let device = Process::current().device(session.interface());
         let context = Arc::new(Self {
-            abi: Shared::new(ops::verbs_context(device, asynchronous.fd())),
+            abi: Shared::new(ops::verbs_context(device.abi_ptr(), asynchronous.fd())),
             session: session.clone(),
             asynchronous,
         });

@@ -344,7 +344,12 @@ impl Fail {
     fn log(&self, call: &str) {
         if let Some(why) = &self.why {
             crate::logger::install();
-            log::warn!("{call}: {why}");
+            // Programs that end destroy things in any order, and try.
+            let level = match self.errno {
+                Errno::BUSY => log::Level::Info,
+                _ => log::Level::Warn,
+            };
+            log::log!(level, "{call}: {why}");
         }
     }
 }

@@ -72,12 +72,27 @@ impl Process {
                 Some(other) => vec![interface_of(&other)?],
             },
         };
+        let device = |interface: &String| self.device(interface);
+        Ok(interfaces.iter().map(device).collect())
+    }
+
+    /// The devices that the last look found. Most programs never look themselves.
+    fn known_devices(&self) -> Outcome<Vec<Arc<Device>>> {
+        let known: Vec<_> = lock(&self.devices).values().cloned().collect();
+        match known.is_empty() {
+            true => self.devices(),
+            false => Ok(known),
+        }
+    }
+
+    /// The device of an interface.
+    pub(crate) fn device(&self, interface: &str) -> Arc<Device> {
         let mut known = lock(&self.devices);
-        let device = |interface: String| {
-            let made = || Arc::new(Device::new(&interface));
-            known.entry(interface.clone()).or_insert_with(made).clone()
-        };
-        Ok(interfaces.into_iter().map(device).collect())
+        let made = || Arc::new(Device::new(interface));
+        known
+            .entry(interface.to_owned())
+            .or_insert_with(made)
+            .clone()
     }
 
     /// The session of a device, opened if there is none that lives.
@@ -109,7 +124,7 @@ impl Process {
 
     /// Sessions of all devices.
     pub(crate) fn sessions(&self) -> Outcome<Vec<Arc<Session>>> {
-        let devices = self.devices()?;
+        let devices = self.known_devices()?;
         let session = |device: &Arc<Device>| self.session(device.interface());
         devices.iter().map(session).collect()
     }
@@ -130,7 +145,7 @@ impl Process {
 
     /// The session of the device that leads to an address.
     pub(crate) fn session_toward(&self, address: std::net::IpAddr) -> Outcome<Arc<Session>> {
-        let devices = self.devices()?;
+        let devices = self.known_devices()?;
         let interface = match (&self.way, devices.as_slice()) {
             (_, []) => return Err(Fail::of(Errno::NODEV, "there is no RNIC")),
             (_, [only]) => only.interface().to_owned(),

@@ -23,7 +23,12 @@ impl CmId {
         if state.local.is_some() {
             return Err(Fail::of(Errno::INVAL, "the identifier is bound already"));
         }
-        if !local.ip().is_unspecified() {
+        if local.ip().is_unspecified() {
+            // What listening needs: some programs tell their peers the port before they listen.
+            for session in Process::current().sessions()? {
+                session.shared()?;
+            }
+        } else {
             let session = Process::current().session_at(local.ip())?;
             self.bind_to(&mut state, &session)?;
         }
