@@ -14,6 +14,7 @@ pub mod cases;
 pub mod cgroup;
 pub mod contest;
 pub mod daemon;
+pub mod footprint;
 pub mod huge_pages;
 pub mod interop;
 pub mod lab;

@@ -2,10 +2,9 @@
 //! leave nothing behind: both daemons hold what they held before, in every table, and no descriptor,
 //! thread or mapping more.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use rnic_tests::daemon::Daemon;
+use rnic_tests::footprint::Footprint;
 use rnic_tests::lab::Family;
 use rnic_tests::pair::Pair;
 use rnic_tests::pattern::Pattern;
@@ -19,47 +18,6 @@ const KILLS: u64 = 100;
 const OLDEST: Duration = Duration::from_millis(200);
 /// How soon everything must be as it was. What was half open is waited for longest.
 const SOON: Duration = Duration::from_secs(90);
-/// What goes up and down with clients, beside everything whose name begins with `held_`.
-const LEVELS: [&str; 6] = [
-    "device_clients",
-    "device_ports",
-    "connections",
-    "queue_pairs",
-    "regions",
-    "frames_held",
-];
-
-/// What is in use of a daemon.
-#[derive(Debug)]
-struct Footprint {
-    levels: BTreeMap<String, u64>,
-    open_files: usize,
-    threads: usize,
-    mappings: usize,
-}
-
-impl Footprint {
-    fn of(daemon: &Daemon) -> Self {
-        // Before anything is asked of the daemon: whoever asks is a client too.
-        let (open_files, threads) = (daemon.open_files(), daemon.threads());
-        let mappings = daemon.shared_mappings();
-        let mut levels = daemon.counters();
-        levels.retain(|name, _| LEVELS.contains(&name.as_str()) || name.starts_with("held_"));
-        Self {
-            levels,
-            open_files,
-            threads,
-            mappings,
-        }
-    }
-
-    fn is_back_at(&self, before: &Self) -> bool {
-        self.levels == before.levels
-            && self.open_files <= before.open_files
-            && self.threads <= before.threads
-            && self.mappings <= before.mappings
-    }
-}
 
 fn number(name: &str, without: u64) -> u64 {
     match std::env::var(name) {

@@ -154,7 +154,7 @@ pub use work::WorkRequest;
 
 pub use rnic_device::{
     Administrators, CongestionControl, Device, DeviceConfig, DeviceError, Driving, KeepAlive,
-    Limits, Polling, PortRanges, Quota, Resource, UserLimits, Users, XdpMode,
+    Limits, LoopbackUse, Polling, PortRanges, Quota, Resource, UserLimits, Users, XdpMode,
 };
 pub use rnic_ipc::capture::{Direction, Filter};
 pub use rnic_ipc::control::{

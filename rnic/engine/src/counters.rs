@@ -145,6 +145,7 @@ pub(crate) fn named(
     }
     put("rx_tcp_malformed", shard.tcp_malformed);
     put("rx_wrong_vlan", shard.wrong_vlan);
+    put("rx_martians", shard.martians);
     put("passive_opens", shard.passive_opens);
     put("active_opens", shard.active_opens);
     put("established", shard.established);

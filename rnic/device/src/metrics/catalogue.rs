@@ -56,6 +56,7 @@ pub(super) const SHARD: &[Family] = &[
             (r#"reason="bad_tcp_checksum""#, "rx_bad_tcp_checksum"),
             (r#"reason="bad_tcp_header""#, "rx_tcp_malformed"),
             (r#"reason="wrong_vlan""#, "rx_wrong_vlan"),
+            (r#"reason="martian""#, "rx_martians"),
         ],
     ),
     one(

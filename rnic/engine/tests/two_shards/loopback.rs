@@ -9,16 +9,16 @@ use rnic_engine::shard::{Shard, ShardConfig, loopback_mtu};
 use rnic_ipc::control::{DisconnectReason, Event, MarkerUse, MpaOptions, QpState};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::{WcStatus, WrOpcode};
-use rnic_net::Path;
+use rnic_net::{Path, Payload};
 use rnic_xsk::{ChunkSize, MemoryPort, Umem};
-use userspace_tcp::Instant;
+use userspace_tcp::{Ecn, Flags, FourTuple, Instant, TcpHeader};
 
 use crate::side::{LISTENER, Rings, Side, SideConfig, pattern};
 
 const PATIENCE: Duration = Duration::from_secs(600);
 const FRAMES: u32 = 512;
 
-/// One host, time, and no link.
+/// One host and time; its link, if it has one, leads to the test.
 struct Host {
     side: Side,
     now: Instant,
@@ -44,6 +44,18 @@ impl Host {
         let address: SocketAddr = address.parse().unwrap();
         let mut side = Side::over(1, address, shard, None, frames, Rings::default());
         side.mtu = mtu;
+        Self::of(side)
+    }
+
+    /// With a link beside.
+    fn beside_a_link() -> Self {
+        let address = "198.18.0.1:7174".parse().unwrap();
+        let mut side = Side::new(1, address, SideConfig::default());
+        side.mtu = 1500;
+        Self::of(side)
+    }
+
+    fn of(side: Side) -> Self {
         Self {
             side,
             now: Instant::from_nanos(1_000_000),
@@ -358,4 +370,52 @@ fn a_listener_that_goes_ends_requests_that_wait_over_the_loopback() {
         host.side.state(qp) == QpState::Error
     }));
     host.assert_nothing_is_left();
+}
+
+/// The first bytes of a frame with this segment's headers and nothing behind.
+fn from_the_link(source: SocketAddr, destination: SocketAddr, header: &TcpHeader) -> Vec<u8> {
+    let path = Path {
+        src_mac: [2, 0, 0, 0, 0, 9],
+        dst_mac: [2, 0, 0, 0, 0, 1],
+        ..Path::loopback(1500)
+    };
+    let tuple = FourTuple::new(source, destination);
+    let mut frame = vec![0; 128];
+    let ecn = Ecn::NotEct;
+    let payload = Payload::default();
+    let len = rnic_net::write_segment(&path, &tuple, ecn, header, payload, &mut frame).unwrap();
+    frame.truncate(len);
+    frame
+}
+
+/// RFC 1122 section 3.2.1.3: such an address appears on no link.
+#[test]
+fn what_comes_from_a_link_is_never_from_this_host() {
+    let mut host = Host::beside_a_link();
+    host.listen();
+    let (active, passive) = host.connect(MpaOptions::default(), MpaOptions::default());
+    let own = host.side.address;
+    let connected = SocketAddr::new(own.ip(), host.next_port);
+    let header = |flags| TcpHeader {
+        flags,
+        ..TcpHeader::default()
+    };
+    let stranger = |port| SocketAddr::new(own.ip(), port);
+    let frames = [
+        from_the_link("127.0.0.1:9".parse().unwrap(), own, &header(Flags::SYN)),
+        from_the_link(own, "127.0.0.1:7174".parse().unwrap(), &header(Flags::SYN)),
+        from_the_link(stranger(9), own, &header(Flags::SYN)),
+        // To either end of a connection of the loopback.
+        from_the_link(connected, own, &header(Flags::RST)),
+        from_the_link(own, connected, &header(Flags::RST)),
+    ];
+    for (before, frame) in frames.iter().enumerate() {
+        assert!(host.side.wire.as_ref().unwrap().push(frame));
+        host.settle();
+        assert_eq!(host.side.counter("rx_martians"), before as u64 + 1);
+    }
+    assert_eq!(host.side.wire.as_ref().unwrap().waiting(), 0, "no answer");
+    every_operation(&mut host, (active, passive));
+    let link = host.side.wire.as_ref().unwrap();
+    assert_eq!(link.waiting(), 0, "nothing of it goes over the link");
 }
