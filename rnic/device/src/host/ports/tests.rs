@@ -155,3 +155,33 @@ fn each_connection_gets_a_port_of_its_own() {
     assert_ne!(a.local(), b.local());
     assert_eq!(ports.len(), 2);
 }
+
+#[test]
+fn ports_of_a_space_of_our_own_are_taken_from_nobody_and_no_port_is_given_twice() {
+    let ports = Ports::new(Log::default(), PortSpace::Own);
+    let host = TcpListener::bind(ANY).unwrap();
+    let taken_by_host = host.local_addr().unwrap();
+    let listener = ports.listen(taken_by_host, 0).unwrap();
+    let refusal = ports.listen(taken_by_host, 0).unwrap_err();
+    assert_eq!(refusal.code, RefusalCode::PortInUse);
+    let listener_at = listener.local();
+    ports.used(listener, Stamp(1));
+    let mut given = std::collections::HashSet::new();
+    for _ in DYNAMIC {
+        let Ok(reserved) = ports.connect(ANY.ip(), 0) else {
+            break;
+        };
+        let local = reserved.local();
+        assert!(given.insert(local) && local != listener_at);
+        ports.used(reserved, Stamp(2));
+    }
+    let refusal = ports.connect(ANY.ip(), 0).unwrap_err();
+    assert_eq!(refusal.code, RefusalCode::PortInUse);
+    let again = *given.iter().next().unwrap();
+    ports.released(again, Stamp(3));
+    let reserved = ports.connect(ANY.ip(), 0).unwrap();
+    assert_eq!(reserved.local(), again);
+    ports.failed(reserved);
+    // Another address has them all.
+    ports.failed(ports.connect("127.0.0.2".parse().unwrap(), 0).unwrap());
+}

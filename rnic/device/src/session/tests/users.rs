@@ -88,7 +88,7 @@ fn ports_and_connections_are_bounded_by_user() {
         let qp = qp(session, pd(session), cq(session));
         let request = Request::Connect {
             qp,
-            remote: "127.0.0.2:7471".parse().unwrap(),
+            remote: "198.18.7.2:7471".parse().unwrap(),
             local: None,
             mpa: rnic_ipc::control::MpaOptions::default(),
             private_data: Vec::new(),
