@@ -25,6 +25,8 @@
 //! - Pages that the kernel holds for another purpose (buffers registered with io_uring, direct I/O under
 //!   way, devices of VFIO) are the old ones for it, in both directions of an exchange. Such a buffer is to
 //!   be registered there after it is registered here, and taken back before.
+//! - A range that was adopted stays a mapping of its own in `/proc/self/maps`. Of those the kernel allows
+//!   65,530 (`vm.max_map_count`); when half of them are there, nothing more is adopted.
 //! - `mlock`, NUMA policy and the advice that was given for the pages before are gone.
 //!
 //! # What it costs
@@ -124,6 +126,10 @@ pub enum NotAdopted {
     /// Parts of it were adopted for other ranges, into several memfds.
     #[error("its pages are in several memfds: other ranges that are registered meet in it")]
     Several,
+    /// The process has half of the mappings that it may have (`vm.max_map_count`). A range that was
+    /// adopted stays a mapping of its own, and the program needs the others.
+    #[error("the process has half of the mappings that it may have: raise vm.max_map_count")]
+    Mappings,
     /// The host has no memory left: it would end processes.
     #[error("the host has no memory left for a copy of the pages")]
     NoMemory,

@@ -69,6 +69,16 @@ pub(crate) fn present(range: &Range<usize>) -> Result<Vec<Part>, NotAdopted> {
     Ok(parts)
 }
 
+/// Whether half of the mappings that the kernel allows are there.
+pub(crate) fn are_many() -> bool {
+    const DEFAULT: usize = 65_530;
+    let most = std::fs::read_to_string("/proc/sys/vm/max_map_count");
+    let most = most.ok().and_then(|text| text.trim().parse().ok());
+    let found = std::fs::read("/proc/self/maps").unwrap_or_default();
+    let found = found.iter().filter(|byte| **byte == b'\n').count();
+    found > most.unwrap_or(DEFAULT) / 2
+}
+
 /// What of a mapping is in a range.
 fn part(mapped: &Range<usize>, what: What, wanted: &Range<usize>) -> Option<Part> {
     let range = mapped.start.max(wanted.start)..mapped.end.min(wanted.end);

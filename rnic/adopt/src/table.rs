@@ -16,6 +16,8 @@ use crate::{Neighbours, NotAdopted, Place, fork, sys};
 static TABLE: Mutex<Table> = Mutex::new(Table {
     windows: Vec::new(),
     process: 0,
+    adoptions: 0,
+    crowded: false,
 });
 
 #[derive(Debug)]
@@ -23,7 +25,14 @@ pub(crate) struct Table {
     pub(crate) windows: Vec<Window>,
     /// Counts the forks between the first process and this one: what a parent holds is not a child's.
     pub(crate) process: u64,
+    /// Ranges that were to be adopted.
+    adoptions: u64,
+    /// The process had too many mappings when they were counted last.
+    crowded: bool,
 }
+
+/// Ranges between two counts of the process's mappings.
+const COUNTED_EVERY: u64 = 1024;
 
 /// Pages of the program's that are in a memfd. Dropping it lets them be private again, unless another
 /// holds them too. Of a parent process it does nothing.
@@ -98,6 +107,9 @@ impl Table {
         neighbours: Neighbours,
     ) -> Result<Place, NotAdopted> {
         let process = self.process;
+        if parts.iter().any(|part| part.what == What::Private) && self.is_crowded() {
+            return Err(NotAdopted::Mappings);
+        }
         let found = self
             .windows
             .iter()
@@ -127,6 +139,15 @@ impl Table {
         };
         self.windows.retain(|window| !window.runs.is_empty());
         put.map(|()| place)
+    }
+
+    /// Whether the process has more mappings than this may add to.
+    fn is_crowded(&mut self) -> bool {
+        if self.adoptions.is_multiple_of(COUNTED_EVERY) {
+            self.crowded = maps::are_many();
+        }
+        self.adoptions += 1;
+        self.crowded
     }
 
     /// Whether a new window could take the parts: all of them are private.

@@ -479,6 +479,31 @@ fn a_program_that_locks_its_memory_pays_for_what_it_registers_only() {
     });
 }
 
+/// Malloc fails in a program that has all of them.
+#[test]
+fn a_program_keeps_half_of_its_mappings() {
+    in_child(|| {
+        let most = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
+        let most: usize = most.trim().parse().unwrap();
+        let crowd = Pages::new(most.next_multiple_of(2) * PAGE);
+        for page in (0..most).step_by(2) {
+            // SAFETY: a page that nobody uses.
+            let made = unsafe {
+                let none = rustix::mm::MprotectFlags::empty();
+                rustix::mm::mprotect(crowd.start.byte_add(page * PAGE), PAGE, none)
+            };
+            if made.is_err() || page > most / 2 + 10 {
+                break;
+            }
+        }
+        let pages = Pages::new(PAGE);
+        let refused = pages.place(0..PAGE).map(drop) == Err(NotAdopted::Mappings);
+        drop(crowd);
+        // They are counted again some time.
+        refused && (0..2000).any(|_| pages.place(0..PAGE).is_ok())
+    });
+}
+
 #[test]
 fn a_child_has_private_copies() {
     let pages = Pages::new(4 * PAGE);
