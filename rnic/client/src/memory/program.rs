@@ -29,7 +29,9 @@ impl ProtectionDomain {
     ///
     /// # Errors
     /// [`Error::Refused`], before a byte of the memory is touched, when a limit does not allow it
-    /// (`Limit`), or when there is no memory at that address (`BadMemory`).
+    /// (`Limit`), or when there is no memory at that address (`BadMemory`). [`Error::Io`] when it must be
+    /// reached by `/proc/self/mem` and this process may not open that: it gave up privileges without
+    /// exec(2) (prctl(2), `PR_SET_DUMPABLE`).
     ///
     /// # Safety
     /// Until the region is dropped the bytes stay mapped; for reading, and with any right to write for
@@ -67,8 +69,9 @@ impl ProtectionDomain {
         let (start, len) = (memory.as_ptr(), memory.len());
         log::debug!("{len} bytes at {start:p} are registered by /proc/self/mem: {why}");
         let by_accessor = self.register_by_accessor(memory.clone(), access);
+        // For the limit, or because a process that gave up privileges may not open the file.
         if why == NotAdopted::Neighbours
-            && is_refused(&by_accessor, RefusalCode::Limit)
+            && by_accessor.is_err()
             && let Ok(place) = place(&memory, false)
         {
             return self.register_place(memory, place, access);

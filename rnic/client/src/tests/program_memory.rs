@@ -1,6 +1,8 @@
 //! Memory that the program made itself.
 #![allow(unsafe_code)]
 
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::ptr::NonNull;
 
 use rnic_ipc::control::{RefusalCode, Request};
@@ -30,6 +32,52 @@ fn addresses_of_a_region_are_the_program_s_own() {
     assert_eq!(region.slice(8..16).unwrap().addr, address + 8);
     assert_eq!(region.remote(4..16).unwrap().addr, address + 4);
     assert_eq!(region.to_vec(0..8).unwrap(), 7_u64.to_ne_bytes());
+}
+
+/// Beside a few bytes a lock may lie, of which a futex(2) would fail: they go to the accessor as long as
+/// the RNIC allows it.
+#[test]
+fn a_small_range_spares_its_neighbours_within_the_limit() {
+    const NAME: &str =
+        "tests::program_memory::a_small_range_spares_its_neighbours_within_the_limit";
+    if rustix::process::geteuid().is_root() {
+        // A user without privilege has such calls fail.
+        let child = Command::new("/proc/self/exe")
+            .args(["--exact", NAME])
+            .uid(65_534)
+            .gid(65_534)
+            .output();
+        let child = child.unwrap();
+        let said = String::from_utf8_lossy(&child.stdout);
+        assert!(
+            child.status.success() && said.contains("1 passed"),
+            "{said}"
+        );
+        return;
+    }
+    let (fake, context) = Fake::start();
+    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let mut memory = vec![0_u8; 100_000];
+    let mut register = |len: usize, access| {
+        let start = NonNull::new(memory.as_mut_ptr().wrapping_add(3)).unwrap();
+        // SAFETY: the memory is dropped behind the regions, and nobody writes it.
+        let region = unsafe { pd.register_memory(start, len, access) };
+        drop(region.unwrap());
+        let mut asked = fake.asked().into_iter().rev();
+        asked.find(|request| !matches!(request, Request::DeregisterMemory { .. }))
+    };
+    let remote = |asked: Option<Request>| matches!(asked, Some(Request::RegisterRemote { .. }));
+    let adopted = |asked: Option<Request>| {
+        matches!(asked, Some(Request::RegisterMemory { adopted: true, .. }))
+    };
+    assert!(remote(register(64, Access::LOCAL)));
+    // What the accessor can't do, and what it is too slow for.
+    assert!(adopted(register(64, Access::ALL)));
+    assert!(adopted(register(70_000, Access::LOCAL)));
+    fake.refuse(|request| {
+        matches!(request, Request::RegisterRemote { .. }).then(|| refusal(RefusalCode::Limit))
+    });
+    assert!(adopted(register(64, Access::LOCAL)));
 }
 
 /// A page that is taken for a region which is then refused may be the host's last.
