@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rnic_engine::command::{Answer, Command, CommandError};
 use rnic_engine::region::RegionMemory;
-use rnic_engine::shard::{Shard, ShardConfig};
+use rnic_engine::shard::{Shard, ShardConfig, loopback_mtu};
 use rnic_ipc::control::{Access, QpAttributes};
 use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::ring::{
@@ -48,6 +48,7 @@ pub struct Node {
     frames: usize,
     mac: [u8; 6],
     mtu: u32,
+    loopback_mtu: u32,
     doorbells: DoorbellProducer,
     cqs: Vec<CqConsumer>,
     queues: BTreeMap<u32, (WorkQueueProducer, WorkQueueProducer)>,
@@ -108,6 +109,7 @@ impl Node {
             frames: umem.frames(),
             mac: [2, 0, 0, 0, 0, index as u8],
             mtu,
+            loopback_mtu: loopback_mtu(&umem),
             doorbells,
             cqs: Vec::new(),
             queues: BTreeMap::new(),
@@ -243,6 +245,9 @@ impl Node {
     }
 
     pub fn path_to(&self, other: &Node) -> Path {
+        if self.address == other.address {
+            return Path::loopback(self.loopback_mtu);
+        }
         Path {
             src_mac: self.mac,
             dst_mac: other.mac,

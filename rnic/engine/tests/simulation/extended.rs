@@ -111,7 +111,9 @@ impl Simulation {
         let Some(word) = self.pick_word(peer) else {
             return;
         };
-        if !self.memories[node].takes_atomic(party, word.at) {
+        if !self.memories[node].takes_atomic(party, word.at)
+            || self.is_onto_itself(party, &[sink], &word)
+        {
             return;
         }
         let mut operation = self.operation();

@@ -285,6 +285,15 @@ impl Simulation {
         }
     }
 
+    /// Whether work between two queue pairs of one node has bytes that are both its source and its sink:
+    /// nobody knows what comes of them.
+    pub fn is_onto_itself(&self, party: Party, pieces: &[Piece], remote: &Piece) -> bool {
+        let one_node = self.end_of(party).node == self.end_of(Self::peer(party)).node;
+        let overlaps =
+            |piece: &Piece| piece.at < remote.range().end && remote.at < piece.range().end;
+        one_node && pieces.iter().any(overlaps)
+    }
+
     /// A Write, or one with Immediate Data, for which a receive is posted.
     fn post_write(&mut self, party: Party, with_immediate: bool) {
         if !self.takes_work(party) {
@@ -300,6 +309,9 @@ impl Simulation {
         let Some(sink) = self.target(peer, bytes.len(), |access| access.remote_write) else {
             return;
         };
+        if self.is_onto_itself(party, &pieces, &sink) {
+            return;
+        }
         let node = self.end_of(peer).node;
         let mut sges = self.sges(&pieces);
         let mut remote = self.sge(&sink);
@@ -375,6 +387,9 @@ impl Simulation {
         let Some(source) = self.target(peer, len, |access| access.remote_read) else {
             return;
         };
+        if self.is_onto_itself(party, &sinks, &source) {
+            return;
+        }
         let node = self.end_of(peer).node;
         let Some(bytes) = self.memories[node].certain(party, &source.range()) else {
             return;

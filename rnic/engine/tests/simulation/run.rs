@@ -15,6 +15,9 @@ const PATIENCE: Duration = Duration::from_secs(1000);
 /// The longest that TCP remembers a connection.
 const TIME_WAIT: Duration = Duration::from_secs(200);
 
+/// So many streams of a thousand are of a node with itself.
+const LOOPBACK: u64 = 200;
+
 /// What a seed's world is like.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
@@ -30,7 +33,12 @@ pub fn run(seed: u64, size: Size) -> BTreeMap<String, u64> {
     for _ in 0..streams {
         let from = it.random.below(size.nodes as u64) as usize;
         let to = it.random.below(size.nodes as u64 - 1) as usize;
-        it.connect(from, if to == from { size.nodes - 1 } else { to });
+        let to = match it.random.chance(LOOPBACK) {
+            true => from,
+            false if to == from => size.nodes - 1,
+            false => to,
+        };
+        it.connect(from, to);
     }
     let actions = it.random.below(size.actions);
     let pace = 100 + it.random.below(700);
