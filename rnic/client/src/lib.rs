@@ -20,7 +20,7 @@
 //! |---|---|
 //! | `ibv_get_device_list` | [`Context::devices`] |
 //! | `ibv_open_device` | [`Context::open`], [`Context::open_device`], [`Context::embedded`] of a [`Device`] |
-//! | `ibv_alloc_pd`, `ibv_reg_mr`, `ibv_alloc_mw` | [`ProtectionDomain::alloc`], [`ProtectionDomain::register`], [`MemoryWindow::alloc`] |
+//! | `ibv_alloc_pd`, `ibv_reg_mr`, `ibv_alloc_mw` | [`ProtectionDomain::alloc`], [`ProtectionDomain::register`] or [`ProtectionDomain::register_memory`], [`MemoryWindow::alloc`] |
 //! | `ibv_bind_mw`, `IBV_WR_BIND_MW` | [`MemoryWindow::bind`] |
 //! | `IBV_WR_REG_MR`, `IBV_WR_LOCAL_INV` | [`FastRegion::register`], [`MemoryRegion::reregister`], [`WorkRequest::local_invalidate`] |
 //! | `ibv_create_cq`, `ibv_poll_cq`, `ibv_req_notify_cq` | [`CompletionQueue::create`], [`CompletionQueue::poll`], [`CompletionQueue::arm`] |
@@ -37,11 +37,11 @@
 //!
 //! A region's bytes are the RNIC's, and the peer's, as long as the region is registered: a peer with
 //! the right to may write them at any moment. So there is no way to a `&[u8]` of them, and a program
-//! needs no `unsafe`: [`MemoryRegion::write`] and [`MemoryRegion::read`] copy in and out, and what is
-//! read while the RNIC writes is a mixture of old and new bytes, no more. Work that is under way
-//! doesn't borrow its region either. A region that is dropped waits in `drop` until the RNIC has let
-//! go of it; work that names it afterwards completes with an error, and nobody touches memory that was
-//! given back.
+//! needs no `unsafe`, but to register memory of its own ([`ProtectionDomain::register_memory`]):
+//! [`MemoryRegion::write`] and [`MemoryRegion::read`] copy in and out, and what is read while the RNIC
+//! writes is a mixture of old and new bytes, no more. Work that is under way doesn't borrow its region
+//! either. A region that is dropped waits in `drop` until the RNIC has let go of it; work that names it
+//! afterwards completes with an error, and nobody touches memory that was given back.
 //!
 //! ```compile_fail
 //! fn bytes(region: &rnic::MemoryRegion) -> &[u8] {
