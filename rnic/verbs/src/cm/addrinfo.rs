@@ -1,6 +1,7 @@
 //! `rdma_getaddrinfo`: names and services, by the host's own resolver.
 
-use std::ffi::c_char;
+use std::ffi::{c_char, c_int};
+use std::net::SocketAddr;
 
 use libc::{AI_NUMERICHOST, AI_PASSIVE, addrinfo, sockaddr, sockaddr_storage};
 use rustix::io::Errno;
@@ -22,56 +23,71 @@ struct Found {
 }
 
 /// The first address of a node and a service: where to listen, with `RAI_PASSIVE`, else where to connect
-/// to.
+/// to. Without either they are those of the hints.
 pub(crate) fn get_addrinfo(
     node: Ptr<c_char>,
     service: Ptr<c_char>,
     hints: Ptr<rdma_addrinfo>,
 ) -> Outcome<Ptr<rdma_addrinfo>> {
-    let hints = hints.as_non_null().map(|_| hints);
-    let wish = |read: fn(&rdma_addrinfo) -> i32| {
-        hints
-            .and_then(|hints| hints.slice(1).first().map(read))
-            .unwrap_or(0)
-    };
-    let (flags, family) = (wish(|hints| hints.ai_flags), wish(|hints| hints.ai_family));
-    let port_space = wish(|hints| hints.ai_port_space);
+    let hints = hints.slice(usize::from(!hints.is_null())).first();
+    let flags = hints.map_or(0, |hints| hints.ai_flags);
+    let port_space = hints.map_or(0, |hints| hints.ai_port_space);
     if port_space != 0 && port_space != RDMA_PS_TCP {
         return Err(Fail::unsupported(format!(
             "port space {port_space:#x}: iWARP has RDMA_PS_TCP only"
         )));
     }
-    let resolved = resolve(node, service, flags, family)?;
-    let mut found = Box::new(Found {
-        abi: crate::ffi::zeroed(),
-        source: crate::ffi::zeroed(),
-        destination: crate::ffi::zeroed(),
-    });
-    let (storage, length) = to_storage(resolved);
-    let passive = flags & RAI_PASSIVE != 0;
-    if passive {
-        (found.source, found.abi.ai_src_len) = (storage, length);
-    } else {
-        (found.destination, found.abi.ai_dst_len) = (storage, length);
-        let source = hints.and_then(|hints| hints.slice(1).first().map(|hints| hints.ai_src_addr));
-        if let Some(source) = source.filter(|source| !source.is_null()) {
-            (found.source, found.abi.ai_src_len) = to_storage(read_sockaddr(source)?);
+    let given = hints
+        .map(|hints| hints.ai_src_addr)
+        .filter(|address| !address.is_null());
+    let mut source = given.map(read_sockaddr).transpose()?;
+    let mut destination = None;
+    if !node.is_null() || !service.is_null() {
+        let family = hints.map_or(0, |hints| hints.ai_family);
+        let resolved = Some(resolve(node, service, flags, family)?);
+        match flags & RAI_PASSIVE {
+            0 => destination = resolved,
+            _ => source = resolved,
         }
+    } else if let Some(hints) = hints {
+        let given = Some(hints.ai_dst_addr).filter(|address| !address.is_null());
+        destination = given.map(read_sockaddr).transpose()?;
+    } else {
+        return Err(Fail::of(
+            Errno::INVAL,
+            "neither a node nor a service nor hints",
+        ));
     }
-    found.abi.ai_flags = flags;
-    found.abi.ai_family = found
-        .source
-        .ss_family
-        .max(found.destination.ss_family)
-        .into();
-    found.abi.ai_qp_type = IBV_QPT_RC;
-    found.abi.ai_port_space = RDMA_PS_TCP;
-    let place = hand_out_box(found);
-    Found::point(place);
-    Ok(place.cast())
+    Ok(Found::hand_out(flags, source, destination))
 }
 
 impl Found {
+    fn hand_out(
+        flags: c_int,
+        source: Option<SocketAddr>,
+        destination: Option<SocketAddr>,
+    ) -> Ptr<rdma_addrinfo> {
+        let mut found = Box::new(Self {
+            abi: crate::ffi::zeroed(),
+            source: crate::ffi::zeroed(),
+            destination: crate::ffi::zeroed(),
+        });
+        if let Some(source) = source {
+            (found.source, found.abi.ai_src_len) = to_storage(source);
+        }
+        if let Some(destination) = destination {
+            (found.destination, found.abi.ai_dst_len) = to_storage(destination);
+        }
+        let (from, to) = (found.source.ss_family, found.destination.ss_family);
+        found.abi.ai_flags = flags;
+        found.abi.ai_family = from.max(to).into();
+        found.abi.ai_qp_type = IBV_QPT_RC;
+        found.abi.ai_port_space = RDMA_PS_TCP;
+        let place = hand_out_box(found);
+        Self::point(place);
+        place.cast()
+    }
+
     /// Lets its struct point to its own addresses.
     fn point(place: Ptr<Self>) {
         let at = |offset| Ptr::<sockaddr>::from_addr((place.addr() + offset) as u64);
@@ -95,7 +111,7 @@ fn resolve(
     service: Ptr<c_char>,
     flags: i32,
     family: i32,
-) -> Outcome<std::net::SocketAddr> {
+) -> Outcome<SocketAddr> {
     let mut hints: addrinfo = crate::ffi::zeroed();
     hints.ai_socktype = libc::SOCK_STREAM;
     if flags & RAI_PASSIVE != 0 {
