@@ -20,7 +20,7 @@ const LINK_HEADER: u32 = 14 + 4;
 /// The most chunks that one Ethernet frame lies in.
 pub const CHUNKS_MAX: usize = 3;
 
-/// How a UMEM is cut: bytes of a chunk, of which the kernel takes two, and how many chunks the
+/// How a UMEM is cut: bytes of a chunk, of which the kernel takes the first two, and how many chunks the
 /// largest Ethernet frame lies in (multi-buffer when more than one).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ChunkSize {
@@ -36,10 +36,6 @@ pub enum ChunkSize {
     /// 16384 bytes, for memory that the kernel does not know ([`Umem::heap`](crate::Umem::heap)):
     /// carries frames of up to 16128.
     Bytes16384,
-    /// The same with 8192 bytes
-    Bytes8192,
-    /// The same with 32768 bytes
-    Bytes32768,
 }
 
 impl ChunkSize {
@@ -70,19 +66,13 @@ impl ChunkSize {
             ChunkSize::Bytes2048 => 2048,
             ChunkSize::Bytes4096 | ChunkSize::TwoOf4096 | ChunkSize::ThreeOf4096 => 4096,
             ChunkSize::Bytes16384 => 16_384,
-            ChunkSize::Bytes8192 => 8192,
-            ChunkSize::Bytes32768 => 32768,
         }
     }
 
     /// How many chunks the largest frame lies in, at most [`CHUNKS_MAX`].
     pub const fn chunks(self) -> usize {
         match self {
-            ChunkSize::Bytes2048
-            | ChunkSize::Bytes4096
-            | ChunkSize::Bytes16384
-            | ChunkSize::Bytes8192
-            | ChunkSize::Bytes32768 => 1,
+            ChunkSize::Bytes2048 | ChunkSize::Bytes4096 | ChunkSize::Bytes16384 => 1,
             ChunkSize::TwoOf4096 => 2,
             ChunkSize::ThreeOf4096 => 3,
         }
