@@ -13,7 +13,9 @@ use rnic_net::{Path, Payload};
 use rnic_xsk::{ChunkSize, MemoryPort, Umem};
 use userspace_tcp::{Ecn, Flags, FourTuple, Instant, TcpHeader};
 
+use crate::impairment::Impairment;
 use crate::side::{LISTENER, Rings, Side, SideConfig, pattern};
+use crate::world::World;
 
 const PATIENCE: Duration = Duration::from_secs(600);
 const FRAMES: u32 = 512;
@@ -418,4 +420,43 @@ fn what_comes_from_a_link_is_never_from_this_host() {
     every_operation(&mut host, (active, passive));
     let link = host.side.wire.as_ref().unwrap();
     assert_eq!(link.waiting(), 0, "nothing of it goes over the link");
+}
+
+/// Two flows that always have more to send: in each poll both get on, whichever began first.
+#[test]
+fn a_loopback_flow_and_one_over_a_link_keep_each_other_from_nothing() {
+    for loopback_first in [true, false] {
+        let mut world = World::new(1, Impairment::NONE);
+        let (over_link, _) = world.connect();
+        let far = world.b.stag;
+        let mut host = Host {
+            now: world.now,
+            next_port: 50_000,
+            side: world.a,
+        };
+        host.side.mtu = 1500;
+        host.listen();
+        let (active, _) = host.connect(MpaOptions::default(), MpaOptions::default());
+        let own = host.side.stag;
+        let mut flows = [(active, own), (over_link, far)];
+        if !loopback_first {
+            flows.reverse();
+        }
+        for (number, (qp, stag)) in flows.into_iter().enumerate() {
+            for id in 0..100 {
+                let id = 100 * number as u64 + id;
+                let (to, len) = ((stag, 4 << 20), 1 << 20);
+                host.side.post_work(qp, WrOpcode::Write, id, 0, to, len);
+            }
+        }
+        let link = |host: &Host| host.side.wire.as_ref().unwrap().waiting();
+        let before = host.side.counter("bytes_placed");
+        let now = host.now;
+        host.side.shard.poll(now);
+        assert!(link(&host) > 0, "the link waits for the loopback");
+        host.side.shard.poll(now);
+        let placed = host.side.counter("bytes_placed") - before;
+        assert!(placed > 0, "the loopback waits for the link");
+        assert!(placed < 4 << 20, "a poll is bounded: {placed} bytes");
+    }
 }
