@@ -9,7 +9,7 @@ use rnic::inspect::Kind;
 
 use crate::binary;
 use crate::daemon::{Daemon, DaemonOptions};
-use crate::lab::{Command, Finished, LinkOptions};
+use crate::lab::{Command, Finished, LinkOptions, Namespace};
 use crate::pair::Pair;
 use crate::wait;
 
@@ -54,6 +54,13 @@ impl Programs {
     }
 
     fn on(&self, daemon: &Daemon, line: &str) -> Command {
+        let socket = format!("RNIC_SOCKET={}", daemon.socket().display());
+        self.with(daemon.namespace(), &socket, line)
+    }
+
+    /// A program in any namespace, which finds its RNIC by a variable of the environment.
+    #[must_use]
+    pub fn with(&self, namespace: &Namespace, variable: &str, line: &str) -> Command {
         let mut words = line.split_whitespace();
         let program = words.next().unwrap_or_default();
         assert!(
@@ -61,12 +68,11 @@ impl Programs {
                 .any(|directory| directory.join(program).is_file())),
             "no program {program} here: run scripts/setup"
         );
-        daemon
-            .namespace()
+        namespace
             .command("env")
             .label(program)
             .arg(format!("LD_LIBRARY_PATH={}", self.library.display()))
-            .arg(format!("RNIC_SOCKET={}", daemon.socket().display()))
+            .arg(variable)
             .arg(program)
             .args(words)
     }
