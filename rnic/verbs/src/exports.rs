@@ -6,5 +6,7 @@ mod cm;
 mod device;
 mod objects;
 pub(crate) mod ops;
+mod rsocket_calls;
+mod rsocket_poll;
 mod rsockets;
 mod strings;

@@ -73,6 +73,16 @@ impl<T> Ptr<T> {
         Self(thing)
     }
 
+    /// To the first of what the caller has, if there is any.
+    pub(crate) fn to_start(things: &mut [T]) -> Self {
+        Self(things.as_mut_ptr())
+    }
+
+    /// As C takes it.
+    pub(crate) fn as_raw(self) -> *mut T {
+        self.0
+    }
+
     /// To what the caller has and does not change.
     pub(crate) fn to_const(thing: &[T]) -> Self {
         Self(thing.as_ptr().cast_mut())
@@ -136,6 +146,15 @@ impl<T> Ptr<T> {
     /// The place `index` of an array that begins here.
     pub(crate) fn at(self, index: usize) -> Self {
         Self(self.0.wrapping_add(index))
+    }
+
+    /// As [`Self::slice`], for values that are to be written.
+    pub(crate) fn slice_mut<'a>(self, count: usize) -> &'a mut [T] {
+        match self.as_non_null() {
+            // SAFETY: as for `slice`; nobody else has a part of it during the call.
+            Some(at) if count > 0 => unsafe { std::slice::from_raw_parts_mut(at.as_ptr(), count) },
+            _ => &mut [],
+        }
     }
 
     /// The `count` values from here on; of null none.

@@ -25,6 +25,7 @@ mod post;
 mod process;
 mod qp;
 mod queue;
+mod rsocket;
 mod session;
 mod srq;
 mod strings;

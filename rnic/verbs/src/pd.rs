@@ -83,7 +83,7 @@ impl Users {
 #[repr(C)]
 pub(crate) struct Mr {
     _abi: Shared<ibv_mr>,
-    _region: MemoryRegion,
+    region: MemoryRegion,
     _use: Use,
 }
 
@@ -103,6 +103,10 @@ pub(crate) struct Registration {
 }
 
 impl Mr {
+    pub(crate) fn rkey(&self) -> u32 {
+        self.region.rkey()
+    }
+
     pub(crate) fn register(pd: &Arc<Pd>, wanted: Registration) -> Outcome<Arc<Self>> {
         let Registration {
             addr,
@@ -134,7 +138,7 @@ impl Mr {
         };
         Ok(Arc::new(Self {
             _abi: Shared::new(mr),
-            _region: region,
+            region,
             _use: pd.users.add(),
         }))
     }

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use crate::device::Device;
 use crate::ffi::{Fail, Outcome};
 use crate::lock;
+use crate::rsocket;
 use crate::session::Session;
 
 /// One for each process that used the verbs, never freed.
@@ -20,6 +21,7 @@ pub(crate) struct Process {
     /// By interface. They stay: programs keep pointers to them.
     devices: Mutex<HashMap<String, Arc<Device>>>,
     sessions: Mutex<HashMap<String, Arc<Session>>>,
+    pub(crate) rsockets: rsocket::Table,
 }
 
 /// How an RNIC is reached.
@@ -53,6 +55,7 @@ impl Process {
             way,
             devices: Mutex::default(),
             sessions: Mutex::default(),
+            rsockets: rsocket::Table::default(),
         }));
         let put = CURRENT.compare_exchange(before, own, Ordering::AcqRel, Ordering::Acquire);
         match put {

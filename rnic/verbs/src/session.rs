@@ -16,6 +16,7 @@ use crate::cq::Cq;
 use crate::ffi::{Fail, Object, Outcome};
 use crate::lock;
 use crate::pd::Pd;
+use crate::rsocket::Watchers;
 use crate::srq::Srq;
 
 /// Lives as long as its process, or until the device is gone.
@@ -30,6 +31,7 @@ pub(crate) struct Session {
     /// The lock is held while one of them has a share more, so that who destroys it sees none.
     pub(crate) cqs: Mutex<HashMap<CqId, Weak<Cq>>>,
     pub(crate) srqs: Mutex<HashMap<SrqId, Weak<Srq>>>,
+    pub(crate) rsockets: Watchers,
     /// Contexts that programs opened.
     contexts: Mutex<Vec<Weak<Context>>>,
     /// What connection manager ids have in common.
@@ -47,6 +49,7 @@ impl Session {
             listeners: Mutex::default(),
             cqs: Mutex::default(),
             srqs: Mutex::default(),
+            rsockets: Watchers::default(),
             contexts: Mutex::default(),
             shared: OnceLock::new(),
         });
@@ -115,12 +118,14 @@ impl Session {
         if let Some(id) = lock(&self.connections).get(&num) {
             id.take_connection_events();
         }
+        self.rsockets.tell_connection(num);
     }
 
     fn tell_listener(&self, listener: ListenerId) {
         if let Some(id) = lock(&self.listeners).get(&listener) {
             id.take_requests();
         }
+        self.rsockets.tell_listener(listener);
     }
 
     fn tell_cq(&self, id: CqId) {
@@ -154,5 +159,6 @@ impl Session {
         for id in lock(&self.listeners).values() {
             id.device_gone();
         }
+        self.rsockets.tell_all();
     }
 }

@@ -1,7 +1,7 @@
 //! Socket addresses, as C has them.
 
 use std::ffi::c_int;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::OwnedFd;
 
 use libc::{AF_INET, AF_INET6, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage};
@@ -82,18 +82,23 @@ pub(crate) fn unmapped(address: SocketAddr) -> SocketAddr {
 /// The address that the host's routes give to what goes to `remote`, if it is one of `own`; else the first
 /// of the same family.
 pub(crate) fn source_toward(remote: SocketAddr, own: &[IpAddr]) -> Option<IpAddr> {
-    let any: IpAddr = match remote {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let asked = UdpSocket::bind((any, 0)).and_then(|socket| {
-        socket.connect(remote)?;
-        socket.local_addr()
-    });
-    let routed = asked.ok().map(|address| address.ip());
+    let asked = routed_from(remote);
+    let routed = asked.ok().map(|address: SocketAddr| address.ip());
     routed.filter(|address| own.contains(address)).or_else(|| {
         own.iter()
             .copied()
             .find(|own| own.is_ipv4() == remote.is_ipv4())
     })
+}
+
+/// The address that a socket gets when it is connected to `remote`, of which nothing is sent.
+fn routed_from(remote: SocketAddr) -> Result<SocketAddr, Errno> {
+    let family = match remote {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    // Not by the C library, whose sockets a program may have replaced by rsockets.
+    let socket = rustix::net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    rustix::net::connect(&socket, &remote)?;
+    SocketAddr::try_from(rustix::net::getsockname(&socket)?)
 }

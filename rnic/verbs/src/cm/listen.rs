@@ -25,26 +25,10 @@ impl CmId {
             (state.local, state.session.clone(), state.only_own_family)
         };
         let local = local.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
-        let places = match bound {
-            Some(session) => vec![(session, local.ip())],
-            None => everywhere(local, only_own_family)?,
-        };
-        let mut port = local.port();
-        let mut refused = None;
-        for (session, address) in places {
-            match self.listen_at(&session, SocketAddr::new(address, port), backlog) {
-                Ok(taken) => port = taken,
-                // Of a wildcard, a device may have no address of its family.
-                Err(fail) if fail.errno == Errno::ADDRNOTAVAIL => refused = Some(fail),
-                Err(fail) => return Err(fail),
-            }
-        }
-        let mut state = self.state();
-        if state.listeners.is_empty() {
-            let nowhere = || Fail::of(Errno::ADDRNOTAVAIL, format!("no RNIC is at {local}"));
-            return Err(refused.unwrap_or_else(nowhere));
-        }
-        self.set_local(&mut state, SocketAddr::new(local.ip(), port));
+        let port = listen_everywhere(local, bound, only_own_family, |session, at| {
+            self.listen_at(session, at, backlog)
+        })?;
+        self.set_local(&mut self.state(), SocketAddr::new(local.ip(), port));
         Ok(())
     }
 
@@ -95,6 +79,36 @@ impl CmId {
         let child = self.child(session, request, &state.channel)?;
         self.tell_event(state, Event::request(self, child, details));
         Ok(())
+    }
+}
+
+/// Listens by `listen` at an address of the device that has it, or of a wildcard at each place that it
+/// stands for, all with the port of the first one. The port.
+pub(crate) fn listen_everywhere(
+    local: SocketAddr,
+    bound: Option<Arc<Session>>,
+    only_own_family: bool,
+    mut listen: impl FnMut(&Arc<Session>, SocketAddr) -> Outcome<u16>,
+) -> Outcome<u16> {
+    let places = match bound {
+        Some(session) => vec![(session, local.ip())],
+        None => everywhere(local, only_own_family)?,
+    };
+    let mut port = local.port();
+    let mut listens = false;
+    let mut refused = None;
+    for (session, address) in places {
+        match listen(&session, SocketAddr::new(address, port)) {
+            Ok(taken) => (port, listens) = (taken, true),
+            // Of a wildcard, a device may have no address of its family.
+            Err(fail) if fail.errno == Errno::ADDRNOTAVAIL => refused = Some(fail),
+            Err(fail) => return Err(fail),
+        }
+    }
+    let nowhere = || Fail::of(Errno::ADDRNOTAVAIL, format!("no RNIC is at {local}"));
+    match listens {
+        true => Ok(port),
+        false => Err(refused.unwrap_or_else(nowhere)),
     }
 }
 

@@ -16,12 +16,16 @@ const NOTHING: c_int = 0;
 const TAKEN: c_int = 1;
 
 /// Declared as what unwinds when the thread is cancelled.
-mod c {
+pub(super) mod c {
     use std::ffi::{c_int, c_void};
 
     unsafe extern "C-unwind" {
-        pub(super) fn read(fd: c_int, to: *mut c_void, bytes: usize) -> isize;
-        pub(super) fn poll(fds: *mut libc::pollfd, count: libc::nfds_t, timeout: c_int) -> c_int;
+        pub(in crate::exports) fn read(fd: c_int, to: *mut c_void, bytes: usize) -> isize;
+        pub(in crate::exports) fn poll(
+            fds: *mut libc::pollfd,
+            count: libc::nfds_t,
+            timeout: c_int,
+        ) -> c_int;
     }
 }
 
@@ -38,6 +42,7 @@ macro_rules! exported {
         ));
     };
 }
+pub(super) use exported;
 
 exported!("RDMACM_1.0" rdma_get_cm_event);
 exported!("IBVERBS_1.1" ibv_get_async_event);

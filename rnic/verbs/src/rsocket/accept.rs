@@ -1,0 +1,131 @@
+//! Listening, and the peers that come.
+
+use std::collections::VecDeque;
+use std::ffi::c_int;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rnic::{ConnectionRequest, Listener};
+use rustix::io::Errno;
+
+use super::socket::{Phase, Socket, State};
+use super::stream::Stream;
+use super::wire::Hello;
+use crate::cm::{listen_everywhere, unmapped};
+use crate::ffi::Outcome;
+use crate::process::Process;
+use crate::session::Session;
+
+/// Where it listens, and a peer that waits. Further peers wait at the RNIC, whose backlog bounds them.
+pub(crate) struct Listening {
+    listeners: Vec<(Arc<Session>, Listener)>,
+    first: VecDeque<Waiting>,
+}
+
+/// A peer that waits.
+struct Waiting {
+    session: Arc<Session>,
+    request: ConnectionRequest,
+    hello: Hello,
+}
+
+impl Listening {
+    pub(crate) fn has_request(&self) -> bool {
+        !self.first.is_empty()
+    }
+
+    /// Looks for a peer, when none is known to wait. Whether there is one now.
+    pub(crate) fn look(&mut self) -> bool {
+        for (session, listener) in &self.listeners {
+            if !self.first.is_empty() {
+                break;
+            }
+            while let Ok(request) = listener.accept_request(Duration::ZERO) {
+                match Hello::decode(request.private_data()) {
+                    Ok(hello) => {
+                        self.first.push_back(Waiting {
+                            session: session.clone(),
+                            request,
+                            hello,
+                        });
+                        break;
+                    }
+                    Err(why) => {
+                        log::warn!("{} is rejected: {why}", request.remote());
+                        if let Err(error) = request.reject(&[]) {
+                            log::debug!("a peer that was to be rejected is gone: {error}");
+                        }
+                    }
+                }
+            }
+        }
+        !self.first.is_empty()
+    }
+}
+
+impl State {
+    pub(crate) fn listen(&mut self, backlog: c_int) -> Outcome<()> {
+        match self.phase {
+            Phase::Idle => {}
+            Phase::Listening(_) => return Ok(()),
+            Phase::Opening(..) | Phase::Open(_) => return Err(Errno::INVAL.into()),
+        }
+        let local = match self.local_as_seen() {
+            wildcard if wildcard.ip().is_unspecified() => wildcard,
+            local => unmapped(local),
+        };
+        let bound = match local.ip().is_unspecified() {
+            true => None,
+            false => Some(Process::current().session_at(local.ip())?),
+        };
+        let mut listeners = Vec::new();
+        let port = listen_everywhere(local, bound, self.options.only_own_family, |session, at| {
+            let most = session.info()?.limits.backlog.max(1);
+            let backlog = u32::try_from(backlog).ok().filter(|wanted| *wanted > 0);
+            let listener = Listener::bind(session.rnic(), at, backlog.unwrap_or(most).min(most))?;
+            for id in listener.ids() {
+                session.rsockets.watch_listener(id, &self.bell);
+            }
+            let port = listener.local_addr().port();
+            listeners.push((session.clone(), listener));
+            Ok(port)
+        })?;
+        self.local = Some(SocketAddr::new(local.ip(), port));
+        self.phase = Phase::Listening(Listening {
+            listeners,
+            first: VecDeque::new(),
+        });
+        Ok(())
+    }
+
+    /// Accepts the peer that waits, if there is one: its socket and its address. The connection may still
+    /// be in the making.
+    pub(crate) fn accept(&mut self) -> Outcome<Option<(Socket, SocketAddr)>> {
+        let Phase::Listening(listening) = &mut self.phase else {
+            return Err(Errno::INVAL.into());
+        };
+        let Some(Waiting {
+            session,
+            request,
+            hello,
+        }) = listening.first.pop_front()
+        else {
+            return match self.options.nonblocking {
+                true => Err(Errno::AGAIN.into()),
+                false => Ok(None),
+            };
+        };
+        // Another one may wait, of which nobody is told again.
+        listening.look();
+        let socket = Socket::new(self.family, self.options.clone())?;
+        let stream = Stream::prepare(&session, self.options.sizes())?;
+        let seen = socket.with(|state| {
+            state.local = Some(request.local());
+            state.remote = Some(request.remote());
+            state.remote_as_seen()
+        })?;
+        socket.open(stream, Some(hello), |stream| stream.accept(request))?;
+        Ok(Some((socket, seen)))
+    }
+}

@@ -1,0 +1,111 @@
+//! Waking those that wait for an rsocket when it is not its completion queue that does.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use rnic::{ListenerId, QpNum};
+use rustix::event::EventfdFlags;
+
+use crate::ffi::Outcome;
+use crate::lock;
+
+/// A descriptor that stays readable from a ring until it is silenced.
+#[derive(Debug)]
+pub(crate) struct Bell {
+    fd: OwnedFd,
+    rung: AtomicBool,
+    /// There are events to be taken.
+    news: AtomicBool,
+}
+
+impl Bell {
+    pub(crate) fn new() -> Outcome<Self> {
+        let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
+        Ok(Self {
+            fd: rustix::event::eventfd(0, flags)?,
+            rung: AtomicBool::new(false),
+            news: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    pub(crate) fn ring(&self) {
+        if let Err(errno) = rustix::io::write(&self.fd, &1_u64.to_ne_bytes()) {
+            log::debug!("an rsocket's bell can't be rung: {errno}");
+        }
+        // After the write: a silence in between leaves it rung once more.
+        self.rung.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn ring_for_news(&self) {
+        self.news.store(true, Ordering::SeqCst);
+        self.ring();
+    }
+
+    pub(crate) fn take_news(&self) -> bool {
+        self.news.load(Ordering::Relaxed) && self.news.swap(false, Ordering::SeqCst)
+    }
+
+    pub(crate) fn silence(&self) {
+        if self.rung.swap(false, Ordering::SeqCst) {
+            // It may have been silenced already.
+            let _ = rustix::io::read(&self.fd, &mut [0; 8]);
+        }
+    }
+}
+
+/// The rsockets of a session: whose connection or listener an event is about.
+#[derive(Debug, Default)]
+pub(crate) struct Watchers {
+    connections: Mutex<HashMap<QpNum, Weak<Bell>>>,
+    listeners: Mutex<HashMap<ListenerId, Weak<Bell>>>,
+}
+
+impl Watchers {
+    pub(crate) fn watch_connection(&self, num: QpNum, bell: &Arc<Bell>) {
+        put(&self.connections, num, bell);
+    }
+
+    pub(crate) fn watch_listener(&self, id: ListenerId, bell: &Arc<Bell>) {
+        put(&self.listeners, id, bell);
+        // What came before is not told again.
+        bell.ring_for_news();
+    }
+
+    pub(crate) fn tell_connection(&self, num: QpNum) {
+        ring(&self.connections, num);
+    }
+
+    pub(crate) fn tell_listener(&self, id: ListenerId) {
+        ring(&self.listeners, id);
+    }
+
+    /// The device is gone.
+    pub(crate) fn tell_all(&self) {
+        let connections = lock(&self.connections);
+        let listeners = lock(&self.listeners);
+        for bell in connections.values().chain(listeners.values()) {
+            if let Some(bell) = bell.upgrade() {
+                bell.ring_for_news();
+            }
+        }
+    }
+}
+
+fn put<K: Hash + Eq>(table: &Mutex<HashMap<K, Weak<Bell>>>, key: K, bell: &Arc<Bell>) {
+    let mut table = lock(table);
+    table.retain(|_, bell| bell.strong_count() > 0);
+    table.insert(key, Arc::downgrade(bell));
+}
+
+fn ring<K: Hash + Eq>(table: &Mutex<HashMap<K, Weak<Bell>>>, key: K) {
+    if let Some(bell) = lock(table).get(&key).and_then(Weak::upgrade) {
+        bell.ring_for_news();
+    }
+}

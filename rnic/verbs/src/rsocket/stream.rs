@@ -1,0 +1,683 @@
+//! A connected rsocket: the queue pair, its memory, and what goes each way.
+//!
+//! Data goes by RDMA Write from the send ring into the peer's receive ring, a Send of four bytes tells of
+//! it. Nothing here waits, and nothing makes progress but in calls of the program.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use rnic::{
+    Access, CompletionQueue, ConnectionEvent, DisconnectReason, MemoryRegion, QpConfig, QueuePair,
+    RemoteMemory, WcStatus, WorkCompletion, WorkRequest,
+};
+use rustix::io::Errno;
+
+use super::flow::{Broken, Control, Receiver, Sender};
+use super::iomap::Iomap;
+use super::wire::{Entry, Hello, Mapped, Message, TARGETS};
+use crate::ffi::{Fail, Outcome};
+use crate::session::Session;
+
+/// Receives beyond the credits, for messages that are no data.
+const SPARE_RECEIVES: u32 = 32;
+
+/// Completions that are taken at once.
+const BATCH: usize = 32;
+
+/// Bytes that a work request carries itself: an entry of a table.
+const INLINE: u32 = 64;
+
+/// Of peers' RDMA Reads there are none but the one by which some begin a connection.
+const READS: u16 = 1;
+
+/// How large a stream is to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    /// Bytes of the send ring.
+    pub(crate) send: u32,
+    /// Bytes of the receive ring.
+    pub(crate) receive: u32,
+    /// Work requests of the send queue.
+    pub(crate) send_queue: u16,
+    /// Data messages that the peer may send before they are read.
+    pub(crate) credits: u16,
+    /// Entries of the table of memory that the peer maps.
+    pub(crate) iomap: u16,
+}
+
+/// Why nothing more comes or goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The peer closed, or both sides did.
+    Closed,
+    Failed(Errno),
+}
+
+pub(crate) struct Stream {
+    qp: QueuePair,
+    cq: CompletionQueue,
+    session: Arc<Session>,
+    /// The send ring, then a place of four bytes for each receive.
+    own: MemoryRegion,
+    inbox_at: usize,
+    receives: u32,
+    /// What the peer writes to: the receive ring, then the table of targets, then that of mapped memory.
+    open: MemoryRegion,
+    targets_at: usize,
+    sizes: Sizes,
+    receiver: Receiver,
+    /// What the peer said; from then on there are messages.
+    peer: Option<Peer>,
+    control: Control,
+    /// A message that waits until one may go.
+    farewell: Option<Message>,
+    pub(crate) iomap: Iomap,
+    /// What this side still does.
+    reads: bool,
+    writes: bool,
+    /// What the other side still does.
+    peer_writes: bool,
+    end: Option<End>,
+}
+
+/// The other end.
+struct Peer {
+    sender: Sender,
+    /// Its table of targets, and the entry that is the next to be written.
+    targets: Entry,
+    next_target: u32,
+    iomap_entries: u16,
+}
+
+/// What a work request was: its `wr_id`.
+enum Work {
+    Receive(u32),
+    Data(u32),
+    Direct(u32),
+    Control(u32),
+    Iomap,
+    /// The RDMA Write before a Send that tells of both.
+    Part,
+}
+
+impl Work {
+    fn id(self) -> u64 {
+        let (kind, number) = match self {
+            Self::Receive(place) => (0_u64, place),
+            Self::Data(bytes) => (1, bytes),
+            Self::Direct(bytes) => (2, bytes),
+            Self::Control(slots) => (3, slots),
+            Self::Iomap => (4, 0),
+            Self::Part => (5, 0),
+        };
+        kind << 32 | u64::from(number)
+    }
+
+    fn of(id: u64) -> Self {
+        let number = id as u32;
+        match id >> 32 {
+            0 => Self::Receive(number),
+            1 => Self::Data(number),
+            2 => Self::Direct(number),
+            3 => Self::Control(number),
+            4 => Self::Iomap,
+            _ => Self::Part,
+        }
+    }
+}
+
+impl Stream {
+    /// Makes what a connection needs, with its receives posted.
+    pub(crate) fn prepare(session: &Arc<Session>, wanted: Sizes) -> Outcome<Self> {
+        let deepest = session.info()?.max_queue_depth;
+        let sizes = Sizes {
+            send_queue: wanted
+                .send_queue
+                .min(u16::try_from(deepest).unwrap_or(u16::MAX)),
+            credits: wanted
+                .credits
+                .min(u16::try_from(deepest.saturating_sub(SPARE_RECEIVES)).unwrap_or(u16::MAX)),
+            receive: wanted.receive & !1,
+            ..wanted
+        };
+        let receives = u32::from(sizes.credits) + SPARE_RECEIVES;
+        let send_queue = u32::from(sizes.send_queue);
+        let (_, pd) = session.shared()?;
+        let cq = CompletionQueue::create(session.rnic(), send_queue + receives)?;
+        let config = QpConfig {
+            sq_depth: send_queue,
+            rq_depth: receives,
+            max_sge: 1,
+            max_inline: INLINE,
+            signal_all: false,
+        };
+        let qp = QueuePair::create(pd.rnic(), &cq, &cq, config)?;
+        let inbox_at = sizes.send as usize;
+        let own = qp.register(inbox_at + receives as usize * Message::BYTES, Access::LOCAL)?;
+        // Entries of tables begin at a multiple of 8.
+        let targets_at = (sizes.receive as usize).next_multiple_of(8);
+        let tables = TARGETS * Entry::BYTES + usize::from(sizes.iomap) * Mapped::BYTES;
+        let written = Access {
+            remote_write: true,
+            ..Access::LOCAL
+        };
+        let open = qp.register(targets_at + tables, written)?;
+        let stream = Self {
+            receiver: Receiver::new(sizes.receive / 2, sizes.credits),
+            qp,
+            cq,
+            session: session.clone(),
+            own,
+            inbox_at,
+            receives,
+            open,
+            targets_at,
+            sizes,
+            peer: None,
+            control: Control::default(),
+            farewell: None,
+            iomap: Iomap::default(),
+            reads: true,
+            writes: true,
+            peer_writes: true,
+            end: None,
+        };
+        for place in 0..receives {
+            stream.post_receive(place)?;
+        }
+        Ok(stream)
+    }
+
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    pub(crate) fn qp(&self) -> &QueuePair {
+        &self.qp
+    }
+
+    pub(crate) fn cq(&self) -> &CompletionQueue {
+        &self.cq
+    }
+
+    /// What the peer is told when the connection is made.
+    pub(crate) fn hello(&self) -> Hello {
+        let at = |offset: usize, length: u32| Entry {
+            addr: self.open.addr() + offset as u64,
+            key: self.open.rkey(),
+            length,
+        };
+        Hello {
+            credits: self.sizes.credits,
+            targets: at(self.targets_at, TARGETS as u32),
+            iomap_entries: self.sizes.iomap,
+            buffer: at(0, self.sizes.receive / 2),
+        }
+    }
+
+    pub(crate) fn mpa() -> rnic::MpaOptions {
+        rnic::MpaOptions {
+            ird: READS,
+            ord: READS,
+            ..rnic::MpaOptions::default()
+        }
+    }
+
+    /// The connection is there, and the peer has said `hello`.
+    pub(crate) fn begin(&mut self, hello: &Hello) {
+        let slots = u32::from(self.sizes.send_queue) - Control::SLOTS;
+        self.peer = Some(Peer {
+            sender: Sender::new(hello, self.sizes.send, slots),
+            targets: hello.targets,
+            next_target: 1,
+            iomap_entries: hello.iomap_entries,
+        });
+    }
+
+    fn post_receive(&self, place: u32) -> Outcome<()> {
+        let at = self.inbox_at + place as usize * Message::BYTES;
+        let sge = self.own.slice(at..at + Message::BYTES)?;
+        let work = WorkRequest::recv(Work::Receive(place).id(), std::slice::from_ref(&sge));
+        Ok(self.qp.post_recv(work)?)
+    }
+
+    /// Takes up what has completed, and tells the peer what it is to know. Whether anything was new.
+    pub(crate) fn progress(&mut self) -> bool {
+        if self.peer.is_none() {
+            return false;
+        }
+        let mut any = false;
+        let mut completions = [WorkCompletion::default(); BATCH];
+        loop {
+            match self.cq.poll(&mut completions) {
+                Ok(count) => {
+                    any |= count > 0;
+                    for completion in &completions[..count] {
+                        self.completed(completion);
+                    }
+                    if count < BATCH {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    log::info!("an rsocket's completion queue: {error}");
+                    any |= self.end.is_none();
+                    self.fail(Errno::IO);
+                    break;
+                }
+            }
+        }
+        self.tell_peer();
+        self.tell_mapped();
+        any
+    }
+
+    fn completed(&mut self, completion: &WorkCompletion) {
+        let success = completion.status == WcStatus::Success;
+        let Some(peer) = &mut self.peer else { return };
+        match Work::of(completion.wr_id) {
+            Work::Receive(place) => {
+                if success && let Err(Broken(why)) = self.received(place, completion.byte_len) {
+                    log::warn!("an rsocket's peer is at fault: {why}");
+                    self.fail(Errno::PROTO);
+                }
+                return;
+            }
+            Work::Data(bytes) => peer.sender.message_left(bytes),
+            Work::Direct(bytes) => peer.sender.direct_left(bytes),
+            Work::Iomap => peer.sender.message_left(0),
+            Work::Control(slots) => self.control.left(slots),
+            Work::Part => {}
+        }
+        if !success && completion.status != WcStatus::WorkRequestFlushed {
+            log::info!("an rsocket's work failed: {:?}", completion.status);
+            self.fail(Errno::IO);
+        }
+    }
+
+    fn received(&mut self, place: u32, bytes: u32) -> Result<(), Broken> {
+        let mut message = [0; Message::BYTES];
+        let at = self.inbox_at + (place % self.receives) as usize * Message::BYTES;
+        if bytes as usize != Message::BYTES || self.own.read(at, &mut message).is_err() {
+            return Err(Broken("a message that is not of four bytes"));
+        }
+        // After an end there is nothing to receive for.
+        if let Err(fail) = self.post_receive(place) {
+            log::debug!("a receive can't be posted again: {fail:?}");
+        }
+        match Message::from_ne_bytes(message) {
+            Some(Message::Data(bytes)) => return self.receiver.arrived(bytes),
+            Some(Message::Credits(upto)) => self.granted(upto),
+            Some(Message::IomapUpdated(_)) => self.receiver.count_read(),
+            Some(Message::Disconnect) => self.end_with(End::Closed),
+            Some(Message::Shutdown) => {
+                self.peer_writes = false;
+                if !self.writes {
+                    self.end_with(End::Closed);
+                }
+            }
+            Some(Message::KeepAlive) => {}
+            None => log::debug!("an rsocket's message of an unknown kind: {message:x?}"),
+        }
+        Ok(())
+    }
+
+    /// The peer lets more be sent, and may have written a target.
+    fn granted(&mut self, upto: u16) {
+        let Some(peer) = &mut self.peer else { return };
+        for index in 0..TARGETS {
+            if !peer.sender.lacks(index) {
+                continue;
+            }
+            let at = self.targets_at + index * Entry::BYTES;
+            if let Some(bytes) = read_stable(&self.open, at) {
+                let target = Entry::from_ne_bytes(bytes);
+                if target.length > 0 {
+                    peer.sender.set_target(index, target);
+                    // It is taken; what is written there next is another one.
+                    let _ = self.open.write(at, &Entry::default().to_ne_bytes());
+                }
+            }
+        }
+        peer.sender.allow(upto);
+    }
+
+    /// Sends grants that are due and a farewell that waits, as far as control messages may go.
+    fn tell_peer(&mut self) {
+        if self.end.is_some() {
+            return;
+        }
+        if let Some(farewell) = self.farewell
+            && self.control.take(1, 0)
+        {
+            self.farewell = None;
+            self.post(&[message_of(Work::Control(1), &farewell.to_ne_bytes())]);
+            return;
+        }
+        while let (Some(grant), Some(peer)) = (self.receiver.due(), &mut self.peer) {
+            let slots = if grant.half_at.is_some() { 2 } else { 1 };
+            if !self.control.take(slots, 1) {
+                return;
+            }
+            self.receiver.told(grant);
+            let message = Message::Credits(grant.upto).to_ne_bytes();
+            let message = message_of(Work::Control(slots), &message);
+            let Some(half_at) = grant.half_at else {
+                self.post(&[message]);
+                continue;
+            };
+            let target = Entry {
+                addr: self.open.addr() + u64::from(half_at),
+                key: self.open.rkey(),
+                length: self.sizes.receive / 2,
+            };
+            let place = u64::from(peer.next_target) * Entry::BYTES as u64;
+            peer.next_target = (peer.next_target + 1) % peer.targets.length;
+            let to = remote(peer.targets.key, peer.targets.addr.wrapping_add(place));
+            let entry = target.to_ne_bytes();
+            let write = WorkRequest::write(Work::Part.id(), &[], to);
+            self.post(&[write.inline(&entry).unsignaled(), message]);
+        }
+    }
+
+    /// Posts work for which there is space; that it can't be posted ends the stream.
+    fn post(&mut self, work: &[WorkRequest<'_>]) {
+        let why = match self.qp.post_send_batch(work) {
+            Ok(posted) if posted == work.len() => return,
+            Ok(_) => "the send queue is full".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        log::info!("an rsocket can't send: {why}");
+        self.fail(Errno::IO);
+    }
+
+    /// Sends as much of `bytes` as can go now.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Outcome<usize> {
+        self.check_writes()?;
+        let mut left = bytes;
+        while !left.is_empty() && self.end.is_none() {
+            let Some(peer) = &mut self.peer else { break };
+            let room = peer
+                .sender
+                .room()
+                .min(u32::try_from(left.len()).unwrap_or(u32::MAX));
+            if room == 0 {
+                if self.progress() {
+                    continue;
+                }
+                break;
+            }
+            let part = peer.sender.take(room);
+            let (now, later) = left.split_at(room as usize);
+            let start = part.offset as usize;
+            self.own.write(start, now)?;
+            let sge = self.own.slice(start..start + now.len())?;
+            let to = remote(part.to.key, part.to.addr);
+            let message = Message::Data(room).to_ne_bytes();
+            let write = WorkRequest::write(Work::Part.id(), std::slice::from_ref(&sge), to);
+            self.post(&[write.unsignaled(), message_of(Work::Data(room), &message)]);
+            left = later;
+        }
+        Ok(bytes.len() - left.len())
+    }
+
+    /// Writes as much of `bytes` as can go now to what the peer has mapped from `offset` on.
+    pub(crate) fn write_mapped(&mut self, bytes: &[u8], offset: u64) -> Outcome<usize> {
+        self.check_writes()?;
+        let (mut left, mut offset) = (bytes, offset);
+        while !left.is_empty() && self.end.is_none() {
+            let Some((key, addr, length)) = self.mapped_at(offset) else {
+                break;
+            };
+            let Some(peer) = &mut self.peer else { break };
+            let room = peer.sender.room_within(length.min(left.len() as u64));
+            if room == 0 {
+                if self.progress() {
+                    continue;
+                }
+                break;
+            }
+            let start = peer.sender.take_direct(room) as usize;
+            let (now, later) = left.split_at(room as usize);
+            self.own.write(start, now)?;
+            let sge = self.own.slice(start..start + now.len())?;
+            let to = remote(key, addr);
+            let work = Work::Direct(room).id();
+            self.post(&[WorkRequest::write(work, std::slice::from_ref(&sge), to)]);
+            left = later;
+            offset = offset.wrapping_add(room.into());
+        }
+        Ok(bytes.len() - left.len())
+    }
+
+    /// Where the peer's memory for `offset` is, and how many bytes follow there.
+    fn mapped_at(&self, offset: u64) -> Option<(u32, u64, u64)> {
+        let first = self.targets_at + TARGETS * Entry::BYTES;
+        let entries = (0..usize::from(self.sizes.iomap)).filter_map(|index| {
+            let bytes = read_stable(&self.open, first + index * Mapped::BYTES)?;
+            Some(Mapped::from_ne_bytes(bytes))
+        });
+        let found = entries.into_iter().find(|entry| entry.holds(offset))?;
+        let from = offset - found.offset;
+        let left = u64::from(found.memory.length) - from;
+        Some((found.memory.key, found.memory.addr.wrapping_add(from), left))
+    }
+
+    pub(crate) fn is_mapped(&self, offset: u64) -> bool {
+        self.mapped_at(offset).is_some()
+    }
+
+    /// Entries of the peer's table of mapped memory.
+    pub(crate) fn iomap_entries(&self) -> u16 {
+        self.peer.as_ref().map_or(0, |peer| peer.iomap_entries)
+    }
+
+    /// Tells the peer of memory that the program has mapped, as far as messages may go.
+    fn tell_mapped(&mut self) {
+        while self.end.is_none() {
+            let (Some(peer), Some((index, mapped))) = (&mut self.peer, self.iomap.next_untold())
+            else {
+                return;
+            };
+            if !peer.sender.take_iomap() {
+                return;
+            }
+            let tables = u64::from(peer.targets.length) * Entry::BYTES as u64;
+            let place = tables + u64::from(index) * Mapped::BYTES as u64;
+            let to = remote(peer.targets.key, peer.targets.addr.wrapping_add(place));
+            self.iomap.told(index);
+            let (entry, message) = (
+                mapped.to_ne_bytes(),
+                Message::IomapUpdated(index).to_ne_bytes(),
+            );
+            let write = WorkRequest::write(Work::Part.id(), &[], to);
+            self.post(&[
+                write.inline(&entry).unsignaled(),
+                message_of(Work::Iomap, &message),
+            ]);
+        }
+    }
+
+    /// Reads what is there, at most what `into` holds.
+    pub(crate) fn receive(&mut self, into: &mut [u8], peek: bool) -> Outcome<usize> {
+        let mut got = 0;
+        while got < into.len() {
+            let skip = if peek { got as u32 } else { 0 };
+            let (at, count) = self.receiver.unread_from(skip);
+            let count = (count as usize).min(into.len() - got);
+            if count == 0 {
+                break;
+            }
+            self.open.read(at as usize, &mut into[got..got + count])?;
+            got += count;
+            if !peek {
+                self.receiver.consume(count as u32);
+            }
+        }
+        if got > 0 && !peek {
+            self.tell_peer();
+        }
+        Ok(got)
+    }
+
+    /// That the program may still send.
+    pub(crate) fn check_writes(&self) -> Outcome<()> {
+        match self.end {
+            _ if !self.writes => Err(Errno::PIPE.into()),
+            None => Ok(()),
+            Some(End::Closed) => Err(Errno::CONNRESET.into()),
+            Some(End::Failed(errno)) => Err(errno.into()),
+        }
+    }
+
+    pub(crate) fn has_data(&self) -> bool {
+        self.receiver.has_data()
+    }
+
+    pub(crate) fn may_send(&self) -> bool {
+        self.peer
+            .as_ref()
+            .is_some_and(|peer| peer.sender.room() > 0)
+    }
+
+    /// Nothing more will be there to read.
+    pub(crate) fn at_end(&self) -> bool {
+        !self.has_data() && (!self.reads || !self.peer_writes || self.end.is_some())
+    }
+
+    pub(crate) fn end(&self) -> Option<End> {
+        self.end
+    }
+
+    /// Ends one direction or both.
+    pub(crate) fn shut_down(&mut self, reads: bool, writes: bool) {
+        let wrote = self.writes;
+        self.reads &= !reads;
+        self.writes &= !writes;
+        if self.end.is_some() {
+            return;
+        }
+        let over = !self.writes && (!self.reads || !self.peer_writes);
+        let farewell = match (over, wrote && writes) {
+            (true, _) => Message::Disconnect,
+            (false, true) => Message::Shutdown,
+            (false, false) => return,
+        };
+        self.farewell = Some(farewell);
+        self.progress();
+        if over {
+            self.finish();
+        }
+    }
+
+    /// The end in order: what was posted goes out, and then the connection ends.
+    fn finish(&mut self) {
+        self.end_with(End::Closed);
+        if let Err(error) = self.qp.start_disconnect() {
+            log::debug!("an rsocket's connection has ended already: {error}");
+        }
+    }
+
+    fn end_with(&mut self, end: End) {
+        self.end.get_or_insert(end);
+    }
+
+    fn fail(&mut self, errno: Errno) {
+        if self.end.is_none() {
+            self.end_with(End::Failed(errno));
+            if let Err(error) = self.qp.abort() {
+                log::debug!("an rsocket's connection has ended already: {error}");
+            }
+        }
+    }
+
+    /// Takes up what has happened to the connection since it was made.
+    pub(crate) fn take_events(&mut self) {
+        loop {
+            match self.qp.take_event() {
+                Ok(None) => return,
+                Ok(Some(event)) => self.connection_event(Ok(event)),
+                Err(error) => return self.connection_event(Err(error)),
+            }
+        }
+    }
+
+    fn connection_event(&mut self, event: Result<ConnectionEvent, rnic::Error>) {
+        // What came before the end is still there to be read.
+        self.progress();
+        let end = match event {
+            Ok(ConnectionEvent::Established(_)) => return,
+            Ok(ConnectionEvent::Disconnected { reason, message }) => {
+                log::debug!("an rsocket's connection ended: {message}");
+                match reason {
+                    DisconnectReason::Graceful => End::Closed,
+                    DisconnectReason::TimedOut => End::Failed(Errno::TIMEDOUT),
+                    _ => End::Failed(Errno::CONNRESET),
+                }
+            }
+            Ok(other) => {
+                log::debug!("an rsocket's connection ended: {other:?}");
+                End::Failed(Errno::CONNRESET)
+            }
+            Err(error) => {
+                log::info!("an rsocket's RNIC is gone: {error}");
+                End::Failed(Errno::IO)
+            }
+        };
+        self.end_with(end);
+    }
+
+    /// The peer's address and the like are the socket's; this is what is asked of the RNIC.
+    pub(crate) fn connect(&self, remote: SocketAddr, local: std::net::IpAddr) -> Outcome<()> {
+        let options = rnic::ConnectOptions {
+            private_data: self.hello().encode().to_vec(),
+            mpa: Self::mpa(),
+            local: Some(local),
+            ..rnic::ConnectOptions::default()
+        };
+        Ok(self.qp.start_connect(remote, options)?)
+    }
+
+    pub(crate) fn accept(&self, request: rnic::ConnectionRequest) -> Outcome<()> {
+        let options = rnic::AcceptOptions {
+            private_data: self.hello().encode().to_vec(),
+            mpa: Self::mpa(),
+            ..rnic::AcceptOptions::default()
+        };
+        Ok(request.start_accept(&self.qp, options)?)
+    }
+}
+
+/// A Send of a message.
+fn message_of(work: Work, message: &[u8; Message::BYTES]) -> WorkRequest<'_> {
+    WorkRequest::send(work.id(), &[]).inline(message)
+}
+
+fn remote(stag: u32, addr: u64) -> RemoteMemory {
+    // The peer's RNIC checks the bounds.
+    RemoteMemory {
+        stag,
+        addr,
+        len: u64::MAX,
+    }
+}
+
+/// An entry that the peer may be writing at this moment: as two looks find it, or not at all. What is
+/// written while it is looked at has its message still to come.
+fn read_stable<const BYTES: usize>(region: &MemoryRegion, at: usize) -> Option<[u8; BYTES]> {
+    let (mut first, mut second) = ([0; BYTES], [0; BYTES]);
+    region.read(at, &mut first).ok()?;
+    region.read(at, &mut second).ok()?;
+    (first == second).then_some(first)
+}
+
+/// What a stream of `sizes` can't be made of.
+pub(crate) fn check_sizes(sizes: &Sizes) -> Outcome<()> {
+    match u32::from(sizes.send_queue) >= 4 * Control::SLOTS && sizes.credits >= 8 {
+        true => Ok(()),
+        false => Err(Fail::of(
+            Errno::INVAL,
+            "queues of an rsocket are 16 and 8 at least",
+        )),
+    }
+}
