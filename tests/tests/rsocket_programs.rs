@@ -1,19 +1,162 @@
-//! Debian's programs of rsockets, unmodified, between two daemons; and programs of ordinary sockets that
-//! librspreload.so puts on rsockets.
+//! Sockets over RDMA between two daemons: Debian's programs of rsockets, unmodified; a program of ordinary
+//! sockets that librspreload.so puts on them; and what a program finds that makes the calls itself.
 
+use std::path::Path;
+use std::time::Duration;
+
+use rnic_tests::lab::{Family, Process};
 use rnic_tests::programs::Programs;
+use rnic_tests::wait;
+
+/// By which programs of ordinary sockets run on rsockets.
+const PRELOAD: &str = "env LD_PRELOAD=/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so";
+
+const PORT: u16 = 18_600;
+
+/// Runs `program` with `options` at both ends, and `-s` with an address at the client's.
+#[track_caller]
+fn both_ends(programs: &Programs, family: Family, program: &str, options: &str) {
+    let at = programs.pair.b.address(family, 0).ip();
+    let listen = if at.is_ipv4() { "" } else { "-b ::" };
+    let both = programs.run(
+        &format!("{program} {listen} {options}"),
+        &format!("{program} -s {at} {options}"),
+    );
+    // It ends with 0 when data was wrong, too.
+    for end in [&both.client, &both.server] {
+        let complete = end.stdout.lines().count() == 2 && end.stderr.is_empty();
+        assert!(
+            complete,
+            "{program} {options}: {}\n{}",
+            both.client, both.server
+        );
+    }
+    drop(both.success());
+}
 
 #[test]
 fn rstream_checks_every_byte_blocking_and_not_and_with_poll() {
     let programs = Programs::new("rsock-rstream");
-    for options in ["-T b -T v", "-T n -T v", "-T a -T v", "-T r -T b -T v"] {
-        let client = format!(
-            "rstream -s {} {options} -S 30000 -C 100 -I 5",
-            programs.address()
-        );
-        let server = format!("rstream {options} -S 30000 -C 100 -I 5");
-        let both = programs.run(&server, &client).success();
-        assert!(both.client.stdout.contains("custom"), "{}", both.client);
-        assert!(!both.client.stderr.contains("rsend"), "{}", both.client);
+    for mode in ["-T b", "-T n", "-T a", "-T a -T b", "-T r -T b"] {
+        let options = format!("{mode} -T v -S 30000 -C 20 -I 5");
+        both_ends(&programs, Family::V4, "rstream", &options);
     }
+    for size in [1, 2047, 300_000] {
+        let options = format!("-T b -T v -S {size} -C 20 -I 5");
+        both_ends(&programs, Family::V4, "rstream", &options);
+    }
+    both_ends(
+        &programs,
+        Family::V6,
+        "rstream",
+        "-T b -T v -S 1000 -C 5 -I 5",
+    );
+    let small = "-T b -T v -B 5000 -S 100000 -C 5 -I 2";
+    both_ends(&programs, Family::V4, "rstream", small);
+}
+
+#[test]
+fn riostream_writes_into_memory_that_the_peer_has_mapped() {
+    let programs = Programs::new("rsock-riostream");
+    for mode in ["-T b", "-T n", "-T a"] {
+        let options = format!("{mode} -T v -S 30000 -C 5 -I 5");
+        both_ends(&programs, Family::V4, "riostream", &options);
+    }
+}
+
+/// A server that serves one after the other, for ever.
+#[track_caller]
+fn rcopy_server(programs: &Programs) -> Process {
+    let server = programs.on_b("rcopy").spawn();
+    programs.wait_for_listener();
+    server
+}
+
+#[track_caller]
+fn copy(programs: &Programs, from: &Path, to: &Path) {
+    let to = format!("{}:{}", programs.address(), to.display());
+    let copied = programs.on_a(&format!("rcopy {} {to}", from.display()));
+    drop(copied.run().success());
+}
+
+#[test]
+fn rcopy_serves_on_after_a_client_that_was_killed() {
+    let programs = Programs::new("rsock-rcopy");
+    let directory = programs.pair.lab.directory().to_owned();
+    let [small, large, half, whole] =
+        ["small", "large", "half", "whole"].map(|name| directory.join(name));
+    let bytes: Vec<u8> = (0..3_000_000_u32).map(|i| (i * i >> 3) as u8).collect();
+    std::fs::write(&small, &bytes).unwrap();
+    let file = std::fs::File::create(&large).unwrap();
+    file.set_len(4 << 30).unwrap();
+
+    let mut server = rcopy_server(&programs);
+    let to = format!("{}:{}", programs.address(), half.display());
+    let mut client = programs
+        .on_a(&format!("rcopy {} {to}", large.display()))
+        .spawn();
+    wait::until("the copy begins", Duration::from_secs(30), || {
+        let length = std::fs::metadata(&half).map_or(0, |file| file.len());
+        (length > 0).then_some(())
+    });
+    client.kill();
+    // The server says what was wrong with the first one, and takes the next.
+    wait::until(
+        "the server takes the next one",
+        Duration::from_secs(30),
+        || (server.stdout().matches("waiting").count() == 2).then_some(()),
+    );
+    std::fs::remove_file(&half).unwrap();
+    copy(&programs, &small, &whole);
+    assert!(std::fs::read(&whole).unwrap() == bytes, "another file came");
+    server.kill();
+}
+
+#[test]
+fn programs_end_with_an_error_when_their_daemon_is_killed() {
+    let programs = Programs::new("rsock-daemon");
+    let at = programs.address();
+    let server = programs
+        .on_b("rstream -T b -S 100000 -C 1000 -I 100000")
+        .spawn();
+    programs.wait_for_listener();
+    let client = programs
+        .on_a(&format!("rstream -T b -S 100000 -C 1000 -I 100000 -s {at}"))
+        .spawn();
+    std::thread::sleep(Duration::from_secs(1));
+    programs.pair.daemon_b.kill();
+    for end in [client, server] {
+        let ended = end.finish(Duration::from_secs(30));
+        assert!(!ended.stderr.is_empty(), "{ended}");
+    }
+}
+
+#[test]
+fn iperf3_runs_on_rsockets_by_librspreload() {
+    let programs = Programs::new("rsock-iperf3");
+    for options in ["", "-R", "-P 3", "--bidir", "-l 100"] {
+        let client = format!("{PRELOAD} iperf3 -c {} -t 1 {options}", programs.address());
+        let both = programs.run(&format!("{PRELOAD} iperf3 -s -1"), &client);
+        let both = both.success();
+        assert!(
+            both.client.stdout.contains("iperf Done."),
+            "{}",
+            both.client
+        );
+    }
+}
+
+#[test]
+fn calls_do_what_those_of_sockets_do() {
+    let programs = Programs::new("rsock-calls");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/rsocket/calls.py");
+    let at = programs.address();
+    let serve = format!("python3 {script} serve 0.0.0.0 {PORT}");
+    let mut server = programs.on_b(&serve).spawn();
+    programs.wait_for_listener();
+    for case in ["halves", "flags", "poll", "threads", "refused", "many"] {
+        let client = programs.on_a(&format!("python3 {script} {case} {at} {PORT}"));
+        drop(client.run().success());
+    }
+    server.kill();
 }
