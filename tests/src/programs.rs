@@ -9,7 +9,7 @@ use rnic::inspect::Kind;
 
 use crate::binary;
 use crate::daemon::{Daemon, DaemonOptions};
-use crate::lab::{Command, Finished, LinkOptions, Namespace};
+use crate::lab::{Command, Finished, Lab, LinkOptions, Namespace};
 use crate::pair::Pair;
 use crate::wait;
 
@@ -19,41 +19,26 @@ const NAMES: [&str; 2] = ["libibverbs.so.1", "librdmacm.so.1"];
 /// How long a program may take until it listens.
 const LISTEN_LIMIT: Duration = Duration::from_secs(30);
 
-/// Two hosts on which programs of the verbs run.
+/// This build's library, where programs find it.
 #[derive(Debug)]
-pub struct Programs {
-    /// The hosts and their daemons. Servers run on `b`.
-    pub pair: Pair,
-    library: PathBuf,
-}
+pub struct Library(PathBuf);
 
-impl Programs {
-    /// The hosts, with everything at its default.
+impl Library {
+    /// In a lab's directory, once.
     #[must_use]
-    pub fn new(name: &str) -> Self {
-        let pair = Pair::with(name, &LinkOptions::default(), &DaemonOptions::default());
-        let library = pair.lab.directory().join("lib");
-        std::fs::create_dir(&library).expect("the lab's directory is ours");
+    pub fn new(lab: &Lab) -> Self {
+        let directory = lab.directory().join("lib");
+        std::fs::create_dir(&directory).expect("the lab's directory is ours");
         for name in NAMES {
             let file = binary::path("librnic_verbs.so");
-            symlink(file, library.join(name)).expect("the lab's directory is ours");
+            symlink(file, directory.join(name)).expect("the lab's directory is ours");
         }
-        Self { pair, library }
+        Self(directory)
     }
 
-    /// A program on `a`: its name and arguments, divided by spaces.
+    /// A program on a daemon's host: its name and arguments, divided by spaces.
     #[must_use]
-    pub fn on_a(&self, line: &str) -> Command {
-        self.on(&self.pair.daemon_a, line)
-    }
-
-    /// A program on `b`.
-    #[must_use]
-    pub fn on_b(&self, line: &str) -> Command {
-        self.on(&self.pair.daemon_b, line)
-    }
-
-    fn on(&self, daemon: &Daemon, line: &str) -> Command {
+    pub fn command(&self, daemon: &Daemon, line: &str) -> Command {
         let socket = format!("RNIC_SOCKET={}", daemon.socket().display());
         self.with(daemon.namespace(), &socket, line)
     }
@@ -71,16 +56,53 @@ impl Programs {
         namespace
             .command("env")
             .label(program)
-            .arg(format!("LD_LIBRARY_PATH={}", self.library.display()))
+            .arg(format!("LD_LIBRARY_PATH={}", self.0.display()))
             .arg(variable)
             .arg(program)
             .args(words)
+    }
+}
+
+/// Two hosts on which programs of the verbs run.
+#[derive(Debug)]
+pub struct Programs {
+    /// The hosts and their daemons. Servers run on `b`.
+    pub pair: Pair,
+    library: Library,
+}
+
+impl Programs {
+    /// The hosts, with everything at its default.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        let pair = Pair::with(name, &LinkOptions::default(), &DaemonOptions::default());
+        let library = Library::new(&pair.lab);
+        Self { pair, library }
+    }
+
+    /// A program on `a`: its name and arguments, divided by spaces.
+    #[must_use]
+    pub fn on_a(&self, line: &str) -> Command {
+        self.library.command(&self.pair.daemon_a, line)
+    }
+
+    /// A program on `b`.
+    #[must_use]
+    pub fn on_b(&self, line: &str) -> Command {
+        self.library.command(&self.pair.daemon_b, line)
+    }
+
+    /// A program in any namespace, which finds its RNIC by a variable of the environment.
+    #[must_use]
+    pub fn with(&self, namespace: &Namespace, variable: &str, line: &str) -> Command {
+        self.library.with(namespace, variable, line)
     }
 
     /// Runs a server on `b`, and when it listens a client on `a`, to both ends.
     #[track_caller]
     pub fn run(&self, server: &str, client: &str) -> Both {
-        self.wait_for_listeners("the last server is gone", |count| count == 0);
+        let daemon = &self.pair.daemon_b;
+        wait_for_listeners(daemon, "the last server is gone", |count| count == 0);
         let server = self.on_b(server).spawn();
         self.wait_for_listener();
         let client = self.on_a(client).run();
@@ -91,16 +113,7 @@ impl Programs {
     /// Waits until somebody listens on `b`.
     #[track_caller]
     pub fn wait_for_listener(&self) {
-        self.wait_for_listeners("the server listens", |count| count > 0);
-    }
-
-    #[track_caller]
-    fn wait_for_listeners(&self, what: &str, enough: impl Fn(usize) -> bool) {
-        let context = rnic::Context::open(self.pair.daemon_b.socket()).expect("the daemon serves");
-        wait::until(what, LISTEN_LIMIT, || {
-            let listeners = context.inspect(Kind::Listeners).expect("the daemon tells");
-            enough(listeners.len()).then_some(())
-        });
+        wait_for_listener(&self.pair.daemon_b);
     }
 
     /// The address of the server's host.
@@ -131,4 +144,19 @@ impl Both {
         );
         Self { client, server }
     }
+}
+
+/// Waits until somebody listens at a daemon.
+#[track_caller]
+pub fn wait_for_listener(daemon: &Daemon) {
+    wait_for_listeners(daemon, "the server listens", |count| count > 0);
+}
+
+#[track_caller]
+fn wait_for_listeners(daemon: &Daemon, what: &str, enough: impl Fn(usize) -> bool) {
+    let context = rnic::Context::open(daemon.socket()).expect("the daemon serves");
+    wait::until(what, LISTEN_LIMIT, || {
+        let listeners = context.inspect(Kind::Listeners).expect("the daemon tells");
+        enough(listeners.len()).then_some(())
+    });
 }
