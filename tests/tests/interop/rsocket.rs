@@ -21,32 +21,33 @@ struct Stand {
     library: Library,
 }
 
-impl Stand {
-    /// Our end connects.
-    fn to_siw(&self, family: Family, port: u16, run: &str) {
-        let at = self.interop.peer.address(family, port).ip();
-        let server = format!("{run} -b {at} -p {port}");
-        let server = self.interop.peer.listen(port, &server);
-        let client = format!("{run} -s {at} -p {port}");
-        let client = self.library.command(&self.interop.daemon, &client);
-        let client = client.limit(LIMIT).run().success();
-        let server = server.finish(LIMIT).success();
-        let complete = [&client.stdout, &server.stdout].map(|told| told.lines().count() == LINES);
-        assert_eq!(complete, [true; 2], "{client}\n{server}");
-    }
+/// Our end connects.
+fn to_siw(stand: &Stand, family: Family, port: u16, run: &str) {
+    let at = stand.interop.peer.address(family, port).ip();
+    let server = format!("{run} -b {at} -p {port}");
+    let server = stand.interop.peer.listen(port, &server);
+    let client = format!("{run} -s {at} -p {port}");
+    let client = stand.library.command(&stand.interop.daemon, &client);
+    let client = client.limit(LIMIT).run().success();
+    let server = server.finish(LIMIT).success();
+    let complete = [&client.stdout, &server.stdout].map(|told| told.lines().count() == LINES);
+    assert_eq!(complete, [true; 2], "{client}\n{server}");
+}
 
-    /// siw's end connects.
-    fn from_siw(&self, family: Family, port: u16, run: &str) {
-        let at = self.interop.host.address(family, port).ip();
-        let server = format!("{run} -b {at} -p {port}");
-        let server = self.library.command(&self.interop.daemon, &server).spawn();
-        programs::wait_for_listener(&self.interop.daemon);
-        let client = format!("{run} -s {at} -p {port}");
-        let client = self.interop.peer.start(&client).finish(LIMIT).success();
-        let server = server.finish(LIMIT).success();
-        let complete = [&client.stdout, &server.stdout].map(|told| told.lines().count() == LINES);
-        assert_eq!(complete, [true; 2], "{client}\n{server}");
-    }
+/// siw's end connects.
+fn from_siw(stand: &Stand, family: Family, port: u16, run: &str) {
+    let at = stand.interop.host.address(family, port).ip();
+    let server = format!("{run} -b {at} -p {port}");
+    let server = stand
+        .library
+        .command(&stand.interop.daemon, &server)
+        .spawn();
+    programs::wait_for_listener(&stand.interop.daemon);
+    let client = format!("{run} -s {at} -p {port}");
+    let client = stand.interop.peer.start(&client).finish(LIMIT).success();
+    let server = server.finish(LIMIT).success();
+    let complete = [&client.stdout, &server.stdout].map(|told| told.lines().count() == LINES);
+    assert_eq!(complete, [true; 2], "{client}\n{server}");
 }
 
 #[test]
@@ -67,19 +68,19 @@ fn rsockets_of_librdmacm_and_ours_verify_each_others_data_in_both_roles() {
             let run = format!("{program} {mode} -T v -S {size} -C 10 -I 3");
             port += 2;
             cases.run(format!("{run}, to siw"), || {
-                stand.to_siw(Family::V4, port, &run);
+                to_siw(&stand, Family::V4, port, &run);
             });
             // librdmacm's rpoll takes an end for an error when data comes with it, and so does rstream.
             if mode == "-T a" {
                 continue;
             }
             cases.run(format!("{run}, from siw"), || {
-                stand.from_siw(Family::V4, port + 1, &run);
+                from_siw(&stand, Family::V4, port + 1, &run);
             });
         }
     }
     let run = "rstream -T b -T v -S 3000 -C 10 -I 3";
-    cases.run("IPv6, to siw", || stand.to_siw(Family::V6, 7500, run));
-    cases.run("IPv6, from siw", || stand.from_siw(Family::V6, 7501, run));
+    cases.run("IPv6, to siw", || to_siw(&stand, Family::V6, 7500, run));
+    cases.run("IPv6, from siw", || from_siw(&stand, Family::V6, 7501, run));
     cases.finish();
 }
