@@ -123,10 +123,11 @@ fn perftest_measures_over_connections_of_rdma_cm() {
 }
 
 #[test]
-fn fio_moves_data_by_each_of_its_verbs() {
+fn fio_moves_data_by_writes_and_reads() {
     let programs = Programs::new("verbs-fio");
     let common = "--ioengine=rdma --port=18600 --bs=64k --size=4m --iodepth=8";
-    for verb in ["write", "read", "send"] {
+    // Not by Sends: fio posts a receive again when it gets to it, and iWARP knows no "receiver not ready".
+    for verb in ["write", "read"] {
         let server = format!("fio --name=server {common} --rw=read");
         let client = format!("fio --name=client {common} --rw=write --verb={verb}");
         let both = programs.run(
