@@ -70,7 +70,13 @@ impl Route {
     ) -> Result<Self, String> {
         match message.header.kind {
             RouteType::Unicast => {}
-            RouteType::Local => return Err("it is an address of this host itself".to_owned()),
+            RouteType::Local => {
+                return Err(
+                    "it is an address of this host itself that this device does not serve: use the \
+                     device whose interface has it, and no local address of another's"
+                        .to_owned(),
+                );
+            }
             kind => return Err(format!("the kernel's route to it is of kind {kind:?}")),
         }
         let mut next_hop = destination;
