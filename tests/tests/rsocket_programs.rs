@@ -1,17 +1,17 @@
 //! Sockets over RDMA between two daemons: Debian's programs of rsockets, unmodified; a program of ordinary
 //! sockets that librspreload.so puts on them; and what a program finds that makes the calls itself.
 
-use std::path::Path;
 use std::time::Duration;
 
-use rnic_tests::lab::{Family, Process};
+use rnic_tests::lab::Family;
 use rnic_tests::programs::Programs;
-use rnic_tests::wait;
 
 /// By which programs of ordinary sockets run on rsockets.
 const PRELOAD: &str = "env LD_PRELOAD=/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so";
 
 const PORT: u16 = 18_600;
+
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// Runs `program` with `options` at both ends, and `-s` with an address at the client's.
 #[track_caller]
@@ -64,51 +64,22 @@ fn riostream_writes_into_memory_that_the_peer_has_mapped() {
     }
 }
 
-/// A server that serves one after the other, for ever.
-#[track_caller]
-fn rcopy_server(programs: &Programs) -> Process {
-    let server = programs.on_b("rcopy").spawn();
-    programs.wait_for_listener();
-    server
-}
-
-#[track_caller]
-fn copy(programs: &Programs, from: &Path, to: &Path) {
-    let to = format!("{}:{}", programs.address(), to.display());
-    let copied = programs.on_a(&format!("rcopy {} {to}", from.display()));
-    drop(copied.run().success());
-}
-
 #[test]
-fn rcopy_serves_on_after_a_client_that_was_killed() {
+fn rcopy_copies_files() {
     let programs = Programs::new("rsock-rcopy");
     let directory = programs.pair.lab.directory().to_owned();
-    let [small, large, half, whole] =
-        ["small", "large", "half", "whole"].map(|name| directory.join(name));
+    let from = directory.join("from");
     let bytes: Vec<u8> = (0..3_000_000_u32).map(|i| (i % 251) as u8).collect();
-    std::fs::write(&small, &bytes).unwrap();
-    let file = std::fs::File::create(&large).unwrap();
-    file.set_len(4 << 30).unwrap();
-
-    let mut server = rcopy_server(&programs);
-    let to = format!("{}:{}", programs.address(), half.display());
-    let mut client = programs
-        .on_a(&format!("rcopy {} {to}", large.display()))
-        .spawn();
-    wait::until("the copy begins", Duration::from_secs(30), || {
-        let length = std::fs::metadata(&half).map_or(0, |file| file.len());
-        (length > 0).then_some(())
-    });
-    client.kill();
-    // The server says what was wrong with the first one, and takes the next.
-    wait::until(
-        "the server takes the next one",
-        Duration::from_secs(30),
-        || (server.stdout().matches("waiting").count() == 2).then_some(()),
-    );
-    std::fs::remove_file(&half).unwrap();
-    copy(&programs, &small, &whole);
-    assert!(std::fs::read(&whole).unwrap() == bytes, "another file came");
+    std::fs::write(&from, &bytes).unwrap();
+    let mut server = programs.on_b("rcopy").spawn();
+    programs.wait_for_listener();
+    for name in ["first", "second"] {
+        let to = directory.join(name);
+        let place = format!("{}:{}", programs.address(), to.display());
+        let client = programs.on_a(&format!("rcopy {} {place}", from.display()));
+        drop(client.run().success());
+        assert!(std::fs::read(&to).unwrap() == bytes, "another file came");
+    }
     server.kill();
 }
 
@@ -126,7 +97,7 @@ fn programs_end_with_an_error_when_their_daemon_is_killed() {
     std::thread::sleep(Duration::from_secs(1));
     programs.pair.daemon_b.kill();
     for end in [client, server] {
-        let ended = end.finish(Duration::from_secs(30));
+        let ended = end.finish(LIMIT);
         assert!(!ended.stderr.is_empty(), "{ended}");
     }
 }
@@ -154,6 +125,12 @@ fn calls_do_what_those_of_sockets_do() {
     let serve = format!("python3 {script} serve 0.0.0.0 {PORT}");
     let mut server = programs.on_b(&serve).spawn();
     programs.wait_for_listener();
+    let mut killed = programs
+        .on_a(&format!("python3 {script} stay {at} {PORT}"))
+        .spawn();
+    killed.says("here", LIMIT).unwrap();
+    killed.kill();
+    server.says("a peer went away", LIMIT).unwrap();
     for case in ["halves", "flags", "poll", "threads", "refused", "many"] {
         let client = programs.on_a(&format!("python3 {script} {case} {at} {PORT}"));
         drop(client.run().success());

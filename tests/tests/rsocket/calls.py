@@ -101,14 +101,22 @@ def serve(host, port):
 
 def echo(fd):
     count = 0
-    while part := receive(fd, 1 << 16):
-        count += len(part)
-        send(fd, part)
     try:
+        while part := receive(fd, 1 << 16):
+            count += len(part)
+            send(fd, part)
         send(fd, b"%d" % count)
     except ConnectionResetError:
-        pass  # The peer wanted no more.
+        print("a peer went away", flush=True)
+        assert receive(fd, 1) == b"", "it is told once"
     call("rclose", fd)
+
+
+def stay(host, port):
+    """A peer that is killed."""
+    send(connect(host, port), b"here")
+    print("here", flush=True)
+    threading.Event().wait()
 
 
 def halves(host, port):

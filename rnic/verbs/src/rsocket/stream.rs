@@ -78,6 +78,8 @@ pub(crate) struct Stream {
     /// What the other side still does.
     peer_writes: bool,
     end: Option<End>,
+    /// The program was told of a failure, once, as with sockets.
+    failure_told: bool,
 }
 
 /// The other end.
@@ -181,6 +183,7 @@ impl Stream {
             writes: true,
             peer_writes: true,
             end: None,
+            failure_told: false,
         };
         for place in 0..receives {
             stream.post_receive(place)?;
@@ -521,12 +524,23 @@ impl Stream {
     }
 
     /// That the program may still send.
-    pub(crate) fn check_writes(&self) -> Outcome<()> {
+    fn check_writes(&mut self) -> Outcome<()> {
         match self.end {
             _ if !self.writes => Err(Errno::PIPE.into()),
             None => Ok(()),
             Some(End::Closed) => Err(Errno::CONNRESET.into()),
-            Some(End::Failed(errno)) => Err(errno.into()),
+            Some(End::Failed(_)) => Err(self.take_failure().unwrap_or(Errno::PIPE).into()),
+        }
+    }
+
+    /// How it failed, unless the program knows.
+    pub(crate) fn take_failure(&mut self) -> Option<Errno> {
+        match self.end {
+            Some(End::Failed(errno)) if !self.failure_told => {
+                self.failure_told = true;
+                Some(errno)
+            }
+            _ => None,
         }
     }
 

@@ -6,7 +6,6 @@ use libc::{MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL, iovec};
 use rustix::io::Errno;
 
 use super::State;
-use super::stream::End;
 use crate::ffi::{Outcome, Ptr};
 
 /// Copied around, so that nothing is left to drop when a thread that waits is cancelled.
@@ -115,15 +114,11 @@ impl Transfer {
             if count == bytes && !peek {
                 continue;
             }
-            let failed = match stream.end() {
-                Some(End::Failed(errno)) => Some(errno),
-                _ => None,
-            };
             if self.done > 0 && (peek || self.flags & MSG_WAITALL == 0) {
                 break;
             }
             if stream.at_end() {
-                match failed {
+                match stream.take_failure() {
                     Some(errno) if self.done == 0 => return Err(errno.into()),
                     _ => break,
                 }
