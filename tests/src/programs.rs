@@ -19,6 +19,9 @@ const NAMES: [&str; 2] = ["libibverbs.so.1", "librdmacm.so.1"];
 /// How long a program may take until it listens.
 const LISTEN_LIMIT: Duration = Duration::from_secs(30);
 
+/// How often a pair of perftest's is begun anew.
+const PERFTEST_ATTEMPTS: u32 = 5;
+
 /// This build's library, where programs find it.
 #[derive(Debug)]
 pub struct Library(PathBuf);
@@ -108,6 +111,27 @@ impl Programs {
         let client = self.on_a(client).run();
         let server = server.finish(Duration::from_secs(30));
         Both { client, server }
+    }
+
+    /// The same for perftest, whose server listens a second time for what it measures, without a word to
+    /// its client. A client that comes there too early is rejected, by any RDMA adapter, and both begin anew.
+    #[track_caller]
+    pub fn run_perftest(&self, line: &str) -> Both {
+        for _ in 0..PERFTEST_ATTEMPTS {
+            wait_for_listeners(&self.pair.daemon_b, "the last server is gone", |count| {
+                count == 0
+            });
+            let mut server = self.on_b(line).spawn();
+            self.wait_for_listener();
+            let client = self.on_a(&format!("{line} {}", self.address())).run();
+            if client.stderr.contains("RDMA_CM_EVENT_REJECTED") {
+                server.kill();
+                continue;
+            }
+            let server = server.finish(Duration::from_secs(30));
+            return Both { client, server };
+        }
+        panic!("{line}: the client was rejected {PERFTEST_ATTEMPTS} times");
     }
 
     /// Waits until somebody listens on `b`.

@@ -115,9 +115,7 @@ const PERFTEST: [&str; 14] = [
 fn perftest_measures_over_connections_of_rdma_cm() {
     let programs = Programs::new("verbs-perftest");
     for program in PERFTEST {
-        let server = format!("{program} -R -F");
-        let both = programs.run(&server, &format!("{server} {}", programs.address()));
-        let both = both.success();
+        let both = programs.run_perftest(&format!("{program} -R -F")).success();
         assert!(both.client.stdout.contains("#bytes"), "{}", both.client);
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::abi::{ibv_async_event, ibv_context, verbs_context};
 use crate::exports::ops;
-use crate::ffi::{Object, Outcome, Shared, zeroable};
+use crate::ffi::{Object, Outcome, Ptr, Shared, zeroable};
+use crate::pd::Users;
 use crate::process::Process;
 use crate::queue::EventQueue;
 use crate::session::Session;
@@ -17,6 +18,8 @@ pub(crate) struct Context {
     abi: Shared<verbs_context>,
     session: Arc<Session>,
     asynchronous: EventQueue<ibv_async_event>,
+    /// Identifiers of the connection manager, for the context that they have in common.
+    pub(crate) users: Users,
 }
 
 // SAFETY: repr(C), `abi` comes first, and an ibv_context is its last field.
@@ -33,9 +36,17 @@ impl Context {
             abi: Shared::new(ops::verbs_context(device.abi_ptr(), asynchronous.fd())),
             session: session.clone(),
             asynchronous,
+            users: Users::default(),
         });
         session.add_context(&context);
         Ok(context)
+    }
+
+    pub(crate) fn close(context: Ptr<ibv_context>) -> Outcome<()> {
+        let found = context.object::<Self>()?;
+        found.users.check_none("the device's context")?;
+        drop(context.take_back::<Self>()?);
+        Ok(())
     }
 
     pub(crate) fn session(&self) -> &Arc<Session> {

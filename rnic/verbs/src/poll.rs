@@ -179,3 +179,35 @@ pub(crate) fn step(cq: &Cq) -> Outcome<()> {
     });
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn immediate_data_is_on_the_wire_as_it_lies_in_memory() {
+        for written in [None, Some(0), Some(7), Some(u32::MAX - 1)] {
+            let data = u32::from_ne_bytes([1, 2, 3, 4]);
+            let value = Immediate { data, written }.encode();
+            assert_eq!(value.to_be_bytes()[..4], [1, 2, 3, 4]);
+            let decoded = Immediate::decode(value);
+            assert_eq!((decoded.data, decoded.written), (data, written));
+        }
+    }
+
+    #[test]
+    fn a_write_with_immediate_data_completes_with_the_bytes_that_it_wrote() {
+        let immediate = |written| {
+            translate(&WorkCompletion {
+                opcode: WrOpcode::Recv,
+                immediate: Some(Immediate { data: 9, written }.encode()),
+                ..WorkCompletion::default()
+            })
+        };
+        let wc = immediate(Some(4096));
+        assert_eq!((wc.opcode, wc.byte_len), (IBV_WC_RECV_RDMA_WITH_IMM, 4096));
+        assert_eq!((wc.wc_flags, wc.imm_data), (IBV_WC_WITH_IMM, 9));
+        let wc = immediate(None);
+        assert_eq!((wc.opcode, wc.byte_len), (IBV_WC_RECV, 0));
+    }
+}

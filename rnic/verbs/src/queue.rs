@@ -120,3 +120,47 @@ impl Unacknowledged {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    use super::*;
+
+    fn is_readable<T>(queue: &EventQueue<T>) -> bool {
+        let counter = queue.counter();
+        let mut fds = [PollFd::new(&counter, PollFlags::IN)];
+        poll(&mut fds, Some(&Default::default())).unwrap() > 0
+    }
+
+    #[test]
+    fn the_descriptor_is_readable_once_for_each_event_that_waits() {
+        let queue = EventQueue::new().unwrap();
+        assert!(!is_readable(&queue));
+        (1..=3).for_each(|event| queue.push(event));
+        assert_eq!(queue.take_back(|event| *event == 2), [2]);
+        for expected in [1, 3] {
+            assert!(is_readable(&queue));
+            rustix::io::read(queue.counter(), &mut [0; 8]).unwrap();
+            assert_eq!(queue.take(), Some(expected));
+        }
+        assert!(!is_readable(&queue));
+    }
+
+    #[test]
+    fn destruction_waits_until_events_are_acknowledged() {
+        let unacknowledged = Unacknowledged::default();
+        unacknowledged.wait_for_none();
+        unacknowledged.add_one();
+        unacknowledged.add_one();
+        unacknowledged.acknowledge(1);
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| unacknowledged.wait_for_none());
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            assert!(!waiter.is_finished());
+            unacknowledged.acknowledge(1);
+        });
+    }
+}

@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::cq::Cq;
 use crate::ffi::{Fail, Object, Outcome};
 use crate::lock;
-use crate::pd::Pd;
+use crate::pd::{Pd, Use};
 use crate::rsocket::Watchers;
 use crate::srq::Srq;
 
@@ -34,8 +34,10 @@ pub(crate) struct Session {
     pub(crate) rsockets: Watchers,
     /// Contexts that programs opened.
     contexts: Mutex<Vec<Weak<Context>>>,
-    /// What connection manager ids have in common.
+    /// What connection manager ids have in common. The session uses it as long as it lives, so that no
+    /// program that closes what it did not open takes it from the others.
     shared: OnceLock<(Arc<Context>, Arc<Pd>)>,
+    shared_uses: Mutex<Vec<Use>>,
 }
 
 impl Session {
@@ -52,6 +54,7 @@ impl Session {
             rsockets: Watchers::default(),
             contexts: Mutex::default(),
             shared: OnceLock::new(),
+            shared_uses: Mutex::default(),
         });
         let served = session.clone();
         let thread = std::thread::Builder::new().name("rnic-verbs".to_owned());
@@ -93,6 +96,7 @@ impl Session {
         if self.shared.get().is_none() {
             let context = Context::open(self)?;
             let pd = Pd::alloc(&context)?;
+            lock(&self.shared_uses).extend([context.users.add(), pd.users.add()]);
             // Another thread's may be there meanwhile; then this one is not used.
             let _ = self.shared.set((context, pd));
         }

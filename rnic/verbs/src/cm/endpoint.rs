@@ -35,6 +35,9 @@ impl CmId {
             false => pd,
         };
         let pd = pd.share::<Pd>()?;
+        if init.srq.is_null() {
+            init.srq = self.abi.get(|abi| abi.srq);
+        }
         self.create_cqs(pd.context(), init)?;
         match Qp::create(&pd, init) {
             Ok(qp) => {

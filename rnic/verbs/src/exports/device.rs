@@ -55,8 +55,7 @@ exports! {
     }
 
     "IBVERBS_1.1" cm fn ibv_close_device(context: Ptr<ibv_context>) -> c_int {
-        drop(context.take_back::<Context>()?);
-        Ok(())
+        Context::close(context)
     }
 
     "IBVERBS_1.1" verb fn ibv_query_device(context: Ptr<ibv_context>, attr: Ptr<ibv_device_attr>) -> c_int {
