@@ -1,0 +1,220 @@
+/* Two ends of a connection, built with the headers' inline functions, that check what the verbs promise and
+   how what is not there fails. Arguments: "server" or "client", and the server's address. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <rdma/rdma_verbs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK(truth)                                                                     \
+	do {                                                                             \
+		if (!(truth)) {                                                          \
+			fprintf(stderr, "line %d: not %s (errno %d)\n", __LINE__, #truth, errno); \
+			exit(1);                                                         \
+		}                                                                        \
+	} while (0)
+
+enum { SIZE = 4096, RECEIVES = 4, WRITTEN = 1000 };
+static const uint32_t IMMEDIATE = 0x12345678;
+static char memory[SIZE] __attribute__((aligned(4096)));
+
+struct place {
+	uint64_t addr;
+	uint32_t rkey;
+};
+
+static struct rdma_cm_id *endpoint(const char *address, int flags)
+{
+	struct rdma_addrinfo hints = { .ai_flags = flags, .ai_port_space = RDMA_PS_TCP }, *found;
+	struct ibv_qp_init_attr attr = {
+		.cap = { .max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 2, .max_recv_sge = 1,
+			 .max_inline_data = 64 },
+		.sq_sig_all = 1,
+	};
+	struct rdma_cm_id *id;
+
+	CHECK(!rdma_getaddrinfo(address, "7471", &hints, &found));
+	CHECK(!rdma_create_ep(&id, found, NULL, &attr));
+	rdma_freeaddrinfo(found);
+	return id;
+}
+
+static struct ibv_mr *region(struct rdma_cm_id *id)
+{
+	struct ibv_mr *mr = ibv_reg_mr(id->pd, memory, SIZE,
+				       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	CHECK(mr);
+	return mr;
+}
+
+static void serve(const char *address)
+{
+	struct rdma_cm_id *listener = endpoint(address, RAI_PASSIVE), *id;
+	struct ibv_wc wc;
+	struct ibv_mr *mr;
+	struct place place;
+
+	CHECK(!rdma_listen(listener, 1));
+	CHECK(!rdma_get_request(listener, &id));
+	mr = region(id);
+	for (long receive = 0; receive < RECEIVES; receive++)
+		CHECK(!rdma_post_recv(id, (void *)receive, memory + 2048, 256, mr));
+	CHECK(!rdma_accept(id, NULL));
+	place = (struct place){ .addr = (uintptr_t)memory, .rkey = mr->rkey };
+	CHECK(!rdma_post_send(id, NULL, &place, sizeof(place), NULL, IBV_SEND_INLINE));
+	CHECK(rdma_get_send_comp(id, &wc) == 1 && wc.status == IBV_WC_SUCCESS);
+
+	/* An RDMA Write with immediate data. */
+	CHECK(rdma_get_recv_comp(id, &wc) == 1 && wc.status == IBV_WC_SUCCESS);
+	CHECK(wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM && wc.byte_len == WRITTEN);
+	CHECK((wc.wc_flags & IBV_WC_WITH_IMM) && ntohl(wc.imm_data) == IMMEDIATE);
+	CHECK(memory[0] == 'w' && memory[WRITTEN - 1] == 'w' && memory[WRITTEN] == 0);
+	/* Immediate data alone. */
+	CHECK(rdma_get_recv_comp(id, &wc) == 1 && wc.status == IBV_WC_SUCCESS);
+	CHECK(wc.opcode == IBV_WC_RECV && wc.byte_len == 0 && wc.wr_id == 1);
+	CHECK((wc.wc_flags & IBV_WC_WITH_IMM) && ntohl(wc.imm_data) == IMMEDIATE);
+	/* Inline data of two elements. */
+	CHECK(rdma_get_recv_comp(id, &wc) == 1 && wc.status == IBV_WC_SUCCESS);
+	CHECK(wc.opcode == IBV_WC_RECV && wc.byte_len == 6 && wc.wc_flags == 0);
+	CHECK(!memcmp(memory + 2048, "inline", 6));
+	/* A Send with Invalidate. */
+	CHECK(rdma_get_recv_comp(id, &wc) == 1 && wc.status == IBV_WC_SUCCESS);
+	CHECK((wc.wc_flags & IBV_WC_WITH_INV) && wc.invalidated_rkey == mr->rkey);
+
+	CHECK(!rdma_disconnect(id));
+	CHECK(!ibv_dereg_mr(mr));
+	rdma_destroy_ep(id);
+	rdma_destroy_ep(listener);
+}
+
+static void post(struct rdma_cm_id *id, struct ibv_send_wr *wr)
+{
+	struct ibv_send_wr *bad = NULL;
+	struct ibv_wc wc;
+
+	CHECK(!ibv_post_send(id->qp, wr, &bad));
+	CHECK(rdma_get_send_comp(id, &wc) == 1 && wc.status == IBV_WC_SUCCESS);
+}
+
+static void fails(struct rdma_cm_id *id, struct ibv_send_wr *wr, int error)
+{
+	struct ibv_send_wr *bad = NULL;
+
+	CHECK(ibv_post_send(id->qp, wr, &bad) == error && bad == wr);
+}
+
+/* What the RNIC does not have. */
+static void check_absent(struct rdma_cm_id *id)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT };
+	struct ibv_qp_init_attr init = {
+		.send_cq = id->send_cq, .recv_cq = id->recv_cq, .qp_type = IBV_QPT_UD,
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1 },
+	};
+	struct ibv_qp *qp;
+
+	CHECK(!ibv_create_qp(id->pd, &init) && errno == EOPNOTSUPP);
+	init.qp_type = IBV_QPT_RC;
+	CHECK((qp = ibv_create_qp(id->pd, &init)));
+	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE));
+	attr.qp_state = IBV_QPS_RTR;
+	CHECK(ibv_modify_qp(qp, &attr, IBV_QP_STATE) == EOPNOTSUPP);
+	CHECK(!ibv_qp_to_qp_ex(qp));
+	CHECK(!ibv_destroy_qp(qp));
+	CHECK(!ibv_alloc_mw(id->pd, IBV_MW_TYPE_1) && errno == EOPNOTSUPP);
+	CHECK(!ibv_reg_mr(id->pd, memory, SIZE, IBV_ACCESS_ON_DEMAND) && errno == EOPNOTSUPP);
+	CHECK(!ibv_reg_mr(id->pd, memory, SIZE, IBV_ACCESS_REMOTE_WRITE) && errno == EINVAL);
+	CHECK(ibv_attach_mcast(id->qp, NULL, 0) == EOPNOTSUPP);
+}
+
+/* What is still used. */
+static void check_used(struct rdma_cm_id *id)
+{
+	CHECK(ibv_dealloc_pd(id->pd) == EBUSY);
+	CHECK(ibv_destroy_cq(id->send_cq) == EBUSY);
+	CHECK(ibv_destroy_comp_channel(id->send_cq_channel) == EBUSY);
+	CHECK(ibv_close_device(id->verbs) == -1 && errno == EBUSY);
+}
+
+static void check_attributes(struct rdma_cm_id *id)
+{
+	struct ibv_cq_init_attr_ex init = { .cqe = 4, .wc_flags = IBV_WC_STANDARD_FLAGS };
+	struct ibv_poll_cq_attr none = {};
+	struct ibv_qp_init_attr made;
+	struct ibv_device_attr_ex device;
+	struct ibv_port_attr port;
+	struct ibv_qp_attr attr;
+	struct ibv_cq_ex *cq;
+
+	CHECK(id->verbs->device->transport_type == IBV_TRANSPORT_IWARP);
+	CHECK(!ibv_query_device_ex(id->verbs, NULL, &device) && device.orig_attr.max_sge > 1);
+	CHECK(!ibv_query_port(id->verbs, 1, &port) && port.state == IBV_PORT_ACTIVE);
+	CHECK(ibv_query_port(id->verbs, 2, &port) == EINVAL);
+	CHECK(!ibv_query_qp(id->qp, &attr, IBV_QP_STATE, &made));
+	CHECK(attr.qp_state == IBV_QPS_RTS && made.cap.max_inline_data == 64);
+	CHECK((cq = ibv_create_cq_ex(id->verbs, &init)));
+	CHECK(ibv_start_poll(cq, &none) == ENOENT);
+	CHECK(!ibv_destroy_cq(ibv_cq_ex_to_cq(cq)));
+	init.wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+	CHECK(!ibv_create_cq_ex(id->verbs, &init) && errno == EOPNOTSUPP);
+}
+
+static void ask(const char *address)
+{
+	struct rdma_cm_id *id = endpoint(address, 0);
+	struct ibv_mr *mr = region(id);
+	struct ibv_sge all = { .addr = (uintptr_t)memory, .length = WRITTEN, .lkey = mr->lkey };
+	struct ibv_sge words[2] = { { .addr = (uintptr_t)"inl", .length = 3 },
+				    { .addr = (uintptr_t)"ine", .length = 3 } };
+	struct ibv_send_wr wr = { .sg_list = &all, .num_sge = 1 };
+	struct place place;
+	struct ibv_wc wc;
+
+	CHECK(!rdma_post_recv(id, NULL, memory + 2048, sizeof(place), mr));
+	CHECK(!rdma_connect(id, NULL));
+	CHECK(rdma_get_recv_comp(id, &wc) == 1 && wc.byte_len == sizeof(place));
+	memcpy(&place, memory + 2048, sizeof(place));
+	check_absent(id);
+	check_used(id);
+	check_attributes(id);
+
+	memset(memory, 'w', WRITTEN);
+	wr.imm_data = htonl(IMMEDIATE);
+	wr.opcode = IBV_WR_SEND_WITH_IMM;
+	fails(id, &wr, EOPNOTSUPP);
+	wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+	wr.wr.rdma.remote_addr = place.addr;
+	wr.wr.rdma.rkey = place.rkey;
+	wr.send_flags = IBV_SEND_FENCE;
+	fails(id, &wr, EOPNOTSUPP);
+	wr.send_flags = 0;
+	post(id, &wr);
+	wr.opcode = IBV_WR_SEND_WITH_IMM;
+	wr.num_sge = 0;
+	post(id, &wr);
+	wr.opcode = IBV_WR_SEND;
+	wr.send_flags = IBV_SEND_INLINE;
+	wr.sg_list = words;
+	wr.num_sge = 2;
+	post(id, &wr);
+	wr.opcode = IBV_WR_SEND_WITH_INV;
+	wr.send_flags = 0;
+	wr.num_sge = 0;
+	wr.invalidate_rkey = place.rkey;
+	post(id, &wr);
+
+	CHECK(!rdma_disconnect(id));
+	CHECK(!ibv_dereg_mr(mr));
+	rdma_destroy_ep(id);
+}
+
+int main(int count, char **arguments)
+{
+	CHECK(count == 3);
+	if (!strcmp(arguments[1], "server"))
+		serve(arguments[2]);
+	else
+		ask(arguments[2]);
+	return 0;
+}
