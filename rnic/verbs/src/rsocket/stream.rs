@@ -3,12 +3,16 @@
 //! Data goes by RDMA Write from the send ring into the peer's receive ring, a Send of four bytes tells of
 //! it. Nothing here waits, and nothing makes progress but in calls of the program.
 
+mod ending;
+mod mapped;
+mod work;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use rnic::{
-    Access, CompletionQueue, ConnectionEvent, DisconnectReason, MemoryRegion, QpConfig, QueuePair,
-    RemoteMemory, WcStatus, WorkCompletion, WorkRequest,
+    Access, CompletionQueue, MemoryRegion, QpConfig, QueuePair, WcStatus, WorkCompletion,
+    WorkRequest,
 };
 use rustix::io::Errno;
 
@@ -17,6 +21,7 @@ use super::iomap::Iomap;
 use super::wire::{Entry, Hello, Mapped, Message, TARGETS};
 use crate::ffi::{Fail, Outcome};
 use crate::session::Session;
+use work::{Work, message_of, read_stable, remote};
 
 /// Receives beyond the credits, for messages that are no data.
 const SPARE_RECEIVES: u32 = 32;
@@ -89,43 +94,6 @@ struct Peer {
     targets: Entry,
     next_target: u32,
     iomap_entries: u16,
-}
-
-/// What a work request was: its `wr_id`.
-enum Work {
-    Receive(u32),
-    Data(u32),
-    Direct(u32),
-    Control(u32),
-    Iomap,
-    /// The RDMA Write before a Send that tells of both.
-    Part,
-}
-
-impl Work {
-    fn id(self) -> u64 {
-        let (kind, number) = match self {
-            Self::Receive(place) => (0_u64, place),
-            Self::Data(bytes) => (1, bytes),
-            Self::Direct(bytes) => (2, bytes),
-            Self::Control(slots) => (3, slots),
-            Self::Iomap => (4, 0),
-            Self::Part => (5, 0),
-        };
-        kind << 32 | u64::from(number)
-    }
-
-    fn of(id: u64) -> Self {
-        let number = id as u32;
-        match id >> 32 {
-            0 => Self::Receive(number),
-            1 => Self::Data(number),
-            2 => Self::Direct(number),
-            3 => Self::Control(number),
-            4 => Self::Iomap,
-            _ => Self::Part,
-        }
-    }
 }
 
 impl Stream {
@@ -424,83 +392,6 @@ impl Stream {
         Ok(bytes.len() - left.len())
     }
 
-    /// Writes as much of `bytes` as can go now to what the peer has mapped from `offset` on.
-    pub(crate) fn write_mapped(&mut self, bytes: &[u8], offset: u64) -> Outcome<usize> {
-        self.check_writes()?;
-        let (mut left, mut offset) = (bytes, offset);
-        while !left.is_empty() && self.end.is_none() {
-            let Some((key, addr, length)) = self.mapped_at(offset) else {
-                break;
-            };
-            let Some(peer) = &mut self.peer else { break };
-            let room = peer.sender.room_within(length.min(left.len() as u64));
-            if room == 0 {
-                if self.progress() {
-                    continue;
-                }
-                break;
-            }
-            let start = peer.sender.take_direct(room) as usize;
-            let (now, later) = left.split_at(room as usize);
-            self.own.write(start, now)?;
-            let sge = self.own.slice(start..start + now.len())?;
-            let to = remote(key, addr);
-            let work = Work::Direct(room).id();
-            self.post(&[WorkRequest::write(work, std::slice::from_ref(&sge), to)]);
-            left = later;
-            offset = offset.wrapping_add(room.into());
-        }
-        Ok(bytes.len() - left.len())
-    }
-
-    /// Where the peer's memory for `offset` is, and how many bytes follow there.
-    fn mapped_at(&self, offset: u64) -> Option<(u32, u64, u64)> {
-        let first = self.targets_at + TARGETS * Entry::BYTES;
-        let entries = (0..usize::from(self.sizes.iomap)).filter_map(|index| {
-            let bytes = read_stable(&self.open, first + index * Mapped::BYTES)?;
-            Some(Mapped::from_ne_bytes(bytes))
-        });
-        let found = entries.into_iter().find(|entry| entry.holds(offset))?;
-        let from = offset - found.offset;
-        let left = u64::from(found.memory.length) - from;
-        Some((found.memory.key, found.memory.addr.wrapping_add(from), left))
-    }
-
-    pub(crate) fn is_mapped(&self, offset: u64) -> bool {
-        self.mapped_at(offset).is_some()
-    }
-
-    /// Entries of the peer's table of mapped memory.
-    pub(crate) fn iomap_entries(&self) -> u16 {
-        self.peer.as_ref().map_or(0, |peer| peer.iomap_entries)
-    }
-
-    /// Tells the peer of memory that the program has mapped, as far as messages may go.
-    fn tell_mapped(&mut self) {
-        while self.end.is_none() {
-            let (Some(peer), Some((index, mapped))) = (&mut self.peer, self.iomap.next_untold())
-            else {
-                return;
-            };
-            if !peer.sender.take_iomap() {
-                return;
-            }
-            let tables = u64::from(peer.targets.length) * Entry::BYTES as u64;
-            let place = tables + u64::from(index) * Mapped::BYTES as u64;
-            let to = remote(peer.targets.key, peer.targets.addr.wrapping_add(place));
-            self.iomap.told(index);
-            let (entry, message) = (
-                mapped.to_ne_bytes(),
-                Message::IomapUpdated(index).to_ne_bytes(),
-            );
-            let write = WorkRequest::write(Work::Part.id(), &[], to);
-            self.post(&[
-                write.inline(&entry).unsignaled(),
-                message_of(Work::Iomap, &message),
-            ]);
-        }
-    }
-
     /// Reads what is there, at most what `into` holds.
     pub(crate) fn receive(&mut self, into: &mut [u8], peek: bool) -> Outcome<usize> {
         let mut got = 0;
@@ -563,84 +454,6 @@ impl Stream {
         self.end
     }
 
-    /// Ends one direction or both.
-    pub(crate) fn shut_down(&mut self, reads: bool, writes: bool) {
-        let wrote = self.writes;
-        self.reads &= !reads;
-        self.writes &= !writes;
-        if self.end.is_some() {
-            return;
-        }
-        let over = !self.writes && (!self.reads || !self.peer_writes);
-        let farewell = match (over, wrote && writes) {
-            (true, _) => Message::Disconnect,
-            (false, true) => Message::Shutdown,
-            (false, false) => return,
-        };
-        self.farewell = Some(farewell);
-        self.progress();
-        if over {
-            self.finish();
-        }
-    }
-
-    /// The end in order: what was posted goes out, and then the connection ends.
-    fn finish(&mut self) {
-        self.end_with(End::Closed);
-        if let Err(error) = self.qp.start_disconnect() {
-            log::debug!("an rsocket's connection has ended already: {error}");
-        }
-    }
-
-    fn end_with(&mut self, end: End) {
-        self.end.get_or_insert(end);
-    }
-
-    fn fail(&mut self, errno: Errno) {
-        if self.end.is_none() {
-            self.end_with(End::Failed(errno));
-            if let Err(error) = self.qp.abort() {
-                log::debug!("an rsocket's connection has ended already: {error}");
-            }
-        }
-    }
-
-    /// Takes up what has happened to the connection since it was made.
-    pub(crate) fn take_events(&mut self) {
-        loop {
-            match self.qp.take_event() {
-                Ok(None) => return,
-                Ok(Some(event)) => self.connection_event(Ok(event)),
-                Err(error) => return self.connection_event(Err(error)),
-            }
-        }
-    }
-
-    fn connection_event(&mut self, event: Result<ConnectionEvent, rnic::Error>) {
-        // What came before the end is still there to be read.
-        self.progress();
-        let end = match event {
-            Ok(ConnectionEvent::Established(_)) => return,
-            Ok(ConnectionEvent::Disconnected { reason, message }) => {
-                log::debug!("an rsocket's connection ended: {message}");
-                match reason {
-                    DisconnectReason::Graceful => End::Closed,
-                    DisconnectReason::TimedOut => End::Failed(Errno::TIMEDOUT),
-                    _ => End::Failed(Errno::CONNRESET),
-                }
-            }
-            Ok(other) => {
-                log::debug!("an rsocket's connection ended: {other:?}");
-                End::Failed(Errno::CONNRESET)
-            }
-            Err(error) => {
-                log::info!("an rsocket's RNIC is gone: {error}");
-                End::Failed(Errno::IO)
-            }
-        };
-        self.end_with(end);
-    }
-
     /// The peer's address and the like are the socket's; this is what is asked of the RNIC.
     pub(crate) fn connect(&self, remote: SocketAddr, local: std::net::IpAddr) -> Outcome<()> {
         let options = rnic::ConnectOptions {
@@ -660,29 +473,6 @@ impl Stream {
         };
         Ok(request.start_accept(&self.qp, options)?)
     }
-}
-
-/// A Send of a message.
-fn message_of(work: Work, message: &[u8; Message::BYTES]) -> WorkRequest<'_> {
-    WorkRequest::send(work.id(), &[]).inline(message)
-}
-
-fn remote(stag: u32, addr: u64) -> RemoteMemory {
-    // The peer's RNIC checks the bounds.
-    RemoteMemory {
-        stag,
-        addr,
-        len: u64::MAX,
-    }
-}
-
-/// An entry that the peer may be writing at this moment: as two looks find it, or not at all. What is
-/// written while it is looked at has its message still to come.
-fn read_stable<const BYTES: usize>(region: &MemoryRegion, at: usize) -> Option<[u8; BYTES]> {
-    let (mut first, mut second) = ([0; BYTES], [0; BYTES]);
-    region.read(at, &mut first).ok()?;
-    region.read(at, &mut second).ok()?;
-    (first == second).then_some(first)
 }
 
 /// What a stream of `sizes` can't be made of.
