@@ -21,32 +21,45 @@ impl<P: Port> Shard<P> {
     /// Takes batches of frames from each port, until it has no more or has had its turn. Time goes on
     /// with each, but see [`LateClock`]. `idle`: there is nothing else to do.
     pub(super) fn receive(&mut self, clock: &impl Fn() -> Instant, idle: bool) -> bool {
-        let mut worked = false;
+        let loops = !self.dp.loopback.is_empty();
         let attempts = match self.dp.ports.len() {
-            1 if idle && self.dp.loopback.is_empty() => ATTEMPTS_WHEN_IDLE,
+            1 if idle && !loops => ATTEMPTS_WHEN_IDLE,
             _ => 1,
         };
-        for index in (0..self.dp.ports.len()).chain([LOOPBACK]) {
-            for _ in 0..BATCHES {
-                // By a look of its own at the clock: there may be none for a frame alone.
-                let count = self.rx.take(&mut self.dp, index, attempts, clock);
-                // Most attempts find nothing, and cost no more than that.
-                if count == 0 {
-                    break;
-                }
-                worked = true;
-                if count == 1 && !self.rx.deferred().is_waiting() {
-                    self.receive_batch(index, Some(clock));
-                } else {
-                    self.dp.advance(clock());
-                    self.receive_batch(index, None);
-                }
-                if count < RECEIVE_BATCH {
-                    break;
-                }
-                if let Some(port) = self.dp.ports.get_mut(index) {
-                    port.refill(&mut self.dp.frames.pool);
-                }
+        let mut worked = false;
+        for index in 0..self.dp.ports.len() {
+            worked |= self.receive_from(index, attempts, clock);
+        }
+        // What the links brought may have made one end of a loopback transmit: that waits for the next poll.
+        if loops {
+            worked |= self.receive_from(LOOPBACK, 1, clock);
+        }
+        worked
+    }
+
+    /// Takes a port's batches.
+    #[inline]
+    fn receive_from(&mut self, index: usize, attempts: u32, clock: &impl Fn() -> Instant) -> bool {
+        let mut worked = false;
+        for _ in 0..BATCHES {
+            // By a look of its own at the clock: there may be none for a frame alone.
+            let count = self.rx.take(&mut self.dp, index, attempts, clock);
+            // Most attempts find nothing, and cost no more than that.
+            if count == 0 {
+                break;
+            }
+            worked = true;
+            if count == 1 && !self.rx.deferred().is_waiting() {
+                self.receive_batch(index, Some(clock));
+            } else {
+                self.dp.advance(clock());
+                self.receive_batch(index, None);
+            }
+            if count < RECEIVE_BATCH {
+                break;
+            }
+            if let Some(port) = self.dp.ports.get_mut(index) {
+                port.refill(&mut self.dp.frames.pool);
             }
         }
         worked
