@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use rnic::Context;
 use rnic_tests::daemon::Daemon;
-use rnic_tests::lab::{Command, Family, INTERFACE, Process};
+use rnic_tests::lab::{Command, Family, INTERFACE, Namespace, Process};
 use rnic_tests::pair::Pair;
 use rnic_tests::{binary, tool, wait};
 
@@ -29,12 +29,19 @@ fn pings(pair: &Pair, words: &[&str]) {
     assert!(done.stdout.contains("1 rounds"), "{words:?}: {done}");
 }
 
-/// Once duplicate address detection is done.
-fn link_local(daemon: &Daemon) -> IpAddr {
-    let tentative = ["-6", "address", "show", "dev", INTERFACE, "tentative"];
+/// The addresses whose duplicate address detection is not done, as `ip` tells them.
+fn tentative(namespace: &Namespace) -> String {
+    namespace.ip(&["-6", "address", "show", "dev", INTERFACE, "tentative"])
+}
+
+fn wait_for_detection(namespace: &Namespace) {
     wait::until("no address is tentative", tool::LISTEN_LIMIT, || {
-        daemon.namespace().ip(&tentative).is_empty().then_some(())
+        tentative(namespace).is_empty().then_some(())
     });
+}
+
+fn link_local(daemon: &Daemon) -> IpAddr {
+    wait_for_detection(daemon.namespace());
     let context = Context::open(daemon.socket()).expect("the daemon serves");
     let info = context
         .device_info()
@@ -110,4 +117,28 @@ fn a_link_local_address_has_its_interface_as_scope() {
     // The device of the only interface leads there; another's does not exist.
     let other = client(&pair, &[&format!("[{at}%lo]")]).run().failure();
     assert!(other.contains(INTERFACE), "{other}");
+}
+
+#[test]
+fn a_listener_has_an_address_before_duplicate_address_detection_is_done() {
+    let pair = Pair::new("tentative");
+    let host = &pair.b.namespace;
+    // A second for each.
+    host.sysctl(&format!("net.ipv6.conf.{INTERFACE}.dad_transmits"), "3");
+    for (address, listen) in [
+        ("2001:db8:1::98", "[::]:7471"),
+        ("2001:db8:1::99", "[2001:db8:1::99]:7472"),
+    ] {
+        let _ = host.ip(&["address", "add", &format!("{address}/64"), "dev", INTERFACE]);
+        let server = server(&pair, &["--listen", listen]);
+        let stderr = server.stderr();
+        assert!(!stderr.contains("not listening"), "{stderr}");
+        assert!(
+            tentative(host).contains(address),
+            "detection was done first"
+        );
+        wait_for_detection(host);
+        let port = listen.rsplit(':').next().expect("a port");
+        pings(&pair, &[&format!("[{address}]:{port}")]);
+    }
 }

@@ -90,7 +90,7 @@ impl Listener {
         for address in addresses {
             match listener.add(SocketAddr::new(*address, listener.local.port()), backlog) {
                 Ok(port) => listener.local.set_port(port),
-                // It went meanwhile, or duplicate address detection is not done.
+                // It went meanwhile.
                 Err(Error::Refused(refusal)) if refusal.code == RefusalCode::AddressNotLocal => {
                     log::warn!("not listening on {address}: {refusal}");
                 }

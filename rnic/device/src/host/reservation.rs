@@ -18,7 +18,9 @@ pub struct Reservation {
 impl Reservation {
     /// Binds a TCP socket that never listens; port 0 takes one of the kernel's choice. No
     /// SO_REUSEADDR: the port is ours alone. `scope` is the interface's index, which a link-local
-    /// address means nothing without.
+    /// address means nothing without. The caller has seen that the interface has the address: an IPv6
+    /// address is taken also before duplicate address detection is done (IPV6_FREEBIND), since the
+    /// listener must be there when the kernel begins to use it.
     ///
     /// # Errors
     ///
@@ -36,6 +38,9 @@ impl Reservation {
         let socket =
             rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
                 .map_err(refused)?;
+        if local.is_ipv6() {
+            rustix::net::sockopt::set_ipv6_freebind(&socket, true).map_err(refused)?;
+        }
         rustix::net::bind(&socket, &address).map_err(refused)?;
         let found = rustix::net::getsockname(&socket).map_err(refused)?;
         let port = SocketAddr::try_from(found).map_err(refused)?.port();
@@ -61,8 +66,7 @@ fn refused(local: SocketAddr, errno: Errno) -> Refusal {
         Errno::ADDRNOTAVAIL => Refusal {
             code: RefusalCode::AddressNotLocal,
             message: format!(
-                "{local} asked, but the kernel does not have that address (any more, or not before \
-                 duplicate address detection is done): see `ip address`"
+                "{local} asked, but the kernel does not have that address (any more): see `ip address`"
             ),
         },
         Errno::ACCESS => Refusal {
