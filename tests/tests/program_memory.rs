@@ -17,12 +17,7 @@ use rnic_tests::verbs::{Endpoint, connect};
 
 const PORT: u16 = 18515;
 const PAGE: usize = 4096;
-const ACCESS: Access = Access {
-    local_write: true,
-    remote_read: true,
-    remote_write: true,
-    remote_atomic: false,
-};
+const ACCESS: Access = Access::READ_WRITE;
 
 /// Among a program's data: not zero, so in no page of zeroes.
 static DATA: [AtomicU64; 8] = [const { AtomicU64::new(1) }; 8];

@@ -8,12 +8,7 @@ use rnic_tests::verbs::{Endpoint, connect};
 
 const PORT: u16 = 18515;
 const LEN: usize = 1_000_000;
-const ACCESS: Access = Access {
-    local_write: true,
-    remote_read: true,
-    remote_write: true,
-    remote_atomic: false,
-};
+const ACCESS: Access = Access::READ_WRITE;
 
 #[test]
 fn memory_outside_of_memfds_takes_and_gives_what_any_does() {

@@ -139,12 +139,7 @@ struct Passive {
 impl Passive {
     fn new(context: &Context, plan: &Plan, patience: Duration) -> Result<Self, ToolError> {
         let pd = ProtectionDomain::alloc(context)?;
-        let access = Access {
-            local_write: true,
-            remote_read: true,
-            remote_write: true,
-            ..Access::default()
-        };
+        let access = Access::READ_WRITE;
         let memory = pd.register(plan.span.max(1) as usize, access)?;
         let end = Endpoint::new(context, &pd, NOTES_IN_FLIGHT, NOTES_IN_FLIGHT + 2, patience)?;
         let notes = Notes::new(&pd)?;

@@ -70,12 +70,7 @@ fn serve(
 ) -> Result<(), ToolError> {
     let Waiting { patience, busy } = waiting;
     let pd = ProtectionDomain::alloc(context)?;
-    let access = Access {
-        local_write: true,
-        remote_read: true,
-        remote_write: true,
-        ..Access::default()
-    };
+    let access = Access::READ_WRITE;
     let region = pd.register(plan.span.max(1) as usize, access)?;
     let receives = plan.receives();
     let sends = plan.depth + NOTES_IN_FLIGHT;

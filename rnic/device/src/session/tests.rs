@@ -204,12 +204,7 @@ fn memfd(bytes: usize) -> OwnedFd {
 }
 
 fn register(pd: PdId, length: u64) -> Request {
-    let access = Access {
-        local_write: true,
-        remote_read: true,
-        remote_write: true,
-        remote_atomic: false,
-    };
+    let access = Access::READ_WRITE;
     Request::RegisterMemory {
         pd,
         stream: None,

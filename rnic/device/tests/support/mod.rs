@@ -183,12 +183,7 @@ impl<'h> Client<'h> {
         let register = Request::RegisterMemory {
             pd,
             stream: None,
-            access: Access {
-                local_write: true,
-                remote_read: true,
-                remote_write: true,
-                remote_atomic: false,
-            },
+            access: Access::READ_WRITE,
             base: 0,
             offset: 0,
             length: REGION as u64,

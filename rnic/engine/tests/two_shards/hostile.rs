@@ -16,7 +16,7 @@ use rnic_proto::Stag;
 
 use crate::impairment::Impairment;
 use crate::random::{Random, seeds};
-use crate::raw::{Duel, PEER, request, write_fpdu};
+use crate::raw::{Duel, request, write_fpdu};
 use crate::side::{BASE, CLIENT, CQ, PD, SideConfig, pattern};
 use crate::world::World;
 
@@ -263,22 +263,7 @@ fn silence_in_the_startup_does_not_hold_a_connection() {
 #[test]
 fn a_responder_that_is_not_mpa_fails_the_connect_with_a_reason() {
     let mut duel = Duel::new(SideConfig::default());
-    let peer: std::net::SocketAddr = PEER.parse().unwrap();
-    duel.peer.stack.listen(peer.into(), 4).unwrap();
-    let qp = duel.side.create_qp();
-    let now = duel.now;
-    duel.side
-        .connect(
-            qp,
-            40_000,
-            peer,
-            Duel::path(),
-            MpaOptions::default(),
-            b"",
-            now,
-        )
-        .unwrap();
-    duel.pump();
+    let qp = duel.ask(MpaOptions::default(), b"");
     duel.send(b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n", 1448);
     let failed = duel.side.client_events().find_map(|event| match event {
         Event::ConnectFailed {
@@ -298,15 +283,7 @@ fn a_reply_that_the_initiator_cannot_live_with_is_answered_with_a_terminate() {
     // Enhanced data: flag A and a Write, but an ORD of 300; flag A and no indication.
     for (words, control) in [([0x80, 4, 0x81, 0x2c], 0x2006), ([0x80, 4, 0, 4], 0x2007)] {
         let mut duel = Duel::new(SideConfig::default());
-        let peer: std::net::SocketAddr = PEER.parse().unwrap();
-        duel.peer.stack.listen(peer.into(), 4).unwrap();
-        let qp = duel.side.create_qp();
-        let (now, path) = (duel.now, Duel::path());
-        let mpa = MpaOptions::default();
-        duel.side
-            .connect(qp, 40_000, peer, path, mpa, b"", now)
-            .unwrap();
-        duel.pump();
+        let qp = duel.ask(MpaOptions::default(), b"");
         let request = duel.peer.received.len();
         let mut reply = b"MPA ID Rep Frame\x50\x02\x00\x04".to_vec();
         reply.extend_from_slice(&words);

@@ -8,7 +8,7 @@ use rnic_ipc::id::QpNum;
 use rnic_ipc::work::WcStatus;
 
 use crate::impairment::Impairment;
-use crate::raw::{Duel, PEER};
+use crate::raw::Duel;
 use crate::side::{Side, SideConfig};
 use crate::world::World;
 
@@ -31,15 +31,8 @@ fn mpa(markers: MarkerUse) -> MpaOptions {
 /// A queue pair with a receive that has asked a raw peer, and is about to be answered.
 fn asking(markers: MarkerUse) -> (Duel, QpNum) {
     let mut duel = Duel::new(SideConfig::default());
-    let peer: std::net::SocketAddr = PEER.parse().unwrap();
-    duel.peer.stack.listen(peer.into(), 4).unwrap();
-    let qp = duel.side.create_qp();
+    let qp = duel.ask(mpa(markers), b"hello");
     duel.side.post_recv(qp, 1, 0, 64);
-    let (now, path) = (duel.now, Duel::path());
-    duel.side
-        .connect(qp, 40_000, peer, path, mpa(markers), b"hello", now)
-        .unwrap();
-    duel.pump();
     assert!(duel.peer.received.ends_with(b"hello"));
     assert_eq!(
         duel.peer.received[FLAGS] & M != 0,

@@ -199,6 +199,18 @@ impl Duel {
         }
     }
 
+    /// Has the side ask the peer, which has its MPA Request then and may answer.
+    pub fn ask(&mut self, mpa: MpaOptions, private_data: &[u8]) -> QpNum {
+        let peer = self.peer.address;
+        self.peer.stack.listen(peer.into(), 4).unwrap();
+        let qp = self.side.create_qp();
+        self.side
+            .connect(qp, 40_000, peer, Self::path(), mpa, private_data, self.now)
+            .unwrap();
+        self.pump();
+        qp
+    }
+
     /// The peer's TCP connection to the side's listener, established.
     pub fn connect(&mut self) {
         connect(&mut self.peer, self.side.address, self.now);

@@ -6,7 +6,7 @@ use rnic_engine::command::Command;
 use rnic_ipc::control::{DisconnectReason, MpaOptions, QpState};
 use rnic_ipc::id::QpNum;
 
-use crate::raw::{Duel, PEER, write_fpdu};
+use crate::raw::{Duel, write_fpdu};
 use crate::side::SideConfig;
 
 /// The bytes of an indication: an RDMA Write of nothing.
@@ -20,15 +20,7 @@ fn opened() -> (Duel, QpNum, usize) {
 
 pub fn opened_with(config: SideConfig) -> (Duel, QpNum, usize) {
     let mut duel = Duel::new(config);
-    let peer: std::net::SocketAddr = PEER.parse().unwrap();
-    duel.peer.stack.listen(peer.into(), 4).unwrap();
-    let qp = duel.side.create_qp();
-    let (now, path) = (duel.now, Duel::path());
-    let mpa = MpaOptions::default();
-    duel.side
-        .connect(qp, 40_000, peer, path, mpa, b"", now)
-        .unwrap();
-    duel.pump();
+    let qp = duel.ask(MpaOptions::default(), b"");
     let request = duel.peer.received.len();
     duel.send(b"MPA ID Rep Frame\x50\x02\x00\x04\x80\x10\x80\x10", 1448);
     assert!(duel.side.is_established(qp));

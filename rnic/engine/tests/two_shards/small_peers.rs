@@ -1,7 +1,6 @@
 //! Peers whose segments or windows are small (RFC 5044 section 4.5): FPDUs are as small as what they
 //! take, and a peer that takes no smallest FPDU is refused by name.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use rnic_ipc::control::{DisconnectReason, Event as ClientEvent, MarkerUse, MpaOptions};
@@ -10,7 +9,7 @@ use userspace_tcp::Event;
 
 use crate::hostile::accept;
 use crate::impairment::Impairment;
-use crate::raw::{Duel, PEER, request, write_fpdu};
+use crate::raw::{Duel, request, write_fpdu};
 use crate::side::{BASE, SideConfig, pattern};
 use crate::world::World;
 
@@ -89,14 +88,7 @@ fn a_peer_whose_window_takes_no_smallest_fpdu_is_refused() {
 /// The side under test asks a raw peer that offers so much.
 fn asks_a_peer_that_offers(window: u16) -> Duel {
     let mut duel = Duel::offering(SideConfig::default(), window);
-    let peer: SocketAddr = PEER.parse().unwrap();
-    duel.peer.stack.listen(peer.into(), 4).unwrap();
-    let qp = duel.side.create_qp();
-    let (now, path, mpa) = (duel.now, Duel::path(), MpaOptions::default());
-    duel.side
-        .connect(qp, 40_000, peer, path, mpa, b"", now)
-        .unwrap();
-    duel.pump();
+    let _ = duel.ask(MpaOptions::default(), b"");
     duel
 }
 

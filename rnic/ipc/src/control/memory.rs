@@ -90,6 +90,13 @@ impl Access {
         remote_write: false,
         remote_atomic: false,
     };
+
+    /// A peer may RDMA Read and RDMA Write, too.
+    pub const READ_WRITE: Self = Self {
+        remote_read: true,
+        remote_write: true,
+        ..Self::LOCAL
+    };
     /// All rights, for peers too.
     pub const ALL: Self = Self {
         local_write: true,
