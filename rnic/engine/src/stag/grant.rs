@@ -20,14 +20,10 @@ pub struct ReadGrant<'a>(pub(super) Range<'a>);
 #[derive(Debug)]
 pub struct WriteGrant<'a>(pub(super) Range<'a>);
 
-/// Leave to ask for [`WriteGrant`]s of one STag for a peer's RDMA Writes, until the table is touched again.
+/// Leave to write by one STag for a peer's RDMA Writes, each of which is still to be checked for its place,
+/// until the table is touched again.
 #[derive(Debug)]
-pub struct Writer<'a>(pub(super) Reach<'a>);
-
-/// Leave to write by one STag for a peer's RDMA Writes, whose memory was found to be there, until the table
-/// is touched again.
-#[derive(Debug)]
-pub(crate) struct Row<'a> {
+pub(crate) struct WriteStag<'a> {
     reach: Reach<'a>,
     bytes: MappedSlice<'a>,
 }
@@ -95,39 +91,24 @@ impl<'a> Reach<'a> {
     }
 }
 
-impl<'a> Writer<'a> {
-    /// Of which STag.
-    pub fn stag(&self) -> Stag {
-        self.0.stag
-    }
-
-    /// Checks a Write of `len` bytes to `to`, as [`super::StagTable::remote_write`] does.
+impl<'a> WriteStag<'a> {
     #[inline]
-    pub fn sink(&self, to: TaggedOffset, len: u32) -> Result<WriteGrant<'a>, StagError> {
-        self.0.range(to, len).map(WriteGrant)
-    }
-
-    /// For several of them, one behind the other.
-    #[inline]
-    pub(crate) fn row(self) -> Result<Row<'a>, StagError> {
-        let Self(reach) = self;
+    pub(super) fn new(reach: Reach<'a>) -> Result<Self, StagError> {
         let (memory, start) = reach.memory()?;
         // More than an address space has nothing reaches.
         let len = usize::try_from(reach.len).unwrap_or(usize::MAX);
         let bytes = memory.stretch(start, len);
         let bytes = bytes.map_err(|_| StagError::Invalid { stag: reach.stag })?;
-        Ok(Row { reach, bytes })
+        Ok(Self { reach, bytes })
     }
-}
 
-impl Row<'_> {
     /// Of which STag.
     #[inline]
     pub fn stag(&self) -> Stag {
         self.reach.stag
     }
 
-    /// Checks a Write of `len` bytes to `to`, as [`Writer::sink`] does: at which byte it begins.
+    /// Checks a Write of `len` bytes to `to`, as [`super::StagTable::remote_write`] does: at which byte it begins.
     #[inline]
     pub fn offset(&self, to: TaggedOffset, len: u32) -> Result<u64, StagError> {
         self.reach.offset(to, len)
@@ -135,7 +116,7 @@ impl Row<'_> {
 
     /// Places bytes that may lie in pieces at one that was checked.
     #[inline]
-    pub fn write_bytes<'a>(&self, at: u64, bytes: &impl Bytes<'a>) -> Result<(), RegionError> {
+    pub fn write_bytes<'b>(&self, at: u64, bytes: &impl Bytes<'b>) -> Result<(), RegionError> {
         // It is within a stretch, and so within an address space.
         self.bytes.write_bytes(at as usize, bytes)
     }
