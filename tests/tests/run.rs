@@ -6,48 +6,38 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rnic_tests::daemon::{Daemon, DaemonOptions};
-use rnic_tests::lab::{Command, Family, Host, INTERFACE, Lab, LinkOptions, Process, Signal};
-use rnic_tests::{binary, tool, wait};
+use rnic_tests::lab::{Command, Host, INTERFACE, Lab, LinkOptions, Process, Signal};
+use rnic_tests::{binary, wait};
 
-const PORT: u16 = 18515;
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Two hosts; on the first is `rnic-run`, with an `rnicd` beside it that serves the host's interface
-/// where it is asked for loopback, so that the private daemon has a peer.
+/// A host on which are `rnic-run` and, beside it, `rnicd`.
 struct Bench {
     a: Host,
-    b: Host,
     programs: PathBuf,
     /// The user's runtime directory: where private daemons have their own.
     runtime: PathBuf,
-    lab: Lab,
+    _lab: Lab,
 }
 
 impl Bench {
     fn new(name: &str) -> Self {
         let mut lab = Lab::new(name);
-        let (a, b) = lab.pair(&LinkOptions::default());
+        let (a, _) = lab.pair(&LinkOptions::default());
         let [programs, runtime] = ["programs", "runtime"].map(|name| {
             let path = lab.directory().join(name);
             fs::create_dir(&path).expect("the lab's directory is ours");
             path
         });
-        let _ = binary::copy("rnic-run", &programs);
-        let rnicd = binary::path("rnicd");
-        let lines = format!(
-            "#!/bin/sh\n[ \"$1 $2\" = '--loopback --socket' ] || exit 64\n\
-             exec {} --interface {INTERFACE} --socket \"$3\"\n",
-            rnicd.display()
-        );
-        let bench = Self {
+        for program in ["rnic-run", "rnicd"] {
+            let _ = binary::copy(program, &programs);
+        }
+        Self {
             a,
-            b,
             programs,
             runtime,
-            lab,
-        };
-        bench.install("rnicd", &lines);
-        bench
+            _lab: lab,
+        }
     }
 
     fn install(&self, name: &str, lines: &str) {
@@ -109,16 +99,14 @@ fn started(command: Command) -> Process {
 #[test]
 fn a_program_gets_a_private_daemon_of_which_nothing_is_left() {
     let bench = Bench::new("run-private");
-    let daemon = Daemon::start(&bench.lab, &bench.b, &DaemonOptions::default());
-    let at = bench.b.address(Family::V4, PORT);
-    let server = tool::server(&daemon, "rnic-ping", at, &[]);
     let ping = binary::path("rnic-ping");
     let ping = ping.to_str().expect("a path of ASCII letters");
-    let at = at.to_string();
-    let arguments = ["--loopback", ping, "client", "--connect", &at];
+    // The server is the program's child, and finds the same daemon.
+    let line = "$0 server & for i in 1 2 3 4 5 6 7 8; do \
+                sleep 0.5; $0 client localhost && wait && exit; done; exit 1";
+    let arguments = ["--loopback", "sh", "-c", line, ping];
     let done = bench.run(&arguments).run().success();
     assert!(done.stdout.contains("10 rounds"), "{done}");
-    let _ = server.finish(LIMIT).success();
     bench.assert_nothing_is_left();
 }
 
