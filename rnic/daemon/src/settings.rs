@@ -1,6 +1,5 @@
 //! Everything that the daemon runs with: what was said, and the defaults of what was not.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,18 +7,16 @@ use log::LevelFilter;
 use rnic_device::{
     Administrators, DeviceConfig, FloodLimits, KeepAlive, Limits, LoopbackUse, Polling, Rate,
 };
+use rnic_ipc::find::{DEFAULT_SOCKET, runtime_socket};
 
 use crate::cli::{Cli, Given, LinkGiven, Mode, PollingMode};
 use crate::config::{self, ConfigError, File, InterfaceGiven};
 use crate::metrics::MetricsAddress;
 use crate::names::Account;
 
-/// Where clients connect when nothing else was said.
-const SOCKET: &str = "/run/rnicd.sock";
-/// Who may then.
+/// Who may connect when nothing was said.
 const SOCKET_MODE: u32 = 0o660;
-/// Of a daemon that is one user's: the socket's name in the user's directory, and who may connect.
-const SOCKET_NAME: &str = "rnicd.sock";
+/// Of a daemon that is one user's.
 const SOCKET_MODE_OF_USER: u32 = 0o600;
 /// How long connections may take to end in order then.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -74,7 +71,7 @@ pub(crate) enum SettingsError {
     LoopbackOrNot,
     /// There is no directory of the user's own.
     #[error(
-        "no place for the socket of --loopback: XDG_RUNTIME_DIR is not set; name one with --socket, in a \
+        "no place for the socket of --loopback: XDG_RUNTIME_DIR is not set to an absolute path; name one with --socket, in a \
          directory that only you may enter"
     )]
     NoRuntimeDirectory,
@@ -138,8 +135,8 @@ impl Settings {
         Ok(Self {
             socket: match (given.socket, given.loopback) {
                 (Some(socket), _) => socket,
-                (None, true) => socket_of_user(std::env::var_os("XDG_RUNTIME_DIR"))?,
-                (None, false) => PathBuf::from(SOCKET),
+                (None, true) => runtime_socket().ok_or(SettingsError::NoRuntimeDirectory)?,
+                (None, false) => PathBuf::from(DEFAULT_SOCKET),
             },
             socket_mode: given.socket_mode.unwrap_or(match given.loopback {
                 true => SOCKET_MODE_OF_USER,
@@ -183,14 +180,6 @@ fn with_loopback(
         }
         None => Err(SettingsError::NoInterface),
         Some(first) => Ok(std::iter::once(first).chain(rest).collect()),
-    }
-}
-
-/// The socket in a user's own directory, where the tools look for it.
-fn socket_of_user(directory: Option<OsString>) -> Result<PathBuf, SettingsError> {
-    match directory.filter(|directory| !directory.is_empty()) {
-        Some(directory) => Ok(Path::new(&directory).join(SOCKET_NAME)),
-        None => Err(SettingsError::NoRuntimeDirectory),
     }
 }
 
