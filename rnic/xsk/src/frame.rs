@@ -123,6 +123,14 @@ impl Frame {
         (self.extent >> LIMIT_SHIFT) as u16
     }
 
+    /// Whether it is one chunk of so many bytes, and not on loan.
+    #[inline]
+    pub(crate) fn is_own_single(&self, chunk: usize) -> bool {
+        // The bit for a loan is above the limit: one comparison sees both.
+        const { assert!(ON_LOAN > (u16::MAX as u64) << LIMIT_SHIFT) };
+        self.extent >> LIMIT_SHIFT <= chunk as u64
+    }
+
     /// Says where the data is: `start + len` is no more than the limit.
     #[inline]
     pub(crate) fn set_data(&mut self, start: u16, len: u16) {

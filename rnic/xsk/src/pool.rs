@@ -72,12 +72,19 @@ impl FramePool {
     #[inline]
     pub fn free(&mut self, frame: Frame) {
         assert!(frame.is_of(self.umem), "a frame of another UMEM");
+        if frame.is_own_single(self.chunk.bytes()) {
+            self.single.push(frame);
+        } else {
+            self.free_other(frame);
+        }
+    }
+
+    #[inline(never)]
+    fn free_other(&mut self, frame: Frame) {
         if frame.is_on_loan() {
             self.returned.push(frame);
-        } else if usize::from(frame.limit()) > self.chunk.bytes() {
-            self.wide.push(frame);
         } else {
-            self.single.push(frame);
+            self.wide.push(frame);
         }
     }
 
@@ -118,8 +125,10 @@ impl FramePool {
         self.single.extend(packets.map(|packet| {
             let (first, single) = packet.into_first();
             assert!(first.is_of(umem), "a frame of another UMEM");
-            let single = single && usize::from(first.limit()) <= chunk;
-            assert!(single && !first.is_on_loan(), "a packet of one chunk");
+            assert!(
+                single && first.is_own_single(chunk),
+                "a packet of one chunk"
+            );
             first
         }));
     }

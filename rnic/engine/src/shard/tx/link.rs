@@ -95,19 +95,31 @@ impl Link {
         owner: Option<(ConnId, SegmentId)>,
     ) -> Result<(), Frame> {
         let index = frame.index();
-        if port == LOOPBACK {
-            tap.sent(&frame);
-            self.in_flight[index] = owner;
-            loopback.transmit(frame);
-            return Ok(());
-        }
         let Some(port) = ports.get_mut(port) else {
-            return Err(frame);
+            return self.hand_to_loopback(tap, loopback, port, frame, owner);
         };
         tap.sent(&frame);
         port.transmit(frame, index as u64)?;
         self.in_flight[index] = owner;
         self.count += 1;
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn hand_to_loopback(
+        &mut self,
+        tap: &mut Tap<'_>,
+        loopback: &mut Loopback,
+        port: usize,
+        frame: Frame,
+        owner: Option<(ConnId, SegmentId)>,
+    ) -> Result<(), Frame> {
+        if port != LOOPBACK {
+            return Err(frame);
+        }
+        tap.sent(&frame);
+        self.in_flight[frame.index()] = owner;
+        loopback.transmit(frame);
         Ok(())
     }
 
