@@ -144,7 +144,7 @@ impl ClientSession {
             .map(|_| ())
     }
 
-    /// SharedPrm how the shard took the use of a port.
+    /// Tells how the shard took the use of a port.
     fn settle<T>(
         &self,
         reserved: Reserved,
