@@ -123,8 +123,8 @@ fn a_link_local_address_has_its_interface_as_scope() {
 fn a_listener_has_an_address_before_duplicate_address_detection_is_done() {
     let pair = Pair::new("tentative");
     let host = &pair.b.namespace;
-    // A second for each.
-    host.sysctl(&format!("net.ipv6.conf.{INTERFACE}.dad_transmits"), "3");
+    // A second for each: long enough for a server to listen on a busy machine.
+    host.sysctl(&format!("net.ipv6.conf.{INTERFACE}.dad_transmits"), "10");
     for (address, listen) in [
         ("2001:db8:1::98", "[::]:7471"),
         ("2001:db8:1::99", "[2001:db8:1::99]:7472"),

@@ -16,7 +16,7 @@ use rnic_tests::lab::{Command, Family, Lab, LinkOptions, Namespace, Process};
 use rnic_tests::pattern::Pattern;
 use rnic_tests::tshark::Dissection;
 use rnic_tests::verbs::{Endpoint, connect};
-use rnic_tests::{binary, tool};
+use rnic_tests::{binary, tool, wait};
 
 const PORT: u16 = 18515;
 /// A user that no host has.
@@ -259,6 +259,9 @@ fn either_side_of_a_loopback_that_is_killed_ends_the_other_and_leaves_nothing_be
         std::thread::sleep(Duration::from_millis(500));
         first.kill();
     }
+    wait::until("the daemon has let go of all who were killed", SOON, || {
+        (daemon.live_connections() == 0).then_some(())
+    });
     std::thread::sleep(Duration::from_millis(1000));
     let frames_before = daemon.counter("frames_free");
     let before = Footprint::of(&daemon);

@@ -102,7 +102,7 @@ fn a_program_gets_a_private_daemon_of_which_nothing_is_left() {
     let ping = binary::path("rnic-ping");
     let ping = ping.to_str().expect("a path of ASCII letters");
     // The server is the program's child, and finds the same daemon.
-    let line = "$0 server & for i in 1 2 3 4 5 6 7 8; do \
+    let line = "$0 server & for i in $(seq 60); do \
                 sleep 0.5; $0 client localhost && wait && exit; done; exit 1";
     let arguments = ["--loopback", "sh", "-c", line, ping];
     let done = bench.run(&arguments).run().success();

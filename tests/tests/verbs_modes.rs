@@ -38,7 +38,9 @@ fn two_programs_of_one_host_meet_by_the_loopback() {
         until_it_connects("rping's server listens", || run(&client).run());
         let _ = server.finish(NOTICE).success();
     }
-    assert_eq!(daemon.live_connections(), 0);
+    wait::until("no connection is left", NOTICE, || {
+        (daemon.live_connections() == 0).then_some(())
+    });
 }
 
 #[test]

@@ -7,9 +7,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use rnic_engine::shard::Shard;
+use rnic_engine::shard::{Shard, loopback_mtu};
 use rnic_ipc::control::{Refusal, RefusalCode};
-use rnic_net::{ETHERNET_HEADER, Path, PathDefaults, Vlans};
+use rnic_net::{Path, PathDefaults, Vlans};
 use rnic_xsk::{ChunkSize, Umem, XskPort};
 
 use crate::core::{Core, Parts};
@@ -45,7 +45,7 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Parts, DeviceError
         name: config.interface.clone(),
         index: 0,
         mac: [0; 6],
-        defaults: PathDefaults::new(mtu(frame_bytes)),
+        defaults: PathDefaults::new(loopback_mtu(frame_bytes)),
     };
     let (capture, tap) = open::capture_file(&config, &interface, frame_bytes)?;
     let vlans = Vlans::default();
@@ -79,12 +79,6 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Parts, DeviceError
         icmp: Vec::new(),
         has_loopback_addresses: true,
     })
-}
-
-/// The largest IP packet that a frame of so many bytes carries.
-fn mtu(frame_bytes: usize) -> u32 {
-    let most = frame_bytes.saturating_sub(ETHERNET_HEADER);
-    u32::from(u16::try_from(most).unwrap_or(u16::MAX))
 }
 
 impl Core {
@@ -134,7 +128,7 @@ impl Core {
         }
         Ok(Route {
             local,
-            path: Path::loopback(mtu(self.frame_bytes)),
+            path: Path::loopback(loopback_mtu(self.frame_bytes)),
             scope: self.interface().index,
         })
     }

@@ -47,6 +47,8 @@ pub const IPV4_HEADER: usize = 20;
 pub const IPV6_HEADER: usize = 40;
 /// Bytes of a TCP header without options.
 pub const TCP_HEADER: usize = 20;
+/// The most bytes of headers that are kept: Ethernet with a tag, IPv6, TCP with timestamps.
+const HEADERS_MAX: usize = 96;
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;

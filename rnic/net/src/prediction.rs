@@ -1,7 +1,7 @@
 //! Headers that are known: those of a flow's segments differ in few bytes, so that one which is like
 //! another that was parsed is recognised by comparing them, and only what differs is read.
 //!
-//! What [`HeaderPrediction::recognise`] says is what [`parse`](crate::parse()) and
+//! What [`HeaderPrediction::compare`] and then [`Match::verified`] say is what [`parse`](crate::parse()) and
 //! [`Segment::parse`](userspace_tcp::Segment::parse) would say; where it says nothing, they decide. All
 //! checksums are verified.
 
@@ -11,10 +11,7 @@ use userspace_tcp::checksum;
 use userspace_tcp::{Flags, SeqNum};
 
 use super::parse::{Ip, Link, array, sum_parts, within};
-use super::{ETHERNET_HEADER, IPV4_HEADER, IPV6_HEADER, TCP_HEADER, VLAN_TAG};
-
-/// The most bytes of headers that can be known: Ethernet with a tag, IPv6, TCP with timestamps.
-const HEADERS_MAX: usize = 96;
+use super::{ETHERNET_HEADER, HEADERS_MAX, IPV4_HEADER, IPV6_HEADER, TCP_HEADER, VLAN_TAG};
 
 /// Headers that a segment came with.
 #[derive(Clone, Debug)]
@@ -46,8 +43,9 @@ pub struct Match {
 }
 
 impl Match {
-    /// What it says, if the checksum is right; the frame is as for [`HeaderPrediction::recognise`], and so is
-    /// `sum`.
+    /// What it says, if the checksum is right. The frame begins in `first`, with all headers, and goes on in
+    /// the slices of `rest`, if there are any; places are counted from its beginning. `sum` gives the one's
+    /// complement sum of each part of its payload, in turn, as [`rnic_crc::sum`] does.
     #[inline]
     pub fn verified(
         self,
@@ -150,20 +148,6 @@ impl HeaderPrediction {
             ip_sum: v4.then(|| checksum::sum(&summed[ip..tcp]).folded()),
             tcp_sum: (pseudo + checksum::sum(&summed[tcp..payload])).folded(),
         })
-    }
-
-    /// What a frame says that has these headers, if its checksums are right. It begins in `first`, with
-    /// all headers, and goes on in the slices of `rest`, if there are any; places are counted from its
-    /// beginning. `sum` gives the one's complement sum of each part of its payload, in turn, as
-    /// [`rnic_crc::sum`] does.
-    #[inline]
-    pub fn recognise(
-        &self,
-        first: &[u8],
-        rest: &[&[u8]],
-        sum: impl FnMut(&[u8]) -> u16,
-    ) -> Option<PredictedFields> {
-        self.compare(first)?.verified(first, rest, sum)
     }
 
     /// What a frame says that begins with these headers, before its payload is looked at, which may not

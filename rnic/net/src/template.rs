@@ -6,10 +6,8 @@
 use userspace_tcp::checksum::{self, PartialSum};
 use userspace_tcp::{Ecn, Flags, FourTuple, Options, SeqNum, TcpHeader, Timestamps};
 
-use super::{IPV4_HEADER, Path, Payload, TCP_HEADER, write_segment};
+use super::{HEADERS_MAX, IPV4_HEADER, Path, Payload, TCP_HEADER, write_segment};
 
-/// The most bytes of headers: Ethernet with a tag, IPv6, TCP with timestamps.
-const HEADERS_MAX: usize = 96;
 /// Half of it: two stretches of this length, from both ends, are all of any headers.
 const HALF: usize = HEADERS_MAX / 2;
 

@@ -226,7 +226,7 @@ impl<B> Stack<B> {
     }
 
     /// The connection of a flow.
-    pub(super) fn find(&self, tuple: &FourTuple) -> Option<ConnId> {
+    pub fn find(&self, tuple: &FourTuple) -> Option<ConnId> {
         let is_it = |connection: &&Connection<B>| connection.tuple() == *tuple;
         let of = |index| self.connections.at(index).filter(is_it);
         let hash = self.secret.flow(tuple);

@@ -125,12 +125,6 @@ impl<P: Port> Datapath<P> {
         }
     }
 
-    /// Segments that the link takes now.
-    pub fn room(&mut self) -> usize {
-        let room = self.ports.iter_mut().map(Port::transmit_room).min();
-        room.unwrap_or(usize::MAX).min(self.loopback.room())
-    }
-
     /// Whether frames of the loopback wait to be received, or were and wait for their senders.
     pub fn loops(&self) -> bool {
         !self.loopback.is_empty() || self.frames.pool.has_returned()

@@ -9,6 +9,7 @@
 //! a connection of the loopback, nor the other way round.
 
 use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr};
 
 use rnic_ipc::control::MpaOptions;
 use rnic_net::{ETHERNET_HEADER, Path, PathDefaults};
@@ -35,7 +36,7 @@ impl Loopback {
         Self {
             queue: VecDeque::with_capacity(umem.frames()),
             depth: umem.frames(),
-            mtu: loopback_mtu(umem),
+            mtu: loopback_mtu(umem.frame_capacity()),
         }
     }
 
@@ -70,9 +71,9 @@ impl Loopback {
     }
 }
 
-/// The largest IP packet of a loopback over this UMEM, in bytes.
-pub fn loopback_mtu(umem: &Umem) -> u32 {
-    let most = umem.frame_capacity().saturating_sub(ETHERNET_HEADER);
+/// The largest IP packet of a loopback over frames of so many bytes, in bytes.
+pub fn loopback_mtu(frame_bytes: usize) -> u32 {
+    let most = frame_bytes.saturating_sub(ETHERNET_HEADER);
     // No IP packet has more.
     u32::from(u16::try_from(most).unwrap_or(u16::MAX))
 }
@@ -94,5 +95,14 @@ impl Conn {
     /// Whether both its ends are addresses of this host.
     pub fn is_loopback(&self) -> bool {
         self.port() == LOOPBACK
+    }
+
+    /// The address that the peer is known by where it counts who asks too much: all programs of this host
+    /// have one, since each may name any of the host's.
+    pub fn peer_host(&self) -> IpAddr {
+        match self.is_loopback() {
+            true => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            false => self.tuple.remote.addr,
+        }
     }
 }

@@ -109,7 +109,7 @@ impl Node {
             frames: umem.frames(),
             mac: [2, 0, 0, 0, 0, index as u8],
             mtu,
-            loopback_mtu: loopback_mtu(&umem),
+            loopback_mtu: loopback_mtu(umem.frame_capacity()),
             doorbells,
             cqs: Vec::new(),
             queues: BTreeMap::new(),

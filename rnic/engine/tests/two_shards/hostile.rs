@@ -377,7 +377,7 @@ fn repair(frame: &mut [u8]) {
 
 /// Keeps every frame, and whether it went out.
 #[derive(Debug)]
-struct Tape(Arc<Mutex<Frames>>);
+pub struct Tape(pub Arc<Mutex<Frames>>);
 
 type Frames = Vec<(bool, Vec<u8>)>;
 

@@ -1,18 +1,22 @@
 //! Connections between addresses of one host: one shard is both ends, and the same frame is sent and
 //! received.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rnic_engine::command::{Command, ShardEvent};
 use rnic_engine::shard::{Shard, ShardConfig, loopback_mtu};
+use rnic_ipc::capture::Filter;
 use rnic_ipc::control::{DisconnectReason, Event, MarkerUse, MpaOptions, QpState};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::{WcStatus, WrOpcode};
-use rnic_net::{Path, Payload};
+use rnic_net::{IcmpReport, Path, PathDefaults, Payload};
+use rnic_proto::Stag;
 use rnic_xsk::{ChunkSize, MemoryPort, Umem};
-use userspace_tcp::{Ecn, Flags, FourTuple, Instant, TcpHeader};
+use userspace_tcp::{Ecn, Flags, FourTuple, IcmpError, Instant, Segment, TcpHeader};
 
+use crate::hostile::Tape;
 use crate::impairment::Impairment;
 use crate::side::{LISTENER, Rings, Side, SideConfig, pattern};
 use crate::world::World;
@@ -25,6 +29,8 @@ struct Host {
     side: Side,
     now: Instant,
     next_port: u16,
+    /// Where the next connection is from, if not from the side's address.
+    from: Option<IpAddr>,
 }
 
 fn config() -> ShardConfig {
@@ -40,7 +46,7 @@ impl Host {
 
     fn with(config: ShardConfig, address: &str, chunk: ChunkSize) -> Self {
         let (umem, pool) = Umem::heap(FRAMES, chunk);
-        let mtu = loopback_mtu(&umem);
+        let mtu = loopback_mtu(umem.frame_capacity());
         let frames = umem.frames();
         let shard = Shard::<MemoryPort>::loopback_only(config, umem, pool, Instant::ZERO);
         let address: SocketAddr = address.parse().unwrap();
@@ -62,6 +68,7 @@ impl Host {
             side,
             now: Instant::from_nanos(1_000_000),
             next_port: 40_000,
+            from: None,
         }
     }
 
@@ -101,11 +108,16 @@ impl Host {
         let qp = self.side.create_qp();
         self.next_port += 1;
         let (port, remote) = (self.next_port, self.side.address);
-        let path = Path::loopback(self.side.mtu);
-        let now = self.now;
-        self.side
-            .connect(qp, port, remote, path, mpa, data, now)
-            .unwrap();
+        let local = SocketAddr::new(self.from.unwrap_or(remote.ip()), port);
+        let connect = Command::Connect {
+            qp,
+            local,
+            remote,
+            path: Path::loopback(self.side.mtu),
+            mpa,
+            private_data: data.to_vec(),
+        };
+        self.side.shard.execute(connect, self.now).unwrap();
         qp
     }
 
@@ -322,6 +334,78 @@ fn a_write_beyond_the_region_ends_both_ends_of_a_loopback_connection() {
     host.assert_nothing_is_left();
 }
 
+/// Whoever tries STags of a program on the same host, which may name any of the host's addresses, has to
+/// wait as any peer.
+#[test]
+fn a_program_that_tries_stags_over_the_loopback_has_to_wait_whatever_address_it_names() {
+    let mut host = Host::new();
+    host.listen();
+    for number in 1..=16 {
+        host.from = Some(IpAddr::from([127, 0, 1, number]));
+        let (active, passive) = host.connect(MpaOptions::default(), MpaOptions::default());
+        assert_eq!(host.side.counter("stag_guesses_paused"), 0);
+        let guess = (Stag(0x1234_5678), 0);
+        host.side
+            .post_work(active, WrOpcode::Write, number.into(), 0, guess, 1);
+        assert!(host.run_until(Duration::from_secs(30), |host| {
+            host.side.disconnected(active).is_some() && host.side.disconnected(passive).is_some()
+        }));
+        for qp in [active, passive] {
+            let command = Command::RemoveQp { qp };
+            host.side.shard.execute(command, host.now).unwrap();
+        }
+    }
+    host.from = Some(IpAddr::from([127, 0, 1, 17]));
+    let qp = host.start_connect(MpaOptions::default(), b"");
+    assert!(host.run_until(Duration::from_secs(1), |host| {
+        host.side
+            .client_events()
+            .any(|event| matches!(event, Event::ConnectFailed { qp: of, .. } if *of == qp))
+    }));
+    assert_eq!(host.side.counter("stag_guesses_paused"), 1);
+}
+
+/// An ICMP error about a connection of the loopback is somebody's who is not on its way.
+#[test]
+fn an_icmp_error_changes_nothing_of_a_loopback_connection() {
+    let mut host = Host::beside_a_link();
+    host.listen();
+    let qps = host.connect(MpaOptions::default(), MpaOptions::default());
+    let frames = Arc::new(Mutex::new(Vec::new()));
+    let capture = Command::AddCapture {
+        number: 0,
+        filter: Filter::default(),
+        sink: Box::new(Tape(Arc::clone(&frames))),
+    };
+    let now = host.now;
+    host.side.shard.execute(capture, now).unwrap();
+    let stag = host.side.stag;
+    host.side
+        .post_work(qps.0, WrOpcode::Write, 1, 0, (stag, 1 << 20), 1 << 20);
+    host.side.shard.poll(now);
+    let active = SocketAddr::new(host.side.address.ip(), host.next_port);
+    let sent = frames
+        .lock()
+        .unwrap()
+        .pop()
+        .expect("a segment is under way");
+    let (_, sent) = sent;
+    let parsed = rnic_net::parse(&sent, &PathDefaults::new(1500)).unwrap();
+    let segment = Segment::parse(&sent[parsed.tcp]).unwrap();
+    assert_eq!(segment.header.source_port, active.port());
+    let report = IcmpReport {
+        tuple: FourTuple::new(active, host.side.address),
+        seq: segment.header.seq,
+        error: IcmpError::PacketTooBig { mtu: 600 },
+    };
+    let reports = vec![report];
+    let command = Command::IcmpErrors { reports };
+    host.side.shard.execute(command, now).unwrap();
+    assert_eq!(host.side.counter("icmp_ignored"), 1);
+    every_operation(&mut host, qps);
+    assert_eq!(host.side.counter("mss_changes"), 0);
+}
+
 /// Queue pairs that are destroyed in mid-transfer, each end in turn, at every number of polls.
 #[test]
 fn a_queue_pair_that_is_destroyed_in_mid_transfer_ends_the_other_and_leaves_no_frame() {
@@ -432,6 +516,7 @@ fn a_loopback_flow_and_one_over_a_link_keep_each_other_from_nothing() {
         let mut host = Host {
             now: world.now,
             next_port: 50_000,
+            from: None,
             side: world.a,
         };
         host.side.mtu = 1500;

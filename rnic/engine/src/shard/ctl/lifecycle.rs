@@ -93,7 +93,7 @@ impl Ctl {
         let (Some(listener), Some(conn)) = (listener, dp.conns.get(id)) else {
             return self.abort(dp, tx, id, DisconnectReason::Aborted, None);
         };
-        let peer = conn.tuple.remote.addr;
+        let peer = conn.peer_host();
         let client = self.listeners.get(&listener.0).map(|entry| entry.client);
         if client.is_some_and(|client| self.guesses.pauses((peer, client), dp.now)) {
             dp.counters.stag_guesses_paused += 1;
@@ -260,13 +260,10 @@ impl Ctl {
         };
         conn.inbound.clear(&mut dp.frames);
         let remote = conn.tuple.remote;
-        let message = message.unwrap_or_else(|| match (reason, &phase) {
-            (DisconnectReason::TimedOut, Phase::Rdma { .. }) => dp.describe_timeout(&remote),
-            _ => describe(reason, &remote),
-        });
         match phase {
             Phase::Requesting { qp, .. } => {
                 dp.counters.startup_failed += 1;
+                let message = message.unwrap_or_else(|| describe(reason, &remote));
                 self.end_queue_pair(
                     dp,
                     qp,
@@ -279,6 +276,10 @@ impl Ctl {
                 );
             }
             Phase::Rdma { qp } => {
+                let message = message.unwrap_or_else(|| match reason {
+                    DisconnectReason::TimedOut => dp.describe_timeout(&remote),
+                    _ => describe(reason, &remote),
+                });
                 self.end_queue_pair(
                     dp,
                     qp,

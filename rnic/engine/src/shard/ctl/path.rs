@@ -27,7 +27,10 @@ impl Ctl {
         for report in reports {
             let IcmpReport { tuple, seq, error } = *report;
             dp.counters.icmp_errors += 1;
-            if !dp.stack.icmp(dp.now, tuple, seq, error) {
+            // No router stands between the ends of a loopback.
+            let conn = dp.stack.find(&tuple).and_then(|id| dp.conns.get(id));
+            let loops = conn.is_some_and(Conn::is_loopback);
+            if loops || !dp.stack.icmp(dp.now, tuple, seq, error) {
                 dp.counters.icmp_ignored += 1;
             }
         }

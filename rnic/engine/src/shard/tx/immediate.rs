@@ -39,7 +39,7 @@ impl Tx {
         client: ClientId,
         allowed: Allowed,
     ) -> bool {
-        let room = dp.room();
+        let room = self.room(dp);
         let turn = self.turn(dp, id, allowed, room);
         if turn.is_short() {
             self.transmit_next(dp);

@@ -60,6 +60,16 @@ impl Link {
         }
     }
 
+    /// Segments that the ports and the loopback take now, each of them. A port of no use at present (its
+    /// interface is down) keeps nobody from the others: once its ring is full, what is for it is lost.
+    #[inline]
+    pub fn room<P: Port>(&self, ports: &mut [P], loopback: &Loopback) -> usize {
+        let useful = ports.iter_mut().zip(&self.failing);
+        let useful = useful.filter(|(_, failing)| !**failing);
+        let room = useful.map(|(port, _)| port.transmit_room()).min();
+        room.unwrap_or(usize::MAX).min(loopback.room())
+    }
+
     /// Has the ports send what they took.
     #[inline]
     pub fn flush<P: Port>(&mut self, ports: &mut [P], counters: &mut ShardCounters) {
@@ -153,5 +163,33 @@ impl Link {
     pub fn way_back(&self, tuple: &FourTuple) -> Option<(Path, usize)> {
         let way = self.ways_back.iter().find(|way| way.tuple == *tuple)?;
         Some((way.path, way.port))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rnic_xsk::{ChunkSize, MemoryPort, Request, Umem};
+
+    use super::*;
+
+    /// An interface that is down keeps what its ring took, and takes no more.
+    #[test]
+    fn a_port_of_no_use_leaves_room_for_the_others() {
+        let (umem, mut pool) = Umem::heap(8, ChunkSize::Bytes2048);
+        let (port, _wire) = MemoryPort::intercepted(&umem, 1);
+        let (mut ports, loopback) = ([port], Loopback::new(&umem));
+        let mut link = Link::new(umem.frames(), ports.len());
+        assert_eq!(link.room(&mut ports, &loopback), 1);
+        ports[0].transmit(pool.alloc().unwrap(), 0).unwrap();
+        assert_eq!(link.room(&mut ports, &loopback), 0);
+        let request = Request {
+            place: None,
+            asked: "send".to_owned(),
+        };
+        let down = XskError::Down { request };
+        link.flushed(0, Err(down));
+        assert_eq!(link.room(&mut ports, &loopback), loopback.room());
+        link.flushed(0, Ok(()));
+        assert_eq!(link.room(&mut ports, &loopback), 0);
     }
 }

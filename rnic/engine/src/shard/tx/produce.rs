@@ -146,7 +146,7 @@ impl Tx {
             return false;
         }
         let mut produced = Produced {
-            room: dp.room(),
+            room: self.room(dp),
             fpdus: 0,
         };
         let mut worked = self.rounds(dp, &mut produced);

@@ -121,7 +121,7 @@ impl Tx {
             && dp.stack.wants_transmit()
             && dp.frames.pool.available() > 0
         {
-            let room = dp.room();
+            let room = self.room(dp);
             if room == 0 || !self.send_next(dp, room, false) {
                 break;
             }
@@ -138,6 +138,12 @@ impl Tx {
         if self.link.waiting.is_none() && dp.frames.pool.available() > 0 {
             self.send_next(dp, 1, true);
         }
+    }
+
+    /// Segments that can be handed over now, whatever their port.
+    #[inline]
+    pub(in crate::shard) fn room<P: Port>(&self, dp: &mut Datapath<P>) -> usize {
+        self.link.room(&mut dp.ports, &dp.loopback)
     }
 
     /// Has the ports send what they took.
