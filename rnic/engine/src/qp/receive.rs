@@ -1,4 +1,4 @@
-//! The way in: FPDUs are checked, placed, and delivered (RFC 5040 section 7.2, RFC 5041 sections
+//! Receiving: FPDUs are checked, placed, and delivered (RFC 5040 section 7.2, RFC 5041 sections
 //! 5.3 and 7.1). Placement and Delivery are two steps: [`Qp::place`] copies and tells nobody,
 //! [`Qp::deliver`] acts on what the LLP has in order and touches no payload.
 
