@@ -84,6 +84,11 @@ impl Pacer {
             *self = Self::default();
             return;
         };
+        if self.closed {
+            // It went in spite of the pace, and gives nothing else leave to go.
+            self.next += pace.time_of(bytes);
+            return;
+        }
         let quantum = pace.quantum;
         if self.left == 0 {
             self.left = u32::try_from(quantum).unwrap_or(u32::MAX);

@@ -273,7 +273,15 @@ fn bytes_are_taken_up_to_the_edge_of_the_window() {
     let beyond = Segment::new(header, &payload[..=room]);
     assert_eq!(end.commit(&beyond), None);
     let deferred = end.commit(&Segment::new(header, &payload[..room]));
-    assert_eq!(deferred.unwrap().end(), u64::from(at) + room as u64);
+    let deferred = deferred.unwrap();
+    assert_eq!(deferred.end(), u64::from(at) + room as u64);
+    // What is consumed then opens the window again, and the peer is told.
+    end.stack.finish(end.now, &deferred, deferred.end());
+    let mut window = 0;
+    while let Some(segment) = end.stack.poll_transmit(end.now) {
+        window = segment.header.window;
+    }
+    assert!(window > 0);
 }
 
 #[test]
