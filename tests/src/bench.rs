@@ -1,16 +1,16 @@
 //! The benchmark: raw AF_XDP, the RNIC and the kernel's TCP over the same cables, in turns.
 //!
-//! A [`Contestant`] is a value: what runs where. A run of one gives [`Figures`]. `scripts/bench` runs
+//! A [`Case`] is a value: what runs where. A run of one gives [`Figures`]. `scripts/bench` runs
 //! all of them, round after round, so that a neighbour who takes the machine's time hits all alike;
 //! what is compared is compared within a round ([`stats`]), and ping-pongs within milliseconds
 //! ([`turns`]). From the figures of all rounds come
 //! tables, plots, JSON, and what became of the [`goals`].
 //!
-//! A contestant that fails is part of the result and not the end of the benchmark, so nothing here
+//! A case that fails is part of the result and not the end of the benchmark, so nothing here
 //! panics for what a program did.
 
 pub mod calm;
-pub mod contestant;
+pub mod case;
 pub mod flame;
 pub mod goals;
 pub mod ground;
@@ -34,7 +34,7 @@ pub mod turns;
 
 use std::collections::BTreeMap;
 
-pub use contestant::{Contestant, Work};
+pub use case::{Case, Work};
 pub use ground::Ground;
 pub use place::{Napi, Place};
 pub use results::Results;

@@ -1,4 +1,4 @@
-//! The benchmark itself works: one contestant of each kind, for a moment.
+//! The benchmark itself works: one case of each kind, for a moment.
 
 use std::process::Command;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use rnic_tests::binary;
 use rnic_tests::lab::Lab;
 use serde_json::Value;
 
-/// What each contestant must have measured.
+/// What each case must have measured.
 const FIGURES: [(&str, &[&str]); 15] = [
     (
         "raw@1500-inline",
@@ -57,7 +57,7 @@ fn listed(arguments: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn a_whole_name_is_of_one_contestant_and_a_part_of_all_that_have_it() {
+fn a_whole_name_is_of_one_case_and_a_part_of_all_that_have_it() {
     const NAME: &str = "write-1M-embedded@1500-inline";
     assert_eq!(listed(&["--only", NAME]), [NAME]);
     let with = listed(&["--only", "1M-embedded@1500-inline"]);
@@ -81,13 +81,13 @@ fn what_a_release_is_laid_out_for_is_there() {
         let (names, _) = behind.split_once(')').expect("the list ends");
         assert!(names.split_whitespace().count() > 1, "{names}");
         for name in names.split_whitespace() {
-            assert!(known.iter().any(|one| one == name), "no contestant {name}");
+            assert!(known.iter().any(|one| one == name), "no case {name}");
         }
     }
 }
 
 #[test]
-fn every_kind_of_contestant_gives_its_figures() {
+fn every_kind_of_case_gives_its_figures() {
     // Only for its directory: the benchmark makes its hosts itself.
     let lab = Lab::new("bench-test");
     let out = lab.directory().join("out");
@@ -101,15 +101,15 @@ fn every_kind_of_contestant_gives_its_figures() {
 
     let text = std::fs::read_to_string(out.join("results.json")).expect("it wrote its results");
     let results: Value = serde_json::from_str(&text).expect("they are JSON");
-    let all = results["contestants"].as_array().expect("there are some");
+    let all = results["cases"].as_array().expect("there are some");
     let find = |name: &str| all.iter().find(|one| one["name"] == name);
     for (name, figures) in FIGURES {
-        let contestant = find(name).unwrap_or_else(|| panic!("no {name}: {text}"));
+        let case = find(name).unwrap_or_else(|| panic!("no {name}: {text}"));
         for figure in figures {
-            let median = contestant["figures"][figure]["median"].as_f64();
+            let median = case["figures"][figure]["median"].as_f64();
             assert!(
                 median.is_some_and(|median| median > 0.0),
-                "{figure} of {contestant}"
+                "{figure} of {case}"
             );
         }
     }

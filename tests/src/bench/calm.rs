@@ -2,7 +2,7 @@
 //!
 //! A core of a virtual machine may share its execution units and its first cache with somebody else's,
 //! who takes up to half of its speed for some seconds: loads and stores of a cached block tell. What
-//! two contestants reached is comparable only if it was so for both or for neither.
+//! two cases reached is comparable only if it was so for both or for neither.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

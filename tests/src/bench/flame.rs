@@ -1,4 +1,4 @@
-//! Where a contestant's time goes: `perf` samples call stacks on all cores while it runs, and what
+//! Where a case's time goes: `perf` samples call stacks on all cores while it runs, and what
 //! comes of them is a flame graph.
 
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use super::stacks::Node;
 use super::svg::escaped;
-use super::{Contestant, Ground};
+use super::{Case, Ground};
 
 /// Samples of each core a second: no divisor of what else happens regularly.
 const RATE: &str = "997";
@@ -21,12 +21,12 @@ const LETTER: f64 = 6.6;
 /// Narrower than this nobody sees it.
 const NARROWEST: f64 = 0.4;
 
-/// Runs a contestant once under perf; the samples that were taken.
+/// Runs a case once under perf; the samples that were taken.
 ///
 /// # Errors
 ///
-/// When the contestant fails, or there is no perf, or it may not.
-pub fn record(contestant: &Contestant, ground: &mut Ground) -> Result<Node, String> {
+/// When the case fails, or there is no perf, or it may not.
+pub fn record(case: &Case, ground: &mut Ground) -> Result<Node, String> {
     let data = ground.directory().join("perf.data");
     // It samples as long as cat runs, and that as long as its input is open: signals that would end
     // perf are blocked here (`interrupt`).
@@ -42,7 +42,7 @@ pub fn record(contestant: &Contestant, ground: &mut Ground) -> Result<Node, Stri
         .map_err(|error| {
             format!("can't start perf: {error} (scripts/setup --flame installs it)")
         })?;
-    let outcome = contestant.run(ground);
+    let outcome = case.run(ground);
     // Closes its input, and waits.
     let recorded = perf.wait_with_output();
     outcome?;

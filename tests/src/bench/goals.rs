@@ -38,7 +38,7 @@ impl Bound {
     }
 }
 
-/// A figure of one contestant: of these the one whose median is best, if there are several.
+/// A figure of one case: of these the one whose median is best, if there are several.
 #[derive(Clone, Debug)]
 pub struct Side {
     names: Vec<String>,
@@ -86,7 +86,7 @@ impl Goal {
         }
     }
 
-    /// Whether a contestant of this name is part of it.
+    /// Whether a case of this name is part of it.
     #[must_use]
     pub fn concerns(&self, name: &str) -> bool {
         let mut sides = [Some(&self.above), self.below.as_ref()]
@@ -417,7 +417,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_goal_is_of_contestants_that_there_are() {
+    fn every_goal_is_of_cases_that_there_are() {
         let all: Vec<String> = matrix::full().into_iter().map(|one| one.name).collect();
         for goal in super::all() {
             for side in [Some(&goal.above), goal.below.as_ref()]

@@ -1,4 +1,4 @@
-//! The hosts on which contestants run: a pair for each [`Place`], made when it is first needed.
+//! The hosts on which cases run: a pair for each [`Place`], made when it is first needed.
 
 use std::fs;
 use std::net::SocketAddr;

@@ -3,11 +3,11 @@
 
 use super::kernel::Stream;
 use super::many::{ManyRun, Traffic};
-use super::memory::{Case, MemoryRun};
+use super::memory::{MemoryRun, MemoryWork};
 use super::place::{Link, Napi, Place};
 use super::raw::{Load, RawPing};
 use super::rnic::{Door, KIBI_64, MEBI, Operation, Polling, RnicRun};
-use super::{Contestant, Work};
+use super::{Case, Work};
 
 /// MTUs at which everything runs.
 const MTUS: [u32; 2] = [1500, 3506];
@@ -25,7 +25,7 @@ const DAEMON: Door = Door::Daemon(Polling::Adaptive);
 
 /// Everything.
 #[must_use]
-pub fn full() -> Vec<Contestant> {
+pub fn full() -> Vec<Case> {
     let mut all = Vec::new();
     for napi in Napi::ALL {
         for mtu in MTUS.into_iter().chain([JUMBO]) {
@@ -80,7 +80,7 @@ pub fn full() -> Vec<Contestant> {
 
 /// What shows within minutes whether something has changed.
 #[must_use]
-pub fn quick() -> Vec<Contestant> {
+pub fn quick() -> Vec<Case> {
     let mut all = Vec::new();
     for mtu in MTUS {
         all.extend(streams(inline(mtu)));
@@ -104,12 +104,12 @@ pub fn quick() -> Vec<Contestant> {
 
 /// One of each kind: to see whether the benchmark itself works.
 #[must_use]
-pub fn smoke() -> Vec<Contestant> {
+pub fn smoke() -> Vec<Case> {
     let place = inline(1500);
     let write = |door| rdma(place, RnicRun::bandwidth(Operation::Write, KIBI_64, door));
     let mut all = Vec::from(Load::ALL.map(|load| raw(place, load)));
     all.extend(Door::BOTH.map(write));
-    all.push(Contestant::new(place, kernel(false)));
+    all.push(Case::new(place, kernel(false)));
     all.extend(pings(place));
     all.extend(Door::BOTH.map(|door| many(16, door)));
     all.extend(lossy(LOSSES[1]).into_iter().take(1));
@@ -120,22 +120,22 @@ pub fn smoke() -> Vec<Contestant> {
 }
 
 /// A stream by all ways.
-fn streams(place: Place) -> Vec<Contestant> {
+fn streams(place: Place) -> Vec<Case> {
     let write = RnicRun::bandwidth(Operation::Write, MEBI, Door::Embedded);
     let mut all = vec![raw(place, Load::Nothing)];
     // Of frames in one buffer each.
     if place.mtu != JUMBO {
         all.extend([Load::Bytes, Load::Writes].map(|load| raw(place, load)));
     }
-    all.extend([rdma(place, write), Contestant::new(place, kernel(true))]);
+    all.extend([rdma(place, write), Case::new(place, kernel(true))]);
     // A NAPI that has a thread is GRO's.
     if place.napi != Napi::Threaded {
-        all.push(Contestant::new(place, kernel(false)));
+        all.push(Case::new(place, kernel(false)));
     }
     all
 }
 
-fn with_markers(place: Place) -> Vec<Contestant> {
+fn with_markers(place: Place) -> Vec<Case> {
     let without = RnicRun::bandwidth(Operation::Write, MEBI, Door::Embedded);
     let with = RnicRun {
         markers: true,
@@ -144,26 +144,26 @@ fn with_markers(place: Place) -> Vec<Contestant> {
     [without, with].map(|run| rdma(place, run)).into()
 }
 
-fn doors(place: Place) -> Vec<Contestant> {
+fn doors(place: Place) -> Vec<Case> {
     let write = |door| rdma(place, RnicRun::bandwidth(Operation::Write, KIBI_64, door));
     Door::BOTH.map(write).into()
 }
 
-fn pings(place: Place) -> Vec<Contestant> {
+fn pings(place: Place) -> Vec<Case> {
     let mut all = vec![
-        Contestant::new(place, Work::RawPing(RawPing::AS_WRITE)),
+        Case::new(place, Work::RawPing(RawPing::AS_WRITE)),
         ping(place, Operation::Write, Door::Embedded),
         ping(place, Operation::Write, DAEMON),
-        Contestant::new(place, Work::KernelPing),
+        Case::new(place, Work::KernelPing),
     ];
     if place.leaves_cores_alone() {
         let others = [RawPing::SHORT, RawPing::DISPLACING];
-        all.extend(others.map(|ping| Contestant::new(place, Work::RawPing(ping))));
+        all.extend(others.map(|ping| Case::new(place, Work::RawPing(ping))));
     }
     all
 }
 
-fn ping(place: Place, operation: Operation, door: Door) -> Contestant {
+fn ping(place: Place, operation: Operation, door: Door) -> Case {
     let run = RnicRun {
         latency: true,
         ..RnicRun::bandwidth(operation, 64, door)
@@ -171,26 +171,26 @@ fn ping(place: Place, operation: Operation, door: Door) -> Contestant {
     rdma(place, run)
 }
 
-fn many(queue_pairs: u32, door: Door) -> Contestant {
+fn many(queue_pairs: u32, door: Door) -> Case {
     let traffic = Traffic::Writes(MANY_SIZE);
     let run = ManyRun {
         queue_pairs,
         traffic,
         door,
     };
-    Contestant::new(inline(1500), Work::Many(run))
+    Case::new(inline(1500), Work::Many(run))
 }
 
-fn idle(queue_pairs: u32, polling: Polling) -> Contestant {
+fn idle(queue_pairs: u32, polling: Polling) -> Case {
     let run = ManyRun {
         queue_pairs,
         traffic: Traffic::None,
         door: Door::Daemon(polling),
     };
-    Contestant::new(inline(1500), Work::Many(run))
+    Case::new(inline(1500), Work::Many(run))
 }
 
-fn lossy(share: u16) -> Vec<Contestant> {
+fn lossy(share: u16) -> Vec<Case> {
     let place = Place {
         link: Link::Lossy(share),
         ..inline(1500)
@@ -208,20 +208,20 @@ fn lossy(share: u16) -> Vec<Contestant> {
         rdma(place, markers),
         rdma(place, bbr),
         rdma(place, without),
-        Contestant::new(place, kernel(false)),
+        Case::new(place, kernel(false)),
     ]
 }
 
-fn memory() -> Vec<Contestant> {
-    let run = |case, size, mtu| Contestant::alone(Work::Memory(MemoryRun { case, size, mtu }));
+fn memory() -> Vec<Case> {
+    let run = |work, size, mtu| Case::alone(Work::Memory(MemoryRun { work, size, mtu }));
     vec![
-        run(Case::Engine, MEBI, 1500),
-        run(Case::Bare, 1460, 1500),
-        run(Case::Verified, 1460, 1500),
-        run(Case::Engine, MEBI, 3506),
-        run(Case::Bare, 3466, 3506),
-        run(Case::Verified, 3466, 3506),
-        run(Case::Engine, 64, 1500),
+        run(MemoryWork::Engine, MEBI, 1500),
+        run(MemoryWork::Bare, 1460, 1500),
+        run(MemoryWork::Verified, 1460, 1500),
+        run(MemoryWork::Engine, MEBI, 3506),
+        run(MemoryWork::Bare, 3466, 3506),
+        run(MemoryWork::Verified, 3466, 3506),
+        run(MemoryWork::Engine, 64, 1500),
     ]
 }
 
@@ -229,12 +229,12 @@ fn inline(mtu: u32) -> Place {
     Place::cable(mtu, Napi::Inline)
 }
 
-fn raw(place: Place, load: Load) -> Contestant {
-    Contestant::new(place, Work::RawRate(load))
+fn raw(place: Place, load: Load) -> Case {
+    Case::new(place, Work::RawRate(load))
 }
 
-fn rdma(place: Place, run: RnicRun) -> Contestant {
-    Contestant::new(place, Work::Rnic(run))
+fn rdma(place: Place, run: RnicRun) -> Case {
+    Case::new(place, Work::Rnic(run))
 }
 
 fn kernel(offloads: bool) -> Work {
@@ -242,8 +242,8 @@ fn kernel(offloads: bool) -> Work {
 }
 
 /// Without those that are there already.
-fn once_each(all: Vec<Contestant>) -> Vec<Contestant> {
-    let mut once: Vec<Contestant> = Vec::new();
+fn once_each(all: Vec<Case>) -> Vec<Case> {
+    let mut once: Vec<Case> = Vec::new();
     for one in all {
         if !once.contains(&one) {
             once.push(one);
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_contestants_have_the_same_name_and_the_short_runs_are_part_of_the_long_one() {
+    fn no_two_cases_have_the_same_name_and_the_short_runs_are_part_of_the_long_one() {
         let all = full();
         for (index, one) in all.iter().enumerate() {
             assert!(

@@ -11,7 +11,7 @@ use super::{Figures, GBIT, Ground, MESSAGES, interrupt};
 
 /// Engines or bare work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Case {
+pub enum MemoryWork {
     /// Two engines.
     Engine,
     /// CRC and copy.
@@ -21,7 +21,7 @@ pub enum Case {
     Verified,
 }
 
-impl Case {
+impl MemoryWork {
     /// As the program and tables have it.
     fn name(self) -> &'static str {
         match self {
@@ -36,7 +36,7 @@ impl Case {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryRun {
     /// Engines or bare work.
-    pub case: Case,
+    pub work: MemoryWork,
     /// Bytes of a message, or of a payload of the bare work.
     pub size: u32,
     /// IP MTU in bytes.
@@ -47,8 +47,8 @@ impl MemoryRun {
     /// Its name.
     #[must_use]
     pub fn name(&self) -> String {
-        let case = self.case.name();
-        format!("memory-{case}-{}@{}", size_name(self.size), self.mtu)
+        let work = self.work.name();
+        format!("memory-{work}-{}@{}", size_name(self.size), self.mtu)
     }
 }
 
@@ -93,11 +93,11 @@ pub(super) fn run(ground: &Ground, run: &MemoryRun, duration: Duration) -> Resul
         .ok_or("no benchmark of rnic-engine")?;
     let mut command = Command::new(program);
     command
-        .arg(run.case.name())
+        .arg(run.work.name())
         .args(["--bytes", &run.size.to_string()])
         .args(["--mtu", &run.mtu.to_string()])
         .args(["--seconds", &duration.as_secs_f64().to_string()]);
-    if run.case == Case::Engine {
+    if run.work == MemoryWork::Engine {
         let in_flight = ((1 << 20) / run.size.max(1)).clamp(4, 64);
         command.args(["--in-flight", &in_flight.to_string()]);
     }
@@ -106,12 +106,12 @@ pub(super) fn run(ground: &Ground, run: &MemoryRun, duration: Duration) -> Resul
         let value = report[key].as_f64();
         value.ok_or_else(|| format!("no {key} in {report}"))
     };
-    let (receiving, all) = match run.case {
-        Case::Engine => {
+    let (receiving, all) = match run.work {
+        MemoryWork::Engine => {
             let receiver = number("receiver_nanoseconds")?;
             (receiver, receiver + number("sender_nanoseconds")?)
         }
-        Case::Bare | Case::Verified => (number("nanoseconds")?, number("nanoseconds")?),
+        MemoryWork::Bare | MemoryWork::Verified => (number("nanoseconds")?, number("nanoseconds")?),
     };
     Ok(Done {
         bytes: number("bytes")?,

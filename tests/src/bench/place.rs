@@ -17,7 +17,7 @@ impl Napi {
     /// All.
     pub const ALL: [Self; 3] = [Self::Inline, Self::Rps, Self::Threaded];
 
-    /// In names of contestants.
+    /// In names of cases.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -26,7 +26,7 @@ fn by_size(results: &Results) -> Plot {
     let mut lines: Vec<Line> = Vec::new();
     let mut sizes = Vec::new();
     for row in &results.rows {
-        let (Work::Rnic(run), Some(place)) = (&row.contestant.work, row.contestant.place) else {
+        let (Work::Rnic(run), Some(place)) = (&row.case.work, row.case.place) else {
             continue;
         };
         let plain = RnicRun::bandwidth(Operation::Write, run.size, run.door);
@@ -64,7 +64,7 @@ fn by_queue_pairs(results: &Results) -> Plot {
     let mut lines: Vec<Line> = Vec::new();
     let mut counts = Vec::new();
     for row in &results.rows {
-        let (Work::Many(run), Some(place)) = (&row.contestant.work, row.contestant.place) else {
+        let (Work::Many(run), Some(place)) = (&row.case.work, row.case.place) else {
             continue;
         };
         let (Traffic::Writes(size), Some(goodput)) = (run.traffic, row.summary(GBIT)) else {
@@ -100,7 +100,7 @@ fn latency(results: &Results) -> Plot {
             if let Some(latency) = row.summary(figure) {
                 add(
                     &mut lines,
-                    row.contestant.name.clone(),
+                    row.case.name.clone(),
                     (at as f64, latency.median),
                 );
             }

@@ -40,7 +40,7 @@ impl RawPing {
         ..Self::AS_WRITE
     };
 
-    /// In names of contestants.
+    /// In names of cases.
     #[must_use]
     pub fn name(self) -> String {
         match (self.bytes, self.code) {
@@ -66,7 +66,7 @@ impl Load {
     /// All.
     pub const ALL: [Self; 3] = [Self::Nothing, Self::Bytes, Self::Writes];
 
-    /// In names of contestants.
+    /// In names of cases.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -34,7 +34,7 @@ impl Report<'_> {
             "machine": self.machine.json(),
             "seconds": self.duration.as_secs_f64(),
             "rounds": self.rounds(),
-            "contestants": self.results.json(),
+            "cases": self.results.json(),
             "goals": goals.iter().map(|goal| goal.json(self.results)).collect::<Value>(),
         })
     }
@@ -111,7 +111,7 @@ impl Report<'_> {
         writeln!(
             out,
             "## Throughput\n\n\
-             | contestant | Gbit/s of payload | by raw AF_XDP there | thousand messages (frames) a \
+             | case | Gbit/s of payload | by raw AF_XDP there | thousand messages (frames) a \
              second |\n|---|---|---|---|"
         )?;
         for row in &self.results.rows {
@@ -122,7 +122,7 @@ impl Report<'_> {
                 .summary(MESSAGES)
                 .map_or("-".into(), |messages| number(messages.median / 1e3));
             let ratio = self.by_raw(row).map_or("-".into(), |ratio| range(&ratio));
-            let name = &row.contestant.name;
+            let name = &row.case.name;
             writeln!(
                 out,
                 "| {name} | {} | {ratio} | {messages} |",
@@ -136,7 +136,7 @@ impl Report<'_> {
         writeln!(
             out,
             "## Many queue pairs, in turns with one of them alone, Gbit/s of payload\n\n\
-             | contestant | all | one alone | all by one alone |\n|---|---|---|---|"
+             | case | all | one alone | all by one alone |\n|---|---|---|---|"
         )?;
         for row in &self.results.rows {
             let (Some(all), Some(alone)) = (row.summary(GBIT), row.summary(GBIT_ALONE)) else {
@@ -146,7 +146,7 @@ impl Report<'_> {
             writeln!(
                 out,
                 "| {} | {} | {} | {} |",
-                row.contestant.name,
+                row.case.name,
                 range(&all),
                 range(&alone),
                 ratio.map_or("-".into(), |ratio| range(&ratio)),
@@ -156,11 +156,8 @@ impl Report<'_> {
     }
 
     fn by_raw(&self, row: &Row) -> Option<Summary> {
-        let raw = format!("raw@{}", row.contestant.place?);
-        let raw = self
-            .results
-            .row(&raw)
-            .filter(|raw| raw.contestant != row.contestant)?;
+        let raw = format!("raw@{}", row.case.place?);
+        let raw = self.results.row(&raw).filter(|raw| raw.case != row.case)?;
         Summary::of_ratios(&row.series(GBIT), &raw.series(GBIT))
     }
 
@@ -168,13 +165,13 @@ impl Report<'_> {
         writeln!(
             out,
             "## 64 bytes there and back, microseconds\n\n\
-             | contestant | p50 | p90 | p99 | p99.9 |\n|---|---|---|---|---|"
+             | case | p50 | p90 | p99 | p99.9 |\n|---|---|---|---|---|"
         )?;
         for row in &self.results.rows {
             let Some(p50) = row.summary(P50) else {
                 continue;
             };
-            write!(out, "| {} | {} |", row.contestant.name, range(&p50))?;
+            write!(out, "| {} | {} |", row.case.name, range(&p50))?;
             for figure in [P90, P99, P999] {
                 let latency = row
                     .summary(figure)
@@ -191,12 +188,9 @@ impl Report<'_> {
         let shares = shares.filter_map(|row| Some((row, row.summary(CPU)?)));
         for (number, (row, share)) in shares.enumerate() {
             if number == 0 {
-                writeln!(
-                    out,
-                    "## Hundredths of a core\n\n| contestant | |\n|---|---|"
-                )?;
+                writeln!(out, "## Hundredths of a core\n\n| case | |\n|---|---|")?;
             }
-            writeln!(out, "| {} | {} |", row.contestant.name, range(&share))?;
+            writeln!(out, "| {} | {} |", row.case.name, range(&share))?;
         }
         writeln!(out)
     }
@@ -215,11 +209,7 @@ impl Report<'_> {
             for row in rows() {
                 for (round, error) in &row.failures {
                     let error = error.replace('\n', "\n    ");
-                    writeln!(
-                        out,
-                        "- {}, round {round}:\n\n    {error}\n",
-                        row.contestant.name
-                    )?;
+                    writeln!(out, "- {}, round {round}:\n\n    {error}\n", row.case.name)?;
                 }
             }
         }

@@ -1,15 +1,15 @@
-//! What all contestants did in all rounds.
+//! What all cases did in all rounds.
 
 use serde_json::{Map, Value, json};
 
 use super::stats::Summary;
-use super::{Contestant, Figures};
+use super::{Case, Figures};
 
-/// What one contestant did.
+/// What one case did.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// Who.
-    pub contestant: Contestant,
+    pub case: Case,
     /// Why it did not run at all.
     pub unsupported: Option<String>,
     /// What each round gave; nothing where it failed.
@@ -26,24 +26,24 @@ pub struct Results {
 }
 
 impl Results {
-    /// Of contestants that have not run yet.
+    /// Of cases that have not run yet.
     #[must_use]
-    pub fn new(contestants: impl IntoIterator<Item = (Contestant, Option<String>)>) -> Self {
-        let row = |(contestant, unsupported)| Row {
-            contestant,
+    pub fn new(cases: impl IntoIterator<Item = (Case, Option<String>)>) -> Self {
+        let row = |(case, unsupported)| Row {
+            case,
             unsupported,
             rounds: Vec::new(),
             failures: Vec::new(),
         };
         Self {
-            rows: contestants.into_iter().map(row).collect(),
+            rows: cases.into_iter().map(row).collect(),
         }
     }
 
     /// The row of a name.
     #[must_use]
     pub fn row(&self, name: &str) -> Option<&Row> {
-        self.rows.iter().find(|row| row.contestant.name == name)
+        self.rows.iter().find(|row| row.case.name == name)
     }
 
     /// Whether anything failed.
@@ -87,7 +87,7 @@ impl Row {
     /// Why there is no figure, for people.
     #[must_use]
     pub fn excuse(&self) -> String {
-        let name = &self.contestant.name;
+        let name = &self.case.name;
         match (&self.unsupported, self.failures.is_empty()) {
             (Some(reason), _) => format!("{name}: {reason}"),
             (None, true) => format!("{name} did not run"),
@@ -117,7 +117,7 @@ impl Row {
             .map(|(round, error)| json!({ "round": round, "error": error }))
             .collect();
         json!({
-            "name": self.contestant.name,
+            "name": self.case.name,
             "figures": figures,
             "not_supported": self.unsupported,
             "failures": failures,
@@ -131,18 +131,18 @@ pub(super) mod testing {
     use super::super::{Work, matrix};
     use super::*;
 
-    /// Results of contestants of any kind under these names, with one figure in each round.
+    /// Results of cases of any kind under these names, with one figure in each round.
     pub fn results(rows: &[(&str, &'static str, &[f64])]) -> Results {
         let mut results = Results::default();
         for (name, figure, rounds) in rows {
             let known = matrix::full().into_iter().find(|one| one.name == *name);
-            let contestant = known.unwrap_or_else(|| Contestant {
+            let case = known.unwrap_or_else(|| Case {
                 name: (*name).to_owned(),
                 place: None,
                 work: Work::RawRate(Load::Nothing),
             });
             let mut row = Row {
-                contestant,
+                case,
                 unsupported: None,
                 rounds: Vec::new(),
                 failures: Vec::new(),

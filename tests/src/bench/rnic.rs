@@ -38,7 +38,7 @@ impl Door {
     /// Both, with the daemon's default.
     pub const BOTH: [Self; 2] = [Self::Embedded, Self::Daemon(Polling::Adaptive)];
 
-    /// In names of contestants.
+    /// In names of cases.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ impl Polling {
     /// All.
     pub const ALL: [Self; 3] = [Self::Adaptive, Self::Spin, Self::Event];
 
-    /// In names of contestants.
+    /// In names of cases.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Contestants of which one after the other has the machine for a moment.
+//! Cases of which one after the other has the machine for a moment.
 //!
 //! Each core is slow for a second or an hour, by itself, with whatever else uses the machine. Runs one
 //! behind the other meet that or don't, and what they differ by is more than what is to be measured. In
@@ -6,11 +6,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::contestant::Work;
+use super::case::Work;
 use super::memory::{self, Done, MemoryRun};
 use super::place::Place;
 use super::running::{Running, Span};
-use super::{Contestant, Figures, Ground, P999, interrupt};
+use super::{Case, Figures, Ground, P999, interrupt};
 
 /// Who takes turns with whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,28 +50,28 @@ impl Turns {
 
 /// Runs all of them in turns, until each has had the machine for as long as one that runs alone; what
 /// became of each.
-pub fn run(contestants: &[&Contestant], ground: &mut Ground) -> Vec<Result<Figures, String>> {
-    let memory = |contestant: &&Contestant| match contestant.work {
+pub fn run(cases: &[&Case], ground: &mut Ground) -> Vec<Result<Figures, String>> {
+    let memory = |case: &&Case| match case.work {
         Work::Memory(run) => Some(run),
         _ => None,
     };
-    if let Some(runs) = contestants.iter().map(memory).collect::<Option<Vec<_>>>() {
+    if let Some(runs) = cases.iter().map(memory).collect::<Option<Vec<_>>>() {
         return programs(&runs, ground);
     }
-    let streams = |one: &&Contestant| matches!(one.turns(), Some(Turns::Streams(_)));
-    if contestants.iter().all(streams) {
-        self::streams(contestants, ground)
+    let streams = |one: &&Case| matches!(one.turns(), Some(Turns::Streams(_)));
+    if cases.iter().all(streams) {
+        self::streams(cases, ground)
     } else {
-        pings(contestants, ground)
+        pings(cases, ground)
     }
 }
 
 /// Each on hosts of its own, of the same kind.
-fn pings(contestants: &[&Contestant], ground: &mut Ground) -> Vec<Result<Figures, String>> {
+fn pings(cases: &[&Case], ground: &mut Ground) -> Vec<Result<Figures, String>> {
     // Each goes by the time that passes, also while others have their turns.
-    let times = u32::try_from(contestants.len()).unwrap_or(u32::MAX);
+    let times = u32::try_from(cases.len()).unwrap_or(u32::MAX);
     let duration = ground.duration() * times;
-    let mut running = start(contestants, ground, Span::whole(duration), Running::pause);
+    let mut running = start(cases, ground, Span::whole(duration), Running::pause);
     let (begin, limit) = (Instant::now(), ground.limit());
     let goes_on = || begin.elapsed() < 2 * duration + limit && !interrupt::came();
     while running.iter_mut().flatten().any(|run| !run.is_over()) && goes_on() {
@@ -95,13 +95,13 @@ fn pings(contestants: &[&Contestant], ground: &mut Ground) -> Vec<Result<Figures
 }
 
 /// Each on hosts of its own, of the same kind.
-fn streams(contestants: &[&Contestant], ground: &mut Ground) -> Vec<Result<Figures, String>> {
+fn streams(cases: &[&Case], ground: &mut Ground) -> Vec<Result<Figures, String>> {
     let span = Span {
         duration: ground.duration(),
         turn: Some(STREAM_TURN),
     };
     let limit = ground.limit();
-    let mut running = start(contestants, ground, span, |run| {
+    let mut running = start(cases, ground, span, |run| {
         run.hands_over(limit);
     });
     let begin = Instant::now();
@@ -127,16 +127,16 @@ fn streams(contestants: &[&Contestant], ground: &mut Ground) -> Vec<Result<Figur
 
 /// Starts each on hosts of its own, and does the same with each when it is started.
 fn start(
-    contestants: &[&Contestant],
+    cases: &[&Case],
     ground: &mut Ground,
     span: Span,
     mut and: impl FnMut(&mut Running),
 ) -> Vec<Result<Running, String>> {
-    let started = contestants.iter().zip(0..).map(|(contestant, cable)| {
+    let started = cases.iter().zip(0..).map(|(case, cable)| {
         if interrupt::came() {
-            return Err(format!("{} was not started any more", contestant.name));
+            return Err(format!("{} was not started any more", case.name));
         }
-        let mut running = contestant.start_beside(ground, cable, span)?;
+        let mut running = case.start_beside(ground, cable, span)?;
         and(&mut running);
         Ok(running)
     });

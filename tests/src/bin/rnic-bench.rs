@@ -12,49 +12,49 @@ use rnic_tests::bench::machine::Machine;
 use rnic_tests::bench::report::Report;
 use rnic_tests::bench::turns::Turns;
 use rnic_tests::bench::{
-    Contestant, Figures, GBIT, Ground, P50, Results, flame, goals, interrupt, matrix, plots, turns,
+    Case, Figures, GBIT, Ground, P50, Results, flame, goals, interrupt, matrix, plots, turns,
 };
 
 /// Raw AF_XDP, the RNIC and the kernel's TCP over the same cables in turns: tables, JSON and plots.
 ///
-/// The exit status is 1 when a contestant failed, 130 when a signal cut the run short; the report is
+/// The exit status is 1 when a case failed, 130 when a signal cut the run short; the report is
 /// written in either case.
 #[derive(Debug, Parser)]
 struct Cli {
-    /// Fewer contestants, and less time for each.
+    /// Fewer cases, and less time for each.
     #[arg(long)]
     quick: bool,
-    /// One contestant of each kind only: whether the benchmark itself works.
+    /// One case of each kind only: whether the benchmark itself works.
     #[arg(long, conflicts_with = "quick")]
     smoke: bool,
-    /// How often each contestant runs.
+    /// How often each case runs.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Seconds that each run measures [default: 1.5, or 0.3 with --quick or --smoke].
     #[arg(long, value_parser = seconds)]
     seconds: Option<f64>,
-    /// Only contestants that a goal is about.
+    /// Only cases that a goal is about.
     #[arg(long)]
     goals: bool,
     /// Let each run wait until the cores are as fast as they can be, and repeat it when they were not
     /// behind it: where others use the machine too.
     #[arg(long, conflicts_with = "flame")]
     calm: bool,
-    /// Each contestant by itself, also those that would be stopped for each other: where they take the
+    /// Each case by itself, also those that would be stopped for each other: where they take the
     /// cores from this program too.
     #[arg(long)]
     no_turns: bool,
     /// Where the report goes.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Only contestants that have one of these in their names; a whole name is that one's alone.
+    /// Only cases that have one of these in their names; a whole name is that one's alone.
     #[arg(long, value_name = "NAME", num_args = 1..)]
     only: Vec<String>,
-    /// Instead of the benchmark: sample by perf where the time of those contestants goes, each run once,
+    /// Instead of the benchmark: sample by perf where the time of those cases goes, each run once,
     /// and write a flame graph of each, flame-NAME.svg, and the same as text.
     #[arg(long, requires = "only")]
     flame: bool,
-    /// Print the contestants' names and end.
+    /// Print the cases' names and end.
     #[arg(long)]
     list: bool,
     /// The executable of rnic-engine's benchmark `memory`.
@@ -75,19 +75,19 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let contestants = contestants(&cli);
+    let cases = cases(&cli);
     if cli.list {
-        for contestant in contestants {
-            println!("{}", contestant.name);
+        for case in cases {
+            println!("{}", case.name);
         }
         return ExitCode::SUCCESS;
     }
-    if contestants.is_empty() {
+    if cases.is_empty() {
         eprintln!("rnic-bench: --only leaves nobody; --list names all");
         return ExitCode::from(2);
     }
     if cli.flame {
-        return match sample(&cli, &contestants) {
+        return match sample(&cli, &cases) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("rnic-bench: {error}");
@@ -95,7 +95,7 @@ fn main() -> ExitCode {
             }
         };
     }
-    match bench(&cli, contestants) {
+    match bench(&cli, cases) {
         Ok(results) if interrupt::came() => {
             drop(results);
             ExitCode::from(130)
@@ -109,7 +109,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn contestants(cli: &Cli) -> Vec<Contestant> {
+fn cases(cli: &Cli) -> Vec<Case> {
     let mut all = match (cli.smoke, cli.quick) {
         (true, _) => matrix::smoke(),
         (false, true) => matrix::quick(),
@@ -122,7 +122,7 @@ fn contestants(cli: &Cli) -> Vec<Contestant> {
         .iter()
         .map(String::as_str)
         .partition(|part| all.iter().any(|one| one.name == *part));
-    all.retain(|Contestant { name, .. }| {
+    all.retain(|Case { name, .. }| {
         cli.only.is_empty()
             || names.contains(&name.as_str())
             || parts.iter().any(|part| name.contains(part))
@@ -142,12 +142,12 @@ fn prepare(cli: &Cli) -> Result<(Ground, Duration), String> {
 }
 
 /// Flame graphs instead of figures.
-fn sample(cli: &Cli, contestants: &[Contestant]) -> Result<(), String> {
+fn sample(cli: &Cli, cases: &[Case]) -> Result<(), String> {
     let (mut ground, _) = prepare(cli)?;
-    for contestant in contestants {
-        let name = &contestant.name;
+    for case in cases {
+        let name = &case.name;
         eprintln!("{name} ...");
-        let root = flame::record(contestant, &mut ground)?;
+        let root = flame::record(case, &mut ground)?;
         let svg = flame::svg(&root, name);
         write(&cli.out, &format!("flame-{name}.svg"), &svg)?;
         let text = root.text(LEAST_SHARE);
@@ -158,10 +158,10 @@ fn sample(cli: &Cli, contestants: &[Contestant]) -> Result<(), String> {
     Ok(())
 }
 
-fn bench(cli: &Cli, contestants: Vec<Contestant>) -> Result<Results, String> {
+fn bench(cli: &Cli, cases: Vec<Case>) -> Result<Results, String> {
     let (mut ground, duration) = prepare(cli)?;
     let machine = Machine::here();
-    let supported = contestants.into_iter().map(|one| {
+    let supported = cases.into_iter().map(|one| {
         let unsupported = one.unsupported(&ground);
         (one, unsupported)
     });
@@ -193,7 +193,7 @@ fn bench(cli: &Cli, contestants: Vec<Contestant>) -> Result<Results, String> {
     Ok(results)
 }
 
-/// All contestants in turns, until all rounds are over or a signal comes.
+/// All cases in turns, until all rounds are over or a signal comes.
 fn compete(
     rounds: u32,
     groups: &[Vec<usize>],
@@ -206,9 +206,9 @@ fn compete(
     let mut done = 0;
     for round in 1..=rounds {
         for group in groups {
-            let contestants = group.iter().map(|row| &results.rows[*row].contestant);
-            let contestants: Vec<&Contestant> = contestants.collect();
-            let mut run = || match &contestants[..] {
+            let cases = group.iter().map(|row| &results.rows[*row].case);
+            let cases: Vec<&Case> = cases.collect();
+            let mut run = || match &cases[..] {
                 [alone] => vec![alone.run(ground)],
                 several => turns::run(several, ground),
             };
@@ -228,7 +228,7 @@ fn compete(
                 eprintln!(
                     "{:6.1} s  round {round}/{rounds}  {done}/{total}  {:<40} {said}",
                     begin.elapsed().as_secs_f64(),
-                    row.contestant.name,
+                    row.case.name,
                 );
                 row.add(outcome);
             }
@@ -243,7 +243,7 @@ fn groups(results: &Results, turns: bool) -> Vec<Vec<usize>> {
         if row.unsupported.is_some() {
             continue;
         }
-        let with = row.contestant.turns().filter(|_| turns);
+        let with = row.case.turns().filter(|_| turns);
         let group = groups
             .iter_mut()
             .find(|(other, _)| with.is_some() && *other == with);

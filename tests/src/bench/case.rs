@@ -31,7 +31,7 @@ pub enum Work {
 
 /// One that competes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Contestant {
+pub struct Case {
     /// Its name, for tables and `--only`: what it does, and where.
     pub name: String,
     /// Where; `None` for what needs no network.
@@ -40,7 +40,7 @@ pub struct Contestant {
     pub work: Work,
 }
 
-impl Contestant {
+impl Case {
     /// With its name made of the rest.
     #[must_use]
     pub fn new(place: Place, work: Work) -> Self {
@@ -206,7 +206,7 @@ mod tests {
         let timer = Duration::from_millis(200);
         let all = matrix::full();
         for place in all.iter().filter_map(|one| one.place) {
-            let with = |one: &&Contestant| one.turns() == Some(Turns::Streams(place));
+            let with = |one: &&Case| one.turns() == Some(Turns::Streams(place));
             let others = all.iter().filter(with).count().saturating_sub(1);
             let away = STREAM_TURN / 3 * 4 * u32::try_from(others).unwrap_or(u32::MAX);
             assert!(away + away / 4 < timer, "{others} others at {place}");
