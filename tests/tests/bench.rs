@@ -8,7 +8,7 @@ use rnic_tests::lab::Lab;
 use serde_json::Value;
 
 /// What each case must have measured.
-const FIGURES: [(&str, &[&str]); 15] = [
+const FIGURES: [(&str, &[&str]); 23] = [
     (
         "raw@1500-inline",
         &["gbit_per_second", "messages_per_second"],
@@ -42,6 +42,14 @@ const FIGURES: [(&str, &[&str]); 15] = [
         "write-1M-markers-embedded@1500-inline-loss-1",
         &["gbit_per_second"],
     ),
+    ("loopback-write-1M-daemon", &["gbit_per_second"]),
+    ("loopback-write-64k-daemon", &["gbit_per_second"]),
+    ("loopback-write-64-daemon", &["messages_per_second"]),
+    ("loopback-kernel-tso", &["gbit_per_second"]),
+    ("loopback-write-64-ping-embedded", &["p50_us", "p99_us"]),
+    ("loopback-write-64-ping-daemon", &["p50_us", "p99_us"]),
+    ("loopback-write-64-ping-daemon-spin", &["p50_us", "p99_us"]),
+    ("loopback-kernel-ping", &["p50_us", "p99_us"]),
 ];
 
 /// The names that rnic-bench lists with these arguments.

@@ -5,12 +5,13 @@
 //! a Send with a solicited event, which no measured message is.
 //!
 //! Beside these: what the machine gives without an RNIC, by bare frames ([`raw`]) and by the kernel's
-//! TCP ([`tcp`]).
+//! TCP ([`tcp`]); and both ends in one thread, over an RNIC of its own ([`loopback`]).
 
 pub mod bandwidth;
 pub mod client;
 pub mod control;
 pub mod latency;
+pub mod loopback;
 pub mod many;
 pub mod plan;
 pub mod raw;

@@ -44,8 +44,12 @@ impl Case {
     /// With its name made of the rest.
     #[must_use]
     pub fn new(place: Place, work: Work) -> Self {
+        let name = match place.link {
+            Link::Loopback => format!("loopback-{}", work.name()),
+            Link::Cable | Link::Lossy(_) => format!("{}@{place}", work.name()),
+        };
         Self {
-            name: format!("{}@{place}", work.name()),
+            name,
             place: Some(place),
             work,
         }
@@ -103,12 +107,11 @@ impl Case {
     #[must_use]
     pub fn turns(&self) -> Option<Turns> {
         let cable = self.place.filter(|place| place.link == Link::Cable);
+        let pings = || self.place.and_then(Turns::pings);
         match &self.work {
             Work::Memory(run) => Some(Turns::Memory { mtu: run.mtu }),
-            Work::RawPing(_) | Work::KernelPing => cable.and_then(Turns::pings),
-            Work::Rnic(run) if run.latency && run.door == Door::Embedded => {
-                cable.and_then(Turns::pings)
-            }
+            Work::RawPing(_) | Work::KernelPing => pings(),
+            Work::Rnic(run) if run.latency && run.door == Door::Embedded => pings(),
             Work::RawRate(_) => cable.map(Turns::Streams),
             Work::Rnic(run) if run.takes_turns() => cable.map(Turns::Streams),
             _ => None,
@@ -195,6 +198,9 @@ mod tests {
         ];
         let rps = Place::cable(1500, Napi::Rps);
         assert_eq!(with(Turns::Streams(rps)), streams);
+        let loopback = ["write-64-ping-embedded", "kernel-ping"];
+        let loopback = loopback.map(|name| format!("loopback-{name}"));
+        assert_eq!(with(Turns::Pings(Place::loopback())), loopback);
         let memory = ["engine-1M@3506", "bare-3466@3506", "verified-3466@3506"];
         let memory = memory.map(|name| format!("memory-{name}"));
         assert_eq!(with(Turns::Memory { mtu: 3506 }), memory);

@@ -182,6 +182,7 @@ pub fn all() -> Vec<Goal> {
     goals.extend(pings());
     goals.extend(memory());
     goals.extend(many());
+    goals.extend(loopback());
     for (by, door) in [("", "embedded"), (" by BBR", "bbr-embedded")] {
         for (share, bound) in [("0.1", 1.2), ("1", 1.5)] {
             goals.push(Goal::ratio(
@@ -331,6 +332,45 @@ fn pings() -> Vec<Goal> {
             Bound::AtMost(1.0),
             ours(P99),
             kernel(P99),
+        ),
+    ]
+}
+
+fn loopback() -> Vec<Goal> {
+    let of = |what: &str, figure| Side::of(format!("loopback-{what}"), figure);
+    let kernel = || of("kernel-ping", P50);
+    let ping = |door: &str| of(&format!("write-64-ping-{door}"), P50);
+    vec![
+        Goal::ratio(
+            "loopback, RDMA Write, 1 MiB, one daemon / iperf3 on lo",
+            Bound::AtLeast(1.5),
+            of("write-1M-daemon", GBIT),
+            of("kernel-tso", GBIT),
+        ),
+        Goal::ratio(
+            "loopback, RDMA Write, 64 KiB, one daemon / iperf3 on lo",
+            Bound::None,
+            of("write-64k-daemon", GBIT),
+            of("kernel-tso", GBIT),
+        ),
+        Goal::ratio(
+            "loopback, Write ping-pong, 64 bytes, embedded, p50 / kernel TCP on lo",
+            Bound::AtMost(0.35),
+            ping("embedded"),
+            kernel(),
+        ),
+        Goal::ratio(
+            "loopback, Write ping-pong, 64 bytes, one daemon that spins on its own core, p50 / kernel \
+             TCP on lo",
+            Bound::AtMost(1.0),
+            ping("daemon-spin"),
+            kernel(),
+        ),
+        Goal::ratio(
+            "loopback, Write ping-pong, 64 bytes, one daemon, p50 / kernel TCP on lo",
+            Bound::None,
+            ping("daemon"),
+            kernel(),
         ),
     ]
 }

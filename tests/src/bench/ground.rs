@@ -1,7 +1,7 @@
 //! The hosts on which cases run: a pair for each [`Place`], made when it is first needed.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -46,7 +46,10 @@ struct Pair {
 pub struct Ground {
     pairs: Vec<(Place, Pair)>,
     lab: Lab,
+    /// The two hosts'.
     cores: [usize; 2],
+    /// All that may be used.
+    allowed: Vec<usize>,
     next_port: u16,
     duration: Duration,
     /// The executable of `rnic-engine`'s benchmark, if it was built.
@@ -58,12 +61,14 @@ impl Ground {
     #[must_use]
     pub fn new(duration: Duration, memory: Option<PathBuf>) -> Self {
         let allowed = sched_getaffinity(None).unwrap_or_default();
-        let mut cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
-        let first = cores.next().unwrap_or(0);
+        let cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
+        let allowed: Vec<usize> = cores.collect();
+        let first = allowed.first().copied().unwrap_or(0);
         Self {
             pairs: Vec::new(),
             lab: Lab::new("bench"),
-            cores: [first, cores.next().unwrap_or(first)],
+            cores: [first, allowed.get(1).copied().unwrap_or(first)],
+            allowed,
             next_port: 20_000,
             duration,
             memory,
@@ -92,6 +97,9 @@ impl Ground {
         if !self.pairs.iter().any(|(other, _)| *other == place) {
             let pair = self.pair(place)?;
             self.pairs.push((place, pair));
+        }
+        if place.link == Link::Loopback {
+            return Ok(None);
         }
         let Pair { hosts, middle } = self.found(place);
         let ends = hosts.iter().map(|host| (&host.namespace, INTERFACE));
@@ -125,6 +133,7 @@ impl Ground {
                 let (a, b) = self.lab.pair(&options);
                 ([a, b], None)
             }
+            Link::Loopback => return Ok(self.one_host(place)),
             Link::Lossy(_) => {
                 let (a, middle, b) = self.lab.over(&options);
                 ([a, b], Some(middle))
@@ -137,6 +146,16 @@ impl Ground {
             pin_new_threads(&before, &hosts, self.cores)?;
         }
         Ok(Pair { hosts, middle })
+    }
+
+    /// Both ends of the loopback.
+    fn one_host(&mut self, place: Place) -> Pair {
+        let namespace = self.lab.namespace(&format!("lo{}", place.cable));
+        namespace.ip(&["link", "set", "lo", "up"]);
+        let (v4, v6) = (Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
+        let host = Host { namespace, v4, v6 };
+        let (hosts, middle) = ([host.clone(), host], None);
+        Pair { hosts, middle }
     }
 
     fn found(&self, place: Place) -> &Pair {
@@ -161,9 +180,25 @@ impl Ground {
     #[must_use]
     pub fn command(&self, place: Place, end: End, program: &str) -> Command {
         let core = self.cores[end as usize].to_string();
+        self.pinned(place, end, &core, program)
+    }
+
+    /// A command on a host, on any core but the other host's, if there is another.
+    #[must_use]
+    pub fn beside(&self, place: Place, end: End, program: &str) -> Command {
+        let other = self.cores[1 - end as usize];
+        let cores = self.allowed.iter().filter(|core| **core != other);
+        let mut cores: Vec<String> = cores.map(usize::to_string).collect();
+        if cores.is_empty() {
+            cores.push(other.to_string());
+        }
+        self.pinned(place, end, &cores.join(","), program)
+    }
+
+    fn pinned(&self, place: Place, end: End, cores: &str, program: &str) -> Command {
         self.unpinned(place, end, "taskset")
             .label(program)
-            .args(["-c", &core])
+            .args(["-c", cores])
             .arg(executable(program))
     }
 
@@ -183,7 +218,7 @@ impl Ground {
     #[must_use]
     pub fn duration_at(&self, place: Place) -> Duration {
         match place.link {
-            Link::Cable => self.duration,
+            Link::Cable | Link::Loopback => self.duration,
             Link::Lossy(_) => self.duration.max(LOSSY),
         }
     }

@@ -74,6 +74,7 @@ pub fn full() -> Vec<Case> {
         all.push(idle(1, polling));
     }
     all.extend(LOSSES.map(lossy).into_iter().flatten());
+    all.extend(loopback());
     all.extend(memory());
     once_each(all)
 }
@@ -116,6 +117,7 @@ pub fn smoke() -> Vec<Case> {
     all.push(raw(inline(JUMBO), Load::Nothing));
     let large = RnicRun::bandwidth(Operation::Write, KIBI_64, Door::Embedded);
     all.push(rdma(inline(JUMBO), large));
+    all.extend(loopback());
     all
 }
 
@@ -209,6 +211,23 @@ fn lossy(share: u16) -> Vec<Case> {
         rdma(place, bbr),
         rdma(place, without),
         Case::new(place, kernel(false)),
+    ]
+}
+
+/// Both ends on one host.
+fn loopback() -> Vec<Case> {
+    let place = Place::loopback();
+    let write = |size| rdma(place, RnicRun::bandwidth(Operation::Write, size, DAEMON));
+    let round_trip = |door| ping(place, Operation::Write, door);
+    vec![
+        write(MEBI),
+        Case::new(place, kernel(true)),
+        write(KIBI_64),
+        write(64),
+        round_trip(Door::Embedded),
+        Case::new(place, Work::KernelPing),
+        round_trip(DAEMON),
+        round_trip(Door::Daemon(Polling::Spin)),
     ]
 }
 

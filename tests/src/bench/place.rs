@@ -43,6 +43,8 @@ impl Napi {
 pub enum Link {
     /// A veth pair.
     Cable,
+    /// None: both ends are on one host and connect by 127.0.0.1.
+    Loopback,
     /// A link of `linksim` that loses so many of ten thousand packets, each way, and reorders some.
     Lossy(u16),
 }
@@ -62,7 +64,7 @@ impl Link {
     #[must_use]
     pub fn options(self) -> Option<Vec<String>> {
         match self {
-            Self::Cable => None,
+            Self::Cable | Self::Loopback => None,
             Self::Lossy(share) => {
                 let loss = format!("--loss={}%", f64::from(share) / 100.0);
                 let all = IMPAIRMENTS.map(str::to_owned).into_iter();
@@ -98,20 +100,30 @@ impl Place {
         }
     }
 
-    /// Whether it is a cable on which the receive path takes no time of the receiver's core, so that this
-    /// may be busy all the time.
+    /// One host, whose loopback interface has the MTU that the kernel gives it.
+    #[must_use]
+    pub fn loopback() -> Self {
+        Self {
+            link: Link::Loopback,
+            ..Self::cable(65_536, Napi::Inline)
+        }
+    }
+
+    /// Whether the receive path takes no time of the receiver's core, so that this may be busy all the
+    /// time.
     #[must_use]
     pub fn leaves_cores_alone(self) -> bool {
-        self.link == Link::Cable && self.napi == Napi::Inline
+        matches!(self.link, Link::Cable | Link::Loopback) && self.napi == Napi::Inline
     }
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.mtu, self.napi.name())?;
+        let (mtu, napi) = (self.mtu, self.napi.name());
         match self.link {
-            Link::Cable => Ok(()),
-            Link::Lossy(share) => write!(f, "-loss-{}", f64::from(share) / 100.0),
+            Link::Loopback => write!(f, "loopback"),
+            Link::Cable => write!(f, "{mtu}-{napi}"),
+            Link::Lossy(share) => write!(f, "{mtu}-{napi}-loss-{}", f64::from(share) / 100.0),
         }
     }
 }

@@ -105,7 +105,8 @@ pub(super) fn rate(
 }
 
 /// What the two ends say of their frames.
-fn rates(sender: &Finished, receiver: &Finished) -> Result<Figures, String> {
+fn rates(sender: &Finished, receiver: Option<&Finished>) -> Result<Figures, String> {
+    let receiver = receiver.ok_or("frames that nobody receives")?;
     let (sent, received) = (tool::try_report(sender)?, tool::try_report(receiver)?);
     let number = |report: &Value, key: &str| {
         let value = report[key].as_f64();

@@ -1,4 +1,4 @@
-//! RDMA: `rnic-perf` between RNICs in its own processes, or between two daemons.
+//! RDMA: `rnic-perf` between RNICs in its own processes, or between two daemons, or by one.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::ground::{End, ended, started};
-use super::place::Place;
+use super::place::{Link, Place};
 use super::running::{Running, Span};
 use super::{Figures, GBIT, Ground, MESSAGES, P50, P90, P99, P999};
 use crate::lab::{Command, Finished, INTERFACE, Process, Signal};
@@ -236,6 +236,9 @@ fn embedded(
     run: &RnicRun,
     span: Span,
 ) -> Result<Running, String> {
+    if place.link == Link::Loopback {
+        return within_one_process(ground, place, run, span);
+    }
     let at = ground.next_address(place);
     let tool = |end| {
         let mut options = Vec::from(embedded_door(place));
@@ -255,6 +258,24 @@ fn embedded(
     Ok(Running::new(client, server, figures_of))
 }
 
+/// With both ends in one thread of one process.
+fn within_one_process(
+    ground: &Ground,
+    place: Place,
+    run: &RnicRun,
+    span: Span,
+) -> Result<Running, String> {
+    if !(run.latency && run.operation == Operation::Write) {
+        return Err(format!("{} can't run within one process", run.name()));
+    }
+    let program = ground.command(place, End::A, "rnic-perf");
+    let program = program.args(["loopback", "--size", &run.size.to_string()]);
+    let program = program.args(span.options()).spawn();
+    Ok(Running::alone(program, |program, _| {
+        latency(&tool::try_report(program)?)
+    }))
+}
+
 /// With the RNICs in daemons.
 fn over_daemons(
     ground: &mut Ground,
@@ -268,7 +289,11 @@ fn over_daemons(
     let tool = |end| {
         let socket = daemons.socket(end).into_os_string();
         (
-            ground.unpinned(place, end, "rnic-perf"),
+            match (place.link, polling) {
+                // The daemon has its core for itself.
+                (Link::Loopback, Polling::Spin) => ground.beside(place, End::A, "rnic-perf"),
+                _ => ground.unpinned(place, end, "rnic-perf"),
+            },
             ["--socket".into(), socket],
         )
     };
@@ -279,16 +304,16 @@ fn over_daemons(
     Ok(Running::new(client, server, figures_of).over(daemons))
 }
 
-/// A daemon on each host. Dropping it kills them.
+/// A daemon on each host: over the loopback, where both ends are one host, one. Dropping it kills them.
 #[derive(Debug)]
 pub(super) struct Daemons {
     /// A's and B's.
-    pub(super) processes: [Process; 2],
+    pub(super) processes: Vec<Process>,
     sockets: [PathBuf; 2],
 }
 
 impl Daemons {
-    /// Starts both with further arguments, and waits until they serve.
+    /// Starts them with further arguments, and waits until they serve.
     pub(super) fn start(
         ground: &Ground,
         place: Place,
@@ -298,24 +323,27 @@ impl Daemons {
         // Several daemons may be at work at the same time.
         let cable = place.cable;
         let socket = |end: End| ground.directory().join(format!("{end:?}{cable}.sock"));
-        let start = |end| {
+        let (device, ends): (&[&str], &[End]) = match place.link {
+            Link::Loopback => (&["--loopback"], &[End::B]),
+            Link::Cable | Link::Lossy(_) => (
+                &["--interface", INTERFACE, "--mode", place.napi.xdp_mode()],
+                &[End::A, End::B],
+            ),
+        };
+        let start = |end: &End| {
             let command = ground
-                .command(place, end, "rnicd")
-                .args(["--interface", INTERFACE, "--drain", "100"])
-                .args([
-                    "--mode",
-                    place.napi.xdp_mode(),
-                    "--polling",
-                    polling.option(),
-                ])
+                .command(place, *end, "rnicd")
+                .args(device)
+                .args(["--drain", "100", "--polling", polling.option()])
                 .arg("--socket")
-                .arg(socket(end))
+                .arg(socket(*end))
                 .args(arguments);
             started(command, "ready: listening")
         };
+        let processes = ends.iter().map(start).collect::<Result<_, _>>()?;
         Ok(Self {
-            processes: [start(End::A)?, start(End::B)?],
-            sockets: [socket(End::A), socket(End::B)],
+            processes,
+            sockets: [ends[0], End::B].map(socket),
         })
     }
 
@@ -324,7 +352,7 @@ impl Daemons {
         self.sockets[end as usize].clone()
     }
 
-    /// Ends both in order.
+    /// Ends them in order.
     pub(super) fn stop(self, limit: Duration) -> Result<(), String> {
         for mut process in self.processes {
             process.signal(Signal::TERM);
@@ -334,7 +362,7 @@ impl Daemons {
     }
 }
 
-fn figures_of(client: &Finished, _: &Finished) -> Result<Figures, String> {
+fn figures_of(client: &Finished, _: Option<&Finished>) -> Result<Figures, String> {
     figures(&tool::try_report(client)?)
 }
 

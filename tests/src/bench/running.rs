@@ -41,13 +41,13 @@ impl Span {
 }
 
 /// Finds the figures in what the client and the server said.
-pub type Read = fn(&Finished, &Finished) -> Result<Figures, String>;
+pub type Read = fn(&Finished, Option<&Finished>) -> Result<Figures, String>;
 
 /// Both ends.
 #[derive(Debug)]
 pub struct Running {
     client: Process,
-    server: Process,
+    server: Option<Process>,
     daemons: Option<Daemons>,
     read: Read,
 }
@@ -56,8 +56,16 @@ impl Running {
     /// `read` finds the figures.
     pub(super) fn new(client: Process, server: Process, read: Read) -> Self {
         Self {
+            server: Some(server),
+            ..Self::alone(client, read)
+        }
+    }
+
+    /// Both ends in one process.
+    pub(super) fn alone(client: Process, read: Read) -> Self {
+        Self {
             client,
-            server,
+            server: None,
             daemons: None,
             read,
         }
@@ -76,23 +84,27 @@ impl Running {
     /// What failed, with what the program said.
     pub(super) fn ended(self, limit: Duration) -> Result<Figures, String> {
         let client = ended(self.client, limit)?;
-        let server = ended(self.server, limit)?;
+        let server = self.server.map(|server| ended(server, limit)).transpose()?;
         if let Some(daemons) = self.daemons {
             daemons.stop(limit)?;
         }
-        (self.read)(&client, &server)
+        (self.read)(&client, server.as_ref())
     }
 
     /// Stops both ends where they are.
     pub(super) fn pause(&mut self) {
-        self.server.signal(Signal::STOP);
-        self.client.signal(Signal::STOP);
+        self.signal(Signal::STOP);
     }
 
     /// Lets both ends go on.
     pub(super) fn resume(&mut self) {
-        self.server.signal(Signal::CONT);
-        self.client.signal(Signal::CONT);
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        for process in self.server.iter_mut().chain([&mut self.client]) {
+            process.signal(signal);
+        }
     }
 
     /// Waits until the client has stopped itself, for so long at most, and stops what has not: the server,
@@ -111,6 +123,7 @@ impl Running {
 
     /// Whether an end has come to its end, so that only the other's is to be waited for.
     pub(super) fn is_over(&mut self) -> bool {
-        !(self.client.running() && self.server.running())
+        let mut processes = self.server.iter_mut().chain([&mut self.client]);
+        !processes.all(|process| process.running())
     }
 }

@@ -14,7 +14,7 @@ use crate::progress::Progress;
 use crate::report::Samples;
 
 /// Rounds before the first that counts.
-const WARM_UP: u64 = 100;
+pub(super) const WARM_UP: u64 = 100;
 
 /// How often a spinning end looks for completions, beside the byte that it waits for.
 const LOOK_EVERY: u32 = 64;
@@ -101,7 +101,7 @@ fn source(plan: &Plan, round: u64) -> usize {
     (1 + (round % 2) as usize) * plan.size as usize
 }
 
-fn write_mark(
+pub(super) fn write_mark(
     end: &Endpoint,
     region: &MemoryRegion,
     remote: RemoteMemory,
@@ -120,7 +120,7 @@ fn write_mark(
 /// Spins until the round's byte is there. What completed before is looked for while the peer works,
 /// and not when the byte is there, which the peer waits for. `heard` is shown each completion; true
 /// ends the wait.
-fn await_mark(
+pub(super) fn await_mark(
     end: &mut Endpoint,
     region: &MemoryRegion,
     plan: &Plan,

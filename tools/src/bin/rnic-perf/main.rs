@@ -4,6 +4,7 @@
 // They panic when nobody reads: see `rnic_tools::out`.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod loopback;
 mod many;
 mod raw;
 mod tcp;
@@ -39,6 +40,8 @@ enum Role {
     Client(Client),
     /// Writes over many queue pairs of one program.
     Many(many::Many),
+    /// A ping-pong of Writes within this process: no daemon, no interface, no privilege.
+    Loopback(loopback::Loopback),
     /// AF_XDP without a protocol, to see what the machine gives.
     Raw(raw::Raw),
     /// A ping-pong over the kernel's TCP, to compare with.
@@ -127,6 +130,7 @@ fn main() -> ExitCode {
         Role::Server(options) => serve(&options),
         Role::Client(options) => measure(&options),
         Role::Many(options) => many::run(&options),
+        Role::Loopback(options) => loopback::run(&options),
         Role::Raw(options) => raw::run(&options),
         Role::Tcp(options) => tcp::run(&options),
     };

@@ -17,7 +17,7 @@ pub(crate) struct Tcp {
     role: Role,
     /// Bytes of a message, the same at both ends.
     #[arg(long, global = true, default_value = "64", value_parser = message_bytes)]
-    size: usize,
+    size: u32,
     /// How long to measure.
     #[arg(long, global = true, value_name = "TIME", default_value = "5s", value_parser = size::duration)]
     duration: Duration,
@@ -40,22 +40,23 @@ enum Role {
     },
 }
 
-fn message_bytes(text: &str) -> Result<usize, String> {
+/// Bytes of a message whose arrival is waited for.
+pub(crate) fn message_bytes(text: &str) -> Result<u32, String> {
     match size::message_bytes(text)? {
         0 => Err("a message that is waited for has at least 1 byte".to_owned()),
-        bytes => Ok(bytes as usize),
+        bytes => Ok(bytes),
     }
 }
 
 pub(crate) fn run(options: &Tcp) -> Result<(), ToolError> {
     match &options.role {
         Role::Ping { to } => {
-            let (to, bytes) = (to.addresses(), options.size);
+            let (to, bytes) = (to.addresses(), options.size as usize);
             print_json(&tcp::ping(to, bytes, options.duration, options.timeout)?)
         }
         Role::Pong { at } => {
             let told = |line: String| rnic_tools::outln!("{line}");
-            tcp::pong(at.addresses(), options.size, options.timeout, told)
+            tcp::pong(at.addresses(), options.size as usize, options.timeout, told)
         }
     }
 }
