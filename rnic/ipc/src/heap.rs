@@ -6,6 +6,10 @@
 //! more ([`keep_reserves`]) the daemon refuses whatever takes memory. What was begun before goes on
 //! with what was given back. Threads have a reserve of their own ([`start_thread`]).
 //!
+//! When the reserve is used up as well, std reports the allocation that failed and ends the process.
+//! It can't while the same thread prints a panic's backtrace: it would wait for ever for a lock that the
+//! thread has, and others for what the thread holds. So there the process is ended here.
+//!
 //! An allocation that does not fail costs a comparison with null, and no other thread.
 //!
 //! Invariants of the `unsafe` here: an address in a `Reserve`'s state is that of a private mapping of
@@ -14,7 +18,7 @@
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::io;
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::thread::{Builder, JoinHandle};
@@ -47,8 +51,8 @@ static THREADS: Reserve = Reserve::of(THREAD_RESERVE);
 static GIVEN_BACK: AtomicU64 = AtomicU64::new(0);
 /// Held by who takes much of the heap, and while a thread starts: neither takes the other's room.
 static LARGE: Mutex<()> = Mutex::new(());
-/// Held for writing while a thread starts, as by [`LARGE`], and for reading where shared memory is
-/// mapped. It is the second to be locked.
+/// Held for writing while a thread starts, as by [`LARGE`], and for reading where shared memory or a
+/// reserve is mapped. It is the second to be locked.
 static MAPPINGS: RwLock<()> = RwLock::new(());
 
 /// The heap: to be the `#[global_allocator]` of a program that calls [`keep_reserves`].
@@ -62,19 +66,19 @@ unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's layout.
-        or_again(|| unsafe { System.alloc(layout) })
+        or_again(layout.size(), || unsafe { System.alloc(layout) })
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's layout.
-        or_again(|| unsafe { System.alloc_zeroed(layout) })
+        or_again(layout.size(), || unsafe { System.alloc_zeroed(layout) })
     }
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller's block, which is `System`'s, and its layout.
-        or_again(|| unsafe { System.realloc(block, layout, size) })
+        or_again(size, || unsafe { System.realloc(block, layout, size) })
     }
 
     #[inline]
@@ -85,15 +89,38 @@ unsafe impl GlobalAlloc for Heap {
 }
 
 #[inline]
-fn or_again(allocate: impl Fn() -> *mut u8) -> *mut u8 {
+fn or_again(size: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
     let block = allocate();
     if block.is_null() && HEAP.give_back() {
-        return allocate();
+        let block = allocate();
+        if block.is_null() && std::thread::panicking() {
+            end_process(size);
+        }
+        return block;
     }
     block
 }
 
-/// Takes the reserves that this process does not have; whether it has both now.
+/// Ends the process for want of so many bytes: allocates nothing, and takes no lock.
+#[cold]
+fn end_process(size: usize) -> ! {
+    let mut line = [0; 160];
+    let mut rest = &mut line[..];
+    // As much of it as fits.
+    let _ = writeln!(
+        rest,
+        "no memory for {size} bytes in a panic, and the reserve is used up: ending the process (see \
+         `ulimit -v`, `ulimit -d`, vm.overcommit_memory)"
+    );
+    let left = rest.len();
+    let said = &line[..line.len() - left];
+    // Nobody is left to be told that stderr is closed.
+    let _ = rustix::io::write(rustix::stdio::stderr(), said);
+    std::process::abort();
+}
+
+/// Takes the reserves that this process does not have; whether it has both now. Waits while a thread
+/// starts: that has been promised what it needs.
 ///
 /// The first call says that they are wanted.
 pub fn keep_reserves() -> bool {
@@ -131,7 +158,8 @@ pub fn has(bytes: usize) -> bool {
 /// Starts a thread with so many bytes of stack, or refuses with ENOMEM.
 ///
 /// std ends the process when a new thread finds no room for what it needs first. So in a process with
-/// reserves there has to be room for all of it, and nobody maps shared memory until it has begun.
+/// reserves there has to be room for all of it, and nobody maps shared memory or takes a reserve until
+/// it has begun.
 ///
 /// # Errors
 ///
@@ -215,6 +243,7 @@ impl Reserve {
             if !matches!(state, UNWANTED | GONE) {
                 return true;
             }
+            let _no_thread_starts = mapping();
             if self.change(state, CHANGING) {
                 let address = map(self.size);
                 self.state.store(address.unwrap_or(GONE), Ordering::Release);

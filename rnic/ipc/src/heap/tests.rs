@@ -80,3 +80,70 @@ fn a_thread_begins_or_is_refused_wherever_the_limit_is() {
         assert!(thread.join().unwrap());
     }
 }
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no limits")]
+fn a_reserve_is_not_taken_while_a_thread_starts() {
+    assert!(keep_reserves());
+    assert!(THREADS.give_back());
+    let starts = MAPPINGS.write().unwrap();
+    let (taken, is_taken) = std::sync::mpsc::channel();
+    let taker = std::thread::spawn(move || taken.send(keep_reserves()));
+    let early = is_taken.recv_timeout(std::time::Duration::from_millis(300));
+    drop(starts);
+    assert!(early.is_err(), "it took what a thread was promised");
+    assert!(is_taken.recv().unwrap(), "it waits no longer than that");
+    taker.join().unwrap().unwrap();
+}
+
+/// Set in the child of the test below.
+const CHILD: &str = "RNIC_TEST_PANICS_WITHOUT_MEMORY";
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no processes")]
+fn a_panic_whose_backtrace_finds_no_memory_ends_the_process() {
+    if std::env::var_os(CHILD).is_some() {
+        panic_without_memory();
+    }
+    let test = std::thread::current().name().unwrap().to_owned();
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([&test, "--exact", "--nocapture"])
+        .env(CHILD, "1")
+        .env("RUST_BACKTRACE", "full")
+        .stderr(std::process::Stdio::piped())
+        .spawn();
+    let (signal, stderr) = end_of(child.unwrap());
+    let abort = rustix::process::Signal::ABORT.as_raw();
+    assert_eq!(signal, Some(abort), "{stderr}");
+    assert!(stderr.contains("the reserve is used up"), "{stderr}");
+}
+
+/// The limit is one of data, with which files can be mapped: a backtrace begins to read debug
+/// information, and fails later.
+fn panic_without_memory() -> ! {
+    assert!(keep_reserves());
+    let mut blocks: Vec<Vec<u8>> = Vec::with_capacity(1 << 20);
+    // Of 0 the kernel makes none (a workaround for Valgrind).
+    let (current, maximum) = (Some(1), getrlimit(Resource::Data).maximum);
+    setrlimit(Resource::Data, Rlimit { current, maximum }).unwrap();
+    assert!(HEAP.give_back());
+    while has(4096) {
+        blocks.push(vec![1; 4096]);
+    }
+    panic!("its backtrace finds no memory");
+}
+
+/// The signal that ends a child within its time, and what it said; without one it is killed.
+fn end_of(mut child: std::process::Child) -> (Option<i32>, String) {
+    use std::os::unix::process::ExitStatusExt;
+    let begun = std::time::Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begun.elapsed() > std::time::Duration::from_secs(20) {
+            child.kill().unwrap();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let ended = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    (ended.status.signal(), said)
+}
