@@ -96,6 +96,30 @@ fn a_reserve_is_not_taken_while_a_thread_starts() {
     taker.join().unwrap().unwrap();
 }
 
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no limits")]
+fn threads_begin_while_reserves_are_taken_again() {
+    assert!(keep_reserves());
+    let (stop, is_stopped) = std::sync::mpsc::channel::<()>();
+    let empty = Err(std::sync::mpsc::TryRecvError::Empty);
+    let taker = std::thread::spawn(move || {
+        while is_stopped.try_recv() == empty {
+            keep_reserves();
+        }
+    });
+    for step in 1..=500 {
+        assert!(keep_reserves());
+        // A size of its own, for which glibc keeps no stack. Without the reserve there is room for it, and
+        // for some pages.
+        let stack = STACK + step * 4096;
+        let _limit = Limit::to((stack + step / 7 % 8 * 4096) as u64);
+        let thread = start_thread("test", stack, || ());
+        thread.expect("the reserve is for it").join().unwrap();
+    }
+    drop(stop);
+    taker.join().unwrap();
+}
+
 /// Set in the child of the test below.
 const CHILD: &str = "RNIC_TEST_PANICS_WITHOUT_MEMORY";
 
