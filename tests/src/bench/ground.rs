@@ -25,7 +25,7 @@ const LOSSY: Duration = Duration::from_secs(2);
 /// How long the kernel may take to detach what a program left attached.
 const DETACH_LIMIT: Duration = Duration::from_secs(5);
 
-/// Which of two hosts. Each has a core of its own where there are two.
+/// Which of two ends. Each has a core of its own where there are two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The one that connects.
@@ -176,14 +176,23 @@ impl Ground {
         self.host(place, End::B).address(Family::V4, self.next_port)
     }
 
-    /// A command on a host, on the host's own core.
+    /// A command on a host, on the host's own core; where both ends are one host it has all cores.
     #[must_use]
     pub fn command(&self, place: Place, end: End, program: &str) -> Command {
+        match place.link {
+            Link::Loopback => self.unpinned(place, end, program),
+            Link::Cable | Link::Lossy(_) => self.on_core(place, end, program),
+        }
+    }
+
+    /// A command on a host, on the core of this end.
+    #[must_use]
+    pub fn on_core(&self, place: Place, end: End, program: &str) -> Command {
         let core = self.cores[end as usize].to_string();
         self.pinned(place, end, &core, program)
     }
 
-    /// A command on a host, on any core but the other host's, if there is another.
+    /// A command on a host, on any core but the other end's, if there is another.
     #[must_use]
     pub fn beside(&self, place: Place, end: End, program: &str) -> Command {
         let other = self.cores[1 - end as usize];

@@ -331,8 +331,11 @@ impl Daemons {
             ),
         };
         let start = |end: &End| {
-            let command = ground
-                .command(place, *end, "rnicd")
+            let command = match polling {
+                Polling::Spin => ground.on_core(place, *end, "rnicd"),
+                Polling::Adaptive | Polling::Event => ground.command(place, *end, "rnicd"),
+            };
+            let command = command
                 .args(device)
                 .args(["--drain", "100", "--polling", polling.option()])
                 .arg("--socket")
