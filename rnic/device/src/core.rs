@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
 
+use crossbeam::channel::Sender;
 use rnic_engine::command::{Answer, Command, ShardEvent};
 use rnic_ipc::control::{Event, QpState, Refusal, RefusalCode};
 use rnic_ipc::heap;
@@ -54,6 +56,8 @@ pub(crate) struct Core {
     pub(crate) last_counters: Mutex<LastCounters>,
     shared_prm: Arc<SharedPrm>,
     clients: Mutex<HashMap<ClientId, Arc<Client>>>,
+    /// To the thread that takes condemned clients away, until the device closes.
+    reaper: Mutex<Option<Sender<Arc<Client>>>>,
     captures: Mutex<Captures>,
     /// The most bytes that a frame can have.
     pub(crate) frame_bytes: usize,
@@ -142,6 +146,7 @@ impl Core {
             stale_neighbors: Arc::new(parts.stale_neighbors),
             icmp_sockets: Mutex::new(parts.icmp),
             clients: Mutex::new(HashMap::new()),
+            reaper: Mutex::default(),
             captures: Mutex::new(Captures::new(parts.capture)),
             frame_bytes: parts.frame_bytes,
             has_loopback_addresses: parts.has_loopback_addresses,
@@ -350,9 +355,45 @@ impl Core {
         waiting
     }
 
-    /// Takes a client away for a fault of its own, by a thread of its own: whoever found the fault
-    /// does not wait for the shard.
-    pub(crate) fn condemn(self: &Arc<Self>, client: &Arc<Client>, code: RefusalCode, reason: &str) {
+    /// Starts the thread that takes condemned clients away.
+    pub(crate) fn start_reaper(self: &Arc<Self>) -> std::io::Result<JoinHandle<()>> {
+        // A client is condemned once, so that no more wait than there are clients.
+        let (sender, condemned) = crossbeam::channel::unbounded();
+        let core = self.clone();
+        let thread = Builder::new().name("rnic-reaper".to_owned());
+        let thread = thread.spawn(move || {
+            for client in condemned {
+                core.reap(client);
+            }
+        })?;
+        *lock(&self.reaper) = Some(sender);
+        Ok(thread)
+    }
+
+    /// The reaper ends when it has done what is left.
+    pub(crate) fn end_reaper(&self) {
+        drop(lock(&self.reaper).take());
+    }
+
+    /// Takes a condemned client away by a thread of its own: its turn may come late.
+    fn reap(self: &Arc<Self>, client: Arc<Client>) {
+        let (core, condemned) = (self.clone(), client.clone());
+        let take_away = move || {
+            condemned.hang_up();
+            core.take_away(&condemned);
+        };
+        if let Err(error) = heap::start_thread("rnic-take-away", heap::STACK, take_away) {
+            log::error!(
+                "no thread to take client {} away, it goes when it hangs up: {error}",
+                client.id
+            );
+            client.hang_up();
+        }
+    }
+
+    /// Takes a client away for a fault of its own. Whoever found the fault waits for nobody: the shard may
+    /// be waiting for it to handle what it told, and whoever holds up a new thread for the shard.
+    pub(crate) fn condemn(&self, client: &Arc<Client>, code: RefusalCode, reason: &str) {
         if !client.condemn(code, reason) {
             return;
         }
@@ -365,17 +406,9 @@ impl Core {
             // One that reads no events, or has no socket for them, is told by its next request at most.
             let _ = client.events.push(Event::SessionEnded(refusal.clone()));
         }
-        let (core, condemned) = (self.clone(), client.clone());
-        let reaper = move || {
-            condemned.hang_up();
-            core.take_away(&condemned);
-        };
-        if let Err(error) = heap::start_thread("rnic-reaper", heap::STACK, reaper) {
-            log::error!(
-                "no thread to take client {} away, it goes when it hangs up: {error}",
-                client.id
-            );
-            client.hang_up();
+        if let Some(reaper) = lock(&self.reaper).as_ref() {
+            // It ends after the last sender.
+            let _ = reaper.send(client.clone());
         }
     }
 

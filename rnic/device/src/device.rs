@@ -33,6 +33,7 @@ pub struct Device {
     teller: Mutex<Option<JoinHandle<()>>>,
     icmp: Mutex<Option<IcmpReader>>,
     follower: Mutex<Option<RouteMonitor>>,
+    reaper: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Device {
@@ -82,11 +83,16 @@ impl Device {
             }
             None => None,
         };
+        let reaper = core.start_reaper().map_err(|source| DeviceError::Host {
+            what: "a thread that takes clients away",
+            source,
+        })?;
         Ok(Arc::new(Self {
             core,
             teller: Mutex::new(teller),
             icmp: Mutex::new(icmp),
             follower: Mutex::new(follower),
+            reaper: Mutex::new(Some(reaper)),
         }))
     }
 
@@ -239,6 +245,10 @@ impl Device {
             log::error!("the thread for events panicked");
         }
         self.handle_told();
+        self.core.end_reaper();
+        if take(&self.reaper).is_some_and(|reaper| reaper.join().is_err()) {
+            log::error!("the thread that takes clients away panicked");
+        }
         let capture = self.core.captures().take_file();
         if let Some(capture) = capture {
             capture.close();

@@ -2,7 +2,9 @@
 
 use std::net::TcpListener;
 use std::sync::mpsc;
+use std::time::Duration;
 
+use rnic_ipc::heap;
 use rustix::io::Errno;
 
 use super::*;
@@ -137,6 +139,30 @@ fn a_client_that_spoils_its_doorbell_ring_loses_all_and_nobody_else_anything() {
         ask(&neighbour, Request::AllocPd).unwrap();
         drop(session);
         assert_eq!(bench.level("device_clients"), 1);
+    }
+}
+
+/// Who holds up new threads may wait for the shard, and the shard for what it told to be handled.
+#[test]
+fn who_condemns_a_client_waits_for_no_thread() {
+    for bench in both() {
+        assert!(heap::keep_reserves());
+        let session = bench.client();
+        let core = bench.device.core().clone();
+        let client = core.client(session.client()).unwrap();
+        let (sender, condemned) = mpsc::channel();
+        let large = heap::take_large();
+        let fault = std::thread::spawn(move || {
+            core.condemn(&client, RefusalCode::Malformed, "its fault");
+            sender.send(()).unwrap();
+        });
+        let waited = condemned.recv_timeout(Duration::from_secs(10));
+        drop(large);
+        assert!(waited.is_ok(), "it waits for whoever takes memory");
+        fault.join().unwrap();
+        bench.until("the client is taken away", || {
+            bench.level("device_clients") == 0
+        });
     }
 }
 
