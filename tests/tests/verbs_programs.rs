@@ -22,12 +22,22 @@ fn an_interface_is_a_device() {
     for truth in [
         "transport:\t\t\tiWARP (1)",
         "state:\t\t\tPORT_ACTIVE (4)",
+        // As veth tells it.
+        "active_speed:\t\t10.0 Gbps (4)",
         "link_layer:\t\tEthernet",
         "max_sge:\t\t\t32",
         &gid.join(":"),
     ] {
         assert!(told.contains(truth), "no {truth:?} in {told}");
     }
+    // A veth whose other end is down has no carrier.
+    programs
+        .pair
+        .b
+        .namespace
+        .ip(&["link", "set", INTERFACE, "down"]);
+    let told = programs.on_a("ibv_devinfo -v").run().success().stdout;
+    assert!(told.contains("state:\t\t\tPORT_DOWN (1)"), "{told}");
 }
 
 #[test]

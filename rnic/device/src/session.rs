@@ -29,6 +29,7 @@ use rustix::net::Shutdown;
 
 use crate::client::{Client, Turn};
 use crate::core::Core;
+use crate::host::link_state::LinkState;
 use crate::{Device, Limits, counters, refuse};
 
 /// A client of the device. Dropping it takes away everything the client has: listeners are closed,
@@ -345,6 +346,7 @@ impl ClientSession {
             .map_err(|error| refuse::host("the interface's addresses", error))?;
         addresses.truncate(ADDRESSES_MAX);
         let limits = core.config.limits.clone();
+        let link = LinkState::of(&interface.name);
         Ok(Response::Device(DeviceInfo {
             interface: interface.name,
             xdp_mode: core.xdp_mode.clone(),
@@ -355,6 +357,8 @@ impl ClientSession {
             max_inline: limits.inline_bytes,
             max_queue_depth: limits.queue_depth,
             mac: interface.mac,
+            link_up: link.up,
+            link_mbits: link.mbits,
             limits: client_limits(&limits),
         }))
     }

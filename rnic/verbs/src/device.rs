@@ -8,8 +8,9 @@ use rustix::io::Errno;
 
 use crate::abi::{
     IBV_ATOMIC_HCA, IBV_DEVICE_MEM_MGT_EXTENSIONS, IBV_DEVICE_RC_RNR_NAK_GEN,
-    IBV_LINK_LAYER_ETHERNET, IBV_NODE_RNIC, IBV_PORT_ACTIVE, IBV_PORT_IP_BASED_GIDS,
-    IBV_TRANSPORT_IWARP, PHYS_STATE_LINK_UP, ibv_device, ibv_device_attr, ibv_gid, ibv_port_attr,
+    IBV_LINK_LAYER_ETHERNET, IBV_NODE_RNIC, IBV_PORT_ACTIVE, IBV_PORT_DOWN, IBV_PORT_IP_BASED_GIDS,
+    IBV_TRANSPORT_IWARP, PHYS_STATE_DISABLED, PHYS_STATE_LINK_UP, ibv_device, ibv_device_attr,
+    ibv_gid, ibv_port_attr,
 };
 use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, zeroable};
 
@@ -148,19 +149,36 @@ pub(crate) fn attributes(info: &DeviceInfo) -> ibv_device_attr {
 pub(crate) fn port_attributes(info: &DeviceInfo, port: u8) -> Outcome<ibv_port_attr> {
     check_port(port)?;
     let mut attr: ibv_port_attr = crate::ffi::zeroed();
-    attr.state = IBV_PORT_ACTIVE;
+    (attr.state, attr.phys_state) = match info.link_up {
+        true => (IBV_PORT_ACTIVE, PHYS_STATE_LINK_UP),
+        false => (IBV_PORT_DOWN, PHYS_STATE_DISABLED),
+    };
     attr.max_mtu = mtu(9000);
     attr.active_mtu = mtu(info.mtu);
     attr.gid_tbl_len = int(info.addresses.len());
     attr.port_cap_flags = IBV_PORT_IP_BASED_GIDS;
     attr.max_msg_sz = MAX_MESSAGE;
     attr.pkey_tbl_len = 1;
-    attr.phys_state = PHYS_STATE_LINK_UP;
     attr.link_layer = IBV_LINK_LAYER_ETHERNET;
-    // An interface's speed is not known here: 1 lane of 10 Gb/s, as programs show something.
-    attr.active_width = 1;
-    attr.active_speed = 4;
+    (attr.active_width, attr.active_speed) = width_and_speed(info.link_mbits);
     Ok(attr)
+}
+
+/// `enum ibv_port_width` (1: one lane, 2: four, 4: eight) and the lanes' speed as `ibv_port_attr` has it
+/// (1: 2.5 Gb/s, 2: 5, 4: 10, 32: 25, 64: 50): the least that carries a link of so many Mbit/s. A link whose
+/// speed nobody knows is told as 10 Gb/s, since there is no number for that.
+fn width_and_speed(mbits: u32) -> (u8, u8) {
+    match mbits {
+        1..=2_500 => (1, 1),
+        0 | 2_501..=10_000 => (1, 4),
+        10_001..=20_000 => (2, 2),
+        20_001..=25_000 => (1, 32),
+        25_001..=40_000 => (2, 4),
+        40_001..=50_000 => (1, 64),
+        50_001..=100_000 => (2, 32),
+        100_001..=200_000 => (2, 64),
+        _ => (4, 64),
+    }
 }
 
 /// `enum ibv_mtu`: the greatest of its steps that the link's MTU has room for.

@@ -248,6 +248,8 @@ impl State {
                 max_inline: 512,
                 max_queue_depth: 1024,
                 mac: [0; 6],
+                link_up: true,
+                link_mbits: 0,
                 limits: ClientLimits::default(),
             }),
             Request::QueryCounters { first } => {

@@ -65,6 +65,10 @@ pub struct DeviceInfo {
     pub max_queue_depth: u32,
     /// Its interface's link address.
     pub mac: [u8; 6],
+    /// Whether the interface has a link.
+    pub link_up: bool,
+    /// The link's speed in Mbit/s; 0 where the kernel does not tell it.
+    pub link_mbits: u32,
     /// How much of everything one client may have.
     pub limits: ClientLimits,
 }

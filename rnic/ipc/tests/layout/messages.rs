@@ -230,6 +230,8 @@ fn responses() -> Vec<Response> {
             max_inline: 4,
             max_queue_depth: 5,
             mac: [6; 6],
+            link_up: true,
+            link_mbits: 7,
             limits: ClientLimits {
                 protection_domains: 7,
                 regions: 8,

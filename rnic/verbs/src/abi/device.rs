@@ -148,8 +148,10 @@ pub(crate) struct ibv_device_attr_ex {
     pub(crate) phys_port_cnt_ex: u32,
 }
 
+pub(crate) const IBV_PORT_DOWN: c_int = 1;
 pub(crate) const IBV_PORT_ACTIVE: c_int = 4;
 pub(crate) const IBV_LINK_LAYER_ETHERNET: u8 = 2;
+pub(crate) const PHYS_STATE_DISABLED: u8 = 3;
 pub(crate) const PHYS_STATE_LINK_UP: u8 = 5;
 pub(crate) const IBV_PORT_IP_BASED_GIDS: u32 = 1 << 26;
 

@@ -32,6 +32,8 @@ fn what_the_host_has_too_much_of_still_fits_a_control_message() {
         max_inline: u32::MAX,
         max_queue_depth: u32::MAX,
         mac: [u8::MAX; 6],
+        link_up: true,
+        link_mbits: u32::MAX,
         limits: ClientLimits {
             protection_domains: u32::MAX,
             regions: u32::MAX,
