@@ -3,7 +3,9 @@
 //! A [`Frame`] is a value that is moved: from a [`FramePool`] into a ring, back out of it, back to
 //! the pool. Whoever has the `Frame` has the bytes; using a frame twice does not compile. An Ethernet
 //! frame that is larger than a chunk is sent from a wide `Frame`, one stretch of bytes over several
-//! chunks, and received as a [`Packet`] of several `Frame`s. A [`Port`] is one interface queue ([`XskPort`]) or one end of a link in memory ([`MemoryPort`]).
+//! chunks, and received as a [`Packet`] of several `Frame`s. A [`Port`] is one interface queue
+//! ([`XskPort`]), one end of a link between two devices of one process ([`InternalPort`]), or one end of a
+//! link in memory for tests ([`MemoryPort`]).
 //!
 //! `unsafe` is allowed only in `umem`, in `prefetch` and in `xsk_port`'s `open`, `options` and `rings`,
 //! each with its invariant at the top.
@@ -12,6 +14,7 @@
 
 mod error;
 mod frame;
+mod internal_port;
 mod memory_port;
 mod packet;
 mod pool;
@@ -24,6 +27,7 @@ mod xsk_port;
 
 pub use error::{Request, XskError};
 pub use frame::Frame;
+pub use internal_port::InternalPort;
 pub use memory_port::{MemoryPort, MemoryWire};
 pub use packet::Packet;
 pub use pool::FramePool;

@@ -103,12 +103,11 @@ impl Port for MemoryPort {
     }
 
     fn receive(&mut self, pool: &mut FramePool, out: &mut Vec<Packet>, max: usize) -> usize {
-        let most = self.umem.chunk().chunk_capacity();
         let mut count = 0;
         while count < max
             && let Some(len) = self.inbound.next_len()
         {
-            if pool.available() < len.div_ceil(most).max(1) {
+            if pool.available() < Packet::frames_for(&self.umem, len) {
                 // As a kernel whose fill ring is empty: the frame stays on the wire, which then
                 // fills and pushes back.
                 self.statistics.receive_no_frame += 1;
@@ -117,7 +116,7 @@ impl Port for MemoryPort {
             let umem = &self.umem;
             let mut packet = None;
             self.inbound
-                .pop(|bytes| packet = received(umem, pool, bytes));
+                .pop(|bytes| packet = Packet::from_bytes(umem, pool, bytes));
             let Some(packet) = packet else { break };
             self.statistics.received += 1;
             self.statistics.received_bytes += len as u64;
@@ -185,24 +184,6 @@ impl Port for MemoryPort {
     fn statistics(&self) -> PortStatistics {
         self.statistics
     }
-}
-
-/// Bytes from the wire in as many frames as they take; `None` when that many are not free.
-fn received(umem: &Umem, pool: &mut FramePool, bytes: &[u8]) -> Option<Packet> {
-    let most = umem.chunk().chunk_capacity();
-    let mut frame_of = |part: &[u8]| {
-        let mut frame = pool.alloc()?;
-        umem.bytes_mut(&mut frame)[..part.len()].copy_from_slice(part);
-        frame.set_len(part.len());
-        Some(frame)
-    };
-    let (first, rest) = bytes.split_at(bytes.len().min(most));
-    let mut packet = Packet::from(frame_of(first)?);
-    for part in rest.chunks(most) {
-        // A wire carries nothing larger than the UMEM's frames, which take no more.
-        packet.push(frame_of(part)?).ok()?;
-    }
-    Some(packet)
 }
 
 #[cfg(test)]

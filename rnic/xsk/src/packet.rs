@@ -23,6 +23,29 @@ impl From<Frame> for Packet {
 }
 
 impl Packet {
+    /// How many frames of this UMEM so many bytes are received in.
+    pub(crate) fn frames_for(umem: &Umem, bytes: usize) -> usize {
+        bytes.div_ceil(umem.chunk().chunk_capacity()).max(1)
+    }
+
+    /// Bytes from a link in memory, in frames of which the pool has [enough](Self::frames_for). `None` when
+    /// they are more than the UMEM's frames take.
+    pub(crate) fn from_bytes(umem: &Umem, pool: &mut FramePool, bytes: &[u8]) -> Option<Self> {
+        let most = umem.chunk().chunk_capacity();
+        let mut frame_of = |part: &[u8]| {
+            let mut frame = pool.alloc()?;
+            umem.bytes_mut(&mut frame)[..part.len()].copy_from_slice(part);
+            frame.set_len(part.len());
+            Some(frame)
+        };
+        let (first, rest) = bytes.split_at(bytes.len().min(most));
+        let mut packet = Packet::from(frame_of(first)?);
+        for part in rest.chunks(most) {
+            packet.push(frame_of(part)?).ok()?;
+        }
+        Some(packet)
+    }
+
     /// Adds the frame with the bytes that follow.
     ///
     /// # Errors
