@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use crossbeam::channel::Sender;
@@ -23,6 +23,7 @@ use crate::host::icmp::{IcmpCounts, IcmpReader, IcmpSocket};
 use crate::host::interface::Interface;
 use crate::host::netlink::Netlink;
 use crate::host::ports::{Claims, PortSpace, Ports, Stamp};
+use crate::internal::Joined;
 use crate::metrics::RequestMetrics;
 use crate::refuse;
 use crate::route_monitor::StaleNeighbors;
@@ -55,6 +56,8 @@ pub(crate) struct Core {
     pub(crate) request_metrics: RequestMetrics,
     pub(crate) last_counters: Mutex<LastCounters>,
     shared_prm: Arc<SharedPrm>,
+    /// The devices that internal links lead to, in the order of the links. Set once, before the first client.
+    pub(crate) internal: OnceLock<Vec<Joined>>,
     clients: Mutex<HashMap<ClientId, Arc<Client>>>,
     /// To the thread that takes condemned clients away, until the device closes.
     reaper: Mutex<Option<Sender<Arc<Client>>>>,
@@ -145,6 +148,7 @@ impl Core {
             icmp: Arc::default(),
             stale_neighbors: Arc::new(parts.stale_neighbors),
             icmp_sockets: Mutex::new(parts.icmp),
+            internal: OnceLock::new(),
             clients: Mutex::new(HashMap::new()),
             reaper: Mutex::default(),
             captures: Mutex::new(Captures::new(parts.capture)),

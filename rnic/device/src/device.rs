@@ -46,7 +46,10 @@ impl Device {
     pub fn open(config: DeviceConfig) -> Result<Arc<Self>, DeviceError> {
         let (limits, administrators) = (config.limits.clone(), config.administrators);
         let shared_prm = SharedPrm::new(limits, administrators, vec![config.interface.clone()]);
-        let core = Core::new(open::open(config, 0)?, Arc::new(shared_prm));
+        let core = Core::new(
+            open::open(config, 0)?.start(Vec::new())?,
+            Arc::new(shared_prm),
+        );
         Self::start(Arc::new(core))
     }
 

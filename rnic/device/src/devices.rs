@@ -13,7 +13,7 @@ use rnic_prm::{Credentials, Prm};
 use crate::core::Core;
 use crate::device::drain;
 use crate::shared_prm::SharedPrm;
-use crate::{Device, DeviceConfig, DeviceError, metrics, open, refuse};
+use crate::{Device, DeviceConfig, DeviceError, internal, metrics, open, refuse};
 
 /// The most interfaces of one process: connection requests' names have so many numbers of shards.
 const INTERFACES_MAX: usize = 256;
@@ -39,8 +39,8 @@ impl Devices {
         mut configs: Vec<DeviceConfig>,
         opened: impl FnOnce() -> Result<T, E>,
     ) -> Result<(Self, T), E> {
-        let interfaces: Vec<_> = configs.iter().map(|it| it.interface.clone()).collect();
-        check(&interfaces)?;
+        let names: Vec<_> = configs.iter().map(|it| it.interface.clone()).collect();
+        check(&names)?;
         let Some(first) = configs.first().cloned() else {
             return Err(none().into());
         };
@@ -48,13 +48,19 @@ impl Devices {
             config.limits = first.limits.clone();
             config.administrators = first.administrators;
         }
-        let shared_prm = SharedPrm::new(first.limits, first.administrators, interfaces);
+        let shared_prm = SharedPrm::new(first.limits, first.administrators, names);
         let shared_prm = Arc::new(shared_prm);
-        let mut cores = Vec::new();
+        let mut interfaces = Vec::new();
         for (shard, config) in (0..=u8::MAX).zip(configs) {
-            let parts = open::open(config, shard)?;
+            interfaces.push(open::open(config, shard)?);
+        }
+        let links = internal::links(&interfaces)?;
+        let mut cores = Vec::new();
+        for (opened, ports) in interfaces.into_iter().zip(links) {
+            let parts = opened.start(ports)?;
             cores.push(Arc::new(Core::new(parts, shared_prm.clone())));
         }
+        internal::join(&cores);
         // The threads of the shards and of captures are there, and have given up all of their own.
         let opened = opened()?;
         let mut all = Vec::new();

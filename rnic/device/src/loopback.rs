@@ -7,16 +7,16 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use rnic_engine::shard::{Shard, loopback_mtu};
+use rnic_engine::shard::untagged_mtu;
 use rnic_ipc::control::{Refusal, RefusalCode};
 use rnic_net::{Path, PathDefaults, Vlans};
-use rnic_xsk::{ChunkSize, Umem, XskPort};
+use rnic_xsk::{ChunkSize, Umem};
 
-use crate::core::{Core, Parts};
+use crate::core::Core;
 use crate::host::interface::Interface;
-use crate::route_monitor::StaleNeighbors;
+use crate::open::Opened;
 use crate::vlan::{Lan, Route};
-use crate::{DeviceConfig, DeviceError, LoopbackUse, open, refuse};
+use crate::{DeviceConfig, DeviceError, LoopbackUse, refuse};
 
 /// Addresses that every host has (RFC 1122 section 3.2.1.3, RFC 4291 section 2.5.3).
 pub(crate) const ADDRESSES: [IpAddr; 2] = [
@@ -30,7 +30,7 @@ const CHUNK: ChunkSize = ChunkSize::Bytes16384;
 const FRAMES_MIN: u32 = 256;
 
 /// Opens a device of the loopback alone, as one shard of a number of its own.
-pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Parts, DeviceError> {
+pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Opened, DeviceError> {
     if config.frames < FRAMES_MIN {
         return Err(DeviceError::BadConfig {
             what: "a number of frames",
@@ -38,22 +38,13 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Parts, DeviceError
             advice: format!("the loopback needs at least {FRAMES_MIN}"),
         });
     }
-    open::check_user_timeout(&config)?;
     let (umem, pool) = Umem::heap(config.frames, CHUNK);
-    let frame_bytes = umem.frame_capacity();
     let interface = Interface {
         name: config.interface.clone(),
         index: 0,
         mac: [0; 6],
-        defaults: PathDefaults::new(loopback_mtu(frame_bytes)),
+        defaults: PathDefaults::new(untagged_mtu(umem.frame_capacity())),
     };
-    let (capture, tap) = open::capture_file(&config, &interface, frame_bytes)?;
-    let vlans = Vlans::default();
-    let shard_config = open::shard_config(&config, (shard, &vlans), interface.defaults)?;
-    let zero = userspace_tcp::Instant::ZERO;
-    // Of any kind of port there is none.
-    let shard = Shard::<XskPort>::loopback_only(shard_config, umem, pool, zero);
-    let driver = open::driver(&config, shard, tap)?;
     log::info!(
         "loopback: MTU {}, {} frames of {} bytes",
         interface.defaults.mtu,
@@ -64,19 +55,19 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Parts, DeviceError
         interface,
         vlan: None,
     };
-    Ok(Parts {
+    Ok(Opened {
         config,
+        shard,
         lans: vec![lan],
-        vlans,
+        vlans: Vlans::default(),
         xdp_mode: "none".to_owned(),
-        queues: 0,
         netlink: None,
-        stale_neighbors: StaleNeighbors::new().map_err(open::host("an eventfd"))?,
         steering: None,
-        driver,
-        capture,
-        frame_bytes,
+        flows: None,
         icmp: Vec::new(),
+        umem,
+        pool,
+        queues: Vec::new(),
         has_loopback_addresses: true,
     })
 }
@@ -128,7 +119,8 @@ impl Core {
         }
         Ok(Route {
             local,
-            path: Path::loopback(loopback_mtu(self.frame_bytes)),
+            path: Path::loopback(untagged_mtu(self.frame_bytes)),
+            internal_link: None,
             scope: self.interface().index,
         })
     }

@@ -6,8 +6,8 @@ use rnic_engine::command::Command;
 use rnic_engine::shard::{Shard, ShardConfig, ShardLimits};
 use rnic_ipc::capture::Filter;
 use rnic_net::{PathDefaults, Vlans};
-use rnic_steering::KnownFlows;
-use rnic_xsk::Port;
+use rnic_steering::{KnownFlows, Steering};
+use rnic_xsk::{FramePool, InternalPort, Umem, XskPort};
 use userspace_tcp::FourTuple;
 
 use crate::capture::{CaptureFile, FILE_NUMBER, Tap};
@@ -19,6 +19,7 @@ use crate::host::interface::Interface;
 use crate::host::netlink::Netlink;
 use crate::host::sockets::steering_error;
 use crate::host::{Sockets, SocketsConfig, attach};
+use crate::port::DevicePort;
 use crate::route_monitor::StaleNeighbors;
 use crate::vlan::Lan;
 use crate::{DeviceConfig, DeviceError, Driving, Limits, LoopbackUse, loopback};
@@ -28,8 +29,29 @@ const RING: u32 = 512;
 /// Frames for each queue: two rings full, and as many in connections' hands.
 const FRAMES_PER_QUEUE: u32 = 4 * RING;
 
+/// An interface that is open, or the loopback alone, before its shard is made.
+pub(crate) struct Opened {
+    pub(crate) config: DeviceConfig,
+    /// The shard's number.
+    pub(crate) shard: u8,
+    /// The interface itself, and those that the kernel has for its VLANs.
+    pub(crate) lans: Vec<Lan>,
+    pub(crate) vlans: Vlans,
+    pub(crate) xdp_mode: String,
+    pub(crate) netlink: Option<Netlink>,
+    pub(crate) steering: Option<Steering>,
+    pub(crate) flows: Option<KnownFlows>,
+    pub(crate) icmp: Vec<IcmpSocket>,
+    pub(crate) umem: Umem,
+    pub(crate) pool: FramePool,
+    /// The interface's queues.
+    pub(crate) queues: Vec<XskPort>,
+    pub(crate) has_loopback_addresses: bool,
+}
+
 /// Opens what `config` says, as one shard of a number of its own.
-pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Parts, DeviceError> {
+pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Opened, DeviceError> {
+    check_user_timeout(&config)?;
     if config.loopback == LoopbackUse::Only {
         return loopback::open(config, shard);
     }
@@ -49,7 +71,6 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Parts, DeviceError
     let chunk = Sockets::chunk(&interface)?;
     let queues = queues(&config, &interface)?;
     check_frames(&config, queues)?;
-    check_user_timeout(&config)?;
 
     let mut steering = attach(
         &interface,
@@ -67,14 +88,9 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Parts, DeviceError
     let xdp_mode = steering.mode().to_string();
     let icmp = IcmpSocket::open_both(&interface, &mut steering)?;
 
-    let (capture, tap) = capture_file(&config, &interface, umem.frame_capacity())?;
     let flows = steering
         .known_flows()
         .map_err(|error| steering_error(&interface, error))?;
-    let shard_config = shard_config(&config, (shard, &vlans), interface.defaults)?;
-    let mut shard_of = Shard::new(shard_config, pool, ports, userspace_tcp::Instant::ZERO);
-    shard_of.tell_flows(Box::new(Flows(flows)));
-    let driver = driver(&config, shard_of, tap)?;
     log::info!(
         "interface {}: XDP in {xdp_mode} mode, {queues} queue(s), MTU {}, {} frames of {} bytes",
         interface.name,
@@ -82,22 +98,65 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Parts, DeviceError
         umem.frames(),
         chunk.bytes()
     );
-    let steering = Some(steering);
-    Ok(Parts {
+    Ok(Opened {
         config,
+        shard,
         lans,
         vlans,
         xdp_mode,
-        queues,
         netlink: Some(netlink),
-        stale_neighbors: StaleNeighbors::new().map_err(host("an eventfd"))?,
-        steering,
-        driver,
-        capture,
-        frame_bytes: umem.frame_capacity(),
+        steering: Some(steering),
+        flows: Some(flows),
         icmp,
+        umem,
+        pool,
+        queues: ports,
         has_loopback_addresses: shard == 0,
     })
+}
+
+impl Opened {
+    /// Makes its shard, ready to be driven, with these ends of internal links.
+    pub(crate) fn start(self, internal: Vec<InternalPort>) -> Result<Parts, DeviceError> {
+        let (config, interface) = (self.config, &self.lans[0].interface);
+        let frame_bytes = self.umem.frame_capacity();
+        let (capture, tap) = capture_file(&config, interface, frame_bytes)?;
+        let shard_config = ShardConfig {
+            internal_links: internal.len(),
+            ..shard_config(&config, (self.shard, &self.vlans), interface.defaults)?
+        };
+        let zero = userspace_tcp::Instant::ZERO;
+        let queues = self.queues.len();
+        let ports: Vec<_> = self
+            .queues
+            .into_iter()
+            .map(DevicePort::Queue)
+            .chain(internal.into_iter().map(DevicePort::Internal))
+            .collect();
+        let mut shard = match ports.is_empty() {
+            true => Shard::loopback_only(shard_config, self.umem, self.pool, zero),
+            false => Shard::new(shard_config, self.pool, ports, zero),
+        };
+        if let Some(flows) = self.flows {
+            shard.tell_flows(Box::new(Flows(flows)));
+        }
+        let driver = driver(&config, shard, tap)?;
+        Ok(Parts {
+            config,
+            lans: self.lans,
+            vlans: self.vlans,
+            xdp_mode: self.xdp_mode,
+            queues: queues as u32,
+            netlink: self.netlink,
+            stale_neighbors: StaleNeighbors::new().map_err(host("an eventfd"))?,
+            steering: self.steering,
+            driver,
+            capture,
+            frame_bytes,
+            icmp: self.icmp,
+            has_loopback_addresses: self.has_loopback_addresses,
+        })
+    }
 }
 
 /// What the host refused.
@@ -106,7 +165,7 @@ pub(crate) fn host(what: &'static str) -> impl FnOnce(std::io::Error) -> DeviceE
 }
 
 /// The file that the configuration wants frames written to, and the end that takes them.
-pub(crate) fn capture_file(
+fn capture_file(
     config: &DeviceConfig,
     interface: &Interface,
     frame_bytes: usize,
@@ -183,7 +242,7 @@ fn check_frames(config: &DeviceConfig, queues: u32) -> Result<(), DeviceError> {
     })
 }
 
-pub(crate) fn check_user_timeout(config: &DeviceConfig) -> Result<(), DeviceError> {
+fn check_user_timeout(config: &DeviceConfig) -> Result<(), DeviceError> {
     let least = DeviceConfig::USER_TIMEOUT_MIN;
     if config.user_timeout >= least {
         return Ok(());
@@ -196,7 +255,7 @@ pub(crate) fn check_user_timeout(config: &DeviceConfig) -> Result<(), DeviceErro
 }
 
 /// What the shard of this number is made with; passive connections begin with `path_defaults`.
-pub(crate) fn shard_config(
+fn shard_config(
     config: &DeviceConfig,
     (shard, vlans): (u8, &Vlans),
     path_defaults: PathDefaults,
@@ -231,9 +290,9 @@ pub(crate) fn shard_config(
 }
 
 /// Has the shard driven as the configuration says, from now on, its time zero; what it sees goes to `tap`.
-pub(crate) fn driver<P: Port + Send + std::fmt::Debug + 'static>(
+fn driver(
     config: &DeviceConfig,
-    shard: Shard<P>,
+    shard: Shard<DevicePort>,
     tap: Option<Tap>,
 ) -> Result<Driver, DeviceError> {
     let mut engine = Engine::new(shard, Instant::now());

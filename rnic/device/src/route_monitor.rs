@@ -136,7 +136,7 @@ fn follow(core: &Core, changes: &Changes) {
         let changed = changes.take(&indexes);
         for (local, remote) in silent {
             // What comes of it the kernel tells as a change.
-            let found = core.way(remote, Some(local), Duration::ZERO);
+            let found = core.outward_way(remote, Some(local), Duration::ZERO);
             log::debug!("{remote} does not answer; the way there: {found:?}");
         }
         if changed {
@@ -194,7 +194,7 @@ fn look(core: &Core, lans: &[Lan]) {
         if used.vlan.is_some() && core.config.vlans.is_empty() {
             continue;
         }
-        match core.way(remote, Some(local), Duration::ZERO) {
+        match core.outward_way(remote, Some(local), Duration::ZERO) {
             // A tag that is not of the address's VLAN came with the peer's frames.
             Ok(Route { path, .. }) if path == used || path.vlan != used.vlan => {}
             Ok(Route { path, .. }) => match core.execute(Command::MovePath {

@@ -41,6 +41,8 @@ pub(crate) struct Route {
     /// Our address.
     pub(crate) local: IpAddr,
     pub(crate) path: Path,
+    /// The internal link that leads there, if it is one.
+    pub(crate) internal_link: Option<usize>,
     /// The index of the kernel's interface that has the address.
     pub(crate) scope: u32,
 }
@@ -88,7 +90,7 @@ impl Core {
         Ok(interface.index)
     }
 
-    /// The way to `remote`, from `local` if that is asked for. As [`find_way`].
+    /// The way to `remote`, from `local` if that is asked for: within this host, or as [`find_way`].
     pub(crate) fn way(
         &self,
         remote: IpAddr,
@@ -98,6 +100,19 @@ impl Core {
         if self.is_own(remote) {
             return self.own_way(remote, local);
         }
+        if let Some(way) = self.internal_way(remote, local) {
+            return way;
+        }
+        self.outward_way(remote, local, timeout)
+    }
+
+    /// The way to `remote` over the interface, as [`find_way`].
+    pub(crate) fn outward_way(
+        &self,
+        remote: IpAddr,
+        local: Option<IpAddr>,
+        timeout: Duration,
+    ) -> Result<Route, Refusal> {
         let netlink = self.netlink.as_ref().ok_or_else(|| only_loopback(remote))?;
         let lan = match local {
             Some(local) => self.lan_of(local),
@@ -111,6 +126,7 @@ impl Core {
                 vlan: vlan.map(VlanId::tag),
                 ..path
             },
+            internal_link: None,
             scope: lan.interface.index,
         })
     }

@@ -156,6 +156,9 @@ pub enum Command {
         remote: SocketAddr,
         /// How frames get there.
         path: Path,
+        /// The internal link that they go over, counted from 0. None: they go over the interface, or the
+        /// loopback when the path is one.
+        internal_link: Option<usize>,
         /// What to ask of the peer.
         mpa: MpaOptions,
         /// For the peer's application.

@@ -17,7 +17,8 @@ pub struct ShardCounters {
     /// Segments to an address of a VLAN that came by another, or by none.
     pub wrong_vlan: u64,
     /// Segments from a link with an address of this host, as no link brings them (RFC 1122 section
-    /// 3.2.1.3, RFC 4291 section 2.5.3), or for a connection of the loopback.
+    /// 3.2.1.3, RFC 4291 section 2.5.3), or for a connection of the loopback
+    /// or of an internal link.
     pub martians: u64,
     /// Connections accepted at TCP level.
     pub passive_opens: u64,

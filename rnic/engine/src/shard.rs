@@ -17,6 +17,7 @@ mod ctl;
 mod datapath;
 mod immediate;
 mod loopback;
+mod media;
 #[cfg(test)]
 mod names;
 mod receive;
@@ -42,7 +43,7 @@ pub use config::{ShardConfig, ShardLimits};
 use ctl::metrics::levels;
 use ctl::{Client, Ctl};
 use datapath::Datapath;
-pub use loopback::loopback_mtu;
+pub use media::untagged_mtu;
 use rx::Rx;
 use tx::Tx;
 
@@ -69,7 +70,8 @@ pub struct Shard<P> {
 }
 
 impl<P: Port> Shard<P> {
-    /// A shard over `ports`, which all take frames of one UMEM. `pool` has the frames that are this
+    /// A shard over `ports`, which all take frames of one UMEM; the last ones may be
+    /// [internal links](ShardConfig::internal_links). `pool` has the frames that are this
     /// shard's own.
     ///
     /// # Panics

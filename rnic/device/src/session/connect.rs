@@ -85,13 +85,19 @@ impl ClientSession {
         let core = self.core();
         let granted = core.prm().connect(self.id(), qp, Instant::now())?;
         let patience = core.config.resolve_timeout;
-        let Route { local, path, scope } = core.way(wanted.remote.ip(), wanted.local, patience)?;
+        let Route {
+            local,
+            path,
+            internal_link,
+            scope,
+        } = core.way(wanted.remote.ip(), wanted.local, patience)?;
         let reserved = core.ports.connect(local, scope)?;
         let connecting = core.execute(Command::Connect {
             qp: *granted.qp(),
             local: reserved.local(),
             remote: wanted.remote,
             path,
+            internal_link,
             mpa: wanted.mpa,
             private_data: wanted.private_data,
         });

@@ -26,7 +26,10 @@ use crate::stag::StagTable;
 #[derive(Debug)]
 pub(super) struct Datapath<P> {
     pub config: ShardConfig,
+    /// Those of the interface, then those of internal links.
     pub ports: Vec<P>,
+    /// How many are the interface's.
+    pub interface_ports: usize,
     /// One port more: this host's own addresses.
     pub loopback: Loopback,
     pub frames: Frames,
@@ -113,6 +116,7 @@ impl<P: Port> Datapath<P> {
                 umem,
                 pool,
             },
+            interface_ports: ports.len().saturating_sub(config.internal_links),
             config,
             ports,
         }

@@ -6,15 +6,15 @@
 //!
 //! It is one more port of the shard, [`LOOPBACK`], behind those of the links: the same quanta fill it,
 //! the same receive path takes batches from it, as bounded. What comes from a port of a link is never for
-//! a connection of the loopback, nor the other way round.
+//! a connection of the loopback, nor the other way round ([`super::media`]).
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr};
 
 use rnic_ipc::control::MpaOptions;
-use rnic_net::{ETHERNET_HEADER, Path, PathDefaults};
+use rnic_net::PathDefaults;
 use rnic_xsk::{Frame, Packet, Umem};
 
+use super::media::untagged_mtu;
 use crate::conn::Conn;
 
 /// The port's index: no shard has so many.
@@ -36,7 +36,7 @@ impl Loopback {
         Self {
             queue: VecDeque::with_capacity(umem.frames()),
             depth: umem.frames(),
-            mtu: loopback_mtu(umem.frame_capacity()),
+            mtu: untagged_mtu(umem.frame_capacity()),
         }
     }
 
@@ -71,18 +71,6 @@ impl Loopback {
     }
 }
 
-/// The largest IP packet of a loopback over frames of so many bytes, in bytes.
-pub fn loopback_mtu(frame_bytes: usize) -> u32 {
-    let most = frame_bytes.saturating_sub(ETHERNET_HEADER);
-    // No IP packet has more.
-    u32::from(u16::try_from(most).unwrap_or(u16::MAX))
-}
-
-/// The port of a new connection's first frames: which one of a link, the peer's answer tells.
-pub(super) fn first_port(path: &Path) -> usize {
-    if path.is_loopback() { LOOPBACK } else { 0 }
-}
-
 /// What is asked of the MPA start-up, or agreed to: over the loopback no CRC.
 pub(super) fn mpa_over(port: usize, mpa: &MpaOptions) -> MpaOptions {
     MpaOptions {
@@ -92,17 +80,8 @@ pub(super) fn mpa_over(port: usize, mpa: &MpaOptions) -> MpaOptions {
 }
 
 impl Conn {
-    /// Whether both its ends are addresses of this host.
+    /// Whether both its ends are in this shard.
     pub fn is_loopback(&self) -> bool {
         self.port() == LOOPBACK
-    }
-
-    /// The address that the peer is known by where it counts who asks too much: all programs of this host
-    /// have one, since each may name any of the host's.
-    pub fn peer_host(&self) -> IpAddr {
-        match self.is_loopback() {
-            true => IpAddr::V4(Ipv4Addr::LOCALHOST),
-            false => self.tuple.remote.addr,
-        }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rnic_engine::command::{Answer, Command, CommandError};
 use rnic_engine::region::RegionMemory;
-use rnic_engine::shard::{Shard, ShardConfig, loopback_mtu};
+use rnic_engine::shard::{Shard, ShardConfig, untagged_mtu};
 use rnic_ipc::control::{Access, QpAttributes};
 use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::ring::{
@@ -109,7 +109,7 @@ impl Node {
             frames: umem.frames(),
             mac: [2, 0, 0, 0, 0, index as u8],
             mtu,
-            loopback_mtu: loopback_mtu(umem.frame_capacity()),
+            loopback_mtu: untagged_mtu(umem.frame_capacity()),
             doorbells,
             cqs: Vec::new(),
             queues: BTreeMap::new(),

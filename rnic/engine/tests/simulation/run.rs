@@ -71,6 +71,7 @@ impl Simulation {
             local,
             remote: self.nodes[to].address,
             path: self.nodes[from].path_to(&self.nodes[to]),
+            internal_link: None,
             mpa,
             private_data: Vec::new(),
         };

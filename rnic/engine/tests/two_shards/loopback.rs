@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rnic_engine::command::{Command, ShardEvent};
-use rnic_engine::shard::{Shard, ShardConfig, loopback_mtu};
+use rnic_engine::shard::{Shard, ShardConfig, untagged_mtu};
 use rnic_ipc::capture::Filter;
 use rnic_ipc::control::{DisconnectReason, Event, MarkerUse, MpaOptions, QpState};
 use rnic_ipc::id::QpNum;
@@ -46,7 +46,7 @@ impl Host {
 
     fn with(config: ShardConfig, address: &str, chunk: ChunkSize) -> Self {
         let (umem, pool) = Umem::heap(FRAMES, chunk);
-        let mtu = loopback_mtu(umem.frame_capacity());
+        let mtu = untagged_mtu(umem.frame_capacity());
         let frames = umem.frames();
         let shard = Shard::<MemoryPort>::loopback_only(config, umem, pool, Instant::ZERO);
         let address: SocketAddr = address.parse().unwrap();
@@ -114,6 +114,7 @@ impl Host {
             local,
             remote,
             path: Path::loopback(self.side.mtu),
+            internal_link: None,
             mpa,
             private_data: data.to_vec(),
         };
@@ -466,6 +467,11 @@ fn from_the_link(source: SocketAddr, destination: SocketAddr, header: &TcpHeader
         ..Path::loopback(1500)
     };
     let tuple = FourTuple::new(source, destination);
+    let header = &TcpHeader {
+        source_port: source.port(),
+        destination_port: destination.port(),
+        ..*header
+    };
     let mut frame = vec![0; 128];
     let ecn = Ecn::NotEct;
     let payload = Payload::default();

@@ -17,6 +17,7 @@ mod illegal;
 mod immediate_transmit;
 #[path = "../shared/impairment.rs"]
 mod impairment;
+mod internal_links;
 mod jumbo;
 mod known_flows;
 mod link;

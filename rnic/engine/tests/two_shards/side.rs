@@ -56,6 +56,8 @@ pub struct Side<P: Port = MemoryPort> {
     pub events: Vec<ShardEvent>,
     pub completions: Vec<Completion>,
     next_qp: u32,
+    /// What its next connections go over, if not its interface.
+    pub internal_link: Option<usize>,
 }
 
 /// Places of the rings that a client's queue pairs share.
@@ -206,6 +208,7 @@ impl<P: Port> Side<P> {
             events: Vec::new(),
             completions: Vec::new(),
             next_qp: 0,
+            internal_link: None,
         };
         let all = Access {
             local_write: true,
@@ -328,6 +331,7 @@ impl<P: Port> Side<P> {
                 local,
                 remote,
                 path,
+                internal_link: self.internal_link,
                 mpa,
                 private_data,
             },

@@ -136,11 +136,13 @@ impl Ctl {
                 local,
                 remote,
                 path,
+                internal_link,
                 mpa,
                 private_data,
             } => {
                 let tuple = FourTuple::new(local, remote);
-                self.connect(dp, tx, qp, (tuple, path), &mpa, &private_data)?;
+                let port = dp.first_port(&path, internal_link)?;
+                self.connect(dp, tx, qp, (tuple, path, port), &mpa, &private_data)?;
             }
             Command::Accept {
                 request,
@@ -299,12 +301,11 @@ impl Ctl {
         dp: &mut Datapath<P>,
         tx: &mut Tx,
         num: QpNum,
-        (tuple, path): (FourTuple, Path),
+        (tuple, path, port): (FourTuple, Path, usize),
         mpa: &MpaOptions,
         private_data: &[u8],
     ) -> Result<(), CommandError> {
-        dp.check_mtu(&path, tuple.remote.addr)?;
-        let port = loopback::first_port(&path);
+        dp.check_mtu(&path, port, tuple.remote.addr)?;
         let mpa = &loopback::mpa_over(port, mpa);
         let initiator = |markers| {
             initiator_options(mpa, markers)

@@ -93,7 +93,7 @@ impl Ctl {
         let (Some(listener), Some(conn)) = (listener, dp.conns.get(id)) else {
             return self.abort(dp, tx, id, DisconnectReason::Aborted, None);
         };
-        let peer = conn.peer_host();
+        let peer = dp.peer_host(conn);
         let client = self.listeners.get(&listener.0).map(|entry| entry.client);
         if client.is_some_and(|client| self.guesses.pauses((peer, client), dp.now)) {
             dp.counters.stag_guesses_paused += 1;

@@ -27,10 +27,10 @@ impl Ctl {
         for report in reports {
             let IcmpReport { tuple, seq, error } = *report;
             dp.counters.icmp_errors += 1;
-            // No router stands between the ends of a loopback.
+            // No router stands between the ends of a connection within the host.
             let conn = dp.stack.find(&tuple).and_then(|id| dp.conns.get(id));
-            let loops = conn.is_some_and(Conn::is_loopback);
-            if loops || !dp.stack.icmp(dp.now, tuple, seq, error) {
+            let within = conn.is_some_and(|conn| !dp.goes_over_interface(conn));
+            if within || !dp.stack.icmp(dp.now, tuple, seq, error) {
                 dp.counters.icmp_ignored += 1;
             }
         }
@@ -47,11 +47,12 @@ impl Ctl {
         remote: IpAddr,
         path: Path,
     ) -> Result<(), CommandError> {
-        dp.check_mtu(&path, remote)?;
+        dp.check_mtu(&path, 0, remote)?;
+        let interface = 0..dp.interface_ports;
         let moved = dp.conns.ids_where(|conn| {
             let ends = (conn.tuple.local.addr, conn.tuple.remote.addr);
             let moves = conn.path.vlan == path.vlan && conn.path != path;
-            ends == (local, remote) && moves && !conn.is_loopback()
+            ends == (local, remote) && moves && interface.contains(&conn.port())
         });
         for id in moved {
             let Some(conn) = dp.conns.get_mut(id) else {
@@ -68,7 +69,7 @@ impl Ctl {
 
     /// The peer is silent: whoever knows of routes and neighbours is to look whether it moved.
     pub(in crate::shard) fn doubt_path<P: Port>(&mut self, dp: &mut Datapath<P>, id: ConnId) {
-        if let Some(conn) = dp.conns.get(id).filter(|conn| !conn.is_loopback()) {
+        if let Some(conn) = dp.conns.get(id).filter(|conn| dp.goes_over_interface(conn)) {
             self.events.push_back(ShardEvent::PathDoubtful {
                 local: conn.tuple.local.addr,
                 remote: conn.tuple.remote.addr,
@@ -96,9 +97,8 @@ impl Ctl {
 impl<P: Port> Datapath<P> {
     /// What passive connections begin with. Their segments have to fit into frames that are there.
     pub(in crate::shard) fn set_path_defaults(&mut self, defaults: PathDefaults) {
-        let capacity = self.ports.iter().map(Port::frame_capacity).min();
-        let most = capacity
-            .unwrap_or(0)
+        let most = self
+            .frame_capacity(0)
             .saturating_sub(ETHERNET_HEADER + VLAN_TAG);
         let most = u32::try_from(most).unwrap_or(u32::MAX);
         // They say no more what parsing would.
@@ -113,13 +113,10 @@ impl<P: Port> Datapath<P> {
     pub(in crate::shard) fn check_mtu(
         &self,
         path: &Path,
+        port: usize,
         remote: IpAddr,
     ) -> Result<(), CommandError> {
-        let capacity = match path.is_loopback() {
-            true => Some(self.frames.umem.frame_capacity()),
-            false => self.ports.iter().map(Port::frame_capacity).min(),
-        };
-        let most = capacity.unwrap_or(0).saturating_sub(path.link_len());
+        let most = self.frame_capacity(port).saturating_sub(path.link_len());
         if path.mtu < MTU_MIN || path.mtu as usize > most {
             return Err(CommandError::Invalid(format!(
                 "an IP MTU of {} bytes to {remote}; {MTU_MIN} to {most} are supported",
@@ -129,10 +126,11 @@ impl<P: Port> Datapath<P> {
         Ok(())
     }
 
-    /// The ways over links that connections use.
+    /// The ways over the interface that connections use.
     pub(in crate::shard) fn paths_in_use(&self) -> Vec<PathInUse> {
-        let over_links = self.conns.iter().filter(|conn| !conn.is_loopback());
-        let mut paths: Vec<_> = over_links.map(path_in_use).collect();
+        let conns = self.conns.iter();
+        let over_interface = conns.filter(|conn| self.goes_over_interface(conn));
+        let mut paths: Vec<_> = over_interface.map(path_in_use).collect();
         // Connections of one peer come together, so those that are alike do.
         paths.sort_unstable_by_key(|it| (it.local, it.remote, it.path.vlan));
         paths.dedup();

@@ -53,7 +53,7 @@ impl Ctl {
         let terminating = slot.qp.state() == rnic_ipc::control::QpState::Terminate;
         if let Some(id) = conn {
             if guessed && let Some(conn) = dp.conns.get(id) {
-                self.guesses.note((conn.peer_host(), client), dp.now);
+                self.guesses.note((dp.peer_host(conn), client), dp.now);
             }
             match close {
                 Some(CloseKind::Graceful) => self.close(dp, id, DisconnectReason::Graceful),

@@ -194,9 +194,10 @@ impl<P: Port> Datapath<P> {
     ) -> Result<(Head, Range<usize>), Option<DropReason>> {
         let mut slices = [&[][..]; CHUNKS_MAX];
         let (bytes, rest) = packet.first_and_rest(&self.frames.umem, &mut slices);
-        let (defaults, checksum) = match port {
-            LOOPBACK => (self.loopback.defaults(), Checksum::Unnecessary),
-            _ => (self.config.path_defaults, Checksum::Verify),
+        let defaults = self.path_defaults(port);
+        let checksum = match port {
+            LOOPBACK => Checksum::Unnecessary,
+            _ => Checksum::Verify,
         };
         let mut parsed = rnic_net::parse_parts(bytes, rest, &defaults, checksum)?;
         if port != LOOPBACK {
@@ -205,7 +206,10 @@ impl<P: Port> Datapath<P> {
                 self.counters.martians += 1;
                 return Err(None);
             }
-            let Some(tag) = self.config.vlans.way_back(local, parsed.path.vlan) else {
+        }
+        if self.is_of_interface(port) {
+            let (local, tagged) = (parsed.tuple.local.addr, parsed.path.vlan);
+            let Some(tag) = self.config.vlans.way_back(local, tagged) else {
                 self.counters.wrong_vlan += 1;
                 return Err(None);
             };

@@ -302,13 +302,12 @@ impl<P: Port> Datapath<P> {
 }
 
 impl<P: Port> Datapath<P> {
-    /// Whether a segment is from where its sender must be: those of the loopback from there, and from a
-    /// link no other, and none that says that it is from the address that it is for.
+    /// Whether a segment is from where its sender must be: those of a connection from what it goes over, and
+    /// none from a link that says that it is from the address that it is for.
     fn comes_by_its_port(&self, id: Option<ConnId>, head: &Head) -> bool {
-        let loops = head.port == LOOPBACK;
         match id.and_then(|id| self.conns.get(id)) {
-            Some(conn) => conn.is_loopback() == loops,
-            None => loops || head.tuple.local.addr != head.tuple.remote.addr,
+            Some(conn) => self.are_of_one_medium(conn.port(), head.port),
+            None => head.port == LOOPBACK || head.tuple.local.addr != head.tuple.remote.addr,
         }
     }
 }

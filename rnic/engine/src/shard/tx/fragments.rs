@@ -5,7 +5,6 @@ use rnic_net::Fragments;
 use rnic_xsk::Port;
 
 use crate::shard::datapath::Datapath;
-use crate::shard::loopback::LOOPBACK;
 use crate::shard::tx::Tx;
 use crate::shard::tx::link::Whole;
 
@@ -14,8 +13,8 @@ impl Tx {
     /// back to TCP's send queue. When the link is about to have room for all of them, they wait for it,
     /// and all that TCP has to send behind them.
     pub(in crate::shard) fn send_fragments<P: Port>(&mut self, dp: &mut Datapath<P>, whole: Whole) {
-        if whole.port == LOOPBACK {
-            // It takes what fits a frame.
+        if !dp.is_of_interface(whole.port) {
+            // The loopback and internal links take what fits a frame.
             return self.hand_over(dp, whole.frame, whole.owner, whole.port);
         }
         let umem = dp.frames.umem.clone();

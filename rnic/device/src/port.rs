@@ -1,0 +1,100 @@
+//! The ports of a device's shard: its interface's queues, and its ends of internal links.
+
+use std::os::fd::BorrowedFd;
+
+use rnic_xsk::{
+    Frame, FramePool, InternalPort, Packet, Port, PortStatistics, Umem, XskError, XskPort,
+};
+
+/// A port of either kind.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a device has few of them, which stay where they are, and mostly queues"
+)]
+pub(crate) enum DevicePort {
+    /// A queue of the interface.
+    Queue(XskPort),
+    /// A link to another device of this process.
+    Internal(InternalPort),
+}
+
+/// The same of whichever it is.
+macro_rules! either {
+    ($self:expr, $port:ident => $call:expr) => {
+        match $self {
+            DevicePort::Queue($port) => $call,
+            DevicePort::Internal($port) => $call,
+        }
+    };
+}
+
+impl Port for DevicePort {
+    #[inline]
+    fn umem(&self) -> &Umem {
+        either!(self, port => port.umem())
+    }
+
+    #[inline]
+    fn receive(&mut self, pool: &mut FramePool, out: &mut Vec<Packet>, max: usize) -> usize {
+        either!(self, port => port.receive(pool, out, max))
+    }
+
+    #[inline]
+    fn receive_within(
+        &mut self,
+        looks: u32,
+        pool: &mut FramePool,
+        out: &mut Vec<Packet>,
+        max: usize,
+    ) -> usize {
+        either!(self, port => port.receive_within(looks, pool, out, max))
+    }
+
+    #[inline]
+    fn transmit_room(&mut self) -> usize {
+        either!(self, port => port.transmit_room())
+    }
+
+    #[inline]
+    fn transmit(&mut self, frame: Frame, cookie: u64) -> Result<(), Frame> {
+        either!(self, port => port.transmit(frame, cookie))
+    }
+
+    #[inline]
+    fn flush(&mut self) -> Result<(), XskError> {
+        either!(self, port => port.flush())
+    }
+
+    #[inline]
+    fn unsent(&mut self) -> usize {
+        either!(self, port => port.unsent())
+    }
+
+    #[inline]
+    fn completed(&mut self) -> Option<(Frame, u64)> {
+        either!(self, port => port.completed())
+    }
+
+    #[inline]
+    fn refill(&mut self, pool: &mut FramePool) {
+        either!(self, port => port.refill(pool));
+    }
+
+    fn prepare_sleep(&mut self, pool: &mut FramePool) {
+        either!(self, port => port.prepare_sleep(pool));
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        either!(self, port => port.poll_fd())
+    }
+
+    #[inline]
+    fn frame_capacity(&self) -> usize {
+        either!(self, port => port.frame_capacity())
+    }
+
+    fn statistics(&self) -> PortStatistics {
+        either!(self, port => port.statistics())
+    }
+}

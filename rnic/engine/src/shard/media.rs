@@ -1,0 +1,92 @@
+//! What a connection's frames go over: the interface, the loopback, or an internal link to another shard of
+//! this process. The path that the device found says which, when the connection begins; what comes over one
+//! of them is never for a connection of another. So nobody on a network is taken for an address of this
+//! host.
+//!
+//! The ports of internal links are the shard's last ones. They carry frames as an interface does, with
+//! checksums, and with CRCs where these are agreed on. But both ends are this host's: there are no routes
+//! and no neighbours that move, and no VLANs.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use rnic_net::{ETHERNET_HEADER, Path, PathDefaults};
+use rnic_xsk::Port;
+
+use super::datapath::Datapath;
+use super::loopback::LOOPBACK;
+use crate::command::CommandError;
+use crate::conn::Conn;
+
+/// The largest IP packet of a link whose frames have so many bytes, and no VLAN tag.
+pub fn untagged_mtu(frame_bytes: usize) -> u32 {
+    let most = frame_bytes.saturating_sub(ETHERNET_HEADER);
+    // No IP packet has more.
+    u32::from(u16::try_from(most).unwrap_or(u16::MAX))
+}
+
+impl<P: Port> Datapath<P> {
+    /// Whether this port is the interface's.
+    #[inline]
+    pub fn is_of_interface(&self, port: usize) -> bool {
+        port < self.interface_ports
+    }
+
+    /// Whether a connection's frames go over the interface: so its path may move, and its peer be doubted.
+    pub fn goes_over_interface(&self, conn: &Conn) -> bool {
+        self.is_of_interface(conn.port())
+    }
+
+    /// The address that a connection's peer is known by where it counts who asks too much: all programs of
+    /// this host have one, since each may name any of the host's.
+    pub fn peer_host(&self, conn: &Conn) -> IpAddr {
+        match self.goes_over_interface(conn) {
+            true => conn.tuple.remote.addr,
+            false => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        }
+    }
+
+    /// Whether what comes from one port may be for a connection that uses the other: the same one, or
+    /// another queue of the interface.
+    #[inline]
+    pub fn are_of_one_medium(&self, a: usize, b: usize) -> bool {
+        a == b || self.is_of_interface(a) && self.is_of_interface(b)
+    }
+
+    /// The port of a new connection's first frames: which queue of the interface, the peer's answer tells.
+    pub fn first_port(
+        &self,
+        path: &Path,
+        internal_link: Option<usize>,
+    ) -> Result<usize, CommandError> {
+        match internal_link {
+            None if path.is_loopback() => Ok(LOOPBACK),
+            None => Ok(0),
+            Some(link) => {
+                let port = self.interface_ports.saturating_add(link);
+                let there = self.ports.get(port).map(|_| port);
+                there.ok_or_else(|| CommandError::Invalid(format!("no internal link {link}")))
+            }
+        }
+    }
+
+    /// What the path of a passive connection begins with whose SYN comes from this port.
+    pub fn path_defaults(&self, port: usize) -> PathDefaults {
+        match self.ports.get(port) {
+            _ if self.is_of_interface(port) => self.config.path_defaults,
+            Some(link) => PathDefaults::new(untagged_mtu(link.frame_capacity())),
+            None => self.loopback.defaults(),
+        }
+    }
+
+    /// The most bytes of a frame that goes by this port.
+    pub fn frame_capacity(&self, port: usize) -> usize {
+        let ports = match port {
+            LOOPBACK => return self.frames.umem.frame_capacity(),
+            // By whichever queue.
+            _ if self.is_of_interface(port) => self.ports.get(..self.interface_ports),
+            _ => self.ports.get(port..=port),
+        };
+        let capacities = ports.unwrap_or(&[]).iter().map(Port::frame_capacity);
+        capacities.min().unwrap_or(0)
+    }
+}

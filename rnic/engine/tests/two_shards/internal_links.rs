@@ -1,0 +1,399 @@
+//! Two shards of one process, each with an interface of its own, joined by an internal link.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rnic_engine::command::{Answer, Command};
+use rnic_engine::shard::{Shard, ShardConfig, untagged_mtu};
+use rnic_ipc::capture::Filter;
+use rnic_ipc::control::{DisconnectReason, MpaOptions};
+use rnic_ipc::id::QpNum;
+use rnic_ipc::work::{WcStatus, WrOpcode};
+use rnic_net::{IcmpReport, Path, PathDefaults, Payload, VlanId};
+use rnic_xsk::{ChunkSize, FramePool, InternalPort, Port, Umem};
+use userspace_tcp::{Ecn, Flags, FourTuple, IcmpError, Instant, Segment, SeqNum, TcpHeader};
+
+use crate::hostile::Tape;
+use crate::side::{Rings, Side, SideConfig, pattern};
+
+const PATIENCE: Duration = Duration::from_secs(600);
+const FRAMES: u32 = 1024;
+const DEPTH: u32 = 1024;
+const LEN: usize = 1 << 20;
+
+/// A host of two interfaces; the test is what these lead to.
+struct Host {
+    sides: [Side<InternalPort>; 2],
+    outside: [Outside; 2],
+    mtu: u32,
+    now: Instant,
+}
+
+/// The far end of an interface.
+struct Outside {
+    port: InternalPort,
+    pool: FramePool,
+}
+
+impl Outside {
+    fn send(&mut self, bytes: &[u8]) {
+        let mut frame = self.pool.alloc().unwrap();
+        let umem = self.port.umem().clone();
+        umem.bytes_mut(&mut frame)[..bytes.len()].copy_from_slice(bytes);
+        frame.set_len(bytes.len());
+        self.port.transmit(frame, 0).unwrap();
+        self.port.flush().unwrap();
+    }
+
+    fn came(&mut self) -> usize {
+        self.port.receive(&mut self.pool, &mut Vec::new(), 64)
+    }
+}
+
+impl Host {
+    fn new(addresses: [&str; 2], chunks: [ChunkSize; 2], config: &ShardConfig) -> Self {
+        let umems = chunks.map(|chunk| Umem::heap(FRAMES, chunk));
+        let (a, b) = InternalPort::pair(&umems[0].0, &umems[1].0, DEPTH).unwrap();
+        let mtu = untagged_mtu(a.frame_capacity());
+        let mut outside = Vec::new();
+        let mut sides = Vec::new();
+        let parts = umems.into_iter().zip([a, b]).zip(addresses);
+        for (number, (((umem, pool), link), address)) in (1..).zip(parts) {
+            let (theirs, far_pool) = Umem::heap(64, ChunkSize::Bytes2048);
+            let (interface, far) = InternalPort::pair(&umem, &theirs, 64).unwrap();
+            let config = ShardConfig {
+                internal_links: 1,
+                receive_reserve: FRAMES as usize / 8,
+                ..config.clone()
+            };
+            let frames = umem.frames();
+            let ports = vec![interface, link];
+            let shard = Shard::new(config, pool, ports, Instant::ZERO);
+            let address: SocketAddr = address.parse().unwrap();
+            let mut side = Side::over(number, address, shard, None, frames, Rings::default());
+            side.mtu = mtu;
+            side.internal_link = Some(0);
+            sides.push(side);
+            outside.push(Outside {
+                port: far,
+                pool: far_pool,
+            });
+        }
+        Self {
+            sides: sides.try_into().map_err(drop).unwrap(),
+            outside: outside.try_into().map_err(drop).unwrap(),
+            mtu,
+            now: Instant::from_nanos(1_000_000),
+        }
+    }
+
+    fn v4() -> Self {
+        let addresses = ["198.18.0.1:7174", "198.18.1.1:7174"];
+        let config = SideConfig::default().shard;
+        Self::new(addresses, [ChunkSize::Bytes2048; 2], &config)
+    }
+
+    fn settle(&mut self) {
+        let now = self.now;
+        loop {
+            let mut worked = false;
+            for side in &mut self.sides {
+                worked |= side.shard.poll(now);
+                side.collect();
+            }
+            if !worked {
+                return;
+            }
+        }
+    }
+
+    fn run_until(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) -> bool {
+        let end = self.now + limit;
+        self.settle();
+        while !done(self) {
+            let deadlines = self.sides.iter_mut();
+            let next = deadlines.filter_map(|side| side.shard.next_deadline());
+            let next = next.min().unwrap_or(end);
+            if next >= end {
+                self.now = end;
+                self.settle();
+                return done(self);
+            }
+            self.now = next.max(self.now + Duration::from_nanos(1));
+            self.settle();
+        }
+        true
+    }
+
+    /// From the first interface's address to the second's.
+    fn connect(&mut self) -> (QpNum, QpNum) {
+        let now = self.now;
+        let [a, b] = &mut self.sides;
+        b.listen(16, now);
+        let (active, passive) = (a.create_qp(), b.create_qp());
+        let path = a.path_to(b);
+        let mpa = MpaOptions::default();
+        a.connect(active, 40_001, b.address, path, mpa, b"hello", now)
+            .unwrap();
+        let connected = self.run_until(Duration::from_secs(1), |host| {
+            if let Some((request, _, data)) = host.sides[1].take_request() {
+                assert_eq!(data, b"hello");
+                let accept = Command::Accept {
+                    request,
+                    qp: passive,
+                    mpa,
+                    private_data: b"welcome".to_vec(),
+                };
+                host.sides[1].shard.execute(accept, host.now).unwrap();
+            }
+            let [a, b] = &host.sides;
+            a.is_established(active) && b.is_established(passive)
+        });
+        assert!(connected, "{:?}", self.sides[0].events);
+        (active, passive)
+    }
+
+    /// A Write, a Send and a Read each way.
+    fn transfer(&mut self, qps: (QpNum, QpNum), first: u64) {
+        for (from, qp, peer) in [(0, qps.0, qps.1), (1, qps.1, qps.0)] {
+            let id = first + 10 * from as u64;
+            let to = 1 - from;
+            let stag = self.sides[to].stag;
+            self.sides[from].fill(0, LEN, id);
+            self.sides[to].post_recv(peer, id + 1, 4 << 20, LEN);
+            let posting = &mut self.sides[from];
+            posting.post_work(qp, WrOpcode::Write, id + 2, 0, (stag, 1 << 20), LEN);
+            posting.post_work(qp, WrOpcode::Send, id + 3, 0, (stag, 0), LEN);
+            posting.post_work(qp, WrOpcode::Read, id + 4, 6 << 20, (stag, 1 << 20), LEN);
+            assert!(self.run_until(PATIENCE, |host| {
+                let told = host.sides[to].completion(id + 1).is_some();
+                told && host.sides[from].completion(id + 4).is_some()
+            }));
+            for (side, id) in [(to, id + 1), (from, id + 2), (from, id + 3), (from, id + 4)] {
+                let status = self.sides[side].completion(id).unwrap().status;
+                assert_eq!(WcStatus::from_u8(status), Some(WcStatus::Success), "{id}");
+            }
+            let there = |side: &Side<_>, offset| side.read(offset, LEN) == pattern(LEN, id);
+            assert!(there(&self.sides[to], 1 << 20), "Write");
+            assert!(there(&self.sides[to], 4 << 20), "Send");
+            assert!(there(&self.sides[from], 6 << 20), "Read");
+        }
+    }
+
+    fn assert_nothing_is_left(&mut self) {
+        self.run_until(PATIENCE, |_| false);
+        for side in &self.sides {
+            let levels = side.shard.levels();
+            assert_eq!(levels.frames_free, side.frames, "{levels:?}");
+            assert_eq!((levels.frames_held, levels.connections), (0, 0));
+        }
+    }
+
+    fn end(&mut self, (active, passive): (QpNum, QpNum)) {
+        let disconnect = Command::Disconnect {
+            qp: active,
+            abort: false,
+        };
+        self.sides[0].shard.execute(disconnect, self.now).unwrap();
+        assert!(self.run_until(Duration::from_secs(1), |host| {
+            let [a, b] = &host.sides;
+            let ended = [a.disconnected(active), b.disconnected(passive)];
+            ended == [Some(DisconnectReason::Graceful); 2]
+        }));
+    }
+}
+
+#[test]
+fn every_operation_goes_over_an_internal_link_and_nothing_over_the_interfaces() {
+    for addresses in [
+        ["198.18.0.1:7174", "198.18.1.1:7174"],
+        ["[2001:db8::1]:7174", "[2001:db8:1::1]:7174"],
+    ] {
+        use ChunkSize::{Bytes2048, Bytes4096, ThreeOf4096};
+        for (chunks, mtu) in [
+            ([Bytes2048, Bytes2048], 1778),
+            ([Bytes4096, Bytes2048], 1778),
+            ([ThreeOf4096, ThreeOf4096], 11_506),
+        ] {
+            let mut host = Host::new(addresses, chunks, &SideConfig::default().shard);
+            assert_eq!(host.mtu, mtu);
+            let qps = host.connect();
+            host.transfer(qps, 100);
+            for side in 0..2 {
+                assert_eq!(host.sides[side].counter("tcp_retransmits"), 0);
+                assert_eq!(host.outside[side].came(), 0, "the interface has some of it");
+                let [interface, link] = host.sides[side].shard.ports() else {
+                    panic!("two ports");
+                };
+                let (interface, link) = (interface.statistics(), link.statistics());
+                assert_eq!(interface.transmitted + interface.received, 0);
+                // As large as the smaller frames of the two allow, whichever side began.
+                let most = link.transmitted_bytes / link.transmitted;
+                assert!(most > u64::from(mtu) / 2, "frames of {most} bytes");
+                assert_eq!(link.send_dropped + link.receive_no_frame, 0);
+            }
+            host.end(qps);
+            host.assert_nothing_is_left();
+        }
+    }
+}
+
+/// What is over an internal link has no route or neighbour that could move it, and no VLAN.
+#[test]
+fn neither_vlans_nor_moved_paths_touch_a_connection_over_an_internal_link() {
+    let mut config = SideConfig::default().shard;
+    let vlan = VlanId::new(7).unwrap();
+    assert!(config.vlans.add("198.18.0.0/15".parse().unwrap(), vlan));
+    let addresses = ["198.18.0.1:7174", "198.18.1.1:7174"];
+    let mut host = Host::new(addresses, [ChunkSize::Bytes2048; 2], &config);
+    let qps = host.connect();
+    let now = host.now;
+    let [a, b] = &mut host.sides;
+    let moved = Path {
+        dst_mac: [2, 0, 0, 0, 9, 9],
+        mtu: 600,
+        ..a.path_to(b)
+    };
+    let paths = a.shard.execute(Command::QueryPaths, now).unwrap();
+    assert!(matches!(paths, Answer::Paths(paths) if paths.is_empty()));
+    let (local, remote) = (a.address.ip(), b.address.ip());
+    let command = Command::MovePath {
+        local,
+        remote,
+        path: moved,
+    };
+    a.shard.execute(command, now).unwrap();
+    assert_eq!(a.counter("path_moves"), 0);
+    host.transfer(qps, 100);
+    assert_eq!(
+        host.sides.each_mut().map(|it| it.counter("rx_wrong_vlan")),
+        [0, 0]
+    );
+}
+
+/// A host on a network can say that it is the other interface; nobody takes it for that.
+#[test]
+fn what_comes_by_an_interface_is_never_for_a_connection_over_an_internal_link() {
+    let mut host = Host::v4();
+    let qps = host.connect();
+    let ends = [(40_001, 7174), (7174, 40_001)];
+    let addresses = host.sides.each_ref().map(|side| side.address.ip());
+    let mut before = 0;
+    for (to, (local, remote)) in ends.into_iter().enumerate() {
+        let source = SocketAddr::new(addresses[1 - to], remote);
+        let own = SocketAddr::new(addresses[to], local);
+        for flags in [Flags::RST, Flags::SYN, Flags::ACK, Flags::FIN | Flags::ACK] {
+            // Every tenth of all sequence numbers: were it looked at, some RST would be taken.
+            for seq in (0..=u32::MAX).step_by(u32::MAX as usize / 10) {
+                let header = TcpHeader {
+                    flags,
+                    seq: SeqNum(seq),
+                    ..TcpHeader::default()
+                };
+                host.outside[to].send(&segment(source, own, &header));
+                host.settle();
+                before += 1;
+                let martians = host
+                    .sides
+                    .each_mut()
+                    .map(|side| side.counter("rx_martians"));
+                assert_eq!(martians.iter().sum::<u64>(), before);
+            }
+        }
+        assert_eq!(host.outside[to].came(), 0, "no answer");
+    }
+    host.transfer(qps, 100);
+    host.end(qps);
+}
+
+/// There is no router between the two, whoever says that he is one.
+#[test]
+fn an_icmp_error_changes_nothing_of_a_connection_over_an_internal_link() {
+    let mut host = Host::v4();
+    let qps = host.connect();
+    let frames = Arc::new(Mutex::new(Vec::new()));
+    let capture = Command::AddCapture {
+        number: 0,
+        filter: Filter::default(),
+        sink: Box::new(Tape(Arc::clone(&frames))),
+    };
+    let (now, stag) = (host.now, host.sides[1].stag);
+    let side = &mut host.sides[0];
+    side.shard.execute(capture, now).unwrap();
+    side.post_work(qps.0, WrOpcode::Write, 1, 0, (stag, 1 << 20), LEN);
+    side.shard.poll(now);
+    let (_, sent) = frames
+        .lock()
+        .unwrap()
+        .pop()
+        .expect("a segment is under way");
+    let parsed = rnic_net::parse(&sent, &PathDefaults::new(1500)).unwrap();
+    let header = Segment::parse(&sent[parsed.tcp]).unwrap().header;
+    let own = SocketAddr::new(side.address.ip(), header.source_port);
+    let report = IcmpReport {
+        tuple: FourTuple::new(own, host.sides[1].address),
+        seq: header.seq,
+        error: IcmpError::PacketTooBig { mtu: 600 },
+    };
+    let reports = vec![report];
+    let command = Command::IcmpErrors { reports };
+    host.sides[0].shard.execute(command, now).unwrap();
+    assert_eq!(host.sides[0].counter("icmp_ignored"), 1);
+    host.transfer(qps, 100);
+    assert_eq!(host.sides[0].counter("mss_changes"), 0);
+}
+
+fn segment(source: SocketAddr, destination: SocketAddr, header: &TcpHeader) -> Vec<u8> {
+    let path = Path {
+        src_mac: [2, 0, 0, 0, 0, 9],
+        dst_mac: [2, 0, 0, 0, 0, 1],
+        ..Path::loopback(1500)
+    };
+    let tuple = FourTuple::new(source, destination);
+    let header = &TcpHeader {
+        source_port: source.port(),
+        destination_port: destination.port(),
+        ..*header
+    };
+    let mut frame = vec![0; 128];
+    let (ecn, payload) = (Ecn::NotEct, Payload::default());
+    let len = rnic_net::write_segment(&path, &tuple, ecn, header, payload, &mut frame).unwrap();
+    frame.truncate(len);
+    frame
+}
+
+/// A receiver that stops costs its sender nothing that is for others.
+#[test]
+fn a_shard_that_does_not_run_holds_up_nothing_but_its_own_connections() {
+    let mut host = Host::v4();
+    let (active, _) = host.connect();
+    let stag = host.sides[1].stag;
+    for id in 0..8 {
+        host.sides[0].post_work(active, WrOpcode::Write, id, 0, (stag, 0), LEN);
+    }
+    // Ten seconds in which only the first shard runs: its connection sends again and again.
+    let end = host.now + Duration::from_secs(10);
+    while host.now < end {
+        let now = host.now;
+        let side = &mut host.sides[0];
+        while side.shard.poll(now) {}
+        let next = side.shard.next_deadline().unwrap_or(end);
+        host.now = next.max(now + Duration::from_millis(1));
+    }
+    let levels = host.sides[0].shard.levels();
+    assert!(levels.frames_free > host.sides[0].frames / 8, "{levels:?}");
+    // It still has room for the interface, by which a stranger asks and is answered.
+    let stranger = "198.18.0.9:999".parse().unwrap();
+    let header = TcpHeader {
+        flags: Flags::SYN,
+        ..TcpHeader::default()
+    };
+    let own = host.sides[0].address;
+    host.outside[0].send(&segment(stranger, own, &header));
+    let now = host.now;
+    while host.sides[0].shard.poll(now) {}
+    assert_eq!(host.outside[0].came(), 1, "no answer to a stranger");
+    // And when the other runs again, all arrives.
+    assert!(host.run_until(PATIENCE, |host| host.sides[0].completion(7).is_some()));
+}
