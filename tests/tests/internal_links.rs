@@ -177,9 +177,9 @@ fn shards_that_sleep_wake_each_other() {
             let report = tool::report(&done);
             println!("{polling:?} {op}: {report}");
             let sum = |name| joined.counter(0, name) + joined.counter(1, name);
-            assert_eq!(sum("tcp_timeouts"), 0, "{polling:?} {op}: {report}");
             // A processor that others need is late, too.
-            assert!(sum("tcp_probes") < 50, "{polling:?} {op}: {report}");
+            let again = sum("tcp_timeouts") + sum("tcp_probes");
+            assert!(again < 50, "{again} times, {polling:?} {op}: {report}");
         }
         assert_nothing_left_the_interfaces(&joined);
     }

@@ -123,7 +123,7 @@ pub enum LoopbackUse {
     /// None are.
     Off,
     /// Those between the interface's addresses; and of 127.0.0.0/8 and ::1, on the first device of a
-    /// process.
+    /// process; and to addresses of other devices that are opened together and have this too.
     #[default]
     Beside,
     /// Those between any addresses of this host, and no others: there is no interface.

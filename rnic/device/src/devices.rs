@@ -2,7 +2,9 @@
 //! one Privileged Resource Manager for all.
 //!
 //! As with the verbs, a client is of one device, and so is everything it has; a program that wants to
-//! use two is two clients. Limits are of all devices together.
+//! use two is two clients. Limits are of all devices together. Connections from an address of one to an
+//! address of another are made within the process: both shards must run, so whoever drives one
+//! ([`crate::Driving::Inline`]) drives the other as well.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

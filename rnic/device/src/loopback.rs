@@ -1,6 +1,8 @@
 //! The host's own addresses: connections between two of them go over the shard's loopback, and nothing of
 //! them over an interface or through the kernel.
 //!
+//! Those of other devices of the process are reached by [internal links](crate::internal).
+//!
 //! A device of an interface has them beside the peers that its interface leads to. One of the loopback alone
 //! ([`LoopbackUse::Only`]) has no interface: it asks nothing of the kernel that needs a privilege, and its
 //! ports are its own.

@@ -142,12 +142,13 @@ impl Port for InternalPort {
         if self.slept {
             self.wake_up();
         }
+        let most = self.umem.chunk().chunk_capacity();
         let mut count = 0;
         while count < max
             && let Some(frame) = self.inbound.sent.pop()
         {
             let bytes = self.inbound.umem.bytes(&frame);
-            let enough = pool.available() >= Packet::frames_for(&self.umem, bytes.len());
+            let enough = pool.available() >= Packet::frames_for(bytes.len(), most);
             let packet = enough.then(|| Packet::from_bytes(&self.umem, pool, bytes));
             match packet.flatten() {
                 Some(packet) => {

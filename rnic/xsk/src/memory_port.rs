@@ -103,11 +103,12 @@ impl Port for MemoryPort {
     }
 
     fn receive(&mut self, pool: &mut FramePool, out: &mut Vec<Packet>, max: usize) -> usize {
+        let most = self.umem.chunk().chunk_capacity();
         let mut count = 0;
         while count < max
             && let Some(len) = self.inbound.next_len()
         {
-            if pool.available() < Packet::frames_for(&self.umem, len) {
+            if pool.available() < Packet::frames_for(len, most) {
                 // As a kernel whose fill ring is empty: the frame stays on the wire, which then
                 // fills and pushes back.
                 self.statistics.receive_no_frame += 1;

@@ -23,13 +23,16 @@ impl From<Frame> for Packet {
 }
 
 impl Packet {
-    /// How many frames of this UMEM so many bytes are received in.
-    pub(crate) fn frames_for(umem: &Umem, bytes: usize) -> usize {
-        bytes.div_ceil(umem.chunk().chunk_capacity()).max(1)
+    /// How many frames of one chunk, which takes `most`, so many bytes are received in.
+    #[inline]
+    pub(crate) fn frames_for(bytes: usize, most: usize) -> usize {
+        bytes.div_ceil(most).max(1)
     }
 
     /// Bytes from a link in memory, in frames of which the pool has [enough](Self::frames_for). `None` when
     /// they are more than the UMEM's frames take.
+    // Each port has it in its loop.
+    #[inline(always)]
     pub(crate) fn from_bytes(umem: &Umem, pool: &mut FramePool, bytes: &[u8]) -> Option<Self> {
         let most = umem.chunk().chunk_capacity();
         let mut frame_of = |part: &[u8]| {

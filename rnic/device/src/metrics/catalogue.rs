@@ -519,7 +519,7 @@ pub(super) const PRM: &[Family] = &[
     ),
 ];
 
-/// What a port (an AF_XDP socket) counts: counters `portN_NAME`, each sample with its port's number.
+/// What a port (an AF_XDP socket, or an internal link) counts: counters `portN_NAME`, each sample with its port's number.
 pub(super) const PORT: &[Family] = &[
     one(
         "rnic_port_frames_total",

@@ -12,7 +12,7 @@ use super::rx::{LateClock, RECEIVE_BATCH, RxContext};
 /// as brings it the next 64, and a ring that has once been full never has room for more than those.
 const BATCHES: usize = 8;
 
-/// How often the only port is asked in a poll that found nothing else to do: together as long as the
+/// How often the only queue is asked in a poll that found nothing else to do: together as long as the
 /// rest of such a poll. What comes meanwhile is found at once, and not after half a poll on
 /// average; a doorbell is found by as much later at most.
 const ATTEMPTS_WHEN_IDLE: u32 = 32;
@@ -22,7 +22,7 @@ impl<P: Port> Shard<P> {
     /// with each, but see [`LateClock`]. `idle`: there is nothing else to do.
     pub(super) fn receive(&mut self, clock: &impl Fn() -> Instant, idle: bool) -> bool {
         let loops = !self.dp.loopback.is_empty();
-        let attempts = match self.dp.ports.len() {
+        let attempts = match self.dp.interface_ports {
             1 if idle && !loops => ATTEMPTS_WHEN_IDLE,
             _ => 1,
         };
