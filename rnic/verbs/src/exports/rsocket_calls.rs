@@ -68,15 +68,30 @@ fn look(fd: c_int, act: &mut impl FnMut(&mut State) -> Outcome<Option<isize>>) -
     Ok(socket.attempt(true, act)?.unwrap_or(WAIT))
 }
 
+/// Transfers bytes. Those that were, when the call ends early, are its count: by a signal, or because
+/// another thread closed the rsocket.
+fn until_moved(
+    call: &str,
+    fd: c_int,
+    mut transfer: Transfer,
+    act: impl Fn(&mut Transfer, &mut State) -> Outcome<Option<isize>>,
+) -> isize {
+    let ended = until_done(call, fd, |state| act(&mut transfer, state));
+    match (ended, transfer.done()) {
+        (..0, moved @ 1..) => moved,
+        (ended, _) => ended,
+    }
+}
+
 /// Sends or receives, by the elements of the caller's stack or of the program's.
 fn send(call: &str, fd: c_int, parts: Ptr<iovec>, count: usize, flags: c_int) -> isize {
-    let mut transfer = Transfer::new(parts, count, flags);
-    until_done(call, fd, |state| transfer.send(state))
+    let transfer = Transfer::new(parts, count, flags);
+    until_moved(call, fd, transfer, Transfer::send)
 }
 
 fn receive(call: &str, fd: c_int, parts: Ptr<iovec>, count: usize, flags: c_int) -> isize {
-    let mut transfer = Transfer::new(parts, count, flags);
-    until_done(call, fd, |state| transfer.receive(state))
+    let transfer = Transfer::new(parts, count, flags);
+    until_moved(call, fd, transfer, Transfer::receive)
 }
 
 fn part(start: Ptr<c_void>, bytes: usize) -> iovec {
@@ -293,8 +308,8 @@ unsafe extern "C-unwind" fn riowrite(
     flags: c_int,
 ) -> isize {
     let mut part = part(from, bytes);
-    let mut transfer = Transfer::new(Ptr::to(&mut part), 1, flags);
-    until_done("riowrite", fd, |state| {
+    let transfer = Transfer::new(Ptr::to(&mut part), 1, flags);
+    until_moved("riowrite", fd, transfer, |transfer, state| {
         transfer.write_mapped(state, offset as u64)
     })
 }

@@ -52,7 +52,12 @@ impl Transfer {
     }
 
     fn finished(&self) -> Option<isize> {
-        Some(isize::try_from(self.done).unwrap_or(isize::MAX))
+        Some(self.done())
+    }
+
+    /// Bytes that have gone or come: what the call gives when it has to end early, unless it is 0.
+    pub(crate) fn done(&self) -> isize {
+        isize::try_from(self.done).unwrap_or(isize::MAX)
     }
 
     /// Sends what can go; done when all has, or when what does not wait can do no more.
@@ -84,14 +89,14 @@ impl Transfer {
             let Some(stream) = state.stream()? else {
                 return self.stop(state);
             };
+            // Why it ended is for the next call, which is told it once.
+            if self.done > 0 && stream.end().is_some() {
+                break;
+            }
             match put(stream, at.slice(bytes), self.done) {
                 Ok(count) => {
                     self.done += count;
-                    if count < bytes {
-                        // An end that was found meanwhile is the next look's.
-                        if stream.end().is_some() {
-                            continue;
-                        }
+                    if count < bytes && stream.end().is_none() {
                         return self.stop(state);
                     }
                 }
@@ -118,10 +123,13 @@ impl Transfer {
                 break;
             }
             if stream.at_end() {
-                match stream.take_failure() {
-                    Some(errno) if self.done == 0 => return Err(errno.into()),
-                    _ => break,
+                // After bytes a failure is the next call's, which is told it once.
+                if self.done == 0
+                    && let Some(errno) = stream.take_failure()
+                {
+                    return Err(errno.into());
                 }
+                break;
             }
             return self.stop(state);
         }
