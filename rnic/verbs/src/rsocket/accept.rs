@@ -17,6 +17,9 @@ use crate::ffi::Outcome;
 use crate::process::Process;
 use crate::session::Session;
 
+/// Peers that a call to accept passes over. After so many in a row it fails, as accept(2) may.
+const GONE_MAX: usize = 16;
+
 /// Where it listens, and a peer that waits. Further peers wait at the RNIC, whose backlog bounds them.
 pub(crate) struct Listening {
     listeners: Vec<(Arc<Session>, Listener)>,
@@ -100,8 +103,18 @@ impl State {
     }
 
     /// Accepts the peer that waits, if there is one: its socket and its address. The connection may still
-    /// be in the making.
+    /// be in the making. A peer that has gone meanwhile is passed over.
     pub(crate) fn accept(&mut self) -> Outcome<Option<(Socket, SocketAddr)>> {
+        for _ in 0..GONE_MAX {
+            match self.accept_first() {
+                Err(fail) if fail.errno == Errno::CONNABORTED => log::debug!("a peer has gone"),
+                accepted => return accepted,
+            }
+        }
+        Err(Errno::CONNABORTED.into())
+    }
+
+    fn accept_first(&mut self) -> Outcome<Option<(Socket, SocketAddr)>> {
         let Phase::Listening(listening) = &mut self.phase else {
             return Err(Errno::INVAL.into());
         };

@@ -11,7 +11,7 @@ use libc::{
 use rustix::io::Errno;
 
 use super::socket::{Family, Phase, State};
-use super::stream::{Sizes, check_sizes};
+use super::stream::Sizes;
 use super::wire::IOMAP_MAX;
 use crate::ffi::{Fail, Outcome, Ptr};
 
@@ -154,7 +154,7 @@ impl State {
             RDMA_IOMAPSIZE => sizes.iomap = size.min(IOMAP_MAX),
             _ => return Err(unknown(SOL_RDMA, name)),
         }
-        check_sizes(&sizes)?;
+        sizes.check()?;
         self.options.sizes = sizes;
         Ok(())
     }

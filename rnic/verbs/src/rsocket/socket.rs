@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use super::accept::Listening;
 use super::bell::Bell;
 use super::options::Options;
-use super::stream::{End, Stream};
+use super::stream::{End, LOOKS, Stream};
 use super::wire::Hello;
 use crate::ffi::{Fail, Outcome};
 use crate::lock;
@@ -98,13 +98,20 @@ impl Socket {
         let mut state = lock(&self.state);
         state.progress();
         let mut done = act(&mut state)?;
+        let mut looks = 0;
         while wait && done.is_none() {
             state.arm();
-            if !state.progress() {
+            let news = state.progress();
+            if !news || looks == LOOKS {
+                if news {
+                    // There may be more, of which nothing else wakes.
+                    state.bell.ring();
+                }
                 state.waiters.push(Instant::now() + MAX_WAIT);
                 break;
             }
             done = act(&mut state)?;
+            looks += 1;
         }
         Ok(done)
     }

@@ -5,26 +5,26 @@
 
 mod ending;
 mod mapped;
+mod sizes;
 mod work;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use rnic::{
-    Access, CompletionQueue, MemoryRegion, QpConfig, QueuePair, WcStatus, WorkCompletion,
-    WorkRequest,
+    Access, CompletionQueue, MemoryRegion, QpConfig, QueuePair, RefusalCode, WcStatus,
+    WorkCompletion, WorkRequest,
 };
 use rustix::io::Errno;
 
 use super::flow::{Broken, Control, Receiver, Sender};
 use super::iomap::Iomap;
 use super::wire::{Entry, Hello, Mapped, Message, TARGETS};
-use crate::ffi::{Fail, Outcome};
+use crate::ffi::Outcome;
 use crate::session::Session;
+use sizes::SPARE_RECEIVES;
+pub(crate) use sizes::Sizes;
 use work::{Work, message_of, read_stable, remote};
-
-/// Receives beyond the credits, for messages that are no data.
-const SPARE_RECEIVES: u32 = 32;
 
 /// Completions that are taken at once.
 const BATCH: usize = 32;
@@ -35,20 +35,9 @@ const INLINE: u32 = 64;
 /// Of peers' RDMA Reads there are none but the one by which some begin a connection.
 const READS: u16 = 1;
 
-/// How large a stream is to be.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sizes {
-    /// Bytes of the send ring.
-    pub(crate) send: u32,
-    /// Bytes of the receive ring.
-    pub(crate) receive: u32,
-    /// Work requests of the send queue.
-    pub(crate) send_queue: u16,
-    /// Data messages that the peer may send before they are read.
-    pub(crate) credits: u16,
-    /// Entries of the table of memory that the peer maps.
-    pub(crate) iomap: u16,
-}
+/// Looks at what has completed, one after the other, in which a peer may have more and more to tell and
+/// nothing that helps the call. The call ends then, or waits; what is left is the next look's.
+pub(crate) const LOOKS: usize = 4;
 
 /// Why nothing more comes or goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,17 +88,7 @@ struct Peer {
 impl Stream {
     /// Makes what a connection needs, with its receives posted.
     pub(crate) fn prepare(session: &Arc<Session>, wanted: Sizes) -> Outcome<Self> {
-        let deepest = session.info()?.max_queue_depth;
-        let sizes = Sizes {
-            send_queue: wanted
-                .send_queue
-                .min(u16::try_from(deepest).unwrap_or(u16::MAX)),
-            credits: wanted
-                .credits
-                .min(u16::try_from(deepest.saturating_sub(SPARE_RECEIVES)).unwrap_or(u16::MAX)),
-            receive: wanted.receive & !1,
-            ..wanted
-        };
+        let sizes = wanted.within(session.info()?.max_queue_depth)?;
         let receives = u32::from(sizes.credits) + SPARE_RECEIVES;
         let send_queue = u32::from(sizes.send_queue);
         let (_, pd) = session.shared()?;
@@ -212,14 +191,16 @@ impl Stream {
         Ok(self.qp.post_recv(work)?)
     }
 
-    /// Takes up what has completed, and tells the peer what it is to know. Whether anything was new.
+    /// Takes up what has completed, and tells the peer what it is to know. Whether anything was new; there
+    /// may be more then.
     pub(crate) fn progress(&mut self) -> bool {
         if self.peer.is_none() {
             return false;
         }
         let mut any = false;
         let mut completions = [WorkCompletion::default(); BATCH];
-        loop {
+        // What comes meanwhile is the next look's.
+        for _ in 0..(self.cq.depth() as usize).div_ceil(BATCH) {
             match self.cq.poll(&mut completions) {
                 Ok(count) => {
                     any |= count > 0;
@@ -362,22 +343,27 @@ impl Stream {
         self.fail(Errno::IO);
     }
 
+    /// What `room` gives of the sender, if need be after looks at what has completed.
+    fn find_room(&mut self, room: impl Fn(&Sender) -> u32) -> u32 {
+        for _ in 0..LOOKS {
+            let found = self.peer.as_ref().map_or(0, |peer| room(&peer.sender));
+            if found > 0 || !self.progress() || self.end.is_some() {
+                return found;
+            }
+        }
+        0
+    }
+
     /// Sends as much of `bytes` as can go now.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Outcome<usize> {
         self.check_writes()?;
         let mut left = bytes;
         while !left.is_empty() && self.end.is_none() {
-            let Some(peer) = &mut self.peer else { break };
-            let room = peer
-                .sender
-                .room()
-                .min(u32::try_from(left.len()).unwrap_or(u32::MAX));
-            if room == 0 {
-                if self.progress() {
-                    continue;
-                }
+            let room = self.find_room(Sender::room);
+            let room = room.min(u32::try_from(left.len()).unwrap_or(u32::MAX));
+            let Some(peer) = self.peer.as_mut().filter(|_| room > 0) else {
                 break;
-            }
+            };
             let part = peer.sender.take(room);
             let (now, later) = left.split_at(room as usize);
             let start = part.offset as usize;
@@ -471,17 +457,14 @@ impl Stream {
             mpa: Self::mpa(),
             ..rnic::AcceptOptions::default()
         };
-        Ok(request.start_accept(&self.qp, options)?)
-    }
-}
-
-/// What a stream of `sizes` can't be made of.
-pub(crate) fn check_sizes(sizes: &Sizes) -> Outcome<()> {
-    match u32::from(sizes.send_queue) >= 4 * Control::SLOTS && sizes.credits >= 8 {
-        true => Ok(()),
-        false => Err(Fail::of(
-            Errno::INVAL,
-            "queues of an rsocket are 16 and 8 at least",
-        )),
+        request
+            .start_accept(&self.qp, options)
+            .map_err(|error| match error {
+                // Of the two objects only the request comes and goes by itself.
+                rnic::Error::Refused(refusal) if refusal.code == RefusalCode::UnknownObject => {
+                    Errno::CONNABORTED.into()
+                }
+                error => error.into(),
+            })
     }
 }

@@ -16,14 +16,11 @@ impl Stream {
             let Some((key, addr, length)) = self.mapped_at(offset) else {
                 break;
             };
-            let Some(peer) = &mut self.peer else { break };
-            let room = peer.sender.room_within(length.min(left.len() as u64));
-            if room == 0 {
-                if self.progress() {
-                    continue;
-                }
+            let length = length.min(left.len() as u64);
+            let room = self.find_room(|sender| sender.room_within(length));
+            let Some(peer) = self.peer.as_mut().filter(|_| room > 0) else {
                 break;
-            }
+            };
             let start = peer.sender.take_direct(room) as usize;
             let (now, later) = left.split_at(room as usize);
             self.own.write(start, now)?;
