@@ -1,6 +1,7 @@
 //! Options and flags of rsockets.
 
 use std::ffi::{c_int, c_void};
+use std::time::Duration;
 
 use libc::{
     IP_TOS, IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, IPV6_V6ONLY, O_NONBLOCK, O_RDWR, SO_ACCEPTCONN,
@@ -30,6 +31,9 @@ const RING: u32 = 1 << 18;
 /// Depth of queues when nothing else is asked for, as librdmacm has it.
 const QUEUE: u16 = 384;
 
+/// How long closing waits when the program has not set `SO_LINGER`.
+const LINGER: Duration = Duration::from_secs(2);
+
 /// `tcpi_state` of a connection, and of none.
 const TCP_ESTABLISHED: u8 = 1;
 const TCP_CLOSE: u8 = 7;
@@ -42,6 +46,7 @@ pub(crate) struct Options {
     pub(crate) close_on_exec: bool,
     /// IPv6 wildcards listen at IPv4 addresses too.
     pub(crate) only_own_family: bool,
+    /// Seconds, when the program has set them.
     linger: Option<c_int>,
     sizes: Sizes,
     /// Taken and given back: the connection does as well with any of them.
@@ -82,9 +87,13 @@ impl Options {
         self.sizes
     }
 
-    /// Whether closing waits for the end in order; else it resets (SO_LINGER with no time).
-    pub(crate) fn lingers(&self) -> bool {
-        self.linger != Some(0)
+    /// How long closing waits for the end in order; without any time it resets.
+    pub(crate) fn linger(&self) -> Duration {
+        match self.linger {
+            // Less than none is the longest, as for the kernel.
+            Some(seconds) => Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX)),
+            None => LINGER,
+        }
     }
 }
 
@@ -122,11 +131,14 @@ impl State {
         }
         check_length(length, size_of::<c_int>())?;
         let value = value.cast::<c_int>().read()?;
+        let connects = self.connects();
         let options = &mut self.options;
         match (level, name) {
             (SOL_SOCKET, SO_REUSEADDR) => options.reuse = value != 0,
             (SOL_SOCKET, SO_KEEPALIVE) => options.keep_alive = value != 0,
             (SOL_SOCKET, SO_OOBINLINE) => options.out_of_band_inline = value != 0,
+            // The rings of a connection stay as they are.
+            (SOL_SOCKET, SO_SNDBUF | SO_RCVBUF) if connects => {}
             (SOL_SOCKET, SO_SNDBUF) => options.sizes.send = ring(value),
             (SOL_SOCKET, SO_RCVBUF) => options.sizes.receive = ring(value),
             (IPPROTO_IP, IP_TOS) => options.type_of_service = value,
@@ -142,7 +154,7 @@ impl State {
     }
 
     fn set_own_option(&mut self, name: c_int, value: c_int) -> Outcome<()> {
-        if matches!(self.phase, Phase::Opening(..) | Phase::Open(_)) {
+        if self.connects() {
             return Err(Errno::INVAL.into());
         }
         let mut sizes = self.options.sizes;
@@ -199,7 +211,7 @@ impl State {
                 Family::V6 => libc::AF_INET6,
             },
             (SOL_SOCKET, SO_ACCEPTCONN) => matches!(self.phase, Phase::Listening(_)).into(),
-            (SOL_SOCKET, SO_ERROR) => self.error.take().map_or(0, Errno::raw_os_error),
+            (SOL_SOCKET, SO_ERROR) => self.take_error().map_or(0, Errno::raw_os_error),
             (IPPROTO_IP, IP_TOS) => options.type_of_service,
             (IPPROTO_IPV6, IPV6_V6ONLY) => options.only_own_family.into(),
             (IPPROTO_TCP, TCP_NODELAY) => options.no_delay.into(),
@@ -213,6 +225,19 @@ impl State {
             (SOL_RDMA, RDMA_IOMAPSIZE) => options.sizes.iomap.into(),
             _ => return Err(unknown(level, name)),
         })
+    }
+
+    /// There is a connection, or one is being made.
+    fn connects(&self) -> bool {
+        matches!(self.phase, Phase::Opening(..) | Phase::Open(_))
+    }
+
+    /// What went wrong, told once: here or by a call.
+    fn take_error(&mut self) -> Option<Errno> {
+        match &mut self.phase {
+            Phase::Open(stream) => stream.take_failure(),
+            _ => self.error.take(),
+        }
     }
 
     /// Whether there is a connection; of TCP's own numbers none is known here.

@@ -22,9 +22,6 @@ use crate::lock;
 /// forgotten after this time.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// How long closing waits for the end of the connection in order: data may still be on its way.
-const LINGER: Duration = Duration::from_secs(2);
-
 pub(crate) struct Socket {
     epoll: OwnedFd,
     state: Mutex<State>,
@@ -127,21 +124,19 @@ impl Socket {
         }
     }
 
-    /// Ends everything. Those who wait find it gone.
+    /// Ends everything. Those who wait find it gone. Waits for the end in order for as long as the options
+    /// say; whatever is left is reset.
     pub(crate) fn close(&self) {
         let (phase, linger) = {
             let mut state = lock(&self.state);
             state.bell.ring();
             let phase = std::mem::replace(&mut state.phase, Phase::Idle);
-            (phase, state.options.lingers())
+            (phase, state.options.linger())
         };
         if let Phase::Open(mut stream) = phase
-            && linger
+            && !linger.is_zero()
         {
-            stream.shut_down(true, true);
-            if let Err(error) = stream.qp().wait_disconnected(LINGER) {
-                log::debug!("an rsocket is closed before its end: {error}");
-            }
+            stream.close(linger);
         }
     }
 

@@ -1,5 +1,7 @@
 //! The end of a stream: by the program, by the peer, or because something failed.
 
+use std::time::Duration;
+
 use rnic::{ConnectionEvent, DisconnectReason};
 use rustix::io::Errno;
 
@@ -25,6 +27,18 @@ impl Stream {
         self.progress();
         if over {
             self.finish();
+        }
+    }
+
+    /// Ends both directions, and waits at most `linger` for that: data may still be on its way. A peer that
+    /// is silent is not waited for longer, and of what has failed there is nothing to wait for.
+    pub(crate) fn close(&mut self, linger: Duration) {
+        self.shut_down(true, true);
+        if let Some(End::Failed(_)) = self.end {
+            return;
+        }
+        if let Err(error) = self.qp.wait_disconnected(linger) {
+            log::debug!("an rsocket is closed before its end: {error}");
         }
     }
 
