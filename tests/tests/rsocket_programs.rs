@@ -1,9 +1,11 @@
 //! Sockets over RDMA between two daemons: Debian's programs of rsockets, unmodified; a program of ordinary
 //! sockets that librspreload.so puts on them; and what a program finds that makes the calls itself.
 
+use std::io::Write;
 use std::time::Duration;
 
-use rnic_tests::lab::Family;
+use rnic_tests::daemon::DaemonOptions;
+use rnic_tests::lab::{Command, Family, Process, Signal};
 use rnic_tests::programs::Programs;
 
 /// By which programs of ordinary sockets run on rsockets.
@@ -84,22 +86,48 @@ fn rcopy_copies_files() {
 }
 
 #[test]
-#[ignore = "open: rstream told the error and then stayed for 30 s, once on a busy machine"]
 fn programs_end_with_an_error_when_their_daemon_is_killed() {
-    let programs = Programs::new("rsock-daemon");
-    let at = programs.address();
-    let server = programs
-        .on_b("rstream -T b -S 100000 -C 1000 -I 100000")
-        .spawn();
-    programs.wait_for_listener();
-    let client = programs
-        .on_a(&format!("rstream -T b -S 100000 -C 1000 -I 100000 -s {at}"))
-        .spawn();
-    std::thread::sleep(Duration::from_secs(1));
-    programs.pair.daemon_b.kill();
-    for end in [client, server] {
-        let ended = end.finish(LIMIT);
-        assert!(!ended.stderr.is_empty(), "{ended}");
+    for kills_server in [true, false] {
+        // An end that only receives learns of a silent peer by nothing else.
+        let keepalive = [
+            "--keepalive-idle",
+            "2",
+            "--keepalive-interval",
+            "1",
+            "--keepalive-probes",
+            "3",
+        ];
+        let options = DaemonOptions {
+            arguments: keepalive.map(str::to_owned).to_vec(),
+            ..DaemonOptions::default()
+        };
+        let programs = Programs::with_daemons("rsock-daemon", &options);
+        // The client sends all the time, the server receives.
+        let line = "rstream -T b -S 100000 -C 100000 -I 100000";
+        let server = programs.on_b(line).spawn();
+        programs.wait_for_listener();
+        let at = programs.address();
+        let client = programs.on_a(&format!("{line} -s {at}")).spawn();
+        std::thread::sleep(Duration::from_secs(1));
+        let (own, other) = match kills_server {
+            true => {
+                programs.pair.daemon_b.kill();
+                (server, client)
+            }
+            false => {
+                programs.pair.daemon_a.kill();
+                (client, server)
+            }
+        };
+        let own = own.finish(LIMIT);
+        let errors = own.stderr.lines().filter(|line| !line.contains("rnic: "));
+        let errors: Vec<_> = errors.collect();
+        let told = matches!(errors[..], [only] if only.contains("Input/output error"));
+        assert!(told && own.took < Duration::from_secs(5), "{own}");
+        let other = other.finish(LIMIT);
+        let reasons = ["Connection reset by peer", "Connection timed out"];
+        let told = reasons.iter().any(|reason| other.stderr.contains(reason));
+        assert!(told && other.stderr.lines().count() == 1, "{other}");
     }
 }
 
@@ -118,23 +146,66 @@ fn iperf3_runs_on_rsockets_by_librspreload() {
     }
 }
 
+/// What makes the calls.
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/rsocket/calls.py");
+
+/// The server that echoes, which listens, and a client of it.
+fn served(programs: &Programs, case: &str) -> (Process, Command) {
+    let serve = format!("python3 {SCRIPT} serve 0.0.0.0 {PORT}");
+    let server = programs.on_b(&serve).spawn();
+    programs.wait_for_listener();
+    let at = programs.address();
+    let client = programs.on_a(&format!("python3 {SCRIPT} {case} {at} {PORT}"));
+    (server, client)
+}
+
 #[test]
 fn calls_do_what_those_of_sockets_do() {
     let programs = Programs::new("rsock-calls");
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/rsocket/calls.py");
     let at = programs.address();
-    let serve = format!("python3 {script} serve 0.0.0.0 {PORT}");
-    let mut server = programs.on_b(&serve).spawn();
-    programs.wait_for_listener();
-    let mut killed = programs
-        .on_a(&format!("python3 {script} stay {at} {PORT}"))
-        .spawn();
+    let (mut server, killed) = served(&programs, "stay");
+    let mut killed = killed.spawn();
     killed.says("here", LIMIT).unwrap();
     killed.kill();
     server.says("a peer went away", LIMIT).unwrap();
-    for case in ["halves", "flags", "poll", "threads", "refused", "many"] {
-        let client = programs.on_a(&format!("python3 {script} {case} {at} {PORT}"));
+    for case in [
+        "halves",
+        "flags",
+        "poll",
+        "threads",
+        "refused",
+        "signals",
+        "closed_meanwhile",
+        "sizes",
+        "many",
+    ] {
+        let client = programs.on_a(&format!("python3 {SCRIPT} {case} {at} {PORT}"));
         drop(client.run().success());
     }
     server.kill();
+    let both = programs.on_b(&format!("python3 {SCRIPT} gone {at} {PORT}"));
+    drop(both.run().success());
+}
+
+#[test]
+fn a_failure_is_told_once_and_after_what_was_transferred_before() {
+    let programs = Programs::new("rsock-cut");
+    let (mut server, client) = served(&programs, "cut");
+    let mut client = client.spawn();
+    client.says("waits", LIMIT).unwrap();
+    server.kill();
+    drop(client.finish(LIMIT).success());
+}
+
+#[test]
+fn closing_waits_for_a_silent_peer_for_as_long_as_so_linger_says() {
+    let mut programs = Programs::new("rsock-silent");
+    let (_server, client) = served(&programs, "silent");
+    let (mut client, mut input, _output) = client.spawn_piped();
+    client.says("full", LIMIT).unwrap();
+    programs.pair.daemon_b.signal(Signal::STOP);
+    input.write_all(b"silent\n").unwrap();
+    let ended = client.finish(LIMIT);
+    programs.pair.daemon_b.signal(Signal::CONT);
+    drop(ended.success());
 }

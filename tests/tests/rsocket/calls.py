@@ -8,9 +8,12 @@ import ctypes
 import errno
 import os
 import select
+import signal
 import socket
+import struct
 import sys
 import threading
+import time
 
 LIBRARY = ctypes.CDLL("librdmacm.so.1", use_errno=True)
 for name in ("rrecv", "rsend", "rwritev", "rreadv"):
@@ -79,6 +82,29 @@ def rpoll(asked, timeout):
     fds = (PollFd * len(asked))(*[PollFd(fd, events, 0) for fd, events in asked])
     call("rpoll", fds, len(asked), timeout)
     return [entry.revents for entry in fds]
+
+
+def option(fd, name, value=None):
+    """Sets an option of SOL_SOCKET, or gives its number."""
+    if value is not None:
+        call("rsetsockopt", fd, socket.SOL_SOCKET, name, value, len(value))
+        return None
+    number, length = ctypes.c_int(), ctypes.c_uint(4)
+    found = (socket.SOL_SOCKET, name, ctypes.byref(number), ctypes.byref(length))
+    call("rgetsockopt", fd, *found)
+    return number.value
+
+
+def fill(fd):
+    """Sends until the peer, which reads nothing more, takes nothing more; how much."""
+    count, quiet_since = 0, time.monotonic()
+    while time.monotonic() < quiet_since + 0.5:
+        try:
+            count += send(fd, bytes(1 << 16), socket.MSG_DONTWAIT)
+            quiet_since = time.monotonic()
+        except BlockingIOError:
+            time.sleep(0.01)
+    return count
 
 
 def expect_error(number, act, *arguments):
@@ -186,13 +212,129 @@ def refused(host, port):
     expect_error(errno.EINPROGRESS, call, "rconnect", fd, *address(host, port + 1))
     found = rpoll([(fd, select.POLLOUT)], 5000)
     assert found[0] & select.POLLERR, found
-    value, length = ctypes.c_int(), ctypes.c_uint(4)
-    option = (socket.SOL_SOCKET, socket.SO_ERROR, ctypes.byref(value), ctypes.byref(length))
-    call("rgetsockopt", fd, *option)
-    assert value.value == errno.ECONNREFUSED, value.value
+    assert option(fd, socket.SO_ERROR) == errno.ECONNREFUSED
+    assert option(fd, socket.SO_ERROR) == 0, "it is told once"
     call("rclose", fd)
     expect_error(errno.ESOCKTNOSUPPORT, call, "rsocket", socket.AF_INET, socket.SOCK_DGRAM, 0)
     expect_error(errno.ENOTCONN, receive, make(), 1)
+
+
+def signals(host, port):
+    """A transfer that a signal ends early gives its count; one that has none, EINTR."""
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    fd = connect(host, port)
+    send(fd, b"abc")
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    assert receive(fd, 10, socket.MSG_WAITALL) == b"abc"
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    expect_error(errno.EINTR, receive, fd, 1)
+    # The peer echoes, so it stops reading when nobody reads here.
+    data = os.urandom(1 << 20) * 8
+    signal.setitimer(signal.ITIMER_REAL, 1)
+    count = send(fd, data)
+    assert 0 < count < len(data), count
+    got = []
+    reader = threading.Thread(target=lambda: got.append(receive_all(fd)))
+    reader.start()
+    assert send(fd, data[count:]) == len(data) - count
+    call("rshutdown", fd, socket.SHUT_WR)
+    reader.join(60)
+    assert got and got[0] == data + b"%d" % (len(data) + 3), "not what was sent"
+    call("rclose", fd)
+
+
+def closed_meanwhile(host, port):
+    """A transfer whose rsocket another thread closes gives its count."""
+    fd = connect(host, port)
+    send(fd, b"abc")
+    threading.Timer(0.5, call, ("rclose", fd)).start()
+    assert receive(fd, 10, socket.MSG_WAITALL) == b"abc"
+
+
+def sizes(host, port):
+    """The rings of a connection stay, and so do the sizes that it tells."""
+    fd = make()
+    option(fd, socket.SO_SNDBUF, struct.pack("i", 50_000))
+    call("rconnect", fd, *address(host, port))
+    for name in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+        before = option(fd, name)
+        option(fd, name, struct.pack("i", 1_000_000))
+        assert option(fd, name) == before, f"{option(fd, name)}, not {before}"
+    assert option(fd, socket.SO_SNDBUF) == 100_000
+    call("rclose", fd)
+
+
+def gone(host, port):
+    """Here both ends: a peer that goes before it is accepted is passed over."""
+    listening = call("rsocket", socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK, 0)
+    call("rbind", listening, *address(host, port + 2))
+    call("rlisten", listening, 8)
+
+    def come():
+        fd = call("rsocket", socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK, 0)
+        expect_error(errno.EINPROGRESS, call, "rconnect", fd, *address(host, port + 2))
+        return fd
+
+    for others in (0, 1):
+        first = come()
+        assert rpoll([(listening, select.POLLIN)], 5000) == [select.POLLIN]
+        call("rclose", first)
+        time.sleep(0.5)
+        if others:
+            second = come()
+            time.sleep(0.5)
+            accepted = call("raccept", listening, None, None)
+            assert rpoll([(second, select.POLLOUT)], 5000) == [select.POLLOUT]
+            send(second, b"second")
+            assert rpoll([(accepted, select.POLLIN)], 5000) == [select.POLLIN]
+            assert receive(accepted, 6) == b"second"
+        else:
+            expect_error(errno.EAGAIN, call, "raccept", listening, None, None)
+
+
+def cut(host, port):
+    """The peer is killed: what came and went before is told first, then the failure, and that once."""
+    receives, sends, told = connect(host, port), connect(host, port), connect(host, port)
+    send(receives, b"abc")
+    assert receive(receives, 3, socket.MSG_PEEK | socket.MSG_WAITALL)
+    data = bytes(1 << 23)
+    counts = []
+    sender = threading.Thread(target=lambda: counts.append(send(sends, data)))
+    sender.start()
+    threading.Timer(1, print, ("waits",), {"flush": True}).start()
+    assert receive(receives, 10, socket.MSG_WAITALL) == b"abc"
+    expect_error(errno.ECONNRESET, receive, receives, 10)
+    assert receive(receives, 10) == b""
+    sender.join(30)
+    assert counts and 0 < counts[0] < len(data), counts
+    expect_error(errno.ECONNRESET, send, sends, data)
+    expect_error(errno.EPIPE, send, sends, data)
+    assert rpoll([(told, select.POLLIN)], 30_000)[0] & select.POLLERR
+    assert option(told, socket.SO_ERROR) == errno.ECONNRESET
+    assert option(told, socket.SO_ERROR) == 0, "it is told once"
+    assert receive(told, 1) == b""
+
+
+def silent(host, port):
+    """The peer falls silent: closing waits no longer than it is told to, and other threads not at all."""
+    fds = [connect(host, port) for _ in range(4)]
+    for fd in fds:
+        assert fill(fd) > 0
+    print("full", file=sys.stderr)
+    assert sys.stdin.readline() == "silent\n"
+    for fd, linger, least, most in (
+        (fds[0], None, 2, 10),
+        (fds[1], (1, 0), 0, 2),
+        (fds[2], (1, 5), 5, 15),
+        (fds[3], (0, 5), 2, 10),
+    ):
+        if linger:
+            option(fd, socket.SO_LINGER, struct.pack("ii", *linger))
+        begin = time.monotonic()
+        call("rshutdown", fd, socket.SHUT_WR)
+        call("rclose", fd)
+        took = time.monotonic() - begin
+        assert least <= took < most, f"SO_LINGER {linger}: {took} s"
 
 
 def many(host, port):
