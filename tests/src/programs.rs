@@ -78,13 +78,7 @@ impl Programs {
     /// The hosts, with everything at its default.
     #[must_use]
     pub fn new(name: &str) -> Self {
-        Self::with_daemons(name, &DaemonOptions::default())
-    }
-
-    /// The hosts, with daemons of these options.
-    #[must_use]
-    pub fn with_daemons(name: &str, options: &DaemonOptions) -> Self {
-        let pair = Pair::with(name, &LinkOptions::default(), options);
+        let pair = Pair::with(name, &LinkOptions::default(), &DaemonOptions::default());
         let library = Library::new(&pair.lab);
         Self { pair, library }
     }

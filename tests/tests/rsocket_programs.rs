@@ -4,7 +4,6 @@
 use std::io::Write;
 use std::time::Duration;
 
-use rnic_tests::daemon::DaemonOptions;
 use rnic_tests::lab::{Command, Family, Process, Signal};
 use rnic_tests::programs::Programs;
 
@@ -88,22 +87,10 @@ fn rcopy_copies_files() {
 #[test]
 fn programs_end_with_an_error_when_their_daemon_is_killed() {
     for kills_server in [true, false] {
-        // An end that only receives learns of a silent peer by nothing else.
-        let keepalive = [
-            "--keepalive-idle",
-            "2",
-            "--keepalive-interval",
-            "1",
-            "--keepalive-probes",
-            "3",
-        ];
-        let options = DaemonOptions {
-            arguments: keepalive.map(str::to_owned).to_vec(),
-            ..DaemonOptions::default()
-        };
-        let programs = Programs::with_daemons("rsock-daemon", &options);
+        let programs = Programs::new("rsock-daemon");
+        // An end that only receives learns of a silent peer by keep-alive alone.
         // The client sends all the time, the server receives.
-        let line = "rstream -T b -S 100000 -C 100000 -I 100000";
+        let line = "rstream -k 1 -T b -S 100000 -C 100000 -I 100000";
         let server = programs.on_b(line).spawn();
         programs.wait_for_listener();
         let at = programs.address();
@@ -194,6 +181,16 @@ fn a_failure_is_told_once_and_after_what_was_transferred_before() {
     let mut client = client.spawn();
     client.says("waits", LIMIT).unwrap();
     server.kill();
+    drop(client.finish(LIMIT).success());
+}
+
+#[test]
+fn keep_alive_finds_out_that_the_peer_is_gone() {
+    let programs = Programs::new("rsock-alive");
+    let (_server, client) = served(&programs, "alive");
+    let mut client = client.spawn();
+    client.says("waits", LIMIT).unwrap();
+    programs.pair.daemon_b.kill();
     drop(client.finish(LIMIT).success());
 }
 

@@ -315,6 +315,20 @@ def cut(host, port):
     assert receive(told, 1) == b""
 
 
+def alive(host, port):
+    """The peer's host forgets the connections in silence: the one with SO_KEEPALIVE learns of it."""
+    plain, asks = connect(host, port), connect(host, port)
+    option(asks, socket.SO_KEEPALIVE, struct.pack("i", 1))
+    idle = struct.pack("i", 1)
+    call("rsetsockopt", asks, socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, idle, len(idle))
+    for fd in (plain, asks):
+        send(fd, b"x")
+        receive(fd, 1)
+    threading.Timer(3, print, ("waits",), {"flush": True}).start()
+    expect_error(errno.ECONNRESET, receive, asks, 1)
+    assert rpoll([(plain, select.POLLIN)], 1000) == [0]
+
+
 def silent(host, port):
     """The peer falls silent: closing waits no longer than it is told to, and other threads not at all."""
     fds = [connect(host, port) for _ in range(4)]

@@ -49,10 +49,11 @@ pub(crate) struct Options {
     /// Seconds, when the program has set them.
     linger: Option<c_int>,
     sizes: Sizes,
+    keep_alive: bool,
+    /// Seconds.
+    keep_idle: c_int,
     /// Taken and given back: the connection does as well with any of them.
     reuse: bool,
-    keep_alive: bool,
-    keep_idle: c_int,
     out_of_band_inline: bool,
     no_delay: bool,
     inline: c_int,
@@ -73,9 +74,9 @@ impl Options {
                 credits: QUEUE,
                 iomap: 0,
             },
-            reuse: false,
             keep_alive: false,
             keep_idle: 7200,
+            reuse: false,
             out_of_band_inline: false,
             no_delay: false,
             inline: 64,
@@ -85,6 +86,12 @@ impl Options {
 
     pub(crate) fn sizes(&self) -> Sizes {
         self.sizes
+    }
+
+    /// After what silence a peer is asked whether it is there, if it is.
+    pub(crate) fn keep_alive(&self) -> Option<Duration> {
+        let idle = Duration::from_secs(self.keep_idle.unsigned_abs().into());
+        self.keep_alive.then_some(idle)
     }
 
     /// How long closing waits for the end in order; without any time it resets.

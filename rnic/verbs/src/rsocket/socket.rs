@@ -116,6 +116,10 @@ impl Socket {
     pub(crate) fn end_wait(&self) {
         let mut state = lock(&self.state);
         let now = Instant::now();
+        let keep_alive = state.options.keep_alive();
+        if let (Phase::Open(stream), Some(idle)) = (&mut state.phase, keep_alive) {
+            stream.keep_alive(idle, now);
+        }
         // Any of them does: all have about the same time.
         state.waiters.pop();
         state.waiters.retain(|until| *until > now);

@@ -4,6 +4,7 @@
 //! it. Nothing here waits, and nothing makes progress but in calls of the program.
 
 mod ending;
+mod idle;
 mod mapped;
 mod sizes;
 mod work;
@@ -22,6 +23,7 @@ use super::iomap::Iomap;
 use super::wire::{Entry, Hello, Mapped, Message, TARGETS};
 use crate::ffi::Outcome;
 use crate::session::Session;
+use idle::Quiet;
 use sizes::SPARE_RECEIVES;
 pub(crate) use sizes::Sizes;
 use work::{Work, message_of, read_stable, remote};
@@ -63,6 +65,7 @@ pub(crate) struct Stream {
     /// What the peer said; from then on there are messages.
     peer: Option<Peer>,
     control: Control,
+    quiet: Quiet,
     /// A message that waits until one may go.
     farewell: Option<Message>,
     pub(crate) iomap: Iomap,
@@ -124,6 +127,7 @@ impl Stream {
             sizes,
             peer: None,
             control: Control::default(),
+            quiet: Quiet::new(),
             farewell: None,
             iomap: Iomap::default(),
             reads: true,
@@ -221,6 +225,7 @@ impl Stream {
         }
         self.tell_peer();
         self.tell_mapped();
+        self.quiet.broken |= any;
         any
     }
 
