@@ -2,10 +2,12 @@
    how what is not there fails. Arguments: "server" or "client", and the server's address. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <rdma/rdma_verbs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define CHECK(truth)                                                                     \
 	do {                                                                             \
@@ -128,6 +130,18 @@ static void check_absent(struct rdma_cm_id *id)
 	CHECK(ibv_attach_mcast(id->qp, NULL, 0) == EOPNOTSUPP);
 }
 
+/* A failure is an error's number also where the log can't be written. */
+static void check_without_log(struct rdma_cm_id *id)
+{
+	int error = dup(2), full = open("/dev/full", O_WRONLY), failed;
+
+	CHECK(error >= 0 && full >= 0 && dup2(full, 2) == 2);
+	failed = !ibv_alloc_mw(id->pd, IBV_MW_TYPE_1) && errno == EOPNOTSUPP;
+	CHECK(dup2(error, 2) == 2 && failed);
+	close(error);
+	close(full);
+}
+
 /* What is still used. */
 static void check_used(struct rdma_cm_id *id)
 {
@@ -176,6 +190,7 @@ static void ask(const char *address)
 	CHECK(rdma_get_recv_comp(id, &wc) == 1 && wc.byte_len == sizeof(place));
 	memcpy(&place, memory + 2048, sizeof(place));
 	check_absent(id);
+	check_without_log(id);
 	check_used(id);
 	check_attributes(id);
 

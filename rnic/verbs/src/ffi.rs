@@ -421,16 +421,17 @@ fn set_errno(errno: Errno) {
     unsafe { *libc::__errno_location() = errno.raw_os_error() };
 }
 
-/// Runs what a call does. A panic is a bug of ours, told by the panic's own line, and an error of the
-/// call.
+/// Runs what a call does, and logs its failure. A panic is a bug of ours, told by the panic's own line, and
+/// EIO for the program. The log may be the program's own logger, so it is called where a panic is caught.
 fn run<T>(call: &str, body: impl FnOnce() -> Outcome<T>) -> Result<T, Errno> {
-    let ended = catch_unwind(AssertUnwindSafe(body));
-    let outcome = ended.unwrap_or_else(|_| Err(Fail::of(Errno::IO, "a bug of the RNIC's")));
-    outcome.map_err(|fail| {
-        fail.log(call);
-        set_errno(fail.errno);
-        fail.errno
-    })
+    let logged = || {
+        body().map_err(|fail| {
+            fail.log(call);
+            fail.errno
+        })
+    };
+    let outcome = catch_unwind(AssertUnwindSafe(logged)).unwrap_or(Err(Errno::IO));
+    outcome.inspect_err(|errno| set_errno(*errno))
 }
 
 /// The body of a verb that returns 0 or an error's number.
@@ -488,3 +489,13 @@ macro_rules! exports {
     };
 }
 pub(crate) use exports;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_an_error_of_the_call() {
+        assert_eq!(verb("test", || panic!("in the test")), libc::EIO);
+    }
+}

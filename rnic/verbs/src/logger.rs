@@ -1,6 +1,7 @@
 //! What goes wrong is told on standard error: programs show an error's number at most. The environment's
 //! `RNIC_LOG` says how much: `off`, `error`, `warn` (without a word), `info`, `debug`.
 
+use std::io::Write;
 use std::sync::Once;
 
 use log::{LevelFilter, Log, Metadata, Record};
@@ -14,7 +15,8 @@ impl Log for Stderr {
 
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
-            eprintln!("rnic: {}", record.args());
+            // `eprintln!` panics where standard error can't be written. Then there is nobody to tell.
+            let _ = writeln!(std::io::stderr(), "rnic: {}", record.args());
         }
     }
 
