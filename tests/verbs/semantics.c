@@ -174,6 +174,18 @@ static void check_attributes(struct rdma_cm_id *id)
 	CHECK(!ibv_create_cq_ex(id->verbs, &init) && errno == EOPNOTSUPP);
 }
 
+/* Programs of old headers call the exported function, with a struct of 48 bytes. */
+static void check_old_port(struct rdma_cm_id *id)
+{
+	unsigned char port[64];
+
+	memset(port, 0xa5, sizeof(port));
+	CHECK(!(ibv_query_port)(id->verbs, 1, (struct _compat_ibv_port_attr *)port));
+	CHECK(((struct ibv_port_attr *)port)->link_layer == IBV_LINK_LAYER_ETHERNET);
+	for (size_t at = 48; at < sizeof(port); at++)
+		CHECK(port[at] == 0xa5);
+}
+
 static void ask(const char *address)
 {
 	struct rdma_cm_id *id = endpoint(address, 0);
@@ -193,6 +205,7 @@ static void ask(const char *address)
 	check_without_log(id);
 	check_used(id);
 	check_attributes(id);
+	check_old_port(id);
 
 	memset(memory, 'w', WRITTEN);
 	wr.imm_data = htonl(IMMEDIATE);

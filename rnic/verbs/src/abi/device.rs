@@ -184,8 +184,10 @@ pub(crate) struct ibv_port_attr {
     pub(crate) active_speed_ex: u32,
 }
 
-/// Bytes of [`ibv_port_attr`] in rdma-core 44, which an old `ibv_query_port` gives room for.
-pub(crate) const PORT_ATTR_44: usize = 52;
+/// Bytes of the headers' `_compat_ibv_port_attr`, which is [`ibv_port_attr`] up to `flags`: what callers of
+/// the exported `ibv_query_port` have room for. Newer programs call `verbs_context::query_port`, and say how
+/// large their struct is.
+pub(crate) const COMPAT_PORT_ATTR: usize = std::mem::offset_of!(ibv_port_attr, port_cap_flags2);
 
 /// A GID in network order.
 #[repr(C, align(8))]
@@ -201,6 +203,8 @@ pub(crate) struct ibv_gid_entry {
     pub(crate) gid_type: u32,
     pub(crate) ndev_ifindex: u32,
 }
+
+const _: () = assert!(COMPAT_PORT_ATTR == 48);
 
 sizes!(
     ibv_device = 664,

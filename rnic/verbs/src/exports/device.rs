@@ -6,7 +6,8 @@ use rustix::io::Errno;
 
 use super::ops;
 use crate::abi::{
-    PORT_ATTR_44, ibv_context, ibv_device, ibv_device_attr, ibv_gid, ibv_gid_entry, ibv_port_attr,
+    COMPAT_PORT_ATTR, ibv_context, ibv_device, ibv_device_attr, ibv_gid, ibv_gid_entry,
+    ibv_port_attr,
 };
 use crate::context::Context;
 use crate::device::{self, Device};
@@ -66,7 +67,7 @@ exports! {
 
     "IBVERBS_1.1" verb fn ibv_query_port(context: Ptr<ibv_context>, port: u8, attr: Ptr<ibv_port_attr>) -> c_int {
         let info = context.object::<Context>()?.session().info()?;
-        attr.write_start(&device::port_attributes(&info, port)?, PORT_ATTR_44);
+        attr.write_start(&device::port_attributes(&info, port)?, COMPAT_PORT_ATTR);
         Ok(())
     }
 
