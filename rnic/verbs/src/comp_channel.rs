@@ -30,7 +30,8 @@ const IMMEDIATE: u64 = u64::MAX;
 pub(crate) struct CompChannel {
     abi: Shared<ibv_comp_channel>,
     epoll: OwnedFd,
-    /// By number.
+    /// By number. The lock is held from the look-up of a queue until its event counts as one to be
+    /// acknowledged, so that the queue's destruction comes before the event or waits for it.
     cqs: Mutex<HashMap<u64, Weak<Cq>>>,
     pub(crate) users: Users,
     /// Numbers of queues with such an event; its descriptor is in `epoll`.
@@ -120,7 +121,8 @@ impl CompChannel {
 
     /// The event that a completion made.
     fn take_notification(&self, number: u64) -> Outcome<Option<Arc<Cq>>> {
-        let Some(cq) = self.cq(number) else {
+        let cqs = lock(&self.cqs);
+        let Some(cq) = cqs.get(&number).and_then(Weak::upgrade) else {
             return Ok(None);
         };
         let told = match cq.rnic().take_notification() {
@@ -141,13 +143,11 @@ impl CompChannel {
     }
 
     fn take_immediate(&self) -> Option<Arc<Cq>> {
-        let cq = self.cq(self.immediate.take_unread()?)?;
+        let cqs = lock(&self.cqs);
+        let number = self.immediate.take_unread()?;
+        let cq = cqs.get(&number).and_then(Weak::upgrade)?;
         cq.unacknowledged.add_one();
         Some(cq)
-    }
-
-    fn cq(&self, number: u64) -> Option<Arc<Cq>> {
-        lock(&self.cqs).get(&number).and_then(Weak::upgrade)
     }
 
     /// The descriptor to wait on, unless the program has said that it does not wait.
