@@ -1,12 +1,15 @@
 /* Two ends of a connection, built with the headers' inline functions, that check what the verbs promise and
    how what is not there fails. Arguments: "server" or "client", and the server's address. */
+#define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <rdma/rdma_verbs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CHECK(truth)                                                                     \
@@ -174,6 +177,34 @@ static void check_attributes(struct rdma_cm_id *id)
 	CHECK(!ibv_create_cq_ex(id->verbs, &init) && errno == EOPNOTSUPP);
 }
 
+static void *destroy_srq(void *srq)
+{
+	CHECK(!ibv_destroy_srq(srq));
+	return NULL;
+}
+
+/* Destruction waits until an event that was taken is acknowledged. */
+static void check_events(struct rdma_cm_id *id)
+{
+	struct ibv_srq_init_attr init = { .attr = { .max_wr = 4, .max_sge = 1 } };
+	struct ibv_srq_attr limit = { .srq_limit = 1 };
+	struct ibv_async_event event;
+	struct timespec until;
+	struct ibv_srq *srq;
+	pthread_t destroyer;
+
+	CHECK((srq = ibv_create_srq(id->pd, &init)));
+	CHECK(!ibv_modify_srq(srq, &limit, IBV_SRQ_LIMIT));
+	CHECK(!ibv_get_async_event(id->verbs, &event));
+	CHECK(event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED && event.element.srq == srq);
+	CHECK(!pthread_create(&destroyer, NULL, destroy_srq, srq));
+	CHECK(!clock_gettime(CLOCK_REALTIME, &until));
+	until.tv_sec++;
+	CHECK(pthread_timedjoin_np(destroyer, NULL, &until) == ETIMEDOUT);
+	ibv_ack_async_event(&event);
+	CHECK(!pthread_join(destroyer, NULL));
+}
+
 /* Programs of old headers call the exported function, with a struct of 48 bytes. */
 static void check_old_port(struct rdma_cm_id *id)
 {
@@ -206,6 +237,7 @@ static void ask(const char *address)
 	check_used(id);
 	check_attributes(id);
 	check_old_port(id);
+	check_events(id);
 
 	memset(memory, 'w', WRITTEN);
 	wr.imm_data = htonl(IMMEDIATE);

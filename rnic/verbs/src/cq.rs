@@ -24,7 +24,9 @@ pub(crate) struct Cq {
     cq: CompletionQueue,
     channel: Option<(Arc<CompChannel>, Use)>,
     pub(crate) users: Users,
+    /// Events of its completion channel, and asynchronous ones.
     pub(crate) unacknowledged: Unacknowledged,
+    pub(crate) async_unacknowledged: Arc<Unacknowledged>,
     context: Arc<Context>,
     pub(crate) polls: Polls,
     /// An event was asked for while completions waited, and the program has not polled since.
@@ -72,6 +74,7 @@ impl Cq {
             channel,
             users: Users::default(),
             unacknowledged: Unacknowledged::default(),
+            async_unacknowledged: Arc::default(),
             context: context.clone(),
             polls: Polls::default(),
             asked_late: AtomicBool::new(false),
@@ -93,7 +96,9 @@ impl Cq {
             channel.remove(&shared);
         }
         shared.unacknowledged.wait_for_none();
-        shared.context.forget(cq.addr());
+        shared
+            .context
+            .forget(cq.addr(), &shared.async_unacknowledged);
         drop(shared);
         drop(cq.take_back::<Self>()?);
         Ok(())

@@ -102,7 +102,6 @@ impl Qp {
         if let Some(id) = lock(connections).remove(&taken.qp.num()) {
             id.queue_pair_gone();
         }
-        taken.context().forget(qp.addr());
         // Another thread's call may still have its share of the queue pair.
         lock(&taken.uses).clear();
         Ok(())

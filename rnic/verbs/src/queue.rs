@@ -42,9 +42,13 @@ impl<T> EventQueue<T> {
         }
     }
 
-    /// The oldest event, for who has read the descriptor. None when it was taken back meanwhile.
-    pub(crate) fn take(&self) -> Option<T> {
-        lock(&self.events).pop_front()
+    /// The oldest event, for a caller that has read the descriptor. None when it was taken back meanwhile.
+    /// `count` notes that it is to be acknowledged, before [`Self::take_back`] could miss it.
+    pub(crate) fn take(&self, count: impl FnOnce(&T)) -> Option<T> {
+        let mut events = lock(&self.events);
+        let event = events.pop_front()?;
+        count(&event);
+        Some(event)
     }
 
     /// The oldest event, for who has not read the descriptor.
@@ -144,7 +148,7 @@ mod tests {
         for expected in [1, 3] {
             assert!(is_readable(&queue));
             rustix::io::read(queue.counter(), &mut [0; 8]).unwrap();
-            assert_eq!(queue.take(), Some(expected));
+            assert_eq!(queue.take(|_| ()), Some(expected));
         }
         assert!(!is_readable(&queue));
     }

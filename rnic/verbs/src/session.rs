@@ -9,7 +9,7 @@ use std::time::Duration;
 use rnic::{CqId, DeviceInfo, Error, EventSource, EventSources, ListenerId, QpNum, SrqId};
 use rustix::io::Errno;
 
-use crate::abi::{IBV_EVENT_CQ_ERR, IBV_EVENT_DEVICE_FATAL, IBV_EVENT_SRQ_LIMIT_REACHED};
+use crate::abi::{IBV_EVENT_CQ_ERR, IBV_EVENT_SRQ_LIMIT_REACHED, ibv_async_event};
 use crate::cm::CmId;
 use crate::context::Context;
 use crate::cq::Cq;
@@ -135,8 +135,11 @@ impl Session {
     fn tell_cq(&self, id: CqId) {
         let cqs = lock(&self.cqs);
         if let Some(cq) = cqs.get(&id).and_then(Weak::upgrade) {
-            let element = cq.abi_ptr().addr();
-            cq.context().tell(element, IBV_EVENT_CQ_ERR);
+            let event = ibv_async_event {
+                element: cq.abi_ptr().addr(),
+                event_type: IBV_EVENT_CQ_ERR,
+            };
+            cq.context().tell(event, &cq.async_unacknowledged);
         }
     }
 
@@ -145,8 +148,11 @@ impl Session {
         if let Some(srq) = srqs.get(&id).and_then(Weak::upgrade)
             && srq.take_limit_event()
         {
-            let element = srq.abi_ptr().addr();
-            srq.context().tell(element, IBV_EVENT_SRQ_LIMIT_REACHED);
+            let event = ibv_async_event {
+                element: srq.abi_ptr().addr(),
+                event_type: IBV_EVENT_SRQ_LIMIT_REACHED,
+            };
+            srq.context().tell(event, &srq.unacknowledged);
         }
     }
 
@@ -155,7 +161,7 @@ impl Session {
         log::error!("the RNIC of {} is gone: {error}", self.interface);
         self.gone.store(true, Ordering::Relaxed);
         for context in lock(&self.contexts).iter().filter_map(Weak::upgrade) {
-            context.tell(0, IBV_EVENT_DEVICE_FATAL);
+            context.device_gone();
         }
         for id in lock(&self.connections).values() {
             id.device_gone();

@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, zeroable};
 use crate::lock;
 use crate::pd::{Pd, Use, Users};
+use crate::queue::Unacknowledged;
 
 zeroable!(ibv_srq);
 
@@ -21,6 +22,7 @@ pub(crate) struct Srq {
     pd: Arc<Pd>,
     _use: Use,
     pub(crate) users: Users,
+    pub(crate) unacknowledged: Arc<Unacknowledged>,
 }
 
 // SAFETY: repr(C), and `_abi` comes first.
@@ -57,6 +59,7 @@ impl Srq {
             pd: pd.clone(),
             _use: pd.users.add(),
             users: Users::default(),
+            unacknowledged: Arc::default(),
         });
         lock(&pd.context().session().srqs).insert(id, Arc::downgrade(&made));
         Ok(made)
@@ -69,7 +72,7 @@ impl Srq {
         let taken = srq.take_back::<Self>()?;
         // The lock is held while the session's thread tells something of it.
         lock(&taken.context().session().srqs).remove(&taken.srq.id());
-        taken.context().forget(srq.addr());
+        taken.context().forget(srq.addr(), &taken.unacknowledged);
         Ok(())
     }
 

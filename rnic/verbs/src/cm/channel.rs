@@ -44,7 +44,7 @@ impl EventChannel {
                 Err(Errno::INTR) => continue,
                 Err(errno) => return Err(Fail::of(errno, "the event channel can't be read")),
             }
-            if let Some(event) = self.events.take() {
+            if let Some(event) = self.events.take(Event::count) {
                 return Ok(event);
             }
         }

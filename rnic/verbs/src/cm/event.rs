@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 
@@ -21,6 +22,8 @@ pub(crate) struct Event {
     about: Arc<CmId>,
     /// A request's new identifier, which the program gets with the event.
     child: Option<Arc<CmId>>,
+    /// It is one of the identifier's that are to be acknowledged.
+    counted: AtomicBool,
 }
 
 // SAFETY: repr(C), and `abi` comes first.
@@ -94,6 +97,7 @@ impl Event {
             _private_data: details.private_data,
             about: about.clone(),
             child,
+            counted: AtomicBool::new(false),
         })
     }
 
@@ -113,9 +117,14 @@ impl Event {
         self.abi.get(|abi| abi.status)
     }
 
+    /// It is off its channel's queue: from here on its identifier's destruction waits for it.
+    pub(crate) fn count(event: &Arc<Self>) {
+        event.about.unacknowledged.add_one();
+        event.counted.store(true, Ordering::Relaxed);
+    }
+
     /// Gives the event to the program, and a request's identifier with it.
     pub(crate) fn deliver(self: Arc<Self>) -> Ptr<rdma_cm_event> {
-        self.about.unacknowledged.add_one();
         if let Some(child) = &self.child {
             child.clone().hand_out();
         }
@@ -124,8 +133,15 @@ impl Event {
 
     /// The program gives it back.
     pub(crate) fn acknowledge(event: Ptr<rdma_cm_event>) -> Outcome<()> {
-        let event = event.take_back::<Self>()?;
-        event.about.unacknowledged.acknowledge(1);
+        drop(event.take_back::<Self>()?);
         Ok(())
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if *self.counted.get_mut() {
+            self.about.unacknowledged.acknowledge(1);
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_void};
 use crate::abi::{
     ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, rdma_cm_event, rdma_event_channel,
 };
-use crate::cm::EventChannel;
+use crate::cm::{Event, EventChannel};
 use crate::comp_channel::CompChannel;
 use crate::context::Context;
 use crate::ffi::{Object, Ptr, number};
@@ -70,7 +70,7 @@ unsafe extern "C-unwind" fn rdma_get_cm_event(
             return -1;
         }
         let taken = number("rdma_get_cm_event", || {
-            let Some(found) = channel.object::<EventChannel>()?.events.take() else {
+            let Some(found) = channel.object::<EventChannel>()?.events.take(Event::count) else {
                 return Ok(NOTHING);
             };
             event.write(found.deliver());

@@ -132,8 +132,8 @@ exports! {
         Srq::destroy(srq)
     }
 
-    "IBVERBS_1.1" plain fn ibv_ack_async_event(_event: Ptr<ibv_async_event>) {
-        // An event holds nothing.
+    "IBVERBS_1.1" void fn ibv_ack_async_event(event: Ptr<ibv_async_event>) {
+        Context::acknowledge(event.read()?)
     }
 }
 
