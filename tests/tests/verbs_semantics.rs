@@ -1,15 +1,20 @@
 //! A C program of our own, built with the headers' inline functions, checks what the verbs promise: immediate
 //! data, inline data, invalidation, attributes, what is still used, and how what is not there fails.
 
-use std::path::Path;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use rnic_tests::lab::Family;
 use rnic_tests::programs::Programs;
+use rustix::process::Signal;
 
-#[test]
-fn the_verbs_keep_what_their_manual_pages_promise() {
-    let programs = Programs::new("verbs-semantics");
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The program, built.
+fn built(programs: &Programs) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("verbs/semantics.c");
     let program = programs.pair.lab.directory().join("semantics");
     let built = Command::new("gcc")
@@ -25,13 +30,55 @@ fn the_verbs_keep_what_their_manual_pages_promise() {
         "{}",
         String::from_utf8_lossy(&built.stderr)
     );
+    program
+}
+
+#[test]
+fn the_verbs_keep_what_their_manual_pages_promise() {
+    let programs = Programs::new("verbs-semantics");
+    let program = built(&programs);
     let end = |role: &str| format!("env {} {role} {}", program.display(), programs.address());
     let server = programs.on_b(&end("server")).spawn();
     programs.wait_for_listener();
     let client = programs.on_a(&end("client")).run();
-    let server = server.finish(Duration::from_secs(30));
+    let server = server.finish(LIMIT);
     assert!(
         client.status.success() && server.status.success(),
         "{client}\n{server}"
     );
+}
+
+/// A peer of the kernel's TCP that sends a whole Request.
+fn ask(to: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect_timeout(&to, LIMIT).expect("a listener");
+    stream
+        .write_all(b"MPA ID Req Frame\x40\x01\0\0")
+        .expect("a connection");
+    stream.set_read_timeout(Some(LIMIT)).expect("a timeout");
+    stream
+}
+
+#[test]
+fn a_program_that_does_not_look_at_its_requests_holds_a_backlog_of_them_at_most() {
+    let programs = Programs::new("verbs-unread");
+    let program = built(&programs);
+    let line = format!("env {} unread {}", program.display(), programs.address());
+    let mut server = programs.on_b(&line).spawn();
+    programs.wait_for_listener();
+    let to = programs.pair.b.address(Family::V4, 7471);
+    let mut honest = programs.pair.a.namespace.in_thread(|| {
+        for _ in 0..200 {
+            let stream = ask(to);
+            // A reset when it is closed.
+            rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO))
+                .expect("a socket");
+        }
+        ask(to)
+    });
+    server.signal(Signal::USR1);
+    let mut answer = [0; 20];
+    honest.read_exact(&mut answer).expect("an answer");
+    assert!(answer.starts_with(b"MPA ID Rep Frame"), "{answer:?}");
+    let server = server.finish(LIMIT);
+    assert!(server.status.success(), "{server}");
 }

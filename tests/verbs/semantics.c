@@ -1,11 +1,14 @@
 /* Two ends of a connection, built with the headers' inline functions, that check what the verbs promise and
-   how what is not there fails. Arguments: "server" or "client", and the server's address. */
+   how what is not there fails. Arguments: "server" or "client", and the server's address. "unread" is a
+   server that looks at its requests only when it gets SIGUSR1, and rejects one whose peer is still there. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <rdma/rdma_verbs.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +23,7 @@
 		}                                                                        \
 	} while (0)
 
-enum { SIZE = 4096, RECEIVES = 4, WRITTEN = 1000 };
+enum { SIZE = 4096, RECEIVES = 4, BACKLOG = 4, WRITTEN = 1000 };
 static const uint32_t IMMEDIATE = 0x12345678;
 static char memory[SIZE] __attribute__((aligned(4096)));
 
@@ -269,11 +272,48 @@ static void ask(const char *address)
 	rdma_destroy_ep(id);
 }
 
+static int descriptors(void)
+{
+	DIR *directory = opendir("/proc/self/fd");
+	int count = 0;
+
+	CHECK(directory);
+	while (readdir(directory))
+		count++;
+	closedir(directory);
+	return count;
+}
+
+static void look_late(const char *address)
+{
+	struct rdma_cm_id *listener, *id;
+	int signal, before, answered = 0;
+	sigset_t told;
+
+	sigemptyset(&told);
+	sigaddset(&told, SIGUSR1);
+	CHECK(!sigprocmask(SIG_BLOCK, &told, NULL));
+	listener = endpoint(address, RAI_PASSIVE);
+	before = descriptors();
+	CHECK(!rdma_listen(listener, BACKLOG));
+	CHECK(!sigwait(&told, &signal));
+	/* A request's identifier has a descriptor. */
+	CHECK(descriptors() <= before + BACKLOG);
+	while (!answered) {
+		CHECK(!rdma_get_request(listener, &id));
+		answered = !rdma_reject(id, "heard", 5);
+		rdma_destroy_ep(id);
+	}
+	rdma_destroy_ep(listener);
+}
+
 int main(int count, char **arguments)
 {
 	CHECK(count == 3);
 	if (!strcmp(arguments[1], "server"))
 		serve(arguments[2]);
+	else if (!strcmp(arguments[1], "unread"))
+		look_late(arguments[2]);
 	else
 		ask(arguments[2]);
 	return 0;

@@ -58,6 +58,7 @@ impl Event {
 
     /// A peer's request to a listener.
     pub(crate) fn request(listener: &Arc<CmId>, child: Arc<CmId>, details: Details) -> Arc<Self> {
+        listener.requests.fetch_add(1, Ordering::AcqRel);
         Self::made(
             listener,
             Some(child),
@@ -119,14 +120,24 @@ impl Event {
 
     /// It is off its channel's queue: from here on its identifier's destruction waits for it.
     pub(crate) fn count(event: &Arc<Self>) {
+        event.leave_channel();
         event.about.unacknowledged.add_one();
         event.counted.store(true, Ordering::Relaxed);
     }
 
-    /// Gives the event to the program, and a request's identifier with it.
+    /// A request waits no longer on its listener's channel.
+    fn leave_channel(&self) {
+        if self.child.is_some() {
+            self.about.requests.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Gives the event to the program, and a request's identifier with it. The next request may take its
+    /// place on the channel.
     pub(crate) fn deliver(self: Arc<Self>) -> Ptr<rdma_cm_event> {
         if let Some(child) = &self.child {
             child.clone().hand_out();
+            self.about.take_requests();
         }
         self.hand_out()
     }
@@ -140,8 +151,9 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        if *self.counted.get_mut() {
-            self.about.unacknowledged.acknowledge(1);
+        match *self.counted.get_mut() {
+            true => self.about.unacknowledged.acknowledge(1),
+            false => self.leave_channel(),
         }
     }
 }

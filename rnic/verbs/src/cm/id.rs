@@ -6,7 +6,7 @@
 use std::ffi::{c_int, c_void};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use rnic::{ConnectionRequest, Listener, QpNum};
@@ -31,6 +31,8 @@ zeroable!(rdma_cm_id);
 pub(crate) struct CmId {
     pub(crate) abi: Shared<rdma_cm_id>,
     pub(crate) unacknowledged: crate::queue::Unacknowledged,
+    /// Peers' requests to it that wait on its channel.
+    pub(crate) requests: AtomicU32,
     /// Has no channel of the program's: calls wait for their events.
     waits: AtomicBool,
     state: Mutex<State>,
@@ -58,6 +60,8 @@ pub(crate) struct State {
     /// A peer's that waits for an answer.
     pub(crate) request: Option<ConnectionRequest>,
     pub(crate) listeners: Vec<(Arc<Session>, Listener)>,
+    /// How many requests may wait on the channel.
+    pub(crate) backlog: u32,
     /// What queue pairs of a listening endpoint's requests are made with.
     pub(crate) endpoint: Option<(Option<Arc<Pd>>, ibv_qp_init_attr)>,
     /// IPv6 wildcards listen at IPv4 addresses too.
@@ -103,6 +107,7 @@ impl CmId {
             connected: false,
             request: None,
             listeners: Vec::new(),
+            backlog: 0,
             endpoint: None,
             only_own_family: false,
             destroyed: false,
@@ -110,6 +115,7 @@ impl CmId {
         Ok(Arc::new(Self {
             abi,
             unacknowledged: crate::queue::Unacknowledged::default(),
+            requests: AtomicU32::new(0),
             waits: AtomicBool::new(waits),
             state: Mutex::new(state),
         }))

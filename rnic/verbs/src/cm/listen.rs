@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rnic::{ConnectionRequest, Listener};
@@ -40,22 +41,26 @@ impl CmId {
     ) -> Outcome<u16> {
         // What children need, so that the session's thread does not have to make it.
         session.shared()?;
-        let most = session.info()?.limits.backlog.max(1);
-        let backlog = u32::try_from(backlog).ok().filter(|wanted| *wanted > 0);
+        let backlog = backlog_within(session, backlog)?;
         // No request is told of before the listener is in the table.
         let mut listeners = lock(&session.listeners);
-        let listener = Listener::bind(session.rnic(), local, backlog.unwrap_or(most).min(most))?;
+        let listener = Listener::bind(session.rnic(), local, backlog)?;
         let port = listener.local_addr().port();
         listeners.extend(listener.ids().map(|id| (id, self.clone())));
-        self.state().listeners.push((session.clone(), listener));
+        let mut state = self.state();
+        state.backlog = state.backlog.max(backlog);
+        state.listeners.push((session.clone(), listener));
         Ok(port)
     }
 
-    /// Tells the program of the requests that have come. The session's thread calls it.
+    /// Tells the program of the requests that have come, as many as may wait on the channel. The RNIC takes
+    /// back others whose peers go. The session's thread calls it, and the thread that took a request.
     pub(crate) fn take_requests(self: &Arc<Self>) {
         let state = self.state();
         for (session, listener) in &state.listeners {
-            while let Ok(request) = listener.accept_request(Duration::ZERO) {
+            while self.requests.load(Ordering::Acquire) < state.backlog
+                && let Ok(request) = listener.accept_request(Duration::ZERO)
+            {
                 if let Err(fail) = self.tell_request(&state, session, request) {
                     log::warn!("a connection request can't be told to the program: {fail:?}");
                 }
@@ -80,6 +85,13 @@ impl CmId {
         self.tell_event(state, Event::request(self, child, details));
         Ok(())
     }
+}
+
+/// How many peers may wait: as many as the program says, within the RNIC's limit, which is also what 0 means.
+pub(crate) fn backlog_within(session: &Session, wanted: c_int) -> Outcome<u32> {
+    let most = session.info()?.limits.backlog.max(1);
+    let wanted = u32::try_from(wanted).ok().filter(|wanted| *wanted > 0);
+    Ok(wanted.unwrap_or(most).min(most))
 }
 
 /// Listens by `listen` at an address of the device that has it, or of a wildcard at each place that it
