@@ -32,7 +32,7 @@ struct place {
 	uint32_t rkey;
 };
 
-static struct rdma_cm_id *endpoint(const char *address, int flags)
+static struct rdma_cm_id *endpoint_at(const char *address, const char *port, int flags)
 {
 	struct rdma_addrinfo hints = { .ai_flags = flags, .ai_port_space = RDMA_PS_TCP }, *found;
 	struct ibv_qp_init_attr attr = {
@@ -42,10 +42,15 @@ static struct rdma_cm_id *endpoint(const char *address, int flags)
 	};
 	struct rdma_cm_id *id;
 
-	CHECK(!rdma_getaddrinfo(address, "7471", &hints, &found));
+	CHECK(!rdma_getaddrinfo(address, port, &hints, &found));
 	CHECK(!rdma_create_ep(&id, found, NULL, &attr));
 	rdma_freeaddrinfo(found);
 	return id;
+}
+
+static struct rdma_cm_id *endpoint(const char *address, int flags)
+{
+	return endpoint_at(address, "7471", flags);
 }
 
 static struct ibv_mr *region(struct rdma_cm_id *id)
@@ -220,6 +225,16 @@ static void check_old_port(struct rdma_cm_id *id)
 		CHECK(port[at] == 0xa5);
 }
 
+/* A failed connect is the end of the connection, and there is nothing to disconnect. */
+static void check_refused(const char *address)
+{
+	struct rdma_cm_id *id = endpoint_at(address, "7472", 0);
+
+	CHECK(rdma_connect(id, NULL) == -1 && errno == ECONNREFUSED);
+	CHECK(rdma_disconnect(id) == -1 && errno == EINVAL);
+	rdma_destroy_ep(id);
+}
+
 static void ask(const char *address)
 {
 	struct rdma_cm_id *id = endpoint(address, 0);
@@ -241,6 +256,7 @@ static void ask(const char *address)
 	check_attributes(id);
 	check_old_port(id);
 	check_events(id);
+	check_refused(address);
 
 	memset(memory, 'w', WRITTEN);
 	wr.imm_data = htonl(IMMEDIATE);
@@ -268,6 +284,8 @@ static void ask(const char *address)
 	post(id, &wr);
 
 	CHECK(!rdma_disconnect(id));
+	/* A call has told of the end: there is nothing to wait for. */
+	CHECK(rdma_disconnect(id) == -1 && errno == EINVAL);
 	CHECK(!ibv_dereg_mr(mr));
 	rdma_destroy_ep(id);
 }

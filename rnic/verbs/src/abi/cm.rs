@@ -6,7 +6,6 @@ use super::{ibv_comp_channel, ibv_context, ibv_cq, ibv_pd, ibv_qp, ibv_srq, size
 use crate::ffi::Ptr;
 
 pub(crate) const RDMA_CM_EVENT_ADDR_RESOLVED: c_int = 0;
-pub(crate) const RDMA_CM_EVENT_ADDR_ERROR: c_int = 1;
 pub(crate) const RDMA_CM_EVENT_ROUTE_RESOLVED: c_int = 2;
 pub(crate) const RDMA_CM_EVENT_CONNECT_REQUEST: c_int = 4;
 pub(crate) const RDMA_CM_EVENT_CONNECT_ERROR: c_int = 6;

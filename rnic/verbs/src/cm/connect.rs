@@ -2,12 +2,13 @@
 
 use std::ffi::c_int;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rnic::{AcceptOptions, ConnectOptions, ConnectionEvent, DisconnectReason, MpaOptions};
 use rustix::io::Errno;
 
 use crate::abi::{
-    IBV_QPS_ERR, IBV_QPS_RTS, RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_CONNECT_ERROR,
+    IBV_QPS_ERR, IBV_QPS_RTS, RDMA_CM_EVENT_CONNECT_ERROR, RDMA_CM_EVENT_DEVICE_REMOVAL,
     RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED,
     RDMA_CM_EVENT_UNREACHABLE, rdma_conn_param,
 };
@@ -19,14 +20,15 @@ use crate::lock;
 use crate::qp::Qp;
 use crate::session::Session;
 
-/// Whether an event says that something did not come about.
-pub(crate) fn is_failure(event: c_int) -> bool {
+/// Whether no event of the connection comes after this one.
+pub(crate) fn is_end(event: c_int) -> bool {
     matches!(
         event,
-        RDMA_CM_EVENT_ADDR_ERROR
-            | RDMA_CM_EVENT_CONNECT_ERROR
+        RDMA_CM_EVENT_CONNECT_ERROR
             | RDMA_CM_EVENT_UNREACHABLE
             | RDMA_CM_EVENT_REJECTED
+            | RDMA_CM_EVENT_DISCONNECTED
+            | RDMA_CM_EVENT_DEVICE_REMOVAL
     )
 }
 
@@ -127,6 +129,12 @@ impl CmId {
                 "disconnecting what was not connected",
             ));
         }
+        if self.waits() && self.end_told.load(Ordering::Acquire) {
+            return Err(Fail::of(
+                Errno::INVAL,
+                "disconnecting what has ended, as an earlier call has told",
+            ));
+        }
         // What has ended, with its queue pair too, is no error: the program was told of it or will be.
         match qp.map_or(Ok(()), |qp| qp.rnic().start_disconnect()) {
             Ok(()) | Err(rnic::Error::Refused(_)) => Ok(()),
@@ -156,6 +164,7 @@ impl CmId {
         let num = qp.rnic().num();
         lock(&session.connections).insert(num, self.clone());
         self.state().connection = Some(num);
+        self.end_told.store(false, Ordering::Release);
         let begun = begin();
         if begun.is_err() {
             lock(&session.connections).remove(&num);

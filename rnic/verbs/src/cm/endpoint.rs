@@ -6,7 +6,8 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::abi::{
-    RAI_PASSIVE, RDMA_CM_EVENT_CONNECT_REQUEST, ibv_comp_channel, ibv_cq, ibv_pd, ibv_qp_init_attr,
+    RAI_PASSIVE, RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_CONNECT_REQUEST,
+    RDMA_CM_EVENT_ROUTE_RESOLVED, ibv_comp_channel, ibv_cq, ibv_pd, ibv_qp_init_attr,
     rdma_addrinfo, rdma_cm_id,
 };
 use crate::cm::{CmId, read_sockaddr};
@@ -123,9 +124,9 @@ impl CmId {
             return Ok(id);
         }
         id.resolve_addr(source, read_sockaddr(info.ai_dst_addr)?)?;
-        id.complete()?;
+        id.complete(RDMA_CM_EVENT_ADDR_RESOLVED)?;
         id.resolve_route()?;
-        id.complete()?;
+        id.complete(RDMA_CM_EVENT_ROUTE_RESOLVED)?;
         if let Some(mut attr) = init.get() {
             attr.qp_type = info.ai_qp_type;
             id.create_qp(pd, &mut attr)?;
@@ -149,12 +150,7 @@ impl CmId {
         }
         let channel = self.state().channel.clone();
         let event = channel.wait()?;
-        if event.kind() != RDMA_CM_EVENT_CONNECT_REQUEST {
-            return Err(Fail::of(
-                Errno::INVAL,
-                format!("event {} came instead", event.kind()),
-            ));
-        }
+        event.expect(RDMA_CM_EVENT_CONNECT_REQUEST)?;
         let Some(child) = event.child().cloned() else {
             return Err(Fail::of(Errno::INVAL, "a request without an identifier"));
         };

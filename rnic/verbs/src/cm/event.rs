@@ -6,9 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 
-use crate::abi::{RDMA_CM_EVENT_CONNECT_REQUEST, rdma_cm_event, rdma_conn_param};
+use crate::abi::{
+    RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_DEVICE_REMOVAL, RDMA_CM_EVENT_DISCONNECTED,
+    rdma_cm_event, rdma_conn_param,
+};
 use crate::cm::CmId;
-use crate::ffi::{Object, Outcome, Ptr, Shared, zeroable};
+use crate::cm::connect::is_end;
+use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, zeroable};
 
 zeroable!(rdma_cm_event, rdma_conn_param);
 
@@ -110,18 +114,29 @@ impl Event {
         self.child.as_ref()
     }
 
-    pub(crate) fn kind(&self) -> c_int {
+    fn kind(&self) -> c_int {
         self.abi.get(|abi| abi.event)
     }
 
-    pub(crate) fn status(&self) -> c_int {
-        self.abi.get(|abi| abi.status)
+    /// That it is what a call waits for.
+    pub(crate) fn expect(&self, expected: c_int) -> Outcome<()> {
+        let status = self.abi.get(|abi| abi.status);
+        match self.kind() {
+            kind if status == 0 && kind == expected => Ok(()),
+            RDMA_CM_EVENT_DEVICE_REMOVAL => Err(Fail::of(Errno::NODEV, "the device is gone")),
+            _ if status != 0 => Err(Errno::from_raw_os_error(status.abs()).into()),
+            RDMA_CM_EVENT_DISCONNECTED => Err(Errno::CONNRESET.into()),
+            kind => Err(Fail::of(Errno::INVAL, format!("event {kind} came instead"))),
+        }
     }
 
     /// It is off its channel's queue: from here on its identifier's destruction waits for it.
     pub(crate) fn count(event: &Arc<Self>) {
         event.leave_channel();
         event.about.unacknowledged.add_one();
+        if is_end(event.kind()) {
+            event.about.end_told.store(true, Ordering::Release);
+        }
         event.counted.store(true, Ordering::Relaxed);
     }
 
@@ -155,5 +170,22 @@ impl Drop for Event {
             true => self.about.unacknowledged.acknowledge(1),
             false => self.leave_channel(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::abi::{RDMA_CM_EVENT_ESTABLISHED, RDMA_PS_TCP};
+
+    #[test]
+    fn a_call_that_waits_for_a_connection_fails_when_the_device_is_gone() {
+        let id = CmId::create(Ptr::NULL, Ptr::NULL, RDMA_PS_TCP).unwrap();
+        id.device_gone();
+        let fail = id.complete(RDMA_CM_EVENT_ESTABLISHED).unwrap_err();
+        assert_eq!(fail.errno, Errno::NODEV);
+        id.release_event().unwrap();
     }
 }

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use rnic::{ConnectionRequest, Listener, QpNum};
-use rustix::io::Errno;
 
 use crate::abi::{
     IBV_QPS_INIT, IBV_QPT_RC, RDMA_CM_EVENT_DEVICE_REMOVAL, RDMA_PS_TCP, ibv_qp_init_attr,
@@ -33,6 +32,8 @@ pub(crate) struct CmId {
     pub(crate) unacknowledged: crate::queue::Unacknowledged,
     /// Peers' requests to it that wait on its channel.
     pub(crate) requests: AtomicU32,
+    /// An event that ended the connection was taken off the channel.
+    pub(crate) end_told: AtomicBool,
     /// Has no channel of the program's: calls wait for their events.
     waits: AtomicBool,
     state: Mutex<State>,
@@ -116,6 +117,7 @@ impl CmId {
             abi,
             unacknowledged: crate::queue::Unacknowledged::default(),
             requests: AtomicU32::new(0),
+            end_told: AtomicBool::new(false),
             waits: AtomicBool::new(waits),
             state: Mutex::new(state),
         }))
@@ -200,24 +202,19 @@ impl CmId {
         self.tell(RDMA_CM_EVENT_DEVICE_REMOVAL, Details::default());
     }
 
-    /// Waits for what the last call began, when nobody else does. The event stays with the identifier
-    /// until the next one.
-    pub(crate) fn complete(&self) -> Outcome<()> {
+    /// Waits for what the last call began, when nobody else does: for an event of this kind. The event
+    /// stays with the identifier until the next one.
+    pub(crate) fn complete(&self, expected: c_int) -> Outcome<()> {
         if !self.waits() {
             return Ok(());
         }
         self.release_event()?;
         let channel = self.state().channel.clone();
         let event = channel.wait()?;
-        let status = event.status();
-        let kind = event.kind();
+        let outcome = event.expect(expected);
         let delivered = event.deliver();
         self.abi.update(|abi| abi.event = delivered);
-        match status {
-            0 if crate::cm::connect::is_failure(kind) => Err(Errno::CONNREFUSED.into()),
-            0 => Ok(()),
-            status => Err(Errno::from_raw_os_error(status.abs()).into()),
-        }
+        outcome
     }
 
     /// Acknowledges the event of the last call that waited for one.
