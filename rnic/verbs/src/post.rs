@@ -60,6 +60,10 @@ fn post_send(
     if request.send_flags & IBV_SEND_INLINE == 0 {
         return Ok(post(work(request, sges)?)?);
     }
+    // Nothing can be inline, as in immediate data alone. Elements of no bytes need no region either.
+    if is_empty(sges) {
+        return Ok(post(work(request, &[])?)?);
+    }
     let mut place = [0; MAX_INLINE];
     let bytes = inline_bytes(sges, &mut place)?;
     Ok(post(work(request, sges)?.inline(bytes))?)
@@ -87,6 +91,10 @@ fn inline_bytes<'a>(sges: &[Sge], place: &'a mut [u8; MAX_INLINE]) -> Outcome<&'
 
 fn memory<'a>(sge: &Sge) -> &'a [u8] {
     Ptr::<u8>::from_addr(sge.addr).slice(sge.length as usize)
+}
+
+fn is_empty(sges: &[Sge]) -> bool {
+    sges.iter().all(|sge| sge.length == 0)
 }
 
 fn total(sges: &[Sge]) -> u32 {
@@ -119,7 +127,7 @@ fn work<'a>(request: &ibv_send_wr, sges: &'a [Sge]) -> Outcome<WorkRequest<'a>> 
     let mut work = match opcode {
         IBV_WR_SEND => WorkRequest::send(wr_id, sges),
         IBV_WR_SEND_WITH_INV => WorkRequest::send_with_invalidate(wr_id, sges, imm_data),
-        IBV_WR_SEND_WITH_IMM if total(sges) == 0 => WorkRequest::immediate(wr_id, immediate(None)),
+        IBV_WR_SEND_WITH_IMM if is_empty(sges) => WorkRequest::immediate(wr_id, immediate(None)),
         IBV_WR_SEND_WITH_IMM => {
             return Err(Fail::unsupported(
                 "a Send with payload and immediate data: RFC 7306 has immediate data alone, or after an \
