@@ -125,6 +125,7 @@ static void check_absent(struct rdma_cm_id *id)
 		.send_cq = id->send_cq, .recv_cq = id->recv_cq, .qp_type = IBV_QPT_UD,
 		.cap = { .max_send_wr = 1, .max_recv_wr = 1 },
 	};
+	struct ibv_srq_init_attr_ex shared = { .attr = { .max_wr = 1, .max_sge = 1 } };
 	struct ibv_qp *qp;
 
 	CHECK(!ibv_create_qp(id->pd, &init) && errno == EOPNOTSUPP);
@@ -133,6 +134,9 @@ static void check_absent(struct rdma_cm_id *id)
 	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE));
 	attr.qp_state = IBV_QPS_RTR;
 	CHECK(ibv_modify_qp(qp, &attr, IBV_QP_STATE) == EOPNOTSUPP);
+	/* A mask says whether the protection domain is there. */
+	memset(&shared.pd, 0xff, sizeof(shared.pd));
+	CHECK(!ibv_create_srq_ex(id->verbs, &shared) && errno == EINVAL);
 	CHECK(!ibv_qp_to_qp_ex(qp));
 	CHECK(!ibv_destroy_qp(qp));
 	CHECK(!ibv_alloc_mw(id->pd, IBV_MW_TYPE_1) && errno == EOPNOTSUPP);
@@ -270,6 +274,7 @@ static void ask(const char *address)
 	wr.send_flags = 0;
 	post(id, &wr);
 	wr.opcode = IBV_WR_SEND_WITH_IMM;
+	wr.send_flags = IBV_SEND_INLINE;
 	wr.num_sge = 0;
 	post(id, &wr);
 	wr.opcode = IBV_WR_SEND;

@@ -201,6 +201,12 @@ unsafe extern "C-unwind" fn create_srq_ex(
                 "a shared receive queue of XRC or with tag matching",
             ));
         }
+        if attr.comp_mask & IBV_SRQ_INIT_ATTR_PD == 0 {
+            return Err(Fail::of(
+                Errno::INVAL,
+                "a shared receive queue without a protection domain",
+            ));
+        }
         let mut plain = ibv_srq_init_attr {
             srq_context: attr.srq_context,
             attr: attr.attr,
