@@ -32,6 +32,18 @@ struct place {
 	uint32_t rkey;
 };
 
+static int descriptors(void)
+{
+	DIR *directory = opendir("/proc/self/fd");
+	int count = 0;
+
+	CHECK(directory);
+	while (readdir(directory))
+		count++;
+	closedir(directory);
+	return count;
+}
+
 static struct rdma_cm_id *endpoint_at(const char *address, const char *port, int flags)
 {
 	struct rdma_addrinfo hints = { .ai_flags = flags, .ai_port_space = RDMA_PS_TCP }, *found;
@@ -239,6 +251,21 @@ static void check_refused(const char *address)
 	rdma_destroy_ep(id);
 }
 
+/* An endpoint whose second completion queue can't be made leaves nothing behind. */
+static void check_failed_endpoint(const char *address)
+{
+	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP }, *found;
+	struct ibv_qp_init_attr attr = { .cap = { .max_send_wr = 8, .max_recv_wr = 1 << 30 } };
+	struct rdma_cm_id *id;
+	int before = descriptors();
+
+	CHECK(!rdma_getaddrinfo(address, "7471", &hints, &found));
+	for (int times = 0; times < 4; times++)
+		CHECK(rdma_create_ep(&id, found, NULL, &attr) == -1);
+	rdma_freeaddrinfo(found);
+	CHECK(descriptors() == before);
+}
+
 static void ask(const char *address)
 {
 	struct rdma_cm_id *id = endpoint(address, 0);
@@ -261,6 +288,7 @@ static void ask(const char *address)
 	check_old_port(id);
 	check_events(id);
 	check_refused(address);
+	check_failed_endpoint(address);
 
 	memset(memory, 'w', WRITTEN);
 	wr.imm_data = htonl(IMMEDIATE);
@@ -293,18 +321,6 @@ static void ask(const char *address)
 	CHECK(rdma_disconnect(id) == -1 && errno == EINVAL);
 	CHECK(!ibv_dereg_mr(mr));
 	rdma_destroy_ep(id);
-}
-
-static int descriptors(void)
-{
-	DIR *directory = opendir("/proc/self/fd");
-	int count = 0;
-
-	CHECK(directory);
-	while (readdir(directory))
-		count++;
-	closedir(directory);
-	return count;
 }
 
 static void look_late(const char *address)

@@ -39,8 +39,10 @@ impl CmId {
         if init.srq.is_null() {
             init.srq = self.abi.get(|abi| abi.srq);
         }
-        self.create_cqs(pd.context(), init)?;
-        match Qp::create(&pd, init) {
+        let made = self
+            .create_cqs(pd.context(), init)
+            .and_then(|()| Qp::create(&pd, init));
+        match made {
             Ok(qp) => {
                 self.set_qp(&qp);
                 qp.hand_out();
@@ -76,17 +78,15 @@ impl CmId {
             let send = (abi.send_cq_channel, abi.send_cq);
             (send, (abi.recv_cq_channel, abi.recv_cq))
         });
-        for (channel, cq) in [send, recv] {
-            if !cq.is_null() {
-                Cq::destroy(cq)?;
-                CompChannel::destroy(channel)?;
-            }
-        }
-        self.abi.update(|abi| {
-            (abi.send_cq_channel, abi.send_cq) = (Ptr::NULL, Ptr::NULL);
-            (abi.recv_cq_channel, abi.recv_cq) = (Ptr::NULL, Ptr::NULL);
+        let of_sends = destroy_cq(send, |left| {
+            self.abi
+                .update(|abi| (abi.send_cq_channel, abi.send_cq) = left);
         });
-        Ok(())
+        let of_receives = destroy_cq(recv, |left| {
+            self.abi
+                .update(|abi| (abi.recv_cq_channel, abi.recv_cq) = left);
+        });
+        of_sends.and(of_receives)
     }
 
     pub(crate) fn destroy_qp(&self) -> Outcome<()> {
@@ -107,32 +107,46 @@ impl CmId {
         init: Ptr<ibv_qp_init_attr>,
     ) -> Outcome<Arc<Self>> {
         let id = Self::create(Ptr::NULL, Ptr::NULL, info.ai_port_space)?;
+        let prepared = id.prepare(info, pd, init);
+        if prepared.is_err() {
+            // It keeps its last event, and the event keeps it.
+            id.release_event()?;
+        }
+        prepared.map(|()| id)
+    }
+
+    fn prepare(
+        self: &Arc<Self>,
+        info: &rdma_addrinfo,
+        pd: Ptr<ibv_pd>,
+        init: Ptr<ibv_qp_init_attr>,
+    ) -> Outcome<()> {
         let source = match info.ai_src_addr.is_null() {
             true => None,
             false => Some(read_sockaddr(info.ai_src_addr)?),
         };
         if info.ai_flags & RAI_PASSIVE != 0 {
             let source = source.ok_or_else(|| Fail::of(Errno::INVAL, "no address to listen at"))?;
-            id.bind(source)?;
+            self.bind(source)?;
             let pd = match pd.is_null() {
                 true => None,
                 false => Some(pd.share::<Pd>()?),
             };
             let qp_type = info.ai_qp_type;
             let init = init.get().map(|init| ibv_qp_init_attr { qp_type, ..init });
-            id.state().endpoint = init.map(|init| (pd, init));
-            return Ok(id);
+            self.state().endpoint = init.map(|init| (pd, init));
+            return Ok(());
         }
-        id.resolve_addr(source, read_sockaddr(info.ai_dst_addr)?)?;
-        id.complete(RDMA_CM_EVENT_ADDR_RESOLVED)?;
-        id.resolve_route()?;
-        id.complete(RDMA_CM_EVENT_ROUTE_RESOLVED)?;
+        self.resolve_addr(source, read_sockaddr(info.ai_dst_addr)?)?;
+        self.complete(RDMA_CM_EVENT_ADDR_RESOLVED)?;
+        self.resolve_route()?;
+        self.complete(RDMA_CM_EVENT_ROUTE_RESOLVED)?;
         if let Some(mut attr) = init.get() {
             attr.qp_type = info.ai_qp_type;
-            id.create_qp(pd, &mut attr)?;
+            self.create_qp(pd, &mut attr)?;
             init.update(|init| init.cap = attr.cap);
         }
-        Ok(id)
+        Ok(())
     }
 
     pub(crate) fn destroy_endpoint(id: Ptr<rdma_cm_id>) -> Outcome<()> {
@@ -165,6 +179,22 @@ impl CmId {
         }
         Ok(child.abi_ptr())
     }
+}
+
+/// Destroys a completion queue and its channel, and notes what of them is left.
+fn destroy_cq(
+    (channel, cq): (Ptr<ibv_comp_channel>, Ptr<ibv_cq>),
+    note: impl Fn((Ptr<ibv_comp_channel>, Ptr<ibv_cq>)),
+) -> Outcome<()> {
+    if !cq.is_null() {
+        Cq::destroy(cq)?;
+        note((channel, Ptr::NULL));
+    }
+    if !channel.is_null() {
+        CompChannel::destroy(channel)?;
+        note((Ptr::NULL, Ptr::NULL));
+    }
+    Ok(())
 }
 
 /// A completion queue with a channel of its own, armed.
