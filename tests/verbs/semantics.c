@@ -178,6 +178,26 @@ static void check_used(struct rdma_cm_id *id)
 	CHECK(ibv_close_device(id->verbs) == -1 && errno == EBUSY);
 }
 
+/* A shared receive queue that is used stays the identifier's. */
+static void check_used_srq(struct rdma_cm_id *id)
+{
+	struct ibv_srq_init_attr shared = { .attr = { .max_wr = 4, .max_sge = 1 } };
+	struct ibv_qp_init_attr init = {
+		.send_cq = id->send_cq, .recv_cq = id->recv_cq, .qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1 },
+	};
+	struct ibv_qp *qp;
+
+	CHECK(!rdma_create_srq(id, id->pd, &shared));
+	init.srq = id->srq;
+	CHECK((qp = ibv_create_qp(id->pd, &init)));
+	rdma_destroy_srq(id);
+	CHECK(id->srq == init.srq);
+	CHECK(!ibv_destroy_qp(qp));
+	rdma_destroy_srq(id);
+	CHECK(!id->srq);
+}
+
 static void check_attributes(struct rdma_cm_id *id)
 {
 	struct ibv_cq_init_attr_ex init = { .cqe = 4, .wc_flags = IBV_WC_STANDARD_FLAGS };
@@ -284,6 +304,7 @@ static void ask(const char *address)
 	check_absent(id);
 	check_without_log(id);
 	check_used(id);
+	check_used_srq(id);
 	check_attributes(id);
 	check_old_port(id);
 	check_events(id);

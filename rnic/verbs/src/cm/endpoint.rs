@@ -17,6 +17,7 @@ use crate::cq::{Cq, CqInit};
 use crate::ffi::{Fail, Object, Outcome, Ptr};
 use crate::pd::Pd;
 use crate::qp::Qp;
+use crate::srq::Srq;
 
 impl CmId {
     /// Makes the identifier's queue pair, and completion queues with a channel each where the program
@@ -91,12 +92,20 @@ impl CmId {
 
     pub(crate) fn destroy_qp(&self) -> Outcome<()> {
         let qp = self.abi.get(|abi| abi.qp);
-        if qp.is_null() {
-            return Ok(());
+        if !qp.is_null() {
+            self.abi.update(|abi| abi.qp = Ptr::NULL);
+            Qp::destroy(qp)?;
         }
-        self.abi.update(|abi| abi.qp = Ptr::NULL);
-        Qp::destroy(qp)?;
         self.destroy_cqs()
+    }
+
+    pub(crate) fn destroy_srq(&self) -> Outcome<()> {
+        let srq = self.abi.get(|abi| abi.srq);
+        if !srq.is_null() {
+            Srq::destroy(srq)?;
+            self.abi.update(|abi| abi.srq = Ptr::NULL);
+        }
+        Ok(())
     }
 
     /// An identifier for what rdma_getaddrinfo found, bound or resolved, with a queue pair if `init` is
@@ -149,9 +158,11 @@ impl CmId {
         Ok(())
     }
 
+    /// What the program still uses of its queues stays; the identifier goes.
     pub(crate) fn destroy_endpoint(id: Ptr<rdma_cm_id>) -> Outcome<()> {
-        id.object::<Self>()?.destroy_qp()?;
-        Self::destroy(id)
+        let endpoint = id.object::<Self>()?;
+        let queues = endpoint.destroy_qp().and(endpoint.destroy_srq());
+        Self::destroy(id).and(queues)
     }
 
     /// Waits for a peer's request: its identifier, which has the queue pair that the endpoint says.

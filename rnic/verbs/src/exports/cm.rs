@@ -206,13 +206,7 @@ exports! {
     }
 
     "RDMACM_1.0" void fn rdma_destroy_srq(id: Ptr<rdma_cm_id>) {
-        let id = id.object::<CmId>()?;
-        let srq = id.abi.get(|abi| abi.srq);
-        id.abi.update(|abi| abi.srq = Ptr::NULL);
-        match srq.is_null() {
-            true => Ok(()),
-            false => Srq::destroy(srq),
-        }
+        id.object::<CmId>()?.destroy_srq()
     }
 
     "RDMACM_1.2" cm fn rdma_init_qp_attr(
