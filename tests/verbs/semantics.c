@@ -214,6 +214,11 @@ static void check_attributes(struct rdma_cm_id *id)
 	CHECK(ibv_query_port(id->verbs, 2, &port) == EINVAL);
 	CHECK(!ibv_query_qp(id->qp, &attr, IBV_QP_STATE, &made));
 	CHECK(attr.qp_state == IBV_QPS_RTS && made.cap.max_inline_data == 64);
+	CHECK(attr.max_rd_atomic > 0 && attr.max_dest_rd_atomic > 0);
+	CHECK(attr.path_mtu == port.active_mtu);
+	CHECK(attr.qp_access_flags & IBV_ACCESS_REMOTE_READ);
+	CHECK(!ibv_modify_qp(id->qp, &attr, IBV_QP_MIN_RNR_TIMER));
+	CHECK(ibv_modify_qp(id->qp, &attr, IBV_QP_CAP) == EOPNOTSUPP);
 	CHECK((cq = ibv_create_cq_ex(id->verbs, &init)));
 	CHECK(ibv_start_poll(cq, &none) == ENOENT);
 	CHECK(!ibv_destroy_cq(ibv_cq_ex_to_cq(cq)));

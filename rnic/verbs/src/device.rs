@@ -7,10 +7,9 @@ use rnic::DeviceInfo;
 use rustix::io::Errno;
 
 use crate::abi::{
-    IBV_ATOMIC_HCA, IBV_DEVICE_MEM_MGT_EXTENSIONS, IBV_DEVICE_RC_RNR_NAK_GEN,
-    IBV_LINK_LAYER_ETHERNET, IBV_NODE_RNIC, IBV_PORT_ACTIVE, IBV_PORT_DOWN, IBV_PORT_IP_BASED_GIDS,
-    IBV_TRANSPORT_IWARP, PHYS_STATE_DISABLED, PHYS_STATE_LINK_UP, ibv_device, ibv_device_attr,
-    ibv_gid, ibv_port_attr,
+    IBV_ATOMIC_HCA, IBV_DEVICE_MEM_MGT_EXTENSIONS, IBV_LINK_LAYER_ETHERNET, IBV_NODE_RNIC,
+    IBV_PORT_ACTIVE, IBV_PORT_DOWN, IBV_PORT_IP_BASED_GIDS, IBV_TRANSPORT_IWARP,
+    PHYS_STATE_DISABLED, PHYS_STATE_LINK_UP, ibv_device, ibv_device_attr, ibv_gid, ibv_port_attr,
 };
 use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, zeroable};
 
@@ -142,7 +141,6 @@ pub(crate) fn attributes(info: &DeviceInfo) -> ibv_device_attr {
     attr.max_srq_sge = int(info.max_sge);
     attr.max_pkeys = 1;
     attr.phys_port_cnt = 1;
-    debug_assert!(attr.device_cap_flags & IBV_DEVICE_RC_RNR_NAK_GEN == 0);
     attr
 }
 
@@ -182,7 +180,7 @@ fn width_and_speed(mbits: u32) -> (u8, u8) {
 }
 
 /// `enum ibv_mtu`: the greatest of its steps that the link's MTU has room for.
-fn mtu(bytes: u32) -> c_int {
+pub(crate) fn mtu(bytes: u32) -> c_int {
     match bytes {
         4096.. => 5,
         2048.. => 4,

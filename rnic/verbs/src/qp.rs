@@ -8,11 +8,16 @@ use rnic::{QpConfig, QpState, QueuePair};
 use rustix::io::Errno;
 
 use crate::abi::{
-    IBV_QP_STATE, IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD,
-    IBV_QPS_SQE, IBV_QPT_RC, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr,
+    IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ,
+    IBV_ACCESS_REMOTE_WRITE, IBV_QP_ACCESS_FLAGS, IBV_QP_CUR_STATE, IBV_QP_EN_SQD_ASYNC_NOTIFY,
+    IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_RETRY_CNT,
+    IBV_QP_RNR_RETRY, IBV_QP_STATE, IBV_QP_TIMEOUT, IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET,
+    IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_SQE, IBV_QPT_RC, ibv_qp, ibv_qp_attr,
+    ibv_qp_cap, ibv_qp_init_attr,
 };
 use crate::context::Context;
 use crate::cq::Cq;
+use crate::device;
 use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, zeroable};
 use crate::lock;
 use crate::pd::{Pd, Use};
@@ -29,6 +34,8 @@ pub(crate) struct Qp {
     pub(crate) abi: Shared<ibv_qp>,
     qp: QueuePair,
     init: ibv_qp_init_attr,
+    /// Reads and Atomic Operations that the connection may have outstanding: its own, and the peer's.
+    reads: Mutex<[u8; 2]>,
     pd: Arc<Pd>,
     /// What it was made with, until it is destroyed.
     uses: Mutex<Vec<Use>>,
@@ -89,6 +96,7 @@ impl Qp {
             abi,
             qp,
             init: *init,
+            reads: Mutex::default(),
             pd: pd.clone(),
             uses: Mutex::new(uses),
         }))
@@ -135,6 +143,12 @@ impl Qp {
         self.abi.update(|abi| abi.state = state);
     }
 
+    /// What was negotiated: the Reads that this side may have outstanding, and the peer.
+    pub(crate) fn note_reads(&self, ord: u16, ird: u16) {
+        let u8_of = |reads: u16| u8::try_from(reads).unwrap_or(u8::MAX);
+        *lock(&self.reads) = [u8_of(ord), u8_of(ird)];
+    }
+
     /// The state in the verbs' words. RESET and INIT are one to the RNIC.
     pub(crate) fn state(&self) -> Outcome<c_int> {
         let noted = self.abi.get(|abi| abi.state);
@@ -153,10 +167,19 @@ impl Qp {
 
     pub(crate) fn query(&self) -> Outcome<(ibv_qp_attr, ibv_qp_init_attr)> {
         let state = self.state()?;
+        let [max_rd_atomic, max_dest_rd_atomic] = *lock(&self.reads);
         let attr = ibv_qp_attr {
             qp_state: state,
             cur_qp_state: state,
+            path_mtu: device::mtu(self.context().session().info()?.mtu),
+            // Regions say what a peer may do.
+            qp_access_flags: IBV_ACCESS_LOCAL_WRITE
+                | IBV_ACCESS_REMOTE_WRITE
+                | IBV_ACCESS_REMOTE_READ
+                | IBV_ACCESS_REMOTE_ATOMIC,
             cap: self.init.cap,
+            max_rd_atomic,
+            max_dest_rd_atomic,
             port_num: 1,
             ..ibv_qp_attr::default()
         };
@@ -167,8 +190,7 @@ impl Qp {
     /// without the connection manager.
     pub(crate) fn modify(&self, attr: &ibv_qp_attr, mask: c_int) -> Outcome<()> {
         if mask & IBV_QP_STATE == 0 {
-            // Access rights, path and timers of a queue pair: iWARP has them in regions and in TCP.
-            return Ok(());
+            return check_attributes(mask);
         }
         let (wanted, found) = (attr.qp_state, self.state()?);
         match (found, wanted) {
@@ -176,7 +198,7 @@ impl Qp {
             (IBV_QPS_RESET | IBV_QPS_INIT, IBV_QPS_RESET | IBV_QPS_INIT) => {}
             (IBV_QPS_ERR, IBV_QPS_RESET) => self.qp.reset()?,
             (IBV_QPS_RTS, IBV_QPS_SQD) => self.qp.start_disconnect()?,
-            (IBV_QPS_RTS, IBV_QPS_RTS) => return Ok(()),
+            (IBV_QPS_RTS, IBV_QPS_RTS) => return check_attributes(mask & !IBV_QP_STATE),
             (IBV_QPS_INIT, IBV_QPS_RTR | IBV_QPS_RTS) => {
                 return Err(Fail::unsupported(
                     "queue pairs connected by ibv_modify_qp: connect them by rdma_cm (perftest: -R)",
@@ -191,6 +213,27 @@ impl Qp {
         }
         self.note_state(wanted);
         Ok(())
+    }
+}
+
+/// That attributes are of those that a program may set to no effect: access rights, path and timers of a
+/// queue pair, which iWARP has in regions and in TCP.
+fn check_attributes(mask: c_int) -> Outcome<()> {
+    let known = IBV_QP_CUR_STATE
+        | IBV_QP_EN_SQD_ASYNC_NOTIFY
+        | IBV_QP_ACCESS_FLAGS
+        | IBV_QP_PKEY_INDEX
+        | IBV_QP_PORT
+        | IBV_QP_PATH_MTU
+        | IBV_QP_TIMEOUT
+        | IBV_QP_RETRY_CNT
+        | IBV_QP_RNR_RETRY
+        | IBV_QP_MIN_RNR_TIMER;
+    match mask & !known {
+        0 => Ok(()),
+        unknown => Err(Fail::unsupported(format!(
+            "attributes {unknown:#x} of a queue pair can't be changed"
+        ))),
     }
 }
 

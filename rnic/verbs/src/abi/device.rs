@@ -89,7 +89,6 @@ pub(crate) struct verbs_context {
     pub(crate) context: ibv_context,
 }
 
-pub(crate) const IBV_DEVICE_RC_RNR_NAK_GEN: c_uint = 1 << 12;
 pub(crate) const IBV_DEVICE_MEM_MGT_EXTENSIONS: c_uint = 1 << 21;
 pub(crate) const IBV_ATOMIC_HCA: c_int = 1;
 

@@ -181,6 +181,9 @@ impl CmId {
         while let Ok(Some(event)) = qp.rnic().take_event() {
             let (kind, details) = translate(event);
             let connected = kind == RDMA_CM_EVENT_ESTABLISHED;
+            if connected {
+                qp.note_reads(details.initiator_depth, details.responder_resources);
+            }
             qp.note_state(if connected { IBV_QPS_RTS } else { IBV_QPS_ERR });
             self.state().connected = connected;
             self.tell(kind, details);
