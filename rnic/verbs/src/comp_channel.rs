@@ -7,6 +7,7 @@
 //! event for the rest at once: adapters do so, and programs (perftest) rely on it.
 
 use std::collections::HashMap;
+use std::mem::offset_of;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, Weak};
 
@@ -18,7 +19,7 @@ use rustix::io::Errno;
 use crate::abi::ibv_comp_channel;
 use crate::context::Context;
 use crate::cq::Cq;
-use crate::ffi::{Object, Outcome, Ptr, Shared};
+use crate::ffi::{Object, Outcome, Ptr, Shared, object};
 use crate::lock;
 use crate::pd::Users;
 use crate::queue::EventQueue;
@@ -38,10 +39,7 @@ pub(crate) struct CompChannel {
     immediate: EventQueue<u64>,
 }
 
-// SAFETY: repr(C), and `abi` comes first.
-unsafe impl Object for CompChannel {
-    type Abi = ibv_comp_channel;
-}
+object!(CompChannel: ibv_comp_channel => offset_of!(CompChannel, abi));
 
 impl CompChannel {
     pub(crate) fn create(context: &Context) -> Outcome<Arc<Self>> {

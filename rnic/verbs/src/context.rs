@@ -1,5 +1,6 @@
 //! Opened devices.
 
+use std::mem::offset_of;
 use std::sync::Arc;
 
 use crate::abi::{
@@ -8,7 +9,7 @@ use crate::abi::{
 };
 use crate::cq::Cq;
 use crate::exports::ops;
-use crate::ffi::{Object, Outcome, Ptr, Shared, zeroable};
+use crate::ffi::{Object, Outcome, Ptr, Shared, object, zeroable};
 use crate::pd::Users;
 use crate::process::Process;
 use crate::queue::{EventQueue, Unacknowledged};
@@ -33,11 +34,7 @@ pub(crate) struct Context {
     pub(crate) users: Users,
 }
 
-// SAFETY: repr(C), `abi` comes first, and an ibv_context is its last field.
-unsafe impl Object for Context {
-    type Abi = ibv_context;
-    const OFFSET: usize = std::mem::offset_of!(verbs_context, context);
-}
+object!(Context: ibv_context => offset_of!(Context, abi) + offset_of!(verbs_context, context));
 
 impl Context {
     pub(crate) fn open(session: &Arc<Session>) -> Outcome<Arc<Self>> {

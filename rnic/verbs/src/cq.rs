@@ -1,6 +1,7 @@
 //! Completion queues.
 
 use std::ffi::{c_int, c_void};
+use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +11,7 @@ use rustix::io::Errno;
 use crate::abi::{ibv_comp_channel, ibv_cq, ibv_cq_ex};
 use crate::comp_channel::CompChannel;
 use crate::context::Context;
-use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, zeroable};
+use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, object, zeroable};
 use crate::lock;
 use crate::pd::{Use, Users};
 use crate::poll::{ExPoll, Polls};
@@ -35,10 +36,7 @@ pub(crate) struct Cq {
     pub(crate) ex: Mutex<ExPoll>,
 }
 
-// SAFETY: repr(C), and `abi` comes first and begins with an ibv_cq.
-unsafe impl Object for Cq {
-    type Abi = ibv_cq;
-}
+object!(Cq: ibv_cq => offset_of!(Cq, abi));
 
 /// What a completion queue is made with.
 pub(crate) struct CqInit {

@@ -1,6 +1,7 @@
 //! Devices as programs list them, and what is told of them.
 
 use std::ffi::{CStr, c_char, c_int};
+use std::mem::offset_of;
 use std::net::IpAddr;
 
 use rnic::DeviceInfo;
@@ -11,7 +12,7 @@ use crate::abi::{
     IBV_PORT_ACTIVE, IBV_PORT_DOWN, IBV_PORT_IP_BASED_GIDS, IBV_TRANSPORT_IWARP,
     PHYS_STATE_DISABLED, PHYS_STATE_LINK_UP, ibv_device, ibv_device_attr, ibv_gid, ibv_port_attr,
 };
-use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, zeroable};
+use crate::ffi::{Fail, Outcome, Ptr, Shared, object, zeroable};
 
 zeroable!(ibv_device, ibv_device_attr, ibv_port_attr);
 
@@ -31,10 +32,7 @@ pub(crate) struct Device {
     interface: String,
 }
 
-// SAFETY: repr(C), and `abi` comes first.
-unsafe impl Object for Device {
-    type Abi = ibv_device;
-}
+object!(Device: ibv_device => offset_of!(Device, abi));
 
 impl Device {
     pub(crate) fn new(interface: &str) -> Self {

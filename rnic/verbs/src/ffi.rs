@@ -227,6 +227,7 @@ macro_rules! zeroable {
     ($($type:ty),* $(,)?) => {
         $(
             // SAFETY: numbers, pointers, mutexes and absent functions only.
+            #[allow(unsafe_code)]
             unsafe impl crate::ffi::Zeroed for $type {}
         )*
     };
@@ -242,12 +243,12 @@ pub(crate) fn zeroed<T: Zeroed>() -> T {
 ///
 /// # Safety
 ///
-/// The type is `repr(C)`, and an `Abi` is its part from [`Self::OFFSET`] on.
+/// A `Shared<Abi>`, or one that begins with an `Abi`, is its part from [`Self::OFFSET`] on.
 pub(crate) unsafe trait Object: Sized {
     type Abi;
 
     /// Where the struct begins in the object.
-    const OFFSET: usize = 0;
+    const OFFSET: usize;
 
     /// Gives the program a share of it; [`Ptr::take_back`] ends that.
     fn hand_out(self: Arc<Self>) -> Ptr<Self::Abi> {
@@ -261,6 +262,19 @@ pub(crate) unsafe trait Object: Sized {
         Ptr(object.wrapping_byte_add(Self::OFFSET).cast())
     }
 }
+
+/// Says where in an object the struct is that programs see.
+macro_rules! object {
+    ($type:ty: $abi:ty => $offset:expr) => {
+        // SAFETY: the offset is that of the field that is the struct.
+        #[allow(unsafe_code)]
+        unsafe impl crate::ffi::Object for $type {
+            type Abi = $abi;
+            const OFFSET: usize = $offset;
+        }
+    };
+}
+pub(crate) use object;
 
 impl<T> Ptr<T> {
     /// The object of which this is the struct.

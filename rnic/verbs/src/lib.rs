@@ -3,12 +3,15 @@
 //!
 //! The layers, from the outside: `exports` has every symbol with its version; `abi` the structs of
 //! the headers; `ffi` the border itself (pointers, objects that programs hold, failures, panics) and
-//! nearly all `unsafe`; everything else is safe code that turns verbs into calls of `rnic` and back.
+//! most `unsafe` (the rest is in `exports`, `process` and `pd`); everything else is safe code that turns
+//! verbs into calls of `rnic` and back.
 //!
 //! - Nothing here makes progress: the daemon does, or the embedded device's thread.
 //! - A program's process has one session for each device (`session::Session`), begun at first use. Its
 //!   one thread waits for the RNIC's events and puts them on event channels and asynchronous queues.
 //! - What the RNIC can't do fails with the verbs' own error and a line in the log.
+
+#![deny(unsafe_code)]
 
 mod abi;
 mod cm;
@@ -16,12 +19,16 @@ mod comp_channel;
 mod context;
 mod cq;
 mod device;
+#[allow(unsafe_code)]
 mod exports;
+#[allow(unsafe_code)]
 mod ffi;
 mod logger;
+#[allow(unsafe_code)]
 mod pd;
 mod poll;
 mod post;
+#[allow(unsafe_code)]
 mod process;
 mod qp;
 mod queue;

@@ -1,6 +1,7 @@
 //! Protection domains and memory regions.
 
 use std::ffi::{c_int, c_uint, c_void};
+use std::mem::offset_of;
 use std::sync::Arc;
 
 use rnic::{Access, MemoryRegion, ProtectionDomain};
@@ -12,7 +13,7 @@ use crate::abi::{
     IBV_ACCESS_REMOTE_WRITE, ibv_mr, ibv_pd,
 };
 use crate::context::Context;
-use crate::ffi::{Fail, Object, Outcome, Ptr, Shared};
+use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, object};
 
 #[repr(C)]
 pub(crate) struct Pd {
@@ -22,10 +23,7 @@ pub(crate) struct Pd {
     pub(crate) users: Users,
 }
 
-// SAFETY: repr(C), and `_abi` comes first.
-unsafe impl Object for Pd {
-    type Abi = ibv_pd;
-}
+object!(Pd: ibv_pd => offset_of!(Pd, _abi));
 
 impl Pd {
     pub(crate) fn alloc(context: &Arc<Context>) -> Outcome<Arc<Self>> {
@@ -87,10 +85,7 @@ pub(crate) struct Mr {
     _use: Use,
 }
 
-// SAFETY: repr(C), and `_abi` comes first.
-unsafe impl Object for Mr {
-    type Abi = ibv_mr;
-}
+object!(Mr: ibv_mr => offset_of!(Mr, _abi));
 
 /// What a registration asks for.
 #[derive(Clone, Copy)]

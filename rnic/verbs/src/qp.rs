@@ -1,6 +1,7 @@
 //! Queue pairs. They are connected by the connection manager only.
 
 use std::ffi::c_int;
+use std::mem::offset_of;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::abi::{
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::device;
-use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, zeroable};
+use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, object, zeroable};
 use crate::lock;
 use crate::pd::{Pd, Use};
 use crate::srq::Srq;
@@ -41,10 +42,7 @@ pub(crate) struct Qp {
     uses: Mutex<Vec<Use>>,
 }
 
-// SAFETY: repr(C), and `abi` comes first.
-unsafe impl Object for Qp {
-    type Abi = ibv_qp;
-}
+object!(Qp: ibv_qp => offset_of!(Qp, abi));
 
 impl Qp {
     /// Makes one, and tells in `init.cap` what it has.

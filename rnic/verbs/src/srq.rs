@@ -1,13 +1,14 @@
 //! Shared receive queues.
 
 use std::ffi::c_int;
+use std::mem::offset_of;
 use std::sync::{Arc, Mutex};
 
 use rnic::{SharedReceiveQueue, SrqConfig};
 
 use crate::abi::{IBV_SRQ_LIMIT, IBV_SRQ_MAX_WR, ibv_srq, ibv_srq_attr, ibv_srq_init_attr};
 use crate::context::Context;
-use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, zeroable};
+use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, object, zeroable};
 use crate::lock;
 use crate::pd::{Pd, Use, Users};
 use crate::queue::Unacknowledged;
@@ -25,10 +26,7 @@ pub(crate) struct Srq {
     pub(crate) unacknowledged: Arc<Unacknowledged>,
 }
 
-// SAFETY: repr(C), and `_abi` comes first.
-unsafe impl Object for Srq {
-    type Abi = ibv_srq;
-}
+object!(Srq: ibv_srq => offset_of!(Srq, _abi));
 
 impl Srq {
     /// Makes one, and tells in `init.attr` what it has.

@@ -1,12 +1,13 @@
 //! Event channels.
 
+use std::mem::offset_of;
 use std::sync::Arc;
 
 use rustix::io::Errno;
 
 use crate::abi::rdma_event_channel;
 use crate::cm::Event;
-use crate::ffi::{Fail, Object, Outcome, Ptr, Shared};
+use crate::ffi::{Fail, Outcome, Ptr, Shared, object};
 use crate::queue::EventQueue;
 
 #[repr(C)]
@@ -15,10 +16,7 @@ pub(crate) struct EventChannel {
     pub(crate) events: EventQueue<Arc<Event>>,
 }
 
-// SAFETY: repr(C), and `abi` comes first.
-unsafe impl Object for EventChannel {
-    type Abi = rdma_event_channel;
-}
+object!(EventChannel: rdma_event_channel => offset_of!(EventChannel, abi));
 
 impl EventChannel {
     pub(crate) fn create() -> Outcome<Arc<Self>> {

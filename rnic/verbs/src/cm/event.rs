@@ -1,6 +1,7 @@
 //! Events of the connection manager.
 
 use std::ffi::c_int;
+use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,7 +13,7 @@ use crate::abi::{
 };
 use crate::cm::CmId;
 use crate::cm::connect::is_end;
-use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, zeroable};
+use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, object, zeroable};
 
 zeroable!(rdma_cm_event, rdma_conn_param);
 
@@ -30,10 +31,7 @@ pub(crate) struct Event {
     counted: AtomicBool,
 }
 
-// SAFETY: repr(C), and `abi` comes first.
-unsafe impl Object for Event {
-    type Abi = rdma_cm_event;
-}
+object!(Event: rdma_cm_event => offset_of!(Event, abi));
 
 /// What an event says beside what it is.
 #[derive(Default)]

@@ -4,6 +4,7 @@
 //! queue.
 
 use std::ffi::{c_int, c_void};
+use std::mem::offset_of;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -18,7 +19,7 @@ use crate::abi::{
 use crate::cm::addr::to_storage;
 use crate::cm::channel::EventChannel;
 use crate::cm::event::{Details, Event};
-use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, zeroable};
+use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, object, zeroable};
 use crate::lock;
 use crate::pd::Pd;
 use crate::qp::Qp;
@@ -39,10 +40,7 @@ pub(crate) struct CmId {
     state: Mutex<State>,
 }
 
-// SAFETY: repr(C), and `abi` comes first.
-unsafe impl Object for CmId {
-    type Abi = rdma_cm_id;
-}
+object!(CmId: rdma_cm_id => offset_of!(CmId, abi));
 
 /// What is known of an identifier.
 pub(crate) struct State {
