@@ -170,7 +170,7 @@ pub(crate) fn rights(flags: c_uint) -> Outcome<Access> {
     })
 }
 
-/// The least word of the verbs about a count that must not be negative.
+/// A count of elements, which must not be negative.
 pub(crate) fn count(number: c_int) -> Outcome<usize> {
     usize::try_from(number).map_err(|_| Fail::of(Errno::INVAL, format!("{number} elements")))
 }

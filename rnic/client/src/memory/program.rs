@@ -24,12 +24,12 @@ impl ProtectionDomain {
     /// pages, and are private again when the last region of theirs is dropped ([`rnic_adopt`] says what
     /// a program sees of that). A mapping of a memfd that is sealed with `F_SEAL_SHRINK`, and of which
     /// this process has a descriptor, is used as it is, as by [`Self::register_fd`]. What is neither
-    /// (`.data`, stacks, other shared memory) the RNIC reaches by `/proc/self/mem`: more slowly, without
+    /// (`.data`, this thread's stack and the main thread's, other shared memory) the RNIC reaches by `/proc/self/mem`: more slowly, without
     /// Atomic Operations, and only few regions (`remote_regions`).
     ///
     /// # Errors
-    /// [`Error::Refused`], before a byte of the memory is touched, when a limit does not allow it
-    /// (`Limit`), or when there is no memory at that address (`BadMemory`). [`Error::Io`] when it must be
+    /// [`Error::Refused`] when a limit does not allow it (`Limit`; of 1 MiB and more before a page of the
+    /// memory is exchanged), or when there is no memory at that address (`BadMemory`). [`Error::Io`] when it must be
     /// reached by `/proc/self/mem` and this process may not open that: it gave up privileges without
     /// exec(2) (prctl(2), `PR_SET_DUMPABLE`).
     ///

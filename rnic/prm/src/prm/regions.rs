@@ -98,7 +98,7 @@ impl Prm {
         }
         if length == 0 || base.checked_add(length).is_none() {
             return Err(refusal::malformed(format!(
-                "a region of {length} bytes from tagged offset {base:#x} asked: it must have an \
+                "a region of {length} bytes from tagged offset {base:#x} asked: it must have a \
                  byte and end below 2^64"
             )));
         }

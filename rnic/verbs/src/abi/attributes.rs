@@ -162,7 +162,7 @@ pub(crate) struct ibv_srq_init_attr_ex {
 /// Values of a completion that every extended CQ can read.
 pub(crate) const IBV_WC_STANDARD_FLAGS: u64 = (1 << 7) - 1;
 pub(crate) const IBV_CQ_INIT_ATTR_MASK_FLAGS: u32 = 1;
-/// One thread polls; CQ overruns are ignored.
+/// One thread polls. Here more may.
 pub(crate) const IBV_CREATE_CQ_ATTR_SINGLE_THREADED: u32 = 1;
 
 #[repr(C)]
