@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use crate::abi::ibv_comp_channel;
 use crate::context::Context;
 use crate::cq::Cq;
-use crate::ffi::{Object, Outcome, Ptr, Shared, object};
+use crate::ffi::{Object, Outcome, Ptr, Shared, field, object};
 use crate::lock;
 use crate::pd::Users;
 use crate::queue::EventQueue;
@@ -80,7 +80,8 @@ impl CompChannel {
             EventFlags::IN,
         )?;
         cqs.insert(number, Arc::downgrade(cq));
-        self.abi.update(|abi| abi.refcnt += 1);
+        let count = field!(self.abi, refcnt).get();
+        field!(self.abi, refcnt).set(count + 1);
         Ok(())
     }
 
@@ -91,7 +92,8 @@ impl CompChannel {
         if let Err(errno) = epoll::delete(&self.epoll, cq.rnic().fd()) {
             log::debug!("a completion queue that its channel had not: {errno}");
         }
-        self.abi.update(|abi| abi.refcnt -= 1);
+        let count = field!(self.abi, refcnt).get();
+        field!(self.abi, refcnt).set(count - 1);
     }
 
     /// Takes an event that is there: the queue that it is of. None when there is none, or when another

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::abi::{ibv_comp_channel, ibv_cq, ibv_cq_ex};
 use crate::comp_channel::CompChannel;
 use crate::context::Context;
-use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, object, zeroable};
+use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, field, object, zeroable};
 use crate::lock;
 use crate::pd::{Use, Users};
 use crate::poll::{ExPoll, Polls};
@@ -139,6 +139,6 @@ impl Cq {
 
     /// The program's own word for it.
     pub(crate) fn cq_context(&self) -> Ptr<c_void> {
-        self.abi.get(|abi| abi.base.cq_context)
+        field!(self.abi, base.cq_context).get()
     }
 }

@@ -12,7 +12,7 @@ use crate::abi::{
     IBV_PORT_ACTIVE, IBV_PORT_DOWN, IBV_PORT_IP_BASED_GIDS, IBV_TRANSPORT_IWARP,
     PHYS_STATE_DISABLED, PHYS_STATE_LINK_UP, ibv_device, ibv_device_attr, ibv_gid, ibv_port_attr,
 };
-use crate::ffi::{Fail, Outcome, Ptr, Shared, object, zeroable};
+use crate::ffi::{Fail, Outcome, Ptr, Shared, field, object, zeroable};
 
 zeroable!(ibv_device, ibv_device_attr, ibv_port_attr);
 
@@ -64,7 +64,7 @@ impl Device {
 
     /// Where the name begins, for as long as the process lives.
     pub(crate) fn name(&self) -> Ptr<c_char> {
-        self.abi.get(|abi| Ptr::to_const(&abi.name))
+        field!(self.abi, name).place().cast()
     }
 }
 

@@ -8,9 +8,11 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char, c_int};
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::io::Errno;
 
@@ -180,8 +182,8 @@ impl Ptr<c_char> {
 #[repr(transparent)]
 pub(crate) struct Shared<T>(UnsafeCell<T>);
 
-// SAFETY: a program's threads share it by its pointer whatever we say; here it is only read and written
-// by value, by `get` and `update`.
+// SAFETY: a program's threads share it by its pointer whatever we say; here its fields are only read and
+// written by value, by `Field`.
 unsafe impl<T> Sync for Shared<T> {}
 // SAFETY: as above.
 unsafe impl<T> Send for Shared<T> {}
@@ -202,19 +204,78 @@ impl<T> Shared<T> {
         Self::new(value)
     }
 
-    /// A value of it.
-    pub(crate) fn get<V>(&self, read: impl FnOnce(&T) -> V) -> V {
-        // SAFETY: a short look; a program writes fields of its own only (see the module).
-        read(unsafe { &*self.0.get() })
-    }
-
-    /// Writes to it.
-    pub(crate) fn update(&self, write: impl FnOnce(&mut T)) {
-        // SAFETY: as for `get`; two of us never write the same field at one time, because each is
-        // written under a lock of the object's or by the one call that the program makes.
-        write(unsafe { &mut *self.0.get() });
+    /// For [`field!`].
+    pub(crate) fn as_ptr(&self) -> *mut T {
+        self.0.get()
     }
 }
+
+/// A field of a [`Shared`], which is read and written by itself: no reference to the struct exists while the
+/// program, or another thread of ours, writes other fields.
+pub(crate) struct Field<'a, T> {
+    place: *mut T,
+    object: PhantomData<&'a ()>,
+}
+
+impl<'a, T> Field<'a, T> {
+    /// # Safety
+    /// `place` is a field of `shared`.
+    pub(crate) unsafe fn of<S>(_shared: &'a Shared<S>, place: *mut T) -> Self {
+        Self {
+            place,
+            object: PhantomData,
+        }
+    }
+
+    pub(crate) fn get(self) -> T
+    where
+        T: Copy,
+    {
+        // SAFETY: a field of a struct that lives. Who writes it is a call of the program's on this object, or
+        // holds a lock of the object's; programs make no such calls at one time for one object.
+        unsafe { self.place.read() }
+    }
+
+    pub(crate) fn set(self, value: T) {
+        // SAFETY: as for `get`.
+        unsafe { self.place.write(value) };
+    }
+
+    /// Where it is, for a program that reads there.
+    pub(crate) fn place(self) -> Ptr<T> {
+        Ptr(self.place)
+    }
+}
+
+/// Numbers that the session's thread writes too.
+impl Field<'_, c_int> {
+    pub(crate) fn load(self) -> c_int {
+        self.atomic().load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn store(self, value: c_int) {
+        self.atomic().store(value, Ordering::Relaxed);
+    }
+
+    fn atomic(&self) -> &AtomicI32 {
+        // SAFETY: an aligned field of a struct that lives as long as this. We reach it in no other way; a
+        // program reads it as the plain `int` that it is in the headers.
+        unsafe { AtomicI32::from_ptr(self.place) }
+    }
+}
+
+/// A [`Field`]: `field!(self.abi, route.addr)`.
+macro_rules! field {
+    ($shared:expr, $($name:ident).+) => {{
+        let shared = &$shared;
+        // SAFETY: the place is in the struct, and no reference is made to the struct.
+        #[allow(unsafe_code)]
+        unsafe {
+            crate::ffi::Field::of(shared, &raw mut (*shared.as_ptr()).$($name).+)
+        }
+    }};
+}
+pub(crate) use field;
 
 /// Structs whose bytes may all be zero.
 ///

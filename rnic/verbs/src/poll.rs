@@ -13,7 +13,7 @@ use crate::abi::{
     IBV_WC_SUCCESS, IBV_WC_WITH_IMM, IBV_WC_WITH_INV, IBV_WC_WR_FLUSH_ERR, ibv_wc,
 };
 use crate::cq::Cq;
-use crate::ffi::{Outcome, Ptr};
+use crate::ffi::{Outcome, Ptr, field};
 use crate::lock;
 
 /// Completions taken at once.
@@ -173,10 +173,8 @@ pub(crate) fn step(cq: &Cq) -> Outcome<()> {
     let [completion] = one;
     let current = translate(&completion);
     lock(&cq.ex).current = current;
-    cq.abi.update(|abi| {
-        abi.status = current.status;
-        abi.wr_id = current.wr_id;
-    });
+    field!(cq.abi, status).set(current.status);
+    field!(cq.abi, wr_id).set(current.wr_id);
     Ok(())
 }
 

@@ -19,7 +19,7 @@ use crate::abi::{
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::device;
-use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, object, zeroable};
+use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, field, object, zeroable};
 use crate::lock;
 use crate::pd::{Pd, Use};
 use crate::srq::Srq;
@@ -138,7 +138,7 @@ impl Qp {
 
     /// What `qp->state` says, where no call of the program's asks the RNIC.
     pub(crate) fn note_state(&self, state: c_int) {
-        self.abi.update(|abi| abi.state = state);
+        field!(self.abi, state).store(state);
     }
 
     /// What was negotiated: the Reads that this side may have outstanding, and the peer.
@@ -149,7 +149,7 @@ impl Qp {
 
     /// The state in the verbs' words. RESET and INIT are one to the RNIC.
     pub(crate) fn state(&self) -> Outcome<c_int> {
-        let noted = self.abi.get(|abi| abi.state);
+        let noted = field!(self.abi, state).load();
         let state = match self.qp.state()? {
             QpState::Idle if noted == IBV_QPS_INIT => IBV_QPS_INIT,
             QpState::Idle => IBV_QPS_RESET,

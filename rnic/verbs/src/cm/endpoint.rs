@@ -14,7 +14,7 @@ use crate::cm::{CmId, read_sockaddr};
 use crate::comp_channel::CompChannel;
 use crate::context::Context;
 use crate::cq::{Cq, CqInit};
-use crate::ffi::{Fail, Object, Outcome, Ptr};
+use crate::ffi::{Fail, Object, Outcome, Ptr, field};
 use crate::pd::Pd;
 use crate::qp::Qp;
 use crate::srq::Srq;
@@ -23,22 +23,22 @@ impl CmId {
     /// Makes the identifier's queue pair, and completion queues with a channel each where the program
     /// names none.
     pub(crate) fn create_qp(&self, pd: Ptr<ibv_pd>, init: &mut ibv_qp_init_attr) -> Outcome<()> {
-        if self.abi.get(|abi| abi.verbs.is_null()) {
+        if field!(self.abi, verbs).get().is_null() {
             return Err(Fail::of(
                 Errno::INVAL,
                 "a queue pair before the identifier has a device",
             ));
         }
-        if !self.abi.get(|abi| abi.qp.is_null()) {
+        if !field!(self.abi, qp).get().is_null() {
             return Err(Fail::of(Errno::INVAL, "the identifier has a queue pair"));
         }
         let pd = match pd.is_null() {
-            true => self.abi.get(|abi| abi.pd),
+            true => field!(self.abi, pd).get(),
             false => pd,
         };
         let pd = pd.share::<Pd>()?;
         if init.srq.is_null() {
-            init.srq = self.abi.get(|abi| abi.srq);
+            init.srq = field!(self.abi, srq).get();
         }
         let made = self
             .create_cqs(pd.context(), init)
@@ -60,14 +60,12 @@ impl CmId {
         let own = self.abi_ptr().cast();
         if init.send_cq.is_null() {
             let (channel, cq) = create_cq(context, init.cap.max_send_wr, own)?;
-            self.abi
-                .update(|abi| (abi.send_cq_channel, abi.send_cq) = (channel, cq));
+            self.set_send_cq((channel, cq));
             init.send_cq = cq;
         }
         if init.recv_cq.is_null() {
             let (channel, cq) = create_cq(context, init.cap.max_recv_wr, own)?;
-            self.abi
-                .update(|abi| (abi.recv_cq_channel, abi.recv_cq) = (channel, cq));
+            self.set_recv_cq((channel, cq));
             init.recv_cq = cq;
         }
         Ok(())
@@ -75,35 +73,43 @@ impl CmId {
 
     /// Destroys those that the identifier made.
     fn destroy_cqs(&self) -> Outcome<()> {
-        let (send, recv) = self.abi.get(|abi| {
-            let send = (abi.send_cq_channel, abi.send_cq);
-            (send, (abi.recv_cq_channel, abi.recv_cq))
-        });
-        let of_sends = destroy_cq(send, |left| {
-            self.abi
-                .update(|abi| (abi.send_cq_channel, abi.send_cq) = left);
-        });
-        let of_receives = destroy_cq(recv, |left| {
-            self.abi
-                .update(|abi| (abi.recv_cq_channel, abi.recv_cq) = left);
-        });
+        let send = (
+            field!(self.abi, send_cq_channel).get(),
+            field!(self.abi, send_cq).get(),
+        );
+        let recv = (
+            field!(self.abi, recv_cq_channel).get(),
+            field!(self.abi, recv_cq).get(),
+        );
+        let of_sends = destroy_cq(send, |left| self.set_send_cq(left));
+        let of_receives = destroy_cq(recv, |left| self.set_recv_cq(left));
         of_sends.and(of_receives)
     }
 
+    fn set_send_cq(&self, (channel, cq): (Ptr<ibv_comp_channel>, Ptr<ibv_cq>)) {
+        field!(self.abi, send_cq_channel).set(channel);
+        field!(self.abi, send_cq).set(cq);
+    }
+
+    fn set_recv_cq(&self, (channel, cq): (Ptr<ibv_comp_channel>, Ptr<ibv_cq>)) {
+        field!(self.abi, recv_cq_channel).set(channel);
+        field!(self.abi, recv_cq).set(cq);
+    }
+
     pub(crate) fn destroy_qp(&self) -> Outcome<()> {
-        let qp = self.abi.get(|abi| abi.qp);
+        let qp = field!(self.abi, qp).get();
         if !qp.is_null() {
-            self.abi.update(|abi| abi.qp = Ptr::NULL);
+            field!(self.abi, qp).set(Ptr::NULL);
             Qp::destroy(qp)?;
         }
         self.destroy_cqs()
     }
 
     pub(crate) fn destroy_srq(&self) -> Outcome<()> {
-        let srq = self.abi.get(|abi| abi.srq);
+        let srq = field!(self.abi, srq).get();
         if !srq.is_null() {
             Srq::destroy(srq)?;
-            self.abi.update(|abi| abi.srq = Ptr::NULL);
+            field!(self.abi, srq).set(Ptr::NULL);
         }
         Ok(())
     }
@@ -180,7 +186,7 @@ impl CmId {
             return Err(Fail::of(Errno::INVAL, "a request without an identifier"));
         };
         let delivered = event.deliver();
-        child.abi.update(|abi| abi.event = delivered);
+        field!(child.abi, event).set(delivered);
         let endpoint = self.state().endpoint.clone();
         if let Some((pd, mut init)) = endpoint
             && let Err(fail) = child.create_qp(pd.map_or(Ptr::NULL, |pd| pd.abi_ptr()), &mut init)

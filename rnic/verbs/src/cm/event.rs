@@ -13,7 +13,7 @@ use crate::abi::{
 };
 use crate::cm::CmId;
 use crate::cm::connect::is_end;
-use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, object, zeroable};
+use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, field, object, zeroable};
 
 zeroable!(rdma_cm_event, rdma_conn_param);
 
@@ -113,12 +113,12 @@ impl Event {
     }
 
     fn kind(&self) -> c_int {
-        self.abi.get(|abi| abi.event)
+        field!(self.abi, event).get()
     }
 
     /// That it is what a call waits for.
     pub(crate) fn expect(&self, expected: c_int) -> Outcome<()> {
-        let status = self.abi.get(|abi| abi.status);
+        let status = field!(self.abi, status).get();
         match self.kind() {
             kind if status == 0 && kind == expected => Ok(()),
             RDMA_CM_EVENT_DEVICE_REMOVAL => Err(Fail::of(Errno::NODEV, "the device is gone")),

@@ -19,7 +19,7 @@ use crate::abi::{
 use crate::cm::addr::to_storage;
 use crate::cm::channel::EventChannel;
 use crate::cm::event::{Details, Event};
-use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, object, zeroable};
+use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, field, object, zeroable};
 use crate::lock;
 use crate::pd::Pd;
 use crate::qp::Qp;
@@ -132,7 +132,7 @@ impl CmId {
             true => Ptr::NULL,
             false => channel.abi_ptr(),
         };
-        let child = Self::made(channel, self.abi.get(|abi| abi.context))?;
+        let child = Self::made(channel, field!(self.abi, context).get())?;
         let (local, remote) = (request.local(), request.remote());
         let mut state = child.state();
         state.request = Some(request);
@@ -155,13 +155,11 @@ impl CmId {
     pub(crate) fn bind_to(&self, state: &mut State, session: &Arc<Session>) -> Outcome<()> {
         let (context, pd) = session.shared()?;
         state.session = Some(session.clone());
-        self.abi.update(|abi| {
-            abi.verbs = context.abi_ptr();
-            abi.port_num = 1;
-            if abi.pd.is_null() {
-                abi.pd = pd.abi_ptr();
-            }
-        });
+        field!(self.abi, verbs).set(context.abi_ptr());
+        field!(self.abi, port_num).set(1);
+        if field!(self.abi, pd).get().is_null() {
+            field!(self.abi, pd).set(pd.abi_ptr());
+        }
         Ok(())
     }
 
@@ -169,20 +167,16 @@ impl CmId {
         state.local = Some(local);
         let (storage, _) = to_storage(local);
         let gid = crate::device::gid(local.ip()).0;
-        self.abi.update(|abi| {
-            abi.route.addr.src_storage = storage;
-            abi.route.addr.sgid = gid;
-        });
+        field!(self.abi, route.addr.src_storage).set(storage);
+        field!(self.abi, route.addr.sgid).set(gid);
     }
 
     pub(crate) fn set_remote(&self, state: &mut State, remote: SocketAddr) {
         state.remote = Some(remote);
         let (storage, _) = to_storage(remote);
         let gid = crate::device::gid(remote.ip()).0;
-        self.abi.update(|abi| {
-            abi.route.addr.dst_storage = storage;
-            abi.route.addr.dgid = gid;
-        });
+        field!(self.abi, route.addr.dst_storage).set(storage);
+        field!(self.abi, route.addr.dgid).set(gid);
     }
 
     /// Puts an event on the channel, unless the program has given the identifier back.
@@ -211,17 +205,17 @@ impl CmId {
         let event = channel.wait()?;
         let outcome = event.expect(expected);
         let delivered = event.deliver();
-        self.abi.update(|abi| abi.event = delivered);
+        field!(self.abi, event).set(delivered);
         outcome
     }
 
     /// Acknowledges the event of the last call that waited for one.
     pub(crate) fn release_event(&self) -> Outcome<()> {
-        let event: Ptr<rdma_cm_event> = self.abi.get(|abi| abi.event);
+        let event: Ptr<rdma_cm_event> = field!(self.abi, event).get();
         if event.is_null() {
             return Ok(());
         }
-        self.abi.update(|abi| abi.event = Ptr::NULL);
+        field!(self.abi, event).set(Ptr::NULL);
         Event::acknowledge(event)
     }
 
@@ -238,7 +232,7 @@ impl CmId {
             to.events.push(event);
         }
         self.waits.store(waits, Ordering::Relaxed);
-        self.abi.update(|abi| abi.channel = to.abi_ptr());
+        field!(self.abi, channel).set(to.abi_ptr());
         state.channel = to;
         Ok(())
     }
@@ -289,9 +283,7 @@ impl CmId {
     pub(crate) fn set_qp(&self, qp: &Arc<Qp>) {
         qp.note_state(IBV_QPS_INIT);
         self.state().qp = Arc::downgrade(qp);
-        self.abi.update(|abi| {
-            abi.qp = qp.abi_ptr();
-            abi.pd = qp.abi.get(|abi| abi.pd);
-        });
+        field!(self.abi, qp).set(qp.abi_ptr());
+        field!(self.abi, pd).set(field!(qp.abi, pd).get());
     }
 }

@@ -12,7 +12,7 @@ use crate::abi::{
     rdma_cm_id, rdma_conn_param, rdma_event_channel,
 };
 use crate::cm::{CmId, Event, EventChannel, free_addrinfo, get_addrinfo, read_sockaddr};
-use crate::ffi::{Fail, Object, Ptr, array_of, exports, free_array};
+use crate::ffi::{Fail, Object, Ptr, array_of, exports, field, free_array};
 use crate::pd::Pd;
 use crate::srq::Srq;
 
@@ -195,13 +195,14 @@ exports! {
     ) -> c_int {
         let id = id.object::<CmId>()?;
         let pd = match pd.is_null() {
-            true => id.abi.get(|abi| abi.pd),
+            true => field!(id.abi, pd).get(),
             false => pd,
         };
         let mut attr = init.read()?;
         let srq = Srq::create(&pd.share::<Pd>()?, &mut attr)?.hand_out();
         init.write(attr);
-        id.abi.update(|abi| (abi.srq, abi.pd) = (srq, pd));
+        field!(id.abi, srq).set(srq);
+        field!(id.abi, pd).set(pd);
         Ok(())
     }
 

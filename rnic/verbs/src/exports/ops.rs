@@ -15,7 +15,7 @@ use crate::abi::{
 };
 use crate::context::Context;
 use crate::cq::{Cq, CqInit};
-use crate::ffi::{Fail, Object, Outcome, Ptr, number, ptr, verb, zeroable};
+use crate::ffi::{Fail, Object, Outcome, Ptr, field, number, ptr, verb, zeroable};
 use crate::pd::Pd;
 use crate::poll::ExPoll;
 use crate::qp::Qp;
@@ -243,25 +243,25 @@ unsafe extern "C-unwind" fn create_cq_ex(
             channel: attr.channel,
         };
         let cq = Cq::create(&context.share::<Context>()?, &init)?;
-        cq.abi.update(add_readers);
+        add_readers(&cq);
         Ok(cq.hand_out().cast())
     })
 }
 
-fn add_readers(abi: &mut ibv_cq_ex) {
-    abi.start_poll = Some(start_poll);
-    abi.next_poll = Some(next_poll);
-    abi.end_poll = Some(end_poll);
-    abi.read_opcode = Some(read_opcode);
-    abi.read_vendor_err = Some(read_zero::<u32>);
-    abi.read_byte_len = Some(read_byte_len);
-    abi.read_imm_data = Some(read_imm_data);
-    abi.read_qp_num = Some(read_qp_num);
-    abi.read_src_qp = Some(read_zero::<u32>);
-    abi.read_wc_flags = Some(read_wc_flags);
-    abi.read_slid = Some(read_zero::<u32>);
-    abi.read_sl = Some(read_zero::<u8>);
-    abi.read_dlid_path_bits = Some(read_zero::<u8>);
+fn add_readers(cq: &Cq) {
+    field!(cq.abi, start_poll).set(Some(start_poll));
+    field!(cq.abi, next_poll).set(Some(next_poll));
+    field!(cq.abi, end_poll).set(Some(end_poll));
+    field!(cq.abi, read_opcode).set(Some(read_opcode));
+    field!(cq.abi, read_vendor_err).set(Some(read_zero::<u32>));
+    field!(cq.abi, read_byte_len).set(Some(read_byte_len));
+    field!(cq.abi, read_imm_data).set(Some(read_imm_data));
+    field!(cq.abi, read_qp_num).set(Some(read_qp_num));
+    field!(cq.abi, read_src_qp).set(Some(read_zero::<u32>));
+    field!(cq.abi, read_wc_flags).set(Some(read_wc_flags));
+    field!(cq.abi, read_slid).set(Some(read_zero::<u32>));
+    field!(cq.abi, read_sl).set(Some(read_zero::<u8>));
+    field!(cq.abi, read_dlid_path_bits).set(Some(read_zero::<u8>));
 }
 
 unsafe extern "C-unwind" fn start_poll(cq: Ptr<ibv_cq_ex>, _attr: Ptr<c_void>) -> c_int {
