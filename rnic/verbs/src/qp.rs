@@ -28,7 +28,7 @@ zeroable!(ibv_qp, ibv_qp_attr);
 
 /// How long the destruction of a queue pair waits for the end of its connection in order. Programs destroy
 /// it when their work has completed, which is before the peer has all of it: a reset would take that away.
-const LINGER: Duration = Duration::from_secs(2);
+pub(crate) const LINGER: Duration = Duration::from_secs(2);
 
 #[repr(C)]
 pub(crate) struct Qp {

@@ -231,15 +231,21 @@ fn translate(event: ConnectionEvent) -> (c_int, Details) {
 }
 
 fn connect_failed(reason: DisconnectReason) -> (c_int, Details) {
+    let errno = errno_of(reason);
+    let event = match errno {
+        Errno::CONNREFUSED | Errno::CONNRESET => RDMA_CM_EVENT_REJECTED,
+        Errno::TIMEDOUT => RDMA_CM_EVENT_UNREACHABLE,
+        _ => RDMA_CM_EVENT_CONNECT_ERROR,
+    };
+    (event, Details::failed(errno))
+}
+
+/// The error's number for how a connection ended, or did not come about.
+pub(crate) fn errno_of(reason: DisconnectReason) -> Errno {
     match reason {
-        DisconnectReason::Refused => (RDMA_CM_EVENT_REJECTED, Details::failed(Errno::CONNREFUSED)),
-        DisconnectReason::Reset | DisconnectReason::PeerClosed => {
-            (RDMA_CM_EVENT_REJECTED, Details::failed(Errno::CONNRESET))
-        }
-        DisconnectReason::TimedOut => (RDMA_CM_EVENT_UNREACHABLE, Details::failed(Errno::TIMEDOUT)),
-        _ => (
-            RDMA_CM_EVENT_CONNECT_ERROR,
-            Details::failed(Errno::CONNABORTED),
-        ),
+        DisconnectReason::Refused => Errno::CONNREFUSED,
+        DisconnectReason::Reset | DisconnectReason::PeerClosed => Errno::CONNRESET,
+        DisconnectReason::TimedOut => Errno::TIMEDOUT,
+        _ => Errno::CONNABORTED,
     }
 }

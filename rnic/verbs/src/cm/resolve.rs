@@ -1,6 +1,6 @@
 //! Addresses and routes of an identifier that is to connect, or to listen.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -11,6 +11,7 @@ use crate::cm::addr::{reserve_port, source_toward, unmapped};
 use crate::cm::event::Details;
 use crate::ffi::{Fail, Outcome};
 use crate::process::Process;
+use crate::session::Session;
 
 impl CmId {
     /// Binds it to an address, and to the device that has it. A wildcard is of no device yet.
@@ -61,11 +62,7 @@ impl CmId {
             .local
             .filter(|local| !local.ip().is_unspecified());
         if bound.is_none() {
-            let session = Process::current().session_toward(remote.ip())?;
-            let local = source_toward(remote, &session.info()?.addresses).ok_or_else(|| {
-                let why = format!("no address of {} leads to {remote}", session.interface());
-                Fail::of(Errno::ADDRNOTAVAIL, why)
-            })?;
+            let (session, local) = way_toward(remote)?;
             let mut state = self.state();
             let port = state.local.map_or(0, |local| local.port());
             self.bind_to(&mut state, &session)?;
@@ -87,4 +84,14 @@ impl CmId {
         self.tell(RDMA_CM_EVENT_ROUTE_RESOLVED, Details::default());
         Ok(())
     }
+}
+
+/// The device that leads to a peer, and the address that it has there.
+pub(crate) fn way_toward(remote: SocketAddr) -> Outcome<(Arc<Session>, IpAddr)> {
+    let session = Process::current().session_toward(remote.ip())?;
+    let local = source_toward(remote, &session.info()?.addresses).ok_or_else(|| {
+        let why = format!("no address of {} leads to {remote}", session.interface());
+        Fail::of(Errno::ADDRNOTAVAIL, why)
+    })?;
+    Ok((session, local))
 }
