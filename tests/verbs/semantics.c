@@ -73,6 +73,28 @@ static struct ibv_mr *region(struct rdma_cm_id *id)
 	return mr;
 }
 
+static void *wait_for_request(void *listener)
+{
+	struct rdma_cm_id *id;
+
+	rdma_get_request(listener, &id);
+	return NULL;
+}
+
+/* A thread that waits can be cancelled (pthread_cancel(3)). */
+static void check_cancel(struct rdma_cm_id *listener)
+{
+	struct timespec until;
+	pthread_t waiter;
+	void *result;
+
+	CHECK(!pthread_create(&waiter, NULL, wait_for_request, listener));
+	CHECK(!pthread_cancel(waiter));
+	CHECK(!clock_gettime(CLOCK_REALTIME, &until));
+	until.tv_sec += 10;
+	CHECK(!pthread_timedjoin_np(waiter, &result, &until) && result == PTHREAD_CANCELED);
+}
+
 static void serve(const char *address)
 {
 	struct rdma_cm_id *listener = endpoint(address, RAI_PASSIVE), *id;
@@ -110,6 +132,7 @@ static void serve(const char *address)
 	CHECK(!rdma_disconnect(id));
 	CHECK(!ibv_dereg_mr(mr));
 	rdma_destroy_ep(id);
+	check_cancel(listener);
 	rdma_destroy_ep(listener);
 }
 

@@ -1,6 +1,7 @@
 //! Endpoints: identifiers whose calls wait for what they begin, and their queue pairs and queues.
 
 use std::ffi::c_void;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -10,7 +11,7 @@ use crate::abi::{
     RDMA_CM_EVENT_ROUTE_RESOLVED, ibv_comp_channel, ibv_cq, ibv_pd, ibv_qp_init_attr,
     rdma_addrinfo, rdma_cm_id,
 };
-use crate::cm::{CmId, read_sockaddr};
+use crate::cm::{CmId, Event, read_sockaddr};
 use crate::comp_channel::CompChannel;
 use crate::context::Context;
 use crate::cq::{Cq, CqInit};
@@ -171,16 +172,24 @@ impl CmId {
         Self::destroy(id).and(queues)
     }
 
-    /// Waits for a peer's request: its identifier, which has the queue pair that the endpoint says.
-    pub(crate) fn get_request(&self) -> Outcome<Ptr<rdma_cm_id>> {
-        if !self.waits() {
-            return Err(Fail::of(
+    /// The descriptor of which rdma_get_request reads a count for each request.
+    pub(crate) fn requests_fd(&self) -> Outcome<RawFd> {
+        match self.waits() {
+            true => Ok(self.state().channel.events.fd()),
+            false => Err(Fail::of(
                 Errno::INVAL,
                 "rdma_get_request of an identifier with a channel",
-            ));
+            )),
         }
+    }
+
+    /// A peer's request whose count was read: its identifier, which has the queue pair that the endpoint
+    /// says. None when it was taken back meanwhile.
+    pub(crate) fn take_request(&self) -> Outcome<Option<Ptr<rdma_cm_id>>> {
         let channel = self.state().channel.clone();
-        let event = channel.wait()?;
+        let Some(event) = channel.events.take(Event::count) else {
+            return Ok(None);
+        };
         event.expect(RDMA_CM_EVENT_CONNECT_REQUEST)?;
         let Some(child) = event.child().cloned() else {
             return Err(Fail::of(Errno::INVAL, "a request without an identifier"));
@@ -194,7 +203,7 @@ impl CmId {
             Self::destroy(child.abi_ptr())?;
             return Err(fail);
         }
-        Ok(child.abi_ptr())
+        Ok(Some(child.abi_ptr()))
     }
 }
 

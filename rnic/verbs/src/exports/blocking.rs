@@ -4,9 +4,10 @@
 use std::ffi::{c_int, c_void};
 
 use crate::abi::{
-    ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, rdma_cm_event, rdma_event_channel,
+    ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, rdma_cm_event, rdma_cm_id,
+    rdma_event_channel,
 };
-use crate::cm::{Event, EventChannel};
+use crate::cm::{CmId, Event, EventChannel};
 use crate::comp_channel::CompChannel;
 use crate::context::Context;
 use crate::ffi::{Object, Ptr, number};
@@ -45,6 +46,7 @@ macro_rules! exported {
 pub(super) use exported;
 
 exported!("RDMACM_1.0" rdma_get_cm_event);
+exported!("RDMACM_1.0" rdma_get_request);
 exported!("IBVERBS_1.1" ibv_get_async_event);
 exported!("IBVERBS_1.1" ibv_get_cq_event);
 
@@ -74,6 +76,34 @@ unsafe extern "C-unwind" fn rdma_get_cm_event(
                 return Ok(NOTHING);
             };
             event.write(found.deliver());
+            Ok(TAKEN)
+        });
+        match taken {
+            NOTHING => {}
+            TAKEN => return 0,
+            _ => return -1,
+        }
+    }
+}
+
+#[unsafe(export_name = "rnic_verbs_rdma_get_request")]
+unsafe extern "C-unwind" fn rdma_get_request(
+    listen: Ptr<rdma_cm_id>,
+    id: Ptr<Ptr<rdma_cm_id>>,
+) -> c_int {
+    loop {
+        let fd = number("rdma_get_request", || {
+            listen.object::<CmId>()?.requests_fd()
+        });
+        // SAFETY: a descriptor of the identifier's own channel.
+        if fd < 0 || !unsafe { read_count(fd) } {
+            return -1;
+        }
+        let taken = number("rdma_get_request", || {
+            let Some(child) = listen.object::<CmId>()?.take_request()? else {
+                return Ok(NOTHING);
+            };
+            id.write(child);
             Ok(TAKEN)
         });
         match taken {

@@ -103,11 +103,6 @@ exports! {
         id.share::<CmId>()?.listen(backlog)
     }
 
-    "RDMACM_1.0" cm fn rdma_get_request(listen: Ptr<rdma_cm_id>, id: Ptr<Ptr<rdma_cm_id>>) -> c_int {
-        id.write(listen.object::<CmId>()?.get_request()?);
-        Ok(())
-    }
-
     "RDMACM_1.0" cm fn rdma_accept(id: Ptr<rdma_cm_id>, param: Ptr<rdma_conn_param>) -> c_int {
         let id = id.share::<CmId>()?;
         id.accept(param)?;
