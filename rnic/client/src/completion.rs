@@ -184,10 +184,17 @@ impl CompletionQueue {
         Ok(0)
     }
 
+    /// Whether a look at the ring finds no completion. It takes no lock, makes no progress and finds no
+    /// trouble: [`Self::poll`] does.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.inner.look.is_empty()
+    }
+
     #[inline]
     fn take(&self, out: &mut [WorkCompletion]) -> Result<usize, Error> {
         // Most looks find nothing, and cost no more than that.
-        match self.inner.look.is_empty() {
+        match self.is_empty() {
             true => Ok(0),
             false => self.take_some(out),
         }

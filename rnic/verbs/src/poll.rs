@@ -22,10 +22,22 @@ const BATCH: usize = 16;
 /// Moves at most `most` completions to the places from `wc` on, and says how many.
 pub(crate) fn poll(cq: &Cq, most: c_int, wc: Ptr<ibv_wc>) -> Outcome<c_int> {
     let most = crate::pd::count(most)?;
-    let mut batch = [WorkCompletion::default(); BATCH];
+    // Most polls find nothing, and are not to pay for a whole batch.
+    let count = match cq.rnic().is_empty() {
+        true => poll_by::<1>(cq, most, wc)?,
+        false => poll_by::<BATCH>(cq, most, wc)?,
+    };
+    cq.polls.found(count > 0);
+    cq.polled();
+    Ok(c_int::try_from(count).unwrap_or(c_int::MAX))
+}
+
+/// The same by batches of `N`.
+fn poll_by<const N: usize>(cq: &Cq, most: usize, wc: Ptr<ibv_wc>) -> Outcome<usize> {
+    let mut batch = [WorkCompletion::default(); N];
     let mut count = 0;
     while count < most {
-        let wanted = BATCH.min(most - count);
+        let wanted = N.min(most - count);
         let found = match cq.rnic().poll(&mut batch[..wanted]) {
             Ok(found) => found,
             // What was taken is told first.
@@ -40,9 +52,7 @@ pub(crate) fn poll(cq: &Cq, most: c_int, wc: Ptr<ibv_wc>) -> Outcome<c_int> {
             break;
         }
     }
-    cq.polls.found(count > 0);
-    cq.polled();
-    Ok(c_int::try_from(count).unwrap_or(c_int::MAX))
+    Ok(count)
 }
 
 /// Polls in vain, one after the other. Programs of the verbs poll without a break. What they wait for comes
