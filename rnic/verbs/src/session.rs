@@ -19,7 +19,7 @@ use crate::pd::{Pd, Use};
 use crate::rsocket::Watchers;
 use crate::srq::Srq;
 
-/// Lives as long as its process, or until the device is gone.
+/// Stays as long as its process. When the device is gone, the next use of it begins another one.
 pub(crate) struct Session {
     rnic: rnic::Context,
     interface: String,
@@ -35,7 +35,10 @@ pub(crate) struct Session {
     /// Contexts that programs opened.
     contexts: Mutex<Vec<Weak<Context>>>,
     /// What connection manager ids have in common. The session uses it as long as it lives, so that no
-    /// program that closes what it did not open takes it from the others.
+    /// program that closes what it did not open takes it from the others. The context holds its session in
+    /// turn, so that neither is ever freed, also when the device is gone: programs have pointers to both
+    /// (`id->verbs`, `id->pd`, `rdma_get_devices`) without a share, and may follow them as long as they live.
+    /// There is one for each time that a program comes back to a device that was gone.
     shared: OnceLock<(Arc<Context>, Arc<Pd>)>,
     shared_uses: Mutex<Vec<Use>>,
 }
