@@ -329,6 +329,18 @@ def alive(host, port):
     assert rpoll([(plain, select.POLLIN)], 1000) == [0]
 
 
+def listens(host, port):
+    """A listener whose own RNIC goes is readable and tells it, to poll, to accept and by SO_ERROR."""
+    fd = make()
+    call("rbind", fd, *address(host, port))
+    call("rlisten", fd, 1)
+    print("listens", flush=True)
+    assert rpoll([(fd, select.POLLIN)], 20_000)[0] == select.POLLIN | select.POLLERR
+    expect_error(errno.EIO, call, "raccept", fd, None, None)
+    assert option(fd, socket.SO_ERROR) == errno.EIO
+    call("rclose", fd)
+
+
 def silent(host, port):
     """The peer falls silent: closing waits no longer than it is told to, and other threads not at all."""
     fds = [connect(host, port) for _ in range(4)]

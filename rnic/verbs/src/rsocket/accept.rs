@@ -38,33 +38,60 @@ impl Listening {
         !self.first.is_empty()
     }
 
-    /// Looks for a peer, when none is known to wait. Whether there is one now.
+    /// No peer comes any more: the RNIC is gone on each address where it listened.
+    pub(crate) fn is_over(&self) -> bool {
+        self.listeners.is_empty() && self.first.is_empty()
+    }
+
+    /// Looks for a peer, when none is known to wait. Whether there is something to tell now.
     pub(crate) fn look(&mut self) -> bool {
-        for (session, listener) in &self.listeners {
-            if !self.first.is_empty() {
-                break;
+        let first = &mut self.first;
+        self.listeners.retain(|(session, listener)| {
+            if !first.is_empty() {
+                return true;
             }
-            while let Ok(request) = listener.accept_request(Duration::ZERO) {
-                match Hello::decode(request.private_data()) {
-                    Ok(hello) => {
-                        self.first.push_back(Waiting {
-                            session: session.clone(),
-                            request,
-                            hello,
-                        });
-                        break;
-                    }
-                    Err(why) => {
-                        log::warn!("{} is rejected: {why}", request.remote());
-                        if let Err(error) = request.reject(&[]) {
-                            log::debug!("a peer that was to be rejected is gone: {error}");
-                        }
-                    }
+            match next_of(session, listener) {
+                Ok(waiting) => first.extend(waiting),
+                Err(error) => {
+                    log::warn!("no peer can be accepted any more: {error}");
+                    return false;
+                }
+            }
+            true
+        });
+        self.has_request() || self.is_over()
+    }
+}
+
+/// The next peer at a listener that speaks the protocol. Others are rejected, so many at one look.
+fn next_of(session: &Arc<Session>, listener: &Listener) -> Result<Option<Waiting>, rnic::Error> {
+    for _ in 0..GONE_MAX {
+        let request = match listener.accept_request(Duration::ZERO) {
+            Ok(request) => request,
+            Err(rnic::Error::Timeout { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        match Hello::decode(request.private_data()) {
+            Ok(hello) => {
+                return Ok(Some(Waiting {
+                    session: session.clone(),
+                    request,
+                    hello,
+                }));
+            }
+            Err(why) => {
+                log::warn!("{} is rejected: {why}", request.remote());
+                if let Err(error) = request.reject(&[]) {
+                    log::debug!("a peer that was to be rejected is gone: {error}");
                 }
             }
         }
-        !self.first.is_empty()
     }
+    // Further ones are for the next look.
+    for id in listener.ids() {
+        session.rsockets.tell_listener(id);
+    }
+    Ok(None)
 }
 
 impl State {
@@ -124,6 +151,9 @@ impl State {
             hello,
         }) = listening.first.pop_front()
         else {
+            if listening.is_over() {
+                return Err(Errno::IO.into());
+            }
             return match self.options.nonblocking {
                 true => Err(Errno::AGAIN.into()),
                 false => Ok(None),

@@ -243,6 +243,7 @@ impl State {
     fn take_error(&mut self) -> Option<Errno> {
         match &mut self.phase {
             Phase::Open(stream) => stream.take_failure(),
+            Phase::Listening(listening) if listening.is_over() => Some(Errno::IO),
             _ => self.error.take(),
         }
     }

@@ -187,6 +187,7 @@ impl State {
         let ready = match &self.phase {
             Phase::Idle if self.error.is_some() => POLLIN | POLLOUT | POLLERR,
             Phase::Idle | Phase::Opening(..) => 0,
+            Phase::Listening(listening) if listening.is_over() => POLLIN | POLLERR,
             Phase::Listening(listening) if listening.has_request() => POLLIN,
             Phase::Listening(_) => 0,
             Phase::Open(stream) => readiness_of(stream),
