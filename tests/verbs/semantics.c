@@ -95,6 +95,29 @@ static void check_cancel(struct rdma_cm_id *listener)
 	CHECK(!pthread_timedjoin_np(waiter, &result, &until) && result == PTHREAD_CANCELED);
 }
 
+/* A cancellation that comes before a call that is no place for it waits until after it. */
+static void *list_when_cancelled(void *unused)
+{
+	struct ibv_device **all;
+	int count = 0;
+
+	CHECK(!pthread_cancel(pthread_self()));
+	all = ibv_get_device_list(&count);
+	CHECK(all && count > 0);
+	ibv_free_device_list(all);
+	pthread_testcancel();
+	return unused;
+}
+
+static void check_cancelled_before(void)
+{
+	pthread_t lists;
+	void *result;
+
+	CHECK(!pthread_create(&lists, NULL, list_when_cancelled, NULL));
+	CHECK(!pthread_join(lists, &result) && result == PTHREAD_CANCELED);
+}
+
 static void serve(const char *address)
 {
 	struct rdma_cm_id *listener = endpoint(address, RAI_PASSIVE), *id;
@@ -133,6 +156,7 @@ static void serve(const char *address)
 	CHECK(!ibv_dereg_mr(mr));
 	rdma_destroy_ep(id);
 	check_cancel(listener);
+	check_cancelled_before();
 	rdma_destroy_ep(listener);
 }
 

@@ -496,17 +496,54 @@ fn set_errno(errno: Errno) {
     unsafe { *libc::__errno_location() = errno.raw_os_error() };
 }
 
+mod c {
+    use std::ffi::c_int;
+
+    pub(super) const PTHREAD_CANCEL_DISABLE: c_int = 1;
+
+    unsafe extern "C" {
+        pub(super) fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+    }
+}
+
+/// Does what no thread can be cancelled in (pthread_cancel(3)). The C library's calls for files and
+/// sockets are cancellation points, and a cancellation that reaches `catch_unwind` ends the process.
+fn without_cancellation<T>(body: impl FnOnce() -> T) -> T {
+    let mut before = 0;
+    // SAFETY: a place on this stack.
+    unsafe { c::pthread_setcancelstate(c::PTHREAD_CANCEL_DISABLE, &raw mut before) };
+    let result = body();
+    // SAFETY: the state from before, and null for what is not asked.
+    unsafe { c::pthread_setcancelstate(before, std::ptr::null_mut()) };
+    result
+}
+
 /// Runs what a call does, and logs its failure. A panic is a bug of ours, told by the panic's own line, and
 /// EIO for the program. The log may be the program's own logger, so it is called where a panic is caught.
 fn run<T>(call: &str, body: impl FnOnce() -> Outcome<T>) -> Result<T, Errno> {
+    without_cancellation(|| attempt(call, body))
+}
+
+/// The same for calls of the data path, which make no call where a thread could be cancelled but to log.
+fn attempt<T>(call: &str, body: impl FnOnce() -> Outcome<T>) -> Result<T, Errno> {
     let logged = || {
         body().map_err(|fail| {
-            fail.log(call);
+            without_cancellation(|| fail.log(call));
             fail.errno
         })
     };
     let outcome = catch_unwind(AssertUnwindSafe(logged)).unwrap_or(Err(Errno::IO));
     outcome.inspect_err(|errno| set_errno(*errno))
+}
+
+/// The body of a verb of the data path, that returns 0 or an error's number.
+pub(crate) fn data_verb(call: &str, body: impl FnOnce() -> Outcome<()>) -> c_int {
+    attempt(call, body).map_or_else(Errno::raw_os_error, |()| 0)
+}
+
+/// The body of a verb of the data path, that returns a number, or -1 and sets `errno`.
+pub(crate) fn data_number(call: &str, body: impl FnOnce() -> Outcome<c_int>) -> c_int {
+    attempt(call, body).unwrap_or(-1)
 }
 
 /// The body of a verb that returns 0 or an error's number.

@@ -15,7 +15,7 @@ use crate::abi::{
 };
 use crate::context::Context;
 use crate::cq::{Cq, CqInit};
-use crate::ffi::{Fail, Object, Outcome, Ptr, field, number, ptr, verb, zeroable};
+use crate::ffi::{Fail, Object, Outcome, Ptr, data_number, data_verb, field, ptr, verb, zeroable};
 use crate::pd::Pd;
 use crate::poll::ExPoll;
 use crate::qp::Qp;
@@ -67,11 +67,11 @@ pub(crate) fn verbs_context(device: Ptr<ibv_device>, async_fd: c_int) -> verbs_c
 }
 
 unsafe extern "C-unwind" fn poll_cq(cq: Ptr<ibv_cq>, most: c_int, wc: Ptr<ibv_wc>) -> c_int {
-    number("ibv_poll_cq", || poll::poll(cq.object::<Cq>()?, most, wc))
+    data_number("ibv_poll_cq", || poll::poll(cq.object::<Cq>()?, most, wc))
 }
 
 unsafe extern "C-unwind" fn req_notify_cq(cq: Ptr<ibv_cq>, solicited_only: c_int) -> c_int {
-    verb("ibv_req_notify_cq", || {
+    data_verb("ibv_req_notify_cq", || {
         cq.object::<Cq>()?.request_notification(solicited_only != 0);
         Ok(())
     })
@@ -82,7 +82,7 @@ unsafe extern "C-unwind" fn post_send(
     wr: Ptr<ibv_send_wr>,
     bad: Ptr<Ptr<ibv_send_wr>>,
 ) -> c_int {
-    verb("ibv_post_send", || {
+    data_verb("ibv_post_send", || {
         let qp = qp.object::<Qp>()?.rnic();
         post::post_sends(wr, bad, |work| qp.post_send(work))
     })
@@ -93,7 +93,7 @@ unsafe extern "C-unwind" fn post_recv(
     wr: Ptr<ibv_recv_wr>,
     bad: Ptr<Ptr<ibv_recv_wr>>,
 ) -> c_int {
-    verb("ibv_post_recv", || {
+    data_verb("ibv_post_recv", || {
         let qp = qp.object::<Qp>()?.rnic();
         post::post_receives(wr, bad, |work| qp.post_recv(work))
     })
@@ -104,7 +104,7 @@ unsafe extern "C-unwind" fn post_srq_recv(
     wr: Ptr<ibv_recv_wr>,
     bad: Ptr<Ptr<ibv_recv_wr>>,
 ) -> c_int {
-    verb("ibv_post_srq_recv", || {
+    data_verb("ibv_post_srq_recv", || {
         let srq = srq.object::<Srq>()?.rnic();
         post::post_receives(wr, bad, |work| srq.post_recv(work))
     })
@@ -265,11 +265,11 @@ fn add_readers(cq: &Cq) {
 }
 
 unsafe extern "C-unwind" fn start_poll(cq: Ptr<ibv_cq_ex>, _attr: Ptr<c_void>) -> c_int {
-    verb("ibv_start_poll", || poll::step(cq.cast().object::<Cq>()?))
+    data_verb("ibv_start_poll", || poll::step(cq.cast().object::<Cq>()?))
 }
 
 unsafe extern "C-unwind" fn next_poll(cq: Ptr<ibv_cq_ex>) -> c_int {
-    verb("ibv_next_poll", || poll::step(cq.cast().object::<Cq>()?))
+    data_verb("ibv_next_poll", || poll::step(cq.cast().object::<Cq>()?))
 }
 
 unsafe extern "C-unwind" fn end_poll(_: Ptr<ibv_cq_ex>) {}
