@@ -196,6 +196,26 @@ impl Daemon {
         self.process.signal(signal);
     }
 
+    /// Has it stand still (SIGSTOP) until it is told to go on, and waits until no thread of it runs: one on
+    /// another processor goes on for a moment.
+    #[track_caller]
+    pub fn freeze(&mut self) {
+        self.signal(Signal::STOP);
+        let tasks = format!("/proc/{}/task", self.id());
+        wait::until(
+            "no thread of the daemon runs",
+            Duration::from_secs(30),
+            || {
+                let mut tasks = std::fs::read_dir(&tasks).ok()?.flatten();
+                let stands = |status: String| status.contains("State:\tT");
+                let all = tasks.all(|task| {
+                    std::fs::read_to_string(task.path().join("status")).is_ok_and(stands)
+                });
+                all.then_some(())
+            },
+        );
+    }
+
     /// Panics if it is not running any more.
     #[track_caller]
     pub fn assert_alive(&mut self) {

@@ -195,12 +195,23 @@ fn keep_alive_finds_out_that_the_peer_is_gone() {
 }
 
 #[test]
+fn a_listener_is_told_that_its_daemon_is_gone() {
+    let programs = Programs::new("rsock-listens");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/rsocket/calls.py");
+    let listen = format!("python3 {script} listens 0.0.0.0 {PORT}");
+    let mut listener = programs.on_b(&listen).spawn();
+    listener.says("listens", LIMIT).unwrap();
+    programs.pair.daemon_b.kill();
+    drop(listener.finish(LIMIT).success());
+}
+
+#[test]
 fn closing_waits_for_a_silent_peer_for_as_long_as_so_linger_says() {
     let mut programs = Programs::new("rsock-silent");
     let (_server, client) = served(&programs, "silent");
     let (mut client, mut input, _output) = client.spawn_piped();
     client.says("full", LIMIT).unwrap();
-    programs.pair.daemon_b.signal(Signal::STOP);
+    programs.pair.daemon_b.freeze();
     input.write_all(b"silent\n").unwrap();
     let ended = client.finish(LIMIT);
     programs.pair.daemon_b.signal(Signal::CONT);
