@@ -143,10 +143,12 @@ impl Port for InternalPort {
             self.wake_up();
         }
         let most = self.umem.chunk().chunk_capacity();
-        let mut count = 0;
-        while count < max
+        let (mut count, mut looked) = (0, 0);
+        // Those that are lost count as well: their sender may be as fast as this.
+        while looked < max
             && let Some(frame) = self.inbound.sent.pop()
         {
+            looked += 1;
             let bytes = self.inbound.umem.bytes(&frame);
             let enough = pool.available() >= Packet::frames_for(bytes.len(), most);
             let packet = enough.then(|| Packet::from_bytes(&self.umem, pool, bytes));

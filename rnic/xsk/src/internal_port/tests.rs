@@ -94,6 +94,19 @@ fn nothing_leaves_before_flush() {
     assert_eq!((a.port.unsent(), b.receive().len()), (0, 1));
 }
 
+/// Its sender may be as fast as it is, and it has others to look at.
+#[test]
+fn a_look_without_free_frames_is_as_bounded_as_any() {
+    let [mut a, mut b] = link(SMALL, 8, 8);
+    (0..6).for_each(|number| a.send(&[number; 60]));
+    let kept: Vec<_> = std::iter::from_fn(|| b.pool.alloc()).collect();
+    let mut packets = Vec::new();
+    assert_eq!(b.port.receive(&mut b.pool, &mut packets, 4), 0);
+    assert_eq!(b.port.statistics().receive_no_frame, 4);
+    kept.into_iter().for_each(|frame| b.pool.free(frame));
+    assert_eq!(b.receive(), [[4; 60], [5; 60]]);
+}
+
 #[test]
 fn a_receiver_that_does_not_look_never_holds_its_sender_up() {
     let [mut a, mut b] = link(SMALL, 8, 4);
