@@ -235,10 +235,10 @@ impl Usable {
             return Checks::new(!crc, sum);
         }
         let (mut checks, mut from) = (Checks { crc, sum: 0 }, from);
-        for (bytes, word) in words.stretches(to.len()) {
+        for (bytes, word) in words.runs(to.len()) {
             let (begin, end) = (bytes.start, bytes.end);
             let place = &mut to[bytes];
-            // SAFETY: the caller's promise: so many bytes are behind those of the stretches before, and
+            // SAFETY: the caller's promise: so many bytes are behind those of the runs before, and
             // the place is writable.
             let (crc, sum) = unsafe {
                 self.run::<true, true>(checks.crc, from, place.as_mut_ptr(), place.len())

@@ -73,7 +73,7 @@ impl Words {
     /// What the first `len` bytes of the copy are: bytes that are copied, and the word behind
     /// them if there is room for any of it.
     #[inline]
-    pub fn stretches(mut self, len: usize) -> impl Iterator<Item = (Range<usize>, Word)> {
+    pub fn runs(mut self, len: usize) -> impl Iterator<Item = (Range<usize>, Word)> {
         let mut at = 0;
         std::iter::from_fn(move || {
             if at >= len {

@@ -91,8 +91,8 @@ impl CqTable {
         self.queues.remove(cq.0).is_some()
     }
 
-    /// Whether a CQ takes completions: it is there and did not die.
-    pub fn is_sound(&self, cq: CqId) -> bool {
+    /// Whether a CQ takes completions: it is there and has not failed.
+    pub fn is_usable(&self, cq: CqId) -> bool {
         let entry = self.queues.get(cq.0);
         entry.is_some_and(|entry| entry.failed.is_none())
     }

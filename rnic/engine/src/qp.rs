@@ -57,7 +57,7 @@ use recv_queue::ReceiveSide;
 pub(crate) use segmenter::TxSegments;
 use send::SendSide;
 use terminate::Ending;
-pub(crate) use writes::{Piece, Run, is_write};
+pub(crate) use writes::{Piece, WriteProgress, is_write};
 
 /// What a queue pair needs of its shard, lent for each call.
 #[derive(Debug)]
@@ -243,7 +243,7 @@ impl Qp {
     /// The first of its CQs that takes no completions any more, if one doesn't.
     pub fn dead_cq(&self, cqs: &CqTable) -> Option<CqId> {
         let own = [self.id.send_cq, self.id.recv_cq];
-        own.into_iter().find(|cq| !cqs.is_sound(*cq))
+        own.into_iter().find(|cq| !cqs.is_usable(*cq))
     }
 
     /// Idle becomes Connecting.
@@ -321,7 +321,7 @@ impl Qp {
         self.receive_checked(ctx, pieces, &CrcVerified::NONE)
     }
 
-    /// As [`Self::receive`]; what is said to be `sound` and turns out to be an FPDU needs no look at its
+    /// As [`Self::receive`]; what is said to be `verified` and turns out to be an FPDU needs no look at its
     /// CRC again.
     pub(crate) fn receive_checked(
         &mut self,
@@ -329,7 +329,7 @@ impl Qp {
         pieces: &[&[u8]],
         checked: &CrcVerified,
     ) -> usize {
-        let mut sound = checked.alone;
+        let mut verified = checked.alone;
         let (mut rest, mut skip, mut used) = (pieces, 0, 0);
         while self.is_receiving() {
             while let Some((first, behind)) = rest.split_first()
@@ -338,26 +338,26 @@ impl Qp {
             {
                 skip -= first.len();
                 rest = behind;
-                sound >>= 1;
+                verified >>= 1;
             }
-            let known = sound & 1 == 1 || !self.crc;
+            let known = verified & 1 == 1 || !self.crc;
             if skip == 0 && known && rest.first().is_some_and(|bytes| is_write(bytes)) {
-                let bits = (0..).map(|at| sound.checked_shr(at).unwrap_or(0) & 1 == 1);
+                let bits = (0..).map(|at| verified.checked_shr(at).unwrap_or(0) & 1 == 1);
                 let writes = rest.iter().zip(bits);
-                let writes = writes.map(|(bytes, sound)| Piece {
+                let writes = writes.map(|(bytes, verified)| Piece {
                     bytes,
-                    crc_verified: sound,
+                    crc_verified: verified,
                 });
-                let Run { pieces, bytes, .. } = self.receive_writes(ctx, writes);
+                let WriteProgress { pieces, bytes, .. } = self.receive_writes(ctx, writes);
                 if pieces > 0 {
                     (rest, used) = (rest.get(pieces..).unwrap_or(&[]), used + bytes);
-                    sound = sound.checked_shr(pieces as u32).unwrap_or(0);
+                    verified = verified.checked_shr(pieces as u32).unwrap_or(0);
                     continue;
                 }
             }
             let first = rest.first().and_then(|first| first.get(skip..));
             let taken = first
-                .and_then(|first| self.take_fpdu(ctx, &first, skip == 0 && sound & 1 == 1))
+                .and_then(|first| self.take_fpdu(ctx, &first, skip == 0 && verified & 1 == 1))
                 // It ends in another piece than it begins in, or is not all there.
                 .or_else(|| self.take_gathered(ctx, (pieces, rest, skip), checked));
             let Some(taken) = taken else {
@@ -405,13 +405,13 @@ impl Qp {
         &mut self,
         ctx: &mut QpContext<'_>,
         bytes: &impl Bytes<'a>,
-        sound: bool,
+        verified: bool,
     ) -> Option<usize> {
         let layout = fpdu::parse(bytes, self.receive.markers, self.receive.at)?;
         let len = layout.len();
         let fpdu = bytes.sub(0, len)?;
         self.receive.at += len as u64;
-        let crc = self.crc && !(sound && len == bytes.len());
+        let crc = self.crc && !(verified && len == bytes.len());
         self.receive_fpdu(ctx, &fpdu, &layout, crc);
         Some(len)
     }

@@ -7,7 +7,7 @@
 //!
 //! Invariant of the `unsafe` in this module: every copy is checked against the region's bounds and the
 //! memory's before it starts, or is within a `MappedSlice` that was, and the memory stays mapped while the
-//! region holds it, which a stretch borrows.
+//! region holds it, which a slice borrows.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
@@ -51,7 +51,7 @@ pub(crate) struct MappedSlice<'a> {
     len: usize,
 }
 
-/// Where a stretch begins.
+/// Where a slice begins.
 #[derive(Clone, Copy)]
 enum Place<'a> {
     /// All of it is within this memory.
@@ -179,7 +179,7 @@ impl RegionMemory {
 
     /// `len` bytes of the region, for whoever reads them piece by piece.
     #[inline]
-    pub(crate) fn stretch(&self, offset: u64, len: usize) -> Result<MappedSlice<'_>, RegionError> {
+    pub(crate) fn slice(&self, offset: u64, len: usize) -> Result<MappedSlice<'_>, RegionError> {
         let at = self.check(offset, len)?;
         let (memory, at) = match self {
             Self::Shared { memory, offset, .. } => (memory, offset.saturating_add(at)),
@@ -248,7 +248,7 @@ impl MappedSlice<'_> {
         self.len
     }
 
-    /// As [`RegionMemory::read_checked`], of bytes from `offset` within the stretch on.
+    /// As [`RegionMemory::read_checked`], of bytes from `offset` within the slice on.
     #[inline(always)]
     pub fn read_checked(
         &self,
@@ -268,14 +268,14 @@ impl MappedSlice<'_> {
                 return Ok(crc.map_or(NO_CHECKS, |crc| rnic_crc::check(crc, out)));
             }
         };
-        // SAFETY: so many bytes from `offset` on are within the stretch, all of which is mapped
-        // (`RegionMemory::stretch`), of memory to which references exist only to words, as atomics: `out`
+        // SAFETY: so many bytes from `offset` on are within the slice, all of which is mapped
+        // (`RegionMemory::slice`), of memory to which references exist only to words, as atomics: `out`
         // is no part of it.
         let checks = unsafe { copy_from(crc, start.as_ptr().add(offset), out, words) };
         sound(memory).map(|()| checks)
     }
 
-    /// As [`RegionMemory::write_bytes`], from `offset` within the stretch on.
+    /// As [`RegionMemory::write_bytes`], from `offset` within the slice on.
     #[inline(always)]
     pub fn write_bytes<'a>(
         &self,
@@ -295,8 +295,8 @@ impl MappedSlice<'_> {
         let mut written = 0;
         bytes.chunks().for_each(|chunk| {
             let count = chunk.len().min(len - written);
-            // SAFETY: `len` bytes from `offset` on are within the stretch, all of which is mapped
-            // (`RegionMemory::stretch`), and no more of them are written; to that memory references exist
+            // SAFETY: `len` bytes from `offset` on are within the slice, all of which is mapped
+            // (`RegionMemory::slice`), and no more of them are written; to that memory references exist
             // only to words, as atomics, so `chunk` is elsewhere.
             unsafe {
                 let to = start.as_ptr().add(offset + written);

@@ -42,7 +42,7 @@ fn end_with_crc(bytes: &mut [u8]) {
 }
 
 /// Has the bytes in each frame looked at, and copies those that are sound: all.
-fn work(case: &str, options: &Options, is_sound: impl Fn(&[u8]) -> bool) {
+fn work(case: &str, options: &Options, is_verified: impl Fn(&[u8]) -> bool) {
     let chunk = ChunkSize::for_mtu(options.mtu).unwrap();
     let (umem, mut pool) = Umem::heap(FRAMES, chunk);
     let mut frames: Vec<_> = std::iter::from_fn(|| pool.alloc()).collect();
@@ -64,7 +64,7 @@ fn work(case: &str, options: &Options, is_sound: impl Fn(&[u8]) -> bool) {
         for frame in &mut frames {
             let bytes = umem.bytes_mut(frame);
             let payload = &bytes[HEADERS..HEADERS + len];
-            assert!(is_sound(payload));
+            assert!(is_verified(payload));
             if at + len > memory.len() {
                 at = 0;
             }

@@ -45,18 +45,18 @@ mod tests {
 
     #[test]
     fn a_segment_in_several_pieces_is_known_where_it_begins() {
-        let mut sound = CrcVerified::NONE;
-        // One in a piece; one in three; one that is not sound, in two; one in two; one in a piece.
-        sound.add(0, true, false);
-        sound.add(1, true, true);
-        sound.add(2, false, true);
-        sound.add(3, false, false);
-        sound.add(6, true, true);
-        sound.add(7, false, false);
-        sound.add(8, true, false);
-        assert_eq!(sound.alone, 0b1_0000_0001);
-        let segments: Vec<usize> = (0..10).map(|at| sound.segment(at)).collect();
+        let mut verified = CrcVerified::NONE;
+        // One in a piece; one in three; one that is not verified, in two; one in two; one in a piece.
+        verified.add(0, true, false);
+        verified.add(1, true, true);
+        verified.add(2, false, true);
+        verified.add(3, false, false);
+        verified.add(6, true, true);
+        verified.add(7, false, false);
+        verified.add(8, true, false);
+        assert_eq!(verified.alone, 0b1_0000_0001);
+        let segments: Vec<usize> = (0..10).map(|at| verified.segment(at)).collect();
         assert_eq!(segments, [1, 3, 1, 1, 1, 1, 2, 1, 1, 1]);
-        assert_eq!(sound.segment(64), 1);
+        assert_eq!(verified.segment(64), 1);
     }
 }

@@ -34,7 +34,7 @@ impl Qp {
             .and_then(|()| fpdu::ulpdu(fpdu, layout).ok_or(MpaError::CrcMismatch));
         match ulpdu {
             Ok(ulpdu) => self.receive_ulpdu(ctx, &ulpdu),
-            Err(error) => self.not_sound(ctx, error),
+            Err(error) => self.bad_fpdu(ctx, error),
         }
     }
 
@@ -49,12 +49,12 @@ impl Qp {
     ) {
         match fpdu::verify(fpdu, layout, crc) {
             Ok(ulpdu) => self.receive_ulpdu(ctx, &ulpdu),
-            Err(error) => self.not_sound(ctx, error),
+            Err(error) => self.bad_fpdu(ctx, error),
         }
     }
 
     #[cold]
-    fn not_sound(&mut self, ctx: &mut QpContext<'_>, error: MpaError) {
+    fn bad_fpdu(&mut self, ctx: &mut QpContext<'_>, error: MpaError) {
         match error {
             MpaError::MarkerMismatch => ctx.counters.marker_errors += 1,
             _ => ctx.counters.crc_errors += 1,
@@ -62,7 +62,7 @@ impl Qp {
         self.fail(error.into(), None);
     }
 
-    /// Takes in the ULPDU of an FPDU that was found sound.
+    /// Takes in the ULPDU of a verified FPDU.
     #[inline(always)]
     fn receive_ulpdu<'a>(&mut self, ctx: &mut QpContext<'_>, ulpdu: &impl Bytes<'a>) {
         ctx.counters.fpdus_received += 1;

@@ -28,7 +28,7 @@ pub(crate) struct Piece<'a> {
 
 /// How much of a stream was taken in.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Run {
+pub(crate) struct WriteProgress {
     pub pieces: usize,
     pub bytes: usize,
     /// Bytes of the longest piece.
@@ -43,28 +43,18 @@ struct WriteSegment<O> {
 }
 
 impl Qp {
-    /// As [`Qp::receive`], of bytes that are in their place, and as far as they are Writes. What is
-    /// behind one is not looked at before it has been placed.
-    pub(crate) fn receive_in_turn<'a>(
+    /// Takes in the Writes at the front of `pieces`, which are in order, as long as each is one FPDU and
+    /// may be placed. What is behind one is not looked at before it has been placed.
+    pub(crate) fn receive_writes<'a>(
         &mut self,
         ctx: &mut QpContext<'_>,
         pieces: impl Iterator<Item = Piece<'a>>,
-    ) -> Run {
+    ) -> WriteProgress {
         if !self.is_receiving() {
-            return Run::default();
+            return WriteProgress::default();
         }
-        self.receive_writes(ctx, pieces)
-    }
-
-    /// Takes in the Writes at the front of `pieces`, as long as each is one FPDU and may be placed.
-    #[inline(always)]
-    pub(super) fn receive_writes<'a>(
-        &mut self,
-        ctx: &mut QpContext<'_>,
-        pieces: impl Iterator<Item = Piece<'a>>,
-    ) -> Run {
         match self.receive.markers {
-            Markers::Off => self.receive_run(ctx, pieces, |bytes, _| {
+            Markers::Off => self.place_writes(ctx, pieces, |bytes, _| {
                 let layout = whole(bytes, Markers::Off, 0)?;
                 fpdu::ulpdu(&bytes, &layout)
             }),
@@ -78,8 +68,8 @@ impl Qp {
         &mut self,
         ctx: &mut QpContext<'_>,
         pieces: impl Iterator<Item = Piece<'a>>,
-    ) -> Run {
-        self.receive_run(ctx, pieces, |bytes, at| {
+    ) -> WriteProgress {
+        self.place_writes(ctx, pieces, |bytes, at| {
             let layout = whole(bytes, Markers::On, at)?;
             fpdu::unmarked(&bytes, &layout).ok()
         })
@@ -88,13 +78,13 @@ impl Qp {
     /// As [`Self::receive_writes`], with what gives the ULPDU of bytes if they are one FPDU, at their
     /// place in the stream.
     #[inline(always)]
-    fn receive_run<'a, O: Bytes<'a>>(
+    fn place_writes<'a, O: Bytes<'a>>(
         &mut self,
         ctx: &mut QpContext<'_>,
         pieces: impl Iterator<Item = Piece<'a>>,
         ulpdu_of: impl Fn(&'a [u8], u64) -> Option<O>,
-    ) -> Run {
-        let mut run = Run::default();
+    ) -> WriteProgress {
+        let mut run = WriteProgress::default();
         let (user, crc) = (self.id.user(), self.crc);
         let Some(stream) = self.stream.as_mut() else {
             return run;

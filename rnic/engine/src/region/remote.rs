@@ -66,7 +66,7 @@ impl RemoteMemory {
         words: Words,
     ) -> Result<(), RegionError> {
         let mut at = at;
-        for (bytes, word) in words.stretches(out.len()) {
+        for (bytes, word) in words.runs(out.len()) {
             let (begin, end) = (bytes.start, bytes.end);
             self.read(at, &mut out[bytes])?;
             at = at.saturating_add((end - begin) as u64);

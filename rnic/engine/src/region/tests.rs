@@ -50,15 +50,15 @@ fn words_are_put_among_what_is_read_and_are_no_bytes_of_the_region() {
 }
 
 #[test]
-fn a_stretch_is_read_in_pieces_and_no_further() {
+fn a_slice_is_read_in_pieces_and_no_further() {
     for region in both_kinds(16) {
         region.write(0, b"0123456789abcdef").unwrap();
-        assert!(region.stretch(9, 8).is_err());
-        assert!(region.stretch(u64::MAX, 1).is_err());
-        let stretch = region.stretch(2, 12).unwrap();
+        assert!(region.slice(9, 8).is_err());
+        assert!(region.slice(u64::MAX, 1).is_err());
+        let slice = region.slice(2, 12).unwrap();
         let mut out = [0; 4];
         for at in 0..=8 {
-            let checks = stretch
+            let checks = slice
                 .read_checked(at, Some(5), &mut out, Words::NONE)
                 .unwrap();
             assert_eq!(out, b"0123456789abcdef"[at + 2..][..4]);
@@ -66,7 +66,7 @@ fn a_stretch_is_read_in_pieces_and_no_further() {
         }
         for at in [9, 12, 13, usize::MAX - 1] {
             assert!(
-                stretch
+                slice
                     .read_checked(at, Some(5), &mut out, Words::NONE)
                     .is_err()
             );
@@ -76,15 +76,15 @@ fn a_stretch_is_read_in_pieces_and_no_further() {
 }
 
 #[test]
-fn a_stretch_is_written_in_pieces_and_no_further() {
+fn a_slice_is_written_in_pieces_and_no_further() {
     for region in both_kinds(16) {
         region.write(0, b"0123456789abcdef").unwrap();
-        let stretch = region.stretch(2, 12).unwrap();
-        stretch.write_bytes(8, &&b"WXYZ"[..]).unwrap();
-        stretch.write_bytes(0, &&b"S"[..]).unwrap();
-        stretch.write_bytes(12, &&b""[..]).unwrap();
+        let slice = region.slice(2, 12).unwrap();
+        slice.write_bytes(8, &&b"WXYZ"[..]).unwrap();
+        slice.write_bytes(0, &&b"S"[..]).unwrap();
+        slice.write_bytes(12, &&b""[..]).unwrap();
         for at in [9, 12, 13, usize::MAX - 1] {
-            assert!(stretch.write_bytes(at, &&b"none"[..]).is_err());
+            assert!(slice.write_bytes(at, &&b"none"[..]).is_err());
         }
         let mut all = [0; 16];
         region.read(0, &mut all).unwrap();

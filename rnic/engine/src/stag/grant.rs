@@ -97,7 +97,7 @@ impl<'a> WriteStag<'a> {
         let (memory, start) = reach.memory()?;
         // More than an address space has nothing reaches.
         let len = usize::try_from(reach.len).unwrap_or(usize::MAX);
-        let bytes = memory.stretch(start, len);
+        let bytes = memory.slice(start, len);
         let bytes = bytes.map_err(|_| StagError::Invalid { stag: reach.stag })?;
         Ok(Self { reach, bytes })
     }
@@ -117,7 +117,7 @@ impl<'a> WriteStag<'a> {
     /// Places bytes that may lie in pieces at one that was checked.
     #[inline]
     pub fn write_bytes<'b>(&self, at: u64, bytes: &impl Bytes<'b>) -> Result<(), RegionError> {
-        // It is within a stretch, and so within an address space.
+        // It is within a slice, and so within an address space.
         self.bytes.write_bytes(at as usize, bytes)
     }
 }
@@ -148,7 +148,7 @@ impl<'a> ReadGrant<'a> {
     pub(crate) fn mapped(&self) -> Result<MappedSlice<'a>, RegionError> {
         // No more than a message has.
         let len = self.0.len as usize;
-        self.0.memory.stretch(self.0.start, len)
+        self.0.memory.slice(self.0.start, len)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What comes in whole FPDUs that are known to be sound, with Markers or without, ends as what comes byte
+//! What comes in whole FPDUs that are known to be verified, with Markers or without, ends as what comes byte
 //! by byte, and nobody knows anything of.
 
 use std::collections::BTreeMap;
@@ -180,11 +180,11 @@ fn cut<'a>(random: &mut Random, segment: &'a [u8], most: u64) -> Vec<&'a [u8]> {
         .collect()
 }
 
-/// The sound segments at the front, as the shard shows them that come in turn.
-fn in_turn(segments: &[Vec<u8>]) -> impl Iterator<Item = Piece<'_>> {
-    let sound = |bytes: &&[u8]| rnic_crc::check(0, bytes).crc == RESIDUE && is_write(bytes);
+/// The verified segments at the front, as the shard shows them that come in turn.
+fn verified(segments: &[Vec<u8>]) -> impl Iterator<Item = Piece<'_>> {
+    let verified = |bytes: &&[u8]| rnic_crc::check(0, bytes).crc == RESIDUE && is_write(bytes);
     let segments = segments.iter().map(Vec::as_slice);
-    segments.take_while(sound).map(|bytes| Piece {
+    segments.take_while(verified).map(|bytes| Piece {
         bytes,
         crc_verified: true,
     })
@@ -203,11 +203,11 @@ fn give(
     let left = Some(left.as_slice()).filter(|left| !left.is_empty());
     let run = match left {
         None if random.below(2) == 0 => {
-            known.with_ctx(|qp, ctx| qp.receive_in_turn(ctx, in_turn(segments)))
+            known.with_ctx(|qp, ctx| qp.receive_writes(ctx, verified(segments)))
         }
-        _ => Run::default(),
+        _ => WriteProgress::default(),
     };
-    let (mut pieces, mut sound) = (Vec::new(), CrcVerified::NONE);
+    let (mut pieces, mut verified) = (Vec::new(), CrcVerified::NONE);
     let rest = segments[run.pieces..].iter().map(Vec::as_slice);
     for segment in left.into_iter().chain(rest) {
         let whole = rnic_crc::check(0, segment).crc == RESIDUE;
@@ -215,12 +215,12 @@ fn give(
         for number in 0..parts.len() {
             if whole {
                 let goes_on = number + 1 < parts.len();
-                sound.add(pieces.len() + number, number == 0, goes_on);
+                verified.add(pieces.len() + number, number == 0, goes_on);
             }
         }
         pieces.extend(parts);
     }
-    let used = known.with_ctx(|qp, ctx| qp.receive_checked(ctx, &pieces, &sound));
+    let used = known.with_ctx(|qp, ctx| qp.receive_checked(ctx, &pieces, &verified));
     known.stream = pieces.concat()[used..].to_vec();
     for byte in segments.concat() {
         unknown.receive(&[byte]);
@@ -262,7 +262,7 @@ fn segments_in_several_pieces_end_as_each_byte_alone() {
 
 /// What ends with the CRC of what is before, and is another FPDU with more behind it, which is cut off.
 #[test]
-fn a_piece_is_not_believed_because_its_segment_is_sound() {
+fn a_piece_is_not_believed_because_its_segment_is_verified() {
     let header = Tagged {
         last: true,
         version: 1,
@@ -278,11 +278,11 @@ fn a_piece_is_not_believed_because_its_segment_is_sound() {
     segment.extend(crc);
     for cut in [first - 4, first, first + 4] {
         let pieces = [&segment[..cut], &segment[cut..]];
-        let mut sound = CrcVerified::NONE;
-        sound.add(0, true, true);
-        sound.add(1, false, false);
+        let mut verified = CrcVerified::NONE;
+        verified.add(0, true, true);
+        verified.add(1, false, false);
         let mut end = receiver(Markers::Off, 0);
-        end.with_ctx(|qp, ctx| qp.receive_checked(ctx, &pieces, &sound));
+        end.with_ctx(|qp, ctx| qp.receive_checked(ctx, &pieces, &verified));
         let counters = end.counters;
         assert_eq!((counters.crc_errors, counters.bytes_placed), (1, 0));
         assert_eq!(end.read(BASE, 40), [0; 40]);
@@ -291,7 +291,7 @@ fn a_piece_is_not_believed_because_its_segment_is_sound() {
 
 /// Random FPDUs in segments of up to so many pieces.
 fn end_as_each_alone(markers: Markers, pieces: u64) {
-    let (mut ended, mut in_turn, mut counted) = (0, 0, BTreeMap::new());
+    let (mut ended, mut verified, mut counted) = (0, 0, BTreeMap::new());
     for seed in seeds(1000) {
         let mut random = Random::new(seed);
         let at = 4 * random.below(2 * MARKER_INTERVAL as u64 / 4);
@@ -303,7 +303,7 @@ fn end_as_each_alone(markers: Markers, pieces: u64) {
                 .map(|_| any_fpdu(&mut random, &mut sender))
                 .collect();
             let segments = segments(&mut random, fpdus);
-            in_turn += give(&mut random, &mut known, &mut unknown, &segments, pieces);
+            verified += give(&mut random, &mut known, &mut unknown, &segments, pieces);
             assert_same(&mut known, &mut unknown);
             // What comes between trains: a command, or what another queue pair does.
             let stag = [STAG, SECOND][random.below(2) as usize];
@@ -326,7 +326,7 @@ fn end_as_each_alone(markers: Markers, pieces: u64) {
         }
     }
     assert!(ended > 50, "{ended}");
-    assert!(in_turn > 1000, "{in_turn}");
+    assert!(verified > 1000, "{verified}");
     if markers.are_on() {
         assert!(counted["marker_errors"] > 0);
     }
@@ -409,7 +409,7 @@ fn a_row_of_writes_goes_on_wherever_their_markers_are_and_ends_at_one_that_is_wr
         let layout = Layout::new(Markers::On, third, 14 + 1200);
         let run_of = |row: &[Vec<u8>]| {
             let mut end = receiver(Markers::On, at);
-            let run = end.with_ctx(|qp, ctx| qp.receive_in_turn(ctx, in_turn(row)));
+            let run = end.with_ctx(|qp, ctx| qp.receive_writes(ctx, verified(row)));
             assert_eq!(end.qp.receive.at, at + run.bytes as u64);
             assert_eq!(end.counters.fpdus_received, run.pieces as u64);
             assert_eq!(end.counters.marker_errors, 0);

@@ -17,7 +17,7 @@ use super::classify::{Predicted, only_continues};
 use super::deliver::{Delivery, RxContext};
 use crate::conn::{Learnt, Phase, Prediction};
 use crate::prefetch::{fetch_first, fetch_line};
-use crate::qp::{Piece, Run, is_write};
+use crate::qp::{Piece, WriteProgress, is_write};
 use crate::shard::datapath::Datapath;
 
 /// Lines of the next frame that are fetched while one is looked at: its headers, and as many as it takes
@@ -71,7 +71,7 @@ impl<'a> Iterator for Verified<'a> {
         // A packet has less than 65536.
         let len = bytes.len() as u32;
         let continues = only_continues(says, self.first, self.seq);
-        if !is_write(bytes) || !continues || len > self.room || !is_sound(&like, bytes) {
+        if !is_write(bytes) || !continues || len > self.room || !is_verified(&like, bytes) {
             return None;
         }
         self.seq = self.seq.add(len);
@@ -85,7 +85,7 @@ impl<'a> Iterator for Verified<'a> {
 
 /// Whether a frame's checksum is right, and its payload ends with the CRC of what is before.
 #[inline(always)]
-fn is_sound(like: &Match, payload: &[u8]) -> bool {
+fn is_verified(like: &Match, payload: &[u8]) -> bool {
     let checks = rnic_crc::check(0, payload);
     checks.crc == RESIDUE && like.is_right_with(checks.sum)
 }
@@ -145,7 +145,7 @@ impl Delivery {
         };
         pieces.next = pieces.next_frame();
         let context = &mut dp.tables.context(slot.tally, dp.now);
-        let run: Run = slot.qp.receive_in_turn(context, pieces);
+        let run: WriteProgress = slot.qp.receive_writes(context, pieces);
         if run.pieces == 0 {
             return 0;
         }

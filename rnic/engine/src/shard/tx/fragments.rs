@@ -6,35 +6,39 @@ use rnic_xsk::Port;
 
 use crate::shard::datapath::Datapath;
 use crate::shard::tx::Tx;
-use crate::shard::tx::link::Whole;
+use crate::shard::tx::link::OversizedPacket;
 
 impl Tx {
     /// Sends copies of a packet in fragments; in one piece when it is not larger. The frame itself goes
     /// back to TCP's send queue. When the link is about to have room for all of them, they wait for it,
     /// and all that TCP has to send behind them.
-    pub(in crate::shard) fn send_fragments<P: Port>(&mut self, dp: &mut Datapath<P>, whole: Whole) {
-        if !dp.is_of_interface(whole.port) {
+    pub(in crate::shard) fn send_fragments<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        packet: OversizedPacket,
+    ) {
+        if !dp.is_of_interface(packet.port) {
             // The loopback and internal links take what fits a frame.
-            return self.hand_over(dp, whole.frame, whole.owner, whole.port);
+            return self.hand_over(dp, packet.frame, packet.owner, packet.port);
         }
         let umem = dp.frames.umem.clone();
-        let (link, mtu) = (whole.path.link_len(), whole.mtu);
-        let Some(mut fragments) = Fragments::new(umem.bytes(&whole.frame), link, mtu, whole.id)
+        let (link, mtu) = (packet.path.link_len(), packet.mtu);
+        let Some(mut fragments) = Fragments::new(umem.bytes(&packet.frame), link, mtu, packet.id)
         else {
-            return self.hand_over(dp, whole.frame, whole.owner, whole.port);
+            return self.hand_over(dp, packet.frame, packet.owner, packet.port);
         };
         let count = fragments.left();
         let largest = link + mtu as usize;
-        let room = dp.ports.get_mut(whole.port);
+        let room = dp.ports.get_mut(packet.port);
         let room = room.map_or(0, Port::transmit_room);
         if count > room && self.link.count() > 0 {
-            self.link.waiting = Some(whole);
+            self.link.waiting = Some(packet);
             return;
         }
         if count > room || count > dp.frames.pool.available_for(largest) {
             // A part of a packet is no use; TCP's timers repair what is lost here.
             dp.counters.transmit_full += 1;
-            return dp.give_back(whole.frame, whole.owner);
+            return dp.give_back(packet.frame, packet.owner);
         }
         dp.counters.fragmented += 1;
         while let Some(mut part) = dp.frames.pool.alloc_for(largest) {
@@ -44,8 +48,8 @@ impl Tx {
             };
             part.set_len(len);
             dp.counters.fragments_sent += 1;
-            self.hand_over(dp, part, None, whole.port);
+            self.hand_over(dp, part, None, packet.port);
         }
-        dp.give_back(whole.frame, whole.owner);
+        dp.give_back(packet.frame, packet.owner);
     }
 }

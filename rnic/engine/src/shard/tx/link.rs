@@ -22,7 +22,7 @@ pub(in crate::shard) struct Link {
     in_flight: Box<[Option<(ConnId, SegmentId)>]>,
     count: usize,
     /// What goes in fragments, and before all else, when there is room for them.
-    pub waiting: Option<Whole>,
+    pub waiting: Option<OversizedPacket>,
     ways_back: VecDeque<WayBack>,
     /// By port: whether its last flush failed.
     failing: Box<[bool]>,
@@ -38,7 +38,7 @@ struct WayBack {
 
 /// A packet that is to go in fragments.
 #[derive(Debug)]
-pub(in crate::shard) struct Whole {
+pub(in crate::shard) struct OversizedPacket {
     pub frame: Frame,
     pub owner: Option<(ConnId, SegmentId)>,
     pub path: Path,

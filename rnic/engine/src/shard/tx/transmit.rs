@@ -8,7 +8,7 @@ use crate::capture::Tap;
 use crate::shard::datapath::Datapath;
 use crate::shard::tx::Tx;
 use crate::shard::tx::header_cache::Burst;
-use crate::shard::tx::link::Whole;
+use crate::shard::tx::link::OversizedPacket;
 
 /// What goes in front of a payload. Looked at where it is: it is long, and just made.
 #[derive(Debug)]
@@ -114,8 +114,8 @@ impl Tx {
     pub(in crate::shard) fn transmit<P: Port>(&mut self, dp: &mut Datapath<P>) -> bool {
         dp.take_released();
         let mut worked = false;
-        if let Some(whole) = self.link.waiting.take() {
-            self.send_fragments(dp, whole);
+        if let Some(packet) = self.link.waiting.take() {
+            self.send_fragments(dp, packet);
         }
         while self.link.waiting.is_none()
             && dp.stack.wants_transmit()
@@ -212,7 +212,7 @@ impl Tx {
                     .next(tuple.local.addr, tuple.remote.addr);
                 self.send_fragments(
                     dp,
-                    Whole {
+                    OversizedPacket {
                         frame,
                         owner,
                         path,

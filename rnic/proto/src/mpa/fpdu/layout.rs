@@ -92,16 +92,16 @@ impl Layout {
 
     /// From where to where the same bytes lie, and the Markers between them, whose places count from there.
     #[inline]
-    pub(super) fn stretch(&self, from: usize, len: usize) -> (Range<usize>, Words) {
+    pub(super) fn extent(&self, from: usize, len: usize) -> (Range<usize>, Words) {
         let first = HEADER_LEN + from.min(self.ulpdu_len);
         let end = first + len.min(self.ulpdu_len + HEADER_LEN - first);
         let start = self.places.real(first);
-        let stretch = match end - first {
+        let extent = match end - first {
             0 => start..start,
             _ => start..self.places.real(end - 1) + 1,
         };
         let between = self.places.from(first).first();
-        let words = match between < stretch.len() {
+        let words = match between < extent.len() {
             // Their way back is longer by an interval for each.
             true => {
                 let back = marker::marker(start + between - self.header_at());
@@ -110,7 +110,7 @@ impl Layout {
             }
             false => Words::NONE,
         };
-        (stretch, words)
+        (extent, words)
     }
 
     /// Where the pad lies.

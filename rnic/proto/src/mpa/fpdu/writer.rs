@@ -119,9 +119,9 @@ impl<'a> Writer<'a> {
         len: usize,
         copy: impl FnOnce(u32, &mut [u8], Words) -> Result<Checks, E>,
     ) -> Result<(), E> {
-        let (stretch, markers) = self.layout.stretch(from, len);
-        self.check_to(stretch.start);
-        let place = &mut self.out[stretch];
+        let (extent, markers) = self.layout.extent(from, len);
+        self.check_to(extent.start);
+        let place = &mut self.out[extent];
         let bytes = place.len();
         let checks = copy(self.checks.crc, place, markers)?;
         self.add(checks, bytes);
