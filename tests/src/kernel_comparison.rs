@@ -1,7 +1,7 @@
 //! Our TCP against the kernel's, over the same links: who moves a byte stream faster, and whether
 //! every byte arrives.
 //!
-//! Bytes go from the left host to the right one. A [`Cell`] is a link; on it compete the kernel on
+//! Bytes go from the left host to the right one. A [`Cell`] is a link; measured on it are the kernel on
 //! both ends, ours sending to the kernel, and the kernel sending to ours. The link has a rate that
 //! is its bottleneck, whoever is at its ends.
 
@@ -20,7 +20,7 @@ use cell::Cell;
 
 /// Who is at the ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Contestant {
+pub enum Endpoints {
     /// The kernel on both.
     Kernel,
     /// Ours sends, the kernel receives.
@@ -29,7 +29,7 @@ pub enum Contestant {
     OursReceives,
 }
 
-impl Contestant {
+impl Endpoints {
     /// All, in the order in which they take turns.
     pub const ALL: [Self; 3] = [Self::Kernel, Self::OursSends, Self::OursReceives];
 }
@@ -51,9 +51,9 @@ pub struct Outcome {
     pub kernel_checksum_errors: u64,
 }
 
-/// Where they compete.
+/// The two hosts and the link between them.
 #[derive(Debug)]
-pub struct Arena {
+pub struct TestBed {
     left: Host,
     middle: Namespace,
     right: Host,
@@ -63,7 +63,7 @@ pub struct Arena {
     digest: Option<(kernel::Stream, kernel::Digest)>,
 }
 
-impl Arena {
+impl TestBed {
     /// Two hosts with everything between them but the link.
     #[must_use]
     pub fn new(name: &str) -> Self {
@@ -92,7 +92,7 @@ impl Arena {
     pub fn run(
         &mut self,
         cell: &Cell,
-        contestant: Contestant,
+        endpoints: Endpoints,
         family: Family,
         bytes: u64,
         seed: u64,
@@ -112,18 +112,18 @@ impl Arena {
         let before = damaged();
         let (left, right) = (&self.left.namespace, &self.right.namespace);
         let (mut received, mut sent, mut ours) = (None, None, None);
-        match contestant {
-            Contestant::Kernel => {
+        match endpoints {
+            Endpoints::Kernel => {
                 let receiver = kernel::receive(right, at, bytes);
                 sent = Some(kernel::send(left, at, stream));
                 received = Some(receiver.finish());
             }
-            Contestant::OursSends => {
+            Endpoints::OursSends => {
                 let receiver = kernel::receive(right, at, bytes);
                 ours = Some(ours::send(left, self.lab.directory(), at, stream));
                 received = Some(receiver.finish());
             }
-            Contestant::OursReceives => {
+            Endpoints::OursReceives => {
                 let receiver = ours::receive(right, self.lab.directory(), at);
                 sent = Some(kernel::send(left, at, stream));
                 let (done, counters) = receiver.finish(bytes);

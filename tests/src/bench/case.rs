@@ -1,4 +1,4 @@
-//! Who competes: a value that says what runs where, and a run of it.
+//! A benchmark case: a value that says what runs where, and a run of it.
 
 use super::kernel::{self, Stream};
 use super::many::{self, ManyRun};
@@ -29,7 +29,7 @@ pub enum Work {
     Memory(MemoryRun),
 }
 
-/// One that competes.
+/// One case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     /// Its name, for tables and `--only`: what it does, and where.

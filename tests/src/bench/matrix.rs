@@ -1,4 +1,4 @@
-//! Who competes in which run. Those that are compared with each other stand side by side, so that as
+//! Which cases a run has. Those that are compared with each other stand side by side, so that as
 //! little as possible happens between them.
 
 use super::kernel::Stream;

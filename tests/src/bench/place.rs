@@ -1,4 +1,4 @@
-//! A pair of hosts to compete on: its MTU, and where its receive path runs.
+//! A pair of hosts to measure on: its MTU, and where its receive path runs.
 
 use std::fmt;
 

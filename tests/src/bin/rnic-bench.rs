@@ -168,7 +168,7 @@ fn bench(cli: &Cli, cases: Vec<Case>) -> Result<Results, String> {
     let mut results = Results::new(supported);
     let mut calm = cli.calm.then(|| Calm::of(ground.cores()));
     let groups = groups(&results, !cli.no_turns);
-    compete(
+    run_rounds(
         cli.rounds,
         &groups,
         &mut ground,
@@ -194,7 +194,7 @@ fn bench(cli: &Cli, cases: Vec<Case>) -> Result<Results, String> {
 }
 
 /// All cases in turns, until all rounds are over or a signal comes.
-fn compete(
+fn run_rounds(
     rounds: u32,
     groups: &[Vec<usize>],
     ground: &mut Ground,

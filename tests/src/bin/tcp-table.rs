@@ -1,4 +1,4 @@
-//! Runs the contest with the kernel's TCP and prints its table: `scripts/tcp-table` starts it.
+//! Runs the comparison with the kernel's TCP and prints its table: `scripts/tcp-table` starts it.
 
 #![forbid(unsafe_code)]
 
@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use rnic_tests::contest::cell::Cell;
-use rnic_tests::contest::table::{Table, mbit};
-use rnic_tests::contest::{Arena, Contestant};
+use rnic_tests::kernel_comparison::cell::Cell;
+use rnic_tests::kernel_comparison::table::{Table, mbit};
+use rnic_tests::kernel_comparison::{Endpoints, TestBed};
 use rnic_tests::lab::Family;
 
 /// Our TCP against the kernel's over ten links: a table in Markdown, and exit status 1 when ours is
@@ -56,12 +56,12 @@ fn main() -> ExitCode {
         .into_iter()
         .filter(|family| cli.ip.is_none_or(|ip| (ip == 4) == (*family == Family::V4)))
         .collect();
-    let contestants = if cli.kernel {
-        &Contestant::ALL[..1]
+    let all_endpoints = if cli.kernel {
+        &Endpoints::ALL[..1]
     } else {
-        &Contestant::ALL[..]
+        &Endpoints::ALL[..]
     };
-    let table = compete(&cli, &cells, &families, contestants);
+    let table = run_cells(&cli, &cells, &families, all_endpoints);
     println!("{}", table.markdown());
     let shortcomings = table.shortcomings();
     for line in &shortcomings {
@@ -74,27 +74,27 @@ fn main() -> ExitCode {
     }
 }
 
-fn compete(cli: &Cli, cells: &[Cell], families: &[Family], contestants: &[Contestant]) -> Table {
+fn run_cells(cli: &Cli, cells: &[Cell], families: &[Family], all_endpoints: &[Endpoints]) -> Table {
     let bytes = cli.mib << 20;
-    let mut arena = Arena::new("table");
+    let mut test_bed = TestBed::new("table");
     let mut table = Table::new(bytes);
-    let total = cli.rounds as usize * cells.len() * families.len() * contestants.len();
+    let total = cli.rounds as usize * cells.len() * families.len() * all_endpoints.len();
     let (begin, mut done) = (Instant::now(), 0);
     for round in 1..=cli.rounds {
         for cell in cells {
             for &family in families {
-                for &contestant in contestants {
-                    let outcome = arena.run(cell, contestant, family, bytes, cli.seed);
-                    table.add(cell, contestant, family, &outcome);
+                for &endpoints in all_endpoints {
+                    let outcome = test_bed.run(cell, endpoints, family, bytes, cli.seed);
+                    table.add(cell, endpoints, family, &outcome);
                     done += 1;
                     let took = outcome.received.or(outcome.sent).unwrap_or_default();
                     eprintln!(
-                        "{:6.0} s  {done}/{total}  round {round}  {:10} {family:?} {contestant:<14?} \
+                        "{:6.0} s  {done}/{total}  round {round}  {:10} {family:?} {endpoints:<14?} \
                          {:8.1} Mbit/s",
                         begin.elapsed().as_secs_f64(),
                         cell.name,
                         mbit(bytes, took),
-                        contestant = contestant,
+                        endpoints = endpoints,
                     );
                     if cli.counters {
                         eprintln!("link: {}", outcome.link);

@@ -1,4 +1,4 @@
-//! The links on which they compete.
+//! The links on which both are measured.
 
 /// One kind of link.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +13,7 @@ pub struct Cell {
     changes_mtu: bool,
 }
 
-/// What all links have: a rate that is below what any contestant can do by itself, and a queue of
+/// What all links have: a rate that is below what either can do by itself, and a queue of
 /// some 15 ms.
 const RATE: &[&str] = &["--rate=300Mbit", "--queue=400p"];
 /// And this delay each way, when no other is said: without it, the round trip time is what the
@@ -72,7 +72,7 @@ impl Cell {
         ),
     ];
 
-    /// One on which the kernel does not compete: as it comes, it finds no way out when nobody tells
+    /// One on which the kernel is not measured: as it comes, it finds no way out when nobody tells
     /// it of a smaller MTU.
     pub const SILENT: Self = Self {
         changes_mtu: true,

@@ -83,7 +83,7 @@ pub fn hash(mut from: impl Read) -> std::io::Result<(Digest, u64)> {
     }
 }
 
-/// Sets the kernel of a host up for a contest: no connection learns from the one before.
+/// Sets the kernel of a host up for a comparison: no connection learns from the one before.
 pub(super) fn prepare(host: &Namespace) {
     const PATH: &str = "/proc/sys/net/ipv4/tcp_no_metrics_save";
     let written = host.in_thread(|| std::fs::write(PATH, "1"));

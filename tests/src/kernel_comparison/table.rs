@@ -1,10 +1,10 @@
-//! The table of a contest: medians, ratios, and who has won.
+//! The table of a comparison: medians, ratios, and who is faster.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::cell::Cell;
-use super::{Contestant, Outcome};
+use super::{Endpoints, Outcome};
 use crate::bench::stats;
 use crate::lab::Family;
 
@@ -17,9 +17,9 @@ const LEAST: f64 = 0.8;
 #[derive(Clone, Debug)]
 pub struct Table {
     bytes: u64,
-    /// By link, version of IP (4 or 6) and contestant: goodput at the receiving and at the sending
+    /// By link, version of IP (4 or 6) and endpoints: goodput at the receiving and at the sending
     /// end, Mbit/s.
-    goodput: BTreeMap<(usize, u8, Contestant), [Vec<f64>; 2]>,
+    goodput: BTreeMap<(usize, u8, Endpoints), [Vec<f64>; 2]>,
 }
 
 /// Which end a goodput was measured at.
@@ -40,10 +40,8 @@ impl Table {
     }
 
     /// Adds a transfer.
-    pub fn add(&mut self, cell: &Cell, contestant: Contestant, family: Family, outcome: &Outcome) {
-        let entry = self
-            .goodput
-            .entry((place(cell), number(family), contestant));
+    pub fn add(&mut self, cell: &Cell, endpoints: Endpoints, family: Family, outcome: &Outcome) {
+        let entry = self.goodput.entry((place(cell), number(family), endpoints));
         let goodputs = entry.or_default();
         for (all, took) in goodputs.iter_mut().zip([outcome.received, outcome.sent]) {
             all.extend(took.map(|took| mbit(self.bytes, took)));
@@ -53,13 +51,13 @@ impl Table {
     /// Our goodput by the kernel's on a link, as sender or as receiver, from medians; each is
     /// compared with what the kernel's transfer showed at the same end.
     #[must_use]
-    pub fn ratio(&self, cell: &Cell, ours: Contestant, family: Family) -> Option<f64> {
+    pub fn ratio(&self, cell: &Cell, ours: Endpoints, family: Family) -> Option<f64> {
         let end = match ours {
-            Contestant::OursReceives => End::Sending,
-            Contestant::OursSends | Contestant::Kernel => End::Receiving,
+            Endpoints::OursReceives => End::Sending,
+            Endpoints::OursSends | Endpoints::Kernel => End::Receiving,
         };
-        let of = |contestant| self.median(cell, contestant, family, end);
-        let ratio = of(ours)? / of(Contestant::Kernel)?;
+        let of = |endpoints| self.median(cell, endpoints, family, end);
+        let ratio = of(ours)? / of(Endpoints::Kernel)?;
         // What repeats to a hundredth is the same.
         Some((ratio * 100.0).round() / 100.0)
     }
@@ -72,7 +70,7 @@ impl Table {
              ratio |\n|---|---|---|---|---|---|---|\n",
         );
         for (cell, family) in self.rows() {
-            let of = |contestant, end| match self.median(&cell, contestant, family, end) {
+            let of = |endpoints, end| match self.median(&cell, endpoints, family, end) {
                 Some(goodput) => format!("{goodput:.1}"),
                 None => "-".to_owned(),
             };
@@ -84,11 +82,11 @@ impl Table {
                 "| {} | v{} | {} | {} | {} | {} | {} |\n",
                 cell.what,
                 number(family),
-                of(Contestant::Kernel, End::Receiving),
-                of(Contestant::OursSends, End::Receiving),
-                ratio(Contestant::OursSends),
-                of(Contestant::OursReceives, End::Sending),
-                ratio(Contestant::OursReceives),
+                of(Endpoints::Kernel, End::Receiving),
+                of(Endpoints::OursSends, End::Receiving),
+                ratio(Endpoints::OursSends),
+                of(Endpoints::OursReceives, End::Sending),
+                ratio(Endpoints::OursReceives),
             );
         }
         text
@@ -99,8 +97,8 @@ impl Table {
     pub fn shortcomings(&self) -> Vec<String> {
         let mut all = Vec::new();
         for (ours, role) in [
-            (Contestant::OursSends, "sender"),
-            (Contestant::OursReceives, "receiver"),
+            (Endpoints::OursSends, "sender"),
+            (Endpoints::OursReceives, "receiver"),
         ] {
             for family in Family::ALL {
                 let ratios = Cell::ALL
@@ -134,8 +132,8 @@ impl Table {
             .collect()
     }
 
-    fn median(&self, cell: &Cell, contestant: Contestant, family: Family, end: End) -> Option<f64> {
-        let key = (place(cell), number(family), contestant);
+    fn median(&self, cell: &Cell, endpoints: Endpoints, family: Family, end: End) -> Option<f64> {
+        let key = (place(cell), number(family), endpoints);
         let mut all = self.goodput.get(&key)?[end as usize].clone();
         all.sort_by(f64::total_cmp);
         stats::median(&all)
@@ -180,31 +178,30 @@ mod tests {
         let mut table = Table::new(1_000_000);
         for (place, cell) in Cell::ALL.iter().enumerate() {
             for took in [900, 1000, 5000] {
-                table.add(cell, Contestant::Kernel, Family::V4, &outcome(took));
+                table.add(cell, Endpoints::Kernel, Family::V4, &outcome(took));
             }
             let ours = if place < 2 { 1200 } else { 1000 };
-            table.add(cell, Contestant::OursSends, Family::V4, &outcome(ours));
+            table.add(cell, Endpoints::OursSends, Family::V4, &outcome(ours));
         }
-        let ratio =
-            |place: usize| table.ratio(&Cell::ALL[place], Contestant::OursSends, Family::V4);
+        let ratio = |place: usize| table.ratio(&Cell::ALL[place], Endpoints::OursSends, Family::V4);
         assert_eq!((ratio(0), ratio(2)), (Some(0.83), Some(1.0)));
         assert_eq!(table.shortcomings(), Vec::<String>::new());
         table.add(
             &Cell::ALL[2],
-            Contestant::OursSends,
+            Endpoints::OursSends,
             Family::V4,
             &outcome(1100),
         );
         assert_eq!(table.shortcomings().len(), 1);
         table.add(
             &Cell::ALL[2],
-            Contestant::OursSends,
+            Endpoints::OursSends,
             Family::V4,
             &outcome(9999),
         );
         table.add(
             &Cell::ALL[2],
-            Contestant::OursSends,
+            Endpoints::OursSends,
             Family::V4,
             &outcome(9999),
         );
