@@ -112,6 +112,12 @@ impl<B> Stack<B> {
         &self.config
     }
 
+    /// The user timeout of all connections from now on, and the keep-alive of those that begin from now on.
+    pub fn set_timeouts(&mut self, user_timeout: Duration, keepalive: Option<KeepAlive>) {
+        self.config.user_timeout = user_timeout;
+        self.config.keepalive = keepalive;
+    }
+
     /// Accepts connections to `local`; an unspecified address means every address of its family
     /// that is not listened on by name. At most `backlog` may be half-open at a time; beyond that
     /// SYNs are answered by SYN cookies. Without [`Config::syn_cookies`] a SYN takes the place of

@@ -9,14 +9,16 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rnic_device::{Administrators, ClientSession, Credentials, Devices, Limits};
+use rnic_device::{ClientSession, Credentials, Devices};
 use rnic_ipc::control::{Refusal, RefusalCode, Reply, Request, Response};
 use rnic_ipc::heap;
+use rnic_ipc::inspect::Order;
 use rnic_ipc::transport::{Channel, Message, TransportError};
 use rustix::net::Shutdown;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use crate::closer::ChannelCloser;
+use crate::reload::Reload;
 
 /// Threads for clients that are being turned away, beside those of clients that are served.
 const SPARE_THREADS: usize = 64;
@@ -37,8 +39,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(crate) struct Clients {
     devices: Devices,
-    limits: Limits,
-    administrators: Administrators,
+    reload: Arc<Reload>,
     /// Each with its user.
     threads: Vec<(u32, JoinHandle<()>)>,
     /// Closes those that get no thread.
@@ -46,17 +47,11 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// With these limits of the devices, beyond which it refuses clients with a reason.
-    pub(crate) fn new(
-        devices: Devices,
-        limits: Limits,
-        administrators: Administrators,
-        closer: ChannelCloser,
-    ) -> Self {
+    /// Of these devices, which refuse clients beyond their limits with a reason.
+    pub(crate) fn new(devices: Devices, reload: Arc<Reload>, closer: ChannelCloser) -> Self {
         Self {
             devices,
-            limits,
-            administrators,
+            reload,
             threads: Vec::new(),
             closer,
         }
@@ -77,7 +72,8 @@ impl Clients {
         }
         let channel = Arc::new(channel);
         let (devices, its) = (self.devices.clone(), channel.clone());
-        let serve = move || serve(&devices, credentials, its);
+        let reload = self.reload.clone();
+        let serve = move || serve(&devices, &reload, credentials, its);
         let thread = heap::start_thread("rnicd-client", heap::STACK, serve);
         match thread {
             Ok(thread) => self.threads.push((credentials.uid, thread)),
@@ -96,13 +92,13 @@ impl Clients {
         self.threads.retain(|(_, thread)| !thread.is_finished());
         let threads = self.threads.iter();
         let of_user = threads.filter(|(uid, _)| *uid == credentials.uid).count();
-        let kept = if self.administrators.include(&credentials) {
-            KEPT_THREADS
-        } else {
-            0
+        let kept = match self.devices.administers(&credentials) {
+            true => KEPT_THREADS,
+            false => 0,
         };
-        let most = self.limits.clients as usize + SPARE_THREADS + kept;
-        let most_of_user = self.limits.users.of(credentials).clients as usize;
+        let (most, most_of_user) = self.devices.clients_max(credentials);
+        let most = most as usize + SPARE_THREADS + kept;
+        let most_of_user = most_of_user as usize;
         self.threads.len() < most && of_user < most_of_user + SPARE_THREADS_OF_USER
     }
 
@@ -140,8 +136,8 @@ fn credentials(channel: &Channel) -> Result<Credentials, TransportError> {
     })
 }
 
-fn serve(devices: &Devices, credentials: Credentials, mut channel: Arc<Channel>) {
-    serve_until_gone(devices, credentials, &channel);
+fn serve(devices: &Devices, reload: &Reload, credentials: Credentials, mut channel: Arc<Channel>) {
+    serve_until_gone(devices, reload, credentials, &channel);
     // Closing it may take as long as the client likes. So this thread is the last to have it, and not
     // who has just accepted it, or hangs up.
     while let Err(shared) = Arc::try_unwrap(channel) {
@@ -150,7 +146,12 @@ fn serve(devices: &Devices, credentials: Credentials, mut channel: Arc<Channel>)
     }
 }
 
-fn serve_until_gone(devices: &Devices, credentials: Credentials, channel: &Arc<Channel>) {
+fn serve_until_gone(
+    devices: &Devices,
+    reload: &Reload,
+    credentials: Credentials,
+    channel: &Arc<Channel>,
+) {
     let (session, first) = match greet(devices, credentials, channel) {
         Ok(Some(greeted)) => greeted,
         Ok(None) => return log::debug!("{credentials} asked and hung up"),
@@ -166,7 +167,7 @@ fn serve_until_gone(devices: &Devices, credentials: Credentials, channel: &Arc<C
         "client {} connected on {interface}: {credentials}",
         session.client()
     );
-    let end = requests(devices, credentials, &session, channel, first);
+    let end = requests((devices, reload), credentials, &session, channel, first);
     log::info!("client {} is gone: {end}", session.client());
 }
 
@@ -221,7 +222,7 @@ fn greet(
 
 /// Serves requests until the client is gone; says how it went.
 fn requests(
-    devices: &Devices,
+    (devices, reload): (&Devices, &Reload),
     credentials: Credentials,
     session: &ClientSession,
     channel: &Channel,
@@ -233,7 +234,13 @@ fn requests(
         let (reply, fds) = match next {
             Ok(Some((request, fds))) => {
                 let greeted = matches!(request, Request::Hello { .. });
-                let answer = session.request(request, fds);
+                let answer = match request {
+                    Request::Order(Order::Reload) => {
+                        let done = session.may_administer().and_then(|()| reload.ordered());
+                        (done.map(|()| Response::Done), Vec::new())
+                    }
+                    request => session.request(request, fds),
+                };
                 if greeted
                     && answer.0.is_ok()
                     && let Err(errno) = patience(None)

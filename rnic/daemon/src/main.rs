@@ -4,7 +4,8 @@
 //! A start-up that fails prints one line with what was asked, what was found and what to do (of a
 //! configuration file a line for each fault), and exits with [`EXIT_FAILED`]. SIGTERM and SIGINT end
 //! the daemon in order: the socket file is removed, connections end (what takes too long is reset),
-//! clients are told. A second one makes it quick.
+//! clients are told. A second one makes it quick. SIGHUP has the configuration file read again, if there
+//! is one.
 
 #![forbid(unsafe_code)]
 
@@ -17,6 +18,7 @@ mod log_limit;
 mod metrics;
 mod names;
 mod open_files;
+mod reload;
 mod serve;
 mod service;
 mod settings;
@@ -69,7 +71,7 @@ fn main() -> ExitCode {
     // Nobody else has set one.
     let _ = log::set_boxed_logger(Box::new(Limited::new(logger)));
     log::set_max_level(settings.log);
-    let ended = serve::serve(settings);
+    let ended = serve::serve(cli, settings);
     log::logger().flush();
     match ended {
         Ok(()) => ExitCode::SUCCESS,

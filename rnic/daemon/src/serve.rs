@@ -1,20 +1,23 @@
 //! From the command line to the last client, and out again.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rnic_device::host::{Signals, privileges};
-use rnic_device::{DeviceError, Devices, Limits};
+use rnic_device::host::{Signal, Signals, privileges};
+use rnic_device::{DeviceError, Devices};
 use rnic_ipc::heap;
 use rnic_ipc::shm::ShmError;
 use rnic_ipc::transport::TransportError;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
+use crate::cli::Cli;
 use crate::clients::Clients;
 use crate::closer::ChannelCloser;
 use crate::metrics::{MetricsError, MetricsListener};
 use crate::names;
 use crate::open_files;
+use crate::reload::Reload;
 use crate::service::Service;
 use crate::settings::Settings;
 use crate::socket::{SocketError, SocketFile};
@@ -69,10 +72,16 @@ pub(crate) enum ServeError {
 }
 
 /// Opens the devices and serves clients until a signal comes.
-pub(crate) fn serve(settings: Settings) -> Result<(), ServeError> {
+pub(crate) fn serve(cli: Cli, settings: Settings) -> Result<(), ServeError> {
     // Before any thread exists, so that all of them leave the signals to us, and none can gain what
     // it does not have.
-    let signals = Signals::block().map_err(ServeError::Signals)?;
+    // Without a file SIGHUP does what it does to any program: a terminal that goes ends it, or nohup(1) has
+    // it ignored.
+    let reloads: &[Signal] = match cli.config {
+        Some(_) => &[Signal::SIGHUP],
+        None => &[],
+    };
+    let signals = Signals::block_with(reloads).map_err(ServeError::Signals)?;
     rustix::thread::set_no_new_privs(true).map_err(ServeError::Privileges)?;
     if let Some(user) = settings.user {
         privileges::become_user(user.uid, user.gid).map_err(|errno| ServeError::User {
@@ -88,11 +97,10 @@ pub(crate) fn serve(settings: Settings) -> Result<(), ServeError> {
     let path = &settings.socket;
     SocketFile::clear(path)?;
     let service = Service::from_environment();
-    let first = settings.devices.first();
-    let limits = first.map_or_else(Limits::default, |device| device.limits.clone());
-    let administrators = first.map(|device| device.administrators);
-    open_files::raise(&limits);
-    let (devices, (socket, metrics)) = Devices::open_then(settings.devices, || {
+    if let Some(first) = settings.devices.first() {
+        open_files::raise(&first.limits);
+    }
+    let (devices, (socket, metrics)) = Devices::open_then(settings.devices.clone(), || {
         // While their directories can be written to, and the first be given to a group.
         let socket = SocketFile::bind(path, settings.socket_mode, settings.socket_group)?;
         let metrics = settings
@@ -109,13 +117,9 @@ pub(crate) fn serve(settings: Settings) -> Result<(), ServeError> {
             listener.start(Box::new(move || devices.metrics().ok()))
         })
         .transpose()?;
-    let mut clients = Clients::new(
-        devices.clone(),
-        limits,
-        administrators.unwrap_or_default(),
-        closer,
-    );
     log::info!("ready: listening on {}", path.display());
+    let reload = Arc::new(Reload::new(cli, settings, devices.clone()));
+    let mut clients = Clients::new(devices.clone(), reload.clone(), closer);
     service.ready();
 
     let ended = accept_until_signal(
@@ -126,6 +130,7 @@ pub(crate) fn serve(settings: Settings) -> Result<(), ServeError> {
             service: &service,
             devices: &devices,
         },
+        &reload,
     );
     service.stopping();
     drop(metrics);
@@ -133,17 +138,20 @@ pub(crate) fn serve(settings: Settings) -> Result<(), ServeError> {
     // clients.
     socket.retire();
     let (period, mut told) = (service.period(), Instant::now());
-    let left = devices.drain(settings.drain, || {
+    let drain = reload.drain();
+    let left = devices.drain(drain, || {
         if period.is_some_and(|period| told.elapsed() >= period) {
             service.alive();
             told = Instant::now();
         }
-        signals.take().is_some()
+        signals
+            .take()
+            .is_some_and(|signal| signal != Signal::SIGHUP)
     });
     if left > 0 {
         log::warn!(
             "{left} connections are reset: they did not end within {:?}",
-            settings.drain
+            drain
         );
     }
     devices.shutdown();
@@ -178,6 +186,7 @@ fn accept_until_signal(
     signals: &Signals,
     clients: &mut Clients,
     alive: &Alive<'_>,
+    reload: &Reload,
 ) -> Result<(), ServeError> {
     let period = alive.service.period();
     let mut due = period.map(|period| Instant::now() + period);
@@ -199,9 +208,13 @@ fn accept_until_signal(
             Err(errno) => return Err(ServeError::Wait(errno)),
         }
         let client_waits = !fds[0].revents().is_empty();
-        if let Some(signal) = signals.take() {
-            log::info!("{signal} came: ending");
-            return Ok(());
+        match signals.take() {
+            Some(Signal::SIGHUP) => alive.service.reloading(|| reload.signalled()),
+            Some(signal) => {
+                log::info!("{signal} came: ending");
+                return Ok(());
+            }
+            None => {}
         }
         if client_waits {
             match socket.listener().accept() {

@@ -52,6 +52,16 @@ impl Service {
         self.tell("READY=1");
     }
 
+    /// The configuration is read again by `reload`, which is then over. Both are told, as
+    /// `Type=notify-reload` wants it.
+    pub(crate) fn reloading(&self, reload: impl FnOnce()) {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let micros = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
+        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
+        reload();
+        self.ready();
+    }
+
     /// The shard answers.
     pub(crate) fn alive(&self) {
         self.tell("WATCHDOG=1");

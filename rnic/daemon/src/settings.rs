@@ -22,7 +22,7 @@ const SOCKET_MODE_OF_USER: u32 = 0o600;
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// Everything that the daemon runs with.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) socket: PathBuf,
     pub(crate) socket_mode: u32,
@@ -98,6 +98,37 @@ impl Settings {
             device.administrators.uid = cli.user.map_or(device.administrators.uid, |user| user.uid);
         }
         Ok(settings)
+    }
+
+    /// What differs in `asked`, and is of the daemon's start: a line for each. Of the devices they say
+    /// themselves.
+    pub(crate) fn fixed(&self, asked: &Self) -> Vec<String> {
+        let Self {
+            socket,
+            socket_mode,
+            socket_group,
+            metrics,
+            user,
+            log: _,
+            drain: _,
+            devices: _,
+        } = self;
+        [
+            ("socket", *socket != asked.socket),
+            ("socket_mode", *socket_mode != asked.socket_mode),
+            ("socket_group", *socket_group != asked.socket_group),
+            ("metrics", *metrics != asked.metrics),
+            ("--user", *user != asked.user),
+        ]
+        .into_iter()
+        .filter(|(_, differs)| *differs)
+        .map(|(what, _)| {
+            format!(
+                "another {what} asked, which holds from the start on: start the daemon again, or leave it \
+                 as it was"
+            )
+        })
+        .collect()
     }
 
     fn of(said: Given, file: File) -> Result<Self, SettingsError> {

@@ -111,8 +111,13 @@ impl Device {
         if self.core.is_closing() {
             return Err(refuse::shutting_down());
         }
-        let grant = self.core.prm().add_client(credentials)?;
-        let events = events_max(&self.core.config.limits.per_client);
+        let (grant, events) = {
+            let mut prm = self.core.prm();
+            (
+                prm.add_client(credentials)?,
+                events_max(&prm.limits().per_client),
+            )
+        };
         let client = Arc::new(Client::new(*grant.client(), credentials, events));
         self.core.add_client(client.clone());
         let session = ClientSession::new(self.clone(), client);

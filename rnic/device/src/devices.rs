@@ -133,6 +133,22 @@ impl Devices {
         })
     }
 
+    /// How many clients there may be at one time: in all, and of this user.
+    pub fn clients_max(&self, credentials: Credentials) -> (u32, u32) {
+        let first = self.all.first();
+        first.map_or((0, 0), |device| {
+            let prm = device.core().prm();
+            let limits = prm.limits();
+            (limits.clients, limits.users.of(credentials).clients)
+        })
+    }
+
+    /// Whether this client is an administrator.
+    pub fn administers(&self, credentials: &Credentials) -> bool {
+        let first = self.all.first();
+        first.is_some_and(|device| device.core().prm().administers(credentials))
+    }
+
     /// Whether all shards still answer.
     pub fn are_alive(&self) -> bool {
         self.all.iter().all(|device| device.counters().is_ok())

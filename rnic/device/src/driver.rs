@@ -168,6 +168,14 @@ impl Driver {
         }
     }
 
+    /// What the shard's thread does from now on while it has nothing to do.
+    pub(crate) fn set_polling(&self, polling: Polling) -> Result<(), Stopped> {
+        match &self.runner {
+            Runner::Threaded(handle) => handle.set_polling(polling),
+            Runner::Inline { .. } => Ok(()),
+        }
+    }
+
     /// Polls the shard once, when no thread does; says whether there was work.
     pub(crate) fn drive(&self) -> bool {
         match &self.runner {

@@ -24,6 +24,7 @@ mod metrics;
 mod open;
 pub mod pcapng;
 mod port;
+mod reconfigure;
 mod refuse;
 mod room;
 mod route_monitor;
@@ -36,6 +37,7 @@ pub use device::Device;
 pub use devices::Devices;
 pub use error::DeviceError;
 pub use metrics::{MetricKind, metric_names};
+pub use refuse::bounded;
 pub use rnic_ipc::control::DeviceName;
 pub use rnic_net::{NoPrefix, Prefix, VlanId, Vlans};
 pub use rnic_prm::{

@@ -242,7 +242,7 @@ fn check_frames(config: &DeviceConfig, queues: u32) -> Result<(), DeviceError> {
     })
 }
 
-fn check_user_timeout(config: &DeviceConfig) -> Result<(), DeviceError> {
+pub(crate) fn check_user_timeout(config: &DeviceConfig) -> Result<(), DeviceError> {
     let least = DeviceConfig::USER_TIMEOUT_MIN;
     if config.user_timeout >= least {
         return Ok(());

@@ -103,7 +103,7 @@ pub(crate) fn check_private_data(private_data: &[u8], most: usize) -> Result<(),
 }
 
 /// A refusal whose message fits a control message, however much the host had to say.
-pub(crate) fn bounded(mut refusal: Refusal) -> Refusal {
+pub fn bounded(mut refusal: Refusal) -> Refusal {
     let end = refusal.message.floor_char_boundary(MESSAGE_MAX);
     refusal.message.truncate(end);
     refusal

@@ -30,7 +30,7 @@ use rustix::net::Shutdown;
 use crate::client::{Client, Turn};
 use crate::core::Core;
 use crate::host::link_state::LinkState;
-use crate::{Device, Limits, counters, refuse};
+use crate::{Device, Limits, Quota, counters, refuse};
 
 /// A client of the device. Dropping it takes away everything the client has: listeners are closed,
 /// connections reset, regions revoked.
@@ -86,6 +86,19 @@ impl ClientSession {
             self.register_own(&mut turn, (pd, stream, access), memory)
         });
         self.told(registered)
+    }
+
+    /// That this client may give orders that are not about its own objects.
+    ///
+    /// # Errors
+    ///
+    /// `NotPermitted`; those of any request.
+    pub fn may_administer(&self) -> Result<(), Refusal> {
+        let may = self.turn().and_then(|turn| {
+            greeted(&turn)?;
+            self.core().prm().may_administer(self.id())
+        });
+        self.told(may)
     }
 
     /// Has the shard send what was just posted to a queue pair of this client's, if the shard runs only
@@ -309,7 +322,8 @@ impl ClientSession {
         }
         let host = |what| move |error| refuse::host(what, error);
         // Each queue pair has at most one doorbell under way, so the ring never fills.
-        let most = self.core().prm().limits().per_client.queue_pairs;
+        let quota = self.core().prm().quota(self.id()).cloned();
+        let most = quota.map_or(0, |quota| quota.queue_pairs);
         let entries = most.max(1).checked_next_power_of_two().unwrap_or(1 << 31);
         let (doorbells, memory) = DoorbellConsumer::create(entries).map_err(refuse::ring)?;
         let kick = Kick::new().map_err(|errno| refuse::host("an eventfd for kicks", errno))?;
@@ -345,7 +359,10 @@ impl ClientSession {
             .addresses()
             .map_err(|error| refuse::host("the interface's addresses", error))?;
         addresses.truncate(ADDRESSES_MAX);
-        let limits = core.config.limits.clone();
+        let (limits, quota) = {
+            let prm = core.prm();
+            (prm.limits().clone(), prm.quota(self.id()).cloned())
+        };
         let link = LinkState::of(&interface.name);
         Ok(Response::Device(DeviceInfo {
             interface: interface.name,
@@ -359,7 +376,7 @@ impl ClientSession {
             mac: interface.mac,
             link_up: link.up,
             link_mbits: link.mbits,
-            limits: client_limits(&limits),
+            limits: client_limits(&limits, &quota.unwrap_or(Quota::PER_CLIENT)),
         }))
     }
 
@@ -380,8 +397,7 @@ impl Drop for ClientSession {
 }
 
 /// What one client may have.
-fn client_limits(limits: &Limits) -> ClientLimits {
-    let one = &limits.per_client;
+fn client_limits(limits: &Limits, one: &Quota) -> ClientLimits {
     ClientLimits {
         protection_domains: one.protection_domains,
         regions: one.regions,

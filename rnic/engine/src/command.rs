@@ -5,6 +5,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use rnic_ipc::capture::Filter;
 use rnic_ipc::control::{
@@ -15,6 +16,7 @@ use rnic_ipc::inspect::ConnectionInfo;
 use rnic_ipc::ring::{CqProducer, DoorbellConsumer, WorkQueueConsumer};
 use rnic_net::{IcmpReport, Path, PathDefaults};
 use rnic_proto::Stag;
+use userspace_tcp::KeepAlive;
 
 use crate::capture::Capture;
 use crate::histogram::Histogram;
@@ -22,9 +24,24 @@ use crate::qp::{QpCounters, WorkTimes};
 use crate::region::RegionMemory;
 use crate::stag::StagLook;
 
+/// How long a shard waits for peers and programs, as in [`crate::shard::ShardConfig`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Timeouts {
+    /// How long a peer may acknowledge nothing.
+    pub user_timeout: Duration,
+    /// When idle peers are asked whether they are still there; of connections that begin from now on.
+    pub keepalive: Option<KeepAlive>,
+    /// How long an initiator may say nothing.
+    pub first_byte_timeout: Duration,
+    /// How long a program may take to accept or reject a request.
+    pub answer_timeout: Duration,
+}
+
 /// A request to a shard. Each is answered before the next is read.
 #[derive(Debug)]
 pub enum Command {
+    /// Other timeouts from now on: those that run keep their length.
+    SetTimeouts(Timeouts),
     /// A client appeared; its doorbells are polled from now on.
     AddClient {
         /// Its name.

@@ -309,6 +309,9 @@ pub enum Order {
     },
     /// Logs more or less from now on; for administrators.
     SetLogLevel(LogLevel),
+    /// Reads the configuration file again and applies what may change while the daemon runs; for
+    /// administrators. Of a daemon that was started with a file.
+    Reload,
 }
 
 /// How much is logged.

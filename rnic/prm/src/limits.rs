@@ -127,6 +127,25 @@ quota! {
     at most 1 << 16;
 }
 
+impl Resource {
+    /// Whether tables are made for as many as all clients together may hold.
+    pub(crate) fn has_table(self) -> bool {
+        match self {
+            Self::ProtectionDomains
+            | Self::Regions
+            | Self::CompletionQueues
+            | Self::SharedReceiveQueues
+            | Self::QueuePairs
+            | Self::Listeners => true,
+            Self::RegisteredBytes
+            | Self::RemoteRegions
+            | Self::RingEntries
+            | Self::OutstandingWork
+            | Self::ConnectionRequests => false,
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {

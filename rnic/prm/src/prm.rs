@@ -26,7 +26,7 @@ use rnic_proto::Stag;
 use crate::administrators::Administrators;
 use crate::credentials::Credentials;
 use crate::grant::ClientGrant;
-use crate::limits::{Limits, Resource, Usage, kept_for_administrators};
+use crate::limits::{Limits, Quota, Resource, Usage, kept_for_administrators};
 use crate::refusal::{self, Kind};
 use crate::refused::{Refused, Single, Whose};
 use crate::table::{Phase, Table};
@@ -36,6 +36,8 @@ use users::User;
 #[derive(Debug)]
 pub struct Prm {
     limits: Limits,
+    /// The limits at the start: tables, here and in shards, are made for them.
+    made_for: Limits,
     administrators: Administrators,
     clients: Table<Client>,
     pds: Table<Pd>,
@@ -57,6 +59,8 @@ pub struct Prm {
 struct Client {
     credentials: Credentials,
     usage: Usage,
+    /// What it may hold. It stays as it was when the client came: its rings are made for it.
+    quota: Quota,
 }
 
 #[derive(Debug)]
@@ -123,6 +127,7 @@ impl Prm {
             refused: Refused::default(),
             requests_delayed: 0,
             administrators: Administrators::default(),
+            made_for: limits.clone(),
             limits,
         }
     }
@@ -130,6 +135,50 @@ impl Prm {
     /// The limits that hold.
     pub fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// What of these limits can't hold before the next start, a line for each: tables are made for those of
+    /// the start. Lower ones, and those of clients and users, always can.
+    pub fn unfit(&self, limits: &Limits) -> Vec<String> {
+        let made_for = &self.made_for;
+        let device = Resource::ALL.into_iter().filter(|one| one.has_table());
+        let device =
+            device.map(|one| (one.name(), limits.device.get(one), made_for.device.get(one)));
+        [("clients", limits.clients.into(), made_for.clients.into())]
+            .into_iter()
+            .chain(device)
+            .filter(|(_, asked, most)| asked > most)
+            .map(|(name, asked, most)| {
+                format!(
+                    "[limits] {name} = {asked} asked, but tables were made for {most} at the start: start \
+                     the daemon again, or ask for at most {most}"
+                )
+            })
+            .collect()
+    }
+
+    /// Other limits and administrators from now on. Who holds more than that keeps it, and gets no more.
+    ///
+    /// # Errors
+    ///
+    /// [`Prm::unfit`]; nothing has changed then.
+    pub fn reconfigure(
+        &mut self,
+        limits: Limits,
+        administrators: Administrators,
+    ) -> Result<(), Vec<String>> {
+        let unfit = self.unfit(&limits);
+        if !unfit.is_empty() {
+            return Err(unfit);
+        }
+        self.limits = limits;
+        self.administrators = administrators;
+        Ok(())
+    }
+
+    /// Whether this client is an administrator.
+    pub fn administers(&self, credentials: &Credentials) -> bool {
+        self.administrators.include(credentials)
     }
 
     /// Takes a new client.
@@ -154,6 +203,7 @@ impl Prm {
         let client = Client {
             credentials,
             usage: Usage::default(),
+            quota: self.limits.per_client.clone(),
         };
         let Some(id) = self.clients.insert(ClientId(0), Phase::Live, client) else {
             self.refused.count(Single::DeviceClients);
@@ -172,6 +222,12 @@ impl Prm {
         self.clients
             .live(client, client.0)
             .map(|slot| slot.object.credentials)
+    }
+
+    /// What this client may hold; `None` when it is gone.
+    pub fn quota(&self, client: ClientId) -> Option<&Quota> {
+        let slot = self.clients.live(client, client.0)?;
+        Some(&slot.object.quota)
     }
 
     /// How many clients there are.
@@ -208,17 +264,16 @@ impl Prm {
             .clients
             .live(client, client.0)
             .ok_or_else(|| refusal::unknown(Kind::Client, client))?;
-        let Client { credentials, usage } = &slot.object;
+        let Client {
+            credentials,
+            usage,
+            quota,
+        } = &slot.object;
         let of_user = self.users.get(&credentials.uid).map(|user| &user.usage);
         let user_quota = &self.limits.users.of(*credentials).quota;
         for &(resource, amount) in amounts {
             let mut checked = usage
-                .check(
-                    (self.limits.per_client.get(resource), 0),
-                    "this client's",
-                    resource,
-                    amount,
-                )
+                .check((quota.get(resource), 0), "this client's", resource, amount)
                 .map_err(|refusal| (Whose::Client, refusal));
             if let (Ok(()), Some(held)) = (&checked, of_user) {
                 let whose = format_args!("user {}'s", credentials.uid);

@@ -191,3 +191,21 @@ fn polling_is_chosen_by_name_and_only_adaptive_polling_has_a_time() {
     assert_eq!(of("polling = 'spin'\nidle_spin = 9"), Polling::Spin);
     assert_eq!(of("polling = 'event'"), Polling::Event);
 }
+
+#[test]
+fn what_is_of_the_start_is_told_by_name_when_it_changes() {
+    let settings = settle(given(), "socket_mode = \"0600\"");
+    let asked = settle(
+        given(),
+        "socket = \"/run/other.sock\"\nsocket_mode = \"0660\"\nsocket_group = 7\n\
+         metrics = \"unix:/run/m.sock\"\nlog = \"debug\"\ndrain = 1",
+    );
+    let faults = settings.fixed(&asked);
+    let named: Vec<_> = faults
+        .iter()
+        .map(|fault| fault.split(' ').nth(1).unwrap())
+        .collect();
+    let of_the_start = ["socket", "socket_mode", "socket_group", "metrics"];
+    assert_eq!(named, of_the_start);
+    assert_eq!(settings.fixed(&settings), [""; 0]);
+}

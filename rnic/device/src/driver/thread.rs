@@ -42,6 +42,8 @@ enum Message {
         command: Box<Command>,
         reply: Option<Sender<Reply>>,
     },
+    /// Wait for work in another way.
+    Polling(Polling),
     /// Be quiet and end.
     Stop { patience: Patience },
 }
@@ -117,6 +119,12 @@ impl Handle {
         taken
     }
 
+    pub(super) fn set_polling(&self, polling: Polling) -> Result<(), Stopped> {
+        let sent = self.inbox.send(Message::Polling(polling));
+        self.wake();
+        sent.map_err(|_| Stopped)
+    }
+
     pub(super) fn stop(&self, patience: Patience) {
         let Some(thread) = lock(&self.thread).take() else {
             return;
@@ -167,6 +175,7 @@ impl<P: Port + Send + std::fmt::Debug> Worker<P> {
                         self.execute(*command, reply);
                         worked = true;
                     }
+                    Ok(Message::Polling(polling)) => self.polling = polling,
                     Ok(Message::Stop { patience }) => return self.settle(patience),
                     Err(TryRecvError::Empty) => break,
                     Err(TryRecvError::Disconnected) => return self.settle(Patience::default()),

@@ -97,6 +97,14 @@ impl ClientSession {
                 log::info!("client {} sets the log's level to {level}", self.id());
                 Ok(())
             }
+            // A daemon that has one answers before its devices are asked.
+            Order::Reload => {
+                self.core().prm().may_administer(self.id())?;
+                Err(refuse::refusal(
+                    RefusalCode::WrongState,
+                    "to read the configuration again was asked, but this program has no configuration file",
+                ))
+            }
         }
     }
 

@@ -14,6 +14,7 @@ use super::client_stats::ClientStats;
 use super::config::ShardConfig;
 use super::loopback::Loopback;
 use crate::capture::Captures;
+use crate::command::Timeouts;
 use crate::conn::{ConnTable, Frames, ParkedFrames};
 use crate::counters::ShardCounters;
 use crate::cq::CqTable;
@@ -120,6 +121,21 @@ impl<P: Port> Datapath<P> {
             config,
             ports,
         }
+    }
+
+    /// Deadlines that are set already stay.
+    pub fn set_timeouts(&mut self, timeouts: Timeouts) {
+        let Timeouts {
+            user_timeout,
+            keepalive,
+            first_byte_timeout,
+            answer_timeout,
+        } = timeouts;
+        self.stack.set_timeouts(user_timeout, keepalive);
+        self.config.tcp.user_timeout = user_timeout;
+        self.config.tcp.keepalive = keepalive;
+        self.config.first_byte_timeout = first_byte_timeout;
+        self.config.answer_timeout = answer_timeout;
     }
 
     /// Gives the ports frames to receive into.

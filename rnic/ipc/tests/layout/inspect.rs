@@ -112,6 +112,7 @@ pub fn orders() -> Vec<Order> {
             ends: (at(2), at(3)),
         },
         Order::SetLogLevel(LogLevel::Debug),
+        Order::Reload,
     ]
 }
 

@@ -118,7 +118,7 @@ impl Prm {
         self.list(viewer, &self.clients, after, |_, slot| ListedClient {
             client: slot.owner,
             credentials: slot.object.credentials,
-            holds: resource_usage(&slot.object.usage, &self.limits.per_client),
+            holds: resource_usage(&slot.object.usage, &slot.object.quota),
         })
     }
 
@@ -247,7 +247,7 @@ impl Prm {
     /// What a client holds of what it may; none when it is gone.
     pub fn holdings_of(&self, client: ClientId) -> Option<Vec<Holding>> {
         let slot = self.clients.live(client, client.0)?;
-        Some(resource_usage(&slot.object.usage, &self.limits.per_client))
+        Some(resource_usage(&slot.object.usage, &slot.object.quota))
     }
 
     /// What each client may hold.

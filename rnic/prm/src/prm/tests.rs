@@ -6,6 +6,7 @@ mod inspect;
 mod isolation;
 mod lifetimes;
 mod limits;
+mod reconfigure;
 mod shared;
 mod users;
 

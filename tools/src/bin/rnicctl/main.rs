@@ -61,6 +61,9 @@ enum Question {
     /// Take something away
     #[command(subcommand)]
     Drop(What),
+    /// Have the daemon read its configuration file again: all of it holds then, or nothing (administrators
+    /// only)
+    Reload,
     /// Log more or less from now on (administrators only)
     Log {
         /// How much
@@ -133,6 +136,11 @@ fn answer(cli: &Cli) -> Result<(), ToolError> {
         Question::Counters(options) => counters::answer(door, options, cli.json),
         Question::Capture(options) => capture::answer(&first(door)?, options, cli.json),
         Question::Drop(what) => remove(door, what, cli.json),
+        Question::Reload => {
+            first(door)?.order(Order::Reload)?;
+            done(cli.json);
+            Ok(())
+        }
         Question::Log { level } => {
             first(door)?.order(Order::SetLogLevel(level.wanted()))?;
             done(cli.json);

@@ -166,6 +166,7 @@ impl Ctl {
                 path,
             } => self.move_path(dp, tx, local, remote, path)?,
             Command::SetPathDefaults(defaults) => dp.set_path_defaults(defaults),
+            Command::SetTimeouts(timeouts) => dp.set_timeouts(timeouts),
             Command::InterfaceGone { interface } => self.interface_gone(dp, tx, &interface),
             Command::LookAtConnections { after } => return Ok(self.look_at_connections(dp, after)),
             Command::LookAtQueuePairs { qps } => return Ok(dp.look_at_queue_pairs(&qps)),

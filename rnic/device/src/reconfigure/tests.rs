@@ -1,0 +1,56 @@
+use std::time::Duration;
+
+use rnic_prm::Credentials;
+
+use crate::{DeviceConfig, DeviceError, Devices, Polling};
+
+const SOMEBODY: Credentials = Credentials {
+    uid: 1000,
+    gid: 1000,
+    pid: 1,
+};
+
+fn open() -> (Devices, DeviceConfig) {
+    let config = DeviceConfig::loopback();
+    let opened = Devices::open_then(vec![config.clone()], || Ok::<_, DeviceError>(()));
+    (opened.unwrap().0, config)
+}
+
+#[test]
+fn limits_timeouts_and_polling_change() {
+    let (devices, mut config) = open();
+    assert!(devices.all()[0].connect_client(SOMEBODY).is_ok());
+    config.limits.users.others.clients = 0;
+    config.polling = Polling::Event;
+    config.user_timeout = Duration::from_secs(7);
+    devices.reconfigure(&[config]).unwrap();
+    assert_eq!(devices.clients_max(SOMEBODY), (256, 0));
+    let refusal = devices.all()[0].connect_client(SOMEBODY).unwrap_err();
+    assert!(refusal.message.contains("clients is 0"), "{refusal}");
+    assert!(devices.are_alive());
+    devices.shutdown();
+}
+
+#[test]
+fn one_thing_that_cannot_change_keeps_all_as_it_was() {
+    let (devices, config) = open();
+    let mut asked = config.clone();
+    asked.limits.users.others.clients = 0;
+    asked.limits.clients = 1000;
+    asked.frames *= 2;
+    asked.user_timeout = Duration::from_millis(1);
+    let faults = devices.reconfigure(&[asked]).unwrap_err();
+    let [frames, user_timeout, clients] = &faults[..] else {
+        panic!("{faults:?}");
+    };
+    assert!(frames.contains("another frames"), "{frames}");
+    assert!(user_timeout.contains("user timeout"), "{user_timeout}");
+    assert!(clients.contains("clients = 1000"), "{clients}");
+    assert_eq!(devices.clients_max(SOMEBODY), (256, 64));
+    let other = DeviceConfig::new("eth9");
+    let faults = devices.reconfigure(&[config.clone(), other]).unwrap_err();
+    let told = "interfaces loopback, eth9 asked, but loopback are open";
+    assert!(faults[0].contains(told), "{faults:?}");
+    devices.reconfigure(&[config]).unwrap();
+    devices.shutdown();
+}

@@ -1,0 +1,147 @@
+//! The configuration is read again while the daemon runs, and what goes on goes on.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rnic::{Context, Error};
+use rnic_tests::daemon::{Daemon, DaemonOptions};
+use rnic_tests::lab::{Command, Family, Host, INTERFACE, Lab, LinkOptions, Signal};
+use rnic_tests::user::run_as;
+use rnic_tests::{binary, tool, wait};
+
+const PORT: u16 = 18515;
+const NOBODY: u32 = 65_534;
+const LIMIT: Duration = Duration::from_secs(20);
+
+struct Bench {
+    daemon: Daemon,
+    file: PathBuf,
+    a: Host,
+    b: Host,
+    lab: Lab,
+}
+
+impl Bench {
+    fn new(name: &str, lines: &str) -> Self {
+        let mut lab = Lab::new(name);
+        let (a, b) = lab.pair(&LinkOptions::default());
+        let everybodys = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(lab.directory(), everybodys).expect("it is ours");
+        let file = lab.directory().join("rnicd.toml");
+        write(&file, lines);
+        let options = DaemonOptions {
+            arguments: vec!["--config".to_owned(), file.display().to_string()],
+            ..DaemonOptions::default()
+        };
+        let daemon = Daemon::start(&lab, &a, &options);
+        Self {
+            daemon,
+            file,
+            a,
+            b,
+            lab,
+        }
+    }
+
+    fn write(&self, lines: &str) {
+        write(&self.file, lines);
+    }
+
+    fn rnicctl(&self, word: &str) -> Command {
+        let rnicctl = self.a.namespace.command(binary::path("rnicctl"));
+        rnicctl.arg("--socket").arg(self.daemon.socket()).arg(word)
+    }
+
+    /// Waits until the daemon has logged this so many times.
+    fn logged(&self, words: &str, times: usize) {
+        wait::until(words, LIMIT, || {
+            (self.daemon.log().matches(words).count() >= times).then_some(())
+        });
+    }
+
+    fn connect(&self) -> Result<Context, Error> {
+        run_as(NOBODY, || Context::open(self.daemon.socket()))
+    }
+}
+
+fn write(file: &PathBuf, lines: &str) {
+    let all =
+        format!("interface = \"{INTERFACE}\"\nsocket_mode = \"0666\"\nidle_spin = 20\n{lines}\n");
+    std::fs::write(file, all).expect("the directory is ours");
+}
+
+#[test]
+fn sighup_applies_limits_and_the_log_level_and_ends_nothing() {
+    let mut bench = Bench::new("reload", "");
+    let peer = Daemon::start(&bench.lab, &bench.b, &DaemonOptions::default());
+    let at = bench.b.address(Family::V4, PORT);
+    let server = tool::server(&peer, "rnic-perf", at, &[]);
+    let writing = ["--duration", "4s", "--verify"];
+    let client = tool::client(&bench.daemon, "rnic-perf", at, &writing).spawn();
+    let before = bench.connect().unwrap();
+
+    bench.write(&format!("log = \"debug\"\n[user.{NOBODY}]\nclients = 1"));
+    bench.daemon.signal(Signal::HUP);
+    bench.logged("was read again and holds", 1);
+    let error = bench.connect().unwrap_err().to_string();
+    assert!(error.contains("limit clients is 1"), "{error}");
+    let _ = bench.rnicctl("device").run().success();
+    bench.logged("[DEBUG", 1);
+    // Who was there before stays, though there are as many as there may be.
+    before.device_info().unwrap();
+
+    bench.write("");
+    bench.daemon.signal(Signal::HUP);
+    bench.logged("was read again and holds", 2);
+    drop(bench.connect().unwrap());
+
+    let _ = client.finish(LIMIT).success();
+    let _ = server.terminate();
+    bench.daemon.assert_alive();
+}
+
+#[test]
+fn a_fault_is_told_and_nothing_changes() {
+    let bench = Bench::new("reload-fault", "");
+    let reload = || bench.rnicctl("reload").run();
+    let limit = format!("[user.{NOBODY}]\nclients = 0");
+
+    bench.write(&format!("{limit}\nclient = 1"));
+    let error = reload().failure();
+    let place = format!("{}:6:1: key `client` is unknown", bench.file.display());
+    assert!(error.contains(&place), "{error}");
+
+    bench.write(&format!("frames = 8192\nmode = \"generic\"\n{limit}"));
+    let error = reload().failure();
+    assert!(error.contains("another frames asked"), "{error}");
+    assert!(error.contains("another mode asked"), "{error}");
+
+    std::fs::remove_file(&bench.file).expect("it is ours");
+    let error = reload().failure();
+    assert!(error.contains("it can't be read"), "{error}");
+    let _client = bench.connect().unwrap();
+
+    bench.write(&limit);
+    let _ = reload().success();
+    bench.connect().unwrap_err();
+    assert_eq!(
+        bench.daemon.log().matches("stays as it is").count(),
+        3,
+        "{}",
+        bench.daemon.log()
+    );
+}
+
+#[test]
+fn only_administrators_order_it_and_only_where_there_is_a_file() {
+    let bench = Bench::new("reload-order", "");
+    let order = |context: &Context| context.order(rnic::inspect::Order::Reload);
+    let refused = order(&bench.connect().unwrap());
+    let error = refused.unwrap_err().to_string();
+    assert!(error.contains("this is for administrators"), "{error}");
+    let peer = Daemon::start(&bench.lab, &bench.b, &DaemonOptions::default());
+    let refused = order(&Context::open(peer.socket()).unwrap());
+    let error = refused.unwrap_err().to_string();
+    assert!(error.contains("no configuration file"), "{error}");
+}
