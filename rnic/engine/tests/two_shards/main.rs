@@ -34,6 +34,7 @@ mod random;
 mod raw;
 mod registration;
 mod rtr_retry;
+mod set_timeouts;
 mod side;
 mod small_peers;
 mod startup;

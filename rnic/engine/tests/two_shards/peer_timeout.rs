@@ -31,13 +31,13 @@ fn world() -> (World, QpNum) {
     (world, qp)
 }
 
-fn vanish(world: &mut World) {
+pub fn vanish(world: &mut World) {
     world.a_to_b.cut = true;
     world.b_to_a.cut = true;
 }
 
 /// What the client is told when its connection ends.
-fn told(side: &Side) -> Option<(DisconnectReason, String)> {
+pub fn told(side: &Side) -> Option<(DisconnectReason, String)> {
     side.client_events().find_map(|event| match event {
         Event::Disconnected {
             reason, message, ..
