@@ -120,10 +120,16 @@ impl Core {
         };
         let (local, path) = find_way(netlink, &lan.interface, remote, local, timeout)?;
         let vlan = lan.vlan.or_else(|| self.vlans.of(local));
+        let path = Path {
+            vlan: vlan.map(VlanId::tag),
+            ..path
+        };
+        // Of an interface whose MTU was raised after it was opened, frames carry less.
+        let most = self.frame_bytes.saturating_sub(path.link_len());
         Ok(Route {
             local,
             path: Path {
-                vlan: vlan.map(VlanId::tag),
+                mtu: path.mtu.min(u32::try_from(most).unwrap_or(u32::MAX)),
                 ..path
             },
             internal_link: None,
